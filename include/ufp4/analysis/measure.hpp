@@ -1,0 +1,150 @@
+// ufp4 - what a format does to data: attenuation, SQNR, bucket utilization, code histogram, bin bias (numerics 8).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+#include <ufp4/quantize.hpp>
+
+namespace ufp4::analysis::inline UFP4_TYPES {
+
+/// x is the transformed input, q its decoded quantization; padding does not count. Sums in binary64, over rows in a
+/// fixed order: the same numbers for every thread count. A NaN block makes the first two NaN.
+struct report {
+  double attenuation = 0;          ///< sum(x q) / sum(x x): below 1 where rounding shrinks. NaN if x is all zero
+  double sqnr_db = 0;              ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
+  double bucket_utilization = 0;   ///< 2^H / V, H the entropy in bits of the values used, V how many there are
+  double scale_underflow_rate = 0; ///< share of blocks with a non-zero maximum whose scale became 0
+  double saturation_rate = 0;      ///< share of elements rounded from beyond qmax
+  std::uint64_t nonfinite_blocks = 0;
+  std::uint64_t elements = 0;
+  std::uint64_t blocks = 0;
+  std::array<std::uint64_t, 16> histogram{};  ///< elements by code
+};
+
+/// (2 q_i - q_{i-1} - q_{i+1}) / 4 on magnitudes, in units of the grid: how far code i's bin leans to one side, so what
+/// rounding to nearest adds on average. 0 on uniform grids, for 0, and for the largest magnitude, whose bins have one side.
+template <element_format E>
+constexpr double bin_bias(std::uint8_t code) {
+  const grid4 grid = grid_of<E>();
+  const float value = grid.value[code & 15u], a = value < 0 ? -value : value;
+  float below = -1.0f, above = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < grid.levels; ++i) {
+    const float level = grid.level[i];
+    if ((level < 0) != (value < 0) && level != 0.0f) continue;
+    const float m = level < 0 ? -level : level;
+    if (m < a && m > below) below = m;
+    if (m > a && m < above) above = m;
+  }
+  if (a == 0.0f || above == std::numeric_limits<float>::infinity()) return 0.0;
+  return (2.0 * static_cast<double>(a) - static_cast<double>(below) - static_cast<double>(above)) / 4.0;
+}
+
+}  // namespace ufp4::analysis::inline UFP4_TYPES
+
+namespace ufp4::analysis::detail::inline UFP4_CODE {
+
+/// What one strip of rows adds up to.
+struct sums {
+  double xx = 0, xq = 0, ee = 0;
+  std::array<std::uint64_t, 16> histogram{};
+
+  void add(double x, double q, std::uint8_t code) {
+    xx += x * x;
+    xq += x * q;
+    ee += (q - x) * (q - x);
+    ++histogram[code];
+  }
+  sums& operator+=(const sums& other) {
+    xx += other.xx;
+    xq += other.xq;
+    ee += other.ee;
+    for (std::size_t c = 0; c < 16; ++c) histogram[c] += other.histogram[c];
+    return *this;
+  }
+};
+
+inline void add_run(const cpu::detail::quantize_job& job, float tensor_scale, const cpu::detail::coded_run& run,
+                    sums& s) {
+  alignas(64) float q[cpu::detail::coded_run::max_rows * cpu::detail::coded_run::max_cols];
+  cpu::detail::decode_run(job, tensor_scale, run, q);
+  // A transform spreads a ragged row over its padding, which then holds data; without one padding holds nothing.
+  const auto width = static_cast<std::size_t>(run.cols);
+  const std::size_t left = job.x.cols > run.first_col ? job.x.cols - run.first_col : 0;
+  const std::size_t live = job.transform.n > 1 || left >= width ? width : left;
+  for (std::size_t r = 0; r < run.rows; ++r)
+    for (std::size_t k = 0; k < live; ++k) {
+      const std::size_t i = r * width + k;
+      s.add(static_cast<double>(run.x[i]), static_cast<double>(q[i]), run.codes[i]);
+    }
+}
+
+/// 2^H / V over the distinct values: codes that mean the same value (the two zeros) are one.
+inline double utilization(const grid4& grid, const std::array<std::uint64_t, 16>& histogram) {
+  double total = 0;
+  for (const std::uint64_t n : histogram) total += static_cast<double>(n);
+  double entropy = 0;
+  for (int i = 0; i < grid.levels; ++i) {
+    double n = 0;
+    for (std::size_t c = 0; c < 16; ++c)
+      if (grid.value[c] == grid.level[i]) n += static_cast<double>(histogram[c]);
+    if (n > 0) entropy -= n / total * std::log2(n / total);
+  }
+  return total == 0 ? 0 : std::exp2(entropy) / grid.levels;
+}
+
+}  // namespace ufp4::analysis::detail::inline UFP4_CODE
+
+namespace ufp4::analysis::inline UFP4_CODE {
+
+/// Quantizes x as quantize<F>(x, policies...) would and reports what that did to it. Nothing is stored.
+template <quantizer_target F, matrix_scalar T, class... Policies>
+report measure(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
+  const auto options = ufp4::detail::collect(policies...);
+  ufp4::detail::check_quantize<F>("analysis::measure", x, options);
+  cpu::resolve(ctx);
+  const auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
+  const auto coder = ufp4::detail::make_coder<F>(options, ufp4::detail::gmax_of(ctx, job, options));
+  std::vector<detail::sums> strips(job.strips());
+  quantize_report seen;
+  ufp4::detail::for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
+    cpu::detail::coded_run run;
+    for (std::size_t strip = first; strip < last; ++strip)
+      for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
+        cpu::detail::load_run(job, strip, k, run);
+        cpu::detail::code_run(job, coder, run, here);
+        detail::add_run(job, coder.tensor.decode, run, strips[strip]);
+      }
+  });
+  detail::sums all;
+  for (const detail::sums& s : strips) all += s;
+  if (options.report != nullptr) *options.report += seen;
+
+  report r;
+  r.histogram = all.histogram;
+  for (const std::uint64_t n : all.histogram) r.elements += n;
+  r.blocks = job.strips() * (job.padded_cols / format_of<F>::block_size);
+  r.attenuation = all.xq / all.xx;
+  r.sqnr_db = 10.0 * std::log10(all.xx / all.ee);
+  r.bucket_utilization = detail::utilization(job.format.grid, all.histogram);
+  r.nonfinite_blocks = seen.nonfinite_blocks;
+  r.scale_underflow_rate = r.blocks == 0 ? 0 : static_cast<double>(seen.underflowed_scales) / static_cast<double>(r.blocks);
+  r.saturation_rate = r.elements == 0 ? 0 : static_cast<double>(seen.saturated) / static_cast<double>(r.elements);
+  return r;
+}
+template <quantizer_target F, matrix_scalar T, class... Policies>
+report measure(const matrix_view<T>& x, const Policies&... policies) {
+  return measure<F>(cpu::context{}, x, policies...);
+}
+
+/// How many dB a transform gains (negative: loses) on x in a format: 10 log10(NMSE without / NMSE with).
+template <quantizer_target F, matrix_scalar T, transform Transform, class... Policies>
+double delta_sqnr(const matrix_view<T>& x, const Transform& t, const Policies&... policies) {
+  return measure<F>(x, t, policies...).sqnr_db - measure<F>(x, policies...).sqnr_db;
+}
+
+}  // namespace ufp4::analysis::inline UFP4_CODE

@@ -1,0 +1,177 @@
+// ufp4 - one block: values to codes and a scale, and back. The same function for a CPU loop, a GPU thread and a user's
+// kernel (architecture decision 2).
+// SPDX-License-Identifier: Apache-2.0
+//
+// | zero block       | codes +0; scale 0 (e8m0: code 0)                                            |
+// | scale underflow  | codes +0; counted                                                            |
+// | NaN or Inf       | codes +0 and a NaN scale: everything decoded from the block is NaN; counted  |
+// | beyond qmax      | saturates; counted                                                           |
+// | bits             | identical on every backend                                                   |
+#pragma once
+
+#include <cstdint>
+#include <ufp4/block/packing.hpp>
+#include <ufp4/block/scale_rules.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// What a quantizer met. Verbs add to it, so one report can total several calls.
+struct quantize_report {
+  std::uint64_t nonfinite_blocks = 0;    ///< blocks with a NaN or Inf after the transform
+  std::uint64_t saturated = 0;           ///< elements rounded from beyond qmax
+  std::uint64_t underflowed_scales = 0;  ///< blocks with a non-zero maximum whose scale became 0
+
+  UFP4_MEMBER constexpr quantize_report& operator+=(const quantize_report& other) {
+    nonfinite_blocks += other.nonfinite_blocks;
+    saturated += other.saturated;
+    underflowed_scales += other.underflowed_scales;
+    return *this;
+  }
+  friend constexpr bool operator==(const quantize_report&, const quantize_report&) = default;
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The bits of the largest magnitude; at least infinity_bits if anything is not finite.
+UFP4_HD constexpr std::uint32_t amax_bits(const block_values& v) {
+  std::uint32_t largest = 0;
+  for (int r = 0; r < v.rows; ++r)
+    for (int k = 0; k < v.cols; ++k) {
+      const std::uint32_t m = magnitude_bits(v.x[r * v.stride + k]);
+      largest = m > largest ? m : largest;
+    }
+  return largest;
+}
+
+/// Codes, one a byte, of count scaled values t; index is the element index of the first (numerics 3).
+template <rounding_policy Rounding>
+UFP4_HD constexpr void round_run(const grid4& grid, const Rounding& rounding, const float* t, int count,
+                                 std::uint64_t index, std::uint8_t* codes) {
+  for (int k = 0; k < count; ++k)
+    codes[k] = round_to_grid(grid, rounding, t[k], index + static_cast<std::uint64_t>(k));
+}
+
+/// One group of coins, so that eight elements share a Philox call.
+struct drawn_coins {
+  philox_counter words;
+  UFP4_HD constexpr bool round_up(const neighbours& n, float t, std::uint64_t index) const {
+    return stochastic::moves_up(n, t, stochastic::lane(words, index & 7u));
+  }
+};
+
+UFP4_HD constexpr void round_run(const grid4& grid, const stochastic& rounding, const float* t, int count,
+                                 std::uint64_t index, std::uint8_t* codes) {
+  for (int k = 0; k < count;) {
+    const std::uint64_t i = index + static_cast<std::uint64_t>(k);
+    const int here = 8 - static_cast<int>(i & 7u), left = count - k;
+    const int group = here < left ? here : left;
+    round_run(grid, drawn_coins{rounding.coins(i >> 3)}, t + k, group, i, codes + k);
+    k += group;
+  }
+}
+
+UFP4_HD constexpr void round_run(const grid4& grid, const rounding_spec& rounding, const float* t, int count,
+                                 std::uint64_t index, std::uint8_t* codes) {
+  switch (rounding.what) {
+    case rounding_spec::kind::nearest_even: return round_run(grid, nearest_even{}, t, count, index, codes);
+    case rounding_spec::kind::nearest_away: return round_run(grid, nearest_away{}, t, count, index, codes);
+    case rounding_spec::kind::toward_zero: return round_run(grid, toward_zero{}, t, count, index, codes);
+    case rounding_spec::kind::stochastic: return round_run(grid, rounding.coins, t, count, index, codes);
+  }
+}
+
+UFP4_HD constexpr void zero_codes(const block_values& v, std::uint8_t* codes) {
+  for (int r = 0; r < v.rows; ++r)
+    for (int k = 0; k < v.cols; ++k) codes[r * v.stride + k] = 0;
+}
+
+/// Rounds one row of a block under its scale; returns how many values lay beyond qmax.
+template <rounding_policy Rounding>
+UFP4_HD constexpr std::uint64_t round_row(const grid4& grid, const block_scale& scale, const Rounding& rounding,
+                                          const float* x, int count, std::uint64_t index, std::uint8_t* codes) {
+  float t[256];  // scaled values, stored before anything is subtracted from them
+  std::uint64_t beyond = 0;
+  for (int k = 0; k < count; ++k) {
+    t[k] = rounded(scale.divides ? x[k] / scale.factor : x[k] * scale.factor);
+    beyond += magnitude(t[k]) > grid.qmax;
+  }
+  round_run(grid, rounding, t, count, index, codes);
+  return beyond;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// Quantizes blocks of one format under fixed policies. A coder is what the quantize kernels are templates over; the
+/// compat presets bring coders of their own.
+template <rounding_policy Rounding>
+struct block_coder {
+  format_spec format;
+  scale_rule_spec rule;
+  tensor_constants tensor;
+  Rounding rounding;
+
+  /// Codes, one a byte, in the shape of the values; returns the bits of the block scale. `index` is the element index of
+  /// the first value, `row_step` what a row adds to it.
+  UFP4_MEMBER std::uint32_t operator()(const block_values& v, std::uint64_t index, std::uint64_t row_step,
+                                                 std::uint8_t* codes, quantize_report& report) const {
+    const std::uint32_t largest = detail::amax_bits(v);
+    if (largest >= detail::infinity_bits) {
+      ++report.nonfinite_blocks;
+      detail::zero_codes(v, codes);
+      return detail::nan_scale(format.scale);
+    }
+    const block_scale scale = choose_scale(format, rule, tensor, v, detail::to_float(largest));
+    if (scale.factor == 0.0f) {
+      report.underflowed_scales += largest != 0;
+      detail::zero_codes(v, codes);
+      return scale.bits;
+    }
+    for (int r = 0; r < v.rows; ++r)
+      report.saturated += detail::round_row(format.grid, scale, rounding, v.x + r * v.stride, v.cols,
+                                            index + static_cast<std::uint64_t>(r) * row_step, codes + r * v.stride);
+    return scale.bits;
+  }
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_CODE {
+
+/// The tensor-level constants of a format for a known gmax: quantize_block's last argument.
+template <any_block_format F>
+UFP4_HD constexpr tensor_constants tensor_constants_for(float gmax, scale_rule_spec rule = {}) {
+  return detail::make_tensor_constants(spec_of<F>, rule, gmax);
+}
+
+/// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out, the block scale
+/// returned. For two-level formats pass tensor_constants_for<F>(gmax). `index`: of x[0], for stochastic rounding.
+template <any_block_format F, rounding_policy Rounding = nearest_even>
+  requires(F::block.rows == 1)
+UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed,
+                                                            Rounding rounding = {}, std::uint64_t index = 0,
+                                                            tensor_constants tensor = {}, scale_rule_spec rule = {}) {
+  constexpr int count = F::block.cols;
+  std::uint8_t codes[static_cast<std::size_t>(count)];
+  quantize_report report{};
+  const format_spec format = spec_of<F>;
+  const block_coder<Rounding> coder{format, rule, tensor, rounding};
+  const std::uint32_t bits = coder({x, 1, count, count}, index, 0, codes, report);
+  pack_codes(codes, count, packed);
+  return detail::scale_as<typename F::scale_type>(bits);
+}
+
+/// The inverse: B / 2 bytes and a scale to B floats, fl(value * fl(scale * tensor_scale)).
+template <any_block_format F>
+  requires(F::block.rows == 1)
+UFP4_HD constexpr void dequantize_block(const std::uint8_t* packed, typename F::scale_type scale, float* x,
+                                            float tensor_scale = 1.0f) {
+  const float effective = static_cast<float>(scale) * tensor_scale;
+  const grid4 grid = spec_of<F>.grid;
+  for (std::size_t k = 0; k < F::block_size; ++k) x[k] = grid.value[code_at(packed, k)] * effective;
+}
+
+}  // namespace ufp4::inline UFP4_CODE

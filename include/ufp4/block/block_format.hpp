@@ -1,0 +1,77 @@
+// ufp4 - block_format: an element type, a scale type, a block shape and perhaps a tensor scale, named as one type.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <ufp4/concepts.hpp>
+#include <ufp4/format/grid.hpp>
+#include <ufp4/format/scales.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// 1 x cols along the contraction axis (an int converts to that), or a square.
+struct block_shape {
+  int rows = 1;
+  int cols = 16;
+  constexpr block_shape() = default;
+  UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}
+  UFP4_MEMBER constexpr block_shape(int rows_, int cols_) : rows(rows_), cols(cols_) {}
+  friend constexpr bool operator==(const block_shape&, const block_shape&) = default;
+};
+
+/// One scale for size x size elements: for an operand that a GEMM and its transpose both read.
+constexpr block_shape square(int size) { return {size, size}; }
+
+/// A block format as data, for kernels and recipes; spec_of<Format>() derives it from the type.
+struct format_spec {
+  grid4 grid;
+  scale_kind scale;
+  block_shape block;
+  bool two_level;  ///< a binary32 tensor scale beside the block scales
+  friend constexpr bool operator==(const format_spec&, const format_spec&) = default;
+};
+
+/// `block_format<fp4<E2M1>, e4m3, 16, float>` is NVFP4; leave the last argument out for one level of scales.
+///
+/// | Element     | any element_format, a user's own included                                             |
+/// | Scale       | float, bf16, e4m3, ue5m3 or e8m0                                                       |
+/// | Block       | 16 for 1x16; square(16) for 16x16. A power of two: 2 .. 256, squares up to 64          |
+/// | TensorScale | void, or float for a second level (not with e8m0, whose range needs none)              |
+template <element_format Element, scale_format Scale, block_shape Block, class TensorScale = void>
+struct block_format {
+  static_assert(Block.cols >= 2 && Block.cols <= 256 && (Block.cols & (Block.cols - 1)) == 0,
+                "the block length must be a power of two from 2 to 256");
+  static_assert(Block.rows == 1 || (Block.rows == Block.cols && Block.rows <= 64),
+                "a block is 1 x B, or a square of at most 64 x 64");
+  static_assert(std::is_void_v<TensorScale> || std::is_same_v<TensorScale, float>,
+                "the tensor scale is float, or void for none");
+  static_assert(std::is_void_v<TensorScale> || !std::is_same_v<Scale, e8m0>,
+                "e8m0 block scales take no tensor scale: their range needs none");
+
+  using element_type = Element;
+  using scale_type = Scale;
+  using tensor_scale_type = TensorScale;
+  static constexpr block_shape block = Block;
+  static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< along the contraction axis
+  static constexpr bool two_level = !std::is_void_v<TensorScale>;
+  /// Codes and block scales; a tensor scale adds 32 bits to the whole.
+  static constexpr double bits_per_element = 4.0 + 8.0 * sizeof(Scale) / (Block.rows * Block.cols);
+};
+
+template <class F>
+struct is_block_format : std::false_type {};
+template <class E, class S, block_shape B, class T>
+struct is_block_format<block_format<E, S, B, T>> : std::true_type {};
+
+/// Any instance of block_format.
+template <class F>
+concept any_block_format = is_block_format<F>::value;
+
+template <any_block_format F>
+inline constexpr format_spec spec_of = {grid_of<typename F::element_type>(), scale_traits<typename F::scale_type>::kind,
+                                        F::block, F::two_level};
+
+}  // namespace ufp4::inline UFP4_TYPES

@@ -1,0 +1,248 @@
+// ufp4 - compat: presets that give other projects' bits.
+// SPDX-License-Identifier: Apache-2.0
+//
+// quantize<compat::ggml_mxfp4>(x) returns a quantized_matrix<mxfp4> whose codes and scales are those of that project's own
+// quantizer for finite input; NaN and Inf follow ufp4's policy (codes +0, NaN scale). Storage layouts (ggml's split
+// halves, swizzled scales) are in layouts.hpp. docs/compatibility.md says where each differs from our rules, and from
+// which version of which function it was worked out.
+//
+// | preset            | format | what is different from the format's default                                         |
+// |-------------------|--------|-------------------------------------------------------------------------------------|
+// | torchao_mx_floor  | mxfp4  | a zero block keeps its signs                                                        |
+// | torchao_mx_even   | mxfp4  | mx_even; the same; a maximum that rounds beyond binary32 makes a NaN block          |
+// | torchao_mx_ceil   | mxfp4  | smallest 2^e with amax <= 4 * 2^e; the same                                         |
+// | torchao_mx_rceil  | mxfp4  | smallest 2^e with fl(amax * fl(1/6)) <= 2^e; the same                               |
+// | ggml_mxfp4        | mxfp4  | log2 rounded to binary32; ties toward zero; no -0                                   |
+// | ggml_nvfp4        | block_format<fp4<E2M1>, e4m3, 16> | one level; a scale rounding of its own; nearest by search |
+// | te_nvfp4          | nvfp4  | a block whose scale underflows to 0 keeps codes (of x * FLT_MAX)                    |
+// | torchao_nvfp4     | nvfp4  | tensor scale fl(gmax / 2688); block scales at least 2^-6; x * fl(fl(1/P) / s)       |
+#pragma once
+
+#include <cstdint>
+#include <ufp4/block/block_codec.hpp>
+#include <ufp4/block/presets.hpp>
+
+namespace ufp4::compat::detail::inline UFP4_CODE {
+
+using ufp4::detail::infinity_bits;
+using ufp4::detail::to_bits;
+using ufp4::detail::to_float;
+
+/// What the coders share: NaN blocks, and a block whose scale bits are known.
+struct coder_base {
+  format_spec format;
+  tensor_constants tensor;
+
+  static constexpr tensor_constants constants(const format_spec& f, float gmax) {
+    return ufp4::detail::make_tensor_constants(f, {}, gmax);
+  }
+
+  bool refuses(const block_values& v, std::uint32_t largest, std::uint8_t* codes, quantize_report& report) const {
+    if (largest < infinity_bits) return false;
+    ++report.nonfinite_blocks;
+    ufp4::detail::zero_codes(v, codes);
+    return true;
+  }
+};
+
+enum class torchao_mode : std::uint8_t { floor, even, ceil, rceil };
+
+/// The biased exponent of the smallest power of two not below a positive x, as integer steps on its bits.
+constexpr std::uint32_t exponent_up(float x) {
+  const std::uint32_t bits = to_bits(x), exponent = bits >> 23, mantissa = bits & 0x007FFFFFu;
+  return exponent == 0 ? (mantissa > 0x00400000u ? 1u : 0u) : exponent + (mantissa != 0 ? 1u : 0u);
+}
+
+/// The e8m0 code of torchao's to_mx; 0xFF where its even mode overflows.
+constexpr std::uint32_t torchao_scale(torchao_mode mode, float amax) {
+  constexpr int top = 2;  // floor(log2 6)
+  const std::uint32_t bits = to_bits(amax);
+  std::uint32_t exponent = bits >> 23;
+  if (mode == torchao_mode::rceil) return exponent_up(amax * (1.0f / 6.0f));
+  if (mode == torchao_mode::even) exponent = (bits + 0x00200000u) >> 23;
+  if (mode == torchao_mode::ceil) exponent += (bits & 0x007FFFFFu) != 0 ? 1u : 0u;
+  if (mode == torchao_mode::even && exponent == 0xFFu) return 0xFFu;
+  return exponent < top ? 0u : exponent - top;
+}
+
+template <torchao_mode mode>
+struct torchao_mx_coder : coder_base {
+  std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                           quantize_report& report) const {
+    const std::uint32_t largest = ufp4::detail::amax_bits(v);
+    const std::uint32_t bits = largest < infinity_bits ? torchao_scale(mode, to_float(largest)) : 0xFFu;
+    if (refuses(v, bits == 0xFFu ? infinity_bits : largest, codes, report)) return 0xFFu;
+    const block_scale scale = ufp4::detail::scale_from_bits(format, tensor, bits);
+    report.saturated += ufp4::detail::round_row(format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
+    return bits;
+  }
+};
+
+/// ggml's nearest value: the first of the sixteen, by code, with the smallest |fl(value * scale) - x|.
+inline std::uint8_t first_nearest(const grid4& grid, float scale, float x) {
+  std::uint8_t best = 0;
+  float least = ufp4::detail::magnitude(ufp4::detail::rounded(grid.value[0] * scale) - x);
+  for (std::uint8_t c = 1; c < 16; ++c) {
+    const float distance = ufp4::detail::magnitude(ufp4::detail::rounded(grid.value[c] * scale) - x);
+    if (distance < least) best = c, least = distance;
+  }
+  return best;
+}
+
+/// floor(fl(log2 amax)): the last few floats below a power of two round up to it. With k the exponent of that power,
+/// they are the floor(2^j ln 2) largest, j = floor(log2 of how far log2 amax is from 0).
+constexpr int floor_rounded_log2(float amax) {
+  const int exponent = ufp4::detail::floor_log2(amax), k = exponent + 1;
+  constexpr std::uint32_t ulps[] = {0, 1, 2, 5, 11, 22, 44};
+  const int distance = k > 0 ? k - 1 : -k;
+  if (distance < 1) return exponent;
+  int j = 0;
+  while (distance >> (j + 1) != 0) ++j;
+  const std::uint32_t mantissa = ufp4::detail::significand(amax) & 0x007FFFFFu;
+  return mantissa >= 0x00800000u - ulps[j] ? k : exponent;
+}
+
+struct ggml_mxfp4_coder : coder_base {
+  std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                           quantize_report& report) const {
+    const std::uint32_t largest = ufp4::detail::amax_bits(v);
+    if (refuses(v, largest, codes, report)) return 0xFFu;
+    const int e = largest == 0 ? -127 : floor_rounded_log2(to_float(largest)) - 2;
+    const std::uint32_t bits = e < -127 ? 0u : static_cast<std::uint32_t>(e + 127);
+    const float scale = ufp4::detail::decode_scale(scale_kind::e8m0, bits);
+    for (int k = 0; k < v.cols; ++k) {
+      codes[k] = first_nearest(format.grid, scale, v.x[k]);
+      report.saturated += ufp4::detail::magnitude(v.x[k]) > 6.0f * scale;
+    }
+    return bits;
+  }
+};
+
+/// ggml's own rounding of a positive scale to E4M3: half up, the top binade skipped.
+constexpr std::uint32_t ggml_ue4m3(float u) {
+  if (!(u > 0.0f)) return 0;
+  if (u < 0.015625f) {  // 2^-6: subnormal codes
+    const int m = static_cast<int>(u * 512.0f + 0.5f);
+    return static_cast<std::uint32_t>(m < 7 ? m : 7);
+  }
+  const std::uint32_t code = ((to_bits(u) + 0x00080000u) >> 20) - (120u << 3);
+  return u >= 256.0f || code >= 0x78u ? 0x7Eu : code;
+}
+
+struct ggml_nvfp4_coder : coder_base {
+  std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                           quantize_report& report) const {
+    const std::uint32_t largest = ufp4::detail::amax_bits(v);
+    if (refuses(v, largest, codes, report)) return 0x7Fu;
+    const std::uint32_t bits = ggml_ue4m3(to_float(largest) / 6.0f);
+    const float scale = ufp4::detail::decode_scale(scale_kind::e4m3, bits);
+    report.underflowed_scales += bits == 0 && largest != 0;
+    for (int k = 0; k < v.cols; ++k) {
+      codes[k] = bits == 0 ? std::uint8_t{0} : first_nearest(format.grid, scale, v.x[k]);
+      report.saturated += bits != 0 && ufp4::detail::magnitude(v.x[k]) > 6.0f * scale;
+    }
+    return bits;
+  }
+};
+
+/// Transformer Engine has no special case for a scale of 0: its factor is the clamped one.
+struct te_nvfp4_coder : coder_base {
+  std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                           quantize_report& report) const {
+    const std::uint32_t largest = ufp4::detail::amax_bits(v);
+    if (refuses(v, largest, codes, report)) return 0x7Fu;
+    block_scale scale = choose_scale(format, {}, tensor, v, to_float(largest));
+    if (scale.factor == 0.0f) scale.factor = ufp4::detail::max_finite;
+    report.underflowed_scales += scale.bits == 0 && largest != 0;
+    report.saturated += ufp4::detail::round_row(format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
+    return scale.bits;
+  }
+};
+
+/// P = fl(gmax / 2688) is the tensor scale; a block scale never falls below 2^-6.
+struct torchao_nvfp4_coder : coder_base {
+  static constexpr tensor_constants constants(const format_spec&, float gmax) { return {gmax / 2688.0f, 1.0f}; }
+
+  std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                           quantize_report& report) const {
+    const std::uint32_t largest = ufp4::detail::amax_bits(v);
+    if (refuses(v, largest, codes, report)) return 0x7Fu;
+    constexpr float lowest = 0.015625f;  // 2^-6
+    const float u = largest == 0 ? 0.0f : to_float(largest) / 6.0f / tensor.decode;
+    const std::uint32_t bits = e4m3(u > lowest ? u : lowest).bits();
+    const float factor = 1.0f / tensor.decode / ufp4::detail::decode_scale(scale_kind::e4m3, bits);
+    for (int k = 0; k < v.cols; ++k) {
+      const float t = v.x[k] == 0.0f ? v.x[k] : v.x[k] * factor;  // an infinite factor would make a NaN of a zero
+      codes[k] = fp4<E2M1>(t).bits();
+      report.saturated += ufp4::detail::magnitude(t) > 6.0f;
+    }
+    return bits;
+  }
+};
+
+}  // namespace ufp4::compat::detail::inline UFP4_CODE
+
+namespace ufp4::compat::inline UFP4_TYPES {
+
+struct te_nvfp4 {
+  using format = nvfp4;
+  using coder = detail::te_nvfp4_coder;
+};
+struct torchao_nvfp4 {
+  using format = nvfp4;
+  using coder = detail::torchao_nvfp4_coder;
+};
+
+struct torchao_mx_floor {
+  using format = mxfp4;
+  using coder = detail::torchao_mx_coder<detail::torchao_mode::floor>;
+};
+struct torchao_mx_even {
+  using format = mxfp4;
+  using coder = detail::torchao_mx_coder<detail::torchao_mode::even>;
+};
+struct torchao_mx_ceil {
+  using format = mxfp4;
+  using coder = detail::torchao_mx_coder<detail::torchao_mode::ceil>;
+};
+struct torchao_mx_rceil {
+  using format = mxfp4;
+  using coder = detail::torchao_mx_coder<detail::torchao_mode::rceil>;
+};
+struct ggml_mxfp4 {
+  using format = ufp4::mxfp4;
+  using coder = detail::ggml_mxfp4_coder;
+};
+struct ggml_nvfp4 {
+  using format = block_format<fp4<E2M1>, e4m3, 16>;
+  using coder = detail::ggml_nvfp4_coder;
+};
+
+/// A preset: a block format and the coder that fills it.
+template <class P>
+concept preset = any_block_format<typename P::format> && requires { typename P::coder; };
+
+}  // namespace ufp4::compat::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
+template <class F>
+struct target_format;
+template <any_block_format F>
+struct target_format<F> {
+  using type = F;
+};
+template <compat::preset P>
+struct target_format<P> {
+  using type = typename P::format;
+};
+
+/// The block format that a quantizer target is stored in.
+template <class F>
+using format_of = typename target_format<F>::type;
+
+/// What quantize<...> takes: a block_format, or a compat preset.
+template <class F>
+concept quantizer_target = any_block_format<F> || compat::preset<F>;
+
+}  // namespace ufp4::inline UFP4_TYPES

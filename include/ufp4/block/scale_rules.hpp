@@ -1,0 +1,224 @@
+// ufp4 - how a block's scale follows from its values: numerics 5.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <ufp4/block/block_format.hpp>
+#include <ufp4/detail/bits.hpp>
+#include <ufp4/round/round_to_grid.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// A rule as data: what a recipe stores and a kernel switches on.
+struct scale_rule_spec {
+  enum class kind : std::uint8_t { by_format, up, mx_floor, mx_even, mx_ceil, four_over_six };
+  kind what = kind::by_format;
+  bool mse_search = false;  ///< then look around the rule's scale for the smallest squared error
+
+  UFP4_MEMBER constexpr scale_rule_spec spec() const { return *this; }
+  friend constexpr bool operator==(const scale_rule_spec&, const scale_rule_spec&) = default;
+};
+
+/// The default: mx_floor for e8m0 scales, the scale type's own nearest rounding for the others.
+struct default_scale {
+  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {}; }
+};
+/// For e4m3, ue5m3 and bf16: the smallest scale not below the argument, so that no maximum is clipped. Pair it with
+/// stochastic rounding, which otherwise shrinks (attenuation .9965 on a Gaussian; .9999 with it).
+struct scale_up {
+  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::up}; }
+};
+/// For e8m0: floor(log2 amax) - floor(log2 qmax). OCP Microscaling Formats v1.0, section 6.3.
+struct mx_floor {
+  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::mx_floor}; }
+};
+/// For e8m0: the same of amax rounded to the element's mantissa bits, ties to even.
+struct mx_even {
+  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::mx_even}; }
+};
+/// For e8m0: the smallest power of two with which nothing saturates.
+struct mx_ceil {
+  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::mx_ceil}; }
+};
+/// For two-level E2M1: the maximum becomes 6 or 4, whichever loses less. Cook et al., arXiv 2512.02010.
+struct four_over_six {
+  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::four_over_six}; }
+};
+/// The scale with the smallest squared error among nine (float, bf16) or five (8-bit) around the format's rule; beside
+/// another rule in the same call, around that rule's.
+struct mse_search {
+  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.mse_search = true}; }
+};
+static_assert(scale_rule<scale_up> && scale_rule<mse_search> && scale_rule<scale_rule_spec>);
+
+/// The constants of a two-level format, from gmax, the largest finite magnitude of the transformed operand.
+struct tensor_constants {
+  float decode = 1;        ///< fl(1/S): the tensor scale that is stored
+  float scale_factor = 1;  ///< fl(S * fl(1/qmax)): amax times it is the argument of Scale
+};
+
+/// A scale as a block uses it. Codes are those of x * factor, or of x / factor where `divides`; all +0 if factor is 0.
+struct block_scale {
+  std::uint32_t bits;
+  float effective;  ///< block scale times tensor scale: what a decoded value is multiplied by
+  float factor;
+  bool divides;
+};
+
+/// The values of one block, or of one square: rows of `cols` floats, `stride` floats apart.
+struct block_values {
+  const float* x;
+  int rows;
+  int cols;
+  int stride;
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+using rule_kind = scale_rule_spec::kind;
+
+/// Why a rule does not go with a format, or nullptr.
+constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_spec& f) {
+  const bool power_of_two = f.scale == scale_kind::e8m0;
+  switch (rule.what) {
+    case rule_kind::by_format: return nullptr;
+    case rule_kind::up:
+      return power_of_two                 ? "scale_up is for e4m3, ue5m3 and bf16 scales; for e8m0 use mx_ceil"
+             : f.scale == scale_kind::f32 ? "scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded"
+                                          : nullptr;
+    case rule_kind::mx_floor:
+    case rule_kind::mx_even:
+    case rule_kind::mx_ceil: return power_of_two ? nullptr : "mx_floor, mx_even and mx_ceil are for e8m0 scales";
+    case rule_kind::four_over_six:
+      return rule.mse_search ? "four_over_six and mse_search are two searches; choose one"
+             : f.two_level && f.grid.qmax == 6.0f
+                 ? nullptr
+                 : "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
+  }
+  return nullptr;
+}
+
+/// Two-level constants as Transformer Engine computes them (numerics 5).
+UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, const scale_rule_spec& rule, float gmax) {
+  if (!f.two_level) return {};
+  const float largest = rule.what == rule_kind::four_over_six ? 256.0f : decode_scale(f.scale, max_scale(f.scale));
+  const float quotient = gmax == 0.0f ? 1.0f : (largest * f.grid.qmax) / gmax;
+  const float S = quotient < max_finite ? quotient : max_finite;
+  return {1.0f / S, S * (1.0f / f.grid.qmax)};
+}
+
+UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor_constants& tensor, std::uint32_t bits) {
+  const float s = decode_scale(f.scale, bits);
+  if (f.scale == scale_kind::e8m0) return {bits, s, exp2i(127 - static_cast<int>(bits)), false};
+  if (!f.two_level) return {bits, s, s, true};
+  const float effective = s * tensor.decode;
+  const float inverse = 1.0f / effective;
+  return {bits, effective, s == 0.0f ? 0.0f : inverse < max_finite ? inverse : max_finite, false};
+}
+
+/// The argument of Scale() for a block maximum.
+UFP4_HD constexpr float scale_argument(const format_spec& f, const tensor_constants& tensor, float amax) {
+  return f.two_level ? amax * tensor.scale_factor : amax / f.grid.qmax;
+}
+
+UFP4_HD constexpr std::uint32_t encode_scale_up(scale_kind kind, float x) {
+  const std::uint32_t bits = encode_scale(kind, x);
+  return decode_scale(kind, bits) < x && bits < max_scale(kind) ? bits + 1 : bits;
+}
+
+/// |x| = significand * 2^(floor_log2(x) - 23), 2^23 <= significand < 2^24.
+UFP4_HD constexpr std::uint32_t significand(float x) {
+  std::uint32_t m = magnitude_bits(x);
+  if (m >= 0x00800000u) return (m & 0x007FFFFFu) | 0x00800000u;
+  while (m < 0x00800000u) m <<= 1;
+  return m;
+}
+
+/// The e8m0 code of a block maximum (finite).
+UFP4_HD constexpr std::uint32_t power_of_two_scale(const grid4& grid, rule_kind rule, float amax) {
+  if (amax == 0.0f) return 0;
+  const int top = floor_log2(grid.qmax);
+  const std::uint32_t m = significand(amax), largest = significand(grid.qmax);
+  bool one_more = false;
+  if (rule == rule_kind::mx_ceil) one_more = m > largest;
+  if (rule == rule_kind::mx_even) {
+    int mantissa_bits = 0;  // qmax = (2 - 2^-m) * 2^top
+    while (mantissa_bits < 23 && (largest << (mantissa_bits + 1) & 0x00FFFFFFu) != 0) ++mantissa_bits;
+    one_more = shift_right_even(m, 23 - mantissa_bits) == 2u << mantissa_bits;
+  }
+  const int e = floor_log2(amax) - top + (one_more ? 1 : 0);
+  const int clamped = e < -127 ? -127 : e > 127 - top ? 127 - top : e;
+  return static_cast<std::uint32_t>(clamped + 127);
+}
+
+/// The squared error of nearest_even codes under a scale, by fma over the block in index order.
+UFP4_HD inline float squared_error(const grid4& grid, const block_values& v, const block_scale& scale) {
+  float err = 0.0f;
+  for (int r = 0; r < v.rows; ++r)
+    for (int k = 0; k < v.cols; ++k) {
+      const float x = v.x[r * v.stride + k];
+      const float t = rounded(scale.divides ? x / scale.factor : x * scale.factor);
+      const std::uint8_t code = scale.factor == 0.0f ? 0 : round_to_grid(grid, nearest_even{}, t, 0);
+      const float d = x - rounded(grid.value[code] * scale.effective);
+      err = fma(d, d, err);
+    }
+  return err;
+}
+
+UFP4_HD inline block_scale four_or_six(const format_spec& f, const tensor_constants& tensor, const block_values& v,
+                                          float amax) {
+  const float u = amax * tensor.scale_factor;
+  const block_scale six = scale_from_bits(f, tensor, encode_scale(f.scale, u));
+  const block_scale four = scale_from_bits(f, tensor, encode_scale(f.scale, 1.5f * u));
+  return squared_error(f.grid, v, four) < squared_error(f.grid, v, six) ? four : six;
+}
+
+/// The j-th candidate of mse_search around a scale, or false where its code is not valid.
+UFP4_HD constexpr bool search_candidate(scale_kind kind, std::uint32_t base, int j, std::uint32_t& bits) {
+  if (kind == scale_kind::f32 || kind == scale_kind::bf16) {
+    bits = encode_scale(kind, decode_scale(kind, base) * (1.0f - static_cast<float>(j) / 32.0f));
+    return j <= 8;
+  }
+  const int code = static_cast<int>(base) - 3 + j;
+  bits = static_cast<std::uint32_t>(code);
+  return j <= 4 && code >= 0 && code <= static_cast<int>(max_scale(kind));
+}
+
+UFP4_HD inline block_scale smallest_error(const format_spec& f, const tensor_constants& tensor, const block_values& v,
+                                             std::uint32_t base) {
+  block_scale best{};
+  float least = 0.0f;
+  bool found = false;
+  for (int j = 0; j <= 8; ++j) {
+    std::uint32_t bits = 0;
+    if (!search_candidate(f.scale, base, j, bits)) continue;
+    const block_scale candidate = scale_from_bits(f, tensor, bits);
+    const float err = squared_error(f.grid, v, candidate);
+    if (!found || err < least) best = candidate, least = err;
+    found = true;
+  }
+  return best;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// The scale of a block of finite values with the largest magnitude amax.
+UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_spec& rule,
+                                           const tensor_constants& tensor, const block_values& v, float amax) {
+  using namespace detail;
+  if (rule.what == rule_kind::four_over_six) return four_or_six(f, tensor, v, amax);
+  std::uint32_t bits = 0;
+  if (f.scale == scale_kind::e8m0)
+    bits = power_of_two_scale(f.grid, rule.what, amax);
+  else if (rule.what == rule_kind::up)
+    bits = encode_scale_up(f.scale, scale_argument(f, tensor, amax));
+  else
+    bits = encode_scale(f.scale, scale_argument(f, tensor, amax));
+  return rule.mse_search ? smallest_error(f, tensor, v, bits) : scale_from_bits(f, tensor, bits);
+}
+
+}  // namespace ufp4::inline UFP4_CODE

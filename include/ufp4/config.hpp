@@ -1,0 +1,15 @@
+// ufp4 - every macro a user may set, in one place.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Define these before the first ufp4 header, the same way in every translation unit of a program.
+//
+// | macro                 | effect                                                                              |
+// |-----------------------|-------------------------------------------------------------------------------------|
+// | UFP4_NO_EXCEPTIONS    | errors print their sentence to stderr and abort (set by itself under -fno-exceptions) |
+//
+// Set by the environment at run time, not a macro: UFP4_ISA=<name> (see cpu/dispatch.hpp).
+#pragma once
+
+#if !defined(UFP4_NO_EXCEPTIONS) && !defined(__cpp_exceptions)
+#define UFP4_NO_EXCEPTIONS 1
+#endif

@@ -1,0 +1,123 @@
+// ufp4 - which instruction sets this machine and its operating system offer.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Own detection (cpuid, xgetbv, Linux's AMX permission): the compilers' __builtin_cpu_supports misses several.
+// Sources: Intel SDM volume 2, CPUID; volume 1, chapter 13 (XCR0); Linux Documentation/arch/x86/xstate.rst.
+#pragma once
+
+#include <cstdint>
+#include <ufp4/cpu/isa.hpp>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+#endif
+
+namespace ufp4::cpu::inline UFP4_TYPES {
+
+/// A set of tiers.
+class isa_set {
+ public:
+  constexpr bool has(isa i) const { return (bits_ >> static_cast<unsigned>(i) & 1u) != 0; }
+  constexpr isa_set& add(isa i) {
+    bits_ |= 1u << static_cast<unsigned>(i);
+    return *this;
+  }
+  /// The most capable tier of the set.
+  constexpr isa best() const {
+    isa found = isa::scalar;
+    for (const isa i : all_isas)
+      if (has(i)) found = i;
+    return found;
+  }
+
+ private:
+  std::uint32_t bits_ = 1u << static_cast<unsigned>(isa::scalar);
+};
+
+}  // namespace ufp4::cpu::inline UFP4_TYPES
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+
+#if defined(__x86_64__)
+struct cpuid_leaf {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+inline cpuid_leaf cpuid(unsigned leaf, unsigned subleaf) {
+  cpuid_leaf r;
+  if (__get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx) == 0) return {};
+  return r;
+}
+constexpr bool bits_set(unsigned word, unsigned mask) { return (word & mask) == mask; }
+constexpr unsigned bit(int n) { return 1u << n; }
+
+/// Which register state the operating system saves (XCR0), or 0.
+inline std::uint64_t enabled_state() {
+  if (!bits_set(cpuid(1, 0).ecx, bit(27))) return 0;  // OSXSAVE
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low | std::uint64_t{high} << 32;
+}
+
+/// Asks Linux for AMX tile data, once a process; a refusal means no AMX.
+inline bool amx_permitted() {
+#if defined(__linux__)
+  constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+inline isa_set detect() {
+  isa_set found;
+  const cpuid_leaf one = cpuid(1, 0), seven = cpuid(7, 0), seven_one = cpuid(7, 1);
+  const std::uint64_t state = enabled_state();
+  const bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xE6) == 0xE6, tiles = (state & 0x60000) == 0x60000;
+  if (!ymm || !bits_set(one.ecx, bit(12) | bit(28) | bit(29)) || !bits_set(seven.ebx, bit(5) | bit(3) | bit(8)))
+    return found;  // FMA, AVX, F16C; AVX2, BMI1, BMI2
+  found.add(isa::avx2);
+  // F, DQ, BW, VL; VBMI, VNNI
+  if (!zmm || !bits_set(seven.ebx, bit(16) | bit(17) | bit(30) | bit(31)) || !bits_set(seven.ecx, bit(1) | bit(11)))
+    return found;
+  found.add(isa::avx512);
+  if (!bits_set(seven_one.eax, bit(5))) return found;
+  found.add(isa::avx512_bf16);
+  if (tiles && bits_set(seven.edx, bit(22) | bit(24) | bit(25)) && amx_permitted()) found.add(isa::amx);
+  return found;
+}
+
+#elif defined(__aarch64__)
+inline isa_set detect() {
+  isa_set found;
+  found.add(isa::neon);
+#if defined(__linux__)
+  constexpr unsigned long asimddp = 1ul << 20, i8mm = 1ul << 13, bf16 = 1ul << 14;  // HWCAP, HWCAP2, HWCAP2
+  if ((getauxval(AT_HWCAP) & asimddp) == 0) return found;
+  found.add(isa::neon_dotprod);
+  if ((getauxval(AT_HWCAP2) & (i8mm | bf16)) == (i8mm | bf16)) found.add(isa::neon_i8mm);
+#endif
+  return found;
+}
+
+#else
+inline isa_set detect() { return {}; }
+#endif
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+
+namespace ufp4::cpu::inline UFP4_CODE {
+
+/// What this machine has; found out once.
+inline isa_set available() {
+  static const isa_set found = detail::detect();
+  return found;
+}
+
+}  // namespace ufp4::cpu::inline UFP4_CODE

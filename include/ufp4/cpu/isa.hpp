@@ -1,0 +1,67 @@
+// ufp4 - the instruction sets that CPU kernels are written for.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <ufp4/detail/compiler.hpp>
+
+namespace ufp4::cpu::inline UFP4_TYPES {
+
+/// Tiers, each with everything its parent has. A verb without a kernel for a tier runs its parent's.
+///
+/// | isa          | needs                                                    | parent      |
+/// |--------------|----------------------------------------------------------|-------------|
+/// | scalar       | nothing beyond what the program is compiled for          | -           |
+/// | avx2         | AVX2, FMA, F16C                                          | scalar      |
+/// | avx512       | AVX-512 F, BW, DQ, VL, VBMI, VNNI                        | avx2        |
+/// | avx512_bf16  | AVX-512 BF16                                             | avx512      |
+/// | amx          | AMX tile, int8 and bf16, and the system's permission     | avx512_bf16 |
+/// | neon         | aarch64                                                  | scalar      |
+/// | neon_dotprod | dot product instructions                                 | neon        |
+/// | neon_i8mm    | int8 and bf16 matrix instructions                        | neon_dotprod |
+///
+/// automatic: the UFP4_ISA environment variable if set, else the best tier of this machine.
+enum class isa : std::uint8_t {
+  automatic,
+  scalar,
+  avx2,
+  avx512,
+  avx512_bf16,
+  amx,
+  neon,
+  neon_dotprod,
+  neon_i8mm,
+};
+
+inline constexpr isa all_isas[] = {isa::scalar, isa::avx2, isa::avx512,       isa::avx512_bf16,
+                                   isa::amx,    isa::neon, isa::neon_dotprod, isa::neon_i8mm};
+
+/// The name that UFP4_ISA and messages use.
+constexpr const char* name(isa i) {
+  switch (i) {
+    case isa::automatic: return "automatic";
+    case isa::scalar: return "scalar";
+    case isa::avx2: return "avx2";
+    case isa::avx512: return "avx512";
+    case isa::avx512_bf16: return "avx512_bf16";
+    case isa::amx: return "amx";
+    case isa::neon: return "neon";
+    case isa::neon_dotprod: return "neon_dotprod";
+    case isa::neon_i8mm: return "neon_i8mm";
+  }
+  return "?";
+}
+
+/// Where a verb looks next when a tier has no kernel for it; scalar is its own parent.
+constexpr isa parent(isa i) {
+  switch (i) {
+    case isa::avx512: return isa::avx2;
+    case isa::avx512_bf16: return isa::avx512;
+    case isa::amx: return isa::avx512_bf16;
+    case isa::neon_dotprod: return isa::neon;
+    case isa::neon_i8mm: return isa::neon_dotprod;
+    default: return isa::scalar;
+  }
+}
+
+}  // namespace ufp4::cpu::inline UFP4_TYPES

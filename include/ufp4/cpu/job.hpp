@@ -1,0 +1,134 @@
+// ufp4 - what the verbs hand to CPU kernels: formats, shapes and memory as plain values.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ufp4/block/block_codec.hpp>
+#include <ufp4/hadamard/transform.hpp>
+#include <ufp4/matrix/accumulate.hpp>
+#include <ufp4/matrix/matrix_view.hpp>
+#include <ufp4/matrix/quantized_matrix.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_TYPES {
+
+using ufp4::detail::sink;
+using ufp4::detail::source;
+
+/// Rows of a matrix on their way into blocks. A strip is as many rows as a block is high; a run is the longer of block
+/// and transform.
+struct quantize_job {
+  source x{};
+  format_spec format{};
+  transform_spec transform{};
+  bool rounds_input_to_bf16 = false;  ///< the bf16 recipe: nothing else happens to the operand
+  std::size_t padded_cols = 0;
+  std::uint64_t first_row = 0, first_col = 0, whole_padded_cols = 0;  ///< place in the whole operand
+
+  std::size_t strips() const { return ufp4::detail::scale_rows(x.rows, format.block); }
+  std::size_t run() const { return ufp4::detail::padded_length(1, format.block, transform); }
+};
+
+/// Codes and scales of a matrix, to read.
+struct quantized_source {
+  const std::uint8_t* codes = nullptr;
+  const void* scales = nullptr;
+  format_spec format{};
+  std::size_t rows = 0, cols = 0, padded_cols = 0;
+  float tensor_scale = 1;
+  transform_spec transform{};
+};
+
+/// Codes and scales of a matrix, to write.
+struct quantized_sink {
+  std::uint8_t* codes = nullptr;
+  void* scales = nullptr;
+};
+
+/// One side of a GEMM: quantized, or a plain matrix (transformed as it is read).
+struct gemm_operand {
+  bool is_quantized = true;
+  quantized_source q;
+  quantize_job plain;
+
+  std::size_t rows() const { return is_quantized ? q.rows : plain.x.rows; }
+  std::size_t cols() const { return is_quantized ? q.cols : plain.x.cols; }
+  std::size_t padded_cols() const { return is_quantized ? q.padded_cols : plain.padded_cols; }
+  float tensor_scale() const { return is_quantized ? q.tensor_scale : 1.0f; }
+  const transform_spec& transform() const { return is_quantized ? q.transform : plain.transform; }
+  bool exact() const { return is_quantized && q.format.grid.exact_products; }
+};
+
+struct gemm_job {
+  gemm_operand left, right;
+  sink out;
+  std::size_t block = 16;  ///< block length along K
+  float alpha = 1, beta = 0;
+  accumulate mode = accumulate::fast;
+};
+
+}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+
+/// count elements of row i from column k on, as binary32.
+inline void load_row(const source& x, std::size_t i, std::size_t k, std::size_t count, float* out) {
+  const std::ptrdiff_t step = x.col_stride;
+  const auto each = [&](auto* first, auto convert) {
+    const auto* p = first + x.offset(i, k);
+    for (std::size_t j = 0; j < count; ++j, p += step) out[j] = convert(*p);
+  };
+  switch (x.kind) {
+    case dtype::f32: return each(static_cast<const float*>(x.data), [](float v) { return v; });
+    case dtype::bf16:
+      return each(static_cast<const std::uint16_t*>(x.data),
+                  [](std::uint16_t v) { return ufp4::detail::to_float(std::uint32_t{v} << 16); });
+    case dtype::fp16:
+      return each(static_cast<const std::uint16_t*>(x.data),
+                  [](std::uint16_t v) { return static_cast<float>(fp16::from_bits(v)); });
+  }
+}
+
+inline float load_element(const sink& x, std::size_t i, std::size_t j) {
+  float value;
+  load_row({x.data, x.kind, x.rows, x.cols, x.row_stride, x.col_stride}, i, j, 1, &value);
+  return value;
+}
+
+/// count binary32 values into row i from column k on, rounded to the matrix's type (IEEE: overflow gives infinity).
+inline void store_row(const sink& x, std::size_t i, std::size_t k, std::size_t count, const float* values) {
+  const std::ptrdiff_t step = x.col_stride;
+  const auto each = [&](auto* first, auto convert) {
+    auto* p = first + x.offset(i, k);
+    for (std::size_t j = 0; j < count; ++j, p += step) *p = convert(values[j]);
+  };
+  switch (x.kind) {
+    case dtype::f32: return each(static_cast<float*>(x.data), [](float v) { return v; });
+    case dtype::bf16:
+      return each(static_cast<std::uint16_t*>(x.data), [](float v) { return round_to<bf16>(v).bits(); });
+    case dtype::fp16:
+      return each(static_cast<std::uint16_t*>(x.data), [](float v) { return round_to<fp16>(v).bits(); });
+  }
+}
+
+inline std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t i) {
+  std::uint32_t wide = 0;
+  std::uint16_t half = 0;
+  switch (ufp4::detail::scale_bytes(kind)) {
+    case 4: std::memcpy(&wide, static_cast<const char*>(scales) + 4 * i, 4); return wide;
+    case 2: std::memcpy(&half, static_cast<const char*>(scales) + 2 * i, 2); return half;
+    default: return static_cast<const std::uint8_t*>(scales)[i];
+  }
+}
+
+inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
+  const auto half = static_cast<std::uint16_t>(bits);
+  switch (ufp4::detail::scale_bytes(kind)) {
+    case 4: std::memcpy(static_cast<char*>(scales) + 4 * i, &bits, 4); return;
+    case 2: std::memcpy(static_cast<char*>(scales) + 2 * i, &half, 2); return;
+    default: static_cast<std::uint8_t*>(scales)[i] = static_cast<std::uint8_t>(bits);
+  }
+}
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -1,0 +1,51 @@
+// ufp4 - dequantize: from 4-bit blocks back to floats.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <ufp4/cpu/dispatch.hpp>
+#include <ufp4/cpu/parallel.hpp>
+#include <ufp4/quantize.hpp>
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+template <any_block_format F>
+cpu::detail::quantized_source quantized_source_of(const quantized_view<F>& q) {
+  return {q.codes().data(), q.scales().data(), spec_of<F>,         q.rows(),
+          q.cols(),         q.padded_cols(),   q.tensor_scale(), q.transform()};
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// out = fl(value * fl(block scale * tensor scale)), rounded to out's type; a block with a NaN scale gives NaN.
+///
+/// | shape     | out is q.rows() x q.cols(): padding is not written                                          |
+/// | transform | not undone: it cancels in a product (fake_quantize with undo_transform, hadamard_inverse)   |
+/// | aliasing  | out must not overlap q's codes or scales                                                    |
+/// | bits      | identical for every isa and thread count                                                    |
+template <quantized Q, matrix_scalar T>
+void dequantize(const cpu::context& ctx, const Q& q, const matrix_view<T>& out) {
+  const quantized_view<typename Q::format> view = q;
+  detail::expects(out.rows() == q.rows() && out.cols() == q.cols(), "dequantize: out is ", out.rows(), " x ", out.cols(),
+                  ", but the quantized matrix is ", q.rows(), " x ", q.cols());
+  detail::check_data("dequantize", "out", out);
+  detail::check_apart("dequantize", "codes", view.codes(), "out", out);
+  detail::check_apart("dequantize", "scales", view.scales(), "out", out);
+  const auto& row = cpu::detail::kernel_for(cpu::detail::dequantize_kernels, cpu::resolve(ctx));
+  const cpu::detail::quantized_source from = detail::quantized_source_of(view);
+  const detail::sink to = detail::sink_of(out);
+  constexpr std::size_t elements = 1 << 15;
+  const std::size_t chunk = q.padded_cols() >= elements || q.cols() == 0 ? 1 : elements / q.padded_cols();
+  cpu::detail::parallel_for(ctx, (q.rows() + chunk - 1) / chunk, [&](std::size_t task) {
+    const std::size_t first = task * chunk, last = first + chunk < q.rows() ? first + chunk : q.rows();
+    row.kernel(from, to, first, last);
+  });
+}
+template <quantized Q, matrix_scalar T>
+void dequantize(const Q& q, const matrix_view<T>& out) {
+  dequantize(cpu::context{}, q, out);
+}
+
+}  // namespace ufp4::inline UFP4_CODE

@@ -1,0 +1,73 @@
+// ufp4 - the bits of a binary32, and the one place where a rounding is pinned down.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <ufp4/detail/compiler.hpp>
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+inline constexpr std::uint32_t sign_mask = 0x80000000u, magnitude_mask = 0x7FFFFFFFu, infinity_bits = 0x7F800000u;
+inline constexpr std::uint32_t max_finite_bits = 0x7F7FFFFFu;
+
+UFP4_HD constexpr std::uint32_t to_bits(float x) { return __builtin_bit_cast(std::uint32_t, x); }
+UFP4_HD constexpr float to_float(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
+
+// Tests on bits: immune to the caller's DAZ flag and to what a compiler believes of NaNs.
+UFP4_HD constexpr std::uint32_t magnitude_bits(float x) { return to_bits(x) & magnitude_mask; }
+UFP4_HD constexpr bool is_nan(float x) { return magnitude_bits(x) > infinity_bits; }
+UFP4_HD constexpr bool is_finite(float x) { return magnitude_bits(x) < infinity_bits; }
+UFP4_HD constexpr bool is_negative(float x) { return (to_bits(x) & sign_mask) != 0; }
+UFP4_HD constexpr float magnitude(float x) { return to_float(magnitude_bits(x)); }
+
+inline constexpr float max_finite = __builtin_bit_cast(float, max_finite_bits);
+
+/// 2^e for -149 <= e <= 127.
+UFP4_HD constexpr float exp2i(int e) {
+  return e >= -126 ? to_float(static_cast<std::uint32_t>(e + 127) << 23) : to_float(1u << (e + 149));
+}
+
+/// floor(log2 |x|) for finite x != 0, subnormals included.
+UFP4_HD constexpr int floor_log2(float x) {
+  const std::uint32_t bits = magnitude_bits(x);
+  if (bits >= 0x00800000u) return static_cast<int>(bits >> 23) - 127;
+  int e = -149;
+  for (std::uint32_t m = bits; m > 1; m >>= 1) ++e;
+  return e;
+}
+
+/// The binary32 number m * 2^e, which the caller knows to be representable (m < 2^24), by integer steps alone.
+UFP4_HD constexpr float compose(std::uint32_t m, int e) {
+  if (m == 0) return 0.0f;
+  while (m < 0x00800000u && e > -149) m <<= 1, --e;
+  while (e < -149) m >>= 1, ++e;  // exact: the bits shifted out are zeros
+  return m < 0x00800000u ? to_float(m) : to_float((static_cast<std::uint32_t>(e + 150) << 23) | (m & 0x007FFFFFu));
+}
+
+/// x, rounded to binary32 here: a product returned from it is never fused into a later add (architecture decision 11).
+UFP4_HD constexpr float rounded(float x) {
+#if (defined(__FMA__) || defined(__aarch64__)) && !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__)
+  if (!__builtin_is_constant_evaluated()) {
+#if defined(__aarch64__)
+    asm("" : "+w"(x));
+#else
+    asm("" : "+x"(x));
+#endif
+  }
+#elif defined(__CUDA_ARCH__)
+  asm volatile("" : "+f"(x));
+#endif
+  return x;
+}
+
+/// The same for an array that was just written: what is read from it afterwards is what was stored.
+inline void settle([[maybe_unused]] const float* values) {
+#if defined(__FMA__) || defined(__aarch64__)
+  asm volatile("" : : "r"(values) : "memory");
+#endif
+}
+
+/// One rounding of a * b + c.
+UFP4_HD inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
+}  // namespace ufp4::detail::inline UFP4_CODE

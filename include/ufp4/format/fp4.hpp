@@ -1,0 +1,69 @@
+// ufp4 - fp4<E2M1>, fp4<E1M2>, fp4<E3M0>: 4-bit floats as values.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | type      | magnitudes of codes 0..7        | max  |
+// |-----------|---------------------------------|------|
+// | fp4<E2M1> | 0 .5 1 1.5 2 3 4 6              | 6    |
+// | fp4<E1M2> | 0 .25 .5 .75 1 1.25 1.5 1.75    | 1.75 |
+// | fp4<E3M0> | 0 .25 .5 1 2 4 8 16             | 16   |
+//
+// A code is sign << 3 | magnitude. There is no NaN and no infinity.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <ufp4/concepts.hpp>
+#include <ufp4/format/minifloat.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// Layouts: two exponent bits and one of mantissa (every current accelerator), the uniform grid, powers of two.
+struct E2M1 {
+  static constexpr minifloat layout{2, 1, 1, true, 7, 7};
+};
+struct E1M2 {
+  static constexpr minifloat layout{1, 2, 1, true, 7, 7};
+};
+struct E3M0 {
+  static constexpr minifloat layout{3, 0, 3, true, 7, 7};
+};
+
+/// One 4-bit float in one byte. Explicit in, explicit out, constexpr, trivially copyable.
+///
+/// | from float | nearest, ties to the even code, saturating at +-max(); Inf too |
+/// | NaN        | +max(), as the CUDA Math API's __nv_cvt_float_to_fp4           |
+/// | zero       | keeps its sign; a negative value that rounds to zero is -0     |
+/// | compare    | as numbers: -0 == +0. Compare bits() to tell them apart        |
+template <class Layout>
+class fp4 {
+ public:
+  using layout_type = Layout;
+  static constexpr bool exact_products = true;
+
+  fp4() = default;
+  UFP4_MEMBER constexpr explicit fp4(float x) : bits_(static_cast<std::uint8_t>(encode(Layout::layout, x))) {}
+  /// The element of a code; the high four bits of `bits` are ignored.
+  UFP4_MEMBER static constexpr fp4 from_bits(std::uint8_t bits) {
+    fp4 element{};
+    element.bits_ = bits & 15u;
+    return element;
+  }
+
+  UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
+  UFP4_MEMBER constexpr explicit operator float() const { return decode(Layout::layout, bits_); }
+  UFP4_MEMBER static constexpr float max() { return decode(Layout::layout, Layout::layout.max_code); }
+
+  UFP4_MEMBER constexpr fp4 operator-() const { return from_bits(bits_ ^ 8u); }
+  UFP4_MEMBER friend constexpr bool operator==(fp4 a, fp4 b) { return static_cast<float>(a) == static_cast<float>(b); }
+  UFP4_MEMBER friend constexpr std::weak_ordering operator<=>(fp4 a, fp4 b) {
+    const float x = static_cast<float>(a), y = static_cast<float>(b);
+    return x < y ? std::weak_ordering::less : y < x ? std::weak_ordering::greater : std::weak_ordering::equivalent;
+  }
+
+ private:
+  std::uint8_t bits_;
+};
+
+static_assert(element_format<fp4<E2M1>> && element_format<fp4<E1M2>> && element_format<fp4<E3M0>>);
+
+}  // namespace ufp4::inline UFP4_TYPES

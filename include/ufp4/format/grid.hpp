@@ -1,0 +1,91 @@
+// ufp4 - a 4-bit element format as data: the sixteen values, sorted, with what a kernel needs to know of them.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kernels take a grid4 instead of a type, so one kernel serves every format, a user's own included (architecture
+// decision 9). grid_of<E>() derives it at compile time from the element type, which stays the one truth.
+#pragma once
+
+#include <cstdint>
+#include <ufp4/concepts.hpp>
+#include <ufp4/detail/bits.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+struct grid4 {
+  float value[16];           ///< by code
+  float level[16];           ///< the distinct values that rounding can give, ascending
+  std::uint8_t code[16];     ///< of each level; the zero level has the code of +0
+  std::int16_t integer[16];  ///< value / unit by code, where products are exact
+  float unit;                ///< power of two
+  float qmax;                ///< largest magnitude that rounding can give
+  int levels;                ///< how many
+  int zero;                  ///< index of the level 0
+  std::uint8_t minus_zero;   ///< code of a negative value that rounds to zero
+  bool exact_products;
+
+  friend constexpr bool operator==(const grid4&, const grid4&) = default;
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The largest power of two of which every value is a multiple.
+constexpr float unit_of(const float (&value)[16]) {
+  int lowest = 128;
+  for (const float v : value) {
+    if (v == 0.0f) continue;
+    int e = floor_log2(v);
+    while (compose(static_cast<std::uint32_t>(magnitude(v) / exp2i(e)), e) != magnitude(v)) --e;
+    lowest = e < lowest ? e : lowest;
+  }
+  return exp2i(lowest);
+}
+
+template <element_format E>
+constexpr grid4 make_grid() {
+  grid4 g{};
+  for (int c = 0; c < 16; ++c) g.value[c] = static_cast<float>(E::from_bits(static_cast<std::uint8_t>(c)));
+  const std::uint8_t plus_zero = E(0.0f).bits();
+  g.minus_zero = E(-0.0f).bits();
+  for (int c = 0; c < 16; ++c) {
+    const float v = g.value[c];
+    const bool emitted = E(v).bits() == c && (v != 0.0f || c == plus_zero);
+    if (!emitted) continue;
+    int at = g.levels++;
+    for (; at > 0 && g.level[at - 1] > v; --at) g.level[at] = g.level[at - 1], g.code[at] = g.code[at - 1];
+    g.level[at] = v;
+    g.code[at] = static_cast<std::uint8_t>(c);
+  }
+  for (int i = 0; i < g.levels; ++i)
+    if (g.level[i] == 0.0f) g.zero = i;
+  g.qmax = E::max();
+  g.exact_products = E::exact_products;
+  if (g.exact_products) {
+    g.unit = unit_of(g.value);
+    for (int c = 0; c < 16; ++c) g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
+  }
+  return g;
+}
+
+/// 256 products of integers up to 2^8 stay below 2^24, so every order of summation is exact in binary32.
+constexpr bool integers_fit(const grid4& g) {
+  for (int c = 0; c < 16; ++c)
+    if (g.value[c] / g.unit > 181.0f || g.value[c] / g.unit < -181.0f) return false;
+  return true;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_TYPES {
+
+template <element_format E>
+constexpr grid4 grid_of() {
+  constexpr grid4 grid = detail::make_grid<E>();
+  static_assert(grid.level[grid.zero] == 0.0f, "an element format needs a zero");
+  static_assert(!grid.exact_products || detail::integers_fit(grid),
+                "exact_products: the values are not small integers times a power of two; set it to false");
+  return grid;
+}
+
+}  // namespace ufp4::inline UFP4_TYPES

@@ -1,0 +1,59 @@
+// ufp4 - int4: the symmetric 4-bit integer as a value.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <ufp4/concepts.hpp>
+#include <ufp4/detail/bits.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// Two's complement, -8 .. 7, one byte. Code that includes CUDA's or HIP's headers writes ufp4::int4: they have a
+/// global int4 of their own.
+///
+/// | from float | nearest, ties to the even integer, saturating at +-7 (Inf too): -8 comes from bits alone |
+/// | NaN        | +7                                                                                     |
+/// | zero       | one zero: -0.f and small negative values give code 0                                    |
+class int4 {
+ public:
+  static constexpr bool exact_products = true;
+
+  int4() = default;
+  UFP4_MEMBER constexpr explicit int4(float x) : bits_(nearest(x)) {}
+  /// The element of a code; the high four bits of `bits` are ignored.
+  UFP4_MEMBER static constexpr int4 from_bits(std::uint8_t bits) {
+    int4 element{};
+    element.bits_ = bits & 15u;
+    return element;
+  }
+
+  UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
+  UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 8 ? bits_ : bits_ - 16; }
+  UFP4_MEMBER constexpr explicit operator float() const { return static_cast<float>(static_cast<int>(*this)); }
+  UFP4_MEMBER static constexpr float max() { return 7.0f; }
+
+  UFP4_MEMBER friend constexpr bool operator==(int4 a, int4 b) { return a.bits_ == b.bits_; }
+  UFP4_MEMBER friend constexpr std::strong_ordering operator<=>(int4 a, int4 b) {
+    return static_cast<int>(a) <=> static_cast<int>(b);
+  }
+
+ private:
+  UFP4_MEMBER static constexpr std::uint8_t nearest(float x) {
+    const float a = detail::magnitude(x);
+    int code = 7;  // NaN and everything from 6.5 up
+    if (a < 6.5f) {
+      const int floor = static_cast<int>(a);
+      const float rest = a - static_cast<float>(floor);
+      code = floor + (rest > 0.5f || (rest == 0.5f && (floor & 1)) ? 1 : 0);
+    }
+    const bool negative = detail::is_negative(x) && !detail::is_nan(x);
+    return static_cast<std::uint8_t>(negative ? (16 - code) & 15 : code);
+  }
+
+  std::uint8_t bits_;
+};
+
+static_assert(element_format<int4>);
+
+}  // namespace ufp4::inline UFP4_TYPES

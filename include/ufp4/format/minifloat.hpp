@@ -1,0 +1,82 @@
+// ufp4 - the codec of every small float: one encoder and one decoder, described by a layout.
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: sign, exponent and mantissa fields of any width up to 16 bits, to and from binary32.
+// What it promises: round to nearest, ties to even, by integer arithmetic alone, so that neither the caller's rounding
+//   mode nor FTZ/DAZ changes a bit; constexpr; the oracle for every table and kernel of the library.
+// What it leaves to others: what a type does with its NaN, and e8m0, which rounds down and has no zero (scales.hpp).
+#pragma once
+
+#include <cstdint>
+#include <ufp4/detail/bits.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// The fields of a small float. A code is sign | exponent | mantissa from the high bit down.
+struct minifloat {
+  int exponent_bits;
+  int mantissa_bits;
+  int bias;
+  bool has_sign;
+  std::uint32_t max_code;  ///< code of the largest finite magnitude
+  std::uint32_t nan_code;  ///< what a NaN becomes (formats without one: what the type's documentation says)
+
+  UFP4_MEMBER constexpr std::uint32_t sign_bit() const { return has_sign ? 1u << (exponent_bits + mantissa_bits) : 0u; }
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// m / 2^shift, rounded to the nearest integer, ties to even.
+UFP4_HD constexpr std::uint32_t shift_right_even(std::uint32_t m, int shift) {
+  if (shift <= 0) return m << -shift;
+  if (shift > 25) return 0;  // m < 2^24: below half
+  const std::uint32_t floor = m >> shift, rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);
+  return floor + (rest > half || (rest == half && (floor & 1u)) ? 1u : 0u);
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// The magnitude code nearest to |x|, ties to even; may exceed layout.max_code by any amount (the caller decides what
+/// overflow means). x is not a NaN.
+UFP4_HD constexpr std::uint32_t encode_magnitude(const minifloat& layout, float x) {
+  const std::uint32_t bits = detail::magnitude_bits(x);
+  if (bits == 0) return 0;
+  if (bits == detail::infinity_bits) return 0x7FFFFFFFu;
+  const bool normal = bits >= 0x00800000u;
+  const std::uint32_t m = normal ? (bits & 0x007FFFFFu) | 0x00800000u : bits;  // |x| = m * 2^e
+  const int e = normal ? static_cast<int>(bits >> 23) - 150 : -149;
+  const int lowest = 1 - layout.bias;  // exponent of the subnormals and of the first binade
+  const int top = detail::floor_log2(x);
+  const int binade = top < lowest ? lowest : top;
+  // The quantum of the binade is 2^(binade - mantissa_bits). A mantissa that rounds up to the next binade carries into
+  // the exponent field by itself.
+  const std::uint32_t q = detail::shift_right_even(m, binade - layout.mantissa_bits - e);
+  return (static_cast<std::uint32_t>(binade - lowest) << layout.mantissa_bits) + q;
+}
+
+/// RNE, saturating at the largest finite value (Inf too); NaN gives nan_code; negative values of an unsigned format give 0.
+UFP4_HD constexpr std::uint32_t encode(const minifloat& layout, float x) {
+  if (detail::is_nan(x)) return layout.nan_code;
+  if (!layout.has_sign && detail::is_negative(x)) return 0;
+  const std::uint32_t code = encode_magnitude(layout, x);
+  const std::uint32_t sign = detail::is_negative(x) ? layout.sign_bit() : 0u;
+  return sign | (code < layout.max_code ? code : layout.max_code);
+}
+
+/// The value of a finite code, exactly. Normal numbers of the layout are normal in binary32.
+UFP4_HD constexpr float decode(const minifloat& layout, std::uint32_t code) {
+  const std::uint32_t mantissa = code & ((1u << layout.mantissa_bits) - 1);
+  const std::uint32_t exponent = (code >> layout.mantissa_bits) & ((1u << layout.exponent_bits) - 1);
+  const float value =
+      exponent == 0
+          ? detail::compose(mantissa, 1 - layout.bias - layout.mantissa_bits)
+          : detail::to_float((exponent + static_cast<std::uint32_t>(127 - layout.bias)) << 23 |
+                             mantissa << (23 - layout.mantissa_bits));
+  return (code & layout.sign_bit()) ? -value : value;
+}
+
+}  // namespace ufp4::inline UFP4_CODE

@@ -1,0 +1,220 @@
+// ufp4 - block scale types e4m3, ue5m3, e8m0 and bf16; fp16 for inputs and outputs.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | type  | layout                        | from float                                                       |
+// |-------|-------------------------------|------------------------------------------------------------------|
+// | float | binary32; NaN 0x7FC00000      | identity                                                         |
+// | bf16  | bfloat16; NaN 0x7FC0          | RNE, saturating at the largest finite                            |
+// | e4m3  | E4M3FN, 2^-9 .. 448; NaN 0x7F | RNE, saturating (Inf gives 0x7E); any NaN gives 0x7F             |
+// | ue5m3 | unsigned, 2^-17 .. 114688; NaN 0xFF | RNE, saturating; negative gives 0                          |
+// | e8m0  | 2^(code-127), no zero; NaN 0xFF | floor of the magnitude's exponent; 0 gives code 0, Inf gives 0xFE |
+// | fp16  | IEEE binary16; NaN 0x7E00     | RNE, overflow to infinity (never a scale)                        |
+//
+// Sources: OCP Microscaling Formats v1.0; CUDA Math API, __nv_cvt_float_to_fp8 (SATFINITE) and __nv_cvt_float_to_e8m0 (RZ).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <ufp4/concepts.hpp>
+#include <ufp4/format/minifloat.hpp>
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// Storage, bits and comparison, shared by the types below. Comparison is by value: NaN is unordered, -0 == +0.
+template <class Derived, class Bits>
+class small_float {
+ public:
+  UFP4_MEMBER static constexpr Derived from_bits(Bits bits) {
+    Derived value{};
+    value.bits_ = bits;
+    return value;
+  }
+  UFP4_MEMBER constexpr Bits bits() const { return bits_; }
+
+  UFP4_MEMBER friend constexpr bool operator==(Derived a, Derived b) {
+    return static_cast<float>(a) == static_cast<float>(b);
+  }
+  UFP4_MEMBER friend constexpr std::partial_ordering operator<=>(Derived a, Derived b) {
+    const float x = static_cast<float>(a), y = static_cast<float>(b);
+    return x < y    ? std::partial_ordering::less
+           : y < x  ? std::partial_ordering::greater
+           : x == y ? std::partial_ordering::equivalent
+                    : std::partial_ordering::unordered;
+  }
+  UFP4_MEMBER friend constexpr bool operator<(Derived a, float b) { return static_cast<float>(a) < b; }
+  UFP4_MEMBER friend constexpr bool operator>(Derived a, float b) { return static_cast<float>(a) > b; }
+
+ protected:
+  Bits bits_;
+};
+
+inline constexpr float quiet_nan = __builtin_bit_cast(float, 0x7FC00000u);
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// NVFP4's block scale: E4M3FN.
+class e4m3 : public detail::small_float<e4m3, std::uint8_t> {
+ public:
+  static constexpr minifloat layout{4, 3, 7, true, 0x7E, 0x7F};
+  e4m3() = default;
+  UFP4_MEMBER constexpr explicit e4m3(float x) { bits_ = static_cast<std::uint8_t>(encode(layout, x)); }
+  UFP4_MEMBER constexpr explicit operator float() const {
+    return (bits_ & 0x7Fu) == 0x7Fu ? detail::quiet_nan : decode(layout, bits_);
+  }
+  UFP4_MEMBER static constexpr float max() { return 448.0f; }
+};
+
+/// A wider unsigned block scale: five exponent bits, three of mantissa.
+class ue5m3 : public detail::small_float<ue5m3, std::uint8_t> {
+ public:
+  static constexpr minifloat layout{5, 3, 15, false, 0xFE, 0xFF};
+  ue5m3() = default;
+  UFP4_MEMBER constexpr explicit ue5m3(float x) { bits_ = static_cast<std::uint8_t>(encode(layout, x)); }
+  UFP4_MEMBER constexpr explicit operator float() const {
+    return bits_ == 0xFFu ? detail::quiet_nan : decode(layout, bits_);
+  }
+  UFP4_MEMBER static constexpr float max() { return 114688.0f; }
+};
+
+/// The OCP MX block scale: a power of two, 2^-127 .. 2^127.
+class e8m0 : public detail::small_float<e8m0, std::uint8_t> {
+ public:
+  e8m0() = default;
+  UFP4_MEMBER constexpr explicit e8m0(float x) {
+    const std::uint32_t exponent = detail::magnitude_bits(x) >> 23;
+    bits_ = static_cast<std::uint8_t>(detail::is_nan(x) ? 0xFFu : exponent == 0xFFu ? 0xFEu : exponent);
+  }
+  UFP4_MEMBER constexpr explicit operator float() const {
+    return bits_ == 0xFFu ? detail::quiet_nan : detail::exp2i(static_cast<int>(bits_) - 127);
+  }
+  UFP4_MEMBER static constexpr float max() { return detail::exp2i(127); }
+};
+
+/// bfloat16. As a value of its own it converts like a scale: finite values and infinities saturate at the largest
+/// finite number. Matrices that are read or written as bf16 hold IEEE bits: an infinity stays one (round_to<bf16>).
+class bf16 : public detail::small_float<bf16, std::uint16_t> {
+ public:
+  static constexpr minifloat layout{8, 7, 127, true, 0x7F7F, 0x7FC0};
+  bf16() = default;
+  UFP4_MEMBER constexpr explicit bf16(float x) { bits_ = static_cast<std::uint16_t>(encode(layout, x)); }
+  UFP4_MEMBER constexpr explicit operator float() const { return detail::to_float(static_cast<std::uint32_t>(bits_) << 16); }
+  UFP4_MEMBER static constexpr float max() { return detail::to_float(0x7F7F0000u); }
+};
+
+/// IEEE binary16, for inputs and outputs.
+class fp16 : public detail::small_float<fp16, std::uint16_t> {
+ public:
+  static constexpr minifloat layout{5, 10, 15, true, 0x7BFF, 0x7E00};
+  fp16() = default;
+  UFP4_MEMBER constexpr explicit fp16(float x) {
+    const std::uint32_t code = detail::is_nan(x) ? layout.nan_code : encode_magnitude(layout, x);
+    const std::uint32_t sign = detail::is_negative(x) && !detail::is_nan(x) ? 0x8000u : 0u;
+    bits_ = static_cast<std::uint16_t>(sign | (code <= 0x7BFFu || detail::is_nan(x) ? code : 0x7C00u));
+  }
+  UFP4_MEMBER constexpr explicit operator float() const {
+    const std::uint32_t sign = (bits_ & 0x8000u) << 16, code = bits_ & 0x7FFFu;
+    if (code >= 0x7C00u) return detail::to_float(sign | 0x7F800000u | (code & 0x3FFu) << 13);
+    return detail::to_float(sign | detail::to_bits(decode(layout, code)));
+  }
+  UFP4_MEMBER static constexpr float max() { return 65504.0f; }
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_CODE {
+
+/// The IEEE rounding of a binary32 result to a matrix's type: RNE, overflow to infinity, any NaN to a NaN.
+template <class T>
+UFP4_HD constexpr T round_to(float x) {
+  return T(x);
+}
+template <>
+UFP4_HD constexpr bf16 round_to<bf16>(float x) {
+  const std::uint32_t bits = detail::to_bits(x);
+  if (detail::is_nan(x)) return bf16::from_bits(bf16::layout.nan_code);
+  return bf16::from_bits(static_cast<std::uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16));
+}
+
+}  // namespace ufp4::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// The scale types as a value, for kernels that take the format as data.
+enum class scale_kind : std::uint8_t { f32, bf16, e4m3, ue5m3, e8m0 };
+
+template <>
+struct scale_traits<float> {
+  static constexpr scale_kind kind = scale_kind::f32;
+};
+template <>
+struct scale_traits<ufp4::bf16> {
+  static constexpr scale_kind kind = scale_kind::bf16;
+};
+template <>
+struct scale_traits<ufp4::e4m3> {
+  static constexpr scale_kind kind = scale_kind::e4m3;
+};
+template <>
+struct scale_traits<ufp4::ue5m3> {
+  static constexpr scale_kind kind = scale_kind::ue5m3;
+};
+template <>
+struct scale_traits<ufp4::e8m0> {
+  static constexpr scale_kind kind = scale_kind::e8m0;
+};
+
+static_assert(scale_format<float> && scale_format<bf16> && scale_format<e4m3> && scale_format<ue5m3> &&
+              scale_format<e8m0> && !scale_format<fp16>);
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// What a kernel asks of a scale type that it holds as a value. Scale bits travel in the low bits of a uint32_t.
+UFP4_HD constexpr int scale_bytes(scale_kind kind) {
+  return kind == scale_kind::f32 ? 4 : kind == scale_kind::bf16 ? 2 : 1;
+}
+UFP4_HD constexpr std::uint32_t encode_scale(scale_kind kind, float x) {
+  switch (kind) {
+    case scale_kind::f32: return to_bits(x);
+    case scale_kind::bf16: return bf16(x).bits();
+    case scale_kind::e4m3: return e4m3(x).bits();
+    case scale_kind::ue5m3: return ue5m3(x).bits();
+    case scale_kind::e8m0: return e8m0(x).bits();
+  }
+  return 0;
+}
+UFP4_HD constexpr float decode_scale(scale_kind kind, std::uint32_t bits) {
+  switch (kind) {
+    case scale_kind::f32: return to_float(bits);
+    case scale_kind::bf16: return to_float(bits << 16);
+    case scale_kind::e4m3: return static_cast<float>(e4m3::from_bits(static_cast<std::uint8_t>(bits)));
+    case scale_kind::ue5m3: return static_cast<float>(ue5m3::from_bits(static_cast<std::uint8_t>(bits)));
+    case scale_kind::e8m0: return static_cast<float>(e8m0::from_bits(static_cast<std::uint8_t>(bits)));
+  }
+  return 0;
+}
+UFP4_HD constexpr std::uint32_t nan_scale(scale_kind kind) { return encode_scale(kind, quiet_nan); }
+/// A scale value from the bits that kernels pass around, and back.
+template <scale_format S>
+UFP4_HD constexpr S scale_as(std::uint32_t bits) {
+  if constexpr (scale_traits<S>::kind == scale_kind::f32)
+    return to_float(bits);
+  else if constexpr (scale_traits<S>::kind == scale_kind::bf16)
+    return S::from_bits(static_cast<std::uint16_t>(bits));
+  else
+    return S::from_bits(static_cast<std::uint8_t>(bits));
+}
+/// The code of the largest finite scale.
+UFP4_HD constexpr std::uint32_t max_scale(scale_kind kind) {
+  switch (kind) {
+    case scale_kind::f32: return max_finite_bits;
+    case scale_kind::bf16: return 0x7F7Fu;
+    case scale_kind::e4m3: return 0x7Eu;
+    default: return 0xFEu;
+  }
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE

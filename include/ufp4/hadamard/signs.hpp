@@ -1,0 +1,112 @@
+// ufp4 - hadamard<n>, random_hadamard<n>, signed_hadamard<n>: which transform, as values.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <ufp4/concepts.hpp>
+#include <ufp4/round/philox.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// A transform as data: y = c_n H_n (d .* x) on every run of n elements, d_j = -1 where bit j of signs is set. What a
+/// quantized matrix remembers, and what kernels take. n = 1 is no transform.
+struct transform_spec {
+  std::uint32_t n = 1;
+  bool rounds_to_bf16 = false;   ///< y is rounded to bf16, as Transformer Engine does
+  bool signs_valid = true;       ///< false: a sign that was neither +1 nor -1 was given; verbs refuse it
+  std::uint32_t signs[8] = {};   ///< bit j % 32 of word j / 32
+
+  UFP4_MEMBER constexpr bool negative(unsigned j) const { return (signs[j / 32] >> (j % 32) & 1u) != 0; }
+  UFP4_MEMBER constexpr transform_spec spec() const { return *this; }
+
+  /// The same linear map? Rounding y to bf16 does not change which map it is.
+  UFP4_MEMBER friend constexpr bool same_map(const transform_spec& a, const transform_spec& b) {
+    bool same = a.n == b.n;
+    for (int w = 0; w < 8; ++w) same = same && a.signs[w] == b.signs[w];
+    return same;
+  }
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The signs of random_hadamard<n>{seed}, numerics 4. "RH" and "T4" are the ASCII of the domain word.
+constexpr transform_spec random_signs(std::uint32_t n, std::uint64_t seed) {
+  transform_spec spec{.n = n};
+  for (std::uint32_t j = 0; j < n; j += 32) {
+    const philox_counter words = philox4x32({{j / 128, 0, 0, 0x52485434u}}, seed);
+    const std::uint32_t live = n - j >= 32 ? 0xFFFFFFFFu : (1u << n) - 1;
+    spec.signs[j / 32] = words.word[j / 32 % 4] & live;
+  }
+  return spec;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_TYPES {
+
+template <int n>
+concept hadamard_size = n == 16 || n == 32 || n == 64 || n == 128 || n == 256;
+
+/// H_n alone.
+template <int n>
+  requires hadamard_size<n>
+struct hadamard {
+  bool rounds_to_bf16 = false;
+  UFP4_MEMBER constexpr hadamard to_bf16() const { return {true}; }
+  UFP4_MEMBER constexpr transform_spec spec() const { return {.n = n, .rounds_to_bf16 = rounds_to_bf16}; }
+};
+
+/// Random signs from a seed, then H_n. Equal seeds give equal signs on every backend.
+template <int n>
+  requires hadamard_size<n>
+struct random_hadamard {
+  std::uint64_t seed = 0;
+  bool rounds_to_bf16 = false;
+  UFP4_MEMBER constexpr random_hadamard to_bf16() const { return {seed, true}; }
+  UFP4_MEMBER constexpr transform_spec spec() const {
+    transform_spec spec = detail::random_signs(n, seed);
+    spec.rounds_to_bf16 = rounds_to_bf16;
+    return spec;
+  }
+};
+
+/// Explicit signs, each +1 or -1, then H_n. Any other number is refused by the verbs with invalid_argument.
+template <int n>
+  requires hadamard_size<n>
+class signed_hadamard {
+ public:
+  UFP4_MEMBER constexpr explicit signed_hadamard(const std::array<int, n>& signs) : spec_(from(signs)) {}
+  template <class T>
+  constexpr explicit signed_hadamard(const std::array<T, n>& signs) : spec_(from(signs)) {}
+
+  constexpr signed_hadamard to_bf16() const {
+    signed_hadamard copy = *this;
+    copy.spec_.rounds_to_bf16 = true;
+    return copy;
+  }
+  UFP4_MEMBER constexpr transform_spec spec() const { return spec_; }
+
+ private:
+  template <class T>
+  UFP4_MEMBER static constexpr transform_spec from(const std::array<T, n>& signs) {
+    transform_spec spec{.n = n};
+    for (std::uint32_t j = 0; j < n; ++j) {
+      if (signs[j] == T(-1)) spec.signs[j / 32] |= 1u << (j % 32);
+      spec.signs_valid = spec.signs_valid && (signs[j] == T(1) || signs[j] == T(-1));
+    }
+    return spec;
+  }
+  transform_spec spec_;
+};
+
+/// The sign vector of Transformer Engine's 16-point transform (numerics 4).
+inline constexpr std::array<int, 16> transformer_engine_signs{1,  1,  1,  -1, 1, -1, -1, -1,
+                                                              -1, -1, -1, 1,  -1, 1, -1, -1};
+
+static_assert(transform<hadamard<16>> && transform<random_hadamard<256>> && transform<signed_hadamard<16>> &&
+              transform<transform_spec>);
+
+}  // namespace ufp4::inline UFP4_TYPES

@@ -1,0 +1,17 @@
+// ufp4 - accumulate: how a GEMM adds up, and what that promises.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <ufp4/detail/compiler.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// How quantized_gemm accumulates: numerics 6.
+enum class accumulate : std::uint8_t {
+  fast,          ///< any order, fixed for an ISA and build; a stated error bound
+  exact_blocks,  ///< exact block dots, binary32 rescale in block order: the same bits everywhere
+  folded_bf16,   ///< value * scale rounded to bf16 first; a looser bound, never the default
+};
+
+}  // namespace ufp4::inline UFP4_TYPES

@@ -1,0 +1,130 @@
+// ufp4 - matrix_view: a caller's matrix, by pointer, shape and strides.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <ufp4/detail/compiler.hpp>
+#include <ufp4/format/scales.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// What the bits of a matrix's elements mean.
+enum class dtype : std::uint8_t { f32, bf16, fp16 };
+
+/// Says which dtype a C++ type holds. Any 16-bit type with the bits of bfloat16 or binary16 joins in one line:
+///   template <> struct ufp4::matrix_element<my_bf16> { static constexpr ufp4::dtype kind = ufp4::dtype::bf16; };
+template <class T>
+struct matrix_element;
+template <>
+struct matrix_element<float> {
+  static constexpr dtype kind = dtype::f32;
+};
+template <>
+struct matrix_element<ufp4::bf16> {
+  static constexpr dtype kind = dtype::bf16;
+};
+template <>
+struct matrix_element<ufp4::fp16> {
+  static constexpr dtype kind = dtype::fp16;
+};
+
+template <class T>
+concept matrix_scalar = requires { matrix_element<std::remove_const_t<T>>::kind; } &&
+                        sizeof(T) == (matrix_element<std::remove_const_t<T>>::kind == dtype::f32 ? 4 : 2);
+
+/// rows x cols elements at data[i * row_stride + j * col_stride]; strides count elements and may be negative. Owns
+/// nothing. Without strides the matrix is packed, row-major.
+template <class T>
+class matrix_view {
+ public:
+  using element_type = T;
+
+  constexpr matrix_view() = default;
+  constexpr matrix_view(T* data, std::size_t rows, std::size_t cols)
+      : matrix_view(data, rows, cols, static_cast<std::ptrdiff_t>(cols)) {}
+  constexpr matrix_view(T* data, std::size_t rows, std::size_t cols, std::ptrdiff_t row_stride,
+                        std::ptrdiff_t col_stride = 1)
+      : data_(data), rows_(rows), cols_(cols), row_stride_(row_stride), col_stride_(col_stride) {}
+  template <class U>
+    requires(std::is_same_v<const U, T>)
+  constexpr matrix_view(const matrix_view<U>& other)
+      : matrix_view(other.data(), other.rows(), other.cols(), other.row_stride(), other.col_stride()) {}
+
+  constexpr T* data() const { return data_; }
+  constexpr std::size_t rows() const { return rows_; }
+  constexpr std::size_t cols() const { return cols_; }
+  constexpr std::ptrdiff_t row_stride() const { return row_stride_; }
+  constexpr std::ptrdiff_t col_stride() const { return col_stride_; }
+  constexpr T& operator()(std::size_t i, std::size_t j) const {
+    return data_[static_cast<std::ptrdiff_t>(i) * row_stride_ + static_cast<std::ptrdiff_t>(j) * col_stride_];
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t rows_ = 0, cols_ = 0;
+  std::ptrdiff_t row_stride_ = 0, col_stride_ = 1;
+};
+
+/// The same elements read the other way; nothing is copied.
+template <class T>
+constexpr matrix_view<T> transpose(const matrix_view<T>& x) {
+  return {x.data(), x.cols(), x.rows(), x.col_stride(), x.row_stride()};
+}
+
+/// Rows first .. first + count - 1.
+template <class T>
+constexpr matrix_view<T> row_range(const matrix_view<T>& x, std::size_t first, std::size_t count) {
+  return {x.data() + static_cast<std::ptrdiff_t>(first) * x.row_stride(), count, x.cols(), x.row_stride(),
+          x.col_stride()};
+}
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// A matrix_view whose element type is a value: what kernels take. Void is const or not.
+template <class Void>
+struct any_view {
+  Void* data = nullptr;
+  dtype kind = dtype::f32;
+  std::size_t rows = 0, cols = 0;
+  std::ptrdiff_t row_stride = 0, col_stride = 1;
+
+  constexpr std::ptrdiff_t offset(std::size_t i, std::size_t j) const {
+    return static_cast<std::ptrdiff_t>(i) * row_stride + static_cast<std::ptrdiff_t>(j) * col_stride;
+  }
+};
+using source = any_view<const void>;
+using sink = any_view<void>;
+
+template <matrix_scalar T>
+constexpr source source_of(const matrix_view<T>& x) {
+  return {x.data(), matrix_element<std::remove_const_t<T>>::kind, x.rows(), x.cols(), x.row_stride(), x.col_stride()};
+}
+template <matrix_scalar T>
+constexpr sink sink_of(const matrix_view<T>& x) {
+  static_assert(!std::is_const_v<T>, "the output is a view of const elements");
+  return {x.data(), matrix_element<T>::kind, x.rows(), x.cols(), x.row_stride(), x.col_stride()};
+}
+
+/// The bytes a strided matrix may touch: [first, last).
+struct byte_range {
+  std::uintptr_t first = 0, last = 0;
+  constexpr bool overlaps(const byte_range& other) const { return first < other.last && other.first < last; }
+};
+
+template <class Void>
+byte_range bytes_of(const any_view<Void>& x) {
+  if (x.rows == 0 || x.cols == 0) return {};
+  const auto size = static_cast<std::ptrdiff_t>(x.kind == dtype::f32 ? 4 : 2);
+  const std::ptrdiff_t down = static_cast<std::ptrdiff_t>(x.rows - 1) * x.row_stride;
+  const std::ptrdiff_t across = static_cast<std::ptrdiff_t>(x.cols - 1) * x.col_stride;
+  const std::ptrdiff_t low = (down < 0 ? down : 0) + (across < 0 ? across : 0);
+  const std::ptrdiff_t high = (down > 0 ? down : 0) + (across > 0 ? across : 0) + 1;
+  const auto base = reinterpret_cast<std::uintptr_t>(x.data);
+  return {base + static_cast<std::uintptr_t>(low * size), base + static_cast<std::uintptr_t>(high * size)};
+}
+
+}  // namespace ufp4::detail::inline UFP4_TYPES

@@ -1,0 +1,41 @@
+// ufp4 - operand: a matrix that a GEMM quantizes on the fly; unquantized: one that it takes as it is.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ufp4/matrix/matrix_view.hpp>
+#include <ufp4/matrix/policies.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// x with what quantize<Format> would be given. Refers to x: no copy is made before the GEMM.
+template <class Format, class T, rounding_policy Rounding>
+struct quantize_request {
+  matrix_view<T> x;
+  quantize_options<Rounding> options;
+};
+
+/// quantized_gemm(operand<F>(x, policies...), ...) equals quantized_gemm(quantize<F>(x, policies...), ...) bit for bit.
+template <class Format, matrix_scalar T, class... Policies>
+auto operand(const matrix_view<T>& x, const Policies&... policies) {
+  auto options = detail::collect(policies...);
+  return quantize_request<Format, T, decltype(options.rounding)>{x, options};
+}
+
+/// A float, bf16 or fp16 matrix against a quantized one (weight-only use), by the chain of numerics 6. The transform, if
+/// the other side has one, is applied to it in binary32; nothing is rounded to four bits.
+template <class T>
+struct unquantized_operand {
+  matrix_view<T> x;
+  transform_spec transform;
+};
+
+template <matrix_scalar T>
+unquantized_operand<T> unquantized(const matrix_view<T>& x) {
+  return {x, {}};
+}
+template <matrix_scalar T, transform Transform>
+unquantized_operand<T> unquantized(const matrix_view<T>& x, const Transform& t) {
+  return {x, t.spec()};
+}
+
+}  // namespace ufp4::inline UFP4_TYPES

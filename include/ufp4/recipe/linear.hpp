@@ -1,0 +1,429 @@
+// ufp4 - linear_forward, linear_backward_input, linear_backward_weight under a recipe, dense and grouped by expert.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Each equals quantizing its two operands under the recipe's policies and one quantized_gemm, bit for bit. Inputs and
+// outputs are float, bf16 or fp16 views; nothing is written before shapes and policies are checked; the output must not
+// overlap an input. An optional cpu::context comes first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+#include <ufp4/gemm.hpp>
+#include <ufp4/recipe/recipe.hpp>
+
+namespace ufp4::recipe::inline UFP4_TYPES {
+
+/// What becomes of the output's old values.
+enum class write : std::uint8_t { overwrite, add };
+
+/// Tokens sorted by expert: expert e owns rows offsets[e] .. offsets[e + 1] - 1, offsets[0] = 0, one entry more than
+/// experts. Weights are stacked: expert e owns rows e * N .. e * N + N - 1 of W.
+using expert_offsets = std::span<const std::size_t>;
+
+}  // namespace ufp4::recipe::inline UFP4_TYPES
+
+namespace ufp4::recipe::detail::inline UFP4_TYPES {
+
+using cpu::detail::gemm_operand;
+using ufp4::detail::expects;
+using ufp4::detail::sink;
+using ufp4::detail::source;
+
+/// An operand ready to multiply: codes and scales of its own, or a plain matrix that is rounded to bf16 as it is read.
+struct stored_operand {
+  gemm_operand operand;
+  ufp4::detail::buffer<std::uint8_t> codes, scales;
+  ufp4::detail::buffer<ufp4::bf16> copy;  ///< of a plain matrix that must outlive its owner's
+};
+
+inline constexpr const char* operand_names[6] = {"fprop.left (X)",   "fprop.right (W)",    "dgrad.left (dY)",
+                                                 "dgrad.right (W^T)", "wgrad.left (dY^T)", "wgrad.right (X^T)"};
+
+}  // namespace ufp4::recipe::detail::inline UFP4_TYPES
+
+namespace ufp4::recipe::inline UFP4_TYPES {
+
+/// The quantized X^T of a forward pass (one part an expert), for wgrad at the same step and layer.
+class saved_activation {
+ public:
+  std::size_t parts() const { return parts_.size(); }
+  /// Bytes of codes, scales and copies held.
+  std::size_t bytes() const {
+    std::size_t total = 0;
+    for (const auto& p : parts_) total += p.codes.size() + p.scales.size() + p.copy.size() * sizeof(ufp4::bf16);
+    return total;
+  }
+  std::vector<detail::stored_operand>& raw() { return parts_; }
+  const std::vector<detail::stored_operand>& raw() const { return parts_; }
+
+ private:
+  std::vector<detail::stored_operand> parts_;
+};
+
+}  // namespace ufp4::recipe::inline UFP4_TYPES
+
+namespace ufp4::recipe::detail::inline UFP4_CODE {
+
+inline source flipped(const source& x) { return {x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride}; }
+
+inline source rows_of(const source& x, std::size_t first, std::size_t count) {
+  const std::ptrdiff_t size = x.kind == dtype::f32 ? 4 : 2;
+  const auto* data = static_cast<const char*>(x.data) + static_cast<std::ptrdiff_t>(first) * x.row_stride * size;
+  return {x.data == nullptr ? nullptr : data, x.kind, count, x.cols, x.row_stride, x.col_stride};
+}
+inline sink rows_of(const sink& x, std::size_t first, std::size_t count) {
+  const source part = rows_of(source{x.data, x.kind, x.rows, x.cols, x.row_stride, x.col_stride}, first, count);
+  return {const_cast<void*>(part.data), part.kind, part.rows, part.cols, part.row_stride, part.col_stride};
+}
+
+/// What a recipe may not say.
+inline void check_policies(const char* verb, const bound_recipe& now, int left) {
+  expects(now.layer() < 1u << 16, verb, ": layer is ", now.layer(), ", not below 65536");
+  for (int i = left; i < left + 2; ++i) {
+    const bound_operand o = now.operand(i);
+    if (!o.policy.quantized) continue;
+    const char* mismatch = ufp4::detail::rule_mismatch(o.policy.rule, o.policy.format);
+    expects(mismatch == nullptr, verb, ": ", operand_names[i], ": ", mismatch == nullptr ? "" : mismatch);
+    expects(o.transform.signs_valid, verb, ": ", operand_names[i],
+            ": signed_hadamard was given a sign that is neither +1 nor -1");
+    expects(o.policy.format.block.rows == 1 || o.transform.n == 1, verb, ": ", operand_names[i],
+            ": square blocks are read along both axes, which a Hadamard transform does not allow");
+  }
+  const bound_operand a = now.operand(left), b = now.operand(left + 1);
+  expects(same_map(a.transform, b.transform), verb, ": ", operand_names[left], " and ", operand_names[left + 1],
+          " have different transforms, of lengths ", a.transform.n, " and ", b.transform.n);
+  expects(!a.policy.quantized || !b.policy.quantized || a.policy.format.block.cols == b.policy.format.block.cols, verb,
+          ": ", operand_names[left], " has blocks of ", a.policy.format.block.cols, ", but ", operand_names[left + 1],
+          " has blocks of ", b.policy.format.block.cols);
+}
+
+/// The block length of a GEMM: that of a quantized side, 16 where there is none.
+inline block_shape block_of(const bound_recipe& now, int i) {
+  const operand_policy &self = now.recipe().operand(i), &other = now.recipe().operand(i ^ 1);
+  return self.quantized ? self.format.block : block_shape(other.quantized ? other.format.block.cols : 16);
+}
+
+inline cpu::detail::quantize_job job_of(const bound_recipe& now, int i, const source& x, std::uint32_t expert) {
+  const bound_operand bound = now.operand(i, expert);
+  cpu::detail::quantize_job job{.x = x, .format = bound.policy.format, .transform = bound.transform};
+  job.format.block = block_of(now, i);
+  job.rounds_input_to_bf16 = !bound.policy.quantized;
+  job.padded_cols = ufp4::detail::padded_length(x.cols, job.format.block, bound.transform);
+  job.whole_padded_cols = job.padded_cols;
+  return job;
+}
+
+/// The largest magnitude over all parts of an operand: one tensor scale for all experts of a call.
+inline float gmax_of(const cpu::context& ctx, const bound_recipe& now, int i, std::span<const source> parts) {
+  float gmax = 0;
+  if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.two_level) return gmax;
+  for (std::size_t e = 0; e < parts.size(); ++e) {
+    const float here = ufp4::detail::amax_of(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
+    gmax = here > gmax ? here : gmax;
+  }
+  return gmax;
+}
+
+inline stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now, int i, const source& x,
+                                       float gmax, std::uint32_t expert) {
+  const cpu::detail::quantize_job job = job_of(now, i, x, expert);
+  stored_operand out;
+  out.operand.is_quantized = now.recipe().operand(i).quantized;
+  out.operand.plain = job;
+  if (!out.operand.is_quantized) return out;
+  const bound_operand bound = now.operand(i, expert);
+  const auto length = static_cast<std::size_t>(job.format.block.cols);
+  const auto width = static_cast<std::size_t>(ufp4::detail::scale_bytes(job.format.scale));
+  out.codes = ufp4::detail::buffer<std::uint8_t>(x.rows * job.padded_cols / 2);
+  out.scales = ufp4::detail::buffer<std::uint8_t>(job.strips() * (job.padded_cols / length) * width);
+  block_coder<rounding_spec> coder{job.format, bound.policy.rule, {}, bound.rounding};
+  cpu::detail::in_exact_environment(&ufp4::detail::tensor_constants_into, &coder.format, &coder.rule, gmax,
+                                    &coder.tensor);
+  ufp4::detail::quantize_with(ctx, cpu::resolve(ctx), job, coder, {out.codes.data(), out.scales.data()}, nullptr);
+  out.operand.q = {out.codes.data(), out.scales.data(), job.format,     x.rows,
+                   x.cols,           job.padded_cols,   coder.tensor.decode, bound.transform};
+  return out;
+}
+
+/// One operand in all its parts (one, or one an expert).
+inline std::vector<stored_operand> quantize_parts(const cpu::context& ctx, const bound_recipe& now, int i,
+                                                  std::span<const source> parts) {
+  const float gmax = gmax_of(ctx, now, i, parts);
+  std::vector<stored_operand> out;
+  out.reserve(parts.size());
+  for (std::size_t e = 0; e < parts.size(); ++e)
+    out.push_back(quantize_operand(ctx, now, i, parts[e], gmax, static_cast<std::uint32_t>(e)));
+  return out;
+}
+
+/// The same, independent of the caller's matrix from then on.
+inline std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bound_recipe& now, int i,
+                                              std::span<const source> parts) {
+  std::vector<stored_operand> kept = quantize_parts(ctx, now, i, parts);
+  for (stored_operand& p : kept) {
+    if (p.operand.is_quantized) {
+      p.operand.plain = {};
+      continue;
+    }
+    source& x = p.operand.plain.x;
+    p.copy = ufp4::detail::buffer<ufp4::bf16>(x.rows * x.cols);
+    const sink to{p.copy.data(), dtype::bf16, x.rows, x.cols, static_cast<std::ptrdiff_t>(x.cols), 1};
+    std::vector<float> line(x.cols);
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      cpu::detail::load_row(x, r, 0, x.cols, line.data());
+      cpu::detail::store_row(to, r, 0, x.cols, line.data());
+    }
+    x = {p.copy.data(), dtype::bf16, x.rows, x.cols, static_cast<std::ptrdiff_t>(x.cols), 1};
+  }
+  return kept;
+}
+
+inline void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int left_index,
+                           const std::vector<stored_operand>& left, const std::vector<stored_operand>& right,
+                           std::span<const sink> out, write mode) {
+  for (std::size_t e = 0; e < out.size(); ++e) {
+    if (out[e].rows == 0 || out[e].cols == 0) continue;
+    if (left[e].operand.cols() == 0 && mode == write::add) continue;  // an expert without tokens
+    cpu::detail::gemm_job job;
+    job.left = left[e].operand;
+    job.right = right[e].operand;
+    job.out = out[e];
+    job.block = static_cast<std::size_t>(block_of(now, left_index).cols);
+    job.beta = mode == write::add ? 1.0f : 0.0f;
+    job.mode = now.recipe().accumulate;
+    ufp4::detail::run_gemm(ctx, job);
+  }
+}
+
+/// T, K, N of a call, and its experts.
+struct shape {
+  std::size_t tokens, inputs, outputs;
+  std::vector<std::size_t> offsets;
+  std::size_t experts() const { return offsets.size() - 1; }
+};
+
+inline shape check_shape(const char* verb, const source& tokens_by_k, const char* x_name, std::size_t tokens,
+                         std::size_t outputs, const char* y_name, std::size_t w_rows, std::size_t w_cols,
+                         const char* w_name, expert_offsets offsets) {
+  expects(tokens == tokens_by_k.rows, verb, ": ", y_name, " has ", tokens, " rows (tokens), but ", x_name, " has ",
+          tokens_by_k.rows);
+  expects(w_cols == tokens_by_k.cols, verb, ": ", w_name, " has ", w_cols, " columns (K), but ", x_name, " has ",
+          tokens_by_k.cols);
+  expects(offsets.size() >= 2, verb, ": offsets has ", offsets.size(), " entries; it needs one more than experts");
+  const std::size_t experts = offsets.size() - 1;
+  expects(w_rows == experts * outputs, verb, ": ", w_name, " has ", w_rows, " rows, but ", experts, " experts of ",
+          outputs, " outputs (", y_name, "'s columns) take ", experts * outputs);
+  expects(offsets[0] == 0, verb, ": offsets[0] is ", offsets[0], ", not 0");
+  for (std::size_t e = 0; e < experts; ++e)
+    expects(offsets[e] <= offsets[e + 1], verb, ": offsets[", e + 1, "] is ", offsets[e + 1], ", below offsets[", e,
+            "] = ", offsets[e]);
+  expects(offsets[experts] == tokens, verb, ": the last of offsets is ", offsets[experts], ", but there are ", tokens,
+          " tokens");
+  expects(experts <= 1u << 16, verb, ": offsets has ", experts, " experts; at most 65536");
+  return {tokens, tokens_by_k.cols, outputs, {offsets.begin(), offsets.end()}};
+}
+
+template <class Any>
+void check_memory(const char* verb, const char* name, const Any& x) {
+  expects(x.data != nullptr || x.rows == 0 || x.cols == 0, verb, ": ", name, " is null, but has ", x.rows, " x ", x.cols,
+          " elements");
+}
+inline void check_apart(const char* verb, const char* out_name, const sink& out, const char* name, const source& x) {
+  check_memory(verb, name, x);
+  check_memory(verb, out_name, out);
+  expects(!ufp4::detail::bytes_of(out).overlaps(ufp4::detail::bytes_of(x)), verb, ": ", out_name, " overlaps ", name);
+}
+
+/// Expert e's rows of a token matrix, or of stacked weights.
+template <class Any>
+std::vector<Any> by_tokens(const shape& s, const Any& x) {
+  std::vector<Any> parts;
+  for (std::size_t e = 0; e < s.experts(); ++e)
+    parts.push_back(rows_of(x, s.offsets[e], s.offsets[e + 1] - s.offsets[e]));
+  return parts;
+}
+template <class Any>
+std::vector<Any> by_weights(const shape& s, const Any& w) {
+  std::vector<Any> parts;
+  for (std::size_t e = 0; e < s.experts(); ++e) parts.push_back(rows_of(w, e * s.outputs, s.outputs));
+  return parts;
+}
+inline std::vector<source> transposed(std::vector<source> parts) {
+  for (source& p : parts) p = flipped(p);
+  return parts;
+}
+
+inline void forward(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& x,
+                    expert_offsets offsets, const source& w, const sink& y, saved_activation* saved) {
+  const shape s = check_shape(verb, x, "x", y.rows, y.cols, "y", w.rows, w.cols, "w", offsets);
+  check_apart(verb, "y", y, "x", x);
+  check_apart(verb, "y", y, "w", w);
+  check_policies(verb, now, 0);
+  if (saved != nullptr) check_policies(verb, now, 4);
+  cpu::resolve(ctx);
+  const std::vector<source> tokens = by_tokens(s, x);
+  const auto left = quantize_parts(ctx, now, 0, tokens), right = quantize_parts(ctx, now, 1, by_weights(s, w));
+  if (saved != nullptr) saved->raw() = keep_parts(ctx, now, 5, transposed(tokens));
+  multiply_parts(ctx, now, 0, left, right, by_tokens(s, y), write::overwrite);
+}
+
+inline void backward_input(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
+                           expert_offsets offsets, const source& w, const sink& dx, write mode) {
+  const source as_x{dx.data, dx.kind, dx.rows, dx.cols, dx.row_stride, dx.col_stride};
+  const shape s = check_shape(verb, as_x, "dx", dy.rows, dy.cols, "dy", w.rows, w.cols, "w", offsets);
+  check_apart(verb, "dx", dx, "dy", dy);
+  check_apart(verb, "dx", dx, "w", w);
+  check_policies(verb, now, 2);
+  cpu::resolve(ctx);
+  const auto left = quantize_parts(ctx, now, 2, by_tokens(s, dy));
+  const auto right = quantize_parts(ctx, now, 3, transposed(by_weights(s, w)));
+  multiply_parts(ctx, now, 2, left, right, by_tokens(s, dx), mode);
+}
+
+inline void backward_weight(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
+                            const source& x, expert_offsets offsets, const sink& dw, write mode) {
+  const shape s = check_shape(verb, x, "x", dy.rows, dy.cols, "dy", dw.rows, dw.cols, "dw", offsets);
+  check_apart(verb, "dw", dw, "dy", dy);
+  check_apart(verb, "dw", dw, "x", x);
+  check_policies(verb, now, 4);
+  cpu::resolve(ctx);
+  const auto left = quantize_parts(ctx, now, 4, transposed(by_tokens(s, dy)));
+  const auto right = quantize_parts(ctx, now, 5, transposed(by_tokens(s, x)));
+  multiply_parts(ctx, now, 4, left, right, by_weights(s, dw), mode);
+}
+
+inline void backward_weight(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
+                            const saved_activation& saved, expert_offsets offsets, const sink& dw, write mode) {
+  const source tokens_by_k{nullptr, dtype::f32, dy.rows, dw.cols, 0, 0};
+  const shape s = check_shape(verb, tokens_by_k, "saved", dy.rows, dy.cols, "dy", dw.rows, dw.cols, "dw", offsets);
+  expects(saved.parts() == s.experts(), verb, ": saved has ", saved.parts(), " parts, but offsets names ", s.experts(),
+          " experts");
+  for (std::size_t e = 0; e < s.experts(); ++e) {
+    const gemm_operand& part = saved.raw()[e].operand;
+    const std::size_t count = s.offsets[e + 1] - s.offsets[e];
+    expects(part.rows() == s.inputs && part.cols() == count, verb, ": saved part ", e, " is X^T of ", part.rows(), " x ",
+            part.cols(), ", but dw and dy make it ", s.inputs, " x ", count);
+  }
+  check_apart(verb, "dw", dw, "dy", dy);
+  check_policies(verb, now, 4);
+  cpu::resolve(ctx);
+  const auto left = quantize_parts(ctx, now, 4, transposed(by_tokens(s, dy)));
+  multiply_parts(ctx, now, 4, left, saved.raw(), by_weights(s, dw), mode);
+}
+
+}  // namespace ufp4::recipe::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// Y[T,N] = X[T,K] W[N,K]^T under the recipe's fprop. With `saved`, also quantizes X^T for wgrad: the bits that
+/// linear_backward_weight would compute again from x at this step and layer.
+template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
+void linear_forward(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
+                    const matrix_view<W>& w, const matrix_view<Y>& y, recipe::saved_activation* saved = nullptr) {
+  const std::size_t offsets[] = {0, x.rows()};
+  recipe::detail::forward("linear_forward", ctx, now, detail::source_of(x), offsets, detail::source_of(w),
+                          detail::sink_of(y), saved);
+}
+
+/// dX[T,K] = dY[T,N] W[N,K] under the recipe's dgrad, written over dX or added to it.
+template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
+void linear_backward_input(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
+                           const matrix_view<W>& w, const matrix_view<X>& dx,
+                           recipe::write mode = recipe::write::overwrite) {
+  const std::size_t offsets[] = {0, dy.rows()};
+  recipe::detail::backward_input("linear_backward_input", ctx, now, detail::source_of(dy), offsets,
+                                 detail::source_of(w), detail::sink_of(dx), mode);
+}
+
+/// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, written over dW or added to it (a float main gradient).
+template <matrix_scalar D, matrix_scalar X, matrix_scalar W>
+void linear_backward_weight(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
+                            const matrix_view<X>& x, const matrix_view<W>& dw,
+                            recipe::write mode = recipe::write::overwrite) {
+  const std::size_t offsets[] = {0, dy.rows()};
+  recipe::detail::backward_weight("linear_backward_weight", ctx, now, detail::source_of(dy), detail::source_of(x),
+                                  offsets, detail::sink_of(dw), mode);
+}
+/// The same from what linear_forward saved.
+template <matrix_scalar D, matrix_scalar W>
+void linear_backward_weight(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
+                            const recipe::saved_activation& saved, const matrix_view<W>& dw,
+                            recipe::write mode = recipe::write::overwrite) {
+  const std::size_t offsets[] = {0, dy.rows()};
+  recipe::detail::backward_weight("linear_backward_weight", ctx, now, detail::source_of(dy), saved, offsets,
+                                  detail::sink_of(dw), mode);
+}
+
+// Mixture of experts: tokens sorted by expert (recipe::expert_offsets), W and dW stacked, E*N x K. Each expert's tokens
+// are an operand of their own, its rows starting at 0; one tensor amax serves all experts of a call; an expert without
+// tokens writes zeros to its part of dW, or adds nothing. (numerics 7)
+
+template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
+void linear_forward_grouped(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
+                            recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<Y>& y,
+                            recipe::saved_activation* saved = nullptr) {
+  recipe::detail::forward("linear_forward_grouped", ctx, now, detail::source_of(x), offsets, detail::source_of(w),
+                          detail::sink_of(y), saved);
+}
+template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
+void linear_backward_input_grouped(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
+                                   recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<X>& dx,
+                                   recipe::write mode = recipe::write::overwrite) {
+  recipe::detail::backward_input("linear_backward_input_grouped", ctx, now, detail::source_of(dy), offsets,
+                                 detail::source_of(w), detail::sink_of(dx), mode);
+}
+template <matrix_scalar D, matrix_scalar X, matrix_scalar W>
+void linear_backward_weight_grouped(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
+                                    const matrix_view<X>& x, recipe::expert_offsets offsets, const matrix_view<W>& dw,
+                                    recipe::write mode = recipe::write::overwrite) {
+  recipe::detail::backward_weight("linear_backward_weight_grouped", ctx, now, detail::source_of(dy),
+                                  detail::source_of(x), offsets, detail::sink_of(dw), mode);
+}
+template <matrix_scalar D, matrix_scalar W>
+void linear_backward_weight_grouped(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
+                                    const recipe::saved_activation& saved, recipe::expert_offsets offsets,
+                                    const matrix_view<W>& dw, recipe::write mode = recipe::write::overwrite) {
+  recipe::detail::backward_weight("linear_backward_weight_grouped", ctx, now, detail::source_of(dy), saved, offsets,
+                                  detail::sink_of(dw), mode);
+}
+
+// Without a context: all cores, the best instructions.
+
+template <class X, class W, class Y>
+void linear_forward(const recipe::bound_recipe& now, const matrix_view<X>& x, const matrix_view<W>& w,
+                    const matrix_view<Y>& y, recipe::saved_activation* saved = nullptr) {
+  linear_forward(cpu::context{}, now, x, w, y, saved);
+}
+template <class D, class W, class X>
+void linear_backward_input(const recipe::bound_recipe& now, const matrix_view<D>& dy, const matrix_view<W>& w,
+                           const matrix_view<X>& dx, recipe::write mode = recipe::write::overwrite) {
+  linear_backward_input(cpu::context{}, now, dy, w, dx, mode);
+}
+template <class D, class Saved, class W>
+void linear_backward_weight(const recipe::bound_recipe& now, const matrix_view<D>& dy, const Saved& x_or_saved,
+                            const matrix_view<W>& dw, recipe::write mode = recipe::write::overwrite) {
+  linear_backward_weight(cpu::context{}, now, dy, x_or_saved, dw, mode);
+}
+template <class X, class W, class Y>
+void linear_forward_grouped(const recipe::bound_recipe& now, const matrix_view<X>& x, recipe::expert_offsets offsets,
+                            const matrix_view<W>& w, const matrix_view<Y>& y,
+                            recipe::saved_activation* saved = nullptr) {
+  linear_forward_grouped(cpu::context{}, now, x, offsets, w, y, saved);
+}
+template <class D, class W, class X>
+void linear_backward_input_grouped(const recipe::bound_recipe& now, const matrix_view<D>& dy,
+                                   recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<X>& dx,
+                                   recipe::write mode = recipe::write::overwrite) {
+  linear_backward_input_grouped(cpu::context{}, now, dy, offsets, w, dx, mode);
+}
+template <class D, class Saved, class W>
+void linear_backward_weight_grouped(const recipe::bound_recipe& now, const matrix_view<D>& dy, const Saved& x_or_saved,
+                                    recipe::expert_offsets offsets, const matrix_view<W>& dw,
+                                    recipe::write mode = recipe::write::overwrite) {
+  linear_backward_weight_grouped(cpu::context{}, now, dy, x_or_saved, offsets, dw, mode);
+}
+
+}  // namespace ufp4::inline UFP4_CODE

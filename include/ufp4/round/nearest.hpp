@@ -1,0 +1,42 @@
+// ufp4 - rounding to nearest: ties to even, ties away from zero.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <ufp4/concepts.hpp>
+#include <ufp4/detail/bits.hpp>
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// Negative, zero or positive as |t| lies below, on or above the midpoint of its neighbours. In binary64: exact for
+/// neighbours within 2^29 of each other, so for every grid that four bits make sense for.
+UFP4_HD constexpr int against_midpoint(const neighbours& n, float t) {
+  const double twice = 2.0 * static_cast<double>(t);
+  const double sum = static_cast<double>(n.lower) + static_cast<double>(n.upper);
+  const int above = twice > sum ? 1 : twice < sum ? -1 : 0;
+  return n.upper > n.lower ? above : -above;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// To the nearest value; a tie goes to the even magnitude code (in general: to the value an even number of steps from
+/// zero). The default. Bit-identical on every backend.
+struct nearest_even {
+  UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t) const {
+    const int side = detail::against_midpoint(n, t);
+    return side > 0 || (side == 0 && (n.lower_rank & 1) != 0);
+  }
+};
+
+/// To the nearest value; a tie goes away from zero.
+struct nearest_away {
+  UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t) const {
+    return detail::against_midpoint(n, t) >= 0;
+  }
+};
+
+static_assert(rounding_policy<nearest_even> && rounding_policy<nearest_away>);
+
+}  // namespace ufp4::inline UFP4_TYPES

@@ -1,0 +1,58 @@
+// ufp4 - one value, one grid, one policy: the code of the rounded value.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <ufp4/format/grid.hpp>
+#include <ufp4/round/directed.hpp>
+#include <ufp4/round/nearest.hpp>
+#include <ufp4/round/stochastic.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// The library's own policies as a value: what a recipe stores and a kernel switches on once a block.
+struct rounding_spec {
+  enum class kind : std::uint8_t { nearest_even, nearest_away, toward_zero, stochastic };
+
+  constexpr rounding_spec() = default;
+  constexpr rounding_spec(nearest_even) {}
+  constexpr rounding_spec(nearest_away) : what(kind::nearest_away) {}
+  constexpr rounding_spec(toward_zero) : what(kind::toward_zero) {}
+  constexpr rounding_spec(stochastic s) : what(kind::stochastic), coins(s) {}
+
+  UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t index) const {
+    switch (what) {
+      case kind::nearest_even: return nearest_even{}.round_up(n, t, index);
+      case kind::nearest_away: return nearest_away{}.round_up(n, t, index);
+      case kind::toward_zero: return false;
+      case kind::stochastic: return coins.round_up(n, t, index);
+    }
+    return false;
+  }
+
+  kind what = kind::nearest_even;
+  stochastic coins{};  ///< where what is stochastic
+};
+static_assert(rounding_policy<rounding_spec>);
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_CODE {
+
+/// The code of t on the grid, numerics 3. t is not a NaN; beyond the last level on either side it saturates; a negative
+/// t that rounds to zero gets the code of -0 where the format has one.
+template <rounding_policy Rounding>
+UFP4_HD constexpr std::uint8_t round_to_grid(const grid4& grid, const Rounding& rounding, float t, std::uint64_t index) {
+  int at = 0;  // the last level not above t, or the first
+  for (int i = 1; i < grid.levels; ++i) at += grid.level[i] <= t;
+  const bool between = at + 1 < grid.levels && t > grid.level[0] && t != grid.level[at];
+  if (between) {
+    const bool positive = t > 0.0f;
+    const int lower = positive ? at : at + 1, upper = positive ? at + 1 : at;
+    const int rank = positive ? lower - grid.zero : grid.zero - lower;
+    at = rounding.round_up({grid.level[lower], grid.level[upper], rank}, t, index) ? upper : lower;
+  }
+  return at == grid.zero && detail::is_negative(t) ? grid.minus_zero : grid.code[at];
+}
+
+}  // namespace ufp4::inline UFP4_CODE
