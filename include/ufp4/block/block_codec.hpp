@@ -82,9 +82,9 @@ UFP4_HD constexpr void round_run(const grid4& grid, const rounding_spec& roundin
   }
 }
 
-UFP4_HD constexpr void zero_codes(const block_values& v, std::uint8_t* codes) {
+UFP4_HD constexpr void zero_codes(const grid4& grid, const block_values& v, std::uint8_t* codes) {
   for (int r = 0; r < v.rows; ++r)
-    for (int k = 0; k < v.cols; ++k) codes[r * v.stride + k] = 0;
+    for (int k = 0; k < v.cols; ++k) codes[r * v.stride + k] = grid.code[grid.zero];
 }
 
 /// Rounds one row of a block under its scale; returns how many values lay beyond qmax.
@@ -121,13 +121,13 @@ struct block_coder {
     const std::uint32_t largest = detail::amax_bits(v);
     if (largest >= detail::infinity_bits) {
       ++report.nonfinite_blocks;
-      detail::zero_codes(v, codes);
+      detail::zero_codes(format.grid, v, codes);
       return detail::nan_scale(format.scale);
     }
     const block_scale scale = choose_scale(format, rule, tensor, v, detail::to_float(largest));
-    if (scale.factor == 0.0f) {
+    if (scale.factor == 0.0f || largest == 0) {  // e8m0 has no zero: there the block tells
       report.underflowed_scales += largest != 0;
-      detail::zero_codes(v, codes);
+      detail::zero_codes(format.grid, v, codes);
       return scale.bits;
     }
     for (int r = 0; r < v.rows; ++r)

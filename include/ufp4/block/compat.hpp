@@ -40,7 +40,7 @@ struct coder_base {
   bool refuses(const block_values& v, std::uint32_t largest, std::uint8_t* codes, quantize_report& report) const {
     if (largest < infinity_bits) return false;
     ++report.nonfinite_blocks;
-    ufp4::detail::zero_codes(v, codes);
+    ufp4::detail::zero_codes(format.grid, v, codes);
     return true;
   }
 };

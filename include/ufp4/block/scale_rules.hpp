@@ -160,7 +160,7 @@ UFP4_HD inline float squared_error(const grid4& grid, const block_values& v, con
     for (int k = 0; k < v.cols; ++k) {
       const float x = v.x[r * v.stride + k];
       const float t = rounded(scale.divides ? x / scale.factor : x * scale.factor);
-      const std::uint8_t code = scale.factor == 0.0f ? 0 : round_to_grid(grid, nearest_even{}, t, 0);
+      const std::uint8_t code = scale.factor == 0.0f ? grid.code[grid.zero] : round_to_grid(grid, nearest_even{}, t, 0);
       const float d = x - rounded(grid.value[code] * scale.effective);
       err = fma(d, d, err);
     }

@@ -13,7 +13,11 @@ namespace ufp4::detail::inline UFP4_TYPES {
 
 template <class T>
 std::string word(const T& value) {
-  if constexpr (std::is_arithmetic_v<T>)
+  if constexpr (std::is_floating_point_v<T>) {
+    char text[32];  // nine digits tell every binary32 number from its neighbours
+    std::snprintf(text, sizeof text, "%.9g", static_cast<double>(value));
+    return text;
+  } else if constexpr (std::is_arithmetic_v<T>)
     return std::to_string(value);
   else
     return std::string(value);

@@ -17,15 +17,15 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Layouts: two exponent bits and one of mantissa (every current accelerator), the uniform grid, powers of two.
+/// Layouts (functions: device code has no static members): two exponent bits and one of mantissa (every current accelerator), the uniform grid, powers of two.
 struct E2M1 {
-  static constexpr minifloat layout{2, 1, 1, true, 7, 7};
+  UFP4_MEMBER static constexpr minifloat layout() { return {2, 1, 1, true, 7, 7}; }
 };
 struct E1M2 {
-  static constexpr minifloat layout{1, 2, 1, true, 7, 7};
+  UFP4_MEMBER static constexpr minifloat layout() { return {1, 2, 1, true, 7, 7}; }
 };
 struct E3M0 {
-  static constexpr minifloat layout{3, 0, 3, true, 7, 7};
+  UFP4_MEMBER static constexpr minifloat layout() { return {3, 0, 3, true, 7, 7}; }
 };
 
 /// One 4-bit float in one byte. Explicit in, explicit out, constexpr, trivially copyable.
@@ -41,7 +41,7 @@ class fp4 {
   static constexpr bool exact_products = true;
 
   fp4() = default;
-  UFP4_MEMBER constexpr explicit fp4(float x) : bits_(static_cast<std::uint8_t>(encode(Layout::layout, x))) {}
+  UFP4_MEMBER constexpr explicit fp4(float x) : bits_(static_cast<std::uint8_t>(encode(Layout::layout(), x))) {}
   /// The element of a code; the high four bits of `bits` are ignored.
   UFP4_MEMBER static constexpr fp4 from_bits(std::uint8_t bits) {
     fp4 element{};
@@ -50,8 +50,8 @@ class fp4 {
   }
 
   UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
-  UFP4_MEMBER constexpr explicit operator float() const { return decode(Layout::layout, bits_); }
-  UFP4_MEMBER static constexpr float max() { return decode(Layout::layout, Layout::layout.max_code); }
+  UFP4_MEMBER constexpr explicit operator float() const { return decode(Layout::layout(), bits_); }
+  UFP4_MEMBER static constexpr float max() { return decode(Layout::layout(), Layout::layout().max_code); }
 
   UFP4_MEMBER constexpr fp4 operator-() const { return from_bits(bits_ ^ 8u); }
   UFP4_MEMBER friend constexpr bool operator==(fp4 a, fp4 b) { return static_cast<float>(a) == static_cast<float>(b); }

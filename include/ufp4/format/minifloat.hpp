@@ -42,7 +42,7 @@ namespace ufp4::inline UFP4_CODE {
 
 /// The magnitude code nearest to |x|, ties to even; may exceed layout.max_code by any amount (the caller decides what
 /// overflow means). x is not a NaN.
-UFP4_HD constexpr std::uint32_t encode_magnitude(const minifloat& layout, float x) {
+UFP4_HD constexpr std::uint32_t encode_magnitude(minifloat layout, float x) {
   const std::uint32_t bits = detail::magnitude_bits(x);
   if (bits == 0) return 0;
   if (bits == detail::infinity_bits) return 0x7FFFFFFFu;
@@ -59,7 +59,7 @@ UFP4_HD constexpr std::uint32_t encode_magnitude(const minifloat& layout, float 
 }
 
 /// RNE, saturating at the largest finite value (Inf too); NaN gives nan_code; negative values of an unsigned format give 0.
-UFP4_HD constexpr std::uint32_t encode(const minifloat& layout, float x) {
+UFP4_HD constexpr std::uint32_t encode(minifloat layout, float x) {
   if (detail::is_nan(x)) return layout.nan_code;
   if (!layout.has_sign && detail::is_negative(x)) return 0;
   const std::uint32_t code = encode_magnitude(layout, x);
@@ -68,7 +68,7 @@ UFP4_HD constexpr std::uint32_t encode(const minifloat& layout, float x) {
 }
 
 /// The value of a finite code, exactly. Normal numbers of the layout are normal in binary32.
-UFP4_HD constexpr float decode(const minifloat& layout, std::uint32_t code) {
+UFP4_HD constexpr float decode(minifloat layout, std::uint32_t code) {
   const std::uint32_t mantissa = code & ((1u << layout.mantissa_bits) - 1);
   const std::uint32_t exponent = (code >> layout.mantissa_bits) & ((1u << layout.exponent_bits) - 1);
   const float value =

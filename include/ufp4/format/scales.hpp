@@ -57,11 +57,11 @@ namespace ufp4::inline UFP4_TYPES {
 /// NVFP4's block scale: E4M3FN.
 class e4m3 : public detail::small_float<e4m3, std::uint8_t> {
  public:
-  static constexpr minifloat layout{4, 3, 7, true, 0x7E, 0x7F};
+  UFP4_MEMBER static constexpr minifloat layout() { return {4, 3, 7, true, 0x7E, 0x7F}; }
   e4m3() = default;
-  UFP4_MEMBER constexpr explicit e4m3(float x) { bits_ = static_cast<std::uint8_t>(encode(layout, x)); }
+  UFP4_MEMBER constexpr explicit e4m3(float x) { bits_ = static_cast<std::uint8_t>(encode(layout(), x)); }
   UFP4_MEMBER constexpr explicit operator float() const {
-    return (bits_ & 0x7Fu) == 0x7Fu ? detail::quiet_nan : decode(layout, bits_);
+    return (bits_ & 0x7Fu) == 0x7Fu ? detail::quiet_nan : decode(layout(), bits_);
   }
   UFP4_MEMBER static constexpr float max() { return 448.0f; }
 };
@@ -69,11 +69,11 @@ class e4m3 : public detail::small_float<e4m3, std::uint8_t> {
 /// A wider unsigned block scale: five exponent bits, three of mantissa.
 class ue5m3 : public detail::small_float<ue5m3, std::uint8_t> {
  public:
-  static constexpr minifloat layout{5, 3, 15, false, 0xFE, 0xFF};
+  UFP4_MEMBER static constexpr minifloat layout() { return {5, 3, 15, false, 0xFE, 0xFF}; }
   ue5m3() = default;
-  UFP4_MEMBER constexpr explicit ue5m3(float x) { bits_ = static_cast<std::uint8_t>(encode(layout, x)); }
+  UFP4_MEMBER constexpr explicit ue5m3(float x) { bits_ = static_cast<std::uint8_t>(encode(layout(), x)); }
   UFP4_MEMBER constexpr explicit operator float() const {
-    return bits_ == 0xFFu ? detail::quiet_nan : decode(layout, bits_);
+    return bits_ == 0xFFu ? detail::quiet_nan : decode(layout(), bits_);
   }
   UFP4_MEMBER static constexpr float max() { return 114688.0f; }
 };
@@ -96,9 +96,9 @@ class e8m0 : public detail::small_float<e8m0, std::uint8_t> {
 /// finite number. Matrices that are read or written as bf16 hold IEEE bits: an infinity stays one (round_to<bf16>).
 class bf16 : public detail::small_float<bf16, std::uint16_t> {
  public:
-  static constexpr minifloat layout{8, 7, 127, true, 0x7F7F, 0x7FC0};
+  UFP4_MEMBER static constexpr minifloat layout() { return {8, 7, 127, true, 0x7F7F, 0x7FC0}; }
   bf16() = default;
-  UFP4_MEMBER constexpr explicit bf16(float x) { bits_ = static_cast<std::uint16_t>(encode(layout, x)); }
+  UFP4_MEMBER constexpr explicit bf16(float x) { bits_ = static_cast<std::uint16_t>(encode(layout(), x)); }
   UFP4_MEMBER constexpr explicit operator float() const { return detail::to_float(static_cast<std::uint32_t>(bits_) << 16); }
   UFP4_MEMBER static constexpr float max() { return detail::to_float(0x7F7F0000u); }
 };
@@ -106,17 +106,17 @@ class bf16 : public detail::small_float<bf16, std::uint16_t> {
 /// IEEE binary16, for inputs and outputs.
 class fp16 : public detail::small_float<fp16, std::uint16_t> {
  public:
-  static constexpr minifloat layout{5, 10, 15, true, 0x7BFF, 0x7E00};
+  UFP4_MEMBER static constexpr minifloat layout() { return {5, 10, 15, true, 0x7BFF, 0x7E00}; }
   fp16() = default;
   UFP4_MEMBER constexpr explicit fp16(float x) {
-    const std::uint32_t code = detail::is_nan(x) ? layout.nan_code : encode_magnitude(layout, x);
+    const std::uint32_t code = detail::is_nan(x) ? layout().nan_code : encode_magnitude(layout(), x);
     const std::uint32_t sign = detail::is_negative(x) && !detail::is_nan(x) ? 0x8000u : 0u;
     bits_ = static_cast<std::uint16_t>(sign | (code <= 0x7BFFu || detail::is_nan(x) ? code : 0x7C00u));
   }
   UFP4_MEMBER constexpr explicit operator float() const {
     const std::uint32_t sign = (bits_ & 0x8000u) << 16, code = bits_ & 0x7FFFu;
     if (code >= 0x7C00u) return detail::to_float(sign | 0x7F800000u | (code & 0x3FFu) << 13);
-    return detail::to_float(sign | detail::to_bits(decode(layout, code)));
+    return detail::to_float(sign | detail::to_bits(decode(layout(), code)));
   }
   UFP4_MEMBER static constexpr float max() { return 65504.0f; }
 };
@@ -133,7 +133,7 @@ UFP4_HD constexpr T round_to(float x) {
 template <>
 UFP4_HD constexpr bf16 round_to<bf16>(float x) {
   const std::uint32_t bits = detail::to_bits(x);
-  if (detail::is_nan(x)) return bf16::from_bits(bf16::layout.nan_code);
+  if (detail::is_nan(x)) return bf16::from_bits(bf16::layout().nan_code);
   return bf16::from_bits(static_cast<std::uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16));
 }
 

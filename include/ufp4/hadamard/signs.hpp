@@ -33,7 +33,7 @@ struct transform_spec {
 namespace ufp4::detail::inline UFP4_CODE {
 
 /// The signs of random_hadamard<n>{seed}, numerics 4. "RH" and "T4" are the ASCII of the domain word.
-constexpr transform_spec random_signs(std::uint32_t n, std::uint64_t seed) {
+UFP4_HD constexpr transform_spec random_signs(std::uint32_t n, std::uint64_t seed) {
   transform_spec spec{.n = n};
   for (std::uint32_t j = 0; j < n; j += 32) {
     const philox_counter words = philox4x32({{j / 128, 0, 0, 0x52485434u}}, seed);

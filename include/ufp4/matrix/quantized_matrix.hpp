@@ -186,13 +186,15 @@ quantized_matrix<typename Q::format> transpose(const Q& q) {
   const auto& in = q;
   quantized_matrix<F> out(in.cols(), in.rows());
   out.set_tensor_scale(in.tensor_scale());
-  std::memset(out.codes().data(), 0, out.codes().size());
+  constexpr std::uint8_t zero = spec_of<F>.grid.code[spec_of<F>.grid.zero];
   const auto code = [&in](std::size_t i, std::size_t k) {
     return code_at(in.codes().data() + i * in.padded_cols() / 2, k);
   };
   for (std::size_t i = 0; i < out.rows(); ++i)
-    for (std::size_t k = 0; k < out.cols(); ++k)
-      out.codes()[(i * out.padded_cols() + k) / 2] |= static_cast<std::uint8_t>(code(k, i) << (4 * (k & 1)));
+    for (std::size_t k = 0; k < out.padded_cols(); k += 2) {
+      const std::uint8_t codes[2] = {k < out.cols() ? code(k, i) : zero, k + 1 < out.cols() ? code(k + 1, i) : zero};
+      pack_codes(codes, 2, &out.codes()[(i * out.padded_cols() + k) / 2]);
+    }
   const std::size_t down = in.padded_cols() / F::block_size, across = out.padded_cols() / F::block_size;
   for (std::size_t i = 0; i < detail::scale_rows(out.rows(), F::block); ++i)
     for (std::size_t k = 0; k < across; ++k) out.scales()[i * across + k] = in.scales()[k * down + i];

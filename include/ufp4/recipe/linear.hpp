@@ -122,7 +122,7 @@ inline float gmax_of(const cpu::context& ctx, const bound_recipe& now, int i, st
   if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.two_level) return gmax;
   for (std::size_t e = 0; e < parts.size(); ++e) {
     const float here = ufp4::detail::amax_of(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
-    gmax = here > gmax ? here : gmax;
+    gmax = ufp4::detail::to_bits(here) > ufp4::detail::to_bits(gmax) ? here : gmax;  // the caller may have DAZ set
   }
   return gmax;
 }

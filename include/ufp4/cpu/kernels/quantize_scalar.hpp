@@ -24,6 +24,12 @@ struct coded_run {
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
+/// Every n elements of a row: a run may hold several where blocks are longer than the transform.
+template <class Transform>
+void each_transform(const transform_spec& t, std::size_t width, float* row, const Transform& transform) {
+  for (std::size_t k = 0; t.n > 1 && k < width; k += t.n) transform(t, row + k);
+}
+
 /// Reads a run and transforms its rows.
 inline void load_run(const quantize_job& job, std::size_t strip, std::size_t first_col, coded_run& run) {
   run.height = job.format.block.rows;
@@ -40,7 +46,7 @@ inline void load_run(const quantize_job& job, std::size_t strip, std::size_t fir
     for (std::size_t k = count; k < width; ++k) x[k] = 0.0f;
     if (job.rounds_input_to_bf16)
       for (std::size_t k = 0; k < count; ++k) x[k] = static_cast<float>(round_to<bf16>(x[k]));
-    hadamard_forward(job.transform, x);
+    each_transform(job.transform, width, x, hadamard_forward);
   }
   ufp4::detail::settle(run.x);
 }
@@ -100,10 +106,11 @@ void fake_quantize_strips(const quantize_job& job, const Coder& coder, float ten
       load_run(job, strip, k, run);
       code_run(job, coder, run, report);
       decode_run(job, tensor_scale, run, run.x);
+      ufp4::detail::settle(run.x);
       const auto width = static_cast<std::size_t>(run.cols);
       const std::size_t left = out.cols > k ? out.cols - k : 0, live = left < width ? left : width;
       for (std::size_t r = 0; r < run.rows; ++r) {
-        if (undo_transform) hadamard_inverse(job.transform, run.x + r * width);
+        if (undo_transform) each_transform(job.transform, width, run.x + r * width, hadamard_inverse);
         store_row(out, run.first_row + r, k, live, run.x + r * width);
       }
     }
