@@ -1,0 +1,156 @@
+// ufp4 - compare's command line: what can be asked, and the text of --help.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "experiment.hpp"
+#include "text.hpp"
+
+namespace compare {
+
+inline constexpr const char* help_text =
+    R"(compare - quantizes a real matrix in every 4-bit preset of ufp4, with and without a Hadamard
+transform, multiplies it with itself, and shows what the 4 bits kept.
+
+usage: compare [INPUT] [OPTION]...
+
+input (default: the C++ standard library's own headers as text)
+  --npy FILE                    a matrix from NumPy: float32, float16 or bfloat16 (void of 2 bytes)
+  --safetensors FILE[:TENSOR]   a matrix of a safetensors file; without TENSOR its largest one
+  --text PATH...                text files, or directories of them, one document a row
+
+output (default: a table here, and compare.html)
+  --html FILE                   the report's name (- is stdout)
+  --no-html                     no report
+  --json [FILE], --csv [FILE]   the numbers; without FILE, or with -, they replace the table here
+
+options
+  --rows N                      at most N rows, evenly spaced over the matrix; 0 is all (default 1000)
+  --seed N                      of the transform's signs (default 1)
+  --threads N                   0 is all cores (default 0)
+  --help, --version
+
+examples
+  compare
+  compare --npy embeddings.npy --html embeddings.html
+  compare --safetensors model.safetensors:model.layers.0.mlp.down_proj.weight --rows 2000
+  compare --text ~/notes --json | jq '.results[] | {format, hadamard, sqnr_db}'
+
+exit status: 0 done; 1 the input cannot be read or an output cannot be written; 2 wrong usage
+)";
+
+struct usage_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct options {
+  enum class input { headers, npy, safetensors, text } from = input::headers;
+  std::vector<std::string> paths;
+  std::string html = "compare.html";
+  bool html_asked = false;
+  bool html_refused = false;
+  std::optional<std::string> json;  ///< "-" is stdout
+  std::optional<std::string> csv;
+  std::size_t rows = 1000;
+  settings with;
+  bool show_help = false;
+  bool show_version = false;
+
+  int on_stdout() const { return (json == "-") + (csv == "-") + (html == "-"); }
+};
+
+/// The command line, one argument after the other; "--name=value" is "--name value".
+class arguments {
+ public:
+  arguments(int count, const char* const* values) {
+    for (int i = 1; i < count; ++i) {
+      const std::string_view argument = values[i];
+      const std::size_t equals = argument.starts_with("--") ? argument.find('=') : std::string_view::npos;
+      words_.emplace_back(argument.substr(0, equals));
+      if (equals != std::string_view::npos) words_.emplace_back(argument.substr(equals + 1));
+    }
+  }
+
+  bool empty() const { return at_ == words_.size(); }
+  std::string next() { return words_[at_++]; }
+
+  std::optional<std::string> optional_value() {
+    if (empty() || (words_[at_].starts_with('-') && words_[at_] != "-")) return {};
+    return next();
+  }
+
+  std::string value(const std::string& flag) {
+    auto found = optional_value();
+    if (!found || found->empty()) throw usage_error(flag + " needs a value");
+    return *found;
+  }
+
+  std::uint64_t number(const std::string& flag, std::uint64_t most) {
+    const std::string text = value(flag);
+    std::uint64_t result = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
+    if (error != std::errc{} || end != text.data() + text.size() || result > most)
+      throw usage_error(flag + " takes a whole number from 0 to " + std::to_string(most) + ", not " + printable(text));
+    return result;
+  }
+
+ private:
+  std::vector<std::string> words_;
+  std::size_t at_ = 0;
+};
+
+inline options parse_options(int count, const char* const* values) {
+  options o;
+  arguments rest(count, values);
+  const auto input_is = [&](options::input kind, const std::string& flag) {
+    if (o.from != options::input::headers) throw usage_error(flag + " is a second input; give one");
+    o.from = kind;
+    o.paths.push_back(rest.value(flag));
+  };
+  while (!rest.empty()) {
+    const std::string flag = rest.next();
+    if (flag == "--npy") {
+      input_is(options::input::npy, flag);
+    } else if (flag == "--safetensors") {
+      input_is(options::input::safetensors, flag);
+    } else if (flag == "--text") {
+      input_is(options::input::text, flag);
+      while (auto more = rest.optional_value()) o.paths.push_back(*more);
+    } else if (flag == "--html") {
+      o.html = rest.value(flag);
+      o.html_asked = true;
+    } else if (flag == "--no-html") {
+      o.html_refused = true;
+    } else if (flag == "--json") {
+      o.json = rest.optional_value().value_or("-");
+    } else if (flag == "--csv") {
+      o.csv = rest.optional_value().value_or("-");
+    } else if (flag == "--rows") {
+      o.rows = static_cast<std::size_t>(rest.number(flag, std::uint64_t{1} << 31));
+    } else if (flag == "--seed") {
+      o.with.seed = rest.number(flag, UINT64_MAX);
+    } else if (flag == "--threads") {
+      o.with.threads = static_cast<int>(rest.number(flag, 4096));
+    } else if (flag == "--help" || flag == "-h") {
+      o.show_help = true;
+    } else if (flag == "--version") {
+      o.show_version = true;
+    } else {
+      throw usage_error("unknown argument " + printable(flag));
+    }
+  }
+  if (o.on_stdout() > 1) throw usage_error("only one of --json, --csv and --html can go to stdout; name a file");
+  if (o.html_asked && o.html_refused) throw usage_error("--html and --no-html exclude each other");
+  return o;
+}
+
+}  // namespace compare

@@ -1,0 +1,175 @@
+// ufp4 - a real matrix out of text files: one document a row, hashed trigram counts, TF-IDF.
+// SPDX-License-Identifier: Apache-2.0
+/// The default documents are the C++ standard library's own headers, which every machine that built this has.
+///
+/// | trigram  | three consecutive bytes, letters lowered, a run of white space counted as one blank  |
+/// | column   | the trigram's multiplicative hash, one of 1024                                       |
+/// | value    | count * (1 + ln((1 + N) / (1 + documents with that column))), each row of length 1   |
+/// | order    | by path inside the given directory; a file with the bytes of an earlier one is left out |
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "matrix.hpp"
+
+namespace compare {
+
+inline constexpr std::size_t corpus_columns = 1024;
+
+namespace detail {
+
+namespace fs = std::filesystem;
+
+/// 24 bits of trigram to 10 bits: the upper bits of a product with 2^32 / golden ratio.
+inline std::size_t trigram_column(std::uint32_t trigram) { return (trigram * 0x9E3779B9u) >> 22; }
+
+inline std::array<float, corpus_columns> count_trigrams(std::string_view text) {
+  std::array<float, corpus_columns> counts{};
+  std::uint32_t trigram = 0;
+  std::size_t letters = 0;
+  for (char c : text) {
+    if (c == '\n' || c == '\t' || c == '\r') c = ' ';
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == ' ' && (trigram & 0xFF) == ' ') continue;
+    trigram = (trigram << 8 | static_cast<unsigned char>(c)) & 0xFFFFFF;
+    if (++letters >= 3) ++counts[trigram_column(trigram)];
+  }
+  return counts;
+}
+
+/// The first MiB of a file; empty if it cannot be read.
+inline std::string read_text(const fs::path& path) {
+  constexpr std::size_t most = std::size_t{1} << 20;
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  std::ifstream stream(path, std::ios::binary);
+  if (error || !stream) return {};
+  std::string text(static_cast<std::size_t>(std::min<std::uintmax_t>(size, most)), '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(stream.bad() ? 0 : static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount())));
+  return text;
+}
+
+/// Every regular file under `root` (or `root` itself), sorted by the path below it.
+inline std::vector<fs::path> files_under(const fs::path& root) {
+  std::error_code error;
+  if (fs::is_regular_file(root, error)) return {root};
+  std::vector<fs::path> files;
+  fs::recursive_directory_iterator at(root, fs::directory_options::skip_permission_denied, error), end;
+  for (; !error && at != end; at.increment(error)) {
+    std::error_code unreadable;
+    if (at->is_regular_file(unreadable)) files.push_back(at->path());
+  }
+  std::sort(files.begin(), files.end(),
+            [](const fs::path& a, const fs::path& b) { return a.generic_string() < b.generic_string(); });
+  return files;
+}
+
+/// The directories that hold the C++ standard library, which is where <vector> is: those the compiler named when this
+/// was built, else the usual places.
+inline std::vector<std::string> standard_header_directories() {
+  std::vector<std::string> candidates;
+#ifdef UFP4_COMPARE_HEADER_DIRS
+  const std::string_view named = UFP4_COMPARE_HEADER_DIRS;
+  for (std::size_t begin = 0; begin < named.size();) {
+    const std::size_t end = std::min(named.find_first_of(";:", begin), named.size());
+    candidates.emplace_back(named.substr(begin, end - begin));
+    begin = end + 1;
+  }
+#endif
+  const auto add_children = [&](const fs::path& parent, const fs::path& below) {
+    std::error_code error;
+    std::vector<std::string> found;
+    for (fs::directory_iterator at(parent, error), end; !error && at != end; at.increment(error)) {
+      found.push_back((at->path() / below).string());
+    }
+    std::sort(found.rbegin(), found.rend());
+    candidates.insert(candidates.end(), found.begin(), found.end());
+  };
+  add_children("/usr/include/c++", "");
+  add_children("/usr/local/include/c++", "");
+  add_children("/usr/lib", "include/c++/v1");
+  add_children("/usr/lib/gcc", "include/c++");
+  candidates.emplace_back("/Library/Developer/CommandLineTools/SDKs/MacOSX.sdk/usr/include/c++/v1");
+
+  for (const std::string& directory : candidates) {
+    std::error_code error;
+    if (directory.empty() || !fs::is_regular_file(fs::path(directory) / "vector", error)) continue;
+    const fs::path whole = fs::weakly_canonical(directory, error);
+    return {error ? directory : whole.string()};  // one library: a second version of it would only repeat the first
+  }
+  return {};
+}
+
+/// Counts become TF-IDF with rows of length 1, in place.
+inline void weigh(matrix& counts) {
+  std::vector<double> weight(counts.cols);
+  for (std::size_t k = 0; k < counts.cols; ++k) {
+    std::size_t documents = 0;
+    for (std::size_t i = 0; i < counts.rows; ++i) documents += counts.values[i * counts.cols + k] > 0;
+    weight[k] = 1 + std::log((1.0 + static_cast<double>(counts.rows)) / (1.0 + static_cast<double>(documents)));
+  }
+  for (std::size_t i = 0; i < counts.rows; ++i) {
+    float* const row = counts.values.data() + i * counts.cols;
+    double squares = 0;
+    for (std::size_t k = 0; k < counts.cols; ++k) squares += row[k] * weight[k] * (row[k] * weight[k]);
+    if (squares == 0) continue;  // a text of nothing but white space
+    for (std::size_t k = 0; k < counts.cols; ++k) row[k] = static_cast<float>(row[k] * weight[k] / std::sqrt(squares));
+  }
+}
+
+}  // namespace detail
+
+/// At most `row_limit` documents (0: all), evenly spaced, out of the files at and under `places`.
+inline matrix read_corpus(const std::vector<std::string>& places, std::size_t row_limit) {
+  std::vector<std::string> texts;
+  std::unordered_set<std::string> seen;
+  for (const std::string& place : places) {
+    const auto files = detail::files_under(place);
+    if (files.empty()) throw input_error(printable(place) + ": there is no file to read there");
+    for (const auto& file : files) {
+      std::string text = detail::read_text(file);
+      if (text.size() >= 256 && seen.insert(text).second) texts.push_back(std::move(text));  // less is no document
+    }
+  }
+  std::string where = printable(places.front());
+  if (places.size() > 1) where += " and " + std::to_string(places.size() - 1) + " more";
+  if (texts.size() < 2) throw input_error(where + ": compare needs at least two different texts of 256 bytes or more");
+
+  matrix m;
+  m.rows = rows_used(texts.size(), row_limit);
+  m.cols = corpus_columns;
+  m.source = (m.rows == texts.size() ? grouped(m.rows) : grouped(m.rows) + " of " + grouped(texts.size())) +
+             " files under " + where + ", TF-IDF of hashed trigrams";
+  for (std::size_t i = 0; i < m.rows; ++i) {
+    const auto counts = detail::count_trigrams(texts[spaced_row(i, m.rows, texts.size())]);
+    m.values.insert(m.values.end(), counts.begin(), counts.end());
+  }
+  detail::weigh(m);
+  require_some_value(m);
+  return m;
+}
+
+/// The default: the standard library's headers.
+inline matrix read_standard_headers(std::size_t row_limit) {
+  const auto directories = detail::standard_header_directories();
+  if (directories.empty())
+    throw input_error(
+        "no C++ standard headers were found on this machine; give text with --text DIR, or a matrix with --npy or "
+        "--safetensors");
+  return read_corpus(directories, row_limit);
+}
+
+}  // namespace compare

@@ -1,0 +1,123 @@
+// ufp4 - numbers and foreign strings as text: for a terminal, for JSON and for HTML.
+// SPDX-License-Identifier: Apache-2.0
+/// Numbers go through std::to_chars, so no locale changes them. Strings that came from a file or a command line pass
+/// `printable` once: afterwards they are valid UTF-8 without control characters and can go anywhere after escaping.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace compare {
+
+/// `digits` places after the point; "inf", or a dash where there is no number.
+inline std::string fixed(double value, int digits) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "-" : value > 0 ? "inf" : "-inf";
+  char buffer[400];  // the largest double has 309 digits before the point
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, digits).ptr;
+  std::string text(buffer, end);
+  if (text.front() == '-' && text.find_first_of("123456789") == std::string::npos) text.erase(0, 1);  // "-0.00"
+  return text;
+}
+
+/// At most `digits` significant digits, with an exponent where that is shorter: "0.03125", "1.5e+30".
+inline std::string significant(double value, int digits) {
+  if (!std::isfinite(value)) return "-";
+  char buffer[64];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::general, digits).ptr};
+}
+
+/// The shortest text that reads back as the same double, as JSON and CSV want it; `absent` where there is no number.
+inline std::string shortest(double value, std::string_view absent) {
+  if (!std::isfinite(value)) return std::string(absent);
+  char buffer[32];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
+}
+
+/// 786432 as "786,432".
+inline std::string grouped(std::uint64_t value) {
+  const std::string digits = std::to_string(value);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+/// A byte count as a person says it: "412.5 KiB".
+inline std::string byte_size(double bytes) {
+  if (bytes < 1024) return fixed(bytes, 0) + " B";
+  if (bytes < 1024 * 1024) return fixed(bytes / 1024, 1) + " KiB";
+  if (bytes < 1024.0 * 1024 * 1024) return fixed(bytes / (1024 * 1024), 1) + " MiB";
+  return fixed(bytes / (1024.0 * 1024 * 1024), 1) + " GiB";
+}
+
+namespace detail {
+
+/// Length of the well-formed UTF-8 sequence that starts `text` and may be shown, or 0.
+inline std::size_t shown_utf8(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return lead >= 0x20 && lead != 0x7F ? 1 : 0;
+  if (lead >= 0xC2 && lead < 0xE0) return tail(1) && (lead > 0xC2 || byte(1) >= 0xA0) ? 2 : 0;  // U+0080..9F control
+  if (lead >= 0xE0 && lead < 0xF0) {
+    const bool overlong = lead == 0xE0 && byte(1) < 0xA0;
+    const bool surrogate = lead == 0xED && byte(1) >= 0xA0;
+    return tail(1) && tail(2) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (lead >= 0xF0 && lead < 0xF5) {
+    const bool overlong = lead == 0xF0 && byte(1) < 0x90;
+    const bool too_large = lead == 0xF4 && byte(1) >= 0x90;
+    return tail(1) && tail(2) && tail(3) && !overlong && !too_large ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace detail
+
+/// `text` with every control character and every byte that is not UTF-8 replaced by '?', cut after about 200 bytes.
+inline std::string printable(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    if (shown.size() > 200) return shown + "...";
+    const std::size_t length = detail::shown_utf8(text);
+    if (length == 0)
+      shown += '?';
+    else
+      shown += text.substr(0, length);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return shown;
+}
+
+/// A JSON string literal of a printable text.
+inline std::string json_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+/// Printable text as HTML content or attribute value.
+inline std::string html_text(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace compare

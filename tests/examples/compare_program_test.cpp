@@ -1,0 +1,259 @@
+// ufp4 - tests: examples/compare as a program: what it prints, writes and returns.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "../../examples/compare/program.hpp"
+#include "compare_files.hpp"
+#include "support/catch.hpp"
+#include "support/seed.hpp"
+
+namespace {
+
+struct finished {
+  int status;
+  std::string out, err;
+};
+
+finished compare_with(std::vector<std::string> arguments) {
+  std::vector<const char*> values{"compare"};
+  for (const std::string& argument : arguments) values.push_back(argument.c_str());
+  std::ostringstream out, err;
+  const int status = compare::run_program(static_cast<int>(values.size()), values.data(), out, err);
+  return {status, out.str(), err.str()};
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+/// A matrix with outliers, 12 x 40: neither a whole number of blocks of 16 nor of 32.
+const std::string& some_matrix() {
+  static const std::string path = [] {
+    std::mt19937_64 random{support::seed(1)};
+    std::normal_distribution<float> normal;
+    std::vector<float> values(12 * 40);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = normal(random) * (i % 16 == 3 ? 20.0f : 1.0f);
+    const std::string at = support::scratch() / "some.npy";
+    std::ofstream(at, std::ios::binary) << support::npy("<f4", false, "(12, 40)", support::floats(values));
+    return at;
+  }();
+  return path;
+}
+
+compare::comparison compared(const std::vector<float>& values, std::size_t rows, std::size_t cols) {
+  const compare::matrix m{"test", rows, cols, values};
+  return compare::run_comparison(m, {}, [](std::size_t, std::size_t, const std::string&) {});
+}
+
+}  // namespace
+
+TEST_CASE("wrong usage is one sentence and exit status 2", "[usage]") {
+  const std::vector<std::vector<std::string>> wrong{{"--nonsense"},
+                                                    {"file.npy"},
+                                                    {"--npy"},
+                                                    {"--npy", "--json"},
+                                                    {"--rows", "many"},
+                                                    {"--rows", "-1"},
+                                                    {"--rows", "1e3"},
+                                                    {"--threads", "4097"},
+                                                    {"--seed", "18446744073709551616"},
+                                                    {"--npy", "a", "--safetensors", "b"},
+                                                    {"--json", "--csv"},
+                                                    {"--html", "a", "--no-html"},
+                                                    {"--npy="}};
+  for (const auto& arguments : wrong) {
+    const auto end = compare_with(arguments);
+    INFO(arguments.front() << ": " << end.err);
+    CHECK(end.status == 2);
+    CHECK(end.out.empty());
+    CHECK(end.err.starts_with("compare: "));
+    CHECK(count(end.err, "\n") == 1);
+  }
+}
+
+TEST_CASE("--help and --version answer on stdout with status 0", "[usage]") {
+  const auto help = compare_with({"--help"});
+  CHECK(help.status == 0);
+  for (const char* flag : {"--npy", "--safetensors", "--text", "--json", "--csv", "--html", "--no-html", "--rows",
+                           "--seed", "--threads", "--help", "--version", "examples"})
+    CHECK(count(help.out, flag) > 0);
+  CHECK(compare_with({"--version"}).out == "compare, ufp4 " + std::string(ufp4::version_string) + "\n");
+}
+
+TEST_CASE("an input or an output that fails is one sentence and exit status 1", "[usage]") {
+  const std::vector<std::vector<std::string>> failing{
+      {"--npy", "/nowhere.npy"},
+      {"--npy", support::file_with("garbage")},
+      {"--safetensors", support::file_with("garbage")},
+      {"--text", "/nowhere"},
+      {"--npy", some_matrix(), "--no-html", "--json", "/nowhere/out.json"},
+      {"--npy", some_matrix(), "--html", "/nowhere/out.html"}};
+  for (const auto& arguments : failing) {
+    const auto end = compare_with(arguments);
+    INFO(end.err);
+    CHECK(end.status == 1);
+    CHECK(end.err.starts_with("compare: "));
+    CHECK(count(end.err, "\n") == 1);
+  }
+}
+
+TEST_CASE("one run fills the table, JSON, CSV and HTML with all presets twice", "[reports]") {
+  const std::string json = support::scratch() / "c.json", csv = support::scratch() / "c.csv",
+                    html = support::scratch() / "c.html";
+  const auto end = compare_with({"--npy=" + some_matrix(), "--json", json, "--csv", csv, "--html", html});
+  INFO(end.err);
+  REQUIRE(end.status == 0);
+  REQUIRE(end.err.empty());
+  for (const char* name :
+       {"e2m1_f32", "e1m2_f32", "int4_f32", "nvfp4", "nv_e1m2", "nvint4", "mxfp4", "mx_e1m2", "mxint4"}) {
+    INFO(name);
+    CHECK(count(end.out, "\n" + std::string(name) + " ") == 2);
+    CHECK(count(read_file(csv), "\n" + std::string(name) + ",") == 2);
+    CHECK(count(read_file(json), "{\"format\": \"" + std::string(name) + "\"") == 2);
+    CHECK(count(read_file(html), "<td class=\"mono\">" + std::string(name) + "</td>") == 2);
+  }
+  CHECK(count(end.out, "report: " + html) == 1);
+  const std::string page = read_file(html);
+  for (const char* outside : {"<script", "<link", "<img", "http://", "https://", "url(", "@import"})
+    CHECK(count(page, outside) == 0);
+  for (const char* tag : {"svg", "div", "section", "figure", "g", "p", "td", "span"})
+    CHECK(count(page, "<" + std::string(tag) + " ") + count(page, "<" + std::string(tag) + ">") ==
+          count(page, "</" + std::string(tag) + ">"));
+  for (const std::string& text : {end.out, page, read_file(json), read_file(csv)}) {
+    CHECK(count(text, "nan") == 0);
+    CHECK(count(text, "inf") == 0);
+  }
+}
+
+TEST_CASE("machine-readable output on stdout stands alone and repeats, times apart", "[reports]") {
+  const auto csv = compare_with({"--npy", some_matrix(), "--csv"});
+  REQUIRE(csv.status == 0);
+  REQUIRE(csv.out.starts_with("format,"));
+  REQUIRE(count(csv.out, "\n") == 19);
+  const auto json = compare_with({"--npy", some_matrix(), "--json", "-"});
+  REQUIRE(json.out.starts_with("{\n"));
+  REQUIRE(count(json.out, "{") == count(json.out, "}"));
+  REQUIRE(compare_with({"--npy", some_matrix(), "--html", "-"}).out.starts_with("<!DOCTYPE html>"));
+
+  const auto without_times = [](const std::string& text) {
+    std::istringstream lines(text);
+    std::string out;
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t from = line.find("\"quantize_ms\""), to = line.find("\"scale_underflow_rate\"");
+      out += from == std::string::npos ? line : line.substr(0, from) + line.substr(to);
+    }
+    return out;
+  };
+  const auto again = compare_with({"--npy", some_matrix(), "--json", "--threads", "1"});
+  REQUIRE(without_times(again.out) == without_times(json.out));
+  REQUIRE(without_times(compare_with({"--npy", some_matrix(), "--json", "--seed", "2"}).out) !=
+          without_times(json.out));
+}
+
+TEST_CASE("what is stored is counted to the byte", "[experiment]") {
+  const auto c = compared(std::vector<float>(4 * 64, 1.0f), 4, 64);
+  for (const auto& o : c.outcomes) {
+    const std::size_t scales = o.format.scale == "binary32" ? 4 * 4 * 4 : o.format.scale == "E8M0" ? 4 * 2 : 4 * 4 + 4;
+    CHECK(o.bytes == 4 * 64 / 2 + scales);
+  }
+}
+
+TEST_CASE("a matrix that every format holds exactly has no error and keeps every neighbour", "[experiment]") {
+  // Sixteen values, each 0 or the block's largest: every grid has both. Rows differ pairwise, and each has one twin.
+  std::vector<float> values(8 * 32, 0.0f);
+  for (std::size_t i = 0; i < 8; ++i)
+    for (std::size_t k = 0; k < 32; ++k) values[i * 32 + k] = (k / 4) == i / 2 || k == 16 + i / 2 ? 1.0f : 0.0f;
+  const auto c = compared(values, 8, 32);
+  REQUIRE(c.neighbours == 8);
+  for (const auto& o : c.outcomes) {
+    if (o.hadamard != 0 || o.format.scale == "E8M0") continue;  // a power of two does not take 1 to qmax
+    INFO(o.format.name);
+    CHECK(o.product_error < 1e-3);
+    CHECK(o.neighbours_kept == 8);
+    CHECK(o.attenuation == Approx(1).margin(1e-3));
+  }
+}
+
+TEST_CASE("a nearest neighbour may point the other way", "[experiment]") {
+  std::vector<float> values(2 * 16, 1.0f);
+  std::fill(values.begin(), values.begin() + 16, -1.0f);
+  const auto c = compared(values, 2, 16);
+  REQUIRE(c.neighbours == 2);
+  for (const auto& o : c.outcomes) CHECK(o.neighbours_kept == 2);
+}
+
+TEST_CASE("ends of the range give numbers or dashes, and every report can be written", "[experiment]") {
+  for (const float size : {1e30f, 1e-30f, 1e-44f}) {
+    std::vector<float> values(3 * 20);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = size * (static_cast<float>(i % 7) - 2);
+    const auto c = compared(values, 3, 20);
+    std::ostringstream shown, numbers;
+    compare::print_table(shown, c, true);
+    compare::write_html(shown, c, "0");
+    compare::write_json(numbers, c, "0");
+    compare::write_csv(numbers, c);
+    CHECK(count(shown.str(), "nan") == 0);
+    CHECK(count(numbers.str(), "nan") == 0);
+    CHECK(count(numbers.str(), "inf") == 0);
+  }
+  const auto lonely = compared({1, 2, 3}, 1, 3);  // one row has no neighbour
+  REQUIRE(lonely.neighbours == 0);
+  REQUIRE(std::isnan(lonely.kept_share(lonely.outcomes.front())));
+}
+
+TEST_CASE("what looks equal is best together, and nothing is best where all look equal", "[reading]") {
+  auto c = compared({1, 2, 3, 4, 5, 6, 7, 9}, 2, 4);
+  const auto& error = compare::metric_named("product_error");
+  const auto marked = [&] {
+    const auto best = compare::best_of(c, error);
+    return std::count(best.begin(), best.end(), true);
+  };
+  for (auto& o : c.outcomes) o.product_error = 0.02;
+  CHECK(marked() == 0);
+  c.outcomes[3].product_error = 0.01;
+  c.outcomes[7].product_error = 0.010001;
+  CHECK(marked() == 2);
+  for (auto& o : c.outcomes) o.product_error = INFINITY;
+  CHECK(marked() == 0);
+  c.outcomes[5].product_error = NAN;
+  CHECK(marked() == 0);
+  c.outcomes[6].product_error = 3;
+  CHECK(marked() == 1);
+}
+
+TEST_CASE("the reading says who leads only where somebody leads", "[reading]") {
+  auto c = compared({1, 2, 3, 4, 5, 6, 7, 9}, 2, 4);
+  const auto set = [&](double e2m1, double uniform) {
+    for (auto& o : c.outcomes) o.sqnr_db = o.format.uniform ? uniform : e2m1;
+  };
+  set(20, 21);
+  CHECK(count(compare::reading_of(c).front(), "the uniform grid is ahead under every kind of scale by 1.00 dB") == 2);
+  set(22.5, 21);
+  CHECK(count(compare::reading_of(c).front(), "E2M1 is ahead under every kind of scale by 1.50 dB") == 2);
+  set(21, 21.001);
+  CHECK(count(compare::reading_of(c).front(), "the two are level under every kind of scale") == 2);
+  set(INFINITY, 21);
+  for (const auto& paragraph : compare::reading_of(c)) CHECK(count(paragraph, "ahead") == 0);
+  set(20, 21);
+  for (auto& o : c.outcomes)
+    if (o.format.scale == "E8M0") o.sqnr_db = o.format.uniform ? 15 : 16;
+  const auto text = compare::reading_of(c).front();
+  CHECK(
+      count(text,
+            "E2M1 is ahead under E8M0 scales by 1.00 dB of SQNR, the uniform grid is ahead under binary32 and E4M3") ==
+      2);
+}

@@ -1,0 +1,227 @@
+// ufp4 - the layer rule: who may include whom, read off the include lines.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A room is a folder of include/ufp4, or one of the headers at its top. A header includes rooms below its own, or its
+// own and its siblings'. The table is the rule; whatever is not in it is a room nobody agreed to.
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+enum class layer { base, numbers, blocks, matrix, machine, verbs, uses, embedded, umbrella, guest };
+
+struct room {
+  std::string_view name;  // a folder, or a header at the top
+  layer level;
+  std::string_view only_from = {};  // where not empty: the rooms that may include this one, besides itself
+};
+
+// `machine` lies below the verbs, which call it, and no machine knows another: so each names who may include it.
+constexpr room rooms[] = {
+    {"version.hpp", layer::base},
+    {"config.hpp", layer::base},
+    {"concepts.hpp", layer::base},
+    {"detail", layer::base},
+    {"format", layer::numbers},
+    {"round", layer::numbers},
+    {"hadamard", layer::blocks},
+    {"block", layer::blocks},
+    {"matrix", layer::matrix},
+    {"cpu", layer::machine, "quantize.hpp dequantize.hpp gemm.hpp recipe analysis ufp4.hpp interop"},
+    {"gpu", layer::machine, "cuda hip device.hpp cuda.hpp hip.hpp"},
+    {"quantize.hpp", layer::verbs},
+    {"dequantize.hpp", layer::verbs},
+    {"gemm.hpp", layer::verbs},
+    {"recipe", layer::uses},
+    {"analysis", layer::uses},
+    {"device.hpp", layer::embedded},
+    {"cuda", layer::embedded, "cuda.hpp"},
+    {"hip", layer::embedded, "hip.hpp"},
+    {"ufp4.hpp", layer::umbrella, "interop"},
+    {"cuda.hpp", layer::umbrella, "interop"},
+    {"hip.hpp", layer::umbrella, "interop"},
+    {"interop", layer::guest, "interop"},
+};
+
+const room* room_of(const std::string& header) {
+  const std::string first = header.substr(0, header.find('/'));
+  const auto found = std::find_if(std::begin(rooms), std::end(rooms), [&](const room& r) { return r.name == first; });
+  return found == std::end(rooms) ? nullptr : &*found;
+}
+
+bool lists(std::string_view names, std::string_view name) {
+  std::istringstream words{std::string{names}};
+  for (std::string word; words >> word;) {
+    if (word == name) return true;
+  }
+  return false;
+}
+
+bool starts_with_one_of(std::string_view name, std::initializer_list<std::string_view> starts) {
+  return std::any_of(starts.begin(), starts.end(), [&](std::string_view start) { return name.starts_with(start); });
+}
+
+bool is_intrinsics(std::string_view name) {
+  return name.ends_with("intrin.h") || name == "cpuid.h" || name.starts_with("arm_");
+}
+
+bool is_vendor(std::string_view name) {
+  return starts_with_one_of(name,
+                            {"cuda", "cublas", "cub/", "cute/", "cutlass/", "device_", "hip/", "mma.h", "nv", "roc"});
+}
+
+/// What is wrong with `header` including `target`, or nothing. Both are paths below include/ufp4; a target elsewhere
+/// keeps its angle brackets.
+std::string objection(const std::string& header, const std::string& target, bool target_exists) {
+  const room* from = room_of(header);
+  if (from == nullptr) return "its own room is not in the architecture";
+  if (target.front() == '<') {
+    const std::string name = target.substr(1, target.size() - 2);
+    if (from->level <= layer::blocks && (name == "vector" || name == "string" || name == "iostream")) {
+      return "layers up to block are device-safe";
+    }
+    if (is_intrinsics(name) && from->name != "cpu") return "intrinsics live in cpu/";
+    if (is_vendor(name) && !lists("gpu cuda hip cuda.hpp hip.hpp interop", from->name)) {
+      return "vendor headers live in gpu/, cuda/, hip/ and interop/";
+    }
+    return "";
+  }
+  const room* to = room_of(target);
+  if (to == nullptr) return "that room is not in the architecture";
+  if (!target_exists) return "there is no such header";
+  if (to->level > from->level) return "that room lies above";
+  if (to->name != from->name && !to->only_from.empty() && !lists(to->only_from, from->name)) {
+    return "only " + std::string{to->only_from} + " may include that room";
+  }
+  if (from->name == "device.hpp" && to->level > layer::blocks && to->name != "gpu") {
+    return "device.hpp holds only what is legal inside a kernel";
+  }
+  return "";
+}
+
+/// The name in an include line with its opening bracket or quote, or nothing: "<vector", "\"../bits.hpp".
+std::string included(std::string_view line) {
+  const auto skip_blanks = [&] { line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size())); };
+  for (const std::string_view word : {"#", "include"}) {
+    skip_blanks();
+    if (!line.starts_with(word)) return "";
+    line.remove_prefix(word.size());
+  }
+  skip_blanks();
+  if (line.empty() || (line.front() != '<' && line.front() != '"')) return "";
+  return std::string{line.substr(0, line.find(line.front() == '<' ? '>' : '"', 1))};
+}
+
+/// One sentence an offending include line, in the form of a compiler's message. `sources`: path below include/ufp4 ->
+/// text.
+std::vector<std::string> violations(const std::map<std::string, std::string>& sources) {
+  std::vector<std::string> found;
+  for (const auto& [header, text] : sources) {
+    std::istringstream lines{text};
+    std::string line;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      const std::string name = included(line);
+      if (name.empty()) continue;
+      std::string target = name.substr(1);
+      if (target.starts_with("ufp4/")) {
+        target = target.substr(5);
+      } else if (name.front() == '"') {
+        target = (std::filesystem::path{header}.parent_path() / target).lexically_normal().generic_string();
+      } else {
+        target = "<" + target + ">";
+      }
+      const std::string why = objection(header, target, sources.contains(target));
+      if (!why.empty()) {
+        found.push_back("include/ufp4/" + header + ":" + std::to_string(number) + ": " + line + "   // " + why);
+      }
+    }
+  }
+  return found;
+}
+
+std::map<std::string, std::string> library_sources() {
+  const std::filesystem::path root = std::filesystem::path{UFP4_SOURCE_DIR} / "include" / "ufp4";
+  std::map<std::string, std::string> sources;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator{root}) {
+    if (!entry.is_regular_file()) continue;
+    std::ostringstream text;
+    text << std::ifstream{entry.path(), std::ios::binary}.rdbuf();
+    sources[entry.path().lexically_relative(root).generic_string()] = text.str();
+  }
+  return sources;
+}
+
+/// The first sentence about a header that consists of `line`, or nothing.
+std::string verdict(const std::string& header, const std::string& line) {
+  const auto found = violations({{header, line + "\n"},
+                                 {"round/nearest.hpp", ""},
+                                 {"block/presets.hpp", ""},
+                                 {"cpu/isa.hpp", ""},
+                                 {"gpu/vendor.hpp", ""},
+                                 {"cuda/launch.hpp", ""},
+                                 {"gemm.hpp", ""},
+                                 {"interop/eigen.hpp", ""}});
+  return found.empty() ? "" : found.front();
+}
+
+}  // namespace
+
+TEST_CASE("every header of the library includes only what its layer may", "[layers]") {
+  const auto sources = library_sources();
+  REQUIRE(sources.contains("version.hpp"));
+  const auto found = violations(sources);
+  for (const std::string& sentence : found) std::cerr << sentence << '\n';  // whole lines; Catch2 would wrap them
+  CHECK(found.empty());
+}
+
+TEST_CASE("every header opens with its purpose, its licence, and is read once", "[layers]") {
+  for (const auto& [header, text] : library_sources()) {
+    INFO("include/ufp4/" << header);
+    CHECK(text.rfind("// ufp4 - ", 0) == 0);
+    CHECK(text.find("\n// SPDX-License-Identifier: Apache-2.0\n") == text.find('\n'));
+    CHECK(text.find("\n#pragma once\n") != std::string::npos);
+  }
+}
+
+TEST_CASE("the rule lets lower layers and siblings pass", "[layers]") {
+  CHECK(verdict("format/fp4.hpp", "#include <ufp4/round/nearest.hpp>").empty());
+  CHECK(verdict("format/fp4.hpp", "#include <cstdint>").empty());
+  CHECK(verdict("hadamard/transform.hpp", "#include \"../block/presets.hpp\"").empty());
+  CHECK(verdict("gemm.hpp", "#include <ufp4/cpu/isa.hpp>").empty());
+  CHECK(verdict("cpu/kernels/gemm_amx.hpp", "#  include <immintrin.h>").empty());
+  CHECK(verdict("cuda/mma_sm80.hpp", "#include <cuda_fp4.h>").empty());
+  CHECK(verdict("interop/mdspan.hpp", "#include <ufp4/gemm.hpp>").empty());
+  CHECK(verdict("format/fp4.hpp", "// #include <vector>").empty());
+}
+
+TEST_CASE("the rule names the line that breaks it", "[layers]") {
+  CHECK(verdict("format/fp4.hpp", "\n#include <ufp4/block/presets.hpp>") ==
+        "include/ufp4/format/fp4.hpp:2: #include <ufp4/block/presets.hpp>   // that room lies above");
+  CHECK_FALSE(verdict("format/fp4.hpp", "#include <vector>").empty());
+  CHECK_FALSE(verdict("block/packing.hpp", "#include <immintrin.h>").empty());
+  CHECK_FALSE(verdict("hadamard/signs.hpp", "#include <arm_neon.h>").empty());
+  CHECK_FALSE(verdict("block/packing.hpp", "#include <cuda_runtime.h>").empty());
+  CHECK_FALSE(verdict("gemm.hpp", "#include <immintrin.h>").empty());
+  CHECK_FALSE(verdict("quantize.hpp", "#include <hip/hip_runtime.h>").empty());
+  CHECK_FALSE(verdict("cpu/dispatch.hpp", "#include <ufp4/gpu/vendor.hpp>").empty());
+  CHECK_FALSE(verdict("hip/launch.hpp", "#include <ufp4/cuda/launch.hpp>").empty());
+  CHECK_FALSE(verdict("hip/launch.hpp", "#include \"../cuda/launch.hpp\"").empty());
+  CHECK_FALSE(verdict("cuda/launch.hpp", "#include <ufp4/cpu/isa.hpp>").empty());
+  CHECK_FALSE(verdict("matrix/operand.hpp", "#include <ufp4/cpu/isa.hpp>").empty());
+  CHECK_FALSE(verdict("device.hpp", "#include <ufp4/gemm.hpp>").empty());
+  CHECK_FALSE(verdict("ufp4.hpp", "#include <ufp4/interop/eigen.hpp>").empty());
+  CHECK_FALSE(verdict("ufp4.hpp", "#include <ufp4/cuda/launch.hpp>").empty());
+  CHECK_FALSE(verdict("gemm.hpp", "#include <ufp4/nothing/here.hpp>").empty());
+  CHECK_FALSE(verdict("gemm.hpp", "#include <ufp4/round/absent.hpp>").empty());
+  CHECK_FALSE(verdict("gemm.hpp", "#include \"../../elsewhere.hpp\"").empty());
+}

@@ -1,0 +1,238 @@
+#!/usr/bin/env bash
+# ufp4 - all tests, on a machine that has nothing but what Debian's or Ubuntu's base has: installs what is missing.
+# SPDX-License-Identifier: Apache-2.0
+usage='usage: tests/run.sh [--all] [--step NAME]... [--list]
+  --all         the long sweeps too (hours)
+  --step NAME   this step only; may be given again
+  --list        name the steps and end
+Environment: UFP4_BUILD_DIR, where to build (default build/ in the source tree); UFP4_TEST_SEED, for randomised tests.
+Ends with one line "N passed, N failed, N skipped"; exit status 1 if anything failed.'
+set -uo pipefail
+
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$source_dir/cmake/bare_machine.sh"
+
+# name: what it shows. A step is the function step_<name>; it returns 0, 1, or 77 for "skipped, and I said why".
+# A step that counts no tests of its own is one test.
+steps=(
+  "gcc: every test of the day with g++ -O2; the layer rule, the tour and the install check are among them"
+  "clang: the same with clang 19, or another from 16 on"
+  "sanitize: the same with g++ under AddressSanitizer and UndefinedBehaviorSanitizer"
+  "threads: the tests labelled threads under ThreadSanitizer"
+  "bits: the tests labelled bits with -O3 -march=native -ffp-contract=fast"
+  "headers: every public header compiles alone, with g++ and all warnings"
+  "budgets: what including the public headers costs"
+  "oracle: an independent reading of the numerics page, in Python, gives the same bits"
+  "outside: packages of other projects give the same bits"
+)
+long_steps=("nightly: the tests labelled nightly")
+
+jobs=$(nproc)
+wanted=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --all) steps+=("${long_steps[@]}") ;;
+    --list) printf '%s\n' "${steps[@]}" "${long_steps[@]/%/ (--all)}"; exit 0 ;;
+    --step)
+      [ $# -ge 2 ] || { echo "--step needs a name; --list shows them" >&2; exit 2; }
+      wanted+=("$2")
+      shift ;;
+    --help | -h) echo "$usage"; exit 0 ;;
+    *) echo "unknown argument '$1'" >&2; echo "$usage" >&2; exit 2 ;;
+  esac
+  shift
+done
+if [ ${#wanted[@]} -gt 0 ]; then
+  chosen=()
+  for name in "${wanted[@]}"; do
+    found=
+    for step in "${steps[@]}" "${long_steps[@]}"; do
+      [ "${step%%:*}" = "$name" ] && found=$step
+    done
+    [ -n "$found" ] || { echo "there is no step '$name'; --list shows them" >&2; exit 2; }
+    chosen+=("$found")
+  done
+  steps=("${chosen[@]}")
+fi
+
+choose_build_folder "$source_dir"
+mkdir -p "$ufp4_build/logs"
+export PYTHONDONTWRITEBYTECODE=1 # the source tree may be read-only
+if [ ! -w "${HOME:-/nonexistent}" ]; then
+  export HOME=$ufp4_build/home
+  mkdir -p "$HOME"
+fi
+if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+
+passed=0 failed=0 skipped=0
+
+skip() {
+  echo "SKIPPED: $*"
+  return 77
+}
+
+# configure PRESET FOLDER [CMAKE ARGUMENT]...
+configure() {
+  local preset=$1 folder=$2
+  shift 2
+  local log=$ufp4_build/logs/$folder.configure.log
+  if ! cmake --preset "$preset" -S "$source_dir" -B "$ufp4_build/$folder" -Wno-dev "$@" >"$log" 2>&1; then
+    tail -n 40 "$log"
+    echo "configuring failed; all of its output is in $log"
+    return 1
+  fi
+}
+
+# compile FOLDER TARGET...: goes on after an error, so that what builds can be run.
+compile() {
+  local folder=$1
+  shift
+  local log=$ufp4_build/logs/$folder.build.log began=$SECONDS
+  if ! cmake --build "$ufp4_build/$folder" --target "$@" -- -j "$jobs" -k 0 >"$log" 2>&1; then
+    grep -E -A 15 '^FAILED|(error|Error):|ninja: error' "$log" | head -n 120
+    echo "building failed; all of its output is in $log"
+    return 1
+  fi
+  echo "built in $((SECONDS - began)) s"
+}
+
+# run_tests FOLDER [CTEST ARGUMENT]...: counts what CTest counted. A test without a binary did not build: it failed,
+# though CTest's report calls it skipped.
+run_tests() {
+  local folder=$1 status all=0 bad=0 left=0 absent=0 report=$ufp4_build/logs/$1.junit.xml
+  shift
+  rm -f "$report"
+  "${runner[@]}" ctest --test-dir "$ufp4_build/$folder" --parallel "$jobs" --output-on-failure --no-tests=error \
+    --output-junit "$report" "$@" 2>&1 | grep -v -e '^Looked in the following' -e "^/\?${ufp4_build#/}/"
+  status=${PIPESTATUS[0]}
+  if [ -e "$report" ]; then
+    all=$(grep -c '<testcase ' "$report")
+    absent=$(grep '<skipped ' "$report" | grep -v -c 'SKIP_')
+    left=$(($(grep -c '<skipped ' "$report") - absent))
+    bad=$(($(grep -c '<failure ' "$report") + absent))
+  fi
+  passed=$((passed + all - bad - left)) failed=$((failed + bad)) skipped=$((skipped + left))
+  return "$status"
+}
+runner=()
+
+# suite PRESET FOLDER TARGET CTEST-SELECTION [CMAKE ARGUMENT]...
+suite() {
+  local preset=$1 folder=$2 target=$3 selection=$4 built=0
+  shift 4
+  install_build_tools || return 1
+  install_packages catch2 || return 1
+  configure "$preset" "$folder" "$@" || return 1
+  compile "$folder" "$target" || built=1
+  # shellcheck disable=SC2086 # the selection is several words
+  run_tests "$folder" $selection || return 1
+  return $built
+}
+
+day='-LE ^nightly$'
+
+step_gcc() { suite dev gcc day_tests "$day"; }
+
+step_clang() {
+  local clang='' name
+  install_packages clang-19
+  for name in clang++-19 clang++-{18,17,16,20,21,22} clang++; do
+    command -v "$name" >/dev/null || continue
+    [ "$("$name" -dumpversion | cut -d. -f1)" -ge 16 ] && clang=$name && break
+  done
+  if [ -z "$clang" ]; then
+    skip "no clang from 16 on could be had, so nothing was compiled with clang"
+    return
+  fi
+  suite clang-19 clang day_tests "$day" -D CMAKE_CXX_COMPILER="$clang"
+}
+
+step_sanitize() { suite asan asan day_tests '-LE ^(nightly|consume)$'; }
+
+step_threads() {
+  # Kernels that randomise more address bits than this ThreadSanitizer knows stop it at start; setarch -R turns that off.
+  install_packages g++ || return 1
+  local probe=$ufp4_build/tsan_probe
+  echo 'int main() {}' | g++ -fsanitize=thread -x c++ - -o "$probe" || return 1
+  if ! "$probe" 2>/dev/null; then
+    runner=(setarch "$(uname -m)" -R)
+    if ! "${runner[@]}" "$probe" 2>/dev/null; then
+      skip "ThreadSanitizer does not start on this kernel"
+      return
+    fi
+  fi
+  suite tsan tsan threads_tests '-L ^threads$'
+}
+
+step_bits() { suite contract contract bits_tests '-L ^bits$'; }
+
+step_nightly() { suite dev gcc nightly_tests '-L ^nightly$'; }
+
+step_headers() {
+  install_build_tools || return 1
+  configure dev headers -D UFP4_BUILD_TESTS=OFF -D UFP4_BUILD_EXAMPLES=OFF -D UFP4_BUILD_BENCH=OFF \
+    -D CMAKE_CXX_FLAGS_DEBUG="-O0 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror" || return 1
+  compile headers verify
+}
+
+step_budgets() {
+  install_packages g++ || return 1
+  bash "$source_dir/tests/include_budget.sh"
+}
+
+# The program that the Python oracles question.
+oracle_driver() {
+  install_build_tools || return 1
+  install_packages catch2 || return 1
+  configure dev gcc || return 1
+  compile gcc oracle_driver
+}
+
+step_oracle() {
+  install_packages python3 python3-numpy || return 1
+  oracle_driver || return 1
+  timeout 900 "$(python_with numpy)" "$source_dir/tests/oracle/check.py" --driver "$ufp4_build/gcc/tests/oracle_driver"
+}
+
+step_outside() {
+  local python status=0 script
+  if ! install_packages python3 python3-venv ca-certificates || ! python=$(make_venv outside numpy ml_dtypes gfloat); then
+    skip "ml_dtypes and gfloat could not be had from PyPI, so nothing was compared with them"
+    return
+  fi
+  oracle_driver || return 1
+  for script in "$source_dir"/tests/outside/*.py; do
+    echo "-- ${script##*/}"
+    timeout 900 "$python" "$script" --driver "$ufp4_build/gcc/tests/oracle_driver"
+    case $? in
+      0) passed=$((passed + 1)) ;;
+      77) skipped=$((skipped + 1)) ;;
+      *) failed=$((failed + 1)) status=1 ;;
+    esac
+  done
+  return $status
+}
+
+echo "ufp4 tests: ${#steps[@]} steps, $jobs jobs, building in $ufp4_build"
+summary=()
+for step in "${steps[@]}"; do
+  name=${step%%:*} began=$SECONDS runner=()
+  passed_before=$passed failed_before=$failed skipped_before=$skipped
+  printf '\n==== %s\n' "$step"
+  "step_$name"
+  case $? in
+    0) verdict=passed; [ $((passed + skipped)) -gt $((passed_before + skipped_before)) ] || passed=$((passed + 1)) ;;
+    77) verdict=skipped; [ $skipped -gt $skipped_before ] || skipped=$((skipped + 1)) ;;
+    *) verdict=FAILED; [ $failed -gt $failed_before ] || failed=$((failed + 1)) ;;
+  esac
+  line=$(printf '%-8s %s, %d:%02d min' "$name" $verdict $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60)))
+  echo "---- $line"
+  summary+=("$line")
+done
+
+printf '\n==== summary\n'
+printf '%s\n' "${summary[@]}"
+echo "all steps: $((SECONDS / 60)):$(printf %02d $((SECONDS % 60))) min"
+[ $SECONDS -lt 1800 ] || [ ${#wanted[@]} -gt 0 ] || echo "over half an hour: make the long tests nightly"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]

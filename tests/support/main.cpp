@@ -1,0 +1,46 @@
+// ufp4 - main() of every test binary.
+// SPDX-License-Identifier: Apache-2.0
+#include "support/seed.hpp"
+#include "support/skip.hpp"
+
+#include <cstdio>
+#include <exception>
+
+#if __has_include(<catch2/catch_all.hpp>)
+#include <catch2/catch_all.hpp>
+using listener_base = Catch::EventListenerBase;
+#else
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+using listener_base = Catch::TestEventListenerBase;
+#endif
+
+namespace {
+
+bool something_ran = false;
+bool something_skipped = false;
+
+struct skip_watch : listener_base {
+  using listener_base::listener_base;
+  void testCaseStarting(const Catch::TestCaseInfo&) override { support::skipped = false; }
+  void testCaseEnded(const Catch::TestCaseStats& stats) override {
+    (support::skipped && stats.totals.assertions.total() == 0 ? something_skipped : something_ran) = true;
+  }
+};
+CATCH_REGISTER_LISTENER(skip_watch)
+
+constexpr int all_skipped = 77;  // SKIP_RETURN_CODE in tests/CMakeLists.txt
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    support::seed();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+  const int result = Catch::Session().run(argc, argv);
+  if (result != 0) std::fprintf(stderr, "%s\n", support::seed_note().c_str());
+  return result == 0 && something_skipped && !something_ran ? all_skipped : result;
+}
