@@ -23,7 +23,7 @@ concept element_format = std::is_trivially_copyable_v<T> && sizeof(T) == 1 && st
                            { T::from_bits(bits) } -> std::same_as<T>;
                            { element.bits() } -> std::same_as<std::uint8_t>;
                            { static_cast<float>(element) } -> std::same_as<float>;
-                           { T::max() } -> std::same_as<float>;
+                           { (T::max)() } -> std::same_as<float>;
                            { T::exact_products } -> std::convertible_to<bool>;
                          };
 

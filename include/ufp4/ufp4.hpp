@@ -21,6 +21,8 @@
 #include <ufp4/analysis/measure.hpp>
 #include <ufp4/device.hpp>
 #include <ufp4/dequantize.hpp>
+#include <ufp4/format/hash.hpp>
+#include <ufp4/format/numeric_limits.hpp>
 #include <ufp4/gemm.hpp>
 #include <ufp4/quantize.hpp>
 #include <ufp4/recipe/linear.hpp>

@@ -91,7 +91,7 @@ inline void load_row(const source& x, std::size_t i, std::size_t k, std::size_t 
 }
 
 inline float load_element(const sink& x, std::size_t i, std::size_t j) {
-  float value;
+  float value = 0;
   load_row({x.data, x.kind, x.rows, x.cols, x.row_stride, x.col_stride}, i, j, 1, &value);
   return value;
 }

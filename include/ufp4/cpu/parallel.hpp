@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
-#include <memory>
 #include <thread>
 #include <ufp4/cpu/context.hpp>
 #include <ufp4/cpu/fp_environment.hpp>

@@ -17,7 +17,8 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Layouts (functions: device code has no static members): two exponent bits and one of mantissa (every current accelerator), the uniform grid, powers of two.
+/// Two exponent bits and one of mantissa (every current accelerator), the uniform grid, powers of two. The layout is a
+/// function because device code has no static members.
 struct E2M1 {
   UFP4_MEMBER static constexpr minifloat layout() { return {2, 1, 1, true, 7, 7}; }
 };
@@ -51,7 +52,7 @@ class fp4 {
 
   UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
   UFP4_MEMBER constexpr explicit operator float() const { return decode(Layout::layout(), bits_); }
-  UFP4_MEMBER static constexpr float max() { return decode(Layout::layout(), Layout::layout().max_code); }
+  UFP4_MEMBER static constexpr float (max)() { return decode(Layout::layout(), Layout::layout().max_code); }
 
   UFP4_MEMBER constexpr fp4 operator-() const { return from_bits(bits_ ^ 8u); }
   UFP4_MEMBER friend constexpr bool operator==(fp4 a, fp4 b) { return static_cast<float>(a) == static_cast<float>(b); }

@@ -59,7 +59,7 @@ constexpr grid4 make_grid() {
   }
   for (int i = 0; i < g.levels; ++i)
     if (g.level[i] == 0.0f) g.zero = i;
-  g.qmax = E::max();
+  g.qmax = (E::max)();
   g.exact_products = E::exact_products;
   if (g.exact_products) {
     g.unit = unit_of(g.value);

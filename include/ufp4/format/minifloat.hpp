@@ -28,11 +28,11 @@ struct minifloat {
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// m / 2^shift, rounded to the nearest integer, ties to even.
-UFP4_HD constexpr std::uint32_t shift_right_even(std::uint32_t m, int shift) {
-  if (shift <= 0) return m << -shift;
-  if (shift > 25) return 0;  // m < 2^24: below half
-  const std::uint32_t floor = m >> shift, rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);
+/// base + m / 2^shift, rounded to the nearest integer, ties to even.
+UFP4_HD constexpr std::uint32_t shift_right_even(std::uint32_t m, int shift, std::uint32_t base = 0) {
+  if (shift <= 0) return base + (m << -shift);
+  if (shift > 25) return base;  // m < 2^24: below half
+  const std::uint32_t floor = base + (m >> shift), rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);
   return floor + (rest > half || (rest == half && (floor & 1u)) ? 1u : 0u);
 }
 
@@ -53,9 +53,9 @@ UFP4_HD constexpr std::uint32_t encode_magnitude(minifloat layout, float x) {
   const int top = detail::floor_log2(x);
   const int binade = top < lowest ? lowest : top;
   // The quantum of the binade is 2^(binade - mantissa_bits). A mantissa that rounds up to the next binade carries into
-  // the exponent field by itself.
-  const std::uint32_t q = detail::shift_right_even(m, binade - layout.mantissa_bits - e);
-  return (static_cast<std::uint32_t>(binade - lowest) << layout.mantissa_bits) + q;
+  // the exponent field by itself. Even means the whole code: without mantissa bits the exponent's low bit decides a tie.
+  return detail::shift_right_even(m, binade - layout.mantissa_bits - e,
+                                  static_cast<std::uint32_t>(binade - lowest) << layout.mantissa_bits);
 }
 
 /// RNE, saturating at the largest finite value (Inf too); NaN gives nan_code; negative values of an unsigned format give 0.

@@ -16,22 +16,24 @@
 // | bf16      | yes    | 8      | 2^-133     | 2^-126 | -max    | 2^128 - 2^120 | 2^-7 | quiet NaN, Inf |
 // | fp16      | yes    | 11     | 2^-24      | 2^-14  | -65504  | 65504  | 2^-10   | quiet NaN, Inf |
 //
-// int4's -8 comes from bits alone: a conversion from float stops at -7. bf16's infinity too: a conversion saturates.
+// int4's -8 and bf16's infinity come from bits alone: conversions from float saturate before them.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/int4.hpp>
 #include <ufp4/format/scales.hpp>
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// What the types share. A member that has no meaning for a type is 0, false or T{}, as the standard has it.
-struct any_limits {
+/// What the types share. has_denorm is inherited from float or int: C++23 deprecates the name of its type.
+template <bool subnormals>
+struct any_limits : std::numeric_limits<std::conditional_t<subnormals, float, int>> {
   static constexpr bool is_specialized = true, is_bounded = true, is_modulo = false, is_iec559 = false;
   static constexpr bool traps = false, tinyness_before = false;
-  static constexpr bool has_signaling_NaN = false;  // patterns of bf16 and fp16 look like one, but nothing signals
+  static constexpr bool has_signaling_NaN = false;  // some codes of bf16 and fp16 look like one, but nothing signals
   static constexpr int radix = 2;
 };
 
@@ -42,32 +44,85 @@ constexpr int decimal_exponent(float x) {
   return e;
 }
 
-/// The limits of T, whose codes are those of a layout. Inf is the code of infinity, or 0.
-template <class T, minifloat layout, std::uint32_t infinity_code = 0>
-struct minifloat_limits : any_limits {
-  using bits_type = decltype(T{}.bits());
-  static constexpr T from(std::uint32_t code) { return T::from_bits(static_cast<bits_type>(code)); }
-  static constexpr bool has_nan = layout.nan_code > layout.max_code;
+/// The limits of T, whose fields are those of Fields::layout(); infinity is a code, or 0 for a type without one.
+template <class T, class Fields = T, std::uint32_t infinity_code = 0>
+struct minifloat_limits : any_limits<(Fields::layout().mantissa_bits > 0)> {
+  static constexpr minifloat layout = Fields::layout();
+  static constexpr bool has_infinity = infinity_code != 0;
+  static constexpr bool has_quiet_NaN = layout.nan_code > layout.max_code;
 
   static constexpr bool is_signed = layout.has_sign, is_integer = false, is_exact = false;
-  static constexpr bool has_infinity = infinity_code != 0, has_quiet_NaN = has_nan;
   static constexpr std::float_round_style round_style = std::round_to_nearest;
   static constexpr int digits = layout.mantissa_bits + 1;
   static constexpr int digits10 = decimal_digits(digits - 1), max_digits10 = decimal_digits(digits) + 2;
-  static constexpr int min_exponent = 2 - layout.bias;
-  static constexpr int max_exponent = floor_log2(T::max()) + 1;
+  static constexpr int min_exponent = 2 - layout.bias, max_exponent = floor_log2((T::max)()) + 1;
   static constexpr int min_exponent10 = -decimal_digits(1 - min_exponent);
-  static constexpr int max_exponent10 = decimal_exponent(T::max());
+  static constexpr int max_exponent10 = decimal_exponent((T::max)());
 
-  UFP4_MEMBER static constexpr T min() noexcept { return from(1u << layout.mantissa_bits); }
-  UFP4_MEMBER static constexpr T max() noexcept { return from(layout.max_code); }
-  UFP4_MEMBER static constexpr T lowest() noexcept { return from(layout.has_sign ? layout.sign_bit() | layout.max_code : 0); }
-  UFP4_MEMBER static constexpr T denorm_min() noexcept { return from(1); }
-  UFP4_MEMBER static constexpr T epsilon() noexcept { return T(exp2i(-layout.mantissa_bits)); }
+  UFP4_MEMBER static constexpr T of(std::uint32_t code) noexcept {
+    return T::from_bits(static_cast<decltype(T().bits())>(code));
+  }
+  UFP4_MEMBER static constexpr T (min)() noexcept { return of(1u << (digits - 1)); }
+  UFP4_MEMBER static constexpr T (max)() noexcept { return of(Fields::layout().max_code); }
+  UFP4_MEMBER static constexpr T lowest() noexcept {
+    return of(is_signed ? Fields::layout().sign_bit() | Fields::layout().max_code : 0);
+  }
+  UFP4_MEMBER static constexpr T denorm_min() noexcept { return of(1); }
+  UFP4_MEMBER static constexpr T epsilon() noexcept { return T(exp2i(1 - digits)); }
   UFP4_MEMBER static constexpr T round_error() noexcept { return T(0.5f); }
-  UFP4_MEMBER static constexpr T infinity() noexcept { return from(infinity_code); }
-  UFP4_MEMBER static constexpr T quiet_NaN() noexcept { return from(has_nan ? layout.nan_code : 0); }
-  UFP4_MEMBER static constexpr T signaling_NaN() noexcept { return from(0); }
+  UFP4_MEMBER static constexpr T infinity() noexcept { return of(infinity_code); }
+  UFP4_MEMBER static constexpr T quiet_NaN() noexcept { return of(has_quiet_NaN ? Fields::layout().nan_code : 0); }
+  UFP4_MEMBER static constexpr T signaling_NaN() noexcept { return of(0); }
 };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES
+
+template <class Layout>
+struct std::numeric_limits<ufp4::fp4<Layout>> : ufp4::detail::minifloat_limits<ufp4::fp4<Layout>, Layout> {};
+template <>
+struct std::numeric_limits<ufp4::e4m3> : ufp4::detail::minifloat_limits<ufp4::e4m3> {};
+template <>
+struct std::numeric_limits<ufp4::ue5m3> : ufp4::detail::minifloat_limits<ufp4::ue5m3> {};
+template <>
+struct std::numeric_limits<ufp4::bf16> : ufp4::detail::minifloat_limits<ufp4::bf16, ufp4::bf16, 0x7F80> {};
+template <>
+struct std::numeric_limits<ufp4::fp16> : ufp4::detail::minifloat_limits<ufp4::fp16, ufp4::fp16, 0x7C00> {};
+
+/// Powers of two alone: no zero, no subnormals, and a conversion that rounds down.
+template <>
+struct std::numeric_limits<ufp4::e8m0> : ufp4::detail::any_limits<false> {
+  static constexpr bool is_signed = false, is_integer = false, is_exact = false;
+  static constexpr bool has_infinity = false, has_quiet_NaN = true;
+  static constexpr std::float_round_style round_style = std::round_toward_zero;
+  static constexpr int digits = 1, digits10 = 0, max_digits10 = 2;
+  static constexpr int min_exponent = -126, max_exponent = 128, min_exponent10 = -38, max_exponent10 = 38;
+
+  UFP4_MEMBER static constexpr ufp4::e8m0 (min)() noexcept { return ufp4::e8m0::from_bits(0); }
+  UFP4_MEMBER static constexpr ufp4::e8m0 (max)() noexcept { return ufp4::e8m0::from_bits(0xFE); }
+  UFP4_MEMBER static constexpr ufp4::e8m0 lowest() noexcept { return (min)(); }
+  UFP4_MEMBER static constexpr ufp4::e8m0 denorm_min() noexcept { return (min)(); }
+  UFP4_MEMBER static constexpr ufp4::e8m0 epsilon() noexcept { return ufp4::e8m0(1.0f); }
+  UFP4_MEMBER static constexpr ufp4::e8m0 round_error() noexcept { return ufp4::e8m0(1.0f); }
+  UFP4_MEMBER static constexpr ufp4::e8m0 infinity() noexcept { return (min)(); }
+  UFP4_MEMBER static constexpr ufp4::e8m0 quiet_NaN() noexcept { return ufp4::e8m0::from_bits(0xFF); }
+  UFP4_MEMBER static constexpr ufp4::e8m0 signaling_NaN() noexcept { return (min)(); }
+};
+
+template <>
+struct std::numeric_limits<ufp4::int4> : ufp4::detail::any_limits<false> {
+  static constexpr bool is_signed = true, is_integer = true, is_exact = true;
+  static constexpr bool has_infinity = false, has_quiet_NaN = false;
+  static constexpr std::float_round_style round_style = std::round_to_nearest;
+  static constexpr int digits = 3, digits10 = 0, max_digits10 = 0;
+  static constexpr int min_exponent = 0, max_exponent = 0, min_exponent10 = 0, max_exponent10 = 0;
+
+  UFP4_MEMBER static constexpr ufp4::int4 (min)() noexcept { return ufp4::int4::from_bits(8); }
+  UFP4_MEMBER static constexpr ufp4::int4 (max)() noexcept { return ufp4::int4::from_bits(7); }
+  UFP4_MEMBER static constexpr ufp4::int4 lowest() noexcept { return (min)(); }
+  UFP4_MEMBER static constexpr ufp4::int4 denorm_min() noexcept { return ufp4::int4::from_bits(0); }
+  UFP4_MEMBER static constexpr ufp4::int4 epsilon() noexcept { return ufp4::int4::from_bits(0); }
+  UFP4_MEMBER static constexpr ufp4::int4 round_error() noexcept { return ufp4::int4::from_bits(0); }
+  UFP4_MEMBER static constexpr ufp4::int4 infinity() noexcept { return ufp4::int4::from_bits(0); }
+  UFP4_MEMBER static constexpr ufp4::int4 quiet_NaN() noexcept { return ufp4::int4::from_bits(0); }
+  UFP4_MEMBER static constexpr ufp4::int4 signaling_NaN() noexcept { return ufp4::int4::from_bits(0); }
+};

@@ -63,7 +63,7 @@ class e4m3 : public detail::small_float<e4m3, std::uint8_t> {
   UFP4_MEMBER constexpr explicit operator float() const {
     return (bits_ & 0x7Fu) == 0x7Fu ? detail::quiet_nan : decode(layout(), bits_);
   }
-  UFP4_MEMBER static constexpr float max() { return 448.0f; }
+  UFP4_MEMBER static constexpr float (max)() { return 448.0f; }
 };
 
 /// A wider unsigned block scale: five exponent bits, three of mantissa.
@@ -75,7 +75,7 @@ class ue5m3 : public detail::small_float<ue5m3, std::uint8_t> {
   UFP4_MEMBER constexpr explicit operator float() const {
     return bits_ == 0xFFu ? detail::quiet_nan : decode(layout(), bits_);
   }
-  UFP4_MEMBER static constexpr float max() { return 114688.0f; }
+  UFP4_MEMBER static constexpr float (max)() { return 114688.0f; }
 };
 
 /// The OCP MX block scale: a power of two, 2^-127 .. 2^127.
@@ -89,7 +89,7 @@ class e8m0 : public detail::small_float<e8m0, std::uint8_t> {
   UFP4_MEMBER constexpr explicit operator float() const {
     return bits_ == 0xFFu ? detail::quiet_nan : detail::exp2i(static_cast<int>(bits_) - 127);
   }
-  UFP4_MEMBER static constexpr float max() { return detail::exp2i(127); }
+  UFP4_MEMBER static constexpr float (max)() { return detail::exp2i(127); }
 };
 
 /// bfloat16. As a value of its own it converts like a scale: finite values and infinities saturate at the largest
@@ -100,7 +100,7 @@ class bf16 : public detail::small_float<bf16, std::uint16_t> {
   bf16() = default;
   UFP4_MEMBER constexpr explicit bf16(float x) { bits_ = static_cast<std::uint16_t>(encode(layout(), x)); }
   UFP4_MEMBER constexpr explicit operator float() const { return detail::to_float(static_cast<std::uint32_t>(bits_) << 16); }
-  UFP4_MEMBER static constexpr float max() { return detail::to_float(0x7F7F0000u); }
+  UFP4_MEMBER static constexpr float (max)() { return detail::to_float(0x7F7F0000u); }
 };
 
 /// IEEE binary16, for inputs and outputs.
@@ -118,7 +118,7 @@ class fp16 : public detail::small_float<fp16, std::uint16_t> {
     if (code >= 0x7C00u) return detail::to_float(sign | 0x7F800000u | (code & 0x3FFu) << 13);
     return detail::to_float(sign | detail::to_bits(decode(layout(), code)));
   }
-  UFP4_MEMBER static constexpr float max() { return 65504.0f; }
+  UFP4_MEMBER static constexpr float (max)() { return 65504.0f; }
 };
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -34,7 +34,7 @@ class table_element {
   }
   UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
   UFP4_MEMBER constexpr explicit operator float() const { return value(bits_); }
-  UFP4_MEMBER static constexpr float max() { return -value(0) > value(15) ? -value(0) : value(15); }
+  UFP4_MEMBER static constexpr float (max)() { return -value(0) > value(15) ? -value(0) : value(15); }
 
   UFP4_MEMBER friend constexpr bool operator==(table_element a, table_element b) { return a.bits_ == b.bits_; }
   UFP4_MEMBER friend constexpr std::strong_ordering operator<=>(table_element a, table_element b) {

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <span>
 #include <type_traits>
@@ -28,27 +27,27 @@ class buffer {
  public:
   buffer() = default;
   explicit buffer(std::size_t size) : size_(size) {
-    if (size != 0) data_.reset(static_cast<T*>(::operator new(size * sizeof(T), line)));
+    if (size != 0) data_ = static_cast<T*>(::operator new(size * sizeof(T), line));
   }
   buffer(const buffer& other) : buffer(other.size_) {
-    if (size_ != 0) std::memcpy(data_.get(), other.data_.get(), size_ * sizeof(T));
+    if (size_ != 0) std::memcpy(data_, other.data_, size_ * sizeof(T));
   }
-  buffer(buffer&& other) noexcept : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+  buffer(buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   buffer& operator=(buffer other) noexcept {
-    data_.swap(other.data_);
+    std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     return *this;
   }
+  ~buffer() {
+    if (data_ != nullptr) ::operator delete(data_, line);
+  }
 
-  T* data() const { return data_.get(); }
+  T* data() const { return data_; }
   std::size_t size() const { return size_; }
 
  private:
   static constexpr std::align_val_t line{64};
-  struct release {
-    void operator()(T* memory) const { ::operator delete(memory, line); }
-  };
-  std::unique_ptr<T[], release> data_;
+  T* data_ = nullptr;
   std::size_t size_ = 0;
 };
 

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <ufp4/cpu/job.hpp>
 #include <ufp4/cpu/kernels/dequantize_scalar.hpp>
 #include <ufp4/cpu/kernels/quantize_scalar.hpp>
@@ -15,6 +14,7 @@ namespace ufp4::cpu::detail::inline UFP4_TYPES {
 
 inline constexpr std::size_t gemm_tile = 64;    ///< rows and columns of a tile of C: one task
 inline constexpr std::size_t gemm_depth = 512;  ///< K of a panel: a multiple of every block length and transform
+inline constexpr std::uint32_t min_normal_bits = 0x00800000u;  ///< of 2^-126
 
 /// The decoded panels of both sides and the accumulators of one task.
 struct gemm_scratch {
@@ -107,13 +107,18 @@ inline void accumulate_chain(const gemm_job& job, std::size_t rows, std::size_t 
     }
 }
 
-/// Multiplies a panel by its scales, and for folded_bf16 rounds the products.
-inline void fold_scales(const panel& p, std::size_t block, bool to_bf16, const float* scale, float* value) {
+/// Multiplies a panel by its scales, and for folded_bf16 rounds the products. Returns whether a product lies below the
+/// normal range and is not a binary32 number.
+inline bool fold_scales(const panel& p, std::size_t block, bool to_bf16, const float* scale, float* value) {
+  bool lost = false;
   for (std::size_t r = 0; r < p.rows; ++r)
     for (std::size_t k = 0; k < p.depth; ++k) {
-      const float folded = value[r * gemm_depth + k] * scale[r * gemm_depth / 2 + k / block];
+      const float v = value[r * gemm_depth + k], s = scale[r * gemm_depth / 2 + k / block], folded = v * s;
+      const bool small = ufp4::detail::magnitude_bits(folded) < min_normal_bits;
+      lost |= small & (static_cast<double>(v) * static_cast<double>(s) != static_cast<double>(folded));
       value[r * gemm_depth + k] = to_bf16 ? static_cast<float>(round_to<bf16>(folded)) : folded;
     }
+  return lost;
 }
 
 /// acc += a * b in K order over a right panel stored by columns, so that the inner loop runs over outputs.
@@ -127,12 +132,29 @@ inline void accumulate_fast(std::size_t rows, std::size_t depth, const float* a,
     }
 }
 
+/// acc += the same products in binary64, which holds every value * scale: what keeps fast's bound where binary32 does not.
+inline void accumulate_wide(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
+  decode_values(job.left, left, s.value[0]);
+  decode_values(job.right, right, s.value[1]);
+  for (std::size_t i = 0; i < left.rows; ++i)
+    for (std::size_t j = 0; j < right.rows; ++j) {
+      const float *a = s.value[0] + i * gemm_depth, *b = s.value[1] + j * gemm_depth;
+      const float *sa = s.scale[0] + i * gemm_depth / 2, *sb = s.scale[1] + j * gemm_depth / 2;
+      double sum = 0;
+      for (std::size_t k = 0; k < left.depth; ++k)
+        sum += static_cast<double>(a[k]) * static_cast<double>(sa[k / job.block]) *
+               (static_cast<double>(b[k]) * static_cast<double>(sb[k / job.block]));
+      s.acc[i * gemm_tile + j] += static_cast<float>(sum);
+    }
+}
+
 inline void multiply_fast(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
   const bool to_bf16 = job.mode == accumulate::folded_bf16;
   decode_values(job.left, left, s.value[0]);
   decode_values(job.right, right, s.value[1]);
-  fold_scales(left, job.block, to_bf16, s.scale[0], s.value[0]);
-  fold_scales(right, job.block, to_bf16, s.scale[1], s.value[1]);
+  const bool left_lost = fold_scales(left, job.block, to_bf16, s.scale[0], s.value[0]);
+  const bool right_lost = fold_scales(right, job.block, to_bf16, s.scale[1], s.value[1]);
+  if ((left_lost || right_lost) && !to_bf16) return accumulate_wide(job, left, right, s);
   for (std::size_t k = 0; k < left.depth; ++k)
     for (std::size_t j = 0; j < gemm_tile; ++j)
       s.columns[k * gemm_tile + j] = j < right.rows ? s.value[1][j * gemm_depth + k] : 0.0f;
@@ -150,14 +172,26 @@ inline void multiply_blocks(const gemm_job& job, const panel& left, const panel&
   accumulate_chain(job, left.rows, right.rows, left.depth, s);
 }
 
-/// out = fl(fl(acc * TA) * fl(alpha * TB)), then fma(beta, C, out).
+/// fl(fl(acc * TA) * fl(alpha * TB)). In the fast modes, whose bound holds for every tensor scale, the product is rounded
+/// once where one of the two factors has left the normal range.
+inline float scaled_result(const gemm_job& job, float acc) {
+  const float left = acc * job.left.tensor_scale(), right = job.alpha * job.right.tensor_scale();
+  const auto normal = [](float x) {
+    const std::uint32_t m = ufp4::detail::magnitude_bits(x);
+    return m >= min_normal_bits && m < ufp4::detail::infinity_bits;
+  };
+  if (job.mode == accumulate::exact_blocks || (normal(left) && normal(right))) return left * right;
+  return static_cast<float>(static_cast<double>(acc) * static_cast<double>(job.left.tensor_scale()) *
+                            (static_cast<double>(job.alpha) * static_cast<double>(job.right.tensor_scale())));
+}
+
+/// out = the scaled result, then fma(beta, C, out).
 inline void store_tile(const gemm_job& job, std::size_t row, std::size_t rows, std::size_t col, std::size_t cols,
                        const float* acc) {
-  const float ta = job.left.tensor_scale(), tb = job.alpha * job.right.tensor_scale();
   float line[gemm_tile];
   for (std::size_t i = 0; i < rows; ++i) {
     for (std::size_t j = 0; j < cols; ++j) {
-      const float out = acc[i * gemm_tile + j] * ta * tb;
+      const float out = scaled_result(job, acc[i * gemm_tile + j]);
       line[j] = job.beta == 0.0f ? out : ufp4::detail::fma(job.beta, load_element(job.out, row + i, col + j), out);
     }
     store_row(job.out, row + i, col, cols, line);
@@ -166,7 +200,8 @@ inline void store_tile(const gemm_job& job, std::size_t row, std::size_t rows, s
 
 /// The tile of C whose first element is (row, col).
 inline void gemm_scalar(const gemm_job& job, std::size_t row, std::size_t col) {
-  const auto scratch = std::make_unique_for_overwrite<gemm_scratch>();
+  const ufp4::detail::buffer<gemm_scratch> memory(1);
+  gemm_scratch* scratch = memory.data();
   const std::size_t left = job.out.rows - row, across = job.out.cols - col;
   const std::size_t rows = left < gemm_tile ? left : gemm_tile, cols = across < gemm_tile ? across : gemm_tile;
   for (float& acc : scratch->acc) acc = 0.0f;
