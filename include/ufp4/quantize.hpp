@@ -237,9 +237,7 @@ void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matri
                   out.cols(), ", but x is ", x.rows(), " x ", x.cols());
   const detail::source in = detail::source_of(x);
   const detail::sink to = detail::sink_of(out);
-  const bool in_place = in.data == to.data && in.kind == to.kind && in.row_stride == to.row_stride &&
-                        in.col_stride == to.col_stride;
-  detail::expects(in_place || !detail::bytes_of(in).overlaps(detail::bytes_of(to)),
+  detail::expects(detail::same_elements(in, to) || !detail::bytes_of(in).overlaps(detail::bytes_of(to)),
                   "fake_quantize: out overlaps x without being the same matrix");
   cpu::resolve(ctx);
   const auto job = detail::make_job(in, spec_of<format_of<F>>, options);

@@ -11,7 +11,8 @@
 // | formats    | e1m2_f32, int4_f32, e2m1_f32, nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4, block_format<...>, compat::* |
 // | policies   | hadamard<n>, random_hadamard<n>, signed_hadamard<n>; nearest_even, nearest_away, toward_zero, stochastic; |
 // |            | scale_up, mx_floor, mx_even, mx_ceil, four_over_six, mse_search; tensor_amax, shard, count_into       |
-// | verbs      | amax, quantize, quantize_into, fake_quantize, dequantize, quantized_gemm                              |
+// | verbs      | amax, quantize, quantize_into, fake_quantize, dequantize, hadamard_forward, hadamard_inverse,         |
+// |            | quantized_gemm                                                                                        |
 // | recipes    | recipe::ufp4, e2m1_baseline, nvfp4, bf16; linear_forward, linear_backward_input, linear_backward_weight |
 // | analysis   | analysis::measure, delta_sqnr, bin_bias                                                              |
 //
@@ -24,6 +25,7 @@
 #include <ufp4/format/hash.hpp>
 #include <ufp4/format/numeric_limits.hpp>
 #include <ufp4/gemm.hpp>
+#include <ufp4/hadamard.hpp>
 #include <ufp4/quantize.hpp>
 #include <ufp4/recipe/linear.hpp>
 #include <ufp4/recipe/presets.hpp>

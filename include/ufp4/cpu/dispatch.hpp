@@ -11,6 +11,7 @@
 #include <ufp4/cpu/detect.hpp>
 #include <ufp4/cpu/kernels/dequantize_scalar.hpp>
 #include <ufp4/cpu/kernels/gemm_scalar.hpp>
+#include <ufp4/cpu/kernels/hadamard_scalar.hpp>
 #include <ufp4/cpu/kernels/quantize_scalar.hpp>
 #include <ufp4/detail/expects.hpp>
 
@@ -27,6 +28,8 @@ inline constexpr kernel_row<decltype(quantize_scalar)> quantize_kernels[] = {
     {isa::scalar, "quantize_scalar", &quantize_scalar}};
 inline constexpr kernel_row<decltype(dequantize_scalar)> dequantize_kernels[] = {
     {isa::scalar, "dequantize_scalar", &dequantize_scalar}};
+inline constexpr kernel_row<decltype(hadamard_scalar)> hadamard_kernels[] = {
+    {isa::scalar, "hadamard_scalar", &hadamard_scalar}};
 inline constexpr kernel_row<decltype(gemm_scalar)> gemm_kernels[] = {{isa::scalar, "gemm_scalar", &gemm_scalar}};
 
 /// The row of a tier, or of its nearest ancestor that has one.

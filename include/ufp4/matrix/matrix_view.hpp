@@ -109,6 +109,11 @@ constexpr sink sink_of(const matrix_view<T>& x) {
   return {x.data(), matrix_element<T>::kind, x.rows(), x.cols(), x.row_stride(), x.col_stride()};
 }
 
+/// Does element (i, j) of both have the same address, for every i and j?
+constexpr bool same_elements(const source& a, const sink& b) {
+  return a.data == b.data && a.kind == b.kind && a.row_stride == b.row_stride && a.col_stride == b.col_stride;
+}
+
 /// The bytes a strided matrix may touch: [first, last).
 struct byte_range {
   std::uintptr_t first = 0, last = 0;

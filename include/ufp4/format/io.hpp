@@ -1,0 +1,63 @@
+// ufp4 - printing numbers: operator<< and, where the standard library has <format>, std::formatter.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A number prints as the float that it stands for: fp4<E2M1>{1.5f} as 1.5, the code 0x8 of E2M1 as -0, e4m3's 0x7F as
+// nan. The stream's flags and precision hold, and so do the format specifications of float ("{:+.2f}").
+// Not in the umbrella: most programs print no single number, and <format> is the most expensive header there is.
+#pragma once
+
+#include <iosfwd>
+#include <ufp4/format/fp4.hpp>
+#include <ufp4/format/int4.hpp>
+#include <ufp4/format/scales.hpp>
+#include <ufp4/format/table_element.hpp>
+#include <version>
+
+#if defined(__cpp_lib_format)
+#include <format>
+#endif
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+template <class T>
+inline constexpr bool printable = false;
+template <class Layout>
+inline constexpr bool printable<fp4<Layout>> = true;
+template <class Levels>
+inline constexpr bool printable<table_element<Levels>> = true;
+template <>
+inline constexpr bool printable<int4> = true;
+template <>
+inline constexpr bool printable<e4m3> = true;
+template <>
+inline constexpr bool printable<ue5m3> = true;
+template <>
+inline constexpr bool printable<e8m0> = true;
+template <>
+inline constexpr bool printable<bf16> = true;
+template <>
+inline constexpr bool printable<fp16> = true;
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// The caller includes <ostream>, or whatever stream it prints to.
+template <class Char, class Traits, class T>
+  requires detail::printable<T>
+std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, T value) {
+  return out << static_cast<float>(value);
+}
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+#if defined(__cpp_lib_format)
+template <class T, class Char>
+  requires ufp4::detail::printable<T>
+struct std::formatter<T, Char> : std::formatter<float, Char> {
+  template <class Context>
+  auto format(T value, Context& context) const {
+    return std::formatter<float, Char>::format(static_cast<float>(value), context);
+  }
+};
+#endif

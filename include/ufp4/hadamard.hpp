@@ -1,0 +1,66 @@
+// ufp4 - hadamard_forward and hadamard_inverse of a whole matrix, run by run along its columns.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <ufp4/cpu/dispatch.hpp>
+#include <ufp4/cpu/parallel.hpp>
+#include <ufp4/quantize.hpp>
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// `wide` has the padded columns of `narrow`, whichever of the two is the input.
+template <matrix_scalar X, matrix_scalar Y>
+void transform_rows(const char* verb, const cpu::context& ctx, const transform_spec& t, bool inverse,
+                    const matrix_view<X>& x, const matrix_view<Y>& out) {
+  check_data(verb, "x", x);
+  check_data(verb, "out", out);
+  expects(t.signs_valid, verb, ": signed_hadamard was given a sign that is neither +1 nor -1");
+  expects(out.rows() == x.rows(), verb, ": out has ", out.rows(), " rows, but x has ", x.rows());
+  const std::size_t narrow = inverse ? out.cols() : x.cols(), wide = inverse ? x.cols() : out.cols();
+  const std::size_t padded = (narrow + t.n - 1) / t.n * t.n;
+  expects(wide == padded, verb, ": ", inverse ? "x" : "out", " has ", wide, " columns, but ", narrow,
+          " columns padded to runs of ", t.n, " are ", padded);
+  const source from = source_of(x);
+  const sink to = sink_of(out);
+  expects(same_elements(from, to) || !bytes_of(from).overlaps(bytes_of(to)), verb,
+          ": out overlaps x without being the same matrix");
+  const auto& row = cpu::detail::kernel_for(cpu::detail::hadamard_kernels, cpu::resolve(ctx));
+  constexpr std::size_t elements = 1 << 15;
+  const std::size_t chunk = padded >= elements || padded == 0 ? 1 : elements / padded;
+  cpu::detail::parallel_for(ctx, (x.rows() + chunk - 1) / chunk, [&](std::size_t task) {
+    const std::size_t first = task * chunk, last = first + chunk < x.rows() ? first + chunk : x.rows();
+    row.kernel(t, inverse, from, to, first, last);
+  });
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// out = the transform of x's rows (numerics 4): what quantize applies before it scales.
+///
+/// | shape    | out has x's rows, and x's columns rounded up to a multiple of n: a ragged end is padded with zeros first |
+/// | aliasing | out may be x itself (the same data, type and strides); no other overlap                                   |
+/// | bits     | identical for every isa and thread count; bf16 and fp16 outputs are rounded once more                     |
+template <matrix_scalar X, matrix_scalar Y, transform Transform>
+void hadamard_forward(const cpu::context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
+  detail::transform_rows("hadamard_forward", ctx, t.spec(), false, x, out);
+}
+
+/// The inverse: x has out's columns rounded up to a multiple of n, and what was padding is dropped.
+template <matrix_scalar X, matrix_scalar Y, transform Transform>
+void hadamard_inverse(const cpu::context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
+  detail::transform_rows("hadamard_inverse", ctx, t.spec(), true, x, out);
+}
+
+template <matrix_scalar X, matrix_scalar Y, transform Transform>
+void hadamard_forward(const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
+  hadamard_forward(cpu::context{}, x, out, t);
+}
+template <matrix_scalar X, matrix_scalar Y, transform Transform>
+void hadamard_inverse(const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
+  hadamard_inverse(cpu::context{}, x, out, t);
+}
+
+}  // namespace ufp4::inline UFP4_CODE
