@@ -19,9 +19,10 @@ inline constexpr std::uint32_t min_normal_bits = 0x00800000u;  ///< of 2^-126
 /// The decoded panels of both sides and the accumulators of one task.
 struct gemm_scratch {
   alignas(64) std::int16_t integer[2][gemm_tile * gemm_depth];  ///< values / unit
-  alignas(64) float value[2][gemm_tile * gemm_depth];           ///< values, scaled in fast modes
-  alignas(64) float columns[gemm_tile * gemm_depth];            ///< the right one transposed
+  alignas(64) float value[2][gemm_tile * gemm_depth];           ///< values without scales
   alignas(64) float scale[2][gemm_tile * gemm_depth / 2];
+  alignas(64) float columns[gemm_tile * gemm_depth];  ///< the right values transposed
+  alignas(64) float column_scale[gemm_tile * gemm_depth / 2];
   alignas(64) float acc[gemm_tile * gemm_tile];
 };
 
@@ -107,58 +108,51 @@ inline void accumulate_chain(const gemm_job& job, std::size_t rows, std::size_t 
     }
 }
 
-/// Multiplies a panel by its scales, and for folded_bf16 rounds the products. Returns whether a product lies below the
-/// normal range and is not a binary32 number.
-inline bool fold_scales(const panel& p, std::size_t block, bool to_bf16, const float* scale, float* value) {
-  bool lost = false;
-  for (std::size_t r = 0; r < p.rows; ++r)
-    for (std::size_t k = 0; k < p.depth; ++k) {
-      const float v = value[r * gemm_depth + k], s = scale[r * gemm_depth / 2 + k / block], folded = v * s;
-      const bool small = ufp4::detail::magnitude_bits(folded) < min_normal_bits;
-      lost |= small & (static_cast<double>(v) * static_cast<double>(s) != static_cast<double>(folded));
-      value[r * gemm_depth + k] = to_bf16 ? static_cast<float>(round_to<bf16>(folded)) : folded;
-    }
-  return lost;
+/// Multiplies a panel by its scales and rounds the products to bf16; the scales become 1.
+inline void fold_to_bf16(const panel& p, std::size_t block, float* scale, float* value) {
+  for (std::size_t r = 0; r < p.rows; ++r) {
+    float *row = value + r * gemm_depth, *s = scale + r * gemm_depth / 2;
+    for (std::size_t k = 0; k < p.depth; ++k) row[k] = static_cast<float>(round_to<bf16>(row[k] * s[k / block]));
+    for (std::size_t b = 0; b < p.depth / block; ++b) s[b] = 1.0f;
+  }
 }
 
-/// acc += a * b in K order over a right panel stored by columns, so that the inner loop runs over outputs.
-inline void accumulate_fast(std::size_t rows, std::size_t depth, const float* a, const float* columns, float* acc) {
+/// The right panel by columns, so that loops run over outputs; columns that C does not have are zero.
+inline void transpose_panel(const panel& p, std::size_t block, gemm_scratch& s) {
+  for (std::size_t k = 0; k < p.depth; ++k)
+    for (std::size_t j = 0; j < gemm_tile; ++j)
+      s.columns[k * gemm_tile + j] = j < p.rows ? s.value[1][j * gemm_depth + k] : 0.0f;
+  for (std::size_t b = 0; b < p.depth / block; ++b)
+    for (std::size_t j = 0; j < gemm_tile; ++j)
+      s.column_scale[b * gemm_tile + j] = j < p.rows ? s.scale[1][j * gemm_depth / 2 + b] : 0.0f;
+}
+
+/// acc += d * (sA * sB) for every block, d a plain sum in K order. Scales stay apart from the values, so that a small one
+/// makes no value subnormal.
+inline void accumulate_fast(std::size_t block, std::size_t rows, std::size_t depth, gemm_scratch& s) {
   for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t k = 0; k < depth; ++k) {
-      const float x = a[i * gemm_depth + k];
-      const float* b = columns + k * gemm_tile;
-      float* out = acc + i * gemm_tile;
-      for (std::size_t j = 0; j < gemm_tile; ++j) out[j] += x * b[j];
-    }
-}
-
-/// acc += the same products in binary64, which holds every value * scale: what keeps fast's bound where binary32 does not.
-inline void accumulate_wide(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
-  decode_values(job.left, left, s.value[0]);
-  decode_values(job.right, right, s.value[1]);
-  for (std::size_t i = 0; i < left.rows; ++i)
-    for (std::size_t j = 0; j < right.rows; ++j) {
-      const float *a = s.value[0] + i * gemm_depth, *b = s.value[1] + j * gemm_depth;
-      const float *sa = s.scale[0] + i * gemm_depth / 2, *sb = s.scale[1] + j * gemm_depth / 2;
-      double sum = 0;
-      for (std::size_t k = 0; k < left.depth; ++k)
-        sum += static_cast<double>(a[k]) * static_cast<double>(sa[k / job.block]) *
-               (static_cast<double>(b[k]) * static_cast<double>(sb[k / job.block]));
-      s.acc[i * gemm_tile + j] += static_cast<float>(sum);
+    for (std::size_t k = 0; k < depth; k += block) {
+      float dot[gemm_tile] = {};
+      for (std::size_t e = k; e < k + block; ++e) {
+        const float a = s.value[0][i * gemm_depth + e];
+        for (std::size_t j = 0; j < gemm_tile; ++j) dot[j] += a * s.columns[e * gemm_tile + j];
+      }
+      const float scale = s.scale[0][i * gemm_depth / 2 + k / block];
+      const float* column_scale = s.column_scale + k / block * gemm_tile;
+      float* acc = s.acc + i * gemm_tile;
+      for (std::size_t j = 0; j < gemm_tile; ++j) acc[j] += dot[j] * (scale * column_scale[j]);
     }
 }
 
 inline void multiply_fast(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
-  const bool to_bf16 = job.mode == accumulate::folded_bf16;
   decode_values(job.left, left, s.value[0]);
   decode_values(job.right, right, s.value[1]);
-  const bool left_lost = fold_scales(left, job.block, to_bf16, s.scale[0], s.value[0]);
-  const bool right_lost = fold_scales(right, job.block, to_bf16, s.scale[1], s.value[1]);
-  if ((left_lost || right_lost) && !to_bf16) return accumulate_wide(job, left, right, s);
-  for (std::size_t k = 0; k < left.depth; ++k)
-    for (std::size_t j = 0; j < gemm_tile; ++j)
-      s.columns[k * gemm_tile + j] = j < right.rows ? s.value[1][j * gemm_depth + k] : 0.0f;
-  accumulate_fast(left.rows, left.depth, s.value[0], s.columns, s.acc);
+  if (job.mode == accumulate::folded_bf16) {
+    fold_to_bf16(left, job.block, s.scale[0], s.value[0]);
+    fold_to_bf16(right, job.block, s.scale[1], s.value[1]);
+  }
+  transpose_panel(right, job.block, s);
+  accumulate_fast(job.block, left.rows, left.depth, s);
 }
 
 inline void multiply_blocks(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
