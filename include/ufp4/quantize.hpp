@@ -167,6 +167,7 @@ template <matrix_scalar T>
 tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const transform_spec& t = {}) {
   detail::check_data("amax", "x", x);
   detail::expects(t.signs_valid, "amax: signed_hadamard was given a sign that is neither +1 nor -1");
+  cpu::resolve(ctx);
   quantize_options<rounding_spec> options{.transform = t};
   const format_spec format{};  // only its block length matters, which divides every transform
   return {detail::amax_of(ctx, detail::make_job(detail::source_of(x), format, options))};

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Kernels take a grid4 instead of a type, so one kernel serves every format, a user's own included (architecture
-// decision 9). grid_of<E>() derives it at compile time from the element type, which stays the one truth.
+// decision 3). grid_of<E>() derives it at compile time from the element type, which stays the one truth.
 #pragma once
 
 #include <cstdint>

@@ -56,6 +56,12 @@ constexpr std::size_t padded_length(std::size_t cols, const block_shape& block, 
   const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
   return (cols + run - 1) / run * run;
 }
+/// rows * padded elements, which a size_t must be able to count: a wrapped product would pass for a small matrix.
+inline std::size_t element_count(const char* what, std::size_t rows, std::size_t cols, std::size_t padded) {
+  expects(padded >= cols && (padded == 0 || rows <= static_cast<std::size_t>(-1) / padded), what, ": ", rows, " x ", cols,
+          " elements are more than can be counted");
+  return rows * padded;
+}
 constexpr std::size_t scale_rows(std::size_t rows, const block_shape& block) {
   const auto height = static_cast<std::size_t>(block.rows);
   return (rows + height - 1) / height;
@@ -77,7 +83,7 @@ class quantized_view {
   quantized_view(std::span<const std::uint8_t> codes, std::span<const scale_type> scales, float tensor_scale,
                  std::size_t rows, std::size_t cols, const transform_spec& applied = {})
       : codes_(codes), scales_(scales), tensor_scale_(tensor_scale), rows_(rows), cols_(cols), transform_(applied) {
-    const std::size_t code_bytes = rows * padded_cols() / 2;
+    const std::size_t code_bytes = detail::element_count("quantized_view", rows, cols, padded_cols()) / 2;
     const std::size_t scale_count = detail::scale_rows(rows, Format::block) * (padded_cols() / Format::block_size);
     detail::expects(codes.size() == code_bytes, "quantized_view: codes has ", codes.size(), " bytes, but ", rows, " x ",
                     cols, " elements (", padded_cols(), " with padding) take ", code_bytes);
@@ -117,7 +123,7 @@ class quantized_matrix {
       : rows_(rows),
         cols_(cols),
         transform_(applied),
-        codes_(rows * padded_cols() / 2),
+        codes_(detail::element_count("quantized_matrix", rows, cols, padded_cols()) / 2),
         scales_(detail::scale_rows(rows, Format::block) * (padded_cols() / Format::block_size)) {}
 
   std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
