@@ -22,6 +22,14 @@ UFP4_HD constexpr float magnitude(float x) { return to_float(magnitude_bits(x));
 
 inline constexpr float max_finite = __builtin_bit_cast(float, max_finite_bits);
 
+/// The bits of a number that is judged in the caller's environment. Hidden from the compiler: clang turns tests on the bits
+/// of a float into float comparisons, which DAZ changes and an unmasked exception interrupts.
+inline std::uint32_t opaque_bits(float x) {
+  std::uint32_t bits = to_bits(x);
+  asm("" : "+r"(bits));
+  return bits;
+}
+
 /// 2^e for -149 <= e <= 127.
 UFP4_HD constexpr float exp2i(int e) {
   return e >= -126 ? to_float(static_cast<std::uint32_t>(e + 127) << 23) : to_float(1u << (e + 149));

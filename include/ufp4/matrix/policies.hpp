@@ -121,8 +121,8 @@ void check_options(const char* verb, const O& options, const format_spec& format
   const char* mismatch = rule_mismatch(options.rule, format);
   expects(mismatch == nullptr, verb, ": ", mismatch == nullptr ? "" : mismatch);
   expects(options.transform.signs_valid, verb, ": signed_hadamard was given a sign that is neither +1 nor -1");
-  const bool below_zero = is_negative(options.gmax) && magnitude_bits(options.gmax) != 0;  // by bits: DAZ may be set
-  expects(!options.has_amax || (is_finite(options.gmax) && !below_zero), verb, ": tensor_amax is ", options.gmax,
+  const std::uint32_t gmax = opaque_bits(options.gmax);
+  expects(gmax <= max_finite_bits || gmax == sign_mask, verb, ": tensor_amax is ", options.gmax,
           ", not a finite number >= 0");
   if (!options.has_shard) return;
   const shard& s = options.place;

@@ -46,9 +46,13 @@ inline constexpr const char* operand_names[6] = {"fprop.left (X)",   "fprop.righ
 
 namespace ufp4::recipe::inline UFP4_TYPES {
 
-/// The quantized X^T of a forward pass (one part an expert), for wgrad at the same step and layer.
+/// The quantized X^T of a forward pass (one part an expert), for wgrad at the same step and layer. Moves, does not copy.
 class saved_activation {
  public:
+  saved_activation() = default;
+  saved_activation(saved_activation&&) = default;  // a copy's operands would point into the original's buffers
+  saved_activation& operator=(saved_activation&&) = default;
+
   std::size_t parts() const { return parts_.size(); }
   /// Bytes of codes, scales and copies held.
   std::size_t bytes() const {
@@ -122,7 +126,7 @@ inline float gmax_of(const cpu::context& ctx, const bound_recipe& now, int i, st
   if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.two_level) return gmax;
   for (std::size_t e = 0; e < parts.size(); ++e) {
     const float here = ufp4::detail::amax_of(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
-    gmax = ufp4::detail::to_bits(here) > ufp4::detail::to_bits(gmax) ? here : gmax;  // the caller may have DAZ set
+    gmax = ufp4::detail::opaque_bits(here) > ufp4::detail::opaque_bits(gmax) ? here : gmax;
   }
   return gmax;
 }
@@ -165,7 +169,7 @@ inline std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bou
   std::vector<stored_operand> kept = quantize_parts(ctx, now, i, parts);
   for (stored_operand& p : kept) {
     if (p.operand.is_quantized) {
-      p.operand.plain = {};
+      p.operand.plain = {};  // it points to the caller's matrix
       continue;
     }
     source& x = p.operand.plain.x;
@@ -295,6 +299,16 @@ inline void backward_weight(const char* verb, const cpu::context& ctx, const bou
   multiply_parts(ctx, now, 4, left, right, by_weights(s, dw), mode);
 }
 
+/// What was saved under another recipe, step or layer does not multiply with dY^T of this one.
+inline void check_saved(const char* verb, const bound_recipe& now, const gemm_operand& part) {
+  const transform_spec here = now.operand(4).transform, there = part.transform();
+  expects(same_map(here, there), verb, ": saved was transformed in runs of ", there.n, " (first signs ", there.signs[0],
+          "), but this recipe, step and layer transform dy in runs of ", here.n, " (first signs ", here.signs[0], ")");
+  const int length = block_of(now, 4).cols, saved_length = (part.is_quantized ? part.q.format : part.plain.format).block.cols;
+  expects(length == saved_length, verb, ": saved has blocks of ", saved_length, ", but this recipe's wgrad has blocks of ",
+          length);
+}
+
 inline void backward_weight(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
                             const saved_activation& saved, expert_offsets offsets, const sink& dw, write mode) {
   const source tokens_by_k{nullptr, dtype::f32, dy.rows, dw.cols, 0, 0};
@@ -306,6 +320,7 @@ inline void backward_weight(const char* verb, const cpu::context& ctx, const bou
     const std::size_t count = s.offsets[e + 1] - s.offsets[e];
     expects(part.rows() == s.inputs && part.cols() == count, verb, ": saved part ", e, " is X^T of ", part.rows(), " x ",
             part.cols(), ", but dw and dy make it ", s.inputs, " x ", count);
+    check_saved(verb, now, part);
   }
   check_apart(verb, "dw", dw, "dy", dy);
   check_policies(verb, now, 4);

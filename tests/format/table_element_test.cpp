@@ -1,0 +1,109 @@
+// ufp4 - table_element: nf4, and grids of a user's own.
+// SPDX-License-Identifier: Apache-2.0
+#include <ufp4/format/table_element.hpp>
+
+#include "format/scalar_model.hpp"
+#include "support/catch.hpp"
+#include "support/seed.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+using ufp4::nf4;
+using ufp4::table_element;
+
+namespace {
+
+// What a user writes: uneven steps, no symmetry, all sixteen levels in use.
+struct uneven_levels {
+  static constexpr float values[16] = {-12, -8, -5, -3, -1, 0, 1, 2, 3, 4, 6, 8, 11, 14, 17, 40};
+  static constexpr bool exact_products = true;
+};
+// Zero at either end: a grid of one sign.
+struct counting_levels {
+  static constexpr float values[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  static constexpr bool exact_products = true;
+};
+struct debt_levels {
+  static constexpr float values[16] = {-15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 0};
+  static constexpr bool exact_products = true;
+};
+using uneven = table_element<uneven_levels>;
+using counting = table_element<counting_levels>;
+using debt = table_element<debt_levels>;
+
+template <class T>
+std::vector<double> table();
+template <>
+std::vector<double> table<nf4>() { return scalar::nf4_values; }
+template <>
+std::vector<double> table<uneven>() { return {-12, -8, -5, -3, -1, 0, 1, 2, 3, 4, 6, 8, 11, 14, 17, 40}; }
+template <>
+std::vector<double> table<counting>() { return {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; }
+template <>
+std::vector<double> table<debt>() { return {-15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 0}; }
+
+constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+static_assert(nf4{0.0f}.bits() == 7 && nf4{-0.0f}.bits() == 7 && static_cast<float>(nf4{0.7f}) == 0.7229568362236023f);
+static_assert(nf4{-inf}.bits() == 0 && nf4{inf}.bits() == 15 && nf4{nan}.bits() == 15 && (nf4::max)() == 1.0f);
+static_assert(uneven{28.5f}.bits() == 15 && uneven{-10.0f}.bits() == 1 && (debt::max)() == 15.0f);
+static_assert(sizeof(nf4) == 1 && std::is_trivially_copyable_v<nf4> && !std::is_convertible_v<float, nf4>);
+static_assert(ufp4::element_format<uneven> && ufp4::element_format<counting> && ufp4::element_format<debt>);
+static_assert(!nf4::exact_products && uneven::exact_products && counting::exact_products && debt::exact_products);
+
+}  // namespace
+
+#define TABLES nf4, uneven, counting, debt
+
+TEMPLATE_TEST_CASE("every code has the value of the table and converts to itself", "[format][table]", TABLES) {
+  const std::vector<double> values = table<TestType>();
+  double largest = 0;
+  for (unsigned bits = 0; bits < 256; ++bits) {
+    const auto element = TestType::from_bits(static_cast<std::uint8_t>(bits));
+    const auto want = static_cast<float>(values[bits & 15]);
+    INFO("bits " << bits);
+    CHECK(element.bits() == (bits & 15));
+    CHECK(scalar::bits_of(static_cast<float>(element)) == scalar::bits_of(want));
+    CHECK(TestType{want}.bits() == (bits & 15));
+    largest = std::max(largest, std::abs(values[bits & 15]));
+  }
+  CHECK(static_cast<double>(TestType::max()) == largest);
+}
+
+TEMPLATE_TEST_CASE("a float converts to the nearest level, ties to an even number of steps from zero", "[format][table]",
+                   TABLES) {
+  INFO(support::seed_note());
+  const scalar::conversion want{scalar::counted(table<TestType>()), scalar::sign_rule::in_the_values, 15, 0};
+  scalar::comparison seen;
+  scalar::for_each_input(want.rungs,
+                         [&](std::uint32_t x) { seen.check(x, TestType{scalar::float_of(x)}.bits(), want(x)); });
+  CHECK(seen.verdict() == "agrees");
+}
+
+TEST_CASE("nf4 divides at the midpoints: the last float below goes down, the first above goes up", "[format][table]") {
+  for (std::size_t c = 0; c + 1 < 16; ++c) {
+    const double middle = (scalar::nf4_values[c] + scalar::nf4_values[c + 1]) / 2;  // exact in binary64
+    float below = static_cast<float>(middle), above = below;
+    while (static_cast<double>(below) >= middle) below = std::nextafter(below, -2.0f);
+    while (static_cast<double>(above) <= middle) above = std::nextafter(above, 2.0f);
+    INFO("between codes " << c << " and " << c + 1);
+    CHECK(nf4{below}.bits() == c);
+    CHECK(nf4{above}.bits() == c + 1);
+  }
+}
+
+TEMPLATE_TEST_CASE("elements of a table compare as numbers", "[format][table]", TABLES) {
+  for (unsigned a = 0; a < 16; ++a) {
+    for (unsigned b = 0; b < 16; ++b) {
+      const auto left = TestType::from_bits(static_cast<std::uint8_t>(a)),
+                 right = TestType::from_bits(static_cast<std::uint8_t>(b));
+      const double x = table<TestType>()[a], y = table<TestType>()[b];
+      CHECK((left == right) == (x == y));
+      CHECK((left < right) == (x < y));
+      CHECK((left >= right) == (x >= y));
+    }
+  }
+}

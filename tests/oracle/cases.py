@@ -1,0 +1,673 @@
+# ufp4 - hostile cases for the comparison of the library with tests/oracle/numerics.py.
+# SPDX-License-Identifier: Apache-2.0
+"""Every case is a pure function of (seed, family, index), so one that failed can be run alone.
+
+A case is a payload for tests/oracle/driver.cpp and a function that computes the fields the driver should answer with.
+Payload: unsigned 64-bit little-endian scalars; strings and arrays as their byte length and their bytes.
+"""
+import dataclasses
+import struct
+import zlib
+
+import numpy as np
+
+import numerics as model
+from numerics import PRESETS, Format, Rounding, Shard, Transform
+
+f32 = np.float32
+
+# ---- What the driver knows by name -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+  """One (format, scale rule) pair; the names in driver.cpp are these."""
+  name: str
+  format: Format
+  rule: str = None
+  all_transforms: bool = False  # otherwise: none, hadamard<16>, random<16>, random<64>, signed<16>
+
+
+def _variants():
+  square = {n: dataclasses.replace(PRESETS[n], name=n + "_square", block=b, square=True)
+            for n, b in (("nvfp4", 16), ("e1m2_f32", 16), ("mxint4", 32))}
+  def block(element, scale, n=16, tensor=False):
+    return Format(f"{element.name}_{scale.name}_{n}{'_two' if tensor else ''}", element, scale, n, tensor)
+  one = [block(e, s) for e, s in ((model.E2M1, model.BF16), (model.E1M2, model.E4M3), (model.INT4, model.UE5M3),
+                                  (model.E3M0, model.FLOAT), (model.E2M1, model.UE5M3), (model.E2M1, model.E4M3))]
+  two = [block(e, s, tensor=True) for e, s in ((model.E2M1, model.UE5M3), (model.E3M0, model.E4M3),
+                                               (model.E1M2, model.BF16))]
+  e3m0_mx = block(model.E3M0, model.E8M0, 32)
+  nf4 = block(model.NF4, model.FLOAT)
+  P = PRESETS
+  core = ("e1m2_f32", "nvfp4", "mxfp4")
+  out = [Variant(n, f, None, n in core) for n, f in P.items()]
+  out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4)]
+  out += [Variant(f"{f.name}/{r}", f, r) for f in (P["mxfp4"], P["mxint4"], P["mx_e1m2"], e3m0_mx)
+          for r in ("mx_even", "mx_ceil")]
+  out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0])]
+  out += [Variant(f"{f.name}/four_over_six", f, "four_over_six") for f in (P["nvfp4"], square["nvfp4"])]
+  out += [Variant(f"{f.name}/mse_search", f, "mse_search")
+          for f in (P["e1m2_f32"], P["e2m1_f32"], P["nvfp4"], P["nvint4"], P["mxfp4"], P["mx_e1m2"], one[1], one[2],
+                    square["nvfp4"])]
+  return {v.name: v for v in out}
+
+
+VARIANTS = _variants()
+PAIRS = (("e1m2_f32", "e1m2_f32"), ("e1m2_f32", "int4_f32"), ("e2m1_f32", "nvfp4"), ("nvfp4", "nvfp4"),
+         ("nvfp4", "nvfp4_square"), ("nvint4", "e1m2_f32"), ("nv_e1m2", "nvint4"), ("mxfp4", "mxfp4"),
+         ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"))
+PAIRS_16_BIT_OUT = PAIRS[0], PAIRS[3], PAIRS[7]
+PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16")
+FLY = (("e1m2_f32", "int4_f32"), ("nvfp4", "nvfp4"), ("mxfp4", "mxint4"))  # quantized inside the GEMM, random<64>
+MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32")
+
+# ---- Numbers that hurt -----------------------------------------------------------------------------------------------
+
+FINITE_KINDS = ("gauss", "laplace", "student", "cauchy", "wide", "ties", "scale_ties", "zeros", "tiny", "subnormal",
+                "huge", "overflow", "bits", "constant", "outlier", "small_gmax", "edges")
+KINDS = FINITE_KINDS + ("any_bits", "holes", "inf_block")
+TAME_KINDS = ("gauss", "laplace", "student", "cauchy", "zeros", "outlier", "constant", "ties")
+SEEDS = (0, 1, 42, 2**32 - 1, 2**32, 2**63, 2**64 - 1)
+
+
+def matrix(rng, rows, cols, kind, fmt):
+  shape = (rows, cols)
+  x = rng.standard_normal(shape)
+  if kind == "laplace":
+    x = rng.laplace(size=shape)
+  elif kind == "student":
+    x = rng.standard_t(3, shape)
+  elif kind == "cauchy":
+    x = rng.standard_cauchy(shape) * 2.0**rng.integers(-40, 40)
+  elif kind == "wide":
+    x = x * np.exp2(rng.uniform(-150, 126, shape))
+  elif kind in ("ties", "scale_ties", "edges"):
+    x = _on_boundaries(rng, shape, kind, fmt)
+  elif kind == "zeros":
+    x = np.where(rng.random(shape) < .7, np.where(rng.random(shape) < .5, 0., -0.), x)
+    x[rng.random(rows) < .3] = -0.
+  elif kind == "tiny":
+    x = x * 2.0**rng.integers(-149, -120)
+  elif kind == "subnormal":
+    x = rng.integers(-40, 41, shape) * 2.0**-149
+  elif kind == "huge":
+    x = np.sign(x) * rng.uniform(.2, 1, shape) * float(model.FLT_MAX)
+  elif kind == "overflow":  # overflows in transforms, in sums of two or of many
+    x = np.where(rng.random(shape) < .2, np.sign(x) * float(model.FLT_MAX) * rng.uniform(.1, 1), x)
+  elif kind == "constant":
+    x = np.full(shape, rng.choice([1., -3., 7., .1, 1e-30, 6., 1.75]))
+  elif kind == "outlier":
+    x[rng.random(shape) < .06] *= 10.0**rng.integers(1, 20)
+  elif kind == "small_gmax":  # the clamp on e (section 5)
+    x = np.clip(x, -4, 4) * 2.0**rng.integers(-130, -112)
+  elif kind in ("bits", "any_bits"):
+    x = model.float_of(rng.integers(0, 2**32, shape, np.uint64).astype(np.uint32))
+    if kind == "bits":
+      x = np.where(np.isfinite(x), x, f32(1))
+  elif kind == "holes":
+    x[rng.random(shape) < .02] = rng.choice([np.nan, np.inf, -np.inf])
+  elif kind == "inf_block" and cols:
+    start = rng.integers(0, cols)
+    x[rng.integers(0, rows) if rows else slice(0), start:start + 3] = rng.choice([np.nan, np.inf, -np.inf])
+  return np.asarray(x).astype(f32)
+
+
+def _on_boundaries(rng, shape, kind, fmt):
+  """Blocks whose maximum makes the scale exact (or half-way between two scales) and whose elements are midpoints of the
+  grid, or midpoints moved by an ulp."""
+  rows, cols = shape
+  b = fmt.block
+  blocks = cols // b + 1
+  exponent = rng.integers(-20, 20, (rows, blocks, 1))
+  pick = rng.choice(midpoints(fmt.element.values), (rows, blocks, b))
+  top = np.full((rows, blocks, 1), float(fmt.element.qmax))
+  if kind == "scale_ties":
+    base = 1 + rng.integers(0, 17, (rows, blocks, 1)) / 16  # e4m3's eighths and the points half-way
+    top, pick = top * base, pick * base
+    if fmt.scale is model.E8M0:
+      top = np.exp2(fmt.element.exponent) * (1 + rng.integers(0, 33, (rows, blocks, 1)) / 32.)
+  at = rng.integers(0, b, (rows, blocks, 1))
+  x = np.where(np.arange(b) == at, top, pick) * np.exp2(exponent) * rng.choice([-1., 1.], (rows, blocks, b))
+  x = x.reshape(rows, blocks * b)[:, :cols].astype(f32)
+  if kind == "edges" or kind == "scale_ties":
+    x = np.where(rng.random(shape) < .5, np.nextafter(x, rng.choice([-np.inf, np.inf], shape).astype(f32)), x)
+  if fmt.tensor_scale and rows and cols:  # a power of two for S
+    x[0, 0] = f32(float(fmt.scale.largest) * float(fmt.element.qmax) * 2.0**12)
+    x[~np.isfinite(x)] = 1
+  return x
+
+
+def any_seed(rng):
+  return int(rng.choice(np.array(SEEDS, np.uint64))) if rng.random() < .3 else int(rng.integers(0, 2**64, dtype=np.uint64))
+
+
+def any_rounding(rng):
+  kind = rng.choice(["nearest_even", "nearest_even", "nearest_away", "toward_zero", "stochastic", "stochastic"])
+  return Rounding(str(kind), any_seed(rng), any_seed(rng)) if kind == "stochastic" else Rounding(str(kind))
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedTransform:
+  kind: str = "none"  # none, plain, random, signed
+  n: int = 1
+  seed: int = 0
+  signs: tuple = ()
+  to_bf16: bool = False
+
+  def built(self):
+    if self.kind == "plain":
+      return model.hadamard(self.n, self.to_bf16)
+    if self.kind == "random":
+      return model.random_hadamard(self.n, self.seed, self.to_bf16)
+    if self.kind == "signed":
+      return model.signed_hadamard(self.signs, self.to_bf16)
+    return model.IDENTITY
+
+
+def any_transform(rng, everything, kind=None, n=None):
+  few = (("none", 1), ("none", 1), ("plain", 16), ("random", 16), ("random", 64), ("signed", 16))
+  if kind is None:
+    if everything and rng.random() < .7:
+      kind, n = str(rng.choice(["plain", "random", "signed"])), int(rng.choice([16, 32, 64, 128, 256]))
+    else:
+      kind, n = few[rng.integers(0, len(few))]
+  if kind == "none":
+    return NamedTransform()
+  signs = tuple(int(s) for s in rng.choice([-1, 1], n)) if kind == "signed" else ()
+  return NamedTransform(kind, n, any_seed(rng) if kind == "random" else 0, signs, bool(rng.random() < .25))
+
+
+# ---- Payloads --------------------------------------------------------------------------------------------------------
+
+
+def pack(*items):
+  out = []
+  for item in items:
+    if isinstance(item, str):
+      item = item.encode()
+    elif isinstance(item, np.ndarray):
+      item = np.ascontiguousarray(item).tobytes()
+    if isinstance(item, bytes):
+      out += [struct.pack("<Q", len(item)), item]
+    else:
+      out.append(struct.pack("<Q", int(item)))
+  return b"".join(out)
+
+
+def pack_rounding(r):
+  return pack(r.kind, r.seed, r.stream)
+
+
+def pack_transform(t):
+  return pack(t.kind, t.n, t.seed, np.array(t.signs, np.int8), t.to_bf16)
+
+
+def pack_matrix(x, kind="float", layout="packed"):
+  data = model.bits_of(x) if kind == "float" else model.store(x, kind).astype(np.uint16)
+  return pack(kind, layout, x.shape[0], x.shape[1], data)
+
+
+def scale_bytes(fmt, scales):
+  return scales.astype({1: np.uint8, 2: np.uint16, 4: np.uint32}[fmt.scale.bytes])
+
+
+def pack_view(variant, q):
+  return pack(variant, q.packed(), scale_bytes(q.format, q.scales), np.array([q.tensor_scale], f32), q.rows, q.cols)
+
+
+@dataclasses.dataclass
+class Case:
+  family: str
+  index: int
+  about: dict
+  payload: bytes
+  expect: object  # () -> [Field], or raises model.InvalidArgument
+
+
+@dataclasses.dataclass
+class Field:
+  """bits: compared as they are; float: any NaN equals any NaN; close: binary64 to a relative 1e-10 (sums in any order);
+  bound: within `slack` of the value, NaN where the value is NaN, unjudged where slack is infinite."""
+  name: str
+  mode: str
+  value: np.ndarray
+  slack: np.ndarray = None
+
+
+def quantize_fields(q):
+  return [Field("padded_cols", "bits", np.array([q.padded_cols], np.uint64)),
+          Field("codes", "bits", q.packed()),
+          Field("scales", "bits", scale_bytes(q.format, q.scales)),
+          Field("tensor_scale", "bits", model.bits_of([q.tensor_scale])),
+          Field("report", "bits", np.array([q.report.nonfinite_blocks, q.report.saturated,
+                                            q.report.underflowed_scales], np.uint64)),
+          Field("dequantized", "float", model.dequantize(q))]
+
+
+def quantize_case(family, index, variant, x, transform=NamedTransform(), rounding=model.NEAREST_EVEN, amax=None,
+                  shard=None, kind="float", layout="packed", whole=None, about=None):
+  """`whole` = (matrix, policies, rows, first column): expect the codes of that part of the whole's quantization."""
+  v = VARIANTS[variant]
+  payload = pack("quantize", variant) + pack_matrix(x, kind, layout) + pack_transform(transform)
+  payload += pack_rounding(rounding) + pack(amax is not None, np.array([0 if amax is None else amax], f32))
+  s = shard or Shard(0, 0, 0)
+  payload += pack(shard is not None, s.first_row, s.first_col, s.total_cols)
+
+  def expect():
+    q = model.quantize(x, v.format, transform.built(), rounding, v.rule, amax, shard)
+    if whole is not None:
+      full, row, col = whole
+      of_whole = model.quantize(full, v.format, transform.built(), rounding, v.rule, amax)
+      assert (of_whole.codes[row:row + q.rows, col:col + q.padded_cols] == q.codes).all()
+    return quantize_fields(q)
+
+  facts = dict(variant=variant, shape=x.shape, transform=(transform.kind, transform.n, hex(transform.seed),
+               transform.to_bf16), rounding=(rounding.kind, hex(rounding.seed), hex(rounding.stream)),
+               tensor_amax=None if amax is None else float(amax).hex(), shard=shard, input=kind, layout=layout)
+  return Case(family, index, {**facts, **(about or {})}, payload, expect)
+
+
+# ---- Families --------------------------------------------------------------------------------------------------------
+
+
+def boundary_floats(rng, points):
+  """Each point, its neighbours within two ulps, all with both signs, and any 4000 bit patterns."""
+  raw = model.bits_of(np.asarray(points, f32)).astype(np.int64)
+  near = np.clip(raw[:, None] + np.arange(-2, 3), 0, 0x7FFFFFFF).ravel().astype(np.uint32)
+  special = np.array([0, 1, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF], np.uint32)
+  both = np.concatenate([near, special])
+  any_bits = rng.integers(0, 2**32, 4000, np.uint64).astype(np.uint32)
+  moderate = model.bits_of((rng.standard_normal(2000) * np.exp2(rng.integers(-20, 20, 2000))).astype(f32))
+  return model.float_of(np.concatenate([both, both | np.uint32(0x80000000), any_bits, moderate]))
+
+
+def midpoints(values):
+  """The values and the points half-way between neighbours, without their signs."""
+  v = np.unique(np.asarray(values, np.float64))
+  return np.abs(np.concatenate([v, (v[:-1] + v[1:]) / 2]))
+
+
+def convert(rng, index):
+  """Conversions of the scalar types, and the value of every code."""
+  elements = (*model.ELEMENTS, model.NF4)
+  names = [e.name for e in elements] + ["bf16", "fp16", "e4m3", "ue5m3", "e8m0"]
+  name = names[index % len(names)]
+  element = next((e for e in elements if e.name == name), None)
+  scale = next((s for s in model.SCALES if s.name == name), None)
+  if element:
+    x = boundary_floats(rng, midpoints(element.values))
+    bits = model.round_element(x, element).astype(np.uint32)
+    codes, values = np.arange(16, dtype=np.uint32), element.values
+  elif scale and scale.bytes == 1:
+    codes = np.arange(256, dtype=np.uint32)
+    values = scale.decode(codes)
+    x = boundary_floats(rng, midpoints(values[~np.isnan(values)]))
+    bits = scale.encode(x)
+  else:
+    codes = np.arange(65536, dtype=np.uint32)
+    values = model.load(codes, name)
+    grid = np.concatenate([codes[:0x7F80:7], np.arange(0x7F70, 0x7F80)]) if name == "bf16" else codes[:0x7C00:3]
+    grid = model.load(grid, name).astype(np.float64)
+    x = boundary_floats(rng, midpoints(grid))
+    bits = scale.encode(x) if scale else model.store(x, name)
+    if name == "fp16":  # "A NaN is any NaN": compare them as one
+      bits = np.where(np.isnan(x), 0x7E00, bits).astype(np.uint32)
+  payload = pack("convert", name, model.bits_of(x), codes)
+  return Case("convert", index, dict(type=name), payload, lambda: [
+      Field("bits", "bits", bits), Field("values", "float", values)])
+
+
+def any_shape(rng, run, square):
+  rows = int(rng.choice([0, 1, 1, 2, 3, 5, 8, 17] if not square else [0, 1, 7, 16, 17, 33]))
+  cols = int(rng.choice([0, 1, run - 1, run, run + 1, 2 * run, rng.integers(0, 3 * run + 2), rng.integers(0, 3 * run)]))
+  return rows, min(cols, 600)
+
+
+def any_amax(rng, x):
+  finite = np.abs(x[np.isfinite(x)])
+  real = float(finite.max()) if finite.size else 1.
+  return f32(rng.choice([0, 2.0**-149, 2.0**-126, 2.0**-118, 2.0**-110, 1, 2.0**100, float(model.FLT_MAX), real, real,
+                         min(real * 3, 3e38), real / 7]))
+
+
+def quantize_any(variant):
+  def make(rng, index):
+    v = VARIANTS[variant]
+    transform = any_transform(rng, v.all_transforms)
+    rows, cols = any_shape(rng, max(transform.n, v.format.block), v.format.square)
+    data = KINDS[index % len(KINDS)]
+    x = matrix(rng, rows, cols, data, v.format)
+    kind, layout = "float", str(rng.choice(["packed", "strided", "transposed"]))
+    if v.all_transforms and transform.kind == "none" and rng.random() < .5:
+      kind = str(rng.choice(["bf16", "fp16"]))
+      x = model.load(model.store(x, kind), kind)
+    amax = any_amax(rng, x) if rng.random() < .3 else None
+    shard = None
+    if rng.random() < .3:
+      shard = Shard(int(rng.integers(0, 2**34)) * (v.format.block if v.format.square else 1), 0, cols)
+    return quantize_case("quantize/" + variant, index, variant, x, transform, any_rounding(rng), amax, shard, kind,
+                         layout, about=dict(data=data))
+  return make
+
+
+def ties(rng, index):
+  """Untransformed midpoints of every grid and every scale type, under every rounding."""
+  names, kinds = list(VARIANTS), ("nearest_even", "nearest_away", "toward_zero", "stochastic")
+  variant, kind = names[index % len(names)], kinds[index // len(names) % 4]
+  rounding = Rounding(kind, any_seed(rng), any_seed(rng)) if kind == "stochastic" else Rounding(kind)
+  data = str(rng.choice(["ties", "ties", "edges", "scale_ties"]))
+  return quantize_case("ties", index, variant, matrix(rng, 6, 96, data, VARIANTS[variant].format), rounding=rounding,
+                       about=dict(data=data))
+
+
+SEARCHES = [name for name, v in VARIANTS.items() if v.rule in ("four_over_six", "mse_search")]
+
+
+def knife_edge(rng, index):
+  """Blocks on which a search prefers one scale, an ulp or so of one element from where it prefers another: the order and
+  the fma of its sum decide."""
+  variant = SEARCHES[index % len(SEARCHES)]
+  v = VARIANTS[variant]
+  block, tall = v.format.block, v.format.block if v.format.square else 1
+  x = rng.standard_normal((tall, block * (4 if v.format.square else 80))).astype(f32)
+  gmax = np.abs(x).max()
+  movable = x[0, ::block]  # one element of every block, a view; the others keep each block's largest
+  amax = np.abs(x).reshape(tall, -1, block).max(axis=(0, 2))
+  keep = amax > np.abs(movable)
+
+  def prefers(at):
+    movable[:] = at
+    return model.quantize(x, v.format, rule=v.rule, tensor_amax=gmax).scales[0]
+
+  original = movable.copy()
+  low, first = np.zeros_like(original), prefers(np.where(keep, f32(0), original))
+  high, found = original.copy(), np.zeros(len(original), bool)
+  for share in np.linspace(.1, .99, 8).astype(f32):
+    differs = keep & ~found & (prefers(np.where(keep, amax * share, original)) != first)
+    high = np.where(differs, amax * share, high)
+    found |= differs
+  low, high = model.bits_of(low).astype(np.int64), model.bits_of(np.abs(high)).astype(np.int64)
+  for _ in range(30):
+    middle = (low + high) // 2
+    same = prefers(np.where(found, model.float_of(middle.astype(np.uint32)), original)) == first
+    low, high = np.where(found & same, middle, low), np.where(found & ~same, middle, high)
+  edge = low + rng.integers(-2, 4, len(low))
+  movable[:] = np.where(found, model.float_of(np.maximum(edge, 0).astype(np.uint32)), original)
+  return quantize_case("knife_edge", index, variant, x, amax=gmax, about=dict(edges=int(found.sum())))
+
+
+TAILS = [(variant, kind, n, cols)
+         for variant, kind, n in (("e1m2_f32", "none", 1), ("e1m2_f32", "random", 16), ("e1m2_f32", "random", 64),
+                                  ("nvfp4", "none", 1), ("nvfp4", "signed", 32), ("mxfp4", "none", 1),
+                                  ("mxfp4", "plain", 16), ("mxfp4", "random", 128), ("nvfp4", "random", 256))
+         for cols in range(2 * max(n, PRESETS[variant].block) + 2) if n < 128 or cols % 7 < 2 or cols % n < 2]
+
+
+def tails(rng, index):
+  variant, kind, n, cols = TAILS[index % len(TAILS)]
+  fmt = VARIANTS[variant].format
+  x = matrix(rng, 2, cols, str(rng.choice(["gauss", "cauchy", "ties", "holes"])), fmt)
+  transform = any_transform(rng, True, kind, n)
+  return quantize_case("tails", index, variant, x, transform, any_rounding(rng))
+
+
+def shards(rng, index):
+  """Parts of a whole: rows, columns, both; at places that need all 64 bits of the index; and misplaced ones."""
+  variant = str(rng.choice(["e1m2_f32", "nvfp4", "mxfp4", "nvfp4_square", "mxint4_square", "nvfp4/scale_up"]))
+  v = VARIANTS[variant]
+  transform = any_transform(rng, v.all_transforms)
+  run = max(transform.n, v.format.block)
+  rounding = Rounding("stochastic", any_seed(rng), any_seed(rng))
+  total = int(rng.integers(1, 4)) * run + int(rng.integers(0, run + 1))
+  total = min(total, 900 // run * run + 1)
+  grain = v.format.block if v.format.square else 1
+  all_rows = int(rng.integers(1, 5)) * grain + int(rng.integers(0, 3))
+  full = matrix(rng, all_rows, total, str(rng.choice(TAME_KINDS + ("holes", "huge"))), v.format)
+  amax = f32(rng.uniform(1, 100)) if v.format.tensor_scale else None
+  row = int(rng.integers(0, (all_rows + grain - 1) // grain)) * grain
+  col = int(rng.integers(0, (total + run - 1) // run)) * run
+  cols = total - col if rng.random() < .5 else min(run * int(rng.integers(1, 3)), total - col)
+  rows = all_rows - row if rng.random() < .5 else min(grain, all_rows - row)
+  part = full[row:row + rows, col:col + cols]
+  mode = index % 4
+  if mode < 2:
+    return quantize_case("shards", index, variant, part, transform, rounding, amax, Shard(row, col, total),
+                         whole=(full, row, col))
+  if mode == 2:
+    far = Shard(int(rng.integers(0, 2**22)) * grain, int(rng.integers(0, 2**25)) * run, 2**34 + 16)
+    cols = part.shape[1] // run * run
+    return quantize_case("shards", index, variant, part[:, :cols], transform, rounding, amax, far)
+  wrong = [Shard(row, col + 8, total + run), Shard(row, col, col + max(cols - 1, 0))][int(rng.integers(0, 2))]
+  return quantize_case("shards", index, variant, part, transform, rounding, amax, wrong)
+
+
+def bad_amax(rng, index):
+  variant = str(rng.choice(["nvfp4", "nvint4", "nvfp4_square"]))
+  x = matrix(rng, 2, 32, "gauss", VARIANTS[variant].format)
+  return quantize_case("bad_amax", index, variant, x, amax=f32([np.nan, np.inf, -np.inf, -1, -2.0**-149][index % 5]))
+
+
+def fake(rng, index):
+  """fake_quantize, with the transform undone and without."""
+  variant = ("e1m2_f32", "nvfp4", "mxfp4")[index % 3]
+  v = VARIANTS[variant]
+  transform, rounding = any_transform(rng, True), any_rounding(rng)
+  rows, cols = any_shape(rng, max(transform.n, v.format.block), False)
+  x = matrix(rng, rows, cols, str(rng.choice(KINDS)), v.format)
+  undo = bool(rng.random() < .7)
+  payload = pack("fake", variant) + pack_matrix(x) + pack_transform(transform) + pack_rounding(rounding) + pack(undo)
+  return Case("fake_quantize", index, dict(variant=variant, shape=x.shape, undo=undo, transform=(
+      transform.kind, transform.n, transform.to_bf16), rounding=rounding.kind), payload, lambda: [
+      Field("out", "float", model.fake_quantize(x, v.format, transform.built(), undo, rounding=rounding))])
+
+
+def any_quantized(rng, variant, rows, cols, kind, raw):
+  """A quantized matrix: of hostile numbers, or of any bits whatever (every code, every scale, NaN among them)."""
+  fmt = VARIANTS[variant].format
+  if not raw:
+    return model.quantize(matrix(rng, rows, cols, kind, fmt), fmt)
+  padded = model.round_up(cols, fmt.block)
+  codes = rng.integers(0, 16, (rows, padded)).astype(np.uint8)
+  scale_rows = model.round_up(rows, fmt.block) // fmt.block if fmt.square else rows
+  shape = (scale_rows, padded // fmt.block)
+  if fmt.scale is model.FLOAT:
+    scales = model.bits_of(np.exp2(rng.uniform(-80, 80, shape)).astype(f32))
+    odd = rng.random(shape) < .1
+    extreme = rng.choice(np.array([0, 1, 0x7F7FFFFF, 0x7FC00000, 0x7F000000, 0x00800000], np.uint32), shape)
+    scales = np.where(odd, extreme, scales).astype(np.uint32)
+  else:
+    positive = {model.E4M3: 0x7F, model.E8M0: 0xFF}[fmt.scale]
+    scales = rng.integers(0, positive, shape).astype(np.uint32)
+    if rng.random() < .3:
+      scales[rng.random(shape) < .05] = positive
+  tensor = f32(np.exp2(rng.uniform(-60, 60))) if fmt.tensor_scale else model.ONE
+  return model.Quantized(fmt, rows, cols, codes, scales, tensor)
+
+
+def hadamard(rng, index):
+  """The transform alone, both ways, on whole runs."""
+  kind, n = ("plain", "random", "signed")[index % 3], (16, 32, 64, 128, 256)[index // 3 % 5]
+  transform = any_transform(rng, True, kind, n)
+  x = matrix(rng, int(rng.integers(0, 5)), n * int(rng.integers(0, 4)), str(rng.choice(KINDS)), PRESETS["e1m2_f32"])
+  payload = pack("hadamard") + pack_matrix(x, layout=str(rng.choice(["packed", "strided", "transposed"])))
+  return Case("hadamard", index, dict(transform=(kind, n, transform.to_bf16), shape=x.shape), payload +
+              pack_transform(transform), lambda: [Field("forward", "float", model.forward(x, transform.built())),
+                                                  Field("inverse", "float", model.inverse(x, transform.built()))])
+
+
+def raw_dequantize(rng, index):
+  names = [n for n, v in VARIANTS.items() if n in PRESETS or n in ("nvfp4_square", "e1m2_f32_square", "nf4_float_16")]
+  variant = names[index % len(names)]
+  q = any_quantized(rng, variant, int(rng.integers(0, 20)), int(rng.integers(0, 100)), "", True)
+  return Case("dequantize", index, dict(variant=variant, shape=(q.rows, q.cols)), pack("dequantize") +
+              pack_view(variant, q), lambda: [Field("out", "float", model.dequantize(q))])
+
+
+def any_factors(rng):
+  alpha = f32(rng.choice([1, 1, -1, .5, 3.1415927, 0, 1e30, 2.0**-140]))
+  beta = f32(rng.choice([0, 0, 0, 1, -1, .3333, 1e-30]))
+  return alpha, beta
+
+
+def any_c(rng, shape, beta, kind):
+  c = rng.standard_normal(shape).astype(f32) * f32(10)
+  if beta == 0:
+    c[:] = f32(np.nan)  # must not be read
+  return model.load(model.store(c, kind), kind)
+
+
+def product_field(out, kind):
+  if kind == "float":
+    return Field("c", "float", out)
+  values = model.load(model.store(out, kind), kind)
+  return Field("c", "float", np.where(np.isnan(out), f32(np.nan), values))
+
+
+def bound_field(e, slack, kind):
+  """`slack` grows by half an ulp of the output type at the result; results that leave the type's range are unjudged."""
+  smallest, digits, largest = {"float": (-149, 24, 3.4e38), "bf16": (-133, 8, 3.3e38), "fp16": (-24, 11, 65000.)}[kind]
+  reach = np.abs(e) + slack
+  half_ulp = np.maximum(reach * 2.0**-digits, 2.0**(smallest - 1))
+  return Field("c", "bound", e, np.where(reach < largest, slack + half_ulp, np.inf))
+
+
+def gemm_shape(rng):
+  return (int(rng.choice([0, 1, 2, 5, 8, 17, 33])), int(rng.choice([0, 1, 3, 4, 16, 19, 40])),
+          int(rng.choice([0, 1, 15, 16, 17, 31, 32, 33, 64, 80, 130])))
+
+
+def gemm(accumulate):
+  def make(rng, index):
+    names = PAIRS[index % len(PAIRS)]
+    kind = "float"
+    if names in PAIRS_16_BIT_OUT and rng.random() < .4:
+      kind = str(rng.choice(["bf16", "fp16"]))
+    m, n, k = gemm_shape(rng)
+    exact = accumulate == "exact_blocks"
+    data = KINDS if exact else TAME_KINDS + (("holes", "tiny") if accumulate == "fast" else ("holes",))
+    a, b = (any_quantized(rng, v, r, k, str(rng.choice(data)), exact and rng.random() < .5)
+            for v, r in zip(names, (m, n)))
+    alpha, beta = any_factors(rng)
+    if not exact:
+      alpha = f32(rng.choice([1, -1, .5, 3.1415927, 1000]))
+    folded = 2.0**-7 if accumulate == "folded_bf16" else 0.0  # 2^-8 for the rounding of either operand
+    c = any_c(rng, (m, n), beta, kind)
+    layout = str(rng.choice(["packed", "strided"]))
+    payload = pack("gemm", accumulate) + pack_view(names[0], a) + pack_view(names[1], b)
+    payload += pack_matrix(c, kind, layout) + pack(np.array([alpha, beta], f32))
+
+    def expect():
+      if exact:
+        return [product_field(model.exact_blocks(a, b, alpha, beta, c), kind)]
+      return [bound_field(*model.fast_bound(model.wide(a), model.wide(b), a.tensor_scale, b.tensor_scale, alpha, beta,
+                                            c, folded), kind)]
+
+    return Case("gemm/" + accumulate, index, dict(formats=names, mnk=(m, n, k), out=kind, layout=layout, alpha=alpha,
+                                                  beta=beta), payload, expect)
+  return make
+
+
+def gemm_plain(accumulate):
+  def make(rng, index):
+    variant = PLAIN_LEFT[index % len(PLAIN_LEFT)]
+    m, n, k = gemm_shape(rng)
+    exact = accumulate == "exact_blocks"
+    left = str(rng.choice(["float", "bf16", "fp16"]))
+    data = KINDS if exact else TAME_KINDS
+    a = matrix(rng, m, k, str(rng.choice(data)), VARIANTS[variant].format)
+    a = model.load(model.store(a, left), left)
+    b = any_quantized(rng, variant, n, k, str(rng.choice(data)), exact and rng.random() < .5)
+    alpha, beta = any_factors(rng) if exact else (f32(1.5), f32(rng.choice([0, 1])))
+    c = any_c(rng, (m, n), beta, "float")
+    layout = str(rng.choice(["packed", "strided", "transposed"]))
+    payload = pack("gemm_plain", accumulate) + pack_matrix(a, left, layout) + pack_view(variant, b)
+    payload += pack_matrix(c) + pack(np.array([alpha, beta], f32))
+
+    def expect():
+      if exact:
+        return [Field("c", "float", model.exact_blocks_plain_left(a, b, alpha, beta, c))]
+      wide_a = np.zeros((m, b.padded_cols))
+      wide_a[:, :k] = a
+      return [bound_field(*model.fast_bound(wide_a, model.wide(b), 1, b.tensor_scale, alpha, beta, c), "float")]
+
+    return Case("gemm_plain/" + accumulate, index, dict(right=variant, left=left, mnk=(m, n, k), layout=layout,
+                                                        alpha=alpha, beta=beta), payload, expect)
+  return make
+
+
+def gemm_fly(rng, index):
+  """Operands quantized inside the GEMM under one random_hadamard<64>, the left one stochastically."""
+  names = FLY[index % len(FLY)]
+  m, n, k = gemm_shape(rng)
+  fa, fb = (VARIANTS[v].format for v in names)
+  x, w = (matrix(rng, r, k, str(rng.choice(TAME_KINDS + ("holes", "huge"))), f) for r, f in ((m, fa), (n, fb)))
+  sign_seed, rounding = any_seed(rng), Rounding("stochastic", any_seed(rng), any_seed(rng))
+  transform = model.random_hadamard(64, sign_seed)
+  payload = pack("gemm_fly", *names) + pack_matrix(x) + pack_matrix(w) + pack(sign_seed, rounding.seed, rounding.stream)
+  return Case("gemm_fly", index, dict(formats=names, mnk=(m, n, k)), payload, lambda: [Field(
+      "c", "float", model.exact_blocks(model.quantize(x, fa, transform, rounding), model.quantize(w, fb, transform)))])
+
+
+def derive(rng, index):
+  rows = [(any_seed(rng), any_seed(rng), int(rng.integers(0, 2**32)), int(role)) for role in range(24)]
+  want = np.array([model.derive(*r) for r in rows], np.uint64)
+  return Case("derive", index, {}, pack("derive", np.array(rows, np.uint64)), lambda: [Field("words", "bits", want)])
+
+
+def linear(rng, index):
+  recipe = ("ufp4", "e2m1_baseline", "nvfp4")[index % 3]
+  which = model.GEMMS[index // 3 % 3]
+  t, k, n = (int(rng.choice([1, 5, 16, 17, 32, 40])) for _ in range(3))
+  seed, step, layer = any_seed(rng), int(rng.choice([0, 1, 2**33 + 5])), int(rng.choice([0, 7, 2**16 - 1]))
+  shapes = {"fprop": ((t, k), (n, k)), "dgrad": ((t, n), (n, k)), "wgrad": ((t, n), (t, k))}[which]
+  fmt = model.recipe_operand(recipe, seed, step, layer, 0)[0]
+  left, right = (matrix(rng, *s, str(rng.choice(TAME_KINDS + ("wide", "tiny", "huge", "holes"))), fmt) for s in shapes)
+  payload = pack("linear", recipe, which, seed, step, layer) + pack_matrix(left) + pack_matrix(right)
+  return Case("linear/" + recipe, index, dict(gemm=which, tkn=(t, k, n), seed=hex(seed), step=step, layer=layer),
+              payload, lambda: [Field("out", "float", model.linear(recipe, seed, step, layer, which, left, right)[2])])
+
+
+def measure(rng, index):
+  variant = MEASURED[index % len(MEASURED)]
+  fmt = VARIANTS[variant].format
+  transform = any_transform(rng, False, *(("none", 1), ("random", 16), ("random", 64))[int(rng.integers(0, 3))])
+  transform = dataclasses.replace(transform, to_bf16=False)
+  cols = 64 * int(rng.integers(1, 5))
+  x = matrix(rng, int(rng.integers(1, 40)), cols, str(rng.choice(["gauss", "laplace", "student", "outlier"])), fmt)
+  payload = pack("measure", variant) + pack_matrix(x) + pack_transform(transform)
+
+  def expect():
+    plain, q = model.quantize(x, fmt), model.quantize(x, fmt, transform.built())
+    return [Field("attenuation, sqnr_db, bucket_utilization, delta_sqnr", "close",
+                  np.array([*model.measure(q), model.delta_sqnr(plain, q)]))]
+
+  return Case("measure", index, dict(variant=variant, shape=x.shape, transform=transform.kind), payload, expect)
+
+
+def bin_bias(_, index):
+  e = (model.E2M1, model.E1M2, model.INT4, model.E3M0)[index]
+  return Case("bin_bias", index, dict(element=e.name), pack("bin_bias", e.name), lambda: [
+      Field("bias", "close", np.array([model.bin_bias(e, i) for i in range(8)]))])
+
+
+def families():
+  """name: (how many at scale 1, maker)."""
+  out = {"convert": (20, convert)}
+  for name, v in VARIANTS.items():
+    searching = v.rule in ("mse_search", "four_over_six")
+    out["quantize/" + name] = (240 if v.all_transforms else 40 if searching else 60, quantize_any(name))
+  out.update({"ties": (4 * len(VARIANTS), ties), "knife_edge": (6 * len(SEARCHES), knife_edge),
+              "tails": (len(TAILS), tails), "shards": (240, shards), "bad_amax": (10, bad_amax),
+              "fake_quantize": (180, fake), "hadamard": (90, hadamard), "dequantize": (66, raw_dequantize),
+              "gemm/exact_blocks": (270, gemm("exact_blocks")), "gemm/fast": (180, gemm("fast")),
+              "gemm/folded_bf16": (90, gemm("folded_bf16")),
+              "gemm_plain/exact_blocks": (120, gemm_plain("exact_blocks")), "gemm_plain/fast": (60, gemm_plain("fast")),
+              "gemm_fly": (60, gemm_fly), "derive": (20, derive), "linear": (180, linear), "measure": (60, measure),
+              "bin_bias": (4, bin_bias)})
+  return out
+
+
+def make(seed, family, index):
+  rng = np.random.default_rng([seed, zlib.crc32(family.encode()), index])
+  return families()[family][1](rng, index)

@@ -1,0 +1,104 @@
+// ufp4 - what tests of the verbs share: input types with their decoding, and comparison with the model.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <ufp4/matrix/matrix_view.hpp>
+
+#include "support/model.hpp"
+
+/// 16-bit types of a user's own.
+struct their_bf16 {
+  std::uint16_t raw;
+};
+struct their_half {
+  std::uint16_t raw;
+};
+template <>
+struct ufp4::matrix_element<their_bf16> {
+  static constexpr ufp4::dtype kind = ufp4::dtype::bf16;
+};
+template <>
+struct ufp4::matrix_element<their_half> {
+  static constexpr ufp4::dtype kind = ufp4::dtype::fp16;
+};
+
+namespace support {
+
+template <class T>
+constexpr bool holds_bf16 = std::is_same_v<T, ufp4::bf16> || std::is_same_v<T, their_bf16>;
+
+/// Values as a matrix of T holds them (bf16: the upper half; fp16: some number near by, found without rounding rules).
+template <class T>
+std::vector<T> elements(const std::vector<float>& values) {
+  std::vector<T> out;
+  for (const float v : values) {
+    const std::uint32_t bits = model::bits_of(v);
+    if constexpr (std::is_same_v<T, float>)
+      out.push_back(v);
+    else if constexpr (holds_bf16<T>)
+      out.push_back(std::bit_cast<T>(static_cast<std::uint16_t>(bits >> 16 | (model::finite(v) ? 0u : bits >> 15 & 1u))));
+    else {
+      const std::uint32_t sign = bits >> 16 & 0x8000u, exponent = bits >> 23 & 255u, mantissa = bits >> 13 & 0x3FFu;
+      const std::uint32_t small = mantissa >> (exponent % 11u);  // a subnormal, or zero
+      const std::uint32_t magnitude = exponent == 255               ? 0x7C00u | (mantissa != 0 ? 0x200u : 0u)
+                                      : exponent > 112 && exponent < 143 ? (exponent - 112) << 10 | mantissa
+                                      : exponent >= 143                  ? 0x7800u | mantissa
+                                                                         : small;
+      out.push_back(std::bit_cast<T>(static_cast<std::uint16_t>(sign | magnitude)));
+    }
+  }
+  return out;
+}
+
+/// The numbers that a matrix of T holds.
+template <class T>
+std::vector<float> numbers(std::span<const T> elements) {
+  std::vector<float> out;
+  for (const T& x : elements) {
+    if constexpr (std::is_same_v<T, float>)
+      out.push_back(x);
+    else if constexpr (holds_bf16<T>)
+      out.push_back(model::from_bf16(std::bit_cast<std::uint16_t>(x)));
+    else
+      out.push_back(model::from_fp16(std::bit_cast<std::uint16_t>(x)));
+  }
+  return out;
+}
+
+/// The bits of a scale, as the model numbers them.
+template <class Scale>
+std::uint32_t scale_bits(const Scale& s) {
+  if constexpr (std::is_same_v<Scale, float>)
+    return model::bits_of(s);
+  else
+    return s.bits();
+}
+
+/// Bits are equal, or both are NaN.
+inline bool same_number(float a, float b) { return model::bits_of(a) == model::bits_of(b) || (a != a && b != b); }
+inline bool same_numbers(std::span<const float> a, std::span<const float> b) {
+  bool same = a.size() == b.size();
+  for (std::size_t i = 0; same && i < a.size(); ++i) same = same_number(a[i], b[i]);
+  return same;
+}
+
+/// Codes, scales and tensor scale of a quantized matrix are the model's.
+template <class Q>
+bool matches(const Q& q, const model::result& want) {
+  const std::vector<std::uint8_t> bytes = model::packed(want.codes);
+  bool same = q.codes().size() == bytes.size() && q.scales().size() == want.scales.size() &&
+              std::memcmp(q.codes().data(), bytes.data(), bytes.size()) == 0 &&
+              model::bits_of(q.tensor_scale()) == model::bits_of(want.tensor_scale);
+  for (std::size_t i = 0; same && i < want.scales.size(); ++i) same = scale_bits(q.scales()[i]) == want.scales[i];
+  return same;
+}
+
+}  // namespace support
