@@ -1,5 +1,6 @@
 // ufp4 - dequantize: fl(value * fl(block scale * tensor scale)), rounded once more to the output's type.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: bits
 #include <ufp4/dequantize.hpp>
 
 #include <cmath>

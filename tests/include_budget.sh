@@ -26,8 +26,9 @@ budget() {
 }
 
 for header in include/ufp4/format/*.hpp; do
-  budget 120 "${header#include/ufp4/}"
+  [ "${header##*/}" = io.hpp ] || budget 120 "${header#include/ufp4/}"
 done
+budget 800 format/io.hpp # <format>, where the library has it, and for that reason in no other header
 for pair in "200 device.hpp" "800 ufp4.hpp"; do
   # shellcheck disable=SC2086 # two words
   [ -e "include/ufp4/${pair#* }" ] && budget $pair

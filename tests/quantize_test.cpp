@@ -1,5 +1,6 @@
 // ufp4 - quantize, quantize_into, fake_quantize and dequantize give the model's bits.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: bits
 #include "support/verbs.hpp"
 
 using namespace ufp4;

@@ -180,17 +180,17 @@ step_budgets() {
   bash "$source_dir/tests/include_budget.sh"
 }
 
-# The program that the Python oracles question.
-oracle_driver() {
+# driver NAME: builds the program that a Python oracle questions.
+driver() {
   install_build_tools || return 1
   install_packages catch2 || return 1
   configure dev gcc || return 1
-  compile gcc oracle_driver
+  compile gcc "$1"
 }
 
 step_oracle() {
   install_packages python3 python3-numpy || return 1
-  oracle_driver || return 1
+  driver oracle_driver || return 1
   timeout 900 "$(python_with numpy)" "$source_dir/tests/oracle/check.py" --driver "$ufp4_build/gcc/tests/oracle_driver"
 }
 
@@ -200,10 +200,10 @@ step_outside() {
     skip "ml_dtypes and gfloat could not be had from PyPI, so nothing was compared with them"
     return
   fi
-  oracle_driver || return 1
-  for script in "$source_dir"/tests/outside/*.py; do
+  driver scalar_driver || return 1
+  for script in "$source_dir"/tests/outside/*_check.py; do
     echo "-- ${script##*/}"
-    timeout 900 "$python" "$script" --driver "$ufp4_build/gcc/tests/oracle_driver"
+    timeout 900 "$python" "$script" --driver "$ufp4_build/gcc/tests/scalar_driver"
     case $? in
       0) passed=$((passed + 1)) ;;
       77) skipped=$((skipped + 1)) ;;

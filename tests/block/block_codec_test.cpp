@@ -1,5 +1,6 @@
 // ufp4 - quantize_block, dequantize_block and the block coder: what one block becomes.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: bits
 #include <ufp4/block/block_codec.hpp>
 
 #include <ufp4/block/presets.hpp>

@@ -1,6 +1,7 @@
 // ufp4 - the compat presets give the bits of torchao, ggml and Transformer Engine, and differ from our rules where
 // docs/compatibility.md says so.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: bits
 #include <ufp4/block/compat.hpp>
 
 #include <ufp4/block/layouts.hpp>

@@ -1,5 +1,6 @@
 // ufp4 - every scale rule of numerics 5 against tables worked out by hand and against the model.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: bits
 #include <ufp4/block/scale_rules.hpp>
 
 #include <ufp4/block/presets.hpp>

@@ -29,8 +29,8 @@ if(missing OR surplus)
 endif()
 
 foreach(how IN ITEMS package subdirectory)
-  run(${CMAKE_COMMAND} --no-warn-unused-cli -S ${UFP4}/tests/consume -B ${WORK}/${how} -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER}
-      -D HOW=${how} -D UFP4=${UFP4} -D CMAKE_PREFIX_PATH=${WORK}/prefix)
+  run(${CMAKE_COMMAND} --no-warn-unused-cli -S ${UFP4}/tests/consume -B ${WORK}/${how} -G ${GENERATOR}
+      -D CMAKE_CXX_COMPILER=${COMPILER} -D HOW=${how} -D UFP4=${UFP4} -D CMAKE_PREFIX_PATH=${WORK}/prefix)
   run(${CMAKE_COMMAND} --build ${WORK}/${how})
   run(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/${how} --output-on-failure)
 endforeach()

@@ -1,8 +1,8 @@
 // ufp4 - all 2^32 floats through every scalar conversion, against a search in a table of values.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The model walks: bit patterns of one sign ascend with their magnitudes, so the rung of the next float is the rung of
-// the last one or the next. Its first rung in a chunk is searched for.
+// Within one sign the codes of the model are runs of equal ones, so it is asked where each run ends, by bisection, and
+// not about every float.
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/grid.hpp>
 #include <ufp4/format/int4.hpp>
@@ -29,22 +29,18 @@ constexpr std::uint32_t chunk = 1u << 24;  // divides the patterns of one sign
 template <class Convert>
 scalar::comparison sweep_chunk(const scalar::conversion& want, Convert convert, std::uint32_t first) {
   scalar::comparison seen;
-  const bool negative = scalar::is_negative(first);
-  const bool descending = negative && want.sign == scalar::sign_rule::in_the_values;
-  int rung = scalar::is_nan(first) ? 0 : want.rungs.find(want.key(first));
-  for (std::uint32_t k = 0; k < chunk; ++k) {
-    const std::uint32_t x = first + k;
-    std::uint32_t code = want.nan_code;
-    if (!scalar::is_nan(x)) {
-      const double key = want.key(x);
-      if (descending) {
-        while (rung > 0 && !want.rungs.above(key, rung - 1)) --rung;
-      } else {
-        while (rung < want.rungs.top() && want.rungs.above(key, rung)) ++rung;
-      }
-      code = want.signed_code(rung, negative);
+  const std::uint64_t end = std::uint64_t{first} + chunk;
+  for (std::uint64_t x = first; x < end;) {
+    const std::uint32_t code = want(static_cast<std::uint32_t>(x));
+    std::uint64_t last = x, beyond = end;  // the run holds `last` and ends before `beyond`
+    while (beyond - last > 1) {
+      const std::uint64_t middle = last + (beyond - last) / 2;
+      (want(static_cast<std::uint32_t>(middle)) == code ? last : beyond) = middle;
     }
-    seen.check(x, convert(scalar::float_of(x)), code);
+    for (; x < beyond; ++x) {
+      const auto bits = static_cast<std::uint32_t>(x);
+      seen.check(bits, convert(scalar::float_of(bits)), code);
+    }
   }
   return seen;
 }

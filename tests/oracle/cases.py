@@ -139,7 +139,9 @@ def _on_boundaries(rng, shape, kind, fmt):
 
 
 def any_seed(rng):
-  return int(rng.choice(np.array(SEEDS, np.uint64))) if rng.random() < .3 else int(rng.integers(0, 2**64, dtype=np.uint64))
+  if rng.random() < .3:
+    return int(rng.choice(np.array(SEEDS, np.uint64)))
+  return int(rng.integers(0, 2**64, dtype=np.uint64))
 
 
 def any_rounding(rng):
@@ -365,8 +367,8 @@ SEARCHES = [name for name, v in VARIANTS.items() if v.rule in ("four_over_six", 
 
 
 def knife_edge(rng, index):
-  """Blocks on which a search prefers one scale, an ulp or so of one element from where it prefers another: the order and
-  the fma of its sum decide."""
+  """Blocks on which a search prefers one scale, an ulp or so of one element from where it prefers another: the order
+  and the fma of its sum decide."""
   variant = SEARCHES[index % len(SEARCHES)]
   v = VARIANTS[variant]
   block, tall = v.format.block, v.format.block if v.format.square else 1

@@ -93,7 +93,9 @@ def judge(case, result):
   try:
     expected = case.expect()
   except model.InvalidArgument as refused:
-    return None if status == INVALID_ARGUMENT else f"expected invalid_argument ({refused}), got status {status} {message}"
+    if status == INVALID_ARGUMENT:
+      return None
+    return f"expected invalid_argument ({refused}), got status {status} {message}"
   if status != OK:
     return f"expected a result, got status {status}: {message}"
   if len(fields) != len(expected):

@@ -1,8 +1,9 @@
 // ufp4 - runs a file of cases through the public API, for the comparison with numerics.py.
 // SPDX-License-Identifier: Apache-2.0
 //
-// usage: driver CASES ANSWERS. The case format is cases.py's: unsigned 64-bit little-endian scalars, arrays as byte length
-// and bytes. An answer is a status (0 a result, 1 std::invalid_argument, 2 another exception) and a list of arrays.
+// usage: driver CASES ANSWERS. The case format is cases.py's: unsigned 64-bit little-endian scalars, arrays as byte
+// length and bytes. An answer is a status (0 a result, 1 std::invalid_argument, 2 another exception) and a list of
+// arrays.
 #include <ufp4/ufp4.hpp>
 
 #include <array>
@@ -24,8 +25,8 @@
 namespace {
 
 using ufp4::accumulate;
-using ufp4::block_format;
 using ufp4::bf16;
+using ufp4::block_format;
 using ufp4::E1M2;
 using ufp4::E2M1;
 using ufp4::E3M0;
@@ -121,9 +122,7 @@ class stored {
     if (col_stride_ != 1) return transpose(matrix_view<const T>{data_.data(), cols_, rows_});
     return {data_.data(), rows_, cols_, static_cast<std::ptrdiff_t>(row_stride_)};
   }
-  matrix_view<T> out() {
-    return {data_.data(), rows_, cols_, static_cast<std::ptrdiff_t>(row_stride_)};
-  }
+  matrix_view<T> out() { return {data_.data(), rows_, cols_, static_cast<std::ptrdiff_t>(row_stride_)}; }
   std::vector<word> elements() const {
     std::vector<word> v(rows_ * cols_);
     for (std::size_t r = 0; r < rows_; ++r)
@@ -369,7 +368,10 @@ struct quantize_case {
   ufp4::shard place;
 
   explicit quantize_case(reader& in)
-      : transform{in}, rounding{in}, has_amax{in.scalar() != 0}, amax{in.array<float>().at(0)},
+      : transform{in},
+        rounding{in},
+        has_amax{in.scalar() != 0},
+        amax{in.array<float>().at(0)},
         has_shard{in.scalar() != 0} {
     place.first_row = in.size();
     place.first_col = in.size();
@@ -420,8 +422,10 @@ void run_fake(reader& in, answer& out) {
     auto result = float_output(x.view().rows(), x.view().cols());
     with_transform<true>(transform, [&](auto... t) {
       with_rounding(rounding, [&](auto r) {
-        if (undo) ufp4::fake_quantize<Format>(x.view(), result.out(), t..., r, ufp4::undo_transform{});
-        else ufp4::fake_quantize<Format>(x.view(), result.out(), r, t...);
+        if (undo)
+          ufp4::fake_quantize<Format>(x.view(), result.out(), t..., r, ufp4::undo_transform{});
+        else
+          ufp4::fake_quantize<Format>(x.view(), result.out(), r, t...);
       });
     });
     add_output(out, result);
@@ -451,8 +455,11 @@ struct stored_quantized {
   std::size_t rows, cols;
 
   explicit stored_quantized(reader& in)
-      : codes{in.array<std::uint8_t>()}, scales(read_scales(in.bytes())), tensor_scale{in.array<float>().at(0)},
-        rows{in.size()}, cols{in.size()} {}
+      : codes{in.array<std::uint8_t>()},
+        scales(read_scales(in.bytes())),
+        tensor_scale{in.array<float>().at(0)},
+        rows{in.size()},
+        cols{in.size()} {}
   ufp4::quantized_view<Format> view() const { return {codes, scales, tensor_scale, rows, cols}; }
 
  private:
@@ -463,12 +470,18 @@ struct stored_quantized {
   }
 };
 
-constexpr std::tuple viewed_formats{
-    variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::int4_f32>{"int4_f32"}, variant<ufp4::e2m1_f32>{"e2m1_f32"},
-    variant<ufp4::nvfp4>{"nvfp4"},       variant<ufp4::nv_e1m2>{"nv_e1m2"},   variant<ufp4::nvint4>{"nvint4"},
-    variant<ufp4::mxfp4>{"mxfp4"},       variant<ufp4::mx_e1m2>{"mx_e1m2"},   variant<ufp4::mxint4>{"mxint4"},
-    variant<nvfp4_square>{"nvfp4_square"}, variant<e1m2_f32_square>{"e1m2_f32_square"},
-    variant<nf4_float>{"nf4_float_16"}};
+constexpr std::tuple viewed_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"},
+                                    variant<ufp4::int4_f32>{"int4_f32"},
+                                    variant<ufp4::e2m1_f32>{"e2m1_f32"},
+                                    variant<ufp4::nvfp4>{"nvfp4"},
+                                    variant<ufp4::nv_e1m2>{"nv_e1m2"},
+                                    variant<ufp4::nvint4>{"nvint4"},
+                                    variant<ufp4::mxfp4>{"mxfp4"},
+                                    variant<ufp4::mx_e1m2>{"mx_e1m2"},
+                                    variant<ufp4::mxint4>{"mxint4"},
+                                    variant<nvfp4_square>{"nvfp4_square"},
+                                    variant<e1m2_f32_square>{"e1m2_f32_square"},
+                                    variant<nf4_float>{"nf4_float_16"}};
 
 void run_dequantize(reader& in, answer& out) {
   with_named(viewed_formats, in.bytes(), [&]<class Format>(variant<Format>) {
@@ -481,10 +494,14 @@ void run_dequantize(reader& in, answer& out) {
 
 ufp4::gemm_options options_named(std::string_view mode) {
   ufp4::gemm_options o;
-  if (mode == "exact_blocks") o.accumulate = accumulate::exact_blocks;
-  else if (mode == "fast") o.accumulate = accumulate::fast;
-  else if (mode == "folded_bf16") o.accumulate = accumulate::folded_bf16;
-  else unknown("accumulation", mode);
+  if (mode == "exact_blocks")
+    o.accumulate = accumulate::exact_blocks;
+  else if (mode == "fast")
+    o.accumulate = accumulate::fast;
+  else if (mode == "folded_bf16")
+    o.accumulate = accumulate::folded_bf16;
+  else
+    unknown("accumulation", mode);
   return o;
 }
 
@@ -604,8 +621,7 @@ void run_derive(reader& in, answer& out) {
 }
 
 template <class Recipe>
-void linear(Recipe recipe, std::string_view gemm, std::uint64_t step, std::uint32_t layer, reader& in,
-            answer& out) {
+void linear(Recipe recipe, std::string_view gemm, std::uint64_t step, std::uint32_t layer, reader& in, answer& out) {
   const auto left = float_matrix(in), right = float_matrix(in);
   const auto l = left.view(), r = right.view();
   recipe.accumulate = accumulate::exact_blocks;

@@ -36,7 +36,11 @@ inline const float largest_float = float_of(0x7F7FFFFFu);
 
 // ---- One binary32 rounding each.
 
-inline float fl(wide x) { return static_cast<float>(x); }
+/// Through memory, or compilers would do the operation in binary32 after all and might fuse it with the next.
+inline float fl(wide x) {
+  volatile wide exact = x;
+  return static_cast<float>(exact);
+}
 inline float add(float a, float b) { return fl(static_cast<wide>(a) + static_cast<wide>(b)); }
 inline float sub(float a, float b) { return fl(static_cast<wide>(a) - static_cast<wide>(b)); }
 inline float mul(float a, float b) { return fl(static_cast<wide>(a) * static_cast<wide>(b)); }

@@ -12,8 +12,9 @@
 
 namespace ufp4::analysis::inline UFP4_TYPES {
 
-/// x is the transformed input, q its decoded quantization; padding does not count. Sums in binary64, over rows in a
-/// fixed order: the same numbers for every thread count. A NaN block makes the first two NaN.
+/// x is the transformed input, q its decoded quantization; padding does not count, unless a transform spread data over
+/// it. Sums in binary64, over rows in a fixed order: the same numbers for every thread count. A NaN block makes the first
+/// two NaN.
 struct report {
   double attenuation = 0;          ///< sum(x q) / sum(x x): below 1 where rounding shrinks. NaN if x is all zero
   double sqnr_db = 0;              ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
@@ -72,10 +73,10 @@ inline void add_run(const cpu::detail::quantize_job& job, float tensor_scale, co
                     sums& s) {
   alignas(64) float q[cpu::detail::coded_run::max_rows * cpu::detail::coded_run::max_cols];
   cpu::detail::decode_run(job, tensor_scale, run, q);
-  // A transform spreads a ragged row over its padding, which then holds data; without one padding holds nothing.
-  const auto width = static_cast<std::size_t>(run.cols);
+  // A transform spreads a ragged row over the rest of its n elements, which then hold data; other padding holds nothing.
+  const std::size_t width = static_cast<std::size_t>(run.cols), n = job.transform.n;
   const std::size_t left = job.x.cols > run.first_col ? job.x.cols - run.first_col : 0;
-  const std::size_t live = job.transform.n > 1 || left >= width ? width : left;
+  const std::size_t reached = (left + n - 1) / n * n, live = reached < width ? reached : width;
   for (std::size_t r = 0; r < run.rows; ++r)
     for (std::size_t k = 0; k < live; ++k) {
       const std::size_t i = r * width + k;

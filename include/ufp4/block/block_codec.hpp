@@ -155,6 +155,7 @@ UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* pack
                                                             Rounding rounding = {}, std::uint64_t index = 0,
                                                             tensor_constants tensor = {}, scale_rule_spec rule = {}) {
   constexpr int count = F::block.cols;
+  detail::settle(x);
   std::uint8_t codes[static_cast<std::size_t>(count)];
   quantize_report report{};
   const format_spec format = spec_of<F>;
@@ -172,6 +173,7 @@ UFP4_HD constexpr void dequantize_block(const std::uint8_t* packed, typename F::
   const float effective = static_cast<float>(scale) * tensor_scale;
   const grid4 grid = spec_of<F>.grid;
   for (std::size_t k = 0; k < F::block_size; ++k) x[k] = grid.value[code_at(packed, k)] * effective;
+  detail::settle(x);  // the caller may add them up
 }
 
 }  // namespace ufp4::inline UFP4_CODE

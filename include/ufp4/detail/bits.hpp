@@ -69,9 +69,9 @@ UFP4_HD constexpr float rounded(float x) {
 }
 
 /// The same for an array that was just written: what is read from it afterwards is what was stored.
-inline void settle([[maybe_unused]] const float* values) {
-#if defined(__FMA__) || defined(__aarch64__)
-  asm volatile("" : : "r"(values) : "memory");
+UFP4_HD constexpr void settle([[maybe_unused]] const float* values) {
+#if (defined(__FMA__) || defined(__aarch64__)) && !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__)
+  if (!__builtin_is_constant_evaluated()) asm volatile("" : : "r"(values) : "memory");
 #endif
 }
 

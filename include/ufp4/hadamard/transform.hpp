@@ -58,6 +58,7 @@ namespace ufp4::inline UFP4_CODE {
 /// near the largest float may overflow: both as binary32 arithmetic has it.
 UFP4_HD constexpr void hadamard_forward(const transform_spec& t, float* run) {
   if (t.n == 1) return;
+  detail::settle(run);  // the caller may have put products there
   detail::flip_signs(t, run);
   detail::butterflies(t.n, run);
   detail::scale_and_round(t, run);
@@ -66,6 +67,7 @@ UFP4_HD constexpr void hadamard_forward(const transform_spec& t, float* run) {
 /// Undoes hadamard_forward up to rounding (exactly, where every sum is exact and n is 16, 64 or 256).
 UFP4_HD constexpr void hadamard_inverse(const transform_spec& t, float* run) {
   if (t.n == 1) return;
+  detail::settle(run);
   detail::butterflies(t.n, run);
   detail::scale_and_round(t, run);
   detail::flip_signs(t, run);

@@ -42,7 +42,8 @@ struct stochastic {
 
   /// Does t leave `lower` for `upper` when the coin shows r?
   UFP4_MEMBER static constexpr bool moves_up(const neighbours& n, float t, std::uint32_t r) {
-    const float p = (t - n.lower) / (n.upper - n.lower);  // the signs cancel: magnitudes give the same bits
+    const float distance = detail::rounded(t) - n.lower;  // t may come straight from a product of the caller's
+    const float p = distance / (n.upper - n.lower);       // the signs cancel: magnitudes give the same bits
     const std::uint32_t k = static_cast<std::uint32_t>(p * 65536.0f + 0.5f);  // the product is exact
     return k + r >= 65536u;
   }

@@ -106,7 +106,6 @@ void fake_quantize_strips(const quantize_job& job, const Coder& coder, float ten
       load_run(job, strip, k, run);
       code_run(job, coder, run, report);
       decode_run(job, tensor_scale, run, run.x);
-      ufp4::detail::settle(run.x);
       const auto width = static_cast<std::size_t>(run.cols);
       const std::size_t left = out.cols > k ? out.cols - k : 0, live = left < width ? left : width;
       for (std::size_t r = 0; r < run.rows; ++r) {

@@ -1,0 +1,41 @@
+// ufp4 - the code of docs/gemm.md, compiled.
+// SPDX-License-Identifier: Apache-2.0
+#include <ufp4/ufp4.hpp>
+
+#undef NDEBUG
+#include <cassert>
+#include <cstring>
+#include <vector>
+
+using namespace ufp4;
+
+int main() {
+  const std::size_t M = 48, N = 80, K = 256;
+  std::vector<float> xs(M * K), ws(N * K), ys(M * N), zs(M * N);
+  for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7919 % 1009) - 504.0f;
+  for (std::size_t i = 0; i < ws.size(); ++i) ws[i] = static_cast<float>(i * 31 % 17) - 8.0f;
+  matrix_view<const float> x{xs.data(), M, K}, w{ws.data(), N, K};
+  matrix_view<float> y{ys.data(), M, N}, z{zs.data(), M, N};
+  const auto equal = [&] { return std::memcmp(ys.data(), zs.data(), ys.size() * sizeof(float)) == 0; };
+
+  auto qx = quantize<nvfp4>(x);
+  auto qw = quantize<e1m2_f32>(w);  // a format a side; the block length must be the same
+  quantized_gemm(qx, qw, y);        // y = x * w^T
+
+  quantized_gemm(qx, qw, y, {.alpha = 0.5f, .beta = 1.0f, .accumulate = accumulate::exact_blocks});
+
+  const random_hadamard<16> rht{42};
+  auto weights = quantize<e1m2_f32>(w, rht);
+  quantized_gemm(operand<e1m2_f32>(x, rht, stochastic{.seed = 7}), weights, y);  // activations quantized in the call
+  quantized_gemm(unquantized(x, rht), weights, y);                               // or not quantized at all
+
+  cpu::context one_core{.threads = 1, .isa = cpu::isa::scalar};
+  quantized_gemm(one_core, qx, qw, y, {.accumulate = accumulate::exact_blocks});
+  quantized_gemm(qx, qw, z, {.accumulate = accumulate::exact_blocks});  // all cores, the best instructions: the same bits
+  assert(equal());
+
+  std::vector<float> by_columns(M * N);
+  quantized_gemm(qx, qw, transpose(matrix_view<float>{by_columns.data(), N, M}));
+  quantized_gemm(qx, qw, y);
+  assert(by_columns[3 * M + 2] == y(2, 3));
+}

@@ -1,0 +1,42 @@
+// ufp4 - the code of docs/rounding.md, compiled.
+// SPDX-License-Identifier: Apache-2.0
+#include <ufp4/ufp4.hpp>
+
+#undef NDEBUG
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <vector>
+
+using namespace ufp4;
+
+/// Moves up in the upper quarter of a step only.
+struct reluctant {
+  constexpr bool round_up(const neighbours& n, float t, std::uint64_t) const {
+    return t - n.lower > 0.75f * (n.upper - n.lower) || n.lower - t > 0.75f * (n.lower - n.upper);
+  }
+};
+static_assert(rounding_policy<reluctant>);
+
+int main() {
+  const std::size_t rows = 48, cols = 256;
+  std::vector<float> xs(rows * cols);
+  for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7919 % 1009) - 504.0f;
+  matrix_view<const float> x{xs.data(), rows, cols};
+
+  auto nearest = quantize<nvfp4>(x);  // nearest_even
+  auto away = quantize<nvfp4>(x, nearest_away{});
+  auto coins = quantize<nvfp4>(x, stochastic{.seed = 7, .stream = 3}, scale_up{});
+
+  auto mine = quantize<e1m2_f32>(x, reluctant{});
+
+  // Rows 24 .. 47 of x, quantized alone, get the coins they have in the whole.
+  matrix_view<const float> lower = row_range(x, 24, 24);
+  auto part = quantize<nvfp4>(lower, stochastic{.seed = 7}, amax(x),
+                              shard{.first_row = 24, .first_col = 0, .total_cols = cols});
+  auto whole = quantize<nvfp4>(x, stochastic{.seed = 7});
+  assert(std::equal(part.codes().begin(), part.codes().end(), whole.codes().begin() + 24 * cols / 2));
+
+  assert(!(nearest == coins) && away.rows() == rows && mine.cols() == cols);
+  static_assert(static_cast<float>(fp4<E2M1>{2.5f}) == 2.0f && static_cast<float>(fp4<E2M1>{3.5f}) == 4.0f);
+}
