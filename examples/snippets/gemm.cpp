@@ -31,7 +31,7 @@ int main() {
 
   cpu::context one_core{.threads = 1, .isa = cpu::isa::scalar};
   quantized_gemm(one_core, qx, qw, y, {.accumulate = accumulate::exact_blocks});
-  quantized_gemm(qx, qw, z, {.accumulate = accumulate::exact_blocks});  // all cores, the best instructions: the same bits
+  quantized_gemm(qx, qw, z, {.accumulate = accumulate::exact_blocks});  // all cores, best instructions: the same bits
   assert(equal());
 
   std::vector<float> by_columns(M * N);

@@ -7,6 +7,7 @@
 #include <ufp4/format/table_element.hpp>
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -277,6 +278,31 @@ TEST_CASE("four_over_six takes 4 where that loses less, 6 where it loses more or
   CHECK(chosen(spec_of<nvfp4>, four_over_six{}.spec(), tied, 1).bits == 0x78);
 }
 
+TEST_CASE("four_over_six: the argument of the second scale is fl(1.5 * u), u rounded first") {
+  INFO(support::seed_note());
+  const model::format f = model::format_of<nvfp4>();
+  std::mt19937_64 gen{support::seed(5)};
+  int found = 0;
+  while (found < 10) {
+    // Near an argument halfway between two scale codes, look for a maximum that the two orders of rounding tell apart.
+    const float gmax = 1 + static_cast<float>(gen() >> 40) * 0x1p-24f;
+    const model::tensor_level t = model::tensor_level_of(f, model::rule::four_over_six, gmax);
+    const auto code = static_cast<std::uint32_t>(0x60 + gen() % 0x18);
+    const long double middle = (model::value_of(f.s, code) + model::value_of(f.s, code + 1)) / 2;
+    const float near = model::fl(middle / (1.5L * static_cast<long double>(t.times)));
+    for (int step = -4; step <= 4; ++step) {
+      const float amax = next(near, step);
+      const std::uint32_t four = model::nearest_code(f.s, model::mul(1.5f, model::mul(amax, t.times)));
+      if (four == model::nearest_code(f.s, model::mul(amax, model::mul(1.5f, t.times)))) continue;
+      given_block b{std::vector<float>(16, 0.75f * amax)};  // three quarters of the maximum: exact under four alone
+      b.x[0] = amax;
+      CAPTURE(gmax, amax);
+      CHECK(chosen(spec_of<nvfp4>, four_over_six{}.spec(), b, gmax).bits == four);
+      ++found;
+    }
+  }
+}
+
 namespace {
 
 template <class F>
@@ -338,6 +364,10 @@ TEST_CASE("mse_search: the candidates and the order of ties, by hand") {
   given_block shrunk{std::vector<float>(64, 3.5f)};
   shrunk.x[0] = 6;
   CHECK(chosen(spec_of<block_format<fp4<E2M1>, float, 64>>, mse_search{}.spec(), shrunk, 0).bits == model::bits_of(0.875f));
+  // The ninth candidate, 1 - 8/32, is tried too: there 4.5 becomes exact.
+  given_block most{std::vector<float>(64, 4.5f)};
+  most.x[0] = 6;
+  CHECK(chosen(spec_of<block_format<fp4<E2M1>, float, 64>>, mse_search{}.spec(), most, 0).bits == model::bits_of(0.75f));
   given_block zero{std::vector<float>(16, 0.0f)};
   CHECK(chosen(spec_of<e2m1_f32>, mse_search{}.spec(), zero, 0).bits == 0);
   CHECK(chosen(spec_of<nvfp4>, mse_search{}.spec(), zero, 1).bits == 0);

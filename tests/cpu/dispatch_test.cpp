@@ -302,17 +302,20 @@ TEST_CASE("an older processor gets fewer tiers and the same bits", "[cpu]") {
   if (std::system((emulator + " --version > /dev/null 2>&1").c_str()) != 0)
     return support::skip("there is no qemu-x86_64-static (package qemu-user-static)");
   const std::string program = " '" + this_program() + "' ";
-  struct model_of {
-    const char* processor;
+  struct processor {
+    const char* name;
     const char* best;
   };
-  for (const model_of& m : {model_of{"Nehalem", "scalar"}, model_of{"Haswell", "avx2"}}) {
-    CAPTURE(m.processor);
-    const std::string run = "env -u UFP4_ISA " + emulator + " -cpu " + m.processor + program;
+  for (const processor& p : {processor{"Nehalem", "scalar"}, processor{"SandyBridge", "scalar"},
+                             processor{"Haswell,-fma", "scalar"}, processor{"Haswell,-f16c", "scalar"},
+                             processor{"Haswell,-bmi2", "scalar"}, processor{"Haswell", "avx2"}}) {
+    CAPTURE(p.name);
+    const std::string run = "env -u UFP4_ISA " + emulator + " -cpu " + p.name + program;
     const answer a = ask(run + "'[.answer]'");
     CHECK(a.ran);
-    CHECK(a.text == m.best);
-    CHECK(std::system((run + "'[tiers]' > /dev/null 2>&1").c_str()) == 0);
+    CHECK(a.text == p.best);
+    if (p.name == std::string("Nehalem") || p.name == std::string("Haswell"))
+      CHECK(std::system((run + "'[tiers]' > /dev/null 2>&1").c_str()) == 0);
   }
 #endif
 }

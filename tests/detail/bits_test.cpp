@@ -18,7 +18,8 @@ namespace {
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
 static_assert(detail::to_bits(-0.0f) == 0x80000000u && detail::to_float(0x7F7FFFFFu) == detail::max_finite);
 static_assert(detail::is_nan(-nan) && !detail::is_nan(inf) && !detail::is_finite(-inf) && detail::is_negative(-0.0f));
-static_assert(detail::exp2i(-149) == 0x1p-149f && detail::exp2i(127) == 0x1p127f && detail::floor_log2(-0x1.8p-140f) == -140);
+static_assert(detail::exp2i(-149) == 0x1p-149f && detail::exp2i(127) == 0x1p127f &&
+              detail::floor_log2(-0x1.8p-140f) == -140);
 static_assert(detail::compose(3, -1) == 1.5f && detail::rounded(1.5f) == 1.5f);
 
 }  // namespace
@@ -63,7 +64,8 @@ TEST_CASE("compose gives m * 2^e wherever that is a binary32 number", "[detail]"
   };
   for (int e = -172; e <= 127; ++e) {
     for (const std::uint32_t m : {0u, 1u, 2u, 3u, 0x400000u, 0x7FFFFFu, 0x800000u, 0xC00000u, 0xFFFFFFu}) check(m, e);
-    for (int k = 0; k < 20; ++k) check(static_cast<std::uint32_t>(gen() >> 40) >> (gen() % 24) << (gen() % 4) & 0xFFFFFFu, e);
+    for (int k = 0; k < 20; ++k)
+      check(static_cast<std::uint32_t>(gen() >> 40) >> (gen() % 24) << (gen() % 4) & 0xFFFFFFu, e);
   }
   CHECK(wrong == 0);
   CHECK(tried > 3000);

@@ -21,11 +21,17 @@ namespace {
 template <class T>
 const std::vector<double>& table();
 template <>
-const std::vector<double>& table<fp4<E2M1>>() { return scalar::e2m1_values; }
+const std::vector<double>& table<fp4<E2M1>>() {
+  return scalar::e2m1_values;
+}
 template <>
-const std::vector<double>& table<fp4<E1M2>>() { return scalar::e1m2_values; }
+const std::vector<double>& table<fp4<E1M2>>() {
+  return scalar::e1m2_values;
+}
 template <>
-const std::vector<double>& table<fp4<E3M0>>() { return scalar::e3m0_values; }
+const std::vector<double>& table<fp4<E3M0>>() {
+  return scalar::e3m0_values;
+}
 
 /// The value of a code, sign << 3 | magnitude, from the table.
 template <class T>
@@ -46,9 +52,9 @@ static_assert(fp4<E2M1>::from_bits(0x9) < fp4<E2M1>::from_bits(0x8) && -fp4<E2M1
 
 // One byte to copy, no way in or out that a program could take by accident.
 template <class T>
-constexpr bool is_plain_value = sizeof(T) == 1 && std::is_trivially_copyable_v<T> &&
-                                std::is_trivially_default_constructible_v<T> && !std::is_convertible_v<float, T> &&
-                                !std::is_convertible_v<T, float> && T::exact_products;
+constexpr bool is_plain_value =
+    sizeof(T) == 1 && std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T> &&
+    !std::is_convertible_v<float, T> && !std::is_convertible_v<T, float> && T::exact_products;
 static_assert(is_plain_value<fp4<E2M1>> && is_plain_value<fp4<E1M2>> && is_plain_value<fp4<E3M0>>);
 
 }  // namespace

@@ -22,8 +22,8 @@ using ufp4::fp4;
 using ufp4::nf4;
 using ufp4::ue5m3;
 
-TEMPLATE_TEST_CASE("equal values have equal hashes, and there are as many hashes as values", "[format][hash]", fp4<E2M1>,
-                   fp4<E1M2>, fp4<E3M0>, ufp4::int4, nf4, e4m3, ue5m3, e8m0) {
+TEMPLATE_TEST_CASE("equal values have equal hashes, and there are as many hashes as values", "[format][hash]",
+                   fp4<E2M1>, fp4<E1M2>, fp4<E3M0>, ufp4::int4, nf4, e4m3, ue5m3, e8m0) {
   const std::hash<TestType> hash;
   std::set<std::size_t> hashes;
   std::set<float> numbers;

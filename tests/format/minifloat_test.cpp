@@ -76,9 +76,7 @@ TEST_CASE("a float encodes to the nearest code of every layout, ties to even, sa
   for (const minifloat& layout : all_layouts()) {
     const scalar::conversion want = model(layout);
     scalar::comparison seen;
-    const auto check = [&](std::uint32_t x) {
-      seen.check(x, ufp4::encode(layout, scalar::float_of(x)), want(x));
-    };
+    const auto check = [&](std::uint32_t x) { seen.check(x, ufp4::encode(layout, scalar::float_of(x)), want(x)); };
     scalar::near_boundaries(want.rungs, check);
     scalar::nans(check);
     scalar::landmarks(check);

@@ -25,7 +25,9 @@ namespace {
 template <class T>
 using limits = std::numeric_limits<T>;
 template <class T>
-double value(T x) { return static_cast<double>(static_cast<float>(x)); }
+double value(T x) {
+  return static_cast<double>(static_cast<float>(x));
+}
 
 /// The values of all codes.
 template <class T>
@@ -47,7 +49,8 @@ static_assert(limits<bf16>::digits == 8 && limits<fp16>::digits == 11 && limits<
 static_assert(limits<ufp4::int4>::is_integer && limits<ufp4::int4>::is_exact && !limits<fp4<E1M2>>::is_exact);
 static_assert((limits<fp4<E2M1>>::max)() == fp4<E2M1>{6.0f} && limits<fp4<E2M1>>::lowest() == fp4<E2M1>{-6.0f});
 static_assert(limits<bf16>::has_infinity && limits<fp16>::has_infinity && !limits<e4m3>::has_infinity);
-static_assert(limits<e8m0>::round_style == std::round_toward_zero && limits<e4m3>::round_style == std::round_to_nearest);
+static_assert(limits<e8m0>::round_style == std::round_toward_zero &&
+              limits<e4m3>::round_style == std::round_to_nearest);
 static_assert(limits<const fp16>::digits == 11);  // the standard's own specialisations for cv types
 
 }  // namespace

@@ -1,8 +1,8 @@
 // ufp4 - a conversion from float as a search in a table of values: what the tests of formats and rounding compare with.
 // SPDX-License-Identifier: Apache-2.0
 /// Written from numerics 1 and 2 alone; shares no code with the library. A format is a ladder: the values that a
-/// conversion can give, ascending, with their codes. Every value, and every sum of two neighbours, is exact in binary64,
-/// so "nearer to which?" is one exact comparison.
+/// conversion can give, ascending, with their codes. Every value, and every sum of two neighbours, is exact in
+/// binary64, so "nearer to which?" is one exact comparison.
 ///
 ///   const scalar::conversion want = scalar::e2m1();
 ///   scalar::comparison seen;
@@ -124,23 +124,23 @@ inline ladder fields(int mantissa_bits, int bias, std::uint32_t last) {
 inline const std::vector<double> e2m1_values{0, .5, 1, 1.5, 2, 3, 4, 6};
 inline const std::vector<double> e1m2_values{0, .25, .5, .75, 1, 1.25, 1.5, 1.75};
 inline const std::vector<double> e3m0_values{0, .25, .5, 1, 2, 4, 8, 16};
-inline const std::vector<double> nf4_values{  // arXiv 2305.14314, appendix E, as binary32
-    -1.0,
-    -0.6961928009986877,
-    -0.5250730514526367,
-    -0.39491748809814453,
-    -0.28444138169288635,
-    -0.18477343022823334,
-    -0.09105003625154495,
-    0.0,
-    0.07958029955625534,
-    0.16093020141124725,
-    0.24611230194568634,
-    0.33791524171829224,
-    0.44070982933044434,
-    0.5626170039176941,
-    0.7229568362236023,
-    1.0};
+inline const std::vector<double> nf4_values{// arXiv 2305.14314, appendix E, as binary32
+                                            -1.0,
+                                            -0.6961928009986877,
+                                            -0.5250730514526367,
+                                            -0.39491748809814453,
+                                            -0.28444138169288635,
+                                            -0.18477343022823334,
+                                            -0.09105003625154495,
+                                            0.0,
+                                            0.07958029955625534,
+                                            0.16093020141124725,
+                                            0.24611230194568634,
+                                            0.33791524171829224,
+                                            0.44070982933044434,
+                                            0.5626170039176941,
+                                            0.7229568362236023,
+                                            1.0};
 
 inline conversion fp4_conversion(const std::vector<double>& values) {
   return {counted(values), sign_rule::high_bit, 7, 8};
@@ -210,8 +210,8 @@ void nans(Visit visit) {
 /// Zeros, the ends of the subnormals and of the normal numbers, infinities.
 template <class Visit>
 void landmarks(Visit visit) {
-  for (const std::uint32_t x : {0x00000000u, 0x00000001u, 0x00000002u, 0x003FFFFFu, 0x00400000u, 0x007FFFFFu, 0x00800000u,
-                                0x00800001u, 0x7F7FFFFEu, 0x7F7FFFFFu, 0x7F800000u}) {
+  for (const std::uint32_t x : {0x00000000u, 0x00000001u, 0x00000002u, 0x003FFFFFu, 0x00400000u, 0x007FFFFFu,
+                                0x00800000u, 0x00800001u, 0x7F7FFFFEu, 0x7F7FFFFFu, 0x7F800000u}) {
     visit(x), visit(x | 0x80000000u);
   }
 }

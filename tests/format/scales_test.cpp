@@ -41,7 +41,9 @@ double value_of<e4m3>(std::uint32_t code) {
   return std::copysign(scalar::field_value(code & 0x7F, 3, 7), code & 0x80 ? -1.0 : 1.0);
 }
 template <>
-double value_of<ue5m3>(std::uint32_t code) { return code == 0xFF ? no_number : scalar::field_value(code, 3, 15); }
+double value_of<ue5m3>(std::uint32_t code) {
+  return code == 0xFF ? no_number : scalar::field_value(code, 3, 15);
+}
 template <>
 double value_of<e8m0>(std::uint32_t code) {
   return code == 0xFF ? no_number : std::ldexp(1.0, static_cast<int>(code) - 127);
@@ -55,22 +57,36 @@ double ieee_value(std::uint32_t code, int mantissa_bits, int bias, std::uint32_t
   return std::copysign(value, code & 0x8000 ? -1.0 : 1.0);
 }
 template <>
-double value_of<bf16>(std::uint32_t code) { return ieee_value(code, 7, 127, 0x7F80); }
+double value_of<bf16>(std::uint32_t code) {
+  return ieee_value(code, 7, 127, 0x7F80);
+}
 template <>
-double value_of<fp16>(std::uint32_t code) { return ieee_value(code, 10, 15, 0x7C00); }
+double value_of<fp16>(std::uint32_t code) {
+  return ieee_value(code, 10, 15, 0x7C00);
+}
 
 template <class T>
 scalar::conversion model();
 template <>
-scalar::conversion model<e4m3>() { return scalar::e4m3(); }
+scalar::conversion model<e4m3>() {
+  return scalar::e4m3();
+}
 template <>
-scalar::conversion model<ue5m3>() { return scalar::ue5m3(); }
+scalar::conversion model<ue5m3>() {
+  return scalar::ue5m3();
+}
 template <>
-scalar::conversion model<e8m0>() { return scalar::e8m0(); }
+scalar::conversion model<e8m0>() {
+  return scalar::e8m0();
+}
 template <>
-scalar::conversion model<bf16>() { return scalar::bf16(); }
+scalar::conversion model<bf16>() {
+  return scalar::bf16();
+}
 template <>
-scalar::conversion model<fp16>() { return scalar::fp16(); }
+scalar::conversion model<fp16>() {
+  return scalar::fp16();
+}
 
 template <class Convert>
 std::string against(const scalar::conversion& want, Convert convert) {
@@ -83,10 +99,12 @@ std::string against(const scalar::conversion& want, Convert convert) {
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
 static_assert(e4m3{448.0f}.bits() == 0x7E && e4m3{inf}.bits() == 0x7E && e4m3{-inf}.bits() == 0xFE);
 static_assert(e4m3{nan}.bits() == 0x7F && e4m3{-nan}.bits() == 0x7F && e4m3{464.0f}.bits() == 0x7E);
-static_assert(e4m3{0x1p-10f}.bits() == 0x00 && e4m3{0x1.8p-9f}.bits() == 0x02 && static_cast<float>(e4m3::from_bits(1)) == 0x1p-9f);
+static_assert(e4m3{0x1p-10f}.bits() == 0x00 && e4m3{0x1.8p-9f}.bits() == 0x02 &&
+              static_cast<float>(e4m3::from_bits(1)) == 0x1p-9f);
 static_assert(ue5m3{114688.0f}.bits() == 0xFE && ue5m3{inf}.bits() == 0xFE && ue5m3{-1.0f}.bits() == 0x00);
 static_assert(ue5m3{-inf}.bits() == 0x00 && ue5m3{-nan}.bits() == 0xFF && ue5m3{0x1p-17f}.bits() == 0x01);
-static_assert(e8m0{0.0f}.bits() == 0x00 && e8m0{-3.9f}.bits() == 0x80 && e8m0{inf}.bits() == 0xFE && e8m0{nan}.bits() == 0xFF);
+static_assert(e8m0{0.0f}.bits() == 0x00 && e8m0{-3.9f}.bits() == 0x80 && e8m0{inf}.bits() == 0xFE &&
+              e8m0{nan}.bits() == 0xFF);
 static_assert(e8m0{0x1p-127f}.bits() == 0x00 && e8m0{0x1p-126f}.bits() == 0x01 && e8m0{0x1.fffffep127f}.bits() == 0xFE);
 static_assert(bf16{inf}.bits() == 0x7F7F && bf16{1.00390625f}.bits() == 0x3F80 && bf16{-nan}.bits() == 0x7FC0);
 static_assert(ufp4::round_to<bf16>(inf).bits() == 0x7F80 && ufp4::round_to<bf16>(0x1.fffffep127f).bits() == 0x7F80);
@@ -94,9 +112,9 @@ static_assert(fp16{65519.0f}.bits() == 0x7BFF && fp16{65520.0f}.bits() == 0x7C00
 static_assert(ufp4::round_to<float>(0x1.234567p-140f) == 0x1.234567p-140f);
 
 template <class T, std::size_t bytes>
-constexpr bool is_plain_value = sizeof(T) == bytes && std::is_trivially_copyable_v<T> &&
-                                std::is_trivially_default_constructible_v<T> && !std::is_convertible_v<float, T> &&
-                                !std::is_convertible_v<T, float>;
+constexpr bool is_plain_value =
+    sizeof(T) == bytes && std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T> &&
+    !std::is_convertible_v<float, T> && !std::is_convertible_v<T, float>;
 static_assert(is_plain_value<e4m3, 1> && is_plain_value<ue5m3, 1> && is_plain_value<e8m0, 1>);
 static_assert(is_plain_value<bf16, 2> && is_plain_value<fp16, 2>);
 static_assert(ufp4::scale_format<float> && !ufp4::scale_format<fp16> && !ufp4::scale_format<double>);
@@ -169,8 +187,8 @@ TEMPLATE_TEST_CASE("16-bit floats compare as numbers", "[format][scales]", bf16,
   }
 }
 
-TEMPLATE_TEST_CASE("a kernel that holds the scale type as a value gets the type's bits", "[format][scales]", e4m3, ue5m3,
-                   e8m0, bf16) {
+TEMPLATE_TEST_CASE("a kernel that holds the scale type as a value gets the type's bits", "[format][scales]", e4m3,
+                   ue5m3, e8m0, bf16) {
   constexpr scale_kind kind = ufp4::scale_traits<TestType>::kind;
   CHECK(ufp4::detail::scale_bytes(kind) == static_cast<int>(sizeof(TestType)));
   CHECK(ufp4::detail::nan_scale(kind) == model<TestType>().nan_code);

@@ -6,6 +6,8 @@
 #include "support/catch.hpp"
 #include "support/seed.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -31,32 +33,55 @@ struct debt_levels {
   static constexpr float values[16] = {-15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 0};
   static constexpr bool exact_products = true;
 };
+// As far as binary32 goes: twice a value, or the sum of two, is beyond it.
+struct giant_levels {
+  static constexpr float values[16] = {-0x1.8p127f, -0x1p127f,  -0x1p126f,  -0x1p125f,      0,          0x1p124f,
+                                       0x1p125f,    0x1.8p125f, 0x1p126f,   0x1.4p126f,     0x1.8p126f, 0x1.cp126f,
+                                       0x1p127f,    0x1.4p127f, 0x1.8p127f, 0x1.fffffep127f};
+  static constexpr bool exact_products = false;
+};
 using uneven = table_element<uneven_levels>;
 using counting = table_element<counting_levels>;
 using debt = table_element<debt_levels>;
+using giant = table_element<giant_levels>;
 
 template <class T>
 std::vector<double> table();
 template <>
-std::vector<double> table<nf4>() { return scalar::nf4_values; }
+std::vector<double> table<nf4>() {
+  return scalar::nf4_values;
+}
 template <>
-std::vector<double> table<uneven>() { return {-12, -8, -5, -3, -1, 0, 1, 2, 3, 4, 6, 8, 11, 14, 17, 40}; }
+std::vector<double> table<uneven>() {
+  return {-12, -8, -5, -3, -1, 0, 1, 2, 3, 4, 6, 8, 11, 14, 17, 40};
+}
 template <>
-std::vector<double> table<counting>() { return {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; }
+std::vector<double> table<counting>() {
+  return {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+}
 template <>
-std::vector<double> table<debt>() { return {-15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 0}; }
+std::vector<double> table<debt>() {
+  return {-15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 0};
+}
+template <>
+std::vector<double> table<giant>() {
+  return {-0x1.8p127, -0x1p127,  -0x1p126,  -0x1p125,  0,       0x1p124,   0x1p125,   0x1.8p125,
+          0x1p126,    0x1.4p126, 0x1.8p126, 0x1.cp126, 0x1p127, 0x1.4p127, 0x1.8p127, 0x1.fffffep127};
+}
 
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
 static_assert(nf4{0.0f}.bits() == 7 && nf4{-0.0f}.bits() == 7 && static_cast<float>(nf4{0.7f}) == 0.7229568362236023f);
 static_assert(nf4{-inf}.bits() == 0 && nf4{inf}.bits() == 15 && nf4{nan}.bits() == 15 && (nf4::max)() == 1.0f);
 static_assert(uneven{28.5f}.bits() == 15 && uneven{-10.0f}.bits() == 1 && (debt::max)() == 15.0f);
 static_assert(sizeof(nf4) == 1 && std::is_trivially_copyable_v<nf4> && !std::is_convertible_v<float, nf4>);
-static_assert(ufp4::element_format<uneven> && ufp4::element_format<counting> && ufp4::element_format<debt>);
-static_assert(!nf4::exact_products && uneven::exact_products && counting::exact_products && debt::exact_products);
+static_assert(ufp4::element_format<uneven> && ufp4::element_format<counting> && ufp4::element_format<debt> &&
+              ufp4::element_format<giant>);
+static_assert(!nf4::exact_products && !giant::exact_products && uneven::exact_products && counting::exact_products &&
+              debt::exact_products);
 
 }  // namespace
 
-#define TABLES nf4, uneven, counting, debt
+#define TABLES nf4, uneven, counting, debt, giant
 
 TEMPLATE_TEST_CASE("every code has the value of the table and converts to itself", "[format][table]", TABLES) {
   const std::vector<double> values = table<TestType>();
@@ -73,8 +98,8 @@ TEMPLATE_TEST_CASE("every code has the value of the table and converts to itself
   CHECK(static_cast<double>(TestType::max()) == largest);
 }
 
-TEMPLATE_TEST_CASE("a float converts to the nearest level, ties to an even number of steps from zero", "[format][table]",
-                   TABLES) {
+TEMPLATE_TEST_CASE("a float converts to the nearest level, ties to an even number of steps from zero",
+                   "[format][table]", TABLES) {
   INFO(support::seed_note());
   const scalar::conversion want{scalar::counted(table<TestType>()), scalar::sign_rule::in_the_values, 15, 0};
   scalar::comparison seen;

@@ -35,8 +35,8 @@ using size = std::integral_constant<int, n>;
 static_assert(random_hadamard<16>{42}.spec().n == 16 && hadamard<256>{}.spec().signs[7] == 0);
 template <int n>
 concept has_transform = requires { typename hadamard<n>; };
-static_assert(has_transform<16> && has_transform<256> && !has_transform<8> && !has_transform<48> && !has_transform<512> &&
-              !has_transform<1> && !has_transform<0>);
+static_assert(has_transform<16> && has_transform<256> && !has_transform<8> && !has_transform<48> &&
+              !has_transform<512> && !has_transform<1> && !has_transform<0>);
 
 }  // namespace
 

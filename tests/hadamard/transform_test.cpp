@@ -114,6 +114,19 @@ run rough(std::uint32_t n, std::mt19937_64& gen) {
   return x;
 }
 
+/// (1 + 2^-12)^2 - (1 + 2^-11), in output 1 of the first stage: 0 in binary32, and 2^-24 where the product is fused
+/// into the difference. Flattened, because only what is inlined can be fused.
+template <bool inverse>
+[[gnu::flatten, gnu::noinline]] float difference_of_product(float x, float y) {
+  float values[16] = {x * x, y};
+  if (inverse) {
+    ufp4::hadamard_inverse(transform_spec{.n = 16}, values);
+  } else {
+    ufp4::hadamard_forward(transform_spec{.n = 16}, values);
+  }
+  return values[1];
+}
+
 constexpr bool transforms_in_a_constant_expression() {
   float x[16] = {8};
   ufp4::hadamard_forward(ufp4::hadamard<16>{}.spec(), x);
@@ -124,7 +137,8 @@ constexpr bool transforms_in_a_constant_expression() {
   return x[0] == 8.0f && x[1] == 0.0f && x[15] == 0.0f;
 }
 static_assert(transforms_in_a_constant_expression());
-static_assert(ufp4::hadamard_factor(16) == 0.25f && ufp4::hadamard_factor(64) == 0.125f && ufp4::hadamard_factor(256) == 0.0625f);
+static_assert(ufp4::hadamard_factor(16) == 0.25f && ufp4::hadamard_factor(64) == 0.125f &&
+              ufp4::hadamard_factor(256) == 0.0625f);
 
 }  // namespace
 
@@ -146,7 +160,8 @@ TEMPLATE_TEST_CASE("integers transform to c_n times the exact integer product wi
     for (std::uint32_t i = 0; i < n; ++i) {
       std::int64_t sum = 0;
       for (std::uint32_t j = 0; j < n; ++j) sum += entry(i, j) * (t.negative(j) ? -x[j] : x[j]);
-      want[i] = static_cast<float>(static_cast<double>(sum) * static_cast<double>(factor(n)));  // exact, then rounded once
+      want[i] =
+          static_cast<float>(static_cast<double>(sum) * static_cast<double>(factor(n)));  // exact, then rounded once
     }
     CHECK(compare(through(t, input), want) == "agrees");
   }
@@ -168,7 +183,8 @@ TEMPLATE_TEST_CASE("sums that round do so in the order of the stages", "[hadamar
   run reversed = x;
   for (std::uint32_t s = n / 2; s > 0; s /= 2) {
     run y(n);
-    for (std::uint32_t j = 0; j < n; ++j) y[j] = (j & s) == 0 ? add(reversed[j], reversed[j ^ s]) : add(reversed[j ^ s], -reversed[j]);
+    for (std::uint32_t j = 0; j < n; ++j)
+      y[j] = (j & s) == 0 ? add(reversed[j], reversed[j ^ s]) : add(reversed[j ^ s], -reversed[j]);
     reversed = y;
   }
   CHECK(compare(reversed, stages(n, x)) != "agrees");
@@ -193,7 +209,8 @@ TEMPLATE_TEST_CASE("the columns are orthogonal: unit vectors give the signs of H
   for (std::uint32_t a = 0; a < n; ++a) {
     for (std::uint32_t b = 0; b <= a; ++b) {
       double dot = 0;
-      for (std::uint32_t i = 0; i < n; ++i) dot += static_cast<double>(column[a][i]) * static_cast<double>(column[b][i]);
+      for (std::uint32_t i = 0; i < n; ++i)
+        dot += static_cast<double>(column[a][i]) * static_cast<double>(column[b][i]);
       wrong += a == b ? std::abs(dot - 1) > std::ldexp(1.0, -23) : dot != 0;  // c_32 and c_128 are rounded
     }
   }
@@ -280,7 +297,9 @@ TEST_CASE("signed zeros and subnormals keep their bits", "[hadamard]") {
     for (int trial = 0; trial < 20; ++trial) {
       const transform_spec t = with_signs(n, gen, trial % 2 == 1);
       run x(n);
-      for (float& v : x) v = scalar::float_of((static_cast<std::uint32_t>(gen()) & 0x80000000u) | (trial < 2 ? 0u : static_cast<std::uint32_t>(gen() % 50)));
+      for (float& v : x)
+        v = scalar::float_of((static_cast<std::uint32_t>(gen()) & 0x80000000u) |
+                             (trial < 2 ? 0u : static_cast<std::uint32_t>(gen() % 50)));
       INFO("n = " << n);
       CHECK(compare(through(t, x), forward_model(t, x)) == "agrees");
       CHECK(compare(through(t, x, true), inverse_model(t, x)) == "agrees");
@@ -288,11 +307,19 @@ TEST_CASE("signed zeros and subnormals keep their bits", "[hadamard]") {
   }
 }
 
+TEST_CASE("products that the caller just made are rounded before the first stage", "[hadamard]") {
+  volatile float a = 1 + 0x1p-12f, b = 1 + 0x1p-11f;  // not foldable
+  CHECK(difference_of_product<false>(a, b) == 0.0f);
+  CHECK(difference_of_product<true>(a, b) == 0.0f);
+}
+
 TEST_CASE("no transform leaves the run alone", "[hadamard]") {
-  const run x{-0.0f, scalar::float_of(0x7FA00001u), 3.0f};
-  const run forth = through(transform_spec{}, x), back = through(transform_spec{}, x, true);
-  for (std::size_t j = 0; j < x.size(); ++j) {
-    CHECK(scalar::bits_of(forth[j]) == scalar::bits_of(x[j]));
-    CHECK(scalar::bits_of(back[j]) == scalar::bits_of(x[j]));
+  for (const std::uint32_t bits : {0x40400000u, 0x80000000u, 0x7FA00001u, 0x00000001u}) {
+    const run x{scalar::float_of(bits), 3.0f};
+    for (const bool inverse : {false, true}) {
+      const run y = through(transform_spec{.rounds_to_bf16 = true}, x, inverse);
+      CHECK(scalar::bits_of(y[0]) == bits);
+      CHECK(y[1] == 3.0f);
+    }
   }
 }

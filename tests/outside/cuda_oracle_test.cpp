@@ -20,7 +20,8 @@
 #if !defined(UFP4_TEST_HAS_CUDA_HEADERS)
 
 TEST_CASE("conversions agree with the CUDA headers", "[outside][cuda]") {
-  support::skip("there is no cuda_fp4.h here (CUDA toolkit 12.8 or newer), so nothing was compared with NVIDIA's conversions");
+  support::skip(
+      "there is no cuda_fp4.h here (CUDA toolkit 12.8 or newer), so nothing was compared with NVIDIA's conversions");
 }
 
 #else

@@ -45,7 +45,8 @@ class Comparison:
     """Integers, or float32 by their bits; any NaN equals any NaN."""
     assert inputs.size == got.size == want.size and inputs.size > 0
     if got.dtype == np.float32:
-      got, want = (np.where(np.isnan(v), np.uint32(0x7FC00000), v.view(np.uint32)) for v in (got, want.astype(np.float32)))
+      got, want = (np.where(np.isnan(v), np.uint32(0x7FC00000), v.view(np.uint32))
+                   for v in (got, want.astype(np.float32)))
     wrong = np.flatnonzero(got.astype(np.uint64) != want.astype(np.uint64))
     if wrong.size == 0:
       print(f"ok      {what}: {inputs.size} numbers")
@@ -100,7 +101,8 @@ def philox_coins(count, seed, stream):
   k0, k1 = seed & 0xFFFFFFFF, seed >> 32
   for _ in range(10):
     p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-    c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0), p1 & mask, (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1), p0 & mask]
+    c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0), p1 & mask,
+         (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1), p0 & mask]
     k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
   lanes = [half for w in c for half in (w & low16, w >> np.uint64(16))]
   return np.stack(lanes, axis=1).reshape(-1)[:count].astype(np.int64)

@@ -50,9 +50,8 @@ void answer(const request& r, std::vector<std::uint32_t>& numbers) {
   const auto as_float = [](std::uint32_t x) { return ufp4::detail::to_float(x); };
   if (r.what.empty()) return each([&](std::uint32_t x) { return T{as_float(x)}.bits(); });
   if (r.what == "value") {
-    return each([](std::uint32_t x) {
-      return ufp4::detail::to_bits(static_cast<float>(T::from_bits(static_cast<code>(x))));
-    });
+    return each(
+        [](std::uint32_t x) { return ufp4::detail::to_bits(static_cast<float>(T::from_bits(static_cast<code>(x)))); });
   }
   if constexpr (std::is_same_v<T, ufp4::bf16> || std::is_same_v<T, ufp4::fp16>) {
     if (r.what == "ieee") return each([&](std::uint32_t x) { return ufp4::round_to<T>(as_float(x)).bits(); });

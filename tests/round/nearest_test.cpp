@@ -17,7 +17,8 @@ namespace {
 
 static_assert(nearest_even{}.round_up({1.0f, 2.0f, 1}, 1.5f, 0) && !nearest_even{}.round_up({1.0f, 2.0f, 2}, 1.5f, 0));
 static_assert(nearest_away{}.round_up({1.0f, 2.0f, 1}, 1.5f, 0) && nearest_away{}.round_up({1.0f, 2.0f, 2}, 1.5f, 0));
-static_assert(nearest_away{}.round_up({-1.0f, -2.0f, 2}, -1.5f, 0) && !nearest_away{}.round_up({-1.0f, -2.0f, 2}, -1.25f, 0));
+static_assert(nearest_away{}.round_up({-1.0f, -2.0f, 2}, -1.5f, 0) &&
+              !nearest_away{}.round_up({-1.0f, -2.0f, 2}, -1.25f, 0));
 
 /// Pairs of neighbours: steps of every grid, steps as fine and as coarse as the policies promise, the ends of binary32.
 struct pair {
@@ -35,7 +36,7 @@ const pair pairs[] = {{0, .25f},
                       {0x1p-149f, 0x1p-148f},
                       {0x1p-126f, 0x1.8p-126f},
                       {0, 0x1p-148f},
-                      {0x1.fffffcp127f, 0x1.fffffep127f}};
+                      {0x1p127f, 0x1.fffffep127f}};
 
 }  // namespace
 

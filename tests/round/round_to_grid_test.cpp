@@ -70,19 +70,33 @@ levels of_table(std::vector<double> values) {
 template <class T>
 levels model();
 template <>
-levels model<fp4<E2M1>>() { return with_both_signs(scalar::e2m1()); }
+levels model<fp4<E2M1>>() {
+  return with_both_signs(scalar::e2m1());
+}
 template <>
-levels model<fp4<E1M2>>() { return with_both_signs(scalar::e1m2()); }
+levels model<fp4<E1M2>>() {
+  return with_both_signs(scalar::e1m2());
+}
 template <>
-levels model<fp4<E3M0>>() { return with_both_signs(scalar::e3m0()); }
+levels model<fp4<E3M0>>() {
+  return with_both_signs(scalar::e3m0());
+}
 template <>
-levels model<ufp4::int4>() { return with_both_signs(scalar::int4()); }
+levels model<ufp4::int4>() {
+  return with_both_signs(scalar::int4());
+}
 template <>
-levels model<nf4>() { return of_table(scalar::nf4_values); }
+levels model<nf4>() {
+  return of_table(scalar::nf4_values);
+}
 template <>
-levels model<uneven>() { return of_table({-12, -8, -5, -3, -1, 0, 1, 2, 3, 4, 6, 8, 11, 14, 17, 40}); }
+levels model<uneven>() {
+  return of_table({-12, -8, -5, -3, -1, 0, 1, 2, 3, 4, 6, 8, 11, 14, 17, 40});
+}
 template <>
-levels model<counting>() { return of_table({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}); }
+levels model<counting>() {
+  return of_table({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
+}
 
 /// The code of x where `up(lower, upper, rank)` picks between neighbours; all in binary64.
 template <class Up>
@@ -116,8 +130,8 @@ bool picks_upper(const rounding_spec& spec, double lower, double upper, int rank
   }
   const auto half = [](std::uint64_t x, int which) { return static_cast<std::uint32_t>(which ? x >> 32 : x); };
   const auto& c = spec.coins;
-  const auto words = philox_model::philox4x32_10({half(index / 8, 0), half(index / 8, 1), half(c.stream, 0), half(c.stream, 1)},
-                                                 half(c.seed, 0), half(c.seed, 1));
+  const auto words = philox_model::philox4x32_10(
+      {half(index / 8, 0), half(index / 8, 1), half(c.stream, 0), half(c.stream, 1)}, half(c.seed, 0), half(c.seed, 1));
   const std::uint32_t r = words[index % 8 / 2] >> (16 * (index % 2)) & 0xFFFF;
   // |t| - lo and hi - lo fit binary64 exactly or nearly so; each is then rounded to binary32, as is the quotient.
   const auto fl = [](double v) { return static_cast<double>(static_cast<float>(v)); };
@@ -189,10 +203,11 @@ TEMPLATE_TEST_CASE("every policy picks the neighbour of numerics 3", "[round][gr
         return picks_upper(spec, lower, upper, rank, static_cast<double>(t), index);
       });
       as_data.check(x, round_to_grid(grid, spec, t, index), code);
-      const std::uint32_t typed = spec.what == rounding_spec::kind::nearest_even   ? round_to_grid(grid, ufp4::nearest_even{}, t, index)
-                                  : spec.what == rounding_spec::kind::nearest_away ? round_to_grid(grid, ufp4::nearest_away{}, t, index)
-                                  : spec.what == rounding_spec::kind::toward_zero  ? round_to_grid(grid, ufp4::toward_zero{}, t, index)
-                                                                                   : round_to_grid(grid, coins, t, index);
+      const std::uint32_t typed =
+          spec.what == rounding_spec::kind::nearest_even   ? round_to_grid(grid, ufp4::nearest_even{}, t, index)
+          : spec.what == rounding_spec::kind::nearest_away ? round_to_grid(grid, ufp4::nearest_away{}, t, index)
+          : spec.what == rounding_spec::kind::toward_zero  ? round_to_grid(grid, ufp4::toward_zero{}, t, index)
+                                                           : round_to_grid(grid, coins, t, index);
       as_type.check(x, typed, code);
     });
     INFO(name);
@@ -229,7 +244,8 @@ TEMPLATE_TEST_CASE("representable values never move and values beyond the ends s
     }
     for (const float t : {std::nextafter(bottom, -1e9f), bottom - 0.25f, -1e30f, scalar::float_of(0xFF800000u)}) {
       const bool is_zero = want.rungs.zero == 0;
-      seen.check(scalar::bits_of(t), round_to_grid(grid, coins, t, index), is_zero ? want.minus_zero : want.rungs.code.front());
+      seen.check(scalar::bits_of(t), round_to_grid(grid, coins, t, index),
+                 is_zero ? want.minus_zero : want.rungs.code.front());
     }
   }
   CHECK(seen.verdict() == "agrees");
@@ -247,9 +263,9 @@ TEMPLATE_TEST_CASE("a user's policy is asked between neighbours, and only there"
       return false;
     });
     wrong += round_to_grid(grid, witness{&seen}, scalar::float_of(x), index) != code;
-    wrong += seen.asked != expected.asked || seen.n.lower_rank != expected.n.lower_rank || seen.index != expected.index ||
-             scalar::bits_of(seen.n.upper) != scalar::bits_of(expected.n.upper) || seen.n.lower != expected.n.lower ||
-             scalar::bits_of(seen.t) != scalar::bits_of(expected.t);
+    wrong += seen.asked != expected.asked || seen.n.lower_rank != expected.n.lower_rank ||
+             seen.index != expected.index || scalar::bits_of(seen.n.upper) != scalar::bits_of(expected.n.upper) ||
+             seen.n.lower != expected.n.lower || scalar::bits_of(seen.t) != scalar::bits_of(expected.t);
     asked += static_cast<std::uint64_t>(seen.asked);
     ++index;
   });
@@ -262,7 +278,8 @@ TEST_CASE("a user's policy rounds to odd on a user's grid", "[round][grid]") {
   // Steps from zero: -12 -8 -5 -3 -1 are 5 4 3 2 1; 1 2 3 4 6 8 11 14 17 40 are 1 .. 10.
   const struct {
     float t, want;
-  } rows[] = {{0.1f, 1}, {1.9f, 1}, {2.1f, 3}, {3.5f, 3}, {5, 6}, {39, 17}, {20, 17}, {-0.1f, -1}, {-2, -1}, {-4, -5}, {-7, -5}, {-8.5f, -12}};
+  } rows[] = {{0.1f, 1}, {1.9f, 1},   {2.1f, 3}, {3.5f, 3}, {5, 6},   {39, 17},
+              {20, 17},  {-0.1f, -1}, {-2, -1},  {-4, -5},  {-7, -5}, {-8.5f, -12}};
   for (const auto& [t, value] : rows) {
     INFO("t = " << t);
     CHECK(static_cast<float>(uneven::from_bits(round_to_grid(grid, to_odd{}, t, 0))) == value);

@@ -34,13 +34,15 @@ constexpr bool coins_of_zero_stand_in_order() {
   return true;
 }
 static_assert(coins_of_zero_stand_in_order());
-static_assert(!stochastic::moves_up({1.0f, 1.5f, 2}, 1.25f, 0x7FFF) && stochastic::moves_up({1.0f, 1.5f, 2}, 1.25f, 0x8000));
+static_assert(!stochastic::moves_up({1.0f, 1.5f, 2}, 1.25f, 0x7FFF) &&
+              stochastic::moves_up({1.0f, 1.5f, 2}, 1.25f, 0x8000));
 
 /// 16 bits of element i: numerics 3.
 std::uint32_t coin_of(std::uint64_t seed, std::uint64_t stream, std::uint64_t i) {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x % 0x100000000u); };
   const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x / 0x100000000u); };
-  const auto words = philox_model::philox4x32_10({low(i / 8), high(i / 8), low(stream), high(stream)}, low(seed), high(seed));
+  const auto words =
+      philox_model::philox4x32_10({low(i / 8), high(i / 8), low(stream), high(stream)}, low(seed), high(seed));
   const std::uint32_t word = words[i % 8 / 2];
   return i % 2 == 0 ? word % 65536 : word / 65536;
 }
@@ -58,8 +60,18 @@ struct step {
   float lo, hi;
 };
 // Every width of a step of the four formats, one of nf4 (whose fractions are rounded), and a coarse one.
-const step steps[] = {{0, .5f},  {1, 1.5f}, {2, 3},  {4, 6},  {0, .25f}, {1.5f, 1.75f},
-                      {.25f, .5f}, {8, 16},   {0, 1},  {6, 7},  {.5626170039176941f, .7229568362236023f}, {1, 100}};
+const step steps[] = {{0, .5f},
+                      {1, 1.5f},
+                      {2, 3},
+                      {4, 6},
+                      {0, .25f},
+                      {1.5f, 1.75f},
+                      {.25f, .5f},
+                      {8, 16},
+                      {0, 1},
+                      {6, 7},
+                      {.5626170039176941f, .7229568362236023f},
+                      {1, 100}};
 
 /// Floats strictly between: near both ends, near where k changes, and at random.
 template <class Visit>
@@ -89,7 +101,8 @@ double correlation(const std::vector<std::uint32_t>& a, const std::vector<std::u
   return sum / (variance * std::sqrt(static_cast<double>(a.size())));
 }
 
-std::vector<std::uint32_t> coins(const stochastic& policy, std::uint64_t first, std::size_t n, std::uint64_t stride = 1) {
+std::vector<std::uint32_t> coins(const stochastic& policy, std::uint64_t first, std::size_t n,
+                                 std::uint64_t stride = 1) {
   std::vector<std::uint32_t> out(n);
   for (std::size_t i = 0; i < n; ++i) out[i] = policy.coin(first + i * stride);
   return out;
@@ -141,7 +154,8 @@ TEST_CASE("over all coins a value keeps its mean to within 2^-17 + 2^-40 of a st
     between(s, [&](float t) {
       int k = 0;  // the coins that move t up, by bisection: whoever moves at r moves at r + 1
       for (int bit = 65536; bit > 0; bit /= 2) {
-        if (k + bit <= 65536 && stochastic::moves_up({s.lo, s.hi, 0}, t, static_cast<std::uint32_t>(65536 - (k + bit)))) k += bit;
+        if (k + bit <= 65536 && stochastic::moves_up({s.lo, s.hi, 0}, t, static_cast<std::uint32_t>(65536 - (k + bit))))
+          k += bit;
       }
       worst = std::max(worst, std::abs(k / 65536.0 - (static_cast<double>(t) - lo) / width));
     });
@@ -152,10 +166,12 @@ TEST_CASE("over all coins a value keeps its mean to within 2^-17 + 2^-40 of a st
   }
 }
 
-TEST_CASE("the coin of an element is Philox of (seed, stream, index), low half of word 0 first", "[round][stochastic]") {
+TEST_CASE("the coin of an element is Philox of (seed, stream, index), low half of word 0 first",
+          "[round][stochastic]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(2)};
-  std::vector<std::uint64_t> numbers{0, 1, 7, 8, 9, 0xFFFFFFFFu, 0x100000000u, 0x7FFFFFFFFu, 0x800000000u, 0x800000009u, ~0ull};
+  std::vector<std::uint64_t> numbers{
+      0, 1, 7, 8, 9, 0xFFFFFFFFu, 0x100000000u, 0x7FFFFFFFFu, 0x800000000u, 0x800000009u, ~0ull};
   for (int k = 0; k < 12; ++k) numbers.push_back(gen());
   std::uint64_t wrong = 0;
   for (const std::uint64_t seed : numbers) {
@@ -169,6 +185,15 @@ TEST_CASE("the coin of an element is Philox of (seed, stream, index), low half o
     }
   }
   CHECK(wrong == 0);
+}
+
+TEST_CASE("a product that the caller just made is rounded before its distance is taken", "[round][stochastic]") {
+  // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24, of which binary32 keeps 1 + 2^-11: representable, so it may not move. Fused into
+  // the subtraction the product would be 2^-24 above, a 64th of this step, and would move for 1024 of the coins.
+  volatile float a = 1 + 0x1p-12f;  // not foldable
+  const float x = a, y = a;
+  const neighbours n{1 + 0x1p-11f, 1 + 0x1p-11f + 0x1p-18f, 0};
+  CHECK_FALSE(stochastic::moves_up(n, x * y, 0xFFFF));
 }
 
 TEST_CASE("round_up throws the coin of its index, whatever came before", "[round][stochastic]") {
@@ -194,7 +219,8 @@ TEST_CASE("coins are uniform in every lane", "[round][stochastic][statistics]") 
       const double expected = static_cast<double>(seen.size()) / 256;
       double chi_square = 0;
       for (const double c : count) chi_square += (c - expected) * (c - expected) / expected;
-      const double df = 255, z = (std::cbrt(chi_square / df) - (1 - 2 / (9 * df))) / std::sqrt(2 / (9 * df));  // Wilson-Hilferty
+      const double df = 255,
+                   z = (std::cbrt(chi_square / df) - (1 - 2 / (9 * df))) / std::sqrt(2 / (9 * df));  // Wilson-Hilferty
       INFO("lane " << lane << ", bits from " << shift << ", chi-square " << chi_square);
       CHECK(std::abs(z) < false_alarm);
     }
@@ -228,7 +254,8 @@ TEST_CASE("coins of different seeds, streams and elements are uncorrelated", "[r
   const std::uint64_t seed = support::seed(6);
   const std::size_t n = 1 << 17;
   const auto base = coins({seed, 0}, 0, n);
-  for (const std::uint64_t distance : {1ull, 2ull, 3ull, 4ull, 5ull, 6ull, 7ull, 8ull, 15ull, 16ull, 1024ull, 1ull << 35, 1ull << 40}) {
+  for (const std::uint64_t distance :
+       {1ull, 2ull, 3ull, 4ull, 5ull, 6ull, 7ull, 8ull, 15ull, 16ull, 1024ull, 1ull << 35, 1ull << 40}) {
     INFO("elements " << distance << " apart");
     CHECK(std::abs(correlation(base, coins({seed, 0}, distance, n))) < false_alarm);
   }

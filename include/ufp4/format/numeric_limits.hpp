@@ -62,8 +62,8 @@ struct minifloat_limits : any_limits<(Fields::layout().mantissa_bits > 0)> {
   UFP4_MEMBER static constexpr T of(std::uint32_t code) noexcept {
     return T::from_bits(static_cast<decltype(T().bits())>(code));
   }
-  UFP4_MEMBER static constexpr T (min)() noexcept { return of(1u << (digits - 1)); }
-  UFP4_MEMBER static constexpr T (max)() noexcept { return of(Fields::layout().max_code); }
+  UFP4_MEMBER static constexpr T(min)() noexcept { return of(1u << (digits - 1)); }
+  UFP4_MEMBER static constexpr T(max)() noexcept { return of(Fields::layout().max_code); }
   UFP4_MEMBER static constexpr T lowest() noexcept {
     return of(is_signed ? Fields::layout().sign_bit() | Fields::layout().max_code : 0);
   }
@@ -97,8 +97,8 @@ struct std::numeric_limits<ufp4::e8m0> : ufp4::detail::any_limits<false> {
   static constexpr int digits = 1, digits10 = 0, max_digits10 = 2;
   static constexpr int min_exponent = -126, max_exponent = 128, min_exponent10 = -38, max_exponent10 = 38;
 
-  UFP4_MEMBER static constexpr ufp4::e8m0 (min)() noexcept { return ufp4::e8m0::from_bits(0); }
-  UFP4_MEMBER static constexpr ufp4::e8m0 (max)() noexcept { return ufp4::e8m0::from_bits(0xFE); }
+  UFP4_MEMBER static constexpr ufp4::e8m0(min)() noexcept { return ufp4::e8m0::from_bits(0); }
+  UFP4_MEMBER static constexpr ufp4::e8m0(max)() noexcept { return ufp4::e8m0::from_bits(0xFE); }
   UFP4_MEMBER static constexpr ufp4::e8m0 lowest() noexcept { return (min)(); }
   UFP4_MEMBER static constexpr ufp4::e8m0 denorm_min() noexcept { return (min)(); }
   UFP4_MEMBER static constexpr ufp4::e8m0 epsilon() noexcept { return ufp4::e8m0(1.0f); }
@@ -116,8 +116,8 @@ struct std::numeric_limits<ufp4::int4> : ufp4::detail::any_limits<false> {
   static constexpr int digits = 3, digits10 = 0, max_digits10 = 0;
   static constexpr int min_exponent = 0, max_exponent = 0, min_exponent10 = 0, max_exponent10 = 0;
 
-  UFP4_MEMBER static constexpr ufp4::int4 (min)() noexcept { return ufp4::int4::from_bits(8); }
-  UFP4_MEMBER static constexpr ufp4::int4 (max)() noexcept { return ufp4::int4::from_bits(7); }
+  UFP4_MEMBER static constexpr ufp4::int4(min)() noexcept { return ufp4::int4::from_bits(8); }
+  UFP4_MEMBER static constexpr ufp4::int4(max)() noexcept { return ufp4::int4::from_bits(7); }
   UFP4_MEMBER static constexpr ufp4::int4 lowest() noexcept { return (min)(); }
   UFP4_MEMBER static constexpr ufp4::int4 denorm_min() noexcept { return ufp4::int4::from_bits(0); }
   UFP4_MEMBER static constexpr ufp4::int4 epsilon() noexcept { return ufp4::int4::from_bits(0); }
