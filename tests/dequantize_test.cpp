@@ -28,7 +28,8 @@ std::vector<typename F::scale_type> all_scales() {
   std::vector<scale_type> scales;
   const model::scale s = model::scale_kind_of<scale_type>();
   if constexpr (sizeof(scale_type) == 1) {
-    for (std::uint32_t c = 0; c <= model::largest_code(s); ++c) scales.push_back(scale_type::from_bits(static_cast<std::uint8_t>(c)));
+    for (std::uint32_t c = 0; c <= model::largest_code(s); ++c)
+      scales.push_back(scale_type::from_bits(static_cast<std::uint8_t>(c)));
   } else {
     for (std::uint32_t c = 0; c < 0x7F80u; c += 17) {
       const std::uint32_t bits = c << 16 | (c * 0x9E37u & 0xFFFFu);
@@ -47,7 +48,8 @@ void check_every_code(float tensor_scale) {
   const model::format f = model::format_of<F>();
   constexpr std::size_t length = F::block_size;
   std::vector<std::uint8_t> codes(scales.size() * length / 2);
-  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(2 * i % 16 + (2 * i + 1) % 16 * 16);
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    codes[i] = static_cast<std::uint8_t>(2 * i % 16 + (2 * i + 1) % 16 * 16);
   const quantized_view<F> q(codes, scales, tensor_scale, scales.size(), length);
   support::guarded<float> out(scales.size() * length);
   dequantize(one_thread, q, matrix_view<float>{out.data(), scales.size(), length});
@@ -70,7 +72,8 @@ TEMPLATE_TEST_CASE("every code under every scale decodes to one product, int4's 
   check_every_code<TestType>(1);
 }
 TEMPLATE_TEST_CASE("the tensor scale multiplies the block scale first", "", nvfp4, nv_e1m2, nvint4) {
-  for (const std::uint32_t bits : {0x3F800000u, 0x39C30C31u, 0x00200000u, 0x00000001u, 0x79C30C30u, 0x3F333333u, 0x2EAAAAABu})
+  for (const std::uint32_t bits :
+       {0x3F800000u, 0x39C30C31u, 0x00200000u, 0x00000001u, 0x79C30C30u, 0x3F333333u, 0x2EAAAAABu})
     check_every_code<TestType>(model::float_of(bits));
 }
 TEST_CASE("other scale types and blocks decode the same way") {

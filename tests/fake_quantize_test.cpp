@@ -78,8 +78,9 @@ TEST_CASE("values on the grid come back unchanged, -0 and the transform's round 
   // A unit vector becomes 16 equal numbers, which a block holds exactly.
   std::vector<float> unit(16, 0.0f);
   unit[5] = 4;
-  fake_quantize<nvfp4>(matrix_view<const float>{unit.data(), 1, 16}, matrix_view<float>{out.data(), 1, 16}, hadamard<16>{},
-                       undo_transform{}, tensor_amax{2688});  // an amax of 1 under S = 1: scale 0.171875, t = 5.8 -> 6
+  fake_quantize<nvfp4>(matrix_view<const float>{unit.data(), 1, 16}, matrix_view<float>{out.data(), 1, 16},
+                       hadamard<16>{}, undo_transform{},
+                       tensor_amax{2688});  // an amax of 1 under S = 1: scale 0.171875, t = 5.8 -> 6
   for (std::size_t k = 0; k < 16; ++k) CHECK(out[k] == (k == 5 ? 4 * 6 * 0.171875f : 0.0f));
 }
 

@@ -61,7 +61,8 @@ TEST_CASE("amax after a transform is that of the transformed and padded matrix")
 
 TEST_CASE("amax reads bf16, fp16 and a user's type") {
   CHECK(amax_bits(std::vector<bf16>{bf16::from_bits(0xC0E0), bf16::from_bits(0x7F80)}, 1, 2) == model::bits_of(7.0f));
-  CHECK(amax_bits(std::vector<fp16>{fp16::from_bits(0xFBFF), fp16::from_bits(0x7C00)}, 1, 2) == model::bits_of(65504.0f));
+  CHECK(amax_bits(std::vector<fp16>{fp16::from_bits(0xFBFF), fp16::from_bits(0x7C00)}, 1, 2) ==
+        model::bits_of(65504.0f));
   CHECK(amax_bits(std::vector<their_half>{{0x0001}, {0x8000}}, 1, 2) == model::bits_of(0x1p-24f));
 }
 

@@ -63,7 +63,8 @@ void check_refused(const std::string& sentence, const Policies&... policies) {
   std::memset(q.codes().data(), 0xFF, q.codes().size());
   CHECK(message_of([&] { quantize_into(b.x, q, policies..., count_into{b.report}); }) == "quantize_into: " + sentence);
   for (const std::uint8_t byte : q.codes()) REQUIRE(byte == 0xFF);
-  CHECK(message_of([&] { fake_quantize<nvfp4>(b.x, out, policies..., count_into{b.report}); }) == "fake_quantize: " + sentence);
+  CHECK(message_of([&] { fake_quantize<nvfp4>(b.x, out, policies..., count_into{b.report}); }) ==
+        "fake_quantize: " + sentence);
   CHECK(b.untouched());
 }
 
@@ -124,7 +125,8 @@ TEST_CASE("shards that do not fit the whole") {
   using square = block_format<fp4<E2M1>, e4m3, ufp4::square(16), float>;
   CHECK(message_of([&] { quantize<square>(b.x, shard{.first_row = 8, .first_col = 0, .total_cols = 40}); }) ==
         "quantize: shard.first_row is 8, not a multiple of the block's 16 rows");
-  CHECK(message_of([&] { quantize<nvfp4>(b.x, shard{.first_row = 5, .first_col = 16, .total_cols = 56}); }) == "no error");
+  CHECK(message_of([&] { quantize<nvfp4>(b.x, shard{.first_row = 5, .first_col = 16, .total_cols = 56}); }) ==
+        "no error");
 }
 
 TEST_CASE("null data with a non-zero extent") {
@@ -134,7 +136,8 @@ TEST_CASE("null data with a non-zero extent") {
   const std::string sentence = "x is null, but has 3 x 40 elements";
   CHECK(message_of([&] { amax(nothing); }) == "amax: " + sentence);
   CHECK(message_of([&] { quantize<nvfp4>(nothing); }) == "quantize: " + sentence);
-  CHECK(message_of([&] { quantize_into<nvfp4>(nothing, b.codes.span(), b.nv_scales.span()); }) == "quantize_into: " + sentence);
+  CHECK(message_of([&] { quantize_into<nvfp4>(nothing, b.codes.span(), b.nv_scales.span()); }) ==
+        "quantize_into: " + sentence);
   CHECK(message_of([&] { fake_quantize<nvfp4>(nothing, out); }) == "fake_quantize: " + sentence);
   CHECK(message_of([&] { fake_quantize<nvfp4>(b.x, matrix_view<float>{nullptr, rows, cols}); }) ==
         "fake_quantize: out is null, but has 3 x 40 elements");
@@ -151,8 +154,9 @@ TEST_CASE("outputs of another shape") {
         "quantized_view: codes has 71 bytes, but 3 x 40 elements (48 with padding) take 72");
   CHECK(message_of([&] { quantize_into<nvfp4>(b.x, b.codes.span().first(72), b.nv_scales.span().first(8)); }) ==
         "quantized_view: scales has 8 entries, but 3 x 40 elements take 9");
-  CHECK(message_of([&] { quantize_into<nvfp4>(b.x, b.codes.span().first(72), b.nv_scales.span().first(9), hadamard<64>{}); }) ==
-        "quantized_view: codes has 72 bytes, but 3 x 40 elements (64 with padding) take 96");
+  CHECK(message_of([&] {
+          quantize_into<nvfp4>(b.x, b.codes.span().first(72), b.nv_scales.span().first(9), hadamard<64>{});
+        }) == "quantized_view: codes has 72 bytes, but 3 x 40 elements (64 with padding) take 96");
   quantized_matrix<nvfp4> other(rows, cols + 1), turned(rows, cols, hadamard<32>{}.spec());
   CHECK(message_of([&] { quantize_into(b.x, other); }) == "quantize_into: out is 3 x 41, but x is 3 x 40");
   CHECK(message_of([&] { quantize_into(b.x, turned); }) ==
@@ -215,12 +219,12 @@ TEST_CASE("an instruction set that this machine lacks is refused before anything
   const cpu::context context{.isa = absent};
   bench b;
   const auto out = matrix_view<float>{b.out.data(), rows, cols};
-  const std::string part = std::string("cpu::context::isa asks for ") + cpu::name(absent) + ", which this machine lacks";
+  const std::string part =
+      std::string("cpu::context::isa asks for ") + cpu::name(absent) + ", which this machine lacks";
   const auto q = quantize<nvfp4>(b.x);
   for (const std::string& message :
        {message_of([&] { quantize<nvfp4>(context, b.x); }), message_of([&] { dequantize(context, q, out); }),
-        message_of([&] { amax(context, b.x); }),
-        message_of([&] { fake_quantize<nvfp4>(context, b.x, out); }),
+        message_of([&] { amax(context, b.x); }), message_of([&] { fake_quantize<nvfp4>(context, b.x, out); }),
         message_of([&] { quantize_into<nvfp4>(context, b.x, b.codes.span().first(72), b.nv_scales.span().first(9)); })})
     CHECK(message.find(part) != std::string::npos);
   CHECK(b.untouched());

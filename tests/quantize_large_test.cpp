@@ -113,8 +113,8 @@ TEST_CASE("codes, scales and coins of rows beyond 2^32 bytes of codes") {
   for (std::size_t i = 0; i < want.scales.size(); ++i)
     CHECK(model::bits_of(scales.as<float>()[first * (cols / 16) + i]) == want.scales[i]);
 
-  const quantized_view<e1m2_f32> view({codes.as<std::uint8_t>(), rows * cols / 2}, {scales.as<float>(), rows * (cols / 16)},
-                                      1.0f, rows, cols);
+  const quantized_view<e1m2_f32> view({codes.as<std::uint8_t>(), rows * cols / 2},
+                                      {scales.as<float>(), rows * (cols / 16)}, 1.0f, rows, cols);
   std::vector<float> out(3 * cols);
   const detail::sink to{out.data() - first * cols, dtype::f32, rows, cols, cols, 1};
   cpu::detail::dequantize_scalar(detail::quantized_source_of(view), to, first, rows);

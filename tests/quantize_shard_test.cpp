@@ -23,8 +23,9 @@ bool lies_in(const quantized_matrix<F>& part, const quantized_matrix<F>& whole, 
   constexpr auto height = static_cast<std::size_t>(F::block.rows), length = F::block_size;
   bool same = model::bits_of(part.tensor_scale()) == model::bits_of(whole.tensor_scale());
   for (std::size_t r = 0; r < part.rows(); ++r)
-    same = same && std::memcmp(part.codes().data() + r * part.padded_cols() / 2,
-                               whole.codes().data() + ((row + r) * whole.padded_cols() + col) / 2, part.padded_cols() / 2) == 0;
+    same = same &&
+           std::memcmp(part.codes().data() + r * part.padded_cols() / 2,
+                       whole.codes().data() + ((row + r) * whole.padded_cols() + col) / 2, part.padded_cols() / 2) == 0;
   const std::size_t across = part.padded_cols() / length, whole_across = whole.padded_cols() / length;
   for (std::size_t r = 0; r < part.scales().size() / (across == 0 ? 1 : across); ++r)
     for (std::size_t c = 0; c < across; ++c)
@@ -48,8 +49,10 @@ void check_all_parts(std::size_t rows, std::size_t cols, const Transform& t) {
     for (std::size_t end = row; end <= rows; end = end == rows ? rows + 1 : std::min(end + height, rows))
       for (std::size_t col = 0; col <= cols; col += run)
         for (std::size_t last = col; last <= cols; last = last == cols ? cols + 1 : std::min(last + run, cols)) {
-          const matrix_view<const float> view{values.data() + row * cols + col, end - row, last - col, static_cast<std::ptrdiff_t>(cols)};
-          const auto part = quantize<F>(one_thread, view, t, coins, g, shard{.first_row = row, .first_col = col, .total_cols = cols});
+          const matrix_view<const float> view{values.data() + row * cols + col, end - row, last - col,
+                                              static_cast<std::ptrdiff_t>(cols)};
+          const auto part =
+              quantize<F>(one_thread, view, t, coins, g, shard{.first_row = row, .first_col = col, .total_cols = cols});
           CAPTURE(row, end, col, last);
           REQUIRE(lies_in<F>(part, whole, row, col));
         }
@@ -60,8 +63,8 @@ using square_mx = block_format<ufp4::int4, e8m0, square(32)>;
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("every part of a matrix has the whole's bits under stochastic rounding", "", e1m2_f32, int4_f32, nvfp4,
-                   nv_e1m2, mxfp4, mxint4) {
+TEMPLATE_TEST_CASE("every part of a matrix has the whole's bits under stochastic rounding", "", e1m2_f32, int4_f32,
+                   nvfp4, nv_e1m2, mxfp4, mxint4) {
   check_all_parts<TestType>(5, 150, transform_spec{});
   check_all_parts<TestType>(3, 150, random_hadamard<16>{3});
   check_all_parts<TestType>(4, 300, random_hadamard<64>{3});
@@ -83,8 +86,8 @@ TEST_CASE("fake_quantize of a part gives the whole's values there") {
     for (std::size_t col = 0; col < 96; col += 32) {
       const std::size_t height = std::min<std::size_t>(3, 8 - row);
       fake_quantize<nvfp4>(matrix_view<const float>{values.data() + row * 96 + col, height, 32, 96},
-                           matrix_view<float>{parts.data() + row * 96 + col, height, 32, 96}, t, coins, undo_transform{}, g,
-                           shard{.first_row = row, .first_col = col, .total_cols = 96});
+                           matrix_view<float>{parts.data() + row * 96 + col, height, 32, 96}, t, coins,
+                           undo_transform{}, g, shard{.first_row = row, .first_col = col, .total_cols = 96});
     }
   CHECK(support::same_numbers(parts, whole));
 }
@@ -93,8 +96,12 @@ TEST_CASE("the index of a coin is 64 bits wide: shards of matrices with 2^40 row
   INFO(support::seed_note());
   support::hostile source(support::seed(2));
   const model::format f = model::format_of<e1m2_f32>();
-  const std::uint64_t far[] = {0, std::uint64_t{1} << 31, (std::uint64_t{1} << 32) - 1, std::uint64_t{1} << 32,
-                               std::uint64_t{1} << 40, (std::uint64_t{1} << 40) + 12345};
+  const std::uint64_t far[] = {0,
+                               std::uint64_t{1} << 31,
+                               (std::uint64_t{1} << 32) - 1,
+                               std::uint64_t{1} << 32,
+                               std::uint64_t{1} << 40,
+                               (std::uint64_t{1} << 40) + 12345};
   for (const std::uint64_t first_row : far)
     for (const std::uint64_t wide : far) {
       const std::uint64_t first_col = wide / 16 * 16, total = first_col + 100;

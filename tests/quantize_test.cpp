@@ -41,7 +41,10 @@ TEMPLATE_TEST_CASE("square blocks give the model's bits at every ragged edge", "
                    largest_square) {
   INFO(support::seed_note());
   support::hostile source(support::seed(2));
-  const std::size_t edge = TestType::block_size, most = 2 * edge + 1, step = edge < 16 ? 1 : edge < 64 ? edge / 8 + 1 : 25;
+  const std::size_t edge = TestType::block_size, most = 2 * edge + 1,
+                    step = edge < 16   ? 1
+                           : edge < 64 ? edge / 8 + 1
+                                       : 25;
   for (const int n : {1, 16, 128})
     for (std::size_t rows = 0; rows <= most; rows += step)
       for (std::size_t cols = rows % step; cols <= most; cols += step + 1) {

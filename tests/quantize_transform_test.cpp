@@ -71,9 +71,10 @@ TEST_CASE("a transform shorter than the block acts on each of its runs") {
   std::vector<float> x(32, 0.0f);
   x[0] = 4, x[16] = -8;
   std::vector<float> fake(32);
-  fake_quantize<mxfp4>(matrix_view<const float>{x.data(), 1, 32}, matrix_view<float>{fake.data(), 1, 32}, hadamard<16>{});
+  fake_quantize<mxfp4>(matrix_view<const float>{x.data(), 1, 32}, matrix_view<float>{fake.data(), 1, 32},
+                       hadamard<16>{});
   for (std::size_t k = 0; k < 32; ++k) CHECK(fake[k] == (k < 16 ? 1.0f : -2.0f));
-  fake_quantize<mxfp4>(matrix_view<const float>{x.data(), 1, 32}, matrix_view<float>{fake.data(), 1, 32}, hadamard<16>{},
-                       undo_transform{});
+  fake_quantize<mxfp4>(matrix_view<const float>{x.data(), 1, 32}, matrix_view<float>{fake.data(), 1, 32},
+                       hadamard<16>{}, undo_transform{});
   CHECK(fake == x);
 }

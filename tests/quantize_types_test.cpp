@@ -46,8 +46,8 @@ TEMPLATE_TEST_CASE("a user's 16-bit types mean what their matrix_element says", 
 
 namespace {
 
-/// Every finite value of T and both infinities pass through a format whose blocks hold one value and a zero, so that the
-/// float scale tells the magnitude that was read: amax / qmax with qmax = 16, a power of two.
+/// Every finite value of T and both infinities pass through a format whose blocks hold one value and a zero, so that
+/// the float scale tells the magnitude that was read: amax / qmax with qmax = 16, a power of two.
 template <class T>
 void check_every_value() {
   using F = block_format<fp4<E3M0>, float, 2>;

@@ -42,9 +42,9 @@ void check_block(const std::vector<float>& x, float gmax) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("quantize_block and dequantize_block give the model's bits on hostile blocks", "", e1m2_f32, int4_f32,
-                   e2m1_f32, nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4, e4m3_16, ue5m3_8, bf16_2, e3m0_256,
-                   nf4_64) {
+TEMPLATE_TEST_CASE("quantize_block and dequantize_block give the model's bits on hostile blocks", "", e1m2_f32,
+                   int4_f32, e2m1_f32, nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4, e4m3_16, ue5m3_8, bf16_2,
+                   e3m0_256, nf4_64) {
   INFO(support::seed_note());
   support::hostile source(support::seed());
   for (int i = 0; i < 2000; ++i) {
@@ -113,8 +113,8 @@ TEMPLATE_TEST_CASE("a block of zeros, of either sign, has scale code 0 and codes
       for (std::size_t k = 0; k < x.size(); ++k) x[k] = negative == 0 || k % negative != 0 ? 0.0f : -0.0f;
       std::vector<std::uint8_t> packed(TestType::block_size / 2, 0xFF);
       for (const scale_rule_spec& rule : {scale_rule_spec{}, mse_search{}.spec()}) {
-        const auto scale =
-            quantize_block<TestType>(x.data(), packed.data(), nearest_away{}, 0, tensor_constants_for<TestType>(gmax), rule);
+        const auto scale = quantize_block<TestType>(x.data(), packed.data(), nearest_away{}, 0,
+                                                    tensor_constants_for<TestType>(gmax), rule);
         REQUIRE(support::scale_bits(scale) == 0);
         for (const std::uint8_t byte : packed) REQUIRE(byte == zero);
       }
@@ -157,7 +157,8 @@ TEST_CASE("the report counts what happened to the block, and only that") {
   x[3] = -5;
   CHECK(code<nvfp4>(x, nearest_even{}, 5).report == quantize_report{0, 0, 0});
   x[4] = 10, x[5] = -10;
-  CHECK(code<nvfp4>(x, nearest_even{}, 2.5f).report == quantize_report{0, 3, 0});  // gmax was too small: the scale stops at 448
+  CHECK(code<nvfp4>(x, nearest_even{}, 2.5f).report ==
+        quantize_report{0, 3, 0});  // gmax was too small: the scale stops at 448
   x[6] = model::float_of(0x7F800000u);
   CHECK(code<nvfp4>(x, nearest_even{}, 5).report == quantize_report{1, 0, 0});
   std::vector<float> y(32, 0.0f);
@@ -173,7 +174,8 @@ TEST_CASE("-0 and values that round to zero keep their sign where the format has
   std::vector<float> padded = x;
   padded.resize(16, -0.0f);
   const std::vector<std::uint8_t> e2m1 = code<e2m1_f32>(padded, nearest_even{}).codes;
-  CHECK(std::vector<std::uint8_t>(e2m1.begin(), e2m1.begin() + 8) == std::vector<std::uint8_t>{7, 15, 0, 8, 0, 8, 0, 8});
+  CHECK(std::vector<std::uint8_t>(e2m1.begin(), e2m1.begin() + 8) ==
+        std::vector<std::uint8_t>{7, 15, 0, 8, 0, 8, 0, 8});
   CHECK(e2m1[15] == 8);
   const std::vector<std::uint8_t> integers = code<int4_f32>(padded, nearest_even{}).codes;
   CHECK(std::vector<std::uint8_t>(integers.begin(), integers.begin() + 8) ==
@@ -195,7 +197,8 @@ TEST_CASE("stochastic: the coin of an element is its own, wherever its block sta
       const auto got = code<e2m1_f32>(x, ours, 0, base + index);
       const auto by_value = code<e2m1_f32>(x, rounding_spec(ours), 0, base + index);
       for (std::size_t k = 0; k < 16; ++k) {
-        const std::uint8_t want = t.dead ? std::uint8_t{0} : model::round(f.g, t.scaled(x[k]), theirs, base + index + k);
+        const std::uint8_t want =
+            t.dead ? std::uint8_t{0} : model::round(f.g, t.scaled(x[k]), theirs, base + index + k);
         REQUIRE(got.codes[k] == want);
         REQUIRE(by_value.codes[k] == want);
       }
@@ -228,9 +231,9 @@ TEST_CASE("a user's rounding policy is asked about values between neighbours, wi
   const std::vector<float> x{6, -6, 2.5f, -2.5f, 0.3f, -0.3f, 3, 0, -0.0f, 5.5f, -5.5f, 0.5f, 1.2f, -1.2f, 1.5f, 4};
   const auto got = code<e2m1_f32>(x, recorder{&log}, 0, 1000);
   REQUIRE(log.size() == 8);
-  const asked want[] = {{2, 3, 2.5f, 4, 1002},   {-2, -3, -2.5f, 4, 1003}, {0, 0.5f, 0.3f, 0, 1004},
-                        {0, -0.5f, -0.3f, 0, 1005}, {4, 6, 5.5f, 6, 1009}, {-4, -6, -5.5f, 6, 1010},
-                        {1, 1.5f, 1.2f, 2, 1012}, {-1, -1.5f, -1.2f, 2, 1013}};
+  const asked want[] = {{2, 3, 2.5f, 4, 1002},      {-2, -3, -2.5f, 4, 1003},   {0, 0.5f, 0.3f, 0, 1004},
+                        {0, -0.5f, -0.3f, 0, 1005}, {4, 6, 5.5f, 6, 1009},      {-4, -6, -5.5f, 6, 1010},
+                        {1, 1.5f, 1.2f, 2, 1012},   {-1, -1.5f, -1.2f, 2, 1013}};
   for (std::size_t i = 0; i < 8; ++i) {
     CHECK(log[i].lower == want[i].lower);
     CHECK(log[i].upper == want[i].upper);
@@ -264,7 +267,9 @@ TEST_CASE("a square is one block: its amax, its codes in place, nothing between 
 
 TEST_CASE("blocks decode in constant expressions") {
   constexpr auto decoded = [] {
-    struct { float at[16]; } out{};
+    struct {
+      float at[16];
+    } out{};
     const std::uint8_t packed[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE};
     dequantize_block<nvfp4>(packed, e4m3::from_bits(0x40), out.at, 0.5f);
     return out;

@@ -11,9 +11,10 @@
 using namespace ufp4;
 
 template <class F, class Element, class Scale, int length, bool two_level>
-constexpr bool preset = std::is_same_v<typename F::element_type, Element> && std::is_same_v<typename F::scale_type, Scale> &&
-                        F::block == block_shape{1, length} && F::block_size == length && F::two_level == two_level &&
-                        std::is_void_v<typename F::tensor_scale_type> != two_level;
+constexpr bool preset =
+    std::is_same_v<typename F::element_type, Element> && std::is_same_v<typename F::scale_type, Scale> &&
+    F::block == block_shape{1, length} && F::block_size == length && F::two_level == two_level &&
+    std::is_void_v<typename F::tensor_scale_type> != two_level;
 
 static_assert(preset<e1m2_f32, fp4<E1M2>, float, 16, false>);
 static_assert(preset<int4_f32, ufp4::int4, float, 16, false>);

@@ -105,7 +105,8 @@ void check_tensors(std::size_t tensors, std::span<const std::uint8_t> codes, std
 }  // namespace
 
 TEST_CASE("te_nvfp4 gives Transformer Engine's codes and scales; the tensor scale is fl(1/S), made of its amax") {
-  check_tensors<compat::te_nvfp4>(cv::two_level_tensors, cv::te_nvfp4_codes, cv::te_nvfp4_scales, cv::te_nvfp4_tensor_scales);
+  check_tensors<compat::te_nvfp4>(cv::two_level_tensors, cv::te_nvfp4_codes, cv::te_nvfp4_scales,
+                                  cv::te_nvfp4_tensor_scales);
   std::size_t block = 0;
   for (std::size_t t = 0; t < cv::two_level_tensors; ++t) {
     const std::size_t n = cv::two_level_tensor_blocks[t];
@@ -147,7 +148,8 @@ TEST_CASE("torchao_mx_floor has the default rule's scales always; codes differ i
   const auto q = quantize<mxfp4>(matrix_view<const float>{x.data(), cv::mx_blocks, 32});
   for (std::size_t r = 0; r < cv::mx_blocks; ++r) {
     REQUIRE(q.scales()[r].bits() == cv::torchao_mx_floor_scales[r]);
-    const bool zeros = model::largest_finite({x.begin() + static_cast<std::ptrdiff_t>(32 * r), x.begin() + static_cast<std::ptrdiff_t>(32 * r + 32)}) == 0;
+    const bool zeros = model::largest_finite({x.begin() + static_cast<std::ptrdiff_t>(32 * r),
+                                              x.begin() + static_cast<std::ptrdiff_t>(32 * r + 32)}) == 0;
     for (std::size_t k = 0; k < 32; ++k) {
       const int ours = code_at(q.codes().data() + 16 * r, k);
       REQUIRE(ours == (zeros ? 0 : cv::torchao_mx_floor_codes[32 * r + k]));
@@ -250,17 +252,17 @@ TEST_CASE("ggml_mxfp4's scale is floor of the binary32 log2 for every float near
 
 TEST_CASE("ggml_nvfp4: its scale rounding and its search") {
   const auto scale = [](float u) { return coded<compat::ggml_nvfp4>({6 * u}).scale; };
-  CHECK(scale(0x1p-10f) == 1);        // half up; e4m3 rounds to even: 0
+  CHECK(scale(0x1p-10f) == 1);  // half up; e4m3 rounds to even: 0
   CHECK(e4m3(0x1p-10f).bits() == 0);
   CHECK(coded<compat::ggml_nvfp4>({from(0x3BBFFFFFu)}).scale == 1);  // an ulp below: the + 0.5 rounds up
   CHECK(coded<compat::ggml_nvfp4>({from(0x3BBFFFFEu)}).scale == 0);
   CHECK(scale(7.5f * 0x1p-9f) == 7);  // the last subnormal is a wall; e4m3 gives 8
   CHECK(e4m3(7.5f * 0x1p-9f).bits() == 8);
   CHECK(scale(0x1p-6f) == 8);
-  CHECK(scale(1.0625f) == 0x39);      // half away; e4m3 gives 0x38
+  CHECK(scale(1.0625f) == 0x39);  // half away; e4m3 gives 0x38
   CHECK(e4m3(1.0625f).bits() == 0x38);
   CHECK(scale(240) == 0x77);
-  CHECK(scale(248) == 0x7E);          // the top binade is skipped: 0x78 .. 0x7D never come out
+  CHECK(scale(248) == 0x7E);  // the top binade is skipped: 0x78 .. 0x7D never come out
   CHECK(scale(256) == 0x7E);
   CHECK(scale(1e9f) == 0x7E);
   CHECK(coded<compat::ggml_nvfp4>({6, 0.25f, 0.75f, 5, -0.0f, -0.1f, -5}).codes == codes{7, 0, 1, 6, 0, 0, 14});
@@ -340,7 +342,8 @@ template <class Preset>
 quantize_report report_of(std::vector<float> values, float gmax) {
   quantize_report seen;
   values.resize(format_of<Preset>::block_size, 0.0f);
-  quantize<Preset>(one_thread, matrix_view<const float>{values.data(), 1, values.size()}, tensor_amax{gmax}, count_into{seen});
+  quantize<Preset>(one_thread, matrix_view<const float>{values.data(), 1, values.size()}, tensor_amax{gmax},
+                   count_into{seen});
   return seen;
 }
 
@@ -403,7 +406,8 @@ TEST_CASE("torchao's blocked scales are the 128x4 swizzle of ours") {
   const std::size_t rows = 131, cols = 6;  // of scales
   std::vector<float> x(rows * 32 * cols);
   for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t c = 0; c < cols; ++c) x[(r * cols + c) * 32] = std::ldexp(1.0f, static_cast<int>((r * 7 + c * 13) % 200) - 90);
+    for (std::size_t c = 0; c < cols; ++c)
+      x[(r * cols + c) * 32] = std::ldexp(1.0f, static_cast<int>((r * 7 + c * 13) % 200) - 90);
   const auto q = quantize<compat::torchao_mx_floor>(matrix_view<const float>{x.data(), rows, 32 * cols});
   std::vector<e8m0> blocked(swizzled_size(rows, cols));
   REQUIRE(blocked.size() == 256 * 8);  // rows to a multiple of 128, columns to a multiple of 4

@@ -14,9 +14,9 @@ using namespace ufp4;
 
 namespace {
 
-/// cuBLAS documentation, "1D block scaling factors layout": a tile is 128 rows x 4 scales of 512 bytes, tiles row-major.
-/// Inside, the order of the bytes is spelled out by walking the tile: 32 lines of 16 bytes; a line holds rows l, l + 32,
-/// l + 64, l + 96, four scales each.
+/// cuBLAS documentation, "1D block scaling factors layout": a tile is 128 rows x 4 scales, 512 bytes; tiles row-major.
+/// Inside, the order of the bytes is spelled out by walking the tile: 32 lines of 16 bytes; a line holds rows l,
+/// l + 32, l + 64, l + 96, four scales each.
 std::vector<std::size_t> walked(std::size_t rows, std::size_t cols) {
   const std::size_t none = ~std::size_t{0};
   std::vector<std::size_t> where;  // by byte of the layout: row * cols + col, or none in padding
@@ -43,7 +43,8 @@ TEST_CASE("the 128x4 swizzle is the walk over its tiles, padding included, and c
       for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::uint16_t>(i + 1);
       support::guarded<std::uint16_t> out(where.size(), 1), back(scales.size(), 1);
       swizzle_scales(scales.data(), rows, cols, out.data(), std::uint16_t{0xABCD});
-      for (std::size_t i = 0; i < where.size(); ++i) REQUIRE(out[i] == (where[i] < scales.size() ? where[i] + 1 : 0xABCD));
+      for (std::size_t i = 0; i < where.size(); ++i)
+        REQUIRE(out[i] == (where[i] < scales.size() ? where[i] + 1 : 0xABCD));
       for (std::size_t i = 0; i < where.size(); ++i)
         if (where[i] < scales.size()) REQUIRE(swizzled_index(where[i] / cols, where[i] % cols, cols) == i);
       unswizzle_scales(out.data(), rows, cols, back.data());

@@ -62,14 +62,30 @@ TEST_CASE("mx rules: E2M1 maxima and their exponents, by hand") {
     float amax;
     std::uint32_t floor, even, ceil;
   } rows[] = {
-      {4.0f, 127, 127, 127},           {6.0f, 127, 127, 127},          {next(6.0f, 1), 127, 127, 128},
-      {next(7.0f, -1), 127, 127, 128}, {7.0f, 127, 128, 128},          {next(8.0f, -1), 127, 128, 128},
-      {8.0f, 128, 128, 128},           {5.0f, 127, 127, 127},          {next(5.0f, 1), 127, 127, 127},
-      {1.0f, 125, 125, 125},           {1.5f, 125, 125, 125},          {1.75f, 125, 126, 126},
-      {0x1p-126f, 0, 0, 0},            {0x1p-125f, 0, 0, 0},           {0x1.8p-125f, 0, 0, 0},
-      {0x1.8p-124f, 1, 1, 1},          {next(0x1.8p-124f, 1), 1, 1, 2}, {next(0x1.8p-125f, 1), 0, 0, 1},
-      {0x1p-149f, 0, 0, 0},            {0x1p127f, 252, 252, 252},      {0x1.fffffep127f, 252, 252, 252},
-      {0x1.8p126f, 251, 251, 251},     {next(0x1.8p126f, 1), 251, 251, 252}, {0x1.cp126f, 251, 252, 252},
+      {4.0f, 127, 127, 127},
+      {6.0f, 127, 127, 127},
+      {next(6.0f, 1), 127, 127, 128},
+      {next(7.0f, -1), 127, 127, 128},
+      {7.0f, 127, 128, 128},
+      {next(8.0f, -1), 127, 128, 128},
+      {8.0f, 128, 128, 128},
+      {5.0f, 127, 127, 127},
+      {next(5.0f, 1), 127, 127, 127},
+      {1.0f, 125, 125, 125},
+      {1.5f, 125, 125, 125},
+      {1.75f, 125, 126, 126},
+      {0x1p-126f, 0, 0, 0},
+      {0x1p-125f, 0, 0, 0},
+      {0x1.8p-125f, 0, 0, 0},
+      {0x1.8p-124f, 1, 1, 1},
+      {next(0x1.8p-124f, 1), 1, 1, 2},
+      {next(0x1.8p-125f, 1), 0, 0, 1},
+      {0x1p-149f, 0, 0, 0},
+      {0x1p127f, 252, 252, 252},
+      {0x1.fffffep127f, 252, 252, 252},
+      {0x1.8p126f, 251, 251, 251},
+      {next(0x1.8p126f, 1), 251, 251, 252},
+      {0x1.cp126f, 251, 252, 252},
   };
   for (const auto& row : rows) {
     CAPTURE(row.amax);
@@ -84,8 +100,9 @@ namespace {
 
 /// Every exponent with the mantissas at which a rule can change its mind, an ulp to either side too.
 std::vector<float> hostile_maxima() {
-  const std::uint32_t mantissas[] = {0, 1, 2, 0x1FFFFFu, 0x200000u, 0x200001u, 0x3FFFFFu, 0x400000u, 0x400001u, 0x5FFFFFu,
-                                     0x600000u, 0x600001u, 0x6FFFFFu, 0x700000u, 0x700001u, 0x777777u, 0x7FFFFEu, 0x7FFFFFu};
+  const std::uint32_t mantissas[] = {0,         1,         2,         0x1FFFFFu, 0x200000u, 0x200001u,
+                                     0x3FFFFFu, 0x400000u, 0x400001u, 0x5FFFFFu, 0x600000u, 0x600001u,
+                                     0x6FFFFFu, 0x700000u, 0x700001u, 0x777777u, 0x7FFFFEu, 0x7FFFFFu};
   std::vector<float> all;
   for (std::uint32_t exponent = 0; exponent < 255; ++exponent)
     for (const std::uint32_t m : mantissas)
@@ -103,7 +120,8 @@ using nf4_mx = block_format<nf4, e8m0, 64>;
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("mx rules agree with exact comparisons at every exponent", "", mxfp4, mx_e1m2, mxint4, e3m0_mx, nf4_mx) {
+TEMPLATE_TEST_CASE("mx rules agree with exact comparisons at every exponent", "", mxfp4, mx_e1m2, mxint4, e3m0_mx,
+                   nf4_mx) {
   for (const float amax : hostile_maxima()) {
     CAPTURE(model::bits_of(amax));
     REQUIRE(code_of<TestType>({}, amax) == model_code_of<TestType>(model::rule::mx_floor, amax));
@@ -156,7 +174,8 @@ void check_around_every_code() {
     REQUIRE(code_of<one_level<Scale>>(scale_up{}.spec(), 16 * beyond) == model::largest_code(s));
   }
   REQUIRE(code_of<one_level<Scale>>(scale_up{}.spec(), 0x1p-149f) == 0);  // fl(2^-149 / 16) is 0
-  REQUIRE(code_of<one_level<Scale>>(scale_up{}.spec(), 0x1p-144f) == 1);  // the smallest scale, for any positive argument
+  REQUIRE(code_of<one_level<Scale>>(scale_up{}.spec(), 0x1p-144f) ==
+          1);  // the smallest scale, for any positive argument
 }
 
 }  // namespace
@@ -216,7 +235,8 @@ TEST_CASE("two-level constants: S, its reciprocal and fl(S * fl(1/qmax)) at both
   };
   for (const auto& row : rows) {
     const tensor_constants t = detail::make_tensor_constants(spec_of<nvfp4>, {}, row.gmax);
-    const model::tensor_level want = model::tensor_level_of(model::format_of<nvfp4>(), model::rule::by_format, row.gmax);
+    const model::tensor_level want =
+        model::tensor_level_of(model::format_of<nvfp4>(), model::rule::by_format, row.gmax);
     CAPTURE(row.gmax);
     CHECK(model::bits_of(t.decode) == row.decode);
     CHECK(model::bits_of(t.scale_factor) == row.factor);
@@ -273,7 +293,7 @@ TEST_CASE("four_over_six takes 4 where that loses less, 6 where it loses more or
   given_block quarters{{1, 0.75f, -0.5f, 0.25f, 0, 0.125f, 1, -1, 0, 0, 0, 0, 0, 0, 0, 0}};  // exact in quarters
   CHECK(chosen(spec_of<nvfp4>, four_over_six{}.spec(), quarters, 1).bits == 0x7C);           // 384
   given_block sixths{{1, 0.5f, 1.0f / 3, 1.0f / 6, 0, 0, 1, -1, 0, 0, 0, 0, 0, 0, 0, 0}};    // exact in sixths
-  CHECK(chosen(spec_of<nvfp4>, four_over_six{}.spec(), sixths, 1).bits == 0x78);              // 256
+  CHECK(chosen(spec_of<nvfp4>, four_over_six{}.spec(), sixths, 1).bits == 0x78);             // 256
   given_block tied{{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1}};  // 1 * 4 and 1 * 6 are both exact: a tie
   CHECK(chosen(spec_of<nvfp4>, four_over_six{}.spec(), tied, 1).bits == 0x78);
 }
@@ -363,11 +383,13 @@ TEST_CASE("mse_search: the candidates and the order of ties, by hand") {
   // A float scale shrinks by 1/32 a step: at 1 - 4/32 all values of 0.875 * 4 become exact, and 6 becomes 5.25.
   given_block shrunk{std::vector<float>(64, 3.5f)};
   shrunk.x[0] = 6;
-  CHECK(chosen(spec_of<block_format<fp4<E2M1>, float, 64>>, mse_search{}.spec(), shrunk, 0).bits == model::bits_of(0.875f));
+  CHECK(chosen(spec_of<block_format<fp4<E2M1>, float, 64>>, mse_search{}.spec(), shrunk, 0).bits ==
+        model::bits_of(0.875f));
   // The ninth candidate, 1 - 8/32, is tried too: there 4.5 becomes exact.
   given_block most{std::vector<float>(64, 4.5f)};
   most.x[0] = 6;
-  CHECK(chosen(spec_of<block_format<fp4<E2M1>, float, 64>>, mse_search{}.spec(), most, 0).bits == model::bits_of(0.75f));
+  CHECK(chosen(spec_of<block_format<fp4<E2M1>, float, 64>>, mse_search{}.spec(), most, 0).bits ==
+        model::bits_of(0.75f));
   given_block zero{std::vector<float>(16, 0.0f)};
   CHECK(chosen(spec_of<e2m1_f32>, mse_search{}.spec(), zero, 0).bits == 0);
   CHECK(chosen(spec_of<nvfp4>, mse_search{}.spec(), zero, 1).bits == 0);

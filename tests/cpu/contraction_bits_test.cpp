@@ -42,7 +42,8 @@ std::vector<close_call> close_calls(std::mt19937_64& gen, float amax, float e, s
     while (low < 7 && g.value[low + 1] <= t) ++low;
     if (low == 7 || g.value[low] == t) continue;
     const float gap = g.value[low + 1] - g.value[low];
-    const std::uint32_t k = steps(model::sub(t, g.value[low]), gap), fused = steps(model::fma(x, e, -g.value[low]), gap);
+    const std::uint32_t k = steps(model::sub(t, g.value[low]), gap),
+                        fused = steps(model::fma(x, e, -g.value[low]), gap);
     if (k != fused) found.push_back({x, e, t, low, low + 1, k, fused});
   }
   return found;
@@ -106,9 +107,9 @@ struct winner {
 };
 using decision = std::function<winner(const values& block, bool fused)>;
 
-/// Blocks of n values on which the fused decision differs from the unfused one. Such blocks lie where two candidates err
-/// by nearly the same: one value of a random block is moved, by bisection, to where the decision changes; then a few
-/// values are moved by an ulp or two.
+/// Blocks of n values on which the fused decision differs from the unfused one. Such blocks lie where two candidates
+/// err by nearly the same: one value of a random block is moved, by bisection, to where the decision changes; then a
+/// few values are moved by an ulp or two.
 std::vector<values> disagreements(std::mt19937_64& gen, std::size_t n, const decision& decide, std::size_t wanted) {
   std::normal_distribution<float> normal;
   std::vector<values> found;
@@ -170,11 +171,13 @@ TEST_CASE("four_over_six: value * scale is rounded before it is subtracted from 
   const std::vector<values> blocks = disagreements(gen, 16, choice, 20);
   CHECK(blocks.size() == 20);
   for (const values& x : blocks) {
-    const auto q = quantize<nvfp4>(one_thread, matrix_view<const float>{x.data(), 1, 16}, four_over_six{}, tensor_amax{gmax});
+    const auto q =
+        quantize<nvfp4>(one_thread, matrix_view<const float>{x.data(), 1, 16}, four_over_six{}, tensor_amax{gmax});
     CHECK(q.scales()[0].bits() == choice(x, false).code);
     std::uint8_t packed[8];
     const scale_rule_spec rule = four_over_six{}.spec();
-    const auto s = quantize_block<nvfp4>(x.data(), packed, nearest_even{}, 0, tensor_constants_for<nvfp4>(gmax, rule), rule);
+    const auto s =
+        quantize_block<nvfp4>(x.data(), packed, nearest_even{}, 0, tensor_constants_for<nvfp4>(gmax, rule), rule);
     CHECK(s.bits() == choice(x, false).code);
   }
 }
@@ -189,7 +192,8 @@ winner searched(const model::format& f, const values& x, const Error& error) {
   winner best{};
   float least = 0;
   for (int j = 0; j <= 8; ++j) {
-    const std::uint32_t code = model::bits_of(model::mul(model::float_of(rule), model::sub(1, static_cast<float>(j) / 32)));
+    const std::uint32_t code =
+        model::bits_of(model::mul(model::float_of(rule), model::sub(1, static_cast<float>(j) / 32)));
     const float err = error(model::try_scale(f, {}, code));
     if (j == 0 || err < least) best = {j, code}, least = err;
   }
@@ -249,8 +253,8 @@ TEST_CASE("mse_search after a transform: the factor c_n is applied before anythi
 
 namespace {
 
-/// The inverse of fake_quantize, where the first stage adds products value * scale: as written, and fused into the first
-/// addition. Blocks of 2 and a transform of 16, so that neighbours have different scales.
+/// The inverse of fake_quantize, where the first stage adds products value * scale: as written, and fused into the
+/// first addition. Blocks of 2 and a transform of 16, so that neighbours have different scales.
 template <std::size_t n>
 std::vector<float> undone(const std::vector<float>& decoded, const std::vector<float>& scales, bool fused) {
   std::vector<float> x(n), y(n);

@@ -215,8 +215,8 @@ namespace {
 
 void check_layer(const std::vector<float>& x, const std::vector<float>& w, const std::vector<float>& dy) {
   const matrix_view<const float> xv{x.data(), T, K}, wv{w.data(), N, K}, dyv{dy.data(), T, N};
-  for (recipe::training_recipe r : {recipe::ufp4(1), recipe::ufp4<nv_e1m2>(1), recipe::e2m1_baseline(1),
-                                    recipe::nvfp4(1), recipe::bf16(1)}) {
+  for (recipe::training_recipe r :
+       {recipe::ufp4(1), recipe::ufp4<nv_e1m2>(1), recipe::e2m1_baseline(1), recipe::nvfp4(1), recipe::bf16(1)}) {
     r.accumulate = accumulate::exact_blocks;
     check_everywhere([&](const cpu::context& ctx) {
       std::vector<float> y(T * N, 0.1f), dx(T * K, 0.1f), dw(N * K, 0x1p-149f);

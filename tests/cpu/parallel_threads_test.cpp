@@ -117,8 +117,8 @@ using square = block_format<fp4<E2M1>, e4m3, ufp4::square(16), float>;
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("the verbs' bytes and counts are the same on every number of threads, tier and executor", "", e1m2_f32,
-                   nvfp4, square) {
+TEMPLATE_TEST_CASE("the verbs' bytes and counts are the same on every number of threads, tier and executor", "",
+                   e1m2_f32, nvfp4, square) {
   check_verbs<TestType>(210, 350);  // three tasks of many rows
   check_verbs<TestType>(2, 5);
   if (TestType::block.rows == 1) check_verbs<TestType>(2, 33000);  // a row is a task

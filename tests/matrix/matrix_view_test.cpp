@@ -65,15 +65,15 @@ struct placement {
 std::vector<placement> placements(std::size_t rows, std::size_t cols) {
   const auto r = static_cast<std::ptrdiff_t>(rows), c = static_cast<std::ptrdiff_t>(cols);
   return {
-      {3, c, 1},                                        // packed, from an odd place
-      {0, c + 5, 1},                                    // a part of wider rows
-      {0, 1, r},                                        // transposed
-      {1, 2, 2 * r + 1},                                // transposed, every other element
-      {(r - 1) * c, -c, 1},                             // rows upside down
-      {c - 1, c, -1},                                   // columns from right to left
-      {r * c - 1, -c, -1},                              // both
-      {(c - 1) * r, 1, -r},                             // transposed and mirrored
-      {0, 3 * c + 2, 3},                                // every third column
+      {3, c, 1},             // packed, from an odd place
+      {0, c + 5, 1},         // a part of wider rows
+      {0, 1, r},             // transposed
+      {1, 2, 2 * r + 1},     // transposed, every other element
+      {(r - 1) * c, -c, 1},  // rows upside down
+      {c - 1, c, -1},        // columns from right to left
+      {r * c - 1, -c, -1},   // both
+      {(c - 1) * r, 1, -r},  // transposed and mirrored
+      {0, 3 * c + 2, 3},     // every third column
   };
 }
 
@@ -137,8 +137,10 @@ TEST_CASE("a zero stride repeats elements") {
 
 TEST_CASE("the bytes a view may touch reach from its lowest element to past its highest, whatever the strides") {
   float memory[100] = {};
-  const auto range = [&](std::ptrdiff_t offset, std::size_t rows, std::size_t cols, std::ptrdiff_t row, std::ptrdiff_t col) {
-    const detail::byte_range b = detail::bytes_of(detail::source_of(matrix_view<float>{memory + offset, rows, cols, row, col}));
+  const auto range = [&](std::ptrdiff_t offset, std::size_t rows, std::size_t cols, std::ptrdiff_t row,
+                         std::ptrdiff_t col) {
+    const detail::byte_range b =
+        detail::bytes_of(detail::source_of(matrix_view<float>{memory + offset, rows, cols, row, col}));
     const auto base = reinterpret_cast<std::uintptr_t>(memory);
     return std::pair<std::size_t, std::size_t>{(b.first - base) / 4, (b.last - base) / 4};
   };

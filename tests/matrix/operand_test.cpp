@@ -35,7 +35,8 @@ void check_on_the_fly(const Policies&... policies) {
   const matrix_view<const float> left{a.data(), 5, 70}, right{b.data(), 3, 70};
   const gemm_options exact{.accumulate = accumulate::exact_blocks};
   std::vector<float> later(15), now(15), mixed(15);
-  quantized_gemm(operand<A>(left, policies...), operand<B>(right, policies...), matrix_view<float>{later.data(), 5, 3}, exact);
+  quantized_gemm(operand<A>(left, policies...), operand<B>(right, policies...), matrix_view<float>{later.data(), 5, 3},
+                 exact);
   const auto qa = quantize<A>(left, policies...);
   const auto qb = quantize<B>(right, policies...);
   quantized_gemm(qa, qb, matrix_view<float>{now.data(), 5, 3}, exact);

@@ -44,11 +44,12 @@ TEST_CASE("nothing given: no transform, nearest_even, the format's rule, the mat
 
 TEST_CASE("each policy sets its own member") {
   quantize_report report;
-  const auto o = detail::collect(count_into{report}, shard{.first_row = 1, .first_col = 32, .total_cols = 99}, mx_even{},
-                                 tensor_amax{3}, stochastic{.seed = 4, .stream = 5}, undo_transform{},
-                                 random_hadamard<32>{7});
+  const auto o =
+      detail::collect(count_into{report}, shard{.first_row = 1, .first_col = 32, .total_cols = 99}, mx_even{},
+                      tensor_amax{3}, stochastic{.seed = 4, .stream = 5}, undo_transform{}, random_hadamard<32>{7});
   CHECK((o.transform.n == 32 && same_map(o.transform, random_hadamard<32>{7}.spec())));
-  CHECK((o.rounding.what == rounding_spec::kind::stochastic && o.rounding.coins.seed == 4 && o.rounding.coins.stream == 5));
+  CHECK((o.rounding.what == rounding_spec::kind::stochastic && o.rounding.coins.seed == 4 &&
+         o.rounding.coins.stream == 5));
   CHECK((o.rule == scale_rule_spec{.what = scale_rule_spec::kind::mx_even}));
   CHECK((o.has_amax && o.gmax == 3));
   CHECK((o.has_shard && o.place.first_row == 1 && o.place.first_col == 32 && o.place.total_cols == 99));
@@ -78,7 +79,10 @@ TEST_CASE("the order of policies changes nothing") {
   CHECK(quantize<nvfp4>(x, g, t, count_into{c}, coins, place, scale_up{}) == first);
   CHECK((a == b && b == c));
 
-  model::request want{.t = model::random_transform(32, 3), .rounding = {model::rounding::stochastic, 1, 2}, .how = model::rule::up, .gmax = 4};
+  model::request want{.t = model::random_transform(32, 3),
+                      .rounding = {model::rounding::stochastic, 1, 2},
+                      .how = model::rule::up,
+                      .gmax = 4};
   want.sharded = true, want.first_row = 7, want.first_col = 64, want.total_cols = 164;
   const model::result r = model::quantize(model::format_of<nvfp4>(), values, 5, 100, want);
   CHECK(support::matches(first, r));

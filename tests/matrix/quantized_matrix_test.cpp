@@ -27,7 +27,8 @@ using square_mx = block_format<fp4<E1M2>, e8m0, square(32)>;
 using square_nf4 = block_format<nf4, float, square(4)>;
 
 template <class F>
-void check_sizes(std::size_t rows, std::size_t cols, std::size_t padded, std::size_t scales, const transform_spec& t = {}) {
+void check_sizes(std::size_t rows, std::size_t cols, std::size_t padded, std::size_t scales,
+                 const transform_spec& t = {}) {
   CAPTURE(rows, cols);
   const quantized_matrix<F> q(rows, cols, t);
   CHECK(q.rows() == rows);
@@ -141,9 +142,8 @@ TEST_CASE("a view of memory that does not fit says which span and both sizes") {
   std::vector<e4m3> scales(6);
   const auto view = [&](std::size_t code_bytes, std::size_t scale_count, std::size_t rows, std::size_t cols,
                         const transform_spec& t = {}) {
-    return message_of([&] {
-      quantized_view<nvfp4>({codes.data(), code_bytes}, {scales.data(), scale_count}, 1.0f, rows, cols, t);
-    });
+    return message_of(
+        [&] { quantized_view<nvfp4>({codes.data(), code_bytes}, {scales.data(), scale_count}, 1.0f, rows, cols, t); });
   };
   CHECK(view(48, 6, 3, 20).empty());
   CHECK(view(47, 6, 3, 20) == "quantized_view: codes has 47 bytes, but 3 x 20 elements (32 with padding) take 48");
@@ -165,7 +165,8 @@ TEST_CASE("shapes whose elements cannot be counted are refused, not wrapped roun
   const std::string text = " x 4294967296 elements are more than can be counted";
   CHECK(message_of([&] { quantized_view<nvfp4>({}, {}, 1.0f, half, half); }) == "quantized_view: 4294967296" + text);
   CHECK(message_of([&] { quantized_matrix<nvfp4>(half, half); }) == "quantized_matrix: 4294967296" + text);
-  CHECK(message_of([&] { quantized_view<nvfp4>({}, {}, 1.0f, 1, most); }).find("1 x 18446744073709551615") != std::string::npos);
+  CHECK(message_of([&] { quantized_view<nvfp4>({}, {}, 1.0f, 1, most); }).find("1 x 18446744073709551615") !=
+        std::string::npos);
   CHECK(message_of([&] { quantized_matrix<nvfp4>(0, most); }).find("0 x 18446744073709551615") != std::string::npos);
 }
 
@@ -186,8 +187,8 @@ void check_transpose(std::size_t rows, std::size_t cols, std::uint64_t seed, con
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("the transpose of square blocks is the quantized transpose, ragged edges and NaN blocks included", "",
-                   square_nvfp4, square_mx, square_nf4) {
+TEMPLATE_TEST_CASE("the transpose of square blocks is the quantized transpose, ragged edges and NaN blocks included",
+                   "", square_nvfp4, square_mx, square_nf4) {
   INFO(support::seed_note());
   const std::size_t edge = TestType::block_size;
   for (const std::size_t rows : {std::size_t{0}, std::size_t{1}, edge - 1, edge, edge + 1, 3 * edge + 2})
@@ -201,7 +202,8 @@ TEMPLATE_TEST_CASE("the transpose of square blocks is the quantized transpose, r
 TEST_CASE("the transpose of a matrix quantized after a transform is refused") {
   const std::vector<float> x(16 * 32, 1.0f);
   const auto q = quantize<square_nvfp4>(matrix_view<const float>{x.data(), 16, 32}, hadamard<32>{});
-  CHECK(message_of([&] { transpose(q); }) ==
-        "transpose: the matrix was quantized after a Hadamard transform of 32 along its columns, so its codes cannot be "
-        "read along its rows");
+  CHECK(
+      message_of([&] { transpose(q); }) ==
+      "transpose: the matrix was quantized after a Hadamard transform of 32 along its columns, so its codes cannot be "
+      "read along its rows");
 }

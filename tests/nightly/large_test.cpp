@@ -26,8 +26,8 @@ TEST_CASE("every row of a matrix of 2^31 + 2^16 elements has its own codes, and 
   // The coins differ from row to row: each row against a shard of one row at its place.
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < rows; i += 997) {
-    const auto part = quantize<e1m2_f32>(cpu::context{.threads = 1}, matrix_view<const float>{row.data(), 1, cols}, coins,
-                                         shard{.first_row = i, .first_col = 0, .total_cols = cols});
+    const auto part = quantize<e1m2_f32>(cpu::context{.threads = 1}, matrix_view<const float>{row.data(), 1, cols},
+                                         coins, shard{.first_row = i, .first_col = 0, .total_cols = cols});
     wrong += std::memcmp(part.codes().data(), q.codes().data() + i * cols / 2, cols / 2) != 0 ||
              std::memcmp(part.scales().data(), q.scales().data() + i * cols / 16, cols / 16 * sizeof(float)) != 0;
   }

@@ -1,8 +1,8 @@
 // ufp4 - inputs that find mistakes: ties, signed zeros, subnormals, huge values, heavy tails, NaN and Inf.
 // SPDX-License-Identifier: Apache-2.0
-/// Every run of 16 values has a flavour of its own, so blocks differ from their neighbours. `wild` admits magnitudes from
-/// the smallest subnormal to the largest float: in a two-level format they push all other blocks to a scale of 0, so
-/// tests use both.
+/// Every run of 16 values has a flavour of its own, so blocks differ from their neighbours. `wild` admits magnitudes
+/// from the smallest subnormal to the largest float: in a two-level format they push all other blocks to a scale of 0,
+/// so tests use both.
 #pragma once
 
 #include <bit>
@@ -44,14 +44,14 @@ class hostile {
   float next(bool wild) {
     switch (flavour_) {
       case 0: return normal_(gen_);
-      case 1: return normal_(gen_) * normal_(gen_) * normal_(gen_) * 8;                                  // heavy tails
-      case 2: return std::ldexp(signed_one() * static_cast<float>(below(64)) * 0.125f, exponent_);        // ties
+      case 1: return normal_(gen_) * normal_(gen_) * normal_(gen_) * 8;                             // heavy tails
+      case 2: return std::ldexp(signed_one() * static_cast<float>(below(64)) * 0.125f, exponent_);  // ties
       case 3: return below(3) == 0 ? 0.0f : -0.0f;
-      case 4: return std::ldexp(signed_one(), exponent_ + static_cast<int>(below(4)));                    // powers of 2,
-      case 5: return bits(((124u + below(6)) << 23) + below(3) - 1u) * signed_one();                     // an ulp off
-      case 6: return below(16) == 0 ? normal_(gen_) * 100 : normal_(gen_) * 0.01f;                        // outliers
-      case 7: return bits(below(0x00900000u)) * signed_one();                                            // subnormal
-      case 8: return bits(0x7E000000u + below(0x01800000u)) * signed_one();                              // huge
+      case 4: return std::ldexp(signed_one(), exponent_ + static_cast<int>(below(4)));  // powers of 2,
+      case 5: return bits(((124u + below(6)) << 23) + below(3) - 1u) * signed_one();    // an ulp off
+      case 6: return below(16) == 0 ? normal_(gen_) * 100 : normal_(gen_) * 0.01f;      // outliers
+      case 7: return bits(below(0x00900000u)) * signed_one();                           // subnormal
+      case 8: return bits(0x7E000000u + below(0x01800000u)) * signed_one();             // huge
       default: return bits((static_cast<std::uint32_t>(gen_()) & 0x807FFFFFu) | below(wild ? 255u : 1u) << 23);
     }
   }

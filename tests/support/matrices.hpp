@@ -44,11 +44,12 @@ std::vector<T> elements(const std::vector<float>& values) {
     if constexpr (std::is_same_v<T, float>)
       out.push_back(v);
     else if constexpr (holds_bf16<T>)
-      out.push_back(std::bit_cast<T>(static_cast<std::uint16_t>(bits >> 16 | (model::finite(v) ? 0u : bits >> 15 & 1u))));
+      out.push_back(
+          std::bit_cast<T>(static_cast<std::uint16_t>(bits >> 16 | (model::finite(v) ? 0u : bits >> 15 & 1u))));
     else {
       const std::uint32_t sign = bits >> 16 & 0x8000u, exponent = bits >> 23 & 255u, mantissa = bits >> 13 & 0x3FFu;
       const std::uint32_t small = mantissa >> (exponent % 11u);  // a subnormal, or zero
-      const std::uint32_t magnitude = exponent == 255               ? 0x7C00u | (mantissa != 0 ? 0x200u : 0u)
+      const std::uint32_t magnitude = exponent == 255                    ? 0x7C00u | (mantissa != 0 ? 0x200u : 0u)
                                       : exponent > 112 && exponent < 143 ? (exponent - 112) << 10 | mantissa
                                       : exponent >= 143                  ? 0x7800u | mantissa
                                                                          : small;

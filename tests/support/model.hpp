@@ -1,10 +1,10 @@
 // ufp4 - a second reading of numerics 1 to 5, slow and literal: what the tests of blocks and verbs compare bits with.
 // SPDX-License-Identifier: Apache-2.0
-/// Shares nothing with the library but the names of its types. Grids are the tables of the page; a conversion tries every
-/// code; one binary32 rounding is an operation in long double, rounded once more on the way out, which is the same: with
-/// 64 bits a second rounding to 24 never changes + - * / (Figueroa 1995: 64 >= 2 * 24 + 2; products are exact, so the
-/// subnormal range is safe too). On x86 long double lives in the x87 unit: no FMA, FTZ, DAZ or MXCSR rounding mode
-/// reaches it.
+/// Shares nothing with the library but the names of its types. Grids are the tables of the page; a conversion tries
+/// every code; one binary32 rounding is an operation in long double, rounded once more on the way out, which is the
+/// same: with 64 bits a second rounding to 24 never changes + - * / (Figueroa 1995: 64 >= 2 * 24 + 2; products are exact,
+/// so the subnormal range is safe too). On x86 long double lives in the x87 unit: no FMA, FTZ, DAZ or MXCSR rounding
+/// mode reaches it.
 ///
 ///   const model::result want = model::quantize(model::format_of<nvfp4>(), values, rows, cols, {.n = 16});
 ///   REQUIRE(model::packed(want.codes) == got_codes);
@@ -76,11 +76,11 @@ inline float from_fp16(std::uint16_t bits) {
 // ---- Elements: numerics 1.
 
 struct grid {
-  std::array<float, 16> value{};       // by code
-  std::vector<std::uint8_t> ascending; // the codes that rounding gives, by value: no -0, no -8
+  std::array<float, 16> value{};        // by code
+  std::vector<std::uint8_t> ascending;  // the codes that rounding gives, by value: no -0, no -8
   std::uint8_t zero = 0, minus_zero = 0;
   float qmax = 0;
-  int m = 0, top = 0;                  // qmax = (2 - 2^-m) * 2^top
+  int m = 0, top = 0;  // qmax = (2 - 2^-m) * 2^top
 
   int place(std::uint8_t code) const {
     for (std::size_t i = 0; i < ascending.size(); ++i)
@@ -117,10 +117,22 @@ grid grid_of() {
   } else {
     static_assert(std::is_same_v<Element, ufp4::nf4>, "the model has no such grid");
     grid g;  // QLoRA's sixteen quantiles; the code is the rank
-    g.value = {-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
-               -0.18477343022823334f, -0.09105003625154495f, 0.0f, 0.07958029955625534f, 0.16093020141124725f,
-               0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f,
-               0.7229568362236023f, 1.0f};
+    g.value = {-1.0f,
+               -0.6961928009986877f,
+               -0.5250730514526367f,
+               -0.39491748809814453f,
+               -0.28444138169288635f,
+               -0.18477343022823334f,
+               -0.09105003625154495f,
+               0.0f,
+               0.07958029955625534f,
+               0.16093020141124725f,
+               0.24611230194568634f,
+               0.33791524171829224f,
+               0.44070982933044434f,
+               0.5626170039176941f,
+               0.7229568362236023f,
+               1.0f};
     for (std::uint8_t c = 0; c < 16; ++c) g.ascending.push_back(c);
     g.zero = g.minus_zero = 7;
     g.qmax = 1;
@@ -146,9 +158,9 @@ struct rounding {
 
   std::uint32_t coin(std::uint64_t index) const {
     const std::uint64_t group = index / 8;
-    const auto words =
-        philox({static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
-                static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)}, seed);
+    const auto words = philox({static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
+                               static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)},
+                              seed);
     std::uint16_t lanes[8];
     for (std::size_t w = 0; w < 4; ++w) {
       lanes[2 * w] = static_cast<std::uint16_t>(words[w]);
@@ -260,7 +272,8 @@ inline void apply(const transform& t, float* x, bool inverse = false) {
   std::vector<float> y(x, x + t.n), z(t.n);
   for (std::size_t j = 0; j < t.n && !inverse; ++j) y[j] = t.flipped[j] ? -y[j] : y[j];
   for (std::size_t stride = 1; stride < t.n; stride *= 2) {
-    for (std::size_t j = 0; j < t.n; ++j) z[j] = (j & stride) != 0 ? sub(y[j ^ stride], y[j]) : add(y[j], y[j ^ stride]);
+    for (std::size_t j = 0; j < t.n; ++j)
+      z[j] = (j & stride) != 0 ? sub(y[j ^ stride], y[j]) : add(y[j], y[j ^ stride]);
     y = z;
   }
   for (std::size_t j = 0; j < t.n; ++j) {
@@ -336,7 +349,8 @@ inline std::uint32_t power_of_two_code(const format& f, rule how, float amax) {
   if (amax == 0) return 0;
   const wide a = static_cast<wide>(amax), q = static_cast<wide>(f.g.qmax);
   int e = std::ilogb(a) - f.g.top;
-  if (how == rule::mx_even) e = std::ilogb(std::rint(std::ldexp(a, f.g.m - std::ilogb(a)))) - f.g.m + std::ilogb(a) - f.g.top;
+  if (how == rule::mx_even)
+    e = std::ilogb(std::rint(std::ldexp(a, f.g.m - std::ilogb(a)))) - f.g.m + std::ilogb(a) - f.g.top;
   if (how == rule::mx_ceil)
     for (e = -400; a > std::ldexp(q, e);) ++e;
   e = e < -127 ? -127 : e;

@@ -11,7 +11,8 @@
 using namespace ufp4;
 
 TEST_CASE("the model's Philox gives Random123's vectors") {
-  CHECK(model::philox({0, 0, 0, 0}, 0) == std::array<std::uint32_t, 4>{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u});
+  CHECK(model::philox({0, 0, 0, 0}, 0) ==
+        std::array<std::uint32_t, 4>{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u});
   const std::uint32_t ones = 0xFFFFFFFFu;
   CHECK(model::philox({ones, ones, ones, ones}, ~std::uint64_t{0}) ==
         std::array<std::uint32_t, 4>{0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu});
@@ -23,9 +24,12 @@ TEST_CASE("the model's Philox gives Random123's vectors") {
 
 TEST_CASE("the model rounds E2M1's ties to even codes and keeps the sign of zero") {
   const model::grid g = model::grid_of<fp4<E2M1>>();
-  const struct { float t; std::uint8_t code; } cases[] = {
-      {0.0f, 0}, {-0.0f, 8}, {0.25f, 0}, {-0.25f, 8}, {0.75f, 2}, {1.25f, 2}, {1.75f, 4}, {2.5f, 4}, {3.5f, 6},
-      {5.0f, 6}, {-5.0f, 14}, {5.1f, 7}, {6.0f, 7}, {1e30f, 7}, {-1e30f, 15}, {1e-40f, 0}, {-1e-40f, 8}};
+  const struct {
+    float t;
+    std::uint8_t code;
+  } cases[] = {{0.0f, 0},  {-0.0f, 8}, {0.25f, 0},   {-0.25f, 8}, {0.75f, 2},  {1.25f, 2},
+               {1.75f, 4}, {2.5f, 4},  {3.5f, 6},    {5.0f, 6},   {-5.0f, 14}, {5.1f, 7},
+               {6.0f, 7},  {1e30f, 7}, {-1e30f, 15}, {1e-40f, 0}, {-1e-40f, 8}};
   for (const auto& c : cases) CHECK(model::round(g, c.t, {}, 0) == c.code);
   const model::rounding away{.what = model::rounding::nearest_away}, zero{.what = model::rounding::toward_zero};
   CHECK(model::round(g, 0.25f, away, 0) == 1);
@@ -59,7 +63,9 @@ TEST_CASE("the model's one rounding is the hardware's, where that is plain IEEE 
   std::mt19937_64 gen{support::seed()};
   int wrong = 0;
   for (int i = 0; i < 200000; ++i) {
-    const auto draw = [&] { return model::float_of(static_cast<std::uint32_t>(gen()) & (i % 3 == 0 ? 0x83FFFFFFu : 0xFFFFFFFFu)); };
+    const auto draw = [&] {
+      return model::float_of(static_cast<std::uint32_t>(gen()) & (i % 3 == 0 ? 0x83FFFFFFu : 0xFFFFFFFFu));
+    };
     volatile float a = draw(), b = draw(), c = draw(), sum = a + b, product = a * b, quotient = a / b;
     const float fused = __builtin_fmaf(a, b, c);
     const auto same = [](float x, float y) { return model::bits_of(x) == model::bits_of(y) || (x != x && y != y); };
@@ -75,7 +81,10 @@ TEST_CASE("the model's transform of a unit vector is a row of the Hadamard matri
       std::vector<float> x(n, 0.0f);
       x[j] = 16;
       model::apply(model::plain_transform(n), x.data());
-      const float c = n == 16 ? 4.0f : n == 64 ? 2.0f : n == 256 ? 1.0f : 16 * model::fl(1 / std::sqrt(static_cast<long double>(n)));
+      const float c = n == 16    ? 4.0f
+                      : n == 64  ? 2.0f
+                      : n == 256 ? 1.0f
+                                 : 16 * model::fl(1 / std::sqrt(static_cast<long double>(n)));
       for (std::size_t i = 0; i < n; ++i) {
         int common = 0;  // H[i][j] = (-1)^popcount(i & j)
         for (std::size_t b = i & j; b != 0; b >>= 1) common += static_cast<int>(b & 1);

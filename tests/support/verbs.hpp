@@ -52,7 +52,8 @@ void check_matrix(const std::vector<float>& values, std::size_t rows, std::size_
   guarded<std::uint8_t> codes(want.codes.size() / 2, 1);
   guarded<typename F::scale_type> scales(want.scales.size(), 1);
   quantize_report seen;
-  const auto q = quantize_into<F>(one_thread, x, codes.span(), scales.span(), p.transform, p.rounding, p.rule, count_into{seen});
+  const auto q =
+      quantize_into<F>(one_thread, x, codes.span(), scales.span(), p.transform, p.rounding, p.rule, count_into{seen});
   REQUIRE(q.padded_cols() == want.padded);
   REQUIRE(matches(q, want));
   REQUIRE((codes.guards_intact() && scales.guards_intact()));

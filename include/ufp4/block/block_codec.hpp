@@ -1,6 +1,7 @@
-// ufp4 - one block: values to codes and a scale, and back. The same function for a CPU loop, a GPU thread and a user's
-// kernel (architecture decision 2).
+// ufp4 - one block: values to codes and a scale, and back.
 // SPDX-License-Identifier: Apache-2.0
+//
+// The same function for a CPU loop, a GPU thread and a user's kernel (architecture decision 2).
 //
 // | zero block       | codes +0; scale 0 (e8m0: code 0)                                            |
 // | scale underflow  | codes +0; counted                                                            |
