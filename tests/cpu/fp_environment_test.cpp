@@ -11,6 +11,7 @@
 #include <ufp4/dequantize.hpp>
 #include <ufp4/format/table_element.hpp>
 #include <ufp4/gemm.hpp>
+#include <ufp4/hadamard.hpp>
 #include <ufp4/recipe/linear.hpp>
 #include <ufp4/recipe/presets.hpp>
 
@@ -160,6 +161,21 @@ TEST_CASE("quantize, tensor constants included, fake_quantize, dequantize and am
   all(compat::torchao_nvfp4{}, tensor_amax{0.7f});
   all(compat::ggml_nvfp4{});
   all(compat::ggml_mxfp4{});
+}
+
+TEST_CASE("hadamard_forward and hadamard_inverse of a matrix") {
+  const std::size_t rows = 350;
+  const std::vector<float> values = sensitive(rows * K, 8);
+  const matrix_view<const float> x{values.data(), rows, K};
+  check_everywhere([&](const cpu::context& ctx) {
+    std::vector<float> y(rows * K), z(rows * K);
+    hadamard_forward(ctx, x, matrix_view<float>{y.data(), rows, K}, random_hadamard<32>{6});
+    hadamard_inverse(ctx, x, matrix_view<float>{z.data(), rows, K}, random_hadamard<32>{6});
+    bytes out;
+    append(out, y.data(), y.size());
+    append(out, z.data(), z.size());
+    return out;
+  });
 }
 
 TEST_CASE("the data above is sensitive: without the guard, FTZ, DAZ and each rounding mode change bits") {
