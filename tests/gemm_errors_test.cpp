@@ -19,9 +19,8 @@ matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {on
 template <class A, class B>
 std::string refusal(const A& a, const B& b, std::size_t rows, std::size_t cols) {
   support::guarded<float> c(rows * cols), poison(rows * cols);
-  const std::string text = support::refusal([&] {
-    quantized_gemm(a, b, matrix_view<float>{c.data(), rows, cols}, {.beta = 1.0f});
-  });
+  const std::string text =
+      support::refusal([&] { quantized_gemm(a, b, matrix_view<float>{c.data(), rows, cols}, {.beta = 1.0f}); });
   CHECK(c.same_bytes(poison.span()));
   CHECK(c.guards_intact());
   return text;
@@ -86,9 +85,10 @@ TEST_CASE("transforms that differ are named", "[gemm]") {
 TEST_CASE("the same coins on both sides are an error where both are rounded in the call", "[gemm]") {
   const stochastic coins{.seed = 7, .stream = 9};
   const auto request = operand<e1m2_f32>(matrix(5, 64), coins);
-  CHECK(refusal(request, operand<int4_f32>(matrix(5, 64), coins), 5, 5) ==
-        "quantized_gemm: A and B would be rounded with the same coins: seed 7, stream 9 on both sides; give one of them "
-        "another stream");
+  CHECK(
+      refusal(request, operand<int4_f32>(matrix(5, 64), coins), 5, 5) ==
+      "quantized_gemm: A and B would be rounded with the same coins: seed 7, stream 9 on both sides; give one of them "
+      "another stream");
   std::vector<float> c(25);
   const auto accepted = [&](const auto& b) {
     return support::refusal([&] { quantized_gemm(request, b, matrix_view<float>{c.data(), 5, 5}); }).empty();
@@ -117,7 +117,8 @@ TEST_CASE("C may overlap neither codes nor scales nor a plain operand", "[gemm]"
     return quantized_view<e1m2_f32>{{memory + at, 96}, {ones.data(), 12}, 1.0f, 3, 64};
   };
   const auto scales_in = [&](std::size_t at) {
-    return quantized_view<e1m2_f32>{b.codes().first(96), {reinterpret_cast<const float*>(memory + at), 12}, 1.0f, 3, 64};
+    return quantized_view<e1m2_f32>{
+        b.codes().first(96), {reinterpret_cast<const float*>(memory + at), 12}, 1.0f, 3, 64};
   };
   const matrix_view<float> c{reinterpret_cast<float*>(memory + 96), 3, 4};  // bytes 96 .. 143
   const auto said = [&](const auto& left) { return support::refusal([&] { quantized_gemm(left, b, c); }); };
@@ -169,8 +170,8 @@ TEST_CASE("a tier that the machine lacks is refused before anything is written",
   const auto a = quantize<e1m2_f32>(matrix(3, 64));
   const cpu::isa absent = cpu::available().has(cpu::isa::neon) ? cpu::isa::amx : cpu::isa::neon_i8mm;
   support::guarded<float> c(9), poison(9);
-  const std::string text = support::refusal(
-      [&] { quantized_gemm(cpu::context{.isa = absent}, a, a, matrix_view<float>{c.data(), 3, 3}); });
+  const std::string text =
+      support::refusal([&] { quantized_gemm(cpu::context{.isa = absent}, a, a, matrix_view<float>{c.data(), 3, 3}); });
   CHECK(text.find("cpu::context::isa asks for " + std::string(cpu::name(absent))) == 0);
   CHECK(c.same_bytes(poison.span()));
 }

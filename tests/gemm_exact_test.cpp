@@ -164,13 +164,13 @@ TEST_CASE("an overflowing or vanishing product of scales is what the formula say
     quantized_gemm(a, b, matrix_view<float>{&c, 1, 1}, exactly);
     return c;
   };
-  CHECK(product(4, 0x1p64f, 4, 0x1p64f) == INFINITY);        // 1 * 1 * fl(2^128)
+  CHECK(product(4, 0x1p64f, 4, 0x1p64f) == INFINITY);  // 1 * 1 * fl(2^128)
   CHECK(product(12, 0x1p64f, 4, 0x1p64f) == -INFINITY);
-  CHECK(std::isnan(product(0, 0x1p64f, 4, 0x1p64f)));        // +0 * Inf
-  CHECK(product(2, 0x1p64f, 2, 0x1p63f) == 0x1p125f);        // the largest t that is finite
-  CHECK(product(7, 0x1p-75f, 7, 0x1p-75f) == 0.0f);          // t = 2^-150 ties to 0
-  CHECK(product(4, 0x1.8p-75f, 4, 0x1p-75f) == 0x1p-149f);   // t = 1.5 * 2^-150 rounds up
-  CHECK(product(4, 0x1p-149f, 4, 1.0f) == 0x1p-149f);        // subnormals are kept
+  CHECK(std::isnan(product(0, 0x1p64f, 4, 0x1p64f)));       // +0 * Inf
+  CHECK(product(2, 0x1p64f, 2, 0x1p63f) == 0x1p125f);       // the largest t that is finite
+  CHECK(product(7, 0x1p-75f, 7, 0x1p-75f) == 0.0f);         // t = 2^-150 ties to 0
+  CHECK(product(4, 0x1.8p-75f, 4, 0x1p-75f) == 0x1p-149f);  // t = 1.5 * 2^-150 rounds up
+  CHECK(product(4, 0x1p-149f, 4, 1.0f) == 0x1p-149f);       // subnormals are kept
   CHECK(product(2, 0x1p-149f, 4, 0x1p+127f) == 0x1p-23f);
 }
 
@@ -194,8 +194,7 @@ TEST_CASE("every tier, thread count and executor gives the bits of exact_blocks"
   std::mt19937_64 gen{support::seed(4)};
   const auto a = model::random_quantized<e1m2_f32>(gen, 131, 1100);
   const auto b = model::random_quantized<nvint4>(gen, 129, 1100, model::scales::hostile, 0x1.99999ap-3f);
-  const std::vector<float> expected =
-      model::exact_blocks(model::side_of(a), model::side_of(b));
+  const std::vector<float> expected = model::exact_blocks(model::side_of(a), model::side_of(b));
   support::on_every_context([&](const cpu::context& context) {
     support::guarded<float> c(131 * 129);
     quantized_gemm(context, a, b, matrix_view<float>{c.data(), 131, 129}, exactly);

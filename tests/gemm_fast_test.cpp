@@ -154,8 +154,7 @@ TEST_CASE("where every partial sum is exact, every mode gives the bits of exact_
     for (auto& s : a.scales()) s = typename A::scale_type(scale());
     for (auto& s : b.scales()) s = typename B::scale_type(scale());
     const std::size_t m = a.rows(), n = b.rows();
-    const std::vector<float> expected =
-        model::exact_blocks(model::side_of(a), model::side_of(b), -2.5f);
+    const std::vector<float> expected = model::exact_blocks(model::side_of(a), model::side_of(b), -2.5f);
     for (const cpu::isa tier : support::runnable_isas())
       for (const accumulate mode : {accumulate::fast, accumulate::exact_blocks, accumulate::folded_bf16}) {
         CAPTURE(cpu::name(tier), static_cast<int>(mode), a.cols());

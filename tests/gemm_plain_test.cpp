@@ -86,8 +86,10 @@ TEST_CASE("a plain matrix takes the other side's transform in binary32", "[gemm]
     const plain<T> x(gen, 65, k), w(gen, 9, k);
     const auto qw = quantize<e1m2_f32>(w.view(), h);
     const auto qx = quantize<nvfp4>(x.view(), h);
-    check(unquantized(x.view(), h), qw, model::plain_side(x.values, 65, k, 16, model::transform_of(h.spec())), model::side_of(qw));
-    check(qx, unquantized(w.view(), h), model::side_of(qx), model::plain_side(w.values, 9, k, 16, model::transform_of(h.spec())));
+    check(unquantized(x.view(), h), qw, model::plain_side(x.values, 65, k, 16, model::transform_of(h.spec())),
+          model::side_of(qw));
+    check(qx, unquantized(w.view(), h), model::side_of(qx),
+          model::plain_side(w.values, 9, k, 16, model::transform_of(h.spec())));
   };
   for (const std::size_t k : {1u, 16u, 100u, 520u}) {
     each(float{}, random_hadamard<16>{3}, k);
@@ -160,8 +162,7 @@ TEST_CASE("plain operands give the same bits on every tier, thread count and exe
   std::mt19937_64 gen{support::seed(3)};
   const plain<ufp4::bf16> x(gen, 130, 540);
   const auto w = model::random_quantized<nvfp4>(gen, 70, 540);
-  const std::vector<float> expected =
-      model::exact_blocks(model::plain_side(x.values, 130, 540, 16), model::side_of(w));
+  const std::vector<float> expected = model::exact_blocks(model::plain_side(x.values, 130, 540, 16), model::side_of(w));
   support::on_every_context([&](const cpu::context& context) {
     support::guarded<float> c(130 * 70);
     quantized_gemm(context, x.view(), w, matrix_view<float>{c.data(), 130, 70}, exactly);

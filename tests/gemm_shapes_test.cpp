@@ -119,8 +119,7 @@ TEST_CASE("alpha and beta enter where numerics 6 says; C is read only if beta is
     for (const float beta : {0.0f, -0.0f, 1.0f, -2.5f, 0x1.99999ap-4f, 0x1p-140f, INFINITY, NAN}) {
       CAPTURE(alpha, beta);
       support::guarded<float> c(m * n);
-      const std::vector<float> before =
-          beta == 0 ? std::vector<float>(m * n, NAN) : model::wide_floats(gen, m * n, 20);
+      const std::vector<float> before = beta == 0 ? std::vector<float>(m * n, NAN) : model::wide_floats(gen, m * n, 20);
       for (std::size_t i = 0; i < m * n; ++i) c[i] = before[i];
       quantized_gemm(one_thread, a, b, matrix_view<float>{c.data(), m, n},
                      {.alpha = alpha, .beta = beta, .accumulate = accumulate::exact_blocks});
@@ -193,11 +192,11 @@ TEST_CASE("C may have any strides: what lies between its elements stays", "[gemm
     std::size_t size;
   };
   const auto rows = static_cast<std::ptrdiff_t>(m), cols = static_cast<std::ptrdiff_t>(n);
-  for (const layout& l : {layout{"packed", cols, 1, 0, m * n}, layout{"transposed", 1, rows, 0, m * n},
-                          layout{"wider rows", cols + 5, 1, 0, m * (n + 5)},
-                          layout{"every third", 3 * cols + 1, 3, 0, m * (3 * n + 1)},
-                          layout{"upside down", -cols, 1, (rows - 1) * cols, m * n},
-                          layout{"mirrored", 2 * cols, -2, 2 * (cols - 1), 2 * m * n}}) {
+  for (const layout& l :
+       {layout{"packed", cols, 1, 0, m * n}, layout{"transposed", 1, rows, 0, m * n},
+        layout{"wider rows", cols + 5, 1, 0, m * (n + 5)}, layout{"every third", 3 * cols + 1, 3, 0, m * (3 * n + 1)},
+        layout{"upside down", -cols, 1, (rows - 1) * cols, m * n},
+        layout{"mirrored", 2 * cols, -2, 2 * (cols - 1), 2 * m * n}}) {
     for (const float beta : {0.0f, -2.5f}) {
       CAPTURE(l.name, beta);
       support::guarded<float> c(l.size);
@@ -258,12 +257,13 @@ TEST_CASE("an operand on the fly gives the bits of one quantized before", "[gemm
   };
   const random_hadamard<32> h{17};
   const stochastic s{.seed = 5, .stream = 1}, other{.seed = 5, .stream = 2};
-  check_both(quantize<e1m2_f32>(x, h, s), operand<e1m2_f32>(x, h, s),
-             quantize<nvfp4>(w, h, other, scale_up{}), operand<nvfp4>(w, h, other, scale_up{}));
+  check_both(quantize<e1m2_f32>(x, h, s), operand<e1m2_f32>(x, h, s), quantize<nvfp4>(w, h, other, scale_up{}),
+             operand<nvfp4>(w, h, other, scale_up{}));
   check_both(quantize<mxfp4>(x, mx_ceil{}, toward_zero{}), operand<mxfp4>(x, mx_ceil{}, toward_zero{}),
              quantize<mxint4>(w, mse_search{}), operand<mxint4>(w, mse_search{}));
-  check_both(quantize<nvfp4>(x, four_over_six{}, tensor_amax{99.0f}), operand<nvfp4>(x, four_over_six{}, tensor_amax{99.0f}),
-             quantize<nvint4>(w, nearest_away{}), operand<nvint4>(w, nearest_away{}));
+  check_both(quantize<nvfp4>(x, four_over_six{}, tensor_amax{99.0f}),
+             operand<nvfp4>(x, four_over_six{}, tensor_amax{99.0f}), quantize<nvint4>(w, nearest_away{}),
+             operand<nvint4>(w, nearest_away{}));
   quantize_report before, fly;
   std::vector<float> c(m * m);
   const auto q = quantize<mxfp4>(x, count_into{before});

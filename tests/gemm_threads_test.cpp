@@ -59,9 +59,8 @@ TEST_CASE("several calls at once may read the same operands", "[gemm][threads]")
   std::vector<std::vector<float>> results(4, std::vector<float>(m * n));
   std::vector<std::thread> callers;
   for (auto& result : results)
-    callers.emplace_back([&] {
-      quantized_gemm(cpu::context{.threads = 2}, p.qx, p.qw, matrix_view<float>{result.data(), m, n});
-    });
+    callers.emplace_back(
+        [&] { quantized_gemm(cpu::context{.threads = 2}, p.qx, p.qw, matrix_view<float>{result.data(), m, n}); });
   for (std::thread& caller : callers) caller.join();
   for (const auto& result : results) REQUIRE(result == results[0]);
 }

@@ -32,7 +32,8 @@ analysis::report summed(const model::format& f, const std::vector<float>& x, std
   std::map<float, double> used;
   for (std::size_t i = 0; i < rows; ++i)
     for (std::size_t k = 0; k < reached; ++k) {
-      const double v = static_cast<double>(values[i * r.padded + k]), d = static_cast<double>(r.decoded[i * r.padded + k]);
+      const double v = static_cast<double>(values[i * r.padded + k]),
+                   d = static_cast<double>(r.decoded[i * r.padded + k]);
       const std::uint8_t code = r.codes[i * r.padded + k];
       xx += v * v, xq += v * d, ee += (d - v) * (d - v);
       ++want.histogram[code];
@@ -221,9 +222,8 @@ TEST_CASE("mistakes are named", "[analysis]") {
   CHECK(support::refusal([&] { analysis::measure<mxfp4>(nothing); }) ==
         "analysis::measure: x is null, but has 2 x 32 elements");
   std::vector<float> x(64);
-  CHECK(support::refusal([&] {
-          analysis::measure<nvfp4>(matrix_view<const float>{x.data(), 2, 32}, mx_ceil{});
-        }) == "analysis::measure: mx_floor, mx_even and mx_ceil are for e8m0 scales");
+  CHECK(support::refusal([&] { analysis::measure<nvfp4>(matrix_view<const float>{x.data(), 2, 32}, mx_ceil{}); }) ==
+        "analysis::measure: mx_floor, mx_even and mx_ceil are for e8m0 scales");
 }
 
 // ---- Bin bias

@@ -55,6 +55,15 @@ std::size_t row_with_coin(const model::rounding& coins, std::uint32_t r) {
     if (coins.coin(row * 16) == r) return row;
 }
 
+/// Stochastic rounding as a user might write it, with a coin that is given.
+struct own_stochastic {
+  std::uint32_t r;
+  bool round_up(const neighbours& n, float t, std::uint64_t) const {
+    const float p = (t - n.lower) / (n.upper - n.lower);
+    return static_cast<std::uint32_t>(p * 65536.0f + 0.5f) + r >= 65536u;
+  }
+};
+
 }  // namespace
 
 TEST_CASE("stochastic rounding: t is rounded before the lower neighbour is subtracted") {
@@ -86,6 +95,8 @@ TEST_CASE("stochastic rounding: t is rounded before the lower neighbour is subtr
       quantize_block<nvfp4>(x.data(), packed, ours, row * 16, tensor_constants_for<nvfp4>(amax));  // a user's kernel
       CHECK((packed[0] & 15u) == want);
       quantize_block<nvfp4>(x.data(), packed, rounding_spec(ours), row * 16, tensor_constants_for<nvfp4>(amax));
+      CHECK((packed[0] & 15u) == want);
+      quantize_block<nvfp4>(x.data(), packed, own_stochastic{65536 - more}, 0, tensor_constants_for<nvfp4>(amax));
       CHECK((packed[0] & 15u) == want);
       // A user's own product, straight into the rounding.
       CHECK(round_to_grid(grid, ours, c.x * c.e, row * 16) == want);
@@ -351,6 +362,31 @@ TEST_CASE("a sum over a decoded block adds rounded products, even where everythi
     wrong += summed(packed, scale) != want;
   }
   CHECK(differing > 500);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a sum over a transformed run adds products with c_n that were rounded") {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(8)};
+  std::normal_distribution<float> normal;
+  const float c = model::float_of(0x3E3504F3u);  // n = 32
+  int differing = 0, wrong = 0;
+  for (int i = 0; i < 2000; ++i) {
+    float x[32], sums[32], got = 0, want = 0, fused = 0;
+    for (std::size_t j = 0; j < 32; ++j) x[j] = sums[j] = normal(gen);
+    for (std::size_t stride = 1; stride < 32; stride *= 2)
+      for (std::size_t j = 0; j < 32; ++j) {
+        if ((j & stride) != 0) continue;
+        const float a = sums[j], b = sums[j + stride];
+        sums[j] = model::add(a, b), sums[j + stride] = model::sub(a, b);
+      }
+    for (const float s : sums) want = model::add(want, model::mul(s, c)), fused = model::fma(s, c, fused);
+    hadamard_forward(hadamard<32>{}.spec(), x);
+    for (const float v : x) got += v;
+    differing += want != fused;
+    wrong += got != want;
+  }
+  CHECK(differing > 1000);
   CHECK(wrong == 0);
 }
 

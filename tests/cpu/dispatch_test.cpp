@@ -32,7 +32,8 @@ bool has(cpu::isa tier) { return cpu::available().has(tier); }
 /// The names of what this machine has, as messages list them.
 std::string names_here() {
   std::string text;
-  for (const cpu::isa tier : support::runnable_isas()) text += (text.empty() ? "" : ", ") + std::string(cpu::name(tier));
+  for (const cpu::isa tier : support::runnable_isas())
+    text += (text.empty() ? "" : ", ") + std::string(cpu::name(tier));
   return text;
 }
 
@@ -201,7 +202,8 @@ TEST_CASE("the tiers found are those that the system's flags allow", "[cpu]") {
 #endif
 }
 
-TEST_CASE("a context's tier is the one that runs; one that the machine lacks is an error that lists those it has", "[cpu]") {
+TEST_CASE("a context's tier is the one that runs; one that the machine lacks is an error that lists those it has",
+          "[cpu]") {
   for (const cpu::isa tier : support::runnable_isas()) CHECK(cpu::resolve(cpu::context{.isa = tier}) == tier);
   const cpu::isa absent = some_absent_tier();
   CHECK(support::refusal([&] { cpu::resolve(cpu::context{.isa = absent}); }) ==
@@ -306,9 +308,9 @@ TEST_CASE("an older processor gets fewer tiers and the same bits", "[cpu]") {
     const char* name;
     const char* best;
   };
-  for (const processor& p : {processor{"Nehalem", "scalar"}, processor{"SandyBridge", "scalar"},
-                             processor{"Haswell,-fma", "scalar"}, processor{"Haswell,-f16c", "scalar"},
-                             processor{"Haswell,-bmi2", "scalar"}, processor{"Haswell", "avx2"}}) {
+  for (const processor& p :
+       {processor{"Nehalem", "scalar"}, processor{"SandyBridge", "scalar"}, processor{"Haswell,-fma", "scalar"},
+        processor{"Haswell,-f16c", "scalar"}, processor{"Haswell,-bmi2", "scalar"}, processor{"Haswell", "avx2"}}) {
     CAPTURE(p.name);
     const std::string run = "env -u UFP4_ISA " + emulator + " -cpu " + p.name + program;
     const answer a = ask(run + "'[.answer]'");

@@ -99,8 +99,9 @@ TEST_CASE("memory that is null or shared is named", "[recipe]") {
         "linear_forward: x is null, but has 4 x 32 elements");
   CHECK(said(4, 6, [&](auto y) { linear_forward(now, matrix(4, 32), w, y); }) ==
         "linear_forward: w is null, but has 6 x 32 elements");
-  CHECK(support::refusal([&] { linear_forward(now, matrix(4, 32), matrix(6, 32), matrix_view<float>{nullptr, 4, 6}); }) ==
-        "linear_forward: y is null, but has 4 x 6 elements");
+  CHECK(support::refusal([&] {
+          linear_forward(now, matrix(4, 32), matrix(6, 32), matrix_view<float>{nullptr, 4, 6});
+        }) == "linear_forward: y is null, but has 4 x 6 elements");
   CHECK(said(4, 32, [&](auto dx) { linear_backward_input(now, dy, matrix(6, 32), dx); }) ==
         "linear_backward_input: dy is null, but has 4 x 6 elements");
   CHECK(said(6, 32, [&](auto dw) { linear_backward_weight(now, dy, matrix(4, 32), dw); }) ==
@@ -175,15 +176,15 @@ TEST_CASE("a saved activation of another shape, recipe, step or layer is refused
     return said(6, 32, [&](auto dw) { linear_backward_weight(r, matrix(4, 6), saved, dw); });
   };
   CHECK(use(now, save(now, 4, 32)) == "");
-  CHECK(use(now, recipe::saved_activation{}) == "linear_backward_weight: saved has 0 parts, but offsets names 1 experts");
+  CHECK(use(now, recipe::saved_activation{}) ==
+        "linear_backward_weight: saved has 0 parts, but offsets names 1 experts");
   CHECK(use(now, save(now, 5, 32)) ==
         "linear_backward_weight: saved part 0 is X^T of 32 x 5, but dw and dy make it 32 x 4");
   CHECK(use(now, save(now, 4, 31)) ==
         "linear_backward_weight: saved part 0 is X^T of 31 x 4, but dw and dy make it 32 x 4");
   const std::vector<std::size_t> two{0, 2, 4};
-  CHECK(said(12, 32, [&](auto dw) {
-          linear_backward_weight_grouped(now, matrix(4, 6), save(now, 4, 32), two, dw);
-        }) == "linear_backward_weight_grouped: saved has 1 parts, but offsets names 2 experts");
+  CHECK(said(12, 32, [&](auto dw) { linear_backward_weight_grouped(now, matrix(4, 6), save(now, 4, 32), two, dw); }) ==
+        "linear_backward_weight_grouped: saved has 1 parts, but offsets names 2 experts");
 
   const auto signs = [](const recipe::bound_recipe& r) {
     return std::to_string(r.operand(4).transform.n) + " (first signs " +
@@ -192,7 +193,8 @@ TEST_CASE("a saved activation of another shape, recipe, step or layer is refused
   const recipe::bound_recipe other_layer = recipe::ufp4(1).at(2, 4), baseline = recipe::bf16(1).at(2, 3);
   for (const recipe::bound_recipe& before : {other_layer, baseline})
     CHECK(use(now, save(before, 4, 32)) == "linear_backward_weight: saved was transformed in runs of " + signs(before) +
-                                               ", but this recipe, step and layer transform dy in runs of " + signs(now));
+                                               ", but this recipe, step and layer transform dy in runs of " +
+                                               signs(now));
   recipe::training_recipe small = recipe::ufp4(1), large = recipe::ufp4(1);
   small.wgrad.left.transform = small.wgrad.right.transform = {};
   large.wgrad.left.transform = large.wgrad.right.transform = {};
@@ -206,8 +208,10 @@ TEST_CASE("a tier that the machine lacks is refused before anything is written",
   const cpu::context context{.isa = absent};
   const std::string start = "cpu::context::isa asks for " + std::string(cpu::name(absent));
   CHECK(said(4, 6, [&](auto y) { linear_forward(context, now, matrix(4, 32), matrix(6, 32), y); }).find(start) == 0);
-  CHECK(said(4, 32, [&](auto dx) { linear_backward_input(context, now, matrix(4, 6), matrix(6, 32), dx); }).find(start) ==
-        0);
-  CHECK(said(6, 32, [&](auto dw) { linear_backward_weight(context, now, matrix(4, 6), matrix(4, 32), dw); })
-            .find(start) == 0);
+  CHECK(said(4, 32, [&](auto dx) {
+          linear_backward_input(context, now, matrix(4, 6), matrix(6, 32), dx);
+        }).find(start) == 0);
+  CHECK(said(6, 32, [&](auto dw) {
+          linear_backward_weight(context, now, matrix(4, 6), matrix(4, 32), dw);
+        }).find(start) == 0);
 }

@@ -94,9 +94,7 @@ void check_routings(const recipe::training_recipe& r, const policies<Format, Wei
 }  // namespace
 
 TEST_CASE("grouped verbs are per-expert calls with coins of layer + expert * 2^16", "[recipe]") {
-  SECTION("ufp4") {
-    check_routings<float>(recipe::ufp4(21), policies<e1m2_f32>{21, 5, 9, {true, true, true}});
-  }
+  SECTION("ufp4") { check_routings<float>(recipe::ufp4(21), policies<e1m2_f32>{21, 5, 9, {true, true, true}}); }
   SECTION("ufp4 with nv_e1m2, bf16 tensors") {
     check_routings<ufp4::bf16>(recipe::ufp4<nv_e1m2>(22),
                                policies<nv_e1m2>{22, 6, 65535, {true, true, true}, false, scale_up{}.spec()});
@@ -109,8 +107,7 @@ TEST_CASE("grouped verbs are per-expert calls with coins of layer + expert * 2^1
 
 TEST_CASE("one tensor amax serves all experts of a call", "[recipe]") {
   using square_weights = block_format<fp4<E2M1>, e4m3, square(16), float>;
-  check_routings<float>(recipe::nvfp4(24),
-                        policies<nvfp4, square_weights>{24, 8, 3, {false, false, true}, true});
+  check_routings<float>(recipe::nvfp4(24), policies<nvfp4, square_weights>{24, 8, 3, {false, false, true}, true});
 }
 
 TEST_CASE("an expert without tokens writes +0 to dW, or leaves every bit of it", "[recipe]") {
@@ -118,7 +115,8 @@ TEST_CASE("an expert without tokens writes +0 to dW, or leaves every bit of it",
   std::mt19937_64 gen{support::seed(0)};
   const offsets at{0, 0, 20, 20};
   const layer<float> l(gen, 20, 32, 10);
-  for (const recipe::training_recipe& r : {recipe::ufp4(1), recipe::nvfp4(1), recipe::e2m1_baseline(1), recipe::bf16(1)}) {
+  for (const recipe::training_recipe& r :
+       {recipe::ufp4(1), recipe::nvfp4(1), recipe::e2m1_baseline(1), recipe::bf16(1)}) {
     const recipe::bound_recipe now = r.at(0, 0);
     output<float> dw(3 * 10, 32);
     linear_backward_weight_grouped(now, l.dy.view(), l.x.view(), at, dw.view());

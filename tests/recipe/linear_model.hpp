@@ -20,8 +20,8 @@ using namespace ufp4;
 
 /// words 0 and 1 of Philox on (step, layer, 0x52000000 + role), worked out by the model.
 inline std::uint64_t derived(std::uint64_t seed, std::uint64_t step, std::uint32_t layer, std::uint32_t role) {
-  const auto words = model::philox({static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32), layer,
-                                    0x52000000u + role}, seed);
+  const auto words = model::philox(
+      {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32), layer, 0x52000000u + role}, seed);
   return words[0] + (std::uint64_t{words[1]} << 32);
 }
 

@@ -132,7 +132,8 @@ TEST_CASE("strided and transposed tensors are read and written where they lie", 
     return to;
   };
   const auto by_columns = [](auto* data, std::size_t rows, std::size_t cols) {
-    return matrix_view<std::remove_pointer_t<decltype(data)>>{data, rows, cols, 2, 2 * static_cast<std::ptrdiff_t>(rows)};
+    return matrix_view<std::remove_pointer_t<decltype(data)>>{data, rows, cols, 2,
+                                                              2 * static_cast<std::ptrdiff_t>(rows)};
   };
   std::vector<float> xs = spread(l.x), ws = spread(l.w), dys = spread(l.dy);
   std::vector<float> ys(2 * t * n, 42.0f), dxs(2 * t * k, 42.0f), dws(2 * n * k, 42.0f);
@@ -166,8 +167,8 @@ TEST_CASE("a saved activation outlives its source, moves, and holds four bits an
       recipe::saved_activation saved;
       linear_forward(now, l.x.view(), l.w.view(), y.view(), &saved);
       CHECK(saved.parts() == 1);
-      CHECK(saved.bytes() == (r.operand(5).quantized ? 32 * 48 / 2 + 32 * 3 * (r.operand(5).format.two_level ? 1 : 4)
-                                                     : 32 * 48 * 2));
+      CHECK(saved.bytes() ==
+            (r.operand(5).quantized ? 32 * 48 / 2 + 32 * 3 * (r.operand(5).format.two_level ? 1 : 4) : 32 * 48 * 2));
       elsewhere = std::move(saved);
     }
     for (float& v : l.x.data) v = NAN;
@@ -259,8 +260,8 @@ TEST_CASE("a recipe edited in any member does what the edit says", "[recipe]") {
     r.fprop.right.rounding = rounding_spec::kind::toward_zero;
     r.dgrad.left.rounding = rounding_spec::kind::nearest_away;
     linear_forward(r.at(9, 8), x, w, y.view());
-    quantized_gemm(quantize<e2m1_f32>(x, stochastic{.seed = derived(3, 9, 8, 16)}), quantize<e2m1_f32>(w, toward_zero{}),
-                   want.view());
+    quantized_gemm(quantize<e2m1_f32>(x, stochastic{.seed = derived(3, 9, 8, 16)}),
+                   quantize<e2m1_f32>(w, toward_zero{}), want.view());
     REQUIRE(y.c.same_bytes(want.c.span()));
     linear_backward_input(r.at(9, 8), dy, w, dx.view());
     quantized_gemm(quantize<e2m1_f32>(dy, nearest_away{}), quantize<e2m1_f32>(transpose(w)), want_dx.view());

@@ -66,8 +66,8 @@ std::array<row, 6> ufp4_table(rule_of stochastic_rule) {
 }
 
 std::uint64_t derived(std::uint64_t seed, std::uint64_t step, std::uint32_t layer, std::uint32_t role) {
-  const auto words = model::philox({static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32), layer,
-                                    0x52000000u + role}, seed);
+  const auto words = model::philox(
+      {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32), layer, 0x52000000u + role}, seed);
   return words[0] + (std::uint64_t{words[1]} << 32);
 }
 
@@ -87,9 +87,9 @@ TEST_CASE("the four recipes are the table of numerics 7", "[recipe]") {
   }
   SECTION("nvfp4") {
     const row plain{spec_of<nvfp4>}, weight{spec_of<block_format<fp4<E2M1>, e4m3, square(16), float>>};
-    check(recipe::nvfp4(1),
-          {plain, weight, row{spec_of<nvfp4>, map::none, kind::stochastic}, weight,
-           row{spec_of<nvfp4>, map::transformer_engine, kind::stochastic}, row{spec_of<nvfp4>, map::transformer_engine}});
+    check(recipe::nvfp4(1), {plain, weight, row{spec_of<nvfp4>, map::none, kind::stochastic}, weight,
+                             row{spec_of<nvfp4>, map::transformer_engine, kind::stochastic},
+                             row{spec_of<nvfp4>, map::transformer_engine}});
   }
   SECTION("bf16") {
     const recipe::training_recipe r = recipe::bf16(1);
@@ -102,8 +102,8 @@ TEST_CASE("the four recipes are the table of numerics 7", "[recipe]") {
 
 TEST_CASE("operands are numbered in the table's reading order", "[recipe]") {
   recipe::training_recipe r = recipe::ufp4(1);
-  const recipe::operand_policy* in_order[] = {&r.fprop.left, &r.fprop.right, &r.dgrad.left,
-                                              &r.dgrad.right, &r.wgrad.left, &r.wgrad.right};
+  const recipe::operand_policy* in_order[] = {&r.fprop.left,  &r.fprop.right, &r.dgrad.left,
+                                              &r.dgrad.right, &r.wgrad.left,  &r.wgrad.right};
   for (int i = 0; i < 6; ++i) CHECK(&r.operand(i) == in_order[i]);
 }
 
@@ -158,7 +158,8 @@ TEST_CASE("no two operands, steps, layers or experts share a seed", "[recipe]") 
   CHECK(seeds.size() == drawn);
 }
 
-TEST_CASE("any transform may be chosen: drawn ones keep their length and rounding, given ones their signs", "[recipe]") {
+TEST_CASE("any transform may be chosen: drawn ones keep their length and rounding, given ones their signs",
+          "[recipe]") {
   recipe::training_recipe r = recipe::ufp4(5);
   r.fprop.left.transform = random_hadamard<64>{999}.to_bf16();
   r.fprop.right.transform = hadamard<32>{};

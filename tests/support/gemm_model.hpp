@@ -43,10 +43,10 @@ inline float output_value(ufp4::fp16 x) { return from_fp16(x.bits()); }
 
 struct side {
   std::size_t rows = 0, padded = 0, block = 16;
-  bool exact = true;            ///< whether block products are exact
-  std::vector<float> value;     ///< rows x padded, unscaled
-  std::vector<int> quarters;    ///< the same times 4, where exact: every grid of numerics 1 is a multiple of 1/4
-  std::vector<float> scale;     ///< rows x padded / block, without the tensor scale
+  bool exact = true;          ///< whether block products are exact
+  std::vector<float> value;   ///< rows x padded, unscaled
+  std::vector<int> quarters;  ///< the same times 4, where exact: every grid of numerics 1 is a multiple of 1/4
+  std::vector<float> scale;   ///< rows x padded / block, without the tensor scale
   float tensor = 1;
 };
 
@@ -139,10 +139,10 @@ inline bounded extended(const side& a, const side& b) {
     for (std::size_t j = 0; j < b.rows; ++j) {
       wide sum = 0, magnitude = 0;
       for (std::size_t k = 0; k < a.padded; ++k) {
-        const wide left = static_cast<wide>(a.value[i * a.padded + k]) *
-                          static_cast<wide>(a.scale[i * blocks + k / a.block]);
-        const wide product = left * static_cast<wide>(b.value[j * b.padded + k]) *
-                             static_cast<wide>(b.scale[j * blocks + k / a.block]);
+        const wide left =
+            static_cast<wide>(a.value[i * a.padded + k]) * static_cast<wide>(a.scale[i * blocks + k / a.block]);
+        const wide product =
+            left * static_cast<wide>(b.value[j * b.padded + k]) * static_cast<wide>(b.scale[j * blocks + k / a.block]);
         sum += product;
         magnitude += std::abs(product);
       }
