@@ -163,9 +163,13 @@ TEMPLATE_TEST_CASE("scales compare as numbers; NaN is unordered", "[format][scal
     for (std::uint32_t b = 0; b < 256; ++b) {
       const TestType left = from<TestType>(a), right = from<TestType>(b);
       const double x = value_of<TestType>(a), y = value_of<TestType>(b);
-      wrong += (left == right) != (x == y) || (left != right) != (x != y) || (left < right) != (x < y) ||
-               (left >= right) != (x >= y) || ((left <=> right) != (x <=> y));
-      wrong += (left < static_cast<float>(y)) != (x < y) || (left > static_cast<float>(y)) != (x > y);
+      wrong += (left == right) != (x == y);
+      wrong += (left != right) != (x != y);
+      wrong += (left < right) != (x < y);
+      wrong += (left >= right) != (x >= y);
+      wrong += (left <=> right) != (x <=> y);
+      wrong += (left < static_cast<float>(y)) != (x < y);
+      wrong += (left > static_cast<float>(y)) != (x > y);
     }
   }
   CHECK(wrong == 0);

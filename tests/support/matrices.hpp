@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -96,7 +97,7 @@ template <class Q>
 bool matches(const Q& q, const model::result& want) {
   const std::vector<std::uint8_t> bytes = model::packed(want.codes);
   bool same = q.codes().size() == bytes.size() && q.scales().size() == want.scales.size() &&
-              std::memcmp(q.codes().data(), bytes.data(), bytes.size()) == 0 &&
+              std::equal(bytes.begin(), bytes.end(), q.codes().begin()) &&
               model::bits_of(q.tensor_scale()) == model::bits_of(want.tensor_scale);
   for (std::size_t i = 0; same && i < want.scales.size(); ++i) same = scale_bits(q.scales()[i]) == want.scales[i];
   return same;
