@@ -36,10 +36,7 @@ void dequantize(const cpu::context& ctx, const Q& q, const matrix_view<T>& out) 
   const auto& row = cpu::detail::kernel_for(cpu::detail::dequantize_kernels, cpu::resolve(ctx));
   const cpu::detail::quantized_source from = detail::quantized_source_of(view);
   const detail::sink to = detail::sink_of(out);
-  constexpr std::size_t elements = 1 << 15;
-  const std::size_t chunk = q.padded_cols() >= elements || q.cols() == 0 ? 1 : elements / q.padded_cols();
-  cpu::detail::parallel_for(ctx, (q.rows() + chunk - 1) / chunk, [&](std::size_t task) {
-    const std::size_t first = task * chunk, last = first + chunk < q.rows() ? first + chunk : q.rows();
+  cpu::detail::parallel_rows(ctx, q.rows(), q.padded_cols(), [&](std::size_t first, std::size_t last) {
     row.kernel(from, to, first, last);
   });
 }

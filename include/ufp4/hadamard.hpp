@@ -26,10 +26,7 @@ void transform_rows(const char* verb, const cpu::context& ctx, const transform_s
   expects(same_elements(from, to) || !bytes_of(from).overlaps(bytes_of(to)), verb,
           ": out overlaps x without being the same matrix");
   const auto& row = cpu::detail::kernel_for(cpu::detail::hadamard_kernels, cpu::resolve(ctx));
-  constexpr std::size_t elements = 1 << 15;
-  const std::size_t chunk = padded >= elements || padded == 0 ? 1 : elements / padded;
-  cpu::detail::parallel_for(ctx, (x.rows() + chunk - 1) / chunk, [&](std::size_t task) {
-    const std::size_t first = task * chunk, last = first + chunk < x.rows() ? first + chunk : x.rows();
+  cpu::detail::parallel_rows(ctx, x.rows(), padded, [&](std::size_t first, std::size_t last) {
     row.kernel(t, inverse, from, to, first, last);
   });
 }

@@ -41,22 +41,14 @@ cpu::detail::quantize_job make_job(const source& x, const format_spec& format, c
   return job;
 }
 
-/// How many strips make a task: enough work to be worth a thread.
-inline std::size_t strips_a_task(const cpu::detail::quantize_job& job) {
-  constexpr std::size_t elements = 1 << 15;
-  const std::size_t strip = job.padded_cols * static_cast<std::size_t>(job.format.block.rows);
-  return strip >= elements || strip == 0 ? 1 : elements / strip;
-}
-
 /// body(first strip, last strip, report) over all strips, reports added up at the end.
 template <class Body>
 void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, quantize_report* report,
                 const Body& body) {
-  const std::size_t strips = job.strips(), chunk = strips_a_task(job), tasks = (strips + chunk - 1) / chunk;
+  const std::size_t elements = job.padded_cols * static_cast<std::size_t>(job.format.block.rows);
   std::atomic<std::uint64_t> nonfinite{0}, saturated{0}, underflowed{0};
-  cpu::detail::parallel_for(ctx, tasks, [&](std::size_t task) {
+  cpu::detail::parallel_rows(ctx, job.strips(), elements, [&](std::size_t first, std::size_t last) {
     quantize_report seen;
-    const std::size_t first = task * chunk, last = first + chunk < strips ? first + chunk : strips;
     body(first, last, seen);
     if (report == nullptr) return;
     nonfinite += seen.nonfinite_blocks;

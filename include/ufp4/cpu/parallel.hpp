@@ -119,4 +119,15 @@ void parallel_for(const context& ctx, std::size_t count, const F& body) {
   error.rethrow();
 }
 
+/// body(first, last) over ranges of `rows` that together cover them, each with enough elements to be worth a thread.
+template <class F>
+void parallel_rows(const context& ctx, std::size_t rows, std::size_t elements_a_row, const F& body) {
+  constexpr std::size_t elements = 1 << 15;
+  const std::size_t chunk = elements_a_row == 0 || elements_a_row >= elements ? 1 : elements / elements_a_row;
+  parallel_for(ctx, (rows + chunk - 1) / chunk, [&](std::size_t task) {
+    const std::size_t first = task * chunk, last = rows - first < chunk ? rows : first + chunk;
+    body(first, last);
+  });
+}
+
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
