@@ -33,7 +33,7 @@ void check_same(std::uint64_t seed) {
     std::vector<Ours> b(3 * cols);
     fake_quantize<F>(support::one_thread, x, matrix_view<Theirs>{a.data(), 3, cols});
     fake_quantize<F>(support::one_thread, y, matrix_view<Ours>{b.data(), 3, cols});
-    REQUIRE(std::memcmp(a.data(), b.data(), 6 * cols) == 0);
+    REQUIRE((cols == 0 || std::memcmp(a.data(), b.data(), 6 * cols) == 0));
   }
 }
 

@@ -95,7 +95,7 @@ constexpr int floor_rounded_log2(float amax) {
   const int exponent = ufp4::detail::floor_log2(amax), k = exponent + 1;
   constexpr std::uint32_t ulps[] = {0, 1, 2, 5, 11, 22, 44};
   const int distance = k > 0 ? k - 1 : -k;
-  if (distance < 1) return exponent;
+  if (distance < 1 || distance > 127) return exponent;  // beyond 127 the scale code is 0 either way
   int j = 0;
   while (distance >> (j + 1) != 0) ++j;
   const std::uint32_t mantissa = ufp4::detail::significand(amax) & 0x007FFFFFu;
