@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/refusal.hpp"
 #include "support/matrices.hpp"
 #include "support/poison.hpp"
 
@@ -146,6 +147,16 @@ TEST_CASE("null data with a non-zero extent") {
   CHECK(b.untouched());
   CHECK(amax(matrix_view<const float>{nullptr, 0, cols}).value == 0);
   CHECK(quantize<nvfp4>(matrix_view<const float>{nullptr, rows, 0}).codes().empty());
+}
+
+TEST_CASE("undo_transform is for fake_quantize alone") {
+  std::vector<float> x(16, 1.0f), out(16);
+  const matrix_view<const float> in{x.data(), 1, 16};
+  CHECK(support::refusal([&] { quantize<nvfp4>(in, hadamard<16>{}, undo_transform{}); }) ==
+        "quantize: undo_transform is for fake_quantize; codes stay in the transformed domain");
+  CHECK(support::refusal([&] {
+          fake_quantize<nvfp4>(in, matrix_view<float>{out.data(), 1, 16}, hadamard<16>{}, undo_transform{});
+        }).empty());
 }
 
 TEST_CASE("outputs of another shape") {

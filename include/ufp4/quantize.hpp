@@ -143,8 +143,9 @@ void check_preset(const char* verb, const O& options) {
 }
 
 template <quantizer_target F, class O, matrix_scalar T>
-void check_quantize(const char* verb, const matrix_view<T>& x, const O& options) {
+void check_quantize(const char* verb, const matrix_view<T>& x, const O& options, bool may_undo = false) {
   check_preset<F>(verb, options);
+  expects(may_undo || !options.undo, verb, ": undo_transform is for fake_quantize; codes stay in the transformed domain");
   check_options(verb, options, spec_of<format_of<F>>, x.cols());
   check_data(verb, "x", x);
 }
@@ -224,7 +225,7 @@ template <quantizer_target F, matrix_scalar T, matrix_scalar U, class... Policie
 void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matrix_view<U>& out,
                    const Policies&... policies) {
   const auto options = detail::collect(policies...);
-  detail::check_quantize<F>("fake_quantize", x, options);
+  detail::check_quantize<F>("fake_quantize", x, options, true);
   detail::check_data("fake_quantize", "out", out);
   detail::expects(out.rows() == x.rows() && out.cols() == x.cols(), "fake_quantize: out is ", out.rows(), " x ",
                   out.cols(), ", but x is ", x.rows(), " x ", x.cols());
