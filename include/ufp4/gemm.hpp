@@ -132,7 +132,7 @@ void check_operand(const char* name, const quantize_request<F, T, R>& r, const b
 template <class T>
 void check_operand(const char* name, const unquantized_operand<T>& x, const byte_range& c) {
   check_data("quantized_gemm", name, x.x);
-  expects(x.transform.signs_valid, "quantized_gemm: signed_hadamard was given a sign that is neither +1 nor -1");
+  check_signs("quantized_gemm", x.transform);
   expects(!c.overlaps(bytes_of(source_of(x.x))), "quantized_gemm: C overlaps ", name);
 }
 template <class T>

@@ -15,7 +15,7 @@ void transform_rows(const char* verb, const cpu::context& ctx, const transform_s
                     const matrix_view<X>& x, const matrix_view<Y>& out) {
   check_data(verb, "x", x);
   check_data(verb, "out", out);
-  expects(t.signs_valid, verb, ": signed_hadamard was given a sign that is neither +1 nor -1");
+  check_signs(verb, t);
   expects(out.rows() == x.rows(), verb, ": out has ", out.rows(), " rows, but x has ", x.rows());
   const std::size_t narrow = inverse ? out.cols() : x.cols(), wide = inverse ? x.cols() : out.cols();
   const std::size_t padded = (narrow + t.n - 1) / t.n * t.n;

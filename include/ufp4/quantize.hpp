@@ -159,7 +159,7 @@ namespace ufp4::inline UFP4_CODE {
 template <matrix_scalar T>
 tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const transform_spec& t = {}) {
   detail::check_data("amax", "x", x);
-  detail::expects(t.signs_valid, "amax: signed_hadamard was given a sign that is neither +1 nor -1");
+  detail::check_signs("amax", t);
   cpu::resolve(ctx);
   quantize_options<rounding_spec> options{.transform = t};
   const format_spec format{};  // only its block length matters, which divides every transform

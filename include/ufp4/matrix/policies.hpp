@@ -115,12 +115,17 @@ constexpr auto collect(const Policies&... policies) {
   return options;
 }
 
+/// signed_hadamard notes a bad sign where it cannot throw (device code); verbs refuse it here.
+inline void check_signs(const char* verb, const transform_spec& t) {
+  expects(t.signs_valid, verb, ": signed_hadamard was given a sign that is neither +1 nor -1");
+}
+
 /// What is wrong with the policies for this format and shape is said here, before anything is read or written.
 template <class O>
 void check_options(const char* verb, const O& options, const format_spec& format, std::size_t cols) {
   const char* mismatch = rule_mismatch(options.rule, format);
   expects(mismatch == nullptr, verb, ": ", mismatch == nullptr ? "" : mismatch);
-  expects(options.transform.signs_valid, verb, ": signed_hadamard was given a sign that is neither +1 nor -1");
+  check_signs(verb, options.transform);
   const std::uint32_t gmax = opaque_bits(options.gmax);
   expects(gmax <= max_finite_bits || gmax == sign_mask, verb, ": tensor_amax is ", options.gmax,
           ", not a finite number >= 0");
