@@ -6,8 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <ufp4/cpu/dispatch.hpp>
-#include <ufp4/cpu/parallel.hpp>
+#include <ufp4/cpu/gemm_driver.hpp>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/quantize.hpp>
 
@@ -158,16 +157,6 @@ cpu::detail::gemm_operand gemm_operand_of(const unquantized_operand<T>& x, int b
   return side;
 }
 
-/// Runs a checked job: tiles of C over threads.
-inline void run_gemm(const cpu::context& ctx, const cpu::detail::gemm_job& job) {
-  const auto& row = cpu::detail::kernel_for(cpu::detail::gemm_kernels, cpu::resolve(ctx));
-  constexpr std::size_t tile = cpu::detail::gemm_tile;
-  const std::size_t down = (job.out.rows + tile - 1) / tile, across = (job.out.cols + tile - 1) / tile;
-  cpu::detail::parallel_for(ctx, down * across, [&](std::size_t task) {
-    row.kernel(job, task / across * tile, task % across * tile);
-  });
-}
-
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
@@ -203,7 +192,7 @@ void quantized_gemm(const cpu::context& ctx, const A& a, const B& b, const matri
   job.alpha = options.alpha;
   job.beta = options.beta;
   job.mode = options.accumulate;
-  detail::run_gemm(ctx, job);
+  cpu::detail::run_gemms(ctx, {&job, 1});
 }
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {

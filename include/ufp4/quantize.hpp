@@ -59,9 +59,10 @@ void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, q
 }
 
 inline float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job) {
+  const auto kernel = cpu::detail::kernel_for(cpu::detail::amax_kernels, cpu::resolve(ctx)).kernel;
   std::atomic<std::uint32_t> largest{0};
   for_strips(ctx, job, nullptr, [&](std::size_t first, std::size_t last, quantize_report&) {
-    const std::uint32_t here = cpu::detail::amax_strips(job, first, last);
+    const std::uint32_t here = kernel(job, first, last);
     std::uint32_t before = largest.load();
     while (before < here && !largest.compare_exchange_weak(before, here)) {
     }
@@ -110,12 +111,16 @@ float gmax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job, con
 template <class Coder>
 void quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job, const Coder& coder,
                    const cpu::detail::quantized_sink& out, quantize_report* report) {
-  for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
-    if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>)
-      cpu::detail::kernel_for(cpu::detail::quantize_kernels, tier).kernel(job, coder, out, first, last, seen);
-    else
+  if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>) {
+    const auto kernel = cpu::detail::quantize_kernel_for(job, coder, tier).kernel;
+    for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
+      kernel(job, coder, out, first, last, seen);
+    });
+  } else {
+    for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
       cpu::detail::quantize_strips(job, coder, out, first, last, seen);
-  });
+    });
+  }
 }
 
 /// Everything but the memory: checks, tensor amax, blocks. Returns the tensor scale.

@@ -23,14 +23,31 @@ struct kernel_row {
   const char* name;
   Kernel* kernel;
 };
+/// A row of the quantizers: `takes` says whether it has code for this format, rule and rounding.
+struct quantize_row {
+  isa tier;
+  const char* name;
+  bool (*takes)(const quantize_job&, const block_coder<rounding_spec>&);
+  decltype(quantize_scalar)* kernel;
+};
 
-inline constexpr kernel_row<decltype(quantize_scalar)> quantize_kernels[] = {
-    {isa::scalar, "quantize_scalar", &quantize_scalar}};
+inline constexpr quantize_row quantize_kernels[] = {
+    {isa::scalar, "quantize_scalar", [](const quantize_job&, const block_coder<rounding_spec>&) { return true; },
+     &quantize_scalar},
+};
+inline constexpr kernel_row<decltype(amax_strips)> amax_kernels[] = {
+    {isa::scalar, "amax_scalar", &amax_strips},
+};
 inline constexpr kernel_row<decltype(dequantize_scalar)> dequantize_kernels[] = {
-    {isa::scalar, "dequantize_scalar", &dequantize_scalar}};
+    {isa::scalar, "dequantize_scalar", &dequantize_scalar},
+};
 inline constexpr kernel_row<decltype(hadamard_scalar)> hadamard_kernels[] = {
-    {isa::scalar, "hadamard_scalar", &hadamard_scalar}};
-inline constexpr kernel_row<decltype(gemm_scalar)> gemm_kernels[] = {{isa::scalar, "gemm_scalar", &gemm_scalar}};
+    {isa::scalar, "hadamard_scalar", &hadamard_scalar},
+};
+/// Within a tier the first that takes a job runs it.
+inline constexpr const gemm_kernel* gemm_kernels[] = {
+    &gemm_scalar_kernel,
+};
 
 /// The row of a tier, or of its nearest ancestor that has one.
 template <class Kernel, std::size_t n>
@@ -38,6 +55,17 @@ const kernel_row<Kernel>& kernel_for(const kernel_row<Kernel> (&table)[n], isa t
   for (isa i = tier;; i = parent(i))
     for (const auto& row : table)
       if (row.tier == i) return row;
+}
+inline const quantize_row& quantize_kernel_for(const quantize_job& job, const block_coder<rounding_spec>& coder,
+                                               isa tier) {
+  for (isa i = tier;; i = parent(i))
+    for (const quantize_row& row : quantize_kernels)
+      if (row.tier == i && row.takes(job, coder)) return row;
+}
+inline const gemm_kernel& gemm_kernel_for(const gemm_job& job, isa tier) {
+  for (isa i = tier;; i = parent(i))
+    for (const gemm_kernel* row : gemm_kernels)
+      if (row->tier == i && row->takes(job)) return *row;
 }
 
 inline std::string names_of(isa_set set) {

@@ -30,7 +30,7 @@ struct quantize_job {
   std::size_t run() const { return ufp4::detail::padded_length(1, format.block, transform); }
 };
 
-/// Codes and scales of a matrix, to read.
+/// Codes and scales of a matrix, to read, in the canonical layout; or interleaved (matrix/prepacked.hpp).
 struct quantized_source {
   const std::uint8_t* codes = nullptr;
   const void* scales = nullptr;
@@ -38,6 +38,19 @@ struct quantized_source {
   std::size_t rows = 0, cols = 0, padded_cols = 0;
   float tensor_scale = 1;
   transform_spec transform{};
+  bool interleaved = false;
+
+  std::size_t blocks() const { return padded_cols / static_cast<std::size_t>(format.block.cols); }
+  /// Where the scale of block b of a row lies.
+  std::size_t scale_index(std::size_t row, std::size_t b) const {
+    if (interleaved) return (row / 16 * blocks() + b) * 16 + row % 16;
+    return row / static_cast<std::size_t>(format.block.rows) * blocks() + b;
+  }
+  /// Where the byte with the codes of k and k + 1 of a row lies; k is even.
+  std::size_t code_index(std::size_t row, std::size_t k) const {
+    if (interleaved) return (row / 16 * ((padded_cols + 7) / 8) + k / 8) * 64 + row % 16 * 4 + k % 8 / 2;
+    return (row * padded_cols + k) / 2;
+  }
 };
 
 /// Codes and scales of a matrix, to write.
@@ -58,6 +71,7 @@ struct gemm_operand {
   float tensor_scale() const { return is_quantized ? q.tensor_scale : 1.0f; }
   const transform_spec& transform() const { return is_quantized ? q.transform : plain.transform; }
   bool exact() const { return is_quantized && q.format.grid.exact_products; }
+  bool interleaved() const { return is_quantized && q.interleaved; }
 };
 
 struct gemm_job {
@@ -66,6 +80,10 @@ struct gemm_job {
   std::size_t block = 16;  ///< block length along K
   float alpha = 1, beta = 0;
   accumulate mode = accumulate::fast;
+  const float* bias = nullptr;  ///< one a column of the caller's C, or null
+  bool swapped = false;         ///< left is the caller's B, right its A, out its C transposed
+
+  std::size_t padded() const { return left.padded_cols(); }
 };
 
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES

@@ -188,18 +188,20 @@ inline std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bou
 inline void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int left_index,
                            const std::vector<stored_operand>& left, const std::vector<stored_operand>& right,
                            std::span<const sink> out, write mode) {
+  std::vector<cpu::detail::gemm_job> jobs;
+  jobs.reserve(out.size());
   for (std::size_t e = 0; e < out.size(); ++e) {
     if (out[e].rows == 0 || out[e].cols == 0) continue;
     if (left[e].operand.cols() == 0 && mode == write::add) continue;  // an expert without tokens
-    cpu::detail::gemm_job job;
+    cpu::detail::gemm_job& job = jobs.emplace_back();
     job.left = left[e].operand;
     job.right = right[e].operand;
     job.out = out[e];
     job.block = static_cast<std::size_t>(block_of(now, left_index).cols);
     job.beta = mode == write::add ? 1.0f : 0.0f;
     job.mode = now.recipe().accumulate;
-    ufp4::detail::run_gemm(ctx, job);
   }
+  cpu::detail::run_gemms(ctx, jobs);
 }
 
 /// T, K, N of a call, and its experts.

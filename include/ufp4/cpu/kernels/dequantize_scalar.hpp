@@ -9,9 +9,8 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 /// The scale of block b of a row, times `factor` (the tensor scale, or 1), rounded once.
 inline float scale_at(const quantized_source& q, std::size_t row, std::size_t b, float factor) {
-  const std::size_t across = q.padded_cols / static_cast<std::size_t>(q.format.block.cols);
-  const std::size_t i = row / static_cast<std::size_t>(q.format.block.rows) * across + b;
-  return ufp4::detail::decode_scale(q.format.scale, load_scale(q.scales, q.format.scale, i)) * factor;
+  const std::uint32_t bits = load_scale(q.scales, q.format.scale, q.scale_index(row, b));
+  return ufp4::detail::decode_scale(q.format.scale, bits) * factor;
 }
 
 /// Rows first .. last - 1: fl(value * fl(block scale * tensor scale)), in the transformed domain.

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ufp4/cpu/gemm_kernel.hpp>
 #include <ufp4/cpu/job.hpp>
 #include <ufp4/cpu/kernels/dequantize_scalar.hpp>
 #include <ufp4/cpu/kernels/quantize_scalar.hpp>
@@ -14,7 +15,6 @@ namespace ufp4::cpu::detail::inline UFP4_TYPES {
 
 inline constexpr std::size_t gemm_tile = 64;    ///< rows and columns of a tile of C: one task
 inline constexpr std::size_t gemm_depth = 512;  ///< K of a panel: a multiple of every block length and transform
-inline constexpr std::uint32_t min_normal_bits = 0x00800000u;  ///< of 2^-126
 
 /// The decoded panels of both sides and the accumulators of one task.
 struct gemm_scratch {
@@ -35,16 +35,15 @@ struct panel {
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-inline const std::uint8_t* codes_at(const quantized_source& q, std::size_t row, std::size_t k) {
-  return q.codes + (row * q.padded_cols + k) / 2;
-}
-
-/// Element values in units of the grid, exactly.
-inline void decode_integers(const quantized_source& q, const panel& p, std::int16_t* out) {
-  for (std::size_t r = 0; r < p.rows; ++r) {
-    const std::uint8_t* codes = codes_at(q, p.row + r, p.k);
-    for (std::size_t k = 0; k < p.depth; ++k) out[r * gemm_depth + k] = q.format.grid.integer[code_at(codes, k)];
-  }
+/// decode[code] of every element of a panel.
+template <class T>
+void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[16], T* out) {
+  for (std::size_t r = 0; r < p.rows; ++r)
+    for (std::size_t k = 0; k < p.depth; k += 2) {
+      const std::uint8_t pair = q.codes[q.code_index(p.row + r, p.k + k)];
+      out[r * gemm_depth + k] = decode[pair & 15u];
+      out[r * gemm_depth + k + 1] = decode[pair >> 4];
+    }
 }
 
 /// Block scales without the tensor scale; 1 for an operand that is not quantized.
@@ -67,10 +66,7 @@ inline void load_plain(const quantize_job& job, const panel& p, float* out) {
 /// Unscaled element values, or the plain matrix.
 inline void decode_values(const gemm_operand& side, const panel& p, float* out) {
   if (!side.is_quantized) return load_plain(side.plain, p, out);
-  for (std::size_t r = 0; r < p.rows; ++r) {
-    const std::uint8_t* codes = codes_at(side.q, p.row + r, p.k);
-    for (std::size_t k = 0; k < p.depth; ++k) out[r * gemm_depth + k] = side.q.format.grid.value[code_at(codes, k)];
-  }
+  decode_codes(side.q, p, side.q.format.grid.value, out);
 }
 
 /// acc = fma(d, fl(sA * sB), acc) for every block, d the exact integer dot product.
@@ -157,8 +153,8 @@ inline void multiply_fast(const gemm_job& job, const panel& left, const panel& r
 
 inline void multiply_blocks(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
   if (job.left.exact() && job.right.exact()) {
-    decode_integers(job.left.q, left, s.integer[0]);
-    decode_integers(job.right.q, right, s.integer[1]);
+    decode_codes(job.left.q, left, job.left.q.format.grid.integer, s.integer[0]);
+    decode_codes(job.right.q, right, job.right.q.format.grid.integer, s.integer[1]);
     return accumulate_exact(job, left.rows, right.rows, left.depth, s);
   }
   decode_values(job.left, left, s.value[0]);
@@ -166,43 +162,13 @@ inline void multiply_blocks(const gemm_job& job, const panel& left, const panel&
   accumulate_chain(job, left.rows, right.rows, left.depth, s);
 }
 
-/// fl(fl(acc * TA) * fl(alpha * TB)). In the fast modes, whose bound holds for every tensor scale, the product is rounded
-/// once where one of the two factors has left the normal range.
-inline float scaled_result(const gemm_job& job, float acc) {
-  const float left = acc * job.left.tensor_scale(), right = job.alpha * job.right.tensor_scale();
-  const auto normal = [](float x) {
-    const std::uint32_t m = ufp4::detail::magnitude_bits(x);
-    return m >= min_normal_bits && m < ufp4::detail::infinity_bits;
-  };
-  if (job.mode == accumulate::exact_blocks || (normal(left) && normal(right))) return left * right;
-  return static_cast<float>(static_cast<double>(acc) * static_cast<double>(job.left.tensor_scale()) *
-                            (static_cast<double>(job.alpha) * static_cast<double>(job.right.tensor_scale())));
-}
-
-/// out = the scaled result, then fma(beta, C, out).
-inline void store_tile(const gemm_job& job, std::size_t row, std::size_t rows, std::size_t col, std::size_t cols,
-                       const float* acc) {
-  float line[gemm_tile];
-  for (std::size_t i = 0; i < rows; ++i) {
-    for (std::size_t j = 0; j < cols; ++j) {
-      const float out = scaled_result(job, acc[i * gemm_tile + j]);
-      line[j] = job.beta == 0.0f ? out : ufp4::detail::fma(job.beta, load_element(job.out, row + i, col + j), out);
-    }
-    store_row(job.out, row + i, col, cols, line);
-  }
-}
-
 /// The tile of C whose first element is (row, col).
-inline void gemm_scalar(const gemm_job& job, std::size_t row, std::size_t col) {
-  const ufp4::detail::buffer<gemm_scratch> memory(1);
-  gemm_scratch* scratch = memory.data();
-  const std::size_t left = job.out.rows - row, across = job.out.cols - col;
-  const std::size_t rows = left < gemm_tile ? left : gemm_tile, cols = across < gemm_tile ? across : gemm_tile;
+inline void gemm_scalar(const gemm_job& job, const gemm_part& part, const std::byte*, std::byte* memory) {
+  auto* scratch = reinterpret_cast<gemm_scratch*>(memory);
   for (float& acc : scratch->acc) acc = 0.0f;
-  const std::size_t padded = job.left.padded_cols();
-  for (std::size_t k = 0; k < padded; k += gemm_depth) {
-    const std::size_t depth = padded - k < gemm_depth ? padded - k : gemm_depth;
-    const panel a{row, rows, k, depth}, b{col, cols, k, depth};
+  for (std::size_t k = 0; k < job.padded(); k += gemm_depth) {
+    const std::size_t depth = job.padded() - k < gemm_depth ? job.padded() - k : gemm_depth;
+    const panel a{part.row, part.rows, k, depth}, b{part.col, part.cols, k, depth};
     decode_scales(job.left, a, job.block, scratch->scale[0]);
     decode_scales(job.right, b, job.block, scratch->scale[1]);
     if (job.mode == accumulate::exact_blocks)
@@ -210,7 +176,22 @@ inline void gemm_scalar(const gemm_job& job, std::size_t row, std::size_t col) {
     else
       multiply_fast(job, a, b, *scratch);
   }
-  store_tile(job, row, rows, col, cols, scratch->acc);
+  store_part(job, part, scratch->acc, gemm_tile);
 }
+
+inline constexpr gemm_kernel gemm_scalar_kernel = {
+    .tier = isa::scalar,
+    .name = "gemm_scalar",
+    .tile_rows = 1,
+    .tile_cols = 1,
+    .tile_depth = 1,
+    .part_rows = gemm_tile,
+    .part_cols = gemm_tile,
+    .takes = [](const gemm_job&) { return true; },
+    .left_bytes = [](const gemm_job&, std::size_t) { return std::size_t{0}; },
+    .pack_left = [](const gemm_job&, std::size_t, std::size_t, std::byte*) {},
+    .scratch_bytes = [](const gemm_job&, std::size_t) { return sizeof(gemm_scratch); },
+    .multiply = &gemm_scalar,
+};
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -1,0 +1,73 @@
+// ufp4 - the loops around a vector kernel's register tile: slices of K, panels of columns, tiles of rows.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kernel gives, all static:
+//
+// | rows, cols, depth | of a register tile of C; K of a slice: a multiple of 256, so of every block and transform            |
+// | left_bytes        | (job, k): of a tile's `rows` packed rows up to k; linear in k                                         |
+// | right_bytes       | (job, k): of a tile's `cols` packed columns                                                           |
+// | pack_left         | (job, row, live, k, depth, out): rows beyond live count as zeros                                      |
+// | pack_right        | (job, col, live, k, depth, out): the same for columns                                                 |
+// | multiply          | (job, left, right, live, depth, acc, stride): adds the slice's products to live x cols sums            |
+//
+// A slice of the right operand is decoded once and stays in the first-level cache while all rows of the part pass by.
+#pragma once
+
+#include <cstddef>
+#include <ufp4/cpu/gemm_kernel.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+
+template <class Kernel>
+struct blocked_gemm {
+  static constexpr std::size_t line = 64;  ///< bytes of a cache line
+  static constexpr std::size_t up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
+  static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
+    return up(rows, Kernel::rows) / Kernel::rows * up(Kernel::left_bytes(job, job.padded()), line);
+  }
+
+  static void pack_left(const gemm_job& job, std::size_t row, std::size_t rows, std::byte* out) {
+    for (std::size_t i = 0; i < rows; i += Kernel::rows) {
+      const std::size_t live = rows - i < Kernel::rows ? rows - i : Kernel::rows;
+      Kernel::pack_left(job, row + i, live, 0, job.padded(), out + left_bytes(job, i));
+    }
+  }
+
+  static std::size_t right_bytes(const gemm_job& job) {
+    const std::size_t depth = job.padded() < Kernel::depth ? job.padded() : Kernel::depth;
+    return up(Kernel::right_bytes(job, depth), line);
+  }
+
+  static std::size_t scratch_bytes(const gemm_job& job, std::size_t rows) {
+    return up(rows, Kernel::rows) * Kernel::cols * sizeof(float) + right_bytes(job);
+  }
+
+  static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
+    auto* acc = reinterpret_cast<float*>(scratch);
+    std::byte* right = scratch + up(part.rows, Kernel::rows) * Kernel::cols * sizeof(float);
+    for (std::size_t j = 0; j < part.cols; j += Kernel::cols) {
+      const std::size_t live = part.cols - j < Kernel::cols ? part.cols - j : Kernel::cols;
+      for (std::size_t i = 0; i < part.rows * Kernel::cols; ++i) acc[i] = 0.0f;
+      for (std::size_t k = 0; k < job.padded(); k += Kernel::depth) {
+        const std::size_t depth = job.padded() - k < Kernel::depth ? job.padded() - k : Kernel::depth;
+        Kernel::pack_right(job, part.col + j, live, k, depth, right);
+        for (std::size_t i = 0; i < part.rows; i += Kernel::rows) {
+          const std::size_t rows = part.rows - i < Kernel::rows ? part.rows - i : Kernel::rows;
+          Kernel::multiply(job, left + left_bytes(job, i) + Kernel::left_bytes(job, k), right, rows, depth,
+                           acc + i * Kernel::cols, Kernel::cols);
+        }
+      }
+      store_part(job, {part.row, part.rows, part.col + j, live}, acc, Kernel::cols);
+    }
+  }
+
+  /// The row of the dispatch table. `step`: K that one multiply instruction adds up.
+  static constexpr gemm_kernel row(isa tier, const char* name, std::size_t step, std::size_t part_rows,
+                                   std::size_t part_cols) {
+    return {tier,      name,          Kernel::rows, Kernel::cols, step,           part_rows,
+            part_cols, &Kernel::takes, &left_bytes,  &pack_left,   &scratch_bytes, &multiply};
+  }
+};
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -1,0 +1,94 @@
+// ufp4 - AVX2 lanes: the vector types and instructions that kernels for the avx2 tier (AVX2, FMA, F16C) are written in.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The names of avx512.hpp, eight lanes wide; see there for why they are not intrinsics.
+#pragma once
+
+#if defined(__x86_64__)
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/cpu/simd/target.hpp>
+
+#define UFP4_AVX2 "avx2,fma,f16c"
+
+UFP4_BEGIN_TARGET(UFP4_AVX2)
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+namespace avx2 {
+
+inline constexpr std::size_t lanes = 8;
+using f32 = float __attribute__((vector_size(32)));
+using i32 = std::int32_t __attribute__((vector_size(32)));
+using u32 = std::uint32_t __attribute__((vector_size(32)));
+using u8 = std::uint8_t __attribute__((vector_size(32)));
+using half_u16 = std::uint16_t __attribute__((vector_size(16)));  ///< eight 16-bit elements
+
+template <class V>
+UFP4_LANE V load_as(const void* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class V>
+UFP4_LANE void store(void* p, V v) {
+  __builtin_memcpy(p, &v, sizeof v);
+}
+UFP4_LANE f32 load(const float* p) { return load_as<f32>(p); }
+UFP4_LANE f32 as_float(u32 v) { return reinterpret_cast<f32>(v); }
+UFP4_LANE u32 as_bits(f32 v) { return reinterpret_cast<u32>(v); }
+UFP4_LANE u32 broadcast(std::uint32_t x) { return u32{} + x; }
+UFP4_LANE f32 broadcast(float x) { return as_float(broadcast(__builtin_bit_cast(std::uint32_t, x))); }
+UFP4_LANE f32 to_float(i32 v) { return __builtin_convertvector(v, f32); }
+
+/// What was computed is rounded here: not contracted into a later add.
+UFP4_LANE f32 rounded(f32 v) {
+  asm("" : "+x"(v));
+  return v;
+}
+/// a * b + c with one rounding.
+UFP4_LANE f32 fma(f32 a, f32 b, f32 c) {
+  asm("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+  return c;
+}
+/// table[index & 15], lane by lane; the table in two halves.
+struct table16 {
+  f32 low, high;
+};
+UFP4_LANE f32 lookup8(f32 table, u32 index) {
+  f32 r;
+  asm("vpermps %1, %2, %0" : "=x"(r) : "x"(table), "x"(index));
+  return r;
+}
+UFP4_LANE f32 lookup(const table16& t, u32 index) {
+  const f32 low = lookup8(t.low, index), high = lookup8(t.high, index);
+  f32 r;  // the sign bit of the mask chooses
+  asm("vblendvps %3, %2, %1, %0" : "=x"(r) : "x"(low), "x"(high), "x"(index << 28));
+  return r;
+}
+UFP4_LANE u32 max(u32 a, u32 b) {
+  asm("vpmaxud %1, %0, %0" : "+x"(a) : "x"(b));
+  return a;
+}
+UFP4_LANE u32 min(u32 a, u32 b) {
+  asm("vpminud %1, %0, %0" : "+x"(a) : "x"(b));
+  return a;
+}
+
+/// Eight bf16 elements as binary32.
+UFP4_LANE f32 widen_bf16(half_u16 v) {
+  u32 wide;
+  asm("vpmovzxwd %1, %0" : "=x"(wide) : "x"(v));
+  return as_float(wide << 16);
+}
+/// Eight binary16 elements as binary32.
+UFP4_LANE f32 widen_fp16(half_u16 v) {
+  f32 r;
+  asm("vcvtph2ps %1, %0" : "=x"(r) : "x"(v));
+  return r;
+}
+
+}  // namespace avx2
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+UFP4_END_TARGET
+
+#endif
