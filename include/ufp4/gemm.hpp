@@ -5,9 +5,11 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 #include <ufp4/cpu/gemm_driver.hpp>
 #include <ufp4/dequantize.hpp>
+#include <ufp4/matrix/prepacked.hpp>
 #include <ufp4/quantize.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
@@ -15,10 +17,12 @@ namespace ufp4::inline UFP4_TYPES {
 /// | alpha, beta | C is read only if beta is not 0                                                            |
 /// | accumulate  | fast: any order, fixed for an isa and a build, never by threads; |C - E| as in numerics 6   |
 /// |             | exact_blocks: the same bits on every backend; folded_bf16: looser, by request only          |
+/// | bias        | empty, or one number a column of C, added after the scaling and before beta * C             |
 struct gemm_options {
   float alpha = 1.0f;
   float beta = 0.0f;
   ufp4::accumulate accumulate = ufp4::accumulate::fast;
+  std::span<const float> bias{};
 };
 
 }  // namespace ufp4::inline UFP4_TYPES
@@ -40,9 +44,11 @@ template <class T>
 concept request_operand = is_request<T>::value;
 template <class T>
 concept plain_operand = is_plain<T>::value;
-/// What either side of a GEMM may be; at least one is not plain.
 template <class T>
-concept any_operand = quantized<T> || request_operand<T> || plain_operand<T>;
+concept prepacked_operand = is_prepacked<T>::value;
+/// What either side of a GEMM may be; at least one is not plain, and only the right one prepacked.
+template <class T>
+concept any_operand = quantized<T> || request_operand<T> || plain_operand<T> || prepacked_operand<T>;
 
 /// A side as it is multiplied: views stay, requests are quantized here.
 template <quantized Q>
@@ -63,6 +69,10 @@ template <class T>
 unquantized_operand<T> realize(const cpu::context&, const unquantized_operand<T>& x) {
   return x;
 }
+template <prepacked_operand P>
+const P& realize(const cpu::context&, const P& p) {
+  return p;
+}
 
 /// What can be known of a side before it is quantized: shapes are checked on it, so that nothing is done in vain.
 struct operand_shape {
@@ -73,7 +83,8 @@ struct operand_shape {
   ufp4::stochastic coins;
 };
 
-template <quantized Q>
+template <class Q>
+  requires quantized<Q> || prepacked_operand<Q>
 operand_shape shape_of(const Q& q) {
   return {q.rows(), q.cols(), q.padded_cols(), Q::format::block.cols, q.transform(), false, {}};
 }
@@ -97,46 +108,52 @@ operand_shape shape_of(const matrix_view<T>& x) {
   return shape_of(unquantized(x));
 }
 
-inline void check_product(const operand_shape& a, const operand_shape& b, const sink& c) {
-  constexpr const char* verb = "quantized_gemm: ";
-  expects(a.cols == b.cols, verb, "A has ", a.cols, " columns (K), but B has ", b.cols);
-  expects(c.rows == a.rows, verb, "C has ", c.rows, " rows, but A has ", a.rows);
-  expects(c.cols == b.rows, verb, "C has ", c.cols, " columns, but B has ", b.rows, " rows");
-  expects(a.block == 0 || b.block == 0 || a.block == b.block, verb, "A has blocks of ", a.block, ", but B has blocks of ",
+inline void check_bias(const char* verb, const sink& c, std::span<const float> bias) {
+  expects(bias.empty() || bias.size() == c.cols, verb, ": bias has ", bias.size(), " entries, but C has ", c.cols, " columns");
+  const auto first = reinterpret_cast<std::uintptr_t>(bias.data());
+  expects(!bytes_of(c).overlaps({first, first + bias.size_bytes()}), verb, ": C overlaps bias");
+}
+
+inline void check_product(const char* verb, const operand_shape& a, const operand_shape& b, const sink& c) {
+  expects(a.cols == b.cols, verb, ": A has ", a.cols, " columns (K), but B has ", b.cols);
+  expects(c.rows == a.rows, verb, ": C has ", c.rows, " rows, but A has ", a.rows);
+  expects(c.cols == b.rows, verb, ": C has ", c.cols, " columns, but B has ", b.rows, " rows");
+  expects(a.block == 0 || b.block == 0 || a.block == b.block, verb, ": A has blocks of ", a.block, ", but B has blocks of ",
           b.block);
-  expects(a.transform.n == b.transform.n, verb, "A was transformed in runs of ", a.transform.n, ", but B in runs of ",
+  expects(a.transform.n == b.transform.n, verb, ": A was transformed in runs of ", a.transform.n, ", but B in runs of ",
           b.transform.n, " (1: not at all)");
-  expects(same_map(a.transform, b.transform), verb, "A and B were transformed with different signs (first words ",
+  expects(same_map(a.transform, b.transform), verb, ": A and B were transformed with different signs (first words ",
           a.transform.signs[0], " and ", b.transform.signs[0], ")");
   expects(!(a.stochastic && b.stochastic && a.coins.seed == b.coins.seed && a.coins.stream == b.coins.stream), verb,
-          "A and B would be rounded with the same coins: seed ", a.coins.seed, ", stream ", a.coins.stream,
+          ": A and B would be rounded with the same coins: seed ", a.coins.seed, ", stream ", a.coins.stream,
           " on both sides; give one of them another stream");
-  expects(c.data != nullptr || c.rows == 0 || c.cols == 0, verb, "C is null, but has ", c.rows, " x ", c.cols,
+  expects(c.data != nullptr || c.rows == 0 || c.cols == 0, verb, ": C is null, but has ", c.rows, " x ", c.cols,
           " elements");
 }
 
 /// The memory of a side must not be written through C.
-template <quantized Q>
-void check_operand(const char* name, const Q& q, const byte_range& c) {
+template <class Q>
+  requires quantized<Q> || prepacked_operand<Q>
+void check_operand(const char* verb, const char* name, const Q& q, const byte_range& c) {
   const auto codes = reinterpret_cast<std::uintptr_t>(q.codes().data());
   const auto scales = reinterpret_cast<std::uintptr_t>(q.scales().data());
-  expects(!c.overlaps({codes, codes + q.codes().size_bytes()}), "quantized_gemm: C overlaps the codes of ", name);
-  expects(!c.overlaps({scales, scales + q.scales().size_bytes()}), "quantized_gemm: C overlaps the scales of ", name);
+  expects(!c.overlaps({codes, codes + q.codes().size_bytes()}), verb, ": C overlaps the codes of ", name);
+  expects(!c.overlaps({scales, scales + q.scales().size_bytes()}), verb, ": C overlaps the scales of ", name);
 }
 template <class F, class T, rounding_policy R>
-void check_operand(const char* name, const quantize_request<F, T, R>& r, const byte_range& c) {
-  check_quantize<F>("quantized_gemm", r.x, r.options);
-  expects(!c.overlaps(bytes_of(source_of(r.x))), "quantized_gemm: C overlaps ", name);
+void check_operand(const char* verb, const char* name, const quantize_request<F, T, R>& r, const byte_range& c) {
+  check_quantize<F>(verb, r.x, r.options);
+  expects(!c.overlaps(bytes_of(source_of(r.x))), verb, ": C overlaps ", name);
 }
 template <class T>
-void check_operand(const char* name, const unquantized_operand<T>& x, const byte_range& c) {
-  check_data("quantized_gemm", name, x.x);
-  check_signs("quantized_gemm", x.transform);
-  expects(!c.overlaps(bytes_of(source_of(x.x))), "quantized_gemm: C overlaps ", name);
+void check_operand(const char* verb, const char* name, const unquantized_operand<T>& x, const byte_range& c) {
+  check_data(verb, name, x.x);
+  check_signs(verb, x.transform);
+  expects(!c.overlaps(bytes_of(source_of(x.x))), verb, ": C overlaps ", name);
 }
 template <class T>
-void check_operand(const char* name, const matrix_view<T>& x, const byte_range& c) {
-  check_operand(name, unquantized(x), c);
+void check_operand(const char* verb, const char* name, const matrix_view<T>& x, const byte_range& c) {
+  check_operand(verb, name, unquantized(x), c);
 }
 
 /// A realized side as kernels take it. `block`: what a plain side is cut into.
@@ -144,6 +161,13 @@ template <quantized Q>
 cpu::detail::gemm_operand gemm_operand_of(const Q& q, int) {
   cpu::detail::gemm_operand side;
   side.q = quantized_source_of(quantized_view<typename Q::format>(q));
+  return side;
+}
+template <any_block_format F>
+cpu::detail::gemm_operand gemm_operand_of(const prepacked_matrix<F>& p, int) {
+  cpu::detail::gemm_operand side;
+  side.q = {p.codes().data(), p.scales().data(), spec_of<F>, p.rows(), p.cols(), p.padded_cols(), p.tensor_scale(),
+            p.transform(), true};
   return side;
 }
 template <class T>
@@ -156,15 +180,54 @@ cpu::detail::gemm_operand gemm_operand_of(const unquantized_operand<T>& x, int b
   side.plain.padded_cols = padded_length(x.x.cols(), side.plain.format.block, x.transform);
   return side;
 }
+/// A side that is not quantized yet, without its codes: enough to know the kernel.
+template <class F, class T, rounding_policy R>
+cpu::detail::gemm_operand gemm_operand_of(const quantize_request<F, T, R>& r, int) {
+  const operand_shape s = shape_of(r);
+  cpu::detail::gemm_operand side;
+  side.q = {nullptr, nullptr, spec_of<format_of<F>>, s.rows, s.cols, s.padded_cols, 1.0f, s.transform, false};
+  return side;
+}
+template <class T>
+cpu::detail::gemm_operand gemm_operand_of(const matrix_view<T>& x, int block) {
+  return gemm_operand_of(unquantized(x), block);
+}
+
+/// Everything that can be wrong with a product, before anything is done.
+template <any_operand A, any_operand B>
+void check_gemm(const char* verb, const A& a, const B& b, const sink& out, const gemm_options& options) {
+  static_assert(!(plain_operand<A> && plain_operand<B>), "at least one side must be quantized");
+  static_assert(!prepacked_operand<A>, "a prepacked_matrix is a right operand");
+  check_product(verb, shape_of(a), shape_of(b), out);
+  check_operand(verb, "A", a, bytes_of(out));
+  check_operand(verb, "B", b, bytes_of(out));
+  check_bias(verb, out, options.bias);
+}
+
+template <any_operand A, any_operand B>
+cpu::detail::gemm_job gemm_job_of(const A& a, const B& b, const sink& out, const gemm_options& options) {
+  const int left = shape_of(a).block, block = left != 0 ? left : shape_of(b).block;
+  cpu::detail::gemm_job job;
+  job.left = gemm_operand_of(a, block);
+  job.right = gemm_operand_of(b, block);
+  job.out = out;
+  job.block = static_cast<std::size_t>(block);
+  job.alpha = options.alpha;
+  job.beta = options.beta;
+  job.mode = options.accumulate;
+  job.bias = options.bias.data();
+  return job;
+}
 
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
 
-/// C[M,N] = alpha * A[M,K] * B[N,K]^T + beta * C.
+/// C[M,N] = alpha * A[M,K] * B[N,K]^T + bias + beta * C.
 ///
 /// | A, B      | quantized_matrix, quantized_view, or operand<F>(x, policies...) quantized on the fly; formats may   |
-/// |           | differ, block lengths not. One of them may be a plain matrix_view, or unquantized(x, transform)     |
+/// |           | differ, block lengths not. One of them may be a plain matrix_view, or unquantized(x, transform);    |
+/// |           | B may be prepacked                                                                                  |
 /// | C         | float, bf16 or fp16; must not overlap an operand. Written after every check has passed              |
 /// | transform | the same on both sides: it cancels in the product                                                   |
 /// | NaN       | a block with a NaN scale makes every product that touches it NaN                                    |
@@ -173,30 +236,35 @@ namespace ufp4::inline UFP4_CODE {
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 void quantized_gemm(const cpu::context& ctx, const A& a, const B& b, const matrix_view<T>& c,
                     const gemm_options& options = {}) {
-  static_assert(!(detail::plain_operand<A> && detail::plain_operand<B>), "at least one side must be quantized");
   const detail::sink out = detail::sink_of(c);
-  const detail::operand_shape left = detail::shape_of(a), right = detail::shape_of(b);
-  detail::check_product(left, right, out);
-  detail::check_operand("A", a, detail::bytes_of(out));
-  detail::check_operand("B", b, detail::bytes_of(out));
+  detail::check_gemm("quantized_gemm", a, b, out, options);
   cpu::resolve(ctx);
   if (out.rows == 0 || out.cols == 0) return;
-  const auto realized_a = detail::realize(ctx, a);
-  const auto realized_b = detail::realize(ctx, b);
-  const int block = left.block != 0 ? left.block : right.block;
-  cpu::detail::gemm_job job;
-  job.left = detail::gemm_operand_of(realized_a, block);
-  job.right = detail::gemm_operand_of(realized_b, block);
-  job.out = out;
-  job.block = static_cast<std::size_t>(block);
-  job.alpha = options.alpha;
-  job.beta = options.beta;
-  job.mode = options.accumulate;
+  const auto& realized_a = detail::realize(ctx, a);
+  const auto& realized_b = detail::realize(ctx, b);
+  const cpu::detail::gemm_job job = detail::gemm_job_of(realized_a, realized_b, out, options);
   cpu::detail::run_gemms(ctx, {&job, 1});
 }
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
   quantized_gemm(cpu::context{}, a, b, c, options);
+}
+
+/// Weights in the order in which the GEMM kernels read them, for a right operand that is used again: the same bits as with
+/// q itself, sooner. A copy: q may go.
+template <quantized Q>
+prepacked_matrix<typename Q::format> prepack(const cpu::context& ctx, const Q& q) {
+  const quantized_view<typename Q::format> view = q;
+  prepacked_matrix<typename Q::format> out(q.rows(), q.cols(), q.transform());
+  out.set_tensor_scale(q.tensor_scale());
+  cpu::detail::parallel_rows(ctx, out.panels(), q.padded_cols() * 16, [&](std::size_t first, std::size_t last) {
+    detail::prepack_panels(view, out, first, last);
+  });
+  return out;
+}
+template <quantized Q>
+prepacked_matrix<typename Q::format> prepack(const Q& q) {
+  return prepack(cpu::context{}, q);
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -46,26 +46,23 @@ template <class Body>
 void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, quantize_report* report,
                 const Body& body) {
   const std::size_t elements = job.padded_cols * static_cast<std::size_t>(job.format.block.rows);
-  std::atomic<std::uint64_t> nonfinite{0}, saturated{0}, underflowed{0};
+  cpu::detail::shared_number<std::uint64_t> nonfinite, saturated, underflowed;
   cpu::detail::parallel_rows(ctx, job.strips(), elements, [&](std::size_t first, std::size_t last) {
     quantize_report seen;
     body(first, last, seen);
     if (report == nullptr) return;
-    nonfinite += seen.nonfinite_blocks;
-    saturated += seen.saturated;
-    underflowed += seen.underflowed_scales;
+    nonfinite.add(seen.nonfinite_blocks);
+    saturated.add(seen.saturated);
+    underflowed.add(seen.underflowed_scales);
   });
-  if (report != nullptr) *report += quantize_report{nonfinite, saturated, underflowed};
+  if (report != nullptr) *report += quantize_report{nonfinite.load(), saturated.load(), underflowed.load()};
 }
 
 inline float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job) {
   const auto kernel = cpu::detail::kernel_for(cpu::detail::amax_kernels, cpu::resolve(ctx)).kernel;
-  std::atomic<std::uint32_t> largest{0};
+  cpu::detail::shared_number<std::uint32_t> largest;
   for_strips(ctx, job, nullptr, [&](std::size_t first, std::size_t last, quantize_report&) {
-    const std::uint32_t here = kernel(job, first, last);
-    std::uint32_t before = largest.load();
-    while (before < here && !largest.compare_exchange_weak(before, here)) {
-    }
+    largest.raise_to(kernel(job, first, last));
   });
   return to_float(largest.load());
 }

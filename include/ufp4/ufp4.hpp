@@ -12,7 +12,7 @@
 // | policies   | hadamard<n>, random_hadamard<n>, signed_hadamard<n>; nearest_even, nearest_away, toward_zero, stochastic; |
 // |            | scale_up, mx_floor, mx_even, mx_ceil, four_over_six, mse_search; tensor_amax, shard, count_into       |
 // | verbs      | amax, quantize, quantize_into, fake_quantize, dequantize, hadamard_forward, hadamard_inverse,         |
-// |            | quantized_gemm                                                                                        |
+// |            | quantized_gemm, quantized_gemm_grouped, prepack; cpu::explain: which kernel a call runs                |
 // | recipes    | recipe::ufp4, e2m1_baseline, nvfp4, bf16; linear_forward, linear_backward_input, linear_backward_weight |
 // | analysis   | analysis::measure, delta_sqnr, bin_bias                                                              |
 //
@@ -22,9 +22,11 @@
 #include <ufp4/analysis/measure.hpp>
 #include <ufp4/device.hpp>
 #include <ufp4/dequantize.hpp>
+#include <ufp4/explain.hpp>
 #include <ufp4/format/hash.hpp>
 #include <ufp4/format/numeric_limits.hpp>
 #include <ufp4/gemm.hpp>
+#include <ufp4/gemm_grouped.hpp>
 #include <ufp4/hadamard.hpp>
 #include <ufp4/quantize.hpp>
 #include <ufp4/recipe/linear.hpp>

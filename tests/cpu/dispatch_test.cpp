@@ -279,10 +279,25 @@ TEST_CASE("the library's tables hold a scalar kernel and no tier twice", "[cpu]"
     CHECK(seen.count(cpu::isa::scalar) == 1);
     CHECK(seen.count(cpu::isa::automatic) == 0);
   };
+  check(cpu::detail::amax_kernels);
   check(cpu::detail::quantize_kernels);
   check(cpu::detail::dequantize_kernels);
-  check(cpu::detail::gemm_kernels);
   check(cpu::detail::hadamard_kernels);
+}
+
+TEST_CASE("the GEMM table names every kernel once, and its scalar kernel takes every job", "[cpu]") {
+  std::set<std::string> names;
+  int scalar = 0;
+  for (const cpu::detail::gemm_kernel* row : cpu::detail::gemm_kernels) {
+    CAPTURE(row->name);
+    CHECK(names.insert(row->name).second);
+    CHECK(row->part_rows % row->tile_rows == 0);
+    CHECK(row->part_cols % row->tile_cols == 0);
+    if (row->tier != cpu::isa::scalar) continue;
+    ++scalar;
+    CHECK(row->takes({}));
+  }
+  CHECK(scalar == 1);
 }
 
 TEST_CASE("every tier of this machine gives the scalar bits for every verb", "[cpu][tiers]") {

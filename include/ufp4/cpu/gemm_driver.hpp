@@ -42,8 +42,12 @@ struct gemm_piece {
   std::size_t row, rows;
   std::size_t left_at;     ///< where its packed rows begin
   std::size_t first_task;  ///< among all parts of a wave
+  std::size_t first_pack;  ///< among all packing tasks of a wave
 
   std::size_t parts() const { return (plan->job.out.cols + plan->kernel->part_cols - 1) / plan->kernel->part_cols; }
+  /// Rows of one packing task: whole register tiles.
+  std::size_t pack_rows() const { return (64 + plan->kernel->tile_rows - 1) / plan->kernel->tile_rows * plan->kernel->tile_rows; }
+  std::size_t packs() const { return (rows + pack_rows() - 1) / pack_rows(); }
 };
 
 /// Scratch of the tasks that run at one time.
@@ -75,31 +79,38 @@ struct gemm_wave {
   static constexpr std::size_t memory = std::size_t{64} << 20;
 
   std::vector<gemm_piece> pieces;
-  std::size_t left_bytes = 0, scratch_bytes = 0, tasks = 0, rows = 0;
+  std::size_t left_bytes = 0, scratch_bytes = 0, tasks = 0, packs = 0;
 
   void add(const gemm_plan& plan, std::size_t row, std::size_t count) {
-    pieces.push_back({&plan, row, count, left_bytes, tasks});
+    pieces.push_back({&plan, row, count, left_bytes, tasks, packs});
     left_bytes += plan.kernel->left_bytes(plan.job, count);
     const std::size_t scratch = plan.kernel->scratch_bytes(plan.job, count);
     scratch_bytes = scratch > scratch_bytes ? scratch : scratch_bytes;
     tasks += pieces.back().parts();
-    rows += count;
+    packs += pieces.back().packs();
   }
 
-  const gemm_piece& piece_of(std::size_t task) const {
+  /// The last piece whose `first` is not beyond a task.
+  const gemm_piece& piece_of(std::size_t gemm_piece::*first, std::size_t task) const {
     std::size_t low = 0, high = pieces.size();
     while (high - low > 1) {
       const std::size_t middle = (low + high) / 2;
-      (pieces[middle].first_task <= task ? low : high) = middle;
+      (pieces[middle].*first <= task ? low : high) = middle;
     }
     return pieces[low];
   }
 };
 
+/// Packs the left operands; few rows on the caller's thread, since a thread costs more than they do.
 inline void pack_wave(const context& ctx, const gemm_wave& wave, std::byte* left) {
-  parallel_for(ctx, wave.pieces.size(), [&](std::size_t i) {
-    const gemm_piece& p = wave.pieces[i];
-    p.plan->kernel->pack_left(p.plan->job, p.row, p.rows, left + p.left_at);
+  constexpr std::size_t few = std::size_t{1} << 17;  // bytes: some 20 microseconds of packing
+  if (wave.left_bytes == 0) return;
+  parallel_for(wave.left_bytes < few ? context{.threads = 1} : ctx, wave.packs, [&](std::size_t task) {
+    const gemm_piece& p = wave.piece_of(&gemm_piece::first_pack, task);
+    const gemm_kernel& kernel = *p.plan->kernel;
+    const std::size_t first = (task - p.first_pack) * p.pack_rows(), rows = p.rows - first;
+    kernel.pack_left(p.plan->job, p.row + first, rows < p.pack_rows() ? rows : p.pack_rows(),
+                     left + p.left_at + kernel.left_bytes(p.plan->job, first));
   });
 }
 
@@ -109,7 +120,7 @@ inline void run_wave(const context& ctx, const gemm_wave& wave) {
   const std::size_t limit = thread_limit(ctx);
   scratch_pool scratch(limit < wave.tasks ? limit : wave.tasks, wave.scratch_bytes);
   parallel_for(ctx, wave.tasks, [&](std::size_t task) {
-    const gemm_piece& p = wave.piece_of(task);
+    const gemm_piece& p = wave.piece_of(&gemm_piece::first_task, task);
     const std::size_t width = p.plan->kernel->part_cols, col = (task - p.first_task) * width;
     const std::size_t across = p.plan->job.out.cols - col;
     const gemm_part part{p.row, p.rows, col, across < width ? across : width};
@@ -117,22 +128,38 @@ inline void run_wave(const context& ctx, const gemm_wave& wave) {
   });
 }
 
+/// Rows of a piece: part_rows, or fewer where there would be too few parts to keep all threads busy. Not fewer than 64, since
+/// every piece decodes the right operand anew. No sum depends on it.
+inline std::size_t piece_rows(const gemm_plan& plan, std::size_t parts, std::size_t threads) {
+  const std::size_t tile = plan.kernel->tile_rows, most = plan.kernel->part_rows;
+  const std::size_t pieces = threads == 1 ? 1 : (3 * threads + parts - 1) / parts;
+  const std::size_t share = (plan.job.out.rows + pieces - 1) / pieces, rows = share < 64 ? 64 : share;
+  return rows < most ? (rows + tile - 1) / tile * tile : most;
+}
+
 /// Runs checked jobs, many small ones spread over the threads as well as one large one. No C overlaps another.
 inline void run_gemms(const context& ctx, std::span<const gemm_job> jobs) {
   const isa tier = resolve(ctx);
+  const std::size_t threads = thread_limit(ctx);
   std::vector<gemm_plan> plans;
   plans.reserve(jobs.size());
-  for (const gemm_job& job : jobs)
-    if (job.out.rows != 0 && job.out.cols != 0) plans.push_back(plan_gemm(job, tier));
+  std::size_t parts = 0;  // of C's first rows, over all jobs
+  for (const gemm_job& job : jobs) {
+    if (job.out.rows == 0 || job.out.cols == 0) continue;
+    const gemm_plan& plan = plans.emplace_back(plan_gemm(job, tier));
+    parts += (plan.job.out.cols + plan.kernel->part_cols - 1) / plan.kernel->part_cols;
+  }
   gemm_wave wave;
-  for (const gemm_plan& plan : plans)
-    for (std::size_t row = 0; row < plan.job.out.rows; row += plan.kernel->part_rows) {
-      const std::size_t left = plan.job.out.rows - row, most = plan.kernel->part_rows;
+  for (const gemm_plan& plan : plans) {
+    const std::size_t most = piece_rows(plan, parts, threads);
+    for (std::size_t row = 0; row < plan.job.out.rows; row += most) {
+      const std::size_t left = plan.job.out.rows - row;
       wave.add(plan, row, left < most ? left : most);
       if (wave.left_bytes < gemm_wave::memory) continue;
       run_wave(ctx, wave);
       wave = {};
     }
+  }
   if (!wave.pieces.empty()) run_wave(ctx, wave);
 }
 

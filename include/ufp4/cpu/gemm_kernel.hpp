@@ -22,6 +22,7 @@ struct gemm_part {
 /// One way to multiply. Memory comes from the caller, on a cache line.
 ///
 /// | takes         | can it run this job (modes, grids, block length)?                                               |
+/// |               | Looks at modes, grids and shapes alone: explain() asks it before there are any codes            |
 /// | left_bytes    | of `rows` packed rows; a multiple of 64. Row i, a multiple of tile_rows, begins at left_bytes(i)  |
 /// | pack_left     | packs rows [row, row + rows), row a multiple of tile_rows; what fills a last tile up is its affair |
 /// | scratch_bytes | of a part with that many rows                                                                    |
@@ -37,6 +38,9 @@ struct gemm_kernel {
   void (*pack_left)(const gemm_job&, std::size_t row, std::size_t rows, std::byte* out);
   std::size_t (*scratch_bytes)(const gemm_job&, std::size_t rows);
   void (*multiply)(const gemm_job&, const gemm_part&, const std::byte* left, std::byte* scratch);
+  accumulate fast_is = accumulate::fast;  ///< exact_blocks where `fast` gives its very bits
+
+  accumulate made_as(accumulate asked) const { return asked == accumulate::fast ? fast_is : asked; }
 };
 
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES

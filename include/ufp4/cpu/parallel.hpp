@@ -1,18 +1,19 @@
 // ufp4 - spreading the tasks of one verb over threads.
 // SPDX-License-Identifier: Apache-2.0
+//
+// POSIX threads and the compilers' atomic operations: <thread> and <atomic> cost a quarter of the include budget.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
-#include <thread>
 #include <ufp4/cpu/context.hpp>
 #include <ufp4/cpu/fp_environment.hpp>
 #if defined(_OPENMP)
 #include <omp.h>
 #else
-#include <system_error>
-#include <vector>
+#include <pthread.h>
+#include <unistd.h>
 #endif
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
@@ -22,19 +23,36 @@ inline std::size_t thread_limit(const context& ctx) {
 #if defined(_OPENMP)
   return static_cast<std::size_t>(omp_get_max_threads());
 #else
-  const unsigned cores = std::thread::hardware_concurrency();
-  return cores == 0 ? 1 : cores;
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return cores < 1 ? 1 : static_cast<std::size_t>(cores);
 #endif
 }
+
+/// A number that tasks on several threads change. Relaxed: the end of a parallel loop orders it before what follows.
+template <class T>
+class shared_number {
+ public:
+  void add(T n) { __atomic_fetch_add(&value_, n, __ATOMIC_RELAXED); }
+  void raise_to(T n) {
+    T before = load();
+    while (before < n && !__atomic_compare_exchange_n(&value_, &before, n, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+  }
+  T load() const { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
+  T next() { return __atomic_fetch_add(&value_, T{1}, __ATOMIC_RELAXED); }
+
+ private:
+  T value_ = 0;
+};
 
 /// Hands out indices to whoever asks, so that a slow core does not hold up the rest.
 struct task_queue {
   task_ref task;
   std::size_t count;
-  std::atomic<std::size_t> next{0};
+  shared_number<std::size_t> taken{};
 
   void drain() {
-    for (std::size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) task(i);
+    for (std::size_t i = taken.next(); i < count; i = taken.next()) task(i);
   }
 };
 
@@ -45,21 +63,33 @@ inline void run_on_threads(std::size_t threads, std::size_t count, task_ref task
   queue.drain();
 }
 #else
+/// Threads that drain a queue until their owner has joined them.
+class helpers {
+ public:
+  /// At most `count`: where the system has no more, those there are do the work.
+  helpers(std::size_t count, task_queue& queue) {
+    while (started_ < most && started_ < count && pthread_create(&thread_[started_], nullptr, &drain, &queue) == 0)
+      ++started_;
+  }
+  ~helpers() {
+    for (std::size_t i = 0; i < started_; ++i) pthread_join(thread_[i], nullptr);
+  }
+  helpers(const helpers&) = delete;
+  helpers& operator=(const helpers&) = delete;
+
+ private:
+  static constexpr std::size_t most = 1023;
+  static void* drain(void* queue) {
+    static_cast<task_queue*>(queue)->drain();
+    return nullptr;
+  }
+  pthread_t thread_[most];
+  std::size_t started_ = 0;
+};
+
 inline void run_on_threads(std::size_t threads, std::size_t count, task_ref task) {
   task_queue queue{task, count};
-  std::vector<std::jthread> helpers;
-  helpers.reserve(threads - 1);
-  const auto start = [&] {
-    for (std::size_t t = 1; t < threads; ++t) helpers.emplace_back([&queue] { queue.drain(); });
-  };
-#if defined(UFP4_NO_EXCEPTIONS)
-  start();
-#else
-  try {
-    start();
-  } catch (const std::system_error&) {
-  }  // no more threads to be had: those there are do the work
-#endif
+  const helpers join_at_the_end(threads - 1, queue);
   queue.drain();
 }
 #endif
@@ -75,7 +105,7 @@ class first_exception {
     try {
       f();
     } catch (...) {
-      if (!taken_.test_and_set()) error_ = std::current_exception();
+      if (!__atomic_test_and_set(&taken_, __ATOMIC_RELAXED)) error_ = std::current_exception();
     }
 #endif
   }
@@ -86,7 +116,7 @@ class first_exception {
   }
 
  private:
-  std::atomic_flag taken_ = ATOMIC_FLAG_INIT;
+  bool taken_ = false;
   std::exception_ptr error_;
 };
 

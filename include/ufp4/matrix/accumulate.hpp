@@ -14,4 +14,13 @@ enum class accumulate : std::uint8_t {
   folded_bf16,   ///< value * scale rounded to bf16 first; a looser bound, never the default
 };
 
+constexpr const char* name(accumulate mode) {
+  switch (mode) {
+    case accumulate::fast: return "fast";
+    case accumulate::exact_blocks: return "exact_blocks";
+    case accumulate::folded_bf16: return "folded_bf16";
+  }
+  return "?";
+}
+
 }  // namespace ufp4::inline UFP4_TYPES

@@ -180,6 +180,21 @@ bool operator==(const A& a, const B& b) {
          detail::same_bytes(a.scales().data(), b.scales().data(), a.scales().size_bytes());
 }
 
+/// Rows first .. first + count - 1 of a quantized matrix, as a view of its memory: an expert's tokens, a rank's weights. The
+/// rows must exist and, of square blocks, whole blocks must begin at `first`: std::invalid_argument otherwise.
+template <quantized Q>
+quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std::size_t count) {
+  constexpr auto height = static_cast<std::size_t>(Q::format::block.rows);
+  detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows ", first, " to ", first + count,
+                  ", but the matrix has ", q.rows());
+  detail::expects(first % height == 0, "row_range: first is ", first, ", not a multiple of the block's ", height, " rows");
+  const std::size_t blocks = q.padded_cols() / Q::format::block_size;
+  const quantized_view<typename Q::format> all = q;
+  return {all.codes().subspan(first * q.padded_cols() / 2, count * q.padded_cols() / 2),
+          all.scales().subspan(first / height * blocks, (count + height - 1) / height * blocks),
+          q.tensor_scale(), count, q.cols(), q.transform()};
+}
+
 /// The transpose of a matrix of square blocks, by its codes: the bits of quantizing the transposed matrix with the same
 /// policies, unless they were stochastic. After a Hadamard transform there is no such thing: std::invalid_argument.
 template <quantized Q>

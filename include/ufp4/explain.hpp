@@ -1,0 +1,117 @@
+// ufp4 - cpu::explain: which kernel a call would run, and why not a better one.
+// SPDX-License-Identifier: Apache-2.0
+//
+//   std::puts(ufp4::cpu::explain(qx, qw, y, {.accumulate = accumulate::exact_blocks}).text().c_str());
+//   quantized_gemm: gemm_int8_avx512 (avx512), tiles of 8 x 32 x 4, accumulate exact_blocks
+//
+// explain takes the arguments of the call it explains: three operands for quantized_gemm, a format for quantize<F>, two for
+// dequantize, a transform after two for hadamard_forward. Nothing is checked, read or written but shapes, formats and policies.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <ufp4/gemm.hpp>
+#include <ufp4/hadamard.hpp>
+#include <ufp4/quantize.hpp>
+
+namespace ufp4::cpu::inline UFP4_TYPES {
+
+/// | kernel | its name, as in the dispatch table                                                                     |
+/// | isa    | the tier whose instructions it uses: the call's own, or an ancestor without a better kernel            |
+/// | tile_* | of C in registers, and the K that one multiply instruction adds up; 0 for verbs other than quantized_gemm |
+/// | mode   | how a GEMM's sums are made: exact_blocks also where `fast` was asked for and the exact kernel is the fastest |
+/// | note   | why a lesser tier is used, in words; empty if there is nothing to say                                    |
+struct explanation {
+  const char* verb = "";
+  const char* kernel = "";
+  cpu::isa isa = cpu::isa::scalar;
+  std::size_t tile_rows = 0, tile_cols = 0, tile_depth = 0;
+  accumulate mode = accumulate::fast;
+  std::string note;
+
+  /// All of it in one line.
+  std::string text() const {
+    std::string line = ufp4::detail::sentence(verb, ": ", kernel, " (", name(isa), ")");
+    if (tile_rows != 0)
+      line += ufp4::detail::sentence(", tiles of ", tile_rows, " x ", tile_cols, " x ", tile_depth, ", accumulate ", name(mode));
+    return note.empty() ? line : line + "; " + note;
+  }
+};
+
+}  // namespace ufp4::cpu::inline UFP4_TYPES
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+
+/// Why the kernel is of a lesser tier than the call asked for, or than the machine has.
+inline std::string why_not_better(isa used, isa asked) {
+  if (used != asked) return ufp4::detail::sentence("no ", name(asked), " kernel takes this call");
+  return "";
+}
+
+template <class Row>
+explanation explain_row(const char* verb, const Row& row, isa tier) {
+  return {verb, row.name, row.tier, 0, 0, 0, accumulate::fast, why_not_better(row.tier, tier)};
+}
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+
+namespace ufp4::cpu::inline UFP4_CODE {
+
+/// quantized_gemm(a, b, c, options).
+template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
+explanation explain(const context& ctx, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
+  const isa tier = resolve(ctx);
+  const detail::gemm_plan plan =
+      detail::plan_gemm(ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options), tier);
+  const detail::gemm_kernel& k = *plan.kernel;
+  explanation e{"quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(options.accumulate), {}};
+  e.note = detail::why_not_better(k.tier, tier);
+  if (plan.job.swapped) e.note += e.note.empty() ? "C is made on its side" : "; C is made on its side";
+  return e;
+}
+template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
+explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
+  return explain(context{}, a, b, c, options);
+}
+
+/// quantize<F>(x, policies...), quantize_into and fake_quantize.
+template <quantizer_target F, matrix_scalar T, class... Policies>
+explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&... policies) {
+  const isa tier = resolve(ctx);
+  const auto options = ufp4::detail::collect(policies...);
+  const auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
+  const auto coder = ufp4::detail::make_coder<F>(options, 0.0f);
+  if constexpr (std::is_same_v<decltype(coder), const block_coder<rounding_spec>>)
+    return detail::explain_row("quantize", detail::quantize_kernel_for(job, coder, tier), tier);
+  else
+    return {"quantize", "quantize_scalar", isa::scalar, 0, 0, 0, accumulate::fast,
+            "a rounding policy of the program's own, or a compat preset, runs in portable code"};
+}
+template <quantizer_target F, matrix_scalar T, class... Policies>
+explanation explain(const matrix_view<T>& x, const Policies&... policies) {
+  return explain<F>(context{}, x, policies...);
+}
+
+/// dequantize(q, out).
+template <quantized Q, matrix_scalar T>
+explanation explain(const context& ctx, const Q&, const matrix_view<T>&) {
+  const isa tier = resolve(ctx);
+  return detail::explain_row("dequantize", detail::kernel_for(detail::dequantize_kernels, tier), tier);
+}
+template <quantized Q, matrix_scalar T>
+explanation explain(const Q& q, const matrix_view<T>& out) {
+  return explain(context{}, q, out);
+}
+
+/// hadamard_forward(x, out, t) and hadamard_inverse.
+template <matrix_scalar X, matrix_scalar Y, transform Transform>
+explanation explain(const context& ctx, const matrix_view<X>&, const matrix_view<Y>&, const Transform&) {
+  const isa tier = resolve(ctx);
+  return detail::explain_row("hadamard", detail::kernel_for(detail::hadamard_kernels, tier), tier);
+}
+template <matrix_scalar X, matrix_scalar Y, transform Transform>
+explanation explain(const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
+  return explain(context{}, x, out, t);
+}
+
+}  // namespace ufp4::cpu::inline UFP4_CODE

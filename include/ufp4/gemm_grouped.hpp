@@ -1,0 +1,95 @@
+// ufp4 - quantized_gemm_grouped: many small products in one call, for a mixture of experts.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <ufp4/gemm.hpp>
+#include <vector>
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// Memory of one product of a group.
+struct group_range {
+  byte_range bytes;
+  std::size_t entry;
+  bool output;
+
+  static int by_address(const void* a, const void* b) {
+    const auto x = static_cast<const group_range*>(a)->bytes.first, y = static_cast<const group_range*>(b)->bytes.first;
+    return x < y ? -1 : x > y;
+  }
+};
+inline void add_range(std::vector<group_range>& all, const void* data, std::size_t size, std::size_t entry) {
+  const auto first = reinterpret_cast<std::uintptr_t>(data);
+  if (size != 0) all.push_back({{first, first + size}, entry, false});
+}
+inline void add_ranges(std::vector<group_range>& all, const cpu::detail::quantized_source& q, std::size_t entry) {
+  const std::size_t rows = q.interleaved ? (q.rows + 15) / 16 * 16 : q.rows;
+  add_range(all, q.codes, rows * q.padded_cols / 2, entry);
+  add_range(all, q.scales, scale_rows(rows, q.format.block) * q.blocks() * static_cast<std::size_t>(scale_bytes(q.format.scale)),
+            entry);
+}
+
+/// The products of a group run at the same time, so no output may share memory with another or with any operand.
+inline void check_group(std::span<const cpu::detail::gemm_job> jobs) {
+  std::vector<group_range> all;
+  for (std::size_t e = 0; e < jobs.size(); ++e) {
+    const byte_range c = bytes_of(jobs[e].out);
+    if (c.first != c.last) all.push_back({c, e, true});
+    add_ranges(all, jobs[e].left.q, e);
+    add_ranges(all, jobs[e].right.q, e);
+  }
+  if (!all.empty()) std::qsort(all.data(), all.size(), sizeof(group_range), &group_range::by_address);
+  const group_range *output = nullptr, *operand = nullptr;  // those that reach furthest so far
+  for (const group_range& r : all) {
+    expects(output == nullptr || r.bytes.first >= output->bytes.last, "quantized_gemm_grouped: C[",
+            output == nullptr ? 0 : output->entry, "] overlaps ", r.output ? "C[" : "an operand of product [", r.entry, "]");
+    expects(!r.output || operand == nullptr || r.bytes.first >= operand->bytes.last, "quantized_gemm_grouped: C[", r.entry,
+            "] overlaps an operand of product [", operand == nullptr ? 0 : operand->entry, "]");
+    const group_range*& furthest = r.output ? output : operand;
+    if (furthest == nullptr || r.bytes.last > furthest->bytes.last) furthest = &r;
+  }
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// Many products in one call, C[e] = alpha * A[e] * B[e]^T + beta * C[e], each with the bits of its own quantized_gemm; parts of
+/// all of them are spread over the threads together. For a mixture of experts: row_range() cuts the tokens of an expert
+/// out of one quantized matrix.
+///
+/// | a, b, c | as many of each; A and B are quantized_matrix or quantized_view, B may be prepacked. Any may have no rows |
+/// | C       | no two may overlap, and none an operand of any product                                                     |
+/// | bias    | must be empty: one row would not fit all                                                                   |
+template <quantized A, detail::any_operand B, matrix_scalar T>
+  requires(quantized<B> || detail::prepacked_operand<B>)
+void quantized_gemm_grouped(const cpu::context& ctx, std::span<const A> a, std::span<const B> b,
+                            std::span<const matrix_view<T>> c, const gemm_options& options = {}) {
+  detail::expects(a.size() == b.size() && a.size() == c.size(), "quantized_gemm_grouped: ", a.size(), " left operands, ",
+                  b.size(), " right ones and ", c.size(), " outputs");
+  detail::expects(options.bias.empty(), "quantized_gemm_grouped: bias has ", options.bias.size(), " entries; leave it empty");
+  cpu::resolve(ctx);
+  std::vector<cpu::detail::gemm_job> jobs;
+  jobs.reserve(a.size());
+  for (std::size_t e = 0; e < a.size(); ++e) {
+    const detail::sink out = detail::sink_of(c[e]);
+    const std::string verb = detail::sentence("quantized_gemm_grouped, product ", e);
+    detail::check_gemm(verb.c_str(), a[e], b[e], out, options);
+    jobs.push_back(detail::gemm_job_of(a[e], b[e], out, options));
+  }
+  detail::check_group(jobs);
+  cpu::detail::run_gemms(ctx, jobs);
+}
+template <quantized A, detail::any_operand B, matrix_scalar T>
+  requires(quantized<B> || detail::prepacked_operand<B>)
+void quantized_gemm_grouped(std::span<const A> a, std::span<const B> b, std::span<const matrix_view<T>> c,
+                            const gemm_options& options = {}) {
+  quantized_gemm_grouped(cpu::context{}, a, b, c, options);
+}
+
+}  // namespace ufp4::inline UFP4_CODE
