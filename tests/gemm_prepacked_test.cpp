@@ -1,0 +1,98 @@
+// ufp4 - prepack: the promised layout, and the bits of the product with the matrix it was made from.
+// SPDX-License-Identifier: Apache-2.0
+// ctest: bits
+#include <ufp4/gemm.hpp>
+
+#include "support/catch.hpp"
+#include "support/gemm_model.hpp"
+#include "support/poison.hpp"
+#include "support/refusal.hpp"
+#include "support/seed.hpp"
+#include "support/threads.hpp"
+
+#include <vector>
+
+using namespace ufp4;
+
+namespace {
+
+/// Product with B and with B prepacked: the same bytes, in every mode.
+template <class A, class B>
+void same_product(const cpu::context& ctx, const A& a, const quantized_matrix<B>& b) {
+  CAPTURE(a.rows(), b.rows(), b.cols(), cpu::name(ctx.isa));
+  const auto packed = prepack(ctx, b);
+  for (const accumulate mode : {accumulate::fast, accumulate::exact_blocks, accumulate::folded_bf16}) {
+    support::guarded<float> c(a.rows() * b.rows()), d(a.rows() * b.rows());
+    quantized_gemm(ctx, a, b, matrix_view<float>{c.data(), a.rows(), b.rows()}, {.accumulate = mode});
+    quantized_gemm(ctx, a, packed, matrix_view<float>{d.data(), a.rows(), b.rows()}, {.accumulate = mode});
+    REQUIRE(c.same_bytes(d.span()));
+    REQUIRE(d.guards_intact());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a prepacked matrix holds eight codes of sixteen rows side by side, and sixteen scales", "[gemm]") {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(0)};
+  const auto q = model::random_quantized<nvfp4>(gen, 37, 90, model::scales::ordinary, 0x1.8p-3f);
+  const auto p = prepack(q);
+  REQUIRE((p.rows() == 37 && p.cols() == 90 && p.padded_cols() == 96 && p.panels() == 3));
+  REQUIRE(p.tensor_scale() == 0x1.8p-3f);
+  REQUIRE((p.codes().size() == 48 * 48 && p.scales().size() == 48 * 6));
+  bool codes = true, scales = true;
+  for (std::size_t i = 0; i < 48; ++i) {
+    for (std::size_t k = 0; k < 96; k += 2) {
+      const std::size_t at = i / 16 * (96 * 8) + k / 8 * 64 + i % 16 * 4 + k % 8 / 2;
+      codes = codes && p.codes()[at] == (i < 37 ? q.codes()[i * 48 + k / 2] : 0);
+    }
+    for (std::size_t b = 0; b < 6; ++b)
+      scales = scales && p.scales()[i / 16 * 96 + b * 16 + i % 16].bits() == (i < 37 ? q.scales()[i * 6 + b].bits() : 0);
+  }
+  REQUIRE(codes);
+  REQUIRE(scales);
+}
+
+TEST_CASE("a product with prepacked weights has the bits of the product with the weights", "[gemm]") {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(1)};
+  for (const cpu::isa tier : support::runnable_isas())
+    for (const std::size_t n : {1u, 15u, 16u, 17u, 40u}) {
+      const cpu::context ctx{.threads = 2, .isa = tier};
+      const auto a = model::random_quantized<nvint4>(gen, 9, 90, model::scales::ordinary, 0x1.9p-4f);
+      same_product(ctx, a, model::random_quantized<nvfp4>(gen, n, 90));
+      same_product(ctx, a, model::random_quantized<e1m2_f32>(gen, n, 90, model::scales::hostile));
+      same_product(ctx, a, model::random_quantized<block_format<nf4, bf16, 16>>(gen, n, 90));
+      same_product(ctx, a, model::random_quantized<block_format<int4, ue5m3, square(16), float>>(gen, n, 90));
+      const auto b = model::random_quantized<mxfp4>(gen, 3, 600);
+      same_product(ctx, b, model::random_quantized<mx_e1m2>(gen, n, 600));
+      const std::vector<float> x = model::wide_floats(gen, 5 * 600);
+      same_product(ctx, matrix_view<const float>{x.data(), 5, 600}, model::random_quantized<mxint4>(gen, n, 600));
+      for (const std::size_t k : {2u, 6u, 10u}) {  // shorter than the eight codes of a word
+        const auto tiny = model::random_quantized<block_format<fp4<E2M1>, e4m3, 2>>(gen, 4, k);
+        same_product(ctx, tiny, model::random_quantized<block_format<fp4<E3M0>, float, 2>>(gen, n, k));
+      }
+    }
+}
+
+TEST_CASE("prepacked weights keep their transform and their errors", "[gemm]") {
+  const std::vector<float> ones(64 * 64, 1.0f);
+  const matrix_view<const float> x{ones.data(), 64, 64};
+  const auto q = quantize<e1m2_f32>(x, random_hadamard<16>{1});
+  const auto p = prepack(q);
+  std::vector<float> c(64 * 64), d(64 * 64);
+  const matrix_view<float> out{c.data(), 64, 64};
+  quantized_gemm(operand<e1m2_f32>(x, random_hadamard<16>{1}), p, out);
+  quantized_gemm(q, q, matrix_view<float>{d.data(), 64, 64});
+  CHECK(c == d);
+  CHECK(support::refusal([&] { quantized_gemm(quantize<e1m2_f32>(x), p, out); }) ==
+        "quantized_gemm: A was transformed in runs of 1, but B in runs of 16 (1: not at all)");
+  auto codes = p;
+  const matrix_view<float> inside{reinterpret_cast<float*>(codes.codes().data()), 2, 64};
+  CHECK(support::refusal([&] {
+          quantized_gemm(operand<e1m2_f32>(matrix_view<const float>{ones.data(), 2, 64}, random_hadamard<16>{1}), codes,
+                         inside);
+        }) == "quantized_gemm: C overlaps the codes of B");
+  const prepacked_matrix<nvfp4> none = prepack(quantized_matrix<nvfp4>(0, 64));
+  CHECK((none.panels() == 0 && none.codes().empty() && none.scales().empty()));
+}
