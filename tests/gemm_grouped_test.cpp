@@ -50,8 +50,7 @@ struct mixture {
 
 void grouped(const cpu::context& ctx, const mixture& m, const std::vector<matrix_view<float>>& c,
              const gemm_options& options = {}) {
-  quantized_gemm_grouped(ctx, std::span<const quantized_view<e1m2_f32>>(m.left),
-                         std::span<const quantized_view<nvfp4>>(m.right), std::span<const matrix_view<float>>(c), options);
+  quantized_gemm_grouped(ctx, m.left, m.right, c, options);
 }
 
 }  // namespace
@@ -85,8 +84,7 @@ TEST_CASE("a group takes prepacked weights, and no products at all", "[gemm]") {
   std::vector<prepacked_matrix<nvfp4>> weights;
   for (const auto& w : m.weights) weights.push_back(prepack(w));
   const auto c = m.cut(packed.data());
-  quantized_gemm_grouped(std::span<const quantized_view<e1m2_f32>>(m.left),
-                         std::span<const prepacked_matrix<nvfp4>>(weights), std::span<const matrix_view<float>>(c));
+  quantized_gemm_grouped(std::span(m.left), weights, c);
   REQUIRE(packed == plain);
   grouped(cpu::context{}, mixture(gen, {}), {});
 }

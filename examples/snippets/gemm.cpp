@@ -38,4 +38,24 @@ int main() {
   quantized_gemm(qx, qw, transpose(matrix_view<float>{by_columns.data(), N, M}));
   quantized_gemm(qx, qw, y);
   assert(by_columns[3 * M + 2] == y(2, 3));
+
+  std::vector<float> bias(N, 1.0f);
+  quantized_gemm(qx, qw, y, {.bias = bias});  // one number a column of C
+
+  auto packed = prepack(qw);      // once
+  quantized_gemm(qx, packed, y);  // the same bits, sooner, every time
+  quantized_gemm(qx, qw, z);
+  assert(equal());
+
+  // Four experts with 8, 0, 30 and 10 tokens, and weights of their own.
+  std::vector<quantized_view<nvfp4>> tokens;
+  std::vector<prepacked_matrix<e1m2_f32>> experts(4, packed);
+  std::vector<matrix_view<float>> out;
+  for (std::size_t first = 0; const std::size_t count : {8, 0, 30, 10}) {
+    tokens.push_back(row_range(qx, first, count));
+    out.push_back(row_range(y, first, count));
+    first += count;
+  }
+  quantized_gemm_grouped(tokens, experts, out);
+  assert(equal());
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -11,6 +12,14 @@
 #include <vector>
 
 namespace ufp4::detail::inline UFP4_CODE {
+
+/// std::vector, std::array, std::span.
+template <class T>
+concept sequence = requires(const T& all) {
+  typename T::value_type;
+  { all.data()[0] } -> std::convertible_to<const typename T::value_type&>;
+  { all.size() } -> std::convertible_to<std::size_t>;
+};
 
 /// Memory of one product of a group.
 struct group_range {
@@ -63,13 +72,16 @@ namespace ufp4::inline UFP4_CODE {
 /// all of them are spread over the threads together. For a mixture of experts: row_range() cuts the tokens of an expert
 /// out of one quantized matrix.
 ///
-/// | a, b, c | as many of each; A and B are quantized_matrix or quantized_view, B may be prepacked. Any may have no rows |
+/// | a, b, c | vectors, arrays or spans, as many of each; A and B are quantized_matrix or quantized_view, B may be      |
+/// |         | prepacked, C is matrix_view. Any may have no rows                                                         |
 /// | C       | no two may overlap, and none an operand of any product                                                     |
 /// | bias    | must be empty: one row would not fit all                                                                   |
-template <quantized A, detail::any_operand B, matrix_scalar T>
-  requires(quantized<B> || detail::prepacked_operand<B>)
-void quantized_gemm_grouped(const cpu::context& ctx, std::span<const A> a, std::span<const B> b,
-                            std::span<const matrix_view<T>> c, const gemm_options& options = {}) {
+template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
+void quantized_gemm_grouped(const cpu::context& ctx, const As& a, const Bs& b, const Cs& c,
+                            const gemm_options& options = {}) {
+  static_assert(quantized<typename As::value_type>, "a: a sequence of quantized_matrix or quantized_view");
+  static_assert(quantized<typename Bs::value_type> || detail::prepacked_operand<typename Bs::value_type>,
+                "b: a sequence of quantized_matrix, quantized_view or prepacked_matrix");
   detail::expects(a.size() == b.size() && a.size() == c.size(), "quantized_gemm_grouped: ", a.size(), " left operands, ",
                   b.size(), " right ones and ", c.size(), " outputs");
   detail::expects(options.bias.empty(), "quantized_gemm_grouped: bias has ", options.bias.size(), " entries; leave it empty");
@@ -77,18 +89,16 @@ void quantized_gemm_grouped(const cpu::context& ctx, std::span<const A> a, std::
   std::vector<cpu::detail::gemm_job> jobs;
   jobs.reserve(a.size());
   for (std::size_t e = 0; e < a.size(); ++e) {
-    const detail::sink out = detail::sink_of(c[e]);
     const std::string verb = detail::sentence("quantized_gemm_grouped, product ", e);
-    detail::check_gemm(verb.c_str(), a[e], b[e], out, options);
-    jobs.push_back(detail::gemm_job_of(a[e], b[e], out, options));
+    const detail::sink out = detail::sink_of(c.data()[e]);
+    detail::check_gemm(verb.c_str(), a.data()[e], b.data()[e], out, options);
+    jobs.push_back(detail::gemm_job_of(a.data()[e], b.data()[e], out, options));
   }
   detail::check_group(jobs);
   cpu::detail::run_gemms(ctx, jobs);
 }
-template <quantized A, detail::any_operand B, matrix_scalar T>
-  requires(quantized<B> || detail::prepacked_operand<B>)
-void quantized_gemm_grouped(std::span<const A> a, std::span<const B> b, std::span<const matrix_view<T>> c,
-                            const gemm_options& options = {}) {
+template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
+void quantized_gemm_grouped(const As& a, const Bs& b, const Cs& c, const gemm_options& options = {}) {
   quantized_gemm_grouped(cpu::context{}, a, b, c, options);
 }
 
