@@ -33,7 +33,7 @@ void dequantize(const cpu::context& ctx, const Q& q, const matrix_view<T>& out) 
   detail::check_data("dequantize", "out", out);
   detail::check_apart("dequantize", "codes", view.codes(), "out", out);
   detail::check_apart("dequantize", "scales", view.scales(), "out", out);
-  const auto& row = cpu::detail::kernel_for(cpu::detail::dequantize_kernels, cpu::resolve(ctx));
+  const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::dequantize, cpu::resolve(ctx));
   const cpu::detail::quantized_source from = detail::quantized_source_of(view);
   const detail::sink to = detail::sink_of(out);
   cpu::detail::parallel_rows(ctx, q.rows(), q.padded_cols(), [&](std::size_t first, std::size_t last) {

@@ -14,7 +14,7 @@
 #include <ufp4/hadamard.hpp>
 #include <ufp4/quantize.hpp>
 
-namespace ufp4::cpu::inline UFP4_TYPES {
+namespace ufp4::cpu::inline UFP4_CODE {
 
 /// | kernel | its name, as in the dispatch table                                                                     |
 /// | isa    | the tier whose instructions it uses: the call's own, or an ancestor without a better kernel            |
@@ -38,19 +38,22 @@ struct explanation {
   }
 };
 
-}  // namespace ufp4::cpu::inline UFP4_TYPES
+}  // namespace ufp4::cpu::inline UFP4_CODE
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// Why the kernel is of a lesser tier than the call asked for, or than the machine has.
-inline std::string why_not_better(isa used, isa asked) {
-  if (used != asked) return ufp4::detail::sentence("no ", name(asked), " kernel takes this call");
-  return "";
+/// Why the kernel is of a lesser tier than the call asked for, or than the processor has.
+inline std::string why_not_better(isa used, isa asked, const context& ctx) {
+  std::string why;
+  if (used != asked) why = ufp4::detail::sentence("no ", name(asked), " kernel takes this call");
+  const bool kept_back = ctx.isa == isa::automatic && amx_refusal()[0] == 'p';  // "present, but ..."
+  if (kept_back) why += ufp4::detail::sentence(why.empty() ? "" : "; ", "amx: ", amx_refusal());
+  return why;
 }
 
 template <class Row>
-explanation explain_row(const char* verb, const Row& row, isa tier) {
-  return {verb, row.name, row.tier, 0, 0, 0, accumulate::fast, why_not_better(row.tier, tier)};
+explanation explain_row(const char* verb, const Row& row, isa tier, const context& ctx) {
+  return {verb, row.name, row.tier, 0, 0, 0, accumulate::fast, why_not_better(row.tier, tier, ctx)};
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
@@ -65,7 +68,7 @@ explanation explain(const context& ctx, const A& a, const B& b, const matrix_vie
       detail::plan_gemm(ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options), tier);
   const detail::gemm_kernel& k = *plan.kernel;
   explanation e{"quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(options.accumulate), {}};
-  e.note = detail::why_not_better(k.tier, tier);
+  e.note = detail::why_not_better(k.tier, tier, ctx);
   if (plan.job.swapped) e.note += e.note.empty() ? "C is made on its side" : "; C is made on its side";
   return e;
 }
@@ -82,7 +85,7 @@ explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&
   const auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
   const auto coder = ufp4::detail::make_coder<F>(options, 0.0f);
   if constexpr (std::is_same_v<decltype(coder), const block_coder<rounding_spec>>)
-    return detail::explain_row("quantize", detail::quantize_kernel_for(job, coder, tier), tier);
+    return detail::explain_row("quantize", detail::quantize_kernel_for(detail::kernels::quantize, job, coder, tier), tier, ctx);
   else
     return {"quantize", "quantize_scalar", isa::scalar, 0, 0, 0, accumulate::fast,
             "a rounding policy of the program's own, or a compat preset, runs in portable code"};
@@ -96,7 +99,7 @@ explanation explain(const matrix_view<T>& x, const Policies&... policies) {
 template <quantized Q, matrix_scalar T>
 explanation explain(const context& ctx, const Q&, const matrix_view<T>&) {
   const isa tier = resolve(ctx);
-  return detail::explain_row("dequantize", detail::kernel_for(detail::dequantize_kernels, tier), tier);
+  return detail::explain_row("dequantize", detail::kernel_for(detail::kernels::dequantize, tier), tier, ctx);
 }
 template <quantized Q, matrix_scalar T>
 explanation explain(const Q& q, const matrix_view<T>& out) {
@@ -107,7 +110,7 @@ explanation explain(const Q& q, const matrix_view<T>& out) {
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 explanation explain(const context& ctx, const matrix_view<X>&, const matrix_view<Y>&, const Transform&) {
   const isa tier = resolve(ctx);
-  return detail::explain_row("hadamard", detail::kernel_for(detail::hadamard_kernels, tier), tier);
+  return detail::explain_row("hadamard", detail::kernel_for(detail::kernels::hadamard, tier), tier, ctx);
 }
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 explanation explain(const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {

@@ -25,7 +25,7 @@ void transform_rows(const char* verb, const cpu::context& ctx, const transform_s
   const sink to = sink_of(out);
   expects(same_elements(from, to) || !bytes_of(from).overlaps(bytes_of(to)), verb,
           ": out overlaps x without being the same matrix");
-  const auto& row = cpu::detail::kernel_for(cpu::detail::hadamard_kernels, cpu::resolve(ctx));
+  const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::hadamard, cpu::resolve(ctx));
   cpu::detail::parallel_rows(ctx, x.rows(), padded, [&](std::size_t first, std::size_t last) {
     row.kernel(t, inverse, from, to, first, last);
   });

@@ -16,6 +16,7 @@
 #include <span>
 #include <ufp4/block/compat.hpp>
 #include <ufp4/cpu/dispatch.hpp>
+#include <ufp4/cpu/kernels/fake_quantize.hpp>
 #include <ufp4/cpu/parallel.hpp>
 #include <ufp4/matrix/operand.hpp>
 
@@ -31,6 +32,7 @@ void check_data(const char* verb, const char* argument, const matrix_view<T>& x)
 template <class O>
 cpu::detail::quantize_job make_job(const source& x, const format_spec& format, const O& options) {
   cpu::detail::quantize_job job{.x = x, .format = format, .transform = options.transform};
+  job.counts = options.report != nullptr;
   job.padded_cols = padded_length(x.cols, format.block, options.transform);
   job.whole_padded_cols = job.padded_cols;
   if (options.has_shard) {
@@ -45,11 +47,14 @@ cpu::detail::quantize_job make_job(const source& x, const format_spec& format, c
 template <class Body>
 void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, quantize_report* report,
                 const Body& body) {
-  const std::size_t elements = job.padded_cols * static_cast<std::size_t>(job.format.block.rows);
+  // Where columns lie along memory, a task reads long pieces of them: each may lie on a page of its own.
+  const bool turned = job.x.row_stride == 1 && job.x.col_stride != 1;
+  const std::size_t strips = job.strips(), at_once = !turned ? 1 : strips < 4096 ? 128 : 256;
+  const std::size_t elements = job.padded_cols * static_cast<std::size_t>(job.format.block.rows) * at_once;
   cpu::detail::shared_number<std::uint64_t> nonfinite, saturated, underflowed;
-  cpu::detail::parallel_rows(ctx, job.strips(), elements, [&](std::size_t first, std::size_t last) {
+  cpu::detail::parallel_rows(ctx, (strips + at_once - 1) / at_once, elements, [&](std::size_t first, std::size_t last) {
     quantize_report seen;
-    body(first, last, seen);
+    body(first * at_once, last * at_once < strips ? last * at_once : strips, seen);
     if (report == nullptr) return;
     nonfinite.add(seen.nonfinite_blocks);
     saturated.add(seen.saturated);
@@ -59,7 +64,7 @@ void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, q
 }
 
 inline float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job) {
-  const auto kernel = cpu::detail::kernel_for(cpu::detail::amax_kernels, cpu::resolve(ctx)).kernel;
+  const auto kernel = cpu::detail::kernel_for(cpu::detail::kernels::amax, cpu::resolve(ctx)).kernel;
   cpu::detail::shared_number<std::uint32_t> largest;
   for_strips(ctx, job, nullptr, [&](std::size_t first, std::size_t last, quantize_report&) {
     largest.raise_to(kernel(job, first, last));
@@ -109,7 +114,7 @@ template <class Coder>
 void quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job, const Coder& coder,
                    const cpu::detail::quantized_sink& out, quantize_report* report) {
   if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>) {
-    const auto kernel = cpu::detail::quantize_kernel_for(job, coder, tier).kernel;
+    const auto kernel = cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize, job, coder, tier).kernel;
     for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
       kernel(job, coder, out, first, last, seen);
     });
@@ -118,6 +123,21 @@ void quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::qu
       cpu::detail::quantize_strips(job, coder, out, first, last, seen);
     });
   }
+}
+
+/// The same for fake_quantize; the scalar tier, too, runs the portable one.
+template <class Coder>
+void fake_quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job, const Coder& coder,
+                        bool undo_transform, const sink& out, quantize_report* report) {
+  if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>) {
+    if (tier != cpu::isa::scalar)
+      return for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
+        cpu::detail::fake_quantize_chunks(tier, job, coder, undo_transform, out, first, last, seen);
+      });
+  }
+  for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
+    cpu::detail::fake_quantize_strips(job, coder, coder.tensor.decode, undo_transform, out, first, last, seen);
+  });
 }
 
 /// Everything but the memory: checks, tensor amax, blocks. Returns the tensor scale.
@@ -235,14 +255,10 @@ void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matri
   const detail::sink to = detail::sink_of(out);
   detail::expects(detail::same_elements(in, to) || !detail::bytes_of(in).overlaps(detail::bytes_of(to)),
                   "fake_quantize: out overlaps x without being the same matrix");
-  cpu::resolve(ctx);
+  const cpu::isa tier = cpu::resolve(ctx);
   const auto job = detail::make_job(in, spec_of<format_of<F>>, options);
   const auto coder = detail::make_coder<F>(options, detail::gmax_of(ctx, job, options));
-  detail::for_strips(ctx, job, options.report,
-                     [&](std::size_t first, std::size_t last, quantize_report& seen) {
-                       cpu::detail::fake_quantize_strips(job, coder, coder.tensor.decode, options.undo, to, first, last,
-                                                         seen);
-                     });
+  detail::fake_quantize_with(ctx, tier, job, coder, options.undo, to, options.report);
 }
 
 // Without a context: all cores, the best instructions.

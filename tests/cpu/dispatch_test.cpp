@@ -255,7 +255,7 @@ TEST_CASE("a tier without a kernel runs its nearest ancestor's", "[cpu]") {
   const cpu::detail::kernel_row<kernel> table[] = {{isa::scalar, "scalar kernel", [] { return 0; }},
                                                    {isa::avx512, "avx512 kernel", [] { return 1; }},
                                                    {isa::neon_dotprod, "dotprod kernel", [] { return 2; }}};
-  const auto runs = [&](isa tier) { return cpu::detail::kernel_for(table, tier).kernel(); };
+  const auto runs = [&](isa tier) { return cpu::detail::kernel_for(cpu::detail::kernel_table(table), tier).kernel(); };
   CHECK(runs(isa::scalar) == 0);
   CHECK(runs(isa::avx2) == 0);
   CHECK(runs(isa::avx512) == 1);
@@ -265,7 +265,7 @@ TEST_CASE("a tier without a kernel runs its nearest ancestor's", "[cpu]") {
   CHECK(runs(isa::neon_dotprod) == 2);
   CHECK(runs(isa::neon_i8mm) == 2);
   CHECK(runs(isa::automatic) == 0);
-  CHECK(std::string(cpu::detail::kernel_for(table, isa::amx).name) == "avx512 kernel");
+  CHECK(std::string(cpu::detail::kernel_for(cpu::detail::kernel_table(table), isa::amx).name) == "avx512 kernel");
 }
 
 TEST_CASE("the library's tables hold a scalar kernel and no tier twice", "[cpu]") {
@@ -279,16 +279,16 @@ TEST_CASE("the library's tables hold a scalar kernel and no tier twice", "[cpu]"
     CHECK(seen.count(cpu::isa::scalar) == 1);
     CHECK(seen.count(cpu::isa::automatic) == 0);
   };
-  check(cpu::detail::amax_kernels);
-  check(cpu::detail::quantize_kernels);
-  check(cpu::detail::dequantize_kernels);
-  check(cpu::detail::hadamard_kernels);
+  check(cpu::detail::kernels::amax);
+  check(cpu::detail::kernels::quantize);
+  check(cpu::detail::kernels::dequantize);
+  check(cpu::detail::kernels::hadamard);
 }
 
 TEST_CASE("the GEMM table names every kernel once, and its scalar kernel takes every job", "[cpu]") {
   std::set<std::string> names;
   int scalar = 0;
-  for (const cpu::detail::gemm_kernel* row : cpu::detail::gemm_kernels) {
+  for (const cpu::detail::gemm_kernel* row : cpu::detail::kernels::gemm) {
     CAPTURE(row->name);
     CHECK(names.insert(row->name).second);
     CHECK(row->part_rows % row->tile_rows == 0);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -93,9 +92,9 @@ inline double utilization(const grid4& grid, const std::array<std::uint64_t, 16>
     double n = 0;
     for (std::size_t c = 0; c < 16; ++c)
       if (grid.value[c] == grid.level[i]) n += static_cast<double>(histogram[c]);
-    if (n > 0) entropy -= n / total * std::log2(n / total);
+    if (n > 0) entropy -= n / total * __builtin_log2(n / total);
   }
-  return total == 0 ? 0 : std::exp2(entropy) / grid.levels;
+  return total == 0 ? 0 : __builtin_exp2(entropy) / grid.levels;
 }
 
 }  // namespace ufp4::analysis::detail::inline UFP4_CODE
@@ -130,7 +129,7 @@ report measure(const cpu::context& ctx, const matrix_view<T>& x, const Policies&
   for (const std::uint64_t n : all.histogram) r.elements += n;
   r.blocks = job.strips() * (job.padded_cols / format_of<F>::block_size);
   r.attenuation = all.xq / all.xx;
-  r.sqnr_db = 10.0 * std::log10(all.xx / all.ee);
+  r.sqnr_db = 10.0 * __builtin_log10(all.xx / all.ee);
   r.bucket_utilization = detail::utilization(job.format.grid, all.histogram);
   r.nonfinite_blocks = seen.nonfinite_blocks;
   r.scale_underflow_rate = r.blocks == 0 ? 0 : static_cast<double>(seen.underflowed_scales) / static_cast<double>(r.blocks);

@@ -43,6 +43,15 @@ class isa_set {
 
 }  // namespace ufp4::cpu::inline UFP4_TYPES
 
+namespace ufp4::cpu::detail::inline UFP4_TYPES {
+
+struct detected {
+  isa_set tiers;
+  const char* amx_refusal;  ///< why there is no amx among them; null if there is
+};
+
+}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
+
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 #if defined(__x86_64__)
@@ -75,49 +84,62 @@ inline bool amx_permitted() {
 #endif
 }
 
-inline isa_set detect() {
+inline detected detect() {
   isa_set found;
   const cpuid_leaf one = cpuid(1, 0), seven = cpuid(7, 0), seven_one = cpuid(7, 1);
+  const bool amx = bits_set(seven.edx, bit(22) | bit(24) | bit(25));  // BF16, TILE, INT8
+  const char* refusal = amx ? "present, but not the AVX-512 that its kernels use" : "not present";
   const std::uint64_t state = enabled_state();
   const bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xE6) == 0xE6, tiles = (state & 0x60000) == 0x60000;
   if (!ymm || !bits_set(one.ecx, bit(12) | bit(28) | bit(29)) || !bits_set(seven.ebx, bit(5) | bit(3) | bit(8)))
-    return found;  // FMA, AVX, F16C; AVX2, BMI1, BMI2
+    return {found, refusal};  // FMA, AVX, F16C; AVX2, BMI1, BMI2
   found.add(isa::avx2);
   // F, DQ, BW, VL; VBMI, VNNI
   if (!zmm || !bits_set(seven.ebx, bit(16) | bit(17) | bit(30) | bit(31)) || !bits_set(seven.ecx, bit(1) | bit(11)))
-    return found;
+    return {found, refusal};
   found.add(isa::avx512);
-  if (!bits_set(seven_one.eax, bit(5))) return found;
+  if (!bits_set(seven_one.eax, bit(5))) return {found, refusal};
   found.add(isa::avx512_bf16);
-  if (tiles && bits_set(seven.edx, bit(22) | bit(24) | bit(25)) && amx_permitted()) found.add(isa::amx);
-  return found;
-}
-
-#elif defined(__aarch64__)
-inline isa_set detect() {
-  isa_set found;
-  found.add(isa::neon);
-#if defined(__linux__)
-  constexpr unsigned long asimddp = 1ul << 20, i8mm = 1ul << 13, bf16 = 1ul << 14;  // HWCAP, HWCAP2, HWCAP2
-  if ((getauxval(AT_HWCAP) & asimddp) == 0) return found;
-  found.add(isa::neon_dotprod);
-  if ((getauxval(AT_HWCAP2) & (i8mm | bf16)) == (i8mm | bf16)) found.add(isa::neon_i8mm);
-#endif
-  return found;
+  if (!amx) return {found, refusal};
+  if (!tiles) return {found, "present, but the system does not save tiles"};
+  if (!amx_permitted()) return {found, "present, but the system refuses tile data"};
+  return {found.add(isa::amx), nullptr};
 }
 
 #else
-inline isa_set detect() { return {}; }
+inline detected detect() {
+  isa_set found;
+#if defined(__aarch64__)
+  found.add(isa::neon);
+#if defined(__linux__)
+  constexpr unsigned long asimddp = 1ul << 20, i8mm = 1ul << 13, bf16 = 1ul << 14;  // HWCAP, HWCAP2, HWCAP2
+  const bool dotprod = (getauxval(AT_HWCAP) & asimddp) != 0;
+  if (dotprod) found.add(isa::neon_dotprod);
+  if (dotprod && (getauxval(AT_HWCAP2) & (i8mm | bf16)) == (i8mm | bf16)) found.add(isa::neon_i8mm);
 #endif
+#endif
+  return {found, "not present"};
+}
+#endif
+
+/// Found out once.
+inline const detected& detection() {
+  static const detected found = detect();
+  return found;
+}
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 
 namespace ufp4::cpu::inline UFP4_CODE {
 
 /// What this machine has; found out once.
-inline isa_set available() {
-  static const isa_set found = detail::detect();
-  return found;
+inline isa_set available() { return detail::detection().tiers; }
+
+/// Why the amx tier is not available: "not present", or "present, but ..." and what the processor or the system keeps
+/// back. Empty where it is available.
+inline const char* amx_refusal() {
+  const char* why = detail::detection().amx_refusal;
+  return why == nullptr ? "" : why;
 }
 
 }  // namespace ufp4::cpu::inline UFP4_CODE

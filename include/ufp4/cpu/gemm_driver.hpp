@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/cpu/parallel.hpp>
@@ -27,13 +28,14 @@ inline gemm_job exchanged(const gemm_job& job) {
   return other;
 }
 
-/// Vector kernels run over columns; a C of few columns and many rows is made on its side.
+/// Vector kernels run over columns; a C of few columns and many rows is made on its side, where the kernel's bits are those of
+/// exact_blocks and so do not depend on it.
 inline gemm_plan plan_gemm(const gemm_job& job, isa tier) {
-  const gemm_kernel* kernel = &gemm_kernel_for(job, tier);
+  const gemm_kernel* kernel = &gemm_kernel_for(kernels::gemm, job, tier);
   const bool narrow = job.out.cols < kernel->tile_cols && job.out.rows > 2 * job.out.cols;
-  if (!narrow || job.right.interleaved()) return {job, kernel};
+  if (!narrow || job.right.interleaved() || kernel->made_as(job.mode) != accumulate::exact_blocks) return {job, kernel};
   const gemm_job other = exchanged(job);
-  return {other, &gemm_kernel_for(other, tier)};
+  return {other, &gemm_kernel_for(kernels::gemm, other, tier)};
 }
 
 /// Consecutive rows of one job, at most part_rows, that are packed together.
@@ -53,15 +55,18 @@ struct gemm_piece {
 /// Scratch of the tasks that run at one time.
 class scratch_pool {
  public:
-  scratch_pool(std::size_t slots, std::size_t bytes) : bytes_((bytes + 63) / 64 * 64), used_(slots), memory_(slots * bytes_) {}
+  scratch_pool(std::size_t slots, std::size_t bytes)
+      : bytes_((bytes + 63) / 64 * 64), used_(slots), memory_(slots * bytes_) {
+    std::memset(used_.data(), 0, slots);
+  }
 
   /// body(memory) with memory that nobody else has; allocated where an executor runs more tasks at once than we have threads.
   template <class F>
   void with(const F& body) {
     for (std::size_t i = 0; i < used_.size(); ++i) {
-      if (__atomic_exchange_n(&used_[i], char{1}, __ATOMIC_ACQUIRE) != 0) continue;
+      if (__atomic_exchange_n(used_.data() + i, char{1}, __ATOMIC_ACQUIRE) != 0) continue;
       body(memory_.data() + i * bytes_);
-      __atomic_store_n(&used_[i], char{0}, __ATOMIC_RELEASE);
+      __atomic_store_n(used_.data() + i, char{0}, __ATOMIC_RELEASE);
       return;
     }
     ufp4::detail::buffer<std::byte> own(bytes_);
@@ -70,7 +75,7 @@ class scratch_pool {
 
  private:
   std::size_t bytes_;
-  std::vector<char> used_;
+  ufp4::detail::buffer<char> used_;
   ufp4::detail::buffer<std::byte> memory_;
 };
 

@@ -10,7 +10,7 @@
 #include <ufp4/cpu/isa.hpp>
 #include <ufp4/cpu/job.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 inline constexpr std::uint32_t min_normal_bits = 0x00800000u;  ///< of 2^-126
 
@@ -43,7 +43,7 @@ struct gemm_kernel {
   accumulate made_as(accumulate asked) const { return asked == accumulate::fast ? fast_is : asked; }
 };
 
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 

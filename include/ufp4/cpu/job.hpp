@@ -11,7 +11,7 @@
 #include <ufp4/matrix/matrix_view.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 using ufp4::detail::sink;
 using ufp4::detail::source;
@@ -25,6 +25,7 @@ struct quantize_job {
   bool rounds_input_to_bf16 = false;  ///< the bf16 recipe: nothing else happens to the operand
   std::size_t padded_cols = 0;
   std::uint64_t first_row = 0, first_col = 0, whole_padded_cols = 0;  ///< place in the whole operand
+  bool counts = true;  ///< report saturated elements: kernels may leave them out otherwise
 
   std::size_t strips() const { return ufp4::detail::scale_rows(x.rows, format.block); }
   std::size_t run() const { return ufp4::detail::padded_length(1, format.block, transform); }
@@ -86,7 +87,7 @@ struct gemm_job {
   std::size_t padded() const { return left.padded_cols(); }
 };
 
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 

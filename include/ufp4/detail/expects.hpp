@@ -2,33 +2,60 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <ufp4/detail/compiler.hpp>
 
-namespace ufp4::detail::inline UFP4_TYPES {
+namespace ufp4::detail::inline UFP4_CODE {
 
-template <class T>
-std::string word(const T& value) {
-  if constexpr (std::is_floating_point_v<T>) {
-    char text[32];  // nine digits tell every binary32 number from its neighbours
-    std::snprintf(text, sizeof text, "%.9g", static_cast<double>(value));
-    return text;
-  } else if constexpr (std::is_arithmetic_v<T>)
-    return std::to_string(value);
-  else
-    return std::string(value);
+/// Text or a number of a sentence. One type for all, so that a message costs a compiler next to nothing.
+class word {
+ public:
+  word(const char* text) : text_(text), is_text_(true) {}
+  word(std::string_view text) : text_(text), is_text_(true) {}
+  word(const std::string& text) : text_(text), is_text_(true) {}
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  word(T number) : is_float_(std::is_floating_point_v<T>), is_negative_(number < T(0)) {
+    if constexpr (std::is_floating_point_v<T>)
+      real_ = static_cast<double>(number);
+    else
+      magnitude_ = is_negative_ ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
+  }
+
+  void append_to(std::string& sentence) const {
+    char digits[32];
+    if (is_text_)
+      sentence += text_;
+    else if (is_float_)  // nine digits tell every binary32 number from its neighbours
+      sentence.append(digits, static_cast<std::size_t>(std::snprintf(digits, sizeof digits, "%.9g", real_)));
+    else
+      sentence.append(is_negative_ ? "-" : "").append(std::to_string(magnitude_));
+  }
+
+ private:
+  std::string_view text_;
+  bool is_text_ = false, is_float_ = false, is_negative_ = false;
+  double real_ = 0;
+  std::uint64_t magnitude_ = 0;
+};
+
+inline std::string joined(std::initializer_list<word> words) {
+  std::string text;
+  for (const word& w : words) w.append_to(text);
+  return text;
 }
 
-/// A sentence of words and numbers.
+/// A sentence of words and numbers. By value: a literal of any length is one type.
 template <class... Words>
-std::string sentence(const Words&... words) {
-  std::string text;
-  ((text += word(words)), ...);
-  return text;
+std::string sentence(Words... words) {
+  return joined({word(words)...});
 }
 
 /// Throws std::invalid_argument; without exceptions prints the sentence and aborts.
@@ -43,9 +70,9 @@ std::string sentence(const Words&... words) {
 
 /// Refuses with a sentence unless the condition holds. The sentence is put together only then.
 template <class... Words>
-void expects(bool condition, const Words&... words) {
+void expects(bool condition, Words... words) {
   if (!condition) [[unlikely]]
-    refuse(sentence(words...));
+    refuse(joined({word(words)...}));
 }
 
-}  // namespace ufp4::detail::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_CODE

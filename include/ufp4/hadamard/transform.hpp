@@ -15,7 +15,7 @@ namespace ufp4::inline UFP4_TYPES {
 inline constexpr std::uint32_t max_transform = 256;
 
 /// c_n: the binary32 number nearest to n^-1/2.
-UFP4_HD constexpr float hadamard_factor(std::uint32_t n) {
+UFP4_MEMBER constexpr float hadamard_factor(std::uint32_t n) {
   return n == 16    ? 0.25f
          : n == 32  ? detail::to_float(0x3E3504F3u)
          : n == 64  ? 0.125f

@@ -37,6 +37,10 @@ struct count_into {
 /// fake_quantize: apply the inverse transform to what was decoded.
 struct undo_transform {};
 
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_CODE {
+
 /// Everything the policies of one call said.
 template <rounding_policy Rounding>
 struct quantize_options {
@@ -51,9 +55,9 @@ struct quantize_options {
   bool undo = false;
 };
 
-}  // namespace ufp4::inline UFP4_TYPES
+}  // namespace ufp4::inline UFP4_CODE
 
-namespace ufp4::detail::inline UFP4_TYPES {
+namespace ufp4::detail::inline UFP4_CODE {
 
 template <class P>
 inline constexpr bool is_builtin_rounding =
@@ -142,4 +146,4 @@ void check_options(const char* verb, const O& options, const format_spec& format
           ", not a multiple of the block's ", format.block.rows, " rows");
 }
 
-}  // namespace ufp4::detail::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_CODE

@@ -27,25 +27,25 @@ class prepacked_matrix {
 
   prepacked_matrix() = default;
   /// Uninitialised memory for rows x cols elements under a transform; prepack_into fills it.
-  prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied)
+  UFP4_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied)
       : rows_(rows),
         cols_(cols),
         transform_(applied),
         codes_(detail::element_count("prepacked_matrix", panels() * panel_rows, cols, (padded_cols() + 7) / 8 * 8) / 2),
         scales_(panels() * panel_rows * (padded_cols() / Format::block_size)) {}
 
-  std::size_t rows() const { return rows_; }
-  std::size_t cols() const { return cols_; }
-  std::size_t padded_cols() const { return detail::padded_length(cols_, Format::block, transform_); }
-  std::size_t panels() const { return (rows_ + panel_rows - 1) / panel_rows; }
-  const transform_spec& transform() const { return transform_; }
-  float tensor_scale() const { return tensor_scale_; }
-  void set_tensor_scale(float scale) { tensor_scale_ = scale; }
+  UFP4_MEMBER std::size_t rows() const { return rows_; }
+  UFP4_MEMBER std::size_t cols() const { return cols_; }
+  UFP4_MEMBER std::size_t padded_cols() const { return detail::padded_length(cols_, Format::block, transform_); }
+  UFP4_MEMBER std::size_t panels() const { return (rows_ + panel_rows - 1) / panel_rows; }
+  UFP4_MEMBER const transform_spec& transform() const { return transform_; }
+  UFP4_MEMBER float tensor_scale() const { return tensor_scale_; }
+  UFP4_MEMBER void set_tensor_scale(float scale) { tensor_scale_ = scale; }
 
-  std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
-  std::span<const scale_type> scales() const { return {scales_.data(), scales_.size()}; }
-  std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
-  std::span<scale_type> scales() { return {scales_.data(), scales_.size()}; }
+  UFP4_MEMBER std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
+  UFP4_MEMBER std::span<const scale_type> scales() const { return {scales_.data(), scales_.size()}; }
+  UFP4_MEMBER std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
+  UFP4_MEMBER std::span<scale_type> scales() { return {scales_.data(), scales_.size()}; }
 
  private:
   std::size_t rows_ = 0, cols_ = 0;

@@ -80,7 +80,7 @@ class quantized_view {
   using scale_type = typename Format::scale_type;
 
   quantized_view() = default;
-  quantized_view(std::span<const std::uint8_t> codes, std::span<const scale_type> scales, float tensor_scale,
+  UFP4_MEMBER quantized_view(std::span<const std::uint8_t> codes, std::span<const scale_type> scales, float tensor_scale,
                  std::size_t rows, std::size_t cols, const transform_spec& applied = {})
       : codes_(codes), scales_(scales), tensor_scale_(tensor_scale), rows_(rows), cols_(cols), transform_(applied) {
     const std::size_t code_bytes = detail::element_count("quantized_view", rows, cols, padded_cols()) / 2;
@@ -93,9 +93,9 @@ class quantized_view {
     detail::expects(scales.data() != nullptr || scales.empty(), "quantized_view: scales is null");
   }
 
-  std::span<const std::uint8_t> codes() const { return codes_; }
-  std::span<const scale_type> scales() const { return scales_; }
-  float tensor_scale() const { return tensor_scale_; }  ///< 1 for formats of one level
+  UFP4_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
+  UFP4_MEMBER std::span<const scale_type> scales() const { return scales_; }
+  UFP4_MEMBER float tensor_scale() const { return tensor_scale_; }  ///< 1 for formats of one level
   std::size_t rows() const { return rows_; }
   std::size_t cols() const { return cols_; }
   std::size_t padded_cols() const { return detail::padded_length(cols_, Format::block, transform_); }
@@ -119,26 +119,26 @@ class quantized_matrix {
 
   quantized_matrix() = default;
   /// Uninitialised codes and scales for rows x cols elements under a transform; quantize_into fills it.
-  quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
+  UFP4_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
       : rows_(rows),
         cols_(cols),
         transform_(applied),
         codes_(detail::element_count("quantized_matrix", rows, cols, padded_cols()) / 2),
         scales_(detail::scale_rows(rows, Format::block) * (padded_cols() / Format::block_size)) {}
 
-  std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
-  std::span<const scale_type> scales() const { return {scales_.data(), scales_.size()}; }
-  std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
-  std::span<scale_type> scales() { return {scales_.data(), scales_.size()}; }
-  float tensor_scale() const { return tensor_scale_; }  ///< 1 for formats of one level
-  void set_tensor_scale(float scale) { tensor_scale_ = scale; }
+  UFP4_MEMBER std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
+  UFP4_MEMBER std::span<const scale_type> scales() const { return {scales_.data(), scales_.size()}; }
+  UFP4_MEMBER std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
+  UFP4_MEMBER std::span<scale_type> scales() { return {scales_.data(), scales_.size()}; }
+  UFP4_MEMBER float tensor_scale() const { return tensor_scale_; }  ///< 1 for formats of one level
+  UFP4_MEMBER void set_tensor_scale(float scale) { tensor_scale_ = scale; }
   std::size_t rows() const { return rows_; }
   std::size_t cols() const { return cols_; }
   std::size_t padded_cols() const { return detail::padded_length(cols_, Format::block, transform_); }
   const transform_spec& transform() const { return transform_; }
 
-  quantized_view<Format> view() const { return {codes(), scales(), tensor_scale_, rows_, cols_, transform_}; }
-  operator quantized_view<Format>() const { return view(); }
+  UFP4_MEMBER quantized_view<Format> view() const { return {codes(), scales(), tensor_scale_, rows_, cols_, transform_}; }
+  UFP4_MEMBER operator quantized_view<Format>() const { return view(); }
 
  private:
   std::size_t rows_ = 0, cols_ = 0;

@@ -175,7 +175,7 @@ inline std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bou
     source& x = p.operand.plain.x;
     p.copy = ufp4::detail::buffer<ufp4::bf16>(x.rows * x.cols);
     const sink to{p.copy.data(), dtype::bf16, x.rows, x.cols, static_cast<std::ptrdiff_t>(x.cols), 1};
-    std::vector<float> line(x.cols);
+    ufp4::detail::buffer<float> line(x.cols);
     for (std::size_t r = 0; r < x.rows; ++r) {
       cpu::detail::load_row(x, r, 0, x.cols, line.data());
       cpu::detail::store_row(to, r, 0, x.cols, line.data());

@@ -76,6 +76,26 @@ UFP4_LANE f32 widen_fp16(half_u16 v) {
   return r;
 }
 
+/// v rounded to bf16 (RNE; overflow is infinity, a NaN a NaN) in the upper half of each lane; the lower is anything.
+UFP4_LANE u32 round_bf16(f32 v) {
+  const u32 bits = as_bits(v);
+  return v == v ? bits + 0x7FFF + (bits >> 16 & 1) : broadcast(0x7FC00000u);
+}
+/// The upper half of each lane.
+UFP4_LANE half_u16 upper_halves(u32 v) {
+  half_u16 r;
+  asm("shrn %0.4h, %1.4s, #16" : "=w"(r) : "w"(v));
+  return r;
+}
+/// Four binary32 numbers as bf16.
+UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
+/// Four binary32 numbers as binary16, to nearest even.
+UFP4_LANE half_u16 narrow_fp16(f32 v) {
+  half_u16 r;
+  asm("fcvtn %0.4h, %1.4s" : "=w"(r) : "w"(v));
+  return r;
+}
+
 }  // namespace neon
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 

@@ -1,0 +1,89 @@
+// ufp4 - bench: how fast 4-bit blocks become floats again, beside a loop that only stores that many bytes.
+// SPDX-License-Identifier: Apache-2.0
+//
+// dequantize/format to type/isa/bytes of output/threads, in GB/s of output.
+#include "support/bench.hpp"
+#include "support/limits.hpp"
+#include "support/operands.hpp"
+#include "support/plain.hpp"
+
+#include <cstring>
+#include <string>
+#include <ufp4/block/presets.hpp>
+#include <ufp4/dequantize.hpp>
+#include <ufp4/explain.hpp>
+
+using namespace ufp4;
+using bench::place;
+
+namespace {
+
+bench::row row_at(const place& p, std::string format) {
+  return {.verb = "dequantize",
+          .format = std::move(format),
+          .isa = bench::isa_name(p.on),
+          .shape = bench::size_name(p.bytes),
+          .threads = p.threads,
+          .work = static_cast<double>(p.bytes) / 1e9,
+          .kernel = p.on.kernel,
+          .bound_name = "write",
+          .bound = [p] { return bench::bandwidth(bench::traffic::write, p.bytes, p.threads); },
+          .prepare = {}};
+}
+
+template <class F, class T>
+void add_rows(const bench::settings& s, const std::string& name) {
+  const auto explain = [](cpu::isa tier) {
+    return cpu::explain(cpu::context{.isa = tier}, quantized_view<F>{}, matrix_view<T>{});
+  };
+  for (const place& p : bench::places(s, bench::tiers_of(explain))) {
+    bench::row r = row_at(p, name);
+    r.prepare = [=]() -> std::function<void()> {
+      const auto [rows, cols] = bench::shape_for(p.bytes / sizeof(T));
+      const auto q = bench::quantized_operand<F, 0>(rows, cols);
+      const auto out = bench::output_matrix<T>(rows, cols);
+      const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
+      return [=] { dequantize(ctx, q, out); };
+    };
+    bench::add(std::move(r));
+  }
+}
+
+template <class F>
+void add_format(const bench::settings& s, const std::string& name) {
+  add_rows<F, float>(s, name + " to float");
+  add_rows<F, bf16>(s, name + " to bf16");
+  add_rows<F, fp16>(s, name + " to fp16");
+}
+
+template <class Call>
+void add_alternative(const bench::settings& s, const std::string& name, const std::string& what, const Call& call) {
+  for (const place& p : bench::places(s, bench::native(what))) {
+    bench::row r = row_at(p, name);
+    r.prepare = [=]() -> std::function<void()> {
+      const std::size_t count = p.bytes / sizeof(float);
+      const auto codes = bench::plain_matrix<float>(1, count).data();
+      float* out = bench::output_matrix<float>(1, count).data();
+      return [=] { call(codes, count, out); };
+    };
+    bench::add(std::move(r));
+  }
+}
+
+void add_all(const bench::settings& s) {
+  add_format<e1m2_f32>(s, "e1m2_f32");
+  add_format<nvfp4>(s, "nvfp4");
+  add_format<mxfp4>(s, "mxfp4");
+  add_alternative(s, "plain loop to float", "a table of 16 and a product",
+                  [](const float* in, std::size_t n, float* out) {
+                    plain::dequantize(reinterpret_cast<const std::uint8_t*>(in), in + n / 2, n, out);
+                  });
+  add_alternative(s, "memcpy", "the C library", [](const float* in, std::size_t n, float* out) {
+    std::memcpy(out, in, n * sizeof(float));
+    bench::keep(out);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return bench::run(argc, argv, &add_all); }

@@ -1,0 +1,79 @@
+// ufp4 - bench: the Hadamard transform alone, in place and out of place, beside loops that only move the memory.
+// SPDX-License-Identifier: Apache-2.0
+//
+// hadamard/n and where to/isa/bytes of the matrix/threads, in GB/s of input. random_hadamard, so signs are applied too.
+#include "support/bench.hpp"
+#include "support/limits.hpp"
+#include "support/operands.hpp"
+#include "support/plain.hpp"
+
+#include <string>
+#include <ufp4/explain.hpp>
+#include <ufp4/hadamard.hpp>
+
+using namespace ufp4;
+using bench::place;
+
+namespace {
+
+bench::row row_at(const place& p, std::string format, bool in_place) {
+  const bench::traffic kind = in_place ? bench::traffic::update : bench::traffic::copy;
+  return {.verb = "hadamard",
+          .format = std::move(format),
+          .isa = bench::isa_name(p.on),
+          .shape = bench::size_name(p.bytes),
+          .threads = p.threads,
+          .work = static_cast<double>(p.bytes) / 1e9,
+          .kernel = p.on.kernel,
+          .bound_name = name(kind),
+          .bound = [=] { return bench::bandwidth(kind, p.bytes, p.threads); },
+          .prepare = {}};
+}
+
+template <int n>
+void add_rows(const bench::settings& s, bool in_place) {
+  const auto explain = [](cpu::isa tier) {
+    const matrix_view<float> x{nullptr, 256, 256};
+    return cpu::explain(cpu::context{.isa = tier}, x, x, random_hadamard<n>{42});
+  };
+  for (const place& p : bench::places(s, bench::tiers_of(explain))) {
+    bench::row r = row_at(p, std::to_string(n) + (in_place ? " in place" : " to another"), in_place);
+    r.prepare = [=]() -> std::function<void()> {
+      const auto [rows, cols] = bench::shape_for(p.bytes / sizeof(float));
+      const auto out = bench::output_matrix<float>(rows, cols);
+      const matrix_view<const float> x = in_place ? out : bench::plain_matrix<float>(rows, cols);
+      const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
+      return [=] { hadamard_forward(ctx, x, out, random_hadamard<n>{42}); };
+    };
+    bench::add(std::move(r));
+  }
+}
+
+/// The loop one would write first, in place.
+void add_plain(const bench::settings& s, std::size_t n) {
+  const std::string what = "radix-2 butterflies";
+  for (const place& p : bench::places(s, bench::native(what))) {
+    bench::row r = row_at(p, "plain loop " + std::to_string(n) + " in place", true);
+    r.prepare = [=]() -> std::function<void()> {
+      const std::size_t count = p.bytes / sizeof(float);
+      float* x = bench::output_matrix<float>(1, count).data();
+      return [=] { plain::hadamard(x, count, n); };
+    };
+    bench::add(std::move(r));
+  }
+}
+
+void add_all(const bench::settings& s) {
+  for (const bool in_place : {true, false}) {
+    add_rows<16>(s, in_place);
+    add_rows<64>(s, in_place);
+    add_rows<128>(s, in_place);
+    add_rows<256>(s, in_place);
+  }
+  add_plain(s, 16);
+  add_plain(s, 128);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return bench::run(argc, argv, &add_all); }

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# ufp4 - from a bare Debian or Ubuntu to docs/performance.md: installs what is missing, builds, measures, writes.
+# SPDX-License-Identifier: Apache-2.0
+usage='usage: bench/run.sh [--quick] [--out FILE]
+  --quick      fewer rows and shorter: about two minutes instead of ten
+  --out FILE   the page; docs/performance.md without it, or performance.md in the build folder where --quick is given
+Environment: UFP4_BUILD_DIR, where to build (default build/ in the source tree).'
+set -euo pipefail
+
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$source_dir/cmake/bare_machine.sh"
+
+quick=() page=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --quick) quick=(--quick) ;;
+    --out)
+      [ $# -ge 2 ] || { echo "$usage" >&2; exit 2; }
+      page=$2
+      shift ;;
+    --help | -h) echo "$usage"; exit 0 ;;
+    *) echo "unknown argument '$1'" >&2; echo "$usage" >&2; exit 2 ;;
+  esac
+  shift
+done
+choose_build_folder "$source_dir"
+build=$ufp4_build/bench
+results=$build/results
+if [ -z "$page" ]; then
+  page=$source_dir/docs/performance.md
+  [ ${#quick[@]} -eq 0 ] || page=$build/performance.md
+fi
+
+install_build_tools
+install_packages libbenchmark-dev libeigen3-dev python3 binutils
+echo "building the benches (a minute or two the first time)"
+if ! { cmake --preset bench -S "$source_dir" -B "$build" &&
+       cmake --build "$build"; } >"$ufp4_build/bench.log" 2>&1; then
+  grep -m 10 -E -A 5 'error:|CMake Error' "$ufp4_build/bench.log" || tail -n 40 "$ufp4_build/bench.log"
+  echo "ufp4: the build failed; all of its output is in $ufp4_build/bench.log"
+  exit 1
+fi
+
+rm -rf "$results"
+mkdir -p "$results"
+echo "limits of this machine"
+"$build/bench/peaks" "${quick[@]}" --json "$results/peaks.json" >"$results/peaks.txt"
+for bench in "$build"/bench/*_bench; do
+  name=${bench##*/}
+  echo "$name"
+  "$bench" "${quick[@]}" --benchmark_enable_random_interleaving=true --benchmark_out="$results/$name.json" \
+    >"$results/$name.txt"
+done
+echo "compiling a small program"
+bash "$source_dir/bench/compile_cost.sh" "$results" >"$results/compile.json"
+python3 "$source_dir/bench/render.py" "$results" --out "$page"
+echo "written: $page ($((SECONDS / 60)):$(printf %02d $((SECONDS % 60))) min; all output in $results)"

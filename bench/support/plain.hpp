@@ -1,0 +1,28 @@
+// ufp4 - benches: the loops one would write first, compiled with -march=native, to stand beside ours.
+// SPDX-License-Identifier: Apache-2.0
+//
+// No header of ufp4's is included by plain.cpp: it is the one file here whose instructions were chosen at compile time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace plain {
+
+/// binary32 to bf16, to nearest even.
+void to_bf16(const float* x, std::size_t n, std::uint16_t* out);
+/// Blocks of 16 to 4 bits with a binary32 scale: largest magnitude, one division, products, lrintf, two codes a byte.
+void quantize(const float* x, std::size_t n, std::uint8_t* codes, float* scales);
+/// The way back, by a table of 16.
+void dequantize(const std::uint8_t* codes, const float* scales, std::size_t n, float* out);
+/// Radix-2 butterflies in place on runs of `length`, and the factor at the end.
+void hadamard(float* x, std::size_t n, std::size_t length);
+
+/// Is Eigen compiled in?
+bool has_eigen();
+/// C[m,n] = A[m,k] B[n,k]^T, row-major, with Eigen on one thread.
+void eigen_float(const float* a, const float* b, float* c, std::size_t m, std::size_t n, std::size_t k);
+void eigen_bf16(const std::uint16_t* a, const std::uint16_t* b, std::uint16_t* c, std::size_t m, std::size_t n,
+                std::size_t k);
+
+}  // namespace plain

@@ -1,0 +1,174 @@
+// ufp4 - dequantize over one instruction set's lanes; included inside its region and namespace.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A stretch of columns has its scales decoded first, times the tensor scale; then sixteen codes are a lookup, a product
+// and a store. Needs beside the names of simd/:
+//
+// | grid_table, load_grid(values) | the grid as a lookup wants it                                                     |
+// | decode16(table, codes, v)     | the values of sixteen codes in memory order                                       |
+// | widen_bytes(p)                | `lanes` bytes as numbers                                                          |
+// | store_bf16<by_unit>(p, v)     | RNE where adding half an ulp to a NaN's bits leaves a NaN; by_unit: rounded by an |
+// |                               | instruction that takes subnormals for zeros                                       |
+
+inline constexpr std::size_t group = 16, group_regs = group / lanes;
+
+/// Eight-bit floats without arithmetic on subnormals, which is slow: those are the mantissa added to the lowest binade,
+/// minus that binade. `bias` is 127 minus the format's.
+UFP4_LANE f32 decode_minifloat(u32 magnitude, std::uint32_t bias, std::uint32_t nan) {
+  const u32 mantissa_at = magnitude << 20;
+  const u32 lowest = broadcast((bias + 1) << 23);
+  const f32 subnormal = as_float(mantissa_at | lowest) - as_float(lowest);
+  const u32 bits = magnitude < 8 ? as_bits(subnormal) : mantissa_at + (bias << 23);
+  return as_float(magnitude == nan ? broadcast(0x7FC00000u) : bits);
+}
+
+/// `lanes` scales from number i on.
+UFP4_LANE f32 decode_scales(const void* scales, scale_kind kind, std::size_t i) {
+  if (kind == scale_kind::f32) return load(static_cast<const float*>(scales) + i);
+  if (kind == scale_kind::bf16) return widen_bf16(load_as<half_u16>(static_cast<const std::uint16_t*>(scales) + i));
+  const u32 code = widen_bytes(static_cast<const std::uint8_t*>(scales) + i);
+  if (kind == scale_kind::e4m3)
+    return as_float(as_bits(decode_minifloat(code & 0x7F, 127 - 7, 0x7F)) | (code & 0x80) << 24);
+  if (kind == scale_kind::ue5m3) return decode_minifloat(code, 127 - 15, 0xFF);
+  const u32 power = code == 0 ? broadcast(0x00400000u) : code << 23;
+  return as_float(code == 0xFF ? broadcast(0x7FC00000u) : power);
+}
+
+/// Adding to the bits of the quiet NaN, as rounding does, leaves a NaN.
+UFP4_LANE f32 quiet_nans(f32 v) { return v == v ? v : as_float(broadcast(0x7FC00000u)); }
+
+/// fl(scale * tensor scale) of `count` blocks of a row, filled up with zeros to whole registers.
+inline void effective_scales(const quantized_source& q, std::size_t row, std::size_t b, std::size_t count, float* out) {
+  const std::size_t first = q.scale_index(row, b);
+  std::size_t i = 0;
+  for (; count - i >= lanes; i += lanes)
+    store(out + i, quiet_nans(decode_scales(q.scales, q.format.scale, first + i) * q.tensor_scale));
+  if (i == count) return;
+  alignas(64) float rest[lanes] = {};
+  for (std::size_t j = 0; i + j < count; ++j) rest[j] = scale_at(q, row, b + i + j, q.tensor_scale);
+  store(out + i, quiet_nans(load(rest)));
+}
+
+template <dtype kind, bool by_unit, std::size_t n>
+UFP4_LANE void store_as(void* out, std::size_t at, const f32 (&v)[n]) {
+  if constexpr (kind == dtype::bf16) return store_bf16<by_unit>(static_cast<std::uint16_t*>(out) + at, v);
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < n; ++r) {
+    if constexpr (kind == dtype::f32) store(static_cast<float*>(out) + at + r * lanes, v[r]);
+    if constexpr (kind == dtype::fp16) store(static_cast<std::uint16_t*>(out) + at + r * lanes, narrow_fp16(v[r]));
+  }
+}
+
+/// `groups` groups of sixteen from group g on, each under its scale.
+template <dtype kind, bool by_unit, std::size_t groups>
+UFP4_LANE void decode(const grid_table& table, const std::uint8_t* codes, const f32 (&scale)[groups], std::size_t g,
+                      void* out) {
+  f32 v[groups * group_regs];
+#pragma GCC unroll 2
+  for (std::size_t i = 0; i < groups; ++i) {
+    f32 some[group_regs];
+    decode16(table, codes + (g + i) * (group / 2), some);
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < group_regs; ++r) v[i * group_regs + r] = some[r] * scale[i];
+  }
+  store_as<kind, by_unit>(out, g * group, v);
+}
+
+/// `count` groups; every `per_scale` of them have one scale.
+template <dtype kind, bool by_unit>
+void decode_groups(const grid_table& grid, const std::uint8_t* codes, const float* scales, std::size_t per_scale,
+                   std::size_t count, void* out) {
+  const grid_table table = grid;  // that no store can change
+  std::size_t g = 0;
+  if (per_scale == 1) {
+#pragma GCC unroll 2
+    for (; count - g >= 2; g += 2, scales += 2)
+      decode<kind, by_unit, 2>(table, codes, {broadcast(scales[0]), broadcast(scales[1])}, g, out);
+  } else if (per_scale == 2) {
+#pragma GCC unroll 2
+    for (; count - g >= 2; g += 2, ++scales) {
+      const f32 scale = broadcast(*scales);
+      decode<kind, by_unit, 2>(table, codes, {scale, scale}, g, out);
+    }
+  } else {
+    for (; count - g >= per_scale; ++scales) {
+      const f32 scale = broadcast(*scales);
+      for (const std::size_t end = g + per_scale; g < end; g += 2)
+        decode<kind, by_unit, 2>(table, codes, {scale, scale}, g, out);
+    }
+  }
+  for (; g < count; ++g) decode<kind, by_unit, 1>(table, codes, {broadcast(*scales)}, g, out);
+}
+
+/// Are the products of all nonzero values and scales normal numbers, infinities or NaNs? The bf16 unit takes subnormals
+/// for zeros.
+inline bool all_normal(const grid4& grid, const float* scales, std::size_t count) {
+  constexpr std::uint32_t least_value = (127u - 26) << 23, least_scale = (127u - 100) << 23;  // 2^-26, 2^-100
+  for (const float v : grid.value)
+    if (v != 0.0f && ufp4::detail::magnitude_bits(v) < least_value) return false;
+  u32 tiny{};
+  for (std::size_t i = 0; i < count; i += lanes) {
+    const u32 m = load_as<u32>(scales + i) & 0x7FFFFFFF;
+    tiny |= m - 1 < least_scale - 1 ? broadcast(1u) : u32{};
+  }
+  std::uint32_t any = 0;
+  for (std::size_t l = 0; l < lanes; ++l) any |= tiny[l];
+  return any == 0;
+}
+
+/// A stretch of a row: codes, scales and how they go together.
+struct coded_stretch {
+  const grid_table& table;
+  const std::uint8_t* codes;
+  const float* scales;
+  std::size_t per_scale;  ///< groups
+  bool by_unit;
+};
+
+/// Groups [first, first + count) as numbers of a kind; first is the first of its scale, or the last of the stretch.
+template <bool has_unit>
+void decode_stretch(const coded_stretch& s, dtype kind, std::size_t first, std::size_t count, void* out) {
+  const auto run = [&](auto* decoder) {
+    decoder(s.table, s.codes + first * (group / 2), s.scales + first / s.per_scale, s.per_scale, count, out);
+  };
+  switch (kind) {
+    case dtype::f32: return run(&decode_groups<dtype::f32, false>);
+    case dtype::fp16: return run(&decode_groups<dtype::fp16, false>);
+    case dtype::bf16:
+      return s.by_unit ? run(&decode_groups<dtype::bf16, has_unit>) : run(&decode_groups<dtype::bf16, false>);
+  }
+}
+
+/// count numbers of `size` bytes, `step` numbers apart.
+template <std::size_t size>
+void scatter(const void* from, std::size_t count, char* to, std::ptrdiff_t step) {
+  for (std::size_t j = 0; j < count; ++j, to += step * static_cast<std::ptrdiff_t>(size))
+    __builtin_memcpy(to, static_cast<const char*>(from) + j * size, size);
+}
+
+/// What dequantize_scalar does; it is left the blocks of less than sixteen.
+template <bool has_unit>
+void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
+  constexpr std::size_t stretch = 4096;
+  const auto length = static_cast<std::size_t>(q.format.block.cols), per_scale = length / group;
+  if (length < group) return dequantize_scalar(q, out, first, last);
+  alignas(64) float scales[stretch / group], values[stretch];
+  for (std::size_t c = 0; c < 16; ++c) values[c] = q.format.grid.value[c];
+  for (std::size_t c = 0; c < 16; c += lanes) store(values + c, quiet_nans(load(values + c)));
+  const grid_table table = load_grid(values);
+  const std::ptrdiff_t size = out.kind == dtype::f32 ? 4 : 2, step = out.col_stride;
+  for (std::size_t i = first; i < last; ++i)
+    for (std::size_t k = 0; k < q.cols; k += stretch) {
+      const std::size_t live = q.cols - k < stretch ? q.cols - k : stretch, blocks = (live + length - 1) / length;
+      effective_scales(q, i, k / length, blocks, scales);
+      const coded_stretch s{table, q.codes + (i * q.padded_cols + k) / 2, scales, per_scale,
+                            has_unit && out.kind == dtype::bf16 && all_normal(q.format.grid, scales, blocks)};
+      const std::size_t direct = step == 1 ? live / group : 0, done = direct * group;
+      char* to = static_cast<char*>(out.data) + out.offset(i, k) * size;
+      decode_stretch<has_unit>(s, out.kind, 0, direct, to);
+      if (done == live) continue;
+      decode_stretch<has_unit>(s, out.kind, direct, (live - done + group - 1) / group, values);
+      to += static_cast<std::ptrdiff_t>(done) * size;
+      (size == 4 ? scatter<4> : scatter<2>)(values, live - done, to, step);
+    }
+}

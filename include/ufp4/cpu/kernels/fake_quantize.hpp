@@ -1,0 +1,76 @@
+// ufp4 - fake_quantize from the kernels of a tier: quantize a chunk, decode it, undo the transform.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/cpu/dispatch.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+
+/// A rectangle of whole strips and runs, small enough that its codes stay in the first-level cache.
+struct quantized_chunk {
+  static constexpr std::size_t elements = 4096;  ///< more where one strip's run is longer: 64 rows of 256 at most
+  static constexpr std::size_t most = 64 * 256;
+
+  alignas(64) std::uint8_t codes[most / 2];
+  alignas(64) float scales[elements / 2];  ///< enough for blocks of 1 x 2; a higher block has fewer
+  alignas(64) float values[most];          ///< decoded, on their way through the inverse transform
+
+  /// What of a job its strips [first, first + strips) and columns from k on are.
+  static quantize_job part(const quantize_job& whole, std::size_t first, std::size_t strips, std::size_t k,
+                           std::size_t cols) {
+    const auto height = static_cast<std::size_t>(whole.format.block.rows);
+    quantize_job job = whole;
+    const std::size_t row = first * height, rows = strips * height, left = whole.x.rows - row;
+    const auto size = static_cast<std::ptrdiff_t>(whole.x.kind == dtype::f32 ? 4 : 2);
+    job.x.data = static_cast<const char*>(whole.x.data) + whole.x.offset(row, k) * size;
+    job.x.rows = left < rows ? left : rows;
+    job.x.cols = whole.x.cols - k < cols ? whole.x.cols - k : cols;
+    job.padded_cols = cols;
+    job.first_row += row;
+    job.first_col += k;
+    return job;
+  }
+
+  quantized_source quantized(const quantize_job& job, float tensor_scale, std::size_t cols) const {
+    return {codes, scales, job.format, job.x.rows, cols, job.padded_cols, tensor_scale, job.transform};
+  }
+};
+
+/// What fake_quantize_strips does, with the kernels of a tier. A chunk is read before any of it is written, so x and
+/// out may be the same matrix.
+inline void fake_quantize_chunks(isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
+                                 bool undo_transform, const sink& out, std::size_t first, std::size_t last,
+                                 quantize_report& report) {
+  const auto quantize = quantize_kernel_for(kernels::quantize, whole, coder, tier).kernel;
+  const auto dequantize = kernel_for(kernels::dequantize, tier).kernel;
+  const auto transform = kernel_for(kernels::hadamard, tier).kernel;
+  const auto height = static_cast<std::size_t>(whole.format.block.rows);
+  const std::size_t run = whole.run(), widest = quantized_chunk::elements / height / run * run;
+  const std::size_t cols = widest < run ? run : widest < whole.padded_cols ? widest : whole.padded_cols;
+  const std::size_t fit = cols == 0 ? 1 : quantized_chunk::elements / (cols * height), strips = fit == 0 ? 1 : fit;
+  const auto size = static_cast<std::ptrdiff_t>(out.kind == dtype::f32 ? 4 : 2);
+  quantized_chunk chunk;
+  for (std::size_t s = first; s < last; s += strips)
+    for (std::size_t k = 0; k < whole.padded_cols; k += cols) {
+      const std::size_t here = last - s < strips ? last - s : strips;
+      const std::size_t width = whole.padded_cols - k < cols ? whole.padded_cols - k : cols;
+      const quantize_job job = quantized_chunk::part(whole, s, here, k, width);
+      sink to = out;
+      to.data = static_cast<char*>(out.data) + out.offset(s * height, k) * size;
+      to.rows = job.x.rows;
+      to.cols = job.x.cols;
+      quantize(job, coder, {chunk.codes, chunk.scales}, 0, here, report);
+      if (!undo_transform || job.transform.n == 1) {
+        dequantize(chunk.quantized(job, coder.tensor.decode, to.cols), to, 0, to.rows);
+        continue;
+      }
+      const auto stride = static_cast<std::ptrdiff_t>(width);
+      dequantize(chunk.quantized(job, coder.tensor.decode, width),
+                 {chunk.values, dtype::f32, to.rows, width, stride, 1}, 0, to.rows);
+      transform(job.transform, true, {chunk.values, dtype::f32, to.rows, width, stride, 1}, to, 0, to.rows);
+    }
+}
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE

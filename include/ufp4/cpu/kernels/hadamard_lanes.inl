@@ -1,0 +1,205 @@
+// ufp4 - the Hadamard transform of rows over one instruction set's lanes; included inside its region and namespace.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Needs beside the names of simd/: exchange<stride>(v), lane l of which is lane l ^ stride of v, and hadamard_regs, how
+// many registers of a run fit beside the constants. A stage of a stride below `lanes` is one exchange and one fma with
+// +-1, which rounds a + b and a - b as the scalar code does, zeros included; the others add and subtract registers. A
+// longer run is done in parts, then across the parts while they are in the first-level cache.
+
+/// Constants of a call: `flip` is xored into the input, `factor` multiplies the output. The inverse has its signs in
+/// the factors: a product with -c is the negated product.
+struct hadamard_constants {
+  alignas(64) std::uint32_t flip[max_transform];
+  alignas(64) float factor[max_transform];
+  f32 sign[4];  ///< strides 1, 2, 4, 8: +1 in the lanes that add, -1 in those that subtract
+
+  hadamard_constants(const transform_spec& t, bool inverse) {
+    u32 to_top{};  // shifts that bring the bit of a lane to the sign
+    for (std::size_t l = 0; l < lanes; ++l) {
+      to_top[l] = static_cast<std::uint32_t>(31 - l);
+      for (std::size_t s = 0; s < 4; ++s) sign[s][l] = (l >> s & 1) != 0 ? -1.0f : 1.0f;
+    }
+    const u32 c = as_bits(broadcast(hadamard_factor(t.n)));
+    for (std::size_t j = 0; j < t.n; j += lanes) {
+      const u32 minus = (broadcast(t.signs[j / 32] >> j % 32) << to_top) & ufp4::detail::sign_mask;
+      store(flip + j, inverse ? u32{} : minus);
+      store(factor + j, inverse ? c ^ minus : c);
+    }
+  }
+};
+
+/// Asks for the lines 4 KB on, since a hardware prefetcher ends with its page. Not for a run of 16 lines, whose own
+/// loads already wait for as many lines as a core keeps track of.
+template <std::size_t regs>
+UFP4_LANE void prefetch(const float* x) {
+  constexpr std::size_t line = 16, page = 1024;
+  for (std::size_t k = 0; regs * lanes < 16 * line && k < regs * lanes; k += line) __builtin_prefetch(x + page + k);
+}
+
+/// The stages across registers.
+template <std::size_t regs>
+UFP4_LANE void across(f32 (&v)[regs]) {
+#pragma GCC unroll 16
+  for (std::size_t stride = 1; stride < regs; stride *= 2) {
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < regs; ++r)
+      if ((r & stride) == 0) {
+        const f32 a = v[r], b = v[r + stride];
+        v[r] = a + b;
+        v[r + stride] = a - b;
+      }
+  }
+}
+
+/// One stage within registers. All registers go through it before any goes through the next: the chains of dependent
+/// instructions stay short enough for the scheduler's window.
+template <std::size_t stride, std::size_t regs>
+UFP4_LANE void stage(f32 sign, f32 (&v)[regs]) {
+#pragma GCC unroll 16
+  for (std::size_t r = 0; r < regs; ++r) v[r] = fma(v[r], sign, exchange<stride>(v[r]));
+}
+template <std::size_t regs>
+UFP4_LANE void within(const f32 (&sign)[4], f32 (&v)[regs]) {
+  stage<1>(sign[0], v);
+  stage<2>(sign[1], v);
+  if constexpr (lanes > 4) stage<4>(sign[2], v);
+  if constexpr (lanes > 8) stage<8>(sign[3], v);
+}
+
+/// `count` runs of `regs` registers, one after the other; y may be x.
+template <std::size_t regs>
+void transform_runs(const hadamard_constants& h, const float* x, float* y, std::size_t count) {
+  const f32 sign[4] = {h.sign[0], h.sign[1], h.sign[2], h.sign[3]};
+  u32 flip[regs];
+  f32 factor[regs], v[regs];
+  for (std::size_t r = 0; r < regs; ++r)
+    flip[r] = load_as<u32>(h.flip + r * lanes), factor[r] = load(h.factor + r * lanes);
+  for (; count != 0; --count, x += regs * lanes, y += regs * lanes) {
+    prefetch<regs>(x);
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < regs; ++r) v[r] = as_float(as_bits(load(x + r * lanes)) ^ flip[r]);
+    within(sign, v);
+    across(v);
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < regs; ++r) store(y + r * lanes, v[r] * factor[r]);
+  }
+}
+
+/// `count` runs of parts * hadamard_regs registers.
+template <std::size_t parts>
+void transform_long_runs(const hadamard_constants& h, const float* x, float* y, std::size_t count) {
+  constexpr std::size_t part = hadamard_regs * lanes, n = parts * part;
+  const f32 sign[4] = {h.sign[0], h.sign[1], h.sign[2], h.sign[3]};
+  for (; count != 0; --count, x += n, y += n) {
+    for (std::size_t p = 0; p < n; p += part) {
+      f32 v[hadamard_regs];
+      prefetch<hadamard_regs>(x + p);
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < hadamard_regs; ++r)
+        v[r] = as_float(as_bits(load(x + p + r * lanes)) ^ load_as<u32>(h.flip + p + r * lanes));
+      within(sign, v);
+      across(v);
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < hadamard_regs; ++r) store(y + p + r * lanes, v[r]);
+    }
+    for (std::size_t j = 0; j < part; j += lanes) {
+      f32 v[parts];
+#pragma GCC unroll 4
+      for (std::size_t p = 0; p < parts; ++p) v[p] = load(y + p * part + j);
+      across(v);
+#pragma GCC unroll 4
+      for (std::size_t p = 0; p < parts; ++p) store(y + p * part + j, v[p] * load(h.factor + p * part + j));
+    }
+  }
+}
+
+using run_transform = void(const hadamard_constants&, const float*, float*, std::size_t);
+
+inline run_transform* transform_of(std::size_t n) {
+  constexpr std::size_t least = 16 / lanes;  // registers of the shortest run
+  switch (n) {
+    case 16: return &transform_runs<least>;
+    case 32: return &transform_runs<2 * least>;
+    case 64: return &transform_runs<4 * least>;
+  }
+  if constexpr (hadamard_regs == 16 * least)
+    return n == 128 ? &transform_runs<8 * least> : &transform_runs<16 * least>;
+  else
+    return n == 128 ? &transform_long_runs<2> : &transform_long_runs<4>;
+}
+
+/// Registers of neighbours between a row of 16-bit numbers and binary32; returns how many numbers that were.
+template <dtype kind>
+std::size_t widen_registers(const std::uint16_t* p, std::size_t count, float* out) {
+  std::size_t j = 0;
+  for (; count - j >= lanes; j += lanes) {
+    const auto v = load_as<half_u16>(p + j);
+    store(out + j, kind == dtype::bf16 ? widen_bf16(v) : widen_fp16(v));
+  }
+  return j;
+}
+template <dtype kind>
+std::size_t narrow_registers(const float* values, std::size_t count, std::uint16_t* p) {
+  std::size_t j = 0;
+  for (; count - j >= lanes; j += lanes)
+    store(p + j, kind == dtype::bf16 ? narrow_bf16(load(values + j)) : narrow_fp16(load(values + j)));
+  return j;
+}
+
+/// load_row and store_row, in registers as far as there are neighbours.
+inline void read_row(const source& x, std::size_t i, std::size_t k, std::size_t count, float* out) {
+  std::size_t done = 0;
+  if (x.col_stride == 1 && x.kind != dtype::f32 && count != 0) {
+    const auto* p = static_cast<const std::uint16_t*>(x.data) + x.offset(i, k);
+    done = x.kind == dtype::bf16 ? widen_registers<dtype::bf16>(p, count, out)
+                                 : widen_registers<dtype::fp16>(p, count, out);
+  }
+  if (done != count) load_row(x, i, k + done, count - done, out + done);
+}
+inline void write_row(const sink& x, std::size_t i, std::size_t k, std::size_t count, const float* values) {
+  std::size_t done = 0;
+  if (x.col_stride == 1 && x.kind != dtype::f32 && count != 0) {
+    auto* p = static_cast<std::uint16_t*>(x.data) + x.offset(i, k);
+    done = x.kind == dtype::bf16 ? narrow_registers<dtype::bf16>(values, count, p)
+                                 : narrow_registers<dtype::fp16>(values, count, p);
+  }
+  if (done != count) store_row(x, i, k + done, count - done, values + done);
+}
+
+/// Columns from k on, through a buffer: other types and strides, ragged ends, outputs rounded to bf16.
+inline void transform_buffered(const transform_spec& t, const hadamard_constants& h, const source& x, const sink& out,
+                               std::size_t i, std::size_t k) {
+  constexpr std::size_t chunk = 1024;  // floats, whole runs: the first-level cache keeps them
+  alignas(64) float run[chunk];
+  const auto left = [](std::size_t width, std::size_t at) {
+    return width <= at ? 0 : width - at < chunk ? width - at : chunk;
+  };
+  for (const std::size_t cols = x.cols > out.cols ? x.cols : out.cols; k < cols; k += chunk) {
+    const std::size_t in = left(x.cols, k), kept = left(out.cols, k), count = ((in > kept ? in : kept) + t.n - 1) / t.n;
+    read_row(x, i, k, in, run);
+    for (std::size_t j = in; j < count * t.n; ++j) run[j] = 0.0f;
+    transform_of(t.n)(h, run, run, count);
+    for (std::size_t j = 0; t.rounds_to_bf16 && j < count * t.n; j += lanes)
+      store(run + j, as_float(round_bf16(load(run + j)) & 0xFFFF0000u));
+    write_row(out, i, k, kept, run);
+  }
+}
+
+/// What hadamard_scalar does.
+inline void hadamard_rows(const transform_spec& t, bool inverse, const source& x, const sink& out, std::size_t first,
+                          std::size_t last) {
+  if (t.n == 1) return hadamard_scalar(t, inverse, x, out, first, last);
+  const hadamard_constants h(t, inverse);
+  const bool direct =
+      x.kind == dtype::f32 && out.kind == dtype::f32 && x.col_stride == 1 && out.col_stride == 1 && !t.rounds_to_bf16;
+  const std::size_t narrow = x.cols < out.cols ? x.cols : out.cols, runs = direct ? narrow / t.n : 0;
+  const auto packed = [&](const auto& m) { return m.row_stride == static_cast<std::ptrdiff_t>(runs * t.n); };
+  const bool joined = runs * t.n == x.cols && x.cols == out.cols && packed(x) && packed(out);
+  const std::size_t rows = joined && last > first ? last - first : 1;  // at a time
+  for (std::size_t i = first; i < last; i += rows) {
+    if (runs != 0)
+      transform_of(t.n)(h, static_cast<const float*>(x.data) + x.offset(i, 0),
+                        static_cast<float*>(out.data) + out.offset(i, 0), runs * rows);
+    transform_buffered(t, h, x, out, i, runs * t.n);
+  }
+}

@@ -1,0 +1,20 @@
+// ufp4 - the translation unit that is compiled for any x86-64, linked with one that is not (architecture decision 5).
+// SPDX-License-Identifier: Apache-2.0
+//
+// An inline function that both units emit exists once in the program. Were one of this library's the newer unit's, this
+// program would die on an older processor though it never calls that unit. Prints the hash of its own verbs; with an
+// argument that of the newer unit's too.
+#include "verbs.hpp"
+
+#include <cstdio>
+
+#if defined(__AVX__)
+#error "this file is compiled for the baseline: that is the test"
+#endif
+
+std::uint64_t hash_in_newer();
+
+int main(int argc, char**) {
+  std::printf("%016llx\n", static_cast<unsigned long long>(hash_of_verbs()));
+  if (argc > 1) std::printf("%016llx\n", static_cast<unsigned long long>(hash_in_newer()));
+}

@@ -1,0 +1,367 @@
+// ufp4 - the quantize and amax kernels of every tier give the scalar kernels' bits and write nothing else.
+// SPDX-License-Identifier: Apache-2.0
+// ctest: bits
+#include <ufp4/explain.hpp>
+#include <ufp4/quantize.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <ufp4/block/presets.hpp>
+#include <ufp4/format/table_element.hpp>
+
+#include "support/catch.hpp"
+#include "support/hostile.hpp"
+#include "support/matrices.hpp"
+#include "support/poison.hpp"
+#include "support/seed.hpp"
+#include "support/strided.hpp"
+#include "support/threads.hpp"
+
+namespace {
+
+using namespace ufp4;
+using namespace ufp4::cpu::detail;
+using support::guarded;
+using support::layout;
+using support::strided;
+using rule_kind = scale_rule_spec::kind;
+using rounding_kind = rounding_spec::kind;
+
+/// Not symmetric, with gaps that are no powers of two.
+struct lopsided_levels {
+  static constexpr float values[16] = {-3,   -1.5f, -1,   -0.75f, -0.3f, 0, 0.1f, 0.25f,
+                                       0.4f, 0.7f,  1.1f, 1.6f,   2.2f,  3, 4,    5.5f};
+  static constexpr bool exact_products = false;
+};
+
+/// Formats are data to kernels, so a list of them is a list of values. Together: every scale kind with one level and
+/// with two, every regular grid, squares, and blocks longer and shorter than the transforms.
+const std::vector<format_spec>& formats() {
+  static const std::vector<format_spec> list = {
+      spec_of<e1m2_f32>,
+      spec_of<int4_f32>,
+      spec_of<e2m1_f32>,
+      spec_of<nvfp4>,
+      spec_of<nv_e1m2>,
+      spec_of<nvint4>,
+      spec_of<mxfp4>,
+      spec_of<mx_e1m2>,
+      spec_of<mxint4>,
+      spec_of<block_format<nf4, float, 32>>,
+      spec_of<block_format<nf4, e4m3, 16, float>>,
+      spec_of<block_format<table_element<lopsided_levels>, e8m0, 32>>,
+      spec_of<block_format<fp4<E3M0>, e4m3, 16>>,
+      spec_of<block_format<fp4<E3M0>, e8m0, 64>>,
+      spec_of<block_format<fp4<E2M1>, ue5m3, 16>>,
+      spec_of<block_format<fp4<E2M1>, ue5m3, 64, float>>,
+      spec_of<block_format<fp4<E2M1>, bf16, 16>>,
+      spec_of<block_format<int4, bf16, 32>>,
+      spec_of<block_format<fp4<E1M2>, bf16, 128, float>>,
+      spec_of<block_format<fp4<E2M1>, float, 256, float>>,
+      spec_of<block_format<fp4<E2M1>, e4m3, square(16), float>>,
+      spec_of<block_format<fp4<E1M2>, e8m0, square(32)>>,
+      spec_of<block_format<int4, float, square(64)>>,
+  };
+  return list;
+}
+
+struct random_source {
+  std::mt19937_64 gen;
+  std::size_t below(std::size_t n) { return static_cast<std::size_t>(gen() % n); }
+  bool coin() { return below(2) == 0; }
+};
+
+transform_spec random_transform(random_source& r, std::uint32_t n) {
+  transform_spec t{.n = n};
+  for (std::uint32_t j = 0; n > 1 && j < n; ++j)
+    if (r.coin()) t.signs[j / 32] |= 1u << (j % 32);
+  t.rounds_to_bf16 = n > 1 && r.below(4) == 0;
+  return t;
+}
+
+quantize_job make_job(const source& x, const format_spec& format, const transform_spec& t) {
+  quantize_job job{.x = x, .format = format, .transform = t};
+  job.padded_cols = job.whole_padded_cols = ufp4::detail::padded_length(x.cols, format.block, t);
+  return job;
+}
+
+/// A place in a whole of which the element indices need more than 32 bits now and then.
+void place_randomly(random_source& r, quantize_job& job) {
+  job.first_row = (r.gen() >> (8 + r.below(50))) / 64 * 64;
+  job.first_col = 256 * r.below(100);
+  job.whole_padded_cols += job.first_col + 256 * r.below(3);
+}
+
+block_coder<rounding_spec> random_coder(random_source& r, const quantize_job& job) {
+  block_coder<rounding_spec> coder{job.format, {}, {}, {}};
+  switch (r.below(5)) {
+    case 0: coder.rounding = nearest_away{}; break;
+    case 1: coder.rounding = toward_zero{}; break;
+    case 2: coder.rounding = stochastic{r.gen(), r.coin() ? r.gen() : 0}; break;
+    default: break;
+  }
+  constexpr rule_kind rules[] = {rule_kind::by_format, rule_kind::mx_floor, rule_kind::mx_even, rule_kind::mx_ceil};
+  if (job.format.scale == scale_kind::e8m0)
+    coder.rule.what = rules[r.below(4)];
+  else if (job.format.scale != scale_kind::f32 && r.coin())
+    coder.rule.what = rule_kind::up;
+  float gmax = ufp4::detail::to_float(amax_strips(job, 0, job.strips()));
+  if (r.below(6) == 0) gmax *= 0.01f;  // a tensor_amax of the caller's may be wrong
+  if (r.below(20) == 0) gmax = 0;
+  coder.tensor = ufp4::detail::make_tensor_constants(job.format, coder.rule, gmax);
+  return coder;
+}
+
+struct outputs {
+  guarded<std::uint8_t> codes, scales;
+  quantize_report report{};
+  explicit outputs(const quantize_job& job)
+      : codes(job.x.rows * job.padded_cols / 2, 3),
+        scales(job.strips() * (job.padded_cols / static_cast<std::size_t>(job.format.block.cols)) *
+                   static_cast<std::size_t>(ufp4::detail::scale_bytes(job.format.scale)),
+               4) {}
+  quantized_sink sink() { return {codes.data(), scales.data()}; }
+  bool same_as(const outputs& other) const {
+    return codes.same_bytes(other.codes.span()) && scales.same_bytes(other.scales.span()) && codes.guards_intact() &&
+           scales.guards_intact();
+  }
+};
+
+/// The job by the scalar kernels and by those of every tier, in two calls that meet at some strip.
+void check_every_tier(random_source& r, const quantize_job& job, const block_coder<rounding_spec>& coder) {
+  outputs want(job);
+  quantize_scalar(job, coder, want.sink(), 0, job.strips(), want.report);
+  const std::uint32_t largest = amax_strips(job, 0, job.strips());
+  for (const cpu::isa tier : support::runnable_isas()) {
+    const quantize_row& row = quantize_kernel_for(kernels::quantize, job, coder, tier);
+    CAPTURE(row.name, job.format.block.rows, job.format.block.cols, static_cast<int>(job.format.scale),
+            job.format.two_level, job.format.grid.qmax, job.transform.n, job.transform.rounds_to_bf16, job.x.rows,
+            job.x.cols, static_cast<int>(job.x.kind), job.x.row_stride, job.x.col_stride,
+            static_cast<int>(coder.rounding.what), static_cast<int>(coder.rule.what));
+    outputs got(job);
+    const std::size_t meet = r.below(job.strips() + 1);
+    row.kernel(job, coder, got.sink(), 0, meet, got.report);
+    row.kernel(job, coder, got.sink(), meet, job.strips(), got.report);
+    REQUIRE(got.same_as(want));
+    if (!job.counts) got.report.saturated = want.report.saturated;
+    REQUIRE(got.report == want.report);
+    const auto amax = kernel_for(kernels::amax, tier).kernel;
+    REQUIRE(std::max(amax(job, 0, meet), amax(job, meet, job.strips())) == largest);
+  }
+}
+
+template <class T>
+void check_matrix(random_source& r, support::hostile& numbers, const format_spec& format, const transform_spec& t,
+                  std::size_t rows, std::size_t cols, layout l) {
+  strided<T> x(rows, cols, l);
+  x.fill(support::elements<T>(numbers.values(rows * cols, r.coin(), r.coin())));
+  quantize_job job = make_job(ufp4::detail::source_of(matrix_view<const T>(x.view())), format, t);
+  if (r.below(3) == 0) place_randomly(r, job);
+  job.counts = r.coin();
+  check_every_tier(r, job, random_coder(r, job));
+}
+
+constexpr std::uint32_t transforms[] = {1, 16, 32, 64, 128, 256};
+
+}  // namespace
+
+TEST_CASE("any job gives the scalar kernel's codes, scales and report on every tier", "[cpu]") {
+  INFO(support::seed_note());
+  random_source r{std::mt19937_64{support::seed(1)}};
+  support::hostile numbers(support::seed(2));
+  for (int i = 0; i < 1500; ++i) {
+    const format_spec& format = formats()[r.below(formats().size())];
+    const transform_spec t = random_transform(r, transforms[r.below(6)]);
+    const bool large = r.below(12) == 0;
+    const std::size_t rows = large ? 120 + r.below(40) : 1 + r.below(r.coin() ? 20 : 3);
+    const std::size_t cols = large ? r.below(700) : r.below(330);
+    const layout l = support::all_layouts[r.below(6)];
+    switch (r.below(3)) {
+      case 0: check_matrix<float>(r, numbers, format, t, rows, cols, l); break;
+      case 1: check_matrix<bf16>(r, numbers, format, t, rows, cols, l); break;
+      default: check_matrix<fp16>(r, numbers, format, t, rows, cols, l);
+    }
+  }
+}
+
+TEST_CASE("every tail: 0 to 320 columns, 1 to 17 rows", "[cpu]") {
+  INFO(support::seed_note());
+  random_source r{std::mt19937_64{support::seed(3)}};
+  support::hostile numbers(support::seed(4));
+  std::size_t next = 0;
+  for (std::size_t cols = 0; cols <= 320; ++cols) {
+    const std::size_t rows = 1 + cols % 17;
+    for (const layout l : {layout::packed, layout::wide, layout::turned}) {
+      const format_spec& format = formats()[next++ % formats().size()];
+      check_matrix<float>(r, numbers, format, random_transform(r, transforms[next % 6]), rows, cols, l);
+    }
+  }
+  for (std::size_t rows = 1; rows <= 17; ++rows)
+    for (const format_spec& format : formats())
+      check_matrix<bf16>(r, numbers, format, random_transform(r, rows % 3 == 0 ? 16 : 1), rows, 97, layout::turned);
+}
+
+TEST_CASE("values at every cut of a grid, and next to it, get the scalar kernel's codes", "[cpu]") {
+  // Scales that are powers of two and others: quotients on a cut, a float below and a float above.
+  random_source r{std::mt19937_64{support::seed(5)}};
+  for (const format_spec& format : formats()) {
+    const grid4& g = format.grid;
+    const auto length = static_cast<std::size_t>(format.block.cols);
+    for (const float scale : {1.0f, 0.5f, 3.0f, 1.1f, 0x1p-100f, 0x1.8p100f, 0x1p-140f}) {
+      std::vector<float> x;
+      for (int i = 1; i < g.levels; ++i)
+        for (const float at : {(g.level[i - 1] + g.level[i]) / 2, g.level[i], g.level[i - 1]})
+          for (int ulps = -3; ulps <= 3; ++ulps) {
+            const float v = at * scale;
+            x.push_back(std::bit_cast<float>(std::bit_cast<std::uint32_t>(v) + static_cast<std::uint32_t>(ulps)));
+          }
+      for (std::size_t i = 0; i < x.size(); i += length) x[i] = g.qmax * scale;
+      for (const rounding_spec rounding : {rounding_spec(nearest_even{}), rounding_spec(nearest_away{}),
+                                           rounding_spec(toward_zero{}), rounding_spec(stochastic{1, 2})}) {
+        const quantize_job job =
+            make_job({x.data(), dtype::f32, 1, x.size(), static_cast<std::ptrdiff_t>(x.size()), 1}, format, {});
+        block_coder<rounding_spec> coder{format, {}, {}, rounding};
+        coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, g.qmax * scale);
+        check_every_tier(r, job, coder);
+      }
+    }
+  }
+}
+
+TEST_CASE("empty, vanishing and infinite blocks are counted and coded as the scalar kernel does", "[cpu]") {
+  random_source r{std::mt19937_64{support::seed(6)}};
+  constexpr float special[] = {0.0f, -0.0f, 0x1p-149f, -0x1p-127f, 0x1p-126f, 0x1.fffffep127f, -0x1p120f, 1.0f};
+  for (const format_spec& format : formats()) {
+    const std::size_t cols = 24 * static_cast<std::size_t>(format.block.cols);
+    std::vector<float> x(cols);
+    for (std::size_t i = 0; i < cols; ++i) x[i] = special[i / static_cast<std::size_t>(format.block.cols) % 8];
+    x[cols / 2] = std::bit_cast<float>(0x7FC00001u);
+    x[cols / 3] = -std::bit_cast<float>(0x7F800000u);
+    for (const std::uint32_t n : {1u, 16u})
+      for (const float gmax : {0.0f, 1.0f, 0x1p-140f, 0x1.fffffep127f}) {
+        const quantize_job job =
+            make_job({x.data(), dtype::f32, 1, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {.n = n});
+        block_coder<rounding_spec> coder{format, {}, {}, {}};
+        coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, gmax);
+        check_every_tier(r, job, coder);
+      }
+  }
+}
+
+TEST_CASE(
+    "blocks of 16 and more have a vector kernel, whatever grid, scale and rounding; searches and short blocks have not",
+    "[cpu]") {
+  const auto kernel_of = [](const format_spec& format, scale_rule_spec rule, cpu::isa tier) {
+    float x[2] = {1, 2};
+    const quantize_job job = make_job({x, dtype::f32, 1, 2, 2, 1}, format, {});
+    return quantize_kernel_for(kernels::quantize, job, block_coder<rounding_spec>{format, rule, {}, stochastic{}}, tier).tier;
+  };
+  for (const cpu::isa tier : support::runnable_isas()) {
+    const cpu::isa vectors = tier == cpu::isa::scalar || tier == cpu::isa::avx2 ? tier
+                             : tier >= cpu::isa::neon                           ? cpu::isa::neon
+                                                                                : cpu::isa::avx512;
+    for (const format_spec& format : formats()) CHECK(kernel_of(format, {}, tier) == vectors);
+    CHECK(kernel_of(spec_of<block_format<int4, float, 8>>, {}, tier) == cpu::isa::scalar);
+    CHECK(kernel_of(spec_of<e1m2_f32>, mse_search{}.spec(), tier) == cpu::isa::scalar);
+    CHECK(kernel_of(spec_of<nvfp4>, four_over_six{}.spec(), tier) == cpu::isa::scalar);
+  }
+}
+
+namespace {
+
+/// FNV-1a, so that a number stands for the bytes.
+struct byte_hash {
+  std::uint64_t value = 0xCBF29CE484222325u;
+  template <class Range>
+  void add(const Range& range) {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(range.data());
+    for (std::size_t i = 0; i < range.size() * sizeof(*range.data()); ++i) value = (value ^ bytes[i]) * 0x100000001B3u;
+  }
+};
+
+constexpr std::size_t hashed_rows = 70, hashed_cols = 1000;
+
+/// Bits of the generator alone: the same everywhere.
+std::vector<float> hashed_values() {
+  std::mt19937_64 gen{20260620};
+  std::vector<float> x(hashed_rows * hashed_cols);
+  for (float& v : x) {
+    const std::uint64_t draw = gen();
+    v = std::bit_cast<float>(static_cast<std::uint32_t>((draw & 0x807FFFFFu) | (116u + (draw >> 32) % 16u) << 23));
+  }
+  return x;
+}
+
+template <class F, class... Policies>
+void add_quantized(byte_hash& h, const cpu::context& ctx, const matrix_view<const float>& x,
+                   const Policies&... policies) {
+  const auto q = quantize<F>(ctx, x, policies...);
+  h.add(q.codes());
+  h.add(q.scales());
+  h.add(std::vector<float>{q.tensor_scale()});
+}
+
+/// Codes and scales of several formats under one seed.
+std::uint64_t hash_of(const cpu::context& ctx, const std::vector<float>& values) {
+  const matrix_view<const float> x{values.data(), hashed_rows, hashed_cols};
+  const stochastic coins{.seed = 7, .stream = 0x123456789u};
+  byte_hash h;
+  add_quantized<e1m2_f32>(h, ctx, x, random_hadamard<16>{3}, coins);
+  add_quantized<nvfp4>(h, ctx, x, coins, scale_up{});
+  add_quantized<mxfp4>(h, ctx, transpose(x), random_hadamard<128>{4}, coins);
+  add_quantized<block_format<nf4, float, 32>>(h, ctx, x, coins);
+  add_quantized<nvfp4>(h, ctx, transpose(x), signed_hadamard<16>{transformer_engine_signs}.to_bf16());
+  add_quantized<e2m1_f32>(h, ctx, x);
+  return h.value;
+}
+
+/// The bytes of a shard to their place in the whole.
+template <class Span>
+void copy_shard(const Span& from, std::size_t rows, std::size_t width, std::vector<std::uint8_t>& to,
+                std::size_t first_row, std::size_t first, std::size_t whole) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(from.data());
+  for (std::size_t i = 0; i < rows; ++i)
+    std::copy_n(bytes + i * width, width, to.data() + (first_row + i) * whole + first);
+}
+
+}  // namespace
+
+TEST_CASE("one seed gives one pinned hash of the bytes: every tier, one thread and many", "[cpu]") {
+  constexpr std::uint64_t pinned = 0x6b1b68fcf20d188a;  // of the scalar kernels, when this was written
+  const std::vector<float> x = hashed_values();
+  support::on_every_context([&](const cpu::context& ctx) {
+    CAPTURE(cpu::name(ctx.isa), ctx.threads);
+    REQUIRE(hash_of(ctx, x) == pinned);
+  });
+}
+
+TEST_CASE("shards of a matrix quantize to the bytes of the whole on every tier", "[cpu]") {
+  const std::vector<float> values = hashed_values();
+  const matrix_view<const float> x{values.data(), hashed_rows, hashed_cols};
+  const stochastic coins{.seed = 5};
+  const random_hadamard<32> h{6};
+  for (const cpu::isa tier : support::runnable_isas()) {
+    const cpu::context ctx{.threads = 2, .isa = tier};
+    const auto whole = quantize<e1m2_f32>(ctx, x, h, coins);
+    const std::size_t codes = whole.padded_cols() / 2, scales = whole.padded_cols() / 4;  // bytes a row
+    std::vector<std::uint8_t> joined_codes(whole.codes().size()), joined_scales(whole.scales().size() * 4);
+    for (const std::size_t row : std::initializer_list<std::size_t>{0, 13, 40})
+      for (const std::size_t col : std::initializer_list<std::size_t>{0, 320, 928}) {
+        const std::size_t rows = row == 0 ? 13 : row == 13 ? 27 : 30, cols = col == 0 ? 320 : col == 320 ? 608 : 72;
+        const matrix_view<const float> part{&x(row, col), rows, cols, hashed_cols};
+        const auto q = quantize<e1m2_f32>(ctx, part, h, coins, shard{row, col, hashed_cols});
+        copy_shard(q.codes(), rows, q.padded_cols() / 2, joined_codes, row, col / 2, codes);
+        copy_shard(q.scales(), rows, q.padded_cols() / 4, joined_scales, row, col / 4, scales);
+      }
+    const auto* want = reinterpret_cast<const std::uint8_t*>(whole.scales().data());
+    CHECK(std::equal(joined_codes.begin(), joined_codes.end(), whole.codes().begin()));
+    CHECK(std::equal(joined_scales.begin(), joined_scales.end(), want));
+  }
+}

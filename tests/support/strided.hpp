@@ -1,0 +1,65 @@
+// ufp4 - matrices in every layout that a view allows, between guards, with gaps that must stay as they are.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <ufp4/matrix/matrix_view.hpp>
+
+#include "support/matrices.hpp"
+#include "support/poison.hpp"
+
+namespace support {
+
+/// | wide        | rows three elements apart      |
+/// | every_other | columns two elements apart     |
+/// | turned      | the columns lie one by one     |
+/// | upside_down | the last row first             |
+/// | mirrored    | the last column first          |
+enum class layout { packed, wide, every_other, turned, upside_down, mirrored };
+inline constexpr layout all_layouts[] = {layout::packed, layout::wide,        layout::every_other,
+                                         layout::turned, layout::upside_down, layout::mirrored};
+
+/// A matrix whose every byte, gaps too, is 0xA5 at first.
+template <class T>
+class strided {
+ public:
+  strided(std::size_t rows, std::size_t cols, layout l) : rows_(rows), cols_(cols), memory_(size(l), 1, 0xA5) {
+    const auto r = static_cast<std::ptrdiff_t>(rows), c = static_cast<std::ptrdiff_t>(cols);
+    switch (l) {
+      case layout::packed: row_ = c; break;
+      case layout::wide: row_ = c + 3; break;
+      case layout::every_other: row_ = 2 * c + 1, col_ = 2; break;
+      case layout::turned: row_ = 1, col_ = r + 1; break;
+      case layout::upside_down: row_ = -c, first_ = r > 0 ? (r - 1) * c : 0; break;
+      case layout::mirrored: row_ = c, col_ = -1, first_ = c > 0 ? c - 1 : 0; break;
+    }
+  }
+
+  ufp4::matrix_view<T> view() { return {memory_.data() + first_, rows_, cols_, row_, col_}; }
+  void fill(const std::vector<T>& values) {
+    const auto to = view();
+    for (std::size_t i = 0; i < rows_; ++i)
+      for (std::size_t j = 0; j < cols_; ++j) to(i, j) = values[i * cols_ + j];
+  }
+
+  /// The same numbers (any NaN is a NaN) and untouched gaps and guards.
+  bool same_as(const strided& other) const {
+    return memory_.guards_intact() && same_numbers(numbers<T>(memory_.span()), numbers<T>(other.memory_.span()));
+  }
+
+ private:
+  std::size_t size(layout l) const {
+    const std::size_t gaps = l == layout::wide ? 3 * rows_ : l == layout::turned ? cols_ : 0;
+    return l == layout::every_other ? rows_ * (2 * cols_ + 1) : rows_ * cols_ + gaps;
+  }
+
+  std::size_t rows_, cols_;
+  std::ptrdiff_t row_ = 0, col_ = 1, first_ = 0;
+  guarded<T> memory_;
+};
+
+}  // namespace support
