@@ -15,6 +15,7 @@ source_dir=$(cd "$1" && pwd) && mkdir -p "$2" && ufp4_build=$(cd "$2" && pwd) ||
 # A file under tests/, and which of its test cases where not all. Those of dispatch_test that start the program anew would
 # leave the emulator.
 tests=(
+  "explain_test"
   "gemm_exact_test"
   "gemm_plain_test"
   "gemm_prepacked_test"
@@ -83,8 +84,8 @@ build_test() {
   binary=$(binary_of "$test")
   local log=$work/logs/build-$binary.log
   if ! aarch64-linux-gnu-g++ -std=c++20 -O2 -static -D_GLIBCXX_ASSERTIONS -Wall -Wextra -Wpedantic -Wconversion -Wshadow \
-    -Werror -I"$source_dir/include" -I"$source_dir/tests" -DUFP4_SOURCE_DIR="\"$source_dir\"" \
-    "$source_dir/tests/$test.cpp" "$folder/main.o" -o "$folder/$binary" -pthread >"$log" 2>&1; then
+    -Werror -I"$source_dir/include" -I"$source_dir/tests" -DUFP4_SOURCE_DIR="\"$source_dir\"" -DUFP4_KERNELS_ELSEWHERE \
+    "$source_dir/tests/$test.cpp" "$folder/main.o" "$folder/kernels.o" -o "$folder/$binary" -pthread >"$log" 2>&1; then
     verdict FAILED aarch64 "build_$binary" 0
     grep -A 8 -m 5 -E '(error|Error):' "$log"
   fi
@@ -163,7 +164,9 @@ if ! install_packages g++-aarch64-linux-gnu; then
 elif ! echo '#include <catch2/catch.hpp>' | aarch64-linux-gnu-g++ -std=c++20 -x c++ -fsyntax-only - 2>/dev/null; then
   echo "SKIPPED: the aarch64 half: only Catch2 2.13, which is headers alone, can be compiled for another processor"
 else
-  aarch64-linux-gnu-g++ -std=c++20 -O1 -I"$source_dir/tests" -c "$source_dir/tests/support/main.cpp" -o "$aarch64/main.o"
+  aarch64-linux-gnu-g++ -std=c++20 -O1 -I"$source_dir/tests" -c "$source_dir/tests/support/main.cpp" -o "$aarch64/main.o" &
+  aarch64-linux-gnu-g++ -std=c++20 -O2 -I"$source_dir/include" -c "$source_dir/tests/support/kernels.cpp" -o "$aarch64/kernels.o"
+  wait
   each_test build_test "$aarch64" | in_parallel ''
   for processor in max neoverse-n1 cortex-a53; do
     each_test run_test qemu-aarch64-static $processor "$aarch64"

@@ -22,6 +22,7 @@ steps=(
   "bits: the tests labelled bits with -O3 -march=native -ffp-contract=fast"
   "headers: every public header compiles alone, with g++ and all warnings"
   "budgets: what including the public headers costs"
+  "emulated: the kernels on older x86-64 processors and on three kinds of aarch64, under QEMU; files built for different ones linked together"
   "oracle: an independent reading of the numerics page, in Python, gives the same bits"
   "outside: packages of other projects give the same bits"
 )
@@ -133,7 +134,10 @@ suite() {
 day='-LE ^nightly$'
 
 # The oracles' drivers are built here and not when they are needed, so that one long compilation goes beside many.
-step_gcc() { suite dev gcc 'day_tests oracle_driver scalar_driver' "$day"; }
+step_gcc() {
+  install_packages libbenchmark-dev libeigen3-dev python3 || skip "no Google Benchmark, so no bench was built" || true
+  suite dev gcc 'day_tests oracle_driver scalar_driver' "$day"
+}
 
 step_clang() {
   local clang='' name
@@ -146,10 +150,10 @@ step_clang() {
     skip "no clang from 16 on could be had, so nothing was compiled with clang"
     return
   fi
-  suite clang-19 clang day_tests "$day" -D CMAKE_CXX_COMPILER="$clang"
+  suite clang-19 clang day_tests "$day" -D CMAKE_CXX_COMPILER="$clang" -D UFP4_BUILD_BENCH=OFF
 }
 
-step_sanitize() { suite asan asan day_tests '-LE ^(nightly|consume)$'; }
+step_sanitize() { suite asan asan day_tests '-LE ^(nightly|consume)$' -D UFP4_BUILD_BENCH=OFF; }
 
 step_threads() {
   # Kernels that randomise more address bits than this ThreadSanitizer knows stop it at start; setarch -R turns that off.
@@ -163,12 +167,26 @@ step_threads() {
       return
     fi
   fi
-  suite tsan tsan threads_tests '-L ^threads$'
+  suite tsan tsan threads_tests '-L ^threads$' -D UFP4_BUILD_BENCH=OFF
 }
 
-step_bits() { suite contract contract bits_tests '-L ^bits$'; }
+step_bits() { suite contract contract bits_tests '-L ^bits$' -D UFP4_BUILD_BENCH=OFF; }
 
 step_nightly() { suite dev gcc nightly_tests '-L ^nightly$'; }
+
+step_emulated() {
+  local status verdicts=$ufp4_build/emulated/verdicts
+  install_build_tools || return 1
+  install_packages catch2 || return 1
+  configure dev gcc || return 1
+  compile gcc day_tests || return 1
+  bash "$source_dir/tests/emulated.sh" "$source_dir" "$ufp4_build"
+  status=$?
+  [ -e "$verdicts" ] || return $status
+  passed=$((passed + $(grep -c '^passed' "$verdicts"))) failed=$((failed + $(grep -c '^FAILED' "$verdicts")))
+  skipped=$((skipped + $(grep -c '^skipped' "$verdicts")))
+  return $status
+}
 
 step_headers() {
   install_build_tools || return 1

@@ -70,6 +70,20 @@ inline float scaled_result(const gemm_job& job, const result_scales& by, float a
   return static_cast<float>(static_cast<double>(acc) * exact);
 }
 
+/// scaled_result of `count` sums. A loop without branches first: only where some product left the normal range, one at a time.
+inline void scale_results(const gemm_job& job, const result_scales& by, const float* acc, std::size_t count, float* out) {
+  std::uint32_t abnormal = 0;
+  for (std::size_t j = 0; j < count; ++j) {
+    const float left = acc[j] * by.a;
+    out[j] = left * by.b;
+    abnormal |= ufp4::detail::magnitude_bits(left) - min_normal_bits >= ufp4::detail::infinity_bits - min_normal_bits;
+  }
+  const std::uint32_t right = ufp4::detail::magnitude_bits(by.b);
+  if (job.mode == accumulate::exact_blocks || (abnormal == 0 && right >= min_normal_bits && right < ufp4::detail::infinity_bits))
+    return;
+  for (std::size_t j = 0; j < count; ++j) out[j] = scaled_result(job, by, acc[j]);
+}
+
 /// Stores sums, `stride` floats a row, as a part of C: scaled, then + bias, then fma(beta, C, .) (numerics 6).
 inline void store_part(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
   constexpr std::size_t chunk = 64;
@@ -79,7 +93,7 @@ inline void store_part(const gemm_job& job, const gemm_part& part, const float* 
     for (std::size_t first = 0; first < part.cols; first += chunk) {
       const std::size_t count = part.cols - first < chunk ? part.cols - first : chunk;
       const std::size_t row = part.row + i, col = part.col + first;
-      for (std::size_t j = 0; j < count; ++j) line[j] = scaled_result(job, by, acc[i * stride + first + j]);
+      scale_results(job, by, acc + i * stride + first, count, line);
       ufp4::detail::settle(line);
       if (job.bias != nullptr)
         for (std::size_t j = 0; j < count; ++j) line[j] = line[j] + job.bias[job.swapped ? row : col + j];

@@ -1,0 +1,141 @@
+// ufp4 - cpu::explain: the kernel that every shape class runs on every tier, so that no fallback hides.
+// SPDX-License-Identifier: Apache-2.0
+#include <ufp4/explain.hpp>
+#include <ufp4/format/table_element.hpp>
+
+#include "support/catch.hpp"
+#include "support/refusal.hpp"
+#include "support/threads.hpp"
+
+#include <string>
+#include <vector>
+
+using namespace ufp4;
+
+namespace {
+
+std::vector<float> memory(1 << 14, 1.0f);
+/// Only shapes matter: explain reads no element.
+matrix_view<float> matrix(std::size_t rows, std::size_t cols) { return {memory.data(), rows, cols}; }
+
+/// A kernel's name for each tier, in the order of cpu::all_isas.
+struct expected {
+  const char *scalar, *avx2, *avx512, *avx512_bf16, *amx, *neon, *neon_dotprod, *neon_i8mm;
+  const char* on(cpu::isa tier) const {
+    const char* const names[] = {scalar, avx2, avx512, avx512_bf16, amx, neon, neon_dotprod, neon_i8mm};
+    for (std::size_t i = 0; i < std::size(names); ++i)
+      if (cpu::all_isas[i] == tier) return names[i];
+    return "";
+  }
+};
+
+constexpr expected int8_kernels = {"gemm_scalar",     "gemm_int8_avx2", "gemm_int8_avx512",  "gemm_int8_avx512",
+                                   "gemm_int8_avx512", "gemm_int8_neon", "gemm_int8_dotprod", "gemm_int8_i8mm"};
+constexpr expected float_kernels = {"gemm_scalar",    "gemm_f32_avx2", "gemm_f32_avx512", "gemm_f32_avx512",
+                                    "gemm_f32_avx512", "gemm_f32_neon", "gemm_f32_neon",   "gemm_f32_neon"};
+
+constexpr expected with_amx(expected e, const char* kernel) {
+  e.amx = kernel;
+  return e;
+}
+constexpr expected with_avx512(expected e, const char* kernel) {
+  e.avx512 = e.avx512_bf16 = e.amx = kernel;
+  return e;
+}
+
+/// explain says so on every tier of this machine. The choice of the amx tier is a question of shapes, so it can be asked
+/// wherever its parent runs.
+template <class A, class B>
+void check(const expected& want, const A& a, const B& b, std::size_t m, std::size_t n, accumulate mode) {
+  const gemm_options options{.accumulate = mode};
+  for (const cpu::isa tier : support::runnable_isas()) {
+    CAPTURE(cpu::name(tier), m, n, ufp4::name(mode));
+    const cpu::explanation e = cpu::explain(cpu::context{.isa = tier}, a, b, matrix(m, n), options);
+    CHECK(std::string(e.kernel) == want.on(tier));
+    CHECK(e.text().find(e.kernel) != std::string::npos);
+  }
+  if (!cpu::available().has(cpu::isa::avx512_bf16)) return;
+  const auto job = detail::gemm_job_of(a, b, detail::sink_of(matrix(m, n)), options);
+  CAPTURE(m, n, ufp4::name(mode));
+  CHECK(std::string(cpu::detail::plan_gemm(job, cpu::isa::amx).kernel->name) == want.amx);
+}
+
+template <class A, class B>
+void check(const expected& want, std::size_t m, std::size_t n, accumulate mode) {
+  check(want, operand<A>(matrix(m, 4096)), operand<B>(matrix(n, 4096)), m, n, mode);
+}
+
+constexpr accumulate fast = accumulate::fast, exact = accumulate::exact_blocks, folded = accumulate::folded_bf16;
+
+}  // namespace
+
+TEST_CASE("many rows of exact grids run the integer kernels, or tiles where there are any", "[explain]") {
+  for (const std::size_t m : {16u, 128u, 512u}) {
+    check<nvfp4, nvfp4>(with_amx(int8_kernels, "gemm_bf16_amx"), m, 4096, fast);
+    check<mxfp4, mxint4>(with_amx(int8_kernels, "gemm_bf16_amx"), m, 4096, fast);
+    check<e1m2_f32, e1m2_f32>(with_amx(int8_kernels, "gemm_blocks_amx"), m, 4096, fast);
+    check<nvfp4, e2m1_f32>(with_amx(int8_kernels, "gemm_blocks_amx"), m, 4096, exact);
+    check<mx_e1m2, mxfp4>(with_amx(int8_kernels, "gemm_blocks_amx"), m, 4096, exact);
+  }
+  check<nv_e1m2, nvint4>(int8_kernels, 3, 4096, fast);
+  check<e1m2_f32, int4_f32>(int8_kernels, 8, 4096, exact);
+}
+
+TEST_CASE("one row streams the weights, and one column does on its side", "[explain]") {
+  for (const accumulate mode : {fast, exact}) {
+    check<nvfp4, nvfp4>(with_avx512(int8_kernels, "gemv_int8_avx512"), 1, 4096, mode);
+    check<mxfp4, mxfp4>(with_avx512(int8_kernels, "gemv_int8_avx512"), 1, 4096, mode);
+    check<e1m2_f32, e1m2_f32>(with_avx512(int8_kernels, "gemv_int8_avx512"), 4096, 1, mode);
+  }
+}
+
+TEST_CASE("folded_bf16 runs bf16 units where it rounds, and the exact kernel where there is nothing to round", "[explain]") {
+  expected wide = float_kernels;
+  wide.avx512_bf16 = "gemm_bf16_avx512";
+  wide.amx = "gemm_bf16_amx";
+  check<e1m2_f32, e1m2_f32>(wide, 128, 4096, folded);
+  check<e2m1_f32, int4_f32>(wide, 16, 4096, folded);
+}
+
+TEST_CASE("plain operands and grids without exact products run the binary32 kernels", "[explain]") {
+  using nf4_f32 = block_format<nf4, float, 16>;
+  for (const accumulate mode : {fast, exact}) {
+    check<nf4_f32, nf4_f32>(float_kernels, 128, 4096, mode);
+    check(float_kernels, matrix(128, 4096), operand<nvfp4>(matrix(4096, 4096)), 128, 4096, mode);
+    check(float_kernels, operand<mxfp4>(matrix(128, 4096)), unquantized(matrix(4096, 4096)), 128, 4096, mode);
+  }
+}
+
+TEST_CASE("the other verbs run the vector kernel of their tier, and say where they do not", "[explain]") {
+  const std::string scalar = "scalar";
+  for (const cpu::isa tier : support::runnable_isas()) {
+    const cpu::context ctx{.isa = tier};
+    std::string best = cpu::name(tier);
+    if (best == "avx512_bf16" || best == "amx") best = "avx512";
+    if (best.rfind("neon", 0) == 0) best = "neon";
+    CAPTURE(cpu::name(tier));
+    const auto x = matrix(64, 128);
+    const auto q = quantize<nvfp4>(x);
+    CHECK(cpu::explain<nvfp4>(ctx, x, random_hadamard<16>{1}, stochastic{2}).kernel == "quantize_" + best);
+    CHECK(cpu::explain<mx_e1m2>(ctx, transpose(x), mx_ceil{}).kernel == "quantize_" + best);
+    CHECK(cpu::explain<e1m2_f32>(ctx, x, mse_search{}).kernel == std::string("quantize_scalar"));
+    CHECK(cpu::explain<compat::ggml_mxfp4>(ctx, x).kernel == std::string("quantize_scalar"));
+    CHECK(cpu::explain(ctx, x, x, hadamard<64>{}).kernel == "hadamard_" + best);
+    CHECK(std::string(cpu::explain(ctx, q, x).kernel).rfind("dequantize_" + best, 0) == 0);
+    if (tier != cpu::isa::scalar) {
+      CHECK(cpu::explain<e1m2_f32>(ctx, x, mse_search{}).note == "no " + std::string(cpu::name(tier)) + " kernel takes this call");
+    }
+  }
+}
+
+TEST_CASE("explain says how sums are made, and refuses a tier that is not there", "[explain]") {
+  const auto qx = operand<nvfp4>(matrix(128, 4096)), qw = operand<nvfp4>(matrix(4096, 4096));
+  const cpu::explanation scalar = cpu::explain(cpu::context{.isa = cpu::isa::scalar}, qx, qw, matrix(128, 4096));
+  CHECK(scalar.text() == "quantized_gemm: gemm_scalar (scalar), tiles of 1 x 1 x 1, accumulate fast");
+  if (cpu::available().has(cpu::isa::avx512)) {
+    const cpu::explanation e = cpu::explain(cpu::context{.isa = cpu::isa::avx512}, qx, qw, matrix(128, 4096));
+    CHECK(e.text() == "quantized_gemm: gemm_int8_avx512 (avx512), tiles of 8 x 16 x 4, accumulate exact_blocks");
+  }
+  for (const cpu::isa tier : cpu::all_isas)
+    if (!cpu::available().has(tier)) CHECK_FALSE(support::refusal([&] { cpu::explain(cpu::context{.isa = tier}, qx, qw, matrix(128, 4096)); }).empty());
+}
