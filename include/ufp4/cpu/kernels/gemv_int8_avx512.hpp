@@ -23,6 +23,7 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512 {
 
 inline constexpr std::size_t gemv_chunk = 128, gemv_depth = 1024;
+inline constexpr std::size_t gemv_lead = 8192;  ///< bytes of codes that interleaved columns are asked for ahead of their use
 
 struct gemv_chunk_of_row {
   alignas(64) std::uint8_t even[64], odd[64];
@@ -132,9 +133,30 @@ inline f32 gemv_blocks_of_16(const gemv_slice& s, const gemv_chunk_of_row* row, 
   return sum;
 }
 
+/// Interleaved columns are lanes already: nothing is transposed. The even k and the odd ones add up apart, so that no sum waits
+/// for the one before.
+template <std::size_t groups>  // of 8 k in a block
+f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
+  constexpr std::size_t blocks = gemv_chunk / 8 / groups;
+  const std::uint8_t* codes = s.codes.p;
+  for (std::size_t block = 0; block < s.blocks; block += blocks, ++row)
+    for (std::size_t b = 0; b < blocks && block + b < s.blocks; ++b) {
+      u32 even = broadcast(row->start[b * groups]), odd{};
+#pragma GCC unroll 4
+      for (std::size_t g = b * groups; g < (b + 1) * groups; ++g, codes += 64) {
+        const u32 dword = load_as<u32>(codes);
+        add_dots(even, low(s.table, dword), reinterpret_cast<const std::byte*>(row->even + 4 * g));
+        add_dots(odd, high(s.table, dword), reinterpret_cast<const std::byte*>(row->odd + 4 * g));
+        prefetch_after(odd, codes + gemv_lead);
+      }
+      sum = rescaled(s, *row, block, b, even + odd, sum);
+    }
+  return sum;
+}
+
 struct int8_gemv {
   static bool takes(const gemm_job& job) {
-    return job.out.rows == 1 && int8_gemm::takes(job) && job.block <= 32 && !job.right.interleaved();
+    return job.out.rows == 1 && int8_gemm::takes(job) && job.block <= 32;
   }
   static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
@@ -188,7 +210,11 @@ struct int8_gemv {
         scales_of(q, col, live, k / job.block, s.blocks, scale);
         s.scale_ahead = next_scales(q, col, k / job.block);
         const auto* row = reinterpret_cast<const gemv_chunk_of_row*>(left) + k / gemv_chunk;
-        sum = job.block == 16 ? gemv_blocks_of_16(s, row, sum) : gemv_blocks_of_32(s, row, sum);
+        const bool short_blocks = job.block == 16;
+        if (q.interleaved)
+          sum = short_blocks ? gemv_interleaved<2>(s, row, sum) : gemv_interleaved<4>(s, row, sum);
+        else
+          sum = short_blocks ? gemv_blocks_of_16(s, row, sum) : gemv_blocks_of_32(s, row, sum);
       }
       store(sums, sum);
       store_sums(job, {part.row, 1, col, live}, sums, lanes);
