@@ -57,6 +57,9 @@ const char* unit_of(const cpu::explanation& e, int block) {
     case cpu::isa::avx512:
       if (int8) return block == 16 ? "vpdpbusd zmm, rescaled every 16" : "vpdpbusd zmm, rescaled every 32";
       return bf16 ? "vdpbf16ps zmm" : "binary32 FMA zmm";
+    case cpu::isa::avx_vnni:
+      if (int8) return "vpdpbusd ymm (AVX-VNNI)";
+      return "binary32 FMA ymm";
     case cpu::isa::avx2:
       if (int8) return block == 16 ? "vpmaddubsw ymm, rescaled every 16" : "vpmaddubsw ymm, rescaled every 32";
       return "binary32 FMA ymm";

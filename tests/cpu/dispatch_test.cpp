@@ -144,6 +144,7 @@ TEST_CASE("tiers have the parents and names of their table", "[cpu]") {
   };
   const row rows[] = {{isa::scalar, isa::scalar, "scalar"},
                       {isa::avx2, isa::scalar, "avx2"},
+                      {isa::avx_vnni, isa::avx2, "avx_vnni"},
                       {isa::avx512, isa::avx2, "avx512"},
                       {isa::avx512_bf16, isa::avx512, "avx512_bf16"},
                       {isa::amx, isa::avx512_bf16, "amx"},
@@ -184,6 +185,7 @@ TEST_CASE("the tiers found are those that the system's flags allow", "[cpu]") {
   const bool avx512 = avx2 && all({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi", "avx512_vnni"});
   const bool bf16 = avx512 && all({"avx512_bf16"});
   CHECK(has(cpu::isa::avx2) == avx2);
+  CHECK(has(cpu::isa::avx_vnni) == (avx2 && all({"avx_vnni"})));
   CHECK(has(cpu::isa::avx512) == avx512);
   CHECK(has(cpu::isa::avx512_bf16) == bf16);
   bool permitted = false;

@@ -264,7 +264,8 @@ TEST_CASE(
     return quantize_kernel_for(kernels::quantize, job, block_coder<rounding_spec>{format, rule, {}, stochastic{}}, tier).tier;
   };
   for (const cpu::isa tier : support::runnable_isas()) {
-    const cpu::isa vectors = tier == cpu::isa::scalar || tier == cpu::isa::avx2 ? tier
+    const cpu::isa vectors = tier == cpu::isa::avx_vnni                          ? cpu::isa::avx2
+                             : tier == cpu::isa::scalar || tier == cpu::isa::avx2 ? tier
                              : tier >= cpu::isa::neon                           ? cpu::isa::neon
                                                                                 : cpu::isa::avx512;
     for (const format_spec& format : formats()) CHECK(kernel_of(format, {}, tier) == vectors);

@@ -94,6 +94,7 @@ inline detected detect() {
   if (!ymm || !bits_set(one.ecx, bit(12) | bit(28) | bit(29)) || !bits_set(seven.ebx, bit(5) | bit(3) | bit(8)))
     return {found, refusal};  // FMA, AVX, F16C; AVX2, BMI1, BMI2
   found.add(isa::avx2);
+  if (bits_set(seven_one.eax, bit(4))) found.add(isa::avx_vnni);
   // F, DQ, BW, VL; VBMI, VNNI
   if (!zmm || !bits_set(seven.ebx, bit(16) | bit(17) | bit(30) | bit(31)) || !bits_set(seven.ecx, bit(1) | bit(11)))
     return {found, refusal};

@@ -13,6 +13,7 @@ namespace ufp4::cpu::inline UFP4_TYPES {
 /// |--------------|----------------------------------------------------------|-------------|
 /// | scalar       | nothing beyond what the program is compiled for          | -           |
 /// | avx2         | AVX2, FMA, F16C                                          | scalar      |
+/// | avx_vnni     | AVX-VNNI: byte dot products without AVX-512              | avx2        |
 /// | avx512       | AVX-512 F, BW, DQ, VL, VBMI, VNNI                        | avx2        |
 /// | avx512_bf16  | AVX-512 BF16                                             | avx512      |
 /// | amx          | AMX tile, int8 and bf16, and the system's permission     | avx512_bf16 |
@@ -25,6 +26,7 @@ enum class isa : std::uint8_t {
   automatic,
   scalar,
   avx2,
+  avx_vnni,
   avx512,
   avx512_bf16,
   amx,
@@ -33,7 +35,7 @@ enum class isa : std::uint8_t {
   neon_i8mm,
 };
 
-inline constexpr isa all_isas[] = {isa::scalar, isa::avx2, isa::avx512,       isa::avx512_bf16,
+inline constexpr isa all_isas[] = {isa::scalar, isa::avx2, isa::avx_vnni,     isa::avx512,   isa::avx512_bf16,
                                    isa::amx,    isa::neon, isa::neon_dotprod, isa::neon_i8mm};
 
 /// The name that UFP4_ISA and messages use.
@@ -42,6 +44,7 @@ constexpr const char* name(isa i) {
     case isa::automatic: return "automatic";
     case isa::scalar: return "scalar";
     case isa::avx2: return "avx2";
+    case isa::avx_vnni: return "avx_vnni";
     case isa::avx512: return "avx512";
     case isa::avx512_bf16: return "avx512_bf16";
     case isa::amx: return "amx";
@@ -55,6 +58,7 @@ constexpr const char* name(isa i) {
 /// Where a verb looks next when a tier has no kernel for it; scalar is its own parent.
 constexpr isa parent(isa i) {
   switch (i) {
+    case isa::avx_vnni:
     case isa::avx512: return isa::avx2;
     case isa::avx512_bf16: return isa::avx512;
     case isa::amx: return isa::avx512_bf16;

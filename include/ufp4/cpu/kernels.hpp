@@ -15,6 +15,7 @@
 #include <ufp4/cpu/kernels/gemm_f32_neon.hpp>
 #include <ufp4/cpu/kernels/gemm_int8_avx2.hpp>
 #include <ufp4/cpu/kernels/gemm_int8_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm_int8_avx_vnni.hpp>
 #include <ufp4/cpu/kernels/gemm_int8_i8mm.hpp>
 #include <ufp4/cpu/kernels/gemm_int8_neon.hpp>
 #include <ufp4/cpu/kernels/gemm_scalar.hpp>
@@ -71,7 +72,7 @@ inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {
 /// Within a tier the first that takes a job runs it.
 inline constexpr const gemm_kernel* gemm_kernels[] = {
 #if defined(__x86_64__)
-    &avx2::gemm_int8_kernel, &avx2::gemm_f32_kernel,
+    &avx2::gemm_int8_kernel, &avx2::gemm_f32_kernel, &avx_vnni::gemm_int8_kernel,
 #elif defined(__aarch64__)
     &neon_i8mm::gemm_int8_kernel, &neon_dotprod::gemm_int8_kernel, &neon::gemm_int8_kernel, &neon::gemm_f32_kernel,
 #endif
