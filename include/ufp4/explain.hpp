@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <ufp4/gemm.hpp>
 #include <ufp4/hadamard.hpp>
 #include <ufp4/quantize.hpp>
@@ -46,7 +47,7 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 inline std::string why_not_better(isa used, isa asked, const context& ctx) {
   std::string why;
   if (used != asked) why = ufp4::detail::sentence("no ", name(asked), " kernel takes this call");
-  const bool kept_back = ctx.isa == isa::automatic && amx_refusal()[0] == 'p';  // "present, but ..."
+  const bool kept_back = ctx.isa == isa::automatic && std::string_view(amx_refusal()).starts_with("present");
   if (kept_back) why += ufp4::detail::sentence(why.empty() ? "" : "; ", "amx: ", amx_refusal());
   return why;
 }
