@@ -83,6 +83,7 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
 #endif
 };
 
+#if !defined(UFP4_KERNELS_ELSEWHERE)  // else another file holds these, and this one came for a kernel by name
 #if defined(UFP4_KERNELS_HERE)
 #define UFP4_TABLE extern const
 #else
@@ -97,5 +98,6 @@ UFP4_TABLE kernel_table<kernel_row<hadamard_function>> hadamard = hadamard_kerne
 UFP4_TABLE kernel_table<const gemm_kernel*> gemm = gemm_kernels;  ///< within a tier the first that takes a job runs it
 }  // namespace kernels
 #undef UFP4_TABLE
+#endif
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

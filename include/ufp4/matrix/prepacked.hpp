@@ -19,40 +19,25 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// Made by prepack(); a right operand of quantized_gemm. The same layout on every instruction set.
 template <any_block_format Format>
-class prepacked_matrix {
+class prepacked_matrix : public detail::quantized_storage<Format> {
  public:
-  using format = Format;
-  using scale_type = typename Format::scale_type;
   static constexpr std::size_t panel_rows = 16;
 
   prepacked_matrix() = default;
-  /// Uninitialised memory for rows x cols elements under a transform; prepack_into fills it.
+  /// Uninitialised memory for rows x cols elements under a transform; prepack fills it.
   UFP4_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied)
-      : rows_(rows),
-        cols_(cols),
-        transform_(applied),
-        codes_(detail::element_count("prepacked_matrix", panels() * panel_rows, cols, (padded_cols() + 7) / 8 * 8) / 2),
-        scales_(panels() * panel_rows * (padded_cols() / Format::block_size)) {}
+      : prepacked_matrix(rows, cols, applied, whole_panels(rows) * panel_rows,
+                         detail::padded_length(cols, Format::block, applied)) {}
 
-  UFP4_MEMBER std::size_t rows() const { return rows_; }
-  UFP4_MEMBER std::size_t cols() const { return cols_; }
-  UFP4_MEMBER std::size_t padded_cols() const { return detail::padded_length(cols_, Format::block, transform_); }
-  UFP4_MEMBER std::size_t panels() const { return (rows_ + panel_rows - 1) / panel_rows; }
-  UFP4_MEMBER const transform_spec& transform() const { return transform_; }
-  UFP4_MEMBER float tensor_scale() const { return tensor_scale_; }
-  UFP4_MEMBER void set_tensor_scale(float scale) { tensor_scale_ = scale; }
-
-  UFP4_MEMBER std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
-  UFP4_MEMBER std::span<const scale_type> scales() const { return {scales_.data(), scales_.size()}; }
-  UFP4_MEMBER std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
-  UFP4_MEMBER std::span<scale_type> scales() { return {scales_.data(), scales_.size()}; }
+  UFP4_MEMBER std::size_t panels() const { return whole_panels(this->rows()); }
 
  private:
-  std::size_t rows_ = 0, cols_ = 0;
-  transform_spec transform_;
-  detail::buffer<std::uint8_t> codes_;
-  detail::buffer<scale_type> scales_;
-  float tensor_scale_ = 1;
+  UFP4_MEMBER static constexpr std::size_t whole_panels(std::size_t rows) { return (rows + panel_rows - 1) / panel_rows; }
+  UFP4_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied, std::size_t filled,
+                               std::size_t padded)
+      : detail::quantized_storage<Format>(
+            rows, cols, applied, detail::element_count("prepacked_matrix", filled, cols, (padded + 7) / 8 * 8),
+            filled * (padded / Format::block_size)) {}
 };
 
 template <class T>

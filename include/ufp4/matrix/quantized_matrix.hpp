@@ -109,22 +109,17 @@ class quantized_view {
   transform_spec transform_;
 };
 
-/// The same, owning its memory (64-byte aligned, not zero-filled before it is written). Copies copy; a moved-from matrix
-/// may only be destroyed or assigned to.
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// Codes and scales in memory of their own, with what is needed to read them; in which order they lie is the affair of the
+/// type that derives from it.
 template <any_block_format Format>
-class quantized_matrix {
+class quantized_storage {
  public:
   using format = Format;
   using scale_type = typename Format::scale_type;
-
-  quantized_matrix() = default;
-  /// Uninitialised codes and scales for rows x cols elements under a transform; quantize_into fills it.
-  UFP4_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
-      : rows_(rows),
-        cols_(cols),
-        transform_(applied),
-        codes_(detail::element_count("quantized_matrix", rows, cols, padded_cols()) / 2),
-        scales_(detail::scale_rows(rows, Format::block) * (padded_cols() / Format::block_size)) {}
 
   UFP4_MEMBER std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
   UFP4_MEMBER std::span<const scale_type> scales() const { return {scales_.data(), scales_.size()}; }
@@ -132,20 +127,50 @@ class quantized_matrix {
   UFP4_MEMBER std::span<scale_type> scales() { return {scales_.data(), scales_.size()}; }
   UFP4_MEMBER float tensor_scale() const { return tensor_scale_; }  ///< 1 for formats of one level
   UFP4_MEMBER void set_tensor_scale(float scale) { tensor_scale_ = scale; }
-  std::size_t rows() const { return rows_; }
-  std::size_t cols() const { return cols_; }
-  std::size_t padded_cols() const { return detail::padded_length(cols_, Format::block, transform_); }
-  const transform_spec& transform() const { return transform_; }
+  UFP4_MEMBER std::size_t rows() const { return rows_; }
+  UFP4_MEMBER std::size_t cols() const { return cols_; }
+  UFP4_MEMBER std::size_t padded_cols() const { return padded_length(cols_, Format::block, transform_); }
+  UFP4_MEMBER const transform_spec& transform() const { return transform_; }
 
-  UFP4_MEMBER quantized_view<Format> view() const { return {codes(), scales(), tensor_scale_, rows_, cols_, transform_}; }
-  UFP4_MEMBER operator quantized_view<Format>() const { return view(); }
+ protected:
+  quantized_storage() = default;
+  /// Uninitialised: `elements` codes and `scales` scales.
+  UFP4_MEMBER quantized_storage(std::size_t rows, std::size_t cols, const transform_spec& applied, std::size_t elements,
+                                std::size_t scales)
+      : rows_(rows), cols_(cols), transform_(applied), codes_(elements / 2), scales_(scales) {}
 
  private:
   std::size_t rows_ = 0, cols_ = 0;
   transform_spec transform_;
-  detail::buffer<std::uint8_t> codes_;
-  detail::buffer<scale_type> scales_;
+  buffer<std::uint8_t> codes_;
+  buffer<scale_type> scales_;
   float tensor_scale_ = 1;
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// The same, owning its memory (64-byte aligned, not zero-filled before it is written). Copies copy; a moved-from matrix
+/// may only be destroyed or assigned to.
+template <any_block_format Format>
+class quantized_matrix : public detail::quantized_storage<Format> {
+ public:
+  quantized_matrix() = default;
+  /// Uninitialised codes and scales for rows x cols elements under a transform; quantize_into fills it.
+  UFP4_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
+      : quantized_matrix(rows, cols, applied, detail::padded_length(cols, Format::block, applied)) {}
+
+  UFP4_MEMBER quantized_view<Format> view() const {
+    return {this->codes(), this->scales(), this->tensor_scale(), this->rows(), this->cols(), this->transform()};
+  }
+  UFP4_MEMBER operator quantized_view<Format>() const { return view(); }
+
+ private:
+  UFP4_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied, std::size_t padded)
+      : detail::quantized_storage<Format>(rows, cols, applied,
+                                          detail::element_count("quantized_matrix", rows, cols, padded),
+                                          detail::scale_rows(rows, Format::block) * (padded / Format::block_size)) {}
 };
 
 template <class T>

@@ -197,9 +197,7 @@ struct int8_gemm {
     constexpr bool in_registers = height <= 2;
     const s16 one = s16{} + std::int16_t{1};
     f32 kept[height][2];
-    if constexpr (in_registers)
-      for (std::size_t r = 0; r < height; ++r)
-        for (std::size_t c = 0; c < 2; ++c) kept[r][c] = load(acc + r * stride + c * lanes);
+    if constexpr (in_registers) load_sums(acc, stride, kept);
     for (std::size_t b = 0; b < count; ++b) {
       if constexpr (!in_registers)
         for (std::size_t i = 0; i < rows * (block + 8); i += 64) __builtin_prefetch(left + next + i);
@@ -225,9 +223,7 @@ struct int8_gemm {
       left += rows * (block + 8);
       right += cols * (block + 4);
     }
-    if constexpr (in_registers)
-      for (std::size_t r = 0; r < height; ++r)
-        for (std::size_t c = 0; c < 2; ++c) store(acc + r * stride + c * lanes, kept[r][c]);
+    if constexpr (in_registers) store_sums(acc, stride, kept);
   }
 };
 

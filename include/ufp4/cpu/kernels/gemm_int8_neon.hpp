@@ -173,10 +173,7 @@ struct mla_gemm : int8_panels<mla_layout> {
     const u32 start = broadcast(magic_bits(job));
     const std::size_t block = job.block;
     f32 kept[height][2];
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < height; ++r)
-#pragma GCC unroll 2
-      for (std::size_t c = 0; c < 2; ++c) kept[r][c] = load(acc + r * stride + c * lanes);
+    load_sums(acc, stride, kept);
     for (std::size_t k = 0; k < length; k += block) {
       s16 sum[height];
 #pragma GCC unroll 4
@@ -201,10 +198,7 @@ struct mla_gemm : int8_panels<mla_layout> {
       left += 4 * mla_layout::left_scales;
       right += 4 * mla_layout::right_scales;
     }
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < height; ++r)
-#pragma GCC unroll 2
-      for (std::size_t c = 0; c < 2; ++c) store(acc + r * stride + c * lanes, kept[r][c]);
+    store_sums(acc, stride, kept);
   }
 };
 
@@ -266,10 +260,7 @@ struct sdot_gemm : int8_panels<sdot_layout> {
     const u32 start = broadcast(magic_bits(job));
     const std::size_t block = job.block;
     f32 kept[height][2];
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < height; ++r)
-#pragma GCC unroll 2
-      for (std::size_t c = 0; c < 2; ++c) kept[r][c] = load(acc + r * stride + c * lanes);
+    load_sums(acc, stride, kept);
     for (std::size_t k = 0; k < length; k += block) {
       u32 sum[height][2];
 #pragma GCC unroll 4
@@ -291,10 +282,7 @@ struct sdot_gemm : int8_panels<sdot_layout> {
       left += 4 * sdot_layout::left_scales;
       right += 4 * sdot_layout::right_scales;
     }
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < height; ++r)
-#pragma GCC unroll 2
-      for (std::size_t c = 0; c < 2; ++c) store(acc + r * stride + c * lanes, kept[r][c]);
+    store_sums(acc, stride, kept);
   }
 };
 

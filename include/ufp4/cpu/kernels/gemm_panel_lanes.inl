@@ -146,3 +146,19 @@ inline void row_scales(const gemm_operand& side, std::size_t row, std::size_t fi
     case scale_kind::e8m0: return row_scales_of<scale_kind::e8m0>(side.q, row, first, count, out);
   }
 }
+
+/// The sums of `height` rows and two vectors of columns.
+template <std::size_t height>
+UFP4_LANE void load_sums(const float* acc, std::size_t stride, f32 (&sum)[height][2]) {
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < height; ++r)
+#pragma GCC unroll 2
+    for (std::size_t c = 0; c < 2; ++c) sum[r][c] = load(acc + r * stride + c * lanes);
+}
+template <std::size_t height>
+UFP4_LANE void store_sums(float* acc, std::size_t stride, const f32 (&sum)[height][2]) {
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < height; ++r)
+#pragma GCC unroll 2
+    for (std::size_t c = 0; c < 2; ++c) store(acc + r * stride + c * lanes, sum[r][c]);
+}

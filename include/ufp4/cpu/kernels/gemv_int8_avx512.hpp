@@ -42,10 +42,10 @@ UFP4_LANE u32 pick_dwords(u32 a, u32 b) {
 }
 /// The quarters of four vectors, as a 4 x 4 matrix, transposed.
 UFP4_LANE quad transposed_quarters(u32 a, u32 b, u32 c, u32 d) {
-  const u32 ab = quarters_of<0x44>(a, b), cd = quarters_of<0x44>(c, d);
-  const u32 above = quarters_of<0xEE>(a, b), beyond = quarters_of<0xEE>(c, d);
-  return {{quarters_of<0x88>(ab, cd), quarters_of<0xDD>(ab, cd), quarters_of<0x88>(above, beyond),
-           quarters_of<0xDD>(above, beyond)}};
+  const u32 ab = quarters<0x44>(a, b), cd = quarters<0x44>(c, d);
+  const u32 above = quarters<0xEE>(a, b), beyond = quarters<0xEE>(c, d);
+  return {{quarters<0x88>(ab, cd), quarters<0xDD>(ab, cd), quarters<0x88>(above, beyond),
+           quarters<0xDD>(above, beyond)}};
 }
 
 /// Sixteen columns, and the stretch of K that is multiplied.
@@ -98,9 +98,9 @@ inline f32 gemv_blocks_of_32(const gemv_slice& s, const gemv_chunk_of_row* row, 
 #pragma GCC unroll 4
     for (std::size_t g = 0; g < 4; ++g) {
       const quad d = dots_of_four(s, codes, ahead, even, odd, start);
-      const u32 ab = interleave_low(d.v[0], d.v[1]) + interleave_high(d.v[0], d.v[1]);
-      const u32 cd = interleave_low(d.v[2], d.v[3]) + interleave_high(d.v[2], d.v[3]);
-      group[g] = pair_low(ab, cd) + pair_high(ab, cd);
+      const u32 ab = low_pairs(d.v[0], d.v[1]) + high_pairs(d.v[0], d.v[1]);
+      const u32 cd = low_pairs(d.v[2], d.v[3]) + high_pairs(d.v[2], d.v[3]);
+      group[g] = low_quads(ab, cd) + high_quads(ab, cd);
     }
     const quad dots = transposed_quarters(group[0], group[1], group[2], group[3]);
 #pragma GCC unroll 4

@@ -46,27 +46,6 @@ UFP4_LANE u32 load_lanes(u32 v, std::uint16_t quarters, const std::uint8_t* p) {
   asm("vbroadcasti32x4 %2, %0%{%1%}" : "+v"(v) : "Yk"(quarters), "m"(*reinterpret_cast<const bytes16*>(p)));
   return v;
 }
-UFP4_LANE u32 interleave_low(u32 a, u32 b) {
-  u32 r;
-  asm("vpunpckldq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
-UFP4_LANE u32 interleave_high(u32 a, u32 b) {
-  u32 r;
-  asm("vpunpckhdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
-UFP4_LANE u32 pair_low(u32 a, u32 b) {
-  u32 r;
-  asm("vpunpcklqdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
-UFP4_LANE u32 pair_high(u32 a, u32 b) {
-  u32 r;
-  asm("vpunpckhqdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
-
 /// Rows 0, 4, 8 and 12 of four times `step` bytes each, as the four quarters of a vector.
 UFP4_LANE u32 every_fourth_row(const std::uint8_t* p, std::size_t step) {
   const std::uint8_t* half = p + 8 * step;
@@ -75,11 +54,11 @@ UFP4_LANE u32 every_fourth_row(const std::uint8_t* p, std::size_t step) {
 
 /// 16 bytes of each of sixteen rows, `step` bytes apart.
 UFP4_LANE quad transposed(const std::uint8_t* p, std::size_t step) {
-  const u32 a = every_fourth_row(p, step), b = every_fourth_row(p + step, step);
-  const u32 c = every_fourth_row(p + 2 * step, step), d = every_fourth_row(p + 3 * step, step);
-  const u32 ab = interleave_low(a, b), cd = interleave_low(c, d);
-  const u32 above = interleave_high(a, b), beyond = interleave_high(c, d);
-  return {{pair_low(ab, cd), pair_high(ab, cd), pair_low(above, beyond), pair_high(above, beyond)}};
+  quad q;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < 4; ++i) q.v[i] = every_fourth_row(p + i * step, step);
+  transpose4(q.v);
+  return q;
 }
 
 /// 32 bytes of each of sixteen rows: dword j of row r in lane r of v[j].
@@ -96,25 +75,19 @@ UFP4_LANE u32 two_rows(const std::uint8_t* p, const std::uint8_t* other) {
 }
 /// Rows p + i * step and p + (i + 4) * step in the halves of four registers become, in each quarter, one dword of four rows.
 UFP4_LANE quad rows_by_four(const std::uint8_t* p, std::size_t step) {
-  const u32 a = two_rows(p, p + 4 * step), b = two_rows(p + step, p + 5 * step);
-  const u32 c = two_rows(p + 2 * step, p + 6 * step), d = two_rows(p + 3 * step, p + 7 * step);
-  const u32 ab = interleave_low(a, b), cd = interleave_low(c, d);
-  const u32 above = interleave_high(a, b), beyond = interleave_high(c, d);
-  return {{pair_low(ab, cd), pair_high(ab, cd), pair_low(above, beyond), pair_high(above, beyond)}};
-}
-template <int quarters>
-UFP4_LANE u32 quarters_of(u32 a, u32 b) {
-  u32 r;
-  asm("vshufi32x4 %3, %2, %1, %0" : "=v"(r) : "v"(a), "v"(b), "i"(quarters));
-  return r;
+  quad q;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < 4; ++i) q.v[i] = two_rows(p + i * step, p + (i + 4) * step);
+  transpose4(q.v);
+  return q;
 }
 UFP4_LANE octad transposed_32(const std::uint8_t* p, std::size_t step) {
   const quad a = rows_by_four(p, step), b = rows_by_four(p + 8 * step, step);
   octad o;
 #pragma GCC unroll 4
   for (std::size_t j = 0; j < 4; ++j) {
-    o.v[j] = quarters_of<0x88>(a.v[j], b.v[j]);
-    o.v[j + 4] = quarters_of<0xDD>(a.v[j], b.v[j]);
+    o.v[j] = quarters<0x88>(a.v[j], b.v[j]);
+    o.v[j + 4] = quarters<0xDD>(a.v[j], b.v[j]);
   }
   return o;
 }

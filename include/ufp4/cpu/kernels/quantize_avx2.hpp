@@ -18,7 +18,6 @@ namespace avx2::quantize_kernel {
 
 using transform_kernel::read_row;
 
-using quarter_u8 = std::uint8_t __attribute__((vector_size(8)));  ///< eight bytes
 inline constexpr bool cheap_lookup = true;
 using piece = std::uint8_t __attribute__((vector_size(16), aligned(1), may_alias));  ///< four lanes in memory
 
@@ -34,27 +33,9 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
   asm("vmovups %x1, %0" : "=m"(*reinterpret_cast<piece*>(base)) : "x"(v));
   asm("vextractf128 $1, %1, %0" : "=m"(*reinterpret_cast<piece*>(base + step)) : "x"(v));
 }
-/// Rows of four become columns, quarter by quarter.
-UFP4_LANE void transpose4(f32* v) {
-  f32 a, b, c, d;
-  asm("vunpcklps %2, %1, %0" : "=x"(a) : "x"(v[0]), "x"(v[1]));
-  asm("vunpckhps %2, %1, %0" : "=x"(b) : "x"(v[0]), "x"(v[1]));
-  asm("vunpcklps %2, %1, %0" : "=x"(c) : "x"(v[2]), "x"(v[3]));
-  asm("vunpckhps %2, %1, %0" : "=x"(d) : "x"(v[2]), "x"(v[3]));
-  asm("vunpcklpd %2, %1, %0" : "=x"(v[0]) : "x"(a), "x"(c));
-  asm("vunpckhpd %2, %1, %0" : "=x"(v[1]) : "x"(a), "x"(c));
-  asm("vunpcklpd %2, %1, %0" : "=x"(v[2]) : "x"(b), "x"(d));
-  asm("vunpckhpd %2, %1, %0" : "=x"(v[3]) : "x"(b), "x"(d));
-}
-/// Sixteen elements of as many runs as there are lanes, `step` apart, element by element.
-UFP4_LANE void load_turned(const float* p, std::size_t step, f32 (&v)[16]) {
-#pragma GCC unroll 4
-  for (std::size_t c = 0; c < 16; c += 4) {
-#pragma GCC unroll 4
-    for (std::size_t i = 0; i < 4; ++i) v[c + i] = load_pieces(p + i * step + c, 4 * step);
-    transpose4(v + c);
-  }
-}
+
+#include <ufp4/cpu/kernels/turn_lanes.inl>
+
 UFP4_LANE f32 at_least(f32 a, f32 b) {
   asm("vmaxps %1, %0, %0" : "+x"(a) : "x"(b));
   return a;

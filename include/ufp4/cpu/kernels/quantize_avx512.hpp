@@ -18,7 +18,6 @@ namespace avx512::quantize_kernel {
 
 using transform_kernel::read_row;
 
-using quarter_u8 = std::uint8_t __attribute__((vector_size(16)));  ///< sixteen bytes
 inline constexpr bool cheap_lookup = true;
 using piece = std::uint8_t __attribute__((vector_size(16), aligned(1), may_alias));  ///< four lanes in memory
 
@@ -28,24 +27,6 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
   asm("vextractf32x4 $1, %1, %0" : "=m"(*reinterpret_cast<piece*>(base + step)) : "v"(v));
   asm("vextractf32x4 $2, %1, %0" : "=m"(*reinterpret_cast<piece*>(base + 2 * step)) : "v"(v));
   asm("vextractf32x4 $3, %1, %0" : "=m"(*reinterpret_cast<piece*>(base + 3 * step)) : "v"(v));
-}
-/// Rows of four become columns, quarter by quarter.
-UFP4_LANE void transpose4(f32* v) {
-  f32 a, b, c, d;
-  asm("vunpcklps %2, %1, %0" : "=v"(a) : "v"(v[0]), "v"(v[1]));
-  asm("vunpckhps %2, %1, %0" : "=v"(b) : "v"(v[0]), "v"(v[1]));
-  asm("vunpcklps %2, %1, %0" : "=v"(c) : "v"(v[2]), "v"(v[3]));
-  asm("vunpckhps %2, %1, %0" : "=v"(d) : "v"(v[2]), "v"(v[3]));
-  asm("vunpcklpd %2, %1, %0" : "=v"(v[0]) : "v"(a), "v"(c));
-  asm("vunpckhpd %2, %1, %0" : "=v"(v[1]) : "v"(a), "v"(c));
-  asm("vunpcklpd %2, %1, %0" : "=v"(v[2]) : "v"(b), "v"(d));
-  asm("vunpckhpd %2, %1, %0" : "=v"(v[3]) : "v"(b), "v"(d));
-}
-template <int which>
-UFP4_LANE f32 quarters(f32 a, f32 b) {
-  f32 r;
-  asm("vshuff32x4 %3, %2, %1, %0" : "=v"(r) : "v"(a), "v"(b), "i"(which));
-  return r;
 }
 /// Sixteen elements of sixteen runs, `step` apart, element by element.
 UFP4_LANE void load_turned(const float* p, std::size_t step, f32 (&v)[16]) {

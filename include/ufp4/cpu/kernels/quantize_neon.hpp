@@ -17,33 +17,14 @@ namespace neon::quantize_kernel {
 
 using transform_kernel::read_row;
 
-using quarter_u8 = std::uint8_t __attribute__((vector_size(4)));  ///< four bytes
 inline constexpr bool cheap_lookup = false;                       ///< of sixteen floats
 
 /// Four elements from p on.
 UFP4_LANE f32 load_pieces(const float* p, std::size_t) { return load(p); }
 UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t) { store(base, v); }
-/// Rows of four become columns.
-UFP4_LANE void transpose4(f32* v) {
-  f32 a, b, c, d;
-  asm("zip1 %0.4s, %1.4s, %2.4s" : "=w"(a) : "w"(v[0]), "w"(v[2]));
-  asm("zip2 %0.4s, %1.4s, %2.4s" : "=w"(b) : "w"(v[0]), "w"(v[2]));
-  asm("zip1 %0.4s, %1.4s, %2.4s" : "=w"(c) : "w"(v[1]), "w"(v[3]));
-  asm("zip2 %0.4s, %1.4s, %2.4s" : "=w"(d) : "w"(v[1]), "w"(v[3]));
-  asm("zip1 %0.4s, %1.4s, %2.4s" : "=w"(v[0]) : "w"(a), "w"(c));
-  asm("zip2 %0.4s, %1.4s, %2.4s" : "=w"(v[1]) : "w"(a), "w"(c));
-  asm("zip1 %0.4s, %1.4s, %2.4s" : "=w"(v[2]) : "w"(b), "w"(d));
-  asm("zip2 %0.4s, %1.4s, %2.4s" : "=w"(v[3]) : "w"(b), "w"(d));
-}
-/// Sixteen elements of as many runs as there are lanes, `step` apart, element by element.
-UFP4_LANE void load_turned(const float* p, std::size_t step, f32 (&v)[16]) {
-#pragma GCC unroll 4
-  for (std::size_t c = 0; c < 16; c += 4) {
-#pragma GCC unroll 4
-    for (std::size_t i = 0; i < 4; ++i) v[c + i] = load_pieces(p + i * step + c, 4 * step);
-    transpose4(v + c);
-  }
-}
+
+#include <ufp4/cpu/kernels/turn_lanes.inl>
+
 UFP4_LANE f32 at_least(f32 a, f32 b) {
   asm("fmax %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
   return a;

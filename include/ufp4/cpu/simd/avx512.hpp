@@ -20,28 +20,42 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512 {
 
 inline constexpr std::size_t lanes = 16;
-using f32 = float __attribute__((vector_size(64)));
-using i32 = std::int32_t __attribute__((vector_size(64)));
-using u32 = std::uint32_t __attribute__((vector_size(64)));
-using u8 = std::uint8_t __attribute__((vector_size(64)));
-using half_u16 = std::uint16_t __attribute__((vector_size(32)));  ///< sixteen 16-bit elements
 
+/// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes: pairs of dwords, quads of them.
 template <class V>
-UFP4_LANE V load_as(const void* p) {
-  V v;
-  __builtin_memcpy(&v, p, sizeof v);
-  return v;
+UFP4_LANE V low_pairs(V a, V b) {
+  V r;
+  asm("vpunpckldq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
+  return r;
 }
 template <class V>
-UFP4_LANE void store(void* p, V v) {
-  __builtin_memcpy(p, &v, sizeof v);
+UFP4_LANE V high_pairs(V a, V b) {
+  V r;
+  asm("vpunpckhdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
+  return r;
 }
-UFP4_LANE f32 load(const float* p) { return load_as<f32>(p); }
-UFP4_LANE f32 as_float(u32 v) { return reinterpret_cast<f32>(v); }
-UFP4_LANE u32 as_bits(f32 v) { return reinterpret_cast<u32>(v); }
-UFP4_LANE u32 broadcast(std::uint32_t x) { return u32{} + x; }
-UFP4_LANE f32 broadcast(float x) { return as_float(broadcast(__builtin_bit_cast(std::uint32_t, x))); }
-UFP4_LANE f32 to_float(i32 v) { return __builtin_convertvector(v, f32); }
+template <class V>
+UFP4_LANE V low_quads(V a, V b) {
+  V r;
+  asm("vpunpcklqdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
+  return r;
+}
+template <class V>
+UFP4_LANE V high_quads(V a, V b) {
+  V r;
+  asm("vpunpckhqdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
+  return r;
+}
+
+#include <ufp4/cpu/simd/lanes.inl>
+
+/// Two of a's quarters and then two of b's, two bits of `which` each.
+template <int which, class V>
+UFP4_LANE V quarters(V a, V b) {
+  V r;
+  asm("vshufi32x4 %3, %2, %1, %0" : "=v"(r) : "v"(a), "v"(b), "i"(which));
+  return r;
+}
 
 /// What was computed is rounded here: not contracted into a later add.
 UFP4_LANE f32 rounded(f32 v) {
@@ -59,7 +73,6 @@ UFP4_LANE f32 lookup(f32 table, u32 index) {
   asm("vpermps %1, %2, %0" : "=v"(r) : "v"(table), "v"(index));
   return r;
 }
-UFP4_LANE u32 lookup(u32 table, u32 index) { return as_bits(lookup(as_float(table), index)); }
 UFP4_LANE u32 max(u32 a, u32 b) {
   asm("vpmaxud %1, %0, %0" : "+v"(a) : "v"(b));
   return a;
@@ -82,11 +95,6 @@ UFP4_LANE f32 widen_fp16(half_u16 v) {
   return r;
 }
 
-/// v rounded to bf16 (RNE; overflow is infinity, a NaN a NaN) in the upper half of each lane; the lower is anything.
-UFP4_LANE u32 round_bf16(f32 v) {
-  const u32 bits = as_bits(v);
-  return v == v ? bits + 0x7FFF + (bits >> 16 & 1) : broadcast(0x7FC00000u);
-}
 /// The upper half of each lane.
 UFP4_LANE half_u16 upper_halves(u32 v) {
   half_u16 r;

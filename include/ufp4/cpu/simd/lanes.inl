@@ -1,0 +1,46 @@
+// ufp4 - what the lanes of every instruction set have in common: types, memory, bits.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Included by avx512.hpp, avx2.hpp and neon.hpp, each inside its region and namespace, after `lanes` and the four shuffles
+// that transpose4 is made of.
+
+using f32 = float __attribute__((vector_size(4 * lanes)));
+using i32 = std::int32_t __attribute__((vector_size(4 * lanes)));
+using u32 = std::uint32_t __attribute__((vector_size(4 * lanes)));
+using u8 = std::uint8_t __attribute__((vector_size(4 * lanes)));
+using half_u16 = std::uint16_t __attribute__((vector_size(2 * lanes)));  ///< a 16-bit element a lane
+using quarter_u8 = std::uint8_t __attribute__((vector_size(lanes)));     ///< a byte a lane
+
+template <class V>
+UFP4_LANE V load_as(const void* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class V>
+UFP4_LANE void store(void* p, V v) {
+  __builtin_memcpy(p, &v, sizeof v);
+}
+UFP4_LANE f32 load(const float* p) { return load_as<f32>(p); }
+UFP4_LANE f32 as_float(u32 v) { return reinterpret_cast<f32>(v); }
+UFP4_LANE u32 as_bits(f32 v) { return reinterpret_cast<u32>(v); }
+UFP4_LANE u32 broadcast(std::uint32_t x) { return u32{} + x; }
+UFP4_LANE f32 broadcast(float x) { return as_float(broadcast(__builtin_bit_cast(std::uint32_t, x))); }
+UFP4_LANE f32 to_float(i32 v) { return __builtin_convertvector(v, f32); }
+
+/// v rounded to bf16 (RNE; overflow is infinity, a NaN a NaN) in the upper half of each lane; the lower is anything.
+UFP4_LANE u32 round_bf16(f32 v) {
+  const u32 bits = as_bits(v);
+  return v == v ? bits + 0x7FFF + (bits >> 16 & 1) : broadcast(0x7FC00000u);
+}
+
+/// Rows of four become columns, in each 16 bytes of a vector.
+template <class V>
+UFP4_LANE void transpose4(V* v) {
+  const V ab_low = low_pairs(v[0], v[1]), ab_high = high_pairs(v[0], v[1]);
+  const V cd_low = low_pairs(v[2], v[3]), cd_high = high_pairs(v[2], v[3]);
+  v[0] = low_quads(ab_low, cd_low);
+  v[1] = high_quads(ab_low, cd_low);
+  v[2] = low_quads(ab_high, cd_high);
+  v[3] = high_quads(ab_high, cd_high);
+}
