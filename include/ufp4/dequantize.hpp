@@ -7,16 +7,6 @@
 #include <ufp4/cpu/parallel.hpp>
 #include <ufp4/quantize.hpp>
 
-namespace ufp4::detail::inline UFP4_CODE {
-
-template <any_block_format F>
-cpu::detail::quantized_source quantized_source_of(const quantized_view<F>& q) {
-  return {q.codes().data(), q.scales().data(), spec_of<F>,         q.rows(),
-          q.cols(),         q.padded_cols(),   q.tensor_scale(), q.transform()};
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
 namespace ufp4::inline UFP4_CODE {
 
 /// out = fl(value * fl(block scale * tensor scale)), rounded to out's type; a block with a NaN scale gives NaN.
@@ -28,17 +18,12 @@ namespace ufp4::inline UFP4_CODE {
 template <quantized Q, matrix_scalar T>
 void dequantize(const cpu::context& ctx, const Q& q, const matrix_view<T>& out) {
   const quantized_view<typename Q::format> view = q;
-  detail::expects(out.rows() == q.rows() && out.cols() == q.cols(), "dequantize: out is ", out.rows(), " x ", out.cols(),
-                  ", but the quantized matrix is ", q.rows(), " x ", q.cols());
-  detail::check_data("dequantize", "out", out);
-  detail::check_apart("dequantize", "codes", view.codes(), "out", out);
-  detail::check_apart("dequantize", "scales", view.scales(), "out", out);
+  detail::check_dequantize("dequantize", view, out);
   const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::dequantize, cpu::resolve(ctx));
   const cpu::detail::quantized_source from = detail::quantized_source_of(view);
   const detail::sink to = detail::sink_of(out);
-  cpu::detail::parallel_rows(ctx, q.rows(), q.padded_cols(), [&](std::size_t first, std::size_t last) {
-    row.kernel(from, to, first, last);
-  });
+  cpu::detail::parallel_rows(ctx, q.rows(), q.padded_cols(),
+                             [&](std::size_t first, std::size_t last) { row.kernel(from, to, first, last); });
 }
 template <quantized Q, matrix_scalar T>
 void dequantize(const Q& q, const matrix_view<T>& out) {

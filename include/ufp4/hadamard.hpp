@@ -9,22 +9,13 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// `wide` has the padded columns of `narrow`, whichever of the two is the input.
 template <matrix_scalar X, matrix_scalar Y>
 void transform_rows(const char* verb, const cpu::context& ctx, const transform_spec& t, bool inverse,
                     const matrix_view<X>& x, const matrix_view<Y>& out) {
-  check_data(verb, "x", x);
-  check_data(verb, "out", out);
-  check_signs(verb, t);
-  expects(out.rows() == x.rows(), verb, ": out has ", out.rows(), " rows, but x has ", x.rows());
-  const std::size_t narrow = inverse ? out.cols() : x.cols(), wide = inverse ? x.cols() : out.cols();
-  const std::size_t padded = (narrow + t.n - 1) / t.n * t.n;
-  expects(wide == padded, verb, ": ", inverse ? "x" : "out", " has ", wide, " columns, but ", narrow,
-          " columns padded to runs of ", t.n, " are ", padded);
+  check_transform(verb, t, inverse, x, out);
   const source from = source_of(x);
   const sink to = sink_of(out);
-  expects(same_elements(from, to) || !bytes_of(from).overlaps(bytes_of(to)), verb,
-          ": out overlaps x without being the same matrix");
+  const std::size_t padded = inverse ? x.cols() : out.cols();
   const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::hadamard, cpu::resolve(ctx));
   cpu::detail::parallel_rows(ctx, x.rows(), padded, [&](std::size_t first, std::size_t last) {
     row.kernel(t, inverse, from, to, first, last);

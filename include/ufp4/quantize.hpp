@@ -14,34 +14,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <ufp4/block/compat.hpp>
 #include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/cpu/kernels/fake_quantize.hpp>
 #include <ufp4/cpu/parallel.hpp>
+#include <ufp4/matrix/checks.hpp>
 #include <ufp4/matrix/operand.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
-
-template <matrix_scalar T>
-void check_data(const char* verb, const char* argument, const matrix_view<T>& x) {
-  expects(x.data() != nullptr || x.rows() == 0 || x.cols() == 0, verb, ": ", argument, " is null, but has ", x.rows(),
-          " x ", x.cols(), " elements");
-}
-
-/// The job of a matrix under options; place as the shard says.
-template <class O>
-cpu::detail::quantize_job make_job(const source& x, const format_spec& format, const O& options) {
-  cpu::detail::quantize_job job{.x = x, .format = format, .transform = options.transform};
-  job.counts = options.report != nullptr;
-  job.padded_cols = padded_length(x.cols, format.block, options.transform);
-  job.whole_padded_cols = job.padded_cols;
-  if (options.has_shard) {
-    job.first_row = options.place.first_row;
-    job.first_col = options.place.first_col;
-    job.whole_padded_cols = padded_length(options.place.total_cols, format.block, options.transform);
-  }
-  return job;
-}
 
 /// body(first strip, last strip, report) over all strips, reports added up at the end.
 template <class Body>
@@ -72,16 +51,8 @@ inline float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& j
   return to_float(largest.load());
 }
 
-/// A span of the caller's and a matrix of the caller's must not share bytes.
-template <class S, matrix_scalar T>
-void check_apart(const char* verb, const char* span_name, std::span<S> span, const char* view_name,
-                 const matrix_view<T>& x) {
-  const auto first = reinterpret_cast<std::uintptr_t>(span.data());
-  expects(!bytes_of(source_of(x)).overlaps({first, first + span.size_bytes()}), verb, ": ", span_name, " overlaps ",
-          view_name);
-}
-
-inline void tensor_constants_into(const format_spec* f, const scale_rule_spec* rule, float gmax, tensor_constants* out) {
+inline void tensor_constants_into(const format_spec* f, const scale_rule_spec* rule, float gmax,
+                                  tensor_constants* out) {
   *out = make_tensor_constants(*f, *rule, gmax);
 }
 
@@ -127,8 +98,8 @@ void quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::qu
 
 /// The same for fake_quantize; the scalar tier, too, runs the portable one.
 template <class Coder>
-void fake_quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job, const Coder& coder,
-                        bool undo_transform, const sink& out, quantize_report* report) {
+void fake_quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job,
+                        const Coder& coder, bool undo_transform, const sink& out, quantize_report* report) {
   if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>) {
     if (tier != cpu::isa::scalar)
       return for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
@@ -149,27 +120,6 @@ float quantize_to(const cpu::context& ctx, const matrix_view<T>& x, const O& opt
   const auto coder = make_coder<F>(options, gmax_of(ctx, job, options));
   quantize_with(ctx, tier, job, coder, out, options.report);
   return coder.tensor.decode;
-}
-
-/// A preset fixes rounding and scale rule; giving one beside it is a mistake.
-template <quantizer_target F, class O>
-void check_preset(const char* verb, const O& options) {
-  if constexpr (compat::preset<F>) {
-    static_assert(std::is_same_v<decltype(options.rounding), rounding_spec>,
-                  "a compat preset has a rounding of its own; leave the rounding policy out");
-    expects(options.rounding.what == rounding_spec::kind::nearest_even, verb,
-            ": a compat preset has a rounding of its own; leave the rounding policy out");
-    expects(options.rule == scale_rule_spec{}, verb,
-            ": a compat preset has a scale rule of its own; leave the scale rule out");
-  }
-}
-
-template <quantizer_target F, class O, matrix_scalar T>
-void check_quantize(const char* verb, const matrix_view<T>& x, const O& options, bool may_undo = false) {
-  check_preset<F>(verb, options);
-  expects(may_undo || !options.undo, verb, ": undo_transform is for fake_quantize; codes stay in the transformed domain");
-  check_options(verb, options, spec_of<format_of<F>>, x.cols());
-  check_data(verb, "x", x);
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -225,8 +175,9 @@ void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, quantized_m
   detail::check_quantize<F>("quantize_into", x, options);
   detail::expects(out.rows() == x.rows() && out.cols() == x.cols(), "quantize_into: out is ", out.rows(), " x ",
                   out.cols(), ", but x is ", x.rows(), " x ", x.cols());
-  detail::expects(same_map(out.transform(), options.transform), "quantize_into: out was made for a transform of length ",
-                  out.transform().n, " and its signs, not for the one given, of length ", options.transform.n);
+  detail::expects(same_map(out.transform(), options.transform),
+                  "quantize_into: out was made for a transform of length ", out.transform().n,
+                  " and its signs, not for the one given, of length ", options.transform.n);
   out.set_tensor_scale(detail::quantize_to<F>(ctx, x, options, {out.codes().data(), out.scales().data()}));
 }
 

@@ -1,95 +1,23 @@
-// ufp4 - what the verbs hand to CPU kernels: formats, shapes and memory as plain values.
+// ufp4 - what CPU kernels are handed: the jobs of matrix/job.hpp, and the elements and scales behind them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <ufp4/block/block_codec.hpp>
 #include <ufp4/hadamard/transform.hpp>
-#include <ufp4/matrix/accumulate.hpp>
-#include <ufp4/matrix/matrix_view.hpp>
-#include <ufp4/matrix/quantized_matrix.hpp>
+#include <ufp4/matrix/job.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 using ufp4::detail::sink;
 using ufp4::detail::source;
 
-/// Rows of a matrix on their way into blocks. A strip is as many rows as a block is high; a run is the longer of block
-/// and transform.
-struct quantize_job {
-  source x{};
-  format_spec format{};
-  transform_spec transform{};
-  bool rounds_input_to_bf16 = false;  ///< the bf16 recipe: nothing else happens to the operand
-  std::size_t padded_cols = 0;
-  std::uint64_t first_row = 0, first_col = 0, whole_padded_cols = 0;  ///< place in the whole operand
-  bool counts = true;  ///< report saturated elements: kernels may leave them out otherwise
-
-  std::size_t strips() const { return ufp4::detail::scale_rows(x.rows, format.block); }
-  std::size_t run() const { return ufp4::detail::padded_length(1, format.block, transform); }
-};
-
-/// Codes and scales of a matrix, to read, in the canonical layout; or interleaved (matrix/prepacked.hpp).
-struct quantized_source {
-  const std::uint8_t* codes = nullptr;
-  const void* scales = nullptr;
-  format_spec format{};
-  std::size_t rows = 0, cols = 0, padded_cols = 0;
-  float tensor_scale = 1;
-  transform_spec transform{};
-  bool interleaved = false;
-
-  std::size_t blocks() const { return padded_cols / static_cast<std::size_t>(format.block.cols); }
-  /// Where the scale of block b of a row lies.
-  std::size_t scale_index(std::size_t row, std::size_t b) const {
-    if (interleaved) return (row / 16 * blocks() + b) * 16 + row % 16;
-    return row / static_cast<std::size_t>(format.block.rows) * blocks() + b;
-  }
-  /// Where the byte with the codes of k and k + 1 of a row lies; k is even.
-  std::size_t code_index(std::size_t row, std::size_t k) const {
-    if (interleaved) return (row / 16 * ((padded_cols + 7) / 8) + k / 8) * 64 + row % 16 * 4 + k % 8 / 2;
-    return (row * padded_cols + k) / 2;
-  }
-};
-
-/// Codes and scales of a matrix, to write.
-struct quantized_sink {
-  std::uint8_t* codes = nullptr;
-  void* scales = nullptr;
-};
-
-/// One side of a GEMM: quantized, or a plain matrix (transformed as it is read).
-struct gemm_operand {
-  bool is_quantized = true;
-  quantized_source q;
-  quantize_job plain;
-
-  std::size_t rows() const { return is_quantized ? q.rows : plain.x.rows; }
-  std::size_t cols() const { return is_quantized ? q.cols : plain.x.cols; }
-  std::size_t padded_cols() const { return is_quantized ? q.padded_cols : plain.padded_cols; }
-  float tensor_scale() const { return is_quantized ? q.tensor_scale : 1.0f; }
-  const transform_spec& transform() const { return is_quantized ? q.transform : plain.transform; }
-  bool exact() const { return is_quantized && q.format.grid.exact_products; }
-  bool interleaved() const { return is_quantized && q.interleaved; }
-};
-
-struct gemm_job {
-  gemm_operand left, right;
-  sink out;
-  std::size_t block = 16;  ///< block length along K
-  float alpha = 1, beta = 0;
-  accumulate mode = accumulate::fast;
-  const float* bias = nullptr;  ///< one a column of the caller's C, or null
-  bool swapped = false;         ///< left is the caller's B, right its A, out its C transposed
-
-  std::size_t padded() const { return left.padded_cols(); }
-};
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
-
-namespace ufp4::cpu::detail::inline UFP4_CODE {
+using ufp4::detail::gemm_job;
+using ufp4::detail::gemm_operand;
+using ufp4::detail::quantize_job;
+using ufp4::detail::quantized_sink;
+using ufp4::detail::quantized_source;
 
 /// count elements of row i from column k on, as binary32.
 inline void load_row(const source& x, std::size_t i, std::size_t k, std::size_t count, float* out) {

@@ -22,7 +22,8 @@ class word {
   word(const std::string& text) : text_(text), is_text_(true) {}
   template <class T>
     requires std::is_arithmetic_v<T>
-  word(T number) : is_float_(std::is_floating_point_v<T>), is_negative_(number < T(0)) {
+  word(T number) : is_float_(std::is_floating_point_v<T>) {
+    if constexpr (std::is_signed_v<T>) is_negative_ = number < T(0);
     if constexpr (std::is_floating_point_v<T>)
       real_ = static_cast<double>(number);
     else

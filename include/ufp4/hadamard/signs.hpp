@@ -78,7 +78,7 @@ template <int n>
   requires hadamard_size<n>
 class signed_hadamard {
  public:
-  UFP4_MEMBER constexpr explicit signed_hadamard(const std::array<int, n>& signs) : spec_(from(signs)) {}
+  constexpr explicit signed_hadamard(const std::array<int, n>& signs) : spec_(from(signs)) {}
   template <class T>
   constexpr explicit signed_hadamard(const std::array<T, n>& signs) : spec_(from(signs)) {}
 
@@ -90,8 +90,9 @@ class signed_hadamard {
   UFP4_MEMBER constexpr transform_spec spec() const { return spec_; }
 
  private:
+  /// On the host alone: std::array has no device code.
   template <class T>
-  UFP4_MEMBER static constexpr transform_spec from(const std::array<T, n>& signs) {
+  __attribute__((always_inline)) static constexpr transform_spec from(const std::array<T, n>& signs) {
     transform_spec spec{.n = n};
     for (std::uint32_t j = 0; j < n; ++j) {
       if (signs[j] == T(-1)) spec.signs[j / 32] |= 1u << (j % 32);

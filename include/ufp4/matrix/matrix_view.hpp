@@ -92,7 +92,7 @@ struct any_view {
   std::size_t rows = 0, cols = 0;
   std::ptrdiff_t row_stride = 0, col_stride = 1;
 
-  constexpr std::ptrdiff_t offset(std::size_t i, std::size_t j) const {
+  UFP4_HD constexpr std::ptrdiff_t offset(std::size_t i, std::size_t j) const {
     return static_cast<std::ptrdiff_t>(i) * row_stride + static_cast<std::ptrdiff_t>(j) * col_stride;
   }
 };

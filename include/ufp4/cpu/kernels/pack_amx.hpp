@@ -477,7 +477,7 @@ UFP4_LANE void store_some(void* p, V v, std::size_t count, std::size_t size) {
 
 /// store_part, of rows without gaps sixteen columns at a time. `acc` holds whole vectors.
 inline void store_rows(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
-  const result_scales by = scales_of(job);
+  const result_scales by = detail::scales_of(job);
   const std::uint32_t factor = ufp4::detail::magnitude_bits(by.b),
                       normals = ufp4::detail::infinity_bits - min_normal_bits;
   const bool exact = job.mode == accumulate::exact_blocks;

@@ -344,7 +344,7 @@ UFP4_LANE void store_result(const sink& out, void* p, f32 v) {
 
 /// store_part, sixteen at a time where C's rows are contiguous.
 inline void store_sums(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
-  const result_scales by = scales_of(job);
+  const result_scales by = detail::scales_of(job);
   const bool exact = job.mode == accumulate::exact_blocks;
   const bool simple = job.out.col_stride == 1 && part.cols % lanes == 0;
   if (!simple || (!exact && any(out_of_normal_range(broadcast(by.b))))) return store_part(job, part, acc, stride);

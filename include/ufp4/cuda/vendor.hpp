@@ -1,0 +1,104 @@
+// ufp4 - the shims of gpu/vendor.hpp for CUDA.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#define UFP4_DEVICE __device__ __forceinline__
+#define UFP4_KERNEL(threads) __global__ void __launch_bounds__(threads)
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+UFP4_DEVICE index3 thread_index() { return {threadIdx.x, threadIdx.y, threadIdx.z}; }
+UFP4_DEVICE index3 block_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
+UFP4_DEVICE index3 block_size() { return {blockDim.x, blockDim.y, blockDim.z}; }
+UFP4_DEVICE index3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
+
+UFP4_DEVICE constexpr unsigned wave_size() { return 32; }
+UFP4_DEVICE unsigned lane() {
+  unsigned r;
+  asm("mov.u32 %0, %%laneid;" : "=r"(r));
+  return r;
+}
+UFP4_DEVICE void sync_block() { __syncthreads(); }
+UFP4_DEVICE void sync_wave() { __syncwarp(); }
+
+/// word by word, since the hardware shuffles 32 bits
+template <class T>
+UFP4_DEVICE T shuffle_words(T v, auto one) {
+  static_assert(sizeof(T) % 4 == 0);
+  std::uint32_t words[sizeof(T) / 4];
+  __builtin_memcpy(words, &v, sizeof v);
+#pragma unroll
+  for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = one(words[i]);
+  __builtin_memcpy(&v, words, sizeof v);
+  return v;
+}
+template <class T>
+UFP4_DEVICE T shuffle(T v, unsigned from) {
+  return shuffle_words(v, [from](std::uint32_t w) { return __shfl_sync(0xFFFFFFFFu, w, static_cast<int>(from)); });
+}
+template <class T>
+UFP4_DEVICE T shuffle_xor(T v, unsigned mask) {
+  return shuffle_words(v, [mask](std::uint32_t w) { return __shfl_xor_sync(0xFFFFFFFFu, w, static_cast<int>(mask)); });
+}
+
+UFP4_DEVICE void atomic_max(std::uint32_t* p, std::uint32_t v) { atomicMax(p, v); }
+UFP4_DEVICE void atomic_add(std::uint64_t* p, std::uint64_t v) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(v));
+}
+
+UFP4_DEVICE unsigned char* shared_memory() {
+  extern __shared__ unsigned char ufp4_shared_memory[] __attribute__((aligned(128)));
+  return ufp4_shared_memory;
+}
+
+using stream = cudaStream_t;
+using error = cudaError_t;
+inline constexpr error success = cudaSuccess;
+inline constexpr error invalid_argument = cudaErrorInvalidValue;
+inline constexpr error not_supported = cudaErrorNotSupported;
+inline const char* error_text(error e) { return cudaGetErrorString(e); }
+
+/// Queues kernel(arguments...). What the launch itself finds wrong is returned; what the kernel does later is not.
+template <class... Parameters, class... Arguments>
+error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::size_t shared_bytes, stream where,
+             const Arguments&... arguments) {
+  if (shared_bytes > 48 * 1024) {
+    const error e = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+    if (e != success) return e;
+  }
+  kernel<<<dim3(blocks.x, blocks.y, blocks.z), dim3(threads.x, threads.y, threads.z), shared_bytes, where>>>(
+      static_cast<Parameters>(arguments)...);
+  return cudaGetLastError();
+}
+
+inline error set_zero(void* p, std::size_t bytes, stream where) { return cudaMemsetAsync(p, 0, bytes, where); }
+inline error copy(void* to, const void* from, std::size_t bytes, stream where) {
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, where);
+}
+inline error allocate(void** p, std::size_t bytes) { return cudaMalloc(p, bytes); }
+inline error allocate(void** p, std::size_t bytes, stream where) { return cudaMallocAsync(p, bytes, where); }
+inline error release(void* p) { return cudaFree(p); }
+inline error release(void* p, stream where) { return cudaFreeAsync(p, where); }
+inline error wait(stream where) { return cudaStreamSynchronize(where); }
+
+inline error facts(device_facts& out) {
+  int device = 0, major = 0, minor = 0, shared = 0;
+  const auto get = [&](int& value, cudaDeviceAttr what) { return cudaDeviceGetAttribute(&value, what, device); };
+  if (error e = cudaGetDevice(&device); e != success) return e;
+  if (error e = get(major, cudaDevAttrComputeCapabilityMajor); e != success) return e;
+  if (error e = get(minor, cudaDevAttrComputeCapabilityMinor); e != success) return e;
+  if (error e = get(out.processors, cudaDevAttrMultiProcessorCount); e != success) return e;
+  if (error e = get(shared, cudaDevAttrMaxSharedMemoryPerBlockOptin); e != success) return e;
+  out.architecture = 10 * major + minor;
+  out.wave = 32;
+  out.shared_bytes = static_cast<std::size_t>(shared);
+  return success;
+}
+
+}  // namespace ufp4::gpu::inline UFP4_GPU

@@ -1,0 +1,60 @@
+// ufp4 - buffer: a small owner of device memory, for examples, tests and first steps.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <ufp4/gpu/status.hpp>
+#include <utility>
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// n trivial objects in device memory. Moves, does not copy. The constructor allocates, upload and download wait: none of
+/// it belongs in an inner loop. A failure is std::invalid_argument with the runtime's text (an abort without exceptions).
+template <class T>
+class buffer {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  buffer() = default;
+  explicit buffer(std::size_t size) : size_(size) {
+    void* p = nullptr;
+    const error e = allocate(&p, size * sizeof(T));
+    ufp4::detail::expects(e == success, "buffer: ", size * sizeof(T), " bytes of device memory: ", error_text(e));
+    data_ = static_cast<T*>(p);
+  }
+  explicit buffer(std::span<const T> values) : buffer(values.size()) { upload(values); }
+  buffer(buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  buffer& operator=(buffer other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~buffer() {
+    if (data_ != nullptr) (void)release(data_);
+  }
+
+  T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  std::span<T> span() const { return {data_, size_}; }
+
+  void upload(std::span<const T> values) {
+    ufp4::detail::expects(values.size() == size_, "buffer: upload of ", values.size(), " objects into ", size_);
+    finish(copy(data_, values.data(), size_ * sizeof(T), stream{}));
+  }
+  void download(std::span<T> values) const {
+    ufp4::detail::expects(values.size() == size_, "buffer: download of ", size_, " objects into ", values.size());
+    finish(copy(values.data(), data_, size_ * sizeof(T), stream{}));
+  }
+
+ private:
+  static void finish(error e) {
+    if (e == success) e = wait(stream{});
+    ufp4::detail::expects(e == success, "buffer: ", error_text(e));
+  }
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace ufp4::gpu::inline UFP4_GPU

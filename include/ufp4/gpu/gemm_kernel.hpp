@@ -1,0 +1,65 @@
+// ufp4 - what a GEMM is to the GPU's kernels, and what a kernel is to the verb that chooses it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/gpu/vendor.hpp>
+#include <ufp4/matrix/job.hpp>
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// One operand of a product: codes and scales in the canonical layout, or a plain matrix. Pointers are to device memory.
+struct gemm_side {
+  bool is_quantized = true;
+  const std::uint8_t* codes = nullptr;
+  const void* scales = nullptr;
+  const float* tensor_scale = nullptr;  ///< null: 1
+  grid4 grid{};
+  scale_kind scale = scale_kind::f32;
+  unsigned block_rows = 1;  ///< rows that share a scale
+  std::size_t rows = 0, cols = 0, padded_cols = 0;
+  ufp4::detail::source plain{};  ///< where not quantized: transformed as it is read
+  transform_spec transform{};
+
+  UFP4_HD bool exact() const { return is_quantized && grid.exact_products; }
+};
+
+/// C = alpha * left * right^T + bias + beta * C: a kernel's parameter.
+struct gemm_job {
+  gemm_side left{}, right{};
+  ufp4::detail::sink out{};
+  unsigned block = 16;  ///< length along K of a block of either side
+  float alpha = 1, beta = 0;
+  accumulate mode = accumulate::fast;
+  const float* bias = nullptr;  ///< one a column of C, or null
+
+  UFP4_HD std::size_t padded() const { return left.padded_cols; }
+  UFP4_HD std::size_t blocks() const { return left.padded_cols / block; }
+};
+
+/// One way to multiply. The vendor's table (gemm_kernels()) lists them, the best first; the first that takes a job runs it.
+///
+/// | instruction  | of the machine, that does the multiplying: "fma", "mma.sync.m16n8k32.s8", ...                     |
+/// | takes        | can it run this job on this device, with what this program was compiled for? Looks at no data        |
+/// | workspace    | bytes of device memory it needs                                                                   |
+/// | run          | queues it                                                                                         |
+/// | fast_is      | exact_blocks where `fast` gives its very bits                                                       |
+/// | experimental | built on what the executor cannot play, and not yet run on a device (architecture decision 3): only    |
+/// |              | taken where the program defines UFP4_EXPERIMENTAL                                                    |
+struct gemm_kernel {
+  const char* name = "";
+  const char* instruction = "";
+  unsigned tile_rows = 1, tile_cols = 1;  ///< of C, one thread block's
+  bool (*takes)(const gemm_job&, const device_facts&) = nullptr;
+  std::size_t (*workspace)(const gemm_job&, const device_facts&) = nullptr;
+  error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
+  accumulate fast_is = accumulate::fast;
+  bool experimental = false;
+};
+
+/// The kernels of the machine this program is compiled for, the best first: cuda/gemm_kernels.hpp, hip/gemm_kernels.hpp.
+std::span<const gemm_kernel* const> gemm_kernels();
+
+}  // namespace ufp4::gpu::inline UFP4_GPU

@@ -1,0 +1,41 @@
+// ufp4 - hadamard_forward and hadamard_inverse on a GPU: the bits of the host's.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <ufp4/gpu/context.hpp>
+#include <ufp4/gpu/kernels/hadamard.hpp>
+#include <ufp4/matrix/checks.hpp>
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+template <matrix_scalar X, matrix_scalar Y>
+status transform_rows(const char* verb, const context& ctx, const transform_spec& t, bool inverse,
+                      const matrix_view<X>& x, const matrix_view<Y>& out) {
+  return checked([&]() -> status {
+    ufp4::detail::check_transform(verb, t, inverse, x, out);
+    kernels::hadamard_job job{ufp4::detail::source_of(x), ufp4::detail::sink_of(out), t, inverse,
+                              inverse ? x.cols() : out.cols()};
+    const std::size_t threads = x.rows() * job.across(),
+                      blocks = (threads + kernels::hadamard_threads - 1) / kernels::hadamard_threads;
+    if (blocks == 0) return {};
+    return status_of(verb, launch(&kernels::hadamard_rows, {static_cast<unsigned>(blocks)}, {kernels::hadamard_threads},
+                                  0, ctx.where, job));
+  });
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// As the host's (hadamard.hpp): shapes, aliasing and bits; x and out lie in device memory.
+template <matrix_scalar X, matrix_scalar Y, transform Transform>
+status hadamard_forward(const context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
+  return detail::transform_rows("hadamard_forward", ctx, t.spec(), false, x, out);
+}
+template <matrix_scalar X, matrix_scalar Y, transform Transform>
+status hadamard_inverse(const context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
+  return detail::transform_rows("hadamard_inverse", ctx, t.spec(), true, x, out);
+}
+
+}  // namespace ufp4::gpu::inline UFP4_GPU

@@ -1,0 +1,37 @@
+// ufp4 - the Hadamard transform of a matrix's rows on a GPU.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <ufp4/gpu/thread/elements.hpp>
+#include <ufp4/gpu/vendor.hpp>
+#include <ufp4/gpu/warp/hadamard.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr unsigned hadamard_threads = 256;
+
+struct hadamard_job {
+  ufp4::detail::source x{};
+  ufp4::detail::sink out{};
+  transform_spec transform{};
+  bool inverse = false;
+  std::size_t padded_cols = 0;
+
+  /// Sixteens of a row; rows and all, a thread each.
+  UFP4_HD std::size_t across() const { return (padded_cols + 15) / 16; }
+};
+
+/// A thread an aligned sixteen of a row. Threads beyond the matrix come along for the shuffles and store nothing. x and out may
+/// be the same matrix: a thread reads only what it writes.
+UFP4_KERNEL(hadamard_threads) hadamard_rows(const hadamard_job job) {
+  const std::size_t at = std::size_t{block_index().x} * hadamard_threads + thread_index().x, across = job.across();
+  const std::size_t row = at / across, sixteen = at % across;
+  float v[thread::run_of_thread];
+  thread::load_sixteen(job.x, row, 16 * sixteen, v);
+  warp::hadamard(job.transform, job.inverse,
+                 static_cast<unsigned>(sixteen % (job.transform.n < 16 ? 1 : job.transform.n / 16)), v);
+  thread::store_sixteen(job.out, row, 16 * sixteen, v);
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

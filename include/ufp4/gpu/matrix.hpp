@@ -1,0 +1,98 @@
+// ufp4 - quantized_view and quantized_matrix in device memory.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The canonical layout of the host's (matrix/quantized_matrix.hpp). The tensor scale of a two-level format lies in device
+// memory too, since it follows from the data and no verb waits for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/gpu/buffer.hpp>
+#include <ufp4/matrix/quantized_matrix.hpp>
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// Codes, scales and, for a two-level format, one float, in device memory that somebody else owns: to read and to write.
+/// Constructing one checks the sizes as the host's quantized_view does; nothing is read.
+template <any_block_format Format>
+class quantized_view {
+ public:
+  using format = Format;
+  using scale_type = typename Format::scale_type;
+
+  quantized_view() = default;
+  quantized_view(std::span<std::uint8_t> codes, std::span<scale_type> scales, float* tensor_scale, std::size_t rows,
+                 std::size_t cols, const transform_spec& applied = {})
+      : codes_(codes), scales_(scales), tensor_scale_(tensor_scale), rows_(rows), cols_(cols), transform_(applied) {
+    (void)ufp4::quantized_view<Format>(codes, scales, 1.0f, rows, cols, applied);  // for its checks
+    ufp4::detail::expects(!Format::two_level || tensor_scale != nullptr || rows * cols == 0,
+                          "quantized_view: tensor_scale is null, but the format has two levels of scales");
+  }
+
+  std::span<std::uint8_t> codes() const { return codes_; }
+  std::span<scale_type> scales() const { return scales_; }
+  float* tensor_scale() const { return tensor_scale_; }  ///< in device memory; null for formats of one level
+  std::size_t rows() const { return rows_; }
+  std::size_t cols() const { return cols_; }
+  std::size_t padded_cols() const { return ufp4::detail::padded_length(cols_, Format::block, transform_); }
+  const transform_spec& transform() const { return transform_; }
+
+ private:
+  std::span<std::uint8_t> codes_;
+  std::span<scale_type> scales_;
+  float* tensor_scale_ = nullptr;
+  std::size_t rows_ = 0, cols_ = 0;
+  transform_spec transform_;
+};
+
+/// The same, owning its memory through buffer: for examples, tests and first steps. Moves, does not copy.
+template <any_block_format Format>
+class quantized_matrix {
+ public:
+  using format = Format;
+  using scale_type = typename Format::scale_type;
+
+  quantized_matrix() = default;
+  /// Uninitialised memory for rows x cols elements under a transform.
+  quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
+      : rows_(rows), cols_(cols), transform_(applied) {
+    const std::size_t padded = ufp4::detail::padded_length(cols, Format::block, applied);
+    codes_ = buffer<std::uint8_t>(ufp4::detail::element_count("quantized_matrix", rows, cols, padded) / 2);
+    scales_ = buffer<scale_type>(ufp4::detail::scale_rows(rows, Format::block) * (padded / Format::block_size));
+    if (Format::two_level) tensor_scale_ = buffer<float>(1);
+  }
+  /// A copy of a host's matrix; waits.
+  explicit quantized_matrix(const ufp4::quantized_view<Format>& q)
+      : quantized_matrix(q.rows(), q.cols(), q.transform()) {
+    codes_.upload(q.codes());
+    scales_.upload(q.scales());
+    const float scale = q.tensor_scale();
+    if (Format::two_level) tensor_scale_.upload({&scale, 1});
+  }
+
+  quantized_view<Format> view() const {
+    return {codes_.span(), scales_.span(), tensor_scale_.data(), rows_, cols_, transform_};
+  }
+  operator quantized_view<Format>() const { return view(); }
+
+  /// A copy on the host; waits.
+  ufp4::quantized_matrix<Format> download() const {
+    ufp4::quantized_matrix<Format> out(rows_, cols_, transform_);
+    codes_.download(out.codes());
+    scales_.download(out.scales());
+    float scale = 1;
+    if (Format::two_level) tensor_scale_.download({&scale, 1});
+    out.set_tensor_scale(scale);
+    return out;
+  }
+
+ private:
+  std::size_t rows_ = 0, cols_ = 0;
+  transform_spec transform_;
+  buffer<std::uint8_t> codes_;
+  buffer<scale_type> scales_;
+  buffer<float> tensor_scale_;
+};
+
+}  // namespace ufp4::gpu::inline UFP4_GPU

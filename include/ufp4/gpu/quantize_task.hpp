@@ -1,0 +1,28 @@
+// ufp4 - one quantization as it is queued: what quantize, the GEMMs and the layers of a recipe hand to the kernels.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <ufp4/gpu/vendor.hpp>
+#include <ufp4/matrix/job.hpp>
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+/// Every pointer is to device memory.
+///
+/// | gmax_bits    | the bits of the tensor's largest magnitude, made before on the same stream; null: it is `gmax` |
+/// | tensor_scale | written for a two-level format                                                                 |
+/// | report       | added to; null: nobody counts                                                                  |
+struct quantize_task {
+  ufp4::detail::quantize_job job{};
+  scale_rule_spec rule{};
+  rounding_spec rounding{};
+  std::uint8_t* codes = nullptr;
+  void* scales = nullptr;
+  float* tensor_scale = nullptr;
+  const std::uint32_t* gmax_bits = nullptr;
+  float gmax = 0;
+  quantize_report* report = nullptr;
+};
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU

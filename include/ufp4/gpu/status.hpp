@@ -1,0 +1,54 @@
+// ufp4 - status: what became of a verb that was asked to run on a GPU.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <ufp4/detail/expects.hpp>
+#include <ufp4/gpu/vendor.hpp>
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// | ok()   | the work is queued on the stream; what a kernel does later is reported by the runtime as ever        |
+/// | code() | the runtime's error; invalid_argument for a mistake in the arguments, and then nothing was queued    |
+/// | text() | one sentence: the host verbs' own for a mistake in the arguments, else the call and the runtime's text |
+class [[nodiscard]] status {
+ public:
+  status() = default;
+  status(error code, std::string text) : code_(code), text_(static_cast<std::string&&>(text)) {}
+
+  bool ok() const { return code_ == success; }
+  explicit operator bool() const { return ok(); }
+  error code() const { return code_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  error code_ = success;
+  std::string text_;
+};
+
+}  // namespace ufp4::gpu::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+/// A runtime call's error as a status that names the verb.
+inline status status_of(const char* verb, error e) {
+  if (e == success) return {};
+  return {e, ufp4::detail::sentence(verb, ": ", error_text(e))};
+}
+
+/// body(), a status, with a refusal of its checks as a status too. Without exceptions a refusal aborts, as on the host.
+template <class Body>
+status checked(const Body& body) {
+#if defined(UFP4_NO_EXCEPTIONS)
+  return body();
+#else
+  try {
+    return body();
+  } catch (const std::invalid_argument& refusal) {
+    return {invalid_argument, refusal.what()};
+  }
+#endif
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU

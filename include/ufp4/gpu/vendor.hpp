@@ -1,0 +1,60 @@
+// ufp4 - the few shims between one kernel source and the machines that run it. No other file of gpu/ names a vendor.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | compiled by            | machine                                                        | inline namespace |
+// |------------------------|----------------------------------------------------------------|------------------|
+// | nvcc, clang -x cuda    | NVIDIA GPUs                                                    | v0_1_cuda        |
+// | hipcc, clang -x hip    | AMD GPUs                                                       | v0_1_hip         |
+// | any, UFP4_SIMT_HEADER  | the host: a header of the program's own that has all of this   | v0_1_simt        |
+//
+// Kernels take what they need from here and from nowhere else:
+//
+// | UFP4_DEVICE, UFP4_KERNEL(threads)     | a function of a thread; a kernel with blocks of at most that many threads            |
+// | thread_index, block_index, block_size, grid_size | as index3                                                              |
+// | wave_size(), lane()                   | threads that run together (32, or 64 on some AMD GPUs), and the place among them      |
+// | sync_block(), sync_wave()             | barriers; every thread of the block, of the wave, must come                           |
+// | shuffle(v, lane), shuffle_xor(v, m)   | another lane's v; v is trivially copyable and a multiple of 4 bytes                   |
+// | atomic_max, atomic_add                | on device memory                                                                     |
+// | shared_memory()                       | the block's, as many bytes as the launch said; on 128 bytes                           |
+//
+// and hosts: stream, error, launch, set_zero, copy, allocate, release, wait, device, facts. No host call here but `wait` waits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/detail/compiler.hpp>
+
+#if defined(UFP4_SIMT_HEADER)
+#define UFP4_GPU v0_1_simt
+#elif defined(__HIPCC__)
+#define UFP4_GPU v0_1_hip
+#elif defined(__CUDACC__)
+#define UFP4_GPU v0_1_cuda
+#else
+#error "ufp4: gpu/ needs nvcc or hipcc: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."
+#endif
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+struct index3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+/// What a kernel is chosen by. `architecture`: 10 * major + minor of an NVIDIA GPU (80, 90, 120), the number behind gfx of an
+/// AMD one, read as hexadecimal (0x90a, 0x942, 0x1201).
+struct device_facts {
+  int architecture = 0;
+  int processors = 1;  ///< multiprocessors, or compute units
+  int wave = 32;
+  std::size_t shared_bytes = 48 * 1024;  ///< that one block may ask for
+};
+
+}  // namespace ufp4::gpu::inline UFP4_GPU
+
+#if defined(UFP4_SIMT_HEADER)
+#include UFP4_SIMT_HEADER
+#elif defined(__HIPCC__)
+#include <ufp4/hip/vendor.hpp>
+#else
+#include <ufp4/cuda/vendor.hpp>
+#endif

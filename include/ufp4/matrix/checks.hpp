@@ -1,0 +1,104 @@
+// ufp4 - what is wrong with the arguments of quantize, dequantize and the Hadamard transform, and the job they make.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sentences are the same on every machine: each one's verbs ask here before they write anything.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <ufp4/block/compat.hpp>
+#include <ufp4/detail/expects.hpp>
+#include <ufp4/matrix/job.hpp>
+#include <ufp4/matrix/policies.hpp>
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+template <matrix_scalar T>
+void check_data(const char* verb, const char* argument, const matrix_view<T>& x) {
+  expects(x.data() != nullptr || x.rows() == 0 || x.cols() == 0, verb, ": ", argument, " is null, but has ", x.rows(),
+          " x ", x.cols(), " elements");
+}
+
+/// The job of a matrix under options; place as the shard says.
+template <class O>
+quantize_job make_job(const source& x, const format_spec& format, const O& options) {
+  quantize_job job{.x = x, .format = format, .transform = options.transform};
+  job.counts = options.report != nullptr;
+  job.padded_cols = padded_length(x.cols, format.block, options.transform);
+  job.whole_padded_cols = job.padded_cols;
+  if (options.has_shard) {
+    job.first_row = options.place.first_row;
+    job.first_col = options.place.first_col;
+    job.whole_padded_cols = padded_length(options.place.total_cols, format.block, options.transform);
+  }
+  return job;
+}
+
+/// A span of the caller's and a matrix of the caller's must not share bytes.
+template <class S, matrix_scalar T>
+void check_apart(const char* verb, const char* span_name, std::span<S> span, const char* view_name,
+                 const matrix_view<T>& x) {
+  const auto first = reinterpret_cast<std::uintptr_t>(span.data());
+  expects(!bytes_of(source_of(x)).overlaps({first, first + span.size_bytes()}), verb, ": ", span_name, " overlaps ",
+          view_name);
+}
+
+/// A preset fixes rounding and scale rule; giving one beside it is a mistake.
+template <quantizer_target F, class O>
+void check_preset(const char* verb, const O& options) {
+  if constexpr (compat::preset<F>) {
+    static_assert(std::is_same_v<decltype(options.rounding), rounding_spec>,
+                  "a compat preset has a rounding of its own; leave the rounding policy out");
+    expects(options.rounding.what == rounding_spec::kind::nearest_even, verb,
+            ": a compat preset has a rounding of its own; leave the rounding policy out");
+    expects(options.rule == scale_rule_spec{}, verb,
+            ": a compat preset has a scale rule of its own; leave the scale rule out");
+  }
+}
+
+template <quantizer_target F, class O, matrix_scalar T>
+void check_quantize(const char* verb, const matrix_view<T>& x, const O& options, bool may_undo = false) {
+  check_preset<F>(verb, options);
+  expects(may_undo || !options.undo, verb,
+          ": undo_transform is for fake_quantize; codes stay in the transformed domain");
+  check_options(verb, options, spec_of<format_of<F>>, x.cols());
+  check_data(verb, "x", x);
+}
+
+/// `wide` has the padded columns of `narrow`, whichever of the two is the input.
+template <matrix_scalar X, matrix_scalar Y>
+void check_transform(const char* verb, const transform_spec& t, bool inverse, const matrix_view<X>& x,
+                     const matrix_view<Y>& out) {
+  check_data(verb, "x", x);
+  check_data(verb, "out", out);
+  check_signs(verb, t);
+  expects(out.rows() == x.rows(), verb, ": out has ", out.rows(), " rows, but x has ", x.rows());
+  const std::size_t narrow = inverse ? out.cols() : x.cols(), wide = inverse ? x.cols() : out.cols();
+  const std::size_t padded = (narrow + t.n - 1) / t.n * t.n;
+  expects(wide == padded, verb, ": ", inverse ? "x" : "out", " has ", wide, " columns, but ", narrow,
+          " columns padded to runs of ", t.n, " are ", padded);
+  const source from = source_of(x);
+  const sink to = sink_of(out);
+  expects(same_elements(from, to) || !bytes_of(from).overlaps(bytes_of(to)), verb,
+          ": out overlaps x without being the same matrix");
+}
+
+/// Q: any quantized matrix with codes() and scales() that are spans.
+template <class Q, matrix_scalar T>
+void check_dequantize(const char* verb, const Q& q, const matrix_view<T>& out) {
+  expects(out.rows() == q.rows() && out.cols() == q.cols(), verb, ": out is ", out.rows(), " x ", out.cols(),
+          ", but the quantized matrix is ", q.rows(), " x ", q.cols());
+  check_data(verb, "out", out);
+  check_apart(verb, "codes", q.codes(), "out", out);
+  check_apart(verb, "scales", q.scales(), "out", out);
+}
+
+template <any_block_format F>
+quantized_source quantized_source_of(const quantized_view<F>& q) {
+  return {q.codes().data(), q.scales().data(), spec_of<F>,       q.rows(),
+          q.cols(),         q.padded_cols(),   q.tensor_scale(), q.transform()};
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE

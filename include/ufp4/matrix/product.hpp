@@ -1,0 +1,200 @@
+// ufp4 - the operands of a product: what they may be, what is wrong with them, and the job they make.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sentences are the same on every machine: each one's quantized_gemm asks here before it writes anything.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <ufp4/matrix/checks.hpp>
+#include <ufp4/matrix/operand.hpp>
+#include <ufp4/matrix/prepacked.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// | alpha, beta | C is read only if beta is not 0                                                            |
+/// | accumulate  | fast: any order, fixed for an isa and a build, never by threads; |C - E| as in numerics 6   |
+/// |             | exact_blocks: the same bits on every backend; folded_bf16: looser, by request only          |
+/// | bias        | empty, or one number a column of C, added after the scaling and before beta * C             |
+struct gemm_options {
+  float alpha = 1.0f;
+  float beta = 0.0f;
+  ufp4::accumulate accumulate = ufp4::accumulate::fast;
+  std::span<const float> bias{};
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+template <class T>
+struct is_request : std::false_type {};
+template <class F, class T, rounding_policy R>
+struct is_request<quantize_request<F, T, R>> : std::true_type {};
+template <class T>
+struct is_plain : std::false_type {};
+template <class T>
+struct is_plain<matrix_view<T>> : std::true_type {};
+template <class T>
+struct is_plain<unquantized_operand<T>> : std::true_type {};
+
+template <class T>
+concept request_operand = is_request<T>::value;
+template <class T>
+concept plain_operand = is_plain<T>::value;
+template <class T>
+concept prepacked_operand = is_prepacked<T>::value;
+/// What either side of a GEMM may be; at least one is not plain, and only the right one prepacked.
+template <class T>
+concept any_operand = quantized<T> || request_operand<T> || plain_operand<T> || prepacked_operand<T>;
+
+/// What can be known of a side before it is quantized: shapes are checked on it, so that nothing is done in vain.
+struct operand_shape {
+  std::size_t rows = 0, cols = 0, padded_cols = 0;
+  int block = 0;  ///< 0: plain, takes the other side's
+  transform_spec transform;
+  bool stochastic = false;
+  ufp4::stochastic coins;
+};
+
+template <class Q>
+  requires quantized<Q> || prepacked_operand<Q>
+operand_shape shape_of(const Q& q) {
+  return {q.rows(), q.cols(), q.padded_cols(), Q::format::block.cols, q.transform(), false, {}};
+}
+template <class F, class T, rounding_policy R>
+operand_shape shape_of(const quantize_request<F, T, R>& r) {
+  constexpr block_shape block = format_of<F>::block;
+  operand_shape s{r.x.rows(), r.x.cols(),          padded_length(r.x.cols(), block, r.options.transform),
+                  block.cols, r.options.transform, false,
+                  {}};
+  if constexpr (std::is_same_v<R, rounding_spec>) {
+    s.stochastic = r.options.rounding.what == rounding_spec::kind::stochastic;
+    s.coins = r.options.rounding.coins;
+  }
+  return s;
+}
+template <class T>
+operand_shape shape_of(const unquantized_operand<T>& x) {
+  return {x.x.rows(), x.x.cols(), 0, 0, x.transform, false, {}};
+}
+template <class T>
+operand_shape shape_of(const matrix_view<T>& x) {
+  return shape_of(unquantized(x));
+}
+
+inline void check_bias(const char* verb, const sink& c, std::span<const float> bias) {
+  expects(bias.empty() || bias.size() == c.cols, verb, ": bias has ", bias.size(), " entries, but C has ", c.cols,
+          " columns");
+  const auto first = reinterpret_cast<std::uintptr_t>(bias.data());
+  expects(!bytes_of(c).overlaps({first, first + bias.size_bytes()}), verb, ": C overlaps bias");
+}
+
+inline void check_product(const char* verb, const operand_shape& a, const operand_shape& b, const sink& c) {
+  expects(a.cols == b.cols, verb, ": A has ", a.cols, " columns (K), but B has ", b.cols);
+  expects(c.rows == a.rows, verb, ": C has ", c.rows, " rows, but A has ", a.rows);
+  expects(c.cols == b.rows, verb, ": C has ", c.cols, " columns, but B has ", b.rows, " rows");
+  expects(a.block == 0 || b.block == 0 || a.block == b.block, verb, ": A has blocks of ", a.block,
+          ", but B has blocks of ", b.block);
+  expects(a.transform.n == b.transform.n, verb, ": A was transformed in runs of ", a.transform.n, ", but B in runs of ",
+          b.transform.n, " (1: not at all)");
+  expects(same_map(a.transform, b.transform), verb, ": A and B were transformed with different signs (first words ",
+          a.transform.signs[0], " and ", b.transform.signs[0], ")");
+  expects(!(a.stochastic && b.stochastic && a.coins.seed == b.coins.seed && a.coins.stream == b.coins.stream), verb,
+          ": A and B would be rounded with the same coins: seed ", a.coins.seed, ", stream ", a.coins.stream,
+          " on both sides; give one of them another stream");
+  expects(c.data != nullptr || c.rows == 0 || c.cols == 0, verb, ": C is null, but has ", c.rows, " x ", c.cols,
+          " elements");
+}
+
+/// The memory of a side must not be written through C.
+template <class Q>
+  requires quantized<Q> || prepacked_operand<Q>
+void check_operand(const char* verb, const char* name, const Q& q, const byte_range& c) {
+  const auto codes = reinterpret_cast<std::uintptr_t>(q.codes().data());
+  const auto scales = reinterpret_cast<std::uintptr_t>(q.scales().data());
+  expects(!c.overlaps({codes, codes + q.codes().size_bytes()}), verb, ": C overlaps the codes of ", name);
+  expects(!c.overlaps({scales, scales + q.scales().size_bytes()}), verb, ": C overlaps the scales of ", name);
+}
+template <class F, class T, rounding_policy R>
+void check_operand(const char* verb, const char* name, const quantize_request<F, T, R>& r, const byte_range& c) {
+  check_quantize<F>(verb, r.x, r.options);
+  expects(!c.overlaps(bytes_of(source_of(r.x))), verb, ": C overlaps ", name);
+}
+template <class T>
+void check_operand(const char* verb, const char* name, const unquantized_operand<T>& x, const byte_range& c) {
+  check_data(verb, name, x.x);
+  check_signs(verb, x.transform);
+  expects(!c.overlaps(bytes_of(source_of(x.x))), verb, ": C overlaps ", name);
+}
+template <class T>
+void check_operand(const char* verb, const char* name, const matrix_view<T>& x, const byte_range& c) {
+  check_operand(verb, name, unquantized(x), c);
+}
+
+/// A realized side as kernels take it. `block`: what a plain side is cut into.
+template <quantized Q>
+gemm_operand gemm_operand_of(const Q& q, int) {
+  gemm_operand side;
+  side.q = quantized_source_of(quantized_view<typename Q::format>(q));
+  return side;
+}
+template <any_block_format F>
+gemm_operand gemm_operand_of(const prepacked_matrix<F>& p, int) {
+  gemm_operand side;
+  side.q = {p.codes().data(), p.scales().data(), spec_of<F>,    p.rows(), p.cols(),
+            p.padded_cols(),  p.tensor_scale(),  p.transform(), true};
+  return side;
+}
+template <class T>
+gemm_operand gemm_operand_of(const unquantized_operand<T>& x, int block) {
+  gemm_operand side;
+  side.is_quantized = false;
+  side.plain.x = source_of(x.x);
+  side.plain.format.block = block_shape(block);
+  side.plain.transform = x.transform;
+  side.plain.padded_cols = padded_length(x.x.cols(), side.plain.format.block, x.transform);
+  return side;
+}
+/// A side that is not quantized yet, without its codes: enough to know the kernel.
+template <class F, class T, rounding_policy R>
+gemm_operand gemm_operand_of(const quantize_request<F, T, R>& r, int) {
+  const operand_shape s = shape_of(r);
+  gemm_operand side;
+  side.q = {nullptr, nullptr, spec_of<format_of<F>>, s.rows, s.cols, s.padded_cols, 1.0f, s.transform, false};
+  return side;
+}
+template <class T>
+gemm_operand gemm_operand_of(const matrix_view<T>& x, int block) {
+  return gemm_operand_of(unquantized(x), block);
+}
+
+/// Everything that can be wrong with a product, before anything is done.
+template <any_operand A, any_operand B>
+void check_gemm(const char* verb, const A& a, const B& b, const sink& out, const gemm_options& options) {
+  static_assert(!(plain_operand<A> && plain_operand<B>), "at least one side must be quantized");
+  static_assert(!prepacked_operand<A>, "a prepacked_matrix is a right operand");
+  check_product(verb, shape_of(a), shape_of(b), out);
+  check_operand(verb, "A", a, bytes_of(out));
+  check_operand(verb, "B", b, bytes_of(out));
+  check_bias(verb, out, options.bias);
+}
+
+template <any_operand A, any_operand B>
+gemm_job gemm_job_of(const A& a, const B& b, const sink& out, const gemm_options& options) {
+  const int left = shape_of(a).block, block = left != 0 ? left : shape_of(b).block;
+  gemm_job job;
+  job.left = gemm_operand_of(a, block);
+  job.right = gemm_operand_of(b, block);
+  job.out = out;
+  job.block = static_cast<std::size_t>(block);
+  job.alpha = options.alpha;
+  job.beta = options.beta;
+  job.mode = options.accumulate;
+  job.bias = options.bias.data();
+  return job;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
