@@ -63,6 +63,7 @@ const char* unit_of(const cpu::explanation& e, int block) {
     case cpu::isa::avx2:
       if (int8) return block == 16 ? "vpmaddubsw ymm, rescaled every 16" : "vpmaddubsw ymm, rescaled every 32";
       return "binary32 FMA ymm";
+    case cpu::isa::neon_bf16:
     case cpu::isa::neon_i8mm: return int8 ? "smmla" : bf16 ? "bfmmla" : "binary32 FMA";
     case cpu::isa::neon_dotprod: return int8 ? "sdot" : "binary32 FMA";
     case cpu::isa::neon: return "binary32 FMA";

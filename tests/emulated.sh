@@ -4,7 +4,7 @@
 usage='usage: tests/emulated.sh SOURCE_DIR BUILD_DIR
 Runs the tests named below, from BUILD_DIR/gcc/tests (the gcc step of run.sh builds them), under QEMU as a Haswell and as a
 Nehalem: code for a newer processor that is reached by mistake dies there. Builds the same tests for aarch64 and runs them
-as a machine with int8 matrix instructions, one with dot products only, and one with neither. Builds and runs the programs of
+as a machine with int8 and bf16 matrix instructions, one with dot products only, and one with neither. Builds and runs the programs of
 tests/cpu/odr. Exit status 0, 1, or 77 where nothing could be run.'
 set -uo pipefail
 
@@ -171,7 +171,7 @@ else
   for processor in max neoverse-n1 cortex-a53; do
     each_test run_test qemu-aarch64-static $processor "$aarch64"
   done | in_parallel ''
-  check_tier qemu-aarch64-static max "$aarch64" neon_i8mm
+  check_tier qemu-aarch64-static max "$aarch64" neon_bf16
   check_tier qemu-aarch64-static neoverse-n1 "$aarch64" neon_dotprod
   check_tier qemu-aarch64-static cortex-a53 "$aarch64" neon
 fi

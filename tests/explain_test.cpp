@@ -20,21 +20,22 @@ matrix_view<float> matrix(std::size_t rows, std::size_t cols) { return {memory.d
 
 /// A kernel's name for each tier, in the order of cpu::all_isas.
 struct expected {
-  const char *scalar, *avx2, *avx_vnni, *avx512, *avx512_bf16, *amx, *neon, *neon_dotprod, *neon_i8mm;
+  const char *scalar, *avx2, *avx_vnni, *avx512, *avx512_bf16, *amx, *neon, *neon_dotprod, *neon_i8mm, *neon_bf16;
   const char* on(cpu::isa tier) const {
-    const char* const names[] = {scalar, avx2, avx_vnni, avx512, avx512_bf16, amx, neon, neon_dotprod, neon_i8mm};
+    const char* const names[] = {scalar, avx2, avx_vnni,     avx512,    avx512_bf16,
+                                 amx,    neon, neon_dotprod, neon_i8mm, neon_bf16};
     for (std::size_t i = 0; i < std::size(names); ++i)
       if (cpu::all_isas[i] == tier) return names[i];
     return "";
   }
 };
 
-constexpr expected int8_kernels = {"gemm_scalar",      "gemm_int8_avx2",   "gemm_int8_avx_vnni",
-                                   "gemm_int8_avx512", "gemm_int8_avx512", "gemm_int8_avx512",
-                                   "gemm_int8_neon",   "gemm_int8_dotprod", "gemm_int8_i8mm"};
-constexpr expected float_kernels = {"gemm_scalar",     "gemm_f32_avx2",   "gemm_f32_avx2",
-                                    "gemm_f32_avx512", "gemm_f32_avx512", "gemm_f32_avx512",
-                                    "gemm_f32_neon",   "gemm_f32_neon",   "gemm_f32_neon"};
+constexpr expected int8_kernels = {"gemm_scalar",      "gemm_int8_avx2",   "gemm_int8_avx_vnni", "gemm_int8_avx512",
+                                   "gemm_int8_avx512", "gemm_int8_avx512", "gemm_int8_neon",     "gemm_int8_dotprod",
+                                   "gemm_int8_i8mm",   "gemm_int8_i8mm"};
+constexpr expected float_kernels = {"gemm_scalar",     "gemm_f32_avx2",   "gemm_f32_avx2", "gemm_f32_avx512",
+                                    "gemm_f32_avx512", "gemm_f32_avx512", "gemm_f32_neon", "gemm_f32_neon",
+                                    "gemm_f32_neon",   "gemm_f32_neon"};
 
 constexpr expected with_amx(expected e, const char* kernel) {
   e.amx = kernel;
@@ -91,12 +92,18 @@ TEST_CASE("one row streams the weights, and one column does on its side", "[expl
   }
 }
 
-TEST_CASE("folded_bf16 runs bf16 units where it rounds, and the exact kernel where there is nothing to round", "[explain]") {
+TEST_CASE("folded_bf16 runs bf16 units where it rounds, and the exact kernel where there is nothing to round",
+          "[explain]") {
   expected wide = float_kernels;
   wide.avx512_bf16 = "gemm_bf16_avx512";
   wide.amx = "gemm_bf16_amx";
+  wide.neon_bf16 = "gemm_bf16_neon";
   check<e1m2_f32, e1m2_f32>(wide, 128, 4096, folded);
   check<e2m1_f32, int4_f32>(wide, 16, 4096, folded);
+  check<nvfp4, e1m2_f32>(wide, 16, 4096, folded);
+  check<nvfp4, nv_e1m2>(with_amx(int8_kernels, "gemm_bf16_amx"), 128, 4096, folded);
+  check<mxfp4, mxint4>(with_amx(int8_kernels, "gemm_bf16_amx"), 16, 4096, folded);
+  check<nvint4, nvfp4>(with_avx512(int8_kernels, "gemv_int8_avx512"), 1, 4096, folded);
 }
 
 TEST_CASE("plain operands and grids without exact products run the binary32 kernels", "[explain]") {
@@ -126,7 +133,8 @@ TEST_CASE("the other verbs run the vector kernel of their tier, and say where th
     CHECK(cpu::explain(ctx, x, x, hadamard<64>{}).kernel == "hadamard_" + best);
     CHECK(std::string(cpu::explain(ctx, q, x).kernel).rfind("dequantize_" + best, 0) == 0);
     if (tier != cpu::isa::scalar) {
-      CHECK(cpu::explain<e1m2_f32>(ctx, x, mse_search{}).note == "no " + std::string(cpu::name(tier)) + " kernel takes this call");
+      CHECK(cpu::explain<e1m2_f32>(ctx, x, mse_search{}).note ==
+            "no " + std::string(cpu::name(tier)) + " kernel takes this call");
     }
   }
 }
@@ -140,5 +148,7 @@ TEST_CASE("explain says how sums are made, and refuses a tier that is not there"
     CHECK(e.text() == "quantized_gemm: gemm_int8_avx512 (avx512), tiles of 8 x 16 x 4, accumulate exact_blocks");
   }
   for (const cpu::isa tier : cpu::all_isas)
-    if (!cpu::available().has(tier)) CHECK_FALSE(support::refusal([&] { cpu::explain(cpu::context{.isa = tier}, qx, qw, matrix(128, 4096)); }).empty());
+    if (!cpu::available().has(tier))
+      CHECK_FALSE(
+          support::refusal([&] { cpu::explain(cpu::context{.isa = tier}, qx, qw, matrix(128, 4096)); }).empty());
 }

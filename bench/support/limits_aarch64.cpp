@@ -33,7 +33,7 @@ UFP4_BENCH_LOOP(bfmmla, "bfmmla v\\r\\().4s, v30.8h, v31.8h")
 constexpr double sums = 24;
 
 constexpr compute_limit limits[] = {
-    {"bfmmla", "GFLOP/s", isa::neon_i8mm, nullptr, sums * 32, &bfmmla},
+    {"bfmmla", "GFLOP/s", isa::neon_bf16, nullptr, sums * 32, &bfmmla},
     {"smmla", "GOP/s", isa::neon_i8mm, nullptr, sums * 64, &smmla},
     {"sdot", "GOP/s", isa::neon_dotprod, nullptr, sums * 32, &sdot},
     {"binary32 FMA", "GFLOP/s", isa::neon, nullptr, sums * 8, &fmla},

@@ -150,7 +150,8 @@ TEST_CASE("tiers have the parents and names of their table", "[cpu]") {
                       {isa::amx, isa::avx512_bf16, "amx"},
                       {isa::neon, isa::scalar, "neon"},
                       {isa::neon_dotprod, isa::neon, "neon_dotprod"},
-                      {isa::neon_i8mm, isa::neon_dotprod, "neon_i8mm"}};
+                      {isa::neon_i8mm, isa::neon_dotprod, "neon_i8mm"},
+                      {isa::neon_bf16, isa::neon_i8mm, "neon_bf16"}};
   std::set<isa> listed;
   for (const row& r : rows) {
     CHECK(parent(r.tier) == r.above);
@@ -199,7 +200,8 @@ TEST_CASE("the tiers found are those that the system's flags allow", "[cpu]") {
 #elif defined(__aarch64__)
   CHECK(has(cpu::isa::neon));
   CHECK(has(cpu::isa::neon_dotprod) == all({"asimddp"}));
-  CHECK(has(cpu::isa::neon_i8mm) == all({"asimddp", "i8mm", "bf16"}));
+  CHECK(has(cpu::isa::neon_i8mm) == all({"asimddp", "i8mm"}));
+  CHECK(has(cpu::isa::neon_bf16) == all({"asimddp", "i8mm", "bf16"}));
   CHECK_FALSE(has(cpu::isa::avx2));
 #endif
 }
@@ -266,6 +268,7 @@ TEST_CASE("a tier without a kernel runs its nearest ancestor's", "[cpu]") {
   CHECK(runs(isa::neon) == 0);
   CHECK(runs(isa::neon_dotprod) == 2);
   CHECK(runs(isa::neon_i8mm) == 2);
+  CHECK(runs(isa::neon_bf16) == 2);
   CHECK(runs(isa::automatic) == 0);
   CHECK(std::string(cpu::detail::kernel_for(cpu::detail::kernel_table(table), isa::amx).name) == "avx512 kernel");
 }

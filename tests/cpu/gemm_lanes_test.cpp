@@ -400,7 +400,8 @@ TEST_CASE("a plain operand on either side gives the chain's bits at every block 
 TEST_CASE("on AVX2 and NEON fast has the bits of exact_blocks where products are exact", "[gemm]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(7)};
-  for (const cpu::isa tier : {cpu::isa::avx2, cpu::isa::neon, cpu::isa::neon_dotprod, cpu::isa::neon_i8mm}) {
+  for (const cpu::isa tier :
+       {cpu::isa::avx2, cpu::isa::neon, cpu::isa::neon_dotprod, cpu::isa::neon_i8mm, cpu::isa::neon_bf16}) {
     if (!cpu::available().has(tier)) continue;
     for (const named_grid& g : grids) {
       if (!g.grid.exact_products) continue;
@@ -461,7 +462,8 @@ TEST_CASE("integer kernels take a grid up to their limit and no further", "[gemm
                          accumulate mode = accumulate::exact_blocks) {
     const quantized_side a(grid_named(left), scale_kind::f32, block, 4, 256),
         b(grid_named(right), scale_kind::f32, block, 4, 256);
-    return std::string(cpu::detail::gemm_kernel_for(cpu::detail::kernels::gemm, job_of(a.side(), b.side(), mode), tier).name);
+    return std::string(
+        cpu::detail::gemm_kernel_for(cpu::detail::kernels::gemm, job_of(a.side(), b.side(), mode), tier).name);
   };
   struct row {
     const char *left, *right;
@@ -494,6 +496,8 @@ TEST_CASE("integer kernels take a grid up to their limit and no further", "[gemm
     CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_dotprod) == (r.bytes ? "gemm_int8_dotprod" : wide));
     CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_i8mm) == (r.bytes ? "gemm_int8_i8mm" : wide));
     CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_i8mm, accumulate::folded_bf16) == wide);
+    CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_bf16) == (r.bytes ? "gemm_int8_i8mm" : wide));
+    CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_bf16, accumulate::folded_bf16) == "gemm_bf16_neon");
 #endif
   }
 }

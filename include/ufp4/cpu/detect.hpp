@@ -116,7 +116,9 @@ inline detected detect() {
   constexpr unsigned long asimddp = 1ul << 20, i8mm = 1ul << 13, bf16 = 1ul << 14;  // HWCAP, HWCAP2, HWCAP2
   const bool dotprod = (getauxval(AT_HWCAP) & asimddp) != 0;
   if (dotprod) found.add(isa::neon_dotprod);
-  if (dotprod && (getauxval(AT_HWCAP2) & (i8mm | bf16)) == (i8mm | bf16)) found.add(isa::neon_i8mm);
+  const unsigned long newer = dotprod ? getauxval(AT_HWCAP2) & (i8mm | bf16) : 0;
+  if ((newer & i8mm) != 0) found.add(isa::neon_i8mm);
+  if (newer == (i8mm | bf16)) found.add(isa::neon_bf16);
 #endif
 #endif
   return {found, "not present"};

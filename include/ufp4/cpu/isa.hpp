@@ -19,7 +19,8 @@ namespace ufp4::cpu::inline UFP4_TYPES {
 /// | amx          | AMX tile, int8 and bf16, and the system's permission     | avx512_bf16 |
 /// | neon         | aarch64                                                  | scalar      |
 /// | neon_dotprod | dot product instructions                                 | neon        |
-/// | neon_i8mm    | int8 and bf16 matrix instructions                        | neon_dotprod |
+/// | neon_i8mm    | int8 matrix instructions                                 | neon_dotprod |
+/// | neon_bf16    | bf16 matrix instructions                                 | neon_i8mm   |
 ///
 /// automatic: the UFP4_ISA environment variable if set, else the best tier of this machine.
 enum class isa : std::uint8_t {
@@ -33,10 +34,11 @@ enum class isa : std::uint8_t {
   neon,
   neon_dotprod,
   neon_i8mm,
+  neon_bf16,
 };
 
-inline constexpr isa all_isas[] = {isa::scalar, isa::avx2, isa::avx_vnni,     isa::avx512,   isa::avx512_bf16,
-                                   isa::amx,    isa::neon, isa::neon_dotprod, isa::neon_i8mm};
+inline constexpr isa all_isas[] = {isa::scalar, isa::avx2, isa::avx_vnni,     isa::avx512,    isa::avx512_bf16,
+                                   isa::amx,    isa::neon, isa::neon_dotprod, isa::neon_i8mm, isa::neon_bf16};
 
 /// The name that UFP4_ISA and messages use.
 constexpr const char* name(isa i) {
@@ -51,6 +53,7 @@ constexpr const char* name(isa i) {
     case isa::neon: return "neon";
     case isa::neon_dotprod: return "neon_dotprod";
     case isa::neon_i8mm: return "neon_i8mm";
+    case isa::neon_bf16: return "neon_bf16";
   }
   return "?";
 }
@@ -64,6 +67,7 @@ constexpr isa parent(isa i) {
     case isa::amx: return isa::avx512_bf16;
     case isa::neon_dotprod: return isa::neon;
     case isa::neon_i8mm: return isa::neon_dotprod;
+    case isa::neon_bf16: return isa::neon_i8mm;
     default: return isa::scalar;
   }
 }

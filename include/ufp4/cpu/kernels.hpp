@@ -9,6 +9,7 @@
 #include <ufp4/cpu/kernels/dequantize_scalar.hpp>
 #include <ufp4/cpu/kernels/gemm_bf16_amx.hpp>
 #include <ufp4/cpu/kernels/gemm_bf16_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm_bf16_neon.hpp>
 #include <ufp4/cpu/kernels/gemm_blocks_amx.hpp>
 #include <ufp4/cpu/kernels/gemm_f32_avx2.hpp>
 #include <ufp4/cpu/kernels/gemm_f32_avx512.hpp>
@@ -36,7 +37,8 @@ inline constexpr quantize_row quantize_kernels[] = {
      &quantize_scalar},
 #if defined(__x86_64__)
     {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize, &avx2::quantize_kernel::quantize_lanes},
-    {isa::avx512, "quantize_avx512", &avx512::quantize_kernel::takes_quantize, &avx512::quantize_kernel::quantize_lanes},
+    {isa::avx512, "quantize_avx512", &avx512::quantize_kernel::takes_quantize,
+     &avx512::quantize_kernel::quantize_lanes},
 #elif defined(__aarch64__)
     {isa::neon, "quantize_neon", &neon::quantize_kernel::takes_quantize, &neon::quantize_kernel::quantize_lanes},
 #endif
@@ -72,14 +74,15 @@ inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {
 /// Within a tier the first that takes a job runs it.
 inline constexpr const gemm_kernel* gemm_kernels[] = {
 #if defined(__x86_64__)
-    &avx2::gemm_int8_kernel, &avx2::gemm_f32_kernel, &avx_vnni::gemm_int8_kernel,
+    &avx2::gemm_int8_kernel,  &avx2::gemm_f32_kernel,   &avx_vnni::gemm_int8_kernel,
 #elif defined(__aarch64__)
-    &neon_i8mm::gemm_int8_kernel, &neon_dotprod::gemm_int8_kernel, &neon::gemm_int8_kernel, &neon::gemm_f32_kernel,
+    &neon_bf16::gemm_bf16_kernel, &neon_i8mm::gemm_int8_kernel, &neon_dotprod::gemm_int8_kernel,
+    &neon::gemm_int8_kernel,      &neon::gemm_f32_kernel,
 #endif
     &gemm_scalar_kernel,
 #if defined(__x86_64__)
-    &gemm_bf16_amx_kernel, &gemm_blocks_amx_kernel,
-    &gemm_bf16_avx512_kernel,  &gemv_int8_avx512_kernel,  &gemm_int8_avx512_kernel,  &gemm_f32_avx512_kernel,
+    &gemm_bf16_amx_kernel,    &gemm_blocks_amx_kernel,  &gemm_bf16_avx512_kernel,
+    &gemv_int8_avx512_kernel, &gemm_int8_avx512_kernel, &gemm_f32_avx512_kernel,
 #endif
 };
 

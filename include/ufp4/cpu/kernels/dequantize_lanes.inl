@@ -146,12 +146,33 @@ void scatter(const void* from, std::size_t count, char* to, std::ptrdiff_t step)
     __builtin_memcpy(to, static_cast<const char*>(from) + j * size, size);
 }
 
+/// Rows without gaps between them are one long row: no row ends in the middle of a register of scales.
+inline bool has_no_gaps(const quantized_source& q, const sink& out) {
+  return q.format.block.rows == 1 && q.cols == q.padded_cols && out.col_stride == 1 &&
+         out.row_stride == static_cast<std::ptrdiff_t>(q.cols);
+}
+inline quantized_source as_one_row(const quantized_source& q, std::size_t first, std::size_t last) {
+  quantized_source one = q;
+  const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+  one.codes += first * q.padded_cols / 2;
+  one.scales = static_cast<const char*>(q.scales) + q.scale_index(first, 0) * bytes;
+  one.rows = 1;
+  one.cols = one.padded_cols = (last - first) * q.cols;
+  return one;
+}
+inline sink as_one_row(const sink& out, std::size_t first, std::size_t last) {
+  char* data = static_cast<char*>(out.data) + out.offset(first, 0) * (out.kind == dtype::f32 ? 4 : 2);
+  return {data, out.kind, 1, (last - first) * out.cols, out.row_stride, 1};
+}
+
 /// What dequantize_scalar does; it is left the blocks of less than sixteen.
 template <bool has_unit>
 void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols), per_scale = length / group;
   if (length < group) return dequantize_scalar(q, out, first, last);
+  if (last - first > 1 && has_no_gaps(q, out))
+    return dequantize_rows<has_unit>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);
   alignas(64) float scales[stretch / group], values[stretch];
   for (std::size_t c = 0; c < 16; ++c) values[c] = q.format.grid.value[c];
   for (std::size_t c = 0; c < 16; c += lanes) store(values + c, quiet_nans(load(values + c)));

@@ -1,8 +1,5 @@
 // ufp4 - quantized_gemm in binary32 with NEON: what the integer kernels do not take.
 // SPDX-License-Identifier: Apache-2.0
-//
-// The bf16 instructions of newer machines are not used for folded_bf16: BFDOT and BFMMLA flush subnormals and round to odd
-// unless FPCR.EBF is set (Arm ARM, BFDotAdd).
 #pragma once
 
 #if defined(__aarch64__)

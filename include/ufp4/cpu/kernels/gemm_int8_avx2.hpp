@@ -75,7 +75,7 @@ struct int8_gemm {
   static constexpr std::size_t rows = 4, cols = 2 * lanes, depth = 1024;
 
   static bool takes(const gemm_job& job) {
-    if (job.mode == accumulate::folded_bf16 || job.block % 16 != 0 || !integers_fit_bytes(job)) return false;
+    if (job.block % 16 != 0 || !integers_fit_bytes(job) || !mode_is_exact(job)) return false;
     const integer_range left = integers_of(job.left.q.format.grid), right = integers_of(job.right.q.format.grid);
     const int sums = static_cast<int>(job.block / 2) * left.largest() * (right.high - right.low);
     return sums <= 32767;

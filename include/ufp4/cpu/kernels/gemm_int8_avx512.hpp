@@ -198,19 +198,6 @@ UFP4_LANE std::uint32_t weighted_sum(std::uint8_t weight, i8x16 bytes) {
   return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
-/// Whether values times block scales are bf16 numbers, so that folded_bf16 asks for nothing that the exact product is not. At
-/// the ends of e8m0's range they may be subnormal numbers of fewer bits, and keeping theirs is as good.
-inline bool folds_exactly(const quantized_source& q) {
-  int odd = 0;  // the largest odd factor of the integers
-  for (const std::int16_t value : q.format.grid.integer) {
-    int i = value < 0 ? -value : value;
-    while (i != 0 && i % 2 == 0) i /= 2;
-    odd = i > odd ? i : odd;
-  }
-  const scale_kind kind = q.format.scale;
-  return kind == scale_kind::e8m0 || (ufp4::detail::scale_bytes(kind) == 1 && odd < 16);
-}
-
 struct int8_gemm {
   using slice = int8_slice;
   static constexpr std::size_t rows = int8_rows, cols = lanes;
@@ -219,8 +206,7 @@ struct int8_gemm {
   static std::size_t record(const gemm_job& job, std::size_t live) { return live * (job.block + 8); }
 
   static bool takes(const gemm_job& job) {
-    return integers_fit_bytes(job) && job.block % 16 == 0 &&
-           (job.mode != accumulate::folded_bf16 || (folds_exactly(job.left.q) && folds_exactly(job.right.q)));
+    return integers_fit_bytes(job) && job.block % 16 == 0 && mode_is_exact(job);
   }
 
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {

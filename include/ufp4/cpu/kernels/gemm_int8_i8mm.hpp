@@ -65,18 +65,6 @@ struct smmla_gemm : int8_panels<smmla_layout> {
                      : multiply_pairs<2>(job, left, right, length, acc, stride);
   }
 
-  /// Two columns of two rows of C.
-  UFP4_LANE static f32 load_pair(const float* at, std::size_t stride) {
-    using u64 = std::uint64_t __attribute__((vector_size(16)));
-    return reinterpret_cast<f32>(u64{load_as<std::uint64_t>(at), load_as<std::uint64_t>(at + stride)});
-  }
-  UFP4_LANE static void store_pair(float* at, std::size_t stride, f32 v) {
-    using u64 = std::uint64_t __attribute__((vector_size(16)));
-    const auto halves = reinterpret_cast<u64>(v);
-    store(at, std::uint64_t{halves[0]});
-    store(at + stride, std::uint64_t{halves[1]});
-  }
-
   template <std::size_t pairs>
   static void multiply_pairs(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t length,
                              float* acc, std::size_t stride) {

@@ -37,9 +37,7 @@ template <class Layout>
 struct int8_panels {
   static constexpr std::size_t rows = 4, cols = 8, depth = 1024;
 
-  static bool fits(const gemm_job& job) {
-    return job.mode != accumulate::folded_bf16 && job.block % 16 == 0 && integers_fit_bytes(job);
-  }
+  static bool fits(const gemm_job& job) { return job.block % 16 == 0 && integers_fit_bytes(job) && mode_is_exact(job); }
 
   static std::size_t left_codes(const gemm_job& job) { return job.block / 16 * Layout::left_piece; }
   static std::size_t right_codes(const gemm_job& job) { return job.block / 16 * Layout::right_piece; }

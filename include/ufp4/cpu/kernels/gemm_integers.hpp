@@ -44,4 +44,22 @@ inline bool integers_fit_bytes(const gemm_job& job) {
          integers_of(job.right.q.format.grid).largest() <= 127;
 }
 
+/// Whether values times block scales are bf16 numbers, so that folded_bf16 asks for nothing that the exact product is not. At
+/// the ends of e8m0's range they may be subnormal numbers of fewer bits, and keeping theirs is as good.
+inline bool folds_exactly(const quantized_source& q) {
+  int odd = 0;  // the largest odd factor of the integers
+  for (const std::int16_t value : q.format.grid.integer) {
+    int i = value < 0 ? -value : value;
+    while (i != 0 && i % 2 == 0) i /= 2;
+    odd = i > odd ? i : odd;
+  }
+  const scale_kind kind = q.format.scale;
+  return kind == scale_kind::e8m0 || (ufp4::detail::scale_bytes(kind) == 1 && odd < 16);
+}
+
+/// For a job of quantized operands: that its mode asks for nothing that the exact product is not.
+inline bool mode_is_exact(const gemm_job& job) {
+  return job.mode != accumulate::folded_bf16 || (folds_exactly(job.left.q) && folds_exactly(job.right.q));
+}
+
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

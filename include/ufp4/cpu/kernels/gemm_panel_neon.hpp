@@ -28,6 +28,18 @@ UFP4_LANE f32 load_broadcast(const void* p) {
 
 #include <ufp4/cpu/kernels/gemm_panel_lanes.inl>
 
+using u64 = std::uint64_t __attribute__((vector_size(16)));
+
+/// Two columns of two rows of C, as the matrix instructions add them up.
+UFP4_LANE f32 load_pair(const float* at, std::size_t stride) {
+  return reinterpret_cast<f32>(u64{load_as<std::uint64_t>(at), load_as<std::uint64_t>(at + stride)});
+}
+UFP4_LANE void store_pair(float* at, std::size_t stride, f32 v) {
+  const auto halves = reinterpret_cast<u64>(v);
+  store(at, std::uint64_t{halves[0]});
+  store(at + stride, std::uint64_t{halves[1]});
+}
+
 }  // namespace neon
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 

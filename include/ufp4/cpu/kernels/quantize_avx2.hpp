@@ -54,6 +54,7 @@ UFP4_LANE void interleave(u32& low, u32& high) {
   asm("vperm2i128 $0x20, %2, %1, %0" : "=x"(low) : "x"(a), "x"(b));
   asm("vperm2i128 $0x31, %2, %1, %0" : "=x"(high) : "x"(a), "x"(b));
 }
+UFP4_LANE quarter_u8 low_bytes(u32 v) { return __builtin_convertvector(v, quarter_u8); }
 /// One bit a lane of a mask whose lanes are all ones or all zeros.
 UFP4_LANE std::uint32_t lane_bits(u32 mask) {
   std::uint32_t bits;

@@ -69,6 +69,12 @@ UFP4_LANE void interleave(u32& low, u32& high) {
   low = a;
   high = b;
 }
+/// The lowest byte of each lane, which a conversion of vectors makes one by one.
+UFP4_LANE quarter_u8 low_bytes(u32 v) {
+  quarter_u8 r;
+  asm("vpmovdb %1, %0" : "=v"(r) : "v"(v));
+  return r;
+}
 /// One bit a lane of a mask whose lanes are all ones or all zeros.
 UFP4_LANE std::uint32_t lane_bits(u32 mask) {
   std::uint32_t bits;

@@ -7,7 +7,7 @@
 // four by four; columns (transpose(x)) lie as the tile wants them.
 //
 // Needs beside the names of simd/, grid_lanes.inl and read_row of hadamard_lanes.inl: load_turned, store_pieces,
-// transpose4, interleave, lane_bits, add_code, finish_codes, map_nibbles, philox_rounds, table, cheap_lookup,
+// transpose4, interleave, low_bytes, lane_bits, add_code, finish_codes, map_nibbles, philox_rounds, table, cheap_lookup,
 // magnitude_at_most, at_most and at_least.
 
 /// How many lanes of a mask are set, and the largest lane of a vector.
@@ -487,7 +487,7 @@ inline void store_scales(void* out, scale_kind kind, const u32* scales, std::siz
   const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind)), a_word = 4 / bytes;
   auto* base = static_cast<std::uint8_t*>(out) + first * bytes;
   if (count == 1 && stride == 1 && live == lanes) {
-    if (bytes == 1) return store(base, __builtin_convertvector(scales[0], quarter_u8));
+    if (bytes == 1) return store(base, low_bytes(scales[0]));
     if (bytes == 2) return store(base, __builtin_convertvector(scales[0], half_u16));
     return store(base, scales[0]);
   }
@@ -714,9 +714,14 @@ inline void quantize_lanes(const quantize_job& job, const block_coder<rounding_s
     q.rows(first, last);
 }
 
-/// The largest finite magnitude of `count` elements of lanes.
+/// The largest finite magnitude of `count` elements of lanes. Those that are not finite are looked for only where the
+/// largest of all is one.
 inline std::uint32_t finite_peak(const float* x, std::size_t count) {
   u32 peak{};
+  for (std::size_t i = 0; i < count; i += lanes) peak = max(peak, as_bits(magnitude(load(x + i))));
+  const std::uint32_t largest = largest_lane(peak);
+  if (largest < ufp4::detail::infinity_bits) return largest;
+  peak = u32{};
   for (std::size_t i = 0; i < count; i += lanes) {
     const u32 m = as_bits(magnitude(load(x + i)));
     peak = max(peak, m < ufp4::detail::infinity_bits ? m : u32{});

@@ -17,7 +17,7 @@ namespace neon::quantize_kernel {
 
 using transform_kernel::read_row;
 
-inline constexpr bool cheap_lookup = false;                       ///< of sixteen floats
+inline constexpr bool cheap_lookup = false;  ///< of sixteen floats
 
 /// Four elements from p on.
 UFP4_LANE f32 load_pieces(const float* p, std::size_t) { return load(p); }
@@ -43,6 +43,7 @@ UFP4_LANE void interleave(u32& low, u32& high) {
   low = a;
   high = b;
 }
+UFP4_LANE quarter_u8 low_bytes(u32 v) { return __builtin_convertvector(v, quarter_u8); }
 /// One bit a lane of a mask whose lanes are all ones or all zeros.
 UFP4_LANE std::uint32_t lane_bits(u32 mask) {
   const u32 weighted = mask & u32{1, 2, 4, 8};
