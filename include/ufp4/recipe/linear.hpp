@@ -10,27 +10,14 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 #include <ufp4/gemm.hpp>
+#include <ufp4/recipe/linear_plan.hpp>
 #include <ufp4/recipe/recipe.hpp>
-
-namespace ufp4::recipe::inline UFP4_TYPES {
-
-/// What becomes of the output's old values.
-enum class write : std::uint8_t { overwrite, add };
-
-/// Tokens sorted by expert: expert e owns rows offsets[e] .. offsets[e + 1] - 1, offsets[0] = 0, one entry more than
-/// experts. Weights are stacked: expert e owns rows e * N .. e * N + N - 1 of W.
-using expert_offsets = std::span<const std::size_t>;
-
-}  // namespace ufp4::recipe::inline UFP4_TYPES
+#include <vector>
 
 namespace ufp4::recipe::detail::inline UFP4_TYPES {
 
 using cpu::detail::gemm_operand;
-using ufp4::detail::expects;
-using ufp4::detail::sink;
-using ufp4::detail::source;
 
 /// An operand ready to multiply: codes and scales of its own, or a plain matrix that is rounded to bf16 as it is read.
 struct stored_operand {
@@ -38,9 +25,6 @@ struct stored_operand {
   ufp4::detail::buffer<std::uint8_t> codes, scales;
   ufp4::detail::buffer<ufp4::bf16> copy;  ///< of a plain matrix that must outlive its owner's
 };
-
-inline constexpr const char* operand_names[6] = {"fprop.left (X)",   "fprop.right (W)",    "dgrad.left (dY)",
-                                                 "dgrad.right (W^T)", "wgrad.left (dY^T)", "wgrad.right (X^T)"};
 
 }  // namespace ufp4::recipe::detail::inline UFP4_TYPES
 
@@ -71,55 +55,6 @@ class saved_activation {
 
 namespace ufp4::recipe::detail::inline UFP4_CODE {
 
-inline source flipped(const source& x) { return {x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride}; }
-
-inline source rows_of(const source& x, std::size_t first, std::size_t count) {
-  const std::ptrdiff_t size = x.kind == dtype::f32 ? 4 : 2;
-  const auto* data = static_cast<const char*>(x.data) + static_cast<std::ptrdiff_t>(first) * x.row_stride * size;
-  return {x.data == nullptr ? nullptr : data, x.kind, count, x.cols, x.row_stride, x.col_stride};
-}
-inline sink rows_of(const sink& x, std::size_t first, std::size_t count) {
-  const source part = rows_of(source{x.data, x.kind, x.rows, x.cols, x.row_stride, x.col_stride}, first, count);
-  return {const_cast<void*>(part.data), part.kind, part.rows, part.cols, part.row_stride, part.col_stride};
-}
-
-/// What a recipe may not say.
-inline void check_policies(const char* verb, const bound_recipe& now, int left) {
-  expects(now.layer() < 1u << 16, verb, ": layer is ", now.layer(), ", not below 65536");
-  for (int i = left; i < left + 2; ++i) {
-    const bound_operand o = now.operand(i);
-    if (!o.policy.quantized) continue;
-    const char* mismatch = ufp4::detail::rule_mismatch(o.policy.rule, o.policy.format);
-    expects(mismatch == nullptr, verb, ": ", operand_names[i], ": ", mismatch == nullptr ? "" : mismatch);
-    expects(o.transform.signs_valid, verb, ": ", operand_names[i],
-            ": signed_hadamard was given a sign that is neither +1 nor -1");
-    expects(o.policy.format.block.rows == 1 || o.transform.n == 1, verb, ": ", operand_names[i],
-            ": square blocks are read along both axes, which a Hadamard transform does not allow");
-  }
-  const bound_operand a = now.operand(left), b = now.operand(left + 1);
-  expects(same_map(a.transform, b.transform), verb, ": ", operand_names[left], " and ", operand_names[left + 1],
-          " have different transforms, of lengths ", a.transform.n, " and ", b.transform.n);
-  expects(!a.policy.quantized || !b.policy.quantized || a.policy.format.block.cols == b.policy.format.block.cols, verb,
-          ": ", operand_names[left], " has blocks of ", a.policy.format.block.cols, ", but ", operand_names[left + 1],
-          " has blocks of ", b.policy.format.block.cols);
-}
-
-/// The block length of a GEMM: that of a quantized side, 16 where there is none.
-inline block_shape block_of(const bound_recipe& now, int i) {
-  const operand_policy &self = now.recipe().operand(i), &other = now.recipe().operand(i ^ 1);
-  return self.quantized ? self.format.block : block_shape(other.quantized ? other.format.block.cols : 16);
-}
-
-inline cpu::detail::quantize_job job_of(const bound_recipe& now, int i, const source& x, std::uint32_t expert) {
-  const bound_operand bound = now.operand(i, expert);
-  cpu::detail::quantize_job job{.x = x, .format = bound.policy.format, .transform = bound.transform};
-  job.format.block = block_of(now, i);
-  job.rounds_input_to_bf16 = !bound.policy.quantized;
-  job.padded_cols = ufp4::detail::padded_length(x.cols, job.format.block, bound.transform);
-  job.whole_padded_cols = job.padded_cols;
-  return job;
-}
-
 /// The largest magnitude over all parts of an operand: one tensor scale for all experts of a call.
 inline float gmax_of(const cpu::context& ctx, const bound_recipe& now, int i, std::span<const source> parts) {
   float gmax = 0;
@@ -147,7 +82,7 @@ inline stored_operand quantize_operand(const cpu::context& ctx, const bound_reci
   cpu::detail::in_exact_environment(&ufp4::detail::tensor_constants_into, &coder.format, &coder.rule, gmax,
                                     &coder.tensor);
   ufp4::detail::quantize_with(ctx, cpu::resolve(ctx), job, coder, {out.codes.data(), out.scales.data()}, nullptr);
-  out.operand.q = {out.codes.data(), out.scales.data(), job.format,     x.rows,
+  out.operand.q = {out.codes.data(), out.scales.data(), job.format,          x.rows,
                    x.cols,           job.padded_cols,   coder.tensor.decode, bound.transform};
   return out;
 }
@@ -204,71 +139,9 @@ inline void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int
   cpu::detail::run_gemms(ctx, jobs);
 }
 
-/// T, K, N of a call, and its experts.
-struct shape {
-  std::size_t tokens, inputs, outputs;
-  std::vector<std::size_t> offsets;
-  std::size_t experts() const { return offsets.size() - 1; }
-};
-
-inline shape check_shape(const char* verb, const source& tokens_by_k, const char* x_name, std::size_t tokens,
-                         std::size_t outputs, const char* y_name, std::size_t w_rows, std::size_t w_cols,
-                         const char* w_name, expert_offsets offsets) {
-  expects(tokens == tokens_by_k.rows, verb, ": ", y_name, " has ", tokens, " rows (tokens), but ", x_name, " has ",
-          tokens_by_k.rows);
-  expects(w_cols == tokens_by_k.cols, verb, ": ", w_name, " has ", w_cols, " columns (K), but ", x_name, " has ",
-          tokens_by_k.cols);
-  expects(offsets.size() >= 2, verb, ": offsets has ", offsets.size(), " entries; it needs one more than experts");
-  const std::size_t experts = offsets.size() - 1;
-  expects(w_rows == experts * outputs, verb, ": ", w_name, " has ", w_rows, " rows, but ", experts, " experts of ",
-          outputs, " outputs (", y_name, "'s columns) take ", experts * outputs);
-  expects(offsets[0] == 0, verb, ": offsets[0] is ", offsets[0], ", not 0");
-  for (std::size_t e = 0; e < experts; ++e)
-    expects(offsets[e] <= offsets[e + 1], verb, ": offsets[", e + 1, "] is ", offsets[e + 1], ", below offsets[", e,
-            "] = ", offsets[e]);
-  expects(offsets[experts] == tokens, verb, ": the last of offsets is ", offsets[experts], ", but there are ", tokens,
-          " tokens");
-  expects(experts <= 1u << 16, verb, ": offsets has ", experts, " experts; at most 65536");
-  return {tokens, tokens_by_k.cols, outputs, {offsets.begin(), offsets.end()}};
-}
-
-template <class Any>
-void check_memory(const char* verb, const char* name, const Any& x) {
-  expects(x.data != nullptr || x.rows == 0 || x.cols == 0, verb, ": ", name, " is null, but has ", x.rows, " x ", x.cols,
-          " elements");
-}
-inline void check_apart(const char* verb, const char* out_name, const sink& out, const char* name, const source& x) {
-  check_memory(verb, name, x);
-  check_memory(verb, out_name, out);
-  expects(!ufp4::detail::bytes_of(out).overlaps(ufp4::detail::bytes_of(x)), verb, ": ", out_name, " overlaps ", name);
-}
-
-/// Expert e's rows of a token matrix, or of stacked weights.
-template <class Any>
-std::vector<Any> by_tokens(const shape& s, const Any& x) {
-  std::vector<Any> parts;
-  for (std::size_t e = 0; e < s.experts(); ++e)
-    parts.push_back(rows_of(x, s.offsets[e], s.offsets[e + 1] - s.offsets[e]));
-  return parts;
-}
-template <class Any>
-std::vector<Any> by_weights(const shape& s, const Any& w) {
-  std::vector<Any> parts;
-  for (std::size_t e = 0; e < s.experts(); ++e) parts.push_back(rows_of(w, e * s.outputs, s.outputs));
-  return parts;
-}
-inline std::vector<source> transposed(std::vector<source> parts) {
-  for (source& p : parts) p = flipped(p);
-  return parts;
-}
-
 inline void forward(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& x,
                     expert_offsets offsets, const source& w, const sink& y, saved_activation* saved) {
-  const shape s = check_shape(verb, x, "x", y.rows, y.cols, "y", w.rows, w.cols, "w", offsets);
-  check_apart(verb, "y", y, "x", x);
-  check_apart(verb, "y", y, "w", w);
-  check_policies(verb, now, 0);
-  if (saved != nullptr) check_policies(verb, now, 4);
+  const shape s = check_forward(verb, now, x, offsets, w, y, saved != nullptr);
   cpu::resolve(ctx);
   const std::vector<source> tokens = by_tokens(s, x);
   const auto left = quantize_parts(ctx, now, 0, tokens), right = quantize_parts(ctx, now, 1, by_weights(s, w));
@@ -278,11 +151,7 @@ inline void forward(const char* verb, const cpu::context& ctx, const bound_recip
 
 inline void backward_input(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
                            expert_offsets offsets, const source& w, const sink& dx, write mode) {
-  const source as_x{dx.data, dx.kind, dx.rows, dx.cols, dx.row_stride, dx.col_stride};
-  const shape s = check_shape(verb, as_x, "dx", dy.rows, dy.cols, "dy", w.rows, w.cols, "w", offsets);
-  check_apart(verb, "dx", dx, "dy", dy);
-  check_apart(verb, "dx", dx, "w", w);
-  check_policies(verb, now, 2);
+  const shape s = check_backward_input(verb, now, dy, offsets, w, dx);
   cpu::resolve(ctx);
   const auto left = quantize_parts(ctx, now, 2, by_tokens(s, dy));
   const auto right = quantize_parts(ctx, now, 3, transposed(by_weights(s, w)));
@@ -291,41 +160,25 @@ inline void backward_input(const char* verb, const cpu::context& ctx, const boun
 
 inline void backward_weight(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
                             const source& x, expert_offsets offsets, const sink& dw, write mode) {
-  const shape s = check_shape(verb, x, "x", dy.rows, dy.cols, "dy", dw.rows, dw.cols, "dw", offsets);
-  check_apart(verb, "dw", dw, "dy", dy);
-  check_apart(verb, "dw", dw, "x", x);
-  check_policies(verb, now, 4);
+  const shape s = check_backward_weight(verb, now, dy, x, offsets, dw);
   cpu::resolve(ctx);
   const auto left = quantize_parts(ctx, now, 4, transposed(by_tokens(s, dy)));
   const auto right = quantize_parts(ctx, now, 5, transposed(by_tokens(s, x)));
   multiply_parts(ctx, now, 4, left, right, by_weights(s, dw), mode);
 }
 
-/// What was saved under another recipe, step or layer does not multiply with dY^T of this one.
-inline void check_saved(const char* verb, const bound_recipe& now, const gemm_operand& part) {
-  const transform_spec here = now.operand(4).transform, there = part.transform();
-  expects(same_map(here, there), verb, ": saved was transformed in runs of ", there.n, " (first signs ", there.signs[0],
-          "), but this recipe, step and layer transform dy in runs of ", here.n, " (first signs ", here.signs[0], ")");
-  const int length = block_of(now, 4).cols, saved_length = (part.is_quantized ? part.q.format : part.plain.format).block.cols;
-  expects(length == saved_length, verb, ": saved has blocks of ", saved_length, ", but this recipe's wgrad has blocks of ",
-          length);
+inline std::vector<saved_shape> shapes_of(const saved_activation& saved) {
+  std::vector<saved_shape> all;
+  for (const stored_operand& part : saved.raw()) {
+    const gemm_operand& o = part.operand;
+    all.push_back({o.rows(), o.cols(), (o.is_quantized ? o.q.format : o.plain.format).block.cols, o.transform()});
+  }
+  return all;
 }
 
 inline void backward_weight(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
                             const saved_activation& saved, expert_offsets offsets, const sink& dw, write mode) {
-  const source tokens_by_k{nullptr, dtype::f32, dy.rows, dw.cols, 0, 0};
-  const shape s = check_shape(verb, tokens_by_k, "saved", dy.rows, dy.cols, "dy", dw.rows, dw.cols, "dw", offsets);
-  expects(saved.parts() == s.experts(), verb, ": saved has ", saved.parts(), " parts, but offsets names ", s.experts(),
-          " experts");
-  for (std::size_t e = 0; e < s.experts(); ++e) {
-    const gemm_operand& part = saved.raw()[e].operand;
-    const std::size_t count = s.offsets[e + 1] - s.offsets[e];
-    expects(part.rows() == s.inputs && part.cols() == count, verb, ": saved part ", e, " is X^T of ", part.rows(), " x ",
-            part.cols(), ", but dw and dy make it ", s.inputs, " x ", count);
-    check_saved(verb, now, part);
-  }
-  check_apart(verb, "dw", dw, "dy", dy);
-  check_policies(verb, now, 4);
+  const shape s = check_backward_weight(verb, now, dy, shapes_of(saved), offsets, dw);
   cpu::resolve(ctx);
   const auto left = quantize_parts(ctx, now, 4, transposed(by_tokens(s, dy)));
   multiply_parts(ctx, now, 4, left, saved.raw(), by_weights(s, dw), mode);

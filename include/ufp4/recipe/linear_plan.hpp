@@ -1,0 +1,210 @@
+// ufp4 - what the linear verbs of every machine share: shapes, policies, and the sentences for what is wrong with them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/detail/expects.hpp>
+#include <ufp4/matrix/job.hpp>
+#include <ufp4/matrix/policies.hpp>
+#include <ufp4/recipe/recipe.hpp>
+#include <vector>
+
+namespace ufp4::recipe::inline UFP4_TYPES {
+
+/// What becomes of the output's old values.
+enum class write : std::uint8_t { overwrite, add };
+
+/// Tokens sorted by expert: expert e owns rows offsets[e] .. offsets[e + 1] - 1, offsets[0] = 0, one entry more than
+/// experts. Weights are stacked: expert e owns rows e * N .. e * N + N - 1 of W.
+using expert_offsets = std::span<const std::size_t>;
+
+}  // namespace ufp4::recipe::inline UFP4_TYPES
+
+namespace ufp4::recipe::detail::inline UFP4_TYPES {
+
+using ufp4::detail::expects;
+using ufp4::detail::sink;
+using ufp4::detail::source;
+
+inline constexpr const char* operand_names[6] = {"fprop.left (X)",    "fprop.right (W)",   "dgrad.left (dY)",
+                                                 "dgrad.right (W^T)", "wgrad.left (dY^T)", "wgrad.right (X^T)"};
+
+/// What a saved operand says of itself.
+struct saved_shape {
+  std::size_t rows = 0, cols = 0;
+  int block = 16;  ///< length along the contraction axis
+  transform_spec transform{};
+};
+
+}  // namespace ufp4::recipe::detail::inline UFP4_TYPES
+
+namespace ufp4::recipe::detail::inline UFP4_CODE {
+
+inline source flipped(const source& x) { return {x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride}; }
+
+inline source rows_of(const source& x, std::size_t first, std::size_t count) {
+  const std::ptrdiff_t size = x.kind == dtype::f32 ? 4 : 2;
+  const auto* data = static_cast<const char*>(x.data) + static_cast<std::ptrdiff_t>(first) * x.row_stride * size;
+  return {x.data == nullptr ? nullptr : data, x.kind, count, x.cols, x.row_stride, x.col_stride};
+}
+inline sink rows_of(const sink& x, std::size_t first, std::size_t count) {
+  const source part = rows_of(source{x.data, x.kind, x.rows, x.cols, x.row_stride, x.col_stride}, first, count);
+  return {const_cast<void*>(part.data), part.kind, part.rows, part.cols, part.row_stride, part.col_stride};
+}
+
+/// What a recipe may not say.
+inline void check_policies(const char* verb, const bound_recipe& now, int left) {
+  expects(now.layer() < 1u << 16, verb, ": layer is ", now.layer(), ", not below 65536");
+  for (int i = left; i < left + 2; ++i) {
+    const bound_operand o = now.operand(i);
+    if (!o.policy.quantized) continue;
+    const char* mismatch = ufp4::detail::rule_mismatch(o.policy.rule, o.policy.format);
+    expects(mismatch == nullptr, verb, ": ", operand_names[i], ": ", mismatch == nullptr ? "" : mismatch);
+    expects(o.transform.signs_valid, verb, ": ", operand_names[i],
+            ": signed_hadamard was given a sign that is neither +1 nor -1");
+    expects(o.policy.format.block.rows == 1 || o.transform.n == 1, verb, ": ", operand_names[i],
+            ": square blocks are read along both axes, which a Hadamard transform does not allow");
+  }
+  const bound_operand a = now.operand(left), b = now.operand(left + 1);
+  expects(same_map(a.transform, b.transform), verb, ": ", operand_names[left], " and ", operand_names[left + 1],
+          " have different transforms, of lengths ", a.transform.n, " and ", b.transform.n);
+  expects(!a.policy.quantized || !b.policy.quantized || a.policy.format.block.cols == b.policy.format.block.cols, verb,
+          ": ", operand_names[left], " has blocks of ", a.policy.format.block.cols, ", but ", operand_names[left + 1],
+          " has blocks of ", b.policy.format.block.cols);
+}
+
+/// The block length of a GEMM: that of a quantized side, 16 where there is none.
+inline block_shape block_of(const bound_recipe& now, int i) {
+  const operand_policy &self = now.recipe().operand(i), &other = now.recipe().operand(i ^ 1);
+  return self.quantized ? self.format.block : block_shape(other.quantized ? other.format.block.cols : 16);
+}
+
+inline ufp4::detail::quantize_job job_of(const bound_recipe& now, int i, const source& x, std::uint32_t expert) {
+  const bound_operand bound = now.operand(i, expert);
+  ufp4::detail::quantize_job job{.x = x, .format = bound.policy.format, .transform = bound.transform};
+  job.format.block = block_of(now, i);
+  job.rounds_input_to_bf16 = !bound.policy.quantized;
+  job.padded_cols = ufp4::detail::padded_length(x.cols, job.format.block, bound.transform);
+  job.whole_padded_cols = job.padded_cols;
+  return job;
+}
+
+/// T, K, N of a call, and its experts.
+struct shape {
+  std::size_t tokens, inputs, outputs;
+  std::vector<std::size_t> offsets;
+  std::size_t experts() const { return offsets.size() - 1; }
+};
+
+inline shape check_shape(const char* verb, const source& tokens_by_k, const char* x_name, std::size_t tokens,
+                         std::size_t outputs, const char* y_name, std::size_t w_rows, std::size_t w_cols,
+                         const char* w_name, expert_offsets offsets) {
+  expects(tokens == tokens_by_k.rows, verb, ": ", y_name, " has ", tokens, " rows (tokens), but ", x_name, " has ",
+          tokens_by_k.rows);
+  expects(w_cols == tokens_by_k.cols, verb, ": ", w_name, " has ", w_cols, " columns (K), but ", x_name, " has ",
+          tokens_by_k.cols);
+  expects(offsets.size() >= 2, verb, ": offsets has ", offsets.size(), " entries; it needs one more than experts");
+  const std::size_t experts = offsets.size() - 1;
+  expects(w_rows == experts * outputs, verb, ": ", w_name, " has ", w_rows, " rows, but ", experts, " experts of ",
+          outputs, " outputs (", y_name, "'s columns) take ", experts * outputs);
+  expects(offsets[0] == 0, verb, ": offsets[0] is ", offsets[0], ", not 0");
+  for (std::size_t e = 0; e < experts; ++e)
+    expects(offsets[e] <= offsets[e + 1], verb, ": offsets[", e + 1, "] is ", offsets[e + 1], ", below offsets[", e,
+            "] = ", offsets[e]);
+  expects(offsets[experts] == tokens, verb, ": the last of offsets is ", offsets[experts], ", but there are ", tokens,
+          " tokens");
+  expects(experts <= 1u << 16, verb, ": offsets has ", experts, " experts; at most 65536");
+  return {tokens, tokens_by_k.cols, outputs, {offsets.begin(), offsets.end()}};
+}
+
+template <class Any>
+void check_memory(const char* verb, const char* name, const Any& x) {
+  expects(x.data != nullptr || x.rows == 0 || x.cols == 0, verb, ": ", name, " is null, but has ", x.rows, " x ",
+          x.cols, " elements");
+}
+inline void check_apart(const char* verb, const char* out_name, const sink& out, const char* name, const source& x) {
+  check_memory(verb, name, x);
+  check_memory(verb, out_name, out);
+  expects(!ufp4::detail::bytes_of(out).overlaps(ufp4::detail::bytes_of(x)), verb, ": ", out_name, " overlaps ", name);
+}
+
+/// Expert e's rows of a token matrix, or of stacked weights.
+template <class Any>
+std::vector<Any> by_tokens(const shape& s, const Any& x) {
+  std::vector<Any> parts;
+  for (std::size_t e = 0; e < s.experts(); ++e)
+    parts.push_back(rows_of(x, s.offsets[e], s.offsets[e + 1] - s.offsets[e]));
+  return parts;
+}
+template <class Any>
+std::vector<Any> by_weights(const shape& s, const Any& w) {
+  std::vector<Any> parts;
+  for (std::size_t e = 0; e < s.experts(); ++e) parts.push_back(rows_of(w, e * s.outputs, s.outputs));
+  return parts;
+}
+inline std::vector<source> transposed(std::vector<source> parts) {
+  for (source& p : parts) p = flipped(p);
+  return parts;
+}
+
+/// What was saved under another recipe, step or layer does not multiply with dY^T of this one.
+inline void check_saved(const char* verb, const bound_recipe& now, const saved_shape& part) {
+  const transform_spec here = now.operand(4).transform, there = part.transform;
+  expects(same_map(here, there), verb, ": saved was transformed in runs of ", there.n, " (first signs ", there.signs[0],
+          "), but this recipe, step and layer transform dy in runs of ", here.n, " (first signs ", here.signs[0], ")");
+  const int length = block_of(now, 4).cols;
+  expects(length == part.block, verb, ": saved has blocks of ", part.block, ", but this recipe's wgrad has blocks of ",
+          length);
+}
+
+// Everything that can be wrong with a call, before anything is done.
+
+inline shape check_forward(const char* verb, const bound_recipe& now, const source& x, expert_offsets offsets,
+                           const source& w, const sink& y, bool saves) {
+  shape s = check_shape(verb, x, "x", y.rows, y.cols, "y", w.rows, w.cols, "w", offsets);
+  check_apart(verb, "y", y, "x", x);
+  check_apart(verb, "y", y, "w", w);
+  check_policies(verb, now, 0);
+  if (saves) check_policies(verb, now, 4);
+  return s;
+}
+
+inline shape check_backward_input(const char* verb, const bound_recipe& now, const source& dy, expert_offsets offsets,
+                                  const source& w, const sink& dx) {
+  const source as_x{dx.data, dx.kind, dx.rows, dx.cols, dx.row_stride, dx.col_stride};
+  shape s = check_shape(verb, as_x, "dx", dy.rows, dy.cols, "dy", w.rows, w.cols, "w", offsets);
+  check_apart(verb, "dx", dx, "dy", dy);
+  check_apart(verb, "dx", dx, "w", w);
+  check_policies(verb, now, 2);
+  return s;
+}
+
+inline shape check_backward_weight(const char* verb, const bound_recipe& now, const source& dy, const source& x,
+                                   expert_offsets offsets, const sink& dw) {
+  shape s = check_shape(verb, x, "x", dy.rows, dy.cols, "dy", dw.rows, dw.cols, "dw", offsets);
+  check_apart(verb, "dw", dw, "dy", dy);
+  check_apart(verb, "dw", dw, "x", x);
+  check_policies(verb, now, 4);
+  return s;
+}
+
+inline shape check_backward_weight(const char* verb, const bound_recipe& now, const source& dy,
+                                   std::span<const saved_shape> saved, expert_offsets offsets, const sink& dw) {
+  const source tokens_by_k{nullptr, dtype::f32, dy.rows, dw.cols, 0, 0};
+  shape s = check_shape(verb, tokens_by_k, "saved", dy.rows, dy.cols, "dy", dw.rows, dw.cols, "dw", offsets);
+  expects(saved.size() == s.experts(), verb, ": saved has ", saved.size(), " parts, but offsets names ", s.experts(),
+          " experts");
+  for (std::size_t e = 0; e < s.experts(); ++e) {
+    const std::size_t count = s.offsets[e + 1] - s.offsets[e];
+    expects(saved[e].rows == s.inputs && saved[e].cols == count, verb, ": saved part ", e, " is X^T of ", saved[e].rows,
+            " x ", saved[e].cols, ", but dw and dy make it ", s.inputs, " x ", count);
+    check_saved(verb, now, saved[e]);
+  }
+  check_apart(verb, "dw", dw, "dy", dy);
+  check_policies(verb, now, 4);
+  return s;
+}
+
+}  // namespace ufp4::recipe::detail::inline UFP4_CODE
