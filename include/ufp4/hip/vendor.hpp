@@ -1,0 +1,113 @@
+// ufp4 - the shims of gpu/vendor.hpp for HIP.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <hip/hip_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#define UFP4_DEVICE __device__ inline __attribute__((always_inline))
+// static: kernels lie in headers, and nvcc knows no inline ones; each file that launches one has its own.
+#define UFP4_KERNEL(threads) [[maybe_unused]] static __global__ void __launch_bounds__(threads)
+#define UFP4_UNROLL _Pragma("unroll")
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+UFP4_DEVICE index3 thread_index() { return {threadIdx.x, threadIdx.y, threadIdx.z}; }
+UFP4_DEVICE index3 block_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
+UFP4_DEVICE index3 block_size() { return {blockDim.x, blockDim.y, blockDim.z}; }
+UFP4_DEVICE index3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
+
+/// 64 on gfx9, 32 on gfx10 and later unless the program is compiled otherwise.
+UFP4_DEVICE unsigned wave_size() {
+#if __has_builtin(__builtin_amdgcn_wavefrontsize)
+  return __builtin_amdgcn_wavefrontsize();
+#elif defined(__AMDGCN_WAVEFRONT_SIZE)  // clang 15
+  return __AMDGCN_WAVEFRONT_SIZE;
+#else
+  return 0;  // the host's pass, which only reads this
+#endif
+}
+UFP4_DEVICE unsigned lane() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)); }
+UFP4_DEVICE void sync_block() { __syncthreads(); }
+/// A wave runs in step; what its lanes wrote must be seen by the others, and stay on its side of the barrier.
+UFP4_DEVICE void sync_wave() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
+
+/// ds_bpermute takes the byte address of a lane's word.
+template <class T>
+UFP4_DEVICE T shuffle(T v, unsigned from) {
+  static_assert(sizeof(T) % 4 == 0);
+  int words[sizeof(T) / 4];
+  __builtin_memcpy(words, &v, sizeof v);
+  for (unsigned i = 0; i < sizeof(T) / 4; ++i)
+    words[i] = __builtin_amdgcn_ds_bpermute(static_cast<int>(4 * from), words[i]);
+  __builtin_memcpy(&v, words, sizeof v);
+  return v;
+}
+template <class T>
+UFP4_DEVICE T shuffle_xor(T v, unsigned mask) {
+  return shuffle(v, lane() ^ mask);
+}
+
+UFP4_DEVICE void atomic_max(std::uint32_t* p, std::uint32_t v) { atomicMax(p, v); }
+UFP4_DEVICE void atomic_add(std::uint64_t* p, std::uint64_t v) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(v));
+}
+
+UFP4_DEVICE unsigned char* shared_memory() {
+  extern __shared__ unsigned char ufp4_shared_memory[] __attribute__((aligned(128)));
+  return ufp4_shared_memory;
+}
+
+using stream = hipStream_t;
+using error = hipError_t;
+inline constexpr error success = hipSuccess;
+inline constexpr error invalid_argument = hipErrorInvalidValue;
+inline constexpr error not_supported = hipErrorNotSupported;
+inline const char* error_text(error e) { return hipGetErrorString(e); }
+
+/// Queues kernel(arguments...). What the launch itself finds wrong is returned; what the kernel does later is not.
+template <class... Parameters, class... Arguments>
+error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::size_t shared_bytes, stream where,
+             const Arguments&... arguments) {
+  kernel<<<dim3(blocks.x, blocks.y, blocks.z), dim3(threads.x, threads.y, threads.z), shared_bytes, where>>>(
+      static_cast<Parameters>(arguments)...);
+  return hipGetLastError();
+}
+
+inline error set_zero(void* p, std::size_t bytes, stream where) { return hipMemsetAsync(p, 0, bytes, where); }
+inline error copy(void* to, const void* from, std::size_t bytes, stream where) {
+  return hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, where);
+}
+inline error allocate(void** p, std::size_t bytes) { return hipMalloc(p, bytes); }
+inline error allocate(void** p, std::size_t bytes, stream where) { return hipMallocAsync(p, bytes, where); }
+inline error release(void* p) { return hipFree(p); }
+inline error release(void* p, stream where) { return hipFreeAsync(p, where); }
+inline error wait(stream where) { return hipStreamSynchronize(where); }
+
+/// The number behind "gfx" of a target's name, which may go on with features: "gfx90a:sramecc+:xnack-" is 0x90a.
+inline int architecture_of(const char* name) {
+  int number = 0;
+  for (const char* c = name + (name[0] == 'g' ? 3 : 0); *c != '\0' && *c != ':'; ++c)
+    number = 16 * number + (*c <= '9' ? *c - '0' : *c - 'a' + 10);
+  return number;
+}
+
+inline error facts(device_facts& out) {
+  int device = 0;
+  hipDeviceProp_t properties;
+  if (error e = hipGetDevice(&device); e != success) return e;
+  if (error e = hipGetDeviceProperties(&properties, device); e != success) return e;
+  out.architecture = architecture_of(properties.gcnArchName);
+  out.processors = properties.multiProcessorCount;
+  out.wave = properties.warpSize;
+  out.shared_bytes = properties.sharedMemPerBlock;
+  return success;
+}
+
+}  // namespace ufp4::gpu::inline UFP4_GPU
