@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ufp4/cuda/gemm_kernels.hpp>
 #include <ufp4/gpu/verbs.hpp>
 
 namespace ufp4 {

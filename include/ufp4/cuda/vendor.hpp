@@ -2,17 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#if !defined(__CUDACC_RTC__)
 #include <cuda_runtime.h>
+#endif
 
 #include <cstddef>
 #include <cstdint>
+#include <ufp4/detail/bits.hpp>
 
 #define UFP4_DEVICE __device__ __forceinline__
-#define UFP4_KERNEL(threads) __global__ void __launch_bounds__(threads)
+// static: kernels lie in headers, and nvcc knows no inline ones; each file that launches one has its own.
+#define UFP4_KERNEL(threads) [[maybe_unused]] static __global__ void __launch_bounds__(threads)
+#define UFP4_UNROLL _Pragma("unroll")
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-UFP4_DEVICE index3 thread_index() { return {threadIdx.x, threadIdx.y, threadIdx.z}; }
+UFP4_DEVICE index3 thread_index() {
+  ufp4::detail::refuse_fast_math();  // here, since every kernel comes by
+  return {threadIdx.x, threadIdx.y, threadIdx.z};
+}
 UFP4_DEVICE index3 block_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
 UFP4_DEVICE index3 block_size() { return {blockDim.x, blockDim.y, blockDim.z}; }
 UFP4_DEVICE index3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
@@ -31,10 +39,10 @@ template <class T>
 UFP4_DEVICE T shuffle_words(T v, auto one) {
   static_assert(sizeof(T) % 4 == 0);
   std::uint32_t words[sizeof(T) / 4];
-  __builtin_memcpy(words, &v, sizeof v);
+  memcpy(words, &v, sizeof v);
 #pragma unroll
   for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = one(words[i]);
-  __builtin_memcpy(&v, words, sizeof v);
+  memcpy(&v, words, sizeof v);
   return v;
 }
 template <class T>
@@ -55,6 +63,8 @@ UFP4_DEVICE unsigned char* shared_memory() {
   extern __shared__ unsigned char ufp4_shared_memory[] __attribute__((aligned(128)));
   return ufp4_shared_memory;
 }
+
+#if !defined(__CUDACC_RTC__)  // what hosts ask for; NVRTC compiles kernels alone
 
 using stream = cudaStream_t;
 using error = cudaError_t;
@@ -87,18 +97,51 @@ inline error release(void* p) { return cudaFree(p); }
 inline error release(void* p, stream where) { return cudaFreeAsync(p, where); }
 inline error wait(stream where) { return cudaStreamSynchronize(where); }
 
-inline error facts(device_facts& out) {
-  int device = 0, major = 0, minor = 0, shared = 0;
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) || \
+    defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_SPECIFIC__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__)
+inline constexpr int probe_threads = 64;
+#else
+inline constexpr int probe_threads = 32;
+#endif
+/// Never launched. Compiled for every architecture of the program, as the kernels are; the driver says for which one the code it
+/// took was compiled, and the bound whether that was for a family of its own (sm_90a): no macro tells the host.
+template <int = 0>
+__global__ void __launch_bounds__(probe_threads) compiled_probe() {}
+
+/// Asks the runtime; the first use of the probe may load the program's code onto the device.
+inline error read_facts(int device, device_facts& out) {
+  int major = 0, minor = 0, shared = 0;
   const auto get = [&](int& value, cudaDeviceAttr what) { return cudaDeviceGetAttribute(&value, what, device); };
-  if (error e = cudaGetDevice(&device); e != success) return e;
   if (error e = get(major, cudaDevAttrComputeCapabilityMajor); e != success) return e;
   if (error e = get(minor, cudaDevAttrComputeCapabilityMinor); e != success) return e;
   if (error e = get(out.processors, cudaDevAttrMultiProcessorCount); e != success) return e;
   if (error e = get(shared, cudaDevAttrMaxSharedMemoryPerBlockOptin); e != success) return e;
+  cudaFuncAttributes probe{};
+  if (error e = cudaFuncGetAttributes(&probe, reinterpret_cast<const void*>(&compiled_probe<>)); e != success) return e;
   out.architecture = 10 * major + minor;
   out.wave = 32;
   out.shared_bytes = static_cast<std::size_t>(shared);
+  out.compiled = probe.ptxVersion;
+  out.specific = probe.maxThreadsPerBlock >= 64;
   return success;
 }
+
+/// Of the current device: read once a device and thread, which asks no lock of anybody.
+inline error facts(device_facts& out) {
+  thread_local int known = -1;
+  thread_local device_facts last;
+  int device = 0;
+  if (error e = cudaGetDevice(&device); e != success) return e;
+  if (device != known) {
+    device_facts now;
+    if (error e = read_facts(device, now); e != success) return e;
+    last = now;
+    known = device;
+  }
+  out = last;
+  return success;
+}
+
+#endif  // !__CUDACC_RTC__
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

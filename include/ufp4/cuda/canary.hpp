@@ -1,0 +1,139 @@
+// ufp4 - a canary: one tile that a kernel which nobody has seen run must make right before it makes anybody's.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The executor plays neither Hopper's copy engine and wgmma nor Blackwell's tensor memory, so kernels built on those
+// have run nowhere when they are first taken (architecture decision 3). Their first call on a device therefore
+// multiplies one tile of random codes under scales of 1 and 2, the caller's formats, and holds it against
+// gemm_simt's. All sums are exact in binary32, so a tile that differs by more than 2^-12 of its largest element is a
+// mistake, and the call an error; so is every later one.
+//
+// That first call allocates some hundred kilobytes and waits, as no other does. It cannot be captured into a graph:
+// multiply once before. Threads may come at the same time; each then looks for itself.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/gpu/buffer.hpp>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/kernels/gemm_simt.hpp>
+#include <ufp4/gpu/status.hpp>
+#include <vector>
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+/// One a kernel: `static canary bird;`. What is known, by device.
+class canary {
+ public:
+  using runner = error (*)(const gemm_job&, const device_facts&, std::span<std::byte>, stream);
+
+  /// success, or why `kernel` may not run `job`, remembering the reason for the verb's status. `depth`: K of the
+  /// tile, a multiple of 32; enough of it for the stages of the kernel's pipeline to come round, and for the last not
+  /// to be full.
+  error check(runner kernel, const char* name, const gemm_job& job, const device_facts& device, unsigned rows,
+              unsigned cols, stream where, unsigned depth = 288) {
+    const int here = current_device();
+    if (here < 0) return failed(not_supported, name, "no verdict can be kept for a device of this number");
+    if (seen_[here] == verdict::unknown) {
+      if (is_capturing(where))
+        return failed(
+            not_supported, name,
+            "its first call on a device looks at a tile on the host; multiply once before a graph is captured");
+      verdict made = verdict::unknown;
+      if (const error e = try_tile(kernel, job, device, rows, cols, depth, where, made); e != success) return e;
+      seen_[here] = made;
+    }
+    return seen_[here] == verdict::right ? success
+                                         : failed(not_supported, name,
+                                                  "the tile it made first differs from gemm_simt's: compile without "
+                                                  "UFP4_EXPERIMENTAL, and report it");
+  }
+
+ private:
+  enum class verdict : std::uint8_t { unknown, right, wrong };
+  static constexpr int most_devices = 64;
+  std::atomic<verdict> seen_[most_devices] = {};
+
+  static int current_device() {
+    int device = 0;
+#if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+    if (cudaGetDevice(&device) != cudaSuccess || device >= most_devices) return -1;
+#endif
+    return device;
+  }
+  static bool is_capturing([[maybe_unused]] stream where) {
+#if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+    cudaStreamCaptureStatus now = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(where, &now) != cudaSuccess || now != cudaStreamCaptureStatusNone;
+#else
+    return false;
+#endif
+  }
+
+  /// A side of the caller's format, rows x cols of random codes.
+  struct random_side {
+    buffer<std::uint8_t> codes, scales;
+    gemm_side side{};
+
+    random_side(const gemm_side& like, unsigned block, unsigned rows, unsigned cols, std::uint32_t seed)
+        : codes(std::size_t{rows} * cols / 2), side(like) {
+      const unsigned bytes = static_cast<unsigned>(ufp4::detail::scale_bytes(like.scale)),
+                     strips = (rows + like.block_rows - 1) / like.block_rows;
+      std::vector<std::uint8_t> code(codes.size()), scale(std::size_t{strips} * (cols / block) * bytes);
+      const auto draw = [&seed] { return (seed = seed * 1664525u + 1013904223u) >> 24; };
+      for (std::uint8_t& c : code) c = static_cast<std::uint8_t>(draw());
+      for (std::size_t i = 0; i < scale.size(); i += bytes) {
+        const std::uint32_t bits = ufp4::detail::encode_scale(like.scale, draw() < 128 ? 1.0f : 2.0f);
+        for (unsigned b = 0; b < bytes; ++b) scale[i + b] = static_cast<std::uint8_t>(bits >> (8 * b));
+      }
+      scales = buffer<std::uint8_t>(scale.size());
+      codes.upload(code);
+      scales.upload(scale);
+      side.codes = codes.data();
+      side.scales = scales.data();
+      side.tensor_scale = nullptr;
+      side.rows = rows;
+      side.cols = side.padded_cols = cols;
+      side.transform = {};
+    }
+  };
+
+  static error try_tile(runner kernel, const gemm_job& job, const device_facts& device, unsigned rows, unsigned cols,
+                        unsigned depth, stream where, verdict& made) {
+    if (job.block > 32) depth = job.block * 2;
+    const random_side left(job.left, job.block, rows, depth, 1), right(job.right, job.block, cols, depth, 2);
+    const buffer<float> got(std::size_t{rows} * cols), want(got.size());
+    gemm_job tile;
+    tile.left = left.side;
+    tile.right = right.side;
+    tile.block = job.block;
+    tile.mode = job.mode;
+    const auto make = [&](const buffer<float>& c, runner by) {
+      tile.out = {c.data(), dtype::f32, rows, cols, static_cast<std::ptrdiff_t>(cols), 1};
+      return by(tile, device, {}, where);
+    };
+    if (error e = set_zero(got.data(), got.size() * sizeof(float), where); e != success) return e;
+    if (error e = make(got, kernel); e != success) return e;
+    if (error e = make(want, kernels::gemm_simt.run); e != success) return e;
+    if (error e = wait(where); e != success) return e;
+    made = agree(got, want) ? verdict::right : verdict::wrong;
+    return success;
+  }
+
+  static bool agree(const buffer<float>& got, const buffer<float>& want) {
+    std::vector<float> a(got.size()), b(want.size());
+    got.download(a);
+    want.download(b);
+    float largest = 0, apart = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (a[i] != a[i] || b[i] != b[i]) return false;
+      const float size = ufp4::detail::magnitude(b[i]), off = ufp4::detail::magnitude(a[i] - b[i]);
+      largest = size > largest ? size : largest;
+      apart = off > apart ? off : apart;
+    }
+    return apart <= largest * 0x1p-12f;
+  }
+};
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU

@@ -1,0 +1,395 @@
+// ufp4 - quantized_gemm, fast and folded_bf16, from compute capability 8.0 on: element x scale as bf16, mma.sync.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers: 4 significant bits by 4, or |
+// |             | 8 by 1                                                                                              |
+// | folded_bf16 | those, and any other scale: products rounded to bf16. Grids of at most 8 significant bits           |
+//
+// A thread block makes rows x cols of C and walks along K by 64. Its pipeline has three parts:
+//
+// | codes to shared memory | cp.async, 16 bytes (32 codes of a row) a thread, three steps ahead. A thread decodes     |
+// |                        | what it copied itself, so no barrier stands between; its scales wait in registers, one   |
+// |                        | step ahead                                                                               |
+// | decoded, once a block  | permutes (thread/decode.hpp) and one product a pair, to one of two buffers of bf16.      |
+// |                        | Decoding in every warp's registers instead would do it 2 to 4 times over, and integer    |
+// |                        | instructions, half as many a cycle as the others, would then bind: about 20 a thread for |
+// |                        | 8 codes, against 8 cycles of an mma                                                      |
+// | multiplied             | ldmatrix from the other buffer, mma m16n8k16 with binary32 sums                          |
+//
+// Of the two warps that share a scheduler one decodes first and the other multiplies first, so both pipes have work;
+// one barrier a step is enough. Rows of the buffers are 128 bytes; their 16-byte pieces are exclusive-ored with the
+// row, so that neither the eight rows of an ldmatrix nor the stores meet in a bank.
+//
+// K is added up in steps of 16 from the first to the last, whatever the tile: the bits follow from the operands and
+// the device. Tensor cores cut bits off instead of rounding. Reported of them (arXiv 2403.00232, 2512.07004):
+// products and the running sum are added 8 at a time on 8.x and 16 at a time from 9.0 on, each cut 1 or 2 bits below
+// the last place of the greatest, and the sum is cut to binary32. The worst is a first product that outweighs all
+// others together: then (8 + 2) / 8, or (16 / 2 + 2) / 16, times Kp * 2^-24 of the sum of magnitudes is lost. So from
+// 9.0 on the bound of numerics 6 holds for everything, and on 8.x for all but sums made to break it, which come
+// within 1.25 Kp + 6 in place of Kp + 6.
+//
+// A tile of C, one of whose blocks has values other than 0 and a scale that takes some product out of bf16's normal
+// range, is made anew from codes and scales in binary64. Blocks of nothing but zeros do not count: mx formats give
+// them the smallest scale there is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/cuda/memory_sm80.hpp>
+#include <ufp4/cuda/mma_sm80.hpp>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/kernels/decode_bf16.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/gpu/thread/epilogue.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+/// One operand as the decoder needs it, worked out on the host. Held by value: a kernel parameter whose address is
+/// taken, or that is indexed at run time, is copied to local memory first.
+///
+/// | welcome | scales whose products with the grid are normal bf16 numbers, rounding included |
+/// | rounds  | binary32 scales: products are made in binary32 and rounded                     |
+/// | grain   | bytes that the codes of every 32 k lie on: 16, 4 or 1                          |
+struct bf16_side {
+  const std::uint8_t* codes = nullptr;
+  const void* scales = nullptr;
+  std::size_t rows = 0;
+  unsigned block_rows = 1;
+  scale_kind scale = scale_kind::f32;
+  bool rounds = false;
+  std::uint8_t grain = 1;
+  detail::scale_range welcome{};
+  thread::half_table values{};
+};
+struct bf16_product {
+  gemm_job job{};
+  bf16_side left{}, right{};
+  unsigned block_shift = 4;                   ///< log2 of the block length: divisions cost as much as decoding
+  unsigned tiles_down = 0, tiles_across = 0;  ///< of C
+};
+
+/// A thread block's tile, and what follows from its shape. K by 64: 32 bytes of codes, 128 of bf16, a row.
+template <unsigned Rows, unsigned Cols>
+struct bf16_tile {
+  static constexpr unsigned threads = 256, depth = 64, stages = 3, rows = Rows, cols = Cols;
+  static constexpr unsigned chunk_k = 32, chunks = (rows + cols) * depth / chunk_k, turns = chunks / threads;
+  static constexpr unsigned row_bytes = 2 * depth, stage_bytes = chunks * 16, buffer_bytes = (rows + cols) * row_bytes;
+  static constexpr unsigned warps_down = 2, warps_across = 4;
+  static constexpr unsigned m_tiles = rows / warps_down / 16, n_pairs = cols / warps_across / 16;  ///< of one warp
+  static constexpr std::size_t shared_bytes = stages * stage_bytes + 2 * buffer_bytes + 16;
+  static_assert(turns * threads == chunks && m_tiles * warps_down * 16 == rows && n_pairs * warps_across * 16 == cols);
+};
+
+/// 32 codes of a row: what one thread copies and decodes in one turn of one step.
+struct bf16_chunk {
+  bf16_side side{};
+  bool live = false;            ///< has the operand that row?
+  std::size_t row_code = 0;     ///< byte where the row begins
+  std::size_t row_scale = 0;    ///< its first scale
+  unsigned place = 0;           ///< row of the tile's buffer
+  unsigned half = 0;            ///< of the step's K
+  std::uint32_t scale[2] = {};  ///< bits, of the next 16 k and of those behind
+};
+
+/// The work of one thread on one tile of C.
+template <class Tile>
+struct bf16_worker {
+  const bf16_product& product;
+  std::size_t first_row, first_col;
+  unsigned warp = thread_index().x / 32;
+  unsigned char* memory = shared_memory();
+  bf16_chunk chunk[Tile::turns] = {};
+  float acc[Tile::m_tiles][2 * Tile::n_pairs][4] = {};
+
+  UFP4_DEVICE bf16_worker(const bf16_product& p, std::size_t row, std::size_t col)
+      : product(p), first_row(row), first_col(col) {
+    UFP4_UNROLL
+    for (unsigned turn = 0; turn < Tile::turns; ++turn) {
+      const unsigned at = turn * Tile::threads + thread_index().x, place = at / 2;
+      // where whole turns belong to one side that is known here, else thread by thread
+      const bool is_left =
+          2 * Tile::rows % Tile::threads == 0 ? turn < 2 * Tile::rows / Tile::threads : place < Tile::rows;
+      bf16_chunk& c = chunk[turn];
+      c.side = is_left ? p.left : p.right;
+      const std::size_t of_side = is_left ? row + place : col + place - Tile::rows;
+      c.live = of_side < c.side.rows;
+      c.row_code = of_side * p.job.padded() / 2;
+      c.row_scale = of_side / c.side.block_rows * (p.job.padded() >> p.block_shift);
+      c.place = place;
+      c.half = at % 2;
+    }
+    if (thread_index().x == 0) *unfit() = 0;
+  }
+
+  UFP4_DEVICE std::uint32_t* unfit() const {
+    return reinterpret_cast<std::uint32_t*>(memory + Tile::stages * Tile::stage_bytes + 2 * Tile::buffer_bytes);
+  }
+  UFP4_DEVICE unsigned char* decoded(unsigned step) const {
+    return memory + Tile::stages * Tile::stage_bytes + step % 2 * Tile::buffer_bytes;
+  }
+  UFP4_DEVICE unsigned char* staged(unsigned step, unsigned turn) const {
+    return memory + step % Tile::stages * Tile::stage_bytes + (turn * Tile::threads + thread_index().x) * 16;
+  }
+  UFP4_DEVICE static std::size_t first_k(const bf16_chunk& c, unsigned step) {
+    return std::size_t{step} * Tile::depth + c.half * Tile::chunk_k;
+  }
+  UFP4_DEVICE bool inside(const bf16_chunk& c, std::size_t k) const { return c.live && k < product.job.padded(); }
+
+  /// Codes of one step on their way to shared memory; zeros for what the operand has not.
+  UFP4_DEVICE void copy(unsigned step, unsigned steps) const {
+    UFP4_UNROLL
+    for (unsigned turn = 0; turn < Tile::turns; ++turn) {
+      const bf16_chunk& c = chunk[turn];
+      const std::size_t k = first_k(c, step);
+      unsigned char* to = staged(step, turn);
+      if (step >= steps) continue;
+      const std::uint8_t* from = c.side.codes + (inside(c, k) ? c.row_code + k / 2 : 0);
+      if (c.side.grain == 16) {
+        mma::copy_async16(to, from, inside(c, k));
+        continue;
+      }
+      for (unsigned word = 0; word < 4; ++word) {  // rows hold whole blocks, of 16 at least: a word is inside or not
+        const bool valid = inside(c, k + 8 * word);
+        if (c.side.grain == 4)
+          mma::copy_async4(to + 4 * word, valid ? from + 4 * word : from, valid);
+        else
+          for (unsigned byte = 0; byte < 4; ++byte)
+            to[4 * word + byte] = valid ? from[4 * word + byte] : std::uint8_t{0};
+      }
+    }
+    mma::commit_copies();
+  }
+
+  /// The scales of one step on their way to registers.
+  UFP4_DEVICE void load_scales(unsigned step) {
+    UFP4_UNROLL
+    for (unsigned turn = 0; turn < Tile::turns; ++turn) {
+      bf16_chunk& c = chunk[turn];
+      UFP4_UNROLL
+      for (unsigned i = 0; i < 2; ++i) {
+        const std::size_t k = first_k(c, step) + 16 * i;
+        c.scale[i] = inside(c, k)
+                         ? thread::scale_bits(c.side.scales, c.side.scale, c.row_scale + (k >> product.block_shift))
+                         : 0u;
+      }
+    }
+  }
+
+  /// Eight products, and whether bf16 could not hold them.
+  UFP4_DEVICE static thread::words4 fold(const bf16_side& how, std::uint32_t codes, float scale) {
+    std::uint32_t pairs[4];
+    thread::decode8_bf16(how.values, codes, pairs);
+    if (how.rounds) {
+      UFP4_UNROLL
+      for (unsigned i = 0; i < 4; ++i)
+        pairs[i] = thread::pair_bf16(ufp4::detail::rounded(thread::low_bf16(pairs[i]) * scale),
+                                     ufp4::detail::rounded(thread::high_bf16(pairs[i]) * scale));
+    } else {
+      const std::uint32_t both = thread::pair_bf16(scale, scale);  // exact: the scale has 8 bits at most
+      UFP4_UNROLL
+      for (unsigned i = 0; i < 4; ++i) pairs[i] = thread::multiply_bf16(pairs[i], both);
+    }
+    return {{pairs[0], pairs[1], pairs[2], pairs[3]}};
+  }
+  UFP4_DEVICE static bool all_zero(const bf16_side& how, std::uint32_t codes) {
+    std::uint32_t pairs[4];
+    thread::decode8_bf16(how.values, codes, pairs);
+    return ((pairs[0] | pairs[1] | pairs[2] | pairs[3]) & 0x7FFF7FFFu) == 0;
+  }
+  /// Zeros are welcome with every scale, and so are NaNs.
+  UFP4_DEVICE static bool is_welcome(const bf16_side& how, float scale) {
+    const float m = ufp4::detail::magnitude(scale);
+    return (m >= how.welcome.low && m <= how.welcome.high) || m == 0.0f || ufp4::detail::is_nan(scale);
+  }
+
+  /// What this thread copied for one step, from shared memory to shared memory.
+  UFP4_DEVICE void decode(unsigned step) const {
+    UFP4_UNROLL
+    for (unsigned turn = 0; turn < Tile::turns; ++turn) {
+      const bf16_chunk& c = chunk[turn];
+      const auto codes = *reinterpret_cast<const thread::words4*>(staged(step, turn));
+      unsigned char* row = decoded(step) + c.place * Tile::row_bytes;
+      UFP4_UNROLL
+      for (unsigned i = 0; i < 2; ++i) {
+        // a scale of 0 beyond the operand: there code 0 need not mean 0
+        const float scale = inside(c, first_k(c, step) + 16 * i) ? thread::scale_value(c.side.scale, c.scale[i]) : 0.0f;
+        UFP4_UNROLL
+        for (unsigned w = 2 * i; w < 2 * i + 2; ++w) {
+          const unsigned piece = (4 * c.half + w) ^ c.place % 8;
+          *reinterpret_cast<thread::words4*>(row + 16 * piece) = fold(c.side, codes.word[w], scale);
+          if (!is_welcome(c.side, scale) && !all_zero(c.side, codes.word[w])) atomic_max(unfit(), 1);
+        }
+      }
+    }
+  }
+
+  /// Row and 16-byte piece of a decoded buffer, as ldmatrix takes it.
+  UFP4_DEVICE static const unsigned char* piece_of(const unsigned char* buffer, unsigned row, unsigned piece) {
+    return buffer + row * Tile::row_bytes + 16 * (piece ^ row % 8);
+  }
+  /// One step's products: 16 x 8 of C at a time.
+  UFP4_DEVICE void multiply(unsigned step) {
+    const unsigned char* buffer = decoded(step);
+    const unsigned l = lane(), row = warp / Tile::warps_across * Tile::m_tiles * 16;
+    const unsigned col = Tile::rows + warp % Tile::warps_across * Tile::n_pairs * 16;
+    UFP4_UNROLL
+    for (unsigned k = 0; k < Tile::depth / 16; ++k) {
+      std::uint32_t a[Tile::m_tiles][4], b[Tile::n_pairs][4];
+      UFP4_UNROLL
+      for (unsigned m = 0; m < Tile::m_tiles; ++m)  // rows 0 .. 15 of the first eight k, then of the others
+        mma::load_matrix4(a[m], piece_of(buffer, row + 16 * m + l % 16, 2 * k + l / 16));
+      UFP4_UNROLL
+      for (unsigned n = 0; n < Tile::n_pairs; ++n)  // two column tiles, each its first and last eight k
+        mma::load_matrix4(b[n], piece_of(buffer, col + 16 * n + l / 16 * 8 + l % 8, 2 * k + l / 8 % 2));
+      UFP4_UNROLL
+      for (unsigned m = 0; m < Tile::m_tiles; ++m) UFP4_UNROLL
+      for (unsigned n = 0; n < 2 * Tile::n_pairs; ++n) {
+        const std::uint32_t column[2] = {b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]};
+        mma::mma_bf16(acc[m][n], a[m], column);
+      }
+    }
+  }
+
+  UFP4_DEVICE void run() {
+    const auto steps = static_cast<unsigned>((product.job.padded() + Tile::depth - 1) / Tile::depth);
+    constexpr int ahead =
+        Tile::stages;  // a stage is free again once its step is decoded, a step before it is multiplied
+    if (steps == 0) return;
+    for (unsigned step = 0; step < ahead; ++step) copy(step, steps);
+    load_scales(0);
+    sync_block();  // the flag is down before anybody raises it
+    mma::wait_copies<ahead - 1>();
+    decode(0);
+    const bool decodes_first = warp >= Tile::threads / 64;  // warps w and w + 4 share a scheduler
+    for (unsigned step = 0; step < steps; ++step) {
+      load_scales(step + 1);
+      copy(step + ahead, steps);
+      sync_block();  // this step's buffer is decoded, and the other one multiplied
+      if (!decodes_first) multiply(step);
+      mma::wait_copies<ahead - 1>();
+      if (step + 1 < steps) decode(step + 1);
+      if (decodes_first) multiply(step);
+    }
+  }
+
+  /// value * scale, exactly.
+  UFP4_DEVICE double element(const bf16_side& side, std::size_t row, std::size_t k) const {
+    const gemm_job& job = product.job;
+    const std::uint32_t code = side.codes[(row * job.padded() + k) / 2] >> (4 * (k % 2)) & 15u;
+    const std::size_t at = row / side.block_rows * (job.padded() >> product.block_shift) + (k >> product.block_shift);
+    std::uint32_t pairs[4];
+    thread::decode8_bf16(side.values, code, pairs);
+    const float scale = thread::scale_value(side.scale, thread::scale_bits(side.scales, side.scale, at));
+    return static_cast<double>(thread::low_bf16(pairs[0])) * static_cast<double>(scale);
+  }
+  /// A sum where bf16 has no room: in binary64, whose range no two factors leave.
+  UFP4_DEVICE float rescued(std::size_t i, std::size_t j) const {
+    double sum = 0;
+    for (std::size_t k = 0; k < product.job.padded(); ++k)
+      sum += element(product.left, i, k) * element(product.right, j, k);
+    return static_cast<float>(sum);
+  }
+
+  /// By way of shared memory, so that a warp stores neighbours of one row of C, and one loop has all of the epilogue.
+  /// Rows are 8 floats apart from a multiple of 32: the eight rows that a warp writes at once meet in no bank.
+  UFP4_DEVICE void store() const {
+    constexpr unsigned stride = Tile::cols + 8;
+    static_assert(Tile::rows * stride * sizeof(float) <= Tile::shared_bytes - 16);
+    const gemm_job& job = product.job;
+    auto* sums = reinterpret_cast<float*>(memory);
+    const unsigned l = lane(), row = warp / Tile::warps_across * Tile::m_tiles * 16 + l / 4;
+    const unsigned col = warp % Tile::warps_across * Tile::n_pairs * 16 + 2 * (l % 4);
+    sync_block();  // nobody reads operands any more, and the flag is what it will be
+    UFP4_UNROLL
+    for (unsigned m = 0; m < Tile::m_tiles; ++m) UFP4_UNROLL
+    for (unsigned n = 0; n < 2 * Tile::n_pairs; ++n) UFP4_UNROLL
+    for (unsigned e = 0; e < 4; ++e) sums[(row + 16 * m + e / 2 * 8) * stride + col + 8 * n + e % 2] = acc[m][n][e];
+    const bool rescue = *unfit() != 0;
+    const thread::result_scales by = thread::scales_of(job);
+    sync_block();
+    for (unsigned at = thread_index().x; at < Tile::rows * Tile::cols; at += Tile::threads) {
+      const unsigned down = at / Tile::cols, across = at % Tile::cols;
+      const std::size_t i = first_row + down, j = first_col + across;
+      if (i < job.out.rows && j < job.out.cols)
+        thread::store_result(job, by, i, j, rescue ? rescued(i, j) : sums[down * stride + across]);
+    }
+  }
+};
+
+/// Thread blocks that run together make tiles of C that lie together: eight tile rows of a column, then the next
+/// column, so that what they read twice is in L2.
+template <unsigned Rows, unsigned Cols>
+UFP4_KERNEL(256)
+gemm_bf16(const bf16_product product) {
+  const unsigned at = block_index().x, band = 8 * product.tiles_across, first = at / band * 8;
+  const unsigned down = product.tiles_down - first < 8 ? product.tiles_down - first : 8;
+  const std::size_t row = first + at % band % down, col = at % band / down;
+  bf16_worker<bf16_tile<Rows, Cols>> worker(product, row * Rows, col * Cols);
+  worker.run();
+  worker.store();
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+inline kernels::bf16_side bf16_side_of(const gemm_side& side) {
+  const auto at = reinterpret_cast<std::uintptr_t>(side.codes);
+  const int grain = at % 16 == 0 && side.padded_cols % 32 == 0 ? 16 : at % 4 == 0 ? 4 : 1;
+  return {.codes = side.codes,
+          .scales = side.scales,
+          .rows = side.rows,
+          .block_rows = side.block_rows,
+          .scale = side.scale,
+          .rounds = side.scale == scale_kind::f32,
+          .grain = static_cast<std::uint8_t>(grain),
+          .welcome = safe_scales(side.grid),
+          .values = thread::bf16_table_of(side.grid)};
+}
+
+inline bool gemm_bf16_takes(const gemm_job& job, const device_facts& facts) {
+  const auto good = [&](const gemm_side& side) {
+    if (!side.is_quantized || !thread::fits_bf16(side.grid)) return false;
+    return products_fit(side) || job.mode == accumulate::folded_bf16;
+  };
+  return facts.has(80) && facts.wave == 32 && job.mode != accumulate::exact_blocks && job.block >= 16 &&
+         facts.shared_bytes >= kernels::bf16_tile<128, 128>::shared_bytes && good(job.left) && good(job.right);
+}
+
+template <unsigned Rows, unsigned Cols>
+error queue_gemm_bf16(kernels::bf16_product product, stream where) {
+  using tile = kernels::bf16_tile<Rows, Cols>;
+  product.tiles_down = static_cast<unsigned>((product.job.out.rows + Rows - 1) / Rows);
+  product.tiles_across = static_cast<unsigned>((product.job.out.cols + Cols - 1) / Cols);
+  return launch(&kernels::gemm_bf16<Rows, Cols>, {product.tiles_down * product.tiles_across}, {tile::threads},
+                tile::shared_bytes, where, product);
+}
+
+/// Tiles of 128 x 128 where they keep every multiprocessor busy, else of 64 x 64. No bit depends on it.
+inline error run_gemm_bf16(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
+  const kernels::bf16_product product{.job = job,
+                                      .left = bf16_side_of(job.left),
+                                      .right = bf16_side_of(job.right),
+                                      .block_shift = static_cast<unsigned>(__builtin_ctz(job.block))};
+  const std::size_t large = ((job.out.rows + 127) / 128) * ((job.out.cols + 127) / 128);
+  if (large >= static_cast<std::size_t>(facts.processors) && job.out.rows > 64)
+    return queue_gemm_bf16<128, 128>(product, where);
+  return queue_gemm_bf16<64, 64>(product, where);
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr gemm_kernel gemm_bf16_sm80 = {
+    .name = "gemm_bf16_sm80",
+    .instruction = "mma.sync.m16n8k16.bf16",
+    .tile_rows = 128,
+    .tile_cols = 128,
+    .takes = &gpu::detail::gemm_bf16_takes,
+    .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
+    .run = &gpu::detail::run_gemm_bf16,
+};
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

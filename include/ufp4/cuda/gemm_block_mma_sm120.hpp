@@ -1,0 +1,359 @@
+// ufp4 - fast GEMM by the block-scaled mma.sync of compute capability 12: 4-bit codes and 8-bit scales as they lie.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | kernel                   | blocks, scales | elements                          | mma.sync                          |
+// |--------------------------|----------------|-----------------------------------|-----------------------------------|
+// | gemm_nvfp4_sm120         | 16, e4m3       | E2M1                              | m16n8k64 kind::mxf4nvf4, 4X ue4m3 |
+// | gemm_mxfp4_sm120         | 32, e8m0       | E2M1                              | m16n8k64 kind::mxf4, 2X ue8m0     |
+// | gemm_mx_containers_sm120 | 32, e8m0       | any pair of grids that E4M3 holds | m16n8k32 kind::mxf8f6f4, 1X ue8m0 |
+//
+// What the bound of `fast` (numerics 6) rests on. The instruction multiplies an element by its block's scale and adds
+// up: PTX promises products "with specified precision" and sums with "at least single precision", in an unspecified
+// order with unspecified rounding. The products are exact; a sum that loses no more than 2^-24 of its greatest term at
+// each of its terms is within the bound. That is one bit more than 24 bits cut off would keep, which on operands made
+// for it (one product a power of two, 48 others just below 2^-23 of it) could miss the bound by a factor of 1.4; 25
+// bits and more are reported of these units. Of the 8-bit units of an earlier architecture fewer are documented, so the
+// sums of containers start from zero in every instruction: there a block of 32, integers times one number, needs 13
+// bits (E2M1 and the uniform grids; 18 with E3M0), and the running sum is one binary32 addition a block. Scales are
+// numbers to the instruction, so that a NaN (0x7F of ue4m3, 0xFF of ue8m0) reaches every product of its block. The sign
+// of an e4m3 scale, which no quantizer sets, is not looked at.
+//
+// Speed, by design: codes and scales go from device to shared memory by 16-byte copies that run `block_mma_stages` - 1
+// stages ahead and take no registers; shared memory is read by ldmatrix without bank conflicts, each warp 64 x 32 of C
+// from 96 rows of codes; E2M1 needs no arithmetic besides the multiplication, a container less than one and a half
+// instructions a code.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <ufp4/block/presets.hpp>
+#include <ufp4/cuda/block_mma_sm120.hpp>
+#include <ufp4/cuda/memory_sm80.hpp>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/thread/containers.hpp>
+#include <ufp4/gpu/thread/epilogue.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr unsigned block_mma_tile = 128;   ///< rows and columns of C, one thread block's
+inline constexpr unsigned block_mma_depth = 128;  ///< elements of K in a stage: 64 bytes a row
+inline constexpr unsigned block_mma_stages = 4;  ///< with e4m3 scales 73,728 of the 101,376 bytes that a block may have
+inline constexpr unsigned block_mma_threads = 256;  ///< 8 warps, 2 x 4, of 64 x 32 of C each
+
+struct block_mma_job {
+  gemm_job gemm{};
+  thread::container_table left{}, right{};   ///< containers by code
+  bool wide_codes = false;                   ///< rows of codes lie on 16 bytes; else on 4
+  bool wide_scales = false;                  ///< rows of scales lie on 4 bytes; else anywhere
+  unsigned left_shift = 0, right_shift = 0;  ///< log2 of the rows that share a scale
+  unsigned tiles_down = 1;
+};
+
+/// One row's fragment as the instruction takes it, from what ldmatrix gives of 64 elements of K.
+///
+/// | block          | elements of K that share a scale                                                             |
+/// | scale_words    | words of scales that a row has in a stage                                                     |
+/// | scales_of      | the scales of 64 elements, from the row's words; those of the first block lowest               |
+/// | left, right    | 16 rows of A, 8 columns of B                                                                   |
+struct nvfp4_multiplier {
+  static constexpr unsigned block = 16, scale_words = 2;
+  using left = std::uint32_t[4];
+  using right = std::uint32_t[2];
+
+  UFP4_DEVICE static std::uint32_t scales_of(const std::uint32_t* words, unsigned step) {
+    return words[step * 2 * block_mma_tile];
+  }
+  UFP4_DEVICE static void prepare(left& to, const std::uint32_t (&codes)[4], const thread::container_table&) {
+    for (unsigned i = 0; i < 4; ++i) to[i] = codes[i];
+  }
+  UFP4_DEVICE static void prepare(right& to, std::uint32_t near, std::uint32_t far, const thread::container_table&) {
+    to[0] = near, to[1] = far;
+  }
+  UFP4_DEVICE static void add(float (&sum)[4], const left& a, const right& b, std::uint32_t scales_a,
+                              std::uint32_t scales_b) {
+    mma::mma_mxf4nvf4(sum, a, b, scales_a, scales_b);
+  }
+};
+
+struct mxfp4_multiplier : nvfp4_multiplier {
+  static constexpr unsigned block = 32, scale_words = 1;
+
+  UFP4_DEVICE static std::uint32_t scales_of(const std::uint32_t* words, unsigned step) {
+    return words[0] >> (16 * step);
+  }
+  UFP4_DEVICE static void add(float (&sum)[4], const left& a, const right& b, std::uint32_t scales_a,
+                              std::uint32_t scales_b) {
+    mma::mma_mxf4(sum, a, b, scales_a, scales_b);
+  }
+};
+
+/// Two instructions of one block each. A lane has elements 8 t to 8 t + 7 of a block where the instruction wants 4 t to
+/// 4 t + 3 and 16 + 4 t to 19 + 4 t: the block's elements are given to it in another order, the same for A and B.
+struct container_multiplier : mxfp4_multiplier {
+  struct left {
+    std::uint32_t block[2][4];
+  };
+  struct right {
+    std::uint32_t block[2][2];
+  };
+
+  UFP4_DEVICE static void prepare(left& to, const std::uint32_t (&codes)[4], const thread::container_table& table) {
+    for (unsigned i = 0; i < 4; ++i) {  // registers 2 b and 2 b + 1: rows g and g + 8 of block b
+      const thread::eight_containers eight = thread::containers_of(codes[i], table);
+      to.block[i / 2][i % 2] = eight.first;
+      to.block[i / 2][i % 2 + 2] = eight.last;
+    }
+  }
+  UFP4_DEVICE static void prepare(right& to, std::uint32_t near, std::uint32_t far,
+                                  const thread::container_table& table) {
+    const thread::eight_containers blocks[2] = {thread::containers_of(near, table), thread::containers_of(far, table)};
+    for (unsigned i = 0; i < 2; ++i) to.block[i][0] = blocks[i].first, to.block[i][1] = blocks[i].last;
+  }
+  UFP4_DEVICE static void add(float (&sum)[4], const left& a, const right& b, std::uint32_t scales_a,
+                              std::uint32_t scales_b) {
+    for (unsigned i = 0; i < 2; ++i) {
+      float of_block[4] = {0, 0, 0, 0};
+      mma::mma_mxf8f6f4<mma::e4m3, mma::e4m3>(of_block, a.block[i], b.block[i], scales_a >> (8 * i),
+                                              scales_b >> (8 * i));
+      for (unsigned e = 0; e < 4; ++e) sum[e] = sum[e] + of_block[e];
+    }
+  }
+};
+
+/// A stage: 128 rows of A's codes, 128 of B's, 64 bytes each, then words of scales: word w of row r is scales[w * 256 +
+/// r].
+template <class Multiplier>
+inline constexpr unsigned block_mma_stage_bytes =
+    2 * block_mma_tile * (block_mma_depth / 2 + 4 * Multiplier::scale_words);
+
+/// Where 16 bytes of a row lie. Rows are half as long as the 32 banks are wide: moving the pieces by half the row's
+/// number puts those of 8 neighbouring rows, which ldmatrix reads at once, into different banks.
+UFP4_DEVICE unsigned block_mma_offset(unsigned row, unsigned piece) {
+  return row * (block_mma_depth / 2) + 16 * (piece ^ (row / 2 & 3u));
+}
+
+/// Queues the copies of a stage's codes of one side, zeros beyond its rows and columns. Four neighbouring threads take
+/// a row.
+UFP4_DEVICE void copy_codes(const gemm_side& side, std::size_t first_row, std::size_t k, bool wide, unsigned char* to) {
+  const std::size_t bytes = side.padded_cols / 2, at = k / 2 + 16 * (thread_index().x % 4);
+  for (unsigned i = 0; i < block_mma_tile; i += block_mma_threads / 4) {
+    const unsigned row = i + thread_index().x / 4;
+    const bool inside = first_row + row < side.rows;
+    const std::uint8_t* from = inside ? side.codes + (first_row + row) * bytes : side.codes;
+    unsigned char* piece = to + block_mma_offset(row, thread_index().x % 4);
+    const auto valid = [&](unsigned b) { return inside && at + b < bytes; };
+    if (wide)
+      mma::copy_async16(piece, valid(0) ? from + at : side.codes, valid(0));
+    else
+      for (unsigned b = 0; b < 16; b += 4) mma::copy_async4(piece + b, valid(b) ? from + at + b : side.codes, valid(b));
+  }
+}
+
+/// The same of the scales of both sides. Beyond a side's blocks lie zero bytes: 0, or 2^-127 where there is no zero,
+/// either way times codes of zero.
+template <class Multiplier>
+UFP4_DEVICE void copy_scales(const block_mma_job& job, std::size_t first_row, std::size_t first_col, std::size_t k,
+                             std::uint32_t* to) {
+  constexpr unsigned words = Multiplier::scale_words, rows = 2 * block_mma_tile;
+  const std::size_t blocks = job.gemm.padded() / Multiplier::block;
+  for (unsigned i = thread_index().x; i < rows * words; i += block_mma_threads) {
+    const unsigned row = i / words, word = i % words;
+    const bool is_left = row < block_mma_tile;
+    const gemm_side& side = is_left ? job.gemm.left : job.gemm.right;
+    const std::size_t of_side = is_left ? first_row + row : first_col + (row - block_mma_tile);
+    const std::size_t at = k / Multiplier::block + 4 * word;
+    const bool inside = of_side < side.rows && at < blocks;
+    const auto* scales = static_cast<const std::uint8_t*>(side.scales);
+    const auto* from =
+        inside ? scales + (of_side >> (is_left ? job.left_shift : job.right_shift)) * blocks + at : scales;
+    if (job.wide_scales) {
+      mma::copy_async4(to + word * rows + row, from, inside);
+      continue;
+    }
+    std::uint32_t some = 0;
+    for (unsigned b = 0; b < 4 && inside && at + b < blocks; ++b) some |= std::uint32_t{from[b]} << (8 * b);
+    to[word * rows + row] = some;
+  }
+}
+
+/// 64 x 32 of C in a warp's registers, as 4 x 4 tiles of 16 x 8.
+struct block_mma_sums {
+  float tile[4][4][4];
+};
+
+/// Adds 64 elements of K, the half `step` of a stage.
+template <class Multiplier>
+UFP4_DEVICE void multiply_step(const block_mma_job& job, const unsigned char* stage, unsigned row, unsigned col,
+                               unsigned step, block_mma_sums& sums) {
+  const unsigned l = lane();
+  const auto* scales = reinterpret_cast<const std::uint32_t*>(stage + block_mma_tile * block_mma_depth);
+  typename Multiplier::right b[4];
+  std::uint32_t scales_b[4];
+  for (unsigned n = 0; n < 4; n += 2) {
+    // Two tiles at once: 8 columns by 16 bytes in each of the four matrices.
+    const unsigned at = block_mma_tile + col + 8 * n + l / 16 * 8 + l % 8;
+    std::uint32_t codes[4];
+    mma::load_matrix4(codes, stage + block_mma_offset(at, 2 * step + l / 8 % 2));
+    for (unsigned i = 0; i < 2; ++i) {
+      Multiplier::prepare(b[n + i], codes[2 * i], codes[2 * i + 1], job.right);
+      scales_b[n + i] = Multiplier::scales_of(scales + block_mma_tile + col + 8 * (n + i) + l / 4, step);
+    }
+  }
+  for (unsigned m = 0; m < 4; ++m) {
+    std::uint32_t codes[4];
+    mma::load_matrix4(codes, stage + block_mma_offset(row + 16 * m + l % 16, 2 * step + l / 16));
+    typename Multiplier::left a;
+    Multiplier::prepare(a, codes, job.left);
+    const std::uint32_t scales_a = Multiplier::scales_of(scales + row + 16 * m + l / 4 + l % 2 * 8, step);
+    for (unsigned n = 0; n < 4; ++n) Multiplier::add(sums.tile[m][n], a, b[n], scales_a, scales_b[n]);
+  }
+}
+
+/// Floats from one row of sums in shared memory to the next: 8 more than the tile's, so that the four rows which half a
+/// warp writes at once, 8 bytes a lane, lie in different banks.
+inline constexpr unsigned block_mma_pitch = block_mma_tile + 8;
+static_assert(block_mma_tile * block_mma_pitch * 4 <= block_mma_stages * block_mma_stage_bytes<mxfp4_multiplier>);
+
+/// The sums of a thread block as C, by way of shared memory: neighbouring threads then write neighbouring elements.
+UFP4_DEVICE void store_sums(const gemm_job& job, std::size_t first_row, std::size_t first_col, unsigned row,
+                            unsigned col, const block_mma_sums& sums, float* shared) {
+  sync_block();  // every warp has read its last codes
+  for (unsigned m = 0; m < 4; ++m)
+    for (unsigned n = 0; n < 4; ++n)
+      for (unsigned e = 0; e < 4; ++e)
+        shared[(row + 16 * m + lane() / 4 + e / 2 * 8) * block_mma_pitch + col + 8 * n + lane() % 4 * 2 + e % 2] =
+            sums.tile[m][n][e];
+  sync_block();
+  const thread::epilogue to = thread::epilogue_of(job);
+  const thread::result_scales by = thread::scales_of(to);
+  const std::size_t j = first_col + thread_index().x % block_mma_tile;
+  for (unsigned r = thread_index().x / block_mma_tile; r < block_mma_tile; r += block_mma_threads / block_mma_tile)
+    if (first_row + r < job.left.rows && j < job.right.rows)
+      thread::store_result(to, by, first_row + r, j, shared[r * block_mma_pitch + thread_index().x % block_mma_tile]);
+}
+
+/// A thread block 128 x 128 of C; neighbouring blocks share columns, so the right operand is read from L2.
+template <class Multiplier>
+UFP4_KERNEL(block_mma_threads)
+block_mma_tiles(const block_mma_job job) {
+  constexpr unsigned stage_bytes = block_mma_stage_bytes<Multiplier>;
+  unsigned char* shared = shared_memory();
+  const std::size_t first_row = std::size_t{block_index().x % job.tiles_down} * block_mma_tile;
+  const std::size_t first_col = std::size_t{block_index().x / job.tiles_down} * block_mma_tile;
+  const std::size_t stages = (job.gemm.padded() + block_mma_depth - 1) / block_mma_depth;
+  const auto fetch = [&](std::size_t s) {
+    if (s < stages) {
+      unsigned char* stage = shared + s % block_mma_stages * stage_bytes;
+      const std::size_t k = s * block_mma_depth;
+      copy_codes(job.gemm.left, first_row, k, job.wide_codes, stage);
+      copy_codes(job.gemm.right, first_col, k, job.wide_codes, stage + block_mma_tile * block_mma_depth / 2);
+      copy_scales<Multiplier>(job, first_row, first_col, k,
+                              reinterpret_cast<std::uint32_t*>(stage + block_mma_tile * block_mma_depth));
+    }
+    mma::commit_copies();  // empty groups too: the number of groups still under way says which stage has come
+  };
+
+  const unsigned warp = thread_index().x / 32, row = warp / 4 * 64, col = warp % 4 * 32;
+  block_mma_sums sums = {};
+  for (unsigned s = 0; s < block_mma_stages - 1; ++s) fetch(s);
+  for (std::size_t s = 0; s < stages; ++s) {
+    mma::wait_copies<block_mma_stages - 2>();
+    sync_block();  // stage s is there for all, and all are done with stage s - 1, whose place is filled next
+    fetch(s + block_mma_stages - 1);
+    for (unsigned step = 0; step < block_mma_depth / 64; ++step)
+      multiply_step<Multiplier>(job, shared + s % block_mma_stages * stage_bytes, row, col, step, sums);
+  }
+  store_sums(job.gemm, first_row, first_col, row, col, sums, reinterpret_cast<float*>(shared));
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+inline bool lies_on(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
+
+inline bool same_values(const grid4& a, const grid4& b) {
+  for (unsigned c = 0; c < 16; ++c)
+    if (a.value[c] != b.value[c]) return false;
+  return true;
+}
+
+/// What the three kernels have in common. Codes must lie on 4 bytes, as those of every allocation and row range of
+/// whole words do.
+template <class Multiplier>
+bool block_mma_takes(const gemm_job& job, const device_facts& facts, scale_kind scale, bool (*holds)(const grid4&)) {
+  const auto fits = [&](const gemm_side& side) {
+    return side.is_quantized && side.scale == scale && holds(side.grid) && lies_on(side.codes, 4);
+  };
+  return facts.has_specific(12) && job.mode == accumulate::fast && job.block == Multiplier::block && fits(job.left) &&
+         fits(job.right) &&
+         facts.shared_bytes >= kernels::block_mma_stages * kernels::block_mma_stage_bytes<Multiplier>;
+}
+
+inline bool is_e2m1(const grid4& grid) { return same_values(grid, grid_of<fp4<E2M1>>()); }
+inline bool has_containers(const grid4& grid) { return thread::fits_containers(grid); }
+
+template <class Multiplier>
+error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::byte>, stream where) {
+  kernels::block_mma_job job{.gemm = gemm};
+  const std::size_t blocks = gemm.padded() / Multiplier::block;
+  job.wide_codes = gemm.padded() % 32 == 0 && lies_on(gemm.left.codes, 16) && lies_on(gemm.right.codes, 16);
+  job.wide_scales = blocks % 4 == 0 && lies_on(gemm.left.scales, 4) && lies_on(gemm.right.scales, 4);
+  if constexpr (std::is_same_v<Multiplier, kernels::container_multiplier>) {
+    job.left = thread::container_table_of(gemm.left.grid);
+    job.right = thread::container_table_of(gemm.right.grid);
+  }
+  job.left_shift = static_cast<unsigned>(__builtin_ctz(gemm.left.block_rows));
+  job.right_shift = static_cast<unsigned>(__builtin_ctz(gemm.right.block_rows));
+  const auto tiles = [](std::size_t n) { return (n + kernels::block_mma_tile - 1) / kernels::block_mma_tile; };
+  job.tiles_down = static_cast<unsigned>(tiles(gemm.left.rows));
+  const std::size_t all = tiles(gemm.left.rows) * tiles(gemm.right.rows);
+  if (all == 0) return success;
+  if (all > 0x7FFFFFFFu) return invalid_argument;  // a grid has at most 2^31 - 1 blocks
+  return launch(&kernels::block_mma_tiles<Multiplier>, {static_cast<unsigned>(all)}, {kernels::block_mma_threads},
+                kernels::block_mma_stages * kernels::block_mma_stage_bytes<Multiplier>, where, job);
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr gemm_kernel gemm_nvfp4_sm120 = {
+    .name = "gemm_nvfp4_sm120",
+    .instruction = "mma.sync.m16n8k64.kind::mxf4nvf4.block_scale.scale_vec::4X",
+    .tile_rows = block_mma_tile,
+    .tile_cols = block_mma_tile,
+    .takes =
+        [](const gemm_job& job, const device_facts& facts) {
+          return detail::block_mma_takes<nvfp4_multiplier>(job, facts, scale_kind::e4m3, &detail::is_e2m1);
+        },
+    .run = &detail::run_block_mma<nvfp4_multiplier>,
+};
+
+inline constexpr gemm_kernel gemm_mxfp4_sm120 = {
+    .name = "gemm_mxfp4_sm120",
+    .instruction = "mma.sync.m16n8k64.kind::mxf4.block_scale.scale_vec::2X",
+    .tile_rows = block_mma_tile,
+    .tile_cols = block_mma_tile,
+    .takes =
+        [](const gemm_job& job, const device_facts& facts) {
+          return detail::block_mma_takes<mxfp4_multiplier>(job, facts, scale_kind::e8m0, &detail::is_e2m1);
+        },
+    .run = &detail::run_block_mma<mxfp4_multiplier>,
+};
+
+inline constexpr gemm_kernel gemm_mx_containers_sm120 = {
+    .name = "gemm_mx_containers_sm120",
+    .instruction = "mma.sync.m16n8k32.kind::mxf8f6f4.block_scale.scale_vec::1X",
+    .tile_rows = block_mma_tile,
+    .tile_cols = block_mma_tile,
+    .takes =
+        [](const gemm_job& job, const device_facts& facts) {
+          return detail::block_mma_takes<container_multiplier>(job, facts, scale_kind::e8m0, &detail::has_containers);
+        },
+    .run = &detail::run_block_mma<container_multiplier>,
+};
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -1,0 +1,516 @@
+// ufp4 - quantized_gemm, exact_blocks, on the tensor cores of compute capability 8.0 and above.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The grids' values are small integers times a power of two: a block's dot product is a sum of products of signed bytes, which
+// mma.sync makes exactly, m16n8k16 for blocks of 16, a chain of m16n8k32 for longer ones. Where the sum starts does not matter to
+// it, so it starts from the bits of 1.5 * 2^23 * unit: what comes out are the bits of that number plus the product, and one
+// subtraction, exact, makes it a float (cpu/kernels/gemm_integers.hpp has the derivation). Then acc = fma(d, fl(sA sB), acc), in
+// block order: the host's bits.
+//
+// Where the time goes, by count of instructions: for 16 x 8 of C and a block of 16 a warp issues one mma and 12 operations of
+// ordinary arithmetic, which bound the kernel. Everything else is made small beside them:
+//
+// | codes  | stay packed until they are in registers: cp.async brings 16 bytes a thread to shared memory, three stages deep,   |
+// |        | and eight codes become two registers of bytes by 11 integer operations (thread/decode.hpp), used for four mma      |
+// | order  | along K within a block is free as long as both sides agree, so a lane takes the codes that lie together            |
+// | banks  | a row of the tile is 16 bytes longer than its codes: the eight rows that a warp reads at once are in other banks   |
+// | scales | are loaded a step ahead into registers, and decoded to floats once a tile                                         |
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <ufp4/cuda/memory_sm80.hpp>
+#include <ufp4/cuda/mma_sm80.hpp>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/gpu/thread/epilogue.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+/// One product of a launch; left and right.
+struct dots_entry {
+  const std::uint8_t* codes[2] = {};
+  const void* scales[2] = {};
+  const float* tensor_scale[2] = {};
+  void* out = nullptr;
+  std::ptrdiff_t row_stride = 0, col_stride = 0;
+  unsigned rows[2] = {};  ///< of the operands: M and N
+  unsigned padded = 0;
+  unsigned first_tile = 0;  ///< of the launch
+};
+
+inline constexpr unsigned most_entries = 32;
+
+/// A kernel's parameter, of which compute capability 8 takes 4096 bytes.
+struct dots_job {
+  thread::byte_table table[2]{};
+  scale_kind scale[2]{};
+  unsigned block_rows[2] = {1, 1};
+  unsigned block = 16;
+  std::uint32_t magic = 0;
+  bool copies16 = false;  ///< all rows of codes begin on 16 bytes; else on 4
+  dtype out = dtype::f32;
+  accumulate mode = accumulate::exact_blocks;
+  float alpha = 1, beta = 0;
+  const float* bias = nullptr;
+  unsigned entries = 0;
+  dots_entry entry[most_entries]{};
+};
+static_assert(sizeof(dots_job) <= 4096);
+
+/// A tile of C: a grid of warps, each of so many 16 x 8 pieces down and across.
+template <unsigned warps_down_, unsigned warps_across_, unsigned down_, unsigned across_>
+struct dots_tile {
+  static constexpr unsigned warps_across = warps_across_, down = down_, across = across_;
+  static constexpr unsigned rows = warps_down_ * down * 16, cols = warps_across * across * 8;
+  static constexpr unsigned lines = rows + cols;  ///< rows of both operands that lie in shared memory
+  static constexpr unsigned threads = 32 * warps_down_ * warps_across;
+  static_assert(lines <= threads, "a thread brings the scales of one row");
+};
+using dots_wide = dots_tile<2, 4, 4, 4>;    // 128 x 128, 256 threads
+using dots_narrow = dots_tile<1, 4, 2, 2>;  // 32 x 64, 128 threads
+
+/// How K is cut. A step is what is brought to shared memory at once: 64 columns, or a block where that is longer.
+///
+/// | kind  | blocks of     | a step has | mma of a block |
+/// |-------|---------------|------------|----------------|
+/// | 16    | 16            | 4 blocks   | one k16        |
+/// | 32    | 32            | 2 blocks   | one k32        |
+/// | 64    | 64, 128, 256  | 1 block    | 2, 4, 8 k32    |
+template <unsigned kind>
+struct dots_step {
+  static constexpr unsigned blocks = 64 / kind;
+  UFP4_DEVICE static unsigned depth(const dots_job& job) { return kind == 64 ? job.block : 64; }
+  UFP4_DEVICE static unsigned stride(const dots_job& job) { return depth(job) / 2 + 16; }
+};
+inline constexpr unsigned code_stages = 3;
+inline constexpr std::size_t dots_shared_bytes(unsigned lines, unsigned block) {
+  const unsigned depth = block < 64 ? 64 : block;
+  return std::size_t{lines} * (code_stages * (depth / 2 + 16) + 2 * sizeof(float) * (depth / block));
+}
+
+/// One thread's view of the tile it works on.
+template <class Tile, unsigned kind>
+struct dots_worker {
+  using step = dots_step<kind>;
+  const dots_job& job;
+  const dots_entry& product;
+  unsigned row, col;  ///< of C, where the tile begins
+  unsigned char* codes;
+  float* scales;
+
+  UFP4_DEVICE unsigned char* stage(unsigned s) const {
+    return codes + s % code_stages * Tile::lines * step::stride(job);
+  }
+  UFP4_DEVICE float* scale_stage(unsigned s) const { return scales + s % 2 * step::blocks * Tile::lines; }
+  UFP4_DEVICE unsigned steps() const { return (product.padded + step::depth(job) - 1) / step::depth(job); }
+
+  UFP4_DEVICE unsigned blocks() const { return product.padded / job.block; }
+
+  /// The side, and the row in it, of line `line` of the tile.
+  struct place {
+    unsigned side, row;
+    bool there;
+  };
+  UFP4_DEVICE place place_of(unsigned line) const {
+    const unsigned side = line < Tile::rows ? 0 : 1, at = side == 0 ? row + line : col + line - Tile::rows;
+    return {side, at, at < product.rows[side]};
+  }
+
+  /// Starts the copies of step s: neighbouring threads take neighbouring bytes of a row.
+  template <unsigned bytes>
+  UFP4_DEVICE void copy_codes(unsigned s) const {
+    const unsigned of_row = step::depth(job) / 2 / bytes, row_bytes = product.padded / 2;
+    for (unsigned i = thread_index().x; i < Tile::lines * of_row; i += Tile::threads) {
+      const unsigned line = i / of_row, within = i % of_row * bytes, at = s * step::depth(job) / 2 + within;
+      const place p = place_of(line);
+      const bool valid = p.there && at < row_bytes;
+      const std::uint8_t* from = product.codes[p.side];
+      if (valid) from += std::size_t{p.row} * row_bytes + at;
+      unsigned char* to = stage(s) + line * step::stride(job) + within;
+      if constexpr (bytes == 16)
+        mma::copy_async16(to, from, valid);
+      else
+        mma::copy_async4(to, from, valid);
+    }
+  }
+  UFP4_DEVICE void copy_codes(unsigned s) const {
+    if (s < steps()) {
+      if (job.copies16)
+        copy_codes<16>(s);
+      else
+        copy_codes<4>(s);
+    }
+    mma::commit_copies();
+  }
+
+  /// The scales of step s that this thread brings, as bits: those of one row.
+  UFP4_DEVICE void load_scales(unsigned s, std::uint32_t (&raw)[step::blocks]) const {
+    const place p = place_of(thread_index().x < Tile::lines ? thread_index().x : 0);
+    const std::size_t first = std::size_t{p.row / job.block_rows[p.side]} * blocks();
+    UFP4_UNROLL
+    for (unsigned i = 0; i < step::blocks; ++i) {
+      const unsigned b = s * step::blocks + i;
+      raw[i] = p.there && b < blocks() ? thread::load_scale(product.scales[p.side], job.scale[p.side], first + b) : 0;
+    }
+  }
+  /// As floats. Beyond K the codes are zeros; a product of scales that is -0 then makes fma(+0, -0, acc), which is acc.
+  UFP4_DEVICE void store_scales(unsigned s, const std::uint32_t (&raw)[step::blocks]) const {
+    if (thread_index().x >= Tile::lines) return;
+    const unsigned side = thread_index().x < Tile::rows ? 0 : 1;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < step::blocks; ++i) {
+      const float beyond = side == 0 ? -0.0f : 0.0f;
+      scale_stage(s)[i * Tile::lines + thread_index().x] =
+          s * step::blocks + i < blocks() ? thread::scale_value(job.scale[side], raw[i]) : beyond;
+    }
+  }
+
+  // A lane's place in the fragments of mma.sync: see cuda/mma_sm80.hpp.
+  UFP4_DEVICE unsigned g() const { return lane() / 4; }
+  UFP4_DEVICE unsigned t() const { return lane() % 4; }
+  UFP4_DEVICE unsigned warp() const { return thread_index().x / 32; }
+  UFP4_DEVICE unsigned first_row() const { return warp() / Tile::warps_across * Tile::down * 16; }
+  UFP4_DEVICE unsigned first_col() const { return warp() % Tile::warps_across * Tile::across * 8; }
+
+  /// Eight codes of a line of stage s as bytes. k16: four of block b, four of block b + 1; k32: of the 32 columns from 32 b on.
+  UFP4_DEVICE void fragment(unsigned s, unsigned side, unsigned line, unsigned b, std::uint32_t (&bytes)[2]) const {
+    const unsigned char* from = stage(s) + line * step::stride(job);
+    std::uint32_t word;
+    if constexpr (kind == 16) {
+      const auto* half = reinterpret_cast<const std::uint16_t*>(from) + 4 * b + t();
+      word = half[0] | std::uint32_t{half[4]} << 16;
+    } else {
+      word = reinterpret_cast<const std::uint32_t*>(from)[4 * b + t()];
+    }
+    thread::decode8_s8(job.table[side], word, bytes);
+  }
+
+  struct sums {
+    float acc[Tile::down][Tile::across][4] = {};
+  };
+  /// A lane's share of the scales of block b of stage s.
+  UFP4_DEVICE void left_scales(unsigned s, unsigned b, unsigned i, float (&out)[2]) const {
+    const float* from = scale_stage(s) + b * Tile::lines + first_row() + 16 * i + g();
+    out[0] = from[0];
+    out[1] = from[8];
+  }
+  UFP4_DEVICE void right_scales(unsigned s, unsigned b, float (&out)[Tile::across][2]) const {
+    const float* from = scale_stage(s) + b * Tile::lines + Tile::rows + first_col() + 2 * t();
+    UFP4_UNROLL
+    for (unsigned j = 0; j < Tile::across; ++j) {
+      out[j][0] = from[8 * j];
+      out[j][1] = from[8 * j + 1];
+    }
+  }
+
+  UFP4_DEVICE void start(std::int32_t (&d)[4]) const {
+    UFP4_UNROLL
+    for (std::int32_t& one : d) one = static_cast<std::int32_t>(job.magic);
+  }
+  /// acc = fma(d, fl(sA sB), acc) for the four sums that a lane has of a 16 x 8 piece.
+  UFP4_DEVICE void finish(const std::int32_t (&d)[4], const float (&a)[2], const float (&b)[2], float (&acc)[4]) const {
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 4; ++i) {
+      const float dot = ufp4::detail::to_float(static_cast<std::uint32_t>(d[i])) - ufp4::detail::to_float(job.magic);
+      acc[i] = ufp4::detail::fma(dot, a[i / 2] * b[i % 2], acc[i]);
+    }
+  }
+
+  UFP4_DEVICE void multiply(unsigned s, sums& to) const {
+    if constexpr (kind == 16)
+      multiply_pairs(s, to);
+    else if constexpr (kind == 32)
+      multiply_ones(s, to);
+    else
+      multiply_chain(s, to);
+  }
+
+  UFP4_DEVICE void right_fragments(unsigned s, unsigned b, std::uint32_t (&out)[Tile::across][2]) const {
+    UFP4_UNROLL
+    for (unsigned j = 0; j < Tile::across; ++j) fragment(s, 1, Tile::rows + first_col() + 8 * j + g(), b, out[j]);
+  }
+
+  /// Two blocks of 16 at a time: the last index of a fragment.
+  UFP4_DEVICE void multiply_pairs(unsigned s, sums& to) const {
+    UFP4_UNROLL
+    for (unsigned pair = 0; pair < 2; ++pair) {
+      std::uint32_t b[Tile::across][2];
+      float by_b[2][Tile::across][2];
+      right_fragments(s, 2 * pair, b);
+      right_scales(s, 2 * pair, by_b[0]);
+      right_scales(s, 2 * pair + 1, by_b[1]);
+      UFP4_UNROLL
+      for (unsigned i = 0; i < Tile::down; ++i) {
+        std::uint32_t a[2][2];
+        fragment(s, 0, first_row() + 16 * i + g(), 2 * pair, a[0]);
+        fragment(s, 0, first_row() + 16 * i + 8 + g(), 2 * pair, a[1]);
+        UFP4_UNROLL
+        for (unsigned h = 0; h < 2; ++h) {
+          const std::uint32_t rows[2] = {a[0][h], a[1][h]};
+          float by_a[2];
+          left_scales(s, 2 * pair + h, i, by_a);
+          UFP4_UNROLL
+          for (unsigned j = 0; j < Tile::across; ++j) {
+            std::int32_t d[4];
+            start(d);
+            mma::mma_s8_k16(d, rows, b[j][h]);
+            finish(d, by_a, by_b[h][j], to.acc[i][j]);
+          }
+        }
+      }
+    }
+  }
+
+  /// The k32 fragments of 32 columns: registers 0 and 2 are row g, 1 and 3 row g + 8.
+  UFP4_DEVICE void left_k32(unsigned s, unsigned i, unsigned b, std::uint32_t (&a)[4]) const {
+    UFP4_UNROLL
+    for (unsigned h = 0; h < 2; ++h) {
+      std::uint32_t bytes[2];
+      fragment(s, 0, first_row() + 16 * i + 8 * h + g(), b, bytes);
+      a[h] = bytes[0];
+      a[h + 2] = bytes[1];
+    }
+  }
+
+  UFP4_DEVICE void multiply_ones(unsigned s, sums& to) const {
+    UFP4_UNROLL
+    for (unsigned block = 0; block < 2; ++block) {
+      std::uint32_t b[Tile::across][2];
+      float by_b[Tile::across][2];
+      right_fragments(s, block, b);
+      right_scales(s, block, by_b);
+      UFP4_UNROLL
+      for (unsigned i = 0; i < Tile::down; ++i) {
+        std::uint32_t a[4];
+        float by_a[2];
+        left_k32(s, i, block, a);
+        left_scales(s, block, i, by_a);
+        UFP4_UNROLL
+        for (unsigned j = 0; j < Tile::across; ++j) {
+          std::int32_t d[4];
+          start(d);
+          mma::mma_s8_k32(d, a, b[j]);
+          finish(d, by_a, by_b[j], to.acc[i][j]);
+        }
+      }
+    }
+  }
+
+  /// The sums of a long block are kept for 16 rows at a time: registers.
+  UFP4_DEVICE void multiply_chain(unsigned s, sums& to) const {
+    float by_b[Tile::across][2];
+    right_scales(s, 0, by_b);
+    UFP4_UNROLL
+    for (unsigned i = 0; i < Tile::down; ++i) {
+      std::int32_t d[Tile::across][4];
+      UFP4_UNROLL
+      for (auto& one : d) start(one);
+      for (unsigned q = 0; q < job.block / 32; ++q) {
+        std::uint32_t a[4], b[Tile::across][2];
+        left_k32(s, i, q, a);
+        right_fragments(s, q, b);
+        UFP4_UNROLL
+        for (unsigned j = 0; j < Tile::across; ++j) mma::mma_s8_k32(d[j], a, b[j]);
+      }
+      float by_a[2];
+      left_scales(s, 0, i, by_a);
+      UFP4_UNROLL
+      for (unsigned j = 0; j < Tile::across; ++j) finish(d[j], by_a, by_b[j], to.acc[i][j]);
+    }
+  }
+
+  /// All of K. One barrier a step: whoever passes it has done with the stage that is filled next.
+  UFP4_DEVICE void run(sums& to) const {
+    copy_codes(0);
+    copy_codes(1);
+    std::uint32_t raw[step::blocks];
+    load_scales(0, raw);
+    for (unsigned s = 0; s < steps(); ++s) {
+      store_scales(s, raw);
+      mma::wait_copies<1>();
+      sync_block();
+      copy_codes(s + 2);
+      load_scales(s + 1, raw);
+      multiply(s, to);
+    }
+  }
+
+  UFP4_DEVICE void store(const sums& from) const {
+    const thread::epilogue to{
+        {product.out, job.out, product.rows[0], product.rows[1], product.row_stride, product.col_stride},
+        product.tensor_scale[0],
+        product.tensor_scale[1],
+        job.bias,
+        job.alpha,
+        job.beta,
+        job.mode};
+    const thread::result_scales by = thread::scales_of(to);
+    UFP4_UNROLL
+    for (unsigned i = 0; i < Tile::down; ++i) {
+      UFP4_UNROLL
+      for (unsigned j = 0; j < Tile::across; ++j)
+        store_piece(to, by, first_row() + 16 * i, first_col() + 8 * j, from.acc[i][j]);
+    }
+  }
+  /// A lane's four sums of the 16 x 8 piece at (r, c) of the tile.
+  UFP4_DEVICE void store_piece(const thread::epilogue& to, const thread::result_scales& by, unsigned r, unsigned c,
+                               const float (&acc)[4]) const {
+    UFP4_UNROLL
+    for (unsigned e = 0; e < 4; ++e) {
+      const unsigned i = row + r + 8 * (e / 2) + g(), j = col + c + 2 * t() + e % 2;
+      if (i < product.rows[0] && j < product.rows[1]) thread::store_result(to, by, i, j, acc[e]);
+    }
+  }
+};
+
+/// A thread block a tile, tiles of a column of C one after another: they read the same rows of B.
+template <class Tile, unsigned kind>
+UFP4_KERNEL(Tile::threads)
+multiply_dots(const dots_job job) {
+  unsigned e = 0;
+  while (e + 1 < job.entries && block_index().x >= job.entry[e + 1].first_tile) ++e;
+  const dots_entry& product = job.entry[e];
+  const unsigned tile = block_index().x - product.first_tile, down = (product.rows[0] + Tile::rows - 1) / Tile::rows;
+  const std::size_t code_bytes = std::size_t{code_stages} * Tile::lines * dots_step<kind>::stride(job);
+  const dots_worker<Tile, kind> worker{job,
+                                       product,
+                                       tile % down * Tile::rows,
+                                       tile / down * Tile::cols,
+                                       shared_memory(),
+                                       reinterpret_cast<float*>(shared_memory() + code_bytes)};
+  typename dots_worker<Tile, kind>::sums sums;
+  worker.run(sums);
+  worker.store(sums);
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+/// The exponent of the product of the units.
+inline int dot_exponent(const gemm_job& job) {
+  return ufp4::detail::floor_log2(job.left.grid.unit) + ufp4::detail::floor_log2(job.right.grid.unit);
+}
+/// The largest magnitude of a grid's integers.
+inline int largest_integer(const grid4& grid) {
+  int largest = 0;
+  for (const int i : grid.integer) largest = largest < i ? i : largest < -i ? -i : largest;
+  return largest;
+}
+
+/// Integers of both grids are signed bytes and code 0 is zero; block dot products are below 2^22 and, times the units, floats.
+inline bool byte_dots_are_exact(const gemm_job& job) {
+  if (!job.left.exact() || !job.right.exact()) return false;
+  const int a = largest_integer(job.left.grid), b = largest_integer(job.right.grid), exponent = dot_exponent(job);
+  return a <= 127 && b <= 127 && job.left.grid.integer[0] == 0 && job.right.grid.integer[0] == 0 &&
+         static_cast<int>(job.block) * a * b < 1 << 22 && exponent >= -149 && exponent <= 103;
+}
+
+inline bool on_bytes(const void* p, std::size_t n) { return reinterpret_cast<std::uintptr_t>(p) % n == 0; }
+
+inline bool takes_dots(const gemm_job& job, const device_facts& device) {
+  constexpr std::size_t most = std::size_t{1} << 31;  // rows are counted in 32 bits
+  return device.has(80) && job.mode != accumulate::folded_bf16 && job.block >= 16 && byte_dots_are_exact(job) &&
+         on_bytes(job.left.codes, 4) && on_bytes(job.right.codes, 4) && job.left.rows < most && job.right.rows < most &&
+         job.padded() < most;
+}
+/// Large tiles for products that give every multiprocessor one; not for blocks of 256, whose stages would not fit.
+inline bool fills_device(const gemm_job& job, const device_facts& device) {
+  using tile = kernels::dots_wide;
+  const std::size_t tiles =
+      ((job.left.rows + tile::rows - 1) / tile::rows) * ((job.right.rows + tile::cols - 1) / tile::cols);
+  return tiles >= static_cast<std::size_t>(device.processors) &&
+         kernels::dots_shared_bytes(tile::lines, job.block) <= device.shared_bytes && job.block < 256;
+}
+
+/// What the products of a launch have in common.
+inline kernels::dots_job dots_job_of(const gemm_job& job) {
+  kernels::dots_job out;
+  const gemm_side* sides[2] = {&job.left, &job.right};
+  for (unsigned i = 0; i < 2; ++i) {
+    out.table[i] = thread::s8_table_of(sides[i]->grid);
+    out.scale[i] = sides[i]->scale;
+    out.block_rows[i] = sides[i]->block_rows;
+  }
+  out.block = job.block;
+  out.magic = static_cast<std::uint32_t>(dot_exponent(job) + 23 + 127) << 23 | 0x00400000u;
+  out.copies16 = true;
+  out.out = job.out.kind;
+  out.mode = job.mode;
+  out.alpha = job.alpha;
+  out.beta = job.beta;
+  out.bias = job.bias;
+  return out;
+}
+
+inline kernels::dots_entry dots_entry_of(const gemm_job& job, unsigned first_tile) {
+  return {{job.left.codes, job.right.codes},
+          {job.left.scales, job.right.scales},
+          {job.left.tensor_scale, job.right.tensor_scale},
+          job.out.data,
+          job.out.row_stride,
+          job.out.col_stride,
+          {static_cast<unsigned>(job.left.rows), static_cast<unsigned>(job.right.rows)},
+          static_cast<unsigned>(job.padded()),
+          first_tile};
+}
+
+template <class Tile>
+error launch_dots(const kernels::dots_job& job, unsigned tiles, stream where) {
+  const auto kernel = job.block == 16   ? &kernels::multiply_dots<Tile, 16>
+                      : job.block == 32 ? &kernels::multiply_dots<Tile, 32>
+                                        : &kernels::multiply_dots<Tile, 64>;
+  return launch(kernel, {tiles}, {Tile::threads}, kernels::dots_shared_bytes(Tile::lines, job.block), where, job);
+}
+
+/// As many products in a launch as its parameter holds.
+template <class Tile>
+error run_dots(std::span<const gemm_job> jobs, const device_facts&, stream where) {
+  while (!jobs.empty()) {
+    kernels::dots_job job = dots_job_of(jobs.front());
+    unsigned tiles = 0;
+    for (; !jobs.empty() && job.entries < kernels::most_entries; jobs = jobs.subspan(1)) {
+      const gemm_job& one = jobs.front();
+      job.entry[job.entries++] = dots_entry_of(one, tiles);
+      tiles += static_cast<unsigned>((one.left.rows + Tile::rows - 1) / Tile::rows *
+                                     ((one.right.rows + Tile::cols - 1) / Tile::cols));
+      job.copies16 =
+          job.copies16 && one.padded() % 32 == 0 && on_bytes(one.left.codes, 16) && on_bytes(one.right.codes, 16);
+    }
+    if (const error e = launch_dots<Tile>(job, tiles, where); e != success) return e;
+  }
+  return success;
+}
+
+/// The two kernels differ in their tile alone.
+template <class Tile, bool large>
+constexpr gemm_kernel make_dots_kernel(const char* name) {
+  return {
+      .name = name,
+      .instruction = "mma.sync.s8",
+      .tile_rows = Tile::rows,
+      .tile_cols = Tile::cols,
+      .takes =
+          [](const gemm_job& job, const device_facts& device) {
+            return takes_dots(job, device) && (!large || fills_device(job, device));
+          },
+      .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
+      .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
+                stream where) { return run_dots<Tile>({&job, 1}, device, where); },
+      .fast_is = accumulate::exact_blocks,
+      .run_group = &run_dots<Tile>,
+  };
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr gemm_kernel gemm_blocks_sm80 = gpu::detail::make_dots_kernel<dots_wide, true>("gemm_blocks_sm80");
+inline constexpr gemm_kernel gemm_blocks_small_sm80 =
+    gpu::detail::make_dots_kernel<dots_narrow, false>("gemm_blocks_small_sm80");
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -1,0 +1,285 @@
+// ufp4 - fast GEMM by tcgen05, the matrix unit of compute capability 10: E2M1 with e4m3 or e8m0 scales. Experimental.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | kernel             | formats                          | instruction (tcgen05.mma.cta_group::1)    |
+// |--------------------|----------------------------------|-------------------------------------------|
+// | gemm_nvfp4_tcgen05 | E2M1, e4m3 scales, blocks of 16  | kind::mxf4nvf4.block_scale.scale_vec::4X  |
+// | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | kind::mxf4.block_scale.scale_vec::2X      |
+//
+// The SIMT executor plays neither tensor memory nor the asynchronous proxy (architecture decision 3): compiled only
+// with UFP4_EXPERIMENTAL, and a canary flies first (cuda/canary.hpp).
+//
+// It is as plain as it gets: a thread block makes 128 x 128 of C with two stages of K = 256. Its four warps bring a
+// stage to shared memory while the matrix unit multiplies the other; one thread starts the copies of scales and four
+// multiplications a stage. No TMA, no cluster, no warp with a job of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/block/presets.hpp>
+#include <ufp4/cuda/canary.hpp>
+#include <ufp4/cuda/tcgen05_sm100.hpp>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/thread/epilogue.hpp>
+
+#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+#define UFP4_COMPILES_TCGEN05 1
+#endif
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr unsigned tcgen05_tile = 128;     ///< rows and columns of C, one thread block's
+inline constexpr unsigned tcgen05_depth = 256;    ///< of K in a stage: 128 bytes a row, the width of the swizzling
+inline constexpr unsigned tcgen05_threads = 128;  ///< the four warps that can read the 128 lanes of tensor memory
+
+template <mma::block_scale scale>
+inline constexpr unsigned tcgen05_block = scale == mma::block_scale::ue4m3 ? 16 : 32;
+
+/// One side's part of a stage in shared memory: 128 rows of codes, then their scales.
+inline constexpr unsigned tcgen05_code_bytes = tcgen05_tile * tcgen05_depth / 2;
+template <mma::block_scale scale>
+inline constexpr unsigned tcgen05_side_bytes = tcgen05_code_bytes + tcgen05_tile * tcgen05_depth / tcgen05_block<scale>;
+/// Two stages, two barriers and an address; the stages begin on 1024 bytes, which the launch does not promise.
+template <mma::block_scale scale>
+inline constexpr unsigned tcgen05_shared_bytes = 1024 + 4 * tcgen05_side_bytes<scale> + 32;
+
+#if defined(UFP4_COMPILES_TCGEN05)
+
+struct tcgen05_job {
+  gemm_job gemm{};
+  unsigned left_shift = 0, right_shift = 0;  ///< log2 of the rows that share a scale
+  bool wide_scales = false;                  ///< rows of scales lie on 4 bytes; else anywhere
+  unsigned tiles_down = 1;
+};
+
+/// What a thread brings of one side: eight pieces of 16 bytes of codes, and the scales of a row.
+template <mma::block_scale scale>
+struct tcgen05_pieces {
+  static constexpr unsigned words = tcgen05_depth / tcgen05_block<scale> / 4;  ///< of scales, of a row
+  thread::words4 codes[8];
+  std::uint32_t scales[words];
+};
+
+/// Eight neighbouring threads take the 128 bytes of a row, 16 rows at a time. Zeros beyond the side's rows and columns.
+template <mma::block_scale scale>
+UFP4_DEVICE void read_pieces(const gemm_side& side, unsigned shift, bool wide_scales, std::size_t first_row,
+                             std::size_t k, tcgen05_pieces<scale>& to) {
+  const unsigned t = thread_index().x;
+  const std::size_t bytes = side.padded_cols / 2, blocks = side.padded_cols / tcgen05_block<scale>;
+#pragma unroll
+  for (unsigned i = 0; i < 8; ++i) {
+    const std::size_t row = first_row + 16 * i + t / 8, at = k / 2 + 16 * (t % 8);
+    to.codes[i] = {};
+    if (row < side.rows && at < bytes)
+      to.codes[i] = *reinterpret_cast<const thread::words4*>(side.codes + row * bytes + at);
+  }
+  const std::size_t row = first_row + t;
+  const auto* scales = static_cast<const std::uint8_t*>(side.scales) + (row >> shift) * blocks;
+#pragma unroll
+  for (unsigned w = 0; w < to.words; ++w) {
+    const std::size_t at = k / tcgen05_block<scale> + 4 * w;
+    to.scales[w] = 0;
+    if (row >= side.rows || at >= blocks) continue;
+    if (wide_scales)
+      to.scales[w] = *reinterpret_cast<const std::uint32_t*>(scales + at);
+    else
+      for (unsigned b = 0; b < 4 && at + b < blocks; ++b) to.scales[w] |= std::uint32_t{scales[at + b]} << (8 * b);
+  }
+}
+template <mma::block_scale scale>
+UFP4_DEVICE void write_pieces(const tcgen05_pieces<scale>& from, unsigned char* side) {
+  const unsigned t = thread_index().x;
+#pragma unroll
+  for (unsigned i = 0; i < 8; ++i)
+    *reinterpret_cast<thread::words4*>(side + mma::swizzled_offset(16 * i + t / 8, t % 8)) = from.codes[i];
+#pragma unroll
+  for (unsigned w = 0; w < from.words; ++w)
+    *reinterpret_cast<std::uint32_t*>(side + tcgen05_code_bytes + mma::scale_offset(t, 4 * w)) = from.scales[w];
+}
+
+/// Tensor memory of a thread block: D, then the scales of either side for each of two stages, four columns a word.
+inline constexpr unsigned tcgen05_columns = 256, tcgen05_scales_at = 128, tcgen05_scales_of_side = 16;
+
+/// Starts a stage: copies of its scales, then its multiplications. One thread does.
+template <mma::block_scale scale>
+UFP4_DEVICE void start_stage(std::uint32_t tensor, unsigned char* stage, unsigned buffer, bool add) {
+  constexpr unsigned words = tcgen05_pieces<scale>::words, steps = tcgen05_depth / 64, steps_of_word = steps / words;
+  const std::uint32_t left = mma::shared_address(stage), right = left + tcgen05_side_bytes<scale>;
+  const std::uint32_t scales_a = tensor + tcgen05_scales_at + 2 * buffer * tcgen05_scales_of_side,
+                      scales_b = scales_a + tcgen05_scales_of_side;
+  const auto scales_from = [](std::uint32_t side, unsigned w) {
+    return mma::shared_descriptor(side + tcgen05_code_bytes + 512 * w, 0, 128, mma::swizzle::none);
+  };
+  for (unsigned w = 0; w < words; ++w) {
+    mma::copy_scales_to_tensor(scales_a + 4 * w, scales_from(left, w));
+    mma::copy_scales_to_tensor(scales_b + 4 * w, scales_from(right, w));
+  }
+  for (unsigned step = 0; step < steps; ++step) {
+    // 64 elements are 32 bytes of each row: within the 128 of the swizzling, the start moves and the pattern stays.
+    const auto codes_from = [step](std::uint32_t side) {
+      return mma::shared_descriptor(side + 32 * step, 0, 1024, mma::swizzle::bytes_128);
+    };
+    const unsigned word = step / steps_of_word, first = step % steps_of_word * (4 / steps_of_word);
+    const mma::block_instruction instruction{.scale = scale, .scale_a = first, .scale_b = first};
+    mma::multiply_blocks<scale>(tensor, codes_from(left), codes_from(right), mma::instruction_descriptor(instruction),
+                                scales_a + 4 * word, scales_b + 4 * word, add || step > 0);
+  }
+}
+
+/// D as C, by way of shared memory: a lane of tensor memory is a row, which one thread reads; neighbouring threads
+/// write neighbouring columns.
+UFP4_DEVICE void store_tensor(const gemm_job& job, std::uint32_t tensor, bool empty, std::size_t first_row,
+                              std::size_t first_col, float* shared) {
+  constexpr unsigned pitch = tcgen05_tile + 1;  // so that the rows of a warp begin in different banks
+  static_assert(tcgen05_tile * pitch * 4 <= 4 * tcgen05_side_bytes<mma::block_scale::ue8m0>);
+  const unsigned t = thread_index().x;
+  for (unsigned col = 0; col < tcgen05_tile; col += 8) {
+    std::uint32_t eight[8];
+    mma::load_tensor8(eight, tensor + (t / 32 * 32 << 16) + col);
+    mma::wait_tensor_loads();
+#pragma unroll
+    for (unsigned e = 0; e < 8; ++e) shared[t * pitch + col + e] = empty ? 0.0f : ufp4::detail::to_float(eight[e]);
+  }
+  mma::tensor_fence_before_sync();
+  sync_block();
+  const thread::epilogue to = thread::epilogue_of(job);
+  const thread::result_scales by = thread::scales_of(to);
+  for (unsigned r = 0; r < tcgen05_tile; ++r)
+    if (first_row + r < job.left.rows && first_col + t < job.right.rows)
+      thread::store_result(to, by, first_row + r, first_col + t, shared[r * pitch + t]);
+}
+
+template <mma::block_scale scale>
+UFP4_KERNEL(tcgen05_threads)
+tcgen05_tiles(const tcgen05_job job) {
+  constexpr unsigned side_bytes = tcgen05_side_bytes<scale>;
+  unsigned char* shared = shared_memory();
+  shared += (1024 - mma::shared_address(shared) % 1024) % 1024;
+  auto* barriers = reinterpret_cast<std::uint64_t*>(shared + 4 * side_bytes);
+  auto* tensor_at = reinterpret_cast<std::uint32_t*>(barriers + 2);
+  const unsigned t = thread_index().x;
+  if (t < 32) mma::allocate_tensor_memory<tcgen05_columns>(tensor_at);
+  if (t == 0) {
+    mma::init_arrival(barriers);
+    mma::init_arrival(barriers + 1);
+  }
+  mma::tensor_fence_before_sync();
+  sync_block();
+  mma::tensor_fence_after_sync();
+  const std::uint32_t tensor = *tensor_at;
+
+  const std::size_t first_row = std::size_t{block_index().x % job.tiles_down} * tcgen05_tile;
+  const std::size_t first_col = std::size_t{block_index().x / job.tiles_down} * tcgen05_tile;
+  const std::size_t stages = (job.gemm.padded() + tcgen05_depth - 1) / tcgen05_depth;
+  for (std::size_t s = 0; s < stages; ++s) {
+    const auto buffer = static_cast<unsigned>(s % 2);
+    unsigned char* stage = shared + 2 * buffer * side_bytes;
+    tcgen05_pieces<scale> left, right;
+    read_pieces(job.gemm.left, job.left_shift, job.wide_scales, first_row, s * tcgen05_depth, left);
+    read_pieces(job.gemm.right, job.right_shift, job.wide_scales, first_col, s * tcgen05_depth, right);
+    if (s >= 2) mma::wait_arrival(barriers + buffer, static_cast<std::uint32_t>(s / 2 - 1) % 2);  // stage s - 2 is done
+    write_pieces(left, stage);
+    write_pieces(right, stage + side_bytes);
+    mma::fence_shared_for_async();
+    sync_block();
+    if (t == 0) {
+      mma::tensor_fence_after_sync();
+      start_stage<scale>(tensor, stage, buffer, s > 0);
+      mma::commit_to(barriers + buffer);
+    }
+  }
+  if (stages > 0)  // the last commit waits for all that came before it
+    mma::wait_arrival(barriers + (stages - 1) % 2, static_cast<std::uint32_t>((stages - 1) / 2) % 2);
+  mma::tensor_fence_after_sync();
+  store_tensor(job.gemm, tensor, stages == 0, first_row, first_col, reinterpret_cast<float*>(shared));
+  if (t < 32) mma::release_tensor_memory<tcgen05_columns>(tensor);
+}
+
+#endif  // UFP4_COMPILES_TCGEN05
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+template <mma::block_scale scale>
+inline constexpr const char* tcgen05_name =
+    scale == mma::block_scale::ue4m3 ? "gemm_nvfp4_tcgen05" : "gemm_mxfp4_tcgen05";
+
+template <mma::block_scale scale>
+bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
+  constexpr unsigned block = kernels::tcgen05_block<scale>;
+  constexpr scale_kind kind = scale == mma::block_scale::ue4m3 ? scale_kind::e4m3 : scale_kind::e8m0;
+  const grid4 e2m1 = grid_of<fp4<E2M1>>();
+  const auto fits = [&](const gemm_side& side) {
+    bool same = side.is_quantized && side.scale == kind;
+    for (unsigned c = 0; c < 16; ++c) same = same && side.grid.value[c] == e2m1.value[c];
+    return same && reinterpret_cast<std::uintptr_t>(side.codes) % 16 == 0;
+  };
+  return facts.has_specific(10) && job.mode == accumulate::fast && job.block == block && fits(job.left) &&
+         fits(job.right) && job.padded() % 32 == 0 && facts.shared_bytes >= kernels::tcgen05_shared_bytes<scale>;
+}
+
+#if defined(UFP4_COMPILES_TCGEN05)
+
+template <mma::block_scale scale>
+error queue_tcgen05(const gemm_job& gemm, const device_facts&, std::span<std::byte>, stream where) {
+  kernels::tcgen05_job job{.gemm = gemm};
+  job.left_shift = static_cast<unsigned>(__builtin_ctz(gemm.left.block_rows));
+  job.right_shift = static_cast<unsigned>(__builtin_ctz(gemm.right.block_rows));
+  job.wide_scales = gemm.padded() / kernels::tcgen05_block<scale> % 4 == 0 &&
+                    reinterpret_cast<std::uintptr_t>(gemm.left.scales) % 4 == 0 &&
+                    reinterpret_cast<std::uintptr_t>(gemm.right.scales) % 4 == 0;
+  const auto tiles = [](std::size_t n) { return (n + kernels::tcgen05_tile - 1) / kernels::tcgen05_tile; };
+  job.tiles_down = static_cast<unsigned>(tiles(gemm.left.rows));
+  const std::size_t all = tiles(gemm.left.rows) * tiles(gemm.right.rows);
+  if (all == 0) return success;
+  if (all > 0x7FFFFFFFu) return invalid_argument;  // a grid has at most 2^31 - 1 blocks
+  return launch(&kernels::tcgen05_tiles<scale>, {static_cast<unsigned>(all)}, {kernels::tcgen05_threads},
+                kernels::tcgen05_shared_bytes<scale>, where, job);
+}
+
+/// The canary's K: three stages, so that a buffer is used again, and a half.
+template <mma::block_scale scale>
+error run_tcgen05(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
+  static canary bird;
+  const error e = bird.check(&queue_tcgen05<scale>, tcgen05_name<scale>, job, facts, kernels::tcgen05_tile - 1,
+                             kernels::tcgen05_tile - 3, where, 3 * kernels::tcgen05_depth + kernels::tcgen05_depth / 2);
+  return e == success ? queue_tcgen05<scale>(job, facts, memory, where) : e;
+}
+
+#else
+
+template <mma::block_scale scale>
+error run_tcgen05(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
+  return failed(not_supported, tcgen05_name<scale>,
+                "this file was compiled without UFP4_EXPERIMENTAL, or not for CUDA");
+}
+
+#endif
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr gemm_kernel gemm_nvfp4_tcgen05 = {
+    .name = detail::tcgen05_name<mma::block_scale::ue4m3>,
+    .instruction = "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X",
+    .tile_rows = tcgen05_tile,
+    .tile_cols = tcgen05_tile,
+    .takes = &detail::tcgen05_takes<mma::block_scale::ue4m3>,
+    .run = &detail::run_tcgen05<mma::block_scale::ue4m3>,
+    .experimental = true,
+};
+
+inline constexpr gemm_kernel gemm_mxfp4_tcgen05 = {
+    .name = detail::tcgen05_name<mma::block_scale::ue8m0>,
+    .instruction = "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X",
+    .tile_rows = tcgen05_tile,
+    .tile_cols = tcgen05_tile,
+    .takes = &detail::tcgen05_takes<mma::block_scale::ue8m0>,
+    .run = &detail::run_tcgen05<mma::block_scale::ue8m0>,
+    .experimental = true,
+};
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

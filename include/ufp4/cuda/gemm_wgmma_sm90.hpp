@@ -1,0 +1,304 @@
+// ufp4 - quantized_gemm, fast and folded_bf16, on Hopper: codes by TMA, decoded to bf16, multiplied by wgmma.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Experimental (architecture decision 3): compiled only with UFP4_EXPERIMENTAL, and a canary flies first
+// (cuda/canary.hpp).
+//
+// A thread block makes 128 x 128 of C and walks along K by 64. Four warpgroups have two trades:
+//
+// | producers, 2 | a thread a row of either operand. One of them asks TMA for the codes of both, 32 bytes a row,    |
+// |              | four steps ahead. Each reads its row's codes and scales, multiplies them out to bf16 and stores  |
+// |              | 128 swizzled bytes                                                                               |
+// | consumers, 2 | 64 rows of C each: four wgmma m64n128k16 a step, the next step's issued before the last one's is |
+// |              | waited for                                                                                       |
+//
+// Codes and decoded operands have four stages each, and a pair of barriers a stage: full, empty. Scales come by plain
+// loads, one step ahead in registers: the four of a step are 4 bytes a row, and TMA moves 16 at least.
+//
+// The formats and the rescue of tiles that bf16 cannot hold are those of gemm_bf16_sm80, whose decoder this is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/cuda/canary.hpp>
+#include <ufp4/cuda/gemm_bf16_sm80.hpp>
+#include <ufp4/cuda/tma_sm90.hpp>
+#include <ufp4/cuda/wgmma_sm90.hpp>
+#include <ufp4/gpu/kernels/finish_product.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+struct wgmma_tile {
+  static constexpr unsigned rows = 128, cols = 128, depth = 64, stages = 4;
+  static constexpr unsigned producers = rows + cols, consumers = 256, threads = producers + consumers;
+  static constexpr unsigned code_bytes = depth / 2, left_codes = rows * code_bytes;
+  static constexpr unsigned stage_codes = (rows + cols) * code_bytes, stage_operands = (rows + cols) * 2 * depth;
+  /// From a boundary of 1024 bytes on, which the swizzle needs and shared_memory() does not promise.
+  static constexpr unsigned codes_at = stages * stage_operands, barriers_at = codes_at + stages * stage_codes;
+  static constexpr unsigned unfit_at = barriers_at + 4 * stages * 8;
+  static constexpr std::size_t shared_bytes = 1024 + unfit_at + 16;
+  static constexpr unsigned sums_stride = cols + 8;
+  static_assert(rows * sums_stride * sizeof(float) <= barriers_at);
+};
+
+#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+
+struct wgmma_job {
+  CUtensorMap left_codes, right_codes;
+  bf16_product product;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// What one thread of the block knows.
+struct wgmma_worker {
+  using tile = wgmma_tile;
+  using decoder = bf16_worker<bf16_tile<128, 128>>;
+
+  const wgmma_job& job;
+  unsigned char* memory;  ///< shared, on 1024
+  std::size_t first_row, first_col;
+  unsigned steps;
+  unsigned thread = thread_index().x;
+
+  enum kind : unsigned { codes_full, codes_empty, tile_full, tile_empty };
+  UFP4_DEVICE mma::barrier* bar(kind which, unsigned stage) const {
+    return reinterpret_cast<mma::barrier*>(memory + tile::barriers_at) + which * tile::stages + stage;
+  }
+  UFP4_DEVICE unsigned char* codes(unsigned stage) const { return memory + tile::codes_at + stage * tile::stage_codes; }
+  UFP4_DEVICE unsigned char* operands(unsigned stage) const { return memory + stage * tile::stage_operands; }
+  UFP4_DEVICE volatile std::uint32_t* unfit() const {
+    return reinterpret_cast<volatile std::uint32_t*>(memory + tile::unfit_at);
+  }
+  /// A stage's n-th use waits for `full` in phase n and for `empty` in the phase before.
+  UFP4_DEVICE static unsigned phase(unsigned step) { return step / tile::stages & 1u; }
+
+  UFP4_DEVICE void start() const {
+    if (thread == 0) {
+      *unfit() = 0;
+      for (unsigned s = 0; s < tile::stages; ++s) {
+        mma::barrier_start(bar(codes_full, s), 1);
+        mma::barrier_start(bar(codes_empty, s), tile::producers);
+        mma::barrier_start(bar(tile_full, s), tile::producers);
+        mma::barrier_start(bar(tile_empty, s), tile::consumers);
+      }
+      mma::barriers_ready();
+    }
+    sync_block();
+  }
+
+  /// One thread: the codes of a step on their way. Columns and rows beyond the operands come as zeros, and count.
+  UFP4_DEVICE void fetch(unsigned step) const {
+    const unsigned stage = step % tile::stages;
+    mma::barrier_wait(bar(codes_empty, stage), phase(step) ^ 1u);
+    mma::barrier_expect(bar(codes_full, stage), tile::stage_codes);
+    const unsigned column = step * tile::code_bytes;
+    mma::copy_box(codes(stage), job.left_codes, column, static_cast<unsigned>(first_row), bar(codes_full, stage));
+    mma::copy_box(codes(stage) + tile::left_codes, job.right_codes, column, static_cast<unsigned>(first_col),
+                  bar(codes_full, stage));
+  }
+
+  /// The scales of a thread's row in one step, as bits; those beyond the operand are not read.
+  struct row_scales {
+    std::uint32_t bits[4] = {};
+  };
+  UFP4_DEVICE bool inside(const bf16_side& side, std::size_t row, unsigned step, unsigned i) const {
+    return row < side.rows && std::size_t{step} * tile::depth + 16 * i < job.product.job.padded();
+  }
+  UFP4_DEVICE row_scales load_scales(const bf16_side& side, std::size_t row, unsigned step) const {
+    const std::size_t line = row / side.block_rows * job.product.job.blocks();
+    row_scales s;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 4; ++i) {
+      const std::size_t k = std::size_t{step} * tile::depth + 16 * i;
+      if (inside(side, row, step, i))
+        s.bits[i] = thread::scale_bits(side.scales, side.scale, line + k / job.product.job.block);
+    }
+    return s;
+  }
+
+  /// 64 elements of row `place` of the stage's operands, the left operand's rows first.
+  UFP4_DEVICE void decode(const bf16_side& side, std::size_t row, unsigned step, const row_scales& scales,
+                          const thread::words4 (&words)[2], unsigned place) const {
+    unsigned char* to = operands(step % tile::stages);
+    UFP4_UNROLL
+    for (unsigned w = 0; w < 8; ++w) {
+      // a scale of 0 beyond the operand: there code 0 need not mean 0
+      const float scale = inside(side, row, step, w / 2) ? thread::scale_value(side.scale, scales.bits[w / 2]) : 0.0f;
+      const std::uint32_t eight = words[w / 4].word[w % 4];
+      *reinterpret_cast<thread::words4*>(to + mma::swizzle128(place, 16 * w)) = decoder::fold(side, eight, scale);
+      if (!decoder::is_welcome(side, scale) && !decoder::all_zero(side, eight)) *unfit() = 1;
+    }
+  }
+
+  UFP4_DEVICE void produce() const {
+    const bool is_left = thread < tile::rows;
+    const bf16_side side = is_left ? job.product.left : job.product.right;
+    const std::size_t row = is_left ? first_row + thread : first_col + thread - tile::rows;
+    if (thread == 0)
+      for (unsigned step = 0; step < tile::stages && step < steps; ++step) fetch(step);
+    row_scales next = load_scales(side, row, 0);
+    for (unsigned step = 0; step < steps; ++step) {
+      const unsigned stage = step % tile::stages;
+      const row_scales scales = next;
+      if (step + 1 < steps) next = load_scales(side, row, step + 1);
+      mma::barrier_wait(bar(codes_full, stage), phase(step));
+      const auto* from = reinterpret_cast<const thread::words4*>(codes(stage) + thread * tile::code_bytes);
+      const thread::words4 words[2] = {from[0], from[1]};
+      mma::barrier_arrive(bar(codes_empty, stage));
+      if (thread == 0 && step + tile::stages < steps) fetch(step + tile::stages);
+      mma::barrier_wait(bar(tile_empty, stage), phase(step) ^ 1u);
+      decode(side, row, step, scales, words, thread);
+      mma::fence_to_async();
+      mma::barrier_arrive(bar(tile_full, stage));
+    }
+  }
+
+  UFP4_DEVICE void consume(float (&sums)[64]) const {
+    const unsigned group = (thread - tile::producers) / 128;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 64; ++i) sums[i] = 0;
+    for (unsigned step = 0; step < steps; ++step) {
+      const unsigned stage = step % tile::stages;
+      mma::barrier_wait(bar(tile_full, stage), phase(step));
+      sync_wave();  // wgmma wants whole warps
+      const std::uint32_t left = mma::window_address(operands(stage)) + group * 64 * 128;
+      const std::uint32_t right = mma::window_address(operands(stage)) + tile::rows * 128;
+      mma::settle_sums(sums);
+      mma::multiply_fence();
+      UFP4_UNROLL
+      for (unsigned k = 0; k < tile::depth / 16; ++k)
+        mma::multiply_bf16_m64n128k16(sums, mma::operand_128(left + 32 * k), mma::operand_128(right + 32 * k));
+      mma::multiply_commit();
+      mma::settle_sums(sums);
+      mma::multiply_wait<1>();  // the step before is read
+      if (step != 0) mma::barrier_arrive(bar(tile_empty, (step - 1) % tile::stages));
+    }
+    mma::multiply_wait<0>();
+    mma::settle_sums(sums);
+  }
+
+  /// A sum where bf16 has no room: in binary64, whose range no two factors leave.
+  UFP4_DEVICE float rescued(std::size_t i, std::size_t j) const {
+    const gemm_job& product = job.product.job;
+    double sum = 0;
+    for (std::size_t k = 0; k < product.padded(); ++k)
+      sum += element_of(product.left, product.block, i, k) * element_of(product.right, product.block, j, k);
+    return static_cast<float>(sum);
+  }
+
+  /// C from what the consumers left in shared memory, neighbours by neighbours.
+  UFP4_DEVICE void store(const float* sums) const {
+    const gemm_job& product = job.product.job;
+    const bool rescue = *unfit() != 0;
+    const thread::epilogue to = thread::epilogue_of(product);
+    const thread::result_scales by = thread::scales_of(to);
+    for (unsigned at = thread; at < tile::rows * tile::cols; at += tile::threads) {
+      const unsigned down = at / tile::cols, across = at % tile::cols;
+      const std::size_t i = first_row + down, j = first_col + across;
+      if (i < product.out.rows && j < product.out.cols)
+        thread::store_result(to, by, i, j, rescue ? rescued(i, j) : sums[down * tile::sums_stride + across]);
+    }
+  }
+};
+
+#endif
+
+/// Thread blocks that run together make tiles that lie together: eight tile rows of a column of tiles, then the next
+/// column.
+[[maybe_unused]] static __global__ void __launch_bounds__(wgmma_tile::threads, 1)
+    gemm_wgmma(const __grid_constant__ wgmma_job job) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using tile = wgmma_tile;
+  const unsigned at = block_index().x, band = 8 * job.product.tiles_across, first = at / band * 8;
+  const unsigned down = job.product.tiles_down - first < 8 ? job.product.tiles_down - first : 8;
+  const auto aligned = (reinterpret_cast<std::uintptr_t>(shared_memory()) + 1023) / 1024 * 1024;
+  const wgmma_worker worker{job, reinterpret_cast<unsigned char*>(aligned),
+                            std::size_t{first + at % band % down} * tile::rows,
+                            std::size_t{at % band / down} * tile::cols,
+                            static_cast<unsigned>((job.product.job.padded() + tile::depth - 1) / tile::depth)};
+  auto* staged = reinterpret_cast<float*>(aligned);
+  worker.start();
+  if (worker.thread < tile::producers) {
+    worker.produce();
+    sync_block();  // nobody reads operands any more
+  } else {
+    float sums[64];
+    worker.consume(sums);
+    sync_block();
+    const unsigned t = worker.thread - tile::producers, row = t / 128 * 64;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 64; ++i)
+      staged[(row + mma::sum_row(t % 128, i)) * tile::sums_stride + mma::sum_col(t, i)] = sums[i];
+  }
+  sync_block();
+  worker.store(staged);
+#else
+  __trap();
+#endif
+}
+
+#endif
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+/// TMA wants rows of codes on 16 bytes.
+inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts) {
+  const auto good = [](const gemm_side& side) {
+    return reinterpret_cast<std::uintptr_t>(side.codes) % 16 == 0 && side.rows < (std::size_t{1} << 31);
+  };
+  return facts.has_specific(9) && gemm_bf16_takes(job, facts) && job.padded() % 32 == 0 && job.padded() != 0 &&
+         facts.shared_bytes >= kernels::wgmma_tile::shared_bytes && good(job.left) && good(job.right);
+}
+
+#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+
+inline error queue_gemm_wgmma(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
+  using tile = kernels::wgmma_tile;
+  kernels::wgmma_job task{};
+  const auto map = [&](CUtensorMap& to, const gemm_side& side, unsigned rows) {
+    return make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows, tile::code_bytes);
+  };
+  if (const error e = map(task.left_codes, job.left, tile::rows); e != success) return e;
+  if (const error e = map(task.right_codes, job.right, tile::cols); e != success) return e;
+  task.product = {job, bf16_side_of(job.left), bf16_side_of(job.right),
+                  static_cast<unsigned>((job.out.rows + tile::rows - 1) / tile::rows),
+                  static_cast<unsigned>((job.out.cols + tile::cols - 1) / tile::cols)};
+  return launch(&kernels::gemm_wgmma, {task.product.tiles_down * task.product.tiles_across}, {tile::threads},
+                tile::shared_bytes, where, task);
+}
+
+inline error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
+  static canary bird;
+  const error e = bird.check(&queue_gemm_wgmma, "gemm_wgmma_sm90", job, facts, kernels::wgmma_tile::rows - 1,
+                             kernels::wgmma_tile::cols - 3, where);
+  return e == success ? queue_gemm_wgmma(job, facts, memory, where) : e;
+}
+
+#else
+
+inline error run_gemm_wgmma(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
+  return failed(not_supported, "gemm_wgmma_sm90", "this file was compiled without UFP4_EXPERIMENTAL, or not for CUDA");
+}
+
+#endif
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr gemm_kernel gemm_wgmma_sm90 = {
+    .name = "gemm_wgmma_sm90",
+    .instruction = "wgmma.mma_async.m64n128k16.bf16",
+    .tile_rows = wgmma_tile::rows,
+    .tile_cols = wgmma_tile::cols,
+    .takes = &gpu::detail::gemm_wgmma_takes,
+    .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
+    .run = &gpu::detail::run_gemm_wgmma,
+    .experimental = true,
+};
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -1,0 +1,247 @@
+// ufp4 - products by a library that the program links: cublasLt (cuda/cublas.hpp).
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two kernels of the table that take nothing until a library is installed, so that every verb, explain and
+// workspace_bytes speak the truth of what this program runs. The library only multiplies; what is before and after it
+// is here:
+//
+//   operands decoded to workspace ─► factors ─► library ─► finish: C from the sums, or anew where they are worthless
+//
+// | kernel              | operands in the workspace                                        | machines                |
+// |---------------------|------------------------------------------------------------------|-------------------------|
+// | gemm_library_bf16   | value * scale as bf16                                            | all that have bf16      |
+// | gemm_library_blocks | scales swizzled; nvfp4's codes as they lie, mx formats' as E4M3  | Blackwell; experimental |
+//
+// The library writes C itself where its memory allows (binary32 or bf16, rows contiguous and on 16 bytes, no bias): a
+// pass over C and one over its sums are saved, a tenth of the time of an 8192^3 product on a machine of 800 TFLOP/s
+// and 4 TB/s. Then C is rounded from fl(acc * fl(alpha * TA * TB)) + beta * C: no more roundings than store_result
+// makes. Otherwise binary32 sums lie in the workspace and store_result ends the product.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/kernels/finish_product.hpp>
+#include <ufp4/gpu/kernels/library_operands.hpp>
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// D = alpha * left * right^T + beta * D. left: rows x depth, right: cols x depth, both packed; every pointer on 16
+/// bytes.
+struct library_product {
+  enum class operands : std::uint8_t {
+    bf16,
+    nvfp4,  ///< E2M1 codes, e4m3 scales of 16 elements, 128x4
+    mxfp8,  ///< E4M3 bytes, e8m0 scales of 32 elements, 128x4
+  };
+  operands kind = operands::bf16;
+  const void *left = nullptr, *right = nullptr;
+  const void *left_scales = nullptr, *right_scales = nullptr;
+  std::size_t rows = 0, cols = 0, depth = 0;
+  const float *alpha = nullptr, *beta = nullptr;  ///< in device memory
+  void* out = nullptr;
+  dtype out_kind = dtype::f32;  ///< f32 or bf16
+  std::size_t out_stride = 0;   ///< elements from row to row, a multiple of 16 bytes
+};
+
+/// What a library has to say. Installed while the program wants its products.
+struct gemm_library {
+  bool (*ready)() = nullptr;  ///< for the current device
+  std::size_t workspace = 0;  ///< bytes that multiply may use
+  error (*multiply)(const library_product&, std::span<std::byte> workspace, stream) = nullptr;
+};
+
+inline std::atomic<const gemm_library*> installed_library{nullptr};
+
+}  // namespace ufp4::gpu::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+using library_operands = library_product::operands;
+
+inline const gemm_library* library() {
+  const gemm_library* here = installed_library.load(std::memory_order_acquire);
+  return here != nullptr && here->ready() ? here : nullptr;
+}
+
+/// Can the library write C itself?
+inline bool writes_result(const gemm_job& job) {
+  const std::size_t size = job.out.kind == dtype::f32 ? 4 : 2;
+  return job.out.kind != dtype::fp16 && job.bias == nullptr && job.out.col_stride == 1 &&
+         job.out.row_stride >= static_cast<std::ptrdiff_t>(job.out.cols) &&
+         static_cast<std::size_t>(job.out.row_stride) * size % 16 == 0 &&
+         reinterpret_cast<std::uintptr_t>(job.out.data) % 16 == 0;
+}
+
+/// Where everything lies in the workspace, in bytes.
+struct library_plan {
+  library_operands kind = library_operands::bf16;
+  std::size_t left = 0, right = 0, left_scales = 0, right_scales = 0, sums = 0, factors = 0, library = 0, total = 0;
+
+  static constexpr std::size_t alignment = 256;
+  std::size_t add(std::size_t bytes) {
+    const std::size_t at = total;
+    total += (bytes + alignment - 1) / alignment * alignment;
+    return at;
+  }
+};
+
+inline std::size_t sums_stride(const gemm_job& job) { return (job.out.cols + 31) / 32 * 32; }
+
+/// nvfp4's codes are multiplied where they lie, if the library can read them there.
+inline bool stays(const gemm_side& side, library_operands kind) {
+  return kind == library_operands::nvfp4 && reinterpret_cast<std::uintptr_t>(side.codes) % 16 == 0;
+}
+
+inline std::size_t element_bytes(const gemm_job& job, const gemm_side& side, library_operands kind) {
+  const std::size_t elements = side.rows * job.padded();
+  switch (kind) {
+    case library_operands::bf16: return 2 * elements;
+    case library_operands::nvfp4: return stays(side, kind) ? 0 : elements / 2;
+    case library_operands::mxfp8: return elements;
+  }
+  return 0;
+}
+
+inline library_plan plan_library(const gemm_job& job, library_operands kind, std::size_t library_bytes) {
+  library_plan plan;
+  plan.kind = kind;
+  plan.left = plan.add(element_bytes(job, job.left, kind));
+  plan.right = plan.add(element_bytes(job, job.right, kind));
+  if (kind != library_operands::bf16) {
+    plan.left_scales = plan.add(swizzled_bytes(job.left, job.block));
+    plan.right_scales = plan.add(swizzled_bytes(job.right, job.block));
+  }
+  plan.sums = plan.add(writes_result(job) ? 0 : 4 * job.out.rows * sums_stride(job));
+  plan.factors = plan.add(sizeof(kernels::product_factors));
+  plan.library = plan.add(library_bytes);
+  return plan;
+}
+
+/// A side's elements, as the library wants them, at *elements; and its scales.
+inline error queue_operand(const gemm_job& job, const gemm_side& side, library_operands kind, std::byte* elements,
+                           std::byte* scales, std::uint32_t* unfit, stream where) {
+  if (kind == library_operands::bf16)
+    return queue_decode_bf16(side, job.block, reinterpret_cast<std::uint16_t*>(elements), unfit, where);
+  const error e = queue_swizzle_scales(side, job.block, reinterpret_cast<std::uint8_t*>(scales), unfit, where);
+  if (e != success) return e;
+  if (stays(side, kind)) return success;
+  if (kind == library_operands::nvfp4) return copy(elements, side.codes, side.rows * job.padded() / 2, where);
+  return queue_widen_codes(side, reinterpret_cast<std::uint8_t*>(elements), where);
+}
+
+inline library_product product_of(const gemm_job& job, const library_plan& plan, std::byte* memory) {
+  auto* factors = reinterpret_cast<kernels::product_factors*>(memory + plan.factors);
+  library_product p;
+  p.kind = plan.kind;
+  p.left = stays(job.left, plan.kind) ? static_cast<const void*>(job.left.codes) : memory + plan.left;
+  p.right = stays(job.right, plan.kind) ? static_cast<const void*>(job.right.codes) : memory + plan.right;
+  p.left_scales = memory + plan.left_scales;
+  p.right_scales = memory + plan.right_scales;
+  p.rows = job.out.rows;
+  p.cols = job.out.cols;
+  p.depth = job.padded();
+  p.alpha = &factors->alpha;
+  p.beta = &factors->beta;
+  p.out = writes_result(job) ? job.out.data : memory + plan.sums;
+  p.out_kind = writes_result(job) ? job.out.kind : dtype::f32;
+  p.out_stride = writes_result(job) ? static_cast<std::size_t>(job.out.row_stride) : sums_stride(job);
+  return p;
+}
+
+/// Queues all five steps; `with` multiplies.
+inline error run_library(const gemm_job& job, library_operands kind, const gemm_library& with,
+                         const device_facts& device, std::span<std::byte> workspace, stream where) {
+  const library_plan plan = plan_library(job, kind, with.workspace);
+  std::byte* memory = workspace.data();
+  auto* factors = reinterpret_cast<kernels::product_factors*>(memory + plan.factors);
+  if (error e = set_zero(factors, sizeof *factors, where); e != success) return e;
+  if (error e =
+          queue_operand(job, job.left, kind, memory + plan.left, memory + plan.left_scales, &factors->unfit, where);
+      e != success)
+    return e;
+  if (error e =
+          queue_operand(job, job.right, kind, memory + plan.right, memory + plan.right_scales, &factors->unfit, where);
+      e != success)
+    return e;
+  kernels::finish_job finish{job, factors};
+  if (!writes_result(job)) finish.sums = reinterpret_cast<const float*>(memory + plan.sums);
+  finish.sums_stride = sums_stride(job);
+  finish.operands = reinterpret_cast<thread::words4*>(memory);
+  finish.operand_words = plan.sums / sizeof(thread::words4);  // the operands come first
+  if (error e = queue_set_factors(finish, device, where); e != success) return e;
+  if (error e = with.multiply(product_of(job, plan, memory), workspace.subspan(plan.library), where); e != success)
+    return e;
+  return queue_finish_product(finish, device, where);
+}
+
+/// From here on a library's product, decoded operands and all, is the fastest: for fewer rows of C or of B the
+/// operands would be written out to be read a few times only.
+inline constexpr std::size_t library_rows = 1024, library_cols = 128;
+
+inline bool library_takes(const gemm_job& job) {
+  return job.mode != accumulate::exact_blocks && job.out.rows >= library_rows && job.out.cols >= library_cols &&
+         job.padded() != 0 && ufp4::detail::is_finite(job.alpha) && ufp4::detail::magnitude(job.alpha) >= 0x1p-126f;
+}
+
+inline bool takes_bf16(const gemm_job& job, const device_facts& device) {
+  return device.architecture >= 80 && library_takes(job) && decodes_to_bf16(job.left, job.block, job.mode) &&
+         decodes_to_bf16(job.right, job.block, job.mode) && library() != nullptr;
+}
+
+/// What a Blackwell library multiplies in blocks; bf16: nothing of the kind.
+inline library_operands block_operands(const gemm_job& job) {
+  static constexpr grid4 e2m1 = grid_of<fp4<E2M1>>();
+  const auto both = [&](auto what) { return what(job.left) && what(job.right); };
+  const bool e4m3_16 = job.block == 16 && both([](const gemm_side& s) {
+                         return s.is_quantized && s.scale == scale_kind::e4m3 && s.grid == e2m1;
+                       });
+  const bool e8m0_32 = job.block == 32 && both([](const gemm_side& s) {
+                         return s.is_quantized && s.scale == scale_kind::e8m0 && thread::fits_containers(s.grid);
+                       });
+  // rows of operands are multiples of 16 bytes
+  if (e4m3_16 && job.padded() % 32 == 0) return library_operands::nvfp4;
+  return e8m0_32 ? library_operands::mxfp8 : library_operands::bf16;
+}
+
+inline bool takes_blocks(const gemm_job& job, const device_facts& device) {
+  // of such operands cublasLt wants every extent in sixteens
+  const bool sixteens = job.out.rows % 16 == 0 && job.out.cols % 16 == 0;
+  return device.architecture >= 100 && sixteens && library_takes(job) &&
+         block_operands(job) != library_operands::bf16 && library() != nullptr;
+}
+
+template <bool in_blocks>
+std::size_t library_workspace(const gemm_job& job, const device_facts&) {
+  const gemm_library* with = library();
+  if (with == nullptr) return 0;
+  return plan_library(job, in_blocks ? block_operands(job) : library_operands::bf16, with->workspace).total;
+}
+
+template <bool in_blocks>
+error run_installed(const gemm_job& job, const device_facts& device, std::span<std::byte> workspace, stream where) {
+  const gemm_library* with = library();
+  if (with == nullptr) return not_supported;
+  return run_library(job, in_blocks ? block_operands(job) : library_operands::bf16, *with, device, workspace, where);
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+inline constexpr gemm_kernel gemm_library_bf16 = {.name = "gemm_library_bf16",
+                                                  .instruction = "cublasLtMatmul bf16",
+                                                  .takes = &detail::takes_bf16,
+                                                  .workspace = &detail::library_workspace<false>,
+                                                  .run = &detail::run_installed<false>};
+
+inline constexpr gemm_kernel gemm_library_blocks = {.name = "gemm_library_blocks",
+                                                    .instruction = "cublasLtMatmul block-scaled",
+                                                    .takes = &detail::takes_blocks,
+                                                    .workspace = &detail::library_workspace<true>,
+                                                    .run = &detail::run_installed<true>,
+                                                    .experimental = true};
+
+}  // namespace ufp4::gpu::inline UFP4_GPU
