@@ -2,16 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if defined(__HIPCC__)
-#include <ufp4/hip.hpp>
-#elif defined(__CUDACC__)
-#include <ufp4/cuda.hpp>
-#else
+#if !defined(__HIPCC__) && !defined(__CUDACC__)
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
-#include <ufp4/gpu/verbs.hpp>
+#endif
+#if defined(__HIPCC__) || defined(UFP4_PLAYS_AMD)  // a test defines it whose executor is to play an AMD GPU
+#include <ufp4/hip.hpp>
+#else
+#include <ufp4/cuda.hpp>
 #endif
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace support {
@@ -27,6 +28,30 @@ std::vector<T> on_host(const gpu::buffer<T>& b) {
   std::vector<T> all(b.size());
   b.download(all);
   return all;
+}
+
+/// work(order), a word for CAPTURE, once for each of the orders of threads and blocks that the executor plays; once on
+/// a GPU, which has its own. Bits that depend on the order are those of a missing barrier, or of blocks that disturb
+/// one another.
+template <class Work>
+void in_every_order(Work work) {
+#if defined(UFP4_SIMT_HEADER)
+  namespace simt = ufp4::simt;
+  struct restorer {  // a failed REQUIRE throws
+    simt::executor_settings before = simt::settings();
+    ~restorer() { simt::settings() = before; }
+  } const restore;
+  using enum simt::thread_order;
+  for (const auto& [name, order, seed] :
+       {std::tuple{"forwards", forwards, 0u}, std::tuple{"backwards", backwards, 0u},
+        std::tuple{"shuffled:1", shuffled, 1u}, std::tuple{"shuffled:2", shuffled, 2u}}) {
+    simt::settings().order = order;
+    simt::settings().seed = seed;
+    work(name);
+  }
+#else
+  work("the device's own");
+#endif
 }
 
 }  // namespace support

@@ -2,36 +2,57 @@
 // decision 3).
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every thread of a block is a fiber; a fiber runs until it waits for others, so there are no races between the two points
-// at which it waits, and none are looked for. Blocks run one after another. Memory of the device is memory of the host.
+// Every thread of a block is a fiber (simt_fiber.hpp) that runs until it waits for others: at a barrier, or at what the
+// lanes of a wave do together (shuffles, and the instructions of simt_mma.hpp and simt_memory.hpp). Blocks run one
+// after another. Memory of the device is memory of the host.
 //
-// What it refuses, with a sentence and abort(): a barrier or shuffle that some thread of the block or wave never comes to, a
-// kernel that leaves one while others wait, a launch beyond the limits of the device that is played.
+// Which of the threads that can go on does so is the test's choice, and so is the order of the blocks. A kernel whose
+// barriers are all there gives the same bits in every order; support::in_every_order (device.hpp) is how a test asks.
+//
+// | settings().order | the next thread to run                                                               |
+// |------------------|--------------------------------------------------------------------------------------|
+// | forwards         | the first lane of the first wave that can: a wave runs as far as the barriers let it |
+// | backwards        | the last lane of the last wave that can                                              |
+// | shuffled         | any lane of any wave, by settings().seed                                             |
+//
+// UFP4_SIMT_ORDER=forwards|backwards|shuffled:<seed> in the environment sets the order of a whole test program, and
+// UFP4_SIMT_SUMS=nearest|truncated how mma rounds (simt_mma.hpp).
+//
+// Shared memory is a heap block of exactly the size that the launch says, filled with 0xA5 for every block: a sanitizer
+// sees what lies outside, a test what was never written.
+//
+// Compiled with -fsanitize=thread, accesses of two threads of a block to the same bytes, one of them a write, are
+// reported wherever no sync_block or sync_wave stands between them, whatever the order they run in. Shuffles and mma
+// order no memory, and blocks are not compared with one another.
+//
+// What it refuses, with a sentence that names the thread and abort(): a barrier, shuffle or mma that some thread of the
+// block or wave never comes to; lanes of a wave that meet at different ones; a read of a lane that the block does not
+// have; addresses that ldmatrix and cp.async do not take. A launch beyond the limits of the device that is played is an
+// error, as on a device.
 #pragma once
-
-#include <ucontext.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <memory>
+#include <new>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
+
+#include "gpu/simt_fiber.hpp"
 
 #define UFP4_DEVICE inline
 #define UFP4_KERNEL(threads) inline void
+#define UFP4_UNROLL
 
 namespace ufp4::simt {
 
 using gpu::device_facts;
 using gpu::index3;
-
-[[noreturn]] inline void refuse(const char* what, unsigned thread) {
-  std::fprintf(stderr, "simt: %s (thread %u)\n", what, thread);
-  std::abort();
-}
 
 /// The device that is played. Tests set it.
 inline device_facts& device() {
@@ -39,116 +60,331 @@ inline device_facts& device() {
   return facts;
 }
 
-struct fiber {
-  ucontext_t context{};
-  std::unique_ptr<char[]> stack;
-  bool done = false;
-  unsigned long arrivals_block = 0, arrivals_wave = 0;
-  index3 thread{};
+/// What the host has asked of the device so far, but for launches' own memory.
+struct host_calls {
+  unsigned long allocations = 0, waits = 0, launches = 0;
+};
+inline host_calls& calls() {
+  static host_calls so_far;
+  return so_far;
+}
+
+enum class thread_order { forwards, backwards, shuffled };
+/// How mma adds in binary32: see simt_mma.hpp.
+enum class mma_sums { nearest, truncated };
+
+struct executor_settings {
+  thread_order order = thread_order::forwards;
+  std::uint64_t seed = 1;
+  mma_sums sums = mma_sums::nearest;
 };
 
-/// The block that runs.
-struct running_block {
-  std::vector<fiber> fibers;
-  ucontext_t scheduler{};
-  const std::function<void()>* body = nullptr;
-  unsigned current = 0;
-  bool progressed = false;
-  index3 block{}, threads{}, blocks{};
+[[noreturn]] inline void refuse_setting(const char* name, const char* value) {
+  std::fprintf(stderr, "simt: %s=%s is not one of those that simt.hpp lists\n", name, value);
+  std::abort();
+}
+
+inline executor_settings settings_of_environment() {
+  executor_settings s;
+  if (const char* o = std::getenv("UFP4_SIMT_ORDER")) {
+    if (std::strcmp(o, "backwards") == 0)
+      s.order = thread_order::backwards;
+    else if (std::strncmp(o, "shuffled:", 9) == 0)
+      s.order = thread_order::shuffled, s.seed = std::strtoull(o + 9, nullptr, 10);
+    else if (std::strcmp(o, "forwards") != 0)
+      refuse_setting("UFP4_SIMT_ORDER", o);
+  }
+  if (const char* m = std::getenv("UFP4_SIMT_SUMS")) {
+    if (std::strcmp(m, "truncated") == 0)
+      s.sums = mma_sums::truncated;
+    else if (std::strcmp(m, "nearest") != 0)
+      refuse_setting("UFP4_SIMT_SUMS", m);
+  }
+  return s;
+}
+
+/// Of the launches to come. Tests set them.
+inline executor_settings& settings() {
+  static executor_settings s = settings_of_environment();
+  return s;
+}
+
+inline constexpr unsigned max_threads = 1024, max_wave = 64;
+inline constexpr unsigned char poison = 0xA5;      ///< what shared memory holds before somebody writes it
+inline constexpr std::size_t exchange_bytes = 96;  ///< that a lane can show the others
+
+/// A copy to shared memory that is under way (simt_memory.hpp).
+struct copy_under_way {
+  void* to;
+  const void* from;
+  unsigned bytes;
+  bool valid;
+  unsigned long group;
+};
+
+struct simt_thread {
+  explicit simt_thread(void (*entry)()) : stack(entry) {}
+
+  fiber stack;
+  index3 index{};
+  const char* waits_at = nullptr;  ///< null: runs, or can
+  bool left = false;               ///< the kernel, in this block
+  std::vector<copy_under_way> copies;
+  unsigned long copy_group = 0;
+};
+
+/// Threads that run together. Bit l of a mask is lane l.
+struct simt_wave {
+  std::uint64_t all = 0, ready = 0, arrived = 0;
+  const char* meets_at = nullptr;
+  unsigned long barriers = 0;
+  char barrier[2];  ///< the barrier's address for happens_before, of even ones and odd: a lane may come to the next one
+                    ///< before another has left this
+  alignas(16) unsigned char shown[max_wave * exchange_bytes], given[max_wave * exchange_bytes];
+};
+
+/// The block that runs, and what is kept from one to the next: a small launch costs no stacks.
+struct machine {
+  fiber host;
+  std::vector<std::unique_ptr<simt_thread>> threads;
+  std::vector<std::unique_ptr<simt_wave>> waves;
+  unsigned count = 0, wave = 32, current = 0, live = 0, at_block_barrier = 0;
+  std::uint64_t ready_waves = 0;
+  std::uint64_t random = 1;
+  index3 block{}, block_size{}, blocks{};
   unsigned char* shared = nullptr;
-  struct alignas(16) slot {
-    unsigned char bytes[64];
-  };
-  std::vector<slot> slots;  ///< what the lanes of a wave show one another
+  std::size_t shared_bytes = 0;
+  void (*body)(void*) = nullptr;
+  void* body_arguments = nullptr;
+  unsigned long barriers = 0;
+  char barrier[2] = {}, begin = 0, end = 0;
 };
-inline running_block& now() {
-  static running_block block;
-  return block;
+inline machine the_machine;
+
+inline simt_thread& thread_now() { return *the_machine.threads[the_machine.current]; }
+inline simt_wave& wave_now() { return *the_machine.waves[the_machine.current / the_machine.wave]; }
+inline unsigned lane_now() { return the_machine.current % the_machine.wave; }
+inline unsigned lanes_of(const simt_wave& w) { return static_cast<unsigned>(__builtin_popcountll(w.all)); }
+
+struct thread_name {
+  char text[96];
+  explicit thread_name(unsigned thread) {
+    const machine& m = the_machine;
+    const index3 t = m.threads[thread]->index;
+    std::snprintf(text, sizeof text, "thread (%u, %u, %u) of block (%u, %u, %u)", t.x, t.y, t.z, m.block.x, m.block.y,
+                  m.block.z);
+  }
+};
+
+[[noreturn]] inline void refuse(unsigned thread, const char* what) {
+  std::fprintf(stderr, "simt: %s %s\n", thread_name(thread).text, what);
+  std::abort();
+}
+[[noreturn]] inline void refuse(const char* what) { refuse(the_machine.current, what); }
+
+/// Nobody can go on: somebody waits for one who never comes.
+[[noreturn]] inline void refuse_waiting(unsigned waiting, unsigned missing) {
+  const simt_thread& other = *the_machine.threads[missing];
+  std::fprintf(stderr, "simt: %s waits at %s for %s, which %s%s\n", thread_name(waiting).text,
+               the_machine.threads[waiting]->waits_at, thread_name(missing).text,
+               other.left ? "left the kernel" : "waits at ", other.left ? "" : other.waits_at);
+  std::abort();
 }
 
-inline void yield() {
-  running_block& b = now();
-  swapcontext(&b.fibers[b.current].context, &b.scheduler);
+[[noreturn]] inline void refuse_deadlock() {
+  const machine& m = the_machine;
+  for (unsigned w = 0; w < m.waves.size(); ++w) {
+    const simt_wave& wave = *m.waves[w];
+    if (wave.arrived != 0)
+      refuse_waiting(w * m.wave + static_cast<unsigned>(__builtin_ctzll(wave.arrived)),
+                     w * m.wave + static_cast<unsigned>(__builtin_ctzll(wave.all & ~wave.arrived)));
+  }
+  unsigned waiting = 0, missing = 0;
+  for (unsigned i = 0; i < m.count; ++i) (m.threads[i]->left ? missing : waiting) = i;
+  refuse_waiting(waiting, missing);
 }
 
-/// Waits until every thread of [first, last) has arrived as often as this one.
-template <unsigned long fiber::* arrivals>
-void barrier(unsigned first, unsigned last) {
-  running_block& b = now();
-  const unsigned me = b.current;
-  const unsigned long mine = ++(b.fibers[me].*arrivals);
-  b.progressed = true;
-  const auto all_here = [&] {
-    for (unsigned i = first; i < last; ++i) {
-      if (b.fibers[i].*arrivals < mine) {
-        if (b.fibers[i].done) refuse("left the kernel while others wait for it at a barrier or shuffle", i);
-        return false;
-      }
-    }
-    return true;
-  };
-  while (!all_here()) yield();
+/// xorshift64*; of the order of threads nothing better is asked.
+inline unsigned random_below(unsigned n) {
+  std::uint64_t& x = the_machine.random;
+  x ^= x >> 12;
+  x ^= x << 25;
+  x ^= x >> 27;
+  return static_cast<unsigned>(((x * 0x2545F4914F6CDD1Du) >> 32) * n >> 32);
 }
 
-inline unsigned wave() { return static_cast<unsigned>(device().wave); }
-inline unsigned threads_of_block() { return static_cast<unsigned>(now().fibers.size()); }
-inline unsigned first_of_wave() { return now().current / wave() * wave(); }
-inline void sync_block() { barrier<&fiber::arrivals_block>(0, threads_of_block()); }
-inline void sync_wave() {
-  const unsigned first = first_of_wave(), last = first + wave();
-  barrier<&fiber::arrivals_wave>(first, last < threads_of_block() ? last : threads_of_block());
+inline unsigned choose_bit(std::uint64_t mask) {
+  if (settings().order == thread_order::forwards) return static_cast<unsigned>(__builtin_ctzll(mask));
+  if (settings().order == thread_order::backwards) return 63 - static_cast<unsigned>(__builtin_clzll(mask));
+  for (unsigned skip = random_below(static_cast<unsigned>(__builtin_popcountll(mask))); skip != 0; --skip)
+    mask &= mask - 1;
+  return static_cast<unsigned>(__builtin_ctzll(mask));
 }
 
-/// Every lane of the wave shows v; `read` may look at what any lane showed: read(get), get(lane).
-template <class T, class Read>
-auto exchange(const T& v, Read read) {
-  static_assert(sizeof(T) <= sizeof(running_block::slot));
-  running_block& b = now();
-  std::memcpy(b.slots[b.current].bytes, &v, sizeof v);
-  sync_wave();
-  const unsigned first = first_of_wave();
-  auto result = read([&](unsigned lane) {
-    if (first + lane >= threads_of_block()) refuse("read a lane that the block does not have", b.current);
-    T shown;
-    std::memcpy(&shown, b.slots[first + lane].bytes, sizeof shown);
-    return shown;
-  });
-  sync_wave();
+/// Takes the next thread to run.
+inline unsigned take_ready() {
+  machine& m = the_machine;
+  if (m.ready_waves == 0) refuse_deadlock();
+  const unsigned w = choose_bit(m.ready_waves);
+  simt_wave& wave = *m.waves[w];
+  const unsigned lane = choose_bit(wave.ready);
+  wave.ready &= ~(std::uint64_t{1} << lane);
+  if (wave.ready == 0) m.ready_waves &= ~(std::uint64_t{1} << w);
+  return w * m.wave + lane;
+}
+
+inline void make_ready(unsigned w) {
+  the_machine.waves[w]->ready = the_machine.waves[w]->all;
+  the_machine.ready_waves |= std::uint64_t{1} << w;
+}
+
+/// Lets others run until it is this thread's turn.
+inline void give_way() {
+  machine& m = the_machine;
+  const unsigned me = m.current;
+  m.current = take_ready();
+  if (m.current != me) m.threads[me]->stack.switch_to(m.threads[m.current]->stack);
+}
+
+/// What the lanes of a wave do together: each shows `mine`, the last to come does work(shown, given, lanes) for all,
+/// each takes what it was given. `where` names the meeting, and all must be at the same.
+template <class Given, class Shown, class Work>
+Given meet(const char* where, const Shown& mine, Work work) {
+  static_assert(sizeof(Shown) <= exchange_bytes && sizeof(Given) <= exchange_bytes);
+  static_assert(std::is_trivially_copyable_v<Shown> && std::is_trivially_copyable_v<Given>);
+  const unwatched machinery;
+  simt_wave& w = wave_now();
+  const unsigned lane = lane_now();
+  if (w.arrived == 0) w.meets_at = where;
+  if (std::strcmp(w.meets_at, where) != 0) {
+    const unsigned other = the_machine.current - lane + static_cast<unsigned>(__builtin_ctzll(w.arrived));
+    std::fprintf(stderr, "simt: %s comes to %s while %s, of the same wave, waits at %s\n",
+                 thread_name(the_machine.current).text, where, thread_name(other).text, w.meets_at);
+    std::abort();
+  }
+  std::memcpy(w.shown + lane * sizeof mine, &mine, sizeof mine);
+  w.arrived |= std::uint64_t{1} << lane;
+  thread_now().waits_at = where;
+  if (w.arrived == w.all) {
+    const unsigned lanes = lanes_of(w);
+    Shown shown[max_wave];
+    Given given[max_wave];
+    std::memcpy(shown, w.shown, lanes * sizeof(Shown));
+    work(static_cast<const Shown*>(shown), static_cast<Given*>(given), lanes);
+    std::memcpy(w.given, given, lanes * sizeof(Given));
+    w.arrived = 0;
+    make_ready(the_machine.current / the_machine.wave);
+  }
+  give_way();
+  thread_now().waits_at = nullptr;
+  Given result;
+  std::memcpy(&result, w.given + lane * sizeof result, sizeof result);
   return result;
 }
 
-inline void enter() {
-  running_block& b = now();
-  (*b.body)();
-  b.fibers[b.current].done = true;
-  b.progressed = true;
-  swapcontext(&b.fibers[b.current].context, &b.scheduler);
+inline void sync_block() {
+  const unwatched machinery;
+  machine& m = the_machine;
+  char* const barrier = &m.barrier[m.barriers % 2];
+  happens_before(barrier);
+  thread_now().waits_at = "sync_block";
+  if (++m.at_block_barrier == m.count) {
+    m.at_block_barrier = 0;
+    ++m.barriers;
+    for (unsigned w = 0; w < m.waves.size(); ++w) make_ready(w);
+  }
+  give_way();
+  thread_now().waits_at = nullptr;
+  happens_after(barrier);
 }
 
-inline void start(fiber& f) {
-  constexpr std::size_t stack_bytes = 256 * 1024;
-  if (f.stack == nullptr) f.stack.reset(new char[stack_bytes]);
-  getcontext(&f.context);
-  f.context.uc_stack.ss_sp = f.stack.get();
-  f.context.uc_stack.ss_size = stack_bytes;
-  makecontext(&f.context, &enter, 0);
-  f.done = false;
-  f.arrivals_block = f.arrivals_wave = 0;
+inline void sync_wave() {
+  simt_wave& w = wave_now();
+  char* const barrier = &w.barrier[w.barriers % 2];
+  happens_before(barrier);
+  meet<char>("sync_wave", char{}, [&](const char*, char*, unsigned) { ++w.barriers; });
+  happens_after(barrier);
 }
 
-inline void run_block(const std::function<void()>& body) {
-  running_block& b = now();
-  b.body = &body;
-  for (fiber& f : b.fibers) start(f);
-  for (bool live = true; live;) {
-    live = b.progressed = false;
-    for (unsigned i = 0; i < b.fibers.size(); ++i) {
-      if (b.fibers[i].done) continue;
-      live = true;
-      b.current = i;
-      swapcontext(&b.scheduler, &b.fibers[i].context);
+/// The life of a thread's stack: one kernel after another.
+inline void live_as_thread() {
+  for (;;) {
+    machine& m = the_machine;
+    happens_after(&m.begin);
+    m.body(m.body_arguments);
+    happens_before(&m.end);
+    const unwatched machinery;
+    simt_thread& me = thread_now();
+    me.left = true;
+    if (--m.live == 0) {
+      me.stack.switch_to(m.host);
+    } else {
+      m.current = take_ready();
+      me.stack.switch_to(m.threads[m.current]->stack);
     }
-    if (live && !b.progressed) refuse("waits for ever at a barrier or shuffle", b.current);
+  }
+}
+
+inline void run_block() {
+  machine& m = the_machine;
+  for (unsigned i = 0; i < m.count; ++i) {
+    m.threads[i]->left = false;
+    m.threads[i]->copies.clear();
+    m.threads[i]->copy_group = 0;
+  }
+  m.live = m.count;
+  m.at_block_barrier = 0;
+  if (m.shared_bytes != 0) std::memset(m.shared, poison, m.shared_bytes);
+  for (unsigned w = 0; w < m.waves.size(); ++w) make_ready(w);
+  m.current = take_ready();
+  happens_before(&m.begin);
+  m.host.switch_to(m.threads[m.current]->stack);
+  happens_after(&m.end);
+}
+
+/// Makes the threads and waves of blocks of that size.
+inline void set_block_size(index3 size) {
+  machine& m = the_machine;
+  m.block_size = size;
+  m.count = size.x * size.y * size.z;
+  m.wave = static_cast<unsigned>(device().wave);
+  while (m.threads.size() < m.count) m.threads.push_back(std::make_unique<simt_thread>(&live_as_thread));
+  for (unsigned i = 0; i < m.count; ++i) m.threads[i]->index = {i % size.x, i / size.x % size.y, i / size.x / size.y};
+  m.waves.resize((m.count + m.wave - 1) / m.wave);
+  for (unsigned w = 0; w < m.waves.size(); ++w) {
+    if (m.waves[w] == nullptr) m.waves[w] = std::make_unique<simt_wave>();
+    const unsigned lanes = m.count - w * m.wave < m.wave ? m.count - w * m.wave : m.wave;
+    m.waves[w]->all = ~std::uint64_t{0} >> (64 - lanes);
+    m.waves[w]->arrived = 0;
+  }
+}
+
+inline bool can_launch(index3 blocks, index3 threads, std::size_t shared_bytes) {
+  const std::uint64_t count = std::uint64_t{threads.x} * threads.y * threads.z;
+  return threads.x <= max_threads && threads.y <= max_threads && threads.z <= 64 && count != 0 &&
+         count <= max_threads && blocks.x != 0 && blocks.x <= 0x7FFFFFFF && blocks.y != 0 && blocks.y <= 65535 &&
+         blocks.z != 0 && blocks.z <= 65535 && shared_bytes <= device().shared_bytes;
+}
+
+/// The blocks of a grid in the order of settings(): shuffled, they come by a stride that is prime to their number.
+inline void run_grid(index3 blocks) {
+  machine& m = the_machine;
+  const std::uint64_t count = std::uint64_t{blocks.x} * blocks.y * blocks.z;
+  m.random = (settings().seed + 1) * 0x9E3779B97F4A7C15u | 1;
+  std::uint64_t stride = 1, at = 0;
+  if (settings().order == thread_order::backwards) stride = count - 1, at = count - 1;
+  if (settings().order == thread_order::shuffled) {
+    const auto gcd = [](std::uint64_t a, std::uint64_t b) {
+      while (b != 0) a = std::exchange(b, a % b);
+      return a;
+    };
+    for (stride = random_below(0x7FFFFFFF) % count; gcd(stride, count) != 1;) ++stride;
+    at = random_below(0x7FFFFFFF) % count;
+  }
+  for (std::uint64_t i = 0; i < count; ++i, at = (at + stride) % count) {
+    m.block = {static_cast<unsigned>(at % blocks.x), static_cast<unsigned>(at / blocks.x % blocks.y),
+               static_cast<unsigned>(at / blocks.x / blocks.y)};
+    run_block();
   }
 }
 
@@ -156,25 +392,44 @@ inline void run_block(const std::function<void()>& body) {
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-inline index3 thread_index() { return simt::now().fibers[simt::now().current].thread; }
-inline index3 block_index() { return simt::now().block; }
-inline index3 block_size() { return simt::now().threads; }
-inline index3 grid_size() { return simt::now().blocks; }
-inline unsigned wave_size() { return simt::wave(); }
-inline unsigned lane() { return simt::now().current % simt::wave(); }
+inline index3 thread_index() { return simt::thread_now().index; }
+inline index3 block_index() { return simt::the_machine.block; }
+inline index3 block_size() { return simt::the_machine.block_size; }
+inline index3 grid_size() { return simt::the_machine.blocks; }
+inline unsigned wave_size() { return simt::the_machine.wave; }
+inline unsigned lane() { return simt::lane_now(); }
 inline void sync_block() { simt::sync_block(); }
 inline void sync_wave() { simt::sync_wave(); }
+
 template <class T>
 T shuffle(T v, unsigned from) {
-  return simt::exchange(v, [from](auto get) { return get(from % simt::wave()); });
+  static_assert(sizeof(T) % 4 == 0, "the hardware shuffles words of 32 bits");
+  struct shown {
+    T v;
+    unsigned from;
+  };
+  return simt::meet<T>("a shuffle", shown{v, from % simt::the_machine.wave},
+                       [](const shown* s, T* given, unsigned lanes) {
+                         const unsigned first = simt::the_machine.current - simt::lane_now();
+                         for (unsigned l = 0; l < lanes; ++l) {
+                           if (s[l].from >= lanes) simt::refuse(first + l, "reads a lane that its wave does not have");
+                           given[l] = s[s[l].from].v;
+                         }
+                       });
 }
 template <class T>
 T shuffle_xor(T v, unsigned mask) {
-  return simt::exchange(v, [mask](auto get) { return get(lane() ^ mask); });
+  if (mask >= simt::the_machine.wave) simt::refuse("shuffles with a mask that leads out of the wave");
+  return shuffle(v, lane() ^ mask);
 }
-inline void atomic_max(std::uint32_t* p, std::uint32_t v) { *p = *p < v ? v : *p; }
-inline void atomic_add(std::uint64_t* p, std::uint64_t v) { *p += v; }
-inline unsigned char* shared_memory() { return simt::now().shared; }
+
+inline void atomic_max(std::uint32_t* p, std::uint32_t v) {
+  std::uint32_t is = __atomic_load_n(p, __ATOMIC_RELAXED);
+  while (is < v && !__atomic_compare_exchange_n(p, &is, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+inline void atomic_add(std::uint64_t* p, std::uint64_t v) { __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+inline unsigned char* shared_memory() { return simt::the_machine.shared; }
 
 struct stream_tag;
 using stream = stream_tag*;
@@ -193,32 +448,29 @@ inline const char* error_text(error e) {
   return "?";
 }
 
-/// Runs the whole grid before it returns. Shared memory is a heap block of exactly that size, filled anew for every block, so
-/// that a sanitizer sees what lies outside and a test what was never written.
+/// Runs the whole grid before it returns.
 template <class... Parameters, class... Arguments>
 error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::size_t shared_bytes, stream,
              const Arguments&... arguments) {
-  const unsigned count = threads.x * threads.y * threads.z;
-  if (count == 0 || count > 1024 || blocks.x == 0 || blocks.y == 0 || blocks.z == 0 || blocks.y > 65535 ||
-      blocks.z > 65535 || shared_bytes > simt::device().shared_bytes)
-    return error::bad_launch;
-  simt::running_block& b = simt::now();
-  b.fibers = std::vector<simt::fiber>(count);
-  b.slots.resize(count);
-  b.threads = threads;
-  b.blocks = blocks;
-  for (unsigned i = 0; i < count; ++i)
-    b.fibers[i].thread = {i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
-  const std::function<void()> body = [&] { kernel(static_cast<Parameters>(arguments)...); };
-  for (unsigned z = 0; z < blocks.z; ++z)
-    for (unsigned y = 0; y < blocks.y; ++y)
-      for (unsigned x = 0; x < blocks.x; ++x) {
-        b.block = {x, y, z};
-        b.shared = static_cast<unsigned char*>(std::aligned_alloc(128, (shared_bytes + 127) / 128 * 128 + 128));
-        std::memset(b.shared, 0xA5, (shared_bytes + 127) / 128 * 128 + 128);
-        simt::run_block(body);
-        std::free(b.shared);
-      }
+  static_assert((sizeof(Parameters) + ... + 0) <= 4096, "what a kernel of any CUDA takes as parameters");
+  if (!simt::can_launch(blocks, threads, shared_bytes)) return error::bad_launch;
+  const simt::unwatched machinery;
+  simt::machine& m = simt::the_machine;
+  if (m.live != 0) simt::refuse("launches a kernel");
+  simt::set_block_size(threads);
+  m.blocks = blocks;
+  const auto release = [](unsigned char* p) { ::operator delete(p, std::align_val_t{128}); };
+  const std::unique_ptr<unsigned char, decltype(release)> shared(
+      static_cast<unsigned char*>(::operator new(shared_bytes, std::align_val_t{128})), release);
+  m.shared = shared.get();
+  m.shared_bytes = shared_bytes;
+  auto run = [&, parameters = std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)] {
+    std::apply(kernel, parameters);
+  };
+  m.body = [](void* f) { (*static_cast<decltype(run)*>(f))(); };
+  m.body_arguments = &run;
+  ++simt::calls().launches;
+  simt::run_grid(blocks);
   return success;
 }
 
@@ -231,6 +483,7 @@ inline error copy(void* to, const void* from, std::size_t bytes, stream) {
   return success;
 }
 inline error allocate(void** p, std::size_t bytes) {
+  ++simt::calls().allocations;
   *p = std::malloc(bytes == 0 ? 1 : bytes);
   return *p == nullptr ? error::out_of_memory : success;
 }
@@ -240,10 +493,19 @@ inline error release(void* p) {
   return success;
 }
 inline error release(void* p, stream) { return release(p); }
-inline error wait(stream) { return success; }
+inline error wait(stream) {
+  ++simt::calls().waits;
+  return success;
+}
 inline error facts(device_facts& out) {
   out = simt::device();
   return success;
 }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU
+
+#include "gpu/simt_memory.hpp"
+#include "gpu/simt_mma.hpp"
+
+// after simt_mma.hpp, whose elements it takes
+#include "gpu/simt_mfma.hpp"

@@ -1,0 +1,100 @@
+// ufp4 - one GEMM kernel of the GPU's table against the host's quantized_gemm, bit for bit.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gpu/device.hpp"
+
+#include <ufp4/ufp4.hpp>
+
+#include "support/catch.hpp"
+#include "support/gemm_model.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace support {
+
+inline constexpr ufp4::gemm_options exactly{.accumulate = ufp4::accumulate::exact_blocks};
+
+/// Where C lies in its memory, in elements: before and behind it, and in gaps between its rows, there is something to spoil.
+struct c_layout {
+  std::size_t gap = 0;       ///< behind a row
+  bool turned = false;       ///< columns lie along memory
+  bool upside_down = false;  ///< the last row comes first
+};
+
+template <class T>
+struct c_memory {
+  static constexpr std::size_t guard = 40;
+  std::size_t rows, cols;
+  c_layout layout;
+  std::vector<T> all;
+
+  std::size_t stride() const { return (layout.turned ? rows : cols) + layout.gap; }
+  c_memory(std::size_t rows_, std::size_t cols_, c_layout layout_) : rows(rows_), cols(cols_), layout(layout_) {
+    const std::size_t lines = layout.turned ? cols : rows;
+    for (std::size_t i = 0; i < 2 * guard + lines * stride(); ++i)
+      all.push_back(static_cast<T>(static_cast<float>(static_cast<int>(i * 29 % 113) - 56) * 0.125f));
+  }
+  ufp4::matrix_view<T> view(T* data) const {
+    const auto far = static_cast<std::ptrdiff_t>(stride());
+    if (layout.turned) return {data + guard, rows, cols, 1, far};
+    if (!layout.upside_down || rows == 0) return {data + guard, rows, cols, far, 1};
+    return {data + guard + (rows - 1) * stride(), rows, cols, -far, 1};
+  }
+};
+
+/// Every number of the memory is the other's, or both are NaN.
+template <class T>
+std::string difference(const std::vector<T>& got, const std::vector<T>& want) {
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const float a = model::output_value(got[i]), b = model::output_value(want[i]);
+    if (!same_number(a, b))
+      return "element " + std::to_string(i) + " is " + std::to_string(a) + ", not " + std::to_string(b);
+  }
+  return got.size() == want.size() ? "" : "sizes differ";
+}
+
+/// A host's operand as the device has it: quantized matrices are copied, other operands are there already (made by `there`).
+template <class T>
+const T& on_device(const T& x) {
+  return x;
+}
+template <ufp4::any_block_format F>
+gpu::quantized_matrix<F> on_device(const ufp4::quantized_matrix<F>& q) {
+  return gpu::quantized_matrix<F>(q.view());
+}
+
+/// C of one kernel, which must take the call, beside the host's: "" or where they differ. HostA and DeviceA are the same operand.
+template <class T, class HostA, class HostB, class DeviceA, class DeviceB>
+std::string against_host(const gpu::gemm_kernel& kernel, const HostA& a, const HostB& b, const DeviceA& device_a,
+                         const DeviceB& device_b, std::size_t m, std::size_t n, const ufp4::gemm_options& options,
+                         c_layout layout = {}) {
+  c_memory<T> host(m, n, layout);
+  const gpu::buffer<T> c{std::span<const T>(host.all)};
+  const gpu::buffer<float> bias{options.bias};
+  ufp4::gemm_options there = options;
+  there.bias = bias.span();
+  gpu::device_facts device;
+  if (gpu::facts(device) != gpu::success) return "no device";
+  auto call = gpu::detail::call_of(gpu::detail::viewed(device_a), gpu::detail::viewed(device_b),
+                                   ufp4::detail::sink_of(host.view(c.data())), there, {});
+  if (options.bias.empty()) call.job.bias = nullptr;
+  if (!kernel.takes(call.job, device)) return std::string(kernel.name) + " does not take it";
+  const gpu::buffer<std::byte> workspace(kernel.workspace(call.job, device));
+  if (kernel.run(call.job, device, workspace.span(), gpu::stream{}) != gpu::success) return "not queued";
+  ufp4::quantized_gemm(ufp4::cpu::context{.threads = 1}, a, b, host.view(host.all.data()), options);
+  return difference(on_host(c), host.all);
+}
+
+template <class T = float, class A, class B>
+std::string against_host(const gpu::gemm_kernel& kernel, const A& a, const B& b,
+                         const ufp4::gemm_options& options = exactly, c_layout layout = {}) {
+  return against_host<T>(kernel, a, b, on_device(a), on_device(b), a.rows(), b.rows(), options, layout);
+}
+
+}  // namespace support

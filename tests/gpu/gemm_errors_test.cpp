@@ -1,0 +1,118 @@
+// ufp4 - quantized_gemm on a GPU: every mistake is a status with the host's sentence, and nothing is queued.
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/gemm_check.hpp"
+
+#include "support/refusal.hpp"
+
+using namespace ufp4;
+using support::text_of;
+
+namespace {
+
+const std::vector<float> ones(1 << 13, 1.0f);
+matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
+
+/// What the device says of a call must be what the host says of the same one; C must be as it was.
+template <class HostA, class HostB, class DeviceA, class DeviceB>
+std::string refusal(const HostA& a, const HostB& b, const DeviceA& da, const DeviceB& db, std::size_t rows,
+                    std::size_t cols, const gemm_options& options = {}) {
+  std::vector<float> c(rows * cols, 7.0f);
+  const std::string host =
+      support::refusal([&] { quantized_gemm(a, b, matrix_view<float>{c.data(), rows, cols}, options); });
+  const gpu::buffer<float> there{std::span<const float>(c)};
+  const gpu::status s =
+      gpu::quantized_gemm(gpu::context{}, da, db, matrix_view<float>{there.data(), rows, cols}, options);
+  CHECK(s.code() == gpu::invalid_argument);
+  CHECK(text_of(s) == host);
+  CHECK(support::on_host(there) == c);
+  return text_of(s);
+}
+/// Quantized matrices on both sides.
+template <class A, class B>
+std::string refusal(const quantized_matrix<A>& a, const quantized_matrix<B>& b, std::size_t rows, std::size_t cols,
+                    const gemm_options& options = {}) {
+  return refusal(a, b, gpu::quantized_matrix<A>{a.view()}, gpu::quantized_matrix<B>{b.view()}, rows, cols, options);
+}
+
+}  // namespace
+
+TEST_CASE("shapes, blocks and transforms that do not go together are named as on the host", "[gpu]") {
+  const auto a = quantize<e1m2_f32>(matrix(3, 64));
+  CHECK(refusal(a, quantize<e1m2_f32>(matrix(5, 48)), 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
+  const auto b = quantize<e1m2_f32>(matrix(5, 64));
+  CHECK(refusal(a, b, 4, 5) == "quantized_gemm: C has 4 rows, but A has 3");
+  CHECK(refusal(a, b, 3, 6) == "quantized_gemm: C has 6 columns, but B has 5 rows");
+  CHECK(refusal(quantize<nvfp4>(matrix(3, 64)), quantize<mxfp4>(matrix(5, 64)), 3, 5) ==
+        "quantized_gemm: A has blocks of 16, but B has blocks of 32");
+  CHECK(refusal(a, quantize<e1m2_f32>(matrix(5, 64), hadamard<16>{}), 3, 5) ==
+        "quantized_gemm: A was transformed in runs of 1, but B in runs of 16 (1: not at all)");
+  CHECK_FALSE(refusal(quantize<e1m2_f32>(matrix(3, 64), random_hadamard<16>{1}),
+                      quantize<e1m2_f32>(matrix(5, 64), random_hadamard<16>{2}), 3, 5)
+                  .empty());
+  const std::vector<float> bias(4);
+  CHECK(refusal(a, b, 3, 5, {.bias = bias}) == "quantized_gemm: bias has 4 entries, but C has 5 columns");
+}
+
+TEST_CASE("operands that are quantized on the way, or not at all, are checked as on the host", "[gpu]") {
+  const auto a = quantize<e1m2_f32>(matrix(3, 32));
+  const gpu::quantized_matrix<e1m2_f32> da{a.view()};
+  const gpu::buffer<float> data{std::span<const float>(ones)};
+  const auto both = [&](std::size_t rows, std::size_t cols, auto make, std::size_t m, std::size_t n) {
+    return refusal(a, make(matrix(rows, cols)), da, make(matrix_view<const float>{data.data(), rows, cols}), m, n);
+  };
+  CHECK(both(
+            5, 48, [](const auto& x) { return operand<e1m2_f32>(x); }, 3, 5) ==
+        "quantized_gemm: A has 32 columns (K), but B has 48");
+  CHECK(both(5, 48, [](const auto& x) { return x; }, 3, 5) == "quantized_gemm: A has 32 columns (K), but B has 48");
+  CHECK(both(
+            5, 32, [](const auto& x) { return unquantized(x, hadamard<16>{}); }, 3, 5) ==
+        "quantized_gemm: A was transformed in runs of 1, but B in runs of 16 (1: not at all)");
+  CHECK(both(
+            5, 32, [](const auto& x) { return operand<nvfp4>(x, tensor_amax{-1.0f}); }, 3, 5) ==
+        "quantized_gemm: tensor_amax is -1, not a finite number >= 0");
+  CHECK(
+      both(5, 32, [](const auto& x) { return operand<e1m2_f32>(x, mx_ceil{}); }, 3, 5).starts_with("quantized_gemm: "));
+  const matrix_view<const float> nothing{nullptr, 4, 32};
+  CHECK(refusal(a, nothing, da, nothing, 3, 4) == "quantized_gemm: B is null, but has 4 x 32 elements");
+  const auto coins = [](const matrix_view<const float>& x) {
+    return operand<e1m2_f32>(x, stochastic{.seed = 7, .stream = 9});
+  };
+  CHECK(
+      refusal(coins(matrix(5, 32)), coins(matrix(5, 32)), coins({data.data(), 5, 32}), coins({data.data(), 5, 32}), 5,
+              5) ==
+      "quantized_gemm: A and B would be rounded with the same coins: seed 7, stream 9 on both sides; give one of them "
+      "another stream");
+}
+
+TEST_CASE("what a kernel could not reach, or would destroy, is refused", "[gpu]") {
+  const auto a = quantize<nvfp4>(matrix(4, 32));
+  const gpu::quantized_matrix<nvfp4> da{a.view()};
+  const gpu::buffer<float> data{std::span<const float>(ones)}, c(16);
+  const auto says = [&](const auto& x, const auto& y, const matrix_view<float>& out, const gemm_options& options = {}) {
+    const gpu::status s = gpu::quantized_gemm(gpu::context{}, x, y, out, options);
+    CHECK(s.code() == gpu::invalid_argument);
+    return text_of(s);
+  };
+  const matrix_view<const float> x{data.data(), 4, 32};
+  const matrix_view<float> out{c.data(), 4, 4};
+  quantize_report report;
+  CHECK(says(da, operand<nvfp4>(x, count_into{report}), out) ==
+        "quantized_gemm: count_into of B counts in host memory, which a kernel cannot reach; quantize it ahead, with "
+        "count_at");
+  CHECK(says(da, x, {data.data() + 2, 4, 4}) == "quantized_gemm: C overlaps B");
+  CHECK(says(da, da, {reinterpret_cast<float*>(da.view().codes().data()), 4, 4}) ==
+        "quantized_gemm: C overlaps the codes of A");
+  const gpu::quantized_view<nvfp4> shared{da.view().codes(), da.view().scales(), c.data() + 3, 4, 32};
+  CHECK(says(shared, da, out) == "quantized_gemm: C overlaps the tensor scale of A");
+  CHECK(says(da, da, out, {.bias = {c.data() + 1, 4}}) == "quantized_gemm: C overlaps bias");
+  CHECK(says(da, da, {nullptr, 4, 4}) == "quantized_gemm: C is null, but has 4 x 4 elements");
+  CHECK(says(operand<nvfp4>(x), da, out)
+            .starts_with("quantized_gemm: context.workspace has 0 bytes, but the call needs "));
+}
+
+TEST_CASE("no rows or no columns of C: nothing happens, and no workspace is asked for", "[gpu]") {
+  const auto a = quantize<nvfp4>(matrix(4, 32)), none = quantize<nvfp4>(matrix(0, 32));
+  const gpu::quantized_matrix<nvfp4> da{a.view()}, empty{none.view()};
+  CHECK(text_of(gpu::quantized_gemm(gpu::context{}, empty, da, matrix_view<float>{nullptr, 0, 4})) == "");
+  CHECK(text_of(gpu::quantized_gemm(gpu::context{}, da, empty, matrix_view<float>{nullptr, 4, 0})) == "");
+}

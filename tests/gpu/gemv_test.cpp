@@ -1,0 +1,179 @@
+// ufp4 - gemv_blocks_sm80: products with few rows on one side have the bits of exact_blocks, in fast too.
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/device.hpp"
+
+#include <ufp4/cuda/gemv_sm80.hpp>
+#include <ufp4/gpu/gemm.hpp>
+#include <ufp4/ufp4.hpp>
+
+#include "support/catch.hpp"
+#include "support/gemm_model.hpp"
+#include "support/seed.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+using namespace ufp4;
+
+namespace {
+
+gpu::device_facts device() {
+  gpu::device_facts facts;
+  REQUIRE(gpu::facts(facts) == gpu::success);
+  return facts;
+}
+
+/// C by the kernel of this file, between guards; rows of C `gap` further apart than it has columns.
+template <class A, class B>
+std::vector<float> product(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& options = {},
+                           std::vector<float> c = {}) {
+  const gpu::quantized_matrix<A> left{a.view()};
+  const gpu::quantized_matrix<B> right{b.view()};
+  const std::size_t m = a.rows(), n = b.rows(), guard = 16;
+  std::vector<float> all(m * n + 2 * guard, -77.0f);
+  if (!c.empty()) std::memcpy(all.data() + guard, c.data(), m * n * sizeof(float));
+  const gpu::buffer<float> out{std::span<const float>(all)}, bias{options.bias};
+  gemm_options there = options;
+  if (!options.bias.empty()) there.bias = bias.span();
+  const auto sink = ufp4::detail::sink_of(matrix_view<float>{out.data() + guard, m, n});
+  const gpu::gemm_job job = gpu::detail::call_of(left.view(), right.view(), sink, there, {}).job;
+  REQUIRE(gpu::kernels::gemv_blocks_sm80.takes(job, device()));
+  REQUIRE(gpu::kernels::gemv_blocks_sm80.run(job, device(), {}, gpu::stream{}) == gpu::success);
+  all = support::on_host(out);
+  for (std::size_t i = 0; i < guard; ++i) REQUIRE((all[i] == -77.0f && all[guard + m * n + i] == -77.0f));
+  return {all.begin() + guard, all.end() - guard};
+}
+
+/// NaN by NaN, everything else by bits.
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0 && !(std::isnan(a[i]) && std::isnan(b[i]))) return false;
+  return a.size() == b.size();
+}
+
+template <class A, class B>
+void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& options = {}) {
+  CAPTURE(a.rows(), b.rows(), a.cols(), static_cast<int>(options.accumulate));
+  std::vector<float> old;
+  if (options.beta != 0)
+    for (std::size_t i = 0; i < a.rows() * b.rows(); ++i) old.push_back(static_cast<float>(i % 101) - 50.0f);
+  REQUIRE(same_bits(product(a, b, options, old),
+                    model::exact_blocks(model::side_of(a), model::side_of(b), options.alpha, options.beta, old)));
+}
+
+template <class A, class B>
+void check_pair(model::scales kind = model::scales::ordinary) {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(sizeof(typename A::scale_type) * 16 + sizeof(typename B::scale_type))};
+  for (const std::size_t m : {1u, 4u, 5u, 16u})
+    for (const std::size_t k : {1u, 48u, 512u, 530u, 1100u})
+      if (m < 5 || k < 600)
+        check(model::random_quantized<A>(gen, m, k, kind, 0x1.8p-7f),
+              model::random_quantized<B>(gen, 35, k, kind, 0x1.333334p+3f),
+              {.alpha = -2.7f, .beta = k == 48 ? 1.3f : 0.0f, .accumulate = accumulate::exact_blocks});
+  // the other way round
+  check(model::random_quantized<A>(gen, 40, 2100, kind), model::random_quantized<B>(gen, 3, 2100, kind));
+}
+
+}  // namespace
+
+TEST_CASE("products with few rows have the bits of exact_blocks for every preset", "[gpu]") {
+  SECTION("e1m2_f32 x int4_f32") { check_pair<e1m2_f32, int4_f32>(); }
+  SECTION("e2m1_f32") { check_pair<e2m1_f32, e2m1_f32>(); }
+  SECTION("nvfp4") { check_pair<nvfp4, nvfp4>(); }
+  SECTION("nv_e1m2 x nvint4") { check_pair<nv_e1m2, nvint4>(); }
+  SECTION("mxfp4") { check_pair<mxfp4, mxfp4>(); }
+  SECTION("mx_e1m2 x mxint4") { check_pair<mx_e1m2, mxint4>(); }
+  SECTION("blocks of 64, E3M0, ue5m3") {
+    check_pair<block_format<fp4<E3M0>, ue5m3, 64>, block_format<fp4<E1M2>, bf16, 64>>();
+  }
+  SECTION("squares") { check_pair<nvfp4, block_format<fp4<E2M1>, e4m3, square(16), float>>(); }
+}
+
+TEST_CASE("products with few rows follow the formula over the whole range of scales, NaN included", "[gpu]") {
+  check_pair<e1m2_f32, e2m1_f32>(model::scales::hostile);
+  check_pair<nvfp4, nvint4>(model::scales::hostile);
+  check_pair<mxfp4, mxint4>(model::scales::hostile);
+}
+
+TEST_CASE("a NaN block makes NaN of its row or column of C, and of nothing else", "[gpu]") {
+  std::mt19937_64 gen{support::seed(7)};
+  auto a = model::random_quantized<nvfp4>(gen, 6, 700), b = model::random_quantized<nvfp4>(gen, 33, 700);
+  const std::size_t blocks = a.padded_cols() / 16;
+  a.scales()[5 * blocks + 40] = e4m3::from_bits(0x7F);
+  b.scales()[32 * blocks] = e4m3::from_bits(0x7F);
+  const auto c = product(a, b);
+  for (std::size_t i = 0; i < 6; ++i)
+    for (std::size_t j = 0; j < 33; ++j) REQUIRE(std::isnan(c[i * 33 + j]) == (i == 5 || j == 32));
+}
+
+TEST_CASE("K = 0 leaves beta * C", "[gpu]") {
+  const quantized_matrix<nvfp4> a(3, 0), b(18, 0);
+  std::vector<float> old(54, 1.5f), want = old;
+  quantized_gemm(a, b, matrix_view<float>{want.data(), 3, 18}, {.alpha = -1, .beta = 3});
+  REQUIRE(same_bits(product(a, b, {.alpha = -1, .beta = 3}, old), want));
+  quantized_gemm(a, b, matrix_view<float>{want.data(), 3, 18}, {.alpha = -1});
+  REQUIRE(same_bits(product(a, b, {.alpha = -1}, old), want));
+}
+
+TEST_CASE("the order in which threads and blocks run changes no bit of a product with few rows", "[gpu]") {
+  std::mt19937_64 gen{support::seed(10)};
+  const auto a = model::random_quantized<nvfp4>(gen, 7, 2600);
+  const auto b = model::random_quantized<nv_e1m2>(gen, 35, 2600);
+  const auto want = product(a, b);
+  support::in_every_order([&](const char* order) {
+    CAPTURE(order);
+    REQUIRE(same_bits(product(a, b), want));
+  });
+}
+
+TEST_CASE("bias is added after the scaling, a number a column of C, whichever side is narrow", "[gpu]") {
+  std::mt19937_64 gen{support::seed(8)};
+  for (const std::size_t m : {2u, 40u}) {
+    const auto a = model::random_quantized<e1m2_f32>(gen, m, 64), b = model::random_quantized<e1m2_f32>(gen, 9, 64);
+    std::vector<float> bias(9);
+    for (std::size_t j = 0; j < 9; ++j) bias[j] = static_cast<float>(j) * 0.37f;
+    auto want = product(a, b);
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] = want[i] + bias[i % 9];
+    REQUIRE(same_bits(product(a, b, {.bias = bias}), want));
+  }
+}
+
+TEST_CASE("weights may lie on any 4 bytes", "[gpu]") {
+  std::mt19937_64 gen{support::seed(9)};
+  const auto a = model::random_quantized<nvfp4>(gen, 2, 608), b = model::random_quantized<nvfp4>(gen, 21, 608);
+  const gpu::quantized_matrix<nvfp4> left{a.view()}, right{b.view()};
+  const auto want = product(a, b);
+  std::vector<std::uint8_t> moved(5 + b.codes().size());
+  std::memcpy(moved.data() + 4, b.codes().data(), b.codes().size());
+  const gpu::buffer<std::uint8_t> codes{std::span<const std::uint8_t>(moved)};
+  const gpu::buffer<float> out(2 * 21);
+  const auto sink = ufp4::detail::sink_of(matrix_view<float>{out.data(), 2, 21});
+  const auto takes = [&](std::size_t shift) {
+    const gpu::quantized_view<nvfp4> there{codes.span().subspan(shift, b.codes().size()), right.view().scales(),
+                                           right.view().tensor_scale(), 21, 608};
+    const gpu::gemm_job job = gpu::detail::call_of(left.view(), there, sink, {}, {}).job;
+    return gpu::kernels::gemv_blocks_sm80.takes(job, device()) &&
+           gpu::kernels::gemv_blocks_sm80.run(job, device(), {}, gpu::stream{}) == gpu::success;
+  };
+  REQUIRE(takes(4));
+  CHECK(same_bits(support::on_host(out), want));
+  CHECK_FALSE(takes(5));
+}
+
+TEST_CASE("the verb takes the kernel for up to 16 rows, and says that fast is exact_blocks", "[gpu]") {
+  const auto kernel_of = [](std::size_t m, std::size_t n, accumulate mode, auto format) {
+    using F = typename decltype(format)::format;
+    const gpu::quantized_matrix<F> a(m, 64), b(n, 64);
+    const gpu::buffer<float> c(m * n);
+    return gpu::explain(gpu::context{}, a, b, matrix_view<float>{c.data(), m, n}, {.accumulate = mode});
+  };
+  const auto one = kernel_of(1, 64, accumulate::fast, quantized_matrix<nvfp4>{});
+  CHECK(std::string(one.kernel) == "gemv_blocks_sm80");
+  CHECK(one.mode == accumulate::exact_blocks);
+  CHECK(std::string(kernel_of(64, 16, accumulate::exact_blocks, quantized_matrix<e1m2_f32>{}).kernel) == one.kernel);
+  CHECK(std::string(kernel_of(17, 17, accumulate::fast, quantized_matrix<nvfp4>{}).kernel) != one.kernel);
+  CHECK(std::string(kernel_of(1, 64, accumulate::folded_bf16, quantized_matrix<nvfp4>{}).kernel) == one.kernel);
+  CHECK(std::string(kernel_of(1, 64, accumulate::folded_bf16, quantized_matrix<e1m2_f32>{}).kernel) != one.kernel);
+}

@@ -1,0 +1,146 @@
+// ufp4 - verbs queue and return: none allocates, none waits, so a graph can capture them.
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/device.hpp"
+
+#include <ufp4/ufp4.hpp>
+
+#include "support/catch.hpp"
+#include "support/skip.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+using namespace ufp4;
+
+namespace {
+
+/// Everything that a training step asks of a layer and more, with memory that was made before.
+struct step {
+  static constexpr std::size_t tokens = 48, inputs = 64, outputs = 32;
+  gpu::buffer<float> x, w, dy, turned, y, dx, dw, plain;
+  gpu::quantized_matrix<nvfp4> qx, qw, qx_columns;
+  gpu::quantized_matrix<e1m2_f32> ux;
+  gpu::buffer<std::byte> work, kept;
+  gpu::saved_activation saved;
+  recipe::training_recipe now = recipe::nvfp4(3);
+
+  static std::vector<float> numbers(std::size_t count, std::uint32_t seed) {
+    std::vector<float> all;
+    for (std::size_t i = 0; i < count; ++i)
+      all.push_back(static_cast<float>((static_cast<std::uint32_t>(i) * 2654435761u + seed) >> 16) / 4096.0f - 8.0f);
+    return all;
+  }
+  template <class T>
+  static matrix_view<const T> in(const gpu::buffer<T>& b, std::size_t rows, std::size_t cols) {
+    return {b.data(), rows, cols};
+  }
+
+  step()
+      : x(std::span<const float>(numbers(tokens * inputs, 1))),
+        w(std::span<const float>(numbers(outputs * inputs, 2))),
+        dy(std::span<const float>(numbers(tokens * outputs, 3))),
+        turned(tokens * inputs),
+        y(tokens * outputs),
+        dx(tokens * inputs),
+        dw(outputs * inputs),
+        plain(tokens * inputs),
+        qx(tokens, inputs, rht()),
+        qw(outputs, inputs, rht()),
+        qx_columns(inputs, tokens),
+        ux(tokens, inputs),
+        work(std::size_t{1} << 20) {
+    now.accumulate = accumulate::exact_blocks;
+    kept = gpu::buffer<std::byte>(gpu::linear_saved_bytes(now.at(0, 0), in(x, tokens, inputs)));
+    saved = gpu::saved_activation(kept.span());
+  }
+
+  static transform_spec rht() { return random_hadamard<16>{5}.spec(); }
+
+  /// The first sentence of a refusal, or "".
+  std::string queue(gpu::stream where) {
+    const gpu::context ctx{where, work.span()};
+    const recipe::bound_recipe bound = now.at(2, 1);
+    const auto xs = in(x, tokens, inputs), ws = in(w, outputs, inputs), dys = in(dy, tokens, outputs);
+    const matrix_view<float> ys{y.data(), tokens, outputs}, dxs{dx.data(), tokens, inputs},
+        dws{dw.data(), outputs, inputs};
+    std::string wrong;
+    const auto expect = [&](const gpu::status& s) { wrong += support::text_of(s); };
+    expect(gpu::hadamard_forward(ctx, xs, matrix_view<float>{turned.data(), tokens, inputs}, hadamard<16>{}));
+    expect(gpu::quantize<nvfp4>(ctx, xs, qx.view(), rht(), stochastic{.seed = 1}));
+    expect(gpu::quantize<nvfp4>(ctx, ws, qw.view(), rht()));
+    expect(gpu::quantize_both<e1m2_f32, nvfp4>(ctx, xs, ux.view(), qx_columns.view()));
+    expect(gpu::dequantize(ctx, ux.view(), matrix_view<float>{plain.data(), tokens, inputs}));
+    expect(gpu::quantized_gemm(ctx, qx, qw, ys, {.accumulate = accumulate::exact_blocks}));
+    expect(gpu::linear_forward(ctx, bound, xs, ws, ys, &saved));
+    expect(gpu::linear_backward_input(ctx, bound, dys, ws, dxs));
+    expect(gpu::linear_backward_weight(ctx, bound, dys, saved, dws));
+    return wrong;
+  }
+
+  std::vector<float> results() const {
+    std::vector<float> all;
+    for (const gpu::buffer<float>* b : {&turned, &plain, &y, &dx, &dw}) {
+      const std::vector<float> part = support::on_host(*b);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace
+
+#if defined(__CUDACC__)
+
+TEST_CASE("a graph captures every verb, and its replays give the bits of the calls", "[gpu]") {
+  step direct, captured;
+  REQUIRE(support::text_of(gpu::prepare()) == "");
+  REQUIRE(direct.queue(nullptr) == "");
+  REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
+
+  cudaStream_t stream = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) ==
+          cudaSuccess);  // refuses what waits or allocates
+  const std::string wrong = captured.queue(stream);
+  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  REQUIRE(wrong == "");
+  cudaGraphExec_t ready = nullptr;
+  REQUIRE(cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess);
+  for (int replay = 0; replay < 3; ++replay) {
+    captured.y.upload(std::vector<float>(captured.y.size(), 0.0f));
+    captured.dw.upload(std::vector<float>(captured.dw.size(), 0.0f));
+    REQUIRE(cudaGraphLaunch(ready, stream) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    REQUIRE(same_bits(captured.results(), direct.results()));
+  }
+  cudaGraphExecDestroy(ready);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
+#elif defined(UFP4_SIMT_HEADER)
+
+TEST_CASE("no verb allocates or waits", "[gpu]") {
+  step s;
+  const simt::host_calls before = simt::calls();
+  REQUIRE(s.queue({}) == "");
+  CHECK(simt::calls().launches > before.launches + 9);
+  CHECK(simt::calls().allocations == before.allocations);
+  CHECK(simt::calls().waits == before.waits);
+}
+
+TEST_CASE("the same calls on the same memory give the same bits again", "[gpu]") {
+  step s;
+  REQUIRE(s.queue({}) == "");
+  const std::vector<float> first = s.results();
+  REQUIRE(s.queue({}) == "");
+  CHECK(same_bits(s.results(), first));
+}
+
+#endif

@@ -1,0 +1,77 @@
+// ufp4 - every kernel of the library in one file: what compile.sh compiles for each architecture and ptx_check.sh reads.
+// SPDX-License-Identifier: Apache-2.0
+//
+// As a program, on a machine with a GPU, it says which kernels that GPU would run; without one it ends with 77.
+#include <ufp4/cuda.hpp>
+
+#include <cstdio>
+
+using namespace ufp4;
+namespace cuda = ufp4::cuda;
+
+namespace {
+
+const cuda::context none{};
+
+/// Verbs with memory that is not there, so that their kernels are in the program.
+template <class F, class T>
+int use_format(const matrix_view<const T>& x) {
+  const cuda::quantized_view<F> q;
+  int refused = 0;
+  refused += !cuda::quantize<F>(none, x, q, random_hadamard<16>{1}, stochastic{.seed = 1});
+  refused += !cuda::quantize_both<F>(none, x, q, q);
+  return refused;
+}
+
+int use_everything() {
+  const matrix_view<const float> x;
+  const matrix_view<const bf16> h;
+  const matrix_view<float> y;
+  const recipe::bound_recipe now = recipe::nvfp4(1).at(0, 0);
+  int refused = use_format<nvfp4>(x) + use_format<mxfp4>(h) + use_format<e1m2_f32>(x);
+  refused += !cuda::quantize<compat::te_nvfp4>(none, x, cuda::quantized_view<nvfp4>{});
+  refused += !cuda::hadamard_forward(none, x, y, hadamard<16>{});
+  refused += !cuda::linear_forward(none, now, x, x, y);
+  refused += !cuda::linear_backward_input(none, now, x, x, y);
+  refused += !cuda::linear_backward_weight(none, now, x, x, y);
+  return refused;
+}
+
+template <class F>
+void explain(const char* format, accumulate mode) {
+  for (const std::size_t m : {1u, 16u, 128u, 512u, 8192u}) {
+    const std::size_t n = 4096, k = 4096;
+    const cuda::quantized_matrix<F> none_of_it;
+    // Shapes are all that is asked for, so the memory may be anything that is not null.
+    const auto bytes = [](std::size_t count) {
+      return std::span<std::uint8_t>(reinterpret_cast<std::uint8_t*>(std::uintptr_t{256}), count);
+    };
+    const auto view = [&](std::size_t rows) {
+      using scale = typename F::scale_type;
+      return cuda::quantized_view<F>(
+          bytes(rows * k / 2),
+          std::span<scale>(reinterpret_cast<scale*>(std::uintptr_t{256}), rows * (k / F::block_size)),
+          reinterpret_cast<float*>(std::uintptr_t{256}), rows, k);
+    };
+    const matrix_view<float> c(reinterpret_cast<float*>(std::uintptr_t{256}), m, n);
+    std::printf("%-9s %-12s M = %4zu  %s\n", format, name(mode), m,
+                cuda::explain(none, view(m), view(n), c, {.accumulate = mode}).text().c_str());
+  }
+}
+
+}  // namespace
+
+int main() {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("no GPU: this program only had to compile and link\n");
+    return 77;
+  }
+  for (const accumulate mode : {accumulate::fast, accumulate::exact_blocks}) {
+    explain<nvfp4>("nvfp4", mode);
+    explain<mxfp4>("mxfp4", mode);
+    explain<nv_e1m2>("nv_e1m2", mode);
+    explain<e1m2_f32>("e1m2_f32", mode);
+  }
+  return use_everything() == 0 ? 0 : 1;
+}

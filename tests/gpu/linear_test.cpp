@@ -1,0 +1,196 @@
+// ufp4 - the linear verbs on a GPU give the host's bits under every recipe, dense and grouped, saved or not.
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/device.hpp"
+
+#include <ufp4/ufp4.hpp>
+
+#include "support/catch.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+using namespace ufp4;
+
+namespace {
+
+using sizes = std::vector<std::size_t>;
+
+/// Numbers of many magnitudes, the same everywhere; every few hundred a zero, and where it is asked for a NaN.
+template <class T>
+std::vector<T> numbers(std::size_t count, unsigned seed, bool hostile = false) {
+  std::vector<T> all;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto h = static_cast<std::uint32_t>(i * 2654435761u + seed * 40503u) * 2246822519u;
+    const float mantissa = static_cast<float>(static_cast<int>(h >> 8 & 0xFFFF) - 32768) / 4096.0f;
+    const float v = h % 211 == 0 ? 0.0f : mantissa * (h >> 28 == 0 ? 64.0f : 1.0f);
+    all.push_back(T(v));
+  }
+  if (hostile && count > 40) all[37] = T(__builtin_nanf(""));
+  return all;
+}
+
+/// A matrix on both machines.
+template <class T>
+struct twin {
+  std::size_t rows, cols;
+  std::vector<T> host;
+  gpu::buffer<T> device;
+
+  twin(std::size_t r, std::size_t c, unsigned seed, bool hostile = false)
+      : rows(r), cols(c), host(numbers<T>(r * c, seed, hostile)), device(std::span<const T>(host)) {}
+  matrix_view<const T> here() const { return {host.data(), rows, cols}; }
+  matrix_view<const T> there() const { return {device.data(), rows, cols}; }
+  matrix_view<T> out_here() { return {host.data(), rows, cols}; }
+  matrix_view<T> out_there() { return {device.data(), rows, cols}; }
+
+  /// Both machines' bits are equal, but for which NaN is a NaN.
+  bool agrees() const {
+    const std::vector<T> seen = support::on_host(device);
+    for (std::size_t i = 0; i < host.size(); ++i) {
+      const auto a = static_cast<float>(host[i]), b = static_cast<float>(seen[i]);
+      if (a != a && b != b) continue;
+      if (std::memcmp(&host[i], &seen[i], sizeof(T)) != 0) return false;
+    }
+    return true;
+  }
+};
+
+struct memory {
+  gpu::buffer<std::byte> bytes;
+  gpu::context ctx;
+  explicit memory(std::size_t size) : bytes(size), ctx{{}, bytes.span()} {}
+};
+
+struct named_recipe {
+  const char* name;
+  recipe::training_recipe what;
+};
+std::vector<named_recipe> recipes() {
+  std::vector<named_recipe> all{{"ufp4", recipe::ufp4(1)},
+                                {"ufp4<nv_e1m2>", recipe::ufp4<nv_e1m2>(2)},
+                                {"ufp4<mxint4>", recipe::ufp4<mxint4>(3)},
+                                {"e2m1_baseline", recipe::e2m1_baseline(4)},
+                                {"nvfp4", recipe::nvfp4(5)},
+                                {"bf16", recipe::bf16(6)}};
+  for (named_recipe& r : all) r.what.accumulate = accumulate::exact_blocks;
+  return all;
+}
+
+/// All three verbs on one layer, by expert where offsets are given.
+template <class T>
+void check_layer(const recipe::bound_recipe& now, std::size_t tokens, std::size_t inputs, std::size_t outputs,
+                 const sizes& offsets, recipe::write mode, bool hostile) {
+  const std::size_t experts = offsets.size() - 1;
+  const twin<T> x(tokens, inputs, 1, hostile), w(experts * outputs, inputs, 2), dy(tokens, outputs, 3);
+  twin<T> y(tokens, outputs, 4), dx(tokens, inputs, 5);
+  twin<float> dw(experts * outputs, inputs, 6), dw_saved(experts * outputs, inputs, 6);
+
+  recipe::saved_activation host_saved;
+  linear_forward_grouped(now, x.here(), offsets, w.here(), y.out_here(), &host_saved);
+  linear_backward_input_grouped(now, dy.here(), offsets, w.here(), dx.out_here(), mode);
+  linear_backward_weight_grouped(now, dy.here(), x.here(), offsets, dw.out_here(), mode);
+  linear_backward_weight_grouped(now, dy.here(), host_saved, offsets, dw_saved.out_here(), mode);
+
+  const memory kept(gpu::linear_saved_bytes(now, x.there(), offsets));
+  gpu::saved_activation saved(kept.bytes.span());
+  {
+    const memory m(gpu::linear_forward_workspace_bytes(now, x.there(), w.there(), y.out_there(), offsets));
+    REQUIRE(support::text_of(
+                gpu::linear_forward_grouped(m.ctx, now, x.there(), offsets, w.there(), y.out_there(), &saved)) == "");
+    CHECK(y.agrees());
+  }
+  {
+    const memory m(gpu::linear_backward_input_workspace_bytes(now, dy.there(), w.there(), dx.out_there(), offsets));
+    REQUIRE(support::text_of(gpu::linear_backward_input_grouped(m.ctx, now, dy.there(), offsets, w.there(),
+                                                                dx.out_there(), mode)) == "");
+    CHECK(dx.agrees());
+  }
+  {
+    const memory m(gpu::linear_backward_weight_workspace_bytes(now, dy.there(), x.there(), dw.out_there(), offsets));
+    REQUIRE(support::text_of(gpu::linear_backward_weight_grouped(m.ctx, now, dy.there(), x.there(), offsets,
+                                                                 dw.out_there(), mode)) == "");
+    CHECK(dw.agrees());
+  }
+  {
+    const memory m(gpu::linear_backward_weight_workspace_bytes(now, dy.there(), saved, dw.out_there(), offsets));
+    REQUIRE(support::text_of(gpu::linear_backward_weight_grouped(m.ctx, now, dy.there(), saved, offsets,
+                                                                 dw_saved.out_there(), mode)) == "");
+    CHECK(dw_saved.agrees());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a layer's three GEMMs have the host's bits under every recipe", "[gpu]") {
+  for (const named_recipe& r : recipes()) {
+    CAPTURE(r.name);
+    check_layer<float>(r.what.at(3, 7), 37, 50, 21, {0, 37}, recipe::write::overwrite, false);
+    check_layer<bf16>(r.what.at(4, 1), 16, 33, 18, {0, 16}, recipe::write::add, true);
+  }
+}
+
+TEST_CASE("experts share a tensor scale, draw coins of their own, and may have no tokens", "[gpu]") {
+  for (const named_recipe& r : recipes()) {
+    CAPTURE(r.name);
+    for (const recipe::write mode : {recipe::write::overwrite, recipe::write::add})
+      check_layer<float>(r.what.at(9, 2), 27, 20, 17, {0, 0, 19, 19, 27}, mode, false);
+    check_layer<float>(r.what.at(9, 3), 0, 20, 17, {0, 0, 0}, recipe::write::overwrite, false);
+  }
+}
+
+TEST_CASE("the dense verbs are the grouped ones with one expert", "[gpu]") {
+  recipe::training_recipe r = recipe::ufp4(11);
+  r.accumulate = accumulate::exact_blocks;
+  const recipe::bound_recipe now = r.at(1, 1);
+  const twin<float> x(20, 32, 1), w(24, 32, 2), dy(20, 24, 3);
+  twin<fp16> y(20, 24, 4), dx(20, 32, 5);
+  twin<float> dw(24, 32, 6), dw_saved(24, 32, 7);
+  linear_forward(now, x.here(), w.here(), y.out_here());
+  linear_backward_input(now, dy.here(), w.here(), dx.out_here());
+  linear_backward_weight(now, dy.here(), x.here(), dw.out_here());
+  dw_saved.host = dw.host;
+
+  const memory m(std::size_t{1} << 16), kept(gpu::linear_saved_bytes(now, x.there()));
+  gpu::saved_activation saved(kept.bytes.span());
+  REQUIRE(support::text_of(gpu::linear_forward(m.ctx, now, x.there(), w.there(), y.out_there(), &saved)) == "");
+  REQUIRE(support::text_of(gpu::linear_backward_input(m.ctx, now, dy.there(), w.there(), dx.out_there())) == "");
+  REQUIRE(support::text_of(gpu::linear_backward_weight(m.ctx, now, dy.there(), x.there(), dw.out_there())) == "");
+  REQUIRE(support::text_of(gpu::linear_backward_weight(m.ctx, now, dy.there(), saved, dw_saved.out_there())) == "");
+  CHECK(y.agrees());
+  CHECK(dx.agrees());
+  CHECK(dw.agrees());
+  CHECK(dw_saved.agrees());
+}
+
+TEST_CASE("a mistake in a layer comes back with the host's sentence, and nothing is written", "[gpu]") {
+  const recipe::bound_recipe now = recipe::ufp4(1).at(0, 0);
+  const twin<float> x(20, 32, 1), w(24, 32, 2), dy(20, 24, 3);
+  twin<float> y(20, 24, 4), narrow(20, 23, 5), dw(24, 32, 6);
+  const std::vector<float> before = y.host;
+
+  const gpu::context none{};
+  const std::size_t needed = gpu::linear_forward_workspace_bytes(now, x.there(), w.there(), y.out_there());
+  CHECK(support::text_of(gpu::linear_forward(none, now, x.there(), w.there(), y.out_there())) ==
+        "linear_forward: context.workspace has 0 bytes, but the call needs " + std::to_string(needed));
+  CHECK(support::text_of(gpu::linear_forward(none, now, x.there(), w.there(), narrow.out_there())) ==
+        "linear_forward: w has 24 rows, but 1 experts of 23 outputs (y's columns) take 23");
+
+  const memory m(needed);
+  gpu::saved_activation homeless;
+  CHECK(support::text_of(gpu::linear_forward(m.ctx, now, x.there(), w.there(), y.out_there(), &homeless)) ==
+        "linear_forward: saved.memory has 0 bytes, but the call needs " +
+            std::to_string(gpu::linear_saved_bytes(now, x.there())));
+  CHECK(support::text_of(gpu::linear_backward_weight(m.ctx, now, dy.there(), homeless, dw.out_there())) ==
+        "linear_backward_weight: saved has 0 parts, but offsets names 1 experts");
+  CHECK(y.host == before);
+  CHECK(y.agrees());
+
+  const memory kept(gpu::linear_saved_bytes(now, x.there()));
+  gpu::saved_activation saved(kept.bytes.span());
+  REQUIRE(support::text_of(gpu::linear_forward(m.ctx, now, x.there(), w.there(), y.out_there(), &saved)) == "");
+  recipe::training_recipe other = recipe::ufp4(2);
+  CHECK(support::text_of(gpu::linear_backward_weight(m.ctx, other.at(0, 0), dy.there(), saved, dw.out_there()))
+            .starts_with("linear_backward_weight: saved was transformed in runs of 16 (first signs "));
+}

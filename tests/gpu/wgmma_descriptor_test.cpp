@@ -1,0 +1,160 @@
+// ufp4 - what of Hopper's kernel can be checked without one: descriptors, the swizzle, where sums lie, and the canary.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Expected values are worked out from the tables of the PTX ISA: "Matrix Descriptor Format", "Swizzling Modes",
+// "Register Fragments" of wgmma.
+#include "gpu/device.hpp"
+
+#include <ufp4/cuda/canary.hpp>
+#include <ufp4/cuda/gemm_bf16_sm80.hpp>
+#include <ufp4/cuda/gemm_wgmma_sm90.hpp>
+#include <ufp4/cuda/wgmma_sm90.hpp>
+#include <ufp4/gpu/gemm.hpp>
+#include <ufp4/ufp4.hpp>
+
+#include "support/catch.hpp"
+
+#include <cstring>
+#include <set>
+#include <vector>
+
+using namespace ufp4;
+namespace mma = ufp4::gpu::mma;
+
+TEST_CASE("a matrix descriptor has its fields where the PTX ISA has them", "[gpu]") {
+  using mma::wgmma_descriptor;
+  using mma::wgmma_swizzle;
+  constexpr wgmma_descriptor nothing{0, 0, 0, 0, wgmma_swizzle::none};
+  STATIC_REQUIRE(nothing.bits() == 0);
+  STATIC_REQUIRE(wgmma_descriptor{16, 0, 0, 0, wgmma_swizzle::none}.bits() == 1);
+  STATIC_REQUIRE(wgmma_descriptor{0x3FFF0, 0, 0, 0, wgmma_swizzle::none}.bits() == 0x3FFF);
+  STATIC_REQUIRE(wgmma_descriptor{0, 16, 0, 0, wgmma_swizzle::none}.bits() == std::uint64_t{1} << 16);
+  STATIC_REQUIRE(wgmma_descriptor{0, 0x3FFF0, 0, 0, wgmma_swizzle::none}.bits() == std::uint64_t{0x3FFF} << 16);
+  STATIC_REQUIRE(wgmma_descriptor{0, 0, 16, 0, wgmma_swizzle::none}.bits() == std::uint64_t{1} << 32);
+  STATIC_REQUIRE(wgmma_descriptor{0, 0, 0x3FFF0, 0, wgmma_swizzle::none}.bits() == std::uint64_t{0x3FFF} << 32);
+  STATIC_REQUIRE(wgmma_descriptor{0, 0, 0, 7, wgmma_swizzle::none}.bits() == std::uint64_t{7} << 49);
+  STATIC_REQUIRE(wgmma_descriptor{0, 0, 0, 0, wgmma_swizzle::bytes_128}.bits() == std::uint64_t{1} << 62);
+  STATIC_REQUIRE(wgmma_descriptor{0, 0, 0, 0, wgmma_swizzle::bytes_64}.bits() == std::uint64_t{2} << 62);
+  STATIC_REQUIRE(wgmma_descriptor{0, 0, 0, 0, wgmma_swizzle::bytes_32}.bits() == std::uint64_t{3} << 62);
+}
+
+TEST_CASE("the operand's descriptor: eight rows are 1024 bytes, and the next 16 of K two units on", "[gpu]") {
+  STATIC_REQUIRE(mma::operand_128(0) == 0x4000004000010000u);
+  STATIC_REQUIRE(mma::operand_128(0x2400) == 0x4000004000010240u);
+  for (unsigned k = 0; k < 4; ++k) REQUIRE(mma::operand_128(0x2400 + 32 * k) == mma::operand_128(0x2400) + 2 * k);
+}
+
+TEST_CASE("the swizzle is a permutation of every eight rows, and its own inverse within a row", "[gpu]") {
+  std::set<unsigned> seen;
+  for (unsigned row = 0; row < 16; ++row)
+    for (unsigned byte = 0; byte < 128; ++byte) {
+      const unsigned at = mma::swizzle128(row, byte);
+      REQUIRE(at / 128 == row);
+      REQUIRE(mma::swizzle128(row, at % 128) == row * 128 + byte);
+      seen.insert(at);
+    }
+  REQUIRE(seen.size() == 16 * 128);
+  REQUIRE(*seen.rbegin() == 16 * 128 - 1);
+}
+
+TEST_CASE("the swizzle is the documented one: address bits 4 to 6 exclusive-or bits 7 to 9", "[gpu]") {
+  for (unsigned row = 0; row < 64; ++row)
+    for (unsigned byte = 0; byte < 128; ++byte) {
+      const unsigned plain = row * 128 + byte;
+      REQUIRE(mma::swizzle128(row, byte) == (plain ^ (plain >> 7 & 7u) << 4));
+    }
+  // the first and the last of the eight rows in the table of 128-byte swizzling
+  for (unsigned piece = 0; piece < 8; ++piece) {
+    REQUIRE(mma::swizzle128(0, 16 * piece) == 16 * piece);
+    REQUIRE(mma::swizzle128(7, 16 * piece) == 7 * 128 + 16 * (7 - piece));
+  }
+  // eight rows' pieces of the same k lie in eight different quarters of the banks
+  for (unsigned piece = 0; piece < 8; ++piece) {
+    unsigned quarters = 0;
+    for (unsigned row = 0; row < 8; ++row) quarters |= 1u << (mma::swizzle128(row, 16 * piece) % 128 / 16);
+    REQUIRE(quarters == 0xFFu);
+  }
+}
+
+TEST_CASE("the sums of a warpgroup cover 64 x 128, a quarter of the rows a warp", "[gpu]") {
+  std::set<unsigned> seen;
+  for (unsigned t = 0; t < 128; ++t)
+    for (unsigned i = 0; i < 64; ++i) {
+      REQUIRE(mma::sum_row(t, i) / 16 == t / 32);
+      seen.insert(mma::sum_row(t, i) * 128 + mma::sum_col(t, i));
+    }
+  REQUIRE(seen.size() == 64 * 128);
+  REQUIRE(*seen.rbegin() == 64 * 128 - 1);
+  // the table's first rows: d0 and d1 neighbours, d2 eight rows down, d4 eight columns on; lane 5 in row 1
+  REQUIRE((mma::sum_row(0, 0) == 0 && mma::sum_col(0, 0) == 0));
+  REQUIRE((mma::sum_row(0, 1) == 0 && mma::sum_col(0, 1) == 1));
+  REQUIRE((mma::sum_row(0, 2) == 8 && mma::sum_col(0, 2) == 0));
+  REQUIRE((mma::sum_row(0, 4) == 0 && mma::sum_col(0, 4) == 8));
+  REQUIRE((mma::sum_row(37, 63) == 16 + 1 + 8 && mma::sum_col(37, 63) == 120 + 3));
+}
+
+namespace {
+
+gpu::gemm_job job_of(const gpu::quantized_matrix<nvfp4>& a, const gpu::quantized_matrix<nvfp4>& b, float* c,
+                     accumulate mode = accumulate::fast) {
+  return gpu::detail::call_of(a.view(), b.view(),
+                              detail::sink_of(matrix_view<float>{c, a.view().rows(), b.view().rows()}),
+                              {.accumulate = mode}, {})
+      .job;
+}
+
+/// A kernel that mistakes one column for its neighbour: what a wrong descriptor would do.
+gpu::error off_by_one(const gpu::gemm_job& job, const gpu::device_facts& device, std::span<std::byte> memory,
+                      gpu::stream where) {
+  gpu::gemm_job wrong = job;
+  wrong.right.codes += job.padded() / 2;
+  wrong.right.rows -= 1;
+  wrong.out.cols -= 1;
+  return gpu::kernels::gemm_simt.run(wrong, device, memory, where);
+}
+
+}  // namespace
+
+TEST_CASE("Hopper's kernel takes what TMA can fetch, on Hopper alone", "[gpu]") {
+  const gpu::quantized_matrix<nvfp4> a(128, 64), b(128, 64), ragged(128, 48);
+  gpu::device_facts hopper{.architecture = 90, .shared_bytes = 227 * 1024};
+  const gpu::gemm_kernel& kernel = gpu::kernels::gemm_wgmma_sm90;
+  const gpu::gemm_job job = job_of(a, b, nullptr);
+  REQUIRE(kernel.takes(job, hopper));
+  REQUIRE_FALSE(kernel.takes(job_of(ragged, ragged, nullptr), hopper));
+  REQUIRE_FALSE(kernel.takes(job_of(a, b, nullptr, accumulate::exact_blocks), hopper));
+  gpu::gemm_job misaligned = job;
+  ++misaligned.right.codes;
+  REQUIRE_FALSE(kernel.takes(misaligned, hopper));
+  hopper.specific = false;  // compiled for sm_90, which has no wgmma
+  REQUIRE_FALSE(kernel.takes(job, hopper));
+  REQUIRE_FALSE(kernel.takes(job, {.architecture = 100, .shared_bytes = 227 * 1024}));
+  REQUIRE_FALSE(kernel.takes(job, {.architecture = 90}));
+  REQUIRE(kernel.experimental);
+}
+
+TEST_CASE("a kernel that is right passes its canary, and one that is wrong never runs", "[gpu]") {
+  const gpu::quantized_matrix<nvfp4> a(16, 32), b(16, 32);
+  const gpu::buffer<float> c(256);
+  gpu::device_facts device;
+  REQUIRE(gpu::facts(device) == gpu::success);
+  const gpu::gemm_job job = job_of(a, b, c.data());
+  gpu::detail::canary right, wrong;
+  for (int call = 0; call < 2; ++call) {
+    REQUIRE(right.check(gpu::kernels::gemm_bf16_sm80.run, "new", job, device, 63, 61, {}) == gpu::success);
+    const gpu::error e = wrong.check(&off_by_one, "new", job, device, 63, 61, {});
+    const gpu::status s = gpu::detail::status_of("quantized_gemm", e);
+    REQUIRE(s.code() == gpu::not_supported);
+    REQUIRE(s.text() ==
+            "quantized_gemm: new: the tile it made first differs from gemm_simt's: compile without UFP4_EXPERIMENTAL, "
+            "and report it");
+  }
+}
+
+#if !defined(UFP4_EXPERIMENTAL)
+TEST_CASE("what was compiled without UFP4_EXPERIMENTAL says so", "[gpu]") {
+  const gpu::status s = gpu::detail::status_of("quantized_gemm", gpu::kernels::gemm_wgmma_sm90.run({}, {}, {}, {}));
+  REQUIRE(s.text() ==
+          "quantized_gemm: gemm_wgmma_sm90: this file was compiled without UFP4_EXPERIMENTAL, or not for CUDA");
+}
+#endif
