@@ -32,13 +32,15 @@ constexpr room rooms[] = {
     {"config.hpp", layer::base},
     {"concepts.hpp", layer::base},
     {"detail", layer::base},
+    {"rtc", layer::base},                   // standard headers for compilers that have none
     {"detail/expects.hpp", layer::matrix},  // throws sentences, so no kernel may have it
     {"format", layer::numbers},
     {"round", layer::numbers},
     {"hadamard", layer::blocks},
     {"block", layer::blocks},
     {"matrix", layer::matrix},
-    {"cpu", layer::machine, "quantize.hpp dequantize.hpp hadamard.hpp gemm.hpp gemm_grouped.hpp explain.hpp recipe analysis ufp4.hpp interop"},
+    {"cpu", layer::machine,
+     "quantize.hpp dequantize.hpp hadamard.hpp gemm.hpp gemm_grouped.hpp explain.hpp recipe analysis ufp4.hpp interop"},
     {"quantize.hpp", layer::verbs},
     {"dequantize.hpp", layer::verbs},
     {"hadamard.hpp", layer::verbs},
@@ -48,7 +50,8 @@ constexpr room rooms[] = {
     {"recipe", layer::uses},
     {"analysis", layer::uses},
     {"device.hpp", layer::embedded},
-    {"gpu", layer::embedded, "gpu/vendor.hpp cuda hip device.hpp cuda.hpp hip.hpp"},  // verbs and kernels that vendors share
+    {"gpu", layer::embedded,
+     "gpu/vendor.hpp cuda hip device.hpp cuda.hpp hip.hpp"},  // verbs and kernels that vendors share
     {"gpu/vendor.hpp", layer::embedded, "gpu cuda hip device.hpp cuda.hpp hip.hpp"},
     {"cuda", layer::embedded, "gpu/vendor.hpp cuda.hpp"},
     {"hip", layer::embedded, "gpu/vendor.hpp hip.hpp"},

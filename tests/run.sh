@@ -23,10 +23,11 @@ steps=(
   "headers: every public header compiles alone, with g++ and all warnings"
   "budgets: what including the public headers costs"
   "emulated: the kernels on older x86-64 processors and on three kinds of aarch64, under QEMU; files built for different ones linked together"
+  "gpu: every kernel compiled by nvcc for four architectures, and the instructions in it; the GPU's tests where there is a GPU"
   "oracle: an independent reading of the numerics page, in Python, gives the same bits"
   "outside: packages of other projects give the same bits"
 )
-long_steps=("nightly: the tests labelled nightly")
+long_steps=("nightly: the tests labelled nightly" "gpu_tests: every test of the GPU kernels compiled by nvcc")
 
 jobs=$(nproc)
 wanted=()
@@ -186,6 +187,21 @@ step_emulated() {
   passed=$((passed + $(grep -c '^passed' "$verdicts"))) failed=$((failed + $(grep -c '^FAILED' "$verdicts")))
   skipped=$((skipped + $(grep -c '^skipped' "$verdicts")))
   return $status
+}
+
+step_gpu() {
+  install_packages g++ catch2 || return 1
+  bash "$source_dir/tests/gpu/compile.sh" --out "$ufp4_build/gpu" || return
+  if ! nvidia-smi -L >/dev/null 2>&1; then
+    echo "No GPU here: every kernel that the executor plays ran on the CPU in the steps gcc, clang and sanitize; nothing ran on a GPU."
+    return 0
+  fi
+  bash "$source_dir/tests/gpu/run.sh" --page "$ufp4_build/gpu/performance-gpu.md"
+}
+
+step_gpu_tests() {
+  install_packages g++ catch2 || return 1
+  bash "$source_dir/tests/gpu/compile.sh" --out "$ufp4_build/gpu_tests" --targets 80 --tests
 }
 
 step_headers() {

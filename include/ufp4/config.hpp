@@ -7,9 +7,10 @@
 // |-----------------------|-------------------------------------------------------------------------------------|
 // | UFP4_NO_EXCEPTIONS    | errors print their sentence to stderr and abort (set by itself under -fno-exceptions) |
 // | UFP4_KERNELS_ELSEWHERE | the CPU kernels are not compiled in this file: it compiles in a fraction of the time     |
+// | UFP4_EXPERIMENTAL     | GPU kernels that no device has run yet may be taken (architecture decision 3); explain() names them     |
 // | UFP4_KERNELS_HERE     | with `#include <ufp4/cpu/kernels.hpp>`: in the one file that then compiles them for all others |
 //
-// Both need the same instruction set flags (-march) in the files they join.
+// The two about CPU kernels need the same instruction set flags (-march) in the files they join.
 //
 // Set by the environment at run time, not a macro: UFP4_ISA=<name> (see cpu/dispatch.hpp).
 #pragma once

@@ -2,6 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // No launches, no runtime API, no allocation, no exceptions; functions are __host__ __device__ under nvcc and hipcc.
+// NVRTC takes it with the options -I<include> -I<include>/ufp4/rtc --device-as-default-execution-space (docs/gpu.md).
+//
+// A GPU compiler also gets the pieces that lanes make together, named by the scope that must come to them:
+//
+// | ufp4::gpu::thread | one thread, in its registers                                                               |
+// | ufp4::gpu::warp   | every lane of the wave                                                                     |
+// | ufp4::gpu::block  | every thread of the block, with shared memory that the caller places                       |
 #pragma once
 
 #include <ufp4/block/block_codec.hpp>
@@ -14,3 +21,16 @@
 #include <ufp4/format/table_element.hpp>
 #include <ufp4/hadamard/transform.hpp>
 #include <ufp4/round/round_to_grid.hpp>
+
+#if defined(__CUDACC__) || defined(__HIPCC__) || defined(UFP4_SIMT_HEADER)
+#include <ufp4/gpu/block/turn.hpp>
+#include <ufp4/gpu/thread/coins.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/gpu/thread/dequantize.hpp>
+#include <ufp4/gpu/thread/elements.hpp>
+#include <ufp4/gpu/thread/quantize.hpp>
+#include <ufp4/gpu/thread/round.hpp>
+#include <ufp4/gpu/warp/amax.hpp>
+#include <ufp4/gpu/warp/fragments.hpp>
+#include <ufp4/gpu/warp/hadamard.hpp>
+#endif

@@ -2,66 +2,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
-#include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <string>
 #include <ufp4/gemm.hpp>
+#include <ufp4/matrix/group.hpp>
 #include <vector>
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// std::vector, std::array, std::span.
-template <class T>
-concept sequence = requires(const T& all) {
-  typename T::value_type;
-  { all.data()[0] } -> std::convertible_to<const typename T::value_type&>;
-  { all.size() } -> std::convertible_to<std::size_t>;
-};
-
-/// Memory of one product of a group.
-struct group_range {
-  byte_range bytes;
-  std::size_t entry;
-  bool output;
-
-  static int by_address(const void* a, const void* b) {
-    const auto x = static_cast<const group_range*>(a)->bytes.first, y = static_cast<const group_range*>(b)->bytes.first;
-    return x < y ? -1 : x > y;
-  }
-};
-inline void add_range(std::vector<group_range>& all, const void* data, std::size_t size, std::size_t entry) {
-  const auto first = reinterpret_cast<std::uintptr_t>(data);
-  if (size != 0) all.push_back({{first, first + size}, entry, false});
-}
 inline void add_ranges(std::vector<group_range>& all, const cpu::detail::quantized_source& q, std::size_t entry) {
   const std::size_t rows = q.interleaved ? (q.rows + 15) / 16 * 16 : q.rows;
   add_range(all, q.codes, rows * q.padded_cols / 2, entry);
-  add_range(all, q.scales, scale_rows(rows, q.format.block) * q.blocks() * static_cast<std::size_t>(scale_bytes(q.format.scale)),
+  add_range(all, q.scales,
+            scale_rows(rows, q.format.block) * q.blocks() * static_cast<std::size_t>(scale_bytes(q.format.scale)),
             entry);
 }
 
-/// The products of a group run at the same time, so no output may share memory with another or with any operand.
 inline void check_group(std::span<const cpu::detail::gemm_job> jobs) {
   std::vector<group_range> all;
   for (std::size_t e = 0; e < jobs.size(); ++e) {
-    const byte_range c = bytes_of(jobs[e].out);
-    if (c.first != c.last) all.push_back({c, e, true});
+    add_output(all, jobs[e].out, e);
     add_ranges(all, jobs[e].left.q, e);
     add_ranges(all, jobs[e].right.q, e);
   }
-  if (!all.empty()) std::qsort(all.data(), all.size(), sizeof(group_range), &group_range::by_address);
-  const group_range *output = nullptr, *operand = nullptr;  // those that reach furthest so far
-  for (const group_range& r : all) {
-    expects(output == nullptr || r.bytes.first >= output->bytes.last, "quantized_gemm_grouped: C[",
-            output == nullptr ? 0 : output->entry, "] overlaps ", r.output ? "C[" : "an operand of product [", r.entry, "]");
-    expects(!r.output || operand == nullptr || r.bytes.first >= operand->bytes.last, "quantized_gemm_grouped: C[", r.entry,
-            "] overlaps an operand of product [", operand == nullptr ? 0 : operand->entry, "]");
-    const group_range*& furthest = r.output ? output : operand;
-    if (furthest == nullptr || r.bytes.last > furthest->bytes.last) furthest = &r;
-  }
+  check_group_memory(static_cast<std::vector<group_range>&&>(all));
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -82,9 +47,10 @@ void quantized_gemm_grouped(const cpu::context& ctx, const As& a, const Bs& b, c
   static_assert(quantized<typename As::value_type>, "a: a sequence of quantized_matrix or quantized_view");
   static_assert(quantized<typename Bs::value_type> || detail::prepacked_operand<typename Bs::value_type>,
                 "b: a sequence of quantized_matrix, quantized_view or prepacked_matrix");
-  detail::expects(a.size() == b.size() && a.size() == c.size(), "quantized_gemm_grouped: ", a.size(), " left operands, ",
-                  b.size(), " right ones and ", c.size(), " outputs");
-  detail::expects(options.bias.empty(), "quantized_gemm_grouped: bias has ", options.bias.size(), " entries; leave it empty");
+  detail::expects(a.size() == b.size() && a.size() == c.size(), "quantized_gemm_grouped: ", a.size(),
+                  " left operands, ", b.size(), " right ones and ", c.size(), " outputs");
+  detail::expects(options.bias.empty(), "quantized_gemm_grouped: bias has ", options.bias.size(),
+                  " entries; leave it empty");
   cpu::resolve(ctx);
   std::vector<cpu::detail::gemm_job> jobs;
   jobs.reserve(a.size());

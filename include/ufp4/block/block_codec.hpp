@@ -50,8 +50,7 @@ UFP4_HD constexpr std::uint32_t amax_bits(const block_values& v) {
 template <rounding_policy Rounding>
 UFP4_HD constexpr void round_run(const grid4& grid, const Rounding& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
-  for (int k = 0; k < count; ++k)
-    codes[k] = round_to_grid(grid, rounding, t[k], index + static_cast<std::uint64_t>(k));
+  for (int k = 0; k < count; ++k) codes[k] = round_to_grid(grid, rounding, t[k], index + static_cast<std::uint64_t>(k));
 }
 
 /// One group of coins, so that eight elements share a Philox call.
@@ -118,7 +117,7 @@ struct block_coder {
   /// Codes, one a byte, in the shape of the values; returns the bits of the block scale. `index` is the element index of
   /// the first value, `row_step` what a row adds to it.
   UFP4_MEMBER std::uint32_t operator()(const block_values& v, std::uint64_t index, std::uint64_t row_step,
-                                                 std::uint8_t* codes, quantize_report& report) const {
+                                       std::uint8_t* codes, quantize_report& report) const {
     const std::uint32_t largest = detail::amax_bits(v);
     if (largest >= detail::infinity_bits) {
       ++report.nonfinite_blocks;
@@ -145,21 +144,22 @@ namespace ufp4::inline UFP4_CODE {
 /// The tensor-level constants of a format for a known gmax: quantize_block's last argument.
 template <any_block_format F>
 UFP4_HD constexpr tensor_constants tensor_constants_for(float gmax, scale_rule_spec rule = {}) {
-  return detail::make_tensor_constants(spec_of<F>, rule, gmax);
+  constexpr format_spec format = spec_of<F>;  // a copy: device code has no variables of a namespace
+  return detail::make_tensor_constants(format, rule, gmax);
 }
 
 /// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out, the block scale
 /// returned. For two-level formats pass tensor_constants_for<F>(gmax). `index`: of x[0], for stochastic rounding.
 template <any_block_format F, rounding_policy Rounding = nearest_even>
   requires(F::block.rows == 1)
-UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed,
-                                                            Rounding rounding = {}, std::uint64_t index = 0,
-                                                            tensor_constants tensor = {}, scale_rule_spec rule = {}) {
+UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed, Rounding rounding = {},
+                                              std::uint64_t index = 0, tensor_constants tensor = {},
+                                              scale_rule_spec rule = {}) {
   constexpr int count = F::block.cols;
   detail::settle(x);
   std::uint8_t codes[static_cast<std::size_t>(count)];
   quantize_report report{};
-  const format_spec format = spec_of<F>;
+  constexpr format_spec format = spec_of<F>;
   const block_coder<Rounding> coder{format, rule, tensor, rounding};
   const std::uint32_t bits = coder({x, 1, count, count}, index, 0, codes, report);
   pack_codes(codes, count, packed);
@@ -170,11 +170,11 @@ UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* pack
 template <any_block_format F>
   requires(F::block.rows == 1)
 UFP4_HD constexpr void dequantize_block(const std::uint8_t* packed, typename F::scale_type scale, float* x,
-                                            float tensor_scale = 1.0f) {
+                                        float tensor_scale = 1.0f) {
   const float effective = static_cast<float>(scale) * tensor_scale;
-  const grid4 grid = spec_of<F>.grid;
-  for (std::size_t k = 0; k < F::block_size; ++k) x[k] = grid.value[code_at(packed, k)] * effective;
-  detail::settle(x);  // the caller may add them up
+  constexpr format_spec format = spec_of<F>;
+  for (std::size_t k = 0; k < F::block_size; ++k) x[k] = format.grid.value[code_at(packed, k)] * effective;
+  detail::settle(x, F::block_size);  // the caller may add them up
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -33,11 +33,12 @@ struct coder_base {
   format_spec format;
   tensor_constants tensor;
 
-  static constexpr tensor_constants constants(const format_spec& f, float gmax) {
+  UFP4_HD static constexpr tensor_constants constants(const format_spec& f, float gmax) {
     return ufp4::detail::make_tensor_constants(f, {}, gmax);
   }
 
-  bool refuses(const block_values& v, std::uint32_t largest, std::uint8_t* codes, quantize_report& report) const {
+  UFP4_HD bool refuses(const block_values& v, std::uint32_t largest, std::uint8_t* codes,
+                       quantize_report& report) const {
     if (largest < infinity_bits) return false;
     ++report.nonfinite_blocks;
     ufp4::detail::zero_codes(format.grid, v, codes);
@@ -48,13 +49,13 @@ struct coder_base {
 enum class torchao_mode : std::uint8_t { floor, even, ceil, rceil };
 
 /// The biased exponent of the smallest power of two not below a positive x, as integer steps on its bits.
-constexpr std::uint32_t exponent_up(float x) {
+UFP4_HD constexpr std::uint32_t exponent_up(float x) {
   const std::uint32_t bits = to_bits(x), exponent = bits >> 23, mantissa = bits & 0x007FFFFFu;
   return exponent == 0 ? (mantissa > 0x00400000u ? 1u : 0u) : exponent + (mantissa != 0 ? 1u : 0u);
 }
 
 /// The e8m0 code of torchao's to_mx; 0xFF where its even mode overflows.
-constexpr std::uint32_t torchao_scale(torchao_mode mode, float amax) {
+UFP4_HD constexpr std::uint32_t torchao_scale(torchao_mode mode, float amax) {
   constexpr int top = 2;  // floor(log2 6)
   const std::uint32_t bits = to_bits(amax);
   std::uint32_t exponent = bits >> 23;
@@ -67,8 +68,8 @@ constexpr std::uint32_t torchao_scale(torchao_mode mode, float amax) {
 
 template <torchao_mode mode>
 struct torchao_mx_coder : coder_base {
-  std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
-                           quantize_report& report) const {
+  UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                                   quantize_report& report) const {
     const std::uint32_t largest = ufp4::detail::amax_bits(v);
     const std::uint32_t bits = largest < infinity_bits ? torchao_scale(mode, to_float(largest)) : 0xFFu;
     if (refuses(v, bits == 0xFFu ? infinity_bits : largest, codes, report)) return 0xFFu;
@@ -79,7 +80,7 @@ struct torchao_mx_coder : coder_base {
 };
 
 /// ggml's nearest value: the first of the sixteen, by code, with the smallest |fl(value * scale) - x|.
-inline std::uint8_t first_nearest(const grid4& grid, float scale, float x) {
+UFP4_HD inline std::uint8_t first_nearest(const grid4& grid, float scale, float x) {
   std::uint8_t best = 0;
   float least = ufp4::detail::magnitude(ufp4::detail::rounded(grid.value[0] * scale) - x);
   for (std::uint8_t c = 1; c < 16; ++c) {
@@ -91,7 +92,7 @@ inline std::uint8_t first_nearest(const grid4& grid, float scale, float x) {
 
 /// floor(fl(log2 amax)): the last few floats below a power of two round up to it. With k the exponent of that power,
 /// they are the floor(2^j ln 2) largest, j = floor(log2 of how far log2 amax is from 0).
-constexpr int floor_rounded_log2(float amax) {
+UFP4_HD constexpr int floor_rounded_log2(float amax) {
   const int exponent = ufp4::detail::floor_log2(amax), k = exponent + 1;
   constexpr std::uint32_t ulps[] = {0, 1, 2, 5, 11, 22, 44};
   const int distance = k > 0 ? k - 1 : -k;
@@ -103,8 +104,8 @@ constexpr int floor_rounded_log2(float amax) {
 }
 
 struct ggml_mxfp4_coder : coder_base {
-  std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
-                           quantize_report& report) const {
+  UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                                   quantize_report& report) const {
     const std::uint32_t largest = ufp4::detail::amax_bits(v);
     if (refuses(v, largest, codes, report)) return 0xFFu;
     const int e = largest == 0 ? -127 : floor_rounded_log2(to_float(largest)) - 2;
@@ -119,7 +120,7 @@ struct ggml_mxfp4_coder : coder_base {
 };
 
 /// ggml's own rounding of a positive scale to E4M3: half up, the top binade skipped.
-constexpr std::uint32_t ggml_ue4m3(float u) {
+UFP4_HD constexpr std::uint32_t ggml_ue4m3(float u) {
   if (!(u > 0.0f)) return 0;
   if (u < 0.015625f) {  // 2^-6: subnormal codes
     const int m = static_cast<int>(u * 512.0f + 0.5f);
@@ -130,8 +131,8 @@ constexpr std::uint32_t ggml_ue4m3(float u) {
 }
 
 struct ggml_nvfp4_coder : coder_base {
-  std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
-                           quantize_report& report) const {
+  UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                                   quantize_report& report) const {
     const std::uint32_t largest = ufp4::detail::amax_bits(v);
     if (refuses(v, largest, codes, report)) return 0x7Fu;
     const std::uint32_t bits = ggml_ue4m3(to_float(largest) / 6.0f);
@@ -147,8 +148,8 @@ struct ggml_nvfp4_coder : coder_base {
 
 /// Transformer Engine has no special case for a scale of 0: its factor is the clamped one.
 struct te_nvfp4_coder : coder_base {
-  std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
-                           quantize_report& report) const {
+  UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                                   quantize_report& report) const {
     const std::uint32_t largest = ufp4::detail::amax_bits(v);
     if (refuses(v, largest, codes, report)) return 0x7Fu;
     block_scale scale = choose_scale(format, {}, tensor, v, to_float(largest));
@@ -161,10 +162,10 @@ struct te_nvfp4_coder : coder_base {
 
 /// P = fl(gmax / 2688) is the tensor scale; a block scale never falls below 2^-6.
 struct torchao_nvfp4_coder : coder_base {
-  static constexpr tensor_constants constants(const format_spec&, float gmax) { return {gmax / 2688.0f, 1.0f}; }
+  UFP4_HD static constexpr tensor_constants constants(const format_spec&, float gmax) { return {gmax / 2688.0f, 1.0f}; }
 
-  std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
-                           quantize_report& report) const {
+  UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                                   quantize_report& report) const {
     const std::uint32_t largest = ufp4::detail::amax_bits(v);
     if (refuses(v, largest, codes, report)) return 0x7Fu;
     constexpr float lowest = 0.015625f;  // 2^-6

@@ -92,16 +92,16 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
     case rule_kind::mx_even:
     case rule_kind::mx_ceil: return power_of_two ? nullptr : "mx_floor, mx_even and mx_ceil are for e8m0 scales";
     case rule_kind::four_over_six:
-      return rule.mse_search ? "four_over_six and mse_search are two searches; choose one"
-             : f.two_level && f.grid.qmax == 6.0f
-                 ? nullptr
-                 : "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
+      return rule.mse_search                      ? "four_over_six and mse_search are two searches; choose one"
+             : f.two_level && f.grid.qmax == 6.0f ? nullptr
+                                                  : "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
   }
   return nullptr;
 }
 
 /// Two-level constants as Transformer Engine computes them (numerics 5).
-UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, const scale_rule_spec& rule, float gmax) {
+UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, const scale_rule_spec& rule,
+                                                         float gmax) {
   if (!f.two_level) return {};
   const float largest = rule.what == rule_kind::four_over_six ? 256.0f : decode_scale(f.scale, max_scale(f.scale));
   const float quotient = gmax == 0.0f ? 1.0f : (largest * f.grid.qmax) / gmax;
@@ -109,7 +109,8 @@ UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, c
   return {1.0f / S, S * (1.0f / f.grid.qmax)};
 }
 
-UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor_constants& tensor, std::uint32_t bits) {
+UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor_constants& tensor,
+                                              std::uint32_t bits) {
   const float s = decode_scale(f.scale, bits);
   if (f.scale == scale_kind::e8m0) return {bits, s, exp2i(127 - static_cast<int>(bits)), false};
   if (!f.two_level) return {bits, s, s, true};
@@ -158,7 +159,7 @@ UFP4_HD inline float squared_error(const grid4& grid, const block_values& v, con
   float err = 0.0f;
   for (int r = 0; r < v.rows; ++r)
     for (int k = 0; k < v.cols; ++k) {
-      const float x = v.x[r * v.stride + k];
+      const float x = rounded(v.x[r * v.stride + k]);  // it may be a product of the caller's
       const float t = rounded(scale.divides ? x / scale.factor : x * scale.factor);
       const std::uint8_t code = scale.factor == 0.0f ? grid.code[grid.zero] : round_to_grid(grid, nearest_even{}, t, 0);
       const float d = x - rounded(grid.value[code] * scale.effective);
@@ -168,7 +169,7 @@ UFP4_HD inline float squared_error(const grid4& grid, const block_values& v, con
 }
 
 UFP4_HD inline block_scale four_or_six(const format_spec& f, const tensor_constants& tensor, const block_values& v,
-                                          float amax) {
+                                       float amax) {
   const float u = amax * tensor.scale_factor;
   const block_scale six = scale_from_bits(f, tensor, encode_scale(f.scale, u));
   const block_scale four = scale_from_bits(f, tensor, encode_scale(f.scale, 1.5f * u));
@@ -187,7 +188,7 @@ UFP4_HD constexpr bool search_candidate(scale_kind kind, std::uint32_t base, int
 }
 
 UFP4_HD inline block_scale smallest_error(const format_spec& f, const tensor_constants& tensor, const block_values& v,
-                                             std::uint32_t base) {
+                                          std::uint32_t base) {
   block_scale best{};
   float least = 0.0f;
   bool found = false;
@@ -208,7 +209,7 @@ namespace ufp4::inline UFP4_CODE {
 
 /// The scale of a block of finite values with the largest magnitude amax.
 UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_spec& rule,
-                                           const tensor_constants& tensor, const block_values& v, float amax) {
+                                        const tensor_constants& tensor, const block_values& v, float amax) {
   using namespace detail;
   if (rule.what == rule_kind::four_over_six) return four_or_six(f, tensor, v, amax);
   std::uint32_t bits = 0;

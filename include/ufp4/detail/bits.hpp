@@ -52,6 +52,20 @@ UFP4_HD constexpr float compose(std::uint32_t m, int e) {
   return m < 0x00800000u ? to_float(m) : to_float((static_cast<std::uint32_t>(e + 150) << 23) | (m & 0x007FFFFFu));
 }
 
+#if defined(__CUDACC__) && !defined(__HIPCC__)
+/// Resolved by the compiler: 1 under --use_fast_math and --ftz=true, of which no macro tells device code.
+extern "C" __device__ int __nvvm_reflect(const char*);
+
+/// Nothing in a proper build; under flags that change the promised bits an instruction that no assembler knows, named after the
+/// remedy.
+__device__ __forceinline__ void refuse_fast_math() {
+  if (__nvvm_reflect("__CUDA_FTZ") != 0) asm volatile("ufp4_must_be_compiled_without_use_fast_math_and_ftz;");
+#if defined(__NVCC__)  // other compilers do not answer this
+  if (__nvvm_reflect("__CUDA_PREC_DIV") == 0) asm volatile("ufp4_must_be_compiled_without_prec_div_false;");
+#endif
+}
+#endif
+
 /// x, rounded to binary32 here: a product returned from it is never fused into a later add (architecture decision 11).
 UFP4_HD constexpr float rounded(float x) {
 #if (defined(__FMA__) || defined(__aarch64__)) && !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__)
@@ -63,7 +77,13 @@ UFP4_HD constexpr float rounded(float x) {
 #endif
   }
 #elif defined(__CUDA_ARCH__)
-  asm volatile("" : "+f"(x));
+  if (!__builtin_is_constant_evaluated()) {
+    refuse_fast_math();
+    // ptxas fuses a mul into an add whatever stands between them, but for an addition that says how it rounds; x + -0 is x.
+    asm("add.rn.f32 %0, %0, 0f80000000;" : "+f"(x));
+  }
+#elif defined(__HIP_DEVICE_COMPILE__)
+  if (!__builtin_is_constant_evaluated()) asm("" : "+v"(x));
 #endif
   return x;
 }
@@ -75,7 +95,32 @@ UFP4_HD constexpr void settle([[maybe_unused]] const float* values) {
 #endif
 }
 
+/// The same for values in a thread's registers, where products of the caller's own would be fused into our sums.
+UFP4_HD constexpr void settle([[maybe_unused]] float* values, [[maybe_unused]] std::uint32_t count) {
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+  for (std::uint32_t i = 0; i < count; ++i) values[i] = rounded(values[i]);
+#else
+  settle(values);
+#endif
+}
+
+/// a * b, rounded to binary32 here: rounded(a * b) where that costs an instruction.
+UFP4_HD constexpr float product(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  if (!__builtin_is_constant_evaluated()) {
+    float r = 0;
+    asm("mul.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+  }
+#endif
+  return rounded(a * b);
+}
+
 /// One rounding of a * b + c.
+#if defined(__CUDACC_RTC__)  // has no such builtin
+UFP4_HD inline float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+#else
 UFP4_HD inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+#endif
 
 }  // namespace ufp4::detail::inline UFP4_CODE

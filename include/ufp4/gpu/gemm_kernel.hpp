@@ -20,7 +20,8 @@ struct gemm_side {
   scale_kind scale = scale_kind::f32;
   unsigned block_rows = 1;  ///< rows that share a scale
   std::size_t rows = 0, cols = 0, padded_cols = 0;
-  ufp4::detail::source plain{};  ///< where not quantized: transformed as it is read
+  ufp4::detail::source plain{};       ///< where not quantized: transformed as it is read
+  bool rounds_plain_to_bf16 = false;  ///< and, before that, rounded to nearest even: the bf16 recipe
   transform_spec transform{};
 
   UFP4_HD bool exact() const { return is_quantized && grid.exact_products; }
@@ -48,6 +49,8 @@ struct gemm_job {
 /// | fast_is      | exact_blocks where `fast` gives its very bits                                                       |
 /// | experimental | built on what the executor cannot play, and not yet run on a device (architecture decision 3): only    |
 /// |              | taken where the program defines UFP4_EXPERIMENTAL                                                    |
+/// | run_group    | queues many at once; they differ in pointers, shapes and strides alone, take no bias and are not empty.  |
+/// |              | Null: they are run one by one                                                                       |
 struct gemm_kernel {
   const char* name = "";
   const char* instruction = "";
@@ -57,6 +60,7 @@ struct gemm_kernel {
   error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
   accumulate fast_is = accumulate::fast;
   bool experimental = false;
+  error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
 };
 
 /// The kernels of the machine this program is compiled for, the best first: cuda/gemm_kernels.hpp, hip/gemm_kernels.hpp.

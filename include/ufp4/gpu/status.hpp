@@ -31,9 +31,28 @@ class [[nodiscard]] status {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
+/// What a kernel's launcher knows of a failure beyond the runtime's error: who failed, and how. Strings that stay.
+struct failure_reason {
+  const char* who = nullptr;
+  const char* why = nullptr;
+};
+/// Of this thread's last failure; status_of takes it.
+inline failure_reason& last_failure() {
+  thread_local failure_reason reason;
+  return reason;
+}
+/// e, remembering the reason.
+inline error failed(error e, const char* who, const char* why) {
+  last_failure() = {who, why};
+  return e;
+}
+
 /// A runtime call's error as a status that names the verb.
 inline status status_of(const char* verb, error e) {
+  const failure_reason reason = last_failure();
+  last_failure() = {};
   if (e == success) return {};
+  if (reason.who != nullptr) return {e, ufp4::detail::sentence(verb, ": ", reason.who, ": ", reason.why)};
   return {e, ufp4::detail::sentence(verb, ": ", error_text(e))};
 }
 

@@ -10,6 +10,7 @@
 // Kernels take what they need from here and from nowhere else:
 //
 // | UFP4_DEVICE, UFP4_KERNEL(threads)     | a function of a thread; a kernel with blocks of at most that many threads            |
+// | UFP4_UNROLL                           | before a loop: its turns are written out one by one, so that arrays stay in registers |
 // | thread_index, block_index, block_size, grid_size | as index3                                                              |
 // | wave_size(), lane()                   | threads that run together (32, or 64 on some AMD GPUs), and the place among them      |
 // | sync_block(), sync_wave()             | barriers; every thread of the block, of the wave, must come                           |
@@ -41,12 +42,22 @@ struct index3 {
 };
 
 /// What a kernel is chosen by. `architecture`: 10 * major + minor of an NVIDIA GPU (80, 90, 120), the number behind gfx of an
-/// AMD one, read as hexadecimal (0x90a, 0x942, 0x1201).
+/// AMD one, read as hexadecimal (0x90a, 0x942, 0x1201). Of several codes in one program the driver runs the one nearest to
+/// the device, so what an architecture can do is there only if the program was compiled for it: `compiled`, `specific`.
 struct device_facts {
   int architecture = 0;
   int processors = 1;  ///< multiprocessors, or compute units
   int wave = 32;
   std::size_t shared_bytes = 48 * 1024;  ///< that one block may ask for
+  int compiled = 0;      ///< the architecture that the running code was compiled for; 0: the device's own
+  bool specific = true;  ///< with the features that only its family has: sm_90a, sm_100a, sm_120a
+
+  /// Has the running code the instructions that every GPU from `first` on has?
+  constexpr bool has(int first) const { return (compiled == 0 ? architecture : compiled) >= first; }
+  /// Those that only devices of compute capability `major`.x have?
+  constexpr bool has_specific(int major) const {
+    return specific && architecture / 10 == major && (compiled == 0 || compiled / 10 == major);
+  }
 };
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -28,8 +28,7 @@ UFP4_MEMBER constexpr float hadamard_factor(std::uint32_t n) {
 namespace ufp4::detail::inline UFP4_CODE {
 
 UFP4_HD constexpr void flip_signs(const transform_spec& t, float* run) {
-  for (std::uint32_t j = 0; j < t.n; ++j)
-    run[j] = to_float(to_bits(run[j]) ^ (t.negative(j) ? sign_mask : 0u));
+  for (std::uint32_t j = 0; j < t.n; ++j) run[j] = to_float(to_bits(run[j]) ^ (t.negative(j) ? sign_mask : 0u));
 }
 
 /// Unscaled butterflies, in place.
@@ -58,7 +57,7 @@ namespace ufp4::inline UFP4_CODE {
 /// near the largest float may overflow: both as binary32 arithmetic has it.
 UFP4_HD constexpr void hadamard_forward(const transform_spec& t, float* run) {
   if (t.n == 1) return;
-  detail::settle(run);  // the caller may have put products there
+  detail::settle(run, t.n);  // the caller may have put products there
   detail::flip_signs(t, run);
   detail::butterflies(t.n, run);
   detail::scale_and_round(t, run);
@@ -67,7 +66,7 @@ UFP4_HD constexpr void hadamard_forward(const transform_spec& t, float* run) {
 /// Undoes hadamard_forward up to rounding (exactly, where every sum is exact and n is 16, 64 or 256).
 UFP4_HD constexpr void hadamard_inverse(const transform_spec& t, float* run) {
   if (t.n == 1) return;
-  detail::settle(run);
+  detail::settle(run, t.n);
   detail::butterflies(t.n, run);
   detail::scale_and_round(t, run);
   detail::flip_signs(t, run);

@@ -16,7 +16,7 @@ struct quantize_request {
 
 /// quantized_gemm(operand<F>(x, policies...), ...) equals quantized_gemm(quantize<F>(x, policies...), ...) bit for bit.
 template <class Format, matrix_scalar T, class... Policies>
-UFP4_MEMBER inline auto operand(const matrix_view<T>& x, const Policies&... policies) {
+UFP4_HOST_MEMBER inline auto operand(const matrix_view<T>& x, const Policies&... policies) {
   auto options = detail::collect(policies...);
   return quantize_request<Format, T, decltype(options.rounding)>{x, options};
 }
@@ -30,11 +30,11 @@ struct unquantized_operand {
 };
 
 template <matrix_scalar T>
-UFP4_MEMBER inline unquantized_operand<T> unquantized(const matrix_view<T>& x) {
+UFP4_HOST_MEMBER inline unquantized_operand<T> unquantized(const matrix_view<T>& x) {
   return {x, {}};
 }
 template <matrix_scalar T, transform Transform>
-UFP4_MEMBER inline unquantized_operand<T> unquantized(const matrix_view<T>& x, const Transform& t) {
+UFP4_HOST_MEMBER inline unquantized_operand<T> unquantized(const matrix_view<T>& x, const Transform& t) {
   return {x, t.spec()};
 }
 

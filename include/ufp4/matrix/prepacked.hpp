@@ -25,19 +25,21 @@ class prepacked_matrix : public detail::quantized_storage<Format> {
 
   prepacked_matrix() = default;
   /// Uninitialised memory for rows x cols elements under a transform; prepack fills it.
-  UFP4_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied)
+  UFP4_HOST_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied)
       : prepacked_matrix(rows, cols, applied, whole_panels(rows) * panel_rows,
                          detail::padded_length(cols, Format::block, applied)) {}
 
-  UFP4_MEMBER std::size_t panels() const { return whole_panels(this->rows()); }
+  UFP4_HOST_MEMBER std::size_t panels() const { return whole_panels(this->rows()); }
 
  private:
-  UFP4_MEMBER static constexpr std::size_t whole_panels(std::size_t rows) { return (rows + panel_rows - 1) / panel_rows; }
-  UFP4_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied, std::size_t filled,
-                               std::size_t padded)
-      : detail::quantized_storage<Format>(
-            rows, cols, applied, detail::element_count("prepacked_matrix", filled, cols, (padded + 7) / 8 * 8),
-            filled * (padded / Format::block_size)) {}
+  UFP4_HOST_MEMBER static constexpr std::size_t whole_panels(std::size_t rows) {
+    return (rows + panel_rows - 1) / panel_rows;
+  }
+  UFP4_HOST_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied,
+                                    std::size_t filled, std::size_t padded)
+      : detail::quantized_storage<Format>(rows, cols, applied,
+                                          detail::element_count("prepacked_matrix", filled, cols, (padded + 7) / 8 * 8),
+                                          filled * (padded / Format::block_size)) {}
 };
 
 template <class T>
@@ -54,7 +56,8 @@ template <any_block_format F>
 void prepack_panels(const quantized_view<F>& q, prepacked_matrix<F>& out, std::size_t first, std::size_t last) {
   constexpr std::size_t height = prepacked_matrix<F>::panel_rows;
   constexpr std::uint8_t zero = spec_of<F>.grid.code[spec_of<F>.grid.zero] * 17;
-  const std::size_t row_bytes = q.padded_cols() / 2, words = (row_bytes + 3) / 4, blocks = q.padded_cols() / F::block_size;
+  const std::size_t row_bytes = q.padded_cols() / 2, words = (row_bytes + 3) / 4,
+                    blocks = q.padded_cols() / F::block_size;
   std::uint8_t* codes = out.codes().data() + first * words * 4 * height;
   typename F::scale_type* scales = out.scales().data() + first * blocks * height;
   for (std::size_t p = first; p < last; ++p, codes += words * 4 * height, scales += blocks * height)

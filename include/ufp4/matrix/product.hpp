@@ -50,6 +50,13 @@ concept prepacked_operand = is_prepacked<T>::value;
 template <class T>
 concept any_operand = quantized<T> || request_operand<T> || plain_operand<T> || prepacked_operand<T>;
 
+/// True of a quantized matrix in the memory of another machine, whose verbs check it here but read it themselves.
+template <class T>
+struct is_elsewhere : std::false_type {};
+/// Anything with codes and scales.
+template <class T>
+concept coded_operand = quantized<T> || prepacked_operand<T> || is_elsewhere<T>::value;
+
 /// What can be known of a side before it is quantized: shapes are checked on it, so that nothing is done in vain.
 struct operand_shape {
   std::size_t rows = 0, cols = 0, padded_cols = 0;
@@ -59,8 +66,7 @@ struct operand_shape {
   ufp4::stochastic coins;
 };
 
-template <class Q>
-  requires quantized<Q> || prepacked_operand<Q>
+template <coded_operand Q>
 operand_shape shape_of(const Q& q) {
   return {q.rows(), q.cols(), q.padded_cols(), Q::format::block.cols, q.transform(), false, {}};
 }
@@ -110,8 +116,7 @@ inline void check_product(const char* verb, const operand_shape& a, const operan
 }
 
 /// The memory of a side must not be written through C.
-template <class Q>
-  requires quantized<Q> || prepacked_operand<Q>
+template <coded_operand Q>
 void check_operand(const char* verb, const char* name, const Q& q, const byte_range& c) {
   const auto codes = reinterpret_cast<std::uintptr_t>(q.codes().data());
   const auto scales = reinterpret_cast<std::uintptr_t>(q.scales().data());
@@ -172,7 +177,8 @@ gemm_operand gemm_operand_of(const matrix_view<T>& x, int block) {
 }
 
 /// Everything that can be wrong with a product, before anything is done.
-template <any_operand A, any_operand B>
+template <class A, class B>
+  requires(any_operand<A> || coded_operand<A>) && (any_operand<B> || coded_operand<B>)
 void check_gemm(const char* verb, const A& a, const B& b, const sink& out, const gemm_options& options) {
   static_assert(!(plain_operand<A> && plain_operand<B>), "at least one side must be quantized");
   static_assert(!prepacked_operand<A>, "a prepacked_matrix is a right operand");

@@ -11,11 +11,11 @@
 #include <new>
 #include <span>
 #include <type_traits>
-#include <utility>
 #include <ufp4/block/block_format.hpp>
 #include <ufp4/block/packing.hpp>
 #include <ufp4/detail/expects.hpp>
 #include <ufp4/hadamard/signs.hpp>
+#include <utility>
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
@@ -58,8 +58,8 @@ constexpr std::size_t padded_length(std::size_t cols, const block_shape& block, 
 }
 /// rows * padded elements, which a size_t must be able to count: a wrapped product would pass for a small matrix.
 inline std::size_t element_count(const char* what, std::size_t rows, std::size_t cols, std::size_t padded) {
-  expects(padded >= cols && (padded == 0 || rows <= static_cast<std::size_t>(-1) / padded), what, ": ", rows, " x ", cols,
-          " elements are more than can be counted");
+  expects(padded >= cols && (padded == 0 || rows <= static_cast<std::size_t>(-1) / padded), what, ": ", rows, " x ",
+          cols, " elements are more than can be counted");
   return rows * padded;
 }
 constexpr std::size_t scale_rows(std::size_t rows, const block_shape& block) {
@@ -80,8 +80,9 @@ class quantized_view {
   using scale_type = typename Format::scale_type;
 
   quantized_view() = default;
-  UFP4_MEMBER quantized_view(std::span<const std::uint8_t> codes, std::span<const scale_type> scales, float tensor_scale,
-                 std::size_t rows, std::size_t cols, const transform_spec& applied = {})
+  UFP4_HOST_MEMBER quantized_view(std::span<const std::uint8_t> codes, std::span<const scale_type> scales,
+                                  float tensor_scale, std::size_t rows, std::size_t cols,
+                                  const transform_spec& applied = {})
       : codes_(codes), scales_(scales), tensor_scale_(tensor_scale), rows_(rows), cols_(cols), transform_(applied) {
     const std::size_t code_bytes = detail::element_count("quantized_view", rows, cols, padded_cols()) / 2;
     const std::size_t scale_count = detail::scale_rows(rows, Format::block) * (padded_cols() / Format::block_size);
@@ -93,9 +94,9 @@ class quantized_view {
     detail::expects(scales.data() != nullptr || scales.empty(), "quantized_view: scales is null");
   }
 
-  UFP4_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
-  UFP4_MEMBER std::span<const scale_type> scales() const { return scales_; }
-  UFP4_MEMBER float tensor_scale() const { return tensor_scale_; }  ///< 1 for formats of one level
+  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
+  UFP4_HOST_MEMBER std::span<const scale_type> scales() const { return scales_; }
+  UFP4_HOST_MEMBER float tensor_scale() const { return tensor_scale_; }  ///< 1 for formats of one level
   std::size_t rows() const { return rows_; }
   std::size_t cols() const { return cols_; }
   std::size_t padded_cols() const { return detail::padded_length(cols_, Format::block, transform_); }
@@ -121,22 +122,22 @@ class quantized_storage {
   using format = Format;
   using scale_type = typename Format::scale_type;
 
-  UFP4_MEMBER std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
-  UFP4_MEMBER std::span<const scale_type> scales() const { return {scales_.data(), scales_.size()}; }
-  UFP4_MEMBER std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
-  UFP4_MEMBER std::span<scale_type> scales() { return {scales_.data(), scales_.size()}; }
-  UFP4_MEMBER float tensor_scale() const { return tensor_scale_; }  ///< 1 for formats of one level
-  UFP4_MEMBER void set_tensor_scale(float scale) { tensor_scale_ = scale; }
-  UFP4_MEMBER std::size_t rows() const { return rows_; }
-  UFP4_MEMBER std::size_t cols() const { return cols_; }
-  UFP4_MEMBER std::size_t padded_cols() const { return padded_length(cols_, Format::block, transform_); }
-  UFP4_MEMBER const transform_spec& transform() const { return transform_; }
+  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
+  UFP4_HOST_MEMBER std::span<const scale_type> scales() const { return {scales_.data(), scales_.size()}; }
+  UFP4_HOST_MEMBER std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
+  UFP4_HOST_MEMBER std::span<scale_type> scales() { return {scales_.data(), scales_.size()}; }
+  UFP4_HOST_MEMBER float tensor_scale() const { return tensor_scale_; }  ///< 1 for formats of one level
+  UFP4_HOST_MEMBER void set_tensor_scale(float scale) { tensor_scale_ = scale; }
+  UFP4_HOST_MEMBER std::size_t rows() const { return rows_; }
+  UFP4_HOST_MEMBER std::size_t cols() const { return cols_; }
+  UFP4_HOST_MEMBER std::size_t padded_cols() const { return padded_length(cols_, Format::block, transform_); }
+  UFP4_HOST_MEMBER const transform_spec& transform() const { return transform_; }
 
  protected:
   quantized_storage() = default;
   /// Uninitialised: `elements` codes and `scales` scales.
-  UFP4_MEMBER quantized_storage(std::size_t rows, std::size_t cols, const transform_spec& applied, std::size_t elements,
-                                std::size_t scales)
+  UFP4_HOST_MEMBER quantized_storage(std::size_t rows, std::size_t cols, const transform_spec& applied,
+                                     std::size_t elements, std::size_t scales)
       : rows_(rows), cols_(cols), transform_(applied), codes_(elements / 2), scales_(scales) {}
 
  private:
@@ -158,16 +159,17 @@ class quantized_matrix : public detail::quantized_storage<Format> {
  public:
   quantized_matrix() = default;
   /// Uninitialised codes and scales for rows x cols elements under a transform; quantize_into fills it.
-  UFP4_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
+  UFP4_HOST_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
       : quantized_matrix(rows, cols, applied, detail::padded_length(cols, Format::block, applied)) {}
 
-  UFP4_MEMBER quantized_view<Format> view() const {
+  UFP4_HOST_MEMBER quantized_view<Format> view() const {
     return {this->codes(), this->scales(), this->tensor_scale(), this->rows(), this->cols(), this->transform()};
   }
-  UFP4_MEMBER operator quantized_view<Format>() const { return view(); }
+  UFP4_HOST_MEMBER operator quantized_view<Format>() const { return view(); }
 
  private:
-  UFP4_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied, std::size_t padded)
+  UFP4_HOST_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied,
+                                    std::size_t padded)
       : detail::quantized_storage<Format>(rows, cols, applied,
                                           detail::element_count("quantized_matrix", rows, cols, padded),
                                           detail::scale_rows(rows, Format::block) * (padded / Format::block_size)) {}
@@ -188,7 +190,9 @@ concept quantized = is_quantized<T>::value;
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-inline bool same_bytes(const void* a, const void* b, std::size_t size) { return size == 0 || std::memcmp(a, b, size) == 0; }
+inline bool same_bytes(const void* a, const void* b, std::size_t size) {
+  return size == 0 || std::memcmp(a, b, size) == 0;
+}
 
 }  // namespace ufp4::detail::inline UFP4_CODE
 
@@ -212,12 +216,16 @@ quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std:
   constexpr auto height = static_cast<std::size_t>(Q::format::block.rows);
   detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows ", first, " to ", first + count,
                   ", but the matrix has ", q.rows());
-  detail::expects(first % height == 0, "row_range: first is ", first, ", not a multiple of the block's ", height, " rows");
+  detail::expects(first % height == 0, "row_range: first is ", first, ", not a multiple of the block's ", height,
+                  " rows");
   const std::size_t blocks = q.padded_cols() / Q::format::block_size;
   const quantized_view<typename Q::format> all = q;
   return {all.codes().subspan(first * q.padded_cols() / 2, count * q.padded_cols() / 2),
           all.scales().subspan(first / height * blocks, (count + height - 1) / height * blocks),
-          q.tensor_scale(), count, q.cols(), q.transform()};
+          q.tensor_scale(),
+          count,
+          q.cols(),
+          q.transform()};
 }
 
 /// The transpose of a matrix of square blocks, by its codes: the bits of quantizing the transposed matrix with the same

@@ -20,13 +20,23 @@ inline constexpr unsigned run_of_thread = 16;
 struct __attribute__((may_alias, aligned(16))) words4 {
   std::uint32_t word[4];
 };
+struct __attribute__((may_alias, aligned(8))) words2 {
+  std::uint32_t word[2];
+};
 
+/// A binary16 as binary32: the fields in their places, then times 2^112, which is exact and makes a subnormal normal.
+UFP4_DEVICE float widened_fp16(std::uint32_t half) {
+  const std::uint32_t magnitude = half & 0x7FFFu, sign = (half & 0x8000u) << 16;
+  if (magnitude >= 0x7C00u) return ufp4::detail::to_float(sign | 0x7F800000u | magnitude << 13);
+  const float value = ufp4::detail::to_float(magnitude << 13) * 0x1p112f;
+  return ufp4::detail::to_float(ufp4::detail::to_bits(value) | sign);
+}
 UFP4_DEVICE float load(const source& x, std::size_t i, std::size_t k) {
   const std::ptrdiff_t at = x.offset(i, k);
   switch (x.kind) {
     case dtype::f32: return static_cast<const float*>(x.data)[at];
     case dtype::bf16: return ufp4::detail::to_float(std::uint32_t{static_cast<const std::uint16_t*>(x.data)[at]} << 16);
-    case dtype::fp16: return static_cast<float>(fp16::from_bits(static_cast<const std::uint16_t*>(x.data)[at]));
+    case dtype::fp16: return widened_fp16(static_cast<const std::uint16_t*>(x.data)[at]);
   }
   return 0;
 }
@@ -49,13 +59,32 @@ UFP4_DEVICE bool vectors(const View& x, std::size_t i, std::size_t k) {
   return x.col_stride == 1 && k + run_of_thread <= x.cols && at % 16 == 0;
 }
 
+/// The bits of an element of a 16-bit matrix.
+UFP4_DEVICE std::uint32_t narrowed(dtype kind, float x) {
+  return kind == dtype::bf16 ? round_to<bf16>(x).bits() : round_to<fp16>(x).bits();
+}
+
 /// Elements k .. k + 15 of row i, zero beyond the matrix.
 UFP4_DEVICE void load_sixteen(const source& x, std::size_t i, std::size_t k, float (&v)[run_of_thread]) {
-  if (x.kind == dtype::f32 && i < x.rows && vectors(x, i, k)) {
-    const auto* p = reinterpret_cast<const words4*>(static_cast<const float*>(x.data) + x.offset(i, k));
-    for (unsigned q = 0; q < 4; ++q) {
-      const words4 four = p[q];
-      for (unsigned j = 0; j < 4; ++j) v[4 * q + j] = ufp4::detail::to_float(four.word[j]);
+  if (i < x.rows && vectors(x, i, k)) {
+    const std::size_t bytes = x.kind == dtype::f32 ? 4 : 2;
+    const auto* p = reinterpret_cast<const words4*>(static_cast<const char*>(x.data) +
+                                                    x.offset(i, k) * static_cast<std::ptrdiff_t>(bytes));
+    if (x.kind == dtype::f32) {
+      for (unsigned q = 0; q < 4; ++q) {
+        const words4 four = p[q];
+        for (unsigned j = 0; j < 4; ++j) v[4 * q + j] = ufp4::detail::to_float(four.word[j]);
+      }
+    } else {
+      const words4 eight[2] = {p[0], p[1]};
+      if (x.kind == dtype::bf16) {
+        for (unsigned j = 0; j < run_of_thread; ++j)
+          v[j] = ufp4::detail::to_float(j % 2 == 0 ? eight[j / 8].word[j / 2 % 4] << 16
+                                                   : eight[j / 8].word[j / 2 % 4] & 0xFFFF0000u);
+      } else {
+        for (unsigned j = 0; j < run_of_thread; ++j)
+          v[j] = widened_fp16(eight[j / 8].word[j / 2 % 4] >> (16 * (j % 2)) & 0xFFFFu);
+      }
     }
     return;
   }
@@ -64,17 +93,58 @@ UFP4_DEVICE void load_sixteen(const source& x, std::size_t i, std::size_t k, flo
 
 /// The inverse; what lies beyond the matrix is not stored.
 UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, const float (&v)[run_of_thread]) {
-  if (x.kind == dtype::f32 && i < x.rows && vectors(x, i, k)) {
-    auto* p = reinterpret_cast<words4*>(static_cast<float*>(x.data) + x.offset(i, k));
-    for (unsigned q = 0; q < 4; ++q) {
-      words4 four;
-      for (unsigned j = 0; j < 4; ++j) four.word[j] = ufp4::detail::to_bits(v[4 * q + j]);
-      p[q] = four;
+  if (i < x.rows && vectors(x, i, k)) {
+    const std::size_t bytes = x.kind == dtype::f32 ? 4 : 2;
+    auto* p =
+        reinterpret_cast<words4*>(static_cast<char*>(x.data) + x.offset(i, k) * static_cast<std::ptrdiff_t>(bytes));
+    if (x.kind == dtype::f32) {
+      for (unsigned q = 0; q < 4; ++q) {
+        words4 four;
+        for (unsigned j = 0; j < 4; ++j) four.word[j] = ufp4::detail::to_bits(v[4 * q + j]);
+        p[q] = four;
+      }
+    } else {
+      for (unsigned q = 0; q < 2; ++q) {
+        words4 eight;
+        for (unsigned w = 0; w < 4; ++w)
+          eight.word[w] = narrowed(x.kind, v[8 * q + 2 * w]) | narrowed(x.kind, v[8 * q + 2 * w + 1]) << 16;
+        p[q] = eight;
+      }
     }
     return;
   }
   for (unsigned j = 0; j < run_of_thread; ++j)
     if (i < x.rows && k + j < x.cols) store(x, i, k + j, v[j]);
+}
+
+/// A thread's place: a row, and a sixteen of it.
+struct grid_place {
+  std::size_t row = 0, sixteen = 0;
+};
+/// Number `at` of a count that goes along rows first. In 32 bits where those hold it: a wide division takes a hundred
+/// instructions.
+UFP4_DEVICE grid_place split(std::size_t at, std::size_t across) {
+  if (at <= 0xFFFFFFFFu && across <= 0xFFFFFFFFu) {
+    const auto n = static_cast<std::uint32_t>(at), by = static_cast<std::uint32_t>(across);
+    return {n / by, n % by};
+  }
+  return {at / across, at % across};
+}
+
+/// Number i of an array of scales, as bits.
+UFP4_DEVICE std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t i) {
+  switch (ufp4::detail::scale_bytes(kind)) {
+    case 4: return ufp4::detail::to_bits(static_cast<const float*>(scales)[i]);
+    case 2: return static_cast<const std::uint16_t*>(scales)[i];
+    default: return static_cast<const std::uint8_t*>(scales)[i];
+  }
+}
+UFP4_DEVICE void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
+  switch (ufp4::detail::scale_bytes(kind)) {
+    case 4: static_cast<float*>(scales)[i] = ufp4::detail::to_float(bits); return;
+    case 2: static_cast<std::uint16_t*>(scales)[i] = static_cast<std::uint16_t>(bits); return;
+    default: static_cast<std::uint8_t*>(scales)[i] = static_cast<std::uint8_t>(bits); return;
+  }
 }
 
 }  // namespace ufp4::gpu::thread::inline UFP4_GPU

@@ -15,30 +15,37 @@ using thread::run_of_thread;
 
 /// Signs of elements 16 * place .. 16 * place + 15 of a run.
 UFP4_DEVICE void flip_signs(const transform_spec& t, unsigned place, float (&v)[run_of_thread]) {
-  const std::uint32_t signs = t.signs[place / 2] >> (place % 2 * 16);
+  std::uint32_t word = t.signs[0];  // by selects: an index would make each thread copy its kernel's parameter to memory
+  for (unsigned w = 1; w < 8; ++w) word = place / 2 == w ? t.signs[w] : word;
+  const std::uint32_t signs = word >> (place % 2 * 16);
   for (unsigned j = 0; j < run_of_thread; ++j)
     v[j] = ufp4::detail::to_float(ufp4::detail::to_bits(v[j]) ^ (signs >> j << 31));
 }
 
 /// Stages of stride 16, 32, ..., n / 2: lanes whose places differ in one bit hold the two sides.
 UFP4_DEVICE void butterflies_across(std::uint32_t n, unsigned place, float (&v)[run_of_thread]) {
-  for (unsigned step = 1; step < n / run_of_thread; step *= 2)
-    for (unsigned j = 0; j < run_of_thread; ++j) {
-      const float other = shuffle_xor(v[j], step);
-      v[j] = (place & step) == 0 ? v[j] + other : other - v[j];
-    }
+  struct sixteen {
+    float of[run_of_thread];
+  } mine;
+  for (unsigned step = 1; step < n / run_of_thread; step *= 2) {
+    for (unsigned j = 0; j < run_of_thread; ++j) mine.of[j] = v[j];
+    const sixteen other = shuffle_xor(mine, step);
+    const bool upper = (place & step) != 0;  // other - v there: v negated by its sign bit rounds alike
+    for (unsigned j = 0; j < run_of_thread; ++j) v[j] = other.of[j] + (upper ? -v[j] : v[j]);
+  }
 }
 
 /// Transforms a run whose elements 16 * place .. 16 * place + 15 this lane holds, its neighbours the others, in order; runs begin at
 /// lanes that are multiples of n / 16. Every lane of the wave must come. Nothing happens for n = 1.
 UFP4_DEVICE void hadamard(const transform_spec& t, bool inverse, unsigned place, float (&v)[run_of_thread]) {
   if (t.n == 1) return;
+  ufp4::detail::settle(v, run_of_thread);  // the caller may have put products there
   if (!inverse) flip_signs(t, place, v);
   ufp4::detail::butterflies(run_of_thread, v);
   butterflies_across(t.n, place, v);
   const float c = hadamard_factor(t.n);
   for (unsigned j = 0; j < run_of_thread; ++j) {
-    v[j] = ufp4::detail::rounded(v[j] * c);
+    v[j] = ufp4::detail::product(v[j], c);
     if (t.rounds_to_bf16) v[j] = static_cast<float>(round_to<bf16>(v[j]));
   }
   if (inverse) flip_signs(t, place, v);

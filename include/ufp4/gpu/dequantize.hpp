@@ -1,0 +1,55 @@
+// ufp4 - dequantize on a GPU: from 4-bit blocks back to floats.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/gpu/context.hpp>
+#include <ufp4/gpu/kernels/dequantize.hpp>
+#include <ufp4/gpu/kernels/quantize_launch.hpp>
+#include <ufp4/gpu/matrix.hpp>
+#include <ufp4/matrix/checks.hpp>
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+template <any_block_format F, matrix_scalar T>
+status dequantize_view(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
+  return checked([&]() -> status {
+    ufp4::detail::check_dequantize("dequantize", q, out);
+    const auto tensor_scale = reinterpret_cast<std::uintptr_t>(q.tensor_scale());
+    const ufp4::detail::sink to = ufp4::detail::sink_of(out);
+    ufp4::detail::expects(
+        tensor_scale == 0 || !ufp4::detail::bytes_of(to).overlaps({tensor_scale, tensor_scale + sizeof(float)}),
+        "dequantize: tensor_scale overlaps out");
+    if (out.rows() == 0 || out.cols() == 0) return {};
+    const kernels::dequantize_job job{q.codes().data(),
+                                      q.scales().data(),
+                                      F::two_level ? q.tensor_scale() : nullptr,
+                                      spec_of<F>,
+                                      q.padded_cols(),
+                                      (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread,
+                                      static_cast<unsigned>(__builtin_ctz(static_cast<unsigned>(F::block.cols))),
+                                      to};
+    return status_of("dequantize",
+                     launch(&kernels::dequantize_rows, blocks_for(out.rows() * job.across, kernels::dequantize_threads),
+                            {kernels::dequantize_threads}, 16 * sizeof(float), ctx.where, job));
+  });
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// out = fl(value * fl(block scale * tensor scale)), rounded to out's type: the host's bits; a block with a NaN scale gives NaN.
+/// out is q.rows() x q.cols() in device memory, of any strides, and must not overlap q's. A transform is not undone:
+/// hadamard_inverse does that. No workspace.
+template <any_block_format F, matrix_scalar T>
+status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
+  return detail::dequantize_view(ctx, q, out);
+}
+template <any_block_format F, matrix_scalar T>
+status dequantize(const context& ctx, const quantized_matrix<F>& q, const matrix_view<T>& out) {
+  return detail::dequantize_view(ctx, q.view(), out);
+}
+
+}  // namespace ufp4::gpu::inline UFP4_GPU

@@ -1,0 +1,152 @@
+// ufp4 - quantized_gemm_grouped on a GPU: many small products in one launch, for a mixture of experts.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <ufp4/gpu/gemm.hpp>
+#include <ufp4/matrix/group.hpp>
+#include <vector>
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// Rows first .. first + count - 1 of a quantized matrix in device memory, as the host's row_range has it.
+template <any_block_format F>
+quantized_view<F> row_range(const quantized_view<F>& q, std::size_t first, std::size_t count) {
+  constexpr auto height = static_cast<std::size_t>(F::block.rows);
+  ufp4::detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows ", first, " to ",
+                        first + count, ", but the matrix has ", q.rows());
+  ufp4::detail::expects(first % height == 0, "row_range: first is ", first, ", not a multiple of the block's ", height,
+                        " rows");
+  const std::size_t blocks = q.padded_cols() / F::block_size;
+  return {q.codes().subspan(first * q.padded_cols() / 2, count * q.padded_cols() / 2),
+          q.scales().subspan(first / height * blocks, (count + height - 1) / height * blocks),
+          q.tensor_scale(),
+          count,
+          q.cols(),
+          q.transform()};
+}
+template <any_block_format F>
+quantized_view<F> row_range(const quantized_matrix<F>& q, std::size_t first, std::size_t count) {
+  return row_range(q.view(), first, count);
+}
+
+}  // namespace ufp4::gpu::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+template <any_block_format F>
+void add_ranges(std::vector<ufp4::detail::group_range>& all, const quantized_view<F>& q, std::size_t entry) {
+  ufp4::detail::add_range(all, q.codes().data(), q.codes().size_bytes(), entry);
+  ufp4::detail::add_range(all, q.scales().data(), q.scales().size_bytes(), entry);
+  ufp4::detail::add_range(all, q.tensor_scale(), q.tensor_scale() == nullptr ? 0 : sizeof(float), entry);
+}
+
+/// A product of a group has its share of the device.
+inline device_facts shared_among(device_facts device, std::size_t products) {
+  const int share = device.processors / static_cast<int>(products == 0 ? 1 : products);
+  device.processors = share < 1 ? 1 : share;
+  return device;
+}
+
+/// Queues the jobs that one kernel takes: together where it can, else one by one.
+inline error run_alike(const gemm_kernel& kernel, std::span<const gemm_job> jobs, const device_facts& device,
+                       std::span<std::byte> workspace, stream where) {
+  if (kernel.run_group != nullptr) return kernel.run_group(jobs, device, where);
+  for (const gemm_job& job : jobs)
+    if (const error e = kernel.run(job, device, workspace, where); e != success) return e;
+  return success;
+}
+
+/// The workspace is used by one product after another.
+inline std::size_t group_bytes(std::span<const gemm_job> jobs, const device_facts& device) {
+  std::size_t most = 0;
+  for (const gemm_job& job : jobs) {
+    const std::size_t own = job.out.rows == 0 || job.out.cols == 0 ? 0 : kernel_bytes(job, device);
+    most = most < own ? own : most;
+  }
+  return most;
+}
+
+inline status run_group(const char* verb, std::span<const gemm_job> jobs, const device_facts& device,
+                        std::span<std::byte> workspace, stream where) {
+  std::vector<gemm_job> alike;
+  for (const gemm_kernel* kernel : gemm_kernels()) {
+    alike.clear();
+    for (const gemm_job& job : jobs)
+      if (job.out.rows != 0 && job.out.cols != 0 && choose_kernel(job, device) == kernel) alike.push_back(job);
+    if (alike.empty()) continue;
+    if (const error e = run_alike(*kernel, alike, device, workspace, where); e != success) return status_of(verb, e);
+  }
+  return {};
+}
+
+template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+std::vector<gemm_job> group_of(const As& a, const Bs& b, const Cs& c, const gemm_options& options) {
+  std::vector<gemm_job> jobs;
+  jobs.reserve(a.size());
+  for (std::size_t e = 0; e < a.size(); ++e)
+    jobs.push_back(
+        call_of(viewed(a.data()[e]), viewed(b.data()[e]), ufp4::detail::sink_of(c.data()[e]), options, {}).job);
+  return jobs;
+}
+
+template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+void check_group(const As& a, const Bs& b, const Cs& c, const gemm_options& options) {
+  ufp4::detail::expects(a.size() == b.size() && a.size() == c.size(), "quantized_gemm_grouped: ", a.size(),
+                        " left operands, ", b.size(), " right ones and ", c.size(), " outputs");
+  ufp4::detail::expects(options.bias.empty(), "quantized_gemm_grouped: bias has ", options.bias.size(),
+                        " entries; leave it empty");
+  std::vector<ufp4::detail::group_range> all;
+  for (std::size_t e = 0; e < a.size(); ++e) {
+    const std::string verb = ufp4::detail::sentence("quantized_gemm_grouped, product ", e);
+    const ufp4::detail::sink out = ufp4::detail::sink_of(c.data()[e]);
+    const auto left = viewed(a.data()[e]);
+    const auto right = viewed(b.data()[e]);
+    check_call(verb.c_str(), left, right, out, options);
+    ufp4::detail::add_output(all, out, e);
+    add_ranges(all, left, e);
+    add_ranges(all, right, e);
+  }
+  ufp4::detail::check_group_memory(static_cast<std::vector<ufp4::detail::group_range>&&>(all));
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// As the host's (gemm_grouped.hpp): C[e] = alpha * A[e] * B[e]^T + beta * C[e], none overlapping another, any without rows, no
+/// bias. With exact_blocks each has the bits of its own quantized_gemm; with fast it may run another kernel than alone, since it
+/// has a share of the device only.
+///
+/// | a, b, c | vectors, arrays or spans on the host, which need not outlive the call, of gpu::quantized_matrix or          |
+/// |         | gpu::quantized_view, and of matrix_view into device memory                                                  |
+/// | launch  | one for 32 products that the tensor cores multiply in exact_blocks; other kernels take them one by one     |
+template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c,
+                              const gemm_options& options = {}) {
+  return detail::checked([&]() -> status {
+    constexpr const char* verb = "quantized_gemm_grouped";
+    detail::check_group(a, b, c, options);
+    device_facts device;
+    if (const error e = facts(device); e != success) return detail::status_of(verb, e);
+    device = detail::shared_among(device, a.size());
+    const std::vector<gemm_job> jobs = detail::group_of(a, b, c, options);
+    detail::check_workspace(verb, ctx, detail::group_bytes(jobs, device));
+    return detail::run_group(verb, jobs, device, ctx.workspace, ctx.where);
+  });
+}
+
+/// Bytes that context.workspace must have for quantized_gemm_grouped of the same arguments, on the current device. Nothing is
+/// checked but that there are as many of each.
+template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+std::size_t workspace_bytes_grouped(const context&, const As& a, const Bs& b, const Cs& c,
+                                    const gemm_options& options = {}) {
+  device_facts device;
+  if (a.size() != b.size() || a.size() != c.size() || facts(device) != success) return 0;
+  return detail::group_bytes(detail::group_of(a, b, c, options), detail::shared_among(device, a.size()));
+}
+
+}  // namespace ufp4::gpu::inline UFP4_GPU

@@ -1,0 +1,215 @@
+// ufp4 - an operand of a product as a plain bf16 matrix in device memory, scales folded in.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | exact   | where value * scale always has 8 significant bits (products_fit): 8-bit scales times the usual grids   |
+// | rounded | to nearest even otherwise: folded_bf16 only                                                            |
+// | range   | a product of finite factors that is no normal bf16 number (e8m0 near its ends, tiny binary32 scales)   |
+// |         | raises a flag in device memory: whoever multiplies then takes another way (kernels/finish_product.hpp) |
+// | NaN     | a NaN scale makes its block NaN                                                                        |
+//
+// Bandwidth-bound by design. Of 8 elements 4.5 to 6 bytes are read and 16 written; a warp reads 128 bytes of codes
+// and writes 512 contiguous bytes at a time, with four such loads in flight before the first use, and works some 60
+// instructions for them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/gpu/thread/elements.hpp>
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+/// Significant bits that the values of a grid need; 24 where they are no small integers times a power of two.
+inline int significant_bits(const grid4& grid) {
+  std::uint32_t used = 0;
+  for (const float v : grid.value) used |= ufp4::detail::to_bits(v) & 0x007FFFFFu;
+  int bits = 1;
+  for (; used != 0; used = used << 1 & 0x007FFFFFu) ++bits;
+  return bits;
+}
+inline int significant_bits(scale_kind kind) {
+  switch (kind) {
+    case scale_kind::f32: return 24;
+    case scale_kind::bf16: return 8;
+    case scale_kind::e4m3:
+    case scale_kind::ue5m3: return 4;
+    case scale_kind::e8m0: return 1;
+  }
+  return 24;
+}
+
+/// Is every value * scale of a side a bf16 number, but for its range? A factor of one bit moves only the exponent.
+inline bool products_fit(const gemm_side& side) {
+  if (!side.is_quantized) return side.plain.kind == dtype::bf16 || side.rounds_plain_to_bf16;
+  const int value = significant_bits(side.grid), scale = significant_bits(side.scale);
+  return (value == 1 ? scale : scale == 1 ? value : value + scale) <= 8;
+}
+
+/// Magnitudes of scales whose product with every value other than 0 is a normal bf16 number.
+struct scale_range {
+  float low = 0, high = 0;
+};
+inline scale_range safe_scales(const grid4& grid) {
+  int low = 127, high = -127;
+  for (const float v : grid.value) {
+    if (v == 0.0f || !ufp4::detail::is_finite(v)) continue;
+    const int e = ufp4::detail::floor_log2(v);
+    low = e < low ? e : low;
+    high = e > high ? e : high;
+  }
+  // value < 2^(high + 1) and scale < 2^(s + 1) stay below 2^127 where high + s <= 125, so that not even rounding
+  // overflows
+  const auto power = [](int e) { return ufp4::detail::exp2i(e < -126 ? -126 : e > 127 ? 127 : e); };
+  return {power(-126 - (low < 0 ? low : 0)), power(125 - (high > 0 ? high : 0))};
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr unsigned decode_threads = 256, decode_steps = 4;
+
+struct decode_bf16_job {
+  gemm_side side{};
+  unsigned block_shift = 4;  ///< log2 of the block length along K, at least 3
+  bool rounds = false;       ///< some product may have more than 8 significant bits
+  detail::scale_range safe{};
+  std::uint16_t* out = nullptr;    ///< rows x padded_cols bf16, packed, on 16 bytes
+  std::uint32_t* unfit = nullptr;  ///< raised to 1
+
+  UFP4_HD std::size_t row_eights() const { return side.padded_cols / 8; }
+  UFP4_HD std::size_t eights() const { return side.rows * row_eights(); }
+};
+
+/// Four bytes at any address.
+UFP4_DEVICE std::uint32_t load_word(const std::uint8_t* p) {
+  if (reinterpret_cast<std::uintptr_t>(p) % 4 == 0) {
+    std::uint32_t word;
+    __builtin_memcpy(&word, __builtin_assume_aligned(p, 4), 4);
+    return word;
+  }
+  return p[0] | std::uint32_t{p[1]} << 8 | std::uint32_t{p[2]} << 16 | std::uint32_t{p[3]} << 24;
+}
+
+/// Scale number `at` of an operand.
+UFP4_DEVICE float load_scale(const gemm_side& side, std::size_t at) {
+  return thread::scale_value(side.scale, thread::scale_bits(side.scales, side.scale, at));
+}
+
+/// The scale of the eight elements number `at`, counted through the rows.
+UFP4_DEVICE float scale_of_eight(const decode_bf16_job& job, std::size_t at) {
+  const std::size_t block = at >> (job.block_shift - 3);  // rows hold whole blocks
+  if (job.side.block_rows == 1) return load_scale(job.side, block);
+  const std::size_t across = job.side.padded_cols >> job.block_shift;
+  const thread::grid_place place = thread::split(block, across);
+  return load_scale(job.side, place.row / job.side.block_rows * across + place.sixteen);
+}
+
+UFP4_DEVICE bool is_normal_bf16(std::uint32_t bits) {
+  const std::uint32_t m = bits & 0x7FFFu;
+  return m >= 0x0080u && m < 0x7F80u;
+}
+
+/// Has a product of finite factors left the range of normal bf16 numbers?
+UFP4_DEVICE bool is_unfit(std::uint32_t product, float value, float scale) {
+  return value != 0.0f && scale != 0.0f && !is_normal_bf16(product) && ufp4::detail::is_finite(value) &&
+         ufp4::detail::is_finite(scale);
+}
+
+/// Eight products as bf16. `table`: the grid's values in shared memory, a bank each.
+UFP4_DEVICE thread::words4 decode_eight(const decode_bf16_job& job, const float* table, std::uint32_t codes,
+                                        float scale) {
+  thread::words4 out;
+  const float size = ufp4::detail::magnitude(scale);
+  const bool safe = size >= job.safe.low && size <= job.safe.high;
+  bool unfit = false;
+  UFP4_UNROLL
+  for (unsigned j = 0; j < 4; ++j) {
+    std::uint32_t half[2];
+    UFP4_UNROLL
+    for (unsigned h = 0; h < 2; ++h) {
+      const float value = table[codes >> (8 * j + 4 * h) & 15u];
+      const float product = ufp4::detail::rounded(value * scale);
+      half[h] = job.rounds ? round_to<bf16>(product).bits() : ufp4::detail::to_bits(product) >> 16;
+      if (!safe) unfit = unfit || is_unfit(half[h], value, scale);
+    }
+    out.word[j] = half[0] | half[1] << 16;
+  }
+  if (unfit) atomic_max(job.unfit, 1u);
+  return out;
+}
+
+/// The same for an operand that was never quantized.
+UFP4_DEVICE thread::words4 round_eight(const decode_bf16_job& job, std::size_t at) {
+  const thread::grid_place place = thread::split(at, job.row_eights());
+  const std::size_t row = place.row, k = place.sixteen * 8;
+  thread::words4 out;
+  bool unfit = false;
+  for (unsigned j = 0; j < 4; ++j) {
+    std::uint32_t half[2];
+    for (unsigned h = 0; h < 2; ++h) {
+      const std::size_t col = k + 2 * j + h;
+      const float x = col < job.side.plain.cols ? thread::load(job.side.plain, row, col) : 0.0f;
+      half[h] = round_to<bf16>(x).bits();
+      unfit = unfit || is_unfit(half[h], x, 1.0f);
+    }
+    out.word[j] = half[0] | half[1] << 16;
+  }
+  if (unfit) atomic_max(job.unfit, 1u);
+  return out;
+}
+
+/// A thread makes four times eight elements, decode_threads apart.
+UFP4_KERNEL(decode_threads) decode_bf16(const decode_bf16_job job) {
+  auto* table = reinterpret_cast<float*>(shared_memory());
+  if (thread_index().x < 16) table[thread_index().x] = job.side.grid.value[thread_index().x];
+  sync_block();
+  const std::size_t first = std::size_t{block_index().x} * (decode_threads * decode_steps) + thread_index().x;
+  auto* out = reinterpret_cast<thread::words4*>(job.out);
+  if (!job.side.is_quantized) {
+    for (unsigned u = 0; u < decode_steps; ++u)
+      if (const std::size_t at = first + u * decode_threads; at < job.eights()) out[at] = round_eight(job, at);
+    return;
+  }
+  std::uint32_t codes[decode_steps] = {};
+  float scale[decode_steps] = {};
+  UFP4_UNROLL
+  for (unsigned u = 0; u < decode_steps; ++u) {
+    const std::size_t at = first + u * decode_threads;
+    if (at >= job.eights()) continue;
+    codes[u] = load_word(job.side.codes + 4 * at);
+    scale[u] = scale_of_eight(job, at);
+  }
+  UFP4_UNROLL
+  for (unsigned u = 0; u < decode_steps; ++u) {
+    const std::size_t at = first + u * decode_threads;
+    if (at < job.eights()) out[at] = decode_eight(job, table, codes[u], scale[u]);
+  }
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+/// Can decode_bf16 make a bf16 matrix of a side that this mode allows? `block`: of the product.
+inline bool decodes_to_bf16(const gemm_side& side, unsigned block, accumulate mode) {
+  if (mode == accumulate::exact_blocks || block < 8) return false;
+  if (!side.is_quantized && side.transform.n != 1) return false;
+  return mode == accumulate::folded_bf16 || products_fit(side);
+}
+
+/// Queues `out` = side as bf16, rows x padded_cols, packed, on 16 bytes; raises *unfit, which somebody zeroed before.
+inline error queue_decode_bf16(const gemm_side& side, unsigned block, std::uint16_t* out, std::uint32_t* unfit,
+                               stream where) {
+  kernels::decode_bf16_job job{side, 0, !products_fit(side), {}, out, unfit};
+  if (side.is_quantized) job.safe = safe_scales(side.grid);
+  while (1u << job.block_shift < block) ++job.block_shift;
+  constexpr std::size_t of_block = kernels::decode_threads * kernels::decode_steps;
+  const std::size_t blocks = (job.eights() + of_block - 1) / of_block;
+  if (blocks == 0) return success;
+  return launch(&kernels::decode_bf16, {static_cast<unsigned>(blocks)}, {kernels::decode_threads}, 16 * sizeof(float),
+                where, job);
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU

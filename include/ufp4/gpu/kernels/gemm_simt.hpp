@@ -1,0 +1,200 @@
+// ufp4 - quantized_gemm on any GPU: ordinary multiply-and-add, every pair of formats, plain operands, every mode.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The last line of every table. A thread block makes 64 x 64 of C from 32 columns of K at a time, decoded to floats in shared
+// memory, so that a code is decoded once for 64 products; a thread holds 4 x 4 sums and reads 8 floats for 16 fma.
+//
+// Bits: numerics 6, exact_blocks, in every mode but folded_bf16. Of two exact grids the floats are the grids' integers, whose
+// chain of fma is their exact dot product; of others they are the values, whose chain is the definition.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/kernels/hadamard.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/gpu/thread/epilogue.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+struct simt_tile {
+  static constexpr unsigned side = 64, depth = 32, threads = 256;
+  static constexpr unsigned stride = side + 4;  ///< floats: the eight rows that a warp writes to lie in other banks
+  static constexpr unsigned most_blocks = depth / 2;  ///< of the shortest length, in `depth` columns
+};
+
+/// What is in shared memory, of the left operand and of the right.
+struct simt_operand {
+  float table[16];  ///< by code
+  float value[simt_tile::depth][simt_tile::stride];
+  float scale[simt_tile::most_blocks][simt_tile::side];
+};
+
+struct simt_job {
+  gemm_job product{};
+  bool integers = false;  ///< both grids are exact: multiply integers, then
+  float unit = 1;         ///< this
+};
+
+UFP4_DEVICE float scale_of(const gemm_side& side, unsigned block, std::size_t row, std::size_t b) {
+  const std::size_t at = row / side.block_rows * (side.padded_cols / block) + b;
+  return thread::scale_value(side.scale, thread::load_scale(side.scales, side.scale, at));
+}
+
+/// Eight elements from column k on of one row, or zeros; scaled and rounded where the mode says so.
+UFP4_DEVICE void stage_values(const simt_job& job, const gemm_side& side, std::size_t row, std::size_t k,
+                              unsigned first, unsigned column, simt_operand& to) {
+  const bool folds = job.product.mode == accumulate::folded_bf16;
+  UFP4_UNROLL
+  for (unsigned e = 0; e < 8; ++e) {
+    float v = 0;
+    if (row < side.rows && k + e < side.padded_cols) {
+      if (side.is_quantized) {
+        const unsigned pair = side.codes[(row * side.padded_cols + k + e) / 2];
+        v = to.table[e % 2 == 0 ? pair & 15u : pair >> 4];
+        if (folds) v = ufp4::detail::rounded(v * scale_of(side, job.product.block, row, (k + e) / job.product.block));
+      } else if (k + e < side.plain.cols) {
+        v = thread::load(side.plain, row, k + e);
+      }
+      if (folds || (!side.is_quantized && side.rounds_plain_to_bf16)) v = static_cast<float>(round_to<bf16>(v));
+    }
+    to.value[first + e][column] = v;
+  }
+}
+
+/// The scales of the blocks that lie in, or around, the columns from k on; 1 where they are folded into the values.
+UFP4_DEVICE void stage_scales(const simt_job& job, const gemm_side& side, std::size_t first_row, std::size_t k,
+                              simt_operand& to) {
+  const unsigned block = job.product.block, count = block < simt_tile::depth ? simt_tile::depth / block : 1;
+  const bool ones = !side.is_quantized || job.product.mode == accumulate::folded_bf16;
+  for (unsigned i = thread_index().x; i < count * simt_tile::side; i += simt_tile::threads) {
+    const std::size_t row = first_row + i / count, b = k / block + i % count;
+    const bool there = row < side.rows && b < side.padded_cols / block;
+    to.scale[i % count][i / count] = !there ? 0.0f : ones ? 1.0f : scale_of(side, block, row, b);
+  }
+}
+
+UFP4_DEVICE void stage(const simt_job& job, const gemm_side& side, std::size_t first_row, std::size_t k,
+                       simt_operand& to) {
+  const unsigned t = thread_index().x, first = t % 4 * 8, column = t / 4;
+  stage_values(job, side, first_row + column, k + first, first, column, to);
+  stage_scales(job, side, first_row, k, to);
+}
+
+/// Adds `depth` staged columns to a thread's sums; `dot` lives on where a block goes on.
+UFP4_DEVICE void multiply(const simt_job& job, const simt_operand& a, const simt_operand& b, std::size_t k,
+                          unsigned depth, float (&dot)[4][4], float (&acc)[4][4]) {
+  const unsigned x = thread_index().x % 16, y = thread_index().x / 16, block = job.product.block;
+  for (unsigned e = 0; e < depth; ++e) {
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 4; ++i) {
+      UFP4_UNROLL
+      for (unsigned j = 0; j < 4; ++j)
+        dot[i][j] = ufp4::detail::fma(a.value[e][y + 16 * i], b.value[e][x + 16 * j], dot[i][j]);
+    }
+    if ((k + e + 1) % block != 0) continue;
+    const unsigned at = e / block;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 4; ++i) {
+      UFP4_UNROLL
+      for (unsigned j = 0; j < 4; ++j) {
+        const float scale = a.scale[at][y + 16 * i] * b.scale[at][x + 16 * j];
+        acc[i][j] = ufp4::detail::fma(dot[i][j] * job.unit, scale, acc[i][j]);
+        dot[i][j] = 0;
+      }
+    }
+  }
+}
+
+UFP4_KERNEL(simt_tile::threads) multiply_simt(const simt_job job) {
+  auto* a = reinterpret_cast<simt_operand*>(shared_memory());
+  simt_operand* b = a + 1;
+  const gemm_job& product = job.product;
+  const std::size_t down = (product.out.rows + simt_tile::side - 1) / simt_tile::side;
+  const std::size_t row = block_index().x % down * simt_tile::side, col = block_index().x / down * simt_tile::side;
+  const unsigned t = thread_index().x;
+  if (t < 32) {
+    const gemm_side& side = t < 16 ? product.left : product.right;
+    (t < 16 ? a : b)->table[t % 16] =
+        job.integers ? static_cast<float>(side.grid.integer[t % 16]) : side.grid.value[t % 16];
+  }
+  sync_block();
+  float dot[4][4] = {}, acc[4][4] = {};
+  for (std::size_t k = 0; k < product.padded(); k += simt_tile::depth) {
+    stage(job, product.left, row, k, *a);
+    stage(job, product.right, col, k, *b);
+    sync_block();
+    const std::size_t rest = product.padded() - k;
+    multiply(job, *a, *b, k, rest < simt_tile::depth ? static_cast<unsigned>(rest) : simt_tile::depth, dot, acc);
+    sync_block();
+  }
+  const thread::result_scales by = thread::scales_of(product);
+  UFP4_UNROLL
+  for (unsigned i = 0; i < 4; ++i) {
+    UFP4_UNROLL
+    for (unsigned j = 0; j < 4; ++j) {
+      const std::size_t r = row + t / 16 + 16 * i, c = col + t % 16 + 16 * j;
+      if (r < product.out.rows && c < product.out.cols) thread::store_result(product, by, r, c, acc[i][j]);
+    }
+  }
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+/// A plain operand under a transform is transformed ahead of the product, once a row and not once a tile.
+inline bool needs_transform(const gemm_side& side) { return !side.is_quantized && side.transform.n > 1; }
+inline std::size_t transformed_bytes(const gemm_side& side) {
+  return needs_transform(side) ? (side.rows * side.padded_cols * sizeof(float) + 255) / 256 * 256 : 0;
+}
+
+/// Queues the transform of a side into memory, and makes the side what it then is.
+inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
+  if (!needs_transform(side) || side.rows * side.padded_cols == 0) return success;
+  const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
+  kernels::hadamard_job job;
+  job.x = side.plain;
+  job.out = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
+  job.transform = side.transform;
+  job.padded_cols = side.padded_cols;
+  side.plain = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
+  const std::size_t threads = side.rows * job.across();
+  return launch(&kernels::hadamard_rows,
+                {static_cast<unsigned>((threads + kernels::hadamard_threads - 1) / kernels::hadamard_threads)},
+                {kernels::hadamard_threads}, 0, where, job);
+}
+
+inline error run_gemm_simt(const gemm_job& product, const device_facts&, std::span<std::byte> workspace, stream where) {
+  using kernels::simt_tile;
+  kernels::simt_job job{.product = product};
+  job.integers = product.mode != accumulate::folded_bf16 && product.left.exact() && product.right.exact();
+  if (job.integers) job.unit = product.left.grid.unit * product.right.grid.unit;
+  const std::size_t left = transformed_bytes(product.left);
+  if (const error e = transform_side(job.product.left, workspace.data(), where); e != success) return e;
+  if (const error e = transform_side(job.product.right, workspace.data() + left, where); e != success) return e;
+  const std::size_t tiles = (product.out.rows + simt_tile::side - 1) / simt_tile::side *
+                            ((product.out.cols + simt_tile::side - 1) / simt_tile::side);
+  return launch(&kernels::multiply_simt, {static_cast<unsigned>(tiles)}, {simt_tile::threads},
+                2 * sizeof(kernels::simt_operand), where, job);
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr gemm_kernel gemm_simt = {
+    .name = "gemm_simt",
+    .instruction = "fma",
+    .tile_rows = simt_tile::side,
+    .tile_cols = simt_tile::side,
+    .takes = [](const gemm_job&, const device_facts&) { return true; },
+    .workspace =
+        [](const gemm_job& job, const device_facts&) {
+          return gpu::detail::transformed_bytes(job.left) + gpu::detail::transformed_bytes(job.right);
+        },
+    .run = &gpu::detail::run_gemm_simt,
+    .fast_is = accumulate::exact_blocks,
+};
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -1,0 +1,105 @@
+// ufp4 - operands for libraries that multiply blocks themselves: scales in the 128x4 layout, codes in bytes.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Codes of E2M1 go as they are. Other grids go as E4M3 bytes of the same values (thread/containers.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/block/layouts.hpp>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/kernels/decode_bf16.hpp>
+#include <ufp4/gpu/thread/containers.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr unsigned swizzle_threads = 128, swizzle_tiles = 8, widen_threads = 256;
+
+struct swizzle_job {
+  const std::uint8_t* scales = nullptr;
+  std::size_t rows = 0, cols = 0;  ///< of elements, and of scales
+  unsigned block_rows = 1;
+  bool is_signed = false;          ///< e4m3, of which the library reads seven bits
+  std::uint8_t* out = nullptr;     ///< swizzled_size(rows, cols), on 16 bytes
+  std::uint32_t* unfit = nullptr;  ///< raised to 1 by a negative scale
+};
+
+/// Four scales as a word of the layout. What lies beyond the matrix is 0.
+UFP4_DEVICE std::uint32_t four_scales(const swizzle_job& job, std::size_t row, std::size_t col) {
+  std::uint32_t word = 0;
+  bool unfit = false;
+  for (unsigned j = 0; j < 4; ++j) {
+    if (row >= job.rows || col + j >= job.cols) continue;
+    std::uint32_t c = job.scales[row / job.block_rows * job.cols + col + j];
+    if (job.is_signed) {
+      unfit = unfit || (c > 0x80u && c < 0xFFu);
+      c &= 0x7Fu;
+    }
+    word |= c << (8 * j);
+  }
+  if (unfit) atomic_max(job.unfit, 1u);
+  return word;
+}
+
+/// A block makes eight neighbouring tiles of 128 x 4, a thread a row: it reads 32 contiguous bytes, a memory sector,
+/// in eight steps, and the block writes each tile's 512 bytes in one.
+UFP4_KERNEL(swizzle_threads) swizzle_rows(const swizzle_job job) {
+  const std::size_t row = std::size_t{block_index().y} * 128 + thread_index().x;
+  for (unsigned t = 0; t < swizzle_tiles; ++t) {
+    const std::size_t col = (std::size_t{block_index().x} * swizzle_tiles + t) * 4;
+    if (col >= job.cols) continue;
+    const std::uint32_t word = four_scales(job, row, col);
+    __builtin_memcpy(__builtin_assume_aligned(job.out + swizzled_index(row, col, job.cols), 4), &word, 4);
+  }
+}
+
+struct widen_job {
+  const std::uint8_t* codes = nullptr;
+  std::size_t eights = 0;
+  thread::container_table table{};
+  std::uint8_t* out = nullptr;  ///< 8 bytes an eight, on 16 bytes
+};
+
+/// A thread eight codes: 4 bytes read, 8 written, neighbours beside one another.
+UFP4_KERNEL(widen_threads) widen_codes(const widen_job job) {
+  const std::size_t at = std::size_t{block_index().x} * widen_threads + thread_index().x;
+  if (at >= job.eights) return;
+  const thread::eight_containers bytes = thread::containers_of(load_word(job.codes + 4 * at), job.table);
+  __builtin_memcpy(__builtin_assume_aligned(job.out + 8 * at, 8), &bytes, 8);
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+inline std::size_t swizzled_bytes(const gemm_side& side, unsigned block) {
+  return swizzled_size(side.rows, side.padded_cols / block);
+}
+
+/// Queues `out` = the 8-bit scales of a side, a row each, in the 128x4 layout.
+inline error queue_swizzle_scales(const gemm_side& side, unsigned block, std::uint8_t* out, std::uint32_t* unfit,
+                                  stream where) {
+  const kernels::swizzle_job job{static_cast<const std::uint8_t*>(side.scales),
+                                 side.rows,
+                                 side.padded_cols / block,
+                                 side.block_rows,
+                                 side.scale == scale_kind::e4m3,
+                                 out,
+                                 unfit};
+  const std::size_t down = (job.rows + 127) / 128, of_block = 4 * kernels::swizzle_tiles;
+  const std::size_t across = (job.cols + of_block - 1) / of_block;
+  if (down == 0 || across == 0) return success;
+  return launch(&kernels::swizzle_rows, {static_cast<unsigned>(across), static_cast<unsigned>(down)},
+                {kernels::swizzle_threads}, 0, where, job);
+}
+
+/// Queues `out` = the codes of a side as E4M3 bytes, rows x padded_cols.
+inline error queue_widen_codes(const gemm_side& side, std::uint8_t* out, stream where) {
+  const kernels::widen_job job{side.codes, side.rows * side.padded_cols / 8, thread::container_table_of(side.grid),
+                               out};
+  const std::size_t blocks = (job.eights + kernels::widen_threads - 1) / kernels::widen_threads;
+  if (blocks == 0) return success;
+  return launch(&kernels::widen_codes, {static_cast<unsigned>(blocks)}, {kernels::widen_threads}, 0, where, job);
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU

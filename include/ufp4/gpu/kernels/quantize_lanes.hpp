@@ -1,0 +1,195 @@
+// ufp4 - quantize on a GPU, sixteen elements a thread in registers.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A thread reads sixteen neighbouring elements of a row (64 bytes of binary32, 32 of a 16-bit type, 16 at a time), the threads
+// beside it the rest of the row, so a wave reads and writes whole lines. A transform's run and a block's maximum go over the lanes
+// by shuffles; codes leave as eight bytes a thread. Which format, rule and rounding is data: branches on it are the same for all.
+//
+// | quantize_lanes        | rows lie along memory, or any other stride                                                     |
+// | quantize_lanes_turned | columns do (transpose(x)): a tile is read as it lies and turned in shared memory              |
+// | quantize_lanes_both   | one read of a tile for the rows and, out of shared memory, for the columns                     |
+//
+// The grid strides over the matrix: what is the same for all of it, two divisions of a tensor's constants above all, is paid once.
+//
+// Blocks of 1 x 16 to 1 x 256, and squares of 16 whose sixteen rows sixteen lanes hold.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/gpu/block/turn.hpp>
+#include <ufp4/gpu/kernels/quantize_task.hpp>
+#include <ufp4/gpu/thread/elements.hpp>
+#include <ufp4/gpu/thread/quantize.hpp>
+#include <ufp4/gpu/vendor.hpp>
+#include <ufp4/gpu/warp/amax.hpp>
+#include <ufp4/gpu/warp/hadamard.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+using thread::grid_place;
+
+inline constexpr unsigned lanes_threads = block::turned_tile::threads;
+
+/// One quantization, with what follows from it for all threads.
+struct lanes_side {
+  quantize_task task{};
+  thread::rounding_plan plan{};
+  std::size_t rows = 0;           ///< of x; 0 where there is nothing to do
+  std::size_t across = 1;         ///< sixteens of a row
+  std::size_t scales_across = 0;  ///< blocks of a row
+  std::size_t tiles = 0;          ///< pieces of 256 sixteens that the grid strides over
+  unsigned lanes_of_block = 1, lanes_of_run = 1;
+  unsigned sixteens_of_block = 1;  ///< along a row: 1 for squares
+  bool squares = false, codes_on_words = true;
+};
+
+/// Sixteen lanes down before the next sixteen columns, for squares.
+UFP4_DEVICE grid_place split_squares(std::size_t at, std::size_t across) {
+  const grid_place square = thread::split(at / 16, across);
+  return {square.row * 16 + at % 16, square.sixteen};
+}
+
+/// The place in a tile of 256 sixteens.
+UFP4_DEVICE grid_place place_in_tile(const lanes_side& side, unsigned sixteens) {
+  const unsigned me = thread_index().x;
+  if (side.squares) return {me / (16 * sixteens) * 16 + me % 16, me / 16 % sixteens};
+  return {me / sixteens, me % sixteens};
+}
+
+UFP4_DEVICE void store_codes(const lanes_side& side, const grid_place& at, const thread::sixteen_codes& codes) {
+  std::uint8_t* to = side.task.codes + (at.row * side.across + at.sixteen) * 8;
+  if (side.codes_on_words) {
+    *reinterpret_cast<thread::words2*>(to) = {{codes.word[0], codes.word[1]}};
+  } else {
+    for (unsigned b = 0; b < 8; ++b) to[b] = static_cast<std::uint8_t>(codes.word[b / 4] >> (8 * (b % 4)));
+  }
+}
+
+/// From sixteen elements as they were read to codes and a scale. Every lane of the wave comes, beyond the matrix with zeros.
+UFP4_DEVICE void code_sixteen(const lanes_side& side, const tensor_constants& tensor, const grid_place& at,
+                              float (&v)[thread::run_of_thread], quantize_report& seen) {
+  const quantize_task& task = side.task;
+  const format_spec& format = task.job.format;
+  warp::hadamard(task.job.transform, false, static_cast<unsigned>(at.sixteen) % side.lanes_of_run, v);
+  const std::uint32_t largest = warp::largest_of(thread::largest_of(v), side.lanes_of_block);
+  if (at.row >= side.rows || at.sixteen >= side.across) return;  // no shuffle is left
+
+  const bool finite = largest < ufp4::detail::infinity_bits, first = lane() % side.lanes_of_block == 0;
+  block_scale scale{ufp4::detail::nan_scale(format.scale), 0, 0, false};
+  if (finite) scale = thread::scale_of(format, task.rule, tensor, largest);
+  if (first)
+    thread::store_scale(
+        task.scales, format.scale,
+        (side.squares ? at.row / 16 : at.row) * side.scales_across + at.sixteen / side.sixteens_of_block, scale.bits);
+  seen.nonfinite_blocks += first && !finite;
+  seen.underflowed_scales += first && finite && scale.factor == 0.0f && largest != 0;
+
+  thread::sixteen_codes codes{{side.plan.zeros, side.plan.zeros}};
+  if (scale.factor != 0.0f && largest != 0) {  // e8m0 has no zero: there the block tells
+    thread::scale_sixteen(side.plan, scale, v);
+    if (task.job.counts) seen.saturated += thread::count_beyond(side.plan, v);
+    const std::uint64_t index = (task.job.first_row + at.row) * task.job.whole_padded_cols + task.job.first_col +
+                                at.sixteen * thread::run_of_thread;
+    codes = thread::round_sixteen(side.plan, format.grid, task.rounding, v, index);
+  }
+  store_codes(side, at, codes);
+}
+
+UFP4_DEVICE tensor_constants begin(const lanes_side& side) {
+  const block_coder<rounding_spec> coder{side.task.job.format, side.task.rule, {}, {}};
+  const tensor_constants tensor = constants_of(side.task, coder);
+  publish_tensor_scale(side.task, tensor);
+  return tensor;
+}
+
+UFP4_KERNEL(lanes_threads) quantize_lanes(const lanes_side side) {
+  const tensor_constants tensor = begin(side);
+  quantize_report seen{};
+  for (std::size_t tile = block_index().x; tile < side.tiles; tile += grid_size().x) {
+    const std::size_t n = tile * lanes_threads + thread_index().x;
+    const grid_place at = side.squares ? split_squares(n, side.across) : thread::split(n, side.across);
+    float v[thread::run_of_thread];
+    thread::load_sixteen(side.task.job.x, at.row, at.sixteen * thread::run_of_thread, v);
+    code_sixteen(side, tensor, at, v, seen);
+  }
+  if (side.task.report != nullptr) warp::add_report(side.task.report, seen);
+}
+
+struct turned_job {
+  lanes_side side{};
+  block::turned_tile tile{};
+  std::size_t across = 1;  ///< tiles that lie beside one another
+};
+
+UFP4_KERNEL(lanes_threads) quantize_lanes_turned(const turned_job job) {
+  const tensor_constants tensor = begin(job.side);
+  const block::turned_tile& t = job.tile;
+  const grid_place in = place_in_tile(job.side, t.sixteens);
+  auto* shared = reinterpret_cast<float*>(shared_memory());
+  quantize_report seen{};
+  for (std::size_t n = block_index().x; n < job.side.tiles; n += grid_size().x) {
+    const grid_place tile = thread::split(n, job.across);
+    float v[thread::run_of_thread];
+    sync_block();  // the tile before this one has been taken
+    block::stage(job.side.task.job.x, t, tile.row * t.rows(), tile.sixteen * t.cols(), shared);
+    sync_block();
+    block::take_sixteen(t, shared, static_cast<unsigned>(in.row), static_cast<unsigned>(in.sixteen), v);
+    code_sixteen(job.side, tensor, {tile.row * t.rows() + in.row, tile.sixteen * t.sixteens + in.sixteen}, v, seen);
+  }
+  if (job.side.task.report != nullptr) warp::add_report(job.side.task.report, seen);
+}
+
+/// x of 64 x 64, read by rows; `cols` quantizes its transpose.
+struct both_job {
+  lanes_side rows{}, cols{};
+  std::size_t across = 1;
+};
+inline constexpr unsigned both_edge = 64;
+
+/// Where element (r, c) of the tile lies: the banks of eight rows by four sixteens differ, as do those of eight columns by four
+/// sixteens, so neither the way in nor the way out waits.
+UFP4_HD constexpr unsigned both_at(unsigned r, unsigned c) {
+  return r * both_edge + (((c ^ r) & 7u) | ((c >> 4 ^ r >> 4) & 3u) << 3 | (c >> 3 & 1u) << 5);
+}
+
+/// Rows of tile (row, col): read, kept in shared memory as they are, coded.
+UFP4_DEVICE void code_rows(const lanes_side& side, const tensor_constants& tensor, const grid_place& tile,
+                           float* shared, quantize_report& seen) {
+  constexpr unsigned sixteens = both_edge / thread::run_of_thread;
+  const grid_place in = place_in_tile(side, sixteens);
+  const grid_place at{tile.row * both_edge + in.row, tile.sixteen * sixteens + in.sixteen};
+  float v[thread::run_of_thread];
+  thread::load_sixteen(side.task.job.x, at.row, at.sixteen * thread::run_of_thread, v);
+  for (unsigned j = 0; j < thread::run_of_thread; ++j)
+    shared[both_at(static_cast<unsigned>(in.row), static_cast<unsigned>(in.sixteen) * thread::run_of_thread + j)] =
+        v[j];
+  code_sixteen(side, tensor, at, v, seen);
+}
+/// Its columns, out of shared memory.
+UFP4_DEVICE void code_columns(const lanes_side& side, const tensor_constants& tensor, const grid_place& tile,
+                              const float* shared, quantize_report& seen) {
+  constexpr unsigned sixteens = both_edge / thread::run_of_thread;
+  const grid_place in = place_in_tile(side, sixteens);
+  float v[thread::run_of_thread];
+  for (unsigned j = 0; j < thread::run_of_thread; ++j)
+    v[j] =
+        shared[both_at(static_cast<unsigned>(in.sixteen) * thread::run_of_thread + j, static_cast<unsigned>(in.row))];
+  code_sixteen(side, tensor, {tile.sixteen * both_edge + in.row, tile.row * sixteens + in.sixteen}, v, seen);
+}
+
+UFP4_KERNEL(lanes_threads) quantize_lanes_both(const both_job job) {
+  const tensor_constants of_rows = begin(job.rows), of_cols = begin(job.cols);
+  auto* shared = reinterpret_cast<float*>(shared_memory());
+  quantize_report seen_rows{}, seen_cols{};
+  for (std::size_t n = block_index().x; n < job.rows.tiles; n += grid_size().x) {
+    const grid_place tile = thread::split(n, job.across);
+    sync_block();  // the columns of the tile before this one have been taken
+    code_rows(job.rows, of_rows, tile, shared, seen_rows);
+    sync_block();
+    code_columns(job.cols, of_cols, tile, shared, seen_cols);
+  }
+  if (job.rows.task.report != nullptr) warp::add_report(job.rows.task.report, seen_rows);
+  if (job.cols.task.report != nullptr) warp::add_report(job.cols.task.report, seen_cols);
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

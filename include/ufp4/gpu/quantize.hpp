@@ -1,0 +1,216 @@
+// ufp4 - quantize, quantize_both: from a matrix of floats in device memory to 4-bit blocks there.
+// SPDX-License-Identifier: Apache-2.0
+//
+//   gpu::quantize<nvfp4>(ctx, x, out, random_hadamard<16>{42}, stochastic{.seed = 7});   // queued on ctx.where
+//   gpu::quantize<nvfp4>(ctx, transpose(x), out_t);                                     // along x's rows
+//   gpu::quantize_both<nvfp4>(ctx, x, out, out_t, gpu::with(), gpu::with(stochastic{.seed = 7}));  // one pass over x
+//
+// | bits      | the host's (numerics.md), for every format, preset, policy, stride and sharding                          |
+// | policies  | the host's, in any order, but count_into; and tensor_amax_at, count_at (policies.hpp)                    |
+// | out       | of x's shape and made for the transform given; codes, scales and the tensor scale are written            |
+// | workspace | workspace_bytes<F>(ctx, x, policies...): 256 bytes where a tensor's maximum must be found first, else none |
+// | errors    | the host's sentences, and then nothing was queued                                                       |
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <ufp4/gpu/context.hpp>
+#include <ufp4/gpu/kernels/quantize_launch.hpp>
+#include <ufp4/gpu/matrix.hpp>
+#include <ufp4/gpu/policies.hpp>
+#include <ufp4/matrix/checks.hpp>
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// The policies of one of two readings: quantize_both(..., with(hadamard<16>{}), with(stochastic{.seed = 1})).
+template <rounding_policy Rounding>
+struct policy_set {
+  detail::options<Rounding> options;
+};
+template <class... Policies>
+auto with(const Policies&... policies) {
+  auto options = detail::collect(policies...);
+  return policy_set<decltype(options.host.rounding)>{options};
+}
+
+/// Which kernel a call would run.
+struct quantize_explanation {
+  const char* verb = "";
+  const char* kernel = "";
+  std::string note;  ///< why no better one, in words; empty if there is nothing to say
+
+  std::string text() const {
+    const std::string line = ufp4::detail::sentence(verb, ": ", kernel);
+    return note.empty() ? line : line + "; " + note;
+  }
+};
+
+}  // namespace ufp4::gpu::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+inline constexpr std::size_t maximum_bytes = 256;  ///< of workspace for one tensor's maximum: a piece on 256 bytes
+
+template <quantizer_target F, matrix_scalar T, class O>
+void check_quantize(const char* verb, const matrix_view<T>& x, const quantized_view<format_of<F>>& out, const O& all) {
+  using ufp4::detail::expects;
+  ufp4::detail::check_quantize<F>(verb, x, all.host);
+  expects(!all.has_amax_at || all.amax_at != nullptr, verb, ": tensor_amax_at is null");
+  expects(!all.counts || all.report != nullptr, verb, ": count_at is null");
+  expects(out.rows() == x.rows() && out.cols() == x.cols(), verb, ": out is ", out.rows(), " x ", out.cols(),
+          ", but x is ", x.rows(), " x ", x.cols());
+  expects(same_map(out.transform(), all.host.transform), verb, ": out was made for a transform of length ",
+          out.transform().n, " and its signs, not for the one given, of length ", all.host.transform.n);
+  ufp4::detail::check_apart(verb, "codes", out.codes(), "x", x);
+  ufp4::detail::check_apart(verb, "scales", out.scales(), "x", x);
+  const std::span<float> tensor_scale{out.tensor_scale(), out.tensor_scale() == nullptr ? 0u : 1u};
+  ufp4::detail::check_apart(verb, "tensor_scale", tensor_scale, "x", x);
+}
+
+/// Is the tensor's maximum still to be found?
+template <quantizer_target F, class O>
+bool needs_maximum(const O& all) {
+  return format_of<F>::two_level && !all.host.has_amax && !all.has_amax_at;
+}
+
+/// `maximum`: where the bits of the tensor's maximum go, if it is to be found.
+template <quantizer_target F, matrix_scalar T, class O>
+quantize_task task_of(const matrix_view<T>& x, const quantized_view<format_of<F>>& out, const O& all,
+                      std::uint32_t* maximum) {
+  using Format = format_of<F>;
+  quantize_task task;
+  task.job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<Format>, all.host);
+  task.job.counts = all.report != nullptr;
+  task.rule = all.host.rule;
+  if constexpr (std::is_same_v<decltype(all.host.rounding), rounding_spec>) task.rounding = all.host.rounding;
+  task.codes = out.codes().data();
+  task.scales = out.scales().data();
+  task.tensor_scale = Format::two_level ? out.tensor_scale() : nullptr;
+  task.gmax = all.host.gmax;
+  if (Format::two_level && all.has_amax_at) task.gmax_bits = reinterpret_cast<const std::uint32_t*>(all.amax_at);
+  if (needs_maximum<F>(all)) task.gmax_bits = maximum;
+  task.report = all.report;
+  return task;
+}
+
+/// Does the scalar codec run this call whatever its format, since the coder is not the library's own?
+template <quantizer_target F, class O>
+inline constexpr bool has_own_coder =
+    compat::preset<F> || !std::is_same_v<decltype(std::declval<O>().host.rounding), rounding_spec>;
+
+template <quantizer_target F, class O>
+error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stream where) {
+  if constexpr (compat::preset<F>)
+    return queue_blocks(task, typename F::coder{{task.job.format, {}}}, where);
+  else if constexpr (has_own_coder<F, O>)
+    return queue_blocks(
+        task, block_coder<decltype(all.host.rounding)>{task.job.format, task.rule, {}, all.host.rounding}, where);
+  else
+    return queue_quantize(task, where);
+}
+
+template <quantizer_target F, class O>
+error queue_maximum(const quantize_task& task, const O& all, std::uint32_t* maximum, stream where) {
+  if (!needs_maximum<F>(all)) return success;
+  const error e = set_zero(maximum, sizeof *maximum, where);
+  return e == success ? queue_amax(task.job, maximum, where) : e;
+}
+
+template <quantizer_target F, class O>
+const char* kernel_name(const quantize_task& task, const O&) {
+  return has_own_coder<F, O> ? "quantize_blocks" : quantize_kernel_name(task);
+}
+template <quantizer_target F, class O>
+std::string kernel_note(const quantize_task& task, const O&) {
+  if (compat::preset<F>) return "a compat preset has a coder of its own, which runs a thread a block";
+  if (has_own_coder<F, O>) return "a rounding policy of the program's own runs a thread a block";
+  return quantize_kernel_note(task);
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// Quantizes x. F is a block_format or a compat preset. See the top of this file.
+template <quantizer_target F, matrix_scalar T, class... Policies>
+status quantize(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<F>>& out,
+                const Policies&... policies) {
+  const auto all = detail::collect(policies...);
+  return detail::checked([&]() -> status {
+    detail::check_quantize<F>("quantize", x, out, all);
+    if (detail::needs_maximum<F>(all)) detail::check_workspace("quantize", ctx, detail::maximum_bytes);
+    auto* maximum = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
+    const auto task = detail::task_of<F>(x, out, all, maximum);
+    const error e = detail::queue_maximum<F>(task, all, maximum, ctx.where);
+    return detail::status_of("quantize", e == success ? detail::queue_codes<F>(task, all, ctx.where) : e);
+  });
+}
+
+/// Bytes that context.workspace must have for quantize<F> of the same matrix and policies.
+template <quantizer_target F, matrix_scalar T, class... Policies>
+std::size_t workspace_bytes(const context&, const matrix_view<T>&, const Policies&... policies) {
+  return detail::needs_maximum<F>(detail::collect(policies...)) ? detail::maximum_bytes : 0;
+}
+
+/// Which kernel quantize<F> of the same matrix and policies would run. Nothing is checked, read or queued.
+template <quantizer_target F, matrix_scalar T, class... Policies>
+quantize_explanation explain(const context&, const matrix_view<T>& x, const Policies&... policies) {
+  const auto all = detail::collect(policies...);
+  const auto task = detail::task_of<F>(x, quantized_view<format_of<F>>{}, all, nullptr);
+  return {"quantize", detail::kernel_name<F>(task, all), detail::kernel_note<F>(task, all)};
+}
+
+/// quantize<Rows>(x) and quantize<Cols>(transpose(x)): what a training step needs of an activation or a gradient. One pass over
+/// x where both are the library's own formats and policies in runs of at most 64 (explain_both says); the same bits either way.
+template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, rounding_policy R = rounding_spec,
+          rounding_policy C = rounding_spec>
+status quantize_both(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<Rows>>& rows,
+                     const quantized_view<format_of<Cols>>& cols, const policy_set<R>& for_rows = {},
+                     const policy_set<C>& for_cols = {}) {
+  constexpr const char* verb = "quantize_both";
+  return detail::checked([&]() -> status {
+    detail::check_quantize<Rows>(verb, x, rows, for_rows.options);
+    detail::check_quantize<Cols>(verb, transpose(x), cols, for_cols.options);
+    const std::size_t row_bytes = detail::needs_maximum<Rows>(for_rows.options) ? detail::maximum_bytes : 0;
+    const std::size_t bytes = row_bytes + (detail::needs_maximum<Cols>(for_cols.options) ? detail::maximum_bytes : 0);
+    detail::check_workspace(verb, ctx, bytes);
+    auto* row_maximum = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
+    auto* col_maximum = reinterpret_cast<std::uint32_t*>(ctx.workspace.data() + (bytes == 0 ? 0 : row_bytes));
+    const auto down = detail::task_of<Rows>(x, rows, for_rows.options, row_maximum);
+    const auto across = detail::task_of<Cols>(transpose(x), cols, for_cols.options, col_maximum);
+    error e = detail::queue_maximum<Rows>(down, for_rows.options, row_maximum, ctx.where);
+    if (e == success) e = detail::queue_maximum<Cols>(across, for_cols.options, col_maximum, ctx.where);
+    if (e != success) return detail::status_of(verb, e);
+    if constexpr (!detail::has_own_coder<Rows, detail::options<R>> && !detail::has_own_coder<Cols, detail::options<C>>)
+      if (detail::takes_both(down, across)) return detail::status_of(verb, detail::queue_both(down, across, ctx.where));
+    e = detail::queue_codes<Rows>(down, for_rows.options, ctx.where);
+    return detail::status_of(verb, e == success ? detail::queue_codes<Cols>(across, for_cols.options, ctx.where) : e);
+  });
+}
+
+/// Bytes that context.workspace must have for quantize_both of the same matrix and policies.
+template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, rounding_policy R = rounding_spec,
+          rounding_policy C = rounding_spec>
+std::size_t workspace_bytes_both(const context&, const matrix_view<T>&, const policy_set<R>& for_rows = {},
+                                 const policy_set<C>& for_cols = {}) {
+  return (detail::needs_maximum<Rows>(for_rows.options) ? detail::maximum_bytes : 0) +
+         (detail::needs_maximum<Cols>(for_cols.options) ? detail::maximum_bytes : 0);
+}
+
+/// Which kernel quantize_both of the same matrix and policies would run.
+template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, rounding_policy R = rounding_spec,
+          rounding_policy C = rounding_spec>
+quantize_explanation explain_both(const context&, const matrix_view<T>& x, const policy_set<R>& for_rows = {},
+                                  const policy_set<C>& for_cols = {}) {
+  const auto down = detail::task_of<Rows>(x, quantized_view<format_of<Rows>>{}, for_rows.options, nullptr);
+  const auto across = detail::task_of<Cols>(transpose(x), quantized_view<format_of<Cols>>{}, for_cols.options, nullptr);
+  if constexpr (!detail::has_own_coder<Rows, detail::options<R>> && !detail::has_own_coder<Cols, detail::options<C>>)
+    if (detail::takes_both(down, across)) return {"quantize_both", "quantize_lanes_both", {}};
+  return {"quantize_both", detail::kernel_name<Rows>(down, for_rows.options),
+          ufp4::detail::sentence("x is read twice, by ", detail::kernel_name<Cols>(across, for_cols.options),
+                                 " for its transpose")};
+}
+
+}  // namespace ufp4::gpu::inline UFP4_GPU

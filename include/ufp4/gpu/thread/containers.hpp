@@ -1,0 +1,48 @@
+// ufp4 - 4-bit codes as the bytes that an 8-bit matrix unit multiplies.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bytes are E4M3, each the very value of its code. E4M3, and not E2M3 or E3M2, which the units take as well:
+//
+// | holds -8 .. 7 and 16     | E2M3 ends at 7.5: int4's -8 and E3M0's 16 would need a factor, undone in every sum |
+// | as normal numbers        | 0.25 is subnormal in E2M3, and PTX leaves open what becomes of that;               |
+// |                          | E4M3's are below 2^-6                                                              |
+// | one table for every grid | sixteen bytes: different grids are no other kernel, nor is a user's own            |
+#pragma once
+
+#include <cstdint>
+#include <ufp4/format/grid.hpp>
+#include <ufp4/format/scales.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/gpu/vendor.hpp>
+
+namespace ufp4::gpu::thread::inline UFP4_GPU {
+
+/// Is every value of the grid zero or a normal number of E4M3?
+constexpr bool fits_containers(const grid4& grid) {
+  for (const float v : grid.value)
+    if (v != 0.0f && (static_cast<float>(e4m3(v)) != v || ufp4::detail::magnitude(v) < 0x1p-6f)) return false;
+  return true;
+}
+
+/// The E4M3 byte of each code: a kernel's parameter, so it lies in constant memory.
+using container_table = byte_table;
+
+constexpr container_table container_table_of(const grid4& grid) {
+  container_table table;
+  for (unsigned c = 0; c < 16; ++c) table.set(c, e4m3(grid.value[c]).bits());
+  return table;
+}
+
+/// Eight elements in the order of K, the first in the lowest byte: of codes 0 to 3 and 4 to 7.
+struct eight_containers {
+  std::uint32_t first, last;
+};
+
+/// In eleven integer instructions.
+UFP4_DEVICE eight_containers containers_of(std::uint32_t codes, const container_table& table) {
+  std::uint32_t bytes[2];
+  look_up8(table, selectors_of(codes), bytes);
+  return {bytes[0], bytes[1]};
+}
+
+}  // namespace ufp4::gpu::thread::inline UFP4_GPU

@@ -1,0 +1,204 @@
+// ufp4 - eight codes in a word to s8, fp16 or bf16 for any grid; scales; and folding one into the other.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A grid is a table of sixteen bytes in four registers. A byte permute (PRMT) picks four bytes out of two registers
+// by the four nibbles of its selector, and codes are such nibbles: their lower three bits pick in either half of the
+// table, the fourth says which half. Integer instructions for eight codes, of any grid:
+//
+// | decode8_s8                 | 11: two masks and two shifts for all, then three permutes for every four codes |
+// | decode8_f16, one table     | 15: the lower bytes of the pairs are zero                                      |
+// | decode8_f16, decode8_bf16  | 21: a table for either byte of the pairs, and four permutes that join them     |
+//
+// Element k of the eight is nibble k of the word, and comes out in place k: byte k % 4 of word k / 4, half k % 2 of
+// pair k / 2. Everything here also runs on the host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/detail/bits.hpp>
+#include <ufp4/format/grid.hpp>
+#include <ufp4/format/scales.hpp>
+#include <ufp4/gpu/vendor.hpp>
+
+namespace ufp4::gpu::thread::inline UFP4_GPU {
+
+/// Byte i of the result is byte (selector >> 4 i & 7) of x (0 .. 3) and y (4 .. 7), i = 0 .. 3. Bit 3 of each of
+/// those nibbles must be clear; the upper half of the selector is not looked at.
+UFP4_HD inline std::uint32_t byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selector) {
+#if defined(__CUDA_ARCH__)
+  std::uint32_t r;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(selector));
+  return r;
+#else
+  const std::uint64_t bytes = std::uint64_t{y} << 32 | x;
+  std::uint32_t r = 0;
+  for (unsigned i = 0; i < 4; ++i)
+    r |= (static_cast<std::uint32_t>(bytes >> (8 * (selector >> (4 * i) & 7u))) & 0xFFu) << (8 * i);
+  return r;
+#endif
+}
+
+/// Entry c is byte c % 4 of word[c / 4].
+struct byte_table {
+  std::uint32_t word[4] = {};
+
+  UFP4_HD constexpr void set(unsigned code, std::uint32_t byte) {
+    const unsigned at = 8 * (code % 4);
+    word[code / 4] = (word[code / 4] & ~(0xFFu << at)) | (byte & 0xFFu) << at;
+  }
+};
+
+/// Sixteen entries of 16 bits, their lower and their upper bytes.
+struct half_table {
+  byte_table low, high;
+
+  UFP4_HD constexpr bool high_suffices() const {  ///< all lower bytes are zero
+    return (low.word[0] | low.word[1] | low.word[2] | low.word[3]) == 0;
+  }
+};
+
+/// The multiples of grid.unit, for grids with exact_products whose multiples lie in [-128, 127]: every grid of
+/// numerics 1.
+UFP4_HD constexpr byte_table s8_table_of(const grid4& grid) {
+  byte_table t;
+  for (unsigned c = 0; c < 16; ++c) t.set(c, static_cast<std::uint32_t>(static_cast<std::int32_t>(grid.integer[c])));
+  return t;
+}
+UFP4_HD constexpr bool fits_s8(const grid4& grid) {
+  bool fits = grid.exact_products;
+  for (unsigned c = 0; c < 16; ++c) fits = fits && grid.integer[c] >= -128 && grid.integer[c] <= 127;
+  return fits;
+}
+
+/// The values as fp16, or as bf16; each rounded where it has more bits than that, so ask fits_... first.
+UFP4_HD constexpr half_table f16_table_of(const grid4& grid) {
+  half_table t;
+  for (unsigned c = 0; c < 16; ++c) {
+    const std::uint32_t bits = fp16(grid.value[c]).bits();
+    t.low.set(c, bits), t.high.set(c, bits >> 8);
+  }
+  return t;
+}
+UFP4_HD constexpr half_table bf16_table_of(const grid4& grid) {
+  half_table t;
+  for (unsigned c = 0; c < 16; ++c) {
+    const std::uint32_t bits = round_to<bf16>(grid.value[c]).bits();
+    t.low.set(c, bits), t.high.set(c, bits >> 8);
+  }
+  return t;
+}
+/// Is every value one of the type, its sign of zero included?
+UFP4_HD constexpr bool fits_f16(const grid4& grid) {
+  bool fits = true;
+  for (unsigned c = 0; c < 16; ++c) {
+    const float back = static_cast<float>(fp16(grid.value[c]));
+    fits = fits && ufp4::detail::to_bits(back) == ufp4::detail::to_bits(grid.value[c]);
+  }
+  return fits;
+}
+UFP4_HD constexpr bool fits_bf16(const grid4& grid) {
+  bool fits = true;
+  for (unsigned c = 0; c < 16; ++c) fits = fits && (ufp4::detail::to_bits(grid.value[c]) & 0xFFFFu) == 0;
+  return fits;
+}
+
+/// Sixteen bits of selector for every four codes: where in a half of a table, and which half.
+struct code_selectors {
+  std::uint32_t place, half;
+};
+UFP4_HD constexpr code_selectors selectors_of(std::uint32_t codes) {
+  // bit 3 of nibble i moved to bit 2: byte i of the second word that a permute picks from, else byte i of the first
+  return {codes & 0x77777777u, (codes >> 1 & 0x44444444u) | 0x32103210u};
+}
+UFP4_HD inline std::uint32_t look_up4(const byte_table& t, std::uint32_t place, std::uint32_t half) {
+  return byte_permute(byte_permute(t.word[0], t.word[1], place), byte_permute(t.word[2], t.word[3], place), half);
+}
+UFP4_HD inline void look_up8(const byte_table& t, const code_selectors& s, std::uint32_t (&bytes)[2]) {
+  bytes[0] = look_up4(t, s.place, s.half);
+  bytes[1] = look_up4(t, s.place >> 16, s.half >> 16);
+}
+
+UFP4_HD inline void decode8_s8(const byte_table& t, std::uint32_t codes, std::uint32_t (&bytes)[2]) {
+  look_up8(t, selectors_of(codes), bytes);
+}
+
+/// Sixteen bits an entry, as the table has them.
+UFP4_HD inline void decode8_halves(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
+  const code_selectors s = selectors_of(codes);
+  std::uint32_t low[2], high[2];
+  look_up8(t.low, s, low), look_up8(t.high, s, high);
+  for (unsigned i = 0; i < 4; ++i) pairs[i] = byte_permute(low[i / 2], high[i / 2], i % 2 == 0 ? 0x5140u : 0x7362u);
+}
+UFP4_HD inline void decode8_halves(const byte_table& high_bytes, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
+  std::uint32_t high[2];
+  look_up8(high_bytes, selectors_of(codes), high);
+  for (unsigned i = 0; i < 4; ++i) pairs[i] = byte_permute(0, high[i / 2], i % 2 == 0 ? 0x5140u : 0x7362u);
+}
+
+UFP4_HD inline void decode8_f16(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
+  decode8_halves(t, codes, pairs);
+}
+/// For tables of which high_suffices(): those of every grid of numerics 1.
+UFP4_HD inline void decode8_f16(const byte_table& high, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
+  decode8_halves(high, codes, pairs);
+}
+UFP4_HD inline void decode8_bf16(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
+  decode8_halves(t, codes, pairs);
+}
+
+/// ufp4::detail::decode_scale in a few instructions, subnormal codes without a loop and immune to flush-to-zero flags.
+UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
+  using ufp4::detail::to_float;
+  const auto eighths = [](std::uint32_t code, int least) {  // 3 bits of mantissa; `least`: exponent of the subnormals
+    const std::uint32_t w = code << 20, first = static_cast<std::uint32_t>(least + 127) << 23;
+    // a subnormal m / 8 * 2^least is what lies between (1 + m / 8) * 2^least and 2^least: the difference is exact
+    return code < 8 ? to_float(w + first) - to_float(first) : to_float(w + first - (1u << 23));
+  };
+  switch (kind) {
+    case scale_kind::f32: return to_float(bits);
+    case scale_kind::bf16: return to_float(bits << 16);
+    case scale_kind::e4m3: {
+      const std::uint32_t code = bits & 0x7Fu;
+      const float magnitude = code == 0x7Fu ? ufp4::detail::quiet_nan : eighths(code, -6);
+      return to_float(ufp4::detail::to_bits(magnitude) | (code == 0x7Fu ? 0u : (bits & 0x80u) << 24));
+    }
+    case scale_kind::ue5m3: return bits == 0xFFu ? ufp4::detail::quiet_nan : eighths(bits, -14);
+    case scale_kind::e8m0: return bits == 0xFFu ? ufp4::detail::quiet_nan : to_float(bits == 0 ? 1u << 22 : bits << 23);
+  }
+  return 0;
+}
+
+/// A scale's bits, element i of an array of its type, wherever that lies.
+UFP4_HD inline std::uint32_t scale_bits(const void* scales, scale_kind kind, std::size_t i) {
+  switch (ufp4::detail::scale_bytes(kind)) {
+    case 4: return ufp4::detail::to_bits(static_cast<const float*>(scales)[i]);
+    case 2: return static_cast<const std::uint16_t*>(scales)[i];
+    default: return static_cast<const std::uint8_t*>(scales)[i];
+  }
+}
+
+/// Both rounded to bf16, to nearest even; the first in the lower half.
+UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  std::uint32_t r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
+  return r;
+#else
+  return round_to<bf16>(first).bits() | std::uint32_t{round_to<bf16>(second).bits()} << 16;
+#endif
+}
+UFP4_HD inline float low_bf16(std::uint32_t pair) { return ufp4::detail::to_float(pair << 16); }
+UFP4_HD inline float high_bf16(std::uint32_t pair) { return ufp4::detail::to_float(pair & 0xFFFF0000u); }
+
+/// Both halves times those of `by`, each product rounded once to bf16; subnormals are kept.
+UFP4_HD inline std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t by) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  std::uint32_t r;  // sm_80 has no product of pairs, but their fma: + -0 changes no product, a zero's sign included
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(pair), "r"(by), "r"(0x80008000u));
+  return r;
+#else
+  return pair_bf16(low_bf16(pair) * low_bf16(by), high_bf16(pair) * high_bf16(by));
+#endif
+}
+
+}  // namespace ufp4::gpu::thread::inline UFP4_GPU

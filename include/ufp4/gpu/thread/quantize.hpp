@@ -1,0 +1,66 @@
+// ufp4 - sixteen elements of a block to codes in one thread, under the block's scale.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <ufp4/block/scale_rules.hpp>
+#include <ufp4/gpu/thread/round.hpp>
+#include <ufp4/gpu/vendor.hpp>
+
+namespace ufp4::gpu::thread::inline UFP4_GPU {
+
+/// The bits of the largest magnitude; infinity_bits or more if a value is not finite.
+UFP4_DEVICE std::uint32_t largest_of(const float (&v)[run_of_thread]) {
+  std::uint32_t largest = 0;
+  for (unsigned j = 0; j < run_of_thread; ++j) {
+    const std::uint32_t m = ufp4::detail::magnitude_bits(v[j]);
+    largest = m > largest ? m : largest;
+  }
+  return largest;
+}
+
+/// choose_scale (block/scale_rules.hpp) for the rules that ask for nothing but the maximum.
+UFP4_DEVICE block_scale scale_of(const format_spec& f, const scale_rule_spec& rule, const tensor_constants& tensor,
+                                 std::uint32_t amax) {
+  const float largest = ufp4::detail::to_float(amax);
+  if (f.scale == scale_kind::e8m0)
+    return ufp4::detail::scale_from_bits(f, tensor, ufp4::detail::power_of_two_scale(f.grid, rule.what, largest));
+  const float argument = ufp4::detail::scale_argument(f, tensor, largest);
+  const std::uint32_t bits = rule.what == scale_rule_spec::kind::up ? ufp4::detail::encode_scale_up(f.scale, argument)
+                                                                    : ufp4::detail::encode_scale(f.scale, argument);
+  return ufp4::detail::scale_from_bits(f, tensor, bits);
+}
+
+/// x / s correctly rounded, y being 1 / s correctly rounded: two steps of Markstein's iteration, four fma after the product. The
+/// first leaves an error below one unit in the last place, the second rounds once (Markstein 1990: a faithful quotient, a
+/// correctly rounded reciprocal, an exact remainder). For s from 2^-60 to 2^60 nothing overflows, and the remainder is exact
+/// where the quotient is 2^-30 or more; smaller ones, off by an ulp at most, round to the same code under every plan but `levels`.
+/// The sign is x's: the sums lose that of a zero.
+UFP4_DEVICE float quotient(float x, float s, float y) {
+  float q = ufp4::detail::product(x, y);
+  q = ufp4::detail::fma(ufp4::detail::fma(-q, s, x), y, q);
+  q = ufp4::detail::fma(ufp4::detail::fma(-q, s, x), y, q);
+  return ufp4::detail::to_float(ufp4::detail::magnitude_bits(q) | (ufp4::detail::to_bits(x) & ufp4::detail::sign_mask));
+}
+
+/// What codes are rounded from: x * factor, or x / factor, a true division (numerics 5).
+UFP4_DEVICE void scale_sixteen(const rounding_plan& p, const block_scale& scale, float (&v)[run_of_thread]) {
+  const float s = scale.factor;
+  if (!scale.divides) {
+    for (unsigned j = 0; j < run_of_thread; ++j) v[j] = ufp4::detail::product(v[j], s);
+  } else if (p.kind != rounding_plan::grid::levels && ufp4::detail::to_bits(s) - (67u << 23) < 120u << 23) {
+    const float y = 1.0f / s;
+    for (unsigned j = 0; j < run_of_thread; ++j) v[j] = quotient(v[j], s, y);
+  } else {
+    for (unsigned j = 0; j < run_of_thread; ++j) v[j] = v[j] / s;
+  }
+}
+
+/// How many scaled values lie beyond qmax.
+UFP4_DEVICE std::uint32_t count_beyond(const rounding_plan& p, const float (&t)[run_of_thread]) {
+  std::uint32_t beyond = 0;
+  for (unsigned j = 0; j < run_of_thread; ++j) beyond += ufp4::detail::magnitude_bits(t[j]) > p.qmax_bits;
+  return beyond;
+}
+
+}  // namespace ufp4::gpu::thread::inline UFP4_GPU

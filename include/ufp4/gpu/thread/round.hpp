@@ -1,0 +1,171 @@
+// ufp4 - sixteen scaled values to sixteen codes in one thread.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bits of round/round_to_grid.hpp. The grids of the library's uniform and E2M1 formats under nearest_even and stochastic take
+// six to ten instructions a value, without a branch or a table; every other grid or rounding takes the loop over its levels.
+#pragma once
+
+#include <cstdint>
+#include <ufp4/block/block_codec.hpp>
+#include <ufp4/gpu/thread/coins.hpp>
+#include <ufp4/gpu/thread/elements.hpp>
+#include <ufp4/gpu/vendor.hpp>
+
+namespace ufp4::gpu::thread::inline UFP4_GPU {
+
+/// What a kernel must know of a grid to round onto it fast.
+///
+/// | uniform          | the magnitudes are 0 .. 7 units: a sum whose last bit is the unit rounds to nearest even              |
+/// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the same with the unit of the value's binade, two codes a binade               |
+struct rounding_plan {
+  enum class grid : std::uint8_t { levels, uniform, two_bit_mantissa };
+  grid kind = grid::levels;
+  bool twos_complement = false;  ///< else codes are sign << 3 | magnitude
+  float unit = 0;                ///< a power of two from 2^-8 to 2^8
+  std::uint32_t qmax_bits = 0;
+  std::uint32_t zeros = 0;  ///< eight codes of +0
+};
+
+UFP4_HD constexpr bool has_magnitudes(const grid4& g, float unit, const int (&multiple)[8]) {
+  bool same = true;
+  for (int i = 0; i < 8; ++i) {
+    const float magnitude = unit * static_cast<float>(multiple[i]);
+    same = same && g.level[7 + i] == magnitude && g.level[7 - i] == -magnitude;
+  }
+  return same;
+}
+
+UFP4_HD constexpr rounding_plan plan_of(const grid4& g) {
+  rounding_plan p;
+  p.zeros = g.code[g.zero] * 0x11111111u;
+  p.qmax_bits = ufp4::detail::to_bits(g.qmax);
+  if (g.levels != 15 || g.zero != 7) return p;
+  p.unit = g.level[8];
+  const std::uint32_t bits = ufp4::detail::to_bits(p.unit);
+  if ((bits & 0x007FFFFFu) != 0 || bits < 119u << 23 || bits > 135u << 23) return p;
+  bool magnitudes = g.minus_zero == 8, complements = g.minus_zero == 0;
+  for (int i = 0; i < 8; ++i) {
+    magnitudes = magnitudes && g.code[7 + i] == i && (i == 0 || g.code[7 - i] == (8 | i));
+    complements = complements && g.code[7 + i] == i && g.code[7 - i] == ((16 - i) & 15);
+  }
+  if (!magnitudes && !complements) return p;
+  p.twos_complement = complements;
+  if (has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 5, 6, 7})) p.kind = rounding_plan::grid::uniform;
+  if (has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 6, 8, 12})) p.kind = rounding_plan::grid::two_bit_mantissa;
+  return p;
+}
+
+/// Codes of sixteen elements, eight a word, the first in the low nibble: what lies in memory.
+struct sixteen_codes {
+  std::uint32_t word[2] = {0, 0};
+
+  /// sign << 3 | index of element j; `t` has the sign in its highest bit.
+  UFP4_DEVICE void add(unsigned j, std::uint32_t index, std::uint32_t t) {
+    const unsigned at = 4 * (j % 8);
+    word[j / 8] |= index << at | (t >> (28 - at) & (8u << at));
+  }
+  /// The same numbers in two's complement. A nibble m under a sign: 8 - m borrows nothing, has bit 3 for m = 0 alone, and is
+  /// 16 - m, or 0, with that bit turned over.
+  UFP4_DEVICE void complement() {
+    for (unsigned w = 0; w < 2; ++w) {
+      constexpr std::uint32_t signs = 0x88888888u;
+      const std::uint32_t negative = word[w] & signs, mask = negative | (negative - (negative >> 3));
+      word[w] = (word[w] & ~mask) | (((signs - (word[w] & ~signs)) ^ signs) & mask);
+    }
+  }
+};
+
+/// |t|, at most qmax.
+UFP4_DEVICE float clamped(const rounding_plan& p, float t) {
+  const std::uint32_t m = ufp4::detail::magnitude_bits(t);
+  return ufp4::detail::to_float(m < p.qmax_bits ? m : p.qmax_bits);
+}
+
+/// The exponent field of a value on a grid with two bits of mantissa; below two units that of two.
+UFP4_DEVICE std::uint32_t binade_of(const rounding_plan& p, float a) {
+  const std::uint32_t least = ufp4::detail::to_bits(2 * p.unit), bits = ufp4::detail::to_bits(a);
+  return (bits > least ? bits : least) & 0x7F800000u;
+}
+/// Two codes for each binade above that of two units.
+UFP4_DEVICE std::uint32_t codes_below(const rounding_plan& p, std::uint32_t binade) {
+  return (binade - ufp4::detail::to_bits(2 * p.unit)) >> 22;
+}
+
+UFP4_DEVICE std::uint32_t nearest_index(const rounding_plan& p, float t) {
+  const float a = clamped(p, t);
+  if (p.kind == rounding_plan::grid::uniform)  // 1.5 * 2^23 units
+    return ufp4::detail::to_bits(a + p.unit * 12582912.0f) & 7u;
+  const std::uint32_t binade = binade_of(p, a);  // 2^e; the last bit of 2^(e + 22) is 2^(e - 1)
+  return (ufp4::detail::to_bits(a + ufp4::detail::to_float(binade + (22u << 23))) & 7u) + codes_below(p, binade);
+}
+
+/// floor(x) for 0 <= x < 2^22 in the low bits, 0x4B000000 above: an addition that rounds down, since converting to an integer
+/// runs at a quarter of its rate.
+UFP4_DEVICE std::uint32_t floor_bits(float x) {
+#if defined(__CUDA_ARCH__)
+  float sum;
+  asm("add.rm.f32 %0, %1, 0f4B000000;" : "=f"(sum) : "f"(x));
+  return ufp4::detail::to_bits(sum);
+#else
+  return 0x4B000000u + static_cast<std::uint32_t>(x);
+#endif
+}
+
+/// floor(fl(|t| / step * 65536 + 1/2)) + coin has the index in bits 16 and up. numerics 3 takes the fraction alone: without an
+/// index that is the same sum; with one, |t| / step * 65536 is a multiple of 2^-7 or more, so both sums are exact, or this one is
+/// rounded just above a power of two, which changes no floor.
+UFP4_DEVICE std::uint32_t tossed_index(const rounding_plan& p, float t, std::uint32_t coin) {
+  const float a = clamped(p, t);
+  if (p.kind == rounding_plan::grid::uniform)
+    return (floor_bits(ufp4::detail::fma(a, 65536.0f / p.unit, 0.5f)) + coin) >> 16 & 7u;
+  const std::uint32_t binade = binade_of(p, a);                       // 2^e; a step is 2^(e - 1)
+  const float steps = ufp4::detail::to_float((271u << 23) - binade);  // 65536 / 2^(e - 1)
+  return ((floor_bits(ufp4::detail::fma(a, steps, 0.5f)) + coin) >> 16 & 7u) + codes_below(p, binade);
+}
+
+/// By the scalar code, a value at a time; t stays in memory here so that the other ways can keep it in registers.
+template <rounding_policy Rounding>
+UFP4_DEVICE sixteen_codes round_by_levels(const grid4& grid, const Rounding& rounding, const float (&v)[run_of_thread],
+                                          std::uint64_t index) {
+  float t[run_of_thread];
+  for (unsigned j = 0; j < run_of_thread; ++j) t[j] = v[j];
+  sixteen_codes out;
+  for (unsigned j = 0; j < run_of_thread; ++j)
+    out.word[j / 8] |= std::uint32_t{round_to_grid(grid, rounding, t[j], index + j)} << (4 * (j % 8));
+  return out;
+}
+
+/// stochastic, its coins drawn before: two Philox calls for sixteen values.
+struct drawn_sixteen {
+  sixteen_coins coins;
+  UFP4_DEVICE bool round_up(const neighbours& n, float t, std::uint64_t index) const {
+    const std::uint32_t word = coins.word[index / 2 % 8];
+    return stochastic::moves_up(n, t, index % 2 == 0 ? word & 0xFFFFu : word >> 16);
+  }
+};
+
+UFP4_DEVICE sixteen_codes round_other(const grid4& grid, const rounding_spec& rounding, const float (&v)[run_of_thread],
+                                      std::uint64_t index) {
+  if (rounding.what != rounding_spec::kind::stochastic) return round_by_levels(grid, rounding, v, index);
+  return round_by_levels(grid, drawn_sixteen{draw_sixteen(rounding.coins, index)}, v, index);
+}
+
+/// Codes of sixteen scaled, finite values; `index` is that of the first (numerics 3), a multiple of sixteen.
+UFP4_DEVICE sixteen_codes round_sixteen(const rounding_plan& p, const grid4& grid, const rounding_spec& rounding,
+                                        const float (&t)[run_of_thread], std::uint64_t index) {
+  const bool coins = rounding.what == rounding_spec::kind::stochastic;
+  const bool even = rounding.what == rounding_spec::kind::nearest_even;
+  if (p.kind == rounding_plan::grid::levels || !(coins || even)) return round_other(grid, rounding, t, index);
+  sixteen_codes out;
+  if (even) {
+    for (unsigned j = 0; j < run_of_thread; ++j) out.add(j, nearest_index(p, t[j]), ufp4::detail::to_bits(t[j]));
+  } else {
+    const sixteen_coins drawn = draw_sixteen(rounding.coins, index);
+    for (unsigned j = 0; j < run_of_thread; ++j)
+      out.add(j, tossed_index(p, t[j], drawn.coin(j)), ufp4::detail::to_bits(t[j]));
+  }
+  if (p.twos_complement) out.complement();
+  return out;
+}
+
+}  // namespace ufp4::gpu::thread::inline UFP4_GPU
