@@ -16,7 +16,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # A step that counts no tests of its own is one test.
 steps=(
   "gcc: every test of the day with g++ -O2; the layer rule, the tour and the install check are among them"
-  "clang: the same with clang 19, or another from 16 on"
+  "clang: the same with clang 19, or another from 16 on; the GPU's tests with --all"
   "sanitize: the same with g++ under AddressSanitizer and UndefinedBehaviorSanitizer"
   "threads: the tests labelled threads under ThreadSanitizer"
   "bits: the tests labelled bits with -O3 -march=native -ffp-contract=fast"
@@ -27,7 +27,11 @@ steps=(
   "oracle: an independent reading of the numerics page, in Python, gives the same bits"
   "outside: packages of other projects give the same bits"
 )
-long_steps=("nightly: the tests labelled nightly" "gpu_tests: every test of the GPU kernels compiled by nvcc")
+long_steps=(
+  "nightly: the tests labelled nightly"
+  "clang_gpu: the GPU's tests in the executor, with clang"
+  "gpu_tests: every test of the GPU kernels compiled by nvcc"
+)
 
 jobs=$(nproc)
 wanted=()
@@ -140,7 +144,8 @@ step_gcc() {
   suite dev gcc 'day_tests oracle_driver scalar_driver' "$day"
 }
 
-step_clang() {
+# clang_suite TARGETS CTEST-SELECTION
+clang_suite() {
   local clang='' name
   install_packages clang-19
   for name in clang++-19 clang++-{18,17,16,20,21,22} clang++; do
@@ -151,8 +156,10 @@ step_clang() {
     skip "no clang from 16 on could be had, so nothing was compiled with clang"
     return
   fi
-  suite clang-19 clang day_tests "$day" -D CMAKE_CXX_COMPILER="$clang" -D UFP4_BUILD_BENCH=OFF
+  suite clang-19 clang "$1" "$2" -D CMAKE_CXX_COMPILER="$clang" -D UFP4_BUILD_BENCH=OFF
 }
+step_clang() { clang_suite host_tests '-LE ^(nightly|gpu)$'; }
+step_clang_gpu() { clang_suite day_tests '-L ^gpu$'; }
 
 step_sanitize() { suite asan asan day_tests '-LE ^(nightly|consume)$' -D UFP4_BUILD_BENCH=OFF; }
 
@@ -193,7 +200,7 @@ step_gpu() {
   install_packages g++ catch2 || return 1
   bash "$source_dir/tests/gpu/compile.sh" --out "$ufp4_build/gpu" || return
   if ! nvidia-smi -L >/dev/null 2>&1; then
-    echo "No GPU here: every kernel that the executor plays ran on the CPU in the steps gcc, clang and sanitize; nothing ran on a GPU."
+    echo "No GPU here: every kernel that the executor plays ran on the CPU in the steps gcc and sanitize; nothing ran on a GPU."
     return 0
   fi
   bash "$source_dir/tests/gpu/run.sh" --page "$ufp4_build/gpu/performance-gpu.md"
