@@ -4,7 +4,7 @@
 //   nvcc -std=c++20 -arch=sm_80 -I include examples/embed_kernel.cu -o embed_kernel && ./embed_kernel
 //
 // Only <ufp4/device.hpp> is used: values in registers go in, codes and a scale come out. The functions are __host__ __device__, so
-// main() asks the same ones on the host and compares bytes.
+// main() asks the same ones on the host and compares the GEMM's bytes. (The norm's sums are in another order on the host.)
 #include <ufp4/device.hpp>
 
 #include <math.h>

@@ -55,3 +55,11 @@ TEST_CASE("a bias of another length, or inside C, is refused", "[gemm]") {
   CHECK(refusal({c.data() + 9, 3}) == "quantized_gemm: C overlaps bias");
   CHECK(refusal({x.data(), 3}).empty());
 }
+
+TEST_CASE("a bias without entries adds nothing, wherever it points", "[gemm]") {
+  std::vector<float> x(48, 1.0f), bias(3, 100.0f), with(9), without(9);
+  const auto a = quantize<nvfp4>(matrix_view<const float>{x.data(), 3, 16});
+  quantized_gemm(a, a, matrix_view<float>{with.data(), 3, 3}, {.bias = std::span<const float>(bias).first(0)});
+  quantized_gemm(a, a, matrix_view<float>{without.data(), 3, 3});
+  CHECK(with == without);
+}

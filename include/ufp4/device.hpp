@@ -1,7 +1,7 @@
 // ufp4 - everything that is legal inside a kernel: values, rounding, the Hadamard transform of a run, one block's codec.
 // SPDX-License-Identifier: Apache-2.0
 //
-// No launches, no runtime API, no allocation, no exceptions; functions are __host__ __device__ under nvcc and hipcc.
+// Calls no runtime API, allocates and throws nothing; functions are __host__ __device__ under nvcc and hipcc.
 // NVRTC takes it with the options -I<include> -I<include>/ufp4/rtc --device-as-default-execution-space (docs/gpu.md).
 //
 // A GPU compiler also gets the pieces that lanes make together, named by the scope that must come to them:

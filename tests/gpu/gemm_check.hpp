@@ -83,7 +83,6 @@ std::string against_host(const gpu::gemm_kernel& kernel, const HostA& a, const H
   if (gpu::facts(device) != gpu::success) return "no device";
   auto call = gpu::detail::call_of(gpu::detail::viewed(device_a), gpu::detail::viewed(device_b),
                                    ufp4::detail::sink_of(host.view(c.data())), there, {});
-  if (options.bias.empty()) call.job.bias = nullptr;
   if (!kernel.takes(call.job, device)) return std::string(kernel.name) + " does not take it";
   const gpu::buffer<std::byte> workspace(kernel.workspace(call.job, device));
   if (kernel.run(call.job, device, workspace.span(), gpu::stream{}) != gpu::success) return "not queued";

@@ -189,7 +189,9 @@ TEST_CASE("a mistake in a layer comes back with the host's sentence, and nothing
 
   const memory kept(gpu::linear_saved_bytes(now, x.there()));
   gpu::saved_activation saved(kept.bytes.span());
+  const std::size_t asked_before = gpu::linear_backward_weight_workspace_bytes(now, dy.there(), saved, dw.out_there());
   REQUIRE(support::text_of(gpu::linear_forward(m.ctx, now, x.there(), w.there(), y.out_there(), &saved)) == "");
+  CHECK(gpu::linear_backward_weight_workspace_bytes(now, dy.there(), saved, dw.out_there()) == asked_before);
   recipe::training_recipe other = recipe::ufp4(2);
   CHECK(support::text_of(gpu::linear_backward_weight(m.ctx, other.at(0, 0), dy.there(), saved, dw.out_there()))
             .starts_with("linear_backward_weight: saved was transformed in runs of 16 (first signs "));

@@ -79,6 +79,10 @@ TEST_CASE("outputs, workspace and memory that do not fit", "[gpu]") {
   CHECK(refused(gpu::quantize_both<nvfp4>(gpu::context{{}, b.workspace.span().first(256)}, b.x, view,
                                           support::device_output<nvfp4>(cols, rows, {}).view())) ==
         "quantize_both: context.workspace has 256 bytes, but the call needs 512");
+  CHECK(refused(gpu::quantize<nvfp4>(gpu::context{{}, b.workspace.span().subspan(16)}, b.x, view))
+            .ends_with(", not a multiple of 256"));
+  CHECK(refused(gpu::quantize<nvfp4>(b.context(), b.x, view, gpu::tensor_amax_at{view.tensor_scale()})) ==
+        "quantize: tensor_amax_at is out's tensor_scale, which is written while others still read the maximum");
   CHECK(refused(gpu::quantize_both<nvfp4>(b.context(), b.x, view, view)) ==
         "quantize_both: out is 3 x 40, but x is 40 x 3");
   CHECK(refused(gpu::quantize<nvfp4>(b.context(), matrix_view<const float>{nullptr, rows, cols}, view)) ==

@@ -484,8 +484,7 @@ inline error copy(void* to, const void* from, std::size_t bytes, stream) {
 }
 inline error allocate(void** p, std::size_t bytes) {
   ++simt::calls().allocations;
-  *p = std::malloc(bytes == 0 ? 1 : bytes);
-  return *p == nullptr ? error::out_of_memory : success;
+  return posix_memalign(p, 256, bytes == 0 ? 1 : bytes) == 0 ? success : error::out_of_memory;  // as a device's
 }
 inline error allocate(void** p, std::size_t bytes, stream) { return allocate(p, bytes); }
 inline error release(void* p) {

@@ -311,7 +311,7 @@ error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::by
   job.tiles_down = static_cast<unsigned>(tiles(gemm.left.rows));
   const std::size_t all = tiles(gemm.left.rows) * tiles(gemm.right.rows);
   if (all == 0) return success;
-  if (all > 0x7FFFFFFFu) return invalid_argument;  // a grid has at most 2^31 - 1 blocks
+  if (all > 0x7FFFFFFFu) return not_supported;  // a grid has at most 2^31 - 1 blocks
   return launch(&kernels::block_mma_tiles<Multiplier>, {static_cast<unsigned>(all)}, {kernels::block_mma_threads},
                 kernels::block_mma_stages * kernels::block_mma_stage_bytes<Multiplier>, where, job);
 }

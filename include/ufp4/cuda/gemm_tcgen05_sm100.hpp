@@ -234,7 +234,7 @@ error queue_tcgen05(const gemm_job& gemm, const device_facts&, std::span<std::by
   job.tiles_down = static_cast<unsigned>(tiles(gemm.left.rows));
   const std::size_t all = tiles(gemm.left.rows) * tiles(gemm.right.rows);
   if (all == 0) return success;
-  if (all > 0x7FFFFFFFu) return invalid_argument;  // a grid has at most 2^31 - 1 blocks
+  if (all > 0x7FFFFFFFu) return not_supported;  // a grid has at most 2^31 - 1 blocks
   return launch(&kernels::tcgen05_tiles<scale>, {static_cast<unsigned>(all)}, {kernels::tcgen05_threads},
                 kernels::tcgen05_shared_bytes<scale>, where, job);
 }

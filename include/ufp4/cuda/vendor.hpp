@@ -82,9 +82,13 @@ error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::
                                          cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
     if (e != success) return e;
   }
-  kernel<<<dim3(blocks.x, blocks.y, blocks.z), dim3(threads.x, threads.y, threads.z), shared_bytes, where>>>(
-      static_cast<Parameters>(arguments)...);
-  return cudaGetLastError();
+  cudaLaunchConfig_t how{};
+  how.gridDim = dim3(blocks.x, blocks.y, blocks.z);
+  how.blockDim = dim3(threads.x, threads.y, threads.z);
+  how.dynamicSmemBytes = shared_bytes;
+  how.stream = where;
+  return cudaLaunchKernelEx(&how, kernel,
+                            static_cast<Parameters>(arguments)...);  // this launch's error, not an older one
 }
 
 inline error set_zero(void* p, std::size_t bytes, stream where) { return cudaMemsetAsync(p, 0, bytes, where); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <ufp4/gpu/status.hpp>
 
@@ -24,6 +25,9 @@ struct context {
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 inline void check_workspace(const char* verb, const context& ctx, std::size_t needed) {
+  const auto first = reinterpret_cast<std::uintptr_t>(ctx.workspace.data());
+  ufp4::detail::expects(needed == 0 || first % 256 == 0, verb, ": context.workspace begins at address ", first,
+                        ", not a multiple of 256");
   ufp4::detail::expects(ctx.workspace.size() >= needed, verb, ": context.workspace has ", ctx.workspace.size(),
                         " bytes, but the call needs ", needed);
 }

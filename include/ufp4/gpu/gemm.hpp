@@ -158,7 +158,7 @@ gemm_call call_of(const A& a, const B& b, const ufp4::detail::sink& out, const g
   call.job.alpha = options.alpha;
   call.job.beta = options.beta;
   call.job.mode = options.accumulate;
-  call.job.bias = options.bias.data();
+  call.job.bias = options.bias.empty() ? nullptr : options.bias.data();
   call.operand_bytes = (memory.used() + 255) / 256 * 256;
   return call;
 }
@@ -339,8 +339,8 @@ explanation explain(const context&, const A& a, const B& b, const matrix_view<T>
   return e;
 }
 
-/// Reads what the verbs must know of the current device, once: what runs after this asks the runtime nothing. Call it before
-/// capturing a graph on a device that has run no verb yet.
+/// Reads what the verbs must know of the current device, once for the calling thread: its verbs there ask the runtime nothing more.
+/// Call it in the thread that captures a graph, before it does.
 inline status prepare() {
   device_facts device;
   return detail::status_of("prepare", facts(device));

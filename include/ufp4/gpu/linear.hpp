@@ -318,6 +318,8 @@ inline status forward(const char* verb, const context& ctx, const bound_recipe& 
   if (saved == nullptr) return queue_layer(verb, ctx, call);
   workspace_cutter memory(saved->memory());
   const layer_side side = saved_side(now, s, x, memory);
+  const auto first = reinterpret_cast<std::uintptr_t>(saved->memory().data());
+  ufp4::detail::expects(first % 256 == 0, verb, ": saved.memory begins at address ", first, ", not a multiple of 256");
   ufp4::detail::expects(saved->memory().size() >= memory.used(), verb, ": saved.memory has ", saved->memory().size(),
                         " bytes, but the call needs ", memory.used());
   if (status done = queue_layer(verb, ctx, call); !done) return done;
@@ -466,11 +468,16 @@ std::size_t linear_backward_weight_workspace_bytes(const recipe::bound_recipe& n
 }
 template <matrix_scalar D, matrix_scalar W>
 std::size_t linear_backward_weight_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                                   const saved_activation& saved, const matrix_view<W>& dw,
+                                                   const saved_activation&, const matrix_view<W>& dw,
                                                    recipe::expert_offsets offsets = {}) {
   const auto s = detail::shape_of_call(dy.rows(), dw.cols(), dy.cols(), offsets);
-  return detail::layer_bytes(detail::backward_weight_call(now, s, ufp4::detail::source_of(dy), saved,
-                                                          ufp4::detail::sink_of(dw), recipe::write::overwrite, {}));
+  detail::layer_call call = detail::backward_weight_call(now, s, ufp4::detail::source_of(dy), saved_activation{},
+                                                         ufp4::detail::sink_of(dw), recipe::write::overwrite, {});
+  // from shapes alone: asked before linear_forward, the object holds nothing yet
+  detail::workspace_cutter elsewhere;
+  const ufp4::detail::source x{nullptr, dtype::f32, s.tokens, s.inputs, static_cast<std::ptrdiff_t>(s.inputs), 1};
+  call.right = detail::saved_side(now, s, x, elsewhere);
+  return detail::layer_bytes(call);
 }
 
 /// Bytes that saved_activation needs for linear_forward of x.

@@ -67,6 +67,8 @@ void check_quantize(const char* verb, const matrix_view<T>& x, const quantized_v
   ufp4::detail::check_apart(verb, "scales", out.scales(), "x", x);
   const std::span<float> tensor_scale{out.tensor_scale(), out.tensor_scale() == nullptr ? 0u : 1u};
   ufp4::detail::check_apart(verb, "tensor_scale", tensor_scale, "x", x);
+  expects(!all.has_amax_at || all.amax_at != out.tensor_scale(), verb,
+          ": tensor_amax_at is out's tensor_scale, which is written while others still read the maximum");
 }
 
 /// Is the tensor's maximum still to be found?

@@ -199,7 +199,7 @@ gemm_job gemm_job_of(const A& a, const B& b, const sink& out, const gemm_options
   job.alpha = options.alpha;
   job.beta = options.beta;
   job.mode = options.accumulate;
-  job.bias = options.bias.data();
+  job.bias = options.bias.empty() ? nullptr : options.bias.data();
   return job;
 }
 

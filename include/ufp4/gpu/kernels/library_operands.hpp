@@ -44,9 +44,9 @@ UFP4_DEVICE std::uint32_t four_scales(const swizzle_job& job, std::size_t row, s
 /// A block makes eight neighbouring tiles of 128 x 4, a thread a row: it reads 32 contiguous bytes, a memory sector,
 /// in eight steps, and the block writes each tile's 512 bytes in one.
 UFP4_KERNEL(swizzle_threads) swizzle_rows(const swizzle_job job) {
-  const std::size_t row = std::size_t{block_index().y} * 128 + thread_index().x;
+  const std::size_t row = std::size_t{block_index().x} * 128 + thread_index().x;
   for (unsigned t = 0; t < swizzle_tiles; ++t) {
-    const std::size_t col = (std::size_t{block_index().x} * swizzle_tiles + t) * 4;
+    const std::size_t col = (std::size_t{block_index().y} * swizzle_tiles + t) * 4;
     if (col >= job.cols) continue;
     const std::uint32_t word = four_scales(job, row, col);
     __builtin_memcpy(__builtin_assume_aligned(job.out + swizzled_index(row, col, job.cols), 4), &word, 4);
@@ -89,7 +89,7 @@ inline error queue_swizzle_scales(const gemm_side& side, unsigned block, std::ui
   const std::size_t down = (job.rows + 127) / 128, of_block = 4 * kernels::swizzle_tiles;
   const std::size_t across = (job.cols + of_block - 1) / of_block;
   if (down == 0 || across == 0) return success;
-  return launch(&kernels::swizzle_rows, {static_cast<unsigned>(across), static_cast<unsigned>(down)},
+  return launch(&kernels::swizzle_rows, {static_cast<unsigned>(down), static_cast<unsigned>(across)},
                 {kernels::swizzle_threads}, 0, where, job);
 }
 
