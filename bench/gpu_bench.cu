@@ -26,6 +26,8 @@ void require(bool good, const char* what) {
   std::exit(1);
 }
 
+bool failed = false;  // any row
+
 cudaStream_t stream = nullptr;
 cuda::buffer<std::byte> workspace;
 cuda::context context() { return {stream, workspace.span()}; }
@@ -59,6 +61,7 @@ template <class Call>
 double checked_time_of(const char* what, const Call& call) {
   if (const cuda::status s = call(); !s) {
     std::fprintf(stderr, "gpu_bench: %s: %s\n", what, s.text().c_str());
+    failed = true;
     return 0;
   }
   return time_of([&] { (void)call(); });
@@ -233,5 +236,5 @@ int main() {
               runtime / 1000, runtime % 1000 / 10);
   memory_bound();
   products();
-  return 0;
+  return failed ? 1 : 0;
 }

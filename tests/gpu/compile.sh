@@ -2,7 +2,7 @@
 # ufp4 - every kernel compiled and linked by nvcc for each architecture, with warnings as errors, and the instructions in it.
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/gpu/compile.sh [--out FOLDER] [--targets "80 90a 100a 120a"] [--tests]
-  --tests   compiles every GPU test for sm_80 as well: some minutes more
+  --tests   compiles every GPU test and the bench for sm_80 as well, those that use cuBLAS where it is: some minutes more
 Needs no GPU: what it links does not run without one. Exit status 77, and a line that says so, where there is no nvcc.'
 set -uo pipefail
 
@@ -58,7 +58,7 @@ work() {
     test)
       name=$(basename "$what" .cpp)
       # shellcheck disable=SC2086
-      if "$nvcc" -x cu $flags -arch=sm_80 -DUFP4_KERNELS_ELSEWHERE -DUFP4_SOURCE_DIR='"."' -c "$what" \
+      if "$nvcc" -x cu $flags $cublas -arch=sm_80 -DUFP4_KERNELS_ELSEWHERE -DUFP4_SOURCE_DIR='"."' -c "$what" \
         -o "$out/$name.o" >"$out/$name.log" 2>&1; then verdict=yes; else verdict=no; fi
       rm -f "$out/$name.o" ;;
     refusal)
@@ -67,6 +67,12 @@ work() {
       if "$nvcc" -std=c++20 -I"$source_dir/include" -arch=sm_80 --use_fast_math -c "$source_dir/examples/embed_kernel.cu" \
         -o "$out/refusal.o" >"$out/refusal.log" 2>&1; then verdict=no
       elif grep -q ufp4_must_be_compiled_without_use_fast_math "$out/refusal.log"; then verdict=yes; else verdict=no; fi ;;
+    bench)
+      name=$(basename "$what" .cu)
+      # shellcheck disable=SC2086
+      if "$nvcc" $flags -arch=sm_80 "$what" -lcublas -lcublasLt -o "$out/$name.run" >"$out/$name.log" 2>&1
+      then verdict=yes; else verdict=no; fi
+      rm -f "$out/$name.run" ;;
     example)
       name=example.$(basename "$what" .cu)
       # shellcheck disable=SC2086
@@ -81,7 +87,14 @@ for target in $targets; do list+=("kernels $target"); done
 examples=(embed_kernel snippets/gpu)
 list+=("refusal -")
 for example in "${examples[@]}"; do list+=("example $source_dir/examples/$example.cu"); done
+export cublas=''
 if [ -n "$with_tests" ]; then
+  if printf '#include <cublasLt.h>\n' | "$nvcc" -x cu -E - >/dev/null 2>&1; then
+    cublas=-DUFP4_WITH_CUBLAS
+    list+=("bench $source_dir/bench/gpu_bench.cu")
+  else
+    echo "SKIPPED: no cublasLt, so what uses it was not compiled"
+  fi
   if printf '#include "support/catch.hpp"\n' | g++ -std=c++20 -I"$source_dir/tests" -x c++ -fsyntax-only - 2>/dev/null; then
     for test in "$source_dir"/tests/gpu/*_test.cpp; do list+=("test $test"); done
   else
@@ -111,6 +124,11 @@ done
 read -r verdict seconds <"$out/refusal.verdict"
 echo "--use_fast_math is refused by name: $verdict ($seconds s)"
 [ "$verdict" = yes ] || failed refusal
+if [ -n "$cublas" ]; then
+  read -r verdict seconds <"$out/gpu_bench.verdict"
+  echo "bench/gpu_bench.cu: compiled and linked: $verdict ($seconds s)"
+  [ "$verdict" = yes ] || failed gpu_bench
+fi
 if [ -n "$with_tests" ]; then
   count=0
   for test in "$source_dir"/tests/gpu/*_test.cpp; do

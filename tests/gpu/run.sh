@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# ufp4 - on a machine with a GPU: builds the tests for it and runs them, under compute-sanitizer too, and measures. One call, under
-# ten minutes.
+# ufp4 - on a machine with a GPU: builds the tests for it and runs them, measures, and runs them under compute-sanitizer. One call,
+# under ten minutes.
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/gpu/run.sh [--page FILE] [--no-bench] [--only WORD]
-  --page FILE   the results page; without it $OUT/performance-gpu.md where OUT is set, else docs/performance-gpu.md
+  --page FILE   the results page; without it $OUT/performance-gpu.md where OUT is set, else docs/performance-gpu.md, which neither
+                --no-bench nor --only overwrites
   --no-bench    tests alone
   --only WORD   the tests whose names contain it
 Environment: UFP4_BUILD_DIR, where to build; UFP4_CATCH2_INCLUDE, the folder that holds catch2/, where it is not installed.
-Needs nvcc, g++, Catch2 and a GPU; cuBLAS for the bench. Exit status 77, and a line that says so, where nvcc or a GPU is missing.'
+Needs nvcc, g++, Catch2 and a GPU; cuBLAS for the bench and its own test. Exit status 77, and a line that says so, where nvcc or a GPU is missing.'
 set -uo pipefail
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -22,7 +23,22 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ -n "$page" ] || page=${OUT:-$source_dir/docs}/performance-gpu.md
+if [ -z "$page" ] && [ -n "${OUT:-}" ]; then page=$OUT/performance-gpu.md; fi
+if [ -z "$page" ] && [ -n "$with_bench" ] && [ -z "$only" ]; then page=$source_dir/docs/performance-gpu.md; fi
+
+# What is left of nine and a half minutes; at least 1, since `timeout 0` sets no limit.
+left() { echo $((SECONDS < 569 ? 570 - SECONDS : 1)); }
+# at_most S: S seconds, or what is left where that is less.
+at_most() { echo $(($1 < $(left) ? $1 : $(left))); }
+# limited S COMMAND...: one that runs for S seconds hangs, status 1; 124 is one for which less was left.
+limited() {
+  local limit status
+  limit=$(at_most "$1")
+  timeout "$limit" "${@:2}"
+  status=$?
+  if [ $status -eq 124 ] && [ "$limit" -eq "$1" ]; then status=1; fi
+  return $status
+}
 
 for folder in ${CUDA_HOME:-} ${CUDA_PATH:-} /usr/local/cuda; do [ ! -x "$folder/bin/nvcc" ] || PATH=$PATH:$folder/bin; done
 if ! command -v nvcc >/dev/null; then
@@ -45,9 +61,16 @@ build=$ufp4_build/gpu/$arch
 mkdir -p "$build"
 [ -n "${UFP4_CATCH2_INCLUDE:-}" ] || install_packages g++ catch2 || exit 1
 
+# has HEADER: whether the compilers find it.
+# shellcheck disable=SC2086 # several words
+has() { printf '#if !__has_include(<%s>)\n#error none\n#endif\n' "$1" | nvcc $flags -x cu -E - >/dev/null 2>&1; }
+
 export build source_dir arch
 export flags="-std=c++20 -O2 -I$source_dir/include -I$source_dir/tests ${UFP4_CATCH2_INCLUDE:+-I$UFP4_CATCH2_INCLUDE}
  -DUFP4_SOURCE_DIR=\"$source_dir\""
+libraries=-ldl
+if has catch2/catch_all.hpp; then libraries+=' -lCatch2'; fi # Catch2 2 is headers alone
+if has cublasLt.h; then flags+=' -DUFP4_WITH_CUBLAS' libraries+=' -lcublasLt'; fi
 # shellcheck disable=SC2317 # called through xargs
 # object SOURCE: a support file, a test, or the bench.
 object() {
@@ -67,10 +90,10 @@ object() {
 export -f object
 
 mapfile -t tests < <(printf '%s\n' "$source_dir"/tests/gpu/*_test.cpp | grep -e "$only")
-rm -f "$build"/*.o "$build"/gpu_bench
+rm -f "$build"/*.o "$build"/*_test "$build"/gpu_bench "$build"/bench.md
 sources=("$source_dir/tests/support/main.cpp" "$source_dir/tests/support/kernels.cpp" "${tests[@]}")
 [ -z "$with_bench" ] || sources=("$source_dir/bench/gpu_bench.cu" "${sources[@]}")
-printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -I{} bash -c 'object "$1"' _ {}
+printf '%s\n' "${sources[@]}" | timeout "$(left)" xargs -P "$(nproc)" -I{} bash -c 'object "$1"' _ {}
 echo "built in $SECONDS s"
 
 passed=0 failed=0 skipped=0
@@ -80,7 +103,7 @@ verdict() {
   local word
   case $2 in
     0) word=passed passed=$((passed + 1)) ;;
-    77) word=skipped skipped=$((skipped + 1)) ;;
+    77) word=skipped skipped=$((skipped + 1)); grep SKIPPED "$4" | sort -u ;;
     124) word='skipped: took too long' skipped=$((skipped + 1)) ;;
     *) word=FAILED failed=$((failed + 1)); tail -n 25 "$4" ;;
   esac
@@ -93,23 +116,50 @@ for test in "${tests[@]}"; do
   [ -e "$build/$name.cpp.o" ] || { failed=$((failed + 1)); lines+=("| $name | does not compile | |"); continue; }
   log=$build/$name.run.log
   # shellcheck disable=SC2086
-  if ! nvcc $code "$build/$name.cpp.o" "$build"/{main,kernels}.cpp.o -ldl -o "$build/$name" >"$log" 2>&1; then
+  if ! timeout "$(left)" nvcc $code "$build/$name.cpp.o" "$build"/{main,kernels}.cpp.o $libraries -o "$build/$name" \
+    >"$log" 2>&1; then
     verdict "$name" 1 $((SECONDS - began)) "$log"
     continue
   fi
-  timeout 90 "$build/$name" >"$log" 2>&1
-  status=$?
-  [ $status -ne 124 ] || status=1 # here it is a hang
-  verdict "$name" $status $((SECONDS - began)) "$log"
+  limited 90 "$build/$name" >"$log" 2>&1
+  verdict "$name" $? $((SECONDS - began)) "$log"
 done
+run_bench() {
+  if [ ! -x "$build/gpu_bench" ]; then
+    failed=$((failed + 1))
+    lines+=("| gpu_bench | does not compile | |")
+    return
+  fi
+  local began=$SECONDS
+  limited 200 "$build/gpu_bench" >"$build/bench.md" 2>"$build/bench.log"
+  verdict gpu_bench $? $((SECONDS - began)) "$build/bench.log"
+  cat "$build/bench.md"
+}
+# The page says what is known so far, so that a run which is cut short leaves one.
+write_page() {
+  [ -n "$page" ] || return 0
+  {
+    echo "# Performance on a GPU"
+    echo
+    echo "Written by tests/gpu/run.sh on $(date -u +%F): ${gpu/%, $capability/}, nvcc $nvcc_release, $arch."
+    if [ -s "$build/bench.md" ]; then echo && cat "$build/bench.md"; fi
+    printf '\n## Tests on this device\n\n| test | | |\n|---|---|---|\n'
+    printf '%s\n' "${lines[@]}"
+  } >"$build/page.md"
+  cp "$build/page.md" "$page" && echo "written: $page"
+}
+nvcc_release=$(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+[ -z "$with_bench" ] || run_bench
+write_page
+
 if [ -x "$(command -v compute-sanitizer)" ]; then
   for tool in memcheck racecheck; do
     for test in "${tests[@]}"; do
       name=$(basename "$test" .cpp) began=$SECONDS log=$build/$name.$tool.log
       [ -x "$build/$name" ] && [ "$name" != nvrtc_test ] || continue
-      # What is left of eight minutes, and half a minute a test at most: memcheck slows a kernel down tenfold, racecheck more.
-      [ $SECONDS -lt 440 ] || { skipped=$((skipped + 1)); lines+=("| $name under $tool | skipped: no time left | |"); continue; }
-      timeout 30 compute-sanitizer --tool $tool --error-exitcode 99 "$build/$name" >"$log" 2>&1
+      # Half a minute a test at most: memcheck slows a kernel down tenfold, racecheck more.
+      [ $SECONDS -lt 560 ] || { skipped=$((skipped + 1)); lines+=("| $name under $tool | skipped: no time left | |"); continue; }
+      timeout "$(at_most 30)" compute-sanitizer --tool $tool --error-exitcode 99 "$build/$name" >"$log" 2>&1
       verdict "$name under $tool" $? $((SECONDS - began)) "$log"
     done
   done
@@ -117,27 +167,6 @@ else
   echo "SKIPPED: no compute-sanitizer here, so memcheck and racecheck did not run"
   lines+=("| compute-sanitizer | skipped: not here | |")
 fi
-
-{
-  echo "# Performance on a GPU"
-  echo
-  echo "Written by tests/gpu/run.sh on $(date -u +%F): ${gpu/%, $capability/}, nvcc $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'), $arch."
-} >"$build/page.md"
-if [ -n "$with_bench" ] && [ -x "$build/gpu_bench" ]; then
-  if timeout 200 "$build/gpu_bench" >"$build/bench.md" 2>"$build/bench.log"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    cat "$build/bench.log"
-    echo "the bench failed"
-  fi
-  { echo; cat "$build/bench.md"; } >>"$build/page.md"
-  cat "$build/bench.md"
-fi
-{
-  printf '\n## Tests on this device\n\n| test | | |\n|---|---|---|\n'
-  printf '%s\n' "${lines[@]}"
-} >>"$build/page.md"
-cp "$build/page.md" "$page" && echo "written: $page"
+write_page
 echo "$passed passed, $failed failed, $skipped skipped; $((SECONDS / 60)):$(printf %02d $((SECONDS % 60))) min"
 [ $failed -eq 0 ]

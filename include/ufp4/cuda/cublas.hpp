@@ -37,6 +37,9 @@ inline error checked_call(const char* call, cublasStatus_t s) {
   return s == CUBLAS_STATUS_SUCCESS ? success : failed(error_of(s), call, cublasLtGetStatusString(s));
 }
 
+/// Block scales, and E2M1 as a type of elements, came with CUDA 12.8; what is built with an older one multiplies bf16.
+inline constexpr bool cublas_has_blocks = CUBLAS_VERSION >= 120800;
+
 /// cublasLt reads columns, this library rows. So C^T = right * left^T in cublasLt's eyes: its A is `right`, a column
 /// of depth elements for each column of C and to be transposed, its B is `left`, its D is C. That form, both operands
 /// contiguous along the depth, is also the only one in which it multiplies blocks.
@@ -67,8 +70,17 @@ struct cublas_call {
          cublasLtMatrixLayoutInit(&layout, type, rows, cols, static_cast<std::int64_t>(stride)));
   }
 
+  static cudaDataType_t type_of(library_operands kind) {
+    if (kind == library_operands::bf16) return CUDA_R_16BF;
+#if CUBLAS_VERSION >= 120800
+    if (kind == library_operands::nvfp4) return CUDA_R_4F_E2M1;
+#endif
+    return CUDA_R_8F_E4M3;
+  }
+
   void describe_scales(const library_product& p) {
     if (p.kind == library_operands::bf16) return;
+#if CUBLAS_VERSION >= 120800
     const cublasLtMatmulMatrixScale_t mode = p.kind == library_operands::nvfp4
                                                  ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3
                                                  : CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
@@ -76,12 +88,13 @@ struct cublas_call {
     set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode);
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.right_scales);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.left_scales);
+#else
+    step("block scales before CUDA 12.8", CUBLAS_STATUS_NOT_SUPPORTED);
+#endif
   }
 
   void describe(const library_product& p, std::size_t workspace) {
-    const cudaDataType_t operand = p.kind == library_operands::bf16    ? CUDA_R_16BF
-                                   : p.kind == library_operands::nvfp4 ? CUDA_R_4F_E2M1
-                                                                       : CUDA_R_8F_E4M3;
+    const cudaDataType_t operand = type_of(p.kind);
     step("cublasLtMatmulDescInit", cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
@@ -135,7 +148,7 @@ inline error multiply_with_cublas(const library_product& p, std::span<std::byte>
 
 /// 32 MiB: what NVIDIA's documentation of cublasSetWorkspace recommends for Hopper and Blackwell.
 inline constexpr gemm_library cublas_library = {[] { return current_cublas_handle() != nullptr; },
-                                                std::size_t{32} << 20, &multiply_with_cublas};
+                                                std::size_t{32} << 20, &multiply_with_cublas, cublas_has_blocks};
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
 

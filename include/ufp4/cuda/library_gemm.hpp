@@ -51,6 +51,7 @@ struct gemm_library {
   bool (*ready)() = nullptr;  ///< for the current device
   std::size_t workspace = 0;  ///< bytes that multiply may use
   error (*multiply)(const library_product&, std::span<std::byte> workspace, stream) = nullptr;
+  bool blocks = true;  ///< knows operands with block scales
 };
 
 inline std::atomic<const gemm_library*> installed_library{nullptr};
@@ -209,8 +210,9 @@ inline library_operands block_operands(const gemm_job& job) {
 inline bool takes_blocks(const gemm_job& job, const device_facts& device) {
   // of such operands cublasLt wants every extent in sixteens
   const bool sixteens = job.out.rows % 16 == 0 && job.out.cols % 16 == 0;
+  const gemm_library* with = library();
   return device.architecture >= 100 && sixteens && library_takes(job) &&
-         block_operands(job) != library_operands::bf16 && library() != nullptr;
+         block_operands(job) != library_operands::bf16 && with != nullptr && with->blocks;
 }
 
 template <bool in_blocks>

@@ -1,0 +1,137 @@
+// ufp4 - the experimental kernels on the devices that they are for, within the bounds of numerics 6.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The executor plays neither wgmma and TMA nor tensor memory: elsewhere every case skips.
+#define UFP4_EXPERIMENTAL
+#include "gpu/device.hpp"
+
+#include <ufp4/ufp4.hpp>
+
+#include "support/catch.hpp"
+#include "support/gemm_model.hpp"
+#include "support/seed.hpp"
+#include "support/skip.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <random>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+using namespace ufp4;
+
+namespace {
+
+/// Is this a device of that compute capability, and the test compiled for its own features?
+bool is_here([[maybe_unused]] int capability) {
+#if defined(UFP4_SIMT_HEADER)
+  return false;
+#else
+  gpu::device_facts facts;
+  return gpu::facts(facts) == gpu::success && facts.has_specific(capability);
+#endif
+}
+constexpr const char* no_wgmma = "wgmma needs a GPU of compute capability 9 and code compiled for sm_90a";
+constexpr const char* no_tcgen05 = "tcgen05 needs a GPU of compute capability 10 and code compiled for sm_100a";
+
+/// What rounding to bf16 may add for a side whose value * scale has more bits than bf16's eight.
+template <class F>
+constexpr model::wide folding_of() {
+  return std::is_same_v<typename F::scale_type, float> ? 0x1p-8L : 0.0L;
+}
+
+/// C by the verb, which has to take `kernel` for it; between guards.
+template <class F>
+std::vector<float> product(const char* kernel, const quantized_matrix<F>& a, const quantized_matrix<F>& b,
+                           const gemm_options& options) {
+  const gpu::quantized_matrix<F> left(a.view()), right(b.view());
+  const std::size_t m = a.rows(), n = b.rows(), guard = 16;
+  std::vector<float> all(m * n + 2 * guard, -77.0f);
+  const gpu::buffer<float> out{std::span<const float>(all)};
+  const matrix_view<float> c{out.data() + guard, m, n};
+  REQUIRE(std::string(gpu::explain({}, left, right, c, options).kernel) == kernel);
+  const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, left, right, c, options));
+  REQUIRE(support::text_of(gpu::quantized_gemm({{}, workspace.span()}, left, right, c, options)) == "");
+  all = support::on_host(out);
+  for (std::size_t i = 0; i < guard; ++i) REQUIRE((all[i] == -77.0f && all[guard + m * n + i] == -77.0f));
+  return {all.begin() + guard, all.end() - guard};
+}
+
+/// |C - E| <= (folding + (Kp + 6) 2^-24) |alpha| sum|a||b| + |alpha| TA TB Kp 2^-126, and NaN where E is and only there.
+/// How many are.
+template <class F>
+std::size_t check(const char* kernel, const quantized_matrix<F>& a, const quantized_matrix<F>& b, accumulate mode,
+                  float alpha) {
+  CAPTURE(kernel, a.rows(), b.rows(), a.cols(), alpha);
+  const auto c = product(kernel, a, b, {.alpha = alpha, .accumulate = mode});
+  const model::side left = model::side_of(a), right = model::side_of(b);
+  const model::bounded exact = model::extended(left, right);
+  const auto padded = static_cast<model::wide>(a.padded_cols()), factor = static_cast<model::wide>(alpha);
+  const model::wide folding = mode == accumulate::folded_bf16 ? 2 * folding_of<F>() : 0;
+  const model::wide relative = folding + (padded + 6) * 0x1p-24L;
+  const model::wide absolute = std::abs(factor) * static_cast<model::wide>(left.tensor) *
+                               static_cast<model::wide>(right.tensor) * padded * 0x1p-126L;
+  std::size_t nans = 0, wrong = 0;
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    const model::wide want = factor * exact.value[i];
+    if (std::isnan(want)) {
+      nans += std::isnan(c[i]);
+      wrong += !std::isnan(c[i]);
+    } else {
+      const model::wide bound = relative * std::abs(factor) * exact.magnitude[i] + absolute;
+      wrong += !(std::abs(static_cast<model::wide>(c[i]) - want) <= bound);
+    }
+  }
+  REQUIRE(wrong == 0);
+  return nans;
+}
+
+/// Ragged in M, N and K, several tiles and turns of the pipeline; then one NaN block in a row of each side. `nan`: the
+/// scale.
+template <class F>
+void check_format(const char* kernel, accumulate mode, typename F::scale_type nan) {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(17)};
+  const auto side = [&](std::size_t rows, std::size_t cols, float tensor) {
+    return model::random_quantized<F>(gen, rows, cols, model::scales::ordinary, tensor);
+  };
+  struct shape {
+    std::size_t m, n, k;
+  };
+  for (const shape& s : {shape{65, 67, 50}, shape{131, 257, 310}, shape{300, 130, 1045}, shape{128, 128, 512}})
+    REQUIRE(check(kernel, side(s.m, s.k, 0x1.8p-7f), side(s.n, s.k, 0x1.333334p+3f), mode, -2.7f) == 0);
+  auto a = side(131, 310, 1), b = side(257, 310, 1);
+  const auto blocks = a.padded_cols() / F::block_size;
+  a.scales()[129 * blocks + 3] = nan;
+  REQUIRE(check(kernel, a, b, mode, 1) == 257);
+  b.scales()[256 * blocks + 1] = nan;
+  REQUIRE(check(kernel, a, b, mode, 1) == 257 + 130);
+}
+
+}  // namespace
+
+TEST_CASE("wgmma keeps the bounds of fast and folded_bf16 on compute capability 9", "[gpu]") {
+  if (!is_here(9)) return support::skip(no_wgmma);
+  check_format<nvfp4>("gemm_wgmma_sm90", accumulate::fast, e4m3::from_bits(0x7F));
+  check_format<nv_e1m2>("gemm_wgmma_sm90", accumulate::fast, e4m3::from_bits(0x7F));
+  check_format<mxfp4>("gemm_wgmma_sm90", accumulate::fast, e8m0::from_bits(0xFF));
+  check_format<e1m2_f32>("gemm_wgmma_sm90", accumulate::folded_bf16, std::numeric_limits<float>::quiet_NaN());
+}
+
+TEST_CASE("wgmma's operands that no normal bf16 number holds are rescued", "[gpu]") {
+  if (!is_here(9)) return support::skip(no_wgmma);
+  std::mt19937_64 gen{support::seed(18)};
+  auto a = model::random_quantized<mxfp4>(gen, 131, 96);
+  const auto b = model::random_quantized<mxfp4>(gen, 130, 96);
+  a.scales()[3 * 129] = e8m0::from_bits(0);  // 2^-128 is subnormal
+  REQUIRE(check("gemm_wgmma_sm90", a, b, accumulate::fast, 1) == 0);
+}
+
+TEST_CASE("tcgen05 keeps the bound of fast on compute capability 10", "[gpu]") {
+  if (!is_here(10)) return support::skip(no_tcgen05);
+  check_format<nvfp4>("gemm_nvfp4_tcgen05", accumulate::fast, e4m3::from_bits(0x7F));
+  check_format<mxfp4>("gemm_mxfp4_tcgen05", accumulate::fast, e8m0::from_bits(0xFF));
+}
