@@ -114,6 +114,15 @@ TEST_CASE("products of a group may differ in every extent", "[gpu]") {
   }
   REQUIRE(text_of(gpu::quantized_gemm_grouped(gpu::context{}, da, db, out, exactly)) == "");
   for (std::size_t e = 0; e < 5; ++e) REQUIRE(support::difference(support::on_host(c[e]), want[e]) == "");
+
+  const auto told = gpu::explain_grouped(gpu::context{}, da, db, out, exactly);
+  REQUIRE(told.size() == 5);
+  CHECK(std::string(told[0].kernel) == "gemv_blocks_sm80");  // one row
+  CHECK(std::string(told[3].kernel).starts_with("gemm_blocks"));
+  CHECK(gpu::can_run_grouped(gpu::context{}, da, db, out, exactly));
+  out.pop_back();
+  CHECK(gpu::explain_grouped(gpu::context{}, da, db, out, exactly).empty());
+  CHECK_FALSE(gpu::can_run_grouped(gpu::context{}, da, db, out, exactly));
 }
 
 TEST_CASE("mistakes of a group are named as the host names them, and nothing is written", "[gpu]") {

@@ -221,6 +221,19 @@ inline std::string why_not_better(const gemm_job& job, const device_facts& devic
   return why;
 }
 
+inline explanation explain_job(const char* verb, const gemm_job& job, const device_facts& device) {
+  explanation e{verb, "", "", 0, 0, job.mode, {}};
+  const gemm_kernel* kernel = choose_kernel(job, device);
+  e.note = why_not_better(job, device, kernel);
+  if (kernel == nullptr) return e;
+  e.kernel = kernel->name;
+  e.instruction = kernel->instruction;
+  e.tile_rows = kernel->tile_rows;
+  e.tile_cols = kernel->tile_cols;
+  if (e.mode == accumulate::fast) e.mode = kernel->fast_is;
+  return e;
+}
+
 inline std::size_t kernel_bytes(const gemm_job& job, const device_facts& device) {
   const gemm_kernel* kernel = choose_kernel(job, device);
   return kernel == nullptr || kernel->workspace == nullptr ? 0 : kernel->workspace(job, device);
@@ -321,22 +334,11 @@ bool can_run(const context&, const A& a, const B& b, const matrix_view<T>& c, co
 /// Which kernel quantized_gemm of the same arguments would run on the current device. Nothing is checked, read or queued.
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 explanation explain(const context&, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
-  explanation e{"quantized_gemm", "", "", 0, 0, options.accumulate, {}};
   device_facts device;
-  if (const error wrong = facts(device); wrong != success) {
-    e.note = error_text(wrong);
-    return e;
-  }
+  if (const error wrong = facts(device); wrong != success)
+    return {"quantized_gemm", "", "", 0, 0, options.accumulate, error_text(wrong)};
   const auto call = detail::call_of(detail::viewed(a), detail::viewed(b), ufp4::detail::sink_of(c), options, {});
-  const gemm_kernel* kernel = detail::choose_kernel(call.job, device);
-  e.note = detail::why_not_better(call.job, device, kernel);
-  if (kernel == nullptr) return e;
-  e.kernel = kernel->name;
-  e.instruction = kernel->instruction;
-  e.tile_rows = kernel->tile_rows;
-  e.tile_cols = kernel->tile_cols;
-  if (e.mode == accumulate::fast) e.mode = kernel->fast_is;
-  return e;
+  return detail::explain_job("quantized_gemm", call.job, device);
 }
 
 /// Reads what the verbs must know of the current device, once for the calling thread: its verbs there ask the runtime nothing more.

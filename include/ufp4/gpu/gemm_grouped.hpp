@@ -139,6 +139,28 @@ status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, cons
   });
 }
 
+/// Which kernel each product of quantized_gemm_grouped of the same arguments would run on the current device: it has a share of
+/// the device, so in fast it may be another than alone. Nothing is checked but that there are as many of each; empty otherwise.
+template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& b, const Cs& c,
+                                         const gemm_options& options = {}) {
+  std::vector<explanation> all;
+  device_facts device;
+  if (a.size() != b.size() || a.size() != c.size() || facts(device) != success) return all;
+  device = detail::shared_among(device, a.size());
+  for (const gemm_job& job : detail::group_of(a, b, c, options))
+    all.push_back(detail::explain_job("quantized_gemm_grouped", job, device));
+  return all;
+}
+
+/// Has every product of quantized_gemm_grouped of the same arguments a kernel on the current device?
+template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+bool can_run_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c, const gemm_options& options = {}) {
+  for (const explanation& e : explain_grouped(ctx, a, b, c, options))
+    if (*e.kernel == '\0') return false;
+  return a.size() == b.size() && a.size() == c.size();
+}
+
 /// Bytes that context.workspace must have for quantized_gemm_grouped of the same arguments, on the current device. Nothing is
 /// checked but that there are as many of each.
 template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
