@@ -41,6 +41,7 @@
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/decode_bf16.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
@@ -170,7 +171,7 @@ struct bf16_worker {
       for (unsigned i = 0; i < 2; ++i) {
         const std::size_t k = first_k(c, step) + 16 * i;
         c.scale[i] = inside(c, k)
-                         ? thread::scale_bits(c.side.scales, c.side.scale, c.row_scale + (k >> product.block_shift))
+                         ? thread::load_scale(c.side.scales, c.side.scale, c.row_scale + (k >> product.block_shift))
                          : 0u;
       }
     }
@@ -280,7 +281,7 @@ struct bf16_worker {
     const std::size_t at = row / side.block_rows * (job.padded() >> product.block_shift) + (k >> product.block_shift);
     std::uint32_t pairs[4];
     thread::decode8_bf16(side.values, code, pairs);
-    const float scale = thread::scale_value(side.scale, thread::scale_bits(side.scales, side.scale, at));
+    const float scale = thread::scale_value(side.scale, thread::load_scale(side.scales, side.scale, at));
     return static_cast<double>(thread::low_bf16(pairs[0])) * static_cast<double>(scale);
   }
   /// A sum where bf16 has no room: in binary64, whose range no two factors leave.

@@ -113,7 +113,7 @@ struct wgmma_worker {
     for (unsigned i = 0; i < 4; ++i) {
       const std::size_t k = std::size_t{step} * tile::depth + 16 * i;
       if (inside(side, row, step, i))
-        s.bits[i] = thread::scale_bits(side.scales, side.scale, line + k / job.product.job.block);
+        s.bits[i] = thread::load_scale(side.scales, side.scale, line + k / job.product.job.block);
     }
     return s;
   }

@@ -30,6 +30,7 @@
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/decode_bf16.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 #include <ufp4/gpu/warp/fragments.hpp>
 
@@ -142,7 +143,7 @@ struct gemv_worker {
 
   UFP4_DEVICE std::uint32_t scale_bits(const gemv_side& side, std::size_t row, std::size_t block) const {
     return row < side.rows && block < job.blocks
-               ? thread::scale_bits(side.scales, side.scale, (row >> side.rows_shift) * job.blocks + block)
+               ? thread::load_scale(side.scales, side.scale, (row >> side.rows_shift) * job.blocks + block)
                : 0u;
   }
   /// Narrow codes and all scales of a slab on their way to registers. Neighbours of a row go to neighbouring threads.

@@ -79,7 +79,7 @@ inline bool writes_result(const gemm_job& job) {
 /// Where everything lies in the workspace, in bytes.
 struct library_plan {
   library_operands kind = library_operands::bf16;
-  std::size_t left = 0, right = 0, left_scales = 0, right_scales = 0, sums = 0, factors = 0, library = 0, total = 0;
+  std::size_t left = 0, right = 0, left_scales = 0, right_scales = 0, sums = 0, factors = 0, own_memory = 0, total = 0;
 
   static constexpr std::size_t alignment = 256;
   std::size_t add(std::size_t bytes) {
@@ -117,7 +117,7 @@ inline library_plan plan_library(const gemm_job& job, library_operands kind, std
   }
   plan.sums = plan.add(writes_result(job) ? 0 : 4 * job.out.rows * sums_stride(job));
   plan.factors = plan.add(sizeof(kernels::product_factors));
-  plan.library = plan.add(library_bytes);
+  plan.own_memory = plan.add(library_bytes);
   return plan;
 }
 
@@ -173,7 +173,7 @@ inline error run_library(const gemm_job& job, library_operands kind, const gemm_
   finish.operands = reinterpret_cast<thread::words4*>(memory);
   finish.operand_words = plan.sums / sizeof(thread::words4);  // the operands come first
   if (error e = queue_set_factors(finish, device, where); e != success) return e;
-  if (error e = with.multiply(product_of(job, plan, memory), workspace.subspan(plan.library), where); e != success)
+  if (error e = with.multiply(product_of(job, plan, memory), workspace.subspan(plan.own_memory), where); e != success)
     return e;
   return queue_finish_product(finish, device, where);
 }

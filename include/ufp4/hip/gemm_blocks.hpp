@@ -15,6 +15,7 @@
 #include <span>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 #include <ufp4/hip/mfma_gfx90a.hpp>
 #include <ufp4/hip/wmma_gfx11.hpp>
@@ -75,7 +76,7 @@ struct matrix_worker {
       const std::size_t block = std::size_t{s} * matrix_depth / job.product.block + b;
       const bool there = r < side(which).rows && b < blocks_of_step() && block < blocks;
       c.scale[i] = there ? thread::scale_value(side(which).scale,
-                                               thread::scale_bits(side(which).scales, side(which).scale,
+                                               thread::load_scale(side(which).scales, side(which).scale,
                                                                   r / side(which).block_rows * blocks + block))
                          : 0.0f;
     }

@@ -13,6 +13,10 @@
 #include <cstdint>
 #include <ufp4/gpu/vendor.hpp>
 
+#if !defined(UFP4_SIMT_HEADER)
+#include <ufp4/hip/matrix_core.hpp>
+#endif
+
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
 struct mfma_gfx90a {
@@ -33,15 +37,8 @@ struct mfma_gfx90a {
 #if defined(UFP4_SIMT_HEADER)
     simt::matrix_f16<simt::mfma_layout>("mfma_f32_16x16x16f16", d, a, b);
 #elif defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
-    using halves = _Float16 __attribute__((ext_vector_type(4)));
-    using floats = float __attribute__((ext_vector_type(4)));
-    halves left, right;
-    floats sum;
-    __builtin_memcpy(&left, a, sizeof left);
-    __builtin_memcpy(&right, b, sizeof right);
-    __builtin_memcpy(&sum, d, sizeof sum);
-    sum = __builtin_amdgcn_mfma_f32_16x16x16f16(left, right, sum, 0, 0, 0);
-    __builtin_memcpy(d, &sum, sizeof sum);
+    multiply_vectors(
+        d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_mfma_f32_16x16x16f16(x, y, sum, 0, 0, 0); });
 #else
     (void)d, (void)a, (void)b;
     __builtin_trap();

@@ -10,6 +10,10 @@
 #include <cstdint>
 #include <ufp4/gpu/vendor.hpp>
 
+#if !defined(UFP4_SIMT_HEADER)
+#include <ufp4/hip/matrix_core.hpp>
+#endif
+
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
 struct wmma_gfx12 {
@@ -27,15 +31,8 @@ struct wmma_gfx12 {
 #if defined(UFP4_SIMT_HEADER)
     simt::matrix_f16<simt::wmma_gfx12_layout>("wmma_f32_16x16x16_f16_w32_gfx12", d, a, b);
 #elif defined(__GFX12__)
-    using halves = _Float16 __attribute__((ext_vector_type(8)));
-    using floats = float __attribute__((ext_vector_type(8)));
-    halves left, right;
-    floats sum;
-    __builtin_memcpy(&left, a, sizeof left);
-    __builtin_memcpy(&right, b, sizeof right);
-    __builtin_memcpy(&sum, d, sizeof sum);
-    sum = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(left, right, sum);
-    __builtin_memcpy(d, &sum, sizeof sum);
+    multiply_vectors(
+        d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, sum); });
 #else
     (void)d, (void)a, (void)b;
     __builtin_trap();

@@ -94,7 +94,7 @@ UFP4_DEVICE std::uint32_t load_word(const std::uint8_t* p) {
 
 /// Scale number `at` of an operand.
 UFP4_DEVICE float load_scale(const gemm_side& side, std::size_t at) {
-  return thread::scale_value(side.scale, thread::scale_bits(side.scales, side.scale, at));
+  return thread::scale_value(side.scale, thread::load_scale(side.scales, side.scale, at));
 }
 
 /// The scale of the eight elements number `at`, counted through the rows.

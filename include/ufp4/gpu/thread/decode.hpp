@@ -168,15 +168,6 @@ UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
   return 0;
 }
 
-/// A scale's bits, element i of an array of its type, wherever that lies.
-UFP4_HD inline std::uint32_t scale_bits(const void* scales, scale_kind kind, std::size_t i) {
-  switch (ufp4::detail::scale_bytes(kind)) {
-    case 4: return ufp4::detail::to_bits(static_cast<const float*>(scales)[i]);
-    case 2: return static_cast<const std::uint16_t*>(scales)[i];
-    default: return static_cast<const std::uint8_t*>(scales)[i];
-  }
-}
-
 /// Both rounded to bf16, to nearest even; the first in the lower half.
 UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
