@@ -1,0 +1,117 @@
+// ufp4 - Eigen's matrices in and out, and this library's numbers as Eigen scalars. Not part of ufp4.hpp: it includes Eigen.
+// SPDX-License-Identifier: Apache-2.0
+//
+//   Eigen::MatrixXf x(64, 1024);                                   // column-major, or any other order
+//   const auto q = ufp4::quantize<ufp4::nvfp4>(ufp4::interop::view(x));
+//   Eigen::Matrix<ufp4::fp4<ufp4::E2M1>, 4, 4> m = x.topLeftCorner<4, 4>().cast<ufp4::fp4<ufp4::E2M1>>();
+//
+// Views own nothing: the Eigen object must outlive them.
+#pragma once
+
+#include <Eigen/Core>
+#include <cstddef>
+#include <limits>
+#include <type_traits>
+#include <ufp4/concepts.hpp>
+#include <ufp4/format/io.hpp>
+#include <ufp4/format/numeric_limits.hpp>
+#include <ufp4/matrix/matrix_view.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+// Eigen's own 16-bit numbers have the bits of bfloat16 and binary16.
+template <>
+struct matrix_element<Eigen::bfloat16> {
+  static constexpr dtype kind = dtype::bf16;
+};
+template <>
+struct matrix_element<Eigen::half> {
+  static constexpr dtype kind = dtype::fp16;
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::interop {
+
+/// Expressions with an address: matrices, maps, refs, blocks, rows, columns, transposes of these; not a sum, not a cast.
+template <class Derived>
+concept eigen_in_memory = (static_cast<int>(Eigen::internal::traits<Derived>::Flags) & Eigen::DirectAccessBit) != 0 &&
+                          matrix_scalar<typename Derived::Scalar>;
+template <class Derived>
+concept eigen_writable =
+    eigen_in_memory<Derived> && (static_cast<int>(Eigen::internal::traits<Derived>::Flags) & Eigen::LvalueBit) != 0;
+
+/// The elements of an Eigen object, of float, bf16, fp16, Eigen::bfloat16 or Eigen::half, in its own storage order.
+template <eigen_in_memory Derived>
+matrix_view<const typename Derived::Scalar> view(const Eigen::DenseBase<Derived>& x) {
+  const Derived& d = x.derived();
+  return {d.data(), static_cast<std::size_t>(d.rows()), static_cast<std::size_t>(d.cols()), d.rowStride(),
+          d.colStride()};
+}
+/// The same to write into. `m` is taken by value or reference: blocks and maps are temporaries.
+template <class M, class Derived = std::remove_reference_t<M>>
+  requires(!std::is_const_v<Derived> && eigen_writable<Derived>)
+matrix_view<typename Derived::Scalar> mutable_view(M&& m) {
+  return {m.data(), static_cast<std::size_t>(m.rows()), static_cast<std::size_t>(m.cols()), m.rowStride(),
+          m.colStride()};
+}
+
+template <class T>
+using eigen_matrix = Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// A view's elements as an Eigen map, to read, or to write where T is not const. Negative strides are Eigen's to refuse.
+template <class T>
+auto map(const matrix_view<T>& x) {
+  using matrix = std::conditional_t<std::is_const_v<T>, const eigen_matrix<T>, eigen_matrix<T>>;
+  using stride = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
+  return Eigen::Map<matrix, Eigen::Unaligned, stride>(x.data(), static_cast<Eigen::Index>(x.rows()),
+                                                      static_cast<Eigen::Index>(x.cols()),
+                                                      stride(x.row_stride(), x.col_stride()));
+}
+
+template <class T>
+concept stored_number = element_format<T> || std::is_same_v<T, e4m3> || std::is_same_v<T, ue5m3> ||
+                        std::is_same_v<T, e8m0> || std::is_same_v<T, bf16> || std::is_same_v<T, fp16>;
+
+/// What Eigen must know of a number that is stored, compared, printed and cast, and not computed with: there is no
+/// arithmetic on 4 bits, m.cast<float>() is where it begins.
+template <class T>
+struct stored_number_traits {
+  using Real = T;
+  using NonInteger = T;
+  using Nested = T;
+  using Literal = T;
+  enum {
+    IsComplex = 0,
+    IsInteger = 0,
+    IsSigned = std::is_same_v<T, ue5m3> || std::is_same_v<T, e8m0> ? 0 : 1,
+    RequireInitialization = 0,
+    ReadCost = 1,
+    AddCost = Eigen::HugeCost,
+    MulCost = Eigen::HugeCost
+  };
+  static constexpr T epsilon() { return T(0.0f); }
+  static constexpr T dummy_precision() { return T(0.0f); }
+  static constexpr T highest() {
+    if constexpr (std::numeric_limits<T>::is_specialized)
+      return (std::numeric_limits<T>::max)();
+    else
+      return T((T::max)());
+  }
+  static constexpr T lowest() {
+    if constexpr (std::numeric_limits<T>::is_specialized)
+      return std::numeric_limits<T>::lowest();
+    else
+      return T(-(T::max)());
+  }
+  static constexpr int digits10() { return 0; }
+};
+
+}  // namespace ufp4::interop
+
+namespace Eigen {
+
+template <ufp4::interop::stored_number T>
+struct NumTraits<T> : ufp4::interop::stored_number_traits<T> {};
+
+}  // namespace Eigen
