@@ -1,0 +1,42 @@
+// ufp4 - std::mdspan in and out, where the standard library has it (C++23). Not part of ufp4.hpp.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <version>
+
+#if !defined(__cpp_lib_mdspan)
+#error "ufp4: interop/mdspan.hpp needs a standard library with <mdspan> (C++23)"
+#endif
+
+#include <array>
+#include <cstddef>
+#include <mdspan>
+#include <type_traits>
+#include <ufp4/matrix/matrix_view.hpp>
+
+namespace ufp4::interop {
+
+/// Accessors that are plain memory: the element is at pointer[mapping].
+template <class Accessor>
+concept plain_accessor = std::is_same_v<Accessor, std::default_accessor<typename Accessor::element_type>>;
+
+/// The elements of a two-dimensional mdspan in any strided layout: row-major, column-major, submdspan's.
+template <class T, class Extents, class Layout, plain_accessor Accessor>
+  requires(Extents::rank() == 2 && std::mdspan<T, Extents, Layout, Accessor>::is_always_strided() && matrix_scalar<T>)
+matrix_view<T> view(const std::mdspan<T, Extents, Layout, Accessor>& x) {
+  return {x.data_handle(), static_cast<std::size_t>(x.extent(0)), static_cast<std::size_t>(x.extent(1)),
+          static_cast<std::ptrdiff_t>(x.stride(0)), static_cast<std::ptrdiff_t>(x.stride(1))};
+}
+
+template <class T>
+using strided_span = std::mdspan<T, std::dextents<std::ptrdiff_t, 2>, std::layout_stride>;
+
+/// A view's elements as an mdspan. Strides are not negative: layout_stride's precondition.
+template <class T>
+strided_span<T> span_of(const matrix_view<T>& x) {
+  using extents = std::dextents<std::ptrdiff_t, 2>;
+  const extents shape(x.rows(), x.cols());
+  return {x.data(), std::layout_stride::mapping<extents>(shape, std::array{x.row_stride(), x.col_stride()})};
+}
+
+}  // namespace ufp4::interop
