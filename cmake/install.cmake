@@ -22,5 +22,6 @@ configure_package_config_file(
 write_basic_package_version_file(
   ${CMAKE_CURRENT_BINARY_DIR}/ufp4ConfigVersion.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ufp4Config.cmake ${CMAKE_CURRENT_BINARY_DIR}/ufp4ConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/ufp4Hip.cmake
         DESTINATION ${ufp4_package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/licenses/ufp4)

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 //   nvcc -std=c++20 -arch=sm_80 -I include examples/embed_kernel.cu -o embed_kernel && ./embed_kernel
+//   hipcc -std=c++20 --offload-arch=gfx90a -I include -x hip examples/embed_kernel.cu -o embed_kernel && ./embed_kernel
 //
 // Only <ufp4/device.hpp> is used: values in registers go in, codes and a scale come out. The functions are __host__ __device__, so
 // main() asks the same ones on the host and compares the GEMM's bytes. (The norm's sums are in another order on the host.)
@@ -14,19 +15,19 @@ using quantized = ufp4::e1m2_f32;  // 1x16 blocks of the uniform grid, one float
 constexpr int block = quantized::block.cols;
 
 /// RMSNorm -> random Hadamard of 16 -> 4 bits: y = x / rms(x) * gain, of which only codes and scales are written.
-/// A warp a row, a thread sixteen neighbours at a time; cols is a multiple of 16.
+/// 32 threads a row, a thread sixteen neighbours at a time; cols is a multiple of 16. A wave of 64 has two rows.
 template <class Rounding>
 __global__ void rmsnorm_quantize(const float* x, const float* gain, int rows, int cols, float epsilon,
                                  ufp4::transform_spec rht, Rounding rounding, uint8_t* codes, float* scales) {
   const int row = static_cast<int>(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
   const int first = static_cast<int>(threadIdx.x % 32) * block;
-  if (row >= rows) return;  // a whole warp at once
+  if (row >= rows) cols = 0;  // nothing to do, but every thread of a wave comes to the shuffles
   x += static_cast<size_t>(row) * cols;
 
   float sum = 0;
   for (int k = first; k < cols; k += 32 * block)
     for (int j = 0; j < block; ++j) sum = fmaf(x[k + j], x[k + j], sum);
-  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, step);
+  for (int step = 16; step > 0; step /= 2) sum += ufp4::gpu::shuffle_xor(sum, static_cast<unsigned>(step));
   const float factor = 1.0f / sqrtf(sum / static_cast<float>(cols) + epsilon);
 
   for (int k = first; k < cols; k += 32 * block) {
@@ -77,11 +78,19 @@ __global__ void gemm_quantize(const float* a, const float* b, int m, int n, int 
 
 namespace {
 
+#if defined(__HIPCC__)
+bool allocated(void** p, size_t bytes) { return hipMallocManaged(p, bytes) == hipSuccess; }
+bool finished() { return hipDeviceSynchronize() == hipSuccess; }
+#else
+bool allocated(void** p, size_t bytes) { return cudaMallocManaged(p, bytes) == cudaSuccess; }
+bool finished() { return cudaDeviceSynchronize() == cudaSuccess; }
+#endif
+
 /// Memory that both machines see; null where there is no GPU.
 template <class T>
 T* managed(size_t count) {
   void* p = nullptr;
-  return cudaMallocManaged(&p, count * sizeof(T)) == cudaSuccess ? static_cast<T*>(p) : nullptr;
+  return allocated(&p, count * sizeof(T)) ? static_cast<T*>(p) : nullptr;
 }
 
 }  // namespace
@@ -101,12 +110,12 @@ int main() {
 
   rmsnorm_quantize<<<(m + 3) / 4, 128>>>(a, gain, m, k, 1e-6f, ufp4::random_hadamard<16>{42}.spec(),
                                          ufp4::stochastic{.seed = 7}, codes, scales);
-  if (cudaDeviceSynchronize() != cudaSuccess) return 1;
+  if (!finished()) return 1;
   std::printf("RMSNorm -> Hadamard -> 4 bits: the first scales are %g %g %g\n", scales[0], scales[1], scales[2]);
 
   gemm_quantize<<<dim3((n + tile_cols - 1) / tile_cols, (m + tile_rows - 1) / tile_rows), 128>>>(a, b, m, n, k, codes,
                                                                                                  scales);
-  if (cudaDeviceSynchronize() != cudaSuccess) return 1;
+  if (!finished()) return 1;
   size_t same = 0;
   for (int i = 0; i < m; ++i)
     for (int j = 0; j < n; j += block) {

@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <iostream>
 #include <map>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -52,7 +53,10 @@ constexpr room rooms[] = {
     {"device.hpp", layer::embedded},
     {"gpu", layer::embedded,
      "gpu/vendor.hpp cuda hip device.hpp cuda.hpp hip.hpp"},  // verbs and kernels that vendors share
-    {"gpu/vendor.hpp", layer::embedded, "gpu cuda hip device.hpp cuda.hpp hip.hpp"},
+    {"gpu/vendor.hpp", layer::base,
+     "detail gpu cuda hip device.hpp cuda.hpp hip.hpp"},  // which compiler, and its shims
+    {"cuda/vendor.hpp", layer::base, "gpu/vendor.hpp"},
+    {"hip/vendor.hpp", layer::base, "gpu/vendor.hpp"},
     {"cuda", layer::embedded, "gpu/vendor.hpp cuda.hpp"},
     {"hip", layer::embedded, "gpu/vendor.hpp hip.hpp"},
     {"ufp4.hpp", layer::umbrella, "interop"},
@@ -101,8 +105,8 @@ std::string objection(const std::string& header, const std::string& target, bool
       return "layers up to block are device-safe";
     }
     if (is_intrinsics(name) && from->name != "cpu") return "intrinsics live in cpu/";
-    if (is_vendor(name) && !lists("gpu cuda hip cuda.hpp hip.hpp interop", from->name)) {
-      return "vendor headers live in gpu/, cuda/, hip/ and interop/";
+    if (is_vendor(name) && !lists("cuda hip cuda/vendor.hpp hip/vendor.hpp cuda.hpp hip.hpp interop", from->name)) {
+      return "vendor headers live in cuda/, hip/ and interop/";
     }
     return "";
   }
@@ -159,6 +163,28 @@ std::vector<std::string> violations(const std::map<std::string, std::string>& so
   return found;
 }
 
+/// Code in which a GPU's vendor is named: its compilers' macros, its runtimes, its architectures. Comments may name one: where a format
+/// comes from, what a kernel's reader should know. Formats are called what they are called: nvfp4, nv_e1m2.
+std::vector<std::string> vendors_named(const std::map<std::string, std::string>& sources) {
+  static const std::regex name(
+      "__CUDA|__HIP|__NV|__nv|__AMD|CUDA|NVIDIA|ROCM|amdgcn|cublas|gfx[0-9]|sm_[0-9]|(^|[^A-Za-z])(cuda|hip|nvcc|AMD|"
+      "HIP)([^a-z]|$)");
+  std::vector<std::string> found;
+  for (const auto& [header, text] : sources) {
+    const bool may = header == "gpu/vendor.hpp" || header == "cuda.hpp" || header == "hip.hpp" ||
+                     starts_with_one_of(header, {"cuda/", "hip/"});
+    if (may) continue;
+    std::istringstream lines{text};
+    std::string line;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      const std::string code = line.substr(0, line.find("//"));
+      if (std::regex_search(code, name))
+        found.push_back("include/ufp4/" + header + ":" + std::to_string(number) + ": " + line + "   // names a vendor");
+    }
+  }
+  return found;
+}
+
 std::map<std::string, std::string> library_sources() {
   const std::filesystem::path root = std::filesystem::path{UFP4_SOURCE_DIR} / "include" / "ufp4";
   std::map<std::string, std::string> sources;
@@ -206,6 +232,17 @@ TEST_CASE("every header opens with its purpose, its licence, and is read once; a
     else
       CHECK(text.find("\n#pragma once\n") != std::string::npos);
   }
+}
+
+TEST_CASE("no file outside gpu/vendor.hpp, cuda/ and hip/ names a vendor, but the two umbrella headers", "[layers]") {
+  const auto found = vendors_named(library_sources());
+  for (const std::string& sentence : found) std::cerr << sentence << '\n';
+  CHECK(found.empty());
+  CHECK(vendors_named({{"gpu/vendor.hpp", "#if defined(__HIPCC__)"}, {"cuda/tma.hpp", "cudaError_t e;"}}).empty());
+  CHECK(vendors_named({{"format/fp4.hpp", "// as CUDA's\nusing nvfp4 = nv_e1m2;"}}).empty());
+  for (const char* line : {"#if defined(__CUDACC__)", "#ifdef __HIP_DEVICE_COMPILE__", "hipStream_t s;",
+                           "cuda::context c;", "#include <hip/hip_runtime.h>", "asm(\"sm_80\");", "return \"gfx90a\";"})
+    CHECK(vendors_named({{"gpu/gemm.hpp", line}}).size() == 1);
 }
 
 TEST_CASE("the rule lets lower layers and siblings pass", "[layers]") {

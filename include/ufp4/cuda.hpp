@@ -2,8 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+#include <ufp4/gpu/vendor.hpp>
+#if !defined(UFP4_GPU)
+#error "ufp4: cuda.hpp needs nvcc, or clang -x cuda: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."
+#endif
 #include <ufp4/cuda/gemm_kernels.hpp>
 #include <ufp4/gpu/verbs.hpp>
+
+namespace ufp4::gpu::inline UFP4_GPU {
+inline std::span<const gemm_kernel* const> gemm_kernels() { return cuda_gemm_kernels; }
+}  // namespace ufp4::gpu::inline UFP4_GPU
 
 namespace ufp4 {
 /// cuda::context, cuda::quantize, ...: the verbs of gpu/, which CUDA and HIP share.

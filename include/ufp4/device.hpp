@@ -22,7 +22,7 @@
 #include <ufp4/hadamard/transform.hpp>
 #include <ufp4/round/round_to_grid.hpp>
 
-#if defined(__CUDACC__) || defined(__HIPCC__) || defined(UFP4_SIMT_HEADER)
+#if defined(UFP4_GPU)
 #include <ufp4/gpu/block/turn.hpp>
 #include <ufp4/gpu/thread/coins.hpp>
 #include <ufp4/gpu/thread/decode.hpp>

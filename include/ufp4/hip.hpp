@@ -1,12 +1,20 @@
 // ufp4 - the verbs on AMD GPUs: for files that hipcc compiles.
 // SPDX-License-Identifier: Apache-2.0
 //
-// In the making: the Hadamard verb and quantized_gemm (exact_blocks on matrix cores, gemm_simt for the rest) compile for gfx90a and
-// have run in the executor; the quantizers take hipcc 5.2 minutes to compile. No AMD GPU has run any of it.
+// No AMD GPU has run any of it yet: the kernels' sources run in the executor of tests/gpu, and are compiled for each architecture.
 #pragma once
 
+#include <span>
+#include <ufp4/gpu/vendor.hpp>
+#if !defined(UFP4_GPU)
+#error "ufp4: hip.hpp needs hipcc, or clang -x hip: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."
+#endif
 #include <ufp4/gpu/verbs.hpp>
 #include <ufp4/hip/gemm_kernels.hpp>
+
+namespace ufp4::gpu::inline UFP4_GPU {
+inline std::span<const gemm_kernel* const> gemm_kernels() { return hip_gemm_kernels; }
+}  // namespace ufp4::gpu::inline UFP4_GPU
 
 namespace ufp4 {
 /// hip::context, hip::quantize, ...: the verbs of gpu/, which CUDA and HIP share.

@@ -1,5 +1,6 @@
 // ufp4 - 4-bit codes in 8-bit containers: every code of every grid is the same number as an E4M3 byte.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: amd
 #include "gpu/device.hpp"
 
 #include <ufp4/gpu/thread/containers.hpp>

@@ -1,5 +1,7 @@
 // ufp4 - dequantize on a GPU gives the host's bits for every format, code, scale and output; so does amax.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: amd
+#include "gpu/presets.hpp"
 #include "gpu/quantize_check.hpp"
 
 #include <bit>
@@ -56,8 +58,7 @@ void check_shapes() {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("dequantize on the device gives the host's bits", "[gpu]", e1m2_f32, int4_f32, e2m1_f32, nvfp4,
-                   nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4) {
+TEMPLATE_LIST_TEST_CASE("dequantize on the device gives the host's bits", "[gpu]", support::block_formats) {
   check_shapes<TestType>();
 }
 

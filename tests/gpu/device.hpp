@@ -1,14 +1,17 @@
 // ufp4 - the GPU that a test runs on: a real one where nvcc or hipcc compiles the test, else the SIMT executor.
 // SPDX-License-Identifier: Apache-2.0
+//
+// In the executor the GEMM kernels come from kernel_tables.cpp, compiled once: NVIDIA's or AMD's, as simt::device() says when
+// they are asked for. A test that names kernels includes their headers.
 #pragma once
 
-#if !defined(__HIPCC__) && !defined(__CUDACC__)
-#define UFP4_SIMT_HEADER "gpu/simt.hpp"
-#endif
-#if defined(__HIPCC__) || defined(UFP4_PLAYS_AMD)  // a test defines it whose executor is to play an AMD GPU
+#if defined(__HIPCC__)
 #include <ufp4/hip.hpp>
-#else
+#elif defined(__CUDACC__)
 #include <ufp4/cuda.hpp>
+#else
+#define UFP4_SIMT_HEADER "gpu/simt.hpp"
+#include <ufp4/gpu/verbs.hpp>
 #endif
 
 #include <string>

@@ -1,5 +1,6 @@
 // ufp4 - the kernels of examples/embed_kernel.cu give the host's bytes.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: amd
 #include "gpu/device.hpp"
 
 #include <ufp4/ufp4.hpp>
@@ -20,7 +21,6 @@
 #define threadIdx (ufp4::gpu::thread_index())
 #define blockIdx (ufp4::gpu::block_index())
 #define blockDim (ufp4::gpu::block_size())
-#define __shfl_xor_sync(mask, value, step) ufp4::gpu::shuffle_xor(value, static_cast<unsigned>(step))
 #define __syncthreads() ufp4::gpu::sync_block()
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"  // the example counts in int, as CUDA programs do
@@ -34,7 +34,6 @@
 #undef threadIdx
 #undef blockIdx
 #undef blockDim
-#undef __shfl_xor_sync
 #undef __syncthreads
 #endif
 

@@ -3,7 +3,6 @@
 #include "gpu/device.hpp"
 
 #include <ufp4/cuda/gemm_block_mma_sm120.hpp>
-#include <ufp4/cuda/gemm_kernels.hpp>
 #include <ufp4/gpu/gemm.hpp>
 #include <ufp4/ufp4.hpp>
 

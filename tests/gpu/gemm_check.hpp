@@ -9,8 +9,10 @@
 #include "support/catch.hpp"
 #include "support/gemm_model.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -94,6 +96,53 @@ template <class T = float, class A, class B>
 std::string against_host(const gpu::gemm_kernel& kernel, const A& a, const B& b,
                          const ufp4::gemm_options& options = exactly, c_layout layout = {}) {
   return against_host<T>(kernel, a, b, on_device(a), on_device(b), a.rows(), b.rows(), options, layout);
+}
+
+/// C of one kernel, whichever the verb would choose, between guards; `c`: before, if beta is not 0. The kernel is told of that many
+/// processors.
+template <class A, class B>
+std::vector<float> product_of(const gpu::gemm_kernel& kernel, const ufp4::quantized_matrix<A>& a,
+                              const ufp4::quantized_matrix<B>& b, const ufp4::gemm_options& options,
+                              const std::vector<float>& c = {}, int processors = 0) {
+  const gpu::quantized_matrix<A> left{a.view()};
+  const gpu::quantized_matrix<B> right{b.view()};
+  const std::size_t m = a.rows(), n = b.rows(), guard = 16;
+  std::vector<float> all(m * n + 2 * guard, -77.0f);
+  std::copy(c.begin(), c.end(), all.begin() + guard);
+  const gpu::buffer<float> out{std::span<const float>(all)}, bias{options.bias};
+  ufp4::gemm_options there = options;
+  if (!options.bias.empty()) there.bias = bias.span();
+  const auto sink = ufp4::detail::sink_of(ufp4::matrix_view<float>{out.data() + guard, m, n});
+  const gpu::gemm_job job = gpu::detail::call_of(left.view(), right.view(), sink, there, {}).job;
+  gpu::device_facts device;
+  REQUIRE(gpu::facts(device) == gpu::success);
+  REQUIRE(kernel.takes(job, device));
+  if (processors != 0) device.processors = processors;
+  REQUIRE(kernel.run(job, device, {}, gpu::stream{}) == gpu::success);
+  all = on_host(out);
+  for (std::size_t i = 0; i < guard; ++i) REQUIRE((all[i] == -77.0f && all[guard + m * n + i] == -77.0f));
+  return {all.begin() + guard, all.end() - guard};
+}
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+/// work() under both ways in which the executor's matrix instructions add up; a device has its own.
+template <class Work>
+void with_every_sum(Work work) {
+#if defined(UFP4_SIMT_HEADER)
+  for (const auto sums : {ufp4::simt::mma_sums::nearest, ufp4::simt::mma_sums::truncated}) {
+    struct restorer {
+      ufp4::simt::executor_settings before = ufp4::simt::settings();
+      ~restorer() { ufp4::simt::settings() = before; }
+    } const restore;
+    ufp4::simt::settings().sums = sums;
+    work();
+  }
+#else
+  work();
+#endif
 }
 
 }  // namespace support

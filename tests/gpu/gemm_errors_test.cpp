@@ -1,5 +1,6 @@
 // ufp4 - quantized_gemm on a GPU: every mistake is a status with the host's sentence, and nothing is queued.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: amd
 #include "gpu/gemm_check.hpp"
 
 #include "support/refusal.hpp"

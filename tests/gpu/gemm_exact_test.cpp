@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/gemm_check.hpp"
 
+#include <ufp4/cuda/gemm_blocks_sm80.hpp>
+#include <ufp4/gpu/kernels/gemm_simt.hpp>
+
 #include "support/seed.hpp"
 
 #include <limits>

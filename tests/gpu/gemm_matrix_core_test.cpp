@@ -1,71 +1,66 @@
-// ufp4 - exact_blocks on the matrix cores of AMD GPUs gives the host's bits, in waves of 64 and of 32.
+// ufp4 - exact_blocks on the matrix cores of AMD GPUs gives the host's bits, in waves of 64 and of 32; and what runs where.
 // SPDX-License-Identifier: Apache-2.0
-#if !defined(__CUDACC__)
-#define UFP4_PLAYS_AMD
-#endif
+#include "gpu/amd_targets.hpp"
 #include "gpu/gemm_check.hpp"
 
-#include "support/matrices.hpp"
+#include "support/catch.hpp"
+
+#if !defined(__CUDACC__)
+
+#include <ufp4/hip/gemm_bf16.hpp>
+#include <ufp4/hip/gemm_blocks.hpp>
+
+#include "support/seed.hpp"
 
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <vector>
 
 using namespace ufp4;
 
-#if defined(UFP4_SIMT_HEADER)
-
 namespace {
 
-struct target {
-  const char* kernel;
-  int architecture, wave;
+struct ascending_levels {  // code 0 is not 0
+  static constexpr float values[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+  static constexpr bool exact_products = true;
 };
-constexpr target targets[] = {{"gemm_blocks_gfx90a", 0x90a, 64},
-                              {"gemm_blocks_gfx90a", 0x942, 64},
-                              {"gemm_blocks_gfx11", 0x1100, 32},
-                              {"gemm_blocks_gfx12", 0x1201, 32}};
+using ascending = block_format<table_element<ascending_levels>, e4m3, 16>;
 
-/// Plays a target as long as it lives.
-struct played {
-  gpu::device_facts before = simt::device();
-  explicit played(const target& t) {
-    simt::device().architecture = t.architecture;
-    simt::device().wave = t.wave;
-    simt::device().shared_bytes = 64 * 1024;
-  }
-  ~played() { simt::device() = before; }
-};
-
-const gpu::gemm_kernel& kernel_named(const std::string& name) {
-  for (const gpu::gemm_kernel* k : gpu::gemm_kernels())
-    if (name == k->name) return *k;
-  FAIL("no kernel is called " << name);
-  return *gpu::gemm_kernels().front();
+constexpr support::amd_target targets[] = {{&gpu::kernels::gemm_blocks_gfx90a, 0x90a},
+                                           {&gpu::kernels::gemm_blocks_gfx90a, 0x942},
+                                           {&gpu::kernels::gemm_blocks_gfx90a, 0x950},
+                                           {&gpu::kernels::gemm_blocks_gfx11, 0x1100},
+                                           {&gpu::kernels::gemm_blocks_gfx12, 0x1201}};
+template <class Work>
+void on_every_target(Work work) {
+  support::on_targets(targets, work);
 }
 
-template <class F>
-quantized_matrix<F> numbers(std::size_t rows, std::size_t cols, unsigned seed) {
-  std::vector<float> x(rows * cols);
-  for (std::size_t i = 0; i < x.size(); ++i)
-    x[i] = static_cast<float>(static_cast<int>((i * 2654435761u + seed * 97u) >> 8 & 1023) - 512) *
-           (i % 7 == 0 ? 0.5f : 0.03f);
-  return quantize<F>(matrix_view<const float>{x.data(), rows, cols});
+/// C of small tiles, or of large ones where the device's processors are few.
+template <class A, class B>
+void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b) {
+  CAPTURE(a.rows(), b.rows(), a.cols());
+  const std::vector<float> want = model::exact_blocks(model::side_of(a), model::side_of(b), -1.75f);
+  const gemm_options options{.alpha = -1.75f, .accumulate = accumulate::exact_blocks};
+  on_every_target([&](const gpu::gemm_kernel& kernel) {
+    for (const int processors : {1, 100}) {
+      CAPTURE(processors);
+      REQUIRE(support::difference(support::product_of(kernel, a, b, options, {}, processors), want) == "");
+    }
+  });
 }
 
 template <class Left, class Right>
 void check_shapes() {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(Left::block_size)};
   struct {
     std::size_t m, n, k;
-  } const shapes[] = {{1, 1, 16}, {16, 16, 64}, {65, 33, 80}, {70, 130, 272}};
-  for (const target& t : targets) {
-    const played device{t};
-    for (const auto& s : shapes) {
-      CAPTURE(t.kernel, s.m, s.n, s.k);
-      REQUIRE(support::against_host(kernel_named(t.kernel), numbers<Left>(s.m, s.k, 1), numbers<Right>(s.n, s.k, 2)) ==
-              "");
-    }
-  }
+  } const shapes[] = {{1, 1, 16}, {16, 16, 64}, {65, 33, 80}, {131, 130, 272}};
+  for (const auto& s : shapes)
+    check(model::random_quantized<Left>(gen, s.m, s.k, model::scales::hostile, 0x1.8p-7f),
+          model::random_quantized<Right>(gen, s.n, s.k, model::scales::hostile, 0x1.333334p+3f));
 }
 
 }  // namespace
@@ -73,39 +68,154 @@ void check_shapes() {
 TEST_CASE("blocks of 16 on matrix cores give the host's bits", "[gpu]") {
   check_shapes<nvfp4, nvfp4>();
   check_shapes<e1m2_f32, int4_f32>();
+  check_shapes<block_format<fp4<E2M1>, e4m3, square(16), float>, nvint4>();
 }
 TEST_CASE("longer blocks are chains of instructions, and give the host's bits", "[gpu]") {
   check_shapes<mxfp4, mxfp4>();
+  check_shapes<block_format<fp4<E1M2>, bf16, 64>, block_format<fp4<E3M0>, ue5m3, 64>>();
   check_shapes<block_format<fp4<E1M2>, bf16, 128>, block_format<fp4<E2M1>, e4m3, 128>>();
 }
 
+TEST_CASE("what lies beyond K counts for nothing in blocks on matrix cores even if code 0 does not mean 0", "[gpu]") {
+  std::mt19937_64 gen{support::seed(12)};
+  quantized_matrix<ascending> a(5, 80), b(7, 80);
+  for (auto* q : {&a, &b}) {
+    for (auto& byte : q->codes()) byte = static_cast<std::uint8_t>(gen() % 256);
+    for (auto& s : q->scales()) s = model::random_scale<e4m3>(gen, model::scales::hostile);
+  }
+  std::vector<float> want(35);
+  quantized_gemm(a, b, matrix_view<float>{want.data(), 5, 7}, support::exactly);
+  on_every_target([&](const gpu::gemm_kernel& kernel) {
+    for (const int processors : {0, 1})
+      REQUIRE(support::same_bits(support::product_of(kernel, a, b, support::exactly, {}, processors), want));
+  });
+}
+
 TEST_CASE("a block whose scale is NaN makes NaN of what it touches and of nothing else", "[gpu]") {
-  for (const target& t : targets) {
-    const played device{t};
-    CAPTURE(t.kernel);
-    auto a = numbers<nvfp4>(20, 96, 3);
-    a.scales()[7] = e4m3::from_bits(0x7F);
-    REQUIRE(support::against_host(kernel_named(t.kernel), a, numbers<nvfp4>(40, 96, 4)) == "");
+  std::mt19937_64 gen{support::seed(3)};
+  auto a = model::random_quantized<nvfp4>(gen, 20, 96);
+  a.scales()[7] = e4m3::from_bits(0x7F);
+  check(a, model::random_quantized<nvfp4>(gen, 40, 96));
+}
+
+TEST_CASE("the order in which threads and blocks run changes no bit of blocks on matrix cores", "[gpu]") {
+  std::mt19937_64 gen{support::seed(4)};
+  const auto a = model::random_quantized<nvfp4>(gen, 70, 144), b = model::random_quantized<nvfp4>(gen, 130, 144);
+  const auto c = model::random_quantized<mxfp4>(gen, 70, 144);
+  const auto d = model::random_quantized<mxint4>(gen, 66, 144);
+  support::in_every_order([&](const char* order) {
+    CAPTURE(order);
+    check(a, b);
+    check(c, d);
+  });
+}
+
+TEST_CASE("C may be bf16, turned, apart, and be added to, with a bias, on matrix cores", "[gpu]") {
+  std::mt19937_64 gen{support::seed(5)};
+  const auto a = model::random_quantized<nvfp4>(gen, 37, 80);
+  const auto b = model::random_quantized<int4_f32>(gen, 70, 80);
+  std::vector<float> bias(70);
+  for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i) * 0.25f - 3;
+  gemm_options options = support::exactly;
+  options.beta = -1.5f;
+  options.bias = bias;
+  on_every_target([&](const gpu::gemm_kernel& kernel) {
+    REQUIRE(support::against_host<bf16>(kernel, a, b, options, {.gap = 3, .turned = true}) == "");
+    REQUIRE(support::against_host<float>(kernel, a, b, options, {.gap = 5, .upside_down = true}) == "");
+  });
+}
+
+TEST_CASE("the kernels of matrix cores run many products in a launch, each as if it were alone", "[gpu]") {
+  std::mt19937_64 gen{support::seed(6)};
+  constexpr std::size_t count = 35;  // one more than a launch takes, and more
+  std::vector<quantized_matrix<nvfp4>> a, b;
+  for (std::size_t e = 0; e < count; ++e) {
+    const std::size_t k = e % 4 * 48;
+    a.push_back(model::random_quantized<nvfp4>(gen, 1 + 29 * e % 70, k));
+    b.push_back(model::random_quantized<nvfp4>(gen, 1 + 17 * e % 90, k));
+  }
+  const auto check_kernel = [&](const gpu::gemm_kernel& kernel, const gemm_options& options) {
+    gpu::device_facts device;
+    REQUIRE(gpu::facts(device) == gpu::success);
+    std::vector<gpu::quantized_matrix<nvfp4>> left, right;
+    std::vector<gpu::buffer<float>> c;
+    std::vector<gpu::gemm_job> jobs;
+    for (std::size_t e = 0; e < count; ++e) {
+      left.emplace_back(a[e].view()), right.emplace_back(b[e].view());
+      c.emplace_back(a[e].rows() * b[e].rows());
+      const auto out = ufp4::detail::sink_of(matrix_view<float>{c.back().data(), a[e].rows(), b[e].rows()});
+      jobs.push_back(gpu::detail::call_of(left.back().view(), right.back().view(), out, options, {}).job);
+    }
+#if defined(UFP4_SIMT_HEADER)
+    const auto before = simt::calls().launches;
+#endif
+    REQUIRE(kernel.run_group(jobs, device, gpu::stream{}) == gpu::success);
+#if defined(UFP4_SIMT_HEADER)
+    CHECK(simt::calls().launches == before + 2);
+#endif
+    for (std::size_t e = 0; e < count; ++e) {
+      CAPTURE(e);
+      REQUIRE(support::same_bits(support::on_host(c[e]), support::product_of(kernel, a[e], b[e], options)));
+    }
+  };
+  on_every_target([&](const gpu::gemm_kernel& kernel) { check_kernel(kernel, support::exactly); });
+  constexpr support::amd_target bf16_targets[] = {{&gpu::kernels::gemm_bf16_gfx90a, 0x90a},
+                                                  {&gpu::kernels::gemm_bf16_gfx11, 0x1100}};
+  support::on_targets(bf16_targets, [&](const gpu::gemm_kernel& kernel) { check_kernel(kernel, {}); });
+}
+
+#if defined(UFP4_SIMT_HEADER)
+
+TEST_CASE("the blocks kernels of matrix cores say what they take", "[gpu]") {
+  const support::played_amd device{0x90a};
+  const auto takes = [&]<class F>(quantized_matrix<F>, accumulate mode) {
+    const gpu::quantized_matrix<F> a(16, 128), b(16, 128);
+    const gpu::buffer<float> c(256);
+    const auto out = ufp4::detail::sink_of(matrix_view<float>{c.data(), 16, 16});
+    const gpu::gemm_job job = gpu::detail::call_of(a.view(), b.view(), out, {.accumulate = mode}, {}).job;
+    return gpu::kernels::gemm_blocks_gfx90a.takes(job, simt::device());
+  };
+  CHECK(takes(quantized_matrix<nvfp4>{}, accumulate::exact_blocks));
+  CHECK(takes(quantized_matrix<e1m2_f32>{}, accumulate::fast));
+  CHECK_FALSE(takes(quantized_matrix<e1m2_f32>{}, accumulate::folded_bf16));
+  CHECK_FALSE(takes(quantized_matrix<block_format<nf4, float, 16>>{}, accumulate::exact_blocks));
+  CHECK_FALSE(takes(quantized_matrix<block_format<fp4<E2M1>, e4m3, 8>>{}, accumulate::exact_blocks));
+}
+
+TEST_CASE("explain names the kernel and the instruction of every AMD architecture", "[gpu]") {
+  const gpu::quantized_matrix<nvfp4> a(4, 32), b(4, 32);
+  const gpu::buffer<float> c(16);
+  const matrix_view<float> out{c.data(), 4, 4};
+  struct {
+    int architecture;
+    const char *fast, *fast_instruction, *exact, *exact_instruction;
+  } const all[] = {
+      {0x906, "gemm_simt", "fma", "gemm_simt", "fma"},
+      {0x90a, "gemm_bf16_gfx90a", "v_mfma_f32_16x16x16_bf16", "gemm_blocks_gfx90a", "v_mfma_f32_16x16x16_f16"},
+      {0x942, "gemm_bf16_gfx90a", "v_mfma_f32_16x16x16_bf16", "gemm_blocks_gfx90a", "v_mfma_f32_16x16x16_f16"},
+      {0x950, "gemm_bf16_gfx950", "v_mfma_f32_16x16x32_bf16", "gemm_blocks_gfx90a", "v_mfma_f32_16x16x16_f16"},
+      {0x1030, "gemm_simt", "fma", "gemm_simt", "fma"},
+      {0x1100, "gemm_bf16_gfx11", "v_wmma_f32_16x16x16_bf16", "gemm_blocks_gfx11", "v_wmma_f32_16x16x16_f16"},
+      {0x1201, "gemm_bf16_gfx12", "v_wmma_f32_16x16x16_bf16", "gemm_blocks_gfx12", "v_wmma_f32_16x16x16_f16"}};
+  for (const auto& one : all) {
+    const support::played_amd device{one.architecture};
+    CAPTURE(one.architecture);
+    const auto fast = gpu::explain(gpu::context{}, a, b, out);
+    CHECK(std::string(fast.kernel) == one.fast);
+    CHECK(std::string(fast.instruction) == one.fast_instruction);
+    CHECK((fast.mode == accumulate::exact_blocks) == (std::string(one.fast) == "gemm_simt"));
+    const auto exact = gpu::explain(gpu::context{}, a, b, out, support::exactly);
+    CHECK(std::string(exact.kernel) == one.exact);
+    CHECK(std::string(exact.instruction) == one.exact_instruction);
+    CHECK(exact.mode == accumulate::exact_blocks);
+    CHECK(exact.note.empty());
   }
 }
 
-TEST_CASE("fast and exact_blocks run the matrix cores where the device has them, the plain kernel elsewhere", "[gpu]") {
-  const auto a = numbers<nvfp4>(4, 32, 1), b = numbers<nvfp4>(4, 32, 2);
-  const gpu::quantized_matrix<nvfp4> there_a(a.view()), there_b(b.view());
-  const gpu::buffer<float> c(16);
-  const matrix_view<float> out{c.data(), 4, 4};
-  for (const target& t : targets) {
-    const played device{t};
-    const auto e = gpu::explain(gpu::context{}, there_a, there_b, out);
-    REQUIRE(std::string(e.kernel) == t.kernel);
-    REQUIRE(e.mode == accumulate::exact_blocks);
-  }
-  const played old{{"", 0x906, 64}};
-  REQUIRE(std::string(gpu::explain(gpu::context{}, there_a, there_b, out).kernel) == "gemm_simt");
-}
+#endif
 
 #else
 
-TEST_CASE("AMD's matrix cores are asked of the executor, which plays every device", "[gpu]") { SUCCEED(); }
+TEST_CASE("AMD's matrix cores have no code under nvcc", "[gpu]") { SUCCEED(); }
 
 #endif

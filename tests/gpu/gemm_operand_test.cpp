@@ -1,5 +1,6 @@
 // ufp4 - quantized_gemm on a GPU: operands quantized on the way, in the workspace that workspace_bytes says.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: amd
 #include "gpu/gemm_check.hpp"
 
 #include "support/hostile.hpp"

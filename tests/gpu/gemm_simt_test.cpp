@@ -1,6 +1,9 @@
 // ufp4 - gemm_simt: the host's bits for every pair of formats, plain operands and every mode, on any architecture.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: amd
 #include "gpu/gemm_check.hpp"
+
+#include <ufp4/gpu/kernels/gemm_simt.hpp>
 
 #include "support/hostile.hpp"
 #include "support/seed.hpp"

@@ -1,5 +1,6 @@
 // ufp4 - verbs queue and return: none allocates, none waits, so a graph can capture them.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: amd
 #include "gpu/device.hpp"
 
 #include <ufp4/ufp4.hpp>
@@ -94,37 +95,43 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 }  // namespace
 
-#if defined(__CUDACC__)
+#if !defined(UFP4_SIMT_HEADER)
+
+#if defined(__HIPCC__)
+#define RUNTIME(name) hip##name
+#else
+#define RUNTIME(name) cuda##name
+#endif
 
 TEST_CASE("a graph captures every verb, and its replays give the bits of the calls", "[gpu]") {
   step direct, captured;
   REQUIRE(support::text_of(gpu::prepare()) == "");
   REQUIRE(direct.queue(nullptr) == "");
-  REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
+  REQUIRE(RUNTIME(StreamSynchronize)(nullptr) == RUNTIME(Success));
 
-  cudaStream_t stream = nullptr;
-  REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
-  cudaGraph_t graph = nullptr;
-  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) ==
-          cudaSuccess);  // refuses what waits or allocates
+  RUNTIME(Stream_t) stream = nullptr;
+  REQUIRE(RUNTIME(StreamCreateWithFlags)(&stream, RUNTIME(StreamNonBlocking)) == RUNTIME(Success));
+  RUNTIME(Graph_t) graph = nullptr;
+  REQUIRE(RUNTIME(StreamBeginCapture)(stream, RUNTIME(StreamCaptureModeGlobal)) ==
+          RUNTIME(Success));  // refuses what waits or allocates
   const std::string wrong = captured.queue(stream);
-  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  REQUIRE(RUNTIME(StreamEndCapture)(stream, &graph) == RUNTIME(Success));
   REQUIRE(wrong == "");
-  cudaGraphExec_t ready = nullptr;
-  REQUIRE(cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess);
+  RUNTIME(GraphExec_t) ready = nullptr;
+  REQUIRE(RUNTIME(GraphInstantiateWithFlags)(&ready, graph, 0) == RUNTIME(Success));
   for (int replay = 0; replay < 3; ++replay) {
     captured.y.upload(std::vector<float>(captured.y.size(), 0.0f));
     captured.dw.upload(std::vector<float>(captured.dw.size(), 0.0f));
-    REQUIRE(cudaGraphLaunch(ready, stream) == cudaSuccess);
-    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    REQUIRE(RUNTIME(GraphLaunch)(ready, stream) == RUNTIME(Success));
+    REQUIRE(RUNTIME(StreamSynchronize)(stream) == RUNTIME(Success));
     REQUIRE(same_bits(captured.results(), direct.results()));
   }
-  cudaGraphExecDestroy(ready);
-  cudaGraphDestroy(graph);
-  cudaStreamDestroy(stream);
+  (void)RUNTIME(GraphExecDestroy)(ready);
+  (void)RUNTIME(GraphDestroy)(graph);
+  (void)RUNTIME(StreamDestroy)(stream);
 }
 
-#elif defined(UFP4_SIMT_HEADER)
+#else
 
 TEST_CASE("no verb allocates or waits", "[gpu]") {
   step s;

@@ -1,5 +1,6 @@
 // ufp4 - hadamard_forward and hadamard_inverse on a GPU give the host's bits.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: amd
 #include "gpu/device.hpp"
 
 #include <ufp4/ufp4.hpp>

@@ -1,25 +1,31 @@
-// ufp4 - every kernel of the library in one file: what compile.sh compiles for each architecture and ptx_check.sh reads.
+// ufp4 - every kernel of the library in one file, for either vendor's compiler: what compile.sh and compile_hip.sh compile for each
+// architecture, and in whose output they look for instructions.
 // SPDX-License-Identifier: Apache-2.0
 //
 // As a program, on a machine with a GPU, it says which kernels that GPU would run; without one it ends with 77.
+#if defined(__HIPCC__)
+#include <ufp4/hip.hpp>
+#else
 #include <ufp4/cuda.hpp>
+#endif
 
 #include <cstdio>
 
 using namespace ufp4;
-namespace cuda = ufp4::cuda;
+namespace gpu = ufp4::gpu;
 
 namespace {
 
-const cuda::context none{};
+const gpu::context none{};
 
 /// Verbs with memory that is not there, so that their kernels are in the program.
 template <class F, class T>
 int use_format(const matrix_view<const T>& x) {
-  const cuda::quantized_view<F> q;
+  const gpu::quantized_view<F> q;
   int refused = 0;
-  refused += !cuda::quantize<F>(none, x, q, random_hadamard<16>{1}, stochastic{.seed = 1});
-  refused += !cuda::quantize_both<F>(none, x, q, q);
+  refused += !gpu::quantize<F>(none, x, q, random_hadamard<16>{1}, stochastic{.seed = 1});
+  refused += !gpu::quantize_both<F>(none, x, q, q);
+  refused += !gpu::dequantize<F>(none, q, matrix_view<float>{});
   return refused;
 }
 
@@ -29,11 +35,11 @@ int use_everything() {
   const matrix_view<float> y;
   const recipe::bound_recipe now = recipe::nvfp4(1).at(0, 0);
   int refused = use_format<nvfp4>(x) + use_format<mxfp4>(h) + use_format<e1m2_f32>(x);
-  refused += !cuda::quantize<compat::te_nvfp4>(none, x, cuda::quantized_view<nvfp4>{});
-  refused += !cuda::hadamard_forward(none, x, y, hadamard<16>{});
-  refused += !cuda::linear_forward(none, now, x, x, y);
-  refused += !cuda::linear_backward_input(none, now, x, x, y);
-  refused += !cuda::linear_backward_weight(none, now, x, x, y);
+  refused += !gpu::quantize<compat::te_nvfp4>(none, x, gpu::quantized_view<nvfp4>{});
+  refused += !gpu::hadamard_forward(none, x, y, hadamard<16>{});
+  refused += !gpu::linear_forward(none, now, x, x, y);
+  refused += !gpu::linear_backward_input(none, now, x, x, y);
+  refused += !gpu::linear_backward_weight(none, now, x, x, y);
   return refused;
 }
 
@@ -41,29 +47,29 @@ template <class F>
 void explain(const char* format, accumulate mode) {
   for (const std::size_t m : {1u, 16u, 128u, 512u, 8192u}) {
     const std::size_t n = 4096, k = 4096;
-    const cuda::quantized_matrix<F> none_of_it;
+    const gpu::quantized_matrix<F> none_of_it;
     // Shapes are all that is asked for, so the memory may be anything that is not null.
     const auto bytes = [](std::size_t count) {
       return std::span<std::uint8_t>(reinterpret_cast<std::uint8_t*>(std::uintptr_t{256}), count);
     };
     const auto view = [&](std::size_t rows) {
       using scale = typename F::scale_type;
-      return cuda::quantized_view<F>(
+      return gpu::quantized_view<F>(
           bytes(rows * k / 2),
           std::span<scale>(reinterpret_cast<scale*>(std::uintptr_t{256}), rows * (k / F::block_size)),
           reinterpret_cast<float*>(std::uintptr_t{256}), rows, k);
     };
     const matrix_view<float> c(reinterpret_cast<float*>(std::uintptr_t{256}), m, n);
     std::printf("%-9s %-12s M = %4zu  %s\n", format, name(mode), m,
-                cuda::explain(none, view(m), view(n), c, {.accumulate = mode}).text().c_str());
+                gpu::explain(none, view(m), view(n), c, {.accumulate = mode}).text().c_str());
   }
 }
 
 }  // namespace
 
 int main() {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+  gpu::device_facts device;
+  if (gpu::facts(device) != gpu::success) {
     std::printf("no GPU: this program only had to compile and link\n");
     return 77;
   }

@@ -1,9 +1,11 @@
 // ufp4 - the linear verbs on a GPU give the host's bits under every recipe, dense and grouped, saved or not.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: amd
 #include "gpu/device.hpp"
 
 #include <ufp4/ufp4.hpp>
 
+#include "gpu/presets.hpp"
 #include "support/catch.hpp"
 
 #include <cstdint>
@@ -63,18 +65,15 @@ struct memory {
   explicit memory(std::size_t size) : bytes(size), ctx{{}, bytes.span()} {}
 };
 
-struct named_recipe {
-  const char* name;
-  recipe::training_recipe what;
-};
-std::vector<named_recipe> recipes() {
-  std::vector<named_recipe> all{{"ufp4", recipe::ufp4(1)},
-                                {"ufp4<nv_e1m2>", recipe::ufp4<nv_e1m2>(2)},
-                                {"ufp4<mxint4>", recipe::ufp4<mxint4>(3)},
-                                {"e2m1_baseline", recipe::e2m1_baseline(4)},
-                                {"nvfp4", recipe::nvfp4(5)},
-                                {"bf16", recipe::bf16(6)}};
-  for (named_recipe& r : all) r.what.accumulate = accumulate::exact_blocks;
+std::vector<support::named_recipe> recipes() {
+  std::vector<support::named_recipe> all(std::begin(support::training_recipes), std::end(support::training_recipes));
+  for (const support::named_recipe& r : {support::named_recipe{"ufp4<int4_f32>", recipe::ufp4<int4_f32>(1)},
+                                         {"ufp4<nv_e1m2>", recipe::ufp4<nv_e1m2>(2)},
+                                         {"ufp4<nvint4>", recipe::ufp4<nvint4>(3)},
+                                         {"ufp4<mx_e1m2>", recipe::ufp4<mx_e1m2>(4)},
+                                         {"ufp4<mxint4>", recipe::ufp4<mxint4>(5)}})
+    all.push_back(r);
+  for (support::named_recipe& r : all) r.what.accumulate = accumulate::exact_blocks;
   return all;
 }
 
@@ -124,7 +123,7 @@ void check_layer(const recipe::bound_recipe& now, std::size_t tokens, std::size_
 }  // namespace
 
 TEST_CASE("a layer's three GEMMs have the host's bits under every recipe", "[gpu]") {
-  for (const named_recipe& r : recipes()) {
+  for (const support::named_recipe& r : recipes()) {
     CAPTURE(r.name);
     check_layer<float>(r.what.at(3, 7), 37, 50, 21, {0, 37}, recipe::write::overwrite, false);
     check_layer<bf16>(r.what.at(4, 1), 16, 33, 18, {0, 16}, recipe::write::add, true);
@@ -132,13 +131,117 @@ TEST_CASE("a layer's three GEMMs have the host's bits under every recipe", "[gpu
 }
 
 TEST_CASE("experts share a tensor scale, draw coins of their own, and may have no tokens", "[gpu]") {
-  for (const named_recipe& r : recipes()) {
+  for (const support::named_recipe& r : recipes()) {
     CAPTURE(r.name);
     for (const recipe::write mode : {recipe::write::overwrite, recipe::write::add})
       check_layer<float>(r.what.at(9, 2), 27, 20, 17, {0, 0, 19, 19, 27}, mode, false);
     check_layer<float>(r.what.at(9, 3), 0, 20, 17, {0, 0, 0}, recipe::write::overwrite, false);
   }
 }
+
+TEST_CASE("more experts than go out together: what lies in the workspace is used up before it is written over",
+          "[gpu]") {
+  sizes offsets{0};
+  for (std::size_t e = 0; e < 70; ++e) offsets.push_back(offsets.back() + (e % 4 == 1 ? 0 : 1 + e * 5 % 11));
+  for (recipe::training_recipe r : {recipe::ufp4(7), recipe::nvfp4(8), recipe::bf16(9)}) {
+    r.accumulate = accumulate::exact_blocks;
+    check_layer<float>(r.at(1, 1), offsets.back(), 20, 18, offsets, recipe::write::add, false);
+  }
+}
+
+#if defined(UFP4_SIMT_HEADER)
+
+namespace {
+
+/// Experts of 20 tokens, but for the last, without any, and what linear_forward_grouped makes of them.
+struct mixture {
+  static constexpr std::size_t inputs = 32, outputs = 24;
+  sizes offsets{0, 20, 40, 60, 60};
+  recipe::training_recipe recipe = recipe::ufp4(1);
+  twin<float> x{60, inputs, 1}, w{4 * outputs, inputs, 2}, y{60, outputs, 3};
+
+  explicit mixture(accumulate mode) { recipe.accumulate = mode; }
+  gpu::linear_explanation explain() const {
+    return gpu::explain_linear_forward({}, recipe.at(0, 0), x.there(), w.there(), y_there(), offsets);
+  }
+  /// Launches of one call, with all the workspace that it asks for and no byte more.
+  unsigned long launches() {
+    const auto now = recipe.at(0, 0);
+    const memory m(gpu::linear_forward_workspace_bytes(now, x.there(), w.there(), y_there(), offsets));
+    linear_forward_grouped(now, x.here(), offsets, w.here(), y.out_here());
+    const unsigned long before = simt::calls().launches;
+    REQUIRE(support::text_of(gpu::linear_forward_grouped(m.ctx, now, x.there(), offsets, w.there(), y.out_there())) ==
+            "");
+    return simt::calls().launches - before;
+  }
+
+ private:
+  matrix_view<float> y_there() const { return {y.device.data(), y.rows, y.cols}; }
+};
+
+}  // namespace
+
+TEST_CASE("a kernel that multiplies many in a launch gets all experts at once; others one by one", "[gpu]") {
+  mixture m(accumulate::exact_blocks);
+  const unsigned long quantized = 2 * 3;  // the operands of three experts
+  CHECK(m.launches() == quantized + 1);
+  CHECK(m.y.agrees());
+  m.recipe.fprop.left.format = m.recipe.fprop.right.format = spec_of<block_format<nf4, float, 16>>;
+  CHECK(m.launches() == quantized + 3);
+  CHECK(m.y.agrees());
+}
+
+TEST_CASE("the workspace is that of 32 experts, however many follow", "[gpu]") {
+  recipe::training_recipe r = recipe::ufp4(1);
+  r.accumulate = accumulate::exact_blocks;
+  const twin<float> x(64 * 20, 32, 1), w(64 * 24, 32, 2);
+  const auto bytes = [&](std::size_t experts) {
+    sizes offsets;
+    for (std::size_t e = 0; e <= experts; ++e) offsets.push_back(20 * e);
+    twin<float> y(20 * experts, 24, 3);
+    return gpu::linear_forward_workspace_bytes(r.at(0, 0), matrix_view<const float>{x.device.data(), 20 * experts, 32},
+                                               w.there(), y.out_there(), offsets);
+  };
+  CHECK(bytes(1) < bytes(2));
+  CHECK(bytes(2) < bytes(32));
+  CHECK(bytes(64) == bytes(32));
+  r.fprop.left.format = r.fprop.right.format = spec_of<block_format<nf4, float, 16>>;  // multiplied one by one
+  CHECK(bytes(64) == bytes(1));
+}
+
+TEST_CASE("an explanation of a layer names what quantizes and what multiplies", "[gpu]") {
+  mixture m(accumulate::exact_blocks);
+  const gpu::linear_explanation e = m.explain();
+  const std::string multiplies = e.products.at(0).text();
+  CHECK(e.products.size() == 4);
+  CHECK(std::string(e.products[0].kernel) != "gemm_simt");
+  CHECK(multiplies.starts_with("linear_forward_grouped: gemm_"));
+  CHECK(e.text() == "linear_forward_grouped: left quantize_lanes, right quantize_lanes\n" + multiplies +
+                        (e.products[3].text() == multiplies ? "" : "\n" + e.products[3].text()));
+
+  const auto now = m.recipe.at(0, 0);
+  twin<float> dx(60, mixture::inputs, 4), dw(4 * mixture::outputs, mixture::inputs, 5);
+  const auto dy = m.y.there();
+  const twin<float> one(mixture::outputs, mixture::inputs, 6);
+  const auto dense = gpu::explain_linear_backward_input({}, now, dy, one.there(), dx.out_there());
+  CHECK(std::string(dense.verb) == "linear_backward_input");
+  CHECK(std::string(dense.left) == "quantize_lanes");
+  CHECK(std::string(dense.right) == "quantize_lanes_turned");
+  const gpu::saved_activation not_yet;
+  const auto saved = gpu::explain_linear_backward_weight({}, now, dy, not_yet, dw.out_there(), m.offsets);
+  CHECK(saved.text().starts_with(
+      "linear_backward_weight_grouped: left quantize_lanes_turned, right not quantized here\nlinear_backward_weight"));
+  CHECK(saved.products.size() == 4);
+  const auto plain =
+      gpu::explain_linear_backward_weight({}, recipe::bf16(1).at(0, 0), dy, m.x.there(), dw.out_there(), m.offsets);
+  CHECK(std::string(plain.left).empty());
+  CHECK(std::string(plain.products.at(0).kernel) == "gemm_simt");
+  CHECK(gpu::can_run_linear_forward({}, now, m.x.there(), m.w.there(), m.y.out_there(), m.offsets));
+  CHECK(gpu::can_run_linear_backward_input({}, now, dy, one.there(), dx.out_there()));
+  CHECK(gpu::can_run_linear_backward_weight({}, now, dy, not_yet, dw.out_there(), m.offsets));
+}
+
+#endif
 
 TEST_CASE("the dense verbs are the grouped ones with one expert", "[gpu]") {
   recipe::training_recipe r = recipe::ufp4(11);

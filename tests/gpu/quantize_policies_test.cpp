@@ -1,6 +1,8 @@
 // ufp4 - quantize on a GPU gives the host's bytes under every scale rule, block shape, grid, preset, shard and rounding policy,
 // the program's own included.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: amd
+#include "gpu/presets.hpp"
 #include "gpu/quantize_check.hpp"
 
 using namespace ufp4;
@@ -62,6 +64,27 @@ TEST_CASE("squares of every size", "[gpu]") {
   check_square<64>();
 }
 
+TEST_CASE(
+    "the largest tile, 80 KiB, is coded where a block has so much shared memory, and refused with a sentence elsewhere",
+    "[gpu]") {
+  using F = block_format<ufp4::int4, float, square(64)>;
+  namespace gpu = support::gpu;
+  gpu::device_facts device;
+  REQUIRE(gpu::facts(device) == gpu::success);
+  const std::vector<float> x(70 * 300, 1.5f);
+  if (device.shared_bytes >= 80 * 1024) {
+    check_quantize<F>(x, 70, 300, random_hadamard<256>{7});
+    return;
+  }
+  const support::device_copy<float> in(x, {x.data(), 70, 300});
+  const support::device_output<F> out(70, 300, random_hadamard<256>{7}.spec());
+  const gpu::status s = gpu::quantize<F>({}, in.view(), out.view(), random_hadamard<256>{7});
+  CHECK(s.code() == gpu::not_supported);
+  CHECK(s.text() ==
+        "quantize: quantize_blocks: squares of 64 after a transform of 256 take more shared memory than a block of "
+        "this device has");
+}
+
 TEST_CASE("grids that are neither uniform nor E2M1", "[gpu]") {
   check_some<block_format<fp4<E3M0>, float, 16>>();
   check_some<block_format<nf4, float, 64>>(random_hadamard<16>{3});
@@ -81,14 +104,9 @@ TEST_CASE("every scale rule", "[gpu]") {
   check_some<block_format<fp4<E2M1>, ue5m3, 16>>(scale_up{});
 }
 
-TEST_CASE("compat presets", "[gpu]") {
-  check_some<compat::torchao_mx_floor>();
+TEMPLATE_LIST_TEST_CASE("compat presets", "[gpu]", support::compat_presets) { check_some<TestType>(); }
+TEST_CASE("compat presets after a transform", "[gpu]") {
   check_some<compat::torchao_mx_even>(random_hadamard<32>{1});
-  check_some<compat::torchao_mx_ceil>();
-  check_some<compat::torchao_mx_rceil>();
-  check_some<compat::ggml_mxfp4>();
-  check_some<compat::ggml_nvfp4>();
-  check_some<compat::te_nvfp4>();
   check_some<compat::torchao_nvfp4>(random_hadamard<16>{1});
 }
 

@@ -1,5 +1,7 @@
 // ufp4 - quantize on a GPU gives the host's bytes: every preset, transform, rounding and input type, hostile rows, every tail.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: amd
+#include "gpu/presets.hpp"
 #include "gpu/quantize_check.hpp"
 
 using namespace ufp4;
@@ -27,8 +29,7 @@ void check_format(std::uint64_t number) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("float input: the host's bytes", "[gpu]", e1m2_f32, int4_f32, e2m1_f32, nvfp4, nv_e1m2, nvint4,
-                   mxfp4, mx_e1m2, mxint4) {
+TEMPLATE_LIST_TEST_CASE("float input: the host's bytes", "[gpu]", support::block_formats) {
   check_format<TestType, float>(sizeof(TestType));
 }
 

@@ -2,29 +2,32 @@
 # ufp4 - on a machine with a GPU: builds the tests for it and runs them, measures, and runs them under compute-sanitizer. One call,
 # under ten minutes.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: tests/gpu/run.sh [--page FILE] [--no-bench] [--only WORD]
+usage='usage: tests/gpu/run.sh [--vendor nvidia|amd] [--page FILE] [--no-bench] [--only WORD] [--dry-run]
+  --vendor      whose compiler and GPU; without it nvidia, or amd where only such a GPU is there
   --page FILE   the results page; without it $OUT/performance-gpu.md where OUT is set, else docs/performance-gpu.md, which neither
-                --no-bench nor --only overwrites
+                --no-bench nor --only overwrites; with AMD performance-gpu-amd.md
   --no-bench    tests alone
   --only WORD   the tests whose names contain it
+  --dry-run     says what would be run for gfx90a or sm_80, whether or not there is a GPU, and ends
 Environment: UFP4_BUILD_DIR, where to build; UFP4_CATCH2_INCLUDE, the folder that holds catch2/, where it is not installed.
-Needs nvcc, g++, Catch2 and a GPU; cuBLAS for the bench and its own test. Exit status 77, and a line that says so, where nvcc or a GPU is missing.'
+Needs nvcc or hipcc, g++, Catch2 and a GPU; with nvcc cuBLAS for the bench and its own test. Exit status 77, and a line that says so,
+where the compiler or a GPU is missing.'
 set -uo pipefail
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
-page='' with_bench=yes only=''
+page='' with_bench=yes only='' vendor='' dry=''
 while [ $# -gt 0 ]; do
   case $1 in
     --page) page=$2; shift ;;
     --no-bench) with_bench= ;;
+    --vendor) vendor=$2; shift ;;
+    --dry-run) dry=yes ;;
     --only) only=$2; shift ;;
     *) echo "$usage" >&2; exit 2 ;;
   esac
   shift
 done
-if [ -z "$page" ] && [ -n "${OUT:-}" ]; then page=$OUT/performance-gpu.md; fi
-if [ -z "$page" ] && [ -n "$with_bench" ] && [ -z "$only" ]; then page=$source_dir/docs/performance-gpu.md; fi
 
 # What is left of nine and a half minutes; at least 1, since `timeout 0` sets no limit.
 left() { echo $((SECONDS < 569 ? 570 - SECONDS : 1)); }
@@ -41,20 +44,53 @@ limited() {
 }
 
 for folder in ${CUDA_HOME:-} ${CUDA_PATH:-} /usr/local/cuda; do [ ! -x "$folder/bin/nvcc" ] || PATH=$PATH:$folder/bin; done
-if ! command -v nvcc >/dev/null; then
-  echo "SKIPPED: there is no nvcc here; without a GPU, tests/run.sh runs the kernels' logic on the CPU"
+PATH=$PATH:${ROCM_PATH:-/opt/rocm}/bin
+if [ -z "$vendor" ]; then
+  vendor=nvidia
+  if [ -e /dev/kfd ] && ! nvidia-smi -L >/dev/null 2>&1; then vendor=amd; fi
+fi
+page_name=performance-gpu.md
+[ "$vendor" = nvidia ] || page_name=performance-gpu-$vendor.md
+if [ -z "$page" ] && [ -n "${OUT:-}" ]; then page=$OUT/$page_name; fi
+if [ -z "$page" ] && [ -n "$with_bench" ] && [ -z "$only" ]; then page=$source_dir/docs/$page_name; fi
+# Sets compiler, gpu (its name), arch, code (what the compiler is told of it) and release.
+describe_nvidia() {
+  compiler=nvcc
+  gpu=$(nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
+  [ -z "$dry" ] || gpu=${gpu:-a GPU that is not here, 8.0}
+  local capability=${gpu##*, }
+  arch=sm_${capability/./}
+  case $arch in sm_9* | sm_1[0-9]*) arch=${arch}a ;; esac # with the features that only this family has
+  gpu=${gpu%, "$capability"}
+  code="-gencode arch=compute_${arch#sm_},code=$arch"
+  release="nvcc $(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
+}
+describe_amd() {
+  compiler=hipcc
+  # gfx000 is the processor
+  arch=$(rocm_agent_enumerator 2>/dev/null | grep -v gfx000 | head -n 1)
+  gpu=$([ -z "$arch" ] || rocminfo 2>/dev/null | sed -n "/Name: *$arch\$/,/Marketing Name/s/.*Marketing Name: *//p" | head -n 1)
+  if [ -n "$arch" ]; then gpu=${gpu:-$arch}; fi
+  [ -z "$dry" ] || { gpu=${gpu:-a GPU that is not here} arch=${arch:-gfx90a}; }
+  code="--offload-arch=$arch"
+  release="hipcc $(hipcc --version 2>/dev/null | sed -n 's/^HIP version: *//p')"
+}
+case $vendor in
+  nvidia) compiler=nvcc ;;
+  amd) compiler=hipcc ;;
+  *) echo "$usage" >&2; exit 2 ;;
+esac
+if ! command -v $compiler >/dev/null; then
+  echo "SKIPPED: there is no $compiler here; without a GPU, tests/run.sh runs the kernels' logic on the CPU"
   exit 77
 fi
-gpu=$(nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
+describe_$vendor
 if [ -z "$gpu" ]; then
-  echo "SKIPPED: there is no GPU here (nvidia-smi names none); tests/run.sh runs the kernels' logic on the CPU"
+  echo "SKIPPED: there is no GPU here ($([ $vendor = amd ] && echo rocm_agent_enumerator || echo nvidia-smi) names none); tests/run.sh runs the kernels' logic on the CPU"
   exit 77
 fi
-capability=${gpu##*, }
-arch=sm_${capability/./}
-case $arch in sm_9* | sm_1[0-9]*) arch=${arch}a ;; esac # with the features that only this family has
 echo "$gpu: compiling for $arch"
-export code="-gencode arch=compute_${arch#sm_},code=$arch"
+export vendor compiler code
 
 choose_build_folder "$source_dir"
 build=$ufp4_build/gpu/$arch
@@ -63,14 +99,15 @@ mkdir -p "$build"
 
 # has HEADER: whether the compilers find it.
 # shellcheck disable=SC2086 # several words
-has() { printf '#if !__has_include(<%s>)\n#error none\n#endif\n' "$1" | nvcc $flags -x cu -E - >/dev/null 2>&1; }
+has() { printf '#if !__has_include(<%s>)\n#error none\n#endif\n' "$1" | $compiler $flags -x $language -E - >/dev/null 2>&1; }
 
-export build source_dir arch
+export build source_dir arch language=cu math_libraries='-lcublas -lcublasLt'
+if [ $vendor = amd ]; then language=hip math_libraries=''; fi
 export flags="-std=c++20 -O2 -I$source_dir/include -I$source_dir/tests ${UFP4_CATCH2_INCLUDE:+-I$UFP4_CATCH2_INCLUDE}
  -DUFP4_SOURCE_DIR=\"$source_dir\""
 libraries=-ldl
 if has catch2/catch_all.hpp; then libraries+=' -lCatch2'; fi # Catch2 2 is headers alone
-if has cublasLt.h; then flags+=' -DUFP4_WITH_CUBLAS' libraries+=' -lcublasLt'; fi
+if [ $vendor = nvidia ] && has cublasLt.h; then flags+=' -DUFP4_WITH_CUBLAS' libraries+=' -lcublasLt'; fi
 # shellcheck disable=SC2317 # called through xargs
 # object SOURCE: a support file, a test, or the bench.
 object() {
@@ -81,8 +118,8 @@ object() {
   case $1 in
     */support/*) g++ $flags -c "$1" -o "$build/$name.o" >"$log" 2>&1 || status=1 ;;
     *_bench.cu)
-      nvcc $flags $code "$1" -lcublas -lcublasLt -o "$build/gpu_bench" >"$log" 2>&1 || status=1 ;;
-    *) nvcc -x cu $flags $code -DUFP4_KERNELS_ELSEWHERE -c "$1" -o "$build/$name.o" >"$log" 2>&1 || status=1 ;;
+      $compiler -x $language $flags $code "$1" $math_libraries -o "$build/gpu_bench" >"$log" 2>&1 || status=1 ;;
+    *) $compiler -x $language $flags $code -DUFP4_KERNELS_ELSEWHERE -c "$1" -o "$build/$name.o" >"$log" 2>&1 || status=1 ;;
   esac
   [ $status -eq 0 ] || { echo "does not compile: $1"; head -n 20 "$log"; }
   return 0
@@ -90,6 +127,14 @@ object() {
 export -f object
 
 mapfile -t tests < <(printf '%s\n' "$source_dir"/tests/gpu/*_test.cpp | grep -e "$only")
+if [ $vendor = amd ]; then # without those of the other vendor's instructions
+  mapfile -t tests < <(grep -L '^#include <ufp4/cuda/' "${tests[@]}")
+fi
+if [ -n "$dry" ]; then
+  echo "would compile with: $compiler -x $language $flags $code; and link with: $libraries"
+  printf 'would run %s\n' "${tests[@]##*/}" ${with_bench:+gpu_bench}
+  exit 0
+fi
 rm -f "$build"/*.o "$build"/*_test "$build"/gpu_bench "$build"/bench.md
 sources=("$source_dir/tests/support/main.cpp" "$source_dir/tests/support/kernels.cpp" "${tests[@]}")
 [ -z "$with_bench" ] || sources=("$source_dir/bench/gpu_bench.cu" "${sources[@]}")
@@ -116,7 +161,7 @@ for test in "${tests[@]}"; do
   [ -e "$build/$name.cpp.o" ] || { failed=$((failed + 1)); lines+=("| $name | does not compile | |"); continue; }
   log=$build/$name.run.log
   # shellcheck disable=SC2086
-  if ! timeout "$(left)" nvcc $code "$build/$name.cpp.o" "$build"/{main,kernels}.cpp.o $libraries -o "$build/$name" \
+  if ! timeout "$(left)" $compiler $code "$build/$name.cpp.o" "$build"/{main,kernels}.cpp.o $libraries -o "$build/$name" \
     >"$log" 2>&1; then
     verdict "$name" 1 $((SECONDS - began)) "$log"
     continue
@@ -141,18 +186,17 @@ write_page() {
   {
     echo "# Performance on a GPU"
     echo
-    echo "Written by tests/gpu/run.sh on $(date -u +%F): ${gpu/%, $capability/}, nvcc $nvcc_release, $arch."
+    echo "Written by tests/gpu/run.sh on $(date -u +%F): $gpu, $release, $arch."
     if [ -s "$build/bench.md" ]; then echo && cat "$build/bench.md"; fi
     printf '\n## Tests on this device\n\n| test | | |\n|---|---|---|\n'
     printf '%s\n' "${lines[@]}"
   } >"$build/page.md"
   cp "$build/page.md" "$page" && echo "written: $page"
 }
-nvcc_release=$(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 [ -z "$with_bench" ] || run_bench
 write_page
 
-if [ -x "$(command -v compute-sanitizer)" ]; then
+if [ $vendor = nvidia ] && [ -x "$(command -v compute-sanitizer)" ]; then
   for tool in memcheck racecheck; do
     for test in "${tests[@]}"; do
       name=$(basename "$test" .cpp) began=$SECONDS log=$build/$name.$tool.log

@@ -16,7 +16,8 @@
 // | shuffled         | any lane of any wave, by settings().seed                                             |
 //
 // UFP4_SIMT_ORDER=forwards|backwards|shuffled:<seed> in the environment sets the order of a whole test program, and
-// UFP4_SIMT_SUMS=nearest|truncated how mma rounds (simt_mma.hpp).
+// UFP4_SIMT_SUMS=nearest|truncated how mma rounds (simt_mma.hpp). UFP4_SIMT_TARGET=gfx90a, or another AMD GPU, is the device that is
+// played where a test sets none; without it, compute capability 8.0.
 //
 // Shared memory is a heap block of exactly the size that the launch says, filled with 0xA5 for every block: a sanitizer
 // sees what lies outside, a test what was never written.
@@ -54,9 +55,34 @@ namespace ufp4::simt {
 using gpu::device_facts;
 using gpu::index3;
 
+[[noreturn]] inline void refuse_setting(const char* name, const char* value) {
+  std::fprintf(stderr, "simt: %s=%s is not one of those that simt.hpp lists\n", name, value);
+  std::abort();
+}
+
+/// AMD's numbers are hexadecimal, from gfx900 on; NVIDIA's stay below.
+inline bool is_amd(const device_facts& facts) { return facts.architecture >= 0x900; }
+
+/// An AMD GPU with what its ISA document says: waves of 64 on CDNA, 32 on RDNA; 64 KiB for a block, 160 on gfx950.
+inline device_facts amd_device(int architecture) {
+  return {.architecture = architecture,
+          .processors = 4,
+          .wave = architecture < 0x1000 ? 64 : 32,
+          .shared_bytes = (architecture == 0x950 ? 160u : 64u) * 1024};
+}
+
+inline device_facts device_of_environment() {
+  const char* target = std::getenv("UFP4_SIMT_TARGET");
+  if (target == nullptr) return {.architecture = 80, .processors = 4, .wave = 32, .shared_bytes = 160 * 1024};
+  char* end = nullptr;
+  const auto number = std::strncmp(target, "gfx", 3) == 0 ? std::strtol(target + 3, &end, 16) : 0;
+  if (number < 0x900 || *end != '\0') refuse_setting("UFP4_SIMT_TARGET", target);
+  return amd_device(static_cast<int>(number));
+}
+
 /// The device that is played. Tests set it.
 inline device_facts& device() {
-  static device_facts facts{.architecture = 80, .processors = 4, .wave = 32, .shared_bytes = 160 * 1024};
+  static device_facts facts = device_of_environment();
   return facts;
 }
 
@@ -78,11 +104,6 @@ struct executor_settings {
   std::uint64_t seed = 1;
   mma_sums sums = mma_sums::nearest;
 };
-
-[[noreturn]] inline void refuse_setting(const char* name, const char* value) {
-  std::fprintf(stderr, "simt: %s=%s is not one of those that simt.hpp lists\n", name, value);
-  std::abort();
-}
 
 inline executor_settings settings_of_environment() {
   executor_settings s;
@@ -434,6 +455,7 @@ inline unsigned char* shared_memory() { return simt::the_machine.shared; }
 struct stream_tag;
 using stream = stream_tag*;
 enum class error { success, invalid_argument, not_supported, out_of_memory, bad_launch };
+inline constexpr const char* target_prefix = "sm_";
 inline constexpr error success = error::success;
 inline constexpr error invalid_argument = error::invalid_argument;
 inline constexpr error not_supported = error::not_supported;
@@ -508,3 +530,4 @@ inline error facts(device_facts& out) {
 
 // after simt_mma.hpp, whose elements it takes
 #include "gpu/simt_mfma.hpp"
+#include "gpu/simt_mfma_scale.hpp"

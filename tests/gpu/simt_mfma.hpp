@@ -1,10 +1,13 @@
 // ufp4 - the matrix instructions of AMD GPUs in the SIMT executor, from the layouts that AMD's ISA documents print.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layout says which element of a 16 x 16 operand (row, and column along K) half h of a lane's registers is, and which element of
-// the result a lane's sum i: the way of the documents, and not that of the kernels, which ask for the inverse.
+// A layout says which element of an operand of 16 rows (row, and column along K) half h of a lane's registers is, and which element
+// of the result a lane's sum i: the way of the documents, and not that of the kernels, which ask for the inverse.
+//
+// Sums are played as simt_mma.hpp plays them; on gfx90a subnormal operands, products and sums become zero, as AMD says.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -16,27 +19,43 @@ struct element_place {
 
 /// CDNA: 64 lanes; 4 halves, 4 sums.
 struct mfma_layout {
-  static constexpr unsigned wave = 64, halves = 4, sums = 4;
+  static constexpr unsigned wave = 64, depth = 16, halves = 4, sums = 4;
   static constexpr element_place operand(unsigned lane, unsigned h) { return {lane & 15u, (lane >> 4) * 4 + h}; }
   static constexpr element_place result(unsigned lane, unsigned i) { return {(lane >> 4) * 4 + i, lane & 15u}; }
 };
+/// CDNA 4's of K = 32: 8 halves.
+struct mfma_k32_layout : mfma_layout {
+  static constexpr unsigned depth = 32, halves = 8;
+  static constexpr element_place operand(unsigned lane, unsigned h) { return {lane & 15u, (lane >> 4) * 8 + h}; }
+};
 /// RDNA 3: 32 lanes; 16 halves, the upper lanes with the lower ones' operands; 8 sums, rows by turns.
 struct wmma_gfx11_layout {
-  static constexpr unsigned wave = 32, halves = 16, sums = 8;
+  static constexpr unsigned wave = 32, depth = 16, halves = 16, sums = 8;
   static constexpr element_place operand(unsigned lane, unsigned h) { return {lane & 15u, h}; }
   static constexpr element_place result(unsigned lane, unsigned i) { return {i * 2 + (lane >> 4), lane & 15u}; }
 };
 /// RDNA 4: 32 lanes; 8 halves; 8 sums.
 struct wmma_gfx12_layout {
-  static constexpr unsigned wave = 32, halves = 8, sums = 8;
+  static constexpr unsigned wave = 32, depth = 16, halves = 8, sums = 8;
   static constexpr element_place operand(unsigned lane, unsigned h) { return {lane & 15u, (lane >> 4) * 8 + h}; }
   static constexpr element_place result(unsigned lane, unsigned i) { return {(lane >> 4) * 8 + i, lane & 15u}; }
 };
 
-/// d += a b, a and b 16 x 16 of Element (simt_mma.hpp), b given by its columns; sums as simt_mma.hpp plays them.
+inline double flushed(double x) { return std::fabs(x) < 0x1p-126 ? 0.0 : x; }
+
+/// As sum_of, on a GPU that knows no subnormal numbers.
+template <unsigned depth>
+float flushed_sum_of(float d, const double (&a)[depth], const double (&b)[depth]) {
+  double left[depth];
+  for (unsigned i = 0; i < depth; ++i) left[i] = flushed(a[i] * b[i]) == 0 ? 0.0 : a[i];
+  const auto sum = sum_of(static_cast<float>(flushed(static_cast<double>(d))), left, b);
+  return static_cast<float>(flushed(static_cast<double>(sum)));
+}
+
+/// d += a b, a and b 16 x Layout::depth of Element (simt_mma.hpp), b given by its columns; normal numbers of Element from least_normal on.
 template <class Layout, class Element, unsigned sums, unsigned words>
-void matrix_16x16x16(const char* name, float (&d)[sums], const std::uint32_t (&a)[words],
-                     const std::uint32_t (&b)[words]) {
+void multiply_matrices(const char* name, float (&d)[sums], const std::uint32_t (&a)[words],
+                       const std::uint32_t (&b)[words], double least_normal) {
   static_assert(Layout::sums == sums && Layout::halves == 2 * words);
   struct operands {
     std::uint32_t a[words], b[words];
@@ -48,16 +67,21 @@ void matrix_16x16x16(const char* name, float (&d)[sums], const std::uint32_t (&a
   std::memcpy(mine.a, a, sizeof a);
   std::memcpy(mine.b, b, sizeof b);
   std::memcpy(mine.d, d, sizeof d);
-  const auto got = meet<result>(name, mine, [](const operands* lanes, result* given, unsigned count) {
+  const auto got = meet<result>(name, mine, [least_normal](const operands* lanes, result* given, unsigned count) {
     if (count != Layout::wave) refuse("comes to a matrix instruction in a wave of another size");
-    double left[16][16], right[16][16];
-    bool seen[16][16] = {};
+    const bool flushes = device().architecture == 0x90a;
+    const auto value = [&](std::uint32_t word, unsigned h) {
+      const double x = Element::value(word >> 16 * (h % 2) & 0xFFFFu);
+      return flushes && std::fabs(x) < least_normal ? 0.0 : x;
+    };
+    double left[16][Layout::depth], right[16][Layout::depth];
+    bool seen[16][Layout::depth] = {};
     for (unsigned l = 0; l < count; ++l)
       for (unsigned h = 0; h < Layout::halves; ++h) {
         const element_place at = Layout::operand(l, h);
-        const double x = Element::value(lanes[l].a[h / 2] >> 16 * (h % 2) & 0xFFFFu);
-        const double y = Element::value(lanes[l].b[h / 2] >> 16 * (h % 2) & 0xFFFFu);
-        if (seen[at.row][at.column] && (left[at.row][at.column] != x || right[at.row][at.column] != y))
+        const double x = value(lanes[l].a[h / 2], h), y = value(lanes[l].b[h / 2], h);
+        const auto differs = [](double p, double q) { return std::memcmp(&p, &q, sizeof p) != 0; };
+        if (seen[at.row][at.column] && (differs(left[at.row][at.column], x) || differs(right[at.row][at.column], y)))
           refuse("gives lanes that must hold the same operand different ones");
         left[at.row][at.column] = x, right[at.row][at.column] = y;
         seen[at.row][at.column] = true;
@@ -65,7 +89,8 @@ void matrix_16x16x16(const char* name, float (&d)[sums], const std::uint32_t (&a
     for (unsigned l = 0; l < count; ++l)
       for (unsigned i = 0; i < sums; ++i) {
         const element_place at = Layout::result(l, i);
-        given[l].d[i] = sum_of(lanes[l].d[i], left[at.row], right[at.column]);
+        given[l].d[i] = flushes ? flushed_sum_of(lanes[l].d[i], left[at.row], right[at.column])
+                                : sum_of(lanes[l].d[i], left[at.row], right[at.column]);
       }
   });
   std::memcpy(d, got.d, sizeof d);
@@ -73,7 +98,11 @@ void matrix_16x16x16(const char* name, float (&d)[sums], const std::uint32_t (&a
 
 template <class Layout, unsigned sums, unsigned words>
 void matrix_f16(const char* name, float (&d)[sums], const std::uint32_t (&a)[words], const std::uint32_t (&b)[words]) {
-  matrix_16x16x16<Layout, f16>(name, d, a, b);
+  multiply_matrices<Layout, f16>(name, d, a, b, 0x1p-14);
+}
+template <class Layout, unsigned sums, unsigned words>
+void matrix_bf16(const char* name, float (&d)[sums], const std::uint32_t (&a)[words], const std::uint32_t (&b)[words]) {
+  multiply_matrices<Layout, bf16>(name, d, a, b, 0x1p-126);
 }
 
 }  // namespace ufp4::simt

@@ -4,7 +4,7 @@
 // The instructions themselves are compiled, not played: no emulation of tensor memory would be an oracle.
 #include "gpu/device.hpp"
 
-#include <ufp4/cuda/gemm_kernels.hpp>
+#include <ufp4/cuda/gemm_tcgen05_sm100.hpp>
 #include <ufp4/cuda/tcgen05_sm100.hpp>
 #include <ufp4/gpu/gemm.hpp>
 #include <ufp4/ufp4.hpp>

@@ -25,7 +25,9 @@
 namespace model {
 
 using wide = long double;
+#if !defined(__HIP_DEVICE_COMPILE__)  // an AMD GPU, which runs none of this, has no such type
 static_assert(std::numeric_limits<wide>::digits >= 64, "the model needs a long double of 64 bits");
+#endif
 
 inline std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
 inline float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }

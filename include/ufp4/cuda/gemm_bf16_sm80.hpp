@@ -39,7 +39,7 @@
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
 #include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/kernels/decode_bf16.hpp>
+#include <ufp4/gpu/kernels/folding.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
@@ -48,20 +48,13 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 /// One operand as the decoder needs it, worked out on the host. Held by value: a kernel parameter whose address is
 /// taken, or that is indexed at run time, is copied to local memory first.
-///
-/// | welcome | scales whose products with the grid are normal bf16 numbers, rounding included |
-/// | rounds  | binary32 scales: products are made in binary32 and rounded                     |
-/// | grain   | bytes that the codes of every 32 k lie on: 16, 4 or 1                          |
-struct bf16_side {
+/// `grain`: bytes that the codes of every 32 k lie on: 16, 4 or 1.
+struct bf16_side : folding {
   const std::uint8_t* codes = nullptr;
   const void* scales = nullptr;
   std::size_t rows = 0;
   unsigned block_rows = 1;
-  scale_kind scale = scale_kind::f32;
-  bool rounds = false;
   std::uint8_t grain = 1;
-  detail::scale_range welcome{};
-  thread::half_table values{};
 };
 struct bf16_product {
   gemm_job job{};
@@ -198,11 +191,6 @@ struct bf16_worker {
     thread::decode8_bf16(how.values, codes, pairs);
     return ((pairs[0] | pairs[1] | pairs[2] | pairs[3]) & 0x7FFF7FFFu) == 0;
   }
-  /// Zeros are welcome with every scale, and so are NaNs.
-  UFP4_DEVICE static bool is_welcome(const bf16_side& how, float scale) {
-    const float m = ufp4::detail::magnitude(scale);
-    return (m >= how.welcome.low && m <= how.welcome.high) || m == 0.0f || ufp4::detail::is_nan(scale);
-  }
 
   /// What this thread copied for one step, from shared memory to shared memory.
   UFP4_DEVICE void decode(unsigned step) const {
@@ -274,22 +262,13 @@ struct bf16_worker {
     }
   }
 
-  /// value * scale, exactly.
-  UFP4_DEVICE double element(const bf16_side& side, std::size_t row, std::size_t k) const {
-    const gemm_job& job = product.job;
-    const std::uint32_t code = side.codes[(row * job.padded() + k) / 2] >> (4 * (k % 2)) & 15u;
-    const std::size_t at = row / side.block_rows * (job.padded() >> product.block_shift) + (k >> product.block_shift);
-    std::uint32_t pairs[4];
-    thread::decode8_bf16(side.values, code, pairs);
-    const float scale = thread::scale_value(side.scale, thread::load_scale(side.scales, side.scale, at));
-    return static_cast<double>(thread::low_bf16(pairs[0])) * static_cast<double>(scale);
+  UFP4_DEVICE coded_rows rows_of(const bf16_side& side) const {
+    return {side.codes, side.scales, side.block_rows, product.block_shift, product.job.padded()};
   }
-  /// A sum where bf16 has no room: in binary64, whose range no two factors leave.
   UFP4_DEVICE float rescued(std::size_t i, std::size_t j) const {
-    double sum = 0;
-    for (std::size_t k = 0; k < product.job.padded(); ++k)
-      sum += element(product.left, i, k) * element(product.right, j, k);
-    return static_cast<float>(sum);
+    const folding how[2] = {product.left, product.right};
+    const coded_rows from[2] = {rows_of(product.left), rows_of(product.right)};
+    return rescued_sum(how, from, i, j);
   }
 
   /// By way of shared memory, so that a warp stores neighbours of one row of C, and one loop has all of the epilogue.
@@ -338,24 +317,13 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 inline kernels::bf16_side bf16_side_of(const gemm_side& side) {
   const auto at = reinterpret_cast<std::uintptr_t>(side.codes);
   const int grain = at % 16 == 0 && side.padded_cols % 32 == 0 ? 16 : at % 4 == 0 ? 4 : 1;
-  return {.codes = side.codes,
-          .scales = side.scales,
-          .rows = side.rows,
-          .block_rows = side.block_rows,
-          .scale = side.scale,
-          .rounds = side.scale == scale_kind::f32,
-          .grain = static_cast<std::uint8_t>(grain),
-          .welcome = safe_scales(side.grid),
-          .values = thread::bf16_table_of(side.grid)};
+  return {folding_of(side), side.codes, side.scales, side.rows, side.block_rows, static_cast<std::uint8_t>(grain)};
 }
 
 inline bool gemm_bf16_takes(const gemm_job& job, const device_facts& facts) {
-  const auto good = [&](const gemm_side& side) {
-    if (!side.is_quantized || !thread::fits_bf16(side.grid)) return false;
-    return products_fit(side) || job.mode == accumulate::folded_bf16;
-  };
-  return facts.has(80) && facts.wave == 32 && job.mode != accumulate::exact_blocks && job.block >= 16 &&
-         facts.shared_bytes >= kernels::bf16_tile<128, 128>::shared_bytes && good(job.left) && good(job.right);
+  return facts.has(80) && facts.wave == 32 && job.block >= 16 &&
+         facts.shared_bytes >= kernels::bf16_tile<128, 128>::shared_bytes && folds(job.left, job.mode) &&
+         folds(job.right, job.mode);
 }
 
 template <unsigned Rows, unsigned Cols>

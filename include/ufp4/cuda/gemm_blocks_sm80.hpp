@@ -24,39 +24,17 @@
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
 #include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/kernels/product_group.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-/// One product of a launch; left and right.
-struct dots_entry {
-  const std::uint8_t* codes[2] = {};
-  const void* scales[2] = {};
-  const float* tensor_scale[2] = {};
-  void* out = nullptr;
-  std::ptrdiff_t row_stride = 0, col_stride = 0;
-  unsigned rows[2] = {};  ///< of the operands: M and N
-  unsigned padded = 0;
-  unsigned first_tile = 0;  ///< of the launch
-};
-
-inline constexpr unsigned most_entries = 32;
-
 /// A kernel's parameter, of which compute capability 8 takes 4096 bytes.
-struct dots_job {
+struct dots_job : product_group {
   thread::byte_table table[2]{};
-  scale_kind scale[2]{};
-  unsigned block_rows[2] = {1, 1};
-  unsigned block = 16;
   std::uint32_t magic = 0;
   bool copies16 = false;  ///< all rows of codes begin on 16 bytes; else on 4
-  dtype out = dtype::f32;
-  accumulate mode = accumulate::exact_blocks;
-  float alpha = 1, beta = 0;
-  const float* bias = nullptr;
-  unsigned entries = 0;
-  dots_entry entry[most_entries]{};
 };
 static_assert(sizeof(dots_job) <= 4096);
 
@@ -96,7 +74,7 @@ template <class Tile, unsigned kind>
 struct dots_worker {
   using step = dots_step<kind>;
   const dots_job& job;
-  const dots_entry& product;
+  const grouped_product& product;
   unsigned row, col;  ///< of C, where the tile begins
   unsigned char* codes;
   float* scales;
@@ -339,14 +317,7 @@ struct dots_worker {
   }
 
   UFP4_DEVICE void store(const sums& from) const {
-    const thread::epilogue to{
-        {product.out, job.out, product.rows[0], product.rows[1], product.row_stride, product.col_stride},
-        product.tensor_scale[0],
-        product.tensor_scale[1],
-        job.bias,
-        job.alpha,
-        job.beta,
-        job.mode};
+    const thread::epilogue to = epilogue_of(job, product);
     const thread::result_scales by = thread::scales_of(to);
     UFP4_UNROLL
     for (unsigned i = 0; i < Tile::down; ++i) {
@@ -370,9 +341,7 @@ struct dots_worker {
 template <class Tile, unsigned kind>
 UFP4_KERNEL(Tile::threads)
 multiply_dots(const dots_job job) {
-  unsigned e = 0;
-  while (e + 1 < job.entries && block_index().x >= job.entry[e + 1].first_tile) ++e;
-  const dots_entry& product = job.entry[e];
+  const grouped_product& product = job.product[product_of(job, block_index().x)];
   const unsigned tile = block_index().x - product.first_tile, down = (product.rows[0] + Tile::rows - 1) / Tile::rows;
   const std::size_t code_bytes = std::size_t{code_stages} * Tile::lines * dots_step<kind>::stride(job);
   const dots_worker<Tile, kind> worker{job,
@@ -390,72 +359,21 @@ multiply_dots(const dots_job job) {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// The exponent of the product of the units.
-inline int dot_exponent(const gemm_job& job) {
-  return ufp4::detail::floor_log2(job.left.grid.unit) + ufp4::detail::floor_log2(job.right.grid.unit);
-}
-/// The largest magnitude of a grid's integers.
-inline int largest_integer(const grid4& grid) {
-  int largest = 0;
-  for (const int i : grid.integer) largest = largest < i ? i : largest < -i ? -i : largest;
-  return largest;
-}
-
 /// Integers of both grids are signed bytes and code 0 is zero; block dot products are below 2^22 and, times the units, floats.
 inline bool byte_dots_are_exact(const gemm_job& job) {
-  if (!job.left.exact() || !job.right.exact()) return false;
-  const int a = largest_integer(job.left.grid), b = largest_integer(job.right.grid), exponent = dot_exponent(job);
-  return a <= 127 && b <= 127 && job.left.grid.integer[0] == 0 && job.right.grid.integer[0] == 0 &&
-         static_cast<int>(job.block) * a * b < 1 << 22 && exponent >= -149 && exponent <= 103;
+  return exact_dots_below(job, 1 << 22) && largest_integer(job.left.grid) <= 127 &&
+         largest_integer(job.right.grid) <= 127 && job.left.grid.integer[0] == 0 && job.right.grid.integer[0] == 0;
 }
 
-inline bool on_bytes(const void* p, std::size_t n) { return reinterpret_cast<std::uintptr_t>(p) % n == 0; }
-
 inline bool takes_dots(const gemm_job& job, const device_facts& device) {
-  constexpr std::size_t most = std::size_t{1} << 31;  // rows are counted in 32 bits
   return device.has(80) && job.mode != accumulate::folded_bf16 && job.block >= 16 && byte_dots_are_exact(job) &&
-         on_bytes(job.left.codes, 4) && on_bytes(job.right.codes, 4) && job.left.rows < most && job.right.rows < most &&
-         job.padded() < most;
+         on_bytes(job.left.codes, 4) && on_bytes(job.right.codes, 4) && counts_in_32_bits(job);
 }
 /// Large tiles for products that give every multiprocessor one; not for blocks of 256, whose stages would not fit.
 inline bool fills_device(const gemm_job& job, const device_facts& device) {
   using tile = kernels::dots_wide;
-  const std::size_t tiles =
-      ((job.left.rows + tile::rows - 1) / tile::rows) * ((job.right.rows + tile::cols - 1) / tile::cols);
-  return tiles >= static_cast<std::size_t>(device.processors) &&
+  return tiles_of(job, tile::rows, tile::cols) >= static_cast<std::size_t>(device.processors) &&
          kernels::dots_shared_bytes(tile::lines, job.block) <= device.shared_bytes && job.block < 256;
-}
-
-/// What the products of a launch have in common.
-inline kernels::dots_job dots_job_of(const gemm_job& job) {
-  kernels::dots_job out;
-  const gemm_side* sides[2] = {&job.left, &job.right};
-  for (unsigned i = 0; i < 2; ++i) {
-    out.table[i] = thread::s8_table_of(sides[i]->grid);
-    out.scale[i] = sides[i]->scale;
-    out.block_rows[i] = sides[i]->block_rows;
-  }
-  out.block = job.block;
-  out.magic = static_cast<std::uint32_t>(dot_exponent(job) + 23 + 127) << 23 | 0x00400000u;
-  out.copies16 = true;
-  out.out = job.out.kind;
-  out.mode = job.mode;
-  out.alpha = job.alpha;
-  out.beta = job.beta;
-  out.bias = job.bias;
-  return out;
-}
-
-inline kernels::dots_entry dots_entry_of(const gemm_job& job, unsigned first_tile) {
-  return {{job.left.codes, job.right.codes},
-          {job.left.scales, job.right.scales},
-          {job.left.tensor_scale, job.right.tensor_scale},
-          job.out.data,
-          job.out.row_stride,
-          job.out.col_stride,
-          {static_cast<unsigned>(job.left.rows), static_cast<unsigned>(job.right.rows)},
-          static_cast<unsigned>(job.padded()),
-          first_tile};
 }
 
 template <class Tile>
@@ -470,16 +388,14 @@ error launch_dots(const kernels::dots_job& job, unsigned tiles, stream where) {
 template <class Tile>
 error run_dots(std::span<const gemm_job> jobs, const device_facts&, stream where) {
   while (!jobs.empty()) {
-    kernels::dots_job job = dots_job_of(jobs.front());
-    unsigned tiles = 0;
-    for (; !jobs.empty() && job.entries < kernels::most_entries; jobs = jobs.subspan(1)) {
-      const gemm_job& one = jobs.front();
-      job.entry[job.entries++] = dots_entry_of(one, tiles);
-      tiles += static_cast<unsigned>((one.left.rows + Tile::rows - 1) / Tile::rows *
-                                     ((one.right.rows + Tile::cols - 1) / Tile::cols));
-      job.copies16 =
-          job.copies16 && one.padded() % 32 == 0 && on_bytes(one.left.codes, 16) && on_bytes(one.right.codes, 16);
-    }
+    kernels::dots_job job;
+    job.table[0] = thread::s8_table_of(jobs.front().left.grid);
+    job.table[1] = thread::s8_table_of(jobs.front().right.grid);
+    job.magic = static_cast<std::uint32_t>(dot_exponent(jobs.front()) + 23 + 127) << 23 | 0x00400000u;
+    const unsigned tiles = take_products(job, jobs, Tile::rows, Tile::cols);
+    job.copies16 = true;
+    for (const kernels::grouped_product& p : std::span(job.product).first(job.count))
+      job.copies16 = job.copies16 && p.padded % 32 == 0 && on_bytes(p.codes[0], 16) && on_bytes(p.codes[1], 16);
     if (const error e = launch_dots<Tile>(job, tiles, where); e != success) return e;
   }
   return success;

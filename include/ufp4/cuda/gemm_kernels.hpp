@@ -4,7 +4,6 @@
 // A kernel of a newer instruction family stands above those it beats; one kernel is one file, one include and one line here.
 #pragma once
 
-#include <span>
 #include <ufp4/cuda/gemm_bf16_sm80.hpp>
 #include <ufp4/cuda/gemm_block_mma_sm120.hpp>
 #include <ufp4/cuda/gemm_blocks_sm80.hpp>
@@ -32,7 +31,5 @@ inline constexpr const gemm_kernel* cuda_gemm_kernels[] = {
     &kernels::gemm_blocks_small_sm80,
     &kernels::gemm_simt,
 };
-
-inline std::span<const gemm_kernel* const> gemm_kernels() { return cuda_gemm_kernels; }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -128,7 +128,7 @@ struct wgmma_worker {
       const float scale = inside(side, row, step, w / 2) ? thread::scale_value(side.scale, scales.bits[w / 2]) : 0.0f;
       const std::uint32_t eight = words[w / 4].word[w % 4];
       *reinterpret_cast<thread::words4*>(to + mma::swizzle128(place, 16 * w)) = decoder::fold(side, eight, scale);
-      if (!decoder::is_welcome(side, scale) && !decoder::all_zero(side, eight)) *unfit() = 1;
+      if (!is_welcome(side, scale) && !decoder::all_zero(side, eight)) *unfit() = 1;
     }
   }
 
@@ -264,7 +264,10 @@ inline error queue_gemm_wgmma(const gemm_job& job, const device_facts&, std::spa
   };
   if (const error e = map(task.left_codes, job.left, tile::rows); e != success) return e;
   if (const error e = map(task.right_codes, job.right, tile::cols); e != success) return e;
-  task.product = {job, bf16_side_of(job.left), bf16_side_of(job.right),
+  task.product = {job,
+                  bf16_side_of(job.left),
+                  bf16_side_of(job.right),
+                  static_cast<unsigned>(__builtin_ctz(job.block)),
                   static_cast<unsigned>((job.out.rows + tile::rows - 1) / tile::rows),
                   static_cast<unsigned>((job.out.cols + tile::cols - 1) / tile::cols)};
   return launch(&kernels::gemm_wgmma, {task.product.tiles_down * task.product.tiles_across}, {tile::threads},

@@ -8,17 +8,77 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/detail/bits.hpp>
 
 #define UFP4_DEVICE __device__ __forceinline__
 // static: kernels lie in headers, and nvcc knows no inline ones; each file that launches one has its own.
 #define UFP4_KERNEL(threads) [[maybe_unused]] static __global__ void __launch_bounds__(threads)
 #define UFP4_UNROLL _Pragma("unroll")
 
+#if defined(__CUDA_ARCH__)
+#define UFP4_DEVICE_CODE
+#define UFP4_HAS_BYTE_PERMUTE
+#define UFP4_HAS_ADD_DOWN
+#if __CUDA_ARCH__ >= 800
+#define UFP4_HAS_BF16_PAIRS
+#endif
+#endif
+
 namespace ufp4::gpu::inline UFP4_GPU {
 
+/// Resolved by the compiler: 1 under --use_fast_math and --ftz=true, of which no macro tells device code.
+extern "C" __device__ int __nvvm_reflect(const char*);
+
+/// Nothing in a proper build; under flags that change the promised bits an instruction that no assembler knows, named after the
+/// remedy.
+UFP4_DEVICE void refuse_fast_math() {
+  if (__nvvm_reflect("__CUDA_FTZ") != 0) asm volatile("ufp4_must_be_compiled_without_use_fast_math_and_ftz;");
+#if defined(__NVCC__)  // other compilers do not answer this
+  if (__nvvm_reflect("__CUDA_PREC_DIV") == 0) asm volatile("ufp4_must_be_compiled_without_prec_div_false;");
+#endif
+}
+
+#if defined(UFP4_DEVICE_CODE)
+/// ptxas fuses a mul into an add whatever stands between them, but for an addition that says how it rounds; x + -0 is x.
+UFP4_DEVICE float device_rounded(float x) {
+  refuse_fast_math();
+  asm("add.rn.f32 %0, %0, 0f80000000;" : "+f"(x));
+  return x;
+}
+UFP4_DEVICE float device_product(float a, float b) {
+  float r;
+  asm("mul.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+UFP4_DEVICE float device_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+UFP4_DEVICE void device_apart(float*, unsigned) {}
+
+UFP4_DEVICE std::uint32_t device_byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selector) {
+  std::uint32_t r;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(selector));
+  return r;
+}
+UFP4_DEVICE float device_add_down(float x, float y) {
+  float sum;
+  asm("add.rm.f32 %0, %1, %2;" : "=f"(sum) : "f"(x), "f"(y));
+  return sum;
+}
+#endif
+#if defined(UFP4_HAS_BF16_PAIRS)
+UFP4_DEVICE std::uint32_t device_pair_bf16(float first, float second) {
+  std::uint32_t r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
+  return r;
+}
+/// sm_80 has no product of pairs, but their fma: + -0 changes no product, a zero's sign included.
+UFP4_DEVICE std::uint32_t device_multiply_bf16(std::uint32_t pair, std::uint32_t by) {
+  std::uint32_t r;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(pair), "r"(by), "r"(0x80008000u));
+  return r;
+}
+#endif
+
 UFP4_DEVICE index3 thread_index() {
-  ufp4::detail::refuse_fast_math();  // here, since every kernel comes by
+  refuse_fast_math();  // here, since every kernel comes by
   return {threadIdx.x, threadIdx.y, threadIdx.z};
 }
 UFP4_DEVICE index3 block_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
@@ -66,6 +126,7 @@ UFP4_DEVICE unsigned char* shared_memory() {
 
 #if !defined(__CUDACC_RTC__)  // what hosts ask for; NVRTC compiles kernels alone
 
+inline constexpr const char* target_prefix = "sm_";
 using stream = cudaStream_t;
 using error = cudaError_t;
 inline constexpr error success = cudaSuccess;

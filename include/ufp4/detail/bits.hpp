@@ -52,23 +52,11 @@ UFP4_HD constexpr float compose(std::uint32_t m, int e) {
   return m < 0x00800000u ? to_float(m) : to_float((static_cast<std::uint32_t>(e + 150) << 23) | (m & 0x007FFFFFu));
 }
 
-#if defined(__CUDACC__) && !defined(__HIPCC__)
-/// Resolved by the compiler: 1 under --use_fast_math and --ftz=true, of which no macro tells device code.
-extern "C" __device__ int __nvvm_reflect(const char*);
-
-/// Nothing in a proper build; under flags that change the promised bits an instruction that no assembler knows, named after the
-/// remedy.
-__device__ __forceinline__ void refuse_fast_math() {
-  if (__nvvm_reflect("__CUDA_FTZ") != 0) asm volatile("ufp4_must_be_compiled_without_use_fast_math_and_ftz;");
-#if defined(__NVCC__)  // other compilers do not answer this
-  if (__nvvm_reflect("__CUDA_PREC_DIV") == 0) asm volatile("ufp4_must_be_compiled_without_prec_div_false;");
-#endif
-}
-#endif
-
 /// x, rounded to binary32 here: a product returned from it is never fused into a later add (architecture decision 11).
 UFP4_HD constexpr float rounded(float x) {
-#if (defined(__FMA__) || defined(__aarch64__)) && !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__)
+#if defined(UFP4_DEVICE_CODE)
+  if (!__builtin_is_constant_evaluated()) return gpu::device_rounded(x);
+#elif defined(__FMA__) || defined(__aarch64__)
   if (!__builtin_is_constant_evaluated()) {
 #if defined(__aarch64__)
     asm("" : "+w"(x));
@@ -76,51 +64,49 @@ UFP4_HD constexpr float rounded(float x) {
     asm("" : "+x"(x));
 #endif
   }
-#elif defined(__CUDA_ARCH__)
-  if (!__builtin_is_constant_evaluated()) {
-    refuse_fast_math();
-    // ptxas fuses a mul into an add whatever stands between them, but for an addition that says how it rounds; x + -0 is x.
-    asm("add.rn.f32 %0, %0, 0f80000000;" : "+f"(x));
-  }
-#elif defined(__HIP_DEVICE_COMPILE__)
-  if (!__builtin_is_constant_evaluated()) asm("" : "+v"(x));
 #endif
   return x;
 }
 
 /// The same for an array that was just written: what is read from it afterwards is what was stored.
 UFP4_HD constexpr void settle([[maybe_unused]] const float* values) {
-#if (defined(__FMA__) || defined(__aarch64__)) && !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__)
+#if (defined(__FMA__) || defined(__aarch64__)) && !defined(UFP4_DEVICE_CODE)
   if (!__builtin_is_constant_evaluated()) asm volatile("" : : "r"(values) : "memory");
 #endif
 }
 
 /// The same for values in a thread's registers, where products of the caller's own would be fused into our sums.
 UFP4_HD constexpr void settle([[maybe_unused]] float* values, [[maybe_unused]] std::uint32_t count) {
-#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+#if defined(UFP4_DEVICE_CODE)
   for (std::uint32_t i = 0; i < count; ++i) values[i] = rounded(values[i]);
 #else
   settle(values);
 #endif
 }
 
+/// Between the stages of a network of sums whose size the compiler knows: an optimiser that seeks vector instructions through all
+/// stages at once may take twice as long for each. No instruction, and nothing where the compiler has no such habit.
+UFP4_HD constexpr void end_stage([[maybe_unused]] float* values, [[maybe_unused]] std::uint32_t count) {
+#if defined(UFP4_DEVICE_CODE)
+  if (!__builtin_is_constant_evaluated()) gpu::device_apart(values, count);
+#endif
+}
+
 /// a * b, rounded to binary32 here: rounded(a * b) where that costs an instruction.
 UFP4_HD constexpr float product(float a, float b) {
-#if defined(__CUDA_ARCH__)
-  if (!__builtin_is_constant_evaluated()) {
-    float r = 0;
-    asm("mul.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-    return r;
-  }
+#if defined(UFP4_DEVICE_CODE)
+  if (!__builtin_is_constant_evaluated()) return gpu::device_product(a, b);
 #endif
   return rounded(a * b);
 }
 
 /// One rounding of a * b + c.
-#if defined(__CUDACC_RTC__)  // has no such builtin
-UFP4_HD inline float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+UFP4_HD inline float fma(float a, float b, float c) {
+#if defined(UFP4_DEVICE_CODE)
+  return gpu::device_fma(a, b, c);
 #else
-UFP4_HD inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+  return __builtin_fmaf(a, b, c);
 #endif
+}
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <ufp4/config.hpp>
+#include <ufp4/gpu/vendor.hpp>  // UFP4_HD: __host__ __device__ where the compiler knows that, else nothing
 #include <ufp4/version.hpp>
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #error "ufp4: MSVC is not supported: nobody has run ufp4 with it; use g++ 11 or newer, or clang 16 or newer."
 #endif
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
-    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+    defined(__NO_SIGNED_ZEROS__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error \
     "ufp4: compiled with -ffast-math (or a part of it), which changes the bits ufp4 promises; compile this file without it."
 #endif
@@ -17,11 +18,6 @@
 #error "ufp4: float arithmetic is done in a wider type here (x87); compile with -mfpmath=sse -msse2."
 #endif
 
-#if defined(__CUDACC__) || defined(__HIPCC__)
-#define UFP4_HD __host__ __device__
-#else
-#define UFP4_HD
-#endif
 // A member of a vocabulary type. Always inlined, so that no weak symbol of it carries one file's instruction set to another.
 #define UFP4_MEMBER __attribute__((always_inline)) UFP4_HD
 #define UFP4_HOST_MEMBER __attribute__((always_inline))  // the same of a type that no kernel has

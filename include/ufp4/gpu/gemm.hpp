@@ -212,7 +212,7 @@ inline std::string why_not_better(const gemm_job& job, const device_facts& devic
     if (!kernel->takes(job, able)) continue;
     if (!why.empty()) why += "; ";
     if (!kernel->takes(job, device))
-      why += ufp4::detail::sentence(kernel->name, " needs code compiled for sm_", device.architecture,
+      why += ufp4::detail::sentence(kernel->name, " needs code compiled for ", target_prefix, device.architecture,
                                     kernel->takes(job, common) ? "" : "a", ", which this program lacks");
     else
       why += ufp4::detail::sentence(kernel->name,

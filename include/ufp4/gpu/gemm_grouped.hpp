@@ -72,11 +72,18 @@ inline std::size_t group_bytes(std::span<const gemm_job> jobs, const device_fact
 
 inline status run_group(const char* verb, std::span<const gemm_job> jobs, const device_facts& device,
                         std::span<std::byte> workspace, stream where) {
+  std::vector<const gemm_kernel*> chosen;
+  for (const gemm_job& job : jobs) {
+    const bool empty = job.out.rows == 0 || job.out.cols == 0;
+    chosen.push_back(empty ? nullptr : choose_kernel(job, device));
+    if (!empty && chosen.back() == nullptr)
+      return {not_supported, ufp4::detail::sentence(verb, ": no kernel takes product ", chosen.size() - 1)};
+  }
   std::vector<gemm_job> alike;
   for (const gemm_kernel* kernel : gemm_kernels()) {
     alike.clear();
-    for (const gemm_job& job : jobs)
-      if (job.out.rows != 0 && job.out.cols != 0 && choose_kernel(job, device) == kernel) alike.push_back(job);
+    for (std::size_t e = 0; e < jobs.size(); ++e)
+      if (chosen[e] == kernel) alike.push_back(jobs[e]);
     if (alike.empty()) continue;
     if (const error e = run_alike(*kernel, alike, device, workspace, where); e != success) return status_of(verb, e);
   }

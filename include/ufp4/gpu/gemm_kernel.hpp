@@ -40,6 +40,32 @@ struct gemm_job {
   UFP4_HD std::size_t blocks() const { return left.padded_cols / block; }
 };
 
+}  // namespace ufp4::gpu::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+/// The largest magnitude of a grid's integers.
+inline int largest_integer(const grid4& grid) {
+  int largest = 0;
+  for (const int i : grid.integer) largest = largest < i ? i : largest < -i ? -i : largest;
+  return largest;
+}
+/// The exponent of the product of the units.
+inline int dot_exponent(const gemm_job& job) {
+  return ufp4::detail::floor_log2(job.left.grid.unit) + ufp4::detail::floor_log2(job.right.grid.unit);
+}
+/// Is every block's dot product an integer below `most`, 2^24 or less, times the units, and that a float?
+inline bool exact_dots_below(const gemm_job& job, std::int64_t most) {
+  if (!job.left.exact() || !job.right.exact()) return false;
+  const std::int64_t product = std::int64_t{largest_integer(job.left.grid)} * largest_integer(job.right.grid);
+  const int exponent = dot_exponent(job);
+  return product * job.block < most && exponent >= -149 && exponent <= 103;
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
 /// One way to multiply. The vendor's table (gemm_kernels()) lists them, the best first; the first that takes a job runs it.
 ///
 /// | instruction  | of the machine, that does the multiplying: "fma", "mma.sync.m16n8k32.s8", ...                     |
@@ -63,7 +89,8 @@ struct gemm_kernel {
   error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
 };
 
-/// The kernels of the machine this program is compiled for, the best first: cuda/gemm_kernels.hpp, hip/gemm_kernels.hpp.
+/// The kernels of the machine this program is compiled for, the best first: cuda/gemm_kernels.hpp or hip/gemm_kernels.hpp, as
+/// cuda.hpp and hip.hpp have it.
 std::span<const gemm_kernel* const> gemm_kernels();
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -2,22 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // As the host's (recipe/linear.hpp): shapes, policies, sentences, and with accumulate::exact_blocks the bits. Matrices lie in device
-// memory, offsets in the host's. A call queues, an expert after the other: both operands quantized into the workspace, then
-// their GEMM; of a two-level format, ahead of them, the largest magnitude of all experts' parts.
+// memory, offsets in the host's. A call queues the largest magnitude of all experts' parts, where a format has two levels of scales;
+// then, an expert after the other, both operands quantized into the workspace and their GEMM. Where a kernel multiplies many
+// in a launch, 32 experts' operands come first and their GEMMs together, each with its share of the device.
 //
-// | workspace | linear_*_workspace_bytes of the same arguments: one expert's operands, since each expert's are used up      |
-// |           | before the next one's are made                                                                         |
+// | workspace | linear_*_workspace_bytes of the same arguments: the operands of one expert, or of 32 that go out together   |
 // | saved     | X^T for wgrad in memory of the caller's: linear_saved_bytes of it, alive until wgrad has run            |
+// | explain   | explain_linear_*: which kernels quantize, and which multiply                                          |
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <ufp4/gpu/gemm.hpp>
+#include <ufp4/gpu/gemm_grouped.hpp>
 #include <ufp4/gpu/kernels/hadamard.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/recipe/linear_plan.hpp>
 #include <ufp4/recipe/presets.hpp>
+#include <utility>
 #include <vector>
 
 namespace ufp4::gpu::inline UFP4_GPU {
@@ -44,6 +48,29 @@ class saved_activation {
   std::vector<part> parts_;
 };
 
+/// Which kernels a linear verb would run.
+///
+/// | left, right | what quantizes the operand; "" for one that is not quantized, has been saved, or has no elements  |
+/// | products    | one an expert                                                                                       |
+struct linear_explanation {
+  const char* verb = "";
+  const char* left = "";
+  const char* right = "";
+  std::vector<explanation> products;
+
+  /// One line, and one for each product that differs from the one before.
+  std::string text() const {
+    const auto by = [](const char* kernel) { return *kernel == '\0' ? "not quantized here" : kernel; };
+    std::string all = ufp4::detail::sentence(verb, ": left ", by(left), ", right ", by(right)), last;
+    for (const explanation& product : products) {
+      std::string line = product.text();
+      if (line != last) all += '\n' + line;
+      last = std::move(line);
+    }
+    return all;
+  }
+};
+
 }  // namespace ufp4::gpu::inline UFP4_GPU
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
@@ -61,15 +88,15 @@ struct layer_side {
 
   const bound_recipe* now = nullptr;
   int index = 0;  ///< 0 .. 5, as recipe.hpp counts them
-  std::vector<source> parts;
-  std::vector<place> places;  ///< one a part; all the same where a part is used up before the next is made
+  std::vector<source> parts{};
+  std::vector<saved_activation::part> ready{};  ///< made by an earlier call; then there are no parts
+  std::vector<place> places{};                  ///< one a part, once there is memory
   float* tensor_scale = nullptr;
   std::uint32_t* gmax_bits = nullptr;
-  std::vector<saved_activation::part>
-      ready{};  ///< made by an earlier call; nothing above but `now` and `index` counts then
 
   const recipe::operand_policy& policy() const { return now->recipe().operand(index); }
-  bool two_level() const { return policy().quantized && policy().format.two_level; }
+  bool quantizes() const { return policy().quantized && ready.empty(); }
+  bool two_level() const { return quantizes() && policy().format.two_level; }
   ufp4::detail::quantize_job job(std::size_t e) const {
     return recipe::detail::job_of(*now, index, parts[e], static_cast<std::uint32_t>(e));
   }
@@ -81,40 +108,23 @@ inline std::size_t scale_bytes(const ufp4::detail::quantize_job& job) {
          static_cast<std::size_t>(ufp4::detail::scale_bytes(job.format.scale));
 }
 
-/// Memory for a side's parts, one after the other at the same place.
-inline layer_side working_side(const bound_recipe& now, int index, std::vector<source> parts,
-                               workspace_cutter& memory) {
-  layer_side side{.now = &now, .index = index, .parts = std::move(parts), .places = {}};
-  side.places.resize(side.parts.size());
-  if (!side.policy().quantized) return side;
-  std::size_t codes = 0, scales = 0;
+/// Cuts a side's memory, `together` parts at a time: what is made after them lies in the same place.
+inline void cut_side(layer_side& side, std::size_t together, bool keeps, workspace_cutter& memory) {
+  if (!side.quantizes() && !keeps) return;
+  const workspace_cutter start = memory;
+  workspace_cutter furthest = memory;
   for (std::size_t e = 0; e < side.parts.size(); ++e) {
+    if (e % together == 0) memory = start;
     const auto job = side.job(e);
-    codes = code_bytes(job) > codes ? code_bytes(job) : codes;
-    scales = scale_bytes(job) > scales ? scale_bytes(job) : scales;
+    const bool coded = side.quantizes();
+    auto* codes = memory.take<std::uint8_t>(coded ? code_bytes(job) : job.x.rows * job.x.cols * sizeof(bf16));
+    side.places.push_back({codes, coded ? memory.take<std::byte>(scale_bytes(job)) : nullptr});
+    if (furthest.used() < memory.used()) furthest = memory;
   }
-  const layer_side::place shared{memory.take<std::uint8_t>(codes), memory.take<std::byte>(scales)};
-  for (layer_side::place& p : side.places) p = shared;
-  if (!side.two_level()) return side;
+  memory = furthest;
+  if (!side.two_level()) return;
   side.tensor_scale = memory.take<float>(1);
   side.gmax_bits = memory.take<std::uint32_t>(1);
-  return side;
-}
-
-/// Memory for all of a side's parts at once.
-inline layer_side kept_side(const bound_recipe& now, int index, std::vector<source> parts, workspace_cutter& memory) {
-  layer_side side{.now = &now, .index = index, .parts = std::move(parts), .places = {}};
-  for (std::size_t e = 0; e < side.parts.size(); ++e) {
-    const auto job = side.job(e);
-    const bool quantized = side.policy().quantized;
-    const std::size_t bytes = quantized ? code_bytes(job) : job.x.rows * job.x.cols * sizeof(bf16);
-    auto* codes = memory.take<std::uint8_t>(bytes);
-    side.places.push_back({codes, quantized ? memory.take<std::byte>(scale_bytes(job)) : nullptr});
-  }
-  if (!side.two_level()) return side;
-  side.tensor_scale = memory.take<float>(1);
-  side.gmax_bits = memory.take<std::uint32_t>(1);
-  return side;
 }
 
 /// Part e as a GEMM reads it.
@@ -122,10 +132,12 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
   if (!side.ready.empty()) return side.ready[e].side;
   const ufp4::detail::quantize_job job = side.job(e);
   gemm_side out;
-  if (side.policy().quantized) {
+  if (side.quantizes()) {
     out = side_of_format(job.format, job.x.rows, job.x.cols, job.transform);
-    out.codes = side.places[e].codes;
-    out.scales = side.places[e].scales;
+    if (!side.places.empty()) {
+      out.codes = side.places[e].codes;
+      out.scales = side.places[e].scales;
+    }
     out.tensor_scale = side.tensor_scale;
     return out;
   }
@@ -141,7 +153,7 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
 
 /// Queues what comes before any part: the largest magnitude over all of them.
 inline error measure(const layer_side& side, stream where) {
-  if (!side.ready.empty() || !side.two_level()) return success;
+  if (!side.two_level()) return success;
   if (const error e = set_zero(side.gmax_bits, sizeof(std::uint32_t), where); e != success) return e;
   for (std::size_t part = 0; part < side.parts.size(); ++part) {
     if (side.parts[part].rows == 0 || side.parts[part].cols == 0) continue;
@@ -150,27 +162,36 @@ inline error measure(const layer_side& side, stream where) {
   return success;
 }
 
-/// Queues the quantization of part e.
-inline error quantize_part(const layer_side& side, std::size_t e, stream where) {
-  if (!side.ready.empty() || !side.policy().quantized) return success;
+/// The quantization of part e.
+inline quantize_task task_of_part(const layer_side& side, std::size_t e) {
   const recipe::bound_operand bound = side.now->operand(side.index, static_cast<std::uint32_t>(e));
   quantize_task task;
   task.job = side.job(e);
   task.job.counts = false;
   task.rule = bound.policy.rule;
   task.rounding = bound.rounding;
-  task.codes = side.places[e].codes;
-  task.scales = side.places[e].scales;
+  if (!side.places.empty()) {
+    task.codes = side.places[e].codes;
+    task.scales = side.places[e].scales;
+  }
   task.tensor_scale = side.tensor_scale;
   task.gmax_bits = side.gmax_bits;
-  return queue_quantize(task, where);
+  return task;
 }
+inline error quantize_part(const layer_side& side, std::size_t e, stream where) {
+  return side.quantizes() ? queue_quantize(task_of_part(side, e), where) : success;
+}
+
+/// Experts whose products go out together where a kernel multiplies many in a launch.
+inline constexpr std::size_t most_together = 32;
 
 /// A call of a linear verb as its GEMMs, one an expert.
 struct layer_call {
   layer_side left, right;
   std::vector<sink> out;
   recipe::write mode = recipe::write::overwrite;
+  device_facts device{};          ///< as a product sees it: its share where many go out together
+  std::size_t together = 1;       ///< experts whose operands lie in the workspace at once
   std::size_t operand_bytes = 0;  ///< of workspace; a GEMM's own comes behind
 
   bool skips(std::size_t e) const {
@@ -187,96 +208,129 @@ struct layer_call {
     j.mode = left.now->recipe().accumulate;
     return j;
   }
-  std::size_t workspace_bytes(const device_facts& device) const {
-    std::size_t most = 0;
-    for (std::size_t e = 0; e < out.size(); ++e) {
-      const std::size_t here = skips(e) ? 0 : kernel_bytes(job(e), device);
-      most = here > most ? here : most;
-    }
-    return operand_bytes + most;
+  /// Is there a product that a kernel would take into a launch of many, given its share of the device?
+  bool multiplies_many(const device_facts& share) const {
+    for (std::size_t e = 0; out.size() > 1 && e < out.size(); ++e)
+      if (!skips(e))
+        if (const gemm_kernel* kernel = choose_kernel(job(e), share); kernel != nullptr && kernel->run_group != nullptr)
+          return true;
+    return false;
   }
 };
 
-inline layer_call layer_call_of(const bound_recipe& now, int left, std::vector<source> left_parts,
-                                std::vector<source> right_parts, std::vector<sink> out, recipe::write mode,
-                                std::span<std::byte> workspace) {
+/// Finds out how a call runs on the current device, and cuts its memory.
+inline error prepare_layer(layer_call& call, std::span<std::byte> workspace) {
+  if (const error e = facts(call.device); e != success) return e;
+  const device_facts share = shared_among(call.device, call.out.size());
+  if (call.multiplies_many(share)) {
+    call.device = share;
+    call.together = most_together;
+  }
   workspace_cutter memory(workspace);
-  layer_call call{working_side(now, left, std::move(left_parts), memory),
-                  working_side(now, left + 1, std::move(right_parts), memory), std::move(out), mode};
+  cut_side(call.left, call.together, false, memory);
+  cut_side(call.right, call.together, false, memory);
   call.operand_bytes = (memory.used() + 255) / 256 * 256;
-  return call;
+  return success;
 }
 
-inline status run_layer(const char* verb, const context& ctx, const layer_call& call, const device_facts& device) {
-  for (const layer_side* side : {&call.left, &call.right})
-    if (const error e = measure(*side, ctx.where); e != success) return status_of(verb, e);
-  for (std::size_t part = 0; part < call.out.size(); ++part) {
+/// What a prepared call needs.
+inline std::size_t layer_bytes(const layer_call& call) {
+  std::size_t most = 0;
+  for (std::size_t e = 0; e < call.out.size(); ++e) {
+    const std::size_t own = call.skips(e) ? 0 : kernel_bytes(call.job(e), call.device);
+    most = own > most ? own : most;
+  }
+  return call.operand_bytes + most;
+}
+/// The same whether the output is written over or added to, of one that is not prepared.
+inline std::size_t most_layer_bytes(const layer_call& call) {
+  std::size_t most = 0;
+  for (const recipe::write mode : {recipe::write::overwrite, recipe::write::add}) {
+    layer_call here = call;
+    here.mode = mode;
+    if (prepare_layer(here, {}) != success) return 0;
+    most = layer_bytes(here) > most ? layer_bytes(here) : most;
+  }
+  return most;
+}
+
+/// Queues the experts whose operands lie in the workspace at once.
+inline status run_together(const char* verb, const context& ctx, const layer_call& call, std::size_t first) {
+  const std::size_t own = call.operand_bytes;  // behind it is what a GEMM needs
+  std::vector<gemm_job> jobs;
+  for (std::size_t part = first; part < call.out.size() && part < first + call.together; ++part) {
     if (call.skips(part)) continue;
     for (const layer_side* side : {&call.left, &call.right})
       if (const error e = quantize_part(*side, part, ctx.where); e != success) return status_of(verb, e);
-    const std::span<std::byte> rest =
-        ctx.workspace.size() > call.operand_bytes ? ctx.workspace.subspan(call.operand_bytes) : std::span<std::byte>{};
-    if (status s = run_gemm(verb, call.job(part), device, rest, ctx.where); !s) return s;
+    jobs.push_back(call.job(part));
   }
-  return {};
+  const auto rest = ctx.workspace.size() > own ? ctx.workspace.subspan(own) : std::span<std::byte>{};
+  return run_group(verb, jobs, call.device, rest, ctx.where);
 }
 
 /// Checks the workspace and runs.
-inline status queue_layer(const char* verb, const context& ctx, const layer_call& call) {
-  device_facts device;
-  if (const error e = facts(device); e != success) return status_of(verb, e);
-  check_workspace(verb, ctx, call.workspace_bytes(device));
-  return run_layer(verb, ctx, call, device);
+inline status queue_layer(const char* verb, const context& ctx, layer_call call) {
+  if (const error e = prepare_layer(call, ctx.workspace); e != success) return status_of(verb, e);
+  check_workspace(verb, ctx, layer_bytes(call));
+  for (const layer_side* side : {&call.left, &call.right})
+    if (const error e = measure(*side, ctx.where); e != success) return status_of(verb, e);
+  for (std::size_t first = 0; first < call.out.size(); first += call.together)
+    if (status s = run_together(verb, ctx, call, first); !s) return s;
+  return {};
 }
 
-/// The same whether the output is written over or added to.
-inline std::size_t layer_bytes(layer_call call) {
-  device_facts device;
-  if (facts(device) != success) return 0;
-  std::size_t most = 0;
-  for (const recipe::write mode : {recipe::write::overwrite, recipe::write::add}) {
-    call.mode = mode;
-    const std::size_t here = call.workspace_bytes(device);
-    most = here > most ? here : most;
-  }
-  return most;
+inline const char* quantizer_of(const layer_side& side) {
+  for (std::size_t e = 0; side.quantizes() && e < side.parts.size(); ++e)
+    if (side.parts[e].rows != 0 && side.parts[e].cols != 0) return quantize_kernel_name(task_of_part(side, e));
+  return "";
+}
+
+inline linear_explanation explain_layer(const char* verb, layer_call call) {
+  linear_explanation all{verb, quantizer_of(call.left), quantizer_of(call.right), {}};
+  if (prepare_layer(call, {}) != success) return all;
+  for (std::size_t e = 0; e < call.out.size(); ++e) all.products.push_back(explain_job(verb, call.job(e), call.device));
+  return all;
+}
+inline bool runs(const linear_explanation& all) {
+  for (const explanation& product : all.products)
+    if (*product.kernel == '\0') return false;
+  return !all.products.empty();
 }
 
 using recipe::detail::by_tokens;
 using recipe::detail::by_weights;
 using recipe::detail::transposed;
 
-inline recipe::detail::shape shape_of_call(std::size_t tokens, std::size_t inputs, std::size_t outputs,
-                                           recipe::expert_offsets offsets) {
-  if (offsets.empty()) return {tokens, inputs, outputs, {0, tokens}};
-  return {tokens, inputs, outputs, {offsets.begin(), offsets.end()}};
-}
-
 inline layer_call forward_call(const bound_recipe& now, const recipe::detail::shape& s, const source& x,
-                               const source& w, const sink& y, std::span<std::byte> workspace) {
-  return layer_call_of(now, 0, by_tokens(s, x), by_weights(s, w), by_tokens(s, y), recipe::write::overwrite, workspace);
+                               const source& w, const sink& y) {
+  return {{&now, 0, by_tokens(s, x)}, {&now, 1, by_weights(s, w)}, by_tokens(s, y)};
 }
 inline layer_call backward_input_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                      const source& w, const sink& dx, recipe::write mode,
-                                      std::span<std::byte> workspace) {
-  return layer_call_of(now, 2, by_tokens(s, dy), transposed(by_weights(s, w)), by_tokens(s, dx), mode, workspace);
+                                      const source& w, const sink& dx, recipe::write mode) {
+  return {{&now, 2, by_tokens(s, dy)}, {&now, 3, transposed(by_weights(s, w))}, by_tokens(s, dx), mode};
 }
 inline layer_call backward_weight_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                       const source& x, const sink& dw, recipe::write mode,
-                                       std::span<std::byte> workspace) {
-  return layer_call_of(now, 4, transposed(by_tokens(s, dy)), transposed(by_tokens(s, x)), by_weights(s, dw), mode,
-                       workspace);
+                                       const source& x, const sink& dw, recipe::write mode) {
+  return {{&now, 4, transposed(by_tokens(s, dy))}, {&now, 5, transposed(by_tokens(s, x))}, by_weights(s, dw), mode};
 }
 inline layer_call backward_weight_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                       const saved_activation& saved, const sink& dw, recipe::write mode,
-                                       std::span<std::byte> workspace) {
-  workspace_cutter memory(workspace);
-  layer_call call{working_side(now, 4, transposed(by_tokens(s, dy)), memory), {}, by_weights(s, dw), mode};
-  call.right.now = &now;
-  call.right.index = 5;
-  call.right.ready = saved.raw();
-  call.operand_bytes = (memory.used() + 255) / 256 * 256;
-  return call;
+                                       std::vector<saved_activation::part> saved, const sink& dw, recipe::write mode) {
+  return {{&now, 4, transposed(by_tokens(s, dy))}, {&now, 5, {}, std::move(saved)}, by_weights(s, dw), mode};
+}
+
+/// A saved X^T: all parts at once.
+inline layer_side saved_side(const bound_recipe& now, const recipe::detail::shape& s, const source& x,
+                             workspace_cutter& memory) {
+  layer_side side{&now, 5, transposed(by_tokens(s, x))};
+  cut_side(side, side.parts.size(), true, memory);
+  return side;
+}
+inline saved_activation::part saved_part(const layer_side& side, std::size_t e) {
+  saved_activation::part kept{gemm_side_of(side, e), recipe::detail::block_of(*side.now, side.index).cols};
+  if (side.quantizes()) return kept;
+  const auto stride = static_cast<std::ptrdiff_t>(kept.side.cols);
+  kept.side.plain = {side.places[e].codes, dtype::bf16, kept.side.rows, kept.side.cols, stride, 1};
+  return kept;
 }
 
 /// X, rounded to the output's type, by the transform that is none.
@@ -287,26 +341,16 @@ inline error queue_copy(const source& x, const sink& out, stream where) {
   return launch(&kernels::hadamard_rows, {static_cast<unsigned>(blocks)}, {kernels::hadamard_threads}, 0, where, job);
 }
 
-inline layer_side saved_side(const bound_recipe& now, const recipe::detail::shape& s, const source& x,
-                             workspace_cutter& memory) {
-  return kept_side(now, 5, transposed(by_tokens(s, x)), memory);
-}
-
 /// Queues the making of a saved X^T; a part that is not quantized is copied, rounded to bf16.
 inline status save(const char* verb, const layer_side& side, saved_activation& saved, stream where) {
   if (const error e = measure(side, where); e != success) return status_of(verb, e);
   saved.raw().clear();
   for (std::size_t part = 0; part < side.parts.size(); ++part) {
-    saved_activation::part kept{gemm_side_of(side, part), recipe::detail::block_of(*side.now, side.index).cols};
-    if (side.policy().quantized) {
-      if (const error e = quantize_part(side, part, where); e != success) return status_of(verb, e);
-    } else {
-      const source& x = side.parts[part];
-      const sink copy{side.places[part].codes, dtype::bf16, x.rows, x.cols, static_cast<std::ptrdiff_t>(x.cols), 1};
-      if (const error e = queue_copy(x, copy, where); e != success) return status_of(verb, e);
-      kept.side.plain = {copy.data, copy.kind, copy.rows, copy.cols, copy.row_stride, copy.col_stride};
-    }
-    saved.raw().push_back(kept);
+    const saved_activation::part& kept = saved.raw().emplace_back(saved_part(side, part));
+    const source& to = kept.side.plain;
+    const sink copy{const_cast<void*>(to.data), to.kind, to.rows, to.cols, to.row_stride, to.col_stride};
+    const error e = side.quantizes() ? quantize_part(side, part, where) : queue_copy(side.parts[part], copy, where);
+    if (e != success) return status_of(verb, e);
   }
   return {};
 }
@@ -314,7 +358,7 @@ inline status save(const char* verb, const layer_side& side, saved_activation& s
 inline status forward(const char* verb, const context& ctx, const bound_recipe& now, const source& x,
                       recipe::expert_offsets offsets, const source& w, const sink& y, saved_activation* saved) {
   const auto s = recipe::detail::check_forward(verb, now, x, offsets, w, y, saved != nullptr);
-  const layer_call call = forward_call(now, s, x, w, y, ctx.workspace);
+  const layer_call call = forward_call(now, s, x, w, y);
   if (saved == nullptr) return queue_layer(verb, ctx, call);
   workspace_cutter memory(saved->memory());
   const layer_side side = saved_side(now, s, x, memory);
@@ -329,13 +373,13 @@ inline status forward(const char* verb, const context& ctx, const bound_recipe& 
 inline status backward_input(const char* verb, const context& ctx, const bound_recipe& now, const source& dy,
                              recipe::expert_offsets offsets, const source& w, const sink& dx, recipe::write mode) {
   const auto s = recipe::detail::check_backward_input(verb, now, dy, offsets, w, dx);
-  return queue_layer(verb, ctx, backward_input_call(now, s, dy, w, dx, mode, ctx.workspace));
+  return queue_layer(verb, ctx, backward_input_call(now, s, dy, w, dx, mode));
 }
 
 inline status backward_weight(const char* verb, const context& ctx, const bound_recipe& now, const source& dy,
                               const source& x, recipe::expert_offsets offsets, const sink& dw, recipe::write mode) {
   const auto s = recipe::detail::check_backward_weight(verb, now, dy, x, offsets, dw);
-  return queue_layer(verb, ctx, backward_weight_call(now, s, dy, x, dw, mode, ctx.workspace));
+  return queue_layer(verb, ctx, backward_weight_call(now, s, dy, x, dw, mode));
 }
 
 inline status backward_weight(const char* verb, const context& ctx, const bound_recipe& now, const source& dy,
@@ -345,7 +389,48 @@ inline status backward_weight(const char* verb, const context& ctx, const bound_
   for (const auto& part : saved.raw())
     shapes.push_back({part.side.rows, part.side.cols, part.block, part.side.transform});
   const auto s = recipe::detail::check_backward_weight(verb, now, dy, shapes, offsets, dw);
-  return queue_layer(verb, ctx, backward_weight_call(now, s, dy, saved, dw, mode, ctx.workspace));
+  return queue_layer(verb, ctx, backward_weight_call(now, s, dy, saved.raw(), dw, mode));
+}
+
+// A call from its arguments, unchecked; without offsets the dense one.
+
+inline recipe::detail::shape unchecked_shape(std::size_t tokens, std::size_t inputs, std::size_t outputs,
+                                             recipe::expert_offsets offsets) {
+  if (offsets.empty()) return {tokens, inputs, outputs, {0, tokens}};
+  return {tokens, inputs, outputs, {offsets.begin(), offsets.end()}};
+}
+template <class X, class W, class Y>
+layer_call forward_of(const bound_recipe& now, const matrix_view<X>& x, const matrix_view<W>& w,
+                      const matrix_view<Y>& y, recipe::expert_offsets offsets) {
+  return forward_call(now, unchecked_shape(x.rows(), x.cols(), y.cols(), offsets), ufp4::detail::source_of(x),
+                      ufp4::detail::source_of(w), ufp4::detail::sink_of(y));
+}
+template <class D, class W, class X>
+layer_call backward_input_of(const bound_recipe& now, const matrix_view<D>& dy, const matrix_view<W>& w,
+                             const matrix_view<X>& dx, recipe::expert_offsets offsets) {
+  return backward_input_call(now, unchecked_shape(dy.rows(), dx.cols(), dy.cols(), offsets),
+                             ufp4::detail::source_of(dy), ufp4::detail::source_of(w), ufp4::detail::sink_of(dx),
+                             recipe::write::overwrite);
+}
+template <class D, class X, class W>
+layer_call backward_weight_of(const bound_recipe& now, const matrix_view<D>& dy, const matrix_view<X>& x,
+                              const matrix_view<W>& dw, recipe::expert_offsets offsets) {
+  return backward_weight_call(now, unchecked_shape(dy.rows(), x.cols(), dy.cols(), offsets),
+                              ufp4::detail::source_of(dy), ufp4::detail::source_of(x), ufp4::detail::sink_of(dw),
+                              recipe::write::overwrite);
+}
+/// From shapes alone: asked before linear_forward, the object holds nothing yet.
+template <class D, class W>
+layer_call backward_weight_of(const bound_recipe& now, const matrix_view<D>& dy, const saved_activation&,
+                              const matrix_view<W>& dw, recipe::expert_offsets offsets) {
+  const auto s = unchecked_shape(dy.rows(), dw.cols(), dy.cols(), offsets);
+  workspace_cutter elsewhere;
+  const source x{nullptr, dtype::f32, s.tokens, s.inputs, static_cast<std::ptrdiff_t>(s.inputs), 1};
+  const layer_side side = saved_side(now, s, x, elsewhere);
+  std::vector<saved_activation::part> parts;
+  for (std::size_t e = 0; e < side.parts.size(); ++e) parts.push_back(saved_part(side, e));
+  return backward_weight_call(now, s, ufp4::detail::source_of(dy), std::move(parts), ufp4::detail::sink_of(dw),
+                              recipe::write::overwrite);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
@@ -437,47 +522,71 @@ status linear_backward_weight_grouped(const context& ctx, const recipe::bound_re
   });
 }
 
-// Bytes that context.workspace must have for a verb of the same arguments on the current device; give `offsets` for the grouped
-// one. Nothing is checked.
+// Of a verb of the same arguments on the current device; give `offsets` for the grouped one. Nothing is checked, read or queued.
+//
+// | *_workspace_bytes | bytes that context.workspace must have                                                    |
+// | explain_*         | which kernels it would run; no products where the device cannot be asked                   |
+// | can_run_*         | has every product a kernel?                                                                |
 
 template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 std::size_t linear_forward_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<X>& x,
                                            const matrix_view<W>& w, const matrix_view<Y>& y,
                                            recipe::expert_offsets offsets = {}) {
-  const auto s = detail::shape_of_call(x.rows(), x.cols(), y.cols(), offsets);
-  return detail::layer_bytes(detail::forward_call(now, s, ufp4::detail::source_of(x), ufp4::detail::source_of(w),
-                                                  ufp4::detail::sink_of(y), {}));
+  return detail::most_layer_bytes(detail::forward_of(now, x, w, y, offsets));
 }
+template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
+linear_explanation explain_linear_forward(const context&, const recipe::bound_recipe& now, const matrix_view<X>& x,
+                                          const matrix_view<W>& w, const matrix_view<Y>& y,
+                                          recipe::expert_offsets offsets = {}) {
+  return detail::explain_layer(offsets.empty() ? "linear_forward" : "linear_forward_grouped",
+                               detail::forward_of(now, x, w, y, offsets));
+}
+template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
+bool can_run_linear_forward(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
+                            const matrix_view<W>& w, const matrix_view<Y>& y, recipe::expert_offsets offsets = {}) {
+  return detail::runs(explain_linear_forward(ctx, now, x, w, y, offsets));
+}
+
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 std::size_t linear_backward_input_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                                   const matrix_view<W>& w, const matrix_view<X>& dx,
                                                   recipe::expert_offsets offsets = {}) {
-  const auto s = detail::shape_of_call(dy.rows(), dx.cols(), dy.cols(), offsets);
-  return detail::layer_bytes(detail::backward_input_call(now, s, ufp4::detail::source_of(dy),
-                                                         ufp4::detail::source_of(w), ufp4::detail::sink_of(dx),
-                                                         recipe::write::overwrite, {}));
+  return detail::most_layer_bytes(detail::backward_input_of(now, dy, w, dx, offsets));
 }
-template <matrix_scalar D, matrix_scalar X, matrix_scalar W>
-std::size_t linear_backward_weight_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                                   const matrix_view<X>& x, const matrix_view<W>& dw,
-                                                   recipe::expert_offsets offsets = {}) {
-  const auto s = detail::shape_of_call(dy.rows(), x.cols(), dy.cols(), offsets);
-  return detail::layer_bytes(detail::backward_weight_call(now, s, ufp4::detail::source_of(dy),
-                                                          ufp4::detail::source_of(x), ufp4::detail::sink_of(dw),
-                                                          recipe::write::overwrite, {}));
+template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
+linear_explanation explain_linear_backward_input(const context&, const recipe::bound_recipe& now,
+                                                 const matrix_view<D>& dy, const matrix_view<W>& w,
+                                                 const matrix_view<X>& dx, recipe::expert_offsets offsets = {}) {
+  return detail::explain_layer(offsets.empty() ? "linear_backward_input" : "linear_backward_input_grouped",
+                               detail::backward_input_of(now, dy, w, dx, offsets));
 }
-template <matrix_scalar D, matrix_scalar W>
+template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
+bool can_run_linear_backward_input(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
+                                   const matrix_view<W>& w, const matrix_view<X>& dx,
+                                   recipe::expert_offsets offsets = {}) {
+  return detail::runs(explain_linear_backward_input(ctx, now, dy, w, dx, offsets));
+}
+
+// x_or_saved: x, or the saved_activation of it, for which it need not have been made yet.
+
+template <matrix_scalar D, class Saved, matrix_scalar W>
 std::size_t linear_backward_weight_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                                   const saved_activation&, const matrix_view<W>& dw,
+                                                   const Saved& x_or_saved, const matrix_view<W>& dw,
                                                    recipe::expert_offsets offsets = {}) {
-  const auto s = detail::shape_of_call(dy.rows(), dw.cols(), dy.cols(), offsets);
-  detail::layer_call call = detail::backward_weight_call(now, s, ufp4::detail::source_of(dy), saved_activation{},
-                                                         ufp4::detail::sink_of(dw), recipe::write::overwrite, {});
-  // from shapes alone: asked before linear_forward, the object holds nothing yet
-  detail::workspace_cutter elsewhere;
-  const ufp4::detail::source x{nullptr, dtype::f32, s.tokens, s.inputs, static_cast<std::ptrdiff_t>(s.inputs), 1};
-  call.right = detail::saved_side(now, s, x, elsewhere);
-  return detail::layer_bytes(call);
+  return detail::most_layer_bytes(detail::backward_weight_of(now, dy, x_or_saved, dw, offsets));
+}
+template <matrix_scalar D, class Saved, matrix_scalar W>
+linear_explanation explain_linear_backward_weight(const context&, const recipe::bound_recipe& now,
+                                                  const matrix_view<D>& dy, const Saved& x_or_saved,
+                                                  const matrix_view<W>& dw, recipe::expert_offsets offsets = {}) {
+  return detail::explain_layer(offsets.empty() ? "linear_backward_weight" : "linear_backward_weight_grouped",
+                               detail::backward_weight_of(now, dy, x_or_saved, dw, offsets));
+}
+template <matrix_scalar D, class Saved, matrix_scalar W>
+bool can_run_linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
+                                    const Saved& x_or_saved, const matrix_view<W>& dw,
+                                    recipe::expert_offsets offsets = {}) {
+  return detail::runs(explain_linear_backward_weight(ctx, now, dy, x_or_saved, dw, offsets));
 }
 
 /// Bytes that saved_activation needs for linear_forward of x.
@@ -485,7 +594,7 @@ template <matrix_scalar X>
 std::size_t linear_saved_bytes(const recipe::bound_recipe& now, const matrix_view<X>& x,
                                recipe::expert_offsets offsets = {}) {
   detail::workspace_cutter memory;
-  (void)detail::saved_side(now, detail::shape_of_call(x.rows(), x.cols(), 0, offsets), ufp4::detail::source_of(x),
+  (void)detail::saved_side(now, detail::unchecked_shape(x.rows(), x.cols(), 0, offsets), ufp4::detail::source_of(x),
                            memory);
   return memory.used();
 }

@@ -58,7 +58,7 @@ class quantized_matrix {
   quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
       : rows_(rows), cols_(cols), transform_(applied) {
     const std::size_t padded = ufp4::detail::padded_length(cols, Format::block, applied);
-    codes_ = buffer<std::uint8_t>(ufp4::detail::element_count("quantized_matrix", rows, cols, padded) / 2);
+    codes_ = buffer<std::uint8_t>(ufp4::detail::element_count("quantized_matrix", rows, cols, padded, applied) / 2);
     scales_ = buffer<scale_type>(ufp4::detail::scale_rows(rows, Format::block) * (padded / Format::block_size));
     if (Format::two_level) tensor_scale_ = buffer<float>(1);
   }

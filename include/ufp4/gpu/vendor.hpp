@@ -1,4 +1,4 @@
-// ufp4 - the few shims between one kernel source and the machines that run it. No other file of gpu/ names a vendor.
+// ufp4 - which compiler makes code for a GPU here, and the few shims between one source and the machines that run it.
 // SPDX-License-Identifier: Apache-2.0
 //
 // | compiled by            | machine                                                        | inline namespace |
@@ -6,6 +6,10 @@
 // | nvcc, clang -x cuda    | NVIDIA GPUs                                                    | v0_1_cuda        |
 // | hipcc, clang -x hip    | AMD GPUs                                                       | v0_1_hip         |
 // | any, UFP4_SIMT_HEADER  | the host: a header of the program's own that has all of this   | v0_1_simt        |
+// | any other              | none: UFP4_GPU is not defined, and nothing of gpu/ can be used |                  |
+//
+// Outside cuda/ and hip/ no other file names a vendor (tests/layers_test.cpp). Every header takes UFP4_HD from here; detail/bits.hpp,
+// while a GPU's own code is made (UFP4_DEVICE_CODE), also device_rounded, device_product, device_fma and device_apart.
 //
 // Kernels take what they need from here and from nowhere else:
 //
@@ -17,23 +21,29 @@
 // | shuffle(v, lane), shuffle_xor(v, m)   | another lane's v; v is trivially copyable and a multiple of 4 bytes                   |
 // | atomic_max, atomic_add                | on device memory                                                                     |
 // | shared_memory()                       | the block's, as many bytes as the launch said; on 128 bytes                           |
+// | device_byte_permute, device_add_down, device_pair_bf16, device_multiply_bf16 | one instruction, where UFP4_HAS_... says so: |
+// |                                       | gpu/thread/decode.hpp and round.hpp have the same for every machine                   |
 //
-// and hosts: stream, error, launch, set_zero, copy, allocate, release, wait, device, facts. No host call here but `wait` waits.
+// and hosts: stream, error, launch, set_zero, copy, allocate, release, wait, facts, target_prefix (of an architecture's name). No host
+// call here but `wait` waits. UFP4_SIMT_HEADER is defined before the first header of ufp4.
 #pragma once
-
-#include <cstddef>
-#include <cstdint>
-#include <ufp4/detail/compiler.hpp>
 
 #if defined(UFP4_SIMT_HEADER)
 #define UFP4_GPU v0_1_simt
+#define UFP4_HD
 #elif defined(__HIPCC__)
 #define UFP4_GPU v0_1_hip
+#define UFP4_HD __host__ __device__
 #elif defined(__CUDACC__)
 #define UFP4_GPU v0_1_cuda
+#define UFP4_HD __host__ __device__
 #else
-#error "ufp4: gpu/ needs nvcc or hipcc: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."
+#define UFP4_HD
 #endif
+
+#if defined(UFP4_GPU)
+#include <cstddef>
+#include <cstdint>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
@@ -69,3 +79,4 @@ struct device_facts {
 #else
 #include <ufp4/cuda/vendor.hpp>
 #endif
+#endif  // UFP4_GPU

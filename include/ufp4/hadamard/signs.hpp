@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <ufp4/concepts.hpp>
 #include <ufp4/round/philox.hpp>
@@ -17,6 +18,9 @@ struct transform_spec {
   bool signs_valid = true;       ///< false: a sign that was neither +1 nor -1 was given; verbs refuse it
   std::uint32_t signs[8] = {};   ///< bit j % 32 of word j / 32
 
+  UFP4_MEMBER constexpr bool valid_length() const {
+    return n == 1 || n == 16 || n == 32 || n == 64 || n == 128 || n == 256;
+  }
   UFP4_MEMBER constexpr bool negative(unsigned j) const { return (signs[j / 32] >> (j % 32) & 1u) != 0; }
   UFP4_MEMBER constexpr transform_spec spec() const { return *this; }
 
@@ -77,10 +81,12 @@ struct random_hadamard {
 template <int n>
   requires hadamard_size<n>
 class signed_hadamard {
+  static constexpr auto length = static_cast<std::size_t>(n);
+
  public:
-  constexpr explicit signed_hadamard(const std::array<int, n>& signs) : spec_(from(signs)) {}
+  constexpr explicit signed_hadamard(const std::array<int, length>& signs) : spec_(from(signs)) {}
   template <class T>
-  constexpr explicit signed_hadamard(const std::array<T, n>& signs) : spec_(from(signs)) {}
+  constexpr explicit signed_hadamard(const std::array<T, length>& signs) : spec_(from(signs)) {}
 
   constexpr signed_hadamard to_bf16() const {
     signed_hadamard copy = *this;
@@ -92,7 +98,7 @@ class signed_hadamard {
  private:
   /// On the host alone: std::array has no device code.
   template <class T>
-  __attribute__((always_inline)) static constexpr transform_spec from(const std::array<T, n>& signs) {
+  __attribute__((always_inline)) static constexpr transform_spec from(const std::array<T, length>& signs) {
     transform_spec spec{.n = n};
     for (std::uint32_t j = 0; j < n; ++j) {
       if (signs[j] == T(-1)) spec.signs[j / 32] |= 1u << (j % 32);

@@ -33,13 +33,15 @@ UFP4_HD constexpr void flip_signs(const transform_spec& t, float* run) {
 
 /// Unscaled butterflies, in place.
 UFP4_HD constexpr void butterflies(std::uint32_t n, float* run) {
-  for (std::uint32_t stride = 1; stride < n; stride *= 2)
+  for (std::uint32_t stride = 1; stride < n; stride *= 2) {
     for (std::uint32_t base = 0; base < n; base += 2 * stride)
       for (std::uint32_t j = base; j < base + stride; ++j) {
         const float a = run[j], b = run[j + stride];
         run[j] = a + b;
         run[j + stride] = a - b;
       }
+    end_stage(run, n);
+  }
 }
 
 UFP4_HD constexpr void scale_and_round(const transform_spec& t, float* run) {

@@ -1,243 +1,203 @@
 // ufp4 - quantized_gemm, exact_blocks, on the matrix cores of AMD GPUs: one text for MFMA and both kinds of WMMA.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The grids' values are small integers times a power of two, and integers up to 2048 are fp16 numbers: an instruction with K = 16
-// makes a block of 16's dot product as an integer below 2^24 in binary32, a chain of them a longer block's, exactly. Then
-// acc = fma(d * unit, fl(sA sB), acc) in block order: the host's bits.
+// The grids' values are small integers times a power of two, and fp16 numbers: an instruction with K = 16 makes a block of 16's dot
+// product, of less than 24 bits, exactly in binary32 and in any order, a chain of them a longer block's. Then
+// acc = fma(d, fl(sA sB), acc) in block order: the host's bits.
 //
-// A thread block of four waves makes 64 x 64 of C and walks along K by 64 columns, whose codes (packed) and scales (as floats) lie
-// in shared memory twice: the next step's are on their way to registers while this one's are multiplied. A wave makes 32 x 32, so
-// what it decodes is used twice.
+// The walk is matrix_tile.hpp's; scales lie beside the decoded values as floats. For 16 x 16 of C and a block of 16 a wave of 64
+// issues one instruction of the matrix cores, 32 cycles on gfx90a and 16 on gfx942, and two operations for each of a lane's four
+// sums, 16 to 32 cycles: those bound the kernel. Integers in bytes would therefore win nothing: gfx90a multiplies them no faster
+// than fp16, and gfx942's faster instruction, of K = 32, spans two blocks of 16 and gives sums that must be converted first.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
+#include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/mfma_gfx90a.hpp>
 #include <ufp4/hip/wmma_gfx11.hpp>
 #include <ufp4/hip/wmma_gfx12.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr unsigned matrix_tile = 64, matrix_depth = 64;
-inline constexpr unsigned matrix_lines = 2 * matrix_tile;        ///< rows of both operands
-inline constexpr unsigned matrix_words = matrix_depth / 8;       ///< of a line's codes
-inline constexpr unsigned matrix_stride = 4 * matrix_words + 8;  ///< bytes: lines begin in different banks
-inline constexpr unsigned matrix_blocks = matrix_depth / 16;     ///< of a step, at most
-inline constexpr std::size_t matrix_stage_bytes =
-    std::size_t{matrix_lines} * (matrix_stride + matrix_blocks * sizeof(float));
-
-struct matrix_job {
-  gemm_job product{};
-  thread::half_table integers[2]{};  ///< of the grids, as fp16
-  float unit = 1;                    ///< the product of theirs
+struct matrix_blocks_job : product_group {
+  thread::half_table values[2]{};  ///< of the grids, as fp16
+  unsigned block_shift = 4;
 };
+static_assert(sizeof(matrix_blocks_job) <= 4096);
 
-template <class Op>
-struct matrix_worker {
-  static constexpr unsigned threads = 4 * Op::wave;
-  static constexpr unsigned code_words = matrix_lines * matrix_words / threads;
-  static constexpr unsigned scale_words = matrix_lines * matrix_blocks / threads;
-  const matrix_job& job;
-  unsigned row, col;  ///< of C, where the tile begins
+/// How sums of a block live:
+///
+/// | kind | blocks of    | sums                                                                       |
+/// |------|--------------|----------------------------------------------------------------------------|
+/// | 16   | 16           | of one instruction                                                          |
+/// | 32   | 32           | of the instructions of a slab, for 16 rows at a time                        |
+/// | 64   | 64, 128, ... | from step to step, for all rows: twice the registers                        |
+template <class Tile, unsigned kind>
+struct matrix_blocks_worker {
+  using Op = typename Tile::Op;
+  static constexpr unsigned words = Op::f16_words;
+  using unit = typename matrix_place<Tile>::template unit<words>;
+  static constexpr unsigned sixteens = matrix_place<Tile>::unit_words / words;   ///< of columns, in a unit
+  static constexpr unsigned round = kind == 32 ? matrix_place<Tile>::units : 1;  ///< units read at once
+  static_assert(sixteens * matrix_place<Tile>::units == 2, "an instruction multiplies 16 columns");
+  using sums = float[Tile::across][Op::sums];
 
-  UFP4_DEVICE const gemm_side& side(unsigned i) const { return i == 0 ? job.product.left : job.product.right; }
-  UFP4_DEVICE unsigned blocks_of_step() const {
-    return job.product.block >= matrix_depth ? 1 : matrix_depth / job.product.block;
+  matrix_place<Tile> at;
+  thread::half_table values;  ///< of the operand whose row this thread brings; by value: chosen at run time
+  unsigned block;
+  sums acc[Tile::down] = {};
+  sums dot[kind == 64 ? Tile::down : 1] = {};
+
+  UFP4_DEVICE matrix_blocks_worker(const matrix_blocks_job& job, const grouped_product& product,
+                                   const tile_place& place)
+      : at(job, product, job.block_shift, place.row, place.col),
+        values(at.is_left ? job.values[0] : job.values[1]),
+        block(job.block) {}
+
+  /// The codes of piece `piece`. Where an instruction takes half a piece, its halves are of the first and of the last 16 columns:
+  /// four columns of either for each of the four groups of lanes.
+  UFP4_DEVICE static std::uint32_t codes_of(const matrix_cargo& c, unsigned piece) {
+    if constexpr (words == 2)
+      return thread::select_bytes(c.codes.word[2 + piece / 2], c.codes.word[piece / 2],
+                                  piece % 2 == 0 ? 0x05040100u : 0x07060302u);
+    else
+      return c.codes.word[piece];
   }
-  UFP4_DEVICE unsigned char* codes(unsigned s) const { return shared_memory() + s % 2 * matrix_stage_bytes; }
-  UFP4_DEVICE float* scales(unsigned s) const {
-    return reinterpret_cast<float*>(codes(s) + matrix_lines * matrix_stride);
-  }
 
-  /// What a thread brings of step s.
-  struct cargo {
-    std::uint32_t code[code_words];
-    float scale[scale_words];
-  };
-  UFP4_DEVICE void load(unsigned s, cargo& c) const {
-    const std::size_t row_bytes = job.product.padded() / 2, blocks = job.product.blocks();
-    for (unsigned i = 0; i < code_words; ++i) {
-      const unsigned at = i * threads + thread_index().x, line = at / matrix_words;
-      const std::size_t byte = std::size_t{s} * (matrix_depth / 2) + at % matrix_words * 4;
-      const unsigned which = line / matrix_tile;
-      const std::size_t r = (which == 0 ? row : col) + line % matrix_tile;
-      const bool there = r < side(which).rows && byte < row_bytes;
-      c.code[i] = there ? *reinterpret_cast<const std::uint32_t*>(side(which).codes + r * row_bytes + byte) : 0;
+  UFP4_DEVICE void decode(unsigned step, const matrix_cargo& c) const {
+    UFP4_UNROLL
+    for (unsigned piece = 0; piece < 4; ++piece) {
+      const thread::split_halves s = thread::split_eight(values, codes_of(c, piece));
+      thread::words4 elements;
+      UFP4_UNROLL
+      for (unsigned w = 0; w < 4; ++w) elements.word[w] = thread::halves_word(s, w);
+      at.put(step, piece, elements);
     }
-    for (unsigned i = 0; i < scale_words; ++i) {
-      const unsigned at = i * threads + thread_index().x, line = at % matrix_lines, b = at / matrix_lines;
-      const unsigned which = line / matrix_tile;
-      const std::size_t r = (which == 0 ? row : col) + line % matrix_tile;
-      const std::size_t block = std::size_t{s} * matrix_depth / job.product.block + b;
-      const bool there = r < side(which).rows && b < blocks_of_step() && block < blocks;
-      c.scale[i] = there ? thread::scale_value(side(which).scale,
-                                               thread::load_scale(side(which).scales, side(which).scale,
-                                                                  r / side(which).block_rows * blocks + block))
-                         : 0.0f;
-    }
-  }
-  UFP4_DEVICE void put(unsigned s, const cargo& c) const {
-    for (unsigned i = 0; i < code_words; ++i) {
-      const unsigned at = i * threads + thread_index().x;
-      *reinterpret_cast<std::uint32_t*>(codes(s) + at / matrix_words * matrix_stride + at % matrix_words * 4) =
-          c.code[i];
-    }
-    for (unsigned i = 0; i < scale_words; ++i) scales(s)[i * threads + thread_index().x] = c.scale[i];
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 2; ++i)
+      at.scale_floats(step)[(2 * at.half + i) * Tile::lines + at.line] = at.scale_of(c, step, i);
   }
 
-  // A wave's corner of the tile: 2 x 2 products of 16 x 16.
-  UFP4_DEVICE unsigned wave() const { return thread_index().x / Op::wave; }
-  UFP4_DEVICE unsigned first_row() const { return wave() / 2 * 32; }
-  UFP4_DEVICE unsigned first_col() const { return wave() % 2 * 32; }
-
-  /// A lane's columns of 16 that begin at `column`, of a line: integers as fp16.
-  UFP4_DEVICE void fragment(unsigned s, unsigned which, unsigned line, unsigned column,
-                            std::uint32_t (&out)[Op::words]) const {
-    const unsigned first = column + Op::first_column(lane());
-    const unsigned char* from = codes(s) + line * matrix_stride + first / 2;
-    if constexpr (Op::words == 2) {
-      std::uint32_t pairs[4];
-      thread::decode8_halves(job.integers[which], *reinterpret_cast<const std::uint16_t*>(from), pairs);
-      out[0] = pairs[0], out[1] = pairs[1];
-    } else {
-      for (unsigned w = 0; w < Op::words / 4; ++w) {
-        std::uint32_t pairs[4];
-        thread::decode8_halves(job.integers[which], reinterpret_cast<const std::uint32_t*>(from)[w], pairs);
-        for (unsigned i = 0; i < 4; ++i) out[4 * w + i] = pairs[i];
+  /// acc = fma(d, fl(sA sB), acc) of 16 rows of the wave, and d = 0; the scales are those of 16 columns of the step.
+  UFP4_DEVICE void finish(unsigned step, unsigned sixteen, unsigned m, sums& d) {
+    const float* scale = at.scale_floats(step) + sixteen * Tile::lines;
+    float left[Op::sums];
+    UFP4_UNROLL
+    for (unsigned i = 0; i < Op::sums; ++i) left[i] = scale[at.wave_row() + 16 * m + Op::row_of_sum(lane(), i)];
+    UFP4_UNROLL
+    for (unsigned n = 0; n < Tile::across; ++n) {
+      const float right = scale[Tile::rows + at.wave_col() + 16 * n + lane() % 16];
+      UFP4_UNROLL
+      for (unsigned i = 0; i < Op::sums; ++i) {
+        acc[m][n][i] = ufp4::detail::fma(d[n][i], left[i] * right, acc[m][n][i]);
+        d[n][i] = 0;
       }
     }
   }
 
-  struct sums {
-    float dot[2][2][Op::sums] = {}, acc[2][2][Op::sums] = {};
-  };
+  UFP4_DEVICE bool ends_block(unsigned sixteen, unsigned end) const {
+    return kind == 16 || (kind == 32 ? sixteen % 2 == 1 : end % block == 0);
+  }
 
-  /// The block whose last columns were added: acc = fma(dot * unit, fl(sA sB), acc), and dot = 0.
-  UFP4_DEVICE void finish(unsigned s, unsigned b, sums& to) const {
-    const float* scale = scales(s) + b * matrix_lines;
-    for (unsigned m = 0; m < 2; ++m)
-      for (unsigned n = 0; n < 2; ++n) {
-        const float right = scale[matrix_tile + first_col() + 16 * n + lane() % 16];
-        for (unsigned i = 0; i < Op::sums; ++i) {
-          const float left = scale[first_row() + 16 * m + Op::row_of_sum(lane(), i)];
-          const float d = ufp4::detail::rounded(to.dot[m][n][i] * job.unit);
-          to.acc[m][n][i] = ufp4::detail::fma(d, ufp4::detail::rounded(left * right), to.acc[m][n][i]);
-          to.dot[m][n][i] = 0;
+  UFP4_DEVICE void multiply(unsigned step) {
+    UFP4_UNROLL
+    for (unsigned first = 0; first < Tile::chunks * at.units; first += round) {
+      unit a[round][Tile::down], b[round][Tile::across];
+      UFP4_UNROLL
+      for (unsigned r = 0; r < round; ++r) {
+        const unsigned slab = (first + r) / at.units, u = (first + r) % at.units;
+        at.template read<words>(step, at.wave_row(), slab, u, a[r]);
+        at.template read<words>(step, Tile::rows + at.wave_col(), slab, u, b[r]);
+      }
+      UFP4_UNROLL
+      for (unsigned m = 0; m < Tile::down; ++m) {
+        sums& d = dot[kind == 64 ? m : 0];
+        UFP4_UNROLL
+        for (unsigned i = 0; i < round * sixteens; ++i) {
+          const unsigned sixteen = first * sixteens + i, end = step * Tile::depth + 16 * sixteen + 16;
+          if (end > at.padded) continue;  // the same for the whole thread block
+          UFP4_UNROLL
+          for (unsigned n = 0; n < Tile::across; ++n)
+            Op::multiply_f16(d[n], a[i / sixteens][m][i % sixteens], b[i / sixteens][n][i % sixteens]);
+          if (ends_block(sixteen, end)) finish(step, sixteen, m, d);
         }
       }
-  }
-
-  UFP4_DEVICE void multiply(unsigned s, sums& to) const {
-    const std::size_t left = job.product.padded() - std::size_t{s} * matrix_depth;
-    const unsigned depth = left < matrix_depth ? static_cast<unsigned>(left) : matrix_depth;
-    for (unsigned k = 0; k < depth; k += 16) {
-      std::uint32_t a[2][Op::words], b[2][Op::words];
-      for (unsigned i = 0; i < 2; ++i) {
-        fragment(s, 0, first_row() + 16 * i + lane() % 16, k, a[i]);
-        fragment(s, 1, matrix_tile + first_col() + 16 * i + lane() % 16, k, b[i]);
-      }
-      for (unsigned m = 0; m < 2; ++m)
-        for (unsigned n = 0; n < 2; ++n) Op::multiply_f16(to.dot[m][n], a[m], b[n]);
-      const std::size_t end = std::size_t{s} * matrix_depth + k + 16;
-      if (end % job.product.block == 0) finish(s, job.product.block >= matrix_depth ? 0 : k / job.product.block, to);
     }
-  }
-
-  UFP4_DEVICE void run(sums& to) const {
-    const auto steps = static_cast<unsigned>((job.product.padded() + matrix_depth - 1) / matrix_depth);
-    cargo next;
-    if (steps != 0) load(0, next), put(0, next);
-    sync_block();
-    for (unsigned s = 0; s < steps; ++s) {
-      if (s + 1 < steps) load(s + 1, next);
-      multiply(s, to);
-      if (s + 1 < steps) put(s + 1, next);  // the other half of the memory, last read a step ago
-      sync_block();
-    }
-  }
-
-  UFP4_DEVICE void store(const sums& from) const {
-    const thread::result_scales by = thread::scales_of(job.product);
-    for (unsigned m = 0; m < 2; ++m)
-      for (unsigned n = 0; n < 2; ++n)
-        for (unsigned i = 0; i < Op::sums; ++i) {
-          const std::size_t r = row + first_row() + 16 * m + Op::row_of_sum(lane(), i);
-          const std::size_t c = col + first_col() + 16 * n + lane() % 16;
-          if (r < job.product.out.rows && c < job.product.out.cols)
-            thread::store_result(job.product, by, r, c, from.acc[m][n][i]);
-        }
   }
 };
 
-template <class Op>
-UFP4_KERNEL(matrix_worker<Op>::threads)
-multiply_matrix_blocks(const matrix_job job) {
-  const matrix_worker<Op> worker{job, block_index().x * matrix_tile, block_index().y * matrix_tile};
-  typename matrix_worker<Op>::sums sums;
-  worker.run(sums);
-  worker.store(sums);
+template <class Op, unsigned side, unsigned kind>
+UFP4_KERNEL(matrix_threads)
+gemm_blocks_matrix(const matrix_blocks_job job) {
+  using tile = matrix_tile<Op, side>;
+  if constexpr (Op::compiled) {
+    const grouped_product& product = job.product[product_of(job, block_index().x)];
+    const tile_place place = place_of_tile<tile>(product, block_index().x - product.first_tile);
+    matrix_blocks_worker<tile, kind> worker(job, product, place);
+    walk(worker);
+    worker.at.store(epilogue_of(job, product), worker.acc, [](unsigned, unsigned, float sum) { return sum; });
+  } else {
+    __builtin_trap();  // code for a device that the table does not choose this kernel on
+  }
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// Are the grid's integers fp16 numbers?
-inline bool integers_fit_f16(const grid4& grid) {
-  for (const int i : grid.integer)
-    if (i < -2048 || i > 2048) return false;
-  return grid.exact_products;
-}
-inline thread::half_table integer_table(const grid4& grid) {
-  thread::half_table t;
-  for (unsigned c = 0; c < 16; ++c) {
-    const std::uint32_t bits = fp16(static_cast<float>(grid.integer[c])).bits();
-    t.low.set(c, bits), t.high.set(c, bits >> 8);
-  }
-  return t;
-}
-/// dot * unit must be a binary32 number for every dot below 2^24.
-inline bool unit_fits(const gemm_job& job) {
-  const int exponent = ufp4::detail::floor_log2(job.left.grid.unit) + ufp4::detail::floor_log2(job.right.grid.unit);
-  return exponent >= -149 && exponent <= 103;
+/// Is every value an fp16 number, and none subnormal? CDNA 2 would take that for zero.
+inline bool is_normal_f16(const grid4& grid) {
+  for (const float v : grid.value)
+    if (v != 0.0f && ufp4::detail::magnitude(v) < 0x1p-14f) return false;
+  return thread::fits_f16(grid);
 }
 
 template <class Op>
 bool matrix_blocks_take(const gemm_job& job, const device_facts& device) {
-  const auto aligned = [](const gemm_side& s) { return reinterpret_cast<std::uintptr_t>(s.codes) % 4 == 0; };
-  return Op::runs_on(device.architecture) && device.wave == static_cast<int>(Op::wave) &&
-         job.mode != accumulate::folded_bf16 && job.block >= 16 && job.left.exact() && job.right.exact() &&
-         integers_fit_f16(job.left.grid) && integers_fit_f16(job.right.grid) && unit_fits(job) && aligned(job.left) &&
-         aligned(job.right) && job.out.rows < 1u << 31 && job.out.cols <= 65535u * kernels::matrix_tile;
+  return matrix_cores_take<Op>(job, device) && job.mode != accumulate::folded_bf16 && exact_dots_below(job, 1 << 24) &&
+         is_normal_f16(job.left.grid) && is_normal_f16(job.right.grid);
+}
+
+template <class Op, unsigned side>
+auto matrix_blocks_of(const kernels::matrix_blocks_job& job) {
+  constexpr unsigned longer = Op::wave == 32 ? 64 : side;
+  return job.block == 16   ? &kernels::gemm_blocks_matrix<Op, side, 16>
+         : job.block == 32 ? &kernels::gemm_blocks_matrix<Op, longer, 32>
+                           : &kernels::gemm_blocks_matrix<Op, longer, 64>;
 }
 
 template <class Op>
-error run_matrix_blocks(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
-  const kernels::matrix_job all{
-      job, {integer_table(job.left.grid), integer_table(job.right.grid)}, job.left.grid.unit * job.right.grid.unit};
-  const auto tiles = [](std::size_t n) {
-    return static_cast<unsigned>((n + kernels::matrix_tile - 1) / kernels::matrix_tile);
+error run_matrix_blocks(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
+  const auto make_job = [](const gemm_job& job) {
+    kernels::matrix_blocks_job all;
+    all.values[0] = thread::f16_table_of(job.left.grid), all.values[1] = thread::f16_table_of(job.right.grid);
+    all.block_shift = static_cast<unsigned>(__builtin_ctz(job.block));
+    return all;
   };
-  return launch(&kernels::multiply_matrix_blocks<Op>, {tiles(job.out.rows), tiles(job.out.cols)},
-                {kernels::matrix_worker<Op>::threads}, 2 * kernels::matrix_stage_bytes, where, all);
+  const auto kernel = [](bool large, const kernels::matrix_blocks_job& job) {
+    return large ? matrix_blocks_of<Op, 128>(job) : matrix_blocks_of<Op, 64>(job);
+  };
+  // a wave of 32 has no registers for the sums of longer blocks beside those of a large tile
+  const bool small = Op::wave == 32 && !jobs.empty() && jobs.front().block > 16;
+  return run_matrix_tiles<Op>(jobs, device, where, small, make_job, kernel);
 }
 
 template <class Op>
 constexpr gemm_kernel matrix_blocks_kernel(const char* name) {
   return {
       .name = name,
-      .instruction = Op::instruction,
-      .tile_rows = kernels::matrix_tile,
-      .tile_cols = kernels::matrix_tile,
+      .instruction = Op::f16_name,
+      .tile_rows = 128,
+      .tile_cols = 128,
       .takes = &matrix_blocks_take<Op>,
       .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
-      .run = &run_matrix_blocks<Op>,
+      .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
+                stream where) { return run_matrix_blocks<Op>({&job, 1}, device, where); },
       .fast_is = accumulate::exact_blocks,
+      .run_group = &run_matrix_blocks<Op>,
   };
 }
 

@@ -2,20 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
+#include <ufp4/hip/gemm_bf16.hpp>
 #include <ufp4/hip/gemm_blocks.hpp>
+#include <ufp4/hip/gemm_iu4.hpp>
+#include <ufp4/hip/gemm_scaled_gfx950.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
 inline constexpr const gemm_kernel* hip_gemm_kernels[] = {
-    &kernels::gemm_blocks_gfx90a,
-    &kernels::gemm_blocks_gfx11,
-    &kernels::gemm_blocks_gfx12,
+    &kernels::gemm_mxfp4_gfx950,  &kernels::gemm_mx_containers_gfx950, &kernels::gemm_bf16_gfx950,
+    &kernels::gemm_bf16_gfx90a,   &kernels::gemm_bf16_gfx11,           &kernels::gemm_bf16_gfx12,
+    &kernels::gemm_iu4_gfx12,     &kernels::gemm_iu4_k16_gfx12,        &kernels::gemm_iu4_gfx11,
+    &kernels::gemm_blocks_gfx90a, &kernels::gemm_blocks_gfx11,         &kernels::gemm_blocks_gfx12,
     &kernels::gemm_simt,
 };
-
-inline std::span<const gemm_kernel* const> gemm_kernels() { return hip_gemm_kernels; }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -7,13 +7,13 @@
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
-/// d = builtin(a, b, d): `words` registers of fp16 pairs a side, `sums` of binary32.
-template <unsigned words, unsigned sums, class Builtin>
+/// d = builtin(a, b, d): `words` registers a side, two of the builtin's Element in each; `sums` of binary32.
+template <class Element, unsigned words, unsigned sums, class Builtin>
 UFP4_DEVICE void multiply_vectors(float (&d)[sums], const std::uint32_t (&a)[words], const std::uint32_t (&b)[words],
                                   Builtin builtin) {
-  using halves = _Float16 __attribute__((ext_vector_type(2 * words)));
+  using elements = Element __attribute__((ext_vector_type(2 * words)));
   using floats = float __attribute__((ext_vector_type(sums)));
-  halves left, right;
+  elements left, right;
   floats sum;
   __builtin_memcpy(&left, a, sizeof left);
   __builtin_memcpy(&right, b, sizeof right);

@@ -12,12 +12,51 @@
 #define UFP4_KERNEL(threads) [[maybe_unused]] static __global__ void __launch_bounds__(threads)
 #define UFP4_UNROLL _Pragma("unroll")
 
+#if defined(__HIP_DEVICE_COMPILE__)
+#define UFP4_DEVICE_CODE
+#define UFP4_HAS_BYTE_PERMUTE
+#endif
+
 namespace ufp4::gpu::inline UFP4_GPU {
 
-UFP4_DEVICE index3 thread_index() { return {threadIdx.x, threadIdx.y, threadIdx.z}; }
-UFP4_DEVICE index3 block_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
-UFP4_DEVICE index3 block_size() { return {blockDim.x, blockDim.y, blockDim.z}; }
-UFP4_DEVICE index3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
+#if defined(UFP4_DEVICE_CODE)
+UFP4_DEVICE float device_rounded(float x) {
+  asm("" : "+v"(x));
+  return x;
+}
+UFP4_DEVICE float device_product(float a, float b) { return device_rounded(a * b); }
+UFP4_DEVICE float device_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+/// clang's vectoriser of straight-line code takes hours for the butterflies of sixteen values otherwise (clang 15, gfx90a). Loops
+/// that are not written out are left alone: there the values lie in memory.
+UFP4_DEVICE void device_apart(float* values, unsigned count) {
+  if (!__builtin_constant_p(count)) return;
+  UFP4_UNROLL
+  for (unsigned i = 0; i < count; ++i) asm("" : "+v"(values[i]));
+}
+
+/// v_perm_b32 takes a byte of selector for each byte of its result, and the word with the lower numbers second.
+UFP4_DEVICE std::uint32_t device_byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selector) {
+  const std::uint32_t pairs = (selector | selector << 8) & 0x00FF00FFu;
+  return __builtin_amdgcn_perm(y, x, (pairs | pairs << 4) & 0x0F0F0F0Fu);
+}
+#endif
+
+// The registers and instructions themselves: what the runtime's headers offer are calls, which only its own library inlines.
+UFP4_DEVICE index3 thread_index() {
+  return {__builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y(), __builtin_amdgcn_workitem_id_z()};
+}
+UFP4_DEVICE index3 block_index() {
+  return {__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(), __builtin_amdgcn_workgroup_id_z()};
+}
+UFP4_DEVICE index3 block_size() {
+  return {__builtin_amdgcn_workgroup_size_x(), __builtin_amdgcn_workgroup_size_y(),
+          __builtin_amdgcn_workgroup_size_z()};
+}
+UFP4_DEVICE index3 grid_size() {
+  const index3 block = block_size();
+  return {__builtin_amdgcn_grid_size_x() / block.x, __builtin_amdgcn_grid_size_y() / block.y,
+          __builtin_amdgcn_grid_size_z() / block.z};
+}
 
 /// 64 on gfx9, 32 on gfx10 and later unless the program is compiled otherwise.
 UFP4_DEVICE unsigned wave_size() {
@@ -30,7 +69,11 @@ UFP4_DEVICE unsigned wave_size() {
 #endif
 }
 UFP4_DEVICE unsigned lane() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)); }
-UFP4_DEVICE void sync_block() { __syncthreads(); }
+UFP4_DEVICE void sync_block() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
 /// A wave runs in step; what its lanes wrote must be seen by the others, and stay on its side of the barrier.
 UFP4_DEVICE void sync_wave() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
@@ -64,6 +107,7 @@ UFP4_DEVICE unsigned char* shared_memory() {
   return ufp4_shared_memory;
 }
 
+inline constexpr const char* target_prefix = "gfx";
 using stream = hipStream_t;
 using error = hipError_t;
 inline constexpr error success = hipSuccess;

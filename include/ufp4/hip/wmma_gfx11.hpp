@@ -1,10 +1,12 @@
-// ufp4 - WMMA of AMD's gfx11 GPUs: 16 x 16 x 16 products of fp16 with binary32 sums, in waves of 32.
+// ufp4 - WMMA of AMD's gfx11 GPUs: 16 x 16 x 16 of fp16 or bf16 with binary32 sums, in waves of 32.
 // SPDX-License-Identifier: Apache-2.0
 //
 // From the RDNA 3 ISA document, for lane l of 32:
 //
 // | a, b | row l % 16 of either operand, all 16 columns along K, two a register: lanes l and l + 16 hold the same |
 // | d    | d[i]: row 2 i + l / 16 of the left operand, row l % 16 of the right one                                 |
+//
+// How sums are rounded is neither documented nor, to our knowledge, reported.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +18,41 @@
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
+/// Members: see mfma_gfx90a.
 struct wmma_gfx11 {
-  static constexpr const char* instruction = "v_wmma_f32_16x16x16_f16";
-  static constexpr unsigned wave = 32;
-  static constexpr unsigned words = 8;
+  static constexpr const char *f16_name = "v_wmma_f32_16x16x16_f16", *bf16_name = "v_wmma_f32_16x16x16_bf16";
+  static constexpr unsigned wave = 32, groups = 1;
+  static constexpr unsigned f16_words = 8, bf16_words = 8;
   static constexpr unsigned sums = 8;
+#if defined(UFP4_SIMT_HEADER) || defined(__GFX11__)
+  static constexpr bool compiled = true;
+#else
+  static constexpr bool compiled = false;
+#endif
 
   static constexpr bool runs_on(int architecture) { return architecture >= 0x1100 && architecture < 0x1200; }
-  UFP4_DEVICE static unsigned first_column(unsigned) { return 0; }
   UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return 2 * i + l / 16; }
 
-  UFP4_DEVICE static void multiply_f16(float (&d)[sums], const std::uint32_t (&a)[words],
-                                       const std::uint32_t (&b)[words]) {
+  UFP4_DEVICE static void multiply_f16(float (&d)[sums], const std::uint32_t (&a)[f16_words],
+                                       const std::uint32_t (&b)[f16_words]) {
 #if defined(UFP4_SIMT_HEADER)
     simt::matrix_f16<simt::wmma_gfx11_layout>("wmma_f32_16x16x16_f16_w32", d, a, b);
 #elif defined(__GFX11__)
-    multiply_vectors(d, a, b,
-                     [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, sum); });
+    multiply_vectors<_Float16>(
+        d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, sum); });
 #else
     (void)d, (void)a, (void)b;
-    __builtin_trap();
+#endif
+  }
+  UFP4_DEVICE static void multiply_bf16(float (&d)[sums], const std::uint32_t (&a)[bf16_words],
+                                        const std::uint32_t (&b)[bf16_words]) {
+#if defined(UFP4_SIMT_HEADER)
+    simt::matrix_bf16<simt::wmma_gfx11_layout>("wmma_f32_16x16x16_bf16_w32", d, a, b);
+#elif defined(__GFX11__)
+    multiply_vectors<short>(
+        d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(x, y, sum); });
+#else
+    (void)d, (void)a, (void)b;
 #endif
   }
 };

@@ -3,7 +3,7 @@
 //
 // Each equals quantizing its two operands under the recipe's policies and one quantized_gemm, bit for bit. Inputs and
 // outputs are float, bf16 or fp16 views; nothing is written before shapes and policies are checked; the output must not
-// overlap an input. An optional cpu::context comes first.
+// overlap an input. An optional cpu::context comes first. A call may hold a part of a batch: recipe/token_shard.hpp.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,20 @@ class saved_activation {
 
 namespace ufp4::recipe::detail::inline UFP4_CODE {
 
-/// The largest magnitude over all parts of an operand: one tensor scale for all experts of a call.
+/// What all who hold a part of the operand agree on, given this call's own largest magnitude.
+inline float agreed(const bound_recipe& now, int i, float here) {
+  const amax_agreement& agree = has_tokens(i) ? now.shard().tokens : now.shard().weights;
+  if (!agree) return here;
+  const float all = agree.largest(agree.state, here);
+  const std::uint32_t bits = ufp4::detail::opaque_bits(all);
+  expects(bits <= ufp4::detail::max_finite_bits && bits >= ufp4::detail::opaque_bits(here), "token_shard.",
+          has_tokens(i) ? "tokens" : "weights", " answered ", all, " for ", operand_names[i],
+          ", whose largest magnitude is ", here, " in this call alone");
+  return all;
+}
+
+/// The largest magnitude over all parts of an operand: one tensor scale for all experts of a call, and for all calls
+/// that hold a part of a batch.
 inline float gmax_of(const cpu::context& ctx, const bound_recipe& now, int i, std::span<const source> parts) {
   float gmax = 0;
   if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.two_level) return gmax;
@@ -63,7 +76,7 @@ inline float gmax_of(const cpu::context& ctx, const bound_recipe& now, int i, st
     const float here = ufp4::detail::amax_of(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
     gmax = ufp4::detail::opaque_bits(here) > ufp4::detail::opaque_bits(gmax) ? here : gmax;
   }
-  return gmax;
+  return agreed(now, i, gmax);
 }
 
 inline stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now, int i, const source& x,
@@ -110,7 +123,7 @@ inline std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bou
     source& x = p.operand.plain.x;
     p.copy = ufp4::detail::buffer<ufp4::bf16>(x.rows * x.cols);
     const sink to{p.copy.data(), dtype::bf16, x.rows, x.cols, static_cast<std::ptrdiff_t>(x.cols), 1};
-    ufp4::detail::buffer<float> line(x.cols);
+    const ufp4::detail::buffer<float> line(x.cols);
     for (std::size_t r = 0; r < x.rows; ++r) {
       cpu::detail::load_row(x, r, 0, x.cols, line.data());
       cpu::detail::store_row(to, r, 0, x.cols, line.data());
@@ -141,7 +154,7 @@ inline void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int
 
 inline void forward(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& x,
                     expert_offsets offsets, const source& w, const sink& y, saved_activation* saved) {
-  const shape s = check_forward(verb, now, x, offsets, w, y, saved != nullptr);
+  const shape s = check_forward(verb, now, x, offsets, w, y, saved != nullptr, placing::parts);
   cpu::resolve(ctx);
   const std::vector<source> tokens = by_tokens(s, x);
   const auto left = quantize_parts(ctx, now, 0, tokens), right = quantize_parts(ctx, now, 1, by_weights(s, w));
@@ -151,7 +164,7 @@ inline void forward(const char* verb, const cpu::context& ctx, const bound_recip
 
 inline void backward_input(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
                            expert_offsets offsets, const source& w, const sink& dx, write mode) {
-  const shape s = check_backward_input(verb, now, dy, offsets, w, dx);
+  const shape s = check_backward_input(verb, now, dy, offsets, w, dx, placing::parts);
   cpu::resolve(ctx);
   const auto left = quantize_parts(ctx, now, 2, by_tokens(s, dy));
   const auto right = quantize_parts(ctx, now, 3, transposed(by_weights(s, w)));
@@ -160,7 +173,7 @@ inline void backward_input(const char* verb, const cpu::context& ctx, const boun
 
 inline void backward_weight(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
                             const source& x, expert_offsets offsets, const sink& dw, write mode) {
-  const shape s = check_backward_weight(verb, now, dy, x, offsets, dw);
+  const shape s = check_backward_weight(verb, now, dy, x, offsets, dw, placing::parts);
   cpu::resolve(ctx);
   const auto left = quantize_parts(ctx, now, 4, transposed(by_tokens(s, dy)));
   const auto right = quantize_parts(ctx, now, 5, transposed(by_tokens(s, x)));
@@ -178,7 +191,7 @@ inline std::vector<saved_shape> shapes_of(const saved_activation& saved) {
 
 inline void backward_weight(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
                             const saved_activation& saved, expert_offsets offsets, const sink& dw, write mode) {
-  const shape s = check_backward_weight(verb, now, dy, shapes_of(saved), offsets, dw);
+  const shape s = check_backward_weight(verb, now, dy, shapes_of(saved), offsets, dw, placing::parts);
   cpu::resolve(ctx);
   const auto left = quantize_parts(ctx, now, 4, transposed(by_tokens(s, dy)));
   multiply_parts(ctx, now, 4, left, saved.raw(), by_weights(s, dw), mode);

@@ -81,6 +81,22 @@ inline block_shape block_of(const bound_recipe& now, int i) {
   return self.quantized ? self.format.block : block_shape(other.quantized ? other.format.block.cols : 16);
 }
 
+/// Tokens are rows of X and dY (operands 0 and 2), columns of dY^T and X^T (4 and 5); W has none.
+constexpr bool has_tokens(int i) { return i != 1 && i != 3; }
+
+/// Where part e's tokens stand in the whole batch, for the coins' index.
+inline void place_tokens(const bound_recipe& now, int i, std::uint32_t e, ufp4::detail::quantize_job& job) {
+  const token_shard& place = now.shard();
+  if (!has_tokens(i) || e >= place.first.size()) return;
+  if (i < 4) {
+    job.first_row = place.first[e];
+    return;
+  }
+  job.first_col = place.first[e];
+  if (e < place.total.size())
+    job.whole_padded_cols = ufp4::detail::padded_length(place.total[e], job.format.block, job.transform);
+}
+
 inline ufp4::detail::quantize_job job_of(const bound_recipe& now, int i, const source& x, std::uint32_t expert) {
   const bound_operand bound = now.operand(i, expert);
   ufp4::detail::quantize_job job{.x = x, .format = bound.policy.format, .transform = bound.transform};
@@ -88,6 +104,7 @@ inline ufp4::detail::quantize_job job_of(const bound_recipe& now, int i, const s
   job.rounds_input_to_bf16 = !bound.policy.quantized;
   job.padded_cols = ufp4::detail::padded_length(x.cols, job.format.block, bound.transform);
   job.whole_padded_cols = job.padded_cols;
+  place_tokens(now, i, expert, job);
   return job;
 }
 
@@ -134,6 +151,7 @@ inline void check_apart(const char* verb, const char* out_name, const sink& out,
 template <class Any>
 std::vector<Any> by_tokens(const shape& s, const Any& x) {
   std::vector<Any> parts;
+  parts.reserve(s.experts());
   for (std::size_t e = 0; e < s.experts(); ++e)
     parts.push_back(rows_of(x, s.offsets[e], s.offsets[e + 1] - s.offsets[e]));
   return parts;
@@ -141,6 +159,7 @@ std::vector<Any> by_tokens(const shape& s, const Any& x) {
 template <class Any>
 std::vector<Any> by_weights(const shape& s, const Any& w) {
   std::vector<Any> parts;
+  parts.reserve(s.experts());
   for (std::size_t e = 0; e < s.experts(); ++e) parts.push_back(rows_of(w, e * s.outputs, s.outputs));
   return parts;
 }
@@ -159,39 +178,100 @@ inline void check_saved(const char* verb, const bound_recipe& now, const saved_s
           length);
 }
 
+/// Part e of a shard in the operands left and left + 1, whose tokens here are count.
+inline void check_part(const char* verb, const bound_recipe& now, int left, std::size_t e, std::size_t count) {
+  const token_shard& place = now.shard();
+  const std::size_t first = e < place.first.size() ? place.first[e] : 0;
+  const bool has_total = e < place.total.size();
+  const std::size_t total = has_total ? place.total[e] : count;
+  expects(now.part(static_cast<std::uint32_t>(e)) < 1u << 16, verb, ": token_shard.part[", e, "] is ",
+          now.part(static_cast<std::uint32_t>(e)), ", not below 65536");
+  // 16: the rows that fast kernels look at together, so that they are the same rows in every part and in the whole
+  expects(first % 16 == 0, verb, ": token_shard.first[", e, "] is ", first, ", not a multiple of 16");
+  expects(count % 16 == 0, verb, ": part ", e, " of a token_shard has ", count,
+          " tokens, not a multiple of 16; pad it with rows of zeros");
+  expects(!has_total || (first <= total && count <= total - first), verb, ": token_shard.first[", e, "] = ", first,
+          " plus ", count, " tokens exceeds token_shard.total[", e, "] = ", total);
+  if (left == 4) {
+    const std::size_t run = ufp4::detail::padded_length(1, block_of(now, 4), now.operand(4).transform);
+    expects(first % run == 0, verb, ": token_shard.first[", e, "] is ", first, ", not a multiple of ", run,
+            " (the longer of block and transform along the tokens)");
+    expects(first + count == total || count % run == 0, verb, ": part ", e, " of a token_shard has ", count,
+            " tokens of ", total, " and is not the last of them, but ", count, " is not a multiple of ", run,
+            " (the longer of block and transform along the tokens)");
+    return;
+  }
+  const auto height = static_cast<std::size_t>(block_of(now, left).rows);
+  expects(first % height == 0, verb, ": token_shard.first[", e, "] is ", first, ", not a multiple of ", height,
+          ", the height of ", operand_names[left], "'s blocks");
+}
+
+/// Whether the verb's machine can place a part of a batch.
+enum class placing : std::uint8_t { whole_batches, parts };
+
+inline void check_shard(const char* verb, const bound_recipe& now, int left, const shape& s, placing can) {
+  if (!now.is_sharded()) return;
+  const token_shard& place = now.shard();
+  expects(can == placing::parts, verb,
+          ": was given a token_shard, which only the CPU's linear verbs take; a GPU's hold a whole batch");
+  const auto fits = [&](const char* name, std::size_t entries) {
+    expects(entries == 0 || entries == s.experts(), verb, ": token_shard.", name, " has ", entries,
+            " entries, but the call has ", s.experts(), " parts");
+  };
+  fits("first", place.first.size());
+  fits("total", place.total.size());
+  fits("part", place.part.size());
+  expects(left != 4 || place.first.empty() || !place.total.empty(), verb,
+          ": token_shard.first without token_shard.total: tokens are wgrad's contraction axis, whose whole length the "
+          "coins need");
+  for (std::size_t e = 0; e < s.experts(); ++e) check_part(verb, now, left, e, s.offsets[e + 1] - s.offsets[e]);
+  for (int i = left; i < left + 2; ++i) {
+    const operand_policy& o = now.recipe().operand(i);
+    expects(
+        !has_tokens(i) || !o.quantized || !o.format.two_level || place.tokens, verb, ": ", operand_names[i],
+        " has a tensor scale, so a token_shard needs `tokens`, the agreement on the whole batch's largest magnitude");
+  }
+}
+
 // Everything that can be wrong with a call, before anything is done.
 
 inline shape check_forward(const char* verb, const bound_recipe& now, const source& x, expert_offsets offsets,
-                           const source& w, const sink& y, bool saves) {
+                           const source& w, const sink& y, bool saves, placing can = placing::whole_batches) {
   shape s = check_shape(verb, x, "x", y.rows, y.cols, "y", w.rows, w.cols, "w", offsets);
   check_apart(verb, "y", y, "x", x);
   check_apart(verb, "y", y, "w", w);
   check_policies(verb, now, 0);
-  if (saves) check_policies(verb, now, 4);
+  check_shard(verb, now, 0, s, can);
+  if (!saves) return s;
+  check_policies(verb, now, 4);
+  check_shard(verb, now, 4, s, can);
   return s;
 }
 
 inline shape check_backward_input(const char* verb, const bound_recipe& now, const source& dy, expert_offsets offsets,
-                                  const source& w, const sink& dx) {
+                                  const source& w, const sink& dx, placing can = placing::whole_batches) {
   const source as_x{dx.data, dx.kind, dx.rows, dx.cols, dx.row_stride, dx.col_stride};
   shape s = check_shape(verb, as_x, "dx", dy.rows, dy.cols, "dy", w.rows, w.cols, "w", offsets);
   check_apart(verb, "dx", dx, "dy", dy);
   check_apart(verb, "dx", dx, "w", w);
   check_policies(verb, now, 2);
+  check_shard(verb, now, 2, s, can);
   return s;
 }
 
 inline shape check_backward_weight(const char* verb, const bound_recipe& now, const source& dy, const source& x,
-                                   expert_offsets offsets, const sink& dw) {
+                                   expert_offsets offsets, const sink& dw, placing can = placing::whole_batches) {
   shape s = check_shape(verb, x, "x", dy.rows, dy.cols, "dy", dw.rows, dw.cols, "dw", offsets);
   check_apart(verb, "dw", dw, "dy", dy);
   check_apart(verb, "dw", dw, "x", x);
   check_policies(verb, now, 4);
+  check_shard(verb, now, 4, s, can);
   return s;
 }
 
 inline shape check_backward_weight(const char* verb, const bound_recipe& now, const source& dy,
-                                   std::span<const saved_shape> saved, expert_offsets offsets, const sink& dw) {
+                                   std::span<const saved_shape> saved, expert_offsets offsets, const sink& dw,
+                                   placing can = placing::whole_batches) {
   const source tokens_by_k{nullptr, dtype::f32, dy.rows, dw.cols, 0, 0};
   shape s = check_shape(verb, tokens_by_k, "saved", dy.rows, dy.cols, "dy", dw.rows, dw.cols, "dw", offsets);
   expects(saved.size() == s.experts(), verb, ": saved has ", saved.size(), " parts, but offsets names ", s.experts(),
@@ -204,6 +284,7 @@ inline shape check_backward_weight(const char* verb, const bound_recipe& now, co
   }
   check_apart(verb, "dw", dw, "dy", dy);
   check_policies(verb, now, 4);
+  check_shard(verb, now, 4, s, can);
   return s;
 }
 

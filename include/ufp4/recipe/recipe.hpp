@@ -15,6 +15,7 @@
 #include <ufp4/block/scale_rules.hpp>
 #include <ufp4/hadamard/signs.hpp>
 #include <ufp4/matrix/accumulate.hpp>
+#include <ufp4/recipe/token_shard.hpp>
 #include <ufp4/round/philox.hpp>
 #include <ufp4/round/round_to_grid.hpp>
 
@@ -95,6 +96,18 @@ class bound_recipe {
   constexpr std::uint64_t step() const { return step_; }
   constexpr std::uint32_t layer() const { return layer_; }
 
+  /// The same for a call that holds a part of the batch (recipe/token_shard.hpp).
+  constexpr bound_recipe shard(const token_shard& place) const {
+    bound_recipe part = *this;
+    part.shard_ = place;
+    part.is_sharded_ = true;
+    return part;
+  }
+  constexpr bool is_sharded() const { return is_sharded_; }
+  constexpr const token_shard& shard() const { return shard_; }
+  /// Which part of the whole batch the call's part e is: its expert, where nothing else is said.
+  constexpr std::uint32_t part(std::uint32_t e) const { return e < shard_.part.size() ? shard_.part[e] : e; }
+
   /// Operand 0 .. 5 with its signs and coins. In a mixture of experts the coins depend on the expert, the signs do not.
   constexpr bound_operand operand(int i, std::uint32_t expert = 0) const {
     bound_operand bound{recipe_.operand(i), recipe_.operand(i).transform.spec, {}};
@@ -108,7 +121,7 @@ class bound_recipe {
     }
     bound.rounding.what = bound.policy.rounding;
     const auto role = static_cast<std::uint32_t>(16 + i);
-    bound.rounding.coins = {derive(recipe_.seed, step_, layer_ + (expert << 16), role), 0};
+    bound.rounding.coins = {derive(recipe_.seed, step_, layer_ + (part(expert) << 16), role), 0};
     return bound;
   }
 
@@ -116,6 +129,8 @@ class bound_recipe {
   training_recipe recipe_;
   std::uint64_t step_;
   std::uint32_t layer_;
+  bool is_sharded_ = false;
+  token_shard shard_;
 };
 
 inline bound_recipe training_recipe::at(std::uint64_t step, std::uint32_t layer) const { return {*this, step, layer}; }

@@ -39,6 +39,7 @@ UFP4_DEVICE void stage(const ufp4::detail::source& x, const turned_tile& t, std:
 
 UFP4_DEVICE void take_sixteen(const turned_tile& t, const float* shared, unsigned r, unsigned sixteen,
                               float (&v)[run_of_thread]) {
+  UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j) v[j] = shared[t.at(r, sixteen * run_of_thread + j)];
 }
 

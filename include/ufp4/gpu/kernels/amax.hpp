@@ -26,6 +26,7 @@ struct amax_job {
 };
 
 UFP4_DEVICE std::uint32_t largest_finite(const float (&v)[thread::run_of_thread], std::uint32_t largest) {
+  UFP4_UNROLL
   for (unsigned j = 0; j < thread::run_of_thread; ++j) {
     const std::uint32_t m = ufp4::detail::magnitude_bits(v[j]);
     largest = m < ufp4::detail::infinity_bits && m > largest ? m : largest;

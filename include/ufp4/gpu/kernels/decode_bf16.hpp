@@ -15,56 +15,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/kernels/folding.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
-/// Significant bits that the values of a grid need; 24 where they are no small integers times a power of two.
-inline int significant_bits(const grid4& grid) {
-  std::uint32_t used = 0;
-  for (const float v : grid.value) used |= ufp4::detail::to_bits(v) & 0x007FFFFFu;
-  int bits = 1;
-  for (; used != 0; used = used << 1 & 0x007FFFFFu) ++bits;
-  return bits;
-}
-inline int significant_bits(scale_kind kind) {
-  switch (kind) {
-    case scale_kind::f32: return 24;
-    case scale_kind::bf16: return 8;
-    case scale_kind::e4m3:
-    case scale_kind::ue5m3: return 4;
-    case scale_kind::e8m0: return 1;
-  }
-  return 24;
-}
-
-/// Is every value * scale of a side a bf16 number, but for its range? A factor of one bit moves only the exponent.
-inline bool products_fit(const gemm_side& side) {
-  if (!side.is_quantized) return side.plain.kind == dtype::bf16 || side.rounds_plain_to_bf16;
-  const int value = significant_bits(side.grid), scale = significant_bits(side.scale);
-  return (value == 1 ? scale : scale == 1 ? value : value + scale) <= 8;
-}
-
-/// Magnitudes of scales whose product with every value other than 0 is a normal bf16 number.
-struct scale_range {
-  float low = 0, high = 0;
-};
-inline scale_range safe_scales(const grid4& grid) {
-  int low = 127, high = -127;
-  for (const float v : grid.value) {
-    if (v == 0.0f || !ufp4::detail::is_finite(v)) continue;
-    const int e = ufp4::detail::floor_log2(v);
-    low = e < low ? e : low;
-    high = e > high ? e : high;
-  }
-  // value < 2^(high + 1) and scale < 2^(s + 1) stay below 2^127 where high + s <= 125, so that not even rounding
-  // overflows
-  const auto power = [](int e) { return ufp4::detail::exp2i(e < -126 ? -126 : e > 127 ? 127 : e); };
-  return {power(-126 - (low < 0 ? low : 0)), power(125 - (high > 0 ? high : 0))};
-}
-
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 

@@ -114,9 +114,15 @@ UFP4_KERNEL(simt_tile::threads) multiply_simt(const simt_job job) {
   const std::size_t row = block_index().x % down * simt_tile::side, col = block_index().x / down * simt_tile::side;
   const unsigned t = thread_index().x;
   if (t < 32) {
-    const gemm_side& side = t < 16 ? product.left : product.right;
-    (t < 16 ? a : b)->table[t % 16] =
-        job.integers ? static_cast<float>(side.grid.integer[t % 16]) : side.grid.value[t % 16];
+    float entry = 0;
+    UFP4_UNROLL
+    for (unsigned c = 0; c < 16; ++c) {  // not [t % 16]: a compiler may copy the job to each thread's memory for that
+      const float left = job.integers ? static_cast<float>(product.left.grid.integer[c]) : product.left.grid.value[c];
+      const float right =
+          job.integers ? static_cast<float>(product.right.grid.integer[c]) : product.right.grid.value[c];
+      if (t % 16 == c) entry = t < 16 ? left : right;
+    }
+    (t < 16 ? a : b)->table[t % 16] = entry;
   }
   sync_block();
   float dot[4][4] = {}, acc[4][4] = {};

@@ -61,6 +61,7 @@ UFP4_DEVICE void store_codes(const lanes_side& side, const grid_place& at, const
   if (side.codes_on_words) {
     *reinterpret_cast<thread::words2*>(to) = {{codes.word[0], codes.word[1]}};
   } else {
+    UFP4_UNROLL
     for (unsigned b = 0; b < 8; ++b) to[b] = static_cast<std::uint8_t>(codes.word[b / 4] >> (8 * (b % 4)));
   }
 }
@@ -160,6 +161,7 @@ UFP4_DEVICE void code_rows(const lanes_side& side, const tensor_constants& tenso
   const grid_place at{tile.row * both_edge + in.row, tile.sixteen * sixteens + in.sixteen};
   float v[thread::run_of_thread];
   thread::load_sixteen(side.task.job.x, at.row, at.sixteen * thread::run_of_thread, v);
+  UFP4_UNROLL
   for (unsigned j = 0; j < thread::run_of_thread; ++j)
     shared[both_at(static_cast<unsigned>(in.row), static_cast<unsigned>(in.sixteen) * thread::run_of_thread + j)] =
         v[j];
@@ -171,6 +173,7 @@ UFP4_DEVICE void code_columns(const lanes_side& side, const tensor_constants& te
   constexpr unsigned sixteens = both_edge / thread::run_of_thread;
   const grid_place in = place_in_tile(side, sixteens);
   float v[thread::run_of_thread];
+  UFP4_UNROLL
   for (unsigned j = 0; j < thread::run_of_thread; ++j)
     v[j] =
         shared[both_at(static_cast<unsigned>(in.sixteen) * thread::run_of_thread + j, static_cast<unsigned>(in.row))];

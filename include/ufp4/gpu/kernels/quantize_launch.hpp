@@ -8,6 +8,7 @@
 #include <ufp4/gpu/kernels/quantize_blocks.hpp>
 #include <ufp4/gpu/kernels/quantize_lanes.hpp>
 #include <ufp4/gpu/quantize_task.hpp>
+#include <ufp4/gpu/status.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
@@ -73,9 +74,14 @@ error queue_blocks(const quantize_task& task, const Coder& coder, stream where) 
   t.across = strips == 0 ? 1 : task.job.padded_cols / t.width;
   if (strips == 0 && task.tensor_scale == nullptr) return success;
   const std::size_t groups = strips == 0 ? 1 : (strips + t.strips - 1) / t.strips;
+  const std::size_t bytes = t.elements() * (sizeof(float) + 1);
+  device_facts device;
+  if (const error e = facts(device); e != success) return e;
+  if (bytes > device.shared_bytes)  // 80 KiB; no other strip has more than 8192 elements
+    return failed(not_supported, "quantize_blocks",
+                  "squares of 64 after a transform of 256 take more shared memory than a block of this device has");
   return launch(&kernels::quantize_blocks<Coder>, {static_cast<unsigned>(groups * t.across), 1, 1},
-                {kernels::block_threads}, t.elements() * (sizeof(float) + 1), where,
-                kernels::blocks_job<Coder>{task, coder, t});
+                {kernels::block_threads}, bytes, where, kernels::blocks_job<Coder>{task, coder, t});
 }
 
 inline unsigned lanes_of(std::size_t elements) {

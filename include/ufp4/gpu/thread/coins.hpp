@@ -21,6 +21,7 @@ struct sixteen_coins {
 UFP4_DEVICE sixteen_coins draw_sixteen(const stochastic& s, std::uint64_t index) {
   const philox_counter low = s.coins(index >> 3), high = s.coins((index >> 3) + 1);
   sixteen_coins c;
+  UFP4_UNROLL
   for (unsigned w = 0; w < 4; ++w) {
     c.word[w] = low.word[w];
     c.word[4 + w] = high.word[w];

@@ -25,10 +25,8 @@ namespace ufp4::gpu::thread::inline UFP4_GPU {
 /// Byte i of the result is byte (selector >> 4 i & 7) of x (0 .. 3) and y (4 .. 7), i = 0 .. 3. Bit 3 of each of
 /// those nibbles must be clear; the upper half of the selector is not looked at.
 UFP4_HD inline std::uint32_t byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selector) {
-#if defined(__CUDA_ARCH__)
-  std::uint32_t r;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(selector));
-  return r;
+#if defined(UFP4_HAS_BYTE_PERMUTE)
+  return device_byte_permute(x, y, selector);
 #else
   const std::uint64_t bytes = std::uint64_t{y} << 32 | x;
   std::uint32_t r = 0;
@@ -170,10 +168,8 @@ UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
 
 /// Both rounded to bf16, to nearest even; the first in the lower half.
 UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  std::uint32_t r;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
-  return r;
+#if defined(UFP4_HAS_BF16_PAIRS)
+  return device_pair_bf16(first, second);
 #else
   return round_to<bf16>(first).bits() | std::uint32_t{round_to<bf16>(second).bits()} << 16;
 #endif
@@ -183,10 +179,8 @@ UFP4_HD inline float high_bf16(std::uint32_t pair) { return ufp4::detail::to_flo
 
 /// Both halves times those of `by`, each product rounded once to bf16; subnormals are kept.
 UFP4_HD inline std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t by) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  std::uint32_t r;  // sm_80 has no product of pairs, but their fma: + -0 changes no product, a zero's sign included
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(pair), "r"(by), "r"(0x80008000u));
-  return r;
+#if defined(UFP4_HAS_BF16_PAIRS)
+  return device_multiply_bf16(pair, by);
 #else
   return pair_bf16(low_bf16(pair) * low_bf16(by), high_bf16(pair) * high_bf16(by));
 #endif

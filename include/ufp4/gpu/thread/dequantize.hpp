@@ -19,6 +19,7 @@ UFP4_DEVICE packed_sixteen load_codes(const std::uint8_t* codes, unsigned count)
     return {{both.word[0], both.word[1]}};
   }
   packed_sixteen packed{};
+  UFP4_UNROLL
   for (unsigned b = 0; b < 8; ++b)
     if (b < count) packed.word[b / 4] |= std::uint32_t{codes[b]} << (8 * (b % 4));
   return packed;
@@ -27,6 +28,7 @@ UFP4_DEVICE packed_sixteen load_codes(const std::uint8_t* codes, unsigned count)
 /// Values of sixteen codes by a table of sixteen in shared memory: whatever codes the lanes hold, they hit sixteen different
 /// banks, so one lookup a value costs what arithmetic would, for every grid.
 UFP4_DEVICE void decode_sixteen(const packed_sixteen& codes, const float* table, float (&v)[run_of_thread]) {
+  UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j) v[j] = table[codes.word[j / 8] >> (4 * (j % 8)) & 15u];
 }
 

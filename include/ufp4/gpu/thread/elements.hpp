@@ -71,23 +71,28 @@ UFP4_DEVICE void load_sixteen(const source& x, std::size_t i, std::size_t k, flo
     const auto* p = reinterpret_cast<const words4*>(static_cast<const char*>(x.data) +
                                                     x.offset(i, k) * static_cast<std::ptrdiff_t>(bytes));
     if (x.kind == dtype::f32) {
+      UFP4_UNROLL
       for (unsigned q = 0; q < 4; ++q) {
         const words4 four = p[q];
+        UFP4_UNROLL
         for (unsigned j = 0; j < 4; ++j) v[4 * q + j] = ufp4::detail::to_float(four.word[j]);
       }
     } else {
       const words4 eight[2] = {p[0], p[1]};
       if (x.kind == dtype::bf16) {
+        UFP4_UNROLL
         for (unsigned j = 0; j < run_of_thread; ++j)
           v[j] = ufp4::detail::to_float(j % 2 == 0 ? eight[j / 8].word[j / 2 % 4] << 16
                                                    : eight[j / 8].word[j / 2 % 4] & 0xFFFF0000u);
       } else {
+        UFP4_UNROLL
         for (unsigned j = 0; j < run_of_thread; ++j)
           v[j] = widened_fp16(eight[j / 8].word[j / 2 % 4] >> (16 * (j % 2)) & 0xFFFFu);
       }
     }
     return;
   }
+  UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j) v[j] = i < x.rows && k + j < x.cols ? load(x, i, k + j) : 0.0f;
 }
 
@@ -98,14 +103,18 @@ UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, cons
     auto* p =
         reinterpret_cast<words4*>(static_cast<char*>(x.data) + x.offset(i, k) * static_cast<std::ptrdiff_t>(bytes));
     if (x.kind == dtype::f32) {
+      UFP4_UNROLL
       for (unsigned q = 0; q < 4; ++q) {
         words4 four;
+        UFP4_UNROLL
         for (unsigned j = 0; j < 4; ++j) four.word[j] = ufp4::detail::to_bits(v[4 * q + j]);
         p[q] = four;
       }
     } else {
+      UFP4_UNROLL
       for (unsigned q = 0; q < 2; ++q) {
         words4 eight;
+        UFP4_UNROLL
         for (unsigned w = 0; w < 4; ++w)
           eight.word[w] = narrowed(x.kind, v[8 * q + 2 * w]) | narrowed(x.kind, v[8 * q + 2 * w + 1]) << 16;
         p[q] = eight;
@@ -113,6 +122,7 @@ UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, cons
     }
     return;
   }
+  UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j)
     if (i < x.rows && k + j < x.cols) store(x, i, k + j, v[j]);
 }

@@ -12,6 +12,7 @@ namespace ufp4::gpu::thread::inline UFP4_GPU {
 /// The bits of the largest magnitude; infinity_bits or more if a value is not finite.
 UFP4_DEVICE std::uint32_t largest_of(const float (&v)[run_of_thread]) {
   std::uint32_t largest = 0;
+  UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j) {
     const std::uint32_t m = ufp4::detail::magnitude_bits(v[j]);
     largest = m > largest ? m : largest;
@@ -47,11 +48,14 @@ UFP4_DEVICE float quotient(float x, float s, float y) {
 UFP4_DEVICE void scale_sixteen(const rounding_plan& p, const block_scale& scale, float (&v)[run_of_thread]) {
   const float s = scale.factor;
   if (!scale.divides) {
+    UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j) v[j] = ufp4::detail::product(v[j], s);
   } else if (p.kind != rounding_plan::grid::levels && ufp4::detail::to_bits(s) - (67u << 23) < 120u << 23) {
     const float y = 1.0f / s;
+    UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j) v[j] = quotient(v[j], s, y);
   } else {
+    UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j) v[j] = v[j] / s;
   }
 }
@@ -59,6 +63,7 @@ UFP4_DEVICE void scale_sixteen(const rounding_plan& p, const block_scale& scale,
 /// How many scaled values lie beyond qmax.
 UFP4_DEVICE std::uint32_t count_beyond(const rounding_plan& p, const float (&t)[run_of_thread]) {
   std::uint32_t beyond = 0;
+  UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j) beyond += ufp4::detail::magnitude_bits(t[j]) > p.qmax_bits;
   return beyond;
 }

@@ -67,6 +67,7 @@ struct sixteen_codes {
   /// The same numbers in two's complement. A nibble m under a sign: 8 - m borrows nothing, has bit 3 for m = 0 alone, and is
   /// 16 - m, or 0, with that bit turned over.
   UFP4_DEVICE void complement() {
+    UFP4_UNROLL
     for (unsigned w = 0; w < 2; ++w) {
       constexpr std::uint32_t signs = 0x88888888u;
       const std::uint32_t negative = word[w] & signs, mask = negative | (negative - (negative >> 3));
@@ -102,10 +103,8 @@ UFP4_DEVICE std::uint32_t nearest_index(const rounding_plan& p, float t) {
 /// floor(x) for 0 <= x < 2^22 in the low bits, 0x4B000000 above: an addition that rounds down, since converting to an integer
 /// runs at a quarter of its rate.
 UFP4_DEVICE std::uint32_t floor_bits(float x) {
-#if defined(__CUDA_ARCH__)
-  float sum;
-  asm("add.rm.f32 %0, %1, 0f4B000000;" : "=f"(sum) : "f"(x));
-  return ufp4::detail::to_bits(sum);
+#if defined(UFP4_HAS_ADD_DOWN)
+  return ufp4::detail::to_bits(device_add_down(x, 0x1p23f));
 #else
   return 0x4B000000u + static_cast<std::uint32_t>(x);
 #endif
@@ -158,9 +157,11 @@ UFP4_DEVICE sixteen_codes round_sixteen(const rounding_plan& p, const grid4& gri
   if (p.kind == rounding_plan::grid::levels || !(coins || even)) return round_other(grid, rounding, t, index);
   sixteen_codes out;
   if (even) {
+    UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j) out.add(j, nearest_index(p, t[j]), ufp4::detail::to_bits(t[j]));
   } else {
     const sixteen_coins drawn = draw_sixteen(rounding.coins, index);
+    UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j)
       out.add(j, tossed_index(p, t[j], drawn.coin(j)), ufp4::detail::to_bits(t[j]));
   }

@@ -18,6 +18,7 @@ UFP4_DEVICE void flip_signs(const transform_spec& t, unsigned place, float (&v)[
   std::uint32_t word = t.signs[0];  // by selects: an index would make each thread copy its kernel's parameter to memory
   for (unsigned w = 1; w < 8; ++w) word = place / 2 == w ? t.signs[w] : word;
   const std::uint32_t signs = word >> (place % 2 * 16);
+  UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j)
     v[j] = ufp4::detail::to_float(ufp4::detail::to_bits(v[j]) ^ (signs >> j << 31));
 }
@@ -28,9 +29,11 @@ UFP4_DEVICE void butterflies_across(std::uint32_t n, unsigned place, float (&v)[
     float of[run_of_thread];
   } mine;
   for (unsigned step = 1; step < n / run_of_thread; step *= 2) {
+    UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j) mine.of[j] = v[j];
     const sixteen other = shuffle_xor(mine, step);
     const bool upper = (place & step) != 0;  // other - v there: v negated by its sign bit rounds alike
+    UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j) v[j] = other.of[j] + (upper ? -v[j] : v[j]);
   }
 }
@@ -44,6 +47,7 @@ UFP4_DEVICE void hadamard(const transform_spec& t, bool inverse, unsigned place,
   ufp4::detail::butterflies(run_of_thread, v);
   butterflies_across(t.n, place, v);
   const float c = hadamard_factor(t.n);
+  UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j) {
     v[j] = ufp4::detail::product(v[j], c);
     if (t.rounds_to_bf16) v[j] = static_cast<float>(round_to<bf16>(v[j]));

@@ -1,0 +1,72 @@
+// ufp4 - eight codes to fp16 or bf16 by AMD's byte permute, for any grid.
+// SPDX-License-Identifier: Apache-2.0
+//
+// v_perm_b32 picks four bytes out of two registers, as PRMT does (thread/decode.hpp), but by a byte each, not a nibble: codes go
+// four at a time with three bits in each byte, the even ones of a word and the odd ones. What comes out is in an order of its own,
+// which is no matter along K where both operands have it: of codes 0 .. 7 the words are 0 and 2, 1 and 3, 4 and 6, 5 and 7.
+//
+// Integer instructions for eight codes: 7 for the selectors, 12 for the bytes, and 4 for words of halves or 8 for floats.
+#pragma once
+
+#include <cstdint>
+#include <ufp4/detail/bits.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/gpu/vendor.hpp>
+
+namespace ufp4::gpu::thread::inline UFP4_GPU {
+
+/// Byte i of the result: byte s of `low` (s = 0 .. 3) or byte s - 4 of `high` (4 .. 7), where s is byte i of the selector; 0 where
+/// s is 12.
+UFP4_DEVICE std::uint32_t select_bytes(std::uint32_t high, std::uint32_t low, std::uint32_t selector) {
+#if defined(__AMDGCN__)
+  return __builtin_amdgcn_perm(high, low, selector);
+#else
+  const std::uint64_t bytes = std::uint64_t{high} << 32 | low;
+  std::uint32_t r = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned s = selector >> 8 * i & 0xFFu;
+    r |= (s < 8 ? static_cast<std::uint32_t>(bytes >> 8 * s) & 0xFFu : 0u) << 8 * i;
+  }
+  return r;
+#endif
+}
+
+/// The entries of four codes, one in the lower nibble of each byte.
+UFP4_DEVICE std::uint32_t select_four(const byte_table& t, std::uint32_t place, std::uint32_t half) {
+  return select_bytes(select_bytes(t.word[3], t.word[2], place), select_bytes(t.word[1], t.word[0], place), half);
+}
+
+/// Lower and upper bytes of the entries of codes 0, 2, 4, 6 and of codes 1, 3, 5, 7.
+struct split_halves {
+  std::uint32_t low[2], high[2];
+};
+UFP4_DEVICE split_halves split_eight(const half_table& t, std::uint32_t codes) {
+  split_halves out;
+  UFP4_UNROLL
+  for (unsigned odd = 0; odd < 2; ++odd) {
+    const std::uint32_t four = codes >> 4 * odd;
+    const std::uint32_t place = four & 0x07070707u, half = (four >> 1 & 0x04040404u) | 0x03020100u;
+    out.low[odd] = select_four(t.low, place, half);
+    out.high[odd] = select_four(t.high, place, half);
+  }
+  return out;
+}
+
+/// Word w of the eight entries, in the order above.
+UFP4_DEVICE std::uint32_t halves_word(const split_halves& s, unsigned w) {
+  return select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x05010400u : 0x07030602u);
+}
+/// bf16 entries as floats: the lower and the upper of word w.
+UFP4_DEVICE float low_float(const split_halves& s, unsigned w) {
+  return ufp4::detail::to_float(select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x04000C0Cu : 0x06020C0Cu));
+}
+UFP4_DEVICE float high_float(const split_halves& s, unsigned w) {
+  return ufp4::detail::to_float(select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x05010C0Cu : 0x07030C0Cu));
+}
+
+/// Floats that are bf16 numbers, or NaNs, as a pair of them.
+UFP4_DEVICE std::uint32_t upper_halves(float first, float second) {
+  return select_bytes(ufp4::detail::to_bits(second), ufp4::detail::to_bits(first), 0x07060302u);
+}
+
+}  // namespace ufp4::gpu::thread::inline UFP4_GPU

@@ -1,0 +1,176 @@
+// ufp4 - quantized_gemm, fast and folded_bf16, on the matrix cores of AMD GPUs: element x scale as bf16, MFMA or WMMA.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers: 4 significant bits by 4, or |
+// |             | 8 by 1                                                                                              |
+// | folded_bf16 | those, and any other scale: products rounded to bf16. Grids of at most 8 significant bits           |
+//
+// The walk is matrix_tile.hpp's. Beside one instruction of a wave of 64, 32 cycles of the matrix cores on gfx90a and 16 on gfx942,
+// a wave of the large tile issues about 8 ordinary ones, 4 cycles each, to decode: other waves' instructions hide them.
+//
+// K is added up from the first to the last, 16 or 32 at a time, whatever the tile: the bits follow from the operands and the
+// device. The bound of numerics 6, by what mfma_gfx90a.hpp says of the sums, S being the sum of magnitudes:
+//
+// | CDNA 2     | a product is in 2 + Kp / 4 additions, each within 2^-24 of S: below Kp + 6. Becoming zero takes one of at most   |
+// |            | Kp nonzero numbers out of a tree of additions and costs less than 2^-126: the Kp * 2^-126 of the bound             |
+// | CDNA 3     | seven of eight products lose less than 2^-24 of the greatest, together 7 * 2^-24 S; the running sum loses that     |
+// |            | much of S twice for every eight: 7 + Kp / 4 + Kp / 1024, below Kp + 6 from Kp = 16 on                              |
+// | the others | nothing is known; the executor's tests hold the kernel to the bound for sums rounded to nearest and for sums cut  |
+// |            | at 24 bits                                                                                                        |
+//
+// A tile of C, one of whose blocks has values other than 0 and a scale that takes some product out of bf16's normal range, is made
+// anew from codes and scales in binary64: no subnormal operand reaches the instruction. Blocks of nothing but zeros do not count:
+// mx formats give them the smallest scale there is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/kernels/folding.hpp>
+#include <ufp4/hip/matrix_tile.hpp>
+#include <ufp4/hip/mfma_gfx90a.hpp>
+#include <ufp4/hip/wmma_gfx11.hpp>
+#include <ufp4/hip/wmma_gfx12.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+struct matrix_bf16_job : product_group {
+  folding side[2]{};
+  unsigned block_shift = 4;
+};
+static_assert(sizeof(matrix_bf16_job) <= 4096);
+
+template <class Tile>
+struct matrix_bf16_worker {
+  using Op = typename Tile::Op;
+  static constexpr unsigned words = Op::bf16_words;
+  matrix_place<Tile> at;
+  folding how;         ///< of the operand whose row this thread brings; by value: chosen at run time
+  bool unfit = false;  ///< has bf16 not held some product of this thread's?
+  float acc[Tile::down][Tile::across][Op::sums] = {};
+
+  UFP4_DEVICE matrix_bf16_worker(const matrix_bf16_job& job, const grouped_product& product, const tile_place& place)
+      : at(job, product, job.block_shift, place.row, place.col), how(at.is_left ? job.side[0] : job.side[1]) {}
+
+  /// Eight products. No branches, and none for each of them in their callers: `rounds` is how.rounds.
+  template <bool rounds>
+  UFP4_DEVICE thread::words4 fold(std::uint32_t codes, float scale, bool welcome) {
+    const thread::split_halves s = thread::split_eight(how.values, codes);
+    thread::words4 out;
+    UFP4_UNROLL
+    for (unsigned w = 0; w < 4; ++w) {
+      const float first = ufp4::detail::rounded(thread::low_float(s, w) * scale);
+      const float second = ufp4::detail::rounded(thread::high_float(s, w) * scale);
+      out.word[w] = rounds ? thread::pair_bf16(first, second) : thread::upper_halves(first, second);
+    }
+    const bool all_zero = (s.low[0] | s.low[1] | ((s.high[0] | s.high[1]) & 0x7F7F7F7Fu)) == 0;
+    unfit = unfit | (!welcome & !all_zero);
+    return out;
+  }
+  template <bool rounds>
+  UFP4_DEVICE void decode_as(unsigned step, const matrix_cargo& c) {
+    const float scale[2] = {at.scale_of(c, step, 0), at.scale_of(c, step, 1)};
+    const bool welcome[2] = {is_welcome(how, scale[0]), is_welcome(how, scale[1])};
+    UFP4_UNROLL
+    for (unsigned piece = 0; piece < 4; ++piece)
+      at.put(step, piece, fold<rounds>(c.codes.word[piece], scale[piece / 2], welcome[piece / 2]));
+  }
+  UFP4_DEVICE void decode(unsigned step, const matrix_cargo& c) {
+    if (how.rounds)
+      decode_as<true>(step, c);
+    else
+      decode_as<false>(step, c);
+  }
+
+  UFP4_DEVICE void multiply(unsigned step) {
+    using unit = typename matrix_place<Tile>::template unit<words>;
+    UFP4_UNROLL
+    for (unsigned u = 0; u < Tile::chunks * at.units; ++u) {
+      unit a[Tile::down], b[Tile::across];
+      at.template read<words>(step, at.wave_row(), u / at.units, u % at.units, a);
+      at.template read<words>(step, Tile::rows + at.wave_col(), u / at.units, u % at.units, b);
+      UFP4_UNROLL
+      for (unsigned i = 0; i < at.unit_words / words; ++i) {
+        UFP4_UNROLL
+        for (unsigned m = 0; m < Tile::down; ++m) {
+          UFP4_UNROLL
+          for (unsigned n = 0; n < Tile::across; ++n) Op::multiply_bf16(acc[m][n], a[m][i], b[n][i]);
+        }
+      }
+    }
+  }
+};
+
+template <class Op, unsigned side>
+UFP4_KERNEL(matrix_threads)
+gemm_bf16_matrix(const matrix_bf16_job job) {
+  using tile = matrix_tile<Op, side>;
+  if constexpr (Op::compiled) {
+    const grouped_product& product = job.product[product_of(job, block_index().x)];
+    const tile_place place = place_of_tile<tile>(product, block_index().x - product.first_tile);
+    matrix_bf16_worker<tile> worker(job, product, place);
+    walk(worker);
+    const bool rescue = any_of_block(worker.unfit);
+    worker.at.store(epilogue_of(job, product), worker.acc, [&](std::size_t i, std::size_t j, float sum) {
+      if (!rescue) return sum;
+      const coded_rows from[2] = {
+          {product.codes[0], product.scales[0], job.block_rows[0], job.block_shift, product.padded},
+          {product.codes[1], product.scales[1], job.block_rows[1], job.block_shift, product.padded}};
+      return rescued_sum(job.side, from, i, j);
+    });
+  } else {
+    __builtin_trap();  // code for a device that the table does not choose this kernel on
+  }
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+template <class Op>
+bool matrix_bf16_takes(const gemm_job& job, const device_facts& device) {
+  return matrix_cores_take<Op>(job, device) && folds(job.left, job.mode) && folds(job.right, job.mode);
+}
+
+template <class Op>
+error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
+  const auto make_job = [](const gemm_job& job) {
+    kernels::matrix_bf16_job all;
+    all.side[0] = folding_of(job.left), all.side[1] = folding_of(job.right);
+    all.block_shift = static_cast<unsigned>(__builtin_ctz(job.block));
+    return all;
+  };
+  const auto kernel = [](bool large, const kernels::matrix_bf16_job&) {
+    return large ? &kernels::gemm_bf16_matrix<Op, 128> : &kernels::gemm_bf16_matrix<Op, 64>;
+  };
+  // no scales beside the operands: two thread blocks fit in 64 KiB
+  return run_matrix_tiles<Op>(jobs, device, where, false, make_job, kernel,
+                              2 * kernels::matrix_tile<Op, 128>::operand_bytes);
+}
+
+template <class Op>
+constexpr gemm_kernel matrix_bf16_kernel(const char* name) {
+  return {
+      .name = name,
+      .instruction = Op::bf16_name,
+      .tile_rows = 128,
+      .tile_cols = 128,
+      .takes = &matrix_bf16_takes<Op>,
+      .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
+      .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
+                stream where) { return run_matrix_bf16<Op>({&job, 1}, device, where); },
+      .run_group = &run_matrix_bf16<Op>,
+  };
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr gemm_kernel gemm_bf16_gfx90a = gpu::detail::matrix_bf16_kernel<mma::mfma_gfx90a>("gemm_bf16_gfx90a");
+inline constexpr gemm_kernel gemm_bf16_gfx950 = gpu::detail::matrix_bf16_kernel<mma::mfma_gfx950>("gemm_bf16_gfx950");
+inline constexpr gemm_kernel gemm_bf16_gfx11 = gpu::detail::matrix_bf16_kernel<mma::wmma_gfx11>("gemm_bf16_gfx11");
+inline constexpr gemm_kernel gemm_bf16_gfx12 = gpu::detail::matrix_bf16_kernel<mma::wmma_gfx12>("gemm_bf16_gfx12");
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -1,0 +1,245 @@
+// ufp4 - quantized_gemm, exact_blocks, by WMMA in 4-bit integers, for the grids that are such: int4 and E1M2.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A grid whose integers lie in -8 .. 7 needs no table: int4's codes are the operands, and E1M2's, a sign and a
+// magnitude, become two's complement in seven instructions for eight codes. An instruction makes the dot product of a
+// block of 16 or (gfx12) of 32, a chain of them that of a longer one, exactly. Then acc = fma(d, fl(sA sB), acc) in
+// block order: the host's bits.
+//
+// From integers to d in one instruction a sum: chains start from the bits of 1.5 * 2^23 as a float. Integers of less
+// than 2^22 added to those bits are added to that float, and fma(it, unit, -1.5 * 2^23 * unit) is d, exactly.
+//
+// The walk is matrix_tile.hpp's; decoding is what is saved next to gemm_blocks.hpp, and three quarters of what shared
+// memory moves. Beside a block's instructions of the matrix unit a wave executes three for each of a lane's eight sums:
+// with short blocks those bound the kernel, with long ones the matrix unit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/hip/matrix_tile.hpp>
+#include <ufp4/hip/wmma_iu4.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+struct iu4_job : product_group {
+  std::uint32_t signs[2] = {};  ///< where codes have a sign and a magnitude: the signs' bits; else 0
+  float unit = 1, offset = 0;   ///< the product of the grids' units; -1.5 * 2^23 times that
+  unsigned block_shift = 4;
+};
+static_assert(sizeof(iu4_job) <= 4096);
+
+inline constexpr std::uint32_t no_sum_bits = 0x4B400000u;  ///< of 1.5 * 2^23
+
+/// Eight codes as two's complement, where `signs` has the bits of their signs (none: they are). A negative one of
+/// magnitude m becomes 7 - m in its lower three bits, plus 1, with the sign's bit turned: 16 - m, and 0 of -0.
+/// Nothing is carried on.
+UFP4_DEVICE std::uint32_t signed_nibbles(std::uint32_t codes, std::uint32_t signs) {
+  const std::uint32_t negative = codes & signs, ones = negative >> 3;
+  return (((codes ^ negative) ^ (negative - ones)) + ones) ^ negative;
+}
+
+/// `ones`: an instruction makes a block's whole dot product.
+template <class Tile, bool ones>
+struct iu4_worker {
+  using Op = typename Tile::Op;
+  using fragment = std::uint32_t[Op::words];
+  static constexpr unsigned each = 32 / Op::depth;  ///< instructions for the 32 columns of a chunk
+
+  matrix_place<Tile> at;
+  std::uint32_t signs;
+  unsigned block;
+  float unit, offset;
+  float acc[Tile::down][Tile::across][Op::sums] = {};
+  std::int32_t dot[ones ? 1 : Tile::down][ones ? 1 : Tile::across][Op::sums];
+
+  UFP4_DEVICE iu4_worker(const iu4_job& job, const grouped_product& product, const tile_place& place)
+      : at(job, product, job.block_shift, place.row, place.col),
+        signs(at.is_left ? job.signs[0] : job.signs[1]),
+        block(job.block),
+        unit(job.unit),
+        offset(job.offset) {
+    UFP4_UNROLL
+    for (auto& row : dot) {
+      UFP4_UNROLL
+      for (auto& d : row) begin(d);
+    }
+  }
+  UFP4_DEVICE static void begin(std::int32_t (&d)[Op::sums]) {
+    UFP4_UNROLL
+    for (unsigned i = 0; i < Op::sums; ++i) d[i] = static_cast<std::int32_t>(no_sum_bits);
+  }
+
+  /// Chunks of 32 columns one after another, each with all its lines, 16 bytes a line: lanes of 16 lines meet in no
+  /// bank.
+  UFP4_DEVICE unsigned char* line_of(unsigned step, unsigned chunk, unsigned line) const {
+    return at.operands(step) + 16 * (chunk * Tile::lines + line);
+  }
+
+  UFP4_DEVICE void decode(unsigned step, const matrix_cargo& c) const {
+    thread::words4 nibbles;
+    UFP4_UNROLL
+    for (unsigned w = 0; w < 4; ++w) nibbles.word[w] = signed_nibbles(c.codes.word[w], signs);
+    *reinterpret_cast<thread::words4*>(line_of(step, at.half, at.line)) = nibbles;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 2; ++i)
+      at.scale_floats(step)[(2 * at.half + i) * Tile::lines + at.line] = at.scale_of(c, step, i);
+  }
+
+  /// Fragments of instruction i of a chunk, of `count` 16-row pieces that begin at line `first`. An instruction takes
+  /// 16 or 32 columns that follow one another, in whichever order along K, the same for both operands.
+  template <unsigned count>
+  UFP4_DEVICE void read(unsigned step, unsigned chunk, unsigned i, unsigned first, fragment (&to)[count]) const {
+    const unsigned word = i * (Op::depth / 8) + lane() / 16 % Op::groups * Op::words;
+    UFP4_UNROLL
+    for (unsigned p = 0; p < count; ++p) {
+      const auto* from = reinterpret_cast<const std::uint32_t*>(line_of(step, chunk, first + 16 * p + lane() % 16));
+      UFP4_UNROLL
+      for (unsigned w = 0; w < Op::words; ++w) to[p][w] = from[word + w];
+    }
+  }
+
+  /// acc = fma(d, fl(sA sB), acc) of a 16 x 16 piece of C.
+  UFP4_DEVICE void finish(const std::int32_t (&d)[Op::sums], const float (&left)[Op::sums], float right,
+                          float (&to)[Op::sums]) const {
+    UFP4_UNROLL
+    for (unsigned i = 0; i < Op::sums; ++i) {
+      const float shifted = ufp4::detail::to_float(static_cast<std::uint32_t>(d[i]));
+      const float exact = ufp4::detail::fma(shifted, unit, offset);
+      to[i] = ufp4::detail::fma(exact, ufp4::detail::rounded(left[i] * right), to[i]);
+    }
+  }
+  UFP4_DEVICE void left_scales(unsigned step, unsigned sixteen, unsigned m, float (&to)[Op::sums]) const {
+    const float* scale = at.scale_floats(step) + sixteen * Tile::lines + at.wave_row() + 16 * m;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < Op::sums; ++i) to[i] = scale[Op::row_of_sum(lane(), i)];
+  }
+  UFP4_DEVICE float right_scale(unsigned step, unsigned sixteen, unsigned n) const {
+    return at.scale_floats(step)[sixteen * Tile::lines + Tile::rows + at.wave_col() + 16 * n + lane() % 16];
+  }
+
+  /// One instruction for every piece of the wave's tile; `ends`: it is a block's last. Its scales are those of its
+  /// last columns.
+  UFP4_DEVICE void multiply_columns(unsigned step, unsigned chunk, unsigned i, bool ends) {
+    const unsigned sixteen = 2 * chunk + (i + 1) * (Op::depth / 16) - 1;
+    fragment a[Tile::down], b[Tile::across];
+    read(step, chunk, i, at.wave_row(), a);
+    read(step, chunk, i, Tile::rows + at.wave_col(), b);
+    UFP4_UNROLL
+    for (unsigned m = 0; m < Tile::down; ++m) {
+      float left[Op::sums];
+      if (ends) left_scales(step, sixteen, m, left);
+      UFP4_UNROLL
+      for (unsigned n = 0; n < Tile::across; ++n) {
+        auto& d = dot[ones ? 0 : m][ones ? 0 : n];
+        if constexpr (ones) {
+          std::int32_t whole[Op::sums];
+          begin(whole);
+          Op::multiply(whole, a[m], b[n]);
+          finish(whole, left, right_scale(step, sixteen, n), acc[m][n]);
+        } else {
+          Op::multiply(d, a[m], b[n]);
+          if (ends) finish(d, left, right_scale(step, sixteen, n), acc[m][n]), begin(d);
+        }
+      }
+    }
+  }
+
+  UFP4_DEVICE void multiply(unsigned step) {
+    UFP4_UNROLL
+    for (unsigned chunk = 0; chunk < Tile::chunks; ++chunk) {
+      UFP4_UNROLL
+      for (unsigned i = 0; i < each; ++i) {
+        const unsigned end = step * Tile::depth + 32 * chunk + (i + 1) * Op::depth;
+        if (end <= at.padded) multiply_columns(step, chunk, i, ones || end % block == 0);  // the same for all threads
+      }
+    }
+  }
+};
+
+template <class Op, unsigned side, bool ones>
+UFP4_KERNEL(matrix_threads)
+gemm_iu4_matrix(const iu4_job job) {
+  using tile = matrix_tile<Op, side>;
+  if constexpr (Op::compiled) {
+    const grouped_product& product = job.product[product_of(job, block_index().x)];
+    const tile_place place = place_of_tile<tile>(product, block_index().x - product.first_tile);
+    iu4_worker<tile, ones> worker(job, product, place);
+    walk(worker);
+    worker.at.store(epilogue_of(job, product), worker.acc, [](unsigned, unsigned, float sum) { return sum; });
+  } else {
+    __builtin_trap();  // code for a device that the table does not choose this kernel on
+  }
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+/// Are codes the grid's integers in two's complement, or as a sign and a magnitude?
+inline bool is_twos_complement(const grid4& grid) {
+  for (int c = 0; c < 16; ++c)
+    if (grid.integer[c] != (c < 8 ? c : c - 16)) return false;
+  return true;
+}
+inline bool is_sign_and_magnitude(const grid4& grid) {
+  for (int c = 0; c < 16; ++c)
+    if (grid.integer[c] != (c < 8 ? c : 8 - c)) return false;
+  return true;
+}
+
+/// Blocks must be a whole number of instructions.
+template <class Op>
+bool iu4_takes(const gemm_job& job, const device_facts& device) {
+  const auto fits = [](const grid4& grid) { return is_twos_complement(grid) || is_sign_and_magnitude(grid); };
+  return matrix_cores_take<Op>(job, device) && job.mode != accumulate::folded_bf16 && exact_dots_below(job, 1 << 22) &&
+         fits(job.left.grid) && fits(job.right.grid) && job.block % Op::depth == 0;
+}
+
+template <class Op>
+error run_iu4(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
+  const auto make_job = [](const gemm_job& job) {
+    kernels::iu4_job all;
+    const auto signs = [](const grid4& grid) { return is_twos_complement(grid) ? 0u : 0x88888888u; };
+    all.signs[0] = signs(job.left.grid), all.signs[1] = signs(job.right.grid);
+    all.unit = job.left.grid.unit * job.right.grid.unit;
+    all.offset = -0x1.8p23f * all.unit;
+    all.block_shift = static_cast<unsigned>(__builtin_ctz(job.block));
+    return all;
+  };
+  const auto kernel = [](bool large, const kernels::iu4_job& job) {
+    if (job.block == Op::depth)
+      return large ? &kernels::gemm_iu4_matrix<Op, 128, true> : &kernels::gemm_iu4_matrix<Op, 64, true>;
+    return large ? &kernels::gemm_iu4_matrix<Op, 128, false> : &kernels::gemm_iu4_matrix<Op, 64, false>;
+  };
+  return run_matrix_tiles<Op>(jobs, device, where, false, make_job, kernel);
+}
+
+template <class Op>
+constexpr gemm_kernel iu4_kernel(const char* name) {
+  return {
+      .name = name,
+      .instruction = Op::instruction,
+      .tile_rows = 128,
+      .tile_cols = 128,
+      .takes = &iu4_takes<Op>,
+      .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
+      .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
+                stream where) { return run_iu4<Op>({&job, 1}, device, where); },
+      .fast_is = accumulate::exact_blocks,
+      .run_group = &run_iu4<Op>,
+  };
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr gemm_kernel gemm_iu4_gfx11 = gpu::detail::iu4_kernel<mma::wmma_iu4_gfx11>("gemm_iu4_gfx11");
+/// Blocks of 32 and longer; and those of 16.
+inline constexpr gemm_kernel gemm_iu4_gfx12 = gpu::detail::iu4_kernel<mma::wmma_iu4_gfx12<32>>("gemm_iu4_gfx12");
+inline constexpr gemm_kernel gemm_iu4_k16_gfx12 =
+    gpu::detail::iu4_kernel<mma::wmma_iu4_gfx12<16>>("gemm_iu4_k16_gfx12");
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

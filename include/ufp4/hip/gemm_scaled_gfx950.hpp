@@ -1,0 +1,323 @@
+// ufp4 - fast GEMM by the block-scaled MFMA of gfx950: 4-bit codes and e8m0 scales of 32 as they lie.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | kernel                     | elements                          | v_mfma_scale_f32_16x16x128_f8f6f4 of |
+// |----------------------------|-----------------------------------|--------------------------------------|
+// | gemm_mxfp4_gfx950          | E2M1                              | e2m1 x e2m1, the codes themselves    |
+// | gemm_mx_containers_gfx950  | any pair of grids that E4M3 holds | e4m3 x e4m3 (thread/containers.hpp)  |
+//
+// What the bound of `fast` (numerics 6) rests on. The products are exact, and so is a block's dot product, integers
+// times one number that the scales move as a whole, in any unit that keeps 24 bits (18 for the grids of numerics 1).
+// What this unit keeps of the sum over blocks is not reported; CDNA 3 cuts 24 places below the exponent of the
+// greatest product (arXiv 2511.10909). So every instruction's sum starts from zero, and one binary32 addition outside
+// of it carries the sum on: the bound then holds for any K if each of the four blocks loses no more than 2^-20 of the
+// greatest of them, or each product 2^-24 of the greatest. With the running sum inside, such a loss would return with
+// every instruction. A lane has four sums of an instruction: two packed additions, while the matrix unit works on.
+//
+// Speed, by design: a thread block of four waves makes 128 x 128 of C, a wave 64 x 64 of it: 16 MFMAs for 8 fragments
+// of shared memory, each one or two reads of 16 bytes that meet no bank twice. Device memory is read by 16 bytes a
+// lane, a step ahead. E2M1 needs no arithmetic besides the multiplication; a container is made once a thread block,
+// on the way into shared memory, in less than two instructions a code.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/block/presets.hpp>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/thread/containers.hpp>
+#include <ufp4/gpu/thread/epilogue.hpp>
+#include <ufp4/hip/byte_tables.hpp>
+#include <ufp4/hip/line_loader.hpp>
+#include <ufp4/hip/matrix_tile.hpp>
+#include <ufp4/hip/mfma_scale_gfx950.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr unsigned scaled_tile = 128;     ///< rows and columns of C, one thread block's
+inline constexpr unsigned scaled_depth = 128;    ///< elements of K in a step: one instruction's
+inline constexpr unsigned scaled_threads = 256;  ///< 4 waves of 64, 2 x 2, of 64 x 64 of C each
+
+struct scaled_shape {
+  static constexpr unsigned rows = scaled_tile, cols = scaled_tile;
+};
+
+struct scaled_job : product_group {
+  thread::container_table tables[2]{};  ///< containers by code, left and right
+};
+static_assert(sizeof(scaled_job) <= 4096);
+
+/// How a line of 128 elements lies in shared memory, in pieces of 16 bytes, and how many steps of them lie there at
+/// once.
+///
+/// `place`: where piece p of a line lies. Pieces move by the line's number, so that 8 neighbouring lines, which 8 lanes
+/// read at once, are in different banks.
+struct code_lines {
+  using op = mma::mfma_scale_gfx950<mma::f8f6f4::e2m1, mma::f8f6f4::e2m1>;
+  static constexpr unsigned bytes = 64, steps = 2;
+  UFP4_DEVICE static unsigned place(unsigned line, unsigned p) { return line * bytes + 16 * (p ^ (line / 2 & 3u)); }
+};
+struct container_lines {
+  using op = mma::mfma_scale_gfx950<mma::f8f6f4::e4m3, mma::f8f6f4::e4m3>;
+  static constexpr unsigned bytes = 128, steps = 1;  // two would be more than the 64 KiB that every runtime grants
+  UFP4_DEVICE static unsigned place(unsigned line, unsigned p) { return line * bytes + 16 * (p ^ (line & 7u)); }
+};
+
+/// A step: 128 rows of A, 128 of B, then 4 scales of each.
+template <class Lines>
+inline constexpr unsigned scaled_step_bytes = 2 * scaled_tile * (Lines::bytes + 4);
+
+/// Floats from one row of sums in shared memory to the next: 4 more than the tile's, so that the four rows that a wave
+/// writes at once begin 16 banks apart.
+inline constexpr unsigned scaled_pitch = scaled_tile + 4;
+static_assert(32 * scaled_pitch * 4 <= scaled_step_bytes<code_lines>);
+
+template <class Lines>
+struct scaled_worker {
+  using op = typename Lines::op;
+  using loader = line_loader<scaled_tile, scaled_tile, scaled_depth / 2, 4, scaled_threads>;
+  using piece = typename loader::piece;
+  static constexpr unsigned words = op::words_a;
+  static_assert(scaled_depth == op::depth && scaled_threads == 2 * scaled_tile && words == op::words_b);
+  const scaled_job& job;
+  const grouped_product& product;
+  tile_place place;  ///< in C
+
+  /// What a thread brings of a step: codes, and the four scales of line thread_index().x.
+  struct cargo {
+    typename loader::cargo codes;
+    std::uint32_t scales;
+  };
+  struct sums {
+    float tile[4][4][op::sums] = {};
+  };
+
+  UFP4_DEVICE unsigned char* lines(std::size_t s) const {
+    return shared_memory() + s % Lines::steps * scaled_step_bytes<Lines>;
+  }
+  UFP4_DEVICE unsigned char* scales(std::size_t s) const { return lines(s) + 2 * scaled_tile * Lines::bytes; }
+
+  /// Where a thread's share of the operands begins.
+  struct source {
+    typename loader::source codes;
+    const std::uint8_t* scales;
+    std::size_t blocks;
+  };
+  UFP4_DEVICE source source_of() const {
+    const unsigned side = thread_index().x / scaled_tile;
+    const unsigned row = (side == 0 ? place.row : place.col) + thread_index().x % scaled_tile;
+    const unsigned last = product.rows[side] - 1;
+    const std::size_t blocks = product.padded / op::block;
+    return {loader::source_of(product, place.row, place.col),
+            static_cast<const std::uint8_t*>(product.scales[side]) +
+                (row < last ? row : last) / job.block_rows[side] * blocks,
+            blocks};
+  }
+
+  /// Behind the last block lie scales of 2^-127, of codes of zero.
+  UFP4_DEVICE static void load(const source& from, std::size_t s, cargo& to) {
+    loader::load(from.codes, s * (scaled_depth / 2), to.codes);
+    const std::size_t first = s * (scaled_depth / op::block);
+    if (first + 4 <= from.blocks) {
+      to.scales = load_unaligned<std::uint32_t>(from.scales + first);
+      return;
+    }
+    to.scales = 0;
+    UFP4_UNROLL
+    for (unsigned b = 0; b < 3; ++b)
+      if (first + b < from.blocks) to.scales |= std::uint32_t{from.scales[first + b]} << (8 * b);
+  }
+
+  /// Containers of the even codes of a word, then those of the odd ones: an order along K that both operands have.
+  UFP4_DEVICE static std::uint32_t containers_of(const thread::container_table& table, std::uint32_t codes) {
+    return thread::select_four(table, codes & 0x07070707u, (codes >> 1 & 0x04040404u) | 0x03020100u);
+  }
+  UFP4_DEVICE static void put_piece(unsigned char* step, unsigned line, unsigned p,
+                                    const thread::container_table& table, const piece& codes) {
+    if constexpr (words == 4) {
+      (void)table;
+      *reinterpret_cast<piece*>(step + Lines::place(line, p)) = codes;
+    } else {
+      UFP4_UNROLL
+      for (unsigned half = 0; half < 2; ++half) {
+        piece containers;
+        UFP4_UNROLL
+        for (unsigned w = 0; w < 4; ++w)
+          containers.word[w] = containers_of(table, codes.word[2 * half + w / 2] >> 4 * (w % 2));
+        *reinterpret_cast<piece*>(step + Lines::place(line, 2 * p + half)) = containers;
+      }
+    }
+  }
+  UFP4_DEVICE void put(std::size_t s, const cargo& from) const {
+    loader::put(from.codes, [&](unsigned line, unsigned p, bool of_left, const piece& codes) {
+      put_piece(lines(s), line, p, job.tables[of_left ? 0 : 1], codes);
+    });
+    reinterpret_cast<std::uint32_t*>(scales(s))[thread_index().x] = from.scales;
+  }
+
+  // A wave's quarter of the tile.
+  UFP4_DEVICE static unsigned wave_row() { return thread_index().x / op::wave / 2 * 64; }
+  UFP4_DEVICE static unsigned wave_col() { return thread_index().x / op::wave % 2 * 64; }
+
+  /// A lane's elements of the 16 lines from `line` on, and its scale.
+  struct fragment {
+    std::uint32_t element[words];
+    std::uint32_t scale;
+  };
+  UFP4_DEVICE fragment fragment_of(std::size_t s, unsigned line) const {
+    constexpr unsigned elements_of_piece = 128 / words;  // of 16 bytes; words are bits an element
+    fragment f;
+    line += lane() % 16;
+    UFP4_UNROLL
+    for (unsigned w = 0; w < words; w += 4) {
+      const unsigned column = op::first_column(lane(), w / 4);
+      const piece p = *reinterpret_cast<const piece*>(lines(s) + Lines::place(line, column / elements_of_piece));
+      UFP4_UNROLL
+      for (unsigned i = 0; i < 4; ++i) f.element[w + i] = p.word[i];
+    }
+    f.scale = scales(s)[4 * line + op::block_of_scale(lane())];
+    return f;
+  }
+
+  UFP4_DEVICE void multiply(std::size_t s, sums& to) const {
+    fragment b[4];
+    UFP4_UNROLL
+    for (unsigned n = 0; n < 4; ++n) b[n] = fragment_of(s, scaled_tile + wave_col() + 16 * n);
+    UFP4_UNROLL
+    for (unsigned m = 0; m < 4; ++m) {
+      const fragment a = fragment_of(s, wave_row() + 16 * m);
+      UFP4_UNROLL
+      for (unsigned n = 0; n < 4; ++n) {
+        float four_blocks[op::sums] = {};
+        op::multiply(four_blocks, a.element, b[n].element, a.scale, b[n].scale);
+        UFP4_UNROLL
+        for (unsigned i = 0; i < op::sums; ++i) to.tile[m][n][i] = to.tile[m][n][i] + four_blocks[i];
+      }
+    }
+  }
+
+  UFP4_DEVICE void run(sums& to) const {
+    const std::size_t steps = (product.padded + scaled_depth - 1) / scaled_depth;
+    if (steps == 0) return;  // all threads agree
+    const source from = source_of();
+    cargo next;
+    load(from, 0, next);
+    put(0, next);
+    sync_block();
+    for (std::size_t s = 0; s < steps; ++s) {
+      if (s + 1 < steps) load(from, s + 1, next);
+      multiply(s, to);
+      if constexpr (Lines::steps == 1) sync_block();  // all have read what is written over now
+      if (s + 1 < steps) put(s + 1, next);
+      sync_block();
+    }
+  }
+
+  /// The sums as C, by way of shared memory, 16 rows of every wave at a time: neighbouring threads then write
+  /// neighbouring elements, and what is done to an element is written out four times and not 64.
+  UFP4_DEVICE void store(const sums& from) const {
+    const thread::epilogue to = epilogue_of(job, product);
+    const thread::result_scales by = thread::scales_of(to);
+    auto* band = reinterpret_cast<float*>(shared_memory());
+    const unsigned c = place.col + thread_index().x % scaled_tile;
+    UFP4_UNROLL
+    for (unsigned m = 0; m < 4; ++m) {
+      put_band(from, m, band);
+      sync_block();
+      for (unsigned line = thread_index().x / scaled_tile; line < 32; line += scaled_threads / scaled_tile) {
+        const unsigned r = place.row + line / 16 * 64 + 16 * m + line % 16;
+        if (r < product.rows[0] && c < product.rows[1])
+          thread::store_result(to, by, r, c, band[line * scaled_pitch + thread_index().x % scaled_tile]);
+      }
+      sync_block();
+    }
+  }
+
+ private:
+  UFP4_DEVICE static void put_band(const sums& from, unsigned m, float* band) {
+    const unsigned line = wave_row() / 64 * 16, column = wave_col() + lane() % 16;
+    UFP4_UNROLL
+    for (unsigned n = 0; n < 4; ++n) {
+      UFP4_UNROLL
+      for (unsigned i = 0; i < op::sums; ++i)
+        band[(line + op::row_of_sum(lane(), i)) * scaled_pitch + column + 16 * n] = from.tile[m][n][i];
+    }
+  }
+};
+
+template <class Lines>
+UFP4_KERNEL(scaled_threads)
+scaled_tiles(const scaled_job job) {
+  if constexpr (Lines::op::compiled) {
+    const grouped_product& product = job.product[product_of(job, block_index().x)];
+    const scaled_worker<Lines> worker{job, product,
+                                      place_of_tile<scaled_shape>(product, block_index().x - product.first_tile)};
+    typename scaled_worker<Lines>::sums sums;
+    worker.run(sums);
+    worker.store(sums);
+  } else {
+    __builtin_trap();  // code for a device that the table does not choose this kernel on
+  }
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+inline bool is_e2m1_grid(const grid4& grid) {
+  constexpr grid4 e2m1 = grid_of<fp4<E2M1>>();
+  for (unsigned c = 0; c < 16; ++c)
+    if (grid.value[c] != e2m1.value[c]) return false;
+  return true;
+}
+
+template <class Lines>
+bool scaled_takes(const gemm_job& job, const device_facts& device) {
+  using op = typename Lines::op;
+  const auto fits = [](const gemm_side& side) {
+    return side.exact() && side.scale == scale_kind::e8m0 &&
+           (op::words_a == 4 ? is_e2m1_grid(side.grid) : thread::fits_containers(side.grid));
+  };
+  return op::runs_on(device.architecture) && device.wave == static_cast<int>(op::wave) &&
+         job.mode == accumulate::fast && job.block == op::block && fits(job.left) && fits(job.right) &&
+         counts_in_32_bits(job) && device.shared_bytes >= Lines::steps * kernels::scaled_step_bytes<Lines>;
+}
+
+template <class Lines>
+error run_scaled(std::span<const gemm_job> jobs, const device_facts&, stream where) {
+  while (!jobs.empty()) {
+    kernels::scaled_job all;
+    all.tables[0] = thread::container_table_of(jobs.front().left.grid);
+    all.tables[1] = thread::container_table_of(jobs.front().right.grid);
+    const unsigned tiles = take_products(all, jobs, kernels::scaled_tile, kernels::scaled_tile);
+    const error e = launch(&kernels::scaled_tiles<Lines>, {tiles}, {kernels::scaled_threads},
+                           Lines::steps * kernels::scaled_step_bytes<Lines>, where, all);
+    if (e != success) return e;
+  }
+  return success;
+}
+
+template <class Lines>
+constexpr gemm_kernel scaled_kernel(const char* name) {
+  return {
+      .name = name,
+      .instruction = Lines::op::instruction,
+      .tile_rows = kernels::scaled_tile,
+      .tile_cols = kernels::scaled_tile,
+      .takes = &scaled_takes<Lines>,
+      .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
+      .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
+                stream where) { return run_scaled<Lines>({&job, 1}, device, where); },
+      .run_group = &run_scaled<Lines>,
+  };
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr gemm_kernel gemm_mxfp4_gfx950 = gpu::detail::scaled_kernel<code_lines>("gemm_mxfp4_gfx950");
+inline constexpr gemm_kernel gemm_mx_containers_gfx950 =
+    gpu::detail::scaled_kernel<container_lines>("gemm_mx_containers_gfx950");
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

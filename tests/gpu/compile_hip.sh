@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# ufp4 - every kernel compiled for AMD's architectures, linked where hipcc knows the architecture, and the instructions in it.
+# SPDX-License-Identifier: Apache-2.0
+usage='usage: tests/gpu/compile_hip.sh [--out FOLDER] [--targets "gfx90a gfx942 gfx950 gfx1100 gfx1201"] [--tests]
+  --tests   compiles every GPU test and the bench with hipcc for gfx90a as well: some minutes more
+hipcc compiles and links what it knows; a newer clang, where one is found, compiles the device code of the others over hipcc'"'"'s
+headers. Needs no GPU. Exit status 77, and a line that says so, where there is no hipcc.'
+set -uo pipefail
+
+. "$(dirname "${BASH_SOURCE[0]}")/compile_common.sh"
+read_arguments hip 'gfx90a gfx942 gfx950 gfx1100 gfx1201' "$@"
+
+PATH=$PATH:${ROCM_PATH:-/opt/rocm}/bin
+if ! command -v hipcc >/dev/null; then
+  echo "SKIPPED: there is no hipcc here, so no kernel was compiled for AMD's GPUs; the executor's tests ran their logic all the same"
+  exit 77
+fi
+make_out
+
+# knows COMPILER TARGET
+knows() { echo | "$1" -x hip -nogpuinc -nogpulib --cuda-device-only --offload-arch="$2" -emit-llvm -S - -o /dev/null >/dev/null 2>&1; }
+# The newest clang beside hipcc. hipcc before 6 (clang 17) has half of what gfx11 needs, so only gfx90a is left to it.
+release=$(echo __clang_major__ | hipcc -x c -E -P - 2>/dev/null | tail -n 1)
+clang=''
+for name in clang++-{35..18} "${ROCM_PATH:-/opt/rocm}/llvm/bin/clang++" clang++; do
+  command -v "$name" >/dev/null && knows "$name" gfx1201 && clang=$name && break
+done
+headers=$(dirname "$(dirname "$(for f in {/usr,"${ROCM_PATH:-/opt/rocm}"}/include/hip/hip_runtime.h; do [ ! -e "$f" ] || echo "$f"; done | head -n 1)")")
+echo "hipcc over clang $release; for newer architectures ${clang:-no other clang}${clang:+ ($("$clang" -dumpversion))}"
+
+export clang headers
+export warnings='-Wall -Wextra -Wno-unused-parameter -Wno-unused-command-line-argument -Werror'
+export flags="-std=c++20 -O2 -I$source_dir/include -I$source_dir/tests $warnings"
+
+# shellcheck disable=SC2317,SC2086 # called through xargs; several words
+# One line of work: "linked TARGET", "device TARGET", "test FILE", "example FILE" or "bench FILE".
+work() {
+  local kind=$1 what=$2 began=$SECONDS answer name linked=no ran=-
+  case $kind in
+    linked)
+      name=kernels.$what
+      mkdir -p "$out/$name"
+      cd "$out/$name" || return
+      answer=$(logged "$name" hipcc -x hip $flags --offload-arch="$what" --save-temps -c "$source_dir/tests/gpu/kernels.cu" -o kernels.o)
+      [ "$answer" = no ] || linked=$(logged "$name" hipcc --offload-arch="$what" kernels.o -o "$out/$name.run")
+      [ "$linked" = no ] || ran=$(try_run "$out/$name.run" "$out/$name.log")
+      mv kernels-hip-*"$what".s "$out/$name.s"
+      rm -rf "${out:?}/$name"
+      answer="$answer $linked $ran" ;;
+    device)
+      name=kernels.$what
+      local wave=64
+      case $what in gfx1?*) wave=32 ;; esac
+      # Old headers ask for a macro that new compilers no longer define.
+      answer=$(logged "$name" "$clang" -x hip $flags -nogpulib --cuda-device-only -S --offload-arch="$what" \
+        -D__AMDGCN_WAVEFRONT_SIZE=$wave -I"$headers" "$source_dir/tests/gpu/kernels.cu" -o "$out/$name.s")
+      answer="$answer - -" ;;
+    test)
+      name=$(basename "$what" .cpp) answer=other
+      if ! grep -q '^#include <ufp4/cuda/' "$what"; then
+        answer=$(logged "$name" hipcc -x hip $flags --offload-arch=gfx90a -DUFP4_KERNELS_ELSEWHERE -DUFP4_SOURCE_DIR='"."' \
+          -c "$what" -o "$out/$name.o")
+      fi
+      rm -f "$out/$name.o" ;;
+    bench | example)
+      name=$kind.$(basename "$what" .cu)
+      answer=$(logged "$name" hipcc -x hip $flags --offload-arch=gfx90a "$what" -o "$out/$name.run")
+      rm -f "$out/$name.run" ;;
+  esac
+  verdict "$name" "$answer" $((SECONDS - began))
+}
+export -f work
+
+compiled_here=()
+for target in $targets; do
+  if knows hipcc "$target" && { [ "$target" = gfx90a ] || [ "$release" -ge 17 ]; }; then list+=("linked $target")
+  elif [ -n "$clang" ] && knows "$clang" "$target"; then list+=("device $target")
+  else
+    echo "SKIPPED: no compiler here knows $target"
+    continue
+  fi
+  compiled_here+=("$target")
+done
+examples=(embed_kernel snippets/gpu)
+for example in "${examples[@]}"; do list+=("example $source_dir/examples/$example.cu"); done
+if [ -n "$with_tests" ]; then
+  list+=("bench $source_dir/bench/gpu_bench.cu")
+  add_tests hipcc
+fi
+work_through_list
+
+# played TARGET: how many of the executor's tests play that architecture.
+played() {
+  local tests
+  tests=$(grep -l "0x${1#gfx}\b" "$source_dir"/tests/gpu/*_test.cpp | wc -l)
+  if [ "$tests" -eq 0 ]; then echo no; else echo "$tests tests"; fi
+}
+printf '\n%-8s %-10s %-8s %-10s %-16s %s\n' target compiled linked emulated run seconds
+for target in "${compiled_here[@]}"; do
+  read -r compiled linked ran seconds <"$out/kernels.$target.verdict"
+  printf '%-8s %-10s %-8s %-10s %-16s %s\n' "$target" "$compiled" "$linked" "$(played "$target")" "$ran" "$seconds"
+  if [ "$compiled" != yes ] || [ "$linked" = no ]; then failed "kernels.$target"; fi
+done
+for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled and linked"; done
+if [ -n "$with_tests" ]; then
+  tell bench.gpu_bench 'bench/gpu_bench.cu: compiled and linked'
+  tell_tests gfx90a
+fi
+
+echo
+for target in "${compiled_here[@]}"; do
+  [ ! -e "$out/kernels.$target.s" ] || bash "$source_dir/tests/gpu/isa_check.sh" "$target" "$out/kernels.$target.s" || status=1
+done
+echo
+echo "\"emulated\": the executor's tests ran the kernels' sources on the CPU as on that architecture, instruction by instruction."
+echo "compile_hip.sh: $SECONDS s"
+exit $status

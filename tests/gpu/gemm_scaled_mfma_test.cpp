@@ -1,0 +1,438 @@
+// ufp4 - GEMM by the block-scaled MFMA of gfx950: the bound of fast, and NaN where a scale is NaN.
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/device.hpp"
+
+#if !defined(__CUDACC__)
+#include <ufp4/gpu/gemm.hpp>
+#include <ufp4/hip/gemm_scaled_gfx950.hpp>
+#endif
+#include <ufp4/ufp4.hpp>
+
+#include "support/catch.hpp"
+#include "support/gemm_model.hpp"
+#include "support/seed.hpp"
+#include "support/skip.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+using namespace ufp4;
+
+#if !defined(__CUDACC__)
+
+namespace {
+
+namespace kernels = gpu::kernels;
+
+/// The executor plays a device of this architecture until the end of the scope; a real one stays what it is.
+class played {
+ public:
+  explicit played([[maybe_unused]] int architecture) {
+#if defined(UFP4_SIMT_HEADER)
+    before_ = simt::device();
+    simt::device() = simt::amd_device(architecture);
+#endif
+  }
+#if defined(UFP4_SIMT_HEADER)
+  ~played() { simt::device() = before_; }
+#endif
+  played(const played&) = delete;
+  played& operator=(const played&) = delete;
+
+ private:
+#if defined(UFP4_SIMT_HEADER)
+  gpu::device_facts before_;
+#endif
+};
+
+/// Has the device, played or not, the instruction?
+bool can_run_here() {
+  gpu::device_facts device;
+  if (gpu::facts(device) == gpu::success && device.architecture == 0x950) return true;
+  support::skip("v_mfma_scale needs a gfx950");
+  return false;
+}
+
+/// What a kernel, and no other, makes of a product on the device.
+template <class A, class B>
+std::vector<float> product(const gpu::gemm_kernel& kernel, const gpu::quantized_view<A>& a,
+                           const gpu::quantized_view<B>& b, const gemm_options& options, std::vector<float> c) {
+  constexpr std::size_t guard = 64;
+  const std::size_t size = c.size();
+  c.resize(size + guard, -7.25f);
+  const gpu::buffer<float> out{std::span<const float>(c)};
+  const matrix_view<float> view{out.data(), a.rows(), b.rows()};
+  const auto call = gpu::detail::call_of(a, b, detail::sink_of(view), options, {});
+  gpu::device_facts device;
+  REQUIRE(gpu::facts(device) == gpu::success);
+  REQUIRE(kernel.takes(call.job, device));
+  REQUIRE(kernel.run(call.job, device, {}, gpu::stream{}) == gpu::success);
+  c = support::on_host(out);
+  for (std::size_t i = size; i < c.size(); ++i) REQUIRE(c[i] == -7.25f);
+  c.resize(size);
+  return c;
+}
+template <class A, class B>
+std::vector<float> product(const gpu::gemm_kernel& kernel, const quantized_matrix<A>& a, const quantized_matrix<B>& b,
+                           const gemm_options& options = {}, std::vector<float> c = {}) {
+  const gpu::quantized_matrix<A> left{a.view()};
+  const gpu::quantized_matrix<B> right{b.view()};
+  if (c.empty()) c.assign(a.rows() * b.rows(), std::nanf(""));
+  return product(kernel, left.view(), right.view(), options, std::move(c));
+}
+
+/// |C - E| <= (Kp + 6) 2^-24 (|alpha| sum|a||b| + |beta C|) + |alpha| TA TB Kp 2^-126 (numerics 6), for every element.
+template <class A, class B>
+void check_bound(const gpu::gemm_kernel& kernel, const quantized_matrix<A>& a, const quantized_matrix<B>& b,
+                 float alpha = 1, float beta = 0) {
+  CAPTURE(kernel.name, a.rows(), b.rows(), a.cols(), alpha, beta);
+  const model::side left = model::side_of(a), right = model::side_of(b);
+  const model::bounded exact = model::extended(left, right);
+  const auto padded = static_cast<long double>(a.padded_cols()), factor = static_cast<long double>(alpha);
+  const long double tensors = static_cast<long double>(left.tensor) * static_cast<long double>(right.tensor);
+  std::vector<float> before(a.rows() * b.rows());
+  for (std::size_t i = 0; i < before.size(); ++i) before[i] = static_cast<float>(i % 101) - 50.0f;
+  const std::vector<float> c = product(kernel, a, b, {.alpha = alpha, .beta = beta}, before);
+  std::size_t outside = 0;
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    const long double added = static_cast<long double>(beta) * static_cast<long double>(before[i]);
+    const long double error = std::abs(static_cast<long double>(c[i]) - (factor * exact.value[i] + added));
+    const long double bound = (padded + 6) * 0x1p-24L * (std::abs(factor) * exact.magnitude[i] + std::abs(added)) +
+                              std::abs(factor) * tensors * padded * 0x1p-126L;
+    if (!(error <= bound) && outside++ == 0) {
+      CAPTURE(i, c[i], error, bound);
+      CHECK(false);
+    }
+  }
+  REQUIRE(outside == 0);
+}
+
+constexpr const gpu::gemm_kernel &mx = kernels::gemm_mxfp4_gfx950, &bytes = kernels::gemm_mx_containers_gfx950;
+
+/// Every way in which K, M and N may be ragged: within a block, within the 128 of an instruction, beyond the steps in
+/// shared memory; within a wave's tile and beyond a thread block's; scales on 4 bytes and not.
+template <class A, class B>
+void check_shapes(const gpu::gemm_kernel& kernel) {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(sizeof(A) + 7)};
+  struct shape {
+    std::size_t m, n, k;
+  };
+  for (const shape& s : {shape{1, 1, 1}, shape{17, 5, 48}, shape{5, 70, 112}, shape{40, 21, 128}, shape{9, 9, 300},
+                         shape{7, 18, 1040}, shape{130, 129, 96}})
+    check_bound(kernel, model::random_quantized<A>(gen, s.m, s.k, model::scales::ordinary),
+                model::random_quantized<B>(gen, s.n, s.k, model::scales::ordinary), -2.7f, 1.3f);
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+/// e8m0 scales of `count` neighbouring powers of two.
+template <class F>
+quantized_matrix<F> scaled(std::mt19937_64& gen, quantized_matrix<F> q, unsigned lowest, unsigned count) {
+  for (auto& s : q.scales()) s = e8m0::from_bits(static_cast<std::uint8_t>(lowest + gen() % count));
+  return q;
+}
+
+// ---- The instruction by itself ----
+
+namespace mma = gpu::mma;
+
+struct probe_job {
+  const std::uint8_t *a, *b, *scale_a, *scale_b;  ///< 16 x 128 codes, a byte each; 16 x 4 scales
+  float* d;                                       ///< 16 x 16
+};
+
+/// 16 codes of a lane's row, from `column` on, as half `half` of its registers.
+template <mma::f8f6f4 element>
+UFP4_DEVICE void gather(const std::uint8_t* row, unsigned half, std::uint32_t (&to)[mma::bits_of(element)]) {
+  constexpr unsigned bits = mma::bits_of(element);
+  for (unsigned e = 0; e < 16; ++e)
+    for (unsigned bit = 0; bit < bits; ++bit) {
+      const unsigned at = (16 * half + e) * bits + bit;
+      to[at / 32] |= static_cast<std::uint32_t>(row[e] >> bit & 1) << at % 32;
+    }
+}
+
+template <mma::f8f6f4 A, mma::f8f6f4 B>
+UFP4_KERNEL(64)
+probe(const probe_job job) {
+  using op = mma::mfma_scale_gfx950<A, B>;
+  const unsigned l = gpu::lane(), row = l % 16, scale = 4 * row + op::block_of_scale(l);
+  std::uint32_t a[op::words_a] = {}, b[op::words_b] = {};
+  for (unsigned half = 0; half < 2; ++half) {
+    gather<A>(job.a + 128 * row + op::first_column(l, half), half, a);
+    gather<B>(job.b + 128 * row + op::first_column(l, half), half, b);
+  }
+  float d[op::sums];
+  for (unsigned i = 0; i < op::sums; ++i) d[i] = static_cast<float>(16 * op::row_of_sum(l, i) + row);
+  op::multiply(d, a, b, 0xABCDEF00u | job.scale_a[scale], 0x01020300u | job.scale_b[scale]);
+  for (unsigned i = 0; i < op::sums; ++i) job.d[16 * op::row_of_sum(l, i) + row] = d[i];
+}
+
+/// Random codes of a sign, 1.x or 2.x: sums of their products by powers of two near 1 are exact.
+struct probe_operand {
+  std::vector<std::uint8_t> codes, scales;
+  std::vector<double> values;
+};
+probe_operand random_operand(std::mt19937_64& gen, mma::f8f6f4 element) {
+  struct layout {
+    unsigned exponent, mantissa, bias;
+  };
+  constexpr layout layouts[] = {{4, 3, 7}, {5, 2, 15}, {2, 3, 1}, {3, 2, 3}, {2, 1, 1}};
+  const auto [exponent, mantissa, bias] = layouts[static_cast<unsigned>(element)];
+  probe_operand all;
+  for (unsigned i = 0; i < 64; ++i) all.scales.push_back(static_cast<std::uint8_t>(126 + gen() % 3));
+  for (unsigned i = 0; i < 16 * 128; ++i) {
+    const auto negative = static_cast<unsigned>(gen() % 2), twice = static_cast<unsigned>(gen() % 2);
+    const auto fraction = static_cast<unsigned>(gen() % (1u << mantissa));
+    all.codes.push_back(static_cast<std::uint8_t>(((negative << exponent | (bias + twice)) << mantissa) | fraction));
+    const double magnitude = (1 + static_cast<double>(fraction) / (1u << mantissa)) * (1 + twice);
+    all.values.push_back((negative == 1 ? -magnitude : magnitude) * std::ldexp(1.0, all.scales[i / 32] - 127));
+  }
+  return all;
+}
+
+template <mma::f8f6f4 A, mma::f8f6f4 B>
+void check_instruction(std::mt19937_64& gen) {
+  CAPTURE(static_cast<int>(A), static_cast<int>(B));
+  const probe_operand a = random_operand(gen, A), b = random_operand(gen, B);
+  const auto there = [](const std::vector<std::uint8_t>& v) {
+    return gpu::buffer<std::uint8_t>{std::span<const std::uint8_t>(v)};
+  };
+  const auto codes_a = there(a.codes), codes_b = there(b.codes), scales_a = there(a.scales), scales_b = there(b.scales);
+  const gpu::buffer<float> d(256);
+  const probe_job job{codes_a.data(), codes_b.data(), scales_a.data(), scales_b.data(), d.data()};
+  REQUIRE(gpu::launch(&probe<A, B>, {1}, {64}, 0, gpu::stream{}, job) == gpu::success);
+  const std::vector<float> got = support::on_host(d);
+  for (unsigned i = 0; i < 256; ++i) {
+    double sum = i;
+    for (unsigned k = 0; k < 128; ++k) sum += a.values[128 * (i / 16) + k] * b.values[128 * (i % 16) + k];
+    REQUIRE(static_cast<double>(got[i]) == sum);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("v_mfma_scale's operands, scales and sums lie where the wrapper says, for every pair of formats", "[gpu]") {
+  const played device(0x950);
+  if (!can_run_here()) return;
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(11)};
+  using enum mma::f8f6f4;
+  const auto with_bytes = [&]<mma::f8f6f4 A>() { check_instruction<A, e4m3>(gen), check_instruction<A, e5m2>(gen); };
+  with_bytes.template operator()<e4m3>();
+  with_bytes.template operator()<e5m2>();
+  const auto with_fewer = [&]<mma::f8f6f4 A>() {
+    check_instruction<A, e2m3>(gen), check_instruction<A, e3m2>(gen), check_instruction<A, e2m1>(gen);
+  };
+  with_fewer.template operator()<e2m3>();
+  with_fewer.template operator()<e3m2>();
+  with_fewer.template operator()<e2m1>();
+}
+
+TEST_CASE("products by the block-scaled MFMA keep the bound of fast, whatever is ragged", "[gpu]") {
+  const played device(0x950);
+  if (!can_run_here()) return;
+  SECTION("mxfp4") { check_shapes<mxfp4, mxfp4>(mx); }
+  SECTION("mxfp4 x mxfp4 in squares of 32") { check_shapes<mxfp4, block_format<fp4<E2M1>, e8m0, square(32)>>(mx); }
+  SECTION("mx_e1m2 x mxint4") { check_shapes<mx_e1m2, mxint4>(bytes); }
+  SECTION("mxfp4 x mxint4") { check_shapes<mxfp4, mxint4>(bytes); }
+  SECTION("mx_e1m2 in squares of 32 x mxfp4") { check_shapes<block_format<fp4<E1M2>, e8m0, square(32)>, mxfp4>(bytes); }
+  SECTION("E3M0 x mx_e1m2") { check_shapes<block_format<fp4<E3M0>, e8m0, 32>, mx_e1m2>(bytes); }
+}
+
+TEST_CASE("the block-scaled MFMA keeps the bound over the whole range of e8m0 scales", "[gpu]") {
+  const played device(0x950);
+  if (!can_run_here()) return;
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(1)};
+  struct range {
+    unsigned a, b, count;
+  };
+  // Products of scales stay within binary32's range, and some vanish beneath it.
+  for (const range& r : {range{0, 247, 3}, range{50, 50, 20}, range{100, 140, 40}, range{120, 0, 100}}) {
+    check_bound(mx, scaled(gen, model::random_quantized<mxfp4>(gen, 9, 160), r.a, r.count),
+                scaled(gen, model::random_quantized<mxfp4>(gen, 10, 160), r.b, r.count));
+    check_bound(bytes, scaled(gen, model::random_quantized<mxint4>(gen, 9, 160), r.a, r.count),
+                scaled(gen, model::random_quantized<mx_e1m2>(gen, 10, 160), r.b, r.count));
+  }
+}
+
+TEST_CASE("every element meets its partner and its scale: where sums are exact, the bits of exact_blocks", "[gpu]") {
+  const played device(0x950);
+  if (!can_run_here()) return;
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(4)};
+  const auto check = [&]<class A, class B>(const gpu::gemm_kernel& kernel, const quantized_matrix<A>& a,
+                                           const quantized_matrix<B>& b) {
+    CAPTURE(kernel.name, a.rows(), b.rows(), a.cols());
+    const std::vector<float> want = model::exact_blocks(model::side_of(a), model::side_of(b), -2.5f);
+    REQUIRE(same_bits(product(kernel, a, b, {.alpha = -2.5f}), want));
+  };
+  for (const std::size_t k : {32u, 96u, 130u, 520u}) {
+    check(mx, scaled(gen, model::random_quantized<mxfp4>(gen, 70, k), 127, 3),
+          scaled(gen, model::random_quantized<mxfp4>(gen, 66, k), 127, 3));
+    check(bytes, scaled(gen, model::random_quantized<mxint4>(gen, 70, k), 127, 3),
+          scaled(gen, model::random_quantized<mx_e1m2>(gen, 66, k), 127, 3));
+  }
+}
+
+#if defined(UFP4_SIMT_HEADER)
+TEST_CASE("the bound holds for a matrix unit that truncates", "[gpu]") {
+  const played device(0x950);
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(5)};
+  simt::settings().sums = simt::mma_sums::truncated;
+  for (const std::size_t k : {32u, 64u, 530u}) {
+    check_bound(mx, model::random_quantized<mxfp4>(gen, 9, k), model::random_quantized<mxfp4>(gen, 20, k));
+    check_bound(bytes, model::random_quantized<mxint4>(gen, 9, k), model::random_quantized<mx_e1m2>(gen, 20, k));
+  }
+  simt::settings().sums = simt::mma_sums::nearest;
+}
+
+TEST_CASE("the scaled kernels give the same bits in every order of threads and blocks", "[gpu]") {
+  const played device(0x950);
+  std::mt19937_64 gen{support::seed(8)};
+  const auto a = model::random_quantized<mxfp4>(gen, 130, 416), b = model::random_quantized<mxfp4>(gen, 20, 416);
+  const auto c = model::random_quantized<mxint4>(gen, 20, 416);
+  const std::vector<float> first = product(mx, a, b), second = product(bytes, a, c);
+  support::in_every_order([&](const char* order) {
+    CAPTURE(order);
+    REQUIRE(same_bits(product(mx, a, b), first));
+    REQUIRE(same_bits(product(bytes, a, c), second));
+  });
+}
+#endif
+
+TEST_CASE("a NaN scale reaches every product of its block and no other, by the block-scaled MFMA", "[gpu]") {
+  const played device(0x950);
+  if (!can_run_here()) return;
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(6)};
+  const auto check = [&]<class A, class B>(const gpu::gemm_kernel& kernel, quantized_matrix<A> a,
+                                           quantized_matrix<B> b) {
+    CAPTURE(kernel.name);
+    const std::size_t blocks = a.padded_cols() / A::block_size;
+    const auto poison = [&]<class F>(quantized_matrix<F>& q, std::size_t row, std::size_t block) {
+      q.scales()[row * blocks + block] = typename F::scale_type(std::nanf(""));
+      const std::size_t bytes_of_block = F::block_size / 2;
+      std::memset(&q.codes()[row * q.padded_cols() / 2 + block * bytes_of_block], 0, bytes_of_block);
+    };
+    poison(a, 2, blocks - 1);  // the last block, beside the zeros that fill K up
+    poison(b, 5, 0);
+    const std::vector<float> c = product(kernel, a, b);
+    for (std::size_t i = 0; i < c.size(); ++i) REQUIRE(std::isnan(c[i]) == (i / b.rows() == 2 || i % b.rows() == 5));
+  };
+  check(mx, model::random_quantized<mxfp4>(gen, 6, 160), model::random_quantized<mxfp4>(gen, 9, 160));
+  check(bytes, model::random_quantized<mxint4>(gen, 6, 160), model::random_quantized<mxfp4>(gen, 9, 160));
+}
+
+/// A copy in device memory whose codes and scales begin so many bytes beyond what an allocation lies on.
+template <class F>
+class shifted {
+ public:
+  shifted(const quantized_matrix<F>& q, std::size_t codes, std::size_t scales)
+      : codes_(codes + q.codes().size()), scales_(scales + q.scales().size()) {
+    std::vector<std::uint8_t> all_codes(codes, 0xFF);
+    all_codes.insert(all_codes.end(), q.codes().begin(), q.codes().end());
+    codes_.upload(all_codes);
+    std::vector<typename F::scale_type> all_scales(scales, F::scale_type::from_bits(0xFF));
+    all_scales.insert(all_scales.end(), q.scales().begin(), q.scales().end());
+    scales_.upload(all_scales);
+    view_ = {codes_.span().subspan(codes), scales_.span().subspan(scales), nullptr, q.rows(), q.cols()};
+  }
+  const gpu::quantized_view<F>& view() const { return view_; }
+
+ private:
+  gpu::buffer<std::uint8_t> codes_;
+  gpu::buffer<typename F::scale_type> scales_;
+  gpu::quantized_view<F> view_;
+};
+
+TEST_CASE("codes and scales on any byte give the bits of those on 16, by the block-scaled MFMA", "[gpu]") {
+  const played device(0x950);
+  if (!can_run_here()) return;
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(7)};
+  const auto a = model::random_quantized<mxfp4>(gen, 6, 200), b = model::random_quantized<mxfp4>(gen, 9, 200);
+  const std::vector<float> want = product(mx, a, b), empty(a.rows() * b.rows());
+  for (const std::size_t codes : {0u, 1u, 4u})
+    for (const std::size_t scales : {0u, 1u, 4u}) {
+      CAPTURE(codes, scales);
+      const shifted<mxfp4> left(a, codes, 0), right(b, 0, scales);
+      REQUIRE(same_bits(product(mx, left.view(), right.view(), {}, empty), want));
+    }
+}
+
+TEST_CASE("a group's products by the block-scaled MFMA are the bits of each alone", "[gpu]") {
+  const played device(0x950);
+  if (!can_run_here()) return;
+  gpu::device_facts facts;
+  REQUIRE(gpu::facts(facts) == gpu::success);
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(9)};
+  struct one {
+    quantized_matrix<mxint4> a;
+    quantized_matrix<mxfp4> b;
+    gpu::quantized_matrix<mxint4> there_a{a.view()};
+    gpu::quantized_matrix<mxfp4> there_b{b.view()};
+    gpu::buffer<float> c{a.rows() * b.rows()};
+  };
+  std::vector<one> all;
+  std::vector<gpu::gemm_job> jobs;
+  for (const std::size_t rows : {5u, 140u, 17u})
+    all.push_back({model::random_quantized<mxint4>(gen, rows, 96), model::random_quantized<mxfp4>(gen, 21, 96)});
+  for (one& x : all)
+    jobs.push_back(gpu::detail::call_of(x.there_a.view(), x.there_b.view(),
+                                        detail::sink_of(matrix_view<float>{x.c.data(), x.a.rows(), 21}), {}, {})
+                       .job);
+  REQUIRE(bytes.run_group(jobs, facts, gpu::stream{}) == gpu::success);
+  for (const one& x : all) REQUIRE(same_bits(support::on_host(x.c), product(bytes, x.a, x.b)));
+}
+
+TEST_CASE("explain names v_mfma_scale for e8m0 scales in fast on gfx950 alone", "[gpu]") {
+  const auto explained = [](int architecture, const auto& a, const auto& b, accumulate mode) {
+    const played device(architecture);
+    const gpu::quantized_matrix left{a.view()};
+    const gpu::quantized_matrix right{b.view()};
+    float c = 0;
+    return gpu::explain(gpu::context{}, left, right, matrix_view<float>{&c, a.rows(), b.rows()}, {.accumulate = mode});
+  };
+  if (const played device(0x950); !can_run_here()) return;
+  std::mt19937_64 gen{1};
+  const auto powers = model::random_quantized<mxfp4>(gen, 256, 64);
+  const auto whole = model::random_quantized<mxint4>(gen, 256, 64);
+  const auto nv = model::random_quantized<nvfp4>(gen, 256, 64);
+  CHECK(std::string(explained(0x950, powers, powers, accumulate::fast).kernel) == "gemm_mxfp4_gfx950");
+  CHECK(std::string(explained(0x950, powers, whole, accumulate::fast).kernel) == "gemm_mx_containers_gfx950");
+  CHECK(std::string(explained(0x950, whole, whole, accumulate::fast).kernel) == "gemm_mx_containers_gfx950");
+  CHECK(std::string(explained(0x950, powers, powers, accumulate::fast).instruction) ==
+        "v_mfma_scale_f32_16x16x128_f8f6f4");
+  const auto is_scaled = [](const gpu::explanation& e) {
+    return std::string(e.instruction).find("mfma_scale") != std::string::npos;
+  };
+  CHECK_FALSE(is_scaled(explained(0x950, powers, powers, accumulate::exact_blocks)));
+  CHECK_FALSE(is_scaled(explained(0x950, nv, nv, accumulate::fast)));
+#if defined(UFP4_SIMT_HEADER)
+  CHECK_FALSE(is_scaled(explained(0x942, powers, powers, accumulate::fast)));
+  CHECK_FALSE(is_scaled(explained(0x1201, powers, whole, accumulate::fast)));
+#endif
+}
+
+TEST_CASE("without a K the block-scaled MFMA's kernels leave beta C", "[gpu]") {
+  const played device(0x950);
+  if (!can_run_here()) return;
+  const quantized_matrix<mxfp4> a(3, 0), b(2, 0);
+  CHECK(product(mx, a, b) == std::vector<float>(6, 0.0f));
+  CHECK(product(mx, a, b, {.beta = 2}, {1, 2, 3, 4, 5, 6}) == std::vector<float>{2, 4, 6, 8, 10, 12});
+}
+
+#else
+
+TEST_CASE("the block-scaled MFMA is AMD's", "[gpu]") { SUCCEED(); }
+
+#endif

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# ufp4 - which instructions the kernels' code for an AMD architecture holds, and that what belongs in registers lies there.
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: tests/gpu/isa_check.sh TARGET FILE.s    (compile_hip.sh calls this; UFP4_ISA_NAMES=1 names the kernels)
+# Says for each instruction family of the target which kernels hold it. Exit status 1 if a family is missing, if a kernel keeps
+# values in memory ("scratch", which its threads have instead of a stack) beyond what is explained below, or if an instruction
+# approximates a quotient (v_rcp alone; in a correct division v_div_scale stands beside it).
+set -uo pipefail
+target=$1 assembly=$2
+
+# targets | instruction, as a regular expression | what it is of
+families=(
+  "gfx90a|v_mfma_f32_[0-9x]*_?f16|exact_blocks, blocks as fp16"
+  "gfx90a|v_mfma_f32_[0-9x]*_?bf16|fast, decoded to bf16"
+  "gfx942 gfx950|v_mfma_f32_16x16x16_f16|exact_blocks, blocks as fp16"
+  "gfx942 gfx950|v_mfma_f32_16x16x(16|32)_bf16|fast, decoded to bf16"
+  "gfx950|v_mfma_scale_f32_16x16x128_f8f6f4|native blocks"
+  "gfx1100 gfx1201|v_wmma_f32_16x16x16_f16|exact_blocks, blocks as fp16"
+  "gfx1100 gfx1201|v_wmma_f32_16x16x16_bf16|fast, decoded to bf16"
+  "gfx1100 gfx1201|v_wmma_i32_16x16x[0-9]*_iu4|exact_blocks, grids of 4-bit integers"
+  "gfx90a gfx942 gfx950 gfx1100 gfx1201|ds_bpermute_b32|transforms and maxima across lanes"
+)
+# kernel, as a regular expression | bytes of scratch a thread | why
+scratch=(
+  "quantize_blocks|2200|the codec as it stands: a reference, whose loops over a block and a grid index memory"
+  "quantize_lanes|96|a grid without a plan: sixteen values and their coins, indexed in a loop"
+)
+# clang 15 copies a kernel's parameter whose elements are indexed at run time, which newer ones read where it lies.
+if grep -q 'clang version 1[0-6]\.' "$assembly"; then scratch+=("quantize_lanes|1100|clang 15 copies the grid as well"); fi
+
+# per_kernel: one line a kernel, "name scratch spilled-vector-registers", from the metadata at the file's end.
+per_kernel() {
+  awk '$1 == ".name:" && $2 !~ /^(block|x|y)$/ { name = $2 } $1 == ".private_segment_fixed_size:" { size = $2 }
+    $1 == ".vgpr_spill_count:" { print name, size, $2 }' "$assembly" | c++filt |
+    sed -e 's/v0_1_hip:://g; s/v0_1_baseline:://g; s/v0_1:://g; s/void //; s/ufp4::gpu::kernels:://g; s/ufp4::gpu:://g; s/ufp4:://g' \
+      -e 's/(.*) \([0-9]* [0-9]*\)$/ \1/'
+}
+# kernels_with PATTERN
+kernels_with() {
+  awk -v pattern="$1" '/^_Z[A-Za-z0-9_]*:/ { name = $1 } $0 ~ pattern { found[name] = 1 } END { for (n in found) print n }' "$assembly" |
+    tr -d : | c++filt | sed 's/(.*//; s/v0_1_hip:://g; s/^void //; s/ufp4::gpu::kernels:://g; s/ufp4:://g' | sort
+}
+
+status=0
+for family in "${families[@]}"; do
+  IFS='|' read -r targets pattern what < <(awk -F'|' '{ p = $2; for (i = 3; i < NF; ++i) p = p "\001" $i; print $1 "|" p "|" $NF }' <<<"$family")
+  pattern=${pattern//$'\001'/|}
+  case " $targets " in *" $target "*) ;; *) continue ;; esac
+  kernels=$(kernels_with "$pattern")
+  if [ -z "$kernels" ]; then
+    printf 'FAILED   %-8s %-40s in no kernel: %s\n' "$target" "$pattern" "$what"
+    status=1
+  else
+    printf '%-8s %-40s in %2d kernels: %s\n' "$target" "$pattern" "$(wc -l <<<"$kernels")" "$what"
+    [ -z "${UFP4_ISA_NAMES:-}" ] || sed 's/^/    /' <<<"$kernels"
+  fi
+done
+
+count=0
+while read -r line; do
+  spilled=${line##* } line=${line% *}
+  size=${line##* } name=${line% *} allowed=0
+  count=$((count + 1))
+  for entry in "${scratch[@]}"; do
+    IFS='|' read -r pattern bytes _ <<<"$entry"
+    if [[ $name =~ $pattern ]] && [ "$bytes" -gt $allowed ]; then allowed=$bytes; fi
+  done
+  [ "$size" -gt $allowed ] || continue
+  echo "FAILED   $target: $name keeps $size bytes of a thread in memory ($spilled registers spilled)"
+  status=1
+done < <(per_kernel)
+[ $status -ne 0 ] || echo "$target: $count kernels, none with values in memory that belong in registers"
+exit $status

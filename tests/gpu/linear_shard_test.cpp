@@ -1,0 +1,34 @@
+// ufp4 - a GPU's linear verbs refuse a part of a batch in a sentence: they do not silently take it for the whole.
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/device.hpp"
+
+#include <ufp4/ufp4.hpp>
+
+#include "support/catch.hpp"
+
+#include <string>
+#include <vector>
+
+using namespace ufp4;
+
+TEST_CASE("a token_shard is refused by every linear verb of a GPU, and nothing is written", "[gpu]") {
+  const std::vector<float> some(16 * 32, 1.0f);
+  const gpu::buffer<float> x{std::span<const float>(some)};
+  gpu::buffer<float> out{std::span<const float>(some)};
+  gpu::buffer<std::byte> workspace(1 << 20);
+  const gpu::context ctx{{}, workspace.span()};
+  const matrix_view<const float> tokens{x.data(), 16, 32}, gradient{x.data(), 16, 16}, weight{x.data(), 16, 32};
+  const std::size_t first[] = {16}, total[] = {32};
+  const auto now = recipe::ufp4(1).at(2, 3), part = now.shard({.first = first, .total = total});
+  const matrix_view<float> y{out.data(), 16, 16}, dx{out.data(), 16, 32};
+  const auto told = [](const char* verb, const gpu::status& s) {
+    CHECK(std::string(s.text()) ==
+          std::string(verb) +
+              ": was given a token_shard, which only the CPU's linear verbs take; a GPU's hold a whole batch");
+  };
+  told("linear_forward", gpu::linear_forward(ctx, part, tokens, weight, y));
+  told("linear_backward_input", gpu::linear_backward_input(ctx, part, gradient, weight, dx));
+  told("linear_backward_weight", gpu::linear_backward_weight(ctx, part, gradient, tokens, dx));
+  CHECK(support::on_host(out) == some);
+  CHECK(static_cast<bool>(gpu::linear_forward(ctx, now, tokens, weight, y)));
+}

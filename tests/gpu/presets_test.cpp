@@ -1,0 +1,160 @@
+// ufp4 - every block format through the verbs of a GPU: quantized along rows and columns, multiplied in every mode.
+// SPDX-License-Identifier: Apache-2.0
+// ctest: amd
+//
+// A preset that a header has and presets.hpp has not fails here. The rest of what is done with every preset: quantize_test.cpp,
+// quantize_policies_test.cpp (compat), dequantize_test.cpp, linear_test.cpp (recipes).
+#include "gpu/presets.hpp"
+#include "gpu/gemm_check.hpp"
+#include "gpu/quantize_check.hpp"
+
+#include "support/declared.hpp"
+
+#include <cmath>
+#include <cstdlib>
+
+using namespace ufp4;
+using support::text_of;
+
+namespace {
+
+template <std::size_t count>
+std::vector<std::string> sorted(const char* const (&names)[count]) {
+  std::vector<std::string> all(names, names + count);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+constexpr std::size_t rows = 21, cols = 100;
+
+std::vector<float> values(std::uint64_t number) { return support::hostile(support::seed(number)).values(rows * cols); }
+
+/// A part of a larger matrix whose columns lie along memory, with a maximum of the caller's: under every rounding, with a transform
+/// and without. quantize_test.cpp has the rest.
+template <class F>
+void check_quantize() {
+  const std::vector<float> x = values(1);
+  const matrix_view<const float> by_columns{x.data(), rows, cols, 1, rows};
+  const shard last{.first_row = 32, .first_col = 256, .total_cols = 256 + cols};
+  for (const transform_spec& t : {transform_spec{}, random_hadamard<16>{3}.spec(), hadamard<128>{}.spec()})
+    for (const rounding_spec& r : {rounding_spec{nearest_even{}}, rounding_spec{stochastic{.seed = 5}}}) {
+      CAPTURE(t.n, static_cast<int>(r.what));
+      support::check_quantize<F>(x, by_columns, t, r, last, tensor_amax{300});
+    }
+}
+
+/// quantize_both is the two calls.
+template <class F>
+void check_both() {
+  const std::vector<float> x = values(2);
+  const matrix_view<const float> view{x.data(), rows, cols};
+  const support::device_copy<float> in(x, view);
+  const support::device_output<format_of<F>> down(rows, cols, {}), across(cols, rows, {});
+  const gpu::buffer<std::byte> workspace(gpu::workspace_bytes_both<F>({}, in.view()));
+  REQUIRE(text_of(gpu::quantize_both<F>({{}, workspace.span()}, in.view(), down.view(), across.view())) == "");
+  REQUIRE(down.matches(quantize<F>(view)));
+  REQUIRE(across.matches(quantize<F>(transpose(view))));
+}
+
+/// The call on both machines; what the device's kernel says of its mode decides whether bits or bounds are compared.
+template <class F>
+void check_products() {
+  std::mt19937_64 gen{support::seed(4)};
+  constexpr std::size_t m = 40, n = 70, k = 200;
+  const auto a = model::random_quantized<F>(gen, m, k, model::scales::ordinary, 0x1.8p-7f);
+  const auto b = model::random_quantized<F>(gen, n, k, model::scales::ordinary, 0x1.333334p+3f);
+  const gpu::quantized_matrix<F> there_a(a.view()), there_b(b.view());
+  const std::vector<float> bias(n, 0.25f);
+  std::vector<float> start;
+  for (std::size_t i = 0; i < m * n; ++i) start.push_back(static_cast<float>(i % 101) - 50.0f);
+  const gpu::buffer<float> there_bias{std::span<const float>(bias)};
+  const model::bounded exact = model::extended(model::side_of(a), model::side_of(b));
+  const auto padded = static_cast<model::wide>(a.padded_cols());
+  for (const accumulate mode : {accumulate::exact_blocks, accumulate::fast, accumulate::folded_bf16}) {
+    gemm_options options{.alpha = -1.25f, .beta = 0.5f, .accumulate = mode};
+    const gpu::buffer<float> c{std::span<const float>(start)};
+    const matrix_view<float> out{c.data(), m, n};
+    options.bias = there_bias.span();
+    const gpu::explanation told = gpu::explain({}, there_a, there_b, out, options);
+    CAPTURE(told.text());
+    const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, there_a, there_b, out, options));
+    REQUIRE(text_of(gpu::quantized_gemm({{}, workspace.span()}, there_a, there_b, out, options)) == "");
+    const std::vector<float> got = support::on_host(c);
+    if (told.mode == accumulate::exact_blocks) {
+      options.bias = bias;
+      options.accumulate = accumulate::exact_blocks;
+      std::vector<float> want = start;
+      quantized_gemm(a, b, matrix_view<float>{want.data(), m, n}, options);
+      REQUIRE(support::difference(got, want) == "");
+      continue;
+    }
+    const model::wide sums = (padded + 6) * 0x1p-24L, folding = mode == accumulate::folded_bf16 ? 0x1p-8L : 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const model::wide added = 0.5L * static_cast<model::wide>(start[i]) + 0.25L, size = 1.25L * exact.magnitude[i];
+      const model::wide error = std::abs(static_cast<model::wide>(got[i]) - (added - 1.25L * exact.value[i]));
+      REQUIRE(error <= (sums + folding) * size + sums * (std::abs(added) + 0.25L));
+    }
+  }
+}
+
+/// A plain matrix on the left: the host's bits.
+template <class F>
+void check_plain() {
+  std::mt19937_64 gen{support::seed(7)};
+  const auto w = model::random_quantized<F>(gen, 33, cols, model::scales::ordinary, 0.3f);
+  const std::vector<float> x = model::wide_floats(gen, rows * cols);
+  const gpu::buffer<float> there_x{std::span<const float>(x)}, c(rows * 33);
+  const gpu::quantized_matrix<F> there_w(w.view());
+  std::vector<float> want(rows * 33);
+  quantized_gemm(matrix_view<const float>{x.data(), rows, cols}, w, matrix_view<float>{want.data(), rows, 33},
+                 support::exactly);
+  const matrix_view<const float> in{there_x.data(), rows, cols};
+  const matrix_view<float> out{c.data(), rows, 33};
+  const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, in, there_w, out, support::exactly));
+  REQUIRE(text_of(gpu::quantized_gemm({{}, workspace.span()}, in, there_w, out, support::exactly)) == "");
+  REQUIRE(support::difference(support::on_host(c), want) == "");
+}
+
+}  // namespace
+
+#if defined(UFP4_SIMT_HEADER)
+TEST_CASE("the device that is played, and its kernels, are those that UFP4_SIMT_TARGET asks for", "[gpu]") {
+  const char* asked = std::getenv("UFP4_SIMT_TARGET");
+  gpu::device_facts device;
+  REQUIRE(gpu::facts(device) == gpu::success);
+  CHECK(device.wave == (asked != nullptr && std::string(asked).starts_with("gfx9") ? 64 : 32));
+  const gpu::quantized_matrix<nvfp4> a(64, 64), b(64, 64);
+  const gpu::buffer<float> c(64 * 64);
+  const std::string kernel = gpu::explain({}, a, b, matrix_view<float>{c.data(), 64, 64}, support::exactly).kernel;
+  CAPTURE(kernel);
+  CHECK(kernel.find(asked == nullptr ? "_sm" : "_gfx") != std::string::npos);
+}
+#endif
+
+TEST_CASE("no preset of the headers is missing in the lists", "[gpu]") {
+  CHECK(sorted(support::block_format_names) == support::declared("block/presets.hpp", "using ", " = block_format<"));
+  CHECK(sorted(support::compat_preset_names) ==
+        support::declared("block/compat.hpp", "struct ", " {\n  using format = "));
+  std::vector<std::string> recipes;
+  for (const support::named_recipe& r : support::training_recipes) recipes.push_back(r.name);
+  std::sort(recipes.begin(), recipes.end());
+  CHECK(recipes == support::declared("recipe/presets.hpp", "constexpr training_recipe ", "(std::uint64_t seed)"));
+}
+
+TEMPLATE_LIST_TEST_CASE("every block format: rows, columns and both to the host's bytes", "[gpu]",
+                        support::block_formats) {
+  INFO(support::seed_note());
+  check_quantize<TestType>();
+  check_both<TestType>();
+}
+
+TEMPLATE_LIST_TEST_CASE("every block format in every mode of a product: the host's bits, or within the bound", "[gpu]",
+                        support::block_formats) {
+  INFO(support::seed_note());
+  check_products<TestType>();
+}
+
+TEMPLATE_LIST_TEST_CASE("every block format by a plain matrix: the host's bits", "[gpu]", support::block_formats) {
+  INFO(support::seed_note());
+  check_plain<TestType>();
+}

@@ -1,0 +1,391 @@
+// ufp4 - a batch split over ranks gives the bits of the whole batch: Y and dX row by row, dW microbatch by microbatch.
+// SPDX-License-Identifier: Apache-2.0
+// ctest: bits
+//
+// Ranks are run one after the other in one process. What they agree on is worked out in two passes: in the first each
+// notes the magnitudes that it has, in the second it gets the largest of all ranks' notes.
+#include <ufp4/recipe/linear.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "recipe/linear_model.hpp"
+#include "support/catch.hpp"
+#include "support/refusal.hpp"
+#include "support/seed.hpp"
+#include "support/threads.hpp"
+
+using namespace ufp4;
+using namespace linear_model;
+
+namespace {
+
+constexpr std::size_t microbatches = 4, inputs = 72, outputs = 40;
+
+/// Tokens of expert e in microbatch m, all multiples of 16: empty ones, unequal ones, an expert that nobody asks.
+using routing = std::vector<std::vector<std::size_t>>;
+const routing dense = {{48, 48, 48, 48}};
+const routing experts = {{16, 64, 0, 32}, {0, 0, 0, 0}, {48, 16, 80, 16}, {0, 0, 0, 48}};
+
+/// Some matrix rows of a batch, sorted by expert, inside an expert by microbatch.
+struct rows_of_batch {
+  std::size_t experts = 0;
+  std::vector<float> x, dy;
+  std::vector<std::size_t> by_expert{0}, by_segment{0};
+  std::vector<std::size_t> first;          ///< an expert's tokens that earlier ranks hold
+  std::vector<std::uint32_t> segment_ids;  ///< expert * microbatches + microbatch
+
+  std::size_t tokens() const { return by_segment.back(); }
+  matrix_view<const float> x_view() const { return {x.data(), tokens(), inputs}; }
+  matrix_view<const float> dy_view() const { return {dy.data(), tokens(), outputs}; }
+};
+
+/// A token's values do not depend on who holds it; later microbatches have larger ones, so that amax differs by rank.
+float value_at(std::uint64_t seed, std::size_t e, std::size_t m, std::size_t i) {
+  const auto word = [](std::size_t n) { return static_cast<std::uint32_t>(n); };
+  const std::uint32_t bits = philox4x32({{word(i), word(m), word(e), 0}}, seed).word[0];
+  const float uniform = static_cast<float>(bits >> 8) / (1 << 23) - 1;
+  return uniform * static_cast<float>(1 + 3 * m);
+}
+
+/// Microbatches from .. to - 1.
+rows_of_batch part_of(const routing& counts, std::size_t from, std::size_t to) {
+  rows_of_batch rows;
+  rows.experts = counts.size();
+  for (std::size_t e = 0; e < counts.size(); ++e) {
+    const auto before = counts[e].begin();
+    rows.first.push_back(std::accumulate(before, before + static_cast<std::ptrdiff_t>(from), std::size_t{0}));
+    for (std::size_t m = from; m < to; ++m) {
+      for (std::size_t i = 0; i < counts[e][m] * inputs; ++i) rows.x.push_back(value_at(support::seed(1), e, m, i));
+      for (std::size_t i = 0; i < counts[e][m] * outputs; ++i) rows.dy.push_back(value_at(support::seed(2), e, m, i));
+      rows.by_segment.push_back(rows.by_segment.back() + counts[e][m]);
+      rows.segment_ids.push_back(static_cast<std::uint32_t>(e * microbatches + m));
+    }
+    rows.by_expert.push_back(rows.by_segment.back());
+  }
+  return rows;
+}
+
+/// What a rank computes, laid out as its rows are.
+struct results {
+  std::vector<float> y, dx, dw;
+};
+
+/// A rank's view of the all-reduce.
+struct exchange {
+  bool listening = false;
+  std::vector<float> notes;
+  std::size_t next = 0;
+  float operator()(float here) {
+    if (!listening) notes.push_back(here);
+    return listening ? notes.at(next++) : here;
+  }
+};
+
+enum class told { nothing, place };
+
+results run(const cpu::context& ctx, const recipe::training_recipe& r, const rows_of_batch& rows, told what,
+            exchange& ranks) {
+  std::mt19937_64 gen{support::seed(3)};
+  const tensor<float> w(gen, rows.experts * outputs, inputs);
+  recipe::bound_recipe now = r.at(7, 9), wgrad = now;
+  if (what == told::place) {
+    const auto agree = recipe::amax_agreement::of(ranks);
+    now = now.shard({.first = rows.first, .tokens = agree});
+    wgrad = wgrad.shard({.part = rows.segment_ids, .tokens = agree});
+  }
+  const std::size_t t = rows.tokens(), segments = rows.by_segment.size() - 1;
+  results out{std::vector<float>(t * outputs), std::vector<float>(t * inputs),
+              std::vector<float>(segments * outputs * inputs)};
+  linear_forward_grouped(ctx, now, rows.x_view(), rows.by_expert, w.view(), matrix_view{out.y.data(), t, outputs});
+  linear_backward_input_grouped(ctx, now, rows.dy_view(), rows.by_expert, w.view(),
+                                matrix_view{out.dx.data(), t, inputs});
+  linear_backward_weight_grouped(ctx, wgrad, rows.dy_view(), rows.x_view(), rows.by_segment,
+                                 matrix_view{out.dw.data(), segments * outputs, inputs});
+  return out;
+}
+
+/// Puts rank results together as the whole batch lies: by expert, by microbatch.
+results assembled(const routing& counts, const std::vector<results>& ranks) {
+  results all;
+  std::vector<std::size_t> row(ranks.size(), 0), segment(ranks.size(), 0);
+  const std::size_t each = microbatches / ranks.size();
+  const auto take = [](std::vector<float>& to, const std::vector<float>& from, std::size_t at, std::size_t count) {
+    to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(at),
+              from.begin() + static_cast<std::ptrdiff_t>(at + count));
+  };
+  for (std::size_t e = 0; e < counts.size(); ++e)
+    for (std::size_t m = 0; m < microbatches; ++m) {
+      const std::size_t rank = m / each, t = counts[e][m], area = outputs * inputs;
+      take(all.y, ranks[rank].y, row[rank] * outputs, t * outputs);
+      take(all.dx, ranks[rank].dx, row[rank] * inputs, t * inputs);
+      take(all.dw, ranks[rank].dw, segment[rank]++ * area, area);
+      row[rank] += t;
+    }
+  return all;
+}
+
+results split(const cpu::context& ctx, const recipe::training_recipe& r, const routing& counts, std::size_t ranks,
+              told what) {
+  std::vector<rows_of_batch> parts;
+  std::vector<exchange> exchanges(ranks);
+  for (std::size_t q = 0; q < ranks; ++q) {
+    parts.push_back(part_of(counts, q * microbatches / ranks, (q + 1) * microbatches / ranks));
+    run(ctx, r, parts[q], what, exchanges[q]);
+  }
+  std::vector<float> largest = exchanges[0].notes;
+  for (const exchange& e : exchanges) {
+    REQUIRE(e.notes.size() == largest.size());  // a collective: as many calls on every rank
+    for (std::size_t i = 0; i < largest.size(); ++i) largest[i] = std::max(largest[i], e.notes[i]);
+  }
+  std::vector<results> out;
+  for (std::size_t q = 0; q < ranks; ++q) {
+    exchange answers{.listening = true, .notes = largest};
+    out.push_back(run(ctx, r, parts[q], what, answers));
+  }
+  return assembled(counts, out);
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+struct named_recipe {
+  const char* name;
+  recipe::training_recipe recipe;
+};
+
+/// Every preset; mxfp4 as the field trains with it; and one with coins on all six operands.
+std::vector<named_recipe> all_recipes() {
+  using recipe::training_recipe, recipe::uniform_recipe;
+  training_recipe mx = uniform_recipe(8, {.format = spec_of<mxfp4>, .transform = random_hadamard<32>{}});
+  recipe::round_gradients_stochastically(mx);
+  mx.dgrad.left.rule = mx.wgrad.left.rule = mx_ceil{}.spec();
+  training_recipe coins = uniform_recipe(
+      9, {.format = spec_of<nv_e1m2>, .transform = random_hadamard<16>{}, .rounding = rounding_spec::kind::stochastic});
+  training_recipe square_tokens = recipe::nvfp4(11);
+  square_tokens.fprop.left.format.block = square(16);
+  return {{"ufp4", recipe::ufp4(1)},
+          {"ufp4 int4", recipe::ufp4<int4_f32>(2)},
+          {"ufp4 nv_e1m2", recipe::ufp4<nv_e1m2>(3)},
+          {"ufp4 nvint4", recipe::ufp4<nvint4>(4)},
+          {"ufp4 mx_e1m2", recipe::ufp4<mx_e1m2>(5)},
+          {"ufp4 mxint4", recipe::ufp4<mxint4>(6)},
+          {"e2m1_baseline", recipe::e2m1_baseline(7)},
+          {"nvfp4", recipe::nvfp4(10)},
+          {"mxfp4", mx},
+          {"coins everywhere", coins},
+          {"square blocks of tokens", square_tokens},
+          {"bf16", recipe::bf16(0)}};
+}
+
+}  // namespace
+
+TEST_CASE("2 and 4 ranks give the whole batch's Y, dX and dW of every microbatch", "[recipe]") {
+  INFO(support::seed_note());
+  for (named_recipe r : all_recipes())
+    for (const accumulate mode : {accumulate::fast, accumulate::exact_blocks, accumulate::folded_bf16})
+      for (const routing& counts : {dense, experts}) {
+        r.recipe.accumulate = mode;
+        CAPTURE(r.name, static_cast<int>(mode), counts.size());
+        exchange nobody;
+        const results whole = run({}, r.recipe, part_of(counts, 0, microbatches), told::nothing, nobody);
+        for (const std::size_t ranks : {1u, 2u, 4u}) {
+          CAPTURE(ranks);
+          const results parts = split({}, r.recipe, counts, ranks, told::place);
+          REQUIRE(same_bits(parts.y, whole.y));
+          REQUIRE(same_bits(parts.dx, whole.dx));
+          REQUIRE(same_bits(parts.dw, whole.dw));
+        }
+      }
+}
+
+TEST_CASE("so it is with the instructions of every isa", "[recipe]") {
+  INFO(support::seed_note());
+  for (const cpu::isa tier : support::runnable_isas())
+    for (const named_recipe& r : {named_recipe{"ufp4", recipe::ufp4(1)}, named_recipe{"nvfp4", recipe::nvfp4(2)},
+                                  named_recipe{"bf16", recipe::bf16(3)}}) {
+      CAPTURE(cpu::name(tier), r.name);
+      const cpu::context ctx{.threads = 2, .isa = tier};
+      exchange nobody;
+      const results whole = run(ctx, r.recipe, part_of(experts, 0, microbatches), told::nothing, nobody);
+      const results parts = split(ctx, r.recipe, experts, 2, told::place);
+      REQUIRE(same_bits(parts.y, whole.y));
+      REQUIRE(same_bits(parts.dx, whole.dx));
+      REQUIRE(same_bits(parts.dw, whole.dw));
+    }
+}
+
+TEST_CASE("without a token_shard a split batch gets other coins, and other tensor scales", "[recipe]") {
+  INFO(support::seed_note());
+  for (const named_recipe& r : all_recipes()) {
+    CAPTURE(r.name);
+    exchange nobody;
+    const results whole = run({}, r.recipe, part_of(dense, 0, microbatches), told::nothing, nobody);
+    const results parts = split({}, r.recipe, dense, 2, told::nothing);
+    const bool quantized = r.recipe.fprop.left.quantized, two_level = quantized && r.recipe.fprop.left.format.two_level;
+    CHECK(same_bits(parts.y, whole.y) == !two_level);
+    CHECK(same_bits(parts.dx, whole.dx) == !quantized);
+    CHECK(same_bits(parts.dw, whole.dw) == !quantized);
+  }
+}
+
+TEST_CASE("experts on different ranks keep their coins and their weights' tensor scale", "[recipe]") {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(4)};
+  const std::size_t offsets[] = {0, 32, 80}, one[] = {0, 48};
+  const std::uint32_t second[] = {1};
+  tensor<float> w(gen, 2 * outputs, inputs);
+  for (std::size_t i = 0; i < outputs * inputs; ++i) w.data[i] *= 64;  // the absent expert has the largest weight
+  const layer<float> l(gen, 80, inputs, outputs);
+  for (const recipe::training_recipe& r : {recipe::nvfp4(1), recipe::ufp4<nv_e1m2>(2)}) {
+    const recipe::bound_recipe now = r.at(1, 2);
+    output<float> y(80, outputs), dx(80, inputs), part_y(48, outputs), part_dx(48, inputs);
+    linear_forward_grouped(now, l.x.view(), offsets, w.view(), y.view());
+    linear_backward_input_grouped(now, l.dy.view(), offsets, w.view(), dx.view());
+    const auto amax_of_both = [&](const recipe::bound_operand& o, const auto& a, const auto& b) {
+      return std::max(amax(a, o.transform).value, amax(b, o.transform).value);
+    };
+    float tokens = 0, weights = 0;
+    const auto give_tokens = [&](float) { return tokens; };
+    const auto give_weights = [&](float) { return weights; };
+    const recipe::bound_recipe here = now.shard({.part = second,
+                                                 .tokens = recipe::amax_agreement::of(give_tokens),
+                                                 .weights = recipe::amax_agreement::of(give_weights)});
+    tokens = amax_of_both(now.operand(0), l.x.part(0, 32), l.x.part(32, 48));
+    weights = amax_of_both(now.operand(1), w.part(0, outputs), w.part(outputs, outputs));
+    linear_forward_grouped(here, l.x.part(32, 48), one, w.part(outputs, outputs), part_y.view());
+    REQUIRE(part_y.c.size() == 48 * outputs);
+    CHECK(std::memcmp(part_y.c.data(), y.c.data() + 32 * outputs, 48 * outputs * 4) == 0);
+    tokens = amax_of_both(now.operand(2), l.dy.part(0, 32), l.dy.part(32, 48));
+    weights = amax_of_both(now.operand(3), transpose(w.part(0, outputs)), transpose(w.part(outputs, outputs)));
+    linear_backward_input_grouped(here, l.dy.part(32, 48), one, w.part(outputs, outputs), part_dx.view());
+    CHECK(std::memcmp(part_dx.c.data(), dx.c.data() + 32 * inputs, 48 * inputs * 4) == 0);
+  }
+}
+
+TEST_CASE("a part of a part has the codes that quantize gives under shard{}", "[recipe]") {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(5)};
+  const std::size_t first = 64, total = 200, count = 96, middle[] = {first}, all[] = {total};
+  const layer<float> l(gen, count, inputs, outputs);
+  const recipe::bound_recipe now = recipe::ufp4(12).at(3, 4), here = now.shard({.first = middle, .total = all});
+  const transform_spec dgrad = now.operand(2).transform, wgrad = now.operand(4).transform;
+  output<float> dx(count, inputs), want_dx(count, inputs), dw(outputs, inputs), want_dw(outputs, inputs);
+  output<float> again(outputs, inputs), y(count, outputs);
+  const auto coins = [&](int i) { return now.operand(i).rounding.coins; };
+  quantized_gemm(quantize<e1m2_f32>(l.dy.view(), dgrad, coins(2), shard{.first_row = first, .total_cols = outputs}),
+                 quantize<e1m2_f32>(transpose(l.w.view()), dgrad), want_dx.view());
+  quantized_gemm(quantize<e1m2_f32>(transpose(l.dy.view()), wgrad, coins(4), shard{0, first, total}),
+                 quantize<e1m2_f32>(transpose(l.x.view()), wgrad), want_dw.view());
+  linear_backward_input(here, l.dy.view(), l.w.view(), dx.view());
+  linear_backward_weight(here, l.dy.view(), l.x.view(), dw.view());
+  CHECK(dx.c.same_bytes(want_dx.c.span()));
+  CHECK(dw.c.same_bytes(want_dw.c.span()));
+  recipe::saved_activation saved;
+  linear_forward(here, l.x.view(), l.w.view(), y.view(), &saved);
+  linear_backward_weight(here, l.dy.view(), saved, again.view());
+  CHECK(again.c.same_bytes(want_dw.c.span()));
+}
+
+namespace {
+
+const std::vector<float> ones(1 << 14, 1.0f);
+matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
+
+/// What a verb says, which must leave its output alone if it says anything.
+template <class Call>
+std::string said(std::size_t rows, std::size_t cols, const Call& call) {
+  support::guarded<float> out(rows * cols), poison(rows * cols);
+  const std::string text = support::refusal([&] { call(matrix_view<float>{out.data(), rows, cols}); });
+  CHECK(out.same_bytes(poison.span()) == !text.empty());
+  return text;
+}
+std::string forward(const recipe::training_recipe& r, const recipe::token_shard& place, std::size_t tokens = 32) {
+  return said(tokens, 6,
+              [&](auto y) { linear_forward(r.at(0, 0).shard(place), matrix(tokens, 32), matrix(6, 32), y); });
+}
+std::string weight(const recipe::training_recipe& r, const recipe::token_shard& place, std::size_t tokens = 32) {
+  return said(6, 32, [&](auto dw) {
+    linear_backward_weight(r.at(0, 0).shard(place), matrix(tokens, 6), matrix(tokens, 32), dw);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a token_shard that does not fit is named before anything is written", "[recipe]") {
+  const recipe::training_recipe r = recipe::ufp4(1);
+  const std::size_t at8[] = {8}, at16[] = {16}, at48[] = {48}, two[] = {0, 16}, far[] = {SIZE_MAX - 15};
+  const std::uint32_t beyond[] = {65536};
+  CHECK(forward(r, {.first = at16}) == "");
+  CHECK(forward(r, {.first = two}) == "linear_forward: token_shard.first has 2 entries, but the call has 1 parts");
+  CHECK(forward(r, {.total = two}) == "linear_forward: token_shard.total has 2 entries, but the call has 1 parts");
+  CHECK(forward(r, {.first = at8}) == "linear_forward: token_shard.first[0] is 8, not a multiple of 16");
+  CHECK(forward(r, {.part = beyond}) == "linear_forward: token_shard.part[0] is 65536, not below 65536");
+  CHECK(forward(r, {}, 24) ==
+        "linear_forward: part 0 of a token_shard has 24 tokens, not a multiple of 16; pad it with rows of zeros");
+  CHECK(forward(r, {.first = at16, .total = at16}) ==
+        "linear_forward: token_shard.first[0] = 16 plus 32 tokens exceeds token_shard.total[0] = 16");
+  CHECK(forward(r, {.first = far, .total = at16}) ==
+        "linear_forward: token_shard.first[0] = 18446744073709551600 plus 32 tokens exceeds token_shard.total[0] = 16");
+  CHECK(weight(r, {.first = at16, .total = at48}) == "");
+  CHECK(weight(r, {.first = at16}) ==
+        "linear_backward_weight: token_shard.first without token_shard.total: tokens are wgrad's contraction axis, "
+        "whose whole length the coins need");
+  CHECK(weight(recipe::ufp4<mx_e1m2>(1), {.first = at16, .total = at48}) ==
+        "linear_backward_weight: token_shard.first[0] is 16, not a multiple of 32 (the longer of block and transform "
+        "along the tokens)");
+  const std::size_t zero[] = {0}, at80[] = {80};
+  CHECK(
+      weight(recipe::ufp4<mx_e1m2>(1), {.first = zero, .total = at80}, 48) ==
+      "linear_backward_weight: part 0 of a token_shard has 48 tokens of 80 and is not the last of them, but 48 is not "
+      "a multiple of 32 (the longer of block and transform along the tokens)");
+  recipe::training_recipe tall = recipe::e2m1_baseline(1);
+  tall.fprop.left.format.block = tall.fprop.right.format.block = square(32);
+  CHECK(forward(tall, {.first = at16}) ==
+        "linear_forward: token_shard.first[0] is 16, not a multiple of 32, the height of "
+        "fprop.left (X)'s blocks");
+}
+
+TEST_CASE("a tensor scale needs an agreement, and an agreement's answer is looked at", "[recipe]") {
+  const recipe::training_recipe r = recipe::nvfp4(1);
+  CHECK(forward(r, {}) ==
+        "linear_forward: fprop.left (X) has a tensor scale, so a token_shard needs `tokens`, the "
+        "agreement on the whole batch's largest magnitude");
+  float answer = 1;
+  const auto agree = [&](float) { return answer; };
+  const recipe::token_shard place{.tokens = recipe::amax_agreement::of(agree)};
+  CHECK(forward(r, place) == "");
+  for (const float wrong :
+       {0.5f, -2.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    answer = wrong;
+    const std::string text = forward(r, place);
+    CAPTURE(text);
+    CHECK(text.starts_with("token_shard.tokens answered "));
+    CHECK(text.ends_with(" for fprop.left (X), whose largest magnitude is 1 in this call alone"));
+  }
+  CHECK(forward(recipe::ufp4(1), {}) == "");  // no tensor scale, nothing to agree on
+}
+
+TEST_CASE("agreements are asked for in one order, parts without tokens or not", "[recipe]") {
+  for (const std::size_t tokens : {0u, 32u}) {
+    std::vector<char> calls;
+    const auto tokens_agree = [&](float here) { return calls.push_back('t'), here; };
+    const auto weights_agree = [&](float here) { return calls.push_back('w'), here; };
+    const recipe::bound_recipe now = recipe::ufp4<nvint4>(1).at(0, 0).shard(
+        {.tokens = recipe::amax_agreement::of(tokens_agree), .weights = recipe::amax_agreement::of(weights_agree)});
+    output<float> y(tokens, 6), dx(tokens, 32), dw(6, 32);
+    recipe::saved_activation saved;
+    linear_forward(now, matrix(tokens, 32), matrix(6, 32), y.view(), &saved);
+    CHECK(calls == std::vector<char>{'t', 'w', 't'});
+    linear_backward_input(now, matrix(tokens, 6), matrix(6, 32), dx.view());
+    CHECK(calls == std::vector<char>{'t', 'w', 't', 't', 'w'});
+    linear_backward_weight(now, matrix(tokens, 6), matrix(tokens, 32), dw.view());
+    CHECK(calls == std::vector<char>{'t', 'w', 't', 't', 'w', 't', 't'});
+    linear_backward_weight(now, matrix(tokens, 6), saved, dw.view());
+    CHECK(calls.size() == 8);
+  }
+}
