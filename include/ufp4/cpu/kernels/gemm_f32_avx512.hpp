@@ -16,6 +16,7 @@
 #include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm_scalar.hpp>
 #include <ufp4/cpu/kernels/pack_avx512.hpp>
+#include <ufp4/cpu/kernels/quantize_avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
@@ -38,6 +39,19 @@ UFP4_LANE f32 values_at(const quantized_source& q, f32 table, std::size_t row, s
   return lookup(table, dwords >> place);
 }
 
+/// load_plain of one row, in registers where there is no transform. Writes whole vectors.
+inline void plain_row(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t depth, float* value) {
+  if (plain.transform.n != 1) return load_plain(plain, {row, 1, k, depth}, value);
+  const std::size_t left = plain.x.cols > k ? plain.x.cols - k : 0, live = left < depth ? left : depth;
+  if (plain.x.kind == dtype::f32 && plain.x.col_stride == 1 && live != 0)
+    __builtin_memcpy(value, static_cast<const float*>(plain.x.data) + plain.x.offset(row, k), live * sizeof(float));
+  else
+    transform_kernel::read_row(plain.x, row, k, live, value);
+  for (std::size_t e = live; e < depth; ++e) value[e] = 0.0f;
+  for (std::size_t e = 0; plain.rounds_input_to_bf16 && e < depth; e += lanes)
+    store(value + e, as_float(round_bf16(load(value + e)) & 0xFFFF0000u));
+}
+
 /// One row of an operand, [k, k + depth), as numerics 6 multiplies it: without its scales, or folded. Writes whole vectors.
 inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_t row, std::size_t k, std::size_t depth,
                        float* value, float* scale) {
@@ -48,7 +62,7 @@ inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_
     for (std::size_t e = 0; e < depth; e += lanes) store(value + e, values_at(side.q, table, row, k + e));
   } else {
     for (std::size_t b = 0; b < blocks; ++b) scale[b] = 1.0f;
-    load_plain(side.plain, {row, 1, k, depth}, value);
+    plain_row(side.plain, row, k, depth, value);
   }
   if (job.mode != accumulate::folded_bf16) return;
   for (std::size_t e = 0; e < depth; e += 8) {
@@ -91,15 +105,24 @@ class f32_slice {
       prefetch_scales(job_.right.q, columns_.col, k / block, blocks);
       return scales_of(job_.right.q, columns_.col, columns_.cols, k / block, blocks, scale);
     }
-    float row[gemm_depth], row_scale[gemm_depth / 2];
+    alignas(64) float row[lanes][f32_depth] = {}, row_scale[f32_depth / 8];
     for (std::size_t j = 0; j < columns_.cols; ++j) {
-      row_values(job_, job_.right, columns_.col + j, k, depth, row, row_scale);
-      for (std::size_t e = 0; e < depth; ++e) value[e * lanes + j] = row[e];
+      row_values(job_, job_.right, columns_.col + j, k, depth, row[j], row_scale);
       for (std::size_t b = 0; b < blocks; ++b) scale[b * lanes + j] = row_scale[b];
     }
+    turn(row[0], depth);
   }
 
  private:
+  /// From sixteen rows to sixteen columns. The last vectors of `value` may be written beyond `depth`, which is below f32_depth then.
+  void turn(const float* rows, std::size_t depth) {
+    for (std::size_t k = 0; k < depth; k += lanes) {
+      f32 v[lanes];
+      quantize_kernel::load_turned(rows + k, f32_depth, v);
+      for (std::size_t e = 0; e < lanes; ++e) store(value + (k + e) * lanes, v[e]);
+    }
+  }
+
   const gemm_job& job_;
   gemm_part columns_;
   std::uint8_t* staged_;
