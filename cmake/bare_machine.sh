@@ -40,7 +40,8 @@ have_package() {
     cmake) command -v cmake >/dev/null ;;
     ninja-build) command -v ninja >/dev/null ;;
     catch2) have_catch2 ;;
-    clang-19) command -v clang++-19 >/dev/null ;;
+    clang-19 | clang-22) command -v "clang++${1#clang}" >/dev/null ;;
+    hipcc) command -v hipcc >/dev/null || [ -x "${ROCM_PATH:-/opt/rocm}/bin/hipcc" ] ;;
     python3) command -v python3 >/dev/null ;;
     python3-numpy) python_with numpy >/dev/null ;;
     python3-venv) python_with ensurepip,venv >/dev/null ;;

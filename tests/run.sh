@@ -24,13 +24,14 @@ steps=(
   "budgets: what including the public headers costs"
   "emulated: the kernels on older x86-64 processors and on three kinds of aarch64, under QEMU; files built for different ones linked together"
   "gpu: every kernel compiled by nvcc for four architectures, and the instructions in it; the GPU's tests where there is a GPU"
+  "hip: every kernel compiled for AMD's architectures, linked for gfx90a, and the instructions in it; the GPU's tests where there is an AMD GPU"
   "oracle: an independent reading of the numerics page, in Python, gives the same bits"
   "outside: packages of other projects give the same bits"
 )
 long_steps=(
   "nightly: the tests labelled nightly"
   "clang_gpu: the GPU's tests in the executor, with clang"
-  "gpu_tests: every test of the GPU kernels compiled by nvcc"
+  "gpu_tests: every test of the GPU kernels compiled by nvcc, and by hipcc"
 )
 
 jobs=$(nproc)
@@ -128,6 +129,7 @@ suite() {
   shift 4
   install_build_tools || return 1
   install_packages catch2 || return 1
+  install_packages libeigen3-dev || skip "no Eigen, so examples/train_lm is not tested" || true
   configure "$preset" "$folder" "$@" || return 1
   # shellcheck disable=SC2086 # targets and selection are several words each
   compile "$folder" $targets || built=1
@@ -140,7 +142,7 @@ day='-LE ^nightly$'
 
 # The oracles' drivers are built here and not when they are needed, so that one long compilation goes beside many.
 step_gcc() {
-  install_packages libbenchmark-dev libeigen3-dev python3 || skip "no Google Benchmark, so no bench was built" || true
+  install_packages libbenchmark-dev python3 || skip "no Google Benchmark, so no bench was built" || true
   suite dev gcc 'day_tests oracle_driver scalar_driver' "$day"
 }
 
@@ -206,9 +208,34 @@ step_gpu() {
   bash "$source_dir/tests/gpu/run.sh" --page "$ufp4_build/gpu/performance-gpu.md"
 }
 
-step_gpu_tests() {
+# hipcc brings its compiler and headers, about 100 MB to fetch; clang-22, which knows newer architectures, 50 MB more.
+install_hip() {
   install_packages g++ catch2 || return 1
-  bash "$source_dir/tests/gpu/compile.sh" --out "$ufp4_build/gpu_tests" --targets 80 --tests
+  install_packages hipcc || skip "no hipcc could be had, so nothing was compiled for AMD's GPUs" || return
+  install_packages clang-22 || echo "no clang-22 could be had: hipcc's own architectures alone"
+}
+
+step_hip() {
+  install_hip || return
+  bash "$source_dir/tests/gpu/compile_hip.sh" --out "$ufp4_build/hip" || return
+  if ! [ -e /dev/kfd ]; then
+    echo "No AMD GPU here: every kernel that the executor plays ran on the CPU in the steps gcc and sanitize; nothing ran on a GPU."
+    return 0
+  fi
+  bash "$source_dir/tests/gpu/run.sh" --vendor amd --page "$ufp4_build/hip/performance-gpu.md"
+}
+
+step_gpu_tests() {
+  local nvcc=0 hipcc=0
+  install_packages g++ catch2 || return 1
+  bash "$source_dir/tests/gpu/compile.sh" --out "$ufp4_build/gpu_tests" --targets 80 --tests || nvcc=$?
+  if install_hip; then bash "$source_dir/tests/gpu/compile_hip.sh" --out "$ufp4_build/hip_tests" --targets gfx90a --tests || hipcc=$?
+  else hipcc=$?; fi
+  case $nvcc,$hipcc in
+    77,77) return 77 ;;
+    0,0 | 0,77 | 77,0) return 0 ;;
+    *) return 1 ;;
+  esac
 }
 
 step_headers() {

@@ -8,20 +8,17 @@
 /// | order    | by path inside the given directory; a file with the bytes of an earlier one is left out |
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "../common/text_files.hpp"
 #include "matrix.hpp"
 
 namespace compare {
@@ -29,8 +26,6 @@ namespace compare {
 inline constexpr std::size_t corpus_columns = 1024;
 
 namespace detail {
-
-namespace fs = std::filesystem;
 
 /// 24 bits of trigram to 10 bits: the upper bits of a product with 2^32 / golden ratio.
 inline std::size_t trigram_column(std::uint32_t trigram) { return (trigram * 0x9E3779B9u) >> 22; }
@@ -47,70 +42,6 @@ inline std::array<float, corpus_columns> count_trigrams(std::string_view text) {
     if (++letters >= 3) ++counts[trigram_column(trigram)];
   }
   return counts;
-}
-
-/// The first MiB of a file; empty if it cannot be read.
-inline std::string read_text(const fs::path& path) {
-  constexpr std::size_t most = std::size_t{1} << 20;
-  std::error_code error;
-  const auto size = fs::file_size(path, error);
-  std::ifstream stream(path, std::ios::binary);
-  if (error || !stream) return {};
-  std::string text(static_cast<std::size_t>(std::min<std::uintmax_t>(size, most)), '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(stream.bad() ? 0 : static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount())));
-  return text;
-}
-
-/// Every regular file under `root` (or `root` itself), sorted by the path below it.
-inline std::vector<fs::path> files_under(const fs::path& root) {
-  std::error_code error;
-  if (fs::is_regular_file(root, error)) return {root};
-  std::vector<fs::path> files;
-  fs::recursive_directory_iterator at(root, fs::directory_options::skip_permission_denied, error), end;
-  for (; !error && at != end; at.increment(error)) {
-    std::error_code unreadable;
-    if (at->is_regular_file(unreadable)) files.push_back(at->path());
-  }
-  std::sort(files.begin(), files.end(),
-            [](const fs::path& a, const fs::path& b) { return a.generic_string() < b.generic_string(); });
-  return files;
-}
-
-/// The directories that hold the C++ standard library, which is where <vector> is: those the compiler named when this
-/// was built, else the usual places.
-inline std::vector<std::string> standard_header_directories() {
-  std::vector<std::string> candidates;
-#ifdef UFP4_COMPARE_HEADER_DIRS
-  const std::string_view named = UFP4_COMPARE_HEADER_DIRS;
-  for (std::size_t begin = 0; begin < named.size();) {
-    const std::size_t end = std::min(named.find_first_of(";:", begin), named.size());
-    candidates.emplace_back(named.substr(begin, end - begin));
-    begin = end + 1;
-  }
-#endif
-  const auto add_children = [&](const fs::path& parent, const fs::path& below) {
-    std::error_code error;
-    std::vector<std::string> found;
-    for (fs::directory_iterator at(parent, error), end; !error && at != end; at.increment(error)) {
-      found.push_back((at->path() / below).string());
-    }
-    std::sort(found.rbegin(), found.rend());
-    candidates.insert(candidates.end(), found.begin(), found.end());
-  };
-  add_children("/usr/include/c++", "");
-  add_children("/usr/local/include/c++", "");
-  add_children("/usr/lib", "include/c++/v1");
-  add_children("/usr/lib/gcc", "include/c++");
-  candidates.emplace_back("/Library/Developer/CommandLineTools/SDKs/MacOSX.sdk/usr/include/c++/v1");
-
-  for (const std::string& directory : candidates) {
-    std::error_code error;
-    if (directory.empty() || !fs::is_regular_file(fs::path(directory) / "vector", error)) continue;
-    const fs::path whole = fs::weakly_canonical(directory, error);
-    return {error ? directory : whole.string()};  // one library: a second version of it would only repeat the first
-  }
-  return {};
 }
 
 /// Counts become TF-IDF with rows of length 1, in place.
@@ -137,10 +68,10 @@ inline matrix read_corpus(const std::vector<std::string>& places, std::size_t ro
   std::vector<std::string> texts;
   std::unordered_set<std::string> seen;
   for (const std::string& place : places) {
-    const auto files = detail::files_under(place);
+    const auto files = common::files_under(place);
     if (files.empty()) throw input_error(printable(place) + ": there is no file to read there");
     for (const auto& file : files) {
-      std::string text = detail::read_text(file);
+      std::string text = common::read_text(file);
       if (text.size() >= 256 && seen.insert(text).second) texts.push_back(std::move(text));  // less is no document
     }
   }
@@ -164,7 +95,7 @@ inline matrix read_corpus(const std::vector<std::string>& places, std::size_t ro
 
 /// The default: the standard library's headers.
 inline matrix read_standard_headers(std::size_t row_limit) {
-  const auto directories = detail::standard_header_directories();
+  const auto directories = common::standard_header_directories();
   if (directories.empty())
     throw input_error(
         "no C++ standard headers were found on this machine; give text with --text DIR, or a matrix with --npy or "

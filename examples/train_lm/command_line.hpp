@@ -1,0 +1,278 @@
+// ufp4 - train_lm's command line: what can be asked, and the text of --help.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "../compare/text.hpp"
+#include "errors.hpp"
+#include "ranks.hpp"
+#include "settings.hpp"
+
+namespace train_lm {
+
+inline constexpr const char* help_text =
+    R"(train_lm - trains a byte-level transformer whose linear layers run in 4 bits, under a recipe.
+
+usage: train_lm [OPTION]...
+
+model (default: --size nano)
+  --size nano|micro|mini        seconds; a few minutes; an hour
+  --moe                         the size's mixture of experts: 8 experts of half the width, 2 a token
+  --layers N --width N --heads N --ffn N --sequence N --experts N --top-k N
+  --tied                        the head is the embedding
+
+training (defaults belong to the size)
+  --batch N                     sequences a step
+  --microbatches N              equal parts of a batch, summed in order (default 4)
+  --steps N --lr X --warmup N   AdamW, linear warmup (default a tenth), cosine to a tenth of X
+  --seed N                      of weights, signs and coins (default 1)
+  --data-seed N                 of the order of the data (default 1); the same for two recipes pairs them
+  --text FILE...                files, or folders of them (default: the C++ standard library's headers)
+
+recipe (default: --recipe ufp4); parts change the recipe that was named
+  --recipe NAME                 --list-recipes shows them
+  --format NAME                 of all six operands
+  --rht none|all|fprop+wgrad... GEMMs with a randomized Hadamard transform
+  --rht-size N                  16, 32, 64, 128 or 256
+  --sr none|dgrad|wgrad|dy|all  operands with stochastic rounding
+  --clip 2|3|4                  E2M1 without its values above that
+  --signs fixed|step            whether the transforms' signs change every step
+
+output
+  --out FOLDER                  config.json, log.csv, probes.csv, checkpoint.safetensors and, last, result.json
+  --resume                      go on from FOLDER's checkpoint, with the same options
+  --checkpoint-every N          steps (default 0: at the end and on Ctrl-C)
+  --eval-every N                steps between validation losses (default 0: at the end)
+  --eval-windows N              sequences of a validation loss
+  --probe-every N               steps between measurements of every operand and of the residual stream (default 0: none)
+  --csv, --json                 log.csv as it grows, or result.json, on stdout instead of the summary
+  --quiet                       no progress line, no summary
+  --threads N                   0 is all cores (default 0); changes no bit of the result
+  --ranks N                     N processes, started by mpirun, share a batch's microbatches; changes no bit either
+  --all-reduce microbatch|plain how ranks add gradients (default microbatch); plain is MPI's sum, which sends less
+                                and whose bits depend on the number of ranks
+
+  --list-recipes, --help, --version
+
+examples
+  train_lm --recipe ufp4
+  train_lm --size micro --recipe e2m1-baseline --out runs/e2m1 --probe-every 50
+  train_lm --size micro --recipe e2m1-baseline --out runs/e2m1 --probe-every 50 --resume
+  train_lm --recipe ufp4 --rht fprop+wgrad --sr none --text ~/notes --csv
+  train_lm --layers 3 --width 96 --heads 3 --ffn 288 --steps 300 --json | jq .valid_loss
+
+exit status: 0 done; 1 a file cannot be read or written; 2 wrong usage; 3 the loss is no longer a number;
+130 ended by Ctrl-C, after a checkpoint
+)";
+
+struct options {
+  settings run;
+  bool show_help = false;
+  bool show_version = false;
+  bool list_recipes = false;
+};
+
+/// The command line, one argument after the other; "--name=value" is "--name value".
+class arguments {
+ public:
+  arguments(int count, const char* const* values) {
+    for (int i = 1; i < count; ++i) {
+      const std::string_view argument = values[i];
+      const std::size_t equals = argument.starts_with("--") ? argument.find('=') : std::string_view::npos;
+      words_.emplace_back(argument.substr(0, equals));
+      if (equals != std::string_view::npos) words_.emplace_back(argument.substr(equals + 1));
+    }
+  }
+
+  bool empty() const { return at_ == words_.size(); }
+  std::string next() { return words_[at_++]; }
+
+  std::optional<std::string> optional_value() {
+    if (empty() || words_[at_].starts_with("--")) return {};
+    return next();
+  }
+  std::string value(const std::string& flag) {
+    auto found = optional_value();
+    if (!found || found->empty()) throw usage_error(flag + " needs a value");
+    return *found;
+  }
+
+  std::uint64_t number(const std::string& flag, std::uint64_t least, std::uint64_t most) {
+    const std::string text = value(flag);
+    std::uint64_t result = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
+    if (error != std::errc{} || end != text.data() + text.size() || result < least || result > most)
+      throw usage_error(flag + " takes a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
+                        ", not " + compare::printable(text));
+    return result;
+  }
+  double positive(const std::string& flag) {
+    const std::string text = value(flag);
+    double result = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
+    if (error != std::errc{} || end != text.data() + text.size() || !(result > 0) || !std::isfinite(result))
+      throw usage_error(flag + " takes a number above 0, not " + compare::printable(text));
+    return result;
+  }
+
+ private:
+  std::vector<std::string> words_;
+  std::size_t at_ = 0;
+};
+
+namespace detail {
+
+/// What flags say of numbers that a size has defaults for, applied once the size is known.
+using changes = std::vector<std::function<void(settings&)>>;
+
+using flag_reader = std::function<void(arguments&, const std::string& flag)>;
+
+inline void add_model_flags(std::map<std::string, flag_reader>& flags, changes& then) {
+  const auto extent = [&](const char* name, index model_config::* member, std::uint64_t least, std::uint64_t most) {
+    flags[name] = [&then, member, least, most](arguments& rest, const std::string& flag) {
+      const auto n = static_cast<index>(rest.number(flag, least, most));
+      then.push_back([member, n](settings& s) { s.model.*member = n; });
+    };
+  };
+  extent("--layers", &model_config::layers, 1, 1024);
+  extent("--width", &model_config::width, 1, 65536);
+  extent("--heads", &model_config::heads, 1, 1024);
+  extent("--ffn", &model_config::ffn, 1, 262144);
+  extent("--sequence", &model_config::sequence, 16, 65536);
+  extent("--experts", &model_config::experts, 0, 1024);
+  extent("--top-k", &model_config::top_k, 1, 1024);
+  flags["--tied"] = [&then](arguments&, const std::string&) {
+    then.push_back([](settings& s) { s.model.tied = true; });
+  };
+}
+
+inline void add_training_flags(std::map<std::string, flag_reader>& flags, changes& then) {
+  const auto count = [&](const char* name, auto settings::* member, std::uint64_t least, std::uint64_t most) {
+    flags[name] = [&then, member, least, most](arguments& rest, const std::string& flag) {
+      const std::uint64_t n = rest.number(flag, least, most);
+      then.push_back(
+          [member, n](settings& s) { s.*member = static_cast<std::remove_reference_t<decltype(s.*member)>>(n); });
+    };
+  };
+  constexpr std::uint64_t many = 1'000'000'000;
+  count("--batch", &settings::batch, 1, 1 << 20);
+  count("--microbatches", &settings::microbatches, 1, 1 << 20);
+  count("--steps", &settings::steps, 1, many);
+  count("--warmup", &settings::warmup, 0, many);
+  count("--seed", &settings::seed, 0, UINT64_MAX);
+  count("--data-seed", &settings::data_seed, 0, UINT64_MAX);
+  count("--eval-every", &settings::eval_every, 0, many);
+  count("--eval-windows", &settings::eval_windows, 1, many);
+  count("--probe-every", &settings::probe_every, 0, many);
+  count("--checkpoint-every", &settings::checkpoint_every, 0, many);
+  count("--threads", &settings::threads, 0, 1024);
+  flags["--lr"] = [&then](arguments& rest, const std::string& flag) {
+    const double x = rest.positive(flag);
+    then.push_back([x](settings& s) { s.lr = x; });
+  };
+}
+
+inline void add_word_flags(std::map<std::string, flag_reader>& flags, settings& s) {
+  const auto word = [&](const char* name, std::string& to) {
+    flags[name] = [&to](arguments& rest, const std::string& flag) { to = rest.value(flag); };
+  };
+  word("--recipe", s.recipe);
+  word("--format", s.parts.format);
+  word("--rht", s.parts.rht);
+  word("--rht-size", s.parts.rht_size);
+  word("--sr", s.parts.sr);
+  word("--clip", s.parts.clip);
+  word("--signs", s.parts.signs);
+  word("--out", s.out);
+  flags["--ranks"] = [&s](arguments& rest, const std::string& flag) {
+    s.ranks = static_cast<int>(rest.number(flag, 1, 4096));
+  };
+  flags["--all-reduce"] = [&s](arguments& rest, const std::string& flag) {
+    const std::string how = rest.value(flag);
+    if (how != "microbatch" && how != "plain")
+      throw usage_error(flag + " takes microbatch or plain, not " + compare::printable(how));
+    s.plain_all_reduce = how == "plain";
+  };
+  flags["--text"] = [&s](arguments& rest, const std::string& flag) {
+    s.text.push_back(rest.value(flag));
+    while (auto more = rest.optional_value()) s.text.push_back(*more);
+  };
+  const auto yes = [&](const char* name, bool& to) {
+    flags[name] = [&to](arguments&, const std::string&) { to = true; };
+  };
+  yes("--resume", s.resume);
+  yes("--csv", s.csv);
+  yes("--json", s.json);
+  yes("--quiet", s.quiet);
+}
+
+/// What no flag alone can say.
+inline void check(const settings& s) {
+  if (s.csv && s.json) throw usage_error("--csv and --json both want stdout; take one");
+  if (s.resume && s.out.empty()) throw usage_error("--resume needs --out FOLDER, whose checkpoint it goes on from");
+  if (s.checkpoint_every != 0 && s.out.empty()) throw usage_error("--checkpoint-every needs --out FOLDER");
+  if (s.probe_every != 0 && s.out.empty()) throw usage_error("--probe-every needs --out FOLDER, where probes.csv goes");
+  if (s.warmup > s.steps)
+    throw usage_error("--warmup " + std::to_string(s.warmup) + " is longer than --steps " + std::to_string(s.steps));
+  if (s.batch % s.microbatches != 0)
+    throw usage_error("--batch " + std::to_string(s.batch) + " is not a multiple of --microbatches " +
+                      std::to_string(s.microbatches));
+  if (s.ranks > 0) check_ranks(s.ranks, s.microbatches);
+  if (s.model.experts > 0 && s.model.top_k > s.model.experts)
+    throw usage_error("--top-k " + std::to_string(s.model.top_k) + " is more than --experts " +
+                      std::to_string(s.model.experts));
+  try {
+    s.model.check();
+  } catch (const std::invalid_argument& e) {
+    throw usage_error(e.what());
+  }
+}
+
+}  // namespace detail
+
+inline options parse_options(int count, const char* const* values) {
+  options o;
+  std::string size = "nano";
+  bool experts = false, warmup_told = false;
+  detail::changes then;
+  std::map<std::string, detail::flag_reader> flags;
+  detail::add_model_flags(flags, then);
+  detail::add_training_flags(flags, then);
+  detail::add_word_flags(flags, o.run);
+  flags["--size"] = [&](arguments& rest, const std::string& flag) { size = rest.value(flag); };
+  const auto yes = [&](const char* name, bool& to) {
+    flags[name] = [&to](arguments&, const std::string&) { to = true; };
+  };
+  yes("--moe", experts);
+  yes("--help", o.show_help);
+  yes("-h", o.show_help);
+  yes("--version", o.show_version);
+  yes("--list-recipes", o.list_recipes);
+
+  for (arguments rest(count, values); !rest.empty();) {
+    const std::string flag = rest.next();
+    const auto found = flags.find(flag);
+    if (found == flags.end()) throw usage_error("unknown argument " + compare::printable(flag));
+    found->second(rest, flag);
+    warmup_told = warmup_told || flag == "--warmup";
+  }
+  if (o.show_help || o.show_version || o.list_recipes) return o;
+  choose_size(o.run, size, experts);
+  for (const auto& change : then) change(o.run);
+  if (!warmup_told) o.run.warmup = o.run.steps / 10;
+  detail::check(o.run);
+  return o;
+}
+
+}  // namespace train_lm

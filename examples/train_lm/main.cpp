@@ -1,0 +1,7 @@
+// ufp4 - train_lm: a small transformer trained in 4 bits, recipe against recipe.
+// SPDX-License-Identifier: Apache-2.0
+#include <iostream>
+
+#include "program.hpp"
+
+int main(int argc, char** argv) { return train_lm::run_program(argc, argv, std::cout, std::cerr); }

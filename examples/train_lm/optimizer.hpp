@@ -1,0 +1,112 @@
+// ufp4 - AdamW, its learning rate over time, and clipping by the global norm.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <vector>
+
+#include "matrix.hpp"
+#include "parallel.hpp"
+
+namespace train_lm {
+
+/// Rises linearly to the peak at the end of `warmup` steps, then falls as a cosine to `floor` times the peak at the
+/// end of step `steps`, and stays there.
+struct learning_rate {
+  double peak = 3e-3;
+  std::uint64_t warmup = 0, steps = 1;
+  double floor = 0.1;
+
+  /// Of an update, counted from 0: the first one already moves.
+  double at(std::uint64_t update) const {
+    if (update < warmup) return peak * static_cast<double>(update + 1) / static_cast<double>(warmup);
+    if (update + 1 >= steps) return peak * floor;
+    const double done = static_cast<double>(update + 1 - warmup) / static_cast<double>(steps - warmup);
+    return peak * (floor + (1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done)));
+  }
+};
+
+/// Square root of the sum of squares over all gradients: in double, in a fixed order.
+template <class T>
+double global_norm(const std::vector<matrix<T>>& gradients) {
+  double sum = 0;
+  for (const matrix<T>& g : gradients) {
+    double lane[8] = {};  // independent sums, so that the loop vectorizes
+    for (index i = 0; i < g.size(); ++i) {
+      const auto value = static_cast<double>(g.data()[i]);
+      lane[i % 8] += value * value;
+    }
+    for (const double l : lane) sum += l;
+  }
+  return std::sqrt(sum);
+}
+
+/// What gradients are multiplied by so that their norm is at most `largest`.
+inline double clip_factor(double norm, double largest) { return norm > largest ? largest / norm : 1.0; }
+
+/// Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+struct adamw_settings {
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, decay = 0.1;
+};
+
+template <class T>
+class adamw {
+ public:
+  adamw(const std::vector<parameter<T>>& parameters, const adamw_settings& settings) : settings_(settings) {
+    for (const parameter<T>& p : parameters) {
+      first_moments.push_back(matrix<T>::Zero(p.value.rows(), p.value.cols()));
+      second_moments.push_back(matrix<T>::Zero(p.value.rows(), p.value.cols()));
+    }
+  }
+
+  /// One update with gradients g = gradients * factor, at learning rate a:
+  ///   m = b1 m + (1 - b1) g,   v = b2 v + (1 - b2) g^2,
+  ///   p -= a (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon) + decay p),   decay for matrices alone.
+  /// Elementwise, so no bit depends on the threads.
+  void update(std::vector<parameter<T>>& parameters, const std::vector<matrix<T>>& gradients, double factor,
+              double rate, thread_pool& threads) {
+    ++updates;
+    const auto t = static_cast<double>(updates);
+    const double first = 1 - std::pow(settings_.beta1, t), second = 1 - std::pow(settings_.beta2, t);
+    const coefficients c{static_cast<T>(factor),
+                         static_cast<T>(settings_.beta1),
+                         static_cast<T>(1 - settings_.beta1),
+                         static_cast<T>(settings_.beta2),
+                         static_cast<T>(1 - settings_.beta2),
+                         static_cast<T>(rate / first),
+                         static_cast<T>(1 / std::sqrt(second)),
+                         static_cast<T>(settings_.epsilon)};
+    threads.for_each(static_cast<index>(parameters.size()), [&](index i) {
+      const auto n = static_cast<std::size_t>(i);
+      parameter<T>& p = parameters[n];
+      const T keep = p.decays ? static_cast<T>(1 - rate * settings_.decay) : T(1);
+      step(c, keep, p.value.size(), gradients[n].data(), first_moments[n].data(), second_moments[n].data(),
+           p.value.data());
+    });
+  }
+
+  // The state, for checkpoints: one matrix a parameter, and how many updates there were.
+  std::vector<matrix<T>> first_moments, second_moments;
+  std::uint64_t updates = 0;
+
+ private:
+  struct coefficients {
+    T factor, beta1, rest1, beta2, rest2, rate, inverse_root, epsilon;
+  };
+
+  static void step(const coefficients& c, T keep, index n, const T* gradient, T* m, T* v, T* p) {
+    for (index i = 0; i < n; ++i) {
+      const T g = gradient[i] * c.factor;
+      m[i] = c.beta1 * m[i] + c.rest1 * g;
+      v[i] = c.beta2 * v[i] + c.rest2 * (g * g);
+      p[i] = p[i] * keep - c.rate * m[i] / (std::sqrt(v[i]) * c.inverse_root + c.epsilon);
+    }
+  }
+
+  adamw_settings settings_;
+};
+
+}  // namespace train_lm

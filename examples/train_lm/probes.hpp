@@ -1,0 +1,122 @@
+// ufp4 - probes: what a recipe's rounding does to every operand of every linear layer, and to the residual stream.
+// SPDX-License-Identifier: Apache-2.0
+/// | attenuation | <q, x> / <x, x>, q the quantized x after its transform: below 1 where rounding shrinks             |
+/// | SQNR        | 10 log10(<x, x> / <q - x, q - x>), dB                                                                |
+/// | residual    | the same with x the stream after a block under bf16 and q under the recipe: same weights, same batch |
+///
+/// An operand is measured whole: all of a step's tokens, all experts. Blocks and transform runs lie where the GEMMs
+/// have them; a two-level format's tensor scale is here one for all microbatches, and coins are those of the first.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "linear.hpp"
+#include "model.hpp"
+#include "recipes.hpp"
+#include "run_folder.hpp"
+
+namespace train_lm {
+
+struct distortion {
+  double attenuation, sqnr_db;
+};
+
+/// Of q against x, both of `count` numbers: visit(i) gives a pair (x, q).
+template <class Pair>
+distortion distortion_of(index count, const Pair& pair) {
+  double xx = 0, xq = 0, ee = 0;
+  for (index i = 0; i < count; ++i) {
+    const std::pair<float, float> p = pair(i);
+    const double x = static_cast<double>(p.first), q = static_cast<double>(p.second);
+    xx += x * x, xq += x * q, ee += (q - x) * (q - x);
+  }
+  return {xq / xx, 10 * std::log10(xx / ee)};
+}
+
+/// What one operand's policies do to x, which is the operand or, where `flipped`, its transpose.
+inline distortion measure_operand(const ufp4::recipe::bound_operand& operand, const matrix<float>& x, bool flipped,
+                                  thread_pool& threads) {
+  if (!operand.policy.quantized)
+    return distortion_of(x.size(),
+                         [&](index i) { return std::pair(x.data()[i], static_cast<float>(ufp4::bf16(x.data()[i]))); });
+  distortion seen{std::nan(""), std::nan("")};
+  any_format([&](const char*, auto format) {
+    using block_format = typename decltype(format)::type;
+    if (!(ufp4::spec_of<block_format> == operand.policy.format)) return false;
+    const auto view = flipped ? ufp4::transpose(view_of(x)) : view_of(x);
+    const auto report = ufp4::analysis::measure<block_format>(threads.context(), view, operand.transform,
+                                                              operand.rounding, operand.policy.rule);
+    seen = {report.attenuation, report.sqnr_db};
+    return true;
+  });
+  return seen;
+}
+
+/// A recipe_engine that also measures what it is given.
+class probing_engine final : public linear_engine<float> {
+ public:
+  probing_engine(recipe_engine& inner, const training_recipe& recipe, thread_pool& threads, std::uint64_t step)
+      : inner_(inner), recipe_(recipe), threads_(threads), step_(step) {}
+
+  void forward(std::uint32_t linear, const token_segments& s, const matrix<float>& x, const matrix<float>& w,
+               matrix<float>& y) override {
+    measure(linear, 0, x, false, 1, w, false);
+    inner_.forward(linear, s, x, w, y);
+  }
+  void backward_input(std::uint32_t linear, const token_segments& s, const matrix<float>& dy, const matrix<float>& w,
+                      matrix<float>& dx) override {
+    measure(linear, 2, dy, false, 3, w, true);
+    inner_.backward_input(linear, s, dy, w, dx);
+  }
+  void backward_weight(std::uint32_t linear, const token_segments& s, const matrix<float>& dy, const matrix<float>& x,
+                       matrix<float>& dw) override {
+    measure(linear, 4, dy, true, 5, x, true);
+    inner_.backward_weight(linear, s, dy, x, dw);
+  }
+
+  /// In the order in which they were met; their step is for the caller to say.
+  std::vector<probe_row> rows;
+
+ private:
+  void measure(std::uint32_t linear, int i, const matrix<float>& a, bool a_flipped, int j, const matrix<float>& b,
+               bool b_flipped) {
+    static constexpr const char* names[6] = {"X", "W", "dY", "W^T", "dY^T", "X^T"};
+    const auto now = recipe_.at(step_, linear);
+    const auto add = [&](int operand, const matrix<float>& x, bool flipped) {
+      const distortion d = measure_operand(now.operand(operand), x, flipped, threads_);
+      rows.push_back({0, linear / 4, linear_names[linear % 4], names[operand], d.attenuation, d.sqnr_db});
+    };
+    add(i, a, a_flipped);
+    add(j, b, b_flipped);
+  }
+
+  recipe_engine& inner_;
+  training_recipe recipe_;
+  thread_pool& threads_;
+  std::uint64_t step_;
+};
+
+/// The residual stream after each block under a recipe against the one under bf16: does shrinkage multiply with depth?
+inline std::vector<probe_row> probe_residual(model<float>& m, const token_batch& batch, const training_recipe& recipe,
+                                             std::uint64_t step, thread_pool& threads) {
+  recipe_engine reference(ufp4::recipe::bf16(0), threads), quantized(recipe, threads);
+  quantized.begin_step(step);
+  m.loss(batch, reference, threads);
+  std::vector<matrix<float>> expected;
+  for (index layer = 0; layer < m.config().layers; ++layer) expected.push_back(m.hidden(layer));
+  m.loss(batch, quantized, threads);
+  std::vector<probe_row> rows;
+  for (index layer = 0; layer < m.config().layers; ++layer) {
+    const matrix<float>&x = expected[static_cast<std::size_t>(layer)], &q = m.hidden(layer);
+    const distortion d = distortion_of(x.size(), [&](index i) { return std::pair(x.data()[i], q.data()[i]); });
+    rows.push_back({0, static_cast<std::uint32_t>(layer), "residual", "h", d.attenuation, d.sqnr_db});
+  }
+  return rows;
+}
+
+}  // namespace train_lm

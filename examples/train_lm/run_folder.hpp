@@ -1,0 +1,155 @@
+// ufp4 - the folder of a run: config.json, log.csv, probes.csv, checkpoint.safetensors and, last, result.json.
+// SPDX-License-Identifier: Apache-2.0
+/// | log.csv      | a row a step, written as it ends; on the disk before a checkpoint of that step is        |
+/// | probes.csv   | the rows of a measured step together                                                      |
+/// | after a kill | rows beyond the checkpoint are dropped when the run goes on: those steps are made again   |
+/// | result.json  | its presence says that the run is complete                                                |
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "../compare/text.hpp"
+#include "checkpoint.hpp"
+#include "errors.hpp"
+#include "settings.hpp"
+
+namespace train_lm {
+
+/// {"key": value, ...}, a line each, `depth` levels in.
+inline std::string json_object(const listing& members, int depth = 0) {
+  const std::string inner(static_cast<std::size_t>(2 * depth + 2), ' ');
+  std::string text = "{";
+  for (std::size_t i = 0; i < members.size(); ++i)
+    text += (i ? ",\n" : "\n") + inner + compare::json_text(members[i].first) + ": " + members[i].second;
+  return text + "\n" + std::string(static_cast<std::size_t>(2 * depth), ' ') + "}";
+}
+
+/// One training step, after its update.
+struct log_row {
+  std::uint64_t step = 0;  ///< 1 is the first
+  double tokens = 0, flops = 0, lr = 0, train_loss = 0;
+  std::optional<double> valid_loss;
+  double grad_norm = 0, seconds = 0;  ///< of all training steps so far, without evaluations, probes and saving
+
+  static constexpr const char* header = "step,tokens,flops,lr,train_loss,valid_loss,grad_norm,seconds";
+  std::string text() const {
+    const auto number = [](double x) { return compare::shortest(x, "nan"); };
+    return std::to_string(step) + "," + number(tokens) + "," + number(flops) + "," + number(lr) + "," +
+           number(train_loss) + "," + (valid_loss ? number(*valid_loss) : "") + "," + number(grad_norm) + "," +
+           number(seconds);
+  }
+};
+
+/// What rounding did to one operand of one linear layer, or the recipe to the residual stream.
+struct probe_row {
+  std::uint64_t step = 0;
+  std::uint32_t layer = 0;
+  std::string linear, operand;
+  double attenuation = 0, sqnr_db = 0;
+
+  static constexpr const char* header = "step,layer,linear,operand,attenuation,sqnr_db";
+  std::string text() const {
+    return std::to_string(step) + "," + std::to_string(layer) + "," + linear + "," + operand + "," +
+           compare::shortest(attenuation, "") + "," + compare::shortest(sqnr_db, "");
+  }
+};
+
+namespace detail {
+
+/// A table that grows; what is written is the system's at once, so a kill of the program loses no row.
+class growing_table {
+ public:
+  /// Keeps the rows of an older table whose step, their first number, is at most `last_step`, and returns them.
+  std::vector<std::string> open(const std::string& path, const std::string& header, std::uint64_t last_step) {
+    std::vector<std::string> kept;
+    std::string text = header + "\n";
+    std::ifstream old(path, std::ios::binary);
+    std::string line;
+    for (std::getline(old, line); last_step > 0 && std::getline(old, line) && !old.eof();) {
+      if (std::strtoull(line.c_str(), nullptr, 10) > last_step) break;
+      text += line + "\n";
+      kept.push_back(line);
+    }
+    old.close();
+    write_atomically(path, text);
+    file_ = std::make_unique<output_file>(path, O_WRONLY | O_APPEND);
+    return kept;
+  }
+  void add(const std::string& rows) { file_->write(rows.data(), rows.size()); }
+  void sync() { file_->sync(); }
+
+ private:
+  std::unique_ptr<output_file> file_;
+};
+
+}  // namespace detail
+
+class run_folder {
+ public:
+  explicit run_folder(const std::string& path) : path_(path) {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (!std::filesystem::is_directory(path, error))
+      throw file_error(compare::printable(path) + ": is not a folder, and none can be made there");
+  }
+
+  std::string checkpoint_path() const { return at("checkpoint.safetensors"); }
+  bool has_checkpoint() const {
+    std::error_code ignored;
+    return std::filesystem::exists(checkpoint_path(), ignored);
+  }
+
+  /// The training losses of the steps up to `last_step`, whose rows are kept.
+  std::vector<double> open_tables(std::uint64_t last_step, bool with_probes) {
+    std::vector<double> losses;
+    for (const std::string& line : log_.open(at("log.csv"), log_row::header, last_step))
+      losses.push_back(loss_of(line));
+    if (losses.size() != last_step)
+      throw file_error(compare::printable(at("log.csv")) + ": has " + std::to_string(losses.size()) +
+                       " of the rows up to step " + std::to_string(last_step) + ", where the checkpoint is");
+    if (with_probes) probes_.open(at("probes.csv"), probe_row::header, last_step);
+    return losses;
+  }
+
+  void add(const log_row& row) { log_.add(row.text() + "\n"); }
+  void add(const std::vector<probe_row>& rows) {
+    std::string text;
+    for (const probe_row& row : rows) text += row.text() + "\n";
+    probes_.add(text);
+  }
+  void save(const word_map& metadata, const std::vector<named_matrix>& matrices) {
+    log_.sync();
+    write_checkpoint(checkpoint_path(), metadata, matrices);
+  }
+  void write_config(const listing& config) const { write_atomically(at("config.json"), json_object(config) + "\n"); }
+  void write_result(const std::string& text) const { write_atomically(at("result.json"), text); }
+
+ private:
+  std::string at(const char* name) const { return (std::filesystem::path(path_) / name).string(); }
+
+  /// The fifth number of a row.
+  static double loss_of(const std::string& line) {
+    std::istringstream cells(line);
+    std::string cell;
+    for (int i = 0; i < 5; ++i) std::getline(cells, cell, ',');
+    double loss = std::numeric_limits<double>::quiet_NaN();
+    std::from_chars(cell.data(), cell.data() + cell.size(), loss);
+    return loss;
+  }
+
+  std::string path_;
+  detail::growing_table log_, probes_;
+};
+
+}  // namespace train_lm

@@ -1,0 +1,120 @@
+// ufp4 - everything that decides a run, its presets by size, and its listing.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../compare/text.hpp"
+#include "errors.hpp"
+#include "model.hpp"
+#include "recipes.hpp"
+
+namespace train_lm {
+
+struct settings {
+  // What is trained, and how: a checkpoint goes on only under the same.
+  std::string size = "nano";
+  model_config model;
+  index batch = 16;        ///< sequences a step
+  index microbatches = 4;  ///< equal parts of a batch, whose gradients are summed in their order
+  std::uint64_t steps = 100, warmup = 10;
+  double lr = 1e-3;
+  std::string recipe = "ufp4";
+  recipe_parts parts;
+  std::uint64_t seed = 1;         ///< of the weights, and of the recipe's signs and coins
+  std::uint64_t data_seed = 1;    ///< of which windows are read
+  std::vector<std::string> text;  ///< empty: the standard headers
+  std::uint64_t eval_every = 0;   ///< steps; 0: at the end
+  std::size_t eval_windows = 64;
+  std::uint64_t probe_every = 0;  ///< steps; 0: never
+  bool plain_all_reduce = false;  ///< gradients are added in an order that depends on the number of ranks
+
+  // What changes no bit.
+  int threads = 0;  ///< 0: all cores, or a rank's share of them
+  int ranks = 0;    ///< 0: one, or as many as mpirun started
+  std::string out;  ///< empty: nothing is kept
+  bool resume = false;
+  std::uint64_t checkpoint_every = 0;  ///< steps; 0: at the end and on Ctrl-C
+  bool csv = false, json = false, quiet = false;
+};
+
+/// The presets. Learning rates come from bf16 on the standard headers: nano's is the best of 1.5e-3 times 1, 2, 4, 8, 16,
+/// for two seeds; micro's the best of 2e-3 times 1, 2, 4 in a third of its steps; mini's is half of micro's, not measured.
+inline void choose_size(settings& s, const std::string& size, bool experts) {
+  s.size = size;
+  model_config& m = s.model;
+  if (size == "nano") {
+    m = {.layers = 2, .width = 64, .heads = 2, .ffn = 192, .sequence = 64};
+    s.batch = 16, s.steps = 150, s.lr = 3e-3, s.eval_windows = 256;
+  } else if (size == "micro") {
+    m = {.layers = 4, .width = 128, .heads = 4, .ffn = 384, .sequence = 128};
+    s.batch = 16, s.steps = 600, s.lr = 4e-3, s.eval_windows = 1024;
+  } else if (size == "mini") {
+    m = {.layers = 6, .width = 256, .heads = 8, .ffn = 768, .sequence = 256};
+    s.batch = 32, s.steps = 1500, s.lr = 2e-3, s.eval_windows = 1024;
+  } else {
+    throw usage_error("--size takes nano, micro or mini, not " + compare::printable(size));
+  }
+  if (experts) m.experts = 8, m.top_k = 2, m.ffn /= 2;
+}
+
+/// Parameters a token passes through, without embedding, norms and, in a mixture, the experts that were not chosen.
+inline double active_parameters(const model_config& m) {
+  const auto width = static_cast<double>(m.width), ffn = static_cast<double>(m.ffn);
+  const double used = m.experts > 0 ? static_cast<double>(m.top_k) : 1.0;
+  const double block = 4 * width * width + used * 3 * width * ffn + static_cast<double>(m.experts) * width;
+  return static_cast<double>(m.layers) * block + width * static_cast<double>(vocabulary);
+}
+
+/// Of a training step, a token: a multiply-add is two; backward is twice forward. Attention sees (S + 1) / 2 tokens.
+inline double flops_per_token(const model_config& m) {
+  const double seen = (static_cast<double>(m.sequence) + 1) / 2;
+  const double attention = static_cast<double>(m.layers) * 2 * static_cast<double>(m.width) * seen;
+  return 3 * 2 * (active_parameters(m) + attention);
+}
+
+/// Name and JSON value.
+using listing = std::vector<std::pair<std::string, std::string>>;
+
+/// What decides the bits of a run, in the words of the command line.
+inline listing decisive(const settings& s) {
+  const auto number = [](auto n) { return std::to_string(n); };
+  const auto text = [](const std::string& t) { return compare::json_text(compare::printable(t)); };
+  const model_config& m = s.model;
+  std::string places;
+  for (const std::string& place : s.text) places += (places.empty() ? "" : ", ") + text(place);
+  return {{"size", text(s.size)},
+          {"moe", m.experts > 0 ? "true" : "false"},
+          {"layers", number(m.layers)},
+          {"width", number(m.width)},
+          {"heads", number(m.heads)},
+          {"ffn", number(m.ffn)},
+          {"sequence", number(m.sequence)},
+          {"experts", number(m.experts)},
+          {"top_k", number(m.top_k)},
+          {"tied", m.tied ? "true" : "false"},
+          {"batch", number(s.batch)},
+          {"microbatches", number(s.microbatches)},
+          {"steps", number(s.steps)},
+          {"lr", compare::shortest(s.lr, "null")},
+          {"warmup", number(s.warmup)},
+          {"recipe", text(s.recipe)},
+          {"format", text(s.parts.format)},
+          {"rht", text(s.parts.rht)},
+          {"rht_size", text(s.parts.rht_size)},
+          {"sr", text(s.parts.sr)},
+          {"clip", text(s.parts.clip)},
+          {"signs", text(s.parts.signs)},
+          {"seed", number(s.seed)},
+          {"data_seed", number(s.data_seed)},
+          {"text", "[" + places + "]"},
+          {"eval_every", number(s.eval_every)},
+          {"eval_windows", number(s.eval_windows)},
+          {"probe_every", number(s.probe_every)},
+          {"all_reduce", text(s.plain_all_reduce ? "plain" : "microbatch")}};
+}
+
+}  // namespace train_lm

@@ -1,0 +1,65 @@
+# ufp4 - what the UFP4 paper reports, and which of it a study can confirm or reverse.
+# SPDX-License-Identifier: Apache-2.0
+"""Source: "Rethinking Shrinkage Bias in LLM FP4 Pretraining: Geometric Origin, Systemic Impact, and UFP4 Recipe",
+arXiv 2606.20381. Its losses are of Dense 1.5B; only their order and their relative distances can be compared with ours.
+"""
+
+# Language-model loss of the ablation's rows, by our recipe's name.
+ABLATION = [
+    ("no RHT", "ufp4-rht-none", 1.89202),
+    ("RHT on wgrad", "ufp4-rht-wgrad", 1.88721),
+    ("RHT on fprop and wgrad", "ufp4-rht-fprop+wgrad", 1.88558),
+    ("RHT on dgrad and wgrad", "ufp4-rht-dgrad+wgrad", 1.88912),
+    ("RHT on all three, no SR", "ufp4-no-sr", 1.88535),
+    ("RHT on all three, SR on dY", "ufp4", 1.88079),
+]
+
+# BF16-relative loss error in percent that the paper reports.
+REPORTED_ERROR = {"e2m1-baseline": 1.257, "ufp4": 0.967}
+
+# (what the paper finds, the better recipe, the worse one)
+ORDERINGS = [
+    ("UFP4 is better than the E2M1 baseline", "ufp4", "e2m1-baseline"),
+    ("UFP4 is better with RHT than without", "ufp4", "ufp4-rht-none"),
+    ("E2M1 is better with RHT on wgrad only than on all three", "e2m1-baseline", "e2m1-rht-all"),
+    ("E2M1 clipped to 2 is worse than E2M1", "e2m1-baseline", "e2m1-clip-2"),
+    ("E2M1 clipped to 3 is worse than E2M1", "e2m1-baseline", "e2m1-clip-3"),
+    ("E2M1 clipped to 4 is worse than E2M1", "e2m1-baseline", "e2m1-clip-4"),
+    ("SR on dY is better than none", "ufp4", "ufp4-no-sr"),
+    ("RHT on wgrad is better than on none", "ufp4-rht-wgrad", "ufp4-rht-none"),
+    ("RHT on fprop and wgrad is better than on wgrad", "ufp4-rht-fprop+wgrad", "ufp4-rht-wgrad"),
+    ("RHT on wgrad is better than on dgrad and wgrad", "ufp4-rht-wgrad", "ufp4-rht-dgrad+wgrad"),
+    ("RHT on dgrad and wgrad is better than on none", "ufp4-rht-dgrad+wgrad", "ufp4-rht-none"),
+    ("RHT on all three is better than on fprop and wgrad", "ufp4", "ufp4-rht-fprop+wgrad"),
+    ("RHT on all three is better than on dgrad and wgrad", "ufp4", "ufp4-rht-dgrad+wgrad"),
+]
+
+ABOUT = {
+    "bf16": "operands rounded to bf16: the reference",
+    "e2m1-baseline": "E2M1, RHT on wgrad, SR on dY",
+    "ufp4": "E1M2, RHT on all three GEMMs, SR on dY",
+    "ufp4-rht-none": "UFP4 without RHT",
+    "e2m1-rht-all": "E2M1 with RHT on all three GEMMs",
+    "nvfp4": "E2M1 with E4M3 scales as NVFP4 recipes train",
+    "mxfp4": "E2M1 baseline with blocks of 32, power-of-two scales",
+    "ufp4-int4": "UFP4 on int4",
+    "nv-uniform": "UFP4 with NVFP4's scales",
+    "ufp4-rht-wgrad": "UFP4, RHT on wgrad",
+    "ufp4-rht-fprop+wgrad": "UFP4, RHT on fprop and wgrad",
+    "ufp4-rht-dgrad+wgrad": "UFP4, RHT on dgrad and wgrad",
+    "ufp4-no-sr": "UFP4, nearest everywhere",
+    "e2m1-rht-none": "E2M1 without RHT",
+    "e2m1-clip-2": "E2M1 without 3, 4, 6",
+    "e2m1-clip-3": "E2M1 without 4, 6",
+    "e2m1-clip-4": "E2M1 without 6",
+}
+
+
+def paper_difference(better, worse):
+    """What the paper's figures say of the pair, in percent of the worse one's loss; None where it gives none."""
+    losses = {recipe: loss for _, recipe, loss in ABLATION}
+    if better in losses and worse in losses:
+        return 100 * (losses[better] - losses[worse]) / losses[worse]
+    if better in REPORTED_ERROR and worse in REPORTED_ERROR:
+        return 100 * ((100 + REPORTED_ERROR[better]) / (100 + REPORTED_ERROR[worse]) - 1)
+    return None

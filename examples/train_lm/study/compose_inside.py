@@ -1,0 +1,141 @@
+# ufp4 - attenuation and SQNR, by operand, over training and over depth.
+# SPDX-License-Identifier: Apache-2.0
+import findings
+import svg
+from blocks import CORE, Chart, Heading, Table, Text, star
+from words import plain, with_half, with_interval
+
+
+def shrinkage(model):
+    probes = {r: p for r, p in model.probes.items() if p["operands"] or p.get("residual")}
+    if not probes:
+        return []
+    out = [
+        Heading(f"Shrinkage inside the model, {model.name}"),
+        Text(
+            "Attenuation is Σxq / Σx² of an operand x and its quantized q: below 1 the values come out too small. SQNR"
+            " is 10 log₁₀(Σx² / Σ(q − x)²). Means over seeds, layers and linear layers."
+        ),
+    ]
+    shown = [r for r in CORE if r in probes] or list(probes)[:6]
+    operands = [o for o in findings.OPERANDS if any(o in p["operands"] for p in probes.values())]
+    rows = [[r] + [_short(probes[r]["mean_attenuation"].get(o)) for o in operands] for r in probes]
+    if operands:
+        out.append(
+            Table(f"Attenuation by operand, mean over training ± 95%, {model.name}", ["recipe"] + operands, rows)
+        )
+    if model.amplified:
+        out += [
+            Text(
+                "Does the transform amplify shrinkage? Change of the attenuation, in percent, from the recipe without"
+                " RHT on fprop and dgrad to the one with it, over runs of the same seed (wgrad has it in both for"
+                " E2M1):"
+            ),
+            Table(
+                f"What RHT does to attenuation, % ± 95%, {model.name}",
+                ["grid"] + operands,
+                [
+                    [f"{grid} (`{without}` → `{with_rht}`)"] + [_short(change[o], 3, True) for o in operands]
+                    for grid, without, with_rht, change in model.amplified
+                ],
+            ),
+        ]
+    out += [Heading(f"Over depth, {model.name}", 3)] + depth(model, probes, shown)
+    out += over_steps(model, probes, shown, operands)
+    return out
+
+
+def _short(i, digits=4, sign=False):
+    return "–" if i is None else with_half(i.mean, None if i.high is None else i.high - i.mean, digits, sign)
+
+
+def depth(model, probes, shown):
+    out, slopes = [], []
+    for r in probes:
+        i = probes[r].get("slope")
+        if i is not None:
+            attenuation = probes[r]["residual"]["attenuation"]
+            side = (
+                "–"
+                if i.low is None
+                else "shrinks with depth" if i.high < 0 else "grows with depth" if i.low > 0 else "no trend resolved"
+            )
+            slopes.append(
+                [
+                    star(r, i.n < 5),
+                    str(i.n),
+                    plain(attenuation[0], 4),
+                    plain(attenuation[-1], 4),
+                    with_interval(i),
+                    side,
+                ]
+            )
+    if slopes:
+        out += [
+            Text(
+                "The residual stream after each block, with quantized GEMMs against the same pass without: if every"
+                " block shrinks its input by the same factor, the logarithm of the attenuation falls along a line,"
+                " whose slope is given in percent a layer."
+            ),
+            Table(
+                f"Attenuation of the residual stream, last probe, {model.name}",
+                ["recipe", "seeds", "first layer", "last layer", "slope, % a layer [95%]", ""],
+                slopes,
+            ),
+        ]
+    for what, name in (("attenuation", "attenuation"), ("sqnr_db", "SQNR, dB")):
+        lines = {
+            r: [(k, v) for k, v in zip(probes[r]["layers"], probes[r]["residual"][what]) if v is not None]
+            for r in shown
+            if probes[r].get("residual")
+        }
+        lines = {r: points for r, points in lines.items() if len(points) > 1}
+        if lines:
+            out.append(plain_chart(f"Residual stream by layer: {name}, {model.name}", lines, "layer", name))
+    return out
+
+
+def over_steps(model, probes, shown, operands):
+    out = []
+    for o in operands:
+        lines = {
+            r: [(s, v) for s, v in zip(probes[r]["steps"], probes[r]["operands"][o]["attenuation"]) if v is not None]
+            for r in shown
+            if o in probes[r]["operands"]
+        }
+        lines = {r: points for r, points in lines.items() if len(points) > 1}
+        if lines:
+            out.append(
+                plain_chart(f"Operand {o} over training: attenuation, {model.name}", lines, "step", "attenuation")
+            )
+    for o in operands:
+        lines = {
+            r: [(k, v) for k, v in zip(probes[r]["layers"], probes[r]["by_layer"][o]["sqnr_db"]) if v is not None]
+            for r in shown
+            if o in probes[r]["by_layer"]
+        }
+        lines = {r: points for r, points in lines.items() if len(points) > 1}
+        if lines:
+            out.append(plain_chart(f"Operand {o} by layer, last probe: SQNR, {model.name}", lines, "layer", "SQNR, dB"))
+    return [Heading(f"By operand, {model.name}", 3, in_page=False)] + out if out else []
+
+
+def plain_chart(name, lines, x_name, y_name):
+    xs = sorted({x for points in lines.values() for x, _ in points})
+    ys = [y for points in lines.values() for _, y in points]
+    plot = svg.Plot(
+        name, (xs[0], xs[-1]), (min(ys), max(ys)), x_name, y_name, **svg.HALF, ticks_x=xs if x_name == "layer" else None
+    )
+    if y_name == "attenuation":
+        plot.horizontal(1.0)
+    for recipe, points in lines.items():
+        plot.curve(points, recipe)
+        for x, y in points:
+            plot.dot(x, y, recipe, f"{recipe}, {x_name} {x}: {y:.5g}")
+    digits = 4 if y_name == "attenuation" else 2
+    rows = [
+        [r] + [next((plain(y, digits) for at, y in points if at == x), "–") for x in xs] for r, points in lines.items()
+    ]
+    return Chart(
+        svg.legend(lines) + plot.svg(), Table(name, ["recipe"] + [f"{x_name} {x}" for x in xs], rows, folded=True)
+    )

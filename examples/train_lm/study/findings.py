@@ -1,0 +1,381 @@
+# ufp4 - from records of runs to every number that the report shows.
+# SPDX-License-Identifier: Apache-2.0
+"""The HTML report and docs/study.md are two renderings of what find() returns; neither computes anything."""
+
+import collections
+import dataclasses
+import math
+
+import numpy
+
+import claims
+import stats
+
+FEW_SEEDS = 5  # below this a recipe is exploratory
+OPERANDS = ["X", "W", "dY", "W^T", "dY^T", "X^T"]  # of fprop, dgrad, wgrad
+RHT_PAIRS = [("E2M1", "e2m1-baseline", "e2m1-rht-all"), ("the uniform grid", "ufp4-rht-none", "ufp4")]
+RECIPE_ORDER = ["bf16", "e2m1-baseline", "ufp4", "ufp4-rht-none", "e2m1-rht-all", "nvfp4"]
+METRICS = {"train": "train_loss", "valid": "valid_loss"}
+
+
+def rank(recipe):
+    return (RECIPE_ORDER.index(recipe) if recipe in RECIPE_ORDER else len(RECIPE_ORDER), recipe)
+
+
+@dataclasses.dataclass
+class RecipeRow:
+    recipe: str
+    seeds: int
+    diverged: int  # runs whose loss is not finite: they are in no average
+    loss: dict  # metric -> Interval of the loss itself
+    error: dict  # metric -> Interval of the BF16-relative loss error, percent
+    exploratory: bool
+
+
+@dataclasses.dataclass
+class Ordering:
+    claim: str
+    better: str
+    worse: str
+    difference: dict  # metric -> Interval of 100 (better - worse) / worse
+    label: str  # by the training loss
+    exploratory: bool
+    holm: float = None
+    paper: float = None  # the paper's difference, percent
+
+
+@dataclasses.dataclass
+class Model:
+    name: str
+    shape: list
+    parameters: float
+    tokens: float
+    steps: float
+    flops: float
+    recipes: list
+    orderings: list
+    ablation: list  # (row, recipe, paper's loss, paper's distance from its UFP4 in %, Interval of ours)
+    curves: dict  # recipe -> [(step, mean, low, high)]
+    distances: dict  # recipe -> [(step, mean, low, high)] percent above bf16
+    probes: dict
+    amplified: list  # (grid, without, with RHT, {operand: Interval of the attenuation's change, %})
+    speed: list
+
+
+def unit(record):
+    """Runs are paired where seed and text are the same."""
+    return (record["seed"], record.get("text", ""))
+
+
+def find(all_records, power=None):
+    said = []
+    by_model = collections.defaultdict(list)
+    for record in all_records:
+        by_model[record["model"]].append(record)
+    for name, group in by_model.items():
+        shapes = collections.Counter(tuple(r["shape"]) for r in group)
+        usual = shapes.most_common(1)[0][0]
+        if len(shapes) > 1:
+            dropped = [r["key"] for r in group if tuple(r["shape"]) != usual]
+            said.append(
+                f"{name}: {len(dropped)} runs were made with other arguments than the rest and are left out: "
+                + ", ".join(dropped)
+            )
+        by_model[name] = [r for r in group if tuple(r["shape"]) == usual]
+    models = [model_of(name, group) for name, group in by_model.items() if any("orderings" in r["uses"] for r in group)]
+    models.sort(key=lambda m: (-sum(r.seeds for r in m.recipes), m.name))
+    kept = [r for group in by_model.values() for r in group]
+    return {
+        "models": models,
+        "scaling": scaling_of(by_model),
+        "said": said,
+        "records": kept,
+        "machines": machines_of(kept),
+        "texts": sorted({r.get("text", "") for r in kept}),
+        "power": power,
+        "achieved": achieved_power(models, by_model),
+    }
+
+
+def losses_of(group, metric):
+    """recipe -> {unit: loss}, finite ones."""
+    out = collections.defaultdict(dict)
+    for r in group:
+        if r[METRICS[metric]] is not None:
+            out[r["recipe"]][unit(r)] = r[METRICS[metric]]
+    return out
+
+
+def model_of(name, group):
+    losses = {metric: losses_of(group, metric) for metric in METRICS}
+    recipes = sorted({r["recipe"] for r in group}, key=rank)
+    rows = []
+    for recipe in recipes:
+        mine = [r for r in group if r["recipe"] == recipe]
+        error = {
+            m: stats.paired(losses[m].get(recipe, {}), losses[m].get("bf16", {})) if recipe != "bf16" else None
+            for m in METRICS
+        }
+        seeds = len(losses["train"].get(recipe, {}))
+        pairs = seeds if recipe == "bf16" else (error["train"].n if error["train"] else 0)
+        rows.append(
+            RecipeRow(
+                recipe,
+                seeds,
+                sum(r["train_loss"] is None for r in mine),
+                {m: stats.interval(list(losses[m].get(recipe, {}).values())) for m in METRICS},
+                error,
+                pairs < FEW_SEEDS,
+            )
+        )
+    first = group[0]
+    typical = lambda field: next((r[field] for r in group if r.get(field) is not None), None)
+    return Model(
+        name,
+        first["shape"],
+        typical("parameters"),
+        typical("tokens"),
+        typical("steps"),
+        typical("flops"),
+        rows,
+        orderings_of(losses),
+        ablation_of(losses["train"]),
+        curves_of(group),
+        distances_of(group),
+        probes_of(group),
+        amplified_of(group),
+        speed_of(group, recipes),
+    )
+
+
+def orderings_of(losses):
+    out = []
+    for claim, better, worse in claims.ORDERINGS:
+        difference = {m: stats.paired(losses[m].get(better, {}), losses[m].get(worse, {})) for m in METRICS}
+        n = difference["train"].n if difference["train"] else 0
+        out.append(
+            Ordering(
+                claim,
+                better,
+                worse,
+                difference,
+                stats.verdict(difference["train"]),
+                n < FEW_SEEDS,
+                paper=claims.paper_difference(better, worse),
+            )
+        )
+    for ordering, p in zip(out, stats.holm([o.difference["train"].p if o.difference["train"] else None for o in out])):
+        ordering.holm = p
+    return out
+
+
+def ablation_of(losses):
+    full = dict((recipe, loss) for _, recipe, loss in claims.ABLATION)["ufp4"]
+    return [
+        (
+            row,
+            recipe,
+            paper,
+            100 * (paper - full) / full,
+            stats.paired(losses.get(recipe, {}), losses.get("ufp4", {})) if recipe != "ufp4" else None,
+            stats.interval(list(losses.get(recipe, {}).values())),
+        )
+        for row, recipe, paper in claims.ABLATION
+    ]
+
+
+# ---- over training
+
+
+def _point(step, values):
+    """(step, mean, low, high); two seeds have an interval 25 standard errors wide, which no plot is served by."""
+    got = stats.interval(values)
+    return (step, got.mean, got.low, got.high) if got.n > 2 else (step, got.mean, got.mean, got.mean)
+
+
+def curves_of(group):
+    out = {}
+    for recipe in sorted({r["recipe"] for r in group}, key=rank):
+        at = collections.defaultdict(list)
+        for r in group:
+            if r["recipe"] == recipe:
+                for step, loss in r["log"]["train"]:
+                    if loss is not None:
+                        at[step].append(loss)
+        most = max(map(len, at.values()), default=0)
+        out[recipe] = [_point(step, at[step]) for step in sorted(at) if len(at[step]) == most]
+    return out
+
+
+def distances_of(group):
+    """Percent above bf16 of the same seed, step by step."""
+    reference = {(unit(r), step): loss for r in group if r["recipe"] == "bf16" for step, loss in r["log"]["train"]}
+    out = {}
+    for recipe in sorted({r["recipe"] for r in group} - {"bf16"}, key=rank):
+        at = collections.defaultdict(list)
+        for r in group:
+            if r["recipe"] == recipe:
+                for step, loss in r["log"]["train"]:
+                    base = reference.get((unit(r), step))
+                    if loss is not None and base:
+                        at[step].append(100 * (loss - base) / base)
+        most = max(map(len, at.values()), default=0)
+        if most:
+            out[recipe] = [_point(step, at[step]) for step in sorted(at) if len(at[step]) == most]
+    return out
+
+
+# ---- what quantization did inside
+
+
+def probes_of(group):
+    """recipe -> means over seeds of the probes, and the slope of the residual stream's log attenuation per layer."""
+    out = {}
+    for recipe in sorted({r["recipe"] for r in group} - {"bf16"}, key=rank):
+        probes = [r["probes"] for r in group if r["recipe"] == recipe and r.get("probes")]
+        probes = [p for p in probes if p["steps"] == probes[0]["steps"] and p["layers"] == probes[0]["layers"]]
+        if not probes:
+            continue
+        entry = {"seeds": len(probes), "steps": probes[0]["steps"], "layers": probes[0]["layers"]}
+        for part in ("operands", "by_layer"):
+            entry[part] = {
+                o: {
+                    name: _mean_lists([p[part][o][name] for p in probes if o in p[part]])
+                    for name in ("attenuation", "sqnr_db")
+                }
+                for o in probes[0][part]
+            }
+        entry["mean_attenuation"] = {
+            o: stats.interval(
+                [
+                    v
+                    for v in (_mean(p["operands"][o]["attenuation"]) for p in probes if o in p["operands"])
+                    if v is not None
+                ]
+            )
+            for o in probes[0]["operands"]
+        }
+        last = [p["residual"] for p in probes if p.get("residual")]
+        if last:
+            entry["residual"] = {name: _mean_lists([p[name][-1] for p in last]) for name in ("attenuation", "sqnr_db")}
+            entry["slope"] = stats.interval(
+                [s for s in (_slope(entry["layers"], p["attenuation"][-1]) for p in last) if s is not None]
+            )
+        out[recipe] = entry
+    return out
+
+
+def amplified_of(group):
+    """What the transform does to attenuation, over runs of the same seed: the paper finds that it shrinks E2M1."""
+    means = {
+        (r["recipe"], unit(r)): {o: _mean(p["attenuation"]) for o, p in r["probes"]["operands"].items()}
+        for r in group
+        if r.get("probes")
+    }
+    out = []
+    for grid, without, with_rht in RHT_PAIRS:
+        seeds = [u for recipe, u in means if recipe == without and (with_rht, u) in means]
+        change = {}
+        for o in OPERANDS:
+            pairs = [(means[without, u].get(o), means[with_rht, u].get(o)) for u in seeds]
+            change[o] = stats.interval([100 * (b - a) for a, b in pairs if a is not None and b is not None])
+        if seeds:
+            out.append((grid, without, with_rht, change))
+    return out
+
+
+def _mean(values):
+    kept = [v for v in values if v is not None]
+    return sum(kept) / len(kept) if kept else None
+
+
+def _mean_lists(lists):
+    return [_mean(column) for column in zip(*lists)]
+
+
+def _slope(layers, attenuation):
+    """Percent by which the attenuation changes from a layer to the next: the slope of its logarithm."""
+    pairs = [(k, math.log(a)) for k, a in zip(layers, attenuation) if a is not None and a > 0]
+    if len(pairs) < 2:
+        return None
+    return 100 * float(numpy.polyfit([k for k, _ in pairs], [a for _, a in pairs], 1)[0])
+
+
+def speed_of(group, recipes):
+    """(recipe, Interval of tokens/s, share in quantize, share in GEMM), runs of the commonest machine only."""
+    usual = collections.Counter(r["machine"].get("cpu", "") for r in group).most_common(1)[0][0]
+    out = []
+    for recipe in recipes:
+        mine = [r for r in group if r["recipe"] == recipe and r["machine"].get("cpu", "") == usual]
+        rates = [r["tokens"] / r["seconds"] for r in mine if r["tokens"] and r["seconds"]]
+        if rates:
+            out.append(
+                (
+                    recipe,
+                    stats.interval(rates),
+                    _mean([r["share_quantize"] for r in mine]),
+                    _mean([r["share_gemm"] for r in mine]),
+                )
+            )
+    return out
+
+
+# ---- over compute
+
+
+def scaling_of(by_model):
+    """recipe -> compute and losses of the sizes it has, and the fit where there are four."""
+    sizes = sorted(
+        (
+            (group[0]["flops"], name)
+            for name, group in by_model.items()
+            if any("scaling" in r["uses"] for r in group) and group[0]["flops"]
+        )
+    )
+    out = {"sizes": [(name, flops) for flops, name in sizes], "recipes": {}}
+    losses = {name: losses_of(by_model[name], "train") for _, name in sizes}
+    for recipe in sorted({recipe for by in losses.values() for recipe in by}, key=rank):
+        have = [(flops, name) for flops, name in sizes if losses[name].get(recipe)]
+        if len(have) < 2:
+            continue
+        units = sorted({u for _, name in have for u in losses[name][recipe]})
+        by_seed = {u: [losses[name][recipe].get(u) for _, name in have] for u in units}
+        compute = [flops for flops, _ in have]
+        out["recipes"][recipe] = {
+            "compute": compute,
+            "units": units,
+            "models": [name for _, name in have],
+            "fit": stats.scaling_law(compute, by_seed),
+            "loss": [stats.interval(list(losses[name][recipe].values())) for _, name in have],
+            "error": [stats.paired(losses[name][recipe], losses[name].get("bf16", {})) for _, name in have],
+        }
+    reference = out["recipes"].get("bf16")
+    for entry in out["recipes"].values():
+        entry["against"] = stats.compare_fits(entry, reference) if reference and entry is not reference else None
+    return out
+
+
+# ---- how sure one can be
+
+
+def achieved_power(models, by_model):
+    """What power() says once the real runs are there: model -> Power of (ufp4 - e2m1-baseline)."""
+    out = {}
+    for name in [m.name for m in models]:
+        losses = losses_of(by_model[name], "train")
+        _, differences = stats.relative_differences(losses.get("ufp4", {}), losses.get("e2m1-baseline", {}))
+        if len(differences) >= 2:
+            out[name] = stats.power(differences)
+    return out
+
+
+def machines_of(records):
+    counts = collections.Counter(
+        (
+            r["machine"].get("cpu", "unknown"),
+            r["machine"].get("compiler", "unknown"),
+            r["machine"].get("commit", "unknown"),
+        )
+        for r in records
+    )
+    return [(*key, n) for key, n in counts.most_common()]

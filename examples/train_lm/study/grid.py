@@ -1,0 +1,205 @@
+# ufp4 - which runs the study makes, and in which order.
+# SPDX-License-Identifier: Apache-2.0
+"""A grid is a list of blocks, here or in a JSON file of the same form:
+
+| member    | meaning                                                                                                |
+|-----------|--------------------------------------------------------------------------------------------------------|
+| model     | a name for the shape and the training length: runs of one model may be compared                        |
+| arguments | what train_lm is given to make that model                                                               |
+| recipes   | names that train_lm knows, or {"name": ..., "arguments": [...]} for a recipe put together on its flags  |
+| seeds     | N for the seeds 1 to N, or a list                                                                       |
+| priority  | blocks of priority 1 run before those of 2; within a priority, all runs of seed 1, then of seed 2, ...  |
+| uses      | "orderings": compared with the paper's orderings; "scaling": a size of the scaling law                  |
+| minutes   | a guess of one run's, for the first estimate of the time left                                           |
+
+Seed-major order keeps what exists balanced: stopping anywhere leaves every recipe with the same seeds, or one fewer.
+"""
+
+import dataclasses
+import json
+
+CORE = ["bf16", "e2m1-baseline", "ufp4", "ufp4-rht-none", "e2m1-rht-all"]
+SCALED = ["bf16", "e2m1-baseline", "ufp4"]
+ABLATION = [
+    "ufp4-rht-wgrad",
+    "ufp4-rht-fprop+wgrad",
+    "ufp4-rht-dgrad+wgrad",
+    "ufp4-no-sr",
+    "e2m1-rht-none",
+    "e2m1-clip-2",
+    "e2m1-clip-3",
+    "e2m1-clip-4",
+]
+VARIANTS = ["ufp4-int4", "nv-uniform", "mxfp4"]
+
+
+# Nine probes and two validation losses in micro's 600 steps: about a tenth of a run's time.
+MICRO = ["--size", "micro", "--eval-every", 300, "--probe-every", 75]
+
+
+def scaled(layers, width, heads, steps):
+    """A size of the scaling law: micro's batch, sequence and learning rate, with a shape and a length of its own."""
+    return [
+        "--size",
+        "micro",
+        "--layers",
+        layers,
+        "--width",
+        width,
+        "--heads",
+        heads,
+        "--ffn",
+        3 * width,
+        "--steps",
+        steps,
+    ]
+
+
+def orderings(recipes, seeds, priority, moe=False, uses=("orderings",)):
+    return {
+        "model": "micro-moe" if moe else "micro",
+        "arguments": MICRO + (["--moe"] if moe else []),
+        "recipes": recipes,
+        "seeds": seeds,
+        "priority": priority,
+        "uses": list(uses),
+        "minutes": 5 if moe else 4,
+    }
+
+
+def scaling(name, arguments, minutes):
+    return {
+        "model": name,
+        "arguments": arguments,
+        "recipes": SCALED,
+        "seeds": 5,
+        "priority": 2,
+        "uses": ["scaling"],
+        "minutes": minutes,
+    }
+
+
+# Compute grows two- to fivefold from size to size and about 70-fold in all.
+DEFAULT = [
+    orderings(CORE, 5, 1, uses=("orderings", "scaling")),
+    orderings(CORE, 5, 1, moe=True),
+    orderings(["nvfp4"], 3, 1),
+    orderings(["nvfp4"], 3, 1, moe=True),
+    scaling("scale-32", scaled(2, 32, 2, 200), 0.1),
+    scaling("scale-48", scaled(3, 48, 3, 280), 0.3),
+    scaling("scale-64", scaled(4, 64, 4, 380), 1),
+    scaling("scale-96", scaled(4, 96, 6, 480), 2),
+    orderings(ABLATION, 2, 3),
+    orderings(VARIANTS, 2, 4),
+]
+
+# Pilots of `power`: sizes that cost seconds, and the sd of a paired difference that they let one expect. scale-48 is a
+# size of the grid, whose runs it begins.
+PILOT = ["e2m1-baseline", "ufp4"]
+PILOTS = [
+    {
+        "model": "pilot-nano",
+        "arguments": ["--size", "nano"],
+        "recipes": PILOT,
+        "seeds": 5,
+        "uses": ["power"],
+        "minutes": 0.2,
+    },
+    {
+        "model": "pilot-nano-600",
+        "arguments": ["--size", "nano", "--steps", 600],
+        "recipes": PILOT,
+        "seeds": 5,
+        "uses": ["power"],
+        "minutes": 0.6,
+    },
+    {
+        "model": "scale-48",
+        "arguments": scaled(3, 48, 3, 280),
+        "recipes": PILOT,
+        "seeds": 5,
+        "uses": ["scaling"],
+        "minutes": 0.3,
+    },
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One call of train_lm. `arguments` are all that decide its bits; threads and folders are not among them."""
+
+    model: str
+    recipe: str
+    seed: int
+    shape: tuple  # the part of the arguments that makes the model, the same for every recipe
+    arguments: tuple
+    uses: tuple
+    minutes: float
+
+    @property
+    def key(self):
+        return f"{self.model}.{self.recipe}.s{self.seed}"
+
+
+class GridError(ValueError):
+    pass
+
+
+def runs_of(blocks, core_seeds=None):
+    """The runs of a grid in the order in which they are made. core_seeds: of blocks that have 5 seeds or more."""
+    made, ordered = {}, []
+    for place, block in enumerate(blocks):
+        model, seeds = _field(block, place, "model", str), _field(block, place, "seeds", (int, list))
+        if core_seeds and isinstance(seeds, int) and seeds >= 5:
+            seeds = core_seeds
+        for rank, recipe in enumerate(_field(block, place, "recipes", list)):
+            name, flags = _recipe(recipe, place)
+            for seed in range(1, seeds + 1) if isinstance(seeds, int) else seeds:
+                shape_flags = tuple(map(str, block.get("arguments", [])))
+                arguments = (*shape_flags, *flags, "--seed", str(seed), "--data-seed", str(seed))
+                run = Run(
+                    model,
+                    name,
+                    seed,
+                    shape_flags,
+                    arguments,
+                    tuple(block.get("uses", ["orderings"])),
+                    float(block.get("minutes", 3)),
+                )
+                if run.key in made:
+                    if made[run.key].arguments != run.arguments:
+                        raise GridError(f"grid: {run.key} stands there twice with different arguments")
+                    continue
+                made[run.key] = run
+                ordered.append(((block.get("priority", 1), seed, place, rank), run))
+    return [run for _, run in sorted(ordered, key=lambda pair: pair[0])]
+
+
+def _field(block, place, name, kind):
+    if not isinstance(block, dict) or not isinstance(block.get(name), kind):
+        raise GridError(f"grid: block {place + 1} has no usable member '{name}'")
+    value = block[name]
+    if name == "model" and (not value or not all(c.isalnum() or c in "-_+" for c in value)):
+        raise GridError(f"grid: the model name '{value}' of block {place + 1} is to be letters, digits, - _ +")
+    return value
+
+
+def _recipe(recipe, place):
+    if isinstance(recipe, str) and recipe:
+        return recipe, ["--recipe", recipe]
+    if isinstance(recipe, dict) and isinstance(recipe.get("name"), str) and isinstance(recipe.get("arguments"), list):
+        return recipe["name"], [str(a) for a in recipe["arguments"]]
+    raise GridError(f"grid: a recipe of block {place + 1} is neither a name nor {{name, arguments}}: {recipe!r}")
+
+
+def read(path):
+    if path is None:
+        return DEFAULT
+    try:
+        with open(path, encoding="utf-8") as file:
+            blocks = json.load(file)
+    except (OSError, ValueError) as error:
+        raise GridError(f"grid: cannot read {path}: {error}") from None
+    if not isinstance(blocks, list):
+        raise GridError(f"grid: {path} is to hold a list of blocks")
+    return blocks

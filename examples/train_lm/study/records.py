@@ -1,0 +1,218 @@
+# ufp4 - run folders as compact records, and the file of all runs that later runs merge into.
+# SPDX-License-Identifier: Apache-2.0
+"""A record is what the report needs of one complete run: about two kilobytes. results/runs.jsonl holds one a line,
+sorted by key, so that two branches' files merge line by line.
+
+A folder is a run of the study if it has study.json, which is written before train_lm starts. A complete one has
+result.json as well, which train_lm writes last.
+"""
+
+import csv
+import json
+import math
+import os
+import pathlib
+
+CURVE_POINTS = 40
+PROBE_STEPS = 9  # of 400 steps probed every 50, and the first
+
+
+class Unreadable(ValueError):
+    """One sentence on why a folder is no complete run."""
+
+
+def read_folder(folder):
+    folder = pathlib.Path(folder)
+    plan = _json(folder / "study.json", "not a run of the study")
+    result = _json(folder / "result.json", "not complete yet")
+    try:
+        record = {
+            "key": f"{plan['model']}.{plan['recipe']}.s{plan['seed']}",
+            "model": plan["model"],
+            "recipe": plan["recipe"],
+            "seed": int(plan["seed"]),
+            "uses": plan["uses"],
+            "shape": plan["shape"],
+            "arguments": plan["arguments"],
+            "machine": plan["machine"],
+        }
+        record.update(train_loss=_real(result["final_train_loss"]), valid_loss=_real(result["valid_loss"]))
+        for name in ("steps", "tokens", "flops", "parameters", "seconds"):
+            record[name] = _real(result[name])
+        for name in ("share_quantize", "share_gemm"):
+            record[name] = _real(result.get(name))
+        record["checkpoint_hash"] = str(result.get("checkpoint_hash", ""))
+        config = result.get("config") if isinstance(result.get("config"), dict) else {}
+        record["text"] = str(config.get("text_hash", ""))
+        record["log"] = _log(folder / "log.csv", record["steps"])
+        record["probes"] = _probes(folder / "probes.csv")
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise Unreadable(f"{folder.name}: damaged ({type(error).__name__}: {error})") from None
+    return record
+
+
+def _json(path, otherwise):
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Unreadable(f"{path.parent.name}: {otherwise}") from None
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"{path.parent.name}: {path.name} cannot be read ({error})") from None
+    if not isinstance(value, dict):
+        raise Unreadable(f"{path.parent.name}: {path.name} is no JSON object")
+    return value
+
+
+def _real(x):
+    """A float, None where there is none or it is not finite: a run that diverged has no loss."""
+    if x is None or isinstance(x, bool):
+        return None
+    value = float(x)
+    return value if math.isfinite(value) else None
+
+
+def _digits(x, n=6):
+    return None if x is None else float(f"{x:.{n}g}")
+
+
+def _mean(values):
+    kept = [v for v in values if v is not None and math.isfinite(v)]
+    return _digits(sum(kept) / len(kept)) if kept else None
+
+
+def _rows(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _number(text):
+    try:
+        return _real(text) if text not in (None, "") else None
+    except ValueError:
+        return None
+
+
+def _log(path, steps):
+    """Training loss in CURVE_POINTS equal parts of the run, and every evaluation: [step, loss] each."""
+    parts, valid = [[] for _ in range(CURVE_POINTS)], []
+    for row in _rows(path):
+        step, loss = int(row["step"]), _number(row["train_loss"])
+        part = min(CURVE_POINTS - 1, max(0, (step - 1) * CURVE_POINTS // max(1, int(steps))))
+        parts[part].append((step, loss))
+        if _number(row.get("valid_loss")) is not None:
+            valid.append([step, _digits(_number(row["valid_loss"]))])
+    train = [[p[-1][0], _mean([loss for _, loss in p])] for p in parts if p]
+    return {"train": train, "valid": valid[-CURVE_POINTS:]}
+
+
+def _probes(path):
+    """What probes.csv says, averaged: per operand over steps, per operand and layer at the last step, and the residual
+    stream per layer over steps."""
+    if not path.exists():
+        return None
+    rows = [
+        (int(r["step"]), int(r["layer"]), r["linear"], r["operand"], _number(r["attenuation"]), _number(r["sqnr_db"]))
+        for r in _rows(path)
+    ]
+    if not rows:
+        return None
+    steps = sorted({r[0] for r in rows})
+    if len(steps) > PROBE_STEPS:
+        steps = [steps[round(i * (len(steps) - 1) / (PROBE_STEPS - 1))] for i in range(PROBE_STEPS)]
+    layers = sorted({r[1] for r in rows})
+    inside = [r for r in rows if not r[2].startswith("residual")]
+    residual = [r for r in rows if r[2].startswith("residual")]
+    operands = list(dict.fromkeys(r[3] for r in inside))
+    measured = (("attenuation", 4), ("sqnr_db", 5))
+    return {
+        "steps": steps,
+        "layers": layers,
+        "operands": {
+            o: {name: [_mean([r[i] for r in inside if r[0] == s and r[3] == o]) for s in steps] for name, i in measured}
+            for o in operands
+        },
+        "by_layer": {
+            o: {
+                name: [_mean([r[i] for r in inside if r[0] == steps[-1] and r[1] == k and r[3] == o]) for k in layers]
+                for name, i in measured
+            }
+            for o in operands
+        },
+        "residual": (
+            {
+                name: [[_mean([r[i] for r in residual if r[0] == s and r[1] == k]) for k in layers] for s in steps]
+                for name, i in measured
+            }
+            if residual
+            else None
+        ),
+    }
+
+
+def read_folders(out):
+    """Every complete run below `out`, and a sentence for every folder that is none."""
+    records, said = [], []
+    out = pathlib.Path(out)
+    for folder in sorted(out.iterdir()) if out.is_dir() else []:
+        if folder.is_dir() and not folder.name.startswith("."):
+            try:
+                records.append(read_folder(folder))
+            except Unreadable as why:
+                said.append(str(why))
+    return records, said
+
+
+# ---- the file of all runs
+
+
+def read_results(path):
+    """The records of runs.jsonl, and a sentence for every line that is none. No file is no records."""
+    records, said = [], []
+    path = pathlib.Path(path)
+    if not path.exists():
+        return records, said
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            for name in ("key", "model", "recipe", "seed", "shape", "arguments", "steps", "log"):
+                record[name]
+            records.append(record)
+        except (ValueError, KeyError, TypeError) as error:
+            said.append(f"{path.name}, line {number}: damaged ({type(error).__name__}: {error})")
+    return records, said
+
+
+def merge(old, new, replace=False):
+    """One record a key. Where both have one with other arguments or other bits, the old one stays unless replace."""
+    merged, said = {r["key"]: r for r in old}, []
+    for record in new:
+        before = merged.get(record["key"])
+        if before is not None and not replace:
+            same = all(before.get(k) == record.get(k) for k in ("arguments", "checkpoint_hash", "text"))
+            if not same:
+                said.append(
+                    f"{record['key']}: the results file has another run of this name (from commit "
+                    f"{before['machine'].get('commit', '?')}), which is kept; --replace takes the new one"
+                )
+            continue
+        merged[record["key"]] = record
+    return [merged[k] for k in sorted(merged)], said
+
+
+def write_results(path, records):
+    text = "".join(json.dumps(r, separators=(",", ":"), sort_keys=True) + "\n" for r in records)
+    write_atomically(path, text)
+
+
+def write_atomically(path, text):
+    """The file is the old one or the new one, whenever this process ends."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+# ufp4 - the study: many runs of train_lm, and what they say of the UFP4 paper's claims.
+# SPDX-License-Identifier: Apache-2.0
+"""usage: study.py power|run|export|report|grid [OPTION]...   (study.py COMMAND --help)
+
+Python 3.9 with numpy and scipy. run.sh installs those, builds train_lm and starts this.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+BUILD = pathlib.Path(os.environ.get("UFP4_BUILD_DIR") or ROOT / "build")
+
+try:
+    import findings
+    import grid
+    import page
+    import records
+    import report
+    import runner
+    import stats
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"study: this Python has no {missing.name}; apt-get install python3-numpy python3-scipy, or use "
+        "examples/train_lm/study/run.sh, which does"
+    )
+
+
+def parser():
+    out = argparse.ArgumentParser(prog="study.py", description="Trains many small models and compares 4-bit recipes.")
+    commands = out.add_subparsers(dest="command", required=True)
+
+    def command(name, text, *groups):
+        sub = commands.add_parser(name, help=text, description=text)
+        if "folders" in groups:
+            sub.add_argument(
+                "--out",
+                type=pathlib.Path,
+                default=BUILD / "study",
+                metavar="FOLDER",
+                help="the run folders (default: study/ in the build folder)",
+            )
+        if "results" in groups:
+            sub.add_argument(
+                "--results",
+                type=pathlib.Path,
+                default=HERE / "results",
+                metavar="FOLDER",
+                help="runs.jsonl and power.json (default: results/ beside this file)",
+            )
+        if "train" in groups:
+            sub.add_argument(
+                "--train-lm",
+                type=pathlib.Path,
+                metavar="FILE",
+                default=BUILD / "release" / "examples" / "train_lm",
+                help="the program",
+            )
+            sub.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at once, each on one core")
+            sub.add_argument("--hours", type=positive_real, metavar="H", help="stop in time, saving what runs")
+        return sub
+
+    power = command(
+        "power",
+        "How many seeds the study needs: the paired standard deviation on small pilots.",
+        "folders",
+        "results",
+        "train",
+    )
+    power.add_argument(
+        "--effect",
+        type=positive_real,
+        default=0.3,
+        metavar="PERCENT",
+        help="the loss difference that is to be two standard errors (default 0.3)",
+    )
+    power.add_argument("--no-run", action="store_true", help="use what runs there are")
+    run = command("run", "Makes the runs of the grid; goes on where it was stopped.", "folders", "train")
+    run.add_argument("--grid", metavar="FILE", help="JSON of the form that `grid` prints (default: grid.py's)")
+    run.add_argument("--seeds", type=positive, metavar="N", help="of blocks that have 5 seeds or more")
+    run.add_argument(
+        "--only",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="only runs whose name (model.recipe.sSEED) holds this; may be given again",
+    )
+    export = command(
+        "export",
+        "Merges complete runs into results/runs.jsonl, which the report can be made from.",
+        "folders",
+        "results",
+    )
+    export.add_argument(
+        "--replace", action="store_true", help="where a run of the same name is there, take the new one"
+    )
+    rep = command(
+        "report",
+        "The HTML report and the results section of docs/study.md, from whatever runs there are.",
+        "folders",
+        "results",
+    )
+    rep.add_argument("--html", type=pathlib.Path, metavar="FILE", help="default: study.html in --out")
+    rep.add_argument(
+        "--page", type=pathlib.Path, metavar="FILE", help="a Markdown page with result markers (docs/study.md)"
+    )
+    command("grid", "Prints the default grid as JSON.")
+    return out
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return value
+
+
+def positive_real(text):
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+    return value
+
+
+def say(words):
+    print(words, flush=True)
+
+
+def train(runs, args):
+    study = runner.Study(runs, args.out, args.train_lm.absolute(), ROOT, args.jobs, args.hours, say=say)
+    done, all_runs, failed = study.run()
+    say(f"{done} of {all_runs} runs done" + (f"; {len(failed)} failed: {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0 if done == all_runs else 130
+
+
+def everything(args):
+    """Runs of the results file, then those of the folders, and what was passed over."""
+    old, said = records.read_results(args.results / "runs.jsonl")
+    new, more = records.read_folders(args.out)
+    merged, clashes = records.merge(old, new)
+    return merged, said + more + clashes
+
+
+def command_power(args):
+    status = 0
+    runs = grid.runs_of(grid.PILOTS)
+    if not args.no_run:
+        status = train(runs, args)
+    merged, _ = everything(args)
+    pilots = [block["model"] for block in grid.PILOTS]
+    saved = []
+    for model in pilots + sorted({r["model"] for r in merged} - set(pilots)):
+        group = [r for r in merged if r["model"] == model and r["recipe"] in grid.PILOT]
+        losses = findings.losses_of(group, "train")
+        seeds, differences = stats.relative_differences(losses.get("ufp4", {}), losses.get("e2m1-baseline", {}))
+        if len(seeds) < 2:
+            if model in pilots:
+                say(f"{model}: {len(seeds)} paired seeds so far; a standard deviation needs 2")
+            continue
+        seconds = [r["seconds"] for r in group if r["seconds"]]
+        saved.append(
+            {
+                "model": model,
+                "arguments": group[0]["shape"],
+                "differences_percent": [round(d, 5) for d in differences],
+                "seconds_a_run": round(sum(seconds) / len(seconds), 2) if seconds else None,
+                **dataclasses.asdict(stats.power(differences, args.effect)),
+            }
+        )
+    for pilot in saved:
+        say("")
+        for line in page.power_lines(pilot):
+            say(line)
+    if saved:
+        args.results.mkdir(parents=True, exist_ok=True)
+        records.write_atomically(args.results / "power.json", json.dumps(saved, indent=1) + "\n")
+        say(f"\nkept in {args.results / 'power.json'}")
+    return status
+
+
+def command_run(args):
+    runs = grid.runs_of(grid.read(args.grid), args.seeds)
+    if args.only:
+        runs = [r for r in runs if any(text in r.key for text in args.only)]
+        if not runs:
+            raise grid.GridError("--only leaves no run; names look like micro.ufp4.s1")
+    return train(runs, args)
+
+
+def command_export(args):
+    old, said = records.read_results(args.results / "runs.jsonl")
+    new, more = records.read_folders(args.out)
+    merged, clashes = records.merge(old, new, args.replace)
+    for sentence in said + more + clashes:
+        say(sentence)
+    records.write_results(args.results / "runs.jsonl", merged)
+    say(f"{args.results / 'runs.jsonl'}: {len(merged)} runs, {len(merged) - len(old)} of them new")
+    return 0
+
+
+def command_report(args):
+    merged, said = everything(args)
+    found = findings.find(merged, read_power(args.results / "power.json"))
+    found["said"] = said + found["said"]
+    target = args.html or args.out / "study.html"
+    records.write_atomically(target, report.html_of(found))
+    say(f"{len(merged)} runs; written: {target}")
+    if args.page:
+        page.update(args.page, found)
+        say(f"written: {args.page}")
+    for sentence in found["said"]:
+        say(f"left out: {sentence}")
+    return 0
+
+
+def read_power(path):
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        return [p for p in value if isinstance(p, dict) and "sd" in p] or None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def main():
+    args = parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # save, as on Ctrl-C
+    try:
+        if args.command == "grid":
+            print(json.dumps(grid.DEFAULT, indent=1))
+            return 0
+        return {"power": command_power, "run": command_run, "export": command_export, "report": command_report}[
+            args.command
+        ](args)
+    except BrokenPipeError:  # `grid | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (grid.GridError, runner.StudyError, page.PageError, OSError) as error:
+        print(f"study: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+// ufp4 - SwiGLU: silu(gate) * up, where a row holds the gate's F values and then up's F, and its gradients.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shazeer, "GLU variants improve transformer", 2020. silu(x) = x sigmoid(x).
+#pragma once
+
+#include "elementwise.hpp"
+#include "matrix.hpp"
+#include "parallel.hpp"
+
+namespace train_lm {
+
+namespace detail {
+inline constexpr index swiglu_rows = 16;  ///< a task; activations have a multiple of it
+}
+
+template <class T>
+void swiglu_forward(thread_pool& threads, const matrix<T>& gate_up, matrix<T>& y) {
+  const index hidden = gate_up.cols() / 2;
+  y.resize(gate_up.rows(), hidden);
+  threads.for_each(y.rows() / detail::swiglu_rows, [&](index task) {
+    for (index i = task * detail::swiglu_rows; i < (task + 1) * detail::swiglu_rows; ++i) {
+      const T *gate = gate_up.row(i).data(), *up = gate + hidden;
+      T* to = y.row(i).data();
+      for (index j = 0; j < hidden; ++j) to[j] = gate[j] * sigmoid(gate[j]) * up[j];
+    }
+  });
+}
+
+/// silu'(x) = s + x s (1 - s), s = sigmoid(x).
+template <class T>
+void swiglu_backward(thread_pool& threads, const matrix<T>& dy, const matrix<T>& gate_up, matrix<T>& dgate_up) {
+  const index hidden = dy.cols();
+  dgate_up.resize(dy.rows(), 2 * hidden);
+  threads.for_each(dy.rows() / detail::swiglu_rows, [&](index task) {
+    for (index i = task * detail::swiglu_rows; i < (task + 1) * detail::swiglu_rows; ++i) {
+      const T *gate = gate_up.row(i).data(), *up = gate + hidden, *from = dy.row(i).data();
+      T *dgate = dgate_up.row(i).data(), *dup = dgate + hidden;
+      for (index j = 0; j < hidden; ++j) {
+        const T s = sigmoid(gate[j]), silu = gate[j] * s;
+        dgate[j] = from[j] * up[j] * (s + silu * (T(1) - s));
+        dup[j] = from[j] * silu;
+      }
+    }
+  });
+}
+
+}  // namespace train_lm

@@ -1,0 +1,190 @@
+// ufp4 - trainer: a model, its optimizer, its text and its recipe, one step after the other, from a checkpoint or not.
+// SPDX-License-Identifier: Apache-2.0
+/// The bits of a step follow from the settings and the step's number: not from threads, evaluations, probes, or how
+/// often the run was interrupted, or how many ranks there are.
+#pragma once
+
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "checkpoint.hpp"
+#include "corpus.hpp"
+#include "linear.hpp"
+#include "model.hpp"
+#include "optimizer.hpp"
+#include "parallel.hpp"
+#include "probes.hpp"
+#include "ranks.hpp"
+#include "run_folder.hpp"
+#include "settings.hpp"
+
+namespace train_lm {
+
+/// Wall seconds of the training steps alone.
+struct spent {
+  double all = 0, quantize = 0, gemm = 0;
+};
+
+class trainer {
+ public:
+  trainer(const settings& run, const corpus& text, const training_recipe& recipe, thread_pool& threads, ranks& all)
+      : run_(run),
+        text_(text),
+        recipe_(recipe),
+        threads_(threads),
+        ranks_(all),
+        share_(share_of(all, run.microbatches)),
+        model_(run.model, run.seed),
+        optimizer_(model_.parameters(), {}),
+        engine_(recipe, threads, all) {}
+
+  std::uint64_t step() const { return step_; }  ///< updates made
+  bool done() const { return step_ >= run_.steps; }
+  index parameter_count() const { return model_.parameter_count(); }
+  double tokens() const { return static_cast<double>(step_) * tokens_a_step(); }
+  double tokens_a_step() const { return static_cast<double>(run_.batch * run_.model.sequence); }
+  double flops() const { return tokens() * flops_per_token(run_.model); }
+
+  spent seconds() const {
+    const linear_seconds linear = engine_.seconds();
+    return {before_.all + all_, before_.quantize + linear.quantize, before_.gemm + linear.gemm()};
+  }
+
+  /// One update, on all ranks. With `probes`, what is measured on the way is added to it.
+  log_row advance(std::vector<probe_row>* probes = nullptr) {
+    const token_batch batch = batch_of(share_);
+    if (probes != nullptr) probe(batch_of({0, run_.microbatches}), *probes);
+    const auto begin = std::chrono::steady_clock::now();
+    engine_.begin_step(step_);
+    pass_statistics statistics;
+    model_.forward_backward(batch, engine_, threads_, gradients_, statistics);
+    statistics.loss = ranks_.gather(std::span<const double>(statistics.loss));
+    const double loss = statistics.mean_loss();
+    ranks_.sum(gradients_, sums_);
+    const double norm = global_norm(sums_);
+    const double rate = learning_rate{run_.lr, run_.warmup, run_.steps}.at(step_);
+    optimizer_.update(model_.parameters(), sums_, clip_factor(norm, 1.0), rate, threads_);
+    ++step_;
+    all_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return {step_, tokens(), flops(), rate, loss, {}, norm, seconds().all};
+  }
+
+  /// Mean cross entropy over the validation windows, under the recipe. For one rank to ask: nothing is exchanged.
+  double validate() {
+    recipe_engine engine(recipe_, threads_);
+    engine.begin_step(step_);
+    double sum = 0, windows = 0;
+    for (const token_batch& batch :
+         validation_batches(text_, run_.model.sequence, run_.eval_windows, static_cast<std::size_t>(run_.batch))) {
+      sum += model_.loss(batch, engine, threads_) * static_cast<double>(batch.sequences);
+      windows += static_cast<double>(batch.sequences);
+    }
+    return sum / windows;
+  }
+
+  std::string hash() { return data_hash(state()); }
+
+  void save(run_folder& folder) {
+    const spent now = seconds();
+    folder.save({{"made_by", "ufp4 train_lm 1"},
+                 {"settings", settings_text()},
+                 {"step", std::to_string(step_)},
+                 {"seconds", compare::shortest(now.all, "0")},
+                 {"seconds_quantize", compare::shortest(now.quantize, "0")},
+                 {"seconds_gemm", compare::shortest(now.gemm, "0")}},
+                state());
+  }
+
+  /// Goes on where a checkpoint was made; one made under other settings is refused by name.
+  void restore(const checkpoint& from) {
+    if (from.word("made_by") != "ufp4 train_lm 1") from.fail("was made by " + from.word("made_by"));
+    refuse_other_settings(from);
+    from.fill(state());
+    step_ = static_cast<std::uint64_t>(number(from, "step"));
+    optimizer_.updates = step_;
+    before_ = {number(from, "seconds"), number(from, "seconds_quantize"), number(from, "seconds_gemm")};
+  }
+
+ private:
+  token_batch batch_of(const microbatch_share& share) const {
+    return training_batch(text_, run_.model.sequence, {run_.batch, run_.microbatches, share.first, share.each},
+                          run_.data_seed, step_);
+  }
+
+  /// Parameters, then both moments, all in the model's order.
+  std::vector<named_matrix> state() {
+    std::vector<named_matrix> all;
+    auto& parameters = model_.parameters();
+    for (auto& p : parameters) all.push_back({p.name, &p.value});
+    for (std::size_t p = 0; p < parameters.size(); ++p)
+      all.push_back({"adamw.first." + parameters[p].name, &optimizer_.first_moments[p]});
+    for (std::size_t p = 0; p < parameters.size(); ++p)
+      all.push_back({"adamw.second." + parameters[p].name, &optimizer_.second_moments[p]});
+    return all;
+  }
+
+  /// A setting after the other. Where the text lies does not matter, what it says does.
+  std::string settings_text() const {
+    std::string lines;
+    for (const auto& [name, value] : decisive(run_))
+      if (name != "text") lines += name + " " + value + ";";
+    return lines + "text_hash " + text_.hash() + ";";
+  }
+
+  void refuse_other_settings(const checkpoint& from) const {
+    std::istringstream theirs(from.word("settings")), ours(settings_text());
+    std::string before, now;
+    while (std::getline(ours, now, ';')) {
+      std::getline(theirs, before, ';');
+      if (before == now) continue;
+      if (now.starts_with("text_hash")) from.fail("was made with another text: its bytes are not those read now");
+      from.fail("was made with " + compare::printable(before) + ", not with " + now +
+                "; a run goes on with the options it began with");
+    }
+  }
+
+  static double number(const checkpoint& from, const std::string& key) {
+    const std::string& text = from.word(key);
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || !(value >= 0)) from.fail("has no usable " + key);
+    return value;
+  }
+
+  /// Of the whole batch, before the step's update and apart from it: measuring changes no bit and no time of it.
+  void probe(const token_batch& batch, std::vector<probe_row>& rows) {
+    recipe_engine inner(recipe_, threads_);
+    inner.begin_step(step_);
+    probing_engine engine(inner, recipe_, threads_, step_);
+    pass_statistics ignored;
+    model_.forward_backward(batch, engine, threads_, gradients_, ignored);
+    rows = std::move(engine.rows);
+    for (probe_row& row : probe_residual(model_, batch, recipe_, step_, threads_)) rows.push_back(std::move(row));
+    for (probe_row& row : rows) row.step = step_ + 1;
+  }
+
+  settings run_;
+  const corpus& text_;
+  training_recipe recipe_;
+  thread_pool& threads_;
+  ranks& ranks_;
+  microbatch_share share_;
+  model<float> model_;
+  adamw<float> optimizer_;
+  recipe_engine engine_;
+  microbatch_gradients<float> gradients_;
+  std::vector<matrix<float>> sums_;
+  std::uint64_t step_ = 0;
+  double all_ = 0;
+  spent before_;  ///< until the checkpoint
+};
+
+}  // namespace train_lm

@@ -1,0 +1,53 @@
+// ufp4 - tests: gradients by central differences, in double.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "../../examples/train_lm/matrix.hpp"
+#include "support/catch.hpp"
+#include "support/seed.hpp"
+
+namespace support {
+
+using train_lm::index;
+using train_lm::matrix;
+
+template <class T = double>
+matrix<T> random_matrix(std::mt19937_64& gen, index rows, index cols, double deviation = 1) {
+  std::normal_distribution<double> normal;
+  matrix<T> x(rows, cols);
+  for (index i = 0; i < x.size(); ++i) x.data()[i] = static_cast<T>(deviation * normal(gen));
+  return x;
+}
+
+/// <a, b>: with a fixed random a, a scalar whose gradient with respect to b is a.
+inline double inner(const matrix<double>& a, const matrix<double>& b) { return a.cwiseProduct(b).sum(); }
+
+/// `gradient` is that of f() with respect to x, checked at up to `samples` places (all, if there are no more). f reads
+/// x. Differences over 2e-5 of a function of size s are good to about 1e-11 s plus 1e-10 of its third derivative.
+template <class F>
+void check_gradient(matrix<double>& x, const matrix<double>& gradient, const F& f, index samples = 64) {
+  REQUIRE(x.rows() == gradient.rows());
+  REQUIRE(x.cols() == gradient.cols());
+  std::mt19937_64 gen{seed(7)};
+  const double step = 1e-5, tolerance = 2e-7 * std::max(1e-3, gradient.cwiseAbs().maxCoeff());
+  for (index s = 0; s < std::min(samples, x.size()); ++s) {
+    const index i = x.size() <= samples ? s : static_cast<index>(gen() % static_cast<std::uint64_t>(x.size()));
+    double& value = x.data()[i];
+    const double before = value;
+    value = before + step;
+    const double above = f();
+    value = before - step;
+    const double below = f();
+    value = before;
+    CAPTURE(i / x.cols(), i % x.cols());
+    CHECK(gradient.data()[i] == Approx((above - below) / (2 * step)).margin(tolerance).epsilon(1e-6));
+  }
+}
+
+}  // namespace support

@@ -1,0 +1,554 @@
+#!/usr/bin/env python3
+# ufp4 - tests: the study's statistics on data of known effects, its runner under kill -9, its report of anything.
+# SPDX-License-Identifier: Apache-2.0
+import html.parser
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+
+import numpy
+
+HERE = pathlib.Path(__file__).resolve().parent
+STUDY = HERE.parents[1] / "examples" / "train_lm" / "study"
+FAKE = HERE / "train_lm_fake.py"
+sys.path.insert(0, str(STUDY))
+
+import claims  # noqa: E402
+import findings  # noqa: E402
+import grid  # noqa: E402
+import page  # noqa: E402
+import records  # noqa: E402
+import report  # noqa: E402
+import runner  # noqa: E402
+import stats  # noqa: E402
+
+
+class Statistics(unittest.TestCase):
+    def test_the_interval_of_four_values_is_that_of_the_t_table(self):
+        i = stats.interval([1.0, 2.0, 3.0, 4.0])
+        half = 3.182446 * math.sqrt(5 / 3) / 2
+        self.assertAlmostEqual(i.low, 2.5 - half, places=5)
+        self.assertAlmostEqual(i.high, 2.5 + half, places=5)
+
+    def test_a_95_percent_interval_of_five_seeds_holds_the_truth_95_times_in_100(self):
+        random = numpy.random.default_rng(7)
+        held = [i.low < 0.3 < i.high for i in (stats.interval(random.normal(0.3, 0.2, 5)) for _ in range(1500))]
+        self.assertAlmostEqual(sum(held) / len(held), 0.95, delta=0.02)  # 3.5 standard errors
+
+    def test_one_seed_decides_nothing(self):
+        self.assertEqual(stats.verdict(stats.interval([-3.0])), "unresolved")
+        self.assertEqual(stats.verdict(None), "no data")
+
+    def test_an_ordering_is_confirmed_reversed_or_unresolved_by_where_its_interval_lies(self):
+        self.assertEqual(stats.verdict(stats.interval([-0.30, -0.31, -0.29])), "confirmed")
+        self.assertEqual(stats.verdict(stats.interval([0.30, 0.31, 0.29])), "reversed")
+        self.assertEqual(stats.verdict(stats.interval([-0.30, 0.31, -0.29])), "unresolved")
+
+    def test_only_seeds_that_both_have_are_paired(self):
+        seeds, d = stats.relative_differences({1: 2.02, 2: 2.0, 9: 5.0}, {1: 2.0, 2: 2.0, 3: 1.0})
+        self.assertEqual(seeds, [1, 2])
+        self.assertAlmostEqual(d[0], 1.0)
+        self.assertEqual(d[1], 0.0)
+
+    def test_holms_correction_of_a_textbook_example(self):
+        for got, want in zip(stats.holm([0.01, 0.04, None, 0.03, 0.005]), [0.03, 0.06, None, 0.06, 0.02]):
+            self.assertEqual(got is None, want is None)
+            if want is not None:
+                self.assertAlmostEqual(got, want)
+
+    def test_the_number_of_seeds_makes_the_effect_two_standard_errors(self):
+        for sd, seeds in ((0.05, 5), (0.6, 16), (0.61, 17)):
+            made = numpy.array([-1.0, 1.0, -1.0, 1.0, 0.0])
+            found = stats.power(list(made * sd))
+            self.assertAlmostEqual(found.sd, sd)
+            self.assertEqual(found.seeds, seeds)
+            self.assertLessEqual(2 * sd / math.sqrt(found.seeds), 0.3 + 1e-12)
+            self.assertGreater(found.sd_high, sd)
+        with self.assertRaises(ValueError):
+            stats.power([0.1])
+
+
+class ScalingLaw(unittest.TestCase):
+    compute = [1e11, 5e11, 1.2e12, 3e12, 9e12]
+
+    def losses(self, floor=1.5, b=0.3, noise=0.0, seed=0):
+        c = numpy.array(self.compute)
+        c = c / numpy.exp(numpy.log(c).mean())
+        random = numpy.random.default_rng(seed)
+        return {
+            s: list(floor + 0.8 * c**-b + random.normal(0, noise, 5) if noise else floor + 0.8 * c**-b)
+            for s in range(5)
+        }
+
+    def test_noiseless_losses_give_the_law_back(self):
+        for b in (0.05, 0.3, 1.1):
+            fit = stats.scaling_law(self.compute, self.losses(b=b))
+            self.assertAlmostEqual(fit["b"], b, delta=2e-3 * b)
+            self.assertAlmostEqual(fit["E"], 1.5, delta=5e-3)
+            self.assertAlmostEqual(fit["A"], 0.8, delta=5e-3)
+            self.assertFalse(fit["at_edge"])
+
+    def test_the_uncertainty_holds_the_truth(self):
+        held = 0
+        for seed in range(20):
+            fit = stats.scaling_law(self.compute, self.losses(noise=0.004, seed=seed), draws=150)
+            held += abs(fit["b"] - 0.3) < fit["half"]["b"]
+        self.assertGreaterEqual(held, 17)  # at 95%, fewer than 17 of 20 has a chance of 2 in 100; the seeds are fixed
+
+    def test_three_sizes_are_too_few_and_losses_without_a_bend_are_marked(self):
+        self.assertIsNone(stats.scaling_law(self.compute[:3], {s: x[:3] for s, x in self.losses().items()}))
+        c = numpy.log(numpy.array(self.compute))
+        straight = {s: list(10 - 0.2 * c) for s in range(3)}
+        self.assertTrue(stats.scaling_law(self.compute, straight)["at_edge"])
+
+    def test_a_recipe_one_percent_worse_everywhere_needs_the_compute_that_the_law_says(self):
+        entries = []
+        for factor in (1.0, 1.01):
+            by = {s: [factor * x for x in xs] for s, xs in self.losses(noise=0.002).items()}
+            entries.append({"compute": self.compute, "units": sorted(by), "fit": stats.scaling_law(self.compute, by)})
+        against = stats.compare_fits(entries[1], entries[0])
+        self.assertLess(abs(against["b"][0]), 1e-3)
+        self.assertAlmostEqual(against["E"][0], 0.01 * entries[0]["fit"]["E"], delta=2e-3)
+        fit = entries[0]["fit"]
+        share = against["compute"][0] * self.compute[-1]
+        self.assertAlmostEqual(
+            float(stats.power_law_at(fit, self.compute, share)),
+            1.01 * float(stats.power_law_at(fit, self.compute, self.compute[-1])),
+            delta=1e-3,
+        )
+
+
+class Grid(unittest.TestCase):
+    def test_the_default_grid_is_seed_major_and_has_what_the_study_promises(self):
+        runs = grid.runs_of(grid.DEFAULT)
+        self.assertEqual(len({r.key for r in runs}), len(runs))
+        for model in ("micro", "micro-moe"):
+            for recipe in grid.CORE:
+                self.assertEqual(sum(r.model == model and r.recipe == recipe for r in runs), 5)
+        core = [r.seed for r in runs if r.recipe in grid.CORE and r.model in ("micro", "micro-moe")]
+        self.assertEqual(core, sorted(core))
+        for recipe in grid.SCALED:
+            self.assertGreaterEqual(len({r.shape for r in runs if r.recipe == recipe and "scaling" in r.uses}), 4)
+        self.assertEqual(sum(r.recipe == "ufp4" and r.model == "micro" for r in grid.runs_of(grid.DEFAULT, 8)), 8)
+        ordered = {recipe for _, *pair in claims.ORDERINGS for recipe in pair}
+        self.assertLessEqual(ordered, {r.recipe for r in runs if r.model == "micro"})
+
+    def test_a_damaged_grid_is_named(self):
+        for blocks, word in (
+            ([{"model": "a"}], "seeds"),
+            ([{"model": "a b", "seeds": 1, "recipes": []}], "a b"),
+            ([7], "model"),
+            ([{"model": "a", "seeds": 1, "recipes": [3]}], "3"),
+            (
+                [
+                    {"model": "a", "seeds": 1, "recipes": ["x"]},
+                    {"model": "a", "seeds": 1, "recipes": ["x"], "arguments": ["--moe"]},
+                ],
+                "a.x.s1",
+            ),
+        ):
+            with self.assertRaisesRegex(grid.GridError, re.escape(word)):
+                grid.runs_of(blocks)
+
+
+def record(model, recipe, seed, loss, flops=1e12, uses=("orderings", "scaling"), probes=None, text=""):
+    return {
+        "key": f"{model}.{recipe}.s{seed}",
+        "model": model,
+        "recipe": recipe,
+        "seed": seed,
+        "uses": list(uses),
+        "shape": ["--size", model],
+        "arguments": ["--size", model, "--recipe", recipe, "--seed", str(seed)],
+        "machine": {"cpu": "C & D <1>", "compiler": "c", "commit": "0"},
+        "train_loss": loss,
+        "valid_loss": None if loss is None else 1.01 * loss,
+        "steps": 40.0,
+        "tokens": 1e6,
+        "flops": flops,
+        "parameters": 1e5,
+        "seconds": 10.0,
+        "share_quantize": 0.3,
+        "share_gemm": 0.4,
+        "checkpoint_hash": "h",
+        "text": text,
+        "log": {"train": [[s, 5 * (loss or 2) / s] for s in range(1, 41)], "valid": []},
+        "probes": probes,
+    }
+
+
+EFFECTS = {"bf16": 0.0, "e2m1-baseline": 1.3, "ufp4": 1.0, "ufp4-rht-none": 1.6, "e2m1-rht-all": 1.2, "nvfp4": 1.31}
+
+
+def many(noise=0.05, seeds=5, models=(("a", 1e10), ("b", 1e11), ("c", 1e12), ("d", 1e13))):
+    random = numpy.random.default_rng(3)
+    out = []
+    for model, flops in models:
+        for seed in range(1, seeds + 1):
+            base = (1.5 + 0.5 * (flops / 1e11) ** -0.25) * (1 + 0.02 * random.normal())
+            for recipe, effect in EFFECTS.items():
+                a = 0.994 if recipe == "e2m1-rht-all" else 0.997 if "e2m1" in recipe else 1.0
+                values = lambda x: {"attenuation": x, "sqnr_db": [20.0] * len(x)}
+                probes = (
+                    None
+                    if recipe == "bf16"
+                    else {
+                        "steps": [1, 20],
+                        "layers": [0, 1, 2],
+                        "operands": {o: values([a, a + 1e-5 * seed]) for o in ("X", "W")},
+                        "by_layer": {o: values([a, a, a]) for o in ("X", "W")},
+                        "residual": values([[a ** (k + 1) + 1e-6 * seed * k for k in range(3)]] * 2),
+                    }
+                )
+                if probes:
+                    probes["residual"]["sqnr_db"] = [[20.0, 19.0, 18.0]] * 2
+                out.append(
+                    record(
+                        model, recipe, seed, base * (1 + (effect + noise * random.normal()) / 100), flops, probes=probes
+                    )
+                )
+    return out
+
+
+class Findings(unittest.TestCase):
+    def test_known_effects_are_found_within_their_intervals(self):
+        found = findings.find(many())
+        self.assertEqual(len(found["models"]), 4)
+        for model in found["models"]:
+            for row in model.recipes[1:]:
+                i = row.error["train"]
+                self.assertFalse(row.exploratory)
+                self.assertAlmostEqual(i.mean, EFFECTS[row.recipe], delta=4 * 0.05 * math.sqrt(2 / 5))
+                self.assertLess(i.high - i.low, 0.4)
+            labels = {(o.better, o.worse): o.label for o in model.orderings}
+            self.assertEqual(labels["ufp4", "e2m1-baseline"], "confirmed")
+            self.assertEqual(labels["ufp4", "ufp4-rht-none"], "confirmed")
+            self.assertIn(labels["e2m1-baseline", "e2m1-rht-all"], ("reversed", "unresolved"))
+            self.assertEqual(labels["ufp4", "ufp4-no-sr"], "no data")
+            self.assertLess(model.probes["e2m1-rht-all"]["slope"].high, -0.55)
+            change = {without: c["X"] for _, without, _, c in model.amplified}["e2m1-baseline"]
+            self.assertAlmostEqual(change.mean, -0.3, places=3)
+
+    def test_noise_is_called_unresolved(self):
+        model = findings.find(many(noise=5.0, models=(("a", 1e10),)))["models"][0]
+        self.assertEqual({o.label for o in model.orderings}, {"unresolved", "no data"})
+
+    def test_fewer_than_five_seeds_are_exploratory(self):
+        model = findings.find(many(seeds=4, models=(("a", 1e10),)))["models"][0]
+        self.assertTrue(all(r.exploratory for r in model.recipes))
+        self.assertTrue(all(o.exploratory for o in model.orderings))
+
+    def test_a_diverged_run_is_named_and_in_no_average(self):
+        runs = many(models=(("a", 1e10),))
+        for r in runs:
+            if r["key"] == "a.ufp4.s3":
+                r["train_loss"] = r["valid_loss"] = None
+        found = findings.find(runs)
+        row = next(r for r in found["models"][0].recipes if r.recipe == "ufp4")
+        self.assertEqual((row.seeds, row.diverged, row.error["train"].n, row.exploratory), (4, 1, 4, True))
+        self.assertIn("a.ufp4.s3", page.markdown_of(found))
+
+    def test_runs_on_another_text_are_not_paired(self):
+        runs = [record("a", "bf16", 1, 2.0, text="x"), record("a", "ufp4", 1, 2.2, text="y")]
+        self.assertIsNone(
+            next(r for r in findings.find(runs)["models"][0].recipes if r.recipe == "ufp4").error["train"]
+        )
+
+    def test_runs_of_a_model_with_other_arguments_are_left_out_with_a_sentence(self):
+        runs = many(models=(("a", 1e10),))
+        runs[0]["shape"] = ["--size", "other"]
+        found = findings.find(runs)
+        self.assertIn(runs[0]["key"], found["said"][0])
+        self.assertNotIn(runs[0]["key"], [r["key"] for r in found["records"]])
+
+    def test_the_papers_difference_of_its_errors_is_about_minus_0_29_percent(self):
+        self.assertAlmostEqual(claims.paper_difference("ufp4", "e2m1-baseline"), -0.286, places=3)
+        self.assertIsNone(claims.paper_difference("ufp4", "mxfp4"))
+
+
+class Tags(html.parser.HTMLParser):
+    """Every tag is closed in order; what the page would load from elsewhere is collected."""
+
+    empty = {"meta", "br", "link", "img"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.counts, self.loads, self.wrong = [], {}, [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        self.loads += [v for k, v in attributes if k in ("src", "href") and not (v or "").startswith("#")]
+        if tag not in self.empty:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+class Report(unittest.TestCase):
+    def whole(self, found):
+        text = report.html_of(found)
+        tags = Tags()
+        tags.feed(text)
+        self.assertEqual((tags.open, tags.wrong, tags.loads), ([], [], []))
+        self.assertNotRegex(text, r"<script|url\(|@import|\bnan\b|\bNone\b")
+        for drawing in re.findall(r'<svg viewBox="0 0 \d\d\d.*?</svg>', text):
+            xml.etree.ElementTree.fromstring(drawing)
+            self.assertNotRegex(drawing, r"nan|inf\b")
+        self.assertLessEqual(tags.counts.get("figure", 0), tags.counts.get("table", 0))
+        markdown = page.markdown_of(found)
+        for block in re.findall(r"(?:^\|.*\n)+", markdown, re.M):
+            widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.strip().splitlines()}
+            self.assertEqual(len(widths), 1, block)
+        return text, markdown
+
+    def test_nothing_is_a_valid_report(self):
+        self.assertIn("no complete run yet", self.whole(findings.find([]))[0])
+
+    def test_any_first_runs_are_a_valid_report(self):
+        runs = many()
+        for some in (
+            [runs[0]],
+            [runs[2]],
+            runs[:2],
+            runs[:7],
+            [record("a", "ufp4", 1, None)],
+            [record("a", r, s, 2.0) for r in ("bf16", "ufp4") for s in (1, 2)],
+            [r for r in runs if r["seed"] < 3],
+        ):
+            self.whole(findings.find(some))
+
+    def test_everything_is_a_valid_report_with_a_fit_a_verdict_and_each_runs_command(self):
+        runs = many()
+        text, markdown = self.whole(findings.find(runs))
+        for words in ("✓ confirmed", "Fits of the scaling law", "C &amp; D &lt;1&gt;", "How many seeds", "1.257"):
+            self.assertIn(words, text)
+        for r in runs:
+            self.assertIn("train_lm " + " ".join(r["arguments"]), text)
+            self.assertIn("train_lm " + " ".join(r["arguments"]), markdown)
+
+    def test_too_few_sizes_are_said(self):
+        _, markdown = self.whole(findings.find(many(models=(("a", 1e10), ("b", 1e11)))))
+        self.assertIn("too few for a fit", markdown)
+
+    def test_only_what_stands_between_the_markers_is_replaced(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "page.md"
+            path.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", encoding="utf-8")
+            for _ in range(2):
+                page.update(path, findings.find(many(models=(("a", 1e10),))))
+            text = path.read_text(encoding="utf-8")
+            self.assertTrue(text.startswith("before\n") and text.endswith("\nafter\n"))
+            self.assertEqual((text.count("\nold\n"), text.count("## Results")), (0, 1))
+            path.write_text("no markers", encoding="utf-8")
+            with self.assertRaisesRegex(page.PageError, "page.md"):
+                page.update(path, findings.find([]))
+            self.assertEqual(path.read_text(encoding="utf-8"), "no markers")
+
+
+GRID = [
+    {
+        "model": "tiny",
+        "arguments": ["--size", "nano", "--steps", 60, "--probe-every", 30],
+        "recipes": ["bf16", "ufp4"],
+        "seeds": 2,
+    }
+]
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="train_lm_study."))
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.fake = self.folder / "train_lm"  # under this Python, which need not be on PATH
+        self.fake.write_text(
+            f"#!{sys.executable}\nimport runpy\nrunpy.run_path({str(FAKE)!r}, run_name='__main__')\n", encoding="utf-8"
+        )
+        self.fake.chmod(0o755)
+        asked, runner.machine_of = runner.machine_of, lambda *_: {"cpu": "c", "compiler": "c", "commit": "c"}
+        self.addCleanup(setattr, runner, "machine_of", asked)
+        self.out, self.said = self.folder / "out", []
+
+    def study(self, blocks=GRID, program=None, **more):
+        return runner.Study(
+            grid.runs_of(blocks), self.out, program or self.fake, HERE, jobs=2, say=self.said.append, **more
+        ).run()
+
+    def results(self, out=None):
+        """Without `machine`: the tree may change while a test runs."""
+        got, said = records.read_folders(out or self.out)
+        return [json.dumps({**r, "machine": {}}, sort_keys=True) for r in got], said
+
+    def command(self, *words, **environment):
+        return subprocess.Popen(
+            [sys.executable, str(STUDY / "study.py"), *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **environment},
+        )
+
+    def test_a_study_killed_at_any_moment_and_started_again_has_the_runs_of_an_undisturbed_one(self):
+        (self.folder / "grid.json").write_text(json.dumps(GRID), encoding="utf-8")
+        words = ("run", "--out", self.out, "--train-lm", self.fake, "--grid", self.folder / "grid.json", "--jobs", 2)
+        killed = self.command(*words, FAKE_STEP_SECONDS="0.03")
+        until = time.monotonic() + 120
+        while time.monotonic() < until and not list(self.out.glob("*/checkpoint.safetensors")):
+            time.sleep(0.02)
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        killed.stdout.close()
+        self.assertLess(len(list(self.out.glob("*/result.json"))), 4)
+        again = self.command(*words)
+        output, _ = again.communicate(timeout=200)
+        self.assertEqual(again.returncode, 0, output)
+        self.assertIn("4 of 4 runs done", output)
+        self.assertRegex(output, r"[12] begun")
+        disturbed, said = self.results()
+        self.assertEqual(said, [])
+        self.out = self.folder / "undisturbed"
+        self.study()
+        self.assertEqual(disturbed, self.results()[0])
+
+    def test_what_is_done_is_not_made_again(self):
+        self.study()
+        before = {p: p.stat().st_mtime_ns for p in self.out.glob("*/*") if p.name != "run.lock"}
+        self.assertEqual(len([p for p in before if p.name == "result.json"]), 4)
+        self.assertEqual(self.study(), (4, 4, []))
+        self.assertEqual(before, {p: p.stat().st_mtime_ns for p in before})
+
+    def test_damaged_partial_and_foreign_folders_are_skipped_with_a_sentence_each(self):
+        self.study()
+        keys = [r.key for r in grid.runs_of(GRID)]
+        (self.out / keys[0] / "result.json").write_text("{", encoding="utf-8")
+        (self.out / keys[1] / "result.json").unlink()
+        (self.out / keys[2] / "log.csv").write_text("step,train_loss\nx,1\n", encoding="utf-8")
+        (self.out / "stranger").mkdir()
+        got, said = self.results()
+        self.assertEqual(len(got), 1)
+        self.assertEqual(len(said), 4)
+        for name, words in (
+            (keys[0], "cannot be read"),
+            (keys[1], "not complete"),
+            (keys[2], "damaged"),
+            ("stranger", "not a run"),
+        ):
+            self.assertTrue(any(s.startswith(name) and words in s for s in said), (name, said))
+        self.study()
+        self.assertEqual(len(self.results()[0]), 3)  # log.csv of a complete run is not made again
+        self.assertTrue(any("result.json is damaged" in s for s in self.said))
+
+    def test_a_folder_of_other_settings_is_left_as_it_is(self):
+        self.study()
+        before = self.results()[0]
+        other = [{**GRID[0], "arguments": ["--size", "nano", "--steps", 50]}]
+        self.assertEqual(self.study(other)[0], 0)
+        self.assertEqual(self.results()[0], before)
+        self.assertTrue(any("other settings" in s for s in self.said))
+
+    def test_a_run_that_cannot_be_resumed_is_moved_aside_and_begun_anew(self):
+        self.study()
+        folder = self.out / "tiny.ufp4.s1"
+        (folder / "result.json").unlink()
+        (folder / "checkpoint.safetensors").write_text("no number", encoding="utf-8")
+        self.assertEqual(self.study(), (4, 4, []))
+        self.assertTrue((self.out / ".tiny.ufp4.s1.aside-1" / "checkpoint.safetensors").exists())
+        self.assertTrue(any("checkpoint.safetensors is damaged" in s for s in self.said))
+
+    def test_failures_are_said_with_the_programs_last_words_and_three_in_a_row_end_the_study(self):
+        os.environ["FAKE_FAIL"] = "ufp4"
+        self.addCleanup(os.environ.pop, "FAKE_FAIL")
+        done, _, failed = self.study()
+        self.assertEqual((done, sorted(failed)), (2, ["tiny.ufp4.s1", "tiny.ufp4.s2"]))
+        self.assertTrue(any("there is no text" in s for s in self.said))
+        os.environ["FAKE_FAIL"] = "tiny"
+        self.out = self.folder / "all"
+        self.assertEqual(len(self.study()[2]), 3)
+
+    def test_a_diverged_run_is_complete(self):
+        os.environ["FAKE_DIVERGE"] = "ufp4.s1"
+        self.addCleanup(os.environ.pop, "FAKE_DIVERGE")
+        self.assertEqual(self.study(), (4, 4, []))
+        self.assertIsNone(next(json.loads(r) for r in self.results()[0] if "ufp4.s1" in r)["train_loss"])
+
+    def test_the_end_of_the_time_given_saves_checkpoints_and_the_next_study_goes_on_from_them(self):
+        os.environ["FAKE_STEP_SECONDS"] = "0.05"
+        self.addCleanup(os.environ.pop, "FAKE_STEP_SECONDS", None)
+        checkpoints = lambda: list(self.out.glob("*/checkpoint.safetensors"))
+
+        class EndsOnceSomethingIsSaved(runner.Study):
+            def _status(self, waiting, jobs):
+                self.end = 0 if checkpoints() else self.end
+
+        study = EndsOnceSomethingIsSaved(
+            grid.runs_of(GRID), self.out, self.fake, HERE, jobs=2, hours=1.0, say=self.said.append
+        )
+        self.assertAlmostEqual(study.end - time.monotonic(), 3600, delta=60)
+        done, _, failed = study.run()
+        self.assertLess(done, 4)
+        self.assertEqual(failed, [])
+        self.assertTrue(checkpoints())
+        self.assertIn("the time given is over: saving what runs", self.said)
+        del os.environ["FAKE_STEP_SECONDS"]
+        self.assertEqual(self.study(), (4, 4, []))
+        self.assertTrue(any("resumed" in s for s in self.said))
+
+    def test_two_studies_do_not_share_a_folder_and_a_missing_program_is_named(self):
+        self.out.mkdir()
+        lock = runner._lock(self.out / ".study.lock")
+        with self.assertRaisesRegex(runner.StudyError, "another study"):
+            self.study()
+        lock.close()
+        with self.assertRaisesRegex(runner.StudyError, "nowhere"):
+            self.study(program=self.folder / "nowhere")
+
+    def test_the_report_is_rebuilt_from_the_exported_file_alone(self):
+        self.study()
+        both = ("--out", self.out, "--results", self.folder / "results")
+        for words in (
+            ("report", *both, "--html", self.folder / "a.html"),
+            ("export", *both),
+            ("report", "--out", self.folder / "none", *both[2:], "--html", self.folder / "b.html"),
+        ):
+            process = self.command(*words)
+            output, _ = process.communicate(timeout=200)
+            self.assertEqual(process.returncode, 0, output)
+        self.assertEqual((self.folder / "a.html").read_bytes(), (self.folder / "b.html").read_bytes())
+        self.assertLess((self.folder / "results" / "runs.jsonl").stat().st_size / 4, 4096)
+
+
+class Results(unittest.TestCase):
+    def test_merging_keeps_the_first_of_two_different_runs_unless_told_otherwise(self):
+        old, new = record("a", "ufp4", 1, 2.0), {**record("a", "ufp4", 1, 2.1), "checkpoint_hash": "other"}
+        merged, said = records.merge([old], [new, record("a", "bf16", 1, 1.9)])
+        self.assertEqual([r["train_loss"] for r in merged], [1.9, 2.0])
+        self.assertIn("a.ufp4.s1", said[0])
+        self.assertEqual([r["train_loss"] for r in records.merge([old], [new], replace=True)[0]], [2.1])
+        self.assertEqual(records.merge([old], [dict(old)]), ([old], []))
+
+    def test_damaged_lines_are_skipped_with_a_sentence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "runs.jsonl"
+            records.write_results(path, many(models=(("a", 1e10),))[:3])
+            text = path.read_text(encoding="utf-8").splitlines()
+            path.write_text("\n".join([text[0], "{", text[1][:50], "[]", text[2]]), encoding="utf-8")
+            got, said = records.read_results(path)
+            self.assertEqual((len(got), len(said)), (2, 3))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
