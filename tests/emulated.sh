@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # ufp4 - kernels on processors that this machine is not: emulated x86-64 without AVX-512 and without AVX, emulated aarch64.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: tests/emulated.sh SOURCE_DIR BUILD_DIR
+usage='usage: tests/emulated.sh SOURCE_DIR BUILD_DIR [--all]
 Runs the tests named below, from BUILD_DIR/gcc/tests (the gcc step of run.sh builds them), under QEMU as a Haswell and as a
 Nehalem: code for a newer processor that is reached by mistake dies there. Builds the same tests for aarch64 and runs them
-as a machine with int8 and bf16 matrix instructions, one with dot products only, and one with neither. Builds and runs the programs of
+as a machine with int8 and bf16 matrix instructions, one with dot products only, and one with neither; without --all the tests of
+kernels alone, not those of the verbs that run them. Builds and runs the programs of
 tests/cpu/odr. Exit status 0, 1, or 77 where nothing could be run.'
 set -uo pipefail
 
-[ $# -eq 2 ] || { echo "$usage" >&2; exit 2; }
+everything=${3:-}
+{ [ $# -eq 2 ] || [ "$everything" = --all ]; } || { echo "$usage" >&2; exit 2; }
 source_dir=$(cd "$1" && pwd) && mkdir -p "$2" && ufp4_build=$(cd "$2" && pwd) || exit 2
 . "$source_dir/cmake/bare_machine.sh"
 
 # A file under tests/, and which of its test cases where not all. Those of dispatch_test that start the program anew would
 # leave the emulator.
-tests=(
+verbs=(
   "explain_test"
   "gemm_exact_test"
   "gemm_plain_test"
@@ -24,9 +26,11 @@ tests=(
   "hadamard_test"
   "dequantize_test"
   "quantize_transform_test"
-  "cpu/dispatch_test [tiers]"
 )
+tests=("cpu/dispatch_test [tiers]")
 while read -r file; do tests+=("cpu/$file"); done < <(cd "$source_dir/tests/cpu" && ls | sed -n 's/^\(.*\(gemm\|kernels\).*_test\)\.cpp$/\1/p' | grep -v amx)
+
+kernels=("${tests[@]}")
 
 work=$ufp4_build/emulated
 rm -rf "$work"
@@ -140,6 +144,7 @@ if ! install_packages qemu-user-static || ! command -v qemu-x86_64-static >/dev/
   exit 77
 fi
 
+tests=("${verbs[@]}" "${kernels[@]}")
 {
   if [ "$(uname -m)" = x86_64 ]; then
     for processor in Haswell Nehalem; do
@@ -157,6 +162,7 @@ else
   echo "SKIPPED: the x86-64 half, on $(uname -m)"
 fi
 
+[ "$everything" = --all ] || tests=("${kernels[@]}")
 aarch64=$work/aarch64
 mkdir -p "$aarch64"
 if ! install_packages g++-aarch64-linux-gnu; then

@@ -15,14 +15,14 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # name: what it shows. A step is the function step_<name>; it returns 0, 1, or 77 for "skipped, and I said why".
 # A step that counts no tests of its own is one test.
 steps=(
-  "gcc: every test of the day with g++ -O2; the layer rule, the tour and the install check are among them"
-  "clang: the same with clang 19, or another from 16 on; the GPU's tests with --all"
-  "sanitize: the same with g++ under AddressSanitizer and UndefinedBehaviorSanitizer"
+  "gcc: every test of the host with g++ -O2; the layer rule, the tour and the install check are among them"
+  "clang: the same with clang 19, or another from 16 on"
+  "sanitize: every test, those of the GPU in the executor too, with g++ under AddressSanitizer and UndefinedBehaviorSanitizer"
   "threads: the tests labelled threads under ThreadSanitizer"
   "bits: the tests labelled bits with -O3 -march=native -ffp-contract=fast"
   "headers: every public header compiles alone, with g++ and all warnings"
   "budgets: what including the public headers costs"
-  "emulated: the kernels on older x86-64 processors and on three kinds of aarch64, under QEMU; files built for different ones linked together"
+  "emulated: the kernels on older x86-64 processors and on three kinds of aarch64 (there every verb with --all), under QEMU; files built for different ones linked together"
   "gpu: every kernel compiled by nvcc for four architectures, and the instructions in it; the GPU's tests where there is a GPU"
   "hip: every kernel compiled for AMD's architectures, linked for gfx90a, and the instructions in it; the GPU's tests where there is an AMD GPU"
   "oracle: an independent reading of the numerics page, in Python, gives the same bits"
@@ -30,15 +30,17 @@ steps=(
 )
 long_steps=(
   "nightly: the tests labelled nightly"
-  "clang_gpu: the GPU's tests in the executor, with clang"
+  "gcc_gpu: the GPU's tests in the executor, with g++ -O2"
+  "clang_gpu: the same with clang"
   "gpu_tests: every test of the GPU kernels compiled by nvcc, and by hipcc"
 )
 
 jobs=$(nproc)
+everything='' # --all, for the scripts that have more to do then
 wanted=()
 while [ $# -gt 0 ]; do
   case $1 in
-    --all) steps+=("${long_steps[@]}") ;;
+    --all) steps+=("${long_steps[@]}") everything=--all ;;
     --list) printf '%s\n' "${steps[@]}" "${long_steps[@]/%/ (--all)}"; exit 0 ;;
     --step)
       [ $# -ge 2 ] || { echo "--step needs a name; --list shows them" >&2; exit 2; }
@@ -129,7 +131,7 @@ suite() {
   shift 4
   install_build_tools || return 1
   install_packages catch2 || return 1
-  install_packages libeigen3-dev || skip "no Eigen, so examples/train_lm is not tested" || true
+  install_packages libeigen3-dev || skip "no Eigen, so neither examples/train_lm nor interop/eigen.hpp is tested" || true
   configure "$preset" "$folder" "$@" || return 1
   # shellcheck disable=SC2086 # targets and selection are several words each
   compile "$folder" $targets || built=1
@@ -138,13 +140,15 @@ suite() {
   return $built
 }
 
-day='-LE ^nightly$'
+host='-LE ^(nightly|gpu)$'
 
 # The oracles' drivers are built here and not when they are needed, so that one long compilation goes beside many.
 step_gcc() {
   install_packages libbenchmark-dev python3 || skip "no Google Benchmark, so no bench was built" || true
-  suite dev gcc 'day_tests oracle_driver scalar_driver' "$day"
+  install_packages python3-numpy python3-scipy libopenmpi-dev openmpi-bin || skip "neither the study nor several ranks are tested" || true
+  suite dev gcc 'host_tests oracle_driver scalar_driver' "$host"
 }
+step_gcc_gpu() { suite dev gcc day_tests '-L ^gpu$'; }
 
 # clang_suite TARGETS CTEST-SELECTION
 clang_suite() {
@@ -160,10 +164,10 @@ clang_suite() {
   fi
   suite clang-19 clang "$1" "$2" -D CMAKE_CXX_COMPILER="$clang" -D UFP4_BUILD_BENCH=OFF
 }
-step_clang() { clang_suite host_tests '-LE ^(nightly|gpu)$'; }
+step_clang() { clang_suite host_tests "$host"; }
 step_clang_gpu() { clang_suite day_tests '-L ^gpu$'; }
 
-step_sanitize() { suite asan asan day_tests '-LE ^(nightly|consume)$' -D UFP4_BUILD_BENCH=OFF; }
+step_sanitize() { suite asan asan day_tests '-LE ^(nightly|script)$' -D UFP4_BUILD_BENCH=OFF; }
 
 step_threads() {
   # Kernels that randomise more address bits than this ThreadSanitizer knows stop it at start; setarch -R turns that off.
@@ -189,8 +193,8 @@ step_emulated() {
   install_build_tools || return 1
   install_packages catch2 || return 1
   configure dev gcc || return 1
-  compile gcc day_tests || return 1
-  bash "$source_dir/tests/emulated.sh" "$source_dir" "$ufp4_build"
+  compile gcc host_tests || return 1
+  bash "$source_dir/tests/emulated.sh" "$source_dir" "$ufp4_build" $everything
   status=$?
   [ -e "$verdicts" ] || return $status
   passed=$((passed + $(grep -c '^passed' "$verdicts"))) failed=$((failed + $(grep -c '^FAILED' "$verdicts")))
@@ -202,7 +206,7 @@ step_gpu() {
   install_packages g++ catch2 || return 1
   bash "$source_dir/tests/gpu/compile.sh" --out "$ufp4_build/gpu" || return
   if ! nvidia-smi -L >/dev/null 2>&1; then
-    echo "No GPU here: every kernel that the executor plays ran on the CPU in the steps gcc and sanitize; nothing ran on a GPU."
+    echo "No GPU here: every kernel that the executor plays ran on the CPU in the step sanitize; nothing ran on a GPU."
     return 0
   fi
   bash "$source_dir/tests/gpu/run.sh" --page "$ufp4_build/gpu/performance-gpu.md"
@@ -219,7 +223,7 @@ step_hip() {
   install_hip || return
   bash "$source_dir/tests/gpu/compile_hip.sh" --out "$ufp4_build/hip" || return
   if ! [ -e /dev/kfd ]; then
-    echo "No AMD GPU here: every kernel that the executor plays ran on the CPU in the steps gcc and sanitize; nothing ran on a GPU."
+    echo "No AMD GPU here: every kernel that the executor plays ran on the CPU in the step sanitize; nothing ran on a GPU."
     return 0
   fi
   bash "$source_dir/tests/gpu/run.sh" --vendor amd --page "$ufp4_build/hip/performance-gpu.md"

@@ -89,10 +89,11 @@ if [ -n "$with_tests" ]; then
 fi
 work_through_list
 
-# played TARGET: how many of the executor's tests play that architecture.
+# played TARGET: how many of the executor's tests play that architecture, by its number or because CTest runs them as it.
 played() {
-  local tests
-  tests=$(grep -l "0x${1#gfx}\b" "$source_dir"/tests/gpu/*_test.cpp | wc -l)
+  local tests as=none
+  case " gfx90a gfx950 gfx1100 gfx1201 " in *" $1 "*) as='^// ctest:.* amd\b|^// ctest: amd\b' ;; esac
+  tests=$(grep -l -E "0x${1#gfx}\b|$as" "$source_dir"/tests/gpu/*_test.cpp | wc -l)
   if [ "$tests" -eq 0 ]; then echo no; else echo "$tests tests"; fi
 }
 printf '\n%-8s %-10s %-8s %-10s %-16s %s\n' target compiled linked emulated run seconds
