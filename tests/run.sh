@@ -146,7 +146,7 @@ host='-LE ^(nightly|gpu)$'
 step_gcc() {
   install_packages libbenchmark-dev python3 || skip "no Google Benchmark, so no bench was built" || true
   install_packages python3-numpy python3-scipy libopenmpi-dev openmpi-bin || skip "neither the study nor several ranks are tested" || true
-  suite dev gcc 'host_tests oracle_driver scalar_driver' "$host"
+  suite dev gcc 'host_tests oracle_driver scalar_driver interop_driver' "$host"
 }
 step_gcc_gpu() { suite dev gcc day_tests '-L ^gpu$'; }
 
@@ -270,11 +270,12 @@ step_oracle() {
 
 step_outside() {
   local python status=0 script
-  if ! install_packages python3 python3-venv ca-certificates || ! python=$(make_venv outside numpy ml_dtypes gfloat); then
-    skip "ml_dtypes and gfloat could not be had from PyPI, so nothing was compared with them"
+  if ! install_packages python3 python3-venv ca-certificates || ! python=$(make_venv outside_2 numpy ml_dtypes gfloat safetensors gguf); then
+    skip "ml_dtypes, gfloat, safetensors and gguf could not be had from PyPI, so nothing was compared with them"
     return
   fi
   driver scalar_driver || return 1
+  driver interop_driver || return 1
   for script in "$source_dir"/tests/outside/*_check.py; do
     echo "-- ${script##*/}"
     timeout 900 "$python" "$script" --driver "$ufp4_build/gcc/tests/scalar_driver"

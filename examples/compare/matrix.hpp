@@ -4,8 +4,8 @@
 
 #include <cmath>
 #include <cstddef>
-#include <stdexcept>
 #include <string>
+#include <ufp4/interop/tensor_file.hpp>
 #include <vector>
 
 #include "text.hpp"
@@ -20,9 +20,7 @@ struct matrix {
 };
 
 /// Input that cannot be compared: the message is one sentence that names the file and what is wrong with it.
-struct input_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using input_error = ufp4::interop::file_error;
 
 /// How many of `rows` are used under `limit`, where 0 means all.
 inline std::size_t rows_used(std::size_t rows, std::size_t limit) { return limit == 0 || rows < limit ? rows : limit; }

@@ -17,11 +17,10 @@
 #include "corpus.hpp"
 #include "experiment.hpp"
 #include "matrix.hpp"
-#include "npy.hpp"
 #include "report_csv.hpp"
 #include "report_html.hpp"
 #include "report_json.hpp"
-#include "safetensors.hpp"
+#include "stored_matrix.hpp"
 #include "table.hpp"
 
 namespace compare {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <ufp4/interop/text.hpp>
 
 namespace compare {
 
@@ -56,54 +57,8 @@ inline std::string byte_size(double bytes) {
   return fixed(bytes / (1024.0 * 1024 * 1024), 1) + " GiB";
 }
 
-namespace detail {
-
-/// Length of the well-formed UTF-8 sequence that starts `text` and may be shown, or 0.
-inline std::size_t shown_utf8(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return lead >= 0x20 && lead != 0x7F ? 1 : 0;
-  if (lead >= 0xC2 && lead < 0xE0) return tail(1) && (lead > 0xC2 || byte(1) >= 0xA0) ? 2 : 0;  // U+0080..9F control
-  if (lead >= 0xE0 && lead < 0xF0) {
-    const bool overlong = lead == 0xE0 && byte(1) < 0xA0;
-    const bool surrogate = lead == 0xED && byte(1) >= 0xA0;
-    return tail(1) && tail(2) && !overlong && !surrogate ? 3 : 0;
-  }
-  if (lead >= 0xF0 && lead < 0xF5) {
-    const bool overlong = lead == 0xF0 && byte(1) < 0x90;
-    const bool too_large = lead == 0xF4 && byte(1) >= 0x90;
-    return tail(1) && tail(2) && tail(3) && !overlong && !too_large ? 4 : 0;
-  }
-  return 0;
-}
-
-}  // namespace detail
-
-/// `text` with every control character and every byte that is not UTF-8 replaced by '?', cut after about 200 bytes.
-inline std::string printable(std::string_view text) {
-  std::string shown;
-  while (!text.empty()) {
-    if (shown.size() > 200) return shown + "...";
-    const std::size_t length = detail::shown_utf8(text);
-    if (length == 0)
-      shown += '?';
-    else
-      shown += text.substr(0, length);
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
-  return shown;
-}
-
-/// A JSON string literal of a printable text.
-inline std::string json_text(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
+using ufp4::interop::json_text;
+using ufp4::interop::printable;
 
 /// Printable text as HTML content or attribute value.
 inline std::string html_text(std::string_view text) {

@@ -77,6 +77,7 @@ concept stored_number = element_format<T> || std::is_same_v<T, e4m3> || std::is_
 /// arithmetic on 4 bits, m.cast<float>() is where it begins.
 template <class T>
 struct stored_number_traits {
+  // NOLINTBEGIN(readability-identifier-naming): the names that Eigen asks for
   using Real = T;
   using NonInteger = T;
   using Nested = T;
@@ -90,6 +91,7 @@ struct stored_number_traits {
     AddCost = Eigen::HugeCost,
     MulCost = Eigen::HugeCost
   };
+  // NOLINTEND(readability-identifier-naming)
   static constexpr T epsilon() { return T(0.0f); }
   static constexpr T dummy_precision() { return T(0.0f); }
   static constexpr T highest() {

@@ -1,0 +1,200 @@
+// ufp4 - .safetensors files: tensors of any type in and out, by rows, without holding the file in memory.
+// SPDX-License-Identifier: Apache-2.0
+/// | bytes        | what                                                                                              |
+/// |--------------|---------------------------------------------------------------------------------------------------|
+/// | 8            | length of the header, little-endian                                                               |
+/// | that many    | JSON: {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}, perhaps a   |
+/// |              | "__metadata__" of strings; spaces may follow                                                      |
+/// | the rest     | the data; offsets count from here; row-major, little-endian                                       |
+///
+///   interop::safetensors_reader file("model.safetensors");
+///   file.read_rows(file.at("layers.0.weight"), 128, rows);          // rows 128 ..., as floats
+///
+///   interop::safetensors_writer out;
+///   out.add("layers.0.weight", interop::source_of(view));           // or a callback that makes the bytes
+///   out.write("new.safetensors");
+///
+/// Source: the format's own description, huggingface/safetensors README.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <ufp4/interop/json_cursor.hpp>
+#include <ufp4/interop/tensor_file.hpp>
+#include <utility>
+#include <vector>
+
+namespace ufp4::interop::inline UFP4_CODE {
+
+/// How safetensors spells a type; empty for types that it does not have.
+constexpr std::string_view safetensors_name(number_type type) {
+  constexpr std::string_view names[] = {"F32", "F16", "BF16", "F8_E4M3", "F8_E8M0", "U8", "I8", "F64", "I64", "I32"};
+  const auto which = static_cast<std::size_t>(type);
+  return which < std::size(names) ? names[which] : std::string_view();
+}
+
+/// Reads the header; the data when asked.
+class safetensors_reader : public tensor_file {
+ public:
+  explicit safetensors_reader(const std::string& path) : tensor_file(path) {
+    if (file_.size() < 8) fail("is not a .safetensors file: it is shorter than the 8-byte header length");
+    const std::uint64_t length = file_.read_number(0, 8);
+    constexpr std::uint64_t longest = 100'000'000;  // the format's own limit
+    if (length > file_.size() - 8)
+      fail("says its header is " + std::to_string(length) + " bytes long, but only " +
+           std::to_string(file_.size() - 8) + " bytes follow");
+    if (length > longest) fail("has a header of " + std::to_string(length) + " bytes; the format allows 100000000");
+    std::string text(static_cast<std::size_t>(length), '\0');
+    file_.read(8, text.data(), text.size());
+    if (!parse(text)) fail("has a header that is not a JSON object of tensors with dtype, shape and data_offsets");
+    std::sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    place(8 + length);
+  }
+
+  /// The strings of "__metadata__".
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+ private:
+  bool parse(std::string_view text) {
+    json_cursor json(text);
+    const bool whole = json.object([&](const std::string& name) {
+      if (name == "__metadata__") return parse_metadata(json);
+      tensors_.emplace_back().name = name;
+      return parse_tensor(json, tensors_.back());
+    });
+    return whole && json.at_end();
+  }
+
+  /// Strings are kept; what else stands there is none of the format's, and is skipped.
+  bool parse_metadata(json_cursor& json) {
+    if (!json.at('{')) return json.skip_value();
+    return json.object(
+        [&](const std::string& key) { return json.at('"') ? json.string(metadata_[key]) : json.skip_value(); });
+  }
+
+  /// Leaves offset and bytes relative to the data: place() puts them where they are.
+  static bool parse_tensor(json_cursor& json, stored_tensor& t) {
+    bool type = false, shape = false, offsets = false;
+    const bool whole = json.object([&](const std::string& key) {
+      std::vector<std::uint64_t> bounds;
+      const auto numbers = [&](std::vector<std::uint64_t>& to) {
+        return json.array([&] { return json.unsigned_number(to.emplace_back()); });
+      };
+      if (key == "dtype") return !std::exchange(type, true) && json.string(t.type_name);
+      if (key == "shape") return !std::exchange(shape, true) && numbers(t.shape);
+      if (key != "data_offsets") return json.skip_value();
+      if (std::exchange(offsets, true) || !numbers(bounds) || bounds.size() != 2) return false;
+      t.offset = bounds[0];
+      t.bytes = bounds[1];
+      return true;
+    });
+    for (auto known = number_type::f32; known < number_type::mxfp4; known = number_type(int(known) + 1))
+      if (t.type_name == safetensors_name(known)) t.type = known;
+    return whole && type && shape && offsets;
+  }
+
+  void place(std::uint64_t data_begin) {
+    const std::uint64_t data = file_.size() - data_begin;
+    std::uint64_t last = 0;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      stored_tensor& t = tensors_[i];
+      const std::string label = "tensor " + printable(t.name);
+      if (i != 0 && t.name == tensors_[i - 1].name) fail("names " + label + " twice");
+      const std::uint64_t begin = t.offset, end = t.bytes;
+      if (begin > end || end > data)
+        fail("says " + label + " lies at bytes " + std::to_string(begin) + " to " + std::to_string(end) +
+             " of the data, but there are " + std::to_string(data) + " bytes");
+      last = (std::max)(last, end);
+      t.offset = data_begin + begin;
+      t.bytes = end - begin;
+      check_size(t, label + " claims " + shape_text(t.shape) + " " + t.type_name);
+    }
+    if (last != data) fail("describes " + std::to_string(last) + " bytes of data, but holds " + std::to_string(data));
+  }
+
+  void check_size(const stored_tensor& t, const std::string& claim) const {
+    if (t.type == number_type::other) return;
+    const auto bytes = byte_count(t.type, t.shape);
+    if (!bytes) fail(claim + " values, more bytes than 64 bits can count");
+    if (*bytes != t.bytes)
+      fail(claim + " values, which are " + std::to_string(*bytes) + " bytes, but its data_offsets span " +
+           std::to_string(t.bytes));
+  }
+
+  std::map<std::string, std::string> metadata_;
+};
+
+/// Collects tensors, then writes them: wider types first, so that each lies on a multiple of its size; in the order of
+/// add() among equals.
+class safetensors_writer {
+ public:
+  /// A name that is in the file already, and a type that the format lacks, are std::invalid_argument.
+  void add(const std::string& name, tensor_source tensor) {
+    ufp4::detail::expects(is_utf8(name) && name != "__metadata__", "safetensors_writer: the name ", printable(name),
+                          " is not UTF-8, or is the format's own");
+    for (const auto& [other, ignored] : tensors_)
+      ufp4::detail::expects(other != name, "safetensors_writer: tensor ", printable(name), " is there already");
+    ufp4::detail::expects(!safetensors_name(tensor.type).empty(), "safetensors_writer: tensor ", printable(name),
+                          " has a type that .safetensors does not have");
+    ufp4::detail::expects(byte_count(tensor.type, tensor.shape).has_value(), "safetensors_writer: tensor ",
+                          printable(name), " of ", shape_text(tensor.shape), " is more bytes than 64 bits can count");
+    tensors_.emplace_back(name, std::move(tensor));
+  }
+
+  void set_metadata(const std::string& key, const std::string& value) {
+    ufp4::detail::expects(is_utf8(key) && is_utf8(value), "safetensors_writer: metadata ", printable(key),
+                          " is not UTF-8");
+    metadata_[key] = value;
+  }
+
+  /// Writes the file; file_error if a tensor's source gives another number of bytes than its shape says.
+  void write(const std::string& path) const {
+    std::vector<const entry*> order;
+    for (const std::uint64_t width : {8u, 4u, 2u, 1u})
+      for (const entry& e : tensors_)
+        if (byte_count(e.second.type, {}) == width) order.push_back(&e);
+    output_file file(path);
+    const std::string header = header_of(order);
+    file.write_number(std::uint64_t{header.size()});
+    file.write(header);
+    for (const entry* e : order) file.write("tensor " + printable(e->first), e->second);
+    file.finish();
+  }
+
+ private:
+  using entry = std::pair<std::string, tensor_source>;
+
+  std::string header_of(const std::vector<const entry*>& order) const {
+    std::string text = "{", separator;
+    if (!metadata_.empty()) {
+      text += "\"__metadata__\":{";
+      for (const auto& [key, value] : metadata_) {
+        text += separator + json_text(key) + ":" + json_text(value);
+        separator = ",";
+      }
+      text += "}";
+    }
+    std::uint64_t offset = 0;
+    for (const entry* e : order) {
+      const tensor_source& t = e->second;
+      std::string shape;
+      for (const std::uint64_t extent : t.shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
+      text += text.size() > 1 ? "," : "";
+      text += json_text(e->first) + ":{\"dtype\":\"" + std::string(safetensors_name(t.type)) + "\",\"shape\":[" +
+              shape + "],\"data_offsets\":[" + std::to_string(offset) + ",";
+      offset += byte_count(t.type, t.shape).value();
+      text += std::to_string(offset) + "]}";
+    }
+    text += "}";
+    text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begin on a multiple of 8
+    return text;
+  }
+
+  std::map<std::string, std::string> metadata_;
+  std::vector<entry> tensors_;
+};
+
+}  // namespace ufp4::interop::inline UFP4_CODE

@@ -1,0 +1,77 @@
+// ufp4 - text that files bring and take: names fit to show, JSON strings.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <ufp4/detail/compiler.hpp>
+
+namespace ufp4::interop::inline UFP4_CODE {
+
+/// Length of the well-formed UTF-8 sequence that starts `text`, or 0 (also where there is none).
+inline std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return text.empty() ? 0 : 1;
+  if (lead >= 0xC2 && lead < 0xE0) return tail(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead < 0xF0) {
+    const bool overlong = lead == 0xE0 && byte(1) < 0xA0;
+    const bool surrogate = lead == 0xED && byte(1) >= 0xA0;
+    return tail(1) && tail(2) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (lead >= 0xF0 && lead < 0xF5) {
+    const bool overlong = lead == 0xF0 && byte(1) < 0x90;
+    const bool too_large = lead == 0xF4 && byte(1) >= 0x90;
+    return tail(1) && tail(2) && tail(3) && !overlong && !too_large ? 4 : 0;
+  }
+  return 0;
+}
+
+inline bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+/// `text` with every control character (U+0080 .. U+009F among them) and every byte that is not UTF-8 replaced by '?',
+/// cut after about 200 bytes: what a file says cannot repaint a terminal or fill a screen.
+inline std::string printable(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    if (shown.size() > 200) return shown + "...";
+    const std::size_t length = utf8_length(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    const bool control = first < 0x20 || first == 0x7F || (first == 0xC2 && length == 2 && (text[1] & 0x60) == 0);
+    if (length == 0 || control)
+      shown.append(length == 2 ? 2 : 1, '?');
+    else
+      shown += text.substr(0, length);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return shown;
+}
+
+/// A JSON string literal of UTF-8 text.
+inline std::string json_text(std::string_view text) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20) {
+      out += "\\u00";
+      out += digits[byte >> 4];
+      out += digits[byte & 15];
+      continue;
+    }
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+}  // namespace ufp4::interop::inline UFP4_CODE

@@ -1,0 +1,259 @@
+// ufp4 - GGUF files: ggml's MXFP4 and NVFP4 blocks in and out, and a container that survives arbitrary bytes.
+// SPDX-License-Identifier: Apache-2.0
+#include <ufp4/interop/gguf.hpp>
+#include <ufp4/ufp4.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/files.hpp"
+#include "support/hostile.hpp"
+#include "support/refusal.hpp"
+#include "support/seed.hpp"
+
+using namespace ufp4;
+using interop::ggml_nvfp4, interop::number_type;
+using support::file_with;
+using support::floats;
+using support::little_endian;
+
+namespace {
+
+template <class F>
+std::string sentence(F f) {
+  try {
+    f();
+  } catch (const interop::file_error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+bool says(const std::string& said, const std::string& part) {
+  INFO(said);
+  CHECK(said.find('\n') == std::string::npos);
+  const bool found = said.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+std::string text(const std::string& s) { return little_endian(s.size(), 8) + s; }
+std::string pair(const std::string& key, unsigned type, const std::string& value) {
+  return text(key) + little_endian(type, 4) + value;
+}
+/// A tensor's line: extents with the contiguous one first.
+std::string tensor(const std::string& name, const std::vector<std::uint64_t>& extents, unsigned type,
+                   std::uint64_t offset) {
+  std::string line = text(name) + little_endian(extents.size(), 4);
+  for (const auto extent : extents) line += little_endian(extent, 8);
+  return line + little_endian(type, 4) + little_endian(offset, 8);
+}
+std::string gguf(const std::vector<std::string>& pairs, const std::vector<std::string>& tensors,
+                 const std::string& data, std::size_t alignment = 32, unsigned version = 3) {
+  std::string bytes =
+      "GGUF" + little_endian(version, 4) + little_endian(tensors.size(), 8) + little_endian(pairs.size(), 8);
+  for (const auto& p : pairs) bytes += p;
+  for (const auto& t : tensors) bytes += t;
+  bytes.resize((bytes.size() + alignment - 1) / alignment * alignment, '\0');
+  return bytes + data;
+}
+
+std::string refused(const std::string& bytes) {
+  const std::string path = file_with(bytes);
+  return sentence([&] { interop::gguf_reader file(path); });
+}
+
+template <class Q>
+std::string saved(const Q& q, const std::string& name = "blk.0.ffn_up.weight") {
+  interop::gguf_writer out;
+  out.set_string("general.architecture", "llama");
+  interop::add_quantized(out, name, q);
+  const std::string path = support::scratch() / "quantized.gguf";
+  out.write(path);
+  return path;
+}
+
+std::vector<float> weights(std::size_t n) { return support::hostile(support::seed(n)).values(n, false, false); }
+
+}  // namespace
+
+TEST_CASE("a GGUF file written by hand reads as its layout says", "[gguf]") {
+  std::string strings = little_endian(8, 4) + little_endian(2, 8) + text("a") + text("bc");
+  std::string nested = little_endian(9, 4) + little_endian(1, 8) + little_endian(0, 4) + little_endian(3, 8) + "xyz";
+  const std::vector<std::string> pairs{pair("general.architecture", 8, text("llama")),
+                                       pair("list", 9, strings),
+                                       pair("flag", 7, "\x01"),
+                                       pair("nested", 9, nested),
+                                       pair("f", 6, floats({1.5f})),
+                                       pair("count", 4, little_endian(7, 4)),
+                                       pair("general.alignment", 4, little_endian(64, 4))};
+  std::string block = "\x80";  // 2^1
+  for (int j = 0; j < 16; ++j) block += static_cast<char>(j | (15 - j) << 4);
+  std::string data = floats({1, 2, 3, 4, 5, 6});
+  data.resize(64, '\0');
+  for (const unsigned version : {2u, 3u}) {
+    interop::gguf_reader file(file_with(
+        gguf(pairs, {tensor("w", {3, 2}, 0, 0), tensor("q", {32, 1}, 39, 64), tensor("other", {256}, 12, 9999)},
+             data + block, 64, version)));
+    REQUIRE(file.strings().at("general.architecture") == "llama");
+    REQUIRE(file.integers().at("flag") == 1);
+    REQUIRE(file.integers().at("count") == 7);
+    REQUIRE(file.alignment() == 64);
+    REQUIRE(file.at("other").type_name == "number 12 of ggml");
+    float row[3] = {};
+    file.read_rows(file.at("w"), 1, matrix_view<float>(row, 1, 3));
+    REQUIRE(row[2] == 6);
+    const auto q = interop::read_quantized<mxfp4>(file, "q");
+    REQUIRE(q.scales()[0].bits() == 0x80);
+    for (std::size_t k = 0; k < 32; ++k)
+      REQUIRE((q.codes()[k / 2] >> (k % 2 * 4) & 15) == static_cast<int>(k < 16 ? k : 31 - k));
+  }
+}
+
+TEMPLATE_TEST_CASE("blocks come back as they went, whatever the shape", "[gguf]", mxfp4, nvfp4, ggml_nvfp4,
+                   compat::ggml_mxfp4, compat::ggml_nvfp4) {
+  for (const std::size_t rows : {1u, 3u})
+    for (const std::size_t cols : {64u, 192u}) {
+      const auto values = weights(rows * cols);
+      const auto q = quantize<TestType>(matrix_view<const float>(values.data(), rows, cols));
+      interop::gguf_reader file(saved(q));
+      REQUIRE(interop::read_quantized<format_of<TestType>>(file, "blk.0.ffn_up.weight") == q);
+      REQUIRE(file.at("blk.0.ffn_up.weight").offset % 32 == 0);
+      REQUIRE(file.strings().at("general.architecture") == "llama");
+      const bool two_level = format_of<TestType>::two_level;
+      REQUIRE((file.find("blk.0.ffn_up.scale") != nullptr) == two_level);
+    }
+}
+
+TEST_CASE("NVFP4's block is four scales, then 8 bytes of codes for each 16 elements in split halves", "[gguf]") {
+  std::vector<float> ramp(64);
+  for (std::size_t k = 0; k < 64; ++k)
+    ramp[k] = static_cast<float>(k % 16 == 15 ? 6 : k % 16 == 7 ? -1 : 0) * static_cast<float>(1 << k / 16);
+  const auto q = quantize<compat::ggml_nvfp4>(matrix_view<const float>(ramp.data(), 1, 64));
+  std::uint8_t block[36];
+  interop::to_ggml_row<ggml_nvfp4>(q, 0, block);
+  const std::uint8_t half[8] = {0, 0, 0, 0, 0, 0, 0, 0x7A};  // element 7: -1; element 15: 6
+  for (int s = 0; s < 4; ++s) {
+    CHECK(block[s] == 0x38 + 8 * s);  // 1, 2, 4, 8
+    CHECK(std::memcmp(block + 4 + 8 * s, half, 8) == 0);
+  }
+}
+
+TEST_CASE("a tensor scale stands beside its weight, and is not lost on reading", "[gguf]") {
+  const auto values = weights(128);
+  const auto q = quantize<nvfp4>(matrix_view<const float>(values.data(), 2, 64));
+  interop::gguf_reader file(saved(q, "head"));
+  REQUIRE(interop::read_quantized<nvfp4>(file, "head") == q);
+  CHECK(says(sentence([&] { interop::read_quantized<ggml_nvfp4>(file, "head"); }), "has a tensor scale, head.scale;"));
+  const auto plain = quantize<compat::ggml_nvfp4>(matrix_view<const float>(values.data(), 2, 64));
+  interop::gguf_reader without(saved(plain, "head"));
+  REQUIRE(interop::read_quantized<nvfp4>(without, "head").tensor_scale() == 1);
+  CHECK(says(sentence([&] { interop::read_quantized<mxfp4>(without, "head"); }),
+             "head is 2 x 64 NVFP4, not a matrix of MXFP4"));
+}
+
+TEST_CASE("the sign bit of a block scale is not read, as in ggml", "[gguf]") {
+  const std::string block = "\xB8\x38\x80\x7F" + std::string(32, '\x11');
+  interop::gguf_reader file(file_with(gguf({}, {tensor("w", {64, 1}, 40, 0)}, block)));
+  const auto q = interop::read_quantized<ggml_nvfp4>(file, "w");
+  const std::uint8_t want[4] = {0x38, 0x38, 0, 0x7F};
+  for (std::size_t s = 0; s < 4; ++s) CHECK(q.scales()[s].bits() == want[s]);
+}
+
+TEST_CASE("plain tensors are written with their extents turned round and aligned", "[gguf]") {
+  const std::vector<bf16> brain{bf16(1.0f), bf16(2.0f), bf16(3.0f)};
+  const std::vector<float> f = weights(5);
+  interop::gguf_writer out;
+  out.add("brain", interop::source_of(matrix_view<const bf16>(brain.data(), 1, 3)));
+  out.add("f", interop::source_of(matrix_view<const float>(f.data(), 1, 5)));
+  const std::string path = support::scratch() / "plain.gguf";
+  out.write(path);
+  std::string data = support::words({0x3F80, 0x4000, 0x4040});
+  data.resize(32, '\0');
+  data += floats(f);
+  data.resize(64, '\0');
+  REQUIRE(support::bytes_of(path) == gguf({}, {tensor("brain", {3, 1}, 30, 0), tensor("f", {5, 1}, 0, 32)}, data));
+}
+
+TEST_CASE("what GGUF cannot hold is refused before anything is written", "[gguf]") {
+  const auto values = weights(96);
+  const matrix_view<const float> x(values.data(), 1, 96);
+  CHECK(says(support::refusal([&] { saved(quantize<nvfp4>(x)); }), "has 96 columns, not a multiple of ggml's 64"));
+  CHECK(says(support::refusal([&] { saved(quantize<mxfp4>(x, hadamard<32>{})); }), "after a Hadamard transform of 32"));
+  interop::gguf_writer out;
+  const auto source = interop::source_of(number_type::f32, {0}, nullptr);
+  out.add("w", source);
+  CHECK(says(support::refusal([&] { out.add("w", source); }), "tensor w is there already"));
+  CHECK(says(support::refusal([&] { out.add(std::string(64, 'n'), source); }), "has 64 bytes; ggml takes 63"));
+  CHECK(
+      says(support::refusal([&] { out.add("x", {number_type::f32, {}, {}}); }), "has 0 dimensions; ggml takes 1 to 4"));
+  CHECK(says(support::refusal([&] { out.add("x", {number_type::u8, {1}, {}}); }), "has a type that ggml lacks"));
+  CHECK(says(support::refusal([&] { out.add("x", {number_type::mxfp4, {2, 33}, {}}); }), "no whole number of blocks"));
+}
+
+TEST_CASE("a bad GGUF file is refused in one sentence that says what is wrong", "[gguf]") {
+  const std::string six = floats({1, 2, 3, 4, 5, 6});
+  const std::string good = gguf({pair("a", 8, text("b"))}, {tensor("w", {3, 2}, 0, 0)}, six);
+  CHECK(refused(good) == "accepted");
+  CHECK(says(refused("GGUF"), "shorter than that format's head of 24 bytes"));
+  CHECK(says(refused("GGML" + good.substr(4)), "does not begin with GGUF"));
+  CHECK(says(refused(gguf({}, {}, "", 32, 1)), "has GGUF version 1"));
+  CHECK(says(refused(good.substr(0, 60)), "ends inside its header"));
+  CHECK(says(refused(good.substr(0, good.size() - 1)), "lies at bytes 0 and 24 on of the data, but there are 23"));
+  const auto w = [&](const std::vector<std::uint64_t>& extents, unsigned type, std::uint64_t offset) {
+    return refused(gguf({}, {tensor("w", extents, type, offset)}, six));
+  };
+  constexpr std::uint64_t huge = std::uint64_t{1} << 63;
+  CHECK(says(w({3, 2}, 0, huge), "lies at bytes 9223372036854775808 and 24 on"));
+  CHECK(says(w({huge, 8}, 0, 0), "has no byte count"));
+  CHECK(says(w({31, 1}, 39, 0), "claims 1 x 31 MXFP4, which has no byte count"));
+  CHECK(says(w({1, 1, 1, 1, 1}, 0, 0), "has 5 dimensions; ggml has up to 4"));
+  CHECK(says(refused(gguf({}, {tensor("w", {1}, 0, 0), tensor("w", {1}, 0, 0)}, six)), "names tensor w twice"));
+  CHECK(says(refused(gguf({pair("a", 13, "")}, {}, six)), "has a value of type 13"));
+  CHECK(says(refused(gguf({pair("a", 8, little_endian(huge, 8))}, {}, six)),
+             "has a string of 9223372036854775808 bytes"));
+  CHECK(says(refused(gguf({pair("a", 9, little_endian(12, 4) + little_endian(huge, 8))}, {}, six)),
+             "ends inside an array"));
+  CHECK(says(refused(gguf({pair("a", 9, little_endian(8, 4) + little_endian(huge, 8))}, {}, six)),
+             "ends inside its header"));
+  std::string deep;
+  for (int i = 0; i < 20; ++i) deep += little_endian(9, 4) + little_endian(1, 8);
+  CHECK(says(refused(gguf({pair("a", 9, deep)}, {}, six)), "nested too deeply"));
+  for (const std::uint64_t alignment : {0u, 12u, 1u << 24})
+    CHECK(says(refused(gguf({pair("general.alignment", 4, little_endian(alignment, 4))}, {}, six)),
+               "has general.alignment"));
+  const std::string empty = file_with(gguf({}, {tensor("w", {0, huge}, 39, 0)}, ""));
+  CHECK(says(sentence([&] {
+               interop::gguf_reader file(empty);
+               interop::read_quantized<mxfp4>(file, "w");
+             }),
+             "is an empty matrix: 9223372036854775808 x 0"));
+  for (const float bad : {-1.0f, NAN, HUGE_VALF}) {
+    std::string data(36, '\0');
+    data.resize(64, '\0');
+    const std::string path =
+        file_with(gguf({}, {tensor("w", {64, 1}, 40, 0), tensor("w.scale", {1}, 0, 64)}, data + floats({bad})));
+    interop::gguf_reader file(path);
+    CHECK(says(sentence([&] { interop::read_quantized<nvfp4>(file, "w"); }), "tensor w.scale is "));
+  }
+}
+
+TEST_CASE("random damage to a GGUF file is accepted or refused, and nothing else", "[gguf]") {
+  INFO(support::seed_note());
+  std::mt19937_64 random{support::seed()};
+  const auto values = weights(128);
+  const std::string good =
+      support::bytes_of(saved(quantize<nvfp4>(matrix_view<const float>(values.data(), 2, 64)), "w"));
+  for (int round = 0; round < 800; ++round) {
+    const std::string path = file_with(support::damaged(good, random));
+    REQUIRE_NOTHROW(sentence([&] {
+      interop::gguf_reader file(path);
+      interop::read_quantized<nvfp4>(file, "w");
+    }));
+  }
+}

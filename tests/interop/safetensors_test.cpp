@@ -1,0 +1,412 @@
+// ufp4 - .safetensors files: tensors in and out, quantized matrices in the layouts of other projects and in ours.
+// SPDX-License-Identifier: Apache-2.0
+#include <ufp4/interop/safetensors.hpp>
+#include <ufp4/ufp4.hpp>
+
+#include <bit>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/files.hpp"
+#include "support/hostile.hpp"
+#include "support/refusal.hpp"
+#include "support/seed.hpp"
+#include "support/skip.hpp"
+
+using namespace ufp4;
+using interop::number_type, interop::tensor_layout;
+using support::file_with;
+using support::floats;
+using support::safetensors;
+using support::words;
+
+namespace {
+
+const std::string six = floats({1, 2, 3, 4, 5, 6});
+
+std::vector<float> rows_of(interop::safetensors_reader& file, const std::string& name) {
+  const auto& t = file.at(name);
+  file.check_matrix(t);
+  std::vector<float> values(static_cast<std::size_t>(t.shape[0] * t.shape[1]));
+  file.read_rows(t, 0, matrix_view<float>(values.data(), t.shape[0], t.shape[1]));
+  return values;
+}
+
+/// The sentence of a file_error, or "accepted".
+template <class F>
+std::string sentence(F f) {
+  try {
+    f();
+  } catch (const interop::file_error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+std::string refused(const std::string& bytes, const std::string& tensor = "w") {
+  const std::string path = file_with(bytes);
+  return sentence([&] {
+    interop::safetensors_reader file(path);
+    rows_of(file, tensor);
+  });
+}
+
+bool says(const std::string& said, const std::string& part) {
+  INFO(said);
+  CHECK(said.find('\n') == std::string::npos);
+  const bool found = said.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+std::string one(const std::string& type, const std::string& shape, const std::string& offsets) {
+  return R"({"w":{"dtype":")" + type + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+}
+
+/// The matrix that the quantizing tests share: hostile, so that scales differ and codes are all of them.
+struct weights {
+  std::size_t rows, cols;
+  std::vector<float> values;
+  weights(std::size_t r, std::size_t c)
+      : rows(r), cols(c), values(support::hostile(support::seed(r * c)).values(r * c)) {}
+  matrix_view<const float> view() const { return {values.data(), rows, cols}; }
+};
+
+template <class Q>
+std::string saved(const Q& q, tensor_layout layout, const std::string& name = "layers.0.weight") {
+  interop::safetensors_writer out;
+  interop::add_quantized(out, name, q, layout);
+  const std::string path = support::scratch() / "quantized.safetensors";
+  out.write(path);
+  return path;
+}
+
+template <class F, class Q>
+void require_round_trip(const Q& q, tensor_layout layout) {
+  interop::safetensors_reader file(saved(q, layout));
+  const auto back = interop::read_quantized<F>(file, "layers.0.weight");
+  REQUIRE(back == q);
+  REQUIRE(same_map(back.transform(), q.transform()));
+  REQUIRE(back.transform().rounds_to_bf16 == q.transform().rounds_to_bf16);
+}
+
+/// name -> "F32 2 x 3" of every tensor.
+std::map<std::string, std::string> described(const interop::tensor_file& file) {
+  std::map<std::string, std::string> all;
+  for (const auto& t : file.tensors()) all[t.name] = t.type_name + " " + interop::shape_text(t.shape);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a safetensors matrix reads as it was written", "[safetensors]") {
+  const std::string header = R"({"__metadata__":{"made":"by \"hand\"","deep":[1,{"a":[null,true,-1.5e3]}]},)"
+                             R"("small":{"dtype":"F16","shape":[1,2],"data_offsets":[24,28]},)"
+                             R"("w\u00e9ight":{"shape":[2,3],"extra":0,"dtype":"F32","data_offsets":[0,24]},)"
+                             R"("odd":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]},)"
+                             R"("brain":{"dtype":"BF16","shape":[2,2],"data_offsets":[28,36]},)"
+                             R"("scales":{"dtype":"F8_E4M3","shape":[2,1],"data_offsets":[28,30]},)"
+                             R"("powers":{"dtype":"F8_E8M0","shape":[1,2],"data_offsets":[29,31]}})";
+  const std::string data = six + words({0x3C00, 0xC000, 0x7E3F, 0xC000, 0x4040, 0});
+  interop::safetensors_reader file(file_with(safetensors(header + "   ", data)));
+  REQUIRE(rows_of(file, "w\xC3\xA9ight") == std::vector<float>{1, 2, 3, 4, 5, 6});
+  REQUIRE(rows_of(file, "small") == std::vector<float>{1, -2});
+  REQUIRE(rows_of(file, "brain")[1] == -2);
+  REQUIRE(rows_of(file, "scales") == std::vector<float>{1.875f, 448});      // 0x3F, 0x7E
+  REQUIRE(rows_of(file, "powers") == std::vector<float>{0.5f, 0x1p-127f});  // 0x7E, 0x00
+  REQUIRE(file.metadata().at("made") == "by \"hand\"");
+  REQUIRE(file.metadata().size() == 1);
+  char raw[3] = {};
+  file.read_bytes(file.at("odd"), 0, raw, 3);
+  REQUIRE(std::string(raw, 3) == six.substr(0, 3));
+  CHECK(says(support::refusal([&] { file.read_bytes(file.at("odd"), 1, raw, 3); }),
+             "bytes 1 to 4, but tensor odd has 3"));
+  CHECK(says(sentence([&] { rows_of(file, "odd"); }), "tensor odd has type F6_E2M3; F32, F16,"));
+}
+
+TEST_CASE("a row at the end of a file larger than memory costs that row", "[safetensors]") {
+  const std::string header = R"({"w":{"dtype":"F32","shape":[1073741824,1024],"data_offsets":[0,4398046511104]}})";
+  const std::string path = support::scratch() / "large.safetensors";
+  std::ofstream(path, std::ios::binary) << safetensors(header, "");
+  std::error_code error;
+  std::filesystem::resize_file(path, 8 + header.size() + (std::uint64_t{1} << 42), error);  // 4 TiB, all hole
+  if (error) return support::skip("this file system has no sparse file of 4 TiB: " + error.message());
+  std::fstream(path, std::ios::binary | std::ios::in | std::ios::out).seekp(-4, std::ios::end) << floats({7});
+  interop::safetensors_reader file(path);
+  std::vector<float> row(1024);
+  file.read_rows(file.at("w"), 1073741823, matrix_view<float>(row.data(), 1, 1024));
+  CHECK(row[1023] == 7);
+  CHECK(row[1022] == 0);
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("a bad safetensors file is refused in one sentence that says what is wrong", "[safetensors]") {
+  const std::string good = safetensors(one("F32", "[2,3]", "[0,24]"), six);
+  CHECK(refused(good) == "accepted");
+  CHECK(says(refused(""), "is empty (0 bytes)"));
+  CHECK(says(refused("1234567"), "shorter than the 8-byte header length"));
+  CHECK(says(refused(good.substr(0, 20)), "says its header is"));
+  CHECK(says(refused(good.substr(0, good.size() - 1)), "lies at bytes 0 to 24 of the data, but there are 23"));
+  CHECK(says(refused(good + "x"), "describes 24 bytes of data, but holds 25"));
+  CHECK(says(refused(std::string(8, '\xFF') + good), "says its header is 18446744073709551615 bytes long"));
+  CHECK(says(refused(safetensors(one("F64", "[1,3]", "[0,24]"), six)), "has type F64"));
+  CHECK(says(refused(safetensors(one("F32", "[1,2,3]", "[0,24]"), six)), "has 3 dimensions (1 x 2 x 3)"));
+  CHECK(says(refused(safetensors(one("F32", "[6]", "[0,24]"), six)), "has 1 dimension (6)"));
+  CHECK(says(refused(safetensors(one("F32", "[2,4]", "[0,24]"), six)), "are 32 bytes, but its data_offsets span 24"));
+  CHECK(says(refused(safetensors(one("F32", "[2,3]", "[24,0]"), six)), "lies at bytes 24 to 0"));
+  CHECK(says(refused(safetensors(one("F32", "[2,3]", "[0,99]"), six)), "lies at bytes 0 to 99"));
+  CHECK(says(refused(safetensors(one("F32", "[4294967296,4294967296]", "[0,24]"), six)), "more bytes than 64 bits"));
+  CHECK(says(refused(safetensors(one("F32", "[0,3]", "[0,0]"), "")), "is an empty matrix: 0 x 3"));
+  CHECK(says(refused(safetensors("{}", "")), "has no tensor named w; it has none"));
+  for (const std::string& header :
+       {std::string("nonsense"), std::string("["), std::string("{\"w\""), std::string("{\"w\":1}"),
+        one("F32", "6", "[0,24]"), one("F32", "[2,3.5]", "[0,24]"), one("F32", "[2,-3]", "[0,24]"),
+        one("F32", "[2,3]", "[0]"), one("F32", "[2,3]", "[0,24,48]"), one("F32", "[2,3]", "[0,99999999999999999999]"),
+        std::string(R"({"w":{"dtype":"F32"}})"), one("F32", "[2,3],\"shape\":[2,3]", "[0,24]"),
+        one("F32", "[2,3]", "[0,24]") + "}", one("F32\n", "[2,3]", "[0,24]"), one("\\ud800", "[2,3]", "[0,24]"),
+        one("\\u12", "[2,3]", "[0,24]"), std::string(R"({"__metadata__":{"a":"b})"),
+        "{\"__metadata__\":" + std::string(100000, '[') + std::string(100000, ']') + "}"}) {
+    INFO(header.substr(0, 100));
+    CHECK(says(refused(safetensors(header, six)), "not a JSON object of tensors"));
+  }
+  const std::string twice = R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                            R"("w":{"dtype":"F32","shape":[3,2],"data_offsets":[0,24]}})";
+  CHECK(says(refused(safetensors(twice, six)), "names tensor w twice"));
+}
+
+TEST_CASE("an absent tensor is answered with the names that exist", "[safetensors]") {
+  std::string header = "{";
+  for (int i = 10; i < 25; ++i) {
+    header += i == 10 ? "\"t" : ",\"t";
+    header += std::to_string(i);
+    header += R"(":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]})";
+  }
+  const std::string said = refused(safetensors(header + "}", six), "x\x1b");
+  CHECK(says(said, "has no tensor named x?; it has t10, t11, t12,"));
+  CHECK(says(said, "t21 and 3 more"));
+}
+
+TEST_CASE("what is written is read again, wide types first and every name as it was", "[safetensors]") {
+  const std::vector<float> values = support::hostile(support::seed(2)).values(6, true);
+  const std::vector<bf16> brains{bf16(1.0f), bf16::from_bits(0xFFC1)};
+  interop::safetensors_writer out;
+  const std::string odd = "a\"b\\c\n\xC3\xA9";
+  const std::uint8_t bytes[3] = {1, 2, 255};
+  out.add("bytes", interop::source_of(number_type::u8, {3}, bytes));
+  out.add("brain", interop::source_of(matrix_view<const bf16>(brains.data(), 2, 1)));
+  out.add(odd, {number_type::f32, {2, 3}, [&](const interop::byte_sink& sink) {  // piece by piece
+                  for (const float& v : values) sink(&v, sizeof v);
+                }});
+  out.add("nothing", interop::source_of(number_type::f8_e8m0, {0, 5}, nullptr));
+  out.set_metadata("format", "pt\n");
+  const std::string path = support::scratch() / "written.safetensors";
+  out.write(path);
+
+  interop::safetensors_reader file(path);
+  REQUIRE(file.metadata() == std::map<std::string, std::string>{{"format", "pt\n"}});
+  REQUIRE(described(file) ==
+          std::map<std::string, std::string>{
+              {odd, "F32 2 x 3"}, {"brain", "BF16 2 x 1"}, {"bytes", "U8 3"}, {"nothing", "F8_E8M0 0 x 5"}});
+  std::string raw(24, '\0');
+  file.read_bytes(file.at(odd), 0, raw.data(), 24);
+  REQUIRE(raw == floats(values));
+  REQUIRE(file.at(odd).offset % 8 == 0);
+  REQUIRE(file.at("brain").offset == file.at(odd).offset + 24);
+  REQUIRE(file.at("bytes").offset == file.at("brain").offset + 4);
+  REQUIRE(support::bytes_of(path).ends_with(floats(values) + words({0x3F80, 0xFFC1}) + "\x01\x02\xFF"));
+}
+
+TEST_CASE("a writer refuses what the format cannot hold", "[safetensors]") {
+  interop::safetensors_writer out;
+  const auto source = interop::source_of(number_type::u8, {0}, nullptr);
+  out.add("w", source);
+  CHECK(says(support::refusal([&] { out.add("w", source); }), "tensor w is there already"));
+  CHECK(says(support::refusal([&] { out.add("\xFF", source); }), "the name ? is not UTF-8"));
+  CHECK(says(support::refusal([&] { out.add("__metadata__", source); }), "__metadata__"));
+  CHECK(says(support::refusal([&] { out.add("x", {number_type::nvfp4, {1, 64}, {}}); }), "does not have"));
+  CHECK(says(support::refusal([&] { out.add("x", {number_type::f32, {1ull << 62, 4}, {}}); }), "64 bits"));
+  CHECK(says(support::refusal([&] { out.set_metadata("a", "\x80"); }), "is not UTF-8"));
+}
+
+TEST_CASE("compressed-tensors' layout: packed codes, e4m3 scales, and the tensor scale's reciprocal", "[safetensors]") {
+  const weights w(5, 64);
+  const auto q = quantize<nvfp4>(w.view());
+  interop::safetensors_reader file(saved(q, tensor_layout::compressed_tensors));
+  REQUIRE(described(file) == std::map<std::string, std::string>{{"layers.0.weight_packed", "U8 5 x 32"},
+                                                                {"layers.0.weight_scale", "F8_E4M3 5 x 4"},
+                                                                {"layers.0.weight_global_scale", "F32 1"}});
+  float divisor = 0;
+  file.read_bytes(file.at("layers.0.weight_global_scale"), 0, &divisor, 4);
+  REQUIRE(1 / divisor == q.tensor_scale());
+  const auto codes = rows_of(file, "layers.0.weight_packed"), scales = rows_of(file, "layers.0.weight_scale");
+  std::vector<float> y(5 * 64);
+  dequantize(q, matrix_view<float>(y.data(), 5, 64));
+  constexpr float grid[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  for (std::size_t i = 0; i < 5; ++i)
+    for (std::size_t k = 0; k < 64; ++k) {
+      const unsigned code = static_cast<unsigned>(codes[i * 32 + k / 2]) >> (k % 2 * 4) & 15u;
+      const float value = (code & 8u ? -1.0f : 1.0f) * grid[code & 7u], s = scales[i * 4 + k / 16];
+      if (std::isnan(s)) continue;
+      REQUIRE(value * (s * (1 / divisor)) == y[i * 64 + k]);
+    }
+  require_round_trip<nvfp4>(q, tensor_layout::compressed_tensors);
+  const auto mx = quantize<mxfp4>(w.view());
+  require_round_trip<mxfp4>(mx, tensor_layout::compressed_tensors);
+  interop::safetensors_reader mx_file(saved(mx, tensor_layout::compressed_tensors));
+  REQUIRE(described(mx_file) == std::map<std::string, std::string>{{"layers.0.weight_packed", "U8 5 x 32"},
+                                                                   {"layers.0.weight_scale", "U8 5 x 2"}});
+}
+
+TEST_CASE("every tensor scale that quantize gives is some float's reciprocal", "[safetensors]") {
+  std::mt19937_64 random{support::seed(3)};
+  for (int i = 0; i < 200000; ++i) {
+    const float gmax = std::bit_cast<float>(static_cast<std::uint32_t>(random() % 0x7F800000u));
+    const float s = 2688.0f / gmax, factor = 1 / s;
+    if (!std::isfinite(s)) continue;
+    const float divisor = interop::divisor_of(factor);
+    if (1 / divisor != factor) FAIL("gmax = " << gmax);
+  }
+  for (const float gmax : {0.0f, 0x1p-149f, 0x1.8p-130f, 0x1p-120f, 0x1p-116f, 1.0f, 0x1.fffffep127f}) {
+    CAPTURE(gmax);
+    require_round_trip<nvfp4>(quantize<nvfp4>(matrix_view<const float>(std::vector<float>(16, gmax).data(), 1, 16)),
+                              tensor_layout::compressed_tensors);
+  }
+  CHECK(interop::divisor_of(0) == 0);
+  CHECK(interop::divisor_of(0x1p-140f) == 0);
+  CHECK(interop::divisor_of(0x1.fffffep-1f) == 0);  // between 1/1 and 1/(1 + 2^-23)
+}
+
+TEST_CASE("ModelOpt's layout keeps the tensor scale as a factor", "[safetensors]") {
+  const weights w(3, 32);
+  auto q = quantize<nvfp4>(w.view());
+  q.set_tensor_scale(0x1.fffffep-1f);
+  CHECK(
+      says(support::refusal([&] { saved(q, tensor_layout::compressed_tensors); }), "0.99999994, which is no float's"));
+  interop::safetensors_reader file(saved(q, tensor_layout::modelopt));
+  REQUIRE(described(file) == std::map<std::string, std::string>{{"layers.0.weight", "U8 3 x 16"},
+                                                                {"layers.0.weight_scale", "F8_E4M3 3 x 2"},
+                                                                {"layers.0.weight_scale_2", "F32 no shape"}});
+  require_round_trip<nvfp4>(q, tensor_layout::modelopt);
+  require_round_trip<mxfp4>(quantize<mxfp4>(w.view()), tensor_layout::modelopt);
+}
+
+TEST_CASE("torchao's flattened tensors are read", "[safetensors]") {
+  const weights w(2, 32);
+  const auto q = quantize<compat::torchao_nvfp4>(w.view());
+  const float scale = q.tensor_scale();
+  interop::safetensors_writer out;
+  out.add("0._weight_qdata", interop::source_of(number_type::u8, {2, 16}, q.codes().data()));
+  out.add("0._weight_scale", interop::source_of(number_type::f8_e4m3, {2, 2}, q.scales().data()));
+  out.add("0._weight_per_tensor_scale", interop::source_of(number_type::f32, {}, &scale));
+  const std::string path = support::scratch() / "torchao.safetensors";
+  out.write(path);
+  interop::safetensors_reader file(path);
+  REQUIRE(interop::read_quantized<nvfp4>(file, "0.weight") == q);
+}
+
+TEMPLATE_TEST_CASE("our layout holds every format, ragged columns and the transform", "[safetensors]", e1m2_f32,
+                   int4_f32, e2m1_f32, nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4, (block_format<nf4, bf16, 64>),
+                   (block_format<fp4<E3M0>, ue5m3, 8, float>), (block_format<fp4<E1M2>, e4m3, square(16)>)) {
+  for (const std::size_t cols : {1u, 15u, 16u, 33u, 128u}) {
+    const weights w(cols % 7 + 17, cols);
+    require_round_trip<TestType>(quantize<TestType>(w.view()), tensor_layout::ufp4);
+    if constexpr (TestType::block.rows == 1) {
+      require_round_trip<TestType>(quantize<TestType>(w.view(), random_hadamard<16>{42}), tensor_layout::ufp4);
+      require_round_trip<TestType>(quantize<TestType>(w.view(), random_hadamard<128>{7}.to_bf16()),
+                                   tensor_layout::ufp4);
+    }
+  }
+}
+
+TEST_CASE("a layout refuses what it cannot say", "[safetensors]") {
+  const weights w(2, 40);
+  for (const auto layout : {tensor_layout::compressed_tensors, tensor_layout::modelopt}) {
+    CHECK(says(support::refusal([&] { saved(quantize<e1m2_f32>(w.view()), layout); }), "holds nvfp4 and mxfp4 alone"));
+    CHECK(
+        says(support::refusal([&] { saved(quantize<nvfp4>(w.view()), layout); }), "has 40 columns, not a multiple of"));
+    CHECK(says(support::refusal([&] { saved(quantize<nvfp4>(w.view(), hadamard<16>{}), layout); }),
+               "after a Hadamard transform of 16"));
+  }
+}
+
+TEST_CASE("a quantized weight that is not what was asked for is refused in one sentence", "[safetensors]") {
+  const weights w(4, 64);
+  const auto q = quantize<e1m2_f32>(w.view());
+  const auto ask = [](const std::string& path, auto format, const std::string& name = "layers.0.weight") {
+    return sentence([&] {
+      interop::safetensors_reader file(path);
+      interop::read_quantized<decltype(format)>(file, name);
+    });
+  };
+  const std::string own = saved(q, tensor_layout::ufp4);
+  CHECK(ask(own, e1m2_f32{}) == "accepted");
+  CHECK(says(ask(own, int4_f32{}), "holds grid=0,0.25,0.5,0.75,1,1.25,1.5,1.75,-0,-0.25"));
+  CHECK(says(ask(own, e1m2_f32{}, "no"),
+             "has no quantized weight named no: neither no_packed nor _no_qdata nor no with"));
+
+  const auto change = [&](const std::string& from, const std::string& to) {
+    std::string bytes = support::bytes_of(own);
+    const std::size_t at = bytes.find(from);
+    REQUIRE(at != std::string::npos);
+    REQUIRE(from.size() == to.size());
+    return file_with(bytes.replace(at, from.size(), to));
+  };
+  CHECK(says(ask(change("cols=64", "cols=65"), e1m2_f32{}), "64 codes a row, which do not hold 65 columns"));
+  CHECK(says(ask(change("cols=64", "cols=48"), e1m2_f32{}), "which do not hold 48 columns in blocks of 16"));
+  CHECK(says(ask(change("cols=64", "cols=-4"), e1m2_f32{}), "has metadata that ends in"));
+  CHECK(says(ask(change("hadamard=1", "hadamard=2"), e1m2_f32{}), "has metadata that ends in"));
+  CHECK(says(ask(change("signs=00000000", "signs=00000002"), e1m2_f32{}), "has metadata that ends in"));
+  CHECK(says(ask(change("signs=00000000", "signs=000 0000"), e1m2_f32{}), "has metadata that ends in"));
+  CHECK(says(ask(change("weight_scale\"", "weight_scalf\""), e1m2_f32{}), "has no tensor named layers.0.weight_scale"));
+  CHECK(says(ask(change("\"F32\",\"shape\":[4,4]", "\"F32\",\"shape\":[2,8]"), e1m2_f32{}),
+             "is 2 x 8 F32; the scales of 4 x 32"));
+
+  const std::string shared = saved(quantize<nvfp4>(w.view()), tensor_layout::compressed_tensors);
+  CHECK(ask(shared, nvfp4{}) == "accepted");
+  CHECK(
+      says(ask(shared, mxfp4{}), "weight_scale is 4 x 4 F8_E4M3; the scales of 4 x 32 bytes of these codes are 4 x 2"));
+  CHECK(says(ask(shared, e1m2_f32{}), "has no ufp4 metadata, so it is read as nvfp4 or mxfp4"));
+
+  for (const float bad : {0.0f, -1.0f, HUGE_VALF, NAN, 0x1p-140f}) {
+    std::string bytes = support::bytes_of(shared);
+    const std::size_t data = 8 + static_cast<std::size_t>(static_cast<unsigned char>(bytes[0])) +
+                             256 * static_cast<std::size_t>(static_cast<unsigned char>(bytes[1]));
+    bytes.replace(data, 4, floats({bad}));  // the one F32 comes first
+    CHECK(says(ask(file_with(bytes), nvfp4{}), "weight_global_scale is "));
+  }
+}
+
+TEST_CASE("random damage to a file is accepted or refused, and nothing else", "[safetensors]") {
+  INFO(support::seed_note());
+  std::mt19937_64 random{support::seed()};
+  const weights w(3, 40);
+  const std::string plain = safetensors(one("F32", "[2,3]", "[0,24]"), six);
+  const std::string own = support::bytes_of(saved(quantize<nvfp4>(w.view(), hadamard<32>{}), tensor_layout::ufp4, "w"));
+  for (int round = 0; round < 800; ++round) {
+    const std::string path = file_with(support::damaged(round % 2 != 0 ? plain : own, random));
+    REQUIRE_NOTHROW(sentence([&] {
+      interop::safetensors_reader file(path);
+      if (file.find("w") != nullptr) rows_of(file, "w");
+    }));
+    REQUIRE_NOTHROW(sentence([&] {
+      interop::safetensors_reader file(path);
+      interop::read_quantized<nvfp4>(file, "w");
+    }));
+  }
+}
+
+TEST_CASE("text from outside is made fit to show and to write", "[text]") {
+  REQUIRE(interop::printable("plain, \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80") ==
+          "plain, \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
+  REQUIRE(interop::printable("\x1b[2J\n\x7F\x80\xC2\x9B\xC0\xAF\xED\xA0\x80\xF5") == "?[2J???????????");
+  REQUIRE(interop::printable(std::string(1000, 'a')).size() < 220);
+  REQUIRE(interop::json_text("a\"b\\\x01") == "\"a\\\"b\\\\\\u0001\"");
+  REQUIRE(interop::is_utf8("\xC2\x80"));
+  for (const char* bad :
+       {"\xC0\xAF", "\xED\xA0\x80", "\xF5", "\x80", "\xE2\x82", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80"})
+    REQUIRE_FALSE(interop::is_utf8(bad));
+}
