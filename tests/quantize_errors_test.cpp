@@ -2,6 +2,7 @@
 // anything is written.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/dequantize.hpp>
+#include <ufp4/hadamard.hpp>
 #include <ufp4/quantize.hpp>
 
 #include <array>
@@ -93,6 +94,20 @@ TEST_CASE("signs that are neither +1 nor -1") {
   bench b;
   CHECK(message_of([&] { amax(b.x, signed_hadamard<16>(signs)); }) ==
         "amax: signed_hadamard was given a sign that is neither +1 nor -1");
+}
+
+TEST_CASE("lengths of which there is no transform, in a transform_spec made by hand") {
+  for (const std::uint32_t n : {0u, 2u, 24u, 512u, 0xFFFFFFFFu}) {
+    const transform_spec t{.n = n};
+    const std::string sentence =
+        "the transform's length is " + std::to_string(n) + ", not 16, 32, 64, 128 or 256 (or 1 for none)";
+    check_refused(sentence, t);
+    bench b;
+    const auto out = matrix_view<float>{b.out.data(), rows, cols};
+    CHECK(message_of([&] { amax(b.x, t); }) == "amax: " + sentence);
+    CHECK(message_of([&] { hadamard_forward(b.x, out, t); }) == "hadamard_forward: " + sentence);
+    CHECK(message_of([&] { quantized_matrix<nvfp4>(1, 1, t); }) == "quantized_matrix: " + sentence);
+  }
 }
 
 TEST_CASE("a tensor_amax that is not a finite number >= 0") {

@@ -21,6 +21,8 @@ steps=(
   "threads: the tests labelled threads under ThreadSanitizer"
   "bits: the tests labelled bits with -O3 -march=native -ffp-contract=fast"
   "headers: every public header compiles alone, with g++ and all warnings"
+  "misuse: what must not compile does not, and says the sentence that it should"
+  "hostile: the headers behind others' macros, without exceptions and RTTI, with more warnings; with --all by four compilers"
   "budgets: what including the public headers costs"
   "emulated: the kernels on older x86-64 processors and on three kinds of aarch64 (there every verb with --all), under QEMU; files built for different ones linked together"
   "gpu: every kernel compiled by nvcc for four architectures, and the instructions in it; the GPU's tests where there is a GPU"
@@ -30,6 +32,8 @@ steps=(
 )
 long_steps=(
   "nightly: the tests labelled nightly"
+  "tidy: clang-tidy finds nothing in the headers"
+  "fuzz: files, shapes and policies made up by libFuzzer, ten minutes a target"
   "gcc_gpu: the GPU's tests in the executor, with g++ -O2"
   "clang_gpu: the same with clang"
   "gpu_tests: every test of the GPU kernels compiled by nvcc, and by hipcc"
@@ -247,6 +251,24 @@ step_headers() {
   configure dev headers -D UFP4_BUILD_TESTS=OFF -D UFP4_BUILD_EXAMPLES=OFF -D UFP4_BUILD_BENCH=OFF \
     -D CMAKE_CXX_FLAGS_DEBUG="-O0 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror" || return 1
   compile headers verify
+}
+
+step_misuse() {
+  install_packages g++ || return 1
+  bash "$source_dir/tests/compile_fail/check.sh"
+}
+step_hostile() {
+  install_packages g++ || return 1
+  # shellcheck disable=SC2086 # --all or nothing
+  bash "$source_dir/tests/hostile/check.sh" ${everything:-g++}
+}
+step_tidy() {
+  install_packages clang-tidy-19 g++-aarch64-linux-gnu libeigen3-dev || skip "no clang-tidy-19 could be had" || return
+  bash "$source_dir/tests/tidy.sh"
+}
+step_fuzz() {
+  install_packages clang-19 libclang-rt-19-dev || skip "no clang-19 with libFuzzer could be had" || return
+  bash "$source_dir/tests/fuzz/run.sh" --seconds 600 --out "$ufp4_build/fuzz"
 }
 
 step_budgets() {

@@ -35,7 +35,7 @@ unquantized_operand<T> realize(const cpu::context&, const unquantized_operand<T>
 }
 template <prepacked_operand P>
 const P& realize(const cpu::context&, const P& p) {
-  return p;
+  return p;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that p was given to
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

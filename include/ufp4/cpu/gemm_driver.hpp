@@ -55,9 +55,9 @@ struct gemm_piece {
 /// Scratch of the tasks that run at one time.
 class scratch_pool {
  public:
-  scratch_pool(std::size_t slots, std::size_t bytes)
-      : bytes_((bytes + 63) / 64 * 64), used_(slots), memory_(slots * bytes_) {
-    std::memset(used_.data(), 0, slots);
+  scratch_pool(std::size_t places, std::size_t bytes)
+      : bytes_((bytes + 63) / 64 * 64), used_(places), memory_(places * bytes_) {
+    std::memset(used_.data(), 0, places);
   }
 
   /// body(memory) with memory that nobody else has; allocated where an executor runs more tasks at once than we have threads.
@@ -69,7 +69,7 @@ class scratch_pool {
       __atomic_store_n(used_.data() + i, char{0}, __ATOMIC_RELEASE);
       return;
     }
-    ufp4::detail::buffer<std::byte> own(bytes_);
+    const ufp4::detail::buffer<std::byte> own(bytes_);
     body(own.data());
   }
 

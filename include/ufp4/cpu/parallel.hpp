@@ -115,9 +115,11 @@ class first_exception {
 #endif
   }
 
+#if !defined(UFP4_NO_EXCEPTIONS)
  private:
   bool taken_ = false;
   std::exception_ptr error_;
+#endif
 };
 
 template <class F>

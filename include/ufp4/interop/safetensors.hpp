@@ -184,12 +184,12 @@ struct quantized_place {
   bool divides = false;  ///< the tensor scale is a divisor
 };
 inline quantized_place find_quantized(const safetensors_reader& file, const std::string& name) {
-  if (file.metadata().count("ufp4." + name) != 0) return {names_of(name, tensor_layout::ufp4), true, false};
-  const quantized_place ct{names_of(name, tensor_layout::compressed_tensors), false, true};
+  if (file.metadata().contains("ufp4." + name)) return {names_of(name, tensor_layout::ufp4), true, false};
+  quantized_place ct{names_of(name, tensor_layout::compressed_tensors), false, true};
   if (file.find(ct.names.codes) != nullptr) return ct;
-  const quantized_place torchao{torchao_names_of(name), false, false};
+  quantized_place torchao{torchao_names_of(name), false, false};
   if (file.find(torchao.names.codes) != nullptr) return torchao;
-  const quantized_place modelopt{names_of(name, tensor_layout::modelopt), false, false};
+  quantized_place modelopt{names_of(name, tensor_layout::modelopt), false, false};
   if (file.find(modelopt.names.codes) == nullptr || file.find(modelopt.names.scales) == nullptr)
     file.fail("has no quantized weight named " + printable(name) + ": neither " + printable(ct.names.codes) + " nor " +
               printable(torchao.names.codes) + " nor " + printable(name) + " with " + printable(modelopt.names.scales));

@@ -121,6 +121,7 @@ constexpr auto collect(const Policies&... policies) {
 
 /// signed_hadamard notes a bad sign where it cannot throw (device code); verbs refuse it here.
 inline void check_signs(const char* verb, const transform_spec& t) {
+  check_length(verb, t);
   expects(t.signs_valid, verb, ": signed_hadamard was given a sign that is neither +1 nor -1");
 }
 

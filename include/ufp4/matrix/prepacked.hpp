@@ -38,7 +38,7 @@ class prepacked_matrix : public detail::quantized_storage<Format> {
   UFP4_HOST_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied,
                                     std::size_t filled, std::size_t padded)
       : detail::quantized_storage<Format>(rows, cols, applied,
-                                          detail::element_count("prepacked_matrix", filled, cols, (padded + 7) / 8 * 8),
+                                          detail::element_count("prepacked_matrix", filled, cols, (padded + 7) / 8 * 8, applied),
                                           filled * (padded / Format::block_size)) {}
 };
 

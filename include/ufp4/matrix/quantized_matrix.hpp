@@ -56,8 +56,14 @@ constexpr std::size_t padded_length(std::size_t cols, const block_shape& block, 
   const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
   return (cols + run - 1) / run * run;
 }
+/// A transform_spec is data, and may have been put together by hand.
+inline void check_length(const char* what, const transform_spec& t) {
+  expects(t.valid_length(), what, ": the transform's length is ", t.n, ", not 16, 32, 64, 128 or 256 (or 1 for none)");
+}
 /// rows * padded elements, which a size_t must be able to count: a wrapped product would pass for a small matrix.
-inline std::size_t element_count(const char* what, std::size_t rows, std::size_t cols, std::size_t padded) {
+inline std::size_t element_count(const char* what, std::size_t rows, std::size_t cols, std::size_t padded,
+                                 const transform_spec& t) {
+  check_length(what, t);
   expects(padded >= cols && (padded == 0 || rows <= static_cast<std::size_t>(-1) / padded), what, ": ", rows, " x ",
           cols, " elements are more than can be counted");
   return rows * padded;
@@ -84,7 +90,7 @@ class quantized_view {
                                   float tensor_scale, std::size_t rows, std::size_t cols,
                                   const transform_spec& applied = {})
       : codes_(codes), scales_(scales), tensor_scale_(tensor_scale), rows_(rows), cols_(cols), transform_(applied) {
-    const std::size_t code_bytes = detail::element_count("quantized_view", rows, cols, padded_cols()) / 2;
+    const std::size_t code_bytes = detail::element_count("quantized_view", rows, cols, padded_cols(), applied) / 2;
     const std::size_t scale_count = detail::scale_rows(rows, Format::block) * (padded_cols() / Format::block_size);
     detail::expects(codes.size() == code_bytes, "quantized_view: codes has ", codes.size(), " bytes, but ", rows, " x ",
                     cols, " elements (", padded_cols(), " with padding) take ", code_bytes);
@@ -171,7 +177,7 @@ class quantized_matrix : public detail::quantized_storage<Format> {
   UFP4_HOST_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied,
                                     std::size_t padded)
       : detail::quantized_storage<Format>(rows, cols, applied,
-                                          detail::element_count("quantized_matrix", rows, cols, padded),
+                                          detail::element_count("quantized_matrix", rows, cols, padded, applied),
                                           detail::scale_rows(rows, Format::block) * (padded / Format::block_size)) {}
 };
 

@@ -84,13 +84,13 @@ class bf16_slice {
   /// False where some value may be subnormal: the conversion takes it for zero too.
   bool fold(std::size_t k, std::size_t depth) {
     scales_of(job_.right.q, columns_.col, columns_.cols, k / block, blocks, scale_);
-    u32 small{};
+    u32 tiny{};
     for (std::size_t b = 0; b < blocks; ++b) {
       const f32 s = load(scale_ + b * lanes), least = rounded(s * smallest_);
-      small |= reinterpret_cast<u32>((as_bits(least) & 0x7FFFFFFFu) < min_normal_bits) &
-               reinterpret_cast<u32>((as_bits(s) & 0x7FFFFFFFu) != 0u);
+      tiny |= reinterpret_cast<u32>((as_bits(least) & 0x7FFFFFFFu) < min_normal_bits) &
+              reinterpret_cast<u32>((as_bits(s) & 0x7FFFFFFFu) != 0u);
     }
-    if (any(small)) return false;
+    if (any(tiny)) return false;
     subnormal = false;
     const code_rows codes = codes_of(job_.right.q, columns_.col, columns_.cols, k, depth, staged_);
     prefetch_codes(job_.right.q, columns_.col, k, bf16_depth);
@@ -180,12 +180,12 @@ struct bf16_gemm {
       row_values(job, job.left, row, k, depth, value, scale);
       for (std::size_t e = 0; e < depth; e += job.block) {
         std::uint32_t& flag = *p++;
-        bool small = r != 0 && flag != 0;
+        bool tiny = r != 0 && flag != 0;
         for (std::size_t i = e; i < e + job.block; i += 2, p += live) {
           p[r] = ufp4::detail::to_bits(value[i]) >> 16 | ufp4::detail::to_bits(value[i + 1]);
-          small = small || is_subnormal(value[i]) || is_subnormal(value[i + 1]);
+          tiny = tiny || is_subnormal(value[i]) || is_subnormal(value[i + 1]);
         }
-        flag = small ? 1 : 0;
+        flag = tiny ? 1 : 0;
       }
     }
   }

@@ -143,17 +143,17 @@ struct bfmmla_gemm {
     for (std::size_t p = 0; p < length; p += piece) {
       const std::size_t count = length - p < piece ? length - p : piece;
       std::byte* at = out + bytes_of(p);
-      bool small = false;
+      bool tiny = false;
       for (std::size_t r = 0; r < rows; ++r) {
         std::byte* to = at + header + r / 2 * 16 + r % 2 * 8;
         if (r >= live)
           for (std::size_t i = 0; i < (count + 15) / 16 * 4; ++i) store(to + i * quad, std::uint64_t{0});
         else if (side.is_quantized)
-          small = pack_codes(side, table, block, row + r, k + p, count, to) || small;
+          tiny = pack_codes(side, table, block, row + r, k + p, count, to) || tiny;
         else
-          small = pack_values(side.plain, row + r, k + p, count, to) || small;
+          tiny = pack_values(side.plain, row + r, k + p, count, to) || tiny;
       }
-      store(at, std::uint32_t{small});
+      store(at, std::uint32_t{tiny});
     }
   }
 
@@ -183,35 +183,35 @@ struct bfmmla_gemm {
     float least = ufp4::detail::max_finite;
     for (const float v : grid.value)
       if (v != 0.0f && ufp4::detail::magnitude(v) < least) least = ufp4::detail::magnitude(v);
-    u32 small{};
+    u32 tiny{};
     for (std::size_t b = 0; b < count; b += lanes) {
       const f32 s = load(scale + b), product = rounded(s * least);
-      small |= reinterpret_cast<u32>((as_bits(product) & 0x7FFFFFFFu) < min_normal_bits) &
-               reinterpret_cast<u32>((as_bits(s) & 0x7FFFFFFFu) != 0u);
+      tiny |= reinterpret_cast<u32>((as_bits(product) & 0x7FFFFFFFu) < min_normal_bits) &
+              reinterpret_cast<u32>((as_bits(s) & 0x7FFFFFFFu) != 0u);
     }
-    return (small[0] | small[1] | small[2] | small[3]) != 0;
+    return (tiny[0] | tiny[1] | tiny[2] | tiny[3]) != 0;
   }
 
   static bool pack_values(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t count, std::byte* to) {
     float value[piece + 8] = {};
     f32_gemm::plain_row(plain, row, k, count, value);
-    bool small = false;
+    bool tiny = false;
     for (std::size_t i = 0; i < (count + 15) / 16 * 16; i += 4, to += quad) {
       const half_u16 v = to_bf16(load(value + i));
-      for (std::size_t j = 0; j < 4; ++j) small = small || ((v[j] & 0x7FFFu) != 0 && (v[j] & 0x7FFFu) < 0x80u);
+      for (std::size_t j = 0; j < 4; ++j) tiny = tiny || ((v[j] & 0x7FFFu) != 0 && (v[j] & 0x7FFFu) < 0x80u);
       store(to, v);
     }
-    return small;
+    return tiny;
   }
 
   // ---- The register tile.
 
   static void multiply(const gemm_job&, const std::byte* left, const std::byte* right, std::size_t live,
                        std::size_t length, float* acc, std::size_t stride) {
-    std::uint32_t small = 0;
+    std::uint32_t tiny = 0;
     for (std::size_t p = 0; p < length; p += piece)
-      small |= load_as<std::uint32_t>(left + bytes_of(p)) | load_as<std::uint32_t>(right + bytes_of(p));
-    if (small != 0) return multiply_by_fma(left, right, live, length, acc, stride);
+      tiny |= load_as<std::uint32_t>(left + bytes_of(p)) | load_as<std::uint32_t>(right + bytes_of(p));
+    if (tiny != 0) return multiply_by_fma(left, right, live, length, acc, stride);
     if (live <= 2) return multiply_pairs<1>(left, right, length, acc, stride);
     if (live <= 4) return multiply_pairs<2>(left, right, length, acc, stride);
     return multiply_pairs<4>(left, right, length, acc, stride);

@@ -55,8 +55,8 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
 UFP4_LANE f32 decode_mini(u32 magnitude, std::uint32_t bias, std::uint32_t nan_code) {
   const u32 normal = (magnitude << 20) + broadcast((127 - bias) << 23);
   const u32 one = broadcast((128 - bias) << 23);  // the smallest normal value: subnormal m is (m/8 + 1 - 1) times it
-  const u32 small = as_bits(as_float((magnitude << 20) + one) - as_float(one));
-  const u32 finite = magnitude < 8u ? small : normal;
+  const u32 tiny = as_bits(as_float((magnitude << 20) + one) - as_float(one));
+  const u32 finite = magnitude < 8u ? tiny : normal;
   return as_float(magnitude == nan_code ? broadcast(0x7FC00000u) : finite);
 }
 template <scale_kind kind>

@@ -32,7 +32,7 @@ struct rounding_plan {
   float lowest = 0;                         ///< halves: what smaller magnitudes may count as
   alignas(64) std::uint32_t step[16] = {};  ///< halves: see plan_halves
   alignas(16) std::uint8_t code[16] = {};   ///< of each index; with magnitudes, bit 3 is the sign
-  near_kind near = near_kind::none;
+  near_kind nearby = near_kind::none;
   alignas(64) std::uint32_t near_step[16] = {};  ///< near two_bit_mantissa: see plan_near
   bool maps = false;                             ///< code[i] is not i everywhere
   std::uint32_t zeros = 0;                       ///< eight codes of +0
@@ -151,8 +151,8 @@ inline rounding_plan make_plan(const grid4& g, rounding_spec::kind rounding) {
   const bool two_bit = symmetric && has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 6, 8, 12});
   plan_codes(g, symmetric, p);
   if (even || rounding == rounding_spec::kind::nearest_away)
-    p.near = uniform ? near_kind::uniform : two_bit ? near_kind::two_bit_mantissa : near_kind::none;
-  if (p.near == near_kind::two_bit_mantissa) plan_near(p);
+    p.nearby = uniform ? near_kind::uniform : two_bit ? near_kind::two_bit_mantissa : near_kind::none;
+  if (p.nearby == near_kind::two_bit_mantissa) plan_near(p);
   if (uniform && even) return p.what = kind::uniform, p;
   plan_levels(g, rounding, symmetric, p);
   if (!symmetric)
@@ -342,7 +342,7 @@ struct near_uniform {
   static constexpr std::uint32_t limit = 4;
   UFP4_LANE u32 operator()(f32 x, u32& doubt) const {
     const u32 v = as_bits(fma(magnitude_at_most(x, bound), scale, offset));
-    doubt = min(doubt, v & 0x000FFFFFu);
+    doubt = minimum(doubt, v & 0x000FFFFFu);
     return v;
   }
 };
@@ -363,7 +363,7 @@ struct near_two_bit_mantissa {
   UFP4_LANE u32 operator()(f32 x, u32& doubt) const {
     const u32 bits = as_bits(fma(magnitude_at_most(x, bound), scale, offset));
     const u32 v = bits + as_bits(lookup(step, bits >> 21));
-    doubt = min(doubt, v & 0x00FFFFFFu);
+    doubt = minimum(doubt, v & 0x00FFFFFFu);
     return v;
   }
 };

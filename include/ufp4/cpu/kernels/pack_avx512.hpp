@@ -150,7 +150,7 @@ UFP4_LANE u8 low(u8 table, u32 codes) { return lookup_bytes(table, codes); }
 UFP4_LANE u8 high(u8 table, u32 codes) { return lookup_bytes(table, codes >> 4); }
 
 /// Block scales from their bits, as detail::decode_scale; a NaN code gives a NaN.
-UFP4_LANE f32 min(f32 a, f32 b) {
+UFP4_LANE f32 minimum(f32 a, f32 b) {
   asm("vminps %1, %0, %0" : "+v"(a) : "v"(b));
   return a;
 }
@@ -158,7 +158,7 @@ UFP4_LANE f32 min(f32 a, f32 b) {
 /// subnormal code m gives f = 2^lowest (8 + m) / 16 for 2^lowest m / 8, which is 2 f - 2^lowest; that is above f for all others.
 UFP4_LANE f32 decode_minifloat(u32 code, std::uint32_t nan, int lowest) {
   const f32 f = as_float((code << 20) + (static_cast<std::uint32_t>(lowest + 126) << 23));
-  const f32 value = min(f, fma(f, broadcast(2.0f), broadcast(-ufp4::detail::exp2i(lowest))));
+  const f32 value = minimum(f, fma(f, broadcast(2.0f), broadcast(-ufp4::detail::exp2i(lowest))));
   return as_float(as_bits(value) | (reinterpret_cast<u32>(code == nan) & 0x7FC00000u));
 }
 UFP4_LANE f32 decode_scales(scale_kind kind, u32 bits) {
@@ -169,7 +169,7 @@ UFP4_LANE f32 decode_scales(scale_kind kind, u32 bits) {
     case scale_kind::ue5m3: return decode_minifloat(bits, 0xFFu, -14);
     case scale_kind::e8m0: break;
   }
-  return as_float(max(bits << 23, broadcast(0x00400000u)) | (reinterpret_cast<u32>(bits == 0xFFu) & 0x7FC00000u));
+  return as_float(maximum(bits << 23, broadcast(0x00400000u)) | (reinterpret_cast<u32>(bits == 0xFFu) & 0x7FC00000u));
 }
 
 /// The entry of a table of 256 bytes for each byte, 128 entries in two registers. Upper: whether codes above 127 occur.

@@ -34,19 +34,19 @@ UFP4_LANE u32 encode_three_bits(f32 x, std::uint32_t bias, std::uint32_t largest
   const f32 smallest = broadcast(ufp4::detail::to_float((128 - bias) << 23));
   const f32 shift = broadcast(ufp4::detail::to_float((148 - bias) << 23));  // its last bit is the subnormals' quantum
   const u32 normal = ((bits + 0x7FFFFu + (bits >> 20 & 1u)) >> 20) - ((127 - bias) << 3);
-  const u32 small = as_bits(x + shift) & 15u;
-  return min(x < smallest ? small : normal, broadcast(largest));
+  const u32 tiny = as_bits(x + shift) & 15u;
+  return minimum(x < smallest ? tiny : normal, broadcast(largest));
 }
 UFP4_LANE f32 decode_three_bits(u32 code, std::uint32_t bias) {
   const f32 quantum = broadcast(ufp4::detail::to_float((125 - bias) << 23));
-  const f32 small = to_float(reinterpret_cast<i32>(code)) * quantum;
-  return code < 8u ? small : as_float((code << 20) + ((127 - bias) << 23));
+  const f32 tiny = to_float(reinterpret_cast<i32>(code)) * quantum;
+  return code < 8u ? tiny : as_float((code << 20) + ((127 - bias) << 23));
 }
 
 UFP4_LANE u32 encode_lanes(scale_kind kind, f32 x) {
   const u32 bits = as_bits(x);
   switch (kind) {
-    case scale_kind::bf16: return min((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16, broadcast(std::uint32_t{0x7F7F}));
+    case scale_kind::bf16: return minimum((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16, broadcast(std::uint32_t{0x7F7F}));
     case scale_kind::e4m3: return encode_three_bits(x, 7, 0x7E);
     case scale_kind::ue5m3: return encode_three_bits(x, 15, 0xFE);
     default: return bits;
@@ -123,7 +123,7 @@ inline void choose_lanes(const block_coder<rounding_spec>& c, u32 amax, u32& bit
     if (f.two_level) s.factor = 1.0f / (s.factor * c.tensor.decode);
   }
   constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
-  const u32 odd = reinterpret_cast<u32>(max(watched - least, as_bits(s.factor) - least) >= range);
+  const u32 odd = reinterpret_cast<u32>(maximum(watched - least, as_bits(s.factor) - least) >= range);
   s.zero = u32{};
   if (lane_bits(odd) != 0) choose_odd_lanes(c, amax, odd, bits, s, report);
 }
@@ -257,7 +257,7 @@ void code_near(const rounding_plan& p, const lane_blocks& v, u32* words) {
   std::uint32_t in_doubt = 0;
   for (std::size_t b = 0; b < v.count; ++b) {
     const lane_scales& s = v.scales[b];
-    const Near near(p, s.factor);
+    const Near nearby(p, s.factor);
     // Scales and reciprocals from 2^-64 to 2^64: nothing overflows or is subnormal.
     u32 doubt = as_bits(s.factor) - (63u << 23) < 128u << 23 ? ~u32{} : u32{};
     for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes) {
@@ -265,7 +265,7 @@ void code_near(const rounding_plan& p, const lane_blocks& v, u32* words) {
 #pragma GCC unroll 8
       for (int j = 0; j < 8; ++j) {
         const f32 t = load(x + static_cast<std::size_t>(j) * lanes);
-        word.add(j, near(t, doubt), t);
+        word.add(j, nearby(t, doubt), t);
       }
       words[(b * v.length + k) / 8] = word.finished(p, s);
     }
@@ -276,8 +276,8 @@ void code_near(const rounding_plan& p, const lane_blocks& v, u32* words) {
 
 inline code_blocks* code_blocks_of(const rounding_plan& p, bool divides) {
   if (!divides) return code_products_of(p.what);
-  if (p.near == near_kind::uniform) return &code_near<near_uniform>;
-  if (p.near == near_kind::two_bit_mantissa) return &code_near<near_two_bit_mantissa>;
+  if (p.nearby == near_kind::uniform) return &code_near<near_uniform>;
+  if (p.nearby == near_kind::two_bit_mantissa) return &code_near<near_two_bit_mantissa>;
   return &code_quotients;
 }
 
@@ -343,8 +343,8 @@ UFP4_LANE u32 peak_of(const f32 (&v)[16]) {
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) peak[j] = as_bits(magnitude(v[j]));
 #pragma GCC unroll 12
-  for (int j = 4; j < 16; ++j) peak[j % 4] = max(peak[j % 4], as_bits(magnitude(v[j])));
-  return max(max(peak[0], peak[1]), max(peak[2], peak[3]));
+  for (int j = 4; j < 16; ++j) peak[j % 4] = maximum(peak[j % 4], as_bits(magnitude(v[j])));
+  return maximum(maximum(peak[0], peak[1]), maximum(peak[2], peak[3]));
 }
 
 /// The stages of a longer transform across its groups of sixteen elements, and the factor.
@@ -398,7 +398,7 @@ void read_tile(const tile_transform& h, std::size_t count, const Get& get, tile&
   }
   for (std::size_t k = base; k < base + count; k += 16) {
     u32 peak{};
-    for (std::size_t j = k; j < k + 16; ++j) peak = max(peak, as_bits(magnitude(load(t.x + j * lanes))));
+    for (std::size_t j = k; j < k + 16; ++j) peak = maximum(peak, as_bits(magnitude(load(t.x + j * lanes))));
     t.peak[k / 16] = peak;
   }
 }
@@ -588,7 +588,7 @@ class lane_quantizer {
 
   u32 amax(std::size_t block) const {
     u32 peak = tile_.peak[block * block_ / 16];
-    for (std::size_t g = 1; g < block_ / 16; ++g) peak = max(peak, tile_.peak[block * block_ / 16 + g]);
+    for (std::size_t g = 1; g < block_ / 16; ++g) peak = maximum(peak, tile_.peak[block * block_ / 16 + g]);
     return peak;
   }
   void choose(std::size_t blocks) {
@@ -631,7 +631,7 @@ class lane_quantizer {
     for (std::size_t b = 0; b < blocks; ++b) amax_[b] = u32{};
     for (std::size_t row = top; row < bottom; ++row) {
       read_bands(job_.x, row, k, runs);
-      for (std::size_t b = 0; b < blocks; ++b) amax_[b] = max(amax_[b], amax(b));
+      for (std::size_t b = 0; b < blocks; ++b) amax_[b] = maximum(amax_[b], amax(b));
     }
     choose(blocks);
     for (std::size_t row = top; row < bottom; ++row) {
@@ -718,13 +718,13 @@ inline void quantize_lanes(const quantize_job& job, const block_coder<rounding_s
 /// largest of all is one.
 inline std::uint32_t finite_peak(const float* x, std::size_t count) {
   u32 peak{};
-  for (std::size_t i = 0; i < count; i += lanes) peak = max(peak, as_bits(magnitude(load(x + i))));
+  for (std::size_t i = 0; i < count; i += lanes) peak = maximum(peak, as_bits(magnitude(load(x + i))));
   const std::uint32_t largest = largest_lane(peak);
   if (largest < ufp4::detail::infinity_bits) return largest;
   peak = u32{};
   for (std::size_t i = 0; i < count; i += lanes) {
     const u32 m = as_bits(magnitude(load(x + i)));
-    peak = max(peak, m < ufp4::detail::infinity_bits ? m : u32{});
+    peak = maximum(peak, m < ufp4::detail::infinity_bits ? m : u32{});
   }
   return largest_lane(peak);
 }
@@ -756,7 +756,7 @@ inline std::uint32_t amax_plain(source x, std::size_t first, std::size_t last) {
 /// The largest finite magnitude of a tile.
 inline std::uint32_t amax_of(const tile& t, std::size_t span) {
   u32 peak = t.peak[0];
-  for (std::size_t g = 1; g < span / 16; ++g) peak = max(peak, t.peak[g]);
+  for (std::size_t g = 1; g < span / 16; ++g) peak = maximum(peak, t.peak[g]);
   const std::uint32_t largest = largest_lane(peak);
   return largest < ufp4::detail::infinity_bits ? largest : finite_peak(t.x, span * lanes);
 }

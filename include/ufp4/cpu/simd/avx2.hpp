@@ -71,11 +71,11 @@ UFP4_LANE f32 lookup(const table16& t, u32 index) {
   asm("vblendvps %3, %2, %1, %0" : "=x"(r) : "x"(low), "x"(high), "x"(index << 28));
   return r;
 }
-UFP4_LANE u32 max(u32 a, u32 b) {
+UFP4_LANE u32 maximum(u32 a, u32 b) {
   asm("vpmaxud %1, %0, %0" : "+x"(a) : "x"(b));
   return a;
 }
-UFP4_LANE u32 min(u32 a, u32 b) {
+UFP4_LANE u32 minimum(u32 a, u32 b) {
   asm("vpminud %1, %0, %0" : "+x"(a) : "x"(b));
   return a;
 }

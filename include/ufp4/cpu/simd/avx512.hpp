@@ -73,11 +73,11 @@ UFP4_LANE f32 lookup(f32 table, u32 index) {
   asm("vpermps %1, %2, %0" : "=v"(r) : "v"(table), "v"(index));
   return r;
 }
-UFP4_LANE u32 max(u32 a, u32 b) {
+UFP4_LANE u32 maximum(u32 a, u32 b) {
   asm("vpmaxud %1, %0, %0" : "+v"(a) : "v"(b));
   return a;
 }
-UFP4_LANE u32 min(u32 a, u32 b) {
+UFP4_LANE u32 minimum(u32 a, u32 b) {
   asm("vpminud %1, %0, %0" : "+v"(a) : "v"(b));
   return a;
 }

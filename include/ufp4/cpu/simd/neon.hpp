@@ -54,11 +54,11 @@ UFP4_LANE f32 fma(f32 a, f32 b, f32 c) {
   asm("fmla %0.4s, %1.4s, %2.4s" : "+w"(c) : "w"(a), "w"(b));
   return c;
 }
-UFP4_LANE u32 max(u32 a, u32 b) {
+UFP4_LANE u32 maximum(u32 a, u32 b) {
   asm("umax %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
   return a;
 }
-UFP4_LANE u32 min(u32 a, u32 b) {
+UFP4_LANE u32 minimum(u32 a, u32 b) {
   asm("umin %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
   return a;
 }

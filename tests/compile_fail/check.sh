@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# ufp4 - mistakes that do not compile, and what the compiler says to them.
+# SPDX-License-Identifier: Apache-2.0
+#
+#   check.sh [COMPILER]...     (default: g++ and clang++-19, those that there are)
+#
+# 1. host.cpp and gpu.cpp, without their mistakes, compile; with them each function brings its sentence, at its lines.
+# 2. Every #error of include/ufp4 is met by a command line of refusals().
+# 3. Every static_assert of include/ufp4 with a sentence, and every #error, is among them, or in `unreachable` or `elsewhere` below.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+
+wrong() {
+  printf 'FAILED: %s\n' "$*"
+  failed=$((failed + 1))
+}
+right() { passed=$((passed + 1)); }
+
+# What no user's program reaches, with the reason.
+unreachable=(
+  'rename UFP4_TYPES and UFP4_CODE with the version' # a note to ourselves, in the header that both stand in
+  'its rounding is not used: a baseline machine has none' # between the tiers of a kernel
+  'there is no bf16 unit here' # the same
+  'a thread brings the scales of one row' # between the tiles of a kernel
+  'an instruction multiplies 16 columns' # the same
+  'ufp4: tensor files are little-endian and copied as they are' # no compiler of ours is big-endian
+)
+
+# The ending of what only a GPU's compiler says, of an architecture that lacks an instruction: not asked here.
+elsewhere='call it under if constexpr (compiled)'
+
+# compile COMPILER ARGUMENT...: what the library's users would see.
+compile() {
+  local compiler=$1
+  shift
+  LC_ALL=C "$compiler" -std=c++20 -Iinclude -Itests -DUFP4_KERNELS_ELSEWHERE -fsyntax-only "$@" 2>&1
+}
+
+# mistakes COMPILER FILE
+mistakes() {
+  local compiler=$1 file=$2 log=$work/log line sentence next lines limit=-fmax-errors=0
+  [[ $compiler == *clang* ]] && limit='-ferror-limit=0 -ftemplate-backtrace-limit=0'
+  if ! compile "$compiler" "$file" -Wall -Wextra -Werror >"$log"; then
+    wrong "$compiler: $file does not compile without its mistakes:"
+    head -n 20 "$log"
+    return
+  fi
+  # shellcheck disable=SC2086 # several words
+  compile "$compiler" -DMISTAKE $limit "$file" >"$log"
+  mapfile -t lines < <(grep -n '// says: ' "$file")
+  for i in "${!lines[@]}"; do
+    line=${lines[i]%%:*} sentence=${lines[i]#*// says: } next=1000000
+    [ "$i" -lt $((${#lines[@]} - 1)) ] && next=${lines[i + 1]%%:*}
+    if ! grep -qF -- "$sentence" "$log"; then
+      wrong "$compiler: $file:$line: nothing says '$sentence'"
+    elif ! grep -o "${file##*/}:[0-9]*" "$log" | awk -F: -v a="$line" -v b="$next" '$2 >= a && $2 < b {f = 1} END {exit !f}'; then
+      wrong "$compiler: $file:$line: no diagnostic names a line of this function"
+    else
+      right
+    fi
+  done
+}
+
+# refusal COMPILER SENTENCE SOURCE OPTION...: #error, which the preprocessor alone meets.
+refusal() {
+  local compiler=$1 sentence=$2 source=$3
+  shift 3
+  echo "$sentence" >>"$work/errors"
+  if printf '%s\n' "$source" | LC_ALL=C "$compiler" -std=c++20 -Iinclude -x c++ -E -o /dev/null "$@" - >"$work/log" 2>&1; then
+    wrong "$compiler $*: '$source' is not refused"
+  elif ! grep -qF -- "$sentence" "$work/log"; then
+    wrong "$compiler $*: '$source' does not say '$sentence'"
+  else
+    right
+  fi
+}
+
+refusals() {
+  local compiler=$1 flag fast_math macros
+  fast_math='ufp4: compiled with -ffast-math (or a part of it), which changes the bits ufp4 promises; compile this file without it.'
+  macros='__((FAST|ASSOCIATIVE|RECIPROCAL)_MATH__|NO_SIGNED_ZEROS__|FINITE_MATH_ONLY__ 1)'
+  for flag in -ffast-math '-O3 -ffast-math' -ffinite-math-only -funsafe-math-optimizations -freciprocal-math \
+    '-fassociative-math -fno-signed-zeros -fno-trapping-math' -fno-signed-zeros; do
+    # shellcheck disable=SC2086 # several words
+    if ! "$compiler" -x c++ $flag -dM -E - </dev/null | grep -E "$macros" >/dev/null; then # all of it: -q would end the pipe
+      echo "$compiler $flag: no macro says so, so ufp4 cannot refuse it"
+      continue
+    fi
+    # shellcheck disable=SC2086
+    refusal "$compiler" "$fast_math" '#include <ufp4/format/fp4.hpp>' $flag
+  done
+  refusal "$compiler" 'ufp4: MSVC is not supported: nobody has run ufp4 with it; use g++ 11 or newer, or clang 16 or newer.' \
+    '#include <ufp4/format/fp4.hpp>' -U__clang__ -D_MSC_VER=1940
+  refusal "$compiler" 'ufp4: float arithmetic is done in a wider type here (x87); compile with -mfpmath=sse -msse2.' \
+    '#include <ufp4/format/fp4.hpp>' -U__FLT_EVAL_METHOD__ -D__FLT_EVAL_METHOD__=2
+  refusal "$compiler" 'ufp4: interop/mdspan.hpp needs a standard library with <mdspan> (C++23)' \
+    '#include <ufp4/interop/mdspan.hpp>'
+  refusal "$compiler" 'ufp4: cuda.hpp needs nvcc, or clang -x cuda: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds.' \
+    '#include <ufp4/cuda.hpp>'
+  refusal "$compiler" 'ufp4: hip.hpp needs hipcc, or clang -x hip: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds.' \
+    '#include <ufp4/hip.hpp>'
+  refusal "$compiler" "ufp4: include/ufp4/rtc is for compilers without standard headers; take it off this one's include path." \
+    '#include <cstdint>' -Iinclude/ufp4/rtc
+}
+
+# The sentences of a header's static_asserts, or of its #errors, a line each; literals that stand side by side are one.
+sentences() {
+  # shellcheck disable=SC2016 # the variables are Perl's
+  find include/ufp4 -type f -print0 | sort -z | xargs -0 perl -0777 -ne '
+    s/\\\n//g;
+    my $literal = qr/"(?:[^"\\]|\\.)*"/;
+    while (/static_assert\s*\(((?:[^";]|$literal)*)\)\s*;/g) {
+      my $text = join "", map { substr $_, 1, -1 } $1 =~ /($literal)/g;
+      print "$text\n" if $text ne "";
+    }
+    while (/#\s*error\s+"((?:[^"\\]|\\.)*)"/g) { print "$1\n" }'
+}
+
+everything_is_asked() {
+  local sentence
+  grep -h -o '// says: .*' tests/compile_fail/*.cpp | sed 's|// says: ||' >"$work/asked"
+  cat "$work/errors" >>"$work/asked"
+  printf '%s\n' "${unreachable[@]}" >>"$work/asked"
+  sentences | sort -u >"$work/all"
+  [ "$(wc -l <"$work/all")" -ge 30 ] || wrong "only $(wc -l <"$work/all") sentences were found in include/ufp4"
+  while IFS= read -r sentence; do
+    [[ $sentence == *"$elsewhere" ]] && continue
+    if grep -qxF -- "$sentence" "$work/asked"; then right; else wrong "no case of tests/compile_fail meets '$sentence'"; fi
+  done <"$work/all"
+  for sentence in "${unreachable[@]}"; do
+    grep -qxF -- "$sentence" "$work/all" || wrong "include/ufp4 does not say '$sentence' any more: take it off the list"
+  done
+}
+
+compilers=("$@")
+if [ ${#compilers[@]} -eq 0 ]; then
+  for name in g++ clang++-19; do
+    if command -v "$name" >/dev/null; then compilers+=("$name"); else echo "SKIPPED: there is no $name"; fi
+  done
+fi
+[ ${#compilers[@]} -gt 0 ] || exit 77
+for compiler in "${compilers[@]}"; do
+  mistakes "$compiler" tests/compile_fail/host.cpp
+  mistakes "$compiler" tests/compile_fail/gpu.cpp
+  refusals "$compiler"
+done
+everything_is_asked
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,46 @@
+// ufp4 - mistakes that the compiler answers with a sentence: those of a program for GPUs.
+// SPDX-License-Identifier: Apache-2.0
+//
+// As host.cpp; the machine is the executor of tests/gpu, so that any compiler can be asked.
+#define UFP4_SIMT_HEADER "gpu/simt.hpp"
+
+#include <ufp4/gpu/policies.hpp>
+#include <ufp4/hip/mfma_scale_gfx950.hpp>
+#include <ufp4/hip/wmma_iu4.hpp>
+
+using namespace ufp4;
+
+extern quantize_report seen;
+
+void count_in_host_memory() {  // says: count_into counts in host memory, which a kernel cannot reach: use count_at{a quantize_report in device memory}
+#if defined(MISTAKE)
+  (void)gpu::detail::collect(count_into{seen});
+#else
+  (void)gpu::detail::collect(gpu::count_at{&seen});
+#endif
+}
+
+void two_maxima(const float* amax) {  // says: two tensor maxima in one call
+#if defined(MISTAKE)
+  (void)gpu::detail::collect(tensor_amax{1}, gpu::tensor_amax_at{amax});
+#else
+  (void)gpu::detail::collect(gpu::tensor_amax_at{amax});
+#endif
+}
+
+void bytes_against_nibbles() {  // says: mfma_scale_gfx950: 8-bit elements lie in another order along K than those of 6 and 4 bits, so both operands must be of 8 bits or neither
+  using gpu::mma::f8f6f4;
+#if defined(MISTAKE)
+  (void)gpu::mma::mfma_scale_gfx950<f8f6f4::e4m3, f8f6f4::e2m1>::depth;
+#else
+  (void)gpu::mma::mfma_scale_gfx950<f8f6f4::e2m3, f8f6f4::e2m1>::depth;
+#endif
+}
+
+void products_of_64_columns() {  // says: wmma_iu4_gfx12: gfx12 multiplies 16 or 32 columns of 4-bit integers at once
+#if defined(MISTAKE)
+  (void)gpu::mma::wmma_iu4_gfx12<64>::words;
+#else
+  (void)gpu::mma::wmma_iu4_gfx12<32>::words;
+#endif
+}

@@ -1,0 +1,163 @@
+// ufp4 - fuzz target: quantize, dequantize, fake_quantize and the Hadamard transform, each tier against the scalar one.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any shape, strides, format, policies and floats. Wrong ones are refused with the same sentence by every tier, before
+// anything is written; right ones give the same bits, and write nothing else.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ufp4/dequantize.hpp>
+#include <ufp4/hadamard.hpp>
+#include <ufp4/quantize.hpp>
+
+#include <ufp4/block/compat.hpp>
+#include <ufp4/block/presets.hpp>
+#include <ufp4/format/table_element.hpp>
+
+#include "input.hpp"
+#include "policies.hpp"
+
+namespace {
+
+using namespace ufp4;
+using fuzz::require;
+
+/// What one call was asked to do.
+struct request {
+  transform_spec transform;
+  rounding_spec rounding;
+  scale_rule_spec rule;
+  std::optional<tensor_amax> amax;
+  std::optional<shard> place;
+};
+
+request read(fuzz::input& in, std::size_t cols) {
+  request r{fuzz::transform(in), fuzz::rounding(in), fuzz::rule(in), {}, {}};
+  if (in.one_in(4)) r.amax = tensor_amax{in.raw<float>()};
+  if (in.one_in(4)) r.place = fuzz::place(in, cols);
+  return r;
+}
+
+/// verb(policies...)
+template <class F>
+void with_policies(const request& r, quantize_report& report, const F& verb) {
+  const count_into count{report};
+  if (r.amax && r.place) return verb(r.transform, r.rounding, r.rule, count, *r.amax, *r.place);
+  if (r.amax) return verb(r.transform, r.rounding, r.rule, count, *r.amax);
+  if (r.place) return verb(r.transform, r.rounding, r.rule, count, *r.place);
+  verb(r.transform, r.rounding, r.rule, count);
+}
+
+template <class Format>
+struct outcome {
+  std::string refused;
+  quantized_matrix<format_of<Format>> q;
+  quantize_report report;
+};
+
+template <class Format, class T>
+outcome<Format> quantized(cpu::isa tier, const matrix_view<T>& x, const request& r) {
+  outcome<Format> o;
+  const cpu::context ctx{.threads = 1, .isa = tier};
+  o.refused = fuzz::refusal([&] {
+    with_policies(r, o.report,
+                  [&](const auto&... policies) { o.q = quantize<Format>(ctx, matrix_view<const T>(x), policies...); });
+  });
+  return o;
+}
+
+/// fake_quantize into out; says why not.
+template <class Format, class T>
+std::string fake(cpu::isa tier, const matrix_view<T>& x, const request& r, bool undo, const matrix_view<float>& out) {
+  const cpu::context ctx{.threads = 1, .isa = tier};
+  const matrix_view<const T> from = x;
+  quantize_report report;
+  return fuzz::refusal([&] {
+    with_policies(r, report, [&](const auto&... policies) {
+      if (undo)
+        fake_quantize<Format>(ctx, from, out, policies..., undo_transform{});
+      else
+        fake_quantize<Format>(ctx, from, out, policies...);
+    });
+  });
+}
+
+template <class Format, class T>
+void check(fuzz::input& in) {
+  const std::size_t rows = in.below(9), cols = in.below(in.one_in(4) ? 1200 : 140);
+  const request r = read(in, cols);
+  const support::layout from = fuzz::layout(in), to = fuzz::layout(in);
+  const bool undo = in.one_in(2);
+  support::strided<T> x(rows, cols, from);
+  x.fill(in.numbers<T>(rows * cols));
+
+  const outcome<Format> want = quantized<Format>(cpu::isa::scalar, x.view(), r);
+  support::strided<float> want_plain(rows, cols, to), want_fake(rows, cols, to);
+  const std::string fake_refused = fake<Format>(cpu::isa::scalar, x.view(), r, undo, want_fake.view());
+  require(want.refused.empty() == fake_refused.empty(), "one alone refuses: " + want.refused + fake_refused);
+  if (want.refused.empty()) dequantize(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, want.q, want_plain.view());
+  for (const cpu::isa tier : fuzz::tiers()) {
+    const std::string where = cpu::name(tier);
+    const outcome<Format> got = quantized<Format>(tier, x.view(), r);
+    require(got.refused == want.refused, where + " refuses otherwise: " + got.refused + want.refused);
+    support::strided<float> plain(rows, cols, to), faked(rows, cols, to);
+    fake<Format>(tier, x.view(), r, undo, faked.view());
+    require(faked.same_as(want_fake), where + ": fake_quantize differs");
+    if (!want.refused.empty()) continue;
+    require(fuzz::same_bytes(got.q.codes(), want.q.codes()), where + ": codes differ");
+    require(fuzz::same_bytes(got.q.scales(), want.q.scales()), where + ": scales differ");
+    require(got.q == want.q, where + ": tensor scales differ");
+    require(got.report == want.report, where + ": reports differ");
+    dequantize(cpu::context{.threads = 1, .isa = tier}, got.q, plain.view());
+    require(plain.same_as(want_plain), where + ": dequantize differs");
+    if (!undo || r.transform.n == 1)
+      require(plain.same_as(faked), where + ": fake_quantize is not dequantize(quantize)");
+  }
+}
+
+/// The transform alone, into a matrix of another type, forward or back; what does not fit is refused.
+void check_transform(fuzz::input& in) {
+  const transform_spec t = fuzz::transform(in);
+  const std::size_t rows = in.below(9), cols = in.below(600), n = t.n == 0 ? 1 : t.n;
+  const bool inverse = in.one_in(2);
+  std::size_t padded = (cols + n - 1) / n * n;
+  if (in.one_in(16) || padded > 4096) padded = in.below(1024);
+  const support::layout from = fuzz::layout(in), to = fuzz::layout(in);
+  support::strided<float> x(rows, inverse ? padded : cols, from);
+  x.fill(in.numbers<float>(rows * (inverse ? padded : cols)));
+  const auto run = [&](cpu::isa tier, support::strided<bf16>& out) {
+    const cpu::context ctx{.threads = 1, .isa = tier};
+    return fuzz::refusal([&] {
+      if (inverse)
+        hadamard_inverse(ctx, x.view(), out.view(), t);
+      else
+        hadamard_forward(ctx, x.view(), out.view(), t);
+    });
+  };
+  support::strided<bf16> want(rows, inverse ? cols : padded, to);
+  const std::string refused = run(cpu::isa::scalar, want);
+  for (const cpu::isa tier : fuzz::tiers()) {
+    support::strided<bf16> got(rows, inverse ? cols : padded, to);
+    require(run(tier, got) == refused, std::string(cpu::name(tier)) + ": the transform refuses otherwise");
+    require(got.same_as(want), std::string(cpu::name(tier)) + ": the transform differs");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::input in(data, size);
+  switch (in.below(8)) {
+    case 0: check_transform(in); break;
+    case 1: check<nvfp4, bf16>(in); break;
+    case 2: check<mxfp4, fp16>(in); break;
+    default:
+      fuzz::with_one_of<nvfp4, mxfp4, e1m2_f32, nvint4, block_format<nf4, float, 32>,
+                        block_format<fp4<E3M0>, ue5m3, 64, float>, block_format<int4, bf16, 256>,
+                        block_format<fp4<E1M2>, e4m3, square(16), float>, compat::te_nvfp4, compat::torchao_mx_rceil,
+                        compat::ggml_mxfp4>(in, [&]<class Format> { check<Format, float>(in); });
+  }
+  return 0;
+}

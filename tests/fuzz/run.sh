@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# ufp4 - fuzzing: every target of tests/fuzz replays its corpus, then looks for more.
+# SPDX-License-Identifier: Apache-2.0
+usage='usage: tests/fuzz/run.sh [--seconds N] [--target NAME]... [--out FOLDER] [--keep]
+  --seconds N    how long each target looks for more after its corpus, default 5; hours find more
+  --target NAME  this one only; may be given again: quantize gemm_shapes npy safetensors gguf
+  --out FOLDER   for programs, findings and what was found on the way, default build/fuzz
+  --keep         add the inputs that reach code which the corpus does not
+Ends with one line a target. A finding is saved as FOLDER/findings/TARGET-crash-...; fixed, it goes into the corpus.
+Needs clang 19 with its libFuzzer; exit status 77 without.'
+set -uo pipefail
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$source_dir/cmake/bare_machine.sh"
+
+seconds=5 targets=() out='' keep=no
+while [ $# -gt 0 ]; do
+  case $1 in
+    --seconds | --target | --out)
+      [ $# -ge 2 ] || { echo "$1 needs a value" >&2; exit 2; }
+      case $1 in --seconds) seconds=$2 ;; --target) targets+=("$2") ;; --out) out=$2 ;; esac
+      shift ;;
+    --keep) keep=yes ;;
+    --help | -h) echo "$usage"; exit 0 ;;
+    *) echo "unknown argument '$1'" >&2; echo "$usage" >&2; exit 2 ;;
+  esac
+  shift
+done
+[[ $seconds =~ ^[0-9]+$ ]] || { echo "--seconds is '$seconds', not a number" >&2; exit 2; }
+[ ${#targets[@]} -gt 0 ] || targets=(quantize gemm_shapes npy safetensors gguf)
+for target in "${targets[@]}"; do
+  [ -e "$source_dir/tests/fuzz/${target}_fuzz.cpp" ] || { echo "there is no target '$target'" >&2; exit 2; }
+done
+
+choose_build_folder "$source_dir"
+out=${out:-$ufp4_build/fuzz}
+mkdir -p "$out/findings" || exit 2
+install_packages clang-19 libclang-rt-19-dev
+# shellcheck disable=SC2054 # -fsanitize has commas
+cxx=(clang++-19 -std=c++20 -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -Wall -Wextra -Werror
+  -I"$source_dir/include" -I"$source_dir/tests")
+if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+  "${cxx[@]}" -fsanitize=fuzzer -x c++ - -o "$out/probe" 2>/dev/null; then
+  echo "SKIPPED: there is no clang++-19 with libFuzzer (apt-get install clang-19 libclang-rt-19-dev), so nothing was fuzzed"
+  exit 77
+fi
+
+# up_to_date FILE: was it built after the last change of any source?
+up_to_date() {
+  [ -e "$1" ] && [ -z "$(find "$source_dir"/{include,tests/support,tests/fuzz} -newer "$1" \
+    \( -name '*.hpp' -o -name '*.inl' -o -name '*.cpp' \) -print -quit)" ]
+}
+# build NAME COMPILER-ARGUMENT...
+build() {
+  local name=$1
+  shift
+  up_to_date "$out/$name" || "${cxx[@]}" "$@" -o "$out/$name" >"$out/$name.build.log" 2>&1
+}
+# at_once FUNCTION ARGUMENT...: in the background, as many as there are processors.
+at_once() {
+  while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+  "$@" &
+}
+
+# The kernels are compiled once, for the targets that call them.
+needs_kernels() { grep -q 'ufp4/\(gemm\|quantize\)\.hpp' "$source_dir/tests/fuzz/$1_fuzz.cpp"; }
+for target in "${targets[@]}"; do
+  if needs_kernels "$target"; then
+    at_once build kernels.o -fsanitize=fuzzer-no-link -c "$source_dir/tests/support/kernels.cpp"
+    break
+  fi
+done
+for target in "${targets[@]}"; do
+  at_once build "$target.o" -fsanitize=fuzzer-no-link -DUFP4_KERNELS_ELSEWHERE -c "$source_dir/tests/fuzz/${target}_fuzz.cpp"
+done
+wait
+for target in "${targets[@]}"; do
+  kernels=()
+  needs_kernels "$target" && kernels=("$out/kernels.o")
+  build "$target" -fsanitize=fuzzer "$out/$target.o" "${kernels[@]}"
+done
+
+# A small input is as good as a large one here, and quicker. NaNs and sizes that do not fit are cases, not mistakes.
+options=(-max_len=1024 -rss_limit_mb=2048 -timeout=60 -verbosity=0)
+status=0
+for target in "${targets[@]}"; do
+  corpus=$source_dir/tests/fuzz/corpus/$target found=$out/found/$target log=$out/$target.log
+  mkdir -p "$found"
+  if [ ! -x "$out/$target" ] || ! up_to_date "$out/$target"; then
+    echo "$target: does not build:"
+    cat "$out"/{kernels,"$target"}.o.build.log "$out/$target.build.log" 2>/dev/null | head -n 40
+    status=1
+    continue
+  fi
+  if ! "$out/$target" "${options[@]}" -runs=0 -artifact_prefix="$out/findings/$target-" "$corpus" >"$log" 2>&1 ||
+    ! "$out/$target" "${options[@]}" -max_total_time="$seconds" -artifact_prefix="$out/findings/$target-" \
+      -print_final_stats=1 "$found" "$corpus" >>"$log" 2>&1; then
+    echo "$target: FOUND something; what it says is in $log, the input in $out/findings. Its first words:"
+    grep -m 1 -E -A 12 'FOUND|ERROR: |runtime error' "$log"
+    status=1
+    continue
+  fi
+  if [ $keep = yes ]; then
+    "$out/$target" "${options[@]}" -use_counters=0 -set_cover_merge=1 "$corpus" "$found" >>"$log" 2>&1
+  fi
+  echo "$target: $(find "$corpus" -type f | wc -l) inputs of the corpus, then" \
+    "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1) in $seconds s: nothing found"
+done
+exit $status

@@ -1,0 +1,65 @@
+// ufp4 - a program in a hostile setting: it uses every verb of the host, and compares the bits of what it got.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Compiled by check.sh behind macros.hpp, without exceptions and RTTI, and in other ways. Given an argument it makes a
+// mistake, whose sentence goes to stderr before the program aborts.
+#include <ufp4/ufp4.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t rows = 5, cols = 70;
+
+/// FNV-1a
+std::uint64_t hash_of(const void* data, std::size_t size, std::uint64_t hash) {
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  for (std::size_t i = 0; i < size; ++i) hash = (hash ^ bytes[i]) * 0x100000001B3u;
+  return hash;
+}
+
+template <class Format, class... Policies>
+std::uint64_t verbs(const ufp4::matrix_view<const float>& x, std::uint64_t hash, const Policies&... policies) {
+  const auto q = ufp4::quantize<Format>(x, policies...);
+  hash = hash_of(q.codes().data(), q.codes().size_bytes(), hash);
+  hash = hash_of(q.scales().data(), q.scales().size_bytes(), hash);
+
+  std::vector<float> y(rows * q.padded_cols()), product(rows * rows);
+  const ufp4::matrix_view<float> plain{y.data(), rows, cols}, c{product.data(), rows, rows};
+  ufp4::dequantize(q, plain);
+  hash = hash_of(y.data(), rows * cols * sizeof(float), hash);
+  ufp4::fake_quantize<Format>(x, plain, policies..., ufp4::undo_transform{});
+  hash = hash_of(y.data(), rows * cols * sizeof(float), hash);
+
+  const ufp4::gemm_options exact{.alpha = 0.5f, .accumulate = ufp4::accumulate::exact_blocks};
+  ufp4::quantized_gemm(q, ufp4::operand<Format>(x, policies...), c, exact);
+  hash = hash_of(product.data(), product.size() * sizeof(float), hash);
+  ufp4::quantized_gemm(q, ufp4::prepack(q), c, exact);
+  return hash_of(product.data(), product.size() * sizeof(float), hash);
+}
+
+}  // namespace
+
+int main(int count, char**) {
+  std::vector<float> values(rows * cols);
+  std::uint32_t state = 1;
+  for (float& v : values) {
+    state = state * 1664525u + 1013904223u;
+    v = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-30f;
+  }
+  const ufp4::matrix_view<const float> x{values.data(), rows, cols};
+  if (count > 1) {  // says why, and aborts
+    float none = 0;
+    ufp4::dequantize(ufp4::quantize<ufp4::nvfp4>(x), ufp4::matrix_view<float>{&none, 1, 1});
+    return 0;
+  }
+  std::uint64_t hash = 0xCBF29CE484222325u;
+  hash = verbs<ufp4::nvfp4>(x, hash, ufp4::random_hadamard<16>{42});
+  hash = verbs<ufp4::mxfp4>(x, hash, ufp4::mx_even{});
+  hash = verbs<ufp4::e1m2_f32>(x, hash, ufp4::random_hadamard<64>{7}, ufp4::nearest_away{});
+  std::printf("%016llx\n", static_cast<unsigned long long>(hash));
+  return 0;
+}
