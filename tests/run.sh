@@ -15,12 +15,13 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # name: what it shows. A step is the function step_<name>; it returns 0, 1, or 77 for "skipped, and I said why".
 # A step that counts no tests of its own is one test.
 steps=(
-  "gcc: every test of the host with g++ -O2; the layer rule, the tour and the install check are among them"
+  "gcc: every test of the host with g++ -O2; the layer rule and the tour are among them"
   "clang: the same with clang 19, or another from 16 on"
   "sanitize: every test, those of the GPU in the executor too, with g++ under AddressSanitizer and UndefinedBehaviorSanitizer"
   "threads: the tests labelled threads under ThreadSanitizer"
   "bits: the tests labelled bits with -O3 -march=native -ffp-contract=fast"
   "headers: every public header compiles alone, with g++ and all warnings"
+  "packages: the library installed, added, fetched, and from pkg-config, Conan and vcpkg, each in a project of its own"
   "misuse: what must not compile does not, and says the sentence that it should"
   "hostile: the headers behind others' macros, without exceptions and RTTI, with more warnings; with --all by four compilers"
   "budgets: what including the public headers costs"
@@ -251,6 +252,19 @@ step_headers() {
   configure dev headers -D UFP4_BUILD_TESTS=OFF -D UFP4_BUILD_EXAMPLES=OFF -D UFP4_BUILD_BENCH=OFF \
     -D CMAKE_CXX_FLAGS_DEBUG="-O0 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror" || return 1
   compile headers verify
+}
+
+step_packages() {
+  local status verdicts=$ufp4_build/packages/verdicts
+  rm -f "$verdicts"
+  install_build_tools || return 1
+  install_packages python3-venv pkg-config git || echo "not every way to get the library can be tried"
+  UFP4_BUILD_DIR=$ufp4_build bash "$source_dir/tests/consume/run.sh"
+  status=$?
+  [ -e "$verdicts" ] || return $status
+  passed=$((passed + $(grep -c '^passed' "$verdicts"))) failed=$((failed + $(grep -c '^FAILED' "$verdicts")))
+  skipped=$((skipped + $(grep -c '^skipped' "$verdicts")))
+  return $status
 }
 
 step_misuse() {

@@ -1,4 +1,5 @@
 # An overlay port of the source tree that it lies in: vcpkg install ufp4 --overlay-ports=cmake/packaging/vcpkg/ports
+# vcpkg's binary cache sees this folder and not the headers: after a change to them, say --no-binarycaching.
 set(VCPKG_BUILD_TYPE release) # header-only
 
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../../../.." ABSOLUTE)
@@ -9,17 +10,12 @@ vcpkg_cmake_configure(
         -DUFP4_BUILD_TESTS=OFF
         -DUFP4_BUILD_EXAMPLES=OFF
         -DUFP4_BUILD_BENCH=OFF
-        -DUFP4_INSTALL=ON
 )
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(CONFIG_PATH share/cmake/ufp4)
+vcpkg_fixup_pkgconfig()
 
-# vcpkg keeps the licence as share/ufp4/copyright, and a package of headers has no lib.
-file(REMOVE_RECURSE
-    "${CURRENT_PACKAGES_DIR}/lib"
-    "${CURRENT_PACKAGES_DIR}/share/cmake"
-    "${CURRENT_PACKAGES_DIR}/share/licenses"
-)
+file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/share/licenses")
 
 file(INSTALL "${CMAKE_CURRENT_LIST_DIR}/usage" DESTINATION "${CURRENT_PACKAGES_DIR}/share/${PORT}")
 vcpkg_install_copyright(FILE_LIST "${SOURCE_PATH}/LICENSE")

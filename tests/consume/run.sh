@@ -1,0 +1,181 @@
+#!/usr/bin/env bash
+# ufp4 - every way to get the library, each by building a separate small project that uses it.
+# SPDX-License-Identifier: Apache-2.0
+usage='usage: tests/consume/run.sh [--list] [WAY]...
+Builds in UFP4_BUILD_DIR (default build/ in the source tree), in the folder packages. Ends with one line a way in packages/verdicts:
+passed, FAILED or skipped. Exit status 1 if one failed.'
+set -uo pipefail
+
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$source_dir/cmake/bare_machine.sh"
+
+# The long ones first, so that none is left alone at the end.
+ways=(hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg
+  include package subdirectory fetch_found fetch_missing pkgconfig components)
+case ${1:-} in
+  --list) printf '%s\n' "${ways[@]}"; exit 0 ;;
+  -*) echo "$usage" >&2; exit 2 ;;
+esac
+for way in "$@"; do
+  [[ " ${ways[*]} " = *" $way "* ]] || { echo "there is no way '$way'; --list shows them" >&2; exit 2; }
+done
+[ $# -eq 0 ] || ways=("$@")
+
+choose_build_folder "$source_dir"
+out=$ufp4_build/packages
+# Moved after the installation, and with a blank in its name: nothing installed may remember where it was.
+prefix="$out/moved here"
+rm -rf "$out"
+mkdir -p "$out"
+export source_dir out prefix
+
+# What a way needs and this machine lacks is told by the way itself, with 77.
+need() {
+  command -v "$1" >/dev/null && return 0
+  echo "there is no $1 here"
+  exit 77
+}
+
+# in_cmake NAME SOURCE [CMAKE ARGUMENT]...: configures, builds and runs a stranger's project, not optimised.
+in_cmake() {
+  cmake --no-warn-unused-cli -S "$source_dir/tests/consume/$2" -B "$out/$1" -G Ninja -D CMAKE_BUILD_TYPE=Debug "${@:3}" &&
+    cmake --build "$out/$1" && ctest --test-dir "$out/$1" --output-on-failure --no-tests=error
+}
+
+# The README's own command, without its optimisation; and what the README says the program prints.
+way_include() {
+  local command
+  # shellcheck disable=SC2016 # the backquotes are the page's
+  command=$(sed -n 's/.*`\(g++ -std=c++20 -O3 -I include examples\/readme\.cpp[^`]*\)`.*/\1/p' "$source_dir/README.md")
+  [ -n "$command" ] || { echo "README.md has no g++ command for examples/readme.cpp"; return 1; }
+  cd "$source_dir" && ${command/-O3/-O0} -o "$out/readme" &&
+    cmake -D README=README.md -D SOURCE=examples/readme.cpp -D PROGRAM="$out/readme" -P tests/readme.cmake
+}
+way_package() { in_cmake package . -D HOW=package -D CMAKE_PREFIX_PATH="$prefix"; }
+way_subdirectory() { in_cmake subdirectory . -D HOW=subdirectory -D UFP4="$source_dir"; }
+
+# A repository that can be fetched: what the build description reads, in one commit.
+make_repository() {
+  local to=$out/repository_$1
+  mkdir "$to"
+  cp -r "$source_dir"/{CMakeLists.txt,LICENSE,cmake,include} "$to"
+  git -C "$to" init --quiet --initial-branch=main && git -C "$to" add . &&
+    git -C "$to" -c user.name=ufp4 -c user.email=ufp4@localhost -c commit.gpgsign=false commit --quiet -m ufp4
+}
+fetch() {
+  need git
+  make_repository "$1" && in_cmake "$1" . -D HOW=fetch -D FOUND="$2" -D GIT="file://$out/repository_$1" "${@:3}"
+}
+way_fetch_found() {
+  fetch fetch_found ON -D CMAKE_PREFIX_PATH="$prefix" || return
+  [ ! -e "$out/fetch_found/_deps/ufp4-src" ] || { echo "ufp4 is installed and was fetched all the same"; return 1; }
+}
+# No prefix is searched: a ufp4 on the machine itself would be found.
+way_fetch_missing() {
+  fetch fetch_missing OFF -D CMAKE_DISABLE_FIND_PACKAGE_ufp4=ON || return
+  [ -e "$out/fetch_missing/_deps/ufp4-src/LICENSE" ] || { echo "ufp4 was not fetched"; return 1; }
+}
+
+way_pkgconfig() {
+  need pkg-config
+  export PKG_CONFIG_PATH=$prefix/share/pkgconfig
+  local flags version
+  flags=$(pkg-config --cflags --libs ufp4) && version=$(pkg-config --modversion ufp4) || return 1
+  eval "g++ -std=c++20 '$source_dir/tests/consume/main.cpp' $flags -o '$out/pkgconfig'" && "$out/pkgconfig" || return 1
+  printf '#include <ufp4/version.hpp>\nUFP4_VERSION_MAJOR.UFP4_VERSION_MINOR.UFP4_VERSION_PATCH\n' |
+    g++ -I"$source_dir/include" -x c++ -E -P - | tr -d ' ' | grep -qxF "$version" ||
+    { echo "ufp4.pc has the version $version, and version.hpp another"; return 1; }
+}
+
+# refused SENTENCE FIND-PACKAGE-ARGUMENT...: find_package must fail, and say why.
+refused() {
+  local log=$out/components.log project=$out/components
+  mkdir -p "$project"
+  printf 'cmake_minimum_required(VERSION 3.23)\nproject(refused LANGUAGES CXX)\nfind_package(ufp4 %s CONFIG REQUIRED %s)\n' \
+    "$2" "${*:3}" >"$project/CMakeLists.txt"
+  if cmake -S "$project" -B "$project/build" -D CMAKE_CXX_COMPILER=g++ -D CMAKE_PREFIX_PATH="$prefix" >"$log" 2>&1; then
+    echo "find_package(ufp4 ${*:2}) did not fail"
+    return 1
+  fi
+  # CMake breaks the lines of its messages.
+  tr -s ' \n' '  ' <"$log" | grep -qF "$1" || { cat "$log"; echo "find_package(ufp4 ${*:2}) does not say: $1"; return 1; }
+}
+way_components() {
+  refused "ufp4::cuda needs CUDA as a language of the project" 0.1 COMPONENTS cuda &&
+    refused "ufp4::hip needs hipcc as the C++ compiler" 0.1 COMPONENTS hip &&
+    refused "none called 'opencl'" 0.1 COMPONENTS opencl &&
+    refused 'compatible with requested version "0.99"' 0.99
+}
+
+way_vcpkg() {
+  need g++
+  cmake -D UFP4="$source_dir" -D WORK="$out/vcpkg_port" -D COMPILER=g++ -P "$source_dir/tests/consume/vcpkg.cmake" || return 1
+  mv "$out/vcpkg_port/packages" "$out/vcpkg_port/installed" # as vcpkg does
+  in_cmake vcpkg . -D HOW=usage -D USAGE="$source_dir/cmake/packaging/vcpkg/ports/ufp4/usage" \
+    -D CMAKE_PREFIX_PATH="$out/vcpkg_port/installed"
+}
+
+way_conan() {
+  [ -n "${conan:-}" ] || { echo "Conan could not be had from PyPI"; return 77; }
+  bash "$source_dir/tests/consume/conan.sh" "$conan" "$out/conan"
+}
+
+# on_gpu VENDOR HOW [CMAKE ARGUMENT]...
+on_gpu() {
+  in_cmake "$1_$2" gpu -D VENDOR="$1" -D HOW="$2" -D UFP4="$source_dir" -D CMAKE_PREFIX_PATH="$prefix" "${@:3}"
+}
+cuda() {
+  local folder
+  for folder in ${CUDA_HOME:-} ${CUDA_PATH:-} /usr/local/cuda; do PATH=$PATH:$folder/bin; done
+  need nvcc
+  on_gpu cuda "$1" -D CMAKE_CUDA_ARCHITECTURES=80
+}
+hip() {
+  PATH=$PATH:${ROCM_PATH:-/opt/rocm}/bin
+  need hipcc
+  on_gpu hip "$1" -D CMAKE_CXX_COMPILER=hipcc -D AMDGPU_TARGETS=gfx90a -D GPU_TARGETS=gfx90a
+}
+way_cuda_package() { cuda package; }
+way_cuda_subdirectory() { cuda subdirectory; }
+way_hip_package() { hip package; }
+way_hip_subdirectory() { hip subdirectory; }
+
+# One way in a shell of its own: its words into its log, its verdict into the list.
+work() {
+  local began=$SECONDS log=$out/$1.txt verdict why=''
+  (way_"$1") >"$log" 2>&1
+  case $? in
+    0) verdict=passed ;;
+    77) verdict=skipped why=": $(tail -n 1 "$log")" ;;
+    *) verdict=FAILED why=$'\n'$(tail -n 40 "$log") ;;
+  esac
+  echo "$verdict  $1, $((SECONDS - began)) s" >>"$out/verdicts"
+  printf '%-8s %s, %d s%s\n' $verdict "$1" $((SECONDS - began)) "$why"
+}
+for name in need in_cmake make_repository fetch refused on_gpu cuda hip work; do export -f "${name?}"; done
+for name in "${ways[@]}"; do export -f "way_$name"; done
+
+install_build_tools || exit 1
+install_packages git || true # ends as "skipped"
+command -v pkg-config >/dev/null || install_packages pkg-config || true
+conan=${UFP4_CONAN:-}
+if [ -z "$conan" ] && [[ " ${ways[*]} " = *" conan "* ]]; then
+  if install_packages python3 python3-venv ca-certificates && python=$(make_venv conan 'conan>=2,<3'); then
+    conan=$(dirname "$python")/conan
+  fi
+fi
+export conan
+
+way_install() {
+  cmake -S "$source_dir" -B "$out/build" -G Ninja -D UFP4_BUILD_TESTS=OFF -D UFP4_BUILD_EXAMPLES=OFF -D UFP4_BUILD_BENCH=OFF &&
+    cmake --install "$out/build" --prefix "$out/prefix" &&
+    cmake -D UFP4="$source_dir" -D PREFIX="$out/prefix" -D BUILD="$out/build" -P "$source_dir/tests/consume/check.cmake" &&
+    mv "$out/prefix" "$prefix"
+}
+work install
+[ -e "$prefix" ] || exit 1
+
+printf '%s\n' "${ways[@]}" | xargs -P "${UFP4_JOBS:-$(nproc)}" -I{} bash -c 'work {}'
+count() { grep -c "^$1" "$out/verdicts"; }
+echo "packages: $SECONDS s; $(count passed) passed, $(count FAILED) failed, $(count skipped) skipped"
+[ "$(count FAILED)" = 0 ]
