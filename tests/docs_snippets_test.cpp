@@ -59,3 +59,15 @@ TEST_CASE("every snippet of a page stands in the page's program", "[docs]") {
   }
   CHECK(pages >= 3);
 }
+
+TEST_CASE("a page that shows C++ has a program", "[docs]") {
+  const auto has_program = [](const std::filesystem::path& page) {
+    const std::filesystem::path program = root / "examples" / "snippets" / page.stem();
+    return std::filesystem::exists(program.string() + ".cpp") || std::filesystem::exists(program.string() + ".cu");
+  };
+  for (const auto& entry : std::filesystem::directory_iterator(root / "docs")) {
+    if (entry.path().extension() != ".md" || snippets(read(entry.path())).empty()) continue;
+    CAPTURE(entry.path().string());
+    CHECK(has_program(entry.path()));
+  }
+}

@@ -30,6 +30,7 @@ steps=(
   "hip: every kernel compiled for AMD's architectures, linked for gfx90a, and the instructions in it; the GPU's tests where there is an AMD GPU"
   "oracle: an independent reading of the numerics page, in Python, gives the same bits"
   "outside: packages of other projects give the same bits"
+  "docs: the pages' links and pictures, and the site that docs/build.sh makes of them"
 )
 long_steps=(
   "nightly: the tests labelled nightly"
@@ -284,6 +285,8 @@ step_fuzz() {
   install_packages clang-19 libclang-rt-19-dev || skip "no clang-19 with libFuzzer could be had" || return
   bash "$source_dir/tests/fuzz/run.sh" --seconds 600 --out "$ufp4_build/fuzz"
 }
+
+step_docs() { bash "$source_dir/docs/build.sh"; }
 
 step_budgets() {
   install_packages g++ || return 1

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# ufp4 - builds the pages of docs/ as a site, and fails on a dead link, a stale picture or anything mkdocs warns of.
+# SPDX-License-Identifier: Apache-2.0
+usage='usage: docs/build.sh [--pictures | --links]
+  --pictures   draws docs/pictures/ anew from the values that the library has
+  --links      checks the links of the Markdown and ends: needs python3 and nothing else
+The site lies in build/site/html; its pages open from the folder. Environment: UFP4_BUILD_DIR, where to build.
+Exit status 77: the links and pictures are right, but mkdocs-material could not be had from PyPI, so no site was built.'
+set -uo pipefail
+
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$source_dir/cmake/bare_machine.sh"
+site=$source_dir/docs/site
+export PYTHONDONTWRITEBYTECODE=1 # the source tree may be read-only
+
+case ${1:-} in
+  '' | --pictures | --links) ;;
+  --help | -h) echo "$usage"; exit 0 ;;
+  *) echo "unknown argument '$1'" >&2; echo "$usage" >&2; exit 2 ;;
+esac
+choose_build_folder "$source_dir"
+install_packages python3 || exit 1
+python3 "$site/check_links.py" "$source_dir" || exit 1
+[ "${1:-}" = --links ] && exit 0
+
+# The pictures show what the headers say, not what somebody remembers of it.
+install_packages g++ || exit 1
+values=$ufp4_build/grid_values
+g++ -std=c++20 -I "$source_dir/include" "$site/grid_values.cpp" -o "$values" || exit 1
+if [ "${1:-}" = --pictures ]; then
+  "$values" | python3 "$site/pictures.py" "$source_dir/docs/pictures"
+  exit
+fi
+"$values" | python3 "$site/pictures.py" --check "$source_dir/docs/pictures" || exit 1
+
+if ! install_packages python3-venv ca-certificates || ! python=$(make_venv site 'mkdocs>=1.6,<2' 'mkdocs-material>=9.5,<10'); then
+  echo "SKIPPED: mkdocs-material could not be had from PyPI, so no site was built; links and pictures are right"
+  exit 77
+fi
+python3 "$site/stage.py" "$source_dir" "$ufp4_build/site" || exit 1
+log=$ufp4_build/site/mkdocs.log # not --quiet, under which --strict sees no warnings
+if ! NO_MKDOCS_2_WARNING=1 "$python" -m mkdocs build --strict --config-file "$ufp4_build/site/mkdocs.yml" >"$log" 2>&1; then
+  grep -E -v '^INFO' "$log" | tail -n 30
+  exit 1
+fi
+python3 "$site/check_links.py" --html "$ufp4_build/site/html" || exit 1
+echo "the site: $ufp4_build/site/html/index.html"

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# ufp4 - makes the site's pages from the tree's: README is the first one, and a file of the tree that a page links to
+# becomes a page too, so that the site needs no other place.
+# SPDX-License-Identifier: Apache-2.0
+#
+#   stage.py ROOT FOLDER     writes FOLDER/pages/ and FOLDER/mkdocs.yml
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import markdown_text as markdown
+
+LANGUAGES = {".hpp": "cpp", ".cpp": "cpp", ".inl": "cpp", ".cu": "cpp", ".py": "python", ".sh": "bash", ".md": "markdown",
+             ".cmake": "cmake", ".txt": "cmake", ".yml": "yaml"}
+
+
+class Stage:
+    def __init__(self, root, out):
+        self.root, self.out = root.resolve(), out
+        # where the pages of the tree stand in the site
+        self.place = {page: Path("index.md") if page.name == "README.md" else Path(page.name)
+                      for page in markdown.pages(self.root)}
+        self.sources = set()
+
+    def place_of(self, file):
+        """Where a file of the tree stands in the site."""
+        if file in self.place:
+            return self.place[file]
+        if file.parts[:2] == ("docs", "pictures"):
+            return Path(*file.parts[1:])
+        self.sources.add(file)
+        return Path("source") / f"{file}.md"
+
+    def moved(self, page, target):
+        if markdown.is_elsewhere(target) or target.startswith("#"):
+            return target
+        file, hash_mark, anchor = target.partition("#")
+        goal = (self.root / page.parent / file).resolve().relative_to(self.root)
+        here = self.place[page].parent
+        return os.path.relpath(self.place_of(goal), here) + hash_mark + anchor
+
+    def line(self, page, line):
+        """Links led to their new places; \\| inside a code span of a table is GitHub's way to write |."""
+        spans = {m.start(): m for m in markdown.CODE_SPAN.finditer(line)}
+        bare = markdown.without_spans(line)
+        edits = [(m.start(2), m.end(2), self.moved(page, m.group(2)))
+                 for pattern in (markdown.LINK, markdown.HTML_LINK) for m in pattern.finditer(bare)]
+        edits += [(m.start(), m.end(), m.group().replace("\\|", "|")) for m in spans.values() if line.startswith("|")]
+        for first, last, text in sorted(edits, reverse=True):
+            line = line[:first] + text + line[last:]
+        # GitHub reads Markdown inside an element, Python-Markdown where it is asked to
+        return line.replace("<details>", '<details markdown="1">')
+
+    def page(self, page):
+        lines = (self.root / page).read_text(encoding="utf-8").splitlines()
+        is_prose = {number for number, _ in markdown.prose("\n".join(lines))}
+        done = []
+        for number, line in enumerate(lines, 1):
+            if number in is_prose:
+                # Python-Markdown wants a blank line where GitHub wants none: after a comment, before a list.
+                if done and done[-1].strip().endswith("-->") and line.strip():
+                    done.append("")
+                if re.match(r"(-|\d+\.) ", line) and done and done[-1].strip() and not re.match(r"\s|-|\d+\.", done[-1]):
+                    done.append("")
+                line = self.line(page, line)
+            done.append(line)
+        self.write(self.place[page], "\n".join(done) + "\n")
+
+    def source(self, file):
+        path = self.root / file
+        if path.is_dir():
+            names = sorted(p.name + ("/" if p.is_dir() else "") for p in path.iterdir() if p.name != "__pycache__")
+            body = "\n".join(f"- `{name}`" for name in names)
+        else:
+            text = path.read_text(encoding="utf-8").rstrip()
+            language = LANGUAGES.get(path.suffix, "text")
+            body = f"````` {language}\n{text}\n`````"
+        self.write(Path("source") / f"{file}.md", f"# {file}\n\n{body}\n")
+
+    def write(self, where, text):
+        path = self.out / "pages" / where
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def run(self):
+        shutil.rmtree(self.out, ignore_errors=True)
+        for page in self.place:
+            self.page(page)
+        for file in sorted(self.sources):
+            self.source(file)
+        here = self.root / "docs"
+        if (here / "pictures").is_dir():
+            shutil.copytree(here / "pictures", self.out / "pages" / "pictures")
+        shutil.copy(here / "site" / "extra.css", self.out / "pages")
+        shutil.copy(here / "site" / "mkdocs.yml", self.out)
+        print(f"{len(self.place)} pages, {len(self.sources)} files of the tree that they link to")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: stage.py ROOT FOLDER")
+    Stage(Path(sys.argv[1]), Path(sys.argv[2])).run()

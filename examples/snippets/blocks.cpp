@@ -1,0 +1,49 @@
+// ufp4 - the code of docs/blocks.md, compiled.
+// SPDX-License-Identifier: Apache-2.0
+#include <ufp4/ufp4.hpp>
+
+#undef NDEBUG
+#include <cassert>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+using namespace ufp4;
+
+// NVFP4, a format with longer blocks, and one whose squares a matrix and its transpose share.
+static_assert(std::is_same_v<nvfp4, block_format<fp4<E2M1>, e4m3, 16, float>>);
+using wide = block_format<fp4<E1M2>, bf16, 64>;
+using shared_squares = block_format<fp4<E2M1>, e4m3, square(16), float>;
+static_assert(wide::bits_per_element == 4.25 && shared_squares::bits_per_element == 4.03125);
+
+int main() {
+  const std::size_t rows = 64, cols = 160;
+  std::vector<float> xs(rows * cols);
+  for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7919 % 1009) - 504.0f;
+  matrix_view<const float> x{xs.data(), rows, cols};
+
+  auto up = quantize<nvfp4>(x, scale_up{});        // no block's maximum is clipped
+  auto even = quantize<mxfp4>(x, mx_even{});       // another exponent than OCP's
+  auto fewest = quantize<nvfp4>(x, mse_search{});  // the best of five scales a block
+
+  quantize_report seen;
+  auto q = quantize<nvfp4>(x, count_into{seen});
+  assert(seen.nonfinite_blocks == 0);
+
+  // Element (3, 21), by hand.
+  const std::size_t row = 3, col = 21;
+  const std::uint8_t byte = q.codes()[row * q.padded_cols() / 2 + col / 2];
+  const auto code = static_cast<std::uint8_t>(col % 2 == 0 ? byte & 15 : byte >> 4);
+  const e4m3 scale = q.scales()[row * q.padded_cols() / 16 + col / 16];
+  const float value = static_cast<float>(fp4<E2M1>::from_bits(code)) * (static_cast<float>(scale) * q.tensor_scale());
+
+  // Scales in the order that cuBLASLt's block-scaled products read.
+  std::vector<e4m3> swizzled(swizzled_size(rows, cols / 16));
+  swizzle_scales(q.scales().data(), rows, cols / 16, swizzled.data());
+
+  std::vector<float> all(rows * cols);
+  dequantize(q, matrix_view<float>{all.data(), rows, cols});
+  assert(all[row * cols + col] == value && even.rows() == rows && up.cols() == cols && fewest.cols() == cols);
+  const std::size_t per_row = cols / 16;
+  assert(swizzled[swizzled_index(row, 1, per_row)].bits() == q.scales()[row * per_row + 1].bits());
+}
