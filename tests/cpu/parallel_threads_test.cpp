@@ -56,6 +56,24 @@ TEST_CASE("at most `threads` threads take part, the caller's among them; one mea
   CHECK(where == std::this_thread::get_id());
 }
 
+TEST_CASE("a const executor serves, and a copy of a reference refers to the executor itself") {
+  const auto run = [](std::size_t n, task_ref task) {
+    for (std::size_t i = 0; i < n; ++i) task(i);
+  };
+  std::size_t sum = 0;
+  const auto add = [&](std::size_t i) { sum += i; };
+  const task_ref task{&add, [](const void* object, std::size_t i) {
+                        (*static_cast<const std::remove_const_t<decltype(add)>*>(object))(i);
+                      }};
+  cpu::executor_ref copy;
+  {
+    cpu::executor_ref first(run);
+    copy = cpu::executor_ref(first);
+  }
+  copy(5, task);
+  CHECK(sum == 10);
+}
+
 TEST_CASE("an executor gets every task of a call, and is used instead of threads") {
   support::backwards executor;
   const cpu::context ctx{.threads = 7, .executor = executor};

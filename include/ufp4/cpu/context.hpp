@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
 #include <ufp4/concepts.hpp>
 #include <ufp4/cpu/isa.hpp>
 
@@ -12,9 +14,11 @@ namespace ufp4::cpu::inline UFP4_TYPES {
 class executor_ref {
  public:
   executor_ref() = default;
-  template <executor E>
+  template <class E>
+    requires(!std::is_same_v<std::remove_const_t<E>, executor_ref> && executor<E>)
   executor_ref(E& e)
-      : object_(&e), run_([](void* object, std::size_t n, task_ref task) { (*static_cast<E*>(object))(n, task); }) {}
+      : object_(const_cast<std::remove_const_t<E>*>(&e)),
+        run_([](void* object, std::size_t n, task_ref task) { (*static_cast<E*>(object))(n, task); }) {}
 
   explicit operator bool() const { return run_ != nullptr; }
   void operator()(std::size_t n, task_ref task) const { run_(object_, n, task); }
