@@ -4,9 +4,9 @@
 
 #include <span>
 #include <ufp4/gpu/vendor.hpp>
-#if !defined(UFP4_GPU)
+#if !defined(UFP4_GPU) || (defined(__HIPCC__) && !defined(UFP4_SIMT_HEADER))
 #error "ufp4: cuda.hpp needs nvcc, or clang -x cuda: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."
-#endif
+#else
 #include <ufp4/cuda/gemm_kernels.hpp>
 #include <ufp4/gpu/verbs.hpp>
 
@@ -18,3 +18,4 @@ namespace ufp4 {
 /// cuda::context, cuda::quantize, ...: the verbs of gpu/, which CUDA and HIP share.
 namespace cuda = gpu;
 }  // namespace ufp4
+#endif

@@ -1,7 +1,7 @@
 // ufp4 - everything that is legal inside a kernel: values, rounding, the Hadamard transform of a run, one block's codec.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls no runtime API, allocates and throws nothing; functions are __host__ __device__ under nvcc and hipcc.
+// Calls no runtime API, allocates and throws nothing; functions are __host__ __device__ under a GPU's compiler.
 // NVRTC takes it with the options -I<include> -I<include>/ufp4/rtc --device-as-default-execution-space (docs/gpu.md).
 //
 // A GPU compiler also gets the pieces that lanes make together, named by the scope that must come to them:
@@ -31,6 +31,5 @@
 #include <ufp4/gpu/thread/quantize.hpp>
 #include <ufp4/gpu/thread/round.hpp>
 #include <ufp4/gpu/warp/amax.hpp>
-#include <ufp4/gpu/warp/fragments.hpp>
 #include <ufp4/gpu/warp/hadamard.hpp>
 #endif

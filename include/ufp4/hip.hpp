@@ -6,9 +6,9 @@
 
 #include <span>
 #include <ufp4/gpu/vendor.hpp>
-#if !defined(UFP4_GPU)
+#if !defined(UFP4_GPU) || !(defined(__HIPCC__) || defined(UFP4_SIMT_HEADER))
 #error "ufp4: hip.hpp needs hipcc, or clang -x hip: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."
-#endif
+#else
 #include <ufp4/gpu/verbs.hpp>
 #include <ufp4/hip/gemm_kernels.hpp>
 
@@ -20,3 +20,4 @@ namespace ufp4 {
 /// hip::context, hip::quantize, ...: the verbs of gpu/, which CUDA and HIP share.
 namespace hip = gpu;
 }  // namespace ufp4
+#endif

@@ -4,22 +4,39 @@
 
 #include "gpu/device.hpp"
 
+#include <ufp4/ufp4.hpp>
+
 #include "support/catch.hpp"
 
 #include <span>
 
 namespace support {
 
+/// The executor plays an AMD GPU as long as it lives; a real GPU stays what it is.
+class played_amd {
+ public:
 #if defined(UFP4_SIMT_HEADER)
-/// Plays an AMD GPU as long as it lives.
-struct played_amd {
-  gpu::device_facts before = ufp4::simt::device();
-  explicit played_amd(int architecture) { ufp4::simt::device() = ufp4::simt::amd_device(architecture); }
-  ~played_amd() { ufp4::simt::device() = before; }
+  explicit played_amd(const gpu::device_facts& now) { ufp4::simt::device() = now; }
+  explicit played_amd(int architecture) : played_amd(ufp4::simt::amd_device(architecture)) {}
+  ~played_amd() { ufp4::simt::device() = before_; }
+#else
+  explicit played_amd(int) {}
+#endif
   played_amd(const played_amd&) = delete;
   played_amd& operator=(const played_amd&) = delete;
-};
+
+#if defined(UFP4_SIMT_HEADER)
+ private:
+  gpu::device_facts before_ = ufp4::simt::device();
 #endif
+};
+
+struct ascending_levels {
+  static constexpr float values[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+  static constexpr bool exact_products = true;
+};
+/// Code 0 is not 0.
+using ascending = ufp4::block_format<ufp4::table_element<ascending_levels>, ufp4::e4m3, 16>;
 
 struct amd_target {
   const gpu::gemm_kernel* kernel;
@@ -30,9 +47,8 @@ struct amd_target {
 template <class Work>
 void on_targets(std::span<const amd_target> targets, Work work) {
   for (const amd_target& t : targets) {
-#if defined(UFP4_SIMT_HEADER)
-    const played_amd device{t.architecture};
-#else
+    const played_amd played{t.architecture};
+#if !defined(UFP4_SIMT_HEADER)
     gpu::device_facts device;
     REQUIRE(gpu::facts(device) == gpu::success);
     if (device.architecture != t.architecture) continue;

@@ -94,12 +94,12 @@ played() {
   local tests as=none
   case " gfx90a gfx950 gfx1100 gfx1201 " in *" $1 "*) as='^// ctest:.* amd\b|^// ctest: amd\b' ;; esac
   tests=$(grep -l -E "0x${1#gfx}\b|$as" "$source_dir"/tests/gpu/*_test.cpp | wc -l)
-  if [ "$tests" -eq 0 ]; then echo no; else echo "$tests tests"; fi
+  if [ "$tests" -eq 0 ]; then echo no; else echo "by $tests tests"; fi
 }
-printf '\n%-8s %-10s %-8s %-10s %-16s %s\n' target compiled linked emulated run seconds
+printf '\n%-8s %-10s %-8s %-16s %-16s %s\n' target compiled linked played run seconds
 for target in "${compiled_here[@]}"; do
   read -r compiled linked ran seconds <"$out/kernels.$target.verdict"
-  printf '%-8s %-10s %-8s %-10s %-16s %s\n' "$target" "$compiled" "$linked" "$(played "$target")" "$ran" "$seconds"
+  printf '%-8s %-10s %-8s %-16s %-16s %s\n' "$target" "$compiled" "$linked" "$(played "$target")" "$ran" "$seconds"
   if [ "$compiled" != yes ] || [ "$linked" = no ]; then failed "kernels.$target"; fi
 done
 for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled and linked"; done
@@ -113,6 +113,7 @@ for target in "${compiled_here[@]}"; do
   [ ! -e "$out/kernels.$target.s" ] || bash "$source_dir/tests/gpu/isa_check.sh" "$target" "$out/kernels.$target.s" || status=1
 done
 echo
-echo "\"emulated\": the executor's tests ran the kernels' sources on the CPU as on that architecture, instruction by instruction."
+echo "\"played\": so many sources of tests name that architecture for the executor, which runs the kernels' sources on the CPU, instruction"
+echo "by instruction. tests/run.sh runs those tests; this script does not."
 echo "compile_hip.sh: $SECONDS s"
 exit $status

@@ -4,7 +4,7 @@
 
 #include <ufp4/cuda/mma_sm80.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/warp/fragments.hpp>
+#include <ufp4/cuda/fragments_sm80.hpp>
 #include <ufp4/ufp4.hpp>
 
 #include "support/catch.hpp"

@@ -1,5 +1,6 @@
 // ufp4 - exact_blocks by WMMA in 4-bit integers gives the host's bits.
 // SPDX-License-Identifier: Apache-2.0
+#include "gpu/amd_targets.hpp"
 #include "gpu/gemm_check.hpp"
 
 #if !defined(__CUDACC__)
@@ -24,26 +25,7 @@ namespace {
 
 namespace kernels = gpu::kernels;
 
-/// The executor plays a device of this architecture until the end of the scope; a real one stays what it is.
-class played {
- public:
-  explicit played([[maybe_unused]] int architecture) {
-#if defined(UFP4_SIMT_HEADER)
-    before_ = simt::device();
-    simt::device() = simt::amd_device(architecture);
-#endif
-  }
-#if defined(UFP4_SIMT_HEADER)
-  ~played() { simt::device() = before_; }
-#endif
-  played(const played&) = delete;
-  played& operator=(const played&) = delete;
-
- private:
-#if defined(UFP4_SIMT_HEADER)
-  gpu::device_facts before_;
-#endif
-};
+using played = support::played_amd;
 
 struct target {
   const gpu::gemm_kernel& kernel;
@@ -150,10 +132,20 @@ TEST_CASE("beta, bias, bf16 and strides of C by WMMA in 4-bit integers give the 
 }
 
 TEST_CASE("large tiles of C by WMMA in 4-bit integers give the host's bits", "[gpu]") {
-  on_targets(64, [](const gpu::gemm_kernel& kernel) {
+  const auto on_one_processor = [](int block, auto check) {  // one tile is then enough for all of them
+    on_targets(block, [&](const gpu::gemm_kernel& kernel) {
 #if defined(UFP4_SIMT_HEADER)
-    simt::device().processors = 1;  // one tile is then enough for all of them
+      simt::device().processors = 1;
 #endif
+      check(kernel);
+    });
+  };
+  on_one_processor(16, [](const gpu::gemm_kernel& kernel) {
+    std::mt19937_64 gen{support::seed(19)};
+    REQUIRE(support::against_host(kernel, model::random_quantized<e1m2_f32>(gen, 130, 96),
+                                  model::random_quantized<int4_f32>(gen, 131, 96)) == "");
+  });
+  on_one_processor(64, [](const gpu::gemm_kernel& kernel) {
     std::mt19937_64 gen{support::seed(9)};
     REQUIRE(support::against_host(kernel, model::random_quantized<mxint4>(gen, 130, 96),
                                   model::random_quantized<mx_e1m2>(gen, 100, 96)) == "");

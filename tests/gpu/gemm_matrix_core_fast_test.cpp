@@ -21,11 +21,7 @@ using namespace ufp4;
 
 namespace {
 
-struct ascending_levels {  // code 0 is not 0
-  static constexpr float values[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
-  static constexpr bool exact_products = true;
-};
-using ascending = block_format<table_element<ascending_levels>, e4m3, 16>;
+using support::ascending;
 
 constexpr support::amd_target targets[] = {{&gpu::kernels::gemm_bf16_gfx90a, 0x90a},
                                            {&gpu::kernels::gemm_bf16_gfx90a, 0x942},

@@ -15,17 +15,14 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <tuple>
 #include <vector>
 
 using namespace ufp4;
 
 namespace {
 
-struct ascending_levels {  // code 0 is not 0
-  static constexpr float values[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
-  static constexpr bool exact_products = true;
-};
-using ascending = block_format<table_element<ascending_levels>, e4m3, 16>;
+using support::ascending;
 
 constexpr support::amd_target targets[] = {{&gpu::kernels::gemm_blocks_gfx90a, 0x90a},
                                            {&gpu::kernels::gemm_blocks_gfx90a, 0x942},
@@ -58,9 +55,14 @@ void check_shapes() {
   struct {
     std::size_t m, n, k;
   } const shapes[] = {{1, 1, 16}, {16, 16, 64}, {65, 33, 80}, {131, 130, 272}};
-  for (const auto& s : shapes)
-    check(model::random_quantized<Left>(gen, s.m, s.k, model::scales::hostile, 0x1.8p-7f),
-          model::random_quantized<Right>(gen, s.n, s.k, model::scales::hostile, 0x1.333334p+3f));
+  for (const auto& s : shapes) {
+    const auto a = model::random_quantized<Left>(gen, s.m, s.k, model::scales::hostile, 0x1.8p-7f);
+    const auto b = model::random_quantized<Right>(gen, s.n, s.k, model::scales::hostile, 0x1.333334p+3f);
+    if (s.k < 100)
+      support::with_every_sum([&] { check(a, b); });  // a block's sum loses nothing either way
+    else
+      check(a, b);
+  }
 }
 
 }  // namespace
@@ -210,6 +212,54 @@ TEST_CASE("explain names the kernel and the instruction of every AMD architectur
     CHECK(exact.mode == accumulate::exact_blocks);
     CHECK(exact.note.empty());
   }
+}
+
+TEST_CASE("explain names the tile that runs: small ones where large ones would leave processors idle", "[gpu]") {
+  const auto tile = []<class F>(int architecture, std::size_t side, const quantized_matrix<F>&, accumulate mode) {
+    gpu::device_facts now = simt::amd_device(architecture);
+    now.processors = 100;
+    const support::played_amd device{now};
+    const gpu::quantized_matrix<F> a(side, 64), b(side, 64);
+    const gpu::buffer<float> c(1);  // explain reads no data
+    const auto e = gpu::explain({}, a, b, matrix_view<float>{c.data(), side, side}, {.accumulate = mode});
+    CHECK(e.tile_rows == e.tile_cols);
+    return e.tile_rows;
+  };
+  constexpr auto exact = accumulate::exact_blocks;
+  for (const int architecture : {0x90a, 0x942, 0x950, 0x1100, 0x1201}) {
+    CAPTURE(architecture);
+    CHECK(tile(architecture, 4, quantized_matrix<nvfp4>{}, accumulate::fast) == 64);
+    CHECK(tile(architecture, 4096, quantized_matrix<nvfp4>{}, accumulate::fast) == 128);
+    CHECK(tile(architecture, 4, quantized_matrix<nvfp4>{}, exact) == 64);
+    CHECK(tile(architecture, 4096, quantized_matrix<nvfp4>{}, exact) == 128);
+    // longer blocks in waves of 32: small tiles alone
+    CHECK(tile(architecture, 4096, quantized_matrix<mxfp4>{}, exact) == (architecture < 0x1000 ? 128u : 64u));
+    CHECK(tile(architecture, 4096, quantized_matrix<nvint4>{}, exact) == 128);
+    CHECK(tile(architecture, 4, quantized_matrix<nvint4>{}, exact) == 64);
+  }
+}
+
+TEST_CASE("a program compiled for a generic target alone is told which code it lacks, and multiplies without it",
+          "[gpu]") {
+  const gpu::quantized_matrix<nvfp4> a(4, 32), b(4, 32);
+  const gpu::buffer<float> c(16);
+  for (const auto& [architecture, lacking] :
+       {std::tuple{0x90a, "gemm_bf16_gfx90a needs code compiled for gfx90a, which this program lacks"},
+        std::tuple{0x942, "gemm_bf16_gfx90a needs code compiled for gfx942, which this program lacks"},
+        std::tuple{0x950, "gemm_bf16_gfx950 needs code compiled for gfx950, which this program lacks"},
+        std::tuple{0x1151, "gemm_bf16_gfx11 needs code compiled for gfx1151, which this program lacks"},
+        std::tuple{0x1201, "gemm_bf16_gfx12 needs code compiled for gfx1201, which this program lacks"}}) {
+    gpu::device_facts now = simt::amd_device(architecture);
+    now.compiled = 0x900;
+    const support::played_amd device{now};
+    const auto e = gpu::explain({}, a, b, matrix_view<float>{c.data(), 4, 4});
+    CHECK(std::string(e.kernel) == "gemm_simt");
+    CHECK(e.note.find(lacking) != std::string::npos);
+  }
+  gpu::device_facts now = simt::amd_device(0x1151);
+  now.compiled = 0x1100;  // as hip/vendor.hpp tells of any gfx11
+  const support::played_amd device{now};
+  CHECK(std::string(gpu::explain({}, a, b, matrix_view<float>{c.data(), 4, 4}).kernel) == "gemm_bf16_gfx11");
 }
 
 #endif

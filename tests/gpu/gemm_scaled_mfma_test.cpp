@@ -1,6 +1,6 @@
 // ufp4 - GEMM by the block-scaled MFMA of gfx950: the bound of fast, and NaN where a scale is NaN.
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/device.hpp"
+#include "gpu/amd_targets.hpp"
 
 #if !defined(__CUDACC__)
 #include <ufp4/gpu/gemm.hpp>
@@ -26,26 +26,7 @@ namespace {
 
 namespace kernels = gpu::kernels;
 
-/// The executor plays a device of this architecture until the end of the scope; a real one stays what it is.
-class played {
- public:
-  explicit played([[maybe_unused]] int architecture) {
-#if defined(UFP4_SIMT_HEADER)
-    before_ = simt::device();
-    simt::device() = simt::amd_device(architecture);
-#endif
-  }
-#if defined(UFP4_SIMT_HEADER)
-  ~played() { simt::device() = before_; }
-#endif
-  played(const played&) = delete;
-  played& operator=(const played&) = delete;
-
- private:
-#if defined(UFP4_SIMT_HEADER)
-  gpu::device_facts before_;
-#endif
-};
+using played = support::played_amd;
 
 /// Has the device, played or not, the instruction?
 bool can_run_here() {

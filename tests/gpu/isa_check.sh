@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # usage: tests/gpu/isa_check.sh TARGET FILE.s    (compile_hip.sh calls this; UFP4_ISA_NAMES=1 names the kernels)
-# Says for each instruction family of the target which kernels hold it. Exit status 1 if a family is missing, if a kernel keeps
-# values in memory ("scratch", which its threads have instead of a stack) beyond what is explained below, or if an instruction
-# approximates a quotient (v_rcp alone; in a correct division v_div_scale stands beside it).
+# Says for each instruction family of the target which kernels hold it. Exit status 1 if there are no kernels, if a family is
+# missing, if a kernel keeps values in memory ("scratch", which its threads have instead of a stack) beyond what is explained below,
+# if one approximates a quotient, or takes subnormal numbers for zero.
 set -uo pipefail
 target=$1 assembly=$2
 
@@ -14,11 +14,13 @@ families=(
   "gfx90a|v_mfma_f32_[0-9x]*_?f16|exact_blocks, blocks as fp16"
   "gfx90a|v_mfma_f32_[0-9x]*_?bf16|fast, decoded to bf16"
   "gfx942 gfx950|v_mfma_f32_16x16x16_f16|exact_blocks, blocks as fp16"
-  "gfx942 gfx950|v_mfma_f32_16x16x(16|32)_bf16|fast, decoded to bf16"
+  "gfx942 gfx950|v_mfma_f32_16x16x16_bf16|fast, decoded to bf16"
+  "gfx950|v_mfma_f32_16x16x32_bf16|fast, decoded to bf16"
   "gfx950|v_mfma_scale_f32_16x16x128_f8f6f4|native blocks"
   "gfx1100 gfx1201|v_wmma_f32_16x16x16_f16|exact_blocks, blocks as fp16"
   "gfx1100 gfx1201|v_wmma_f32_16x16x16_bf16|fast, decoded to bf16"
-  "gfx1100 gfx1201|v_wmma_i32_16x16x[0-9]*_iu4|exact_blocks, grids of 4-bit integers"
+  "gfx1100 gfx1201|v_wmma_i32_16x16x16_iu4|exact_blocks, grids of 4-bit integers"
+  "gfx1201|v_wmma_i32_16x16x32_iu4|exact_blocks, grids of 4-bit integers, blocks of 32 and longer"
   "gfx90a gfx942 gfx950 gfx1100 gfx1201|ds_bpermute_b32|transforms and maxima across lanes"
 )
 # kernel, as a regular expression | bytes of scratch a thread | why
@@ -40,6 +42,12 @@ per_kernel() {
 kernels_with() {
   awk -v pattern="$1" '/^_Z[A-Za-z0-9_]*:/ { name = $1 } $0 ~ pattern { found[name] = 1 } END { for (n in found) print n }' "$assembly" |
     tr -d : | c++filt | sed 's/(.*//; s/v0_1_hip:://g; s/^void //; s/ufp4::gpu::kernels:://g; s/ufp4:://g' | sort
+}
+# A reciprocal is corrected to the quotient, which v_div_fixup ends, or is the begin of a quotient of 64-bit integers, which
+# multiplies it by 2^64 less a little.
+approximate() {
+  awk '/^_Z[A-Za-z0-9_]*:/ { name = $1 } /v_(s_)?rcp_f32/ { ++reciprocals[name] } /v_div_fixup_f32|0x5f7ffffc/ { ++uses[name] }
+    END { for (n in reciprocals) if (reciprocals[n] > uses[n]) print n }' "$assembly" | tr -d : | c++filt | sed 's/(.*//'
 }
 
 status=0
@@ -70,5 +78,18 @@ while read -r line; do
   echo "FAILED   $target: $name keeps $size bytes of a thread in memory ($spilled registers spilled)"
   status=1
 done < <(per_kernel)
-[ $status -ne 0 ] || echo "$target: $count kernels, none with values in memory that belong in registers"
+if [ "$count" -eq 0 ]; then
+  echo "FAILED   $target: no kernels in $assembly"
+  status=1
+fi
+while read -r name; do
+  [ -n "$name" ] || continue
+  echo "FAILED   $target: $name approximates a quotient: it must be compiled without -fno-hip-fp32-correctly-rounded-divide-sqrt"
+  status=1
+done < <(approximate)
+if grep -q 'amdhsa_float_denorm_mode_32 [0-2]' "$assembly"; then
+  echo "FAILED   $target: subnormal numbers become zero: it must be compiled without -fgpu-flush-denormals-to-zero"
+  status=1
+fi
+[ $status -ne 0 ] || echo "$target: $count kernels, none with values in memory that belong in registers, approximate quotients or lost subnormals"
 exit $status

@@ -10,9 +10,16 @@
 #endif
 
 #include <cstdio>
+#include <type_traits>
 
 using namespace ufp4;
 namespace gpu = ufp4::gpu;
+
+#if defined(__HIPCC__)
+static_assert(std::is_same_v<ufp4::hip::context, gpu::context>);
+#else
+static_assert(std::is_same_v<ufp4::cuda::context, gpu::context>);
+#endif
 
 namespace {
 

@@ -29,6 +29,20 @@ TEST_CASE("a token_shard is refused by every linear verb of a GPU, and nothing i
   told("linear_forward", gpu::linear_forward(ctx, part, tokens, weight, y));
   told("linear_backward_input", gpu::linear_backward_input(ctx, part, gradient, weight, dx));
   told("linear_backward_weight", gpu::linear_backward_weight(ctx, part, gradient, tokens, dx));
+  gpu::buffer<std::byte> memory(1 << 16);
+  gpu::buffer<float> elsewhere(16 * 16);
+  gpu::saved_activation saved(memory.span());
+  CHECK(static_cast<bool>(
+      gpu::linear_forward(ctx, now, tokens, weight, matrix_view<float>{elsewhere.data(), 16, 16}, &saved)));
+  told("linear_backward_weight", gpu::linear_backward_weight(ctx, part, gradient, saved, dx));
+  const std::size_t offsets[] = {0, 16};
+  told("linear_forward_grouped", gpu::linear_forward_grouped(ctx, part, tokens, offsets, weight, y));
+  told("linear_backward_input_grouped",
+       gpu::linear_backward_input_grouped(ctx, part, gradient, offsets, weight, dx));
+  told("linear_backward_weight_grouped",
+       gpu::linear_backward_weight_grouped(ctx, part, gradient, tokens, offsets, dx));
+  told("linear_backward_weight_grouped",
+       gpu::linear_backward_weight_grouped(ctx, part, gradient, saved, offsets, dx));
   CHECK(support::on_host(out) == some);
   CHECK(static_cast<bool>(gpu::linear_forward(ctx, now, tokens, weight, y)));
 }

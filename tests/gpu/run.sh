@@ -69,7 +69,7 @@ describe_amd() {
   compiler=hipcc
   # gfx000 is the processor
   arch=$(rocm_agent_enumerator 2>/dev/null | grep -v gfx000 | head -n 1)
-  gpu=$([ -z "$arch" ] || rocminfo 2>/dev/null | sed -n "/Name: *$arch\$/,/Marketing Name/s/.*Marketing Name: *//p" | head -n 1)
+  gpu=$([ -z "$arch" ] || rocminfo 2>/dev/null | sed -n "/Name: *$arch *\$/,/Marketing Name/s/.*Marketing Name: *\(.*[^ ]\) *\$/\1/p" | head -n 1)
   if [ -n "$arch" ]; then gpu=${gpu:-$arch}; fi
   [ -z "$dry" ] || { gpu=${gpu:-a GPU that is not here} arch=${arch:-gfx90a}; }
   code="--offload-arch=$arch"

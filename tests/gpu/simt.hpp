@@ -455,7 +455,9 @@ inline unsigned char* shared_memory() { return simt::the_machine.shared; }
 struct stream_tag;
 using stream = stream_tag*;
 enum class error { success, invalid_argument, not_supported, out_of_memory, bad_launch };
-inline constexpr const char* target_prefix = "sm_";
+inline target_spelling target_spelling_of(int architecture) {
+  return architecture >= 0x900 ? target_spelling{"gfx", 16} : target_spelling{"sm_", 10};
+}
 inline constexpr error success = error::success;
 inline constexpr error invalid_argument = error::invalid_argument;
 inline constexpr error not_supported = error::not_supported;

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <ufp4/cuda/fragments_sm80.hpp>
 #include <ufp4/cuda/gemm_blocks_sm80.hpp>
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
@@ -32,7 +33,6 @@
 #include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
-#include <ufp4/gpu/warp/fragments.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 

@@ -126,7 +126,7 @@ UFP4_DEVICE unsigned char* shared_memory() {
 
 #if !defined(__CUDACC_RTC__)  // what hosts ask for; NVRTC compiles kernels alone
 
-inline constexpr const char* target_prefix = "sm_";
+inline constexpr target_spelling target_spelling_of(int) { return {"sm_", 10}; }
 using stream = cudaStream_t;
 using error = cudaError_t;
 inline constexpr error success = cudaSuccess;

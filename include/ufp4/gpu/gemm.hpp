@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 //   gpu::quantized_gemm(ctx, qx, qw, y);                       // queued on ctx.where
-//   gpu::explain(ctx, qx, qw, y).text();                       // "quantized_gemm: gemm_blocks_sm80 (mma.sync.m16n8k16.s8), ..."
+//   gpu::explain(ctx, qx, qw, y).text();                       // "quantized_gemm: gemm_simt (fma), tiles of ..."
 //   gpu::workspace_bytes(ctx, operand<nvfp4>(x), qw, y);       // what ctx.workspace must have for the same arguments
 //
-// Kernels are listed in the vendor's table (cuda/gemm_kernels.hpp), best first; a call runs the first that takes it.
+// Kernels are listed in the vendor's table (gemm_kernels.hpp of its folder), best first; a call runs the first that takes it.
 #pragma once
 
 #include <cstddef>
@@ -199,6 +199,14 @@ inline const gemm_kernel* choose_kernel(const gemm_job& job, const device_facts&
   return nullptr;
 }
 
+inline std::string target_name(int architecture) {
+  const target_spelling how = target_spelling_of(architecture);
+  std::string digits;
+  for (int rest = architecture; rest != 0; rest /= how.base)
+    digits.insert(digits.begin(), "0123456789abcdef"[rest % how.base]);
+  return how.prefix + digits;
+}
+
 /// Why kernels above the chosen one are not taken: the program's own doing, which its author may change.
 inline std::string why_not_better(const gemm_job& job, const device_facts& device, const gemm_kernel* chosen) {
   device_facts able = device;
@@ -212,7 +220,7 @@ inline std::string why_not_better(const gemm_job& job, const device_facts& devic
     if (!kernel->takes(job, able)) continue;
     if (!why.empty()) why += "; ";
     if (!kernel->takes(job, device))
-      why += ufp4::detail::sentence(kernel->name, " needs code compiled for ", target_prefix, device.architecture,
+      why += ufp4::detail::sentence(kernel->name, " needs code compiled for ", target_name(device.architecture),
                                     kernel->takes(job, common) ? "" : "a", ", which this program lacks");
     else
       why += ufp4::detail::sentence(kernel->name,
@@ -228,8 +236,9 @@ inline explanation explain_job(const char* verb, const gemm_job& job, const devi
   if (kernel == nullptr) return e;
   e.kernel = kernel->name;
   e.instruction = kernel->instruction;
-  e.tile_rows = kernel->tile_rows;
-  e.tile_cols = kernel->tile_cols;
+  const unsigned side = kernel->tile_side == nullptr ? 0 : kernel->tile_side(job, device);
+  e.tile_rows = side != 0 ? side : kernel->tile_rows;
+  e.tile_cols = side != 0 ? side : kernel->tile_cols;
   if (e.mode == accumulate::fast) e.mode = kernel->fast_is;
   return e;
 }

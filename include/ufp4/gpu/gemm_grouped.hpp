@@ -130,7 +130,8 @@ namespace ufp4::gpu::inline UFP4_GPU {
 ///
 /// | a, b, c | vectors, arrays or spans on the host, which need not outlive the call, of gpu::quantized_matrix or          |
 /// |         | gpu::quantized_view, and of matrix_view into device memory                                                  |
-/// | launch  | one for 32 products that the tensor cores multiply in exact_blocks; other kernels take them one by one     |
+/// | launch  | one for 32 products that a kernel with run_group multiplies (gemm_kernel.hpp): that of exact_blocks has it   |
+/// |         | wherever there are matrix instructions, that of fast on some; other kernels take them one by one            |
 template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
 status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c,
                               const gemm_options& options = {}) {

@@ -75,6 +75,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// | fast_is      | exact_blocks where `fast` gives its very bits                                                       |
 /// | experimental | built on what the executor cannot play, and not yet run on a device (architecture decision 3): only    |
 /// |              | taken where the program defines UFP4_EXPERIMENTAL                                                    |
+/// | tile_side    | rows and columns of the tiles that the job alone would be cut into; null: tile_rows, tile_cols          |
 /// | run_group    | queues many at once; they differ in pointers, shapes and strides alone, take no bias and are not empty.  |
 /// |              | Null: they are run one by one                                                                       |
 struct gemm_kernel {
@@ -86,11 +87,12 @@ struct gemm_kernel {
   error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
   accumulate fast_is = accumulate::fast;
   bool experimental = false;
+  unsigned (*tile_side)(const gemm_job&, const device_facts&) = nullptr;
   error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
 };
 
-/// The kernels of the machine this program is compiled for, the best first: cuda/gemm_kernels.hpp or hip/gemm_kernels.hpp, as
-/// cuda.hpp and hip.hpp have it.
+/// The kernels of the machine this program is compiled for, the best first: each vendor's gemm_kernels.hpp, which his header of all
+/// verbs gives.
 std::span<const gemm_kernel* const> gemm_kernels();
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -8,8 +8,8 @@
 // | any, UFP4_SIMT_HEADER  | the host: a header of the program's own that has all of this   | v0_1_simt        |
 // | any other              | none: UFP4_GPU is not defined, and nothing of gpu/ can be used |                  |
 //
-// Outside cuda/ and hip/ no other file names a vendor (tests/layers_test.cpp). Every header takes UFP4_HD from here; detail/bits.hpp,
-// while a GPU's own code is made (UFP4_DEVICE_CODE), also device_rounded, device_product, device_fma and device_apart.
+// Outside cuda/ and hip/ no other file's code names a vendor (tests/layers_test.cpp). Every header takes UFP4_HD from here;
+// detail/bits.hpp, while a GPU's own code is made (UFP4_DEVICE_CODE), also device_rounded, device_product, device_fma and device_apart.
 //
 // Kernels take what they need from here and from nowhere else:
 //
@@ -24,7 +24,7 @@
 // | device_byte_permute, device_add_down, device_pair_bf16, device_multiply_bf16 | one instruction, where UFP4_HAS_... says so: |
 // |                                       | gpu/thread/decode.hpp and round.hpp have the same for every machine                   |
 //
-// and hosts: stream, error, launch, set_zero, copy, allocate, release, wait, facts, target_prefix (of an architecture's name). No host
+// and hosts: stream, error, launch, set_zero, copy, allocate, release, wait, facts, target_spelling_of (an architecture). No host
 // call here but `wait` waits. UFP4_SIMT_HEADER is defined before the first header of ufp4.
 #pragma once
 
@@ -53,7 +53,8 @@ struct index3 {
 
 /// What a kernel is chosen by. `architecture`: 10 * major + minor of an NVIDIA GPU (80, 90, 120), the number behind gfx of an
 /// AMD one, read as hexadecimal (0x90a, 0x942, 0x1201). Of several codes in one program the driver runs the one nearest to
-/// the device, so what an architecture can do is there only if the program was compiled for it: `compiled`, `specific`.
+/// the device, so what an architecture can do is there only if the program was compiled for it: `compiled`, which of AMD GPUs with
+/// the same instructions names one, and `specific`.
 struct device_facts {
   int architecture = 0;
   int processors = 1;  ///< multiprocessors, or compute units
@@ -68,6 +69,12 @@ struct device_facts {
   constexpr bool has_specific(int major) const {
     return specific && architecture / 10 == major && (compiled == 0 || compiled / 10 == major);
   }
+};
+
+/// How compilers are told of an architecture: sm_80, gfx90a.
+struct target_spelling {
+  const char* prefix;
+  int base;  ///< of the digits behind it
 };
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -151,17 +151,11 @@ error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device
 
 template <class Op>
 constexpr gemm_kernel matrix_bf16_kernel(const char* name) {
-  return {
-      .name = name,
-      .instruction = Op::bf16_name,
-      .tile_rows = 128,
-      .tile_cols = 128,
-      .takes = &matrix_bf16_takes<Op>,
-      .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
-      .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
-                stream where) { return run_matrix_bf16<Op>({&job, 1}, device, where); },
-      .run_group = &run_matrix_bf16<Op>,
+  gemm_kernel kernel = matrix_kernel<&run_matrix_bf16<Op>>(name, Op::bf16_name, &matrix_bf16_takes<Op>);
+  kernel.tile_side = [](const gemm_job& job, const device_facts& device) {
+    return tile_side({&job, 1}, device, false);
   };
+  return kernel;
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

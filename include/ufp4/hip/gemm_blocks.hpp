@@ -169,6 +169,12 @@ auto matrix_blocks_of(const kernels::matrix_blocks_job& job) {
                            : &kernels::gemm_blocks_matrix<Op, longer, 64>;
 }
 
+/// A wave of 32 has no registers for the sums of longer blocks beside those of a large tile.
+template <class Op>
+bool matrix_blocks_are_small(const gemm_job& job) {
+  return Op::wave == 32 && job.block > 16;
+}
+
 template <class Op>
 error run_matrix_blocks(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
@@ -180,25 +186,18 @@ error run_matrix_blocks(std::span<const gemm_job> jobs, const device_facts& devi
   const auto kernel = [](bool large, const kernels::matrix_blocks_job& job) {
     return large ? matrix_blocks_of<Op, 128>(job) : matrix_blocks_of<Op, 64>(job);
   };
-  // a wave of 32 has no registers for the sums of longer blocks beside those of a large tile
-  const bool small = Op::wave == 32 && !jobs.empty() && jobs.front().block > 16;
+  const bool small = !jobs.empty() && matrix_blocks_are_small<Op>(jobs.front());
   return run_matrix_tiles<Op>(jobs, device, where, small, make_job, kernel);
 }
 
 template <class Op>
 constexpr gemm_kernel matrix_blocks_kernel(const char* name) {
-  return {
-      .name = name,
-      .instruction = Op::f16_name,
-      .tile_rows = 128,
-      .tile_cols = 128,
-      .takes = &matrix_blocks_take<Op>,
-      .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
-      .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
-                stream where) { return run_matrix_blocks<Op>({&job, 1}, device, where); },
-      .fast_is = accumulate::exact_blocks,
-      .run_group = &run_matrix_blocks<Op>,
+  gemm_kernel kernel = matrix_kernel<&run_matrix_blocks<Op>>(name, Op::f16_name, &matrix_blocks_take<Op>);
+  kernel.fast_is = accumulate::exact_blocks;
+  kernel.tile_side = [](const gemm_job& job, const device_facts& device) {
+    return tile_side({&job, 1}, device, matrix_blocks_are_small<Op>(job));
   };
+  return kernel;
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

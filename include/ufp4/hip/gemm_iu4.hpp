@@ -218,18 +218,12 @@ error run_iu4(std::span<const gemm_job> jobs, const device_facts& device, stream
 
 template <class Op>
 constexpr gemm_kernel iu4_kernel(const char* name) {
-  return {
-      .name = name,
-      .instruction = Op::instruction,
-      .tile_rows = 128,
-      .tile_cols = 128,
-      .takes = &iu4_takes<Op>,
-      .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
-      .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
-                stream where) { return run_iu4<Op>({&job, 1}, device, where); },
-      .fast_is = accumulate::exact_blocks,
-      .run_group = &run_iu4<Op>,
+  gemm_kernel kernel = matrix_kernel<&run_iu4<Op>>(name, Op::instruction, &iu4_takes<Op>);
+  kernel.fast_is = accumulate::exact_blocks;
+  kernel.tile_side = [](const gemm_job& job, const device_facts& device) {
+    return tile_side({&job, 1}, device, false);
   };
+  return kernel;
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

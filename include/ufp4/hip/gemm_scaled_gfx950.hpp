@@ -278,9 +278,9 @@ bool scaled_takes(const gemm_job& job, const device_facts& device) {
     return side.exact() && side.scale == scale_kind::e8m0 &&
            (op::words_a == 4 ? is_e2m1_grid(side.grid) : thread::fits_containers(side.grid));
   };
-  return op::runs_on(device.architecture) && device.wave == static_cast<int>(op::wave) &&
-         job.mode == accumulate::fast && job.block == op::block && fits(job.left) && fits(job.right) &&
-         counts_in_32_bits(job) && device.shared_bytes >= Lines::steps * kernels::scaled_step_bytes<Lines>;
+  return has_instructions<op>(device) && job.mode == accumulate::fast && job.block == op::block && fits(job.left) &&
+         fits(job.right) && counts_in_32_bits(job) &&
+         device.shared_bytes >= Lines::steps * kernels::scaled_step_bytes<Lines>;
 }
 
 template <class Lines>
@@ -299,17 +299,7 @@ error run_scaled(std::span<const gemm_job> jobs, const device_facts&, stream whe
 
 template <class Lines>
 constexpr gemm_kernel scaled_kernel(const char* name) {
-  return {
-      .name = name,
-      .instruction = Lines::op::instruction,
-      .tile_rows = kernels::scaled_tile,
-      .tile_cols = kernels::scaled_tile,
-      .takes = &scaled_takes<Lines>,
-      .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
-      .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
-                stream where) { return run_scaled<Lines>({&job, 1}, device, where); },
-      .run_group = &run_scaled<Lines>,
-  };
+  return matrix_kernel<&run_scaled<Lines>>(name, Lines::op::instruction, &scaled_takes<Lines>);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

@@ -236,11 +236,17 @@ UFP4_DEVICE tile_place place_of_tile(const grouped_product& product, unsigned ti
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
+/// Has the device the instructions, and the running code, compiled for that device or for a generic target, as well?
+template <class Op>
+constexpr bool has_instructions(const device_facts& device) {
+  return Op::runs_on(device.architecture) && (device.compiled == 0 || Op::runs_on(device.compiled)) &&
+         device.wave == static_cast<int>(Op::wave);
+}
+
 /// What every kernel of this kind asks.
 template <class Op>
 bool matrix_cores_take(const gemm_job& job, const device_facts& device) {
-  return Op::runs_on(device.architecture) && device.wave == static_cast<int>(Op::wave) &&
-         device.shared_bytes >= 64 * 1024 && job.block >= 16 && counts_in_32_bits(job);
+  return has_instructions<Op>(device) && device.shared_bytes >= 64 * 1024 && job.block >= 16 && counts_in_32_bits(job);
 }
 
 /// Large tiles where they keep every processor busy; `device`: a product's share of it. No bit depends on it.
@@ -253,21 +259,42 @@ inline bool wants_large_tiles(std::span<const gemm_job> jobs, const device_facts
   return tiles >= static_cast<std::size_t>(device.processors) * jobs.size() && most_rows > 64;
 }
 
+/// `small`: whatever their size.
+inline unsigned tile_side(std::span<const gemm_job> jobs, const device_facts& device, bool small) {
+  return !small && wants_large_tiles(jobs, device) ? 128 : 64;
+}
+
 /// Queues jobs that differ in pointers, shapes and strides alone, as many at once as a launch takes: make_job(job) has what they
 /// share, kernel(large, job) is the kernel for it. `small`: in small tiles, whatever their size.
 template <class Op, class MakeJob, class ChooseKernel>
 error run_matrix_tiles(std::span<const gemm_job> jobs, const device_facts& device, stream where, bool small,
                        MakeJob make_job, ChooseKernel kernel,
                        std::size_t shared_bytes = kernels::matrix_tile<Op, 128>::shared_bytes) {
-  const bool large = !small && wants_large_tiles(jobs, device);
-  const unsigned side = large ? 128 : 64;
+  const unsigned side = tile_side(jobs, device, small);
   while (!jobs.empty()) {
     auto all = make_job(jobs.front());
     const unsigned tiles = take_products(all, jobs, side, side);
-    const error e = launch(kernel(large, all), {tiles}, {kernels::matrix_threads}, shared_bytes, where, all);
+    const error e = launch(kernel(side == 128, all), {tiles}, {kernels::matrix_threads}, shared_bytes, where, all);
     if (e != success) return e;
   }
   return success;
+}
+
+/// A row of the table: a kernel without a workspace that queues jobs by run_many, one as many.
+template <auto run_many>
+constexpr gemm_kernel matrix_kernel(const char* name, const char* instruction,
+                                    bool (*takes)(const gemm_job&, const device_facts&)) {
+  return {
+      .name = name,
+      .instruction = instruction,
+      .tile_rows = 128,
+      .tile_cols = 128,
+      .takes = takes,
+      .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
+      .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
+                stream where) { return run_many({&job, 1}, device, where); },
+      .run_group = run_many,
+  };
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

@@ -32,7 +32,8 @@ namespace ufp4::gpu::mma::inline UFP4_GPU {
 /// | groups          | of lanes that hold different columns of a row                             |
 /// | f16_, bf16_words | registers of a row's columns; that many times 2 * groups is K             |
 /// | sums            | registers of d, in row row_of_sum(lane, i) of the left operand            |
-/// | compiled        | has the running pass of the compiler the instructions?                    |
+/// | compiled        | has the running pass of the compiler the instructions? Where not, a call  |
+/// |                 | in device code does not compile                                           |
 struct mfma_gfx90a {
   static constexpr const char *f16_name = "v_mfma_f32_16x16x16_f16", *bf16_name = "v_mfma_f32_16x16x16_bf16";
   static constexpr unsigned wave = 64, groups = 4;
@@ -50,6 +51,7 @@ struct mfma_gfx90a {
   }
   UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return l / 16 * 4 + i; }
 
+  template <bool here = compiled>
   UFP4_DEVICE static void multiply_f16(float (&d)[sums], const std::uint32_t (&a)[f16_words],
                                        const std::uint32_t (&b)[f16_words]) {
 #if defined(UFP4_SIMT_HEADER)
@@ -58,9 +60,13 @@ struct mfma_gfx90a {
     multiply_vectors<_Float16>(
         d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_mfma_f32_16x16x16f16(x, y, sum, 0, 0, 0); });
 #else
+    static_assert(here || in_host_pass,
+                  "mfma_gfx90a: v_mfma_f32_16x16x16_f16 is an instruction of gfx90a, gfx94x and gfx950 alone; "
+                  "call it under if constexpr (compiled)");
     (void)d, (void)a, (void)b;
 #endif
   }
+  template <bool here = compiled>
   UFP4_DEVICE static void multiply_bf16(float (&d)[sums], const std::uint32_t (&a)[bf16_words],
                                         const std::uint32_t (&b)[bf16_words]) {
 #if defined(UFP4_SIMT_HEADER)
@@ -70,6 +76,9 @@ struct mfma_gfx90a {
       return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(x, y, sum, 0, 0, 0);
     });
 #else
+    static_assert(here || in_host_pass,
+                  "mfma_gfx90a: v_mfma_f32_16x16x16_bf16 is an instruction of gfx90a, gfx94x and gfx950 alone; "
+                  "call it under if constexpr (compiled)");
     (void)d, (void)a, (void)b;
 #endif
   }
@@ -87,6 +96,7 @@ struct mfma_gfx950 : mfma_gfx90a {
 
   static constexpr bool runs_on(int architecture) { return architecture == 0x950; }
 
+  template <bool here = compiled>
   UFP4_DEVICE static void multiply_bf16(float (&d)[sums], const std::uint32_t (&a)[bf16_words],
                                         const std::uint32_t (&b)[bf16_words]) {
 #if defined(UFP4_SIMT_HEADER)
@@ -95,6 +105,9 @@ struct mfma_gfx950 : mfma_gfx90a {
     multiply_vectors<__bf16>(
         d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_mfma_f32_16x16x32_bf16(x, y, sum, 0, 0, 0); });
 #else
+    static_assert(here || in_host_pass,
+                  "mfma_gfx950: v_mfma_f32_16x16x32_bf16 is an instruction of gfx950 alone; "
+                  "call it under if constexpr (compiled)");
     (void)d, (void)a, (void)b;
 #endif
   }

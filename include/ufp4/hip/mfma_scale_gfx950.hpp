@@ -40,7 +40,7 @@ struct mfma_scale_gfx950 {
   static constexpr unsigned words_a = bits_of(A), words_b = bits_of(B);  ///< 32 elements in registers of 32 bits
 
 #if defined(UFP4_SIMT_HEADER) || defined(__gfx950__)
-  static constexpr bool compiled = true;  ///< has the running pass of the compiler the instruction?
+  static constexpr bool compiled = true;  ///< see mfma_gfx90a
 #else
   static constexpr bool compiled = false;
 #endif
@@ -55,6 +55,7 @@ struct mfma_scale_gfx950 {
   UFP4_DEVICE static unsigned block_of_scale(unsigned l) { return l / 16; }
 
   /// The scales are the lowest bytes; what stands above is not looked at.
+  template <bool here = compiled>
   UFP4_DEVICE static void multiply(float (&d)[sums], const std::uint32_t (&a)[words_a],
                                    const std::uint32_t (&b)[words_b], std::uint32_t scale_a, std::uint32_t scale_b) {
 #if defined(UFP4_SIMT_HEADER)
@@ -71,6 +72,9 @@ struct mfma_scale_gfx950 {
                                                            0, static_cast<int>(scale_a), 0, static_cast<int>(scale_b));
     __builtin_memcpy(d, &sum, sizeof sum);
 #else
+    static_assert(here || in_host_pass,
+                  "mfma_scale_gfx950: v_mfma_scale_f32_16x16x128_f8f6f4 is an instruction of gfx950 alone; "
+                  "call it under if constexpr (compiled)");
     (void)d, (void)a, (void)b, (void)scale_a, (void)scale_b;
 #endif
   }

@@ -20,6 +20,13 @@
 namespace ufp4::gpu::inline UFP4_GPU {
 
 #if defined(UFP4_DEVICE_CODE)
+inline constexpr bool in_host_pass = false;
+#else
+inline constexpr bool in_host_pass =
+    true;  ///< which reads kernels, compiles no instruction of theirs and so refuses none
+#endif
+
+#if defined(UFP4_DEVICE_CODE)
 UFP4_DEVICE float device_rounded(float x) {
   asm("" : "+v"(x));
   return x;
@@ -107,7 +114,7 @@ UFP4_DEVICE unsigned char* shared_memory() {
   return ufp4_shared_memory;
 }
 
-inline constexpr const char* target_prefix = "gfx";
+inline constexpr target_spelling target_spelling_of(int) { return {"gfx", 16}; }
 using stream = hipStream_t;
 using error = hipError_t;
 inline constexpr error success = hipSuccess;
@@ -119,9 +126,12 @@ inline const char* error_text(error e) { return hipGetErrorString(e); }
 template <class... Parameters, class... Arguments>
 error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::size_t shared_bytes, stream where,
              const Arguments&... arguments) {
-  kernel<<<dim3(blocks.x, blocks.y, blocks.z), dim3(threads.x, threads.y, threads.z), shared_bytes, where>>>(
-      static_cast<Parameters>(arguments)...);
-  return hipGetLastError();
+  const auto queue = [&](Parameters... values) {
+    void* at[sizeof...(Parameters) + 1] = {&values...};
+    return hipLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks.x, blocks.y, blocks.z),
+                           dim3(threads.x, threads.y, threads.z), at, shared_bytes, where);
+  };
+  return queue(static_cast<Parameters>(arguments)...);  // this launch's error, not an older one
 }
 
 inline error set_zero(void* p, std::size_t bytes, stream where) { return hipMemsetAsync(p, 0, bytes, where); }
@@ -142,15 +152,61 @@ inline int architecture_of(const char* name) {
   return number;
 }
 
-inline error facts(device_facts& out) {
-  int device = 0;
+/// Architectures that differ in the instructions which kernels ask for; the probe's bound in code for the i-th is 64 (i + 1).
+/// 0x900, the last, stands for all others, generic targets too: kernels compiled for it have no matrix instruction.
+inline constexpr int probed_architectures[] = {0x90a, 0x942, 0x950, 0x1100, 0x1201, 0x900};
+#if defined(__gfx90a__)
+inline constexpr int probe_threads = 64;
+#elif defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)
+inline constexpr int probe_threads = 128;
+#elif defined(__gfx950__)
+inline constexpr int probe_threads = 192;
+#elif defined(__GFX11__)
+inline constexpr int probe_threads = 256;
+#elif defined(__gfx1200__) || defined(__gfx1201__)
+inline constexpr int probe_threads = 320;
+#else
+inline constexpr int probe_threads = 384;
+#endif
+/// Never launched. Compiled for every target of the program, as the kernels are: the bound says for which one the code was that the
+/// runtime took, which no macro tells the host.
+template <int = 0>
+__global__ void __launch_bounds__(probe_threads) compiled_probe() {}
+
+/// Of code whose probe has that bound; 0x900 if it is none of ours.
+inline int compiled_of(int bound) {
+  constexpr int count = sizeof probed_architectures / sizeof probed_architectures[0];
+  return bound % 64 == 0 && bound >= 64 && bound <= 64 * count ? probed_architectures[bound / 64 - 1]
+                                                               : probed_architectures[count - 1];
+}
+
+/// Asks the runtime; the first use of the probe may load the program's code onto the device.
+inline error read_facts(int device, device_facts& out) {
   hipDeviceProp_t properties;
-  if (error e = hipGetDevice(&device); e != success) return e;
+  hipFuncAttributes probe{};
   if (error e = hipGetDeviceProperties(&properties, device); e != success) return e;
+  if (error e = hipFuncGetAttributes(&probe, reinterpret_cast<const void*>(&compiled_probe<>)); e != success) return e;
   out.architecture = architecture_of(properties.gcnArchName);
   out.processors = properties.multiProcessorCount;
   out.wave = properties.warpSize;
   out.shared_bytes = properties.sharedMemPerBlock;
+  out.compiled = compiled_of(probe.maxThreadsPerBlock);
+  return success;
+}
+
+/// Of the current device: read once a device and thread, which asks no lock of anybody.
+inline error facts(device_facts& out) {
+  thread_local int known = -1;
+  thread_local device_facts last;
+  int device = 0;
+  if (error e = hipGetDevice(&device); e != success) return e;
+  if (device != known) {
+    device_facts now;
+    if (error e = read_facts(device, now); e != success) return e;
+    last = now;
+    known = device;
+  }
+  out = last;
   return success;
 }
 

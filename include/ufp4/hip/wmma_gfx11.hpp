@@ -33,6 +33,7 @@ struct wmma_gfx11 {
   static constexpr bool runs_on(int architecture) { return architecture >= 0x1100 && architecture < 0x1200; }
   UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return 2 * i + l / 16; }
 
+  template <bool here = compiled>
   UFP4_DEVICE static void multiply_f16(float (&d)[sums], const std::uint32_t (&a)[f16_words],
                                        const std::uint32_t (&b)[f16_words]) {
 #if defined(UFP4_SIMT_HEADER)
@@ -41,9 +42,13 @@ struct wmma_gfx11 {
     multiply_vectors<_Float16>(
         d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, sum); });
 #else
+    static_assert(here || in_host_pass,
+                  "wmma_gfx11: v_wmma_f32_16x16x16_f16 as gfx11 has it is an instruction of gfx11 alone; "
+                  "call it under if constexpr (compiled)");
     (void)d, (void)a, (void)b;
 #endif
   }
+  template <bool here = compiled>
   UFP4_DEVICE static void multiply_bf16(float (&d)[sums], const std::uint32_t (&a)[bf16_words],
                                         const std::uint32_t (&b)[bf16_words]) {
 #if defined(UFP4_SIMT_HEADER)
@@ -52,6 +57,9 @@ struct wmma_gfx11 {
     multiply_vectors<short>(
         d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(x, y, sum); });
 #else
+    static_assert(here || in_host_pass,
+                  "wmma_gfx11: v_wmma_f32_16x16x16_bf16 as gfx11 has it is an instruction of gfx11 alone; "
+                  "call it under if constexpr (compiled)");
     (void)d, (void)a, (void)b;
 #endif
   }

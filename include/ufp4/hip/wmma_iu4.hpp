@@ -54,6 +54,7 @@ struct wmma_iu4_gfx11 {
   static constexpr bool runs_on(int architecture) { return architecture >= 0x1100 && architecture < 0x1200; }
   UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return 2 * i + l / 16; }
 
+  template <bool here = compiled>
   UFP4_DEVICE static void multiply(std::int32_t (&d)[sums], const std::uint32_t (&a)[words],
                                    const std::uint32_t (&b)[words]) {
 #if defined(UFP4_SIMT_HEADER)
@@ -63,6 +64,9 @@ struct wmma_iu4_gfx11 {
       return __builtin_amdgcn_wmma_i32_16x16x16_iu4_w32(true, x, true, y, sum, false);
     });
 #else
+    static_assert(here || in_host_pass,
+                  "wmma_iu4_gfx11: v_wmma_i32_16x16x16_iu4 as gfx11 has it is an instruction of gfx11 alone; "
+                  "call it under if constexpr (compiled)");
     (void)d, (void)a, (void)b;
 #endif
   }
@@ -83,6 +87,7 @@ struct wmma_iu4_gfx12 {
   static constexpr bool runs_on(int architecture) { return architecture == 0x1200 || architecture == 0x1201; }
   UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return l / 16 * 8 + i; }
 
+  template <bool here = compiled>
   UFP4_DEVICE static void multiply(std::int32_t (&d)[sums], const std::uint32_t (&a)[words],
                                    const std::uint32_t (&b)[words]) {
 #if defined(UFP4_SIMT_HEADER)
@@ -95,6 +100,10 @@ struct wmma_iu4_gfx12 {
         return __builtin_amdgcn_wmma_i32_16x16x32_iu4_w32_gfx12(true, x, true, y, sum, false);
     });
 #else
+    static_assert(
+        here || in_host_pass,
+        "wmma_iu4_gfx12: v_wmma_i32 in 4-bit integers as gfx12 has it is an instruction of gfx1200 and gfx1201 alone; "
+        "call it under if constexpr (compiled)");
     (void)d, (void)a, (void)b;
 #endif
   }

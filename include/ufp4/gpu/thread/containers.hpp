@@ -4,7 +4,7 @@
 // The bytes are E4M3, each the very value of its code. E4M3, and not E2M3 or E3M2, which the units take as well:
 //
 // | holds -8 .. 7 and 16     | E2M3 ends at 7.5: int4's -8 and E3M0's 16 would need a factor, undone in every sum |
-// | as normal numbers        | 0.25 is subnormal in E2M3, and PTX leaves open what becomes of that;               |
+// | as normal numbers        | 0.25 is subnormal in E2M3, and what units make of that is not documented;          |
 // |                          | E4M3's are below 2^-6                                                              |
 // | one table for every grid | sixteen bytes: different grids are no other kernel, nor is a user's own            |
 #pragma once

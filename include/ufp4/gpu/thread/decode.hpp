@@ -1,7 +1,7 @@
 // ufp4 - eight codes in a word to s8, fp16 or bf16 for any grid; scales; and folding one into the other.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A grid is a table of sixteen bytes in four registers. A byte permute (PRMT) picks four bytes out of two registers
+// A grid is a table of sixteen bytes in four registers. A byte permute picks four bytes out of two registers
 // by the four nibbles of its selector, and codes are such nibbles: their lower three bits pick in either half of the
 // table, the fourth says which half. Integer instructions for eight codes, of any grid:
 //
