@@ -33,6 +33,12 @@ have_catch2() {
   return 1
 }
 
+# Where Debian's package puts Eigen, which its pkg-config file and CMake know and a compiler alone does not, or on the
+# compiler's own path.
+have_eigen() {
+  printf '#include <Eigen/Core>\n' | g++ -std=c++20 -isystem /usr/include/eigen3 -x c++ -fsyntax-only - 2>/dev/null
+}
+
 # Is what this Debian package brings on the machine, from whatever source?
 have_package() {
   case $1 in
@@ -40,6 +46,7 @@ have_package() {
     cmake) command -v cmake >/dev/null ;;
     ninja-build) command -v ninja >/dev/null ;;
     catch2) have_catch2 ;;
+    libeigen3-dev) have_eigen ;;
     clang-19 | clang-22) command -v "clang++${1#clang}" >/dev/null ;;
     hipcc) command -v hipcc >/dev/null || [ -x "${ROCM_PATH:-/opt/rocm}/bin/hipcc" ] ;;
     python3) command -v python3 >/dev/null ;;

@@ -35,44 +35,66 @@ compare=$build/examples/compare
 [ $# -gt 0 ] && exec "$compare" "$@"
 "$compare" --html "$ufp4_build/compare.html"
 
-# member NAME FILE: of the outermost object of train_lm's result.json, which has a line for each.
-member() { sed -n "s/^  \"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}$/\1/p" "$2"; }
+# member NAME FILE: a number of the outermost object of train_lm's result.json, which has a line for each.
+member() {
+  awk -v name="\"$1\":" '
+    $1 == name && /^  "/ { sub(/,$/, "", $2); print $2; found = 1; exit }
+    END { if (!found) exit 1 }' "$2" || { echo "ufp4: $2 has no $1" >&2; return 1; }
+}
+
+# rounded DIGITS NUMBER: a run whose loss was no longer a number has null.
+rounded() { if [ "$2" = null ]; then echo diverged; else printf '%.*f' "$1" "$2"; fi; }
 
 # train_and_tell: three runs that differ in the recipe alone; a table here, and a section of compare.html.
 train_and_tell() {
-  local recipe runs=$ufp4_build/demo_runs rows='' result first section
+  local recipe runs=$ufp4_build/demo_runs rows='' result section parameters tokens train valid seconds status
   local -x LC_ALL=C # numbers have points
   local caveat='An illustration, not evidence: one seed, one small model, and seeds differ by as much as recipes do.'
   rm -rf "$runs"
   for recipe in bf16 e2m1-baseline ufp4; do
-    "$build/examples/train_lm" --size nano --recipe "$recipe" --out "$runs/$recipe" >"$ufp4_build/demo_train.log"
+    status=0
+    "$build/examples/train_lm" --size nano --recipe "$recipe" --out "$runs/$recipe" >"$ufp4_build/demo_train.log" ||
+      status=$?
+    if [ $status -ne 0 ] && [ $status -ne 3 ]; then return $status; fi # 3: the loss is no longer a number
   done
-  first=$runs/bf16/result.json
+  parameters=$(member parameters "$runs/bf16/result.json")
+  tokens=$(member tokens "$runs/bf16/result.json")
   echo
   printf 'A transformer of %s parameters, trained on %s bytes of text under three recipes\n' \
-    "$(member parameters "$first")" "$(member tokens "$first")"
+    "$parameters" "$tokens"
   printf '%-15s %15s %17s %9s\n' recipe 'training loss' 'validation loss' seconds
   for recipe in bf16 e2m1-baseline ufp4; do
     result=$runs/$recipe/result.json
-    printf '%-15s %15.4f %17.4f %9.1f\n' "$recipe" "$(member final_train_loss "$result")" \
-      "$(member valid_loss "$result")" "$(member seconds "$result")"
-    rows+=$(printf '<tr><td class="mono">%s</td><td>%.4f</td><td>%.4f</td><td>%.1f</td></tr>' "$recipe" \
-      "$(member final_train_loss "$result")" "$(member valid_loss "$result")" "$(member seconds "$result")")
+    train=$(member final_train_loss "$result")
+    valid=$(member valid_loss "$result")
+    seconds=$(member seconds "$result")
+    train=$(rounded 4 "$train") valid=$(rounded 4 "$valid") seconds=$(rounded 1 "$seconds")
+    printf '%-15s %15s %17s %9s\n' "$recipe" "$train" "$valid" "$seconds"
+    rows+="<tr><td class=\"mono\">$recipe</td><td>$train</td><td>$valid</td><td>$seconds</td></tr>"
   done
   echo "$caveat"
   echo "With error bars: docs/study.md."
   section="<section>
 <h2>Training in 4 bits</h2>
-<p class=\"note\"><strong>$caveat</strong> A transformer of $(member parameters "$first") parameters, trained on \
-$(member tokens "$first") bytes of text; every linear layer's three GEMMs run under the recipe. Cross entropy in nats a \
+<p class=\"note\"><strong>$caveat</strong> A transformer of $parameters parameters, trained on $tokens \
+bytes of text; every linear layer's three GEMMs run under the recipe. Cross entropy in nats a \
 byte. What follows from many seeds is in docs/study.md.</p>
 <div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">recipe</th><th scope=\"col\">training loss</th>\
 <th scope=\"col\">validation loss</th><th scope=\"col\">seconds</th></tr></thead>
 <tbody>$rows</tbody></table></div>
 </section>"
-  SECTION=$section awk '$0 == "</main>" { print ENVIRON["SECTION"] } { print }' "$ufp4_build/compare.html" \
-    >"$ufp4_build/compare.html.new"
-  mv "$ufp4_build/compare.html.new" "$ufp4_build/compare.html"
+  if SECTION=$section awk '
+      !told && match($0, /<\/main>/) {
+        $0 = substr($0, 1, RSTART - 1) ENVIRON["SECTION"] "\n" substr($0, RSTART)
+        told = 1
+      }
+      { print }
+      END { exit !told }' "$ufp4_build/compare.html" >"$ufp4_build/compare.html.new"; then
+    mv "$ufp4_build/compare.html.new" "$ufp4_build/compare.html"
+  else
+    rm -f "$ufp4_build/compare.html.new"
+    echo "ufp4: $ufp4_build/compare.html has no </main>, so it was left without this table" >&2
+  fi
 }
 if [ ${#targets[@]} -gt 1 ]; then train_and_tell; fi
 

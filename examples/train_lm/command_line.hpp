@@ -30,6 +30,7 @@ model (default: --size nano)
   --size nano|micro|mini        seconds; a few minutes; an hour
   --moe                         the size's mixture of experts: 8 experts of half the width, 2 a token
   --layers N --width N --heads N --ffn N --sequence N --experts N --top-k N
+                                (with --top-k 1 the loss has no gradient for the router: its one weight is always 1)
   --tied                        the head is the embedding
 
 training (defaults belong to the size)

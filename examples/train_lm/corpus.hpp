@@ -1,8 +1,8 @@
 // ufp4 - the text a model learns from: files in, a training stream and a validation stream of bytes out.
 // SPDX-License-Identifier: Apache-2.0
 /// | documents  | files at and under the places given, each content once; a zero byte ends each              |
-/// | validation | whole files, about a tenth of the bytes, chosen by a hash of their paths below the place: a   |
-/// |            | new file moves no other one. Where files are too few or too unequal, the last tenth of each   |
+/// | validation | whole files, about a tenth of the bytes, chosen by a hash of their paths below the place.     |
+/// |            | Where files are too few or too unequal, the last tenth of each                               |
 /// | batches    | windows at offsets that (data seed, step, row) alone decide: every recipe sees the same data  |
 #pragma once
 

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // p = softmax(x R^T); a token goes to the k experts of its largest p, with weights p normalized to sum 1 over those k
-// (Mixtral). No token is dropped and no expert has a capacity. Load-balancing loss, for every microbatch of a layer:
+// (Mixtral). With k = 1 that weight is 1 whatever p is: the loss says nothing to the router, which the balance alone
+// moves (Switch weighs with p itself). No token is dropped and no expert has a capacity. Load-balancing loss, for every
+// microbatch of a layer:
 //
 //   experts * sum over e of f_e P_e,   f_e = share of the k * tokens assignments,   P_e = mean of p_e over tokens
 //

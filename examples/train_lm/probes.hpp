@@ -4,8 +4,10 @@
 /// | SQNR        | 10 log10(<x, x> / <q - x, q - x>), dB                                                                |
 /// | residual    | the same with x the stream after a block under bf16 and q under the recipe: same weights, same batch |
 ///
-/// An operand is measured whole: all of a step's tokens, all experts. Blocks and transform runs lie where the GEMMs
-/// have them; a two-level format's tensor scale is here one for all microbatches, and coins are those of the first.
+/// An operand is measured whole: all of a step's tokens, all experts. A two-level format's tensor scale is here one for
+/// all microbatches, and coins are those of the first. Blocks and transform runs lie where the GEMMs have them, but for
+/// wgrad's: those run along tokens and begin anew with each expert and microbatch, whose rows are multiples of 16. So
+/// blocks of 32 and transforms longer than 16 can span two of them here: in a mixture of experts, most of all.
 #pragma once
 
 #include <cmath>

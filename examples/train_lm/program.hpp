@@ -207,6 +207,7 @@ class training_run {
   }
 
   int diverged(const log_row& row) {
+    line_.show("");
     if (!writes()) return 3;
     write_result({}, {});
     err_ << "train_lm: at step " << row.step << " the loss is " << compare::shortest(row.train_loss, "not a number")

@@ -66,9 +66,8 @@ inline std::array<ufp4::recipe::operand_policy*, 6> operands_of(training_recipe&
 }
 
 /// A maximum that is clipped shrinks a stochastic operand, so those get a rule that never clips.
-inline void choose_rules(training_recipe& r) {
-  for (auto* o : operands_of(r))
-    o->rule = o->rounding == kind::stochastic ? ufp4::recipe::unclipped(o->format.scale) : ufp4::scale_rule_spec{};
+inline void choose_rule(ufp4::recipe::operand_policy& o) {
+  o.rule = o.rounding == kind::stochastic ? ufp4::recipe::unclipped(o.format.scale) : ufp4::scale_rule_spec{};
 }
 
 inline void set_format(training_recipe& r, const std::string& name) {
@@ -78,7 +77,7 @@ inline void set_format(training_recipe& r, const std::string& name) {
     return true;
   });
   if (!known) throw usage_error("--format " + compare::printable(name) + " is not a format; --list-recipes shows them");
-  choose_rules(r);
+  for (auto* o : operands_of(r)) choose_rule(*o);
 }
 
 /// Which of fprop, dgrad, wgrad a word like "fprop+wgrad" names.
@@ -122,6 +121,7 @@ inline void set_transform_size(training_recipe& r, const std::string& size) {
     if (o->transform.what == ufp4::recipe::transform_choice::kind::random) o->transform = transform;
 }
 
+/// An operand that is rounded as before keeps the scale rule that the preset gave it.
 inline void set_stochastic(training_recipe& r, const std::string& word) {
   const bool dgrad = word == "dgrad" || word == "dy", wgrad = word == "wgrad" || word == "dy", all = word == "all";
   if (!dgrad && !wgrad && !all && word != "none")
@@ -129,9 +129,11 @@ inline void set_stochastic(training_recipe& r, const std::string& word) {
   const auto operands = operands_of(r);
   for (std::size_t i = 0; i < 6; ++i) {
     const bool stochastic = all || (i == 2 && dgrad) || (i == 4 && wgrad);
-    operands[i]->rounding = stochastic ? kind::stochastic : kind::nearest_even;
+    const kind rounding = stochastic ? kind::stochastic : kind::nearest_even;
+    if (operands[i]->rounding == rounding) continue;
+    operands[i]->rounding = rounding;
+    choose_rule(*operands[i]);
   }
-  choose_rules(r);
 }
 
 inline void set_clip(training_recipe& r, const std::string& largest) {

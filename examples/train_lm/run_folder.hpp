@@ -1,9 +1,9 @@
 // ufp4 - the folder of a run: config.json, log.csv, probes.csv, checkpoint.safetensors and, last, result.json.
 // SPDX-License-Identifier: Apache-2.0
-/// | log.csv      | a row a step, written as it ends; on the disk before a checkpoint of that step is        |
-/// | probes.csv   | the rows of a measured step together                                                      |
+/// | log.csv      | a row a step, written as it ends; on the disk before a checkpoint of that step is         |
+/// | probes.csv   | the rows of a measured step together; on the disk before a checkpoint too                 |
 /// | after a kill | rows beyond the checkpoint are dropped when the run goes on: those steps are made again   |
-/// | result.json  | its presence says that the run is complete                                                |
+/// | result.json  | its presence says that the run is complete; a run that begins removes an older one        |
 #pragma once
 
 #include <charconv>
@@ -87,7 +87,9 @@ class growing_table {
     return kept;
   }
   void add(const std::string& rows) { file_->write(rows.data(), rows.size()); }
-  void sync() { file_->sync(); }
+  void sync() {
+    if (file_) file_->sync();
+  }
 
  private:
   std::unique_ptr<output_file> file_;
@@ -113,6 +115,7 @@ class run_folder {
   /// The training losses of the steps up to `last_step`, whose rows are kept.
   std::vector<double> open_tables(std::uint64_t last_step, bool with_probes) {
     std::vector<double> losses;
+    if (last_step == 0) remove_older();
     for (const std::string& line : log_.open(at("log.csv"), log_row::header, last_step))
       losses.push_back(loss_of(line));
     if (losses.size() != last_step)
@@ -130,6 +133,7 @@ class run_folder {
   }
   void save(const word_map& metadata, const std::vector<named_matrix>& matrices) {
     log_.sync();
+    probes_.sync();
     write_checkpoint(checkpoint_path(), metadata, matrices);
   }
   void write_config(const listing& config) const { write_atomically(at("config.json"), json_object(config) + "\n"); }
@@ -137,6 +141,15 @@ class run_folder {
 
  private:
   std::string at(const char* name) const { return (std::filesystem::path(path_) / name).string(); }
+
+  /// What a run that was not kept up to a checkpoint left here says nothing of the one that begins.
+  void remove_older() const {
+    for (const char* name : {"result.json", "probes.csv"}) {
+      std::error_code error;
+      std::filesystem::remove(at(name), error);
+      if (error) throw file_error(compare::printable(at(name)) + ": cannot be removed: " + error.message());
+    }
+  }
 
   /// The fifth number of a row.
   static double loss_of(const std::string& line) {

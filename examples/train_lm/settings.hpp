@@ -41,8 +41,8 @@ struct settings {
   bool csv = false, json = false, quiet = false;
 };
 
-/// The presets. Learning rates come from bf16 on the standard headers: nano's is the best of 1.5e-3 times 1, 2, 4, 8, 16,
-/// for two seeds; micro's the best of 2e-3 times 1, 2, 4 in a third of its steps; mini's is half of micro's, not measured.
+/// The presets. Learning rates are the best of three a factor of two apart, for bf16 on the standard headers: nano's in
+/// whole runs, micro's in runs of 200 steps (docs/study.md has the commands). mini's is half of micro's, not measured.
 inline void choose_size(settings& s, const std::string& size, bool experts) {
   s.size = size;
   model_config& m = s.model;

@@ -28,16 +28,15 @@ matrix<T> random_matrix(std::mt19937_64& gen, index rows, index cols, double dev
 /// <a, b>: with a fixed random a, a scalar whose gradient with respect to b is a.
 inline double inner(const matrix<double>& a, const matrix<double>& b) { return a.cwiseProduct(b).sum(); }
 
-/// `gradient` is that of f() with respect to x, checked at up to `samples` places (all, if there are no more). f reads
-/// x. Differences over 2e-5 of a function of size s are good to about 1e-11 s plus 1e-10 of its third derivative.
+/// `gradient` is that of f() with respect to x, checked at places of x in its order. f reads x. Differences over 2e-5 of
+/// a function of size s are good to about 1e-11 s plus 1e-10 of its third derivative.
 template <class F>
-void check_gradient(matrix<double>& x, const matrix<double>& gradient, const F& f, index samples = 64) {
+void check_gradient_at(const std::vector<index>& places, matrix<double>& x, const matrix<double>& gradient,
+                       const F& f) {
   REQUIRE(x.rows() == gradient.rows());
   REQUIRE(x.cols() == gradient.cols());
-  std::mt19937_64 gen{seed(7)};
   const double step = 1e-5, tolerance = 2e-7 * std::max(1e-3, gradient.cwiseAbs().maxCoeff());
-  for (index s = 0; s < std::min(samples, x.size()); ++s) {
-    const index i = x.size() <= samples ? s : static_cast<index>(gen() % static_cast<std::uint64_t>(x.size()));
+  for (const index i : places) {
     double& value = x.data()[i];
     const double before = value;
     value = before + step;
@@ -48,6 +47,16 @@ void check_gradient(matrix<double>& x, const matrix<double>& gradient, const F& 
     CAPTURE(i / x.cols(), i % x.cols());
     CHECK(gradient.data()[i] == Approx((above - below) / (2 * step)).margin(tolerance).epsilon(1e-6));
   }
+}
+
+/// At up to `samples` places drawn from all; at all, if there are no more.
+template <class F>
+void check_gradient(matrix<double>& x, const matrix<double>& gradient, const F& f, index samples = 64) {
+  std::mt19937_64 gen{seed(7)};
+  std::vector<index> places;
+  for (index s = 0; s < std::min(samples, x.size()); ++s)
+    places.push_back(x.size() <= samples ? s : static_cast<index>(gen() % static_cast<std::uint64_t>(x.size())));
+  check_gradient_at(places, x, gradient, f);
 }
 
 }  // namespace support

@@ -323,6 +323,20 @@ TEST_CASE("a run folder is not written over, and no run goes on as another one o
   std::ofstream(folder + "/log.csv", std::ios::binary) << log;
 }
 
+TEST_CASE("what an older run without a checkpoint left in a folder is gone when another begins there", "[bits]") {
+  const std::string folder = scratch() / "stale";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/result.json") << "{}\n";
+  std::ofstream(folder + "/probes.csv") << "step,layer,linear,operand,attenuation,sqnr_db\n1,0,qkv,X,1,20\n";
+  const child stopped(tiny() + arguments{"--threads", "1", "--steps", "100000", "--out", folder});
+  const bool began = wait_for_lines(folder + "/log.csv", 2);
+  stopped.signal(SIGKILL);
+  stopped.wait();
+  REQUIRE(began);
+  CHECK_FALSE(std::filesystem::exists(folder + "/result.json"));
+  CHECK_FALSE(std::filesystem::exists(folder + "/probes.csv"));
+}
+
 TEST_CASE("a loss that is no number any more ends the run with exit status 3 and a result without losses",
           "[training]") {
   const std::string folder = scratch() / "diverged";

@@ -86,6 +86,16 @@ TEST_CASE("naming a preset's own parts changes nothing", "[recipes]") {
   CHECK(same(make_recipe("nvfp4", uniform, 1), ufp4::recipe::ufp4<ufp4::nv_e1m2>(1)));
 }
 
+TEST_CASE("--sr leaves the scale rules of operands whose rounding it does not change", "[recipes]") {
+  CHECK(same(make_recipe("nvfp4", {.sr = "dy"}, 1), ufp4::recipe::nvfp4(1)));
+  CHECK(same(make_recipe("nvfp4", {.sr = "dgrad"}, 1).dgrad.left, ufp4::recipe::nvfp4(1).dgrad.left));
+  const training_recipe none = make_recipe("nvfp4", {.sr = "none"}, 1);
+  CHECK(same(none.fprop.right, ufp4::recipe::nvfp4(1).fprop.right));
+  CHECK(none.dgrad.left.rule == ufp4::scale_rule_spec{});
+  const training_recipe all = make_recipe("nvfp4", {.sr = "all"}, 1);
+  CHECK(all.fprop.left.rule == ufp4::recipe::unclipped(all.fprop.left.format.scale));
+}
+
 TEST_CASE("an ablation changes its part and no other", "[recipes]") {
   CHECK(transformed(make_recipe("ufp4-rht-none", {}, 1)) == "");
   CHECK(transformed(make_recipe("ufp4-rht-wgrad", {}, 1)) == "45");

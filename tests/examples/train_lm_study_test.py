@@ -275,6 +275,50 @@ class Findings(unittest.TestCase):
         self.assertAlmostEqual(claims.paper_difference("ufp4", "e2m1-baseline"), -0.286, places=3)
         self.assertIsNone(claims.paper_difference("ufp4", "mxfp4"))
 
+    def test_the_papers_dense_model_stands_beside_dense_ones_and_its_mixtures_beside_mixtures(self):
+        self.assertAlmostEqual(claims.paper_difference("ufp4", "e2m1-baseline", moe=True), -0.501, places=3)
+        self.assertIsNone(claims.paper_difference("ufp4", "ufp4-rht-none", moe=True))  # the ablation is of Dense 1.5B
+        runs = many(models=(("a", 1e10),))
+        dense = page.markdown_of(findings.find(runs))
+        mixture = page.markdown_of(findings.find([{**r, "shape": ["--size", "micro", "--moe"]} for r in runs]))
+        self.assertIn("paper, Dense 1.5B, % |", dense)
+        self.assertNotIn("MoE", dense)
+        self.assertIn("paper, MoE 7.9B, % | paper, MoE 124B, % |", mixture)
+        self.assertRegex(mixture, r"\| ufp4 \|.*\| 1\.847 \| 1\.386 \|")
+        self.assertNotIn("paper, Dense 1.5B", mixture)
+
+    def test_runs_with_other_instructions_in_eigen_are_not_paired_and_it_is_said(self):
+        runs = [{**record("a", "bf16", 1, 2.0), "eigen": "AVX2"}, {**record("a", "ufp4", 1, 2.2), "eigen": "SSE2"}]
+        found = findings.find(runs)
+        self.assertIsNone(next(r for r in found["models"][0].recipes if r.recipe == "ufp4").error["train"])
+        self.assertIn("AVX2; SSE2", page.markdown_of(found))
+
+    def test_the_report_names_the_text_and_the_runs_that_changed_machines(self):
+        runs = many(models=(("a", 1e10),))
+        for r in runs:
+            r.update(text="0xabc", text_source="61 files at /usr/include/c++/12", text_bytes=[9e6, 1e6])
+        here, there = runs[0]["machine"], {**runs[0]["machine"], "commit": "other"}
+        runs[0]["machines"] = [there, here]
+        text = page.markdown_of(findings.find(runs))
+        self.assertIn(f"| 61 files at /usr/include/c++/12 | 0xabc | 9000000 | 1000000 | {len(runs)} |", text)
+        self.assertRegex(text, r"\| other \| 1 \|")
+        self.assertRegex(text, rf"finished with another, and counted for each: {re.escape(runs[0]['key'])}\.")
+
+    def test_the_effect_that_power_was_asked_for_is_the_reports(self):
+        runs = many(models=(("a", 1e10),))
+        self.assertIn("a loss difference of 0.3%", page.markdown_of(findings.find(runs)))
+        asked = findings.find(runs, [{"model": "a", "effect": 0.02}])
+        self.assertIn("a loss difference of 0.02%", page.markdown_of(asked))
+        self.assertGreater(asked["achieved"]["a"].seeds, 5)
+
+    def test_both_measures_of_every_operand_are_drawn_over_training_and_over_depth(self):
+        text = report.html_of(findings.find(many(models=(("a", 1e10),))))
+        for o in ("X", "W"):
+            for place in ("over training", "by layer, last probe"):
+                for measure in ("attenuation", "SQNR, dB"):
+                    self.assertIn(f"Operand {o} {place}: {measure}, a", text)
+        self.assertIn("Residual stream over training: slope of log attenuation, a", text)
+
 
 class Tags(html.parser.HTMLParser):
     """Every tag is closed in order; what the page would load from elsewhere is collected."""
@@ -338,8 +382,9 @@ class Report(unittest.TestCase):
         for words in ("✓ confirmed", "Fits of the scaling law", "C &amp; D &lt;1&gt;", "How many seeds", "1.257"):
             self.assertIn(words, text)
         for r in runs:
-            self.assertIn("train_lm " + " ".join(r["arguments"]), text)
-            self.assertIn("train_lm " + " ".join(r["arguments"]), markdown)
+            whole = "train_lm " + " ".join(r["arguments"]) + f" --threads 1 --out {r['key']}"
+            self.assertIn(whole, text)
+            self.assertIn(whole, markdown)
 
     def test_too_few_sizes_are_said(self):
         _, markdown = self.whole(findings.find(many(models=(("a", 1e10), ("b", 1e11)))))
@@ -389,9 +434,9 @@ class Runs(unittest.TestCase):
         ).run()
 
     def results(self, out=None):
-        """Without `machine`: the tree may change while a test runs."""
+        """Without the machines: the tree may change while a test runs."""
         got, said = records.read_folders(out or self.out)
-        return [json.dumps({**r, "machine": {}}, sort_keys=True) for r in got], said
+        return [json.dumps({**r, "machine": {}, "machines": []}, sort_keys=True) for r in got], said
 
     def command(self, *words, **environment):
         return subprocess.Popen(
@@ -469,6 +514,59 @@ class Runs(unittest.TestCase):
         self.assertTrue((self.out / ".tiny.ufp4.s1.aside-1" / "checkpoint.safetensors").exists())
         self.assertTrue(any("checkpoint.safetensors is damaged" in s for s in self.said))
 
+    def test_a_run_that_a_signal_ends_goes_on_from_its_checkpoint_and_one_that_always_ends_so_has_failed(self):
+        os.environ["FAKE_STEP_SECONDS"] = "0.02"
+        self.addCleanup(os.environ.pop, "FAKE_STEP_SECONDS", None)
+        kills = 1
+
+        class Killer(runner.Study):
+            def _status(self, waiting, jobs):
+                for job in jobs:
+                    if (job.folder / "checkpoint.safetensors").exists() and len(killed) < kills:
+                        if killed and not job.resumed:
+                            continue  # the one that is killed is always the same
+                        killed.append(job.run.key)
+                        job.process.kill()
+
+        for kills, status in ((2, (1, 1, [])), (99, (0, 1, ["tiny.ufp4.s1"]))):
+            killed, self.said, self.out = [], [], self.folder / str(kills)
+            runs = [r for r in grid.runs_of(GRID) if r.key == "tiny.ufp4.s1"]
+            self.assertEqual(Killer(runs, self.out, self.fake, HERE, say=self.said.append).run(), status, self.said)
+            self.assertEqual(sum("put back" in s for s in self.said), min(kills, runner.ENDED_TIMES))
+            self.assertEqual(list(self.out.glob(".*.aside-*")), [])
+            self.assertTrue((self.out / "tiny.ufp4.s1" / "checkpoint.safetensors").exists())
+
+    def test_a_run_that_was_begun_elsewhere_names_both_machines(self):
+        self.study()
+        folder = self.out / "tiny.ufp4.s1"
+        plan = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+        plan["machine"] = {"cpu": "elsewhere", "compiler": "c", "commit": "c"}
+        del plan["machines"]
+        (folder / "study.json").write_text(json.dumps(plan), encoding="utf-8")
+        (folder / "checkpoint.safetensors").write_text("30", encoding="utf-8")
+        (folder / "result.json").unlink()
+        self.study()
+        machines = records.read_folder(folder)["machines"]
+        self.assertEqual([m["cpu"] for m in machines], ["elsewhere", "c"])
+
+    def test_a_study_started_with_sigint_ignored_saves_on_sigterm(self):
+        (self.folder / "grid.json").write_text(json.dumps(GRID), encoding="utf-8")
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `nohup study.py &` has it
+        try:
+            study = self.command(
+                *("run", "--out", self.out, "--train-lm", self.fake, "--grid", self.folder / "grid.json"),
+                FAKE_STEP_SECONDS="0.05",
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
+        until = time.monotonic() + 120
+        while time.monotonic() < until and not list(self.out.glob("*/config.json")):
+            time.sleep(0.02)
+        study.send_signal(signal.SIGTERM)
+        output, _ = study.communicate(timeout=100)
+        self.assertEqual(study.returncode, 130, output)
+        self.assertIn("interrupted: saving what runs", output)
+
     def test_failures_are_said_with_the_programs_last_words_and_three_in_a_row_end_the_study(self):
         os.environ["FAKE_FAIL"] = "ufp4"
         self.addCleanup(os.environ.pop, "FAKE_FAIL")
@@ -477,7 +575,10 @@ class Runs(unittest.TestCase):
         self.assertTrue(any("there is no text" in s for s in self.said))
         os.environ["FAKE_FAIL"] = "tiny"
         self.out = self.folder / "all"
-        self.assertEqual(len(self.study()[2]), 3)
+        done, runs, failed = self.study([{**GRID[0], "seeds": 5}])
+        self.assertEqual((done, runs), (0, 10))
+        self.assertIn(len(failed), (3, 4))  # two are at work when the third fails
+        self.assertIn("three runs failed and none succeeded: stopping", self.said)
 
     def test_a_diverged_run_is_complete(self):
         os.environ["FAKE_DIVERGE"] = "ufp4.s1"
@@ -529,6 +630,31 @@ class Runs(unittest.TestCase):
             self.assertEqual(process.returncode, 0, output)
         self.assertEqual((self.folder / "a.html").read_bytes(), (self.folder / "b.html").read_bytes())
         self.assertLess((self.folder / "results" / "runs.jsonl").stat().st_size / 4, 4096)
+
+
+    def test_own_runs_are_reported_where_the_results_file_has_others_and_power_leaves_that_file_alone(self):
+        self.study([{**GRID[0], "model": "pilot-nano", "recipes": ["bf16", "e2m1-baseline", "ufp4"]}])
+        results = self.folder / "results"
+        both = ("--out", self.out, "--results", results)
+        own = records.read_folders(self.out)[0]
+        theirs = [{**r, "train_loss": 9.87654, "checkpoint_hash": "theirs"} for r in own]
+        elsewhere = [{**theirs[0], "model": "scale-48", "recipe": x, "key": f"scale-48.{x}.s1"} for x in grid.PILOT]
+        records.write_results(results / "runs.jsonl", theirs + elsewhere)
+        (results / "power.json").write_text("[]", encoding="utf-8")
+        output, _ = self.command("power", "--no-run", *both).communicate(timeout=100)
+        self.assertIn(f"kept in {self.out}", output)
+        self.assertEqual((results / "power.json").read_text(encoding="utf-8"), "[]")
+        kept = json.loads((self.out / "power.json").read_text(encoding="utf-8"))
+        self.assertEqual([p["model"] for p in kept], ["pilot-nano"])
+        output, _ = self.command("report", *both, "--html", self.folder / "own.html").communicate(timeout=100)
+        self.assertIn("6 runs of", output)
+        self.assertIn("but the folder's run is taken", output)
+        text = (self.folder / "own.html").read_text(encoding="utf-8")
+        self.assertIn(f"{own[0]['train_loss']:.5f}", text)
+        self.assertEqual(text.count("9.87654"), 2)  # those of which there is no folder
+        output, _ = self.command("export", *both).communicate(timeout=100)
+        self.assertEqual(json.loads((results / "power.json").read_text(encoding="utf-8")), kept)
+        self.assertEqual(sum(r["train_loss"] == 9.87654 for r in records.read_results(results / "runs.jsonl")[0]), 8)
 
 
 class Results(unittest.TestCase):

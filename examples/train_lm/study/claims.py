@@ -1,7 +1,7 @@
 # ufp4 - what the UFP4 paper reports, and which of it a study can confirm or reverse.
 # SPDX-License-Identifier: Apache-2.0
 """Source: "Rethinking Shrinkage Bias in LLM FP4 Pretraining: Geometric Origin, Systemic Impact, and UFP4 Recipe",
-arXiv 2606.20381. Its losses are of Dense 1.5B; only their order and their relative distances can be compared with ours.
+arXiv 2606.20381. The ablation's losses are of Dense 1.5B; only order and relative distances can be compared with ours.
 """
 
 # Language-model loss of the ablation's rows, by our recipe's name.
@@ -14,8 +14,13 @@ ABLATION = [
     ("RHT on all three, SR on dY", "ufp4", 1.88079),
 ]
 
-# BF16-relative loss error in percent that the paper reports.
-REPORTED_ERROR = {"e2m1-baseline": 1.257, "ufp4": 0.967}
+# BF16-relative loss error in percent that the paper reports, by its model.
+DENSE, MIXTURES = "Dense 1.5B", ("MoE 7.9B", "MoE 124B")
+REPORTED_ERROR = {
+    "Dense 1.5B": {"e2m1-baseline": 1.257, "ufp4": 0.967},
+    "MoE 7.9B": {"e2m1-baseline": 2.360, "ufp4": 1.847},
+    "MoE 124B": {"e2m1-baseline": 1.731, "ufp4": 1.386},
+}
 
 # (what the paper finds, the better recipe, the worse one)
 ORDERINGS = [
@@ -55,11 +60,27 @@ ABOUT = {
 }
 
 
-def paper_difference(better, worse):
-    """What the paper's figures say of the pair, in percent of the worse one's loss; None where it gives none."""
+def is_mixture(shape):
+    return "--moe" in shape or "--experts" in shape
+
+
+def models_beside(moe):
+    """The paper's models to be read beside a dense model of ours, or beside a mixture of experts."""
+    return MIXTURES if moe else (DENSE,)
+
+
+def paper_difference(better, worse, moe=False):
+    """What the paper says of the pair, in percent of the worse one's loss: of Dense 1.5B, or of MoE 7.9B; else None."""
+    errors = REPORTED_ERROR[models_beside(moe)[0]]
+    if moe:
+        return _between(errors, better, worse)
     losses = {recipe: loss for _, recipe, loss in ABLATION}
     if better in losses and worse in losses:
         return 100 * (losses[better] - losses[worse]) / losses[worse]
-    if better in REPORTED_ERROR and worse in REPORTED_ERROR:
-        return 100 * ((100 + REPORTED_ERROR[better]) / (100 + REPORTED_ERROR[worse]) - 1)
+    return _between(errors, better, worse)
+
+
+def _between(errors, better, worse):
+    if better in errors and worse in errors:
+        return 100 * ((100 + errors[better]) / (100 + errors[worse]) - 1)
     return None

@@ -105,8 +105,9 @@ def power(found):
         return out + [Text(f"Not measured yet: `{RUN} power`")]
     out.append(
         Text(
-            "Size, steps and seeds are to make a loss difference of 0.3% as large as two standard errors of the paired "
-            f"mean. Measured on small pilots before the study (`{RUN} power`), and again on the study's own runs."
+            f"Size, steps and seeds are to make a loss difference of {found['effect']:g}% as large as two standard "
+            f"errors of the paired mean. Measured on small pilots before the study (`{RUN} power`), and again on the "
+            "study's own runs."
         )
     )
     rows = []
@@ -141,7 +142,7 @@ def power(found):
         )
     out.append(
         Table(
-            "Seeds for 0.3%",
+            f"Seeds for {found['effect']:g}%",
             [
                 "runs",
                 "seeds",
@@ -173,8 +174,35 @@ def origin(found):
             3,
         ),
     ]
+    out.append(
+        Table(
+            "Texts",
+            ["text", "hash", "bytes to train on", "to validate on", "runs"],
+            [
+                [source or "not recorded", name or "–", plain(train, 0), plain(valid, 0), str(n)]
+                for source, train, valid, name, n in found["texts"]
+            ],
+            2,
+        )
+    )
     if len(found["texts"]) > 1:
         out.append(Text(f"{len(found['texts'])} different texts: runs are paired within a text only."))
+    if len(found["eigens"]) > 1:
+        out.append(
+            Text(
+                "Eigen's instructions differ between runs ("
+                + "; ".join(e or "not recorded" for e in found["eigens"])
+                + "): runs are paired within one of them only."
+            )
+        )
+    if found["moved"]:
+        out.append(
+            Text(
+                "Begun with one machine, compiler or commit and finished with another, and counted for each: "
+                + ", ".join(found["moved"])
+                + "."
+            )
+        )
     if len({m[2] for m in found["machines"]}) > 1:
         out.append(Text("Runs of more than one commit are compared."))
     out.append(
@@ -191,7 +219,7 @@ def origin(found):
             plain(r["valid_loss"], 5),
             plain(r["seconds"], 0),
             r["checkpoint_hash"][:12],
-            command(r["arguments"]),
+            command(r["arguments"], r["key"]),
         ]
         for r in found["records"]
     ]

@@ -5,6 +5,10 @@ import svg
 from blocks import CORE, Chart, Heading, Table, Text, star
 from words import plain, with_half, with_interval
 
+MEASURES = (("attenuation", "attenuation"), ("sqnr_db", "SQNR, dB"))
+SLOPE = "slope, % a layer"
+NEUTRAL = {"attenuation": 1.0, SLOPE: 0.0}  # where nothing shrinks
+
 
 def shrinkage(model):
     probes = {r: p for r, p in model.probes.items() if p["operands"] or p.get("residual")}
@@ -83,41 +87,41 @@ def depth(model, probes, shown):
                 slopes,
             ),
         ]
-    for what, name in (("attenuation", "attenuation"), ("sqnr_db", "SQNR, dB")):
+    out += chart_of(
+        f"Residual stream over training: slope of log attenuation, {model.name}",
+        {r: [(s, i.mean) for s, i in zip(probes[r]["steps"], probes[r].get("slopes", [])) if i] for r in shown},
+        "step",
+        SLOPE,
+    )
+    for what, name in MEASURES:
         lines = {
             r: [(k, v) for k, v in zip(probes[r]["layers"], probes[r]["residual"][what]) if v is not None]
             for r in shown
             if probes[r].get("residual")
         }
-        lines = {r: points for r, points in lines.items() if len(points) > 1}
-        if lines:
-            out.append(plain_chart(f"Residual stream by layer: {name}, {model.name}", lines, "layer", name))
+        out += chart_of(f"Residual stream by layer, last probe: {name}, {model.name}", lines, "layer", name)
     return out
 
 
 def over_steps(model, probes, shown, operands):
+    """Of every operand: both measures over training, and over depth at the last probe."""
     out = []
     for o in operands:
-        lines = {
-            r: [(s, v) for s, v in zip(probes[r]["steps"], probes[r]["operands"][o]["attenuation"]) if v is not None]
-            for r in shown
-            if o in probes[r]["operands"]
-        }
-        lines = {r: points for r, points in lines.items() if len(points) > 1}
-        if lines:
-            out.append(
-                plain_chart(f"Operand {o} over training: attenuation, {model.name}", lines, "step", "attenuation")
-            )
-    for o in operands:
-        lines = {
-            r: [(k, v) for k, v in zip(probes[r]["layers"], probes[r]["by_layer"][o]["sqnr_db"]) if v is not None]
-            for r in shown
-            if o in probes[r]["by_layer"]
-        }
-        lines = {r: points for r, points in lines.items() if len(points) > 1}
-        if lines:
-            out.append(plain_chart(f"Operand {o} by layer, last probe: SQNR, {model.name}", lines, "layer", "SQNR, dB"))
+        for what, name in MEASURES:
+            for part, axis, x_name in (("operands", "steps", "step"), ("by_layer", "layers", "layer")):
+                lines = {
+                    r: [(x, v) for x, v in zip(probes[r][axis], probes[r][part][o][what]) if v is not None]
+                    for r in shown
+                    if o in probes[r][part]
+                }
+                place = "over training" if x_name == "step" else "by layer, last probe"
+                out += chart_of(f"Operand {o} {place}: {name}, {model.name}", lines, x_name, name)
     return [Heading(f"By operand, {model.name}", 3, in_page=False)] + out if out else []
+
+
+def chart_of(name, lines, x_name, y_name):
+    lines = {r: points for r, points in lines.items() if len(points) > 1}
+    return [plain_chart(name, lines, x_name, y_name)] if lines else []
 
 
 def plain_chart(name, lines, x_name, y_name):
@@ -126,8 +130,8 @@ def plain_chart(name, lines, x_name, y_name):
     plot = svg.Plot(
         name, (xs[0], xs[-1]), (min(ys), max(ys)), x_name, y_name, **svg.HALF, ticks_x=xs if x_name == "layer" else None
     )
-    if y_name == "attenuation":
-        plot.horizontal(1.0)
+    if y_name in NEUTRAL:
+        plot.horizontal(NEUTRAL[y_name])
     for recipe, points in lines.items():
         plot.curve(points, recipe)
         for x, y in points:

@@ -12,6 +12,7 @@ def title_of(model):
 
 def orderings(model):
     rows, absent = [], []
+    beside = claims.models_beside(claims.is_mixture(model.shape))
     for o in model.orderings:
         if o.label == "no data":
             absent.append(f"`{o.better}` < `{o.worse}`")
@@ -34,7 +35,7 @@ def orderings(model):
         Text(
             "Difference of the first recipe's loss from the second's, in percent of the second's: below 0 is the"
             ' paper\'s side. p is of "no difference", two-sided; Holm corrects it for the number of orderings in the'
-            f" table. The paper's difference is of its own models. Runs: `{RUN} run --only {model.name}.`"
+            f" table. The paper's difference is of its {beside[0]}. Runs: `{RUN} run --only {model.name}.`"
         ),
     ]
     if rows:
@@ -49,7 +50,7 @@ def orderings(model):
                     "p",
                     "p, Holm",
                     "validation, % [95%]",
-                    "paper, %",
+                    f"paper, {beside[0]}, %",
                 ],
                 rows,
                 2,
@@ -63,7 +64,7 @@ def orderings(model):
 def errors(model):
     rows = [r for r in model.recipes if r.recipe != "bf16" and r.error["train"]]
     out = [Heading(f"BF16-relative loss error, {model.name}", 3)]
-    table = []
+    table, beside = [], claims.models_beside(claims.is_mixture(model.shape))
     for r in model.recipes:
         table.append(
             [
@@ -73,13 +74,14 @@ def errors(model):
                 plain(r.loss["train"].mean if r.loss["train"] else None, 4),
                 with_interval(r.error["train"]),
                 with_interval(r.error["valid"]),
-                plain(claims.REPORTED_ERROR.get(r.recipe), 3),
             ]
+            + [plain(claims.REPORTED_ERROR[paper].get(r.recipe), 3) for paper in beside]
             + ([str(r.diverged)] if any(x.diverged for x in model.recipes) else [])
         )
     shown = Table(
         f"Loss and its error relative to bf16, {model.name}",
-        ["recipe", "", "seeds", "loss, nats a byte", "error, % [95%]", "validation, %", "paper, %"]
+        ["recipe", "", "seeds", "loss, nats a byte", "error, % [95%]", "validation, %"]
+        + [f"paper, {paper}, %" for paper in beside]
         + (["diverged"] if any(x.diverged for x in model.recipes) else []),
         table,
         2,

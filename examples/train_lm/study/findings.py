@@ -11,6 +11,7 @@ import numpy
 import claims
 import stats
 
+EFFECT = 0.3  # percent of the loss that the study is to resolve, where `power` was asked for no other
 FEW_SEEDS = 5  # below this a recipe is exploratory
 OPERANDS = ["X", "W", "dY", "W^T", "dY^T", "X^T"]  # of fprop, dgrad, wgrad
 RHT_PAIRS = [("E2M1", "e2m1-baseline", "e2m1-rht-all"), ("the uniform grid", "ufp4-rht-none", "ufp4")]
@@ -63,12 +64,14 @@ class Model:
 
 
 def unit(record):
-    """Runs are paired where seed and text are the same."""
-    return (record["seed"], record.get("text", ""))
+    """Runs are paired where seed, text and the instructions of Eigen are the same: others add up in another order, and
+    training makes about a percent of the loss of a last bit."""
+    return (record["seed"], record.get("text", ""), record.get("eigen", ""))
 
 
 def find(all_records, power=None):
     said = []
+    effect = next((p["effect"] for p in power or [] if p.get("effect")), EFFECT)
     by_model = collections.defaultdict(list)
     for record in all_records:
         by_model[record["model"]].append(record)
@@ -91,9 +94,12 @@ def find(all_records, power=None):
         "said": said,
         "records": kept,
         "machines": machines_of(kept),
-        "texts": sorted({r.get("text", "") for r in kept}),
+        "texts": texts_of(kept),
+        "eigens": sorted({r.get("eigen", "") for r in kept}),
+        "moved": sorted(r["key"] for r in kept if len(machines_of_run(r)) > 1),
         "power": power,
-        "achieved": achieved_power(models, by_model),
+        "effect": effect,
+        "achieved": achieved_power(models, by_model, effect),
     }
 
 
@@ -138,7 +144,7 @@ def model_of(name, group):
         typical("steps"),
         typical("flops"),
         rows,
-        orderings_of(losses),
+        orderings_of(losses, claims.is_mixture(first["shape"])),
         ablation_of(losses["train"]),
         curves_of(group),
         distances_of(group),
@@ -148,7 +154,7 @@ def model_of(name, group):
     )
 
 
-def orderings_of(losses):
+def orderings_of(losses, moe):
     out = []
     for claim, better, worse in claims.ORDERINGS:
         difference = {m: stats.paired(losses[m].get(better, {}), losses[m].get(worse, {})) for m in METRICS}
@@ -161,7 +167,7 @@ def orderings_of(losses):
                 difference,
                 stats.verdict(difference["train"]),
                 n < FEW_SEEDS,
-                paper=claims.paper_difference(better, worse),
+                paper=claims.paper_difference(better, worse, moe),
             )
         )
     for ordering, p in zip(out, stats.holm([o.difference["train"].p if o.difference["train"] else None for o in out])):
@@ -258,9 +264,11 @@ def probes_of(group):
         last = [p["residual"] for p in probes if p.get("residual")]
         if last:
             entry["residual"] = {name: _mean_lists([p[name][-1] for p in last]) for name in ("attenuation", "sqnr_db")}
-            entry["slope"] = stats.interval(
-                [s for s in (_slope(entry["layers"], p["attenuation"][-1]) for p in last) if s is not None]
-            )
+            entry["slopes"] = [
+                stats.interval([s for s in (_slope(entry["layers"], a) for a in seeds) if s is not None])
+                for seeds in zip(*(p["attenuation"] for p in last))
+            ]
+            entry["slope"] = entry["slopes"][-1]
         out[recipe] = entry
     return out
 
@@ -358,24 +366,36 @@ def scaling_of(by_model):
 # ---- how sure one can be
 
 
-def achieved_power(models, by_model):
+def achieved_power(models, by_model, effect):
     """What power() says once the real runs are there: model -> Power of (ufp4 - e2m1-baseline)."""
     out = {}
     for name in [m.name for m in models]:
         losses = losses_of(by_model[name], "train")
         _, differences = stats.relative_differences(losses.get("ufp4", {}), losses.get("e2m1-baseline", {}))
         if len(differences) >= 2:
-            out[name] = stats.power(differences)
+            out[name] = stats.power(differences, effect)
     return out
 
 
+def machines_of_run(record):
+    """(processor, compiler, commit) of each machine that made a part of it."""
+    parts = record.get("machines") or [record["machine"]]
+    return list(dict.fromkeys(tuple(m.get(k, "unknown") for k in ("cpu", "compiler", "commit")) for m in parts))
+
+
 def machines_of(records):
-    counts = collections.Counter(
-        (
-            r["machine"].get("cpu", "unknown"),
-            r["machine"].get("compiler", "unknown"),
-            r["machine"].get("commit", "unknown"),
-        )
-        for r in records
-    )
+    """Each with the number of runs that it made a part of, or the whole."""
+    counts = collections.Counter(m for r in records for m in machines_of_run(r))
     return [(*key, n) for key, n in counts.most_common()]
+
+
+def texts_of(records):
+    """(source, bytes to train on, bytes to validate on, hash, runs) of every text."""
+    runs = collections.defaultdict(list)
+    for r in records:
+        runs[r.get("text", "")].append(r)
+    rows = []
+    for name, group in runs.items():
+        sources = sorted({r["text_source"] for r in group if r.get("text_source")})
+        rows.append((", or ".join(sources), *(group[0].get("text_bytes") or [None, None]), name, len(group)))
+    return sorted(rows, key=lambda row: (-row[-1], row[3]))

@@ -35,6 +35,7 @@ def read_folder(folder):
             "shape": plan["shape"],
             "arguments": plan["arguments"],
             "machine": plan["machine"],
+            "machines": plan.get("machines") or [plan["machine"]],
         }
         record.update(train_loss=_real(result["final_train_loss"]), valid_loss=_real(result["valid_loss"]))
         for name in ("steps", "tokens", "flops", "parameters", "seconds"):
@@ -44,6 +45,10 @@ def read_folder(folder):
         record["checkpoint_hash"] = str(result.get("checkpoint_hash", ""))
         config = result.get("config") if isinstance(result.get("config"), dict) else {}
         record["text"] = str(config.get("text_hash", ""))
+        record["text_source"] = str(config.get("text_source", ""))
+        record["text_bytes"] = [_real(config.get(name)) for name in ("train_bytes", "validation_bytes")]
+        record["eigen"] = str(result.get("eigen", ""))
+        record["kernels"] = str(result.get("kernels", ""))
         record["log"] = _log(folder / "log.csv", record["steps"])
         record["probes"] = _probes(folder / "probes.csv")
     except (KeyError, TypeError, ValueError, OSError) as error:
@@ -185,19 +190,16 @@ def read_results(path):
 
 
 def merge(old, new, replace=False):
-    """One record a key. Where both have one with other arguments or other bits, the old one stays unless replace."""
+    """One record a key. Where both have one, the old one stays unless replace; said where they are not the same run."""
     merged, said = {r["key"]: r for r in old}, []
     for record in new:
         before = merged.get(record["key"])
-        if before is not None and not replace:
-            same = all(before.get(k) == record.get(k) for k in ("arguments", "checkpoint_hash", "text"))
-            if not same:
-                said.append(
-                    f"{record['key']}: the results file has another run of this name (from commit "
-                    f"{before['machine'].get('commit', '?')}), which is kept; --replace takes the new one"
-                )
-            continue
-        merged[record["key"]] = record
+        if before is not None and any(before.get(k) != record.get(k) for k in ("arguments", "checkpoint_hash", "text")):
+            other = f"the results file has another run of this name (of commit {before['machine'].get('commit', '?')})"
+            kept = "the folder's run is taken" if replace else "which is kept; --replace takes the new one"
+            said.append(f"{record['key']}: {other}, {'but ' if replace else ''}{kept}")
+        if before is None or replace:
+            merged[record["key"]] = record
     return [merged[k] for k in sorted(merged)], said
 
 

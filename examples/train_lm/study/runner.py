@@ -6,6 +6,7 @@ that was killed and started again never trains in a folder where an orphan still
 interrupted, and saves, as soon as its study is gone.
 """
 
+import collections
 import ctypes
 import dataclasses
 import fcntl
@@ -23,6 +24,9 @@ from machine import machine_of
 
 GRACE_SECONDS = 120  # for an interrupted train_lm to save its checkpoint
 CHECKPOINT_STEPS = 25  # what kill -9 can lose of a run
+REFUSED = (1, 2)  # train_lm's exit statuses where it will not go on from what is in the folder
+INTERRUPTED = 130  # train_lm's exit status after SIGINT or SIGTERM: there is a checkpoint
+ENDED_TIMES = 3  # a run that a signal ends more often than that has failed: memory, or a machine that is going down
 DIVERGED = 3  # train_lm's exit status where the loss is no longer a number: complete, with losses null
 
 
@@ -73,6 +77,7 @@ def _die_with_parent():
     """In the child: an interrupt when the study is gone, however it went. Linux only; elsewhere nothing."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGINT)  # PR_SET_PDEATHSIG
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # `nohup study.py &` has it ignored, which a child would inherit
     os.setpgrp()  # a Ctrl-C on the terminal is passed on once, by the study
 
 
@@ -114,6 +119,7 @@ class Study:
         self.program, self.jobs, self.threads, self.say = pathlib.Path(program), jobs, threads, say
         self.end = None if hours is None else time.monotonic() + 3600 * hours
         self.machine = machine_of(program, source, threads)
+        self.ended = collections.Counter()  # run -> how often somebody else ended it
         self.seconds = {}  # model -> wall seconds of each whole run made here
         self.failed = []
         self.stopping = False
@@ -131,7 +137,7 @@ class Study:
         try:
             while waiting or jobs:
                 self._start(waiting, jobs)
-                self._reap(jobs)
+                self._reap(waiting, jobs)
                 self._status(waiting, jobs)
                 if self.end is not None and time.monotonic() > self.end:
                     self.say("the time given is over: saving what runs")
@@ -189,6 +195,9 @@ class Study:
             lock.close()
             lock = _lock(folder / "run.lock")
             now = "new"
+        machines = _machines(folder) if now == "resume" else []
+        if self.machine not in machines:
+            machines.append(self.machine)
         plan = {
             "model": run.model,
             "recipe": run.recipe,
@@ -197,6 +206,7 @@ class Study:
             "shape": list(run.shape),
             "arguments": list(run.arguments),
             "machine": self.machine,
+            "machines": machines,
         }
         records.write_atomically(folder / "study.json", json.dumps(plan, indent=1) + "\n")
         command = [
@@ -226,7 +236,7 @@ class Study:
             )
         return Job(run, folder, process, now == "resume", time.monotonic(), lock)
 
-    def _reap(self, jobs):
+    def _reap(self, waiting, jobs):
         for job in [j for j in jobs if j.process.poll() is not None]:
             jobs.remove(job)
             job.lock.close()
@@ -238,7 +248,11 @@ class Study:
                 self.say(
                     f"done     {job.run.key}  {_loss(job.folder)}  {_span(wall)}" + (", resumed" if job.resumed else "")
                 )
-            elif job.resumed:
+            elif _was_ended(job) and self.ended[job.run.key] < ENDED_TIMES:
+                self.ended[job.run.key] += 1
+                waiting.append(job.run)
+                self.say(f"{job.run.key}: was ended ({_last_words(job)}); put back, to be taken up again")
+            elif job.resumed and job.process.returncode in REFUSED:
                 self.say(
                     f"{job.run.key}: could not be resumed ({_last_words(job)}); "
                     f"moved to {move_aside(job.folder).name}, begun anew"
@@ -296,6 +310,11 @@ class Study:
             self.status_width = 0
 
 
+def _was_ended(job):
+    """By a signal, so there is nothing wrong with the folder."""
+    return job.process.returncode < 0 or job.process.returncode == INTERRUPTED
+
+
 def _lock(path):
     file = open(path, "w", encoding="utf-8")
     try:
@@ -304,6 +323,15 @@ def _lock(path):
         file.close()
         return None
     return file
+
+
+def _machines(folder):
+    """Those that made the steps up to the checkpoint, from the study.json of the last start."""
+    try:
+        plan = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+        return [m for m in plan.get("machines") or [plan["machine"]] if isinstance(m, dict)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
 
 
 def _last_words(job):

@@ -94,7 +94,7 @@ def parser():
     )
     export = command(
         "export",
-        "Merges complete runs into results/runs.jsonl, which the report can be made from.",
+        "Merges complete runs into results/runs.jsonl and copies power.json: the report can be made from these.",
         "folders",
         "results",
     )
@@ -103,7 +103,8 @@ def parser():
     )
     rep = command(
         "report",
-        "The HTML report and the results section of docs/study.md, from whatever runs there are.",
+        "The HTML report and the results section of docs/study.md, from whatever runs there are: those of the folders, "
+        "and of the results file where no folder has one of that name.",
         "folders",
         "results",
     )
@@ -141,10 +142,11 @@ def train(runs, args):
 
 
 def everything(args):
-    """Runs of the results file, then those of the folders, and what was passed over."""
+    """The runs of the folders, those of the results file that no folder has, and what was passed over."""
     old, said = records.read_results(args.results / "runs.jsonl")
     new, more = records.read_folders(args.out)
-    merged, clashes = records.merge(old, new)
+    merged, clashes = records.merge(old, new, replace=True)
+    say(f"{len(new)} runs of {args.out}, {len(merged) - len(new)} others of {args.results / 'runs.jsonl'}")
     return merged, said + more + clashes
 
 
@@ -154,12 +156,15 @@ def command_power(args):
     if not args.no_run:
         status = train(runs, args)
     merged, _ = everything(args)
+    own = {r["key"] for r in records.read_folders(args.out)[0]}
     pilots = [block["model"] for block in grid.PILOTS]
     saved = []
     for model in pilots + sorted({r["model"] for r in merged} - set(pilots)):
         group = [r for r in merged if r["model"] == model and r["recipe"] in grid.PILOT]
         losses = findings.losses_of(group, "train")
         seeds, differences = stats.relative_differences(losses.get("ufp4", {}), losses.get("e2m1-baseline", {}))
+        if not own.intersection(r["key"] for r in group):
+            continue  # the results file's own, whose power.json stands beside it
         if len(seeds) < 2:
             if model in pilots:
                 say(f"{model}: {len(seeds)} paired seeds so far; a standard deviation needs 2")
@@ -178,10 +183,11 @@ def command_power(args):
         say("")
         for line in page.power_lines(pilot):
             say(line)
+    if not saved and not own:
+        say(f"no run of {args.out} is a pilot")
     if saved:
-        args.results.mkdir(parents=True, exist_ok=True)
-        records.write_atomically(args.results / "power.json", json.dumps(saved, indent=1) + "\n")
-        say(f"\nkept in {args.results / 'power.json'}")
+        records.write_atomically(args.out / "power.json", json.dumps(saved, indent=1) + "\n")
+        say(f"\nkept in {args.out / 'power.json'}")
     return status
 
 
@@ -202,12 +208,16 @@ def command_export(args):
         say(sentence)
     records.write_results(args.results / "runs.jsonl", merged)
     say(f"{args.results / 'runs.jsonl'}: {len(merged)} runs, {len(merged) - len(old)} of them new")
+    measured = args.out / "power.json"
+    if read_power(measured):
+        records.write_atomically(args.results / "power.json", measured.read_text(encoding="utf-8"))
+        say(f"{args.results / 'power.json'}: that of {measured}")
     return 0
 
 
 def command_report(args):
     merged, said = everything(args)
-    found = findings.find(merged, read_power(args.results / "power.json"))
+    found = findings.find(merged, read_power(args.out / "power.json") or read_power(args.results / "power.json"))
     found["said"] = said + found["said"]
     target = args.html or args.out / "study.html"
     records.write_atomically(target, report.html_of(found))
@@ -228,9 +238,14 @@ def read_power(path):
         return None
 
 
+def interrupted(*_):
+    raise KeyboardInterrupt  # what runs is saved
+
+
 def main():
     args = parser().parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # save, as on Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: a shell starts `study.py &` with it ignored
+        signal.signal(number, interrupted)
     try:
         if args.command == "grid":
             print(json.dumps(grid.DEFAULT, indent=1))

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# ufp4 - tests: examples/demo.sh puts train_lm's numbers into its table and its page, with stand-ins for all it builds.
+# SPDX-License-Identifier: Apache-2.0
+set -uo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failed=0
+
+# program NAME: a script at that path, from stdin.
+program() {
+  mkdir -p "$(dirname "$1")"
+  { echo '#!/usr/bin/env bash'; cat; } >"$1"
+  chmod +x "$1"
+}
+# says WHAT WORDS FILE
+says() {
+  grep -qF -- "$2" "$3" && return
+  echo "FAILED: $1: '$2' is not in:"
+  cat "$3"
+  failed=1
+}
+
+program "$folder/bin/cmake" <<<'echo "cmake version 3.31.0"'
+program "$folder/bin/g++" <<<'cat >/dev/null'
+program "$folder/bin/ninja" <<<'exit 0'
+program "$folder/build/release/examples/compare" <<'STUB'
+[ "$1" = --html ] && printf '%s\n' "$PAGE" >"$2"
+STUB
+program "$folder/build/release/examples/train_lm" <<'STUB'
+while [ $# -gt 0 ]; do
+  case $1 in --recipe) recipe=$2 ;; --out) out=$2 ;; esac
+  shift
+done
+[ "${FAILS:-}" = "$recipe" ] && { echo "train_lm: there is no text" >&2; exit 1; }
+mkdir -p "$out"
+loss=2.34567
+[ "${DIVERGES:-}" = "$recipe" ] && loss=null
+cat >"$out/result.json" <<JSON
+{
+  "config": {
+    "steps": 7,
+    "tokens": 99
+  },
+  "final_train_loss": $loss,
+  "valid_loss": $loss,
+  ${TOKENS:-\"tokens\": 1.536e+05,}
+  "parameters": 139584,
+  "seconds": 4.25,
+  "eigen": "AVX, \"x\": 1"
+}
+JSON
+[ $loss = null ] && exit 3
+exit 0
+STUB
+# demo NAME=VALUE...: what the demo says, in $folder/said.
+demo() {
+  env PATH="$folder/bin:$PATH" UFP4_BUILD_DIR="$folder/build" "$@" bash "$root/examples/demo.sh" >"$folder/said" 2>&1
+}
+page=$folder/build/compare.html
+
+demo PAGE='<main><h1>Compared</h1></main></body>' || { echo "FAILED: exit status $?"; cat "$folder/said"; failed=1; }
+says 'the table' 'A transformer of 139584 parameters, trained on 1.536e+05 bytes' "$folder/said"
+says 'the table' 'ufp4                     2.3457            2.3457       4.2' "$folder/said"
+says 'the page' '<tr><td class="mono">e2m1-baseline</td><td>2.3457</td><td>2.3457</td><td>4.2</td></tr>' "$page"
+says 'the page' '</main></body>' "$page"
+if [ "$(grep -c '<h2>Training in 4 bits</h2>' "$page")" != 1 ] || [ "$(tail -n 1 "$page")" != '</main></body>' ]; then
+  echo 'FAILED: the section does not stand once, before </main>'
+  failed=1
+fi
+
+demo PAGE='<p>another page</p>' || { echo 'FAILED: a page without </main> ended the demo'; failed=1; }
+says 'a page without </main>' 'has no </main>, so it was left without this table' "$folder/said"
+says 'a page without </main>' '<p>another page</p>' "$page"
+
+demo PAGE='</main>' DIVERGES=ufp4 || { echo 'FAILED: a run that diverged ended the demo'; failed=1; }
+says 'a run that diverged' '<td class="mono">ufp4</td><td>diverged</td>' "$page"
+
+demo PAGE='</main>' FAILS=ufp4 && { echo 'FAILED: a run that failed did not end the demo'; failed=1; }
+says 'a run that failed' 'there is no text' "$folder/said"
+
+demo PAGE='</main>' TOKENS='"x": 0,' && { echo 'FAILED: a result without tokens did not end the demo'; failed=1; }
+says 'a result without tokens' 'result.json has no tokens' "$folder/said"
+exit $failed

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# ufp4 - tests: starts train_lm_study_program_test.py with a Python that has what the study needs.
+# SPDX-License-Identifier: Apache-2.0
+#
+# train_lm_study_program_test.sh TRAIN_LM
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/../../cmake/bare_machine.sh"
+if ! python=$(python_with numpy,scipy); then
+  echo "SKIPPED: no python3 here has numpy and scipy, so the study was not tested with train_lm itself"
+  exit 77
+fi
+export PYTHONDONTWRITEBYTECODE=1
+exec "$python" "$here/train_lm_study_program_test.py" "${1:?the program to test}"
