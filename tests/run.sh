@@ -15,15 +15,14 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # name: what it shows. A step is the function step_<name>; it returns 0, 1, or 77 for "skipped, and I said why".
 # A step that counts no tests of its own is one test.
 steps=(
-  "gcc: every test of the host with g++ -O2; the layer rule and the tour are among them"
-  "clang: the same with clang 19, or another from 16 on"
-  "sanitize: every test, those of the GPU in the executor too, with g++ under AddressSanitizer and UndefinedBehaviorSanitizer"
+  "gcc: every test of the day with g++ -O2; the GPU's in the executor, the layer rule and the tour are among them"
+  "clang: formats, rounding, transforms, blocks, kernels and recipes with clang 19, or another from 16 on; everything with --all"
+  "sanitize: the host's tests with g++ under AddressSanitizer and UndefinedBehaviorSanitizer; the GPU's and train_lm's with --all"
   "threads: the tests labelled threads under ThreadSanitizer"
   "bits: the tests labelled bits with -O3 -march=native -ffp-contract=fast"
   "headers: every public header compiles alone, with g++ and all warnings"
   "packages: the library installed, added, fetched, and from pkg-config, Conan and vcpkg, each in a project of its own"
   "misuse: what must not compile does not, and says the sentence that it should"
-  "hostile: the headers behind others' macros, without exceptions and RTTI, with more warnings; with --all by four compilers"
   "budgets: what including the public headers costs"
   "emulated: the kernels on older x86-64 processors and on three kinds of aarch64 (there every verb with --all), under QEMU; files built for different ones linked together"
   "gpu: every kernel compiled by nvcc for four architectures, and the instructions in it; the GPU's tests where there is a GPU"
@@ -36,8 +35,9 @@ long_steps=(
   "nightly: the tests labelled nightly"
   "tidy: clang-tidy finds nothing in the headers"
   "fuzz: files, shapes and policies made up by libFuzzer, ten minutes a target"
-  "gcc_gpu: the GPU's tests in the executor, with g++ -O2"
-  "clang_gpu: the same with clang"
+  "hostile: the headers behind others' macros, without exceptions and RTTI, with more warnings, by four compilers"
+  "clang_all: every test with clang"
+  "sanitize_all: every test under the sanitizers"
   "gpu_tests: every test of the GPU kernels compiled by nvcc, and by hipcc"
 )
 
@@ -146,15 +146,14 @@ suite() {
   return $built
 }
 
-host='-LE ^(nightly|gpu)$'
+day='-LE ^nightly$'
 
 # The oracles' drivers are built here and not when they are needed, so that one long compilation goes beside many.
 step_gcc() {
   install_packages libbenchmark-dev python3 || skip "no Google Benchmark, so no bench was built" || true
   install_packages python3-numpy python3-scipy libopenmpi-dev openmpi-bin || skip "neither the study nor several ranks are tested" || true
-  suite dev gcc 'host_tests oracle_driver scalar_driver interop_driver' "$host"
+  suite dev gcc 'day_tests oracle_driver scalar_driver interop_driver' "$day"
 }
-step_gcc_gpu() { suite dev gcc day_tests '-L ^gpu$'; }
 
 # clang_suite TARGETS CTEST-SELECTION
 clang_suite() {
@@ -170,10 +169,11 @@ clang_suite() {
   fi
   suite clang-19 clang "$1" "$2" -D CMAKE_CXX_COMPILER="$clang" -D UFP4_BUILD_BENCH=OFF
 }
-step_clang() { clang_suite host_tests "$host"; }
-step_clang_gpu() { clang_suite day_tests '-L ^gpu$'; }
+step_clang() { clang_suite core_tests '-L ^(detail|format|round|hadamard|block|matrix|cpu|recipe)$ -LE ^nightly$'; }
+step_clang_all() { clang_suite day_tests '-LE ^(nightly|script)$'; }
 
-step_sanitize() { suite asan asan day_tests '-LE ^(nightly|script)$' -D UFP4_BUILD_BENCH=OFF; }
+step_sanitize() { suite asan asan host_tests '-LE ^(nightly|script|gpu|train_lm)$' -D UFP4_BUILD_BENCH=OFF; }
+step_sanitize_all() { suite asan asan day_tests '-LE ^(nightly|script)$' -D UFP4_BUILD_BENCH=OFF; }
 
 step_threads() {
   # Kernels that randomise more address bits than this ThreadSanitizer knows stop it at start; setarch -R turns that off.
@@ -199,7 +199,7 @@ step_emulated() {
   install_build_tools || return 1
   install_packages catch2 || return 1
   configure dev gcc || return 1
-  compile gcc host_tests || return 1
+  compile gcc day_tests || return 1
   bash "$source_dir/tests/emulated.sh" "$source_dir" "$ufp4_build" $everything
   status=$?
   [ -e "$verdicts" ] || return $status
@@ -212,7 +212,7 @@ step_gpu() {
   install_packages g++ catch2 || return 1
   bash "$source_dir/tests/gpu/compile.sh" --out "$ufp4_build/gpu" || return
   if ! nvidia-smi -L >/dev/null 2>&1; then
-    echo "No GPU here: every kernel that the executor plays ran on the CPU in the step sanitize; nothing ran on a GPU."
+    echo "No GPU here: every kernel that the executor plays ran on the CPU in the step gcc; nothing ran on a GPU."
     return 0
   fi
   bash "$source_dir/tests/gpu/run.sh" --page "$ufp4_build/gpu/performance-gpu.md"
@@ -229,7 +229,7 @@ step_hip() {
   install_hip || return
   bash "$source_dir/tests/gpu/compile_hip.sh" --out "$ufp4_build/hip" || return
   if ! [ -e /dev/kfd ]; then
-    echo "No AMD GPU here: every kernel that the executor plays ran on the CPU in the step sanitize; nothing ran on a GPU."
+    echo "No AMD GPU here: every kernel that the executor plays ran on the CPU in the step gcc; nothing ran on a GPU."
     return 0
   fi
   bash "$source_dir/tests/gpu/run.sh" --vendor amd --page "$ufp4_build/hip/performance-gpu.md"
@@ -274,8 +274,7 @@ step_misuse() {
 }
 step_hostile() {
   install_packages g++ || return 1
-  # shellcheck disable=SC2086 # --all or nothing
-  bash "$source_dir/tests/hostile/check.sh" ${everything:-g++}
+  bash "$source_dir/tests/hostile/check.sh" --all
 }
 step_tidy() {
   install_packages clang-tidy-19 g++-aarch64-linux-gnu libeigen3-dev || skip "no clang-tidy-19 could be had" || return
