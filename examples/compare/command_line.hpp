@@ -2,16 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
-#include <string_view>
-#include <system_error>
 #include <vector>
 
+#include "../common/arguments.hpp"
 #include "experiment.hpp"
 #include "text.hpp"
 
@@ -48,9 +45,7 @@ examples
 exit status: 0 done; 1 the input cannot be read or an output cannot be written; 2 wrong usage
 )";
 
-struct usage_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using common::usage_error;
 
 struct options {
   enum class input { headers, npy, safetensors, text } from = input::headers;
@@ -68,49 +63,9 @@ struct options {
   int on_stdout() const { return (json == "-") + (csv == "-") + (html == "-"); }
 };
 
-/// The command line, one argument after the other; "--name=value" is "--name value".
-class arguments {
- public:
-  arguments(int count, const char* const* values) {
-    for (int i = 1; i < count; ++i) {
-      const std::string_view argument = values[i];
-      const std::size_t equals = argument.starts_with("--") ? argument.find('=') : std::string_view::npos;
-      words_.emplace_back(argument.substr(0, equals));
-      if (equals != std::string_view::npos) words_.emplace_back(argument.substr(equals + 1));
-    }
-  }
-
-  bool empty() const { return at_ == words_.size(); }
-  std::string next() { return words_[at_++]; }
-
-  std::optional<std::string> optional_value() {
-    if (empty() || (words_[at_].starts_with('-') && words_[at_] != "-")) return {};
-    return next();
-  }
-
-  std::string value(const std::string& flag) {
-    auto found = optional_value();
-    if (!found || found->empty()) throw usage_error(flag + " needs a value");
-    return *found;
-  }
-
-  std::uint64_t number(const std::string& flag, std::uint64_t most) {
-    const std::string text = value(flag);
-    std::uint64_t result = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
-    if (error != std::errc{} || end != text.data() + text.size() || result > most)
-      throw usage_error(flag + " takes a whole number from 0 to " + std::to_string(most) + ", not " + printable(text));
-    return result;
-  }
-
- private:
-  std::vector<std::string> words_;
-  std::size_t at_ = 0;
-};
-
 inline options parse_options(int count, const char* const* values) {
   options o;
-  arguments rest(count, values);
+  common::arguments rest(count, values, "-");
   const auto input_is = [&](options::input kind, const std::string& flag) {
     if (o.from != options::input::headers) throw usage_error(flag + " is a second input; give one");
     o.from = kind;
@@ -135,11 +90,11 @@ inline options parse_options(int count, const char* const* values) {
     } else if (flag == "--csv") {
       o.csv = rest.optional_value().value_or("-");
     } else if (flag == "--rows") {
-      o.rows = static_cast<std::size_t>(rest.number(flag, std::uint64_t{1} << 31));
+      o.rows = static_cast<std::size_t>(rest.number(flag, 0, std::uint64_t{1} << 31));
     } else if (flag == "--seed") {
-      o.with.seed = rest.number(flag, UINT64_MAX);
+      o.with.seed = rest.number(flag, 0, UINT64_MAX);
     } else if (flag == "--threads") {
-      o.with.threads = static_cast<int>(rest.number(flag, 4096));
+      o.with.threads = static_cast<int>(rest.number(flag, 0, 4096));
     } else if (flag == "--help" || flag == "-h") {
       o.show_help = true;
     } else if (flag == "--version") {

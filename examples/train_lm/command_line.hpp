@@ -2,24 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
+#include "../common/arguments.hpp"
 #include "../compare/text.hpp"
 #include "errors.hpp"
 #include "ranks.hpp"
 #include "settings.hpp"
 
 namespace train_lm {
+
+using common::arguments;
 
 inline constexpr const char* help_text =
     R"(train_lm - trains a byte-level transformer whose linear layers run in 4 bits, under a recipe.
@@ -82,54 +82,6 @@ struct options {
   bool show_help = false;
   bool show_version = false;
   bool list_recipes = false;
-};
-
-/// The command line, one argument after the other; "--name=value" is "--name value".
-class arguments {
- public:
-  arguments(int count, const char* const* values) {
-    for (int i = 1; i < count; ++i) {
-      const std::string_view argument = values[i];
-      const std::size_t equals = argument.starts_with("--") ? argument.find('=') : std::string_view::npos;
-      words_.emplace_back(argument.substr(0, equals));
-      if (equals != std::string_view::npos) words_.emplace_back(argument.substr(equals + 1));
-    }
-  }
-
-  bool empty() const { return at_ == words_.size(); }
-  std::string next() { return words_[at_++]; }
-
-  std::optional<std::string> optional_value() {
-    if (empty() || words_[at_].starts_with("--")) return {};
-    return next();
-  }
-  std::string value(const std::string& flag) {
-    auto found = optional_value();
-    if (!found || found->empty()) throw usage_error(flag + " needs a value");
-    return *found;
-  }
-
-  std::uint64_t number(const std::string& flag, std::uint64_t least, std::uint64_t most) {
-    const std::string text = value(flag);
-    std::uint64_t result = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
-    if (error != std::errc{} || end != text.data() + text.size() || result < least || result > most)
-      throw usage_error(flag + " takes a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
-                        ", not " + compare::printable(text));
-    return result;
-  }
-  double positive(const std::string& flag) {
-    const std::string text = value(flag);
-    double result = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
-    if (error != std::errc{} || end != text.data() + text.size() || !(result > 0) || !std::isfinite(result))
-      throw usage_error(flag + " takes a number above 0, not " + compare::printable(text));
-    return result;
-  }
-
- private:
-  std::vector<std::string> words_;
-  std::size_t at_ = 0;
 };
 
 namespace detail {
@@ -261,7 +213,7 @@ inline options parse_options(int count, const char* const* values) {
   yes("--version", o.show_version);
   yes("--list-recipes", o.list_recipes);
 
-  for (arguments rest(count, values); !rest.empty();) {
+  for (arguments rest(count, values, "--"); !rest.empty();) {
     const std::string flag = rest.next();
     const auto found = flags.find(flag);
     if (found == flags.end()) throw usage_error("unknown argument " + compare::printable(flag));

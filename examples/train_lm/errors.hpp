@@ -4,12 +4,11 @@
 
 #include <stdexcept>
 
+#include "../common/arguments.hpp"
+
 namespace train_lm {
 
-/// A command line that cannot be meant.
-struct usage_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using common::usage_error;
 
 /// A file that cannot be read, written or used.
 struct file_error : std::runtime_error {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "../../examples/compare/program.hpp"
-#include "compare_files.hpp"
 #include "support/catch.hpp"
+#include "support/files.hpp"
 #include "support/seed.hpp"
 
 namespace {

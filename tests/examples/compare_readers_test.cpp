@@ -8,8 +8,8 @@
 #include "../../examples/compare/corpus.hpp"
 #include "../../examples/compare/stored_matrix.hpp"
 #include "../../examples/compare/text.hpp"
-#include "compare_files.hpp"
 #include "support/catch.hpp"
+#include "support/files.hpp"
 
 namespace {
 

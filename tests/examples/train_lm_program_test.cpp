@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "../../examples/train_lm/program.hpp"
-#include "compare_files.hpp"
 #include "support/catch.hpp"
+#include "support/files.hpp"
 #include "support/seed.hpp"
 
 using support::scratch;

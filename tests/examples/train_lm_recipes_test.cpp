@@ -12,8 +12,8 @@
 #include "../../examples/train_lm/checkpoint.hpp"
 #include "../../examples/train_lm/corpus.hpp"
 #include "../../examples/train_lm/recipes.hpp"
-#include "compare_files.hpp"
 #include "support/catch.hpp"
+#include "support/files.hpp"
 
 using namespace train_lm;
 using support::scratch;

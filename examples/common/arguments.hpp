@@ -1,0 +1,78 @@
+// ufp4 - the command lines of examples, word by word, and what they refuse.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <ufp4/interop/text.hpp>
+#include <vector>
+
+namespace common {
+
+/// A command line that cannot be meant.
+struct usage_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The command line, one argument after the other; "--name=value" is "--name value".
+class arguments {
+ public:
+  /// A word that starts with `flag_mark` is a flag and not the value of the one before it; "-" alone is a value.
+  arguments(int count, const char* const* values, std::string_view flag_mark) : flag_mark_(flag_mark) {
+    for (int i = 1; i < count; ++i) {
+      const std::string_view argument = values[i];
+      const std::size_t equals = argument.starts_with("--") ? argument.find('=') : std::string_view::npos;
+      words_.emplace_back(argument.substr(0, equals));
+      if (equals != std::string_view::npos) words_.emplace_back(argument.substr(equals + 1));
+    }
+  }
+
+  bool empty() const { return at_ == words_.size(); }
+  std::string next() { return words_[at_++]; }
+
+  std::optional<std::string> optional_value() {
+    if (empty() || (words_[at_].starts_with(flag_mark_) && words_[at_] != "-")) return {};
+    return next();
+  }
+  std::string value(const std::string& flag) {
+    auto found = optional_value();
+    if (!found || found->empty()) throw usage_error(flag + " needs a value");
+    return *found;
+  }
+
+  std::uint64_t number(const std::string& flag, std::uint64_t least, std::uint64_t most) {
+    const std::string text = value(flag);
+    std::uint64_t result = 0;
+    if (!parse(text, result) || result < least || result > most)
+      throw usage_error(flag + " takes a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
+                        ", not " + ufp4::interop::printable(text));
+    return result;
+  }
+  double positive(const std::string& flag) {
+    const std::string text = value(flag);
+    double result = 0;
+    if (!parse(text, result) || !(result > 0) || !std::isfinite(result))
+      throw usage_error(flag + " takes a number above 0, not " + ufp4::interop::printable(text));
+    return result;
+  }
+
+ private:
+  template <class Number>
+  static bool parse(const std::string& text, Number& result) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
+    return error == std::errc{} && end == text.data() + text.size();
+  }
+
+  std::string_view flag_mark_;
+  std::vector<std::string> words_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace common
