@@ -25,6 +25,25 @@ namespace gpu = ufp4::gpu;
 /// A status as a test wants it: "" or the sentence.
 inline std::string text_of(const gpu::status& s) { return s.ok() ? "" : s.text(); }
 
+/// The executor plays another device as long as this lives; a real one stays what it is.
+class played {
+ public:
+#if defined(UFP4_SIMT_HEADER)
+  explicit played(const gpu::device_facts& now) { ufp4::simt::device() = now; }
+  explicit played(int architecture) { ufp4::simt::device().architecture = architecture; }  ///< and else what it was
+  ~played() { ufp4::simt::device() = before_; }
+#else
+  explicit played(int) {}
+#endif
+  played(const played&) = delete;
+  played& operator=(const played&) = delete;
+
+#if defined(UFP4_SIMT_HEADER)
+ private:
+  gpu::device_facts before_ = ufp4::simt::device();
+#endif
+};
+
 /// What a buffer holds, once the device is done with it.
 template <class T>
 std::vector<T> on_host(const gpu::buffer<T>& b) {

@@ -10,6 +10,7 @@
 #include "support/gemm_model.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +22,13 @@
 namespace support {
 
 inline constexpr ufp4::gemm_options exactly{.accumulate = ufp4::accumulate::exact_blocks};
+
+struct ascending_levels {
+  static constexpr float values[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+  static constexpr bool exact_products = true;
+};
+/// Code 0 is not 0.
+using ascending = ufp4::block_format<ufp4::table_element<ascending_levels>, ufp4::e4m3, 16>;
 
 /// Where C lies in its memory, in elements: before and behind it, and in gaps between its rows, there is something to spoil.
 struct c_layout {
@@ -98,30 +106,39 @@ std::string against_host(const gpu::gemm_kernel& kernel, const A& a, const B& b,
   return against_host<T>(kernel, a, b, on_device(a), on_device(b), a.rows(), b.rows(), options, layout);
 }
 
-/// C of one kernel, whichever the verb would choose, between guards; `c`: before, if beta is not 0. The kernel is told of that many
-/// processors.
+/// C of one kernel, whichever the verb would choose, between guards. It was `c` if beta is not 0, and else NaN. The
+/// kernel is told of that many processors, of the device's if 0.
 template <class A, class B>
-std::vector<float> product_of(const gpu::gemm_kernel& kernel, const ufp4::quantized_matrix<A>& a,
-                              const ufp4::quantized_matrix<B>& b, const ufp4::gemm_options& options,
+std::vector<float> product_of(const gpu::gemm_kernel& kernel, const gpu::quantized_view<A>& a,
+                              const gpu::quantized_view<B>& b, const ufp4::gemm_options& options = {},
                               const std::vector<float>& c = {}, int processors = 0) {
-  const gpu::quantized_matrix<A> left{a.view()};
-  const gpu::quantized_matrix<B> right{b.view()};
-  const std::size_t m = a.rows(), n = b.rows(), guard = 16;
+  const std::size_t m = a.rows(), n = b.rows(), guard = 64;
   std::vector<float> all(m * n + 2 * guard, -77.0f);
-  std::copy(c.begin(), c.end(), all.begin() + guard);
+  std::fill_n(all.begin() + guard, m * n, std::nanf(""));
+  if (options.beta != 0) std::copy(c.begin(), c.end(), all.begin() + guard);
   const gpu::buffer<float> out{std::span<const float>(all)}, bias{options.bias};
   ufp4::gemm_options there = options;
   if (!options.bias.empty()) there.bias = bias.span();
   const auto sink = ufp4::detail::sink_of(ufp4::matrix_view<float>{out.data() + guard, m, n});
-  const gpu::gemm_job job = gpu::detail::call_of(left.view(), right.view(), sink, there, {}).job;
+  const gpu::gemm_job job = gpu::detail::call_of(a, b, sink, there, {}).job;
   gpu::device_facts device;
   REQUIRE(gpu::facts(device) == gpu::success);
   REQUIRE(kernel.takes(job, device));
   if (processors != 0) device.processors = processors;
   REQUIRE(kernel.run(job, device, {}, gpu::stream{}) == gpu::success);
   all = on_host(out);
-  for (std::size_t i = 0; i < guard; ++i) REQUIRE((all[i] == -77.0f && all[guard + m * n + i] == -77.0f));
+  const auto spoiled = [](float x) { return x != -77.0f; };
+  REQUIRE(std::none_of(all.begin(), all.begin() + guard, spoiled));
+  REQUIRE(std::none_of(all.end() - guard, all.end(), spoiled));
   return {all.begin() + guard, all.end() - guard};
+}
+template <class A, class B>
+std::vector<float> product_of(const gpu::gemm_kernel& kernel, const ufp4::quantized_matrix<A>& a,
+                              const ufp4::quantized_matrix<B>& b, const ufp4::gemm_options& options = {},
+                              const std::vector<float>& c = {}, int processors = 0) {
+  const gpu::quantized_matrix<A> left{a.view()};
+  const gpu::quantized_matrix<B> right{b.view()};
+  return product_of(kernel, left.view(), right.view(), options, c, processors);
 }
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {

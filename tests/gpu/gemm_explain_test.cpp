@@ -25,12 +25,8 @@ struct operands {
 };
 
 #if defined(UFP4_SIMT_HEADER)
-/// Plays a device for the length of a scope.
-struct played {
-  gpu::device_facts before = ufp4::simt::device();
-  explicit played(const gpu::device_facts& now) { ufp4::simt::device() = now; }
-  ~played() { ufp4::simt::device() = before; }
-};
+using support::played;
+
 gpu::device_facts device_of(int architecture, int processors = 4) {
   gpu::device_facts d;
   d.architecture = architecture;

@@ -1,6 +1,6 @@
 // ufp4 - gemm_bf16_sm80, fast and folded_bf16: within the bounds of numerics 6, worked out in extended precision.
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/gemm_check.hpp"
+#include "gpu/gemm_fast_check.hpp"
 
 #include <ufp4/cuda/gemm_bf16_sm80.hpp>
 #include <ufp4/gpu/gemm.hpp>
@@ -20,11 +20,7 @@ using namespace ufp4;
 
 namespace {
 
-struct ascending_levels {  // code 0 is not 0
-  static constexpr float values[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
-  static constexpr bool exact_products = true;
-};
-using ascending = block_format<table_element<ascending_levels>, e4m3, 16>;
+using support::ascending;
 
 template <class A, class B>
 gpu::gemm_job job_of(const gpu::quantized_matrix<A>& a, const gpu::quantized_matrix<B>& b,
@@ -44,55 +40,31 @@ std::vector<float> product(const quantized_matrix<A>& a, const quantized_matrix<
   return support::product_of(gpu::kernels::gemm_bf16_sm80, a, b, options, c, processors);
 }
 
-template <class A, class B>
-void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& options,
-           int processors = 0) {
+/// Both ways to add.
+constexpr auto check = [](const auto& a, const auto& b, const gemm_options& options, int processors = 0) {
   CAPTURE(static_cast<int>(options.accumulate), a.rows(), b.rows(), a.cols(), options.alpha, options.beta);
   const support::product_bound bound(a, b);
   const std::vector<float> old = support::old_values(a.rows() * b.rows());
   support::with_every_sum(
       [&] { REQUIRE(bound.broken_by(product(a, b, options, old, processors), options, old) == ""); });
-}
-constexpr auto check_any = [](const auto& a, const auto& b, const gemm_options& options) { check(a, b, options); };
-
-/// Both tiles: `processors` decides between them.
-template <class A, class B>
-void check_pair(accumulate mode) {
-  INFO(support::seed_note());
-  std::mt19937_64 gen{support::seed(sizeof(typename A::scale_type) * 16 + sizeof(typename B::scale_type))};
-  for (const std::size_t k : {1u, 48u, 64u, 300u})
-    check(model::random_quantized<A>(gen, 21, k, model::scales::ordinary, 0x1.8p-7f),
-          model::random_quantized<B>(gen, 70, k, model::scales::ordinary, 0x1.333334p+3f),
-          {.alpha = -2.7f, .beta = k == 48 ? 1.3f : 0.0f, .accumulate = mode});
-  check(model::random_quantized<A>(gen, 131, 200, model::scales::ordinary, 0x1.8p-7f),
-        model::random_quantized<B>(gen, 71, 200, model::scales::ordinary, 0x1.333334p+3f), {.accumulate = mode}, 1);
-}
+};
 
 }  // namespace
 
 TEST_CASE("fast keeps its bound for every preset of 8-bit scales", "[gpu]") {
-  SECTION("nvfp4") { check_pair<nvfp4, nvfp4>(accumulate::fast); }
-  SECTION("nv_e1m2 x nvint4") { check_pair<nv_e1m2, nvint4>(accumulate::fast); }
-  SECTION("mxfp4") { check_pair<mxfp4, mxfp4>(accumulate::fast); }
-  SECTION("mx_e1m2 x mxint4") { check_pair<mx_e1m2, mxint4>(accumulate::fast); }
-  SECTION("squares") { check_pair<block_format<fp4<E2M1>, e4m3, square(16), float>, nvfp4>(accumulate::fast); }
-  SECTION("long blocks, E3M0, ue5m3") {
-    check_pair<block_format<fp4<E3M0>, ue5m3, 128>, block_format<fp4<E1M2>, e8m0, 128>>(accumulate::fast);
-  }
+  support::pairs_of_8_bit_scales({{1, 48, 64, 300}, 200}, check);
 }
 
 TEST_CASE("folded_bf16 keeps its bound for any scale", "[gpu]") {
-  SECTION("e1m2_f32 x e2m1_f32") { check_pair<e1m2_f32, e2m1_f32>(accumulate::folded_bf16); }
-  SECTION("nvfp4 x int4_f32") { check_pair<nvfp4, int4_f32>(accumulate::folded_bf16); }
-  SECTION("bf16 scales") { check_pair<block_format<fp4<E2M1>, bf16, 16>, nvint4>(accumulate::folded_bf16); }
+  support::pairs_of_wider_scales({{1, 48, 64, 300}, 200}, check);
 }
 
 TEST_CASE("fast keeps its bound over the whole range of 8-bit scales", "[gpu]") {
-  support::every_scale({16, 200}, check_any);
+  support::every_scale({16, 200}, check);
 }
 
 TEST_CASE("fast keeps its bound where a decoded operand is no normal bf16 number", "[gpu]") {
-  support::operands_beyond_bf16(accumulate::folded_bf16, check_any);
+  support::operands_beyond_bf16(accumulate::folded_bf16, check);
 }
 
 TEST_CASE("one block out of range is enough, and no tile but its own is made anew", "[gpu]") {
@@ -112,10 +84,10 @@ TEST_CASE("one block out of range is enough, and no tile but its own is made ane
 }
 
 TEST_CASE("fast keeps its bound where a tensor scale or alpha alone leaves the range of binary32", "[gpu]") {
-  support::factors_far_apart(check_any);
+  support::factors_far_apart(check);
 }
 
-TEST_CASE("products that vanish cost no more than Kp * 2^-126", "[gpu]") { support::vanishing_products(check_any); }
+TEST_CASE("products that vanish cost no more than Kp * 2^-126", "[gpu]") { support::vanishing_products(check); }
 
 TEST_CASE("where every partial sum is exact, fast gives the bits of exact_blocks", "[gpu]") {
   support::exact_sums({1, 33, 64, 530},

@@ -1,7 +1,7 @@
 // ufp4 - fast and folded_bf16 on the matrix cores of AMD GPUs: within the bounds of numerics 6, in waves of 64 and of 32.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/amd_targets.hpp"
-#include "gpu/gemm_check.hpp"
+#include "gpu/gemm_fast_check.hpp"
 
 #include "support/catch.hpp"
 
@@ -46,36 +46,14 @@ constexpr auto check = [](const auto& a, const auto& b, const gemm_options& opti
   });
 };
 
-/// One processor: large tiles; the device's: small ones.
-template <class A, class B>
-void check_pair(accumulate mode) {
-  INFO(support::seed_note());
-  std::mt19937_64 gen{support::seed(sizeof(typename A::scale_type) * 16 + sizeof(typename B::scale_type))};
-  for (const std::size_t k : {1u, 48u, 180u})
-    check(model::random_quantized<A>(gen, 21, k, model::scales::ordinary, 0x1.8p-7f),
-          model::random_quantized<B>(gen, 70, k, model::scales::ordinary, 0x1.333334p+3f),
-          {.alpha = -2.7f, .beta = k == 48 ? 1.3f : 0.0f, .accumulate = mode});
-  check(model::random_quantized<A>(gen, 131, 100, model::scales::ordinary, 0x1.8p-7f),
-        model::random_quantized<B>(gen, 71, 100, model::scales::ordinary, 0x1.333334p+3f), {.accumulate = mode}, 1);
-}
-
 }  // namespace
 
 TEST_CASE("fast keeps its bound on matrix cores for every preset of 8-bit scales", "[gpu]") {
-  SECTION("nvfp4") { check_pair<nvfp4, nvfp4>(accumulate::fast); }
-  SECTION("nv_e1m2 x nvint4") { check_pair<nv_e1m2, nvint4>(accumulate::fast); }
-  SECTION("mxfp4") { check_pair<mxfp4, mxfp4>(accumulate::fast); }
-  SECTION("mx_e1m2 x mxint4") { check_pair<mx_e1m2, mxint4>(accumulate::fast); }
-  SECTION("squares") { check_pair<block_format<fp4<E2M1>, e4m3, square(16), float>, nvfp4>(accumulate::fast); }
-  SECTION("long blocks, E3M0, ue5m3") {
-    check_pair<block_format<fp4<E3M0>, ue5m3, 128>, block_format<fp4<E1M2>, e8m0, 128>>(accumulate::fast);
-  }
+  support::pairs_of_8_bit_scales({{1, 48, 180}, 100}, check);
 }
 
 TEST_CASE("folded_bf16 keeps its bound on matrix cores for any scale", "[gpu]") {
-  SECTION("e1m2_f32 x e2m1_f32") { check_pair<e1m2_f32, e2m1_f32>(accumulate::folded_bf16); }
-  SECTION("nvfp4 x int4_f32") { check_pair<nvfp4, int4_f32>(accumulate::folded_bf16); }
-  SECTION("bf16 scales") { check_pair<block_format<fp4<E2M1>, bf16, 16>, nvint4>(accumulate::folded_bf16); }
+  support::pairs_of_wider_scales({{1, 48, 180}, 100}, check);
 }
 
 TEST_CASE("fast keeps its bound on matrix cores over the whole range of 8-bit scales", "[gpu]") {

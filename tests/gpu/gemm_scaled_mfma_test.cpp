@@ -1,6 +1,7 @@
 // ufp4 - GEMM by the block-scaled MFMA of gfx950: the bound of fast, and NaN where a scale is NaN.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/amd_targets.hpp"
+#include "gpu/gemm_fast_check.hpp"
 
 #if !defined(__CUDACC__)
 #include <ufp4/gpu/gemm.hpp>
@@ -14,7 +15,6 @@
 #include "support/skip.hpp"
 
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -27,6 +27,8 @@ namespace {
 namespace kernels = gpu::kernels;
 
 using played = support::played_amd;
+using support::check_bound, support::check_nan_scales, support::check_shapes, support::product_of, support::same_bits,
+    support::scaled, support::shifted;
 
 /// Has the device, played or not, the instruction?
 bool can_run_here() {
@@ -36,87 +38,12 @@ bool can_run_here() {
   return false;
 }
 
-/// What a kernel, and no other, makes of a product on the device.
-template <class A, class B>
-std::vector<float> product(const gpu::gemm_kernel& kernel, const gpu::quantized_view<A>& a,
-                           const gpu::quantized_view<B>& b, const gemm_options& options, std::vector<float> c) {
-  constexpr std::size_t guard = 64;
-  const std::size_t size = c.size();
-  c.resize(size + guard, -7.25f);
-  const gpu::buffer<float> out{std::span<const float>(c)};
-  const matrix_view<float> view{out.data(), a.rows(), b.rows()};
-  const auto call = gpu::detail::call_of(a, b, detail::sink_of(view), options, {});
-  gpu::device_facts device;
-  REQUIRE(gpu::facts(device) == gpu::success);
-  REQUIRE(kernel.takes(call.job, device));
-  REQUIRE(kernel.run(call.job, device, {}, gpu::stream{}) == gpu::success);
-  c = support::on_host(out);
-  for (std::size_t i = size; i < c.size(); ++i) REQUIRE(c[i] == -7.25f);
-  c.resize(size);
-  return c;
-}
-template <class A, class B>
-std::vector<float> product(const gpu::gemm_kernel& kernel, const quantized_matrix<A>& a, const quantized_matrix<B>& b,
-                           const gemm_options& options = {}, std::vector<float> c = {}) {
-  const gpu::quantized_matrix<A> left{a.view()};
-  const gpu::quantized_matrix<B> right{b.view()};
-  if (c.empty()) c.assign(a.rows() * b.rows(), std::nanf(""));
-  return product(kernel, left.view(), right.view(), options, std::move(c));
-}
-
-/// |C - E| <= (Kp + 6) 2^-24 (|alpha| sum|a||b| + |beta C|) + |alpha| TA TB Kp 2^-126 (numerics 6), for every element.
-template <class A, class B>
-void check_bound(const gpu::gemm_kernel& kernel, const quantized_matrix<A>& a, const quantized_matrix<B>& b,
-                 float alpha = 1, float beta = 0) {
-  CAPTURE(kernel.name, a.rows(), b.rows(), a.cols(), alpha, beta);
-  const model::side left = model::side_of(a), right = model::side_of(b);
-  const model::bounded exact = model::extended(left, right);
-  const auto padded = static_cast<long double>(a.padded_cols()), factor = static_cast<long double>(alpha);
-  const long double tensors = static_cast<long double>(left.tensor) * static_cast<long double>(right.tensor);
-  std::vector<float> before(a.rows() * b.rows());
-  for (std::size_t i = 0; i < before.size(); ++i) before[i] = static_cast<float>(i % 101) - 50.0f;
-  const std::vector<float> c = product(kernel, a, b, {.alpha = alpha, .beta = beta}, before);
-  std::size_t outside = 0;
-  for (std::size_t i = 0; i < c.size(); ++i) {
-    const long double added = static_cast<long double>(beta) * static_cast<long double>(before[i]);
-    const long double error = std::abs(static_cast<long double>(c[i]) - (factor * exact.value[i] + added));
-    const long double bound = (padded + 6) * 0x1p-24L * (std::abs(factor) * exact.magnitude[i] + std::abs(added)) +
-                              std::abs(factor) * tensors * padded * 0x1p-126L;
-    if (!(error <= bound) && outside++ == 0) {
-      CAPTURE(i, c[i], error, bound);
-      CHECK(false);
-    }
-  }
-  REQUIRE(outside == 0);
-}
-
 constexpr const gpu::gemm_kernel &mx = kernels::gemm_mxfp4_gfx950, &bytes = kernels::gemm_mx_containers_gfx950;
 
 /// Every way in which K, M and N may be ragged: within a block, within the 128 of an instruction, beyond the steps in
 /// shared memory; within a wave's tile and beyond a thread block's; scales on 4 bytes and not.
-template <class A, class B>
-void check_shapes(const gpu::gemm_kernel& kernel) {
-  INFO(support::seed_note());
-  std::mt19937_64 gen{support::seed(sizeof(A) + 7)};
-  struct shape {
-    std::size_t m, n, k;
-  };
-  for (const shape& s : {shape{1, 1, 1}, shape{17, 5, 48}, shape{5, 70, 112}, shape{40, 21, 128}, shape{9, 9, 300},
-                         shape{7, 18, 1040}, shape{130, 129, 96}})
-    check_bound(kernel, model::random_quantized<A>(gen, s.m, s.k, model::scales::ordinary),
-                model::random_quantized<B>(gen, s.n, s.k, model::scales::ordinary), -2.7f, 1.3f);
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-/// e8m0 scales of `count` neighbouring powers of two.
-template <class F>
-quantized_matrix<F> scaled(std::mt19937_64& gen, quantized_matrix<F> q, unsigned lowest, unsigned count) {
-  for (auto& s : q.scales()) s = e8m0::from_bits(static_cast<std::uint8_t>(lowest + gen() % count));
-  return q;
-}
+constexpr support::product_shape shapes[] = {{1, 1, 1},   {17, 5, 48},   {5, 70, 112},  {40, 21, 128},
+                                             {9, 9, 300}, {7, 18, 1040}, {130, 129, 96}};
 
 // ---- The instruction by itself ----
 
@@ -150,7 +77,7 @@ probe(const probe_job job) {
   }
   float d[op::sums];
   for (unsigned i = 0; i < op::sums; ++i) d[i] = static_cast<float>(16 * op::row_of_sum(l, i) + row);
-  op::multiply(d, a, b, 0xABCDEF00u | job.scale_a[scale], 0x01020300u | job.scale_b[scale]);
+  if constexpr (op::compiled) op::multiply(d, a, b, 0xABCDEF00u | job.scale_a[scale], 0x01020300u | job.scale_b[scale]);
   for (unsigned i = 0; i < op::sums; ++i) job.d[16 * op::row_of_sum(l, i) + row] = d[i];
 }
 
@@ -218,12 +145,16 @@ TEST_CASE("v_mfma_scale's operands, scales and sums lie where the wrapper says, 
 TEST_CASE("products by the block-scaled MFMA keep the bound of fast, whatever is ragged", "[gpu]") {
   const played device(0x950);
   if (!can_run_here()) return;
-  SECTION("mxfp4") { check_shapes<mxfp4, mxfp4>(mx); }
-  SECTION("mxfp4 x mxfp4 in squares of 32") { check_shapes<mxfp4, block_format<fp4<E2M1>, e8m0, square(32)>>(mx); }
-  SECTION("mx_e1m2 x mxint4") { check_shapes<mx_e1m2, mxint4>(bytes); }
-  SECTION("mxfp4 x mxint4") { check_shapes<mxfp4, mxint4>(bytes); }
-  SECTION("mx_e1m2 in squares of 32 x mxfp4") { check_shapes<block_format<fp4<E1M2>, e8m0, square(32)>, mxfp4>(bytes); }
-  SECTION("E3M0 x mx_e1m2") { check_shapes<block_format<fp4<E3M0>, e8m0, 32>, mx_e1m2>(bytes); }
+  SECTION("mxfp4") { check_shapes<mxfp4, mxfp4>(mx, shapes); }
+  SECTION("mxfp4 x mxfp4 in squares of 32") {
+    check_shapes<mxfp4, block_format<fp4<E2M1>, e8m0, square(32)>>(mx, shapes);
+  }
+  SECTION("mx_e1m2 x mxint4") { check_shapes<mx_e1m2, mxint4>(bytes, shapes); }
+  SECTION("mxfp4 x mxint4") { check_shapes<mxfp4, mxint4>(bytes, shapes); }
+  SECTION("mx_e1m2 in squares of 32 x mxfp4") {
+    check_shapes<block_format<fp4<E1M2>, e8m0, square(32)>, mxfp4>(bytes, shapes);
+  }
+  SECTION("E3M0 x mx_e1m2") { check_shapes<block_format<fp4<E3M0>, e8m0, 32>, mx_e1m2>(bytes, shapes); }
 }
 
 TEST_CASE("the block-scaled MFMA keeps the bound over the whole range of e8m0 scales", "[gpu]") {
@@ -231,16 +162,7 @@ TEST_CASE("the block-scaled MFMA keeps the bound over the whole range of e8m0 sc
   if (!can_run_here()) return;
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(1)};
-  struct range {
-    unsigned a, b, count;
-  };
-  // Products of scales stay within binary32's range, and some vanish beneath it.
-  for (const range& r : {range{0, 247, 3}, range{50, 50, 20}, range{100, 140, 40}, range{120, 0, 100}}) {
-    check_bound(mx, scaled(gen, model::random_quantized<mxfp4>(gen, 9, 160), r.a, r.count),
-                scaled(gen, model::random_quantized<mxfp4>(gen, 10, 160), r.b, r.count));
-    check_bound(bytes, scaled(gen, model::random_quantized<mxint4>(gen, 9, 160), r.a, r.count),
-                scaled(gen, model::random_quantized<mx_e1m2>(gen, 10, 160), r.b, r.count));
-  }
+  support::check_e8m0_range(mx, bytes, gen, 160);
 }
 
 TEST_CASE("every element meets its partner and its scale: where sums are exact, the bits of exact_blocks", "[gpu]") {
@@ -252,7 +174,7 @@ TEST_CASE("every element meets its partner and its scale: where sums are exact, 
                                            const quantized_matrix<B>& b) {
     CAPTURE(kernel.name, a.rows(), b.rows(), a.cols());
     const std::vector<float> want = model::exact_blocks(model::side_of(a), model::side_of(b), -2.5f);
-    REQUIRE(same_bits(product(kernel, a, b, {.alpha = -2.5f}), want));
+    REQUIRE(same_bits(product_of(kernel, a, b, {.alpha = -2.5f}), want));
   };
   for (const std::size_t k : {32u, 96u, 130u, 520u}) {
     check(mx, scaled(gen, model::random_quantized<mxfp4>(gen, 70, k), 127, 3),
@@ -280,11 +202,11 @@ TEST_CASE("the scaled kernels give the same bits in every order of threads and b
   std::mt19937_64 gen{support::seed(8)};
   const auto a = model::random_quantized<mxfp4>(gen, 130, 416), b = model::random_quantized<mxfp4>(gen, 20, 416);
   const auto c = model::random_quantized<mxint4>(gen, 20, 416);
-  const std::vector<float> first = product(mx, a, b), second = product(bytes, a, c);
+  const std::vector<float> first = product_of(mx, a, b), second = product_of(bytes, a, c);
   support::in_every_order([&](const char* order) {
     CAPTURE(order);
-    REQUIRE(same_bits(product(mx, a, b), first));
-    REQUIRE(same_bits(product(bytes, a, c), second));
+    REQUIRE(same_bits(product_of(mx, a, b), first));
+    REQUIRE(same_bits(product_of(bytes, a, c), second));
   });
 }
 #endif
@@ -294,45 +216,9 @@ TEST_CASE("a NaN scale reaches every product of its block and no other, by the b
   if (!can_run_here()) return;
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(6)};
-  const auto check = [&]<class A, class B>(const gpu::gemm_kernel& kernel, quantized_matrix<A> a,
-                                           quantized_matrix<B> b) {
-    CAPTURE(kernel.name);
-    const std::size_t blocks = a.padded_cols() / A::block_size;
-    const auto poison = [&]<class F>(quantized_matrix<F>& q, std::size_t row, std::size_t block) {
-      q.scales()[row * blocks + block] = typename F::scale_type(std::nanf(""));
-      const std::size_t bytes_of_block = F::block_size / 2;
-      std::memset(&q.codes()[row * q.padded_cols() / 2 + block * bytes_of_block], 0, bytes_of_block);
-    };
-    poison(a, 2, blocks - 1);  // the last block, beside the zeros that fill K up
-    poison(b, 5, 0);
-    const std::vector<float> c = product(kernel, a, b);
-    for (std::size_t i = 0; i < c.size(); ++i) REQUIRE(std::isnan(c[i]) == (i / b.rows() == 2 || i % b.rows() == 5));
-  };
-  check(mx, model::random_quantized<mxfp4>(gen, 6, 160), model::random_quantized<mxfp4>(gen, 9, 160));
-  check(bytes, model::random_quantized<mxint4>(gen, 6, 160), model::random_quantized<mxfp4>(gen, 9, 160));
+  check_nan_scales(mx, model::random_quantized<mxfp4>(gen, 6, 160), model::random_quantized<mxfp4>(gen, 9, 160));
+  check_nan_scales(bytes, model::random_quantized<mxint4>(gen, 6, 160), model::random_quantized<mxfp4>(gen, 9, 160));
 }
-
-/// A copy in device memory whose codes and scales begin so many bytes beyond what an allocation lies on.
-template <class F>
-class shifted {
- public:
-  shifted(const quantized_matrix<F>& q, std::size_t codes, std::size_t scales)
-      : codes_(codes + q.codes().size()), scales_(scales + q.scales().size()) {
-    std::vector<std::uint8_t> all_codes(codes, 0xFF);
-    all_codes.insert(all_codes.end(), q.codes().begin(), q.codes().end());
-    codes_.upload(all_codes);
-    std::vector<typename F::scale_type> all_scales(scales, F::scale_type::from_bits(0xFF));
-    all_scales.insert(all_scales.end(), q.scales().begin(), q.scales().end());
-    scales_.upload(all_scales);
-    view_ = {codes_.span().subspan(codes), scales_.span().subspan(scales), nullptr, q.rows(), q.cols()};
-  }
-  const gpu::quantized_view<F>& view() const { return view_; }
-
- private:
-  gpu::buffer<std::uint8_t> codes_;
-  gpu::buffer<typename F::scale_type> scales_;
-  gpu::quantized_view<F> view_;
-};
 
 TEST_CASE("codes and scales on any byte give the bits of those on 16, by the block-scaled MFMA", "[gpu]") {
   const played device(0x950);
@@ -340,12 +226,12 @@ TEST_CASE("codes and scales on any byte give the bits of those on 16, by the blo
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(7)};
   const auto a = model::random_quantized<mxfp4>(gen, 6, 200), b = model::random_quantized<mxfp4>(gen, 9, 200);
-  const std::vector<float> want = product(mx, a, b), empty(a.rows() * b.rows());
+  const std::vector<float> want = product_of(mx, a, b);
   for (const std::size_t codes : {0u, 1u, 4u})
     for (const std::size_t scales : {0u, 1u, 4u}) {
       CAPTURE(codes, scales);
       const shifted<mxfp4> left(a, codes, 0), right(b, 0, scales);
-      REQUIRE(same_bits(product(mx, left.view(), right.view(), {}, empty), want));
+      REQUIRE(same_bits(product_of(mx, left.view(), right.view()), want));
     }
 }
 
@@ -372,7 +258,7 @@ TEST_CASE("a group's products by the block-scaled MFMA are the bits of each alon
                                         detail::sink_of(matrix_view<float>{x.c.data(), x.a.rows(), 21}), {}, {})
                        .job);
   REQUIRE(bytes.run_group(jobs, facts, gpu::stream{}) == gpu::success);
-  for (const one& x : all) REQUIRE(same_bits(support::on_host(x.c), product(bytes, x.a, x.b)));
+  for (const one& x : all) REQUIRE(same_bits(support::on_host(x.c), product_of(bytes, x.a, x.b)));
 }
 
 TEST_CASE("explain names v_mfma_scale for e8m0 scales in fast on gfx950 alone", "[gpu]") {
@@ -408,8 +294,8 @@ TEST_CASE("without a K the block-scaled MFMA's kernels leave beta C", "[gpu]") {
   const played device(0x950);
   if (!can_run_here()) return;
   const quantized_matrix<mxfp4> a(3, 0), b(2, 0);
-  CHECK(product(mx, a, b) == std::vector<float>(6, 0.0f));
-  CHECK(product(mx, a, b, {.beta = 2}, {1, 2, 3, 4, 5, 6}) == std::vector<float>{2, 4, 6, 8, 10, 12});
+  CHECK(product_of(mx, a, b) == std::vector<float>(6, 0.0f));
+  CHECK(product_of(mx, a, b, {.beta = 2}, {1, 2, 3, 4, 5, 6}) == std::vector<float>{2, 4, 6, 8, 10, 12});
 }
 
 #else

@@ -1,6 +1,6 @@
 // ufp4 - gemv_blocks_sm80: products with few rows on one side have the bits of exact_blocks, in fast too.
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/device.hpp"
+#include "gpu/gemm_check.hpp"
 
 #include <ufp4/cuda/gemv_sm80.hpp>
 #include <ufp4/gpu/gemm.hpp>
@@ -25,25 +25,11 @@ gpu::device_facts device() {
   return facts;
 }
 
-/// C by the kernel of this file, between guards; rows of C `gap` further apart than it has columns.
+/// C by the kernel of this file, whichever kernel the verb would choose; between guards.
 template <class A, class B>
 std::vector<float> product(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& options = {},
-                           std::vector<float> c = {}) {
-  const gpu::quantized_matrix<A> left{a.view()};
-  const gpu::quantized_matrix<B> right{b.view()};
-  const std::size_t m = a.rows(), n = b.rows(), guard = 16;
-  std::vector<float> all(m * n + 2 * guard, -77.0f);
-  if (!c.empty()) std::memcpy(all.data() + guard, c.data(), m * n * sizeof(float));
-  const gpu::buffer<float> out{std::span<const float>(all)}, bias{options.bias};
-  gemm_options there = options;
-  if (!options.bias.empty()) there.bias = bias.span();
-  const auto sink = ufp4::detail::sink_of(matrix_view<float>{out.data() + guard, m, n});
-  const gpu::gemm_job job = gpu::detail::call_of(left.view(), right.view(), sink, there, {}).job;
-  REQUIRE(gpu::kernels::gemv_blocks_sm80.takes(job, device()));
-  REQUIRE(gpu::kernels::gemv_blocks_sm80.run(job, device(), {}, gpu::stream{}) == gpu::success);
-  all = support::on_host(out);
-  for (std::size_t i = 0; i < guard; ++i) REQUIRE((all[i] == -77.0f && all[guard + m * n + i] == -77.0f));
-  return {all.begin() + guard, all.end() - guard};
+                           const std::vector<float>& c = {}) {
+  return support::product_of(gpu::kernels::gemv_blocks_sm80, a, b, options, c);
 }
 
 /// NaN by NaN, everything else by bits.

@@ -17,8 +17,7 @@ namespace {
 /// The kernel of an M x 512 x 256 product of two formats on the device that is played.
 template <class Left, class Right>
 std::string chosen(int architecture, std::size_t m, accumulate mode) {
-  const gpu::device_facts before = simt::device();
-  simt::device().architecture = architecture;
+  const support::played device(architecture);
   simt::device().processors = 100;
   simt::device().shared_bytes = 220 * 1024;
   const std::size_t n = 512, k = 256;
@@ -26,7 +25,6 @@ std::string chosen(int architecture, std::size_t m, accumulate mode) {
   const gpu::quantized_matrix<Right> b(n, k);
   const gpu::buffer<float> c(m * n);
   const auto e = gpu::explain(gpu::context{}, a, b, matrix_view<float>{c.data(), m, n}, {.accumulate = mode});
-  simt::device() = before;
   return e.kernel;
 }
 

@@ -161,6 +161,7 @@ inline error allocate(void** p, std::size_t bytes, stream where) { return cudaMa
 inline error release(void* p) { return cudaFree(p); }
 inline error release(void* p, stream where) { return cudaFreeAsync(p, where); }
 inline error wait(stream where) { return cudaStreamSynchronize(where); }
+inline error current_device(int& device) { return cudaGetDevice(&device); }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) || \
     defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_SPECIFIC__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__)
@@ -188,22 +189,6 @@ inline error read_facts(int device, device_facts& out) {
   out.shared_bytes = static_cast<std::size_t>(shared);
   out.compiled = probe.ptxVersion;
   out.specific = probe.maxThreadsPerBlock >= 64;
-  return success;
-}
-
-/// Of the current device: read once a device and thread, which asks no lock of anybody.
-inline error facts(device_facts& out) {
-  thread_local int known = -1;
-  thread_local device_facts last;
-  int device = 0;
-  if (error e = cudaGetDevice(&device); e != success) return e;
-  if (device != known) {
-    device_facts now;
-    if (error e = read_facts(device, now); e != success) return e;
-    last = now;
-    known = device;
-  }
-  out = last;
   return success;
 }
 

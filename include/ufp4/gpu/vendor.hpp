@@ -25,7 +25,8 @@
 // |                                       | gpu/thread/decode.hpp and round.hpp have the same for every machine                   |
 //
 // and hosts: stream, error, launch, set_zero, copy, allocate, release, wait, facts, target_spelling_of (an architecture). No host
-// call here but `wait` waits. UFP4_SIMT_HEADER is defined before the first header of ufp4.
+// call here but `wait` waits. Of a vendor's current_device and read_facts the end of this header makes facts. UFP4_SIMT_HEADER is
+// defined before the first header of ufp4.
 #pragma once
 
 #if defined(UFP4_SIMT_HEADER)
@@ -85,5 +86,27 @@ struct target_spelling {
 #include <ufp4/hip/vendor.hpp>
 #else
 #include <ufp4/cuda/vendor.hpp>
+#endif
+
+#if !defined(UFP4_SIMT_HEADER) && !defined(__CUDACC_RTC__)  // that header has facts of its own; NVRTC compiles no host
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// Of the current device: read once a device and thread, which asks no lock of anybody.
+inline error facts(device_facts& out) {
+  thread_local int known = -1;
+  thread_local device_facts last;
+  int device = 0;
+  if (error e = current_device(device); e != success) return e;
+  if (device != known) {
+    device_facts now;
+    if (error e = read_facts(device, now); e != success) return e;
+    last = now;
+    known = device;
+  }
+  out = last;
+  return success;
+}
+
+}  // namespace ufp4::gpu::inline UFP4_GPU
 #endif
 #endif  // UFP4_GPU

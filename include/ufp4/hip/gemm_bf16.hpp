@@ -100,28 +100,24 @@ struct matrix_bf16_worker {
       }
     }
   }
-};
 
-template <class Op, unsigned side>
-UFP4_KERNEL(matrix_threads)
-gemm_bf16_matrix(const matrix_bf16_job job) {
-  using tile = matrix_tile<Op, side>;
-  if constexpr (Op::compiled) {
-    const grouped_product& product = job.product[product_of(job, block_index().x)];
-    const tile_place place = place_of_tile<tile>(product, block_index().x - product.first_tile);
-    matrix_bf16_worker<tile> worker(job, product, place);
-    walk(worker);
-    const bool rescue = any_of_block(worker.unfit);
-    worker.at.store(epilogue_of(job, product), worker.acc, [&](std::size_t i, std::size_t j, float sum) {
+  UFP4_DEVICE void store(const matrix_bf16_job& job, const grouped_product& product) const {
+    const bool rescue = any_of_block(unfit);
+    at.store(epilogue_of(job, product), acc, [&](std::size_t i, std::size_t j, float sum) {
       if (!rescue) return sum;
       const coded_rows from[2] = {
           {product.codes[0], product.scales[0], job.block_rows[0], job.block_shift, product.padded},
           {product.codes[1], product.scales[1], job.block_rows[1], job.block_shift, product.padded}};
       return rescued_sum(job.side, from, i, j);
     });
-  } else {
-    __builtin_trap();  // code for a device that the table does not choose this kernel on
   }
+};
+
+template <class Op, unsigned side>
+UFP4_KERNEL(matrix_threads)
+gemm_bf16_matrix(const matrix_bf16_job job) {
+  using tile = matrix_tile<Op, side>;
+  make_tile<tile, matrix_bf16_worker<tile>>(job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
@@ -151,11 +147,7 @@ error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device
 
 template <class Op>
 constexpr gemm_kernel matrix_bf16_kernel(const char* name) {
-  gemm_kernel kernel = matrix_kernel<&run_matrix_bf16<Op>>(name, Op::bf16_name, &matrix_bf16_takes<Op>);
-  kernel.tile_side = [](const gemm_job& job, const device_facts& device) {
-    return tile_side({&job, 1}, device, false);
-  };
-  return kernel;
+  return matrix_kernel<&run_matrix_bf16<Op>>(name, Op::bf16_name, &matrix_bf16_takes<Op>);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

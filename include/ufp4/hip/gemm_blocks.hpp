@@ -127,21 +127,17 @@ struct matrix_blocks_worker {
       }
     }
   }
+
+  UFP4_DEVICE void store(const matrix_blocks_job& job, const grouped_product& product) const {
+    at.store(epilogue_of(job, product), acc);
+  }
 };
 
 template <class Op, unsigned side, unsigned kind>
 UFP4_KERNEL(matrix_threads)
 gemm_blocks_matrix(const matrix_blocks_job job) {
   using tile = matrix_tile<Op, side>;
-  if constexpr (Op::compiled) {
-    const grouped_product& product = job.product[product_of(job, block_index().x)];
-    const tile_place place = place_of_tile<tile>(product, block_index().x - product.first_tile);
-    matrix_blocks_worker<tile, kind> worker(job, product, place);
-    walk(worker);
-    worker.at.store(epilogue_of(job, product), worker.acc, [](unsigned, unsigned, float sum) { return sum; });
-  } else {
-    __builtin_trap();  // code for a device that the table does not choose this kernel on
-  }
+  make_tile<tile, matrix_blocks_worker<tile, kind>>(job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
@@ -192,11 +188,11 @@ error run_matrix_blocks(std::span<const gemm_job> jobs, const device_facts& devi
 
 template <class Op>
 constexpr gemm_kernel matrix_blocks_kernel(const char* name) {
-  gemm_kernel kernel = matrix_kernel<&run_matrix_blocks<Op>>(name, Op::f16_name, &matrix_blocks_take<Op>);
-  kernel.fast_is = accumulate::exact_blocks;
-  kernel.tile_side = [](const gemm_job& job, const device_facts& device) {
+  const auto side = [](const gemm_job& job, const device_facts& device) {
     return tile_side({&job, 1}, device, matrix_blocks_are_small<Op>(job));
   };
+  gemm_kernel kernel = matrix_kernel<&run_matrix_blocks<Op>>(name, Op::f16_name, &matrix_blocks_take<Op>, side);
+  kernel.fast_is = accumulate::exact_blocks;
   return kernel;
 }
 

@@ -156,21 +156,17 @@ struct iu4_worker {
       }
     }
   }
+
+  UFP4_DEVICE void store(const iu4_job& job, const grouped_product& product) const {
+    at.store(epilogue_of(job, product), acc);
+  }
 };
 
 template <class Op, unsigned side, bool ones>
 UFP4_KERNEL(matrix_threads)
 gemm_iu4_matrix(const iu4_job job) {
   using tile = matrix_tile<Op, side>;
-  if constexpr (Op::compiled) {
-    const grouped_product& product = job.product[product_of(job, block_index().x)];
-    const tile_place place = place_of_tile<tile>(product, block_index().x - product.first_tile);
-    iu4_worker<tile, ones> worker(job, product, place);
-    walk(worker);
-    worker.at.store(epilogue_of(job, product), worker.acc, [](unsigned, unsigned, float sum) { return sum; });
-  } else {
-    __builtin_trap();  // code for a device that the table does not choose this kernel on
-  }
+  make_tile<tile, iu4_worker<tile, ones>>(job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
@@ -220,9 +216,6 @@ template <class Op>
 constexpr gemm_kernel iu4_kernel(const char* name) {
   gemm_kernel kernel = matrix_kernel<&run_iu4<Op>>(name, Op::instruction, &iu4_takes<Op>);
   kernel.fast_is = accumulate::exact_blocks;
-  kernel.tile_side = [](const gemm_job& job, const device_facts& device) {
-    return tile_side({&job, 1}, device, false);
-  };
   return kernel;
 }
 

@@ -299,7 +299,7 @@ error run_scaled(std::span<const gemm_job> jobs, const device_facts&, stream whe
 
 template <class Lines>
 constexpr gemm_kernel scaled_kernel(const char* name) {
-  return matrix_kernel<&run_scaled<Lines>>(name, Lines::op::instruction, &scaled_takes<Lines>);
+  return matrix_kernel<&run_scaled<Lines>>(name, Lines::op::instruction, &scaled_takes<Lines>, nullptr);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

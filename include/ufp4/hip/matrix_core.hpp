@@ -7,16 +7,16 @@
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
-/// d = builtin(a, b, d): `words` registers a side, two of the builtin's Element in each; `sums` of binary32.
-template <class Element, unsigned words, unsigned sums, class Builtin>
-UFP4_DEVICE void multiply_vectors(float (&d)[sums], const std::uint32_t (&a)[words], const std::uint32_t (&b)[words],
-                                  Builtin builtin) {
-  using elements = Element __attribute__((ext_vector_type(2 * words)));
-  using floats = float __attribute__((ext_vector_type(sums)));
+/// d = builtin(a, b, d): `words` registers a side, filled by the builtin's Elements; `sums` of binary32 or int.
+template <class Element, class Sum, unsigned words, unsigned sums, class Builtin>
+UFP4_DEVICE void multiply_registers(Sum (&d)[sums], const std::uint32_t (&a)[words], const std::uint32_t (&b)[words],
+                                    Builtin builtin) {
+  using elements = Element __attribute__((ext_vector_type(4 * words / sizeof(Element))));
+  using results = Sum __attribute__((ext_vector_type(sums)));
   elements left, right;
-  floats sum;
-  __builtin_memcpy(&left, a, sizeof left);
-  __builtin_memcpy(&right, b, sizeof right);
+  results sum;
+  __builtin_memcpy(&left, a, sizeof a);
+  __builtin_memcpy(&right, b, sizeof b);
   __builtin_memcpy(&sum, d, sizeof sum);
   sum = builtin(left, right, sum);
   __builtin_memcpy(d, &sum, sizeof sum);

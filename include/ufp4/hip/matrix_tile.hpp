@@ -1,4 +1,4 @@
-// ufp4 - a tile of C on the matrix cores of AMD GPUs: what gemm_bf16.hpp and gemm_blocks.hpp share.
+// ufp4 - a tile of C on the matrix cores of AMD GPUs: what gemm_bf16.hpp, gemm_blocks.hpp and gemm_iu4.hpp share.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A thread block of 256 threads makes 128 x 128 of C and walks along K by 32, or 64 x 64 and walks by 64: either way a thread
@@ -187,6 +187,10 @@ struct matrix_place {
       }
     }
   }
+  /// The sums themselves.
+  UFP4_DEVICE void store(const thread::epilogue& to, const float (&acc)[Tile::down][Tile::across][Op::sums]) const {
+    store(to, acc, [](unsigned, unsigned, float sum) { return sum; });
+  }
 };
 
 /// All of K. A worker has decode(step, cargo) and multiply(step).
@@ -230,6 +234,20 @@ UFP4_DEVICE tile_place place_of_tile(const grouped_product& product, unsigned ti
   const unsigned band = 8 * tiles_across, first = tile / band * 8, left = tiles_down - first,
                  down = left < 8 ? left : 8;
   return {(first + tile % band % down) * Tile::rows, tile % band / down * Tile::cols};
+}
+
+/// A kernel's body: the thread block's tile of C. A worker is made of (job, product, place) and has, besides what walk asks,
+/// store(job, product), which ends its work.
+template <class Tile, class Worker, class Job>
+UFP4_DEVICE void make_tile(const Job& job) {
+  if constexpr (Tile::Op::compiled) {
+    const grouped_product& product = job.product[product_of(job, block_index().x)];
+    Worker worker(job, product, place_of_tile<Tile>(product, block_index().x - product.first_tile));
+    walk(worker);
+    worker.store(job, product);
+  } else {
+    __builtin_trap();  // code for a device that the table does not choose this kernel on
+  }
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
@@ -280,10 +298,16 @@ error run_matrix_tiles(std::span<const gemm_job> jobs, const device_facts& devic
   return success;
 }
 
+/// Of a job alone, where its size and the device's decide.
+inline unsigned tile_side_of(const gemm_job& job, const device_facts& device) {
+  return tile_side({&job, 1}, device, false);
+}
+
 /// A row of the table: a kernel without a workspace that queues jobs by run_many, one as many.
 template <auto run_many>
 constexpr gemm_kernel matrix_kernel(const char* name, const char* instruction,
-                                    bool (*takes)(const gemm_job&, const device_facts&)) {
+                                    bool (*takes)(const gemm_job&, const device_facts&),
+                                    unsigned (*side)(const gemm_job&, const device_facts&) = &tile_side_of) {
   return {
       .name = name,
       .instruction = instruction,
@@ -293,6 +317,7 @@ constexpr gemm_kernel matrix_kernel(const char* name, const char* instruction,
       .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
       .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
                 stream where) { return run_many({&job, 1}, device, where); },
+      .tile_side = side,
       .run_group = run_many,
   };
 }

@@ -57,7 +57,7 @@ struct mfma_gfx90a {
 #if defined(UFP4_SIMT_HEADER)
     simt::matrix_f16<simt::mfma_layout>("mfma_f32_16x16x16f16", d, a, b);
 #elif defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
-    multiply_vectors<_Float16>(
+    multiply_registers<_Float16>(
         d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_mfma_f32_16x16x16f16(x, y, sum, 0, 0, 0); });
 #else
     static_assert(here || in_host_pass,
@@ -72,7 +72,7 @@ struct mfma_gfx90a {
 #if defined(UFP4_SIMT_HEADER)
     simt::matrix_bf16<simt::mfma_layout>("mfma_f32_16x16x16bf16_1k", d, a, b);
 #elif defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
-    multiply_vectors<short>(d, a, b, [](auto x, auto y, auto sum) {
+    multiply_registers<short>(d, a, b, [](auto x, auto y, auto sum) {
       return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(x, y, sum, 0, 0, 0);
     });
 #else
@@ -102,7 +102,7 @@ struct mfma_gfx950 : mfma_gfx90a {
 #if defined(UFP4_SIMT_HEADER)
     simt::matrix_bf16<simt::mfma_k32_layout>("mfma_f32_16x16x32_bf16", d, a, b);
 #elif defined(__gfx950__)
-    multiply_vectors<__bf16>(
+    multiply_registers<__bf16>(
         d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_mfma_f32_16x16x32_bf16(x, y, sum, 0, 0, 0); });
 #else
     static_assert(here || in_host_pass,

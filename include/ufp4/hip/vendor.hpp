@@ -143,6 +143,7 @@ inline error allocate(void** p, std::size_t bytes, stream where) { return hipMal
 inline error release(void* p) { return hipFree(p); }
 inline error release(void* p, stream where) { return hipFreeAsync(p, where); }
 inline error wait(stream where) { return hipStreamSynchronize(where); }
+inline error current_device(int& device) { return hipGetDevice(&device); }
 
 /// The number behind "gfx" of a target's name, which may go on with features: "gfx90a:sramecc+:xnack-" is 0x90a.
 inline int architecture_of(const char* name) {
@@ -191,22 +192,6 @@ inline error read_facts(int device, device_facts& out) {
   out.wave = properties.warpSize;
   out.shared_bytes = properties.sharedMemPerBlock;
   out.compiled = compiled_of(probe.maxThreadsPerBlock);
-  return success;
-}
-
-/// Of the current device: read once a device and thread, which asks no lock of anybody.
-inline error facts(device_facts& out) {
-  thread_local int known = -1;
-  thread_local device_facts last;
-  int device = 0;
-  if (error e = hipGetDevice(&device); e != success) return e;
-  if (device != known) {
-    device_facts now;
-    if (error e = read_facts(device, now); e != success) return e;
-    last = now;
-    known = device;
-  }
-  out = last;
   return success;
 }
 

@@ -18,12 +18,9 @@
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
-/// Members: see mfma_gfx90a.
-struct wmma_gfx12 {
-  static constexpr const char *f16_name = "v_wmma_f32_16x16x16_f16", *bf16_name = "v_wmma_f32_16x16x16_bf16";
-  static constexpr unsigned wave = 32, groups = 2;
-  static constexpr unsigned f16_words = 4, bf16_words = 4;
-  static constexpr unsigned sums = 8;
+/// What all its instructions share, those of wmma_iu4.hpp too. Members: see mfma_gfx90a.
+struct wmma_gfx12_waves {
+  static constexpr unsigned wave = 32, groups = 2, sums = 8;
 #if defined(UFP4_SIMT_HEADER) || defined(__gfx1200__) || defined(__gfx1201__)
   static constexpr bool compiled = true;
 #else
@@ -32,6 +29,11 @@ struct wmma_gfx12 {
 
   static constexpr bool runs_on(int architecture) { return architecture == 0x1200 || architecture == 0x1201; }
   UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return l / 16 * 8 + i; }
+};
+
+struct wmma_gfx12 : wmma_gfx12_waves {
+  static constexpr const char *f16_name = "v_wmma_f32_16x16x16_f16", *bf16_name = "v_wmma_f32_16x16x16_bf16";
+  static constexpr unsigned f16_words = 4, bf16_words = 4;
 
   template <bool here = compiled>
   UFP4_DEVICE static void multiply_f16(float (&d)[sums], const std::uint32_t (&a)[f16_words],
@@ -39,7 +41,7 @@ struct wmma_gfx12 {
 #if defined(UFP4_SIMT_HEADER)
     simt::matrix_f16<simt::wmma_gfx12_layout>("wmma_f32_16x16x16_f16_w32_gfx12", d, a, b);
 #elif defined(__gfx1200__) || defined(__gfx1201__)
-    multiply_vectors<_Float16>(
+    multiply_registers<_Float16>(
         d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, sum); });
 #else
     static_assert(here || in_host_pass,
@@ -54,7 +56,7 @@ struct wmma_gfx12 {
 #if defined(UFP4_SIMT_HEADER)
     simt::matrix_bf16<simt::wmma_gfx12_layout>("wmma_f32_16x16x16_bf16_w32_gfx12", d, a, b);
 #elif defined(__gfx1200__) || defined(__gfx1201__)
-    multiply_vectors<short>(
+    multiply_registers<short>(
         d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(x, y, sum); });
 #else
     static_assert(

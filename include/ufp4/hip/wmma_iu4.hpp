@@ -15,44 +15,22 @@
 
 #include <cstdint>
 #include <ufp4/gpu/vendor.hpp>
-
-namespace ufp4::gpu::mma::inline UFP4_GPU {
+#include <ufp4/hip/wmma_gfx11.hpp>
+#include <ufp4/hip/wmma_gfx12.hpp>
 
 #if !defined(UFP4_SIMT_HEADER)
-/// The builtins take two registers as a vector, and one as its element.
-template <unsigned words>
-using nibble_registers = int __attribute__((ext_vector_type(words)));
-
-/// d = builtin(a, b, d)
-template <unsigned words, unsigned sums, class Builtin>
-UFP4_DEVICE void multiply_nibbles(std::int32_t (&d)[sums], const std::uint32_t (&a)[words],
-                                  const std::uint32_t (&b)[words], Builtin builtin) {
-  using integers = int __attribute__((ext_vector_type(sums)));
-  nibble_registers<words> left, right;
-  integers sum;
-  __builtin_memcpy(&left, a, sizeof a);
-  __builtin_memcpy(&right, b, sizeof b);
-  __builtin_memcpy(&sum, d, sizeof sum);
-  sum = builtin(left, right, sum);
-  __builtin_memcpy(d, &sum, sizeof sum);
-}
+#include <ufp4/hip/matrix_core.hpp>
 #endif
+
+namespace ufp4::gpu::mma::inline UFP4_GPU {
 
 /// Members: see mfma_gfx90a.
 ///
 /// | depth | K                                                           |
 /// | words | registers of a row's columns; `groups` of lanes have others |
-struct wmma_iu4_gfx11 {
+struct wmma_iu4_gfx11 : wmma_gfx11_waves {
   static constexpr const char* instruction = "v_wmma_i32_16x16x16_iu4";
-  static constexpr unsigned wave = 32, groups = 1, depth = 16, words = 2, sums = 8;
-#if defined(UFP4_SIMT_HEADER) || defined(__GFX11__)
-  static constexpr bool compiled = true;
-#else
-  static constexpr bool compiled = false;
-#endif
-
-  static constexpr bool runs_on(int architecture) { return architecture >= 0x1100 && architecture < 0x1200; }
-  UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return 2 * i + l / 16; }
+  static constexpr unsigned depth = 16, words = 2;
 
   template <bool here = compiled>
   UFP4_DEVICE static void multiply(std::int32_t (&d)[sums], const std::uint32_t (&a)[words],
@@ -60,7 +38,7 @@ struct wmma_iu4_gfx11 {
 #if defined(UFP4_SIMT_HEADER)
     simt::wmma_iu4<simt::iu4_gfx11_layout>("wmma_i32_16x16x16_iu4_w32", d, a, b);
 #elif defined(__GFX11__)
-    multiply_nibbles(d, a, b, [](auto x, auto y, auto sum) {
+    multiply_registers<int>(d, a, b, [](auto x, auto y, auto sum) {
       return __builtin_amdgcn_wmma_i32_16x16x16_iu4_w32(true, x, true, y, sum, false);
     });
 #else
@@ -73,19 +51,11 @@ struct wmma_iu4_gfx11 {
 };
 
 template <unsigned depth_>
-struct wmma_iu4_gfx12 {
+struct wmma_iu4_gfx12 : wmma_gfx12_waves {
   static_assert(depth_ == 16 || depth_ == 32,
                 "wmma_iu4_gfx12: gfx12 multiplies 16 or 32 columns of 4-bit integers at once");
   static constexpr const char* instruction = depth_ == 16 ? "v_wmma_i32_16x16x16_iu4" : "v_wmma_i32_16x16x32_iu4";
-  static constexpr unsigned wave = 32, groups = 2, depth = depth_, words = depth / 16, sums = 8;
-#if defined(UFP4_SIMT_HEADER) || defined(__gfx1200__) || defined(__gfx1201__)
-  static constexpr bool compiled = true;
-#else
-  static constexpr bool compiled = false;
-#endif
-
-  static constexpr bool runs_on(int architecture) { return architecture == 0x1200 || architecture == 0x1201; }
-  UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return l / 16 * 8 + i; }
+  static constexpr unsigned depth = depth_, words = depth / 16;
 
   template <bool here = compiled>
   UFP4_DEVICE static void multiply(std::int32_t (&d)[sums], const std::uint32_t (&a)[words],
@@ -93,8 +63,8 @@ struct wmma_iu4_gfx12 {
 #if defined(UFP4_SIMT_HEADER)
     simt::wmma_iu4<simt::iu4_gfx12_layout<depth>>("wmma_i32_16x16_iu4_w32_gfx12", d, a, b);
 #elif defined(__gfx1200__) || defined(__gfx1201__)
-    multiply_nibbles(d, a, b, [](auto x, auto y, auto sum) {
-      if constexpr (depth == 16)
+    multiply_registers<int>(d, a, b, [](auto x, auto y, auto sum) {
+      if constexpr (depth == 16)  // takes its one register as no vector
         return __builtin_amdgcn_wmma_i32_16x16x16_iu4_w32_gfx12(true, x[0], true, y[0], sum, false);
       else
         return __builtin_amdgcn_wmma_i32_16x16x32_iu4_w32_gfx12(true, x, true, y, sum, false);
