@@ -2,7 +2,7 @@
 # ufp4 - from a bare Debian or Ubuntu to 4-bit formats compared on real data: installs what is missing, builds, runs.
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: examples/demo.sh [ARGUMENTS OF COMPARE]      (examples/demo.sh --help lists them)
+# usage: examples/demo.sh [ARGUMENTS OF ufp4 compare]      (examples/demo.sh --help lists them)
 # Without arguments it also trains a small transformer under three recipes (examples/train_lm).
 # Installs (apt): g++ cmake ninja-build, and without arguments libeigen3-dev. Builds into build/, or UFP4_BUILD_DIR.
 set -euo pipefail
@@ -12,15 +12,15 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 choose_build_folder "$source_dir"
 build=$ufp4_build/release
 
-targets=(compare)
-what='examples/compare (half a minute the first time)'
+targets=(ufp4_tool)
+what='examples/ufp4 (a minute the first time)'
 
-# What is said of the build goes to stderr: stdout is compare's (--json, --csv).
+# What is said of the build goes to stderr: stdout is the report's (--json, --csv).
 {
   install_build_tools
   if [ $# -eq 0 ] && install_packages libeigen3-dev; then
     targets+=(train_lm)
-    what='examples/compare and examples/train_lm (a minute or two the first time)'
+    what='examples/ufp4 and examples/train_lm (two minutes the first time)'
   fi
   echo "building $what"
   if ! { cmake --preset release -S "$source_dir" -B "$build" -D UFP4_BUILD_BENCH=OFF &&
@@ -31,9 +31,9 @@ what='examples/compare (half a minute the first time)'
   fi
 } >&2
 
-compare=$build/examples/compare
-[ $# -gt 0 ] && exec "$compare" "$@"
-"$compare" --html "$ufp4_build/compare.html"
+tool=$build/examples/ufp4
+[ $# -gt 0 ] && exec "$tool" compare "$@"
+"$tool" compare --html "$ufp4_build/compare.html"
 
 # member NAME FILE: a number of the outermost object of train_lm's result.json, which has a line for each.
 member() {

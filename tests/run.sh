@@ -35,10 +35,12 @@ long_steps=(
   "nightly: the tests labelled nightly"
   "tidy: clang-tidy finds nothing in the headers"
   "fuzz: files, shapes and policies made up by libFuzzer, ten minutes a target"
+  "coverage: which lines of the headers the tests run, by room, and which not, line by line in build/coverage.report"
   "hostile: the headers behind others' macros, without exceptions and RTTI, with more warnings, by four compilers"
   "clang_all: every test with clang"
   "sanitize_all: every test under the sanitizers"
   "gpu_tests: every test of the GPU kernels compiled by nvcc, and by hipcc"
+  "torch: the drop-in Linear for libtorch, which this step installs; where it is installed, the step gcc has the same tests"
 )
 
 jobs=$(nproc)
@@ -152,7 +154,7 @@ day='-LE ^nightly$'
 step_gcc() {
   install_packages libbenchmark-dev python3 || skip "no Google Benchmark, so no bench was built" || true
   install_packages python3-numpy python3-scipy libopenmpi-dev openmpi-bin || skip "neither the study nor several ranks are tested" || true
-  suite dev gcc 'day_tests oracle_driver scalar_driver interop_driver' "$day"
+  suite dev gcc 'day_tests torch_tests oracle_driver scalar_driver interop_driver' "$day"
 }
 
 # clang_suite TARGETS CTEST-SELECTION
@@ -170,10 +172,10 @@ clang_suite() {
   suite clang-19 clang "$1" "$2" -D CMAKE_CXX_COMPILER="$clang" -D UFP4_BUILD_BENCH=OFF
 }
 step_clang() { clang_suite core_tests '-L ^(detail|format|round|hadamard|block|matrix|cpu|recipe)$ -LE ^nightly$'; }
-step_clang_all() { clang_suite day_tests '-LE ^(nightly|script)$'; }
+step_clang_all() { clang_suite day_tests '-LE ^(nightly|script|torch)$'; }
 
-step_sanitize() { suite asan asan host_tests '-LE ^(nightly|script|gpu|train_lm)$' -D UFP4_BUILD_BENCH=OFF; }
-step_sanitize_all() { suite asan asan day_tests '-LE ^(nightly|script)$' -D UFP4_BUILD_BENCH=OFF; }
+step_sanitize() { suite asan asan host_tests '-LE ^(nightly|script|gpu|train_lm|torch)$' -D UFP4_BUILD_BENCH=OFF; }
+step_sanitize_all() { suite asan asan day_tests '-LE ^(nightly|script|torch)$' -D UFP4_BUILD_BENCH=OFF; }
 
 step_threads() {
   # Kernels that randomise more address bits than this ThreadSanitizer knows stop it at start; setarch -R turns that off.
@@ -193,6 +195,12 @@ step_threads() {
 step_bits() { suite contract contract bits_tests '-L ^bits$' -D UFP4_BUILD_BENCH=OFF; }
 
 step_nightly() { suite dev gcc nightly_tests '-L ^nightly$'; }
+
+# 120 MB to fetch, 500 on the disk.
+step_torch() {
+  install_packages libtorch-dev || skip "no libtorch-dev could be had, so examples/torch_linear was not compiled" || return
+  suite dev gcc torch_tests '-L ^torch$'
+}
 
 step_emulated() {
   local status verdicts=$ufp4_build/emulated/verdicts
@@ -271,6 +279,10 @@ step_packages() {
 step_misuse() {
   install_packages g++ || return 1
   bash "$source_dir/tests/compile_fail/check.sh"
+}
+step_coverage() {
+  install_packages g++ || return 1
+  bash "$source_dir/tests/coverage.sh" --gpu
 }
 step_hostile() {
   install_packages g++ || return 1

@@ -1,4 +1,4 @@
-// ufp4 - compare's command line: what can be asked, and the text of --help.
+// ufp4 - the command line of `ufp4 compare`: what can be asked, and the text of --help.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,10 +15,10 @@
 namespace compare {
 
 inline constexpr const char* help_text =
-    R"(compare - quantizes a real matrix in every 4-bit preset of ufp4, with and without a Hadamard
+    R"(ufp4 compare - quantizes a real matrix in every 4-bit preset of ufp4, with and without a Hadamard
 transform, multiplies it with itself, and shows what the 4 bits kept.
 
-usage: compare [INPUT] [OPTION]...
+usage: ufp4 compare [INPUT] [OPTION]...
 
 input (default: the C++ standard library's own headers as text)
   --npy FILE                    a matrix from NumPy: float32, float16 or bfloat16 (void of 2 bytes)
@@ -34,13 +34,13 @@ options
   --rows N                      at most N rows, evenly spaced over the matrix; 0 is all (default 1000)
   --seed N                      of the transform's signs (default 1)
   --threads N                   0 is all cores (default 0)
-  --help, --version
+  --help
 
 examples
-  compare
-  compare --npy embeddings.npy --html embeddings.html
-  compare --safetensors model.safetensors:model.layers.0.mlp.down_proj.weight --rows 2000
-  compare --text ~/notes --json | jq '.results[] | {format, hadamard, sqnr_db}'
+  ufp4 compare
+  ufp4 compare --npy embeddings.npy --html embeddings.html
+  ufp4 compare --safetensors model.safetensors:model.layers.0.mlp.down_proj.weight --rows 2000
+  ufp4 compare --text ~/notes --json | jq '.results[] | {format, hadamard, sqnr_db}'
 
 exit status: 0 done; 1 the input cannot be read or an output cannot be written; 2 wrong usage
 )";
@@ -58,14 +58,12 @@ struct options {
   std::size_t rows = 1000;
   settings with;
   bool show_help = false;
-  bool show_version = false;
 
   int on_stdout() const { return (json == "-") + (csv == "-") + (html == "-"); }
 };
 
-inline options parse_options(int count, const char* const* values) {
+inline options parse_options(common::arguments& rest) {
   options o;
-  common::arguments rest(count, values, "-");
   const auto input_is = [&](options::input kind, const std::string& flag) {
     if (o.from != options::input::headers) throw usage_error(flag + " is a second input; give one");
     o.from = kind;
@@ -97,8 +95,6 @@ inline options parse_options(int count, const char* const* values) {
       o.with.threads = static_cast<int>(rest.number(flag, 0, 4096));
     } else if (flag == "--help" || flag == "-h") {
       o.show_help = true;
-    } else if (flag == "--version") {
-      o.show_version = true;
     } else {
       throw usage_error("unknown argument " + printable(flag));
     }

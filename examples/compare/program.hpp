@@ -1,4 +1,4 @@
-// ufp4 - compare as a function: arguments in, reports out, exit status back.
+// ufp4 - `ufp4 compare` as a function: arguments in, reports out, exit status back.
 // SPDX-License-Identifier: Apache-2.0
 /// | 0 | done                                                                                       |
 /// | 1 | an input that cannot be read or an output that cannot be written: one sentence on `err`     |
@@ -6,13 +6,14 @@
 #pragma once
 
 #include <exception>
-#include <fstream>
-#include <functional>
 #include <new>
 #include <ostream>
 #include <string>
 #include <ufp4/version.hpp>
 
+#include "../common/arguments.hpp"
+#include "../common/output.hpp"
+#include "../common/terminal.hpp"
 #include "command_line.hpp"
 #include "corpus.hpp"
 #include "experiment.hpp"
@@ -37,28 +38,15 @@ inline matrix read_input(const options& o) {
   return read_standard_headers(o.rows);
 }
 
-/// "-" is `standard`. A full disk is noticed here and not by the reader of half a file.
-inline void write_to(const std::string& path, std::ostream& standard, const std::function<void(std::ostream&)>& write) {
-  const std::string name = path == "-" ? "standard output" : printable(path);
-  std::ofstream file;
-  if (path != "-") {
-    file.open(path, std::ios::binary);
-    if (!file) throw input_error(name + ": cannot be opened for writing");
-  }
-  std::ostream& out = path == "-" ? standard : file;
-  write(out);
-  out.flush();
-  if (!out) throw input_error(name + ": could not be written to its end");
-}
-
 inline comparison measure(const options& o) {
-  const progress_line line;
+  const common::progress_line line;
   line.show("reading the matrix");
   return run_comparison(read_input(o), o.with,
                         [&](std::size_t at, std::size_t of, const std::string& what) { line.step(at, of, what); });
 }
 
 inline void report(const options& o, const comparison& result, std::ostream& standard) {
+  using common::write_to;
   const bool talk = o.on_stdout() == 0;
   if (talk) write_to("-", standard, [&](std::ostream& out) { print_table(out, result, stdout_wants_color()); });
   if (o.json) write_to(*o.json, standard, [&](std::ostream& out) { write_json(out, result, ufp4::version_string); });
@@ -70,19 +58,18 @@ inline void report(const options& o, const comparison& result, std::ostream& sta
 
 }  // namespace detail
 
-inline int run_program(int count, const char* const* values, std::ostream& out, std::ostream& err) {
-  const auto complain = [&](const std::string& sentence) { err << "compare: " << sentence << "\n"; };
+/// The command line without the program's name: what `ufp4 compare` is given.
+inline int run_program(common::arguments& rest, std::ostream& out, std::ostream& err) {
+  const auto complain = [&](const std::string& sentence) { err << "ufp4 compare: " << sentence << "\n"; };
   try {
-    const options o = parse_options(count, values);
+    const options o = parse_options(rest);
     if (o.show_help)
       out << help_text;
-    else if (o.show_version)
-      out << "compare, ufp4 " << ufp4::version_string << "\n";
     else
       detail::report(o, detail::measure(o), out);
     return 0;
   } catch (const usage_error& e) {
-    complain(std::string(e.what()) + "; compare --help shows what there is");
+    complain(std::string(e.what()) + "; ufp4 compare --help shows what there is");
     return 2;
   } catch (const input_error& e) {
     complain(e.what());

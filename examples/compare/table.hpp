@@ -1,4 +1,4 @@
-// ufp4 - the comparison in a terminal: a progress line while it runs, an aligned table, the reading.
+// ufp4 - the comparison in a terminal: an aligned table, the reading.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,74 +7,27 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "../common/terminal.hpp"
 #include "metrics.hpp"
 #include "reading.hpp"
 
 namespace compare {
 
-/// A line on stderr that each step overwrites and the destructor removes; silent where stderr is not a terminal.
-class progress_line {
- public:
-  progress_line() : shown_(isatty(STDERR_FILENO) != 0) {}
-  progress_line(const progress_line&) = delete;
-  progress_line& operator=(const progress_line&) = delete;
-  ~progress_line() {
-    if (shown_) std::fputs("\r\x1b[K", stderr);
-  }
-
-  void show(const std::string& text) const {
-    if (!shown_) return;
-    std::fprintf(stderr, "\r\x1b[K%s", text.c_str());
-    std::fflush(stderr);
-  }
-
-  void step(std::size_t at, std::size_t of, const std::string& what) const {
-    constexpr std::size_t width = 24;
-    const std::size_t done = width * (at - 1) / of;
-    show("[" + std::string(done, '#') + std::string(width - done, '.') + "] " + std::to_string(at) + "/" +
-         std::to_string(of) + "  " + what);
-  }
-
- private:
-  bool shown_;
-};
+using common::left;
+using common::right;
+using common::wrapped;
 
 /// Bold for best values only where a person looks at a terminal and did not ask for none (no-color.org).
 inline bool stdout_wants_color() {
   const char* const refused = std::getenv("NO_COLOR");
   return isatty(STDOUT_FILENO) != 0 && (refused == nullptr || *refused == '\0');
 }
-
-namespace detail {
-
-inline std::string right(const std::string& text, std::size_t width) {
-  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
-}
-
-inline std::string left(const std::string& text, std::size_t width) {
-  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
-}
-
-/// `text` in lines of at most `width` bytes, broken at blanks.
-inline std::string wrapped(std::string_view text, std::size_t width) {
-  std::string out;
-  while (text.size() > width) {
-    std::size_t cut = text.rfind(' ', width);
-    if (cut == std::string_view::npos || cut == 0) cut = std::min(text.find(' '), text.size());
-    out += std::string(text.substr(0, cut)) + "\n";
-    text.remove_prefix(std::min(cut + 1, text.size()));
-  }
-  return out + std::string(text) + "\n";
-}
-
-}  // namespace detail
 
 /// Best values carry a star, and are bold where `color` is set.
 inline void print_table(std::ostream& out, const comparison& c, bool color) {
@@ -91,12 +44,12 @@ inline void print_table(std::ostream& out, const comparison& c, bool color) {
       << significant(c.rms, 4) << ", largest " << significant(c.largest, 4) << ", zeros " << fixed(100 * c.zeros, 1)
       << " %\n\n";
 
-  std::string head = detail::left("format", name_width) + detail::right("RHT", rht_width);
+  std::string head = left("format", name_width) + right("RHT", rht_width);
   std::string units(name_width + rht_width, ' ');
   std::size_t total = head.size();
   for (std::size_t m = 0; m < metrics.size(); ++m) {
-    head += detail::right(std::string(metrics[m].heading), width[m] + gap) + " ";
-    units += detail::right(std::string(metrics[m].unit), width[m] + gap) + " ";
+    head += right(std::string(metrics[m].heading), width[m] + gap) + " ";
+    units += right(std::string(metrics[m].unit), width[m] + gap) + " ";
     total += width[m] + gap + 1;
   }
   for (const std::string& line : {head, units}) out << line.substr(0, line.find_last_not_of(' ') + 1) << "\n";
@@ -106,16 +59,16 @@ inline void print_table(std::ostream& out, const comparison& c, bool color) {
     const outcome& o = c.outcomes[i];
     if (o.format.scale != family) out << std::string(total, '-') << "\n";
     family = o.format.scale;
-    out << detail::left(std::string(o.format.name), name_width)
-        << detail::right(o.hadamard ? std::to_string(o.hadamard) : "-", rht_width);
+    out << left(std::string(o.format.name), name_width)
+        << right(o.hadamard ? std::to_string(o.hadamard) : "-", rht_width);
     for (std::size_t m = 0; m < metrics.size(); ++m) {
-      const std::string text = detail::right(metrics[m].text(c, o), width[m] + gap) + (best[m][i] ? "*" : " ");
+      const std::string text = right(metrics[m].text(c, o), width[m] + gap) + (best[m][i] ? "*" : " ");
       out << (best[m][i] && color ? "\x1b[1m" + text + "\x1b[0m" : text);
     }
     out << "\n";
   }
   out << std::string(total, '-') << "\n* best of its column (times are not marked: they vary from run to run)\n\n";
-  for (const std::string& paragraph : reading_of(c)) out << detail::wrapped(paragraph, total) << "\n";
+  for (const std::string& paragraph : reading_of(c)) out << wrapped(paragraph, total) << "\n";
 }
 
 }  // namespace compare

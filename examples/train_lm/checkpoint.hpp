@@ -19,10 +19,10 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <ufp4/interop/safetensors_header.hpp>
 #include <utility>
 #include <vector>
 
-#include "../compare/json_cursor.hpp"
 #include "../compare/text.hpp"
 #include "errors.hpp"
 #include "fingerprint.hpp"
@@ -95,20 +95,17 @@ inline constexpr std::string_view checksum_key = "\"checksum\":\"";
 /// The header, and where in it the checksum's sixteen digits stand.
 inline std::pair<std::string, std::size_t> header_of(const word_map& metadata,
                                                      const std::vector<named_matrix>& matrices) {
-  std::string text = "{\"__metadata__\":{" + std::string(checksum_key);
-  const std::size_t digits = text.size();
-  text += "0000000000000000\"";
-  for (const auto& [key, value] : metadata) text += "," + compare::json_text(key) + ":" + compare::json_text(value);
-  text += "}";
-  std::size_t offset = 0;
+  ufp4::interop::safetensors_header header{{{"checksum", std::string(16, '0')}}, {}};
+  header.metadata.insert(header.metadata.end(), metadata.begin(), metadata.end());
+  std::uint64_t end = 0;
   for (const named_matrix& m : matrices) {
-    text += "," + compare::json_text(m.name) + ":{\"dtype\":\"F32\",\"shape\":[" + std::to_string(m.value->rows()) +
-            "," + std::to_string(m.value->cols()) + "],\"data_offsets\":[" + std::to_string(offset) + ",";
-    offset += m.bytes();
-    text += std::to_string(offset) + "]}";
+    const std::uint64_t begin = std::exchange(end, end + m.bytes());
+    const std::vector<std::uint64_t> shape{static_cast<std::uint64_t>(m.value->rows()),
+                                           static_cast<std::uint64_t>(m.value->cols())};
+    header.tensors.push_back({m.name, "F32", shape, begin, end});
   }
-  text += "}";
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // readers like their data aligned
+  std::string text = to_text(header);
+  const std::size_t digits = text.find(checksum_key) + checksum_key.size();  // it comes first
   return {std::move(text), digits};
 }
 
@@ -202,24 +199,18 @@ class checkpoint {
   }
 
   bool parse() {
-    compare::json_cursor json(std::string_view(bytes_).substr(8, data_ - 8));
-    return json.object([&](const std::string& name) {
-      if (name != "__metadata__") return parse_tensor(json, tensors_[name]);
-      return json.object([&](const std::string& key) { return json.string(metadata_[key]); });
-    }) && json.at_end();
+    const auto header = ufp4::interop::parse_safetensors_header(std::string_view(bytes_).substr(8, data_ - 8));
+    if (!header) return false;
+    for (const auto& [key, value] : header->metadata) metadata_[key] = value;
+    for (const ufp4::interop::safetensors_entry& t : header->tensors)
+      if (!keep(t)) return false;
+    return true;
   }
 
-  bool parse_tensor(compare::json_cursor& json, tensor& t) {
-    std::string type;
-    std::vector<std::uint64_t> shape, span;
-    const auto numbers = [&](std::vector<std::uint64_t>& to) {
-      return json.array([&] { return json.unsigned_number(to.emplace_back()); });
-    };
-    const bool whole = json.object([&](const std::string& key) {
-      return key == "dtype" ? json.string(type) : key == "shape" ? numbers(shape) : numbers(span);
-    });
-    if (!whole || type != "F32" || shape.size() != 2 || span.size() != 2) return false;
-    t = {shape[0], shape[1], span[0], span[1]};
+  bool keep(const ufp4::interop::safetensors_entry& entry) {
+    if (entry.dtype != "F32" || entry.shape.size() != 2) return false;
+    const tensor t{entry.shape[0], entry.shape[1], entry.begin, entry.end};
+    tensors_[entry.name] = t;
     const std::uint64_t held = bytes_.size() - data_;
     return t.begin <= t.end && t.end <= held && (t.cols == 0 || t.rows <= held / t.cols) &&
            t.rows * t.cols * sizeof(float) == t.end - t.begin;

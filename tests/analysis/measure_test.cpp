@@ -1,5 +1,6 @@
 // ufp4 - analysis::measure against sums over the model's codes; bin bias for every code of every element.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -182,6 +183,33 @@ TEST_CASE("the two zeros are one value of fifteen", "[analysis]") {
   CHECK((r.histogram[0] == 16 && r.histogram[8] == 15 && r.histogram[7] == 1));
   const double p = 1.0 / 32, entropy = -p * std::log2(p) - (1 - p) * std::log2(1 - p);
   CHECK(near(r.bucket_utilization, std::exp2(entropy) / 15));
+}
+
+TEST_CASE("a matrix in pieces of rows gives the report of the whole", "[analysis]") {
+  constexpr std::size_t rows = 37, cols = 70;
+  std::mt19937_64 random{support::seed(6)};
+  std::normal_distribution<float> normal;
+  std::vector<float> x(rows * cols);
+  for (float& v : x) v = normal(random);
+  const auto piece = [&](std::size_t first, std::size_t count) {
+    return matrix_view<const float>{x.data() + first * cols, count, cols};
+  };
+  const random_hadamard<32> rht{3};
+  const stochastic coin{.seed = 8};
+  const analysis::report whole = analysis::measure<nvfp4>(piece(0, rows), rht, coin);
+  for (const std::size_t at_once : {1u, 5u, 36u}) {
+    analysis::measurement<nvfp4> sums;
+    for (std::size_t first = 0; first < rows; first += at_once)
+      sums.add(cpu::context{}, piece(first, std::min(at_once, rows - first)), rht, coin, amax(piece(0, rows), rht),
+               shard{first, 0, cols});
+    const analysis::report got = sums.result();
+    CHECK(got.sqnr_db == whole.sqnr_db);
+    CHECK(got.attenuation == whole.attenuation);
+    CHECK(got.bucket_utilization == whole.bucket_utilization);
+    CHECK(got.saturation_rate == whole.saturation_rate);
+    CHECK(got.blocks == whole.blocks);
+    CHECK(got.histogram == whole.histogram);
+  }
 }
 
 TEST_CASE("every thread count and executor sums to the same bits", "[analysis]") {

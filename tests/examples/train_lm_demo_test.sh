@@ -24,8 +24,8 @@ says() {
 program "$folder/bin/cmake" <<<'echo "cmake version 3.31.0"'
 program "$folder/bin/g++" <<<'cat >/dev/null'
 program "$folder/bin/ninja" <<<'exit 0'
-program "$folder/build/release/examples/compare" <<'STUB'
-[ "$1" = --html ] && printf '%s\n' "$PAGE" >"$2"
+program "$folder/build/release/examples/ufp4" <<'STUB'
+[ "$1 $2" = 'compare --html' ] && printf '%s\n' "$PAGE" >"$3"
 STUB
 program "$folder/build/release/examples/train_lm" <<'STUB'
 while [ $# -gt 0 ]; do

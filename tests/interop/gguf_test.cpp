@@ -127,6 +127,10 @@ TEMPLATE_TEST_CASE("blocks come back as they went, whatever the shape", "[gguf]"
       REQUIRE(file.strings().at("general.architecture") == "llama");
       const bool two_level = format_of<TestType>::two_level;
       REQUIRE((file.find("blk.0.ffn_up.scale") != nullptr) == two_level);
+      const auto weight = interop::find_weight<format_of<TestType>>(file, "blk.0.ffn_up.weight");
+      quantized_matrix<format_of<TestType>> last(1, cols);
+      interop::read_weight_rows(file, weight, rows - 1, last);
+      REQUIRE(last == row_range(q, rows - 1, 1));
     }
 }
 
@@ -163,6 +167,27 @@ TEST_CASE("the sign bit of a block scale is not read, as in ggml", "[gguf]") {
   const auto q = interop::read_quantized<ggml_nvfp4>(file, "w");
   const std::uint8_t want[4] = {0x38, 0x38, 0, 0x7F};
   for (std::size_t s = 0; s < 4; ++s) CHECK(q.scales()[s].bits() == want[s]);
+}
+
+TEST_CASE("a writer keeps every key of another file, and its alignment", "[gguf]") {
+  const std::string pairs = pair("general.alignment", 4, little_endian(64, 4)) + pair("f", 6, floats({1.5f})) +
+                            pair("tokens", 9, little_endian(8, 4) + little_endian(2, 8) + text("a") + text("bc"));
+  const std::string path = file_with("GGUF" + little_endian(3, 4) + little_endian(0, 8) + little_endian(3, 8) + pairs);
+  interop::gguf_reader from(path);
+  interop::gguf_writer out;
+  out.keep_pairs(from);
+  const float values[3] = {1, 2, 3};
+  out.add("x", interop::source_of(number_type::f32, {3}, values));
+  out.add("y", interop::source_of(number_type::f32, {1}, values));
+  const std::string written = support::scratch() / "kept.gguf";
+  out.write(written);
+  interop::gguf_reader file(written);
+  CHECK(file.pair_bytes() == pairs);
+  CHECK(file.pair_count() == 3);
+  CHECK(file.alignment() == 64);
+  CHECK(file.at("y").offset - file.at("x").offset == 64);
+  out.set_string("a", "b");
+  CHECK(says(support::refusal([&] { out.write(written); }), "keep_pairs gave 3 keys and set_string 1 more"));
 }
 
 TEST_CASE("plain tensors are written with their extents turned round and aligned", "[gguf]") {

@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -220,6 +221,41 @@ TEST_CASE("what is written is read again, wide types first and every name as it 
   REQUIRE(support::bytes_of(path).ends_with(floats(values) + words({0x3F80, 0xFFC1}) + "\x01\x02\xFF"));
 }
 
+TEST_CASE("a header's text says its tensors and metadata in their order, and is read back", "[safetensors]") {
+  interop::safetensors_header header{{{"z", "1"}, {"a", "say \"x\""}},
+                                     {{"w", "F32", {2, 3}, 0, 24}, {"s", "U8", {}, 24, 25}}};
+  const std::string text = to_text(header);
+  CHECK(text.size() % 8 == 0);
+  CHECK(text.substr(0, text.find_last_not_of(' ') + 1) ==
+        R"({"__metadata__":{"z":"1","a":"say \"x\""},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+        R"("s":{"dtype":"U8","shape":[],"data_offsets":[24,25]}})");
+  const auto again = interop::parse_safetensors_header(text);
+  REQUIRE(again);
+  CHECK(again->metadata == header.metadata);
+  REQUIRE(again->tensors.size() == 2);
+  CHECK(again->tensors[0].name == "w");
+  CHECK(again->tensors[0].shape == std::vector<std::uint64_t>{2, 3});
+  CHECK(again->tensors[1].dtype == "U8");
+  CHECK(again->tensors[1].end == 25);
+  CHECK(interop::parse_safetensors_header("{}")->tensors.empty());
+  CHECK(to_text(interop::safetensors_header{}) == "{}      ");
+  CHECK_FALSE(interop::parse_safetensors_header(text + "x"));
+  CHECK_FALSE(interop::parse_safetensors_header(R"({"w":{"dtype":"F32","shape":[2]}})"));
+}
+
+TEST_CASE("pieces of a file go to their places in any order", "[safetensors]") {
+  const std::string path = support::scratch() / "pieces";
+  interop::output_file file(path);
+  file.write("ab");
+  file.write_at(6, "gh", 2);
+  file.write_at(2, "cd", 2);
+  file.write("ef");
+  CHECK(file.written() == 8);
+  CHECK_FALSE(std::filesystem::exists(path));
+  file.finish();
+  CHECK(support::bytes_of(path) == "abcdefgh");
+}
+
 TEST_CASE("a writer refuses what the format cannot hold", "[safetensors]") {
   interop::safetensors_writer out;
   const auto source = interop::source_of(number_type::u8, {0}, nullptr);
@@ -319,6 +355,33 @@ TEMPLATE_TEST_CASE("our layout holds every format, ragged columns and the transf
       require_round_trip<TestType>(quantize<TestType>(w.view(), random_hadamard<128>{7}.to_bf16()),
                                    tensor_layout::ufp4);
     }
+  }
+}
+
+TEMPLATE_TEST_CASE("a weight read by rows is that part of the whole", "[safetensors]", nvfp4, e1m2_f32,
+                   (block_format<int4, e4m3, square(8)>)) {
+  const weights w(50, 40);
+  const auto q = quantize<TestType>(w.view());
+  interop::safetensors_reader file(saved(q, tensor_layout::ufp4));
+  const auto weight = interop::find_weight<TestType>(file, "layers.0.weight");
+  REQUIRE(weight.rows == 50);
+  REQUIRE(weight.cols == 40);
+  for (const auto& [first, count] : std::vector<std::pair<std::size_t, std::size_t>>{{0, 50}, {16, 24}, {48, 2}}) {
+    quantized_matrix<TestType> part(count, 40);
+    interop::read_weight_rows(file, weight, first, part);
+    REQUIRE(part == row_range(q, first, count));
+  }
+  const auto refusal = [&](std::size_t first, std::size_t rows, std::size_t cols, const transform_spec& t = {}) {
+    quantized_matrix<TestType> part(rows, cols, t);
+    return support::refusal([&] { interop::read_weight_rows(file, weight, first, part); });
+  };
+  CHECK(says(refusal(48, 3, 40), "has 50 rows, not 48 to 51"));
+  CHECK(says(refusal(51, 0, 40), "has 50 rows"));
+  CHECK(says(refusal(0, 8, 41), "has 40 columns, but out has 41"));
+  CHECK(says(refusal(0, 8, 40, hadamard<16>{}.spec()), "a transform of length 1"));
+  if constexpr (TestType::block.rows > 1) {
+    CHECK(says(refusal(4, 8, 40), "blocks of 8 rows, but the first asked for is 4"));
+    CHECK(says(refusal(0, 4, 40), "blocks of 8 rows, but 4 are asked for"));
   }
 }
 

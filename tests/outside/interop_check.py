@@ -123,6 +123,21 @@ def read_ours(folder):
   equal("gguf reads the tensor scale of nvfp4", tensors["nv.scale"].data, q["nv_modelopt.weight_scale_2"])
 
 
+def read_tools(folder):
+  """Files of `ufp4 quantize`, which writes codes and scales a few rows at a time."""
+  want = np.fromfile(os.path.join(folder, "nv.f32"), np.float32)
+  q = raw_safetensors(os.path.join(folder, "tool.safetensors"))
+  with safetensors.safe_open(os.path.join(folder, "tool.safetensors"), framework="np") as file:
+    assert sorted(file.keys()) == ["f32_global_scale", "f32_packed", "f32_scale"]
+  equal("safetensors reads what ufp4 quantize wrote",
+        scaled(values_of(q["f32_packed"]), q["f32_scale"], 1 / q["f32_global_scale"]), want)
+  tensors = {t.name: t for t in gguf.GGUFReader(os.path.join(folder, "tool.gguf")).tensors}
+  without = scaled(values_of(q["f32_packed"]), q["f32_scale"])
+  equal("gguf decodes what ufp4 quantize wrote",
+        gguf.quants.dequantize(tensors["f32"].data, tensors["f32"].tensor_type), one_zero(without))
+  equal("gguf reads its tensor scale", tensors["f32.scale"].data, 1 / q["f32_global_scale"])
+
+
 def read_theirs(driver, folder):
   random = np.random.default_rng(20260620)
 
@@ -206,6 +221,7 @@ def main():
   with tempfile.TemporaryDirectory() as folder:
     subprocess.run([driver, "write", folder], check=True)
     read_ours(folder)
+    read_tools(folder)
     read_theirs(driver, folder)
   sys.exit(1 if failures else 0)
 

@@ -20,6 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "../../examples/ufp4/quantize_file.hpp"
+
 namespace {
 
 using namespace ufp4;
@@ -128,6 +130,18 @@ void write_gguf_file(const folder& to, const matrix& m, const std::vector<bf16>&
   to.expect("ggml_mx", mx);
 }
 
+/// What `ufp4 quantize` makes of f32.npy.
+void write_tool_files(const folder& to) {
+  tool::tensor_input in(to / "f32.npy");
+  for (const char* name : {"tool.safetensors", "tool.gguf"}) {
+    tool::quantize_request request;
+    request.output = to / name;
+    request.format = "nvfp4";
+    request.with.chunk = 400;  // two rows
+    tool::quantize_file<nvfp4>(in, request);
+  }
+}
+
 void write_all(const std::string& path) {
   const folder to(path);
   const matrix m = example(6, 192);
@@ -137,6 +151,7 @@ void write_all(const std::string& path) {
   write_npy_files(to, m, halves, brains);
   write_safetensors_files(to, m, halves, brains);
   write_gguf_file(to, m, brains);
+  write_tool_files(to);
 }
 
 std::vector<float> plain(interop::tensor_file& file, const interop::stored_tensor& t) {

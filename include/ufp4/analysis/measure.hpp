@@ -101,40 +101,67 @@ inline double utilization(const grid4& grid, const std::array<std::uint64_t, 16>
 
 namespace ufp4::analysis::inline UFP4_CODE {
 
+/// measure() of a matrix that comes in pieces: rows first .. last at a time, top to bottom, with the same policies. The
+/// report is that of the whole matrix, bit for bit, for any division into rows (a multiple of the height of square blocks).
+///
+/// A two-level format needs the whole's tensor_amax, and stochastic rounding each piece's shard: else a piece counts as a
+/// matrix of its own.
+template <quantizer_target F>
+class measurement {
+ public:
+  template <matrix_scalar T, class... Policies>
+  void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
+    const auto options = ufp4::detail::collect(policies...);
+    ufp4::detail::check_quantize<F>("analysis::measure", x, options);
+    cpu::resolve(ctx);
+    const auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
+    const auto coder = ufp4::detail::make_coder<F>(options, ufp4::detail::gmax_of(ctx, job, options));
+    std::vector<detail::sums> strips(job.strips());
+    quantize_report here;
+    ufp4::detail::for_strips(ctx, job, &here, [&](std::size_t first, std::size_t last, quantize_report& seen) {
+      cpu::detail::coded_run run;
+      for (std::size_t strip = first; strip < last; ++strip)
+        for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
+          cpu::detail::load_run(job, strip, k, run);
+          cpu::detail::code_run(job, coder, run, seen);
+          detail::add_run(job, coder.tensor.decode, run, strips[strip]);
+        }
+    });
+    for (const detail::sums& s : strips) all_ += s;
+    blocks_ += job.strips() * (job.padded_cols / format_of<F>::block_size);
+    seen_ += here;
+    if (options.report != nullptr) *options.report += here;
+  }
+
+  report result() const {
+    report r;
+    r.histogram = all_.histogram;
+    for (const std::uint64_t n : all_.histogram) r.elements += n;
+    r.blocks = blocks_;
+    r.attenuation = all_.xq / all_.xx;
+    r.sqnr_db = 10.0 * __builtin_log10(all_.xx / all_.ee);
+    r.bucket_utilization = detail::utilization(spec_of<format_of<F>>.grid, all_.histogram);
+    r.nonfinite_blocks = seen_.nonfinite_blocks;
+    const auto share = [](std::uint64_t n, std::uint64_t of) {
+      return of == 0 ? 0 : static_cast<double>(n) / static_cast<double>(of);
+    };
+    r.scale_underflow_rate = share(seen_.underflowed_scales, r.blocks);
+    r.saturation_rate = share(seen_.saturated, r.elements);
+    return r;
+  }
+
+ private:
+  detail::sums all_;
+  quantize_report seen_;
+  std::uint64_t blocks_ = 0;
+};
+
 /// Quantizes x as quantize<F>(x, policies...) would and reports what that did to it. Nothing is stored.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 report measure(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-  const auto options = ufp4::detail::collect(policies...);
-  ufp4::detail::check_quantize<F>("analysis::measure", x, options);
-  cpu::resolve(ctx);
-  const auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
-  const auto coder = ufp4::detail::make_coder<F>(options, ufp4::detail::gmax_of(ctx, job, options));
-  std::vector<detail::sums> strips(job.strips());
-  quantize_report seen;
-  ufp4::detail::for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
-    cpu::detail::coded_run run;
-    for (std::size_t strip = first; strip < last; ++strip)
-      for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
-        cpu::detail::load_run(job, strip, k, run);
-        cpu::detail::code_run(job, coder, run, here);
-        detail::add_run(job, coder.tensor.decode, run, strips[strip]);
-      }
-  });
-  detail::sums all;
-  for (const detail::sums& s : strips) all += s;
-  if (options.report != nullptr) *options.report += seen;
-
-  report r;
-  r.histogram = all.histogram;
-  for (const std::uint64_t n : all.histogram) r.elements += n;
-  r.blocks = job.strips() * (job.padded_cols / format_of<F>::block_size);
-  r.attenuation = all.xq / all.xx;
-  r.sqnr_db = 10.0 * __builtin_log10(all.xx / all.ee);
-  r.bucket_utilization = detail::utilization(job.format.grid, all.histogram);
-  r.nonfinite_blocks = seen.nonfinite_blocks;
-  r.scale_underflow_rate = r.blocks == 0 ? 0 : static_cast<double>(seen.underflowed_scales) / static_cast<double>(r.blocks);
-  r.saturation_rate = r.elements == 0 ? 0 : static_cast<double>(seen.saturated) / static_cast<double>(r.elements);
-  return r;
+  measurement<F> whole;
+  whole.add(ctx, x, policies...);
+  return whole.result();
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
 report measure(const matrix_view<T>& x, const Policies&... policies) {

@@ -31,6 +31,7 @@
 #include <type_traits>
 #include <ufp4/block/layouts.hpp>
 #include <ufp4/block/presets.hpp>
+#include <ufp4/interop/quantized_weight.hpp>
 #include <ufp4/interop/tensor_file.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 #include <utility>
@@ -72,6 +73,8 @@ class gguf_reader : public tensor_file {
     if (version != 2 && version != 3) fail("has GGUF version " + std::to_string(version) + "; 2 and 3 can be read");
     const std::uint64_t tensors = number(8), pairs = number(8);
     for (std::uint64_t i = 0; i < pairs; ++i) read_pair();
+    pair_count_ = pairs;
+    pairs_end_ = at_;
     check_alignment();
     for (std::uint64_t i = 0; i < tensors; ++i) read_tensor();
     place();
@@ -83,10 +86,19 @@ class gguf_reader : public tensor_file {
   const std::map<std::string, std::uint64_t>& integers() const { return integers_; }
   std::uint64_t alignment() const { return alignment_; }
 
+  std::uint64_t pair_count() const { return pair_count_; }
+  /// All key-value pairs as the file has them.
+  std::string pair_bytes() {
+    std::string bytes(static_cast<std::size_t>(pairs_end_ - head_bytes), '\0');
+    file_.read(head_bytes, bytes.data(), bytes.size());
+    return bytes;
+  }
+
  private:
   /// Sizes of the value types 0 .. 12: u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64.
   static constexpr std::array<std::uint8_t, 13> value_bytes{1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   static constexpr std::uint64_t string_type = 8, array_type = 9;
+  static constexpr std::uint64_t head_bytes = 24;  // what stands before the pairs
 
   std::uint64_t left() const { return file_.size() - at_; }
 
@@ -191,7 +203,7 @@ class gguf_reader : public tensor_file {
     }
   }
 
-  std::uint64_t at_ = 0, alignment_ = 32, window_begin_ = 0;
+  std::uint64_t at_ = 0, alignment_ = 32, window_begin_ = 0, pair_count_ = 0, pairs_end_ = 0;
   std::vector<char> window_;  // what has been read ahead
   std::map<std::string, std::string> strings_;
   std::map<std::string, std::uint64_t> integers_;
@@ -220,12 +232,23 @@ class gguf_writer {
     strings_[key] = value;
   }
 
+  /// Takes all key-value pairs of another file, of every type, and its alignment, instead of set_string.
+  void keep_pairs(gguf_reader& from) {
+    pairs_ = from.pair_bytes();
+    pair_count_ = from.pair_count();
+    alignment_ = from.alignment();
+  }
+
+  /// std::invalid_argument after both keep_pairs and set_string: a key might come twice.
   void write(const std::string& path) const {
+    ufp4::detail::expects(pair_count_ == 0 || strings_.empty(), "gguf_writer: keep_pairs gave ", pair_count_,
+                          " keys and set_string ", strings_.size(), " more; use one of them");
     output_file file(path);
     file.write("GGUF");
     file.write_number(std::uint32_t{3});
     file.write_number(std::uint64_t{tensors_.size()});
-    file.write_number(std::uint64_t{strings_.size()});
+    file.write_number(pair_count_ + strings_.size());
+    file.write(pairs_);
     for (const auto& [key, value] : strings_) {
       write_string(file, key);
       file.write_number(std::uint32_t{8});
@@ -238,19 +261,17 @@ class gguf_writer {
       for (auto extent = t.shape.rbegin(); extent != t.shape.rend(); ++extent) file.write_number(*extent);
       file.write_number(find_type(t.type)->id);
       file.write_number(offset);
-      offset = (offset + byte_count(t.type, t.shape).value() + alignment - 1) / alignment * alignment;
+      offset = (offset + byte_count(t.type, t.shape).value() + alignment_ - 1) / alignment_ * alignment_;
     }
     for (const auto& [name, t] : tensors_) {
-      file.pad(alignment);
+      file.pad(alignment_);
       file.write("tensor " + printable(name), t);
     }
-    file.pad(alignment);
+    file.pad(alignment_);
     file.finish();
   }
 
  private:
-  static constexpr std::uint64_t alignment = 32;  // what holds where no general.alignment is given
-
   static const ggml_type* find_type(number_type type) {
     for (const ggml_type& known : ggml_types)
       if (known.type == type) return &known;
@@ -262,6 +283,9 @@ class gguf_writer {
   }
 
   std::map<std::string, std::string> strings_;
+  std::string pairs_;
+  std::uint64_t pair_count_ = 0;
+  std::uint64_t alignment_ = 32;  // what holds where no general.alignment is given
   std::vector<std::pair<std::string, tensor_source>> tensors_;
 };
 
@@ -331,10 +355,10 @@ void add_quantized(gguf_writer& out, const std::string& name, const Q& q) {
             {number_type::f32, {1}, [scale = q.tensor_scale()](const byte_sink& sink) { sink(&scale, sizeof scale); }});
 }
 
-/// A matrix of ggml's blocks. nvfp4 has the tensor scale that stands beside it, or 1; a weight that has one cannot be
-/// read as ggml_nvfp4. file_error where it is not there or of another type.
+/// A matrix of ggml's blocks, checked and not yet read. nvfp4 has the tensor scale that stands beside it, or 1; a weight
+/// that has one cannot be read as ggml_nvfp4. file_error where it is not there or of another type.
 template <ggml_format F>
-quantized_matrix<F> read_quantized(gguf_reader& file, const std::string& name) {
+stored_weight<F> find_weight(gguf_reader& file, const std::string& name) {
   using block = ggml_block<F>;
   const stored_tensor& t = file.at(name);
   const std::string label = "tensor " + printable(name);
@@ -345,23 +369,35 @@ quantized_matrix<F> read_quantized(gguf_reader& file, const std::string& name) {
   const stored_tensor* beside = block::type == number_type::nvfp4 ? file.find(ggml_scale_name(name)) : nullptr;
   if (beside != nullptr && !F::two_level)
     file.fail(label + " has a tensor scale, " + printable(beside->name) + "; it can be read as nvfp4");
-  quantized_matrix<F> q(static_cast<std::size_t>(t.shape[0]), static_cast<std::size_t>(t.shape[1]));
-  if constexpr (F::two_level) {
-    float scale = 1;
-    if (beside != nullptr && (beside->type != number_type::f32 || beside->bytes != sizeof scale))
-      file.fail("tensor " + printable(beside->name) + " is " + shape_text(beside->shape) + " " +
-                printable(beside->type_name) + "; a tensor scale is one F32");
-    if (beside != nullptr) file.read_bytes(*beside, 0, &scale, sizeof scale);
-    if (!std::isfinite(scale) || scale < 0)
-      file.fail("tensor " + printable(beside->name) + " is " + ufp4::detail::sentence(scale) +
-                ", which is no tensor scale");
-    q.set_tensor_scale(scale);
+  float scale = 1;
+  if (beside != nullptr && (beside->type != number_type::f32 || beside->bytes != sizeof scale))
+    file.fail("tensor " + printable(beside->name) + " is " + shape_text(beside->shape) + " " +
+              printable(beside->type_name) + "; a tensor scale is one F32");
+  if (beside != nullptr) file.read_bytes(*beside, 0, &scale, sizeof scale);
+  if (!std::isfinite(scale) || scale < 0)
+    file.fail("tensor " + printable(beside->name) + " is " + ufp4::detail::sentence(scale) +
+              ", which is no tensor scale");
+  return {&t, &t, scale, static_cast<std::size_t>(t.shape[0]), static_cast<std::size_t>(t.shape[1]), {}};
+}
+
+/// Rows first .. first + out.rows() - 1 of a weight into a matrix made for its columns.
+template <ggml_format F>
+void read_weight_rows(gguf_reader& file, const stored_weight<F>& weight, std::size_t first, quantized_matrix<F>& out) {
+  check_weight_rows(weight, first, out);
+  out.set_tensor_scale(weight.tensor_scale);
+  std::vector<std::uint8_t> row(out.cols() / ggml_block<F>::elements * ggml_block<F>::bytes);
+  for (std::size_t i = 0; i < out.rows(); ++i) {
+    file.read_bytes(*weight.codes, std::uint64_t{first + i} * row.size(), row.data(), row.size());
+    from_ggml_row(row.data(), out, i);
   }
-  std::vector<std::uint8_t> row(q.cols() / block::elements * block::bytes);
-  for (std::size_t i = 0; i < q.rows(); ++i) {
-    file.read_bytes(t, i * row.size(), row.data(), row.size());
-    from_ggml_row(row.data(), q, i);
-  }
+}
+
+/// All of it; file_error as find_weight.
+template <ggml_format F>
+quantized_matrix<F> read_quantized(gguf_reader& file, const std::string& name) {
+  const stored_weight<F> weight = find_weight<F>(file, name);
+  quantized_matrix<F> q(weight.rows, weight.cols);
+  read_weight_rows(file, weight, 0, q);
   return q;
 }
 

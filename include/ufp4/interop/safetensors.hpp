@@ -35,6 +35,7 @@
 #include <string_view>
 #include <type_traits>
 #include <ufp4/block/presets.hpp>
+#include <ufp4/interop/quantized_weight.hpp>
 #include <ufp4/interop/safetensors_file.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 #include <vector>
@@ -210,10 +211,10 @@ inline float read_tensor_scale(safetensors_reader& file, const quantized_place& 
   return factor;
 }
 
-/// The weight called `name` in whichever layout the file has. file_error where it is not there, is of another format,
-/// or its tensors do not fit each other.
+/// The weight called `name` in whichever layout the file has, checked and not yet read. file_error where it is not there,
+/// is of another format, or its tensors do not fit each other.
 template <any_block_format F>
-quantized_matrix<F> read_quantized(safetensors_reader& file, const std::string& name) {
+stored_weight<F> find_weight(safetensors_reader& file, const std::string& name) {
   const quantized_place place = find_quantized(file, name);
   const stored_tensor &codes = file.at(place.names.codes), &scales = file.at(place.names.scales);
   const std::string label = "tensor " + printable(codes.name), other = "tensor " + printable(scales.name);
@@ -246,10 +247,31 @@ quantized_matrix<F> read_quantized(safetensors_reader& file, const std::string& 
               shape_text(codes.shape) + " bytes of these codes are " + shape_text(shape) + " " +
               std::string(safetensors_name(scale_number(spec_of<F>.scale, tensor_layout::ufp4))));
 
-  quantized_matrix<F> q(static_cast<std::size_t>(rows), static_cast<std::size_t>(cols), transform);
-  if (F::two_level) q.set_tensor_scale(read_tensor_scale(file, place));
-  file.read_bytes(codes, 0, q.codes().data(), q.codes().size_bytes());
-  file.read_bytes(scales, 0, q.scales().data(), q.scales().size_bytes());
+  const float tensor_scale = F::two_level ? read_tensor_scale(file, place) : 1.0f;
+  return {&codes, &scales, tensor_scale, static_cast<std::size_t>(rows), static_cast<std::size_t>(cols), transform};
+}
+
+/// Rows first .. first + out.rows() - 1 of a weight, of square blocks whole ones, into a matrix made for its columns and
+/// its transform.
+template <any_block_format F>
+void read_weight_rows(safetensors_reader& file, const stored_weight<F>& weight, std::size_t first,
+                      quantized_matrix<F>& out) {
+  check_weight_rows(weight, first, out);
+  const std::uint64_t strip = first / static_cast<std::size_t>(F::block.rows),
+                      blocks = out.padded_cols() / F::block_size;
+  out.set_tensor_scale(weight.tensor_scale);
+  file.read_bytes(*weight.codes, std::uint64_t{first} * out.padded_cols() / 2, out.codes().data(),
+                  out.codes().size_bytes());
+  file.read_bytes(*weight.scales, strip * blocks * sizeof(typename F::scale_type), out.scales().data(),
+                  out.scales().size_bytes());
+}
+
+/// All of it; file_error as find_weight.
+template <any_block_format F>
+quantized_matrix<F> read_quantized(safetensors_reader& file, const std::string& name) {
+  const stored_weight<F> weight = find_weight<F>(file, name);
+  quantized_matrix<F> q(weight.rows, weight.cols, weight.transform);
+  read_weight_rows(file, weight, 0, q);
   return q;
 }
 

@@ -22,7 +22,7 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <ufp4/interop/json_cursor.hpp>
+#include <ufp4/interop/safetensors_header.hpp>
 #include <ufp4/interop/tensor_file.hpp>
 #include <utility>
 #include <vector>
@@ -49,7 +49,10 @@ class safetensors_reader : public tensor_file {
     if (length > longest) fail("has a header of " + std::to_string(length) + " bytes; the format allows 100000000");
     std::string text(static_cast<std::size_t>(length), '\0');
     file_.read(8, text.data(), text.size());
-    if (!parse(text)) fail("has a header that is not a JSON object of tensors with dtype, shape and data_offsets");
+    const auto header = parse_safetensors_header(text);
+    if (!header) fail("has a header that is not a JSON object of tensors with dtype, shape and data_offsets");
+    for (const auto& [key, value] : header->metadata) metadata_[key] = value;
+    for (const safetensors_entry& entry : header->tensors) tensors_.push_back(described(entry));
     std::sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     place(8 + length);
   }
@@ -58,42 +61,17 @@ class safetensors_reader : public tensor_file {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
-  bool parse(std::string_view text) {
-    json_cursor json(text);
-    const bool whole = json.object([&](const std::string& name) {
-      if (name == "__metadata__") return parse_metadata(json);
-      tensors_.emplace_back().name = name;
-      return parse_tensor(json, tensors_.back());
-    });
-    return whole && json.at_end();
-  }
-
-  /// Strings are kept; what else stands there is none of the format's, and is skipped.
-  bool parse_metadata(json_cursor& json) {
-    if (!json.at('{')) return json.skip_value();
-    return json.object(
-        [&](const std::string& key) { return json.at('"') ? json.string(metadata_[key]) : json.skip_value(); });
-  }
-
-  /// Leaves offset and bytes relative to the data: place() puts them where they are.
-  static bool parse_tensor(json_cursor& json, stored_tensor& t) {
-    bool type = false, shape = false, offsets = false;
-    const bool whole = json.object([&](const std::string& key) {
-      std::vector<std::uint64_t> bounds;
-      const auto numbers = [&](std::vector<std::uint64_t>& to) {
-        return json.array([&] { return json.unsigned_number(to.emplace_back()); });
-      };
-      if (key == "dtype") return !std::exchange(type, true) && json.string(t.type_name);
-      if (key == "shape") return !std::exchange(shape, true) && numbers(t.shape);
-      if (key != "data_offsets") return json.skip_value();
-      if (std::exchange(offsets, true) || !numbers(bounds) || bounds.size() != 2) return false;
-      t.offset = bounds[0];
-      t.bytes = bounds[1];
-      return true;
-    });
+  /// Leaves offset and bytes as the entry's begin and end: place() puts them where they are.
+  static stored_tensor described(const safetensors_entry& entry) {
+    stored_tensor t;
+    t.name = entry.name;
+    t.type_name = entry.dtype;
+    t.shape = entry.shape;
+    t.offset = entry.begin;
+    t.bytes = entry.end;
     for (auto known = number_type::f32; known < number_type::mxfp4; known = number_type(int(known) + 1))
       if (t.type_name == safetensors_name(known)) t.type = known;
-    return whole && type && shape && offsets;
+    return t;
   }
 
   void place(std::uint64_t data_begin) {
@@ -168,29 +146,15 @@ class safetensors_writer {
   using entry = std::pair<std::string, tensor_source>;
 
   std::string header_of(const std::vector<const entry*>& order) const {
-    std::string text = "{", separator;
-    if (!metadata_.empty()) {
-      text += "\"__metadata__\":{";
-      for (const auto& [key, value] : metadata_) {
-        text += separator + json_text(key) + ":" + json_text(value);
-        separator = ",";
-      }
-      text += "}";
-    }
+    safetensors_header header{{metadata_.begin(), metadata_.end()}, {}};
     std::uint64_t offset = 0;
     for (const entry* e : order) {
       const tensor_source& t = e->second;
-      std::string shape;
-      for (const std::uint64_t extent : t.shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
-      text += text.size() > 1 ? "," : "";
-      text += json_text(e->first) + ":{\"dtype\":\"" + std::string(safetensors_name(t.type)) + "\",\"shape\":[" +
-              shape + "],\"data_offsets\":[" + std::to_string(offset) + ",";
-      offset += byte_count(t.type, t.shape).value();
-      text += std::to_string(offset) + "]}";
+      const std::uint64_t end = offset + byte_count(t.type, t.shape).value();
+      header.tensors.push_back({e->first, std::string(safetensors_name(t.type)), t.shape, offset, end});
+      offset = end;
     }
-    text += "}";
-    text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begin on a multiple of 8
-    return text;
+    return to_text(header);
   }
 
   std::map<std::string, std::string> metadata_;

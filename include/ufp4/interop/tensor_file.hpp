@@ -10,6 +10,7 @@
 /// | output     | goes to PATH.tmp, which becomes PATH when it is whole; after a failure PATH is what it was        |
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstddef>
@@ -186,6 +187,12 @@ class output_file {
     written_ += count;
   }
   void write(std::string_view text) { write(text.data(), text.size()); }
+  /// At a place of its own, before or beyond what has been written; write() goes on behind it. What lies between places is
+  /// undefined until it is written.
+  void write_at(std::uint64_t offset, const void* data, std::size_t count) {
+    stream_.seekp(static_cast<std::streamoff>(offset));
+    write(data, count);
+  }
   template <class Number>
   void write_number(Number value) {
     static_assert(std::is_arithmetic_v<Number>);
@@ -216,6 +223,7 @@ class output_file {
     if (error) fail("cannot be replaced: " + error.message());
   }
 
+  /// How many bytes have been given to write() and write_at().
   std::uint64_t written() const { return written_; }
   [[noreturn]] void fail(const std::string& what) const { fail_file(path_, what); }
 
@@ -252,9 +260,10 @@ class tensor_file {
   const std::vector<stored_tensor>& tensors() const { return tensors_; }
 
   const stored_tensor* find(std::string_view name) const {
-    for (const stored_tensor& t : tensors_)
-      if (t.name == name) return &t;
-    return nullptr;
+    const auto found =
+        std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                         [](const stored_tensor& t, std::string_view wanted) { return t.name < wanted; });
+    return found != tensors_.end() && found->name == name ? &*found : nullptr;
   }
   /// A tensor that must be there; the sentence lists those that are.
   const stored_tensor& at(std::string_view name) const {

@@ -1,0 +1,145 @@
+// ufp4 - gradient checks of ufp4_linear: by differences where y has a derivative, by definition where it is quantized.
+// SPDX-License-Identifier: Apache-2.0
+/// bf16: y is linear in x and in weight on numbers that bf16 has, and every sum is a binary32 number: gradients equal
+/// central differences.
+/// Quantized: y is a staircase, whose derivative is 0 or none, and a gradient is what the recipe says it is: the bits
+/// of the verbs, and within numerics' bound of torch's matmul over the decoded operands.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "quantized_linear.hpp"
+
+namespace torch_linear {
+
+/// What a layer is given: x, its parameters and the gradient of its output.
+struct problem {
+  Tensor x, weight, bias, dy;
+};
+struct gradients {
+  Tensor y, dx, dw, db;
+};
+
+/// Forward and backward through autograd.
+inline gradients through_autograd(const problem& p, const bound_recipe& now) {
+  const Tensor x = p.x.detach().requires_grad_(), w = p.weight.detach().requires_grad_(),
+               b = p.bias.detach().requires_grad_();
+  const Tensor y = quantized_linear(x, w, b, now);
+  y.backward(p.dy);
+  return {y.detach(), x.grad(), w.grad(), b.grad()};
+}
+
+// ---- Differences
+
+/// Multiples of 1/8 up to 2: bf16 has them and their neighbours, and 2^24 / 2^14 of their products add up exactly.
+inline Tensor eighths(std::int64_t rows, std::int64_t cols) { return torch::randint(-16, 17, {rows, cols}) / 8.0; }
+
+/// At how many places `gradient` is not (f(t + 1/8) - f(t - 1/8)) / (1/4) with f = sum(y dy), summed in double.
+inline std::int64_t wrong_places(const problem& p, const Tensor& t, const Tensor& gradient, const bound_recipe& now) {
+  const torch::NoGradGuard none;
+  const auto f = [&] {
+    return (quantized_linear(p.x, p.weight, p.bias, now) * p.dy).sum(torch::kDouble).item<double>();
+  };
+  std::int64_t wrong = 0;
+  Tensor places = t.view(-1);
+  for (std::int64_t i = 0; i < t.numel(); ++i) {
+    const float before = places[i].item<float>();
+    places[i] = before + 0.125f;
+    const double above = f();
+    places[i] = before - 0.125f;
+    const double below = f();
+    places[i] = before;
+    if (gradient.view(-1)[i].item<double>() != (above - below) * 4) ++wrong;
+  }
+  return wrong;
+}
+
+struct difference_check {
+  std::int64_t places = 0, wrong = 0;
+};
+/// Every element of x, weight and bias, under the recipe bf16.
+inline difference_check check_by_differences(std::uint64_t seed) {
+  torch::manual_seed(seed);
+  const problem p{eighths(20, 40), eighths(24, 40), eighths(1, 24).view(-1), eighths(20, 24)};
+  const auto now = ufp4::recipe::bf16(seed).at(0, 0);
+  const gradients g = through_autograd(p, now);
+  return {p.x.numel() + p.weight.numel() + p.bias.numel(),
+          wrong_places(p, p.x, g.dx, now) + wrong_places(p, p.weight, g.dw, now) + wrong_places(p, p.bias, g.db, now)};
+}
+
+// ---- Definition
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.sizes() == b.sizes() && torch::equal(a.contiguous().view(torch::kInt), b.contiguous().view(torch::kInt));
+}
+
+/// What the verbs give on one thread, without torch in between. Float, two dimensions.
+inline gradients through_verbs(const problem& p, const bound_recipe& now) {
+  const ufp4::cpu::context one{.threads = 1};
+  const auto x = detail::view_as<float>(p.x), w = detail::view_as<float>(p.weight), dy = detail::view_as<float>(p.dy);
+  gradients g{torch::empty_like(p.dy), torch::empty_like(p.x), torch::empty_like(p.weight), p.dy.sum(0)};
+  ufp4::linear_forward(one, now, x, w, detail::view_as<float>(g.y));
+  ufp4::linear_backward_input(one, now, dy, w, detail::view_as<float>(g.dx));
+  ufp4::linear_backward_weight(one, now, dy, x, detail::view_as<float>(g.dw));
+  g.y += p.bias;
+  return g;
+}
+
+/// visit(std::type_identity<Format>) for the formats of named_recipes until it returns true.
+template <class Visit>
+bool any_format(const Visit& visit) {
+  using square = ufp4::block_format<ufp4::fp4<ufp4::E2M1>, ufp4::e4m3, ufp4::square(16), float>;  // nvfp4's W
+  return visit(std::type_identity<ufp4::e1m2_f32>{}) || visit(std::type_identity<ufp4::int4_f32>{}) ||
+         visit(std::type_identity<ufp4::e2m1_f32>{}) || visit(std::type_identity<ufp4::nv_e1m2>{}) ||
+         visit(std::type_identity<ufp4::nvfp4>{}) || visit(std::type_identity<square>{});
+}
+
+/// Operand 0 .. 5 (docs/recipes.md), rows x contraction, quantized as the recipe says and decoded again, still
+/// transformed: the transform cancels in the product.
+inline Tensor decoded(const bound_recipe& now, int operand, const Tensor& x) {
+  const auto o = now.operand(operand);
+  if (!o.policy.quantized) return x.to(torch::kBFloat16).to(torch::kDouble);
+  Tensor out = torch::empty(x.sizes(), torch::kFloat);
+  const bool known = any_format([&](auto format) {
+    using F = typename decltype(format)::type;
+    if (!(ufp4::spec_of<F> == o.policy.format)) return false;
+    const auto q = ufp4::quantize<F>(detail::view_as<float>(x), o.transform, o.policy.rule, o.rounding);
+    ufp4::dequantize(q, detail::view_as<float>(out));
+    return true;
+  });
+  detail::expects(known, "operand ", operand, " of the recipe has a format that any_format does not list");
+  return out.to(torch::kDouble);
+}
+
+/// The largest |c - a b^T| over its bound (docs/numerics.md, 6): (K + 6) 2^-24 sum|a||b| for the sum, and 5 * 2^-24
+/// more for what decoding rounds: an element at most twice, so a product four times; the fifth covers second orders.
+inline double of_bound(const Tensor& c, const Tensor& a, const Tensor& b) {
+  const double k = static_cast<double>(a.size(1));
+  const Tensor bound = a.abs().matmul(b.abs().t()) * ((k + 11) * std::ldexp(1.0, -24)) + k * std::ldexp(1.0, -126);
+  return ((c.to(torch::kDouble) - a.matmul(b.t())).abs() / bound).max().item<double>();
+}
+
+struct definition_check {
+  bool same_bits = false;
+  double y = 0, dx = 0, dw = 0;  ///< differences from torch's matmul over their bounds; 1 or less is right
+  bool holds() const { return same_bits && std::max({y, dx, dw}) <= 1; }
+};
+/// At a step and layer that are not 0. Whole blocks and transform runs of 16 and 32, so that no padding is decoded.
+inline definition_check check_by_definition(const training_recipe& recipe, std::uint64_t seed) {
+  torch::manual_seed(seed);
+  const problem p{torch::randn({64, 128}), torch::randn({96, 128}) / 8, torch::zeros(96), torch::randn({64, 96})};
+  const auto now = recipe.at(/*step=*/100, /*layer=*/3);
+  const gradients ours = through_autograd(p, now), verbs = through_verbs(p, now);
+  definition_check c;
+  c.same_bits = same_bits(ours.y, verbs.y) && same_bits(ours.dx, verbs.dx) && same_bits(ours.dw, verbs.dw);
+  c.y = of_bound(ours.y, decoded(now, 0, p.x), decoded(now, 1, p.weight));
+  c.dx = of_bound(ours.dx, decoded(now, 2, p.dy), decoded(now, 3, p.weight.t()));
+  c.dw = of_bound(ours.dw, decoded(now, 4, p.dy.t()), decoded(now, 5, p.x.t()));
+  return c;
+}
+
+}  // namespace torch_linear

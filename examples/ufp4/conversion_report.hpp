@@ -1,0 +1,115 @@
+// ufp4 - what became of each tensor of a file: as a table and as JSON.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <ufp4/interop/text.hpp>
+#include <utility>
+#include <vector>
+
+#include "../common/terminal.hpp"
+#include "../compare/text.hpp"
+
+namespace tool {
+
+/// One tensor of the input.
+struct converted_tensor {
+  std::string name;
+  std::vector<std::uint64_t> shape;
+  std::string before;  ///< its type
+  std::string after;   ///< its new type or format; empty where it was copied
+  std::string kept;    ///< why it was copied; empty where it was converted
+  std::uint64_t bytes_before = 0, bytes_after = 0;
+  bool has_error = false;
+  double sqnr_db = 0;
+  std::uint64_t nonfinite_blocks = 0;
+};
+
+/// What held for the whole file, as JSON has it.
+struct conversion_setting {
+  std::string key, value;
+  bool is_number = false;
+};
+
+struct conversion {
+  std::string input, output;
+  std::vector<conversion_setting> settings;
+  std::vector<converted_tensor> tensors;
+};
+
+namespace detail {
+
+/// A column that is empty under its heading is left out.
+inline void print_columns(std::ostream& out, const std::vector<std::vector<std::string>>& lines) {
+  std::vector<std::size_t> width(lines.front().size());
+  for (std::size_t c = 0; c < width.size(); ++c) {
+    for (std::size_t i = 1; i < lines.size(); ++i) width[c] = std::max(width[c], lines[i][c].size());
+    if (width[c] != 0) width[c] = std::max(width[c], lines.front()[c].size());
+  }
+  for (const auto& line : lines) {
+    std::string text;
+    for (std::size_t c = 0; c < width.size(); ++c) {
+      if (width[c] == 0) continue;
+      const bool number = c >= 2 && c < 5;  // the SQNR and the sizes
+      text += (c == 0 ? "" : "  ") + (number ? common::right(line[c], width[c]) : common::left(line[c], width[c]));
+    }
+    out << text.substr(0, text.find_last_not_of(' ') + 1) << "\n";
+  }
+}
+
+inline std::string size_text(std::uint64_t bytes) { return compare::byte_size(static_cast<double>(bytes)); }
+
+}  // namespace detail
+
+inline void print_table(std::ostream& out, const conversion& c) {
+  std::vector<std::vector<std::string>> lines{{"tensor", "shape", "SQNR", "before", "after", ""}};
+  std::uint64_t before = 0, after = 0;
+  for (const converted_tensor& t : c.tensors) {
+    std::string became = t.kept.empty() ? t.before + " to " + t.after : "copied: " + t.kept;
+    if (t.nonfinite_blocks != 0) became += "; " + std::to_string(t.nonfinite_blocks) + " blocks hold NaN or infinities";
+    std::string shape;
+    for (const std::uint64_t extent : t.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
+    lines.push_back({ufp4::interop::printable(t.name), shape, t.has_error ? compare::fixed(t.sqnr_db, 1) + " dB" : "",
+                     detail::size_text(t.bytes_before), detail::size_text(t.bytes_after), std::move(became)});
+    before += t.bytes_before;
+    after += t.bytes_after;
+  }
+  lines.push_back({"all", "", "", detail::size_text(before), detail::size_text(after), ""});
+  detail::print_columns(out, lines);
+  out << "\n" << ufp4::interop::printable(c.output) << ":";
+  for (const conversion_setting& s : c.settings) out << " " << s.key << " " << s.value << ";";
+  const auto converted =
+      std::count_if(c.tensors.begin(), c.tensors.end(), [](const auto& t) { return t.kept.empty(); });
+  out << " " << converted << " of " << c.tensors.size() << " tensors converted\n";
+}
+
+inline void print_json(std::ostream& out, const conversion& c) {
+  using ufp4::interop::json_text, ufp4::interop::printable;
+  out << "{\n  \"input\": " << json_text(printable(c.input)) << ",\n  \"output\": " << json_text(printable(c.output));
+  for (const conversion_setting& s : c.settings)
+    out << ",\n  " << json_text(s.key) << ": " << (s.is_number ? s.value : json_text(s.value));
+  out << ",\n  \"tensors\": [";
+  const char* separator = "\n";
+  for (const converted_tensor& t : c.tensors) {
+    std::string shape;
+    for (const std::uint64_t extent : t.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
+    out << std::exchange(separator, ",\n") << "    {\"name\": " << json_text(printable(t.name)) << ", \"shape\": ["
+        << shape << "], \"type\": " << json_text(printable(t.before));
+    if (t.kept.empty())
+      out << ", \"to\": " << json_text(t.after);
+    else
+      out << ", \"copied\": " << json_text(t.kept);
+    out << ", \"bytes_before\": " << t.bytes_before << ", \"bytes_after\": " << t.bytes_after;
+    if (t.has_error)
+      out << ", \"sqnr_db\": " << compare::shortest(t.sqnr_db, "null")
+          << ", \"nonfinite_blocks\": " << t.nonfinite_blocks;
+    out << "}";
+  }
+  out << "\n  ]\n}\n";
+}
+
+}  // namespace tool

@@ -1,0 +1,91 @@
+// ufp4 - the verb `dequantize`: its command line.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ostream>
+#include <string>
+
+#include "../common/arguments.hpp"
+#include "../common/terminal.hpp"
+#include "conversion_report.hpp"
+#include "dequantize_file.hpp"
+#include "output_path.hpp"
+#include "tensor_input.hpp"
+
+namespace tool {
+
+inline constexpr const char* dequantize_help =
+    R"(ufp4 dequantize - quantized weights of a file as plain numbers.
+
+usage: ufp4 dequantize FILE [OPTION]... -o OUT
+
+FILE is .safetensors, with weights as compressed-tensors, Model Optimizer, torchao or ufp4 keep them, or .gguf with
+MXFP4 and NVFP4. Which tensors are weights, and in which format, is found by their names, types and metadata. A
+Hadamard transform that FILE records is undone. OUT ends in .safetensors, which has everything else of FILE too, or in
+.npy for one weight. FILE and any weight in it may be larger than memory. An OUT that exists is replaced when the new
+one is whole.
+
+  -o, --output OUT
+  --to TYPE           f32 (default; loses nothing), bf16 or f16, rounded to nearest; beyond f16's range are infinities
+  --tensor PATTERN    only weights of these names; may be repeated. * is any text, ? any character
+  --threads N         0: all cores (default)
+  --json              what was done as JSON on standard output, instead of a table
+
+examples
+  ufp4 dequantize model-nvfp4.safetensors --to bf16 -o model.safetensors
+  ufp4 dequantize model.gguf --tensor blk.0.ffn_up.weight -o up.npy
+
+exit status: 0 done; 1 FILE cannot be read or OUT cannot be written; 2 wrong usage
+)";
+
+namespace detail {
+
+struct dequantize_command {
+  std::string input;
+  bool json = false;
+  dequantize_request request;
+};
+
+inline number_type plain_type_named(const std::string& text) {
+  if (text == "f32") return number_type::f32;
+  if (text == "bf16") return number_type::bf16;
+  if (text == "f16") return number_type::f16;
+  throw common::usage_error("--to takes f32, bf16 or f16, not " + printable(text));
+}
+
+inline dequantize_command parse_dequantize(common::arguments& rest) {
+  dequantize_command c;
+  while (!rest.empty()) {
+    const std::string word = rest.next();
+    if (word == "-o" || word == "--output")
+      c.request.output = rest.value(word);
+    else if (word == "--to")
+      c.request.to = plain_type_named(rest.value(word));
+    else if (word == "--tensor")
+      c.request.chosen.push_back(rest.value(word));
+    else if (word == "--threads")
+      c.request.ctx.threads = static_cast<int>(rest.number(word, 0, 4096));
+    else if (word == "--json")
+      c.json = true;
+    else
+      take_input(word, c.input);
+  }
+  check_input_and_output(c.input, c.request.output);
+  ends_in_second(c.request.output, ".safetensors", ".npy");
+  return c;
+}
+
+}  // namespace detail
+
+inline int dequantize(common::arguments& rest, std::ostream& out, std::ostream&) {
+  detail::dequantize_command c = detail::parse_dequantize(rest);
+  tensor_input in(c.input);
+  const common::progress_line line;
+  c.request.progress = [&](std::size_t at, std::size_t of, const std::string& what) { line.step(at, of, what); };
+  const conversion report = dequantize_file(in, c.request);
+  line.clear();
+  c.json ? print_json(out, report) : print_table(out, report);
+  return 0;
+}
+
+}  // namespace tool

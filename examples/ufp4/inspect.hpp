@@ -1,0 +1,209 @@
+// ufp4 - `ufp4 inspect`: what is in a file of tensors, and which format suits each.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "../common/arguments.hpp"
+#include "../common/output.hpp"
+#include "../common/terminal.hpp"
+#include "inspect_report.hpp"
+
+namespace tool {
+
+inline constexpr const char* inspect_help =
+    R"(ufp4 inspect - what is in a file of tensors, and which 4-bit format and transform suit each.
+
+usage: ufp4 inspect FILE [OPTION]...
+
+  FILE                .safetensors, .npy or .gguf; what kind it is, its first bytes say
+
+what to look at
+  --tensor PATTERN      the tensors with such a name (* is any text, ? any character); may be
+                        repeated. Vectors are measured, as one row, only where asked for so
+  --list                types and shapes alone: reads the header and no tensor
+  --rows N              at most N rows of a tensor, evenly spaced; 0 is all (default 0)
+
+what to measure
+  -f, --format LIST     formats, with commas between them, or all (default: all but the int4 formats,
+                        which hold the values of the E1M2 formats in other codes)
+  --rht N               the Hadamard transform's length: 16, 32, 64, 128 or 256; 0 measures without one
+                        (default: each format's block)
+  --seed N              of the transform's signs (default 0)
+
+how to show it
+  --detail              every format of every tensor; a single tensor is always shown so
+  --json [FILE]         all numbers as JSON; without FILE, or with -, on stdout instead of the text
+  --threads N           0 is all cores (default 0)
+  --help
+
+For each size (bits an element, with the share of the scales) it names the format with the highest
+SQNR, 10 log10(sum x^2 / sum (q - x)^2), in what the quantizer sees. +H: after a Hadamard transform.
+crest: the largest magnitude over the rms. atten.: sum x q / sum x^2, below 1 where rounding shrinks.
+buckets: 2^entropy of the values used over their number. Every row counts unless --rows is given; the
+file may be larger than memory, and is read by rows.
+
+examples
+  ufp4 inspect model.safetensors
+  ufp4 inspect model.safetensors --tensor '*down_proj*' --format nvfp4,nv_e1m2 --rht 64
+  ufp4 inspect weights.npy
+  ufp4 inspect model.gguf --list
+  ufp4 inspect model.safetensors --rows 512 --json | jq '.tensors[] | {name, highest_sqnr}'
+)";
+
+struct inspect_options {
+  std::string path;
+  std::vector<std::string> patterns;
+  measure_plan plan;
+  bool list = false;
+  bool detail = false;
+  std::optional<std::string> json;  ///< "-" is stdout
+};
+
+namespace detail {
+
+/// "a,b" or "all".
+inline std::vector<std::string> parse_formats(std::string_view list) {
+  std::vector<std::string> chosen;
+  if (list == "all")
+    for (const format_name& f : format_names) chosen.emplace_back(f.name);
+  while (list != "all") {
+    const std::size_t comma = list.find(',');
+    chosen.emplace_back(named_format(list.substr(0, comma)).name);
+    if (std::count(chosen.begin(), chosen.end(), chosen.back()) > 1)
+      throw common::usage_error("--format names " + chosen.back() + " twice");
+    if (comma == std::string_view::npos) break;
+    list.remove_prefix(comma + 1);
+  }
+  return chosen;
+}
+
+inline std::vector<std::string> usual_formats() {
+  std::vector<std::string> chosen;
+  for (const format_name& f : format_names)
+    if (f.element != "int4") chosen.emplace_back(f.name);
+  return chosen;
+}
+
+inline void parse_rht(common::arguments& rest, const std::string& flag, measure_plan& plan) {
+  const std::uint64_t n = rest.number(flag, 0, 256);
+  if (n != 0 && n != 16 && n != 32 && n != 64 && n != 128 && n != 256)
+    throw common::usage_error(flag + " takes 16, 32, 64, 128 or 256, or 0 for none, not " + std::to_string(n));
+  plan.hadamard = n != 0;
+  plan.hadamard_length = static_cast<std::uint32_t>(n);
+}
+
+inline inspect_options parse_inspect(common::arguments& rest) {
+  inspect_options o;
+  o.plan.formats = usual_formats();
+  while (!rest.empty()) {
+    const std::string word = rest.next();
+    if (word == "--tensor")
+      o.patterns.push_back(rest.value(word));
+    else if (word == "--list")
+      o.list = true;
+    else if (word == "--rows")
+      o.plan.rows = rest.number(word, 0, std::uint64_t{1} << 48);
+    else if (word == "--format" || word == "-f")
+      o.plan.formats = parse_formats(rest.value(word));
+    else if (word == "--rht")
+      parse_rht(rest, word, o.plan);
+    else if (word == "--seed")
+      o.plan.seed = rest.number(word, 0, UINT64_MAX);
+    else if (word == "--detail")
+      o.detail = true;
+    else if (word == "--json")
+      o.json = rest.optional_value().value_or("-");
+    else if (word == "--threads")
+      o.plan.threads = static_cast<int>(rest.number(word, 0, 4096));
+    else if (word.starts_with('-'))
+      throw common::usage_error("unknown argument " + printable(word));
+    else if (!o.path.empty())
+      throw common::usage_error(printable(word) + " is a second file; give one");
+    else
+      o.path = word;
+  }
+  if (o.path.empty()) throw common::usage_error("which file?");
+  return o;
+}
+
+/// "a, b, c and 4 more".
+inline std::string names_of_entries(const std::vector<file_entry>& entries) {
+  constexpr std::size_t shown = 12;
+  std::string text;
+  for (std::size_t i = 0; i < entries.size() && i < shown; ++i)
+    text += (i == 0 ? "" : ", ") + printable(entries[i].name);
+  return entries.size() <= shown ? text : text + " and " + std::to_string(entries.size() - shown) + " more";
+}
+
+/// The entries that were asked for; file_error where a pattern fits none.
+inline std::vector<file_entry> chosen_entries(tensor_input& input, const inspect_options& o) {
+  std::vector<file_entry> entries = entries_of(input, !o.patterns.empty());
+  for (const std::string& pattern : o.patterns)
+    if (std::none_of(entries.begin(), entries.end(), [&](const auto& e) { return matches(pattern, e.name); }))
+      input.file().fail("has no tensor whose name is " + printable(pattern) + "; it has " + names_of_entries(entries));
+  if (!o.patterns.empty())
+    std::erase_if(entries, [&](const file_entry& e) { return !matches_any(o.patterns, e.name); });
+  return entries;
+}
+
+inline void print_file_head(std::ostream& out, const inspect_options& o, std::string_view kind,
+                            const std::vector<file_entry>& entries) {
+  std::uint64_t bytes = 0;
+  for (const file_entry& e : entries) bytes += e.bytes;
+  out << printable(o.path) << ": " << kind << ", " << compare::grouped(entries.size())
+      << (entries.size() == 1 ? " tensor, " : " tensors, ") << compare::byte_size(static_cast<double>(bytes)) << "\n";
+}
+
+}  // namespace detail
+
+inline int inspect(common::arguments& rest, std::ostream& out, std::ostream&) {
+  const inspect_options o = detail::parse_inspect(rest);
+  tensor_input input(o.path);
+  const std::vector<file_entry> entries = detail::chosen_entries(input, o);
+  const auto to_measure = static_cast<std::size_t>(
+      std::count_if(entries.begin(), entries.end(), [&](const auto& e) { return !o.list && e.not_measured.empty(); }));
+  if (o.json) common::check_writable(*o.json);
+  const std::vector<double> sizes = detail::sizes_of(o.plan.formats);
+  const bool talk = o.json != "-", detailed = o.detail || to_measure == 1;
+  if (talk) {
+    detail::print_file_head(out, o, kind_of(input), entries);
+    if (to_measure > 0 && !detailed) print_line_head(out << "\n", sizes);
+  }
+
+  const common::progress_line line;
+  std::vector<inspected> all;
+  std::size_t at = 0;
+  for (const file_entry& e : entries) {
+    inspected& t = all.emplace_back(inspected{e, {}});
+    if (!o.list && e.not_measured.empty()) {
+      ++at;
+      t.measured = measure_matrix(input.file(), e, o.plan, [&](double part) {
+        line.step(at, to_measure, compare::fixed(100 * part, 0) + " %  " + detail::printable(e.name));
+      });
+    }
+    if (!talk) continue;
+    line.clear();
+    if (detailed && t.measured)
+      print_detail(out << "\n", t, sizes);
+    else
+      print_line(out, t, sizes, o.list);
+    out.flush();
+  }
+  line.clear();
+  if (talk && to_measure > 1) print_tally(out, all, sizes);
+  if (o.json)
+    common::write_to(*o.json, out,
+                     [&](std::ostream& to) { write_inspection_json(to, o.path, kind_of(input), o.plan, all); });
+  return 0;
+}
+
+}  // namespace tool

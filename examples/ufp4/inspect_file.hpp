@@ -1,0 +1,127 @@
+// ufp4 - what `ufp4 inspect` finds in a file: its tensors, with the pieces of a quantized weight put together.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <ufp4/interop/gguf.hpp>
+#include <ufp4/interop/safetensors.hpp>
+#include <utility>
+#include <vector>
+
+#include "stored_formats.hpp"
+#include "tensor_input.hpp"
+
+namespace tool {
+
+using ufp4::interop::number_type;
+using ufp4::interop::stored_tensor;
+
+/// One tensor, or the tensors that are one quantized weight.
+struct file_entry {
+  std::string name;
+  stored_tensor tensor;              ///< of a quantized weight, its codes
+  std::vector<std::uint64_t> shape;  ///< of the values; the codes of a quantized weight are packed
+  std::uint64_t bytes = 0;           ///< scales included; 0 where the file does not say
+  std::string format;                ///< of a quantized weight
+  std::string layout;                ///< whose names and meaning it is stored with
+  std::uint32_t hadamard = 1;        ///< length of the transform that was applied before
+  std::string not_measured;          ///< why; empty for what can be
+};
+
+namespace detail {
+
+inline std::string layout_of(const safetensors_reader& file, const found_weight& weight) {
+  if (file.metadata().contains("ufp4." + weight.name)) return "ufp4";
+  if (weight.parts.codes == weight.name) return "modelopt";
+  return weight.parts.codes.ends_with("_qdata") ? "torchao" : "compressed_tensors";
+}
+
+/// Codes, scales and tensor scale as one entry, whose format is empty where they do not fit each other.
+inline file_entry joined(safetensors_reader& file, const found_weight& weight) {
+  file_entry entry{.name = weight.name,
+                   .tensor = {},
+                   .shape = {},
+                   .format = {},
+                   .layout = layout_of(file, weight),
+                   .not_measured = "quantized"};
+  for (const std::string* part : {&weight.parts.codes, &weight.parts.scales, &weight.parts.tensor_scale})
+    if (const stored_tensor* const t = file.find(*part)) entry.bytes += t->bytes;
+  try {
+    visit_stored(file, weight, [&]<class F>(std::type_identity<F>) {
+      const auto found = ufp4::interop::find_weight<F>(file, weight.name);
+      entry.tensor = *found.codes;
+      entry.shape = {found.rows, found.cols};
+      entry.hadamard = found.transform.n;
+      entry.format = stored_format_name<F>();
+    });
+  } catch (const ufp4::interop::file_error&) {  // `dequantize` says what is wrong; here they are tensors as others are
+    entry.format.clear();
+  }
+  return entry;
+}
+
+/// Why a tensor as it lies in the file cannot be a matrix of numbers to quantize.
+inline std::string why_not_measured(const stored_tensor& t, bool vectors) {
+  if (t.type == number_type::u8 || t.type == number_type::i8 || t.type == number_type::i32 ||
+      t.type == number_type::i64)
+    return "integers";
+  if (t.type == number_type::f8_e8m0) return "powers of two";
+  if (!ufp4::interop::is_plain_number(t.type)) return "a type that is not read";
+  if (t.shape.empty()) return "a single number";
+  for (const std::uint64_t extent : t.shape)
+    if (extent == 0) return "empty";
+  return t.shape.size() == 1 && !vectors ? "a vector" : "";
+}
+
+/// ggml keeps codes and scales together; `parts` takes the tensor scale of an NVFP4 weight.
+inline void join_ggml(const ufp4::interop::tensor_file& file, file_entry& entry, std::set<std::string>& parts) {
+  const number_type type = entry.tensor.type;
+  if (type != number_type::mxfp4 && type != number_type::nvfp4) return;
+  entry.layout = "ggml";
+  entry.not_measured = "quantized";
+  entry.format = type == number_type::mxfp4 ? "mxfp4" : stored_format_name<ufp4::interop::ggml_nvfp4>();
+  const stored_tensor* const scale = file.find(ufp4::interop::ggml_scale_name(entry.name));
+  if (type != number_type::nvfp4 || scale == nullptr) return;
+  entry.format = "nvfp4";
+  entry.bytes += scale->bytes;
+  parts.insert(scale->name);
+}
+
+}  // namespace detail
+
+inline std::string_view kind_of(tensor_input& input) {
+  return input.safetensors() != nullptr ? "safetensors" : input.npy() != nullptr ? "npy" : "gguf";
+}
+
+/// In order of their names. A vector is something to measure, as a matrix of one row, where `vectors` is set or where
+/// there is nothing else in the file.
+inline std::vector<file_entry> entries_of(tensor_input& input, bool vectors) {
+  const auto& tensors = input.file().tensors();
+  vectors = vectors || tensors.size() == 1;
+  std::vector<file_entry> found;
+  std::set<std::string> parts;  // of weights that have their entry
+  if (auto* const file = input.safetensors())
+    for (const found_weight& weight : quantized_weights(*file)) {
+      file_entry entry = detail::joined(*file, weight);
+      if (entry.format.empty()) continue;
+      parts.insert({weight.parts.codes, weight.parts.scales, weight.parts.tensor_scale});
+      found.push_back(std::move(entry));
+    }
+  for (const stored_tensor& t : tensors) {
+    if (parts.contains(t.name)) continue;
+    file_entry entry{input.name_of(t), t, t.shape, t.bytes, "", "", 1, detail::why_not_measured(t, vectors)};
+    detail::join_ggml(input.file(), entry, parts);
+    found.push_back(std::move(entry));
+  }
+  std::erase_if(found, [&](const file_entry& e) { return e.format.empty() && parts.contains(e.tensor.name); });
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return found;
+}
+
+}  // namespace tool

@@ -1,0 +1,267 @@
+// ufp4 - what `ufp4 inspect` says: a few lines a tensor, every format of one tensor, JSON.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <ufp4/interop/text.hpp>
+#include <utility>
+#include <vector>
+
+#include "../common/terminal.hpp"
+#include "../compare/text.hpp"
+#include "inspect_measure.hpp"
+
+namespace tool {
+
+/// A tensor of the file, with what was measured of it.
+struct inspected {
+  file_entry entry;
+  std::optional<measured_matrix> measured;
+};
+
+namespace detail {
+
+using common::left, common::right, compare::fixed, compare::significant, ufp4::interop::printable;
+
+inline std::string shape_text(const std::vector<std::uint64_t>& shape) {
+  std::string text;
+  for (const std::uint64_t extent : shape) text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  return text.empty() ? "-" : text;
+}
+
+inline std::string label(const format_outcome& o, std::string_view transform) {
+  return std::string(o.format.name.name) + (o.hadamard == 1 ? "" : " " + std::string(transform));
+}
+
+inline std::string bits_text(double bits) { return significant(bits, 4) + (bits == 1 ? " bit" : " bits"); }
+
+/// Sizes of the formats asked for, smallest first.
+inline std::vector<double> sizes_of(const std::vector<std::string>& formats) {
+  std::vector<double> sizes;
+  for (const std::string& name : formats) sizes.push_back(facts_of(named_format(name)).bits_per_element);
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+/// The highest SQNR among the formats of one size: the first among equals, and none where it is nowhere a number.
+inline const format_outcome* best_of_size(const measured_matrix& m, double bits) {
+  const format_outcome* best = nullptr;
+  for (const format_outcome& o : m.outcomes) {
+    if (o.format.bits_per_element != bits || std::isnan(o.report.sqnr_db)) continue;
+    if (best == nullptr || o.report.sqnr_db > best->report.sqnr_db) best = &o;
+  }
+  return best;
+}
+
+/// "1000 of 4096 rows" where not all took part.
+inline std::string sample_text(const measured_matrix& m) {
+  return m.rows == m.of_rows ? "" : std::to_string(m.rows) + " of " + std::to_string(m.of_rows) + " rows";
+}
+
+inline std::string nonfinite_text(const measured_matrix& m) {
+  const std::uint64_t n = m.values.nonfinite;
+  return n == 0 ? "" : std::to_string(n) + (n == 1 ? " NaN or infinity" : " NaNs or infinities");
+}
+
+/// Its name, type, shape and what is special about it; `listed` is told the size, and nothing of measurements.
+inline std::string head_text(const file_entry& e, bool listed = false) {
+  const bool plain = e.format.empty();
+  std::string text =
+      printable(e.name) + "  " + (plain ? printable(e.tensor.type_name) : e.format) + " " + shape_text(e.shape);
+  if (listed && e.bytes != 0) text += ", " + compare::byte_size(static_cast<double>(e.bytes));
+  if (!plain) text += ", " + e.layout + " layout";
+  if (e.hadamard != 1) text += ", after a Hadamard transform of " + std::to_string(e.hadamard);
+  return plain && !listed && !e.not_measured.empty() ? text + ", not measured: " + e.not_measured : text;
+}
+
+}  // namespace detail
+
+/// The head of print_line's columns.
+inline void print_line_head(std::ostream& out, const std::vector<double>& sizes) {
+  out << "  " << detail::right("largest", 9) << detail::right("crest", 8);
+  for (const double bits : sizes) out << "  " << detail::left(detail::bits_text(bits), 11) << detail::right("dB", 6);
+  out << "\n";
+}
+
+/// A line with what the tensor is; below it, if it was measured, the best format of each size and its SQNR.
+inline void print_line(std::ostream& out, const inspected& t, const std::vector<double>& sizes, bool listed) {
+  using namespace detail;
+  out << head_text(t.entry, listed);
+  if (t.measured)
+    for (const std::string& note : {sample_text(*t.measured), nonfinite_text(*t.measured)})
+      if (!note.empty()) out << ", " << note;
+  out << "\n";
+  if (!t.measured) return;
+  const measured_matrix& m = *t.measured;
+  std::string line = "  " + right(significant(m.values.largest, 4), 9) + right(fixed(m.values.crest(), 1), 8);
+  for (const double bits : sizes) {
+    const format_outcome* const best = best_of_size(m, bits);
+    line += "  " + left(best == nullptr ? "-" : label(*best, "+H"), 11) +
+            right(best == nullptr ? "-" : fixed(best->report.sqnr_db, 2), 6);
+  }
+  out << line << "\n";
+}
+
+/// How often each format is the best of its size.
+inline void print_tally(std::ostream& out, const std::vector<inspected>& all, const std::vector<double>& sizes) {
+  std::size_t measured = 0;
+  for (const inspected& t : all) measured += t.measured.has_value();
+  if (measured == 0) return;
+  out << "\nHighest SQNR of its size, by number of tensors (+H: after the transform)\n";
+  for (const double bits : sizes) {
+    std::vector<std::pair<std::string, std::size_t>> times;
+    for (const inspected& t : all) {
+      const format_outcome* const best = t.measured ? detail::best_of_size(*t.measured, bits) : nullptr;
+      if (best == nullptr) continue;
+      const std::string name = detail::label(*best, "+H");
+      const auto at = std::find_if(times.begin(), times.end(), [&](const auto& p) { return p.first == name; });
+      if (at == times.end())
+        times.emplace_back(name, 1);
+      else
+        ++at->second;
+    }
+    std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) {
+      return a.second != b.second ? a.second > b.second : a.first < b.first;
+    });
+    std::string text;
+    for (const auto& [name, n] : times) text += (text.empty() ? "" : ", ") + name + " " + std::to_string(n);
+    out << "  " << detail::left(detail::bits_text(bits), 11) << (text.empty() ? "-" : text) << "\n";
+  }
+}
+
+namespace detail {
+
+inline void print_values(std::ostream& out, const inspected& t) {
+  const value_statistics& v = t.measured->values;
+  std::string text = compare::byte_size(static_cast<double>(t.entry.bytes)) + "; largest " + significant(v.largest, 4) +
+                     ", rms " + significant(v.rms(), 4) + ", crest " + fixed(v.crest(), 1) + ", kurtosis " +
+                     fixed(v.kurtosis(), 1) + ", zeros " +
+                     fixed(100 * static_cast<double>(v.zeros) / static_cast<double>(v.elements), 1) + " %";
+  out << common::wrapped(text, 79);
+  for (const std::string& note : {sample_text(*t.measured), nonfinite_text(*t.measured)})
+    if (!note.empty()) out << note << "\n";
+}
+
+/// "SQNR, attenuation, buckets" of one outcome, 26 columns.
+inline std::string outcome_text(const format_outcome& o, bool best) {
+  return right(fixed(o.report.sqnr_db, 2), 8) + (best ? "*" : " ") + right(fixed(o.report.attenuation, 4), 8) +
+         right(fixed(o.report.bucket_utilization, 3), 9);
+}
+
+}  // namespace detail
+
+/// Every format of one tensor, with a star at the best of each size.
+inline void print_detail(std::ostream& out, const inspected& t, const std::vector<double>& sizes) {
+  using namespace detail;
+  out << head_text(t.entry) << "\n";
+  if (!t.measured) return;
+  const measured_matrix& m = *t.measured;
+  print_values(out, t);
+  const bool turned = std::any_of(m.outcomes.begin(), m.outcomes.end(), [](const auto& o) { return o.hadamard != 1; });
+  const std::string three = right("SQNR dB", 8) + " " + right("atten.", 8) + right("buckets", 9);
+  out << "\n"
+      << left("", 16) << (turned ? left("   as it is", 26) : "   as it is")
+      << (turned ? "      after the Hadamard transform" : "") << "\n";
+  out << left("format", 10) << left("bits", 6) << three << (turned ? "   " + three + "   of" : "") << "\n";
+  std::string sentence;
+  for (std::size_t i = 0; i < m.outcomes.size(); i += turned ? 2 : 1) {
+    const format_outcome& plain = m.outcomes[i];
+    const format_outcome* const best = best_of_size(m, plain.format.bits_per_element);
+    out << left(std::string(plain.format.name.name), 10) << left(fixed(plain.format.bits_per_element, 2), 6)
+        << outcome_text(plain, best == &plain);
+    if (turned) {
+      const format_outcome& after = m.outcomes[i + 1];
+      out << "   " << outcome_text(after, best == &after) << right(std::to_string(after.hadamard), 5);
+    }
+    out << "\n";
+  }
+  for (const double bits : sizes) {
+    const format_outcome* const best = best_of_size(m, bits);
+    if (best == nullptr) continue;
+    sentence += (sentence.empty() ? "" : "; ") + bits_text(bits) + ": " + label(*best, "after the transform") + " (" +
+                fixed(best->report.sqnr_db, 2) + " dB)";
+  }
+  out << "\n"
+      << common::wrapped(
+             sentence.empty() ? "No format has an SQNR here." : "* the highest SQNR of its size. " + sentence + ".",
+             79);
+}
+
+namespace detail {
+
+/// A foreign name whole where JSON can hold it.
+inline std::string name_json(const std::string& name) {
+  return ufp4::interop::json_text(ufp4::interop::is_utf8(name) ? name : printable(name));
+}
+
+inline std::string number(double value) { return compare::shortest(value, "null"); }
+
+inline void write_outcome(std::ostream& out, const format_outcome& o) {
+  const ufp4::analysis::report& r = o.report;
+  out << "{\"format\": \"" << o.format.name.name << "\", \"bits_per_element\": " << number(o.format.bits_per_element)
+      << ", \"hadamard\": " << (o.hadamard == 1 ? 0 : o.hadamard) << ", \"sqnr_db\": " << number(r.sqnr_db)
+      << ", \"attenuation\": " << number(r.attenuation) << ", \"bucket_utilization\": " << number(r.bucket_utilization)
+      << ", \"scale_underflow_rate\": " << number(r.scale_underflow_rate)
+      << ", \"saturation_rate\": " << number(r.saturation_rate) << ", \"nonfinite_blocks\": " << r.nonfinite_blocks
+      << "}";
+}
+
+inline void write_measured(std::ostream& out, const measured_matrix& m, const std::vector<double>& sizes) {
+  const value_statistics& v = m.values;
+  out << ",\n     \"rows\": " << m.rows << ", \"of_rows\": " << m.of_rows << ", \"columns\": " << m.cols
+      << ", \"largest\": " << number(v.largest) << ", \"rms\": " << number(v.rms())
+      << ", \"crest\": " << number(v.crest()) << ", \"kurtosis\": " << number(v.kurtosis())
+      << ", \"zeros\": " << v.zeros << ", \"nonfinite\": " << v.nonfinite << ",\n     \"formats\": [";
+  const char* separator = "\n";
+  for (const format_outcome& o : m.outcomes) {
+    out << std::exchange(separator, ",\n") << "       ";
+    write_outcome(out, o);
+  }
+  out << "],\n     \"highest_sqnr\": [";
+  separator = "";
+  for (const double bits : sizes) {
+    const format_outcome* const best = best_of_size(m, bits);
+    if (best == nullptr) continue;
+    out << std::exchange(separator, ", ") << "{\"bits_per_element\": " << number(bits) << ", \"format\": \""
+        << best->format.name.name << "\", \"hadamard\": " << (best->hadamard == 1 ? 0 : best->hadamard) << "}";
+  }
+  out << "]";
+}
+
+}  // namespace detail
+
+inline void write_inspection_json(std::ostream& out, const std::string& path, std::string_view kind,
+                                  const measure_plan& plan, const std::vector<inspected>& all) {
+  const std::vector<double> sizes = detail::sizes_of(plan.formats);
+  out << "{\"file\": " << detail::name_json(path) << ", \"kind\": \"" << kind << "\", \"seed\": " << plan.seed
+      << ",\n \"tensors\": [";
+  const char* separator = "\n";
+  for (const inspected& t : all) {
+    const file_entry& e = t.entry;
+    std::string shape;
+    for (const std::uint64_t extent : e.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
+    out << std::exchange(separator, ",\n") << "    {\"name\": " << detail::name_json(e.name)
+        << ", \"type\": " << detail::name_json(e.tensor.type_name) << ", \"shape\": [" << shape
+        << "], \"bytes\": " << e.bytes << ", \"quantized\": ";
+    if (e.format.empty())
+      out << "null";
+    else
+      out << "{\"format\": \"" << e.format << "\", \"layout\": \"" << e.layout
+          << "\", \"hadamard\": " << (e.hadamard == 1 ? 0 : e.hadamard) << "}";
+    out << ", \"not_measured\": " << (e.not_measured.empty() ? "null" : ufp4::interop::json_text(e.not_measured));
+    if (t.measured) detail::write_measured(out, *t.measured, sizes);
+    out << "}";
+  }
+  out << "\n ]}\n";
+}
+
+}  // namespace tool

@@ -1,0 +1,95 @@
+// ufp4 - the command-line tool as a function: arguments in, words out, exit status back.
+// SPDX-License-Identifier: Apache-2.0
+/// | 0 | done                                                                                       |
+/// | 1 | an input that cannot be read or an output that cannot be written: one sentence on `err`     |
+/// | 2 | wrong usage: one sentence on `err`                                                         |
+#pragma once
+
+#include <exception>
+#include <new>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <ufp4/interop/text.hpp>
+#include <ufp4/version.hpp>
+
+#include "../common/arguments.hpp"
+#include "../common/terminal.hpp"
+#include "verb.hpp"
+
+namespace tool {
+
+namespace detail {
+
+inline void print_help(std::ostream& out) {
+  out << "ufp4 - 4-bit block-scaled numbers: what a file holds, which format suits it, and files in 4 bits.\n\n"
+         "usage: ufp4 VERB [ARGUMENT]...\n\n";
+  for (const verb* v : verbs) out << "  " << common::left(std::string(v->name), 12) << v->summary << "\n";
+  out << R"(
+  ufp4 VERB --help    what a verb takes, with examples
+  ufp4 --version
+
+examples
+  ufp4 inspect model.safetensors
+  ufp4 quantize model.safetensors -f nvfp4 -o model-nvfp4.safetensors
+  ufp4 formats
+
+exit status: 0 done; 1 an input cannot be read or an output cannot be written; 2 wrong usage
+)";
+}
+
+inline bool asks_for_help(std::string_view word) { return word == "--help" || word == "-h"; }
+
+inline const verb* find_verb(std::string_view name) {
+  for (const verb* v : verbs)
+    if (v->name == name) return v;
+  return nullptr;
+}
+
+inline int run_verb(const verb& v, common::arguments& rest, std::ostream& out, std::ostream& err) {
+  const std::string name = "ufp4 " + std::string(v.name);
+  const auto complain = [&](const std::string& sentence) { err << name << ": " << sentence << "\n"; };
+  try {
+    const int status = v.run(rest, out, err);
+    out.flush();
+    if (!out) throw std::runtime_error("standard output: could not be written to its end");
+    return status;
+  } catch (const common::usage_error& e) {
+    complain(std::string(e.what()) + "; " + name + " --help shows what there is");
+    return 2;
+  } catch (const std::bad_alloc&) {
+    complain("there is not enough memory");
+  } catch (const std::exception& e) {
+    complain(e.what());
+  }
+  return 1;
+}
+
+}  // namespace detail
+
+inline int run_program(int count, const char* const* values, std::ostream& out, std::ostream& err) {
+  const std::string_view first = count > 1 ? values[1] : "";
+  if (detail::asks_for_help(first) || first == "--version") {
+    if (first == "--version")
+      out << "ufp4 " << ufp4::version_string << "\n";
+    else
+      detail::print_help(out);
+    return out.flush() ? 0 : 1;
+  }
+  const verb* const v = detail::find_verb(first);
+  if (v == nullptr) {
+    err << "ufp4: " << (first.empty() ? std::string("which verb?") : ufp4::interop::printable(first) + " is not a verb")
+        << "; ufp4 --help shows what there is\n";
+    return 2;
+  }
+  for (int i = 2; i < count; ++i) {
+    if (!detail::asks_for_help(values[i])) continue;
+    out << v->help;
+    return out.flush() ? 0 : 1;
+  }
+  common::arguments rest(count - 1, values + 1, "-");
+  return detail::run_verb(*v, rest, out, err);
+}
+
+}  // namespace tool

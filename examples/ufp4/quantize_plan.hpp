@@ -1,0 +1,141 @@
+// ufp4 - what of a file is quantized, what is copied and why, and which layout can hold it: before anything is written.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <ufp4/interop/gguf.hpp>
+#include <ufp4/interop/safetensors.hpp>
+#include <vector>
+
+#include "../common/arguments.hpp"
+#include "quantize_rows.hpp"
+#include "tensor_input.hpp"
+
+namespace tool {
+
+/// What the command line asks for.
+struct quantize_request {
+  std::string output;                                  ///< a .gguf file if it ends so, else .safetensors
+  std::string format;                                  ///< its name
+  std::vector<std::string> chosen, skipped;            ///< patterns; no `chosen`: all
+  std::optional<ufp4::interop::tensor_layout> layout;  ///< none: the first that can hold every weight
+  std::uint64_t seed = 0;                              ///< of the transform's signs and the coins
+  quantize_settings with;
+  std::function<void(std::size_t at, std::size_t of, const std::string& what)> progress;
+
+  bool to_gguf() const { return output.ends_with(".gguf"); }
+};
+
+namespace detail {
+
+using ufp4::interop::number_type;
+using ufp4::interop::printable;
+using ufp4::interop::stored_tensor;
+using ufp4::interop::tensor_layout;
+
+/// What is to become of one tensor.
+struct planned_tensor {
+  const stored_tensor* from;
+  std::string name;
+  std::string kept;  ///< why it is copied; empty: it is quantized
+};
+
+template <class F>
+std::string why_kept(const stored_tensor& t, const std::string& name, const quantize_request& request) {
+  if (matches_any(request.skipped, name)) return "by --skip";
+  if (!request.chosen.empty() && !matches_any(request.chosen, name)) return "not chosen by --tensor";
+  if (t.shape.size() != 2)
+    return "has " + std::to_string(t.shape.size()) + " dimension" + (t.shape.size() == 1 ? "" : "s");
+  if (t.type != number_type::f32 && t.type != number_type::f16 && t.type != number_type::bf16)
+    return "is not F32, F16 or BF16";
+  if (t.shape[0] == 0 || t.shape[1] == 0) return "is empty";
+  if (t.shape[1] < F::block_size)
+    return std::to_string(t.shape[1]) + " columns are fewer than a block of " + std::to_string(F::block_size);
+  return {};
+}
+
+/// A pattern that matches nothing is a slip: what it should have kept would be quantized.
+inline void check_patterns(tensor_input& in, const char* flag, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    bool found = false;
+    for (const stored_tensor& t : in.file().tensors()) found = found || matches(pattern, in.name_of(t));
+    if (!found)
+      in.file().fail("has no tensor that " + std::string(flag) + " " + printable(pattern) + " matches; it has " +
+                     (in.npy() != nullptr ? printable(in.name_of(in.npy()->array())) : in.file().names()));
+  }
+}
+
+template <class F>
+std::vector<planned_tensor> plan_of(tensor_input& in, const quantize_request& request) {
+  check_patterns(in, "--tensor", request.chosen);
+  check_patterns(in, "--skip", request.skipped);
+  std::vector<planned_tensor> plan;
+  bool any = false;
+  for (const stored_tensor& t : in.file().tensors()) {
+    const std::string name = in.name_of(t);
+    plan.push_back({&t, name, why_kept<F>(t, name, request)});
+    any = any || plan.back().kept.empty();
+    if (t.type == number_type::other && in.gguf() != nullptr) refuse_unknown(in.file(), t);
+  }
+  if (plan.empty()) in.file().fail("holds no tensors");
+  if (!any)
+    in.file().fail("has nothing to quantize: " + printable(plan.front().name) + " " +
+                   (plan.size() == 1 ? "" : "and the other " + std::to_string(plan.size() - 1) + " tensors ") +
+                   "would be copied (the first: " + plan.front().kept + ")");
+  return plan;
+}
+
+/// Why a layout cannot hold what is planned; empty where it can.
+template <class F>
+std::string layout_mismatch(tensor_layout layout, const std::vector<planned_tensor>& plan,
+                            const quantize_request& request) {
+  if (layout == tensor_layout::ufp4) return {};
+  if (!ufp4::interop::is_shared_format<F>) return "holds nvfp4 and mxfp4 alone, not " + request.format;
+  if (request.with.transform.n != 1) return "does not record a Hadamard transform (--rht)";
+  for (const planned_tensor& p : plan)
+    if (p.kept.empty() && p.from->shape[1] % F::block_size != 0)
+      return "has no padding, but tensor " + printable(p.name) + " has " + std::to_string(p.from->shape[1]) +
+             " columns, no multiple of " + std::to_string(F::block_size) + " (--skip copies it)";
+  return {};
+}
+
+inline const char* name_of(tensor_layout layout) {
+  return layout == tensor_layout::ufp4 ? "ufp4" : layout == tensor_layout::modelopt ? "modelopt" : "compressed_tensors";
+}
+
+template <class F>
+tensor_layout layout_for(const std::vector<planned_tensor>& plan, const quantize_request& request) {
+  if (!request.layout)
+    return layout_mismatch<F>(ufp4::interop::usual_layout<F>, plan, request).empty() ? ufp4::interop::usual_layout<F>
+                                                                                     : tensor_layout::ufp4;
+  const std::string wrong = layout_mismatch<F>(*request.layout, plan, request);
+  if (!wrong.empty())
+    throw common::usage_error("layout " + std::string(name_of(*request.layout)) + " " + wrong +
+                              "; --layout ufp4 holds everything");
+  return *request.layout;
+}
+
+/// GGUF holds ggml's own blocks, in whole, and no transform.
+template <class F>
+void check_gguf(const std::vector<planned_tensor>& plan, const quantize_request& request) {
+  if constexpr (!ufp4::interop::ggml_format<F>) {
+    throw common::usage_error("a .gguf file holds nvfp4 and mxfp4, not " + request.format);
+  } else {
+    if (request.layout) throw common::usage_error("--layout is of .safetensors files; a .gguf file has ggml's blocks");
+    if (request.with.transform.n != 1)
+      throw common::usage_error("a .gguf file does not record a Hadamard transform (--rht)");
+    constexpr std::size_t whole = ufp4::interop::ggml_block<F>::elements;
+    for (const planned_tensor& p : plan)
+      if (p.kept.empty() && p.from->shape[1] % whole != 0)
+        throw common::usage_error("tensor " + printable(p.name) + " has " + std::to_string(p.from->shape[1]) +
+                                  " columns, no multiple of ggml's " + std::to_string(whole) + "; --skip copies it");
+  }
+}
+
+}  // namespace detail
+
+}  // namespace tool

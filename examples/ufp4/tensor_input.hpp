@@ -1,0 +1,93 @@
+// ufp4 - a file of tensors whose kind is found by its first bytes, and tensors chosen by the pattern of their names.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <ufp4/interop/gguf.hpp>
+#include <ufp4/interop/npy.hpp>
+#include <ufp4/interop/safetensors.hpp>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tool {
+
+/// A .safetensors, .npy or .gguf file, whatever it is called.
+class tensor_input {
+ public:
+  /// Throws interop::file_error.
+  explicit tensor_input(const std::string& path) : reader_(open(path)) {}
+
+  ufp4::interop::tensor_file& file() {
+    return std::visit([](auto& reader) -> ufp4::interop::tensor_file& { return reader; }, reader_);
+  }
+  /// Null where it is another kind.
+  ufp4::interop::safetensors_reader* safetensors() { return std::get_if<ufp4::interop::safetensors_reader>(&reader_); }
+  ufp4::interop::npy_reader* npy() { return std::get_if<ufp4::interop::npy_reader>(&reader_); }
+  ufp4::interop::gguf_reader* gguf() { return std::get_if<ufp4::interop::gguf_reader>(&reader_); }
+
+  /// A tensor's name; the array of a .npy file has its file's: "up" of "weights/up.npy".
+  std::string name_of(const ufp4::interop::stored_tensor& t) {
+    return npy() != nullptr ? std::filesystem::path(file().path()).stem().string() : t.name;
+  }
+
+ private:
+  using any_reader =
+      std::variant<ufp4::interop::safetensors_reader, ufp4::interop::npy_reader, ufp4::interop::gguf_reader>;
+
+  static any_reader open(const std::string& path) {
+    ufp4::interop::input_file file(path);
+    char begin[9] = {};
+    file.read(0, begin, file.size() < sizeof begin ? static_cast<std::size_t>(file.size()) : sizeof begin);
+    const std::string_view head(begin, sizeof begin);
+    if (head.starts_with("GGUF")) return any_reader(std::in_place_type<ufp4::interop::gguf_reader>, path);
+    if (head.starts_with("\x93NUMPY")) return any_reader(std::in_place_type<ufp4::interop::npy_reader>, path);
+    if (head[8] == '{' || path.ends_with(".safetensors"))
+      return any_reader(std::in_place_type<ufp4::interop::safetensors_reader>, path);
+    file.fail("is no .safetensors, .npy or .gguf file by its first bytes");
+  }
+
+  any_reader reader_;
+};
+
+/// "F32", of whichever kind the file is.
+inline std::string type_name_of(const ufp4::interop::stored_tensor& t) {
+  const std::string_view known = ufp4::interop::safetensors_name(t.type);
+  return known.empty() ? t.type_name : std::string(known);
+}
+
+/// A .gguf file does not say how long a tensor of a type is that is not known here, so not even a copy can be made.
+[[noreturn]] inline void refuse_unknown(const ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t) {
+  file.fail("tensor " + ufp4::interop::printable(t.name) + " is " + t.type_name +
+            ", which can be neither read nor copied here");
+}
+
+/// Does all of `name` match? '*' stands for any characters, '?' for one.
+inline bool matches(std::string_view pattern, std::string_view name) {
+  std::size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p, ++n;
+    } else if (star != std::string_view::npos) {  // the last star takes one character more
+      p = star + 1;
+      n = ++taken;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+inline bool matches_any(const std::vector<std::string>& patterns, std::string_view name) {
+  for (const std::string& pattern : patterns)
+    if (matches(pattern, name)) return true;
+  return false;
+}
+
+}  // namespace tool

@@ -1,0 +1,550 @@
+// ufp4 - tests: `ufp4 quantize` and `ufp4 dequantize`: files in, files out, in the bits of the library's verbs.
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <ufp4/ufp4.hpp>
+#include <vector>
+
+#include "../../examples/ufp4/dequantize.hpp"
+#include "../../examples/ufp4/quantize.hpp"
+#include "support/catch.hpp"
+#include "support/files.hpp"
+#include "support/seed.hpp"
+
+using namespace ufp4;
+using support::scratch;
+using namespace std::string_literals;
+
+namespace {
+
+using interop::number_type;
+using interop::tensor_layout;
+
+constexpr const char* weight = "layers.0.up.weight";
+
+/// Normal numbers, with an outlier in every row, as float, bf16 or fp16 can hold them.
+template <class T>
+std::vector<T> some_values(std::size_t rows, std::size_t cols) {
+  std::mt19937_64 random{support::seed(rows * 1000 + cols)};
+  std::normal_distribution<float> normal;
+  std::vector<T> values;
+  for (std::size_t i = 0; i < rows * cols; ++i)
+    values.push_back(static_cast<T>(round_to<T>(normal(random) * (i % cols == i % 7 ? 30.0f : 1.0f))));
+  return values;
+}
+template <>
+std::vector<float> some_values<float>(std::size_t rows, std::size_t cols) {
+  std::vector<float> values;
+  for (const bf16 v : some_values<bf16>(rows, cols)) values.push_back(static_cast<float>(v) * 1.01f);
+  return values;
+}
+
+/// A file with a matrix called `weight` and, before and after it, tensors that are none.
+template <class T>
+std::string file_of(const std::vector<T>& values, std::size_t rows, std::size_t cols) {
+  static const float norm[3] = {1, 2, 3};
+  static const std::uint8_t ids[4] = {9, 8, 7, 6};
+  interop::safetensors_writer out;
+  out.add("a.norm", interop::source_of(number_type::f32, {3}, norm));
+  out.add(weight, interop::source_of(matrix_view<const T>(values.data(), rows, cols)));
+  out.add("z.ids", interop::source_of(number_type::u8, {2, 2}, ids));
+  out.set_metadata("format", "pt");
+  const std::string path = scratch() / "in.safetensors";
+  out.write(path);
+  return path;
+}
+
+template <class T, class V>
+bool same_bits(const std::vector<T>& a, const std::vector<V>& b) {
+  return a.size() * sizeof(T) == b.size() * sizeof(V) && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+std::string raw(interop::tensor_file& file, const std::string& name) {
+  const interop::stored_tensor& t = file.at(name);
+  std::string bytes(static_cast<std::size_t>(t.bytes), '\0');
+  file.read_bytes(t, 0, bytes.data(), bytes.size());
+  return bytes;
+}
+
+/// What a matrix of an untransformed operand stands for.
+template <class T, class F>
+std::vector<T> decoded(const quantized_matrix<F>& q) {
+  std::vector<T> values(q.rows() * q.cols());
+  dequantize(q, matrix_view<T>(values.data(), q.rows(), q.cols()));
+  return values;
+}
+
+template <class T>
+constexpr number_type stored_as = std::is_same_v<T, bf16>   ? number_type::bf16
+                                  : std::is_same_v<T, fp16> ? number_type::f16
+                                                            : number_type::f32;
+
+/// The matrix as it comes out of quantize and dequantize on files, in T.
+template <class T>
+std::vector<T> dequantized(const std::string& path, std::size_t chunk, int threads) {
+  tool::tensor_input in(path);
+  tool::dequantize_request request;
+  request.output = scratch() / "plain.safetensors";
+  request.to = stored_as<T>;
+  request.chunk = chunk;
+  request.ctx.threads = threads;
+  dequantize_file(in, request);
+  interop::safetensors_reader file(request.output);
+  const std::string bytes = raw(file, weight);
+  CHECK(file.at(weight).type == stored_as<T>);
+  CHECK(file.tensors().size() == 3);
+  CHECK(file.metadata() == std::map<std::string, std::string>{{"format", "pt"}});
+  CHECK(raw(file, "z.ids") == "\x09\x08\x07\x06");
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+template <class F, class T>
+void check_round_trip(std::size_t rows, std::size_t cols, std::size_t chunk, const transform_spec& transform,
+                      const rounding_spec& rounding, int threads) {
+  CAPTURE(rows, cols, chunk, transform.n, threads);
+  const std::vector<T> values = some_values<T>(rows, cols);
+  tool::tensor_input in(file_of(values, rows, cols));
+  tool::quantize_request request;
+  request.output = scratch() / "out.safetensors";
+  request.format = "F";
+  request.with.transform = transform;
+  request.with.rounding = rounding;
+  request.with.ctx.threads = threads;
+  request.with.chunk = chunk;
+  const tool::conversion report = tool::quantize_file<F>(in, request);
+  CHECK(report.tensors[1].kept.empty());
+
+  rounding_spec second = rounding;
+  second.coins.stream = 1;  // the matrix is the second tensor
+  const matrix_view<const T> x(values.data(), rows, cols);
+  const quantized_matrix<F> whole = ufp4::quantize<F>(x, transform, second);
+  interop::safetensors_reader file(request.output);
+  const quantized_matrix<F> stored = interop::read_quantized<F>(file, weight);
+  CHECK(stored == whole);
+  CHECK(same_map(stored.transform(), transform));
+  CHECK(raw(file, "z.ids") == "\x09\x08\x07\x06");
+  std::vector<T> plain(rows * cols);
+  fake_quantize<F>(x, matrix_view<T>(plain.data(), rows, cols), transform, second, undo_transform{});
+  CHECK(same_bits(dequantized<T>(request.output, chunk, threads), plain));
+}
+
+template <class F>
+using squares = block_format<typename F::element_type, typename F::scale_type, square(F::block.cols),
+                             typename F::tensor_scale_type>;
+
+using presets = std::tuple<nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4, e2m1_f32, e1m2_f32, int4_f32, squares<nvfp4>,
+                           squares<mxint4>, squares<e1m2_f32>>;
+
+/// Runs a verb as the program does, without the program.
+struct finished {
+  std::string out, refused;
+  bool usage = false;
+};
+template <class Verb>
+finished run(Verb verb, std::vector<std::string> words) {
+  std::vector<const char*> values{"ufp4"};
+  for (const std::string& word : words) values.push_back(word.c_str());
+  common::arguments rest(static_cast<int>(values.size()), values.data(), "-");
+  std::ostringstream out, err;
+  int status = 0;
+  try {
+    status = verb(rest, out, err);
+  } catch (const common::usage_error& e) {
+    return {out.str(), e.what(), true};
+  } catch (const interop::file_error& e) {
+    return {out.str(), e.what(), false};
+  }
+  CHECK(status == 0);
+  CHECK(err.str().empty());
+  return {out.str(), {}, false};
+}
+finished quantize_with(std::vector<std::string> words) { return run(tool::quantize, std::move(words)); }
+finished dequantize_with(std::vector<std::string> words) { return run(tool::dequantize, std::move(words)); }
+
+bool says(const std::string& sentence, const std::string& part) {
+  UNSCOPED_INFO(sentence);
+  return sentence.find(part) != std::string::npos;
+}
+
+std::string good_file(std::size_t rows = 40, std::size_t cols = 64) {
+  return file_of(some_values<float>(rows, cols), rows, cols);
+}
+
+/// The one file of a name in the scratch directory, and no unfinished one.
+bool is_untouched(const std::string& path, const std::string& before) {
+  return support::bytes_of(path) == before && !std::filesystem::exists(path + ".tmp");
+}
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("a matrix through files has the bits of quantizing and decoding it whole", "[tool][cpu]",
+                        presets) {
+  INFO(support::seed_note());
+  const transform_spec none, sixteen = random_hadamard<16>{7}.spec(), long_runs = random_hadamard<128>{8}.spec();
+  check_round_trip<TestType, float>(70, 64, 16 * 64, none, nearest_even{}, 1);  // chunks of 16 rows, and 6
+  check_round_trip<TestType, bf16>(70, 64, 1, sixteen, nearest_even{}, 3);      // of one block of rows
+  check_round_trip<TestType, fp16>(90, 41, 1500, none, nearest_even{}, 2);      // 36 rows fit, whole blocks are 32
+  check_round_trip<TestType, float>(33, 41, 500, long_runs, nearest_even{}, 1);
+  check_round_trip<TestType, bf16>(33, 257, 3000, sixteen, stochastic{5, 0}, 3);
+  check_round_trip<TestType, float>(1, 300, 1 << 20, none, stochastic{5, 0}, 1);  // whole
+}
+
+TEST_CASE("the other projects' layouts have the same bits, and their weights are found by names and types", "[tool]") {
+  const std::string in = good_file();
+  const std::vector<float> x = some_values<float>(40, 64);
+  const auto nv = ufp4::quantize<nvfp4>(matrix_view<const float>(x.data(), 40, 64));
+  const auto mx = ufp4::quantize<mxfp4>(matrix_view<const float>(x.data(), 40, 64));
+  const std::string out = scratch() / "q.safetensors";
+  for (const std::string layout : {"compressed_tensors", "modelopt", "ufp4"})
+    for (const std::string format : {"nvfp4", "mxfp4"}) {
+      CAPTURE(layout, format);
+      REQUIRE(quantize_with({in, "-f", format, "--layout", layout, "-o", out}).refused.empty());
+      interop::safetensors_reader file(out);
+      CHECK((file.find(std::string(weight) + (layout == "modelopt" ? "" : "_packed")) != nullptr));
+      if (format == "nvfp4") {
+        CHECK(interop::read_quantized<nvfp4>(file, weight) == nv);
+        CHECK(same_bits(dequantized<float>(out, 777, 1), decoded<float>(nv)));
+      } else {
+        CHECK(interop::read_quantized<mxfp4>(file, weight) == mx);
+        CHECK(same_bits(dequantized<float>(out, 777, 1), decoded<float>(mx)));
+      }
+    }
+}
+
+TEST_CASE("torchao's names are found", "[tool]") {
+  const std::vector<float> x = some_values<float>(8, 32);
+  const auto q = ufp4::quantize<nvfp4>(matrix_view<const float>(x.data(), 8, 32));
+  const float scale = q.tensor_scale();
+  interop::safetensors_writer writer;
+  writer.add("up._weight_qdata", interop::source_of(number_type::u8, {8, 16}, q.codes().data()));
+  writer.add("up._weight_scale", interop::source_of(number_type::f8_e4m3, {8, 2}, q.scales().data()));
+  writer.add("up._weight_per_tensor_scale", interop::source_of(scale, {}));
+  const std::string in = scratch() / "ao.safetensors", out = scratch() / "ao_plain.safetensors";
+  writer.write(in);
+  REQUIRE(dequantize_with({in, "-o", out}).refused.empty());
+  interop::safetensors_reader file(out);
+  REQUIRE(file.tensors().size() == 1);
+  const std::vector<float> want = decoded<float>(q);
+  CHECK(raw(file, "up.weight") == support::floats(want));
+}
+
+TEST_CASE("the layout is the first that can hold every weight, and one that cannot is refused first", "[tool]") {
+  const std::string even = good_file(), out = scratch() / "layout.safetensors";
+  const auto layout_of = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"-o", out});
+    const finished done = quantize_with(words);
+    const std::size_t at = done.out.find("layout ");
+    return at == std::string::npos ? done.refused : done.out.substr(at + 7, done.out.find(';', at) - at - 7);
+  };
+  CHECK(layout_of({even, "-f", "nvfp4"}) == "compressed_tensors");
+  CHECK(layout_of({even, "-f", "nvfp4", "--rht", "16"}) == "ufp4");
+  CHECK(layout_of({even, "-f", "mxint4"}) == "ufp4");
+  const std::string before = support::bytes_of(out);
+  for (const std::string layout : {"compressed_tensors", "modelopt"}) {
+    CHECK(says(layout_of({even, "-f", "e1m2_f32", "--layout", layout}), "holds nvfp4 and mxfp4 alone, not e1m2_f32"));
+    CHECK(says(layout_of({even, "-f", "mxfp4", "--rht", "32", "--layout", layout}), "Hadamard transform"));
+  }
+  CHECK(is_untouched(out, before));
+  const std::string ragged = file_of(some_values<float>(4, 41), 4, 41);
+  CHECK(says(layout_of({ragged, "-f", "nvfp4", "--layout", "modelopt"}), "has 41 columns, no multiple of 16"));
+  CHECK(is_untouched(out, before));
+  CHECK(layout_of({ragged, "-f", "nvfp4"}) == "ufp4");
+  CHECK(says(layout_of({ragged, "-f", "nvfp4", "--skip", weight}), "has nothing to quantize"));
+}
+
+TEST_CASE("what is no matrix of floats, too narrow, empty or left out is copied, and the report says why", "[tool]") {
+  interop::safetensors_writer writer;
+  const std::vector<float> x = some_values<float>(4, 64);
+  const auto some = [&](number_type type, std::vector<std::uint64_t> shape) {
+    return interop::source_of(type, std::move(shape), x.data());
+  };
+  writer.add("up", some(number_type::f32, {4, 64}));
+  writer.add("lm_head", some(number_type::f32, {4, 64}));
+  writer.add("narrow", some(number_type::f16, {8, 15}));
+  writer.add("cube", some(number_type::f32, {2, 2, 16}));
+  writer.add("empty", some(number_type::f32, {0, 64}));
+  writer.add("wide", some(number_type::f64, {2, 16}));
+  writer.add("scalar", some(number_type::f32, {}));
+  const std::string in = scratch() / "copies.safetensors", out = scratch() / "copied.safetensors";
+  writer.write(in);
+  const finished done = quantize_with({in, "-f", "nvfp4", "--skip", "lm_*", "-o", out});
+  REQUIRE(done.refused.empty());
+  for (const char* line : {"copied: by --skip", "copied: 15 columns are fewer than a block of 16",
+                           "copied: has 3 dimensions", "copied: is empty", "copied: is not F32, F16 or BF16",
+                           "copied: has 0 dimensions", "F32 to nvfp4", "1 of 7 tensors converted"})
+    CHECK(says(done.out, line));
+  interop::safetensors_reader before(in), after(out);
+  for (const char* name : {"lm_head", "narrow", "cube", "empty", "wide", "scalar"}) {
+    CHECK(raw(before, name) == raw(after, name));
+    CHECK(before.at(name).shape == after.at(name).shape);
+    CHECK(before.at(name).type == after.at(name).type);
+  }
+  const finished chosen = quantize_with({in, "-f", "nvfp4", "--tensor", "lm_????", "-o", out});
+  CHECK(says(chosen.out, "copied: not chosen by --tensor"));
+  CHECK(says(chosen.out, "1 of 7 tensors converted"));
+}
+
+TEST_CASE("a tensor of a type without a name here is copied from .safetensors", "[tool]") {
+  const std::string data = support::floats(some_values<float>(1, 32)) + "\1\0\1"s;
+  const std::string in =
+      support::file_with(support::safetensors(R"({"w":{"dtype":"F32","shape":[1,32],"data_offsets":[0,128]},)"
+                                              R"("mask":{"dtype":"BOOL","shape":[3],"data_offsets":[128,131]}})",
+                                              data));
+  const std::string out = scratch() / "mask.safetensors";
+  REQUIRE(quantize_with({in, "-f", "mxfp4", "-o", out}).refused.empty());
+  interop::safetensors_reader file(out);
+  CHECK(file.at("mask").type_name == "BOOL");
+  CHECK(raw(file, "mask") == "\1\0\1"s);
+}
+
+TEST_CASE("GGUF takes nvfp4 and mxfp4 in whole blocks, and comes back", "[tool]") {
+  const std::string in = good_file(), out = scratch() / "q.gguf", plain = scratch() / "plain.safetensors";
+  const std::vector<float> x = some_values<float>(40, 64);
+  const auto nv = ufp4::quantize<nvfp4>(matrix_view<const float>(x.data(), 40, 64));
+  const finished done = quantize_with({in, "-f", "nvfp4", "--skip", "a.*", "-o", out});
+  CHECK(says(done.refused, "has nothing") == false);
+  CHECK(says(done.refused, "z.ids"));  // ggml has no bytes
+  const std::string npy = scratch() / "up.npy";
+  std::ofstream(npy, std::ios::binary) << support::npy("<f4", false, "(40, 64)", support::floats(x));
+  REQUIRE(quantize_with({npy, "-f", "nvfp4", "-o", out}).refused.empty());
+  interop::gguf_reader file(out);
+  CHECK(interop::read_quantized<nvfp4>(file, "up") == nv);
+  REQUIRE(dequantize_with({out, "-o", plain}).refused.empty());
+  interop::safetensors_reader again(plain);
+  CHECK(again.tensors().size() == 1);
+  std::vector<float> got(40 * 64);
+  again.read_rows(again.at("up"), 0, matrix_view<float>(got.data(), 40, 64));
+  std::vector<float> want = decoded<float>(nv);
+  for (std::size_t i = 0; i < want.size(); ++i) REQUIRE(got[i] == want[i]);  // ggml has one zero
+
+  interop::gguf_writer model;
+  model.set_string("general.architecture", "llama");
+  model.add("up", interop::source_of(matrix_view<const float>(x.data(), 40, 64)));
+  const std::string from = scratch() / "model.gguf";
+  model.write(from);
+  REQUIRE(quantize_with({from, "-f", "nvfp4", "-o", out}).refused.empty());
+  interop::gguf_reader quantized(out);
+  CHECK(quantized.strings().at("general.architecture") == "llama");
+  CHECK(interop::read_quantized<nvfp4>(quantized, "up") == nv);
+
+  CHECK(says(quantize_with({npy, "-f", "e1m2_f32", "-o", out}).refused, "a .gguf file holds nvfp4 and mxfp4"));
+  CHECK(says(quantize_with({npy, "-f", "nvfp4", "--rht", "16", "-o", out}).refused, "Hadamard transform"));
+  CHECK(says(quantize_with({npy, "-f", "nvfp4", "--layout", "ufp4", "-o", out}).refused, "--layout"));
+  std::ofstream(npy, std::ios::binary) << support::npy("<f4", false, "(64, 40)", support::floats(x));
+  CHECK(says(quantize_with({npy, "-f", "nvfp4", "-o", out}).refused, "40 columns, no multiple of ggml's 64"));
+}
+
+TEST_CASE("a .npy file in either order is quantized, and one weight becomes a .npy file", "[tool]") {
+  const std::vector<float> x = some_values<float>(40, 64);
+  std::vector<float> turned;
+  for (std::size_t k = 0; k < 64; ++k)
+    for (std::size_t i = 0; i < 40; ++i) turned.push_back(x[i * 64 + k]);
+  const auto q = ufp4::quantize<e2m1_f32>(matrix_view<const float>(x.data(), 40, 64));
+  const std::string in = scratch() / "up.npy", out = scratch() / "up.safetensors", back = scratch() / "back.npy";
+  for (const bool fortran : {false, true}) {
+    std::ofstream(in, std::ios::binary) << support::npy("<f4", fortran, "(40, 64)",
+                                                        support::floats(fortran ? turned : x));
+    REQUIRE(quantize_with({in, "-f", "e2m1_f32", "-o", out}).refused.empty());
+    interop::safetensors_reader file(out);
+    CHECK(interop::read_quantized<e2m1_f32>(file, "up") == q);
+  }
+  REQUIRE(dequantize_with({out, "--to", "f16", "-o", back}).refused.empty());
+  interop::npy_reader array(back);
+  CHECK(array.array().type == number_type::f16);
+  const std::vector<fp16> want = decoded<fp16>(q);
+  CHECK(raw(array, "") == std::string(reinterpret_cast<const char*>(want.data()), want.size() * 2));
+  CHECK(says(dequantize_with({in, "-o", out}).refused, "is a .npy file, which holds no quantized weights"));
+}
+
+TEST_CASE("a .npy output is for one weight", "[tool]") {
+  const std::vector<float> x = some_values<float>(4, 32);
+  interop::safetensors_writer writer;
+  for (const char* name : {"a", "b"}) writer.add(name, interop::source_of(matrix_view<const float>(x.data(), 4, 32)));
+  const std::string in = scratch() / "two.safetensors", q = scratch() / "two_q.safetensors";
+  writer.write(in);
+  REQUIRE(quantize_with({in, "-f", "mxfp4", "-o", q}).refused.empty());
+  const std::string out = scratch() / "two.npy";
+  CHECK(says(dequantize_with({q, "-o", out}).refused, "2 weights would be dequantized; --tensor chooses one"));
+  CHECK_FALSE(std::filesystem::exists(out));
+  CHECK(dequantize_with({q, "--tensor", "b", "-o", out}).refused.empty());
+  CHECK(says(dequantize_with({q, "--tensor", "c*", "-o", out}).refused, "--tensor c*"));
+}
+
+TEST_CASE("a weight that is not chosen stays quantized", "[tool]") {
+  const std::vector<float> x = some_values<float>(4, 32);
+  interop::safetensors_writer writer;
+  for (const char* name : {"a", "b"}) writer.add(name, interop::source_of(matrix_view<const float>(x.data(), 4, 32)));
+  const std::string in = scratch() / "two.safetensors", q = scratch() / "two_q.safetensors";
+  writer.write(in);
+  REQUIRE(quantize_with({in, "-f", "int4_f32", "-o", q}).refused.empty());
+  const std::string out = scratch() / "half.safetensors", rest = scratch() / "rest.safetensors";
+  REQUIRE(dequantize_with({q, "--tensor", "b", "-o", out}).refused.empty());
+  interop::safetensors_reader half(out);
+  CHECK(half.find("b") != nullptr);
+  const auto want = ufp4::quantize<int4_f32>(matrix_view<const float>(x.data(), 4, 32));
+  CHECK(interop::read_quantized<int4_f32>(half, "a") == want);
+  CHECK(half.metadata().size() == 1);
+  REQUIRE(dequantize_with({out, "-o", rest}).refused.empty());
+  interop::safetensors_reader all(rest);
+  CHECK(raw(all, "a") == raw(half, "b"));
+}
+
+TEST_CASE("patterns: a star is any text, a question mark one character, and all of the name counts", "[tool]") {
+  using tool::matches;
+  CHECK(matches("a.b", "a.b"));
+  CHECK_FALSE(matches("a.b", "a.b.c"));
+  CHECK_FALSE(matches("a.b", "aXb"));
+  CHECK(matches("*", ""));
+  CHECK(matches("*.weight", "layers.0.weight"));
+  CHECK_FALSE(matches("*.weight", "layers.0.weight_scale"));
+  CHECK(matches("l*.?.w*", "layers.0.weight"));
+  CHECK_FALSE(matches("l*.?.w*", "layers.10.weight"));
+  CHECK(matches("*a*b*", "xxaxbxabx"));
+  CHECK_FALSE(matches("?", ""));
+  CHECK(matches(std::string(2000, '*') + "b", std::string(20000, 'a') + "b"));  // no exponential search
+}
+
+TEST_CASE("a block with NaN or infinity is counted, and decodes to NaN alone", "[tool]") {
+  std::vector<float> x = some_values<float>(4, 64);
+  x[70] = NAN;
+  x[200] = INFINITY;
+  const std::string in = file_of(x, 4, 64), out = scratch() / "nan.safetensors";
+  const finished done = quantize_with({in, "-f", "nvfp4", "-o", out});
+  CHECK(says(done.out, "2 blocks hold NaN or infinities"));
+  CHECK(says(quantize_with({in, "-f", "nvfp4", "--json", "-o", out}).out, R"("sqnr_db": null, "nonfinite_blocks": 2)"));
+  const std::vector<float> got = dequantized<float>(out, 64, 1);
+  for (std::size_t i = 0; i < got.size(); ++i) CHECK(std::isnan(got[i]) == ((i / 16 == 4) || (i / 16 == 12)));
+}
+
+TEST_CASE("the SQNR of the report is that of the matrix and what comes back", "[tool]") {
+  const std::vector<float> x = some_values<float>(40, 64);
+  const std::string in = file_of(x, 40, 64), out = scratch() / "sqnr.safetensors";
+  const finished done = quantize_with({in, "-f", "e1m2_f32", "--rht", "64", "--seed", "3", "--json", "-o", out});
+  const std::vector<float> got = dequantized<float>(out, 1 << 20, 1);
+  double signal = 0, noise = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double lost = static_cast<double>(got[i]) - static_cast<double>(x[i]);
+    signal += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    noise += lost * lost;
+  }
+  const std::size_t at = done.out.find("\"sqnr_db\": ");
+  REQUIRE(at != std::string::npos);
+  CHECK(std::abs(std::stod(done.out.substr(at + 11)) - 10 * std::log10(signal / noise)) < 1e-9);
+  interop::json_cursor json(done.out);
+  CHECK(json.skip_value());
+  CHECK(json.at_end());
+  CHECK(says(done.out, R"("rht": 64)"));
+  CHECK(says(done.out, R"("seed": 3)"));
+}
+
+TEST_CASE("a command line that cannot be meant is refused before a file is touched", "[tool]") {
+  const std::string in = good_file(), out = scratch() / "never.safetensors";
+  const auto refused = [&](std::vector<std::string> words) {
+    const finished done = quantize_with(std::move(words));
+    CHECK(done.usage);
+    return done.refused;
+  };
+  CHECK(says(refused({}), "which FILE?"));
+  CHECK(says(refused({in, "-f", "nvfp4"}), "-o OUT is needed"));
+  CHECK(says(refused({in, "-o", out}), "-f FORMAT is needed; there are nvfp4"));
+  CHECK(says(refused({in, "-f", "fp5", "-o", out}), "unknown format fp5"));
+  CHECK(says(refused({in, in, "-f", "nvfp4", "-o", out}), "is a second FILE"));
+  CHECK(says(refused({in, "-f", "nvfp4", "-o", out, "--fast"}), "unknown argument --fast"));
+  CHECK(says(refused({in, "-f", "nvfp4", "-o", out, "--rht", "24"}), "--rht takes 16, 32, 64, 128 or 256, not 24"));
+  CHECK(says(refused({in, "-f", "nvfp4", "-o", out, "--rht", "many"}), "--rht takes"));
+  CHECK(says(refused({in, "-f", "nvfp4", "-o", out, "--rounding", "up"}), "--rounding takes nearest or stochastic"));
+  CHECK(says(refused({in, "-f", "nvfp4", "-o", out, "--layout", "torch"}), "not torch"));
+  CHECK(says(refused({in, "-f", "nvfp4", "-o", "never.npy"}), "ends in neither .safetensors nor .gguf"));
+  CHECK(says(dequantize_with({in, "-o", "never.gguf"}).refused, "ends in neither .safetensors nor .npy"));
+  CHECK(says(dequantize_with({in, "-o", out, "--to", "f8"}).refused, "--to takes f32, bf16 or f16, not f8"));
+  CHECK_FALSE(std::filesystem::exists(out));
+  CHECK_FALSE(std::filesystem::exists(out + ".tmp"));
+}
+
+TEST_CASE("FILE is never overwritten, under whatever name", "[tool]") {
+  const std::string in = good_file(), before = support::bytes_of(in);
+  const std::string link = scratch() / "link.safetensors", odd = scratch() / "odd.safetensors.tmp";
+  std::error_code ignored;
+  std::filesystem::remove(link, ignored);
+  std::filesystem::create_symlink(in, link);
+  std::filesystem::copy_file(in, odd, std::filesystem::copy_options::overwrite_existing);
+  for (const std::string& out : {in, link, scratch() / "./in.safetensors"})
+    CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", out}).refused, "would overwrite FILE itself"));
+  CHECK(says(quantize_with({odd, "-f", "nvfp4", "-o", scratch() / "odd.safetensors"}).refused, "unfinished output"));
+  CHECK(says(dequantize_with({in, "-o", in}).refused, "would overwrite FILE itself"));
+  CHECK(support::bytes_of(in) == before);
+  CHECK(support::bytes_of(odd) == before);
+}
+
+TEST_CASE("an output that cannot be written leaves what was there", "[tool]") {
+  const std::string in = good_file(400, 64), out = scratch() / "kept.safetensors";
+  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", "/nowhere/at/all.safetensors"}).refused,
+             "cannot be opened for writing"));
+  std::ofstream(out) << "precious";
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = old;
+  small.rlim_cur = 4096;  // the disk is full after so many bytes
+  setrlimit(RLIMIT_FSIZE, &small);
+  const finished full = quantize_with({in, "-f", "nvfp4", "-o", out});
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, handler);
+  CHECK(says(full.refused, "could not be written to its end"));
+  CHECK(is_untouched(out, "precious"));
+  CHECK(quantize_with({in, "-f", "nvfp4", "-o", out}).refused.empty());
+  CHECK(support::bytes_of(out).size() > 4096);
+}
+
+TEST_CASE("patterns that match nothing are refused: what they should have kept would be lost", "[tool]") {
+  const std::string in = good_file(), out = scratch() / "never.safetensors";
+  for (const std::string flag : {"--skip", "--tensor"}) {
+    const finished done = quantize_with({in, "-f", "nvfp4", flag, "lm_head*", "-o", out});
+    CHECK(says(done.refused, "has no tensor that " + flag + " lm_head* matches; it has a.norm"));
+    CHECK_FALSE(done.usage);
+  }
+  CHECK(says(dequantize_with({in, "-o", out}).refused, "holds no quantized weights"));
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
+TEST_CASE("damaged files are refused with a sentence or converted, and never leave half an output", "[tool]") {
+  INFO(support::seed_note());
+  const std::string in = good_file(8, 64), q = scratch() / "to_damage.safetensors", out = scratch() / "d.safetensors";
+  REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", q}).refused.empty());
+  const std::string plain = support::bytes_of(in), quantized = support::bytes_of(q);
+  for (std::size_t length = 0; length < plain.size(); length += 97)
+    CHECK_FALSE(quantize_with({support::file_with(plain.substr(0, length)), "-f", "nvfp4", "-o", out}).refused.empty());
+  for (std::size_t length = 0; length < quantized.size(); length += 37)
+    CHECK_FALSE(dequantize_with({support::file_with(quantized.substr(0, length)), "-o", out}).refused.empty());
+  CHECK_FALSE(std::filesystem::exists(out));
+  std::mt19937_64 random{support::seed(9)};
+  for (int i = 0; i < 300; ++i) {
+    quantize_with({support::file_with(support::damaged(plain, random)), "-f", "mxfp4", "-o", out});
+    dequantize_with({support::file_with(support::damaged(quantized, random)), "-o", out});
+    CHECK_FALSE(std::filesystem::exists(out + ".tmp"));
+  }
+}
+
+TEST_CASE("a weight in a format that is no preset is named by what the file says of it", "[tool]") {
+  const std::vector<float> x = some_values<float>(4, 64);
+  const auto q = ufp4::quantize<block_format<fp4<E3M0>, bf16, 32>>(matrix_view<const float>(x.data(), 4, 64));
+  interop::safetensors_writer writer;
+  interop::add_quantized(writer, "w", q);
+  const std::string in = scratch() / "odd_format.safetensors", out = scratch() / "never.safetensors";
+  writer.write(in);
+  const finished done = dequantize_with({in, "-o", out});
+  CHECK(says(done.refused, "tensor w is in a format that is no preset: grid=0,"));
+  CHECK(says(done.refused, "scale=bf16 block=1x32"));
+  CHECK_FALSE(std::filesystem::exists(out));
+}
