@@ -10,7 +10,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 
 # The long ones first, so that none is left alone at the end.
-ways=(hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg
+ways=(hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg readme
   include package subdirectory fetch_found fetch_missing pkgconfig components)
 case ${1:-} in
   --list) printf '%s\n' "${ways[@]}"; exit 0 ;;
@@ -50,6 +50,23 @@ way_include() {
   [ -n "$command" ] || { echo "README.md has no g++ command for examples/readme.cpp"; return 1; }
   cd "$source_dir" && ${command/-O3/-O0} -o "$out/readme" &&
     cmake -D README=README.md -D SOURCE=examples/readme.cpp -D PROGRAM="$out/readme" -P tests/readme.cmake
+}
+# The README's own project, with the README's program, fetched and installed; what it prints is in the README as well.
+way_readme() {
+  need git
+  local project="$out/readme project"
+  mkdir -p "$project"
+  sed -n '/^```cmake$/,/^```$/{/^```/d;p}' "$source_dir/README.md" >"$project/CMakeLists.txt"
+  cp "$source_dir/examples/readme.cpp" "$project/main.cpp"
+  make_repository readme || return 1
+  readme_project fetched -D UFP4_GIT="file://$out/repository_readme" -D CMAKE_DISABLE_FIND_PACKAGE_ufp4=ON &&
+    readme_project installed -D CMAKE_PREFIX_PATH="$prefix"
+}
+# readme_project HOW [CMAKE ARGUMENT]...
+readme_project() {
+  cmake -S "$out/readme project" -B "$out/readme_$1" -G Ninja -D CMAKE_BUILD_TYPE=Debug "${@:2}" && cmake --build "$out/readme_$1" &&
+    cmake -D README="$source_dir/README.md" -D SOURCE="$source_dir/examples/readme.cpp" -D PROGRAM="$out/readme_$1/app" \
+      -P "$source_dir/tests/readme.cmake"
 }
 way_package() { in_cmake package . -D HOW=package -D CMAKE_PREFIX_PATH="$prefix"; }
 way_subdirectory() { in_cmake subdirectory . -D HOW=subdirectory -D UFP4="$source_dir"; }
@@ -152,7 +169,7 @@ work() {
   echo "$verdict  $1, $((SECONDS - began)) s" >>"$out/verdicts"
   printf '%-8s %s, %d s%s\n' $verdict "$1" $((SECONDS - began)) "$why"
 }
-for name in need in_cmake make_repository fetch refused on_gpu cuda hip work; do export -f "${name?}"; done
+for name in need in_cmake make_repository readme_project fetch refused on_gpu cuda hip work; do export -f "${name?}"; done
 for name in "${ways[@]}"; do export -f "way_$name"; done
 
 install_build_tools || exit 1
