@@ -1,36 +1,179 @@
 #!/usr/bin/env bash
-# ufp4 - what a small program costs to compile, and its size: JSON on standard output.
+# ufp4 - what the headers and small programs cost to compile, and what they weigh.
 # SPDX-License-Identifier: Apache-2.0
-#
-# usage: bench/compile_cost.sh WORK_FOLDER      (CXX names the compiler; g++ without it)
+usage='usage: bench/compile_cost.sh FOLDER           two rows as JSON on standard output, for bench/render.py
+       bench/compile_cost.sh --page [FILE]    measures every table of FILE and writes them into it, between its markers;
+                                              docs/compile_cost.md where no file is named. Some ten minutes
+Environment: CXX and CLANG, the compilers (g++, clang++-19); without the second its columns are dashes. UFP4_BUILD_DIR, where
+to build (default build/ in the source tree).
+
+Seconds are processor seconds, user and system, of one compiler process: the least of five runs, or of those begun within three seconds.
+Bytes are the column "text" of size: code, constants and unwind tables.'
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-work=$1
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$source_dir/cmake/bare_machine.sh"
+. "$source_dir/cmake/page_tables.sh"
 cxx=${CXX:-g++}
-compile=("$cxx" -std=c++20 -I "$here/../include")
-TIMEFORMAT=%U
+clang=${CLANG:-clang++-19}
+programs=(element hadamard dequantize quantize quantized_gemm one_format nine_formats linear)
+export LC_ALL=C TIMEFORMAT='%3U %3S'
 
-# The least processor time of three runs; the first shows what the compiler has to say.
+# seconds_of COMMAND...: what it says goes to standard error; nothing where it fails.
 seconds_of() {
-  "$@" >&2 || return 1
-  local _
-  for _ in 1 2 3; do { time "$@" >/dev/null 2>&1; } 2>&1; done | sort -g | head -n 1
+  local best=1000000 all=0 user system ms _
+  for _ in 1 2 3 4 5; do
+    { time "$@" >"$work/said" 2>&1; } 2>"$work/time" || { cat "$work/said" >&2; return 1; }
+    read -r user system <"$work/time"
+    ms=$((10#${user/./} + 10#${system/./})) all=$((all + ms))
+    [ $ms -ge $best ] || best=$ms
+    [ $all -lt 3000 ] || break
+  done
+  printf '%d.%02d\n' $((best / 1000)) $((best % 1000 / 10))
 }
-# Code and constants of a program, in bytes.
-bytes_of() { size "$1" | awk 'NR == 2 { print $1 }'; }
+text_of() { size "$1" | awk 'NR == 2 { print $1 }'; }
+kilobytes() { awk -v bytes="$1" 'BEGIN { printf bytes < 10240 ? "%.1f" : "%.0f", bytes / 1024 }'; }
 
-printf '#include <ufp4/ufp4.hpp>\n' >"$work/include_only.cpp"
-printf 'int main() {}\n' >"$work/empty.cpp"
-include=$(seconds_of "${compile[@]}" -fsyntax-only "$work/include_only.cpp")
-gemm=$(seconds_of "${compile[@]}" -O2 -c "$here/compile_cost.cpp" -o "$work/compile_cost.o")
-"$cxx" "$work/compile_cost.o" -o "$work/compile_cost" -pthread
-"${compile[@]}" -O2 "$work/empty.cpp" -o "$work/empty" -pthread
-kilobytes=$((($(bytes_of "$work/compile_cost") - $(bytes_of "$work/empty") + 512) / 1024))
+compile() { # COMPILER OPTION...
+  local compiler=$1
+  shift
+  "$compiler" -std=c++20 -I include "$@"
+}
 
-cat <<JSON
+# ---- two rows for the page of the benches
+
+json() {
+  local include gemm base
+  printf '#include <ufp4/ufp4.hpp>\n' >"$work/include_only.cpp"
+  printf 'int main() {}\n' >"$work/empty.cpp"
+  include=$(seconds_of compile "$cxx" -fsyntax-only "$work/include_only.cpp")
+  gemm=$(seconds_of compile "$cxx" -O2 -c bench/compile_cost/quantized_gemm.cpp -o "$work/quantized_gemm.o")
+  "$cxx" "$work/quantized_gemm.o" -o "$work/quantized_gemm" -pthread
+  "$cxx" -O2 "$work/empty.cpp" -o "$work/empty" -pthread
+  base=$(text_of "$work/empty")
+  cat <<JSON
 [
   {"what": "\`#include <ufp4/ufp4.hpp>\`, -fsyntax-only", "seconds": $include, "goal": "0.8"},
-  {"what": "one call of quantized_gemm, -O2", "seconds": $gemm, "goal": "10", "kilobytes": $kilobytes}
+  {"what": "one call of quantized_gemm, -O2", "seconds": $gemm, "goal": "10", "kilobytes": $(kilobytes $(($(text_of "$work/quantized_gemm") - base)))}
 ]
 JSON
+}
+
+# ---- the tables of the page
+
+# cell COMPILER OBJECT OPTION...: compiles to OBJECT and prints "seconds, kilobytes".
+cell() {
+  local compiler=$1 object=$2 seconds
+  shift 2
+  command -v "$compiler" >/dev/null || { echo '-'; return; }
+  seconds=$(seconds_of compile "$compiler" "$@" -c -o "$object")
+  echo "$seconds s, $(kilobytes "$(text_of "$object")") KB"
+}
+
+machine() {
+  printf '|  |  |\n|---|---|\n| processor | %s |\n' "$(processor)"
+  printf '| compilers | %s; %s |\n' "$("$cxx" --version | head -n 1)" \
+    "$(command -v "$clang" >/dev/null && "$clang" --version | head -n 1 || echo "no $clang")"
+  printf '| date | %s |\n' "$(date -u +%Y-%m-%d)"
+}
+
+headers() {
+  local header lines own seconds=() compiler
+  printf '| `#include` | lines | of them ufp4'\''s | g++, s | clang, s |\n|---|---:|---:|---:|---:|\n'
+  for header in ufp4/format/fp4.hpp ufp4/device.hpp ufp4/hadamard.hpp ufp4/dequantize.hpp ufp4/quantize.hpp ufp4/gemm.hpp \
+    ufp4/recipe/linear.hpp ufp4/ufp4.hpp ufp4/interop/npy.hpp ufp4/interop/safetensors.hpp ufp4/interop/gguf.hpp \
+    ufp4/format/io.hpp vector immintrin.h; do
+    [ "$header" != immintrin.h ] || [ "$(uname -m)" = x86_64 ] || continue
+    echo "#include <$header>" >"$work/header.cpp"
+    lines=$(compile "$cxx" -E -P "$work/header.cpp" | wc -l)
+    own=$(compile "$cxx" -E "$work/header.cpp" | awk '/^# [0-9]+ "/ { own = $3 ~ /ufp4/ && $3 !~ /header\.cpp/; next } own && NF' | wc -l)
+    seconds=()
+    for compiler in "$cxx" "$clang"; do
+      if command -v "$compiler" >/dev/null; then seconds+=("$(seconds_of compile "$compiler" -fsyntax-only "$work/header.cpp")")
+      else seconds+=('-'); fi
+    done
+    printf '| `<%s>` | %d | %d | %s | %s |\n' "$header" "$lines" "$own" "${seconds[@]}"
+  done
+}
+
+whole_programs() {
+  local program source
+  printf '| program | g++ -O2 | g++ -O3 | g++ -Os | clang -O2 | clang -O3 |\n|---|---:|---:|---:|---:|---:|\n'
+  for program in "${programs[@]}"; do
+    source=bench/compile_cost/$program.cpp
+    printf '| [%s](../%s) | %s | %s | %s | %s | %s |\n' "$program" "$source" \
+      "$(cell "$cxx" "$work/$program.o" -O2 "$source")" "$(cell "$cxx" "$work/o3.o" -O3 "$source")" \
+      "$(cell "$cxx" "$work/os.o" -Os "$source")" "$(cell "$clang" "$work/c2.o" -O2 "$source")" \
+      "$(cell "$clang" "$work/c3.o" -O3 "$source")"
+  done
+}
+
+elsewhere() {
+  local program source
+  printf '| file | g++ -O2 | clang -O2 |\n|---|---:|---:|\n'
+  for program in "${programs[@]}"; do
+    source=bench/compile_cost/$program.cpp
+    printf '| %s | %s | %s |\n' "$program" "$(cell "$cxx" "$work/e.o" -O2 -D UFP4_KERNELS_ELSEWHERE "$source")" \
+      "$(cell "$clang" "$work/e.o" -O2 -D UFP4_KERNELS_ELSEWHERE "$source")"
+  done
+  printf '#define UFP4_KERNELS_HERE\n#include <ufp4/cpu/kernels.hpp>\n' >"$work/kernels.cpp"
+  printf '| kernels.cpp, once | %s | %s |\n' "$(cell "$cxx" "$work/kernels.o" -O2 "$work/kernels.cpp")" \
+    "$(cell "$clang" "$work/e.o" -O2 "$work/kernels.cpp")"
+}
+
+# The functions of a tier stand in its namespace, ufp4::cpu::detail::<version>::avx2::...
+tiers_of() { # OBJECT: "tier bytes" lines; `portable` are ufp4's other functions, `rest` what no function of ufp4's is
+  nm -S -t d -C "$1" | awk -v text="$(text_of "$1")" '
+    $3 !~ /^[tTwW]$/ { next }
+    match($0, /detail::[a-z0-9_]+::(avx2|avx512|avx_vnni|amx|neon|neon_dotprod|neon_i8mm|neon_bf16)::/) {
+      split(substr($0, RSTART, RLENGTH), word, "::"); sum[word[3]] += $2; all += $2; next }
+    / ufp4::|ufp4::/ { sum["portable"] += $2; all += $2 }
+    END { sum["rest"] = text - all; sum["text"] = text; for (tier in sum) print tier, sum[tier] }'
+}
+
+bytes() {
+  local tier columns=(hadamard dequantize quantize quantized_gemm one_format linear) name bytes
+  printf '| KB of | %s |\n|---|' "$(printf '%s | ' "${columns[@]}" | sed 's/ | $//')"
+  printf -- '---:|%.0s' "${columns[@]}"
+  printf '\n'
+  for tier in portable avx2 avx_vnni avx512 amx neon neon_dotprod neon_i8mm neon_bf16 rest text; do
+    case $tier in portable) name='portable C++, and what chooses' ;; rest) name='constants, unwind tables, the standard library' ;;
+      text) name='**together**' ;; *) name="\`$tier\`" ;; esac
+    local cells='' some=0
+    for column in "${columns[@]}"; do
+      bytes=$(tiers_of "$work/$column.o" | awk -v tier="$tier" '$1 == tier { print $2 }')
+      some=$((some + ${bytes:-0})) cells+=" $([ -z "$bytes" ] || kilobytes "$bytes") |"
+    done
+    [ $some -eq 0 ] || printf '| %s |%s\n' "$name" "$cells"
+  done
+}
+
+page() {
+  local page=$1 table
+  choose_build_folder "$source_dir"
+  work=$ufp4_build/compile_cost
+  mkdir -p "$work"
+  install_packages g++ binutils
+  install_packages clang-19 || true
+  cd "$source_dir"
+  for table in machine headers whole_programs elsewhere bytes; do
+    echo "$table"
+    "$table" >"$work/$table.md"
+    into "$page" "$table" <"$work/$table.md"
+  done
+  echo "written: $page"
+}
+
+case ${1:-} in
+  --help | -h) echo "$usage" ;;
+  --page)
+    file=${2:-$source_dir/docs/compile_cost.md}
+    [ -w "$file" ] || { echo "ufp4: there is no page '$file' to write to" >&2; exit 2; }
+    page "$(realpath "$file")" ;;
+  '' | -*) echo "$usage" >&2; exit 2 ;;
+  *)
+    [ -d "$1" ] || { echo "ufp4: '$1' is no folder" >&2; exit 2; }
+    work=$(realpath "$1")
+    cd "$source_dir"
+    json ;;
+esac

@@ -47,7 +47,8 @@ TEST_CASE("a prepacked matrix holds eight codes of sixteen rows side by side, an
       codes = codes && p.codes()[at] == (i < 37 ? q.codes()[i * 48 + k / 2] : 0);
     }
     for (std::size_t b = 0; b < 6; ++b)
-      scales = scales && p.scales()[i / 16 * 96 + b * 16 + i % 16].bits() == (i < 37 ? q.scales()[i * 6 + b].bits() : 0);
+      scales =
+          scales && p.scales()[i / 16 * 96 + b * 16 + i % 16].bits() == (i < 37 ? q.scales()[i * 6 + b].bits() : 0);
   }
   REQUIRE(codes);
   REQUIRE(scales);
@@ -73,6 +74,23 @@ TEST_CASE("a product with prepacked weights has the bits of the product with the
         same_product(ctx, tiny, model::random_quantized<block_format<fp4<E3M0>, float, 2>>(gen, n, k));
       }
     }
+}
+
+TEST_CASE("one row by prepacked weights has the bits of one row by the weights", "[gemm]") {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(2)};
+  for (const cpu::isa tier : support::runnable_isas()) {
+    const cpu::context ctx{.threads = 2, .isa = tier};
+    for (const std::size_t n : {1u, 16u, 37u, 300u})
+      for (const std::size_t k : {16u, 100u, 128u, 1300u}) {  // within a chunk of 128, one, and several with a rest
+        const auto a = model::random_quantized<nvint4>(gen, 1, k, model::scales::hostile, 0x1.9p-4f);
+        same_product(ctx, a, model::random_quantized<nvfp4>(gen, n, k));
+        same_product(ctx, a, model::random_quantized<e1m2_f32>(gen, n, k, model::scales::hostile));
+        const auto b = model::random_quantized<mxfp4>(gen, 1, k);
+        same_product(ctx, b, model::random_quantized<mxfp4>(gen, n, k, model::scales::hostile));
+        same_product(ctx, b, model::random_quantized<mx_e1m2>(gen, n, k));
+      }
+  }
 }
 
 TEST_CASE("prepacked weights keep their transform and their errors", "[gemm]") {

@@ -36,7 +36,7 @@ long_steps=(
   "tidy: clang-tidy finds nothing in the headers"
   "fuzz: files, shapes and policies made up by libFuzzer, ten minutes a target"
   "coverage: which lines of the headers the tests run, by room, and which not, line by line in build/coverage.report"
-  "hostile: the headers behind others' macros, without exceptions and RTTI, with more warnings, by four compilers"
+  "hostile: the headers behind others' macros, without exceptions and RTTI, with more warnings, by four compilers; mdspan with libc++"
   "clang_all: every test with clang"
   "sanitize_all: every test under the sanitizers"
   "gpu_tests: every test of the GPU kernels compiled by nvcc, and by hipcc"
@@ -285,7 +285,9 @@ step_coverage() {
   bash "$source_dir/tests/coverage.sh" --gpu
 }
 step_hostile() {
+  local package
   install_packages g++ || return 1
+  for package in g++-11 clang-16 clang-19 libc++-19-dev libc++abi-19-dev libeigen3-dev; do install_packages $package || true; done
   bash "$source_dir/tests/hostile/check.sh" --all
 }
 step_tidy() {

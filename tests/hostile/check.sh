@@ -6,6 +6,7 @@
 #
 # | headers | all that need no GPU's compiler, in one file behind macros.hpp; --all: every one in a file of its own  |
 # | program | program.cpp compiled in each setting; by the first compiler also built and run: the same bits in all  |
+# | mdspan  | --all: its test, with a standard library that has <mdspan>                                              |
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 work=$(mktemp -d)
@@ -96,6 +97,19 @@ else
   ran unsafe -std=c++20 -O3 -DUFP4_KERNELS_ELSEWHERE -ffp-contract=fast -fno-math-errno -fno-trapping-math -fwrapv -fno-strict-aliasing
   [ -n "${bits[plain]-}" ] && [ "${bits[plain]}" = "${bits[bare]-}" ] && [ "${bits[plain]}" = "${bits[unsafe]-}" ]
   verdict $? "the bits differ: ${bits[*]}"
+fi
+# <mdspan> is in libc++ from 17 on, and in no libstdc++ before 15. Catch2 3 is compiled for libstdc++ alone.
+if [ $all = yes ]; then
+  for compiler in "${compilers[@]}"; do
+    [[ $compiler = clang* ]] && echo '#include <mdspan>' >"$work/one.cpp" || continue
+    if ! "$compiler" -std=c++23 -stdlib=libc++ -fsyntax-only "$work/one.cpp" 2>/dev/null || [ -e /usr/include/catch2/catch_all.hpp ]; then
+      echo "SKIPPED: $compiler has no libc++ with <mdspan>, or Catch2 is not version 2"
+      continue
+    fi
+    compile "$compiler" -std=c++23 -stdlib=libc++ -Itests -o "$work/mdspan" tests/interop/mdspan_test.cpp tests/support/main.cpp &&
+      "$work/mdspan" >"$work/log" 2>&1
+    verdict $? "$compiler -stdlib=libc++: mdspan_test"
+  done
 fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

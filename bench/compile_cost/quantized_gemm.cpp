@@ -1,6 +1,6 @@
-// ufp4 - bench: what one call of the widest verb costs to compile; compile_cost.sh times the compiler on it.
+// ufp4 - bench: what one call of the widest verb costs to compile.
 // SPDX-License-Identifier: Apache-2.0
-#include <ufp4/ufp4.hpp>
+#include <ufp4/gemm.hpp>
 
 void multiply(const ufp4::quantized_matrix<ufp4::nvfp4>& a, const ufp4::quantized_matrix<ufp4::nvfp4>& b,
               const ufp4::matrix_view<float>& c) {

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# ufp4 - which lines and branches of include/ufp4 the tests run, by room and by file.
+# SPDX-License-Identifier: Apache-2.0
+usage='usage: tests/coverage.sh [--gpu] [--report] [--page [FILE]]
+  --gpu          the tests of the GPU kernels in the executor and those of examples/train_lm too: three times the compiling
+  --report       builds and runs nothing: reads what the last run left
+  --page [FILE]  writes the tables into FILE, between its markers; docs/coverage.md where no file is named
+Ends with the table by room. In build/coverage.report: coverage.txt and coverage.csv by file, html/index.html line by line.
+A line that no compiled function holds is not counted: other processors'\'' code, and templates that no test calls.
+Environment: UFP4_BUILD_DIR, where to build. Exit status 77 where gcovr could not be had.'
+set -uo pipefail
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$source_dir/cmake/bare_machine.sh"
+. "$source_dir/cmake/page_tables.sh"
+
+targets=host_tests without='^(nightly|script|gpu|train_lm|torch)$' run=yes page=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    --gpu) targets=day_tests without='^(nightly|script|torch)$' ;;
+    --report) run=no ;;
+    --page)
+      page=$source_dir/docs/coverage.md
+      if [ $# -ge 2 ] && [[ $2 != --* ]]; then page=$2; shift; fi
+      [ -w "$page" ] || { echo "there is no page '$page' to write to" >&2; exit 2; } ;;
+    --help | -h) echo "$usage"; exit 0 ;;
+    *) echo "unknown argument '$1'" >&2; echo "$usage" >&2; exit 2 ;;
+  esac
+  shift
+done
+choose_build_folder "$source_dir"
+build=$ufp4_build/coverage out=$ufp4_build/coverage.report
+mkdir -p "$ufp4_build/logs" "$out/html"
+
+# Debian's, or one in an environment of its own.
+find_gcovr() {
+  local python
+  install_packages gcovr >&2
+  if command -v gcovr >/dev/null; then gcovr=(gcovr); return; fi
+  install_packages python3 python3-venv ca-certificates >&2 && python=$(make_venv gcovr 'gcovr>=5,<9') && gcovr=("$python" -m gcovr)
+}
+
+run_tests() {
+  local status=0
+  install_build_tools && install_packages catch2 || return 1
+  install_packages libeigen3-dev || echo "no Eigen: interop/eigen.hpp is not compiled"
+  cmake --preset coverage -S "$source_dir" -B "$build" -Wno-dev >"$ufp4_build/logs/coverage.configure.log" 2>&1 || {
+    tail -n 40 "$ufp4_build/logs/coverage.configure.log"
+    return 1
+  }
+  cmake --build "$build" --target "$targets" -- -j "$(nproc)" >"$ufp4_build/logs/coverage.build.log" 2>&1 || {
+    grep -m 10 -E -A 8 '^FAILED|error:' "$ufp4_build/logs/coverage.build.log"
+    return 1
+  }
+  find "$build" -name '*.gcda' -delete # counts of an earlier run
+  ctest --test-dir "$build" --parallel "$(nproc)" --output-on-failure --no-tests=error -LE "$without" \
+    >"$ufp4_build/logs/coverage.test.log" 2>&1 || status=1
+  [ $status -eq 0 ] || grep -E '\*\*\*(Failed|Timeout|Exception)|tests passed' "$ufp4_build/logs/coverage.test.log"
+  return $status
+}
+
+report() {
+  # Branches to a landing pad are the compiler's, not the program's.
+  "${gcovr[@]}" --root "$source_dir" --object-directory "$build" --filter "$source_dir/include/ufp4/" \
+    --exclude-throw-branches --exclude-unreachable-branches --txt "$out/coverage.txt" --csv "$out/coverage.csv" \
+    --json "$out/coverage.json" --html-details "$out/html/index.html" "$build" >"$ufp4_build/logs/coverage.gcovr.log" 2>&1 || {
+    tail -n 20 "$ufp4_build/logs/coverage.gcovr.log"
+    return 1
+  }
+}
+
+# Columns of coverage.csv: filename, lines, lines run, share, branches, branches taken, share.
+by_room() {
+  awk -F, 'NR > 1 && $2 > 0 {
+      split($1, part, "/"); room = part[4] == "" ? "verbs and umbrellas" : part[3]
+      if (room == "cuda" || room == "hip") room = "gpu"
+      if (room == "cpu") room = part[4] == "kernels" || part[4] == "simd" ? "cpu: kernels" : "cpu: choice, threads, drivers"
+      for (name = room; ; name = "together") {
+        files[name]++; lines[name] += $2; hit[name] += $3; branches[name] += $5; taken[name] += $6
+        if (name == "together") break
+      }
+    }
+    function share(part, whole) { return whole ? sprintf("%.1f%%", int(1000 * part / whole) / 10) : "" }
+    END {
+      print "| room | files | lines | run | branches | taken |\n|---|---:|---:|---:|---:|---:|"
+      n = split("detail,format,round,hadamard,block,matrix,verbs and umbrellas,cpu: choice; threads; drivers,cpu: kernels,recipe,analysis,interop,gpu,together", order, ",")
+      for (i = 1; i <= n; i++) {
+        name = order[i]; gsub(/;/, ",", name)
+        if (name in lines) printf "| %s | %d | %d | %s | %d | %s |\n", name, files[name], lines[name], share(hit[name], lines[name]), branches[name], share(taken[name], branches[name])
+      }
+    }' "$out/coverage.csv"
+}
+
+by_file() {
+  echo '| file | lines | not run | branches | not taken |'
+  echo '|---|---:|---:|---:|---:|'
+  awk -F, 'NR > 1 && $2 > 0 { sub(/^include\/ufp4\//, "", $1); printf "| `%s` | %d | %d | %d | %d |\n", $1, $2, $2 - $3, $5, $5 - $6 }' "$out/coverage.csv"
+}
+
+machine() {
+  printf '|  |  |\n|---|---|\n| command | `tests/coverage.sh%s` |\n' "$([ $targets = host_tests ] || echo ' --gpu')"
+  printf '| processor | %s |\n' "$(processor)"
+  printf '| compiler | %s, -O0 |\n' "$(LC_ALL=C g++ --version | head -n 1)"
+  printf '| date | %s |\n' "$(date -u +%Y-%m-%d)"
+}
+
+gcovr=()
+if ! find_gcovr; then
+  echo "SKIPPED: gcovr could be had neither from Debian nor from PyPI, so no coverage was measured"
+  exit 77
+fi
+status=0
+[ $run = no ] || run_tests || status=1
+report || exit 1
+if [ -n "$page" ]; then
+  machine | into "$page" machine && by_room | into "$page" by_room && by_file | into "$page" by_file || exit 1
+fi
+by_room
+echo "line by line: $out/html/index.html"
+exit $status
