@@ -21,7 +21,8 @@ struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The command line, one argument after the other; "--name=value" is "--name value".
+/// The command line, one argument after the other; "--name=value" is "--name value", but for a flag that takes none: next()
+/// refuses it then.
 class arguments {
  public:
   /// A word that starts with `flag_mark` is a flag and not the value of the one before it; "-" alone is a value.
@@ -29,17 +30,26 @@ class arguments {
     for (int i = 1; i < count; ++i) {
       const std::string_view argument = values[i];
       const std::size_t equals = argument.starts_with("--") ? argument.find('=') : std::string_view::npos;
-      words_.emplace_back(argument.substr(0, equals));
-      if (equals != std::string_view::npos) words_.emplace_back(argument.substr(equals + 1));
+      words_.push_back({std::string(argument.substr(0, equals)), false});
+      if (equals != std::string_view::npos) words_.push_back({std::string(argument.substr(equals + 1)), true});
     }
   }
 
   bool empty() const { return at_ == words_.size(); }
-  std::string next() { return words_[at_++]; }
+  /// A flag or a word that belongs to none. usage_error where it is a value that the flag before it did not take.
+  std::string next() {
+    if (words_[at_].attached)
+      throw usage_error(words_[at_ - 1].text + " takes no value, and got " +
+                        (words_[at_].text.empty() ? "an empty one" : ufp4::interop::printable(words_[at_].text)));
+    return words_[at_++].text;
+  }
 
   std::optional<std::string> optional_value() {
-    if (empty() || (words_[at_].starts_with(flag_mark_) && words_[at_] != "-")) return {};
-    return next();
+    if (empty()) return {};
+    const auto& [text, attached] = words_[at_];
+    if (attached && text.empty()) throw usage_error(words_[at_ - 1].text + " needs a value");
+    if (!attached && text.starts_with(flag_mark_) && text != "-") return {};
+    return words_[at_++].text;
   }
   std::string value(const std::string& flag) {
     auto found = optional_value();
@@ -70,8 +80,13 @@ class arguments {
     return error == std::errc{} && end == text.data() + text.size();
   }
 
+  struct word {
+    std::string text;
+    bool attached;  ///< behind a flag's "="
+  };
+
   std::string_view flag_mark_;
-  std::vector<std::string> words_;
+  std::vector<word> words_;
   std::size_t at_ = 0;
 };
 

@@ -2,18 +2,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <ostream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <ufp4/interop/tensor_file.hpp>
 #include <ufp4/interop/text.hpp>
 
 namespace common {
 
-/// "-" is `standard`. std::runtime_error names what cannot be written: a full disk is noticed here and not by the reader
-/// of half a file.
+namespace detail {
+
+/// A pipe, a terminal, /dev/null: nothing that another file could take the place of.
+inline bool is_written_in_place(const std::string& path) {
+  std::error_code none;
+  const std::filesystem::file_status status = std::filesystem::status(path, none);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+}
+
+}  // namespace detail
+
+/// Text for `path`, where "-" is `standard`. A file appears whole or not at all, and keeps until then what it held.
+/// std::runtime_error names what cannot be written: a full disk is noticed here and not by the reader of half a file.
 inline void write_to(const std::string& path, std::ostream& standard, const std::function<void(std::ostream&)>& write) {
+  if (path != "-" && !detail::is_written_in_place(path)) {
+    std::ostringstream text;
+    write(text);
+    ufp4::interop::output_file file(path);
+    file.write(text.str());
+    file.finish();
+    return;
+  }
   const std::string name = path == "-" ? "standard output" : ufp4::interop::printable(path);
   std::ofstream file;
   if (path != "-") {
@@ -26,10 +51,18 @@ inline void write_to(const std::string& path, std::ostream& standard, const std:
   if (!out) throw std::runtime_error(name + ": could not be written to its end");
 }
 
-/// Before long work: std::runtime_error where `path` cannot be opened. What it holds stays; a new file is empty.
+/// Before long work: std::runtime_error where `path` could not be written. Nothing is made or changed.
 inline void check_writable(const std::string& path) {
-  if (path != "-" && !std::ofstream(path, std::ios::binary | std::ios::app))
-    throw std::runtime_error(ufp4::interop::printable(path) + ": cannot be opened for writing");
+  if (path == "-") return;
+  std::error_code none;
+  const std::filesystem::path place = std::filesystem::weakly_canonical(path, none);  // where links lead
+  const std::filesystem::path folder = place.parent_path();
+  const bool directory = std::filesystem::is_directory(place, none), there = std::filesystem::exists(place, none);
+  const bool replaced = !detail::is_written_in_place(path);
+  if (directory || (there && access(place.c_str(), W_OK) != 0) ||
+      (replaced && access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0))
+    throw std::runtime_error(ufp4::interop::printable(path) +
+                             (directory ? ": is a directory, not a file" : ": cannot be opened for writing"));
 }
 
 }  // namespace common

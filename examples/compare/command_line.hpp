@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../common/arguments.hpp"
+#include "../ufp4/output_path.hpp"
 #include "experiment.hpp"
+#include "stored_matrix.hpp"
 #include "text.hpp"
 
 namespace compare {
@@ -32,7 +35,7 @@ output (default: a table here, and compare.html)
 
 options
   --rows N                      at most N rows, evenly spaced over the matrix; 0 is all (default 1000)
-  --seed N                      of the transform's signs (default 1)
+  --seed N                      of the transform's signs (default 0)
   --threads N                   0 is all cores (default 0)
   --help
 
@@ -40,7 +43,7 @@ examples
   ufp4 compare
   ufp4 compare --npy embeddings.npy --html embeddings.html
   ufp4 compare --safetensors model.safetensors:model.layers.0.mlp.down_proj.weight --rows 2000
-  ufp4 compare --text ~/notes --json | jq '.results[] | {format, hadamard, sqnr_db}'
+  ufp4 compare --text ~/notes --json | jq '.results[] | {format, rht, sqnr_db}'
 
 exit status: 0 done; 1 the input cannot be read or an output cannot be written; 2 wrong usage
 )";
@@ -61,6 +64,33 @@ struct options {
 
   int on_stdout() const { return (json == "-") + (csv == "-") + (html == "-"); }
 };
+
+/// The flag and the value of each report that will be written.
+inline std::vector<std::pair<const char*, std::string>> outputs_of(const options& o) {
+  std::vector<std::pair<const char*, std::string>> outputs;
+  if (o.json) outputs.emplace_back("--json", *o.json);
+  if (o.csv) outputs.emplace_back("--csv", *o.csv);
+  if (!o.html_refused && (o.html_asked || o.on_stdout() == 0)) outputs.emplace_back("--html", o.html);
+  return outputs;
+}
+
+/// usage_error where two reports have one name, or one would destroy an input.
+inline void check_outputs(const options& o) {
+  const auto outputs = outputs_of(o);
+  const auto refuse = [](const auto& output, const std::string& what) {
+    throw usage_error(output.first + (" " + printable(output.second)) + " would overwrite " + what);
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].second == "-") continue;
+    for (std::size_t j = 0; j < i; ++j)
+      if (tool::is_same_file(outputs[i].second, outputs[j].second))
+        refuse(outputs[i], "the report of " + std::string(outputs[j].first));
+    for (const std::string& path : o.paths) {
+      const std::string input = o.from == options::input::safetensors ? split_tensor_argument(path).first : path;
+      if (tool::is_same_file(outputs[i].second, input)) refuse(outputs[i], "the input " + printable(input));
+    }
+  }
+}
 
 inline options parse_options(common::arguments& rest) {
   options o;
@@ -101,6 +131,7 @@ inline options parse_options(common::arguments& rest) {
   }
   if (o.on_stdout() > 1) throw usage_error("only one of --json, --csv and --html can go to stdout; name a file");
   if (o.html_asked && o.html_refused) throw usage_error("--html and --no-html exclude each other");
+  check_outputs(o);
   return o;
 }
 

@@ -63,10 +63,12 @@ inline int run_program(common::arguments& rest, std::ostream& out, std::ostream&
   const auto complain = [&](const std::string& sentence) { err << "ufp4 compare: " << sentence << "\n"; };
   try {
     const options o = parse_options(rest);
-    if (o.show_help)
+    if (o.show_help) {
       out << help_text;
-    else
-      detail::report(o, detail::measure(o), out);
+      return 0;
+    }
+    for (const auto& output : outputs_of(o)) common::check_writable(output.second);
+    detail::report(o, detail::measure(o), out);
     return 0;
   } catch (const usage_error& e) {
     complain(std::string(e.what()) + "; ufp4 compare --help shows what there is");

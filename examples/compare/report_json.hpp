@@ -1,6 +1,6 @@
 // ufp4 - the comparison as JSON.
 // SPDX-License-Identifier: Apache-2.0
-/// Numbers are written with all their digits; one that is not finite becomes null. Keys are those of metrics.hpp.
+/// Numbers are written with all their digits; one that is not finite becomes null, but an SQNR without an error "inf". Keys are those of metrics.hpp.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,10 @@ inline void write_json(std::ostream& out, const comparison& c, const std::string
   for (const outcome& o : c.outcomes) {
     out << separator << "    {\"format\": " << json_text(o.format.name)
         << ", \"element\": " << json_text(o.format.element) << ", \"scale\": " << json_text(o.format.scale)
-        << ", \"block\": " << o.format.block << ", \"hadamard\": " << o.hadamard;
-    for (const metric& m : metrics) out << ", \"" << m.key << "\": " << shortest(m.value(c, o), "null");
+        << ", \"block\": " << o.format.block << ", \"rht\": " << o.hadamard;
+    for (const metric& m : metrics)
+      out << ", \"" << m.key
+          << "\": " << (m.key == "sqnr_db" ? decibels_json(o.sqnr_db) : shortest(m.value(c, o), "null"));
     out << ", \"scale_underflow_rate\": " << shortest(o.underflow_rate, "null")
         << ", \"saturation_rate\": " << shortest(o.saturation_rate, "null") << ", \"histogram\": [";
     for (std::size_t code = 0; code < 16; ++code) out << (code ? ", " : "") << o.histogram[code];

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <ufp4/interop/text.hpp>
@@ -36,6 +37,11 @@ inline std::string shortest(double value, std::string_view absent) {
   if (!std::isfinite(value)) return std::string(absent);
   char buffer[32];
   return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
+}
+
+/// An SQNR in JSON: "inf" where nothing was lost, null where there is none.
+inline std::string decibels_json(double value) {
+  return value == std::numeric_limits<double>::infinity() ? "\"inf\"" : shortest(value, "null");
 }
 
 /// 786432 as "786,432".

@@ -25,9 +25,9 @@
 #include <utility>
 #include <vector>
 
+#include "../common/interrupt.hpp"
 #include "command_line.hpp"
 #include "corpus.hpp"
-#include "interrupt.hpp"
 #include "launch.hpp"
 #include "progress.hpp"
 #include "ranks.hpp"
@@ -134,7 +134,7 @@ class training_run {
 
   int go(const std::string& command) {
     begin();
-    const interrupt ctrl_c;
+    const common::interrupt ctrl_c;
     while (!trainer_.done()) {
       if (ranks_.any(ctrl_c.seen())) return stop(command);
       const log_row row = one_step();

@@ -68,13 +68,19 @@ struct bench_row {
 
 namespace detail {
 
+/// usage_error for instructions that there are not, or not here.
 inline ufp4::cpu::isa parse_isa(const std::string& text) {
-  std::string names;
+  std::string known, here;
+  bool is_known = false;
   for (const ufp4::cpu::isa i : ufp4::cpu::all_isas) {
+    known += (known.empty() ? "" : ", ") + std::string(name(i));
+    is_known = is_known || text == name(i);
+    if (!ufp4::cpu::available().has(i)) continue;
     if (text == name(i)) return i;
-    names += (names.empty() ? "" : ", ") + std::string(name(i));
+    here += (here.empty() ? "" : ", ") + std::string(name(i));
   }
-  throw common::usage_error("--isa takes " + names + ", not " + ufp4::interop::printable(text));
+  if (is_known) throw common::usage_error("--isa " + text + " is not of this machine, which has " + here);
+  throw common::usage_error("--isa takes " + known + ", not " + ufp4::interop::printable(text));
 }
 
 inline bench_options parse_bench(common::arguments& rest) {
@@ -246,7 +252,6 @@ inline void write_bench_json(std::ostream& out, const bench_options& o, const st
 
 inline int bench(common::arguments& rest, std::ostream& out, std::ostream&) {
   const bench_options o = detail::parse_bench(rest);
-  ufp4::cpu::resolve(o.ctx);  // refuses instructions that the machine lacks before any work
   if (o.json) common::check_writable(*o.json);
   const std::vector<bench_row> rows = visit_format(
       o.format, [&]<class Format>(std::type_identity<Format>) { return detail::bench_run(o).rows<Format>(); });

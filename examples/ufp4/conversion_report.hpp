@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <ostream>
@@ -20,7 +21,8 @@ namespace tool {
 struct converted_tensor {
   std::string name;
   std::vector<std::uint64_t> shape;
-  std::string before;  ///< its type
+  std::string type;    ///< as the file spells it; of a quantized weight, of its codes
+  std::string format;  ///< of a quantized weight
   std::string after;   ///< its new type or format; empty where it was copied
   std::string kept;    ///< why it was copied; empty where it was converted
   std::uint64_t bytes_before = 0, bytes_after = 0;
@@ -69,7 +71,8 @@ inline void print_table(std::ostream& out, const conversion& c) {
   std::vector<std::vector<std::string>> lines{{"tensor", "shape", "SQNR", "before", "after", ""}};
   std::uint64_t before = 0, after = 0;
   for (const converted_tensor& t : c.tensors) {
-    std::string became = t.kept.empty() ? t.before + " to " + t.after : "copied: " + t.kept;
+    std::string became = "copied: " + t.kept;
+    if (t.kept.empty()) became = (t.format.empty() ? ufp4::interop::printable(t.type) : t.format) + " to " + t.after;
     if (t.nonfinite_blocks != 0) became += "; " + std::to_string(t.nonfinite_blocks) + " blocks hold NaN or infinities";
     std::string shape;
     for (const std::uint64_t extent : t.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
@@ -87,9 +90,23 @@ inline void print_table(std::ostream& out, const conversion& c) {
   out << " " << converted << " of " << c.tensors.size() << " tensors converted\n";
 }
 
+namespace detail {
+
+/// A foreign name whole where JSON can hold it.
+inline std::string whole_text(const std::string& name) {
+  return ufp4::interop::json_text(ufp4::interop::is_utf8(name) ? name : ufp4::interop::printable(name));
+}
+
+/// Nothing lost is "inf", for which JSON has no number; null is a matrix without an SQNR.
+inline std::string decibels(double sqnr_db) {
+  return std::isinf(sqnr_db) && sqnr_db > 0 ? "\"inf\"" : compare::shortest(sqnr_db, "null");
+}
+
+}  // namespace detail
+
 inline void print_json(std::ostream& out, const conversion& c) {
-  using ufp4::interop::json_text, ufp4::interop::printable;
-  out << "{\n  \"input\": " << json_text(printable(c.input)) << ",\n  \"output\": " << json_text(printable(c.output));
+  using detail::whole_text, ufp4::interop::json_text;
+  out << "{\n  \"input\": " << whole_text(c.input) << ",\n  \"output\": " << whole_text(c.output);
   for (const conversion_setting& s : c.settings)
     out << ",\n  " << json_text(s.key) << ": " << (s.is_number ? s.value : json_text(s.value));
   out << ",\n  \"tensors\": [";
@@ -97,16 +114,16 @@ inline void print_json(std::ostream& out, const conversion& c) {
   for (const converted_tensor& t : c.tensors) {
     std::string shape;
     for (const std::uint64_t extent : t.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
-    out << std::exchange(separator, ",\n") << "    {\"name\": " << json_text(printable(t.name)) << ", \"shape\": ["
-        << shape << "], \"type\": " << json_text(printable(t.before));
+    out << std::exchange(separator, ",\n") << "    {\"name\": " << whole_text(t.name) << ", \"shape\": [" << shape
+        << "], \"type\": " << whole_text(t.type);
+    if (!t.format.empty()) out << ", \"format\": " << json_text(t.format);
     if (t.kept.empty())
       out << ", \"to\": " << json_text(t.after);
     else
       out << ", \"copied\": " << json_text(t.kept);
     out << ", \"bytes_before\": " << t.bytes_before << ", \"bytes_after\": " << t.bytes_after;
     if (t.has_error)
-      out << ", \"sqnr_db\": " << compare::shortest(t.sqnr_db, "null")
-          << ", \"nonfinite_blocks\": " << t.nonfinite_blocks;
+      out << ", \"sqnr_db\": " << detail::decibels(t.sqnr_db) << ", \"nonfinite_blocks\": " << t.nonfinite_blocks;
     out << "}";
   }
   out << "\n  ]\n}\n";

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <ostream>
 #include <string>
 
 #include "../common/arguments.hpp"
-#include "../common/terminal.hpp"
-#include "conversion_report.hpp"
+#include "conversion_run.hpp"
 #include "dequantize_file.hpp"
 #include "output_path.hpp"
 #include "tensor_input.hpp"
@@ -23,26 +23,27 @@ FILE is .safetensors, with weights as compressed-tensors, Model Optimizer, torch
 MXFP4 and NVFP4. Which tensors are weights, and in which format, is found by their names, types and metadata. A
 Hadamard transform that FILE records is undone. OUT ends in .safetensors, which has everything else of FILE too, or in
 .npy for one weight. FILE and any weight in it may be larger than memory. An OUT that exists is replaced when the new
-one is whole.
+one is whole, and keeps its permissions. Configuration beside FILE (config.json, hf_quant_config.json, the index.json of
+a model in several files) is neither read nor written.
 
   -o, --output OUT
   --to TYPE           f32 (default; loses nothing), bf16 or f16, rounded to nearest; beyond f16's range are infinities
   --tensor PATTERN    only weights of these names; may be repeated. * is any text, ? any character
   --threads N         0: all cores (default)
-  --json              what was done as JSON on standard output, instead of a table
+  --json [JSON]       what was done as JSON, into a file; without JSON, or with -, on standard output instead of the table
 
 examples
   ufp4 dequantize model-nvfp4.safetensors --to bf16 -o model.safetensors
   ufp4 dequantize model.gguf --tensor blk.0.ffn_up.weight -o up.npy
 
-exit status: 0 done; 1 FILE cannot be read or OUT cannot be written; 2 wrong usage
+exit status: 0 done; 1 FILE cannot be read or OUT cannot be written; 2 wrong usage; 130 interrupted, OUT is what it was
 )";
 
 namespace detail {
 
 struct dequantize_command {
   std::string input;
-  bool json = false;
+  std::optional<std::string> json;  ///< "-" is standard output
   dequantize_request request;
 };
 
@@ -66,26 +67,21 @@ inline dequantize_command parse_dequantize(common::arguments& rest) {
     else if (word == "--threads")
       c.request.ctx.threads = static_cast<int>(rest.number(word, 0, 4096));
     else if (word == "--json")
-      c.json = true;
+      c.json = rest.optional_value().value_or("-");
     else
       take_input(word, c.input);
   }
-  check_input_and_output(c.input, c.request.output);
+  check_input_and_output(c.input, c.request.output, c.json);
   ends_in_second(c.request.output, ".safetensors", ".npy");
   return c;
 }
 
 }  // namespace detail
 
-inline int dequantize(common::arguments& rest, std::ostream& out, std::ostream&) {
+inline int dequantize(common::arguments& rest, std::ostream& out, std::ostream& err) {
   detail::dequantize_command c = detail::parse_dequantize(rest);
   tensor_input in(c.input);
-  const common::progress_line line;
-  c.request.progress = [&](std::size_t at, std::size_t of, const std::string& what) { line.step(at, of, what); };
-  const conversion report = dequantize_file(in, c.request);
-  line.clear();
-  c.json ? print_json(out, report) : print_table(out, report);
-  return 0;
+  return run_conversion(c.request, c.json, out, err, [&] { return dequantize_file(in, c.request); });
 }
 
 }  // namespace tool

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "../common/arguments.hpp"
 #include "conversion_report.hpp"
 #include "placed_safetensors.hpp"
 #include "row_chunks.hpp"
@@ -43,7 +44,7 @@ namespace detail {
 struct decoded_weight {
   found_weight found;
   std::vector<std::uint64_t> shape;
-  std::string format;
+  std::string type, format;  ///< of the codes; of the weight
   std::uint64_t bytes_before = 0;
   std::function<void(const ufp4::interop::byte_sink&, const std::function<void(std::size_t row)>&)> write;
 };
@@ -68,7 +69,8 @@ void decode_rows(Reader& file, const ufp4::interop::stored_weight<F>& weight, co
 template <class F, class Reader>
 decoded_weight decoded(Reader& file, const found_weight& found, const dequantize_request& request) {
   const auto weight = ufp4::interop::find_weight<F>(file, found.name);
-  decoded_weight d{found, {weight.rows, weight.cols}, stored_format_name<F>(), weight.codes->bytes, {}};
+  decoded_weight d{
+      found, {weight.rows, weight.cols}, weight.codes->type_name, stored_format_name<F>(), weight.codes->bytes, {}};
   if (weight.scales != weight.codes) d.bytes_before += weight.scales->bytes;
   if (file.find(found.parts.tensor_scale) != nullptr) d.bytes_before += sizeof(float);
   d.write = [&file, weight, &request](const auto& sink, const auto& progress) {
@@ -92,8 +94,9 @@ std::map<std::string, decoded_weight> weights_of(Reader& file, const dequantize_
     bool any = false;
     for (const found_weight& w : all) any = any || matches(pattern, w.name);
     if (!any)
-      file.fail("has no quantized weight that --tensor " + printable(pattern) + " matches; the first of " +
-                std::to_string(all.size()) + " is " + printable(all.front().name));
+      throw common::usage_error(printable(file.path()) + " has no quantized weight that --tensor " +
+                                printable(pattern) + " matches; the first of " + std::to_string(all.size()) + " is " +
+                                printable(all.front().name));
   }
   for (const found_weight& w : all) {
     if (!request.chosen.empty() && !matches_any(request.chosen, w.name)) continue;
@@ -136,13 +139,14 @@ inline converted_tensor row_of(const output_tensor& o, const dequantize_request&
   if (o.copied != nullptr) {
     row.name = o.copied->name;
     row.shape = o.copied->shape;
-    row.before = type_name_of(*o.copied);
+    row.type = o.copied->type_name;
     row.kept = request.chosen.empty() ? "is no quantized weight" : "is no weight that --tensor chooses";
     row.bytes_before = row.bytes_after = o.copied->bytes;
   } else {
     row.name = o.weight->found.name;
     row.shape = o.weight->shape;
-    row.before = o.weight->format;
+    row.type = o.weight->type;
+    row.format = o.weight->format;
     row.after = type_text(request.to);
     row.bytes_before = o.weight->bytes_before;
     row.bytes_after = ufp4::interop::byte_count(request.to, row.shape).value();
@@ -162,6 +166,13 @@ inline ufp4::interop::byte_source source_of(const decoded_weight& weight, const 
   };
 }
 
+inline ufp4::interop::byte_source copy_of(ufp4::interop::tensor_file& file, const stored_tensor& t,
+                                          const dequantize_request& request, std::size_t at, std::size_t of) {
+  return bytes_of(file, t, [&t, &request, at, of] {
+    if (request.progress) request.progress(at + 1, of, printable(t.name));
+  });
+}
+
 template <class Reader>
 void write_plain(Reader& file, const std::map<std::string, std::string>& metadata,
                  const std::vector<output_tensor>& outputs, const dequantize_request& request) {
@@ -173,7 +184,7 @@ void write_plain(Reader& file, const std::map<std::string, std::string>& metadat
                                           : out.add(o.weight->found.name, request.to, o.weight->shape));
   out.open();
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    out.write(numbers[i], outputs[i].copied != nullptr ? bytes_of(file, *outputs[i].copied)
+    out.write(numbers[i], outputs[i].copied != nullptr ? copy_of(file, *outputs[i].copied, request, i, outputs.size())
                                                        : source_of(*outputs[i].weight, request, i, outputs.size()));
   out.finish();
 }

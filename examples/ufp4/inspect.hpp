@@ -16,6 +16,7 @@
 #include "../common/output.hpp"
 #include "../common/terminal.hpp"
 #include "inspect_report.hpp"
+#include "output_path.hpp"
 
 namespace tool {
 
@@ -41,15 +42,17 @@ what to measure
 
 how to show it
   --detail              every format of every tensor; a single tensor is always shown so
-  --json [FILE]         all numbers as JSON; without FILE, or with -, on stdout instead of the text
+  --json [OUT]          all numbers as JSON; without OUT, or with -, on stdout instead of the text
   --threads N           0 is all cores (default 0)
   --help
 
 For each size (bits an element, with the share of the scales) it names the format with the highest
 SQNR, 10 log10(sum x^2 / sum (q - x)^2), in what the quantizer sees. +H: after a Hadamard transform.
-crest: the largest magnitude over the rms. atten.: sum x q / sum x^2, below 1 where rounding shrinks.
-buckets: 2^entropy of the values used over their number. Every row counts unless --rows is given; the
-file may be larger than memory, and is read by rows.
+crest: the largest magnitude over the rms. atten.: sum x q / sum x^2, below 1 where rounding shrinks; in a
+tensor's line that of the first format asked for (nvfp4 if none is), without a transform. buckets: 2^entropy
+of the values used over their number. Every row counts unless --rows is given; the file may be larger than
+memory, and is read by rows. What quantize copies (other than two dimensions, other types than F32, F16 and
+BF16, rows shorter than a block) says so, and is not among the tensors counted at the end.
 
 examples
   ufp4 inspect model.safetensors
@@ -70,19 +73,25 @@ struct inspect_options {
 
 namespace detail {
 
-/// "a,b" or "all".
+/// Names with commas between them; with "all" anywhere among them all formats.
 inline std::vector<std::string> parse_formats(std::string_view list) {
   std::vector<std::string> chosen;
-  if (list == "all")
-    for (const format_name& f : format_names) chosen.emplace_back(f.name);
-  while (list != "all") {
-    const std::size_t comma = list.find(',');
-    chosen.emplace_back(named_format(list.substr(0, comma)).name);
+  bool all = false;
+  for (std::size_t begin = 0, comma = 0; comma != std::string_view::npos; begin = comma + 1) {
+    comma = list.find(',', begin);
+    const std::string_view name = list.substr(begin, comma == std::string_view::npos ? comma : comma - begin);
+    if (name.empty()) throw common::usage_error("--format " + printable(list) + " has an empty name");
+    if (name == "all") {
+      all = true;
+      continue;
+    }
+    chosen.emplace_back(named_format(name).name);
     if (std::count(chosen.begin(), chosen.end(), chosen.back()) > 1)
       throw common::usage_error("--format names " + chosen.back() + " twice");
-    if (comma == std::string_view::npos) break;
-    list.remove_prefix(comma + 1);
   }
+  if (!all) return chosen;
+  chosen.clear();
+  for (const format_name& f : format_names) chosen.emplace_back(f.name);
   return chosen;
 }
 
@@ -132,6 +141,8 @@ inline inspect_options parse_inspect(common::arguments& rest) {
       o.path = word;
   }
   if (o.path.empty()) throw common::usage_error("which file?");
+  if (o.json && *o.json != "-" && is_same_file(o.path, *o.json))
+    throw common::usage_error("--json " + printable(*o.json) + " would overwrite FILE itself");
   return o;
 }
 

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "format_list.hpp"
+#include "quantize_plan.hpp"
 #include "stored_formats.hpp"
 #include "tensor_input.hpp"
 
@@ -94,6 +96,17 @@ inline void join_ggml(const ufp4::interop::tensor_file& file, file_entry& entry,
 }
 
 }  // namespace detail
+
+/// Why `ufp4 quantize -f FORMAT` copies a tensor; empty where it converts it.
+inline std::string why_copied(std::string_view format, const file_entry& e) {
+  if (!e.format.empty()) return "is a quantized weight";
+  return visit_format(format, [&]<class F>(std::type_identity<F>) {
+    return detail::why_kept<F>(e.tensor, e.name, quantize_request{});
+  });
+}
+
+/// Why every format's copies it: no block is shorter than NVFP4's.
+inline std::string why_copied(const file_entry& e) { return why_copied("nvfp4", e); }
 
 inline std::string_view kind_of(tensor_input& input) {
   return input.safetensors() != nullptr ? "safetensors" : input.npy() != nullptr ? "npy" : "gguf";

@@ -80,19 +80,26 @@ inline std::string head_text(const file_entry& e, bool listed = false) {
   if (listed && e.bytes != 0) text += ", " + compare::byte_size(static_cast<double>(e.bytes));
   if (!plain) text += ", " + e.layout + " layout";
   if (e.hadamard != 1) text += ", after a Hadamard transform of " + std::to_string(e.hadamard);
-  return plain && !listed && !e.not_measured.empty() ? text + ", not measured: " + e.not_measured : text;
+  if (!plain || listed) return text;
+  if (!e.not_measured.empty()) return text + ", not measured: " + e.not_measured;
+  const std::string copied = why_copied(e);
+  return copied.empty() ? text : text + ", quantize copies it: " + copied;
 }
+
+/// Of the first format asked for, as it is: what rounding without a transform takes from the values.
+inline double plain_attenuation(const measured_matrix& m) { return m.outcomes.front().report.attenuation; }
 
 }  // namespace detail
 
 /// The head of print_line's columns.
 inline void print_line_head(std::ostream& out, const std::vector<double>& sizes) {
-  out << "  " << detail::right("largest", 9) << detail::right("crest", 8);
+  out << detail::right("largest", 9) << detail::right("crest", 7) << detail::right("atten.", 7);
   for (const double bits : sizes) out << "  " << detail::left(detail::bits_text(bits), 11) << detail::right("dB", 6);
   out << "\n";
 }
 
-/// A line with what the tensor is; below it, if it was measured, the best format of each size and its SQNR.
+/// A line with what the tensor is; below it, if it was measured, an attenuation, and the best format of each size with its
+/// SQNR.
 inline void print_line(std::ostream& out, const inspected& t, const std::vector<double>& sizes, bool listed) {
   using namespace detail;
   out << head_text(t.entry, listed);
@@ -102,7 +109,8 @@ inline void print_line(std::ostream& out, const inspected& t, const std::vector<
   out << "\n";
   if (!t.measured) return;
   const measured_matrix& m = *t.measured;
-  std::string line = "  " + right(significant(m.values.largest, 4), 9) + right(fixed(m.values.crest(), 1), 8);
+  std::string line = right(significant(m.values.largest, 4), 9) + right(fixed(m.values.crest(), 1), 7) +
+                     right(fixed(plain_attenuation(m), 3), 7);
   for (const double bits : sizes) {
     const format_outcome* const best = best_of_size(m, bits);
     line += "  " + left(best == nullptr ? "-" : label(*best, "+H"), 11) +
@@ -111,16 +119,25 @@ inline void print_line(std::ostream& out, const inspected& t, const std::vector<
   out << line << "\n";
 }
 
+namespace detail {
+
+/// The best format of a size, if `quantize` would take that tensor to it.
+inline const format_outcome* counted(const inspected& t, double bits) {
+  const format_outcome* const best = t.measured ? best_of_size(*t.measured, bits) : nullptr;
+  return best == nullptr || !why_copied(best->format.name.name, t.entry).empty() ? nullptr : best;
+}
+
+}  // namespace detail
+
 /// How often each format is the best of its size.
 inline void print_tally(std::ostream& out, const std::vector<inspected>& all, const std::vector<double>& sizes) {
-  std::size_t measured = 0;
-  for (const inspected& t : all) measured += t.measured.has_value();
-  if (measured == 0) return;
+  if (std::none_of(all.begin(), all.end(), [](const auto& t) { return t.measured && why_copied(t.entry).empty(); }))
+    return;
   out << "\nHighest SQNR of its size, by number of tensors (+H: after the transform)\n";
   for (const double bits : sizes) {
     std::vector<std::pair<std::string, std::size_t>> times;
     for (const inspected& t : all) {
-      const format_outcome* const best = t.measured ? detail::best_of_size(*t.measured, bits) : nullptr;
+      const format_outcome* const best = detail::counted(t, bits);
       if (best == nullptr) continue;
       const std::string name = detail::label(*best, "+H");
       const auto at = std::find_if(times.begin(), times.end(), [&](const auto& p) { return p.first == name; });
@@ -205,10 +222,12 @@ inline std::string name_json(const std::string& name) {
 
 inline std::string number(double value) { return compare::shortest(value, "null"); }
 
+inline std::uint32_t rht_of(std::uint32_t length) { return length == 1 ? 0 : length; }
+
 inline void write_outcome(std::ostream& out, const format_outcome& o) {
   const ufp4::analysis::report& r = o.report;
   out << "{\"format\": \"" << o.format.name.name << "\", \"bits_per_element\": " << number(o.format.bits_per_element)
-      << ", \"hadamard\": " << (o.hadamard == 1 ? 0 : o.hadamard) << ", \"sqnr_db\": " << number(r.sqnr_db)
+      << ", \"rht\": " << rht_of(o.hadamard) << ", \"sqnr_db\": " << compare::decibels_json(r.sqnr_db)
       << ", \"attenuation\": " << number(r.attenuation) << ", \"bucket_utilization\": " << number(r.bucket_utilization)
       << ", \"scale_underflow_rate\": " << number(r.scale_underflow_rate)
       << ", \"saturation_rate\": " << number(r.saturation_rate) << ", \"nonfinite_blocks\": " << r.nonfinite_blocks
@@ -232,7 +251,7 @@ inline void write_measured(std::ostream& out, const measured_matrix& m, const st
     const format_outcome* const best = best_of_size(m, bits);
     if (best == nullptr) continue;
     out << std::exchange(separator, ", ") << "{\"bits_per_element\": " << number(bits) << ", \"format\": \""
-        << best->format.name.name << "\", \"hadamard\": " << (best->hadamard == 1 ? 0 : best->hadamard) << "}";
+        << best->format.name.name << "\", \"rht\": " << rht_of(best->hadamard) << "}";
   }
   out << "]";
 }
@@ -242,7 +261,7 @@ inline void write_measured(std::ostream& out, const measured_matrix& m, const st
 inline void write_inspection_json(std::ostream& out, const std::string& path, std::string_view kind,
                                   const measure_plan& plan, const std::vector<inspected>& all) {
   const std::vector<double> sizes = detail::sizes_of(plan.formats);
-  out << "{\"file\": " << detail::name_json(path) << ", \"kind\": \"" << kind << "\", \"seed\": " << plan.seed
+  out << "{\"input\": " << detail::name_json(path) << ", \"kind\": \"" << kind << "\", \"seed\": " << plan.seed
       << ",\n \"tensors\": [";
   const char* separator = "\n";
   for (const inspected& t : all) {
@@ -256,8 +275,9 @@ inline void write_inspection_json(std::ostream& out, const std::string& path, st
       out << "null";
     else
       out << "{\"format\": \"" << e.format << "\", \"layout\": \"" << e.layout
-          << "\", \"hadamard\": " << (e.hadamard == 1 ? 0 : e.hadamard) << "}";
-    out << ", \"not_measured\": " << (e.not_measured.empty() ? "null" : ufp4::interop::json_text(e.not_measured));
+          << "\", \"rht\": " << detail::rht_of(e.hadamard) << "}";
+    const auto why = [](const std::string& text) { return text.empty() ? "null" : ufp4::interop::json_text(text); };
+    out << ", \"not_measured\": " << why(e.not_measured) << ", \"copied\": " << why(why_copied(e));
     if (t.measured) detail::write_measured(out, *t.measured, sizes);
     out << "}";
   }

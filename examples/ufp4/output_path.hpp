@@ -1,8 +1,9 @@
-// ufp4 - the words of a command line that name a file to read and a file to write, which must not be the same.
+// ufp4 - the words of a command line that name a file to read and files to write, no two of which may be the same.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -21,18 +22,27 @@ inline void take_input(const std::string& word, std::string& input) {
   input = word;
 }
 
-/// Throws usage_error where one is missing, and where writing OUT would destroy FILE under whatever name: an output is
-/// OUT.tmp until it is whole.
-inline void check_input_and_output(const std::string& input, const std::string& output) {
+/// Under whatever name, of files that are there and of files that are to be.
+inline bool is_same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (a == b || fs::equivalent(a, b, error)) return true;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(a, error), error);
+  return !error && whole == fs::weakly_canonical(fs::absolute(b, error), error) && !error;
+}
+
+/// Throws usage_error where one is missing, and where writing OUT or the report would destroy FILE, or one the other.
+inline void check_input_and_output(const std::string& input, const std::string& output,
+                                   const std::optional<std::string>& json) {
   if (input.empty()) throw common::usage_error("which FILE?");
   if (output.empty()) throw common::usage_error("-o OUT is needed");
-  std::error_code none;
-  for (const char* ending : {"", ".tmp"}) {
-    const std::string written = output + ending;
-    if (written != input && !std::filesystem::equivalent(input, written, none)) continue;
-    throw common::usage_error("-o " + ufp4::interop::printable(output) + " would overwrite FILE" +
-                              (*ending == '\0' ? " itself" : ", which has the name of the unfinished output"));
-  }
+  if (is_same_file(input, output))
+    throw common::usage_error("-o " + ufp4::interop::printable(output) + " would overwrite FILE itself");
+  if (!json || *json == "-") return;
+  for (const std::string* other : {&input, &output})
+    if (is_same_file(*json, *other))
+      throw common::usage_error("--json " + ufp4::interop::printable(*json) + " would overwrite " +
+                                (other == &input ? "FILE" : "OUT"));
 }
 
 /// Does OUT end in `second`? Throws usage_error unless it ends in one of the two.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// | 0 | done                                                                                       |
 /// | 1 | an input that cannot be read or an output that cannot be written: one sentence on `err`     |
-/// | 2 | wrong usage: one sentence on `err`                                                         |
+/// | 2 | wrong usage, of the command line or of UFP4_ISA: one sentence on `err`                       |
 #pragma once
 
 #include <exception>
@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/interop/text.hpp>
 #include <ufp4/version.hpp>
 
@@ -35,7 +36,8 @@ examples
   ufp4 quantize model.safetensors -f nvfp4 -o model-nvfp4.safetensors
   ufp4 formats
 
-exit status: 0 done; 1 an input cannot be read or an output cannot be written; 2 wrong usage
+exit status: 0 done; 1 an input cannot be read or an output cannot be written; 2 wrong usage,
+of the command line or of the environment variable UFP4_ISA
 )";
 }
 
@@ -47,10 +49,27 @@ inline const verb* find_verb(std::string_view name) {
   return nullptr;
 }
 
+/// usage_error where UFP4_ISA names no instructions that this machine has: before a verb says anything.
+inline void check_environment() {
+  try {
+    ufp4::cpu::resolve(ufp4::cpu::context{});
+  } catch (const std::invalid_argument& e) {
+    throw common::usage_error(e.what());
+  }
+}
+
+/// The exit status of a program that has said all it had to.
+inline int finished(std::ostream& out, std::ostream& err) {
+  if (out.flush()) return 0;
+  err << "ufp4: standard output: could not be written to its end\n";
+  return 1;
+}
+
 inline int run_verb(const verb& v, common::arguments& rest, std::ostream& out, std::ostream& err) {
   const std::string name = "ufp4 " + std::string(v.name);
   const auto complain = [&](const std::string& sentence) { err << name << ": " << sentence << "\n"; };
   try {
+    check_environment();
     const int status = v.run(rest, out, err);
     out.flush();
     if (!out) throw std::runtime_error("standard output: could not be written to its end");
@@ -75,7 +94,7 @@ inline int run_program(int count, const char* const* values, std::ostream& out, 
       out << "ufp4 " << ufp4::version_string << "\n";
     else
       detail::print_help(out);
-    return out.flush() ? 0 : 1;
+    return detail::finished(out, err);
   }
   const verb* const v = detail::find_verb(first);
   if (v == nullptr) {
@@ -86,7 +105,7 @@ inline int run_program(int count, const char* const* values, std::ostream& out, 
   for (int i = 2; i < count; ++i) {
     if (!detail::asks_for_help(values[i])) continue;
     out << v->help;
-    return out.flush() ? 0 : 1;
+    return detail::finished(out, err);
   }
   common::arguments rest(count - 1, values + 1, "-");
   return detail::run_verb(*v, rest, out, err);

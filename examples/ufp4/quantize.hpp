@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 
 #include "../common/arguments.hpp"
-#include "../common/terminal.hpp"
-#include "conversion_report.hpp"
+#include "conversion_run.hpp"
 #include "format_list.hpp"
 #include "output_path.hpp"
 #include "quantize_file.hpp"
@@ -22,30 +22,35 @@ inline constexpr const char* quantize_help =
 
 usage: ufp4 quantize FILE -f FORMAT [OPTION]... -o OUT
 
-FILE is .safetensors, .npy or .gguf; OUT ends in .safetensors, or in .gguf for nvfp4 and mxfp4. Matrices of F32, F16 and
-BF16 are quantized along their rows, if a row holds a block; everything else is copied, and the table says why. FILE and
-any matrix in it may be larger than memory; a format with a tensor scale reads its matrices twice. Metadata are kept: of
-GGUF all from .gguf to .gguf, else the strings. An OUT that exists is replaced when the new one is whole.
+FILE is .safetensors, .npy (float32, float16 or bfloat16) or .gguf; OUT ends in .safetensors, or in .gguf for nvfp4 and
+mxfp4. Matrices, tensors of 2 dimensions, of F32, F16 and BF16 are quantized along their rows, if a row holds a block;
+everything else is copied, and the table says why: tensors of 3 dimensions too (experts), FP8, and what is part of a
+weight that is quantized already. FILE and any matrix in it may be larger than memory; a format with a tensor scale
+reads its matrices twice. Metadata are kept: of GGUF all from .gguf to .gguf, else the strings; so a .gguf file has a
+general.architecture only if FILE has it. Configuration beside FILE (config.json, hf_quant_config.json, the index.json
+of a model in several files) is neither read nor written. An OUT that exists is replaced when the new one is whole, and
+keeps its permissions. The SQNR of the table is of what comes back, with the transform undone.
 
   -f, --format FORMAT     as `ufp4 formats` lists them
   -o, --output OUT
   --tensor PATTERN        quantize only tensors of these names; may be repeated. * is any text, ? any character
   --skip PATTERN          copy tensors of these names as they are; may be repeated
-  --rht N                 a random Hadamard transform of 16, 32, 64, 128 or 256 columns first
+  --rht N                 a random Hadamard transform of 16, 32, 64, 128 or 256 columns first; 0: none (default)
   --rounding HOW          nearest (default) or stochastic
   --seed S                of the transform's signs and of stochastic rounding (default 0)
   --layout LAYOUT         names and meaning of the tensors in a .safetensors OUT: compressed_tensors or modelopt (nvfp4
                           and mxfp4, whole blocks, no --rht), or ufp4, which holds everything. Default:
                           compressed_tensors if it can hold every matrix, else ufp4
   --threads N             0: all cores (default)
-  --json                  what was done as JSON on standard output, instead of a table
+  --json [JSON]           what was done as JSON, into a file; without JSON, or with -, on standard output instead of
+                          the table
 
 examples
   ufp4 quantize model.safetensors -f nvfp4 --skip 'lm_head.*' --skip '*embed*' -o model-nvfp4.safetensors
   ufp4 quantize model.safetensors -f e1m2_f32 --rht 16 --seed 7 -o model-ufp4.safetensors
   ufp4 quantize weights.npy -f mxfp4 -o weights.gguf
 
-exit status: 0 done; 1 FILE cannot be read or OUT cannot be written; 2 wrong usage
+exit status: 0 done; 1 FILE cannot be read or OUT cannot be written; 2 wrong usage; 130 interrupted, OUT is what it was
 )";
 
 namespace detail {
@@ -53,7 +58,8 @@ namespace detail {
 struct quantize_command {
   std::string input;
   std::uint64_t rht = 1;
-  bool stochastic = false, json = false;
+  bool stochastic = false;
+  std::optional<std::string> json;  ///< "-" is standard output
   quantize_request request;
 };
 
@@ -72,9 +78,10 @@ inline bool rounding_is_stochastic(const std::string& text) {
 
 inline std::uint64_t transform_length(common::arguments& rest, const std::string& flag) {
   const std::string text = rest.value(flag);
+  if (text == "0") return 1;
   for (const std::uint64_t n : {16u, 32u, 64u, 128u, 256u})
     if (text == std::to_string(n)) return n;
-  throw common::usage_error(flag + " takes 16, 32, 64, 128 or 256, not " + printable(text));
+  throw common::usage_error(flag + " takes 16, 32, 64, 128 or 256, or 0 for none, not " + printable(text));
 }
 
 /// One flag and its value; false for what is none.
@@ -99,7 +106,7 @@ inline bool take_flag(const std::string& flag, common::arguments& rest, quantize
   else if (flag == "--threads")
     request.with.ctx.threads = static_cast<int>(rest.number(flag, 0, 4096));
   else if (flag == "--json")
-    c.json = true;
+    c.json = rest.optional_value().value_or("-");
   else
     return false;
   return true;
@@ -112,7 +119,7 @@ inline quantize_command parse_quantize(common::arguments& rest) {
     if (take_flag(word, rest, c)) continue;
     take_input(word, c.input);
   }
-  check_input_and_output(c.input, c.request.output);
+  check_input_and_output(c.input, c.request.output, c.json);
   ends_in_second(c.request.output, ".safetensors", ".gguf");
   if (c.request.format.empty()) throw common::usage_error("-f FORMAT is needed; there are " + listed_formats());
   c.request.with.transform = random_transform(c.rht, c.request.seed);
@@ -122,17 +129,14 @@ inline quantize_command parse_quantize(common::arguments& rest) {
 
 }  // namespace detail
 
-inline int quantize(common::arguments& rest, std::ostream& out, std::ostream&) {
+inline int quantize(common::arguments& rest, std::ostream& out, std::ostream& err) {
   detail::quantize_command c = detail::parse_quantize(rest);
   visit_format(c.request.format, [](auto) { return 0; });  // an unknown name is said before FILE is looked at
   tensor_input in(c.input);
-  const common::progress_line line;
-  c.request.progress = [&](std::size_t at, std::size_t of, const std::string& what) { line.step(at, of, what); };
-  const conversion report = visit_format(
-      c.request.format, [&](auto format) { return quantize_file<typename decltype(format)::type>(in, c.request); });
-  line.clear();
-  c.json ? print_json(out, report) : print_table(out, report);
-  return 0;
+  return run_conversion(c.request, c.json, out, err, [&] {
+    return visit_format(c.request.format,
+                        [&](auto format) { return quantize_file<typename decltype(format)::type>(in, c.request); });
+  });
 }
 
 }  // namespace tool

@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <ufp4/interop/gguf.hpp>
 #include <ufp4/interop/safetensors.hpp>
 #include <utility>
@@ -41,6 +43,13 @@ inline row_progress progress_of(const quantize_request& request, std::size_t at,
   };
 }
 
+inline std::function<void()> copy_progress_of(const quantize_request& request, std::size_t at, std::size_t of,
+                                              const std::string& name) {
+  return [&request, at, of, name] {
+    if (request.progress) request.progress(at + 1, of, printable(name));
+  };
+}
+
 /// Every tensor as it is before anything happens to it.
 inline std::vector<converted_tensor> rows_of(const std::vector<planned_tensor>& plan) {
   std::vector<converted_tensor> rows;
@@ -48,7 +57,7 @@ inline std::vector<converted_tensor> rows_of(const std::vector<planned_tensor>& 
     converted_tensor& row = rows.emplace_back();
     row.name = p.name;
     row.shape = p.from->shape;
-    row.before = type_name_of(*p.from);
+    row.type = p.from->type_name;
     row.kept = p.kept;
     row.bytes_before = row.bytes_after = p.from->bytes;
   }
@@ -109,10 +118,7 @@ template <class F>
 void write_safetensors(tensor_input& in, const std::vector<planned_tensor>& plan, tensor_layout layout,
                        const quantize_request& request, std::vector<converted_tensor>& rows) {
   placed_safetensors out(request.output);
-  if (in.safetensors() != nullptr)
-    for (const auto& [key, value] : in.safetensors()->metadata()) out.set_metadata(key, value);
-  if (in.gguf() != nullptr)
-    for (const auto& [key, value] : in.gguf()->strings()) out.set_metadata(key, value);
+  for (const auto& [key, value] : kept_strings(in, plan)) out.set_metadata(key, value);
   std::vector<written_numbers> numbers;
   for (const planned_tensor& p : plan)
     numbers.push_back(p.kept.empty() ? add_weight<F>(out, p, layout, request.with.transform)
@@ -122,8 +128,7 @@ void write_safetensors(tensor_input& in, const std::vector<planned_tensor>& plan
     const planned_tensor& p = plan[i];
     const row_progress progress = progress_of(request, i, plan.size(), p.name);
     if (!p.kept.empty()) {
-      if (request.progress) request.progress(i + 1, plan.size(), printable(p.name));
-      out.write(numbers[i].codes, bytes_of(in.file(), *p.from));
+      out.write(numbers[i].codes, bytes_of(in.file(), *p.from, copy_progress_of(request, i, plan.size(), p.name)));
       continue;
     }
     note(rows[i], write_weight<F>(out, numbers[i], layout, in.file(), *p.from, settings_of(request, i), progress));
@@ -164,15 +169,21 @@ void write_gguf(tensor_input& in, const std::vector<planned_tensor>& plan, const
   ufp4::interop::gguf_writer out;
   if (in.gguf() != nullptr) out.keep_pairs(*in.gguf());
   try {
+    if (in.safetensors() != nullptr)
+      for (const auto& [key, value] : kept_strings(in, plan)) out.set_string(key, value);
     for (std::size_t i = 0; i < plan.size(); ++i) {
       const planned_tensor& p = plan[i];
       if (p.kept.empty())
         add_blocks<F>(out, in, p, settings_of(request, i), progress_of(request, i, plan.size(), p.name), rows[i]);
       else
-        out.add(p.name, {p.from->type, p.from->shape, bytes_of(in.file(), *p.from)});
+        out.add(p.name, {p.from->type, p.from->shape,
+                         bytes_of(in.file(), *p.from, copy_progress_of(request, i, plan.size(), p.name))});
     }
   } catch (const std::invalid_argument& e) {  // what ggml cannot have: a name, a type, a shape
-    ufp4::interop::fail_file(request.output, e.what());
+    std::string_view reason = e.what();
+    constexpr std::string_view speaker = "gguf_writer: ";
+    if (reason.starts_with(speaker)) reason.remove_prefix(speaker.size());
+    throw common::usage_error(printable(request.output) + " cannot be a .gguf file: " + std::string(reason));
   }
   out.write(request.output);
 }

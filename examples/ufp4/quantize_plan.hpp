@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <ufp4/interop/gguf.hpp>
 #include <ufp4/interop/safetensors.hpp>
@@ -13,6 +15,7 @@
 
 #include "../common/arguments.hpp"
 #include "quantize_rows.hpp"
+#include "stored_formats.hpp"
 #include "tensor_input.hpp"
 
 namespace tool {
@@ -44,6 +47,14 @@ struct planned_tensor {
   std::string kept;  ///< why it is copied; empty: it is quantized
 };
 
+/// What a weight that is quantized already is made of, here or by another project: quantizing that would destroy it.
+inline std::string why_a_part(const ufp4::interop::tensor_file& file, const std::set<std::string>& parts,
+                              const std::string& name) {
+  if (parts.contains(name)) return "is part of a quantized weight";
+  const stored_tensor* const beside = scaled_by(file, name);
+  return beside == nullptr ? "" : "has the scales of " + printable(beside->name) + " by its name";
+}
+
 template <class F>
 std::string why_kept(const stored_tensor& t, const std::string& name, const quantize_request& request) {
   if (matches_any(request.skipped, name)) return "by --skip";
@@ -64,8 +75,9 @@ inline void check_patterns(tensor_input& in, const char* flag, const std::vector
     bool found = false;
     for (const stored_tensor& t : in.file().tensors()) found = found || matches(pattern, in.name_of(t));
     if (!found)
-      in.file().fail("has no tensor that " + std::string(flag) + " " + printable(pattern) + " matches; it has " +
-                     (in.npy() != nullptr ? printable(in.name_of(in.npy()->array())) : in.file().names()));
+      throw common::usage_error(printable(in.file().path()) + " has no tensor that " + std::string(flag) + " " +
+                                printable(pattern) + " matches; it has " +
+                                (in.npy() != nullptr ? printable(in.name_of(in.npy()->array())) : in.file().names()));
   }
 }
 
@@ -74,10 +86,14 @@ std::vector<planned_tensor> plan_of(tensor_input& in, const quantize_request& re
   check_patterns(in, "--tensor", request.chosen);
   check_patterns(in, "--skip", request.skipped);
   std::vector<planned_tensor> plan;
+  const std::set<std::string> parts = in.safetensors() != nullptr ? parts_of_weights(*in.safetensors())
+                                      : in.gguf() != nullptr      ? parts_of_weights(*in.gguf())
+                                                                  : std::set<std::string>{};
   bool any = false;
   for (const stored_tensor& t : in.file().tensors()) {
     const std::string name = in.name_of(t);
-    plan.push_back({&t, name, why_kept<F>(t, name, request)});
+    const std::string part = why_a_part(in.file(), parts, name);
+    plan.push_back({&t, name, part.empty() ? why_kept<F>(t, name, request) : part});
     any = any || plan.back().kept.empty();
     if (t.type == number_type::other && in.gguf() != nullptr) refuse_unknown(in.file(), t);
   }
@@ -117,6 +133,16 @@ tensor_layout layout_for(const std::vector<planned_tensor>& plan, const quantize
     throw common::usage_error("layout " + std::string(name_of(*request.layout)) + " " + wrong +
                               "; --layout ufp4 holds everything");
   return *request.layout;
+}
+
+/// The strings that FILE has, which OUT gets: without what the ufp4 layout says of weights that are now quantized anew.
+inline std::map<std::string, std::string> kept_strings(tensor_input& in, const std::vector<planned_tensor>& plan) {
+  std::map<std::string, std::string> strings;
+  if (in.safetensors() != nullptr) strings = in.safetensors()->metadata();
+  if (in.gguf() != nullptr) strings = in.gguf()->strings();
+  for (const planned_tensor& p : plan)
+    if (p.kept.empty()) strings.erase("ufp4." + p.name);
+  return strings;
 }
 
 /// GGUF holds ggml's own blocks, in whole, and no transform.

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/hadamard.hpp>
 #include <ufp4/interop/tensor_file.hpp>
+#include <utility>
 #include <vector>
 
 namespace tool {
@@ -50,12 +52,14 @@ void for_chunks(ufp4::interop::tensor_file& file, const ufp4::interop::stored_te
   detail::for_typed_chunks<float>(file, t, at_once, visit);
 }
 
-/// All bytes of a tensor as they are, by pieces.
-inline ufp4::interop::byte_source bytes_of(ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t) {
-  return [&file, &t](const ufp4::interop::byte_sink& sink) {
+/// All bytes of a tensor as they are, by pieces; `progress` is called before each of them.
+inline ufp4::interop::byte_source bytes_of(ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t,
+                                           std::function<void()> progress) {
+  return [&file, &t, progress = std::move(progress)](const ufp4::interop::byte_sink& sink) {
     constexpr std::uint64_t piece = 1 << 20;
     std::vector<unsigned char> memory(static_cast<std::size_t>((std::min)(piece, t.bytes)));
     for (std::uint64_t at = 0; at < t.bytes; at += piece) {
+      progress();
       const auto count = static_cast<std::size_t>((std::min)(piece, t.bytes - at));
       file.read_bytes(t, at, memory.data(), count);
       sink(memory.data(), count);

@@ -121,6 +121,27 @@ bool visit_said(const safetensors_reader& file, const found_weight& weight, cons
 
 }  // namespace detail
 
+/// The tensors that quantized weights are made of: codes that are there, their scales and tensor scales.
+template <class Reader>
+std::set<std::string> parts_of_weights(const Reader& file) {
+  std::set<std::string> parts;
+  for (const found_weight& w : quantized_weights(file))
+    if (file.find(w.parts.codes) != nullptr) parts.insert({w.parts.codes, w.parts.scales, w.parts.tensor_scale});
+  return parts;
+}
+
+/// The tensor whose scales `name` seems to be, in a layout that is not read here: FP8 with scales beside it, integers in
+/// groups. Null where there is none: then it is a matrix like any other.
+inline const ufp4::interop::stored_tensor* scaled_by(const ufp4::interop::tensor_file& file, std::string_view name) {
+  for (const std::string_view ending : {"_scale", "_scale_inv", "_scales", ".scales"}) {
+    if (!name.ends_with(ending)) continue;
+    const std::string stem(name.substr(0, name.size() - ending.size()));
+    for (const char* codes : {"", "_packed", "_qdata", "_blocks", ".weight", ".qweight"})
+      if (const ufp4::interop::stored_tensor* const beside = file.find(stem + codes)) return beside;
+  }
+  return nullptr;
+}
+
 /// visit(std::type_identity<Format>{}) of the format that a weight is stored in; file_error where it is none of ours.
 template <class Visit>
 void visit_stored(const ufp4::interop::safetensors_reader& file, const found_weight& weight, Visit visit) {
@@ -131,8 +152,8 @@ void visit_stored(const ufp4::interop::safetensors_reader& file, const found_wei
     return visit(std::type_identity<ufp4::mxfp4>{});
   }
   if (!detail::visit_said(file, weight, said->second, visit, detail::readable_formats{}))
-    file.fail("tensor " + ufp4::interop::printable(weight.name) + " is in a format that is no preset: " +
-              ufp4::interop::printable(said->second) + "; a program can read it with interop::read_quantized");
+    file.fail("tensor " + ufp4::interop::printable(weight.name) +
+              " is in a format that is no preset: " + ufp4::interop::printable(said->second));
 }
 template <class Visit>
 void visit_stored(const ufp4::interop::gguf_reader& file, const found_weight& weight, Visit visit) {

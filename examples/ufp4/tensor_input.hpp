@@ -53,12 +53,6 @@ class tensor_input {
   any_reader reader_;
 };
 
-/// "F32", of whichever kind the file is.
-inline std::string type_name_of(const ufp4::interop::stored_tensor& t) {
-  const std::string_view known = ufp4::interop::safetensors_name(t.type);
-  return known.empty() ? t.type_name : std::string(known);
-}
-
 /// A .gguf file does not say how long a tensor of a type is that is not known here, so not even a copy can be made.
 [[noreturn]] inline void refuse_unknown(const ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t) {
   file.fail("tensor " + ufp4::interop::printable(t.name) + " is " + t.type_name +

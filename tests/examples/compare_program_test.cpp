@@ -2,14 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <random>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../../examples/compare/program.hpp"
+#include "../../examples/ufp4/inspect.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
 #include "support/seed.hpp"
@@ -75,7 +79,11 @@ TEST_CASE("wrong usage is one sentence and exit status 2", "[usage]") {
                                                     {"--npy", "a", "--safetensors", "b"},
                                                     {"--json", "--csv"},
                                                     {"--html", "a", "--no-html"},
-                                                    {"--npy="}};
+                                                    {"--npy="},
+                                                    {"--no-html=yes"},
+                                                    {"--json="},
+                                                    {"--json", "same.out", "--csv", "same.out"},
+                                                    {"--csv", "./compare.html"}};
   for (const auto& arguments : wrong) {
     const auto end = compare_with(arguments);
     INFO(arguments.front() << ": " << end.err);
@@ -137,6 +145,72 @@ TEST_CASE("one run fills the table, JSON, CSV and HTML with all presets twice", 
     CHECK(count(text, "nan") == 0);
     CHECK(count(text, "inf") == 0);
   }
+}
+
+TEST_CASE("a report never takes the place of its input, under whatever name", "[usage]") {
+  namespace fs = std::filesystem;
+  const std::string path = support::scratch() / "kept.npy", before = read_file(some_matrix());
+  std::ofstream(path, std::ios::binary) << before;
+  const std::string hard = support::scratch() / "hard.out", soft = support::scratch() / "soft.out";
+  fs::create_hard_link(path, hard);
+  fs::create_symlink(path, soft);
+  for (const std::string& out : {path, hard, soft})
+    for (const char* flag : {"--json", "--csv", "--html"})
+      for (const auto& [kind, input] : {std::pair{"--npy", path}, {"--safetensors", path + ":x"}, {"--text", path}}) {
+        const auto end = compare_with({kind, input, flag, out});
+        INFO(kind << " " << flag << " " << out << ": " << end.err);
+        CHECK(end.status == 2);
+        CHECK(count(end.err, std::string(flag) + " " + out + " would overwrite the input " + path) == 1);
+        CHECK(read_file(path) == before);
+      }
+  CHECK_FALSE(fs::exists("compare.html"));
+}
+
+TEST_CASE("a report that cannot be written is said before the work, and nothing is left", "[usage]") {
+  const std::string json = support::scratch() / "early.json";
+  const auto end = compare_with({"--npy", some_matrix(), "--no-html", "--json", json, "--csv", "/nowhere/out.csv"});
+  CHECK(end.status == 1);
+  CHECK(end.out.empty());
+  CHECK(count(end.err, "/nowhere/out.csv") == 1);
+  CHECK_FALSE(std::filesystem::exists(json));
+}
+
+TEST_CASE("compare and inspect measure one matrix alike", "[experiment]") {
+  const auto compared_as = compare_with({"--npy", some_matrix(), "--csv", "--rows", "0"});
+  REQUIRE(compared_as.status == 0);
+  std::ostringstream inspected_as, none;
+  const std::vector<const char*> words{"inspect", some_matrix().c_str(), "-f", "all", "--json"};
+  common::arguments rest(static_cast<int>(words.size()), words.data(), "-");
+  REQUIRE(tool::inspect(rest, inspected_as, none) == 0);
+  std::istringstream lines(compared_as.out);
+  std::string line, field;
+  std::getline(lines, line);
+  int alike = 0;
+  while (std::getline(lines, line)) {
+    std::vector<std::string> fields;
+    for (std::istringstream row(line); std::getline(row, field, ',');) fields.push_back(field);
+    // format, element, scale, block, rht, bits_per_element, bytes, sqnr_db
+    const std::size_t at = inspected_as.str().find("{\"format\": \"" + fields[0] + "\", ");
+    const std::size_t from = inspected_as.str().find("\"rht\": " + fields[4] + ", \"sqnr_db\": ", at);
+    INFO(line);
+    REQUIRE(from < std::string::npos);
+    CHECK(inspected_as.str().find("\"sqnr_db\": " + fields[7] + ",", from) ==
+          inspected_as.str().find("\"sqnr_db\": ", from));
+    ++alike;
+  }
+  CHECK(alike == 18);
+}
+
+TEST_CASE("JSON and CSV tell an SQNR without an error from one that is none", "[reports]") {
+  auto c = compared({7, -3, 1, 2}, 1, 4);
+  for (auto& o : c.outcomes) o.sqnr_db = std::numeric_limits<double>::infinity();
+  c.outcomes.back().sqnr_db = std::numeric_limits<double>::quiet_NaN();
+  std::ostringstream json, csv;
+  compare::write_json(json, c, "0");
+  compare::write_csv(csv, c);
+  CHECK(count(json.str(), "\"sqnr_db\": \"inf\"") == 17);
+  CHECK(count(json.str(), "\"sqnr_db\": null") == 1);
+  CHECK(count(csv.str(), ",inf,") == 17);
 }
 
 TEST_CASE("machine-readable output on stdout stands alone and repeats, times apart", "[reports]") {

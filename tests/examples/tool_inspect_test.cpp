@@ -4,10 +4,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -40,6 +43,11 @@ std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
   return found;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
 }
 
 /// A Gaussian with an outlier in every 37th place.
@@ -314,10 +322,11 @@ TEST_CASE("what cannot be measured says why, once, and the rest is measured", "[
   CHECK(count(text, "\nk.ids  I64 3, not measured: integers\n") == 1);
   CHECK(count(text, "\nh.plain  F32 32 x 64\n") == 1);
   // By its name a vector is a matrix of one row.
-  CHECK(count(inspected({path, "--tensor", "i.*"}), "i.vector  F32 64\n256 B; largest ") == 1);
+  CHECK(count(inspected({path, "--tensor", "i.*"}),
+              "i.vector  F32 64, quantize copies it: has 1 dimension\n256 B; largest ") == 1);
   CHECK(count(inspected({path, "--tensor", "?.plain", "--tensor", "k*"}), "2 tensors") == 1);
   const std::string json = inspected({path, "--json"});
-  CHECK(count(json, "\"quantized\": {\"format\": \"int4_f32\", \"layout\": \"ufp4\", \"hadamard\": 32}") == 1);
+  CHECK(count(json, "\"quantized\": {\"format\": \"int4_f32\", \"layout\": \"ufp4\", \"rht\": 32}") == 1);
   CHECK(count(json, "\"not_measured\": \"a vector\"") == 1);
   CHECK(count(json, "{") == count(json, "}"));
 }
@@ -404,7 +413,14 @@ TEST_CASE("mistakes on the command line are usage errors, and bad files are not"
   CHECK(fails({good, "--nonsense"}) == "usage: unknown argument --nonsense");
   CHECK(fails({good, "--rht", "24"}) == "usage: --rht takes 16, 32, 64, 128 or 256, or 0 for none, not 24");
   CHECK(fails({good, "--format", "nvfp5"}) == "usage: unknown format nvfp5; there are " + tool::listed_formats());
-  CHECK(fails({good, "--format", "nvfp4,"}).starts_with("usage: unknown format ; there are nvfp4, "));
+  CHECK(fails({good, "--format", "nvfp4,"}) == "usage: --format nvfp4, has an empty name");
+  CHECK(fails({good, "--format", ",nvfp4"}) == "usage: --format ,nvfp4 has an empty name");
+  CHECK(fails({good, "--format", "all,nvfp5"}).starts_with("usage: unknown format nvfp5; "));
+  CHECK(fails({good, "--detail="}) == "usage: --detail takes no value, and got an empty one");
+  CHECK(fails({good, "--list=yes"}) == "usage: --list takes no value, and got yes");
+  CHECK(fails({"--detail=" + good}) == "usage: --detail takes no value, and got " + good);
+  CHECK(fails({good, "--json="}) == "usage: --json needs a value");
+  CHECK(fails({good, "--rows=-1"}).starts_with("usage: --rows takes a whole number from 0"));
   CHECK(fails({good, "--format", "nvfp4,nvfp4"}) == "usage: --format names nvfp4 twice");
   CHECK(fails({good, "--rows", "-1"}).starts_with("usage: "));
   CHECK(fails({good, "--threads", "9999"}).starts_with("usage: "));
@@ -412,6 +428,98 @@ TEST_CASE("mistakes on the command line are usage errors, and bad files are not"
   CHECK(fails({"/nowhere/file.npy"}).starts_with("file: /nowhere/file.npy: cannot be opened"));
   CHECK(fails({support::file_with("garbage that is no tensor file")}).starts_with("file: "));
   CHECK(fails({"/"}) == "file: /: is a directory, not a file");
+}
+
+TEST_CASE("all formats are all of them wherever the word stands in the list", "[inspect]") {
+  std::vector<std::string> all;
+  for (const tool::format_name& f : tool::format_names) all.emplace_back(f.name);
+  for (const char* list : {"all", "nvfp4,all", "all,nvfp4", "mxfp4,all,int4_f32"}) {
+    INFO(list);
+    CHECK(tool::detail::parse_formats(list) == all);
+  }
+  CHECK(tool::detail::parse_formats("mxfp4,nvfp4") == std::vector<std::string>{"mxfp4", "nvfp4"});
+}
+
+TEST_CASE("a report never takes the place of its input, under whatever name", "[inspect]") {
+  namespace fs = std::filesystem;
+  const std::string path = npy_file("kept.npy", some_values(64), "(2, 32)"), before = read_file(path);
+  const std::string hard = support::scratch() / "hard.json", soft = support::scratch() / "soft.json";
+  fs::create_hard_link(path, hard);
+  fs::create_symlink(path, soft);
+  const std::string roundabout = fs::path(path).parent_path() / "." / "kept.npy";
+  for (const std::string& out : {path, hard, soft, roundabout}) {
+    INFO(out);
+    CHECK_THROWS_AS(inspected({path, "--json", out}), common::usage_error);
+    CHECK(read_file(path) == before);
+  }
+  CHECK_THROWS_AS(inspected({soft, "--json", path}), common::usage_error);
+  CHECK(read_file(path) == before);
+}
+
+TEST_CASE("a report appears whole, or what was there stays", "[inspect]") {
+  const std::string path = npy_file("reported.npy", some_values(64), "(2, 32)");
+  const std::string report = support::scratch() / "report.json", other = support::scratch() / "other.json";
+  std::ofstream(report) << "an older report";
+  const std::string cut = support::file_with(read_file(path).substr(0, 200));
+  CHECK_THROWS_AS(inspected({cut, "--json", report}), ufp4::interop::file_error);
+  CHECK_THROWS_AS(inspected({path, "--tensor", "absent", "--json", other}), ufp4::interop::file_error);
+  CHECK(read_file(report) == "an older report");
+  CHECK_FALSE(std::filesystem::exists(other));
+  common::check_writable(other);
+  CHECK_FALSE(std::filesystem::exists(other));
+  std::ostringstream out;
+  const auto interrupted = [](std::ostream& to) {
+    to << "half";
+    throw std::runtime_error("interrupted");
+  };
+  CHECK_THROWS_AS(common::write_to(report, out, interrupted), std::runtime_error);
+  CHECK(read_file(report) == "an older report");
+  CHECK(inspected({path, "--json", report}).starts_with(path + ": npy"));
+  CHECK(read_file(report) == inspected({path, "--json"}));
+  CHECK_THROWS_AS(common::check_writable(support::scratch() / "absent/out.json"), std::runtime_error);
+  CHECK_THROWS_AS(common::check_writable(std::filesystem::path(report).parent_path()), std::runtime_error);
+}
+
+TEST_CASE("what quantize copies says so and is not counted", "[inspect]") {
+  const auto values = some_values(4 * 32);
+  ufp4::interop::safetensors_writer file;
+  file.add("a.cube", ufp4::interop::source_of(number_type::f32, {2, 2, 32}, values.data()));
+  file.add("b.fp8", ufp4::interop::source_of(number_type::f8_e4m3, {4, 32}, std::string(128, '\x38').data()));
+  file.add("c.narrow", ufp4::interop::source_of(number_type::f32, {8, 8}, values.data()));
+  file.add("d.between", ufp4::interop::source_of(number_type::f32, {4, 24}, values.data()));
+  file.add("e.matrix", ufp4::interop::source_of(number_type::f32, {4, 32}, values.data()));
+  const std::string path = support::scratch() / "copied.safetensors";
+  file.write(path);
+  const std::string text = inspected({path, "-f", "nvfp4,mxfp4", "--rht", "0"}), json = inspected({path, "--json"});
+  CHECK(count(text, "\na.cube  F32 2 x 2 x 32, quantize copies it: has 3 dimensions\n") == 1);
+  CHECK(count(text, "\nb.fp8  F8_E4M3 4 x 32, quantize copies it: is not F32, F16 or BF16\n") == 1);
+  CHECK(count(text, "\nc.narrow  F32 8 x 8, quantize copies it: 8 columns are fewer than a block of 16\n") == 1);
+  CHECK(count(text, "\nd.between  F32 4 x 24\n") == 1);
+  CHECK(count(text, "  4.25 bits  mxfp4 1\n  4.5 bits   nvfp4 2\n") == 1);  // blocks of 32 do not fit into 24 columns
+  CHECK(count(json, "\"copied\": \"has 3 dimensions\"") == 1);
+  CHECK(count(json, "\"copied\": null") == 2);
+}
+
+TEST_CASE("a tensor's line has the attenuation of the first format without a transform", "[inspect]") {
+  ufp4::interop::safetensors_writer file;
+  std::vector<float> x(16 * 16);
+  for (std::size_t i = 0; i < x.size(); i += 16) x[i] = 7, x[i + 1] = -3, x[i + 2] = 0.5f, x[i + 3] = 1.75f;
+  for (const char* name : {"a", "b"}) file.add(name, ufp4::interop::source_of(number_type::f32, {16, 16}, x.data()));
+  const std::string path = support::scratch() / "bias.safetensors";
+  file.write(path);
+  // int4_f32, by hand: (49 + 9 + 0.5 * 0 + 1.75 * 2) / (49 + 9 + 0.25 + 3.0625) = 1.00306
+  const std::string text = inspected({path, "-f", "int4_f32,nvfp4"});
+  CHECK(count(text, "  largest  crest atten.  4.5 bits") == 1);
+  CHECK(count(text, "        7    3.6  1.003  ") == 2);
+}
+
+TEST_CASE("JSON tells an SQNR without an error from one that is none", "[inspect]") {
+  std::vector<float> exact(32);
+  exact[0] = 7, exact[1] = -3;  // on the grid of int4_f32, whose scale is then 1
+  const std::string lossless = npy_file("exact.npy", exact, "(1, 32)");
+  const std::string none = npy_file("zero.npy", std::vector<float>(32), "(1, 32)");
+  CHECK(count(inspected({lossless, "--json", "-f", "int4_f32", "--rht", "0"}), "\"sqnr_db\": \"inf\"") == 1);
+  CHECK(count(inspected({none, "--json", "-f", "int4_f32", "--rht", "0"}), "\"sqnr_db\": null") == 1);
 }
 
 TEST_CASE("every preset of presets.hpp has a name here, and no other", "[formats]") {

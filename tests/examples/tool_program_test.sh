@@ -64,7 +64,21 @@ ends 1 compare --npy "$folder/absent.npy"
 ends 1 formats --json "$folder/absent/out.json"
 ends 1 inspect "$folder/x.npy" --json "$folder/absent/out.json"
 ends 1 bench --json "$folder/absent/out.json"
-ends 2 bench --isa z80
+for arguments in '--isa z80' '--isa neon_bf16 --isa amx' '--json=' '--format=all'; do
+  # shellcheck disable=SC2086  # words of a command line; of two architectures' instructions a machine lacks one
+  ends 2 bench $arguments
+  grep -qF 'cpu::' "$folder/err" && fail "bench $arguments speaks of the library's inside: $(cat "$folder/err")"
+done
+ends 2 bench --isa neon_bf16 --isa amx
+grep -qE -- '--isa (neon_bf16|amx) is not of this machine, which has scalar' "$folder/err" ||
+  fail "instructions of another machine: $(cat "$folder/err")"
+for isa in foo z80; do
+  for verb in "inspect $folder/x.npy" "quantize $folder/x.npy -f mxfp4 -o $folder/q.safetensors" bench compare; do
+    # shellcheck disable=SC2086
+    UFP4_ISA=$isa ends 2 $verb
+    says "UFP4_ISA is $isa" "$folder/err"
+  done
+done
 
 # One matrix there and back; every format holds a lone 1 exactly but for its scale.
 ends 0 inspect "$folder/x.npy" --format int4_f32 --rht 0
@@ -82,18 +96,55 @@ if [ -e /dev/full ]; then
   "$tool" formats >/dev/full 2>"$folder/err"
   [ $? = 1 ] || fail 'a full disk is no failure'
   says 'could not be written' "$folder/err"
+  for words in --version --help 'inspect --help'; do
+    # shellcheck disable=SC2086
+    "$tool" $words >/dev/full 2>"$folder/err"
+    [ $? = 1 ] || fail "$words on a full disk is no failure"
+    says 'standard output: could not be written' "$folder/err"
+  done
 fi
 
-# A file larger than what the program may have: 512 MiB of floats, of which a few rows are asked for, in 300 MB.
-{
-  printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (65536, 2048), }"
-} >"$folder/large.npy"
-truncate -s $((128 + 65536 * 2048 * 4)) "$folder/large.npy"
-(
-  ulimit -v 300000 2>/dev/null
-  "$tool" inspect "$folder/large.npy" --rows 100 --threads 1 >"$folder/out" 2>"$folder/err"
-) || fail "a file larger than memory: $(cat "$folder/err")"
+# Files larger than what the program may have, 150 MB: 192 MiB of floats there and back, and 512 MiB of which a few rows are
+# asked for.
+zeros() { # zeros ROWS FILE: an array of ROWS x 2048
+  printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': ($1, 2048), }" >"$2"
+  truncate -s $((128 + $1 * 2048 * 4)) "$2"
+}
+in_little_memory() {
+  (
+    ulimit -v 150000 2>/dev/null
+    "$tool" "$@" --threads 1 >"$folder/out" 2>"$folder/err"
+  ) || fail "a file larger than memory: $*: $(cat "$folder/err")"
+}
+zeros 65536 "$folder/large.npy"
+in_little_memory inspect "$folder/large.npy" --rows 100
 says '100 of 65536 rows' "$folder/out"
+zeros 24576 "$folder/large.npy"
+in_little_memory quantize "$folder/large.npy" -f mxfp4 -o "$folder/large.safetensors"
+in_little_memory dequantize "$folder/large.safetensors" -o "$folder/back.npy"
+cmp -s "$folder/large.npy" "$folder/back.npy" || fail 'large.npy, quantized and dequantized, is another file'
+rm "$folder/large.npy" "$folder/large.safetensors" "$folder/back.npy"
+
+# A progress line is for eyes: on a terminal alone, and there it is removed again.
+"$tool" inspect "$folder/x.npy" >"$folder/out" 2>"$folder/err"
+[ ! -s "$folder/err" ] || fail "no terminal, and on stderr there is $(cat "$folder/err")"
+if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
+  script -qec "'$tool' inspect '$folder/x.npy'" /dev/null >"$folder/terminal" </dev/null
+  says $'\r\e[K[....' "$folder/terminal"
+  says 'the highest SQNR' "$folder/terminal"
+else
+  echo 'SKIPPED: no script(1), so the progress line was not looked at on a terminal'
+fi
+
+# A report is whole or not there, and nothing is said before instructions that are not there.
+UFP4_ISA=foo ends 2 inspect "$folder/x.npy" --json "$folder/report.json"
+[ ! -e "$folder/report.json" ] || fail 'a run that failed left a report'
+ln "$folder/x.npy" "$folder/hard.npy"
+for verb in "inspect $folder/hard.npy" "compare --no-html --npy $folder/hard.npy"; do
+  # shellcheck disable=SC2086
+  ends 2 $verb --json "$folder/x.npy"
+  array | cmp -s - "$folder/x.npy" || fail "$verb destroyed its input"
+done
 
 # Every flag of every verb's help stands in the manual page, where a hyphen may be written \-.
 sed 's/\\-/-/g' "$page" >"$folder/page"

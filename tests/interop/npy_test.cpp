@@ -103,6 +103,10 @@ TEST_CASE("a bad .npy file is refused in one sentence that says what is wrong", 
   CHECK(says(refused(good + "x"), "are 24 bytes, but 25 bytes follow"));
   CHECK(says(refused(npy("<f4", false, "(2, 4)", six)), "2 x 4 values of type '<f4', which are 32 bytes, but 24"));
   CHECK(says(refused(npy("<f8", false, "(2, 3)", six + six)), "'<f8'; float32 ('<f4')"));
+  for (const char* numbers : {"<f8", "<i8", "|b1"})
+    CHECK(says(refused(npy(numbers, false, "(2, 3)", six + six)),
+               "can be read; NumPy converts with .astype(np.float32)"));
+  CHECK(refused(npy("|S4", false, "(2, 3)", six)).find("astype") == std::string::npos);
   CHECK(says(refused(npy("<i4", false, "(2, 3)", six)), "'<i4'"));
   CHECK(says(refused(npy("|O", false, "(2, 3)", six)), "'|O'"));
   CHECK(says(refused(npy(">f4", false, "(2, 3)", six)), "big-endian ('>f4')"));

@@ -5,6 +5,9 @@
 
 #include <bit>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <random>
 #include <string>
@@ -254,6 +257,65 @@ TEST_CASE("pieces of a file go to their places in any order", "[safetensors]") {
   CHECK_FALSE(std::filesystem::exists(path));
   file.finish();
   CHECK(support::bytes_of(path) == "abcdefgh");
+}
+
+TEST_CASE("an unfinished file has a name of its own, and is gone after any failure", "[safetensors]") {
+  const std::string path = support::scratch() / "unique", theirs = path + ".tmp";
+  std::ofstream(theirs) << "theirs";
+  {
+    interop::output_file one(path), two(path);
+    one.write("one");
+    two.write("two");
+    CHECK(std::filesystem::exists(path + ".tmp-1"));
+    CHECK(std::filesystem::exists(path + ".tmp-2"));
+    two.finish();
+    CHECK(support::bytes_of(path) == "two");
+  }
+  CHECK_FALSE(std::filesystem::exists(path + ".tmp-1"));
+  CHECK_FALSE(std::filesystem::exists(path + ".tmp-2"));
+  CHECK(support::bytes_of(theirs) == "theirs");
+  CHECK(support::bytes_of(path) == "two");
+
+  std::filesystem::remove(theirs);
+  std::filesystem::remove(path);
+  {
+    interop::output_file file(path);
+    file.write("x");
+    std::filesystem::create_directory(path);  // behind its back
+    CHECK_THROWS_AS(file.finish(), interop::file_error);
+  }
+  CHECK_FALSE(std::filesystem::exists(theirs));
+}
+
+TEST_CASE("an output file replaces what a link names, keeps its permissions, and replaces no other kind of file",
+          "[safetensors]") {
+  namespace fs = std::filesystem;
+  const auto write = [](const std::string& path) {
+    interop::output_file file(path);
+    file.write("new");
+    file.finish();
+  };
+  const std::string folder = support::scratch() / "links", target = folder + "/target", link = folder + "/link";
+  fs::create_directory(folder);
+  std::ofstream(target) << "old";
+  fs::permissions(target, fs::perms(0640));
+  fs::create_symlink("target", link);
+  write(link);
+  CHECK(fs::is_symlink(link));
+  CHECK(support::bytes_of(target) == "new");
+  CHECK(fs::status(target).permissions() == fs::perms(0640));
+
+  fs::create_symlink("link", folder + "/second");
+  fs::remove(target);
+  write(folder + "/second");  // two links to a name that is free
+  CHECK(support::bytes_of(target) == "new");
+  CHECK(fs::is_symlink(folder + "/second"));
+
+  fs::create_symlink("loop", folder + "/loop");
+  CHECK_THROWS_AS(interop::output_file(folder + "/loop"), interop::file_error);
+  CHECK_THROWS_AS(interop::output_file(folder), interop::file_error);
+  CHECK_THROWS_AS(interop::output_file("/dev/null"), interop::file_error);
+  CHECK(std::distance(fs::directory_iterator(folder), {}) == 4);
 }
 
 TEST_CASE("a writer refuses what the format cannot hold", "[safetensors]") {

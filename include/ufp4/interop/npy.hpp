@@ -161,8 +161,10 @@ class npy_reader : public tensor_file {
     if (descr == "|i1") return number_type::i8;
     const std::string shown = "'" + printable(descr) + "'";
     if (descr.starts_with('>')) fail("is big-endian (" + shown + "); save it in little-endian order, as '<f4'");
+    const bool converts = descr.size() > 1 && std::string_view("bfiu").find(descr[1]) != std::string_view::npos;
     fail("holds values of type " + shown +
-         "; float32 ('<f4'), float16 ('<f2'), bfloat16 ('<V2'), uint8 ('|u1') and int8 ('|i1') can be read");
+         "; float32 ('<f4'), float16 ('<f2'), bfloat16 ('<V2'), uint8 ('|u1') and int8 ('|i1') can be read" +
+         (converts ? "; NumPy converts with .astype(np.float32)" : ""));
   }
 
   void place(const npy_header& header, std::uint64_t data_begin) {

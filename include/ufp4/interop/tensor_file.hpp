@@ -7,7 +7,9 @@
 /// | byte order | little-endian, in the file and on the machine                                                    |
 /// | input      | arbitrary bytes: every size is checked against the file before anything is allocated or read     |
 /// | failure    | file_error: one sentence that names the file; what a file says is shown as printable text        |
-/// | output     | goes to PATH.tmp, which becomes PATH when it is whole; after a failure PATH is what it was        |
+/// | output     | goes to a new file beside PATH, PATH.tmp or PATH.tmp-1 ..., which becomes PATH when it is whole;  |
+/// |            | after a failure it is gone and PATH what it was. A PATH that is a link stays one, and the file it |
+/// |            | names is replaced; a file that is replaced passes on its permissions; only regular files are      |
 #pragma once
 
 #include <algorithm>
@@ -164,21 +166,50 @@ class input_file {
   std::uint64_t size_ = 0;
 };
 
+/// A new file that is removed again unless it is given another name.
+class temporary_file {
+ public:
+  /// Of a name that nothing has yet: what others have there, or write at the same time, stays whole.
+  explicit temporary_file(const std::string& beside) {
+    constexpr int most = 1000;
+    for (int i = 0; i < most && path_.empty(); ++i) {
+      const std::string name = beside + ".tmp" + (i == 0 ? "" : "-" + std::to_string(i));
+      errno = 0;
+      if (std::FILE* const made = std::fopen(name.c_str(), "wbx")) {
+        std::fclose(made);
+        path_ = name;
+      } else if (errno != EEXIST || i + 1 == most) {
+        fail_file(beside, "cannot be opened for writing: " + std::string(std::strerror(errno == 0 ? EIO : errno)));
+      }
+    }
+  }
+  temporary_file(const temporary_file&) = delete;
+  temporary_file& operator=(const temporary_file&) = delete;
+  ~temporary_file() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove(path_, ignored);
+  }
+
+  const std::string& path() const { return path_; }
+  std::error_code rename(const std::string& to) {
+    std::error_code error;
+    std::filesystem::rename(path_, to, error);
+    if (!error) path_.clear();
+    return error;
+  }
+
+ private:
+  std::string path_;
+};
+
 /// A file that appears whole or not at all.
 class output_file {
  public:
-  explicit output_file(const std::string& path) : path_(path), temporary_(path + ".tmp") {
+  explicit output_file(const std::string& path) : path_(path), target_(checked(path)), temporary_(target_) {
+    keep_permissions();
     errno = 0;
-    stream_.open(temporary_, std::ios::binary | std::ios::trunc);
+    stream_.open(temporary_.path(), std::ios::binary | std::ios::trunc);
     if (!stream_) fail("cannot be opened for writing: " + std::string(std::strerror(errno == 0 ? EIO : errno)));
-  }
-  output_file(const output_file&) = delete;
-  output_file& operator=(const output_file&) = delete;
-  ~output_file() {
-    if (!stream_.is_open()) return;
-    stream_.close();
-    std::error_code ignored;
-    std::filesystem::remove(temporary_, ignored);
   }
 
   void write(const void* data, std::size_t count) {
@@ -216,10 +247,9 @@ class output_file {
 
   void finish() {
     stream_.flush();
+    stream_.close();  // where some file systems tell that the bytes did not arrive
     if (!stream_) fail("could not be written to its end");
-    stream_.close();
-    std::error_code error;
-    std::filesystem::rename(temporary_, path_, error);
+    const std::error_code error = temporary_.rename(target_);
     if (error) fail("cannot be replaced: " + error.message());
   }
 
@@ -228,7 +258,32 @@ class output_file {
   [[noreturn]] void fail(const std::string& what) const { fail_file(path_, what); }
 
  private:
-  std::string path_, temporary_;
+  /// The name that is to be replaced: at the end of the links.
+  static std::string checked(const std::string& path) {
+    std::error_code error;
+    const auto status = std::filesystem::status(path, error);
+    if (std::filesystem::is_directory(status)) fail_file(path, "is a directory, not a file to be replaced");
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+      fail_file(path, "is not a regular file, so it cannot be replaced by one");
+    std::filesystem::path target(path);
+    for (int links = 0; std::filesystem::is_symlink(target, error); ++links) {
+      if (links == 40) fail_file(path, "is a link to a link, and so on without end");  // as Linux counts
+      target = target.parent_path() / std::filesystem::read_symlink(target, error);
+    }
+    return target.string();
+  }
+
+  void keep_permissions() const {
+    std::error_code error;
+    const auto before = std::filesystem::status(target_, error);
+    if (!std::filesystem::exists(before)) return;
+    if (before.permissions() == std::filesystem::status(temporary_.path(), error).permissions()) return;
+    std::filesystem::permissions(temporary_.path(), before.permissions(), error);
+    if (error) fail("has permissions that a new file cannot have: " + error.message());
+  }
+
+  std::string path_, target_;
+  temporary_file temporary_;  // before the stream, which is closed first
   std::ofstream stream_;
   std::uint64_t written_ = 0;
 };

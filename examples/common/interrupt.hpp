@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace train_lm {
+namespace common {
 
 namespace detail {
 inline volatile std::sig_atomic_t interrupt_seen = 0;
@@ -34,4 +34,4 @@ class interrupt {
   struct sigaction before_[2]{};
 };
 
-}  // namespace train_lm
+}  // namespace common
