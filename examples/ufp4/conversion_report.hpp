@@ -97,11 +97,6 @@ inline std::string whole_text(const std::string& name) {
   return ufp4::interop::json_text(ufp4::interop::is_utf8(name) ? name : ufp4::interop::printable(name));
 }
 
-/// Nothing lost is "inf", for which JSON has no number; null is a matrix without an SQNR.
-inline std::string decibels(double sqnr_db) {
-  return std::isinf(sqnr_db) && sqnr_db > 0 ? "\"inf\"" : compare::shortest(sqnr_db, "null");
-}
-
 }  // namespace detail
 
 inline void print_json(std::ostream& out, const conversion& c) {
@@ -123,7 +118,7 @@ inline void print_json(std::ostream& out, const conversion& c) {
       out << ", \"copied\": " << json_text(t.kept);
     out << ", \"bytes_before\": " << t.bytes_before << ", \"bytes_after\": " << t.bytes_after;
     if (t.has_error)
-      out << ", \"sqnr_db\": " << detail::decibels(t.sqnr_db) << ", \"nonfinite_blocks\": " << t.nonfinite_blocks;
+      out << ", \"sqnr_db\": " << compare::decibels_json(t.sqnr_db) << ", \"nonfinite_blocks\": " << t.nonfinite_blocks;
     out << "}";
   }
   out << "\n  ]\n}\n";
