@@ -248,6 +248,13 @@ class Findings(unittest.TestCase):
         self.assertTrue(all(r.exploratory for r in model.recipes))
         self.assertTrue(all(o.exploratory for o in model.orderings))
 
+    def test_the_mean_loss_of_a_recipe_with_more_seeds_than_bf16_is_of_the_seeds_that_bf16_has(self):
+        runs = [record("a", r, s, 2.0 + s / 10) for r in ("bf16", "ufp4") for s in (1, 2, 3)]
+        runs += [record("a", "ufp4", s, 90.0) for s in (4, 5)]
+        rows = {r.recipe: r for r in findings.find(runs)["models"][0].recipes}
+        self.assertEqual(rows["ufp4"].seeds, 3)
+        self.assertAlmostEqual(rows["ufp4"].loss["train"].mean, 2.2)
+
     def test_a_diverged_run_is_named_and_in_no_average(self):
         runs = many(models=(("a", 1e10),))
         for r in runs:

@@ -112,6 +112,12 @@ def losses_of(group, metric):
     return out
 
 
+def beside_bf16(losses, recipe):
+    """{unit: loss} of a recipe: the units that bf16 has too, or all where it shares none."""
+    mine, reference = losses.get(recipe, {}), losses.get("bf16", {})
+    return {u: loss for u, loss in mine.items() if u in reference} or mine
+
+
 def model_of(name, group):
     losses = {metric: losses_of(group, metric) for metric in METRICS}
     recipes = sorted({r["recipe"] for r in group}, key=rank)
@@ -122,14 +128,16 @@ def model_of(name, group):
             m: stats.paired(losses[m].get(recipe, {}), losses[m].get("bf16", {})) if recipe != "bf16" else None
             for m in METRICS
         }
-        seeds = len(losses["train"].get(recipe, {}))
+        # Where seeds of bf16 are fewer, the mean loss is of those, so that a column can be read downwards.
+        beside = {m: beside_bf16(losses[m], recipe) for m in METRICS}
+        seeds = len(beside["train"])
         pairs = seeds if recipe == "bf16" else (error["train"].n if error["train"] else 0)
         rows.append(
             RecipeRow(
                 recipe,
                 seeds,
                 sum(r["train_loss"] is None for r in mine),
-                {m: stats.interval(list(losses[m].get(recipe, {}).values())) for m in METRICS},
+                {m: stats.interval(list(beside[m].values())) for m in METRICS},
                 error,
                 pairs < FEW_SEEDS,
             )
