@@ -482,9 +482,10 @@ TEST_CASE("a report appears whole, or what was there stays", "[inspect]") {
 
 TEST_CASE("what quantize copies says so and is not counted", "[inspect]") {
   const auto values = some_values(4 * 32);
+  const std::string ones(128, '\x38');  // 1.0 in e4m3; a source reads it when the file is written
   ufp4::interop::safetensors_writer file;
   file.add("a.cube", ufp4::interop::source_of(number_type::f32, {2, 2, 32}, values.data()));
-  file.add("b.fp8", ufp4::interop::source_of(number_type::f8_e4m3, {4, 32}, std::string(128, '\x38').data()));
+  file.add("b.fp8", ufp4::interop::source_of(number_type::f8_e4m3, {4, 32}, ones.data()));
   file.add("c.narrow", ufp4::interop::source_of(number_type::f32, {8, 8}, values.data()));
   file.add("d.between", ufp4::interop::source_of(number_type::f32, {4, 24}, values.data()));
   file.add("e.matrix", ufp4::interop::source_of(number_type::f32, {4, 32}, values.data()));
