@@ -2,7 +2,7 @@
 # ufp4 - which lines and branches of include/ufp4 the tests run, by room and by file.
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/coverage.sh [--gpu] [--report] [--page [FILE]]
-  --gpu          the tests of the GPU kernels in the executor and those of examples/train_lm too: three times the compiling
+  --gpu          the tests of the GPU kernels in the executor and those of examples/train_lm and examples/ufp4 too: three times the compiling
   --report       builds and runs nothing: reads what the last run left
   --page [FILE]  writes the tables into FILE, between its markers; docs/coverage.md where no file is named
 Ends with the table by room. In build/coverage.report: coverage.txt and coverage.csv by file, html/index.html line by line.
@@ -13,7 +13,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 . "$source_dir/cmake/page_tables.sh"
 
-targets=host_tests without='^(nightly|script|gpu|train_lm|torch)$' run=yes page=''
+targets=host_tests without='^(nightly|script|gpu|train_lm|tool|torch)$' run=yes page=''
 while [ $# -gt 0 ]; do
   case $1 in
     --gpu) targets=day_tests without='^(nightly|script|torch)$' ;;
