@@ -15,6 +15,7 @@
 #include "support/catch.hpp"
 #include "support/gemm_model.hpp"
 #include "support/refusal.hpp"
+#include "support/report_check.hpp"
 #include "support/seed.hpp"
 #include "support/threads.hpp"
 
@@ -59,15 +60,7 @@ analysis::report summed(const model::format& f, const std::vector<float>& x, std
 bool near(double a, double b) { return a == b || std::abs(a - b) <= 1e-11 * std::abs(b) || (a != a && b != b); }
 
 void require_equal(const analysis::report& got, const analysis::report& want) {
-  CHECK(near(got.attenuation, want.attenuation));
-  CHECK(near(got.sqnr_db, want.sqnr_db));
-  CHECK(near(got.bucket_utilization, want.bucket_utilization));
-  CHECK(got.scale_underflow_rate == want.scale_underflow_rate);
-  CHECK(got.saturation_rate == want.saturation_rate);
-  CHECK(got.nonfinite_blocks == want.nonfinite_blocks);
-  CHECK(got.elements == want.elements);
-  CHECK(got.blocks == want.blocks);
-  CHECK(got.histogram == want.histogram);
+  support::check_report(got, want, near);
 }
 
 model::transform turned(std::size_t n) { return n == 1 ? model::transform{} : model::random_transform(n, 6); }
@@ -202,13 +195,7 @@ TEST_CASE("a matrix in pieces of rows gives the report of the whole", "[analysis
     for (std::size_t first = 0; first < rows; first += at_once)
       sums.add(cpu::context{}, piece(first, std::min(at_once, rows - first)), rht, coin, amax(piece(0, rows), rht),
                shard{first, 0, cols});
-    const analysis::report got = sums.result();
-    CHECK(got.sqnr_db == whole.sqnr_db);
-    CHECK(got.attenuation == whole.attenuation);
-    CHECK(got.bucket_utilization == whole.bucket_utilization);
-    CHECK(got.saturation_rate == whole.saturation_rate);
-    CHECK(got.blocks == whole.blocks);
-    CHECK(got.histogram == whole.histogram);
+    support::check_report(sums.result(), whole);
   }
 }
 

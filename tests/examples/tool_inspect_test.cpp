@@ -20,6 +20,7 @@
 #include "../../examples/ufp4/inspect.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
+#include "support/report_check.hpp"
 #include "support/seed.hpp"
 
 namespace {
@@ -83,20 +84,6 @@ tool::measure_plan every_format() {
   return plan;
 }
 
-bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
-
-void check_report(const ufp4::analysis::report& got, const ufp4::analysis::report& want) {
-  CHECK(same_number(got.sqnr_db, want.sqnr_db));
-  CHECK(same_number(got.attenuation, want.attenuation));
-  CHECK(got.bucket_utilization == want.bucket_utilization);
-  CHECK(got.scale_underflow_rate == want.scale_underflow_rate);
-  CHECK(got.saturation_rate == want.saturation_rate);
-  CHECK(got.nonfinite_blocks == want.nonfinite_blocks);
-  CHECK(got.elements == want.elements);
-  CHECK(got.blocks == want.blocks);
-  CHECK(got.histogram == want.histogram);
-}
-
 /// Every outcome against analysis::measure on the matrix in memory; the plan has the block's own transform length.
 void check_outcomes(const tool::measured_matrix& m, const ufp4::matrix_view<const float>& x, std::uint64_t seed) {
   std::size_t i = 0;
@@ -105,10 +92,10 @@ void check_outcomes(const tool::measured_matrix& m, const ufp4::matrix_view<cons
       INFO(name.name);
       REQUIRE(i + 1 < m.outcomes.size());
       CHECK(m.outcomes[i].hadamard == 1);
-      check_report(m.outcomes[i++].report, ufp4::analysis::measure<Format>(x));
+      support::check_report(m.outcomes[i++].report, ufp4::analysis::measure<Format>(x));
       CHECK(m.outcomes[i].hadamard == Format::block_size);
-      check_report(m.outcomes[i++].report,
-                   ufp4::analysis::measure<Format>(x, ufp4::random_hadamard<int{Format::block_size}>{seed}));
+      support::check_report(m.outcomes[i++].report,
+                            ufp4::analysis::measure<Format>(x, ufp4::random_hadamard<int{Format::block_size}>{seed}));
     });
   CHECK(i == m.outcomes.size());
 }
@@ -208,8 +195,8 @@ TEST_CASE("--rht gives every format one length, the same as the library's transf
   plan.seed = 9;
   const auto m = measured(path, plan);
   REQUIRE(m.outcomes.size() == 4);
-  check_report(m.outcomes[1].report, ufp4::analysis::measure<ufp4::mxfp4>(x, ufp4::random_hadamard<64>{9}));
-  check_report(m.outcomes[3].report, ufp4::analysis::measure<ufp4::nvfp4>(x, ufp4::random_hadamard<64>{9}));
+  support::check_report(m.outcomes[1].report, ufp4::analysis::measure<ufp4::mxfp4>(x, ufp4::random_hadamard<64>{9}));
+  support::check_report(m.outcomes[3].report, ufp4::analysis::measure<ufp4::nvfp4>(x, ufp4::random_hadamard<64>{9}));
   CHECK(m.outcomes[3].hadamard == 64);
 }
 
