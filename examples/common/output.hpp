@@ -28,6 +28,15 @@ inline bool is_written_in_place(const std::string& path) {
 
 }  // namespace detail
 
+/// Under whatever name, of files that are there and of files that are to be.
+inline bool is_same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (a == b || fs::equivalent(a, b, error)) return true;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(a, error), error);
+  return !error && whole == fs::weakly_canonical(fs::absolute(b, error), error) && !error;
+}
+
 /// Text for `path`, where "-" is `standard`. A file appears whole or not at all, and keeps until then what it held.
 /// std::runtime_error names what cannot be written: a full disk is noticed here and not by the reader of half a file.
 inline void write_to(const std::string& path, std::ostream& standard, const std::function<void(std::ostream&)>& write) {

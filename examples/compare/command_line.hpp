@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "../common/arguments.hpp"
-#include "../ufp4/output_path.hpp"
+#include "../common/output.hpp"
 #include "experiment.hpp"
 #include "stored_matrix.hpp"
 #include "text.hpp"
@@ -83,11 +83,11 @@ inline void check_outputs(const options& o) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].second == "-") continue;
     for (std::size_t j = 0; j < i; ++j)
-      if (tool::is_same_file(outputs[i].second, outputs[j].second))
+      if (common::is_same_file(outputs[i].second, outputs[j].second))
         refuse(outputs[i], "the report of " + std::string(outputs[j].first));
     for (const std::string& path : o.paths) {
       const std::string input = o.from == options::input::safetensors ? split_tensor_argument(path).first : path;
-      if (tool::is_same_file(outputs[i].second, input)) refuse(outputs[i], "the input " + printable(input));
+      if (common::is_same_file(outputs[i].second, input)) refuse(outputs[i], "the input " + printable(input));
     }
   }
 }

@@ -16,7 +16,6 @@
 #include "../common/output.hpp"
 #include "../common/terminal.hpp"
 #include "inspect_report.hpp"
-#include "output_path.hpp"
 
 namespace tool {
 
@@ -141,7 +140,7 @@ inline inspect_options parse_inspect(common::arguments& rest) {
       o.path = word;
   }
   if (o.path.empty()) throw common::usage_error("which file?");
-  if (o.json && *o.json != "-" && is_same_file(o.path, *o.json))
+  if (o.json && *o.json != "-" && common::is_same_file(o.path, *o.json))
     throw common::usage_error("--json " + printable(*o.json) + " would overwrite FILE itself");
   return o;
 }

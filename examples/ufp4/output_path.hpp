@@ -2,14 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <ufp4/interop/text.hpp>
 
 #include "../common/arguments.hpp"
+#include "../common/output.hpp"
 
 namespace tool {
 
@@ -22,25 +21,16 @@ inline void take_input(const std::string& word, std::string& input) {
   input = word;
 }
 
-/// Under whatever name, of files that are there and of files that are to be.
-inline bool is_same_file(const std::string& a, const std::string& b) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (a == b || fs::equivalent(a, b, error)) return true;
-  const fs::path whole = fs::weakly_canonical(fs::absolute(a, error), error);
-  return !error && whole == fs::weakly_canonical(fs::absolute(b, error), error) && !error;
-}
-
 /// Throws usage_error where one is missing, and where writing OUT or the report would destroy FILE, or one the other.
 inline void check_input_and_output(const std::string& input, const std::string& output,
                                    const std::optional<std::string>& json) {
   if (input.empty()) throw common::usage_error("which FILE?");
   if (output.empty()) throw common::usage_error("-o OUT is needed");
-  if (is_same_file(input, output))
+  if (common::is_same_file(input, output))
     throw common::usage_error("-o " + ufp4::interop::printable(output) + " would overwrite FILE itself");
   if (!json || *json == "-") return;
   for (const std::string* other : {&input, &output})
-    if (is_same_file(*json, *other))
+    if (common::is_same_file(*json, *other))
       throw common::usage_error("--json " + ufp4::interop::printable(*json) + " would overwrite " +
                                 (other == &input ? "FILE" : "OUT"));
 }
