@@ -86,7 +86,7 @@ def scaling(name, arguments, minutes):
         "arguments": arguments,
         "recipes": SCALED,
         "seeds": 5,
-        "priority": 3,
+        "priority": 5,
         "uses": ["scaling"],
         "minutes": minutes,
     }
@@ -100,12 +100,13 @@ DEFAULT = [
     orderings(["nvfp4"], 3, 1, moe=True),
     powered(CORE, range(6, 18)),
     powered(["e2m1-baseline", "ufp4"], range(18, 41)),
-    scaling("scale-32", scaled(2, 32, 2), 0.5),
-    scaling("scale-48", scaled(3, 48, 3), 0.8),
-    scaling("scale-64", scaled(4, 64, 4), 1.2),
-    scaling("scale-96", scaled(4, 96, 6), 2),
-    orderings(ABLATION, 2, 4),
-    orderings(VARIANTS, 2, 5),
+    powered([*ABLATION, "nvfp4", *VARIANTS], range(6, 18)),
+    orderings(ABLATION, 2, 3),
+    orderings(VARIANTS, 2, 4),
+    scaling("scale-32", scaled(2, 32, 2), 0.3),
+    scaling("scale-48", scaled(3, 48, 3), 0.5),
+    scaling("scale-64", scaled(4, 64, 4), 1.5),
+    scaling("scale-96", scaled(4, 96, 6), 3),
 ]
 
 # Pilots of `power`: sizes that cost seconds, and the sd of a paired difference that they let one expect. scale-48 is a
