@@ -278,6 +278,7 @@ step_packages() {
 
 step_misuse() {
   install_packages g++ || return 1
+  install_packages hipcc || echo "no hipcc could be had: what AMD's compiler says is not looked at"
   bash "$source_dir/tests/compile_fail/check.sh"
 }
 step_coverage() {
