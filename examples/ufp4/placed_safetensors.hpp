@@ -27,9 +27,16 @@ class placed_safetensors {
     return add({name, std::string(ufp4::interop::safetensors_name(type)), shape, 0, bytes},
                ufp4::interop::byte_count(type, {}).value());
   }
-  /// A tensor as another file has it, of a type that has no name here too.
+  /// A tensor as another file has it, of a type that has no name here too. file_error for ggml's blocks: a copy under a
+  /// type of their own would be a file that other readers refuse.
   std::size_t add(const std::string& name, const ufp4::interop::stored_tensor& t) {
+    using ufp4::interop::number_type;
     if (!ufp4::interop::safetensors_name(t.type).empty()) return add(name, t.type, t.shape);
+    if (t.type == number_type::mxfp4 || t.type == number_type::nvfp4)
+      ufp4::interop::fail_file(path_, "cannot have tensor " + ufp4::interop::printable(name) +
+                                          " as it is: " + t.type_name +
+                                          " in ggml's blocks is no type of .safetensors files; a .gguf "
+                                          "file keeps it, and `ufp4 dequantize` makes it plain");
     std::uint64_t elements = 1;
     for (const std::uint64_t extent : t.shape) elements *= extent;  // overflow costs an alignment, no more
     return add({name, t.type_name, t.shape, 0, t.bytes}, elements == 0 ? 1 : t.bytes / elements);

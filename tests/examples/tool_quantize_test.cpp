@@ -349,6 +349,27 @@ TEST_CASE("GGUF takes nvfp4 and mxfp4 in whole blocks, and comes back", "[tool]"
   CHECK(says(quantize_with({npy, "-f", "nvfp4", "-o", out}).refused, "40 columns, no multiple of ggml's 64"));
 }
 
+TEST_CASE("ggml's blocks are copied to .gguf files alone: .safetensors has no type for them", "[tool]") {
+  const std::vector<float> x = some_values<float>(4, 64);
+  const auto mx = ufp4::quantize<mxfp4>(matrix_view<const float>(x.data(), 4, 64));
+  interop::gguf_writer writer;
+  for (const char* name : {"up", "gate"})
+    writer.add(name, interop::source_of(matrix_view<const float>(x.data(), 4, 64)));
+  for (const char* name : {"down", "out"}) interop::add_quantized(writer, name, mx);
+  const std::string in = scratch() / "mixed.gguf", out = scratch() / "mixed.safetensors",
+                    kept = scratch() / "kept.gguf";
+  writer.write(in);
+
+  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", out}).refused,
+             "cannot have tensor down as it is: MXFP4 in ggml's blocks is no type of .safetensors files"));
+  CHECK(says(dequantize_with({in, "--tensor", "down", "-o", out}).refused, "cannot have tensor out as it is"));
+  CHECK_FALSE(std::filesystem::exists(out));
+  REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", kept}).refused.empty());
+  interop::gguf_reader file(kept);
+  CHECK(interop::read_quantized<mxfp4>(file, "down") == mx);
+  CHECK(dequantize_with({kept, "-o", out}).refused.empty());
+}
+
 TEST_CASE("a .npy file in either order is quantized, and one weight becomes a .npy file", "[tool]") {
   const std::vector<float> x = some_values<float>(40, 64);
   std::vector<float> turned;

@@ -528,6 +528,12 @@ TEST_CASE("text from outside is made fit to show and to write", "[text]") {
   REQUIRE(interop::printable("plain, \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80") ==
           "plain, \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
   REQUIRE(interop::printable("\x1b[2J\n\x7F\x80\xC2\x9B\xC0\xAF\xED\xA0\x80\xF5") == "?[2J???????????");
+  // U+202E, which turns what follows around; U+2066; U+200B; U+2028; U+061C; U+FEFF
+  REQUIRE(interop::printable("\xE2\x80\xAE|\xE2\x81\xA6|\xE2\x80\x8B|\xE2\x80\xA8|\xD8\x9C|\xEF\xBB\xBF") ==
+          "???|???|???|???|??|???");
+  // U+2010, U+2030, U+2070, U+0620 and U+FEFC are text
+  const std::string shown = "\xE2\x80\x90 \xE2\x80\xB0 \xE2\x81\xB0 \xD8\xA0 \xEF\xBB\xBC";
+  REQUIRE(interop::printable(shown) == shown);
   REQUIRE(interop::printable(std::string(1000, 'a')).size() < 220);
   REQUIRE(interop::json_text("a\"b\\\x01") == "\"a\\\"b\\\\\\u0001\"");
   REQUIRE(interop::is_utf8("\xC2\x80"));

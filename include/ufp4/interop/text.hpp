@@ -38,17 +38,28 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// `text` with every control character (U+0080 .. U+009F among them) and every byte that is not UTF-8 replaced by '?',
-/// cut after about 200 bytes: what a file says cannot repaint a terminal or fill a screen.
+/// Does the well-formed sequence `text` stand for something that a terminal obeys rather than shows? Controls, U+0080 .. U+009F
+/// among them; line and paragraph separators; what turns the direction of writing, joins letters or has no width.
+inline bool is_control(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (text.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
+  if (text.size() == 2) return (byte(0) == 0xC2 && byte(1) < 0xA0) || text == "\xD8\x9C";  // U+061C
+  if (text.size() != 3) return false;
+  if (text == "\xEF\xBB\xBF") return true;  // U+FEFF
+  if (byte(0) != 0xE2) return false;
+  return (byte(1) == 0x80 && ((byte(2) >= 0x8B && byte(2) <= 0x8F) || (byte(2) >= 0xA8 && byte(2) <= 0xAE))) ||
+         (byte(1) == 0x81 && byte(2) >= 0xA0 && byte(2) <= 0xAF);  // U+200B .. 200F, 2028 .. 202E, 2060 .. 206F
+}
+
+/// `text` with every byte that is not UTF-8 or of what is_control() names replaced by '?', cut after about 200 bytes: what
+/// a file says cannot repaint a terminal, fill a screen or show as other text than it is.
 inline std::string printable(std::string_view text) {
   std::string shown;
   while (!text.empty()) {
     if (shown.size() > 200) return shown + "...";
     const std::size_t length = utf8_length(text);
-    const auto first = static_cast<unsigned char>(text[0]);
-    const bool control = first < 0x20 || first == 0x7F || (first == 0xC2 && length == 2 && (text[1] & 0x60) == 0);
-    if (length == 0 || control)
-      shown.append(length == 2 ? 2 : 1, '?');
+    if (length == 0 || is_control(text.substr(0, length)))
+      shown.append(length == 0 ? 1 : length, '?');
     else
       shown += text.substr(0, length);
     text.remove_prefix(length == 0 ? 1 : length);
