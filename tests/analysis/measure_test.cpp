@@ -90,9 +90,45 @@ void check() {
     }
 }
 
+/// Columns beyond what kernels take at once, a ragged end, a ragged last strip; transforms that are shorter and longer than
+/// a block.
+template <class F, matrix_scalar T>
+void check_tiers() {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(F::block_size)};
+  for (const std::size_t cols : {3u, 47u, 640u, 9001u})
+    for (const std::size_t n : {1u, 16u, 64u}) {
+      if (n > 1 && F::block.rows > 1) continue;
+      const std::size_t rows = 19;
+      std::vector<T> x;
+      for (const float v : model::wide_floats(gen, rows * cols, 6)) x.push_back(static_cast<T>(v));
+      const matrix_view<const T> view{x.data(), rows, cols};
+      const stochastic coin{.seed = 4, .stream = 1};
+      const auto nearest_on = [&](cpu::isa tier) {
+        return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n));
+      };
+      const auto coins_on = [&](cpu::isa tier) {
+        return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n), coin);
+      };
+      for (const cpu::isa tier : support::runnable_isas()) {
+        CAPTURE(cols, n, cpu::name(tier));
+        support::check_report(nearest_on(tier), nearest_on(cpu::isa::scalar));
+        support::check_report(coins_on(tier), coins_on(cpu::isa::scalar));
+      }
+    }
+}
+
 const double inf = std::numeric_limits<double>::infinity();
 
 }  // namespace
+
+TEST_CASE("every tier sums to the bits of the portable one", "[analysis]") {
+  SECTION("e1m2_f32, from fp16") { check_tiers<e1m2_f32, fp16>(); }
+  SECTION("nvfp4") { check_tiers<nvfp4, float>(); }
+  SECTION("mxint4, from bf16") { check_tiers<mxint4, bf16>(); }
+  SECTION("squares") { check_tiers<block_format<fp4<E2M1>, e4m3, square(16), float>, float>(); }
+  SECTION("NF4") { check_tiers<block_format<nf4, float, 16>, float>(); }
+}
 
 TEST_CASE("measure is the sums of numerics 8 over transformed values and their codes", "[analysis]") {
   SECTION("e1m2_f32") { check<e1m2_f32>(); }

@@ -6,8 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <vector>
+#include <type_traits>
 #include <ufp4/quantize.hpp>
+#include <vector>
 
 namespace ufp4::analysis::inline UFP4_TYPES {
 
@@ -15,11 +16,11 @@ namespace ufp4::analysis::inline UFP4_TYPES {
 /// it. Sums in binary64, over rows in a fixed order: the same numbers for every thread count. A NaN block makes the first
 /// two NaN.
 struct report {
-  double attenuation = 0;          ///< sum(x q) / sum(x x): below 1 where rounding shrinks. NaN if x is all zero
-  double sqnr_db = 0;              ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
-  double bucket_utilization = 0;   ///< 2^H / V, H the entropy in bits of the values used, V how many there are
-  double scale_underflow_rate = 0; ///< share of blocks with a non-zero maximum whose scale became 0
-  double saturation_rate = 0;      ///< share of elements rounded from beyond qmax
+  double attenuation = 0;           ///< sum(x q) / sum(x x): below 1 where rounding shrinks. NaN if x is all zero
+  double sqnr_db = 0;               ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
+  double bucket_utilization = 0;    ///< 2^H / V, H the entropy in bits of the values used, V how many there are
+  double scale_underflow_rate = 0;  ///< share of blocks with a non-zero maximum whose scale became 0
+  double saturation_rate = 0;       ///< share of elements rounded from beyond qmax
   std::uint64_t nonfinite_blocks = 0;
   std::uint64_t elements = 0;
   std::uint64_t blocks = 0;
@@ -53,11 +54,13 @@ struct sums {
   double xx = 0, xq = 0, ee = 0;
   std::array<std::uint64_t, 16> histogram{};
 
-  void add(double x, double q, std::uint8_t code) {
-    xx += x * x;
-    xq += x * q;
-    ee += (q - x) * (q - x);
-    ++histogram[code];
+  void add(const float* values, const float* decoded, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto x = static_cast<double>(values[i]), q = static_cast<double>(decoded[i]);
+      xx += x * x;
+      xq += x * q;
+      ee += (q - x) * (q - x);
+    }
   }
   sums& operator+=(const sums& other) {
     xx += other.xx;
@@ -68,19 +71,104 @@ struct sums {
   }
 };
 
+/// Of `width` columns, how many hold data where the matrix has `cols`: a transform spreads a ragged row over the rest of
+/// its n elements; other padding holds nothing.
+inline std::size_t live_columns(std::size_t cols, std::size_t width, std::size_t n) {
+  const std::size_t reached = (cols + n - 1) / n * n;
+  return reached < width ? reached : width;
+}
+
 inline void add_run(const cpu::detail::quantize_job& job, float tensor_scale, const cpu::detail::coded_run& run,
                     sums& s) {
   alignas(64) float q[cpu::detail::coded_run::max_rows * cpu::detail::coded_run::max_cols];
   cpu::detail::decode_run(job, tensor_scale, run, q);
-  // A transform spreads a ragged row over the rest of its n elements, which then hold data; other padding holds nothing.
-  const std::size_t width = static_cast<std::size_t>(run.cols), n = job.transform.n;
+  const std::size_t width = static_cast<std::size_t>(run.cols);
   const std::size_t left = job.x.cols > run.first_col ? job.x.cols - run.first_col : 0;
-  const std::size_t reached = (left + n - 1) / n * n, live = reached < width ? reached : width;
-  for (std::size_t r = 0; r < run.rows; ++r)
-    for (std::size_t k = 0; k < live; ++k) {
-      const std::size_t i = r * width + k;
-      s.add(static_cast<double>(run.x[i]), static_cast<double>(q[i]), run.codes[i]);
+  const std::size_t live = live_columns(left, width, job.transform.n);
+  for (std::size_t r = 0; r < run.rows; ++r) {
+    s.add(run.x + r * width, q + r * width, live);
+    for (std::size_t k = 0; k < live; ++k) ++s.histogram[run.codes[r * width + k]];
+  }
+}
+
+/// Strips first .. last - 1 with any coder.
+template <class Coder>
+void measure_strips(const cpu::detail::quantize_job& job, const Coder& coder, std::size_t first, std::size_t last,
+                    std::vector<sums>& strips, quantize_report& seen) {
+  cpu::detail::coded_run run;
+  for (std::size_t strip = first; strip < last; ++strip)
+    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
+      cpu::detail::load_run(job, strip, k, run);
+      cpu::detail::code_run(job, coder, run, seen);
+      add_run(job, coder.tensor.decode, run, strips[strip]);
     }
+}
+
+/// Packed codes by value. Four counts of each, or a code that comes again at once would wait for itself.
+inline void count_codes(const std::uint8_t* packed, std::size_t count, std::array<std::uint64_t, 16>& histogram) {
+  std::uint32_t seen[4][16] = {};
+  for (std::size_t i = 0; i < count / 2; ++i) {
+    ++seen[i % 2][packed[i] & 15u];
+    ++seen[2 + i % 2][packed[i] >> 4];
+  }
+  if (count % 2 != 0) ++seen[0][packed[count / 2] & 15u];
+  for (std::size_t c = 0; c < 16; ++c) histogram[c] += std::uint64_t{seen[0][c]} + seen[1][c] + seen[2][c] + seen[3][c];
+}
+
+/// A chunk with what was quantized: the values after the transform.
+struct measured_chunk : cpu::detail::quantized_chunk {
+  alignas(64) float x[most];
+
+  /// Strip `strip` of a part: its values in the order of measure_strips.
+  void add_strip(const cpu::detail::quantize_job& part, std::size_t strip, sums& s) const {
+    const auto height = static_cast<std::size_t>(part.format.block.rows);
+    const std::size_t width = part.padded_cols, row = strip * height, left = part.x.rows - row;
+    const std::size_t rows = left < height ? left : height, run = height == 1 ? width : part.run();
+    const std::size_t live = live_columns(part.x.cols, width, part.transform.n);
+    for (std::size_t k = 0; k < live; k += run)
+      for (std::size_t r = row; r < row + rows; ++r) {
+        const std::size_t at = r * width + k, count = live - k < run ? live - k : run;
+        s.add(x + at, values + at, count);
+        count_codes(codes + at / 2, count, s.histogram);
+      }
+  }
+};
+
+/// The same numbers, bit for bit, with the kernels of a tier.
+inline void measure_chunks(cpu::isa tier, const cpu::detail::quantize_job& whole,
+                           const block_coder<rounding_spec>& coder, std::size_t first, std::size_t last,
+                           std::vector<sums>& strips, quantize_report& seen) {
+  using namespace cpu::detail;
+  const auto quantize = quantize_kernel_for(kernels::quantize, whole, coder, tier).kernel;
+  const auto dequantize = kernel_for(kernels::dequantize, tier).kernel;
+  const auto transform = kernel_for(kernels::hadamard, tier).kernel;
+  measured_chunk chunk;
+  for_chunks(whole, first, last, [&](const quantize_job& job, std::size_t s, std::size_t count, std::size_t) {
+    const std::size_t rows = job.x.rows, width = job.padded_cols;
+    const auto stride = static_cast<std::ptrdiff_t>(width);
+    quantize(job, coder, {chunk.codes, chunk.scales}, 0, count, seen);
+    dequantize(chunk.quantized(job, coder.tensor.decode, width), {chunk.values, dtype::f32, rows, width, stride, 1}, 0,
+               rows);
+    if (job.transform.n == 1)
+      for (std::size_t r = 0; r < rows; ++r) load_row(job.x, r, 0, job.x.cols, chunk.x + r * width);
+    else
+      transform(job.transform, false, job.x, {chunk.x, dtype::f32, rows, width, stride, 1}, 0, rows);
+    for (std::size_t i = 0; i < count; ++i) chunk.add_strip(job, i, strips[s + i]);
+  });
+}
+
+template <class Coder>
+void measure_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job, const Coder& coder,
+                  std::vector<sums>& strips, quantize_report& seen) {
+  if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>) {
+    if (tier != cpu::isa::scalar && !job.rounds_input_to_bf16)
+      return ufp4::detail::for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
+        measure_chunks(tier, job, coder, first, last, strips, here);
+      });
+  }
+  ufp4::detail::for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
+    measure_strips(job, coder, first, last, strips, here);
+  });
 }
 
 /// 2^H / V over the distinct values: codes that mean the same value (the two zeros) are one.
@@ -113,20 +201,13 @@ class measurement {
   void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
     const auto options = ufp4::detail::collect(policies...);
     ufp4::detail::check_quantize<F>("analysis::measure", x, options);
-    cpu::resolve(ctx);
-    const auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
+    const cpu::isa tier = cpu::resolve(ctx);
+    auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
+    job.counts = true;
     const auto coder = ufp4::detail::make_coder<F>(options, ufp4::detail::gmax_of(ctx, job, options));
     std::vector<detail::sums> strips(job.strips());
     quantize_report here;
-    ufp4::detail::for_strips(ctx, job, &here, [&](std::size_t first, std::size_t last, quantize_report& seen) {
-      cpu::detail::coded_run run;
-      for (std::size_t strip = first; strip < last; ++strip)
-        for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
-          cpu::detail::load_run(job, strip, k, run);
-          cpu::detail::code_run(job, coder, run, seen);
-          detail::add_run(job, coder.tensor.decode, run, strips[strip]);
-        }
-    });
+    detail::measure_with(ctx, tier, job, coder, strips, here);
     for (const detail::sums& s : strips) all_ += s;
     blocks_ += job.strips() * (job.padded_cols / format_of<F>::block_size);
     seen_ += here;

@@ -38,6 +38,22 @@ struct quantized_chunk {
   }
 };
 
+/// body(part, strip, strips, k) for rectangles that cover strips first .. last - 1: `part` is what of the job the `strips`
+/// from `strip` on and the part's padded_cols columns from k on are. All of some strips before the next, columns upwards.
+template <class Body>
+void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, const Body& body) {
+  const auto height = static_cast<std::size_t>(whole.format.block.rows);
+  const std::size_t run = whole.run(), widest = quantized_chunk::elements / height / run * run;
+  const std::size_t cols = widest < run ? run : widest < whole.padded_cols ? widest : whole.padded_cols;
+  const std::size_t fit = cols == 0 ? 1 : quantized_chunk::elements / (cols * height), strips = fit == 0 ? 1 : fit;
+  for (std::size_t s = first; s < last; s += strips)
+    for (std::size_t k = 0; k < whole.padded_cols; k += cols) {
+      const std::size_t here = last - s < strips ? last - s : strips;
+      const std::size_t width = whole.padded_cols - k < cols ? whole.padded_cols - k : cols;
+      body(quantized_chunk::part(whole, s, here, k, width), s, here, k);
+    }
+}
+
 /// What fake_quantize_strips does, with the kernels of a tier. A chunk is read before any of it is written, so x and
 /// out may be the same matrix.
 inline void fake_quantize_chunks(isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
@@ -47,30 +63,21 @@ inline void fake_quantize_chunks(isa tier, const quantize_job& whole, const bloc
   const auto dequantize = kernel_for(kernels::dequantize, tier).kernel;
   const auto transform = kernel_for(kernels::hadamard, tier).kernel;
   const auto height = static_cast<std::size_t>(whole.format.block.rows);
-  const std::size_t run = whole.run(), widest = quantized_chunk::elements / height / run * run;
-  const std::size_t cols = widest < run ? run : widest < whole.padded_cols ? widest : whole.padded_cols;
-  const std::size_t fit = cols == 0 ? 1 : quantized_chunk::elements / (cols * height), strips = fit == 0 ? 1 : fit;
   const auto size = static_cast<std::ptrdiff_t>(out.kind == dtype::f32 ? 4 : 2);
   quantized_chunk chunk;
-  for (std::size_t s = first; s < last; s += strips)
-    for (std::size_t k = 0; k < whole.padded_cols; k += cols) {
-      const std::size_t here = last - s < strips ? last - s : strips;
-      const std::size_t width = whole.padded_cols - k < cols ? whole.padded_cols - k : cols;
-      const quantize_job job = quantized_chunk::part(whole, s, here, k, width);
-      sink to = out;
-      to.data = static_cast<char*>(out.data) + out.offset(s * height, k) * size;
-      to.rows = job.x.rows;
-      to.cols = job.x.cols;
-      quantize(job, coder, {chunk.codes, chunk.scales}, 0, here, report);
-      if (!undo_transform || job.transform.n == 1) {
-        dequantize(chunk.quantized(job, coder.tensor.decode, to.cols), to, 0, to.rows);
-        continue;
-      }
-      const auto stride = static_cast<std::ptrdiff_t>(width);
-      dequantize(chunk.quantized(job, coder.tensor.decode, width),
-                 {chunk.values, dtype::f32, to.rows, width, stride, 1}, 0, to.rows);
-      transform(job.transform, true, {chunk.values, dtype::f32, to.rows, width, stride, 1}, to, 0, to.rows);
-    }
+  for_chunks(whole, first, last, [&](const quantize_job& job, std::size_t s, std::size_t strips, std::size_t k) {
+    sink to = out;
+    to.data = static_cast<char*>(out.data) + out.offset(s * height, k) * size;
+    to.rows = job.x.rows;
+    to.cols = job.x.cols;
+    quantize(job, coder, {chunk.codes, chunk.scales}, 0, strips, report);
+    if (!undo_transform || job.transform.n == 1)
+      return dequantize(chunk.quantized(job, coder.tensor.decode, to.cols), to, 0, to.rows);
+    const auto stride = static_cast<std::ptrdiff_t>(job.padded_cols);
+    const sink decoded{chunk.values, dtype::f32, to.rows, job.padded_cols, stride, 1};
+    dequantize(chunk.quantized(job, coder.tensor.decode, job.padded_cols), decoded, 0, to.rows);
+    transform(job.transform, true, {chunk.values, dtype::f32, to.rows, job.padded_cols, stride, 1}, to, 0, to.rows);
+  });
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
