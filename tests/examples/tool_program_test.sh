@@ -168,6 +168,12 @@ else
   echo 'SKIPPED: no mandoc, so the manual page was not checked by it'
 fi
 
+# What docs/tool.md shows of a verb that always says the same is what it says.
+sed -n '/^\$ ufp4 formats$/,/^```$/p' "$root/docs/tool.md" | sed '1d;$d' >"$folder/shown"
+ends 0 formats
+[ -s "$folder/shown" ] || fail 'docs/tool.md does not show ufp4 formats'
+diff "$folder/shown" "$folder/out" || fail 'docs/tool.md shows other formats than the tool'
+
 # The component has the tool and its page, the plain installation neither.
 if cmake --install "$build" --prefix "$folder/prefix" --component tool >"$folder/log" 2>&1; then
   installed=$(cd "$folder/prefix" && find . -type f | sort | tr '\n' ' ')
