@@ -1,11 +1,13 @@
-// ufp4 - quantized_gemm on a left operand that is packed in several waves, each within 64 MiB (docs/cpu.md).
+// ufp4 - quantized_gemm's scratch memory: a left operand packed in several waves, each within 64 MiB (docs/cpu.md).
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/gemm.hpp>
 
 #include "support/catch.hpp"
 #include "support/poison.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 using namespace ufp4;
 
@@ -34,4 +36,20 @@ TEST_CASE("a left operand of several waves gives the bits of its rows a few at a
                    {.accumulate = accumulate::exact_blocks});
   REQUIRE(c.same_bytes(d.span()));
   REQUIRE(c.guards_intact());
+}
+
+TEST_CASE("tasks that run at once have scratch memory of their own, however many an executor runs", "[gemm]") {
+  constexpr std::size_t bytes = 100;
+  cpu::detail::scratch_pool pool(2, bytes);
+  pool.with([&](std::byte* first) {
+    pool.with([&](std::byte* second) {
+      pool.with([&](std::byte* third) {  // one more than there are places
+        std::memset(first, 1, bytes);
+        std::memset(second, 2, bytes);
+        std::memset(third, 3, bytes);
+        CHECK((first[bytes - 1] == std::byte{1} && second[bytes - 1] == std::byte{2} && second[0] == std::byte{2}));
+      });
+    });
+    pool.with([&](std::byte* again) { CHECK(again != first); });
+  });
 }
