@@ -66,6 +66,12 @@ class Statistics(unittest.TestCase):
             if want is not None:
                 self.assertAlmostEqual(got, want)
 
+    def test_holms_correction_counts_tests_that_have_no_data_yet(self):
+        self.assertEqual(stats.holm([0.01, None, None], 3), [0.03, None, None])
+        got = stats.holm([0.03, 0.01, None, None], 4)
+        self.assertAlmostEqual(got[0], 0.09)
+        self.assertAlmostEqual(got[1], 0.04)
+
     def test_the_number_of_seeds_makes_the_effect_two_standard_errors(self):
         for sd, seeds in ((0.05, 5), (0.6, 16), (0.61, 17)):
             made = numpy.array([-1.0, 1.0, -1.0, 1.0, 0.0])
@@ -110,6 +116,16 @@ class ScalingLaw(unittest.TestCase):
         c = numpy.log(numpy.array(self.compute))
         straight = {s: list(10 - 0.2 * c) for s in range(3)}
         self.assertTrue(stats.scaling_law(self.compute, straight)["at_edge"])
+
+    def test_a_seed_without_every_size_takes_no_part(self):
+        by_seed = self.losses(noise=0.002)
+        whole = stats.scaling_law(self.compute, by_seed)
+        more = stats.scaling_law(self.compute, {**by_seed, 7: [9.0, 9.0, None, 9.0, 9.0]})
+        for name in ("E", "A", "b", "seeds", "half"):
+            self.assertEqual(more[name], whole[name])
+        self.assertIsNone(stats.scaling_law(self.compute, {7: [9.0, 9.0, None, 9.0, 9.0]}))
+        alone = stats.scaling_law(self.compute, {0: by_seed[0], 7: [9.0, None, 9.0, 9.0, 9.0]})
+        self.assertEqual(alone["half"], {})
 
     def test_a_recipe_one_percent_worse_everywhere_needs_the_compute_that_the_law_says(self):
         entries = []
@@ -255,6 +271,33 @@ class Findings(unittest.TestCase):
         self.assertEqual(rows["ufp4"].seeds, 3)
         self.assertAlmostEqual(rows["ufp4"].loss["train"].mean, 2.2)
 
+    def test_the_ablation_and_the_curves_are_of_the_seeds_that_bf16_has(self):
+        runs = [record("a", r, s, 2.0 + s / 10) for r in ("bf16", "ufp4", "ufp4-no-sr") for s in (1, 2, 3)]
+        runs += [record("a", "ufp4", s, 90.0) for s in (4, 5)]
+        model = findings.find(runs)["models"][0]
+        losses = {recipe: loss for _, recipe, *_, loss in model.ablation}
+        self.assertAlmostEqual(losses["ufp4"].mean, losses["ufp4-no-sr"].mean)
+        self.assertLess(max(mean for _, mean, *_ in model.curves["ufp4"]), 12)
+        self.assertEqual(model.runs, 11)
+
+    def test_sizes_are_compared_over_the_seeds_that_every_recipe_has_at_every_size(self):
+        runs = [r for r in many() if r["key"] not in ("b.ufp4.s5", "c.bf16.s4")]
+        found = findings.find(runs)["scaling"]["recipes"]
+        for recipe in ("bf16", "ufp4", "nvfp4"):
+            self.assertEqual([u[0] for u in found[recipe]["units"]], [1, 2, 3])
+            self.assertEqual([i.n for i in found[recipe]["loss"]], [3, 3, 3, 3])
+            self.assertEqual(found[recipe]["fit"]["seeds"], 3)
+        self.assertIsNotNone(found["ufp4"]["against"])
+
+    def test_what_rht_does_to_depth_is_the_difference_of_slopes_seed_by_seed(self):
+        model = findings.find(many(models=(("a", 1e10),)))["models"][0]
+        change = {without: i for _, without, _, i in model.deepened}
+        self.assertAlmostEqual(change["e2m1-baseline"].mean, 100 * math.log(0.994 / 0.997), places=3)
+        self.assertAlmostEqual(change["ufp4-rht-none"].mean, 0, places=3)
+        text = page.markdown_of(findings.find(many(models=(("a", 1e10),))))
+        self.assertRegex(text, r"E2M1 \(`e2m1-baseline` → `e2m1-rht-all`\) \|.*\| in X, W \|")
+        self.assertRegex(text, r"E2M1 \(`e2m1-baseline` → `e2m1-rht-all`\) \| 5 \|.*shrinks more with depth \|")
+
     def test_a_diverged_run_is_named_and_in_no_average(self):
         runs = many(models=(("a", 1e10),))
         for r in runs:
@@ -325,6 +368,8 @@ class Findings(unittest.TestCase):
                 for measure in ("attenuation", "SQNR, dB"):
                     self.assertIn(f"Operand {o} {place}: {measure}, a", text)
         self.assertIn("Residual stream over training: slope of log attenuation, a", text)
+        for layer in (0, 1, 2):
+            self.assertIn(f"Residual stream over training, layer {layer}: attenuation, a", text)
 
 
 class Tags(html.parser.HTMLParser):
@@ -623,6 +668,20 @@ class Runs(unittest.TestCase):
         lock.close()
         with self.assertRaisesRegex(runner.StudyError, "nowhere"):
             self.study(program=self.folder / "nowhere")
+
+    def test_the_projects_page_has_what_the_report_makes_of_the_projects_results(self):
+        shown = STUDY.parents[2] / "docs" / "study.md"
+        with tempfile.TemporaryDirectory() as folder:
+            made = pathlib.Path(folder) / "study.md"
+            shutil.copy(shown, made)
+            found = subprocess.run(
+                [sys.executable, str(STUDY / "study.py"), "report", "--out", folder + "/none"]
+                + ["--html", folder + "/study.html", "--page", str(made)],
+                capture_output=True,
+                text=True,
+            )
+            self.assertEqual(found.returncode, 0, found.stderr)
+            self.assertEqual(made.read_text(encoding="utf-8"), shown.read_text(encoding="utf-8"))
 
     def test_the_report_is_rebuilt_from_the_exported_file_alone(self):
         self.study()

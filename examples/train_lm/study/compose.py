@@ -36,7 +36,7 @@ def summary(found):
             ),
         ]
     diverged = [r["key"] for r in records if r["train_loss"] is None]
-    models = ", ".join(f"{m.name} ({sum(r.seeds for r in m.recipes)} runs)" for m in found["models"]) or "none yet"
+    models = ", ".join(f"{m.name} ({m.runs} runs)" for m in found["models"]) or "none yet"
     out = [
         Heading("Results"),
         Text(
@@ -51,12 +51,14 @@ def summary(found):
             continue
         by = {name: [o for o in with_data if o.label == name] for name in ("confirmed", "reversed", "unresolved")}
         firm = {name: sum(not o.exploratory for o in group) for name, group in by.items()}
+        after = sum(o.holm is not None and o.holm < 0.05 for o in by["confirmed"] + by["reversed"])
         out.append(
             Text(
                 f"{model.name}: of the paper's {len(model.orderings)} orderings {len(by['confirmed'])} confirmed, "
                 f"{len(by['reversed'])} reversed, {len(by['unresolved'])} unresolved, "
                 f"{len(model.orderings) - len(with_data)} without data; with at least 5 seeds: {firm['confirmed']}, "
-                f"{firm['reversed']} and {firm['unresolved']}."
+                f"{firm['reversed']} and {firm['unresolved']}. With Holm's correction for all {len(model.orderings)}, "
+                f"p is below 0.05 for {after} of those confirmed or reversed."
             )
         )
     out.append(

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import findings
 import svg
-from blocks import CORE, Chart, Heading, Table, Text, star
+from blocks import CORE, RUN, Chart, Heading, Table, Text, star
 from words import plain, with_half, with_interval
 
 MEASURES = (("attenuation", "attenuation"), ("sqnr_db", "SQNR, dB"))
@@ -18,28 +18,32 @@ def shrinkage(model):
         Heading(f"Shrinkage inside the model, {model.name}"),
         Text(
             "Attenuation is Σxq / Σx² of an operand x and its quantized q: below 1 the values come out too small. SQNR"
-            " is 10 log₁₀(Σx² / Σ(q − x)²). Means over seeds, layers and linear layers."
+            " is 10 log₁₀(Σx² / Σ(q − x)²). Means over seeds, layers and linear layers. From the probes of the same"
+            f" runs: `{RUN} run --only {model.name}.`, then `{RUN} report`."
         ),
     ]
     shown = [r for r in CORE if r in probes] or list(probes)[:6]
     operands = [o for o in findings.OPERANDS if any(o in p["operands"] for p in probes.values())]
-    rows = [[r] + [_short(probes[r]["mean_attenuation"].get(o)) for o in operands] for r in probes]
-    if operands:
-        out.append(
-            Table(f"Attenuation by operand, mean over training ± 95%, {model.name}", ["recipe"] + operands, rows)
-        )
+    for what, name, digits in (("attenuation", "Attenuation", 4), ("sqnr_db", "SQNR in dB", 2)) if operands else ():
+        rows = [[r] + [_short(p["over_training"][what].get(o), digits) for o in operands] for r, p in probes.items()]
+        out += [
+            Text(f"{name} by operand, mean over training ± 95%:"),
+            Table(f"{name} by operand, mean over training ± 95%, {model.name}", ["recipe"] + operands, rows),
+        ]
     if model.amplified:
         out += [
             Text(
                 "Does the transform amplify shrinkage? Change of the attenuation, in percent, from the recipe without"
                 " RHT on fprop and dgrad to the one with it, over runs of the same seed (wgrad has it in both for"
-                " E2M1):"
+                " E2M1). Below 0 the values come out smaller with RHT."
             ),
             Table(
                 f"What RHT does to attenuation, % ± 95%, {model.name}",
-                ["grid"] + operands,
+                ["grid"] + operands + ["amplified"],
                 [
-                    [f"{grid} (`{without}` → `{with_rht}`)"] + [_short(change[o], 3, True) for o in operands]
+                    [f"{grid} (`{without}` → `{with_rht}`)"]
+                    + [_short(change[o], 3, True) for o in operands]
+                    + [amplified(change, operands)]
                     for grid, without, with_rht, change in model.amplified
                 ],
             ),
@@ -47,6 +51,20 @@ def shrinkage(model):
     out += [Heading(f"Over depth, {model.name}", 3)] + depth(model, probes, shown)
     out += over_steps(model, probes, shown, operands)
     return out
+
+
+def amplified(change, operands):
+    """In words, by where the intervals lie."""
+    known = [o for o in operands if change.get(o) is not None and change[o].low is not None]
+    below, above = [o for o in known if change[o].high < 0], [o for o in known if change[o].low > 0]
+    words = (f"in {', '.join(below)}" if below else "in no operand") if known else "–"
+    return words + (f"; the other way in {', '.join(above)}" if above else "")
+
+
+def deepened(change):
+    if change.low is None:
+        return "–"
+    return "shrinks more with depth" if change.high < 0 else "shrinks less with depth" if change.low > 0 else "unresolved"
 
 
 def _short(i, digits=4, sign=False):
@@ -87,6 +105,18 @@ def depth(model, probes, shown):
                 slopes,
             ),
         ]
+    if model.deepened:
+        out += [
+            Text("Does RHT make it shrink more with depth? Change of that slope over runs of the same seed:"),
+            Table(
+                f"What RHT does to the slope over depth, {model.name}",
+                ["grid", "seeds", "change, % a layer [95%]", "with RHT it"],
+                [
+                    [f"{grid} (`{without}` → `{with_rht}`)", str(i.n), with_interval(i), deepened(i)]
+                    for grid, without, with_rht, i in model.deepened
+                ],
+            ),
+        ]
     out += chart_of(
         f"Residual stream over training: slope of log attenuation, {model.name}",
         {r: [(s, i.mean) for s, i in zip(probes[r]["steps"], probes[r].get("slopes", [])) if i] for r in shown},
@@ -100,6 +130,13 @@ def depth(model, probes, shown):
             if probes[r].get("residual")
         }
         out += chart_of(f"Residual stream by layer, last probe: {name}, {model.name}", lines, "layer", name)
+        for at, layer in enumerate(next(iter(probes.values()))["layers"]):
+            lines = {
+                r: [(s, v[at]) for s, v in zip(probes[r]["steps"], probes[r]["residual_steps"][what]) if v[at] is not None]
+                for r in shown
+                if probes[r].get("residual_steps")
+            }
+            out += chart_of(f"Residual stream over training, layer {layer}: {name}, {model.name}", lines, "step", name)
     return out
 
 

@@ -26,6 +26,7 @@ def orderings(model):
                 with_interval(d),
                 p_value(d.p),
                 p_value(o.holm),
+                plain(2 * d.sd / d.n**0.5 if d.sd is not None else None, 2),
                 with_interval(o.difference["valid"], 2),
                 signed(o.paper),
             ]
@@ -34,8 +35,9 @@ def orderings(model):
         Heading(f"Does the paper's order hold? {title_of(model)}"),
         Text(
             "Difference of the first recipe's loss from the second's, in percent of the second's: below 0 is the"
-            ' paper\'s side. p is of "no difference", two-sided; Holm corrects it for the number of orderings in the'
-            f" table. The paper's difference is of its {beside[0]}. Runs: `{RUN} run --only {model.name}.`"
+            ' paper\'s side. p is of "no difference", two-sided; Holm corrects it for'
+            f" {len(model.orderings)} orderings, those without data too. 2 SE is two standard errors of the mean: what"
+            f" is smaller, these seeds hardly tell from 0. The paper's difference is of its {beside[0]}. Runs: `{RUN} run --only {model.name}.`"
         ),
     ]
     if rows:
@@ -49,6 +51,7 @@ def orderings(model):
                     "difference, % [95%]",
                     "p",
                     "p, Holm",
+                    "2 SE, %",
                     "validation, % [95%]",
                     f"paper, {beside[0]}, %",
                 ],

@@ -92,9 +92,10 @@ def scaling(found):
                 " of the data. ± is a 95% half-width from a bootstrap over seeds (a seed is drawn with all of its"
                 f" sizes; widened by Student's t for {seeds} seeds). It holds what differs between seeds, not whether a"
                 f" power law is the right curve: with {sizes} sizes and three unknowns that has {sizes - 3}"
-                f" degree{'s' if sizes != 4 else ''} of freedom. Differences from bf16 are drawn with the same seeds,"
-                " and are surer than either. The last column is the share of the largest size's compute with which"
-                " bf16's curve reaches the recipe's loss there."
+                f" degree{'s' if sizes != 4 else ''} of freedom. Only seeds that have every size take part. Differences"
+                " from bf16 are drawn with the same seeds. The last column is the share of the largest size's compute with which"
+                f" bf16's curve reaches the recipe's loss there. Runs: `{RUN} run --only scale- --only micro.`, then"
+                f" `{RUN} report`."
             )
         )
         if any(e["fit"]["at_edge"] for e in fits.values()):
@@ -202,7 +203,8 @@ def speed(model):
         Heading(f"Speed, {model.name}"),
         Text(
             "This is the cost of emulating 4 bits on this processor, not of hardware that has them; the fastest recipe"
-            f" runs at {count(top)} tokens/s. Runs side by side disturb each other's times."
+            f" runs at {count(top)} tokens/s. Runs side by side disturb each other's times. From the same runs, `{RUN}"
+            f" run --only {model.name}.`: result.json has each run's seconds and shares."
         ),
         Chart(key + plot.svg(), table, True),
     ]

@@ -48,6 +48,7 @@ class Ordering:
 @dataclasses.dataclass
 class Model:
     name: str
+    runs: int
     shape: list
     parameters: float
     tokens: float
@@ -60,6 +61,7 @@ class Model:
     distances: dict  # recipe -> [(step, mean, low, high)] percent above bf16
     probes: dict
     amplified: list  # (grid, without, with RHT, {operand: Interval of the attenuation's change, %})
+    deepened: list  # (grid, without, with RHT, Interval of the change of the slope over depth, % a layer)
     speed: list
 
 
@@ -146,6 +148,7 @@ def model_of(name, group):
     typical = lambda field: next((r[field] for r in group if r.get(field) is not None), None)
     return Model(
         name,
+        len(group),
         first["shape"],
         typical("parameters"),
         typical("tokens"),
@@ -158,6 +161,7 @@ def model_of(name, group):
         distances_of(group),
         probes_of(group),
         amplified_of(group),
+        deepened_of(group),
         speed_of(group, recipes),
     )
 
@@ -178,7 +182,8 @@ def orderings_of(losses, moe):
                 paper=claims.paper_difference(better, worse, moe),
             )
         )
-    for ordering, p in zip(out, stats.holm([o.difference["train"].p if o.difference["train"] else None for o in out])):
+    p_values = [o.difference["train"].p if o.difference["train"] else None for o in out]
+    for ordering, p in zip(out, stats.holm(p_values, len(out))):
         ordering.holm = p
     return out
 
@@ -192,7 +197,7 @@ def ablation_of(losses):
             paper,
             100 * (paper - full) / full,
             stats.paired(losses.get(recipe, {}), losses.get("ufp4", {})) if recipe != "ufp4" else None,
-            stats.interval(list(losses.get(recipe, {}).values())),
+            stats.interval(list(beside_bf16(losses, recipe).values())),
         )
         for row, recipe, paper in claims.ABLATION
     ]
@@ -208,11 +213,11 @@ def _point(step, values):
 
 
 def curves_of(group):
-    out = {}
+    out, losses = {}, losses_of(group, "train")
     for recipe in sorted({r["recipe"] for r in group}, key=rank):
-        at = collections.defaultdict(list)
+        at, beside = collections.defaultdict(list), beside_bf16(losses, recipe)
         for r in group:
-            if r["recipe"] == recipe:
+            if r["recipe"] == recipe and unit(r) in beside:
                 for step, loss in r["log"]["train"]:
                     if loss is not None:
                         at[step].append(loss)
@@ -259,19 +264,21 @@ def probes_of(group):
                 }
                 for o in probes[0][part]
             }
-        entry["mean_attenuation"] = {
-            o: stats.interval(
-                [
-                    v
-                    for v in (_mean(p["operands"][o]["attenuation"]) for p in probes if o in p["operands"])
-                    if v is not None
-                ]
-            )
-            for o in probes[0]["operands"]
+        entry["over_training"] = {
+            name: {
+                o: stats.interval(
+                    [v for v in (_mean(p["operands"][o][name]) for p in probes if o in p["operands"]) if v is not None]
+                )
+                for o in probes[0]["operands"]
+            }
+            for name in ("attenuation", "sqnr_db")
         }
         last = [p["residual"] for p in probes if p.get("residual")]
         if last:
             entry["residual"] = {name: _mean_lists([p[name][-1] for p in last]) for name in ("attenuation", "sqnr_db")}
+            entry["residual_steps"] = {  # a list of layers a step
+                name: [_mean_lists(at) for at in zip(*(p[name] for p in last))] for name in ("attenuation", "sqnr_db")
+            }
             entry["slopes"] = [
                 stats.interval([s for s in (_slope(entry["layers"], a) for a in seeds) if s is not None])
                 for seeds in zip(*(p["attenuation"] for p in last))
@@ -296,6 +303,23 @@ def amplified_of(group):
             pairs = [(means[without, u].get(o), means[with_rht, u].get(o)) for u in seeds]
             change[o] = stats.interval([100 * (b - a) for a, b in pairs if a is not None and b is not None])
         if seeds:
+            out.append((grid, without, with_rht, change))
+    return out
+
+
+def deepened_of(group):
+    """What the transform does to the slope over depth, at the last probe, over runs of the same seed."""
+    slopes = {}
+    for r in group:
+        residual = (r.get("probes") or {}).get("residual")
+        slope = _slope(r["probes"]["layers"], residual["attenuation"][-1]) if residual else None
+        if slope is not None:
+            slopes[r["recipe"], unit(r)] = slope
+    out = []
+    for grid, without, with_rht in RHT_PAIRS:
+        seeds = [u for recipe, u in slopes if recipe == without and (with_rht, u) in slopes]
+        if seeds:
+            change = stats.interval([slopes[with_rht, u] - slopes[without, u] for u in seeds])
             out.append((grid, without, with_rht, change))
     return out
 
@@ -354,21 +378,32 @@ def scaling_of(by_model):
         have = [(flops, name) for flops, name in sizes if losses[name].get(recipe)]
         if len(have) < 2:
             continue
-        units = sorted({u for _, name in have for u in losses[name][recipe]})
-        by_seed = {u: [losses[name][recipe].get(u) for _, name in have] for u in units}
+        mine = {name: losses[name][recipe] for _, name in have}
+        units = complete_units(losses, [name for _, name in have])
+        if units & set.intersection(*map(set, mine.values())):
+            mine = {name: {u: loss for u, loss in by.items() if u in units} for name, by in mine.items()}
+        units = sorted({u for by in mine.values() for u in by})
+        by_seed = {u: [mine[name].get(u) for _, name in have] for u in units}
         compute = [flops for flops, _ in have]
         out["recipes"][recipe] = {
             "compute": compute,
             "units": units,
             "models": [name for _, name in have],
             "fit": stats.scaling_law(compute, by_seed),
-            "loss": [stats.interval(list(losses[name][recipe].values())) for _, name in have],
-            "error": [stats.paired(losses[name][recipe], losses[name].get("bf16", {})) for _, name in have],
+            "loss": [stats.interval(list(mine[name].values())) for _, name in have],
+            "error": [stats.paired(mine[name], losses[name].get("bf16", {})) for _, name in have],
         }
     reference = out["recipes"].get("bf16")
     for entry in out["recipes"].values():
         entry["against"] = stats.compare_fits(entry, reference) if reference and entry is not reference else None
     return out
+
+
+def complete_units(losses, names):
+    """The units that all recipes have which have all of these sizes: fits of the same seeds can be compared."""
+    recipes = [set(losses[name]) for name in names]
+    shared = [set(losses[name][recipe]) for recipe in set.intersection(*recipes) for name in names]
+    return set.intersection(*shared) if shared else set()
 
 
 # ---- how sure one can be

@@ -14,7 +14,7 @@ import os
 import pathlib
 
 CURVE_POINTS = 40
-PROBE_STEPS = 9  # of 400 steps probed every 50, and the first
+PROBE_STEPS = 9  # of 600 steps probed every 75, and the first
 
 
 class Unreadable(ValueError):

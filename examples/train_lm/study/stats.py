@@ -62,12 +62,13 @@ def verdict(difference):
     return "confirmed" if difference.high < 0 else "reversed"
 
 
-def holm(p_values):
-    """Holm's step-down: adjusted p values, in the order given; None stays None."""
+def holm(p_values, family=0):
+    """Holm's step-down: adjusted p values, in the order given; None stays None. family: how many tests there are to be,
+    where some have no p value yet; the correction is then for all of them."""
     order = sorted((i for i, p in enumerate(p_values) if p is not None), key=lambda i: p_values[i])
     adjusted, most = [None] * len(p_values), 0.0
     for rank, i in enumerate(order):
-        most = max(most, min(1.0, (len(order) - rank) * p_values[i]))
+        most = max(most, min(1.0, (max(len(order), family) - rank) * p_values[i]))
         adjusted[i] = most
     return adjusted
 
@@ -143,23 +144,24 @@ def fit_power_law(compute, losses):
 
 
 def scaling_law(compute, by_seed, draws=1000, random_seed=1):
-    """by_seed: seed -> [loss of each size, or None]. A size's mean is over the seeds that have it.
+    """by_seed: seed -> [loss of each size, or None]. Only seeds that have every size take part: a size's mean over other
+    seeds would move the curve, and its spread would not be seen.
 
-    Returns None under four sizes (three unknowns), else the fit of the means over seeds and, from two seeds on, 95%
+    Returns None under four sizes (three unknowns) or without such a seed, else the fit of the means over seeds and, from two seeds on, 95%
     half-widths: the bootstrap's standard deviation over seeds (a seed is drawn with all of its sizes), widened by
     sqrt(n / (n - 1)), which the bootstrap of a mean lacks, and by Student's t for n - 1.
     """
-    table = numpy.array([[numpy.nan if x is None else x for x in by_seed[s]] for s in sorted(by_seed)], float)
-    if table.ndim != 2 or table.shape[1] < 4 or len(set(compute)) < 4 or numpy.isnan(table).all(0).any():
+    table = numpy.array([by_seed[s] for s in sorted(by_seed) if None not in by_seed[s]], float)
+    if table.ndim != 2 or table.shape[1] < 4 or len(set(compute)) < 4:
         return None
     n = len(table)
-    fit = {name: float(x[0]) for name, x in fit_power_law(compute, numpy.nanmean(table, 0)[None, :]).items()}
+    fit = {name: float(x[0]) for name, x in fit_power_law(compute, table.mean(0)[None, :]).items()}
     fit.update(
         seeds=n, sizes=table.shape[1], half={}, at_edge=fit["E"] == 0 or not EXPONENTS[1] < fit["b"] < EXPONENTS[-2]
     )
     if n >= 2:
         random = numpy.random.default_rng(random_seed)
-        means = numpy.stack([_mean_of(table[random.integers(0, n, n)], table) for _ in range(draws)])
+        means = numpy.stack([table[random.integers(0, n, n)].mean(0) for _ in range(draws)])
         fits = fit_power_law(compute, means)
         widen = math.sqrt(n / (n - 1)) * float(scipy.stats.t.ppf(0.975, n - 1))
         fit["half"] = {name: widen * float(fits[name].std(ddof=1)) for name in ("E", "A", "b")}
@@ -195,13 +197,6 @@ def compare_fits(entry, reference):
         return (value, mine["widen"] * float(numpy.std(draws, ddof=1))) if sound else None
 
     return {"E": both(lambda a, b: a["E"] - b["E"]), "b": both(lambda a, b: a["b"] - b["b"]), "compute": both(share)}
-
-
-def _mean_of(drawn, table):
-    known = ~numpy.isnan(drawn)
-    counts = known.sum(0)
-    sums = numpy.where(known, drawn, 0.0).sum(0)
-    return numpy.where(counts > 0, sums / numpy.maximum(counts, 1), numpy.nanmean(table, 0))
 
 
 def power_law_at(fit, compute, c):
