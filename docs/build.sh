@@ -39,7 +39,7 @@ config=$ufp4_build/site/mkdocs.yml
 if install_packages python3-venv ca-certificates && python=$(make_venv site 'mkdocs>=1.6,<2' 'mkdocs-material>=9.5,<10'); then
   :
 elif install_packages mkdocs-material; then
-  echo "PyPI cannot be reached: the site is made with Debian's mkdocs-material, and its search needs a server"
+  echo "mkdocs-material could not be had from PyPI: the site is made with Debian's, and its search needs a server"
   python=/usr/bin/python3
   # what mkdocs 1.4 and material 8 do not know; check_links.py looks for what `validation` would find
   sed -i -e '/^validation:/,/^$/d' -e '/^not_in_nav:/,/^ /d' -e 's/plugins: \[search, offline\]/plugins: [search]/' "$config"

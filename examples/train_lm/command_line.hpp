@@ -27,7 +27,7 @@ inline constexpr const char* help_text =
 usage: train_lm [OPTION]...
 
 model (default: --size nano)
-  --size nano|micro|mini        seconds; a few minutes; an hour
+  --size nano|micro|mini        seconds; a few minutes; an hour on a few cores
   --moe                         the size's mixture of experts: 8 experts of half the width, 2 a token
   --layers N --width N --heads N --ffn N --sequence N --experts N --top-k N
                                 (with --top-k 1 the loss has no gradient for the router: its one weight is always 1)

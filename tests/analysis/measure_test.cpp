@@ -65,6 +65,7 @@ void require_equal(const analysis::report& got, const analysis::report& want) {
 
 model::transform turned(std::size_t n) { return n == 1 ? model::transform{} : model::random_transform(n, 6); }
 transform_spec spec_of_turn(std::size_t n) {
+  if (n == 256) return random_hadamard<256>{6}.spec();
   return n == 1 ? transform_spec{} : n == 16 ? random_hadamard<16>{6}.spec() : random_hadamard<64>{6}.spec();
 }
 
@@ -90,25 +91,28 @@ void check() {
     }
 }
 
-/// Columns beyond what kernels take at once, a ragged end, a ragged last strip; transforms that are shorter and longer than
-/// a block.
+/// Columns beyond what kernels take at once, a ragged end, a ragged last strip, NaN, columns that lie along memory;
+/// transforms that are shorter and longer than a block.
 template <class F, matrix_scalar T>
-void check_tiers() {
+void check_tiers(bool turned_around = false, bool with_nan = false) {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(F::block_size)};
   for (const std::size_t cols : {3u, 47u, 640u, 9001u})
-    for (const std::size_t n : {1u, 16u, 64u}) {
-      if (n > 1 && F::block.rows > 1) continue;
+    for (const std::size_t n : {1u, 16u, 256u}) {
       const std::size_t rows = 19;
+      std::vector<float> wide = model::wide_floats(gen, rows * cols, 6);
+      if (with_nan) wide.at(rows * cols / 2) = NAN;
       std::vector<T> x;
-      for (const float v : model::wide_floats(gen, rows * cols, 6)) x.push_back(static_cast<T>(v));
-      const matrix_view<const T> view{x.data(), rows, cols};
+      for (const float v : wide) x.push_back(static_cast<T>(v));
+      const auto long_stride = static_cast<std::ptrdiff_t>(turned_around ? rows : cols);
+      const matrix_view<const T> view{x.data(), rows, cols, turned_around ? 1 : long_stride,
+                                      turned_around ? long_stride : 1};
       const stochastic coin{.seed = 4, .stream = 1};
       const auto nearest_on = [&](cpu::isa tier) {
         return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n));
       };
       const auto coins_on = [&](cpu::isa tier) {
-        return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n), coin);
+        return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n), coin, shard{64, 0, cols});
       };
       for (const cpu::isa tier : support::runnable_isas()) {
         CAPTURE(cols, n, cpu::name(tier));
@@ -127,7 +131,10 @@ TEST_CASE("every tier sums to the bits of the portable one", "[analysis]") {
   SECTION("nvfp4") { check_tiers<nvfp4, float>(); }
   SECTION("mxint4, from bf16") { check_tiers<mxint4, bf16>(); }
   SECTION("squares") { check_tiers<block_format<fp4<E2M1>, e4m3, square(16), float>, float>(); }
-  SECTION("NF4") { check_tiers<block_format<nf4, float, 16>, float>(); }
+  SECTION("the largest squares") { check_tiers<block_format<ufp4::int4, float, square(64)>, float>(); }
+  SECTION("the shortest blocks") { check_tiers<block_format<fp4<E1M2>, float, 2>, float>(); }
+  SECTION("NF4, a NaN") { check_tiers<block_format<nf4, float, 16>, float>(false, true); }
+  SECTION("e2m1_f32, columns along memory") { check_tiers<e2m1_f32, float>(true); }
 }
 
 TEST_CASE("measure is the sums of numerics 8 over transformed values and their codes", "[analysis]") {

@@ -144,6 +144,7 @@ for compiler in "${compilers[@]}"; do
   mistakes "$compiler" tests/compile_fail/gpu.cpp
   refusals "$compiler"
 done
+PATH=$PATH:${ROCM_PATH:-/opt/rocm}/bin
 if command -v hipcc >/dev/null; then
   mistakes hipcc tests/compile_fail/amd.cpp -x hip -nogpulib --cuda-device-only --offload-arch=gfx900 -Wno-unused-command-line-argument
 else

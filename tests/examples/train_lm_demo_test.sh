@@ -64,6 +64,8 @@ says 'the table' 'A transformer of 139584 parameters, trained on 1.536e+05 bytes
 says 'the table' 'ufp4                     2.3457            2.3457       4.2' "$folder/said"
 says 'the page' '<tr><td class="mono">e2m1-baseline</td><td>2.3457</td><td>2.3457</td><td>4.2</td></tr>' "$page"
 says 'the page' '</main></body>' "$page"
+says 'the table' 'An illustration, not evidence: one seed' "$folder/said"
+says 'the page' 'An illustration, not evidence: one seed' "$page"
 if [ "$(grep -c '<h2>Training in 4 bits</h2>' "$page")" != 1 ] || [ "$(tail -n 1 "$page")" != '</main></body>' ]; then
   echo 'FAILED: the section does not stand once, before </main>'
   failed=1

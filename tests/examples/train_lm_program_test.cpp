@@ -1,6 +1,7 @@
 // ufp4 - tests: examples/train_lm as a program: what it learns, what it keeps, and what it says to what cannot be.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: timeout=600
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -199,6 +201,32 @@ TEST_CASE("--help names every exit status, --list-recipes every recipe", "[usage
   const std::string list = train_with({"--list-recipes"}).out;
   for (const train_lm::named_recipe& r : train_lm::recipes())
     CHECK(list.find(std::string("  ") + r.name + " ") != std::string::npos);
+}
+
+TEST_CASE("a person at a terminal sees step, loss, tokens a second and the time left, and anybody else nothing",
+          "[usage]") {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE((terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0));
+  const int seen = open(ptsname(terminal), O_RDWR | O_NOCTTY), before = dup(STDERR_FILENO);
+  REQUIRE(seen >= 0);
+  const auto shown_to = [&](int file) {
+    dup2(file, STDERR_FILENO);
+    {
+      train_lm::progress_line line(true);
+      line.step(6, 12, 1.25, 20500, 75);
+    }
+    dup2(before, STDERR_FILENO);
+  };
+  const std::string to = scratch() / "stderr";
+  const int file = open(to.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+  shown_to(file);
+  CHECK(std::filesystem::file_size(to) == 0);
+  shown_to(seen);
+  char text[256] = {};
+  REQUIRE(read(terminal, text, sizeof text - 1) > 0);
+  CHECK(std::string(text).find("[############............] 6/12  loss 1.250  20.5k tokens/s  eta 1m15s") !=
+        std::string::npos);
+  for (const int each : {terminal, seen, before, file}) close(each);
 }
 
 TEST_CASE("nano learns, dense and with experts", "[training]") {

@@ -531,6 +531,7 @@ TEST_CASE("text from outside is made fit to show and to write", "[text]") {
   // U+202E, which turns what follows around; U+2066; U+200B; U+2028; U+061C; U+FEFF
   REQUIRE(interop::printable("\xE2\x80\xAE|\xE2\x81\xA6|\xE2\x80\x8B|\xE2\x80\xA8|\xD8\x9C|\xEF\xBB\xBF") ==
           "???|???|???|???|??|???");
+  REQUIRE(interop::printable("\xF3\xA0\x80\x81\xF3\xA0\x81\xBF\xF3\xA0\x82\x80") == "????????\xF3\xA0\x82\x80");
   // U+2010, U+2030, U+2070, U+0620 and U+FEFC are text
   const std::string shown = "\xE2\x80\x90 \xE2\x80\xB0 \xE2\x81\xB0 \xD8\xA0 \xEF\xBB\xBC";
   REQUIRE(interop::printable(shown) == shown);
