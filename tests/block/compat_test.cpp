@@ -8,6 +8,7 @@
 #include <ufp4/dequantize.hpp>
 #include <ufp4/quantize.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -141,6 +142,53 @@ TEST_CASE("our own nvfp4 is Transformer Engine's wherever the block scale is not
 TEST_CASE("torchao_nvfp4 gives nvfp4_quantize's codes, scales and per_tensor_scale") {
   check_tensors<compat::torchao_nvfp4>(cv::torchao_nvfp4_tensors, cv::torchao_nvfp4_codes, cv::torchao_nvfp4_scales,
                                        cv::torchao_nvfp4_tensor_scales);
+}
+
+namespace {
+
+/// One block by sections 5.2 and 6.3 of OCP Microscaling Formats v1.0, in binary64, where all of it is exact.
+void check_ocp_block(const std::vector<float>& x, int scale_code, const std::uint8_t* packed) {
+  double amax = 0;
+  for (const float v : x) amax = std::max(amax, std::abs(static_cast<double>(v)));
+  const int exponent = std::max(std::ilogb(amax) - 2, -127);
+  REQUIRE(scale_code == exponent + 127);
+  constexpr double values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    const double scaled = std::ldexp(std::abs(static_cast<double>(x[k])), -exponent);
+    int nearest = 0;  // of two that are as near, the one whose mantissa bit, the code's last, is 0
+    for (int c = 1; c < 8; ++c) {
+      const double here = std::abs(values[c] - scaled), best = std::abs(values[nearest] - scaled);
+      if (here < best || (here == best && c % 2 == 0)) nearest = c;
+    }
+    CAPTURE(k, x[k], scaled);
+    REQUIRE(code_at(packed, k) == nearest + (std::signbit(x[k]) ? 8 : 0));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("mxfp4 is the conversion of OCP Microscaling Formats v1.0") {
+  INFO(support::seed_note());
+  std::vector<float> x = floats(cv::mx_inputs);
+  support::hostile source(support::seed());
+  for (const float v : source.values(32 * 400, false, false)) x.push_back(v);
+  for (int e = -149; e < 128; ++e)  // quarters of every power of two: ties are among them
+    for (int k = 0; k < 32; ++k)
+      x.push_back(std::ldexp(static_cast<float>(k) * (k % 2 ? -0.25f : 0.25f), e > 124 ? 124 : e));
+  const std::size_t blocks = x.size() / 32;
+  const auto q = quantize<mxfp4>(matrix_view<const float>{x.data(), blocks, 32});
+  std::size_t checked = 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const std::vector<float> block(x.begin() + static_cast<std::ptrdiff_t>(32 * b),
+                                   x.begin() + static_cast<std::ptrdiff_t>(32 * b + 32));
+    bool decided = model::largest_finite(block) != 0;  // the standard leaves zeros, NaN and infinities open
+    for (const float v : block) decided = decided && std::isfinite(v);
+    if (!decided) continue;
+    CAPTURE(b);
+    check_ocp_block(block, q.scales()[b].bits(), q.codes().data() + 16 * b);
+    ++checked;
+  }
+  CHECK(checked > 500);
 }
 
 TEST_CASE("torchao_mx_floor has the default rule's scales always; codes differ in blocks of zeros only") {
