@@ -48,6 +48,8 @@ examples
   ufp4 bench
   ufp4 bench --format e1m2_f32 --size 16 4096 4096
   ufp4 bench --isa avx2 --threads 1 --json
+
+exit status: 0 done; 1 an output cannot be written, or there is not enough memory; 2 wrong usage
 )";
 
 struct bench_options {

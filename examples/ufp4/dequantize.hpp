@@ -30,7 +30,8 @@ a model in several files) is neither read nor written.
   --to TYPE           f32 (default; loses nothing), bf16 or f16, rounded to nearest; beyond f16's range are infinities
   --tensor PATTERN    only weights of these names; may be repeated. * is any text, ? any character
   --threads N         0: all cores (default)
-  --json [JSON]       what was done as JSON, into a file; without JSON, or with -, on standard output instead of the table
+  --json [JSON]       what was done as JSON, into a file; without JSON, or with -, on standard output instead of the
+                      table. JSON ends in none of .safetensors, .npy and .gguf
 
 examples
   ufp4 dequantize model-nvfp4.safetensors --to bf16 -o model.safetensors
@@ -67,7 +68,7 @@ inline dequantize_command parse_dequantize(common::arguments& rest) {
     else if (word == "--threads")
       c.request.ctx.threads = static_cast<int>(rest.number(word, 0, 4096));
     else if (word == "--json")
-      c.json = rest.optional_value().value_or("-");
+      c.json = report_name(rest);
     else
       take_input(word, c.input);
   }

@@ -30,6 +30,8 @@ usage: ufp4 formats [--json [FILE]]
 examples
   ufp4 formats
   ufp4 formats --json | jq -r '.formats[] | select(.uniform) | .name'
+
+exit status: 0 done; 1 an output cannot be written; 2 wrong usage
 )";
 
 /// A preset as the tool shows it.

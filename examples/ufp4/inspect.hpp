@@ -16,6 +16,8 @@
 #include "../common/output.hpp"
 #include "../common/terminal.hpp"
 #include "inspect_report.hpp"
+#include "output_path.hpp"
+#include "random_transform.hpp"
 
 namespace tool {
 
@@ -41,7 +43,8 @@ what to measure
 
 how to show it
   --detail              every format of every tensor; a single tensor is always shown so
-  --json [OUT]          all numbers as JSON; without OUT, or with -, on stdout instead of the text
+  --json [OUT]          all numbers as JSON; without OUT, or with -, on stdout instead of the text.
+                        OUT ends in none of .safetensors, .npy and .gguf
   --threads N           0 is all cores (default 0)
   --help
 
@@ -59,6 +62,8 @@ examples
   ufp4 inspect weights.npy
   ufp4 inspect model.gguf --list
   ufp4 inspect model.safetensors --rows 512 --json | jq '.tensors[] | {name, highest_sqnr}'
+
+exit status: 0 done; 1 FILE cannot be read or OUT cannot be written; 2 wrong usage
 )";
 
 struct inspect_options {
@@ -101,12 +106,10 @@ inline std::vector<std::string> usual_formats() {
   return chosen;
 }
 
-inline void parse_rht(common::arguments& rest, const std::string& flag, measure_plan& plan) {
-  const std::uint64_t n = rest.number(flag, 0, 256);
-  if (n != 0 && n != 16 && n != 32 && n != 64 && n != 128 && n != 256)
-    throw common::usage_error(flag + " takes 16, 32, 64, 128 or 256, or 0 for none, not " + std::to_string(n));
-  plan.hadamard = n != 0;
-  plan.hadamard_length = static_cast<std::uint32_t>(n);
+/// `length` for every format, or 0 for no transform at all.
+inline void set_transform(measure_plan& plan, std::uint32_t length) {
+  plan.hadamard = length != 0;
+  plan.hadamard_length = length;
 }
 
 inline inspect_options parse_inspect(common::arguments& rest) {
@@ -123,25 +126,19 @@ inline inspect_options parse_inspect(common::arguments& rest) {
     else if (word == "--format" || word == "-f")
       o.plan.formats = parse_formats(rest.value(word));
     else if (word == "--rht")
-      parse_rht(rest, word, o.plan);
+      set_transform(o.plan, transform_length(rest, word));
     else if (word == "--seed")
       o.plan.seed = rest.number(word, 0, UINT64_MAX);
     else if (word == "--detail")
       o.detail = true;
     else if (word == "--json")
-      o.json = rest.optional_value().value_or("-");
+      o.json = report_name(rest);
     else if (word == "--threads")
       o.plan.threads = static_cast<int>(rest.number(word, 0, 4096));
-    else if (word.starts_with('-'))
-      throw common::usage_error("unknown argument " + printable(word));
-    else if (!o.path.empty())
-      throw common::usage_error(printable(word) + " is a second file; give one");
     else
-      o.path = word;
+      take_input(word, o.path);
   }
-  if (o.path.empty()) throw common::usage_error("which file?");
-  if (o.json && *o.json != "-" && common::is_same_file(o.path, *o.json))
-    throw common::usage_error("--json " + printable(*o.json) + " would overwrite FILE itself");
+  check_input(o.path, o.json);
   return o;
 }
 

@@ -21,18 +21,38 @@ inline void take_input(const std::string& word, std::string& input) {
   input = word;
 }
 
+/// The value of --json, "-" where it has none. usage_error where it is named as FILE would be: in `--json FILE` that is what
+/// it was meant as, and the report would take FILE's place.
+inline std::string report_name(common::arguments& rest) {
+  const std::string name = rest.optional_value().value_or("-");
+  for (const std::string_view ending : {".safetensors", ".npy", ".gguf"})
+    if (name.ends_with(ending))
+      throw common::usage_error("--json " + ufp4::interop::printable(name) +
+                                " would be the report's name, and it ends like a file of tensors; put FILE before "
+                                "--json, or name the report otherwise");
+  return name;
+}
+
+/// usage_error where writing what the flag names would destroy `other`, which the sentence calls `called`.
+inline void check_apart(const std::string& flag, const std::string& written, const std::string& other,
+                        const std::string& called) {
+  if (common::is_same_file(written, other))
+    throw common::usage_error(flag + " " + ufp4::interop::printable(written) + " would overwrite " + called);
+}
+
+/// Throws usage_error where FILE is missing, and where the report would destroy it.
+inline void check_input(const std::string& input, const std::optional<std::string>& json) {
+  if (input.empty()) throw common::usage_error("no FILE is given");
+  if (json && *json != "-") check_apart("--json", *json, input, "FILE itself");
+}
+
 /// Throws usage_error where one is missing, and where writing OUT or the report would destroy FILE, or one the other.
 inline void check_input_and_output(const std::string& input, const std::string& output,
                                    const std::optional<std::string>& json) {
-  if (input.empty()) throw common::usage_error("which FILE?");
+  check_input(input, json);
   if (output.empty()) throw common::usage_error("-o OUT is needed");
-  if (common::is_same_file(input, output))
-    throw common::usage_error("-o " + ufp4::interop::printable(output) + " would overwrite FILE itself");
-  if (!json || *json == "-") return;
-  for (const std::string* other : {&input, &output})
-    if (common::is_same_file(*json, *other))
-      throw common::usage_error("--json " + ufp4::interop::printable(*json) + " would overwrite " +
-                                (other == &input ? "FILE" : "OUT"));
+  check_apart("-o", output, input, "FILE itself");
+  if (json && *json != "-") check_apart("--json", *json, output, "OUT");
 }
 
 /// Does OUT end in `second`? Throws usage_error unless it ends in one of the two.

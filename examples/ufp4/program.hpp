@@ -1,8 +1,9 @@
 // ufp4 - the command-line tool as a function: arguments in, words out, exit status back.
 // SPDX-License-Identifier: Apache-2.0
-/// | 0 | done                                                                                       |
-/// | 1 | an input that cannot be read or an output that cannot be written: one sentence on `err`     |
-/// | 2 | wrong usage, of the command line or of UFP4_ISA: one sentence on `err`                       |
+/// | 0   | done                                                                                    |
+/// | 1   | an input that cannot be read or an output that cannot be written: one sentence on `err` |
+/// | 2   | wrong usage, of the command line or of UFP4_ISA: one sentence on `err`                  |
+/// | 130 | a conversion was interrupted and its output is what it was: one sentence on `err`       |
 #pragma once
 
 #include <exception>
@@ -37,7 +38,8 @@ examples
   ufp4 formats
 
 exit status: 0 done; 1 an input cannot be read or an output cannot be written; 2 wrong usage,
-of the command line or of the environment variable UFP4_ISA
+of the command line or of the environment variable UFP4_ISA; 130 quantize or dequantize was
+interrupted, and OUT is what it was
 )";
 }
 
@@ -98,7 +100,8 @@ inline int run_program(int count, const char* const* values, std::ostream& out, 
   }
   const verb* const v = detail::find_verb(first);
   if (v == nullptr) {
-    err << "ufp4: " << (first.empty() ? std::string("which verb?") : ufp4::interop::printable(first) + " is not a verb")
+    err << "ufp4: "
+        << (first.empty() ? std::string("no verb is given") : ufp4::interop::printable(first) + " is not a verb")
         << "; ufp4 --help shows what there is\n";
     return 2;
   }

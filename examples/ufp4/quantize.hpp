@@ -43,7 +43,7 @@ keeps its permissions. The SQNR of the table is of what comes back, with the tra
                           compressed_tensors if it can hold every matrix, else ufp4
   --threads N             0: all cores (default)
   --json [JSON]           what was done as JSON, into a file; without JSON, or with -, on standard output instead of
-                          the table
+                          the table. JSON ends in none of .safetensors, .npy and .gguf
 
 examples
   ufp4 quantize model.safetensors -f nvfp4 --skip 'lm_head.*' --skip '*embed*' -o model-nvfp4.safetensors
@@ -57,7 +57,7 @@ namespace detail {
 
 struct quantize_command {
   std::string input;
-  std::uint64_t rht = 1;
+  std::uint32_t rht = 0;  ///< the length; 0 is none
   bool stochastic = false;
   std::optional<std::string> json;  ///< "-" is standard output
   quantize_request request;
@@ -74,14 +74,6 @@ inline bool rounding_is_stochastic(const std::string& text) {
   if (text != "nearest" && text != "stochastic")
     throw common::usage_error("--rounding takes nearest or stochastic, not " + printable(text));
   return text == "stochastic";
-}
-
-inline std::uint64_t transform_length(common::arguments& rest, const std::string& flag) {
-  const std::string text = rest.value(flag);
-  if (text == "0") return 1;
-  for (const std::uint64_t n : {16u, 32u, 64u, 128u, 256u})
-    if (text == std::to_string(n)) return n;
-  throw common::usage_error(flag + " takes 16, 32, 64, 128 or 256, or 0 for none, not " + printable(text));
 }
 
 /// One flag and its value; false for what is none.
@@ -106,7 +98,7 @@ inline bool take_flag(const std::string& flag, common::arguments& rest, quantize
   else if (flag == "--threads")
     request.with.ctx.threads = static_cast<int>(rest.number(flag, 0, 4096));
   else if (flag == "--json")
-    c.json = rest.optional_value().value_or("-");
+    c.json = report_name(rest);
   else
     return false;
   return true;

@@ -395,10 +395,12 @@ TEST_CASE("mistakes on the command line are usage errors, and bad files are not"
     return std::string("nothing");
   };
   const std::string good = npy_file("good.npy", some_values(32), "(1, 32)");
-  CHECK(fails({}) == "usage: which file?");
-  CHECK(fails({good, good}).starts_with("usage: "));
+  CHECK(fails({}) == "usage: no FILE is given");
+  CHECK(fails({""}) == "usage: FILE is an empty word");
+  CHECK(fails({good, good}) == "usage: " + good + " is a second FILE; give one");
   CHECK(fails({good, "--nonsense"}) == "usage: unknown argument --nonsense");
   CHECK(fails({good, "--rht", "24"}) == "usage: --rht takes 16, 32, 64, 128 or 256, or 0 for none, not 24");
+  CHECK(fails({good, "--rht", "512"}) == "usage: --rht takes 16, 32, 64, 128 or 256, or 0 for none, not 512");
   CHECK(fails({good, "--format", "nvfp5"}) == "usage: unknown format nvfp5; there are " + tool::listed_formats());
   CHECK(fails({good, "--format", "nvfp4,"}) == "usage: --format nvfp4, has an empty name");
   CHECK(fails({good, "--format", ",nvfp4"}) == "usage: --format ,nvfp4 has an empty name");
@@ -429,11 +431,11 @@ TEST_CASE("all formats are all of them wherever the word stands in the list", "[
 
 TEST_CASE("a report never takes the place of its input, under whatever name", "[inspect]") {
   namespace fs = std::filesystem;
-  const std::string path = npy_file("kept.npy", some_values(64), "(2, 32)"), before = read_file(path);
+  const std::string path = npy_file("kept", some_values(64), "(2, 32)"), before = read_file(path);
   const std::string hard = support::scratch() / "hard.json", soft = support::scratch() / "soft.json";
   fs::create_hard_link(path, hard);
   fs::create_symlink(path, soft);
-  const std::string roundabout = fs::path(path).parent_path() / "." / "kept.npy";
+  const std::string roundabout = fs::path(path).parent_path() / "." / "kept";
   for (const std::string& out : {path, hard, soft, roundabout}) {
     INFO(out);
     CHECK_THROWS_AS(inspected({path, "--json", out}), common::usage_error);
@@ -441,6 +443,24 @@ TEST_CASE("a report never takes the place of its input, under whatever name", "[
   }
   CHECK_THROWS_AS(inspected({soft, "--json", path}), common::usage_error);
   CHECK(read_file(path) == before);
+}
+
+TEST_CASE("a word after --json that ends like a file of tensors was meant as FILE and is refused", "[inspect]") {
+  const std::string path = npy_file("meant.npy", some_values(64), "(2, 32)"), before = read_file(path);
+  const std::string name = support::scratch() / "named";
+  for (const char* ending : {".npy", ".safetensors", ".gguf"})
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"--json", name + ending},
+                                                  {"--json", name + ending, path},
+                                                  {path, "--json", name + ending},
+                                                  {path, "--json=" + name + ending}}) {
+      CHECK_THROWS_WITH(inspected(words), "--json " + name + ending +
+                                              " would be the report's name, and it ends like a file of tensors; put "
+                                              "FILE before --json, or name the report otherwise");
+      CHECK_FALSE(std::filesystem::exists(name + ending));
+    }
+  CHECK_THROWS_AS(inspected({"--json", path, path}), common::usage_error);
+  CHECK(read_file(path) == before);
+  CHECK_FALSE(inspected({path, "--json", name + ".npy.json"}).empty());
 }
 
 TEST_CASE("a report appears whole, or what was there stays", "[inspect]") {

@@ -46,6 +46,7 @@ for verb in $verbs; do says "  $verb " "$folder/out"; done
 ends 0 --version
 grep -qE '^ufp4 [0-9]+\.[0-9]+\.[0-9]+$' "$folder/out" || fail "--version says $(cat "$folder/out")"
 ends 2
+says 'ufp4: no verb is given;' "$folder/err"
 ends 2 nonsense
 ends 2 $'\e[31mred'
 grep -q $'\e' "$folder/err" && fail 'a verb from the command line steered the terminal'
@@ -55,8 +56,12 @@ for verb in $verbs; do
   ends 0 "$verb" --help
   says "usage: ufp4 $verb" "$folder/out"
   says 'examples' "$folder/out"
+  says 'exit status: 0 done; 1 ' "$folder/out"
 done
-for verb in inspect quantize dequantize; do ends 2 "$verb"; done
+for verb in inspect quantize dequantize; do
+  ends 2 "$verb"
+  says "ufp4 $verb: no FILE is given;" "$folder/err"
+done
 ends 1 inspect "$folder/absent.npy"
 ends 1 quantize "$folder/absent.npy" -f nvfp4 -o "$folder/out.safetensors"
 ends 1 dequantize "$folder/absent.safetensors" -o "$folder/out.safetensors"
@@ -112,26 +117,46 @@ zeros() { # zeros ROWS FILE: an array of ROWS x 2048
 }
 in_little_memory() {
   (
-    ulimit -v 150000 2>/dev/null
+    ulimit -v 150000
     "$tool" "$@" --threads 1 >"$folder/out" 2>"$folder/err"
   ) || fail "a file larger than memory: $*: $(cat "$folder/err")"
 }
-zeros 65536 "$folder/large.npy"
-in_little_memory inspect "$folder/large.npy" --rows 100
-says '100 of 65536 rows' "$folder/out"
-zeros 24576 "$folder/large.npy"
-in_little_memory quantize "$folder/large.npy" -f mxfp4 -o "$folder/large.safetensors"
-in_little_memory dequantize "$folder/large.safetensors" -o "$folder/back.npy"
-cmp -s "$folder/large.npy" "$folder/back.npy" || fail 'large.npy, quantized and dequantized, is another file'
-rm "$folder/large.npy" "$folder/large.safetensors" "$folder/back.npy"
+# The limit can be set, and a block of 200 MB is more than it allows.
+limit_holds() { (ulimit -v 150000 && ! dd if=/dev/zero of=/dev/null bs=200000000 count=1) 2>/dev/null; }
+if limit_holds; then
+  zeros 65536 "$folder/large.npy"
+  in_little_memory inspect "$folder/large.npy" --rows 100
+  says '100 of 65536 rows' "$folder/out"
+  zeros 24576 "$folder/large.npy"
+  in_little_memory inspect "$folder/large.npy" -f mxfp4
+  says 'large  <f4 24576 x 2048' "$folder/out"
+  for kind in safetensors gguf; do
+    in_little_memory quantize "$folder/large.npy" -f mxfp4 -o "$folder/large.$kind"
+    in_little_memory dequantize "$folder/large.$kind" -o "$folder/back.npy"
+    cmp -s "$folder/large.npy" "$folder/back.npy" || fail "large.npy, quantized into .$kind and back, is another file"
+    rm -f "$folder/large.$kind" "$folder/back.npy"
+  done
+  rm "$folder/large.npy"
+else
+  echo 'SKIPPED: no limit on memory holds here, so no file was larger than it'
+fi
 
 # A progress line is for eyes: on a terminal alone, and there it is removed again.
 "$tool" inspect "$folder/x.npy" >"$folder/out" 2>"$folder/err"
 [ ! -s "$folder/err" ] || fail "no terminal, and on stderr there is $(cat "$folder/err")"
-if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
-  script -qec "'$tool' inspect '$folder/x.npy'" /dev/null >"$folder/terminal" </dev/null
+# shows_progress WORDS ARGUMENT...: and after it the verb says WORDS
+shows_progress() {
+  local words=$1
+  shift
+  script -qec "$(printf '%q ' "$tool" "$@")" /dev/null >"$folder/terminal" </dev/null
   says $'\r\e[K[....' "$folder/terminal"
-  says 'the highest SQNR' "$folder/terminal"
+  grep -q $'\r\e\\[K\\[[#.]*\\] [^\r]*\r\e\\[K[^[]' "$folder/terminal" || fail "the progress line of $* stays"
+  says "$words" "$folder/terminal"
+}
+if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
+  shows_progress 'the highest SQNR' inspect "$folder/x.npy"
+  shows_progress '1 of 1 tensors converted' quantize "$folder/x.npy" -f mxfp4 -o "$folder/q.gguf"
+  shows_progress '1 of 1 tensors converted' dequantize "$folder/q.gguf" -o "$folder/back.npy"
 else
   echo 'SKIPPED: no script(1), so the progress line was not looked at on a terminal'
 fi
@@ -139,11 +164,20 @@ fi
 # A report is whole or not there, and nothing is said before instructions that are not there.
 UFP4_ISA=foo ends 2 inspect "$folder/x.npy" --json "$folder/report.json"
 [ ! -e "$folder/report.json" ] || fail 'a run that failed left a report'
-ln "$folder/x.npy" "$folder/hard.npy"
-for verb in "inspect $folder/hard.npy" "compare --no-html --npy $folder/hard.npy"; do
+ln "$folder/x.npy" "$folder/hard.json"
+for verb in "inspect $folder/x.npy" "compare --no-html --npy $folder/x.npy"; do
   # shellcheck disable=SC2086
-  ends 2 $verb --json "$folder/x.npy"
-  array | cmp -s - "$folder/x.npy" || fail "$verb destroyed its input"
+  ends 2 $verb --json "$folder/hard.json"
+  says 'would overwrite' "$folder/err"
+  array | cmp -s - "$folder/hard.json" || fail "$verb destroyed its input"
+done
+for verb in inspect "quantize -f mxfp4 -o $folder/new.gguf" "dequantize -o $folder/new.npy"; do
+  for rest in "$folder/x.npy" "$folder/x.npy $folder/q.safetensors"; do
+    # shellcheck disable=SC2086
+    ends 2 $verb --json $rest
+    says "--json $folder/x.npy would be the report's name, and it ends like a file of tensors" "$folder/err"
+    array | cmp -s - "$folder/x.npy" || fail "$verb --json took FILE for the report's name"
+  done
 done
 
 # Every flag of every verb's help stands in the manual page, where a hyphen may be written \-.

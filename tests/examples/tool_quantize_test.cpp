@@ -480,7 +480,7 @@ TEST_CASE("a command line that cannot be meant is refused before a file is touch
     CHECK(done.usage);
     return done.refused;
   };
-  CHECK(says(refused({}), "which FILE?"));
+  CHECK(says(refused({}), "no FILE is given"));
   CHECK(says(refused({in, "-f", "nvfp4"}), "-o OUT is needed"));
   CHECK(says(refused({in, "-o", out}), "-f FORMAT is needed; there are nvfp4"));
   CHECK(says(refused({in, "-f", "fp5", "-o", out}), "unknown format fp5"));
@@ -690,20 +690,27 @@ TEST_CASE("--json goes to a file beside the table, or to standard output instead
   CHECK(dequantize_with({q, "-o", back, "--json"}).out == support::bytes_of(json));
   CHECK(says(support::bytes_of(json), R"("type": "U8", "format": "nvfp4", "to": "F32")"));
 
-  const std::string before = support::bytes_of(in), there = support::bytes_of(q);
-  std::filesystem::remove(back);
-  for (const std::string& same : {in, scratch() / "./in.safetensors"})
-    CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", q, "--json", same}).refused, "would overwrite FILE"));
-  for (const std::string& same : {back, scratch() / "./jb.safetensors"})
-    CHECK(says(dequantize_with({q, "-o", back, "--json", same}).refused, "would overwrite OUT"));
-  CHECK(says(quantize_with({"--json", in, "-f", "nvfp4", "-o", q}).refused, "which FILE?"));
+  const std::string before = support::bytes_of(in), there = support::bytes_of(q), plain_there = support::bytes_of(back);
+  const std::string to_file = scratch() / "in.json", to_out = scratch() / "jb.json";
+  std::filesystem::create_symlink(in, to_file);
+  std::filesystem::create_symlink(back, to_out);
+  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", q, "--json", to_file}).refused, "would overwrite FILE itself"));
+  CHECK(says(dequantize_with({q, "-o", back, "--json", to_out}).refused, "would overwrite OUT"));
+  for (const std::string& meant : {in, q, scratch() / "new.npy", scratch() / "new.gguf"}) {
+    CHECK(says(quantize_with({"--json", meant, "-f", "nvfp4", "-o", q}).refused, "put FILE before --json"));
+    CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", q, "--json", meant}).refused, "put FILE before --json"));
+    CHECK(says(dequantize_with({"--json", meant, "-o", back}).refused, "put FILE before --json"));
+    CHECK(says(dequantize_with({q, "-o", back, "--json", meant}).refused, "put FILE before --json"));
+  }
+  CHECK_FALSE(std::filesystem::exists(scratch() / "new.npy"));
+  CHECK_FALSE(std::filesystem::exists(scratch() / "new.gguf"));
   CHECK(
       says(quantize_with({in, "-f", "nvfp4", "-o", q, "--skip", "nothing", "--json", scratch() / "none.json"}).refused,
            "--skip nothing"));
   CHECK_FALSE(std::filesystem::exists(scratch() / "none.json"));
   CHECK(support::bytes_of(in) == before);
   CHECK(support::bytes_of(q) == there);
-  CHECK_FALSE(std::filesystem::exists(back));
+  CHECK(support::bytes_of(back) == plain_there);
 }
 
 TEST_CASE("JSON has names whole, types as the file spells them, and tells a lossless matrix from one of zeros",
