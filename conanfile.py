@@ -1,9 +1,10 @@
-# ufp4 - Conan 2 recipe: conan create . -s compiler.cppstd=20
+# ufp4 - Conan 2 recipe: conan profile detect --exist-ok && conan create . -s compiler.cppstd=20
 # SPDX-License-Identifier: Apache-2.0
 import os
 import re
 
 from conan import ConanFile
+from conan.errors import ConanInvalidConfiguration
 from conan.tools.build import check_min_cppstd
 from conan.tools.files import copy, load
 from conan.tools.layout import basic_layout
@@ -24,6 +25,8 @@ class Ufp4Conan(ConanFile):
     test_package_folder = os.path.join("tests", "consume", "conan")
 
     def set_version(self):
+        if self.version:
+            return  # --version
         text = load(self, os.path.join(self.recipe_folder, "include", "ufp4", "version.hpp"))
         numbers = re.findall(r"^#define UFP4_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", text, re.MULTILINE)
         self.version = ".".join(numbers)
@@ -35,6 +38,8 @@ class Ufp4Conan(ConanFile):
         self.info.clear()  # one package for every compiler
 
     def validate(self):
+        if self.settings.get_safe("compiler") == "msvc":
+            raise ConanInvalidConfiguration("ufp4 needs g++ or clang: its headers refuse MSVC with an #error")
         check_min_cppstd(self, 20)
 
     def package(self):

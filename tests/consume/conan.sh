@@ -1,31 +1,42 @@
 #!/usr/bin/env bash
 # ufp4 - the Conan recipe makes a package that a stranger's project finds, compiles and runs. Offline: nothing is downloaded.
 # SPDX-License-Identifier: Apache-2.0
-# usage: conan.sh CONAN SCRATCH-FOLDER
+# usage: conan.sh CONAN SCRATCH-FOLDER CREATE INSTALL
+# The last two are the README's commands. They run in the scratch folder, with ufp4 in it, and leave there what INSTALL makes.
 set -euo pipefail
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-conan=$1 work=$2
+program=$1 work=$2 create=$3 install=$4
 rm -rf "$work"
-mkdir -p "$work/source/tests"
+mkdir -p "$work/ufp4/tests"
 export CONAN_HOME=$work/home # neither the user's profiles nor his cache
 cd "$source_dir"
-cp -r conanfile.py LICENSE include "$work/source"
-cp -r tests/consume "$work/source/tests"
-version=$(sed -n 's/^#define UFP4_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' include/ufp4/version.hpp | paste -sd.)
+cp -r conanfile.py LICENSE include "$work/ufp4"
+cp -r tests/consume "$work/ufp4/tests"
+cd "$work"
+conan() { command "$program" "$@"; }
 
-"$conan" profile detect >/dev/null 2>&1
-settings=(-s compiler.cppstd=20 -s build_type=Debug --no-remote)
-"$conan" create "$work/source" "${settings[@]}" >"$work/create.log" 2>&1 || { tail -n 40 "$work/create.log"; exit 1; }
+# works LOG COMMAND: silently, or the script ends.
+works() { eval "$2" >"$1.log" 2>&1 || { tail -n 40 "$1.log"; echo "failed: $2"; exit 1; }; }
+# refused LOG SENTENCE COMMAND: for that reason and no other.
+refused() {
+  if eval "$3" >"$1.log" 2>&1; then echo "accepted: $3"; exit 1; fi
+  grep -q "$2" "$1.log" || { tail -n 40 "$1.log"; echo "does not say '$2': $3"; exit 1; }
+}
+
+works remotes "conan remote disable '*'"
+works create "$create -s build_type=Debug"
 echo "conan create, and the test package ran"
 
-"$conan" install --requires="ufp4/$version" "${settings[@]}" -s build_type=Release -g PkgConfigDeps -of "$work/pc" >"$work/install.log" 2>&1 ||
-  { tail -n 40 "$work/install.log"; echo "the Debug package ufp4/$version does not serve Release"; exit 1; }
-echo "one package serves every build type"
+works install "$install"
+[ -e deps/conan_toolchain.cmake ] || { echo "there is no deps/conan_toolchain.cmake after: $install"; exit 1; }
+echo "the package made for Debug serves the default profile's Release"
 
-if "$conan" create "$work/source" -s compiler.cppstd=17 --no-remote >"$work/old.log" 2>&1; then
-  echo "C++17 was accepted"
-  exit 1
-fi
-grep -q 'requires at least 20\|is lower than the required' "$work/old.log" || { tail "$work/old.log"; exit 1; }
-echo "C++17 is refused with a sentence"
+works version 'conan export ufp4 --version=0.1.77 && conan list ufp4/0.1.77 --format=compact'
+grep -q 'ufp4/0\.1\.77#' version.log || { cat version.log; exit 1; }
+echo "--version is taken"
+
+refused old 'requires at least 20\|is lower than the required' 'conan create ufp4 -s compiler.cppstd=17'
+refused msvc 'its headers refuse MSVC' \
+  'conan create ufp4 -s compiler=msvc -s compiler.version=194 -s compiler.runtime=dynamic -s compiler.cppstd=20'
+echo "C++17 and MSVC are refused with a sentence"

@@ -49,24 +49,41 @@ way_include() {
   command=$(sed -n 's/.*`\(g++ -std=c++20 -O3 -I include examples\/readme\.cpp[^`]*\)`.*/\1/p' "$source_dir/README.md")
   [ -n "$command" ] || { echo "README.md has no g++ command for examples/readme.cpp"; return 1; }
   cd "$source_dir" && ${command/-O3/-O0} -o "$out/readme" &&
-    cmake -D README=README.md -D SOURCE=examples/readme.cpp -D PROGRAM="$out/readme" -P tests/readme.cmake
+    readme_prints "$out/readme"
 }
-# The README's own project, with the README's program, fetched and installed; what it prints is in the README as well.
+# in_readme ROW TEXT: the command with that text in a row of the README's table of ways.
+in_readme() {
+  local command
+  command=$(sed -n "s/^| $1 |.*\`\([^\`]*$2[^\`]*\)\`.*/\1/p" "$source_dir/README.md")
+  [ -n "$command" ] || { echo "README.md has no '$2' in the row $1" >&2; return 1; }
+  echo "$command"
+}
+# readme_files FOLDER: the README's own project, with the README's program.
+readme_files() {
+  mkdir -p "$out/$1"
+  # shellcheck disable=SC2016 # the backquotes are the page's
+  sed -n '/^```cmake$/,/^```$/{/^```/d;p}' "$source_dir/README.md" >"$out/$1/CMakeLists.txt"
+  cp "$source_dir/examples/readme.cpp" "$out/$1/main.cpp"
+}
+# readme_build FOLDER [CMAKE ARGUMENT]...: from that folder, as the README has it, not optimised.
+readme_build() {
+  (cd "$out/$1" && cmake --no-warn-unused-cli -B build -G Ninja -D CMAKE_BUILD_TYPE=Debug "${@:2}" && cmake --build build) &&
+    readme_prints "$out/$1/build/app"
+}
+# readme_prints PROGRAM: what it prints is in the README as well.
+readme_prints() {
+  cmake -D README="$source_dir/README.md" -D SOURCE="$source_dir/examples/readme.cpp" -D PROGRAM="$1" -P "$source_dir/tests/readme.cmake"
+}
 way_readme() {
   need git
-  local project="$out/readme project"
-  mkdir -p "$project"
-  sed -n '/^```cmake$/,/^```$/{/^```/d;p}' "$source_dir/README.md" >"$project/CMakeLists.txt"
-  cp "$source_dir/examples/readme.cpp" "$project/main.cpp"
+  local how
+  for how in fetched installed subdirectory; do readme_files "readme $how"; done
   make_repository readme || return 1
-  readme_project fetched -D UFP4_GIT="file://$out/repository_readme" -D CMAKE_DISABLE_FIND_PACKAGE_ufp4=ON &&
-    readme_project installed -D CMAKE_PREFIX_PATH="$prefix"
-}
-# readme_project HOW [CMAKE ARGUMENT]...
-readme_project() {
-  cmake -S "$out/readme project" -B "$out/readme_$1" -G Ninja -D CMAKE_BUILD_TYPE=Debug "${@:2}" && cmake --build "$out/readme_$1" &&
-    cmake -D README="$source_dir/README.md" -D SOURCE="$source_dir/examples/readme.cpp" -D PROGRAM="$out/readme_$1/app" \
-      -P "$source_dir/tests/readme.cmake"
+  readme_build 'readme fetched' -D UFP4_GIT="file://$out/repository_readme" -D CMAKE_DISABLE_FIND_PACKAGE_ufp4=ON &&
+    readme_build 'readme installed' -D CMAKE_PREFIX_PATH="$prefix" || return 1
+  ln -s "$source_dir" "$out/readme subdirectory/ufp4"
+  sed -i 's/^include(FetchContent)$/add_subdirectory(ufp4)/; /^FetchContent/d' "$out/readme subdirectory/CMakeLists.txt"
+  readme_build 'readme subdirectory'
 }
 way_package() { in_cmake package . -D HOW=package -D CMAKE_PREFIX_PATH="$prefix"; }
 way_subdirectory() { in_cmake subdirectory . -D HOW=subdirectory -D UFP4="$source_dir"; }
@@ -99,10 +116,19 @@ way_pkgconfig() {
   local flags version
   flags=$(pkg-config --cflags --libs ufp4) && version=$(pkg-config --modversion ufp4) || return 1
   eval "g++ -std=c++20 '$source_dir/tests/consume/main.cpp' $flags -o '$out/pkgconfig'" && "$out/pkgconfig" || return 1
+  readme_pkgconfig || return 1
   printf '#include <ufp4/version.hpp>\nUFP4_VERSION_MAJOR.UFP4_VERSION_MINOR.UFP4_VERSION_PATCH\n' |
     g++ -I"$source_dir/include" -x c++ -E -P - | tr -d ' ' | grep -qxF "$version" ||
     { echo "ufp4.pc has the version $version, and version.hpp another"; return 1; }
 }
+
+# The README's two commands, word for word but for the optimisation, in a folder where there is a PREFIX.
+readme_pkgconfig() (
+  path=$(in_readme pkg-config 'PKG_CONFIG_PATH=') && command=$(in_readme pkg-config 'g++ ') || exit 1
+  readme_files readme_pkgconfig && cd "$out/readme_pkgconfig" && ln -s "$prefix" PREFIX || exit 1
+  unset PKG_CONFIG_PATH
+  eval "$path" && eval "${command/-O3/-O0}" && readme_prints "$PWD/a.out"
+)
 
 # refused SENTENCE FIND-PACKAGE-ARGUMENT...: find_package must fail, and say why.
 refused() {
@@ -124,17 +150,40 @@ way_components() {
     refused 'compatible with requested version "0.99"' 0.99
 }
 
+# From the overlay that the README names; vcpkg asks pkg-config about what the port installs.
 way_vcpkg() {
   need g++
-  cmake -D UFP4="$source_dir" -D WORK="$out/vcpkg_port" -D COMPILER=g++ -P "$source_dir/tests/consume/vcpkg.cmake" || return 1
+  need pkg-config
+  local install ports
+  install=$(in_readme vcpkg 'vcpkg install') || return 1
+  ports=$source_dir/${install#*--overlay-ports=ufp4/}
+  cmake -D UFP4="$source_dir" -D PORTS="$ports" -D WORK="$out/vcpkg_port" -D COMPILER=g++ \
+    -P "$source_dir/tests/consume/vcpkg.cmake" || return 1
   mv "$out/vcpkg_port/packages" "$out/vcpkg_port/installed" # as vcpkg does
-  in_cmake vcpkg . -D HOW=usage -D USAGE="$source_dir/cmake/packaging/vcpkg/ports/ufp4/usage" \
-    -D CMAKE_PREFIX_PATH="$out/vcpkg_port/installed"
+  in_cmake vcpkg . -D HOW=usage -D USAGE="$ports/ufp4/usage" -D CMAKE_PREFIX_PATH="$out/vcpkg_port/installed" || return 1
+  readme_files 'readme vcpkg'
+  readme_build 'readme vcpkg' -D CMAKE_PREFIX_PATH="$out/vcpkg_port/installed" && stray_port "$ports"
+}
+# A copy of the port has no library above it, and says so.
+stray_port() {
+  local log=$out/stray_port.log
+  cp -r "$1" "$out/stray"
+  if cmake -P "$out/stray/ufp4/portfile.cmake" >"$log" 2>&1; then
+    echo "a port outside the source tree was accepted"
+    return 1
+  fi
+  tr -s ' \n' '  ' <"$log" | grep -qF 'builds the source tree that it lies in' || { cat "$log"; return 1; }
 }
 
+# The README's commands, and its project with what they made, which is for Release; not optimised all the same.
 way_conan() {
   [ -n "${conan:-}" ] || { echo "Conan could not be had from PyPI"; return 77; }
-  bash "$source_dir/tests/consume/conan.sh" "$conan" "$out/conan"
+  local create install toolchain
+  create=$(in_readme 'Conan 2' 'conan create') && install=$(in_readme 'Conan 2' 'conan install') &&
+    toolchain=$(in_readme 'Conan 2' '-DCMAKE_TOOLCHAIN_FILE') || return 1
+  bash "$source_dir/tests/consume/conan.sh" "$conan" "$out/conan" "$create" "$install" || return 1
+  readme_files conan
+  readme_build conan "$toolchain" -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_FLAGS_RELEASE=
 }
 
 # on_gpu VENDOR HOW [CMAKE ARGUMENT]...
@@ -169,7 +218,8 @@ work() {
   echo "$verdict  $1, $((SECONDS - began)) s" >>"$out/verdicts"
   printf '%-8s %s, %d s%s\n' $verdict "$1" $((SECONDS - began)) "$why"
 }
-for name in need in_cmake make_repository readme_project fetch refused on_gpu cuda hip work; do export -f "${name?}"; done
+for name in need in_cmake in_readme readme_files readme_build readme_prints readme_pkgconfig make_repository fetch refused stray_port \
+  on_gpu cuda hip work; do export -f "${name?}"; done
 for name in "${ways[@]}"; do export -f "way_$name"; done
 
 install_build_tools || exit 1

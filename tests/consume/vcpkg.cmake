@@ -1,6 +1,7 @@
 # ufp4 - runs the vcpkg port under a small stand-in of the helpers that it calls, and checks what vcpkg's own lints ask of a package.
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D UFP4=<source> -D WORK=<scratch> -D COMPILER=<C++ compiler> -P vcpkg.cmake; the package is left in WORK/packages.
+# cmake -D UFP4=<source> -D PORTS=<overlay> -D WORK=<scratch> -D COMPILER=<C++ compiler> -P vcpkg.cmake; the package is left
+# in WORK/packages.
 #
 # The stand-in follows the documented behaviour of vcpkg-cmake, vcpkg-cmake-config and vcpkg_fixup_pkgconfig for ports of
 # headers; a helper that it lacks, or an argument that the real one would refuse, is an error. vcpkg itself is not needed
@@ -8,7 +9,10 @@
 cmake_minimum_required(VERSION 3.23)
 
 set(PORT ufp4)
-set(port_dir ${UFP4}/cmake/packaging/vcpkg/ports/${PORT})
+set(port_dir ${PORTS}/${PORT})
+if(NOT EXISTS ${port_dir}/vcpkg.json)
+  message(FATAL_ERROR "vcpkg: the overlay ${PORTS} has no port ${PORT}")
+endif()
 set(CURRENT_PACKAGES_DIR ${WORK}/packages)
 set(buildtrees ${WORK}/buildtrees)
 file(REMOVE_RECURSE ${WORK})
@@ -83,7 +87,7 @@ function(vcpkg_cmake_config_fixup)
   endforeach()
 endfunction()
 
-# The prefix is written anew, from the place of the file.
+# The prefix is written anew, from the place of the file, and the machine's pkg-config is asked about the result.
 function(vcpkg_fixup_pkgconfig)
   cmake_parse_arguments(PARSE_ARGV 0 arg "SKIP_CHECK" "" "")
   refuse_rest()
@@ -93,9 +97,23 @@ function(vcpkg_fixup_pkgconfig)
     file(RELATIVE_PATH up ${folder} ${CURRENT_PACKAGES_DIR})
     file(READ ${file} text)
     string(REGEX REPLACE "(^|\n)prefix *=[^\n]*" "" text "${text}")
+    string(REGEX REPLACE "([ =])(-[LIl]\\\${[^}]*}[^ \n]*)" "\\1\"\\2\"" text "${text}")
     file(WRITE ${file} "prefix=\${pcfiledir}/${up}\n${text}")
+    if(NOT arg_SKIP_CHECK)
+      ask_pkgconfig(${file})
+    endif()
   endforeach()
   set_property(GLOBAL PROPERTY pkgconfig_was_fixed ON)
+endfunction()
+
+function(ask_pkgconfig file)
+  find_program(PKG_CONFIG pkg-config NO_CACHE REQUIRED)
+  cmake_path(GET file PARENT_PATH folder)
+  cmake_path(GET file STEM LAST_ONLY name)
+  set(ENV{PKG_CONFIG_PATH} ${folder})
+  foreach(question IN ITEMS --exists --libs)
+    run(${PKG_CONFIG} --print-errors ${question} ${name})
+  endforeach()
 endfunction()
 
 function(vcpkg_install_copyright)

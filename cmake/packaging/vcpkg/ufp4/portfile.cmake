@@ -1,8 +1,13 @@
-# An overlay port of the source tree that it lies in: vcpkg install ufp4 --overlay-ports=cmake/packaging/vcpkg/ports
+# An overlay port of the source tree that it lies in: vcpkg install ufp4 --overlay-ports=cmake/packaging/vcpkg
 # vcpkg's binary cache sees this folder and not the headers: after a change to them, say --no-binarycaching.
 set(VCPKG_BUILD_TYPE release) # header-only
 
-get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../../../.." ABSOLUTE)
+get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../../.." ABSOLUTE)
+if(NOT EXISTS "${SOURCE_PATH}/include/ufp4/version.hpp")
+    message(FATAL_ERROR "This port builds the source tree that it lies in, and ${SOURCE_PATH} has no "
+                        "include/ufp4/version.hpp. Use it where it lies, in a clone of ufp4: "
+                        "--overlay-ports=ufp4/cmake/packaging/vcpkg")
+endif()
 
 vcpkg_cmake_configure(
     SOURCE_PATH "${SOURCE_PATH}"
