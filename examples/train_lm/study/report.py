@@ -57,7 +57,7 @@ svg .stem { fill: none; stroke: var(--hue); stroke-width: 2; opacity: .8; }
 .key { width: 14px; height: 14px; border-radius: 3px; display: inline-block; }
 .scroll { overflow-x: auto; margin: .6rem 0 1rem; border: 1px solid var(--rule); border-radius: .7rem; }
 table { border-collapse: collapse; width: 100%; font-size: .86rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .36rem .75rem; text-align: right; white-space: nowrap; }
+th, td { padding: .36rem .5rem; text-align: right; white-space: nowrap; }
 th.w, td.w { text-align: left; }
 td.wide { min-width: 15rem; white-space: normal; }
 td code { white-space: nowrap; padding: 0; background: none; overflow-wrap: normal; }
