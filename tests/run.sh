@@ -33,7 +33,7 @@ steps=(
 )
 long_steps=(
   "nightly: the tests labelled nightly: all 2^32 floats, matrices beyond 2^31 elements, libFuzzer for ten minutes a target"
-  "tidy: clang-tidy finds nothing in the headers"
+  "tidy: clang-tidy finds nothing in the headers, those for GPUs too, and in the tool"
   "coverage: which lines of the headers the tests run, by room, and which not, line by line in build/coverage.report"
   "hostile: the headers behind others' macros, without exceptions and RTTI, with more warnings, by four compilers; mdspan with libc++"
   "clang_all: every test with clang"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# ufp4 - clang-tidy 19 over include/ufp4 with the checks of .clang-tidy: all but the headers that need a GPU's compiler.
+# ufp4 - clang-tidy 19 over include/ufp4 and the tool with the checks of .clang-tidy.
 # SPDX-License-Identifier: Apache-2.0
 #
 # One file that includes every header, so that each is looked at once; a second time as aarch64 where Debian's cross
-# compiler has left its headers (g++-aarch64-linux-gnu), for the kernels of NEON.
+# compiler has left its headers (g++-aarch64-linux-gnu), for the kernels of NEON. Those for GPUs as the executor of
+# tests/gpu compiles them; not what only CUDA's or HIP's own headers make whole.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 tidy=${CLANG_TIDY:-clang-tidy-19}
@@ -23,20 +24,32 @@ for header in $(headers); do
   if [ "$header" = ufp4/interop/eigen.hpp ] && [ ! -d /usr/include/eigen3 ]; then continue; fi
   echo "#include <$header>"
 done >"$work/all.cpp"
-echo "$(wc -l <"$work/all.cpp") headers"
+{
+  echo '#define UFP4_SIMT_HEADER "gpu/simt.hpp"'
+  find include/ufp4/{gpu,cuda,hip} -name '*.hpp' | sort | grep -v -E '/(vendor|cublas|library_gemm)\.hpp$' |
+    sed 's|^include/|#include <|; s|$|>|'
+  echo '#include <ufp4/gpu/vendor.hpp>'
+} >"$work/gpu.cpp"
+echo "$(cat "$work"/*.cpp | grep -c '#include') headers, and examples/ufp4"
 
 status=0
+# look FILE [OPTION]...
 look() {
+  local file=$1
+  shift
   # The filter of .clang-tidy wants whole paths: under a relative one it would show nothing.
-  "$tidy" --config-file=.clang-tidy --quiet "$work/all.cpp" -- -std=c++20 -I"$PWD/include" -isystem /usr/include/eigen3 "$@" \
+  "$tidy" --config-file=.clang-tidy --quiet "$file" -- -std=c++20 -I"$PWD/include" -isystem /usr/include/eigen3 "$@" \
     >"$work/log" 2>"$work/noise" && return
   status=1
   grep -A 3 -E 'error:|warning:' "$work/log" | head -n 200
   grep -E 'error:' "$work/noise" | head -n 20
 }
-look
+look "$work/all.cpp"
+look "$work/gpu.cpp" -I"$PWD/tests"
+look "$PWD/examples/ufp4/main.cpp"
+for verb in inspect quantize dequantize; do look "$PWD/examples/ufp4/$verb.cpp" -DUFP4_KERNELS_ELSEWHERE; done
 if [ -d /usr/aarch64-linux-gnu/include ]; then
-  look --target=aarch64-linux-gnu -isystem /usr/aarch64-linux-gnu/include
+  look "$work/all.cpp" --target=aarch64-linux-gnu -isystem /usr/aarch64-linux-gnu/include
 else
   echo "SKIPPED: no headers of aarch64, so the kernels of NEON were not looked at (apt-get install g++-aarch64-linux-gnu)"
 fi

@@ -179,6 +179,7 @@ void write_plain(Reader& file, const std::map<std::string, std::string>& metadat
   placed_safetensors out(request.output);
   for (const auto& [key, value] : metadata) out.set_metadata(key, value);
   std::vector<std::size_t> numbers;
+  numbers.reserve(outputs.size());
   for (const output_tensor& o : outputs)
     numbers.push_back(o.copied != nullptr ? out.add(o.copied->name, *o.copied)
                                           : out.add(o.weight->found.name, request.to, o.weight->shape));

@@ -46,6 +46,7 @@ inline std::string bits_text(double bits) { return significant(bits, 4) + (bits 
 /// Sizes of the formats asked for, smallest first.
 inline std::vector<double> sizes_of(const std::vector<std::string>& formats) {
   std::vector<double> sizes;
+  sizes.reserve(formats.size());
   for (const std::string& name : formats) sizes.push_back(facts_of(named_format(name)).bits_per_element);
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());

@@ -120,6 +120,7 @@ void write_safetensors(tensor_input& in, const std::vector<planned_tensor>& plan
   placed_safetensors out(request.output);
   for (const auto& [key, value] : kept_strings(in, plan)) out.set_metadata(key, value);
   std::vector<written_numbers> numbers;
+  numbers.reserve(plan.size());
   for (const planned_tensor& p : plan)
     numbers.push_back(p.kept.empty() ? add_weight<F>(out, p, layout, request.with.transform)
                                      : written_numbers{out.add(p.name, *p.from), 0, 0});

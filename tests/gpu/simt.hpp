@@ -283,14 +283,14 @@ Given meet(const char* where, const Shown& mine, Work work) {
                  thread_name(the_machine.current).text, where, thread_name(other).text, w.meets_at);
     std::abort();
   }
-  std::memcpy(w.shown + lane * sizeof mine, &mine, sizeof mine);
+  std::memcpy(w.shown + lane * sizeof mine, static_cast<const void*>(&mine), sizeof mine);
   w.arrived |= std::uint64_t{1} << lane;
   thread_now().waits_at = where;
   if (w.arrived == w.all) {
     const unsigned lanes = lanes_of(w);
     Shown shown[max_wave];
     Given given[max_wave];
-    std::memcpy(shown, w.shown, lanes * sizeof(Shown));
+    std::memcpy(static_cast<void*>(shown), w.shown, lanes * sizeof(Shown));
     work(static_cast<const Shown*>(shown), static_cast<Given*>(given), lanes);
     std::memcpy(w.given, given, lanes * sizeof(Given));
     w.arrived = 0;

@@ -7,6 +7,7 @@
 // Sums are played as simt_mma.hpp plays them; on gfx90a subnormal operands, products and sums become zero, as AMD says.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -80,7 +81,7 @@ void multiply_matrices(const char* name, float (&d)[sums], const std::uint32_t (
       for (unsigned h = 0; h < Layout::halves; ++h) {
         const element_place at = Layout::operand(l, h);
         const double x = value(lanes[l].a[h / 2], h), y = value(lanes[l].b[h / 2], h);
-        const auto differs = [](double p, double q) { return std::memcmp(&p, &q, sizeof p) != 0; };
+        const auto differs = [](double p, double q) { return std::bit_cast<std::uint64_t>(p) != std::bit_cast<std::uint64_t>(q); };
         if (seen[at.row][at.column] && (differs(left[at.row][at.column], x) || differs(right[at.row][at.column], y)))
           refuse("gives lanes that must hold the same operand different ones");
         left[at.row][at.column] = x, right[at.row][at.column] = y;

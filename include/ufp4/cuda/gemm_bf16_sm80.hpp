@@ -282,9 +282,13 @@ struct bf16_worker {
     const unsigned col = warp % Tile::warps_across * Tile::n_pairs * 16 + 2 * (l % 4);
     sync_block();  // nobody reads operands any more, and the flag is what it will be
     UFP4_UNROLL
-    for (unsigned m = 0; m < Tile::m_tiles; ++m) UFP4_UNROLL
-    for (unsigned n = 0; n < 2 * Tile::n_pairs; ++n) UFP4_UNROLL
-    for (unsigned e = 0; e < 4; ++e) sums[(row + 16 * m + e / 2 * 8) * stride + col + 8 * n + e % 2] = acc[m][n][e];
+    for (unsigned m = 0; m < Tile::m_tiles; ++m) {
+      UFP4_UNROLL
+      for (unsigned n = 0; n < 2 * Tile::n_pairs; ++n) {
+        UFP4_UNROLL
+        for (unsigned e = 0; e < 4; ++e) sums[(row + 16 * m + e / 2 * 8) * stride + col + 8 * n + e % 2] = acc[m][n][e];
+      }
+    }
     const bool rescue = *unfit() != 0;
     const thread::result_scales by = thread::scales_of(job);
     sync_block();

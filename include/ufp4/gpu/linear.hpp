@@ -428,6 +428,7 @@ layer_call backward_weight_of(const bound_recipe& now, const matrix_view<D>& dy,
   const source x{nullptr, dtype::f32, s.tokens, s.inputs, static_cast<std::ptrdiff_t>(s.inputs), 1};
   const layer_side side = saved_side(now, s, x, elsewhere);
   std::vector<saved_activation::part> parts;
+  parts.reserve(side.parts.size());
   for (std::size_t e = 0; e < side.parts.size(); ++e) parts.push_back(saved_part(side, e));
   return backward_weight_call(now, s, ufp4::detail::source_of(dy), std::move(parts), ufp4::detail::sink_of(dw),
                               recipe::write::overwrite);

@@ -36,9 +36,9 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 inline constexpr unsigned matrix_threads = 256;
 
-template <class Op_, unsigned rows_>
+template <class Operation, unsigned rows_>
 struct matrix_tile {
-  using Op = Op_;
+  using Op = Operation;
   static constexpr unsigned rows = rows_, cols = rows_, lines = rows + cols;  ///< lines: rows of both operands
   static constexpr unsigned chunk_k = 32, chunks = matrix_threads / lines, depth = chunk_k * chunks;
   static constexpr unsigned pieces = depth / 8, row_bytes = 2 * depth;
