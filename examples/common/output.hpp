@@ -33,8 +33,11 @@ inline bool is_same_file(const std::string& a, const std::string& b) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (a == b || fs::equivalent(a, b, error)) return true;
-  const fs::path whole = fs::weakly_canonical(fs::absolute(a, error), error);
-  return !error && whole == fs::weakly_canonical(fs::absolute(b, error), error) && !error;
+  const auto whole = [&error](const std::string& path) {  // which follows no link to what is not there
+    return fs::weakly_canonical(fs::absolute(ufp4::interop::end_of_links(path), error), error);
+  };
+  const fs::path first = whole(a);
+  return !error && first == whole(b) && !error;
 }
 
 /// Text for `path`, where "-" is `standard`. A file appears whole or not at all, and keeps until then what it held.

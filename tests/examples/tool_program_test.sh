@@ -164,6 +164,9 @@ fi
 # A report is whole or not there, and nothing is said before instructions that are not there.
 UFP4_ISA=foo ends 2 inspect "$folder/x.npy" --json "$folder/report.json"
 [ ! -e "$folder/report.json" ] || fail 'a run that failed left a report'
+ln -s "$folder/new.safetensors" "$folder/dangling.json"
+ends 2 quantize "$folder/x.npy" -f mxfp4 -o "$folder/new.safetensors" --json "$folder/dangling.json"
+[ ! -e "$folder/new.safetensors" ] || fail 'the report and OUT took one name'
 ln "$folder/x.npy" "$folder/hard.json"
 for verb in "inspect $folder/x.npy" "compare --no-html --npy $folder/x.npy"; do
   # shellcheck disable=SC2086

@@ -202,6 +202,17 @@ class temporary_file {
   std::string path_;
 };
 
+/// What a path names once its links are followed, whether that is there or not. file_error where they do not end.
+inline std::filesystem::path end_of_links(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path target(path);
+  for (int links = 0; std::filesystem::is_symlink(target, error); ++links) {
+    if (links == 40) fail_file(path, "is a link to a link, and so on without end");  // as Linux counts
+    target = target.parent_path() / std::filesystem::read_symlink(target, error);
+  }
+  return target;
+}
+
 /// A file that appears whole or not at all.
 class output_file {
  public:
@@ -265,12 +276,7 @@ class output_file {
     if (std::filesystem::is_directory(status)) fail_file(path, "is a directory, not a file to be replaced");
     if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
       fail_file(path, "is not a regular file, so it cannot be replaced by one");
-    std::filesystem::path target(path);
-    for (int links = 0; std::filesystem::is_symlink(target, error); ++links) {
-      if (links == 40) fail_file(path, "is a link to a link, and so on without end");  // as Linux counts
-      target = target.parent_path() / std::filesystem::read_symlink(target, error);
-    }
-    return target.string();
+    return end_of_links(path).string();
   }
 
   void keep_permissions() const {
