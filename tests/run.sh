@@ -17,7 +17,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 steps=(
   "gcc: every test of the day with g++ -O2; the GPU's in the executor, the layer rule and the tour are among them"
   "clang: formats, rounding, transforms, blocks, kernels and recipes with clang 19, or another from 16 on; everything with --all"
-  "sanitize: the host's tests with g++ under AddressSanitizer and UndefinedBehaviorSanitizer; the GPU's, train_lm's and the tool's with --all"
+  "sanitize: formats to kernels to recipes, files and fuzz corpora with g++ under AddressSanitizer and UndefinedBehaviorSanitizer; everything with --all"
   "threads: the tests labelled threads under ThreadSanitizer"
   "bits: the tests labelled bits with -O3 -march=native -ffp-contract=fast"
   "headers: every public header compiles alone, with g++ and all warnings"
@@ -173,7 +173,10 @@ clang_suite() {
 step_clang() { clang_suite core_tests '-L ^(detail|format|round|hadamard|block|matrix|cpu|recipe)$ -LE ^nightly$'; }
 step_clang_all() { clang_suite day_tests '-LE ^(nightly|script|torch)$'; }
 
-step_sanitize() { suite asan asan host_tests '-LE ^(nightly|script|gpu|train_lm|tool|torch)$' -D UFP4_BUILD_BENCH=OFF; }
+step_sanitize() {
+  suite asan asan memory_tests '-L ^(detail|format|round|hadamard|block|matrix|cpu|recipe|interop|fuzz)$ -LE ^nightly$' \
+    -D UFP4_BUILD_BENCH=OFF
+}
 step_sanitize_all() { suite asan asan day_tests '-LE ^(nightly|script|torch)$' -D UFP4_BUILD_BENCH=OFF; }
 
 step_threads() {
