@@ -15,7 +15,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # name: what it shows. A step is the function step_<name>; it returns 0, 1, or 77 for "skipped, and I said why".
 # A step that counts no tests of its own is one test.
 steps=(
-  "gcc: every test of the day with g++ -O2; the GPU's in the executor, the layer rule and the tour are among them"
+  "gcc: every test of the day with g++, -O2 but for the GPU's in the executor and the programs'; the layer rule and the tour are among them"
   "clang: formats, rounding, transforms, blocks, kernels and recipes with clang 19, or another from 16 on; everything with --all"
   "sanitize: formats to kernels to recipes, files and fuzz corpora with g++ under AddressSanitizer and UndefinedBehaviorSanitizer; everything with --all"
   "threads: the tests labelled threads under ThreadSanitizer"
@@ -196,10 +196,7 @@ step_threads() {
 
 step_bits() { suite contract contract bits_tests '-L ^bits$' -D UFP4_BUILD_BENCH=OFF; }
 
-step_nightly() {
-  install_packages clang-19 libclang-rt-19-dev || echo "no clang-19 with libFuzzer could be had, so nothing is fuzzed"
-  suite dev gcc nightly_tests '-L ^nightly$'
-}
+step_nightly() { suite dev gcc nightly_tests '-L ^nightly$'; }
 
 # 120 MB to fetch, 500 on the disk.
 step_torch() {

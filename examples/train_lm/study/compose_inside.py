@@ -76,7 +76,7 @@ def depth(model, probes, shown):
     for r in probes:
         i = probes[r].get("slope")
         if i is not None:
-            attenuation = probes[r]["residual"]["attenuation"]
+            attenuation = probes[r]["residual"]["attenuation"][-1]
             side = (
                 "–"
                 if i.low is None
@@ -125,16 +125,16 @@ def depth(model, probes, shown):
     )
     for what, name in MEASURES:
         lines = {
-            r: [(k, v) for k, v in zip(probes[r]["layers"], probes[r]["residual"][what]) if v is not None]
+            r: [(k, v) for k, v in zip(probes[r]["layers"], probes[r]["residual"][what][-1]) if v is not None]
             for r in shown
             if probes[r].get("residual")
         }
         out += chart_of(f"Residual stream by layer, last probe: {name}, {model.name}", lines, "layer", name)
         for at, layer in enumerate(next(iter(probes.values()))["layers"]):
             lines = {
-                r: [(s, v[at]) for s, v in zip(probes[r]["steps"], probes[r]["residual_steps"][what]) if v[at] is not None]
+                r: [(s, v[at]) for s, v in zip(probes[r]["steps"], probes[r]["residual"][what]) if v[at] is not None]
                 for r in shown
-                if probes[r].get("residual_steps")
+                if probes[r].get("residual")
             }
             out += chart_of(f"Residual stream over training, layer {layer}: {name}, {model.name}", lines, "step", name)
     return out

@@ -275,8 +275,7 @@ def probes_of(group):
         }
         last = [p["residual"] for p in probes if p.get("residual")]
         if last:
-            entry["residual"] = {name: _mean_lists([p[name][-1] for p in last]) for name in ("attenuation", "sqnr_db")}
-            entry["residual_steps"] = {  # a list of layers a step
+            entry["residual"] = {  # a list of layers a step
                 name: [_mean_lists(at) for at in zip(*(p[name] for p in last))] for name in ("attenuation", "sqnr_db")
             }
             entry["slopes"] = [
