@@ -164,11 +164,13 @@ way_vcpkg() {
   readme_files 'readme vcpkg'
   readme_build 'readme vcpkg' -D CMAKE_PREFIX_PATH="$out/vcpkg_port/installed" && stray_port "$ports"
 }
-# A copy of the port has no library above it, and says so.
+# A copy of the port has no library above it, and says so. It lies as deep as the port in folders of its own: the build folder
+# may be the source tree's.
 stray_port() {
-  local log=$out/stray_port.log
-  cp -r "$1" "$out/stray"
-  if cmake -P "$out/stray/ufp4/portfile.cmake" >"$log" 2>&1; then
+  local log=$out/stray_port.log stray=$out/stray/cmake/packaging
+  mkdir -p "$stray"
+  cp -r "$1" "$stray/vcpkg"
+  if cmake -P "$stray/vcpkg/ufp4/portfile.cmake" >"$log" 2>&1; then
     echo "a port outside the source tree was accepted"
     return 1
   fi
