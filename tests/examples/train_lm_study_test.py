@@ -222,11 +222,13 @@ def many(noise=0.05, seeds=5, models=(("a", 1e10), ("b", 1e11), ("c", 1e12), ("d
                         "steps": [1, 20],
                         "layers": [0, 1, 2],
                         "operands": {o: values([a, a + 1e-5 * seed]) for o in ("X", "W")},
-                        "by_layer": {o: values([a, a, a]) for o in ("X", "W")},
+                        "by_layer": {o: values([[a, a, a]] * 2) for o in ("X", "W")},
                         "residual": values([[a ** (k + 1) + 1e-6 * seed * k for k in range(3)]] * 2),
                     }
                 )
                 if probes:
+                    for o in probes["by_layer"].values():
+                        o["sqnr_db"] = [[20.0] * 3] * 2
                     probes["residual"]["sqnr_db"] = [[20.0, 19.0, 18.0]] * 2
                 out.append(
                     record(
@@ -369,7 +371,9 @@ class Findings(unittest.TestCase):
                     self.assertIn(f"Operand {o} {place}: {measure}, a", text)
         self.assertIn("Residual stream over training: slope of log attenuation, a", text)
         for layer in (0, 1, 2):
-            self.assertIn(f"Residual stream over training, layer {layer}: attenuation, a", text)
+            for what in ("Residual stream", "Operand X", "Operand W"):
+                self.assertIn(f"{what} over training, layer {layer}: attenuation, a", text)
+                self.assertIn(f"{what} over training, layer {layer}: SQNR, dB, a", text)
 
 
 class Tags(html.parser.HTMLParser):

@@ -123,37 +123,39 @@ def depth(model, probes, shown):
         "step",
         SLOPE,
     )
+    have = {r: probes[r] for r in shown if probes[r].get("residual")}
     for what, name in MEASURES:
-        lines = {
-            r: [(k, v) for k, v in zip(probes[r]["layers"], probes[r]["residual"][what][-1]) if v is not None]
-            for r in shown
-            if probes[r].get("residual")
-        }
-        out += chart_of(f"Residual stream by layer, last probe: {name}, {model.name}", lines, "layer", name)
-        for at, layer in enumerate(next(iter(probes.values()))["layers"]):
-            lines = {
-                r: [(s, v[at]) for s, v in zip(probes[r]["steps"], probes[r]["residual"][what]) if v[at] is not None]
-                for r in shown
-                if probes[r].get("residual")
-            }
-            out += chart_of(f"Residual stream over training, layer {layer}: {name}, {model.name}", lines, "step", name)
+        last = {r: curve(p["layers"], p["residual"][what][-1]) for r, p in have.items()}
+        out += chart_of(f"Residual stream by layer, last probe: {name}, {model.name}", last, "layer", name)
+        out += layers_over_training("Residual stream", {r: (p, p["residual"][what]) for r, p in have.items()}, name, model)
     return out
 
 
 def over_steps(model, probes, shown, operands):
-    """Of every operand: both measures over training, and over depth at the last probe."""
+    """Of every operand: both measures over training, over depth at the last probe, and over training in every layer."""
     out = []
     for o in operands:
+        have = {r: probes[r] for r in shown if o in probes[r]["operands"]}
         for what, name in MEASURES:
-            for part, axis, x_name in (("operands", "steps", "step"), ("by_layer", "layers", "layer")):
-                lines = {
-                    r: [(x, v) for x, v in zip(probes[r][axis], probes[r][part][o][what]) if v is not None]
-                    for r in shown
-                    if o in probes[r][part]
-                }
-                place = "over training" if x_name == "step" else "by layer, last probe"
-                out += chart_of(f"Operand {o} {place}: {name}, {model.name}", lines, x_name, name)
+            over = {r: curve(p["steps"], p["operands"][o][what]) for r, p in have.items()}
+            last = {r: curve(p["layers"], p["by_layer"][o][what][-1]) for r, p in have.items()}
+            out += chart_of(f"Operand {o} over training: {name}, {model.name}", over, "step", name)
+            out += chart_of(f"Operand {o} by layer, last probe: {name}, {model.name}", last, "layer", name)
+            out += layers_over_training(f"Operand {o}", {r: (p, p["by_layer"][o][what]) for r, p in have.items()}, name, model)
     return [Heading(f"By operand, {model.name}", 3, in_page=False)] + out if out else []
+
+
+def layers_over_training(of_what, tables, name, model):
+    """A chart a layer; tables: recipe -> (its probes, the measure by step and layer)."""
+    out = []
+    for at, layer in enumerate(next((p["layers"] for p, _ in tables.values()), [])):
+        lines = {r: curve(p["steps"], [layers[at] for layers in table]) for r, (p, table) in tables.items()}
+        out += chart_of(f"{of_what} over training, layer {layer}: {name}, {model.name}", lines, "step", name)
+    return out
+
+
+def curve(xs, ys):
+    return [(x, y) for x, y in zip(xs, ys) if y is not None]
 
 
 def chart_of(name, lines, x_name, y_name):

@@ -256,11 +256,10 @@ def probes_of(group):
         if not probes:
             continue
         entry = {"seeds": len(probes), "steps": probes[0]["steps"], "layers": probes[0]["layers"]}
-        for part in ("operands", "by_layer"):
+        for part, mean in (("operands", _mean_lists), ("by_layer", _mean_tables)):
             entry[part] = {
                 o: {
-                    name: _mean_lists([p[part][o][name] for p in probes if o in p[part]])
-                    for name in ("attenuation", "sqnr_db")
+                    name: mean([p[part][o][name] for p in probes if o in p[part]]) for name in ("attenuation", "sqnr_db")
                 }
                 for o in probes[0][part]
             }
@@ -276,7 +275,7 @@ def probes_of(group):
         last = [p["residual"] for p in probes if p.get("residual")]
         if last:
             entry["residual"] = {  # a list of layers a step
-                name: [_mean_lists(at) for at in zip(*(p[name] for p in last))] for name in ("attenuation", "sqnr_db")
+                name: _mean_tables([p[name] for p in last]) for name in ("attenuation", "sqnr_db")
             }
             entry["slopes"] = [
                 stats.interval([s for s in (_slope(entry["layers"], a) for a in seeds) if s is not None])
@@ -330,6 +329,11 @@ def _mean(values):
 
 def _mean_lists(lists):
     return [_mean(column) for column in zip(*lists)]
+
+
+def _mean_tables(tables):
+    """Of lists of layers a step."""
+    return [_mean_lists(at) for at in zip(*tables)]
 
 
 def _slope(layers, attenuation):

@@ -111,8 +111,8 @@ def _log(path, steps):
 
 
 def _probes(path):
-    """What probes.csv says, averaged: per operand over steps, per operand and layer at the last step, and the residual
-    stream per layer over steps."""
+    """What probes.csv says, averaged: per operand over steps, per operand and layer over steps, and the residual stream per
+    layer over steps."""
     if not path.exists():
         return None
     rows = [
@@ -138,7 +138,9 @@ def _probes(path):
         },
         "by_layer": {
             o: {
-                name: [_mean([r[i] for r in inside if r[0] == steps[-1] and r[1] == k and r[3] == o]) for k in layers]
+                name: [
+                    [_mean([r[i] for r in inside if r[0] == s and r[1] == k and r[3] == o]) for k in layers] for s in steps
+                ]
                 for name, i in measured
             }
             for o in operands
