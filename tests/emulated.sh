@@ -160,6 +160,7 @@ if [ -s "$work/x86" ]; then
   for name in gcc_O0 gcc_O2; do judge Nehalem "odr_$name" 60 bash -c "run_odr $name"; done
 else
   echo "SKIPPED: the x86-64 half, on $(uname -m)"
+  verdict skipped x86-64 everything 0
 fi
 
 [ "$everything" = --all ] || tests=("${kernels[@]}")
@@ -167,10 +168,12 @@ aarch64=$work/aarch64
 mkdir -p "$aarch64"
 if ! install_packages g++-aarch64-linux-gnu; then
   echo "SKIPPED: the aarch64 half: there is no g++-aarch64-linux-gnu"
+  verdict skipped aarch64 everything 0
 elif ! echo '#include <catch2/catch.hpp>' | aarch64-linux-gnu-g++ -std=c++20 -x c++ -fsyntax-only - 2>/dev/null; then
   echo "SKIPPED: the aarch64 half: only Catch2 2.13, which is headers alone, can be compiled for another processor"
+  verdict skipped aarch64 everything 0
 else
-  aarch64-linux-gnu-g++ -std=c++20 -O1 -I"$source_dir/tests" -c "$source_dir/tests/support/main.cpp" -o "$aarch64/main.o" &
+  aarch64-linux-gnu-g++ -std=c++20 -Og -I"$source_dir/tests" -c "$source_dir/tests/support/main.cpp" -o "$aarch64/main.o" &
   aarch64-linux-gnu-g++ -std=c++20 -O2 -I"$source_dir/include" -c "$source_dir/tests/support/kernels.cpp" -o "$aarch64/kernels.o"
   wait
   each_test build_test "$aarch64" | in_parallel ''

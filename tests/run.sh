@@ -87,6 +87,16 @@ skip() {
   return 77
 }
 
+# script COMMAND...: a step that is a script of its own. Counts one test, and what it left out, which it says in lines with SKIPPED:.
+script() {
+  local status log=$ufp4_build/logs/${step%%:*}.txt
+  "$@" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  [ "$status" -ne 0 ] || passed=$((passed + 1))
+  [ "$status" -eq 77 ] || skipped=$((skipped + $(grep -c '^SKIPPED:' "$log")))
+  return "$status"
+}
+
 # configure PRESET FOLDER [CMAKE ARGUMENT]...
 configure() {
   local preset=$1 folder=$2
@@ -220,7 +230,7 @@ step_emulated() {
 
 step_gpu() {
   install_packages g++ catch2 || return 1
-  bash "$source_dir/tests/gpu/compile.sh" --out "$ufp4_build/gpu" || return
+  script bash "$source_dir/tests/gpu/compile.sh" --out "$ufp4_build/gpu" || return
   if ! nvidia-smi -L >/dev/null 2>&1; then
     echo "No GPU here: every kernel that the executor plays ran on the CPU in the step gcc; nothing ran on a GPU."
     return 0
@@ -237,7 +247,7 @@ install_hip() {
 
 step_hip() {
   install_hip || return
-  bash "$source_dir/tests/gpu/compile_hip.sh" --out "$ufp4_build/hip" || return
+  script bash "$source_dir/tests/gpu/compile_hip.sh" --out "$ufp4_build/hip" || return
   if ! [ -e /dev/kfd ]; then
     echo "No AMD GPU here: every kernel that the executor plays ran on the CPU in the step gcc; nothing ran on a GPU."
     return 0
@@ -282,7 +292,7 @@ step_packages() {
 step_misuse() {
   install_packages g++ || return 1
   install_packages hipcc || echo "no hipcc could be had: what AMD's compiler says is not looked at"
-  bash "$source_dir/tests/compile_fail/check.sh"
+  script bash "$source_dir/tests/compile_fail/check.sh"
 }
 step_coverage() {
   install_packages g++ || return 1
@@ -292,18 +302,18 @@ step_hostile() {
   local package
   install_packages g++ || return 1
   for package in g++-11 clang-16 clang-19 libc++-19-dev libc++abi-19-dev libeigen3-dev; do install_packages $package || true; done
-  bash "$source_dir/tests/hostile/check.sh" --all
+  script bash "$source_dir/tests/hostile/check.sh" --all
 }
 step_tidy() {
   install_packages clang-tidy-19 g++-aarch64-linux-gnu libeigen3-dev || skip "no clang-tidy-19 could be had" || return
-  bash "$source_dir/tests/tidy.sh"
+  script bash "$source_dir/tests/tidy.sh"
 }
 
-step_docs() { bash "$source_dir/docs/build.sh"; }
+step_docs() { script bash "$source_dir/docs/build.sh"; }
 
 step_budgets() {
   install_packages g++ || return 1
-  bash "$source_dir/tests/include_budget.sh"
+  script bash "$source_dir/tests/include_budget.sh"
 }
 
 # driver NAME: builds the program that a Python oracle questions.

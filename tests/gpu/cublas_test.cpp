@@ -407,6 +407,43 @@ TEST_CASE("what bf16 cannot hold is rescued, with C still there to be added", "[
   check_product<fp16>(a, b, {});
 }
 
+TEST_CASE("a product with a plain operand is rescued as well, its ragged end and its infinity with it", "[gpu]") {
+  const some_library library;
+  const std::size_t m = 1024, n = 128, k = 21;
+  support::hostile source(4);
+  std::vector<float> x = source.values(m * k, false, false);
+  for (float& v : x) v = static_cast<float>(round_to<bf16>(v));
+  x[3 * k] = std::numeric_limits<float>::infinity();
+  auto b = random_side<mxfp4>(10, n, k);
+  b.scales()[7] = e8m0::from_bits(0xFE);  // 6 * 2^127 is no binary32 number
+  const gpu::quantized_matrix<mxfp4> right(b.view());
+  const gpu::buffer<bf16> left{std::span<const bf16>(support::elements<bf16>(x))};
+  const gpu::buffer<float> out(m * n);
+  const auto plain = unquantized(matrix_view<const bf16>{left.data(), m, k});
+  const matrix_view<float> c{out.data(), m, n};
+  const gemm_options options{.alpha = 0x1p-20f};
+  REQUIRE(std::string(gpu::explain({}, plain, right, c, options).kernel) == "gemm_library_bf16");
+  const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, plain, right, c, options));
+  REQUIRE(support::text_of(gpu::quantized_gemm({{}, workspace.span()}, plain, right, c, options)) == "");
+
+  model::side a;
+  a.rows = m, a.padded = b.padded_cols(), a.block = 32, a.exact = false;
+  a.value.resize(m * a.padded);
+  a.scale.assign(m, 1.0f);
+  for (std::size_t i = 0; i < m; ++i) std::copy_n(&x[i * k], k, &a.value[i * a.padded]);
+  const model::bounded exact = model::extended(a, model::side_of(b));
+  const std::vector<float> got = support::on_host(out);
+  std::size_t wrong = 0, large = 0;
+  for (std::size_t at = 0; at < got.size(); ++at) {
+    const model::wide want = 0x1p-20L * exact.value[at], off = std::abs(static_cast<model::wide>(got[at]) - want);
+    const bool same = want != want ? got[at] != got[at] : std::isinf(want) && want == static_cast<model::wide>(got[at]);
+    wrong += !same && !(off <= 38 * 0x1p-24L * 0x1p-20L * exact.magnitude[at] + 0x1p-149L);
+    large += std::isfinite(want) && std::abs(want) > 0x1p100L;
+  }
+  CHECK(wrong == 0);
+  CHECK(large > m / 2);  // of the column that bf16 cannot hold
+}
+
 TEST_CASE("tensor scales whose product leaves the range of binary32 are rescued", "[gpu]") {
   const some_library library;
   const auto a = random_side<nvfp4>(11, 1024, 32, model::scales::ordinary, 0x1p-90f);

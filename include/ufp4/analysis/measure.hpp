@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <ufp4/cpu/kernels/quantized_chunk.hpp>
 #include <ufp4/quantize.hpp>
 #include <vector>
 

@@ -1,0 +1,57 @@
+// ufp4 - a matrix quantized piece by piece, for those who decode a piece while it is in the cache.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/cpu/dispatch.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+
+/// A rectangle of whole strips and runs, small enough that its codes stay in the first-level cache.
+struct quantized_chunk {
+  static constexpr std::size_t elements = 4096;  ///< more where one strip's run is longer: 64 rows of 256 at most
+  static constexpr std::size_t most = 64 * 256;
+
+  alignas(64) std::uint8_t codes[most / 2];
+  alignas(64) float scales[elements / 2];  ///< enough for blocks of 1 x 2; a higher block has fewer
+  alignas(64) float values[most];          ///< decoded, on their way through the inverse transform
+
+  /// What of a job its strips [first, first + strips) and columns from k on are.
+  static quantize_job part(const quantize_job& whole, std::size_t first, std::size_t strips, std::size_t k,
+                           std::size_t cols) {
+    const auto height = static_cast<std::size_t>(whole.format.block.rows);
+    quantize_job job = whole;
+    const std::size_t row = first * height, rows = strips * height, left = whole.x.rows - row;
+    const auto size = static_cast<std::ptrdiff_t>(whole.x.kind == dtype::f32 ? 4 : 2);
+    job.x.data = static_cast<const char*>(whole.x.data) + whole.x.offset(row, k) * size;
+    job.x.rows = left < rows ? left : rows;
+    job.x.cols = whole.x.cols - k < cols ? whole.x.cols - k : cols;
+    job.padded_cols = cols;
+    job.first_row += row;
+    job.first_col += k;
+    return job;
+  }
+
+  quantized_source quantized(const quantize_job& job, float tensor_scale, std::size_t cols) const {
+    return {codes, scales, job.format, job.x.rows, cols, job.padded_cols, tensor_scale, job.transform};
+  }
+};
+
+/// body(part, strip, strips, k) for rectangles that cover strips first .. last - 1: `part` is what of the job the `strips`
+/// from `strip` on and the part's padded_cols columns from k on are. All of some strips before the next, columns upwards.
+template <class Body>
+void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, const Body& body) {
+  const auto height = static_cast<std::size_t>(whole.format.block.rows);
+  const std::size_t run = whole.run(), widest = quantized_chunk::elements / height / run * run;
+  const std::size_t cols = widest < run ? run : widest < whole.padded_cols ? widest : whole.padded_cols;
+  const std::size_t fit = cols == 0 ? 1 : quantized_chunk::elements / (cols * height), strips = fit == 0 ? 1 : fit;
+  for (std::size_t s = first; s < last; s += strips)
+    for (std::size_t k = 0; k < whole.padded_cols; k += cols) {
+      const std::size_t here = last - s < strips ? last - s : strips;
+      const std::size_t width = whole.padded_cols - k < cols ? whole.padded_cols - k : cols;
+      body(quantized_chunk::part(whole, s, here, k, width), s, here, k);
+    }
+}
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
