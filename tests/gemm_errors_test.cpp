@@ -148,8 +148,23 @@ TEST_CASE("C may overlap neither codes nor scales nor a plain operand", "[gemm]"
   CHECK(over_x(191, as_request) == "quantized_gemm: C overlaps A");
   CHECK(over_x(0, as_is) == "quantized_gemm: C overlaps A");
   CHECK(over_x(180, as_unquantized) == "quantized_gemm: C overlaps A");
+  CHECK(support::refusal([&] {  // columns of one buffer
+          quantized_gemm(matrix_view<const float>{x.data(), 3, 56, 68}, quantize<e1m2_f32>(matrix(4, 56)),
+                         matrix_view<float>{x.data() + 60, 3, 4, 68});
+        }) == "");
   CHECK(over_x(192, as_request) == "");
   CHECK(over_x(192, as_is) == "");
+}
+
+TEST_CASE("a mode or an instruction set that is a number of nobody's is refused", "[gemm]") {
+  const auto a = quantize<e1m2_f32>(matrix(3, 64)), b = quantize<e1m2_f32>(matrix(4, 64));
+  std::vector<float> c(12, 5.0f);
+  const matrix_view<float> out{c.data(), 3, 4};
+  CHECK(support::refusal([&] { quantized_gemm(a, b, out, {.accumulate = static_cast<accumulate>(3)}); }) ==
+        "quantized_gemm: accumulate is 3, which is no mode of ufp4");
+  CHECK(support::refusal([&] { quantized_gemm({.isa = static_cast<cpu::isa>(99)}, a, b, out); }) ==
+        "cpu::context::isa is 99, which is no instruction set of ufp4");
+  CHECK(c == std::vector<float>(12, 5.0f));
 }
 
 TEST_CASE("mistakes in the policies of an operand on the fly are named as quantize names them", "[gemm]") {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "support/catch.hpp"
-#include "support/refusal.hpp"
 #include "support/matrices.hpp"
 #include "support/poison.hpp"
+#include "support/refusal.hpp"
 
 namespace {
 
@@ -145,6 +145,12 @@ TEST_CASE("shards that do not fit the whole") {
         "no error");
 }
 
+TEST_CASE("a rounding_spec of a kind that there is not") {
+  rounding_spec rounding;
+  rounding.what = static_cast<rounding_spec::kind>(4);
+  check_refused("the rounding_spec is of kind 4, which there is not", rounding);
+}
+
 TEST_CASE("null data with a non-zero extent") {
   const matrix_view<const float> nothing{nullptr, rows, cols};
   bench b;
@@ -210,6 +216,12 @@ TEST_CASE("memory that overlaps") {
   CHECK(into(bytes + 879, scales.data()) == "quantize_into: codes overlaps x");
   CHECK(into(codes.data(), small + 400 - 8) == "quantize_into: scales overlaps x");
   CHECK(into(codes.data(), small + 879) == "quantize_into: scales overlaps x");
+  CHECK(message_of([&] {
+          quantize_into<nvfp4>(x, std::span<std::uint8_t>(bytes, 72), std::span<e4m3>(small + 71, 9));
+        }) == "quantize_into: codes overlaps scales");
+  CHECK(message_of([&] {
+          quantize_into<nvfp4>(x, std::span<std::uint8_t>(bytes + 8, 72), std::span<e4m3>(small, 9));
+        }) == "quantize_into: codes overlaps scales");
   const std::string overlaps = "fake_quantize: out overlaps x without being the same matrix";
   const auto fake = [&](std::ptrdiff_t offset, std::ptrdiff_t row_stride, std::ptrdiff_t col_stride = 1) {
     return message_of([&] {
@@ -232,7 +244,9 @@ TEST_CASE("memory that overlaps") {
   CHECK(out_over(400 - 71, 0) == "dequantize: codes overlaps out");
   CHECK(out_over(0, 879) == "dequantize: scales overlaps out");
   for (const float v : memory) REQUIRE(v == 2.0f);
-  // Touching is not overlapping.
+  // Touching is not overlapping, and one row may have any stride.
+  const matrix_view<const float> row{memory.data() + 100, 1, cols, 99};
+  CHECK(message_of([&] { fake_quantize<nvfp4>(row, matrix_view<float>{memory.data() + 100, 1, cols}); }) == "no error");
   CHECK(fake(220, 40) == "no error");
   CHECK(into(bytes + 880, small + 400 - 9) == "no error");
 }

@@ -163,6 +163,7 @@ quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix
   const quantized_view<format_of<F>> sized{codes, scales, 1.0f, x.rows(), x.cols(), options.transform};
   detail::check_apart("quantize_into", "codes", codes, "x", x);
   detail::check_apart("quantize_into", "scales", scales, "x", x);
+  detail::check_apart("quantize_into", codes, scales);
   const float tensor_scale = detail::quantize_to<F>(ctx, x, options, {codes.data(), scales.data()});
   return {codes, scales, tensor_scale, sized.rows(), sized.cols(), options.transform};
 }
@@ -204,7 +205,7 @@ void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matri
                   out.cols(), ", but x is ", x.rows(), " x ", x.cols());
   const detail::source in = detail::source_of(x);
   const detail::sink to = detail::sink_of(out);
-  detail::expects(detail::same_elements(in, to) || !detail::bytes_of(in).overlaps(detail::bytes_of(to)),
+  detail::expects(detail::same_elements(in, to) || !detail::share_bytes(in, to),
                   "fake_quantize: out overlaps x without being the same matrix");
   const cpu::isa tier = cpu::resolve(ctx);
   const auto job = detail::make_job(in, spec_of<format_of<F>>, options);

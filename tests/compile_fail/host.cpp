@@ -98,7 +98,7 @@ void double_tensor_scale() {  // says: the tensor scale is float, or void for no
 #endif
 }
 
-void two_levels_of_e8m0() {  // says: e8m0 block scales take no tensor scale: their range needs none
+void tensor_scale_beside_wide_scales() {  // says: float, bf16 and e8m0 block scales take no tensor scale: their range needs none
 #if defined(MISTAKE)
   (void)block_format<int4, e8m0, 32, float>::block_size;
 #else

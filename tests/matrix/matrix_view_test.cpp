@@ -135,6 +135,48 @@ TEST_CASE("a zero stride repeats elements") {
         quantize<e1m2_f32>(matrix_view<const float>{all.data(), 2, 20}));
 }
 
+TEST_CASE(
+    "two matrices share bytes if an element of one overlaps an element of the other, where rows have one distance") {
+  float memory[128] = {};
+  const auto lies_in = [&](const float* p, std::size_t size, const detail::source& x) {
+    for (std::size_t i = 0; i < x.rows; ++i)
+      for (std::size_t j = 0; j < x.cols; ++j) {
+        const char* at = static_cast<const char*>(x.data) + x.offset(i, j) * static_cast<std::ptrdiff_t>(size);
+        if (at < reinterpret_cast<const char*>(p + 1) && at + size > reinterpret_cast<const char*>(p)) return true;
+      }
+    return false;
+  };
+  std::size_t apart = 0;
+  const auto check = [&](const matrix_view<float>& a, const auto& b) {
+    const detail::source x = detail::source_of(b);
+    bool shares = false;
+    for (std::size_t i = 0; i < a.rows(); ++i)
+      for (std::size_t j = 0; j < a.cols(); ++j) shares = shares || lies_in(&a(i, j), x.kind == dtype::f32 ? 4 : 2, x);
+    CAPTURE(a.data() - memory, a.rows(), a.cols(), b.rows(), b.cols());
+    CHECK(detail::share_bytes(detail::source_of(a), x) == shares);
+    CHECK(detail::share_bytes(x, detail::source_of(a)) == shares);
+    CHECK(detail::share_bytes(detail::source_of(transpose(a)), detail::source_of(transpose(b))) == shares);
+    apart += !shares && detail::bytes_of(detail::source_of(a)).overlaps(detail::bytes_of(x));
+  };
+  for (std::ptrdiff_t first = 0; first < 60; ++first)
+    for (const std::size_t rows : {1u, 2u, 4u})
+      for (const std::size_t cols : {1u, 3u, 10u}) {
+        const matrix_view<float> a{memory + first, rows, cols, 10};
+        check(a, matrix_view<float>{memory + 23, 3, 5, 10});
+        check(a, matrix_view<bf16>{reinterpret_cast<bf16*>(memory + 23) + 1, 3, 5, 20});
+      }
+  CHECK(apart > 100);
+  // Other strides: the bytes from the first to the last decide.
+  const auto shares = [](const matrix_view<float>& a, const matrix_view<float>& b) {
+    return detail::share_bytes(detail::source_of(a), detail::source_of(b));
+  };
+  CHECK(shares({memory, 3, 3, 10}, {memory + 5, 3, 3, 12}));
+  CHECK(shares({memory, 3, 3, 10, 2}, {memory + 1, 3, 3, 10, 2}));
+  CHECK(shares({memory, 3, 3, 10}, {memory + 29, 3, 3, -10}));
+  CHECK(shares({memory, 3, 3, 10}, {memory, 3, 3, 0}));
+  CHECK(shares({memory, 3, 12, 10}, {memory + 33, 1, 1}) == false);
+}
+
 TEST_CASE("the bytes a view may touch reach from its lowest element to past its highest, whatever the strides") {
   float memory[100] = {};
   const auto range = [&](std::ptrdiff_t offset, std::size_t rows, std::size_t cols, std::ptrdiff_t row,

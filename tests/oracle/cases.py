@@ -36,7 +36,7 @@ def _variants():
   one = [block(e, s) for e, s in ((model.E2M1, model.BF16), (model.E1M2, model.E4M3), (model.INT4, model.UE5M3),
                                   (model.E3M0, model.FLOAT), (model.E2M1, model.UE5M3), (model.E2M1, model.E4M3))]
   two = [block(e, s, tensor=True) for e, s in ((model.E2M1, model.UE5M3), (model.E3M0, model.E4M3),
-                                               (model.E1M2, model.BF16))]
+                                               (model.E1M2, model.UE5M3))]
   e3m0_mx = block(model.E3M0, model.E8M0, 32)
   nf4 = block(model.NF4, model.FLOAT)
   P = PRESETS

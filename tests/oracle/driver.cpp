@@ -253,7 +253,7 @@ using e2m1_ue5m3 = block_format<fp4<E2M1>, ue5m3, 16>;
 using e2m1_e4m3 = block_format<fp4<E2M1>, e4m3, 16>;
 using e2m1_ue5m3_two = block_format<fp4<E2M1>, ue5m3, 16, float>;
 using e3m0_e4m3_two = block_format<fp4<E3M0>, e4m3, 16, float>;
-using e1m2_bf16_two = block_format<fp4<E1M2>, bf16, 16, float>;
+using e1m2_ue5m3_two = block_format<fp4<E1M2>, ue5m3, 16, float>;
 using e3m0_mx = block_format<fp4<E3M0>, e8m0, 32>;
 using nvfp4_square = block_format<fp4<E2M1>, e4m3, square(16), float>;
 using e1m2_f32_square = block_format<fp4<E1M2>, float, square(16)>;
@@ -281,7 +281,7 @@ constexpr std::tuple variants{
     variant<e2m1_e4m3>{"E2M1_e4m3_16"},
     variant<e2m1_ue5m3_two>{"E2M1_ue5m3_16_two"},
     variant<e3m0_e4m3_two>{"E3M0_e4m3_16_two"},
-    variant<e1m2_bf16_two>{"E1M2_bf16_16_two"},
+    variant<e1m2_ue5m3_two>{"E1M2_ue5m3_16_two"},
     variant<e3m0_mx>{"E3M0_e8m0_32"},
     variant<nf4_float>{"nf4_float_16"},
     variant<ufp4::mxfp4, false, ufp4::mx_even>{"mxfp4/mx_even"},

@@ -201,6 +201,72 @@ TEST_CASE("a saved activation of another shape, recipe, step or layer is refused
   large.wgrad.left.format = large.wgrad.right.format = spec_of<mxint4>;
   CHECK(use(small.at(0, 0), save(large.at(0, 0), 4, 32)) ==
         "linear_backward_weight: saved has blocks of 32, but this recipe's wgrad has blocks of 16");
+  const std::string another = "linear_backward_weight: saved has another format than this recipe's wgrad.right (X^T)";
+  recipe::training_recipe coarse = recipe::ufp4(1), half = recipe::ufp4(1);
+  coarse.wgrad.right.format = spec_of<int4_f32>;
+  half.wgrad.right.quantized = false;
+  for (const recipe::training_recipe& r : {coarse, half}) {
+    CHECK(use(now, save(r.at(2, 3), 4, 32)) == another);
+    CHECK(use(r.at(2, 3), save(now, 4, 32)) == another);
+    CHECK(use(r.at(2, 3), save(r.at(2, 3), 4, 32)) == "");
+  }
+  CHECK(use(now, save(recipe::ufp4(1).at(9, 3), 4, 32)) ==
+        "linear_backward_weight: saved is of step 9 and layer 3, but this call is of step 2 and layer 3");
+  CHECK(use(small.at(2, 3), save(small.at(2, 4), 4, 32)) ==
+        "linear_backward_weight: saved is of step 2 and layer 4, but this call is of step 2 and layer 3");
+}
+
+TEST_CASE("columns of one buffer are not memory that overlaps", "[recipe]") {
+  std::vector<float> fused(4 * 38, 1.0f), apart(4 * 6);
+  const matrix_view<const float> x{fused.data(), 4, 32, 38};
+  linear_forward(now, x, matrix(6, 32), matrix_view<float>{fused.data() + 32, 4, 6, 38});
+  linear_forward(now, x, matrix(6, 32), matrix_view<float>{apart.data(), 4, 6});
+  for (std::size_t i = 0; i < 4 * 6; ++i) REQUIRE(fused[i / 6 * 38 + 32 + i % 6] == apart[i]);
+  CHECK(support::refusal([&] {
+          linear_forward(now, x, matrix(6, 32), matrix_view<float>{fused.data() + 31, 4, 6, 38});
+        }) == "linear_forward: y overlaps x");
+}
+
+TEST_CASE("a recipe put together by hand is refused where no kernel can take it", "[recipe]") {
+  // linear_forward under ufp4 with an edit of X's and W's policies.
+  const auto edited = [](auto edit) {
+    recipe::training_recipe r = recipe::ufp4(1);
+    edit(r.fprop.left), edit(r.fprop.right);
+    return forward(r.at(0, 0));
+  };
+  using recipe::operand_policy;
+  const std::string x = "linear_forward: fprop.left (X): ";
+  CHECK(forward(recipe::training_recipe{}.at(0, 0)) == x + "the format has no values; spec_of<nvfp4> is one that has");
+  CHECK(edited([](operand_policy& o) { o = {}; }) == x + "the format has no values; spec_of<nvfp4> is one that has");
+  CHECK(edited([](operand_policy& o) { o.format.grid.levels = 17; }) ==
+        x + "the format has no values; spec_of<nvfp4> is one that has");
+  CHECK(edited([](operand_policy& o) { o.format.scale = static_cast<scale_kind>(77); }) ==
+        x + "the format's scale is no scale_kind");
+  for (const int length : {512, 24, 1, 0, -16})
+    CHECK(edited([&](operand_policy& o) { o.format.block = length; }) ==
+          x + "the block length must be a power of two from 2 to 256");
+  for (const block_shape block : {block_shape(4, 16), block_shape(128, 128), block_shape(0, 16)})
+    CHECK(edited([&](operand_policy& o) {
+            o.format.block = block;
+            o.transform = {};
+          }) == x + "a block is 1 x B, or a square of at most 64 x 64");
+  for (const scale_kind scale : {scale_kind::f32, scale_kind::bf16, scale_kind::e8m0})
+    CHECK(edited([&](operand_policy& o) {
+            o.format.scale = scale;
+            o.format.two_level = true;
+          }) == x + "float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
+  for (const bool quantized : {true, false})
+    for (const auto kind : {recipe::transform_choice::kind::random, recipe::transform_choice::kind::given})
+      CHECK(edited([&](operand_policy& o) {
+              o.quantized = quantized;
+              o.transform.what = kind;
+              o.transform.spec.n = 24;
+            }) == x + "the transform's length is 24, not 16, 32, 64, 128 or 256 (or 1 for none)");
+  CHECK(edited([](operand_policy& o) { o.rounding = static_cast<rounding_spec::kind>(9); }) ==
+        x + "the rounding is no rounding_spec::kind");
+  recipe::training_recipe odd = recipe::ufp4(1);
+  odd.accumulate = static_cast<accumulate>(9);
+  CHECK(forward(odd.at(0, 0)) == "linear_forward: accumulate is 9, which is no mode of ufp4");
 }
 
 TEST_CASE("a tier that the machine lacks is refused before anything is written", "[recipe]") {

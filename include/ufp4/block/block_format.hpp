@@ -39,7 +39,7 @@ struct format_spec {
 /// | Element     | any element_format, a user's own included                                             |
 /// | Scale       | float, bf16, e4m3, ue5m3 or e8m0                                                       |
 /// | Block       | 16 for 1x16; square(16) for 16x16. A power of two: 2 .. 256, squares up to 64          |
-/// | TensorScale | void, or float for a second level (not with e8m0, whose range needs none)              |
+/// | TensorScale | void, or float for a second level, with e4m3 and ue5m3: the others' range needs none     |
 template <element_format Element, scale_format Scale, block_shape Block, class TensorScale = void>
 struct block_format {
   static_assert(Block.cols >= 2 && Block.cols <= 256 && (Block.cols & (Block.cols - 1)) == 0,
@@ -48,8 +48,8 @@ struct block_format {
                 "a block is 1 x B, or a square of at most 64 x 64");
   static_assert(std::is_void_v<TensorScale> || std::is_same_v<TensorScale, float>,
                 "the tensor scale is float, or void for none");
-  static_assert(std::is_void_v<TensorScale> || !std::is_same_v<Scale, e8m0>,
-                "e8m0 block scales take no tensor scale: their range needs none");
+  static_assert(std::is_void_v<TensorScale> || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
+                "float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
 
   using element_type = Element;
   using scale_type = Scale;
@@ -75,3 +75,21 @@ inline constexpr format_spec spec_of = {grid_of<typename F::element_type>(), sca
                                         F::block, F::two_level};
 
 }  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// Why a format put together by hand is none that kernels take, or nullptr: block_format's own conditions.
+constexpr const char* format_mismatch(const format_spec& f) {
+  const int rows = f.block.rows, cols = f.block.cols;
+  if (f.grid.levels < 1 || f.grid.levels > 16 || !(f.grid.qmax > 0.0f))
+    return "the format has no values; spec_of<nvfp4> is one that has";
+  if (f.scale > scale_kind::e8m0) return "the format's scale is no scale_kind";
+  if (cols < 2 || cols > 256 || (cols & (cols - 1)) != 0)
+    return "the block length must be a power of two from 2 to 256";
+  if (rows != 1 && (rows != cols || rows > 64)) return "a block is 1 x B, or a square of at most 64 x 64";
+  if (f.two_level && f.scale != scale_kind::e4m3 && f.scale != scale_kind::ue5m3)
+    return "float, bf16 and e8m0 block scales take no tensor scale: their range needs none";
+  return nullptr;
+}
+
+}  // namespace ufp4::detail::inline UFP4_TYPES

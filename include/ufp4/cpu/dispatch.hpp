@@ -24,8 +24,10 @@ inline std::string names_of(isa_set set) {
 }
 
 inline isa require_available(isa tier, const char* asked_by) {
-  ufp4::detail::expects(available().has(tier), asked_by, " asks for ", name(tier), ", which this machine lacks; it has ",
-                        names_of(available()));
+  ufp4::detail::expects(tier <= isa::neon_bf16, asked_by, " is ", static_cast<unsigned>(tier),
+                        ", which is no instruction set of ufp4");
+  ufp4::detail::expects(available().has(tier), asked_by, " asks for ", name(tier),
+                        ", which this machine lacks; it has ", names_of(available()));
   return tier;
 }
 

@@ -42,10 +42,13 @@ class saved_activation {
   std::size_t parts() const { return parts_.size(); }
   std::vector<part>& raw() { return parts_; }
   const std::vector<part>& raw() const { return parts_; }
+  recipe::detail::saved_place& made() { return made_; }
+  const recipe::detail::saved_place& made() const { return made_; }
 
  private:
   std::span<std::byte> memory_;
   std::vector<part> parts_;
+  recipe::detail::saved_place made_;
 };
 
 /// Which kernels a linear verb would run.
@@ -367,6 +370,7 @@ inline status forward(const char* verb, const context& ctx, const bound_recipe& 
   ufp4::detail::expects(saved->memory().size() >= memory.used(), verb, ": saved.memory has ", saved->memory().size(),
                         " bytes, but the call needs ", memory.used());
   if (status done = queue_layer(verb, ctx, call); !done) return done;
+  saved->made() = {now.step(), now.layer()};
   return save(verb, side, *saved, ctx.where);
 }
 
@@ -387,7 +391,8 @@ inline status backward_weight(const char* verb, const context& ctx, const bound_
                               recipe::write mode) {
   std::vector<recipe::detail::saved_shape> shapes;
   for (const auto& part : saved.raw())
-    shapes.push_back({part.side.rows, part.side.cols, part.block, part.side.transform});
+    shapes.push_back({part.side.rows, part.side.cols, part.block, part.side.transform, part.side.is_quantized,
+                      part.side.grid, part.side.scale, saved.made()});
   const auto s = recipe::detail::check_backward_weight(verb, now, dy, shapes, offsets, dw);
   return queue_layer(verb, ctx, backward_weight_call(now, s, dy, saved.raw(), dw, mode));
 }

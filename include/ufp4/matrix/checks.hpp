@@ -45,6 +45,15 @@ void check_apart(const char* verb, const char* span_name, std::span<S> span, con
           view_name);
 }
 
+/// Nor the two spans that one call writes.
+template <class S>
+void check_apart(const char* verb, std::span<std::uint8_t> codes, std::span<S> scales) {
+  const auto first = reinterpret_cast<std::uintptr_t>(codes.data()),
+             other = reinterpret_cast<std::uintptr_t>(scales.data());
+  const byte_range bytes{first, first + codes.size_bytes()};
+  expects(!bytes.overlaps({other, other + scales.size_bytes()}), verb, ": codes overlaps scales");
+}
+
 /// A preset fixes rounding and scale rule; giving one beside it is a mistake.
 template <quantizer_target F, class O>
 void check_preset(const char* verb, const O& options) {
@@ -81,8 +90,7 @@ void check_transform(const char* verb, const transform_spec& t, bool inverse, co
           " columns padded to runs of ", t.n, " are ", padded);
   const source from = source_of(x);
   const sink to = sink_of(out);
-  expects(same_elements(from, to) || !bytes_of(from).overlaps(bytes_of(to)), verb,
-          ": out overlaps x without being the same matrix");
+  expects(same_elements(from, to) || !share_bytes(from, to), verb, ": out overlaps x without being the same matrix");
 }
 
 /// Q: any quantized matrix with codes() and scales() that are spans.

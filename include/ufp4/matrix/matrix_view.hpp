@@ -111,7 +111,8 @@ constexpr sink sink_of(const matrix_view<T>& x) {
 
 /// Does element (i, j) of both have the same address, for every i and j?
 constexpr bool same_elements(const source& a, const sink& b) {
-  return a.data == b.data && a.kind == b.kind && a.row_stride == b.row_stride && a.col_stride == b.col_stride;
+  return a.data == b.data && a.kind == b.kind && (a.row_stride == b.row_stride || a.rows <= 1) &&
+         (a.col_stride == b.col_stride || (a.cols <= 1 && b.cols <= 1));
 }
 
 /// The bytes a strided matrix may touch: [first, last).
@@ -130,6 +131,36 @@ byte_range bytes_of(const any_view<Void>& x) {
   const std::ptrdiff_t high = (down > 0 ? down : 0) + (across > 0 ? across : 0) + 1;
   const auto base = reinterpret_cast<std::uintptr_t>(x.data);
   return {base + static_cast<std::uintptr_t>(low * size), base + static_cast<std::uintptr_t>(high * size)};
+}
+
+/// A matrix as `count` lines of adjacent elements, `length` bytes each, that begin `pitch` bytes apart. None: pitch 0.
+struct matrix_lines {
+  std::size_t count = 0;
+  std::uintptr_t length = 0, pitch = 0;
+};
+template <class Void>
+matrix_lines lines_of(const any_view<Void>& x) {
+  const std::uintptr_t size = x.kind == dtype::f32 ? 4 : 2;
+  if (x.col_stride == 1 && x.row_stride > 0)
+    return {x.rows, x.cols * size, static_cast<std::uintptr_t>(x.row_stride) * size};
+  if (x.row_stride == 1 && x.col_stride > 0)
+    return {x.cols, x.rows * size, static_cast<std::uintptr_t>(x.col_stride) * size};
+  return {};
+}
+
+/// May they share a byte? Two columns of one buffer, such as Q and K of a fused projection, do not, though each lies
+/// between the other's first byte and its last. For other strides those bytes decide.
+template <class A, class B>
+bool share_bytes(const any_view<A>& a, const any_view<B>& b) {
+  const byte_range bytes_a = bytes_of(a), bytes_b = bytes_of(b);
+  if (!bytes_a.overlaps(bytes_b)) return false;
+  const matrix_lines lines_a = lines_of(a), lines_b = lines_of(b);
+  const std::uintptr_t pitch = lines_a.count > 1 ? lines_a.pitch : lines_b.pitch;
+  const bool alike = lines_a.pitch != 0 && lines_b.pitch != 0 && (lines_b.count <= 1 || lines_b.pitch == pitch);
+  if (!alike || lines_a.length > pitch || lines_b.length > pitch) return true;
+  const std::uintptr_t ahead = bytes_b.first >= bytes_a.first ? (bytes_b.first - bytes_a.first) % pitch
+                                                              : pitch - 1 - (bytes_a.first - bytes_b.first - 1) % pitch;
+  return ahead < lines_a.length || ahead + lines_b.length > pitch;
 }
 
 }  // namespace ufp4::detail::inline UFP4_TYPES

@@ -9,6 +9,7 @@
 #include <ufp4/block/block_codec.hpp>
 #include <ufp4/detail/expects.hpp>
 #include <ufp4/hadamard/signs.hpp>
+#include <ufp4/matrix/accumulate.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
@@ -22,7 +23,8 @@ struct tensor_amax {
 
 /// The place of a part in a whole operand, so that the part quantizes to the bits it has there. `first_col`, and the
 /// part's columns unless it is the last, are multiples of the transform's and the block's length; `first_row` of a
-/// square block's height. A two-level format also needs the whole's tensor_amax.
+/// square block's height. A two-level format also needs the whole's tensor_amax: without it the part gets a tensor scale of
+/// its own.
 struct shard {
   std::size_t first_row = 0;
   std::size_t first_col = 0;
@@ -70,9 +72,8 @@ struct rounding_of {
   using type = rounding_spec;
 };
 template <class First, class... Rest>
-struct rounding_of<First, Rest...>
-    : std::conditional_t<rounding_policy<First> && !is_builtin_rounding<First>, std::type_identity<First>,
-                         rounding_of<Rest...>> {};
+struct rounding_of<First, Rest...> : std::conditional_t<rounding_policy<First> && !is_builtin_rounding<First>,
+                                                        std::type_identity<First>, rounding_of<Rest...>> {};
 
 template <class P>
 concept search_policy = std::same_as<P, mse_search>;
@@ -112,8 +113,7 @@ constexpr auto collect(const Policies&... policies) {
                 "count_into (and for fake_quantize undo_transform)");
   static_assert((0 + ... + int{transform<Policies>}) <= 1, "two transforms in one call");
   static_assert((0 + ... + int{rounding_policy<Policies>}) <= 1, "two rounding policies in one call");
-  static_assert((0 + ... + int{scale_rule<Policies> && !search_policy<Policies>}) <= 1,
-                "two scale rules in one call");
+  static_assert((0 + ... + int{scale_rule<Policies> && !search_policy<Policies>}) <= 1, "two scale rules in one call");
   quantize_options<typename rounding_of<Policies...>::type> options;
   (apply_policy(options, policies), ...);
   return options;
@@ -125,12 +125,25 @@ inline void check_signs(const char* verb, const transform_spec& t) {
   expects(t.signs_valid, verb, ": signed_hadamard was given a sign that is neither +1 nor -1");
 }
 
+/// A rounding or a mode may be a number that a configuration file held.
+template <rounding_policy R>
+void check_rounding(const char* verb, const R& rounding) {
+  if constexpr (std::same_as<R, rounding_spec>)
+    expects(rounding.what <= rounding_spec::kind::stochastic, verb, ": the rounding_spec is of kind ",
+            static_cast<unsigned>(rounding.what), ", which there is not");
+}
+inline void check_mode(const char* verb, accumulate mode) {
+  expects(mode <= accumulate::folded_bf16, verb, ": accumulate is ", static_cast<unsigned>(mode),
+          ", which is no mode of ufp4");
+}
+
 /// What is wrong with the policies for this format and shape is said here, before anything is read or written.
 template <class O>
 void check_options(const char* verb, const O& options, const format_spec& format, std::size_t cols) {
   const char* mismatch = rule_mismatch(options.rule, format);
   expects(mismatch == nullptr, verb, ": ", mismatch == nullptr ? "" : mismatch);
   check_signs(verb, options.transform);
+  check_rounding(verb, options.rounding);
   const std::uint32_t gmax = opaque_bits(options.gmax);
   expects(gmax <= max_finite_bits || gmax == sign_mask, verb, ": tensor_amax is ", options.gmax,
           ", not a finite number >= 0");

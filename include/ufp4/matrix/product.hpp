@@ -117,25 +117,26 @@ inline void check_product(const char* verb, const operand_shape& a, const operan
 
 /// The memory of a side must not be written through C.
 template <coded_operand Q>
-void check_operand(const char* verb, const char* name, const Q& q, const byte_range& c) {
+void check_operand(const char* verb, const char* name, const Q& q, const sink& out) {
+  const byte_range c = bytes_of(out);
   const auto codes = reinterpret_cast<std::uintptr_t>(q.codes().data());
   const auto scales = reinterpret_cast<std::uintptr_t>(q.scales().data());
   expects(!c.overlaps({codes, codes + q.codes().size_bytes()}), verb, ": C overlaps the codes of ", name);
   expects(!c.overlaps({scales, scales + q.scales().size_bytes()}), verb, ": C overlaps the scales of ", name);
 }
 template <class F, class T, rounding_policy R>
-void check_operand(const char* verb, const char* name, const quantize_request<F, T, R>& r, const byte_range& c) {
+void check_operand(const char* verb, const char* name, const quantize_request<F, T, R>& r, const sink& c) {
   check_quantize<F>(verb, r.x, r.options);
-  expects(!c.overlaps(bytes_of(source_of(r.x))), verb, ": C overlaps ", name);
+  expects(!share_bytes(c, source_of(r.x)), verb, ": C overlaps ", name);
 }
 template <class T>
-void check_operand(const char* verb, const char* name, const unquantized_operand<T>& x, const byte_range& c) {
+void check_operand(const char* verb, const char* name, const unquantized_operand<T>& x, const sink& c) {
   check_data(verb, name, x.x);
   check_signs(verb, x.transform);
-  expects(!c.overlaps(bytes_of(source_of(x.x))), verb, ": C overlaps ", name);
+  expects(!share_bytes(c, source_of(x.x)), verb, ": C overlaps ", name);
 }
 template <class T>
-void check_operand(const char* verb, const char* name, const matrix_view<T>& x, const byte_range& c) {
+void check_operand(const char* verb, const char* name, const matrix_view<T>& x, const sink& c) {
   check_operand(verb, name, unquantized(x), c);
 }
 
@@ -183,8 +184,9 @@ void check_gemm(const char* verb, const A& a, const B& b, const sink& out, const
   static_assert(!(plain_operand<A> && plain_operand<B>), "at least one side must be quantized");
   static_assert(!prepacked_operand<A>, "a prepacked_matrix is a right operand");
   check_product(verb, shape_of(a), shape_of(b), out);
-  check_operand(verb, "A", a, bytes_of(out));
-  check_operand(verb, "B", b, bytes_of(out));
+  check_mode(verb, options.accumulate);
+  check_operand(verb, "A", a, out);
+  check_operand(verb, "B", b, out);
   check_bias(verb, out, options.bias);
 }
 

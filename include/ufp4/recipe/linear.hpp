@@ -46,9 +46,12 @@ class saved_activation {
   }
   std::vector<detail::stored_operand>& raw() { return parts_; }
   const std::vector<detail::stored_operand>& raw() const { return parts_; }
+  detail::saved_place& made() { return made_; }
+  const detail::saved_place& made() const { return made_; }
 
  private:
   std::vector<detail::stored_operand> parts_;
+  detail::saved_place made_;
 };
 
 }  // namespace ufp4::recipe::inline UFP4_TYPES
@@ -158,7 +161,10 @@ inline void forward(const char* verb, const cpu::context& ctx, const bound_recip
   cpu::resolve(ctx);
   const std::vector<source> tokens = by_tokens(s, x);
   const auto left = quantize_parts(ctx, now, 0, tokens), right = quantize_parts(ctx, now, 1, by_weights(s, w));
-  if (saved != nullptr) saved->raw() = keep_parts(ctx, now, 5, transposed(tokens));
+  if (saved != nullptr) {
+    saved->raw() = keep_parts(ctx, now, 5, transposed(tokens));
+    saved->made() = {now.step(), now.layer()};
+  }
   multiply_parts(ctx, now, 0, left, right, by_tokens(s, y), write::overwrite);
 }
 
@@ -184,7 +190,8 @@ inline std::vector<saved_shape> shapes_of(const saved_activation& saved) {
   std::vector<saved_shape> all;
   for (const stored_operand& part : saved.raw()) {
     const gemm_operand& o = part.operand;
-    all.push_back({o.rows(), o.cols(), (o.is_quantized ? o.q.format : o.plain.format).block.cols, o.transform()});
+    const format_spec& f = o.is_quantized ? o.q.format : o.plain.format;
+    all.push_back({o.rows(), o.cols(), f.block.cols, o.transform(), o.is_quantized, f.grid, f.scale, saved.made()});
   }
   return all;
 }

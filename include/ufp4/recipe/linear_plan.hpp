@@ -28,6 +28,13 @@ using ufp4::detail::expects;
 using ufp4::detail::sink;
 using ufp4::detail::source;
 
+/// The call that saved an operand.
+struct saved_place {
+  std::uint64_t step = 0;
+  std::uint32_t layer = 0;
+  friend constexpr bool operator==(const saved_place&, const saved_place&) = default;
+};
+
 inline constexpr const char* operand_names[6] = {"fprop.left (X)",    "fprop.right (W)",   "dgrad.left (dY)",
                                                  "dgrad.right (W^T)", "wgrad.left (dY^T)", "wgrad.right (X^T)"};
 
@@ -36,6 +43,10 @@ struct saved_shape {
   std::size_t rows = 0, cols = 0;
   int block = 16;  ///< length along the contraction axis
   transform_spec transform{};
+  bool is_quantized = true;
+  grid4 grid{};  ///< and scale: where it is quantized
+  scale_kind scale = scale_kind::f32;
+  saved_place made{};
 };
 
 }  // namespace ufp4::recipe::detail::inline UFP4_TYPES
@@ -54,19 +65,30 @@ inline sink rows_of(const sink& x, std::size_t first, std::size_t count) {
   return {const_cast<void*>(part.data), part.kind, part.rows, part.cols, part.row_stride, part.col_stride};
 }
 
-/// What a recipe may not say.
+/// What a recipe may not say of one operand: all of it is data, which anybody may have put together.
+inline void check_policy(const char* verb, const bound_recipe& now, int i) {
+  const char* const name = operand_names[i];
+  const auto refused = [&](const char* why) { expects(why == nullptr, verb, ": ", name, ": ", why ? why : ""); };
+  // before the recipe draws signs for it
+  const transform_choice& choice = now.recipe().operand(i).transform;
+  if (choice.what != transform_choice::kind::none)
+    ufp4::detail::check_length(ufp4::detail::sentence(verb, ": ", name).c_str(), choice.spec);
+  const bound_operand o = now.operand(i);
+  refused(o.transform.signs_valid ? nullptr : "signed_hadamard was given a sign that is neither +1 nor -1");
+  if (!o.policy.quantized) return;
+  refused(ufp4::detail::format_mismatch(o.policy.format));
+  refused(ufp4::detail::rule_mismatch(o.policy.rule, o.policy.format));
+  refused(o.policy.rounding <= rounding_spec::kind::stochastic ? nullptr : "the rounding is no rounding_spec::kind");
+  refused(o.policy.format.block.rows == 1 || o.transform.n == 1
+              ? nullptr
+              : "square blocks are read along both axes, which a Hadamard transform does not allow");
+}
+
+/// What a recipe may not say of a GEMM.
 inline void check_policies(const char* verb, const bound_recipe& now, int left) {
   expects(now.layer() < 1u << 16, verb, ": layer is ", now.layer(), ", not below 65536");
-  for (int i = left; i < left + 2; ++i) {
-    const bound_operand o = now.operand(i);
-    if (!o.policy.quantized) continue;
-    const char* mismatch = ufp4::detail::rule_mismatch(o.policy.rule, o.policy.format);
-    expects(mismatch == nullptr, verb, ": ", operand_names[i], ": ", mismatch == nullptr ? "" : mismatch);
-    expects(o.transform.signs_valid, verb, ": ", operand_names[i],
-            ": signed_hadamard was given a sign that is neither +1 nor -1");
-    expects(o.policy.format.block.rows == 1 || o.transform.n == 1, verb, ": ", operand_names[i],
-            ": square blocks are read along both axes, which a Hadamard transform does not allow");
-  }
+  ufp4::detail::check_mode(verb, now.recipe().accumulate);
+  for (int i = left; i < left + 2; ++i) check_policy(verb, now, i);
   const bound_operand a = now.operand(left), b = now.operand(left + 1);
   expects(same_map(a.transform, b.transform), verb, ": ", operand_names[left], " and ", operand_names[left + 1],
           " have different transforms, of lengths ", a.transform.n, " and ", b.transform.n);
@@ -144,7 +166,7 @@ void check_memory(const char* verb, const char* name, const Any& x) {
 inline void check_apart(const char* verb, const char* out_name, const sink& out, const char* name, const source& x) {
   check_memory(verb, name, x);
   check_memory(verb, out_name, out);
-  expects(!ufp4::detail::bytes_of(out).overlaps(ufp4::detail::bytes_of(x)), verb, ": ", out_name, " overlaps ", name);
+  expects(!ufp4::detail::share_bytes(out, x), verb, ": ", out_name, " overlaps ", name);
 }
 
 /// Expert e's rows of a token matrix, or of stacked weights.
@@ -176,6 +198,12 @@ inline void check_saved(const char* verb, const bound_recipe& now, const saved_s
   const int length = block_of(now, 4).cols;
   expects(length == part.block, verb, ": saved has blocks of ", part.block, ", but this recipe's wgrad has blocks of ",
           length);
+  const operand_policy& policy = now.recipe().operand(5);
+  const bool same = policy.quantized == part.is_quantized &&
+                    (!policy.quantized || (policy.format.grid == part.grid && policy.format.scale == part.scale));
+  expects(same, verb, ": saved has another format than this recipe's ", operand_names[5]);
+  expects(part.made == saved_place{now.step(), now.layer()}, verb, ": saved is of step ", part.made.step, " and layer ",
+          part.made.layer, ", but this call is of step ", now.step(), " and layer ", now.layer());
 }
 
 /// Part e of a shard in the operands left and left + 1, whose tokens here are count.
