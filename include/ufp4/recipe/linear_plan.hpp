@@ -71,7 +71,7 @@ inline void check_policy(const char* verb, const bound_recipe& now, int i) {
   const auto refused = [&](const char* why) { expects(why == nullptr, verb, ": ", name, ": ", why ? why : ""); };
   // before the recipe draws signs for it
   const transform_choice& choice = now.recipe().operand(i).transform;
-  if (choice.what != transform_choice::kind::none)
+  if (choice.what != transform_choice::kind::none && !choice.spec.valid_length())
     ufp4::detail::check_length(ufp4::detail::sentence(verb, ": ", name).c_str(), choice.spec);
   const bound_operand o = now.operand(i);
   refused(o.transform.signs_valid ? nullptr : "signed_hadamard was given a sign that is neither +1 nor -1");
