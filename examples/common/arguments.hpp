@@ -53,6 +53,8 @@ class arguments {
   }
   std::string value(const std::string& flag) {
     auto found = optional_value();
+    if (!found && !empty() && is_negative(words_[at_].text))
+      found = words_[at_++].text;  // no flag, and out of any range
     if (!found || found->empty()) throw usage_error(flag + " needs a value");
     return *found;
   }
@@ -74,6 +76,10 @@ class arguments {
   }
 
  private:
+  static bool is_negative(std::string_view text) {
+    return text.size() > 1 && text[0] == '-' && ((text[1] >= '0' && text[1] <= '9') || text[1] == '.');
+  }
+
   template <class Number>
   static bool parse(const std::string& text, Number& result) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);

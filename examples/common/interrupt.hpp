@@ -2,15 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <csignal>
+#include <cstddef>
 
 namespace common {
 
 namespace detail {
 inline volatile std::sig_atomic_t interrupt_seen = 0;
-}
+inline constexpr std::array interrupting_signals{SIGINT, SIGTERM, SIGHUP};
+}  // namespace detail
 
-/// While one lives, the first SIGINT or SIGTERM is noted; a second one ends the program as it always did.
+/// While one lives, the first SIGINT, SIGTERM or SIGHUP is noted; a second one ends the program as it always did. One that was
+/// ignored stays ignored, as under nohup.
 class interrupt {
  public:
   interrupt() {
@@ -18,12 +22,13 @@ class interrupt {
     struct sigaction note{};
     note.sa_handler = [](int) { detail::interrupt_seen = 1; };
     note.sa_flags = static_cast<int>(SA_RESETHAND);
-    sigaction(SIGINT, &note, &before_[0]);
-    sigaction(SIGTERM, &note, &before_[1]);
+    for (std::size_t i = 0; i < before_.size(); ++i) {
+      sigaction(detail::interrupting_signals[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler != SIG_IGN) sigaction(detail::interrupting_signals[i], &note, nullptr);
+    }
   }
   ~interrupt() {
-    sigaction(SIGINT, &before_[0], nullptr);
-    sigaction(SIGTERM, &before_[1], nullptr);
+    for (std::size_t i = 0; i < before_.size(); ++i) sigaction(detail::interrupting_signals[i], &before_[i], nullptr);
   }
   interrupt(const interrupt&) = delete;
   interrupt& operator=(const interrupt&) = delete;
@@ -31,7 +36,7 @@ class interrupt {
   bool seen() const { return detail::interrupt_seen != 0; }
 
  private:
-  struct sigaction before_[2]{};
+  std::array<struct sigaction, detail::interrupting_signals.size()> before_{};
 };
 
 }  // namespace common

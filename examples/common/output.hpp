@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -11,9 +12,12 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <ufp4/interop/tensor_file.hpp>
 #include <ufp4/interop/text.hpp>
+
+#include "arguments.hpp"
 
 namespace common {
 
@@ -40,6 +44,29 @@ inline bool is_same_file(const std::string& a, const std::string& b) {
   return !error && first == whole(b) && !error;
 }
 
+/// Throws std::runtime_error, which says why as far as errno knows it, unless all that `out` was given arrived.
+inline void check_written(std::ostream& out, const std::string& name) {
+  if (out.flush()) return;
+  throw std::runtime_error(name + ": could not be written to its end" + ufp4::interop::cause_text(errno));
+}
+
+/// usage_error where a report is named as a file of tensors would be: its name is optional, so in `--json FILE` that is what it
+/// was meant as, and the report would take FILE's place. `instead` ends the sentence.
+inline void check_report_name(const std::string& flag, const std::string& name,
+                              const std::string& instead = "name the report otherwise") {
+  for (const std::string_view ending : {".safetensors", ".npy", ".gguf"})
+    if (name.ends_with(ending))
+      throw usage_error(flag + " " + ufp4::interop::printable(name) +
+                        " would be the report's name, and it ends like a file of tensors; " + instead);
+}
+
+/// The value of a flag whose report goes to a file, or to standard output, "-", where it names none.
+inline std::string report_name(arguments& rest, const std::string& flag) {
+  const std::string name = rest.optional_value().value_or("-");
+  check_report_name(flag, name);
+  return name;
+}
+
 /// Text for `path`, where "-" is `standard`. A file appears whole or not at all, and keeps until then what it held.
 /// std::runtime_error names what cannot be written: a full disk is noticed here and not by the reader of half a file.
 inline void write_to(const std::string& path, std::ostream& standard, const std::function<void(std::ostream&)>& write) {
@@ -53,14 +80,14 @@ inline void write_to(const std::string& path, std::ostream& standard, const std:
   }
   const std::string name = path == "-" ? "standard output" : ufp4::interop::printable(path);
   std::ofstream file;
+  errno = 0;
   if (path != "-") {
     file.open(path, std::ios::binary);
-    if (!file) throw std::runtime_error(name + ": cannot be opened for writing");
+    if (!file) throw std::runtime_error(name + ": cannot be opened for writing" + ufp4::interop::cause_text(errno));
   }
   std::ostream& out = path == "-" ? standard : file;
   write(out);
-  out.flush();
-  if (!out) throw std::runtime_error(name + ": could not be written to its end");
+  check_written(out, name);
 }
 
 /// Before long work: std::runtime_error where `path` could not be written. Nothing is made or changed.

@@ -32,6 +32,7 @@ output (default: a table here, and compare.html)
   --html FILE                   the report's name (- is stdout)
   --no-html                     no report
   --json [FILE], --csv [FILE]   the numbers; without FILE, or with -, they replace the table here
+                                No FILE of these ends in .safetensors, .npy or .gguf
 
 options
   --rows N                      at most N rows, evenly spaced over the matrix; 0 is all (default 1000)
@@ -110,13 +111,14 @@ inline options parse_options(common::arguments& rest) {
       while (auto more = rest.optional_value()) o.paths.push_back(*more);
     } else if (flag == "--html") {
       o.html = rest.value(flag);
+      common::check_report_name(flag, o.html);
       o.html_asked = true;
     } else if (flag == "--no-html") {
       o.html_refused = true;
     } else if (flag == "--json") {
-      o.json = rest.optional_value().value_or("-");
+      o.json = common::report_name(rest, flag);
     } else if (flag == "--csv") {
-      o.csv = rest.optional_value().value_or("-");
+      o.csv = common::report_name(rest, flag);
     } else if (flag == "--rows") {
       o.rows = static_cast<std::size_t>(rest.number(flag, 0, std::uint64_t{1} << 31));
     } else if (flag == "--seed") {

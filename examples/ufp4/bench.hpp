@@ -38,7 +38,8 @@ usage: ufp4 bench [OPTION]...
   --size M N K        C is M x N, A is M x K, B is N x K (default 1024 1024 1024)
   --isa NAME          instead of the best that the processor has: scalar, avx2, avx512, amx, neon, ...
   --threads N         0 is all cores (default 0)
-  --json [FILE]       the numbers as JSON; without FILE, or with -, on stdout instead of the table
+  --json [FILE]       the numbers as JSON; without FILE, or with -, on stdout instead of the table.
+                      FILE ends in none of .safetensors, .npy and .gguf
   --help
 
 Rates are those of the fastest of a few runs. GB/s counts the bytes of binary32 read or written;
@@ -99,7 +100,7 @@ inline bench_options parse_bench(common::arguments& rest) {
     } else if (flag == "--threads") {
       o.ctx.threads = static_cast<int>(rest.number(flag, 0, 4096));
     } else if (flag == "--json") {
-      o.json = rest.optional_value().value_or("-");
+      o.json = common::report_name(rest, flag);
     } else {
       throw common::usage_error("unknown argument " + ufp4::interop::printable(flag));
     }

@@ -27,7 +27,7 @@ struct converted_tensor {
   std::uint64_t bytes_before = 0, bytes_after = 0;
   bool has_error = false;
   double sqnr_db = 0;
-  std::uint64_t nonfinite_blocks = 0;
+  std::uint64_t blocks = 0, nonfinite_blocks = 0, underflowed_blocks = 0;
 };
 
 /// What held for the whole file, as JSON has it.
@@ -40,6 +40,7 @@ struct conversion {
   std::string input, output;
   std::vector<conversion_setting> settings;
   std::vector<converted_tensor> tensors;
+  std::vector<std::string> notes;  ///< what may be other than was meant, a sentence each
 };
 
 namespace detail {
@@ -62,6 +63,17 @@ inline void print_columns(std::ostream& out, const std::vector<std::vector<std::
   }
 }
 
+/// What the SQNR does not tell: it is that of the few values that are left where most became zero.
+inline std::string blocks_text(const converted_tensor& t, bool to_gguf) {
+  std::string text;
+  if (t.nonfinite_blocks != 0)
+    text += "; " + std::to_string(t.nonfinite_blocks) + " blocks hold NaN or infinities" +
+            (to_gguf ? ", and ggml reads them as 0" : "");
+  if (t.underflowed_blocks != 0)
+    text += "; " + std::to_string(t.underflowed_blocks) + " of " + std::to_string(t.blocks) + " blocks rounded to zero";
+  return text;
+}
+
 inline std::string size_text(std::uint64_t bytes) { return compare::byte_size(static_cast<double>(bytes)); }
 
 }  // namespace detail
@@ -72,7 +84,7 @@ inline void print_table(std::ostream& out, const conversion& c) {
   for (const converted_tensor& t : c.tensors) {
     std::string became = "copied: " + t.kept;
     if (t.kept.empty()) became = (t.format.empty() ? ufp4::interop::printable(t.type) : t.format) + " to " + t.after;
-    if (t.nonfinite_blocks != 0) became += "; " + std::to_string(t.nonfinite_blocks) + " blocks hold NaN or infinities";
+    became += detail::blocks_text(t, c.output.ends_with(".gguf"));
     std::string shape;
     for (const std::uint64_t extent : t.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
     lines.push_back({ufp4::interop::printable(t.name), shape, t.has_error ? compare::fixed(t.sqnr_db, 1) + " dB" : "",
@@ -117,7 +129,8 @@ inline void print_json(std::ostream& out, const conversion& c) {
       out << ", \"copied\": " << json_text(t.kept);
     out << ", \"bytes_before\": " << t.bytes_before << ", \"bytes_after\": " << t.bytes_after;
     if (t.has_error)
-      out << ", \"sqnr_db\": " << compare::decibels_json(t.sqnr_db) << ", \"nonfinite_blocks\": " << t.nonfinite_blocks;
+      out << ", \"sqnr_db\": " << compare::decibels_json(t.sqnr_db) << ", \"nonfinite_blocks\": " << t.nonfinite_blocks
+          << ", \"underflowed_blocks\": " << t.underflowed_blocks << ", \"blocks\": " << t.blocks;
     out << "}";
   }
   out << "\n  ]\n}\n";

@@ -46,6 +46,7 @@ int run_conversion(Request& request, const std::optional<std::string>& json, std
     return interrupted_status;
   }
   line.clear();
+  for (const std::string& note : report.notes) err << "ufp4: note: " << note << "\n";
   if (json != "-") print_table(out, report);
   if (json) common::write_to(*json, out, [&](std::ostream& to) { print_json(to, report); });
   return 0;

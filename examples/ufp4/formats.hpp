@@ -24,7 +24,8 @@ inline constexpr const char* formats_help =
 
 usage: ufp4 formats [--json [FILE]]
 
-  --json [FILE]   the same and the value of each code, as JSON; without FILE, or with -, on stdout
+  --json [FILE]   the same and the value of each code, as JSON; without FILE, or with -, on stdout.
+                  FILE ends in none of .safetensors, .npy and .gguf
   --help
 
 examples
@@ -109,7 +110,7 @@ inline int formats(common::arguments& rest, std::ostream& out, std::ostream&) {
   while (!rest.empty()) {
     const std::string flag = rest.next();
     if (flag != "--json") throw common::usage_error("unknown argument " + ufp4::interop::printable(flag));
-    json = rest.optional_value().value_or("-");
+    json = common::report_name(rest, flag);
   }
   if (!json.empty()) common::check_writable(json);
   if (json != "-") print_formats(out);

@@ -39,7 +39,7 @@ struct file_entry {
 namespace detail {
 
 inline std::string layout_of(const safetensors_reader& file, const found_weight& weight) {
-  if (file.metadata().contains("ufp4." + weight.name)) return "ufp4";
+  if (has_own_layout(file, weight.name)) return "ufp4";
   if (weight.parts.codes == weight.name) return "modelopt";
   return weight.parts.codes.ends_with("_qdata") ? "torchao" : "compressed_tensors";
 }

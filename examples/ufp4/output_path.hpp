@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <initializer_list>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <ufp4/interop/text.hpp>
@@ -21,15 +23,10 @@ inline void take_input(const std::string& word, std::string& input) {
   input = word;
 }
 
-/// The value of --json, "-" where it has none. usage_error where it is named as FILE would be: in `--json FILE` that is what
-/// it was meant as, and the report would take FILE's place.
+/// The value of --json, "-" where it has none, of a verb whose FILE may have been meant by it.
 inline std::string report_name(common::arguments& rest) {
   const std::string name = rest.optional_value().value_or("-");
-  for (const std::string_view ending : {".safetensors", ".npy", ".gguf"})
-    if (name.ends_with(ending))
-      throw common::usage_error("--json " + ufp4::interop::printable(name) +
-                                " would be the report's name, and it ends like a file of tensors; put FILE before "
-                                "--json, or name the report otherwise");
+  common::check_report_name("--json", name, "put FILE before --json, or name the report otherwise");
   return name;
 }
 
@@ -55,12 +52,27 @@ inline void check_input_and_output(const std::string& input, const std::string& 
   if (json && *json != "-") check_apart("--json", *json, output, "OUT");
 }
 
-/// Does OUT end in `second`? Throws usage_error unless it ends in one of the two.
-inline bool ends_in_second(const std::string& output, std::string_view first, std::string_view second) {
-  if (output.ends_with(second)) return true;
-  if (output.ends_with(first)) return false;
-  throw common::usage_error("-o " + ufp4::interop::printable(output) + " ends in neither " + std::string(first) +
-                            " nor " + std::string(second));
+/// Throws usage_error unless OUT ends in one of these.
+inline void check_ending(const std::string& output, std::initializer_list<std::string_view> endings) {
+  std::string listed;
+  for (const std::string_view ending : endings) {
+    if (output.ends_with(ending)) return;
+    listed += (listed.empty() ? " neither " : " nor ") + std::string(ending);
+  }
+  throw common::usage_error("-o " + ufp4::interop::printable(output) + " ends in" + listed);
+}
+
+/// Runs what tells a gguf_writer of tensors: what ggml cannot have, a name, a type or a shape, becomes usage_error.
+template <class Describe>
+void describe_gguf(const std::string& output, Describe describe) {
+  try {
+    describe();
+  } catch (const std::invalid_argument& e) {
+    std::string_view reason = e.what();
+    constexpr std::string_view speaker = "gguf_writer: ";
+    if (reason.starts_with(speaker)) reason.remove_prefix(speaker.size());
+    throw common::usage_error(ufp4::interop::printable(output) + " cannot be a .gguf file: " + std::string(reason));
+  }
 }
 
 }  // namespace tool

@@ -6,6 +6,7 @@
 /// | 130 | a conversion was interrupted and its output is what it was: one sentence on `err`       |
 #pragma once
 
+#include <cerrno>
 #include <exception>
 #include <new>
 #include <ostream>
@@ -17,6 +18,7 @@
 #include <ufp4/version.hpp>
 
 #include "../common/arguments.hpp"
+#include "../common/output.hpp"
 #include "../common/terminal.hpp"
 #include "verb.hpp"
 
@@ -62,9 +64,14 @@ inline void check_environment() {
 
 /// The exit status of a program that has said all it had to.
 inline int finished(std::ostream& out, std::ostream& err) {
-  if (out.flush()) return 0;
-  err << "ufp4: standard output: could not be written to its end\n";
-  return 1;
+  try {
+    errno = 0;
+    common::check_written(out, "standard output");
+    return 0;
+  } catch (const std::runtime_error& e) {
+    err << "ufp4: " << e.what() << "\n";
+    return 1;
+  }
 }
 
 inline int run_verb(const verb& v, common::arguments& rest, std::ostream& out, std::ostream& err) {
@@ -73,8 +80,8 @@ inline int run_verb(const verb& v, common::arguments& rest, std::ostream& out, s
   try {
     check_environment();
     const int status = v.run(rest, out, err);
-    out.flush();
-    if (!out) throw std::runtime_error("standard output: could not be written to its end");
+    errno = 0;
+    common::check_written(out, "standard output");
     return status;
   } catch (const common::usage_error& e) {
     complain(std::string(e.what()) + "; " + name + " --help shows what there is");

@@ -25,22 +25,26 @@ usage: ufp4 quantize FILE -f FORMAT [OPTION]... -o OUT
 FILE is .safetensors, .npy (float32, float16 or bfloat16) or .gguf; OUT ends in .safetensors, or in .gguf for nvfp4 and
 mxfp4. Matrices, tensors of 2 dimensions, of F32, F16 and BF16 are quantized along their rows, if a row holds a block;
 everything else is copied, and the table says why: tensors of 3 dimensions too (experts), FP8, and what is part of a
-weight that is quantized already. FILE and any matrix in it may be larger than memory; a format with a tensor scale
-reads its matrices twice. Metadata are kept: of GGUF all from .gguf to .gguf, else the strings; so a .gguf file has a
-general.architecture only if FILE has it. Configuration beside FILE (config.json, hf_quant_config.json, the index.json
-of a model in several files) is neither read nor written. An OUT that exists is replaced when the new one is whole, and
-keeps its permissions. The SQNR of the table is of what comes back, with the transform undone.
+weight that is quantized already; from .gguf to .gguf ggml's other types too. A FILE without any such matrix is copied,
+with a note on standard error: a model in several files has such ones. FILE and any matrix in it may be larger than
+memory; a format with a tensor scale reads its matrices twice. Metadata are kept: of GGUF all from .gguf to .gguf, else
+the strings; so a .gguf file has a general.architecture only if FILE has it. Configuration beside FILE (config.json,
+hf_quant_config.json, the index.json of a model in several files) is neither read nor written. An OUT that exists is
+replaced when the new one is whole, and keeps its permissions. The SQNR of the table is of what comes back, with the
+transform undone.
 
   -f, --format FORMAT     as `ufp4 formats` lists them
   -o, --output OUT
-  --tensor PATTERN        quantize only tensors of these names; may be repeated. * is any text, ? any character
-  --skip PATTERN          copy tensors of these names as they are; may be repeated
+  --tensor PATTERN        quantize only tensors of these names; may be repeated. * is any text, ? any character. An error
+                          where none has such a name, or nothing so named can be quantized
+  --skip PATTERN          copy tensors of these names as they are; may be repeated. A note where none has such a name
   --rht N                 a random Hadamard transform of 16, 32, 64, 128 or 256 columns first; 0: none (default)
   --rounding HOW          nearest (default) or stochastic
   --seed S                of the transform's signs and of stochastic rounding (default 0)
   --layout LAYOUT         names and meaning of the tensors in a .safetensors OUT: compressed_tensors or modelopt (nvfp4
                           and mxfp4, whole blocks, no --rht), or ufp4, which holds everything. Default:
-                          compressed_tensors if it can hold every matrix, else ufp4
+                          compressed_tensors if it can hold every matrix of FILE, else ufp4; so name it for a model
+                          in several files
   --threads N             0: all cores (default)
   --json [JSON]           what was done as JSON, into a file; without JSON, or with -, on standard output instead of
                           the table. JSON ends in none of .safetensors, .npy and .gguf
@@ -112,7 +116,7 @@ inline quantize_command parse_quantize(common::arguments& rest) {
     take_input(word, c.input);
   }
   check_input_and_output(c.input, c.request.output, c.json);
-  ends_in_second(c.request.output, ".safetensors", ".gguf");
+  check_ending(c.request.output, {".safetensors", ".gguf"});
   if (c.request.format.empty()) throw common::usage_error("-f FORMAT is needed; there are " + listed_formats());
   c.request.with.transform = random_transform(c.rht, c.request.seed);
   if (c.stochastic) c.request.with.rounding = ufp4::stochastic{c.request.seed, 0};

@@ -11,15 +11,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <ufp4/interop/gguf.hpp>
 #include <ufp4/interop/safetensors.hpp>
 #include <utility>
 #include <vector>
 
 #include "conversion_report.hpp"
+#include "output_path.hpp"
 #include "placed_safetensors.hpp"
 #include "quantize_plan.hpp"
 #include "quantize_rows.hpp"
@@ -66,7 +65,9 @@ inline std::vector<converted_tensor> rows_of(const std::vector<planned_tensor>& 
 inline void note(converted_tensor& row, const quantized_error& error) {
   row.has_error = true;
   row.sqnr_db = error.sqnr_db();
+  row.blocks = error.blocks;
   row.nonfinite_blocks = error.nonfinite_blocks;
+  row.underflowed_blocks = error.underflowed_blocks;
 }
 
 /// Where the parts of one tensor are in the output.
@@ -121,9 +122,11 @@ void write_safetensors(tensor_input& in, const std::vector<planned_tensor>& plan
   for (const auto& [key, value] : kept_strings(in, plan)) out.set_metadata(key, value);
   std::vector<written_numbers> numbers;
   numbers.reserve(plan.size());
-  for (const planned_tensor& p : plan)
+  for (const planned_tensor& p : plan) {
+    copy_progress_of(request, numbers.size(), plan.size(), p.name)();
     numbers.push_back(p.kept.empty() ? add_weight<F>(out, p, layout, request.with.transform)
                                      : written_numbers{out.add(p.name, *p.from), 0, 0});
+  }
   out.open();
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const planned_tensor& p = plan[i];
@@ -169,23 +172,19 @@ void write_gguf(tensor_input& in, const std::vector<planned_tensor>& plan, const
                 std::vector<converted_tensor>& rows) {
   ufp4::interop::gguf_writer out;
   if (in.gguf() != nullptr) out.keep_pairs(*in.gguf());
-  try {
+  describe_gguf(request.output, [&] {
     if (in.safetensors() != nullptr)
       for (const auto& [key, value] : kept_strings(in, plan)) out.set_string(key, value);
     for (std::size_t i = 0; i < plan.size(); ++i) {
       const planned_tensor& p = plan[i];
+      const std::function<void()> told = copy_progress_of(request, i, plan.size(), p.name);
+      told();
       if (p.kept.empty())
         add_blocks<F>(out, in, p, settings_of(request, i), progress_of(request, i, plan.size(), p.name), rows[i]);
       else
-        out.add(p.name, {p.from->type, p.from->shape,
-                         bytes_of(in.file(), *p.from, copy_progress_of(request, i, plan.size(), p.name))});
+        out.add_copy(p.name, *p.from, bytes_of(in.file(), *p.from, told));
     }
-  } catch (const std::invalid_argument& e) {  // what ggml cannot have: a name, a type, a shape
-    std::string_view reason = e.what();
-    constexpr std::string_view speaker = "gguf_writer: ";
-    if (reason.starts_with(speaker)) reason.remove_prefix(speaker.size());
-    throw common::usage_error(printable(request.output) + " cannot be a .gguf file: " + std::string(reason));
-  }
+  });
   out.write(request.output);
 }
 
@@ -203,8 +202,9 @@ inline void note_settings(const quantize_request& request, const std::string& la
 /// Quantizes what of `in` the request says into request.output, which is written only if all of it can be.
 template <class F>
 conversion quantize_file(tensor_input& in, const quantize_request& request) {
-  conversion report{in.file().path(), request.output, {}, {}};
+  conversion report{in.file().path(), request.output, {}, {}, {}};
   const std::vector<detail::planned_tensor> plan = detail::plan_of<F>(in, request);
+  report.notes = detail::notes_of(in, plan, request);
   report.tensors = detail::rows_of(plan);
   for (std::size_t i = 0; i < plan.size(); ++i)
     if (plan[i].kept.empty()) report.tensors[i].after = request.format;

@@ -69,40 +69,64 @@ std::string why_kept(const stored_tensor& t, const std::string& name, const quan
   return {};
 }
 
-/// A pattern that matches nothing is a slip: what it should have kept would be quantized.
-inline void check_patterns(tensor_input& in, const char* flag, const std::vector<std::string>& patterns) {
+/// A sentence for each pattern that no tensor's name matches.
+inline std::vector<std::string> unmatched(tensor_input& in, const std::string& flag,
+                                          const std::vector<std::string>& patterns) {
+  std::vector<std::string> sentences;
   for (const std::string& pattern : patterns) {
     bool found = false;
     for (const stored_tensor& t : in.file().tensors()) found = found || matches(pattern, in.name_of(t));
     if (!found)
-      throw common::usage_error(printable(in.file().path()) + " has no tensor that " + std::string(flag) + " " +
-                                printable(pattern) + " matches; it has " +
-                                (in.npy() != nullptr ? printable(in.name_of(in.npy()->array())) : in.file().names()));
+      sentences.push_back(printable(in.file().path()) + " has no tensor that " + flag + " " + printable(pattern) +
+                          " matches; it has " +
+                          (in.npy() != nullptr ? printable(in.name_of(in.npy()->array())) : in.file().names()));
   }
+  return sentences;
+}
+
+/// Why the first tensor that was to be quantized is not, and how many share its lot; empty where there is something to do.
+inline std::string nothing_to_do(const std::vector<planned_tensor>& plan, const quantize_request& request) {
+  const planned_tensor* first = nullptr;
+  std::size_t others = 0;
+  for (const planned_tensor& p : plan) {
+    if (p.kept.empty()) return {};
+    if (!request.chosen.empty() && !matches_any(request.chosen, p.name)) continue;
+    others += first != nullptr;
+    if (first == nullptr) first = &p;
+  }
+  return std::string("has nothing to quantize") + (request.chosen.empty() ? "" : " of what --tensor chooses") + ": " +
+         printable(first->name) + " is copied (" + first->kept + ")" +
+         (others == 0 ? "" : ", and so are " + std::to_string(others) + " others");
 }
 
 template <class F>
 std::vector<planned_tensor> plan_of(tensor_input& in, const quantize_request& request) {
-  check_patterns(in, "--tensor", request.chosen);
-  check_patterns(in, "--skip", request.skipped);
+  const std::vector<std::string> wrong = unmatched(in, "--tensor", request.chosen);
+  if (!wrong.empty()) throw common::usage_error(wrong.front());
   std::vector<planned_tensor> plan;
   const std::set<std::string> parts = in.safetensors() != nullptr ? parts_of_weights(*in.safetensors())
                                       : in.gguf() != nullptr      ? parts_of_weights(*in.gguf())
                                                                   : std::set<std::string>{};
-  bool any = false;
   for (const stored_tensor& t : in.file().tensors()) {
     const std::string name = in.name_of(t);
     const std::string part = why_a_part(in.file(), parts, name);
     plan.push_back({&t, name, part.empty() ? why_kept<F>(t, name, request) : part});
-    any = any || plan.back().kept.empty();
-    if (t.type == number_type::other && in.gguf() != nullptr) refuse_unknown(in.file(), t);
+    check_copy(in, t, request.to_gguf());
   }
   if (plan.empty()) in.file().fail("holds no tensors");
-  if (!any)
-    in.file().fail("has nothing to quantize: " + printable(plan.front().name) + " " +
-                   (plan.size() == 1 ? "" : "and the other " + std::to_string(plan.size() - 1) + " tensors ") +
-                   "would be copied (the first: " + plan.front().kept + ")");
   return plan;
+}
+
+/// What the plan may have other than was meant. A --skip that matches nothing, and nothing to quantize, are right for some files
+/// of a model in several: a loop over them wants those copied. file_error for the latter where what to quantize was named.
+inline std::vector<std::string> notes_of(tensor_input& in, const std::vector<planned_tensor>& plan,
+                                         const quantize_request& request) {
+  std::vector<std::string> notes = unmatched(in, "--skip", request.skipped);
+  const std::string nothing = nothing_to_do(plan, request);
+  if (nothing.empty()) return notes;
+  if (!request.chosen.empty() || in.npy() != nullptr) in.file().fail(nothing);
+  notes.push_back(printable(in.file().path()) + " " + nothing);
+  return notes;
 }
 
 /// Why a layout cannot hold what is planned; empty where it can.
@@ -135,13 +159,16 @@ tensor_layout layout_for(const std::vector<planned_tensor>& plan, const quantize
   return *request.layout;
 }
 
-/// The strings that FILE has, which OUT gets: without what the ufp4 layout says of weights that are now quantized anew.
+/// The strings that FILE has, which OUT gets: without what the ufp4 layout says of weights that are not there, or are now
+/// quantized anew.
 inline std::map<std::string, std::string> kept_strings(tensor_input& in, const std::vector<planned_tensor>& plan) {
   std::map<std::string, std::string> strings;
   if (in.safetensors() != nullptr) strings = in.safetensors()->metadata();
   if (in.gguf() != nullptr) strings = in.gguf()->strings();
+  if (const auto* const file = in.safetensors())
+    std::erase_if(strings, [&](const auto& pair) { return is_leftover(*file, pair.first); });
   for (const planned_tensor& p : plan)
-    if (p.kept.empty()) strings.erase("ufp4." + p.name);
+    if (p.kept.empty()) strings.erase(std::string(own_mark) + p.name);
   return strings;
 }
 

@@ -26,7 +26,8 @@ struct quantize_settings {
 /// What quantizing did to one matrix: sums over its elements in binary64, row by row in order.
 struct quantized_error {
   double signal = 0, noise = 0;
-  std::uint64_t nonfinite_blocks = 0;
+  std::uint64_t blocks = 0, nonfinite_blocks = 0;
+  std::uint64_t underflowed_blocks = 0;  ///< not of zeros, and rounded to zero: the scale underflowed
 
   /// Infinite where nothing was lost, not a number where a block holds NaN or there is nothing but zeros.
   double sqnr_db() const { return 10 * std::log10(signal / noise); }
@@ -87,7 +88,9 @@ quantized_error quantize_rows(ufp4::interop::tensor_file& file, const ufp4::inte
                                with.rounding, gmax, ufp4::shard{first, 0, cols}, ufp4::count_into{seen});
     emit(first, q);
     detail::add_error(with.ctx, x, q, restored, sums);
+    sums.blocks += (x.rows() + height - 1) / height * blocks;
     sums.nonfinite_blocks += seen.nonfinite_blocks;
+    sums.underflowed_blocks += seen.underflowed_scales;
     progress(to_do - rows + first + x.rows(), to_do);
   });
   return sums;

@@ -77,13 +77,20 @@ inline void find_shared(const safetensors_reader& file, const std::string& codes
 
 }  // namespace detail
 
+/// What the metadata strings of weights in the ufp4 layout begin with, before the weight's name.
+inline constexpr std::string_view own_mark = "ufp4.";
+
+/// Is it such a string of a weight that is not there?
+inline bool is_leftover(const ufp4::interop::safetensors_reader& file, const std::string& key) {
+  return key.starts_with(own_mark) && !has_own_layout(file, key.substr(own_mark.size()));
+}
+
 /// In order of their names.
 inline std::vector<found_weight> quantized_weights(const ufp4::interop::safetensors_reader& file) {
-  constexpr std::string_view mark = "ufp4.";
   std::vector<found_weight> found;
   for (const auto& [key, value] : file.metadata()) {
-    if (!key.starts_with(mark)) continue;
-    const std::string name = key.substr(mark.size());
+    if (!key.starts_with(own_mark) || is_leftover(file, key)) continue;
+    const std::string name = key.substr(own_mark.size());
     found.push_back({name, names_of(name, ufp4::interop::tensor_layout::ufp4)});
   }
   std::set<std::string> parts;
@@ -145,15 +152,15 @@ inline const ufp4::interop::stored_tensor* scaled_by(const ufp4::interop::tensor
 /// visit(std::type_identity<Format>{}) of the format that a weight is stored in; file_error where it is none of ours.
 template <class Visit>
 void visit_stored(const ufp4::interop::safetensors_reader& file, const found_weight& weight, Visit visit) {
-  const auto said = file.metadata().find("ufp4." + weight.name);
-  if (said == file.metadata().end()) {
+  if (!has_own_layout(file, weight.name)) {
     if (file.at(weight.parts.scales).type == ufp4::interop::number_type::f8_e4m3)
       return visit(std::type_identity<ufp4::nvfp4>{});
     return visit(std::type_identity<ufp4::mxfp4>{});
   }
-  if (!detail::visit_said(file, weight, said->second, visit, detail::readable_formats{}))
+  const std::string& said = file.metadata().at(std::string(own_mark) + weight.name);
+  if (!detail::visit_said(file, weight, said, visit, detail::readable_formats{}))
     file.fail("tensor " + ufp4::interop::printable(weight.name) +
-              " is in a format that is no preset: " + ufp4::interop::printable(said->second));
+              " is in a format that is no preset: " + ufp4::interop::printable(said));
 }
 template <class Visit>
 void visit_stored(const ufp4::interop::gguf_reader& file, const found_weight& weight, Visit visit) {

@@ -53,10 +53,20 @@ class tensor_input {
   any_reader reader_;
 };
 
-/// A .gguf file does not say how long a tensor of a type is that is not known here, so not even a copy can be made.
-[[noreturn]] inline void refuse_unknown(const ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t) {
-  file.fail("tensor " + ufp4::interop::printable(t.name) + " is " + t.type_name +
-            ", which can be neither read nor copied here");
+/// Refuses what a .gguf file has and a copy cannot: it does not say how long a tensor of a type is that is not known here, and
+/// ggml's other blocks are no type of .safetensors files.
+inline void check_copy(tensor_input& in, const ufp4::interop::stored_tensor& t, bool to_gguf) {
+  if (in.gguf() == nullptr || t.type != ufp4::interop::number_type::other) return;
+  const std::string is = "tensor " + ufp4::interop::printable(t.name) + " is " + t.type_name;
+  if (ufp4::interop::find_other_type(t.type_name) == nullptr)
+    in.file().fail(is + ", which can be neither read nor copied here");
+  if (!to_gguf) in.file().fail(is + " in ggml's blocks, which are copied to .gguf files alone: -o OUT.gguf keeps it");
+}
+
+/// Bytes of the character that `text` starts with; 1 where that is no UTF-8.
+inline std::size_t character_length(std::string_view text) {
+  const std::size_t length = ufp4::interop::utf8_length(text);
+  return length == 0 ? 1 : length;
 }
 
 /// Does all of `name` match? '*' stands for any characters, '?' for one.
@@ -66,11 +76,14 @@ inline bool matches(std::string_view pattern, std::string_view name) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
       taken = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+    } else if (p < pattern.size() && pattern[p] == '?') {
+      ++p;
+      n += character_length(name.substr(n));
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
       ++p, ++n;
     } else if (star != std::string_view::npos) {  // the last star takes one character more
       p = star + 1;
-      n = ++taken;
+      n = taken += character_length(name.substr(taken));
     } else {
       return false;
     }

@@ -83,7 +83,10 @@ TEST_CASE("wrong usage is one sentence and exit status 2", "[usage]") {
                                                     {"--no-html=yes"},
                                                     {"--json="},
                                                     {"--json", "same.out", "--csv", "same.out"},
-                                                    {"--csv", "./compare.html"}};
+                                                    {"--csv", "./compare.html"},
+                                                    {"--json", "weights.npy"},
+                                                    {"--csv", "model.safetensors"},
+                                                    {"--html", "model.gguf"}};
   for (const auto& arguments : wrong) {
     const auto end = compare_with(arguments);
     INFO(arguments.front() << ": " << end.err);
@@ -149,7 +152,7 @@ TEST_CASE("one run fills the table, JSON, CSV and HTML with all presets twice", 
 
 TEST_CASE("a report never takes the place of its input, under whatever name", "[usage]") {
   namespace fs = std::filesystem;
-  const std::string path = support::scratch() / "kept.npy", before = read_file(some_matrix());
+  const std::string path = support::scratch() / "kept.array", before = read_file(some_matrix());
   std::ofstream(path, std::ios::binary) << before;
   const std::string hard = support::scratch() / "hard.out", soft = support::scratch() / "soft.out";
   fs::create_hard_link(path, hard);

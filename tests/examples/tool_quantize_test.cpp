@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -153,6 +154,7 @@ using presets = std::tuple<nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4, e2m1_
 struct finished {
   std::string out, refused;
   bool usage = false;
+  std::string notes;  ///< on standard error
 };
 template <class Verb>
 finished run(Verb verb, std::vector<std::string> words) {
@@ -164,13 +166,12 @@ finished run(Verb verb, std::vector<std::string> words) {
   try {
     status = verb(rest, out, err);
   } catch (const common::usage_error& e) {
-    return {out.str(), e.what(), true};
+    return {out.str(), e.what(), true, {}};
   } catch (const interop::file_error& e) {
-    return {out.str(), e.what(), false};
+    return {out.str(), e.what(), false, {}};
   }
   CHECK(status == 0);
-  CHECK(err.str().empty());
-  return {out.str(), {}, false};
+  return {out.str(), {}, false, err.str()};
 }
 finished quantize_with(std::vector<std::string> words) { return run(tool::quantize, std::move(words)); }
 finished dequantize_with(std::vector<std::string> words) { return run(tool::dequantize, std::move(words)); }
@@ -263,7 +264,6 @@ TEST_CASE("the layout is the first that can hold every weight, and one that cann
   CHECK(says(layout_of({ragged, "-f", "nvfp4", "--layout", "modelopt"}), "has 41 columns, no multiple of 16"));
   CHECK(is_untouched(out, before));
   CHECK(layout_of({ragged, "-f", "nvfp4"}) == "ufp4");
-  CHECK(says(layout_of({ragged, "-f", "nvfp4", "--skip", weight}), "has nothing to quantize"));
 }
 
 TEST_CASE("what is no matrix of floats, too narrow, empty or left out is copied, and the report says why", "[tool]") {
@@ -437,6 +437,11 @@ TEST_CASE("patterns: a star is any text, a question mark one character, and all 
   CHECK_FALSE(matches("l*.?.w*", "layers.10.weight"));
   CHECK(matches("*a*b*", "xxaxbxabx"));
   CHECK_FALSE(matches("?", ""));
+  CHECK(matches("gr\u00f6\u00dfe.?", "gr\u00f6\u00dfe.\u00e9"));  // a character, and not a byte
+  CHECK_FALSE(matches("*??", "\u00e9"));
+  CHECK(matches("*??b*", "x\u00e9\u00e9b"));
+  CHECK_FALSE(matches("*??ab", "\U0001F600ab"));
+  CHECK(matches("?", "\xff"));
   CHECK(matches(std::string(2000, '*') + "b", std::string(20000, 'a') + "b"));  // no exponential search
 }
 
@@ -446,7 +451,11 @@ TEST_CASE("a block with NaN or infinity is counted, and decodes to NaN alone", "
   x[200] = INFINITY;
   const std::string in = file_of(x, 4, 64), out = scratch() / "nan.safetensors";
   const finished done = quantize_with({in, "-f", "nvfp4", "-o", out});
-  CHECK(says(done.out, "2 blocks hold NaN or infinities"));
+  CHECK(says(done.out, "2 blocks hold NaN or infinities\n"));
+  const std::string blocks = scratch() / "nan.gguf", array = scratch() / "nan.npy";
+  std::ofstream(array, std::ios::binary) << support::npy("<f4", false, "(4, 64)", support::floats(x));
+  CHECK(says(quantize_with({array, "-f", "nvfp4", "-o", blocks}).out,
+             "2 blocks hold NaN or infinities, and ggml reads them as 0\n"));
   CHECK(says(quantize_with({in, "-f", "nvfp4", "--json", "-o", out}).out, R"("sqnr_db": null, "nonfinite_blocks": 2)"));
   const std::vector<float> got = dequantized<float>(out, 64, 1);
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(std::isnan(got[i]) == ((i / 16 == 4) || (i / 16 == 12)));
@@ -489,10 +498,13 @@ TEST_CASE("a command line that cannot be meant is refused before a file is touch
   CHECK(says(refused({in, "-f", "nvfp4", "-o", out, "--rht", "24"}),
              "--rht takes 16, 32, 64, 128 or 256, or 0 for none, not 24"));
   CHECK(says(refused({in, "-f", "nvfp4", "-o", out, "--rht", "many"}), "--rht takes"));
+  CHECK(says(refused({in, "-f", "nvfp4", "-o", out, "--seed", "-1"}),
+             "--seed takes a whole number from 0 to 18446744073709551615, not -1"));
+  CHECK(says(refused({in, "-f", "nvfp4", "-o", out, "--seed", "--rht"}), "--seed needs a value"));
   CHECK(says(refused({in, "-f", "nvfp4", "-o", out, "--rounding", "up"}), "--rounding takes nearest or stochastic"));
   CHECK(says(refused({in, "-f", "nvfp4", "-o", out, "--layout", "torch"}), "not torch"));
   CHECK(says(refused({in, "-f", "nvfp4", "-o", "never.npy"}), "ends in neither .safetensors nor .gguf"));
-  CHECK(says(dequantize_with({in, "-o", "never.gguf"}).refused, "ends in neither .safetensors nor .npy"));
+  CHECK(says(dequantize_with({in, "-o", "never.bin"}).refused, "ends in neither .safetensors nor .gguf nor .npy"));
   CHECK(says(dequantize_with({in, "-o", out, "--to", "f8"}).refused, "--to takes f32, bf16 or f16, not f8"));
   CHECK_FALSE(std::filesystem::exists(out));
   CHECK_FALSE(std::filesystem::exists(out + ".tmp"));
@@ -527,19 +539,17 @@ TEST_CASE("an output that cannot be written leaves what was there", "[tool]") {
   const finished full = quantize_with({in, "-f", "nvfp4", "-o", out});
   setrlimit(RLIMIT_FSIZE, &old);
   std::signal(SIGXFSZ, handler);
-  CHECK(says(full.refused, "could not be written to its end"));
+  CHECK(says(full.refused, "could not be written to its end: "s + std::strerror(EFBIG)));
   CHECK(is_untouched(out, "precious"));
   CHECK(quantize_with({in, "-f", "nvfp4", "-o", out}).refused.empty());
   CHECK(support::bytes_of(out).size() > 4096);
 }
 
-TEST_CASE("patterns that match nothing are refused: what they should have kept would be lost", "[tool]") {
+TEST_CASE("a --tensor that matches nothing is refused, and a file without weights", "[tool]") {
   const std::string in = good_file(), out = scratch() / "never.safetensors";
-  for (const std::string flag : {"--skip", "--tensor"}) {
-    const finished done = quantize_with({in, "-f", "nvfp4", flag, "lm_head*", "-o", out});
-    CHECK(says(done.refused, "has no tensor that " + flag + " lm_head* matches; it has a.norm"));
-    CHECK(done.usage);
-  }
+  const finished done = quantize_with({in, "-f", "nvfp4", "--tensor", "lm_head*", "-o", out});
+  CHECK(says(done.refused, "has no tensor that --tensor lm_head* matches; it has a.norm"));
+  CHECK(done.usage);
   CHECK(says(dequantize_with({in, "-o", out}).refused, "holds no quantized weights"));
   CHECK_FALSE(std::filesystem::exists(out));
 }
@@ -629,7 +639,7 @@ TEST_CASE("what an input says of a weight in the ufp4 layout is not said of one 
   interop::safetensors_writer writer;
   writer.add("a", interop::source_of(view));
   writer.set_metadata("ufp4.a", "grid=0 scale=f32 block=1x16 cols=64 hadamard=1 bf16=0 signs=00000000");
-  writer.set_metadata("ufp4.b", "of another tensor");
+  writer.set_metadata("ufp4.b", "of a tensor that is not there");
   const std::string in = scratch() / "stale.safetensors", out = scratch() / "fresh.safetensors";
   writer.write(in);
   for (const std::string layout : {"compressed_tensors", "modelopt", "ufp4"}) {
@@ -637,7 +647,7 @@ TEST_CASE("what an input says of a weight in the ufp4 layout is not said of one 
     REQUIRE(quantize_with({in, "-f", "nvfp4", "--layout", layout, "-o", out}).refused.empty());
     interop::safetensors_reader file(out);
     CHECK(file.metadata().contains("ufp4.a") == (layout == "ufp4"));
-    CHECK(file.metadata().at("ufp4.b") == "of another tensor");
+    CHECK_FALSE(file.metadata().contains("ufp4.b"));
     CHECK(interop::read_quantized<nvfp4>(file, "a") == ufp4::quantize<nvfp4>(view));
   }
 }
@@ -704,9 +714,9 @@ TEST_CASE("--json goes to a file beside the table, or to standard output instead
   }
   CHECK_FALSE(std::filesystem::exists(scratch() / "new.npy"));
   CHECK_FALSE(std::filesystem::exists(scratch() / "new.gguf"));
-  CHECK(
-      says(quantize_with({in, "-f", "nvfp4", "-o", q, "--skip", "nothing", "--json", scratch() / "none.json"}).refused,
-           "--skip nothing"));
+  CHECK(says(
+      quantize_with({in, "-f", "nvfp4", "-o", q, "--tensor", "nothing", "--json", scratch() / "none.json"}).refused,
+      "--tensor nothing"));
   CHECK_FALSE(std::filesystem::exists(scratch() / "none.json"));
   CHECK(support::bytes_of(in) == before);
   CHECK(support::bytes_of(q) == there);
@@ -758,21 +768,24 @@ namespace {
 volatile std::sig_atomic_t interruptions = 0;
 struct sigaction listened_before{};  // Catch does
 
-/// SIGINT to this process as soon as somebody else listens, once.
+volatile std::sig_atomic_t interrupting = SIGINT;
+
+/// That signal to this process as soon as somebody else listens, once.
 void interrupt_listener(int) {
   struct sigaction now{};
-  sigaction(SIGINT, nullptr, &now);
+  sigaction(interrupting, nullptr, &now);
   if (now.sa_handler == listened_before.sa_handler || interruptions != 0) return;
   interruptions = 1;
-  std::raise(SIGINT);
+  std::raise(interrupting);
 }
 
 /// The timer that calls it every millisecond.
 class interrupting_timer {
  public:
-  interrupting_timer() {
+  explicit interrupting_timer(int signal) {
     interruptions = 0;
-    sigaction(SIGINT, nullptr, &listened_before);
+    interrupting = signal;
+    sigaction(signal, nullptr, &listened_before);
     before_ = std::signal(SIGALRM, interrupt_listener);
     const itimerval often{{0, 1000}, {0, 1000}};
     setitimer(ITIMER_REAL, &often, nullptr);
@@ -789,7 +802,8 @@ class interrupting_timer {
 
 }  // namespace
 
-TEST_CASE("Ctrl-C leaves OUT what it was and no unfinished file, and is status 130", "[tool]") {
+TEST_CASE("Ctrl-C, and a terminal that is closed, leave OUT what it was and no unfinished file, and are status 130",
+          "[tool]") {
   const std::string in = good_file(3000, 2048), out = scratch() / "stopped.safetensors";
   std::ofstream(out) << "precious";
   const char* words[] = {"ufp4", in.c_str(), "-f", "nvfp4", "--rht", "16", "--threads", "1", "-o", out.c_str()};
@@ -797,7 +811,7 @@ TEST_CASE("Ctrl-C leaves OUT what it was and no unfinished file, and is status 1
   std::ostringstream shown, err;
   int status = 0;
   {
-    const interrupting_timer timer;
+    const interrupting_timer timer(GENERATE(SIGINT, SIGTERM, SIGHUP));
     status = tool::quantize(rest, shown, err);
   }
   CHECK(interruptions == 1);
@@ -805,4 +819,214 @@ TEST_CASE("Ctrl-C leaves OUT what it was and no unfinished file, and is status 1
   CHECK(says(err.str(), "stopped.safetensors is what it was"));
   CHECK(shown.str().empty());
   CHECK(is_untouched(out, "precious"));
+}
+
+TEST_CASE("a signal that is ignored stays ignored while a conversion listens, and after it", "[tool]") {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto before = std::signal(signal, SIG_IGN);
+    {
+      const common::interrupt stop;
+      std::raise(signal);
+      CHECK_FALSE(stop.seen());
+    }
+    CHECK(std::signal(signal, before) == SIG_IGN);
+  }
+}
+
+TEST_CASE("quantizing asks for every tensor whether to go on, before it writes anything", "[tool]") {
+  for (const char* name : {"asks.safetensors", "asks.gguf"}) {
+    const std::string in = file_of(some_values<float>(4, 64), 4, 64), out = scratch() / name;
+    tool::tensor_input input(in);
+    tool::quantize_request request;
+    request.output = out;
+    request.skipped = {"*"};
+    std::vector<bool> there;
+    request.progress = [&](std::size_t, std::size_t, const std::string&) {
+      there.push_back(std::filesystem::exists(out + ".tmp"));
+      if (there.size() == 2) throw std::runtime_error("enough");
+    };
+    CHECK_THROWS_AS(tool::quantize_file<nvfp4>(input, request), std::runtime_error);
+    CHECK(there == std::vector<bool>{false, false});
+  }
+}
+
+TEST_CASE("a --skip that matches nothing and a file without matrices are notes: a loop over a model's files goes on",
+          "[tool]") {
+  const std::string in = good_file(), out = scratch() / "shard.safetensors";
+  const finished skipped = quantize_with({in, "-f", "nvfp4", "--skip", "lm_head*", "-o", out});
+  CHECK(says(skipped.notes, "ufp4: note: "));
+  CHECK(says(skipped.notes, "has no tensor that --skip lm_head* matches; it has a.norm"));
+  CHECK(says(skipped.out, "1 of 3 tensors converted"));
+  CHECK(quantize_with({in, "-f", "nvfp4", "--skip", "a.*", "-o", out}).notes.empty());
+
+  const finished copied = quantize_with({in, "-f", "nvfp4", "--skip", "layers.*", "-o", out});
+  CHECK(copied.refused.empty());
+  CHECK(says(copied.notes,
+             "in.safetensors has nothing to quantize: a.norm is copied (has 1 dimension), and so are 2 "
+             "others\n"));
+  interop::safetensors_reader before(in), after(out);
+  for (const char* name : {"a.norm", weight, "z.ids"}) CHECK(raw(before, name) == raw(after, name));
+
+  const std::string kept = support::bytes_of(out);
+  const finished named = quantize_with({in, "-f", "nvfp4", "--tensor", "z*", "-o", out});
+  CHECK(says(named.refused,
+             "has nothing to quantize of what --tensor chooses: z.ids is copied (is not F32, F16 or BF16)"));
+  const std::string npy = scratch() / "vector.npy";
+  std::ofstream(npy, std::ios::binary) << support::npy("<f4", false, "(2,)", support::floats({1, 2}));
+  CHECK(says(quantize_with({npy, "-f", "nvfp4", "-o", out}).refused, "vector is copied (has 1 dimension)"));
+  CHECK(is_untouched(out, kept));
+}
+
+TEST_CASE("blocks that one huge value has rounded to zero are counted: the SQNR is superb", "[tool]") {
+  std::vector<float> x(256 * 16, 1.0f);
+  x[0] = 1e30f;
+  const std::string in = file_of(x, 16, 256), out = scratch() / "huge.safetensors";
+  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", out}).out, "F32 to nvfp4; 255 of 256 blocks rounded to zero\n"));
+  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", out, "--json"}).out,
+             R"("nonfinite_blocks": 0, "underflowed_blocks": 255, "blocks": 256})"));
+  CHECK_FALSE(says(quantize_with({good_file(), "-f", "nvfp4", "-o", out}).out, "rounded to zero"));
+}
+
+TEST_CASE("a metadata string of the ufp4 layout whose weight is not there is no weight, and is not kept", "[tool]") {
+  const std::vector<float> x = some_values<float>(4, 64);
+  const matrix_view<const float> view(x.data(), 4, 64);
+  const auto q = ufp4::quantize<nvfp4>(view);
+  const std::string text = interop::format_text<nvfp4>() + interop::extent_text(64, {});
+  interop::safetensors_writer writer;
+  interop::add_quantized(writer, "w", q, tensor_layout::ufp4);
+  writer.set_metadata("ufp4.gone", text);
+  const std::string in = scratch() / "leftover.safetensors", out = scratch() / "leftover_plain.safetensors";
+  writer.write(in);
+  REQUIRE(dequantize_with({in, "-o", out}).refused.empty());
+  interop::safetensors_reader file(out);
+  CHECK(raw(file, "w") == support::floats(decoded<float>(q)));
+  CHECK(file.metadata().empty());
+}
+
+TEST_CASE("torchao's description of weights that are plain now is dropped, and kept of those that are not", "[tool]") {
+  const std::vector<float> x = some_values<float>(8, 32);
+  const auto q = ufp4::quantize<mxfp4>(matrix_view<const float>(x.data(), 8, 32));
+  interop::safetensors_writer writer;
+  for (const std::string name : {"l.a", "l.b"}) {
+    const interop::quantized_names parts = interop::torchao_names_of(name);
+    writer.add(parts.codes, interop::source_of(number_type::u8, {8, 16}, q.codes().data()));
+    writer.add(parts.scales, interop::source_of(number_type::f8_e8m0, {8, 1}, q.scales().data()));
+    writer.set_metadata(name, R"({"_type": "MXTensor", "_data": {}})");
+  }
+  writer.add("l.norm", interop::source_of(1.0f, {1}));
+  writer.set_metadata("l.norm", R"({"_type": "Tensor"})");
+  writer.set_metadata("tensor_names", R"(["l.a", "l.b", "l.norm"])");
+  writer.set_metadata("format", "pt");
+  const std::string in = scratch() / "ao_names.safetensors", out = scratch() / "ao_names_plain.safetensors";
+  writer.write(in);
+  REQUIRE(dequantize_with({in, "-o", out}).refused.empty());
+  CHECK(interop::safetensors_reader(out).metadata() == std::map<std::string, std::string>{{"format", "pt"}});
+  REQUIRE(dequantize_with({in, "--tensor", "l.b", "-o", out}).refused.empty());
+  interop::safetensors_reader half(out);
+  CHECK(half.metadata().at("tensor_names") == R"(["l.a", "l.b", "l.norm"])");
+  CHECK(half.metadata().at("l.a") == R"({"_type": "MXTensor", "_data": {}})");
+  CHECK(half.metadata().at("l.b") == R"({"_type": "Tensor"})");
+  CHECK(half.metadata().at("l.norm") == R"({"_type": "Tensor"})");
+}
+
+TEST_CASE("torchao's NVFP4 without a tensor scale has the factor 1", "[tool]") {
+  const std::vector<float> x = some_values<float>(8, 32);
+  auto q = ufp4::quantize<nvfp4>(matrix_view<const float>(x.data(), 8, 32));
+  interop::safetensors_writer writer;
+  writer.add("l._w_qdata", interop::source_of(number_type::u8, {8, 16}, q.codes().data()));
+  writer.add("l._w_scale", interop::source_of(number_type::f8_e4m3, {8, 2}, q.scales().data()));
+  const std::string in = scratch() / "ao_one.safetensors", out = scratch() / "ao_one_plain.safetensors";
+  writer.write(in);
+  REQUIRE(dequantize_with({in, "-o", out}).refused.empty());
+  q.set_tensor_scale(1);
+  interop::safetensors_reader file(out);
+  CHECK(raw(file, "l.w") == support::floats(decoded<float>(q)));
+}
+
+TEST_CASE("--skip leaves a weight quantized, and one that matches nothing is a note", "[tool]") {
+  const std::vector<float> x = some_values<float>(4, 32);
+  interop::safetensors_writer writer;
+  for (const char* name : {"a", "b"}) writer.add(name, interop::source_of(matrix_view<const float>(x.data(), 4, 32)));
+  const std::string in = scratch() / "two.safetensors", q = scratch() / "two_q.safetensors";
+  const std::string out = scratch() / "half.safetensors";
+  writer.write(in);
+  REQUIRE(quantize_with({in, "-f", "int4_f32", "-o", q}).refused.empty());
+  const finished done = dequantize_with({q, "--skip", "a", "--skip", "c", "-o", out});
+  CHECK(says(done.notes, "has no quantized weight that --skip c matches; the first of 2 is a"));
+  interop::safetensors_reader half(out);
+  CHECK(half.find("b") != nullptr);
+  CHECK(interop::read_quantized<int4_f32>(half, "a") ==
+        ufp4::quantize<int4_f32>(matrix_view<const float>(x.data(), 4, 32)));
+  CHECK(says(dequantize_with({q, "--skip", "*", "-o", out}).refused, "no quantized weight that --skip leaves"));
+}
+
+namespace {
+
+/// A GGUF file with a tensor of ggml's type `id` of 256 elements called "odd", a weight "up" and experts in MXFP4.
+std::string gguf_with(std::uint32_t id, const std::string& odd) {
+  const std::vector<float> x = some_values<float>(6, 64);
+  const auto mx = ufp4::quantize<mxfp4>(matrix_view<const float>(x.data(), 6, 64));
+  interop::gguf_writer writer;
+  writer.set_string("general.architecture", "llama");
+  interop::stored_tensor like;
+  like.type_name = "Q4_K";
+  like.shape = {256};
+  writer.add_copy("odd", like, [&](const interop::byte_sink& sink) { sink(odd.data(), odd.size()); });
+  interop::add_quantized(writer, "up", mx);
+  writer.add("experts", {number_type::mxfp4, {3, 2, 64}, [&](const interop::byte_sink& sink) {
+                           std::vector<std::uint8_t> row(34);
+                           for (std::size_t i = 0; i < 6; ++i) {
+                             interop::to_ggml_row<mxfp4>(mx, i, row.data());
+                             sink(row.data(), row.size());
+                           }
+                         }});
+  writer.add("matrix", interop::source_of(matrix_view<const float>(x.data(), 6, 64)));
+  const std::string path = scratch() / "odd.gguf";
+  writer.write(path);
+  std::string bytes = support::bytes_of(path);
+  bytes[bytes.find("odd") + 3 + 4 + 8] = static_cast<char>(id);  // behind the number of dimensions and the extent
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("ggml's other blocks are copied from .gguf to .gguf, and experts in MXFP4 are dequantized", "[tool]") {
+  const std::string odd = std::string(144, '\x5a'), in = gguf_with(12, odd);
+  const std::string out = scratch() / "odd_out.gguf", plain = scratch() / "odd_plain.safetensors";
+  const std::vector<float> x = some_values<float>(6, 64);
+  const matrix_view<const float> view(x.data(), 6, 64);
+  const std::vector<float> want = decoded<float>(ufp4::quantize<mxfp4>(view));
+
+  REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", out}).refused.empty());
+  interop::gguf_reader quantized(out);
+  CHECK(quantized.at("odd").type_name == "Q4_K");
+  CHECK(raw(quantized, "odd") == odd);
+  CHECK(interop::read_quantized<nvfp4>(quantized, "matrix") == ufp4::quantize<nvfp4>(view));
+
+  REQUIRE(dequantize_with({in, "-o", out}).refused.empty());
+  interop::gguf_reader file(out);
+  CHECK(raw(file, "odd") == odd);
+  CHECK(file.at("experts").shape == std::vector<std::uint64_t>{3, 2, 64});
+  CHECK(file.at("experts").type == number_type::f32);
+  const std::string bytes = raw(file, "experts");
+  REQUIRE(bytes.size() == want.size() * 4);
+  std::vector<float> got(want.size());
+  std::memcpy(got.data(), bytes.data(), bytes.size());
+  for (std::size_t i = 0; i < want.size(); ++i) REQUIRE(got[i] == want[i]);  // ggml has one zero
+  CHECK(raw(file, "up") == bytes);
+  CHECK(file.strings().at("general.architecture") == "llama");
+
+  CHECK(says(dequantize_with({in, "-o", plain}).refused,
+             "tensor odd is Q4_K in ggml's blocks, which are copied to .gguf files alone: -o OUT.gguf keeps it"));
+  CHECK_FALSE(std::filesystem::exists(plain));
+  CHECK(dequantize_with({in, "--tensor", "up", "-o", scratch() / "odd.npy"}).refused.empty());
+}
+
+TEST_CASE("a type that ggml has since added stands in the way of copies alone", "[tool]") {
+  const std::string in = gguf_with(99, std::string(144, 'x')), out = scratch() / "new.gguf";
+  for (const finished& done : {quantize_with({in, "-f", "nvfp4", "-o", out}), dequantize_with({in, "-o", out})})
+    CHECK(says(done.refused, "tensor odd is number 99 of ggml, which can be neither read nor copied here"));
+  CHECK_FALSE(std::filesystem::exists(out));
+  CHECK(dequantize_with({in, "--tensor", "experts", "-o", scratch() / "new.npy"}).refused.empty());
 }

@@ -3,6 +3,7 @@
 #include <ufp4/interop/gguf.hpp>
 #include <ufp4/ufp4.hpp>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -98,13 +99,13 @@ TEST_CASE("a GGUF file written by hand reads as its layout says", "[gguf]") {
   data.resize(64, '\0');
   for (const unsigned version : {2u, 3u}) {
     interop::gguf_reader file(file_with(
-        gguf(pairs, {tensor("w", {3, 2}, 0, 0), tensor("q", {32, 1}, 39, 64), tensor("other", {256}, 12, 9999)},
+        gguf(pairs, {tensor("w", {3, 2}, 0, 0), tensor("q", {32, 1}, 39, 64), tensor("other", {256}, 99, 9999)},
              data + block, 64, version)));
     REQUIRE(file.strings().at("general.architecture") == "llama");
     REQUIRE(file.integers().at("flag") == 1);
     REQUIRE(file.integers().at("count") == 7);
     REQUIRE(file.alignment() == 64);
-    REQUIRE(file.at("other").type_name == "number 12 of ggml");
+    REQUIRE(file.at("other").type_name == "number 99 of ggml");
     float row[3] = {};
     file.read_rows(file.at("w"), 1, matrix_view<float>(row, 1, 3));
     REQUIRE(row[2] == 6);
@@ -190,6 +191,49 @@ TEST_CASE("a writer keeps every key of another file, and its alignment", "[gguf]
   CHECK(says(support::refusal([&] { out.write(written); }), "keep_pairs gave 3 keys and set_string 1 more"));
 }
 
+TEST_CASE("a tensor in blocks that are not read comes along byte for byte", "[gguf]") {
+  const std::string blocks(2 * 210, '\x5a'), path = support::scratch() / "copied.gguf";
+  interop::gguf_reader from(file_with(gguf({}, {tensor("q", {256, 2}, 14, 0)}, blocks)));
+  REQUIRE(from.at("q").type_name == "Q6_K");
+  REQUIRE(from.at("q").bytes == blocks.size());
+  interop::gguf_writer out;
+  out.add_copy("q", from.at("q"), [&](const interop::byte_sink& sink) { sink(blocks.data(), blocks.size()); });
+  out.add_copy("f", {.name = "", .type_name = "F32", .type = number_type::f32, .shape = {1}},
+               interop::source_of(number_type::f32, {1}, "abcd").write);
+  out.write(path);
+  interop::stored_tensor unknown;
+  unknown.type_name = "number 99 of ggml";
+  interop::gguf_reader file(path);
+  std::string got(blocks.size(), '\0');
+  file.read_bytes(file.at("q"), 0, got.data(), got.size());
+  CHECK(got == blocks);
+  CHECK(file.at("q").type_name == "Q6_K");
+  CHECK(file.at("f").type == number_type::f32);
+  CHECK(says(support::refusal([&] { out.add_copy("x", unknown, {}); }), "has a type that ggml lacks"));
+}
+
+TEST_CASE("a writer takes as many tensors as a model has", "[gguf]") {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto source = interop::source_of(number_type::f32, {0}, nullptr);
+  interop::gguf_writer out;
+  for (int i = 0; i < 40000; ++i) out.add("blk." + std::to_string(i) + ".weight", source);
+  CHECK(says(support::refusal([&] { out.add("blk.7.weight", source); }), "tensor blk.7.weight is there already"));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));  // comparing each with all takes minutes
+}
+
+TEST_CASE("experts, matrices side by side, are read as the rows of all of them", "[gguf]") {
+  const auto values = weights(6 * 64);
+  const auto q = quantize<mxfp4>(matrix_view<const float>(values.data(), 6, 64));
+  const std::string bytes = support::bytes_of(saved(q, "w"));
+  const interop::gguf_reader flat(file_with(bytes));
+  const std::string blocks = bytes.substr(flat.at("w").offset, flat.at("w").bytes);
+  interop::gguf_reader file(file_with(gguf({}, {tensor("w", {64, 2, 3}, 39, 0)}, blocks)));
+  const auto weight = interop::find_weight<mxfp4>(file, "w");
+  CHECK(weight.rows == 6);
+  CHECK(weight.cols == 64);
+  CHECK(interop::read_quantized<mxfp4>(file, "w") == q);
+}
+
 TEST_CASE("plain tensors are written with their extents turned round and aligned", "[gguf]") {
   const std::vector<bf16> brain{bf16(1.0f), bf16(2.0f), bf16(3.0f)};
   const std::vector<float> f = weights(5);
@@ -228,6 +272,9 @@ TEST_CASE("a bad GGUF file is refused in one sentence that says what is wrong", 
   CHECK(says(refused("GGUF"), "shorter than that format's head of 24 bytes"));
   CHECK(says(refused("GGML" + good.substr(4)), "does not begin with GGUF"));
   CHECK(says(refused(gguf({}, {}, "", 32, 1)), "has GGUF version 1"));
+  CHECK(says(refused(gguf({}, {}, "", 32, 3u << 24)), "is a big-endian GGUF file; little-endian ones can be read"));
+  CHECK(says(refused(gguf({}, {tensor("w", {128}, 12, 0)}, six)), "claims 128 Q4_K, which has no byte count"));
+  CHECK(says(refused(gguf({}, {tensor("w", {256}, 12, 0)}, six)), "lies at bytes 0 and 144 on of the data"));
   CHECK(says(refused(good.substr(0, 60)), "ends inside its header"));
   CHECK(says(refused(good.substr(0, good.size() - 1)), "lies at bytes 0 and 24 on of the data, but there are 23"));
   const auto w = [&](const std::vector<std::uint64_t>& extents, unsigned type, std::uint64_t offset) {

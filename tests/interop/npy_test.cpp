@@ -109,7 +109,14 @@ TEST_CASE("a bad .npy file is refused in one sentence that says what is wrong", 
   CHECK(refused(npy("|S4", false, "(2, 3)", six)).find("astype") == std::string::npos);
   CHECK(says(refused(npy("<i4", false, "(2, 3)", six)), "'<i4'"));
   CHECK(says(refused(npy("|O", false, "(2, 3)", six)), "'|O'"));
-  CHECK(says(refused(npy(">f4", false, "(2, 3)", six)), "big-endian ('>f4')"));
+  CHECK(
+      says(refused(npy(">f4", false, "(2, 3)", six)), "big-endian ('>f4'); save it in little-endian order, as '<f4'"));
+  CHECK(
+      says(refused(npy(">f2", false, "(2, 6)", six)), "big-endian ('>f2'); save it in little-endian order, as '<f2'"));
+  CHECK(says(refused(npy("<f4", true, "(1, 2, 3)", six)),
+             "is an array of 1 x 2 x 3 in Fortran order, which is read in "));
+  for (const std::string& whole : {npy("<f4", true, "(6,)", six), npy("<f4", false, "(1, 2, 3)", six)})
+    CHECK_FALSE(interop::npy_reader(file_with(whole)).array().column_major);
   CHECK(says(refused(npy("<f4", false, "(6,)", six)), "the array has 1 dimension (6);"));
   CHECK(says(refused(npy("<f4", false, "()", six.substr(0, 4))), "has 0 dimensions (no shape);"));
   CHECK(says(refused(npy("<f4", false, "(1, 2, 3)", six)), "has 3 dimensions (1 x 2 x 3);"));

@@ -4,6 +4,7 @@
 #include <ufp4/ufp4.hpp>
 
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -323,6 +324,9 @@ TEST_CASE("a writer refuses what the format cannot hold", "[safetensors]") {
   const auto source = interop::source_of(number_type::u8, {0}, nullptr);
   out.add("w", source);
   CHECK(says(support::refusal([&] { out.add("w", source); }), "tensor w is there already"));
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 40000; ++i) out.add("layers." + std::to_string(i) + ".weight", source);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));  // comparing each with all takes minutes
   CHECK(says(support::refusal([&] { out.add("\xFF", source); }), "the name ? is not UTF-8"));
   CHECK(says(support::refusal([&] { out.add("__metadata__", source); }), "__metadata__"));
   CHECK(says(support::refusal([&] { out.add("x", {number_type::nvfp4, {1, 64}, {}}); }), "does not have"));
@@ -404,6 +408,39 @@ TEST_CASE("torchao's flattened tensors are read", "[safetensors]") {
   out.write(path);
   interop::safetensors_reader file(path);
   REQUIRE(interop::read_quantized<nvfp4>(file, "0.weight") == q);
+}
+
+TEST_CASE("torchao's NVFP4 without a tensor scale has the factor 1, and the other layouts must have one",
+          "[safetensors]") {
+  const weights w(2, 32);
+  auto q = quantize<nvfp4>(w.view());
+  q.set_tensor_scale(1);
+  const auto codes = interop::source_of(number_type::u8, {2, 16}, q.codes().data());
+  const auto scales = interop::source_of(number_type::f8_e4m3, {2, 2}, q.scales().data());
+  interop::safetensors_writer out;
+  out.add("0._weight_qdata", codes);
+  out.add("0._weight_scale", scales);
+  out.add("ct_packed", codes);
+  out.add("ct_scale", scales);
+  const std::string path = support::scratch() / "one_level.safetensors";
+  out.write(path);
+  interop::safetensors_reader file(path);
+  REQUIRE(interop::read_quantized<nvfp4>(file, "0.weight") == q);
+  CHECK_THROWS_AS(interop::read_quantized<nvfp4>(file, "ct"), interop::file_error);
+}
+
+TEST_CASE("metadata of the ufp4 layout without any of its tensors say nothing", "[safetensors]") {
+  const weights w(2, 32);
+  const auto q = quantize<mxfp4>(w.view());
+  interop::safetensors_writer out;
+  out.add("0._weight_qdata", interop::source_of(number_type::u8, {2, 16}, q.codes().data()));
+  out.add("0._weight_scale", interop::source_of(number_type::f8_e8m0, {2, 1}, q.scales().data()));
+  out.set_metadata("ufp4.0.weight", "left behind");
+  const std::string path = support::scratch() / "left_behind.safetensors";
+  out.write(path);
+  interop::safetensors_reader file(path);
+  CHECK_FALSE(interop::has_own_layout(file, "0.weight"));
+  CHECK(interop::read_quantized<mxfp4>(file, "0.weight") == q);
 }
 
 TEMPLATE_TEST_CASE("our layout holds every format, ragged columns and the transform", "[safetensors]", e1m2_f32,

@@ -16,8 +16,9 @@
 ///   interop::gguf_reader file("model.gguf");
 ///   const auto q = interop::read_quantized<nvfp4>(file, "blk.0.ffn_up.weight");
 ///
-/// Read: versions 2 and 3; all values are skipped but strings and integers. Tensors of other types are listed, and not
-/// read. Sources: ggml-org/ggml, docs/gguf.md, ggml.h and ggml-common.h; llama.cpp's conversion of NVFP4 checkpoints.
+/// Read: versions 2 and 3; all values are skipped but strings and integers. Tensors of ggml's other types are listed; their
+/// bytes can be read and written, where ggml_blocks says how many they are. Sources: ggml-org/ggml, docs/gguf.md, ggml.h
+/// and ggml-common.h; llama.cpp's conversion of NVFP4 checkpoints.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +27,8 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -57,9 +60,39 @@ inline constexpr ggml_type ggml_types[] = {
     {number_type::i32, 26, "I32"},   {number_type::i64, 27, "I64"},     {number_type::f64, 28, "F64"},
     {number_type::bf16, 30, "BF16"}, {number_type::mxfp4, 39, "MXFP4"}, {number_type::nvfp4, 40, "NVFP4"}};
 
+/// Types of ggml that are copied and not read: their blocks, of so many elements and bytes.
+struct ggml_blocks {
+  std::uint32_t id;
+  const char* name;
+  std::uint16_t elements, bytes;
+};
+inline constexpr ggml_blocks ggml_other_types[] = {
+    {2, "Q4_0", 32, 18},      {3, "Q4_1", 32, 20},      {6, "Q5_0", 32, 22},      {7, "Q5_1", 32, 24},
+    {8, "Q8_0", 32, 34},      {10, "Q2_K", 256, 84},    {11, "Q3_K", 256, 110},   {12, "Q4_K", 256, 144},
+    {13, "Q5_K", 256, 176},   {14, "Q6_K", 256, 210},   {16, "IQ2_XXS", 256, 66}, {17, "IQ2_XS", 256, 74},
+    {18, "IQ3_XXS", 256, 98}, {19, "IQ1_S", 256, 50},   {20, "IQ4_NL", 32, 18},   {21, "IQ3_S", 256, 110},
+    {22, "IQ2_S", 256, 82},   {23, "IQ4_XS", 256, 136}, {25, "I16", 1, 2},        {29, "IQ1_M", 256, 56},
+    {34, "TQ1_0", 256, 54},   {35, "TQ2_0", 256, 66},   {41, "Q1_0", 128, 18}};
+
 }  // namespace ufp4::interop::inline UFP4_TYPES
 
 namespace ufp4::interop::inline UFP4_CODE {
+
+/// The type that a reader calls so; null for one that it does not know either.
+inline const ggml_blocks* find_other_type(std::string_view type_name) {
+  for (const ggml_blocks& known : ggml_other_types)
+    if (type_name == known.name) return &known;
+  return nullptr;
+}
+
+/// The bytes of a tensor in blocks along its last dimension; nothing where that has no whole number of them, or 64 bits do
+/// not hold the count.
+inline std::optional<std::uint64_t> byte_count(const ggml_blocks& type, std::vector<std::uint64_t> shape) {
+  if (shape.empty() || shape.back() % type.elements != 0) return {};
+  shape.back() /= type.elements;
+  shape.push_back(type.bytes);
+  return byte_count(number_type::u8, shape);
+}
 
 /// Reads the header; the data when asked.
 class gguf_reader : public tensor_file {
@@ -70,6 +103,7 @@ class gguf_reader : public tensor_file {
     read(magic, 4);
     if (std::string_view(magic, 4) != "GGUF") fail("is not a .gguf file: it does not begin with GGUF");
     const std::uint64_t version = number(4);
+    if (version == 2u << 24 || version == 3u << 24) fail("is a big-endian GGUF file; little-endian ones can be read");
     if (version != 2 && version != 3) fail("has GGUF version " + std::to_string(version) + "; 2 and 3 can be read");
     const std::uint64_t tensors = number(8), pairs = number(8);
     for (std::uint64_t i = 0; i < pairs; ++i) read_pair();
@@ -180,6 +214,8 @@ class gguf_reader : public tensor_file {
       t.type = known.type;
       t.type_name = known.name;
     }
+    for (const ggml_blocks& other : ggml_other_types)
+      if (other.id == id) t.type_name = other.name;
     t.offset = number(8);
     tensors_.push_back(std::move(t));
   }
@@ -191,8 +227,9 @@ class gguf_reader : public tensor_file {
       stored_tensor& t = tensors_[i];
       const std::string label = "tensor " + printable(t.name);
       if (i != 0 && t.name == tensors_[i - 1].name) fail("names " + label + " twice");
-      if (t.type == number_type::other) continue;  // nobody here knows how long it is
-      const auto bytes = byte_count(t.type, t.shape);
+      const ggml_blocks* const other = find_other_type(t.type_name);
+      if (t.type == number_type::other && other == nullptr) continue;  // nobody here knows how long it is
+      const auto bytes = other != nullptr ? byte_count(*other, t.shape) : byte_count(t.type, t.shape);
       if (!bytes) fail(label + " claims " + shape_text(t.shape) + " " + t.type_name + ", which has no byte count");
       const std::uint64_t data = begin > file_.size() ? 0 : file_.size() - begin;
       if (t.offset > data || *bytes > data - t.offset)
@@ -215,16 +252,18 @@ class gguf_writer {
   /// A name that is there already, one of more than 63 bytes, and a type or a shape that ggml lacks, are
   /// std::invalid_argument.
   void add(const std::string& name, tensor_source tensor) {
-    using ufp4::detail::expects;
-    expects(name.size() < 64, "gguf_writer: the name ", printable(name), " has ", name.size(), " bytes; ggml takes 63");
-    for (const auto& [other, ignored] : tensors_)
-      expects(other != name, "gguf_writer: tensor ", printable(name), " is there already");
-    expects(find_type(tensor.type) != nullptr, "gguf_writer: tensor ", printable(name), " has a type that ggml lacks");
-    expects(!tensor.shape.empty() && tensor.shape.size() <= 4, "gguf_writer: tensor ", printable(name), " has ",
-            tensor.shape.size(), " dimensions; ggml takes 1 to 4");
-    expects(byte_count(tensor.type, tensor.shape).has_value(), "gguf_writer: tensor ", printable(name), " of ",
-            shape_text(tensor.shape), " is no whole number of blocks, or more bytes than 64 bits can count");
-    tensors_.emplace_back(name, std::move(tensor));
+    const ggml_type* const type = find_type(tensor.type);
+    ufp4::detail::expects(type != nullptr, "gguf_writer: tensor ", printable(name), " has a type that ggml lacks");
+    add({name, type->id, std::move(tensor.shape), {}, std::move(tensor.write)},
+        [&](const auto& shape) { return byte_count(tensor.type, shape); });
+  }
+  /// A tensor as a GGUF file has it, of a type that is not read here too.
+  void add_copy(const std::string& name, const stored_tensor& like, byte_source bytes) {
+    const ggml_blocks* const other = find_other_type(like.type_name);
+    if (like.type != number_type::other || other == nullptr)
+      return add(name, {like.type, like.shape, std::move(bytes)});
+    add({name, other->id, like.shape, {}, std::move(bytes)},
+        [&](const auto& shape) { return byte_count(*other, shape); });
   }
 
   void set_string(const std::string& key, const std::string& value) {
@@ -255,23 +294,47 @@ class gguf_writer {
       write_string(file, value);
     }
     std::uint64_t offset = 0;
-    for (const auto& [name, t] : tensors_) {
-      write_string(file, name);
+    for (const entry& t : tensors_) {
+      write_string(file, t.name);
       file.write_number(static_cast<std::uint32_t>(t.shape.size()));
       for (auto extent = t.shape.rbegin(); extent != t.shape.rend(); ++extent) file.write_number(*extent);
-      file.write_number(find_type(t.type)->id);
+      file.write_number(t.type);
       file.write_number(offset);
-      offset = (offset + byte_count(t.type, t.shape).value() + alignment_ - 1) / alignment_ * alignment_;
+      offset = (offset + t.bytes + alignment_ - 1) / alignment_ * alignment_;
     }
-    for (const auto& [name, t] : tensors_) {
+    for (const entry& t : tensors_) {
       file.pad(alignment_);
-      file.write("tensor " + printable(name), t);
+      file.write("tensor " + printable(t.name), t.bytes, t.write);
     }
     file.pad(alignment_);
     file.finish();
   }
 
  private:
+  struct entry {
+    std::string name;
+    std::uint32_t type;  // ggml's number
+    std::vector<std::uint64_t> shape;
+    std::uint64_t bytes;
+    byte_source write;
+  };
+
+  template <class Count>
+  void add(entry t, Count count) {
+    using ufp4::detail::expects;
+    const std::string shown = printable(t.name);
+    expects(t.name.size() < 64, "gguf_writer: the name ", shown, " has ", t.name.size(), " bytes; ggml takes 63");
+    expects(!names_.contains(t.name), "gguf_writer: tensor ", shown, " is there already");
+    expects(!t.shape.empty() && t.shape.size() <= 4, "gguf_writer: tensor ", shown, " has ", t.shape.size(),
+            " dimensions; ggml takes 1 to 4");
+    const std::optional<std::uint64_t> bytes = count(t.shape);
+    expects(bytes.has_value(), "gguf_writer: tensor ", shown, " of ", shape_text(t.shape),
+            " is no whole number of blocks, or more bytes than 64 bits can count");
+    t.bytes = *bytes;
+    names_.insert(t.name);
+    tensors_.push_back(std::move(t));
+  }
+
   static const ggml_type* find_type(number_type type) {
     for (const ggml_type& known : ggml_types)
       if (known.type == type) return &known;
@@ -286,7 +349,8 @@ class gguf_writer {
   std::string pairs_;
   std::uint64_t pair_count_ = 0;
   std::uint64_t alignment_ = 32;  // what holds where no general.alignment is given
-  std::vector<std::pair<std::string, tensor_source>> tensors_;
+  std::vector<entry> tensors_;
+  std::set<std::string> names_;  // of tensors_
 };
 
 /// One of ggml's blocks: so many elements, scales in front, then codes in split halves of every B elements.
@@ -355,14 +419,15 @@ void add_quantized(gguf_writer& out, const std::string& name, const Q& q) {
             {number_type::f32, {1}, [scale = q.tensor_scale()](const byte_sink& sink) { sink(&scale, sizeof scale); }});
 }
 
-/// A matrix of ggml's blocks, checked and not yet read. nvfp4 has the tensor scale that stands beside it, or 1; a weight
-/// that has one cannot be read as ggml_nvfp4. file_error where it is not there or of another type.
+/// A matrix of ggml's blocks, checked and not yet read; with more than two dimensions (experts) the last is a row. nvfp4
+/// has the tensor scale that stands beside it, or 1; a weight that has one cannot be read as ggml_nvfp4. file_error where
+/// it is not there or of another type.
 template <ggml_format F>
 stored_weight<F> find_weight(gguf_reader& file, const std::string& name) {
   using block = ggml_block<F>;
   const stored_tensor& t = file.at(name);
   const std::string label = "tensor " + printable(name);
-  if (t.type != block::type || t.shape.size() != 2)
+  if (t.type != block::type || t.shape.size() < 2)
     file.fail(label + " is " + shape_text(t.shape) + " " + printable(t.type_name) + ", not a matrix of " +
               (block::type == number_type::mxfp4 ? "MXFP4" : "NVFP4"));
   if (t.bytes == 0) file.fail(label + " is an empty matrix: " + shape_text(t.shape));
@@ -377,7 +442,8 @@ stored_weight<F> find_weight(gguf_reader& file, const std::string& name) {
   if (!std::isfinite(scale) || scale < 0)
     file.fail("tensor " + printable(beside->name) + " is " + ufp4::detail::sentence(scale) +
               ", which is no tensor scale");
-  return {&t, &t, scale, static_cast<std::size_t>(t.shape[0]), static_cast<std::size_t>(t.shape[1]), {}};
+  const std::uint64_t cols = t.shape.back(), rows = t.bytes / block::bytes / (cols / block::elements);
+  return {&t, &t, scale, static_cast<std::size_t>(rows), static_cast<std::size_t>(cols), {}};
 }
 
 /// Rows first .. first + out.rows() - 1 of a weight into a matrix made for its columns.

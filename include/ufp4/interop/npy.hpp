@@ -8,7 +8,7 @@
 /// | the rest  | the data                                                                                           |
 ///
 /// descr: '<f4', '<f2', '|u1', '|i1', and the two bytes '<V2' or '|V2' that NumPy writes for ml_dtypes.bfloat16 (which
-/// load as array.view(ml_dtypes.bfloat16)). Both orders are read; C order is written.
+/// load as array.view(ml_dtypes.bfloat16)). Fortran order is read in up to two dimensions; C order is written.
 ///
 ///   interop::npy_reader file("weights.npy");
 ///   file.read_rows(file.array(), 0, rows);
@@ -160,7 +160,9 @@ class npy_reader : public tensor_file {
     if (descr == "|u1") return number_type::u8;
     if (descr == "|i1") return number_type::i8;
     const std::string shown = "'" + printable(descr) + "'";
-    if (descr.starts_with('>')) fail("is big-endian (" + shown + "); save it in little-endian order, as '<f4'");
+    if (descr.starts_with('>'))
+      fail("is big-endian (" + shown + "); save it in little-endian order, as '" + (descr == ">f2" ? "<f2" : "<f4") +
+           "'");
     const bool converts = descr.size() > 1 && std::string_view("bfiu").find(descr[1]) != std::string_view::npos;
     fail("holds values of type " + shown +
          "; float32 ('<f4'), float16 ('<f2'), bfloat16 ('<V2'), uint8 ('|u1') and int8 ('|i1') can be read" +
@@ -172,6 +174,9 @@ class npy_reader : public tensor_file {
     t.type = type_of(*header.descr);
     t.type_name = *header.descr;
     t.shape = *header.shape;
+    if (*header.fortran_order && t.shape.size() > 2)
+      fail("is an array of " + shape_text(t.shape) +
+           " in Fortran order, which is read in two dimensions alone; np.ascontiguousarray makes it C order");
     t.column_major = *header.fortran_order && t.shape.size() == 2;
     t.offset = data_begin;
     t.bytes = file_.size() - data_begin;

@@ -12,10 +12,10 @@
 /// | torchao, read only | nvfp4, mxfp4 | P._L_qdata  | P._L_scale         | P._L_per_tensor_scale F32, a factor  |
 /// | ufp4               | every format | NAME_packed | NAME_scale         | NAME_tensor_scale F32 [1], a factor  |
 ///
-/// For torchao NAME is P.L, and scales are read where they are row-major, not swizzled. A factor f means value =
-/// code * (scale * f), a divisor d value = code * (scale / d): here the tensor scale is then fl(1/d). The ufp4 layout
-/// pads C to whole blocks and transform runs, has scales in their own type (ue5m3 as U8, e8m0 as F8_E8M0; a row of them
-/// for each row of square blocks), and a metadata string "ufp4.NAME":
+/// For torchao NAME is P.L, scales are read where they are row-major, not swizzled, and the tensor scale may be absent,
+/// which is 1. A factor f means value = code * (scale * f), a divisor d value = code * (scale / d): here the tensor scale
+/// is then fl(1/d). The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type (ue5m3 as U8,
+/// e8m0 as F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME":
 ///
 ///   grid=0,0.25,0.5,0.75,1,1.25,1.5,1.75,-0,... scale=f32 block=1x16 cols=1000 hadamard=16 bf16=0 signs=00002f6a
 ///
@@ -178,19 +178,28 @@ void add_quantized(safetensors_writer& out, const std::string& name, const Q& q,
   if (own) out.set_metadata("ufp4." + name, format_text<F>() + extent_text(q.cols(), q.transform()));
 }
 
+/// Does the file say of a weight in the ufp4 layout what it is, and have any of its tensors? A string that others left behind
+/// when they made the weight plain says nothing.
+inline bool has_own_layout(const safetensors_reader& file, const std::string& name) {
+  if (!file.metadata().contains("ufp4." + name)) return false;
+  const quantized_names own = names_of(name, tensor_layout::ufp4);
+  return file.find(own.codes) != nullptr || file.find(own.scales) != nullptr || file.find(own.tensor_scale) != nullptr;
+}
+
 /// How one weight is stored: found by the names that are there.
 struct quantized_place {
   quantized_names names;
   bool own = false;
-  bool divides = false;  ///< the tensor scale is a divisor
+  bool divides = false;         ///< the tensor scale is a divisor
+  bool may_lack_scale = false;  ///< without a tensor scale it is 1
 };
 inline quantized_place find_quantized(const safetensors_reader& file, const std::string& name) {
-  if (file.metadata().contains("ufp4." + name)) return {names_of(name, tensor_layout::ufp4), true, false};
-  quantized_place ct{names_of(name, tensor_layout::compressed_tensors), false, true};
+  if (has_own_layout(file, name)) return {names_of(name, tensor_layout::ufp4), true, false, false};
+  quantized_place ct{names_of(name, tensor_layout::compressed_tensors), false, true, false};
   if (file.find(ct.names.codes) != nullptr) return ct;
-  quantized_place torchao{torchao_names_of(name), false, false};
+  quantized_place torchao{torchao_names_of(name), false, false, true};
   if (file.find(torchao.names.codes) != nullptr) return torchao;
-  quantized_place modelopt{names_of(name, tensor_layout::modelopt), false, false};
+  quantized_place modelopt{names_of(name, tensor_layout::modelopt), false, false, false};
   if (file.find(modelopt.names.codes) == nullptr || file.find(modelopt.names.scales) == nullptr)
     file.fail("has no quantized weight named " + printable(name) + ": neither " + printable(ct.names.codes) + " nor " +
               printable(torchao.names.codes) + " nor " + printable(name) + " with " + printable(modelopt.names.scales));
@@ -199,6 +208,7 @@ inline quantized_place find_quantized(const safetensors_reader& file, const std:
 
 /// The stored tensor scale as the factor that this library keeps.
 inline float read_tensor_scale(safetensors_reader& file, const quantized_place& place) {
+  if (place.may_lack_scale && file.find(place.names.tensor_scale) == nullptr) return 1;
   const stored_tensor& t = file.at(place.names.tensor_scale);
   float scale = 0;
   if (t.type != number_type::f32 || t.bytes != sizeof scale)

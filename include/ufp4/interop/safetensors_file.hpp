@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <ufp4/interop/safetensors_header.hpp>
@@ -113,13 +114,14 @@ class safetensors_writer {
   void add(const std::string& name, tensor_source tensor) {
     ufp4::detail::expects(is_utf8(name) && name != "__metadata__", "safetensors_writer: the name ", printable(name),
                           " is not UTF-8, or is the format's own");
-    for (const auto& [other, ignored] : tensors_)
-      ufp4::detail::expects(other != name, "safetensors_writer: tensor ", printable(name), " is there already");
-    ufp4::detail::expects(!safetensors_name(tensor.type).empty(), "safetensors_writer: tensor ", printable(name),
+    const std::string shown = printable(name);
+    ufp4::detail::expects(!names_.contains(name), "safetensors_writer: tensor ", shown, " is there already");
+    ufp4::detail::expects(!safetensors_name(tensor.type).empty(), "safetensors_writer: tensor ", shown,
                           " has a type that .safetensors does not have");
-    ufp4::detail::expects(byte_count(tensor.type, tensor.shape).has_value(), "safetensors_writer: tensor ",
-                          printable(name), " of ", shape_text(tensor.shape), " is more bytes than 64 bits can count");
+    ufp4::detail::expects(byte_count(tensor.type, tensor.shape).has_value(), "safetensors_writer: tensor ", shown,
+                          " of ", shape_text(tensor.shape), " is more bytes than 64 bits can count");
     tensors_.emplace_back(name, std::move(tensor));
+    names_.insert(name);
   }
 
   void set_metadata(const std::string& key, const std::string& value) {
@@ -159,6 +161,7 @@ class safetensors_writer {
 
   std::map<std::string, std::string> metadata_;
   std::vector<entry> tensors_;
+  std::set<std::string> names_;  // of tensors_
 };
 
 }  // namespace ufp4::interop::inline UFP4_CODE

@@ -89,6 +89,9 @@ namespace ufp4::interop::inline UFP4_CODE {
 #endif
 }
 
+/// ": No space left on device": why a call failed, as errno says it; empty for 0.
+inline std::string cause_text(int error) { return error == 0 ? "" : ": " + std::string(std::strerror(error)); }
+
 /// The bytes of `elements` numbers, or nothing where the type has no size here or 64 bits do not hold the count.
 inline std::optional<std::uint64_t> byte_count(number_type type, const std::vector<std::uint64_t>& shape) {
   constexpr std::uint64_t bytes[] = {4, 2, 2, 1, 1, 1, 1, 8, 8, 4, 17, 36, 0};
@@ -224,15 +227,18 @@ class output_file {
   }
 
   void write(const void* data, std::size_t count) {
+    errno = 0;
     stream_.write(static_cast<const char*>(data), static_cast<std::streamsize>(count));
-    if (!stream_) fail("could not be written to its end");
+    if (!stream_) fail("could not be written to its end" + cause_text(errno));
     written_ += count;
   }
   void write(std::string_view text) { write(text.data(), text.size()); }
   /// At a place of its own, before or beyond what has been written; write() goes on behind it. What lies between places is
   /// undefined until it is written.
   void write_at(std::uint64_t offset, const void* data, std::size_t count) {
-    stream_.seekp(static_cast<std::streamoff>(offset));
+    errno = 0;
+    stream_.seekp(static_cast<std::streamoff>(offset));  // which writes what waits for a place before
+    if (!stream_) fail("could not be written to its end" + cause_text(errno));
     write(data, count);
   }
   template <class Number>
@@ -246,9 +252,12 @@ class output_file {
 
   /// All bytes of a tensor, which must be as many as its type and shape say.
   void write(const std::string& name, const tensor_source& tensor) {
-    const std::uint64_t asked = byte_count(tensor.type, tensor.shape).value();
+    write(name, byte_count(tensor.type, tensor.shape).value(), tensor.write);
+  }
+  /// All of them, `asked` in number.
+  void write(const std::string& name, std::uint64_t asked, const byte_source& bytes) {
     const std::uint64_t before = written_;
-    tensor.write([&](const void* data, std::size_t count) {
+    bytes([&](const void* data, std::size_t count) {
       if (count > asked - (written_ - before)) fail("got more than the " + std::to_string(asked) + " bytes of " + name);
       write(data, count);
     });
@@ -257,9 +266,10 @@ class output_file {
   }
 
   void finish() {
+    errno = 0;
     stream_.flush();
-    stream_.close();  // where some file systems tell that the bytes did not arrive
-    if (!stream_) fail("could not be written to its end");
+    if (stream_) stream_.close();  // where some file systems tell that the bytes did not arrive
+    if (!stream_) fail("could not be written to its end" + cause_text(errno));
     const std::error_code error = temporary_.rename(target_);
     if (error) fail("cannot be replaced: " + error.message());
   }
