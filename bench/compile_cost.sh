@@ -10,6 +10,7 @@ to build (default build/ in the source tree).
 Seconds are processor seconds, user and system, of one compiler process: the least of five runs, or of those begun within three seconds.
 Bytes are the column "text" of size: code, constants and unwind tables.'
 set -euo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
@@ -77,6 +78,7 @@ machine() {
   printf '| date | %s |\n' "$(date -u +%Y-%m-%d)"
 }
 
+# shellcheck disable=SC2016 # the backquotes are the page's
 headers() {
   local header lines own seconds=() compiler
   printf '| `#include` | lines | of them ufp4'\''s | g++, s | clang, s |\n|---|---:|---:|---:|---:|\n'

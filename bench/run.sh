@@ -6,6 +6,7 @@ usage='usage: bench/run.sh [--quick] [--out FILE]
   --out FILE   the page; docs/performance.md without it, or performance.md in the build folder where --quick is given
 Environment: UFP4_BUILD_DIR, where to build (default build/ in the source tree).'
 set -euo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
@@ -45,10 +46,12 @@ rm -rf "$results"
 mkdir -p "$results"
 echo "limits of this machine"
 "$build/bench/peaks" "${quick[@]}" --json "$results/peaks.json" >"$results/peaks.txt"
-for bench in "$build"/bench/*_bench; do
-  name=${bench##*/}
+# By their sources, as bench/CMakeLists.txt names them: the folder may hold programs of sources that are gone.
+mapfile -t sources < <(find "$source_dir/bench" -name '*_bench.cpp' -printf '%P\n' | LC_ALL=C sort)
+for source in "${sources[@]}"; do
+  name=${source%.cpp} name=${name//\//_}
   echo "$name"
-  "$bench" "${quick[@]}" --benchmark_enable_random_interleaving=true --benchmark_out="$results/$name.json" \
+  "$build/bench/$name" "${quick[@]}" --benchmark_enable_random_interleaving=true --benchmark_out="$results/$name.json" \
     >"$results/$name.txt"
 done
 echo "compiling a small program"

@@ -3,6 +3,12 @@
 # Sourced by bash; choose_build_folder comes first.
 # shellcheck shell=bash
 
+# What the caller's shell has for its own work and our commands would take for ours: a git hook's repository (git add would go into
+# its index), the folder that a packager installs into, another generator than the presets'.
+# shellcheck disable=SC2046 # several names
+if command -v git >/dev/null; then unset $(git rev-parse --local-env-vars); fi
+unset CDPATH DESTDIR CMAKE_GENERATOR CMAKE_GENERATOR_PLATFORM CMAKE_GENERATOR_TOOLSET CMAKE_GENERATOR_INSTANCE
+
 # The smallest version of CMake that reads our presets and header sets.
 ufp4_cmake_floor=3.25
 
@@ -25,33 +31,45 @@ python_with() {
   return 1
 }
 
-have_catch2() {
-  local header
-  for header in catch2/catch_all.hpp catch2/catch.hpp; do
-    if printf '#include <%s>\n' "$header" | g++ -std=c++20 -x c++ -fsyntax-only - 2>/dev/null; then return 0; fi
-  done
-  return 1
+# has_header HEADER [COMPILER OPTION]...: is it there, without a look at what it includes?
+has_header() {
+  printf '#if !__has_include(<%s>)\n#error none\n#endif\n' "$1" | "${2:-g++}" -std=c++20 "${@:3}" -x c++ -E - >/dev/null 2>&1
 }
+have_catch2() { has_header catch2/catch_all.hpp || has_header catch2/catch.hpp; }
 
 # Where Debian's package puts Eigen, which its pkg-config file and CMake know and a compiler alone does not, or on the
 # compiler's own path.
-have_eigen() {
-  printf '#include <Eigen/Core>\n' | g++ -std=c++20 -isystem /usr/include/eigen3 -x c++ -fsyntax-only - 2>/dev/null
+have_eigen() { has_header Eigen/Core g++ -isystem /usr/include/eigen3; }
+
+# have_programs NAME...
+have_programs() {
+  local name
+  for name in "$@"; do command -v "$name" >/dev/null || return 1; done
 }
 
 # Is what this Debian package brings on the machine, from whatever source?
 have_package() {
   case $1 in
-    g++) command -v g++ >/dev/null ;;
-    cmake) command -v cmake >/dev/null ;;
-    ninja-build) command -v ninja >/dev/null ;;
+    g++ | cmake | git | pkg-config | python3 | clang-tidy-* | g++-[0-9]*) have_programs "$1" ;;
+    ninja-build) have_programs ninja ;;
+    binutils) have_programs nm size objdump ;;
     catch2) have_catch2 ;;
     libeigen3-dev) have_eigen ;;
-    clang-19 | clang-22) command -v "clang++${1#clang}" >/dev/null ;;
-    hipcc) command -v hipcc >/dev/null || [ -x "${ROCM_PATH:-/opt/rocm}/bin/hipcc" ] ;;
-    python3) command -v python3 >/dev/null ;;
+    libbenchmark-dev) has_header benchmark/benchmark.h ;;
+    libtorch-dev) has_header torch/csrc/api/include/torch/torch.h ;;
+    openmpi-bin) have_programs mpirun ;;
+    libopenmpi-dev) have_programs mpicxx ;;
+    qemu-user-static) have_programs qemu-x86_64-static qemu-aarch64-static ;;
+    g++-aarch64-linux-gnu) have_programs aarch64-linux-gnu-g++ ;;
+    clang-[0-9]*) have_programs "clang++${1#clang}" ;;
+    libc++-19-dev) has_header __config clang++-19 -stdlib=libc++ ;;
+    libc++abi-19-dev) [ -e "$(clang++-19 -print-file-name=libc++abi.so 2>/dev/null)" ] ;;
+    libclang-rt-19-dev) compgen -G "$(clang++-19 -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a" >/dev/null ;;
+    hipcc) have_programs hipcc || [ -x "${ROCM_PATH:-/opt/rocm}/bin/hipcc" ] ;;
     python3-numpy) python_with numpy >/dev/null ;;
+    python3-scipy) python_with numpy,scipy >/dev/null ;;
     python3-venv) python_with ensurepip,venv >/dev/null ;;
+    mkdocs-material) python_with mkdocs,material >/dev/null ;;
     ca-certificates) [ -e /etc/ssl/certs/ca-certificates.crt ] ;;
     *) dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed' ;;
   esac
@@ -90,20 +108,23 @@ install_packages() {
   fi
 }
 
-# An own Python environment in the build folder: make_venv NAME REQUIREMENT... prints its python.
+# An own Python environment in the build folder: make_venv NAME REQUIREMENT... prints its python. One that was made in another
+# place, with another Python or for other requirements is made anew.
 make_venv() {
   local python dir=$ufp4_build/venv/$1
   shift
-  if [ ! -e "$dir/complete" ]; then
+  if [ "$(cat "$dir/complete" 2>/dev/null)" != "$(describe_venv "$dir" "$@")" ]; then
     python=$(python_with ensurepip,venv) || return 1
     rm -rf "$dir"
     "$python" -m venv "$dir" >&2 || return 1
     "$dir/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check --retries 1 \
       "$@" >&2 || return 1
-    touch "$dir/complete"
+    describe_venv "$dir" "$@" >"$dir/complete"
   fi
   echo "$dir/bin/python"
 }
+# describe_venv FOLDER REQUIREMENT...
+describe_venv() { printf '%s\n' "$1" "$("$1/bin/python" -V 2>&1)" "${@:2}"; }
 
 # The compilers and build tools; a distribution whose CMake is too old gets a newer one from PyPI.
 install_build_tools() {
@@ -128,5 +149,13 @@ choose_build_folder() {
     echo "ufp4: cannot write to $ufp4_build; set UFP4_BUILD_DIR to a folder that can be written to" >&2
     exit 2
   fi
-  ufp4_build=$(cd "$ufp4_build" && pwd)
+  ufp4_build=$(cd -- "$ufp4_build" && pwd)
+}
+
+# remove_tree FOLDER: with what was copied into it from a source tree that cannot be written to; or the script ends.
+remove_tree() {
+  [ ! -d "$1" ] || chmod -R u+w "$1"
+  rm -rf "$1" && return
+  echo "ufp4: cannot remove $1, which an earlier run has left" >&2
+  exit 2
 }

@@ -8,6 +8,7 @@ The site lies in build/site/html; its pages open from the folder. Environment: U
 mkdocs-material comes from PyPI; where that cannot be reached, with apt, and the search then needs a server.
 Exit status 77: the links and pictures are right, but neither could be had, so no site was built.'
 set -uo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
@@ -34,13 +35,14 @@ if [ "${1:-}" = --pictures ]; then
 fi
 "$values" | python3 "$site/pictures.py" --check "$source_dir/docs/pictures" || exit 1
 
+remove_tree "$ufp4_build/site"
 python3 "$site/stage.py" "$source_dir" "$ufp4_build/site" || exit 1
 config=$ufp4_build/site/mkdocs.yml
 if install_packages python3-venv ca-certificates && python=$(make_venv site 'mkdocs>=1.6,<2' 'mkdocs-material>=9.5,<10'); then
   :
 elif install_packages mkdocs-material; then
   echo "mkdocs-material could not be had from PyPI: the site is made with Debian's, and its search needs a server"
-  python=/usr/bin/python3
+  python=$(python_with mkdocs,material) || exit 1
   # what mkdocs 1.4 and material 8 do not know; check_links.py looks for what `validation` would find
   sed -i -e '/^validation:/,/^$/d' -e '/^not_in_nav:/,/^ /d' -e 's/plugins: \[search, offline\]/plugins: [search]/' "$config"
 else

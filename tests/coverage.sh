@@ -9,6 +9,7 @@ Ends with the table by room. In build/coverage.report: coverage.txt and coverage
 A line that no compiled function holds is not counted: other processors'\'' code, and templates that no test calls.
 Environment: UFP4_BUILD_DIR, where to build. Exit status 77 where gcovr could not be had.'
 set -uo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 . "$source_dir/cmake/page_tables.sh"
@@ -46,6 +47,9 @@ run_tests() {
     tail -n 40 "$ufp4_build/logs/coverage.configure.log"
     return 1
   }
+  # What a source that is gone has left: Ninja removes its objects, and gcovr would read the notes beside them.
+  ninja -C "$build" -t cleandead >"$ufp4_build/logs/coverage.clean.log" 2>&1
+  find "$build" -name '*.gcno' -exec bash -c 'for notes; do [ -e "${notes%.gcno}.o" ] || rm "$notes"; done' _ {} +
   cmake --build "$build" --target "$targets" -- -j "$(nproc)" >"$ufp4_build/logs/coverage.build.log" 2>&1 || {
     grep -m 10 -E -A 8 '^FAILED|error:' "$ufp4_build/logs/coverage.build.log"
     return 1
@@ -58,10 +62,11 @@ run_tests() {
 }
 
 report() {
-  # Branches to a landing pad are the compiler's, not the program's.
-  "${gcovr[@]}" --root "$source_dir" --object-directory "$build" --filter "$source_dir/include/ufp4/" \
+  # Branches to a landing pad are the compiler's, not the program's. The filter is a regular expression, of a path from here where it
+  # begins without /: the source tree's own path is none.
+  (cd "$source_dir" && "${gcovr[@]}" --root . --object-directory "$build" --filter include/ufp4/ \
     --merge-mode-functions=merge-use-line-min --exclude-throw-branches --exclude-unreachable-branches \
-    --txt "$out/coverage.txt" --csv "$out/coverage.csv" --json "$out/coverage.json" --html-details "$out/html/index.html" "$build" >"$ufp4_build/logs/coverage.gcovr.log" 2>&1 || {
+    --txt "$out/coverage.txt" --csv "$out/coverage.csv" --json "$out/coverage.json" --html-details "$out/html/index.html" "$build") >"$ufp4_build/logs/coverage.gcovr.log" 2>&1 || {
     tail -n 20 "$ufp4_build/logs/coverage.gcovr.log"
     return 1
   }
@@ -69,7 +74,7 @@ report() {
 
 # Columns of coverage.csv: filename, lines, lines run, share, branches, branches taken, share.
 by_room() {
-  awk -F, 'NR > 1 && $2 > 0 {
+  LC_ALL=C awk -F, 'NR > 1 && $2 > 0 {
       split($1, part, "/"); room = part[4] == "" ? "verbs and umbrellas" : part[3]
       if (room == "cuda" || room == "hip") room = "gpu"
       if (room == "cpu") room = part[4] == "kernels" || part[4] == "simd" ? "cpu: kernels" : "cpu: choice, threads, drivers"
@@ -95,6 +100,7 @@ by_file() {
   awk -F, 'NR > 1 && $2 > 0 { sub(/^include\/ufp4\//, "", $1); printf "| `%s` | %d | %d | %d | %d |\n", $1, $2, $2 - $3, $5, $5 - $6 }' "$out/coverage.csv"
 }
 
+# shellcheck disable=SC2016 # the backquotes are the page's
 machine() {
   printf '|  |  |\n|---|---|\n| command | `tests/coverage.sh%s` |\n' "$([ $targets = host_tests ] || echo ' --gpu')"
   printf '| processor | %s |\n' "$(processor)"

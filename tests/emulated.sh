@@ -8,10 +8,11 @@ as a machine with int8 and bf16 matrix instructions, one with dot products only,
 kernels alone, not those of the verbs that run them. Builds and runs the programs of
 tests/cpu/odr. Exit status 0, 1, or 77 where nothing could be run.'
 set -uo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 
 everything=${3:-}
 { [ $# -eq 2 ] || [ "$everything" = --all ]; } || { echo "$usage" >&2; exit 2; }
-source_dir=$(cd "$1" && pwd) && mkdir -p "$2" && ufp4_build=$(cd "$2" && pwd) || exit 2
+source_dir=$(cd -- "$1" && pwd) && mkdir -p "$2" && ufp4_build=$(cd -- "$2" && pwd) || exit 2
 . "$source_dir/cmake/bare_machine.sh"
 
 # A file under tests/, and which of its test cases where not all. Those of dispatch_test that start the program anew would
@@ -28,7 +29,10 @@ verbs=(
   "quantize_transform_test"
 )
 tests=("cpu/dispatch_test [tiers]")
-while read -r file; do tests+=("cpu/$file"); done < <(cd "$source_dir/tests/cpu" && ls | sed -n 's/^\(.*\(gemm\|kernels\).*_test\)\.cpp$/\1/p' | grep -v amx)
+for file in "$source_dir"/tests/cpu/*_test.cpp; do
+  file=$(basename "$file" .cpp)
+  case $file in *amx*) ;; *gemm* | *kernels*) tests+=("cpu/$file") ;; esac
+done
 
 kernels=("${tests[@]}")
 
@@ -126,16 +130,17 @@ run_odr() {
 export -f binary_of verdict judge run_test build_test build_odr run_odr
 export work source_dir
 
-# in_parallel FUNCTION: calls it with the words of each line, several at a time.
-in_parallel() { xargs -P "$jobs" -d '\n' -I '{}' bash -c "$1 {}"; }
+# in_parallel: runs each line as a command, several at a time.
+in_parallel() { xargs -P "$jobs" -d '\n' -I '{}' bash -c '{}'; }
 
-each_test() { # each_test WORDS...: a line for each test
-  local test
+# command_line WORD...: quoted, since a folder's name may have blanks.
+command_line() { printf '%q ' "$@" && echo; }
+each_test() { # each_test WORD...: a line for each test
+  local test words
   for test in "${tests[@]}"; do
-    printf '%s' "$*"
-    printf ' %s' "${test%% *}"
-    case $test in *' '*) printf " '%s'" "${test#* }" ;; esac
-    echo
+    words=("$@" "${test%% *}")
+    case $test in *' '*) words+=("${test#* }") ;; esac
+    command_line "${words[@]}"
   done
 }
 
@@ -153,10 +158,10 @@ tests=("${verbs[@]}" "${kernels[@]}")
   fi
 } >"$work/x86"
 if [ -s "$work/x86" ]; then
-  in_parallel '' <"$work/x86"
+  in_parallel <"$work/x86"
   check_tier qemu-x86_64-static Haswell "$ufp4_build/gcc/tests" avx2
   check_tier qemu-x86_64-static Nehalem "$ufp4_build/gcc/tests" scalar
-  { echo "build_odr gcc_O0 g++ -O0"; echo "build_odr gcc_O2 g++ -O2"; } | in_parallel ''
+  { echo "build_odr gcc_O0 g++ -O0"; echo "build_odr gcc_O2 g++ -O2"; } | in_parallel
   for name in gcc_O0 gcc_O2; do judge Nehalem "odr_$name" 60 bash -c "run_odr $name"; done
 else
   echo "SKIPPED: the x86-64 half, on $(uname -m)"
@@ -176,10 +181,10 @@ else
   aarch64-linux-gnu-g++ -std=c++20 -Og -I"$source_dir/tests" -c "$source_dir/tests/support/main.cpp" -o "$aarch64/main.o" &
   aarch64-linux-gnu-g++ -std=c++20 -O2 -I"$source_dir/include" -c "$source_dir/tests/support/kernels.cpp" -o "$aarch64/kernels.o"
   wait
-  each_test build_test "$aarch64" | in_parallel ''
+  each_test build_test "$aarch64" | in_parallel
   for processor in max neoverse-n1 cortex-a53; do
     each_test run_test qemu-aarch64-static $processor "$aarch64"
-  done | in_parallel ''
+  done | in_parallel
   check_tier qemu-aarch64-static max "$aarch64" neon_bf16
   check_tier qemu-aarch64-static neoverse-n1 "$aarch64" neon_dotprod
   check_tier qemu-aarch64-static cortex-a53 "$aarch64" neon

@@ -5,17 +5,23 @@
 # CPU time (user + system) of g++ -fsyntax-only on one #include, best of three: less noisy than the clock on a shared
 # machine. Over budget is reported; over twice the budget fails, because machines differ by less than that.
 set -uo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 cxx=${CXX:-g++}
 status=0
+export LC_ALL=C # a number's point is one, and not a comma
 TIMEFORMAT='%3U %3S'
 
 # budget MILLISECONDS HEADER
 budget() {
-  local limit=$1 header=$2 best=999999 user system ms word
+  local limit=$1 header=$2 best=999999 said user system ms word
   for _ in 1 2 3; do
-    read -r user system < <({ time echo "#include <ufp4/$header>" |
-      "$cxx" -std=c++20 -Iinclude -fsyntax-only -x c++ - >&2; } 2>&1 | tail -n 1)
+    if ! said=$({ time echo "#include <ufp4/$header>" | "$cxx" -std=c++20 -Iinclude -fsyntax-only -x c++ -; } 2>&1); then
+      printf 'FAILED: %s cannot be included:\n%s\n' "$header" "$said"
+      status=1
+      return
+    fi
+    read -r user system <<<"${said##*$'\n'}"
     ms=$((10#${user/./} + 10#${system/./}))
     [ $ms -lt $best ] && best=$ms
   done

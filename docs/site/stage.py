@@ -84,17 +84,23 @@ class Stage:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
+    def copy(self, file, where):
+        """Its bytes and not its mode, with which a read-only tree's copies could not be replaced."""
+        path = self.out / where
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((self.root / file).read_bytes())
+
     def run(self):
-        shutil.rmtree(self.out, ignore_errors=True)
+        if self.out.exists():
+            shutil.rmtree(self.out)
         for page in self.place:
             self.page(page)
         for file in sorted(self.sources):
             self.source(file)
-        here = self.root / "docs"
-        if (here / "pictures").is_dir():
-            shutil.copytree(here / "pictures", self.out / "pages" / "pictures")
-        shutil.copy(here / "site" / "extra.css", self.out / "pages")
-        shutil.copy(here / "site" / "mkdocs.yml", self.out)
+        for picture in sorted(file for file in (self.root / "docs/pictures").rglob("*") if file.is_file()):
+            self.copy(picture, Path("pages", picture.relative_to(self.root / "docs")))
+        self.copy("docs/site/extra.css", "pages/extra.css")
+        self.copy("docs/site/mkdocs.yml", "mkdocs.yml")
         print(f"{len(self.place)} pages, {len(self.sources)} files of the tree that they link to")
 
 

@@ -20,7 +20,8 @@ endif()
 
 foreach(file IN LISTS installed)
   file(READ ${PREFIX}/${file} text)
-  foreach(folder IN ITEMS ${UFP4} ${PREFIX} ${BUILD})
+  # Folders of the source tree and not the tree itself, whose path may be as short as a word of the text.
+  foreach(folder IN ITEMS ${UFP4}/include ${UFP4}/cmake ${PREFIX} ${BUILD})
     string(FIND "${text}" "${folder}" at)
     if(NOT at EQUAL -1)
       message(FATAL_ERROR "${file} names the folder ${folder}")

@@ -4,15 +4,19 @@
 # usage: conan.sh CONAN SCRATCH-FOLDER CREATE INSTALL
 # The last two are the README's commands. They run in the scratch folder, with ufp4 in it, and leave there what INSTALL makes.
 set -euo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$source_dir/cmake/bare_machine.sh"
 program=$1 work=$2 create=$3 install=$4
-rm -rf "$work"
+remove_tree "$work"
 mkdir -p "$work/ufp4/tests"
 export CONAN_HOME=$work/home # neither the user's profiles nor his cache
+mkdir "$CONAN_HOME"
+echo 'tools.cmake.cmaketoolchain:generator=Ninja' >"$CONAN_HOME/global.conf" # make need not be here
 cd "$source_dir"
-cp -r conanfile.py LICENSE include "$work/ufp4"
-cp -r tests/consume "$work/ufp4/tests"
+cp -r --no-preserve=mode conanfile.py LICENSE include "$work/ufp4"
+cp -r --no-preserve=mode tests/consume "$work/ufp4/tests"
 cd "$work"
 conan() { command "$program" "$@"; }
 

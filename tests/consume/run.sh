@@ -5,6 +5,7 @@ usage='usage: tests/consume/run.sh [--list] [WAY]...
 Builds in UFP4_BUILD_DIR (default build/ in the source tree), in the folder packages. Ends with one line a way in packages/verdicts:
 passed, FAILED or skipped. Exit status 1 if one failed.'
 set -uo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
@@ -25,9 +26,11 @@ choose_build_folder "$source_dir"
 out=$ufp4_build/packages
 # Moved after the installation, and with a blank in its name: nothing installed may remember where it was.
 prefix="$out/moved here"
-rm -rf "$out"
-mkdir -p "$out"
+remove_tree "$out"
+mkdir -p "$out" || exit 2
 export source_dir out prefix
+# The repositories made here are nobody's: the user's own hooks have no say in them, nor in what FetchContent makes of them.
+export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.hooksPath GIT_CONFIG_VALUE_0=/dev/null
 
 # What a way needs and this machine lacks is told by the way itself, with 77.
 need() {
@@ -92,9 +95,10 @@ way_subdirectory() { in_cmake subdirectory . -D HOW=subdirectory -D UFP4="$sourc
 make_repository() {
   local to=$out/repository_$1
   mkdir "$to"
-  cp -r "$source_dir"/{CMakeLists.txt,LICENSE,cmake,include} "$to"
+  cp -r --no-preserve=mode "$source_dir"/{CMakeLists.txt,LICENSE,cmake,include} "$to"
   git -C "$to" init --quiet --initial-branch=main && git -C "$to" add . &&
-    git -C "$to" -c user.name=ufp4 -c user.email=ufp4@localhost -c commit.gpgsign=false commit --quiet -m ufp4
+    git -C "$to" -c user.name=ufp4 -c user.email=ufp4@localhost -c commit.gpgsign=false -c core.hooksPath=/dev/null \
+      commit --quiet -m ufp4
 }
 fetch() {
   need git
@@ -136,7 +140,7 @@ refused() {
   mkdir -p "$project"
   printf 'cmake_minimum_required(VERSION 3.23)\nproject(refused LANGUAGES CXX)\nfind_package(ufp4 %s CONFIG REQUIRED %s)\n' \
     "$2" "${*:3}" >"$project/CMakeLists.txt"
-  if cmake -S "$project" -B "$project/build" -D CMAKE_CXX_COMPILER=g++ -D CMAKE_PREFIX_PATH="$prefix" >"$log" 2>&1; then
+  if cmake -S "$project" -B "$project/build" -G Ninja -D CMAKE_CXX_COMPILER=g++ -D CMAKE_PREFIX_PATH="$prefix" >"$log" 2>&1; then
     echo "find_package(ufp4 ${*:2}) did not fail"
     return 1
   fi
@@ -169,7 +173,7 @@ way_vcpkg() {
 stray_port() {
   local log=$out/stray_port.log stray=$out/stray/cmake/packaging
   mkdir -p "$stray"
-  cp -r "$1" "$stray/vcpkg"
+  cp -r --no-preserve=mode "$1" "$stray/vcpkg"
   if cmake -P "$stray/vcpkg/ufp4/portfile.cmake" >"$log" 2>&1; then
     echo "a port outside the source tree was accepted"
     return 1

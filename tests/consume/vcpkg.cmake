@@ -47,7 +47,7 @@ function(vcpkg_cmake_configure)
   refuse_rest()
   each_configuration()
   foreach(configuration IN LISTS configurations)
-    run(${CMAKE_COMMAND} -S ${arg_SOURCE_PATH} -B ${buildtrees}/${configuration} -D CMAKE_CXX_COMPILER=${COMPILER}
+    run(${CMAKE_COMMAND} -S ${arg_SOURCE_PATH} -B ${buildtrees}/${configuration} -G Ninja -D CMAKE_CXX_COMPILER=${COMPILER}
         -D CMAKE_BUILD_TYPE=${configuration} -D CMAKE_INSTALL_PREFIX=${prefix_${configuration}} ${arg_OPTIONS})
   endforeach()
 endfunction()
@@ -148,7 +148,8 @@ endfunction()
 
 function(lint_text path)
   file(READ ${CURRENT_PACKAGES_DIR}/${path} text)
-  foreach(folder IN ITEMS ${CURRENT_PACKAGES_DIR} ${buildtrees} ${UFP4})
+  # Folders of the source tree and not the tree itself, whose path may be as short as a word of the text.
+  foreach(folder IN ITEMS ${CURRENT_PACKAGES_DIR} ${buildtrees} ${UFP4}/include ${UFP4}/cmake)
     string(FIND "${text}" "${folder}" at)
     if(NOT at EQUAL -1)
       message(FATAL_ERROR "vcpkg: ${path} holds the absolute path ${folder}")

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: tool_program_test.sh TOOL BUILD-FOLDER
 set -uo pipefail
+unset CDPATH DESTDIR # cd would look elsewhere, and cmake --install put its files there
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 tool=$1 build=$2 page=$root/examples/ufp4/ufp4.1
-folder=$(mktemp -d)
+folder=$(mktemp -d "$build/tool_program.XXXXXX") || exit 1 # programs are run from it, which a TMPDIR may forbid
 trap 'rm -rf "$folder"' EXIT
 failed=0
 
@@ -78,9 +79,13 @@ ends 2 bench --isa neon_bf16 --isa amx
 grep -qE -- '--isa (neon_bf16|amx) is not of this machine, which has scalar' "$folder/err" ||
   fail "instructions of another machine: $(cat "$folder/err")"
 for isa in foo z80; do
-  for verb in "inspect $folder/x.npy" "quantize $folder/x.npy -f mxfp4 -o $folder/q.safetensors" bench compare; do
-    # shellcheck disable=SC2086
-    UFP4_ISA=$isa ends 2 $verb
+  for verb in inspect quantize bench compare; do
+    case $verb in
+      inspect) arguments=("$folder/x.npy") ;;
+      quantize) arguments=("$folder/x.npy" -f mxfp4 -o "$folder/q.safetensors") ;;
+      *) arguments=() ;;
+    esac
+    UFP4_ISA=$isa ends 2 $verb "${arguments[@]}"
     says "UFP4_ISA is $isa" "$folder/err"
   done
 done
@@ -100,7 +105,7 @@ ends 0 formats
 if [ -e /dev/full ]; then
   "$tool" formats >/dev/full 2>"$folder/err"
   [ $? = 1 ] || fail 'a full disk is no failure'
-  says 'could not be written' "$folder/err"
+  says 'could not be written to its end: No space left on device' "$folder/err"
   for words in --version --help 'inspect --help'; do
     # shellcheck disable=SC2086
     "$tool" $words >/dev/full 2>"$folder/err"
@@ -168,19 +173,29 @@ ln -s "$folder/new.safetensors" "$folder/dangling.json"
 ends 2 quantize "$folder/x.npy" -f mxfp4 -o "$folder/new.safetensors" --json "$folder/dangling.json"
 [ ! -e "$folder/new.safetensors" ] || fail 'the report and OUT took one name'
 ln "$folder/x.npy" "$folder/hard.json"
-for verb in "inspect $folder/x.npy" "compare --no-html --npy $folder/x.npy"; do
+for verb in inspect 'compare --no-html --npy'; do
   # shellcheck disable=SC2086
-  ends 2 $verb --json "$folder/hard.json"
+  ends 2 $verb "$folder/x.npy" --json "$folder/hard.json"
   says 'would overwrite' "$folder/err"
   array | cmp -s - "$folder/hard.json" || fail "$verb destroyed its input"
 done
-for verb in inspect "quantize -f mxfp4 -o $folder/new.gguf" "dequantize -o $folder/new.npy"; do
-  for rest in "$folder/x.npy" "$folder/x.npy $folder/q.safetensors"; do
-    # shellcheck disable=SC2086
-    ends 2 $verb --json $rest
+for verb in inspect quantize dequantize; do
+  case $verb in
+    inspect) arguments=() ;;
+    quantize) arguments=(-f mxfp4 -o "$folder/new.gguf") ;;
+    dequantize) arguments=(-o "$folder/new.npy") ;;
+  esac
+  for rest in '' "$folder/q.safetensors"; do
+    ends 2 $verb "${arguments[@]}" --json "$folder/x.npy" ${rest:+"$rest"}
     says "--json $folder/x.npy would be the report's name, and it ends like a file of tensors" "$folder/err"
     array | cmp -s - "$folder/x.npy" || fail "$verb --json took FILE for the report's name"
   done
+done
+for words in 'formats --json' 'bench --json' 'compare --json' 'compare --csv' 'compare --html'; do
+  # shellcheck disable=SC2086
+  ends 2 $words "$folder/x.npy"
+  says "${words#* } $folder/x.npy would be the report's name, and it ends like a file of tensors" "$folder/err"
+  array | cmp -s - "$folder/x.npy" || fail "$words overwrote a file of tensors"
 done
 
 # Every flag of every verb's help stands in the manual page, where a hyphen may be written \-.
@@ -188,6 +203,7 @@ sed 's/\\-/-/g' "$page" >"$folder/page"
 for verb in $verbs; do
   ends 0 "$verb" --help
   grep -q "^\.Ss $verb\$" "$page" || fail "the manual page has no part on $verb"
+  # shellcheck disable=SC2013 # words
   for flag in $(grep -v jq "$folder/out" | grep -oE '(^|[ ,(])--?[a-z][a-z-]*' | grep -oE -- '--?[a-z-]+' | sort -u); do
     grep -qE "^\.(It|Op|Fl|Nm|Cm).* ?Fl ${flag#-}( |\$)|^\.Fl ${flag#-}( |\$)" "$folder/page" ||
       fail "ufp4 $verb --help has $flag, and the manual page has not"

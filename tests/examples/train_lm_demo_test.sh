@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # ufp4 - tests: examples/demo.sh puts train_lm's numbers into its table and its page, with stand-ins for all it builds.
 # SPDX-License-Identifier: Apache-2.0
+#
+# train_lm_demo_test.sh [FOLDER]: where the stand-ins are made and run; without it where mktemp makes folders
 set -uo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-folder=$(mktemp -d)
+folder=$(mktemp -d ${1:+-p "$1"}) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failed=0
 
@@ -22,6 +25,11 @@ says() {
 }
 
 program "$folder/bin/cmake" <<<'echo "cmake version 3.31.0"'
+# Where its stand-in cannot run, demo.sh would find the real one and build for minutes.
+if ! "$folder/bin/cmake" >/dev/null 2>&1; then
+  echo "FAILED: programs in $folder cannot be run: TMPDIR may be mounted so"
+  exit 1
+fi
 program "$folder/bin/g++" <<<'cat >/dev/null'
 program "$folder/bin/ninja" <<<'exit 0'
 program "$folder/build/release/examples/ufp4" <<'STUB'

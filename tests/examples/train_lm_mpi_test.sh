@@ -4,6 +4,7 @@
 #
 # train_lm_mpi_test.sh TRAIN_LM
 set -uo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 train_lm=${1:?the program to test}
 folder=$(mktemp -d)

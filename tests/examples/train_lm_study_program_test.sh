@@ -4,6 +4,7 @@
 #
 # train_lm_study_program_test.sh TRAIN_LM
 set -euo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../cmake/bare_machine.sh"
 if ! python=$(python_with numpy,scipy); then

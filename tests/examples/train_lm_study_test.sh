@@ -2,6 +2,7 @@
 # ufp4 - tests: starts train_lm_study_test.py with a Python that has what the study needs.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../cmake/bare_machine.sh"
 if ! python=$(python_with numpy,scipy); then

@@ -9,6 +9,7 @@ usage='usage: tests/fuzz/run.sh [--seconds N] [--target NAME]... [--out FOLDER] 
 Ends with one line a target. A finding is saved as FOLDER/findings/TARGET-crash-...; fixed, it goes into the corpus.
 Needs clang 19 with its libFuzzer; exit status 77 without.'
 set -uo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 

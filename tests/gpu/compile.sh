@@ -22,7 +22,7 @@ echo "$("$nvcc" --version | sed -n 's/^Cuda compilation tools, //p'), warnings a
 
 export nvcc
 # Where the flags of a test's host code stand too: what -Wall finds in nvcc's own generated code is not ours to mend.
-export flags="-std=c++20 -I$source_dir/include -I$source_dir/tests -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter"
+export flags="-std=c++20 -Isource/include -Isource/tests -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter"
 
 # shellcheck disable=SC2317,SC2086 # called through xargs; several words
 # One line of work: "kernels TARGET", "test FILE", "example FILE", "bench FILE" or "refusal".
@@ -32,35 +32,35 @@ work() {
     kernels)
       local code="arch=compute_$what,code=sm_$what"
       name=kernels.$what
-      mkdir -p "$out/$name"
-      answer=$(logged "$name" "$nvcc" -x cu $flags -gencode "$code" -DUFP4_EXPERIMENTAL --keep --keep-dir "$out/$name" \
-        -c "$source_dir/tests/gpu/kernels.cu" -o "$out/$name.o")
-      [ "$answer" = no ] || linked=$(logged "$name" "$nvcc" -gencode "$code" "$out/$name.o" -o "$out/$name.run")
+      mkdir -p "$name"
+      answer=$(logged "$name" "$nvcc" -x cu $flags -gencode "$code" -DUFP4_EXPERIMENTAL --keep --keep-dir "$name" \
+        -c source/tests/gpu/kernels.cu -o "$name.o")
+      [ "$answer" = no ] || linked=$(logged "$name" "$nvcc" -gencode "$code" "$name.o" -o "$name.run")
       if [ "$linked" = yes ]; then
-        mv "$out/$name/kernels.ptx" "$out/$name.ptx"
-        ran=$(try_run "$out/$name.run" "$out/$name.log")
+        mv "$name/kernels.ptx" "$name.ptx"
+        ran=$(try_run "./$name.run" "$name.log")
       fi
       answer="$answer $linked $ran"
-      rm -rf "${out:?}/$name" ;;
+      rm -rf "${name:?}" ;;
     test)
       name=$(basename "$what" .cpp)
       answer=$(logged "$name" "$nvcc" -x cu $flags $cublas -arch=sm_80 -DUFP4_KERNELS_ELSEWHERE -DUFP4_SOURCE_DIR='"."' \
-        -c "$what" -o "$out/$name.o")
-      rm -f "$out/$name.o" ;;
+        -c "$what" -o "$name.o")
+      rm -f "$name.o" ;;
     refusal)
       name=refusal
       # Flags that flush subnormals must not compile; the assembler's message is the sentence.
-      answer=$(logged refusal "$nvcc" -std=c++20 -I"$source_dir/include" -arch=sm_80 --use_fast_math \
-        -c "$source_dir/examples/embed_kernel.cu" -o "$out/refusal.o")
-      if [ "$answer" = no ] && grep -q ufp4_must_be_compiled_without_use_fast_math "$out/refusal.log"; then answer=yes
+      answer=$(logged refusal "$nvcc" -std=c++20 -Isource/include -arch=sm_80 --use_fast_math \
+        -c source/examples/embed_kernel.cu -o refusal.o)
+      if [ "$answer" = no ] && grep -q ufp4_must_be_compiled_without_use_fast_math refusal.log; then answer=yes
       else answer=no; fi ;;
     bench)
       name=$(basename "$what" .cu)
-      answer=$(logged "$name" "$nvcc" $flags -arch=sm_80 "$what" -lcublas -lcublasLt -o "$out/$name.run")
-      rm -f "$out/$name.run" ;;
+      answer=$(logged "$name" "$nvcc" $flags -arch=sm_80 "$what" -lcublas -lcublasLt -o "$name.run")
+      rm -f "$name.run" ;;
     example)
       name=example.$(basename "$what" .cu)
-      answer=$(logged "$name" "$nvcc" $flags -arch=sm_80 "$what" -o "$out/$name.run") ;;
+      answer=$(logged "$name" "$nvcc" $flags -arch=sm_80 "$what" -o "$name.run") ;;
   esac
   verdict "$name" "$answer" $((SECONDS - began))
 }
@@ -69,12 +69,12 @@ export -f work
 for target in $targets; do list+=("kernels $target"); done
 examples=(embed_kernel snippets/gpu)
 list+=("refusal -")
-for example in "${examples[@]}"; do list+=("example $source_dir/examples/$example.cu"); done
+for example in "${examples[@]}"; do list+=("example source/examples/$example.cu"); done
 export cublas=''
 if [ -n "$with_tests" ]; then
   if printf '#include <cublasLt.h>\n' | "$nvcc" -x cu -E - >/dev/null 2>&1; then
     cublas=-DUFP4_WITH_CUBLAS
-    list+=("bench $source_dir/bench/gpu_bench.cu")
+    list+=("bench source/bench/gpu_bench.cu")
   else
     echo "SKIPPED: no cublasLt, so what uses it was not compiled"
   fi

@@ -1,8 +1,9 @@
 # ufp4 - what compile.sh and compile_hip.sh share: arguments, the work list, and how verdicts are told.
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by bash. The caller has `usage`, and a function `work KIND WHAT` that leaves <name>.log, and its verdict through `verdict`.
-# shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export source_dir out
 
@@ -21,10 +22,11 @@ read_arguments() {
   done
 }
 
+# Everything is compiled in that folder, from a link in it: paths without blanks, whatever the tree's own is, for lists of words and
+# for compilers that are scripts.
 make_out() {
-  mkdir -p "$out"
-  out=$(cd "$out" && pwd)
-  rm -f "$out"/*.verdict "$out"/*.log
+  mkdir -p "$out" && out=$(cd -- "$out" && pwd) && ln -sfn "$source_dir" "$out/source" && cd "$out" || exit 2
+  rm -f ./*.verdict ./*.log
 }
 
 # logged NAME COMMAND...: into its log; says yes or no.
@@ -45,7 +47,7 @@ work_through_list() { printf '%s\n' "${list[@]}" | xargs -P "${UFP4_JOBS:-$(npro
 
 add_tests() {
   if printf '#include "support/catch.hpp"\n' | g++ -std=c++20 -I"$source_dir/tests" -x c++ -fsyntax-only - 2>/dev/null; then
-    for test in "$source_dir"/tests/gpu/*_test.cpp; do list+=("test $test"); done
+    for test in source/tests/gpu/*_test.cpp; do list+=("test $test"); done
   else
     with_tests=
     echo "SKIPPED: no Catch2, so the tests were not compiled by $1"

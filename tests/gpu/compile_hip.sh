@@ -30,7 +30,7 @@ echo "hipcc over clang $release; for newer architectures ${clang:-no other clang
 
 export clang headers
 export warnings='-Wall -Wextra -Wno-unused-parameter -Wno-unused-command-line-argument -Werror'
-export flags="-std=c++20 -O2 -I$source_dir/include -I$source_dir/tests $warnings"
+export flags="-std=c++20 -O2 -Isource/include -Isource/tests $warnings"
 
 # shellcheck disable=SC2317,SC2086 # called through xargs; several words
 # One line of work: "linked TARGET", "device TARGET", "test FILE", "example FILE" or "bench FILE".
@@ -39,13 +39,13 @@ work() {
   case $kind in
     linked)
       name=kernels.$what
-      mkdir -p "$out/$name"
-      cd "$out/$name" || return
-      answer=$(logged "$name" hipcc -x hip $flags --offload-arch="$what" --save-temps -c "$source_dir/tests/gpu/kernels.cu" -o kernels.o)
-      [ "$answer" = no ] || linked=$(logged "$name" hipcc --offload-arch="$what" kernels.o -o "$out/$name.run")
-      [ "$linked" = no ] || ran=$(try_run "$out/$name.run" "$out/$name.log")
-      mv kernels-hip-*"$what".s "$out/$name.s"
-      rm -rf "${out:?}/$name"
+      mkdir -p "$name"
+      answer=$(logged "$name" hipcc -x hip $flags --offload-arch="$what" --save-temps=obj -c source/tests/gpu/kernels.cu \
+        -o "$name/kernels.o")
+      [ "$answer" = no ] || linked=$(logged "$name" hipcc --offload-arch="$what" "$name/kernels.o" -o "$name.run")
+      [ "$linked" = no ] || ran=$(try_run "./$name.run" "$name.log")
+      mv "$name"/kernels-hip-*"$what".s "$name.s"
+      rm -rf "${name:?}"
       answer="$answer $linked $ran" ;;
     device)
       name=kernels.$what
@@ -53,19 +53,19 @@ work() {
       case $what in gfx1?*) wave=32 ;; esac
       # Old headers ask for a macro that new compilers no longer define.
       answer=$(logged "$name" "$clang" -x hip $flags -nogpulib --cuda-device-only -S --offload-arch="$what" \
-        -D__AMDGCN_WAVEFRONT_SIZE=$wave -I"$headers" "$source_dir/tests/gpu/kernels.cu" -o "$out/$name.s")
+        -D__AMDGCN_WAVEFRONT_SIZE=$wave -I"$headers" source/tests/gpu/kernels.cu -o "$name.s")
       answer="$answer - -" ;;
     test)
       name=$(basename "$what" .cpp) answer=other
       if ! grep -q '^#include <ufp4/cuda/' "$what"; then
         answer=$(logged "$name" hipcc -x hip $flags --offload-arch=gfx90a -DUFP4_KERNELS_ELSEWHERE -DUFP4_SOURCE_DIR='"."' \
-          -c "$what" -o "$out/$name.o")
+          -c "$what" -o "$name.o")
       fi
-      rm -f "$out/$name.o" ;;
+      rm -f "$name.o" ;;
     bench | example)
       name=$kind.$(basename "$what" .cu)
-      answer=$(logged "$name" hipcc -x hip $flags --offload-arch=gfx90a "$what" -o "$out/$name.run")
-      rm -f "$out/$name.run" ;;
+      answer=$(logged "$name" hipcc -x hip $flags --offload-arch=gfx90a "$what" -o "$name.run")
+      rm -f "$name.run" ;;
   esac
   verdict "$name" "$answer" $((SECONDS - began))
 }
@@ -82,9 +82,9 @@ for target in $targets; do
   compiled_here+=("$target")
 done
 examples=(embed_kernel snippets/gpu)
-for example in "${examples[@]}"; do list+=("example $source_dir/examples/$example.cu"); done
+for example in "${examples[@]}"; do list+=("example source/examples/$example.cu"); done
 if [ -n "$with_tests" ]; then
-  list+=("bench $source_dir/bench/gpu_bench.cu")
+  list+=("bench source/bench/gpu_bench.cu")
   add_tests hipcc
 fi
 work_through_list
@@ -92,7 +92,7 @@ work_through_list
 # played TARGET: how many of the executor's tests play that architecture, by its number or because CTest runs them as it.
 played() {
   local tests as=none
-  case " gfx90a gfx950 gfx1100 gfx1201 " in *" $1 "*) as='^// ctest:.* amd\b|^// ctest: amd\b' ;; esac
+  case $1 in gfx90a | gfx950 | gfx1100 | gfx1201) as='^// ctest:.* amd\b|^// ctest: amd\b' ;; esac
   tests=$(grep -l -E "0x${1#gfx}\b|$as" "$source_dir"/tests/gpu/*_test.cpp | wc -l)
   if [ "$tests" -eq 0 ]; then echo no; else echo "by $tests tests"; fi
 }

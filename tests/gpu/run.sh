@@ -2,6 +2,7 @@
 # ufp4 - on a machine with a GPU: builds the tests for it and runs them, measures, and runs them under compute-sanitizer. One call,
 # under ten minutes.
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2016 # $OUT is the reader's
 usage='usage: tests/gpu/run.sh [--vendor nvidia|amd] [--page FILE] [--no-bench] [--only WORD] [--dry-run]
   --vendor      whose compiler and GPU; without it nvidia, or amd where only such a GPU is there
   --page FILE   the results page; without it $OUT/performance-gpu.md where OUT is set, else docs/performance-gpu.md, which neither
@@ -13,6 +14,7 @@ Environment: UFP4_BUILD_DIR, where to build; UFP4_CATCH2_INCLUDE, the folder tha
 Needs nvcc or hipcc, g++, Catch2 and a GPU; with nvcc cuBLAS for the bench and its own test. Exit status 77, and a line that says so,
 where the compiler or a GPU is missing.'
 set -uo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
@@ -53,6 +55,7 @@ page_name=performance-gpu.md
 [ "$vendor" = nvidia ] || page_name=performance-gpu-$vendor.md
 if [ -z "$page" ] && [ -n "${OUT:-}" ]; then page=$OUT/$page_name; fi
 if [ -z "$page" ] && [ -n "$with_bench" ] && [ -z "$only" ]; then page=$source_dir/docs/$page_name; fi
+case $page in '' | /*) ;; *) page=$PWD/$page ;; esac
 # Sets compiler, gpu (its name), arch, code (what the compiler is told of it) and release.
 describe_nvidia() {
   compiler=nvcc
@@ -84,9 +87,9 @@ if ! command -v $compiler >/dev/null; then
   echo "SKIPPED: there is no $compiler here; without a GPU, tests/run.sh runs the kernels' logic on the CPU"
   exit 77
 fi
-describe_$vendor
+"describe_$vendor"
 if [ -z "$gpu" ]; then
-  echo "SKIPPED: there is no GPU here ($([ $vendor = amd ] && echo rocm_agent_enumerator || echo nvidia-smi) names none); tests/run.sh runs the kernels' logic on the CPU"
+  echo "SKIPPED: there is no GPU here ($([ "$vendor" = amd ] && echo rocm_agent_enumerator || echo nvidia-smi) names none); tests/run.sh runs the kernels' logic on the CPU"
   exit 77
 fi
 echo "$gpu: compiling for $arch"
@@ -94,20 +97,23 @@ export vendor compiler code
 
 choose_build_folder "$source_dir"
 build=$ufp4_build/gpu/$arch
-mkdir -p "$build"
+catch2=${UFP4_CATCH2_INCLUDE:+$(realpath -m -- "$UFP4_CATCH2_INCLUDE")}
+# Everything is compiled and run in that folder, from links in it: paths without blanks, whatever the tree's own is, for lists of
+# words and for compilers that are scripts.
+mkdir -p "$build" && ln -sfn "$source_dir" "$build/source" && cd "$build" || exit 2
+[ -z "$catch2" ] || ln -sfn "$catch2" catch2_include || exit 2
 [ -n "${UFP4_CATCH2_INCLUDE:-}" ] || install_packages g++ catch2 || exit 1
 
 # has HEADER: whether the compilers find it.
 # shellcheck disable=SC2086 # several words
 has() { printf '#if !__has_include(<%s>)\n#error none\n#endif\n' "$1" | $compiler $flags -x $language -E - >/dev/null 2>&1; }
 
-export build source_dir arch language=cu math_libraries='-lcublas -lcublasLt'
-if [ $vendor = amd ]; then language=hip math_libraries=''; fi
-export flags="-std=c++20 -O2 -I$source_dir/include -I$source_dir/tests ${UFP4_CATCH2_INCLUDE:+-I$UFP4_CATCH2_INCLUDE}
- -DUFP4_SOURCE_DIR=\"$source_dir\""
+export build arch language=cu math_libraries='-lcublas -lcublasLt'
+if [ "$vendor" = amd ]; then language=hip math_libraries=''; fi
+export flags="-std=c++20 -O2 -Isource/include -Isource/tests ${catch2:+-Icatch2_include} -DUFP4_SOURCE_DIR=\"source\""
 libraries=-ldl
 if has catch2/catch_all.hpp; then libraries+=' -lCatch2'; fi # Catch2 2 is headers alone
-if [ $vendor = nvidia ] && has cublasLt.h; then flags+=' -DUFP4_WITH_CUBLAS' libraries+=' -lcublasLt'; fi
+if [ "$vendor" = nvidia ] && has cublasLt.h; then flags+=' -DUFP4_WITH_CUBLAS' libraries+=' -lcublasLt'; fi
 # shellcheck disable=SC2317 # called through xargs
 # object SOURCE: a support file, a test, or the bench.
 object() {
@@ -116,18 +122,18 @@ object() {
   log=$build/$name.log
   # shellcheck disable=SC2086 # several words
   case $1 in
-    */support/*) g++ $flags -c "$1" -o "$build/$name.o" >"$log" 2>&1 || status=1 ;;
+    */support/*) g++ $flags -c "$1" -o "$name.o" >"$log" 2>&1 || status=1 ;;
     *_bench.cu)
-      $compiler -x $language $flags $code "$1" $math_libraries -o "$build/gpu_bench" >"$log" 2>&1 || status=1 ;;
-    *) $compiler -x $language $flags $code -DUFP4_KERNELS_ELSEWHERE -c "$1" -o "$build/$name.o" >"$log" 2>&1 || status=1 ;;
+      $compiler -x $language $flags $code "$1" $math_libraries -o gpu_bench >"$log" 2>&1 || status=1 ;;
+    *) $compiler -x $language $flags $code -DUFP4_KERNELS_ELSEWHERE -c "$1" -o "$name.o" >"$log" 2>&1 || status=1 ;;
   esac
   [ $status -eq 0 ] || { echo "does not compile: $1"; head -n 20 "$log"; }
   return 0
 }
 export -f object
 
-mapfile -t tests < <(printf '%s\n' "$source_dir"/tests/gpu/*_test.cpp | grep -e "$only")
-if [ $vendor = amd ]; then # without those of the other vendor's instructions
+mapfile -t tests < <(cd source/tests/gpu && printf '%s\n' *_test.cpp | grep -e "$only" | sed 's|^|source/tests/gpu/|')
+if [ "$vendor" = amd ]; then # without those of the other vendor's instructions
   mapfile -t tests < <(grep -L '^#include <ufp4/cuda/' "${tests[@]}")
 fi
 if [ -n "$dry" ]; then
@@ -136,8 +142,9 @@ if [ -n "$dry" ]; then
   exit 0
 fi
 rm -f "$build"/*.o "$build"/*_test "$build"/gpu_bench "$build"/bench.md
-sources=("$source_dir/tests/support/main.cpp" "$source_dir/tests/support/kernels.cpp" "${tests[@]}")
-[ -z "$with_bench" ] || sources=("$source_dir/bench/gpu_bench.cu" "${sources[@]}")
+sources=(source/tests/support/main.cpp source/tests/support/kernels.cpp "${tests[@]}")
+[ -z "$with_bench" ] || sources=(source/bench/gpu_bench.cu "${sources[@]}")
+# shellcheck disable=SC2016 # the inner shell's
 printf '%s\n' "${sources[@]}" | timeout "$(left)" xargs -P "$(nproc)" -I{} bash -c 'object "$1"' _ {}
 echo "built in $SECONDS s"
 
@@ -161,8 +168,7 @@ for test in "${tests[@]}"; do
   [ -e "$build/$name.cpp.o" ] || { failed=$((failed + 1)); lines+=("| $name | does not compile | |"); continue; }
   log=$build/$name.run.log
   # shellcheck disable=SC2086
-  if ! timeout "$(left)" $compiler $code "$build/$name.cpp.o" "$build"/{main,kernels}.cpp.o $libraries -o "$build/$name" \
-    >"$log" 2>&1; then
+  if ! timeout "$(left)" $compiler $code "$name.cpp.o" {main,kernels}.cpp.o $libraries -o "$name" >"$log" 2>&1; then
     verdict "$name" 1 $((SECONDS - began)) "$log"
     continue
   fi
@@ -196,11 +202,11 @@ write_page() {
 [ -z "$with_bench" ] || run_bench
 write_page
 
-if [ $vendor = nvidia ] && [ -x "$(command -v compute-sanitizer)" ]; then
+if [ "$vendor" = nvidia ] && [ -x "$(command -v compute-sanitizer)" ]; then
   for tool in memcheck racecheck; do
     for test in "${tests[@]}"; do
       name=$(basename "$test" .cpp) began=$SECONDS log=$build/$name.$tool.log
-      [ -x "$build/$name" ] && [ "$name" != nvrtc_test ] || continue
+      if [ ! -x "$build/$name" ] || [ "$name" = nvrtc_test ]; then continue; fi
       # Half a minute a test at most: memcheck slows a kernel down tenfold, racecheck more.
       [ $SECONDS -lt 560 ] || { skipped=$((skipped + 1)); lines+=("| $name under $tool | skipped: no time left | |"); continue; }
       timeout "$(at_most 30)" compute-sanitizer --tool $tool --error-exitcode 99 "$build/$name" >"$log" 2>&1

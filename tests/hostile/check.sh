@@ -7,10 +7,16 @@
 # | headers | all that need no GPU's compiler, in one file behind macros.hpp; --all: every one in a file of its own  |
 # | program | program.cpp compiled in each setting; by the first compiler also built and run: the same bits in all  |
 # | mdspan  | --all: its test, with a standard library that has <mdspan>                                              |
+#
+# Environment: UFP4_BUILD_DIR, where what is built lies until the end.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
-work=$(mktemp -d)
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$source_dir/cmake/bare_machine.sh"
+choose_build_folder "$source_dir"
+work=$(mktemp -d "$ufp4_build/hostile.XXXXXX") || exit 1 # programs are run from it, which a TMPDIR may forbid
 trap 'rm -rf "$work"' EXIT
+cd "$source_dir" || exit
 passed=0 failed=0 all=no compilers=()
 for word in "$@"; do
   if [ "$word" = --all ]; then all=yes; else compilers+=("$word"); fi
@@ -38,7 +44,7 @@ verdict() { # STATUS WHAT: the log is in $work/log
 }
 
 # compile COMPILER OPTION...: warnings of the compilers' own intrinsics' headers are theirs.
-compile() { LC_ALL=C "$@" -Iinclude -Itests/hostile -isystem /usr/include/eigen3 >"$work/log" 2>&1; }
+compile() { LC_ALL=C "$@" -Iinclude -Itests/hostile -iquote "$work" -isystem /usr/include/eigen3 >"$work/log" 2>&1; }
 
 # The headers of the standard that ufp4 includes, and the compiler's own, come before the macros.
 {
@@ -53,7 +59,7 @@ headers=$(find include/ufp4 -name '*.hpp' | sort | grep -v -E '^include/ufp4/((g
 for header in $headers; do echo "#include <$header>"; done >"$work/all.cpp"
 
 for compiler in "${compilers[@]}"; do
-  bare="-std=c++20 -fno-exceptions -fno-rtti -include $work/before.hpp"
+  bare='-std=c++20 -fno-exceptions -fno-rtti -include before.hpp'
   for setting in "$bare" '-std=gnu++20' '-std=c++2b -march=native' '-std=c++20 -fno-exceptions -D_GLIBCXX_ASSERTIONS -D_FORTIFY_SOURCE=2 -O1'; do
     # shellcheck disable=SC2086 # several words
     compile "$compiler" $setting $strict -DUFP4_KERNELS_ELSEWHERE -fsyntax-only tests/hostile/program.cpp
@@ -88,12 +94,12 @@ ran() {
 }
 declare -A bits
 echo '#include <ufp4/cpu/kernels.hpp>' >"$work/kernels.cpp"
-if ! compile "${compilers[0]}" -std=c++20 -O1 -fno-exceptions -fno-rtti -include "$work/before.hpp" -DUFP4_KERNELS_HERE -c \
+if ! compile "${compilers[0]}" -std=c++20 -O1 -fno-exceptions -fno-rtti -include before.hpp -DUFP4_KERNELS_HERE -c \
   -o "$work/kernels.o" "$work/kernels.cpp"; then
   verdict 1 "the kernels do not compile without exceptions, behind the macros"
 else
   ran plain -std=c++20 -O1 -DUFP4_KERNELS_ELSEWHERE
-  ran bare -std=c++20 -O1 -DUFP4_KERNELS_ELSEWHERE -fno-exceptions -fno-rtti -include "$work/before.hpp"
+  ran bare -std=c++20 -O1 -DUFP4_KERNELS_ELSEWHERE -fno-exceptions -fno-rtti -include before.hpp
   ran unsafe -std=c++20 -O3 -DUFP4_KERNELS_ELSEWHERE -ffp-contract=fast -fno-math-errno -fno-trapping-math -fwrapv -fno-strict-aliasing
   [ -n "${bits[plain]-}" ] && [ "${bits[plain]}" = "${bits[bare]-}" ] && [ "${bits[plain]}" = "${bits[unsafe]-}" ]
   verdict $? "the bits differ: ${bits[*]}"
@@ -101,7 +107,8 @@ fi
 # <mdspan> is in libc++ from 17 on, and in no libstdc++ before 15. Catch2 3 is compiled for libstdc++ alone.
 if [ $all = yes ]; then
   for compiler in "${compilers[@]}"; do
-    [[ $compiler = clang* ]] && echo '#include <mdspan>' >"$work/one.cpp" || continue
+    [[ $compiler = clang* ]] || continue
+    echo '#include <mdspan>' >"$work/one.cpp"
     if ! "$compiler" -std=c++23 -stdlib=libc++ -fsyntax-only "$work/one.cpp" 2>/dev/null || [ -e /usr/include/catch2/catch_all.hpp ]; then
       echo "SKIPPED: $compiler has no libc++ with <mdspan>, or Catch2 is not version 2"
       continue
