@@ -8,6 +8,7 @@ usage='usage: tests/run.sh [--all] [--step NAME]... [--list]
 Environment: UFP4_BUILD_DIR, where to build (default build/ in the source tree); UFP4_TEST_SEED, for randomised tests.
 Ends with one line "N passed, N failed, N skipped"; exit status 1 if anything failed.'
 set -uo pipefail
+unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
@@ -15,7 +16,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # name: what it shows. A step is the function step_<name>; it returns 0, 1, or 77 for "skipped, and I said why".
 # A step that counts no tests of its own is one test.
 steps=(
-  "gcc: every test of the day with g++, -O2 but for the GPU's in the executor and the programs'; the layer rule and the tour are among them"
+  "gcc: every test of the day with g++, -O2 but for the GPU's in the executor, the files' and the programs'; the layer rule and the tour are among them"
   "clang: formats, rounding, transforms, blocks, kernels and recipes with clang 19, or another from 16 on; everything with --all"
   "sanitize: formats to kernels to recipes, files and fuzz corpora with g++ under AddressSanitizer and UndefinedBehaviorSanitizer; everything with --all"
   "threads: the tests labelled threads under ThreadSanitizer"
