@@ -4,9 +4,9 @@
 usage='usage: tests/emulated.sh SOURCE_DIR BUILD_DIR [--all]
 Runs the tests named below, from BUILD_DIR/gcc/tests (the gcc step of run.sh builds them), under QEMU as a Haswell and as a
 Nehalem: code for a newer processor that is reached by mistake dies there. Builds the same tests for aarch64 and runs them
-as a machine with int8 and bf16 matrix instructions, one with dot products only, and one with neither; without --all the tests of
-kernels alone, not those of the verbs that run them. Builds and runs the programs of
-tests/cpu/odr. Exit status 0, 1, or 77 where nothing could be run.'
+as a machine with int8 and bf16 matrix instructions, one with dot products only, and one with neither. Without --all: there, and as
+a Nehalem, the tests of kernels and not of the verbs that run them; where there are int8 instructions those of products, the
+others being the same everywhere. Builds and runs the programs of tests/cpu/odr. Exit status 0, 1, or 77 where nothing could be run.'
 set -uo pipefail
 unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 
@@ -34,7 +34,10 @@ for file in "$source_dir"/tests/cpu/*_test.cpp; do
   case $file in *amx*) ;; *gemm* | *kernels*) tests+=("cpu/$file") ;; esac
 done
 
-kernels=("${tests[@]}")
+kernels=("${tests[@]}") products=()
+for file in "${kernels[@]}"; do
+  case $file in *dispatch* | *gemm*) products+=("$file") ;; esac
+done
 
 work=$ufp4_build/emulated
 rm -rf "$work"
@@ -153,6 +156,8 @@ tests=("${verbs[@]}" "${kernels[@]}")
 {
   if [ "$(uname -m)" = x86_64 ]; then
     for processor in Haswell Nehalem; do
+      # What a verb runs on the older of the two is the scalar kernels, whose tests stay.
+      [ $processor = Haswell ] || [ "$everything" = --all ] || tests=("${kernels[@]}")
       each_test run_test qemu-x86_64-static $processor "$ufp4_build/gcc/tests"
     done
   fi
@@ -183,6 +188,11 @@ else
   wait
   each_test build_test "$aarch64" | in_parallel
   for processor in max neoverse-n1 cortex-a53; do
+    # What the newer two have beyond the last is for products; the other kernels are the same there.
+    if [ "$everything" != --all ]; then
+      tests=("${products[@]}")
+      [ $processor != cortex-a53 ] || tests=("${kernels[@]}")
+    fi
     each_test run_test qemu-aarch64-static $processor "$aarch64"
   done | in_parallel
   check_tier qemu-aarch64-static max "$aarch64" neon_bf16

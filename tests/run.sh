@@ -20,7 +20,7 @@ steps=(
   "clang: formats, rounding, transforms, blocks, kernels and recipes with clang 19, or another from 16 on; everything with --all"
   "sanitize: formats to kernels to recipes, files and fuzz corpora with g++ under AddressSanitizer and UndefinedBehaviorSanitizer; everything with --all"
   "threads: the tests labelled threads under ThreadSanitizer"
-  "bits: the tests labelled bits with -O3 -march=native -ffp-contract=fast"
+  "bits: of formats, rounding, transforms, blocks, kernels and recipes, the tests labelled bits with -O3 -march=native -ffp-contract=fast; every verb's with --all"
   "headers: every public header compiles alone, with g++ and all warnings"
   "packages: the library installed, added, fetched, and from pkg-config, Conan and vcpkg, each in a project of its own"
   "misuse: what must not compile does not, and says the sentence that it should"
@@ -39,6 +39,7 @@ long_steps=(
   "hostile: the headers behind others' macros, without exceptions and RTTI, with more warnings, by four compilers; mdspan with libc++"
   "clang_all: every test with clang"
   "sanitize_all: every test under the sanitizers"
+  "bits_all: every test labelled bits with -O3 -march=native -ffp-contract=fast"
   "gpu_tests: every test of the GPU kernels compiled by nvcc, and by hipcc"
   "torch: the drop-in Linear for libtorch, which this step installs; where it is installed, the step gcc has the same tests"
 )
@@ -205,7 +206,10 @@ step_threads() {
   suite tsan tsan threads_tests '-L ^threads$' -D UFP4_BUILD_BENCH=OFF
 }
 
-step_bits() { suite contract contract bits_tests '-L ^bits$' -D UFP4_BUILD_BENCH=OFF; }
+step_bits() {
+  suite contract contract core_bits_tests '-L ^bits$ -L ^(detail|format|round|hadamard|block|matrix|cpu|recipe)$' -D UFP4_BUILD_BENCH=OFF
+}
+step_bits_all() { suite contract contract bits_tests '-L ^bits$' -D UFP4_BUILD_BENCH=OFF; }
 
 step_nightly() { suite dev gcc nightly_tests '-L ^nightly$'; }
 
