@@ -16,7 +16,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # name: what it shows. A step is the function step_<name>; it returns 0, 1, or 77 for "skipped, and I said why".
 # A step that counts no tests of its own is one test.
 steps=(
-  "gcc: every test of the day with g++, -O2 but for the GPU's in the executor, the files' and the programs'; the layer rule and the tour are among them"
+  "gcc: every test of the day with g++: those of formats, kernels and bits with -O2, the others with -Og; the layer rule and the tour are among them"
   "clang: formats, rounding, transforms, blocks, kernels and recipes with clang 19, or another from 16 on; everything with --all"
   "sanitize: formats to kernels to recipes, files and fuzz corpora with g++ under AddressSanitizer and UndefinedBehaviorSanitizer; everything with --all"
   "threads: the tests labelled threads under ThreadSanitizer"
