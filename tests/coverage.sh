@@ -116,7 +116,9 @@ fi
 status=0
 [ $run = no ] || run_tests || status=1
 report || exit 1
-if [ -n "$page" ]; then
+if [ -n "$page" ] && [ $status -ne 0 ]; then
+  echo "not every test was built and passed, so $page keeps its tables"
+elif [ -n "$page" ]; then
   machine | into "$page" machine && by_room | into "$page" by_room && by_file | into "$page" by_file || exit 1
 fi
 by_room
