@@ -160,6 +160,7 @@ suite() {
 }
 
 day='-LE ^nightly$'
+core='detail|format|round|hadamard|block|matrix|cpu|recipe' # the rooms of tests/CMakeLists.txt's core_tests
 
 # The oracles' drivers are built here and not when they are needed, so that one long compilation goes beside many.
 step_gcc() {
@@ -182,12 +183,11 @@ clang_suite() {
   fi
   suite clang-19 clang "$1" "$2" -D CMAKE_CXX_COMPILER="$clang" -D UFP4_BUILD_BENCH=OFF
 }
-step_clang() { clang_suite core_tests '-L ^(detail|format|round|hadamard|block|matrix|cpu|recipe)$ -LE ^nightly$'; }
+step_clang() { clang_suite core_tests "-L ^($core)$ $day"; }
 step_clang_all() { clang_suite day_tests '-LE ^(nightly|script|torch)$'; }
 
 step_sanitize() {
-  suite asan asan memory_tests '-L ^(detail|format|round|hadamard|block|matrix|cpu|recipe|interop|fuzz)$ -LE ^nightly$' \
-    -D UFP4_BUILD_BENCH=OFF
+  suite asan asan memory_tests "-L ^($core|interop|fuzz)$ $day" -D UFP4_BUILD_BENCH=OFF
 }
 step_sanitize_all() { suite asan asan day_tests '-LE ^(nightly|script|torch)$' -D UFP4_BUILD_BENCH=OFF; }
 
@@ -207,7 +207,7 @@ step_threads() {
 }
 
 step_bits() {
-  suite contract contract core_bits_tests '-L ^bits$ -L ^(detail|format|round|hadamard|block|matrix|cpu|recipe)$' -D UFP4_BUILD_BENCH=OFF
+  suite contract contract core_bits_tests "-L ^bits$ -L ^($core)$" -D UFP4_BUILD_BENCH=OFF
 }
 step_bits_all() { suite contract contract bits_tests '-L ^bits$' -D UFP4_BUILD_BENCH=OFF; }
 

@@ -97,15 +97,11 @@ decoded_weight decoded(Reader& file, const found_weight& found, const dequantize
 /// A sentence for each pattern that no weight's name matches.
 inline std::vector<std::string> unmatched(const ufp4::interop::tensor_file& file, const std::vector<found_weight>& all,
                                           const std::string& flag, const std::vector<std::string>& patterns) {
-  std::vector<std::string> sentences;
-  for (const std::string& pattern : patterns) {
-    bool any = false;
-    for (const found_weight& w : all) any = any || matches(pattern, w.name);
-    if (!any)
-      sentences.push_back(printable(file.path()) + " has no quantized weight that " + flag + " " + printable(pattern) +
-                          " matches; the first of " + std::to_string(all.size()) + " is " +
-                          printable(all.front().name));
-  }
+  std::vector<std::string> names, sentences;
+  for (const found_weight& w : all) names.push_back(w.name);
+  for (const std::string& pattern : tool::unmatched(patterns, names))
+    sentences.push_back(printable(file.path()) + " has no quantized weight that " + flag + " " + printable(pattern) +
+                        " matches; the first of " + std::to_string(all.size()) + " is " + printable(all.front().name));
   return sentences;
 }
 

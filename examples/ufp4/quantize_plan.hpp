@@ -72,15 +72,12 @@ std::string why_kept(const stored_tensor& t, const std::string& name, const quan
 /// A sentence for each pattern that no tensor's name matches.
 inline std::vector<std::string> unmatched(tensor_input& in, const std::string& flag,
                                           const std::vector<std::string>& patterns) {
-  std::vector<std::string> sentences;
-  for (const std::string& pattern : patterns) {
-    bool found = false;
-    for (const stored_tensor& t : in.file().tensors()) found = found || matches(pattern, in.name_of(t));
-    if (!found)
-      sentences.push_back(printable(in.file().path()) + " has no tensor that " + flag + " " + printable(pattern) +
-                          " matches; it has " +
-                          (in.npy() != nullptr ? printable(in.name_of(in.npy()->array())) : in.file().names()));
-  }
+  std::vector<std::string> names, sentences;
+  for (const stored_tensor& t : in.file().tensors()) names.push_back(in.name_of(t));
+  for (const std::string& pattern : tool::unmatched(patterns, names))
+    sentences.push_back(printable(in.file().path()) + " has no tensor that " + flag + " " + printable(pattern) +
+                        " matches; it has " +
+                        (in.npy() != nullptr ? printable(in.name_of(in.npy()->array())) : in.file().names()));
   return sentences;
 }
 

@@ -91,6 +91,18 @@ inline bool matches(std::string_view pattern, std::string_view name) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
+/// The patterns that none of the names matches.
+inline std::vector<std::string> unmatched(const std::vector<std::string>& patterns,
+                                          const std::vector<std::string>& names) {
+  std::vector<std::string> left;
+  for (const std::string& pattern : patterns) {
+    bool any = false;
+    for (const std::string& name : names) any = any || matches(pattern, name);
+    if (!any) left.push_back(pattern);
+  }
+  return left;
+}
+
 inline bool matches_any(const std::vector<std::string>& patterns, std::string_view name) {
   for (const std::string& pattern : patterns)
     if (matches(pattern, name)) return true;

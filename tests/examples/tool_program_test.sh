@@ -6,7 +6,7 @@ set -uo pipefail
 unset CDPATH DESTDIR # cd would look elsewhere, and cmake --install put its files there
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 tool=$1 build=$2 page=$root/examples/ufp4/ufp4.1
-folder=$(mktemp -d "$build/tool_program.XXXXXX") || exit 1 # programs are run from it, which a TMPDIR may forbid
+folder=$(mktemp -d -p "$build") || exit 1 # programs are run from it, which a TMPDIR may forbid
 trap 'rm -rf "$folder"' EXIT
 failed=0
 

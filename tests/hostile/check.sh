@@ -14,7 +14,7 @@ unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 choose_build_folder "$source_dir"
-work=$(mktemp -d "$ufp4_build/hostile.XXXXXX") || exit 1 # programs are run from it, which a TMPDIR may forbid
+work=$(mktemp -d -p "$ufp4_build") || exit 1 # programs are run from it, which a TMPDIR may forbid
 trap 'rm -rf "$work"' EXIT
 cd "$source_dir" || exit
 passed=0 failed=0 all=no compilers=()

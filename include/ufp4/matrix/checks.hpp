@@ -36,22 +36,23 @@ quantize_job make_job(const source& x, const format_spec& format, const O& optio
   return job;
 }
 
+template <class S>
+byte_range bytes_of(std::span<S> span) {
+  const auto first = reinterpret_cast<std::uintptr_t>(span.data());
+  return {first, first + span.size_bytes()};
+}
+
 /// A span of the caller's and a matrix of the caller's must not share bytes.
 template <class S, matrix_scalar T>
 void check_apart(const char* verb, const char* span_name, std::span<S> span, const char* view_name,
                  const matrix_view<T>& x) {
-  const auto first = reinterpret_cast<std::uintptr_t>(span.data());
-  expects(!bytes_of(source_of(x)).overlaps({first, first + span.size_bytes()}), verb, ": ", span_name, " overlaps ",
-          view_name);
+  expects(!bytes_of(source_of(x)).overlaps(bytes_of(span)), verb, ": ", span_name, " overlaps ", view_name);
 }
 
 /// Nor the two spans that one call writes.
 template <class S>
 void check_apart(const char* verb, std::span<std::uint8_t> codes, std::span<S> scales) {
-  const auto first = reinterpret_cast<std::uintptr_t>(codes.data()),
-             other = reinterpret_cast<std::uintptr_t>(scales.data());
-  const byte_range bytes{first, first + codes.size_bytes()};
-  expects(!bytes.overlaps({other, other + scales.size_bytes()}), verb, ": codes overlaps scales");
+  expects(!bytes_of(codes).overlaps(bytes_of(scales)), verb, ": codes overlaps scales");
 }
 
 /// A preset fixes rounding and scale rule; giving one beside it is a mistake.

@@ -94,8 +94,7 @@ operand_shape shape_of(const matrix_view<T>& x) {
 inline void check_bias(const char* verb, const sink& c, std::span<const float> bias) {
   expects(bias.empty() || bias.size() == c.cols, verb, ": bias has ", bias.size(), " entries, but C has ", c.cols,
           " columns");
-  const auto first = reinterpret_cast<std::uintptr_t>(bias.data());
-  expects(!bytes_of(c).overlaps({first, first + bias.size_bytes()}), verb, ": C overlaps bias");
+  expects(!bytes_of(c).overlaps(bytes_of(bias)), verb, ": C overlaps bias");
 }
 
 inline void check_product(const char* verb, const operand_shape& a, const operand_shape& b, const sink& c) {
@@ -119,10 +118,8 @@ inline void check_product(const char* verb, const operand_shape& a, const operan
 template <coded_operand Q>
 void check_operand(const char* verb, const char* name, const Q& q, const sink& out) {
   const byte_range c = bytes_of(out);
-  const auto codes = reinterpret_cast<std::uintptr_t>(q.codes().data());
-  const auto scales = reinterpret_cast<std::uintptr_t>(q.scales().data());
-  expects(!c.overlaps({codes, codes + q.codes().size_bytes()}), verb, ": C overlaps the codes of ", name);
-  expects(!c.overlaps({scales, scales + q.scales().size_bytes()}), verb, ": C overlaps the scales of ", name);
+  expects(!c.overlaps(bytes_of(q.codes())), verb, ": C overlaps the codes of ", name);
+  expects(!c.overlaps(bytes_of(q.scales())), verb, ": C overlaps the scales of ", name);
 }
 template <class F, class T, rounding_policy R>
 void check_operand(const char* verb, const char* name, const quantize_request<F, T, R>& r, const sink& c) {
