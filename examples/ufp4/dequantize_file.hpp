@@ -267,7 +267,7 @@ inline std::map<std::string, std::string> plain_strings(const ufp4::interop::saf
   std::map<std::string, std::string> strings = file.metadata();
   std::erase_if(strings, [&](const auto& pair) { return is_leftover(file, pair.first); });
   for (const output_tensor& o : outputs)
-    if (o.weight != nullptr) strings.erase(std::string(own_mark) + o.weight->found.name);
+    if (o.weight != nullptr) strings.erase(ufp4::interop::own_mark + o.weight->found.name);
   drop_torchao_strings(strings, outputs);
   return strings;
 }

@@ -91,7 +91,8 @@ written_numbers add_weight(placed_safetensors& out, const planned_tensor& p, ten
                                    scalar ? std::vector<std::uint64_t>{} : std::vector<std::uint64_t>{1});
   }
   if (layout == tensor_layout::ufp4)
-    out.set_metadata("ufp4." + p.name, ufp4::interop::format_text<F>() + ufp4::interop::extent_text(cols, transform));
+    out.set_metadata(ufp4::interop::own_mark + p.name,
+                     ufp4::interop::format_text<F>() + ufp4::interop::extent_text(cols, transform));
   return numbers;
 }
 

@@ -165,7 +165,7 @@ inline std::map<std::string, std::string> kept_strings(tensor_input& in, const s
   if (const auto* const file = in.safetensors())
     std::erase_if(strings, [&](const auto& pair) { return is_leftover(*file, pair.first); });
   for (const planned_tensor& p : plan)
-    if (p.kept.empty()) strings.erase(std::string(own_mark) + p.name);
+    if (p.kept.empty()) strings.erase(ufp4::interop::own_mark + p.name);
   return strings;
 }
 

@@ -77,10 +77,9 @@ inline void find_shared(const safetensors_reader& file, const std::string& codes
 
 }  // namespace detail
 
-/// What the metadata strings of weights in the ufp4 layout begin with, before the weight's name.
-inline constexpr std::string_view own_mark = "ufp4.";
+inline constexpr std::string_view own_mark = ufp4::interop::own_mark;
 
-/// Is it such a string of a weight that is not there?
+/// Is it a string of the ufp4 layout about a weight that is not there?
 inline bool is_leftover(const ufp4::interop::safetensors_reader& file, const std::string& key) {
   return key.starts_with(own_mark) && !has_own_layout(file, key.substr(own_mark.size()));
 }
@@ -157,7 +156,7 @@ void visit_stored(const ufp4::interop::safetensors_reader& file, const found_wei
       return visit(std::type_identity<ufp4::nvfp4>{});
     return visit(std::type_identity<ufp4::mxfp4>{});
   }
-  const std::string& said = file.metadata().at(std::string(own_mark) + weight.name);
+  const std::string& said = file.metadata().at(ufp4::interop::own_mark + weight.name);
   if (!detail::visit_said(file, weight, said, visit, detail::readable_formats{}))
     file.fail("tensor " + ufp4::interop::printable(weight.name) +
               " is in a format that is no preset: " + ufp4::interop::printable(said));

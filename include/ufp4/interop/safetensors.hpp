@@ -45,6 +45,9 @@ namespace ufp4::interop::inline UFP4_TYPES {
 /// Whose names and whose meaning of the tensor scale.
 enum class tensor_layout : std::uint8_t { compressed_tensors, modelopt, ufp4 };
 
+/// What the metadata strings of weights in the ufp4 layout begin with, before the weight's name.
+inline constexpr const char own_mark[] = "ufp4.";
+
 /// The formats that the other projects' layouts hold.
 template <class F>
 inline constexpr bool is_shared_format = std::is_same_v<F, nvfp4> || std::is_same_v<F, mxfp4>;
@@ -175,13 +178,13 @@ void add_quantized(safetensors_writer& out, const std::string& name, const Q& q,
   if (F::two_level)
     out.add(names.tensor_scale, source_of(scale, layout == tensor_layout::modelopt ? std::vector<std::uint64_t>{}
                                                                                    : std::vector<std::uint64_t>{1}));
-  if (own) out.set_metadata("ufp4." + name, format_text<F>() + extent_text(q.cols(), q.transform()));
+  if (own) out.set_metadata(own_mark + name, format_text<F>() + extent_text(q.cols(), q.transform()));
 }
 
 /// Does the file say of a weight in the ufp4 layout what it is, and have any of its tensors? A string that others left behind
 /// when they made the weight plain says nothing.
 inline bool has_own_layout(const safetensors_reader& file, const std::string& name) {
-  if (!file.metadata().contains("ufp4." + name)) return false;
+  if (!file.metadata().contains(own_mark + name)) return false;
   const quantized_names own = names_of(name, tensor_layout::ufp4);
   return file.find(own.codes) != nullptr || file.find(own.scales) != nullptr || file.find(own.tensor_scale) != nullptr;
 }
@@ -238,7 +241,7 @@ stored_weight<F> find_weight(safetensors_reader& file, const std::string& name) 
   const std::uint64_t rows = codes.shape[0], padded = cols;
   transform_spec transform;
   if (place.own) {
-    const std::string &said = file.metadata().at("ufp4." + name), want = format_text<F>();
+    const std::string &said = file.metadata().at(own_mark + name), want = format_text<F>();
     if (!said.starts_with(want)) file.fail(label + " holds " + printable(said) + ", not " + want);
     if (!parse_extent(std::string_view(said).substr(want.size()), cols, transform))
       file.fail(label + " has metadata that ends in " + printable(said.substr(want.size())));
