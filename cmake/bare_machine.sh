@@ -141,6 +141,13 @@ install_build_tools() {
   hash -r
 }
 
+# The processor in words. A virtual machine may hide the name of the model; family and model still identify it.
+processor() {
+  LC_ALL=C lscpu | awk -F': *' '
+    /^Model name/ { name = $2 } /^CPU family/ { family = $2 } /^Model:/ { model = $2 } /^CPU\(s\)/ { threads = $2 }
+    END { print name (family ? ", family " family " model " model : "") ", " threads " threads" }'
+}
+
 # The build folder: UFP4_BUILD_DIR, else build/ in the source tree. Absolute, made, and writable, or the script ends.
 choose_build_folder() {
   local source=$1

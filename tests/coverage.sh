@@ -1,28 +1,22 @@
 #!/usr/bin/env bash
-# ufp4 - which lines and branches of include/ufp4 the tests run, by room and by file.
+# ufp4 - reports which lines and branches of include/ufp4 the tests run, by folder and by file.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: tests/coverage.sh [--gpu] [--report] [--page [FILE]]
-  --gpu          the tests of the GPU kernels in the executor and those of examples/train_lm and examples/ufp4 too: three times the compiling
-  --report       builds and runs nothing: reads what the last run left
-  --page [FILE]  writes the tables into FILE, between its markers; docs/coverage.md where no file is named
-Ends with the table by room. In build/coverage.report: coverage.txt and coverage.csv by file, html/index.html line by line.
-A line that no compiled function holds is not counted: other processors'\'' code, and templates that no test calls.
-Environment: UFP4_BUILD_DIR, where to build. Exit status 77 where gcovr could not be had.'
+usage='usage: tests/coverage.sh [--gpu] [--report]
+  --gpu      also the tests of the GPU kernels on the CPU simulator, of examples/train_lm and of examples/ufp4: three times the compile time
+  --report   builds and runs nothing; reports the counts of the last run
+Writes build/coverage.report: coverage.md (by folder and by file), coverage.txt and coverage.csv (by file), html/index.html (by line).
+A line counts only if a compiled function contains it: code for other processors and templates that no test calls do not count.
+Environment: UFP4_BUILD_DIR, the build folder. Exit status 77 if gcovr is missing and cannot be installed.'
 set -uo pipefail
 unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
-. "$source_dir/cmake/page_tables.sh"
 
-targets=host_tests without='^(nightly|script|gpu|train_lm|tool|torch)$' run=yes page=''
+targets=host_tests without='^(nightly|script|gpu|train_lm|tool|torch)$' run=yes command="tests/coverage.sh${*:+ $*}"
 while [ $# -gt 0 ]; do
   case $1 in
     --gpu) targets=day_tests without='^(nightly|script|torch)$' ;;
     --report) run=no ;;
-    --page)
-      page=$source_dir/docs/coverage.md
-      if [ $# -ge 2 ] && [[ $2 != --* ]]; then page=$2; shift; fi
-      [ -w "$page" ] || { echo "there is no page '$page' to write to" >&2; exit 2; } ;;
     --help | -h) echo "$usage"; exit 0 ;;
     *) echo "unknown argument '$1'" >&2; echo "$usage" >&2; exit 2 ;;
   esac
@@ -73,20 +67,20 @@ report() {
 }
 
 # Columns of coverage.csv: filename, lines, lines run, share, branches, branches taken, share.
-by_room() {
+by_folder() {
   LC_ALL=C awk -F, 'NR > 1 && $2 > 0 {
-      split($1, part, "/"); room = part[4] == "" ? "verbs and umbrellas" : part[3]
-      if (room == "cuda" || room == "hip") room = "gpu"
-      if (room == "cpu") room = part[4] == "kernels" || part[4] == "simd" ? "cpu: kernels" : "cpu: choice, threads, drivers"
-      for (name = room; ; name = "together") {
+      split($1, part, "/"); folder = part[4] == "" ? "top level: operations and umbrella headers" : part[3]
+      if (folder == "cuda" || folder == "hip") folder = "gpu"
+      if (folder == "cpu") folder = part[4] == "kernels" || part[4] == "simd" ? "cpu: kernels" : "cpu: dispatch, threads, drivers"
+      for (name = folder; ; name = "total") {
         files[name]++; lines[name] += $2; hit[name] += $3; branches[name] += $5; taken[name] += $6
-        if (name == "together") break
+        if (name == "total") break
       }
     }
     function share(part, whole) { return whole ? sprintf("%.1f%%", int(1000 * part / whole) / 10) : "" }
     END {
-      print "| room | files | lines | run | branches | taken |\n|---|---:|---:|---:|---:|---:|"
-      n = split("detail,format,round,hadamard,block,matrix,verbs and umbrellas,cpu: choice; threads; drivers,cpu: kernels,recipe,analysis,interop,gpu,together", order, ",")
+      print "| folder | files | lines | run | branches | taken |\n|---|---:|---:|---:|---:|---:|"
+      n = split("detail,format,round,hadamard,block,matrix,top level: operations and umbrella headers,cpu: dispatch; threads; drivers,cpu: kernels,recipe,analysis,interop,gpu,total", order, ",")
       for (i = 1; i <= n; i++) {
         name = order[i]; gsub(/;/, ",", name)
         if (name in lines) printf "| %s | %d | %d | %s | %d | %s |\n", name, files[name], lines[name], share(hit[name], lines[name]), branches[name], share(taken[name], branches[name])
@@ -100,12 +94,17 @@ by_file() {
   awk -F, 'NR > 1 && $2 > 0 { sub(/^include\/ufp4\//, "", $1); printf "| `%s` | %d | %d | %d | %d |\n", $1, $2, $2 - $3, $5, $5 - $6 }' "$out/coverage.csv"
 }
 
-# shellcheck disable=SC2016 # the backquotes are the page's
-machine() {
-  printf '|  |  |\n|---|---|\n| command | `tests/coverage.sh%s` |\n' "$([ $targets = host_tests ] || echo ' --gpu')"
+# shellcheck disable=SC2016 # the backquotes are Markdown
+markdown() {
+  printf '# Coverage of include/ufp4\n\n|  |  |\n|---|---|\n| command | `%s` |\n' "$command"
   printf '| processor | %s |\n' "$(processor)"
   printf '| compiler | %s, -O0 |\n' "$(LC_ALL=C g++ --version | head -n 1)"
   printf '| date | %s |\n' "$(date -u +%Y-%m-%d)"
+  [ $status -eq 0 ] || printf '| tests | **not all were built and passed: the counts are incomplete** |\n'
+  printf '\n## By folder\n\n'
+  by_folder
+  printf '\n## By file\n\n'
+  by_file
 }
 
 gcovr=()
@@ -116,11 +115,7 @@ fi
 status=0
 [ $run = no ] || run_tests || status=1
 report || exit 1
-if [ -n "$page" ] && [ $status -ne 0 ]; then
-  echo "not every test was built and passed, so $page keeps its tables"
-elif [ -n "$page" ]; then
-  machine | into "$page" machine && by_room | into "$page" by_room && by_file | into "$page" by_file || exit 1
-fi
-by_room
-echo "line by line: $out/html/index.html"
+markdown >"$out/coverage.md" || exit 1
+by_folder
+echo "report: $out/coverage.md; by line: $out/html/index.html"
 exit $status
