@@ -1,30 +1,26 @@
 #!/usr/bin/env bash
-# ufp4 - what the headers and small programs cost to compile, and what they weigh.
+# ufp4 - measures the compile time of the headers and of small programs, and the size of the code.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: bench/compile_cost.sh FOLDER           two rows as JSON on standard output, for bench/render.py
-       bench/compile_cost.sh --page [FILE]    measures every table of FILE and writes them into it, between its markers;
-                                              docs/compile_cost.md where no file is named. Some ten minutes
-Environment: CXX and CLANG, the compilers (g++, clang++-19); without the second its columns are dashes. UFP4_BUILD_DIR, where
-to build (default build/ in the source tree).
-
-Seconds are processor seconds, user and system, of one compiler process: the least of five runs, or of those begun within three seconds.
-Bytes are the column "text" of size: code, constants and unwind tables.'
+usage='usage: bench/compile_cost.sh                 measures every table and writes build/compile_cost/compile_cost.md, in about ten minutes
+       bench/compile_cost.sh --json FOLDER   prints two rows as JSON for bench/render.py; object files go to FOLDER
+Environment: CXX and CLANG, the compilers (g++, clang++-19); without the second, its columns hold dashes. UFP4_BUILD_DIR, the
+build folder (default build/ in the source tree).'
 set -euo pipefail
 unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
-. "$source_dir/cmake/page_tables.sh"
 cxx=${CXX:-g++}
 clang=${CLANG:-clang++-19}
 programs=(element hadamard dequantize quantize quantized_gemm one_format nine_formats linear)
 export LC_ALL=C TIMEFORMAT='%3U %3S'
 
-# seconds_of COMMAND...: what it says goes to standard error; nothing where it fails.
+# seconds_of COMMAND...: prints the user and system seconds of the fastest of five runs, or of the runs that start within three
+# seconds. Prints the output of COMMAND to standard error and returns 1 if COMMAND fails.
 seconds_of() {
   local best=1000000 all=0 user system ms _
   for _ in 1 2 3 4 5; do
-    { time "$@" >"$work/said" 2>&1; } 2>"$work/time" || { cat "$work/said" >&2; return 1; }
+    { time "$@" >"$work/output" 2>&1; } 2>"$work/time" || { cat "$work/output" >&2; return 1; }
     read -r user system <"$work/time"
     ms=$((10#${user/./} + 10#${system/./})) all=$((all + ms))
     [ $ms -ge $best ] || best=$ms
@@ -32,6 +28,7 @@ seconds_of() {
   done
   printf '%d.%02d\n' $((best / 1000)) $((best % 1000 / 10))
 }
+# Code, constants and unwind tables, in bytes.
 text_of() { size "$1" | awk 'NR == 2 { print $1 }'; }
 kilobytes() { awk -v bytes="$1" 'BEGIN { printf bytes < 10240 ? "%.1f" : "%.0f", bytes / 1024 }'; }
 
@@ -41,7 +38,7 @@ compile() { # COMPILER OPTION...
   "$compiler" -std=c++20 -I include "$@"
 }
 
-# ---- two rows for the page of the benches
+# ---- two rows for the report of the benches
 
 json() {
   local include gemm base
@@ -60,7 +57,7 @@ json() {
 JSON
 }
 
-# ---- the tables of the page
+# ---- the tables of the report
 
 # cell COMPILER OBJECT OPTION...: compiles to OBJECT and prints "seconds, kilobytes".
 cell() {
@@ -78,7 +75,7 @@ machine() {
   printf '| date | %s |\n' "$(date -u +%Y-%m-%d)"
 }
 
-# shellcheck disable=SC2016 # the backquotes are the page's
+# shellcheck disable=SC2016 # the backquotes are Markdown
 headers() {
   local header lines own seconds=() compiler
   printf '| `#include` | lines | of them ufp4'\''s | g++, s | clang, s |\n|---|---:|---:|---:|---:|\n'
@@ -103,14 +100,14 @@ whole_programs() {
   printf '| program | g++ -O2 | g++ -O3 | g++ -Os | clang -O2 | clang -O3 |\n|---|---:|---:|---:|---:|---:|\n'
   for program in "${programs[@]}"; do
     source=bench/compile_cost/$program.cpp
-    printf '| [%s](../%s) | %s | %s | %s | %s | %s |\n' "$program" "$source" \
+    printf '| %s | %s | %s | %s | %s | %s |\n' "$program" \
       "$(cell "$cxx" "$work/$program.o" -O2 "$source")" "$(cell "$cxx" "$work/o3.o" -O3 "$source")" \
       "$(cell "$cxx" "$work/os.o" -Os "$source")" "$(cell "$clang" "$work/c2.o" -O2 "$source")" \
       "$(cell "$clang" "$work/c3.o" -O3 "$source")"
   done
 }
 
-elsewhere() {
+separate_kernels() {
   local program source
   printf '| file | g++ -O2 | clang -O2 |\n|---|---:|---:|\n'
   for program in "${programs[@]}"; do
@@ -123,8 +120,9 @@ elsewhere() {
     "$(cell "$clang" "$work/e.o" -O2 "$work/kernels.cpp")"
 }
 
-# The functions of a tier stand in its namespace, ufp4::cpu::detail::<version>::avx2::...
-tiers_of() { # OBJECT: "tier bytes" lines; `portable` are ufp4's other functions, `rest` what no function of ufp4's is
+# The functions of a tier are in its namespace, ufp4::cpu::detail::<version>::avx2::...
+# tiers_of OBJECT: prints lines "tier bytes". `portable` is every other function of ufp4, `rest` everything that is no function of ufp4.
+tiers_of() {
   nm -S -t d -C "$1" | awk -v text="$(text_of "$1")" '
     $3 !~ /^[tTwW]$/ { next }
     match($0, /detail::[a-z0-9_]+::(avx2|avx512|avx_vnni|amx|neon|neon_dotprod|neon_i8mm|neon_bf16)::/) {
@@ -139,8 +137,8 @@ bytes() {
   printf -- '---:|%.0s' "${columns[@]}"
   printf '\n'
   for tier in portable avx2 avx_vnni avx512 amx neon neon_dotprod neon_i8mm neon_bf16 rest text; do
-    case $tier in portable) name='portable C++, and what chooses' ;; rest) name='constants, unwind tables, the standard library' ;;
-      text) name='**together**' ;; *) name="\`$tier\`" ;; esac
+    case $tier in portable) name='portable C++ and dispatch' ;; rest) name='constants, unwind tables, the standard library' ;;
+      text) name='**total**' ;; *) name="\`$tier\`" ;; esac
     local cells='' some=0
     for column in "${columns[@]}"; do
       bytes=$(tiers_of "$work/$column.o" | awk -v tier="$tier" '$1 == tier { print $2 }')
@@ -150,32 +148,43 @@ bytes() {
   done
 }
 
-page() {
-  local page=$1 table
+# shellcheck disable=SC2016 # the backquotes are Markdown
+report() {
+  local table
   choose_build_folder "$source_dir"
   work=$ufp4_build/compile_cost
   mkdir -p "$work"
   install_packages g++ binutils
   install_packages clang-19 || true
   cd "$source_dir"
-  for table in machine headers whole_programs elsewhere bytes; do
+  for table in machine headers whole_programs separate_kernels bytes; do
     echo "$table"
     "$table" >"$work/$table.md"
-    into "$page" "$table" <"$work/$table.md"
   done
-  echo "written: $page"
+  {
+    printf '# Compile time and size of ufp4 on this machine\n\n'
+    printf 'Measured by `bench/compile_cost.sh`. s: processor seconds of the compiler, the fastest of up to five runs. KB: 1024 bytes\n'
+    printf 'of the column *text* of `size`: code, constants and unwind tables of the object file.\n\n'
+    cat "$work/machine.md"
+    printf '\n## Headers\n\n`-fsyntax-only`. Lines are counted after preprocessing (`-E -P`).\n\n'
+    cat "$work/headers.md"
+    printf '\n## Programs\n\nThe sources are in `bench/compile_cost`.\n\n'
+    cat "$work/whole_programs.md"
+    printf '\n## Programs with UFP4_KERNELS_ELSEWHERE\n\nThe last row is the file that defines UFP4_KERNELS_HERE.\n\n'
+    cat "$work/separate_kernels.md"
+    printf '\n## Bytes by instruction set\n\ng++ -O2: functions by the namespace of their tier (`nm -S -C`).\n\n'
+    cat "$work/bytes.md"
+  } >"$work/compile_cost.md"
+  echo "report: $work/compile_cost.md"
 }
 
 case ${1:-} in
   --help | -h) echo "$usage" ;;
-  --page)
-    file=${2:-$source_dir/docs/compile_cost.md}
-    [ -w "$file" ] || { echo "ufp4: there is no page '$file' to write to" >&2; exit 2; }
-    page "$(realpath "$file")" ;;
-  '' | -*) echo "$usage" >&2; exit 2 ;;
-  *)
-    [ -d "$1" ] || { echo "ufp4: '$1' is no folder" >&2; exit 2; }
-    work=$(realpath "$1")
+  --json)
+    [ -d "${2:-}" ] || { echo "ufp4: compile_cost.sh: --json needs a folder, got '${2:-}'" >&2; exit 2; }
+    work=$(realpath "$2")
     cd "$source_dir"
     json ;;
+  '') report ;;
+  *) echo "unknown argument '$1'" >&2; echo "$usage" >&2; exit 2 ;;
 esac

@@ -55,6 +55,6 @@ for source in "${sources[@]}"; do
     >"$results/$name.txt"
 done
 echo "compiling a small program"
-bash "$source_dir/bench/compile_cost.sh" "$results" >"$results/compile.json"
+bash "$source_dir/bench/compile_cost.sh" --json "$results" >"$results/compile.json"
 python3 "$source_dir/bench/render.py" "$results" --out "$page"
 echo "written: $page ($((SECONDS / 60)):$(printf %02d $((SECONDS % 60))) min; all output in $results)"
