@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-# ufp4 - one Markdown page from a run of the benches.
+# ufp4 - writes the report of a run of the benches, in Markdown.
 # SPDX-License-Identifier: Apache-2.0
-"""usage: render.py RESULTS_FOLDER [--notes FILE] [--out FILE]
+"""usage: render.py RESULTS_FOLDER [--out FILE]
 
-Reads peaks.json (bench/peaks --json), compile.json (bench/compile_cost.sh) and *_bench.json (Google Benchmark's JSON)
-from the folder, goals.txt from beside itself, and writes the page; the notes go in as they are. Standard library only.
+Reads peaks.json (bench/peaks --json), compile.json (bench/compile_cost.sh --json) and *_bench.json (Google Benchmark's
+JSON) from RESULTS_FOLDER, and goals.txt from its own folder. Writes to standard output without --out. Needs only the
+standard library. The report is a build artifact; docs/performance.md, written by hand, holds the conclusions.
 """
 import argparse
 import datetime
@@ -120,14 +121,13 @@ def folded(summary, lines):
     return ["<details>", f"<summary>{summary}</summary>", ""] + lines + ["</details>", ""]
 
 
-class Page:
-    def __init__(self, folder, notes):
+class Report:
+    def __init__(self, folder):
         self.rows = read_rows(folder)
         self.goals = Goals(HERE / "goals.txt", self.rows)
         self.peaks = json.loads((folder / "peaks.json").read_text())
         compile_json = folder / "compile.json"
         self.compile = json.loads(compile_json.read_text()) if compile_json.exists() else None
-        self.notes = notes
         self.machine = self.peaks["machine"]
         self.cores = int(self.machine["cores"])
         self.isas = ["native"] + self.machine["tiers"].split(", ")
@@ -213,10 +213,8 @@ class Page:
                  ["ufp4", facts["version"]]]
         below = sum(1 for r in self.rows.values() if self.goals.mark(r))
         with_goal = sum(1 for r in self.rows.values() if self.goals.of(r))
-        return ["<!-- Written by bench/run.sh; edit bench/performance_notes.md and bench/goals.txt instead. -->",
-                "# Performance", "",
-                "What ufp4 reaches on one machine, beside what that machine can do. Made by `bench/run.sh`.",
-                "",
+        return ["# Performance of ufp4 on this machine", "",
+                "Measured by `bench/run.sh`: each figure of ufp4 with the limit of this machine.", "",
                 ] + table(["", ""], lines, 2) + [
                 "How to read the tables:", "",
                 "- A figure is the best of several repetitions; one thread unless a column says otherwise. (Processor "
@@ -237,7 +235,7 @@ class Page:
                 compute.append([line["what"], line["unit"], number(line["one"])] +
                                ([number(line["all"])] if self.cores > 1 else []))
         threads = ["1 thread"] + ([f"{self.cores} threads"] if self.cores > 1 else [])
-        out = ["## Limits of this machine", "", "Loops of one kind of instruction (`bench/peaks` prints this alone). "
+        out = ["## Limits of this machine", "", "Loops of one kind of instruction (`bench/peaks` prints only these). "
                "*Rescaled* converts the integer dot product of each block to binary32 and adds it with two scales.", ""]
         out += table(["multiply", "unit"] + threads, compute, 2)
         levels = list(next(iter(memory.values())))
@@ -310,21 +308,20 @@ class Page:
     def every_row(self):
         lines = [[r.verb, r.format, r.isa, r.shape, str(r.threads), r.unit, number(r.best), number(r.median),
                   number(r.bound) if r.bound else "", r.bound_name] for r in self.rows.values()]
-        header = ["verb", "format", "isa", "shape", "threads", "unit", "best", "median", "limit", "of"]
+        header = ["operation", "format", "isa", "shape", "threads", "unit", "best", "median", "limit", "of"]
         return ["## Every row", ""] + folded(f"{len(lines)} rows, with medians and limits", table(header, lines, 6))
 
     def text(self):
-        out = self.head() + self.limits() + self.multiply() + self.memory_verbs() + self.compiling()
-        return "\n".join(out) + "\n" + self.notes.rstrip() + "\n\n" + "\n".join(self.every_row()).rstrip() + "\n"
+        out = self.head() + self.limits() + self.multiply() + self.memory_verbs() + self.compiling() + self.every_row()
+        return "\n".join(out).rstrip() + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=pathlib.Path)
-    parser.add_argument("--notes", type=pathlib.Path, default=HERE / "performance_notes.md")
     parser.add_argument("--out", type=pathlib.Path)
     args = parser.parse_args()
-    text = Page(args.results, args.notes.read_text()).text()
+    text = Report(args.results).text()
     if args.out is None:
         sys.stdout.write(text)
     else:

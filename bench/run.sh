@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# ufp4 - from a bare Debian or Ubuntu to docs/performance.md: installs what is missing, builds, measures, writes.
+# ufp4 - measures this machine: installs what is missing on Debian or Ubuntu, builds the benches, runs them and writes a report.
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: bench/run.sh [--quick] [--out FILE]
   --quick      fewer rows and shorter: about two minutes instead of ten
-  --out FILE   the page; docs/performance.md without it, or performance.md in the build folder where --quick is given
-Environment: UFP4_BUILD_DIR, where to build (default build/ in the source tree).'
+  --out FILE   the report; without it bench/performance.md in the build folder
+Environment: UFP4_BUILD_DIR, the build folder (default build/ in the source tree).'
 set -euo pipefail
 unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 
-quick=() page=
+quick=() report=
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) quick=(--quick) ;;
     --out)
       [ $# -ge 2 ] || { echo "$usage" >&2; exit 2; }
-      page=$2
+      report=$2
       shift ;;
     --help | -h) echo "$usage"; exit 0 ;;
     *) echo "unknown argument '$1'" >&2; echo "$usage" >&2; exit 2 ;;
@@ -27,10 +27,7 @@ done
 choose_build_folder "$source_dir"
 build=$ufp4_build/bench
 results=$build/results
-if [ -z "$page" ]; then
-  page=$source_dir/docs/performance.md
-  [ ${#quick[@]} -eq 0 ] || page=$build/performance.md
-fi
+report=${report:-$build/performance.md}
 
 install_build_tools
 install_packages libbenchmark-dev libeigen3-dev python3 binutils
@@ -56,5 +53,5 @@ for source in "${sources[@]}"; do
 done
 echo "compiling a small program"
 bash "$source_dir/bench/compile_cost.sh" --json "$results" >"$results/compile.json"
-python3 "$source_dir/bench/render.py" "$results" --out "$page"
-echo "written: $page ($((SECONDS / 60)):$(printf %02d $((SECONDS % 60))) min; all output in $results)"
+python3 "$source_dir/bench/render.py" "$results" --out "$report"
+echo "report: $report ($((SECONDS / 60)):$(printf %02d $((SECONDS % 60))) min; all output in $results)"

@@ -1,4 +1,4 @@
-# ufp4 - test: every bench runs its smallest rows, and a page comes out of them. No figure is looked at.
+# ufp4 - test: every bench runs its smallest rows, and render.py writes a report of them. The test checks no figure.
 # SPDX-License-Identifier: Apache-2.0
 #   cmake -D BENCHES="a;b" -D PEAKS=peaks -D RENDER=render.py -D PYTHON=python3 -D WORK=folder -P smoke.cmake
 cmake_minimum_required(VERSION 3.23)
@@ -35,11 +35,11 @@ endforeach()
 
 if(PYTHON)
   run(${PYTHON} ${RENDER} ${WORK} --out ${WORK}/performance.md)
-  file(READ ${WORK}/performance.md page)
-  foreach(title IN ITEMS "Limits of this machine" Multiply Quantize Hadamard Dequantize Notes "Every row")
-    require("${page}" "\n## ${title}\n" "the page")
+  file(READ ${WORK}/performance.md report)
+  foreach(title IN ITEMS "Limits of this machine" Multiply Quantize Hadamard Dequantize "Every row")
+    require("${report}" "\n## ${title}\n" "the report")
   endforeach()
-  require("${page}" "[|] nvfp4 fast [|]" "the page")
+  require("${report}" "[|] nvfp4 fast [|]" "the report")
 else()
-  message(STATUS "no python3: no page was made")
+  message(STATUS "no python3: no report was written")
 endif()
