@@ -1,9 +1,9 @@
-// ufp4 - a fuzz target without libFuzzer: what was found once is tried again in every day's tests.
+// ufp4 - a fuzz target without libFuzzer: runs the inputs of the corpus in the default test suite.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   replay FOLDER    runs the target that this file is linked with on every file of the folder, a corpus
+//   replay FOLDER    runs the target that this file is linked with on every file of the folder
 //
-// A finding ends the program, as under libFuzzer; the last input named is the one.
+// A finding ends the program, as under libFuzzer; the last name printed is the input that caused it.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 int main(int argc, char** argv) {
   if (argc != 2 || !std::filesystem::is_directory(argv[1])) {
-    std::fprintf(stderr, "usage: %s FOLDER (of inputs: tests/fuzz/corpus/<target>)\n", argv[0]);
+    std::fprintf(stderr, "usage: %s FOLDER (of inputs: corpus/<target> of tests/fuzz/corpus.tar.xz)\n", argv[0]);
     return 2;
   }
   std::vector<std::filesystem::path> inputs;
@@ -30,5 +30,5 @@ int main(int argc, char** argv) {
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   }
   std::printf("%zu inputs\n", inputs.size());
-  return inputs.empty() ? 1 : 0;  // an empty corpus would pass without a question asked
+  return inputs.empty() ? 1 : 0;  // an empty folder is an error: nothing was tested
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# ufp4 - fuzzing: every target of tests/fuzz replays its corpus, then looks for more.
+# ufp4 - fuzzing: every target of tests/fuzz replays its corpus, then generates new inputs.
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/fuzz/run.sh [--seconds N] [--target NAME]... [--out FOLDER] [--keep]
-  --seconds N    how long each target looks for more after its corpus, default 5; hours find more
+  --seconds N    time for new inputs of each target, after its corpus; default 5
   --target NAME  this one only; may be given again: quantize gemm_shapes npy safetensors gguf
-  --out FOLDER   for programs, findings and what was found on the way, default build/fuzz
-  --keep         add the inputs that reach code which the corpus does not
-Ends with one line a target. A finding is saved as FOLDER/findings/TARGET-crash-...; fixed, it goes into the corpus.
+  --out FOLDER   for the programs, the unpacked corpus, new inputs and findings, default build/fuzz
+  --keep         adds to tests/fuzz/corpus.tar.xz the new inputs that reach code which the corpus does not
+Ends with one line per target. A finding is saved as FOLDER/findings/TARGET-crash-...; tests/fuzz/README.md tells how to add it.
 Needs clang 19 with its libFuzzer; exit status 77 without.'
 set -uo pipefail
 unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
@@ -35,6 +35,9 @@ done
 choose_build_folder "$source_dir"
 out=${out:-$ufp4_build/fuzz}
 mkdir -p "$out/findings" || exit 2
+install_packages cmake || exit 1
+[ $keep = no ] || install_packages xz-utils || exit 1
+bash "$source_dir/tests/fuzz/corpus.sh" unpack "$out" || exit 1
 install_packages clang-19 libclang-rt-19-dev
 # shellcheck disable=SC2054 # -fsanitize has commas
 cxx=(clang++-19 -std=c++20 -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -Wall -Wextra -Werror
@@ -84,7 +87,7 @@ done
 options=(-max_len=1024 -rss_limit_mb=2048 -timeout=60 -verbosity=0)
 status=0
 for target in "${targets[@]}"; do
-  corpus=$source_dir/tests/fuzz/corpus/$target found=$out/found/$target log=$out/$target.log
+  corpus=$out/corpus/$target found=$out/found/$target log=$out/$target.log
   mkdir -p "$found"
   if [ ! -x "$out/$target" ] || ! up_to_date "$out/$target"; then
     echo "$target: does not build:"
@@ -106,4 +109,5 @@ for target in "${targets[@]}"; do
   echo "$target: $(find "$corpus" -type f | wc -l) inputs of the corpus, then" \
     "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1) in $seconds s: nothing found"
 done
+if [ $keep = yes ]; then bash "$source_dir/tests/fuzz/corpus.sh" pack "$out" || status=1; fi
 exit $status
