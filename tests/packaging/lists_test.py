@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""ufp4 - tests: cmake/Dockerfile installs the sets of cmake/packages.txt; the CI workflow runs presets that exist.
+
+SPDX-License-Identifier: Apache-2.0
+
+usage: lists_test.py [SOURCE FOLDER]
+Exit status 77 without PyYAML, after the comparison of the package lists.
+"""
+import json
+import pathlib
+import re
+import sys
+
+TOP_LEVEL_KEYS = {"name", "run-name", "on", "permissions", "env", "defaults", "concurrency", "jobs"}
+
+root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2])
+errors = []
+
+
+def check(condition, message):
+    if not condition:
+        errors.append(message)
+
+
+def package_sets(text):
+    """The sets of packages.txt by name."""
+    sets = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.fullmatch(r"([a-z]+): ([a-z0-9.+-]+(?: +[a-z0-9.+-]+)*)", line)
+        if match:
+            sets.setdefault(match[1], []).extend(match[2].split())
+        else:
+            check(not line or line.startswith("#"), f"cmake/packages.txt:{number}: not '<set>: <packages>': {line}")
+    return sets
+
+
+def docker_packages(text):
+    """What the Dockerfile's apt-get installs."""
+    match = re.search(r"^RUN .*?apt-get install ([^&]*)", text.replace("\\\n", " "), re.MULTILINE)
+    return [word for word in match[1].split() if not word.startswith("-")] if match else []
+
+
+def check_packages():
+    sets = package_sets((root / "cmake/packages.txt").read_text())
+    check(list(sets) == ["demo", "default", "full"], f"cmake/packages.txt: sets {list(sets)}, not demo, default, full")
+    names = [name for members in sets.values() for name in members]
+    check(len(names) == len(set(names)), f"cmake/packages.txt: twice: {sorted(n for n in set(names) if names.count(n) > 1)}")
+    wanted = {"ca-certificates", "git", *sets.get("demo", []), *sets.get("default", [])}
+    installed = set(docker_packages((root / "cmake/Dockerfile").read_text()))
+    check(installed >= wanted, f"cmake/Dockerfile: missing: {sorted(wanted - installed)}")
+    check(installed <= wanted, f"cmake/Dockerfile: not in the sets demo and default: {sorted(installed - wanted)}")
+
+
+def presets_run(job):
+    """The presets of the job's `cmake --workflow` commands, with every value of the job's matrix."""
+    for step in job.get("steps", []):
+        for word in re.findall(r"--preset[ =](\$\{\{.*?\}\}|\S+)", step.get("run", "")):
+            variable = re.fullmatch(r"\$\{\{ *matrix\.([a-z_]+) *\}\}", word)
+            yield from job["strategy"]["matrix"][variable[1]] if variable else [word]
+
+
+def check_workflow(workflow):
+    keys = {"on" if key is True else key for key in workflow}  # YAML 1.1 reads the key `on` as true
+    check(keys <= TOP_LEVEL_KEYS, f"ci.yml: unknown keys: {sorted(keys - TOP_LEVEL_KEYS)}")
+    presets = json.loads((root / "CMakePresets.json").read_text())["workflowPresets"]
+    existing = {preset["name"] for preset in presets}
+    run = []
+    for name, job in workflow.get("jobs", {}).items():
+        check("runs-on" in job, f"ci.yml: job {name}: no runs-on")
+        uses = [step.get("uses", "") for step in job.get("steps", [])]
+        check(any(use.startswith("actions/checkout@") for use in uses), f"ci.yml: job {name}: no checkout step")
+        for preset in presets_run(job):
+            run.append(preset)
+            check(preset in existing, f"ci.yml: job {name}: CMakePresets.json has no workflow preset '{preset}'")
+    check(run, "ci.yml: no job runs a workflow preset")
+
+
+check_packages()
+try:
+    import yaml
+except ImportError:
+    yaml = None
+if yaml:
+    try:
+        check_workflow(yaml.safe_load((root / ".github/workflows/ci.yml").read_text()))
+    except yaml.YAMLError as error:
+        errors.append(f"ci.yml: not YAML: {error}")
+if errors:
+    sys.exit("\n".join(errors))
+if not yaml:
+    print("SKIPPED: no PyYAML (apt-get install python3-yaml), so .github/workflows/ci.yml was not checked")
+    sys.exit(77)
