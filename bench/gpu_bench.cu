@@ -1,9 +1,10 @@
-// ufp4 - what the GPU's verbs reach, beside the device's own copy bandwidth and, on NVIDIA's, cuBLAS in bf16, all measured in one run.
+// ufp4 - GPU benchmark: each operation beside the device's copy bandwidth and, on NVIDIA GPUs, cuBLAS in bf16; one run.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Built and run by tests/gpu/run.sh. Prints a page in Markdown: every row its time, its rate, and the ratio to the limit that it is
-// held to (goals: quantize 0.8 of a copy's bytes, 0.5 with bf16 input, transform and stochastic rounding). Times are the median of
-// batches between two events; the buffers of the memory-bound rows together exceed the last cache.
+// Built and run by tests/gpu/run.sh. Prints a page in Markdown: every row its time, its rate, and the ratio to the
+// limit that it is held to (goals: quantize 0.8 of a copy's bytes, 0.5 with bf16 input, transform and stochastic
+// rounding). Times are the median of batches between two events;
+// the buffers of the memory-bound rows together exceed the last cache.
 #if defined(__HIPCC__)
 #include <ufp4/hip.hpp>
 #define RUNTIME(name) hip##name  // the two runtimes differ in their prefix

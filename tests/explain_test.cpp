@@ -46,8 +46,8 @@ constexpr expected with_avx512(expected e, const char* kernel) {
   return e;
 }
 
-/// explain says so on every tier of this machine. The choice of the amx tier is a question of shapes, so it can be asked
-/// wherever its parent runs.
+/// explain says so on every tier of this machine. The choice of the amx tier is a question of shapes, so it can be
+/// asked wherever its parent runs.
 template <class A, class B>
 void check(const expected& want, const A& a, const B& b, std::size_t m, std::size_t n, accumulate mode) {
   const gemm_options options{.accumulate = mode};

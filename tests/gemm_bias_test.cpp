@@ -1,4 +1,4 @@
-// ufp4 - quantized_gemm's bias: added after the scaling and before beta * C, one rounding, whichever way round C is made.
+// ufp4 - quantized_gemm's bias: added after scaling and before beta * C, one rounding, whichever way round C is made.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
 #include <ufp4/gemm.hpp>

@@ -120,11 +120,13 @@ TEST_CASE("row_range is a view of rows, whole squares only, within the matrix", 
   const auto part = row_range(q, 3, 4);
   REQUIRE((part.rows() == 4 && part.cols() == 70));
   REQUIRE(part.codes().data() == q.codes().data() + 3 * 48);
-  REQUIRE(reinterpret_cast<const char*>(part.scales().data()) == reinterpret_cast<const char*>(q.scales().data()) + 3 * 3);
+  REQUIRE(reinterpret_cast<const char*>(part.scales().data()) ==
+          reinterpret_cast<const char*>(q.scales().data()) + 3 * 3);
   REQUIRE((part.codes().size() == 4 * 48 && part.scales().size() == 4 * 3));
   REQUIRE(row_range(q.view(), 10, 0).rows() == 0);
   CHECK(support::refusal([&] { row_range(q, 8, 3); }) == "row_range: rows 8 to 11, but the matrix has 10");
   const auto squares = model::random_quantized<block_format<fp4<E2M1>, e4m3, square(16), float>>(gen, 40, 40);
   REQUIRE(row_range(squares, 16, 24).scales().size() == 2 * 3);
-  CHECK(support::refusal([&] { row_range(squares, 8, 16); }) == "row_range: first is 8, not a multiple of the block's 16 rows");
+  CHECK(support::refusal([&] { row_range(squares, 8, 16); }) ==
+        "row_range: first is 8, not a multiple of the block's 16 rows");
 }

@@ -1,13 +1,15 @@
 // ufp4 - the Hadamard transform of a whole matrix.
 // SPDX-License-Identifier: Apache-2.0
+#include <ufp4/ufp4.hpp>
+
+#include "support/catch.hpp"
+
 #include <bit>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
-#include "support/catch.hpp"
-#include <ufp4/ufp4.hpp>
 
 using namespace ufp4;
 
@@ -53,14 +55,16 @@ TEST_CASE("every row is padded with zeros and transformed run by run", "[hadamar
       const std::size_t n = specs[s].n, padded = (cols + n - 1) / n * n, rows = 5;
       const std::vector<float> x = integers(rows * cols);
       std::vector<float> y(rows * padded, -1.0f);
-      hadamard_forward(matrix_view<const float>{x.data(), rows, cols}, matrix_view<float>{y.data(), rows, padded}, specs[s]);
+      hadamard_forward(matrix_view<const float>{x.data(), rows, cols}, matrix_view<float>{y.data(), rows, padded},
+                       specs[s]);
       for (std::size_t r = 0; r < rows; ++r) {
         std::vector<float> row(padded, 0.0f);
         for (std::size_t k = 0; k < cols; ++k) row[k] = x[r * cols + k];
         for (std::size_t k = 0; k < padded; ++k) {
           INFO("n " << n << ", cols " << cols << ", row " << r << ", column " << k);
           // Adding 0 makes the zero of a cancelled sum positive on both sides.
-          REQUIRE(bits(y[r * padded + k] + 0.0f) == bits(definition(specs[s], &row[k / n * n], k % n, factors[s]) + 0.0f));
+          REQUIRE(bits(y[r * padded + k] + 0.0f) ==
+                  bits(definition(specs[s], &row[k / n * n], k % n, factors[s]) + 0.0f));
         }
       }
     }
@@ -82,8 +86,10 @@ TEST_CASE("the inverse restores integers exactly, in place, for n = 16, 64 and 2
 TEST_CASE("the inverse drops what was padding and writes nothing beyond", "[hadamard]") {
   const std::vector<float> x = integers(3 * 19);
   std::vector<float> wide(3 * 32), back(3 * 20, 777.0f);
-  hadamard_forward(matrix_view<const float>{x.data(), 3, 19}, matrix_view<float>{wide.data(), 3, 32}, random_hadamard<16>{5});
-  hadamard_inverse(matrix_view<const float>{wide.data(), 3, 32}, matrix_view<float>{back.data(), 3, 19, 20}, random_hadamard<16>{5});
+  hadamard_forward(matrix_view<const float>{x.data(), 3, 19}, matrix_view<float>{wide.data(), 3, 32},
+                   random_hadamard<16>{5});
+  hadamard_inverse(matrix_view<const float>{wide.data(), 3, 32}, matrix_view<float>{back.data(), 3, 19, 20},
+                   random_hadamard<16>{5});
   for (std::size_t r = 0; r < 3; ++r) {
     for (std::size_t k = 0; k < 19; ++k) REQUIRE(back[r * 20 + k] == x[r * 19 + k]);
     REQUIRE(back[r * 20 + 19] == 777.0f);
@@ -120,7 +126,8 @@ TEST_CASE("bad shapes are named before anything is written", "[hadamard]") {
   REQUIRE(message_of([&] { hadamard_inverse(in, matrix_view<float>{y.data(), 2, 20}, hadamard<16>{}); }) ==
           "hadamard_inverse: x has 20 columns, but 20 columns padded to runs of 16 are 32");
   REQUIRE(message_of([&] {
-            hadamard_forward(matrix_view<const float>{y.data(), 1, 32}, matrix_view<float>{y.data() + 1, 1, 32}, hadamard<16>{});
+            hadamard_forward(matrix_view<const float>{y.data(), 1, 32}, matrix_view<float>{y.data() + 1, 1, 32},
+                             hadamard<16>{});
           }) == "hadamard_forward: out overlaps x without being the same matrix");
   REQUIRE(message_of([&] {
             std::array<int, 16> signs{};

@@ -1,8 +1,8 @@
 // ufp4 - the layer rule: who may include whom, read off the include lines.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A room is a folder of include/ufp4, or a header that the table names by itself. A header includes rooms below its own, or its
-// own and its siblings'. The table is the rule; whatever is not in it is a room nobody agreed to.
+// A room is a folder of include/ufp4, or a header that the table names by itself. A header includes rooms below its
+// own, or its own and its siblings'. The table is the rule; whatever is not in it is a room nobody agreed to.
 #include "support/catch.hpp"
 
 #include <algorithm>
@@ -163,8 +163,9 @@ std::vector<std::string> violations(const std::map<std::string, std::string>& so
   return found;
 }
 
-/// Code in which a GPU's vendor is named: its compilers' macros, its runtimes, its architectures. Comments may name one: where a format
-/// comes from, what a kernel's reader should know. Formats are called what they are called: nvfp4, nv_e1m2.
+/// Code in which a GPU's vendor is named: its compilers' macros, its runtimes, its architectures. Comments may name
+/// one: where a format comes from, what a kernel's reader should know. Formats are called what they are called:
+/// nvfp4, nv_e1m2.
 std::vector<std::string> vendors_named(const std::map<std::string, std::string>& sources) {
   static const std::regex name(
       "__CUDA|__HIP|__NV|__nv|__AMD|CUDA|NVIDIA|ROCM|amdgcn|cublas|gfx[0-9]|sm_[0-9]|(^|[^A-Za-z])(cuda|hip|nvcc|AMD|"

@@ -23,10 +23,9 @@ bool lies_in(const quantized_matrix<F>& part, const quantized_matrix<F>& whole, 
   constexpr auto height = static_cast<std::size_t>(F::block.rows), length = F::block_size;
   bool same = model::bits_of(part.tensor_scale()) == model::bits_of(whole.tensor_scale());
   for (std::size_t r = 0; r < part.rows(); ++r)
-    same = same &&
-           std::equal(part.codes().data() + r * part.padded_cols() / 2,
-                      part.codes().data() + (r + 1) * part.padded_cols() / 2,
-                      whole.codes().data() + ((row + r) * whole.padded_cols() + col) / 2);
+    same = same && std::equal(part.codes().data() + r * part.padded_cols() / 2,
+                              part.codes().data() + (r + 1) * part.padded_cols() / 2,
+                              whole.codes().data() + ((row + r) * whole.padded_cols() + col) / 2);
   const std::size_t across = part.padded_cols() / length, whole_across = whole.padded_cols() / length;
   for (std::size_t r = 0; r < part.scales().size() / (across == 0 ? 1 : across); ++r)
     for (std::size_t c = 0; c < across; ++c)

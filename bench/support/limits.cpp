@@ -45,8 +45,8 @@ double time_together(int threads, long rounds, const Run& run) {
   return watch.seconds();
 }
 
-/// The best of several samples in rounds a second. How many rounds a sample has is found on one thread, in its own time:
-/// on the wall's clock a neighbour's turn on the core would pass for work.
+/// The best of several samples in rounds a second. How many rounds a sample has is found on one thread, in its own
+/// time: on the wall's clock a neighbour's turn on the core would pass for work.
 template <class Run>
 double best_rate(int threads, effort look, const Run& run) {
   long rounds = 1;

@@ -21,8 +21,8 @@ struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The command line, one argument after the other; "--name=value" is "--name value", but for a flag that takes none: next()
-/// refuses it then.
+/// The command line, one argument after the other; "--name=value" is "--name value", but for a flag that takes none:
+/// next() refuses it then.
 class arguments {
  public:
   /// A word that starts with `flag_mark` is a flag and not the value of the one before it; "-" alone is a value.

@@ -13,8 +13,8 @@ inline volatile std::sig_atomic_t interrupt_seen = 0;
 inline constexpr std::array interrupting_signals{SIGINT, SIGTERM, SIGHUP};
 }  // namespace detail
 
-/// While one lives, the first SIGINT, SIGTERM or SIGHUP is noted; a second one ends the program as it always did. One that was
-/// ignored stays ignored, as under nohup.
+/// While one lives, the first SIGINT, SIGTERM or SIGHUP is noted; a second one ends the program as it always did. One
+/// that was ignored stays ignored, as under nohup.
 class interrupt {
  public:
   interrupt() {

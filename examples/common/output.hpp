@@ -50,8 +50,8 @@ inline void check_written(std::ostream& out, const std::string& name) {
   throw std::runtime_error(name + ": could not be written to its end" + ufp4::interop::cause_text(errno));
 }
 
-/// usage_error where a report is named as a file of tensors would be: its name is optional, so in `--json FILE` that is what it
-/// was meant as, and the report would take FILE's place. `instead` ends the sentence.
+/// usage_error where a report is named as a file of tensors would be: its name is optional, so in `--json FILE` that is
+/// what it was meant as, and the report would take FILE's place. `instead` ends the sentence.
 inline void check_report_name(const std::string& flag, const std::string& name,
                               const std::string& instead = "name the report otherwise") {
   for (const std::string_view ending : {".safetensors", ".npy", ".gguf"})

@@ -1,6 +1,7 @@
 // ufp4 - the comparison as JSON.
 // SPDX-License-Identifier: Apache-2.0
-/// Numbers are written with all their digits; one that is not finite becomes null, but an SQNR without an error "inf". Keys are those of metrics.hpp.
+/// Numbers are written with all their digits; one that is not finite becomes null, but an SQNR without an error "inf".
+/// Keys are those of metrics.hpp.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,10 @@
 // ufp4 - checkpoints: named binary32 matrices and some words in a .safetensors file that is whole or not there.
 // SPDX-License-Identifier: Apache-2.0
-/// | written  | to FILE.tmp, fsync, renamed to FILE, fsync of the folder: a kill at any moment leaves the last good one |
-/// | read     | wholly; damage, another program's file and another shape are file_errors, before anything is changed    |
-/// | checksum | of the header (with zeros where the checksum stands) and the data                                       |
-/// | layout   | an 8-byte length; a JSON object of name -> {dtype, shape, data_offsets} and __metadata__; the data      |
+/// | written  | to FILE.tmp, fsync, renamed to FILE, fsync of the folder:                                            |
+/// |          | a kill at any moment leaves the last good one                                                        |
+/// | read     | wholly; damage, another program's file and another shape are file_errors, before anything is changed |
+/// | checksum | of the header (with zeros where the checksum stands) and the data                                    |
+/// | layout   | an 8-byte length; a JSON object of name -> {dtype, shape, data_offsets} and __metadata__; the data   |
 #pragma once
 
 #include <fcntl.h>

@@ -1,8 +1,9 @@
 // ufp4 - probes: what a recipe's rounding does to every operand of every linear layer, and to the residual stream.
 // SPDX-License-Identifier: Apache-2.0
-/// | attenuation | <q, x> / <x, x>, q the quantized x after its transform: below 1 where rounding shrinks             |
-/// | SQNR        | 10 log10(<x, x> / <q - x, q - x>), dB                                                                |
-/// | residual    | the same with x the stream after a block under bf16 and q under the recipe: same weights, same batch |
+/// | attenuation | <q, x> / <x, x>, q the quantized x after its transform: below 1 where rounding shrinks |
+/// | SQNR        | 10 log10(<x, x> / <q - x, q - x>), dB                                                  |
+/// | residual    | the same with x the stream after a block under bf16 and q under the recipe:            |
+/// |             | same weights, same batch                                                               |
 ///
 /// An operand is measured whole: all of a step's tokens, all experts. A two-level format's tensor scale is here one for
 /// all microbatches, and coins are those of the first. Blocks and transform runs lie where the GEMMs have them, but for

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A batch is a fixed number of microbatches, whatever the number of ranks. Rank r of R holds the r-th R-th of them,
-// whole, and their gradients; everything else (parameters, optimizer, data order) every rank has and computes for itself. With
-// gradients summed in microbatch order, every rank count trains the same bits.
+// whole, and their gradients; everything else (parameters, optimizer, data order) every rank has and computes for
+// itself. With gradients summed in microbatch order, every rank count trains the same bits.
 //
 // Every member function but rank() and count() is a collective: all ranks call it, in the same order.
 #pragma once

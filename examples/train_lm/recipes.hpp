@@ -3,14 +3,14 @@
 /// A name is a preset of the library, or one with a part changed: the rows of the UFP4 paper's ablation (arXiv
 /// 2606.20381). A part changes whatever recipe was named.
 ///
-/// | part     | words                                                    | changes                                      |
-/// |----------|----------------------------------------------------------|----------------------------------------------|
-/// | format   | a name of `formats()`                                    | all six operands, in blocks of one row       |
-/// | rht      | none, all, or fprop, dgrad, wgrad joined by +            | both operands of those GEMMs; none elsewhere |
-/// | rht_size | 16, 32, 64, 128, 256                                     | every transform with random signs            |
-/// | sr       | none, dgrad (dY), wgrad (dY^T), dy (both), all (six)     | stochastic there, nearest elsewhere          |
-/// | clip     | 2, 3, 4                                                  | E2M1 without its values above that           |
-/// | signs    | fixed, step                                              | whether signs are drawn anew at each step    |
+/// | part     | words                                                | changes                                      |
+/// |----------|------------------------------------------------------|----------------------------------------------|
+/// | format   | a name of `formats()`                                | all six operands, in blocks of one row       |
+/// | rht      | none, all, or fprop, dgrad, wgrad joined by +        | both operands of those GEMMs; none elsewhere |
+/// | rht_size | 16, 32, 64, 128, 256                                 | every transform with random signs            |
+/// | sr       | none, dgrad (dY), wgrad (dY^T), dy (both), all (six) | stochastic there, nearest elsewhere          |
+/// | clip     | 2, 3, 4                                              | E2M1 without its values above that           |
+/// | signs    | fixed, step                                          | whether signs are drawn anew at each step    |
 #pragma once
 
 #include <algorithm>

@@ -243,8 +243,9 @@ void write_plain_gguf(Reader& file, const std::map<std::string, std::string>& me
   out.write(request.output);
 }
 
-/// The strings that torchao keeps beside its weights: a list of all tensors, and a description of each. Of weights that are now
-/// plain they would be wrong; where others are left, such a weight is described as torchao describes plain tensors.
+/// The strings that torchao keeps beside its weights: a list of all tensors, and a description of each. Of weights that
+/// are now plain they would be wrong; where others are left, such a weight is described as torchao describes plain
+/// tensors.
 inline void drop_torchao_strings(std::map<std::string, std::string>& metadata,
                                  const std::vector<output_tensor>& outputs) {
   if (!metadata.contains("tensor_names")) return;

@@ -55,8 +55,8 @@ inline const format_name& named_format(std::string_view name) {
   refuse_format(name);
 }
 
-/// visit(std::type_identity<Format>{}) of the format of that name, and what it returned: the same type for every format.
-/// Throws common::usage_error, which lists the names, for any other.
+/// visit(std::type_identity<Format>{}) of the format of that name, and what it returned: the same type for every
+/// format. Throws common::usage_error, which lists the names, for any other.
 template <class Visit>
 auto visit_format(std::string_view name, Visit visit) {
   using std::type_identity;

@@ -1,7 +1,8 @@
 // ufp4 - what 4 bits do to a matrix of a file, measured a few rows at a time.
 // SPDX-License-Identifier: Apache-2.0
-/// The numbers are those of analysis::measure on the whole matrix, bit for bit: memory holds a chunk of rows, and a matrix
-/// of several chunks is read twice where a format has a tensor scale, which needs the largest magnitude of all first.
+/// The numbers are those of analysis::measure on the whole matrix, bit for bit: memory holds a chunk of rows, and a
+/// matrix of several chunks is read twice where a format has a tensor scale,
+/// which needs the largest magnitude of all first.
 #pragma once
 
 #include <algorithm>

@@ -99,8 +99,8 @@ inline void print_line_head(std::ostream& out, const std::vector<double>& sizes)
   out << "\n";
 }
 
-/// A line with what the tensor is; below it, if it was measured, an attenuation, and the best format of each size with its
-/// SQNR.
+/// A line with what the tensor is; below it, if it was measured, an attenuation, and the best format of each size with
+/// its SQNR.
 inline void print_line(std::ostream& out, const inspected& t, const std::vector<double>& sizes, bool listed) {
   using namespace detail;
   out << head_text(t.entry, listed);

@@ -35,8 +35,8 @@ transform undone.
 
   -f, --format FORMAT     as `ufp4 formats` lists them
   -o, --output OUT
-  --tensor PATTERN        quantize only tensors of these names; may be repeated. * is any text, ? any character. An error
-                          where none has such a name, or nothing so named can be quantized
+  --tensor PATTERN        quantize only tensors of these names; may be repeated. * is any text, ? any character. An
+                          error where none has such a name, or nothing so named can be quantized
   --skip PATTERN          copy tensors of these names as they are; may be repeated. A note where none has such a name
   --rht N                 a random Hadamard transform of 16, 32, 64, 128 or 256 columns first; 0: none (default)
   --rounding HOW          nearest (default) or stochastic

@@ -81,7 +81,8 @@ inline std::vector<std::string> unmatched(tensor_input& in, const std::string& f
   return sentences;
 }
 
-/// Why the first tensor that was to be quantized is not, and how many share its lot; empty where there is something to do.
+/// Why the first tensor that was to be quantized is not, and how many share its lot;
+/// empty where there is something to do.
 inline std::string nothing_to_do(const std::vector<planned_tensor>& plan, const quantize_request& request) {
   const planned_tensor* first = nullptr;
   std::size_t others = 0;
@@ -114,8 +115,9 @@ std::vector<planned_tensor> plan_of(tensor_input& in, const quantize_request& re
   return plan;
 }
 
-/// What the plan may have other than was meant. A --skip that matches nothing, and nothing to quantize, are right for some files
-/// of a model in several: a loop over them wants those copied. file_error for the latter where what to quantize was named.
+/// What the plan may have other than was meant. A --skip that matches nothing, and nothing to quantize, are right for
+/// some files of a model in several: a loop over them wants those copied.
+/// file_error for the latter where what to quantize was named.
 inline std::vector<std::string> notes_of(tensor_input& in, const std::vector<planned_tensor>& plan,
                                          const quantize_request& request) {
   std::vector<std::string> notes = unmatched(in, "--skip", request.skipped);
@@ -156,8 +158,8 @@ tensor_layout layout_for(const std::vector<planned_tensor>& plan, const quantize
   return *request.layout;
 }
 
-/// The strings that FILE has, which OUT gets: without what the ufp4 layout says of weights that are not there, or are now
-/// quantized anew.
+/// The strings that FILE has, which OUT gets: without what the ufp4 layout says of weights that are not there, or are
+/// now quantized anew.
 inline std::map<std::string, std::string> kept_strings(tensor_input& in, const std::vector<planned_tensor>& plan) {
   std::map<std::string, std::string> strings;
   if (in.safetensors() != nullptr) strings = in.safetensors()->metadata();

@@ -136,8 +136,8 @@ std::set<std::string> parts_of_weights(const Reader& file) {
   return parts;
 }
 
-/// The tensor whose scales `name` seems to be, in a layout that is not read here: FP8 with scales beside it, integers in
-/// groups. Null where there is none: then it is a matrix like any other.
+/// The tensor whose scales `name` seems to be, in a layout that is not read here: FP8 with scales beside it, integers
+/// in groups. Null where there is none: then it is a matrix like any other.
 inline const ufp4::interop::stored_tensor* scaled_by(const ufp4::interop::tensor_file& file, std::string_view name) {
   for (const std::string_view ending : {"_scale", "_scale_inv", "_scales", ".scales"}) {
     if (!name.ends_with(ending)) continue;

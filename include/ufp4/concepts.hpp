@@ -51,8 +51,8 @@ concept rounding_policy =
       { policy.round_up(n, t, index) } -> std::same_as<bool>;
     };
 
-struct transform_spec;    // hadamard/transform.hpp
-struct scale_rule_spec;   // block/scale_rules.hpp
+struct transform_spec;   // hadamard/transform.hpp
+struct scale_rule_spec;  // block/scale_rules.hpp
 
 /// An orthogonal transform of runs along the contraction axis: any of the hadamard family.
 template <class T>

@@ -1,4 +1,4 @@
-// ufp4 - everything that is legal inside a kernel: values, rounding, the Hadamard transform of a run, one block's codec.
+// ufp4 - everything legal inside a kernel: values, rounding, the Hadamard transform of a run, one block's codec.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls no runtime API, allocates and throws nothing; functions are __host__ __device__ under a GPU's compiler.

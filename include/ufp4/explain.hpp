@@ -4,8 +4,9 @@
 //   std::puts(ufp4::cpu::explain(qx, qw, y, {.accumulate = accumulate::exact_blocks}).text().c_str());
 //   quantized_gemm: gemm_int8_avx512 (avx512), tiles of 8 x 32 x 4, accumulate exact_blocks
 //
-// explain takes the arguments of the call it explains: three operands for quantized_gemm, a format for quantize<F>, two for
-// dequantize, a transform after two for hadamard_forward. Nothing is checked, read or written but shapes, formats and policies.
+// explain takes the arguments of the call it explains: three operands for quantized_gemm, a format for quantize<F>, two
+// for dequantize, a transform after two for hadamard_forward.
+// Nothing is checked, read or written but shapes, formats and policies.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +18,13 @@
 
 namespace ufp4::cpu::inline UFP4_CODE {
 
-/// | kernel | its name, as in the dispatch table                                                                     |
-/// | isa    | the tier whose instructions it uses: the call's own, or an ancestor without a better kernel            |
-/// | tile_* | of C in registers, and the K that one multiply instruction adds up; 0 for verbs other than quantized_gemm |
-/// | mode   | how a GEMM's sums are made: exact_blocks also where `fast` was asked for and the exact kernel is the fastest |
-/// | note   | why a lesser tier is used, in words; empty if there is nothing to say                                    |
+/// | kernel | its name, as in the dispatch table                                                                   |
+/// | isa    | the tier whose instructions it uses: the call's own, or an ancestor without a better kernel          |
+/// | tile_* | of C in registers, and the K that one multiply instruction adds up;                                  |
+/// |        | 0 for verbs other than quantized_gemm                                                                |
+/// | mode   | how a GEMM's sums are made: exact_blocks also where `fast` was asked for and the exact kernel is the |
+/// |        | fastest                                                                                              |
+/// | note   | why a lesser tier is used, in words; empty if there is nothing to say                                |
 struct explanation {
   const char* verb = "";
   const char* kernel = "";
@@ -34,7 +37,8 @@ struct explanation {
   std::string text() const {
     std::string line = ufp4::detail::sentence(verb, ": ", kernel, " (", name(isa), ")");
     if (tile_rows != 0)
-      line += ufp4::detail::sentence(", tiles of ", tile_rows, " x ", tile_cols, " x ", tile_depth, ", accumulate ", name(mode));
+      line += ufp4::detail::sentence(", tiles of ", tile_rows, " x ", tile_cols, " x ", tile_depth, ", accumulate ",
+                                     name(mode));
     return note.empty() ? line : line + "; " + note;
   }
 };
@@ -63,12 +67,14 @@ namespace ufp4::cpu::inline UFP4_CODE {
 
 /// quantized_gemm(a, b, c, options).
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
-explanation explain(const context& ctx, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
+explanation explain(const context& ctx, const A& a, const B& b, const matrix_view<T>& c,
+                    const gemm_options& options = {}) {
   const isa tier = resolve(ctx);
   const detail::gemm_plan plan =
       detail::plan_gemm(ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options), tier);
   const detail::gemm_kernel& k = *plan.kernel;
-  explanation e{"quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(options.accumulate), {}};
+  explanation e{
+      "quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(options.accumulate), {}};
   e.note = detail::why_not_better(k.tier, tier, ctx);
   if (plan.job.swapped) e.note += e.note.empty() ? "C is made on its side" : "; C is made on its side";
   return e;
@@ -86,9 +92,16 @@ explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&
   const auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
   const auto coder = ufp4::detail::make_coder<F>(options, 0.0f);
   if constexpr (std::is_same_v<decltype(coder), const block_coder<rounding_spec>>)
-    return detail::explain_row("quantize", detail::quantize_kernel_for(detail::kernels::quantize, job, coder, tier), tier, ctx);
+    return detail::explain_row("quantize", detail::quantize_kernel_for(detail::kernels::quantize, job, coder, tier),
+                               tier, ctx);
   else
-    return {"quantize", "quantize_scalar", isa::scalar, 0, 0, 0, accumulate::fast,
+    return {"quantize",
+            "quantize_scalar",
+            isa::scalar,
+            0,
+            0,
+            0,
+            accumulate::fast,
             "a rounding policy of the program's own, or a compat preset, runs in portable code"};
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>

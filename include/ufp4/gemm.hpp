@@ -69,8 +69,8 @@ void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const gemm_
   quantized_gemm(cpu::context{}, a, b, c, options);
 }
 
-/// Weights in the order in which the GEMM kernels read them, for a right operand that is used again: the same bits as with
-/// q itself, sooner. A copy: q may go.
+/// Weights in the order in which the GEMM kernels read them, for a right operand that is used again: the same bits as
+/// with q itself, sooner. A copy: q may go.
 template <quantized Q>
 prepacked_matrix<typename Q::format> prepack(const cpu::context& ctx, const Q& q) {
   const quantized_view<typename Q::format> view = q;

@@ -28,9 +28,10 @@ namespace ufp4::inline UFP4_CODE {
 
 /// out = the transform of x's rows (numerics 4): what quantize applies before it scales.
 ///
-/// | shape    | out has x's rows, and x's columns rounded up to a multiple of n: a ragged end is padded with zeros first |
-/// | aliasing | out may be x itself (the same data, type and strides); no other overlap                                   |
-/// | bits     | identical for every isa and thread count; bf16 and fp16 outputs are rounded once more                     |
+/// | shape    | out has x's rows, and x's columns rounded up to a multiple of n:                      |
+/// |          | a ragged end is padded with zeros first                                               |
+/// | aliasing | out may be x itself (the same data, type and strides); no other overlap               |
+/// | bits     | identical for every isa and thread count; bf16 and fp16 outputs are rounded once more |
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 void hadamard_forward(const cpu::context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
   detail::transform_rows("hadamard_forward", ctx, t.spec(), false, x, out);

@@ -1,7 +1,8 @@
 // ufp4 - the verbs on AMD GPUs: for files that hipcc compiles.
 // SPDX-License-Identifier: Apache-2.0
 //
-// No AMD GPU has run any of it yet: the kernels' sources run in the executor of tests/gpu, and are compiled for each architecture.
+// No AMD GPU has run any of it yet: the kernels' sources run in the executor of tests/gpu,
+// and are compiled for each architecture.
 #pragma once
 
 #include <span>

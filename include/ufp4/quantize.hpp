@@ -1,8 +1,8 @@
 // ufp4 - amax, quantize, quantize_into, fake_quantize: from a matrix of floats to 4-bit blocks.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every verb takes an optional cpu::context, a matrix_view of float, bf16 or fp16 (or any type with a matrix_element), and
-// policies in any order: a transform, a rounding policy, a scale rule, tensor_amax, shard, count_into.
+// Every verb takes an optional cpu::context, a matrix_view of float, bf16 or fp16 (or any type with a matrix_element),
+// and policies in any order: a transform, a rounding policy, a scale rule, tensor_amax, shard, count_into.
 //
 // | blocks and transform | along the columns (the contraction axis); transpose(x) for the rows                        |
 // | ragged columns       | padded with zeros to a multiple of the longer of block and transform, before the transform |
@@ -151,8 +151,8 @@ tensor_amax amax(const matrix_view<T>& x, const Transform& t) {
 }
 
 /// Quantizes x into memory of the caller's, without allocating any matrix memory: rows * padded_cols / 2 bytes of codes
-/// and one scale a block (see quantized_matrix.hpp). The returned view refers to that memory and holds the tensor scale.
-/// Neither span may overlap x.
+/// and one scale a block (see quantized_matrix.hpp). The returned view refers to that memory and holds the tensor
+/// scale. Neither span may overlap x.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix_view<T>& x,
                                            std::span<std::uint8_t> codes,
@@ -193,8 +193,8 @@ quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const matrix_vi
 }
 
 /// dequantize(quantize<F>(x, policies...)) in one pass, bit for bit, without storing codes. With undo_transform{} the
-/// inverse transform is applied to what was decoded. `out` has x's shape; it may be x itself (the same data and strides),
-/// but may not overlap it otherwise.
+/// inverse transform is applied to what was decoded. `out` has x's shape; it may be x itself (the same data and
+/// strides), but may not overlap it otherwise.
 template <quantizer_target F, matrix_scalar T, matrix_scalar U, class... Policies>
 void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matrix_view<U>& out,
                    const Policies&... policies) {

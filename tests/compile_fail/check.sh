@@ -37,6 +37,17 @@ compile() {
   LC_ALL=C "$compiler" -std=c++20 -Iinclude -Itests -DUFP4_KERNELS_ELSEWHERE -fsyntax-only "$@" 2>&1
 }
 
+# markers FILE...: LINE:MESSAGE for each "// says: MESSAGE". A message continues on the lines below that begin with
+# "//" and seven blanks; its parts are joined with one blank.
+markers() {
+  awk '
+    function print_marker() { if (message != "") print line ":" message; message = "" }
+    (at = index($0, "// says: ")) { print_marker(); line = FNR; message = substr($0, at + 9); next }
+    message != "" && /^\/\/       [^ ]/ { message = message " " substr($0, 10); next }
+    { print_marker() }
+    END { print_marker() }' "$@"
+}
+
 # mistakes COMPILER FILE [OPTION]...
 mistakes() {
   local compiler=$1 file=$2 log=$work/log line sentence next lines limit=-fmax-errors=0
@@ -49,9 +60,9 @@ mistakes() {
   fi
   # shellcheck disable=SC2086 # several words
   compile "$compiler" "$@" -DMISTAKE $limit "$file" >"$log"
-  mapfile -t lines < <(grep -n '// says: ' "$file")
+  mapfile -t lines < <(markers "$file")
   for i in "${!lines[@]}"; do
-    line=${lines[i]%%:*} sentence=${lines[i]#*// says: } next=1000000
+    line=${lines[i]%%:*} sentence=${lines[i]#*:} next=1000000
     [ "$i" -lt $((${#lines[@]} - 1)) ] && next=${lines[i + 1]%%:*}
     if ! grep -qF -- "$sentence" "$log"; then
       wrong "$compiler: $file:$line: nothing says '$sentence'"
@@ -120,7 +131,7 @@ sentences() {
 
 everything_is_asked() {
   local sentence
-  grep -h -o '// says: .*' tests/compile_fail/*.cpp | sed 's|// says: ||' >"$work/asked"
+  markers tests/compile_fail/*.cpp | cut -d: -f2- >"$work/asked"
   cat "$work/errors" >>"$work/asked"
   printf '%s\n' "${unreachable[@]}" >>"$work/asked"
   sentences | sort -u >"$work/all"

@@ -12,7 +12,8 @@ using namespace ufp4;
 
 extern quantize_report seen;
 
-void count_in_host_memory() {  // says: count_into counts in host memory, which a kernel cannot reach: use count_at{a quantize_report in device memory}
+// says: count_into counts in host memory, which a kernel cannot reach: use count_at{a quantize_report in device memory}
+void count_in_host_memory() {
 #if defined(MISTAKE)
   (void)gpu::detail::collect(count_into{seen});
 #else
@@ -28,7 +29,9 @@ void two_maxima(const float* amax) {  // says: two tensor maxima in one call
 #endif
 }
 
-void bytes_against_nibbles() {  // says: mfma_scale_gfx950: 8-bit elements lie in another order along K than those of 6 and 4 bits, so both operands must be of 8 bits or neither
+// says: mfma_scale_gfx950: 8-bit elements lie in another order along K than those of 6 and 4 bits, so both operands
+//       must be of 8 bits or neither
+void bytes_against_nibbles() {
   using gpu::mma::f8f6f4;
 #if defined(MISTAKE)
   (void)gpu::mma::mfma_scale_gfx950<f8f6f4::e4m3, f8f6f4::e2m1>::depth;

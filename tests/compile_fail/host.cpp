@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compiled by check.sh, twice: with MISTAKE each function must bring the sentence behind "says:", at a line of its own;
-// without, the corrected file must compile. What is refused by a concept says the concept's name.
+// without, the corrected file must compile. What is refused by a concept says the concept's name. A message over 120
+// columns stands above its function and continues on lines that begin with "//" and seven blanks.
 #include <ufp4/ufp4.hpp>
 
 #include <array>
@@ -38,9 +39,8 @@ struct levels {
   static constexpr bool exact_products = false;
 };
 
-void table_without_a_zero() {  // says: the values of a table_element must be finite, ascending, distinct and hold a zero
-  (void)table_element<levels>(1.0f);
-}
+// says: the values of a table_element must be finite, ascending, distinct and hold a zero
+void table_without_a_zero() { (void)table_element<levels>(1.0f); }
 
 /// An element of a user's own: c - Offset / 2, the last value times LastTimes.
 template <int Offset, bool Exact, int LastTimes = 1>
@@ -68,7 +68,8 @@ void element_without_a_zero() {                     // says: an element format n
   (void)grid_of<shifted<pick<15, 16>(), false>>();  // -7.5, -6.5, ..., 7.5
 }
 
-void products_that_are_not_exact() {  // says: exact_products: the values are not small integers times a power of two; set it to false
+// says: exact_products: the values are not small integers times a power of two; set it to false
+void products_that_are_not_exact() {
   (void)grid_of<shifted<16, pick<1, 0>() == 1, 1000>>();  // the last value is 7000
 }
 
@@ -98,7 +99,8 @@ void double_tensor_scale() {  // says: the tensor scale is float, or void for no
 #endif
 }
 
-void tensor_scale_beside_wide_scales() {  // says: float, bf16 and e8m0 block scales take no tensor scale: their range needs none
+// says: float, bf16 and e8m0 block scales take no tensor scale: their range needs none
+void tensor_scale_beside_wide_scales() {
 #if defined(MISTAKE)
   (void)block_format<int4, e8m0, 32, float>::block_size;
 #else
@@ -148,7 +150,9 @@ void two_scale_rules() {  // says: two scale rules in one call
 #endif
 }
 
-void no_policy() {  // says: not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard, count_into (and for fake_quantize undo_transform)
+// says: not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard,
+//       count_into (and for fake_quantize undo_transform)
+void no_policy() {
 #if defined(MISTAKE)
   (void)quantize<nvfp4>(x, 42);
 #else

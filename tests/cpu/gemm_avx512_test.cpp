@@ -1,4 +1,4 @@
-// ufp4 - GEMM kernels of every tier of this machine against the scalar ones: bits of exact_blocks, bounds of the fast modes.
+// ufp4 - GEMM kernels of every tier of the machine against the scalar ones: bits of exact_blocks, bounds of fast modes.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
 #include <ufp4/gemm.hpp>
@@ -258,7 +258,8 @@ TEST_CASE("folded_bf16 keeps operands that fold to subnormal numbers", "[gemm]")
   auto large = model::random_quantized<int4_f32>(gen, 34, 600);
   for (float& s : small.scales()) s = gen() % 50 == 0 ? 0x1.5p-130f : 0x1.3p-100f;
   for (float& s : large.scales()) s = 0x1p+100f;
-  // Subnormals of bf16 have fewer bits: their roundings, 2^-134 at most, times the other side's largest value, come on top.
+  // Subnormals of bf16 have fewer bits: their roundings, 2^-134 at most, times the other side's largest value,
+  // come on top.
   const model::bounded exact = model::extended(model::side_of(small), model::side_of(large));
   for (const cpu::isa tier : support::runnable_isas()) {
     CAPTURE(cpu::name(tier));

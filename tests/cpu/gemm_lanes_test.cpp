@@ -1,5 +1,5 @@
-// ufp4 - quantized_gemm on every tier at the limits of its lanes: integers as large as they get, every block length, every
-// kind of scale, tails of the register tiles, sources in either order.
+// ufp4 - quantized_gemm on every tier at the limits of its lanes: integers as large as they get, every block length,
+// every kind of scale, tails of the register tiles, sources in either order.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
 //

@@ -261,13 +261,14 @@ TEST_CASE(
   const auto kernel_of = [](const format_spec& format, scale_rule_spec rule, cpu::isa tier) {
     float x[2] = {1, 2};
     const quantize_job job = make_job({x, dtype::f32, 1, 2, 2, 1}, format, {});
-    return quantize_kernel_for(kernels::quantize, job, block_coder<rounding_spec>{format, rule, {}, stochastic{}}, tier).tier;
+    return quantize_kernel_for(kernels::quantize, job, block_coder<rounding_spec>{format, rule, {}, stochastic{}}, tier)
+        .tier;
   };
   for (const cpu::isa tier : support::runnable_isas()) {
-    const cpu::isa vectors = tier == cpu::isa::avx_vnni                          ? cpu::isa::avx2
+    const cpu::isa vectors = tier == cpu::isa::avx_vnni                           ? cpu::isa::avx2
                              : tier == cpu::isa::scalar || tier == cpu::isa::avx2 ? tier
-                             : tier >= cpu::isa::neon                           ? cpu::isa::neon
-                                                                                : cpu::isa::avx512;
+                             : tier >= cpu::isa::neon                             ? cpu::isa::neon
+                                                                                  : cpu::isa::avx512;
     for (const format_spec& format : formats()) CHECK(kernel_of(format, {}, tier) == vectors);
     CHECK(kernel_of(spec_of<block_format<int4, float, 8>>, {}, tier) == cpu::isa::scalar);
     CHECK(kernel_of(spec_of<e1m2_f32>, mse_search{}.spec(), tier) == cpu::isa::scalar);

@@ -28,8 +28,8 @@ matrix<T> random_matrix(std::mt19937_64& gen, index rows, index cols, double dev
 /// <a, b>: with a fixed random a, a scalar whose gradient with respect to b is a.
 inline double inner(const matrix<double>& a, const matrix<double>& b) { return a.cwiseProduct(b).sum(); }
 
-/// `gradient` is that of f() with respect to x, checked at places of x in its order. f reads x. Differences over 2e-5 of
-/// a function of size s are good to about 1e-11 s plus 1e-10 of its third derivative.
+/// `gradient` is that of f() with respect to x, checked at places of x in its order. f reads x. Differences over 2e-5
+/// of a function of size s are good to about 1e-11 s plus 1e-10 of its third derivative.
 template <class F>
 void check_gradient_at(const std::vector<index>& places, matrix<double>& x, const matrix<double>& gradient,
                        const F& f) {

@@ -1,9 +1,9 @@
 // ufp4 - fuzz target: quantized_gemm of any two sides into any matrix, each tier against the scalar one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Codes and scales are whatever bytes stand in the input, NaN scales too. exact_blocks: the same numbers on every tier and
-// on two threads. The other modes: the same on two threads. What does not fit is refused with the same sentence, and C
-// stays as it was.
+// Codes and scales are whatever bytes stand in the input, NaN scales too. exact_blocks: the same numbers on every tier
+// and on two threads. The other modes: the same on two threads. What does not fit is refused with the same sentence,
+// and C stays as it was.
 #include <cstdint>
 #include <span>
 #include <string>

@@ -1,8 +1,8 @@
 // ufp4 - what fuzz targets share: decisions and matrices out of bytes, refusals, comparison of bits.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A target makes its decisions from the first bytes and its data from the rest, so that small changes of an input are small
-// changes of a case. A finding ends the process; libFuzzer keeps the input.
+// A target makes its decisions from the first bytes and its data from the rest, so that small changes of an input are
+// small changes of a case. A finding ends the process; libFuzzer keeps the input.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,8 @@ class input {
   std::size_t below(std::size_t n) { return n <= 256 ? byte() % n : raw<std::uint16_t>() % n; }
   bool one_in(std::size_t n) { return below(n) == n - 1; }
 
-  /// Numbers as they stand in the input, from its start again at its end; on a coarse grid if the first byte says so, so
-  /// that ties and equal maxima are common.
+  /// Numbers as they stand in the input, from its start again at its end; on a coarse grid if the first byte says so,
+  /// so that ties and equal maxima are common.
   template <class T>
   std::vector<T> numbers(std::size_t n) {
     const bool coarse = (byte() & 1u) != 0;

@@ -1,8 +1,9 @@
 // ufp4 - what the fuzz targets of file readers share: an input as a file, and everything that can be asked of a reader.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever the bytes are, a reader gives tensors that lie in the file, or a file_error whose sentence names the file; what it
-// gives can be read to its last byte. Nothing else is thrown, and nothing is allocated that the file does not hold.
+// Whatever the bytes are, a reader gives tensors that lie in the file, or a file_error whose sentence names the file;
+// what it gives can be read to its last byte. Nothing else is thrown,
+// and nothing is allocated that the file does not hold.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// ufp4 - the kernels of AMD GPUs, one small shape of each: under ThreadSanitizer the executor reports what a barrier is missing for.
+// ufp4 - the kernels of AMD GPUs, one small shape each: under ThreadSanitizer the executor reports a missing barrier.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/amd_targets.hpp"
 #include "gpu/gemm_check.hpp"

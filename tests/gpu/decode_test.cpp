@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/device.hpp"
 
+#include <ufp4/cuda/fragments_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/cuda/fragments_sm80.hpp>
 #include <ufp4/ufp4.hpp>
 
 #include "support/catch.hpp"

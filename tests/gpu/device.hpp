@@ -1,8 +1,8 @@
 // ufp4 - the GPU that a test runs on: a real one where nvcc or hipcc compiles the test, else the SIMT executor.
 // SPDX-License-Identifier: Apache-2.0
 //
-// In the executor the GEMM kernels come from kernel_tables.cpp, compiled once: NVIDIA's or AMD's, as simt::device() says when
-// they are asked for. A test that names kernels includes their headers.
+// In the executor the GEMM kernels come from kernel_tables.cpp, compiled once: NVIDIA's or AMD's, as simt::device()
+// says when they are asked for. A test that names kernels includes their headers.
 #pragma once
 
 #if defined(__HIPCC__)

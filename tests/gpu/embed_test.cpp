@@ -13,8 +13,8 @@
 #include <cstring>
 #include <vector>
 
-// In the executor the words of CUDA that the example is written in. Threads of a block are fibers of one thread and blocks run one
-// after another, so a static variable is shared memory.
+// In the executor the words of CUDA that the example is written in. Threads of a block are fibers of one thread and
+// blocks run one after another, so a static variable is shared memory.
 #if defined(UFP4_SIMT_HEADER)
 #define __global__ [[maybe_unused]]
 #define __shared__ static
@@ -50,7 +50,8 @@ std::vector<float> numbers(std::size_t count, unsigned seed) {
   return all;
 }
 
-/// x / rms(x) * gain by the example's own sums: a lane's in order, then lanes that differ in one bit, the highest first.
+/// x / rms(x) * gain by the example's own sums: a lane's in order, then lanes that differ in one bit,
+/// the highest first.
 std::vector<float> rmsnorm(const std::vector<float>& x, const std::vector<float>& gain, std::size_t rows,
                            std::size_t cols) {
   std::vector<float> y(x.size());

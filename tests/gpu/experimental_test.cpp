@@ -60,8 +60,8 @@ std::vector<float> product(const char* kernel, const quantized_matrix<F>& a, con
   return {all.begin() + guard, all.end() - guard};
 }
 
-/// |C - E| <= (folding + (Kp + 6) 2^-24) |alpha| sum|a||b| + |alpha| TA TB Kp 2^-126, and NaN where E is and only there.
-/// How many are.
+/// |C - E| <= (folding + (Kp + 6) 2^-24) |alpha| sum|a||b| + |alpha| TA TB Kp 2^-126, and NaN where E is and only
+/// there. How many are.
 template <class F>
 std::size_t check(const char* kernel, const quantized_matrix<F>& a, const quantized_matrix<F>& b, accumulate mode,
                   float alpha) {

@@ -30,7 +30,8 @@ struct ascending_levels {
 /// Code 0 is not 0.
 using ascending = ufp4::block_format<ufp4::table_element<ascending_levels>, ufp4::e4m3, 16>;
 
-/// Where C lies in its memory, in elements: before and behind it, and in gaps between its rows, there is something to spoil.
+/// Where C lies in its memory, in elements: before and behind it, and in gaps between its rows,
+/// there is something to spoil.
 struct c_layout {
   std::size_t gap = 0;       ///< behind a row
   bool turned = false;       ///< columns lie along memory
@@ -69,7 +70,8 @@ std::string difference(const std::vector<T>& got, const std::vector<T>& want) {
   return got.size() == want.size() ? "" : "sizes differ";
 }
 
-/// A host's operand as the device has it: quantized matrices are copied, other operands are there already (made by `there`).
+/// A host's operand as the device has it: quantized matrices are copied,
+/// other operands are there already (made by `there`).
 template <class T>
 const T& on_device(const T& x) {
   return x;
@@ -79,7 +81,8 @@ gpu::quantized_matrix<F> on_device(const ufp4::quantized_matrix<F>& q) {
   return gpu::quantized_matrix<F>(q.view());
 }
 
-/// C of one kernel, which must take the call, beside the host's: "" or where they differ. HostA and DeviceA are the same operand.
+/// C of one kernel, which must take the call, beside the host's: "" or where they differ.
+/// HostA and DeviceA are the same operand.
 template <class T, class HostA, class HostB, class DeviceA, class DeviceB>
 std::string against_host(const gpu::gemm_kernel& kernel, const HostA& a, const HostB& b, const DeviceA& device_a,
                          const DeviceB& device_b, std::size_t m, std::size_t n, const ufp4::gemm_options& options,

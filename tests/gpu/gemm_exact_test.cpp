@@ -21,7 +21,8 @@ using e1m2_ue5m3 = block_format<fp4<E1M2>, ue5m3, 16>;
 using nvfp4_square = block_format<fp4<E2M1>, e4m3, square(16), float>;
 using mxint4_square = block_format<ufp4::int4, e8m0, square(32)>;
 
-/// One pair of formats by both kernels: ordinary scales and those from the ends of their range; alpha and tensor scales that round.
+/// One pair of formats by both kernels: ordinary scales and those from the ends of their range;
+/// alpha and tensor scales that round.
 template <class A, class B>
 void check_pair(const char* name) {
   INFO(support::seed_note());

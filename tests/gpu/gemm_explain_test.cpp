@@ -1,4 +1,4 @@
-// ufp4 - explain, can_run, prepare: which kernel multiplies on which device, by what the program was compiled for, and why.
+// ufp4 - explain, can_run, prepare: which kernel multiplies on which device, by what was compiled, and why.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/gemm_check.hpp"

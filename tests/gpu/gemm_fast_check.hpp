@@ -1,4 +1,4 @@
-// ufp4 - what several fast GEMM kernels of the GPU are tried on: pairs of formats, ranges of scales, NaN, memory on any byte.
+// ufp4 - what the GPU's fast GEMM kernels are tried on: pairs of formats, ranges of scales, NaN, any alignment.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// ufp4 - fast and folded_bf16 on the matrix cores of AMD GPUs: within the bounds of numerics 6, in waves of 64 and of 32.
+// ufp4 - fast and folded_bf16 on AMD GPUs' matrix cores: within the bounds of numerics 6, in waves of 64 and of 32.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/amd_targets.hpp"
 #include "gpu/gemm_fast_check.hpp"

@@ -1,4 +1,4 @@
-// ufp4 - exact_blocks on the matrix cores of AMD GPUs gives the host's bits, in waves of 64 and of 32; and what runs where.
+// ufp4 - exact_blocks on AMD GPUs' matrix cores gives the host's bits, in waves of 64 and of 32; and what runs where.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/amd_targets.hpp"
 #include "gpu/gemm_check.hpp"

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t m = 21, n = 35;
 
-/// The verb with an operand that is quantized on the way, on the host and on the device; the workspace has what it needs, to the byte.
+/// The verb with an operand that is quantized on the way, on the host and on the device;
+/// the workspace has what it needs, to the byte.
 template <class F, class... Policies>
 void check_request(const char* name, std::size_t k, bool wild, const Policies&... policies) {
   INFO(support::seed_note());

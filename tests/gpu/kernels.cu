@@ -1,5 +1,5 @@
-// ufp4 - every kernel of the library in one file, for either vendor's compiler: what compile.sh and compile_hip.sh compile for each
-// architecture, and in whose output they look for instructions.
+// ufp4 - every kernel of the library in one file, for either vendor's compiler: what compile.sh and compile_hip.sh
+// compile for each architecture, and in whose output they look for instructions.
 // SPDX-License-Identifier: Apache-2.0
 //
 // As a program, on a machine with a GPU, it says which kernels that GPU would run; without one it ends with 77.

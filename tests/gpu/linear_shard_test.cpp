@@ -37,12 +37,9 @@ TEST_CASE("a token_shard is refused by every linear verb of a GPU, and nothing i
   told("linear_backward_weight", gpu::linear_backward_weight(ctx, part, gradient, saved, dx));
   const std::size_t offsets[] = {0, 16};
   told("linear_forward_grouped", gpu::linear_forward_grouped(ctx, part, tokens, offsets, weight, y));
-  told("linear_backward_input_grouped",
-       gpu::linear_backward_input_grouped(ctx, part, gradient, offsets, weight, dx));
-  told("linear_backward_weight_grouped",
-       gpu::linear_backward_weight_grouped(ctx, part, gradient, tokens, offsets, dx));
-  told("linear_backward_weight_grouped",
-       gpu::linear_backward_weight_grouped(ctx, part, gradient, saved, offsets, dx));
+  told("linear_backward_input_grouped", gpu::linear_backward_input_grouped(ctx, part, gradient, offsets, weight, dx));
+  told("linear_backward_weight_grouped", gpu::linear_backward_weight_grouped(ctx, part, gradient, tokens, offsets, dx));
+  told("linear_backward_weight_grouped", gpu::linear_backward_weight_grouped(ctx, part, gradient, saved, offsets, dx));
   CHECK(support::on_host(out) == some);
   CHECK(static_cast<bool>(gpu::linear_forward(ctx, now, tokens, weight, y)));
 }

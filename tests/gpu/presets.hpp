@@ -1,4 +1,4 @@
-// ufp4 - every preset of the library, for tests that run them all; presets_test.cpp compares the lists with the headers.
+// ufp4 - every preset of the library, for tests that run all; presets_test.cpp compares the lists with the headers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 //
-// A preset that a header has and presets.hpp has not fails here. The rest of what is done with every preset: quantize_test.cpp,
-// quantize_policies_test.cpp (compat), dequantize_test.cpp, linear_test.cpp (recipes).
+// A preset that a header has and presets.hpp has not fails here. The rest of what is done with every preset:
+// quantize_test.cpp, quantize_policies_test.cpp (compat), dequantize_test.cpp, linear_test.cpp (recipes).
 #include "gpu/presets.hpp"
 #include "gpu/gemm_check.hpp"
 #include "gpu/quantize_check.hpp"
@@ -29,8 +29,8 @@ constexpr std::size_t rows = 21, cols = 100;
 
 std::vector<float> values(std::uint64_t number) { return support::hostile(support::seed(number)).values(rows * cols); }
 
-/// A part of a larger matrix whose columns lie along memory, with a maximum of the caller's: under every rounding, with a transform
-/// and without. quantize_test.cpp has the rest.
+/// A part of a larger matrix whose columns lie along memory, with a maximum of the caller's: under every rounding, with
+/// a transform and without. quantize_test.cpp has the rest.
 template <class F>
 void check_quantize() {
   const std::vector<float> x = values(1);

@@ -1,5 +1,5 @@
-// ufp4 - quantize, quantize_both, dequantize and amax on a GPU refuse what the host refuses, with its sentences, before anything is
-// queued; explain says which kernel a call runs, workspace_bytes what it needs.
+// ufp4 - quantize, quantize_both, dequantize and amax on a GPU refuse what the host refuses, with its sentences, before
+// anything is queued; explain says which kernel a call runs, workspace_bytes what it needs.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/quantize_check.hpp"

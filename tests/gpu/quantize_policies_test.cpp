@@ -1,5 +1,5 @@
-// ufp4 - quantize on a GPU gives the host's bytes under every scale rule, block shape, grid, preset, shard and rounding policy,
-// the program's own included.
+// ufp4 - quantize on a GPU gives the host's bytes under every scale rule, block shape, grid, preset, shard and rounding
+// policy, the program's own included.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/presets.hpp"

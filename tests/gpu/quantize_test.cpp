@@ -1,4 +1,4 @@
-// ufp4 - quantize on a GPU gives the host's bytes: every preset, transform, rounding and input type, hostile rows, every tail.
+// ufp4 - quantize on a GPU gives the host's bytes: every preset, transform, rounding, input type, tail; hostile rows.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/presets.hpp"

@@ -1,5 +1,5 @@
-// ufp4 - quantize on a GPU reads any strides and alignment, columns that lie along memory through shared memory, and both ways in
-// one pass; always the host's bytes.
+// ufp4 - quantize on a GPU reads any strides and alignment, columns that lie along memory through shared memory, and
+// both ways in one pass; always the host's bytes.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/quantize_check.hpp"

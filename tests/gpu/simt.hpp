@@ -16,8 +16,8 @@
 // | shuffled         | any lane of any wave, by settings().seed                                             |
 //
 // UFP4_SIMT_ORDER=forwards|backwards|shuffled:<seed> in the environment sets the order of a whole test program, and
-// UFP4_SIMT_SUMS=nearest|truncated how mma rounds (simt_mma.hpp). UFP4_SIMT_TARGET=gfx90a, or another AMD GPU, is the device that is
-// played where a test sets none; without it, compute capability 8.0.
+// UFP4_SIMT_SUMS=nearest|truncated how mma rounds (simt_mma.hpp). UFP4_SIMT_TARGET=gfx90a, or another AMD GPU, is the
+// device that is played where a test sets none; without it, compute capability 8.0.
 //
 // Shared memory is a heap block of exactly the size that the launch says, filled with 0xA5 for every block: a sanitizer
 // sees what lies outside, a test what was never written.

@@ -1,8 +1,9 @@
 // ufp4 - the matrix instructions of AMD GPUs in the SIMT executor, from the layouts that AMD's ISA documents print.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layout says which element of an operand of 16 rows (row, and column along K) half h of a lane's registers is, and which element
-// of the result a lane's sum i: the way of the documents, and not that of the kernels, which ask for the inverse.
+// A layout says which element of an operand of 16 rows (row, and column along K) half h of a lane's registers is, and
+// which element of the result a lane's sum i: the way of the documents, and not that of the kernels,
+// which ask for the inverse.
 //
 // Sums are played as simt_mma.hpp plays them; on gfx90a subnormal operands, products and sums become zero, as AMD says.
 #pragma once
@@ -53,7 +54,8 @@ float flushed_sum_of(float d, const double (&a)[depth], const double (&b)[depth]
   return static_cast<float>(flushed(static_cast<double>(sum)));
 }
 
-/// d += a b, a and b 16 x Layout::depth of Element (simt_mma.hpp), b given by its columns; normal numbers of Element from least_normal on.
+/// d += a b, a and b 16 x Layout::depth of Element (simt_mma.hpp), b given by its columns; normal numbers of Element
+/// from least_normal on.
 template <class Layout, class Element, unsigned sums, unsigned words>
 void multiply_matrices(const char* name, float (&d)[sums], const std::uint32_t (&a)[words],
                        const std::uint32_t (&b)[words], double least_normal) {
@@ -81,7 +83,9 @@ void multiply_matrices(const char* name, float (&d)[sums], const std::uint32_t (
       for (unsigned h = 0; h < Layout::halves; ++h) {
         const element_place at = Layout::operand(l, h);
         const double x = value(lanes[l].a[h / 2], h), y = value(lanes[l].b[h / 2], h);
-        const auto differs = [](double p, double q) { return std::bit_cast<std::uint64_t>(p) != std::bit_cast<std::uint64_t>(q); };
+        const auto differs = [](double p, double q) {
+          return std::bit_cast<std::uint64_t>(p) != std::bit_cast<std::uint64_t>(q);
+        };
         if (seen[at.row][at.column] && (differs(left[at.row][at.column], x) || differs(right[at.row][at.column], y)))
           refuse("gives lanes that must hold the same operand different ones");
         left[at.row][at.column] = x, right[at.row][at.column] = y;

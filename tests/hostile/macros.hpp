@@ -1,8 +1,8 @@
 // ufp4 - the macros of other people's headers: what a program may have defined before it includes ufp4.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included after the standard headers, which have to deal with macros themselves. What its owner uses as a name expands as
-// there; the rest to something that is no C++ anywhere.
+// Included after the standard headers, which have to deal with macros themselves. What its owner uses as a name expands
+// as there; the rest to something that is no C++ anywhere.
 #pragma once
 
 // windows.h and what it brings; <math.h> before C++

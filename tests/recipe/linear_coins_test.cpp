@@ -1,8 +1,9 @@
 // ufp4 - the gradients' coins: unbiased, and those of dY unrelated to those of dY^T.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Statistical tests; the seeds are those of support::seed, so a run repeats. A sum of n independent terms divided by its
-// standard deviation is compared with a normal variable: 6 is passed by chance twice in 10^9, 7 three times in 10^12.
+// Statistical tests; the seeds are those of support::seed, so a run repeats. A sum of n independent terms divided by
+// its standard deviation is compared with a normal variable: 6 is passed by chance twice in 10^9,
+// 7 three times in 10^12.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// ufp4 - products that the fast modes of GEMM are tried on, wherever they run, and the bound of numerics 6 that holds them.
+// ufp4 - products that the fast modes of GEMM are tried on, wherever they run, and the bound of numerics 6 for them.
 // SPDX-License-Identifier: Apache-2.0
 /// Each function makes operands and hands them to check(a, b, options), which multiplies them and asks a product_bound:
 ///
@@ -25,7 +25,8 @@ namespace support {
 static_assert(LDBL_MANT_DIG >= 64, "the bounds are checked in a type of at least 64 bits");
 #endif
 
-/// |C - E| <= (folding + (Kp + 6) 2^-24) |alpha| sum|a||b| + (Kp + 6) 2^-24 |beta C| + |alpha| TA TB Kp 2^-126 (numerics 6).
+/// |C - E| <= (folding + (Kp + 6) 2^-24) |alpha| sum|a||b| + (Kp + 6) 2^-24 |beta C| + |alpha| TA TB Kp 2^-126
+/// (numerics 6).
 class product_bound {
  public:
   template <class A, class B>
@@ -153,9 +154,9 @@ void vanishing_products(Check check) {
   check(a, b, ufp4::gemm_options{});
 }
 
-/// Small integers times scales of 1, 2 or 4 (of 1 where the values spread wide): every partial sum is below 2^24 units, so that any
-/// way of adding gives the bits of exact_blocks, which are handed over: check(a, b, options, bits). Binary32 scales come in
-/// folded_bf16.
+/// Small integers times scales of 1, 2 or 4 (of 1 where the values spread wide): every partial sum is below 2^24 units,
+/// so that any way of adding gives the bits of exact_blocks, which are handed over: check(a, b, options, bits).
+/// Binary32 scales come in folded_bf16.
 template <class Check>
 void exact_sums(std::initializer_list<std::size_t> lengths, Check check) {
   INFO(seed_note());
@@ -185,7 +186,8 @@ void empty_sums(Check check) {
   check(a, b, ufp4::gemm_options{.alpha = -1});
 }
 
-/// A product that shows whether value * scale was rounded: 3 * (1 + 2^-7) needs 9 bits, of which bf16 has 8: a tie, and to even.
+/// A product that shows whether value * scale was rounded: 3 * (1 + 2^-7) needs 9 bits, of which bf16 has 8:
+/// a tie, and to even.
 struct ninth_bit {
   static constexpr float kept = 3 * 0x1.02p0f, rounded = 0x1.84p1f;
   ufp4::quantized_matrix<ufp4::int4_f32> a{1, 16}, b{1, 16};

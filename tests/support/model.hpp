@@ -3,8 +3,8 @@
 /// Shares nothing with the library but the names of its types. Grids are the tables of the page; a conversion tries
 /// every code; one binary32 rounding is an operation in long double, rounded once more on the way out, which is the
 /// same: with 64 bits a second rounding to 24 never changes + - * / (Figueroa 1995: 64 >= 2 * 24 + 2; products are
-/// exact, so the subnormal range is safe too). On x86 long double lives in the x87 unit: no FMA, FTZ, DAZ or MXCSR rounding
-/// mode reaches it.
+/// exact, so the subnormal range is safe too). On x86 long double lives in the x87 unit: no FMA, FTZ, DAZ or MXCSR
+/// rounding mode reaches it.
 ///
 ///   const model::result want = model::quantize(model::format_of<nvfp4>(), values, rows, cols, {.n = 16});
 ///   REQUIRE(model::packed(want.codes) == got_codes);

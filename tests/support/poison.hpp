@@ -6,11 +6,11 @@
 ///   quantized_gemm(a, b, matrix_view<float>{c.data(), m, n});
 ///   REQUIRE(c.guards_intact());
 ///
-/// | body      | every byte 0xFF at first: NaN as float, bf16, fp16, e4m3 and e8m0, so what is read too early shows    |
-/// | unwritten | an element that nobody wrote shows when the same call fills two buffers with different poison         |
-/// | guards    | 64 bytes and more on either side, each byte another value, so a copied neighbour does not go unseen   |
-/// | alignment | 64 bytes, plus `shift` elements for the unaligned case                                                |
-/// | reads     | under AddressSanitizer the guards may not be read either                                              |
+/// | body      | every byte 0xFF at first: NaN as float, bf16, fp16, e4m3 and e8m0, so what is read too early shows  |
+/// | unwritten | an element that nobody wrote shows when the same call fills two buffers with different poison       |
+/// | guards    | 64 bytes and more on either side, each byte another value, so a copied neighbour does not go unseen |
+/// | alignment | 64 bytes, plus `shift` elements for the unaligned case                                              |
+/// | reads     | under AddressSanitizer the guards may not be read either                                            |
 #pragma once
 
 #include <cstddef>

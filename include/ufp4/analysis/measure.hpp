@@ -14,8 +14,8 @@
 namespace ufp4::analysis::inline UFP4_TYPES {
 
 /// x is the transformed input, q its decoded quantization; padding does not count, unless a transform spread data over
-/// it. Sums in binary64, over rows in a fixed order: the same numbers for every thread count. A NaN block makes the first
-/// two NaN.
+/// it. Sums in binary64, over rows in a fixed order: the same numbers for every thread count. A NaN block makes the
+/// first two NaN.
 struct report {
   double attenuation = 0;           ///< sum(x q) / sum(x x): below 1 where rounding shrinks. NaN if x is all zero
   double sqnr_db = 0;               ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
@@ -29,7 +29,8 @@ struct report {
 };
 
 /// (2 q_i - q_{i-1} - q_{i+1}) / 4 on magnitudes, in units of the grid: how far code i's bin leans to one side, so what
-/// rounding to nearest adds on average. 0 on uniform grids, for 0, and for the largest magnitude, whose bins have one side.
+/// rounding to nearest adds on average. 0 on uniform grids, for 0, and for the largest magnitude,
+/// whose bins have one side.
 template <element_format E>
 constexpr double bin_bias(std::uint8_t code) {
   const grid4 grid = grid_of<E>();
@@ -72,8 +73,8 @@ struct sums {
   }
 };
 
-/// Of `width` columns, how many hold data where the matrix has `cols`: a transform spreads a ragged row over the rest of
-/// its n elements; other padding holds nothing.
+/// Of `width` columns, how many hold data where the matrix has `cols`: a transform spreads a ragged row over the rest
+/// of its n elements; other padding holds nothing.
 inline std::size_t live_columns(std::size_t cols, std::size_t width, std::size_t n) {
   const std::size_t reached = (cols + n - 1) / n * n;
   return reached < width ? reached : width;
@@ -191,10 +192,11 @@ inline double utilization(const grid4& grid, const std::array<std::uint64_t, 16>
 namespace ufp4::analysis::inline UFP4_CODE {
 
 /// measure() of a matrix that comes in pieces: rows first .. last at a time, top to bottom, with the same policies. The
-/// report is that of the whole matrix, bit for bit, for any division into rows (a multiple of the height of square blocks).
+/// report is that of the whole matrix, bit for bit, for any division into rows (a multiple of the height of square
+/// blocks).
 ///
-/// A two-level format needs the whole's tensor_amax, and stochastic rounding each piece's shard: else a piece counts as a
-/// matrix of its own.
+/// A two-level format needs the whole's tensor_amax, and stochastic rounding each piece's shard: else a piece counts as
+/// a matrix of its own.
 template <quantizer_target F>
 class measurement {
  public:

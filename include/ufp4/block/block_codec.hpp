@@ -114,8 +114,8 @@ struct block_coder {
   tensor_constants tensor;
   Rounding rounding;
 
-  /// Codes, one a byte, in the shape of the values; returns the bits of the block scale. `index` is the element index of
-  /// the first value, `row_step` what a row adds to it.
+  /// Codes, one a byte, in the shape of the values; returns the bits of the block scale. `index` is the element index
+  /// of the first value, `row_step` what a row adds to it.
   UFP4_MEMBER std::uint32_t operator()(const block_values& v, std::uint64_t index, std::uint64_t row_step,
                                        std::uint8_t* codes, quantize_report& report) const {
     const std::uint32_t largest = detail::amax_bits(v);

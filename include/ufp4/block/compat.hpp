@@ -1,8 +1,8 @@
 // ufp4 - compat: presets that give other projects' bits.
 // SPDX-License-Identifier: Apache-2.0
 //
-// quantize<compat::ggml_mxfp4>(x) returns a quantized_matrix<mxfp4> whose codes and scales are those of that project's own
-// quantizer for finite input; NaN and Inf follow ufp4's policy (codes +0, NaN scale). Storage layouts (ggml's split
+// quantize<compat::ggml_mxfp4>(x) returns a quantized_matrix<mxfp4> whose codes and scales are those of that project's
+// own quantizer for finite input; NaN and Inf follow ufp4's policy (codes +0, NaN scale). Storage layouts (ggml's split
 // halves, swizzled scales) are in layouts.hpp. docs/compatibility.md says where each differs from our rules, and from
 // which version of which function it was worked out.
 //

@@ -1,11 +1,11 @@
 // ufp4 - other layouts of the same codes and scales, with converters both ways.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | layout          | who                                              | here                                             |
-// |-----------------|--------------------------------------------------|--------------------------------------------------|
-// | canonical       | this library                                     | codes row-major, even k low; scales row-major    |
-// | 128x4 swizzle   | cuBLASLt and CUTLASS block-scaled GEMMs, torchao | scales in tiles of 512 (swizzle_scales)          |
-// | split half      | ggml                                             | byte j of a block: codes j and j + B/2           |
+// | layout        | who                                              | here                                          |
+// |---------------|--------------------------------------------------|-----------------------------------------------|
+// | canonical     | this library                                     | codes row-major, even k low; scales row-major |
+// | 128x4 swizzle | cuBLASLt and CUTLASS block-scaled GEMMs, torchao | scales in tiles of 512 (swizzle_scales)       |
+// | split half    | ggml                                             | byte j of a block: codes j and j + B/2        |
 //
 // Source of the swizzle: cuBLAS documentation, "1D block scaling factors layout".
 #pragma once

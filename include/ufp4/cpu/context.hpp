@@ -9,8 +9,8 @@
 
 namespace ufp4::cpu::inline UFP4_TYPES {
 
-/// A caller's executor by reference; it must outlive the calls it serves. Empty: the library's own threads (OpenMP where
-/// the program is compiled with it, else std::thread).
+/// A caller's executor by reference; it must outlive the calls it serves. Empty: the library's own threads (OpenMP
+/// where the program is compiled with it, else std::thread).
 class executor_ref {
  public:
   executor_ref() = default;
@@ -28,8 +28,8 @@ class executor_ref {
   void (*run_)(void*, std::size_t, task_ref) = nullptr;
 };
 
-/// Every verb takes one as its first argument, or none: all cores, best instructions. Neither member changes a bit of any
-/// result that numerics.md calls bit-exact, and `threads` changes no bit of any result.
+/// Every verb takes one as its first argument, or none: all cores, best instructions. Neither member changes a bit of
+/// any result that numerics.md calls bit-exact, and `threads` changes no bit of any result.
 ///
 /// | threads  | at most this many; 0 is all cores. Small work stays on the caller's thread |
 /// | isa      | a tier; one that the machine lacks is std::invalid_argument                |

@@ -3,26 +3,28 @@
 //
 // Kernel gives, all static:
 //
-// | rows, cols, depth | of a register tile of C; K of a slice: a multiple of 256, so of every block and transform            |
-// | left_bytes        | (job, k): of a tile's `rows` packed rows up to k; linear in k                                         |
-// | right_bytes       | (job, k): of a tile's `cols` packed columns                                                           |
-// | pack_left         | (job, row, live, k, depth, out): rows beyond live count as zeros                                      |
-// | pack_right        | (job, col, live, k, depth, out): the same for columns                                                 |
-// | multiply          | (job, left, right, live, depth, acc, stride): adds the slice's products to live x cols sums            |
+// | rows, cols, depth | of a register tile of C; K of a slice: a multiple of 256, so of every block and transform   |
+// | left_bytes        | (job, k): of a tile's `rows` packed rows up to k; linear in k                               |
+// | right_bytes       | (job, k): of a tile's `cols` packed columns                                                 |
+// | pack_left         | (job, row, live, k, depth, out): rows beyond live count as zeros                            |
+// | pack_right        | (job, col, live, k, depth, out): the same for columns                                       |
+// | multiply          | (job, left, right, live, depth, acc, stride): adds the slice's products to live x cols sums |
 //
 // A slice of the right operand is decoded once and stays in the first-level cache while all rows of the part pass by.
 //
-// streamed_gemm, below, is for kernels that decode in registers while they multiply the first tile of rows. Its left operand
-// is packed by a tile's live rows, so that one row costs the cache and the loads of one row. Kernel gives, all static:
+// streamed_gemm, below, is for kernels that decode in registers while they multiply the first tile of rows. Its left
+// operand is packed by a tile's live rows, so that one row costs the cache and the loads of one row.
+// Kernel gives, all static:
 //
-// | rows, cols    | of a register tile; pack_left's tiles of fewer rows have records of their own size                        |
-// | depth_of      | (rows): K of a slice in a part of so many rows: a multiple of 256                                         |
-// | record        | (job, live): bytes of one packed block of `live` rows                                                     |
-// | pack_row      | (job, row, r, live, out): row r of a tile into the records of all its blocks                               |
-// | slice_bytes   | (job, rows): memory for slice, beside its vectors                                                          |
-// | slice         | slice(job, columns, memory), then read(k, depth): a panel of columns and where in K it stands             |
-// | multiply_tile | (slice, live, first, left, acc): adds a slice's products to `live` x cols sums; `first`: of the part's tiles |
-// | store         | as store_part                                                                                             |
+// | rows, cols    | of a register tile; pack_left's tiles of fewer rows have records of their own size            |
+// | depth_of      | (rows): K of a slice in a part of so many rows: a multiple of 256                             |
+// | record        | (job, live): bytes of one packed block of `live` rows                                         |
+// | pack_row      | (job, row, r, live, out): row r of a tile into the records of all its blocks                  |
+// | slice_bytes   | (job, rows): memory for slice, beside its vectors                                             |
+// | slice         | slice(job, columns, memory), then read(k, depth): a panel of columns and where in K it stands |
+// | multiply_tile | (slice, live, first, left, acc): adds a slice's products to `live` x cols sums; `first`:      |
+// |               | of the part's tiles                                                                           |
+// | store         | as store_part                                                                                 |
 #pragma once
 
 #include <cstddef>
@@ -74,12 +76,22 @@ struct blocked_gemm {
     }
   }
 
-  /// The row of the dispatch table. `step`: K that one multiply instruction adds up. Sums are made block by block in order,
-  /// whatever the mode, so `fast` gives the bits of exact_blocks.
+  /// The row of the dispatch table. `step`: K that one multiply instruction adds up. Sums are made block by block in
+  /// order, whatever the mode, so `fast` gives the bits of exact_blocks.
   static constexpr gemm_kernel row(isa tier, const char* name, std::size_t step, std::size_t part_rows,
                                    std::size_t part_cols) {
-    return {tier,      name,          Kernel::rows, Kernel::cols, step,           part_rows,
-            part_cols, &Kernel::takes, &left_bytes,  &pack_left,   &scratch_bytes, &multiply,
+    return {tier,
+            name,
+            Kernel::rows,
+            Kernel::cols,
+            step,
+            part_rows,
+            part_cols,
+            &Kernel::takes,
+            &left_bytes,
+            &pack_left,
+            &scratch_bytes,
+            &multiply,
             accumulate::exact_blocks};
   }
 };
@@ -134,8 +146,18 @@ struct streamed_gemm {
   /// As blocked_gemm::row.
   static constexpr gemm_kernel row(isa tier, const char* name, std::size_t step, std::size_t part_rows,
                                    std::size_t part_cols) {
-    return {tier,      name,           rows,        cols,       step,           part_rows,
-            part_cols, &Kernel::takes, &left_bytes, &pack_left, &scratch_bytes, &multiply,
+    return {tier,
+            name,
+            rows,
+            cols,
+            step,
+            part_rows,
+            part_cols,
+            &Kernel::takes,
+            &left_bytes,
+            &pack_left,
+            &scratch_bytes,
+            &multiply,
             accumulate::exact_blocks};
   }
 };

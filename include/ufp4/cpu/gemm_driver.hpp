@@ -17,8 +17,8 @@ struct gemm_plan {
   const gemm_kernel* kernel;
 };
 
-/// The job with its sides exchanged: C^T = B A^T. Every formula of numerics 6 is symmetric but for the epilogue, which looks
-/// at `swapped`.
+/// The job with its sides exchanged: C^T = B A^T. Every formula of numerics 6 is symmetric but for the epilogue, which
+/// looks at `swapped`.
 inline gemm_job exchanged(const gemm_job& job) {
   gemm_job other = job;
   other.left = job.right;
@@ -28,8 +28,8 @@ inline gemm_job exchanged(const gemm_job& job) {
   return other;
 }
 
-/// Vector kernels run over columns; a C of few columns and many rows is made on its side, where the kernel's bits are those of
-/// exact_blocks and so do not depend on it.
+/// Vector kernels run over columns; a C of few columns and many rows is made on its side, where the kernel's bits are
+/// those of exact_blocks and so do not depend on it.
 inline gemm_plan plan_gemm(const gemm_job& job, isa tier) {
   const gemm_kernel* kernel = &gemm_kernel_for(kernels::gemm, job, tier);
   const bool narrow = job.out.cols < kernel->tile_cols && job.out.rows > 2 * job.out.cols;
@@ -48,7 +48,9 @@ struct gemm_piece {
 
   std::size_t parts() const { return (plan->job.out.cols + plan->kernel->part_cols - 1) / plan->kernel->part_cols; }
   /// Rows of one packing task: whole register tiles.
-  std::size_t pack_rows() const { return (64 + plan->kernel->tile_rows - 1) / plan->kernel->tile_rows * plan->kernel->tile_rows; }
+  std::size_t pack_rows() const {
+    return (64 + plan->kernel->tile_rows - 1) / plan->kernel->tile_rows * plan->kernel->tile_rows;
+  }
   std::size_t packs() const { return (rows + pack_rows() - 1) / pack_rows(); }
 };
 
@@ -60,7 +62,8 @@ class scratch_pool {
     std::memset(used_.data(), 0, places);
   }
 
-  /// body(memory) with memory that nobody else has; allocated where an executor runs more tasks at once than we have threads.
+  /// body(memory) with memory that nobody else has; allocated where an executor runs more tasks at once than we have
+  /// threads.
   template <class F>
   void with(const F& body) {
     for (std::size_t i = 0; i < used_.size(); ++i) {
@@ -96,7 +99,7 @@ struct gemm_wave {
   }
 
   /// The last piece whose `first` is not beyond a task.
-  const gemm_piece& piece_of(std::size_t gemm_piece::*first, std::size_t task) const {
+  const gemm_piece& piece_of(std::size_t gemm_piece::* first, std::size_t task) const {
     std::size_t low = 0, high = pieces.size();
     while (high - low > 1) {
       const std::size_t middle = (low + high) / 2;
@@ -129,12 +132,13 @@ inline void run_wave(const context& ctx, const gemm_wave& wave) {
     const std::size_t width = p.plan->kernel->part_cols, col = (task - p.first_task) * width;
     const std::size_t across = p.plan->job.out.cols - col;
     const gemm_part part{p.row, p.rows, col, across < width ? across : width};
-    scratch.with([&](std::byte* memory) { p.plan->kernel->multiply(p.plan->job, part, left.data() + p.left_at, memory); });
+    scratch.with(
+        [&](std::byte* memory) { p.plan->kernel->multiply(p.plan->job, part, left.data() + p.left_at, memory); });
   });
 }
 
-/// Rows of a piece: part_rows, or fewer where there would be too few parts to keep all threads busy. Not fewer than 64, since
-/// every piece decodes the right operand anew. No sum depends on it.
+/// Rows of a piece: part_rows, or fewer where there would be too few parts to keep all threads busy. Not fewer than 64,
+/// since every piece decodes the right operand anew. No sum depends on it.
 inline std::size_t piece_rows(const gemm_plan& plan, std::size_t parts, std::size_t threads) {
   const std::size_t tile = plan.kernel->tile_rows, most = plan.kernel->part_rows;
   const std::size_t pieces = threads == 1 ? 1 : (3 * threads + parts - 1) / parts;

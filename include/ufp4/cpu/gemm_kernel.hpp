@@ -1,8 +1,9 @@
 // ufp4 - what a GEMM kernel is, and the end of every one: sums to C.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call is cut into parts of C. The rows of a part are packed once, before any part is multiplied; the columns of a part are
-// decoded by the task that multiplies it, so a matrix of M rows decodes its right operand M / part_rows times in all.
+// A call is cut into parts of C. The rows of a part are packed once, before any part is multiplied; the columns of a
+// part are decoded by the task that multiplies it, so a matrix of M rows decodes its right operand M / part_rows times
+// in all.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +22,13 @@ struct gemm_part {
 
 /// One way to multiply. Memory comes from the caller, on a cache line.
 ///
-/// | takes         | can it run this job (modes, grids, block length)?                                               |
-/// |               | Looks at modes, grids and shapes alone: explain() asks it before there are any codes            |
-/// | left_bytes    | of `rows` packed rows; a multiple of 64. Row i, a multiple of tile_rows, begins at left_bytes(i)  |
-/// | pack_left     | packs rows [row, row + rows), row a multiple of tile_rows; what fills a last tile up is its affair |
+/// | takes         | can it run this job (modes, grids, block length)? Looks at modes, grids and shapes alone:        |
+/// |               | explain() asks it before there are any codes                                                     |
+/// | left_bytes    | of `rows` packed rows; a multiple of 64. Row i, a multiple of tile_rows, begins at left_bytes(i) |
+/// | pack_left     | packs rows [row, row + rows), row a multiple of tile_rows;                                       |
+/// |               | what fills a last tile up is its affair                                                          |
 /// | scratch_bytes | of a part with that many rows                                                                    |
-/// | multiply      | makes one part of C and stores it; `left` is what pack_left made of the part's rows               |
+/// | multiply      | makes one part of C and stores it; `left` is what pack_left made of the part's rows              |
 struct gemm_kernel {
   isa tier;
   const char* name;
@@ -56,8 +58,8 @@ inline result_scales scales_of(const gemm_job& job) {
   return job.swapped ? result_scales{right, job.alpha * left} : result_scales{left, job.alpha * right};
 }
 
-/// fl(fl(acc * TA) * fl(alpha * TB)). In the fast modes, whose bound holds for every tensor scale, the product is rounded
-/// once where one of the two factors has left the normal range.
+/// fl(fl(acc * TA) * fl(alpha * TB)). In the fast modes, whose bound holds for every tensor scale, the product is
+/// rounded once where one of the two factors has left the normal range.
 inline float scaled_result(const gemm_job& job, const result_scales& by, float acc) {
   const float left = acc * by.a;
   const auto normal = [](float x) {
@@ -70,8 +72,10 @@ inline float scaled_result(const gemm_job& job, const result_scales& by, float a
   return static_cast<float>(static_cast<double>(acc) * exact);
 }
 
-/// scaled_result of `count` sums. A loop without branches first: only where some product left the normal range, one at a time.
-inline void scale_results(const gemm_job& job, const result_scales& by, const float* acc, std::size_t count, float* out) {
+/// scaled_result of `count` sums. A loop without branches first:
+/// only where some product left the normal range, one at a time.
+inline void scale_results(const gemm_job& job, const result_scales& by, const float* acc, std::size_t count,
+                          float* out) {
   std::uint32_t abnormal = 0;
   for (std::size_t j = 0; j < count; ++j) {
     const float left = acc[j] * by.a;
@@ -79,7 +83,8 @@ inline void scale_results(const gemm_job& job, const result_scales& by, const fl
     abnormal |= ufp4::detail::magnitude_bits(left) - min_normal_bits >= ufp4::detail::infinity_bits - min_normal_bits;
   }
   const std::uint32_t right = ufp4::detail::magnitude_bits(by.b);
-  if (job.mode == accumulate::exact_blocks || (abnormal == 0 && right >= min_normal_bits && right < ufp4::detail::infinity_bits))
+  if (job.mode == accumulate::exact_blocks ||
+      (abnormal == 0 && right >= min_normal_bits && right < ufp4::detail::infinity_bits))
     return;
   for (std::size_t j = 0; j < count; ++j) out[j] = scaled_result(job, by, acc[j]);
 }

@@ -69,7 +69,8 @@ inline const quantize_row& quantize_kernel_for(const kernel_table<quantize_row>&
     for (const quantize_row& row : table)
       if (row.tier == i && row.takes(job, coder)) return row;
 }
-inline const gemm_kernel& gemm_kernel_for(const kernel_table<const gemm_kernel*>& table, const gemm_job& job, isa tier) {
+inline const gemm_kernel& gemm_kernel_for(const kernel_table<const gemm_kernel*>& table, const gemm_job& job,
+                                          isa tier) {
   for (isa i = tier;; i = parent(i))
     for (const gemm_kernel* row : table)
       if (row->tier == i && row->takes(job)) return *row;

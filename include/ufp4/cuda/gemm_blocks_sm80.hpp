@@ -1,20 +1,22 @@
 // ufp4 - quantized_gemm, exact_blocks, on the tensor cores of compute capability 8.0 and above.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The grids' values are small integers times a power of two: a block's dot product is a sum of products of signed bytes, which
-// mma.sync makes exactly, m16n8k16 for blocks of 16, a chain of m16n8k32 for longer ones. Where the sum starts does not matter to
-// it, so it starts from the bits of 1.5 * 2^23 * unit: what comes out are the bits of that number plus the product, and one
-// subtraction, exact, makes it a float (cpu/kernels/gemm_integers.hpp has the derivation). Then acc = fma(d, fl(sA sB), acc), in
-// block order: the host's bits.
+// The grids' values are small integers times a power of two: a block's dot product is a sum of products of signed
+// bytes, which mma.sync makes exactly, m16n8k16 for blocks of 16, a chain of m16n8k32 for longer ones. Where the sum
+// starts does not matter to it, so it starts from the bits of 1.5 * 2^23 * unit: what comes out are the bits of that
+// number plus the product, and one subtraction, exact, makes it a float (cpu/kernels/gemm_integers.hpp has the
+// derivation). Then acc = fma(d, fl(sA sB), acc), in block order: the host's bits.
 //
-// Where the time goes, by count of instructions: for 16 x 8 of C and a block of 16 a warp issues one mma and 12 operations of
-// ordinary arithmetic, which bound the kernel. Everything else is made small beside them:
+// Where the time goes, by count of instructions: for 16 x 8 of C and a block of 16 a warp issues one mma and 12
+// operations of ordinary arithmetic, which bound the kernel. Everything else is made small beside them:
 //
-// | codes  | stay packed until they are in registers: cp.async brings 16 bytes a thread to shared memory, three stages deep,   |
-// |        | and eight codes become two registers of bytes by 11 integer operations (thread/decode.hpp), used for four mma      |
-// | order  | along K within a block is free as long as both sides agree, so a lane takes the codes that lie together            |
-// | banks  | a row of the tile is 16 bytes longer than its codes: the eight rows that a warp reads at once are in other banks   |
-// | scales | are loaded a step ahead into registers, and decoded to floats once a tile                                         |
+// | codes  | stay packed until they are in registers: cp.async brings 16 bytes a thread to shared memory, three       |
+// |        | stages deep, and eight codes become two registers of bytes by 11 integer operations (thread/decode.hpp), |
+// |        | used for four mma                                                                                        |
+// | order  | along K within a block is free as long as both sides agree, so a lane takes the codes that lie together  |
+// | banks  | a row of the tile is 16 bytes longer than its codes:                                                     |
+// |        | the eight rows that a warp reads at once are in other banks                                              |
+// | scales | are loaded a step ahead into registers, and decoded to floats once a tile                                |
 #pragma once
 
 #include <cstddef>
@@ -153,7 +155,8 @@ struct dots_worker {
   UFP4_DEVICE unsigned first_row() const { return warp() / Tile::warps_across * Tile::down * 16; }
   UFP4_DEVICE unsigned first_col() const { return warp() % Tile::warps_across * Tile::across * 8; }
 
-  /// Eight codes of a line of stage s as bytes. k16: four of block b, four of block b + 1; k32: of the 32 columns from 32 b on.
+  /// Eight codes of a line of stage s as bytes. k16: four of block b, four of block b + 1;
+  /// k32: of the 32 columns from 32 b on.
   UFP4_DEVICE void fragment(unsigned s, unsigned side, unsigned line, unsigned b, std::uint32_t (&bytes)[2]) const {
     const unsigned char* from = stage(s) + line * step::stride(job);
     std::uint32_t word;
@@ -359,7 +362,8 @@ multiply_dots(const dots_job job) {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// Integers of both grids are signed bytes and code 0 is zero; block dot products are below 2^22 and, times the units, floats.
+/// Integers of both grids are signed bytes and code 0 is zero;
+/// block dot products are below 2^22 and, times the units, floats.
 inline bool byte_dots_are_exact(const gemm_job& job) {
   return exact_dots_below(job, 1 << 22) && largest_integer(job.left.grid) <= 127 &&
          largest_integer(job.right.grid) <= 127 && job.left.grid.integer[0] == 0 && job.right.grid.integer[0] == 0;

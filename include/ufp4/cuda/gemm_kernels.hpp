@@ -1,7 +1,8 @@
 // ufp4 - the GEMM kernels of NVIDIA GPUs, the best first.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A kernel of a newer instruction family stands above those it beats; one kernel is one file, one include and one line here.
+// A kernel of a newer instruction family stands above those it beats;
+// one kernel is one file, one include and one line here.
 #pragma once
 
 #include <ufp4/cuda/gemm_bf16_sm80.hpp>

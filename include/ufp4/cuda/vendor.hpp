@@ -28,8 +28,8 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// Resolved by the compiler: 1 under --use_fast_math and --ftz=true, of which no macro tells device code.
 extern "C" __device__ int __nvvm_reflect(const char*);
 
-/// Nothing in a proper build; under flags that change the promised bits an instruction that no assembler knows, named after the
-/// remedy.
+/// Nothing in a proper build; under flags that change the promised bits an instruction that no assembler knows, named
+/// after the remedy.
 UFP4_DEVICE void refuse_fast_math() {
   if (__nvvm_reflect("__CUDA_FTZ") != 0) asm volatile("ufp4_must_be_compiled_without_use_fast_math_and_ftz;");
 #if defined(__NVCC__)  // other compilers do not answer this
@@ -38,7 +38,8 @@ UFP4_DEVICE void refuse_fast_math() {
 }
 
 #if defined(UFP4_DEVICE_CODE)
-/// ptxas fuses a mul into an add whatever stands between them, but for an addition that says how it rounds; x + -0 is x.
+/// ptxas fuses a mul into an add whatever stands between them,
+/// but for an addition that says how it rounds; x + -0 is x.
 UFP4_DEVICE float device_rounded(float x) {
   refuse_fast_math();
   asm("add.rn.f32 %0, %0, 0f80000000;" : "+f"(x));
@@ -169,8 +170,9 @@ inline constexpr int probe_threads = 64;
 #else
 inline constexpr int probe_threads = 32;
 #endif
-/// Never launched. Compiled for every architecture of the program, as the kernels are; the driver says for which one the code it
-/// took was compiled, and the bound whether that was for a family of its own (sm_90a): no macro tells the host.
+/// Never launched. Compiled for every architecture of the program, as the kernels are; the driver says for which one
+/// the code it took was compiled, and the bound whether that was for a family of its own (sm_90a):
+/// no macro tells the host.
 template <int = 0>
 __global__ void __launch_bounds__(probe_threads) compiled_probe() {}
 

@@ -22,8 +22,8 @@ UFP4_HD constexpr float magnitude(float x) { return to_float(magnitude_bits(x));
 
 inline constexpr float max_finite = __builtin_bit_cast(float, max_finite_bits);
 
-/// The bits of a number that is judged in the caller's environment. Hidden from the compiler: clang turns tests on the bits
-/// of a float into float comparisons, which DAZ changes and an unmasked exception interrupts.
+/// The bits of a number that is judged in the caller's environment. Hidden from the compiler: clang turns tests on the
+/// bits of a float into float comparisons, which DAZ changes and an unmasked exception interrupts.
 inline std::uint32_t opaque_bits(float x) {
   std::uint32_t bits = to_bits(x);
   asm("" : "+r"(bits));
@@ -84,8 +84,9 @@ UFP4_HD constexpr void settle([[maybe_unused]] float* values, [[maybe_unused]] s
 #endif
 }
 
-/// Between the stages of a network of sums whose size the compiler knows: an optimiser that seeks vector instructions through all
-/// stages at once may take twice as long for each. No instruction, and nothing where the compiler has no such habit.
+/// Between the stages of a network of sums whose size the compiler knows: an optimiser that seeks vector instructions
+/// through all stages at once may take twice as long for each.
+/// No instruction, and nothing where the compiler has no such habit.
 UFP4_HD constexpr void end_stage([[maybe_unused]] float* values, [[maybe_unused]] std::uint32_t count) {
 #if defined(UFP4_DEVICE_CODE)
   if (!__builtin_is_constant_evaluated()) gpu::device_apart(values, count);

@@ -52,7 +52,7 @@ class fp4 {
 
   UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
   UFP4_MEMBER constexpr explicit operator float() const { return decode(Layout::layout(), bits_); }
-  UFP4_MEMBER static constexpr float (max)() { return decode(Layout::layout(), Layout::layout().max_code); }
+  UFP4_MEMBER static constexpr float(max)() { return decode(Layout::layout(), Layout::layout().max_code); }
 
   UFP4_MEMBER constexpr fp4 operator-() const { return from_bits(bits_ ^ 8u); }
   UFP4_MEMBER friend constexpr bool operator==(fp4 a, fp4 b) { return static_cast<float>(a) == static_cast<float>(b); }

@@ -31,7 +31,7 @@ class int4 {
   UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
   UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 8 ? bits_ : bits_ - 16; }
   UFP4_MEMBER constexpr explicit operator float() const { return static_cast<float>(static_cast<int>(*this)); }
-  UFP4_MEMBER static constexpr float (max)() { return 7.0f; }
+  UFP4_MEMBER static constexpr float(max)() { return 7.0f; }
 
   UFP4_MEMBER friend constexpr bool operator==(int4 a, int4 b) { return a.bits_ == b.bits_; }
   UFP4_MEMBER friend constexpr std::strong_ordering operator<=>(int4 a, int4 b) {

@@ -53,12 +53,14 @@ UFP4_HD constexpr std::uint32_t encode_magnitude(minifloat layout, float x) {
   const int top = detail::floor_log2(x);
   const int binade = top < lowest ? lowest : top;
   // The quantum of the binade is 2^(binade - mantissa_bits). A mantissa that rounds up to the next binade carries into
-  // the exponent field by itself. Even means the whole code: without mantissa bits the exponent's low bit decides a tie.
+  // the exponent field by itself. Even means the whole code: without mantissa bits the exponent's low bit decides a
+  // tie.
   return detail::shift_right_even(m, binade - layout.mantissa_bits - e,
                                   static_cast<std::uint32_t>(binade - lowest) << layout.mantissa_bits);
 }
 
-/// RNE, saturating at the largest finite value (Inf too); NaN gives nan_code; negative values of an unsigned format give 0.
+/// RNE, saturating at the largest finite value (Inf too); NaN gives nan_code;
+/// negative values of an unsigned format give 0.
 UFP4_HD constexpr std::uint32_t encode(minifloat layout, float x) {
   if (detail::is_nan(x)) return layout.nan_code;
   if (!layout.has_sign && detail::is_negative(x)) return 0;
@@ -71,11 +73,10 @@ UFP4_HD constexpr std::uint32_t encode(minifloat layout, float x) {
 UFP4_HD constexpr float decode(minifloat layout, std::uint32_t code) {
   const std::uint32_t mantissa = code & ((1u << layout.mantissa_bits) - 1);
   const std::uint32_t exponent = (code >> layout.mantissa_bits) & ((1u << layout.exponent_bits) - 1);
-  const float value =
-      exponent == 0
-          ? detail::compose(mantissa, 1 - layout.bias - layout.mantissa_bits)
-          : detail::to_float((exponent + static_cast<std::uint32_t>(127 - layout.bias)) << 23 |
-                             mantissa << (23 - layout.mantissa_bits));
+  const float value = exponent == 0
+                          ? detail::compose(mantissa, 1 - layout.bias - layout.mantissa_bits)
+                          : detail::to_float((exponent + static_cast<std::uint32_t>(127 - layout.bias)) << 23 |
+                                             mantissa << (23 - layout.mantissa_bits));
   return (code & layout.sign_bit()) ? -value : value;
 }
 

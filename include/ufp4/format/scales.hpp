@@ -10,7 +10,8 @@
 // | e8m0  | 2^(code-127), no zero; NaN 0xFF | floor of the magnitude's exponent; 0 gives code 0, Inf gives 0xFE |
 // | fp16  | IEEE binary16; NaN 0x7E00     | RNE, overflow to infinity (never a scale)                        |
 //
-// Sources: OCP Microscaling Formats v1.0; CUDA Math API, __nv_cvt_float_to_fp8 (SATFINITE) and __nv_cvt_float_to_e8m0 (RZ).
+// Sources: OCP Microscaling Formats v1.0; CUDA Math API, __nv_cvt_float_to_fp8 (SATFINITE) and __nv_cvt_float_to_e8m0
+// (RZ).
 #pragma once
 
 #include <compare>
@@ -63,7 +64,7 @@ class e4m3 : public detail::small_float<e4m3, std::uint8_t> {
   UFP4_MEMBER constexpr explicit operator float() const {
     return (bits_ & 0x7Fu) == 0x7Fu ? detail::quiet_nan : decode(layout(), bits_);
   }
-  UFP4_MEMBER static constexpr float (max)() { return 448.0f; }
+  UFP4_MEMBER static constexpr float(max)() { return 448.0f; }
 };
 
 /// A wider unsigned block scale: five exponent bits, three of mantissa.
@@ -75,7 +76,7 @@ class ue5m3 : public detail::small_float<ue5m3, std::uint8_t> {
   UFP4_MEMBER constexpr explicit operator float() const {
     return bits_ == 0xFFu ? detail::quiet_nan : decode(layout(), bits_);
   }
-  UFP4_MEMBER static constexpr float (max)() { return 114688.0f; }
+  UFP4_MEMBER static constexpr float(max)() { return 114688.0f; }
 };
 
 /// The OCP MX block scale: a power of two, 2^-127 .. 2^127.
@@ -89,7 +90,7 @@ class e8m0 : public detail::small_float<e8m0, std::uint8_t> {
   UFP4_MEMBER constexpr explicit operator float() const {
     return bits_ == 0xFFu ? detail::quiet_nan : detail::exp2i(static_cast<int>(bits_) - 127);
   }
-  UFP4_MEMBER static constexpr float (max)() { return detail::exp2i(127); }
+  UFP4_MEMBER static constexpr float(max)() { return detail::exp2i(127); }
 };
 
 /// bfloat16. As a value of its own it converts like a scale: finite values and infinities saturate at the largest
@@ -99,8 +100,10 @@ class bf16 : public detail::small_float<bf16, std::uint16_t> {
   UFP4_MEMBER static constexpr minifloat layout() { return {8, 7, 127, true, 0x7F7F, 0x7FC0}; }
   bf16() = default;
   UFP4_MEMBER constexpr explicit bf16(float x) { bits_ = static_cast<std::uint16_t>(encode(layout(), x)); }
-  UFP4_MEMBER constexpr explicit operator float() const { return detail::to_float(static_cast<std::uint32_t>(bits_) << 16); }
-  UFP4_MEMBER static constexpr float (max)() { return detail::to_float(0x7F7F0000u); }
+  UFP4_MEMBER constexpr explicit operator float() const {
+    return detail::to_float(static_cast<std::uint32_t>(bits_) << 16);
+  }
+  UFP4_MEMBER static constexpr float(max)() { return detail::to_float(0x7F7F0000u); }
 };
 
 /// IEEE binary16, for inputs and outputs.
@@ -118,7 +121,7 @@ class fp16 : public detail::small_float<fp16, std::uint16_t> {
     if (code >= 0x7C00u) return detail::to_float(sign | 0x7F800000u | (code & 0x3FFu) << 13);
     return detail::to_float(sign | detail::to_bits(decode(layout(), code)));
   }
-  UFP4_MEMBER static constexpr float (max)() { return 65504.0f; }
+  UFP4_MEMBER static constexpr float(max)() { return 65504.0f; }
 };
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -34,7 +34,7 @@ class table_element {
   }
   UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
   UFP4_MEMBER constexpr explicit operator float() const { return value(bits_); }
-  UFP4_MEMBER static constexpr float (max)() { return -value(0) > value(15) ? -value(0) : value(15); }
+  UFP4_MEMBER static constexpr float(max)() { return -value(0) > value(15) ? -value(0) : value(15); }
 
   UFP4_MEMBER friend constexpr bool operator==(table_element a, table_element b) { return a.bits_ == b.bits_; }
   UFP4_MEMBER friend constexpr std::strong_ordering operator<=>(table_element a, table_element b) {
@@ -44,7 +44,9 @@ class table_element {
  private:
   UFP4_MEMBER static constexpr float value(int code) {
     constexpr auto copy = [] {  // function-local: device code cannot index a namespace-scope table at run time
-      struct { float at[16]; } table{};
+      struct {
+        float at[16];
+      } table{};
       for (int c = 0; c < 16; ++c) table.at[c] = Levels::values[c];
       return table;
     }();

@@ -9,8 +9,8 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// *out = the host's amax(x, t), out in device memory: for tensor_amax_at, or to be all-reduced over ranks first (maxima of
-/// floats >= 0 are maxima of their bits). No workspace.
+/// *out = the host's amax(x, t), out in device memory: for tensor_amax_at, or to be all-reduced over ranks first
+/// (maxima of floats >= 0 are maxima of their bits). No workspace.
 template <matrix_scalar T>
 status amax(const context& ctx, const matrix_view<T>& x, float* out, const transform_spec& t = {}) {
   return detail::checked([&]() -> status {

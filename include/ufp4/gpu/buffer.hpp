@@ -10,8 +10,9 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// n trivial objects in device memory. Moves, does not copy. The constructor allocates, upload and download wait: none of
-/// it belongs in an inner loop. A failure is std::invalid_argument with the runtime's text (an abort without exceptions).
+/// n trivial objects in device memory. Moves, does not copy. The constructor allocates, upload and download wait: none
+/// of it belongs in an inner loop. A failure is std::invalid_argument with the runtime's text (an abort without
+/// exceptions).
 template <class T>
 class buffer {
   static_assert(std::is_trivially_copyable_v<T>);

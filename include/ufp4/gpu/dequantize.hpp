@@ -40,9 +40,9 @@ status dequantize_view(const context& ctx, const quantized_view<F>& q, const mat
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// out = fl(value * fl(block scale * tensor scale)), rounded to out's type: the host's bits; a block with a NaN scale gives NaN.
-/// out is q.rows() x q.cols() in device memory, of any strides, and must not overlap q's. A transform is not undone:
-/// hadamard_inverse does that. No workspace.
+/// out = fl(value * fl(block scale * tensor scale)), rounded to out's type: the host's bits; a block with a NaN scale
+/// gives NaN. out is q.rows() x q.cols() in device memory, of any strides, and must not overlap q's. A transform is not
+/// undone: hadamard_inverse does that. No workspace.
 template <any_block_format F, matrix_scalar T>
 status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
   return detail::dequantize_view(ctx, q, out);

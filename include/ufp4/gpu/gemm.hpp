@@ -5,7 +5,8 @@
 //   gpu::explain(ctx, qx, qw, y).text();                       // "quantized_gemm: gemm_simt (fma), tiles of ..."
 //   gpu::workspace_bytes(ctx, operand<nvfp4>(x), qw, y);       // what ctx.workspace must have for the same arguments
 //
-// Kernels are listed in the vendor's table (gemm_kernels.hpp of its folder), best first; a call runs the first that takes it.
+// Kernels are listed in the vendor's table (gemm_kernels.hpp of its folder), best first;
+// a call runs the first that takes it.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +25,12 @@ struct ufp4::detail::is_elsewhere<ufp4::gpu::quantized_view<F>> : std::true_type
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// | kernel      | its name, as in the vendor's table                                                                    |
-/// | instruction | of the machine, that multiplies                                                                       |
-/// | tile_*      | of C, one thread block's                                                                              |
-/// | mode        | how the sums are made: exact_blocks also where `fast` was asked for and the kernel's bits are those   |
-/// | note        | why a better kernel is not taken, in words; empty if there is nothing to say                          |
+/// | kernel      | its name, as in the vendor's table                                                            |
+/// | instruction | of the machine, that multiplies                                                               |
+/// | tile_*      | of C, one thread block's                                                                      |
+/// | mode        | how the sums are made: exact_blocks also where `fast` was asked for and the kernel's bits are |
+/// |             | those                                                                                         |
+/// | note        | why a better kernel is not taken, in words; empty if there is nothing to say                  |
 struct explanation {
   const char* verb = "";
   const char* kernel = "";
@@ -102,8 +104,8 @@ inline gemm_side side_of_format(const format_spec& format, std::size_t rows, std
   return side;
 }
 
-/// One side as kernels take it. Memory for what is quantized on the way is cut from the workspace; `maximum`: where the largest
-/// magnitude of its tensor goes, if nobody gave it.
+/// One side as kernels take it. Memory for what is quantized on the way is cut from the workspace; `maximum`: where the
+/// largest magnitude of its tensor goes, if nobody gave it.
 template <any_block_format F>
 gemm_side side_of(const quantized_view<F>& q, int, workspace_cutter&, std::uint32_t*&) {
   gemm_side side = side_of_format(spec_of<F>, q.rows(), q.cols(), q.transform());
@@ -305,15 +307,15 @@ status multiply(const context& ctx, const A& a, const B& b, const ufp4::detail::
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// As the host's (gemm.hpp): shapes, transforms, NaN, K = 0, and with exact_blocks the bits; everything that is read or written
-/// lies in device memory, bias included.
+/// As the host's (gemm.hpp): shapes, transforms, NaN, K = 0, and with exact_blocks the bits; everything that is read or
+/// written lies in device memory, bias included.
 ///
-/// | A, B        | gpu::quantized_matrix or gpu::quantized_view, or operand<F>(x, policies...), quantized into the     |
-/// |             | workspace on the way; formats may differ, block lengths not. One of them may be a plain matrix_view, |
-/// |             | or unquantized(x, transform)                                                                        |
-/// | fast        | which kernel, and so which bits, depends on the device, the shapes and what the program was compiled |
-/// |             | for: explain() says                                                                                 |
-/// | errors      | the host's sentences, and then nothing was queued                                                   |
+/// | A, B   | gpu::quantized_matrix or gpu::quantized_view, or operand<F>(x, policies...), quantized into the      |
+/// |        | workspace on the way; formats may differ, block lengths not. One of them may be a plain matrix_view, |
+/// |        | or unquantized(x, transform)                                                                         |
+/// | fast   | which kernel, and so which bits, depends on the device, the shapes and what the program was compiled |
+/// |        | for: explain() says                                                                                  |
+/// | errors | the host's sentences, and then nothing was queued                                                    |
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 status quantized_gemm(const context& ctx, const A& a, const B& b, const matrix_view<T>& c,
                       const gemm_options& options = {}) {
@@ -321,7 +323,8 @@ status quantized_gemm(const context& ctx, const A& a, const B& b, const matrix_v
       [&] { return detail::multiply(ctx, detail::viewed(a), detail::viewed(b), ufp4::detail::sink_of(c), options); });
 }
 
-/// Bytes that context.workspace must have for quantized_gemm of the same arguments, on the current device. Nothing is checked.
+/// Bytes that context.workspace must have for quantized_gemm of the same arguments, on the current device.
+/// Nothing is checked.
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 std::size_t workspace_bytes(const context&, const A& a, const B& b, const matrix_view<T>& c,
                             const gemm_options& options = {}) {
@@ -340,7 +343,8 @@ bool can_run(const context&, const A& a, const B& b, const matrix_view<T>& c, co
   return detail::choose_kernel(call.job, device) != nullptr;
 }
 
-/// Which kernel quantized_gemm of the same arguments would run on the current device. Nothing is checked, read or queued.
+/// Which kernel quantized_gemm of the same arguments would run on the current device.
+/// Nothing is checked, read or queued.
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 explanation explain(const context&, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
   device_facts device;
@@ -350,8 +354,8 @@ explanation explain(const context&, const A& a, const B& b, const matrix_view<T>
   return detail::explain_job("quantized_gemm", call.job, device);
 }
 
-/// Reads what the verbs must know of the current device, once for the calling thread: its verbs there ask the runtime nothing more.
-/// Call it in the thread that captures a graph, before it does.
+/// Reads what the verbs must know of the current device, once for the calling thread: its verbs there ask the runtime
+/// nothing more. Call it in the thread that captures a graph, before it does.
 inline status prepare() {
   device_facts device;
   return detail::status_of("prepare", facts(device));

@@ -124,14 +124,15 @@ void check_group(const As& a, const Bs& b, const Cs& c, const gemm_options& opti
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// As the host's (gemm_grouped.hpp): C[e] = alpha * A[e] * B[e]^T + beta * C[e], none overlapping another, any without rows, no
-/// bias. With exact_blocks each has the bits of its own quantized_gemm; with fast it may run another kernel than alone, since it
-/// has a share of the device only.
+/// As the host's (gemm_grouped.hpp): C[e] = alpha * A[e] * B[e]^T + beta * C[e], none overlapping another, any without
+/// rows, no bias. With exact_blocks each has the bits of its own quantized_gemm; with fast it may run another kernel
+/// than alone, since it has a share of the device only.
 ///
-/// | a, b, c | vectors, arrays or spans on the host, which need not outlive the call, of gpu::quantized_matrix or          |
-/// |         | gpu::quantized_view, and of matrix_view into device memory                                                  |
-/// | launch  | one for 32 products that a kernel with run_group multiplies (gemm_kernel.hpp): that of exact_blocks has it   |
-/// |         | wherever there are matrix instructions, that of fast on some; other kernels take them one by one            |
+/// | a, b, c | vectors, arrays or spans on the host, which need not outlive the call, of gpu::quantized_matrix or  |
+/// |         | gpu::quantized_view, and of matrix_view into device memory                                          |
+/// | launch  | one for 32 products that a kernel with run_group multiplies (gemm_kernel.hpp): that of exact_blocks |
+/// |         | has it wherever there are matrix instructions, that of fast on some;                                |
+/// |         | other kernels take them one by one                                                                  |
 template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
 status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c,
                               const gemm_options& options = {}) {
@@ -147,8 +148,9 @@ status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, cons
   });
 }
 
-/// Which kernel each product of quantized_gemm_grouped of the same arguments would run on the current device: it has a share of
-/// the device, so in fast it may be another than alone. Nothing is checked but that there are as many of each; empty otherwise.
+/// Which kernel each product of quantized_gemm_grouped of the same arguments would run on the current device: it has a
+/// share of the device, so in fast it may be another than alone. Nothing is checked but that there are as many of each;
+/// empty otherwise.
 template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
 std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                          const gemm_options& options = {}) {
@@ -169,8 +171,8 @@ bool can_run_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c, 
   return a.size() == b.size() && a.size() == c.size();
 }
 
-/// Bytes that context.workspace must have for quantized_gemm_grouped of the same arguments, on the current device. Nothing is
-/// checked but that there are as many of each.
+/// Bytes that context.workspace must have for quantized_gemm_grouped of the same arguments, on the current device.
+/// Nothing is checked but that there are as many of each.
 template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
 std::size_t workspace_bytes_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                     const gemm_options& options = {}) {

@@ -10,7 +10,8 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// One operand of a product: codes and scales in the canonical layout, or a plain matrix. Pointers are to device memory.
+/// One operand of a product: codes and scales in the canonical layout, or a plain matrix.
+/// Pointers are to device memory.
 struct gemm_side {
   bool is_quantized = true;
   const std::uint8_t* codes = nullptr;
@@ -66,18 +67,19 @@ inline bool exact_dots_below(const gemm_job& job, std::int64_t most) {
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// One way to multiply. The vendor's table (gemm_kernels()) lists them, the best first; the first that takes a job runs it.
+/// One way to multiply. The vendor's table (gemm_kernels()) lists them, the best first;
+/// the first that takes a job runs it.
 ///
-/// | instruction  | of the machine, that does the multiplying: "fma", "mma.sync.m16n8k32.s8", ...                     |
-/// | takes        | can it run this job on this device, with what this program was compiled for? Looks at no data        |
-/// | workspace    | bytes of device memory it needs                                                                   |
-/// | run          | queues it                                                                                         |
-/// | fast_is      | exact_blocks where `fast` gives its very bits                                                       |
-/// | experimental | built on what the executor cannot play, and not yet run on a device (architecture decision 3): only    |
-/// |              | taken where the program defines UFP4_EXPERIMENTAL                                                    |
-/// | tile_side    | rows and columns of the tiles that the job alone would be cut into; null: tile_rows, tile_cols          |
-/// | run_group    | queues many at once; they differ in pointers, shapes and strides alone, take no bias and are not empty.  |
-/// |              | Null: they are run one by one                                                                       |
+/// | instruction  | of the machine, that does the multiplying: "fma", "mma.sync.m16n8k32.s8", ...                    |
+/// | takes        | can it run this job on this device, with what this program was compiled for? Looks at no data    |
+/// | workspace    | bytes of device memory it needs                                                                  |
+/// | run          | queues it                                                                                        |
+/// | fast_is      | exact_blocks where `fast` gives its very bits                                                    |
+/// | experimental | built on what the executor cannot play, and not yet run on a device (architecture decision 3):   |
+/// |              | only taken where the program defines UFP4_EXPERIMENTAL                                           |
+/// | tile_side    | rows and columns of the tiles that the job alone would be cut into; null: tile_rows, tile_cols   |
+/// | run_group    | queues many at once; they differ in pointers, shapes and strides alone, take no bias and are not |
+/// |              | empty. Null: they are run one by one                                                             |
 struct gemm_kernel {
   const char* name = "";
   const char* instruction = "";
@@ -91,8 +93,8 @@ struct gemm_kernel {
   error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
 };
 
-/// The kernels of the machine this program is compiled for, the best first: each vendor's gemm_kernels.hpp, which his header of all
-/// verbs gives.
+/// The kernels of the machine this program is compiled for, the best first: each vendor's gemm_kernels.hpp, which his
+/// header of all verbs gives.
 std::span<const gemm_kernel* const> gemm_kernels();
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -1,14 +1,16 @@
-// ufp4 - linear_forward, linear_backward_input, linear_backward_weight under a recipe on a GPU, dense and grouped by expert.
+// ufp4 - linear_forward, linear_backward_input, linear_backward_weight under a recipe on a GPU, dense and grouped.
 // SPDX-License-Identifier: Apache-2.0
 //
-// As the host's (recipe/linear.hpp): shapes, policies, sentences, and with accumulate::exact_blocks the bits. Matrices lie in device
-// memory, offsets in the host's. A call queues the largest magnitude of all experts' parts, where a format has two levels of scales;
-// then, an expert after the other, both operands quantized into the workspace and their GEMM. Where a kernel multiplies many
-// in a launch, 32 experts' operands come first and their GEMMs together, each with its share of the device.
+// As the host's (recipe/linear.hpp): shapes, policies, sentences, and with accumulate::exact_blocks the bits. Matrices
+// lie in device memory, offsets in the host's. A call queues the largest magnitude of all experts' parts, where a
+// format has two levels of scales; then, an expert after the other, both operands quantized into the workspace and
+// their GEMM. Where a kernel multiplies many in a launch, 32 experts' operands come first and their GEMMs together,
+// each with its share of the device.
 //
-// | workspace | linear_*_workspace_bytes of the same arguments: the operands of one expert, or of 32 that go out together   |
-// | saved     | X^T for wgrad in memory of the caller's: linear_saved_bytes of it, alive until wgrad has run            |
-// | explain   | explain_linear_*: which kernels quantize, and which multiply                                          |
+// | workspace | linear_*_workspace_bytes of the same arguments: the operands of one expert,                  |
+// |           | or of 32 that go out together                                                                |
+// | saved     | X^T for wgrad in memory of the caller's: linear_saved_bytes of it, alive until wgrad has run |
+// | explain   | explain_linear_*: which kernels quantize, and which multiply                                 |
 #pragma once
 
 #include <cstddef>
@@ -26,8 +28,9 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// The quantized X^T of a forward pass (one part an expert), for wgrad at the same step and layer, in device memory of the
-/// caller's, on 256 bytes. What lies where is noted in this object when linear_forward is called, so a captured graph may be replayed.
+/// The quantized X^T of a forward pass (one part an expert), for wgrad at the same step and layer, in device memory of
+/// the caller's, on 256 bytes. What lies where is noted in this object when linear_forward is called, so a captured
+/// graph may be replayed.
 class saved_activation {
  public:
   struct part {
@@ -53,8 +56,8 @@ class saved_activation {
 
 /// Which kernels a linear verb would run.
 ///
-/// | left, right | what quantizes the operand; "" for one that is not quantized, has been saved, or has no elements  |
-/// | products    | one an expert                                                                                       |
+/// | left, right | what quantizes the operand; "" for one that is not quantized, has been saved, or has no elements |
+/// | products    | one an expert                                                                                    |
 struct linear_explanation {
   const char* verb = "";
   const char* left = "";
@@ -528,7 +531,8 @@ status linear_backward_weight_grouped(const context& ctx, const recipe::bound_re
   });
 }
 
-// Of a verb of the same arguments on the current device; give `offsets` for the grouped one. Nothing is checked, read or queued.
+// Of a verb of the same arguments on the current device; give `offsets` for the grouped one.
+// Nothing is checked, read or queued.
 //
 // | *_workspace_bytes | bytes that context.workspace must have                                                    |
 // | explain_*         | which kernels it would run; no products where the device cannot be asked                   |

@@ -1,8 +1,8 @@
 // ufp4 - quantized_view and quantized_matrix in device memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The canonical layout of the host's (matrix/quantized_matrix.hpp). The tensor scale of a two-level format lies in device
-// memory too, since it follows from the data and no verb waits for it.
+// The canonical layout of the host's (matrix/quantized_matrix.hpp). The tensor scale of a two-level format lies in
+// device memory too, since it follows from the data and no verb waits for it.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// Codes, scales and, for a two-level format, one float, in device memory that somebody else owns: to read and to write.
-/// Constructing one checks the sizes as the host's quantized_view does; nothing is read.
+/// Codes, scales and, for a two-level format, one float, in device memory that somebody else owns: to read and to
+/// write. Constructing one checks the sizes as the host's quantized_view does; nothing is read.
 template <any_block_format Format>
 class quantized_view {
  public:

@@ -13,8 +13,8 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// tensor_amax in device memory, as amax() leaves it: read when the kernel runs. Nobody can refuse a number that is not finite
-/// or is negative by then: the tensor scale becomes a NaN, and so does whatever is decoded with it.
+/// tensor_amax in device memory, as amax() leaves it: read when the kernel runs. Nobody can refuse a number that is not
+/// finite or is negative by then: the tensor scale becomes a NaN, and so does whatever is decoded with it.
 struct tensor_amax_at {
   const float* value = nullptr;
 };

@@ -5,11 +5,12 @@
 //   gpu::quantize<nvfp4>(ctx, transpose(x), out_t);                                     // along x's rows
 //   gpu::quantize_both<nvfp4>(ctx, x, out, out_t, gpu::with(), gpu::with(stochastic{.seed = 7}));  // one pass over x
 //
-// | bits      | the host's (numerics.md), for every format, preset, policy, stride and sharding                          |
-// | policies  | the host's, in any order, but count_into; and tensor_amax_at, count_at (policies.hpp)                    |
-// | out       | of x's shape and made for the transform given; codes, scales and the tensor scale are written            |
-// | workspace | workspace_bytes<F>(ctx, x, policies...): 256 bytes where a tensor's maximum must be found first, else none |
-// | errors    | the host's sentences, and then nothing was queued                                                       |
+// | bits      | the host's (numerics.md), for every format, preset, policy, stride and sharding                  |
+// | policies  | the host's, in any order, but count_into; and tensor_amax_at, count_at (policies.hpp)            |
+// | out       | of x's shape and made for the transform given; codes, scales and the tensor scale are written    |
+// | workspace | workspace_bytes<F>(ctx, x, policies...): 256 bytes where a tensor's maximum must be found first, |
+// |           | else none                                                                                        |
+// | errors    | the host's sentences, and then nothing was queued                                                |
 #pragma once
 
 #include <cstddef>
@@ -164,8 +165,9 @@ quantize_explanation explain(const context&, const matrix_view<T>& x, const Poli
   return {"quantize", detail::kernel_name<F>(task, all), detail::kernel_note<F>(task, all)};
 }
 
-/// quantize<Rows>(x) and quantize<Cols>(transpose(x)): what a training step needs of an activation or a gradient. One pass over
-/// x where both are the library's own formats and policies in runs of at most 64 (explain_both says); the same bits either way.
+/// quantize<Rows>(x) and quantize<Cols>(transpose(x)): what a training step needs of an activation or a gradient. One
+/// pass over x where both are the library's own formats and policies in runs of at most 64 (explain_both says); the
+/// same bits either way.
 template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, rounding_policy R = rounding_spec,
           rounding_policy C = rounding_spec>
 status quantize_both(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<Rows>>& rows,

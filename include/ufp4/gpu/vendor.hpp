@@ -8,25 +8,29 @@
 // | any, UFP4_SIMT_HEADER  | the host: a header of the program's own that has all of this   | v0_1_simt        |
 // | any other              | none: UFP4_GPU is not defined, and nothing of gpu/ can be used |                  |
 //
-// Outside cuda/ and hip/ no other file's code names a vendor (tests/layers_test.cpp). Every header takes UFP4_HD from here;
-// detail/bits.hpp, while a GPU's own code is made (UFP4_DEVICE_CODE), also device_rounded, device_product, device_fma and device_apart.
+// Outside cuda/ and hip/ no other file's code names a vendor (tests/layers_test.cpp). Every header takes UFP4_HD from
+// here; detail/bits.hpp, while a GPU's own code is made (UFP4_DEVICE_CODE), also device_rounded, device_product,
+// device_fma and device_apart.
 //
 // Kernels take what they need from here and from nowhere else:
 //
-// | UFP4_DEVICE, UFP4_KERNEL(threads)     | a function of a thread; a kernel with blocks of at most that many threads            |
-// | UFP4_UNROLL                           | before a loop: its turns are written out one by one, so that arrays stay in registers |
-// | thread_index, block_index, block_size, grid_size | as index3                                                              |
-// | wave_size(), lane()                   | threads that run together (32, or 64 on some AMD GPUs), and the place among them      |
-// | sync_block(), sync_wave()             | barriers; every thread of the block, of the wave, must come                           |
-// | shuffle(v, lane), shuffle_xor(v, m)   | another lane's v; v is trivially copyable and a multiple of 4 bytes                   |
-// | atomic_max, atomic_add                | on device memory                                                                     |
-// | shared_memory()                       | the block's, as many bytes as the launch said; on 128 bytes                           |
-// | device_byte_permute, device_add_down, device_pair_bf16, device_multiply_bf16 | one instruction, where UFP4_HAS_... says so: |
-// |                                       | gpu/thread/decode.hpp and round.hpp have the same for every machine                   |
+// | UFP4_DEVICE, UFP4_KERNEL(threads)      | a function of a thread; a kernel with blocks of at most so many threads |
+// | UFP4_UNROLL                            | before a loop: its turns are written out one by one,                    |
+// |                                        | so that arrays stay in registers                                        |
+// | thread_index, block_index, block_size, | as index3                                                               |
+// | grid_size                              |                                                                         |
+// | wave_size(), lane()                    | threads that run together (32, or 64 on some AMD GPUs),                 |
+// |                                        | and the place among them                                                |
+// | sync_block(), sync_wave()              | barriers; every thread of the block, of the wave, must come             |
+// | shuffle(v, lane), shuffle_xor(v, m)    | another lane's v; v is trivially copyable and a multiple of 4 bytes     |
+// | atomic_max, atomic_add                 | on device memory                                                        |
+// | shared_memory()                        | the block's, as many bytes as the launch said; on 128 bytes             |
+// | device_byte_permute, device_add_down,  | one instruction, where UFP4_HAS_... says so: gpu/thread/decode.hpp and  |
+// | device_pair_bf16, device_multiply_bf16 | round.hpp have the same for every machine                               |
 //
-// and hosts: stream, error, launch, set_zero, copy, allocate, release, wait, facts, target_spelling_of (an architecture). No host
-// call here but `wait` waits. Of a vendor's current_device and read_facts the end of this header makes facts. UFP4_SIMT_HEADER is
-// defined before the first header of ufp4.
+// and hosts: stream, error, launch, set_zero, copy, allocate, release, wait, facts, target_spelling_of (an
+// architecture). No host call here but `wait` waits. Of a vendor's current_device and read_facts the end of this header
+// makes facts. UFP4_SIMT_HEADER is defined before the first header of ufp4.
 #pragma once
 
 #if defined(UFP4_SIMT_HEADER)
@@ -52,10 +56,10 @@ struct index3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
-/// What a kernel is chosen by. `architecture`: 10 * major + minor of an NVIDIA GPU (80, 90, 120), the number behind gfx of an
-/// AMD one, read as hexadecimal (0x90a, 0x942, 0x1201). Of several codes in one program the driver runs the one nearest to
-/// the device, so what an architecture can do is there only if the program was compiled for it: `compiled`, which of AMD GPUs with
-/// the same instructions names one, and `specific`.
+/// What a kernel is chosen by. `architecture`: 10 * major + minor of an NVIDIA GPU (80, 90, 120), the number behind gfx
+/// of an AMD one, read as hexadecimal (0x90a, 0x942, 0x1201). Of several codes in one program the driver runs the one
+/// nearest to the device, so what an architecture can do is there only if the program was compiled for it: `compiled`,
+/// which of AMD GPUs with the same instructions names one, and `specific`.
 struct device_facts {
   int architecture = 0;
   int processors = 1;  ///< multiprocessors, or compute units

@@ -14,9 +14,9 @@ namespace ufp4::inline UFP4_TYPES {
 /// quantized matrix remembers, and what kernels take. n = 1 is no transform.
 struct transform_spec {
   std::uint32_t n = 1;
-  bool rounds_to_bf16 = false;   ///< y is rounded to bf16, as Transformer Engine does
-  bool signs_valid = true;       ///< false: a sign that was neither +1 nor -1 was given; verbs refuse it
-  std::uint32_t signs[8] = {};   ///< bit j % 32 of word j / 32
+  bool rounds_to_bf16 = false;  ///< y is rounded to bf16, as Transformer Engine does
+  bool signs_valid = true;      ///< false: a sign that was neither +1 nor -1 was given; verbs refuse it
+  std::uint32_t signs[8] = {};  ///< bit j % 32 of word j / 32
 
   UFP4_MEMBER constexpr bool valid_length() const {
     return n == 1 || n == 16 || n == 32 || n == 64 || n == 128 || n == 256;
@@ -110,8 +110,7 @@ class signed_hadamard {
 };
 
 /// The sign vector of Transformer Engine's 16-point transform (numerics 4).
-inline constexpr std::array<int, 16> transformer_engine_signs{1,  1,  1,  -1, 1, -1, -1, -1,
-                                                              -1, -1, -1, 1,  -1, 1, -1, -1};
+inline constexpr std::array<int, 16> transformer_engine_signs{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
 
 static_assert(transform<hadamard<16>> && transform<random_hadamard<256>> && transform<signed_hadamard<16>> &&
               transform<transform_spec>);

@@ -1,8 +1,8 @@
 // ufp4 - the Hadamard transform of one run of n elements, forward and inverse.
 // SPDX-License-Identifier: Apache-2.0
 //
-// y = c_n (H_n (d .* x)), H_n in Sylvester order, stages of stride 1, 2, 4, ..., n/2, each (a, b) -> (a + b, a - b), the
-// factor c_n last, one product (numerics 4). Bit-exact: this is the oracle of every kernel.
+// y = c_n (H_n (d .* x)), H_n in Sylvester order, stages of stride 1, 2, 4, ..., n/2, each (a, b) -> (a + b, a - b),
+// the factor c_n last, one product (numerics 4). Bit-exact: this is the oracle of every kernel.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,13 @@
 // ufp4 - eight codes to fp16 or bf16 by AMD's byte permute, for any grid.
 // SPDX-License-Identifier: Apache-2.0
 //
-// v_perm_b32 picks four bytes out of two registers, as PRMT does (thread/decode.hpp), but by a byte each, not a nibble: codes go
-// four at a time with three bits in each byte, the even ones of a word and the odd ones. What comes out is in an order of its own,
-// which is no matter along K where both operands have it: of codes 0 .. 7 the words are 0 and 2, 1 and 3, 4 and 6, 5 and 7.
+// v_perm_b32 picks four bytes out of two registers, as PRMT does (thread/decode.hpp), but by a byte each, not a nibble:
+// codes go four at a time with three bits in each byte, the even ones of a word and the odd ones. What comes out is in
+// an order of its own, which is no matter along K where both operands have it: of codes 0 .. 7 the words are 0 and 2, 1
+// and 3, 4 and 6, 5 and 7.
 //
-// Integer instructions for eight codes: 7 for the selectors, 12 for the bytes, and 4 for words of halves or 8 for floats.
+// Integer instructions for eight codes: 7 for the selectors, 12 for the bytes,
+// and 4 for words of halves or 8 for floats.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +17,8 @@
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 
-/// Byte i of the result: byte s of `low` (s = 0 .. 3) or byte s - 4 of `high` (4 .. 7), where s is byte i of the selector; 0 where
-/// s is 12.
+/// Byte i of the result: byte s of `low` (s = 0 .. 3) or byte s - 4 of `high` (4 .. 7), where s is byte i of the
+/// selector; 0 where s is 12.
 UFP4_DEVICE std::uint32_t select_bytes(std::uint32_t high, std::uint32_t low, std::uint32_t selector) {
 #if defined(__AMDGCN__)
   return __builtin_amdgcn_perm(high, low, selector);

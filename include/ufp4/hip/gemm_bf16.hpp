@@ -5,22 +5,24 @@
 // |             | 8 by 1                                                                                              |
 // | folded_bf16 | those, and any other scale: products rounded to bf16. Grids of at most 8 significant bits           |
 //
-// The walk is matrix_tile.hpp's. Beside one instruction of a wave of 64, 32 cycles of the matrix cores on gfx90a and 16 on gfx942,
-// a wave of the large tile issues about 8 ordinary ones, 4 cycles each, to decode: other waves' instructions hide them.
+// The walk is matrix_tile.hpp's. Beside one instruction of a wave of 64, 32 cycles of the matrix cores on gfx90a and 16
+// on gfx942, a wave of the large tile issues about 8 ordinary ones, 4 cycles each, to decode:
+// other waves' instructions hide them.
 //
-// K is added up from the first to the last, 16 or 32 at a time, whatever the tile: the bits follow from the operands and the
-// device. The bound of numerics 6, by what mfma_gfx90a.hpp says of the sums, S being the sum of magnitudes:
+// K is added up from the first to the last, 16 or 32 at a time, whatever the tile: the bits follow from the operands
+// and the device. The bound of numerics 6, by what mfma_gfx90a.hpp says of the sums, S being the sum of magnitudes:
 //
-// | CDNA 2     | a product is in 2 + Kp / 4 additions, each within 2^-24 of S: below Kp + 6. Becoming zero takes one of at most   |
-// |            | Kp nonzero numbers out of a tree of additions and costs less than 2^-126: the Kp * 2^-126 of the bound             |
-// | CDNA 3     | seven of eight products lose less than 2^-24 of the greatest, together 7 * 2^-24 S; the running sum loses that     |
-// |            | much of S twice for every eight: 7 + Kp / 4 + Kp / 1024, below Kp + 6 from Kp = 16 on                              |
-// | the others | nothing is known; the executor's tests hold the kernel to the bound for sums rounded to nearest and for sums cut  |
-// |            | at 24 bits                                                                                                        |
+// | CDNA 2     | a product is in 2 + Kp / 4 additions, each within 2^-24 of S: below Kp + 6. Becoming zero takes one |
+// |            | of at most Kp nonzero numbers out of a tree of additions and costs less than 2^-126:                |
+// |            | the Kp * 2^-126 of the bound                                                                        |
+// | CDNA 3     | seven of eight products lose less than 2^-24 of the greatest, together 7 * 2^-24 S; the running sum |
+// |            | loses that much of S twice for every eight: 7 + Kp / 4 + Kp / 1024, below Kp + 6 from Kp = 16 on    |
+// | the others | nothing is known; the executor's tests hold the kernel to the bound for sums rounded to nearest and |
+// |            | for sums cut at 24 bits                                                                             |
 //
-// A tile of C, one of whose blocks has values other than 0 and a scale that takes some product out of bf16's normal range, is made
-// anew from codes and scales in binary64: no subnormal operand reaches the instruction. Blocks of nothing but zeros do not count:
-// mx formats give them the smallest scale there is.
+// A tile of C, one of whose blocks has values other than 0 and a scale that takes some product out of bf16's normal
+// range, is made anew from codes and scales in binary64: no subnormal operand reaches the instruction. Blocks of
+// nothing but zeros do not count: mx formats give them the smallest scale there is.
 #pragma once
 
 #include <cstddef>

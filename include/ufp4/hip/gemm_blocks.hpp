@@ -1,14 +1,15 @@
 // ufp4 - quantized_gemm, exact_blocks, on the matrix cores of AMD GPUs: one text for MFMA and both kinds of WMMA.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The grids' values are small integers times a power of two, and fp16 numbers: an instruction with K = 16 makes a block of 16's dot
-// product, of less than 24 bits, exactly in binary32 and in any order, a chain of them a longer block's. Then
-// acc = fma(d, fl(sA sB), acc) in block order: the host's bits.
+// The grids' values are small integers times a power of two, and fp16 numbers: an instruction with K = 16 makes a block
+// of 16's dot product, of less than 24 bits, exactly in binary32 and in any order, a chain of them a longer block's.
+// Then acc = fma(d, fl(sA sB), acc) in block order: the host's bits.
 //
-// The walk is matrix_tile.hpp's; scales lie beside the decoded values as floats. For 16 x 16 of C and a block of 16 a wave of 64
-// issues one instruction of the matrix cores, 32 cycles on gfx90a and 16 on gfx942, and two operations for each of a lane's four
-// sums, 16 to 32 cycles: those bound the kernel. Integers in bytes would therefore win nothing: gfx90a multiplies them no faster
-// than fp16, and gfx942's faster instruction, of K = 32, spans two blocks of 16 and gives sums that must be converted first.
+// The walk is matrix_tile.hpp's; scales lie beside the decoded values as floats. For 16 x 16 of C and a block of 16 a
+// wave of 64 issues one instruction of the matrix cores, 32 cycles on gfx90a and 16 on gfx942, and two operations for
+// each of a lane's four sums, 16 to 32 cycles: those bound the kernel. Integers in bytes would therefore win nothing:
+// gfx90a multiplies them no faster than fp16, and gfx942's faster instruction, of K = 32, spans two blocks of 16 and
+// gives sums that must be converted first.
 #pragma once
 
 #include <cstddef>
@@ -57,8 +58,8 @@ struct matrix_blocks_worker {
         values(at.is_left ? job.values[0] : job.values[1]),
         block(job.block) {}
 
-  /// The codes of piece `piece`. Where an instruction takes half a piece, its halves are of the first and of the last 16 columns:
-  /// four columns of either for each of the four groups of lanes.
+  /// The codes of piece `piece`. Where an instruction takes half a piece, its halves are of the first and of the last
+  /// 16 columns: four columns of either for each of the four groups of lanes.
   UFP4_DEVICE static std::uint32_t codes_of(const matrix_cargo& c, unsigned piece) {
     if constexpr (words == 2)
       return thread::select_bytes(c.codes.word[2 + piece / 2], c.codes.word[piece / 2],

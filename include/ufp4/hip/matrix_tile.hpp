@@ -1,19 +1,20 @@
 // ufp4 - a tile of C on the matrix cores of AMD GPUs: what gemm_bf16.hpp, gemm_blocks.hpp and gemm_iu4.hpp share.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread block of 256 threads makes 128 x 128 of C and walks along K by 32, or 64 x 64 and walks by 64: either way a thread
-// brings 32 codes of one row, 16 bytes, and their two scales. Three things happen in a step, of three steps:
+// A thread block of 256 threads makes 128 x 128 of C and walks along K by 32, or 64 x 64 and walks by 64: either way a
+// thread brings 32 codes of one row, 16 bytes, and their two scales. Three things happen in a step, of three steps:
 //
-// | loaded     | codes and scales of the step after the next, to registers: a whole step hides the way from memory    |
-// | decoded    | what was loaded a step ago, once a thread block, to one of two buffers of 16-bit elements               |
-// | multiplied | from the other buffer: a wave of 64 makes 64 x 64 (of the small tile 32 x 32), one of 32 half of that  |
+// | loaded     | codes and scales of the step after the next, to registers: a whole step hides the way from memory |
+// | decoded    | what was loaded a step ago, once a thread block, to one of two buffers of 16-bit elements         |
+// | multiplied | from the other buffer: a wave of 64 makes 64 x 64 (of the small tile 32 x 32),                    |
+// |            | one of 32 half of that                                                                            |
 //
-// so that one barrier a step is enough. Decoding where it is multiplied, in registers, would be done over by every wave of a row of
-// waves, and twice in a wave on gfx11.
+// so that one barrier a step is enough. Decoding where it is multiplied, in registers, would be done over by every wave
+// of a row of waves, and twice in a wave on gfx11.
 //
-// Rows of the buffers are 64 or 128 bytes; their 16-byte pieces are exclusive-ored with the row so that eight lanes that follow one
-// another meet in no bank, neither storing nor reading. A slab is 32 columns of K, four pieces. How a lane's columns of it are
-// taken by instructions is the family's:
+// Rows of the buffers are 64 or 128 bytes; their 16-byte pieces are exclusive-ored with the row so that eight lanes
+// that follow one another meet in no bank, neither storing nor reading. A slab is 32 columns of K, four pieces. How a
+// lane's columns of it are taken by instructions is the family's:
 //
 // | lanes in groups | pieces that a lane reads | and their registers, for an instruction of 2 words and of 4 or more |
 // |-----------------|--------------------------|----------------------------------------------------------------------|
@@ -162,8 +163,8 @@ struct matrix_place {
 
   // ---- The way to C ----
 
-  /// By way of shared memory, sixteen rows of a wave at a time: neighbours of a row of C are stored together, and the epilogue is
-  /// written out once for each, not once for each register. result(i, j, sum): what is stored.
+  /// By way of shared memory, sixteen rows of a wave at a time: neighbours of a row of C are stored together, and the
+  /// epilogue is written out once for each, not once for each register. result(i, j, sum): what is stored.
   template <class Result>
   UFP4_DEVICE void store(const thread::epilogue& to, const float (&acc)[Tile::down][Tile::across][Op::sums],
                          Result result) const {
@@ -222,8 +223,8 @@ UFP4_DEVICE bool any_of_block(bool flag) {
   return any;
 }
 
-/// Thread blocks that run together make tiles of C that lie together: eight tile rows of a column, then the next column, so that
-/// what they read twice is in the cache.
+/// Thread blocks that run together make tiles of C that lie together: eight tile rows of a column, then the next
+/// column, so that what they read twice is in the cache.
 struct tile_place {
   unsigned row, col;
 };
@@ -236,8 +237,8 @@ UFP4_DEVICE tile_place place_of_tile(const grouped_product& product, unsigned ti
   return {(first + tile % band % down) * Tile::rows, tile % band / down * Tile::cols};
 }
 
-/// A kernel's body: the thread block's tile of C. A worker is made of (job, product, place) and has, besides what walk asks,
-/// store(job, product), which ends its work.
+/// A kernel's body: the thread block's tile of C. A worker is made of (job, product, place) and has, besides what walk
+/// asks, store(job, product), which ends its work.
 template <class Tile, class Worker, class Job>
 UFP4_DEVICE void make_tile(const Job& job) {
   if constexpr (Tile::Op::compiled) {
@@ -282,8 +283,8 @@ inline unsigned tile_side(std::span<const gemm_job> jobs, const device_facts& de
   return !small && wants_large_tiles(jobs, device) ? 128 : 64;
 }
 
-/// Queues jobs that differ in pointers, shapes and strides alone, as many at once as a launch takes: make_job(job) has what they
-/// share, kernel(large, job) is the kernel for it. `small`: in small tiles, whatever their size.
+/// Queues jobs that differ in pointers, shapes and strides alone, as many at once as a launch takes: make_job(job) has
+/// what they share, kernel(large, job) is the kernel for it. `small`: in small tiles, whatever their size.
 template <class Op, class MakeJob, class ChooseKernel>
 error run_matrix_tiles(std::span<const gemm_job> jobs, const device_facts& device, stream where, bool small,
                        MakeJob make_job, ChooseKernel kernel,

@@ -3,19 +3,20 @@
 //
 // From the ISA documents of CDNA 2, 3 and 4, for lane l of 64:
 //
-// | a, b | row l % 16 of either operand, columns 4 (l / 16) .. + 3 along K, two a register; 8 (l / 16) .. + 7 where K is 32 |
-// | d    | d[i]: row 4 (l / 16) + i of the left operand, row l % 16 of the right one                                        |
+// | a, b | row l % 16 of either operand, columns 4 (l / 16) .. + 3 along K, two a register; |
+// |      | 8 (l / 16) .. + 7 where K is 32                                                  |
+// | d    | d[i]: row 4 (l / 16) + i of the left operand, row l % 16 of the right one        |
 //
 // AMD does not document how sums are rounded. Reported by measurement (arXiv 2511.10909):
 //
-// | CDNA 2 | subnormal operands, products and sums become zero (AMD says so too); products are added in fours, by pairs, and |
-// |        | the fours to the running sum, each addition rounded to nearest                                                 |
-// | CDNA 3 | eight products at a time, each cut 24 places below the exponent of the greatest; the running sum is cut        |
-// |        | likewise where they outweigh it; their sum is rounded to nearest                                               |
-// | CDNA 4 | not reported                                                                                                   |
+// | CDNA 2 | subnormal operands, products and sums become zero (AMD says so too); products are added in fours, by    |
+// |        | pairs, and the fours to the running sum, each addition rounded to nearest                               |
+// | CDNA 3 | eight products at a time, each cut 24 places below the exponent of the greatest; the running sum is cut |
+// |        | likewise where they outweigh it; their sum is rounded to nearest                                        |
+// | CDNA 4 | not reported                                                                                            |
 //
-// Integers and their sums below 2^24 lose nothing in either. 32 x 32 x 8 has the same rate, and operands that wait in registers
-// for four rows and four columns of tiles are read from shared memory no oftener.
+// Integers and their sums below 2^24 lose nothing in either. 32 x 32 x 8 has the same rate, and operands that wait in
+// registers for four rows and four columns of tiles are read from shared memory no oftener.
 #pragma once
 
 #include <cstdint>

@@ -33,8 +33,8 @@ UFP4_DEVICE float device_rounded(float x) {
 }
 UFP4_DEVICE float device_product(float a, float b) { return device_rounded(a * b); }
 UFP4_DEVICE float device_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-/// clang's vectoriser of straight-line code takes hours for the butterflies of sixteen values otherwise (clang 15, gfx90a). Loops
-/// that are not written out are left alone: there the values lie in memory.
+/// clang's vectoriser of straight-line code takes hours for the butterflies of sixteen values otherwise (clang 15,
+/// gfx90a). Loops that are not written out are left alone: there the values lie in memory.
 UFP4_DEVICE void device_apart(float* values, unsigned count) {
   if (!__builtin_constant_p(count)) return;
   UFP4_UNROLL
@@ -48,7 +48,8 @@ UFP4_DEVICE std::uint32_t device_byte_permute(std::uint32_t x, std::uint32_t y, 
 }
 #endif
 
-// The registers and instructions themselves: what the runtime's headers offer are calls, which only its own library inlines.
+// The registers and instructions themselves: what the runtime's headers offer are calls,
+// which only its own library inlines.
 UFP4_DEVICE index3 thread_index() {
   return {__builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y(), __builtin_amdgcn_workitem_id_z()};
 }
@@ -153,8 +154,9 @@ inline int architecture_of(const char* name) {
   return number;
 }
 
-/// Architectures that differ in the instructions which kernels ask for; the probe's bound in code for the i-th is 64 (i + 1).
-/// 0x900, the last, stands for all others, generic targets too: kernels compiled for it have no matrix instruction.
+/// Architectures that differ in the instructions which kernels ask for; the probe's bound in code for the i-th is 64
+/// (i + 1). 0x900, the last, stands for all others, generic targets too:
+/// kernels compiled for it have no matrix instruction.
 inline constexpr int probed_architectures[] = {0x90a, 0x942, 0x950, 0x1100, 0x1201, 0x900};
 #if defined(__gfx90a__)
 inline constexpr int probe_threads = 64;
@@ -169,8 +171,8 @@ inline constexpr int probe_threads = 320;
 #else
 inline constexpr int probe_threads = 384;
 #endif
-/// Never launched. Compiled for every target of the program, as the kernels are: the bound says for which one the code was that the
-/// runtime took, which no macro tells the host.
+/// Never launched. Compiled for every target of the program, as the kernels are: the bound says for which one the code
+/// was that the runtime took, which no macro tells the host.
 template <int = 0>
 __global__ void __launch_bounds__(probe_threads) compiled_probe() {}
 

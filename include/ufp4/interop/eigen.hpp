@@ -1,4 +1,4 @@
-// ufp4 - Eigen's matrices in and out, and this library's numbers as Eigen scalars. Not part of ufp4.hpp: it includes Eigen.
+// ufp4 - Eigen's matrices in and out, and ufp4's numbers as Eigen scalars. Not part of ufp4.hpp: it includes Eigen.
 // SPDX-License-Identifier: Apache-2.0
 //
 //   Eigen::MatrixXf x(64, 1024);                                   // column-major, or any other order
@@ -33,7 +33,8 @@ struct matrix_element<Eigen::half> {
 
 namespace ufp4::interop {
 
-/// Expressions with an address: matrices, maps, refs, blocks, rows, columns, transposes of these; not a sum, not a cast.
+/// Expressions with an address: matrices, maps, refs, blocks, rows, columns, transposes of these;
+/// not a sum, not a cast.
 template <class Derived>
 concept eigen_in_memory = (static_cast<int>(Eigen::internal::traits<Derived>::Flags) & Eigen::DirectAccessBit) != 0 &&
                           matrix_scalar<typename Derived::Scalar>;
@@ -59,7 +60,8 @@ matrix_view<typename Derived::Scalar> mutable_view(M&& m) {
 template <class T>
 using eigen_matrix = Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// A view's elements as an Eigen map, to read, or to write where T is not const. Negative strides are Eigen's to refuse.
+/// A view's elements as an Eigen map, to read, or to write where T is not const.
+/// Negative strides are Eigen's to refuse.
 template <class T>
 auto map(const matrix_view<T>& x) {
   using matrix = std::conditional_t<std::is_const_v<T>, const eigen_matrix<T>, eigen_matrix<T>>;

@@ -16,9 +16,9 @@
 ///   interop::gguf_reader file("model.gguf");
 ///   const auto q = interop::read_quantized<nvfp4>(file, "blk.0.ffn_up.weight");
 ///
-/// Read: versions 2 and 3; all values are skipped but strings and integers. Tensors of ggml's other types are listed; their
-/// bytes can be read and written, where ggml_blocks says how many they are. Sources: ggml-org/ggml, docs/gguf.md, ggml.h
-/// and ggml-common.h; llama.cpp's conversion of NVFP4 checkpoints.
+/// Read: versions 2 and 3; all values are skipped but strings and integers. Tensors of ggml's other types are listed;
+/// their bytes can be read and written, where ggml_blocks says how many they are. Sources: ggml-org/ggml, docs/gguf.md,
+/// ggml.h and ggml-common.h; llama.cpp's conversion of NVFP4 checkpoints.
 #pragma once
 
 #include <algorithm>
@@ -85,8 +85,8 @@ inline const ggml_blocks* find_other_type(std::string_view type_name) {
   return nullptr;
 }
 
-/// The bytes of a tensor in blocks along its last dimension; nothing where that has no whole number of them, or 64 bits do
-/// not hold the count.
+/// The bytes of a tensor in blocks along its last dimension; nothing where that has no whole number of them, or 64 bits
+/// do not hold the count.
 inline std::optional<std::uint64_t> byte_count(const ggml_blocks& type, std::vector<std::uint64_t> shape) {
   if (shape.empty() || shape.back() % type.elements != 0) return {};
   shape.back() /= type.elements;
@@ -419,9 +419,9 @@ void add_quantized(gguf_writer& out, const std::string& name, const Q& q) {
             {number_type::f32, {1}, [scale = q.tensor_scale()](const byte_sink& sink) { sink(&scale, sizeof scale); }});
 }
 
-/// A matrix of ggml's blocks, checked and not yet read; with more than two dimensions (experts) the last is a row. nvfp4
-/// has the tensor scale that stands beside it, or 1; a weight that has one cannot be read as ggml_nvfp4. file_error where
-/// it is not there or of another type.
+/// A matrix of ggml's blocks, checked and not yet read; with more than two dimensions (experts) the last is a row.
+/// nvfp4 has the tensor scale that stands beside it, or 1; a weight that has one cannot be read as ggml_nvfp4.
+/// file_error where it is not there or of another type.
 template <ggml_format F>
 stored_weight<F> find_weight(gguf_reader& file, const std::string& name) {
   using block = ggml_block<F>;

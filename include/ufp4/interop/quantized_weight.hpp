@@ -28,8 +28,8 @@ struct stored_weight {
 
 namespace ufp4::interop::inline UFP4_CODE {
 
-/// std::invalid_argument unless rows first .. first + out.rows() - 1 are there, in whole blocks, and `out` was made for the
-/// weight's columns and transform.
+/// std::invalid_argument unless rows first .. first + out.rows() - 1 are there, in whole blocks, and `out` was made for
+/// the weight's columns and transform.
 template <any_block_format F>
 void check_weight_rows(const stored_weight<F>& weight, std::size_t first, const quantized_matrix<F>& out) {
   using ufp4::detail::expects;

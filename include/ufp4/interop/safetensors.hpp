@@ -13,9 +13,9 @@
 /// | ufp4               | every format | NAME_packed | NAME_scale         | NAME_tensor_scale F32 [1], a factor  |
 ///
 /// For torchao NAME is P.L, scales are read where they are row-major, not swizzled, and the tensor scale may be absent,
-/// which is 1. A factor f means value = code * (scale * f), a divisor d value = code * (scale / d): here the tensor scale
-/// is then fl(1/d). The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type (ue5m3 as U8,
-/// e8m0 as F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME":
+/// which is 1. A factor f means value = code * (scale * f), a divisor d value = code * (scale / d): here the tensor
+/// scale is then fl(1/d). The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type
+/// (ue5m3 as U8, e8m0 as F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME":
 ///
 ///   grid=0,0.25,0.5,0.75,1,1.25,1.5,1.75,-0,... scale=f32 block=1x16 cols=1000 hadamard=16 bf16=0 signs=00002f6a
 ///
@@ -181,8 +181,8 @@ void add_quantized(safetensors_writer& out, const std::string& name, const Q& q,
   if (own) out.set_metadata(own_mark + name, format_text<F>() + extent_text(q.cols(), q.transform()));
 }
 
-/// Does the file say of a weight in the ufp4 layout what it is, and have any of its tensors? A string that others left behind
-/// when they made the weight plain says nothing.
+/// Does the file say of a weight in the ufp4 layout what it is, and have any of its tensors? A string that others left
+/// behind when they made the weight plain says nothing.
 inline bool has_own_layout(const safetensors_reader& file, const std::string& name) {
   if (!file.metadata().contains(own_mark + name)) return false;
   const quantized_names own = names_of(name, tensor_layout::ufp4);
@@ -224,8 +224,8 @@ inline float read_tensor_scale(safetensors_reader& file, const quantized_place& 
   return factor;
 }
 
-/// The weight called `name` in whichever layout the file has, checked and not yet read. file_error where it is not there,
-/// is of another format, or its tensors do not fit each other.
+/// The weight called `name` in whichever layout the file has, checked and not yet read. file_error where it is not
+/// there, is of another format, or its tensors do not fit each other.
 template <any_block_format F>
 stored_weight<F> find_weight(safetensors_reader& file, const std::string& name) {
   const quantized_place place = find_quantized(file, name);
@@ -264,8 +264,8 @@ stored_weight<F> find_weight(safetensors_reader& file, const std::string& name) 
   return {&codes, &scales, tensor_scale, static_cast<std::size_t>(rows), static_cast<std::size_t>(cols), transform};
 }
 
-/// Rows first .. first + out.rows() - 1 of a weight, of square blocks whole ones, into a matrix made for its columns and
-/// its transform.
+/// Rows first .. first + out.rows() - 1 of a weight, of square blocks whole ones, into a matrix made for its columns
+/// and its transform.
 template <any_block_format F>
 void read_weight_rows(safetensors_reader& file, const stored_weight<F>& weight, std::size_t first,
                       quantized_matrix<F>& out) {

@@ -1,6 +1,7 @@
 // ufp4 - the JSON header of a .safetensors file: text in, text out.
 // SPDX-License-Identifier: Apache-2.0
-/// {"__metadata__": {"KEY": "STRING", ...}, "NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
+/// {"__metadata__": {"KEY": "STRING", ...},
+///  "NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
 ///
 /// For programs that place the data themselves; safetensors_file.hpp has readers and writers of whole files.
 #pragma once

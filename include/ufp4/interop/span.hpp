@@ -9,8 +9,8 @@
 
 namespace ufp4::interop::inline UFP4_CODE {
 
-/// All elements of x as a row-major matrix, to read or, where T is not const, to write. std::invalid_argument unless there are
-/// rows * cols of them. The view refers to x's memory.
+/// All elements of x as a row-major matrix, to read or, where T is not const, to write. std::invalid_argument unless
+/// there are rows * cols of them. The view refers to x's memory.
 template <class T, std::size_t extent>
   requires matrix_scalar<T>
 matrix_view<T> view(std::span<T, extent> x, std::size_t rows, std::size_t cols) {

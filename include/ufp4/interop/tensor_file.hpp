@@ -233,8 +233,8 @@ class output_file {
     written_ += count;
   }
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// At a place of its own, before or beyond what has been written; write() goes on behind it. What lies between places is
-  /// undefined until it is written.
+  /// At a place of its own, before or beyond what has been written; write() goes on behind it. What lies between places
+  /// is undefined until it is written.
   void write_at(std::uint64_t offset, const void* data, std::size_t count) {
     errno = 0;
     stream_.seekp(static_cast<std::streamoff>(offset));  // which writes what waits for a place before

@@ -38,9 +38,9 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// Does the well-formed sequence `text` stand for something that a terminal obeys rather than shows? U+0000 .. 001F, 007F ..
-/// 009F, 061C, 200B .. 200F, 2028 .. 202E, 2060 .. 206F, FEFF and E0000 .. E007F: controls, separators of lines, what turns the
-/// direction of writing, and what hides text.
+/// Does the well-formed sequence `text` stand for something that a terminal obeys rather than shows? U+0000 .. 001F,
+/// 007F .. 009F, 061C, 200B .. 200F, 2028 .. 202E, 2060 .. 206F, FEFF and E0000 .. E007F: controls, separators of
+/// lines, what turns the direction of writing, and what hides text.
 inline bool is_control(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (text.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
@@ -53,8 +53,8 @@ inline bool is_control(std::string_view text) {
          (byte(1) == 0x81 && byte(2) >= 0xA0 && byte(2) <= 0xAF);  // U+200B .. 200F, 2028 .. 202E, 2060 .. 206F
 }
 
-/// `text` with every byte that is not UTF-8 or of what is_control() names replaced by '?', cut after about 200 bytes: what
-/// a file says cannot repaint a terminal, fill a screen or be turned around.
+/// `text` with every byte that is not UTF-8 or of what is_control() names replaced by '?', cut after about 200 bytes:
+/// what a file says cannot repaint a terminal, fill a screen or be turned around.
 inline std::string printable(std::string_view text) {
   std::string shown;
   while (!text.empty()) {

@@ -21,8 +21,8 @@ UFP4_HOST_MEMBER inline auto operand(const matrix_view<T>& x, const Policies&...
   return quantize_request<Format, T, decltype(options.rounding)>{x, options};
 }
 
-/// A float, bf16 or fp16 matrix against a quantized one (weight-only use), by the chain of numerics 6. The transform, if
-/// the other side has one, is applied to it in binary32; nothing is rounded to four bits.
+/// A float, bf16 or fp16 matrix against a quantized one (weight-only use), by the chain of numerics 6. The transform,
+/// if the other side has one, is applied to it in binary32; nothing is rounded to four bits.
 template <class T>
 struct unquantized_operand {
   matrix_view<T> x;

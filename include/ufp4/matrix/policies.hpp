@@ -1,4 +1,4 @@
-// ufp4 - what may follow a matrix in a call: transform, rounding, scale rule, tensor_amax, shard, count_into, in any order.
+// ufp4 - what may follow a matrix, in any order: transform, rounding, scale rule, tensor_amax, shard, count_into.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,16 +15,16 @@
 namespace ufp4::inline UFP4_TYPES {
 
 /// The largest finite magnitude of a whole operand after its transform: what a two-level format's tensor scale comes
-/// from. Give it where it is known (from an earlier pass, or all-reduced over ranks); finite and >= 0. Formats without a
-/// tensor scale ignore it.
+/// from. Give it where it is known (from an earlier pass, or all-reduced over ranks); finite and >= 0. Formats without
+/// a tensor scale ignore it.
 struct tensor_amax {
   float value = 0;
 };
 
 /// The place of a part in a whole operand, so that the part quantizes to the bits it has there. `first_col`, and the
 /// part's columns unless it is the last, are multiples of the transform's and the block's length; `first_row` of a
-/// square block's height. A two-level format also needs the whole's tensor_amax: without it the part gets a tensor scale of
-/// its own.
+/// square block's height. A two-level format also needs the whole's tensor_amax: without it the part gets a tensor
+/// scale of its own.
 struct shard {
   std::size_t first_row = 0;
   std::size_t first_col = 0;

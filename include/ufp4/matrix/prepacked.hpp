@@ -1,12 +1,13 @@
 // ufp4 - prepacked_matrix: quantized weights in the order in which the GEMM kernels read them.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The canonical layout keeps a row together; a kernel wants the same k of sixteen rows together, and turns the layout round
-// each time it reads it. For weights that are used again that work can be done once. The size stays the same, but for rows
-// filled up to a multiple of 16 and the scales of square blocks, which are repeated for each row.
+// The canonical layout keeps a row together; a kernel wants the same k of sixteen rows together, and turns the layout
+// round each time it reads it. For weights that are used again that work can be done once. The size stays the same, but
+// for rows filled up to a multiple of 16 and the scales of square blocks, which are repeated for each row.
 //
-// | codes  | panels of 16 rows; in a panel, for every 8 k, 16 words of 4 bytes, one a row, its codes as in the canonical layout |
-// | scales | panels of 16 rows; in a panel, for every block, 16 scales                                                         |
+// | codes  | panels of 16 rows; in a panel, for every 8 k, 16 words of 4 bytes, one a row, |
+// |        | its codes as in the canonical layout                                          |
+// | scales | panels of 16 rows; in a panel, for every block, 16 scales                     |
 #pragma once
 
 #include <cstddef>
@@ -37,9 +38,9 @@ class prepacked_matrix : public detail::quantized_storage<Format> {
   }
   UFP4_HOST_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied,
                                     std::size_t filled, std::size_t padded)
-      : detail::quantized_storage<Format>(rows, cols, applied,
-                                          detail::element_count("prepacked_matrix", filled, cols, (padded + 7) / 8 * 8, applied),
-                                          filled * (padded / Format::block_size)) {}
+      : detail::quantized_storage<Format>(
+            rows, cols, applied, detail::element_count("prepacked_matrix", filled, cols, (padded + 7) / 8 * 8, applied),
+            filled * (padded / Format::block_size)) {}
 };
 
 template <class T>

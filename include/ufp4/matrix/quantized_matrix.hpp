@@ -120,8 +120,8 @@ class quantized_view {
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// Codes and scales in memory of their own, with what is needed to read them; in which order they lie is the affair of the
-/// type that derives from it.
+/// Codes and scales in memory of their own, with what is needed to read them; in which order they lie is the affair of
+/// the type that derives from it.
 template <any_block_format Format>
 class quantized_storage {
  public:
@@ -158,8 +158,8 @@ class quantized_storage {
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The same, owning its memory (64-byte aligned, not zero-filled before it is written). Copies copy; a moved-from matrix
-/// may only be destroyed or assigned to.
+/// The same, owning its memory (64-byte aligned, not zero-filled before it is written). Copies copy; a moved-from
+/// matrix may only be destroyed or assigned to.
 template <any_block_format Format>
 class quantized_matrix : public detail::quantized_storage<Format> {
  public:
@@ -215,8 +215,9 @@ bool operator==(const A& a, const B& b) {
          detail::same_bytes(a.scales().data(), b.scales().data(), a.scales().size_bytes());
 }
 
-/// Rows first .. first + count - 1 of a quantized matrix, as a view of its memory: an expert's tokens, a rank's weights. The
-/// rows must exist and, of square blocks, whole blocks must begin at `first`: std::invalid_argument otherwise.
+/// Rows first .. first + count - 1 of a quantized matrix, as a view of its memory: an expert's tokens, a rank's
+/// weights. The rows must exist and, of square blocks, whole blocks must begin at `first`:
+/// std::invalid_argument otherwise.
 template <quantized Q>
 quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std::size_t count) {
   constexpr auto height = static_cast<std::size_t>(Q::format::block.rows);

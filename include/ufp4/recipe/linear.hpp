@@ -30,7 +30,8 @@ struct stored_operand {
 
 namespace ufp4::recipe::inline UFP4_TYPES {
 
-/// The quantized X^T of a forward pass (one part an expert), for wgrad at the same step and layer. Moves, does not copy.
+/// The quantized X^T of a forward pass (one part an expert), for wgrad at the same step and layer.
+/// Moves, does not copy.
 class saved_activation {
  public:
   saved_activation() = default;

@@ -28,8 +28,8 @@ constexpr scale_rule_spec unclipped(scale_kind scale) {
                                     : scale_up{}.spec();
 }
 
-/// UFP4 (arXiv 2606.20381): a uniform grid, random_hadamard<16> on both operands of all three GEMMs, stochastic rounding
-/// on dY. Format: e1m2_f32 as in the paper; int4_f32, nv_e1m2, nvint4, mx_e1m2 or mxint4 by template argument.
+/// UFP4 (arXiv 2606.20381): a uniform grid, random_hadamard<16> on both operands of all three GEMMs, stochastic
+/// rounding on dY. Format: e1m2_f32 as in the paper; int4_f32, nv_e1m2, nvint4, mx_e1m2 or mxint4 by template argument.
 template <any_block_format Format = e1m2_f32>
 constexpr training_recipe ufp4(std::uint64_t seed) {
   training_recipe r = uniform_recipe(seed, {.format = spec_of<Format>, .transform = random_hadamard<16>{}});
@@ -46,8 +46,8 @@ constexpr training_recipe e2m1_baseline(std::uint64_t seed) {
   return r;
 }
 
-/// NVFP4 as Transformer Engine trains with it (arXiv 2509.25149): 16x16 blocks for W, its sign vector and a bf16 rounding
-/// in wgrad's transform, stochastic rounding on dY.
+/// NVFP4 as Transformer Engine trains with it (arXiv 2509.25149): 16x16 blocks for W, its sign vector and a bf16
+/// rounding in wgrad's transform, stochastic rounding on dY.
 constexpr training_recipe nvfp4(std::uint64_t seed) {
   training_recipe r = uniform_recipe(seed, {.format = spec_of<ufp4::nvfp4>});
   r.fprop.right.format.block = r.dgrad.right.format.block = square(16);

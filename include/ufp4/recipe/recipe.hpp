@@ -76,7 +76,8 @@ struct training_recipe {
   bool redraw_signs_each_step = false;
   ufp4::accumulate accumulate = ufp4::accumulate::fast;
 
-  /// The recipe at one training step of one layer: the same arguments replay the same bits, on every rank. layer < 2^16.
+  /// The recipe at one training step of one layer: the same arguments replay the same bits, on every rank.
+  /// layer < 2^16.
   inline bound_recipe at(std::uint64_t step, std::uint32_t layer) const;
 
   /// By the numbers of the table above.

@@ -1,4 +1,4 @@
-// ufp4 - token_shard: where the tokens of a call of linear_* stand in a batch, so that they get the bits they have there.
+// ufp4 - token_shard: where the tokens of a linear_* call stand in a batch, so that they get the bits they have there.
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a process cannot know from its own tokens: how many tokens stand before them (coins go by global index), which

@@ -42,7 +42,8 @@ namespace ufp4::inline UFP4_CODE {
 /// The code of t on the grid, numerics 3. t is not a NaN; beyond the last level on either side it saturates; a negative
 /// t that rounds to zero gets the code of -0 where the format has one.
 template <rounding_policy Rounding>
-UFP4_HD constexpr std::uint8_t round_to_grid(const grid4& grid, const Rounding& rounding, float t, std::uint64_t index) {
+UFP4_HD constexpr std::uint8_t round_to_grid(const grid4& grid, const Rounding& rounding, float t,
+                                             std::uint64_t index) {
   int at = 0;  // the last level not above t, or the first
   for (int i = 1; i < grid.levels; ++i) at += grid.level[i] <= t;
   const bool between = at + 1 < grid.levels && t > grid.level[0] && t != grid.level[at];

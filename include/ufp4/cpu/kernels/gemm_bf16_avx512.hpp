@@ -1,11 +1,12 @@
 // ufp4 - quantized_gemm on AVX-512 BF16: folded_bf16 by vdpbf16ps.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values times their scales, rounded to bf16 as numerics 6 says, two k a dword; a tile is up to eight rows by sixteen columns,
-// a column a lane. The instruction takes subnormal operands for zeros: a slice that has any is multiplied by fma instead.
+// Values times their scales, rounded to bf16 as numerics 6 says, two k a dword; a tile is up to eight rows by sixteen
+// columns, a column a lane. The instruction takes subnormal operands for zeros:
+// a slice that has any is multiplied by fma instead.
 //
-// Packed left operand, tile by tile, block by block, for the tile's live rows: whether the block has a subnormal value, then
-// a dword a row for every 2 k.
+// Packed left operand, tile by tile, block by block, for the tile's live rows: whether the block has a subnormal value,
+// then a dword a row for every 2 k.
 #pragma once
 
 #if defined(__x86_64__)

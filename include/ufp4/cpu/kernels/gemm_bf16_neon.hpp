@@ -1,36 +1,38 @@
-// ufp4 - quantized_gemm with BFMMLA: folded_bf16, and fast where value * scale is a bf16 and no integer kernel takes the job.
+// ufp4 - quantized_gemm with BFMMLA: folded_bf16, and fast where value * scale is a bf16 and no integer kernel fits.
 // SPDX-License-Identifier: Apache-2.0
 //
 // BFMMLA multiplies two rows by two columns over 4 k. A register of sums holds rows 2p, 2p + 1 and columns 2c, 2c + 1:
-// {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}; sixteen of them are a tile of 8 x 8, and as many as hide the
-// instruction's latency on a core with four multipliers.
+// {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}; sixteen of them are a tile of 8 x 8, and as many as hide
+// the instruction's latency on a core with four multipliers.
 //
-// What it rounds (Arm ARM, BFMatMulAdd, BFDotAdd, with FPCR.EBF = 0, which exact_environment sees to): twice for each sum,
+// What it rounds (Arm ARM, BFMatMulAdd, BFDotAdd, with FPCR.EBF = 0, which exact_environment sees to):
+// twice for each sum,
 //
 //     sum = ro(sum + ro(ro(a0 b0) + ro(a1 b1))), then the same of a2 b2 and a3 b3
 //
-// ro being "to odd": off by less than a last place, 2^-23 of the result; subnormal operands and results become zeros. Why
-// that is within the bound of numerics 6, |C - E| <= (Kp + 6) u S + Kp 2^-126, u = 2^-24, S = sum|a||b|:
-// | products    | 16 bits of 24: exact                                                                                 |
-// | pairs       | 2u of each: 2u S in all                                                                              |
-// | sums        | a slice of d <= 1024 adds d / 2 pairs to +0, the first exactly: (d / 2 - 1) 2u S at most. With the   |
-// |             | pairs d u S, and second-order terms of less than d^2 u^2 S <= u S / 16                                |
-// | slices      | begin at +0 and are added up to nearest: u S each after the first, instead of the d u S they may cost|
-// | the rest    | scaled_result, bias and beta: 5 u of the 6                                                           |
-// | folding     | makes S larger by 2^-7 at most, which these 1024 u and a u a slice feel as 9 u; operands off by      |
-// |             | 2^-8 / (1 + 2^-8) each leave 512 u of the (2^-7 + 2^-16) S that folded_bf16 may be off besides       |
-// | flushed     | each less than 2^-126, at most two in a pair: both products; one of them and the sum; the pair's or  |
-// |             | the sum. So 2^-126 for each k                                                                         |
-// | overflow    | at 2^128, as to nearest                                                                              |
-// Sums that are binary32 numbers are not rounded, to odd or otherwise. Subnormal operands, which the flushed row does not
-// cover, are multiplied by fma: a tile looks at flags of its panels. With FPCR.EBF set there would be one rounding of two.
+// ro being "to odd": off by less than a last place, 2^-23 of the result; subnormal operands and results become zeros.
+// Why that is within the bound of numerics 6, |C - E| <= (Kp + 6) u S + Kp 2^-126, u = 2^-24, S = sum|a||b|:
+// | products | 16 bits of 24: exact                                                                                  |
+// | pairs    | 2u of each: 2u S in all                                                                               |
+// | sums     | a slice of d <= 1024 adds d / 2 pairs to +0, the first exactly: (d / 2 - 1) 2u S at most. With the    |
+// |          | pairs d u S, and second-order terms of less than d^2 u^2 S <= u S / 16                                |
+// | slices   | begin at +0 and are added up to nearest: u S each after the first, instead of the d u S they may cost |
+// | the rest | scaled_result, bias and beta: 5 u of the 6                                                            |
+// | folding  | makes S larger by 2^-7 at most, which these 1024 u and a u a slice feel as 9 u; operands off by       |
+// |          | 2^-8 / (1 + 2^-8) each leave 512 u of the (2^-7 + 2^-16) S that folded_bf16 may be off besides        |
+// | flushed  | each less than 2^-126, at most two in a pair: both products; one of them and the sum; the pair's or   |
+// |          | the sum. So 2^-126 for each k                                                                         |
+// | overflow | at 2^128, as to nearest                                                                               |
+// Sums that are binary32 numbers are not rounded, to odd or otherwise. Subnormal operands, which the flushed row does
+// not cover, are multiplied by fma: a tile looks at flags of its panels.
+// With FPCR.EBF set there would be one rounding of two.
 //
-// fast stays with SMMLA where that takes the job: for 2 x 2 of C, a block of 16 is two SMMLA and three operations that rescale
-// against four BFMMLA, one of 32 four and three against eight, all of one cost on the cores with both; and bytes are half the
-// panels, decode without a product each and give the bits of exact_blocks.
+// fast stays with SMMLA where that takes the job: for 2 x 2 of C, a block of 16 is two SMMLA and three operations that
+// rescale against four BFMMLA, one of 32 four and three against eight, all of one cost on the cores with both; and
+// bytes are half the panels, decode without a product each and give the bits of exact_blocks.
 //
-// Panels of 8 rows or columns, in pieces of 256 k: 64 bytes whose first four say whether an operand is subnormal; then for
-// every 4 k and pair of rows 16 bytes, a row's 4 k after the other's.
+// Panels of 8 rows or columns, in pieces of 256 k: 64 bytes whose first four say whether an operand is subnormal; then
+// for every 4 k and pair of rows 16 bytes, a row's 4 k after the other's.
 #pragma once
 
 #if defined(__aarch64__)

@@ -1,12 +1,13 @@
 // ufp4 - quantized_gemm on AVX-512 in binary32: plain operands, grids without exact products, folded_bf16.
 // SPDX-License-Identifier: Apache-2.0
 //
-// d = fma(a_k, b_k, d) from +0 in index order within a block, then acc = fma(d, fl(sA * sB), acc): the bits of exact_blocks
-// where a side is plain or its grid has no exact products, and the order of the fast modes. A tile is up to eight rows by
-// sixteen columns, a column a lane. In folded_bf16 values are rounded to bf16 with their scales as they are packed, and the
-// scales that are left are 1.
+// d = fma(a_k, b_k, d) from +0 in index order within a block, then acc = fma(d, fl(sA * sB), acc): the bits of
+// exact_blocks where a side is plain or its grid has no exact products, and the order of the fast modes. A tile is up
+// to eight rows by sixteen columns, a column a lane. In folded_bf16 values are rounded to bf16 with their scales as
+// they are packed, and the scales that are left are 1.
 //
-// Packed left operand, tile by tile, block by block, for the tile's live rows: scale[rows], then value[rows] for every k.
+// Packed left operand, tile by tile, block by block, for the tile's live rows:
+// scale[rows], then value[rows] for every k.
 #pragma once
 
 #if defined(__x86_64__)
@@ -52,7 +53,8 @@ inline void plain_row(const quantize_job& plain, std::size_t row, std::size_t k,
     store(value + e, as_float(round_bf16(load(value + e)) & 0xFFFF0000u));
 }
 
-/// One row of an operand, [k, k + depth), as numerics 6 multiplies it: without its scales, or folded. Writes whole vectors.
+/// One row of an operand, [k, k + depth), as numerics 6 multiplies it: without its scales, or folded.
+/// Writes whole vectors.
 inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_t row, std::size_t k, std::size_t depth,
                        float* value, float* scale) {
   const std::size_t blocks = depth / job.block;
@@ -114,7 +116,8 @@ class f32_slice {
   }
 
  private:
-  /// From sixteen rows to sixteen columns. The last vectors of `value` may be written beyond `depth`, which is below f32_depth then.
+  /// From sixteen rows to sixteen columns. The last vectors of `value` may be written beyond `depth`,
+  /// which is below f32_depth then.
   void turn(const float* rows, std::size_t depth) {
     for (std::size_t k = 0; k < depth; k += lanes) {
       f32 v[lanes];

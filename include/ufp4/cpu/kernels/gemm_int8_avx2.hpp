@@ -1,16 +1,18 @@
 // ufp4 - quantized_gemm in 8-bit integers with AVX2: exact block dot products by vpmaddubsw, rescaled in binary32.
 // SPDX-License-Identifier: Apache-2.0
 //
-// vpmaddubsw multiplies unsigned bytes (the right operand plus an offset that makes it so) by signed ones (the left) and
-// adds neighbours in 16 bits, where a whole block is added up: takes() admits grids for which no lane can overflow.
+// vpmaddubsw multiplies unsigned bytes (the right operand plus an offset that makes it so) by signed ones (the left)
+// and adds neighbours in 16 bits, where a whole block is added up: takes() admits grids for which no lane can overflow.
 //
-// What is left of the offset, minus offset * sum(left), is one number a row and block; the left panel adds magic_bits to it
-// (gemm_integers.hpp), so that the dot product becomes a binary32, exactly, without a conversion. Then
+// What is left of the offset, minus offset * sum(left), is one number a row and block; the left panel adds magic_bits
+// to it (gemm_integers.hpp), so that the dot product becomes a binary32, exactly, without a conversion. Then
 // acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, which fast shares.
 //
-// | left, a tile  | for each block: for each 16 k: 4 rows x 16 bytes; 4 x int32 (offset and magic); 4 x binary32 scale             |
-// | right, a tile | for each block: for each 16 k: 4 quads x 2 groups of 8 columns x 4 k; then 2 x 8 binary32 scales       |
-// | quads         | of 16 k: the even ones below 8, the even ones from 8 on, the odd ones below 8, the odd ones from 8 on   |
+// | left, a tile  | for each block: for each 16 k: 4 rows x 16 bytes; 4 x int32 (offset and magic);                  |
+// |               | 4 x binary32 scale                                                                               |
+// | right, a tile | for each block: for each 16 k: 4 quads x 2 groups of 8 columns x 4 k; then 2 x 8 binary32 scales |
+// | quads         | of 16 k: the even ones below 8, the even ones from 8 on, the odd ones below 8,                   |
+// |               | the odd ones from 8 on                                                                           |
 #pragma once
 
 #if defined(__x86_64__)
@@ -30,8 +32,8 @@ using half_u8 = std::uint8_t __attribute__((vector_size(16)));
 using half_u64 = std::uint64_t __attribute__((vector_size(16)));
 
 /// Products of four unsigned bytes of `right` and the four signed bytes at `left`, added in pairs (saturating beyond 16
-/// bits), for two registers of columns: the sums so far plus these, or these alone. One statement, so that the compiler's
-/// scheduler does not pull it apart and run out of registers.
+/// bits), for two registers of columns: the sums so far plus these, or these alone. One statement, so that the
+/// compiler's scheduler does not pull it apart and run out of registers.
 template <bool first>
 UFP4_LANE void add_dots(u8 right0, u8 right1, const std::byte* left, s16& sum0, s16& sum1) {
   f32 a;
@@ -189,8 +191,8 @@ struct int8_gemm {
     }
   }
 
-  /// Few rows keep their sums in registers over all blocks; four have none left for that and use the cache, and prefetch
-  /// the tile that is multiplied after theirs, `next` bytes on.
+  /// Few rows keep their sums in registers over all blocks; four have none left for that and use the cache, and
+  /// prefetch the tile that is multiplied after theirs, `next` bytes on.
   template <std::size_t height>
   static void multiply_rows(std::size_t block, std::size_t next, f32 magic, const std::byte* left,
                             const std::byte* right, std::size_t count, float* acc, std::size_t stride) {

@@ -3,13 +3,14 @@
 //
 // The bits of exact_blocks, in fast mode too. A tile is up to eight rows by sixteen columns, a column a lane.
 //
-// The right operand becomes unsigned bytes, integer + offset; the left stays signed. The accumulator of a block starts at the
-// bits of 1.5 * 2^23 units, less offset * (sum of the left block): an integer added to such a float's bits moves it
-// by as many ulps, and an ulp is one unit. So the dot product, read as a float and less 1.5 * 2^23 units, is d: exact, and +0
-// for 0, as long as |d| stays below 2^22 units.
+// The right operand becomes unsigned bytes, integer + offset; the left stays signed. The accumulator of a block starts
+// at the bits of 1.5 * 2^23 units, less offset * (sum of the left block): an integer added to such a float's bits moves
+// it by as many ulps, and an ulp is one unit. So the dot product, read as a float and less 1.5 * 2^23 units, is d:
+// exact, and +0 for 0, as long as |d| stays below 2^22 units.
 //
 // Packed left operand, tile by tile, block by block, for the tile's live rows:
-//   start[rows], scale[rows] (4 bytes each), then for every 16 k: 16 bytes a row, in each 8 k the even k before the odd.
+//   start[rows], scale[rows] (4 bytes each), then for every 16 k:
+//   16 bytes a row, in each 8 k the even k before the odd.
 #pragma once
 
 #if defined(__x86_64__)

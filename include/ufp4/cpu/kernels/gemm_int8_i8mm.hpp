@@ -1,8 +1,9 @@
 // ufp4 - quantized_gemm in integers with SMMLA: exact block dot products, rescaled in binary32.
 // SPDX-License-Identifier: Apache-2.0
 //
-// SMMLA multiplies two rows by two columns over 8 k. A register of sums, and of C while K passes by, holds rows 2p, 2p + 1 and
-// columns 2c, 2c + 1: {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}. The rest is as in gemm_int8_neon.hpp.
+// SMMLA multiplies two rows by two columns over 8 k. A register of sums, and of C while K passes by, holds rows 2p,
+// 2p + 1 and columns 2c, 2c + 1: {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}.
+// The rest is as in gemm_int8_neon.hpp.
 #pragma once
 
 #if defined(__aarch64__)

@@ -1,11 +1,11 @@
 // ufp4 - quantized_gemm in integers with NEON: exact block dot products, rescaled in binary32.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | tier         | dot product of a block                                                                             |
-// |--------------|----------------------------------------------------------------------------------------------------|
-// | neon         | MLA by element in 16 bits, eight columns a register: takes() admits grids that cannot overflow     |
-// | neon_dotprod | SDOT by element in 32 bits, four columns x 4 k a register                                           |
-// | neon_i8mm    | gemm_int8_i8mm.hpp                                                                                  |
+// | tier         | dot product of a block                                                                         |
+// |--------------|------------------------------------------------------------------------------------------------|
+// | neon         | MLA by element in 16 bits, eight columns a register: takes() admits grids that cannot overflow |
+// | neon_dotprod | SDOT by element in 32 bits, four columns x 4 k a register                                      |
+// | neon_i8mm    | gemm_int8_i8mm.hpp                                                                             |
 //
 // A dot product starts at magic_bits (gemm_integers.hpp) and so ends as a binary32, exactly, without a conversion. Then
 // acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, which fast shares.
@@ -204,8 +204,8 @@ inline constexpr gemm_kernel gemm_int8_kernel = blocked_gemm<mla_gemm>::row(isa:
 
 // ---- neon_dotprod
 
-/// Bytes. Left: 16 a row, in four quads: even k below 8, even k from 8 on, odd below 8, odd from 8 on. Right: the same four
-/// quads of eight columns.
+/// Bytes. Left: 16 a row, in four quads: even k below 8, even k from 8 on, odd below 8, odd from 8 on. Right: the same
+/// four quads of eight columns.
 struct sdot_layout {
   static constexpr std::size_t left_piece = 4 * 16, right_piece = 8 * 16, left_scales = 4, right_scales = 8;
 

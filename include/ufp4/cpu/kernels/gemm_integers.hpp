@@ -1,4 +1,4 @@
-// ufp4 - what integer GEMM kernels ask of the two grids: how large the integers are, and the number that makes them floats.
+// ufp4 - what integer GEMM kernels ask of the two grids: how large the integers are, and what makes them floats.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,9 +29,9 @@ inline bool exact_dots(const gemm_job& job) {
   return exponent >= -149 && exponent <= 103;
 }
 
-/// The bits of 1.5 * 2^23 * unit, unit being the product of the grids': a binary32 whose last place is worth one unit. An
-/// integer n below 2^22 added to these bits makes them a float; that minus 1.5 * 2^23 * unit is n * unit, exactly, and +0
-/// for 0.
+/// The bits of 1.5 * 2^23 * unit, unit being the product of the grids': a binary32 whose last place is worth one unit.
+/// An integer n below 2^22 added to these bits makes them a float; that minus 1.5 * 2^23 * unit is n * unit, exactly,
+/// and +0 for 0.
 inline std::uint32_t magic_bits(const gemm_job& job) {
   const int exponent =
       ufp4::detail::floor_log2(job.left.q.format.grid.unit) + ufp4::detail::floor_log2(job.right.q.format.grid.unit);
@@ -44,8 +44,8 @@ inline bool integers_fit_bytes(const gemm_job& job) {
          integers_of(job.right.q.format.grid).largest() <= 127;
 }
 
-/// Whether values times block scales are bf16 numbers, so that folded_bf16 asks for nothing that the exact product is not. At
-/// the ends of e8m0's range they may be subnormal numbers of fewer bits, and keeping theirs is as good.
+/// Whether values times block scales are bf16 numbers, so that folded_bf16 asks for nothing that the exact product is
+/// not. At the ends of e8m0's range they may be subnormal numbers of fewer bits, and keeping theirs is as good.
 inline bool folds_exactly(const quantized_source& q) {
   int odd = 0;  // the largest odd factor of the integers
   for (const std::int16_t value : q.format.grid.integer) {

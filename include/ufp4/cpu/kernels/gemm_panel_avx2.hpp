@@ -22,8 +22,8 @@ UFP4_LANE u32 load_halves(const void* low, const void* high) {
   asm("vmovdqu %1, %x0\n\tvinserti128 $1, %2, %0, %0" : "=&x"(r) : "m"(*bytes_of<16>(low)), "m"(*bytes_of<16>(high)));
   return r;
 }
-/// Four dwords of each of eight rows, from byte `at` on: t[i] gets dword i of every row. Rows j and j + 4 share a register,
-/// so that no instruction crosses its halves.
+/// Four dwords of each of eight rows, from byte `at` on: t[i] gets dword i of every row. Rows j and j + 4 share a
+/// register, so that no instruction crosses its halves.
 UFP4_LANE void load_dwords(const std::uint8_t* const (&row)[lanes], std::size_t at, u32 (&t)[4]) {
   for (std::size_t i = 0; i < 4; ++i) t[i] = load_halves(row[i] + at, row[i + 4] + at);
   transpose4(t);

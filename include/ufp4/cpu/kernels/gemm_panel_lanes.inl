@@ -1,8 +1,8 @@
 // ufp4 - columns of a GEMM operand side by side, one a lane: the text of gemm_panel_avx2.hpp and gemm_panel_neon.hpp.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included where `lanes`, f32, u32, half_u16, quarter_u8 and load_dwords are those of one instruction set. A code row and
-// a row of scales are both dwords to be transposed: eight codes a dword, or one, two or four scales.
+// Included where `lanes`, f32, u32, half_u16, quarter_u8 and load_dwords are those of one instruction set. A code row
+// and a row of scales are both dwords to be transposed: eight codes a dword, or one, two or four scales.
 
 /// How many columns on a kernel will ask for the same k: their codes and scales are prefetched meanwhile.
 inline constexpr std::size_t columns_ahead = 16;
@@ -50,8 +50,8 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
   for (std::size_t i = 0; 8 * i < depth; ++i) use(i, load_as<u32>(row[0] + 64 * i));
 }
 
-/// Scale codes of 8 bits as binary32: exponent bits above three of mantissa. Subnormal codes go through a subtraction, so
-/// that no operand is a subnormal binary32, which some processors are slow on.
+/// Scale codes of 8 bits as binary32: exponent bits above three of mantissa. Subnormal codes go through a subtraction,
+/// so that no operand is a subnormal binary32, which some processors are slow on.
 UFP4_LANE f32 decode_mini(u32 magnitude, std::uint32_t bias, std::uint32_t nan_code) {
   const u32 normal = (magnitude << 20) + broadcast((127 - bias) << 23);
   const u32 one = broadcast((128 - bias) << 23);  // the smallest normal value: subnormal m is (m/8 + 1 - 1) times it
@@ -105,8 +105,8 @@ UFP4_LANE void each_scale_of(const quantized_source& q, std::size_t col, std::si
   });
 }
 
-/// use(b, v): the scales of block first + b of `lanes` columns from col on, b < count, without the tensor scale; 1 for a
-/// plain operand.
+/// use(b, v): the scales of block first + b of `lanes` columns from col on, b < count, without the tensor scale; 1 for
+/// a plain operand.
 template <class Use>
 UFP4_LANE void each_scale(const gemm_operand& side, std::size_t col, std::size_t live, std::size_t first,
                           std::size_t count, const Use& use) {

@@ -1,13 +1,13 @@
 // ufp4 - one row by quantized columns on AVX-512 VNNI: weights stream from memory once, decoded in registers.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bits of gemm_int8_avx512.hpp, whose offset and float tricks it uses. Here a vector holds 128 k of one column, as they lie
-// in memory, so that codes need no transposition; a block's dot product comes out in the four (block 32) or two (block
-// 16) dwords that its codes came from. Those of sixteen columns are added up and transposed together, which takes two
-// shuffles a vector where transposing the codes takes four.
+// The bits of gemm_int8_avx512.hpp, whose offset and float tricks it uses. Here a vector holds 128 k of one column, as
+// they lie in memory, so that codes need no transposition; a block's dot product comes out in the four (block 32) or
+// two (block 16) dwords that its codes came from. Those of sixteen columns are added up and transposed together, which
+// takes two shuffles a vector where transposing the codes takes four.
 //
-// Packed row, for every 128 k: the even k of each 8, four bytes to a dword; the odd ones; what the dwords of products start from;
-// then the scales of its blocks.
+// Packed row, for every 128 k: the even k of each 8, four bytes to a dword; the odd ones; what the dwords of products
+// start from; then the scales of its blocks.
 #pragma once
 
 #if defined(__x86_64__)
@@ -23,7 +23,8 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512 {
 
 inline constexpr std::size_t gemv_chunk = 128, gemv_depth = 1024;
-inline constexpr std::size_t gemv_lead = 8192;  ///< bytes of codes that interleaved columns are asked for ahead of their use
+/// Bytes of codes that interleaved columns are asked for ahead of their use.
+inline constexpr std::size_t gemv_lead = 8192;
 
 struct gemv_chunk_of_row {
   alignas(64) std::uint8_t even[64], odd[64];
@@ -44,8 +45,8 @@ UFP4_LANE u32 pick_dwords(u32 a, u32 b) {
 UFP4_LANE quad transposed_quarters(u32 a, u32 b, u32 c, u32 d) {
   const u32 ab = quarters<0x44>(a, b), cd = quarters<0x44>(c, d);
   const u32 above = quarters<0xEE>(a, b), beyond = quarters<0xEE>(c, d);
-  return {{quarters<0x88>(ab, cd), quarters<0xDD>(ab, cd), quarters<0x88>(above, beyond),
-           quarters<0xDD>(above, beyond)}};
+  return {
+      {quarters<0x88>(ab, cd), quarters<0xDD>(ab, cd), quarters<0x88>(above, beyond), quarters<0xDD>(above, beyond)}};
 }
 
 /// Sixteen columns, and the stretch of K that is multiplied.
@@ -133,8 +134,8 @@ inline f32 gemv_blocks_of_16(const gemv_slice& s, const gemv_chunk_of_row* row, 
   return sum;
 }
 
-/// Interleaved columns are lanes already: nothing is transposed. The even k and the odd ones add up apart, so that no sum waits
-/// for the one before.
+/// Interleaved columns are lanes already: nothing is transposed. The even k and the odd ones add up apart, so that no
+/// sum waits for the one before.
 template <std::size_t groups>  // of 8 k in a block
 f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   constexpr std::size_t blocks = gemv_chunk / 8 / groups;
@@ -155,9 +156,7 @@ f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum)
 }
 
 struct int8_gemv {
-  static bool takes(const gemm_job& job) {
-    return job.out.rows == 1 && int8_gemm::takes(job) && job.block <= 32;
-  }
+  static bool takes(const gemm_job& job) { return job.out.rows == 1 && int8_gemm::takes(job) && job.block <= 32; }
   static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
     return rows * chunks(job) * sizeof(gemv_chunk_of_row);

@@ -1,14 +1,14 @@
 // ufp4 - packing for AVX-512 GEMM kernels: codes and scales of sixteen rows, transposed so that a row is a lane.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A dword of codes is 8 consecutive k of one row. Eight of them, 64 k, are loaded from each of sixteen rows and transposed;
-// scales likewise. An interleaved operand (job.hpp) lies in memory as the transposition leaves it.
+// A dword of codes is 8 consecutive k of one row. Eight of them, 64 k, are loaded from each of sixteen rows and
+// transposed; scales likewise. An interleaved operand (job.hpp) lies in memory as the transposition leaves it.
 //
-// | codes_of   | a stretch of K of sixteen rows, ready for codes_at; copied first where rows or k are missing          |
-// | codes_at   | the codes of 64 k: lane r of v[j] is row r, k 8 j .. 8 j + 7, the first k in the low nibble            |
-// | low, high  | a byte table looked up by the even k, and by the odd k, of such a vector                              |
-// | scales_of  | the block scales of sixteen rows as binary32, sixteen floats a block; row_scales_of: of one row      |
-// | store_sums | sums to C, as store_part                                                                              |
+// | codes_of   | a stretch of K of sixteen rows, ready for codes_at; copied first where rows or k are missing    |
+// | codes_at   | the codes of 64 k: lane r of v[j] is row r, k 8 j .. 8 j + 7, the first k in the low nibble     |
+// | low, high  | a byte table looked up by the even k, and by the odd k, of such a vector                        |
+// | scales_of  | the block scales of sixteen rows as binary32, sixteen floats a block; row_scales_of: of one row |
+// | store_sums | sums to C, as store_part                                                                        |
 //
 // Lanes of rows that the matrix does not have repeat its last row.
 #pragma once
@@ -73,7 +73,8 @@ UFP4_LANE u32 two_rows(const std::uint8_t* p, const std::uint8_t* other) {
       : "x"(load_as<bytes32>(p)), "m"(*reinterpret_cast<const bytes32*>(other)));
   return r;
 }
-/// Rows p + i * step and p + (i + 4) * step in the halves of four registers become, in each quarter, one dword of four rows.
+/// Rows p + i * step and p + (i + 4) * step in the halves of four registers become, in each quarter,
+/// one dword of four rows.
 UFP4_LANE quad rows_by_four(const std::uint8_t* p, std::size_t step) {
   quad q;
 #pragma GCC unroll 4
@@ -154,8 +155,9 @@ UFP4_LANE f32 minimum(f32 a, f32 b) {
   asm("vminps %1, %0, %0" : "+v"(a) : "v"(b));
   return a;
 }
-/// Four bits of exponent or five, three of mantissa, from the low bits up. Read with the binary32 exponent 2^lowest / 2 a
-/// subnormal code m gives f = 2^lowest (8 + m) / 16 for 2^lowest m / 8, which is 2 f - 2^lowest; that is above f for all others.
+/// Four bits of exponent or five, three of mantissa, from the low bits up. Read with the binary32 exponent 2^lowest / 2
+/// a subnormal code m gives f = 2^lowest (8 + m) / 16 for 2^lowest m / 8, which is 2 f - 2^lowest;
+/// that is above f for all others.
 UFP4_LANE f32 decode_minifloat(u32 code, std::uint32_t nan, int lowest) {
   const f32 f = as_float((code << 20) + (static_cast<std::uint32_t>(lowest + 126) << 23));
   const f32 value = minimum(f, fma(f, broadcast(2.0f), broadcast(-ufp4::detail::exp2i(lowest))));
@@ -190,7 +192,8 @@ UFP4_LANE bool any(u32 v) {
   asm("vptestmd %1, %1, %0" : "=Yk"(mask) : "v"(v));
   return mask != 0;
 }
-/// Scales of 8 bits are bf16 numbers: the bytes of each, and where in two vectors of them those of scale j of a dword stand.
+/// Scales of 8 bits are bf16 numbers: the bytes of each, and where in two vectors of them those of scale j of a dword
+/// stand.
 struct scale_table {
   alignas(64) std::uint8_t low[256], high[256];
 };
@@ -277,8 +280,8 @@ inline void row_scales_of(const quantized_source& q, std::size_t row, std::size_
   for (; b < count; ++b) out[b] = scale_at(q, row, block + b, 1.0f);
 }
 
-/// Scales of blocks [block, block + count) of rows [row, row + live), live <= 16: out[b * 16 + r]. Row must be a multiple of
-/// 16 where the operand is interleaved.
+/// Scales of blocks [block, block + count) of rows [row, row + live), live <= 16: out[b * 16 + r]. Row must be a
+/// multiple of 16 where the operand is interleaved.
 inline void scales_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
                       std::size_t count, float* out) {
   const scale_kind kind = q.format.scale;
@@ -305,7 +308,8 @@ inline void scales_of(const quantized_source& q, std::size_t row, std::size_t li
   }
 }
 
-/// Asks for the codes that codes_of will read next: the same rows further on, or the first `depth` k of the next sixteen.
+/// Asks for the codes that codes_of will read next: the same rows further on,
+/// or the first `depth` k of the next sixteen.
 inline void prefetch_codes(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth) {
   const bool last = k + depth >= q.padded_cols;
   const std::size_t row_bytes = q.interleaved ? depth / 2 : q.padded_cols / 2;
@@ -315,8 +319,8 @@ inline void prefetch_codes(const quantized_source& q, std::size_t row, std::size
 }
 /// Rows of scales that sixteen rows have.
 inline std::size_t scale_row_count(const quantized_source& q) { return q.format.block.rows == 1 ? 16 : 1; }
-/// A place in memory from which on to prefetch the scales of the next sixteen rows, in the order of memory, while those of
-/// `row` are read from block `block` on.
+/// A place in memory from which on to prefetch the scales of the next sixteen rows, in the order of memory, while those
+/// of `row` are read from block `block` on.
 inline const std::uint8_t* next_scales(const quantized_source& q, std::size_t row, std::size_t block) {
   const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
   return static_cast<const std::uint8_t*>(q.scales) +

@@ -7,8 +7,8 @@
 // four by four; columns (transpose(x)) lie as the tile wants them.
 //
 // Needs beside the names of simd/, grid_lanes.inl and read_row of hadamard_lanes.inl: load_turned, store_pieces,
-// transpose4, interleave, low_bytes, lane_bits, add_code, finish_codes, map_nibbles, philox_rounds, table, cheap_lookup,
-// magnitude_at_most, at_most and at_least.
+// transpose4, interleave, low_bytes, lane_bits, add_code, finish_codes, map_nibbles, philox_rounds, table,
+// cheap_lookup, magnitude_at_most, at_most and at_least.
 
 /// How many lanes of a mask are set, and the largest lane of a vector.
 UFP4_LANE std::uint64_t count_lanes(u32 mask) {
@@ -410,7 +410,8 @@ inline void read_runs(const source& x, const tile_transform& h, std::size_t row,
   const float* first = t.staged;
   if (x.kind == dtype::f32 && x.col_stride == 1 && live == lanes * run) {
     first = static_cast<const float*>(x.data) + x.offset(row, k);
-    // Runs longer than a cache line are read a line of each at a time, an order that prefetchers do not follow: 4 KiB ahead.
+    // Runs longer than a cache line are read a line of each at a time, an order that prefetchers do not follow:
+    // 4 KiB ahead.
     for (std::size_t j = 0; run > 16 && j < lanes * run; j += 16) __builtin_prefetch(first + 1024 + j, 0, 3);
   } else {
     if (live != 0) read_row(x, row, k, live, t.staged);

@@ -66,8 +66,7 @@ void code_run(const quantize_job& job, const Coder& coder, coded_run& run, quant
 inline void store_codes(const quantize_job& job, const coded_run& run, const quantized_sink& out) {
   const auto width = static_cast<std::size_t>(run.cols), length = static_cast<std::size_t>(job.format.block.cols);
   for (std::size_t r = 0; r < run.rows; ++r)
-    pack_codes(run.codes + r * width, width,
-               out.codes + ((run.first_row + r) * job.padded_cols + run.first_col) / 2);
+    pack_codes(run.codes + r * width, width, out.codes + ((run.first_row + r) * job.padded_cols + run.first_col) / 2);
   const std::size_t strip = run.first_row / static_cast<std::size_t>(run.height);
   const std::size_t first = strip * (job.padded_cols / length) + run.first_col / length;
   for (std::size_t b = 0; b < width / length; ++b) store_scale(out.scales, job.format.scale, first + b, run.scales[b]);
@@ -96,7 +95,8 @@ inline void decode_run(const quantize_job& job, float tensor_scale, const coded_
     q[i] = job.format.grid.value[run.codes[i]] * effective[i % run.cols / length];
 }
 
-/// dequantize(quantize(x)) of strips first .. last - 1, the transform undone if asked. x and out may be the same matrix.
+/// dequantize(quantize(x)) of strips first .. last - 1, the transform undone if asked. x and out may be the same
+/// matrix.
 template <class Coder>
 void fake_quantize_strips(const quantize_job& job, const Coder& coder, float tensor_scale, bool undo_transform,
                           const sink& out, std::size_t first, std::size_t last, quantize_report& report) {

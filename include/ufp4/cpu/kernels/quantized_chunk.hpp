@@ -38,8 +38,9 @@ struct quantized_chunk {
   }
 };
 
-/// body(part, strip, strips, k) for rectangles that cover strips first .. last - 1: `part` is what of the job the `strips`
-/// from `strip` on and the part's padded_cols columns from k on are. All of some strips before the next, columns upwards.
+/// body(part, strip, strips, k) for rectangles that cover strips first .. last - 1: `part` is what of the job the
+/// `strips` from `strip` on and the part's padded_cols columns from k on are.
+/// All of some strips before the next, columns upwards.
 template <class Body>
 void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, const Body& body) {
   const auto height = static_cast<std::size_t>(whole.format.block.rows);

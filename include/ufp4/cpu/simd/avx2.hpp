@@ -18,7 +18,8 @@ namespace avx2 {
 
 inline constexpr std::size_t lanes = 8;
 
-/// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes: pairs of dwords, quads of them.
+/// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes:
+/// pairs of dwords, quads of them.
 template <class V>
 UFP4_LANE V low_pairs(V a, V b) {
   V r;

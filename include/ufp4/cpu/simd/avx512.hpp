@@ -1,10 +1,10 @@
 // ufp4 - AVX-512 lanes: the vector types and instructions that kernels for the avx512 tier are written in.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiler vectors and one asm statement an instruction, not <immintrin.h>: that header alone costs a third of the include
-// budget (architecture decision 10), and a product inside asm cannot be contracted into a later add (decision 11). +, -, *, /,
-// comparisons, & | ^ ~ << >> and c ? a : b on these types are single instructions. avx2.hpp and neon.hpp have the
-// same names, so that a kernel body can be written once (quantize_lanes.inl).
+// Compiler vectors and one asm statement an instruction, not <immintrin.h>: that header alone costs a third of the
+// include budget (architecture decision 10), and a product inside asm cannot be contracted into a later add (decision
+// 11). +, -, *, /, comparisons, & | ^ ~ << >> and c ? a : b on these types are single instructions. avx2.hpp and
+// neon.hpp have the same names, so that a kernel body can be written once (quantize_lanes.inl).
 #pragma once
 
 #if defined(__x86_64__)
@@ -21,7 +21,8 @@ namespace avx512 {
 
 inline constexpr std::size_t lanes = 16;
 
-/// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes: pairs of dwords, quads of them.
+/// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes:
+/// pairs of dwords, quads of them.
 template <class V>
 UFP4_LANE V low_pairs(V a, V b) {
   V r;

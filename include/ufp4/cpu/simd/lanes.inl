@@ -1,8 +1,8 @@
 // ufp4 - what the lanes of every instruction set have in common: types, memory, bits.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by avx512.hpp, avx2.hpp and neon.hpp, each inside its region and namespace, after `lanes` and the four shuffles
-// that transpose4 is made of.
+// Included by avx512.hpp, avx2.hpp and neon.hpp, each inside its region and namespace, after `lanes` and the four
+// shuffles that transpose4 is made of.
 
 using f32 = float __attribute__((vector_size(4 * lanes)));
 using i32 = std::int32_t __attribute__((vector_size(4 * lanes)));

@@ -1,8 +1,8 @@
 // ufp4 - NEON lanes: the vector types and instructions that kernels for aarch64 are written in.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of avx512.hpp, four lanes wide; see there for why they are not intrinsics. Every aarch64 machine has these, so
-// there is no target region.
+// The names of avx512.hpp, four lanes wide; see there for why they are not intrinsics. Every aarch64 machine has these,
+// so there is no target region.
 #pragma once
 
 #if defined(__aarch64__)

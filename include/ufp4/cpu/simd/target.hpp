@@ -1,9 +1,9 @@
 // ufp4 - target regions: code between a BEGIN and the END is compiled for an instruction set that the file is not.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A function attribute would not reach the lambdas and helpers inside a function, so kernels sit in regions (architecture
-// decision 4). Every #include stands above the region; inside it stand kernels and the instructions they use, nothing else.
-// Macros, because a pragma cannot come from a template.
+// A function attribute would not reach the lambdas and helpers inside a function, so kernels sit in regions
+// (architecture decision 4). Every #include stands above the region; inside it stand kernels and the instructions they
+// use, nothing else. Macros, because a pragma cannot come from a template.
 #pragma once
 
 #include <ufp4/detail/compiler.hpp>

@@ -1,9 +1,9 @@
 // ufp4 - a tile of a matrix whose columns lie along memory, on its way to threads that want rows.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Read column by column, neighbouring threads neighbouring rows, so that global memory is read in order; taken out of shared
-// memory sixteen elements of a row at a time. Each sixteen columns are shifted against the sixteen before them, by which the
-// lanes of a wave find their elements in different banks in both directions.
+// Read column by column, neighbouring threads neighbouring rows, so that global memory is read in order; taken out of
+// shared memory sixteen elements of a row at a time. Each sixteen columns are shifted against the sixteen before them,
+// by which the lanes of a wave find their elements in different banks in both directions.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,8 @@ struct turned_tile {
   UFP4_HD std::size_t bytes() const { return sizeof(float) * (threads * run_of_thread + sixteens * shift); }
 };
 
-/// Elements (row, col) .. of x into the tile, zeros beyond the matrix. Every thread of the block; a barrier must follow.
+/// Elements (row, col) .. of x into the tile, zeros beyond the matrix. Every thread of the block;
+/// a barrier must follow.
 UFP4_DEVICE void stage(const ufp4::detail::source& x, const turned_tile& t, std::size_t row, std::size_t col,
                        float* shared) {
   const unsigned rows = t.rows();

@@ -1,11 +1,12 @@
 // ufp4 - quantized_gemm on any GPU: ordinary multiply-and-add, every pair of formats, plain operands, every mode.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The last line of every table. A thread block makes 64 x 64 of C from 32 columns of K at a time, decoded to floats in shared
-// memory, so that a code is decoded once for 64 products; a thread holds 4 x 4 sums and reads 8 floats for 16 fma.
+// The last line of every table. A thread block makes 64 x 64 of C from 32 columns of K at a time, decoded to floats in
+// shared memory, so that a code is decoded once for 64 products;
+// a thread holds 4 x 4 sums and reads 8 floats for 16 fma.
 //
-// Bits: numerics 6, exact_blocks, in every mode but folded_bf16. Of two exact grids the floats are the grids' integers, whose
-// chain of fma is their exact dot product; of others they are the values, whose chain is the definition.
+// Bits: numerics 6, exact_blocks, in every mode but folded_bf16. Of two exact grids the floats are the grids' integers,
+// whose chain of fma is their exact dot product; of others they are the values, whose chain is the definition.
 #pragma once
 
 #include <cstddef>

@@ -22,8 +22,8 @@ struct hadamard_job {
   UFP4_HD std::size_t across() const { return (padded_cols + 15) / 16; }
 };
 
-/// A thread an aligned sixteen of a row. Threads beyond the matrix come along for the shuffles and store nothing. x and out may
-/// be the same matrix: a thread reads only what it writes.
+/// A thread an aligned sixteen of a row. Threads beyond the matrix come along for the shuffles and store nothing. x and
+/// out may be the same matrix: a thread reads only what it writes.
 UFP4_KERNEL(hadamard_threads) hadamard_rows(const hadamard_job job) {
   const std::size_t at = std::size_t{block_index().x} * hadamard_threads + thread_index().x, across = job.across();
   const std::size_t row = at / across, sixteen = at % across;

@@ -71,8 +71,8 @@ inline std::size_t tiles_of(const gemm_job& job, unsigned rows, unsigned cols) {
   return ((job.left.rows + rows - 1) / rows) * ((job.right.rows + cols - 1) / cols);
 }
 
-/// Fills an empty group with products that differ in pointers, shapes and strides alone: as many as it holds, which are taken off
-/// the front of `jobs`. Returns how many tiles they have.
+/// Fills an empty group with products that differ in pointers, shapes and strides alone: as many as it holds, which are
+/// taken off the front of `jobs`. Returns how many tiles they have.
 inline unsigned take_products(kernels::product_group& to, std::span<const gemm_job>& jobs, unsigned tile_rows,
                               unsigned tile_cols) {
   const gemm_job& first = jobs.front();

@@ -1,9 +1,10 @@
 // ufp4 - quantize on a GPU through the scalar codec: every format, rule, rounding policy and preset, a thread a block.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread block stages a tile of whole strips in shared memory, so that global memory is read and written in order; in between
-// each thread runs the codec of block/block_codec.hpp, or a preset's, as it stands. The lanes kernels (quantize_lanes.hpp) are
-// what the library's own formats and policies use; this one is the reference beside them and takes the rest.
+// A thread block stages a tile of whole strips in shared memory, so that global memory is read and written in order; in
+// between each thread runs the codec of block/block_codec.hpp, or a preset's, as it stands. The lanes kernels
+// (quantize_lanes.hpp) are what the library's own formats and policies use;
+// this one is the reference beside them and takes the rest.
 #pragma once
 
 #include <cstddef>

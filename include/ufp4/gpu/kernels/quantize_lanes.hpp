@@ -1,15 +1,17 @@
 // ufp4 - quantize on a GPU, sixteen elements a thread in registers.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread reads sixteen neighbouring elements of a row (64 bytes of binary32, 32 of a 16-bit type, 16 at a time), the threads
-// beside it the rest of the row, so a wave reads and writes whole lines. A transform's run and a block's maximum go over the lanes
-// by shuffles; codes leave as eight bytes a thread. Which format, rule and rounding is data: branches on it are the same for all.
+// A thread reads sixteen neighbouring elements of a row (64 bytes of binary32, 32 of a 16-bit type, 16 at a time), the
+// threads beside it the rest of the row, so a wave reads and writes whole lines. A transform's run and a block's
+// maximum go over the lanes by shuffles; codes leave as eight bytes a thread. Which format, rule and rounding is data:
+// branches on it are the same for all.
 //
-// | quantize_lanes        | rows lie along memory, or any other stride                                                     |
-// | quantize_lanes_turned | columns do (transpose(x)): a tile is read as it lies and turned in shared memory              |
-// | quantize_lanes_both   | one read of a tile for the rows and, out of shared memory, for the columns                     |
+// | quantize_lanes        | rows lie along memory, or any other stride                                       |
+// | quantize_lanes_turned | columns do (transpose(x)): a tile is read as it lies and turned in shared memory |
+// | quantize_lanes_both   | one read of a tile for the rows and, out of shared memory, for the columns       |
 //
-// The grid strides over the matrix: what is the same for all of it, two divisions of a tensor's constants above all, is paid once.
+// The grid strides over the matrix: what is the same for all of it, two divisions of a tensor's constants above all,
+// is paid once.
 //
 // Blocks of 1 x 16 to 1 x 256, and squares of 16 whose sixteen rows sixteen lanes hold.
 #pragma once
@@ -66,7 +68,8 @@ UFP4_DEVICE void store_codes(const lanes_side& side, const grid_place& at, const
   }
 }
 
-/// From sixteen elements as they were read to codes and a scale. Every lane of the wave comes, beyond the matrix with zeros.
+/// From sixteen elements as they were read to codes and a scale.
+/// Every lane of the wave comes, beyond the matrix with zeros.
 UFP4_DEVICE void code_sixteen(const lanes_side& side, const tensor_constants& tensor, const grid_place& at,
                               float (&v)[thread::run_of_thread], quantize_report& seen) {
   const quantize_task& task = side.task;
@@ -147,8 +150,8 @@ struct both_job {
 };
 inline constexpr unsigned both_edge = 64;
 
-/// Where element (r, c) of the tile lies: the banks of eight rows by four sixteens differ, as do those of eight columns by four
-/// sixteens, so neither the way in nor the way out waits.
+/// Where element (r, c) of the tile lies: the banks of eight rows by four sixteens differ, as do those of eight columns
+/// by four sixteens, so neither the way in nor the way out waits.
 UFP4_HD constexpr unsigned both_at(unsigned r, unsigned c) {
   return r * both_edge + (((c ^ r) & 7u) | ((c >> 4 ^ r >> 4) & 3u) << 3 | (c >> 3 & 1u) << 5);
 }

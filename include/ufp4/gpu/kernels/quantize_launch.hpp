@@ -22,8 +22,9 @@ inline index3 blocks_for(std::size_t work, std::size_t of_block) {
   return {static_cast<unsigned>(blocks == 0 ? 1 : blocks), 1, 1};
 }
 
-/// Blocks for a kernel that strides over its tiles: four rounds of the four that a multiprocessor holds of 256 threads, so that
-/// what is paid once a thread is paid seldom and the last round is a small part. At least one, for what no tile does.
+/// Blocks for a kernel that strides over its tiles: four rounds of the four that a multiprocessor holds of 256 threads,
+/// so that what is paid once a thread is paid seldom and the last round is a small part.
+/// At least one, for what no tile does.
 inline error blocks_of_tiles(std::size_t tiles, index3& blocks) {
   device_facts device;
   const error e = facts(device);
@@ -88,8 +89,8 @@ inline unsigned lanes_of(std::size_t elements) {
   return elements <= thread::run_of_thread ? 1 : static_cast<unsigned>(elements / thread::run_of_thread);
 }
 
-/// Does the lanes kernel have this format and rule? Only the scale of a search, or of a shape whose blocks do not fit sixteen
-/// lanes, needs more than registers.
+/// Does the lanes kernel have this format and rule? Only the scale of a search, or of a shape whose blocks do not fit
+/// sixteen lanes, needs more than registers.
 inline bool takes_lanes(const quantize_task& task) {
   const block_shape& b = task.job.format.block;
   const bool square = b.rows == 16 && b.cols == 16 && task.job.transform.n <= 16;
@@ -131,8 +132,8 @@ inline error queue_lanes(const quantize_task& task, stream where) {
                       job);
 }
 
-/// Queues a quantization; task.rounding and task.rule say which. Codes, scales and, where there is one, the tensor scale are
-/// written, the report added to.
+/// Queues a quantization; task.rounding and task.rule say which. Codes, scales and, where there is one, the tensor
+/// scale are written, the report added to.
 inline error queue_quantize(const quantize_task& task, stream where) {
   if (takes_lanes(task)) return queue_lanes(task, where);
   return queue_blocks(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);

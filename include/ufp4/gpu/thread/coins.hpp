@@ -16,8 +16,8 @@ struct sixteen_coins {
   UFP4_DEVICE std::uint32_t coin(unsigned j) const { return j % 2 == 0 ? word[j / 2] & 0xFFFFu : word[j / 2] >> 16; }
 };
 
-/// The coins of elements index .. index + 15 (numerics 3), index a multiple of eight: two Philox calls, where an element by
-/// itself would take one each.
+/// The coins of elements index .. index + 15 (numerics 3), index a multiple of eight: two Philox calls, where an
+/// element by itself would take one each.
 UFP4_DEVICE sixteen_coins draw_sixteen(const stochastic& s, std::uint64_t index) {
   const philox_counter low = s.coins(index >> 3), high = s.coins((index >> 3) + 1);
   sixteen_coins c;

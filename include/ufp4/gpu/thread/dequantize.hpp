@@ -25,8 +25,8 @@ UFP4_DEVICE packed_sixteen load_codes(const std::uint8_t* codes, unsigned count)
   return packed;
 }
 
-/// Values of sixteen codes by a table of sixteen in shared memory: whatever codes the lanes hold, they hit sixteen different
-/// banks, so one lookup a value costs what arithmetic would, for every grid.
+/// Values of sixteen codes by a table of sixteen in shared memory: whatever codes the lanes hold, they hit sixteen
+/// different banks, so one lookup a value costs what arithmetic would, for every grid.
 UFP4_DEVICE void decode_sixteen(const packed_sixteen& codes, const float* table, float (&v)[run_of_thread]) {
   UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j) v[j] = table[codes.word[j / 8] >> (4 * (j % 8)) & 15u];

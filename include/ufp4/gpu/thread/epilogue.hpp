@@ -1,7 +1,8 @@
 // ufp4 - from a sum in a register to an element of C.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bits of the host's epilogue (cpu/gemm_kernel.hpp; numerics 6): fl(fl(acc * TA) * fl(alpha * TB)), + bias, fma(beta, C, .).
+// The bits of the host's epilogue (cpu/gemm_kernel.hpp; numerics 6):
+// fl(fl(acc * TA) * fl(alpha * TB)), + bias, fma(beta, C, .).
 #pragma once
 
 #include <cstddef>

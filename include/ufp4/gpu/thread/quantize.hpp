@@ -32,11 +32,11 @@ UFP4_DEVICE block_scale scale_of(const format_spec& f, const scale_rule_spec& ru
   return ufp4::detail::scale_from_bits(f, tensor, bits);
 }
 
-/// x / s correctly rounded, y being 1 / s correctly rounded: two steps of Markstein's iteration, four fma after the product. The
-/// first leaves an error below one unit in the last place, the second rounds once (Markstein 1990: a faithful quotient, a
-/// correctly rounded reciprocal, an exact remainder). For s from 2^-60 to 2^60 nothing overflows, and the remainder is exact
-/// where the quotient is 2^-30 or more; smaller ones, off by an ulp at most, round to the same code under every plan but `levels`.
-/// The sign is x's: the sums lose that of a zero.
+/// x / s correctly rounded, y being 1 / s correctly rounded: two steps of Markstein's iteration, four fma after the
+/// product. The first leaves an error below one unit in the last place, the second rounds once (Markstein 1990: a
+/// faithful quotient, a correctly rounded reciprocal, an exact remainder). For s from 2^-60 to 2^60 nothing overflows,
+/// and the remainder is exact where the quotient is 2^-30 or more; smaller ones, off by an ulp at most, round to the
+/// same code under every plan but `levels`. The sign is x's: the sums lose that of a zero.
 UFP4_DEVICE float quotient(float x, float s, float y) {
   float q = ufp4::detail::product(x, y);
   q = ufp4::detail::fma(ufp4::detail::fma(-q, s, x), y, q);

@@ -1,8 +1,9 @@
 // ufp4 - sixteen scaled values to sixteen codes in one thread.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bits of round/round_to_grid.hpp. The grids of the library's uniform and E2M1 formats under nearest_even and stochastic take
-// six to ten instructions a value, without a branch or a table; every other grid or rounding takes the loop over its levels.
+// The bits of round/round_to_grid.hpp. The grids of the library's uniform and E2M1 formats under nearest_even and
+// stochastic take six to ten instructions a value, without a branch or a table; every other grid or rounding takes the
+// loop over its levels.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace ufp4::gpu::thread::inline UFP4_GPU {
 
 /// What a kernel must know of a grid to round onto it fast.
 ///
-/// | uniform          | the magnitudes are 0 .. 7 units: a sum whose last bit is the unit rounds to nearest even              |
-/// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the same with the unit of the value's binade, two codes a binade               |
+/// | uniform          | the magnitudes are 0 .. 7 units: a sum whose last bit is the unit rounds to nearest even |
+/// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the same with the unit of the value's binade, two codes a binade |
 struct rounding_plan {
   enum class grid : std::uint8_t { levels, uniform, two_bit_mantissa };
   grid kind = grid::levels;
@@ -64,8 +65,8 @@ struct sixteen_codes {
     const unsigned at = 4 * (j % 8);
     word[j / 8] |= index << at | (t >> (28 - at) & (8u << at));
   }
-  /// The same numbers in two's complement. A nibble m under a sign: 8 - m borrows nothing, has bit 3 for m = 0 alone, and is
-  /// 16 - m, or 0, with that bit turned over.
+  /// The same numbers in two's complement. A nibble m under a sign: 8 - m borrows nothing, has bit 3 for m = 0 alone,
+  /// and is 16 - m, or 0, with that bit turned over.
   UFP4_DEVICE void complement() {
     UFP4_UNROLL
     for (unsigned w = 0; w < 2; ++w) {
@@ -100,8 +101,8 @@ UFP4_DEVICE std::uint32_t nearest_index(const rounding_plan& p, float t) {
   return (ufp4::detail::to_bits(a + ufp4::detail::to_float(binade + (22u << 23))) & 7u) + codes_below(p, binade);
 }
 
-/// floor(x) for 0 <= x < 2^22 in the low bits, 0x4B000000 above: an addition that rounds down, since converting to an integer
-/// runs at a quarter of its rate.
+/// floor(x) for 0 <= x < 2^22 in the low bits, 0x4B000000 above: an addition that rounds down, since converting to an
+/// integer runs at a quarter of its rate.
 UFP4_DEVICE std::uint32_t floor_bits(float x) {
 #if defined(UFP4_HAS_ADD_DOWN)
   return ufp4::detail::to_bits(device_add_down(x, 0x1p23f));
@@ -110,9 +111,9 @@ UFP4_DEVICE std::uint32_t floor_bits(float x) {
 #endif
 }
 
-/// floor(fl(|t| / step * 65536 + 1/2)) + coin has the index in bits 16 and up. numerics 3 takes the fraction alone: without an
-/// index that is the same sum; with one, |t| / step * 65536 is a multiple of 2^-7 or more, so both sums are exact, or this one is
-/// rounded just above a power of two, which changes no floor.
+/// floor(fl(|t| / step * 65536 + 1/2)) + coin has the index in bits 16 and up. numerics 3 takes the fraction alone:
+/// without an index that is the same sum; with one, |t| / step * 65536 is a multiple of 2^-7 or more, so both sums are
+/// exact, or this one is rounded just above a power of two, which changes no floor.
 UFP4_DEVICE std::uint32_t tossed_index(const rounding_plan& p, float t, std::uint32_t coin) {
   const float a = clamped(p, t);
   if (p.kind == rounding_plan::grid::uniform)

@@ -10,8 +10,8 @@
 
 namespace ufp4::gpu::warp::inline UFP4_GPU {
 
-/// The largest of `count` neighbouring lanes, a power of two that divides their first lane; all of them get it. Magnitudes
-/// order as their bits do.
+/// The largest of `count` neighbouring lanes, a power of two that divides their first lane; all of them get it.
+/// Magnitudes order as their bits do.
 UFP4_DEVICE std::uint32_t largest_of(std::uint32_t bits, unsigned count) {
   for (unsigned step = 1; step < count; step *= 2) {
     const std::uint32_t other = shuffle_xor(bits, step);

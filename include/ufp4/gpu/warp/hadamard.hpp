@@ -1,7 +1,8 @@
 // ufp4 - the Hadamard transform of runs that lie across lanes, sixteen elements in each.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bits of hadamard_forward and hadamard_inverse (hadamard/transform.hpp): the same sums in the same order, only elsewhere.
+// The bits of hadamard_forward and hadamard_inverse (hadamard/transform.hpp):
+// the same sums in the same order, only elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +39,8 @@ UFP4_DEVICE void butterflies_across(std::uint32_t n, unsigned place, float (&v)[
   }
 }
 
-/// Transforms a run whose elements 16 * place .. 16 * place + 15 this lane holds, its neighbours the others, in order; runs begin at
-/// lanes that are multiples of n / 16. Every lane of the wave must come. Nothing happens for n = 1.
+/// Transforms a run whose elements 16 * place .. 16 * place + 15 this lane holds, its neighbours the others, in order;
+/// runs begin at lanes that are multiples of n / 16. Every lane of the wave must come. Nothing happens for n = 1.
 UFP4_DEVICE void hadamard(const transform_spec& t, bool inverse, unsigned place, float (&v)[run_of_thread]) {
   if (t.n == 1) return;
   ufp4::detail::settle(v, run_of_thread);  // the caller may have put products there
