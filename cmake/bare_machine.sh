@@ -68,12 +68,16 @@ have_package() {
     hipcc) have_programs hipcc || [ -x "${ROCM_PATH:-/opt/rocm}/bin/hipcc" ] ;;
     python3-numpy) python_with numpy >/dev/null ;;
     python3-scipy) python_with numpy,scipy >/dev/null ;;
+    python3-yaml) python_with yaml >/dev/null ;;
     python3-venv) python_with ensurepip,venv >/dev/null ;;
     mkdocs-material) python_with mkdocs,material >/dev/null ;;
     ca-certificates) [ -e /etc/ssl/certs/ca-certificates.crt ] ;;
     *) dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed' ;;
   esac
 }
+
+# packages_of SET: the Debian packages of a set of packages.txt.
+packages_of() { sed -n "s/^$1: //p" "$(dirname "${BASH_SOURCE[0]}")/packages.txt"; }
 
 ufp4_apt_updated=no
 
@@ -165,4 +169,27 @@ remove_tree() {
   rm -rf "$1" && return
   echo "ufp4: cannot remove $1, which an earlier run has left" >&2
   exit 2
+}
+
+# ---- Steps: what runs now, how long it took the last time, and a summary at the end; on stderr.
+
+ufp4_steps=()
+clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
+# step NAME COMMAND...: NAME is the name of a file too. Returns what the command returns.
+step() {
+  local name=$1 began=$SECONDS status=0 verdict=passed last='' times=$ufp4_build/step_times
+  shift
+  mkdir -p "$times"
+  [ ! -s "$times/$name" ] || last=" (last time $(clock "$(cat "$times/$name")") min)"
+  echo "==== $name$last" >&2
+  "$@" || status=$? verdict=FAILED
+  echo $((SECONDS - began)) >"$times/$name"
+  ufp4_steps+=("$(printf '%-16s %s, %s min' "$name" $verdict "$(clock $((SECONDS - began)))")")
+  echo "---- ${ufp4_steps[-1]}" >&2
+  return $status
+}
+summarize_steps() {
+  printf '\n==== summary\n' >&2
+  printf '%s\n' "${ufp4_steps[@]}" "everything: $(clock $SECONDS) min" >&2
 }

@@ -14,27 +14,23 @@ choose_build_folder "$source_dir"
 build=$ufp4_build/release
 
 targets=(ufp4_tool)
-what='examples/ufp4 (a minute the first time)'
 
-# What is said of the build goes to stderr: stdout is the report's (--json, --csv).
-{
-  install_build_tools
-  if [ $# -eq 0 ] && install_packages libeigen3-dev; then
-    targets+=(train_lm)
-    what='examples/ufp4 and examples/train_lm (two minutes the first time)'
-  fi
-  echo "building $what"
-  if ! { cmake --preset release -S "$source_dir" -B "$build" -D UFP4_BUILD_BENCH=OFF &&
-         cmake --build "$build" --target "${targets[@]}"; } >"$ufp4_build/demo.log" 2>&1; then
-    tail -n 40 "$ufp4_build/demo.log"
-    echo "ufp4: the build failed; all of its output is in $ufp4_build/demo.log"
-    exit 1
-  fi
-} >&2
+install() {
+  install_build_tools || return
+  # shellcheck disable=SC2046 # several words
+  if [ "$1" -eq 0 ] && install_packages $(packages_of demo); then targets+=(train_lm); fi
+}
+build() {
+  cmake --preset release -S "$source_dir" -B "$build" -D UFP4_BUILD_BENCH=OFF --log-level=NOTICE &&
+    cmake --build "$build" --target "${targets[@]}"
+}
+# What the steps print goes to stderr: stdout is the report's (--json, --csv).
+step installation install $# >&2
+step build build >&2
 
 tool=$build/examples/ufp4
 [ $# -gt 0 ] && exec "$tool" compare "$@"
-"$tool" compare --html "$ufp4_build/compare.html"
+step comparison "$tool" compare --html "$ufp4_build/compare.html"
 
 # member NAME FILE: a number of the outermost object of train_lm's result.json, which has a line for each.
 member() {
@@ -54,8 +50,8 @@ train_and_tell() {
   rm -rf "$runs"
   for recipe in bf16 e2m1-baseline ufp4; do
     status=0
-    "$build/examples/train_lm" --size nano --recipe "$recipe" --out "$runs/$recipe" >"$ufp4_build/demo_train.log" ||
-      status=$?
+    step "train-$recipe" "$build/examples/train_lm" --size nano --recipe "$recipe" --out "$runs/$recipe" \
+      >"$ufp4_build/demo_train.log" || status=$?
     if [ $status -ne 0 ] && [ $status -ne 3 ]; then return $status; fi # 3: the loss is no longer a number
   done
   parameters=$(member parameters "$runs/bf16/result.json")
@@ -99,6 +95,7 @@ byte. What follows from many seeds is in docs/study.md.</p>
 }
 if [ ${#targets[@]} -gt 1 ]; then train_and_tell; fi
 
+summarize_steps
 echo
 echo "Open in a browser: file://$ufp4_build/compare.html"
 echo "With your data:    examples/demo.sh --npy FILE    (examples/demo.sh --help)"

@@ -1,5 +1,6 @@
 // ufp4 - quantize_into allocates nothing, and a quantized_matrix is not filled before it is written.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: alone
 #include <ufp4/dequantize.hpp>
 #include <ufp4/quantize.hpp>
 

@@ -1,41 +1,31 @@
 #!/usr/bin/env bash
 # ufp4 - every way to get the library, each by building a separate small project that uses it.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: tests/consume/run.sh [--list] [WAY]...
-Builds in UFP4_BUILD_DIR (default build/ in the source tree), in the folder packages. Ends with one line a way in packages/verdicts:
-passed, FAILED or skipped. Exit status 1 if one failed.'
+usage='usage: tests/consume/run.sh [--list] WAY
+Builds in UFP4_BUILD_DIR (default build/ in the source tree), in the folder packages. The way `install` comes first: the others use what
+it installed. Exit status 0, 1, or 77 after a line with the reason where something is missing. CTest: packages_WAY.'
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # where it is set, cd may go elsewhere, and prints where
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
-
-# The long ones first, so that none is left alone at the end.
-ways=(hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg readme
-  include package subdirectory fetch_found fetch_missing pkgconfig components)
 case ${1:-} in
-  --list) printf '%s\n' "${ways[@]}"; exit 0 ;;
-  -*) echo "$usage" >&2; exit 2 ;;
+  --list) sed -n 's/^way_\([a-z_]*\)() .*/\1/p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  '' | -*) echo "$usage" >&2; exit 2 ;;
 esac
-for way in "$@"; do
-  [[ " ${ways[*]} " = *" $way "* ]] || { echo "there is no way '$way'; --list shows them" >&2; exit 2; }
-done
-[ $# -eq 0 ] || ways=("$@")
+way=$1
 
 choose_build_folder "$source_dir"
 out=$ufp4_build/packages
 # Moved after the installation, and with a blank in its name: nothing installed may remember where it was.
 prefix="$out/moved here"
-remove_tree "$out"
-mkdir -p "$out" || exit 2
-export source_dir out prefix
 # The repositories made here are nobody's: the user's own hooks have no say in them, nor in what FetchContent makes of them.
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.hooksPath GIT_CONFIG_VALUE_0=/dev/null
 
 # What a way needs and this machine lacks is told by the way itself, with 77.
 need() {
   command -v "$1" >/dev/null && return 0
-  echo "there is no $1 here"
+  echo "SKIPPED: there is no $1 here"
   exit 77
 }
 
@@ -183,7 +173,11 @@ stray_port() {
 
 # The README's commands, and its project with what they made, which is for Release; not optimised all the same.
 way_conan() {
-  [ -n "${conan:-}" ] || { echo "Conan could not be had from PyPI"; return 77; }
+  local conan=${UFP4_CONAN:-} python
+  if [ -z "$conan" ]; then
+    python=$(make_venv conan 'conan>=2,<3') || { echo "SKIPPED: Conan could not be had from PyPI"; return 77; }
+    conan=$(dirname "$python")/conan
+  fi
   local create install toolchain
   create=$(in_readme 'Conan 2' 'conan create') && install=$(in_readme 'Conan 2' 'conan install') &&
     toolchain=$(in_readme 'Conan 2' '-DCMAKE_TOOLCHAIN_FILE') || return 1
@@ -212,43 +206,15 @@ way_cuda_subdirectory() { cuda subdirectory; }
 way_hip_package() { hip package; }
 way_hip_subdirectory() { hip subdirectory; }
 
-# One way in a shell of its own: its words into its log, its verdict into the list.
-work() {
-  local began=$SECONDS log=$out/$1.txt verdict why=''
-  (way_"$1") >"$log" 2>&1
-  case $? in
-    0) verdict=passed ;;
-    77) verdict=skipped why=": $(tail -n 1 "$log")" ;;
-    *) verdict=FAILED why=$'\n'$(tail -n 40 "$log") ;;
-  esac
-  echo "$verdict  $1, $((SECONDS - began)) s" >>"$out/verdicts"
-  printf '%-8s %s, %d s%s\n' $verdict "$1" $((SECONDS - began)) "$why"
-}
-for name in need in_cmake in_readme readme_files readme_build readme_prints readme_pkgconfig make_repository fetch refused stray_port \
-  on_gpu cuda hip work; do export -f "${name?}"; done
-for name in "${ways[@]}"; do export -f "way_$name"; done
-
-install_build_tools || exit 1
-install_packages git || true # ends as "skipped"
-command -v pkg-config >/dev/null || install_packages pkg-config || true
-conan=${UFP4_CONAN:-}
-if [ -z "$conan" ] && [[ " ${ways[*]} " = *" conan "* ]]; then
-  if install_packages python3 python3-venv ca-certificates && python=$(make_venv conan 'conan>=2,<3'); then
-    conan=$(dirname "$python")/conan
-  fi
-fi
-export conan
-
 way_install() {
+  remove_tree "$out"
+  mkdir -p "$out" || return 1
   cmake -S "$source_dir" -B "$out/build" -G Ninja -D UFP4_BUILD_TESTS=OFF -D UFP4_BUILD_EXAMPLES=OFF -D UFP4_BUILD_BENCH=OFF &&
     cmake --install "$out/build" --prefix "$out/prefix" &&
     cmake -D UFP4="$source_dir" -D PREFIX="$out/prefix" -D BUILD="$out/build" -P "$source_dir/tests/consume/check.cmake" &&
     mv "$out/prefix" "$prefix"
 }
-work install
-[ -e "$prefix" ] || exit 1
 
-printf '%s\n' "${ways[@]}" | xargs -P "${UFP4_JOBS:-$(nproc)}" -I{} bash -c 'work {}'
-count() { grep -c "^$1" "$out/verdicts"; }
-echo "packages: $SECONDS s; $(count passed) passed, $(count FAILED) failed, $(count skipped) skipped"
-[ "$(count FAILED)" = 0 ]
+declare -F "way_$way" >/dev/null || { echo "there is no way '$way'; --list shows them" >&2; exit 2; }
+[ "$way" = install ] || [ -e "$prefix" ] || { echo "first: tests/consume/run.sh install" >&2; exit 1; }
+"way_$way"

@@ -1,6 +1,6 @@
 // ufp4 - the AVX-VNNI kernel of quantized_gemm: the scalar bits, in the encoding that processors with AVX-512 have too.
 // SPDX-License-Identifier: Apache-2.0
-// ctest: bits
+// ctest: separate bits
 #include <ufp4/cpu/kernels.hpp>
 #include <ufp4/gemm.hpp>
 

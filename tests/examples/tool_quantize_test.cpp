@@ -1,5 +1,6 @@
 // ufp4 - tests: `ufp4 quantize` and `ufp4 dequantize`: files in, files out, in the bits of the library's verbs.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: separate
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>

@@ -6,7 +6,11 @@
 #include "support/refusal.hpp"
 #include "train_lm_numeric.hpp"
 
-namespace train_lm {
+namespace train_lm_tests {
+
+using namespace train_lm;
+using train_lm::index;  // and not the one of <strings.h>
+using train_lm::model;  // and not the namespace of support/model.hpp
 
 using support::check_gradient;
 using support::check_gradient_at;
@@ -277,4 +281,4 @@ TEST_CASE("a batch that does not fit is refused by what is wrong with it", "[tra
   CHECK(says([&] { model<float>({.experts = 2, .top_k = 3}, 1); }, "top_k is 3"));
 }
 
-}  // namespace train_lm
+}  // namespace train_lm_tests

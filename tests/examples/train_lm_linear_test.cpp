@@ -11,7 +11,10 @@
 #include "recipe/linear_model.hpp"
 #include "train_lm_numeric.hpp"
 
-namespace train_lm {
+namespace train_lm_tests {
+
+using namespace train_lm;
+using train_lm::index;  // and not the one of <strings.h>
 
 using support::random_matrix;
 using ufp4::quantized_gemm, ufp4::row_range, ufp4::tensor_amax, ufp4::transpose;
@@ -270,7 +273,7 @@ class thread_ranks final : public ranks {
 /// Three steps on one rank's share of a batch of four microbatches; a hash of every bit of the model.
 std::uint64_t trained(const model_config& c, const ufp4::recipe::training_recipe& recipe, int threads, ranks& all) {
   thread_pool pool(threads);
-  model<float> m(c, 1);
+  train_lm::model<float> m(c, 1);
   recipe_engine engine(recipe, pool, all);
   adamw<float> optimizer(m.parameters(), {});
   const microbatch_share mine = share_of(all, 4);
@@ -327,4 +330,4 @@ TEST_CASE("training gives the same bits on 1, 2 and 3 threads and on 1, 2 and 4 
     }
 }
 
-}  // namespace train_lm
+}  // namespace train_lm_tests

@@ -5,7 +5,10 @@
 #include "../../examples/train_lm/swiglu.hpp"
 #include "train_lm_numeric.hpp"
 
-namespace train_lm {
+namespace train_lm_tests {
+
+using namespace train_lm;
+using train_lm::index;  // and not the one of <strings.h>
 
 using support::check_gradient;
 using support::inner;
@@ -202,4 +205,4 @@ TEST_CASE("gathering, combining and routing have the gradients of their formulas
   check_gradient(a.router, drouter.topRows(4) + drouter.bottomRows(4), objective);
 }
 
-}  // namespace train_lm
+}  // namespace train_lm_tests

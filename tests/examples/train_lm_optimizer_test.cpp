@@ -6,7 +6,10 @@
 
 #include "train_lm_numeric.hpp"
 
-namespace train_lm {
+namespace train_lm_tests {
+
+using namespace train_lm;
+using train_lm::index;  // and not the one of <strings.h>
 
 using support::random_matrix;
 
@@ -101,4 +104,4 @@ TEST_CASE("initial weights follow from seed, number and place alone, and look no
   CHECK(z.array().pow(4).mean() == Approx(3 - 1.2 / 16).margin(0.06));
 }
 
-}  // namespace train_lm
+}  // namespace train_lm_tests

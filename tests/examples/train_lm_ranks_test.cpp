@@ -14,7 +14,10 @@
 #include "../../examples/train_lm/trainer.hpp"
 #include "support/catch.hpp"
 
-namespace train_lm {
+namespace train_lm_tests {
+
+using namespace train_lm;
+using train_lm::index;  // and not the one of <strings.h>
 namespace {
 
 /// What threads that are ranks have in common.
@@ -173,4 +176,4 @@ TEST_CASE("ranks that came to different models hear which ones, all of them", "[
   CHECK(alone.any(true));
 }
 
-}  // namespace train_lm
+}  // namespace train_lm_tests

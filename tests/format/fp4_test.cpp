@@ -1,5 +1,6 @@
 // ufp4 - fp4<E2M1>, fp4<E1M2>, fp4<E3M0>: numerics 1, every code and every rounding boundary.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: separate
 #include <ufp4/format/fp4.hpp>
 
 #include "format/scalar_model.hpp"

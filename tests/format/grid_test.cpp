@@ -1,5 +1,6 @@
 // ufp4 - grid4: an element format as data says what the type says.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: separate
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/grid.hpp>
 #include <ufp4/format/int4.hpp>

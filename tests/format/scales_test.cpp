@@ -1,5 +1,6 @@
 // ufp4 - e4m3, ue5m3, e8m0, bf16, fp16: numerics 2, every code and every rounding boundary.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: separate
 #include <ufp4/format/scales.hpp>
 
 #include "format/scalar_model.hpp"

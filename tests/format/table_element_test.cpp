@@ -1,5 +1,6 @@
 // ufp4 - table_element: nf4, and grids of a user's own.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: separate
 #include <ufp4/format/table_element.hpp>
 
 #include "format/scalar_model.hpp"

@@ -1,5 +1,6 @@
 // ufp4 - products on a library: operands bit for bit, C within the bound of fast, rescue where bf16 is too narrow.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: separate
 //
 // Where nvcc compiles this with UFP4_WITH_CUBLAS and links cublasLt, the library is cublasLt; in the executor it is a
 // loop on the host that multiplies what it is given, so all but cublasLt itself is tested there.

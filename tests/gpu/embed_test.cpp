@@ -1,6 +1,6 @@
 // ufp4 - the kernels of examples/embed_kernel.cu give the host's bytes.
 // SPDX-License-Identifier: Apache-2.0
-// ctest: amd
+// ctest: separate amd
 #include "gpu/device.hpp"
 
 #include <ufp4/ufp4.hpp>

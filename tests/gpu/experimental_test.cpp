@@ -1,5 +1,6 @@
 // ufp4 - the experimental kernels on the devices that they are for, within the bounds of numerics 6.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: alone
 //
 // The executor plays neither wgmma and TMA nor tensor memory: elsewhere every case skips.
 #define UFP4_EXPERIMENTAL

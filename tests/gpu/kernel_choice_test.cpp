@@ -1,5 +1,6 @@
 // ufp4 - which kernel a product runs on which device: no fallback hides behind another's name.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: alone
 #define UFP4_EXPERIMENTAL  // so that the kernels which no device has run yet are in the table's reach
 #include "gpu/device.hpp"
 

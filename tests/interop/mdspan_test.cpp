@@ -1,5 +1,6 @@
 // ufp4 - std::mdspan goes in and out by address, in every strided layout.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: separate
 #include "support/catch.hpp"
 #include "support/skip.hpp"
 

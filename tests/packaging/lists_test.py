@@ -42,7 +42,7 @@ def docker_packages(text):
 
 def check_packages():
     sets = package_sets((root / "cmake/packages.txt").read_text())
-    check(list(sets) == ["demo", "default", "full"], f"cmake/packages.txt: sets {list(sets)}, not demo, default, full")
+    check(list(sets) == ["demo", "default", "full", "nightly"], f"cmake/packages.txt: sets {list(sets)}, not demo, default, full, nightly")
     names = [name for members in sets.values() for name in members]
     check(len(names) == len(set(names)), f"cmake/packages.txt: twice: {sorted(n for n in set(names) if names.count(n) > 1)}")
     wanted = {"ca-certificates", "git", *sets.get("demo", []), *sets.get("default", [])}

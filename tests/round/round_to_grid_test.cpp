@@ -1,6 +1,6 @@
 // ufp4 - one value, one grid, one policy: all four policies and a user's own on every shipped grid and a user's own.
 // SPDX-License-Identifier: Apache-2.0
-// ctest: bits
+// ctest: separate bits
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/int4.hpp>
 #include <ufp4/format/table_element.hpp>

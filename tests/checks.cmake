@@ -1,0 +1,78 @@
+# ufp4 - tests that are scripts: oracles, documents, packages, compilers of GPUs, what must not compile.
+# SPDX-License-Identifier: Apache-2.0
+#
+# A script returns 77 where it skips, after a line SKIPPED: REASON. Those that need packages get them from tests/run.sh, which installs
+# the sets of cmake/packages.txt; Python packages from PyPI come into environments of the build folder.
+
+# ufp4_check(NAME TIMEOUT COMMAND...)
+function(ufp4_check name timeout)
+  add_test(NAME ${name} COMMAND ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS "checks;script" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
+                       ENVIRONMENT "UFP4_BUILD_DIR=${PROJECT_BINARY_DIR}/checks;PYTHONDONTWRITEBYTECODE=1")
+endfunction()
+# ufp4_bash_check(NAME TIMEOUT SCRIPT ARGUMENT...): the script's path from the top of the tree.
+function(ufp4_bash_check name timeout script)
+  ufp4_check(${name} ${timeout} bash ${PROJECT_SOURCE_DIR}/${script} ${ARGN})
+endfunction()
+# ufp4_python_check(NAME PACKAGES SCRIPT ARGUMENT...): with a python3 that has the packages.
+function(ufp4_python_check name packages script)
+  ufp4_bash_check(${name} 900 tests/support/python.sh ${packages} ${PROJECT_SOURCE_DIR}/${script} ${ARGN})
+endfunction()
+
+# An independent implementation of numerics.md in Python gives the same bits.
+ufp4_python_check(oracle numpy tests/oracle/check.py --driver $<TARGET_FILE:oracle_driver>)
+set_tests_properties(oracle PROPERTIES COST 200) # the longest test, so the first
+ufp4_python_check(docs_links "" docs/site/check_links.py ${PROJECT_SOURCE_DIR})
+ufp4_python_check(packaging_lists yaml tests/packaging/lists_test.py)
+
+# The ways to get the library, each in a project of its own.
+set(ufp4_ways package)
+if(NOT UFP4_TEST_LEVEL STREQUAL default)
+  set(ufp4_ways hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg readme include package subdirectory
+      fetch_found fetch_missing pkgconfig components)
+endif()
+ufp4_bash_check(packages_install 300 tests/consume/run.sh install)
+set_tests_properties(packages_install PROPERTIES FIXTURES_SETUP packages)
+foreach(way IN LISTS ufp4_ways)
+  ufp4_bash_check(packages_${way} 900 tests/consume/run.sh ${way})
+  set_tests_properties(packages_${way} PROPERTIES FIXTURES_REQUIRED packages)
+endforeach()
+
+if(UFP4_TEST_LEVEL STREQUAL default)
+  return()
+endif()
+
+# Other projects' packages give the same bits.
+foreach(check IN ITEMS ml_dtypes gfloat interop)
+  set(driver $<TARGET_FILE:$<IF:$<STREQUAL:${check},interop>,interop_driver,scalar_driver>>)
+  ufp4_bash_check(outside_${check} 900 tests/outside/run.sh ${check} ${driver})
+endforeach()
+set_tests_properties(outside_ml_dtypes outside_gfloat outside_interop PROPERTIES RESOURCE_LOCK outside)
+
+# Every public header compiles as the only include of a file, with all warnings.
+ufp4_check(headers 600 ${CMAKE_CTEST_COMMAND} --build-and-test ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/headers
+           --build-generator Ninja --build-target verify --build-options
+           -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} -DUFP4_BUILD_TESTS=OFF -DUFP4_BUILD_EXAMPLES=OFF -DUFP4_BUILD_BENCH=OFF
+           "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror")
+ufp4_bash_check(budgets 300 tests/include_budget.sh)
+set_tests_properties(budgets PROPERTIES RUN_SERIAL TRUE) # it measures time
+ufp4_bash_check(format 300 tests/format_check.sh)
+ufp4_bash_check(docs_site 600 docs/build.sh)
+ufp4_bash_check(misuse 900 tests/compile_fail/check.sh)
+
+# Every kernel compiled by the vendors' compilers for each architecture, and the instructions in it.
+ufp4_bash_check(gpu_compile_cuda 1800 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu)
+ufp4_bash_check(gpu_compile_hip 1800 tests/gpu/compile_hip.sh --out ${PROJECT_BINARY_DIR}/hip)
+ufp4_bash_check(gpu_run 900 tests/gpu/run.sh --page ${PROJECT_BINARY_DIR}/gpu/performance-gpu.md)
+set_tests_properties(gpu_compile_cuda gpu_compile_hip gpu_run PROPERTIES RUN_SERIAL TRUE) # they use every core
+
+if(UFP4_TEST_LEVEL STREQUAL full)
+  return()
+endif()
+
+ufp4_bash_check(hostile 7200 tests/hostile/check.sh --all)
+ufp4_bash_check(tidy 7200 tests/tidy.sh)
+ufp4_bash_check(gpu_tests_cuda 7200 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu_tests --targets 80 --tests)
+ufp4_bash_check(gpu_tests_hip 7200 tests/gpu/compile_hip.sh --out ${PROJECT_BINARY_DIR}/hip_tests --targets gfx90a --tests)
+ufp4_bash_check(nightly_fuzz 7200 tests/fuzz/run.sh --seconds 600 --out ${PROJECT_BINARY_DIR}/fuzz)
+set_tests_properties(hostile tidy gpu_tests_cuda gpu_tests_hip nightly_fuzz PROPERTIES RUN_SERIAL TRUE)

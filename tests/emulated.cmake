@@ -1,0 +1,91 @@
+# ufp4 - kernel tests on processors that this machine is not, under QEMU: code for a newer processor that is reached by mistake stops
+# there with an illegal instruction. Level full; at the level nightly every test named here runs on every processor.
+# SPDX-License-Identifier: Apache-2.0
+#
+# | processor    | build                | tier         | tests                                                    |
+# |--------------|----------------------|--------------|----------------------------------------------------------|
+# | Haswell      | preset full          | avx2         | kernels and operations                                   |
+# | Nehalem      | preset full          | scalar       | kernels                                                  |
+# | max          | preset aarch64-qemu  | neon_bf16    | products; the other kernels are cortex-a53's             |
+# | neoverse-n1  | preset aarch64-qemu  | neon_dotprod | products                                                 |
+# | cortex-a53   | preset aarch64-qemu  | neon         | kernels                                                  |
+set(ufp4_emulated_products "^cpu/(dispatch|.*gemm)")
+set(ufp4_emulated_kernels "^cpu/(dispatch|.*gemm|.*kernels)")
+set(ufp4_emulated_operations "^(explain|gemm_(exact|plain|prepacked|grouped|bias)|hadamard|dequantize|quantize_transform)_test")
+
+set(ufp4_processors "")
+if(CMAKE_CROSSCOMPILING)
+  set(ufp4_qemu ${CMAKE_CROSSCOMPILING_EMULATOR})
+  set(ufp4_processors max neoverse-n1 cortex-a53)
+  set(ufp4_tiers neon_bf16 neon_dotprod neon)
+  set(ufp4_emulated ufp4_emulated_products ufp4_emulated_products ufp4_emulated_kernels)
+elseif(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64 AND UFP4_TEST_LEVEL MATCHES "^(full|nightly)$" AND NOT UFP4_TEST_MODULES AND NOT UFP4_TEST_LABEL)
+  find_program(UFP4_QEMU_X86_64 NAMES qemu-x86_64-static qemu-x86_64)
+  mark_as_advanced(UFP4_QEMU_X86_64)
+  set(ufp4_qemu ${UFP4_QEMU_X86_64})
+  set(ufp4_processors Haswell Nehalem)
+  set(ufp4_tiers avx2 scalar)
+  set(ufp4_emulated "ufp4_emulated_kernels|ufp4_emulated_operations" ufp4_emulated_kernels)
+endif()
+
+# ufp4_emulated_test(NAME PROCESSOR COMMAND...): skipped, with the reason, where there is no emulator.
+function(ufp4_emulated_test name processor)
+  if(ufp4_qemu)
+    add_test(NAME ${name} COMMAND ${ufp4_qemu} -cpu ${processor} ${ARGN})
+  else()
+    add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED: no qemu-user-static, so no other processor is emulated")
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS emulated TIMEOUT 300 SKIP_RETURN_CODE 77 SKIP_REGULAR_EXPRESSION "SKIPPED: no qemu"
+                       ENVIRONMENT_MODIFICATION UFP4_ISA=unset:)
+endfunction()
+
+# ufp4_add_emulated(PROGRAM PATH TEST SPEC): a test file on the processors that are to run it.
+function(ufp4_add_emulated program path test spec)
+  if(path MATCHES "amx")
+    return()
+  elseif(path MATCHES "dispatch")
+    string(APPEND spec "[tiers]") # its other test cases start the program anew, outside the emulator
+  endif()
+  foreach(processor tier patterns IN ZIP_LISTS ufp4_processors ufp4_tiers ufp4_emulated)
+    string(REPLACE "|" ";" patterns "${patterns}")
+    if(UFP4_TEST_LEVEL STREQUAL nightly)
+      set(patterns ufp4_emulated_kernels ufp4_emulated_operations)
+    endif()
+    foreach(pattern IN LISTS patterns)
+      if(path MATCHES "${${pattern}}")
+        ufp4_emulated_test(emulated_${processor}_${test} ${processor} $<TARGET_FILE:${program}> --filenames-as-tags ${spec})
+      endif()
+    endforeach()
+    if(test STREQUAL cpu_dispatch) # what the library takes that processor for
+      ufp4_emulated_test(emulated_${processor}_tier ${processor} $<TARGET_FILE:${program}> "[.answer]")
+      set_tests_properties(emulated_${processor}_tier PROPERTIES PASS_REGULAR_EXPRESSION "<tier>${tier}</tier>" SKIP_RETURN_CODE "")
+    endif()
+  endforeach()
+endfunction()
+
+# Two files compiled for different processors, linked in both orders: what both instantiate must be the older one's (architecture
+# decision 5). The programs print the hash of their results, cpu/odr/baseline.cpp.
+if("Nehalem" IN_LIST ufp4_processors)
+  set(ufp4_odr_first newer baseline)
+  set(ufp4_odr_second baseline newer)
+  file(STRINGS /proc/cpuinfo ufp4_cpu_flags REGEX "^flags.* avx512_vnni" LIMIT_COUNT 1)
+  foreach(level IN ITEMS O0 O2)
+    foreach(unit IN ITEMS baseline newer)
+      add_library(odr_${unit}_${level} OBJECT cpu/odr/${unit}.cpp)
+      target_link_libraries(odr_${unit}_${level} PRIVATE ufp4::ufp4)
+      target_compile_options(odr_${unit}_${level} PRIVATE -${level})
+    endforeach()
+    target_compile_options(odr_newer_${level} PRIVATE -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c)
+    foreach(first second IN ZIP_LISTS ufp4_odr_first ufp4_odr_second)
+      set(program odr_${first}_first_${level})
+      add_executable(${program} $<TARGET_OBJECTS:odr_${first}_${level}> $<TARGET_OBJECTS:odr_${second}_${level}>)
+      target_link_libraries(${program} PRIVATE ufp4::ufp4)
+      ufp4_emulated_test(emulated_Nehalem_${program} Nehalem $<TARGET_FILE:${program}>)
+      set_tests_properties(emulated_Nehalem_${program} PROPERTIES PASS_REGULAR_EXPRESSION "^2b7cf5b653b640a0\n$" SKIP_RETURN_CODE "")
+      if(ufp4_cpu_flags)
+        add_test(NAME ${program} COMMAND ${program} both)
+        set_tests_properties(${program} PROPERTIES PASS_REGULAR_EXPRESSION "^2b7cf5b653b640a0\n2b7cf5b653b640a0\n$" LABELS emulated)
+      endif()
+    endforeach()
+  endforeach()
+endif()
