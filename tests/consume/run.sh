@@ -34,8 +34,8 @@ export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.hooksPath GIT_CONFIG_VALUE_0=/de
 
 # What a way needs and this machine lacks is told by the way itself, with 77.
 need() {
-  command -v "$1" >/dev/null && return 0
-  echo "there is no $1 here"
+  have_programs "$1" && return 0
+  echo "there is no working $1 here"
   exit 77
 }
 
@@ -224,13 +224,13 @@ work() {
   echo "$verdict  $1, $((SECONDS - began)) s" >>"$out/verdicts"
   printf '%-8s %s, %d s%s\n' $verdict "$1" $((SECONDS - began)) "$why"
 }
-for name in need in_cmake in_readme readme_files readme_build readme_prints readme_pkgconfig make_repository fetch refused stray_port \
-  on_gpu cuda hip work; do export -f "${name?}"; done
+for name in have_programs need in_cmake in_readme readme_files readme_build readme_prints readme_pkgconfig make_repository fetch \
+  refused stray_port on_gpu cuda hip work; do export -f "${name?}"; done
 for name in "${ways[@]}"; do export -f "way_$name"; done
 
 install_build_tools || exit 1
 install_packages git || true # ends as "skipped"
-command -v pkg-config >/dev/null || install_packages pkg-config || true
+install_packages pkg-config || true
 conan=${UFP4_CONAN:-}
 if [ -z "$conan" ] && [[ " ${ways[*]} " = *" conan "* ]]; then
   if install_packages python3 python3-venv ca-certificates && python=$(make_venv conan 'conan>=2,<3'); then
