@@ -38,6 +38,7 @@ if ! { cmake --preset bench -S "$source_dir" -B "$build" &&
   echo "ufp4: the build failed; all of its output is in $ufp4_build/bench.log"
   exit 1
 fi
+if left_out 'every bench' "$ufp4_build/bench.log"; then exit 1; fi
 
 rm -rf "$results"
 mkdir -p "$results"

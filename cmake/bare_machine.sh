@@ -31,9 +31,15 @@ python_with() {
   return 1
 }
 
-# has_header HEADER [COMPILER OPTION]...: is it there, without a look at what it includes?
+# has_header HEADER [COMPILER OPTION]...: does the compiler find the file? What the file includes is not checked.
 has_header() {
   printf '#if !__has_include(<%s>)\n#error none\n#endif\n' "$1" | "${2:-g++}" -std=c++20 "${@:3}" -x c++ -E - >/dev/null 2>&1
+}
+# has_library NAME: does the linker find it?
+has_library() {
+  local kind
+  for kind in so a; do [ ! -e "$(g++ -print-file-name="lib$1.$kind" 2>/dev/null)" ] || return 0; done
+  return 1
 }
 have_catch2() { has_header catch2/catch_all.hpp || has_header catch2/catch.hpp; }
 
@@ -41,31 +47,32 @@ have_catch2() { has_header catch2/catch_all.hpp || has_header catch2/catch.hpp; 
 # compiler's own path.
 have_eigen() { has_header Eigen/Core g++ -isystem /usr/include/eigen3; }
 
-# have_programs NAME...
+# have_programs NAME...: do they run? A wrapper whose compiler or interpreter is missing exists and does not.
 have_programs() {
   local name
-  for name in "$@"; do command -v "$name" >/dev/null || return 1; done
+  for name in "$@"; do "$name" --version >/dev/null 2>&1 || return 1; done
 }
 
 # Is what this Debian package brings on the machine, from whatever source?
 have_package() {
   case $1 in
-    g++ | cmake | git | pkg-config | python3 | clang-tidy-* | g++-[0-9]*) have_programs "$1" ;;
+    g++ | cmake | git | pkg-config | clang-tidy-* | g++-[0-9]*) have_programs "$1" ;;
+    python3) python_with sys >/dev/null ;;
     ninja-build) have_programs ninja ;;
     binutils) have_programs nm size objdump ;;
     catch2) have_catch2 ;;
     libeigen3-dev) have_eigen ;;
-    libbenchmark-dev) has_header benchmark/benchmark.h ;;
-    libtorch-dev) has_header torch/csrc/api/include/torch/torch.h ;;
+    libbenchmark-dev) has_header benchmark/benchmark.h && has_library benchmark ;;
+    libtorch-dev) has_header torch/csrc/api/include/torch/torch.h && has_library torch ;;
     openmpi-bin) have_programs mpirun ;;
-    libopenmpi-dev) have_programs mpicxx ;;
+    libopenmpi-dev) has_header mpi.h mpicxx ;;
     qemu-user-static) have_programs qemu-x86_64-static qemu-aarch64-static ;;
     g++-aarch64-linux-gnu) have_programs aarch64-linux-gnu-g++ ;;
     clang-[0-9]*) have_programs "clang++${1#clang}" ;;
     libc++-19-dev) has_header __config clang++-19 -stdlib=libc++ ;;
     libc++abi-19-dev) [ -e "$(clang++-19 -print-file-name=libc++abi.so 2>/dev/null)" ] ;;
     libclang-rt-19-dev) compgen -G "$(clang++-19 -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a" >/dev/null ;;
-    hipcc) have_programs hipcc || [ -x "${ROCM_PATH:-/opt/rocm}/bin/hipcc" ] ;;
+    hipcc) have_programs hipcc || have_programs "${ROCM_PATH:-/opt/rocm}/bin/hipcc" ;;
     python3-numpy) python_with numpy >/dev/null ;;
     python3-scipy) python_with numpy,scipy >/dev/null ;;
     python3-yaml) python_with yaml >/dev/null ;;
@@ -112,17 +119,27 @@ install_packages() {
   fi
 }
 
-# An own Python environment in the build folder: make_venv NAME REQUIREMENT... prints its python. One that was made in another
-# place, with another Python or for other requirements is made anew.
+# left_out WHAT LOG: succeeds where CMake has reported in its log that WHAT is left out, and prints that line.
+left_out() { sed -n "s|^-- \(ufp4: $1 is left out: .*\)|\1|p" "$2" | grep .; }
+
+# An own Python environment in the build folder: make_venv NAME REQUIREMENT... prints its python, or on stderr one line
+# with the reason why there is none. One made in another place, with another Python or for other requirements is replaced.
 make_venv() {
-  local python dir=$ufp4_build/venv/$1
+  local python dir=$ufp4_build/venv/$1 log=$ufp4_build/venv/$1.log
   shift
   if [ "$(cat "$dir/complete" 2>/dev/null)" != "$(describe_venv "$dir" "$@")" ]; then
-    python=$(python_with ensurepip,venv) || return 1
+    if ! python=$(python_with ensurepip,venv); then
+      echo "ufp4: $* from PyPI is left out: no python3 here has ensurepip and venv (apt-get install python3-venv)" >&2
+      return 1
+    fi
     rm -rf "$dir"
-    "$python" -m venv "$dir" >&2 || return 1
-    "$dir/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check --retries 1 \
-      "$@" >&2 || return 1
+    mkdir -p "${dir%/*}"
+    if ! { "$python" -m venv "$dir" &&
+           "$dir/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check --retries 1 "$@"
+         } >"$log" 2>&1; then
+      echo "ufp4: $* from PyPI is left out: $(grep . "$log" | tail -n 1), see $log" >&2
+      return 1
+    fi
     describe_venv "$dir" "$@" >"$dir/complete"
   fi
   echo "$dir/bin/python"

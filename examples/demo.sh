@@ -21,8 +21,10 @@ install() {
   if [ "$1" -eq 0 ] && install_packages $(packages_of demo); then targets+=(train_lm); fi
 }
 build() {
-  cmake --preset release -S "$source_dir" -B "$build" -D UFP4_BUILD_BENCH=OFF --log-level=NOTICE &&
-    cmake --build "$build" --target "${targets[@]}"
+  local log=$ufp4_build/demo.log
+  cmake --preset release -S "$source_dir" -B "$build" -D UFP4_BUILD_BENCH=OFF >"$log" 2>&1 || { tail -n 40 "$log"; return 1; }
+  if [ ${#targets[@]} -gt 1 ] && left_out examples/train_lm "$log"; then targets=(ufp4_tool); fi
+  cmake --build "$build" --target "${targets[@]}"
 }
 # What the steps print goes to stderr: stdout is the report's (--json, --csv).
 step installation install $# >&2

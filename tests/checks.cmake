@@ -42,6 +42,9 @@ if(UFP4_TEST_LEVEL STREQUAL default)
   return()
 endif()
 
+# Every optional dependency absent, broken, too old and present.
+include(dependencies/tests.cmake)
+
 # Other projects' packages give the same bits.
 foreach(check IN ITEMS ml_dtypes gfloat interop)
   set(driver $<TARGET_FILE:$<IF:$<STREQUAL:${check},interop>,interop_driver,scalar_driver>>)

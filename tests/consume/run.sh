@@ -24,8 +24,8 @@ export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.hooksPath GIT_CONFIG_VALUE_0=/de
 
 # What a way needs and this machine lacks is told by the way itself, with 77.
 need() {
-  command -v "$1" >/dev/null && return 0
-  echo "SKIPPED: there is no $1 here"
+  have_programs "$1" && return 0
+  echo "SKIPPED: there is no working $1 here"
   exit 77
 }
 

@@ -46,15 +46,6 @@ const nvrtc* library() {
   return found ? &all : nullptr;
 }
 
-/// Why nothing can be compiled here, or "".
-std::string missing() {
-#if defined(__SANITIZE_ADDRESS__)
-  return "LeakSanitizer breaks off at exit in a process that has opened libnvrtc, so nothing was compiled at run time";
-#else
-  return library() == nullptr ? "there is no libnvrtc here, so nothing was compiled at run time" : "";
-#endif
-}
-
 struct outcome {
   bool compiled = false;
   std::string log, ptx;
@@ -82,6 +73,18 @@ outcome compile(const char* source, std::vector<std::string> more) {
   if (result.compiled) text(rtc.ptx_size, rtc.ptx, result.ptx);
   rtc.destroy(&program);
   return result;
+}
+
+/// Why nothing can be compiled here, or "". A libnvrtc without its libnvrtc-builtins is found and compiles nothing.
+std::string missing() {
+#if defined(__SANITIZE_ADDRESS__)
+  return "LeakSanitizer breaks off at exit in a process that has opened libnvrtc, so nothing was compiled at run time";
+#else
+  if (library() == nullptr) return "there is no libnvrtc here (CUDA toolkit 12.8 or newer), so nothing was compiled at run time";
+  const outcome empty = compile("", {"--gpu-architecture=sm_120a"});
+  if (empty.compiled) return "";
+  return "libnvrtc does not compile an empty program for sm_120a as C++20 (CUDA toolkit 12.8 or newer): " + empty.log;
+#endif
 }
 
 bool contains(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }

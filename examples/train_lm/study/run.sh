@@ -23,7 +23,7 @@ build=$ufp4_build/release
       echo "building examples/train_lm (a minute the first time)"
       if ! { cmake --preset release -S "$source_dir" -B "$build" -D UFP4_BUILD_BENCH=OFF &&
              cmake --build "$build" --target train_lm; } >"$ufp4_build/study.log" 2>&1; then
-        tail -n 40 "$ufp4_build/study.log"
+        left_out examples/train_lm "$ufp4_build/study.log" || tail -n 40 "$ufp4_build/study.log"
         echo "ufp4: the build failed; all of its output is in $ufp4_build/study.log"
         exit 1
       fi ;;
