@@ -19,7 +19,7 @@ make_root() {
     { apt-get -qq update && apt-get -qq install -y --no-install-recommends debootstrap; } >/dev/null 2>&1 ||
       { echo "ufp4: debootstrap cannot be installed"; return 77; }
   fi
-  mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+  mirror=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null || true; } |
     sed -n -e 's/^URIs: *\([^ ]*\).*/\1/p' -e 's/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' | head -n 1)
   mkdir -p "$root"
   debootstrap --variant=minbase --include=ca-certificates,git "$release" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
