@@ -202,7 +202,7 @@ step() {
   echo "==== $name$last" >&2
   "$@" || status=$? verdict=FAILED
   echo $((SECONDS - began)) >"$times/$name"
-  ufp4_steps+=("$(printf '%-16s %s, %s min' "$name" $verdict "$(clock $((SECONDS - began)))")")
+  ufp4_steps+=("$(printf '%-20s %s, %s min' "$name" $verdict "$(clock $((SECONDS - began)))")")
   echo "---- ${ufp4_steps[-1]}" >&2
   return $status
 }
