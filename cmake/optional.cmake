@@ -13,7 +13,8 @@
 #   FIND     code that searches for it and sets <name>_FOUND
 #   WHERE    the cache variable with the place where FIND found it
 #   MINIMUM  the oldest version accepted, compared with <name>_VERSION; 0: any
-#   LINK     what a program links; CODE: the program, or "" if FIND links one itself, as FindMPI and FindOpenMP do
+#   LINK     what a program links, if anything
+#   CODE     the program; none if FIND links one itself, as FindMPI and FindOpenMP do
 function(ufp4_dependency name)
   set(keys TITLE GET FIND WHERE MINIMUM LINK CODE)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "${keys}" "")
@@ -32,8 +33,7 @@ ufp4_dependency(Eigen3 TITLE Eigen GET "apt-get install libeigen3-dev"
     #endif
     int main() {}]])
 ufp4_dependency(MPI TITLE MPI GET "apt-get install libopenmpi-dev openmpi-bin"
-  FIND [[find_package(MPI COMPONENTS CXX QUIET)]] WHERE MPI_CXX_COMPILER MINIMUM 0
-  LINK "" CODE "")
+  FIND [[find_package(MPI COMPONENTS CXX QUIET)]] WHERE MPI_CXX_COMPILER MINIMUM 0)
 # Debian 12 and Ubuntu 22.04 have 2.13, which has no library; tests/support/catch.hpp hides the difference.
 ufp4_dependency(Catch2 TITLE Catch2 GET "apt-get install catch2"
   FIND [[find_package(Catch2 QUIET)]] WHERE Catch2_DIR MINIMUM 2.13
@@ -53,8 +53,7 @@ ufp4_dependency(benchmark TITLE "Google Benchmark" GET "apt-get install libbench
       benchmark::RunSpecifiedBenchmarks();
     }]])
 ufp4_dependency(OpenMP TITLE OpenMP GET "for clang++: apt-get install libomp-dev"
-  FIND [[find_package(OpenMP COMPONENTS CXX QUIET)]] WHERE OpenMP_CXX_FLAGS MINIMUM 0
-  LINK "" CODE "")
+  FIND [[find_package(OpenMP COMPONENTS CXX QUIET)]] WHERE OpenMP_CXX_FLAGS MINIMUM 0)
 
 # QUIET does not reach the files that Torch's own file includes: they print what they find, and one warns developers.
 # <torch/torch.h> compiles for half a minute; a header of c10 does not.
@@ -91,7 +90,7 @@ ufp4_dependency(CUDA TITLE nvcc GET "NVIDIA's CUDA toolkit, 12.4 or newer"
     enable_language(CUDA)
     set(CUDA_FOUND TRUE)]]
   WHERE CMAKE_CUDA_COMPILER MINIMUM 0
-  LINK "" CODE "int main() {}")
+  CODE "int main() {}")
 ufp4_dependency(hip TITLE HIP GET "apt-get install hipcc"
   FIND [[find_package(hip QUIET CONFIG)]] WHERE hip_DIR MINIMUM 0
   LINK hip::device CODE [[
@@ -126,6 +125,7 @@ endfunction()
 # ufp4_explain(<name> <place> <version> <log>) sets the global property ufp4_<name>_missing: why it cannot be used.
 function(ufp4_explain name place version log)
   set(what "${ufp4_${name}_TITLE}")
+  set(get "${ufp4_${name}_GET}")
   set(minimum "${ufp4_${name}_MINIMUM}")
   if(NOT place)
     set(reason "${what} is not found")
@@ -133,11 +133,12 @@ function(ufp4_explain name place version log)
     set(reason "${what} ${version} in ${place} is older than ${minimum}")
   else()
     set(reason "${what} in ${place} does not build a program")
+    string(REPLACE "apt-get install" "apt-get install --reinstall" get "${get}")
     if(log)
       string(APPEND reason ", see ${log}")
     endif()
   endif()
-  set_property(GLOBAL PROPERTY ufp4_${name}_missing "${reason} (${ufp4_${name}_GET})")
+  set_property(GLOBAL PROPERTY ufp4_${name}_missing "${reason} (${get})")
 endfunction()
 
 # ufp4_try(<name>) sets UFP4_<name>_USABLE in the cache or calls ufp4_explain.
