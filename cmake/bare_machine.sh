@@ -188,6 +188,16 @@ remove_tree() {
   exit 2
 }
 
+# find_nvcc prints the path of an nvcc that runs: on PATH, in CUDA_HOME or its usual place, else from PyPI (270 MB, x86-64 and aarch64).
+find_nvcc() {
+  local folder python
+  for folder in "$(dirname "$(command -v nvcc || echo /none)")" "${CUDA_HOME:-/none}/bin" "${CUDA_PATH:-/none}/bin" /usr/local/cuda/bin; do
+    if have_programs "$folder/nvcc"; then echo "$folder/nvcc"; return; fi
+  done
+  python=$(make_venv cuda {nvidia-cuda-{nvcc,runtime,crt,cccl},nvidia-nvvm}==13.0.\*) || return
+  "$python" -c 'import nvidia, pathlib; print(pathlib.Path(nvidia.__path__[0], "cu13", "bin", "nvcc"))'
+}
+
 # ---- Steps: what runs now, how long it took the last time, and a summary at the end; on stderr.
 
 ufp4_steps=()

@@ -22,7 +22,7 @@ endfunction()
 # An independent implementation of numerics.md in Python gives the same bits.
 ufp4_python_check(oracle numpy tests/oracle/check.py --driver $<TARGET_FILE:oracle_driver>)
 set_tests_properties(oracle PROPERTIES COST 200) # the longest test, so the first
-ufp4_python_check(docs_links "" docs/site/check_links.py ${PROJECT_SOURCE_DIR})
+ufp4_python_check(docs_links sys docs/site/check_links.py ${PROJECT_SOURCE_DIR})
 ufp4_python_check(packaging_lists yaml tests/packaging/lists_test.py)
 
 # The ways to get the library, each in a project of its own.
@@ -41,6 +41,7 @@ endforeach()
 if(UFP4_TEST_LEVEL STREQUAL default)
   return()
 endif()
+set_tests_properties(packages_cuda_package packages_cuda_subdirectory PROPERTIES RESOURCE_LOCK nvcc) # one may fetch it
 
 # Every optional dependency absent, broken, too old and present.
 include(dependencies/tests.cmake)

@@ -191,9 +191,9 @@ on_gpu() {
   in_cmake "$1_$2" gpu -D VENDOR="$1" -D HOW="$2" -D UFP4="$source_dir" -D CMAKE_PREFIX_PATH="$prefix" "${@:3}"
 }
 cuda() {
-  local folder
-  for folder in ${CUDA_HOME:-} ${CUDA_PATH:-} /usr/local/cuda; do PATH=$PATH:$folder/bin; done
-  need nvcc
+  local nvcc
+  nvcc=$(find_nvcc) || { echo "SKIPPED: there is no nvcc here"; return 77; }
+  export PATH=$(dirname "$nvcc"):$PATH
   on_gpu cuda "$1" -D CMAKE_CUDA_ARCHITECTURES=80
 }
 hip() {

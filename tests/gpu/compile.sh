@@ -9,11 +9,9 @@ set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/compile_common.sh"
 read_arguments gpu '80 90a 100a 120a' "$@"
 
-nvcc=$(command -v nvcc || true)
-for folder in ${CUDA_HOME:-} ${CUDA_PATH:-} /usr/local/cuda; do
-  [ -n "$nvcc" ] || { [ -x "$folder/bin/nvcc" ] && nvcc=$folder/bin/nvcc; }
-done
-if [ -z "$nvcc" ]; then
+. "$source_dir/cmake/bare_machine.sh"
+choose_build_folder "$source_dir"
+if ! nvcc=$(find_nvcc); then
   echo "SKIPPED: there is no nvcc here, so no kernel was compiled for a GPU; the executor's tests ran their logic all the same"
   exit 77
 fi
