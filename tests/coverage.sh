@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # ufp4 - reports which lines and branches of include/ufp4 the tests run, by folder and by file.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: tests/coverage.sh [--gpu] [--report]
-  --gpu      also the tests of the GPU kernels on the CPU simulator, of examples/train_lm and of examples/ufp4: three times the compile time
+usage='usage: tests/coverage.sh [--report]
   --report   builds and runs nothing; reports the counts of the last run
 Writes build/coverage.report: coverage.md (by folder and by file), coverage.txt and coverage.csv (by file), html/index.html (by line).
 A line counts only if a compiled function contains it: code for other processors and templates that no test calls do not count.
@@ -12,10 +11,9 @@ unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 
-targets=host_tests without='^(nightly|script|gpu|train_lm|tool|torch)$' run=yes command="tests/coverage.sh${*:+ $*}"
+run=yes command="tests/coverage.sh${*:+ $*}"
 while [ $# -gt 0 ]; do
   case $1 in
-    --gpu) targets=day_tests without='^(nightly|script|torch)$' ;;
     --report) run=no ;;
     --help | -h) echo "$usage"; exit 0 ;;
     *) echo "unknown argument '$1'" >&2; echo "$usage" >&2; exit 2 ;;
@@ -33,26 +31,10 @@ find_gcovr() {
   install_packages python3 python3-venv ca-certificates >&2 && python=$(make_venv gcovr 'gcovr>=7,<8') && gcovr=("$python" -m gcovr)
 }
 
+# From nothing: counts of an earlier run, and notes of sources that are gone, would be reported too.
 run_tests() {
-  local status=0
-  install_build_tools && install_packages catch2 || return 1
-  install_packages libeigen3-dev || echo "no Eigen: interop/eigen.hpp is not compiled"
-  cmake --preset coverage -S "$source_dir" -B "$build" -Wno-dev >"$ufp4_build/logs/coverage.configure.log" 2>&1 || {
-    tail -n 40 "$ufp4_build/logs/coverage.configure.log"
-    return 1
-  }
-  # What a source that is gone has left: Ninja removes its objects, and gcovr would read the notes beside them.
-  ninja -C "$build" -t cleandead >"$ufp4_build/logs/coverage.clean.log" 2>&1
-  find "$build" -name '*.gcno' -exec bash -c 'for notes; do [ -e "${notes%.gcno}.o" ] || rm "$notes"; done' _ {} +
-  cmake --build "$build" --target "$targets" -- -j "$(nproc)" >"$ufp4_build/logs/coverage.build.log" 2>&1 || {
-    grep -m 10 -E -A 8 '^FAILED|error:' "$ufp4_build/logs/coverage.build.log"
-    return 1
-  }
-  find "$build" -name '*.gcda' -delete # counts of an earlier run
-  ctest --test-dir "$build" --parallel "$(nproc)" --output-on-failure --no-tests=error -LE "$without" \
-    >"$ufp4_build/logs/coverage.test.log" 2>&1 || status=1
-  [ $status -eq 0 ] || grep -E '\*\*\*(Failed|Timeout|Exception)|tests passed' "$ufp4_build/logs/coverage.test.log"
-  return $status
+  remove_tree "$build"
+  bash "$source_dir/tests/run.sh" --preset coverage
 }
 
 report() {

@@ -62,12 +62,13 @@ if(UFP4_INSTALL)
 endif()
 
 # The study of examples/train_lm, with a stand-in for the program; the longest test, so the first. Then demo.sh's last part.
-ufp4_script_test(examples_train_lm_study examples/train_lm_study_test.sh)
+ufp4_script_test(examples_train_lm_study support/python.sh numpy,scipy ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_lm_study_test.py)
 if(UFP4_TEST_SCRIPTS)
   set_tests_properties(examples_train_lm_study PROPERTIES COST 100)
 endif()
 ufp4_script_test(examples_train_lm_demo examples/train_lm_demo_test.sh ${PROJECT_BINARY_DIR})
 if(TARGET train_lm)
   ufp4_script_test(examples_train_lm_mpi examples/train_lm_mpi_test.sh $<TARGET_FILE:train_lm>)
-  ufp4_script_test(examples_train_lm_study_program examples/train_lm_study_program_test.sh $<TARGET_FILE:train_lm>)
+  ufp4_script_test(examples_train_lm_study_program support/python.sh numpy,scipy
+                   ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_lm_study_program_test.py $<TARGET_FILE:train_lm>)
 endif()

@@ -193,7 +193,7 @@ on_gpu() {
 cuda() {
   local nvcc
   nvcc=$(find_nvcc) || { echo "SKIPPED: there is no nvcc here"; return 77; }
-  export PATH=$(dirname "$nvcc"):$PATH
+  PATH=$(dirname "$nvcc"):$PATH
   on_gpu cuda "$1" -D CMAKE_CUDA_ARCHITECTURES=80
 }
 hip() {

@@ -321,8 +321,8 @@ configure(python_absent BUILD TESTS BENCH SEARCH Catch2 benchmark NEEDS "Catch2|
 
 set(helpers "source cmake/bare_machine.sh && choose_build_folder . &&")
 set(venv "^ufp4: package from PyPI is left out:")
-script(numpy_absent MODULES numpy COMMAND bash tests/examples/train_lm_study_test.sh STATUS 77
-  REPORT "^SKIPPED: no python3 here has numpy and scipy[^\n]*\n$")
+script(numpy_absent MODULES numpy COMMAND bash tests/support/python.sh numpy,scipy study_test.py STATUS 77
+  REPORT "^SKIPPED: no python3 here has numpy,scipy, so study_test.py did not run\n$")
 script(ensurepip_absent MODULES ensurepip COMMAND bash -c "${helpers} make_venv name package" STATUS 1
   REPORT "${venv} no python3 here has ensurepip and venv [(]apt-get install python3-venv[)]\n$")
 script(pypi_unreachable COMMAND bash -c "${helpers} make_venv name package" STATUS 1
