@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # ufp4 - the tests, on a machine that has nothing but what Debian's or Ubuntu's base has: installs what is missing.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: tests/run.sh [--full | --nightly | --preset NAME...] [--list]
+usage='usage: tests/run.sh [--strict] [--full | --nightly | --preset NAME...] [--list]
   (nothing)        the default test suite: ten minutes on two cores, installation included
   --full           also: sanitizers, clang, optimized builds, emulated processors, GPU compilers, every way to get the library
   --nightly        also the sweeps, fuzzing, clang-tidy and every test in every build: hours
   --preset NAME    these workflow presets of CMakePresets.json alone
+  --strict         a skipped test counts as failed unless tests/may_skip.txt names it: with every package installed, none should skip
   --list           names the presets and what each tests
 Each preset is also `cmake --workflow --preset NAME`, without the installation. Environment: UFP4_BUILD_DIR, where to build (default
 build/ in the source tree); UFP4_TEST_SEED, for randomized tests; CTEST_PARALLEL_LEVEL, how many tests run at once.
@@ -19,11 +20,12 @@ exec 2>&1
 
 full=(full sanitize threads clang bits aarch64-qemu)
 nightly=(nightly sanitize-all threads clang-all bits-all aarch64-qemu coverage)
-presets=(default) sets='demo default'
+presets=(default) sets='demo default' strict=no
 while [ $# -gt 0 ]; do
   case $1 in
     --full) presets=("${full[@]}") sets='demo default full' ;;
     --nightly) presets=("${nightly[@]}") sets='demo default full nightly' ;;
+    --strict) strict=yes ;;
     --list) cd "$source_dir" && awk -F'"' '/"name"/ { name = $4 } /"displayName"/ { printf "%-14s %s\n", name, $4 }' CMakePresets.json; exit ;;
     --preset)
       shift
@@ -40,9 +42,9 @@ done
 choose_build_folder "$source_dir"
 export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$(nproc)} PYTHONDONTWRITEBYTECODE=1
 passed=0 failed=0 skipped=0
-skip() {
+skip() { # a preset
   echo "SKIPPED: $*"
-  skipped=$((skipped + 1))
+  if [ $strict = yes ]; then failed=$((failed + 1)); else skipped=$((skipped + 1)); fi
 }
 # What a set has beyond the first two is for single tests, which skip without it.
 install() {
@@ -71,23 +73,31 @@ workflow() {
 }
 # A test without a program did not build: it failed, though CTest's report calls it skipped.
 count_tests() {
-  local all bad absent left
+  local all bad absent left name unexpected
   [ -e "$1" ] || { failed=$((failed + 1)); return; }
   all=$(grep -c '<testcase ' "$1")
   absent=$(grep '<skipped ' "$1" | grep -v -c 'SKIP_')
   left=$(($(grep -c '<skipped ' "$1") - absent))
   bad=$(($(grep -c '<failure ' "$1") + absent))
+  if [ $strict = yes ]; then
+    unexpected=$(grep -B 1 '<skipped message="SKIP_' "$1" | sed -n 's/.*<testcase name="\([^"]*\)".*/\1/p' |
+      grep -v -x -E -f <(sed -n 's/^\([^#\t][^\t]*\)\t.*/\1/p' "$source_dir/tests/may_skip.txt"))
+    for name in $unexpected; do
+      echo "FAILED: $name is skipped, and tests/may_skip.txt does not name it"
+      left=$((left - 1)) bad=$((bad + 1))
+    done
+  fi
   passed=$((passed + all - bad - left)) failed=$((failed + bad)) skipped=$((skipped + left))
 }
 
 # What a preset cannot do without; without it the preset is skipped.
 needs() {
   case $1 in
-    clang | clang-all) have_programs clang++-19 || skip "no clang++-19, so nothing is compiled with clang" ;;
+    clang | clang-all) have_programs clang++-19 || { skip "no clang++-19, so nothing is compiled with clang"; return 1; } ;;
     aarch64-qemu)
       have_programs aarch64-linux-gnu-g++ qemu-aarch64-static ||
-        skip "no g++-aarch64-linux-gnu and qemu-user-static, so no aarch64 processor is emulated" ;;
-    threads) can_run_threads || skip "ThreadSanitizer does not start on this kernel" ;;
+        { skip "no g++-aarch64-linux-gnu and qemu-user-static, so no aarch64 processor is emulated"; return 1; } ;;
+    threads) can_run_threads || { skip "ThreadSanitizer does not start on this kernel"; return 1; } ;;
   esac
 }
 # Kernels that randomize more address bits than this ThreadSanitizer knows stop it at start; the preset turns that off with setarch.
@@ -99,10 +109,7 @@ can_run_threads() {
 echo "ufp4 tests: ${presets[*]}; $(nproc) cores, building in $ufp4_build"
 step installation install || exit 1
 for preset in "${presets[@]}"; do
-  before=$skipped
-  needs "$preset"
-  [ $skipped = "$before" ] || continue
-  step "$preset" workflow "$preset"
+  if needs "$preset"; then step "$preset" workflow "$preset"; fi
 done
 
 summarize_steps
