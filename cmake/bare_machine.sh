@@ -195,7 +195,9 @@ find_nvcc() {
     if have_programs "$folder/nvcc"; then echo "$folder/nvcc"; return; fi
   done
   python=$(make_venv cuda {nvidia-cuda-{nvcc,runtime,crt,cccl},nvidia-nvvm}==13.0.\*) || return
-  "$python" -c 'import nvidia, pathlib; print(pathlib.Path(nvidia.__path__[0], "cu13", "bin", "nvcc"))'
+  folder=$("$python" -c 'import nvidia, pathlib; print(pathlib.Path(nvidia.__path__[0], "cu13"))') || return
+  ln -sfn lib "$folder/lib64" # where nvcc looks for the runtime
+  echo "$folder/bin/nvcc"
 }
 
 # ---- Steps: what runs now, how long it took the last time, and a summary at the end; on stderr.
