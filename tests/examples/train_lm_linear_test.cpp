@@ -210,8 +210,8 @@ TEST_CASE("recipe_engine's coins change with the step, its signs do not, and its
   CHECK(!one.dx.isApprox(two.dx, 0));
   CHECK(!one.dw.isApprox(two.dw, 0));
   const linear_seconds s = engine.seconds();
-  CHECK(s.quantize > 0);
-  CHECK(s.gemm() > 0);
+  CHECK(s.quantize > 0);  // an estimate, on a busy machine as much as the total
+  CHECK(s.quantize <= s.total);
   CHECK(s.total == Approx(s.quantize + s.gemm()));
 }
 
