@@ -8,7 +8,7 @@
 function(ufp4_check name timeout)
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS "checks;script" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
-                       ENVIRONMENT "UFP4_BUILD_DIR=${PROJECT_BINARY_DIR}/checks;PYTHONDONTWRITEBYTECODE=1")
+                       ENVIRONMENT "UFP4_BUILD_DIR=${PROJECT_BINARY_DIR}/checks;UFP4_NO_INSTALL=1;PYTHONDONTWRITEBYTECODE=1")
 endfunction()
 # ufp4_bash_check(NAME TIMEOUT SCRIPT ARGUMENT...): the script's path from the top of the tree.
 function(ufp4_bash_check name timeout script)

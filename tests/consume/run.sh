@@ -74,7 +74,7 @@ way_readme() {
   make_repository readme || return 1
   readme_build 'readme fetched' -D UFP4_GIT="file://$out/repository_readme" -D CMAKE_DISABLE_FIND_PACKAGE_ufp4=ON &&
     readme_build 'readme installed' -D CMAKE_PREFIX_PATH="$prefix" || return 1
-  ln -s "$source_dir" "$out/readme subdirectory/ufp4"
+  ln -sfn "$source_dir" "$out/readme subdirectory/ufp4"
   sed -i 's/^include(FetchContent)$/add_subdirectory(ufp4)/; /^FetchContent/d' "$out/readme subdirectory/CMakeLists.txt"
   readme_build 'readme subdirectory'
 }
@@ -84,7 +84,7 @@ way_subdirectory() { in_cmake subdirectory . -D HOW=subdirectory -D UFP4="$sourc
 # A repository that can be fetched: what the build description reads, in one commit.
 make_repository() {
   local to=$out/repository_$1
-  mkdir "$to"
+  remove_tree "$to" && mkdir "$to" || return
   cp -r --no-preserve=mode "$source_dir"/{CMakeLists.txt,LICENSE,cmake,include} "$to"
   git -C "$to" init --quiet --initial-branch=main && git -C "$to" add . &&
     git -C "$to" -c user.name=ufp4 -c user.email=ufp4@localhost -c commit.gpgsign=false -c core.hooksPath=/dev/null \
@@ -119,7 +119,7 @@ way_pkgconfig() {
 # The README's two commands, word for word but for the optimisation, in a folder where there is a PREFIX.
 readme_pkgconfig() (
   path=$(in_readme pkg-config 'PKG_CONFIG_PATH=') && command=$(in_readme pkg-config 'g++ ') || exit 1
-  readme_files readme_pkgconfig && cd "$out/readme_pkgconfig" && ln -s "$prefix" PREFIX || exit 1
+  readme_files readme_pkgconfig && cd "$out/readme_pkgconfig" && ln -sfn "$prefix" PREFIX || exit 1
   unset PKG_CONFIG_PATH
   eval "$path" && eval "${command/-O3/-O0}" && readme_prints "$PWD/a.out"
 )
