@@ -30,7 +30,7 @@ make_root() {
   git -c safe.directory='*' clone -q "$source" "$root/root/ufp4"
 }
 
-# What tells apt and pip of this machine where packages come from; pip's certificate file goes along under the name pip knows it by.
+# Copies the configuration of apt and pip, and pip's certificate file.
 configure() {
   local root=$1 file
   rm -f "$root/etc/apt/sources.list"

@@ -6,7 +6,7 @@ usage='usage: bench/compile_cost.sh                 measures every table and wri
 Environment: CXX and CLANG, the compilers (g++, clang++-19); without the second, its columns hold dashes. UFP4_BUILD_DIR, the
 build folder (default build/ in the source tree).'
 set -euo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"

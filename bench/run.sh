@@ -6,7 +6,7 @@ usage='usage: bench/run.sh [--quick] [--out FILE]
   --out FILE   the report; without it bench/performance.md in the build folder
 Environment: UFP4_BUILD_DIR, the build folder (default build/ in the source tree).'
 set -euo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
@@ -44,7 +44,7 @@ rm -rf "$results"
 mkdir -p "$results"
 echo "limits of this machine"
 "$build/bench/peaks" "${quick[@]}" --json "$results/peaks.json" >"$results/peaks.txt"
-# By their sources, as bench/CMakeLists.txt names them: the folder may hold programs of sources that are gone.
+# By their sources, as bench/CMakeLists.txt names them: the folder may hold programs of deleted sources.
 mapfile -t sources < <(find "$source_dir/bench" -name '*_bench.cpp' -printf '%P\n' | LC_ALL=C sort)
 for source in "${sources[@]}"; do
   name=${source%.cpp} name=${name//\//_}

@@ -88,7 +88,7 @@ packages_of() { sed -n "s/^$1: //p" "$(dirname "${BASH_SOURCE[0]}")/packages.txt
 
 ufp4_apt_updated=no
 
-# install_packages PACKAGE...: installs those that are missing; on failure says which and returns 1.
+# install_packages PACKAGE...: installs those that are missing; on failure prints them and returns 1.
 install_packages() {
   local package missing=() as_root=()
   for package in "$@"; do
@@ -117,7 +117,7 @@ install_packages() {
     "${apt[@]}" update >"$log" 2>&1 </dev/null && ufp4_apt_updated=yes
   fi
   if ! "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1 </dev/null; then
-    echo "ufp4: apt-get could not install: ${missing[*]}. Its last words:" >&2
+    echo "ufp4: apt-get could not install: ${missing[*]}. Last lines:" >&2
     tail -n 3 "$log" >&2
     return 1
   fi

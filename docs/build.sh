@@ -8,7 +8,7 @@ The site lies in build/site/html; its pages open from the folder. Environment: U
 mkdocs-material comes from PyPI; where that cannot be reached, with apt, and the search then needs a server.
 Exit status 77: the links and pictures are right, but neither could be had, so no site was built.'
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"

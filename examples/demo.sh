@@ -6,7 +6,7 @@
 # Without arguments it also trains a small transformer under three recipes (examples/train_lm).
 # Installs (apt): g++ cmake ninja-build, and without arguments libeigen3-dev. Builds into build/, or UFP4_BUILD_DIR.
 set -euo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"

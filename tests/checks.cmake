@@ -21,7 +21,7 @@ endfunction()
 
 # An independent implementation of numerics.md in Python gives the same bits.
 ufp4_python_check(oracle numpy tests/oracle/check.py --driver $<TARGET_FILE:oracle_driver>)
-set_tests_properties(oracle PROPERTIES COST 200) # the longest test, so the first
+set_tests_properties(oracle PROPERTIES COST 200) # long, so it starts first
 ufp4_python_check(docs_links sys docs/site/check_links.py ${PROJECT_SOURCE_DIR})
 ufp4_python_check(packaging_lists yaml tests/packaging/lists_test.py)
 
@@ -53,7 +53,7 @@ foreach(check IN ITEMS ml_dtypes gfloat interop)
 endforeach()
 set_tests_properties(outside_ml_dtypes outside_gfloat outside_interop PROPERTIES RESOURCE_LOCK outside)
 
-# Every public header compiles as the only include of a file, with all warnings.
+# Every header that needs no other library compiles as the only include of a file, with all warnings.
 ufp4_check(headers 600 ${CMAKE_CTEST_COMMAND} --build-and-test ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/headers
            --build-generator Ninja --build-target verify --build-options
            -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} -DUFP4_BUILD_TESTS=OFF -DUFP4_BUILD_EXAMPLES=OFF -DUFP4_BUILD_BENCH=OFF

@@ -7,7 +7,7 @@ Writes build/coverage.report: coverage.md (by folder and by file), coverage.txt 
 A line counts only if a compiled function contains it: code for other processors and templates that no test calls do not count.
 Environment: UFP4_BUILD_DIR, the build folder. Exit status 77 if gcovr is missing and cannot be installed.'
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 
@@ -24,14 +24,14 @@ choose_build_folder "$source_dir"
 build=$ufp4_build/coverage out=$ufp4_build/coverage.report
 mkdir -p "$ufp4_build/logs" "$out/html"
 
-# Release 7, in an environment of its own: Debian's 5 gives up on a function that has other lines in another program, and 8
+# Release 7, in an environment of its own: Debian's 5 fails on a function that has other lines in another program, and 8
 # counts a line once for each instantiation of its template.
 find_gcovr() {
   local python
   install_packages python3 python3-venv ca-certificates >&2 && python=$(make_venv gcovr 'gcovr>=7,<8') && gcovr=("$python" -m gcovr)
 }
 
-# From nothing: counts of an earlier run, and notes of sources that are gone, would be reported too.
+# From nothing: counts of an earlier run, and notes of deleted sources, would be reported too.
 run_tests() {
   remove_tree "$build"
   bash "$source_dir/tests/run.sh" --preset coverage

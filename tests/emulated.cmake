@@ -1,6 +1,5 @@
-# ufp4 - kernel tests on processors that this machine is not, under QEMU: code for a newer processor that is reached by mistake stops
-# there with an illegal instruction. Level full; at the level nightly every test
-# named here runs on every x86-64 processor.
+# ufp4 - kernel tests on other processors, under QEMU: code for a newer processor that is reached by mistake stops there with an illegal
+# instruction. Level full; at the level nightly every test named here runs on every x86-64 processor.
 # SPDX-License-Identifier: Apache-2.0
 #
 # | processor    | build                | tier         | tests                                                    |
@@ -58,7 +57,7 @@ function(ufp4_add_emulated program path test spec)
         set_tests_properties(emulated_${processor}_${test} PROPERTIES SKIP_RETURN_CODE 77)
       endif()
     endforeach()
-    if(test STREQUAL cpu_dispatch) # what the library takes that processor for
+    if(test STREQUAL cpu_dispatch) # the tier that the library detects there
       ufp4_emulated_test(emulated_${processor}_tier ${processor} $<TARGET_FILE:${program}> "[.answer]")
       set_tests_properties(emulated_${processor}_tier PROPERTIES PASS_REGULAR_EXPRESSION "<tier>${tier}</tier>")
     endif()

@@ -6,7 +6,7 @@
 #
 # Prints FILE:LINE: for each problem. Exit status 1 if there is one, 2 if CLANG_FORMAT is not version 19, 77 if skipped.
 set -euo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/cmake/bare_machine.sh"
 

@@ -5,7 +5,7 @@
 # CPU time (user + system) of g++ -fsyntax-only on one #include, best of three: less noisy than the clock on a shared
 # machine. Over budget is reported; over twice the budget fails, because machines differ by less than that.
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 cxx=${CXX:-g++}
 status=0

@@ -16,7 +16,7 @@ function(ufp4_share_kernels target)
   target_compile_definitions(${target} PRIVATE UFP4_KERNELS_ELSEWHERE)
 endfunction()
 
-# The programs that oracle/check.py and outside/*_check.py put their cases to. Not optimized: every format with every policy takes
+# The programs that oracle/check.py and outside/*_check.py run. Not optimized: every format with every policy takes
 # minutes to optimize, and seconds to run.
 if(UFP4_TEST_SCRIPTS)
   set(ufp4_driver_names oracle_driver scalar_driver interop_driver)
@@ -63,7 +63,7 @@ if(UFP4_INSTALL)
   ufp4_script_test(examples_tool_program examples/tool_program_test.sh $<TARGET_FILE:ufp4_tool> ${PROJECT_BINARY_DIR})
 endif()
 
-# The study of examples/train_lm, with a stand-in for the program; the longest test, so the first. Then demo.sh's last part.
+# The study of examples/train_lm, with a stand-in for the program; long, so it starts first. Then demo.sh's last part.
 ufp4_script_test(examples_train_lm_study support/python.sh numpy,scipy ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_lm_study_test.py)
 if(UFP4_TEST_SCRIPTS)
   set_tests_properties(examples_train_lm_study PROPERTIES COST 100)

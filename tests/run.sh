@@ -12,7 +12,7 @@ Each preset is also `cmake --workflow --preset NAME`, without the installation. 
 build/ in the source tree); UFP4_TEST_SEED, for randomized tests; CTEST_PARALLEL_LEVEL, how many tests run at once.
 Ends with one line "N passed, N failed, N skipped"; exit status 1 if anything failed.'
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and prints where
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 exec 2>&1
@@ -49,7 +49,7 @@ skip() { # a preset
   echo "SKIPPED: $*"
   if [ $strict = yes ]; then failed=$((failed + 1)); else skipped=$((skipped + 1)); fi
 }
-# What a set has beyond the first two is for single tests, which skip without it.
+# A package of the sets full and nightly serves single tests, which skip without it.
 install() {
   local package set
   for set in $sets; do
@@ -94,7 +94,7 @@ count_tests() {
   passed=$((passed + all - bad - left)) failed=$((failed + bad)) skipped=$((skipped + left))
 }
 
-# What a preset cannot do without; without it the preset is skipped.
+# needs PRESET: returns 1 and counts the preset as skipped if a required program is missing.
 needs() {
   case $1 in
     clang | clang-all) have_programs clang++-19 || { skip "no clang++-19, so nothing is compiled with clang"; return 1; } ;;

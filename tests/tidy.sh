@@ -6,7 +6,7 @@
 # compiler has left its headers (g++-aarch64-linux-gnu), for the kernels of NEON. Those for GPUs as the executor of
 # tests/gpu compiles them; not what only CUDA's or HIP's own headers make whole.
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 tidy=${CLANG_TIDY:-clang-tidy-19}
 if ! command -v "$tidy" >/dev/null; then

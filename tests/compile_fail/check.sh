@@ -8,7 +8,7 @@
 # 2. Every #error of include/ufp4 is met by a command line of refusals().
 # 3. Every static_assert of include/ufp4 with a sentence, and every #error, is among them, or in `unreachable` below.
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -4,7 +4,7 @@
 # usage: conan.sh CONAN SCRATCH-FOLDER CREATE INSTALL
 # The last two are the README's commands. They run in the scratch folder, with ufp4 in it, and leave there what INSTALL makes.
 set -euo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"

@@ -5,7 +5,7 @@ usage='usage: tests/consume/run.sh [--list] WAY
 Builds in UFP4_BUILD_DIR (default build/ in the source tree), in the folder packages. The way `install` comes first: the others use what
 it installed. Exit status 0, 1, or 77 after a line with the reason where something is missing. CTest: packages_WAY.'
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and prints where
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
@@ -17,19 +17,19 @@ way=$1
 
 choose_build_folder "$source_dir"
 out=$ufp4_build/packages
-# Moved after the installation, and with a blank in its name: nothing installed may remember where it was.
+# Moved after the installation, and with a blank in its name: nothing installed may contain its original path.
 prefix="$out/moved here"
-# The repositories made here are nobody's: the user's own hooks have no say in them, nor in what FetchContent makes of them.
+# Ignore the user's git hooks.
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.hooksPath GIT_CONFIG_VALUE_0=/dev/null
 
-# What a way needs and this machine lacks is told by the way itself, with 77.
+# need PROGRAM: prints SKIPPED and exits with 77 if it does not run.
 need() {
   have_programs "$1" && return 0
   echo "SKIPPED: there is no working $1 here"
   exit 77
 }
 
-# in_cmake NAME SOURCE [CMAKE ARGUMENT]...: configures, builds and runs a stranger's project, not optimised.
+# in_cmake NAME SOURCE [CMAKE ARGUMENT]...: configures, builds and runs a separate project, not optimised.
 in_cmake() {
   cmake --no-warn-unused-cli -S "$source_dir/tests/consume/$2" -B "$out/$1" -G Ninja -D CMAKE_BUILD_TYPE=Debug "${@:3}" &&
     cmake --build "$out/$1" && ctest --test-dir "$out/$1" --output-on-failure --no-tests=error
@@ -124,7 +124,7 @@ readme_pkgconfig() (
   eval "$path" && eval "${command/-O3/-O0}" && readme_prints "$PWD/a.out"
 )
 
-# refused SENTENCE FIND-PACKAGE-ARGUMENT...: find_package must fail, and say why.
+# refused MESSAGE FIND-PACKAGE-ARGUMENT...: find_package must fail with that message.
 refused() {
   local log=$out/components.log project=$out/components
   mkdir -p "$project"
@@ -158,8 +158,7 @@ way_vcpkg() {
   readme_files 'readme vcpkg'
   readme_build 'readme vcpkg' -D CMAKE_PREFIX_PATH="$out/vcpkg_port/installed" && stray_port "$ports"
 }
-# A copy of the port has no library above it, and says so. It lies as deep as the port in folders of its own: the build folder
-# may be the source tree's.
+# A copy of the port outside the source tree must fail with that message. Its folder has the same depth as the port's.
 stray_port() {
   local log=$out/stray_port.log stray=$out/stray/cmake/packaging
   mkdir -p "$stray"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: tool_program_test.sh TOOL BUILD-FOLDER
 set -uo pipefail
-unset CDPATH DESTDIR # cd would look elsewhere, and cmake --install put its files there
+unset CDPATH DESTDIR # cd would enter another folder, and cmake --install would install under DESTDIR
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 tool=$1 build=$2 page=$root/examples/ufp4/ufp4.1
 folder=$(mktemp -d -p "$build") || exit 1 # programs are run from it, which a TMPDIR may forbid

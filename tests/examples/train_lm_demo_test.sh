@@ -4,7 +4,7 @@
 #
 # train_lm_demo_test.sh [FOLDER]: where the stand-ins are made and run; without it where mktemp makes folders
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=$(mktemp -d ${1:+-p "$1"}) || exit 1
 trap 'rm -rf "$folder"' EXIT

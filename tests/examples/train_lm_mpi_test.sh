@@ -4,7 +4,7 @@
 #
 # train_lm_mpi_test.sh TRAIN_LM
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 train_lm=${1:?the program to test}
 folder=$(mktemp -d)

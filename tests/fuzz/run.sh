@@ -9,7 +9,7 @@ usage='usage: tests/fuzz/run.sh [--seconds N] [--target NAME]... [--out FOLDER] 
 Ends with one line per target. A finding is saved as FOLDER/findings/TARGET-crash-...; tests/fuzz/README.md tells how to add it.
 Needs clang 19 with its libFuzzer; exit status 77 without.'
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 
@@ -98,7 +98,7 @@ for target in "${targets[@]}"; do
   if ! "$out/$target" "${options[@]}" -runs=0 -artifact_prefix="$out/findings/$target-" "$corpus" >"$log" 2>&1 ||
     ! "$out/$target" "${options[@]}" -max_total_time="$seconds" -artifact_prefix="$out/findings/$target-" \
       -print_final_stats=1 "$found" "$corpus" >>"$log" 2>&1; then
-    echo "$target: FOUND something; what it says is in $log, the input in $out/findings. Its first words:"
+    echo "$target: finding in $out/findings; log: $log; first lines:"
     grep -m 1 -E -A 12 'FOUND|ERROR: |runtime error' "$log"
     status=1
     continue

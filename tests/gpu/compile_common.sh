@@ -3,7 +3,7 @@
 # Sourced by bash. The caller has `usage`, and a function `work KIND WHAT` that leaves <name>.log, and its verdict through `verdict`.
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export source_dir out
 

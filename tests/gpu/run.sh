@@ -14,7 +14,7 @@ Environment: UFP4_BUILD_DIR, where to build; UFP4_CATCH2_INCLUDE, the folder tha
 Needs nvcc or hipcc, g++, Catch2 and a GPU; with nvcc cuBLAS for the bench and its own test. Exit status 77, and a line that says so,
 where the compiler or a GPU is missing.'
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"

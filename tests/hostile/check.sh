@@ -10,7 +10,7 @@
 #
 # Environment: UFP4_BUILD_DIR, where what is built lies until the end.
 set -uo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 choose_build_folder "$source_dir"

@@ -6,7 +6,7 @@
 # Installs (apt): g++ cmake ninja-build libeigen3-dev python3 python3-numpy python3-scipy. Builds into build/, or
 # UFP4_BUILD_DIR; run folders go to its study/ unless --out says otherwise.
 set -euo pipefail
-unset CDPATH # where it is set, cd may go elsewhere, and says so on stdout
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
