@@ -39,7 +39,7 @@ class Ufp4Conan(ConanFile):
 
     def validate(self):
         if self.settings.get_safe("compiler") == "msvc":
-            raise ConanInvalidConfiguration("ufp4 needs g++ or clang: its headers refuse MSVC with an #error")
+            raise ConanInvalidConfiguration("ufp4 needs g++ or clang: its headers reject MSVC with an #error")
         check_min_cppstd(self, 20)
 
     def package(self):

@@ -112,10 +112,10 @@ separate_kernels() {
   printf '| file | g++ -O2 | clang -O2 |\n|---|---:|---:|\n'
   for program in "${programs[@]}"; do
     source=bench/compile_cost/$program.cpp
-    printf '| %s | %s | %s |\n' "$program" "$(cell "$cxx" "$work/e.o" -O2 -D UFP4_KERNELS_ELSEWHERE "$source")" \
-      "$(cell "$clang" "$work/e.o" -O2 -D UFP4_KERNELS_ELSEWHERE "$source")"
+    printf '| %s | %s | %s |\n' "$program" "$(cell "$cxx" "$work/e.o" -O2 -D UFP4_EXTERNAL_KERNELS "$source")" \
+      "$(cell "$clang" "$work/e.o" -O2 -D UFP4_EXTERNAL_KERNELS "$source")"
   done
-  printf '#define UFP4_KERNELS_HERE\n#include <ufp4/cpu/kernels.hpp>\n' >"$work/kernels.cpp"
+  printf '#define UFP4_COMPILE_KERNELS\n#include <ufp4/cpu/kernels.hpp>\n' >"$work/kernels.cpp"
   printf '| kernels.cpp, once | %s | %s |\n' "$(cell "$cxx" "$work/kernels.o" -O2 "$work/kernels.cpp")" \
     "$(cell "$clang" "$work/e.o" -O2 "$work/kernels.cpp")"
 }
@@ -170,7 +170,7 @@ report() {
     cat "$work/headers.md"
     printf '\n## Programs\n\nThe sources are in `bench/compile_cost`.\n\n'
     cat "$work/whole_programs.md"
-    printf '\n## Programs with UFP4_KERNELS_ELSEWHERE\n\nThe last row is the file that defines UFP4_KERNELS_HERE.\n\n'
+    printf '\n## Programs with UFP4_EXTERNAL_KERNELS\n\nThe last row is the file that defines UFP4_COMPILE_KERNELS.\n\n'
     cat "$work/separate_kernels.md"
     printf '\n## Bytes by instruction set\n\ng++ -O2: functions by the namespace of their tier (`nm -S -C`).\n\n'
     cat "$work/bytes.md"

@@ -19,7 +19,7 @@ using bench::place;
 namespace {
 
 bench::row row_at(const place& p, std::string format) {
-  return {.verb = "dequantize",
+  return {.operation = "dequantize",
           .format = std::move(format),
           .isa = bench::isa_name(p.on),
           .shape = bench::size_name(p.bytes),

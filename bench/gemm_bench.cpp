@@ -71,7 +71,7 @@ const char* unit_of(const cpu::explanation& e, int block) {
   }
 }
 
-/// One way to call the verb.
+/// One way to call the operation.
 struct product {
   std::string name;
   int block;
@@ -88,7 +88,7 @@ struct product {
 void add_row(const product& p, const size& s, cpu::isa tier, int threads) {
   const cpu::context ctx{.threads = threads, .isa = tier};
   const cpu::explanation e = p.explain(ctx, s);
-  bench::row r{.verb = "gemm",
+  bench::row r{.operation = "gemm",
                .format = p.name,
                .isa = cpu::name(tier),
                .shape = s.name(),
@@ -241,7 +241,7 @@ void add_eigen(std::span<const size> sizes) {
   for (const size& s : sizes)
     for (const bool half : {false, true}) {
       if (s.rotating || (half && s.m > 128)) continue;  // Eigen's bf16 takes seconds
-      bench::row r{.verb = "gemm",
+      bench::row r{.operation = "gemm",
                    .format = half ? "Eigen bfloat16" : "Eigen float",
                    .isa = "native",
                    .shape = s.name(),

@@ -86,7 +86,7 @@ gpu::buffer<T> numbers(std::size_t count) {
   return gpu::buffer<T>(std::span<const T>(all));
 }
 
-// Memory-bound verbs.
+// Memory-bound operations.
 
 double copy_rate = 0;  // GB/s, bytes read plus bytes written
 
@@ -120,11 +120,11 @@ void memory_bound() {
   const double copy = time_of(
       [&] { (void)RUNTIME(MemcpyAsync)(y.data(), x.data(), side * side * 4, RUNTIME(MemcpyDeviceToDevice), stream); });
   copy_rate = 2 * floats / copy * 1e-6;
-  std::printf("\n## Memory-bound verbs, %zu x %zu\n\n", side, side);
+  std::printf("\n## Memory-bound operations, %zu x %zu\n\n", side, side);
   std::printf(
       "Rates count bytes read and written once. A tensor maximum is a pass of its own unless tensor_amax is "
       "given.\n\n");
-  std::printf("| verb | microseconds | GB/s | of the copy |\n|---|---|---|---|\n");
+  std::printf("| operation | microseconds | GB/s | of the copy |\n|---|---|---|---|\n");
   row("device copy (the runtime's), float", 2 * floats, copy);
   const random_hadamard<16> rht{1};
   const stochastic sr{.seed = 1};

@@ -18,7 +18,7 @@ namespace {
 
 bench::row row_at(const place& p, std::string format, bool in_place) {
   const bench::traffic kind = in_place ? bench::traffic::update : bench::traffic::copy;
-  return {.verb = "hadamard",
+  return {.operation = "hadamard",
           .format = std::move(format),
           .isa = bench::isa_name(p.on),
           .shape = bench::size_name(p.bytes),

@@ -20,7 +20,7 @@ using bench::place;
 namespace {
 
 bench::row row_at(const place& p, std::string format) {
-  return {.verb = "quantize",
+  return {.operation = "quantize",
           .format = std::move(format),
           .isa = bench::isa_name(p.on),
           .shape = bench::size_name(p.bytes),
@@ -61,13 +61,13 @@ void add_rows(const bench::settings& s, const std::string& name, reading how, co
 
 template <class F>
 void add_format(const bench::settings& s, const std::string& name) {
-  const stochastic coins{.seed = 7};
+  const stochastic random_bits{.seed = 7};
   const random_hadamard<16> rht{42};
   add_rows<F, float>(s, name, {});
   if constexpr (spec_of<F>.two_level) add_rows<F, float>(s, name + "+amax", {}, tensor_amax{4.0f});
   add_rows<F, float>(s, name + "+rht16", {}, rht);
-  add_rows<F, float>(s, name + "+sr", {}, coins);
-  add_rows<F, float>(s, name + "+rht16+sr", {}, rht, coins);
+  add_rows<F, float>(s, name + "+sr", {}, random_bits);
+  add_rows<F, float>(s, name + "+rht16+sr", {}, rht, random_bits);
   add_rows<F, float>(s, name + "+transposed", {.transposed = true});
   add_rows<F, bf16>(s, name + "+bf16", {});
 }

@@ -22,7 +22,7 @@ class Row:
 
     def __init__(self, name):
         self.name = name
-        self.verb, self.format, self.isa, self.shape, threads = name.split("/")
+        self.operation, self.format, self.isa, self.shape, threads = name.split("/")
         self.threads = int(threads)
         self.rates, self.bound, self.unit, self.kernel, self.bound_name = [], 0.0, "", "", ""
 
@@ -84,9 +84,9 @@ class Goals:
             return row.bound
         other = None
         if kind == "plain":
-            other = self.rows.get("/".join([row.verb, row.format.split("+")[0], row.isa, row.shape, "1"]))
+            other = self.rows.get("/".join([row.operation, row.format.split("+")[0], row.isa, row.shape, "1"]))
         if kind == "threads" and row.threads > 1:
-            other = self.rows.get("/".join([row.verb, row.format, row.isa, row.shape, "1"]))
+            other = self.rows.get("/".join([row.operation, row.format, row.isa, row.shape, "1"]))
         return other and other.best * (row.threads if kind == "threads" else 1)
 
     @staticmethod
@@ -140,7 +140,7 @@ class Report:
             return ""
         beside = percent(row.share) if row.share is not None else ""
         if speedup:
-            one = self.at(row.verb, row.format, row.isa, row.shape)
+            one = self.at(row.operation, row.format, row.isa, row.shape)
             beside = f"{row.best / one.best:.2f}x" if one else ""
         return " ".join(filter(None, [number(row.best), f"({beside})" if beside else "", self.goals.mark(row)]))
 
@@ -153,21 +153,21 @@ class Report:
         words = list(dict.fromkeys(filter(None, row_words)))
         return "; ".join(w + " at " + ", ".join(n for each, n in zip(row_words, names) if each == w) for w in words)
 
-    def formats(self, verb, keep):
-        return list(dict.fromkeys(r.format for r in self.rows.values() if r.verb == verb and keep(r)))
+    def formats(self, operation, keep):
+        return list(dict.fromkeys(r.format for r in self.rows.values() if r.operation == operation and keep(r)))
 
-    def at(self, verb, fmt, isa, shape, threads=1):
-        return self.rows.get("/".join([verb, fmt, isa, shape, str(threads)]))
+    def at(self, operation, fmt, isa, shape, threads=1):
+        return self.rows.get("/".join([operation, fmt, isa, shape, str(threads)]))
 
-    def at_best(self, verb, fmt, shape, threads=1):
+    def at_best(self, operation, fmt, shape, threads=1):
         """The row of the most capable instruction set that has a kernel for this shape."""
         for isa in reversed(self.isas):
-            row = self.at(verb, fmt, isa, shape, threads)
+            row = self.at(operation, fmt, isa, shape, threads)
             if row:
                 return row
         return None
 
-    def verb_table(self, verb, shapes, wanted, threads=(1,), speedup=False):
+    def operation_table(self, operation, shapes, wanted, threads=(1,), speedup=False):
         """Lines: (format, isa) pairs, isa None for the best that a shape has; columns: shapes, {shape: heading}, for
         each number of threads. Goals that are the same for every line that has any stand in a last line, others in a
         column."""
@@ -175,9 +175,9 @@ class Report:
         heads = [shapes[s] + (f", {t} threads" if t > 1 and not speedup else "") for s, t in columns]
         found = []
         for fmt, isa in wanted:
-            cells = [self.at(verb, fmt, isa, s, t) if isa else self.at_best(verb, fmt, s, t) for s, t in columns]
+            cells = [self.at(operation, fmt, isa, s, t) if isa else self.at_best(operation, fmt, s, t) for s, t in columns]
             if isa:  # what a table of the best shows already is left out
-                cells = [c if c is not self.at_best(verb, fmt, s, t) else None for c, (s, t) in zip(cells, columns)]
+                cells = [c if c is not self.at_best(operation, fmt, s, t) else None for c, (s, t) in zip(cells, columns)]
             if any(cells):
                 found.append((fmt, ", ".join(i for i in self.isas if i in {c.isa for c in cells if c}), cells))
         keep = [i for i in range(len(columns)) if any(cells[i] for _, _, cells in found)]
@@ -187,7 +187,7 @@ class Report:
         lines = [[fmt, isa] + [self.cell(cells[i], speedup) for i in keep] for fmt, isa, cells in found]
         words = [[self.goal_words(cells[i]) for i in keep] for _, _, cells in found]
         common = [sorted(set(filter(None, column))) for column in zip(*words)]
-        header = [verb, "isa"] + heads
+        header = [operation, "isa"] + heads
         if any(common) and all(len(c) <= 1 for c in common) and len(found) > 1:
             lines.append(["*goal*", ""] + [f"*{c[0]}*" if c else "" for c in common])
         elif any(common):
@@ -195,12 +195,12 @@ class Report:
             lines = [line + [self.goal_cell(w, heads)] for line, w in zip(lines, words)]
         return table(header, lines, 2)
 
-    def verb_section(self, title, verb, intro, shapes, threads=(1,)):
-        ours = self.formats(verb, lambda r: r.isa != "native")
-        best = [(f, None) for f in ours + self.formats(verb, lambda r: r.isa == "native")]
+    def operation_section(self, title, operation, intro, shapes, threads=(1,)):
+        ours = self.formats(operation, lambda r: r.isa != "native")
+        best = [(f, None) for f in ours + self.formats(operation, lambda r: r.isa == "native")]
         lesser = [(f, isa) for isa in reversed(self.isas) for f in ours]
-        out = [f"## {title}", ""] + intro + [""] + self.verb_table(verb, shapes, best, threads)
-        other = self.verb_table(verb, shapes, lesser)
+        out = [f"## {title}", ""] + intro + [""] + self.operation_table(operation, shapes, best, threads)
+        other = self.operation_table(operation, shapes, lesser)
         return out + (folded("Other instruction sets, one thread", other) if other else [])
 
     # ---- sections
@@ -251,22 +251,22 @@ class Report:
                  "The limit is the multiply unit that the kernel uses (rescaled where it sums integers); for M = 1 the "
                  "bandwidth that the weights are read with: one matrix again and again, or *from memory*, a different "
                  "one each call."]
-        out = self.verb_section("Multiply", "gemm", intro, sizes)
+        out = self.operation_section("Multiply", "gemm", intro, sizes)
         kernels = self.kernel_lines(sizes)
         if kernels:
             out += folded("Which kernels these are", kernels)
         if self.cores > 1:
             best = [(f, None) for f in self.formats("gemm", lambda r: r.isa not in ("native", "scalar"))]
-            lines = self.verb_table("gemm", sizes, best, (self.cores,), speedup=True)
+            lines = self.operation_table("gemm", sizes, best, (self.cores,), speedup=True)
             out += [f"On {self.cores} threads, and how many times the figure on one:", ""] + lines if lines else []
         squares = {f"{n}x{n}x{n}": f"{n}" for n in (512, 1024, 2048)}
         best = [(f, None) for f in self.formats("gemm", lambda r: r.shape in squares)]
-        out += ["M = N = K, one thread:", ""] + self.verb_table("gemm", squares, best)
+        out += ["M = N = K, one thread:", ""] + self.operation_table("gemm", squares, best)
         groups = {r.shape: r.shape for r in self.rows.values() if " of " in r.shape}
         if groups:
             best = [(f, None) for f in self.formats("gemm", lambda r: r.shape in groups)]
             out += ["Many small products (experts x M x N x K), in one call and in a call each:", ""]
-            out += self.verb_table("gemm", groups, best, (1, self.cores) if self.cores > 1 else (1,))
+            out += self.operation_table("gemm", groups, best, (1, self.cores) if self.cores > 1 else (1,))
         return out
 
     def kernel_lines(self, sizes):
@@ -285,7 +285,7 @@ class Report:
                               ", ".join(f for f, n in formats.items() if tuple(n) == names)])
         return table(["kernel", "accumulates", "limit", "at", "operands"], lines, 5) if lines else []
 
-    def memory_verbs(self):
+    def memory_operations(self):
         sizes = {s: s.replace("KB", " KB").replace("MB", " MB") for s in ("64KB", "1MB", "8MB", "64MB")}
         threads = (1, self.cores) if self.cores > 1 else (1,)
         quantize = ["GB/s of input; the limit is reading that many bytes. +rht16: a Hadamard transform before; +sr: "
@@ -293,9 +293,9 @@ class Report:
                     "the tensor's amax (else a two-level format reads its input twice)."]
         hadamard = ["GB/s of input; the limit is reading and writing in place, or copying, that many bytes."]
         dequantize = ["GB/s of output; the limit is a loop of stores of that many bytes."]
-        return (self.verb_section("Quantize", "quantize", quantize, sizes, threads) +
-                self.verb_section("Hadamard", "hadamard", hadamard, sizes, threads) +
-                self.verb_section("Dequantize", "dequantize", dequantize, sizes, threads))
+        return (self.operation_section("Quantize", "quantize", quantize, sizes, threads) +
+                self.operation_section("Hadamard", "hadamard", hadamard, sizes, threads) +
+                self.operation_section("Dequantize", "dequantize", dequantize, sizes, threads))
 
     def compiling(self):
         if self.compile is None:
@@ -306,13 +306,13 @@ class Report:
                 ] + table(["program", "s", "at most, s", "KB"], lines)
 
     def every_row(self):
-        lines = [[r.verb, r.format, r.isa, r.shape, str(r.threads), r.unit, number(r.best), number(r.median),
+        lines = [[r.operation, r.format, r.isa, r.shape, str(r.threads), r.unit, number(r.best), number(r.median),
                   number(r.bound) if r.bound else "", r.bound_name] for r in self.rows.values()]
         header = ["operation", "format", "isa", "shape", "threads", "unit", "best", "median", "limit", "of"]
         return ["## Every row", ""] + folded(f"{len(lines)} rows, with medians and limits", table(header, lines, 6))
 
     def text(self):
-        out = self.head() + self.limits() + self.multiply() + self.memory_verbs() + self.compiling() + self.every_row()
+        out = self.head() + self.limits() + self.multiply() + self.memory_operations() + self.compiling() + self.every_row()
         return "\n".join(out).rstrip() + "\n"
 
 

@@ -3,7 +3,7 @@
 #
 # Included by the installed package for find_package(ufp4 COMPONENTS cuda), and by cuda.cmake where UFP4_CUDA is on. CUDA is
 # a language of the project by then; its compiler brings the toolkit's headers and runtime. Sets ufp4_cuda_missing to a
-# sentence where there is no target.
+# message where there is no target.
 set(ufp4_cuda_missing "")
 if(NOT TARGET ufp4::cuda)
   if(NOT CMAKE_CUDA_COMPILER_LOADED)

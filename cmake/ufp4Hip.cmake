@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Included by the installed package for find_package(ufp4 COMPONENTS hip), and by our own build where UFP4_HIP is on. The compiler is
-# CXX=hipcc; AMDGPU_TARGETS or GPU_TARGETS (gfx90a, ...) say what for. Sets ufp4_hip_missing to a sentence where there is no target.
+# CXX=hipcc; AMDGPU_TARGETS or GPU_TARGETS (gfx90a, ...) say what for. Sets ufp4_hip_missing to a message where there is no target.
 set(ufp4_hip_missing "")
 if(NOT TARGET ufp4::hip)
   if(NOT CMAKE_CXX_COMPILER MATCHES "hipcc" AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")

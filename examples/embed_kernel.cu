@@ -35,7 +35,7 @@ __global__ void rmsnorm_quantize(const float* x, const float* gain, int rows, in
     float y[block];
     for (int j = 0; j < block; ++j) y[j] = x[k + j] * factor * gain[k + j];
     ufp4::hadamard_forward(rht, y);
-    const size_t at = static_cast<size_t>(row) * cols + k;  // the element's place draws its coin
+    const size_t at = static_cast<size_t>(row) * cols + k;  // the element's place draws its random number
     uint8_t packed[block / 2];
     scales[at / block] = ufp4::quantize_block<quantized>(y, packed, rounding, at);
     for (int b = 0; b < block / 2; ++b) codes[at / 2 + b] = packed[b];

@@ -4,7 +4,7 @@
 #include <ufp4/format/table_element.hpp>
 
 #include "support/catch.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/threads.hpp"
 
 #include <string>
@@ -115,7 +115,7 @@ TEST_CASE("plain operands and grids without exact products run the binary32 kern
   }
 }
 
-TEST_CASE("the other verbs run the vector kernel of their tier, and say where they do not", "[explain]") {
+TEST_CASE("the other operations run the vector kernel of their tier, and say where they do not", "[explain]") {
   const std::string scalar = "scalar";
   for (const cpu::isa tier : support::runnable_isas()) {
     const cpu::context ctx{.isa = tier};
@@ -139,7 +139,7 @@ TEST_CASE("the other verbs run the vector kernel of their tier, and say where th
   }
 }
 
-TEST_CASE("explain says how sums are made, and refuses a tier that is not there", "[explain]") {
+TEST_CASE("explain says how sums are made, and rejects a tier that is not there", "[explain]") {
   const auto qx = operand<nvfp4>(matrix(128, 4096)), qw = operand<nvfp4>(matrix(4096, 4096));
   const cpu::explanation scalar = cpu::explain(cpu::context{.isa = cpu::isa::scalar}, qx, qw, matrix(128, 4096));
   CHECK(scalar.text() == "quantized_gemm: gemm_scalar (scalar), tiles of 1 x 1 x 1, accumulate fast");
@@ -150,5 +150,5 @@ TEST_CASE("explain says how sums are made, and refuses a tier that is not there"
   for (const cpu::isa tier : cpu::all_isas)
     if (!cpu::available().has(tier))
       CHECK_FALSE(
-          support::refusal([&] { cpu::explain(cpu::context{.isa = tier}, qx, qw, matrix(128, 4096)); }).empty());
+          support::rejection([&] { cpu::explain(cpu::context{.isa = tier}, qx, qw, matrix(128, 4096)); }).empty());
 }

@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 #include "support/gemm_model.hpp"
 #include "support/poison.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 #include "support/threads.hpp"
 
@@ -43,17 +43,17 @@ TEST_CASE("out = fma(beta, C, fl(scaled + bias)), in every type and shape of C",
     }
 }
 
-TEST_CASE("a bias of another length, or inside C, is refused", "[gemm]") {
+TEST_CASE("a bias of another length, or inside C, is rejectd", "[gemm]") {
   std::vector<float> x(64, 1.0f), c(12);
   const auto a = quantize<nvfp4>(matrix_view<const float>{x.data(), 4, 16});
   const auto b = quantize<nvfp4>(matrix_view<const float>{x.data(), 3, 16});
   const matrix_view<float> out{c.data(), 4, 3};
-  const auto refusal = [&](std::span<const float> bias) {
-    return support::refusal([&] { quantized_gemm(a, b, out, {.bias = bias}); });
+  const auto rejection = [&](std::span<const float> bias) {
+    return support::rejection([&] { quantized_gemm(a, b, out, {.bias = bias}); });
   };
-  CHECK(refusal({x.data(), 4}) == "quantized_gemm: bias has 4 entries, but C has 3 columns");
-  CHECK(refusal({c.data() + 9, 3}) == "quantized_gemm: C overlaps bias");
-  CHECK(refusal({x.data(), 3}).empty());
+  CHECK(rejection({x.data(), 4}) == "quantized_gemm: bias has 4 entries, but C has 3 columns");
+  CHECK(rejection({c.data() + 9, 3}) == "quantized_gemm: C overlaps bias");
+  CHECK(rejection({x.data(), 3}).empty());
 }
 
 TEST_CASE("a bias without entries adds nothing, wherever it points", "[gemm]") {

@@ -4,7 +4,7 @@
 
 #include "support/catch.hpp"
 #include "support/poison.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 
 #include <vector>
 
@@ -15,12 +15,12 @@ namespace {
 const std::vector<float> ones(1 << 14, 1.0f);
 matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
 
-/// The sentence that a GEMM into a rows x cols matrix is refused with; C must be as it was.
+/// The message that a GEMM into a rows x cols matrix is rejectd with; C must be as it was.
 template <class A, class B>
-std::string refusal(const A& a, const B& b, std::size_t rows, std::size_t cols) {
+std::string rejection(const A& a, const B& b, std::size_t rows, std::size_t cols) {
   support::guarded<float> c(rows * cols), poison(rows * cols);
   const std::string text =
-      support::refusal([&] { quantized_gemm(a, b, matrix_view<float>{c.data(), rows, cols}, {.beta = 1.0f}); });
+      support::rejection([&] { quantized_gemm(a, b, matrix_view<float>{c.data(), rows, cols}, {.beta = 1.0f}); });
   CHECK(c.same_bytes(poison.span()));
   CHECK(c.guards_intact());
   return text;
@@ -30,20 +30,20 @@ std::string refusal(const A& a, const B& b, std::size_t rows, std::size_t cols) 
 
 TEST_CASE("shapes that do not go together are named", "[gemm]") {
   const auto a = quantize<e1m2_f32>(matrix(3, 64)), b = quantize<e1m2_f32>(matrix(5, 48));
-  CHECK(refusal(a, b, 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
-  CHECK(refusal(a, operand<e1m2_f32>(matrix(5, 48)), 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
-  CHECK(refusal(matrix(3, 64), b, 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
+  CHECK(rejection(a, b, 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
+  CHECK(rejection(a, operand<e1m2_f32>(matrix(5, 48)), 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
+  CHECK(rejection(matrix(3, 64), b, 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
   const auto same = quantize<e1m2_f32>(matrix(5, 64));
-  CHECK(refusal(a, same, 4, 5) == "quantized_gemm: C has 4 rows, but A has 3");
-  CHECK(refusal(a, same, 3, 6) == "quantized_gemm: C has 6 columns, but B has 5 rows");
-  CHECK(refusal(a, matrix(5, 64), 3, 3) == "quantized_gemm: C has 3 columns, but B has 5 rows");
+  CHECK(rejection(a, same, 4, 5) == "quantized_gemm: C has 4 rows, but A has 3");
+  CHECK(rejection(a, same, 3, 6) == "quantized_gemm: C has 6 columns, but B has 5 rows");
+  CHECK(rejection(a, matrix(5, 64), 3, 3) == "quantized_gemm: C has 3 columns, but B has 5 rows");
 }
 
 TEST_CASE("block lengths that differ are named", "[gemm]") {
   const auto a = quantize<nvfp4>(matrix(3, 64));
   const auto b = quantize<mxfp4>(matrix(5, 64));
-  CHECK(refusal(a, b, 3, 5) == "quantized_gemm: A has blocks of 16, but B has blocks of 32");
-  CHECK(refusal(b, operand<nvfp4>(matrix(3, 64)), 5, 3) ==
+  CHECK(rejection(a, b, 3, 5) == "quantized_gemm: A has blocks of 16, but B has blocks of 32");
+  CHECK(rejection(b, operand<nvfp4>(matrix(3, 64)), 5, 3) ==
         "quantized_gemm: A has blocks of 32, but B has blocks of 16");
 }
 
@@ -53,60 +53,60 @@ TEST_CASE("transforms that differ are named", "[gemm]") {
   const auto h64 = quantize<e1m2_f32>(matrix(5, 64), hadamard<64>{});
   const auto seeded = quantize<e1m2_f32>(matrix(5, 64), random_hadamard<16>{1});
   const auto reseeded = quantize<e1m2_f32>(matrix(5, 64), random_hadamard<16>{2});
-  CHECK(refusal(plain, h16, 3, 5) ==
+  CHECK(rejection(plain, h16, 3, 5) ==
         "quantized_gemm: A was transformed in runs of 1, but B in runs of 16 (1: not at all)");
-  CHECK(refusal(h16, h64, 5, 5) ==
+  CHECK(rejection(h16, h64, 5, 5) ==
         "quantized_gemm: A was transformed in runs of 16, but B in runs of 64 (1: not at all)");
-  CHECK(refusal(matrix(3, 64), h16, 3, 5) ==
+  CHECK(rejection(matrix(3, 64), h16, 3, 5) ==
         "quantized_gemm: A was transformed in runs of 1, but B in runs of 16 (1: not at all)");
   const auto words = [](const auto& a, const auto& b) {
     return "quantized_gemm: A and B were transformed with different signs (first words " +
            std::to_string(a.transform().signs[0]) + " and " + std::to_string(b.transform().signs[0]) + ")";
   };
-  CHECK(refusal(seeded, reseeded, 5, 5) == words(seeded, reseeded));
-  CHECK(refusal(h16, seeded, 5, 5) == words(h16, seeded));
-  CHECK(refusal(operand<e1m2_f32>(matrix(5, 64), random_hadamard<16>{2}), seeded, 5, 5) == words(reseeded, seeded));
+  CHECK(rejection(seeded, reseeded, 5, 5) == words(seeded, reseeded));
+  CHECK(rejection(h16, seeded, 5, 5) == words(h16, seeded));
+  CHECK(rejection(operand<e1m2_f32>(matrix(5, 64), random_hadamard<16>{2}), seeded, 5, 5) == words(reseeded, seeded));
 
   // Signs that differ beyond the first word differ too.
   std::array<int, 256> signs;
   signs.fill(1);
   const auto before = quantize<e1m2_f32>(matrix(5, 256), signed_hadamard<256>(signs));
   signs[255] = -1;
-  CHECK_FALSE(refusal(before, quantize<e1m2_f32>(matrix(5, 256), signed_hadamard<256>(signs)), 5, 5).empty());
+  CHECK_FALSE(rejection(before, quantize<e1m2_f32>(matrix(5, 256), signed_hadamard<256>(signs)), 5, 5).empty());
 
   // Rounding to bf16 after the transform does not change which map it is.
-  CHECK(support::refusal([&] {
+  CHECK(support::rejection([&] {
           std::vector<float> c(25);
           quantized_gemm(h16, quantize<e1m2_f32>(matrix(5, 64), hadamard<16>{}.to_bf16()),
                          matrix_view<float>{c.data(), 5, 5});
         }).empty());
 }
 
-TEST_CASE("the same coins on both sides are an error where both are rounded in the call", "[gemm]") {
-  const stochastic coins{.seed = 7, .stream = 9};
-  const auto request = operand<e1m2_f32>(matrix(5, 64), coins);
-  CHECK(
-      refusal(request, operand<int4_f32>(matrix(5, 64), coins), 5, 5) ==
-      "quantized_gemm: A and B would be rounded with the same coins: seed 7, stream 9 on both sides; give one of them "
-      "another stream");
+TEST_CASE("the same random bits on both sides are an error where both are rounded in the call", "[gemm]") {
+  const stochastic random_bits{.seed = 7, .stream = 9};
+  const auto request = operand<e1m2_f32>(matrix(5, 64), random_bits);
+  CHECK(rejection(request, operand<int4_f32>(matrix(5, 64), random_bits), 5, 5) ==
+        "quantized_gemm: A and B would be rounded with the same random bits: seed 7, stream 9 on both sides; give one "
+        "of them "
+        "another stream");
   std::vector<float> c(25);
   const auto accepted = [&](const auto& b) {
-    return support::refusal([&] { quantized_gemm(request, b, matrix_view<float>{c.data(), 5, 5}); }).empty();
+    return support::rejection([&] { quantized_gemm(request, b, matrix_view<float>{c.data(), 5, 5}); }).empty();
   };
   CHECK(accepted(operand<int4_f32>(matrix(5, 64), stochastic{.seed = 7, .stream = 8})));
   CHECK(accepted(operand<int4_f32>(matrix(5, 64), stochastic{.seed = 6, .stream = 9})));
   CHECK(accepted(operand<int4_f32>(matrix(5, 64))));
-  CHECK(accepted(quantize<int4_f32>(matrix(5, 64), coins)));
+  CHECK(accepted(quantize<int4_f32>(matrix(5, 64), random_bits)));
 }
 
 TEST_CASE("null memory with a size is named", "[gemm]") {
   const auto a = quantize<e1m2_f32>(matrix(3, 32));
-  CHECK(support::refusal([&] { quantized_gemm(a, a, matrix_view<float>{nullptr, 3, 3}); }) ==
+  CHECK(support::rejection([&] { quantized_gemm(a, a, matrix_view<float>{nullptr, 3, 3}); }) ==
         "quantized_gemm: C is null, but has 3 x 3 elements");
   const matrix_view<const float> nothing{nullptr, 4, 32};
-  CHECK(refusal(a, nothing, 3, 4) == "quantized_gemm: B is null, but has 4 x 32 elements");
-  CHECK(refusal(nothing, a, 4, 3) == "quantized_gemm: A is null, but has 4 x 32 elements");
-  CHECK(refusal(a, operand<e1m2_f32>(nothing), 3, 4) == "quantized_gemm: x is null, but has 4 x 32 elements");
+  CHECK(rejection(a, nothing, 3, 4) == "quantized_gemm: B is null, but has 4 x 32 elements");
+  CHECK(rejection(nothing, a, 4, 3) == "quantized_gemm: A is null, but has 4 x 32 elements");
+  CHECK(rejection(a, operand<e1m2_f32>(nothing), 3, 4) == "quantized_gemm: x is null, but has 4 x 32 elements");
 }
 
 TEST_CASE("C may overlap neither codes nor scales nor a plain operand", "[gemm]") {
@@ -121,9 +121,9 @@ TEST_CASE("C may overlap neither codes nor scales nor a plain operand", "[gemm]"
         b.codes().first(96), {reinterpret_cast<const float*>(memory + at), 12}, 1.0f, 3, 64};
   };
   const matrix_view<float> c{reinterpret_cast<float*>(memory + 96), 3, 4};  // bytes 96 .. 143
-  const auto said = [&](const auto& left) { return support::refusal([&] { quantized_gemm(left, b, c); }); };
+  const auto said = [&](const auto& left) { return support::rejection([&] { quantized_gemm(left, b, c); }); };
   const auto said_right = [&](const auto& right) {
-    return support::refusal([&] { quantized_gemm(b, right, matrix_view<float>{c.data(), 4, 3}); });
+    return support::rejection([&] { quantized_gemm(b, right, matrix_view<float>{c.data(), 4, 3}); });
   };
   CHECK(said(codes_in(1)) == "quantized_gemm: C overlaps the codes of A");
   CHECK(said(codes_in(143)) == "quantized_gemm: C overlaps the codes of A");
@@ -138,7 +138,7 @@ TEST_CASE("C may overlap neither codes nor scales nor a plain operand", "[gemm]"
 
   std::vector<float> x(3 * 64 + 12);
   const auto over_x = [&](std::ptrdiff_t at, auto make) {
-    return support::refusal([&] {
+    return support::rejection([&] {
       quantized_gemm(make(matrix_view<const float>{x.data(), 3, 64}), b, matrix_view<float>{x.data() + at, 3, 4});
     });
   };
@@ -148,7 +148,7 @@ TEST_CASE("C may overlap neither codes nor scales nor a plain operand", "[gemm]"
   CHECK(over_x(191, as_request) == "quantized_gemm: C overlaps A");
   CHECK(over_x(0, as_is) == "quantized_gemm: C overlaps A");
   CHECK(over_x(180, as_unquantized) == "quantized_gemm: C overlaps A");
-  CHECK(support::refusal([&] {  // columns of one buffer
+  CHECK(support::rejection([&] {  // columns of one buffer
           quantized_gemm(matrix_view<const float>{x.data(), 3, 56, 68}, quantize<e1m2_f32>(matrix(4, 56)),
                          matrix_view<float>{x.data() + 60, 3, 4, 68});
         }) == "");
@@ -156,37 +156,37 @@ TEST_CASE("C may overlap neither codes nor scales nor a plain operand", "[gemm]"
   CHECK(over_x(192, as_is) == "");
 }
 
-TEST_CASE("a mode or an instruction set that is a number of nobody's is refused", "[gemm]") {
+TEST_CASE("a mode or an instruction set that is a number of nobody's is rejectd", "[gemm]") {
   const auto a = quantize<e1m2_f32>(matrix(3, 64)), b = quantize<e1m2_f32>(matrix(4, 64));
   std::vector<float> c(12, 5.0f);
   const matrix_view<float> out{c.data(), 3, 4};
-  CHECK(support::refusal([&] { quantized_gemm(a, b, out, {.accumulate = static_cast<accumulate>(3)}); }) ==
+  CHECK(support::rejection([&] { quantized_gemm(a, b, out, {.accumulate = static_cast<accumulate>(3)}); }) ==
         "quantized_gemm: accumulate is 3, which is no mode of ufp4");
-  CHECK(support::refusal([&] { quantized_gemm({.isa = static_cast<cpu::isa>(99)}, a, b, out); }) ==
+  CHECK(support::rejection([&] { quantized_gemm({.isa = static_cast<cpu::isa>(99)}, a, b, out); }) ==
         "cpu::context::isa is 99, which is no instruction set of ufp4");
   CHECK(c == std::vector<float>(12, 5.0f));
 }
 
 TEST_CASE("mistakes in the policies of an operand on the fly are named as quantize names them", "[gemm]") {
   const auto b = quantize<e1m2_f32>(matrix(4, 64));
-  CHECK(refusal(operand<e1m2_f32>(matrix(3, 64), mx_ceil{}), b, 3, 4) ==
+  CHECK(rejection(operand<e1m2_f32>(matrix(3, 64), mx_ceil{}), b, 3, 4) ==
         "quantized_gemm: mx_floor, mx_even and mx_ceil are for e8m0 scales");
-  CHECK(refusal(b, operand<nvfp4>(matrix(3, 64), tensor_amax{-1.0f}), 4, 3).find("tensor_amax is -1") !=
+  CHECK(rejection(b, operand<nvfp4>(matrix(3, 64), tensor_amax{-1.0f}), 4, 3).find("tensor_amax is -1") !=
         std::string::npos);
   const signed_hadamard<16> wrong(std::array<int, 16>{2});
   const std::string signs = "quantized_gemm: signed_hadamard was given a sign that is neither +1 nor -1";
   const auto turned = quantize<e1m2_f32>(matrix(4, 64), hadamard<16>{});
-  CHECK(refusal(operand<e1m2_f32>(matrix(3, 64), wrong), operand<e1m2_f32>(matrix(4, 64), wrong), 3, 4) == signs);
-  // None of the bad signs is -1, so as a map this is the plain transform: the sign is what is refused.
-  CHECK(refusal(unquantized(matrix(3, 64), wrong), turned, 3, 4) == signs);
+  CHECK(rejection(operand<e1m2_f32>(matrix(3, 64), wrong), operand<e1m2_f32>(matrix(4, 64), wrong), 3, 4) == signs);
+  // None of the bad signs is -1, so as a map this is the plain transform: the sign is what is rejectd.
+  CHECK(rejection(unquantized(matrix(3, 64), wrong), turned, 3, 4) == signs);
 }
 
-TEST_CASE("a tier that the machine lacks is refused before anything is written", "[gemm]") {
+TEST_CASE("a tier that the machine lacks is rejectd before anything is written", "[gemm]") {
   const auto a = quantize<e1m2_f32>(matrix(3, 64));
   const cpu::isa absent = cpu::available().has(cpu::isa::neon) ? cpu::isa::amx : cpu::isa::neon_i8mm;
   support::guarded<float> c(9), poison(9);
-  const std::string text =
-      support::refusal([&] { quantized_gemm(cpu::context{.isa = absent}, a, a, matrix_view<float>{c.data(), 3, 3}); });
+  const std::string text = support::rejection(
+      [&] { quantized_gemm(cpu::context{.isa = absent}, a, a, matrix_view<float>{c.data(), 3, 3}); });
   CHECK(text.find("cpu::context::isa asks for " + std::string(cpu::name(absent))) == 0);
   CHECK(c.same_bytes(poison.span()));
 }

@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 #include "support/gemm_model.hpp"
 #include "support/poison.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 #include "support/threads.hpp"
 
@@ -95,21 +95,21 @@ TEST_CASE("a group names what is wrong with it before anything is written", "[ge
   const mixture m(gen, {5, 9, 5});
   support::guarded<float> y(19 * mixture::outputs), poison(19 * mixture::outputs);
   const auto good = m.cut(y.data());
-  const auto refusal = [&](const std::vector<matrix_view<float>>& c, const gemm_options& options = {}) {
-    const std::string text = support::refusal([&] { grouped(cpu::context{}, m, c, options); });
+  const auto rejection = [&](const std::vector<matrix_view<float>>& c, const gemm_options& options = {}) {
+    const std::string text = support::rejection([&] { grouped(cpu::context{}, m, c, options); });
     CHECK(y.same_bytes(poison.span()));
     return text;
   };
-  CHECK(refusal({good[0], good[1]}) == "quantized_gemm_grouped: 3 left operands, 3 right ones and 2 outputs");
-  CHECK(refusal({good[0], good[0], good[2]}) == "quantized_gemm_grouped, product 1: C has 5 rows, but A has 9");
-  CHECK(refusal({good[0], good[1], good[0]}) == "quantized_gemm_grouped: C[0] overlaps C[2]");
+  CHECK(rejection({good[0], good[1]}) == "quantized_gemm_grouped: 3 left operands, 3 right ones and 2 outputs");
+  CHECK(rejection({good[0], good[0], good[2]}) == "quantized_gemm_grouped, product 1: C has 5 rows, but A has 9");
+  CHECK(rejection({good[0], good[1], good[0]}) == "quantized_gemm_grouped: C[0] overlaps C[2]");
   const std::vector<float> bias(24);
-  CHECK(refusal(good, {.bias = bias}) == "quantized_gemm_grouped: bias has 24 entries; leave it empty");
+  CHECK(rejection(good, {.bias = bias}) == "quantized_gemm_grouped: bias has 24 entries; leave it empty");
   auto codes = m.weights[2];  // C of the first product in the weights of the last
   mixture theirs = m;
   theirs.right[2] = codes;
   const matrix_view<float> inside{reinterpret_cast<float*>(codes.codes().data()), 5, 24, 24};
-  const std::string text = support::refusal([&] { grouped(cpu::context{}, theirs, {inside, good[1], good[2]}); });
+  const std::string text = support::rejection([&] { grouped(cpu::context{}, theirs, {inside, good[1], good[2]}); });
   CHECK(text == "quantized_gemm_grouped: C[0] overlaps an operand of product [2]");
 }
 
@@ -124,9 +124,9 @@ TEST_CASE("row_range is a view of rows, whole squares only, within the matrix", 
           reinterpret_cast<const char*>(q.scales().data()) + 3 * 3);
   REQUIRE((part.codes().size() == 4 * 48 && part.scales().size() == 4 * 3));
   REQUIRE(row_range(q.view(), 10, 0).rows() == 0);
-  CHECK(support::refusal([&] { row_range(q, 8, 3); }) == "row_range: rows 8 to 11, but the matrix has 10");
+  CHECK(support::rejection([&] { row_range(q, 8, 3); }) == "row_range: rows 8 to 11, but the matrix has 10");
   const auto squares = model::random_quantized<block_format<fp4<E2M1>, e4m3, square(16), float>>(gen, 40, 40);
   REQUIRE(row_range(squares, 16, 24).scales().size() == 2 * 3);
-  CHECK(support::refusal([&] { row_range(squares, 8, 16); }) ==
+  CHECK(support::rejection([&] { row_range(squares, 8, 16); }) ==
         "row_range: first is 8, not a multiple of the block's 16 rows");
 }

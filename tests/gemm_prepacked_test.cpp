@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 #include "support/gemm_model.hpp"
 #include "support/poison.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 #include "support/threads.hpp"
 
@@ -103,11 +103,11 @@ TEST_CASE("prepacked weights keep their transform and their errors", "[gemm]") {
   quantized_gemm(operand<e1m2_f32>(x, random_hadamard<16>{1}), p, out);
   quantized_gemm(q, q, matrix_view<float>{d.data(), 64, 64});
   CHECK(c == d);
-  CHECK(support::refusal([&] { quantized_gemm(quantize<e1m2_f32>(x), p, out); }) ==
+  CHECK(support::rejection([&] { quantized_gemm(quantize<e1m2_f32>(x), p, out); }) ==
         "quantized_gemm: A was transformed in runs of 1, but B in runs of 16 (1: not at all)");
   auto codes = p;
   const matrix_view<float> inside{reinterpret_cast<float*>(codes.codes().data()), 2, 64};
-  CHECK(support::refusal([&] {
+  CHECK(support::rejection([&] {
           quantized_gemm(operand<e1m2_f32>(matrix_view<const float>{ones.data(), 2, 64}, random_hadamard<16>{1}), codes,
                          inside);
         }) == "quantized_gemm: C overlaps the codes of B");

@@ -96,7 +96,7 @@ TEST_CASE("the inverse drops what was padding and writes nothing beyond", "[hada
   }
 }
 
-TEST_CASE("a quantizer sees the transform that the verb gives", "[hadamard]") {
+TEST_CASE("a quantizer sees the transform that the operation gives", "[hadamard]") {
   const std::vector<float> x = integers(7 * 100);
   const random_hadamard<16> rht{11};
   std::vector<float> y(7 * 112);

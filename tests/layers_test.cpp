@@ -19,7 +19,7 @@
 
 namespace {
 
-enum class layer { base, numbers, blocks, matrix, machine, verbs, uses, embedded, umbrella, guest };
+enum class layer { base, numbers, blocks, matrix, machine, operations, uses, embedded, umbrella, guest };
 
 struct room {
   std::string_view name;  // a folder, or a header at the top
@@ -27,14 +27,14 @@ struct room {
   std::string_view only_from = {};  // where not empty: the rooms that may include this one, besides itself
 };
 
-// `machine` lies below the verbs, which call it, and no machine knows another: so each names who may include it.
+// `machine` lies below the operations, which call it, and no machine knows another: so each names who may include it.
 constexpr room rooms[] = {
     {"version.hpp", layer::base},
     {"config.hpp", layer::base},
     {"concepts.hpp", layer::base},
     {"detail", layer::base},
     {"rtc", layer::base},                   // standard headers for compilers that have none
-    {"detail/expects.hpp", layer::matrix},  // throws sentences, so no kernel may have it
+    {"detail/expects.hpp", layer::matrix},  // throws messages, so no kernel may have it
     {"format", layer::numbers},
     {"round", layer::numbers},
     {"hadamard", layer::blocks},
@@ -42,17 +42,17 @@ constexpr room rooms[] = {
     {"matrix", layer::matrix},
     {"cpu", layer::machine,
      "quantize.hpp dequantize.hpp hadamard.hpp gemm.hpp gemm_grouped.hpp explain.hpp recipe analysis ufp4.hpp interop"},
-    {"quantize.hpp", layer::verbs},
-    {"dequantize.hpp", layer::verbs},
-    {"hadamard.hpp", layer::verbs},
-    {"gemm.hpp", layer::verbs},
-    {"gemm_grouped.hpp", layer::verbs},
-    {"explain.hpp", layer::verbs},
+    {"quantize.hpp", layer::operations},
+    {"dequantize.hpp", layer::operations},
+    {"hadamard.hpp", layer::operations},
+    {"gemm.hpp", layer::operations},
+    {"gemm_grouped.hpp", layer::operations},
+    {"explain.hpp", layer::operations},
     {"recipe", layer::uses},
     {"analysis", layer::uses},
     {"device.hpp", layer::embedded},
     {"gpu", layer::embedded,
-     "gpu/vendor.hpp cuda hip device.hpp cuda.hpp hip.hpp"},  // verbs and kernels that vendors share
+     "gpu/vendor.hpp cuda hip device.hpp cuda.hpp hip.hpp"},  // operations and kernels that vendors share
     {"gpu/vendor.hpp", layer::base,
      "detail gpu cuda hip device.hpp cuda.hpp hip.hpp"},  // which compiler, and its shims
     {"cuda/vendor.hpp", layer::base, "gpu/vendor.hpp"},
@@ -136,7 +136,7 @@ std::string included(std::string_view line) {
   return std::string{line.substr(0, line.find(line.front() == '<' ? '>' : '"', 1))};
 }
 
-/// One sentence an offending include line, in the form of a compiler's message. `sources`: path below include/ufp4 ->
+/// One message an offending include line, in the form of a compiler's message. `sources`: path below include/ufp4 ->
 /// text.
 std::vector<std::string> violations(const std::map<std::string, std::string>& sources) {
   std::vector<std::string> found;
@@ -198,7 +198,7 @@ std::map<std::string, std::string> library_sources() {
   return sources;
 }
 
-/// The first sentence about a header that consists of `line`, or nothing.
+/// The first message about a header that consists of `line`, or nothing.
 std::string verdict(const std::string& header, const std::string& line) {
   const auto found = violations({{header, line + "\n"},
                                  {"round/nearest.hpp", ""},
@@ -218,7 +218,7 @@ TEST_CASE("every header of the library includes only what its layer may", "[laye
   const auto sources = library_sources();
   REQUIRE(sources.contains("version.hpp"));
   const auto found = violations(sources);
-  for (const std::string& sentence : found) std::cerr << sentence << '\n';  // whole lines; Catch2 would wrap them
+  for (const std::string& message : found) std::cerr << message << '\n';  // whole lines; Catch2 would wrap them
   CHECK(found.empty());
 }
 
@@ -237,7 +237,7 @@ TEST_CASE("every header opens with its purpose, its licence, and is read once; a
 
 TEST_CASE("no file outside gpu/vendor.hpp, cuda/ and hip/ names a vendor, but the two umbrella headers", "[layers]") {
   const auto found = vendors_named(library_sources());
-  for (const std::string& sentence : found) std::cerr << sentence << '\n';
+  for (const std::string& message : found) std::cerr << message << '\n';
   CHECK(found.empty());
   CHECK(vendors_named({{"gpu/vendor.hpp", "#if defined(__HIPCC__)"}, {"cuda/tma.hpp", "cudaError_t e;"}}).empty());
   CHECK(vendors_named({{"format/fp4.hpp", "// as CUDA's\nusing nvfp4 = nv_e1m2;"}}).empty());

@@ -13,7 +13,7 @@ endfunction()
 # Programs of the examples take the kernels that the tests have compiled; examples/readme.cpp alone compiles its own, as a user's does.
 function(ufp4_share_kernels target)
   target_sources(${target} PRIVATE ${ufp4_kernels_object})
-  target_compile_definitions(${target} PRIVATE UFP4_KERNELS_ELSEWHERE)
+  target_compile_definitions(${target} PRIVATE UFP4_EXTERNAL_KERNELS)
 endfunction()
 
 # The programs that oracle/check.py and outside/*_check.py run. Not optimized: every format with every policy takes

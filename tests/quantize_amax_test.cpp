@@ -78,7 +78,7 @@ TEST_CASE("tensor_amax replaces the matrix's own, at any value, and the tensor s
     REQUIRE(quantize<nvfp4>(view, amax(view)) == quantize<nvfp4>(view));
     for (const float g : {0.0f, -0.0f, 0x1p-149f, 0x1p-120f, 1e-3f, own / 2, 1.0f, 1e30f, from(0x7F7FFFFFu)}) {
       CAPTURE(i, own, g);
-      const model::request want{.gmax = model::absolute(g)};
+      const model::request want{.global_amax = model::absolute(g)};
       REQUIRE(support::matches(quantize<nvfp4>(view, tensor_amax{g}), model::quantize(f, x, 2, 40, want)));
     }
   }

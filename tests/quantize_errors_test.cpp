@@ -1,4 +1,4 @@
-// ufp4 - amax, quantize, quantize_into, fake_quantize and dequantize refuse bad arguments in one sentence, before
+// ufp4 - amax, quantize, quantize_into, fake_quantize and dequantize reject bad arguments in one message, before
 // anything is written.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/dequantize.hpp>
@@ -14,7 +14,7 @@
 #include "support/catch.hpp"
 #include "support/matrices.hpp"
 #include "support/poison.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 
 namespace {
 
@@ -22,7 +22,7 @@ using namespace ufp4;
 
 constexpr std::size_t rows = 3, cols = 40;
 
-/// Memory for every verb on a rows x cols matrix, none of which may change.
+/// Memory for every operation on a rows x cols matrix, none of which may change.
 struct bench {
   std::vector<float> values = std::vector<float>(rows * cols, 1.5f);
   matrix_view<const float> x{values.data(), rows, cols};
@@ -52,29 +52,29 @@ std::string message_of(const Call& call) {
   return "no error";
 }
 
-/// The same bad policies to each of the three verbs; nothing may be written, nothing counted.
+/// The same bad policies to each of the three operations; nothing may be written, nothing counted.
 template <class... Policies>
-void check_refused(const std::string& sentence, const Policies&... policies) {
+void check_rejectd(const std::string& message, const Policies&... policies) {
   bench b;
   const auto out = matrix_view<float>{b.out.data(), rows, cols};
-  CHECK(message_of([&] { quantize<nvfp4>(b.x, policies..., count_into{b.report}); }) == "quantize: " + sentence);
+  CHECK(message_of([&] { quantize<nvfp4>(b.x, policies..., count_into{b.report}); }) == "quantize: " + message);
   CHECK(message_of([&] {
           quantize_into<nvfp4>(b.x, b.codes.span(), b.nv_scales.span(), policies..., count_into{b.report});
-        }) == "quantize_into: " + sentence);
+        }) == "quantize_into: " + message);
   quantized_matrix<nvfp4> q(rows, cols);
   std::memset(q.codes().data(), 0xFF, q.codes().size());
-  CHECK(message_of([&] { quantize_into(b.x, q, policies..., count_into{b.report}); }) == "quantize_into: " + sentence);
+  CHECK(message_of([&] { quantize_into(b.x, q, policies..., count_into{b.report}); }) == "quantize_into: " + message);
   for (const std::uint8_t byte : q.codes()) REQUIRE(byte == 0xFF);
   CHECK(message_of([&] { fake_quantize<nvfp4>(b.x, out, policies..., count_into{b.report}); }) ==
-        "fake_quantize: " + sentence);
+        "fake_quantize: " + message);
   CHECK(b.untouched());
 }
 
 }  // namespace
 
 TEST_CASE("rules that do not go with the format") {
-  check_refused("mx_floor, mx_even and mx_ceil are for e8m0 scales", mx_even{});
-  check_refused("four_over_six and mse_search are two searches; choose one", four_over_six{}, mse_search{});
+  check_rejectd("mx_floor, mx_even and mx_ceil are for e8m0 scales", mx_even{});
+  check_rejectd("four_over_six and mse_search are two searches; choose one", four_over_six{}, mse_search{});
   const std::vector<float> x(32, 1.0f);
   const matrix_view<const float> view{x.data(), 1, 32};
   CHECK(message_of([&] { quantize<mxfp4>(view, scale_up{}); }) ==
@@ -88,9 +88,9 @@ TEST_CASE("rules that do not go with the format") {
 TEST_CASE("signs that are neither +1 nor -1") {
   std::array<int, 16> signs = transformer_engine_signs;
   signs[5] = 0;
-  check_refused("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
+  check_rejectd("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
   signs[5] = 2;
-  check_refused("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
+  check_rejectd("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
   bench b;
   CHECK(message_of([&] { amax(b.x, signed_hadamard<16>(signs)); }) ==
         "amax: signed_hadamard was given a sign that is neither +1 nor -1");
@@ -99,24 +99,24 @@ TEST_CASE("signs that are neither +1 nor -1") {
 TEST_CASE("lengths of which there is no transform, in a transform_spec made by hand") {
   for (const std::uint32_t n : {0u, 2u, 24u, 512u, 0xFFFFFFFFu}) {
     const transform_spec t{.n = n};
-    const std::string sentence =
+    const std::string message =
         "the transform's length is " + std::to_string(n) + ", not 16, 32, 64, 128 or 256 (or 1 for none)";
-    check_refused(sentence, t);
+    check_rejectd(message, t);
     bench b;
     const auto out = matrix_view<float>{b.out.data(), rows, cols};
-    CHECK(message_of([&] { amax(b.x, t); }) == "amax: " + sentence);
-    CHECK(message_of([&] { hadamard_forward(b.x, out, t); }) == "hadamard_forward: " + sentence);
-    CHECK(message_of([&] { quantized_matrix<nvfp4>(1, 1, t); }) == "quantized_matrix: " + sentence);
+    CHECK(message_of([&] { amax(b.x, t); }) == "amax: " + message);
+    CHECK(message_of([&] { hadamard_forward(b.x, out, t); }) == "hadamard_forward: " + message);
+    CHECK(message_of([&] { quantized_matrix<nvfp4>(1, 1, t); }) == "quantized_matrix: " + message);
   }
 }
 
 TEST_CASE("a tensor_amax that is not a finite number >= 0") {
   const float infinity = std::numeric_limits<float>::infinity();
-  check_refused("tensor_amax is -1, not a finite number >= 0", tensor_amax{-1});
-  check_refused("tensor_amax is -1.40129846e-45, not a finite number >= 0", tensor_amax{-0x1p-149f});
-  check_refused("tensor_amax is inf, not a finite number >= 0", tensor_amax{infinity});
-  check_refused("tensor_amax is -inf, not a finite number >= 0", tensor_amax{-infinity});
-  check_refused("tensor_amax is nan, not a finite number >= 0", tensor_amax{model::float_of(0x7FC00000u)});
+  check_rejectd("tensor_amax is -1, not a finite number >= 0", tensor_amax{-1});
+  check_rejectd("tensor_amax is -1.40129846e-45, not a finite number >= 0", tensor_amax{-0x1p-149f});
+  check_rejectd("tensor_amax is inf, not a finite number >= 0", tensor_amax{infinity});
+  check_rejectd("tensor_amax is -inf, not a finite number >= 0", tensor_amax{-infinity});
+  check_rejectd("tensor_amax is nan, not a finite number >= 0", tensor_amax{model::float_of(0x7FC00000u)});
   bench b;
   CHECK(message_of([&] { quantize<nvfp4>(b.x, tensor_amax{-0.0f}); }) == "no error");
   // A format without a tensor scale ignores the number but not the mistake.
@@ -125,17 +125,17 @@ TEST_CASE("a tensor_amax that is not a finite number >= 0") {
 }
 
 TEST_CASE("shards that do not fit the whole") {
-  check_refused("shard.first_col is 8, not a multiple of 16 (the longer of block and transform)",
+  check_rejectd("shard.first_col is 8, not a multiple of 16 (the longer of block and transform)",
                 shard{.first_row = 0, .first_col = 8, .total_cols = 48});
-  check_refused("shard.first_col is 16, not a multiple of 32 (the longer of block and transform)",
+  check_rejectd("shard.first_col is 16, not a multiple of 32 (the longer of block and transform)",
                 shard{.first_row = 0, .first_col = 16, .total_cols = 56}, hadamard<32>{});
-  check_refused("shard.first_col 16 plus 40 columns exceeds shard.total_cols 55",
+  check_rejectd("shard.first_col 16 plus 40 columns exceeds shard.total_cols 55",
                 shard{.first_row = 0, .first_col = 16, .total_cols = 55});
-  check_refused("shard.first_col 64 plus 40 columns exceeds shard.total_cols 48",
+  check_rejectd("shard.first_col 64 plus 40 columns exceeds shard.total_cols 48",
                 shard{.first_row = 0, .first_col = 64, .total_cols = 48});
-  check_refused("shard.first_col 18446744073709551600 plus 40 columns exceeds shard.total_cols 24",
+  check_rejectd("shard.first_col 18446744073709551600 plus 40 columns exceeds shard.total_cols 24",
                 shard{.first_row = 0, .first_col = ~std::size_t{15}, .total_cols = 24});  // 2^64 - 16 + 40 = 24
-  check_refused("a shard that is not the last has 40 columns, not a multiple of 16 (the longer of block and transform)",
+  check_rejectd("a shard that is not the last has 40 columns, not a multiple of 16 (the longer of block and transform)",
                 shard{.first_row = 0, .first_col = 16, .total_cols = 57});
   bench b;
   using square = block_format<fp4<E2M1>, e4m3, ufp4::square(16), float>;
@@ -148,19 +148,19 @@ TEST_CASE("shards that do not fit the whole") {
 TEST_CASE("a rounding_spec of a kind that there is not") {
   rounding_spec rounding;
   rounding.what = static_cast<rounding_spec::kind>(4);
-  check_refused("the rounding_spec is of kind 4, which there is not", rounding);
+  check_rejectd("the rounding_spec is of kind 4, which there is not", rounding);
 }
 
 TEST_CASE("null data with a non-zero extent") {
   const matrix_view<const float> nothing{nullptr, rows, cols};
   bench b;
   const auto out = matrix_view<float>{b.out.data(), rows, cols};
-  const std::string sentence = "x is null, but has 3 x 40 elements";
-  CHECK(message_of([&] { amax(nothing); }) == "amax: " + sentence);
-  CHECK(message_of([&] { quantize<nvfp4>(nothing); }) == "quantize: " + sentence);
+  const std::string message = "x is null, but has 3 x 40 elements";
+  CHECK(message_of([&] { amax(nothing); }) == "amax: " + message);
+  CHECK(message_of([&] { quantize<nvfp4>(nothing); }) == "quantize: " + message);
   CHECK(message_of([&] { quantize_into<nvfp4>(nothing, b.codes.span(), b.nv_scales.span()); }) ==
-        "quantize_into: " + sentence);
-  CHECK(message_of([&] { fake_quantize<nvfp4>(nothing, out); }) == "fake_quantize: " + sentence);
+        "quantize_into: " + message);
+  CHECK(message_of([&] { fake_quantize<nvfp4>(nothing, out); }) == "fake_quantize: " + message);
   CHECK(message_of([&] { fake_quantize<nvfp4>(b.x, matrix_view<float>{nullptr, rows, cols}); }) ==
         "fake_quantize: out is null, but has 3 x 40 elements");
   CHECK(message_of([&] { dequantize(quantize<nvfp4>(b.x), matrix_view<float>{nullptr, rows, cols}); }) ==
@@ -173,9 +173,9 @@ TEST_CASE("null data with a non-zero extent") {
 TEST_CASE("undo_transform is for fake_quantize alone") {
   std::vector<float> x(16, 1.0f), out(16);
   const matrix_view<const float> in{x.data(), 1, 16};
-  CHECK(support::refusal([&] { quantize<nvfp4>(in, hadamard<16>{}, undo_transform{}); }) ==
+  CHECK(support::rejection([&] { quantize<nvfp4>(in, hadamard<16>{}, undo_transform{}); }) ==
         "quantize: undo_transform is for fake_quantize; codes stay in the transformed domain");
-  CHECK(support::refusal([&] {
+  CHECK(support::rejection([&] {
           fake_quantize<nvfp4>(in, matrix_view<float>{out.data(), 1, 16}, hadamard<16>{}, undo_transform{});
         }).empty());
 }
@@ -251,7 +251,7 @@ TEST_CASE("memory that overlaps") {
   CHECK(into(bytes + 880, small + 400 - 9) == "no error");
 }
 
-TEST_CASE("an instruction set that this machine lacks is refused before anything is written") {
+TEST_CASE("an instruction set that this machine lacks is rejectd before anything is written") {
   cpu::isa absent = cpu::isa::automatic;
   for (const cpu::isa i : cpu::all_isas)
     if (!cpu::available().has(i)) absent = i;

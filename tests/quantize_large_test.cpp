@@ -1,7 +1,7 @@
-// ufp4 - places beyond 2^31 elements and 2^32 bytes: views, codes and coins are indexed with 64 bits.
+// ufp4 - places beyond 2^31 elements and 2^32 bytes: views, codes and random bits are indexed with 64 bits.
 // SPDX-License-Identifier: Apache-2.0
 /// Memory is reserved, not used: only the pages that the few elements lie on are ever touched.
-#include <ufp4/cpu/kernels/dequantize_scalar.hpp>
+#include <ufp4/cpu/kernels/dequantize/dequantize_scalar.hpp>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/quantize.hpp>
 
@@ -86,7 +86,7 @@ TEST_CASE("rows and columns more than 2^31 elements apart, forwards and backward
   check_view<e1m2_f32>(matrix_view<bf16>{half, 3, 20, 2 * far}, support::elements<bf16>(values));
 }
 
-TEST_CASE("codes, scales and coins of rows beyond 2^32 bytes of codes") {
+TEST_CASE("codes, scales and random bits of rows beyond 2^32 bytes of codes") {
   INFO(support::seed_note());
   // One row repeated 2^27 + 3 times: 2^33 elements, 2^32 bytes of codes. Only the last rows are computed.
   constexpr std::size_t rows = (std::size_t{1} << 27) + 3, cols = 64, first = rows - 3;
@@ -95,11 +95,11 @@ TEST_CASE("codes, scales and coins of rows beyond 2^32 bytes of codes") {
   support::hostile source(support::seed(1));
   const std::vector<float> row = source.values(cols, false, false);
   const matrix_view<const float> x{row.data(), rows, cols, 0, 1};
-  const stochastic coins{.seed = 3, .stream = 4};
+  const stochastic random_bits{.seed = 3, .stream = 4};
 
-  const auto options = detail::collect(coins);
+  const auto options = detail::collect(random_bits);
   const cpu::detail::quantize_job job = detail::make_job(detail::source_of(x), spec_of<e1m2_f32>, options);
-  const block_coder<rounding_spec> coder{spec_of<e1m2_f32>, {}, {}, coins};
+  const block_coder<rounding_spec> coder{spec_of<e1m2_f32>, {}, {}, random_bits};
   quantize_report seen;
   REQUIRE(job.strips() == rows);
   cpu::detail::quantize_scalar(job, coder, {codes.as<std::uint8_t>(), scales.as<float>()}, first, rows, seen);

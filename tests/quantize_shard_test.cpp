@@ -15,7 +15,7 @@ namespace {
 using namespace ufp4;
 
 const cpu::context one_thread{.threads = 1};
-const stochastic coins{.seed = 11, .stream = 0x500000006ull};
+const stochastic random_bits{.seed = 11, .stream = 0x500000006ull};
 
 /// The codes and scales of rows and columns of `part` are those of `whole` from (row, col) on.
 template <class F>
@@ -41,7 +41,7 @@ void check_all_parts(std::size_t rows, std::size_t cols, const Transform& t) {
   support::hostile source(support::seed(cols));
   const std::vector<float> values = source.values(rows * cols);
   const matrix_view<const float> x{values.data(), rows, cols};
-  const auto whole = quantize<F>(one_thread, x, t, coins);
+  const auto whole = quantize<F>(one_thread, x, t, random_bits);
   const tensor_amax g = amax(one_thread, x, t);
   const std::size_t n = t.spec().n, run = n > F::block_size ? n : F::block_size;
   constexpr auto height = static_cast<std::size_t>(F::block.rows);
@@ -51,8 +51,8 @@ void check_all_parts(std::size_t rows, std::size_t cols, const Transform& t) {
         for (std::size_t last = col; last <= cols; last = last == cols ? cols + 1 : std::min(last + run, cols)) {
           const matrix_view<const float> view{values.data() + row * cols + col, end - row, last - col,
                                               static_cast<std::ptrdiff_t>(cols)};
-          const auto part =
-              quantize<F>(one_thread, view, t, coins, g, shard{.first_row = row, .first_col = col, .total_cols = cols});
+          const auto part = quantize<F>(one_thread, view, t, random_bits, g,
+                                        shard{.first_row = row, .first_col = col, .total_cols = cols});
           CAPTURE(row, end, col, last);
           REQUIRE(lies_in<F>(part, whole, row, col));
         }
@@ -80,19 +80,19 @@ TEST_CASE("fake_quantize of a part gives the whole's values there") {
   std::vector<float> whole(values.size()), parts(values.size());
   const matrix_view<const float> x{values.data(), 8, 96};
   const random_hadamard<32> t{8};
-  fake_quantize<nvfp4>(x, matrix_view<float>{whole.data(), 8, 96}, t, coins, undo_transform{});
+  fake_quantize<nvfp4>(x, matrix_view<float>{whole.data(), 8, 96}, t, random_bits, undo_transform{});
   const tensor_amax g = amax(x, t);
   for (std::size_t row = 0; row < 8; row += 3)
     for (std::size_t col = 0; col < 96; col += 32) {
       const std::size_t height = std::min<std::size_t>(3, 8 - row);
       fake_quantize<nvfp4>(matrix_view<const float>{values.data() + row * 96 + col, height, 32, 96},
-                           matrix_view<float>{parts.data() + row * 96 + col, height, 32, 96}, t, coins,
+                           matrix_view<float>{parts.data() + row * 96 + col, height, 32, 96}, t, random_bits,
                            undo_transform{}, g, shard{.first_row = row, .first_col = col, .total_cols = 96});
     }
   CHECK(support::same_numbers(parts, whole));
 }
 
-TEST_CASE("the index of a coin is 64 bits wide: shards of matrices with 2^40 rows and columns") {
+TEST_CASE("the index of a random number is 64 bits wide: shards of matrices with 2^40 rows and columns") {
   INFO(support::seed_note());
   support::hostile source(support::seed(2));
   const model::format f = model::format_of<e1m2_f32>();
@@ -108,20 +108,20 @@ TEST_CASE("the index of a coin is 64 bits wide: shards of matrices with 2^40 row
       const std::vector<float> x = source.values(3 * 100, false, false);
       model::request want{.rounding = {model::rounding::stochastic, 11, 0x500000006ull}};
       want.sharded = true, want.first_row = first_row, want.first_col = first_col, want.total_cols = total;
-      const auto got = quantize<e1m2_f32>(one_thread, matrix_view<const float>{x.data(), 3, 100}, coins,
+      const auto got = quantize<e1m2_f32>(one_thread, matrix_view<const float>{x.data(), 3, 100}, random_bits,
                                           shard{.first_row = first_row, .first_col = first_col, .total_cols = total});
       CAPTURE(first_row, first_col);
       REQUIRE(support::matches(got, model::quantize(f, x, 3, 100, want)));
     }
 }
 
-TEST_CASE("without a shard the padded length counts, so the same row has other coins in a wider matrix") {
+TEST_CASE("without a shard the padded length counts, so the same row has other random bits in a wider matrix") {
   std::vector<float> x(2 * 16, 0.3f), wide(2 * 17, 0.3f);
   x[16] = wide[17] = 1.75f;  // the amax of row 1: its scale is 1
-  const auto narrow = quantize<e1m2_f32>(matrix_view<const float>{x.data(), 2, 16}, coins);
-  const auto padded = quantize<e1m2_f32>(matrix_view<const float>{wide.data(), 2, 17}, coins);
+  const auto narrow = quantize<e1m2_f32>(matrix_view<const float>{x.data(), 2, 16}, random_bits);
+  const auto padded = quantize<e1m2_f32>(matrix_view<const float>{wide.data(), 2, 17}, random_bits);
   // Element (1, 0) has index 16 in one and 32 in the other.
-  const model::rounding r{model::rounding::stochastic, coins.seed, coins.stream};
+  const model::rounding r{model::rounding::stochastic, random_bits.seed, random_bits.stream};
   const model::grid g = model::grid_of<fp4<E1M2>>();
   int differing = 0;
   for (std::uint64_t k = 1; k < 16; ++k) {

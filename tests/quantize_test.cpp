@@ -1,7 +1,7 @@
 // ufp4 - quantize, quantize_into, fake_quantize and dequantize give the model's bits.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
-#include "support/verbs.hpp"
+#include "support/operations.hpp"
 
 using namespace ufp4;
 

@@ -1,6 +1,6 @@
-// ufp4 - the verbs under every kind of transform: plain, seeded, given signs, rounded to bf16, overflowing.
+// ufp4 - the operations under every kind of transform: plain, seeded, given signs, rounded to bf16, overflowing.
 // SPDX-License-Identifier: Apache-2.0
-#include "support/verbs.hpp"
+#include "support/operations.hpp"
 
 #include <array>
 

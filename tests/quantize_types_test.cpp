@@ -1,6 +1,6 @@
-// ufp4 - the verbs read bf16, fp16 and a user's own 16-bit types as the numbers they hold.
+// ufp4 - the operations read bf16, fp16 and a user's own 16-bit types as the numbers they hold.
 // SPDX-License-Identifier: Apache-2.0
-#include "support/verbs.hpp"
+#include "support/operations.hpp"
 
 using namespace ufp4;
 
@@ -15,7 +15,7 @@ TEMPLATE_TEST_CASE("an fp16 matrix gives the model's bits on every preset, trans
 
 namespace {
 
-/// A user's type gives what the library's type of the same bits gives, through every verb.
+/// A user's type gives what the library's type of the same bits gives, through every operation.
 template <class F, class Theirs, class Ours>
 void check_same(std::uint64_t seed) {
   INFO(support::seed_note());

@@ -48,7 +48,7 @@ look() {
 look "$work/all.cpp"
 look "$work/gpu.cpp" -I"$PWD/tests"
 look "$PWD/examples/ufp4/main.cpp"
-for verb in inspect quantize dequantize; do look "$PWD/examples/ufp4/$verb.cpp" -DUFP4_KERNELS_ELSEWHERE; done
+for operation in inspect quantize dequantize; do look "$PWD/examples/ufp4/$operation.cpp" -DUFP4_EXTERNAL_KERNELS; done
 if [ -d /usr/aarch64-linux-gnu/include ]; then
   look "$work/all.cpp" --target=aarch64-linux-gnu -isystem /usr/aarch64-linux-gnu/include
 else

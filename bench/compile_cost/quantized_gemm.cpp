@@ -1,4 +1,4 @@
-// ufp4 - bench: what one call of the widest verb costs to compile.
+// ufp4 - bench: what one call of the widest operation costs to compile.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/gemm.hpp>
 

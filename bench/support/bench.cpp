@@ -70,7 +70,7 @@ class lines : public benchmark::BenchmarkReporter {
 }  // namespace
 
 void add(row r) {
-  const std::string name = r.verb + '/' + r.format + '/' + r.isa + '/' + r.shape + '/' + std::to_string(r.threads);
+  const std::string name = r.operation + '/' + r.format + '/' + r.isa + '/' + r.shape + '/' + std::to_string(r.threads);
   const auto shared = std::make_shared<row>(std::move(r));
   const auto warm = std::make_shared<bool>(false);
   benchmark::RegisterBenchmark(name.c_str(),

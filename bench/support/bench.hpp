@@ -1,7 +1,7 @@
 // ufp4 - benches: what a row of a bench is, and the main function that all of them share.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A row is named verb/format/isa/shape/threads and reports its rate, the limit of the machine that it runs against,
+// A row is named operation/format/isa/shape/threads and reports its rate, the limit of the machine that it runs against,
 // measured in the same process just before, and the part of it that was reached.
 //
 // | argument            | does                                                                             |
@@ -21,7 +21,7 @@
 namespace bench {
 
 struct row {
-  std::string verb, format, isa, shape;
+  std::string operation, format, isa, shape;
   int threads = 1;
   const char* unit = "GB/s";
   double work = 0;                ///< of one call, in 1e9 units

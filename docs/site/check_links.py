@@ -24,7 +24,7 @@ def check_markdown(root):
             dead.append(f"{path.relative_to(root)}:{number}: '{tag}' is read as HTML and not shown: put it in backticks")
         for number, target in markdown.links(text):
             seen += 1
-            if markdown.is_elsewhere(target):
+            if markdown.is_device_matrix(target):
                 elsewhere += 1
                 continue
             file, _, anchor = target.partition("#")
@@ -84,8 +84,8 @@ def main(arguments):
     else:
         print("usage: check_links.py ROOT | --html SITE", file=sys.stderr)
         return 2
-    for sentence in dead:
-        print(sentence)
+    for message in dead:
+        print(message)
     print(f"{what}: {len(dead)} wrong")
     return 1 if dead else 0
 

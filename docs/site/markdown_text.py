@@ -61,7 +61,7 @@ def stray_tags(text):
                 yield number, match.group() + "…"
 
 
-def is_elsewhere(target):
+def is_device_matrix(target):
     return re.match(r"[a-z][a-z+.-]*:", target) is not None
 
 

@@ -34,7 +34,7 @@ class Stage:
         return Path("source") / f"{file}.md"
 
     def moved(self, page, target):
-        if markdown.is_elsewhere(target) or target.startswith("#"):
+        if markdown.is_device_matrix(target) or target.startswith("#"):
             return target
         file, hash_mark, anchor = target.partition("#")
         goal = (self.root / page.parent / file).resolve().relative_to(self.root)

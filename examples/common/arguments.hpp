@@ -1,4 +1,4 @@
-// ufp4 - the command lines of examples, word by word, and what they refuse.
+// ufp4 - the command lines of examples, word by word, and what they reject.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +22,7 @@ struct usage_error : std::runtime_error {
 };
 
 /// The command line, one argument after the other; "--name=value" is "--name value", but for a flag that takes none:
-/// next() refuses it then.
+/// next() rejects it then.
 class arguments {
  public:
   /// A word that starts with `flag_mark` is a flag and not the value of the one before it; "-" alone is a value.

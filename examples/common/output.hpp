@@ -51,7 +51,7 @@ inline void check_written(std::ostream& out, const std::string& name) {
 }
 
 /// usage_error where a report is named as a file of tensors would be: its name is optional, so in `--json FILE` that is
-/// what it was meant as, and the report would take FILE's place. `instead` ends the sentence.
+/// what it was meant as, and the report would take FILE's place. `instead` ends the message.
 inline void check_report_name(const std::string& flag, const std::string& name,
                               const std::string& instead = "name the report otherwise") {
   for (const std::string_view ending : {".safetensors", ".npy", ".gguf"})

@@ -56,7 +56,7 @@ struct options {
   std::vector<std::string> paths;
   std::string html = "compare.html";
   bool html_asked = false;
-  bool html_refused = false;
+  bool html_rejectd = false;
   std::optional<std::string> json;  ///< "-" is stdout
   std::optional<std::string> csv;
   std::size_t rows = 1000;
@@ -71,24 +71,24 @@ inline std::vector<std::pair<const char*, std::string>> outputs_of(const options
   std::vector<std::pair<const char*, std::string>> outputs;
   if (o.json) outputs.emplace_back("--json", *o.json);
   if (o.csv) outputs.emplace_back("--csv", *o.csv);
-  if (!o.html_refused && (o.html_asked || o.on_stdout() == 0)) outputs.emplace_back("--html", o.html);
+  if (!o.html_rejectd && (o.html_asked || o.on_stdout() == 0)) outputs.emplace_back("--html", o.html);
   return outputs;
 }
 
 /// usage_error where two reports have one name, or one would destroy an input.
 inline void check_outputs(const options& o) {
   const auto outputs = outputs_of(o);
-  const auto refuse = [](const auto& output, const std::string& what) {
+  const auto reject = [](const auto& output, const std::string& what) {
     throw usage_error(output.first + (" " + printable(output.second)) + " would overwrite " + what);
   };
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].second == "-") continue;
     for (std::size_t j = 0; j < i; ++j)
       if (common::is_same_file(outputs[i].second, outputs[j].second))
-        refuse(outputs[i], "the report of " + std::string(outputs[j].first));
+        reject(outputs[i], "the report of " + std::string(outputs[j].first));
     for (const std::string& path : o.paths) {
       const std::string input = o.from == options::input::safetensors ? split_tensor_argument(path).first : path;
-      if (common::is_same_file(outputs[i].second, input)) refuse(outputs[i], "the input " + printable(input));
+      if (common::is_same_file(outputs[i].second, input)) reject(outputs[i], "the input " + printable(input));
     }
   }
 }
@@ -114,7 +114,7 @@ inline options parse_options(common::arguments& rest) {
       common::check_report_name(flag, o.html);
       o.html_asked = true;
     } else if (flag == "--no-html") {
-      o.html_refused = true;
+      o.html_rejectd = true;
     } else if (flag == "--json") {
       o.json = common::report_name(rest, flag);
     } else if (flag == "--csv") {
@@ -132,7 +132,7 @@ inline options parse_options(common::arguments& rest) {
     }
   }
   if (o.on_stdout() > 1) throw usage_error("only one of --json, --csv and --html can go to stdout; name a file");
-  if (o.html_asked && o.html_refused) throw usage_error("--html and --no-html exclude each other");
+  if (o.html_asked && o.html_rejectd) throw usage_error("--html and --no-html exclude each other");
   check_outputs(o);
   return o;
 }

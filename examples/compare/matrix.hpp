@@ -19,7 +19,7 @@ struct matrix {
   std::vector<float> values;
 };
 
-/// Input that cannot be compared: the message is one sentence that names the file and what is wrong with it.
+/// Input that cannot be compared: the message is one message that names the file and what is wrong with it.
 using input_error = ufp4::interop::file_error;
 
 /// How many of `rows` are used under `limit`, where 0 means all.

@@ -1,8 +1,8 @@
 // ufp4 - `ufp4 compare` as a function: arguments in, reports out, exit status back.
 // SPDX-License-Identifier: Apache-2.0
 /// | 0 | done                                                                                       |
-/// | 1 | an input that cannot be read or an output that cannot be written: one sentence on `err`     |
-/// | 2 | wrong usage: one sentence on `err`                                                         |
+/// | 1 | an input that cannot be read or an output that cannot be written: one message on `err`     |
+/// | 2 | wrong usage: one message on `err`                                                         |
 #pragma once
 
 #include <exception>
@@ -51,7 +51,7 @@ inline void report(const options& o, const comparison& result, std::ostream& sta
   if (talk) write_to("-", standard, [&](std::ostream& out) { print_table(out, result, stdout_wants_color()); });
   if (o.json) write_to(*o.json, standard, [&](std::ostream& out) { write_json(out, result, ufp4::version_string); });
   if (o.csv) write_to(*o.csv, standard, [&](std::ostream& out) { write_csv(out, result); });
-  if (o.html_refused || (!talk && !o.html_asked)) return;
+  if (o.html_rejectd || (!talk && !o.html_asked)) return;
   write_to(o.html, standard, [&](std::ostream& out) { write_html(out, result, ufp4::version_string); });
   if (talk) standard << "report: " << printable(o.html) << "\n";
 }
@@ -60,7 +60,7 @@ inline void report(const options& o, const comparison& result, std::ostream& sta
 
 /// The command line without the program's name: what `ufp4 compare` is given.
 inline int run_program(common::arguments& rest, std::ostream& out, std::ostream& err) {
-  const auto complain = [&](const std::string& sentence) { err << "ufp4 compare: " << sentence << "\n"; };
+  const auto complain = [&](const std::string& message) { err << "ufp4 compare: " << message << "\n"; };
   try {
     const options o = parse_options(rest);
     if (o.show_help) {

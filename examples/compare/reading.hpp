@@ -1,6 +1,6 @@
 // ufp4 - what the numbers say, in words.
 // SPDX-License-Identifier: Apache-2.0
-/// Every sentence is built from the figures of this run and says no more than they show: a range instead of a cause,
+/// Every message is built from the figures of this run and says no more than they show: a range instead of a cause,
 /// "neither" where the families disagree.
 #pragma once
 
@@ -52,9 +52,9 @@ inline std::string with_sign(double value) {
 struct family {
   std::string_view scale;
   const outcome* e2m1 = nullptr;
-  const outcome* e2m1_turned = nullptr;
+  const outcome* e2m1_transposed = nullptr;
   const outcome* uniform = nullptr;
-  const outcome* uniform_turned = nullptr;
+  const outcome* uniform_transposed = nullptr;
 };
 
 inline std::vector<family> families_of(const comparison& c) {
@@ -63,7 +63,8 @@ inline std::vector<family> families_of(const comparison& c) {
     if (o.format.element != "E2M1" && o.format.element != "E1M2") continue;
     if (families.empty() || families.back().scale != o.format.scale) families.push_back({.scale = o.format.scale});
     family& f = families.back();
-    (o.format.uniform ? (o.hadamard ? f.uniform_turned : f.uniform) : (o.hadamard ? f.e2m1_turned : f.e2m1)) = &o;
+    (o.format.uniform ? (o.hadamard ? f.uniform_transposed : f.uniform) : (o.hadamard ? f.e2m1_transposed : f.e2m1)) =
+        &o;
   }
   return families;
 }
@@ -143,9 +144,9 @@ inline std::vector<std::string> reading_of(const comparison& c) {
   for (const auto& f : families) {
     const char* const separator = &f == &families.front() ? "" : &f == &families.back() ? " and " : ", ";
     scales += separator + std::string(f.scale);
-    e2m1_change += separator + detail::with_sign(f.e2m1_turned->sqnr_db - f.e2m1->sqnr_db);
-    uniform_change += separator + detail::with_sign(f.uniform_turned->sqnr_db - f.uniform->sqnr_db);
-    for (const outcome* o : {f.e2m1, f.e2m1_turned, f.uniform, f.uniform_turned}) {
+    e2m1_change += separator + detail::with_sign(f.e2m1_transposed->sqnr_db - f.e2m1->sqnr_db);
+    uniform_change += separator + detail::with_sign(f.uniform_transposed->sqnr_db - f.uniform->sqnr_db);
+    for (const outcome* o : {f.e2m1, f.e2m1_transposed, f.uniform, f.uniform_transposed}) {
       sqnr.add(o->sqnr_db);
       (o->format.uniform ? uniform_atten : e2m1_atten).add(o->attenuation);
     }
@@ -155,7 +156,7 @@ inline std::vector<std::string> reading_of(const comparison& c) {
         "As the data come, " + detail::lead_text(families, &detail::family::e2m1, &detail::family::uniform) +
         ". A Hadamard transform of every block changes E2M1 by " + e2m1_change + " dB and the uniform grid by " +
         uniform_change + " dB (" + scales + " scales in turn); after it, " +
-        detail::lead_text(families, &detail::family::e2m1_turned, &detail::family::uniform_turned) + ".");
+        detail::lead_text(families, &detail::family::e2m1_transposed, &detail::family::uniform_transposed) + ".");
   }
   if (e2m1_atten.finite() && uniform_atten.finite()) {
     paragraphs.push_back("Attenuation, where 1 keeps the size of the values and less shrinks them, is " +

@@ -18,8 +18,8 @@ namespace compare {
 
 namespace detail {
 
-/// HTML of a sentence; a format and its "+ RHT" stay on one line.
-inline std::string html_sentence(std::string_view text) {
+/// HTML of a message; a format and its "+ RHT" stay on one line.
+inline std::string html_message(std::string_view text) {
   constexpr std::string_view loose = " + RHT";
   std::string out;
   for (std::size_t at = text.find(loose); at != std::string_view::npos; at = text.find(loose)) {
@@ -83,7 +83,7 @@ inline void write_head(std::ostream& out, const comparison& c, const std::string
 
 inline void write_opening(std::ostream& out, const comparison& c) {
   out << "<section class=\"opening\">\n<div class=\"reading\">\n<h2>Read from these numbers</h2>\n";
-  for (const std::string& paragraph : reading_of(c)) out << "<p>" << html_sentence(paragraph) << "</p>\n";
+  for (const std::string& paragraph : reading_of(c)) out << "<p>" << html_message(paragraph) << "</p>\n";
   out << "</div>\n<div class=\"tiles\">\n";
   write_tile(out, "highest SQNR", "dB", champions_of(c, metric_named("sqnr_db")));
   write_tile(out, "smallest error of the product", "%", champions_of(c, metric_named("product_error")));

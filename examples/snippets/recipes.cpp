@@ -44,6 +44,6 @@ int main() {
   const std::size_t offsets[] = {0, 20, 20, T};  // expert 1 has no tokens
   linear_forward_grouped(now, x, offsets, expert_weights, y);
 
-  const stochastic coins = now.operand(2).rounding.coins;  // operand 2: dY in dgrad
-  assert(coins.seed == recipe::derive(/*seed=*/1, /*step=*/100, /*layer=*/3, /*role=*/16 + 2));
+  const stochastic random_bits = now.operand(2).rounding.random_bits;  // operand 2: dY in dgrad
+  assert(random_bits.seed == recipe::derive(/*seed=*/1, /*step=*/100, /*layer=*/3, /*role=*/16 + 2));
 }

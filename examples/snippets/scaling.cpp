@@ -114,10 +114,10 @@ int main() {
   assert(same(dxs, all_dxs, before * K));
 
   // Sequence parallel: each rank quantizes its tokens, and codes and scales are gathered instead of bf16.
-  const auto all_codes = quantize<nvfp4>(all_dy, two_level.operand(2).rounding.coins);
-  const tensor_amax gmax{all_reduce_max(amax(dy).value)};
-  const stochastic coins = two_level.operand(2).rounding.coins;  // operand 2: dY in dgrad
-  const auto codes = quantize<nvfp4>(dy, coins, gmax, shard{.first_row = before, .total_cols = N});
+  const auto all_codes = quantize<nvfp4>(all_dy, two_level.operand(2).rounding.random_bits);
+  const tensor_amax global_amax{all_reduce_max(amax(dy).value)};
+  const stochastic random_bits = two_level.operand(2).rounding.random_bits;  // operand 2: dY in dgrad
+  const auto codes = quantize<nvfp4>(dy, random_bits, global_amax, shard{.first_row = before, .total_cols = N});
   assert(same_rows(codes, all_codes, before));
 
   // Row parallel: a rank holds columns of X; K splits where blocks and transform runs do.

@@ -3,7 +3,7 @@
 /// bf16: y is linear in x and in weight on numbers that bf16 has, and every sum is a binary32 number: gradients equal
 /// central differences.
 /// Quantized: y is a staircase, whose derivative is 0 or none, and a gradient is what the recipe says it is: the bits
-/// of the verbs, and within numerics' bound of torch's matmul over the decoded operands.
+/// of the operations, and within numerics' bound of torch's matmul over the decoded operands.
 #pragma once
 
 #include <algorithm>
@@ -77,8 +77,8 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.sizes() == b.sizes() && torch::equal(a.contiguous().view(torch::kInt), b.contiguous().view(torch::kInt));
 }
 
-/// What the verbs give on one thread, without torch in between. Float, two dimensions.
-inline gradients through_verbs(const problem& p, const bound_recipe& now) {
+/// What the operations give on one thread, without torch in between. Float, two dimensions.
+inline gradients through_operations(const problem& p, const bound_recipe& now) {
   const ufp4::cpu::context one{.threads = 1};
   const auto x = detail::view_as<float>(p.x), w = detail::view_as<float>(p.weight), dy = detail::view_as<float>(p.dy);
   gradients g{torch::empty_like(p.dy), torch::empty_like(p.x), torch::empty_like(p.weight), p.dy.sum(0)};
@@ -133,9 +133,10 @@ inline definition_check check_by_definition(const training_recipe& recipe, std::
   torch::manual_seed(seed);
   const problem p{torch::randn({64, 128}), torch::randn({96, 128}) / 8, torch::zeros(96), torch::randn({64, 96})};
   const auto now = recipe.at(/*step=*/100, /*layer=*/3);
-  const gradients ours = through_autograd(p, now), verbs = through_verbs(p, now);
+  const gradients ours = through_autograd(p, now), operations = through_operations(p, now);
   definition_check c;
-  c.same_bits = same_bits(ours.y, verbs.y) && same_bits(ours.dx, verbs.dx) && same_bits(ours.dw, verbs.dw);
+  c.same_bits =
+      same_bits(ours.y, operations.y) && same_bits(ours.dx, operations.dx) && same_bits(ours.dw, operations.dw);
   c.y = of_bound(ours.y, decoded(now, 0, p.x), decoded(now, 1, p.weight));
   c.dx = of_bound(ours.dx, decoded(now, 2, p.dy), decoded(now, 3, p.weight.t()));
   c.dw = of_bound(ours.dw, decoded(now, 4, p.dy.t()), decoded(now, 5, p.x.t()));

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// | 0 | every check holds                          |
 /// | 1 | one does not: its line says so              |
-/// | 2 | wrong usage: one sentence on `err`         |
+/// | 2 | wrong usage: one message on `err`         |
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ usage: torch_linear [OPTION]...
 
   --recipe NAME   bf16, ufp4, ufp4-int4, nv-uniform, e2m1-baseline or nvfp4 (default: all of them)
   --steps N       of the training (default 300; 0 leaves it out)
-  --seed N        of data, weights, signs and coins (default 1)
+  --seed N        of data, weights, signs and random_bits (default 1)
   --threads N     torch's (default: torch's own choice)
   --help
 
@@ -107,7 +107,7 @@ inline bool check_gradients(const program_options& o, std::ostream& out) {
   for (const std::string& name : o.recipes) {
     const definition_check c = check_by_definition(recipe_named(name, o.seed), o.seed);
     line(out, name,
-         {c.same_bits ? "the verbs'" : "others", digits(c.y), digits(c.dx), digits(c.dw), verdict(c.holds())});
+         {c.same_bits ? "the operations'" : "others", digits(c.y), digits(c.dx), digits(c.dw), verdict(c.holds())});
     all = all && c.holds();
   }
   return all;

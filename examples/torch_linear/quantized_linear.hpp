@@ -9,8 +9,8 @@
 /// | x         | any number of dimensions from 1 on, any strides, no tokens at all                             |
 /// | threads   | torch's (at::set_num_threads); their number changes no bit of y, dx and dw                      |
 /// | skipped   | dgrad where x needs no gradient, wgrad where weight needs none                                |
-/// | refused   | other devices, types and layouts, shapes that do not fit, create_graph: std::invalid_argument, |
-/// |           | one sentence                                                                                |
+/// | rejectd   | other devices, types and layouts, shapes that do not fit, create_graph: std::invalid_argument, |
+/// |           | one message                                                                                |
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -62,7 +62,7 @@ void expects(bool condition, const Words&... words) {
   if (!condition) throw std::invalid_argument(c10::str("ufp4_linear: ", words...));
 }
 
-/// What the verbs can read: elsewhere a pointer would be wrong or the bits would mean something else.
+/// What the operations can read: elsewhere a pointer would be wrong or the bits would mean something else.
 inline void check_tensor(const char* name, const Tensor& t) {
   expects(t.defined(), name, " is an undefined tensor");
   expects(t.layout() == torch::kStrided, name, " has the layout ", t.layout(), ", not Strided");
@@ -225,14 +225,14 @@ struct ufp4_linear_options {
   TORCH_ARG(std::int64_t, out_features);
   TORCH_ARG(bool, bias) = true;
   TORCH_ARG(training_recipe, recipe) = ufp4::recipe::ufp4(1);
-  /// Below 65536. Signs and coins depend on it, so layers of one model want different ones: use_recipe gives them.
+  /// Below 65536. Signs and random bits depend on it, so layers of one model want different ones: use_recipe gives them.
   TORCH_ARG(std::uint32_t, layer) = 0;
 };
 
 /// In the place of torch::nn::Linear: the same parameters under the same names, the same initial values from the same
 /// generator.
 ///
-/// A forward pass that autograd records takes the layer's next step, and its backward pass has the coins of that
+/// A forward pass that autograd records takes the layer's next step, and its backward pass has the random bits of that
 /// step. One that it does not record (no_grad, nothing that requires a gradient) takes none, and its y is what the next
 /// recorded one gives: evaluating changes no bit of a training run. train() and eval() make no difference.
 /// Several threads may be in forward at once only where it is not recorded.

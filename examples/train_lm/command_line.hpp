@@ -37,7 +37,7 @@ training (defaults belong to the size)
   --batch N                     sequences a step
   --microbatches N              equal parts of a batch, summed in order (default 4)
   --steps N --lr X --warmup N   AdamW, linear warmup (default a tenth), cosine to a tenth of X
-  --seed N                      of weights, signs and coins (default 1)
+  --seed N                      of weights, signs and random_bits (default 1)
   --data-seed N                 of the order of the data (default 1); the same for two recipes pairs them
   --text FILE...                files, or folders of them (default: the C++ standard library's headers)
 

@@ -41,7 +41,7 @@ struct token_segments {
 
 /// T rows, K inputs, N outputs; E experts' weights stacked, E*N x K; X T x K, Y T x N. Outputs are resized and
 /// overwritten.
-/// `linear` numbers the linear layers of the model (linear_number() in model.hpp): recipes draw signs and coins by it.
+/// `linear` numbers the linear layers of the model (linear_number() in model.hpp): recipes draw signs and random bits by it.
 template <class T>
 class linear_engine {
  public:
@@ -125,7 +125,7 @@ class recipe_engine final : public linear_engine<float> {
   recipe_engine(const ufp4::recipe::training_recipe& recipe, thread_pool& threads, ranks& all)
       : recipe_(recipe), threads_(threads), ranks_(all.count() > 1 ? &all : nullptr) {}
 
-  /// Signs and coins of the calls that follow are this training step's.
+  /// Signs and random bits of the calls that follow are this training step's.
   void begin_step(std::uint64_t step) { step_ = step; }
 
   linear_seconds seconds() const {
@@ -212,7 +212,7 @@ class recipe_engine final : public linear_engine<float> {
     }
     return at;
   }
-  /// Microbatches are whole; only their numbers, which choose the coins, count those of other ranks.
+  /// Microbatches are whole; only their numbers, which choose the random bits, count those of other ranks.
   place microbatches_of(const token_segments& s) const {
     place at;
     if (ranks_ == nullptr) return at;

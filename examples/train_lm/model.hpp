@@ -187,18 +187,18 @@ class model {
   }
 
   void check(const token_batch& b) const {
-    const auto refuse = [](const std::string& sentence) { throw std::invalid_argument("token_batch: " + sentence); };
+    const auto reject = [](const std::string& message) { throw std::invalid_argument("token_batch: " + message); };
     if (b.length != config_.sequence)
-      refuse("length is " + std::to_string(b.length) + ", but the model's sequence is " +
+      reject("length is " + std::to_string(b.length) + ", but the model's sequence is " +
              std::to_string(config_.sequence));
     if (b.microbatches < 1 || b.sequences < 1 || b.sequences % b.microbatches != 0)
-      refuse("sequences is " + std::to_string(b.sequences) + ", not a multiple of the " +
+      reject("sequences is " + std::to_string(b.sequences) + ", not a multiple of the " +
              std::to_string(b.microbatches) + " microbatches");
     if (b.whole_microbatches < b.microbatches)
-      refuse("whole_microbatches is " + std::to_string(b.whole_microbatches) + ", below the " +
+      reject("whole_microbatches is " + std::to_string(b.whole_microbatches) + ", below the " +
              std::to_string(b.microbatches) + " microbatches here");
     if (b.bytes.size() != static_cast<std::size_t>(b.sequences * (b.length + 1)))
-      refuse("bytes has " + std::to_string(b.bytes.size()) + " entries, but " + std::to_string(b.sequences) +
+      reject("bytes has " + std::to_string(b.bytes.size()) + " entries, but " + std::to_string(b.sequences) +
              " sequences of " + std::to_string(b.length) + " + 1 take " + std::to_string(b.sequences * (b.length + 1)));
   }
 

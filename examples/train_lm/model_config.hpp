@@ -25,7 +25,7 @@ struct model_config {
   bool is_mixture() const { return experts > 0; }
   index head_size() const { return width / heads; }
 
-  /// Throws std::invalid_argument with a sentence that names the member and its value.
+  /// Throws std::invalid_argument with a message that names the member and its value.
   void check() const {
     expects(layers >= 1 && layers < 1 << 14, "layers is ", layers, ", not 1 to 16383");
     expects(width >= 16 && width % 16 == 0, "width is ", width, ", not a multiple of 16");
@@ -44,9 +44,9 @@ struct model_config {
   template <class... Words>
   static void expects(bool holds, const Words&... words) {
     if (holds) return;
-    std::ostringstream sentence;
-    (sentence << ... << words);
-    throw std::invalid_argument(sentence.str());
+    std::ostringstream message;
+    (message << ... << words);
+    throw std::invalid_argument(message.str());
   }
 };
 

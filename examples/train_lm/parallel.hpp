@@ -1,4 +1,4 @@
-// ufp4 - thread_pool: the threads of train_lm, for its own loops and, as an executor, for the library's verbs.
+// ufp4 - thread_pool: the threads of train_lm, for its own loops and, as an executor, for the library's operations.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -59,7 +59,7 @@ class thread_pool {
     (*this)(static_cast<std::size_t>(count), ufp4::task_ref{&body, call});
   }
 
-  /// For the library's verbs: on these threads.
+  /// For the library's operations: on these threads.
   ufp4::cpu::context context() { return {.threads = threads(), .executor = *this}; }
 
  private:

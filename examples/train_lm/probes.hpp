@@ -6,7 +6,7 @@
 /// |             | same weights, same batch                                                               |
 ///
 /// An operand is measured whole: all of a step's tokens, all experts. A two-level format's tensor scale is here one for
-/// all microbatches, and coins are those of the first. Blocks and transform runs lie where the GEMMs have them, but for
+/// all microbatches, and random bits are those of the first. Blocks and transform runs lie where the GEMMs have them, but for
 /// wgrad's: those run along tokens and begin anew with each expert and microbatch, whose rows are multiples of 16. So
 /// blocks of 32 and transforms longer than 16 can span two of them here: in a mixture of experts, most of all.
 #pragma once

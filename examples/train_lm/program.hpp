@@ -1,8 +1,8 @@
 // ufp4 - train_lm as a function: arguments in, a run folder out, exit status back.
 // SPDX-License-Identifier: Apache-2.0
 /// | 0   | done                                                                                       |
-/// | 1   | a file that cannot be read or written: one sentence on `err`                                |
-/// | 2   | wrong usage: one sentence on `err`                                                         |
+/// | 1   | a file that cannot be read or written: one message on `err`                                |
+/// | 2   | wrong usage: one message on `err`                                                         |
 /// | 3   | the loss or its gradient is no longer a number; result.json has null for losses             |
 /// | 130 | ended by Ctrl-C after a checkpoint                                                          |
 #pragma once
@@ -311,11 +311,11 @@ inline int run_asked(int count, const char* const* values, std::ostream& out, st
 
 inline int run_program(int count, const char* const* values, std::ostream& out, std::ostream& err) {
   auto all = std::make_unique<ranks>();
-  const auto complain = [&](int status, const std::string& sentence) {
+  const auto complain = [&](int status, const std::string& message) {
     // A mistake that all ranks make is told by rank 0, which then ends the others.
     if (all->rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(10));
     const std::string who = all->rank() > 0 ? "train_lm, rank " + std::to_string(all->rank()) : "train_lm";
-    if (all->count() > 1 || rank_of_mpirun() == 0) err << who << ": " << sentence << std::endl;
+    if (all->count() > 1 || rank_of_mpirun() == 0) err << who << ": " << message << std::endl;
     all->give_up(status);
     return status;
   };

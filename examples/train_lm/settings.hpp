@@ -24,7 +24,7 @@ struct settings {
   double lr = 1e-3;
   std::string recipe = "ufp4";
   recipe_parts parts;
-  std::uint64_t seed = 1;         ///< of the weights, and of the recipe's signs and coins
+  std::uint64_t seed = 1;         ///< of the weights, and of the recipe's signs and random bits
   std::uint64_t data_seed = 1;    ///< of which windows are read
   std::vector<std::string> text;  ///< empty: the standard headers
   std::uint64_t eval_every = 0;   ///< steps; 0: at the end

@@ -103,10 +103,10 @@ class trainer {
                 state());
   }
 
-  /// Goes on where a checkpoint was made; one made under other settings is refused by name.
+  /// Goes on where a checkpoint was made; one made under other settings is rejectd by name.
   void restore(const checkpoint& from) {
     if (from.word("made_by") != "ufp4 train_lm 1") from.fail("was made by " + from.word("made_by"));
-    refuse_other_settings(from);
+    reject_other_settings(from);
     from.fill(state());
     step_ = static_cast<std::uint64_t>(number(from, "step"));
     optimizer_.updates = step_;
@@ -139,7 +139,7 @@ class trainer {
     return lines + "text_hash " + text_.hash() + ";";
   }
 
-  void refuse_other_settings(const checkpoint& from) const {
+  void reject_other_settings(const checkpoint& from) const {
     std::istringstream theirs(from.word("settings")), ours(settings_text());
     std::string before, now;
     while (std::getline(ours, now, ';')) {

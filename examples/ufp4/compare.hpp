@@ -1,4 +1,4 @@
-// ufp4 - `ufp4 compare`: examples/compare as a verb.
+// ufp4 - `ufp4 compare`: examples/compare as a command.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -40,7 +40,7 @@ struct conversion {
   std::string input, output;
   std::vector<conversion_setting> settings;
   std::vector<converted_tensor> tensors;
-  std::vector<std::string> notes;  ///< what may be other than was meant, a sentence each
+  std::vector<std::string> notes;  ///< what may be other than was meant, a message each
 };
 
 namespace detail {

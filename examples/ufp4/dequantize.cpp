@@ -1,11 +1,12 @@
-// ufp4 - the verb `dequantize`.
+// ufp4 - the command `dequantize`.
 // SPDX-License-Identifier: Apache-2.0
 #include "dequantize.hpp"
 
-#include "verb.hpp"
+#include "command.hpp"
 
 namespace tool {
 
-const verb dequantize_verb{"dequantize", "quantized weights of a file as plain numbers", dequantize_help, dequantize};
+const command dequantize_command{"dequantize", "quantized weights of a file as plain numbers", dequantize_help,
+                                 dequantize};
 
 }  // namespace tool

@@ -1,4 +1,4 @@
-// ufp4 - the verb `dequantize`: its command line.
+// ufp4 - the command `dequantize`: its command line.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -94,15 +94,15 @@ decoded_weight decoded(Reader& file, const found_weight& found, const dequantize
   return d;
 }
 
-/// A sentence for each pattern that no weight's name matches.
+/// A message for each pattern that no weight's name matches.
 inline std::vector<std::string> unmatched(const ufp4::interop::tensor_file& file, const std::vector<found_weight>& all,
                                           const std::string& flag, const std::vector<std::string>& patterns) {
-  std::vector<std::string> names, sentences;
+  std::vector<std::string> names, messages;
   for (const found_weight& w : all) names.push_back(w.name);
   for (const std::string& pattern : tool::unmatched(patterns, names))
-    sentences.push_back(printable(file.path()) + " has no quantized weight that " + flag + " " + printable(pattern) +
-                        " matches; the first of " + std::to_string(all.size()) + " is " + printable(all.front().name));
-  return sentences;
+    messages.push_back(printable(file.path()) + " has no quantized weight that " + flag + " " + printable(pattern) +
+                       " matches; the first of " + std::to_string(all.size()) + " is " + printable(all.front().name));
+  return messages;
 }
 
 /// The weights that the request is for, checked, by the name of the tensor that holds their codes.

@@ -44,7 +44,7 @@ inline std::string listed_formats() {
   return text;
 }
 
-[[noreturn]] inline void refuse_format(std::string_view name) {
+[[noreturn]] inline void reject_format(std::string_view name) {
   throw common::usage_error("unknown format " + ufp4::interop::printable(name) + "; there are " + listed_formats());
 }
 
@@ -52,7 +52,7 @@ inline std::string listed_formats() {
 inline const format_name& named_format(std::string_view name) {
   for (const format_name& f : format_names)
     if (f.name == name) return f;
-  refuse_format(name);
+  reject_format(name);
 }
 
 /// visit(std::type_identity<Format>{}) of the format of that name, and what it returned: the same type for every
@@ -69,7 +69,7 @@ auto visit_format(std::string_view name, Visit visit) {
   if (name == "e2m1_f32") return visit(type_identity<ufp4::e2m1_f32>{});
   if (name == "e1m2_f32") return visit(type_identity<ufp4::e1m2_f32>{});
   if (name == "int4_f32") return visit(type_identity<ufp4::int4_f32>{});
-  refuse_format(name);
+  reject_format(name);
 }
 
 }  // namespace tool

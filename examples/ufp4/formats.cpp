@@ -1,12 +1,12 @@
-// ufp4 - the verb `formats`.
+// ufp4 - the command `formats`.
 // SPDX-License-Identifier: Apache-2.0
 #include "formats.hpp"
 
-#include "verb.hpp"
+#include "command.hpp"
 
 namespace tool {
 
-const verb formats_verb{"formats", "the formats by name: values, blocks, scales, what others call them", formats_help,
-                        formats};
+const command formats_command{"formats", "the formats by name: values, blocks, scales, what others call them",
+                              formats_help, formats};
 
 }  // namespace tool

@@ -88,7 +88,7 @@ using row_view = ufp4::matrix_view<const float>;
 class meter {
  public:
   virtual ~meter() = default;
-  virtual void add(const ufp4::cpu::context& ctx, const row_view& x, float gmax) = 0;
+  virtual void add(const ufp4::cpu::context& ctx, const row_view& x, float global_amax) = 0;
   virtual ufp4::analysis::report result() const = 0;
 };
 
@@ -96,8 +96,8 @@ template <class Format>
 class meter_of final : public meter {
  public:
   explicit meter_of(const ufp4::transform_spec& transform) : transform_(transform) {}
-  void add(const ufp4::cpu::context& ctx, const row_view& x, float gmax) override {
-    sums_.add(ctx, x, transform_, ufp4::tensor_amax{gmax});
+  void add(const ufp4::cpu::context& ctx, const row_view& x, float global_amax) override {
+    sums_.add(ctx, x, transform_, ufp4::tensor_amax{global_amax});
   }
   ufp4::analysis::report result() const override { return sums_.result(); }
 

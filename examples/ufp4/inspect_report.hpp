@@ -190,7 +190,7 @@ inline void print_detail(std::ostream& out, const inspected& t, const std::vecto
       << left("", 16) << (turned ? left("   as it is", 26) : "   as it is")
       << (turned ? "      after the Hadamard transform" : "") << "\n";
   out << left("format", 10) << left("bits", 6) << three << (turned ? "   " + three + "   of" : "") << "\n";
-  std::string sentence;
+  std::string message;
   for (std::size_t i = 0; i < m.outcomes.size(); i += turned ? 2 : 1) {
     const format_outcome& plain = m.outcomes[i];
     const format_outcome* const best = best_of_size(m, plain.format.bits_per_element);
@@ -205,13 +205,12 @@ inline void print_detail(std::ostream& out, const inspected& t, const std::vecto
   for (const double bits : sizes) {
     const format_outcome* const best = best_of_size(m, bits);
     if (best == nullptr) continue;
-    sentence += (sentence.empty() ? "" : "; ") + bits_text(bits) + ": " + label(*best, "after the transform") + " (" +
-                fixed(best->report.sqnr_db, 2) + " dB)";
+    message += (message.empty() ? "" : "; ") + bits_text(bits) + ": " + label(*best, "after the transform") + " (" +
+               fixed(best->report.sqnr_db, 2) + " dB)";
   }
   out << "\n"
       << common::wrapped(
-             sentence.empty() ? "No format has an SQNR here." : "* the highest SQNR of its size. " + sentence + ".",
-             79);
+             message.empty() ? "No format has an SQNR here." : "* the highest SQNR of its size. " + message + ".", 79);
 }
 
 namespace detail {

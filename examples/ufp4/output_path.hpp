@@ -23,14 +23,14 @@ inline void take_input(const std::string& word, std::string& input) {
   input = word;
 }
 
-/// The value of --json, "-" where it has none, of a verb whose FILE may have been meant by it.
+/// The value of --json, "-" where it has none, of a command whose FILE may have been meant by it.
 inline std::string report_name(common::arguments& rest) {
   const std::string name = rest.optional_value().value_or("-");
   common::check_report_name("--json", name, "put FILE before --json, or name the report otherwise");
   return name;
 }
 
-/// usage_error where writing what the flag names would destroy `other`, which the sentence calls `called`.
+/// usage_error where writing what the flag names would destroy `other`, which the message calls `called`.
 inline void check_apart(const std::string& flag, const std::string& written, const std::string& other,
                         const std::string& called) {
   if (common::is_same_file(written, other))

@@ -28,7 +28,7 @@ class placed_safetensors {
                ufp4::interop::byte_count(type, {}).value());
   }
   /// A tensor as another file has it, of a type that has no name here too. file_error for ggml's blocks: a copy under a
-  /// type of their own would be a file that other readers refuse.
+  /// type of their own would be a file that other readers reject.
   std::size_t add(const std::string& name, const ufp4::interop::stored_tensor& t) {
     using ufp4::interop::number_type;
     if (!ufp4::interop::safetensors_name(t.type).empty()) return add(name, t.type, t.shape);

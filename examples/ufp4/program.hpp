@@ -1,9 +1,9 @@
 // ufp4 - the command-line tool as a function: arguments in, words out, exit status back.
 // SPDX-License-Identifier: Apache-2.0
 /// | 0   | done                                                                                    |
-/// | 1   | an input that cannot be read or an output that cannot be written: one sentence on `err` |
-/// | 2   | wrong usage, of the command line or of UFP4_ISA: one sentence on `err`                  |
-/// | 130 | a conversion was interrupted and its output is what it was: one sentence on `err`       |
+/// | 1   | an input that cannot be read or an output that cannot be written: one message on `err` |
+/// | 2   | wrong usage, of the command line or of UFP4_ISA: one message on `err`                  |
+/// | 130 | a conversion was interrupted and its output is what it was: one message on `err`       |
 #pragma once
 
 #include <cerrno>
@@ -20,7 +20,7 @@
 #include "../common/arguments.hpp"
 #include "../common/output.hpp"
 #include "../common/terminal.hpp"
-#include "verb.hpp"
+#include "command.hpp"
 
 namespace tool {
 
@@ -28,10 +28,10 @@ namespace detail {
 
 inline void print_help(std::ostream& out) {
   out << "ufp4 - 4-bit block-scaled numbers: what a file holds, which format suits it, and files in 4 bits.\n\n"
-         "usage: ufp4 VERB [ARGUMENT]...\n\n";
-  for (const verb* v : verbs) out << "  " << common::left(std::string(v->name), 12) << v->summary << "\n";
+         "usage: ufp4 COMMAND [ARGUMENT]...\n\n";
+  for (const command* v : commands) out << "  " << common::left(std::string(v->name), 12) << v->summary << "\n";
   out << R"(
-  ufp4 VERB --help    what a verb takes, with examples
+  ufp4 COMMAND --help    what a command takes, with examples
   ufp4 --version
 
 examples
@@ -47,13 +47,13 @@ interrupted, and OUT is what it was
 
 inline bool asks_for_help(std::string_view word) { return word == "--help" || word == "-h"; }
 
-inline const verb* find_verb(std::string_view name) {
-  for (const verb* v : verbs)
+inline const command* find_command(std::string_view name) {
+  for (const command* v : commands)
     if (v->name == name) return v;
   return nullptr;
 }
 
-/// usage_error where UFP4_ISA names no instructions that this machine has: before a verb says anything.
+/// usage_error where UFP4_ISA names no instructions that this machine has: before a command says anything.
 inline void check_environment() {
   try {
     ufp4::cpu::resolve(ufp4::cpu::context{});
@@ -74,9 +74,9 @@ inline int finished(std::ostream& out, std::ostream& err) {
   }
 }
 
-inline int run_verb(const verb& v, common::arguments& rest, std::ostream& out, std::ostream& err) {
+inline int run_command(const command& v, common::arguments& rest, std::ostream& out, std::ostream& err) {
   const std::string name = "ufp4 " + std::string(v.name);
-  const auto complain = [&](const std::string& sentence) { err << name << ": " << sentence << "\n"; };
+  const auto complain = [&](const std::string& message) { err << name << ": " << message << "\n"; };
   try {
     check_environment();
     const int status = v.run(rest, out, err);
@@ -105,10 +105,10 @@ inline int run_program(int count, const char* const* values, std::ostream& out, 
       detail::print_help(out);
     return detail::finished(out, err);
   }
-  const verb* const v = detail::find_verb(first);
+  const command* const v = detail::find_command(first);
   if (v == nullptr) {
     err << "ufp4: "
-        << (first.empty() ? std::string("no verb is given") : ufp4::interop::printable(first) + " is not a verb")
+        << (first.empty() ? std::string("no command is given") : ufp4::interop::printable(first) + " is not a command")
         << "; ufp4 --help shows what there is\n";
     return 2;
   }
@@ -118,7 +118,7 @@ inline int run_program(int count, const char* const* values, std::ostream& out, 
     return detail::finished(out, err);
   }
   common::arguments rest(count - 1, values + 1, "-");
-  return detail::run_verb(*v, rest, out, err);
+  return detail::run_command(*v, rest, out, err);
 }
 
 }  // namespace tool

@@ -1,11 +1,11 @@
-// ufp4 - the verb `quantize`.
+// ufp4 - the command `quantize`.
 // SPDX-License-Identifier: Apache-2.0
 #include "quantize.hpp"
 
-#include "verb.hpp"
+#include "command.hpp"
 
 namespace tool {
 
-const verb quantize_verb{"quantize", "the matrices of a file in 4 bits", quantize_help, quantize};
+const command quantize_command{"quantize", "the matrices of a file in 4 bits", quantize_help, quantize};
 
 }  // namespace tool

@@ -1,4 +1,4 @@
-// ufp4 - the verb `quantize`: its command line.
+// ufp4 - the command `quantize`: its command line.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -3,7 +3,7 @@
 /// | quantized | matrices of F32, F16 and BF16 with at least one block of columns                               |
 /// | copied    | everything else, and what the patterns leave out, as it is                                     |
 /// | memory    | a chunk of rows and what becomes of it; the header                                             |
-/// | bits      | of ufp4::quantize on the whole matrix; stochastic coins come from stream i for the i-th tensor |
+/// | bits      | of ufp4::quantize on the whole matrix; stochastic random bits come from stream i for the i-th tensor |
 /// | failure   | interop::file_error; OUT is then what it was                                                   |
 #pragma once
 
@@ -31,7 +31,7 @@ namespace detail {
 /// The settings and the progress of one tensor of the plan.
 inline quantize_settings settings_of(const quantize_request& request, std::size_t at) {
   quantize_settings with = request.with;
-  with.rounding.coins.stream = at;
+  with.rounding.random_bits.stream = at;
   return with;
 }
 inline row_progress progress_of(const quantize_request& request, std::size_t at, std::size_t of,
@@ -110,7 +110,7 @@ quantized_error write_weight(placed_safetensors& out, const written_numbers& num
     const bool divides = layout == tensor_layout::compressed_tensors;
     const float scale = divides ? ufp4::interop::divisor_of(q.tensor_scale()) : q.tensor_scale();
     if (scale == 0)
-      file.fail("tensor " + printable(t.name) + " has the tensor scale " + ufp4::detail::sentence(q.tensor_scale()) +
+      file.fail("tensor " + printable(t.name) + " has the tensor scale " + ufp4::detail::concat(q.tensor_scale()) +
                 ", which is no float's reciprocal; --layout modelopt keeps it as it is");
     out.write(numbers.tensor_scale, 0, &scale, sizeof scale);
   });

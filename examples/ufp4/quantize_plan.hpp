@@ -26,7 +26,7 @@ struct quantize_request {
   std::string format;                                  ///< its name
   std::vector<std::string> chosen, skipped;            ///< patterns; no `chosen`: all
   std::optional<ufp4::interop::tensor_layout> layout;  ///< none: the first that can hold every weight
-  std::uint64_t seed = 0;                              ///< of the transform's signs and the coins
+  std::uint64_t seed = 0;                              ///< of the transform's signs and the random bits
   quantize_settings with;
   std::function<void(std::size_t at, std::size_t of, const std::string& what)> progress;
 
@@ -69,16 +69,16 @@ std::string why_kept(const stored_tensor& t, const std::string& name, const quan
   return {};
 }
 
-/// A sentence for each pattern that no tensor's name matches.
+/// A message for each pattern that no tensor's name matches.
 inline std::vector<std::string> unmatched(tensor_input& in, const std::string& flag,
                                           const std::vector<std::string>& patterns) {
-  std::vector<std::string> names, sentences;
+  std::vector<std::string> names, messages;
   for (const stored_tensor& t : in.file().tensors()) names.push_back(in.name_of(t));
   for (const std::string& pattern : tool::unmatched(patterns, names))
-    sentences.push_back(printable(in.file().path()) + " has no tensor that " + flag + " " + printable(pattern) +
-                        " matches; it has " +
-                        (in.npy() != nullptr ? printable(in.name_of(in.npy()->array())) : in.file().names()));
-  return sentences;
+    messages.push_back(printable(in.file().path()) + " has no tensor that " + flag + " " + printable(pattern) +
+                       " matches; it has " +
+                       (in.npy() != nullptr ? printable(in.name_of(in.npy()->array())) : in.file().names()));
+  return messages;
 }
 
 /// Why the first tensor that was to be quantized is not, and how many share its lot;

@@ -69,10 +69,10 @@ quantized_error quantize_rows(ufp4::interop::tensor_file& file, const ufp4::inte
   const std::size_t at_once = rows_at_once(rows, cols, height, with.chunk);
   const std::uint64_t to_do = std::uint64_t{rows} * (F::two_level ? 2 : 1);
 
-  ufp4::tensor_amax gmax;
+  ufp4::tensor_amax global_amax;
   if (F::two_level)
     for_chunks(file, t, at_once, [&](std::size_t first, const auto& x) {
-      gmax.value = (std::max)(gmax.value, ufp4::amax(with.ctx, x, with.transform).value);
+      global_amax.value = (std::max)(global_amax.value, ufp4::amax(with.ctx, x, with.transform).value);
       progress(first + x.rows(), to_do);
     });
 
@@ -85,7 +85,7 @@ quantized_error quantize_rows(ufp4::interop::tensor_file& file, const ufp4::inte
     const ufp4::quantized_view<F> q =
         ufp4::quantize_into<F>(with.ctx, x, memory.codes().first(x.rows() * bytes),
                                memory.scales().first((x.rows() + height - 1) / height * blocks), with.transform,
-                               with.rounding, gmax, ufp4::shard{first, 0, cols}, ufp4::count_into{seen});
+                               with.rounding, global_amax, ufp4::shard{first, 0, cols}, ufp4::count_into{seen});
     emit(first, q);
     detail::add_error(with.ctx, x, q, restored, sums);
     sums.blocks += (x.rows() + height - 1) / height * blocks;

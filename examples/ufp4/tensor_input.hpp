@@ -53,7 +53,7 @@ class tensor_input {
   any_reader reader_;
 };
 
-/// Refuses what a .gguf file has and a copy cannot: it does not say how long a tensor of a type is that is not known
+/// Rejects what a .gguf file has and a copy cannot: it does not say how long a tensor of a type is that is not known
 /// here, and ggml's other blocks are no type of .safetensors files.
 inline void check_copy(tensor_input& in, const ufp4::interop::stored_tensor& t, bool to_gguf) {
   if (in.gguf() == nullptr || t.type != ufp4::interop::number_type::other) return;

@@ -5,13 +5,13 @@
 //
 // | macro                  | effect                                                                                  |
 // |------------------------|-----------------------------------------------------------------------------------------|
-// | UFP4_NO_EXCEPTIONS     | errors print their sentence to stderr and abort (set by itself under -fno-exceptions)   |
-// | UFP4_KERNELS_ELSEWHERE | the CPU kernels are not compiled in this file: it compiles in a fraction of the time    |
+// | UFP4_NO_EXCEPTIONS     | errors print their message to stderr and abort (set by itself under -fno-exceptions)   |
+// | UFP4_EXTERNAL_KERNELS | the CPU kernels are not compiled in this file: it compiles in a fraction of the time    |
 // | UFP4_EXPERIMENTAL      | GPU kernels that no device has run yet may be taken (architecture decision 3);          |
 // |                        | explain() names them                                                                    |
 // | UFP4_UNDOCUMENTED_E0M3 | names a data type of tcgen05's descriptors that no manual lists (docs/gpu.md);          |
 // |                        | no kernel uses it                                                                       |
-// | UFP4_KERNELS_HERE      | with `#include <ufp4/cpu/kernels.hpp>`: in the one file that then compiles them for all |
+// | UFP4_COMPILE_KERNELS      | with `#include <ufp4/cpu/kernels.hpp>`: in the one file that then compiles them for all |
 // |                        | others                                                                                  |
 //
 // The two about CPU kernels need the same instruction set flags (-march) in the files they join.

@@ -1,4 +1,4 @@
-// ufp4 - the verbs on NVIDIA GPUs: for files that nvcc compiles.
+// ufp4 - the operations on NVIDIA GPUs: for files that nvcc compiles.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,14 +8,14 @@
 #error "ufp4: cuda.hpp needs nvcc, or clang -x cuda: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."
 #else
 #include <ufp4/cuda/gemm_kernels.hpp>
-#include <ufp4/gpu/verbs.hpp>
+#include <ufp4/gpu/operations.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 inline std::span<const gemm_kernel* const> gemm_kernels() { return cuda_gemm_kernels; }
 }  // namespace ufp4::gpu::inline UFP4_GPU
 
 namespace ufp4 {
-/// cuda::context, cuda::quantize, ...: the verbs of gpu/, which CUDA and HIP share.
+/// cuda::context, cuda::quantize, ...: the operations of gpu/, which CUDA and HIP share.
 namespace cuda = gpu;
 }  // namespace ufp4
 #endif

@@ -23,12 +23,12 @@
 #include <ufp4/round/round_to_grid.hpp>
 
 #if defined(UFP4_GPU)
-#include <ufp4/gpu/block/turn.hpp>
-#include <ufp4/gpu/thread/coins.hpp>
+#include <ufp4/gpu/block/transpose.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/dequantize.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/quantize.hpp>
+#include <ufp4/gpu/thread/random_bits.hpp>
 #include <ufp4/gpu/thread/round.hpp>
 #include <ufp4/gpu/warp/amax.hpp>
 #include <ufp4/gpu/warp/hadamard.hpp>

@@ -21,12 +21,12 @@ namespace ufp4::cpu::inline UFP4_CODE {
 /// | kernel | its name, as in the dispatch table                                                                   |
 /// | isa    | the tier whose instructions it uses: the call's own, or an ancestor without a better kernel          |
 /// | tile_* | of C in registers, and the K that one multiply instruction adds up;                                  |
-/// |        | 0 for verbs other than quantized_gemm                                                                |
+/// |        | 0 for operations other than quantized_gemm                                                                |
 /// | mode   | how a GEMM's sums are made: exact_blocks also where `fast` was asked for and the exact kernel is the |
 /// |        | fastest                                                                                              |
 /// | note   | why a lesser tier is used, in words; empty if there is nothing to say                                |
 struct explanation {
-  const char* verb = "";
+  const char* operation = "";
   const char* kernel = "";
   cpu::isa isa = cpu::isa::scalar;
   std::size_t tile_rows = 0, tile_cols = 0, tile_depth = 0;
@@ -35,10 +35,10 @@ struct explanation {
 
   /// All of it in one line.
   std::string text() const {
-    std::string line = ufp4::detail::sentence(verb, ": ", kernel, " (", name(isa), ")");
+    std::string line = ufp4::detail::concat(operation, ": ", kernel, " (", name(isa), ")");
     if (tile_rows != 0)
-      line += ufp4::detail::sentence(", tiles of ", tile_rows, " x ", tile_cols, " x ", tile_depth, ", accumulate ",
-                                     name(mode));
+      line += ufp4::detail::concat(", tiles of ", tile_rows, " x ", tile_cols, " x ", tile_depth, ", accumulate ",
+                                   name(mode));
     return note.empty() ? line : line + "; " + note;
   }
 };
@@ -50,15 +50,15 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 /// Why the kernel is of a lesser tier than the call asked for, or than the processor has.
 inline std::string why_not_better(isa used, isa asked, const context& ctx) {
   std::string why;
-  if (used != asked) why = ufp4::detail::sentence("no ", name(asked), " kernel takes this call");
-  const bool kept_back = ctx.isa == isa::automatic && std::string_view(amx_refusal()).starts_with("present");
-  if (kept_back) why += ufp4::detail::sentence(why.empty() ? "" : "; ", "amx: ", amx_refusal());
+  if (used != asked) why = ufp4::detail::concat("no ", name(asked), " kernel takes this call");
+  const bool kept_back = ctx.isa == isa::automatic && std::string_view(amx_rejection()).starts_with("present");
+  if (kept_back) why += ufp4::detail::concat(why.empty() ? "" : "; ", "amx: ", amx_rejection());
   return why;
 }
 
 template <class Row>
-explanation explain_row(const char* verb, const Row& row, isa tier, const context& ctx) {
-  return {verb, row.name, row.tier, 0, 0, 0, accumulate::fast, why_not_better(row.tier, tier, ctx)};
+explanation explain_row(const char* operation, const Row& row, isa tier, const context& ctx) {
+  return {operation, row.name, row.tier, 0, 0, 0, accumulate::fast, why_not_better(row.tier, tier, ctx)};
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

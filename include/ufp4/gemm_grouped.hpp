@@ -55,9 +55,9 @@ void quantized_gemm_grouped(const cpu::context& ctx, const As& a, const Bs& b, c
   std::vector<cpu::detail::gemm_job> jobs;
   jobs.reserve(a.size());
   for (std::size_t e = 0; e < a.size(); ++e) {
-    const std::string verb = detail::sentence("quantized_gemm_grouped, product ", e);
+    const std::string operation = detail::concat("quantized_gemm_grouped, product ", e);
     const detail::sink out = detail::sink_of(c.data()[e]);
-    detail::check_gemm(verb.c_str(), a.data()[e], b.data()[e], out, options);
+    detail::check_gemm(operation.c_str(), a.data()[e], b.data()[e], out, options);
     jobs.push_back(detail::gemm_job_of(a.data()[e], b.data()[e], out, options));
   }
   detail::check_group(jobs);

@@ -10,9 +10,9 @@
 namespace ufp4::detail::inline UFP4_CODE {
 
 template <matrix_scalar X, matrix_scalar Y>
-void transform_rows(const char* verb, const cpu::context& ctx, const transform_spec& t, bool inverse,
+void transform_rows(const char* operation, const cpu::context& ctx, const transform_spec& t, bool inverse,
                     const matrix_view<X>& x, const matrix_view<Y>& out) {
-  check_transform(verb, t, inverse, x, out);
+  check_transform(operation, t, inverse, x, out);
   const source from = source_of(x);
   const sink to = sink_of(out);
   const std::size_t padded = inverse ? x.cols() : out.cols();

@@ -1,4 +1,4 @@
-// ufp4 - the verbs on AMD GPUs: for files that hipcc compiles.
+// ufp4 - the operations on AMD GPUs: for files that hipcc compiles.
 // SPDX-License-Identifier: Apache-2.0
 //
 // No AMD GPU has run any of it yet: the kernels' sources run in the executor of tests/gpu,
@@ -10,7 +10,7 @@
 #if !defined(UFP4_GPU) || !(defined(__HIPCC__) || defined(UFP4_SIMT_HEADER))
 #error "ufp4: hip.hpp needs hipcc, or clang -x hip: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."
 #else
-#include <ufp4/gpu/verbs.hpp>
+#include <ufp4/gpu/operations.hpp>
 #include <ufp4/hip/gemm_kernels.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
@@ -18,7 +18,7 @@ inline std::span<const gemm_kernel* const> gemm_kernels() { return hip_gemm_kern
 }  // namespace ufp4::gpu::inline UFP4_GPU
 
 namespace ufp4 {
-/// hip::context, hip::quantize, ...: the verbs of gpu/, which CUDA and HIP share.
+/// hip::context, hip::quantize, ...: the operations of gpu/, which CUDA and HIP share.
 namespace hip = gpu;
 }  // namespace ufp4
 #endif

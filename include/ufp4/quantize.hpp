@@ -1,7 +1,7 @@
 // ufp4 - amax, quantize, quantize_into, fake_quantize: from a matrix of floats to 4-bit blocks.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every verb takes an optional cpu::context, a matrix_view of float, bf16 or fp16 (or any type with a matrix_element),
+// Every operation takes an optional cpu::context, a matrix_view of float, bf16 or fp16 (or any type with a matrix_element),
 // and policies in any order: a transform, a rounding policy, a scale rule, tensor_amax, shard, count_into.
 //
 // | blocks and transform | along the columns (the contraction axis); transpose(x) for the rows                        |
@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <span>
 #include <ufp4/cpu/dispatch.hpp>
-#include <ufp4/cpu/kernels/fake_quantize.hpp>
+#include <ufp4/cpu/kernels/quantize/fake_quantize.hpp>
 #include <ufp4/cpu/parallel.hpp>
 #include <ufp4/matrix/checks.hpp>
 #include <ufp4/matrix/operand.hpp>
@@ -51,33 +51,33 @@ inline float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& j
   return to_float(largest.load());
 }
 
-inline void tensor_constants_into(const format_spec* f, const scale_rule_spec* rule, float gmax,
+inline void tensor_constants_into(const format_spec* f, const scale_rule_spec* rule, float global_amax,
                                   tensor_constants* out) {
-  *out = make_tensor_constants(*f, *rule, gmax);
+  *out = make_tensor_constants(*f, *rule, global_amax);
 }
 
 /// The coder of a target under options, its tensor constants worked out in the exact environment.
 template <class Coder>
-void preset_constants_into(Coder* coder, float gmax) {
-  coder->tensor = Coder::constants(coder->format, gmax);
+void preset_constants_into(Coder* coder, float global_amax) {
+  coder->tensor = Coder::constants(coder->format, global_amax);
 }
 template <compat::preset P, class O>
-auto make_coder(const O&, float gmax) {
+auto make_coder(const O&, float global_amax) {
   typename P::coder coder{{spec_of<typename P::format>, {}}};
-  cpu::detail::in_exact_environment(&preset_constants_into<typename P::coder>, &coder, gmax);
+  cpu::detail::in_exact_environment(&preset_constants_into<typename P::coder>, &coder, global_amax);
   return coder;
 }
 template <any_block_format F, class O>
-auto make_coder(const O& options, float gmax) {
+auto make_coder(const O& options, float global_amax) {
   block_coder<decltype(options.rounding)> coder{spec_of<F>, options.rule, {}, options.rounding};
-  cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &coder.rule, gmax, &coder.tensor);
+  cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &coder.rule, global_amax, &coder.tensor);
   return coder;
 }
 
 template <class O>
-float gmax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job, const O& options) {
+float global_amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job, const O& options) {
   if (!job.format.two_level) return 0.0f;
-  return options.has_amax ? options.gmax : amax_of(ctx, job);
+  return options.has_amax ? options.global_amax : amax_of(ctx, job);
 }
 
 /// The kernel of a tier where the coder is the library's own; the portable one instantiated for any other.
@@ -117,7 +117,7 @@ float quantize_to(const cpu::context& ctx, const matrix_view<T>& x, const O& opt
                   const cpu::detail::quantized_sink& out) {
   const cpu::isa tier = cpu::resolve(ctx);
   const cpu::detail::quantize_job job = make_job(source_of(x), spec_of<format_of<F>>, options);
-  const auto coder = make_coder<F>(options, gmax_of(ctx, job, options));
+  const auto coder = make_coder<F>(options, global_amax_of(ctx, job, options));
   quantize_with(ctx, tier, job, coder, out, options.report);
   return coder.tensor.decode;
 }
@@ -209,7 +209,7 @@ void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matri
                   "fake_quantize: out overlaps x without being the same matrix");
   const cpu::isa tier = cpu::resolve(ctx);
   const auto job = detail::make_job(in, spec_of<format_of<F>>, options);
-  const auto coder = detail::make_coder<F>(options, detail::gmax_of(ctx, job, options));
+  const auto coder = detail::make_coder<F>(options, detail::global_amax_of(ctx, job, options));
   detail::fake_quantize_with(ctx, tier, job, coder, options.undo, to, options.report);
 }
 

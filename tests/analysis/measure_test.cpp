@@ -14,7 +14,7 @@
 
 #include "support/catch.hpp"
 #include "support/gemm_model.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/report_check.hpp"
 #include "support/seed.hpp"
 #include "support/threads.hpp"
@@ -107,17 +107,17 @@ void check_tiers(bool turned_around = false, bool with_nan = false) {
       const auto long_stride = static_cast<std::ptrdiff_t>(turned_around ? rows : cols);
       const matrix_view<const T> view{x.data(), rows, cols, turned_around ? 1 : long_stride,
                                       turned_around ? long_stride : 1};
-      const stochastic coin{.seed = 4, .stream = 1};
+      const stochastic random_word{.seed = 4, .stream = 1};
       const auto nearest_on = [&](cpu::isa tier) {
         return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n));
       };
-      const auto coins_on = [&](cpu::isa tier) {
-        return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n), coin, shard{64, 0, cols});
+      const auto random_bits_on = [&](cpu::isa tier) {
+        return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n), random_word, shard{64, 0, cols});
       };
       for (const cpu::isa tier : support::runnable_isas()) {
         CAPTURE(cols, n, cpu::name(tier));
         support::check_report(nearest_on(tier), nearest_on(cpu::isa::scalar));
-        support::check_report(coins_on(tier), coins_on(cpu::isa::scalar));
+        support::check_report(random_bits_on(tier), random_bits_on(cpu::isa::scalar));
       }
     }
 }
@@ -154,7 +154,7 @@ TEST_CASE("measure takes rules and tensor_amax, and counts into a report", "[ana
   const matrix_view<const float> view{x.data(), 30, 64};
   model::request q;
   q.how = model::rule::up;
-  q.gmax = 1000;
+  q.global_amax = 1000;
   require_equal(analysis::measure<nvfp4>(view, scale_up{}, tensor_amax{1000}),
                 summed(model::format_of<nvfp4>(), x, 30, 64, q));
   quantize_report seen{1, 1, 1};
@@ -231,13 +231,13 @@ TEST_CASE("a matrix in pieces of rows gives the report of the whole", "[analysis
     return matrix_view<const float>{x.data() + first * cols, count, cols};
   };
   const random_hadamard<32> rht{3};
-  const stochastic coin{.seed = 8};
-  const analysis::report whole = analysis::measure<nvfp4>(piece(0, rows), rht, coin);
+  const stochastic random_word{.seed = 8};
+  const analysis::report whole = analysis::measure<nvfp4>(piece(0, rows), rht, random_word);
   for (const std::size_t at_once : {1u, 5u, 36u}) {
     analysis::measurement<nvfp4> sums;
     for (std::size_t first = 0; first < rows; first += at_once)
-      sums.add(cpu::context{}, piece(first, std::min(at_once, rows - first)), rht, coin, amax(piece(0, rows), rht),
-               shard{first, 0, cols});
+      sums.add(cpu::context{}, piece(first, std::min(at_once, rows - first)), rht, random_word,
+               amax(piece(0, rows), rht), shard{first, 0, cols});
     support::check_report(sums.result(), whole);
   }
 }
@@ -277,10 +277,10 @@ TEST_CASE("delta_sqnr is the quotient of the two normalised errors in decibel", 
 
 TEST_CASE("mistakes are named", "[analysis]") {
   const matrix_view<const float> nothing{nullptr, 2, 32};
-  CHECK(support::refusal([&] { analysis::measure<mxfp4>(nothing); }) ==
+  CHECK(support::rejection([&] { analysis::measure<mxfp4>(nothing); }) ==
         "analysis::measure: x is null, but has 2 x 32 elements");
   std::vector<float> x(64);
-  CHECK(support::refusal([&] { analysis::measure<nvfp4>(matrix_view<const float>{x.data(), 2, 32}, mx_ceil{}); }) ==
+  CHECK(support::rejection([&] { analysis::measure<nvfp4>(matrix_view<const float>{x.data(), 2, 32}, mx_ceil{}); }) ==
         "analysis::measure: mx_floor, mx_even and mx_ceil are for e8m0 scales");
 }
 

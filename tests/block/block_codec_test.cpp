@@ -28,11 +28,12 @@ using e3m0_256 = block_format<fp4<E3M0>, e8m0, 256>;
 using nf4_64 = block_format<nf4, float, 64>;
 
 template <class F>
-void check_block(const std::vector<float>& x, float gmax) {
-  const model::result want = model::quantize(model::format_of<F>(), x, 1, x.size(), {.gmax = gmax});
+void check_block(const std::vector<float>& x, float global_amax) {
+  const model::result want = model::quantize(model::format_of<F>(), x, 1, x.size(), {.global_amax = global_amax});
   const std::vector<std::uint8_t> bytes = model::packed(want.codes);
   support::guarded<std::uint8_t> packed(F::block_size / 2, 1);
-  const auto scale = quantize_block<F>(x.data(), packed.data(), nearest_even{}, 0, tensor_constants_for<F>(gmax));
+  const auto scale =
+      quantize_block<F>(x.data(), packed.data(), nearest_even{}, 0, tensor_constants_for<F>(global_amax));
   REQUIRE(support::scale_bits(scale) == want.scales[0]);
   REQUIRE((packed.same_bytes(bytes) && packed.guards_intact()));
   support::guarded<float> back(F::block_size, 1);
@@ -50,8 +51,8 @@ TEMPLATE_TEST_CASE("quantize_block and dequantize_block give the model's bits on
   for (int i = 0; i < 2000; ++i) {
     CAPTURE(i);
     const std::vector<float> x = source.values(TestType::block_size, i % 3 == 0);
-    const float own = model::largest_finite(x), gmax[] = {own, 1.0f, own / 2, 0.0f};
-    check_block<TestType>(x, gmax[i % 4]);
+    const float own = model::largest_finite(x), global_amax[] = {own, 1.0f, own / 2, 0.0f};
+    check_block<TestType>(x, global_amax[i % 4]);
   }
 }
 
@@ -67,7 +68,7 @@ TEST_CASE("a worked block of each kind") {
   CHECK(quantize_block<mxfp4>(b, packed).bits() == 130);
   const std::uint8_t b_bytes[3] = {0xD7, 0x01, 0x01};
   CHECK(std::memcmp(packed, b_bytes, 3) == 0);
-  // nvfp4 with gmax = amax = 1: the scale is 448, the effective scale 448 * fl(1/2688).
+  // nvfp4 with global_amax = amax = 1: the scale is 448, the effective scale 448 * fl(1/2688).
   const float c[16] = {1, 0.5f, -1.0f / 3, 0.25f};
   CHECK(quantize_block<nvfp4>(c, packed, nearest_even{}, 0, tensor_constants_for<nvfp4>(1)).bits() == 0x7E);
   const std::uint8_t c_bytes[2] = {0x57, 0x3C};
@@ -107,14 +108,14 @@ TEST_CASE("a NaN or an infinity anywhere gives codes +0, the scale type's NaN, a
 TEMPLATE_TEST_CASE("a block of zeros, of either sign, has scale code 0 and codes +0", "", e1m2_f32, int4_f32, nvfp4,
                    nv_e1m2, mxfp4, mx_e1m2, mxint4, e4m3_16, ue5m3_8, bf16_2, nf4_64) {
   const std::uint8_t zero = std::is_same_v<typename TestType::element_type, nf4> ? 0x77 : 0;
-  for (const float gmax : {0.0f, 1.0f})
+  for (const float global_amax : {0.0f, 1.0f})
     for (const std::size_t negative : {0u, 1u, 2u}) {
       std::vector<float> x(TestType::block_size);
       for (std::size_t k = 0; k < x.size(); ++k) x[k] = negative == 0 || k % negative != 0 ? 0.0f : -0.0f;
       std::vector<std::uint8_t> packed(TestType::block_size / 2, 0xFF);
       for (const scale_rule_spec& rule : {scale_rule_spec{}, mse_search{}.spec()}) {
         const auto scale = quantize_block<TestType>(x.data(), packed.data(), nearest_away{}, 0,
-                                                    tensor_constants_for<TestType>(gmax), rule);
+                                                    tensor_constants_for<TestType>(global_amax), rule);
         REQUIRE(support::scale_bits(scale) == 0);
         for (const std::uint8_t byte : packed) REQUIRE(byte == zero);
       }
@@ -133,10 +134,10 @@ struct coded {
   quantize_report report;
 };
 template <class F, class Rounding>
-coded<Rounding> code(const std::vector<float>& x, Rounding rounding, float gmax = 0, std::uint64_t index = 0) {
+coded<Rounding> code(const std::vector<float>& x, Rounding rounding, float global_amax = 0, std::uint64_t index = 0) {
   const format_spec f = spec_of<F>;
   coded<Rounding> out{std::vector<std::uint8_t>(x.size(), 0xEE), 0, {}};
-  const block_coder<Rounding> coder{f, {}, tensor_constants_for<F>(gmax), rounding};
+  const block_coder<Rounding> coder{f, {}, tensor_constants_for<F>(global_amax), rounding};
   const int count = static_cast<int>(x.size());
   out.scale = coder({x.data(), 1, count, count}, index, 0, out.codes.data(), out.report);
   return out;
@@ -147,7 +148,7 @@ coded<Rounding> code(const std::vector<float>& x, Rounding rounding, float gmax 
 TEST_CASE("the report counts what happened to the block, and only that") {
   std::vector<float> x(16, 0.0f);
   CHECK(code<nvfp4>(x, nearest_even{}).report == quantize_report{0, 0, 0});
-  x[3] = 1e-6f;  // against gmax = 1 the argument of the scale is 448e-6, below half of e4m3's 2^-9
+  x[3] = 1e-6f;  // against global_amax = 1 the argument of the scale is 448e-6, below half of e4m3's 2^-9
   auto tiny = code<nvfp4>(x, nearest_even{}, 1);
   CHECK(tiny.report == quantize_report{0, 0, 1});
   CHECK(tiny.scale == 0);
@@ -158,7 +159,7 @@ TEST_CASE("the report counts what happened to the block, and only that") {
   CHECK(code<nvfp4>(x, nearest_even{}, 5).report == quantize_report{0, 0, 0});
   x[4] = 10, x[5] = -10;
   CHECK(code<nvfp4>(x, nearest_even{}, 2.5f).report ==
-        quantize_report{0, 3, 0});  // gmax was too small: the scale stops at 448
+        quantize_report{0, 3, 0});  // global_amax was too small: the scale stops at 448
   x[6] = model::float_of(0x7F800000u);
   CHECK(code<nvfp4>(x, nearest_even{}, 5).report == quantize_report{1, 0, 0});
   std::vector<float> y(32, 0.0f);
@@ -182,7 +183,7 @@ TEST_CASE("-0 and values that round to zero keep their sign where the format has
         std::vector<std::uint8_t>{7, 9, 0, 0, 0, 0, 0, 0});
 }
 
-TEST_CASE("stochastic: the coin of an element is its own, wherever its block starts and however it is cut") {
+TEST_CASE("stochastic: the random number of an element is its own, wherever its block starts and however it is cut") {
   INFO(support::seed_note());
   support::hostile source(support::seed(1));
   const stochastic ours{.seed = support::seed(2), .stream = support::seed(3)};

@@ -387,10 +387,10 @@ TEST_CASE("non-finite input: every preset follows ufp4's policy, not its project
 namespace {
 
 template <class Preset>
-quantize_report report_of(std::vector<float> values, float gmax) {
+quantize_report report_of(std::vector<float> values, float global_amax) {
   quantize_report seen;
   values.resize(format_of<Preset>::block_size, 0.0f);
-  quantize<Preset>(one_thread, matrix_view<const float>{values.data(), 1, values.size()}, tensor_amax{gmax},
+  quantize<Preset>(one_thread, matrix_view<const float>{values.data(), 1, values.size()}, tensor_amax{global_amax},
                    count_into{seen});
   return seen;
 }

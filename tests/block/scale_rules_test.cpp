@@ -30,26 +30,26 @@ struct given_block {
   }
 };
 
-block_scale chosen(const format_spec& f, const scale_rule_spec& rule, const given_block& b, float gmax) {
-  const tensor_constants tensor = detail::make_tensor_constants(f, rule, gmax);
+block_scale chosen(const format_spec& f, const scale_rule_spec& rule, const given_block& b, float global_amax) {
+  const tensor_constants tensor = detail::make_tensor_constants(f, rule, global_amax);
   const int count = static_cast<int>(b.x.size());
   return choose_scale(f, rule, tensor, {b.x.data(), 1, count, count}, b.amax());
 }
 /// The code of a block that is one number and zeros.
 template <class F>
-std::uint32_t code_of(const scale_rule_spec& rule, float amax, float gmax = 1) {
+std::uint32_t code_of(const scale_rule_spec& rule, float amax, float global_amax = 1) {
   given_block b{std::vector<float>(F::block_size, 0.0f)};
   b.x[1] = -amax;
-  return chosen(spec_of<F>, rule, b, gmax).bits;
+  return chosen(spec_of<F>, rule, b, global_amax).bits;
 }
 template <class F>
-std::uint32_t model_code_of(model::rule how, float amax, float gmax = 1) {
+std::uint32_t model_code_of(model::rule how, float amax, float global_amax = 1) {
   const model::format f = model::format_of<F>();
   model::block b;
   b.x.assign(F::block_size, 0.0f);
   b.x[1] = -amax;
   b.amax = amax;
-  b.tensor = model::tensor_level_of(f, how, gmax);
+  b.tensor = model::tensor_level_of(f, how, global_amax);
   return model::scale_for(f, how, false, b).code;
 }
 
@@ -220,9 +220,9 @@ TEST_CASE("a float scale is the rounded quotient, and the values are divided by 
   }
 }
 
-TEST_CASE("two-level constants: S, its reciprocal and fl(S * fl(1/qmax)) at both ends of gmax") {
+TEST_CASE("two-level constants: S, its reciprocal and fl(S * fl(1/qmax)) at both ends of global_amax") {
   const struct {
-    float gmax;
+    float global_amax;
     std::uint32_t decode, factor;  // of nvfp4, worked out with exact rationals
   } rows[] = {
       {0.0f, 0x3F800000u, 0x3E2AAAABu},             // S = 1
@@ -234,10 +234,10 @@ TEST_CASE("two-level constants: S, its reciprocal and fl(S * fl(1/qmax)) at both
       {0x1p-116f, 0x0030C30Cu, 0x7DE00000u},        // 2688 * 2^116 = 1.3125 * 2^127: the last S below the clamp
   };
   for (const auto& row : rows) {
-    const tensor_constants t = detail::make_tensor_constants(spec_of<nvfp4>, {}, row.gmax);
+    const tensor_constants t = detail::make_tensor_constants(spec_of<nvfp4>, {}, row.global_amax);
     const model::tensor_level want =
-        model::tensor_level_of(model::format_of<nvfp4>(), model::rule::by_format, row.gmax);
-    CAPTURE(row.gmax);
+        model::tensor_level_of(model::format_of<nvfp4>(), model::rule::by_format, row.global_amax);
+    CAPTURE(row.global_amax);
     CHECK(model::bits_of(t.decode) == row.decode);
     CHECK(model::bits_of(t.scale_factor) == row.factor);
     CHECK(model::bits_of(want.tensor_scale) == row.decode);
@@ -253,20 +253,21 @@ template <class F>
 void check_two_level(const scale_rule_spec& rule, model::rule how) {
   const model::format f = model::format_of<F>();
   const std::vector<float> maxima = hostile_maxima();
-  const float shrink[] = {1, 0.999999f, 0.5f, 0.01f, 1.0f / 448, 1e-4f, 2.0f};  // the last: a gmax that was too small
+  const float shrink[] = {1,          0.999999f, 0.5f, 0.01f,
+                          1.0f / 448, 1e-4f,     2.0f};  // the last: a global_amax that was too small
   for (std::size_t i = 0; i < maxima.size(); ++i) {
-    const float gmax = maxima[i];
+    const float global_amax = maxima[i];
     for (std::size_t j = 0; j < 3; ++j) {
-      const float amax = model::mul(gmax, shrink[(i + 2 * j) % 7]);
+      const float amax = model::mul(global_amax, shrink[(i + 2 * j) % 7]);
       if (!model::finite(amax)) continue;
       model::block b;
       b.x.assign(F::block_size, 0.0f);
       b.x[2] = amax, b.x[5] = -0.4f * amax, b.x[6] = 0.7f * amax;
       b.amax = amax;
-      b.tensor = model::tensor_level_of(f, how, gmax);
+      b.tensor = model::tensor_level_of(f, how, global_amax);
       const model::trial want = model::scale_for(f, how, false, b);
-      const block_scale got = chosen(spec_of<F>, rule, {b.x}, gmax);
-      CAPTURE(gmax, amax);
+      const block_scale got = chosen(spec_of<F>, rule, {b.x}, global_amax);
+      CAPTURE(global_amax, amax);
       REQUIRE(got.bits == want.code);
       REQUIRE(model::bits_of(got.effective) == model::bits_of(want.effective));
       REQUIRE(model::bits_of(got.factor) == (want.dead ? 0u : model::bits_of(want.by)));
@@ -279,7 +280,8 @@ using nv_ue5m3 = block_format<fp4<E1M2>, ue5m3, 16, float>;
 
 }  // namespace
 
-TEST_CASE("two-level scales, their effective value and their clamped inverse agree with the model at every gmax") {
+TEST_CASE(
+    "two-level scales, their effective value and their clamped inverse agree with the model at every global_amax") {
   check_two_level<nvfp4>({}, model::rule::by_format);
   check_two_level<nv_e1m2>({}, model::rule::by_format);
   check_two_level<nvint4>(scale_up{}.spec(), model::rule::up);
@@ -289,7 +291,7 @@ TEST_CASE("two-level scales, their effective value and their clamped inverse agr
 }
 
 TEST_CASE("four_over_six takes 4 where that loses less, 6 where it loses more or the same") {
-  // gmax = 1: S = 256 * 6, u = 256. Under six the scale is 256 (an effective 1/6), under four 384 (an effective 1/4).
+  // global_amax = 1: S = 256 * 6, u = 256. Under six the scale is 256 (an effective 1/6), under four 384 (an effective 1/4).
   given_block quarters{{1, 0.75f, -0.5f, 0.25f, 0, 0.125f, 1, -1, 0, 0, 0, 0, 0, 0, 0, 0}};  // exact in quarters
   CHECK(chosen(spec_of<nvfp4>, four_over_six{}.spec(), quarters, 1).bits == 0x7C);           // 384
   given_block sixths{{1, 0.5f, 1.0f / 3, 1.0f / 6, 0, 0, 1, -1, 0, 0, 0, 0, 0, 0, 0, 0}};    // exact in sixths
@@ -305,8 +307,8 @@ TEST_CASE("four_over_six: the argument of the second scale is fl(1.5 * u), u rou
   int found = 0;
   while (found < 10) {
     // Near an argument halfway between two scale codes, look for a maximum that the two orders of rounding tell apart.
-    const float gmax = 1 + static_cast<float>(gen() >> 40) * 0x1p-24f;
-    const model::tensor_level t = model::tensor_level_of(f, model::rule::four_over_six, gmax);
+    const float global_amax = 1 + static_cast<float>(gen() >> 40) * 0x1p-24f;
+    const model::tensor_level t = model::tensor_level_of(f, model::rule::four_over_six, global_amax);
     const auto code = static_cast<std::uint32_t>(0x60 + gen() % 0x18);
     const long double middle = (model::value_of(f.s, code) + model::value_of(f.s, code + 1)) / 2;
     const float near = model::fl(middle / (1.5L * static_cast<long double>(t.times)));
@@ -316,8 +318,8 @@ TEST_CASE("four_over_six: the argument of the second scale is fl(1.5 * u), u rou
       if (four == model::nearest_code(f.s, model::mul(amax, model::mul(1.5f, t.times)))) continue;
       given_block b{std::vector<float>(16, 0.75f * amax)};  // three quarters of the maximum: exact under four alone
       b.x[0] = amax;
-      CAPTURE(gmax, amax);
-      CHECK(chosen(spec_of<nvfp4>, four_over_six{}.spec(), b, gmax).bits == four);
+      CAPTURE(global_amax, amax);
+      CHECK(chosen(spec_of<nvfp4>, four_over_six{}.spec(), b, global_amax).bits == four);
       ++found;
     }
   }
@@ -333,12 +335,12 @@ void check_searches(const scale_rule_spec& rule, model::rule how) {
   for (int i = 0; i < 600; ++i) {
     const std::vector<float> x = source.values(F::block_size, i % 4 == 0, false);
     const given_block b{x};
-    const float gmax = i % 3 == 0 ? b.amax() : model::mul(b.amax(), 3.0f);
-    if (!model::finite(gmax)) continue;
-    const model::block mb{x, b.amax(), model::tensor_level_of(f, how, gmax)};
+    const float global_amax = i % 3 == 0 ? b.amax() : model::mul(b.amax(), 3.0f);
+    if (!model::finite(global_amax)) continue;
+    const model::block mb{x, b.amax(), model::tensor_level_of(f, how, global_amax)};
     const model::trial want = model::scale_for(f, how, rule.mse_search, mb);
-    const block_scale got = chosen(spec_of<F>, rule, b, gmax);
-    CAPTURE(i, b.amax(), gmax);
+    const block_scale got = chosen(spec_of<F>, rule, b, global_amax);
+    CAPTURE(i, b.amax(), global_amax);
     REQUIRE(got.bits == want.code);
     REQUIRE(model::bits_of(got.effective) == model::bits_of(want.effective));
   }

@@ -1,4 +1,4 @@
-// ufp4 - mistakes that the compiler answers with a sentence: instructions called for an AMD GPU that lacks them.
+// ufp4 - mistakes that the compiler answers with a message: instructions called for an AMD GPU that lacks them.
 // SPDX-License-Identifier: Apache-2.0
 //
 // As host.cpp, compiled for gfx900, which has no matrix instruction at all.

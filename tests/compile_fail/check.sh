@@ -4,9 +4,9 @@
 #
 #   check.sh [COMPILER]...     (default: g++ and clang++-19, those that there are; hipcc always, for amd.cpp)
 #
-# 1. host.cpp, gpu.cpp and amd.cpp, without their mistakes, compile; with them each function brings its sentence, at its lines.
-# 2. Every #error of include/ufp4 is met by a command line of refusals().
-# 3. Every static_assert of include/ufp4 with a sentence, and every #error, is among them, or in `unreachable` below.
+# 1. host.cpp, gpu.cpp and amd.cpp, without their mistakes, compile; with them each function brings its message, at its lines.
+# 2. Every #error of include/ufp4 is met by a command line of rejections().
+# 3. Every static_assert of include/ufp4 with a message, and every #error, is among them, or in `unreachable` below.
 set -uo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
@@ -34,7 +34,7 @@ unreachable=(
 compile() {
   local compiler=$1
   shift
-  LC_ALL=C "$compiler" -std=c++20 -Iinclude -Itests -DUFP4_KERNELS_ELSEWHERE -fsyntax-only "$@" 2>&1
+  LC_ALL=C "$compiler" -std=c++20 -Iinclude -Itests -DUFP4_EXTERNAL_KERNELS -fsyntax-only "$@" 2>&1
 }
 
 # markers FILE...: LINE:MESSAGE for each "// says: MESSAGE". A message continues on the lines below that begin with
@@ -50,7 +50,7 @@ markers() {
 
 # mistakes COMPILER FILE [OPTION]...
 mistakes() {
-  local compiler=$1 file=$2 log=$work/log line sentence next lines limit=-fmax-errors=0
+  local compiler=$1 file=$2 log=$work/log line message next lines limit=-fmax-errors=0
   shift 2
   [[ $compiler == *clang* || $compiler == hipcc ]] && limit='-ferror-limit=0 -ftemplate-backtrace-limit=0'
   if ! compile "$compiler" "$@" "$file" -Wall -Wextra -Werror >"$log"; then
@@ -62,10 +62,10 @@ mistakes() {
   compile "$compiler" "$@" -DMISTAKE $limit "$file" >"$log"
   mapfile -t lines < <(markers "$file")
   for i in "${!lines[@]}"; do
-    line=${lines[i]%%:*} sentence=${lines[i]#*:} next=1000000
+    line=${lines[i]%%:*} message=${lines[i]#*:} next=1000000
     [ "$i" -lt $((${#lines[@]} - 1)) ] && next=${lines[i + 1]%%:*}
-    if ! grep -qF -- "$sentence" "$log"; then
-      wrong "$compiler: $file:$line: nothing says '$sentence'"
+    if ! grep -qF -- "$message" "$log"; then
+      wrong "$compiler: $file:$line: nothing says '$message'"
     elif ! grep -o "${file##*/}:[0-9]*" "$log" | awk -F: -v a="$line" -v b="$next" '$2 >= a && $2 < b {f = 1} END {exit !f}'; then
       wrong "$compiler: $file:$line: no diagnostic names a line of this function"
     else
@@ -74,21 +74,21 @@ mistakes() {
   done
 }
 
-# refusal COMPILER SENTENCE SOURCE OPTION...: #error, which the preprocessor alone meets.
-refusal() {
-  local compiler=$1 sentence=$2 source=$3
+# rejection COMPILER MESSAGE SOURCE OPTION...: #error, which the preprocessor alone meets.
+rejection() {
+  local compiler=$1 message=$2 source=$3
   shift 3
-  echo "$sentence" >>"$work/errors"
+  echo "$message" >>"$work/errors"
   if printf '%s\n' "$source" | LC_ALL=C "$compiler" -std=c++20 -Iinclude -x c++ -E -o /dev/null "$@" - >"$work/log" 2>&1; then
-    wrong "$compiler $*: '$source' is not refused"
-  elif ! grep -qF -- "$sentence" "$work/log"; then
-    wrong "$compiler $*: '$source' does not say '$sentence'"
+    wrong "$compiler $*: '$source' is not rejectd"
+  elif ! grep -qF -- "$message" "$work/log"; then
+    wrong "$compiler $*: '$source' does not say '$message'"
   else
     right
   fi
 }
 
-refusals() {
+rejections() {
   local compiler=$1 flag fast_math macros
   fast_math='ufp4: compiled with -ffast-math (or a part of it), which changes the bits ufp4 promises; compile this file without it.'
   macros='__((FAST|ASSOCIATIVE|RECIPROCAL)_MATH__|NO_SIGNED_ZEROS__|FINITE_MATH_ONLY__ 1)'
@@ -96,28 +96,28 @@ refusals() {
     '-fassociative-math -fno-signed-zeros -fno-trapping-math' -fno-signed-zeros; do
     # shellcheck disable=SC2086 # several words
     if ! "$compiler" -x c++ $flag -dM -E - </dev/null | grep -E "$macros" >/dev/null; then # all of it: -q would end the pipe
-      echo "$compiler $flag: no macro says so, so ufp4 cannot refuse it"
+      echo "$compiler $flag: no macro says so, so ufp4 cannot reject it"
       continue
     fi
     # shellcheck disable=SC2086
-    refusal "$compiler" "$fast_math" '#include <ufp4/format/fp4.hpp>' $flag
+    rejection "$compiler" "$fast_math" '#include <ufp4/format/fp4.hpp>' $flag
   done
-  refusal "$compiler" 'ufp4: MSVC is not supported: nobody has run ufp4 with it; use g++ 11 or newer, or clang 16 or newer.' \
+  rejection "$compiler" 'ufp4: MSVC is not supported: nobody has run ufp4 with it; use g++ 11 or newer, or clang 16 or newer.' \
     '#include <ufp4/format/fp4.hpp>' -U__clang__ -D_MSC_VER=1940
-  refusal "$compiler" 'ufp4: float arithmetic is done in a wider type here (x87); compile with -mfpmath=sse -msse2.' \
+  rejection "$compiler" 'ufp4: float arithmetic is done in a wider type here (x87); compile with -mfpmath=sse -msse2.' \
     '#include <ufp4/format/fp4.hpp>' -U__FLT_EVAL_METHOD__ -D__FLT_EVAL_METHOD__=2
-  refusal "$compiler" 'ufp4: interop/mdspan.hpp needs a standard library with <mdspan> (C++23)' \
+  rejection "$compiler" 'ufp4: interop/mdspan.hpp needs a standard library with <mdspan> (C++23)' \
     '#include <ufp4/interop/mdspan.hpp>'
-  refusal "$compiler" 'ufp4: cuda.hpp needs nvcc, or clang -x cuda: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds.' \
+  rejection "$compiler" 'ufp4: cuda.hpp needs nvcc, or clang -x cuda: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds.' \
     '#include <ufp4/cuda.hpp>'
-  refusal "$compiler" 'ufp4: hip.hpp needs hipcc, or clang -x hip: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds.' \
+  rejection "$compiler" 'ufp4: hip.hpp needs hipcc, or clang -x hip: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds.' \
     '#include <ufp4/hip.hpp>'
-  refusal "$compiler" "ufp4: include/ufp4/rtc is for compilers without standard headers; take it off this one's include path." \
+  rejection "$compiler" "ufp4: include/ufp4/rtc is for compilers without standard headers; take it off this one's include path." \
     '#include <cstdint>' -Iinclude/ufp4/rtc
 }
 
-# The sentences of a header's static_asserts, or of its #errors, a line each; literals that stand side by side are one.
-sentences() {
+# The messages of a header's static_asserts, or of its #errors, a line each; literals that stand side by side are one.
+messages() {
   # shellcheck disable=SC2016 # the variables are Perl's
   find include/ufp4 -type f -print0 | sort -z | xargs -0 perl -0777 -ne '
     s/\\\n//g;
@@ -130,17 +130,17 @@ sentences() {
 }
 
 everything_is_asked() {
-  local sentence
+  local message
   markers tests/compile_fail/*.cpp | cut -d: -f2- >"$work/asked"
   cat "$work/errors" >>"$work/asked"
   printf '%s\n' "${unreachable[@]}" >>"$work/asked"
-  sentences | sort -u >"$work/all"
-  [ "$(wc -l <"$work/all")" -ge 30 ] || wrong "only $(wc -l <"$work/all") sentences were found in include/ufp4"
-  while IFS= read -r sentence; do
-    if grep -qxF -- "$sentence" "$work/asked"; then right; else wrong "no case of tests/compile_fail meets '$sentence'"; fi
+  messages | sort -u >"$work/all"
+  [ "$(wc -l <"$work/all")" -ge 30 ] || wrong "only $(wc -l <"$work/all") messages were found in include/ufp4"
+  while IFS= read -r message; do
+    if grep -qxF -- "$message" "$work/asked"; then right; else wrong "no case of tests/compile_fail meets '$message'"; fi
   done <"$work/all"
-  for sentence in "${unreachable[@]}"; do
-    grep -qxF -- "$sentence" "$work/all" || wrong "include/ufp4 does not say '$sentence' any more: take it off the list"
+  for message in "${unreachable[@]}"; do
+    grep -qxF -- "$message" "$work/all" || wrong "include/ufp4 does not say '$message' any more: take it off the list"
   done
 }
 
@@ -154,7 +154,7 @@ fi
 for compiler in "${compilers[@]}"; do
   mistakes "$compiler" tests/compile_fail/host.cpp
   mistakes "$compiler" tests/compile_fail/gpu.cpp
-  refusals "$compiler"
+  rejections "$compiler"
 done
 PATH=$PATH:${ROCM_PATH:-/opt/rocm}/bin
 if command -v hipcc >/dev/null; then

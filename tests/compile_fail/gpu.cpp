@@ -1,4 +1,4 @@
-// ufp4 - mistakes that the compiler answers with a sentence: those of a program for GPUs.
+// ufp4 - mistakes that the compiler answers with a message: those of a program for GPUs.
 // SPDX-License-Identifier: Apache-2.0
 //
 // As host.cpp; the machine is the executor of tests/gpu, so that any compiler can be asked.

@@ -4,7 +4,7 @@
 # in WORK/packages.
 #
 # The stand-in follows the documented behaviour of vcpkg-cmake, vcpkg-cmake-config and vcpkg_fixup_pkgconfig for ports of
-# headers; a helper that it lacks, or an argument that the real one would refuse, is an error. vcpkg itself is not needed
+# headers; a helper that it lacks, or an argument that the real one would reject, is an error. vcpkg itself is not needed
 # and nothing is downloaded.
 cmake_minimum_required(VERSION 3.23)
 
@@ -17,7 +17,7 @@ set(CURRENT_PACKAGES_DIR ${WORK}/packages)
 set(buildtrees ${WORK}/buildtrees)
 file(REMOVE_RECURSE ${WORK})
 
-function(refuse_rest)
+function(reject_rest)
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "the port passes arguments that vcpkg does not know: ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -44,7 +44,7 @@ endmacro()
 
 function(vcpkg_cmake_configure)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "SOURCE_PATH" "OPTIONS")
-  refuse_rest()
+  reject_rest()
   each_configuration()
   foreach(configuration IN LISTS configurations)
     run(${CMAKE_COMMAND} -S ${arg_SOURCE_PATH} -B ${buildtrees}/${configuration} -G Ninja -D CMAKE_CXX_COMPILER=${COMPILER}
@@ -54,7 +54,7 @@ endfunction()
 
 function(vcpkg_cmake_install)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "")
-  refuse_rest()
+  reject_rest()
   each_configuration()
   foreach(configuration IN LISTS configurations)
     run(${CMAKE_COMMAND} --build ${buildtrees}/${configuration} --target install)
@@ -64,7 +64,7 @@ endfunction()
 # Moves the package to share/<port>, two folders below the prefix, and tells its files so.
 function(vcpkg_cmake_config_fixup)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "PACKAGE_NAME;CONFIG_PATH" "")
-  refuse_rest()
+  reject_rest()
   set(from ${CURRENT_PACKAGES_DIR}/${arg_CONFIG_PATH})
   if(NOT IS_DIRECTORY ${from})
     message(FATAL_ERROR "the port's CONFIG_PATH ${arg_CONFIG_PATH} is no folder of the package")
@@ -90,7 +90,7 @@ endfunction()
 # The prefix is written anew, from the place of the file, and the machine's pkg-config is asked about the result.
 function(vcpkg_fixup_pkgconfig)
   cmake_parse_arguments(PARSE_ARGV 0 arg "SKIP_CHECK" "" "")
-  refuse_rest()
+  reject_rest()
   file(GLOB_RECURSE files ${CURRENT_PACKAGES_DIR}/*.pc)
   foreach(file IN LISTS files)
     cmake_path(GET file PARENT_PATH folder)
@@ -118,7 +118,7 @@ endfunction()
 
 function(vcpkg_install_copyright)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "COMMENT" "FILE_LIST")
-  refuse_rest()
+  reject_rest()
   file(INSTALL ${arg_FILE_LIST} DESTINATION ${CURRENT_PACKAGES_DIR}/share/${PORT} RENAME copyright)
 endfunction()
 

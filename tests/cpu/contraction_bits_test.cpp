@@ -20,19 +20,19 @@ using namespace ufp4;
 
 const cpu::context one_thread{.threads = 1};
 
-/// What moves_up compares with the coin: k of numerics 3, from the distance of |t| to the lower neighbour.
+/// What moves_up compares with the random number: k of numerics 3, from the distance of |t| to the lower neighbour.
 std::uint32_t steps(float distance, float gap) {
   return static_cast<std::uint32_t>(std::floor(model::add(model::mul(model::div(distance, gap), 65536.0f), 0.5f)));
 }
 
-/// An E2M1 element x under the factor e whose coin decides otherwise when t = fl(x * e) is not rounded first.
+/// An E2M1 element x under the factor e whose random number decides otherwise when t = fl(x * e) is not rounded first.
 struct close_call {
   float x, e, t;
   std::uint32_t lower, upper;  // codes
   std::uint32_t k, fused_k;
 };
 
-/// Among uniform x in (0, amax): e is the factor of a block with that amax under gmax = amax.
+/// Among uniform x in (0, amax): e is the factor of a block with that amax under global_amax = amax.
 std::vector<close_call> close_calls(std::mt19937_64& gen, float amax, float e, std::size_t wanted) {
   const model::grid g = model::grid_of<fp4<E2M1>>();
   std::vector<close_call> found;
@@ -50,12 +50,12 @@ std::vector<close_call> close_calls(std::mt19937_64& gen, float amax, float e, s
 }
 
 /// The first row of a 16-column matrix whose element 0 draws r.
-std::size_t row_with_coin(const model::rounding& coins, std::uint32_t r) {
+std::size_t row_with_random_word(const model::rounding& random_bits, std::uint32_t r) {
   for (std::size_t row = 0;; ++row)
-    if (coins.coin(row * 16) == r) return row;
+    if (random_bits.random_word(row * 16) == r) return row;
 }
 
-/// Stochastic rounding as a user might write it, with a coin that is given.
+/// Stochastic rounding as a user might write it, with a random number that is given.
 struct own_stochastic {
   std::uint32_t r;
   bool round_up(const neighbours& n, float t, std::uint64_t) const {
@@ -78,7 +78,7 @@ TEST_CASE("stochastic rounding: t is rounded before the lower neighbour is subtr
     const float e = model::scale_for(model::format_of<nvfp4>(), model::rule::by_format, false, b).by;
     for (const close_call& c : close_calls(gen, amax, e, 6)) {
       const std::uint32_t more = c.k > c.fused_k ? c.k : c.fused_k;
-      const std::size_t row = row_with_coin(theirs, 65536 - more);  // moves up with the larger k only
+      const std::size_t row = row_with_random_word(theirs, 65536 - more);  // moves up with the larger k only
       const std::uint32_t want = c.k == more ? c.upper : c.lower;
       std::vector<float> x(16, 0.0f);
       x[0] = c.x, x[1] = amax;
@@ -171,8 +171,8 @@ TEST_CASE("four_over_six: value * scale is rounded before it is subtracted from 
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(1)};
   const model::format f = model::format_of<nvfp4>();
-  const float gmax = 5.3f;
-  const model::tensor_level tensor = model::tensor_level_of(f, model::rule::four_over_six, gmax);
+  const float global_amax = 5.3f;
+  const model::tensor_level tensor = model::tensor_level_of(f, model::rule::four_over_six, global_amax);
   const auto choice = [&](const values& x, bool fused) {
     const float u = model::mul(model::largest_finite(x), tensor.times);
     const model::trial six = model::try_scale(f, tensor, model::nearest_code(f.s, u));
@@ -182,13 +182,13 @@ TEST_CASE("four_over_six: value * scale is rounded before it is subtracted from 
   const std::vector<values> blocks = disagreements(gen, 16, choice, 20);
   CHECK(blocks.size() == 20);
   for (const values& x : blocks) {
-    const auto q =
-        quantize<nvfp4>(one_thread, matrix_view<const float>{x.data(), 1, 16}, four_over_six{}, tensor_amax{gmax});
+    const auto q = quantize<nvfp4>(one_thread, matrix_view<const float>{x.data(), 1, 16}, four_over_six{},
+                                   tensor_amax{global_amax});
     CHECK(q.scales()[0].bits() == choice(x, false).code);
     std::uint8_t packed[8];
     const scale_rule_spec rule = four_over_six{}.spec();
-    const auto s =
-        quantize_block<nvfp4>(x.data(), packed, nearest_even{}, 0, tensor_constants_for<nvfp4>(gmax, rule), rule);
+    const auto s = quantize_block<nvfp4>(x.data(), packed, nearest_even{}, 0,
+                                         tensor_constants_for<nvfp4>(global_amax, rule), rule);
     CHECK(s.bits() == choice(x, false).code);
   }
 }

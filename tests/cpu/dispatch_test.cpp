@@ -13,7 +13,7 @@
 #include "support/catch.hpp"
 #include "support/gemm_model.hpp"
 #include "support/poison.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 #include "support/skip.hpp"
 #include "support/threads.hpp"
@@ -89,8 +89,8 @@ std::set<std::string> cpuinfo_flags() {
   return {};
 }
 
-/// Every verb whose bits are promised, on one input: their results one after the other.
-std::vector<std::uint8_t> all_verbs(const cpu::context& context) {
+/// Every operation whose bits are promised, on one input: their results one after the other.
+std::vector<std::uint8_t> all_operations(const cpu::context& context) {
   std::mt19937_64 gen{support::seed(1)};
   const std::size_t m = 70, n = 33, k = 300;
   std::vector<float> xs = model::wide_floats(gen, m * k, 12), ws = model::wide_floats(gen, n * k);
@@ -210,21 +210,21 @@ TEST_CASE("a context's tier is the one that runs; one that the machine lacks is 
           "[cpu]") {
   for (const cpu::isa tier : support::runnable_isas()) CHECK(cpu::resolve(cpu::context{.isa = tier}) == tier);
   const cpu::isa absent = some_absent_tier();
-  CHECK(support::refusal([&] { cpu::resolve(cpu::context{.isa = absent}); }) ==
+  CHECK(support::rejection([&] { cpu::resolve(cpu::context{.isa = absent}); }) ==
         "cpu::context::isa asks for " + std::string(cpu::name(absent)) + ", which this machine lacks; it has " +
             names_here());
   std::vector<float> x(32);
-  CHECK(support::refusal([&] {
+  CHECK(support::rejection([&] {
           quantize<nvfp4>(cpu::context{.isa = absent}, matrix_view<const float>{x.data(), 1, 32});
         }).find("which this machine lacks") != std::string::npos);
 }
 
 // Run by the test cases below in a process of its own.
 TEST_CASE("answers with its tier", "[.answer]") {
-  std::string text = support::refusal([] { std::printf("<tier>%s</tier>\n", cpu::name(cpu::resolve({}))); });
+  std::string text = support::rejection([] { std::printf("<tier>%s</tier>\n", cpu::name(cpu::resolve({}))); });
   if (!text.empty()) {
     // What was wrong once stays wrong: the error does not leave a half-made choice behind.
-    CHECK(support::refusal([] { cpu::resolve({}); }) == text);
+    CHECK(support::rejection([] { cpu::resolve({}); }) == text);
     CHECK(cpu::resolve(cpu::context{.isa = cpu::isa::scalar}) == cpu::isa::scalar);
     std::printf("<tier>%s</tier>\n", text.c_str());
   }
@@ -305,12 +305,12 @@ TEST_CASE("the GEMM table names every kernel once, and its scalar kernel takes e
   CHECK(scalar == 1);
 }
 
-TEST_CASE("every tier of this machine gives the scalar bits for every verb", "[cpu][tiers]") {
+TEST_CASE("every tier of this machine gives the scalar bits for every operation", "[cpu][tiers]") {
   INFO(support::seed_note());
-  const std::vector<std::uint8_t> scalar = all_verbs(cpu::context{.threads = 1, .isa = cpu::isa::scalar});
+  const std::vector<std::uint8_t> scalar = all_operations(cpu::context{.threads = 1, .isa = cpu::isa::scalar});
   support::on_every_context([&](const cpu::context& context) {
     CAPTURE(cpu::name(context.isa), context.threads);
-    REQUIRE(all_verbs(context) == scalar);
+    REQUIRE(all_operations(context) == scalar);
   });
 }
 

@@ -80,7 +80,7 @@ TEST_CASE("squares under a transform of 256", "[cpu]") {
   compare_shapes<square64, fp16, bf16>();
 }
 
-TEST_CASE("coins belong to the place in the whole matrix, whatever the chunk", "[cpu]") {
+TEST_CASE("random bits belong to the place in the whole matrix, whatever the chunk", "[cpu]") {
   compare_shapes<nvfp4, float, float>(stochastic{.seed = 9}, random_hadamard<16>{6});
   support::hostile source(support::seed(2));
   for (const std::size_t cols : {31u, 4097u, 9000u})

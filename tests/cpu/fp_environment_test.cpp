@@ -1,4 +1,4 @@
-// ufp4 - the caller's floating-point environment changes no bit of any verb, and comes back as it was, flags included.
+// ufp4 - the caller's floating-point environment changes no bit of any operation, and comes back as it was, flags included.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/cpu/fp_environment.hpp>
 
@@ -13,7 +13,7 @@
 #include <ufp4/gemm.hpp>
 #include <ufp4/hadamard.hpp>
 #include <ufp4/recipe/linear.hpp>
-#include <ufp4/recipe/presets.hpp>
+#include <ufp4/recipe/recipes.hpp>
 
 #include "support/catch.hpp"
 #include "support/hostile.hpp"
@@ -149,12 +149,12 @@ TEST_CASE("quantize, tensor constants included, fake_quantize, dequantize and am
     });
   };
   const random_hadamard<32> t{3};
-  const stochastic coins{.seed = 9};
-  all(nvfp4{}, t, coins);
+  const stochastic random_bits{.seed = 9};
+  all(nvfp4{}, t, random_bits);
   all(nvfp4{}, tensor_amax{0x1p-140f});
   all(nvfp4{}, four_over_six{}, tensor_amax{3});
   all(e1m2_f32{}, t, mse_search{});
-  all(int4_f32{}, coins);
+  all(int4_f32{}, random_bits);
   all(mxfp4{}, t.to_bf16(), mx_ceil{});
   all(block_format<nf4, bf16, 16>{}, scale_up{});
   all(compat::te_nvfp4{});
@@ -248,7 +248,7 @@ void check_layer(const std::vector<float>& x, const std::vector<float>& w, const
     });
   }
 }
-/// Nothing but subnormals: their gmax must not pass for 0.
+/// Nothing but subnormals: their global_amax must not pass for 0.
 std::vector<float> subnormals(std::size_t n) {
   std::vector<float> x(n);
   for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(i * i % 11) * 0x1.8p-140f * (i % 2 == 0 ? 1.0f : -1.0f);

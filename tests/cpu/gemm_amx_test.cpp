@@ -17,8 +17,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include <ufp4/cpu/kernels/gemm_bf16_amx.hpp>
-#include <ufp4/cpu/kernels/gemm_blocks_amx.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_bf16_amx.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_blocks_amx.hpp>
 
 #include "support/amx_model.hpp"
 
@@ -63,7 +63,7 @@ std::vector<float> product(const gemm_kernel& kernel, const A& a, const B& b, co
   const matrix_view<float> view{c.data(), a.rows(), b.rows()};
   run(kernel, detail::gemm_job_of(a, b, detail::sink_of(view), options), piece);
   REQUIRE(c.guards_intact());
-  REQUIRE_FALSE(emulated_tiles::configured());  // a verb releases its tiles
+  REQUIRE_FALSE(emulated_tiles::configured());  // a operation releases its tiles
   return {c.begin(), c.end()};
 }
 template <class A, class B>
@@ -244,18 +244,18 @@ TEST_CASE("an emulated product pairs k of A with the rows of B, a dword a column
   CHECK(sum == static_cast<std::int32_t>(0x7FFFFFFFu + (16384u - 127u + 15u - 24u)));
 }
 
-TEST_CASE("emulated tiles refuse what a processor faults on", "[amx]") {
+TEST_CASE("emulated tiles reject what a processor faults on", "[amx]") {
   float c[256] = {};
   CHECK_THROWS_AS(emulated_tiles::zero<0>(), std::logic_error);
   CHECK_THROWS_AS(emulated_tiles::load<0>(c, 64), std::logic_error);
-  const auto refused = [](const kernels::tile_config& config) {
+  const auto rejectd = [](const kernels::tile_config& config) {
     emulated_tiles::configure(config);
     CHECK_THROWS_AS((emulated_tiles::dot_bf16<0, 1, 2>()), std::logic_error);
   };
-  refused(shapes(16, 64, 8, 64, 16, 64));   // rows of C and A
-  refused(shapes(16, 32, 16, 64, 16, 64));  // columns of C and B
-  refused(shapes(16, 64, 16, 32, 16, 64));  // k of A and B
-  refused(shapes(16, 64, 16, 64, 0, 0));
+  rejectd(shapes(16, 64, 8, 64, 16, 64));   // rows of C and A
+  rejectd(shapes(16, 32, 16, 64, 16, 64));  // columns of C and B
+  rejectd(shapes(16, 64, 16, 32, 16, 64));  // k of A and B
+  rejectd(shapes(16, 64, 16, 64, 0, 0));
   emulated_tiles::configure(shapes(16, 64, 16, 64, 16, 64));
   CHECK_NOTHROW((emulated_tiles::dot_bf16<0, 1, 2>()));
   CHECK_THROWS_AS((emulated_tiles::dot_bf16<0, 1, 1>()), std::logic_error);
@@ -632,13 +632,13 @@ TEST_CASE("the AMX kernels take what they can compute, and leave few rows to oth
 // ---- The processor's tiles.
 
 TEST_CASE("a machine without the amx tier says why", "[amx]") {
-  const std::string why = cpu::amx_refusal();
+  const std::string why = cpu::amx_rejection();
   CHECK(why.empty() == has(cpu::isa::amx));
   CHECK((why.empty() || why == "not present" || why.rfind("present, but ", 0) == 0));
 }
 
 TEST_CASE("the processor's tiles give the bits of the emulated ones", "[amx]") {
-  if (!has(cpu::isa::amx)) return support::skip("AMX: " + std::string(cpu::amx_refusal()));
+  if (!has(cpu::isa::amx)) return support::skip("AMX: " + std::string(cpu::amx_rejection()));
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(12)};
   const auto compare = [&]<class A, class B>(const A& a, const B& b, accumulate mode) {

@@ -67,7 +67,7 @@ TEST_CASE("vpdpbusd on eight columns gives the scalar bits for every grid, scale
   check_shapes<block_format<fp4<E3M0>, float, 256>, block_format<fp4<E2M1>, e4m3, 256>>(gen, 300);
 }
 
-TEST_CASE("sums beyond 16 bits, which AVX2 refuses, are exact", "[avx_vnni]") {
+TEST_CASE("sums beyond 16 bits, which AVX2 rejects, are exact", "[avx_vnni]") {
   if (!runs_here()) return support::skip(no_avx512);
   auto a = quantized_matrix<block_format<fp4<E3M0>, float, 256>>(4, 256);
   auto b = quantized_matrix<block_format<fp4<E3M0>, float, 256>>(16, 256);

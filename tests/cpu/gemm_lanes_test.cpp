@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
 //
-// Jobs are made of plain values, as the verbs make them, so that a format is a row of a table and not a template.
+// Jobs are made of plain values, as the operations make them, so that a format is a row of a table and not a template.
 #include <ufp4/gemm.hpp>
 
 #include "support/catch.hpp"

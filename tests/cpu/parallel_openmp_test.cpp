@@ -7,5 +7,5 @@
 #include "support/catch.hpp"
 #include "support/skip.hpp"
 
-TEST_CASE("the verbs' bytes under OpenMP") { support::skip("this compiler has no OpenMP"); }
+TEST_CASE("the operations' bytes under OpenMP") { support::skip("this compiler has no OpenMP"); }
 #endif

@@ -1,4 +1,4 @@
-// ufp4 - parallel: each task once, whatever runs them; the verbs' bytes do not depend on it.
+// ufp4 - parallel: each task once, whatever runs them; the operations' bytes do not depend on it.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/cpu/parallel.hpp>
 
@@ -103,27 +103,27 @@ TEST_CASE("an exception of a task reaches the caller after all have ended, on ev
 namespace {
 
 template <class F>
-void check_verbs(std::size_t rows, std::size_t cols) {
+void check_operations(std::size_t rows, std::size_t cols) {
   INFO(support::seed_note());
   CAPTURE(rows, cols);
   support::hostile source(support::seed(rows));
   const std::vector<float> values = source.values(rows * cols);
   const matrix_view<const float> x{values.data(), rows, cols};
-  const stochastic coins{.seed = 4};
+  const stochastic random_bits{.seed = 4};
   const random_hadamard<32> t{2};
   quantize_report first_report;
   const cpu::context alone{.threads = 1, .isa = cpu::isa::scalar};
-  const auto first = quantize<F>(alone, x, coins, t, count_into{first_report});
+  const auto first = quantize<F>(alone, x, random_bits, t, count_into{first_report});
   std::vector<float> first_fake(values.size()), first_back(values.size());
-  fake_quantize<F>(alone, x, matrix_view<float>{first_fake.data(), rows, cols}, coins, t, undo_transform{});
+  fake_quantize<F>(alone, x, matrix_view<float>{first_fake.data(), rows, cols}, random_bits, t, undo_transform{});
   dequantize(alone, first, matrix_view<float>{first_back.data(), rows, cols});
   const float first_amax = amax(alone, x, t).value;
   support::on_every_context([&](const cpu::context& ctx) {
     quantize_report report;
     std::vector<float> fake(values.size()), back(values.size());
-    REQUIRE(quantize<F>(ctx, x, coins, t, count_into{report}) == first);
+    REQUIRE(quantize<F>(ctx, x, random_bits, t, count_into{report}) == first);
     REQUIRE(report == first_report);
-    fake_quantize<F>(ctx, x, matrix_view<float>{fake.data(), rows, cols}, coins, t, undo_transform{});
+    fake_quantize<F>(ctx, x, matrix_view<float>{fake.data(), rows, cols}, random_bits, t, undo_transform{});
     dequantize(ctx, first, matrix_view<float>{back.data(), rows, cols});
     REQUIRE(support::same_numbers(fake, first_fake));
     REQUIRE(support::same_numbers(back, first_back));
@@ -135,11 +135,11 @@ using square = block_format<fp4<E2M1>, e4m3, ufp4::square(16), float>;
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("the verbs' bytes and counts are the same on every number of threads, tier and executor", "",
+TEMPLATE_TEST_CASE("the operations' bytes and counts are the same on every number of threads, tier and executor", "",
                    e1m2_f32, nvfp4, square) {
-  check_verbs<TestType>(210, 350);  // three tasks of many rows
-  check_verbs<TestType>(2, 5);
-  if (TestType::block.rows == 1) check_verbs<TestType>(2, 33000);  // a row is a task
+  check_operations<TestType>(210, 350);  // three tasks of many rows
+  check_operations<TestType>(2, 5);
+  if (TestType::block.rows == 1) check_operations<TestType>(2, 33000);  // a row is a task
 }
 
 TEST_CASE("calls from several threads at once do not disturb each other") {

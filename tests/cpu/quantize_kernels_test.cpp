@@ -75,13 +75,13 @@ const std::vector<format_spec>& formats() {
 struct random_source {
   std::mt19937_64 gen;
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(gen() % n); }
-  bool coin() { return below(2) == 0; }
+  bool random_word() { return below(2) == 0; }
 };
 
 transform_spec random_transform(random_source& r, std::uint32_t n) {
   transform_spec t{.n = n};
   for (std::uint32_t j = 0; n > 1 && j < n; ++j)
-    if (r.coin()) t.signs[j / 32] |= 1u << (j % 32);
+    if (r.random_word()) t.signs[j / 32] |= 1u << (j % 32);
   t.rounds_to_bf16 = n > 1 && r.below(4) == 0;
   return t;
 }
@@ -104,18 +104,18 @@ block_coder<rounding_spec> random_coder(random_source& r, const quantize_job& jo
   switch (r.below(5)) {
     case 0: coder.rounding = nearest_away{}; break;
     case 1: coder.rounding = toward_zero{}; break;
-    case 2: coder.rounding = stochastic{r.gen(), r.coin() ? r.gen() : 0}; break;
+    case 2: coder.rounding = stochastic{r.gen(), r.random_word() ? r.gen() : 0}; break;
     default: break;
   }
   constexpr rule_kind rules[] = {rule_kind::by_format, rule_kind::mx_floor, rule_kind::mx_even, rule_kind::mx_ceil};
   if (job.format.scale == scale_kind::e8m0)
     coder.rule.what = rules[r.below(4)];
-  else if (job.format.scale != scale_kind::f32 && r.coin())
+  else if (job.format.scale != scale_kind::f32 && r.random_word())
     coder.rule.what = rule_kind::up;
-  float gmax = ufp4::detail::to_float(amax_strips(job, 0, job.strips()));
-  if (r.below(6) == 0) gmax *= 0.01f;  // a tensor_amax of the caller's may be wrong
-  if (r.below(20) == 0) gmax = 0;
-  coder.tensor = ufp4::detail::make_tensor_constants(job.format, coder.rule, gmax);
+  float global_amax = ufp4::detail::to_float(amax_strips(job, 0, job.strips()));
+  if (r.below(6) == 0) global_amax *= 0.01f;  // a tensor_amax of the caller's may be wrong
+  if (r.below(20) == 0) global_amax = 0;
+  coder.tensor = ufp4::detail::make_tensor_constants(job.format, coder.rule, global_amax);
   return coder;
 }
 
@@ -161,10 +161,10 @@ template <class T>
 void check_matrix(random_source& r, support::hostile& numbers, const format_spec& format, const transform_spec& t,
                   std::size_t rows, std::size_t cols, layout l) {
   strided<T> x(rows, cols, l);
-  x.fill(support::elements<T>(numbers.values(rows * cols, r.coin(), r.coin())));
+  x.fill(support::elements<T>(numbers.values(rows * cols, r.random_word(), r.random_word())));
   quantize_job job = make_job(ufp4::detail::source_of(matrix_view<const T>(x.view())), format, t);
   if (r.below(3) == 0) place_randomly(r, job);
-  job.counts = r.coin();
+  job.counts = r.random_word();
   check_every_tier(r, job, random_coder(r, job));
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("any job gives the scalar kernel's codes, scales and report on every t
     const format_spec& format = formats()[r.below(formats().size())];
     const transform_spec t = random_transform(r, transforms[r.below(6)]);
     const bool large = r.below(12) == 0;
-    const std::size_t rows = large ? 120 + r.below(40) : 1 + r.below(r.coin() ? 20 : 3);
+    const std::size_t rows = large ? 120 + r.below(40) : 1 + r.below(r.random_word() ? 20 : 3);
     const std::size_t cols = large ? r.below(700) : r.below(330);
     const layout l = support::all_layouts[r.below(6)];
     switch (r.below(3)) {
@@ -245,11 +245,11 @@ TEST_CASE("empty, vanishing and infinite blocks are counted and coded as the sca
     x[cols / 2] = std::bit_cast<float>(0x7FC00001u);
     x[cols / 3] = -std::bit_cast<float>(0x7F800000u);
     for (const std::uint32_t n : {1u, 16u})
-      for (const float gmax : {0.0f, 1.0f, 0x1p-140f, 0x1.fffffep127f}) {
+      for (const float global_amax : {0.0f, 1.0f, 0x1p-140f, 0x1.fffffep127f}) {
         const quantize_job job =
             make_job({x.data(), dtype::f32, 1, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {.n = n});
         block_coder<rounding_spec> coder{format, {}, {}, {}};
-        coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, gmax);
+        coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, global_amax);
         check_every_tier(r, job, coder);
       }
   }
@@ -313,12 +313,12 @@ void add_quantized(byte_hash& h, const cpu::context& ctx, const matrix_view<cons
 /// Codes and scales of several formats under one seed.
 std::uint64_t hash_of(const cpu::context& ctx, const std::vector<float>& values) {
   const matrix_view<const float> x{values.data(), hashed_rows, hashed_cols};
-  const stochastic coins{.seed = 7, .stream = 0x123456789u};
+  const stochastic random_bits{.seed = 7, .stream = 0x123456789u};
   byte_hash h;
-  add_quantized<e1m2_f32>(h, ctx, x, random_hadamard<16>{3}, coins);
-  add_quantized<nvfp4>(h, ctx, x, coins, scale_up{});
-  add_quantized<mxfp4>(h, ctx, transpose(x), random_hadamard<128>{4}, coins);
-  add_quantized<block_format<nf4, float, 32>>(h, ctx, x, coins);
+  add_quantized<e1m2_f32>(h, ctx, x, random_hadamard<16>{3}, random_bits);
+  add_quantized<nvfp4>(h, ctx, x, random_bits, scale_up{});
+  add_quantized<mxfp4>(h, ctx, transpose(x), random_hadamard<128>{4}, random_bits);
+  add_quantized<block_format<nf4, float, 32>>(h, ctx, x, random_bits);
   add_quantized<nvfp4>(h, ctx, transpose(x), signed_hadamard<16>{transformer_engine_signs}.to_bf16());
   add_quantized<e2m1_f32>(h, ctx, x);
   return h.value;
@@ -347,18 +347,18 @@ TEST_CASE("one seed gives one pinned hash of the bytes: every tier, one thread a
 TEST_CASE("shards of a matrix quantize to the bytes of the whole on every tier", "[cpu]") {
   const std::vector<float> values = hashed_values();
   const matrix_view<const float> x{values.data(), hashed_rows, hashed_cols};
-  const stochastic coins{.seed = 5};
+  const stochastic random_bits{.seed = 5};
   const random_hadamard<32> h{6};
   for (const cpu::isa tier : support::runnable_isas()) {
     const cpu::context ctx{.threads = 2, .isa = tier};
-    const auto whole = quantize<e1m2_f32>(ctx, x, h, coins);
+    const auto whole = quantize<e1m2_f32>(ctx, x, h, random_bits);
     const std::size_t codes = whole.padded_cols() / 2, scales = whole.padded_cols() / 4;  // bytes a row
     std::vector<std::uint8_t> joined_codes(whole.codes().size()), joined_scales(whole.scales().size() * 4);
     for (const std::size_t row : std::initializer_list<std::size_t>{0, 13, 40})
       for (const std::size_t col : std::initializer_list<std::size_t>{0, 320, 928}) {
         const std::size_t rows = row == 0 ? 13 : row == 13 ? 27 : 30, cols = col == 0 ? 320 : col == 320 ? 608 : 72;
         const matrix_view<const float> part{&x(row, col), rows, cols, hashed_cols};
-        const auto q = quantize<e1m2_f32>(ctx, part, h, coins, shard{row, col, hashed_cols});
+        const auto q = quantize<e1m2_f32>(ctx, part, h, random_bits, shard{row, col, hashed_cols});
         copy_shard(q.codes(), rows, q.padded_cols() / 2, joined_codes, row, col / 2, codes);
         copy_shard(q.scales(), rows, q.padded_cols() / 4, joined_scales, row, col / 4, scales);
       }

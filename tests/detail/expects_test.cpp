@@ -1,4 +1,4 @@
-// ufp4 - a refused argument: one sentence, and nothing otherwise.
+// ufp4 - a rejectd argument: one message, and nothing otherwise.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/detail/expects.hpp>
 
@@ -15,7 +15,7 @@ namespace {
 
 /// The text of the invalid_argument that expects throws, or "nothing".
 template <class... Words>
-std::string refusal(bool condition, const Words&... words) {
+std::string rejection(bool condition, const Words&... words) {
   try {
     detail::expects(condition, words...);
   } catch (const std::invalid_argument& error) {
@@ -26,25 +26,25 @@ std::string refusal(bool condition, const Words&... words) {
 
 /// A word that must not be asked for.
 struct unspoken {
-  operator std::string() const { throw std::logic_error("the sentence was put together for nothing"); }
+  operator std::string() const { throw std::logic_error("the message was put together for nothing"); }
 };
 
 }  // namespace
 
-TEST_CASE("an argument that does not hold is refused with words and numbers in one sentence", "[detail]") {
-  CHECK(refusal(false, "K is ", std::size_t{256}, " in a and ", 128, " in b") == "K is 256 in a and 128 in b");
-  CHECK(refusal(false, std::string("rows"), std::string_view(" is "), -1) == "rows is -1");
-  CHECK(refusal(false, "alone") == "alone");
+TEST_CASE("an argument that does not hold is rejectd with words and numbers in one message", "[detail]") {
+  CHECK(rejection(false, "K is ", std::size_t{256}, " in a and ", 128, " in b") == "K is 256 in a and 128 in b");
+  CHECK(rejection(false, std::string("rows"), std::string_view(" is "), -1) == "rows is -1");
+  CHECK(rejection(false, "alone") == "alone");
 }
 
-TEST_CASE("a float in a sentence is told from its neighbours", "[detail]") {
-  CHECK(refusal(false, "tensor_amax is ", -1.5f) == "tensor_amax is -1.5");
-  CHECK(refusal(false, 0.1f) == "0.100000001");
-  CHECK(refusal(false, 1e-45f) == "1.40129846e-45");
-  CHECK(refusal(false, 3.40282347e38f) == "3.40282347e+38");
+TEST_CASE("a float in a message is told from its neighbours", "[detail]") {
+  CHECK(rejection(false, "tensor_amax is ", -1.5f) == "tensor_amax is -1.5");
+  CHECK(rejection(false, 0.1f) == "0.100000001");
+  CHECK(rejection(false, 1e-45f) == "1.40129846e-45");
+  CHECK(rejection(false, 3.40282347e38f) == "3.40282347e+38");
 }
 
-TEST_CASE("an argument that holds costs no sentence", "[detail]") {
-  CHECK(refusal(true, "anything") == "nothing");
-  CHECK(refusal(true, unspoken{}) == "nothing");
+TEST_CASE("an argument that holds costs no message", "[detail]") {
+  CHECK(rejection(true, "anything") == "nothing");
+  CHECK(rejection(true, unspoken{}) == "nothing");
 }

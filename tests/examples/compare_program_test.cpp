@@ -66,7 +66,7 @@ compare::comparison compared(const std::vector<float>& values, std::size_t rows,
 
 }  // namespace
 
-TEST_CASE("wrong usage is one sentence and exit status 2", "[usage]") {
+TEST_CASE("wrong usage is one message and exit status 2", "[usage]") {
   const std::vector<std::vector<std::string>> wrong{{"--nonsense"},
                                                     {"file.npy"},
                                                     {"--npy"},
@@ -105,7 +105,7 @@ TEST_CASE("--help answers on stdout with status 0", "[usage]") {
     CHECK(count(help.out, flag) > 0);
 }
 
-TEST_CASE("an input or an output that fails is one sentence and exit status 1", "[usage]") {
+TEST_CASE("an input or an output that fails is one message and exit status 1", "[usage]") {
   const std::vector<std::vector<std::string>> failing{
       {"--npy", "/nowhere.npy"},
       {"--npy", support::file_with("garbage")},

@@ -19,9 +19,9 @@ using support::npy;
 using support::safetensors;
 using support::words;
 
-/// The sentence with which a reader refuses, or "accepted".
+/// The message with which a reader rejects, or "accepted".
 template <class Read>
-std::string refusal(Read read) {
+std::string rejection(Read read) {
   try {
     read();
   } catch (const compare::input_error& e) {
@@ -30,20 +30,20 @@ std::string refusal(Read read) {
   return "accepted";
 }
 
-std::string npy_refusal(const std::string& bytes) {
+std::string npy_rejection(const std::string& bytes) {
   const std::string path = file_with(bytes);
-  return refusal([&] { compare::read_npy(path, 0); });
+  return rejection([&] { compare::read_npy(path, 0); });
 }
 
-std::string safetensors_refusal(const std::string& bytes, const std::string& tensor = "") {
+std::string safetensors_rejection(const std::string& bytes, const std::string& tensor = "") {
   const std::string path = file_with(bytes);
-  return refusal([&] { compare::read_safetensors(tensor.empty() ? path : path + ":" + tensor, 0); });
+  return rejection([&] { compare::read_safetensors(tensor.empty() ? path : path + ":" + tensor, 0); });
 }
 
-bool says(const std::string& sentence, const std::string& part) {
-  INFO(sentence);
-  CHECK(sentence.find('\n') == std::string::npos);
-  const bool found = sentence.find(part) != std::string::npos;
+bool says(const std::string& message, const std::string& part) {
+  INFO(message);
+  CHECK(message.find('\n') == std::string::npos);
+  const bool found = message.find(part) != std::string::npos;
   CHECK(found);
   return found;
 }
@@ -62,29 +62,29 @@ TEST_CASE("a row limit takes evenly spaced rows and says so", "[npy]") {
   REQUIRE(compare::read_npy(file_with(npy("<f4", false, "(6, 1)", six)), 6).values == six_values);
 }
 
-TEST_CASE("a .npy file that cannot be compared is refused in one sentence", "[npy]") {
-  CHECK(npy_refusal(npy("<f4", false, "(2, 3)", six)) == "accepted");
-  CHECK(says(npy_refusal("PK"), "not a .npy file"));
-  CHECK(says(npy_refusal(npy("|u1", false, "(2, 3)", "123456")), "holds values of type |u1; compare reads float32"));
-  CHECK(says(npy_refusal(npy("<f4", false, "(6,)", six)), "has 1 dimension (6); a matrix has 2"));
-  CHECK(says(npy_refusal(npy("<f4", false, "(0, 3)", "")), "empty matrix: 0 x 3"));
-  CHECK(says(npy_refusal(npy("<f4", false, "(2, 3)", floats({1, 2, 3, 4, NAN, 6}))), "a NaN at row 1, column 1"));
-  CHECK(says(npy_refusal(npy("<f4", true, "(2, 3)", floats({1, 2, 3, 4, NAN, 6}))), "a NaN at row 0, column 2"));
-  CHECK(says(npy_refusal(npy("<f4", false, "(2, 3)", floats({1, 2, 3, -INFINITY, 5, 6}))),
+TEST_CASE("a .npy file that cannot be compared is rejectd in one message", "[npy]") {
+  CHECK(npy_rejection(npy("<f4", false, "(2, 3)", six)) == "accepted");
+  CHECK(says(npy_rejection("PK"), "not a .npy file"));
+  CHECK(says(npy_rejection(npy("|u1", false, "(2, 3)", "123456")), "holds values of type |u1; compare reads float32"));
+  CHECK(says(npy_rejection(npy("<f4", false, "(6,)", six)), "has 1 dimension (6); a matrix has 2"));
+  CHECK(says(npy_rejection(npy("<f4", false, "(0, 3)", "")), "empty matrix: 0 x 3"));
+  CHECK(says(npy_rejection(npy("<f4", false, "(2, 3)", floats({1, 2, 3, 4, NAN, 6}))), "a NaN at row 1, column 1"));
+  CHECK(says(npy_rejection(npy("<f4", true, "(2, 3)", floats({1, 2, 3, 4, NAN, 6}))), "a NaN at row 0, column 2"));
+  CHECK(says(npy_rejection(npy("<f4", false, "(2, 3)", floats({1, 2, 3, -INFINITY, 5, 6}))),
              "an infinity at row 1, column 0"));
-  CHECK(says(npy_refusal(npy("<f2", false, "(1, 2)", words({0x7C00, 0}))), "an infinity at row 0, column 0"));
-  CHECK(says(npy_refusal(npy("<V2", false, "(1, 2)", words({0, 0x7FC0}))), "a NaN at row 0, column 1"));
-  CHECK(says(npy_refusal(npy("<f4", false, "(2, 3)", floats({0, 0, -0.0f, 0, 0, 0}))), "every value is zero"));
+  CHECK(says(npy_rejection(npy("<f2", false, "(1, 2)", words({0x7C00, 0}))), "an infinity at row 0, column 0"));
+  CHECK(says(npy_rejection(npy("<V2", false, "(1, 2)", words({0, 0x7FC0}))), "a NaN at row 0, column 1"));
+  CHECK(says(npy_rejection(npy("<f4", false, "(2, 3)", floats({0, 0, -0.0f, 0, 0, 0}))), "every value is zero"));
 }
 
 TEST_CASE("a file that cannot be read is named", "[files]") {
-  const auto missing = refusal([] { compare::read_npy("/nowhere/at/all.npy", 0); });
+  const auto missing = rejection([] { compare::read_npy("/nowhere/at/all.npy", 0); });
   CHECK(says(missing, "/nowhere/at/all.npy: cannot be opened: No such file or directory"));
-  CHECK(says(refusal([] { compare::read_npy(".", 0); }), ".: is a directory, not a file"));
-  CHECK(says(refusal([] { compare::read_npy("/dev/null", 0); }), "is not a regular file"));
-  CHECK(says(refusal([] { compare::read_safetensors("/nowhere/m.safetensors:w", 0); }),
+  CHECK(says(rejection([] { compare::read_npy(".", 0); }), ".: is a directory, not a file"));
+  CHECK(says(rejection([] { compare::read_npy("/dev/null", 0); }), "is not a regular file"));
+  CHECK(says(rejection([] { compare::read_safetensors("/nowhere/m.safetensors:w", 0); }),
              "/nowhere/m.safetensors: cannot"));
-  CHECK(says(refusal([] { compare::read_corpus({"/nowhere"}, 0); }), "/nowhere: there is no file to read there"));
+  CHECK(says(rejection([] { compare::read_corpus({"/nowhere"}, 0); }), "/nowhere: there is no file to read there"));
 }
 
 TEST_CASE("without a name the largest float matrix of a safetensors file is compared", "[safetensors]") {
@@ -101,24 +101,24 @@ TEST_CASE("without a name the largest float matrix of a safetensors file is comp
   const auto largest = compare::read_safetensors(path, 1);
   REQUIRE(largest.values == std::vector<float>{1, 2, 3});
   REQUIRE(says(largest.source, "w:1, float32, 1 of 2 rows"));
-  CHECK(
-      says(refusal([&] { compare::read_safetensors(path + ":bytes", 0); }), "tensor bytes has type U8; compare reads"));
-  CHECK(says(refusal([&] { compare::read_safetensors(path + ":list", 0); }), "tensor list has 1 dimension (9)"));
-  CHECK(says(refusal([&] { compare::read_safetensors(path + ":x", 0); }),
+  CHECK(says(rejection([&] { compare::read_safetensors(path + ":bytes", 0); }),
+             "tensor bytes has type U8; compare reads"));
+  CHECK(says(rejection([&] { compare::read_safetensors(path + ":list", 0); }), "tensor list has 1 dimension (9)"));
+  CHECK(says(rejection([&] { compare::read_safetensors(path + ":x", 0); }),
              "has no tensor named x; it has brain, bytes, list, small, w:1"));
 }
 
-TEST_CASE("a safetensors file without a matrix to compare is refused in one sentence", "[safetensors]") {
+TEST_CASE("a safetensors file without a matrix to compare is rejectd in one message", "[safetensors]") {
   const auto one = [](const std::string& type, const std::string& shape) {
     return R"({"w":{"dtype":")" + type + R"(","shape":)" + shape + R"(,"data_offsets":[0,24]}})";
   };
-  CHECK(safetensors_refusal(safetensors(one("F32", "[2,3]"), six)) == "accepted");
-  CHECK(says(safetensors_refusal(safetensors("{}", "")), "holds no tensors"));
-  CHECK(says(safetensors_refusal(safetensors(one("F64", "[1,3]"), six)),
+  CHECK(safetensors_rejection(safetensors(one("F32", "[2,3]"), six)) == "accepted");
+  CHECK(says(safetensors_rejection(safetensors("{}", "")), "holds no tensors"));
+  CHECK(says(safetensors_rejection(safetensors(one("F64", "[1,3]"), six)),
              "has no float32, float16 or bfloat16 tensor of 2 dimensions; it has w"));
-  CHECK(says(safetensors_refusal(safetensors(one("F32", "[2,3]"), floats({1, 2, NAN, 4, 5, 6})), "w"),
+  CHECK(says(safetensors_rejection(safetensors(one("F32", "[2,3]"), floats({1, 2, NAN, 4, 5, 6})), "w"),
              "a NaN at row 0, column 2"));
-  CHECK(says(safetensors_refusal(safetensors(one("F32", "[2,3]"), std::string(24, '\0'))), "every value is zero"));
+  CHECK(says(safetensors_rejection(safetensors(one("F32", "[2,3]"), std::string(24, '\0'))), "every value is zero"));
 }
 
 TEST_CASE("text becomes rows of length one, equal texts once, the same on every run", "[corpus]") {
@@ -142,9 +142,10 @@ TEST_CASE("text becomes rows of length one, equal texts once, the same on every 
     REQUIRE(squares == Approx(1).epsilon(1e-6));
   }
   REQUIRE(compare::read_corpus(paths, 0).values == m.values);
-  CHECK(says(refusal([&] { compare::read_corpus({paths[1], paths[2]}, 0); }), "at least two different texts"));
+  CHECK(says(rejection([&] { compare::read_corpus({paths[1], paths[2]}, 0); }), "at least two different texts"));
   const std::string blanks(300, ' '), lines(300, '\n');
-  CHECK(says(refusal([&] { compare::read_corpus({file_with(blanks), file_with(lines)}, 0); }), "every value is zero"));
+  CHECK(
+      says(rejection([&] { compare::read_corpus({file_with(blanks), file_with(lines)}, 0); }), "every value is zero"));
 }
 
 TEST_CASE("trigrams ignore case and the amount of white space", "[corpus]") {

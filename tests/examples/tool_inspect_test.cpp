@@ -26,14 +26,14 @@
 namespace {
 
 using ufp4::interop::number_type;
-using verb_function = int (*)(common::arguments&, std::ostream&, std::ostream&);
+using command_function = int (*)(common::arguments&, std::ostream&, std::ostream&);
 
-std::string run(verb_function verb, std::vector<std::string> words) {
-  std::vector<const char*> values{"verb"};
+std::string run(command_function command, std::vector<std::string> words) {
+  std::vector<const char*> values{"command"};
   for (const std::string& word : words) values.push_back(word.c_str());
   common::arguments rest(static_cast<int>(values.size()), values.data(), "-");
   std::ostringstream out, err;
-  const int status = verb(rest, out, err);  // may throw
+  const int status = command(rest, out, err);  // may throw
   REQUIRE(status == 0);
   CHECK(err.str().empty());
   return out.str();
@@ -445,7 +445,7 @@ TEST_CASE("a report never takes the place of its input, under whatever name", "[
   CHECK(read_file(path) == before);
 }
 
-TEST_CASE("a word after --json that ends like a file of tensors was meant as FILE and is refused", "[inspect]") {
+TEST_CASE("a word after --json that ends like a file of tensors was meant as FILE and is rejectd", "[inspect]") {
   const std::string path = npy_file("meant.npy", some_values(64), "(2, 32)"), before = read_file(path);
   const std::string name = support::scratch() / "named";
   for (const char* ending : {".npy", ".safetensors", ".gguf"})

@@ -14,7 +14,7 @@ fail() {
   echo "FAILED: $*"
   failed=1
 }
-# ends STATUS ARGUMENT...: the tool ends so; on failure with one sentence on stderr, and nothing on stdout. Its words lie
+# ends STATUS ARGUMENT...: the tool ends so; on failure with one message on stderr, and nothing on stdout. Its words lie
 # in $folder/out and $folder/err.
 ends() {
   local want=$1 got
@@ -23,7 +23,7 @@ ends() {
   got=$?
   [ $got = "$want" ] || fail "ufp4 $* ended with $got, not $want: $(cat "$folder/err")"
   [ "$want" = 0 ] && return
-  [ "$(wc -l <"$folder/err")" = 1 ] || fail "ufp4 $* says other than one sentence: $(cat "$folder/err")"
+  [ "$(wc -l <"$folder/err")" = 1 ] || fail "ufp4 $* says other than one message: $(cat "$folder/err")"
   grep -q '^ufp4' "$folder/err" || fail "ufp4 $* does not say who speaks: $(cat "$folder/err")"
   [ ! -s "$folder/out" ] || fail "ufp4 $* failed and wrote to stdout"
 }
@@ -41,27 +41,27 @@ array() {
 }
 array >"$folder/x.npy"
 
-verbs='inspect quantize dequantize formats bench compare'
+commands='inspect quantize dequantize formats bench compare'
 ends 0 --help
-for verb in $verbs; do says "  $verb " "$folder/out"; done
+for command in $commands; do says "  $command " "$folder/out"; done
 ends 0 --version
 grep -qE '^ufp4 [0-9]+\.[0-9]+\.[0-9]+$' "$folder/out" || fail "--version says $(cat "$folder/out")"
 ends 2
-says 'ufp4: no verb is given;' "$folder/err"
+says 'ufp4: no command is given;' "$folder/err"
 ends 2 nonsense
 ends 2 $'\e[31mred'
-grep -q $'\e' "$folder/err" && fail 'a verb from the command line steered the terminal'
-for verb in $verbs; do
-  ends 2 "$verb" --nonsense
-  says "ufp4 $verb --help" "$folder/err"
-  ends 0 "$verb" --help
-  says "usage: ufp4 $verb" "$folder/out"
+grep -q $'\e' "$folder/err" && fail 'a command from the command line steered the terminal'
+for command in $commands; do
+  ends 2 "$command" --nonsense
+  says "ufp4 $command --help" "$folder/err"
+  ends 0 "$command" --help
+  says "usage: ufp4 $command" "$folder/out"
   says 'examples' "$folder/out"
   says 'exit status: 0 done; 1 ' "$folder/out"
 done
-for verb in inspect quantize dequantize; do
-  ends 2 "$verb"
-  says "ufp4 $verb: no FILE is given;" "$folder/err"
+for command in inspect quantize dequantize; do
+  ends 2 "$command"
+  says "ufp4 $command: no FILE is given;" "$folder/err"
 done
 ends 1 inspect "$folder/absent.npy"
 ends 1 quantize "$folder/absent.npy" -f nvfp4 -o "$folder/out.safetensors"
@@ -79,13 +79,13 @@ ends 2 bench --isa neon_bf16 --isa amx
 grep -qE -- '--isa (neon_bf16|amx) is not of this machine, which has scalar' "$folder/err" ||
   fail "instructions of another machine: $(cat "$folder/err")"
 for isa in foo z80; do
-  for verb in inspect quantize bench compare; do
-    case $verb in
+  for command in inspect quantize bench compare; do
+    case $command in
       inspect) arguments=("$folder/x.npy") ;;
       quantize) arguments=("$folder/x.npy" -f mxfp4 -o "$folder/q.safetensors") ;;
       *) arguments=() ;;
     esac
-    UFP4_ISA=$isa ends 2 $verb "${arguments[@]}"
+    UFP4_ISA=$isa ends 2 $command "${arguments[@]}"
     says "UFP4_ISA is $isa" "$folder/err"
   done
 done
@@ -149,7 +149,7 @@ fi
 # A progress line is for eyes: on a terminal alone, and there it is removed again.
 "$tool" inspect "$folder/x.npy" >"$folder/out" 2>"$folder/err"
 [ ! -s "$folder/err" ] || fail "no terminal, and on stderr there is $(cat "$folder/err")"
-# shows_progress WORDS ARGUMENT...: and after it the verb says WORDS
+# shows_progress WORDS ARGUMENT...: and after it the command says WORDS
 shows_progress() {
   local words=$1
   shift
@@ -173,22 +173,22 @@ ln -s "$folder/new.safetensors" "$folder/dangling.json"
 ends 2 quantize "$folder/x.npy" -f mxfp4 -o "$folder/new.safetensors" --json "$folder/dangling.json"
 [ ! -e "$folder/new.safetensors" ] || fail 'the report and OUT took one name'
 ln "$folder/x.npy" "$folder/hard.json"
-for verb in inspect 'compare --no-html --npy'; do
+for command in inspect 'compare --no-html --npy'; do
   # shellcheck disable=SC2086
-  ends 2 $verb "$folder/x.npy" --json "$folder/hard.json"
+  ends 2 $command "$folder/x.npy" --json "$folder/hard.json"
   says 'would overwrite' "$folder/err"
-  array | cmp -s - "$folder/hard.json" || fail "$verb destroyed its input"
+  array | cmp -s - "$folder/hard.json" || fail "$command destroyed its input"
 done
-for verb in inspect quantize dequantize; do
-  case $verb in
+for command in inspect quantize dequantize; do
+  case $command in
     inspect) arguments=() ;;
     quantize) arguments=(-f mxfp4 -o "$folder/new.gguf") ;;
     dequantize) arguments=(-o "$folder/new.npy") ;;
   esac
   for rest in '' "$folder/q.safetensors"; do
-    ends 2 $verb "${arguments[@]}" --json "$folder/x.npy" ${rest:+"$rest"}
+    ends 2 $command "${arguments[@]}" --json "$folder/x.npy" ${rest:+"$rest"}
     says "--json $folder/x.npy would be the report's name, and it ends like a file of tensors" "$folder/err"
-    array | cmp -s - "$folder/x.npy" || fail "$verb --json took FILE for the report's name"
+    array | cmp -s - "$folder/x.npy" || fail "$command --json took FILE for the report's name"
   done
 done
 for words in 'formats --json' 'bench --json' 'compare --json' 'compare --csv' 'compare --html'; do
@@ -198,15 +198,15 @@ for words in 'formats --json' 'bench --json' 'compare --json' 'compare --csv' 'c
   array | cmp -s - "$folder/x.npy" || fail "$words overwrote a file of tensors"
 done
 
-# Every flag of every verb's help stands in the manual page, where a hyphen may be written \-.
+# Every flag of every command's help stands in the manual page, where a hyphen may be written \-.
 sed 's/\\-/-/g' "$page" >"$folder/page"
-for verb in $verbs; do
-  ends 0 "$verb" --help
-  grep -q "^\.Ss $verb\$" "$page" || fail "the manual page has no part on $verb"
+for command in $commands; do
+  ends 0 "$command" --help
+  grep -q "^\.Ss $command\$" "$page" || fail "the manual page has no part on $command"
   # shellcheck disable=SC2013 # words
   for flag in $(grep -v jq "$folder/out" | grep -oE '(^|[ ,(])--?[a-z][a-z-]*' | grep -oE -- '--?[a-z-]+' | sort -u); do
     grep -qE "^\.(It|Op|Fl|Nm|Cm).* ?Fl ${flag#-}( |\$)|^\.Fl ${flag#-}( |\$)" "$folder/page" ||
-      fail "ufp4 $verb --help has $flag, and the manual page has not"
+      fail "ufp4 $command --help has $flag, and the manual page has not"
   done
 done
 if command -v groff >/dev/null; then
@@ -221,7 +221,7 @@ else
   echo 'SKIPPED: no mandoc, so the manual page was not checked by it'
 fi
 
-# What docs/tool.md shows of a verb that always says the same is what it says.
+# What docs/tool.md shows of a command that always says the same is what it says.
 sed -n '/^\$ ufp4 formats$/,/^```$/p' "$root/docs/tool.md" | sed '1d;$d' >"$folder/shown"
 ends 0 formats
 [ -s "$folder/shown" ] || fail 'docs/tool.md does not show ufp4 formats'

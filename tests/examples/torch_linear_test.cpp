@@ -1,4 +1,4 @@
-// ufp4 - tests: ufp4_linear is numerics 7 behind torch::nn::Linear's interface, and refuses what it cannot read.
+// ufp4 - tests: ufp4_linear is numerics 7 behind torch::nn::Linear's interface, and rejects what it cannot read.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: timeout=600
 #include "../../examples/torch_linear/program.hpp"
@@ -14,12 +14,12 @@
 
 #include "recipe/linear_model.hpp"
 #include "support/catch.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 
 namespace torch_linear {
 
-using support::refusal;
+using support::rejection;
 using ufp4::quantized_gemm;
 
 namespace {
@@ -31,9 +31,9 @@ constexpr std::uint32_t layer = 6;
 
 template <class F>
 bool says(const F& f, const std::string& words) {
-  const std::string sentence = refusal(f);
-  CAPTURE(sentence, words);
-  const bool found = sentence.find(words) != std::string::npos && sentence.find('\n') == std::string::npos;
+  const std::string message = rejection(f);
+  CAPTURE(message, words);
+  const bool found = message.find(words) != std::string::npos && message.find('\n') == std::string::npos;
   CHECK(found);
   return found;
 }
@@ -55,7 +55,7 @@ problem random_problem(std::int64_t tokens, std::int64_t inputs, std::int64_t ou
           make(tokens, outputs, 1e-2)};
 }
 
-/// y without bias, dx, dw in the library's own quantize calls and GEMMs: signs and coins are worked out by the model.
+/// y without bias, dx, dw in the library's own quantize calls and GEMMs: signs and random bits are worked out by the model.
 template <class T, class Format, class Weight>
 gradients by_hand(const problem& p, const linear_model::policies<Format, Weight>& how) {
   const auto x = detail::view_as<T>(p.x), w = detail::view_as<T>(p.weight), dy = detail::view_as<T>(p.dy);
@@ -201,7 +201,7 @@ TEST_CASE("a gradient that nobody needs is not computed", "[torch]") {
     CHECK(weight.grad().defined() == w);
     CHECK(bias.grad().defined() == b);
   };
-  auto no_dgrad = recipe_named("ufp4", 1), no_wgrad = no_dgrad;  // GEMMs that would be refused if they were run
+  auto no_dgrad = recipe_named("ufp4", 1), no_wgrad = no_dgrad;  // GEMMs that would be rejectd if they were run
   no_dgrad.dgrad.left.transform = {};
   no_wgrad.wgrad.left.transform = {};
   backward(no_dgrad, false, true, true);
@@ -319,7 +319,7 @@ TEST_CASE("a recorded forward takes a step, one that is not recorded takes none"
   CHECK(linear->step() == 0);
 }
 
-TEST_CASE("a backward pass has the coins of its own forward, whatever came between", "[torch]") {
+TEST_CASE("a backward pass has the random bits of its own forward, whatever came between", "[torch]") {
   const problem p = random_problem(64, 48, 32, torch::kFloat);
   const auto weight_gradients = [&](bool interleaved) {
     ufp4_linear linear(48, 32);
@@ -336,7 +336,7 @@ TEST_CASE("a backward pass has the coins of its own forward, whatever came betwe
     CHECK(same(g0, again));
     if (!interleaved) y1 = linear(p.x);
     const Tensor g1 = gradient(y1);
-    CHECK_FALSE(same(g0, g1));  // another step: other coins
+    CHECK_FALSE(same(g0, g1));  // another step: other random bits
     return std::pair{g0, g1};
   };
   const auto [a0, a1] = weight_gradients(true);
@@ -412,7 +412,7 @@ TEST_CASE("use_recipe numbers all layers of a model, however deep", "[torch]") {
   CHECK(use_recipe(*torch::nn::Linear(8, 8), recipe_named("bf16", 1)) == 0);
 }
 
-TEST_CASE("what cannot be read is refused in one sentence that names it", "[torch]") {
+TEST_CASE("what cannot be read is rejectd in one message that names it", "[torch]") {
   ufp4_linear linear(48, 32);
   const Tensor x = torch::randn({4, 48});
   const auto forward = [&](const Tensor& t) { return [&linear, t] { linear(t); }; };
@@ -425,7 +425,7 @@ TEST_CASE("what cannot be read is refused in one sentence that names it", "[torc
   CHECK(says(forward(torch::randn({4, 47})), "x's last dimension is 47, but weight's in_features are 48"));
   CHECK(says(forward(torch::randn({48, 0})), "x's last dimension is 0"));
   CHECK(says(forward(torch::randn({})), "x has no dimensions"));
-  CHECK(linear->step() == 0);  // nothing that was refused took a step
+  CHECK(linear->step() == 0);  // nothing that was rejectd took a step
 
   const Tensor w = torch::randn({32, 48});
   CHECK(says([&] { quantized_linear(x, {}, {}, at_step()); }, "weight is an undefined tensor"));
@@ -456,13 +456,13 @@ TEST_CASE("y may be changed in place, as torch::nn::Linear's may", "[torch]") {
   }
 }
 
-TEST_CASE("a second derivative is refused, and so is an input that was changed since", "[torch]") {
+TEST_CASE("a second derivative is rejectd, and so is an input that was changed since", "[torch]") {
   const problem p = random_problem(4, 48, 32, torch::kFloat);
   const Tensor w = p.weight.detach().requires_grad_();
   const Tensor y = quantized_linear(p.x, w, {}, at_step());
   CHECK(says([&] { torch::autograd::grad({y}, {w}, {p.dy}, true, /*create_graph=*/true); }, "create_graph = true"));
   p.x.add_(1);
-  CHECK_THROWS_AS(y.backward(p.dy), c10::Error);  // torch's own sentence, on the version of a saved tensor
+  CHECK_THROWS_AS(y.backward(p.dy), c10::Error);  // torch's own message, on the version of a saved tensor
 }
 
 TEST_CASE("the program checks, trains, and says what it cannot understand", "[torch]") {
@@ -487,10 +487,10 @@ TEST_CASE("the program checks, trains, and says what it cannot understand", "[to
 
   CHECK(std::get<1>(run({"--help"})).find("usage: torch_linear") != std::string::npos);
   CHECK(std::get<0>(run({"--help"})) == 0);
-  const auto [wrong, no_out, sentence] = run({"--recipe", "fp3"});
+  const auto [wrong, no_out, message] = run({"--recipe", "fp3"});
   CHECK(wrong == 2);
   CHECK(no_out.empty());
-  CHECK(sentence.find("--recipe fp3 is not a recipe") != std::string::npos);
+  CHECK(message.find("--recipe fp3 is not a recipe") != std::string::npos);
   CHECK(std::get<0>(run({"--steps", "-1"})) == 2);
   CHECK(std::get<0>(run({"ufp4"})) == 2);
 }

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "../../examples/train_lm/model.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "train_lm_numeric.hpp"
 
 namespace train_lm_tests {
@@ -264,11 +264,11 @@ TEST_CASE("a microbatch's gradient is that of the microbatch alone", "[train_lm]
 namespace {
 template <class F>
 bool says(const F& f, const std::string& words) {
-  return support::refusal(f).find(words) != std::string::npos;
+  return support::rejection(f).find(words) != std::string::npos;
 }
 }  // namespace
 
-TEST_CASE("a batch that does not fit is refused by what is wrong with it", "[train_lm]") {
+TEST_CASE("a batch that does not fit is rejectd by what is wrong with it", "[train_lm]") {
   model<float> m({.layers = 1, .width = 16, .heads = 1, .ffn = 16, .sequence = 16}, 1);
   plain_engine<float> engine;
   const auto loss = [&](const token_batch& b) { return m.loss(b, engine, pool()); };

@@ -115,7 +115,7 @@ results by_definition(const linear_model::policies<Format, Weight>& q, const pro
   return r;
 }
 
-/// bf16 has no coins and no tensor scale: each part is a dense layer of its own, whose sums are those of exact
+/// bf16 has no random bits and no tensor scale: each part is a dense layer of its own, whose sums are those of exact
 /// products of operands rounded to bf16, up to what binary32 loses.
 void check_bf16(const problem& p) {
   const auto now = ufp4::recipe::bf16(5).at(step, layer);
@@ -198,7 +198,8 @@ TEST_CASE("the engines agree up to what rounding costs", "[train_lm]") {
   }
 }
 
-TEST_CASE("recipe_engine's coins change with the step, its signs do not, and its seconds are counted", "[train_lm]") {
+TEST_CASE("recipe_engine's random bits change with the step, its signs do not, and its seconds are counted",
+          "[train_lm]") {
   const problem p = dense();
   thread_pool pool(1);
   recipe_engine engine(ufp4::recipe::ufp4(1), pool);

@@ -71,20 +71,20 @@ sleep 1
 resumed=$(hash_of "${long[@]}" --ranks 4 --checkpoint-every 5 --out "$folder/run" --resume)
 [ "$resumed" = "$whole" ] || fail "killed on 2 ranks and resumed on 4: $resumed, uninterrupted on 1: $whole"
 
-# What does not fit is one sentence, before mpirun is started.
-refuses() {
-  local sentence=$1 said status
+# What does not fit is one message, before mpirun is started.
+rejects() {
+  local message=$1 said status
   shift
   said=$(PATH=${path:-$PATH} "$train_lm" "${tiny[@]}" "$@" 2>&1 </dev/null)
   status=$?
-  if [ $status != 2 ] || [[ $said != *"$sentence"* ]] || [[ $said == *$'\n'* ]]; then
+  if [ $status != 2 ] || [[ $said != *"$message"* ]] || [[ $said == *$'\n'* ]]; then
     fail "$* ended with $status and said: $said"
   fi
 }
-refuses '--ranks 3 does not divide --microbatches 4' --ranks 3
-refuses '--ranks takes a whole number from 1 to 4096, not 0' --ranks 0
-refuses '--all-reduce takes microbatch or plain, not fast' --all-reduce fast
-path=/nonexistent refuses '--ranks 2 needs mpirun, which is not on the PATH' --ranks 2
+rejects '--ranks 3 does not divide --microbatches 4' --ranks 3
+rejects '--ranks takes a whole number from 1 to 4096, not 0' --ranks 0
+rejects '--all-reduce takes microbatch or plain, not fast' --all-reduce fast
+path=/nonexistent rejects '--ranks 2 needs mpirun, which is not on the PATH' --ranks 2
 
 [ $failed = 0 ] && echo "1, 2 and 4 ranks train the same bits"
 exit $failed

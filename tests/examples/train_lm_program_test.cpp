@@ -142,7 +142,7 @@ void check_like_undisturbed(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("wrong usage is one sentence and exit status 2", "[usage]") {
+TEST_CASE("wrong usage is one message and exit status 2", "[usage]") {
   const std::vector<arguments> wrong{{"--nonsense"},
                                      {"text.txt"},
                                      {"--size", "giant"},
@@ -180,7 +180,7 @@ TEST_CASE("wrong usage is one sentence and exit status 2", "[usage]") {
   }
 }
 
-TEST_CASE("text that cannot be read, or is too short, is one sentence and exit status 1", "[usage]") {
+TEST_CASE("text that cannot be read, or is too short, is one message and exit status 1", "[usage]") {
   const std::string empty = scratch() / "empty", brief = scratch() / "brief";
   std::ofstream(empty).flush();
   std::ofstream(brief) << "too little";
@@ -306,8 +306,8 @@ TEST_CASE("kill -9 at any moment loses nothing but the steps since the last chec
   for (std::uint32_t round = 0; round < 8; ++round) {
     const child victim(run);
     REQUIRE(wait_for_lines(folder + "/log.csv", 2 * round + 2));
-    const std::uint32_t coin = ufp4::philox4x32({{round, 0, 0, 0}}, support::seed(7)).word[0];
-    sleep_for(0.01 * static_cast<double>(coin) / 4294967296.0);  // a step and its checkpoint take about as long
+    const std::uint32_t random_word = ufp4::philox4x32({{round, 0, 0, 0}}, support::seed(7)).word[0];
+    sleep_for(0.01 * static_cast<double>(random_word) / 4294967296.0);  // a step and its checkpoint take about as long
     victim.signal(SIGKILL);
     killed += victim.wait() == -SIGKILL;
     if (!std::filesystem::exists(at)) continue;

@@ -1,4 +1,4 @@
-// ufp4 - tests: train_lm's ranks, as threads of one process: two and four train the bits of one; what they refuse.
+// ufp4 - tests: train_lm's ranks, as threads of one process: two and four train the bits of one; what they reject.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: threads
 #include <algorithm>

@@ -51,7 +51,7 @@ std::string stochastic(const training_recipe& r) {
 }
 
 template <class Error, class F>
-std::string refusal(const F& f) {
+std::string rejection(const F& f) {
   try {
     f();
   } catch (const Error& e) {
@@ -162,9 +162,9 @@ TEST_CASE("clipped formats have the same bits on every instruction set of the ma
   CHECK(coded(ufp4::cpu::isa::scalar) == coded(ufp4::cpu::isa::automatic));
 }
 
-TEST_CASE("a word that is no recipe, no part, or goes with no format gets a sentence", "[recipes]") {
+TEST_CASE("a word that is no recipe, no part, or goes with no format gets a message", "[recipes]") {
   const auto says = [](const std::string& name, const recipe_parts& parts) {
-    return refusal<usage_error>([&] { make_recipe(name, parts, 1); });
+    return rejection<usage_error>([&] { make_recipe(name, parts, 1); });
   };
   CHECK(says("ufp5", {}).starts_with("--recipe ufp5 is not a recipe"));
   CHECK(says("ufp4", {.format = "e3m0"}).starts_with("--format e3m0 is not a format"));
@@ -210,9 +210,9 @@ TEST_CASE("one file is split where nine tenths of it end", "[corpus]") {
   CHECK(std::string(c.validation.begin(), c.validation.end()) == std::string(100, 'y') + '\0');
 }
 
-TEST_CASE("text that cannot be trained on gets a sentence", "[corpus]") {
+TEST_CASE("text that cannot be trained on gets a message", "[corpus]") {
   const auto says = [](const std::vector<std::string>& places) {
-    return refusal<file_error>([&] { read_corpus(places, 64); });
+    return rejection<file_error>([&] { read_corpus(places, 64); });
   };
   CHECK(says({"/nowhere/at/all"}) == "/nowhere/at/all: there is no file to read there");
   const std::string empty = scratch() / "empty.txt", brief = scratch() / "brief.txt";
@@ -220,7 +220,7 @@ TEST_CASE("text that cannot be trained on gets a sentence", "[corpus]") {
   std::ofstream(brief) << std::string(600, 'a');
   CHECK(says({empty}) == empty + ": is empty, or cannot be read");
   CHECK(says({brief}).starts_with(brief + ": too short: 541 bytes to train on and 61 to validate on"));
-  CHECK(refusal<file_error>([&] { read_corpus({brief}, 60); }) == "(accepted)");
+  CHECK(rejection<file_error>([&] { read_corpus({brief}, 60); }) == "(accepted)");
 }
 
 TEST_CASE("batches follow from seed, step and row, however ranks share them", "[corpus]") {
@@ -296,14 +296,14 @@ TEST_CASE("a checkpoint gives back its words and the bits of its matrices", "[ch
   CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
 }
 
-TEST_CASE("a checkpoint that lacks a byte, or has one bit changed, is refused", "[checkpoint]") {
+TEST_CASE("a checkpoint that lacks a byte, or has one bit changed, is rejectd", "[checkpoint]") {
   saved s;
   const std::string path = scratch() / "bad.safetensors";
   write_checkpoint(path, {{"step", "12"}}, s.all());
   const std::string whole = bytes_of(path);
   const auto says = [&](const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
-    return refusal<file_error>([&] { checkpoint read(path); });
+    return rejection<file_error>([&] { checkpoint read(path); });
   };
   CHECK(says(whole) == "(accepted)");
   for (std::size_t length = 0; length < whole.size(); ++length)
@@ -317,21 +317,21 @@ TEST_CASE("a checkpoint that lacks a byte, or has one bit changed, is refused", 
   }
 }
 
-TEST_CASE("a checkpoint of other shapes changes nothing before it is refused", "[checkpoint]") {
+TEST_CASE("a checkpoint of other shapes changes nothing before it is rejectd", "[checkpoint]") {
   saved s;
   const std::string path = scratch() / "shape.safetensors";
   write_checkpoint(path, {}, s.all());
   const checkpoint read(path);
   matrix<float> a = matrix<float>::Zero(3, 5), b = matrix<float>::Zero(7, 1);
-  CHECK(refusal<file_error>([&] {
+  CHECK(rejection<file_error>([&] {
           read.fill({{"a", &a}, {"b \"quoted\"", &b}});
         }).ends_with("of 1 x 7, but this model's is 7 x 1"));
-  CHECK(refusal<file_error>([&] { read.fill({{"a", &a}, {"c", &b}}); }).ends_with("has no tensor c"));
+  CHECK(rejection<file_error>([&] { read.fill({{"a", &a}, {"c", &b}}); }).ends_with("has no tensor c"));
   CHECK(a == matrix<float>::Zero(3, 5));
-  CHECK(refusal<file_error>([&] { read.word("step"); }).ends_with("it does not say its step"));
-  CHECK(refusal<file_error>([&] { checkpoint other(scratch() / "absent"); }).find("cannot be read") !=
+  CHECK(rejection<file_error>([&] { read.word("step"); }).ends_with("it does not say its step"));
+  CHECK(rejection<file_error>([&] { checkpoint other(scratch() / "absent"); }).find("cannot be read") !=
         std::string::npos);
-  CHECK(refusal<file_error>([&] {
+  CHECK(rejection<file_error>([&] {
           write_checkpoint("/nowhere/at/all", {}, s.all());
         }).starts_with("/nowhere/at/all.tmp: cannot be opened for writing"));
 }

@@ -316,7 +316,7 @@ class Findings(unittest.TestCase):
             next(r for r in findings.find(runs)["models"][0].recipes if r.recipe == "ufp4").error["train"]
         )
 
-    def test_runs_of_a_model_with_other_arguments_are_left_out_with_a_sentence(self):
+    def test_runs_of_a_model_with_other_arguments_are_left_out_with_a_message(self):
         runs = many(models=(("a", 1e10),))
         runs[0]["shape"] = ["--size", "other"]
         found = findings.find(runs)
@@ -532,7 +532,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(self.study(), (4, 4, []))
         self.assertEqual(before, {p: p.stat().st_mtime_ns for p in before})
 
-    def test_damaged_partial_and_foreign_folders_are_skipped_with_a_sentence_each(self):
+    def test_damaged_partial_and_foreign_folders_are_skipped_with_a_message_each(self):
         self.study()
         keys = [r.key for r in grid.runs_of(GRID)]
         (self.out / keys[0] / "result.json").write_text("{", encoding="utf-8")
@@ -736,7 +736,7 @@ class Results(unittest.TestCase):
         self.assertEqual([r["train_loss"] for r in records.merge([old], [new], replace=True)[0]], [2.1])
         self.assertEqual(records.merge([old], [dict(old)]), ([old], []))
 
-    def test_damaged_lines_are_skipped_with_a_sentence(self):
+    def test_damaged_lines_are_skipped_with_a_message(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "runs.jsonl"
             records.write_results(path, many(models=(("a", 1e10),))[:3])

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Codes and scales are whatever bytes stand in the input, NaN scales too. exact_blocks: the same numbers on every tier
-// and on two threads. The other modes: the same on two threads. What does not fit is refused with the same sentence,
+// and on two threads. The other modes: the same on two threads. What does not fit is rejectd with the same message,
 // and C stays as it was.
 #include <cstdint>
 #include <span>
@@ -65,19 +65,19 @@ void multiply(fuzz::input& in, const shape& s, const A& a, const B& b) {
   const std::vector<T> before = in.numbers<T>(s.rows_c * s.cols_c);
   const auto product = [&](cpu::isa tier, int threads, support::strided<T>& c) {
     c.fill(before);
-    return fuzz::refusal(
+    return fuzz::rejection(
         [&] { quantized_gemm(cpu::context{.threads = threads, .isa = tier}, a, b, c.view(), options); });
   };
   support::strided<T> untouched(s.rows_c, s.cols_c, l), want(s.rows_c, s.cols_c, l);
   untouched.fill(before);
-  const std::string refused = product(cpu::isa::scalar, 1, want);
-  require(refused.empty() || want.same_as(untouched), "C was written, and then: " + refused);
+  const std::string rejectd = product(cpu::isa::scalar, 1, want);
+  require(rejectd.empty() || want.same_as(untouched), "C was written, and then: " + rejectd);
   const bool fits = s.cols_a == s.cols_b && s.rows_c == s.rows_a && s.cols_c == s.rows_b;
-  require(fits || !refused.empty(), "shapes that do not fit were multiplied");
+  require(fits || !rejectd.empty(), "shapes that do not fit were multiplied");
   for (const cpu::isa tier : fuzz::tiers()) {
     const std::string where = std::string(cpu::name(tier)) + ", " + name(mode);
     support::strided<T> got(s.rows_c, s.cols_c, l), again(s.rows_c, s.cols_c, l);
-    require(product(tier, 1, got) == refused, where + " refuses otherwise, not: " + refused);
+    require(product(tier, 1, got) == rejectd, where + " rejects otherwise, not: " + rejectd);
     if (mode == accumulate::exact_blocks) require(got.same_as(want), where + " differs from the scalar kernel");
     (void)product(tier, 2, again);
     require(again.same_as(got), where + " differs on two threads");
@@ -99,7 +99,8 @@ void check(fuzz::input& in) {
   const shape s = read_shape(in);
   for (const transform_spec& t : {s.transform_a, s.transform_b})
     if (!t.valid_length()) {
-      require(!fuzz::refusal([&] { quantized_matrix<FormatA>(s.rows_a, s.cols_a, t); }).empty(), "a length was taken");
+      require(!fuzz::rejection([&] { quantized_matrix<FormatA>(s.rows_a, s.cols_a, t); }).empty(),
+              "a length was taken");
       return;
     }
   const auto a = random_matrix<FormatA>(in, s.rows_a, s.cols_a, s.transform_a);

@@ -16,7 +16,7 @@ using namespace ufp4;
 template <class Format>
 void read_quantized(interop::gguf_reader& file, std::size_t size) {
   for (const interop::stored_tensor& t : file.tensors())
-    fuzz::may_refuse([&] {
+    fuzz::may_reject([&] {
       const auto q = interop::read_quantized<Format>(file, t.name);
       fuzz::require(q.codes().size() <= size, "more codes than the file has");
     });
@@ -34,6 +34,6 @@ void check(std::size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::write_input(data, size);
-  fuzz::may_refuse([&] { check(size); });
+  fuzz::may_reject([&] { check(size); });
   return 0;
 }

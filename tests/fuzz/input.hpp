@@ -1,4 +1,4 @@
-// ufp4 - what fuzz targets share: decisions and matrices out of bytes, refusals, comparison of bits.
+// ufp4 - what fuzz targets share: decisions and matrices out of bytes, rejections, comparison of bits.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A target makes its decisions from the first bytes and its data from the rest, so that small changes of an input are
@@ -21,7 +21,7 @@
 
 namespace fuzz {
 
-/// Ends the process with a sentence.
+/// Ends the process with a message.
 [[noreturn]] inline void fail(const std::string& what) {
   std::fprintf(stderr, "FOUND: %s\n", what.c_str());
   std::abort();
@@ -78,13 +78,13 @@ class input {
 
 inline support::layout layout(input& in) { return support::all_layouts[in.below(std::size(support::all_layouts))]; }
 
-/// The sentence that f was refused with, or nothing. Any other exception is a finding.
+/// The message that f was rejectd with, or nothing. Any other exception is a finding.
 template <class F>
-std::string refusal(const F& f) {
+std::string rejection(const F& f) {
   try {
     f();
   } catch (const std::invalid_argument& error) {
-    require(std::strlen(error.what()) > 10, "a refusal without a sentence");
+    require(std::strlen(error.what()) > 10, "a rejection without a message");
     return error.what();
   }
   return {};

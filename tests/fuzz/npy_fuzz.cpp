@@ -29,6 +29,6 @@ void check(std::size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::write_input(data, size);
-  fuzz::may_refuse([&] { check(size); });
+  fuzz::may_reject([&] { check(size); });
   return 0;
 }

@@ -1,7 +1,7 @@
 // ufp4 - fuzz target: quantize, dequantize, fake_quantize and the Hadamard transform, each tier against the scalar one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any shape, strides, format, policies and floats. Wrong ones are refused with the same sentence by every tier, before
+// Any shape, strides, format, policies and floats. Wrong ones are rejectd with the same message by every tier, before
 // anything is written; right ones give the same bits, and write nothing else.
 #include <cstdint>
 #include <optional>
@@ -40,19 +40,19 @@ request read(fuzz::input& in, std::size_t cols) {
   return r;
 }
 
-/// verb(policies...)
+/// operation(policies...)
 template <class F>
-void with_policies(const request& r, quantize_report& report, const F& verb) {
+void with_policies(const request& r, quantize_report& report, const F& operation) {
   const count_into count{report};
-  if (r.amax && r.place) return verb(r.transform, r.rounding, r.rule, count, *r.amax, *r.place);
-  if (r.amax) return verb(r.transform, r.rounding, r.rule, count, *r.amax);
-  if (r.place) return verb(r.transform, r.rounding, r.rule, count, *r.place);
-  verb(r.transform, r.rounding, r.rule, count);
+  if (r.amax && r.place) return operation(r.transform, r.rounding, r.rule, count, *r.amax, *r.place);
+  if (r.amax) return operation(r.transform, r.rounding, r.rule, count, *r.amax);
+  if (r.place) return operation(r.transform, r.rounding, r.rule, count, *r.place);
+  operation(r.transform, r.rounding, r.rule, count);
 }
 
 template <class Format>
 struct outcome {
-  std::string refused;
+  std::string rejectd;
   quantized_matrix<format_of<Format>> q;
   quantize_report report;
 };
@@ -61,7 +61,7 @@ template <class Format, class T>
 outcome<Format> quantized(cpu::isa tier, const matrix_view<T>& x, const request& r) {
   outcome<Format> o;
   const cpu::context ctx{.threads = 1, .isa = tier};
-  o.refused = fuzz::refusal([&] {
+  o.rejectd = fuzz::rejection([&] {
     with_policies(r, o.report,
                   [&](const auto&... policies) { o.q = quantize<Format>(ctx, matrix_view<const T>(x), policies...); });
   });
@@ -74,7 +74,7 @@ std::string fake(cpu::isa tier, const matrix_view<T>& x, const request& r, bool 
   const cpu::context ctx{.threads = 1, .isa = tier};
   const matrix_view<const T> from = x;
   quantize_report report;
-  return fuzz::refusal([&] {
+  return fuzz::rejection([&] {
     with_policies(r, report, [&](const auto&... policies) {
       if (undo)
         fake_quantize<Format>(ctx, from, out, policies..., undo_transform{});
@@ -95,17 +95,17 @@ void check(fuzz::input& in) {
 
   const outcome<Format> want = quantized<Format>(cpu::isa::scalar, x.view(), r);
   support::strided<float> want_plain(rows, cols, to), want_fake(rows, cols, to);
-  const std::string fake_refused = fake<Format>(cpu::isa::scalar, x.view(), r, undo, want_fake.view());
-  require(want.refused.empty() == fake_refused.empty(), "one alone refuses: " + want.refused + fake_refused);
-  if (want.refused.empty()) dequantize(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, want.q, want_plain.view());
+  const std::string fake_rejectd = fake<Format>(cpu::isa::scalar, x.view(), r, undo, want_fake.view());
+  require(want.rejectd.empty() == fake_rejectd.empty(), "one alone rejects: " + want.rejectd + fake_rejectd);
+  if (want.rejectd.empty()) dequantize(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, want.q, want_plain.view());
   for (const cpu::isa tier : fuzz::tiers()) {
     const std::string where = cpu::name(tier);
     const outcome<Format> got = quantized<Format>(tier, x.view(), r);
-    require(got.refused == want.refused, where + " refuses otherwise: " + got.refused + want.refused);
+    require(got.rejectd == want.rejectd, where + " rejects otherwise: " + got.rejectd + want.rejectd);
     support::strided<float> plain(rows, cols, to), faked(rows, cols, to);
     fake<Format>(tier, x.view(), r, undo, faked.view());
     require(faked.same_as(want_fake), where + ": fake_quantize differs");
-    if (!want.refused.empty()) continue;
+    if (!want.rejectd.empty()) continue;
     require(fuzz::same_bytes(got.q.codes(), want.q.codes()), where + ": codes differ");
     require(fuzz::same_bytes(got.q.scales(), want.q.scales()), where + ": scales differ");
     require(got.q == want.q, where + ": tensor scales differ");
@@ -117,7 +117,7 @@ void check(fuzz::input& in) {
   }
 }
 
-/// The transform alone, into a matrix of another type, forward or back; what does not fit is refused.
+/// The transform alone, into a matrix of another type, forward or back; what does not fit is rejectd.
 void check_transform(fuzz::input& in) {
   const transform_spec t = fuzz::transform(in);
   const std::size_t rows = in.below(9), cols = in.below(600), n = t.n == 0 ? 1 : t.n;
@@ -129,7 +129,7 @@ void check_transform(fuzz::input& in) {
   x.fill(in.numbers<float>(rows * (inverse ? padded : cols)));
   const auto run = [&](cpu::isa tier, support::strided<bf16>& out) {
     const cpu::context ctx{.threads = 1, .isa = tier};
-    return fuzz::refusal([&] {
+    return fuzz::rejection([&] {
       if (inverse)
         hadamard_inverse(ctx, x.view(), out.view(), t);
       else
@@ -137,10 +137,10 @@ void check_transform(fuzz::input& in) {
     });
   };
   support::strided<bf16> want(rows, inverse ? cols : padded, to);
-  const std::string refused = run(cpu::isa::scalar, want);
+  const std::string rejectd = run(cpu::isa::scalar, want);
   for (const cpu::isa tier : fuzz::tiers()) {
     support::strided<bf16> got(rows, inverse ? cols : padded, to);
-    require(run(tier, got) == refused, std::string(cpu::name(tier)) + ": the transform refuses otherwise");
+    require(run(tier, got) == rejectd, std::string(cpu::name(tier)) + ": the transform rejects otherwise");
     require(got.same_as(want), std::string(cpu::name(tier)) + ": the transform differs");
   }
 }

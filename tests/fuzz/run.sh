@@ -74,7 +74,7 @@ for target in "${targets[@]}"; do
   fi
 done
 for target in "${targets[@]}"; do
-  at_once build "$target.o" -fsanitize=fuzzer-no-link -DUFP4_KERNELS_ELSEWHERE -c "$source_dir/tests/fuzz/${target}_fuzz.cpp"
+  at_once build "$target.o" -fsanitize=fuzzer-no-link -DUFP4_EXTERNAL_KERNELS -c "$source_dir/tests/fuzz/${target}_fuzz.cpp"
 done
 wait
 for target in "${targets[@]}"; do

@@ -19,7 +19,7 @@ void read_quantized(interop::safetensors_reader& file, std::size_t size) {
   for (const interop::stored_tensor& t : file.tensors())
     for (const std::size_t ending : {std::string::npos, t.name.rfind('.'), t.name.rfind('_')}) {
       const std::string name = t.name.substr(0, ending);
-      fuzz::may_refuse([&] {
+      fuzz::may_reject([&] {
         const auto q = interop::read_quantized<Format>(file, name);
         fuzz::require(q.codes().size() <= size, "more codes than the file has");
       });
@@ -39,6 +39,6 @@ void check(std::size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::write_input(data, size);
-  fuzz::may_refuse([&] { check(size); });
+  fuzz::may_reject([&] { check(size); });
   return 0;
 }

@@ -1,7 +1,7 @@
 // ufp4 - what the fuzz targets of file readers share: an input as a file, and everything that can be asked of a reader.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever the bytes are, a reader gives tensors that lie in the file, or a file_error whose sentence names the file;
+// Whatever the bytes are, a reader gives tensors that lie in the file, or a file_error whose message names the file;
 // what it gives can be read to its last byte. Nothing else is thrown,
 // and nothing is allocated that the file does not hold.
 #pragma once
@@ -41,16 +41,16 @@ inline void write_input(const std::uint8_t* data, std::size_t size) {
 
 /// f, which may throw a file_error that names the file; says whether it did not.
 template <class F>
-bool may_refuse(const F& f) {
+bool may_reject(const F& f) {
   try {
     f();
     return true;
   } catch (const ufp4::interop::file_error& error) {
-    const std::string sentence = error.what();
-    require(sentence.find(scratch_file()) != std::string::npos, "a sentence without the file's name: " + sentence);
-    bool printable = ufp4::interop::is_utf8(sentence);
-    for (const char c : sentence) printable = printable && static_cast<unsigned char>(c) >= ' ' && c != '\x7F';
-    require(printable, "a sentence that cannot be printed: " + sentence);
+    const std::string message = error.what();
+    require(message.find(scratch_file()) != std::string::npos, "a message without the file's name: " + message);
+    bool printable = ufp4::interop::is_utf8(message);
+    for (const char c : message) printable = printable && static_cast<unsigned char>(c) >= ' ' && c != '\x7F';
+    require(printable, "a message that cannot be printed: " + message);
     return false;
   }
 }
@@ -76,7 +76,7 @@ void read_all(Reader& file, std::size_t size) {
     if (t.bytes != 0) require(t.offset <= size && t.bytes <= size - t.offset, "a tensor outside the file");
     std::vector<unsigned char> bytes(static_cast<std::size_t>(t.bytes));
     file.read_bytes(t, 0, bytes.data(), bytes.size());
-    if (!may_refuse([&] { file.check_matrix(t); })) continue;
+    if (!may_reject([&] { file.check_matrix(t); })) continue;
     require(t.shape.size() == 2, "a matrix that is none");
     if (t.shape[0] <= most_elements && t.shape[1] <= most_elements / t.shape[0]) read_matrix(file, t);
   }

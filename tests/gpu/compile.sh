@@ -23,7 +23,7 @@ export nvcc
 export flags="-std=c++20 -Isource/include -Isource/tests -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter"
 
 # shellcheck disable=SC2317,SC2086 # called through xargs; several words
-# One line of work: "kernels TARGET", "test FILE", "example FILE", "bench FILE" or "refusal".
+# One line of work: "kernels TARGET", "test FILE", "example FILE", "bench FILE" or "rejection".
 work() {
   local kind=$1 what=$2 began=$SECONDS answer name linked=no ran=-
   case $kind in
@@ -42,15 +42,15 @@ work() {
       rm -rf "${name:?}" ;;
     test)
       name=$(basename "$what" .cpp)
-      answer=$(logged "$name" "$nvcc" -x cu $flags $cublas -arch=sm_80 -DUFP4_KERNELS_ELSEWHERE -DUFP4_SOURCE_DIR='"."' \
+      answer=$(logged "$name" "$nvcc" -x cu $flags $cublas -arch=sm_80 -DUFP4_EXTERNAL_KERNELS -DUFP4_SOURCE_DIR='"."' \
         -c "$what" -o "$name.o")
       rm -f "$name.o" ;;
-    refusal)
-      name=refusal
-      # Flags that flush subnormals must not compile; the assembler's message is the sentence.
-      answer=$(logged refusal "$nvcc" -std=c++20 -Isource/include -arch=sm_80 --use_fast_math \
-        -c source/examples/embed_kernel.cu -o refusal.o)
-      if [ "$answer" = no ] && grep -q ufp4_must_be_compiled_without_use_fast_math refusal.log; then answer=yes
+    rejection)
+      name=rejection
+      # Flags that flush subnormals must not compile; the assembler's message is the message.
+      answer=$(logged rejection "$nvcc" -std=c++20 -Isource/include -arch=sm_80 --use_fast_math \
+        -c source/examples/embed_kernel.cu -o rejection.o)
+      if [ "$answer" = no ] && grep -q ufp4_must_be_compiled_without_use_fast_math rejection.log; then answer=yes
       else answer=no; fi ;;
     bench)
       name=$(basename "$what" .cu)
@@ -66,7 +66,7 @@ export -f work
 
 for target in $targets; do list+=("kernels $target"); done
 examples=(embed_kernel snippets/gpu)
-list+=("refusal -")
+list+=("rejection -")
 for example in "${examples[@]}"; do list+=("example source/examples/$example.cu"); done
 export cublas=''
 if [ -n "$with_tests" ]; then
@@ -87,7 +87,7 @@ for target in $targets; do
   [ "$linked" = yes ] || failed "kernels.$target"
 done
 for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled and linked"; done
-tell refusal '--use_fast_math is refused by name'
+tell rejection '--use_fast_math is rejectd by name'
 [ -z "$cublas" ] || tell gpu_bench 'bench/gpu_bench.cu: compiled and linked'
 [ -z "$with_tests" ] || tell_tests sm_80
 

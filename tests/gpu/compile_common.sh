@@ -59,7 +59,7 @@ failed() {
   status=1
   head -n 30 "$out/$1.log"
 }
-# tell NAME SENTENCE: one verdict, which must be yes.
+# tell NAME MESSAGE: one verdict, which must be yes.
 tell() {
   local answer seconds
   read -r answer seconds <"$out/$1.verdict"

@@ -58,7 +58,7 @@ work() {
     test)
       name=$(basename "$what" .cpp) answer=other
       if ! grep -q '^#include <ufp4/cuda/' "$what"; then
-        answer=$(logged "$name" hipcc -x hip $flags --offload-arch=gfx90a -DUFP4_KERNELS_ELSEWHERE -DUFP4_SOURCE_DIR='"."' \
+        answer=$(logged "$name" hipcc -x hip $flags --offload-arch=gfx90a -DUFP4_EXTERNAL_KERNELS -DUFP4_SOURCE_DIR='"."' \
           -c "$what" -o "$name.o")
       fi
       rm -f "$name.o" ;;

@@ -466,7 +466,7 @@ TEST_CASE("blocks go to a library that multiplies blocks: nvfp4 as it is, mx for
 }
 #endif
 
-TEST_CASE("the verb runs on the library, explain says so, and workspace_bytes is what it needs", "[gpu]") {
+TEST_CASE("the operation runs on the library, explain says so, and workspace_bytes is what it needs", "[gpu]") {
   const quantized_matrix<nvfp4> a = random_side<nvfp4>(21, 1024, 32), b = random_side<nvfp4>(22, 128, 32);
   const gpu::quantized_matrix<nvfp4> left(a.view()), right(b.view());
   const gpu::buffer<float> out(1024 * 128);
@@ -509,7 +509,7 @@ TEST_CASE("the library's kernels take nothing without a library, and only large 
 #endif
 
 #if defined(UFP4_WITH_CUBLAS)
-TEST_CASE("cublasLt's refusals become sentences", "[gpu]") {
+TEST_CASE("cublasLt's rejections become messages", "[gpu]") {
   REQUIRE(gpu::detail::checked_call("cublasLtMatmul", CUBLAS_STATUS_SUCCESS) == gpu::success);
   const gpu::status s = gpu::detail::status_of(
       "quantized_gemm", gpu::detail::checked_call("cublasLtMatmul", CUBLAS_STATUS_NOT_SUPPORTED));

@@ -11,7 +11,7 @@
 #include <ufp4/cuda.hpp>
 #else
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
-#include <ufp4/gpu/verbs.hpp>
+#include <ufp4/gpu/operations.hpp>
 #endif
 
 #include <string>
@@ -22,7 +22,7 @@ namespace support {
 
 namespace gpu = ufp4::gpu;
 
-/// A status as a test wants it: "" or the sentence.
+/// A status as a test wants it: "" or the message.
 inline std::string text_of(const gpu::status& s) { return s.ok() ? "" : s.text(); }
 
 /// The executor plays another device as long as this lives; a real one stays what it is.

@@ -44,7 +44,7 @@ constexpr model::wide folding_of() {
   return std::is_same_v<typename F::scale_type, float> ? 0x1p-8L : 0.0L;
 }
 
-/// C by the verb, which has to take `kernel` for it; between guards.
+/// C by the operation, which has to take `kernel` for it; between guards.
 template <class F>
 std::vector<float> product(const char* kernel, const quantized_matrix<F>& a, const quantized_matrix<F>& b,
                            const gemm_options& options) {

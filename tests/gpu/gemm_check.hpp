@@ -109,7 +109,7 @@ std::string against_host(const gpu::gemm_kernel& kernel, const A& a, const B& b,
   return against_host<T>(kernel, a, b, on_device(a), on_device(b), a.rows(), b.rows(), options, layout);
 }
 
-/// C of one kernel, whichever the verb would choose, between guards. It was `c` if beta is not 0, and else NaN. The
+/// C of one kernel, whichever the operation would choose, between guards. It was `c` if beta is not 0, and else NaN. The
 /// kernel is told of that many processors, of the device's if 0.
 template <class A, class B>
 std::vector<float> product_of(const gpu::gemm_kernel& kernel, const gpu::quantized_view<A>& a,

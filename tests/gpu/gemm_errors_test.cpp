@@ -1,9 +1,9 @@
-// ufp4 - quantized_gemm on a GPU: every mistake is a status with the host's sentence, and nothing is queued.
+// ufp4 - quantized_gemm on a GPU: every mistake is a status with the host's message, and nothing is queued.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/gemm_check.hpp"
 
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 
 using namespace ufp4;
 using support::text_of;
@@ -15,11 +15,11 @@ matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {on
 
 /// What the device says of a call must be what the host says of the same one; C must be as it was.
 template <class HostA, class HostB, class DeviceA, class DeviceB>
-std::string refusal(const HostA& a, const HostB& b, const DeviceA& da, const DeviceB& db, std::size_t rows,
-                    std::size_t cols, const gemm_options& options = {}) {
+std::string rejection(const HostA& a, const HostB& b, const DeviceA& da, const DeviceB& db, std::size_t rows,
+                      std::size_t cols, const gemm_options& options = {}) {
   std::vector<float> c(rows * cols, 7.0f);
   const std::string host =
-      support::refusal([&] { quantized_gemm(a, b, matrix_view<float>{c.data(), rows, cols}, options); });
+      support::rejection([&] { quantized_gemm(a, b, matrix_view<float>{c.data(), rows, cols}, options); });
   const gpu::buffer<float> there{std::span<const float>(c)};
   const gpu::status s =
       gpu::quantized_gemm(gpu::context{}, da, db, matrix_view<float>{there.data(), rows, cols}, options);
@@ -30,28 +30,28 @@ std::string refusal(const HostA& a, const HostB& b, const DeviceA& da, const Dev
 }
 /// Quantized matrices on both sides.
 template <class A, class B>
-std::string refusal(const quantized_matrix<A>& a, const quantized_matrix<B>& b, std::size_t rows, std::size_t cols,
-                    const gemm_options& options = {}) {
-  return refusal(a, b, gpu::quantized_matrix<A>{a.view()}, gpu::quantized_matrix<B>{b.view()}, rows, cols, options);
+std::string rejection(const quantized_matrix<A>& a, const quantized_matrix<B>& b, std::size_t rows, std::size_t cols,
+                      const gemm_options& options = {}) {
+  return rejection(a, b, gpu::quantized_matrix<A>{a.view()}, gpu::quantized_matrix<B>{b.view()}, rows, cols, options);
 }
 
 }  // namespace
 
 TEST_CASE("shapes, blocks and transforms that do not go together are named as on the host", "[gpu]") {
   const auto a = quantize<e1m2_f32>(matrix(3, 64));
-  CHECK(refusal(a, quantize<e1m2_f32>(matrix(5, 48)), 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
+  CHECK(rejection(a, quantize<e1m2_f32>(matrix(5, 48)), 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
   const auto b = quantize<e1m2_f32>(matrix(5, 64));
-  CHECK(refusal(a, b, 4, 5) == "quantized_gemm: C has 4 rows, but A has 3");
-  CHECK(refusal(a, b, 3, 6) == "quantized_gemm: C has 6 columns, but B has 5 rows");
-  CHECK(refusal(quantize<nvfp4>(matrix(3, 64)), quantize<mxfp4>(matrix(5, 64)), 3, 5) ==
+  CHECK(rejection(a, b, 4, 5) == "quantized_gemm: C has 4 rows, but A has 3");
+  CHECK(rejection(a, b, 3, 6) == "quantized_gemm: C has 6 columns, but B has 5 rows");
+  CHECK(rejection(quantize<nvfp4>(matrix(3, 64)), quantize<mxfp4>(matrix(5, 64)), 3, 5) ==
         "quantized_gemm: A has blocks of 16, but B has blocks of 32");
-  CHECK(refusal(a, quantize<e1m2_f32>(matrix(5, 64), hadamard<16>{}), 3, 5) ==
+  CHECK(rejection(a, quantize<e1m2_f32>(matrix(5, 64), hadamard<16>{}), 3, 5) ==
         "quantized_gemm: A was transformed in runs of 1, but B in runs of 16 (1: not at all)");
-  CHECK_FALSE(refusal(quantize<e1m2_f32>(matrix(3, 64), random_hadamard<16>{1}),
-                      quantize<e1m2_f32>(matrix(5, 64), random_hadamard<16>{2}), 3, 5)
+  CHECK_FALSE(rejection(quantize<e1m2_f32>(matrix(3, 64), random_hadamard<16>{1}),
+                        quantize<e1m2_f32>(matrix(5, 64), random_hadamard<16>{2}), 3, 5)
                   .empty());
   const std::vector<float> bias(4);
-  CHECK(refusal(a, b, 3, 5, {.bias = bias}) == "quantized_gemm: bias has 4 entries, but C has 5 columns");
+  CHECK(rejection(a, b, 3, 5, {.bias = bias}) == "quantized_gemm: bias has 4 entries, but C has 5 columns");
 }
 
 TEST_CASE("operands that are quantized on the way, or not at all, are checked as on the host", "[gpu]") {
@@ -59,7 +59,7 @@ TEST_CASE("operands that are quantized on the way, or not at all, are checked as
   const gpu::quantized_matrix<e1m2_f32> da{a.view()};
   const gpu::buffer<float> data{std::span<const float>(ones)};
   const auto both = [&](std::size_t rows, std::size_t cols, auto make, std::size_t m, std::size_t n) {
-    return refusal(a, make(matrix(rows, cols)), da, make(matrix_view<const float>{data.data(), rows, cols}), m, n);
+    return rejection(a, make(matrix(rows, cols)), da, make(matrix_view<const float>{data.data(), rows, cols}), m, n);
   };
   CHECK(both(
             5, 48, [](const auto& x) { return operand<e1m2_f32>(x); }, 3, 5) ==
@@ -74,18 +74,18 @@ TEST_CASE("operands that are quantized on the way, or not at all, are checked as
   CHECK(
       both(5, 32, [](const auto& x) { return operand<e1m2_f32>(x, mx_ceil{}); }, 3, 5).starts_with("quantized_gemm: "));
   const matrix_view<const float> nothing{nullptr, 4, 32};
-  CHECK(refusal(a, nothing, da, nothing, 3, 4) == "quantized_gemm: B is null, but has 4 x 32 elements");
-  const auto coins = [](const matrix_view<const float>& x) {
+  CHECK(rejection(a, nothing, da, nothing, 3, 4) == "quantized_gemm: B is null, but has 4 x 32 elements");
+  const auto random_bits = [](const matrix_view<const float>& x) {
     return operand<e1m2_f32>(x, stochastic{.seed = 7, .stream = 9});
   };
-  CHECK(
-      refusal(coins(matrix(5, 32)), coins(matrix(5, 32)), coins({data.data(), 5, 32}), coins({data.data(), 5, 32}), 5,
-              5) ==
-      "quantized_gemm: A and B would be rounded with the same coins: seed 7, stream 9 on both sides; give one of them "
-      "another stream");
+  CHECK(rejection(random_bits(matrix(5, 32)), random_bits(matrix(5, 32)), random_bits({data.data(), 5, 32}),
+                  random_bits({data.data(), 5, 32}), 5, 5) ==
+        "quantized_gemm: A and B would be rounded with the same random bits: seed 7, stream 9 on both sides; give one "
+        "of them "
+        "another stream");
 }
 
-TEST_CASE("what a kernel could not reach, or would destroy, is refused", "[gpu]") {
+TEST_CASE("what a kernel could not reach, or would destroy, is rejectd", "[gpu]") {
   const auto a = quantize<nvfp4>(matrix(4, 32));
   const gpu::quantized_matrix<nvfp4> da{a.view()};
   const gpu::buffer<float> data{std::span<const float>(ones)}, c(16);

@@ -38,10 +38,10 @@ gpu::device_facts device_of(int architecture, int processors = 4) {
 
 }  // namespace
 
-TEST_CASE("an explanation names verb, kernel, instruction, tile and mode, in one line", "[gpu]") {
+TEST_CASE("an explanation names operation, kernel, instruction, tile and mode, in one line", "[gpu]") {
   const operands<e1m2_f32> o(64, 300, 64);
   const gpu::explanation e = o.explain();
-  CHECK(std::string(e.verb) == "quantized_gemm");
+  CHECK(std::string(e.operation) == "quantized_gemm");
   CHECK(e.mode == accumulate::exact_blocks);
   CHECK(e.tile_rows > 0);
   CHECK(e.tile_cols > 0);

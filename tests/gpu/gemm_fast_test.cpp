@@ -33,7 +33,7 @@ gpu::device_facts device() {
   return facts;
 }
 
-/// C by the kernel of this file, whichever kernel the verb would choose; between guards.
+/// C by the kernel of this file, whichever kernel the operation would choose; between guards.
 template <class A, class B>
 std::vector<float> product(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& options,
                            const std::vector<float>& c = {}, int processors = 0) {

@@ -3,7 +3,7 @@
 // ctest: amd
 #include "gpu/gemm_check.hpp"
 
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 
 #include <array>
@@ -133,7 +133,7 @@ TEST_CASE("mistakes of a group are named as the host names them, and nothing is 
   const mixture<e1m2_f32, nvfp4> m(gen, {3, 4}, 32);
   const std::vector<float> start(7 * 24, 5.0f);
   const gpu::buffer<float> c{std::span<const float>(start)};
-  const auto refusal = [&](const auto& a, const auto& b, const auto& out, const gemm_options& options = {}) {
+  const auto rejection = [&](const auto& a, const auto& b, const auto& out, const gemm_options& options = {}) {
     const gpu::status s = gpu::quantized_gemm_grouped(gpu::context{}, a, b, out, options);
     CHECK(s.code() == gpu::invalid_argument);
     CHECK(support::difference(support::on_host(c), start) == "");
@@ -141,16 +141,17 @@ TEST_CASE("mistakes of a group are named as the host names them, and nothing is 
   };
   auto parts = m.cut(c.data());
   const std::array<gpu::quantized_view<e1m2_f32>, 1> one{m.left[0]};
-  CHECK(refusal(one, m.device_weights, parts) == "quantized_gemm_grouped: 1 left operands, 2 right ones and 2 outputs");
+  CHECK(rejection(one, m.device_weights, parts) ==
+        "quantized_gemm_grouped: 1 left operands, 2 right ones and 2 outputs");
   const std::vector<float> bias(24);
-  CHECK(refusal(m.left, m.device_weights, parts, {.bias = bias}) ==
+  CHECK(rejection(m.left, m.device_weights, parts, {.bias = bias}) ==
         "quantized_gemm_grouped: bias has 24 entries; leave it empty");
   auto wrong = parts;
   wrong[1] = {c.data(), 3, 24};
-  CHECK(refusal(m.left, m.device_weights, wrong) == "quantized_gemm_grouped, product 1: C has 3 rows, but A has 4");
+  CHECK(rejection(m.left, m.device_weights, wrong) == "quantized_gemm_grouped, product 1: C has 3 rows, but A has 4");
   wrong[1] = {c.data() + 24, 4, 24};
-  CHECK(refusal(m.left, m.device_weights, wrong) == "quantized_gemm_grouped: C[0] overlaps C[1]");
-  CHECK(support::refusal([&] { gpu::row_range(m.device_all, 4, 4); }) ==
+  CHECK(rejection(m.left, m.device_weights, wrong) == "quantized_gemm_grouped: C[0] overlaps C[1]");
+  CHECK(support::rejection([&] { gpu::row_range(m.device_all, 4, 4); }) ==
         "row_range: rows 4 to 8, but the matrix has 7");
 }
 

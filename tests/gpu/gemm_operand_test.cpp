@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t m = 21, n = 35;
 
-/// The verb with an operand that is quantized on the way, on the host and on the device;
+/// The operation with an operand that is quantized on the way, on the host and on the device;
 /// the workspace has what it needs, to the byte.
 template <class F, class... Policies>
 void check_request(const char* name, std::size_t k, bool wild, const Policies&... policies) {
@@ -57,7 +57,7 @@ TEST_CASE("an operand quantized on the way gives the bits of one quantized befor
   check_request<nvfp4>("nvfp4, no columns", 0, false);
 }
 
-TEST_CASE("stochastic coins of an operand are the host's", "[gpu]") {
+TEST_CASE("stochastic random bits of an operand are the host's", "[gpu]") {
   INFO(support::seed_note());
   const std::size_t k = 96;
   support::hostile source(support::seed(1));
@@ -78,7 +78,7 @@ TEST_CASE("stochastic coins of an operand are the host's", "[gpu]") {
   CHECK(support::difference(support::on_host(c), want) == "");
 }
 
-TEST_CASE("plain operands through the verb: what the transform needs comes from the workspace", "[gpu]") {
+TEST_CASE("plain operands through the operation: what the transform needs comes from the workspace", "[gpu]") {
   INFO(support::seed_note());
   const std::size_t k = 72;
   support::hostile source(support::seed(2));

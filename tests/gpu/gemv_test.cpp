@@ -25,7 +25,7 @@ gpu::device_facts device() {
   return facts;
 }
 
-/// C by the kernel of this file, whichever kernel the verb would choose; between guards.
+/// C by the kernel of this file, whichever kernel the operation would choose; between guards.
 template <class A, class B>
 std::vector<float> product(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& options = {},
                            const std::vector<float>& c = {}) {
@@ -149,7 +149,7 @@ TEST_CASE("weights may lie on any 4 bytes", "[gpu]") {
   CHECK_FALSE(takes(5));
 }
 
-TEST_CASE("the verb takes the kernel for up to 16 rows, and says that fast is exact_blocks", "[gpu]") {
+TEST_CASE("the operation takes the kernel for up to 16 rows, and says that fast is exact_blocks", "[gpu]") {
   const auto kernel_of = [](std::size_t m, std::size_t n, accumulate mode, auto format) {
     using F = typename decltype(format)::format;
     const gpu::quantized_matrix<F> a(m, 64), b(n, 64);

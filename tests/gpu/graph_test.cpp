@@ -1,4 +1,4 @@
-// ufp4 - verbs queue and return: none allocates, none waits, so a graph can capture them.
+// ufp4 - operations queue and return: none allocates, none waits, so a graph can capture them.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/device.hpp"
@@ -58,7 +58,7 @@ struct step {
 
   static transform_spec rht() { return random_hadamard<16>{5}.spec(); }
 
-  /// The first sentence of a refusal, or "".
+  /// The first message of a rejection, or "".
   std::string queue(gpu::stream where) {
     const gpu::context ctx{where, work.span()};
     const recipe::bound_recipe bound = now.at(2, 1);
@@ -103,7 +103,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 #define RUNTIME(name) cuda##name
 #endif
 
-TEST_CASE("a graph captures every verb, and its replays give the bits of the calls", "[gpu]") {
+TEST_CASE("a graph captures every operation, and its replays give the bits of the calls", "[gpu]") {
   step direct, captured;
   REQUIRE(support::text_of(gpu::prepare()) == "");
   REQUIRE(direct.queue(nullptr) == "");
@@ -113,7 +113,7 @@ TEST_CASE("a graph captures every verb, and its replays give the bits of the cal
   REQUIRE(RUNTIME(StreamCreateWithFlags)(&stream, RUNTIME(StreamNonBlocking)) == RUNTIME(Success));
   RUNTIME(Graph_t) graph = nullptr;
   REQUIRE(RUNTIME(StreamBeginCapture)(stream, RUNTIME(StreamCaptureModeGlobal)) ==
-          RUNTIME(Success));  // refuses what waits or allocates
+          RUNTIME(Success));  // rejects what waits or allocates
   const std::string wrong = captured.queue(stream);
   REQUIRE(RUNTIME(StreamEndCapture)(stream, &graph) == RUNTIME(Success));
   REQUIRE(wrong == "");
@@ -133,7 +133,7 @@ TEST_CASE("a graph captures every verb, and its replays give the bits of the cal
 
 #else
 
-TEST_CASE("no verb allocates or waits", "[gpu]") {
+TEST_CASE("no operation allocates or waits", "[gpu]") {
   step s;
   const simt::host_calls before = simt::calls();
   REQUIRE(s.queue({}) == "");

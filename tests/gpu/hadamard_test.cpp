@@ -41,7 +41,7 @@ TEST_CASE("a transform on the device gives the host's bits at every length and t
     }
 }
 
-TEST_CASE("a mistake comes back as a status with the host's sentence", "[gpu]") {
+TEST_CASE("a mistake comes back as a status with the host's message", "[gpu]") {
   float x[4] = {};
   const matrix_view<float> wrong{x, 2, 2};
   const gpu::status s = gpu::hadamard_forward(gpu::context{}, wrong, matrix_view<float>{x, 1, 2}, hadamard<16>{});

@@ -26,7 +26,7 @@ families=(
 # kernel, as a regular expression | bytes of scratch a thread | why
 scratch=(
   "quantize_blocks|2200|the codec as it stands: a reference, whose loops over a block and a grid index memory"
-  "quantize_lanes|96|a grid without a plan: sixteen values and their coins, indexed in a loop"
+  "quantize_lanes|96|a grid without a plan: sixteen values and their random bits, indexed in a loop"
 )
 # clang 15 copies a kernel's parameter whose elements are indexed at run time, which newer ones read where it lies.
 if grep -q 'clang version 1[0-6]\.' "$assembly"; then scratch+=("quantize_lanes|1100|clang 15 copies the grid as well"); fi

@@ -1,4 +1,4 @@
-// ufp4 - a GPU's linear verbs refuse a part of a batch in a sentence: they do not silently take it for the whole.
+// ufp4 - a GPU's linear operations reject a part of a batch in a message: they do not silently take it for the whole.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/device.hpp"
 
@@ -11,7 +11,7 @@
 
 using namespace ufp4;
 
-TEST_CASE("a token_shard is refused by every linear verb of a GPU, and nothing is written", "[gpu]") {
+TEST_CASE("a token_shard is rejectd by every linear operation of a GPU, and nothing is written", "[gpu]") {
   const std::vector<float> some(16 * 32, 1.0f);
   const gpu::buffer<float> x{std::span<const float>(some)};
   gpu::buffer<float> out{std::span<const float>(some)};
@@ -21,10 +21,10 @@ TEST_CASE("a token_shard is refused by every linear verb of a GPU, and nothing i
   const std::size_t first[] = {16}, total[] = {32};
   const auto now = recipe::ufp4(1).at(2, 3), part = now.shard({.first = first, .total = total});
   const matrix_view<float> y{out.data(), 16, 16}, dx{out.data(), 16, 32};
-  const auto told = [](const char* verb, const gpu::status& s) {
+  const auto told = [](const char* operation, const gpu::status& s) {
     CHECK(std::string(s.text()) ==
-          std::string(verb) +
-              ": was given a token_shard, which only the CPU's linear verbs take; a GPU's hold a whole batch");
+          std::string(operation) +
+              ": was given a token_shard, which only the CPU's linear operations take; a GPU's hold a whole batch");
   };
   told("linear_forward", gpu::linear_forward(ctx, part, tokens, weight, y));
   told("linear_backward_input", gpu::linear_backward_input(ctx, part, gradient, weight, dx));

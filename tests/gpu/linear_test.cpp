@@ -1,4 +1,4 @@
-// ufp4 - the linear verbs on a GPU give the host's bits under every recipe, dense and grouped, saved or not.
+// ufp4 - the linear operations on a GPU give the host's bits under every recipe, dense and grouped, saved or not.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/device.hpp"
@@ -77,7 +77,7 @@ std::vector<support::named_recipe> recipes() {
   return all;
 }
 
-/// All three verbs on one layer, by expert where offsets are given.
+/// All three operations on one layer, by expert where offsets are given.
 template <class T>
 void check_layer(const recipe::bound_recipe& now, std::size_t tokens, std::size_t inputs, std::size_t outputs,
                  const sizes& offsets, recipe::write mode, bool hostile) {
@@ -130,7 +130,7 @@ TEST_CASE("a layer's three GEMMs have the host's bits under every recipe", "[gpu
   }
 }
 
-TEST_CASE("experts share a tensor scale, draw coins of their own, and may have no tokens", "[gpu]") {
+TEST_CASE("experts share a tensor scale, draw random bits of their own, and may have no tokens", "[gpu]") {
   for (const support::named_recipe& r : recipes()) {
     CAPTURE(r.name);
     for (const recipe::write mode : {recipe::write::overwrite, recipe::write::add})
@@ -224,13 +224,14 @@ TEST_CASE("an explanation of a layer names what quantizes and what multiplies", 
   const auto dy = m.y.there();
   const twin<float> one(mixture::outputs, mixture::inputs, 6);
   const auto dense = gpu::explain_linear_backward_input({}, now, dy, one.there(), dx.out_there());
-  CHECK(std::string(dense.verb) == "linear_backward_input");
+  CHECK(std::string(dense.operation) == "linear_backward_input");
   CHECK(std::string(dense.left) == "quantize_lanes");
-  CHECK(std::string(dense.right) == "quantize_lanes_turned");
+  CHECK(std::string(dense.right) == "quantize_lanes_transposed");
   const gpu::saved_activation not_yet;
   const auto saved = gpu::explain_linear_backward_weight({}, now, dy, not_yet, dw.out_there(), m.offsets);
-  CHECK(saved.text().starts_with(
-      "linear_backward_weight_grouped: left quantize_lanes_turned, right not quantized here\nlinear_backward_weight"));
+  CHECK(
+      saved.text().starts_with("linear_backward_weight_grouped: left quantize_lanes_transposed, right not quantized "
+                               "here\nlinear_backward_weight"));
   CHECK(saved.products.size() == 4);
   const auto plain =
       gpu::explain_linear_backward_weight({}, recipe::bf16(1).at(0, 0), dy, m.x.there(), dw.out_there(), m.offsets);
@@ -243,7 +244,7 @@ TEST_CASE("an explanation of a layer names what quantizes and what multiplies", 
 
 #endif
 
-TEST_CASE("the dense verbs are the grouped ones with one expert", "[gpu]") {
+TEST_CASE("the dense operations are the grouped ones with one expert", "[gpu]") {
   recipe::training_recipe r = recipe::ufp4(11);
   r.accumulate = accumulate::exact_blocks;
   const recipe::bound_recipe now = r.at(1, 1);
@@ -267,7 +268,7 @@ TEST_CASE("the dense verbs are the grouped ones with one expert", "[gpu]") {
   CHECK(dw_saved.agrees());
 }
 
-TEST_CASE("a mistake in a layer comes back with the host's sentence, and nothing is written", "[gpu]") {
+TEST_CASE("a mistake in a layer comes back with the host's message, and nothing is written", "[gpu]") {
   const recipe::bound_recipe now = recipe::ufp4(1).at(0, 0);
   const twin<float> x(20, 32, 1), w(24, 32, 2), dy(20, 24, 3);
   twin<float> y(20, 24, 4), narrow(20, 23, 5), dw(24, 32, 6);

@@ -95,19 +95,19 @@ constexpr const char* user_kernel = R"(
 
 // Sixteen numbers a thread: transformed, quantized with stochastic rounding, and what became of them.
 extern "C" __global__ void user(const float* x, unsigned char* codes, unsigned char* scales, float* seen,
-                                unsigned* coins, float gmax) {
+                                unsigned* random_bits, float global_amax) {
   const unsigned block = blockIdx.x * blockDim.x + threadIdx.x;
   float v[16];
   for (int k = 0; k < 16; ++k) v[k] = x[16 * block + k];
   ufp4::hadamard_forward(ufp4::random_hadamard<16>{42}.spec(), v);
   unsigned char packed[8];
   const ufp4::e4m3 scale = ufp4::quantize_block<ufp4::nvfp4>(v, packed, ufp4::stochastic{.seed = 7}, 16ull * block,
-                                                             ufp4::tensor_constants_for<ufp4::nvfp4>(gmax));
+                                                             ufp4::tensor_constants_for<ufp4::nvfp4>(global_amax));
   for (int k = 0; k < 8; ++k) codes[8 * block + k] = packed[k];
   scales[block] = scale.bits();
   ufp4::dequantize_block<ufp4::nvfp4>(packed, scale, v, 1.0f);
   for (int k = 0; k < 16; ++k) seen[16 * block + k] = v[k];
-  coins[block] = ufp4::philox4x32({{block, 0, 0, 0}}, 7).word[0];
+  random_bits[block] = ufp4::philox4x32({{block, 0, 0, 0}}, 7).word[0];
 }
 
 // A run of 64 that lies across four lanes.
@@ -137,7 +137,7 @@ TEST_CASE("a user's kernel compiles under NVRTC, without a warning, for every ar
   }
 }
 
-TEST_CASE("flags that change the promised bits are refused by name", "[gpu]") {
+TEST_CASE("flags that change the promised bits are rejectd by name", "[gpu]") {
   if (const std::string reason = missing(); !reason.empty()) return support::skip(reason);
   for (const char* flag : {"--use_fast_math", "--ftz=true"}) {
     CAPTURE(flag);

@@ -1,4 +1,4 @@
-// ufp4 - every block format through the verbs of a GPU: quantized along rows and columns, multiplied in every mode.
+// ufp4 - every block format through the operations of a GPU: quantized along rows and columns, multiplied in every mode.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 //
@@ -138,7 +138,7 @@ TEST_CASE("no preset of the headers is missing in the lists", "[gpu]") {
   std::vector<std::string> recipes;
   for (const support::named_recipe& r : support::training_recipes) recipes.push_back(r.name);
   std::sort(recipes.begin(), recipes.end());
-  CHECK(recipes == support::declared("recipe/presets.hpp", "constexpr training_recipe ", "(std::uint64_t seed)"));
+  CHECK(recipes == support::declared("recipe/recipes.hpp", "constexpr training_recipe ", "(std::uint64_t seed)"));
 }
 
 TEMPLATE_LIST_TEST_CASE("every block format: rows, columns and both to the host's bytes", "[gpu]",

@@ -1,4 +1,4 @@
-// ufp4 - quantize, quantize_both, dequantize and amax on a GPU refuse what the host refuses, with its sentences, before
+// ufp4 - quantize, quantize_both, dequantize and amax on a GPU reject what the host rejects, with its messages, before
 // anything is queued; explain says which kernel a call runs, workspace_bytes what it needs.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
@@ -15,7 +15,7 @@ namespace gpu = support::gpu;
 
 constexpr std::size_t rows = 3, cols = 40;
 
-/// Memory for every verb on a rows x cols matrix, none of which may change.
+/// Memory for every operation on a rows x cols matrix, none of which may change.
 struct bench {
   gpu::buffer<float> values{std::span<const float>(std::vector<float>(rows * cols, 1.5f))};
   matrix_view<const float> x{values.data(), rows, cols};
@@ -35,15 +35,15 @@ struct bench {
   }
 };
 
-std::string refused(const gpu::status& s) {
+std::string rejectd(const gpu::status& s) {
   CHECK(s.code() == (s.ok() ? gpu::success : gpu::invalid_argument));
   return s.ok() ? "no error" : s.text();
 }
 
 template <class... Policies>
-void check_refused(const std::string& sentence, const Policies&... policies) {
+void check_rejectd(const std::string& message, const Policies&... policies) {
   const bench b;
-  CHECK(refused(gpu::quantize<nvfp4>(b.context(), b.x, b.out.view(), policies...)) == "quantize: " + sentence);
+  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), b.x, b.out.view(), policies...)) == "quantize: " + message);
   CHECK(b.untouched());
 }
 
@@ -56,50 +56,50 @@ std::string explained(const Policies&... policies) {
 }  // namespace
 
 TEST_CASE("policies that do not fit", "[gpu]") {
-  check_refused("mx_floor, mx_even and mx_ceil are for e8m0 scales", mx_even{});
-  check_refused("four_over_six and mse_search are two searches; choose one", four_over_six{}, mse_search{});
-  check_refused("tensor_amax is -1, not a finite number >= 0", tensor_amax{-1});
-  check_refused("tensor_amax_at is null", gpu::tensor_amax_at{});
-  check_refused("count_at is null", gpu::count_at{});
-  check_refused("undo_transform is for fake_quantize; codes stay in the transformed domain", undo_transform{});
-  check_refused("shard.first_col 16 plus 40 columns exceeds shard.total_cols 55",
+  check_rejectd("mx_floor, mx_even and mx_ceil are for e8m0 scales", mx_even{});
+  check_rejectd("four_over_six and mse_search are two searches; choose one", four_over_six{}, mse_search{});
+  check_rejectd("tensor_amax is -1, not a finite number >= 0", tensor_amax{-1});
+  check_rejectd("tensor_amax_at is null", gpu::tensor_amax_at{});
+  check_rejectd("count_at is null", gpu::count_at{});
+  check_rejectd("undo_transform is for fake_quantize; codes stay in the transformed domain", undo_transform{});
+  check_rejectd("shard.first_col 16 plus 40 columns exceeds shard.total_cols 55",
                 shard{.first_row = 0, .first_col = 16, .total_cols = 55});
   std::array<int, 16> signs = transformer_engine_signs;
   signs[5] = 0;
-  check_refused("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
+  check_rejectd("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
 }
 
 TEST_CASE("outputs, workspace and memory that do not fit", "[gpu]") {
   const bench b;
   const auto view = b.out.view();
-  CHECK(refused(gpu::quantize<nvfp4>(b.context(), transpose(b.x), view)) == "quantize: out is 3 x 40, but x is 40 x 3");
-  CHECK(refused(gpu::quantize<nvfp4>(b.context(), b.x, b.transformed.view(), random_hadamard<32>{1})) ==
+  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), transpose(b.x), view)) == "quantize: out is 3 x 40, but x is 40 x 3");
+  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), b.x, b.transformed.view(), random_hadamard<32>{1})) ==
         "quantize: out was made for a transform of length 64 and its signs, not for the one given, of length 32");
-  CHECK(refused(gpu::quantize<nvfp4>({}, b.x, view)) ==
+  CHECK(rejectd(gpu::quantize<nvfp4>({}, b.x, view)) ==
         "quantize: context.workspace has 0 bytes, but the call needs 256");
-  CHECK(refused(gpu::quantize_both<nvfp4>(gpu::context{{}, b.workspace.span().first(256)}, b.x, view,
+  CHECK(rejectd(gpu::quantize_both<nvfp4>(gpu::context{{}, b.workspace.span().first(256)}, b.x, view,
                                           support::device_output<nvfp4>(cols, rows, {}).view())) ==
         "quantize_both: context.workspace has 256 bytes, but the call needs 512");
-  CHECK(refused(gpu::quantize<nvfp4>(gpu::context{{}, b.workspace.span().subspan(16)}, b.x, view))
+  CHECK(rejectd(gpu::quantize<nvfp4>(gpu::context{{}, b.workspace.span().subspan(16)}, b.x, view))
             .ends_with(", not a multiple of 256"));
-  CHECK(refused(gpu::quantize<nvfp4>(b.context(), b.x, view, gpu::tensor_amax_at{view.tensor_scale()})) ==
+  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), b.x, view, gpu::tensor_amax_at{view.tensor_scale()})) ==
         "quantize: tensor_amax_at is out's tensor_scale, which is written while others still read the maximum");
-  CHECK(refused(gpu::quantize_both<nvfp4>(b.context(), b.x, view, view)) ==
+  CHECK(rejectd(gpu::quantize_both<nvfp4>(b.context(), b.x, view, view)) ==
         "quantize_both: out is 3 x 40, but x is 40 x 3");
-  CHECK(refused(gpu::quantize<nvfp4>(b.context(), matrix_view<const float>{nullptr, rows, cols}, view)) ==
+  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), matrix_view<const float>{nullptr, rows, cols}, view)) ==
         "quantize: x is null, but has 3 x 40 elements");
   auto* inside = reinterpret_cast<std::uint8_t*>(b.values.data());
   const gpu::quantized_view<nvfp4> over({inside + 4, view.codes().size()}, view.scales(), view.tensor_scale(), rows,
                                         cols);
-  CHECK(refused(gpu::quantize<nvfp4>(b.context(), b.x, over)) == "quantize: codes overlaps x");
+  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), b.x, over)) == "quantize: codes overlaps x");
   const matrix_view<float> out{b.values.data(), rows, cols};
-  CHECK(refused(gpu::dequantize({}, over, out)) == "dequantize: codes overlaps out");
-  CHECK(refused(gpu::dequantize({}, view, matrix_view<float>{b.values.data(), cols, rows})) ==
+  CHECK(rejectd(gpu::dequantize({}, over, out)) == "dequantize: codes overlaps out");
+  CHECK(rejectd(gpu::dequantize({}, view, matrix_view<float>{b.values.data(), cols, rows})) ==
         "dequantize: out is 40 x 3, but the quantized matrix is 3 x 40");
   const gpu::quantized_view<nvfp4> scale_inside(view.codes(), view.scales(), b.values.data() + 7, rows, cols);
-  CHECK(refused(gpu::dequantize({}, scale_inside, out)) == "dequantize: tensor_scale overlaps out");
-  CHECK(refused(gpu::quantize<nvfp4>(b.context(), b.x, scale_inside)) == "quantize: tensor_scale overlaps x");
-  CHECK(refused(gpu::amax({}, b.x, nullptr)) == "amax: out is null");
+  CHECK(rejectd(gpu::dequantize({}, scale_inside, out)) == "dequantize: tensor_scale overlaps out");
+  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), b.x, scale_inside)) == "quantize: tensor_scale overlaps x");
+  CHECK(rejectd(gpu::amax({}, b.x, nullptr)) == "amax: out is null");
   CHECK(b.untouched());
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("explain names the kernel, and why not a better one", "[gpu]") {
         "quantize: quantize_blocks; a compat preset has a coder of its own, which runs a thread a block");
   const std::vector<float> x(64);
   CHECK(gpu::explain<nvfp4>({}, transpose(matrix_view<const float>{x.data(), 4, 16})).text() ==
-        "quantize: quantize_lanes_turned");
+        "quantize: quantize_lanes_transposed");
 }
 
 TEST_CASE("workspace is needed where a tensor's maximum must be found", "[gpu]") {

@@ -65,24 +65,24 @@ TEST_CASE("values a hair off a rounding boundary under a true division", "[gpu]"
   }
 }
 
-TEST_CASE("values whose coins decide by one in 65536", "[gpu]") {
-  const stochastic coins{.seed = 21, .stream = 4};
+TEST_CASE("values whose random bits decide by one in 65536", "[gpu]") {
+  const stochastic random_bits{.seed = 21, .stream = 4};
   support::hostile source(support::seed(6));
   for (int i = 0; i < 50; ++i) {
     std::vector<float> e2m1(64), uniform(64);
     for (std::size_t j = 0; j < 64; ++j) {
       // Moves up iff floor(65536 p + 1/2) + r >= 65536: p lies quarters around that.
       const float quarters = static_cast<float>(source.below(9)) - 4;
-      const float p = (65536.0f - static_cast<float>(coins.coin(j)) + 0.25f * quarters) / 65536.0f;
+      const float p = (65536.0f - static_cast<float>(random_bits.random_word(j)) + 0.25f * quarters) / 65536.0f;
       const auto at = static_cast<float>(source.below(4));
       e2m1[j] = at + (at < 2 ? 0.5f : 1.0f) * p;  // between 0, .5; 1, 1.5; 2, 3; 3, 4
       uniform[j] = 0.25f * (at + p);
       if (source.below(2) != 0) e2m1[j] = -e2m1[j], uniform[j] = -uniform[j];
     }
     for (const std::size_t j : {0u, 16u, 32u, 48u}) e2m1[j] = 6, uniform[j] = 1.75f;  // scales of 1
-    check_quantize<e2m1_f32>(e2m1, 1, 64, coins);
-    check_quantize<e1m2_f32>(uniform, 1, 64, coins);
-    check_quantize<mxfp4>(e2m1, 1, 64, coins);
+    check_quantize<e2m1_f32>(e2m1, 1, 64, random_bits);
+    check_quantize<e1m2_f32>(uniform, 1, 64, random_bits);
+    check_quantize<mxfp4>(e2m1, 1, 64, random_bits);
   }
 }
 

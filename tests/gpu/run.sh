@@ -125,7 +125,7 @@ object() {
     */support/*) g++ $flags -c "$1" -o "$name.o" >"$log" 2>&1 || status=1 ;;
     *_bench.cu)
       $compiler -x $language $flags $code "$1" $math_libraries -o gpu_bench >"$log" 2>&1 || status=1 ;;
-    *) $compiler -x $language $flags $code -DUFP4_KERNELS_ELSEWHERE -c "$1" -o "$name.o" >"$log" 2>&1 || status=1 ;;
+    *) $compiler -x $language $flags $code -DUFP4_EXTERNAL_KERNELS -c "$1" -o "$name.o" >"$log" 2>&1 || status=1 ;;
   esac
   [ $status -eq 0 ] || { echo "does not compile: $1"; head -n 20 "$log"; }
   return 0

@@ -26,7 +26,7 @@
 // reported wherever no sync_block or sync_wave stands between them, whatever the order they run in. Shuffles and mma
 // order no memory, and blocks are not compared with one another.
 //
-// What it refuses, with a sentence that names the thread and abort(): a barrier, shuffle or mma that some thread of the
+// What it rejects, with a message that names the thread and abort(): a barrier, shuffle or mma that some thread of the
 // block or wave never comes to; lanes of a wave that meet at different ones; a read of a lane that the block does not
 // have; addresses that ldmatrix and cp.async do not take. A launch beyond the limits of the device that is played is an
 // error, as on a device.
@@ -55,7 +55,7 @@ namespace ufp4::simt {
 using gpu::device_facts;
 using gpu::index3;
 
-[[noreturn]] inline void refuse_setting(const char* name, const char* value) {
+[[noreturn]] inline void reject_setting(const char* name, const char* value) {
   std::fprintf(stderr, "simt: %s=%s is not one of those that simt.hpp lists\n", name, value);
   std::abort();
 }
@@ -76,7 +76,7 @@ inline device_facts device_of_environment() {
   if (target == nullptr) return {.architecture = 80, .processors = 4, .wave = 32, .shared_bytes = 160 * 1024};
   char* end = nullptr;
   const auto number = std::strncmp(target, "gfx", 3) == 0 ? std::strtol(target + 3, &end, 16) : 0;
-  if (number < 0x900 || *end != '\0') refuse_setting("UFP4_SIMT_TARGET", target);
+  if (number < 0x900 || *end != '\0') reject_setting("UFP4_SIMT_TARGET", target);
   return amd_device(static_cast<int>(number));
 }
 
@@ -113,13 +113,13 @@ inline executor_settings settings_of_environment() {
     else if (std::strncmp(o, "shuffled:", 9) == 0)
       s.order = thread_order::shuffled, s.seed = std::strtoull(o + 9, nullptr, 10);
     else if (std::strcmp(o, "forwards") != 0)
-      refuse_setting("UFP4_SIMT_ORDER", o);
+      reject_setting("UFP4_SIMT_ORDER", o);
   }
   if (const char* m = std::getenv("UFP4_SIMT_SUMS")) {
     if (std::strcmp(m, "truncated") == 0)
       s.sums = mma_sums::truncated;
     else if (std::strcmp(m, "nearest") != 0)
-      refuse_setting("UFP4_SIMT_SUMS", m);
+      reject_setting("UFP4_SIMT_SUMS", m);
   }
   return s;
 }
@@ -197,14 +197,14 @@ struct thread_name {
   }
 };
 
-[[noreturn]] inline void refuse(unsigned thread, const char* what) {
+[[noreturn]] inline void reject(unsigned thread, const char* what) {
   std::fprintf(stderr, "simt: %s %s\n", thread_name(thread).text, what);
   std::abort();
 }
-[[noreturn]] inline void refuse(const char* what) { refuse(the_machine.current, what); }
+[[noreturn]] inline void reject(const char* what) { reject(the_machine.current, what); }
 
 /// Nobody can go on: somebody waits for one who never comes.
-[[noreturn]] inline void refuse_waiting(unsigned waiting, unsigned missing) {
+[[noreturn]] inline void reject_waiting(unsigned waiting, unsigned missing) {
   const simt_thread& other = *the_machine.threads[missing];
   std::fprintf(stderr, "simt: %s waits at %s for %s, which %s%s\n", thread_name(waiting).text,
                the_machine.threads[waiting]->waits_at, thread_name(missing).text,
@@ -212,17 +212,17 @@ struct thread_name {
   std::abort();
 }
 
-[[noreturn]] inline void refuse_deadlock() {
+[[noreturn]] inline void reject_deadlock() {
   const machine& m = the_machine;
   for (unsigned w = 0; w < m.waves.size(); ++w) {
     const simt_wave& wave = *m.waves[w];
     if (wave.arrived != 0)
-      refuse_waiting(w * m.wave + static_cast<unsigned>(__builtin_ctzll(wave.arrived)),
+      reject_waiting(w * m.wave + static_cast<unsigned>(__builtin_ctzll(wave.arrived)),
                      w * m.wave + static_cast<unsigned>(__builtin_ctzll(wave.all & ~wave.arrived)));
   }
   unsigned waiting = 0, missing = 0;
   for (unsigned i = 0; i < m.count; ++i) (m.threads[i]->left ? missing : waiting) = i;
-  refuse_waiting(waiting, missing);
+  reject_waiting(waiting, missing);
 }
 
 /// xorshift64*; of the order of threads nothing better is asked.
@@ -245,7 +245,7 @@ inline unsigned choose_bit(std::uint64_t mask) {
 /// Takes the next thread to run.
 inline unsigned take_ready() {
   machine& m = the_machine;
-  if (m.ready_waves == 0) refuse_deadlock();
+  if (m.ready_waves == 0) reject_deadlock();
   const unsigned w = choose_bit(m.ready_waves);
   simt_wave& wave = *m.waves[w];
   const unsigned lane = choose_bit(wave.ready);
@@ -433,14 +433,14 @@ T shuffle(T v, unsigned from) {
                        [](const shown* s, T* given, unsigned lanes) {
                          const unsigned first = simt::the_machine.current - simt::lane_now();
                          for (unsigned l = 0; l < lanes; ++l) {
-                           if (s[l].from >= lanes) simt::refuse(first + l, "reads a lane that its wave does not have");
+                           if (s[l].from >= lanes) simt::reject(first + l, "reads a lane that its wave does not have");
                            given[l] = s[s[l].from].v;
                          }
                        });
 }
 template <class T>
 T shuffle_xor(T v, unsigned mask) {
-  if (mask >= simt::the_machine.wave) simt::refuse("shuffles with a mask that leads out of the wave");
+  if (mask >= simt::the_machine.wave) simt::reject("shuffles with a mask that leads out of the wave");
   return shuffle(v, lane() ^ mask);
 }
 
@@ -480,7 +480,7 @@ error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::
   if (!simt::can_launch(blocks, threads, shared_bytes)) return error::bad_launch;
   const simt::unwatched machinery;
   simt::machine& m = simt::the_machine;
-  if (m.live != 0) simt::refuse("launches a kernel");
+  if (m.live != 0) simt::reject("launches a kernel");
   simt::set_block_size(threads);
   m.blocks = blocks;
   const auto release = [](unsigned char* p) { ::operator delete(p, std::align_val_t{128}); };

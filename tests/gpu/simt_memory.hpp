@@ -12,7 +12,7 @@
 
 namespace ufp4::simt {
 
-/// Refuses an instruction that the device which is played has not: compute capability 8.0 brought them, 12.x the
+/// Rejects an instruction that the device which is played has not: compute capability 8.0 brought them, 12.x the
 /// block-scaled.
 inline void check_device(const char* name, bool block_scaled) {
   const device_facts& d = device();
@@ -30,7 +30,7 @@ inline void check_whole(const char* name, unsigned lanes) {
   std::abort();
 }
 
-/// Refuses an address that is not `bytes` of this block's shared memory, aligned so.
+/// Rejects an address that is not `bytes` of this block's shared memory, aligned so.
 inline void check_shared(unsigned thread, const void* p, std::size_t bytes, const char* what) {
   const machine& m = the_machine;
   const auto at = reinterpret_cast<std::uintptr_t>(p), first = reinterpret_cast<std::uintptr_t>(m.shared);
@@ -70,7 +70,7 @@ void copy_async(void* shared, const void* global, bool valid) {
   check_device("cp.async", false);
   check_shared(the_machine.current, shared, bytes, "cp.async");
   if (reinterpret_cast<std::uintptr_t>(global) % bytes != 0)
-    refuse("gives cp.async an address of device memory that is not aligned");
+    reject("gives cp.async an address of device memory that is not aligned");
   std::memset(shared, poison, bytes);
   simt_thread& me = thread_now();
   me.copies.push_back({shared, global, bytes, valid, me.copy_group});

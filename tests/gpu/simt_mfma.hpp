@@ -71,7 +71,7 @@ void multiply_matrices(const char* name, float (&d)[sums], const std::uint32_t (
   std::memcpy(mine.b, b, sizeof b);
   std::memcpy(mine.d, d, sizeof d);
   const auto got = meet<result>(name, mine, [least_normal](const operands* lanes, result* given, unsigned count) {
-    if (count != Layout::wave) refuse("comes to a matrix instruction in a wave of another size");
+    if (count != Layout::wave) reject("comes to a matrix instruction in a wave of another size");
     const bool flushes = device().architecture == 0x90a;
     const auto value = [&](std::uint32_t word, unsigned h) {
       const double x = Element::value(word >> 16 * (h % 2) & 0xFFFFu);
@@ -87,7 +87,7 @@ void multiply_matrices(const char* name, float (&d)[sums], const std::uint32_t (
           return std::bit_cast<std::uint64_t>(p) != std::bit_cast<std::uint64_t>(q);
         };
         if (seen[at.row][at.column] && (differs(left[at.row][at.column], x) || differs(right[at.row][at.column], y)))
-          refuse("gives lanes that must hold the same operand different ones");
+          reject("gives lanes that must hold the same operand different ones");
         left[at.row][at.column] = x, right[at.row][at.column] = y;
         seen[at.row][at.column] = true;
       }

@@ -80,8 +80,8 @@ void mfma_scale_16x16x128(float (&d)[4], const std::uint32_t (&a)[words_a], cons
   std::memcpy(mine.d, d, sizeof d);
   const auto got =
       meet<result>("mfma_scale_f32_16x16x128_f8f6f4", mine, [](const operands* lanes, result* given, unsigned count) {
-        if (device().architecture != 0x950) refuse("comes to mfma_scale on a device that has none");
-        if (count != 64) refuse("comes to a matrix instruction in a wave of another size");
+        if (device().architecture != 0x950) reject("comes to mfma_scale on a device that has none");
+        if (count != 64) reject("comes to a matrix instruction in a wave of another size");
         scaled_rows left, right;
         for (unsigned l = 0; l < count; ++l) {
           gather_rows<left_element>(left, l, lanes[l].a);
@@ -133,8 +133,8 @@ void wmma_iu4(const char* name, std::int32_t (&d)[8], const std::uint32_t (&a)[L
   std::memcpy(mine.b, b, sizeof b);
   std::memcpy(mine.d, d, sizeof d);
   const auto got = meet<result>(name, mine, [](const operands* lanes, result* given, unsigned count) {
-    if (!Layout::runs_on(device().architecture)) refuse("comes to a WMMA of another architecture");
-    if (count != 32) refuse("comes to a matrix instruction in a wave of another size");
+    if (!Layout::runs_on(device().architecture)) reject("comes to a WMMA of another architecture");
+    if (count != 32) reject("comes to a matrix instruction in a wave of another size");
     constexpr auto nibble = [](const std::uint32_t* words, unsigned e) {
       const auto code = static_cast<std::int32_t>(words[e / 8] >> 4 * (e % 8) & 15u);
       return code < 8 ? code : code - 16;
@@ -146,7 +146,7 @@ void wmma_iu4(const char* name, std::int32_t (&d)[8], const std::uint32_t (&a)[L
         const element_place at = Layout::operand(l, e);
         const std::int32_t x = nibble(lanes[l].a, e), y = nibble(lanes[l].b, e);
         if (seen[at.row][at.column] && (left[at.row][at.column] != x || right[at.row][at.column] != y))
-          refuse("gives lanes that must hold the same operand different ones");
+          reject("gives lanes that must hold the same operand different ones");
         left[at.row][at.column] = x, right[at.row][at.column] = y;
         seen[at.row][at.column] = true;
       }

@@ -94,7 +94,7 @@ struct e5m2 {
 template <class T>
 struct in_byte {
   static double value(unsigned c) {
-    if ((c & ~(((1u << T::width) - 1) << T::place)) != 0) refuse("gives mma_mxf8f6f4 a byte whose padding is not 0");
+    if ((c & ~(((1u << T::width) - 1) << T::place)) != 0) reject("gives mma_mxf8f6f4 a byte whose padding is not 0");
     return T::value(c >> T::place);
   }
 };
@@ -106,7 +106,7 @@ struct no_scale {
 struct ue4m3 {
   static constexpr unsigned blocks = 4;
   static double value(unsigned c) {
-    if ((c & 0x80u) != 0) refuse("gives mma_mxf4nvf4 a scale whose top bit is not 0");
+    if ((c & 0x80u) != 0) reject("gives mma_mxf4nvf4 a scale whose top bit is not 0");
     return e4m3::value(c);
   }
 };

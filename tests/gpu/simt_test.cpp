@@ -1,4 +1,4 @@
-// ufp4 - the SIMT executor plays what gpu/vendor.hpp describes, and refuses what a device would not forgive.
+// ufp4 - the SIMT executor plays what gpu/vendor.hpp describes, and rejects what a device would not forgive.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: threads
 #include "gpu/device.hpp"
@@ -54,7 +54,7 @@ struct job {
 
 /// What `work` wrote to stderr, in another process.
 template <class Work>
-std::string refusal_of(Work work) {
+std::string rejection_of(Work work) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   const pid_t child = fork();
@@ -80,9 +80,9 @@ std::string refusal_of(Work work) {
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 template <class Kernel>
-std::string refusal_of_kernel(Kernel kernel, gpu::index3 blocks, gpu::index3 threads, std::size_t shared_bytes = 0) {
+std::string rejection_of_kernel(Kernel kernel, gpu::index3 blocks, gpu::index3 threads, std::size_t shared_bytes = 0) {
   std::vector<std::uint32_t> out(4096);
-  return first_line(refusal_of([&] {
+  return first_line(rejection_of([&] {
     if (gpu::launch(kernel, blocks, threads, shared_bytes, nullptr, job{out.data(), 0}) != gpu::success) _exit(1);
   }));
 }
@@ -320,7 +320,7 @@ TEST_CASE("a sanitizer sees the byte behind shared memory, whatever its size", "
 #if defined(UFP4_SIMT_ASAN)
   for (const unsigned bytes : {1u, 13u, 128u, 1000u})
     for (const unsigned beyond : {0u, 1u}) {
-      const std::string text = refusal_of([&] {
+      const std::string text = rejection_of([&] {
         if (gpu::launch(write_shared, {1}, {1}, bytes, nullptr, job{nullptr, bytes - 1 + beyond}) != gpu::success)
           _exit(1);
       });
@@ -428,7 +428,7 @@ TEST_CASE("sums are rounded once, or every term is cut at 2^-23 of the greatest"
   REQUIRE(dot(truncated, -1, {half / 2}) == -1);
 }
 
-// ---- Refusals ----
+// ---- Rejections ----
 
 namespace {
 
@@ -483,69 +483,72 @@ copy_row(const job job) {
 
 TEST_CASE("a thread that never comes to where others wait is named", "[gpu]") {
   REQUIRE(
-      refusal_of_kernel(leave_before_barrier, {1}, {64}) ==
+      rejection_of_kernel(leave_before_barrier, {1}, {64}) ==
       "simt: thread (63, 0, 0) of block (0, 0, 0) waits at sync_block for thread (37, 0, 0) of block (0, 0, 0), which "
       "left the kernel");
-  REQUIRE(refusal_of_kernel(leave_before_shuffle, {1}, {16, 4}) ==
+  REQUIRE(rejection_of_kernel(leave_before_shuffle, {1}, {16, 4}) ==
           "simt: thread (0, 2, 0) of block (0, 0, 0) waits at a shuffle for thread (8, 2, 0) of block (0, 0, 0), which "
           "left "
           "the kernel");
   REQUIRE(
-      refusal_of_kernel(part_at_barrier, {1}, {64}) ==
+      rejection_of_kernel(part_at_barrier, {1}, {64}) ==
       "simt: thread (16, 0, 0) of block (0, 0, 0) waits at a shuffle for thread (0, 0, 0) of block (0, 0, 0), which "
       "waits at sync_block");
   REQUIRE(
-      refusal_of_kernel(different_meetings, {1}, {64}) ==
+      rejection_of_kernel(different_meetings, {1}, {64}) ==
       "simt: thread (3, 0, 0) of block (0, 0, 0) comes to sync_wave while thread (0, 0, 0) of block (0, 0, 0), of the "
       "same wave, waits at a shuffle");
 }
 
-TEST_CASE("what a kernel may not do is refused with a sentence", "[gpu]") {
+TEST_CASE("what a kernel may not do is rejectd with a message", "[gpu]") {
   const std::string first = "simt: thread (0, 0, 0) of block (0, 0, 0) ";
-  REQUIRE(refusal_of_kernel(read_lane, {1}, {40}) ==
+  REQUIRE(rejection_of_kernel(read_lane, {1}, {40}) ==
           "simt: thread (32, 0, 0) of block (0, 0, 0) reads a lane that its wave does not have");
-  REQUIRE(refusal_of_kernel(wide_mask, {1}, {64}) == first + "shuffles with a mask that leads out of the wave");
-  REQUIRE(refusal_of_kernel(launch_again, {1}, {32}) == first + "launches a kernel");
-  REQUIRE(refusal_of_kernel(read_lane, {1}, {32}) == "(nothing)");
+  REQUIRE(rejection_of_kernel(wide_mask, {1}, {64}) == first + "shuffles with a mask that leads out of the wave");
+  REQUIRE(rejection_of_kernel(launch_again, {1}, {32}) == first + "launches a kernel");
+  REQUIRE(rejection_of_kernel(read_lane, {1}, {32}) == "(nothing)");
 }
 
-TEST_CASE("instructions are refused where the device has them not, and to waves that are not whole", "[gpu]") {
+TEST_CASE("instructions are rejectd where the device has them not, and to waves that are not whole", "[gpu]") {
   const std::string first = "simt: thread (0, 0, 0) of block (0, 0, 0) ";
   {
     const played here(75);
-    REQUIRE(refusal_of_kernel(multiply, {1}, {32}) == first + "comes to mma_f16, which architecture 75 does not have");
-    REQUIRE(refusal_of_kernel(load_rows<0>, {1}, {32}, 512) ==
+    REQUIRE(rejection_of_kernel(multiply, {1}, {32}) ==
+            first + "comes to mma_f16, which architecture 75 does not have");
+    REQUIRE(rejection_of_kernel(load_rows<0>, {1}, {32}, 512) ==
             first + "comes to ldmatrix.x4, which architecture 75 does not have");
-    REQUIRE(refusal_of_kernel(copy_row<0, 0>, {1}, {32}, 16) ==
+    REQUIRE(rejection_of_kernel(copy_row<0, 0>, {1}, {32}, 16) ==
             first + "comes to cp.async, which architecture 75 does not have");
   }
   {
     const played here(80, 64);
-    REQUIRE(refusal_of_kernel(multiply, {1}, {64}) == first + "comes to mma_f16, which architecture 80 does not have");
+    REQUIRE(rejection_of_kernel(multiply, {1}, {64}) ==
+            first + "comes to mma_f16, which architecture 80 does not have");
   }
   const played here(90);
-  REQUIRE(refusal_of_kernel(multiply_scaled, {1}, {32}) ==
+  REQUIRE(rejection_of_kernel(multiply_scaled, {1}, {32}) ==
           first + "comes to mma_mxf4nvf4, which architecture 90 does not have");
-  REQUIRE(refusal_of_kernel(multiply, {1}, {33}) ==
+  REQUIRE(rejection_of_kernel(multiply, {1}, {33}) ==
           "simt: thread (32, 0, 0) of block (0, 0, 0) comes to mma_f16 in a wave of 1 threads");
 }
 
-TEST_CASE("operands that the hardware does not define are refused", "[gpu]") {
+TEST_CASE("operands that the hardware does not define are rejectd", "[gpu]") {
   const std::string last = "simt: thread (31, 0, 0) of block (0, 0, 0) ",
                     fifth = "simt: thread (5, 0, 0) of block (0, 0, 0) ";
   const std::string first = "simt: thread (0, 0, 0) of block (0, 0, 0) ";
   const played here(120);
-  REQUIRE(refusal_of_kernel(multiply_scaled, {1}, {32}) == last + "gives mma_mxf4nvf4 a scale whose top bit is not 0");
-  REQUIRE(refusal_of_kernel(multiply_bytes, {1}, {32}) == last + "gives mma_mxf8f6f4 a byte whose padding is not 0");
-  REQUIRE(refusal_of_kernel(load_rows<8>, {1}, {32}, 1024) ==
+  REQUIRE(rejection_of_kernel(multiply_scaled, {1}, {32}) ==
+          last + "gives mma_mxf4nvf4 a scale whose top bit is not 0");
+  REQUIRE(rejection_of_kernel(multiply_bytes, {1}, {32}) == last + "gives mma_mxf8f6f4 a byte whose padding is not 0");
+  REQUIRE(rejection_of_kernel(load_rows<8>, {1}, {32}, 1024) ==
           fifth + "gives ldmatrix.x4 an address that is not aligned");
-  REQUIRE(refusal_of_kernel(load_rows<1024>, {1}, {32}, 1024) ==
+  REQUIRE(rejection_of_kernel(load_rows<1024>, {1}, {32}, 1024) ==
           fifth + "gives ldmatrix.x4 an address outside its block's shared memory");
-  REQUIRE(refusal_of_kernel(load_rows<0>, {1}, {32}, 512) == "(nothing)");
-  REQUIRE(refusal_of_kernel(copy_row<4, 0>, {1}, {1}, 32) == first + "gives cp.async an address that is not aligned");
-  REQUIRE(refusal_of_kernel(copy_row<16, 0>, {1}, {1}, 24) ==
+  REQUIRE(rejection_of_kernel(load_rows<0>, {1}, {32}, 512) == "(nothing)");
+  REQUIRE(rejection_of_kernel(copy_row<4, 0>, {1}, {1}, 32) == first + "gives cp.async an address that is not aligned");
+  REQUIRE(rejection_of_kernel(copy_row<16, 0>, {1}, {1}, 24) ==
           first + "gives cp.async an address outside its block's shared memory");
-  REQUIRE(refusal_of_kernel(copy_row<0, 4>, {1}, {1}, 32) ==
+  REQUIRE(rejection_of_kernel(copy_row<0, 4>, {1}, {1}, 32) ==
           first + "gives cp.async an address of device memory that is not aligned");
 }
 
@@ -571,15 +574,15 @@ TEST_CASE("a thread has a stack of its own, and its end is a fault", "[gpu]") {
   std::vector<std::uint32_t> out(32);
   REQUIRE(gpu::launch(recurse, {1}, {32}, 0, nullptr, job{out.data(), 60}) == gpu::success);
   REQUIRE(out == std::vector<std::uint32_t>(32, out[0]));
-  REQUIRE(refusal_of([&] {
+  REQUIRE(rejection_of([&] {
             std::signal(SIGSEGV, SIG_DFL);
             (void)gpu::launch(recurse, {1}, {32}, 0, gpu::stream{}, job{out.data(), 10000});
           }) != "(nothing)");
 }
 
-TEST_CASE("a word in the environment that simt.hpp does not list is refused", "[gpu]") {
+TEST_CASE("a word in the environment that simt.hpp does not list is rejectd", "[gpu]") {
   const auto with = [](const char* name, const char* value) {
-    return first_line(refusal_of([&] {
+    return first_line(rejection_of([&] {
       setenv(name, value, 1);
       if (simt::settings_of_environment().order != simt::thread_order::forwards) _exit(0);
     }));

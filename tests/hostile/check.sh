@@ -62,7 +62,7 @@ for compiler in "${compilers[@]}"; do
   bare='-std=c++20 -fno-exceptions -fno-rtti -include before.hpp'
   for setting in "$bare" '-std=gnu++20' '-std=c++2b -march=native' '-std=c++20 -fno-exceptions -D_GLIBCXX_ASSERTIONS -D_FORTIFY_SOURCE=2 -O1'; do
     # shellcheck disable=SC2086 # several words
-    compile "$compiler" $setting $strict -DUFP4_KERNELS_ELSEWHERE -fsyntax-only tests/hostile/program.cpp
+    compile "$compiler" $setting $strict -DUFP4_EXTERNAL_KERNELS -fsyntax-only tests/hostile/program.cpp
     verdict $? "$compiler $setting: program.cpp"
   done
   for setting in "$bare" '-std=gnu++20'; do
@@ -90,17 +90,17 @@ ran() {
   verdict $? "$name: program.cpp does not run"
   ("$work/$name" mistake; exit $?) >"$work/log" 2>&1 # in a shell of its own, which says "Aborted"
   [ $? -eq 134 ] && grep -q 'dequantize: out is 1 x 1, but the quantized matrix is 5 x 70' "$work/log"
-  verdict $? "$name: a mistake should bring a sentence and an abort"
+  verdict $? "$name: a mistake should bring a message and an abort"
 }
 declare -A bits
 echo '#include <ufp4/cpu/kernels.hpp>' >"$work/kernels.cpp"
-if ! compile "${compilers[0]}" -std=c++20 -O1 -fno-exceptions -fno-rtti -include before.hpp -DUFP4_KERNELS_HERE -c \
+if ! compile "${compilers[0]}" -std=c++20 -O1 -fno-exceptions -fno-rtti -include before.hpp -DUFP4_COMPILE_KERNELS -c \
   -o "$work/kernels.o" "$work/kernels.cpp"; then
   verdict 1 "the kernels do not compile without exceptions, behind the macros"
 else
-  ran plain -std=c++20 -O1 -DUFP4_KERNELS_ELSEWHERE
-  ran bare -std=c++20 -O1 -DUFP4_KERNELS_ELSEWHERE -fno-exceptions -fno-rtti -include before.hpp
-  ran unsafe -std=c++20 -O3 -DUFP4_KERNELS_ELSEWHERE -ffp-contract=fast -fno-math-errno -fno-trapping-math -fwrapv -fno-strict-aliasing
+  ran plain -std=c++20 -O1 -DUFP4_EXTERNAL_KERNELS
+  ran bare -std=c++20 -O1 -DUFP4_EXTERNAL_KERNELS -fno-exceptions -fno-rtti -include before.hpp
+  ran unsafe -std=c++20 -O3 -DUFP4_EXTERNAL_KERNELS -ffp-contract=fast -fno-math-errno -fno-trapping-math -fwrapv -fno-strict-aliasing
   [ -n "${bits[plain]-}" ] && [ "${bits[plain]}" = "${bits[bare]-}" ] && [ "${bits[plain]}" = "${bits[unsafe]-}" ]
   verdict $? "the bits differ: ${bits[*]}"
 fi

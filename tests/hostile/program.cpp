@@ -1,8 +1,8 @@
-// ufp4 - a program in a hostile setting: it uses every verb of the host, and compares the bits of what it got.
+// ufp4 - a program in a hostile setting: it uses every operation of the host, and compares the bits of what it got.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compiled by check.sh behind macros.hpp, without exceptions and RTTI, and in other ways. Given an argument it makes a
-// mistake, whose sentence goes to stderr before the program aborts.
+// mistake, whose message goes to stderr before the program aborts.
 #include <ufp4/ufp4.hpp>
 
 #include <cstdint>
@@ -22,7 +22,7 @@ std::uint64_t hash_of(const void* data, std::size_t size, std::uint64_t hash) {
 }
 
 template <class Format, class... Policies>
-std::uint64_t verbs(const ufp4::matrix_view<const float>& x, std::uint64_t hash, const Policies&... policies) {
+std::uint64_t operations(const ufp4::matrix_view<const float>& x, std::uint64_t hash, const Policies&... policies) {
   const auto q = ufp4::quantize<Format>(x, policies...);
   hash = hash_of(q.codes().data(), q.codes().size_bytes(), hash);
   hash = hash_of(q.scales().data(), q.scales().size_bytes(), hash);
@@ -57,9 +57,9 @@ int main(int count, char**) {
     return 0;
   }
   std::uint64_t hash = 0xCBF29CE484222325u;
-  hash = verbs<ufp4::nvfp4>(x, hash, ufp4::random_hadamard<16>{42});
-  hash = verbs<ufp4::mxfp4>(x, hash, ufp4::mx_even{});
-  hash = verbs<ufp4::e1m2_f32>(x, hash, ufp4::random_hadamard<64>{7}, ufp4::nearest_away{});
+  hash = operations<ufp4::nvfp4>(x, hash, ufp4::random_hadamard<16>{42});
+  hash = operations<ufp4::mxfp4>(x, hash, ufp4::mx_even{});
+  hash = operations<ufp4::e1m2_f32>(x, hash, ufp4::random_hadamard<64>{7}, ufp4::nearest_away{});
   std::printf("%016llx\n", static_cast<unsigned long long>(hash));
   return 0;
 }

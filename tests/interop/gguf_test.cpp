@@ -14,7 +14,7 @@
 #include "support/catch.hpp"
 #include "support/files.hpp"
 #include "support/hostile.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 
 using namespace ufp4;
@@ -26,7 +26,7 @@ using support::little_endian;
 namespace {
 
 template <class F>
-std::string sentence(F f) {
+std::string concat(F f) {
   try {
     f();
   } catch (const interop::file_error& e) {
@@ -64,9 +64,9 @@ std::string gguf(const std::vector<std::string>& pairs, const std::vector<std::s
   return bytes + data;
 }
 
-std::string refused(const std::string& bytes) {
+std::string rejectd(const std::string& bytes) {
   const std::string path = file_with(bytes);
-  return sentence([&] { interop::gguf_reader file(path); });
+  return concat([&] { interop::gguf_reader file(path); });
 }
 
 template <class Q>
@@ -154,11 +154,11 @@ TEST_CASE("a tensor scale stands beside its weight, and is not lost on reading",
   const auto q = quantize<nvfp4>(matrix_view<const float>(values.data(), 2, 64));
   interop::gguf_reader file(saved(q, "head"));
   REQUIRE(interop::read_quantized<nvfp4>(file, "head") == q);
-  CHECK(says(sentence([&] { interop::read_quantized<ggml_nvfp4>(file, "head"); }), "has a tensor scale, head.scale;"));
+  CHECK(says(concat([&] { interop::read_quantized<ggml_nvfp4>(file, "head"); }), "has a tensor scale, head.scale;"));
   const auto plain = quantize<compat::ggml_nvfp4>(matrix_view<const float>(values.data(), 2, 64));
   interop::gguf_reader without(saved(plain, "head"));
   REQUIRE(interop::read_quantized<nvfp4>(without, "head").tensor_scale() == 1);
-  CHECK(says(sentence([&] { interop::read_quantized<mxfp4>(without, "head"); }),
+  CHECK(says(concat([&] { interop::read_quantized<mxfp4>(without, "head"); }),
              "head is 2 x 64 NVFP4, not a matrix of MXFP4"));
 }
 
@@ -188,7 +188,7 @@ TEST_CASE("a writer keeps every key of another file, and its alignment", "[gguf]
   CHECK(file.alignment() == 64);
   CHECK(file.at("y").offset - file.at("x").offset == 64);
   out.set_string("a", "b");
-  CHECK(says(support::refusal([&] { out.write(written); }), "keep_pairs gave 3 keys and set_string 1 more"));
+  CHECK(says(support::rejection([&] { out.write(written); }), "keep_pairs gave 3 keys and set_string 1 more"));
 }
 
 TEST_CASE("a tensor in blocks that are not read comes along byte for byte", "[gguf]") {
@@ -209,7 +209,7 @@ TEST_CASE("a tensor in blocks that are not read comes along byte for byte", "[gg
   CHECK(got == blocks);
   CHECK(file.at("q").type_name == "Q6_K");
   CHECK(file.at("f").type == number_type::f32);
-  CHECK(says(support::refusal([&] { out.add_copy("x", unknown, {}); }), "has a type that ggml lacks"));
+  CHECK(says(support::rejection([&] { out.add_copy("x", unknown, {}); }), "has a type that ggml lacks"));
 }
 
 TEST_CASE("a writer takes as many tensors as a model has", "[gguf]") {
@@ -217,7 +217,7 @@ TEST_CASE("a writer takes as many tensors as a model has", "[gguf]") {
   const auto source = interop::source_of(number_type::f32, {0}, nullptr);
   interop::gguf_writer out;
   for (int i = 0; i < 40000; ++i) out.add("blk." + std::to_string(i) + ".weight", source);
-  CHECK(says(support::refusal([&] { out.add("blk.7.weight", source); }), "tensor blk.7.weight is there already"));
+  CHECK(says(support::rejection([&] { out.add("blk.7.weight", source); }), "tensor blk.7.weight is there already"));
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));  // comparing each with all takes minutes
 }
 
@@ -249,58 +249,60 @@ TEST_CASE("plain tensors are written with their extents turned round and aligned
   REQUIRE(support::bytes_of(path) == gguf({}, {tensor("brain", {3, 1}, 30, 0), tensor("f", {5, 1}, 0, 32)}, data));
 }
 
-TEST_CASE("what GGUF cannot hold is refused before anything is written", "[gguf]") {
+TEST_CASE("what GGUF cannot hold is rejectd before anything is written", "[gguf]") {
   const auto values = weights(96);
   const matrix_view<const float> x(values.data(), 1, 96);
-  CHECK(says(support::refusal([&] { saved(quantize<nvfp4>(x)); }), "has 96 columns, not a multiple of ggml's 64"));
-  CHECK(says(support::refusal([&] { saved(quantize<mxfp4>(x, hadamard<32>{})); }), "after a Hadamard transform of 32"));
+  CHECK(says(support::rejection([&] { saved(quantize<nvfp4>(x)); }), "has 96 columns, not a multiple of ggml's 64"));
+  CHECK(
+      says(support::rejection([&] { saved(quantize<mxfp4>(x, hadamard<32>{})); }), "after a Hadamard transform of 32"));
   interop::gguf_writer out;
   const auto source = interop::source_of(number_type::f32, {0}, nullptr);
   out.add("w", source);
-  CHECK(says(support::refusal([&] { out.add("w", source); }), "tensor w is there already"));
-  CHECK(says(support::refusal([&] { out.add(std::string(64, 'n'), source); }), "has 64 bytes; ggml takes 63"));
+  CHECK(says(support::rejection([&] { out.add("w", source); }), "tensor w is there already"));
+  CHECK(says(support::rejection([&] { out.add(std::string(64, 'n'), source); }), "has 64 bytes; ggml takes 63"));
+  CHECK(says(support::rejection([&] { out.add("x", {number_type::f32, {}, {}}); }),
+             "has 0 dimensions; ggml takes 1 to 4"));
+  CHECK(says(support::rejection([&] { out.add("x", {number_type::u8, {1}, {}}); }), "has a type that ggml lacks"));
   CHECK(
-      says(support::refusal([&] { out.add("x", {number_type::f32, {}, {}}); }), "has 0 dimensions; ggml takes 1 to 4"));
-  CHECK(says(support::refusal([&] { out.add("x", {number_type::u8, {1}, {}}); }), "has a type that ggml lacks"));
-  CHECK(says(support::refusal([&] { out.add("x", {number_type::mxfp4, {2, 33}, {}}); }), "no whole number of blocks"));
+      says(support::rejection([&] { out.add("x", {number_type::mxfp4, {2, 33}, {}}); }), "no whole number of blocks"));
 }
 
-TEST_CASE("a bad GGUF file is refused in one sentence that says what is wrong", "[gguf]") {
+TEST_CASE("a bad GGUF file is rejectd in one message that says what is wrong", "[gguf]") {
   const std::string six = floats({1, 2, 3, 4, 5, 6});
   const std::string good = gguf({pair("a", 8, text("b"))}, {tensor("w", {3, 2}, 0, 0)}, six);
-  CHECK(refused(good) == "accepted");
-  CHECK(says(refused("GGUF"), "shorter than that format's head of 24 bytes"));
-  CHECK(says(refused("GGML" + good.substr(4)), "does not begin with GGUF"));
-  CHECK(says(refused(gguf({}, {}, "", 32, 1)), "has GGUF version 1"));
-  CHECK(says(refused(gguf({}, {}, "", 32, 3u << 24)), "is a big-endian GGUF file; little-endian ones can be read"));
-  CHECK(says(refused(gguf({}, {tensor("w", {128}, 12, 0)}, six)), "claims 128 Q4_K, which has no byte count"));
-  CHECK(says(refused(gguf({}, {tensor("w", {256}, 12, 0)}, six)), "lies at bytes 0 and 144 on of the data"));
-  CHECK(says(refused(good.substr(0, 60)), "ends inside its header"));
-  CHECK(says(refused(good.substr(0, good.size() - 1)), "lies at bytes 0 and 24 on of the data, but there are 23"));
+  CHECK(rejectd(good) == "accepted");
+  CHECK(says(rejectd("GGUF"), "shorter than that format's head of 24 bytes"));
+  CHECK(says(rejectd("GGML" + good.substr(4)), "does not begin with GGUF"));
+  CHECK(says(rejectd(gguf({}, {}, "", 32, 1)), "has GGUF version 1"));
+  CHECK(says(rejectd(gguf({}, {}, "", 32, 3u << 24)), "is a big-endian GGUF file; little-endian ones can be read"));
+  CHECK(says(rejectd(gguf({}, {tensor("w", {128}, 12, 0)}, six)), "claims 128 Q4_K, which has no byte count"));
+  CHECK(says(rejectd(gguf({}, {tensor("w", {256}, 12, 0)}, six)), "lies at bytes 0 and 144 on of the data"));
+  CHECK(says(rejectd(good.substr(0, 60)), "ends inside its header"));
+  CHECK(says(rejectd(good.substr(0, good.size() - 1)), "lies at bytes 0 and 24 on of the data, but there are 23"));
   const auto w = [&](const std::vector<std::uint64_t>& extents, unsigned type, std::uint64_t offset) {
-    return refused(gguf({}, {tensor("w", extents, type, offset)}, six));
+    return rejectd(gguf({}, {tensor("w", extents, type, offset)}, six));
   };
   constexpr std::uint64_t huge = std::uint64_t{1} << 63;
   CHECK(says(w({3, 2}, 0, huge), "lies at bytes 9223372036854775808 and 24 on"));
   CHECK(says(w({huge, 8}, 0, 0), "has no byte count"));
   CHECK(says(w({31, 1}, 39, 0), "claims 1 x 31 MXFP4, which has no byte count"));
   CHECK(says(w({1, 1, 1, 1, 1}, 0, 0), "has 5 dimensions; ggml has up to 4"));
-  CHECK(says(refused(gguf({}, {tensor("w", {1}, 0, 0), tensor("w", {1}, 0, 0)}, six)), "names tensor w twice"));
-  CHECK(says(refused(gguf({pair("a", 13, "")}, {}, six)), "has a value of type 13"));
-  CHECK(says(refused(gguf({pair("a", 8, little_endian(huge, 8))}, {}, six)),
+  CHECK(says(rejectd(gguf({}, {tensor("w", {1}, 0, 0), tensor("w", {1}, 0, 0)}, six)), "names tensor w twice"));
+  CHECK(says(rejectd(gguf({pair("a", 13, "")}, {}, six)), "has a value of type 13"));
+  CHECK(says(rejectd(gguf({pair("a", 8, little_endian(huge, 8))}, {}, six)),
              "has a string of 9223372036854775808 bytes"));
-  CHECK(says(refused(gguf({pair("a", 9, little_endian(12, 4) + little_endian(huge, 8))}, {}, six)),
+  CHECK(says(rejectd(gguf({pair("a", 9, little_endian(12, 4) + little_endian(huge, 8))}, {}, six)),
              "ends inside an array"));
-  CHECK(says(refused(gguf({pair("a", 9, little_endian(8, 4) + little_endian(huge, 8))}, {}, six)),
+  CHECK(says(rejectd(gguf({pair("a", 9, little_endian(8, 4) + little_endian(huge, 8))}, {}, six)),
              "ends inside its header"));
   std::string deep;
   for (int i = 0; i < 20; ++i) deep += little_endian(9, 4) + little_endian(1, 8);
-  CHECK(says(refused(gguf({pair("a", 9, deep)}, {}, six)), "nested too deeply"));
+  CHECK(says(rejectd(gguf({pair("a", 9, deep)}, {}, six)), "nested too deeply"));
   for (const std::uint64_t alignment : {0u, 12u, 1u << 24})
-    CHECK(says(refused(gguf({pair("general.alignment", 4, little_endian(alignment, 4))}, {}, six)),
+    CHECK(says(rejectd(gguf({pair("general.alignment", 4, little_endian(alignment, 4))}, {}, six)),
                "has general.alignment"));
   const std::string empty = file_with(gguf({}, {tensor("w", {0, huge}, 39, 0)}, ""));
-  CHECK(says(sentence([&] {
+  CHECK(says(concat([&] {
                interop::gguf_reader file(empty);
                interop::read_quantized<mxfp4>(file, "w");
              }),
@@ -311,11 +313,11 @@ TEST_CASE("a bad GGUF file is refused in one sentence that says what is wrong", 
     const std::string path =
         file_with(gguf({}, {tensor("w", {64, 1}, 40, 0), tensor("w.scale", {1}, 0, 64)}, data + floats({bad})));
     interop::gguf_reader file(path);
-    CHECK(says(sentence([&] { interop::read_quantized<nvfp4>(file, "w"); }), "tensor w.scale is "));
+    CHECK(says(concat([&] { interop::read_quantized<nvfp4>(file, "w"); }), "tensor w.scale is "));
   }
 }
 
-TEST_CASE("random damage to a GGUF file is accepted or refused, and nothing else", "[gguf]") {
+TEST_CASE("random damage to a GGUF file is accepted or rejectd, and nothing else", "[gguf]") {
   INFO(support::seed_note());
   std::mt19937_64 random{support::seed()};
   const auto values = weights(128);
@@ -323,7 +325,7 @@ TEST_CASE("random damage to a GGUF file is accepted or refused, and nothing else
       support::bytes_of(saved(quantize<nvfp4>(matrix_view<const float>(values.data(), 2, 64)), "w"));
   for (int round = 0; round < 800; ++round) {
     const std::string path = file_with(support::damaged(good, random));
-    REQUIRE_NOTHROW(sentence([&] {
+    REQUIRE_NOTHROW(concat([&] {
       interop::gguf_reader file(path);
       interop::read_quantized<nvfp4>(file, "w");
     }));

@@ -18,7 +18,7 @@
 #include "support/catch.hpp"
 #include "support/files.hpp"
 #include "support/hostile.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 #include "support/skip.hpp"
 
@@ -41,9 +41,9 @@ std::vector<float> rows_of(interop::safetensors_reader& file, const std::string&
   return values;
 }
 
-/// The sentence of a file_error, or "accepted".
+/// The message of a file_error, or "accepted".
 template <class F>
-std::string sentence(F f) {
+std::string concat(F f) {
   try {
     f();
   } catch (const interop::file_error& e) {
@@ -52,9 +52,9 @@ std::string sentence(F f) {
   return "accepted";
 }
 
-std::string refused(const std::string& bytes, const std::string& tensor = "w") {
+std::string rejectd(const std::string& bytes, const std::string& tensor = "w") {
   const std::string path = file_with(bytes);
-  return sentence([&] {
+  return concat([&] {
     interop::safetensors_reader file(path);
     rows_of(file, tensor);
   });
@@ -128,9 +128,9 @@ TEST_CASE("a safetensors matrix reads as it was written", "[safetensors]") {
   char raw[3] = {};
   file.read_bytes(file.at("odd"), 0, raw, 3);
   REQUIRE(std::string(raw, 3) == six.substr(0, 3));
-  CHECK(says(support::refusal([&] { file.read_bytes(file.at("odd"), 1, raw, 3); }),
+  CHECK(says(support::rejection([&] { file.read_bytes(file.at("odd"), 1, raw, 3); }),
              "bytes 1 to 4, but tensor odd has 3"));
-  CHECK(says(sentence([&] { rows_of(file, "odd"); }), "tensor odd has type F6_E2M3; F32, F16,"));
+  CHECK(says(concat([&] { rows_of(file, "odd"); }), "tensor odd has type F6_E2M3; F32, F16,"));
 }
 
 TEST_CASE("a row at the end of a file larger than memory costs that row", "[safetensors]") {
@@ -149,24 +149,24 @@ TEST_CASE("a row at the end of a file larger than memory costs that row", "[safe
   std::filesystem::remove(path);
 }
 
-TEST_CASE("a bad safetensors file is refused in one sentence that says what is wrong", "[safetensors]") {
+TEST_CASE("a bad safetensors file is rejectd in one message that says what is wrong", "[safetensors]") {
   const std::string good = safetensors(one("F32", "[2,3]", "[0,24]"), six);
-  CHECK(refused(good) == "accepted");
-  CHECK(says(refused(""), "is empty (0 bytes)"));
-  CHECK(says(refused("1234567"), "shorter than the 8-byte header length"));
-  CHECK(says(refused(good.substr(0, 20)), "says its header is"));
-  CHECK(says(refused(good.substr(0, good.size() - 1)), "lies at bytes 0 to 24 of the data, but there are 23"));
-  CHECK(says(refused(good + "x"), "describes 24 bytes of data, but holds 25"));
-  CHECK(says(refused(std::string(8, '\xFF') + good), "says its header is 18446744073709551615 bytes long"));
-  CHECK(says(refused(safetensors(one("F64", "[1,3]", "[0,24]"), six)), "has type F64"));
-  CHECK(says(refused(safetensors(one("F32", "[1,2,3]", "[0,24]"), six)), "has 3 dimensions (1 x 2 x 3)"));
-  CHECK(says(refused(safetensors(one("F32", "[6]", "[0,24]"), six)), "has 1 dimension (6)"));
-  CHECK(says(refused(safetensors(one("F32", "[2,4]", "[0,24]"), six)), "are 32 bytes, but its data_offsets span 24"));
-  CHECK(says(refused(safetensors(one("F32", "[2,3]", "[24,0]"), six)), "lies at bytes 24 to 0"));
-  CHECK(says(refused(safetensors(one("F32", "[2,3]", "[0,99]"), six)), "lies at bytes 0 to 99"));
-  CHECK(says(refused(safetensors(one("F32", "[4294967296,4294967296]", "[0,24]"), six)), "more bytes than 64 bits"));
-  CHECK(says(refused(safetensors(one("F32", "[0,3]", "[0,0]"), "")), "is an empty matrix: 0 x 3"));
-  CHECK(says(refused(safetensors("{}", "")), "has no tensor named w; it has none"));
+  CHECK(rejectd(good) == "accepted");
+  CHECK(says(rejectd(""), "is empty (0 bytes)"));
+  CHECK(says(rejectd("1234567"), "shorter than the 8-byte header length"));
+  CHECK(says(rejectd(good.substr(0, 20)), "says its header is"));
+  CHECK(says(rejectd(good.substr(0, good.size() - 1)), "lies at bytes 0 to 24 of the data, but there are 23"));
+  CHECK(says(rejectd(good + "x"), "describes 24 bytes of data, but holds 25"));
+  CHECK(says(rejectd(std::string(8, '\xFF') + good), "says its header is 18446744073709551615 bytes long"));
+  CHECK(says(rejectd(safetensors(one("F64", "[1,3]", "[0,24]"), six)), "has type F64"));
+  CHECK(says(rejectd(safetensors(one("F32", "[1,2,3]", "[0,24]"), six)), "has 3 dimensions (1 x 2 x 3)"));
+  CHECK(says(rejectd(safetensors(one("F32", "[6]", "[0,24]"), six)), "has 1 dimension (6)"));
+  CHECK(says(rejectd(safetensors(one("F32", "[2,4]", "[0,24]"), six)), "are 32 bytes, but its data_offsets span 24"));
+  CHECK(says(rejectd(safetensors(one("F32", "[2,3]", "[24,0]"), six)), "lies at bytes 24 to 0"));
+  CHECK(says(rejectd(safetensors(one("F32", "[2,3]", "[0,99]"), six)), "lies at bytes 0 to 99"));
+  CHECK(says(rejectd(safetensors(one("F32", "[4294967296,4294967296]", "[0,24]"), six)), "more bytes than 64 bits"));
+  CHECK(says(rejectd(safetensors(one("F32", "[0,3]", "[0,0]"), "")), "is an empty matrix: 0 x 3"));
+  CHECK(says(rejectd(safetensors("{}", "")), "has no tensor named w; it has none"));
   for (const std::string& header :
        {std::string("nonsense"), std::string("["), std::string("{\"w\""), std::string("{\"w\":1}"),
         one("F32", "6", "[0,24]"), one("F32", "[2,3.5]", "[0,24]"), one("F32", "[2,-3]", "[0,24]"),
@@ -176,11 +176,11 @@ TEST_CASE("a bad safetensors file is refused in one sentence that says what is w
         one("\\u12", "[2,3]", "[0,24]"), std::string(R"({"__metadata__":{"a":"b})"),
         "{\"__metadata__\":" + std::string(100000, '[') + std::string(100000, ']') + "}"}) {
     INFO(header.substr(0, 100));
-    CHECK(says(refused(safetensors(header, six)), "not a JSON object of tensors"));
+    CHECK(says(rejectd(safetensors(header, six)), "not a JSON object of tensors"));
   }
   const std::string twice = R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
                             R"("w":{"dtype":"F32","shape":[3,2],"data_offsets":[0,24]}})";
-  CHECK(says(refused(safetensors(twice, six)), "names tensor w twice"));
+  CHECK(says(rejectd(safetensors(twice, six)), "names tensor w twice"));
 }
 
 TEST_CASE("an absent tensor is answered with the names that exist", "[safetensors]") {
@@ -190,7 +190,7 @@ TEST_CASE("an absent tensor is answered with the names that exist", "[safetensor
     header += std::to_string(i);
     header += R"(":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]})";
   }
-  const std::string said = refused(safetensors(header + "}", six), "x\x1b");
+  const std::string said = rejectd(safetensors(header + "}", six), "x\x1b");
   CHECK(says(said, "has no tensor named x?; it has t10, t11, t12,"));
   CHECK(says(said, "t21 and 3 more"));
 }
@@ -319,19 +319,19 @@ TEST_CASE("an output file replaces what a link names, keeps its permissions, and
   CHECK(std::distance(fs::directory_iterator(folder), {}) == 4);
 }
 
-TEST_CASE("a writer refuses what the format cannot hold", "[safetensors]") {
+TEST_CASE("a writer rejects what the format cannot hold", "[safetensors]") {
   interop::safetensors_writer out;
   const auto source = interop::source_of(number_type::u8, {0}, nullptr);
   out.add("w", source);
-  CHECK(says(support::refusal([&] { out.add("w", source); }), "tensor w is there already"));
+  CHECK(says(support::rejection([&] { out.add("w", source); }), "tensor w is there already"));
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 40000; ++i) out.add("layers." + std::to_string(i) + ".weight", source);
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));  // comparing each with all takes minutes
-  CHECK(says(support::refusal([&] { out.add("\xFF", source); }), "the name ? is not UTF-8"));
-  CHECK(says(support::refusal([&] { out.add("__metadata__", source); }), "__metadata__"));
-  CHECK(says(support::refusal([&] { out.add("x", {number_type::nvfp4, {1, 64}, {}}); }), "does not have"));
-  CHECK(says(support::refusal([&] { out.add("x", {number_type::f32, {1ull << 62, 4}, {}}); }), "64 bits"));
-  CHECK(says(support::refusal([&] { out.set_metadata("a", "\x80"); }), "is not UTF-8"));
+  CHECK(says(support::rejection([&] { out.add("\xFF", source); }), "the name ? is not UTF-8"));
+  CHECK(says(support::rejection([&] { out.add("__metadata__", source); }), "__metadata__"));
+  CHECK(says(support::rejection([&] { out.add("x", {number_type::nvfp4, {1, 64}, {}}); }), "does not have"));
+  CHECK(says(support::rejection([&] { out.add("x", {number_type::f32, {1ull << 62, 4}, {}}); }), "64 bits"));
+  CHECK(says(support::rejection([&] { out.set_metadata("a", "\x80"); }), "is not UTF-8"));
 }
 
 TEST_CASE("compressed-tensors' layout: packed codes, e4m3 scales, and the tensor scale's reciprocal", "[safetensors]") {
@@ -366,16 +366,17 @@ TEST_CASE("compressed-tensors' layout: packed codes, e4m3 scales, and the tensor
 TEST_CASE("every tensor scale that quantize gives is some float's reciprocal", "[safetensors]") {
   std::mt19937_64 random{support::seed(3)};
   for (int i = 0; i < 200000; ++i) {
-    const float gmax = std::bit_cast<float>(static_cast<std::uint32_t>(random() % 0x7F800000u));
-    const float s = 2688.0f / gmax, factor = 1 / s;
+    const float global_amax = std::bit_cast<float>(static_cast<std::uint32_t>(random() % 0x7F800000u));
+    const float s = 2688.0f / global_amax, factor = 1 / s;
     if (!std::isfinite(s)) continue;
     const float divisor = interop::divisor_of(factor);
-    if (1 / divisor != factor) FAIL("gmax = " << gmax);
+    if (1 / divisor != factor) FAIL("global_amax = " << global_amax);
   }
-  for (const float gmax : {0.0f, 0x1p-149f, 0x1.8p-130f, 0x1p-120f, 0x1p-116f, 1.0f, 0x1.fffffep127f}) {
-    CAPTURE(gmax);
-    require_round_trip<nvfp4>(quantize<nvfp4>(matrix_view<const float>(std::vector<float>(16, gmax).data(), 1, 16)),
-                              tensor_layout::compressed_tensors);
+  for (const float global_amax : {0.0f, 0x1p-149f, 0x1.8p-130f, 0x1p-120f, 0x1p-116f, 1.0f, 0x1.fffffep127f}) {
+    CAPTURE(global_amax);
+    require_round_trip<nvfp4>(
+        quantize<nvfp4>(matrix_view<const float>(std::vector<float>(16, global_amax).data(), 1, 16)),
+        tensor_layout::compressed_tensors);
   }
   CHECK(interop::divisor_of(0) == 0);
   CHECK(interop::divisor_of(0x1p-140f) == 0);
@@ -386,8 +387,8 @@ TEST_CASE("ModelOpt's layout keeps the tensor scale as a factor", "[safetensors]
   const weights w(3, 32);
   auto q = quantize<nvfp4>(w.view());
   q.set_tensor_scale(0x1.fffffep-1f);
-  CHECK(
-      says(support::refusal([&] { saved(q, tensor_layout::compressed_tensors); }), "0.99999994, which is no float's"));
+  CHECK(says(support::rejection([&] { saved(q, tensor_layout::compressed_tensors); }),
+             "0.99999994, which is no float's"));
   interop::safetensors_reader file(saved(q, tensor_layout::modelopt));
   REQUIRE(described(file) == std::map<std::string, std::string>{{"layers.0.weight", "U8 3 x 16"},
                                                                 {"layers.0.weight_scale", "F8_E4M3 3 x 2"},
@@ -470,36 +471,37 @@ TEMPLATE_TEST_CASE("a weight read by rows is that part of the whole", "[safetens
     interop::read_weight_rows(file, weight, first, part);
     REQUIRE(part == row_range(q, first, count));
   }
-  const auto refusal = [&](std::size_t first, std::size_t rows, std::size_t cols, const transform_spec& t = {}) {
+  const auto rejection = [&](std::size_t first, std::size_t rows, std::size_t cols, const transform_spec& t = {}) {
     quantized_matrix<TestType> part(rows, cols, t);
-    return support::refusal([&] { interop::read_weight_rows(file, weight, first, part); });
+    return support::rejection([&] { interop::read_weight_rows(file, weight, first, part); });
   };
-  CHECK(says(refusal(48, 3, 40), "has 50 rows, not 48 to 51"));
-  CHECK(says(refusal(51, 0, 40), "has 50 rows"));
-  CHECK(says(refusal(0, 8, 41), "has 40 columns, but out has 41"));
-  CHECK(says(refusal(0, 8, 40, hadamard<16>{}.spec()), "a transform of length 1"));
+  CHECK(says(rejection(48, 3, 40), "has 50 rows, not 48 to 51"));
+  CHECK(says(rejection(51, 0, 40), "has 50 rows"));
+  CHECK(says(rejection(0, 8, 41), "has 40 columns, but out has 41"));
+  CHECK(says(rejection(0, 8, 40, hadamard<16>{}.spec()), "a transform of length 1"));
   if constexpr (TestType::block.rows > 1) {
-    CHECK(says(refusal(4, 8, 40), "blocks of 8 rows, but the first asked for is 4"));
-    CHECK(says(refusal(0, 4, 40), "blocks of 8 rows, but 4 are asked for"));
+    CHECK(says(rejection(4, 8, 40), "blocks of 8 rows, but the first asked for is 4"));
+    CHECK(says(rejection(0, 4, 40), "blocks of 8 rows, but 4 are asked for"));
   }
 }
 
-TEST_CASE("a layout refuses what it cannot say", "[safetensors]") {
+TEST_CASE("a layout rejects what it cannot say", "[safetensors]") {
   const weights w(2, 40);
   for (const auto layout : {tensor_layout::compressed_tensors, tensor_layout::modelopt}) {
-    CHECK(says(support::refusal([&] { saved(quantize<e1m2_f32>(w.view()), layout); }), "holds nvfp4 and mxfp4 alone"));
     CHECK(
-        says(support::refusal([&] { saved(quantize<nvfp4>(w.view()), layout); }), "has 40 columns, not a multiple of"));
-    CHECK(says(support::refusal([&] { saved(quantize<nvfp4>(w.view(), hadamard<16>{}), layout); }),
+        says(support::rejection([&] { saved(quantize<e1m2_f32>(w.view()), layout); }), "holds nvfp4 and mxfp4 alone"));
+    CHECK(says(support::rejection([&] { saved(quantize<nvfp4>(w.view()), layout); }),
+               "has 40 columns, not a multiple of"));
+    CHECK(says(support::rejection([&] { saved(quantize<nvfp4>(w.view(), hadamard<16>{}), layout); }),
                "after a Hadamard transform of 16"));
   }
 }
 
-TEST_CASE("a quantized weight that is not what was asked for is refused in one sentence", "[safetensors]") {
+TEST_CASE("a quantized weight that is not what was asked for is rejectd in one message", "[safetensors]") {
   const weights w(4, 64);
   const auto q = quantize<e1m2_f32>(w.view());
   const auto ask = [](const std::string& path, auto format, const std::string& name = "layers.0.weight") {
-    return sentence([&] {
+    return concat([&] {
       interop::safetensors_reader file(path);
       interop::read_quantized<decltype(format)>(file, name);
     });
@@ -542,7 +544,7 @@ TEST_CASE("a quantized weight that is not what was asked for is refused in one s
   }
 }
 
-TEST_CASE("random damage to a file is accepted or refused, and nothing else", "[safetensors]") {
+TEST_CASE("random damage to a file is accepted or rejectd, and nothing else", "[safetensors]") {
   INFO(support::seed_note());
   std::mt19937_64 random{support::seed()};
   const weights w(3, 40);
@@ -550,11 +552,11 @@ TEST_CASE("random damage to a file is accepted or refused, and nothing else", "[
   const std::string own = support::bytes_of(saved(quantize<nvfp4>(w.view(), hadamard<32>{}), tensor_layout::ufp4, "w"));
   for (int round = 0; round < 800; ++round) {
     const std::string path = file_with(support::damaged(round % 2 != 0 ? plain : own, random));
-    REQUIRE_NOTHROW(sentence([&] {
+    REQUIRE_NOTHROW(concat([&] {
       interop::safetensors_reader file(path);
       if (file.find("w") != nullptr) rows_of(file, "w");
     }));
-    REQUIRE_NOTHROW(sentence([&] {
+    REQUIRE_NOTHROW(concat([&] {
       interop::safetensors_reader file(path);
       interop::read_quantized<nvfp4>(file, "w");
     }));

@@ -1,4 +1,4 @@
-// ufp4 - a std::span goes into the verbs and comes out of them as a matrix of the size that it has.
+// ufp4 - a std::span goes into the operations and comes out of them as a matrix of the size that it has.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/interop/span.hpp>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 
 using namespace ufp4;
 
@@ -31,14 +31,15 @@ TEST_CASE("a span is quantized and filled as the matrix of its elements, row by 
 TEST_CASE("a span of another size is named with both sizes", "[interop]") {
   std::vector<float> values(7), one(1);
   const std::span<float> x = values;
-  const auto refused = [&](std::size_t rows, std::size_t cols) {
-    return support::refusal([&] { interop::view(x, rows, cols); });
+  const auto rejectd = [&](std::size_t rows, std::size_t cols) {
+    return support::rejection([&] { interop::view(x, rows, cols); });
   };
-  CHECK(refused(2, 3) == "view: x has 7 elements, not 2 x 3");
-  CHECK(refused(2, 4) == "view: x has 7 elements, not 2 x 4");
-  CHECK(refused(1, 0) == "view: x has 7 elements, not 1 x 0");
+  CHECK(rejectd(2, 3) == "view: x has 7 elements, not 2 x 3");
+  CHECK(rejectd(2, 4) == "view: x has 7 elements, not 2 x 4");
+  CHECK(rejectd(1, 0) == "view: x has 7 elements, not 1 x 0");
   const std::size_t most = std::numeric_limits<std::size_t>::max();
-  CHECK_FALSE(support::refusal([&] { interop::view(std::span(one), most, most); }).empty());  // the product wraps to 1
-  CHECK(refused(7, 1).empty());
+  CHECK_FALSE(
+      support::rejection([&] { interop::view(std::span(one), most, most); }).empty());  // the product wraps to 1
+  CHECK(rejectd(7, 1).empty());
   CHECK(interop::view(std::span<float>(), 5, 0).rows() == 5);
 }

@@ -114,7 +114,7 @@ void check_placements(std::size_t rows, std::size_t cols) {
 
 }  // namespace
 
-TEST_CASE("verbs read and write through strides: negative, transposed, with gaps") {
+TEST_CASE("operations read and write through strides: negative, transposed, with gaps") {
   INFO(support::seed_note());
   for (const std::size_t rows : {1u, 2u, 7u})
     for (const std::size_t cols : {1u, 16u, 33u, 70u}) {

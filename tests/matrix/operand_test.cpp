@@ -18,7 +18,7 @@ TEST_CASE("an operand remembers its view and policies and copies no data") {
   const matrix_view<const float> view{x.data(), 2, 32};
   const auto request = operand<nvfp4>(view, stochastic{.seed = 3}, hadamard<16>{}, scale_up{});
   CHECK((request.x.data() == x.data() && request.x.rows() == 2 && request.x.cols() == 32));
-  CHECK((request.options.transform.n == 16 && request.options.rounding.coins.seed == 3));
+  CHECK((request.options.transform.n == 16 && request.options.rounding.random_bits.seed == 3));
   CHECK(request.options.rule == scale_up{}.spec());
   CHECK(unquantized(view).transform.n == 1);
   CHECK(unquantized(view, hadamard<64>{}).transform.n == 64);

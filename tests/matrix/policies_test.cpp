@@ -1,4 +1,4 @@
-// ufp4 - policies: any order, any subset, what each of them says to the verbs.
+// ufp4 - policies: any order, any subset, what each of them says to the operations.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/matrix/policies.hpp>
 
@@ -48,10 +48,10 @@ TEST_CASE("each policy sets its own member") {
       detail::collect(count_into{report}, shard{.first_row = 1, .first_col = 32, .total_cols = 99}, mx_even{},
                       tensor_amax{3}, stochastic{.seed = 4, .stream = 5}, undo_transform{}, random_hadamard<32>{7});
   CHECK((o.transform.n == 32 && same_map(o.transform, random_hadamard<32>{7}.spec())));
-  CHECK((o.rounding.what == rounding_spec::kind::stochastic && o.rounding.coins.seed == 4 &&
-         o.rounding.coins.stream == 5));
+  CHECK((o.rounding.what == rounding_spec::kind::stochastic && o.rounding.random_bits.seed == 4 &&
+         o.rounding.random_bits.stream == 5));
   CHECK((o.rule == scale_rule_spec{.what = scale_rule_spec::kind::mx_even}));
-  CHECK((o.has_amax && o.gmax == 3));
+  CHECK((o.has_amax && o.global_amax == 3));
   CHECK((o.has_shard && o.place.first_row == 1 && o.place.first_col == 32 && o.place.total_cols == 99));
   CHECK((o.report == &report && o.undo));
 }
@@ -70,19 +70,19 @@ TEST_CASE("the order of policies changes nothing") {
   const std::vector<float> values = source.values(5 * 100);
   const matrix_view<const float> x{values.data(), 5, 100};
   const random_hadamard<32> t{3};
-  const stochastic coins{.seed = 1, .stream = 2};
+  const stochastic random_bits{.seed = 1, .stream = 2};
   const tensor_amax g{4};
   const shard place{.first_row = 7, .first_col = 64, .total_cols = 164};
   quantize_report a, b, c;
-  const auto first = quantize<nvfp4>(x, t, coins, scale_up{}, g, place, count_into{a});
-  CHECK(quantize<nvfp4>(x, count_into{b}, place, g, scale_up{}, coins, t) == first);
-  CHECK(quantize<nvfp4>(x, g, t, count_into{c}, coins, place, scale_up{}) == first);
+  const auto first = quantize<nvfp4>(x, t, random_bits, scale_up{}, g, place, count_into{a});
+  CHECK(quantize<nvfp4>(x, count_into{b}, place, g, scale_up{}, random_bits, t) == first);
+  CHECK(quantize<nvfp4>(x, g, t, count_into{c}, random_bits, place, scale_up{}) == first);
   CHECK((a == b && b == c));
 
   model::request want{.t = model::random_transform(32, 3),
                       .rounding = {model::rounding::stochastic, 1, 2},
                       .how = model::rule::up,
-                      .gmax = 4};
+                      .global_amax = 4};
   want.sharded = true, want.first_row = 7, want.first_col = 64, want.total_cols = 164;
   const model::result r = model::quantize(model::format_of<nvfp4>(), values, 5, 100, want);
   CHECK(support::matches(first, r));
@@ -102,7 +102,7 @@ TEST_CASE("count_into adds up over calls and threads") {
   CHECK(seen == quantize_report{102, 4 * 2999, 5});
 }
 
-TEST_CASE("a rounding policy of a user's own goes through every verb") {
+TEST_CASE("a rounding policy of a user's own goes through every operation") {
   const std::vector<float> x{4, -4, 0.1f, -0.1f, 1.6f, -1.6f, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   const matrix_view<const float> view{x.data(), 1, 16};
   const auto q = quantize<e2m1_f32>(view, always_up{});

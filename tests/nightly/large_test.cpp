@@ -18,16 +18,16 @@ using namespace ufp4;
 namespace {
 
 constexpr std::size_t cols = 64, rows = ((std::size_t{1} << 31) + (1 << 16)) / cols;
-constexpr stochastic coins{.seed = 5};
+constexpr stochastic random_bits{.seed = 5};
 
 std::vector<float> one_row() {
   support::hostile source(support::seed());
   return source.values(cols, false, false);
 }
 
-/// Row i of the matrix, by itself: the coins differ from row to row.
+/// Row i of the matrix, by itself: the random bits differ from row to row.
 quantized_matrix<e1m2_f32> row_at(const std::vector<float>& row, std::size_t i) {
-  return quantize<e1m2_f32>(cpu::context{.threads = 1}, matrix_view<const float>{row.data(), 1, cols}, coins,
+  return quantize<e1m2_f32>(cpu::context{.threads = 1}, matrix_view<const float>{row.data(), 1, cols}, random_bits,
                             shard{.first_row = i, .first_col = 0, .total_cols = cols});
 }
 
@@ -38,7 +38,7 @@ TEST_CASE("every row of a matrix of 2^31 + 2^16 elements has its own codes, and 
   const std::vector<float> row = one_row();
   const matrix_view<const float> x{row.data(), rows, cols, 0, 1};  // one row, repeated
   quantize_report seen;
-  const auto q = quantize<e1m2_f32>(x, coins, count_into{seen});
+  const auto q = quantize<e1m2_f32>(x, random_bits, count_into{seen});
   REQUIRE(q.codes().size() == rows * cols / 2);
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < rows; i += 997) {
@@ -58,7 +58,7 @@ TEST_CASE(
   INFO(support::seed_note());
   std::vector<float> row(cols);
   for (std::size_t k = 0; k < cols; ++k) row[k] = static_cast<float>(k % 13) - 6.3f;
-  const auto q = quantize<e1m2_f32>(matrix_view<const float>{row.data(), rows, cols, 0, 1}, coins);
+  const auto q = quantize<e1m2_f32>(matrix_view<const float>{row.data(), rows, cols, 0, 1}, random_bits);
   const auto x = quantize<e1m2_f32>(matrix_view<const float>{row.data(), 1, cols});
   std::vector<float> right(rows), left(rows);
   quantized_gemm(x, q, matrix_view<float>(right.data(), 1, rows));

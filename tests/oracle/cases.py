@@ -65,7 +65,7 @@ MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32")
 # ---- Numbers that hurt -----------------------------------------------------------------------------------------------
 
 FINITE_KINDS = ("gauss", "laplace", "student", "cauchy", "wide", "ties", "scale_ties", "zeros", "tiny", "subnormal",
-                "huge", "overflow", "bits", "constant", "outlier", "small_gmax", "edges")
+                "huge", "overflow", "bits", "constant", "outlier", "small_global_amax", "edges")
 KINDS = FINITE_KINDS + ("any_bits", "holes", "inf_block")
 TAME_KINDS = ("gauss", "laplace", "student", "cauchy", "zeros", "outlier", "constant", "ties")
 SEEDS = (0, 1, 42, 2**32 - 1, 2**32, 2**63, 2**64 - 1)
@@ -99,7 +99,7 @@ def matrix(rng, rows, cols, kind, fmt):
     x = np.full(shape, rng.choice([1., -3., 7., .1, 1e-30, 6., 1.75]))
   elif kind == "outlier":
     x[rng.random(shape) < .06] *= 10.0**rng.integers(1, 20)
-  elif kind == "small_gmax":  # the clamp on e (section 5)
+  elif kind == "small_global_amax":  # the clamp on e (section 5)
     x = np.clip(x, -4, 4) * 2.0**rng.integers(-130, -112)
   elif kind in ("bits", "any_bits"):
     x = model.float_of(rng.integers(0, 2**32, shape, np.uint64).astype(np.uint32))
@@ -373,14 +373,14 @@ def knife_edge(rng, index):
   v = VARIANTS[variant]
   block, tall = v.format.block, v.format.block if v.format.square else 1
   x = rng.standard_normal((tall, block * (4 if v.format.square else 80))).astype(f32)
-  gmax = np.abs(x).max()
+  global_amax = np.abs(x).max()
   movable = x[0, ::block]  # one element of every block, a view; the others keep each block's largest
   amax = np.abs(x).reshape(tall, -1, block).max(axis=(0, 2))
   keep = amax > np.abs(movable)
 
   def prefers(at):
     movable[:] = at
-    return model.quantize(x, v.format, rule=v.rule, tensor_amax=gmax).scales[0]
+    return model.quantize(x, v.format, rule=v.rule, tensor_amax=global_amax).scales[0]
 
   original = movable.copy()
   low, first = np.zeros_like(original), prefers(np.where(keep, f32(0), original))
@@ -396,7 +396,7 @@ def knife_edge(rng, index):
     low, high = np.where(found & same, middle, low), np.where(found & ~same, middle, high)
   edge = low + rng.integers(-2, 4, len(low))
   movable[:] = np.where(found, model.float_of(np.maximum(edge, 0).astype(np.uint32)), original)
-  return quantize_case("knife_edge", index, variant, x, amax=gmax, about=dict(edges=int(found.sum())))
+  return quantize_case("knife_edge", index, variant, x, amax=global_amax, about=dict(edges=int(found.sum())))
 
 
 TAILS = [(variant, kind, n, cols)

@@ -59,7 +59,7 @@ def hexed(value):
 
 
 def compare(field, raw):
-  """None, or a sentence about the first difference."""
+  """None, or a message about the first difference."""
   dtype = np.dtype(np.float32) if field.mode == "bound" else field.value.dtype
   size = field.value.size * dtype.itemsize
   if len(raw) != size:
@@ -77,7 +77,7 @@ def compare(field, raw):
     differs = ~(within | (slack == np.inf))
   if not differs.any():
     return None
-  i = int(np.argmax(differs))
+  i = int(np.arglobal_amax(differs))
   where = np.unravel_index(i, field.value.shape)
   text = f"{field.name}{[int(w) for w in where]}: expected {hexed(want[i])}, got {hexed(got[i])}"
   if field.mode == "bound":
@@ -92,10 +92,10 @@ def judge(case, result):
   message = fields[0].decode(errors="replace") if status != OK and fields else ""
   try:
     expected = case.expect()
-  except model.InvalidArgument as refused:
+  except model.InvalidArgument as rejectd:
     if status == INVALID_ARGUMENT:
       return None
-    return f"expected invalid_argument ({refused}), got status {status} {message}"
+    return f"expected invalid_argument ({rejectd}), got status {status} {message}"
   if status != OK:
     return f"expected a result, got status {status}: {message}"
   if len(fields) != len(expected):

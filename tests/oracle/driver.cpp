@@ -324,7 +324,7 @@ void with_named(const Table& table, std::string_view name, Function f) {
   if (!found) unknown("format", name);
 }
 
-// ---- Verbs ----
+// ---- Operations ----
 
 template <class Type>
 void convert(reader& in, answer& out) {
@@ -599,12 +599,12 @@ template <class Left, class Right>
 void gemm_fly(reader& in, answer& out) {
   const auto x = float_matrix(in), w = float_matrix(in);
   const ufp4::random_hadamard<64> transform{in.scalar()};
-  ufp4::stochastic coins;
-  coins.seed = in.scalar();
-  coins.stream = in.scalar();
+  ufp4::stochastic random_bits;
+  random_bits.seed = in.scalar();
+  random_bits.stream = in.scalar();
   auto c = float_output(x.view().rows(), w.view().rows());
-  quantized_gemm(ufp4::operand<Left>(x.view(), transform, coins), ufp4::operand<Right>(w.view(), transform), c.out(),
-                 options_named("exact_blocks"));
+  quantized_gemm(ufp4::operand<Left>(x.view(), transform, random_bits), ufp4::operand<Right>(w.view(), transform),
+                 c.out(), options_named("exact_blocks"));
   add_output(out, c);
 }
 
@@ -689,21 +689,21 @@ void run_bin_bias(reader& in, answer& out) {
 }
 
 void run(reader& in, answer& out) {
-  const auto verb = in.bytes();
-  if (verb == "convert") return run_convert(in, out);
-  if (verb == "quantize")
+  const auto operation = in.bytes();
+  if (operation == "convert") return run_convert(in, out);
+  if (operation == "quantize")
     return with_named(variants, in.bytes(), [&](const auto& entry) { quantize_variant(entry, in, out); });
-  if (verb == "fake") return run_fake(in, out);
-  if (verb == "hadamard") return run_hadamard(in, out);
-  if (verb == "dequantize") return run_dequantize(in, out);
-  if (verb == "gemm") return run_gemm(in, out);
-  if (verb == "gemm_plain") return run_gemm_plain(in, out);
-  if (verb == "gemm_fly") return run_gemm_fly(in, out);
-  if (verb == "derive") return run_derive(in, out);
-  if (verb == "linear") return run_linear(in, out);
-  if (verb == "measure") return run_measure(in, out);
-  if (verb == "bin_bias") return run_bin_bias(in, out);
-  unknown("verb", verb);
+  if (operation == "fake") return run_fake(in, out);
+  if (operation == "hadamard") return run_hadamard(in, out);
+  if (operation == "dequantize") return run_dequantize(in, out);
+  if (operation == "gemm") return run_gemm(in, out);
+  if (operation == "gemm_plain") return run_gemm_plain(in, out);
+  if (operation == "gemm_fly") return run_gemm_fly(in, out);
+  if (operation == "derive") return run_derive(in, out);
+  if (operation == "linear") return run_linear(in, out);
+  if (operation == "measure") return run_measure(in, out);
+  if (operation == "bin_bias") return run_bin_bias(in, out);
+  unknown("operation", operation);
 }
 
 }  // namespace

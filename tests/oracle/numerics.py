@@ -71,7 +71,7 @@ def halves(word):
   return word & MASK32, word >> 32
 
 
-def coins(seed, stream, index):
+def random_bits(seed, stream, index):
   """The 16 uniform bits of every element index (uint64 array)."""
   group = index >> np.uint64(3)
   words = np.stack(philox((group & np.uint64(MASK32), group >> np.uint64(32), *halves(stream)), halves(seed)))
@@ -167,7 +167,7 @@ NEAREST_EVEN = Rounding()
 def stochastic_up(a, lo, hi, rounding, index):
   p = (a - lo) / (hi - lo)
   k = np.floor(p * f32(65536) + f32(.5)).astype(np.uint64)
-  return k + coins(rounding.seed, rounding.stream, index) >= np.uint64(65536)
+  return k + random_bits(rounding.seed, rounding.stream, index) >= np.uint64(65536)
 
 
 def round_to_grid(t, grid, rounding, index):
@@ -192,7 +192,7 @@ def round_to_grid(t, grid, rounding, index):
 
 
 def round_element(t, element, rounding=NEAREST_EVEN, index=None):
-  """Codes of binary32 values t; `index` holds the element indices that a stochastic rounding draws its coins from."""
+  """Codes of binary32 values t; `index` holds the element indices that a stochastic rounding draws its random bits from."""
   if isinstance(element, Grid):
     return round_to_grid(t, element, rounding, index)
   grid = np.array(element.magnitudes, np.float32)
@@ -446,12 +446,12 @@ class InvalidArgument(Exception):
 class BlockScaler:
   """What turns a scale code into scaled values, per block format: the part all scale rules and searches share."""
 
-  def __init__(self, fmt, gmax, four_over_six):
+  def __init__(self, fmt, global_amax, four_over_six):
     self.fmt = fmt
     self.tensor_scale = ONE
     if fmt.tensor_scale:
       largest = f32(256) if four_over_six else f32(fmt.scale.largest)
-      self.S = np.minimum(f32(largest * fmt.element.qmax) / f32(gmax), FLT_MAX) if gmax > 0 else ONE
+      self.S = np.minimum(f32(largest * fmt.element.qmax) / f32(global_amax), FLT_MAX) if global_amax > 0 else ONE
       self.tensor_scale = f32(ONE / self.S)
 
   def argument(self, amax):
@@ -575,8 +575,8 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
   y = forward(padded, transform)
 
   finite = np.isfinite(y)
-  gmax = f32(tensor_amax) if tensor_amax is not None else np.max(np.abs(y), initial=f32(0), where=finite)
-  scaler = BlockScaler(fmt, gmax, rule == "four_over_six")
+  global_amax = f32(tensor_amax) if tensor_amax is not None else np.max(np.abs(y), initial=f32(0), where=finite)
+  scaler = BlockScaler(fmt, global_amax, rule == "four_over_six")
   blocks = to_blocks(y, fmt)
   bad = ~np.isfinite(blocks).all(axis=1)
   blocks = np.where(bad[:, None], f32(0), blocks)
@@ -715,8 +715,8 @@ def derive(seed, step, layer, role):
 def recipe_operand(recipe, seed, step, layer, operand):
   """(format, transform, rounding) of operand 0..5: X, W, dY, W^T, dY^T, X^T."""
   gemm = operand // 2
-  coin = Rounding("stochastic", derive(seed, step, layer, 16 + operand), 0)
-  rounding = coin if operand in (2, 4) else NEAREST_EVEN
+  random_word = Rounding("stochastic", derive(seed, step, layer, 16 + operand), 0)
+  rounding = random_word if operand in (2, 4) else NEAREST_EVEN
   if recipe == "ufp4":
     return PRESETS["e1m2_f32"], random_hadamard(16, derive(seed, 0, layer, gemm)), rounding
   if recipe == "e2m1_baseline":
@@ -824,9 +824,9 @@ def test_philox():
       ((0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344), (0xa4093822, 0x299f31d0),
        "d16cfe09 94fdcceb 5001e420 24126ea1")):  # Random123's known-answer file
     assert " ".join(f"{int(w):08x}" for w in philox(counter, key)) == want
-  first = coins(0, 0, np.arange(8, dtype=np.uint64))
+  first = random_bits(0, 0, np.arange(8, dtype=np.uint64))
   assert [hex(v) for v in first] == ["0xe8d5", "0x6627", "0xc58d", "0xe169", "0xac4c", "0xbc57", "0xdbd8", "0x9b00"]
-  deep = coins(5, 9, np.array([(1 << 40) + 3], np.uint64))[0]
+  deep = random_bits(5, 9, np.array([(1 << 40) + 3], np.uint64))[0]
   assert deep == int(philox((0, 1 << 5, 9, 0), (5, 0))[1]) >> 16
   assert derive(3, 0, 0, 1) == (lambda w: int(w[0]) | int(w[1]) << 32)(philox((0, 0, 0, 0x52000001), (3, 0)))
 
@@ -849,7 +849,7 @@ def test_elements():
       assert element.values[away[0]] == -m[i + 1] and element.values[zero[0]] == -m[i]
     assert (2 - 2.**-element.mantissa) * 2**element.exponent == element.qmax
   assert bin_bias(E2M1, 6) == -.25 and bin_bias(E2M1, 4) == -.125 and bin_bias(E1M2, 6) == 0
-  # Stochastic: the mean of 2^16 coins is the value, within 6 standard deviations (at most step / 512 each).
+  # Stochastic: the mean of 2^16 random bits is the value, within 6 standard deviations (at most step / 512 each).
   for t, step in ((.3, .5), (-1.30001, .5), (2.7, 1), (-5.99, 2), (1e-6, .5)):
     index = np.arange(2**16, dtype=np.uint64)
     codes = round_element(np.full(2**16, t, np.float32), E2M1, Rounding("stochastic", 11, 2), index)
@@ -918,7 +918,7 @@ def test_blocks():
   assert quantize(ramp, P["mxfp4"]).report.saturated == 4
   for amax, want in ((6, 127), (np.nextafter(f32(6), f32(7)), 128)):
     assert quantize(np.full((1, 32), amax, np.float32), P["mxfp4"], rule="mx_ceil").scales[0, 0] == want
-  # NVFP4 with gmax = 448 * 6 is the identity on the grid.
+  # NVFP4 with global_amax = 448 * 6 is the identity on the grid.
   x = np.array([[2688, 0, 1.5, -6, 3, -.5] + [0] * 10, [6, 4, 3, 2, 1.5, 1, .5, 0] + [-.5] * 8], np.float32)
   q = quantize(x, P["nvfp4"])
   assert q.tensor_scale == 1 and q.scales.tolist() == [[0x7E], [0x38]] and (dequantize(q)[1] == x[1]).all()
@@ -933,9 +933,9 @@ def test_blocks():
   x = np.random.default_rng(4).standard_cauchy((37, 200)).astype(np.float32)
   policies = dict(transform=random_hadamard(64, 9), rounding=Rounding("stochastic", 5, 6))
   whole = quantize(x, P["nvfp4"], **policies)
-  gmax = np.abs(whole.transformed).max()
+  global_amax = np.abs(whole.transformed).max()
   for r0, r1, c0, c1 in ((0, 5, 0, 64), (5, 37, 64, 200), (9, 10, 128, 192)):
-    part = quantize(x[r0:r1, c0:c1], P["nvfp4"], tensor_amax=gmax, shard=Shard(r0, c0, 200), **policies)
+    part = quantize(x[r0:r1, c0:c1], P["nvfp4"], tensor_amax=global_amax, shard=Shard(r0, c0, 200), **policies)
     assert (part.codes == whole.codes[r0:r1, c0:c0 + part.padded_cols]).all()
   # Squares: a transposed matrix has transposed codes; four_over_six takes 4 where 6 is worse.
   square = dataclasses.replace(P["nvfp4"], square=True)

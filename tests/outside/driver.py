@@ -92,7 +92,7 @@ def inputs(values, stride=2003):
   return np.concatenate([boundaries(values), sixteen_bit_floats(), every_float(stride)])
 
 
-def philox_coins(count, seed, stream):
+def philox_random_bits(count, seed, stream):
   """16 bits for element 0, 1, ...: Philox4x32-10 on counter words (i >> 3, stream), eight lanes, low half first."""
   mask, low16 = np.uint64(0xFFFFFFFF), np.uint64(0xFFFF)
   group = np.arange((count + 7) // 8, dtype=np.uint64)

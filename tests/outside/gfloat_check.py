@@ -81,7 +81,7 @@ def main():
   magnitude = np.maximum(np.abs(x).astype(np.float64), 2.0**-127)
   test.equal("e8m0", x, test.convert("e8m0", x), encoded(E8M0, rounded(E8M0, magnitude, RoundMode.TowardZero)))
 
-  # Stochastic rounding with coins given. gfloat rounds the fraction to 16 bits with ties to even, numerics.md with ties
+  # Stochastic rounding with random bits given. gfloat rounds the fraction to 16 bits with ties to even, numerics.md with ties
   # up: they differ where 65536 times the fraction ends in exactly one half, and those are left out.
   seed, stream = 0x123456789ABCDEF0, 0xFEDCBA9876543210
   for kind in ("e2m1", "e1m2", "e3m0"):
@@ -90,9 +90,9 @@ def main():
     x = x[np.abs(x) <= info.max]
     exponent = np.maximum(np.frexp(np.abs(x).astype(np.float64))[1] - 1, 1 - info.bias)  # of the step, as gfloat has it
     fraction = np.ldexp(np.abs(x).astype(np.float64), info.precision - 1 - exponent + 16)
-    coins = driver.philox_coins(x.size, seed, stream)
+    random_bits = driver.philox_random_bits(x.size, seed, stream)
     got = test.convert(f"{kind}/stochastic", x, seed, stream)
-    want = encoded(info, rounded(info, x, RoundMode.Stochastic, srbits=coins, srnumbits=16))
+    want = encoded(info, rounded(info, x, RoundMode.Stochastic, srbits=random_bits, srnumbits=16))
     asked = fraction % 1 != 0.5
     assert asked.sum() > 1000
     test.equal(f"{kind}/stochastic", x[asked], got[asked], want[asked])

@@ -30,14 +30,14 @@ namespace {
 
 struct request {
   std::string type, what;  // "e2m1", "nearest_even"
-  ufp4::stochastic coins;
+  ufp4::stochastic random_bits;
 };
 
 ufp4::rounding_spec policy(const request& r) {
   if (r.what == "nearest_even") return ufp4::nearest_even{};
   if (r.what == "nearest_away") return ufp4::nearest_away{};
   if (r.what == "toward_zero") return ufp4::toward_zero{};
-  if (r.what == "stochastic") return r.coins;
+  if (r.what == "stochastic") return r.random_bits;
   throw std::invalid_argument("'" + r.what + "' is no operation on " + r.type);
 }
 
@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
   const std::string operation = argv[1];
   const std::size_t slash = operation.find('/');
   request r{operation.substr(0, slash), slash == std::string::npos ? "" : operation.substr(slash + 1), {}};
-  if (argc == 4) r.coins = {std::strtoull(argv[2], nullptr, 0), std::strtoull(argv[3], nullptr, 0)};
+  if (argc == 4) r.random_bits = {std::strtoull(argv[2], nullptr, 0), std::strtoull(argv[3], nullptr, 0)};
 
   std::vector<std::uint32_t> numbers(1 << 16);
   std::size_t filled = 0;

@@ -1,15 +1,15 @@
-// ufp4 - the linear verbs: every mistake is named with both values, before anything is written.
+// ufp4 - the linear operations: every mistake is named with both values, before anything is written.
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include <ufp4/recipe/linear.hpp>
-#include <ufp4/recipe/presets.hpp>
+#include <ufp4/recipe/recipes.hpp>
 
 #include "support/catch.hpp"
 #include "support/poison.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 
 using namespace ufp4;
 
@@ -20,11 +20,11 @@ matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {on
 
 const recipe::bound_recipe now = recipe::ufp4(1).at(2, 3);
 
-/// What a verb says that writes to a rows x cols output, which must be as it was if it says anything.
+/// What a operation says that writes to a rows x cols output, which must be as it was if it says anything.
 template <class Call>
 std::string said(std::size_t rows, std::size_t cols, const Call& call) {
   support::guarded<float> out(rows * cols), poison(rows * cols);
-  const std::string text = support::refusal([&] { call(matrix_view<float>{out.data(), rows, cols}); });
+  const std::string text = support::rejection([&] { call(matrix_view<float>{out.data(), rows, cols}); });
   CHECK(out.same_bytes(poison.span()) == !text.empty());
   CHECK(out.guards_intact());
   return text;
@@ -76,13 +76,13 @@ TEST_CASE("offsets that are no partition of the tokens are named", "[recipe]") {
   CHECK(grouped({0, 2, 5}) == "linear_forward_grouped: the last of offsets is 5, but there are 4 tokens");
   CHECK(grouped({0, 2, 3}) == "linear_forward_grouped: the last of offsets is 3, but there are 4 tokens");
   const std::vector<std::size_t> crowd(65538, 0);
-  CHECK(support::refusal([&] {
+  CHECK(support::rejection([&] {
           linear_forward_grouped(now, matrix(0, 32), crowd, matrix_view<const float>{nullptr, 0, 32},
                                  matrix_view<float>{nullptr, 0, 0});
         }) == "linear_forward_grouped: offsets has 65537 experts; at most 65536");
 }
 
-TEST_CASE("the other grouped verbs check the same things under their own names", "[recipe]") {
+TEST_CASE("the other grouped operations check the same things under their own names", "[recipe]") {
   const std::vector<std::size_t> wrong{0, 3, 2};
   CHECK(said(4, 32, [&](auto dx) { linear_backward_input_grouped(now, matrix(4, 6), wrong, matrix(12, 32), dx); }) ==
         "linear_backward_input_grouped: offsets[2] is 2, below offsets[1] = 3");
@@ -99,7 +99,7 @@ TEST_CASE("memory that is null or shared is named", "[recipe]") {
         "linear_forward: x is null, but has 4 x 32 elements");
   CHECK(said(4, 6, [&](auto y) { linear_forward(now, matrix(4, 32), w, y); }) ==
         "linear_forward: w is null, but has 6 x 32 elements");
-  CHECK(support::refusal([&] {
+  CHECK(support::rejection([&] {
           linear_forward(now, matrix(4, 32), matrix(6, 32), matrix_view<float>{nullptr, 4, 6});
         }) == "linear_forward: y is null, but has 4 x 6 elements");
   CHECK(said(4, 32, [&](auto dx) { linear_backward_input(now, dy, matrix(6, 32), dx); }) ==
@@ -112,18 +112,18 @@ TEST_CASE("memory that is null or shared is named", "[recipe]") {
   const auto at = [&](std::size_t first, std::size_t rows, std::size_t cols) {
     return matrix_view<float>{memory.data() + first, rows, cols};
   };
-  CHECK(support::refusal([&] { linear_forward(now, left, matrix(6, 32), at(127, 4, 6)); }) ==
+  CHECK(support::rejection([&] { linear_forward(now, left, matrix(6, 32), at(127, 4, 6)); }) ==
         "linear_forward: y overlaps x");
-  CHECK(support::refusal([&] { linear_forward(now, matrix(4, 32), square, at(191, 4, 6)); }) ==
+  CHECK(support::rejection([&] { linear_forward(now, matrix(4, 32), square, at(191, 4, 6)); }) ==
         "linear_forward: y overlaps w");
-  CHECK(support::refusal([&] { linear_forward(now, left, matrix(6, 32), at(128, 4, 6)); }) == "");
-  CHECK(support::refusal([&] { linear_backward_input(now, left, matrix(32, 16), at(100, 4, 16)); }) ==
+  CHECK(support::rejection([&] { linear_forward(now, left, matrix(6, 32), at(128, 4, 6)); }) == "");
+  CHECK(support::rejection([&] { linear_backward_input(now, left, matrix(32, 16), at(100, 4, 16)); }) ==
         "linear_backward_input: dx overlaps dy");
-  CHECK(support::refusal([&] { linear_backward_input(now, matrix(4, 6), square, at(64, 4, 32)); }) ==
+  CHECK(support::rejection([&] { linear_backward_input(now, matrix(4, 6), square, at(64, 4, 32)); }) ==
         "linear_backward_input: dx overlaps w");
-  CHECK(support::refusal([&] { linear_backward_weight(now, left, matrix(4, 2), at(0, 32, 2)); }) ==
+  CHECK(support::rejection([&] { linear_backward_weight(now, left, matrix(4, 2), at(0, 32, 2)); }) ==
         "linear_backward_weight: dw overlaps dy");
-  CHECK(support::refusal([&] { linear_backward_weight(now, matrix(4, 6), left, at(64, 6, 32)); }) ==
+  CHECK(support::rejection([&] { linear_backward_weight(now, matrix(4, 6), left, at(64, 6, 32)); }) ==
         "linear_backward_weight: dw overlaps x");
 }
 
@@ -164,7 +164,7 @@ TEST_CASE("what a recipe may not say is named with its operand", "[recipe]") {
   CHECK(forward(recipe::ufp4(1).at(0, 65535)) == "");
 }
 
-TEST_CASE("a saved activation of another shape, recipe, step or layer is refused", "[recipe]") {
+TEST_CASE("a saved activation of another shape, recipe, step or layer is rejectd", "[recipe]") {
   static_assert(!std::is_copy_constructible_v<recipe::saved_activation>);  // its operands point into its memory
   const auto save = [](const recipe::bound_recipe& r, std::size_t tokens, std::size_t inputs) {
     recipe::saved_activation saved;
@@ -222,12 +222,12 @@ TEST_CASE("columns of one buffer are not memory that overlaps", "[recipe]") {
   linear_forward(now, x, matrix(6, 32), matrix_view<float>{fused.data() + 32, 4, 6, 38});
   linear_forward(now, x, matrix(6, 32), matrix_view<float>{apart.data(), 4, 6});
   for (std::size_t i = 0; i < 4 * 6; ++i) REQUIRE(fused[i / 6 * 38 + 32 + i % 6] == apart[i]);
-  CHECK(support::refusal([&] {
+  CHECK(support::rejection([&] {
           linear_forward(now, x, matrix(6, 32), matrix_view<float>{fused.data() + 31, 4, 6, 38});
         }) == "linear_forward: y overlaps x");
 }
 
-TEST_CASE("a recipe put together by hand is refused where no kernel can take it", "[recipe]") {
+TEST_CASE("a recipe put together by hand is rejectd where no kernel can take it", "[recipe]") {
   // linear_forward under ufp4 with an edit of X's and W's policies.
   const auto edited = [](auto edit) {
     recipe::training_recipe r = recipe::ufp4(1);
@@ -269,7 +269,7 @@ TEST_CASE("a recipe put together by hand is refused where no kernel can take it"
   CHECK(forward(odd.at(0, 0)) == "linear_forward: accumulate is 9, which is no mode of ufp4");
 }
 
-TEST_CASE("a tier that the machine lacks is refused before anything is written", "[recipe]") {
+TEST_CASE("a tier that the machine lacks is rejectd before anything is written", "[recipe]") {
   const cpu::isa absent = cpu::available().has(cpu::isa::neon) ? cpu::isa::amx : cpu::isa::neon_i8mm;
   const cpu::context context{.isa = absent};
   const std::string start = "cpu::context::isa asks for " + std::string(cpu::name(absent));

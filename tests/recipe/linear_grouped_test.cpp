@@ -1,4 +1,4 @@
-// ufp4 - the grouped linear verbs equal per-expert calls with each expert's coins and one tensor amax.
+// ufp4 - the grouped linear operations equal per-expert calls with each expert's random bits and one tensor amax.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
 #include <ufp4/recipe/linear.hpp>
@@ -93,7 +93,7 @@ void check_routings(const recipe::training_recipe& r, const policies<Format, Wei
 
 }  // namespace
 
-TEST_CASE("grouped verbs are per-expert calls with coins of layer + expert * 2^16", "[recipe]") {
+TEST_CASE("grouped operations are per-expert calls with random bits of layer + expert * 2^16", "[recipe]") {
   SECTION("ufp4") { check_routings<float>(recipe::ufp4(21), policies<e1m2_f32>{21, 5, 9, {true, true, true}}); }
   SECTION("ufp4 with nv_e1m2, bf16 tensors") {
     check_routings<ufp4::bf16>(recipe::ufp4<nv_e1m2>(22),

@@ -1,4 +1,4 @@
-// ufp4 - numerics 7 in the library's own quantize calls: what the linear verbs are compared with, bit for bit.
+// ufp4 - numerics 7 in the library's own quantize calls: what the linear operations are compared with, bit for bit.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -14,7 +14,7 @@
 
 #include "recipe/linear_model.hpp"
 #include "support/catch.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 #include "support/threads.hpp"
 
@@ -158,13 +158,13 @@ struct named_recipe {
   recipe::training_recipe recipe;
 };
 
-/// Every preset; mxfp4 as the field trains with it; and one with coins on all six operands.
+/// Every preset; mxfp4 as the field trains with it; and one with random bits on all six operands.
 std::vector<named_recipe> all_recipes() {
   using recipe::training_recipe, recipe::uniform_recipe;
   training_recipe mx = uniform_recipe(8, {.format = spec_of<mxfp4>, .transform = random_hadamard<32>{}});
   recipe::round_gradients_stochastically(mx);
   mx.dgrad.left.rule = mx.wgrad.left.rule = mx_ceil{}.spec();
-  training_recipe coins = uniform_recipe(
+  training_recipe random_bits = uniform_recipe(
       9, {.format = spec_of<nv_e1m2>, .transform = random_hadamard<16>{}, .rounding = rounding_spec::kind::stochastic});
   training_recipe square_tokens = recipe::nvfp4(11);
   square_tokens.fprop.left.format.block = square(16);
@@ -177,7 +177,7 @@ std::vector<named_recipe> all_recipes() {
           {"e2m1_baseline", recipe::e2m1_baseline(7)},
           {"nvfp4", recipe::nvfp4(10)},
           {"mxfp4", mx},
-          {"coins everywhere", coins},
+          {"random bits everywhere", random_bits},
           {"square blocks of tokens", square_tokens},
           {"bf16", recipe::bf16(0)}};
 }
@@ -219,7 +219,7 @@ TEST_CASE("so it is with the instructions of every isa", "[recipe]") {
     }
 }
 
-TEST_CASE("without a token_shard a split batch gets other coins, and other tensor scales", "[recipe]") {
+TEST_CASE("without a token_shard a split batch gets other random bits, and other tensor scales", "[recipe]") {
   INFO(support::seed_note());
   for (const named_recipe& r : all_recipes()) {
     CAPTURE(r.name);
@@ -233,7 +233,7 @@ TEST_CASE("without a token_shard a split batch gets other coins, and other tenso
   }
 }
 
-TEST_CASE("experts on different ranks keep their coins and their weights' tensor scale", "[recipe]") {
+TEST_CASE("experts on different ranks keep their random bits and their weights' tensor scale", "[recipe]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(4)};
   const std::size_t offsets[] = {0, 32, 80}, one[] = {0, 48};
@@ -276,10 +276,11 @@ TEST_CASE("a part of a part has the codes that quantize gives under shard{}", "[
   const transform_spec dgrad = now.operand(2).transform, wgrad = now.operand(4).transform;
   output<float> dx(count, inputs), want_dx(count, inputs), dw(outputs, inputs), want_dw(outputs, inputs);
   output<float> again(outputs, inputs), y(count, outputs);
-  const auto coins = [&](int i) { return now.operand(i).rounding.coins; };
-  quantized_gemm(quantize<e1m2_f32>(l.dy.view(), dgrad, coins(2), shard{.first_row = first, .total_cols = outputs}),
-                 quantize<e1m2_f32>(transpose(l.w.view()), dgrad), want_dx.view());
-  quantized_gemm(quantize<e1m2_f32>(transpose(l.dy.view()), wgrad, coins(4), shard{0, first, total}),
+  const auto random_bits = [&](int i) { return now.operand(i).rounding.random_bits; };
+  quantized_gemm(
+      quantize<e1m2_f32>(l.dy.view(), dgrad, random_bits(2), shard{.first_row = first, .total_cols = outputs}),
+      quantize<e1m2_f32>(transpose(l.w.view()), dgrad), want_dx.view());
+  quantized_gemm(quantize<e1m2_f32>(transpose(l.dy.view()), wgrad, random_bits(4), shard{0, first, total}),
                  quantize<e1m2_f32>(transpose(l.x.view()), wgrad), want_dw.view());
   linear_backward_input(here, l.dy.view(), l.w.view(), dx.view());
   linear_backward_weight(here, l.dy.view(), l.x.view(), dw.view());
@@ -296,11 +297,11 @@ namespace {
 const std::vector<float> ones(1 << 14, 1.0f);
 matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
 
-/// What a verb says, which must leave its output alone if it says anything.
+/// What a operation says, which must leave its output alone if it says anything.
 template <class Call>
 std::string said(std::size_t rows, std::size_t cols, const Call& call) {
   support::guarded<float> out(rows * cols), poison(rows * cols);
-  const std::string text = support::refusal([&] { call(matrix_view<float>{out.data(), rows, cols}); });
+  const std::string text = support::rejection([&] { call(matrix_view<float>{out.data(), rows, cols}); });
   CHECK(out.same_bytes(poison.span()) == !text.empty());
   return text;
 }
@@ -334,7 +335,7 @@ TEST_CASE("a token_shard that does not fit is named before anything is written",
   CHECK(weight(r, {.first = at16, .total = at48}) == "");
   CHECK(weight(r, {.first = at16}) ==
         "linear_backward_weight: token_shard.first without token_shard.total: tokens are wgrad's contraction axis, "
-        "whose whole length the coins need");
+        "whose whole length the random bits need");
   CHECK(weight(recipe::ufp4<mx_e1m2>(1), {.first = at16, .total = at48}) ==
         "linear_backward_weight: token_shard.first[0] is 16, not a multiple of 32 (the longer of block and transform "
         "along the tokens)");

@@ -1,11 +1,11 @@
-// ufp4 - the linear verbs equal their two quantize calls and one GEMM, bit for bit.
+// ufp4 - the linear operations equal their two quantize calls and one GEMM, bit for bit.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
 #include <ufp4/recipe/linear.hpp>
 
 #include "recipe/linear_model.hpp"
 #include "support/catch.hpp"
-#include "support/refusal.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 
 using namespace ufp4;
@@ -13,7 +13,7 @@ using namespace linear_model;
 
 namespace {
 
-/// All three verbs of one layer under a recipe, written over and added, against the calls that numerics 7 names.
+/// All three operations of one layer under a recipe, written over and added, against the calls that numerics 7 names.
 template <class Out, class Format, class Weight, class T>
 void check(const recipe::training_recipe& r, const policies<Format, Weight>& p, const layer<T>& l) {
   CAPTURE(l.tokens, l.inputs, l.outputs);
@@ -79,18 +79,18 @@ policies<nvfp4, nvfp4_square> nvfp4_policies(std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("ufp4's verbs are its quantize calls and one GEMM", "[recipe]") {
+TEST_CASE("ufp4's operations are its quantize calls and one GEMM", "[recipe]") {
   SECTION("e1m2_f32") { check_shapes(recipe::ufp4(3), of<e1m2_f32>(3, all)); }
   SECTION("int4_f32") { check_shapes(recipe::ufp4<int4_f32>(4), of<int4_f32>(4, all)); }
   SECTION("nv_e1m2") { check_shapes(recipe::ufp4<nv_e1m2>(5), of<nv_e1m2>(5, all, scale_up{}.spec())); }
   SECTION("mx_e1m2") { check_shapes(recipe::ufp4<mx_e1m2>(6), of<mx_e1m2>(6, all, mx_ceil{}.spec())); }
 }
 
-TEST_CASE("e2m1_baseline's verbs are its quantize calls and one GEMM", "[recipe]") {
+TEST_CASE("e2m1_baseline's operations are its quantize calls and one GEMM", "[recipe]") {
   check_shapes(recipe::e2m1_baseline(7), of<e2m1_f32>(7, wgrad_only));
 }
 
-TEST_CASE("nvfp4's verbs are its quantize calls and one GEMM", "[recipe]") {
+TEST_CASE("nvfp4's operations are its quantize calls and one GEMM", "[recipe]") {
   check_shapes(recipe::nvfp4(8), nvfp4_policies(8));
 }
 
@@ -267,7 +267,7 @@ TEST_CASE("a recipe edited in any member does what the edit says", "[recipe]") {
     quantized_gemm(quantize<e2m1_f32>(dy, nearest_away{}), quantize<e2m1_f32>(transpose(w)), want_dx.view());
     REQUIRE(dx.c.same_bytes(want_dx.c.span()));
   }
-  SECTION("stochastic on both sides, with coins of their own") {
+  SECTION("stochastic on both sides, with random bits of their own") {
     recipe::training_recipe r = recipe::e2m1_baseline(4);
     r.fprop.left.rounding = r.fprop.right.rounding = rounding_spec::kind::stochastic;
     linear_forward(r.at(1, 2), x, w, y.view());

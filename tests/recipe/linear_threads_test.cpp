@@ -1,4 +1,4 @@
-// ufp4 - the linear verbs on many threads: no data race, the same bits.
+// ufp4 - the linear operations on many threads: no data race, the same bits.
 // SPDX-License-Identifier: Apache-2.0
 #include <thread>
 #include <vector>

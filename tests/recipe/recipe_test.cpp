@@ -1,4 +1,4 @@
-// ufp4 - recipes as data: seeds, signs, coins, and the table of numerics 7.
+// ufp4 - recipes as data: seeds, signs, random bits, and the table of numerics 7.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cstdint>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <ufp4/recipe/presets.hpp>
 #include <ufp4/recipe/recipe.hpp>
+#include <ufp4/recipe/recipes.hpp>
 
 #include "support/catch.hpp"
 #include "support/model.hpp"
@@ -122,7 +122,8 @@ TEST_CASE("derive is words 0 and 1 of Philox on step, layer and role", "[recipe]
   static_assert(recipe::derive(1, 2, 3, 4) != recipe::derive(1, 2, 3, 5));  // usable in constant expressions
 }
 
-TEST_CASE("signs come from roles 0, 1, 2 with step 0, coins from 16 + operand with the step, stream 0", "[recipe]") {
+TEST_CASE("signs come from roles 0, 1, 2 with step 0, random bits from 16 + operand with the step, stream 0",
+          "[recipe]") {
   const std::uint64_t seed = 0x123456789ABCDEFu, step = 0x100000007u;
   for (const std::uint32_t layer : {0u, 3u, 65535u}) {
     for (const bool redraw : {false, true}) {
@@ -137,8 +138,8 @@ TEST_CASE("signs come from roles 0, 1, 2 with step 0, coins from 16 + operand wi
           const auto role = static_cast<std::uint32_t>(i);
           const recipe::bound_operand o = now.operand(i, expert);
           CHECK(o.rounding.what == (i == 2 || i == 4 ? kind::stochastic : kind::nearest_even));
-          CHECK(o.rounding.coins.seed == derived(seed, step, layer + expert * 65536u, 16 + role));
-          CHECK(o.rounding.coins.stream == 0);
+          CHECK(o.rounding.random_bits.seed == derived(seed, step, layer + expert * 65536u, 16 + role));
+          CHECK(o.rounding.random_bits.stream == 0);
           const model::transform signs = model::random_transform(16, derived(seed, redraw ? step : 0, layer, role / 2));
           CHECK(o.transform.n == 16);
           for (unsigned j = 0; j < 16; ++j) CHECK(o.transform.negative(j) == signs.flipped[j]);
@@ -154,7 +155,8 @@ TEST_CASE("no two operands, steps, layers or experts share a seed", "[recipe]") 
   for (const std::uint64_t step : {0u, 1u, 2u})
     for (const std::uint32_t layer : {0u, 1u, 2u})
       for (const std::uint32_t expert : {0u, 1u, 2u})
-        for (int i = 0; i < 6; ++i, ++drawn) seeds.insert(r.at(step, layer).operand(i, expert).rounding.coins.seed);
+        for (int i = 0; i < 6; ++i, ++drawn)
+          seeds.insert(r.at(step, layer).operand(i, expert).rounding.random_bits.seed);
   CHECK(seeds.size() == drawn);
 }
 

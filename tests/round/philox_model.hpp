@@ -1,4 +1,4 @@
-// ufp4 - Philox4x32-10 written a second time, from the paper: what tests of coins and signs compare with.
+// ufp4 - Philox4x32-10 written a second time, from the paper: what tests of random bits and signs compare with.
 // SPDX-License-Identifier: Apache-2.0
 /// Salmon, Moraes, Dror, Shaw, SC 2011, section 3.3: a round multiplies two of the four words, swaps halves and mixes
 /// in the key, which a Weyl sequence bumps between rounds. Products are made of 16-bit digits here.

@@ -129,7 +129,7 @@ bool picks_upper(const rounding_spec& spec, double lower, double upper, int rank
     case rounding_spec::kind::stochastic: break;
   }
   const auto half = [](std::uint64_t x, int which) { return static_cast<std::uint32_t>(which ? x >> 32 : x); };
-  const auto& c = spec.coins;
+  const auto& c = spec.random_bits;
   const auto words = philox_model::philox4x32_10(
       {half(index / 8, 0), half(index / 8, 1), half(c.stream, 0), half(c.stream, 1)}, half(c.seed, 0), half(c.seed, 1));
   const std::uint32_t r = words[index % 8 / 2] >> (16 * (index % 2)) & 0xFFFF;
@@ -162,7 +162,7 @@ static_assert(round_to_grid(grid_of<fp4<E2M1>>(), to_odd{}, -3.9f, 0) == 0xD);
 static_assert(round_to_grid(grid_of<nf4>(), ufp4::toward_zero{}, -0.6f, 0) == 2);
 static_assert(round_to_grid(grid_of<ufp4::int4>(), ufp4::nearest_away{}, -2.5f, 0) == 13);
 static_assert(round_to_grid(grid_of<fp4<E1M2>>(), ufp4::nearest_even{}, -0.1f, 0) == 0x8);
-static_assert(round_to_grid(grid_of<fp4<E2M1>>(), stochastic{.seed = 0}, 1.25f, 0) == 0x3);  // coin 0xe8d5
+static_assert(round_to_grid(grid_of<fp4<E2M1>>(), stochastic{.seed = 0}, 1.25f, 0) == 0x3);  // random number 0xe8d5
 
 // One that writes down what it is asked.
 struct question {
@@ -188,11 +188,11 @@ TEMPLATE_TEST_CASE("every policy picks the neighbour of numerics 3", "[round][gr
   INFO(support::seed_note());
   constexpr grid4 grid = grid_of<TestType>();
   const levels want = model<TestType>();
-  const stochastic coins{.seed = support::seed(9), .stream = 0x100000002u};
+  const stochastic random_bits{.seed = support::seed(9), .stream = 0x100000002u};
   const policy_case cases[] = {{ufp4::nearest_even{}, "nearest_even"},
                                {ufp4::nearest_away{}, "nearest_away"},
                                {ufp4::toward_zero{}, "toward_zero"},
-                               {coins, "stochastic"}};
+                               {random_bits, "stochastic"}};
   for (const auto& [spec, name] : cases) {
     scalar::comparison as_data, as_type;
     std::uint64_t index = 0x7FFFFF000;  // crosses the 32-bit boundary of index / 8
@@ -207,7 +207,7 @@ TEMPLATE_TEST_CASE("every policy picks the neighbour of numerics 3", "[round][gr
           spec.what == rounding_spec::kind::nearest_even   ? round_to_grid(grid, ufp4::nearest_even{}, t, index)
           : spec.what == rounding_spec::kind::nearest_away ? round_to_grid(grid, ufp4::nearest_away{}, t, index)
           : spec.what == rounding_spec::kind::toward_zero  ? round_to_grid(grid, ufp4::toward_zero{}, t, index)
-                                                           : round_to_grid(grid, coins, t, index);
+                                                           : round_to_grid(grid, random_bits, t, index);
       as_type.check(x, typed, code);
     });
     INFO(name);
@@ -230,21 +230,21 @@ TEMPLATE_TEST_CASE("nearest_even on the grid is the type's own conversion", "[ro
 TEMPLATE_TEST_CASE("representable values never move and values beyond the ends saturate", "[round][grid]", GRIDS) {
   constexpr grid4 grid = grid_of<TestType>();
   const levels want = model<TestType>();
-  const stochastic coins{.seed = support::seed(10)};
+  const stochastic random_bits{.seed = support::seed(10)};
   scalar::comparison seen;
-  for (std::uint64_t index = 0; index < 4096; ++index) {  // coins of every size
+  for (std::uint64_t index = 0; index < 4096; ++index) {  // random bits of every size
     for (std::size_t i = 0; i < want.rungs.value.size(); ++i) {
       const auto t = static_cast<float>(want.rungs.value[i]);
-      seen.check(scalar::bits_of(t), round_to_grid(grid, coins, t, index), want.rungs.code[i]);
+      seen.check(scalar::bits_of(t), round_to_grid(grid, random_bits, t, index), want.rungs.code[i]);
     }
-    seen.check(0x80000000u, round_to_grid(grid, coins, -0.0f, index), want.minus_zero);
+    seen.check(0x80000000u, round_to_grid(grid, random_bits, -0.0f, index), want.minus_zero);
     const auto top = static_cast<float>(want.rungs.value.back()), bottom = static_cast<float>(want.rungs.value.front());
     for (const float t : {std::nextafter(top, 1e9f), top + 0.25f, 1e30f, scalar::float_of(0x7F800000u)}) {
-      seen.check(scalar::bits_of(t), round_to_grid(grid, coins, t, index), want.rungs.code.back());
+      seen.check(scalar::bits_of(t), round_to_grid(grid, random_bits, t, index), want.rungs.code.back());
     }
     for (const float t : {std::nextafter(bottom, -1e9f), bottom - 0.25f, -1e30f, scalar::float_of(0xFF800000u)}) {
       const bool is_zero = want.rungs.zero == 0;
-      seen.check(scalar::bits_of(t), round_to_grid(grid, coins, t, index),
+      seen.check(scalar::bits_of(t), round_to_grid(grid, random_bits, t, index),
                  is_zero ? want.minus_zero : want.rungs.code.front());
     }
   }

@@ -1,4 +1,4 @@
-// ufp4 - stochastic rounding: its threshold exactly, its coins one by one, and both together as statistics.
+// ufp4 - stochastic rounding: its threshold exactly, its random bits one by one, and both together as statistics.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
 //
@@ -26,19 +26,20 @@ namespace {
 constexpr double false_alarm = 7.0;
 
 // Philox of all zeros is 6627e8d5 e169c58d bc57ac4c 9b00dbd8: the low half of word 0 belongs to element 0.
-constexpr std::array<std::uint32_t, 8> first_coins{0xe8d5, 0x6627, 0xc58d, 0xe169, 0xac4c, 0xbc57, 0xdbd8, 0x9b00};
-constexpr bool coins_of_zero_stand_in_order() {
+constexpr std::array<std::uint32_t, 8> first_random_bits{0xe8d5, 0x6627, 0xc58d, 0xe169,
+                                                         0xac4c, 0xbc57, 0xdbd8, 0x9b00};
+constexpr bool random_bits_of_zero_stand_in_order() {
   for (std::uint64_t i = 0; i < 8; ++i) {
-    if (stochastic{}.coin(i) != first_coins[i]) return false;
+    if (stochastic{}.random_word(i) != first_random_bits[i]) return false;
   }
   return true;
 }
-static_assert(coins_of_zero_stand_in_order());
+static_assert(random_bits_of_zero_stand_in_order());
 static_assert(!stochastic::moves_up({1.0f, 1.5f, 2}, 1.25f, 0x7FFF) &&
               stochastic::moves_up({1.0f, 1.5f, 2}, 1.25f, 0x8000));
 
 /// 16 bits of element i: numerics 3.
-std::uint32_t coin_of(std::uint64_t seed, std::uint64_t stream, std::uint64_t i) {
+std::uint32_t random_word_of(std::uint64_t seed, std::uint64_t stream, std::uint64_t i) {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x % 0x100000000u); };
   const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x / 0x100000000u); };
   const auto words =
@@ -101,16 +102,16 @@ double correlation(const std::vector<std::uint32_t>& a, const std::vector<std::u
   return sum / (variance * std::sqrt(static_cast<double>(a.size())));
 }
 
-std::vector<std::uint32_t> coins(const stochastic& policy, std::uint64_t first, std::size_t n,
-                                 std::uint64_t stride = 1) {
+std::vector<std::uint32_t> random_bits(const stochastic& policy, std::uint64_t first, std::size_t n,
+                                       std::uint64_t stride = 1) {
   std::vector<std::uint32_t> out(n);
-  for (std::size_t i = 0; i < n; ++i) out[i] = policy.coin(first + i * stride);
+  for (std::size_t i = 0; i < n; ++i) out[i] = policy.random_word(first + i * stride);
   return out;
 }
 
 }  // namespace
 
-TEST_CASE("a value moves up exactly when its threshold and the coin reach 65536", "[round][stochastic]") {
+TEST_CASE("a value moves up exactly when its threshold and the random number reach 65536", "[round][stochastic]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(1)};
   for (const step& s : steps) {
@@ -131,8 +132,8 @@ TEST_CASE("a value moves up exactly when its threshold and the coin reach 65536"
   }
 }
 
-TEST_CASE("over all coins a value keeps its mean to within 2^-17 + 2^-40 of a step", "[round][stochastic]") {
-  // Of the 65536 coins k move the value up: the mean is exact, no statistics are needed. Every float of [1, 1.5).
+TEST_CASE("over all random bits a value keeps its mean to within 2^-17 + 2^-40 of a step", "[round][stochastic]") {
+  // Of the 65536 random bits k move the value up: the mean is exact, no statistics are needed. Every float of [1, 1.5).
   std::uint64_t wrong = 0;
   double worst = 0;
   const neighbours n{1.0f, 1.5f, 2};
@@ -152,7 +153,7 @@ TEST_CASE("over all coins a value keeps its mean to within 2^-17 + 2^-40 of a st
     const double lo = static_cast<double>(s.lo), width = static_cast<double>(s.hi) - lo;
     worst = 0;
     between(s, [&](float t) {
-      int k = 0;  // the coins that move t up, by bisection: whoever moves at r moves at r + 1
+      int k = 0;  // the random bits that move t up, by bisection: whoever moves at r moves at r + 1
       for (int bit = 65536; bit > 0; bit /= 2) {
         if (k + bit <= 65536 && stochastic::moves_up({s.lo, s.hi, 0}, t, static_cast<std::uint32_t>(65536 - (k + bit))))
           k += bit;
@@ -166,7 +167,7 @@ TEST_CASE("over all coins a value keeps its mean to within 2^-17 + 2^-40 of a st
   }
 }
 
-TEST_CASE("the coin of an element is Philox of (seed, stream, index), low half of word 0 first",
+TEST_CASE("the random number of an element is Philox of (seed, stream, index), low half of word 0 first",
           "[round][stochastic]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(2)};
@@ -178,9 +179,9 @@ TEST_CASE("the coin of an element is Philox of (seed, stream, index), low half o
     for (const std::uint64_t stream : numbers) {
       for (const std::uint64_t index : numbers) {
         const stochastic policy{.seed = seed, .stream = stream};
-        const std::uint32_t want = coin_of(seed, stream, index);
-        wrong += policy.coin(index) != want;
-        wrong += stochastic::lane(policy.coins(index / 8), index % 8) != want;
+        const std::uint32_t want = random_word_of(seed, stream, index);
+        wrong += policy.random_word(index) != want;
+        wrong += stochastic::lane(policy.random_bits(index / 8), index % 8) != want;
       }
     }
   }
@@ -189,30 +190,31 @@ TEST_CASE("the coin of an element is Philox of (seed, stream, index), low half o
 
 TEST_CASE("a product that the caller just made is rounded before its distance is taken", "[round][stochastic]") {
   // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24, of which binary32 keeps 1 + 2^-11: representable, so it may not move. Fused into
-  // the subtraction the product would be 2^-24 above, a 64th of this step, and would move for 1024 of the coins.
+  // the subtraction the product would be 2^-24 above, a 64th of this step, and would move for 1024 of the random bits.
   volatile float a = 1 + 0x1p-12f;  // not foldable
   const float x = a, y = a;
   const neighbours n{1 + 0x1p-11f, 1 + 0x1p-11f + 0x1p-18f, 0};
   CHECK_FALSE(stochastic::moves_up(n, x * y, 0xFFFF));
 }
 
-TEST_CASE("round_up throws the coin of its index, whatever came before", "[round][stochastic]") {
+TEST_CASE("round_up throws the random number of its index, whatever came before", "[round][stochastic]") {
   const stochastic policy{.seed = support::seed(3), .stream = 5};
   const neighbours n{2.0f, 3.0f, 4};
   std::uint64_t wrong = 0;
   for (std::uint64_t i = 1000; i-- > 0;) {  // backwards, and twice
     for (int again = 0; again < 2; ++again) {
-      wrong += policy.round_up(n, 2.3f, i) != stochastic::moves_up(n, 2.3f, coin_of(policy.seed, policy.stream, i));
+      wrong +=
+          policy.round_up(n, 2.3f, i) != stochastic::moves_up(n, 2.3f, random_word_of(policy.seed, policy.stream, i));
     }
   }
   CHECK(wrong == 0);
 }
 
-TEST_CASE("coins are uniform in every lane", "[round][stochastic][statistics]") {  // 16 statistics
+TEST_CASE("random bits are uniform in every lane", "[round][stochastic][statistics]") {  // 16 statistics
   INFO(support::seed_note());
   const stochastic policy{.seed = support::seed(4), .stream = 1};
   for (std::uint64_t lane = 0; lane < 8; ++lane) {
-    const auto seen = coins(policy, lane, 1 << 17, 8);
+    const auto seen = random_bits(policy, lane, 1 << 17, 8);
     for (const int shift : {0, 8}) {
       std::array<double, 256> count{};
       for (const std::uint32_t r : seen) count[r >> shift & 255] += 1;
@@ -249,25 +251,25 @@ TEST_CASE("the fraction of values that move up is the fraction of the step", "[r
   }
 }
 
-TEST_CASE("coins of different seeds, streams and elements are uncorrelated", "[round][stochastic][statistics]") {
+TEST_CASE("random bits of different seeds, streams and elements are uncorrelated", "[round][stochastic][statistics]") {
   INFO(support::seed_note());  // 24 statistics
   const std::uint64_t seed = support::seed(6);
   const std::size_t n = 1 << 17;
-  const auto base = coins({seed, 0}, 0, n);
+  const auto base = random_bits({seed, 0}, 0, n);
   for (const std::uint64_t distance :
        {1ull, 2ull, 3ull, 4ull, 5ull, 6ull, 7ull, 8ull, 15ull, 16ull, 1024ull, 1ull << 35, 1ull << 40}) {
     INFO("elements " << distance << " apart");
-    CHECK(std::abs(correlation(base, coins({seed, 0}, distance, n))) < false_alarm);
+    CHECK(std::abs(correlation(base, random_bits({seed, 0}, distance, n))) < false_alarm);
   }
   for (const std::uint64_t stream : {1ull, 2ull, 1ull << 31, 1ull << 32, 1ull << 63}) {
     INFO("streams 0 and " << stream);
-    CHECK(std::abs(correlation(base, coins({seed, stream}, 0, n))) < false_alarm);
+    CHECK(std::abs(correlation(base, random_bits({seed, stream}, 0, n))) < false_alarm);
   }
   const std::uint64_t one = 1;
   for (const std::uint64_t other : {seed + 1, seed ^ one << 31, seed ^ one << 32, seed ^ one << 63, ~seed}) {
     INFO("seeds " << seed << " and " << other);
-    CHECK(std::abs(correlation(base, coins({other, 0}, 0, n))) < false_alarm);
+    CHECK(std::abs(correlation(base, random_bits({other, 0}, 0, n))) < false_alarm);
   }
   INFO("seed and stream exchanged");
-  CHECK(std::abs(correlation(coins({seed, 77}, 0, n), coins({77, seed}, 0, n))) < false_alarm);
+  CHECK(std::abs(correlation(random_bits({seed, 77}, 0, n), random_bits({77, seed}, 0, n))) < false_alarm);
 }

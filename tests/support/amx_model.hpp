@@ -1,6 +1,6 @@
 // ufp4 - AMX tiles in ordinary memory: what the instructions do, written from Intel's documentation.
 // SPDX-License-Identifier: Apache-2.0
-/// A unit for the kernels of cpu/simd/amx.hpp that runs anywhere and refuses what a processor would fault on:
+/// A unit for the kernels of cpu/simd/amx.hpp that runs anywhere and rejects what a processor would fault on:
 ///
 ///   using kernel = ufp4::cpu::detail::amx::gemm_blocks<support::emulated_tiles>;
 ///

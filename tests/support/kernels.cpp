@@ -1,4 +1,4 @@
 // ufp4 - the CPU kernels of every test.
 // SPDX-License-Identifier: Apache-2.0
-#define UFP4_KERNELS_HERE
+#define UFP4_COMPILE_KERNELS
 #include <ufp4/cpu/kernels.hpp>

@@ -1,4 +1,4 @@
-// ufp4 - what tests of the verbs share: input types with their decoding, and comparison with the model.
+// ufp4 - what tests of the operations share: input types with their decoding, and comparison with the model.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

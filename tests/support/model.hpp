@@ -1,4 +1,4 @@
-// ufp4 - a second reading of numerics 1 to 5, slow and literal: what the tests of blocks and verbs compare bits with.
+// ufp4 - a second reading of numerics 1 to 5, slow and literal: what the tests of blocks and operations compare bits with.
 // SPDX-License-Identifier: Apache-2.0
 /// Shares nothing with the library but the names of its types. Grids are the tables of the page; a conversion tries
 /// every code; one binary32 rounding is an operation in long double, rounded once more on the way out, which is the
@@ -158,7 +158,7 @@ struct rounding {
   enum kind { nearest_even, nearest_away, toward_zero, stochastic } what = nearest_even;
   std::uint64_t seed = 0, stream = 0;
 
-  std::uint32_t coin(std::uint64_t index) const {
+  std::uint32_t random_word(std::uint64_t index) const {
     const std::uint64_t group = index / 8;
     const auto words = philox({static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
                                static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)},
@@ -184,7 +184,7 @@ inline bool moves_up(float low, float high, int rank, float t, const rounding& r
   }
   const float p = div(sub(absolute(t), absolute(low)), sub(absolute(high), absolute(low)));
   const auto k = static_cast<std::uint32_t>(std::floor(add(mul(p, 65536.0f), 0.5f)));
-  return k + r.coin(index) >= 65536u;
+  return k + r.random_word(index) >= 65536u;
 }
 
 inline std::uint8_t round(const grid& g, float t, const rounding& r, std::uint64_t index) {
@@ -306,10 +306,10 @@ enum class rule { by_format, up, mx_floor, mx_even, mx_ceil, four_over_six };
 struct tensor_level {
   float S = 1, times = 1, tensor_scale = 1;  // times: fl(S * fl(1/qmax))
 };
-inline tensor_level tensor_level_of(const format& f, rule how, float gmax) {
+inline tensor_level tensor_level_of(const format& f, rule how, float global_amax) {
   if (!f.two_level) return {};
   const float F = how == rule::four_over_six ? 256.0f : fl(value_of(f.s, largest_code(f.s)));
-  const float quotient = gmax == 0 ? 1.0f : div(mul(F, f.g.qmax), gmax);
+  const float quotient = global_amax == 0 ? 1.0f : div(mul(F, f.g.qmax), global_amax);
   const float S = quotient > largest_float ? largest_float : quotient;
   return {S, mul(S, div(1, f.g.qmax)), div(1, S)};
 }
@@ -404,7 +404,7 @@ struct request {
   model::rounding rounding = {};
   rule how = rule::by_format;
   bool mse = false;
-  float gmax = -1;  // negative: found here
+  float global_amax = -1;  // negative: found here
   bool sharded = false;
   std::uint64_t first_row = 0, first_col = 0, total_cols = 0;
 };
@@ -414,7 +414,7 @@ struct result {
   std::vector<std::uint8_t> codes;    // one a byte, rows x padded
   std::vector<std::uint32_t> scales;  // the bits
   std::vector<float> decoded;         // rows x padded
-  float tensor_scale = 1, gmax = 0;
+  float tensor_scale = 1, global_amax = 0;
   std::uint64_t nonfinite_blocks = 0, saturated = 0, underflowed_scales = 0;
 };
 
@@ -424,7 +424,7 @@ inline std::size_t run_of(const format& f, const transform& t) { return t.n > f.
 inline void code_block(const format& f, const request& q, const std::vector<float>& padded, std::size_t whole,
                        std::size_t row, std::size_t col, result& out) {
   block b;
-  b.tensor = tensor_level_of(f, q.how, out.gmax);
+  b.tensor = tensor_level_of(f, q.how, out.global_amax);
   bool bad = false;
   for (std::size_t r = row; r < row + f.height; ++r)
     for (std::size_t k = col; k < col + f.length; ++k) {
@@ -463,10 +463,10 @@ inline std::vector<float> prepared(const format& f, const transform& t, const st
 }
 
 inline float largest_finite(const std::vector<float>& x) {
-  float gmax = 0;
+  float global_amax = 0;
   for (const float v : x)
-    if (finite(v) && absolute(v) > gmax) gmax = absolute(v);
-  return gmax;
+    if (finite(v) && absolute(v) > global_amax) global_amax = absolute(v);
+  return global_amax;
 }
 
 inline result quantize(const format& f, const std::vector<float>& x, std::size_t rows, std::size_t cols,
@@ -474,8 +474,8 @@ inline result quantize(const format& f, const std::vector<float>& x, std::size_t
   result out;
   out.rows = rows, out.cols = cols, out.padded = round_up(cols, run_of(f, q.t));
   const std::vector<float> y = prepared(f, q.t, x, rows, cols);
-  out.gmax = q.gmax >= 0 ? q.gmax : largest_finite(y);
-  out.tensor_scale = tensor_level_of(f, q.how, out.gmax).tensor_scale;
+  out.global_amax = q.global_amax >= 0 ? q.global_amax : largest_finite(y);
+  out.tensor_scale = tensor_level_of(f, q.how, out.global_amax).tensor_scale;
   out.codes.resize(rows * out.padded);
   out.decoded.resize(rows * out.padded);
   const std::size_t whole = q.sharded ? round_up(q.total_cols, run_of(f, q.t)) : out.padded;

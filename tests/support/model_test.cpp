@@ -16,10 +16,10 @@ TEST_CASE("the model's Philox gives Random123's vectors") {
   const std::uint32_t ones = 0xFFFFFFFFu;
   CHECK(model::philox({ones, ones, ones, ones}, ~std::uint64_t{0}) ==
         std::array<std::uint32_t, 4>{0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu});
-  // Coins are the eight halves of the words, low half of word 0 first.
+  // Random bits are the eight halves of the words, low half of word 0 first.
   const model::rounding r{model::rounding::stochastic, 0, 0};
   const std::uint32_t want[8] = {0xe8d5, 0x6627, 0xc58d, 0xe169, 0xac4c, 0xbc57, 0xdbd8, 0x9b00};
-  for (std::uint64_t i = 0; i < 8; ++i) CHECK(r.coin(i) == want[i]);
+  for (std::uint64_t i = 0; i < 8; ++i) CHECK(r.random_word(i) == want[i]);
 }
 
 TEST_CASE("the model rounds E2M1's ties to even codes and keeps the sign of zero") {

@@ -1,4 +1,4 @@
-// ufp4 - executors and instruction sets to run a verb on, when its bits must not depend on them.
+// ufp4 - executors and instruction sets to run a operation on, when its bits must not depend on them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -73,7 +73,7 @@ def summary(found):
     return out
 
 
-def power_sentences(p):
+def power_messages(p):
     """p: a pilot of power.json, or a stats.Power as a dictionary."""
     return [
         (
@@ -160,7 +160,7 @@ def power(found):
         )
     )
     for p in pilots:
-        out.append(Text(f"{p['model']}: " + "; ".join(filter(None, power_sentences(p))) + ".", note=True))
+        out.append(Text(f"{p['model']}: " + "; ".join(filter(None, power_messages(p))) + ".", note=True))
     return out
 
 

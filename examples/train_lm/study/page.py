@@ -57,5 +57,5 @@ def update(path, found):
 def power_lines(pilot):
     seconds = f"; {pilot['seconds_a_run']} s a run" if pilot.get("seconds_a_run") else ""
     return [f"{pilot['model']}: train_lm {' '.join(pilot['arguments'])}{seconds}"] + [
-        "  " + line for line in compose.power_sentences(pilot) if line
+        "  " + line for line in compose.power_messages(pilot) if line
     ]

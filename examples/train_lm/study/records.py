@@ -18,7 +18,7 @@ PROBE_STEPS = 9  # of 600 steps probed every 75, and the first
 
 
 class Unreadable(ValueError):
-    """One sentence on why a folder is no complete run."""
+    """One message on why a folder is no complete run."""
 
 
 def read_folder(folder):
@@ -157,7 +157,7 @@ def _probes(path):
 
 
 def read_folders(out):
-    """Every complete run below `out`, and a sentence for every folder that is none."""
+    """Every complete run below `out`, and a message for every folder that is none."""
     records, said = [], []
     out = pathlib.Path(out)
     for folder in sorted(out.iterdir()) if out.is_dir() else []:
@@ -173,7 +173,7 @@ def read_folders(out):
 
 
 def read_results(path):
-    """The records of runs.jsonl, and a sentence for every line that is none. No file is no records."""
+    """The records of runs.jsonl, and a message for every line that is none. No file is no records."""
     records, said = [], []
     path = pathlib.Path(path)
     if not path.exists():

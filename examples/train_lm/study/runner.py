@@ -24,7 +24,7 @@ from machine import machine_of
 
 GRACE_SECONDS = 120  # for an interrupted train_lm to save its checkpoint
 CHECKPOINT_STEPS = 25  # what kill -9 can lose of a run
-REFUSED = (1, 2)  # train_lm's exit statuses where it will not go on from what is in the folder
+REJECTD = (1, 2)  # train_lm's exit statuses where it will not go on from what is in the folder
 INTERRUPTED = 130  # train_lm's exit status after SIGINT or SIGTERM: there is a checkpoint
 ENDED_TIMES = 3  # a run that a signal ends more often than that has failed: memory, or a machine that is going down
 DIVERGED = 3  # train_lm's exit status where the loss is no longer a number: complete, with losses null
@@ -252,7 +252,7 @@ class Study:
                 self.ended[job.run.key] += 1
                 waiting.append(job.run)
                 self.say(f"{job.run.key}: was ended ({_last_words(job)}); put back, to be taken up again")
-            elif job.resumed and job.process.returncode in REFUSED:
+            elif job.resumed and job.process.returncode in REJECTD:
                 self.say(
                     f"{job.run.key}: could not be resumed ({_last_words(job)}); "
                     f"moved to {move_aside(job.folder).name}, begun anew"

@@ -204,8 +204,8 @@ def command_export(args):
     old, said = records.read_results(args.results / "runs.jsonl")
     new, more = records.read_folders(args.out)
     merged, clashes = records.merge(old, new, args.replace)
-    for sentence in said + more + clashes:
-        say(sentence)
+    for message in said + more + clashes:
+        say(message)
     records.write_results(args.results / "runs.jsonl", merged)
     say(f"{args.results / 'runs.jsonl'}: {len(merged)} runs, {len(merged) - len(old)} of them new")
     measured = args.out / "power.json"
@@ -225,8 +225,8 @@ def command_report(args):
     if args.page:
         page.update(args.page, found)
         say(f"written: {args.page}")
-    for sentence in found["said"]:
-        say(f"left out: {sentence}")
+    for message in found["said"]:
+        say(f"left out: {message}")
     return 0
 
 

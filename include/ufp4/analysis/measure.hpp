@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
-#include <ufp4/cpu/kernels/quantized_chunk.hpp>
+#include <ufp4/cpu/kernels/quantize/quantized_chunk.hpp>
 #include <ufp4/quantize.hpp>
 #include <vector>
 
@@ -207,7 +207,7 @@ class measurement {
     const cpu::isa tier = cpu::resolve(ctx);
     auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
     job.counts = true;
-    const auto coder = ufp4::detail::make_coder<F>(options, ufp4::detail::gmax_of(ctx, job, options));
+    const auto coder = ufp4::detail::make_coder<F>(options, ufp4::detail::global_amax_of(ctx, job, options));
     std::vector<detail::sums> strips(job.strips());
     quantize_report here;
     detail::measure_with(ctx, tier, job, coder, strips, here);

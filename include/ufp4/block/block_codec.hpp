@@ -16,7 +16,7 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// What a quantizer met. Verbs add to it, so one report can total several calls.
+/// What a quantizer met. Operations add to it, so one report can total several calls.
 struct quantize_report {
   std::uint64_t nonfinite_blocks = 0;    ///< blocks with a NaN or Inf after the transform
   std::uint64_t saturated = 0;           ///< elements rounded from beyond qmax
@@ -53,8 +53,8 @@ UFP4_HD constexpr void round_run(const grid4& grid, const Rounding& rounding, co
   for (int k = 0; k < count; ++k) codes[k] = round_to_grid(grid, rounding, t[k], index + static_cast<std::uint64_t>(k));
 }
 
-/// One group of coins, so that eight elements share a Philox call.
-struct drawn_coins {
+/// One group of random bits, so that eight elements share a Philox call.
+struct drawn_random_bits {
   philox_counter words;
   UFP4_HD constexpr bool round_up(const neighbours& n, float t, std::uint64_t index) const {
     return stochastic::moves_up(n, t, stochastic::lane(words, index & 7u));
@@ -67,7 +67,7 @@ UFP4_HD constexpr void round_run(const grid4& grid, const stochastic& rounding, 
     const std::uint64_t i = index + static_cast<std::uint64_t>(k);
     const int here = 8 - static_cast<int>(i & 7u), left = count - k;
     const int group = here < left ? here : left;
-    round_run(grid, drawn_coins{rounding.coins(i >> 3)}, t + k, group, i, codes + k);
+    round_run(grid, drawn_random_bits{rounding.random_bits(i >> 3)}, t + k, group, i, codes + k);
     k += group;
   }
 }
@@ -78,7 +78,7 @@ UFP4_HD constexpr void round_run(const grid4& grid, const rounding_spec& roundin
     case rounding_spec::kind::nearest_even: return round_run(grid, nearest_even{}, t, count, index, codes);
     case rounding_spec::kind::nearest_away: return round_run(grid, nearest_away{}, t, count, index, codes);
     case rounding_spec::kind::toward_zero: return round_run(grid, toward_zero{}, t, count, index, codes);
-    case rounding_spec::kind::stochastic: return round_run(grid, rounding.coins, t, count, index, codes);
+    case rounding_spec::kind::stochastic: return round_run(grid, rounding.random_bits, t, count, index, codes);
   }
 }
 
@@ -141,15 +141,15 @@ struct block_coder {
 
 namespace ufp4::inline UFP4_CODE {
 
-/// The tensor-level constants of a format for a known gmax: quantize_block's last argument.
+/// The tensor-level constants of a format for a known global_amax: quantize_block's last argument.
 template <any_block_format F>
-UFP4_HD constexpr tensor_constants tensor_constants_for(float gmax, scale_rule_spec rule = {}) {
+UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, scale_rule_spec rule = {}) {
   constexpr format_spec format = spec_of<F>;  // a copy: device code has no variables of a namespace
-  return detail::make_tensor_constants(format, rule, gmax);
+  return detail::make_tensor_constants(format, rule, global_amax);
 }
 
 /// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out, the block scale
-/// returned. For two-level formats pass tensor_constants_for<F>(gmax). `index`: of x[0], for stochastic rounding.
+/// returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`: of x[0], for stochastic rounding.
 template <any_block_format F, rounding_policy Rounding = nearest_even>
   requires(F::block.rows == 1)
 UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed, Rounding rounding = {},

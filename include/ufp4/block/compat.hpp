@@ -15,7 +15,7 @@
 // | ggml_mxfp4        | mxfp4  | log2 rounded to binary32; ties toward zero; no -0                                   |
 // | ggml_nvfp4        | block_format<fp4<E2M1>, e4m3, 16> | one level; a scale rounding of its own; nearest by search |
 // | te_nvfp4          | nvfp4  | a block whose scale underflows to 0 keeps codes (of x * FLT_MAX)                    |
-// | torchao_nvfp4     | nvfp4  | tensor scale fl(gmax / 2688); block scales at least 2^-6; x * fl(fl(1/P) / s)       |
+// | torchao_nvfp4     | nvfp4  | tensor scale fl(global_amax / 2688); block scales at least 2^-6; x * fl(fl(1/P) / s)       |
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@ struct coder_base {
   format_spec format;
   tensor_constants tensor;
 
-  UFP4_HD static constexpr tensor_constants constants(const format_spec& f, float gmax) {
-    return ufp4::detail::make_tensor_constants(f, {}, gmax);
+  UFP4_HD static constexpr tensor_constants constants(const format_spec& f, float global_amax) {
+    return ufp4::detail::make_tensor_constants(f, {}, global_amax);
   }
 
-  UFP4_HD bool refuses(const block_values& v, std::uint32_t largest, std::uint8_t* codes,
+  UFP4_HD bool rejects(const block_values& v, std::uint32_t largest, std::uint8_t* codes,
                        quantize_report& report) const {
     if (largest < infinity_bits) return false;
     ++report.nonfinite_blocks;
@@ -72,7 +72,7 @@ struct torchao_mx_coder : coder_base {
                                    quantize_report& report) const {
     const std::uint32_t largest = ufp4::detail::amax_bits(v);
     const std::uint32_t bits = largest < infinity_bits ? torchao_scale(mode, to_float(largest)) : 0xFFu;
-    if (refuses(v, bits == 0xFFu ? infinity_bits : largest, codes, report)) return 0xFFu;
+    if (rejects(v, bits == 0xFFu ? infinity_bits : largest, codes, report)) return 0xFFu;
     const block_scale scale = ufp4::detail::scale_from_bits(format, tensor, bits);
     report.saturated += ufp4::detail::round_row(format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
     return bits;
@@ -107,7 +107,7 @@ struct ggml_mxfp4_coder : coder_base {
   UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
                                    quantize_report& report) const {
     const std::uint32_t largest = ufp4::detail::amax_bits(v);
-    if (refuses(v, largest, codes, report)) return 0xFFu;
+    if (rejects(v, largest, codes, report)) return 0xFFu;
     const int e = largest == 0 ? -127 : floor_rounded_log2(to_float(largest)) - 2;
     const std::uint32_t bits = e < -127 ? 0u : static_cast<std::uint32_t>(e + 127);
     const float scale = ufp4::detail::decode_scale(scale_kind::e8m0, bits);
@@ -134,7 +134,7 @@ struct ggml_nvfp4_coder : coder_base {
   UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
                                    quantize_report& report) const {
     const std::uint32_t largest = ufp4::detail::amax_bits(v);
-    if (refuses(v, largest, codes, report)) return 0x7Fu;
+    if (rejects(v, largest, codes, report)) return 0x7Fu;
     const std::uint32_t bits = ggml_ue4m3(to_float(largest) / 6.0f);
     const float scale = ufp4::detail::decode_scale(scale_kind::e4m3, bits);
     report.underflowed_scales += bits == 0 && largest != 0;
@@ -151,7 +151,7 @@ struct te_nvfp4_coder : coder_base {
   UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
                                    quantize_report& report) const {
     const std::uint32_t largest = ufp4::detail::amax_bits(v);
-    if (refuses(v, largest, codes, report)) return 0x7Fu;
+    if (rejects(v, largest, codes, report)) return 0x7Fu;
     block_scale scale = choose_scale(format, {}, tensor, v, to_float(largest));
     if (scale.factor == 0.0f) scale.factor = ufp4::detail::max_finite;
     report.underflowed_scales += scale.bits == 0 && largest != 0;
@@ -160,14 +160,16 @@ struct te_nvfp4_coder : coder_base {
   }
 };
 
-/// P = fl(gmax / 2688) is the tensor scale; a block scale never falls below 2^-6.
+/// P = fl(global_amax / 2688) is the tensor scale; a block scale never falls below 2^-6.
 struct torchao_nvfp4_coder : coder_base {
-  UFP4_HD static constexpr tensor_constants constants(const format_spec&, float gmax) { return {gmax / 2688.0f, 1.0f}; }
+  UFP4_HD static constexpr tensor_constants constants(const format_spec&, float global_amax) {
+    return {global_amax / 2688.0f, 1.0f};
+  }
 
   UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
                                    quantize_report& report) const {
     const std::uint32_t largest = ufp4::detail::amax_bits(v);
-    if (refuses(v, largest, codes, report)) return 0x7Fu;
+    if (rejects(v, largest, codes, report)) return 0x7Fu;
     constexpr float lowest = 0.015625f;  // 2^-6
     const float u = largest == 0 ? 0.0f : to_float(largest) / 6.0f / tensor.decode;
     const std::uint32_t bits = e4m3(u > lowest ? u : lowest).bits();

@@ -1,7 +1,11 @@
-// ufp4 - the block formats by their field's names.
+// ufp4 - the preset formats: their types, and the one list of them that everything else iterates over.
 // SPDX-License-Identifier: Apache-2.0
+//
+// To add a preset: one alias, one row of `presets`, one row of docs/formats.md. The command-line tool, the file formats,
+// the tests and the benchmarks take their lists from here.
 #pragma once
 
+#include <cstddef>
 #include <ufp4/block/block_format.hpp>
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/int4.hpp>
@@ -22,5 +26,40 @@ using nvint4 = block_format<int4, e4m3, 16, float>;
 using mxfp4 = block_format<fp4<E2M1>, e8m0, 32>;
 using mx_e1m2 = block_format<fp4<E1M2>, e8m0, 32>;
 using mxint4 = block_format<int4, e8m0, 32>;
+
+/// A string literal as a template argument.
+template <std::size_t size>
+struct literal {
+  char text[size] = {};
+  constexpr literal(const char (&from)[size]) {
+    for (std::size_t i = 0; i < size; ++i) text[i] = from[i];
+  }
+};
+
+/// One preset: its type, and its name in files, on command lines and in messages.
+template <any_block_format Format, literal spelled>
+struct preset_row {
+  using format = Format;
+  static constexpr const char* name = spelled.text;
+  static constexpr const format_spec& spec = spec_of<Format>;
+};
+
+template <class... Rows>
+struct preset_rows {
+  static constexpr std::size_t size = sizeof...(Rows);
+};
+
+/// In the order in which lists show them: by kind of scale, E2M1 first.
+using presets =
+    preset_rows<preset_row<nvfp4, "nvfp4">, preset_row<nv_e1m2, "nv_e1m2">, preset_row<nvint4, "nvint4">,
+                preset_row<mxfp4, "mxfp4">, preset_row<mx_e1m2, "mx_e1m2">, preset_row<mxint4, "mxint4">,
+                preset_row<e2m1_f32, "e2m1_f32">, preset_row<e1m2_f32, "e1m2_f32">, preset_row<int4_f32, "int4_f32">>;
+
+/// Calls visit(preset_row<...>{}) for every preset, in the order of the list. The argument has a type `format` and
+/// static members `name` and `spec`.
+template <class Visit>
+constexpr void for_each_preset(Visit&& visit) {
+  [&]<class... Rows>(preset_rows<Rows...>) { (visit(Rows{}), ...); }(presets{});
+}
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -51,7 +51,7 @@ struct mse_search {
 };
 static_assert(scale_rule<scale_up> && scale_rule<mse_search> && scale_rule<scale_rule_spec>);
 
-/// The constants of a two-level format, from gmax, the largest finite magnitude of the transformed operand.
+/// The constants of a two-level format, from global_amax, the largest finite magnitude of the transformed operand.
 struct tensor_constants {
   float decode = 1;        ///< fl(1/S): the tensor scale that is stored
   float scale_factor = 1;  ///< fl(S * fl(1/qmax)): amax times it is the argument of Scale
@@ -101,10 +101,10 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
 
 /// Two-level constants as Transformer Engine computes them (numerics 5).
 UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, const scale_rule_spec& rule,
-                                                         float gmax) {
+                                                         float global_amax) {
   if (!f.two_level) return {};
   const float largest = rule.what == rule_kind::four_over_six ? 256.0f : decode_scale(f.scale, max_scale(f.scale));
-  const float quotient = gmax == 0.0f ? 1.0f : (largest * f.grid.qmax) / gmax;
+  const float quotient = global_amax == 0.0f ? 1.0f : (largest * f.grid.qmax) / global_amax;
   const float S = quotient < max_finite ? quotient : max_finite;
   return {1.0f / S, S * (1.0f / f.grid.qmax)};
 }

@@ -1,4 +1,4 @@
-// ufp4 - cpu::context: on which threads and with which instructions a verb runs.
+// ufp4 - cpu::context: on which threads and with which instructions a operation runs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,7 +28,7 @@ class executor_ref {
   void (*run_)(void*, std::size_t, task_ref) = nullptr;
 };
 
-/// Every verb takes one as its first argument, or none: all cores, best instructions. Neither member changes a bit of
+/// Every operation takes one as its first argument, or none: all cores, best instructions. Neither member changes a bit of
 /// any result that numerics.md calls bit-exact, and `threads` changes no bit of any result.
 ///
 /// | threads  | at most this many; 0 is all cores. Small work stays on the caller's thread |

@@ -47,7 +47,7 @@ namespace ufp4::cpu::detail::inline UFP4_TYPES {
 
 struct detected {
   isa_set tiers;
-  const char* amx_refusal;  ///< why there is no amx among them; null if there is
+  const char* amx_rejection;  ///< why there is no amx among them; null if there is
 };
 
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES
@@ -74,7 +74,7 @@ inline std::uint64_t enabled_state() {
   return low | std::uint64_t{high} << 32;
 }
 
-/// Asks Linux for AMX tile data, once a process; a refusal means no AMX.
+/// Asks Linux for AMX tile data, once a process; a rejection means no AMX.
 inline bool amx_permitted() {
 #if defined(__linux__)
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -88,22 +88,22 @@ inline detected detect() {
   isa_set found;
   const cpuid_leaf one = cpuid(1, 0), seven = cpuid(7, 0), seven_one = cpuid(7, 1);
   const bool amx = bits_set(seven.edx, bit(22) | bit(24) | bit(25));  // BF16, TILE, INT8
-  const char* refusal = amx ? "present, but not the AVX-512 that its kernels use" : "not present";
+  const char* rejection = amx ? "present, but not the AVX-512 that its kernels use" : "not present";
   const std::uint64_t state = enabled_state();
   const bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xE6) == 0xE6, tiles = (state & 0x60000) == 0x60000;
   if (!ymm || !bits_set(one.ecx, bit(12) | bit(28) | bit(29)) || !bits_set(seven.ebx, bit(5) | bit(3) | bit(8)))
-    return {found, refusal};  // FMA, AVX, F16C; AVX2, BMI1, BMI2
+    return {found, rejection};  // FMA, AVX, F16C; AVX2, BMI1, BMI2
   found.add(isa::avx2);
   if (bits_set(seven_one.eax, bit(4))) found.add(isa::avx_vnni);
   // F, DQ, BW, VL; VBMI, VNNI
   if (!zmm || !bits_set(seven.ebx, bit(16) | bit(17) | bit(30) | bit(31)) || !bits_set(seven.ecx, bit(1) | bit(11)))
-    return {found, refusal};
+    return {found, rejection};
   found.add(isa::avx512);
-  if (!bits_set(seven_one.eax, bit(5))) return {found, refusal};
+  if (!bits_set(seven_one.eax, bit(5))) return {found, rejection};
   found.add(isa::avx512_bf16);
-  if (!amx) return {found, refusal};
+  if (!amx) return {found, rejection};
   if (!tiles) return {found, "present, but the system does not save tiles"};
-  if (!amx_permitted()) return {found, "present, but the system refuses tile data"};
+  if (!amx_permitted()) return {found, "present, but the system rejects tile data"};
   return {found.add(isa::amx), nullptr};
 }
 
@@ -140,8 +140,8 @@ inline isa_set available() { return detail::detection().tiers; }
 
 /// Why the amx tier is not available: "not present", or "present, but ..." and what the processor or the system keeps
 /// back. Empty where it is available.
-inline const char* amx_refusal() {
-  const char* why = detail::detection().amx_refusal;
+inline const char* amx_rejection() {
+  const char* why = detail::detection().amx_rejection;
   return why == nullptr ? "" : why;
 }
 

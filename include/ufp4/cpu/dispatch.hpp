@@ -8,9 +8,9 @@
 #include <ufp4/cpu/context.hpp>
 #include <ufp4/cpu/detect.hpp>
 #include <ufp4/cpu/kernel_tables.hpp>
-#include <ufp4/cpu/kernels/quantize_scalar.hpp>
+#include <ufp4/cpu/kernels/quantize/quantize_scalar.hpp>
 #include <ufp4/detail/expects.hpp>
-#if !defined(UFP4_KERNELS_ELSEWHERE)
+#if !defined(UFP4_EXTERNAL_KERNELS)
 #include <ufp4/cpu/kernels.hpp>
 #endif
 
@@ -37,8 +37,8 @@ inline isa from_environment() {
   if (wanted == nullptr || *wanted == '\0') return available().best();
   for (const isa i : all_isas)
     if (std::string(name(i)) == wanted) return require_available(i, "UFP4_ISA");
-  ufp4::detail::refuse(ufp4::detail::sentence("UFP4_ISA is ", wanted, ", which is no instruction set of ufp4; this ",
-                                              "machine has ", names_of(available())));
+  ufp4::detail::reject(ufp4::detail::concat("UFP4_ISA is ", wanted, ", which is no instruction set of ufp4; this ",
+                                            "machine has ", names_of(available())));
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

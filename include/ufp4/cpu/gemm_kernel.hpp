@@ -8,8 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ufp4/cpu/elements.hpp>
 #include <ufp4/cpu/isa.hpp>
-#include <ufp4/cpu/job.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 

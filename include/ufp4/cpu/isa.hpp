@@ -7,7 +7,7 @@
 
 namespace ufp4::cpu::inline UFP4_TYPES {
 
-/// Tiers, each with everything its parent has. A verb without a kernel for a tier runs its parent's.
+/// Tiers, each with everything its parent has. A operation without a kernel for a tier runs its parent's.
 ///
 /// | isa          | needs                                                    | parent      |
 /// |--------------|----------------------------------------------------------|-------------|
@@ -58,7 +58,7 @@ constexpr const char* name(isa i) {
   return "?";
 }
 
-/// Where a verb looks next when a tier has no kernel for it; scalar is its own parent.
+/// Where a operation looks next when a tier has no kernel for it; scalar is its own parent.
 constexpr isa parent(isa i) {
   switch (i) {
     case isa::avx_vnni:

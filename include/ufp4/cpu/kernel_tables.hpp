@@ -5,13 +5,13 @@
 #pragma once
 
 #include <cstddef>
+#include <ufp4/cpu/elements.hpp>
 #include <ufp4/cpu/gemm_kernel.hpp>
 #include <ufp4/cpu/isa.hpp>
-#include <ufp4/cpu/job.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// What the kernels of each verb are: strips or rows first .. last - 1 of a job.
+/// What the kernels of each operation are: strips or rows first .. last - 1 of a job.
 using quantize_function = void(const quantize_job&, const block_coder<rounding_spec>&, const quantized_sink&,
                                std::size_t first, std::size_t last, quantize_report&);
 using amax_function = std::uint32_t(const quantize_job&, std::size_t first, std::size_t last);
@@ -45,8 +45,8 @@ struct kernel_table {
   constexpr const Row* end() const { return rows + count; }
 };
 
-#if defined(UFP4_KERNELS_ELSEWHERE)
-/// Of the file that is compiled with UFP4_KERNELS_HERE.
+#if defined(UFP4_EXTERNAL_KERNELS)
+/// Of the file that is compiled with UFP4_COMPILE_KERNELS.
 namespace kernels {
 extern const kernel_table<quantize_row> quantize;
 extern const kernel_table<kernel_row<amax_function>> amax;

@@ -3,32 +3,32 @@
 #pragma once
 
 #include <ufp4/cpu/kernel_tables.hpp>
-#include <ufp4/cpu/kernels/dequantize_avx2.hpp>
-#include <ufp4/cpu/kernels/dequantize_avx512.hpp>
-#include <ufp4/cpu/kernels/dequantize_neon.hpp>
-#include <ufp4/cpu/kernels/dequantize_scalar.hpp>
-#include <ufp4/cpu/kernels/gemm_bf16_amx.hpp>
-#include <ufp4/cpu/kernels/gemm_bf16_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm_bf16_neon.hpp>
-#include <ufp4/cpu/kernels/gemm_blocks_amx.hpp>
-#include <ufp4/cpu/kernels/gemm_f32_avx2.hpp>
-#include <ufp4/cpu/kernels/gemm_f32_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm_f32_neon.hpp>
-#include <ufp4/cpu/kernels/gemm_int8_avx2.hpp>
-#include <ufp4/cpu/kernels/gemm_int8_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm_int8_avx_vnni.hpp>
-#include <ufp4/cpu/kernels/gemm_int8_i8mm.hpp>
-#include <ufp4/cpu/kernels/gemm_int8_neon.hpp>
-#include <ufp4/cpu/kernels/gemm_scalar.hpp>
-#include <ufp4/cpu/kernels/gemv_int8_avx512.hpp>
-#include <ufp4/cpu/kernels/hadamard_avx2.hpp>
-#include <ufp4/cpu/kernels/hadamard_avx512.hpp>
-#include <ufp4/cpu/kernels/hadamard_neon.hpp>
-#include <ufp4/cpu/kernels/hadamard_scalar.hpp>
-#include <ufp4/cpu/kernels/quantize_avx2.hpp>
-#include <ufp4/cpu/kernels/quantize_avx512.hpp>
-#include <ufp4/cpu/kernels/quantize_neon.hpp>
-#include <ufp4/cpu/kernels/quantize_scalar.hpp>
+#include <ufp4/cpu/kernels/dequantize/dequantize_avx2.hpp>
+#include <ufp4/cpu/kernels/dequantize/dequantize_avx512.hpp>
+#include <ufp4/cpu/kernels/dequantize/dequantize_neon.hpp>
+#include <ufp4/cpu/kernels/dequantize/dequantize_scalar.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_bf16_amx.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_bf16_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_bf16_neon.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_blocks_amx.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_f32_avx2.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_f32_neon.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_int8_avx2.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_int8_avx_vnni.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_int8_i8mm.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
+#include <ufp4/cpu/kernels/gemm/gemv_int8_avx512.hpp>
+#include <ufp4/cpu/kernels/hadamard/hadamard_avx2.hpp>
+#include <ufp4/cpu/kernels/hadamard/hadamard_avx512.hpp>
+#include <ufp4/cpu/kernels/hadamard/hadamard_neon.hpp>
+#include <ufp4/cpu/kernels/hadamard/hadamard_scalar.hpp>
+#include <ufp4/cpu/kernels/quantize/quantize_avx2.hpp>
+#include <ufp4/cpu/kernels/quantize/quantize_avx512.hpp>
+#include <ufp4/cpu/kernels/quantize/quantize_neon.hpp>
+#include <ufp4/cpu/kernels/quantize/quantize_scalar.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
@@ -86,13 +86,13 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
 #endif
 };
 
-#if !defined(UFP4_KERNELS_ELSEWHERE)  // else another file holds these, and this one came for a kernel by name
-#if defined(UFP4_KERNELS_HERE)
+#if !defined(UFP4_EXTERNAL_KERNELS)  // else another file holds these, and this one came for a kernel by name
+#if defined(UFP4_COMPILE_KERNELS)
 #define UFP4_TABLE extern const
 #else
 #define UFP4_TABLE inline constexpr
 #endif
-/// A table a verb, each a variable of its own: a program compiles the kernels of the verbs that it calls.
+/// A table a operation, each a variable of its own: a program compiles the kernels of the operations that it calls.
 namespace kernels {
 UFP4_TABLE kernel_table<quantize_row> quantize = quantize_kernels;
 UFP4_TABLE kernel_table<kernel_row<amax_function>> amax = amax_kernels;

@@ -1,4 +1,4 @@
-// ufp4 - spreading the tasks of one verb over threads.
+// ufp4 - spreading the tasks of one operation over threads.
 // SPDX-License-Identifier: Apache-2.0
 //
 // POSIX threads and the compilers' atomic operations: <thread> and <atomic> cost a quarter of the include budget.

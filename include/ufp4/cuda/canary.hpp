@@ -28,7 +28,7 @@ class canary {
  public:
   using runner = error (*)(const gemm_job&, const device_facts&, std::span<std::byte>, stream);
 
-  /// success, or why `kernel` may not run `job`, remembering the reason for the verb's status. `depth`: K of the
+  /// success, or why `kernel` may not run `job`, remembering the reason for the operation's status. `depth`: K of the
   /// tile, a multiple of 32; enough of it for the stages of the kernel's pipeline to come round, and for the last not
   /// to be full.
   error check(runner kernel, const char* name, const gemm_job& job, const device_facts& device, unsigned rows,

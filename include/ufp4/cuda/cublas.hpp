@@ -1,7 +1,7 @@
 // ufp4 - products on cublasLt: include it after ufp4/cuda.hpp in a program that links cublasLt.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   ufp4::cuda::cublas library;             // from here on the verbs may use cublasLt on this device
+//   ufp4::cuda::cublas library;             // from here on the operations may use cublasLt on this device
 //   if (!library.made()) std::puts(library.made().text().c_str());
 //   ufp4::cuda::quantized_gemm(ctx, qx, qw, y);
 //
@@ -32,7 +32,7 @@ inline error error_of(cublasStatus_t s) {
     default: return cudaErrorUnknown;
   }
 }
-/// The same, remembering which call it was and what the library calls it, for the verb's status.
+/// The same, remembering which call it was and what the library calls it, for the operation's status.
 inline error checked_call(const char* call, cublasStatus_t s) {
   return s == CUBLAS_STATUS_SUCCESS ? success : failed(error_of(s), call, cublasLtGetStatusString(s));
 }
@@ -159,8 +159,8 @@ namespace ufp4::gpu::inline UFP4_GPU {
 ///
 /// | cublas()       | makes a handle, which allocates; destroys it                                                  |
 /// | cublas(handle) | borrows the caller's; a cublasHandle_t may be cast to it                                      |
-/// | made()         | what became of that; where it failed, the verbs run without cublasLt                          |
-/// | threads        | verbs may run on any; objects are made and destroyed while no other thread's verb runs on the |
+/// | made()         | what became of that; where it failed, the operations run without cublasLt                          |
+/// | threads        | operations may run on any; objects are made and destroyed while no other thread's operation runs on the |
 /// |                | device                                                                                        |
 class cublas {
  public:

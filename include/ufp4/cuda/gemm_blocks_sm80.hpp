@@ -4,7 +4,7 @@
 // The grids' values are small integers times a power of two: a block's dot product is a sum of products of signed
 // bytes, which mma.sync makes exactly, m16n8k16 for blocks of 16, a chain of m16n8k32 for longer ones. Where the sum
 // starts does not matter to it, so it starts from the bits of 1.5 * 2^23 * unit: what comes out are the bits of that
-// number plus the product, and one subtraction, exact, makes it a float (cpu/kernels/gemm_integers.hpp has the
+// number plus the product, and one subtraction, exact, makes it a float (cpu/kernels/gemm/gemm_integers.hpp has the
 // derivation). Then acc = fma(d, fl(sA sB), acc), in block order: the host's bits.
 //
 // Where the time goes, by count of instructions: for 16 x 8 of C and a block of 16 a warp issues one mma and 12

@@ -1,7 +1,7 @@
 // ufp4 - products by a library that the program links: cublasLt (cuda/cublas.hpp).
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two kernels of the table that take nothing until a library is installed, so that every verb, explain and
+// Two kernels of the table that take nothing until a library is installed, so that every operation, explain and
 // workspace_bytes speak the truth of what this program runs. The library only multiplies; what is before and after it
 // is here:
 //

@@ -30,7 +30,7 @@ extern "C" __device__ int __nvvm_reflect(const char*);
 
 /// Nothing in a proper build; under flags that change the promised bits an instruction that no assembler knows, named
 /// after the remedy.
-UFP4_DEVICE void refuse_fast_math() {
+UFP4_DEVICE void reject_fast_math() {
   if (__nvvm_reflect("__CUDA_FTZ") != 0) asm volatile("ufp4_must_be_compiled_without_use_fast_math_and_ftz;");
 #if defined(__NVCC__)  // other compilers do not answer this
   if (__nvvm_reflect("__CUDA_PREC_DIV") == 0) asm volatile("ufp4_must_be_compiled_without_prec_div_false;");
@@ -41,7 +41,7 @@ UFP4_DEVICE void refuse_fast_math() {
 /// ptxas fuses a mul into an add whatever stands between them,
 /// but for an addition that says how it rounds; x + -0 is x.
 UFP4_DEVICE float device_rounded(float x) {
-  refuse_fast_math();
+  reject_fast_math();
   asm("add.rn.f32 %0, %0, 0f80000000;" : "+f"(x));
   return x;
 }
@@ -79,7 +79,7 @@ UFP4_DEVICE std::uint32_t device_multiply_bf16(std::uint32_t pair, std::uint32_t
 #endif
 
 UFP4_DEVICE index3 thread_index() {
-  refuse_fast_math();  // here, since every kernel comes by
+  reject_fast_math();  // here, since every kernel comes by
   return {threadIdx.x, threadIdx.y, threadIdx.z};
 }
 UFP4_DEVICE index3 block_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }

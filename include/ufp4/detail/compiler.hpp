@@ -1,4 +1,4 @@
-// ufp4 - what differs between compilers: attributes, namespaces, and the flags we refuse.
+// ufp4 - what differs between compilers: attributes, namespaces, and the flags we reject.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// ufp4 - one clear sentence for a bad argument, before anything is written.
+// ufp4 - one clear message for a bad argument, before anything is written.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// Text or a number of a sentence. One type for all, so that a message costs a compiler next to nothing.
+/// Text or a number of a message. One type for all, so that a message costs a compiler next to nothing.
 class word {
  public:
   word(const char* text) : text_(text), is_text_(true) {}
@@ -30,14 +30,14 @@ class word {
       magnitude_ = is_negative_ ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
   }
 
-  void append_to(std::string& sentence) const {
+  void append_to(std::string& message) const {
     char digits[32];
     if (is_text_)
-      sentence += text_;
+      message += text_;
     else if (is_float_)  // nine digits tell every binary32 number from its neighbours
-      sentence.append(digits, static_cast<std::size_t>(std::snprintf(digits, sizeof digits, "%.9g", real_)));
+      message.append(digits, static_cast<std::size_t>(std::snprintf(digits, sizeof digits, "%.9g", real_)));
     else
-      sentence.append(is_negative_ ? "-" : "").append(std::to_string(magnitude_));
+      message.append(is_negative_ ? "-" : "").append(std::to_string(magnitude_));
   }
 
  private:
@@ -53,14 +53,14 @@ inline std::string joined(std::initializer_list<word> words) {
   return text;
 }
 
-/// A sentence of words and numbers. By value: a literal of any length is one type.
+/// A message of words and numbers. By value: a literal of any length is one type.
 template <class... Words>
-std::string sentence(Words... words) {
+std::string concat(Words... words) {
   return joined({word(words)...});
 }
 
-/// Throws std::invalid_argument; without exceptions prints the sentence and aborts.
-[[noreturn]] inline void refuse(const std::string& text) {
+/// Throws std::invalid_argument; without exceptions prints the message and aborts.
+[[noreturn]] inline void reject(const std::string& text) {
 #if defined(UFP4_NO_EXCEPTIONS)
   std::fprintf(stderr, "%s\n", text.c_str());
   std::abort();
@@ -69,11 +69,11 @@ std::string sentence(Words... words) {
 #endif
 }
 
-/// Refuses with a sentence unless the condition holds. The sentence is put together only then.
+/// Rejects with a message unless the condition holds. The message is put together only then.
 template <class... Words>
 void expects(bool condition, Words... words) {
   if (!condition) [[unlikely]]
-    refuse(joined({word(words)...}));
+    reject(joined({word(words)...}));
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

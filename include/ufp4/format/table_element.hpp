@@ -6,7 +6,7 @@
 //   struct my_levels { static constexpr float values[16] = {...}; static constexpr bool exact_products = false; };
 //   using my_element = ufp4::table_element<my_levels>;
 //
-// and works wherever fp4<E2M1> does: blocks, verbs, recipes, analysis.
+// and works wherever fp4<E2M1> does: blocks, operations, recipes, analysis.
 #pragma once
 
 #include <compare>

@@ -1,4 +1,4 @@
-// ufp4 - context: the stream on which a verb runs, and the memory that it may use.
+// ufp4 - context: the stream on which a operation runs, and the memory that it may use.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// Every verb takes one as its first argument. Verbs queue work on the stream and return; none waits, none allocates,
+/// Every operation takes one as its first argument. Operations queue work on the stream and return; none waits, none allocates,
 /// and all can be captured into a graph.
 ///
 /// | where     | the stream                                                                                        |
@@ -24,11 +24,11 @@ struct context {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-inline void check_workspace(const char* verb, const context& ctx, std::size_t needed) {
+inline void check_workspace(const char* operation, const context& ctx, std::size_t needed) {
   const auto first = reinterpret_cast<std::uintptr_t>(ctx.workspace.data());
-  ufp4::detail::expects(needed == 0 || first % 256 == 0, verb, ": context.workspace begins at address ", first,
+  ufp4::detail::expects(needed == 0 || first % 256 == 0, operation, ": context.workspace begins at address ", first,
                         ", not a multiple of 256");
-  ufp4::detail::expects(ctx.workspace.size() >= needed, verb, ": context.workspace has ", ctx.workspace.size(),
+  ufp4::detail::expects(ctx.workspace.size() >= needed, operation, ": context.workspace has ", ctx.workspace.size(),
                         " bytes, but the call needs ", needed);
 }
 

@@ -21,7 +21,7 @@
 #include <ufp4/matrix/product.hpp>
 
 template <ufp4::any_block_format F>
-struct ufp4::detail::is_elsewhere<ufp4::gpu::quantized_view<F>> : std::true_type {};
+struct ufp4::detail::is_device_matrix<ufp4::gpu::quantized_view<F>> : std::true_type {};
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
@@ -32,7 +32,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// |             | those                                                                                         |
 /// | note        | why a better kernel is not taken, in words; empty if there is nothing to say                  |
 struct explanation {
-  const char* verb = "";
+  const char* operation = "";
   const char* kernel = "";
   const char* instruction = "";
   std::size_t tile_rows = 0, tile_cols = 0;
@@ -41,8 +41,8 @@ struct explanation {
 
   /// All of it in one line.
   std::string text() const {
-    const std::string line = ufp4::detail::sentence(verb, ": ", kernel, " (", instruction, "), tiles of ", tile_rows,
-                                                    " x ", tile_cols, ", accumulate ", name(mode));
+    const std::string line = ufp4::detail::concat(operation, ": ", kernel, " (", instruction, "), tiles of ", tile_rows,
+                                                  " x ", tile_cols, ", accumulate ", name(mode));
     return note.empty() ? line : line + "; " + note;
   }
 };
@@ -52,7 +52,7 @@ struct explanation {
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 template <class T>
-concept coded_operand = ufp4::detail::is_elsewhere<T>::value;
+concept coded_operand = ufp4::detail::is_device_matrix<T>::value;
 /// What either side of a product may be, but for gpu::quantized_matrix, which is read through its view.
 template <class T>
 concept viewed_operand = coded_operand<T> || ufp4::detail::request_operand<T> || ufp4::detail::plain_operand<T>;
@@ -222,17 +222,17 @@ inline std::string why_not_better(const gemm_job& job, const device_facts& devic
     if (!kernel->takes(job, able)) continue;
     if (!why.empty()) why += "; ";
     if (!kernel->takes(job, device))
-      why += ufp4::detail::sentence(kernel->name, " needs code compiled for ", target_name(device.architecture),
-                                    kernel->takes(job, common) ? "" : "a", ", which this program lacks");
+      why += ufp4::detail::concat(kernel->name, " needs code compiled for ", target_name(device.architecture),
+                                  kernel->takes(job, common) ? "" : "a", ", which this program lacks");
     else
-      why += ufp4::detail::sentence(kernel->name,
-                                    " has not run on a device yet and is taken with UFP4_EXPERIMENTAL alone");
+      why +=
+          ufp4::detail::concat(kernel->name, " has not run on a device yet and is taken with UFP4_EXPERIMENTAL alone");
   }
   return why;
 }
 
-inline explanation explain_job(const char* verb, const gemm_job& job, const device_facts& device) {
-  explanation e{verb, "", "", 0, 0, job.mode, {}};
+inline explanation explain_job(const char* operation, const gemm_job& job, const device_facts& device) {
+  explanation e{operation, "", "", 0, 0, job.mode, {}};
   const gemm_kernel* kernel = choose_kernel(job, device);
   e.note = why_not_better(job, device, kernel);
   if (kernel == nullptr) return e;
@@ -251,56 +251,57 @@ inline std::size_t kernel_bytes(const gemm_job& job, const device_facts& device)
 }
 
 /// Queues a checked job. `workspace` has kernel_bytes() bytes, on 256.
-inline status run_gemm(const char* verb, const gemm_job& job, const device_facts& device,
+inline status run_gemm(const char* operation, const gemm_job& job, const device_facts& device,
                        std::span<std::byte> workspace, stream where) {
   if (job.out.rows == 0 || job.out.cols == 0) return {};
   const gemm_kernel* kernel = choose_kernel(job, device);
-  if (kernel == nullptr) return {not_supported, ufp4::detail::sentence(verb, ": no kernel takes this product")};
-  return status_of(verb, kernel->run(job, device, workspace, where));
+  if (kernel == nullptr) return {not_supported, ufp4::detail::concat(operation, ": no kernel takes this product")};
+  return status_of(operation, kernel->run(job, device, workspace, where));
 }
 
 /// What there is to check on a GPU alone: where a tensor scale lies, and who counts.
 template <viewed_operand T>
 void check_device_operand(const char*, const char*, const T&, const ufp4::detail::byte_range&) {}
 template <any_block_format F>
-void check_device_operand(const char* verb, const char* name, const quantized_view<F>& q,
+void check_device_operand(const char* operation, const char* name, const quantized_view<F>& q,
                           const ufp4::detail::byte_range& c) {
   const auto at = reinterpret_cast<std::uintptr_t>(q.tensor_scale());
-  ufp4::detail::expects(at == 0 || !c.overlaps({at, at + sizeof(float)}), verb, ": C overlaps the tensor scale of ",
-                        name);
+  ufp4::detail::expects(at == 0 || !c.overlaps({at, at + sizeof(float)}), operation,
+                        ": C overlaps the tensor scale of ", name);
 }
 template <class F, class T, rounding_policy R>
-void check_device_operand(const char* verb, const char* name, const quantize_request<F, T, R>& r,
+void check_device_operand(const char* operation, const char* name, const quantize_request<F, T, R>& r,
                           const ufp4::detail::byte_range&) {
-  ufp4::detail::expects(r.options.report == nullptr, verb, ": count_into of ", name,
+  ufp4::detail::expects(r.options.report == nullptr, operation, ": count_into of ", name,
                         " counts in host memory, which a kernel cannot reach; quantize it ahead, with count_at");
 }
 
 template <viewed_operand A, viewed_operand B>
-void check_call(const char* verb, const A& a, const B& b, const ufp4::detail::sink& out, const gemm_options& options) {
-  ufp4::detail::check_gemm(verb, a, b, out, options);
-  check_device_operand(verb, "A", a, ufp4::detail::bytes_of(out));
-  check_device_operand(verb, "B", b, ufp4::detail::bytes_of(out));
+void check_call(const char* operation, const A& a, const B& b, const ufp4::detail::sink& out,
+                const gemm_options& options) {
+  ufp4::detail::check_gemm(operation, a, b, out, options);
+  check_device_operand(operation, "A", a, ufp4::detail::bytes_of(out));
+  check_device_operand(operation, "B", b, ufp4::detail::bytes_of(out));
 }
 
 template <viewed_operand A, viewed_operand B>
 status multiply(const context& ctx, const A& a, const B& b, const ufp4::detail::sink& out,
                 const gemm_options& options) {
-  constexpr const char* verb = "quantized_gemm";
-  check_call(verb, a, b, out, options);
+  constexpr const char* operation = "quantized_gemm";
+  check_call(operation, a, b, out, options);
   if (out.rows == 0 || out.cols == 0) return {};
   device_facts device;
-  if (const error e = facts(device); e != success) return status_of(verb, e);
+  if (const error e = facts(device); e != success) return status_of(operation, e);
   gemm_call call = call_of(a, b, out, options, {});
   const std::size_t own = kernel_bytes(call.job, device);
-  check_workspace(verb, ctx, call.operand_bytes + own);
+  check_workspace(operation, ctx, call.operand_bytes + own);
   if (call.operand_bytes != 0) call = call_of(a, b, out, options, ctx.workspace);
   if (const error e = queue_operand(a, call.job.left, call.left_maximum, ctx.where); e != success)
-    return status_of(verb, e);
+    return status_of(operation, e);
   if (const error e = queue_operand(b, call.job.right, call.right_maximum, ctx.where); e != success)
-    return status_of(verb, e);
-  return run_gemm(verb, call.job, device, own == 0 ? std::span<std::byte>{} : ctx.workspace.subspan(call.operand_bytes),
-                  ctx.where);
+    return status_of(operation, e);
+  return run_gemm(operation, call.job, device,
+                  own == 0 ? std::span<std::byte>{} : ctx.workspace.subspan(call.operand_bytes), ctx.where);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
@@ -315,7 +316,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// |        | or unquantized(x, transform)                                                                         |
 /// | fast   | which kernel, and so which bits, depends on the device, the shapes and what the program was compiled |
 /// |        | for: explain() says                                                                                  |
-/// | errors | the host's sentences, and then nothing was queued                                                    |
+/// | errors | the host's messages, and then nothing was queued                                                    |
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 status quantized_gemm(const context& ctx, const A& a, const B& b, const matrix_view<T>& c,
                       const gemm_options& options = {}) {
@@ -354,7 +355,7 @@ explanation explain(const context&, const A& a, const B& b, const matrix_view<T>
   return detail::explain_job("quantized_gemm", call.job, device);
 }
 
-/// Reads what the verbs must know of the current device, once for the calling thread: its verbs there ask the runtime
+/// Reads what the operations must know of the current device, once for the calling thread: its operations there ask the runtime
 /// nothing more. Call it in the thread that captures a graph, before it does.
 inline status prepare() {
   device_facts device;

@@ -70,14 +70,14 @@ inline std::size_t group_bytes(std::span<const gemm_job> jobs, const device_fact
   return most;
 }
 
-inline status run_group(const char* verb, std::span<const gemm_job> jobs, const device_facts& device,
+inline status run_group(const char* operation, std::span<const gemm_job> jobs, const device_facts& device,
                         std::span<std::byte> workspace, stream where) {
   std::vector<const gemm_kernel*> chosen;
   for (const gemm_job& job : jobs) {
     const bool empty = job.out.rows == 0 || job.out.cols == 0;
     chosen.push_back(empty ? nullptr : choose_kernel(job, device));
     if (!empty && chosen.back() == nullptr)
-      return {not_supported, ufp4::detail::sentence(verb, ": no kernel takes product ", chosen.size() - 1)};
+      return {not_supported, ufp4::detail::concat(operation, ": no kernel takes product ", chosen.size() - 1)};
   }
   std::vector<gemm_job> alike;
   for (const gemm_kernel* kernel : gemm_kernels()) {
@@ -85,7 +85,8 @@ inline status run_group(const char* verb, std::span<const gemm_job> jobs, const 
     for (std::size_t e = 0; e < jobs.size(); ++e)
       if (chosen[e] == kernel) alike.push_back(jobs[e]);
     if (alike.empty()) continue;
-    if (const error e = run_alike(*kernel, alike, device, workspace, where); e != success) return status_of(verb, e);
+    if (const error e = run_alike(*kernel, alike, device, workspace, where); e != success)
+      return status_of(operation, e);
   }
   return {};
 }
@@ -108,11 +109,11 @@ void check_group(const As& a, const Bs& b, const Cs& c, const gemm_options& opti
                         " entries; leave it empty");
   std::vector<ufp4::detail::group_range> all;
   for (std::size_t e = 0; e < a.size(); ++e) {
-    const std::string verb = ufp4::detail::sentence("quantized_gemm_grouped, product ", e);
+    const std::string operation = ufp4::detail::concat("quantized_gemm_grouped, product ", e);
     const ufp4::detail::sink out = ufp4::detail::sink_of(c.data()[e]);
     const auto left = viewed(a.data()[e]);
     const auto right = viewed(b.data()[e]);
-    check_call(verb.c_str(), left, right, out, options);
+    check_call(operation.c_str(), left, right, out, options);
     ufp4::detail::add_output(all, out, e);
     add_ranges(all, left, e);
     add_ranges(all, right, e);
@@ -137,14 +138,14 @@ template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::se
 status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c,
                               const gemm_options& options = {}) {
   return detail::checked([&]() -> status {
-    constexpr const char* verb = "quantized_gemm_grouped";
+    constexpr const char* operation = "quantized_gemm_grouped";
     detail::check_group(a, b, c, options);
     device_facts device;
-    if (const error e = facts(device); e != success) return detail::status_of(verb, e);
+    if (const error e = facts(device); e != success) return detail::status_of(operation, e);
     device = detail::shared_among(device, a.size());
     const std::vector<gemm_job> jobs = detail::group_of(a, b, c, options);
-    detail::check_workspace(verb, ctx, detail::group_bytes(jobs, device));
-    return detail::run_group(verb, jobs, device, ctx.workspace, ctx.where);
+    detail::check_workspace(operation, ctx, detail::group_bytes(jobs, device));
+    return detail::run_group(operation, jobs, device, ctx.workspace, ctx.where);
   });
 }
 

@@ -1,4 +1,4 @@
-// ufp4 - what a GEMM is to the GPU's kernels, and what a kernel is to the verb that chooses it.
+// ufp4 - what a GEMM is to the GPU's kernels, and what a kernel is to the operation that chooses it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -94,7 +94,7 @@ struct gemm_kernel {
 };
 
 /// The kernels of the machine this program is compiled for, the best first: each vendor's gemm_kernels.hpp, which his
-/// header of all verbs gives.
+/// header of all operations gives.
 std::span<const gemm_kernel* const> gemm_kernels();
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

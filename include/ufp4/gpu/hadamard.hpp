@@ -10,17 +10,17 @@
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 template <matrix_scalar X, matrix_scalar Y>
-status transform_rows(const char* verb, const context& ctx, const transform_spec& t, bool inverse,
+status transform_rows(const char* operation, const context& ctx, const transform_spec& t, bool inverse,
                       const matrix_view<X>& x, const matrix_view<Y>& out) {
   return checked([&]() -> status {
-    ufp4::detail::check_transform(verb, t, inverse, x, out);
+    ufp4::detail::check_transform(operation, t, inverse, x, out);
     kernels::hadamard_job job{ufp4::detail::source_of(x), ufp4::detail::sink_of(out), t, inverse,
                               inverse ? x.cols() : out.cols()};
     const std::size_t threads = x.rows() * job.across(),
                       blocks = (threads + kernels::hadamard_threads - 1) / kernels::hadamard_threads;
     if (blocks == 0) return {};
-    return status_of(verb, launch(&kernels::hadamard_rows, {static_cast<unsigned>(blocks)}, {kernels::hadamard_threads},
-                                  0, ctx.where, job));
+    return status_of(operation, launch(&kernels::hadamard_rows, {static_cast<unsigned>(blocks)},
+                                       {kernels::hadamard_threads}, 0, ctx.where, job));
   });
 }
 

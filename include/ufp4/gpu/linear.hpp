@@ -1,7 +1,7 @@
 // ufp4 - linear_forward, linear_backward_input, linear_backward_weight under a recipe on a GPU, dense and grouped.
 // SPDX-License-Identifier: Apache-2.0
 //
-// As the host's (recipe/linear.hpp): shapes, policies, sentences, and with accumulate::exact_blocks the bits. Matrices
+// As the host's (recipe/linear.hpp): shapes, policies, messages, and with accumulate::exact_blocks the bits. Matrices
 // lie in device memory, offsets in the host's. A call queues the largest magnitude of all experts' parts, where a
 // format has two levels of scales; then, an expert after the other, both operands quantized into the workspace and
 // their GEMM. Where a kernel multiplies many in a launch, 32 experts' operands come first and their GEMMs together,
@@ -22,7 +22,7 @@
 #include <ufp4/gpu/kernels/hadamard.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/recipe/linear_plan.hpp>
-#include <ufp4/recipe/presets.hpp>
+#include <ufp4/recipe/recipes.hpp>
 #include <utility>
 #include <vector>
 
@@ -54,12 +54,12 @@ class saved_activation {
   recipe::detail::saved_place made_;
 };
 
-/// Which kernels a linear verb would run.
+/// Which kernels a linear operation would run.
 ///
 /// | left, right | what quantizes the operand; "" for one that is not quantized, has been saved, or has no elements |
 /// | products    | one an expert                                                                                    |
 struct linear_explanation {
-  const char* verb = "";
+  const char* operation = "";
   const char* left = "";
   const char* right = "";
   std::vector<explanation> products;
@@ -67,7 +67,7 @@ struct linear_explanation {
   /// One line, and one for each product that differs from the one before.
   std::string text() const {
     const auto by = [](const char* kernel) { return *kernel == '\0' ? "not quantized here" : kernel; };
-    std::string all = ufp4::detail::sentence(verb, ": left ", by(left), ", right ", by(right)), last;
+    std::string all = ufp4::detail::concat(operation, ": left ", by(left), ", right ", by(right)), last;
     for (const explanation& product : products) {
       std::string line = product.text();
       if (line != last) all += '\n' + line;
@@ -98,7 +98,7 @@ struct layer_side {
   std::vector<saved_activation::part> ready{};  ///< made by an earlier call; then there are no parts
   std::vector<place> places{};                  ///< one a part, once there is memory
   float* tensor_scale = nullptr;
-  std::uint32_t* gmax_bits = nullptr;
+  std::uint32_t* global_amax_bits = nullptr;
 
   const recipe::operand_policy& policy() const { return now->recipe().operand(index); }
   bool quantizes() const { return policy().quantized && ready.empty(); }
@@ -130,7 +130,7 @@ inline void cut_side(layer_side& side, std::size_t together, bool keeps, workspa
   memory = furthest;
   if (!side.two_level()) return;
   side.tensor_scale = memory.take<float>(1);
-  side.gmax_bits = memory.take<std::uint32_t>(1);
+  side.global_amax_bits = memory.take<std::uint32_t>(1);
 }
 
 /// Part e as a GEMM reads it.
@@ -160,10 +160,10 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
 /// Queues what comes before any part: the largest magnitude over all of them.
 inline error measure(const layer_side& side, stream where) {
   if (!side.two_level()) return success;
-  if (const error e = set_zero(side.gmax_bits, sizeof(std::uint32_t), where); e != success) return e;
+  if (const error e = set_zero(side.global_amax_bits, sizeof(std::uint32_t), where); e != success) return e;
   for (std::size_t part = 0; part < side.parts.size(); ++part) {
     if (side.parts[part].rows == 0 || side.parts[part].cols == 0) continue;
-    if (const error e = queue_amax(side.job(part), side.gmax_bits, where); e != success) return e;
+    if (const error e = queue_amax(side.job(part), side.global_amax_bits, where); e != success) return e;
   }
   return success;
 }
@@ -181,7 +181,7 @@ inline quantize_task task_of_part(const layer_side& side, std::size_t e) {
     task.scales = side.places[e].scales;
   }
   task.tensor_scale = side.tensor_scale;
-  task.gmax_bits = side.gmax_bits;
+  task.global_amax_bits = side.global_amax_bits;
   return task;
 }
 inline error quantize_part(const layer_side& side, std::size_t e, stream where) {
@@ -191,7 +191,7 @@ inline error quantize_part(const layer_side& side, std::size_t e, stream where) 
 /// Experts whose products go out together where a kernel multiplies many in a launch.
 inline constexpr std::size_t most_together = 32;
 
-/// A call of a linear verb as its GEMMs, one an expert.
+/// A call of a linear operation as its GEMMs, one an expert.
 struct layer_call {
   layer_side left, right;
   std::vector<sink> out;
@@ -261,27 +261,27 @@ inline std::size_t most_layer_bytes(const layer_call& call) {
 }
 
 /// Queues the experts whose operands lie in the workspace at once.
-inline status run_together(const char* verb, const context& ctx, const layer_call& call, std::size_t first) {
+inline status run_together(const char* operation, const context& ctx, const layer_call& call, std::size_t first) {
   const std::size_t own = call.operand_bytes;  // behind it is what a GEMM needs
   std::vector<gemm_job> jobs;
   for (std::size_t part = first; part < call.out.size() && part < first + call.together; ++part) {
     if (call.skips(part)) continue;
     for (const layer_side* side : {&call.left, &call.right})
-      if (const error e = quantize_part(*side, part, ctx.where); e != success) return status_of(verb, e);
+      if (const error e = quantize_part(*side, part, ctx.where); e != success) return status_of(operation, e);
     jobs.push_back(call.job(part));
   }
   const auto rest = ctx.workspace.size() > own ? ctx.workspace.subspan(own) : std::span<std::byte>{};
-  return run_group(verb, jobs, call.device, rest, ctx.where);
+  return run_group(operation, jobs, call.device, rest, ctx.where);
 }
 
 /// Checks the workspace and runs.
-inline status queue_layer(const char* verb, const context& ctx, layer_call call) {
-  if (const error e = prepare_layer(call, ctx.workspace); e != success) return status_of(verb, e);
-  check_workspace(verb, ctx, layer_bytes(call));
+inline status queue_layer(const char* operation, const context& ctx, layer_call call) {
+  if (const error e = prepare_layer(call, ctx.workspace); e != success) return status_of(operation, e);
+  check_workspace(operation, ctx, layer_bytes(call));
   for (const layer_side* side : {&call.left, &call.right})
-    if (const error e = measure(*side, ctx.where); e != success) return status_of(verb, e);
+    if (const error e = measure(*side, ctx.where); e != success) return status_of(operation, e);
   for (std::size_t first = 0; first < call.out.size(); first += call.together)
-    if (status s = run_together(verb, ctx, call, first); !s) return s;
+    if (status s = run_together(operation, ctx, call, first); !s) return s;
   return {};
 }
 
@@ -291,10 +291,11 @@ inline const char* quantizer_of(const layer_side& side) {
   return "";
 }
 
-inline linear_explanation explain_layer(const char* verb, layer_call call) {
-  linear_explanation all{verb, quantizer_of(call.left), quantizer_of(call.right), {}};
+inline linear_explanation explain_layer(const char* operation, layer_call call) {
+  linear_explanation all{operation, quantizer_of(call.left), quantizer_of(call.right), {}};
   if (prepare_layer(call, {}) != success) return all;
-  for (std::size_t e = 0; e < call.out.size(); ++e) all.products.push_back(explain_job(verb, call.job(e), call.device));
+  for (std::size_t e = 0; e < call.out.size(); ++e)
+    all.products.push_back(explain_job(operation, call.job(e), call.device));
   return all;
 }
 inline bool runs(const linear_explanation& all) {
@@ -348,56 +349,57 @@ inline error queue_copy(const source& x, const sink& out, stream where) {
 }
 
 /// Queues the making of a saved X^T; a part that is not quantized is copied, rounded to bf16.
-inline status save(const char* verb, const layer_side& side, saved_activation& saved, stream where) {
-  if (const error e = measure(side, where); e != success) return status_of(verb, e);
+inline status save(const char* operation, const layer_side& side, saved_activation& saved, stream where) {
+  if (const error e = measure(side, where); e != success) return status_of(operation, e);
   saved.raw().clear();
   for (std::size_t part = 0; part < side.parts.size(); ++part) {
     const saved_activation::part& kept = saved.raw().emplace_back(saved_part(side, part));
     const source& to = kept.side.plain;
     const sink copy{const_cast<void*>(to.data), to.kind, to.rows, to.cols, to.row_stride, to.col_stride};
     const error e = side.quantizes() ? quantize_part(side, part, where) : queue_copy(side.parts[part], copy, where);
-    if (e != success) return status_of(verb, e);
+    if (e != success) return status_of(operation, e);
   }
   return {};
 }
 
-inline status forward(const char* verb, const context& ctx, const bound_recipe& now, const source& x,
+inline status forward(const char* operation, const context& ctx, const bound_recipe& now, const source& x,
                       recipe::expert_offsets offsets, const source& w, const sink& y, saved_activation* saved) {
-  const auto s = recipe::detail::check_forward(verb, now, x, offsets, w, y, saved != nullptr);
+  const auto s = recipe::detail::check_forward(operation, now, x, offsets, w, y, saved != nullptr);
   const layer_call call = forward_call(now, s, x, w, y);
-  if (saved == nullptr) return queue_layer(verb, ctx, call);
+  if (saved == nullptr) return queue_layer(operation, ctx, call);
   workspace_cutter memory(saved->memory());
   const layer_side side = saved_side(now, s, x, memory);
   const auto first = reinterpret_cast<std::uintptr_t>(saved->memory().data());
-  ufp4::detail::expects(first % 256 == 0, verb, ": saved.memory begins at address ", first, ", not a multiple of 256");
-  ufp4::detail::expects(saved->memory().size() >= memory.used(), verb, ": saved.memory has ", saved->memory().size(),
-                        " bytes, but the call needs ", memory.used());
-  if (status done = queue_layer(verb, ctx, call); !done) return done;
+  ufp4::detail::expects(first % 256 == 0, operation, ": saved.memory begins at address ", first,
+                        ", not a multiple of 256");
+  ufp4::detail::expects(saved->memory().size() >= memory.used(), operation, ": saved.memory has ",
+                        saved->memory().size(), " bytes, but the call needs ", memory.used());
+  if (status done = queue_layer(operation, ctx, call); !done) return done;
   saved->made() = {now.step(), now.layer()};
-  return save(verb, side, *saved, ctx.where);
+  return save(operation, side, *saved, ctx.where);
 }
 
-inline status backward_input(const char* verb, const context& ctx, const bound_recipe& now, const source& dy,
+inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
                              recipe::expert_offsets offsets, const source& w, const sink& dx, recipe::write mode) {
-  const auto s = recipe::detail::check_backward_input(verb, now, dy, offsets, w, dx);
-  return queue_layer(verb, ctx, backward_input_call(now, s, dy, w, dx, mode));
+  const auto s = recipe::detail::check_backward_input(operation, now, dy, offsets, w, dx);
+  return queue_layer(operation, ctx, backward_input_call(now, s, dy, w, dx, mode));
 }
 
-inline status backward_weight(const char* verb, const context& ctx, const bound_recipe& now, const source& dy,
+inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
                               const source& x, recipe::expert_offsets offsets, const sink& dw, recipe::write mode) {
-  const auto s = recipe::detail::check_backward_weight(verb, now, dy, x, offsets, dw);
-  return queue_layer(verb, ctx, backward_weight_call(now, s, dy, x, dw, mode));
+  const auto s = recipe::detail::check_backward_weight(operation, now, dy, x, offsets, dw);
+  return queue_layer(operation, ctx, backward_weight_call(now, s, dy, x, dw, mode));
 }
 
-inline status backward_weight(const char* verb, const context& ctx, const bound_recipe& now, const source& dy,
+inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
                               const saved_activation& saved, recipe::expert_offsets offsets, const sink& dw,
                               recipe::write mode) {
   std::vector<recipe::detail::saved_shape> shapes;
   for (const auto& part : saved.raw())
     shapes.push_back({part.side.rows, part.side.cols, part.block, part.side.transform, part.side.is_quantized,
                       part.side.grid, part.side.scale, saved.made()});
-  const auto s = recipe::detail::check_backward_weight(verb, now, dy, shapes, offsets, dw);
-  return queue_layer(verb, ctx, backward_weight_call(now, s, dy, saved.raw(), dw, mode));
+  const auto s = recipe::detail::check_backward_weight(operation, now, dy, shapes, offsets, dw);
+  return queue_layer(operation, ctx, backward_weight_call(now, s, dy, saved.raw(), dw, mode));
 }
 
 // A call from its arguments, unchecked; without offsets the dense one.
@@ -531,7 +533,7 @@ status linear_backward_weight_grouped(const context& ctx, const recipe::bound_re
   });
 }
 
-// Of a verb of the same arguments on the current device; give `offsets` for the grouped one.
+// Of a operation of the same arguments on the current device; give `offsets` for the grouped one.
 // Nothing is checked, read or queued.
 //
 // | *_workspace_bytes | bytes that context.workspace must have                                                    |

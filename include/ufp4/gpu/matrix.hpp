@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The canonical layout of the host's (matrix/quantized_matrix.hpp). The tensor scale of a two-level format lies in
-// device memory too, since it follows from the data and no verb waits for it.
+// device memory too, since it follows from the data and no operation waits for it.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // ufp4 - what the GPU's quantizers take beside the host's policies: numbers that lie in device memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A verb neither reads nor waits for the device, so what only the device knows comes and goes by address.
+// A operation neither reads nor waits for the device, so what only the device knows comes and goes by address.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// tensor_amax in device memory, as amax() leaves it: read when the kernel runs. Nobody can refuse a number that is not
+/// tensor_amax in device memory, as amax() leaves it: read when the kernel runs. Nobody can reject a number that is not
 /// finite or is negative by then: the tensor scale becomes a NaN, and so does whatever is decoded with it.
 struct tensor_amax_at {
   const float* value = nullptr;

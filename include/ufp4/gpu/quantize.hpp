@@ -10,7 +10,7 @@
 // | out       | of x's shape and made for the transform given; codes, scales and the tensor scale are written    |
 // | workspace | workspace_bytes<F>(ctx, x, policies...): 256 bytes where a tensor's maximum must be found first, |
 // |           | else none                                                                                        |
-// | errors    | the host's sentences, and then nothing was queued                                                |
+// | errors    | the host's messages, and then nothing was queued                                                |
 #pragma once
 
 #include <cstddef>
@@ -38,12 +38,12 @@ auto with(const Policies&... policies) {
 
 /// Which kernel a call would run.
 struct quantize_explanation {
-  const char* verb = "";
+  const char* operation = "";
   const char* kernel = "";
   std::string note;  ///< why no better one, in words; empty if there is nothing to say
 
   std::string text() const {
-    const std::string line = ufp4::detail::sentence(verb, ": ", kernel);
+    const std::string line = ufp4::detail::concat(operation, ": ", kernel);
     return note.empty() ? line : line + "; " + note;
   }
 };
@@ -55,20 +55,21 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 inline constexpr std::size_t maximum_bytes = 256;  ///< of workspace for one tensor's maximum: a piece on 256 bytes
 
 template <quantizer_target F, matrix_scalar T, class O>
-void check_quantize(const char* verb, const matrix_view<T>& x, const quantized_view<format_of<F>>& out, const O& all) {
+void check_quantize(const char* operation, const matrix_view<T>& x, const quantized_view<format_of<F>>& out,
+                    const O& all) {
   using ufp4::detail::expects;
-  ufp4::detail::check_quantize<F>(verb, x, all.host);
-  expects(!all.has_amax_at || all.amax_at != nullptr, verb, ": tensor_amax_at is null");
-  expects(!all.counts || all.report != nullptr, verb, ": count_at is null");
-  expects(out.rows() == x.rows() && out.cols() == x.cols(), verb, ": out is ", out.rows(), " x ", out.cols(),
+  ufp4::detail::check_quantize<F>(operation, x, all.host);
+  expects(!all.has_amax_at || all.amax_at != nullptr, operation, ": tensor_amax_at is null");
+  expects(!all.counts || all.report != nullptr, operation, ": count_at is null");
+  expects(out.rows() == x.rows() && out.cols() == x.cols(), operation, ": out is ", out.rows(), " x ", out.cols(),
           ", but x is ", x.rows(), " x ", x.cols());
-  expects(same_map(out.transform(), all.host.transform), verb, ": out was made for a transform of length ",
+  expects(same_map(out.transform(), all.host.transform), operation, ": out was made for a transform of length ",
           out.transform().n, " and its signs, not for the one given, of length ", all.host.transform.n);
-  ufp4::detail::check_apart(verb, "codes", out.codes(), "x", x);
-  ufp4::detail::check_apart(verb, "scales", out.scales(), "x", x);
+  ufp4::detail::check_apart(operation, "codes", out.codes(), "x", x);
+  ufp4::detail::check_apart(operation, "scales", out.scales(), "x", x);
   const std::span<float> tensor_scale{out.tensor_scale(), out.tensor_scale() == nullptr ? 0u : 1u};
-  ufp4::detail::check_apart(verb, "tensor_scale", tensor_scale, "x", x);
-  expects(!all.has_amax_at || all.amax_at != out.tensor_scale(), verb,
+  ufp4::detail::check_apart(operation, "tensor_scale", tensor_scale, "x", x);
+  expects(!all.has_amax_at || all.amax_at != out.tensor_scale(), operation,
           ": tensor_amax_at is out's tensor_scale, which is written while others still read the maximum");
 }
 
@@ -91,9 +92,9 @@ quantize_task task_of(const matrix_view<T>& x, const quantized_view<format_of<F>
   task.codes = out.codes().data();
   task.scales = out.scales().data();
   task.tensor_scale = Format::two_level ? out.tensor_scale() : nullptr;
-  task.gmax = all.host.gmax;
-  if (Format::two_level && all.has_amax_at) task.gmax_bits = reinterpret_cast<const std::uint32_t*>(all.amax_at);
-  if (needs_maximum<F>(all)) task.gmax_bits = maximum;
+  task.global_amax = all.host.global_amax;
+  if (Format::two_level && all.has_amax_at) task.global_amax_bits = reinterpret_cast<const std::uint32_t*>(all.amax_at);
+  if (needs_maximum<F>(all)) task.global_amax_bits = maximum;
   task.report = all.report;
   return task;
 }
@@ -173,24 +174,26 @@ template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, 
 status quantize_both(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<Rows>>& rows,
                      const quantized_view<format_of<Cols>>& cols, const policy_set<R>& for_rows = {},
                      const policy_set<C>& for_cols = {}) {
-  constexpr const char* verb = "quantize_both";
+  constexpr const char* operation = "quantize_both";
   return detail::checked([&]() -> status {
-    detail::check_quantize<Rows>(verb, x, rows, for_rows.options);
-    detail::check_quantize<Cols>(verb, transpose(x), cols, for_cols.options);
+    detail::check_quantize<Rows>(operation, x, rows, for_rows.options);
+    detail::check_quantize<Cols>(operation, transpose(x), cols, for_cols.options);
     const std::size_t row_bytes = detail::needs_maximum<Rows>(for_rows.options) ? detail::maximum_bytes : 0;
     const std::size_t bytes = row_bytes + (detail::needs_maximum<Cols>(for_cols.options) ? detail::maximum_bytes : 0);
-    detail::check_workspace(verb, ctx, bytes);
+    detail::check_workspace(operation, ctx, bytes);
     auto* row_maximum = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
     auto* col_maximum = reinterpret_cast<std::uint32_t*>(ctx.workspace.data() + (bytes == 0 ? 0 : row_bytes));
     const auto down = detail::task_of<Rows>(x, rows, for_rows.options, row_maximum);
     const auto across = detail::task_of<Cols>(transpose(x), cols, for_cols.options, col_maximum);
     error e = detail::queue_maximum<Rows>(down, for_rows.options, row_maximum, ctx.where);
     if (e == success) e = detail::queue_maximum<Cols>(across, for_cols.options, col_maximum, ctx.where);
-    if (e != success) return detail::status_of(verb, e);
+    if (e != success) return detail::status_of(operation, e);
     if constexpr (!detail::has_own_coder<Rows, detail::options<R>> && !detail::has_own_coder<Cols, detail::options<C>>)
-      if (detail::takes_both(down, across)) return detail::status_of(verb, detail::queue_both(down, across, ctx.where));
+      if (detail::takes_both(down, across))
+        return detail::status_of(operation, detail::queue_both(down, across, ctx.where));
     e = detail::queue_codes<Rows>(down, for_rows.options, ctx.where);
-    return detail::status_of(verb, e == success ? detail::queue_codes<Cols>(across, for_cols.options, ctx.where) : e);
+    return detail::status_of(operation,
+                             e == success ? detail::queue_codes<Cols>(across, for_cols.options, ctx.where) : e);
   });
 }
 
@@ -213,8 +216,8 @@ quantize_explanation explain_both(const context&, const matrix_view<T>& x, const
   if constexpr (!detail::has_own_coder<Rows, detail::options<R>> && !detail::has_own_coder<Cols, detail::options<C>>)
     if (detail::takes_both(down, across)) return {"quantize_both", "quantize_lanes_both", {}};
   return {"quantize_both", detail::kernel_name<Rows>(down, for_rows.options),
-          ufp4::detail::sentence("x is read twice, by ", detail::kernel_name<Cols>(across, for_cols.options),
-                                 " for its transpose")};
+          ufp4::detail::concat("x is read twice, by ", detail::kernel_name<Cols>(across, for_cols.options),
+                               " for its transpose")};
 }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

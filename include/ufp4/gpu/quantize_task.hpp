@@ -10,7 +10,7 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 /// Every pointer is to device memory.
 ///
-/// | gmax_bits    | the bits of the tensor's largest magnitude, made before on the same stream; null: it is `gmax` |
+/// | global_amax_bits    | the bits of the tensor's largest magnitude, made before on the same stream; null: it is `global_amax` |
 /// | tensor_scale | written for a two-level format                                                                 |
 /// | report       | added to; null: nobody counts                                                                  |
 struct quantize_task {
@@ -20,8 +20,8 @@ struct quantize_task {
   std::uint8_t* codes = nullptr;
   void* scales = nullptr;
   float* tensor_scale = nullptr;
-  const std::uint32_t* gmax_bits = nullptr;
-  float gmax = 0;
+  const std::uint32_t* global_amax_bits = nullptr;
+  float global_amax = 0;
   quantize_report* report = nullptr;
 };
 

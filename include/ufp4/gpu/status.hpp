@@ -1,4 +1,4 @@
-// ufp4 - status: what became of a verb that was asked to run on a GPU.
+// ufp4 - status: what became of a operation that was asked to run on a GPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 
 /// | ok()   | the work is queued on the stream; what a kernel does later is reported by the runtime as ever        |
 /// | code() | the runtime's error; invalid_argument for a mistake in the arguments, and then nothing was queued    |
-/// | text() | one sentence: the host verbs' own for a mistake in the arguments, else the call and the runtime's text |
+/// | text() | one message: the host operations' own for a mistake in the arguments, else the call and the runtime's text |
 class [[nodiscard]] status {
  public:
   status() = default;
@@ -47,16 +47,16 @@ inline error failed(error e, const char* who, const char* why) {
   return e;
 }
 
-/// A runtime call's error as a status that names the verb.
-inline status status_of(const char* verb, error e) {
+/// A runtime call's error as a status that names the operation.
+inline status status_of(const char* operation, error e) {
   const failure_reason reason = last_failure();
   last_failure() = {};
   if (e == success) return {};
-  if (reason.who != nullptr) return {e, ufp4::detail::sentence(verb, ": ", reason.who, ": ", reason.why)};
-  return {e, ufp4::detail::sentence(verb, ": ", error_text(e))};
+  if (reason.who != nullptr) return {e, ufp4::detail::concat(operation, ": ", reason.who, ": ", reason.why)};
+  return {e, ufp4::detail::concat(operation, ": ", error_text(e))};
 }
 
-/// body(), a status, with a refusal of its checks as a status too. Without exceptions a refusal aborts, as on the host.
+/// body(), a status, with a rejection of its checks as a status too. Without exceptions a rejection aborts, as on the host.
 template <class Body>
 status checked(const Body& body) {
 #if defined(UFP4_NO_EXCEPTIONS)
@@ -64,8 +64,8 @@ status checked(const Body& body) {
 #else
   try {
     return body();
-  } catch (const std::invalid_argument& refusal) {
-    return {invalid_argument, refusal.what()};
+  } catch (const std::invalid_argument& rejection) {
+    return {invalid_argument, rejection.what()};
   }
 #endif
 }

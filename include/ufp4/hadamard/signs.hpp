@@ -15,7 +15,7 @@ namespace ufp4::inline UFP4_TYPES {
 struct transform_spec {
   std::uint32_t n = 1;
   bool rounds_to_bf16 = false;  ///< y is rounded to bf16, as Transformer Engine does
-  bool signs_valid = true;      ///< false: a sign that was neither +1 nor -1 was given; verbs refuse it
+  bool signs_valid = true;      ///< false: a sign that was neither +1 nor -1 was given; operations reject it
   std::uint32_t signs[8] = {};  ///< bit j % 32 of word j / 32
 
   UFP4_MEMBER constexpr bool valid_length() const {
@@ -77,7 +77,7 @@ struct random_hadamard {
   }
 };
 
-/// Explicit signs, each +1 or -1, then H_n. Any other number is refused by the verbs with invalid_argument.
+/// Explicit signs, each +1 or -1, then H_n. Any other number is rejectd by the operations with invalid_argument.
 template <int n>
   requires hadamard_size<n>
 class signed_hadamard {

@@ -23,7 +23,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 inline constexpr bool in_host_pass = false;
 #else
 inline constexpr bool in_host_pass =
-    true;  ///< which reads kernels, compiles no instruction of theirs and so refuses none
+    true;  ///< which reads kernels, compiles no instruction of theirs and so rejects none
 #endif
 
 #if defined(UFP4_DEVICE_CODE)

@@ -61,7 +61,7 @@ template <class T>
 using eigen_matrix = Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 /// A view's elements as an Eigen map, to read, or to write where T is not const.
-/// Negative strides are Eigen's to refuse.
+/// Negative strides are Eigen's to reject.
 template <class T>
 auto map(const matrix_view<T>& x) {
   using matrix = std::conditional_t<std::is_const_v<T>, const eigen_matrix<T>, eigen_matrix<T>>;

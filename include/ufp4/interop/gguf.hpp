@@ -440,7 +440,7 @@ stored_weight<F> find_weight(gguf_reader& file, const std::string& name) {
               printable(beside->type_name) + "; a tensor scale is one F32");
   if (beside != nullptr) file.read_bytes(*beside, 0, &scale, sizeof scale);
   if (!std::isfinite(scale) || scale < 0)
-    file.fail("tensor " + printable(beside->name) + " is " + ufp4::detail::sentence(scale) +
+    file.fail("tensor " + printable(beside->name) + " is " + ufp4::detail::concat(scale) +
               ", which is no tensor scale");
   const std::uint64_t cols = t.shape.back(), rows = t.bytes / block::bytes / (cols / block::elements);
   return {&t, &t, scale, static_cast<std::size_t>(rows), static_cast<std::size_t>(cols), {}};

@@ -220,7 +220,7 @@ inline float read_tensor_scale(safetensors_reader& file, const quantized_place& 
   file.read_bytes(t, 0, &scale, sizeof scale);
   const float factor = place.divides ? 1.0f / scale : scale;
   if (!std::isfinite(scale) || !std::isfinite(factor) || factor < 0)
-    file.fail("tensor " + printable(t.name) + " is " + ufp4::detail::sentence(scale) + ", which is no tensor scale");
+    file.fail("tensor " + printable(t.name) + " is " + ufp4::detail::concat(scale) + ", which is no tensor scale");
   return factor;
 }
 

@@ -6,7 +6,7 @@
 ///
 /// | byte order | little-endian, in the file and on the machine                                                    |
 /// | input      | arbitrary bytes: every size is checked against the file before anything is allocated or read     |
-/// | failure    | file_error: one sentence that names the file; what a file says is shown as printable text        |
+/// | failure    | file_error: one message that names the file; what a file says is shown as printable text        |
 /// | output     | goes to a new file beside PATH, PATH.tmp or PATH.tmp-1 ..., which becomes PATH when it is whole;  |
 /// |            | after a failure it is gone and PATH what it was. A PATH that is a link stays one, and the file it |
 /// |            | names is replaced; a file that is replaced passes on its permissions; only regular files are      |
@@ -78,7 +78,7 @@ struct tensor_source {
 
 namespace ufp4::interop::inline UFP4_CODE {
 
-/// Throws file_error; without exceptions prints the sentence and aborts.
+/// Throws file_error; without exceptions prints the message and aborts.
 [[noreturn]] inline void fail_file(const std::string& path, const std::string& what) {
   const std::string text = printable(path) + ": " + what;
 #if defined(UFP4_NO_EXCEPTIONS)
@@ -336,7 +336,7 @@ class tensor_file {
                          [](const stored_tensor& t, std::string_view wanted) { return t.name < wanted; });
     return found != tensors_.end() && found->name == name ? &*found : nullptr;
   }
-  /// A tensor that must be there; the sentence lists those that are.
+  /// A tensor that must be there; the message lists those that are.
   const stored_tensor& at(std::string_view name) const {
     const stored_tensor* found = find(name);
     if (found == nullptr) fail("has no tensor named " + printable(name) + "; it has " + names());
@@ -376,7 +376,7 @@ class tensor_file {
       read_runs(out, t, t.shape[1], first * t.shape[1]);
   }
 
-  /// Refuses what is not a matrix of plain numbers with at least one element.
+  /// Rejects what is not a matrix of plain numbers with at least one element.
   void check_matrix(const stored_tensor& t) const {
     const std::string label = t.name.empty() ? "the array" : "tensor " + printable(t.name);
     if (!is_plain_number(t.type))

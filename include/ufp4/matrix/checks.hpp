@@ -1,7 +1,7 @@
 // ufp4 - what is wrong with the arguments of quantize, dequantize and the Hadamard transform, and the job they make.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sentences are the same on every machine: each one's verbs ask here before they write anything.
+// The messages are the same on every machine: each one's operations ask here before they write anything.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@
 namespace ufp4::detail::inline UFP4_CODE {
 
 template <matrix_scalar T>
-void check_data(const char* verb, const char* argument, const matrix_view<T>& x) {
-  expects(x.data() != nullptr || x.rows() == 0 || x.cols() == 0, verb, ": ", argument, " is null, but has ", x.rows(),
-          " x ", x.cols(), " elements");
+void check_data(const char* operation, const char* argument, const matrix_view<T>& x) {
+  expects(x.data() != nullptr || x.rows() == 0 || x.cols() == 0, operation, ": ", argument, " is null, but has ",
+          x.rows(), " x ", x.cols(), " elements");
 }
 
 /// The job of a matrix under options; place as the shard says.
@@ -44,64 +44,65 @@ byte_range bytes_of(std::span<S> span) {
 
 /// A span of the caller's and a matrix of the caller's must not share bytes.
 template <class S, matrix_scalar T>
-void check_apart(const char* verb, const char* span_name, std::span<S> span, const char* view_name,
+void check_apart(const char* operation, const char* span_name, std::span<S> span, const char* view_name,
                  const matrix_view<T>& x) {
-  expects(!bytes_of(source_of(x)).overlaps(bytes_of(span)), verb, ": ", span_name, " overlaps ", view_name);
+  expects(!bytes_of(source_of(x)).overlaps(bytes_of(span)), operation, ": ", span_name, " overlaps ", view_name);
 }
 
 /// Nor the two spans that one call writes.
 template <class S>
-void check_apart(const char* verb, std::span<std::uint8_t> codes, std::span<S> scales) {
-  expects(!bytes_of(codes).overlaps(bytes_of(scales)), verb, ": codes overlaps scales");
+void check_apart(const char* operation, std::span<std::uint8_t> codes, std::span<S> scales) {
+  expects(!bytes_of(codes).overlaps(bytes_of(scales)), operation, ": codes overlaps scales");
 }
 
 /// A preset fixes rounding and scale rule; giving one beside it is a mistake.
 template <quantizer_target F, class O>
-void check_preset(const char* verb, const O& options) {
+void check_preset(const char* operation, const O& options) {
   if constexpr (compat::preset<F>) {
     static_assert(std::is_same_v<decltype(options.rounding), rounding_spec>,
                   "a compat preset has a rounding of its own; leave the rounding policy out");
-    expects(options.rounding.what == rounding_spec::kind::nearest_even, verb,
+    expects(options.rounding.what == rounding_spec::kind::nearest_even, operation,
             ": a compat preset has a rounding of its own; leave the rounding policy out");
-    expects(options.rule == scale_rule_spec{}, verb,
+    expects(options.rule == scale_rule_spec{}, operation,
             ": a compat preset has a scale rule of its own; leave the scale rule out");
   }
 }
 
 template <quantizer_target F, class O, matrix_scalar T>
-void check_quantize(const char* verb, const matrix_view<T>& x, const O& options, bool may_undo = false) {
-  check_preset<F>(verb, options);
-  expects(may_undo || !options.undo, verb,
+void check_quantize(const char* operation, const matrix_view<T>& x, const O& options, bool may_undo = false) {
+  check_preset<F>(operation, options);
+  expects(may_undo || !options.undo, operation,
           ": undo_transform is for fake_quantize; codes stay in the transformed domain");
-  check_options(verb, options, spec_of<format_of<F>>, x.cols());
-  check_data(verb, "x", x);
+  check_options(operation, options, spec_of<format_of<F>>, x.cols());
+  check_data(operation, "x", x);
 }
 
 /// `wide` has the padded columns of `narrow`, whichever of the two is the input.
 template <matrix_scalar X, matrix_scalar Y>
-void check_transform(const char* verb, const transform_spec& t, bool inverse, const matrix_view<X>& x,
+void check_transform(const char* operation, const transform_spec& t, bool inverse, const matrix_view<X>& x,
                      const matrix_view<Y>& out) {
-  check_data(verb, "x", x);
-  check_data(verb, "out", out);
-  check_signs(verb, t);
-  expects(out.rows() == x.rows(), verb, ": out has ", out.rows(), " rows, but x has ", x.rows());
+  check_data(operation, "x", x);
+  check_data(operation, "out", out);
+  check_signs(operation, t);
+  expects(out.rows() == x.rows(), operation, ": out has ", out.rows(), " rows, but x has ", x.rows());
   const std::size_t narrow = inverse ? out.cols() : x.cols(), wide = inverse ? x.cols() : out.cols();
   const std::size_t padded = (narrow + t.n - 1) / t.n * t.n;
-  expects(wide == padded, verb, ": ", inverse ? "x" : "out", " has ", wide, " columns, but ", narrow,
+  expects(wide == padded, operation, ": ", inverse ? "x" : "out", " has ", wide, " columns, but ", narrow,
           " columns padded to runs of ", t.n, " are ", padded);
   const source from = source_of(x);
   const sink to = sink_of(out);
-  expects(same_elements(from, to) || !share_bytes(from, to), verb, ": out overlaps x without being the same matrix");
+  expects(same_elements(from, to) || !share_bytes(from, to), operation,
+          ": out overlaps x without being the same matrix");
 }
 
 /// Q: any quantized matrix with codes() and scales() that are spans.
 template <class Q, matrix_scalar T>
-void check_dequantize(const char* verb, const Q& q, const matrix_view<T>& out) {
-  expects(out.rows() == q.rows() && out.cols() == q.cols(), verb, ": out is ", out.rows(), " x ", out.cols(),
+void check_dequantize(const char* operation, const Q& q, const matrix_view<T>& out) {
+  expects(out.rows() == q.rows() && out.cols() == q.cols(), operation, ": out is ", out.rows(), " x ", out.cols(),
           ", but the quantized matrix is ", q.rows(), " x ", q.cols());
-  check_data(verb, "out", out);
-  check_apart(verb, "codes", q.codes(), "out", out);
-  check_apart(verb, "scales", q.scales(), "out", out);
+  check_data(operation, "out", out);
+  check_apart(operation, "codes", q.codes(), "out", out);
+  check_apart(operation, "scales", q.scales(), "out", out);
 }
 
 template <any_block_format F>

@@ -1,7 +1,7 @@
 // ufp4 - many products in one call: what may be a group, and whose memory must not be whose.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sentences are the same on every machine: each one's quantized_gemm_grouped asks here before it writes anything.
+// The messages are the same on every machine: each one's quantized_gemm_grouped asks here before it writes anything.
 #pragma once
 
 #include <concepts>

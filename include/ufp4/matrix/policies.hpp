@@ -50,7 +50,7 @@ struct quantize_options {
   Rounding rounding{};
   scale_rule_spec rule{};
   bool has_amax = false;
-  float gmax = 0;
+  float global_amax = 0;
   bool has_shard = false;
   shard place{};
   quantize_report* report = nullptr;
@@ -96,7 +96,7 @@ constexpr void apply_policy(O& options, const P& policy) {
     options.rule.mse_search = options.rule.mse_search || search;
   } else if constexpr (std::same_as<P, tensor_amax>) {
     options.has_amax = true;
-    options.gmax = policy.value;
+    options.global_amax = policy.value;
   } else if constexpr (std::same_as<P, shard>) {
     options.has_shard = true;
     options.place = policy;
@@ -119,45 +119,45 @@ constexpr auto collect(const Policies&... policies) {
   return options;
 }
 
-/// signed_hadamard notes a bad sign where it cannot throw (device code); verbs refuse it here.
-inline void check_signs(const char* verb, const transform_spec& t) {
-  check_length(verb, t);
-  expects(t.signs_valid, verb, ": signed_hadamard was given a sign that is neither +1 nor -1");
+/// signed_hadamard notes a bad sign where it cannot throw (device code); operations reject it here.
+inline void check_signs(const char* operation, const transform_spec& t) {
+  check_length(operation, t);
+  expects(t.signs_valid, operation, ": signed_hadamard was given a sign that is neither +1 nor -1");
 }
 
 /// A rounding or a mode may be a number that a configuration file held.
 template <rounding_policy R>
-void check_rounding(const char* verb, const R& rounding) {
+void check_rounding(const char* operation, const R& rounding) {
   if constexpr (std::same_as<R, rounding_spec>)
-    expects(rounding.what <= rounding_spec::kind::stochastic, verb, ": the rounding_spec is of kind ",
+    expects(rounding.what <= rounding_spec::kind::stochastic, operation, ": the rounding_spec is of kind ",
             static_cast<unsigned>(rounding.what), ", which there is not");
 }
-inline void check_mode(const char* verb, accumulate mode) {
-  expects(mode <= accumulate::folded_bf16, verb, ": accumulate is ", static_cast<unsigned>(mode),
+inline void check_mode(const char* operation, accumulate mode) {
+  expects(mode <= accumulate::folded_bf16, operation, ": accumulate is ", static_cast<unsigned>(mode),
           ", which is no mode of ufp4");
 }
 
 /// What is wrong with the policies for this format and shape is said here, before anything is read or written.
 template <class O>
-void check_options(const char* verb, const O& options, const format_spec& format, std::size_t cols) {
+void check_options(const char* operation, const O& options, const format_spec& format, std::size_t cols) {
   const char* mismatch = rule_mismatch(options.rule, format);
-  expects(mismatch == nullptr, verb, ": ", mismatch == nullptr ? "" : mismatch);
-  check_signs(verb, options.transform);
-  check_rounding(verb, options.rounding);
-  const std::uint32_t gmax = opaque_bits(options.gmax);
-  expects(gmax <= max_finite_bits || gmax == sign_mask, verb, ": tensor_amax is ", options.gmax,
-          ", not a finite number >= 0");
+  expects(mismatch == nullptr, operation, ": ", mismatch == nullptr ? "" : mismatch);
+  check_signs(operation, options.transform);
+  check_rounding(operation, options.rounding);
+  const std::uint32_t global_amax = opaque_bits(options.global_amax);
+  expects(global_amax <= max_finite_bits || global_amax == sign_mask, operation, ": tensor_amax is ",
+          options.global_amax, ", not a finite number >= 0");
   if (!options.has_shard) return;
   const shard& s = options.place;
   const std::size_t run = padded_length(1, format.block, options.transform);
-  expects(s.first_col % run == 0, verb, ": shard.first_col is ", s.first_col, ", not a multiple of ", run,
+  expects(s.first_col % run == 0, operation, ": shard.first_col is ", s.first_col, ", not a multiple of ", run,
           " (the longer of block and transform)");
-  expects(s.first_col <= s.total_cols && cols <= s.total_cols - s.first_col, verb, ": shard.first_col ", s.first_col,
-          " plus ", cols, " columns exceeds shard.total_cols ", s.total_cols);
-  expects(s.first_col + cols == s.total_cols || cols % run == 0, verb, ": a shard that is not the last has ", cols,
+  expects(s.first_col <= s.total_cols && cols <= s.total_cols - s.first_col, operation, ": shard.first_col ",
+          s.first_col, " plus ", cols, " columns exceeds shard.total_cols ", s.total_cols);
+  expects(s.first_col + cols == s.total_cols || cols % run == 0, operation, ": a shard that is not the last has ", cols,
           " columns, not a multiple of ", run, " (the longer of block and transform)");
-  expects(s.first_row % static_cast<std::size_t>(format.block.rows) == 0, verb, ": shard.first_row is ", s.first_row,
-          ", not a multiple of the block's ", format.block.rows, " rows");
+  expects(s.first_row % static_cast<std::size_t>(format.block.rows) == 0, operation, ": shard.first_row is ",
+          s.first_row, ", not a multiple of the block's ", format.block.rows, " rows");
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

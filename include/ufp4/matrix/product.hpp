@@ -1,7 +1,7 @@
 // ufp4 - the operands of a product: what they may be, what is wrong with them, and the job they make.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sentences are the same on every machine: each one's quantized_gemm asks here before it writes anything.
+// The messages are the same on every machine: each one's quantized_gemm asks here before it writes anything.
 #pragma once
 
 #include <cstddef>
@@ -50,12 +50,12 @@ concept prepacked_operand = is_prepacked<T>::value;
 template <class T>
 concept any_operand = quantized<T> || request_operand<T> || plain_operand<T> || prepacked_operand<T>;
 
-/// True of a quantized matrix in the memory of another machine, whose verbs check it here but read it themselves.
+/// True of a quantized matrix in the memory of another machine, whose operations check it here but read it themselves.
 template <class T>
-struct is_elsewhere : std::false_type {};
+struct is_device_matrix : std::false_type {};
 /// Anything with codes and scales.
 template <class T>
-concept coded_operand = quantized<T> || prepacked_operand<T> || is_elsewhere<T>::value;
+concept coded_operand = quantized<T> || prepacked_operand<T> || is_device_matrix<T>::value;
 
 /// What can be known of a side before it is quantized: shapes are checked on it, so that nothing is done in vain.
 struct operand_shape {
@@ -63,7 +63,7 @@ struct operand_shape {
   int block = 0;  ///< 0: plain, takes the other side's
   transform_spec transform;
   bool stochastic = false;
-  ufp4::stochastic coins;
+  ufp4::stochastic random_bits;
 };
 
 template <coded_operand Q>
@@ -78,7 +78,7 @@ operand_shape shape_of(const quantize_request<F, T, R>& r) {
                   {}};
   if constexpr (std::is_same_v<R, rounding_spec>) {
     s.stochastic = r.options.rounding.what == rounding_spec::kind::stochastic;
-    s.coins = r.options.rounding.coins;
+    s.random_bits = r.options.rounding.random_bits;
   }
   return s;
 }
@@ -91,50 +91,52 @@ operand_shape shape_of(const matrix_view<T>& x) {
   return shape_of(unquantized(x));
 }
 
-inline void check_bias(const char* verb, const sink& c, std::span<const float> bias) {
-  expects(bias.empty() || bias.size() == c.cols, verb, ": bias has ", bias.size(), " entries, but C has ", c.cols,
+inline void check_bias(const char* operation, const sink& c, std::span<const float> bias) {
+  expects(bias.empty() || bias.size() == c.cols, operation, ": bias has ", bias.size(), " entries, but C has ", c.cols,
           " columns");
-  expects(!bytes_of(c).overlaps(bytes_of(bias)), verb, ": C overlaps bias");
+  expects(!bytes_of(c).overlaps(bytes_of(bias)), operation, ": C overlaps bias");
 }
 
-inline void check_product(const char* verb, const operand_shape& a, const operand_shape& b, const sink& c) {
-  expects(a.cols == b.cols, verb, ": A has ", a.cols, " columns (K), but B has ", b.cols);
-  expects(c.rows == a.rows, verb, ": C has ", c.rows, " rows, but A has ", a.rows);
-  expects(c.cols == b.rows, verb, ": C has ", c.cols, " columns, but B has ", b.rows, " rows");
-  expects(a.block == 0 || b.block == 0 || a.block == b.block, verb, ": A has blocks of ", a.block,
+inline void check_product(const char* operation, const operand_shape& a, const operand_shape& b, const sink& c) {
+  expects(a.cols == b.cols, operation, ": A has ", a.cols, " columns (K), but B has ", b.cols);
+  expects(c.rows == a.rows, operation, ": C has ", c.rows, " rows, but A has ", a.rows);
+  expects(c.cols == b.rows, operation, ": C has ", c.cols, " columns, but B has ", b.rows, " rows");
+  expects(a.block == 0 || b.block == 0 || a.block == b.block, operation, ": A has blocks of ", a.block,
           ", but B has blocks of ", b.block);
-  expects(a.transform.n == b.transform.n, verb, ": A was transformed in runs of ", a.transform.n, ", but B in runs of ",
-          b.transform.n, " (1: not at all)");
-  expects(same_map(a.transform, b.transform), verb, ": A and B were transformed with different signs (first words ",
-          a.transform.signs[0], " and ", b.transform.signs[0], ")");
-  expects(!(a.stochastic && b.stochastic && a.coins.seed == b.coins.seed && a.coins.stream == b.coins.stream), verb,
-          ": A and B would be rounded with the same coins: seed ", a.coins.seed, ", stream ", a.coins.stream,
-          " on both sides; give one of them another stream");
-  expects(c.data != nullptr || c.rows == 0 || c.cols == 0, verb, ": C is null, but has ", c.rows, " x ", c.cols,
+  expects(a.transform.n == b.transform.n, operation, ": A was transformed in runs of ", a.transform.n,
+          ", but B in runs of ", b.transform.n, " (1: not at all)");
+  expects(same_map(a.transform, b.transform), operation,
+          ": A and B were transformed with different signs (first words ", a.transform.signs[0], " and ",
+          b.transform.signs[0], ")");
+  expects(!(a.stochastic && b.stochastic && a.random_bits.seed == b.random_bits.seed &&
+            a.random_bits.stream == b.random_bits.stream),
+          operation, ": A and B would be rounded with the same random bits: seed ", a.random_bits.seed, ", stream ",
+          a.random_bits.stream, " on both sides; give one of them another stream");
+  expects(c.data != nullptr || c.rows == 0 || c.cols == 0, operation, ": C is null, but has ", c.rows, " x ", c.cols,
           " elements");
 }
 
 /// The memory of a side must not be written through C.
 template <coded_operand Q>
-void check_operand(const char* verb, const char* name, const Q& q, const sink& out) {
+void check_operand(const char* operation, const char* name, const Q& q, const sink& out) {
   const byte_range c = bytes_of(out);
-  expects(!c.overlaps(bytes_of(q.codes())), verb, ": C overlaps the codes of ", name);
-  expects(!c.overlaps(bytes_of(q.scales())), verb, ": C overlaps the scales of ", name);
+  expects(!c.overlaps(bytes_of(q.codes())), operation, ": C overlaps the codes of ", name);
+  expects(!c.overlaps(bytes_of(q.scales())), operation, ": C overlaps the scales of ", name);
 }
 template <class F, class T, rounding_policy R>
-void check_operand(const char* verb, const char* name, const quantize_request<F, T, R>& r, const sink& c) {
-  check_quantize<F>(verb, r.x, r.options);
-  expects(!share_bytes(c, source_of(r.x)), verb, ": C overlaps ", name);
+void check_operand(const char* operation, const char* name, const quantize_request<F, T, R>& r, const sink& c) {
+  check_quantize<F>(operation, r.x, r.options);
+  expects(!share_bytes(c, source_of(r.x)), operation, ": C overlaps ", name);
 }
 template <class T>
-void check_operand(const char* verb, const char* name, const unquantized_operand<T>& x, const sink& c) {
-  check_data(verb, name, x.x);
-  check_signs(verb, x.transform);
-  expects(!share_bytes(c, source_of(x.x)), verb, ": C overlaps ", name);
+void check_operand(const char* operation, const char* name, const unquantized_operand<T>& x, const sink& c) {
+  check_data(operation, name, x.x);
+  check_signs(operation, x.transform);
+  expects(!share_bytes(c, source_of(x.x)), operation, ": C overlaps ", name);
 }
 template <class T>
-void check_operand(const char* verb, const char* name, const matrix_view<T>& x, const sink& c) {
-  check_operand(verb, name, unquantized(x), c);
+void check_operand(const char* operation, const char* name, const matrix_view<T>& x, const sink& c) {
+  check_operand(operation, name, unquantized(x), c);
 }
 
 /// A realized side as kernels take it. `block`: what a plain side is cut into.
@@ -177,14 +179,14 @@ gemm_operand gemm_operand_of(const matrix_view<T>& x, int block) {
 /// Everything that can be wrong with a product, before anything is done.
 template <class A, class B>
   requires(any_operand<A> || coded_operand<A>) && (any_operand<B> || coded_operand<B>)
-void check_gemm(const char* verb, const A& a, const B& b, const sink& out, const gemm_options& options) {
+void check_gemm(const char* operation, const A& a, const B& b, const sink& out, const gemm_options& options) {
   static_assert(!(plain_operand<A> && plain_operand<B>), "at least one side must be quantized");
   static_assert(!prepacked_operand<A>, "a prepacked_matrix is a right operand");
-  check_product(verb, shape_of(a), shape_of(b), out);
-  check_mode(verb, options.accumulate);
-  check_operand(verb, "A", a, out);
-  check_operand(verb, "B", b, out);
-  check_bias(verb, out, options.bias);
+  check_product(operation, shape_of(a), shape_of(b), out);
+  check_mode(operation, options.accumulate);
+  check_operand(operation, "A", a, out);
+  check_operand(operation, "B", b, out);
+  check_bias(operation, out, options.bias);
 }
 
 template <any_operand A, any_operand B>

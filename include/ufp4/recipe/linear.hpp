@@ -73,18 +73,18 @@ inline float agreed(const bound_recipe& now, int i, float here) {
 
 /// The largest magnitude over all parts of an operand: one tensor scale for all experts of a call, and for all calls
 /// that hold a part of a batch.
-inline float gmax_of(const cpu::context& ctx, const bound_recipe& now, int i, std::span<const source> parts) {
-  float gmax = 0;
-  if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.two_level) return gmax;
+inline float global_amax_of(const cpu::context& ctx, const bound_recipe& now, int i, std::span<const source> parts) {
+  float global_amax = 0;
+  if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.two_level) return global_amax;
   for (std::size_t e = 0; e < parts.size(); ++e) {
     const float here = ufp4::detail::amax_of(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
-    gmax = ufp4::detail::opaque_bits(here) > ufp4::detail::opaque_bits(gmax) ? here : gmax;
+    global_amax = ufp4::detail::opaque_bits(here) > ufp4::detail::opaque_bits(global_amax) ? here : global_amax;
   }
-  return agreed(now, i, gmax);
+  return agreed(now, i, global_amax);
 }
 
 inline stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now, int i, const source& x,
-                                       float gmax, std::uint32_t expert) {
+                                       float global_amax, std::uint32_t expert) {
   const cpu::detail::quantize_job job = job_of(now, i, x, expert);
   stored_operand out;
   out.operand.is_quantized = now.recipe().operand(i).quantized;
@@ -96,7 +96,7 @@ inline stored_operand quantize_operand(const cpu::context& ctx, const bound_reci
   out.codes = ufp4::detail::buffer<std::uint8_t>(x.rows * job.padded_cols / 2);
   out.scales = ufp4::detail::buffer<std::uint8_t>(job.strips() * (job.padded_cols / length) * width);
   block_coder<rounding_spec> coder{job.format, bound.policy.rule, {}, bound.rounding};
-  cpu::detail::in_exact_environment(&ufp4::detail::tensor_constants_into, &coder.format, &coder.rule, gmax,
+  cpu::detail::in_exact_environment(&ufp4::detail::tensor_constants_into, &coder.format, &coder.rule, global_amax,
                                     &coder.tensor);
   ufp4::detail::quantize_with(ctx, cpu::resolve(ctx), job, coder, {out.codes.data(), out.scales.data()}, nullptr);
   out.operand.q = {out.codes.data(), out.scales.data(), job.format,          x.rows,
@@ -107,11 +107,11 @@ inline stored_operand quantize_operand(const cpu::context& ctx, const bound_reci
 /// One operand in all its parts (one, or one an expert).
 inline std::vector<stored_operand> quantize_parts(const cpu::context& ctx, const bound_recipe& now, int i,
                                                   std::span<const source> parts) {
-  const float gmax = gmax_of(ctx, now, i, parts);
+  const float global_amax = global_amax_of(ctx, now, i, parts);
   std::vector<stored_operand> out;
   out.reserve(parts.size());
   for (std::size_t e = 0; e < parts.size(); ++e)
-    out.push_back(quantize_operand(ctx, now, i, parts[e], gmax, static_cast<std::uint32_t>(e)));
+    out.push_back(quantize_operand(ctx, now, i, parts[e], global_amax, static_cast<std::uint32_t>(e)));
   return out;
 }
 
@@ -156,9 +156,9 @@ inline void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int
   cpu::detail::run_gemms(ctx, jobs);
 }
 
-inline void forward(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& x,
+inline void forward(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& x,
                     expert_offsets offsets, const source& w, const sink& y, saved_activation* saved) {
-  const shape s = check_forward(verb, now, x, offsets, w, y, saved != nullptr, placing::parts);
+  const shape s = check_forward(operation, now, x, offsets, w, y, saved != nullptr, placing::parts);
   cpu::resolve(ctx);
   const std::vector<source> tokens = by_tokens(s, x);
   const auto left = quantize_parts(ctx, now, 0, tokens), right = quantize_parts(ctx, now, 1, by_weights(s, w));
@@ -169,18 +169,18 @@ inline void forward(const char* verb, const cpu::context& ctx, const bound_recip
   multiply_parts(ctx, now, 0, left, right, by_tokens(s, y), write::overwrite);
 }
 
-inline void backward_input(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
+inline void backward_input(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& dy,
                            expert_offsets offsets, const source& w, const sink& dx, write mode) {
-  const shape s = check_backward_input(verb, now, dy, offsets, w, dx, placing::parts);
+  const shape s = check_backward_input(operation, now, dy, offsets, w, dx, placing::parts);
   cpu::resolve(ctx);
   const auto left = quantize_parts(ctx, now, 2, by_tokens(s, dy));
   const auto right = quantize_parts(ctx, now, 3, transposed(by_weights(s, w)));
   multiply_parts(ctx, now, 2, left, right, by_tokens(s, dx), mode);
 }
 
-inline void backward_weight(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
+inline void backward_weight(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& dy,
                             const source& x, expert_offsets offsets, const sink& dw, write mode) {
-  const shape s = check_backward_weight(verb, now, dy, x, offsets, dw, placing::parts);
+  const shape s = check_backward_weight(operation, now, dy, x, offsets, dw, placing::parts);
   cpu::resolve(ctx);
   const auto left = quantize_parts(ctx, now, 4, transposed(by_tokens(s, dy)));
   const auto right = quantize_parts(ctx, now, 5, transposed(by_tokens(s, x)));
@@ -197,9 +197,9 @@ inline std::vector<saved_shape> shapes_of(const saved_activation& saved) {
   return all;
 }
 
-inline void backward_weight(const char* verb, const cpu::context& ctx, const bound_recipe& now, const source& dy,
+inline void backward_weight(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& dy,
                             const saved_activation& saved, expert_offsets offsets, const sink& dw, write mode) {
-  const shape s = check_backward_weight(verb, now, dy, shapes_of(saved), offsets, dw, placing::parts);
+  const shape s = check_backward_weight(operation, now, dy, shapes_of(saved), offsets, dw, placing::parts);
   cpu::resolve(ctx);
   const auto left = quantize_parts(ctx, now, 4, transposed(by_tokens(s, dy)));
   multiply_parts(ctx, now, 4, left, saved.raw(), by_weights(s, dw), mode);

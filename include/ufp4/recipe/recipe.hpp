@@ -22,7 +22,7 @@
 namespace ufp4::recipe::inline UFP4_CODE {
 
 /// One of 2^64 seeds from a run's: words 0 (low) and 1 (high) of Philox4x32-10 on (step, layer, 0x52000000 + role), key
-/// seed (numerics 7). Signs use roles 0, 1, 2; coins 16 + operand.
+/// seed (numerics 7). Signs use roles 0, 1, 2; random bits 16 + operand.
 constexpr std::uint64_t derive(std::uint64_t seed, std::uint64_t step, std::uint32_t layer, std::uint32_t role) {
   const philox_counter words = philox4x32(
       {{static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32), layer, 0x52000000u + role}}, seed);
@@ -109,7 +109,7 @@ class bound_recipe {
   /// Which part of the whole batch the call's part e is: its expert, where nothing else is said.
   constexpr std::uint32_t part(std::uint32_t e) const { return e < shard_.part.size() ? shard_.part[e] : e; }
 
-  /// Operand 0 .. 5 with its signs and coins. In a mixture of experts the coins depend on the expert, the signs do not.
+  /// Operand 0 .. 5 with its signs and random bits. In a mixture of experts the random bits depend on the expert, the signs do not.
   constexpr bound_operand operand(int i, std::uint32_t expert = 0) const {
     bound_operand bound{recipe_.operand(i), recipe_.operand(i).transform.spec, {}};
     const transform_choice& choice = bound.policy.transform;
@@ -122,7 +122,7 @@ class bound_recipe {
     }
     bound.rounding.what = bound.policy.rounding;
     const auto role = static_cast<std::uint32_t>(16 + i);
-    bound.rounding.coins = {derive(recipe_.seed, step_, layer_ + (part(expert) << 16), role), 0};
+    bound.rounding.random_bits = {derive(recipe_.seed, step_, layer_ + (part(expert) << 16), role), 0};
     return bound;
   }
 

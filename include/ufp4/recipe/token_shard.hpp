@@ -1,8 +1,8 @@
 // ufp4 - token_shard: where the tokens of a linear_* call stand in a batch, so that they get the bits they have there.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a process cannot know from its own tokens: how many tokens stand before them (coins go by global index), which
-// stream of coins a part draws from, and the tensor amax of a two-level format. A call has parts: its experts, or the
+// What a process cannot know from its own tokens: how many tokens stand before them (random bits go by global index), which
+// stream of random bits a part draws from, and the tensor amax of a two-level format. A call has parts: its experts, or the
 // microbatches of linear_backward_weight_grouped, or both; one where there are no offsets.
 //
 //   recipe.at(step, layer).shard({.first = {&first, 1}, .tokens = amax_agreement::of(all_reduce_max)})
@@ -10,7 +10,7 @@
 // | Y, dX | rows are the whole batch's rows, bit for bit, in every accumulate mode                                   |
 // | dW    | of a part that is whole (first 0, total its tokens): the whole batch's dW of that part, bit for bit. Of  |
 // |       | a part of a part: codes and scales are the whole's; the sum of such dW is rounded in another order       |
-// | error | what does not fit is refused before anything is written. A rank that is refused exchanges nothing, so    |
+// | error | what does not fit is rejectd before anything is written. A rank that is rejectd exchanges nothing, so    |
 // |       | the others wait for it: all of them need arguments that fit                                              |
 #pragma once
 
@@ -42,7 +42,7 @@ struct amax_agreement {
 struct token_shard {
   std::span<const std::size_t> first = {};   ///< the part's first token among all of that part; a multiple of 16
   std::span<const std::size_t> total = {};   ///< all tokens of that part: needed by wgrad where first is given
-  std::span<const std::uint32_t> part = {};  ///< which part of the whole it is, below 65536: the coins' stream
+  std::span<const std::uint32_t> part = {};  ///< which part of the whole it is, below 65536: the random bits' stream
   amax_agreement tokens = {};                ///< needed where X or dY has a tensor scale
   amax_agreement weights = {};               ///< where W's experts lie in several places and W has a tensor scale
 };

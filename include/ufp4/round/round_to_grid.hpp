@@ -18,20 +18,20 @@ struct rounding_spec {
   constexpr rounding_spec(nearest_even) {}
   constexpr rounding_spec(nearest_away) : what(kind::nearest_away) {}
   constexpr rounding_spec(toward_zero) : what(kind::toward_zero) {}
-  constexpr rounding_spec(stochastic s) : what(kind::stochastic), coins(s) {}
+  constexpr rounding_spec(stochastic s) : what(kind::stochastic), random_bits(s) {}
 
   UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t index) const {
     switch (what) {
       case kind::nearest_even: return nearest_even{}.round_up(n, t, index);
       case kind::nearest_away: return nearest_away{}.round_up(n, t, index);
       case kind::toward_zero: return false;
-      case kind::stochastic: return coins.round_up(n, t, index);
+      case kind::stochastic: return random_bits.round_up(n, t, index);
     }
     return false;
   }
 
   kind what = kind::nearest_even;
-  stochastic coins{};  ///< where what is stochastic
+  stochastic random_bits{};  ///< where what is stochastic
 };
 static_assert(rounding_policy<rounding_spec>);
 

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An inline function that both units emit exists once in the program. Were one of this library's the newer unit's, this
-// program would die on an older processor though it never calls that unit. Prints the hash of its own verbs; with an
+// program would die on an older processor though it never calls that unit. Prints the hash of its own operations; with an
 // argument that of the newer unit's too.
-#include "verbs.hpp"
+#include "operations.hpp"
 
 #include <cstdio>
 
@@ -15,6 +15,6 @@
 std::uint64_t hash_in_newer();
 
 int main(int argc, char**) {
-  std::printf("%016llx\n", static_cast<unsigned long long>(hash_of_verbs()));
+  std::printf("%016llx\n", static_cast<unsigned long long>(hash_of_operations()));
   if (argc > 1) std::printf("%016llx\n", static_cast<unsigned long long>(hash_in_newer()));
 }

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/gpu/block/turn.hpp>
+#include <ufp4/gpu/block/transpose.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/vendor.hpp>
 #include <ufp4/gpu/warp/amax.hpp>
@@ -20,7 +20,7 @@ struct amax_job {
   transform_spec transform{};
   std::size_t across = 0;  ///< sixteens of a row, in whole runs
   std::uint32_t* bits = nullptr;
-  block::turned_tile tile{};
+  block::transposed_tile tile{};
 
   UFP4_HD unsigned lanes_of_run() const { return transform.n <= 16 ? 1 : transform.n / 16; }
 };
@@ -54,9 +54,9 @@ UFP4_KERNEL(amax_threads) amax_rows(const amax_job job) {
 }
 
 /// The same of a matrix whose columns lie along memory.
-UFP4_KERNEL(amax_threads) amax_turned(const amax_job job) {
+UFP4_KERNEL(amax_threads) amax_transposed(const amax_job job) {
   auto* shared = reinterpret_cast<float*>(shared_memory());
-  const block::turned_tile& t = job.tile;
+  const block::transposed_tile& t = job.tile;
   const std::size_t down = (job.x.rows + t.rows() - 1) / t.rows(), across = (job.across + t.sixteens - 1) / t.sixteens;
   const unsigned me = thread_index().x;
   std::uint32_t largest = 0;

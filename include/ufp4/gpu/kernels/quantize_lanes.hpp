@@ -7,7 +7,7 @@
 // branches on it are the same for all.
 //
 // | quantize_lanes        | rows lie along memory, or any other stride                                       |
-// | quantize_lanes_turned | columns do (transpose(x)): a tile is read as it lies and turned in shared memory |
+// | quantize_lanes_transposed | columns do (transpose(x)): a tile is read as it lies and turned in shared memory |
 // | quantize_lanes_both   | one read of a tile for the rows and, out of shared memory, for the columns       |
 //
 // The grid strides over the matrix: what is the same for all of it, two divisions of a tensor's constants above all,
@@ -18,7 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/gpu/block/turn.hpp>
+#include <ufp4/gpu/block/transpose.hpp>
 #include <ufp4/gpu/kernels/quantize_task.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/quantize.hpp>
@@ -30,7 +30,7 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 using thread::grid_place;
 
-inline constexpr unsigned lanes_threads = block::turned_tile::threads;
+inline constexpr unsigned lanes_threads = block::transposed_tile::threads;
 
 /// One quantization, with what follows from it for all threads.
 struct lanes_side {
@@ -119,15 +119,15 @@ UFP4_KERNEL(lanes_threads) quantize_lanes(const lanes_side side) {
   if (side.task.report != nullptr) warp::add_report(side.task.report, seen);
 }
 
-struct turned_job {
+struct transposed_job {
   lanes_side side{};
-  block::turned_tile tile{};
+  block::transposed_tile tile{};
   std::size_t across = 1;  ///< tiles that lie beside one another
 };
 
-UFP4_KERNEL(lanes_threads) quantize_lanes_turned(const turned_job job) {
+UFP4_KERNEL(lanes_threads) quantize_lanes_transposed(const transposed_job job) {
   const tensor_constants tensor = begin(job.side);
-  const block::turned_tile& t = job.tile;
+  const block::transposed_tile& t = job.tile;
   const grid_place in = place_in_tile(job.side, t.sixteens);
   auto* shared = reinterpret_cast<float*>(shared_memory());
   quantize_report seen{};

@@ -55,10 +55,10 @@ inline error queue_amax(const ufp4::detail::quantize_job& job, std::uint32_t* bi
     return launch_tiles(&kernels::amax_rows, tiles, kernels::amax_threads, 0, where, a);
   }
   a.tile.sixteens = run <= 64 ? 4 : static_cast<unsigned>(run / 16);
-  a.tile.shift = block::turned_tile::banks / a.tile.sixteens;
+  a.tile.shift = block::transposed_tile::banks / a.tile.sixteens;
   const std::size_t tiles =
       (a.x.rows + a.tile.rows() - 1) / a.tile.rows() * ((a.across + a.tile.sixteens - 1) / a.tile.sixteens);
-  return launch_tiles(&kernels::amax_turned, tiles, kernels::amax_threads, a.tile.bytes(), where, a);
+  return launch_tiles(&kernels::amax_transposed, tiles, kernels::amax_threads, a.tile.bytes(), where, a);
 }
 
 /// Through the scalar codec, for any coder.
@@ -122,14 +122,14 @@ inline error queue_lanes(const quantize_task& task, stream where) {
     side.tiles = (rows * side.across + kernels::lanes_threads - 1) / kernels::lanes_threads;
     return launch_tiles(&kernels::quantize_lanes, side.tiles, kernels::lanes_threads, 0, where, side);
   }
-  kernels::turned_job job{side, {}, 1};
+  kernels::transposed_job job{side, {}, 1};
   const unsigned run = lanes_of(task.job.run());
   job.tile.sixteens = run < 4 ? 4 : run;
-  job.tile.shift = side.squares ? 16 : block::turned_tile::banks / job.tile.sixteens;
+  job.tile.shift = side.squares ? 16 : block::transposed_tile::banks / job.tile.sixteens;
   job.across = (side.across + job.tile.sixteens - 1) / job.tile.sixteens;
   job.side.tiles = (rows + job.tile.rows() - 1) / job.tile.rows() * job.across;
-  return launch_tiles(&kernels::quantize_lanes_turned, job.side.tiles, kernels::lanes_threads, job.tile.bytes(), where,
-                      job);
+  return launch_tiles(&kernels::quantize_lanes_transposed, job.side.tiles, kernels::lanes_threads, job.tile.bytes(),
+                      where, job);
 }
 
 /// Queues a quantization; task.rounding and task.rule say which. Codes, scales and, where there is one, the tensor
@@ -141,7 +141,7 @@ inline error queue_quantize(const quantize_task& task, stream where) {
 
 inline const char* quantize_kernel_name(const quantize_task& task) {
   if (!takes_lanes(task)) return "quantize_blocks";
-  return reads_columns(task.job.x) ? "quantize_lanes_turned" : "quantize_lanes";
+  return reads_columns(task.job.x) ? "quantize_lanes_transposed" : "quantize_lanes";
 }
 inline const char* quantize_kernel_note(const quantize_task& task) {
   if (!takes_lanes(task)) {

@@ -11,11 +11,12 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 using detail::quantize_task;
 
 /// The constants of a two-level format. Each thread works them out anew: two divisions, against a wait for another
-/// kernel. A maximum in device memory that is no finite number >= 0 could not be refused before:
+/// kernel. A maximum in device memory that is no finite number >= 0 could not be rejectd before:
 /// it makes the tensor scale a NaN.
 template <class Coder>
 UFP4_DEVICE tensor_constants constants_of(const quantize_task& task, const Coder& coder) {
-  std::uint32_t bits = task.gmax_bits != nullptr ? *task.gmax_bits : ufp4::detail::to_bits(task.gmax);
+  std::uint32_t bits =
+      task.global_amax_bits != nullptr ? *task.global_amax_bits : ufp4::detail::to_bits(task.global_amax);
   if (bits == ufp4::detail::sign_mask) bits = 0;
   tensor_constants tensor{};
   if constexpr (requires { Coder::constants(coder.format, 0.0f); })

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 #include <ufp4/block/block_codec.hpp>
-#include <ufp4/gpu/thread/coins.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
+#include <ufp4/gpu/thread/random_bits.hpp>
 #include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
@@ -111,16 +111,16 @@ UFP4_DEVICE std::uint32_t floor_bits(float x) {
 #endif
 }
 
-/// floor(fl(|t| / step * 65536 + 1/2)) + coin has the index in bits 16 and up. numerics 3 takes the fraction alone:
+/// floor(fl(|t| / step * 65536 + 1/2)) + random number has the index in bits 16 and up. numerics 3 takes the fraction alone:
 /// without an index that is the same sum; with one, |t| / step * 65536 is a multiple of 2^-7 or more, so both sums are
 /// exact, or this one is rounded just above a power of two, which changes no floor.
-UFP4_DEVICE std::uint32_t tossed_index(const rounding_plan& p, float t, std::uint32_t coin) {
+UFP4_DEVICE std::uint32_t tossed_index(const rounding_plan& p, float t, std::uint32_t random_word) {
   const float a = clamped(p, t);
   if (p.kind == rounding_plan::grid::uniform)
-    return (floor_bits(ufp4::detail::fma(a, 65536.0f / p.unit, 0.5f)) + coin) >> 16 & 7u;
+    return (floor_bits(ufp4::detail::fma(a, 65536.0f / p.unit, 0.5f)) + random_word) >> 16 & 7u;
   const std::uint32_t binade = binade_of(p, a);                       // 2^e; a step is 2^(e - 1)
   const float steps = ufp4::detail::to_float((271u << 23) - binade);  // 65536 / 2^(e - 1)
-  return ((floor_bits(ufp4::detail::fma(a, steps, 0.5f)) + coin) >> 16 & 7u) + codes_below(p, binade);
+  return ((floor_bits(ufp4::detail::fma(a, steps, 0.5f)) + random_word) >> 16 & 7u) + codes_below(p, binade);
 }
 
 /// By the scalar code, a value at a time; t stays in memory here so that the other ways can keep it in registers.
@@ -135,11 +135,11 @@ UFP4_DEVICE sixteen_codes round_by_levels(const grid4& grid, const Rounding& rou
   return out;
 }
 
-/// stochastic, its coins drawn before: two Philox calls for sixteen values.
+/// stochastic, its random bits drawn before: two Philox calls for sixteen values.
 struct drawn_sixteen {
-  sixteen_coins coins;
+  sixteen_random_bits random_bits;
   UFP4_DEVICE bool round_up(const neighbours& n, float t, std::uint64_t index) const {
-    const std::uint32_t word = coins.word[index / 2 % 8];
+    const std::uint32_t word = random_bits.word[index / 2 % 8];
     return stochastic::moves_up(n, t, index % 2 == 0 ? word & 0xFFFFu : word >> 16);
   }
 };
@@ -147,24 +147,24 @@ struct drawn_sixteen {
 UFP4_DEVICE sixteen_codes round_other(const grid4& grid, const rounding_spec& rounding, const float (&v)[run_of_thread],
                                       std::uint64_t index) {
   if (rounding.what != rounding_spec::kind::stochastic) return round_by_levels(grid, rounding, v, index);
-  return round_by_levels(grid, drawn_sixteen{draw_sixteen(rounding.coins, index)}, v, index);
+  return round_by_levels(grid, drawn_sixteen{draw_sixteen(rounding.random_bits, index)}, v, index);
 }
 
 /// Codes of sixteen scaled, finite values; `index` is that of the first (numerics 3), a multiple of sixteen.
 UFP4_DEVICE sixteen_codes round_sixteen(const rounding_plan& p, const grid4& grid, const rounding_spec& rounding,
                                         const float (&t)[run_of_thread], std::uint64_t index) {
-  const bool coins = rounding.what == rounding_spec::kind::stochastic;
+  const bool random_bits = rounding.what == rounding_spec::kind::stochastic;
   const bool even = rounding.what == rounding_spec::kind::nearest_even;
-  if (p.kind == rounding_plan::grid::levels || !(coins || even)) return round_other(grid, rounding, t, index);
+  if (p.kind == rounding_plan::grid::levels || !(random_bits || even)) return round_other(grid, rounding, t, index);
   sixteen_codes out;
   if (even) {
     UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j) out.add(j, nearest_index(p, t[j]), ufp4::detail::to_bits(t[j]));
   } else {
-    const sixteen_coins drawn = draw_sixteen(rounding.coins, index);
+    const sixteen_random_bits drawn = draw_sixteen(rounding.random_bits, index);
     UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j)
-      out.add(j, tossed_index(p, t[j], drawn.coin(j)), ufp4::detail::to_bits(t[j]));
+      out.add(j, tossed_index(p, t[j], drawn.random_word(j)), ufp4::detail::to_bits(t[j]));
   }
   if (p.twos_complement) out.complement();
   return out;

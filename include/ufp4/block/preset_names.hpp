@@ -1,0 +1,45 @@
+// ufp4 - preset(name) and preset_name(format): from a preset's name to its format as data, and back.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <ufp4/block/presets.hpp>
+#include <ufp4/detail/expects.hpp>
+
+namespace ufp4::inline UFP4_CODE {
+
+/// "nvfp4, nv_e1m2, ...": every preset's name, for messages.
+inline std::string preset_names() {
+  std::string all;
+  for_each_preset([&all](auto row) { all += (all.empty() ? "" : ", ") + std::string(row.name); });
+  return all;
+}
+
+/// The format of that name, or nullptr.
+inline const format_spec* find_preset(std::string_view name) {
+  const format_spec* found = nullptr;
+  for_each_preset([&](auto row) {
+    if (name == row.name) found = &row.spec;
+  });
+  return found;
+}
+
+/// The format of that name. Throws std::invalid_argument, which lists the names, for any other.
+inline const format_spec& preset(std::string_view name) {
+  const format_spec* found = find_preset(name);
+  detail::expects(found != nullptr, "preset: unknown format: ", std::string(name), "; the presets are ",
+                  preset_names());
+  return *found;
+}
+
+/// The name of a format that is a preset, else an empty string.
+inline std::string_view preset_name(const format_spec& format) {
+  std::string_view name;
+  for_each_preset([&](auto row) {
+    if (format == row.spec) name = row.name;
+  });
+  return name;
+}
+
+}  // namespace ufp4::inline UFP4_CODE

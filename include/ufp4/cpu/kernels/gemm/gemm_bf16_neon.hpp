@@ -1,0 +1,286 @@
+// ufp4 - quantized_gemm with BFMMLA: folded_bf16, and fast where value * scale is a bf16 and no integer kernel fits.
+// SPDX-License-Identifier: Apache-2.0
+//
+// BFMMLA multiplies two rows by two columns over 4 k. A register of sums holds rows 2p, 2p + 1 and columns 2c, 2c + 1:
+// {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}; sixteen of them are a tile of 8 x 8, and as many as hide
+// the instruction's latency on a core with four multipliers.
+//
+// What it rounds (Arm ARM, BFMatMulAdd, BFDotAdd, with FPCR.EBF = 0, which exact_environment sees to):
+// twice for each sum,
+//
+//     sum = ro(sum + ro(ro(a0 b0) + ro(a1 b1))), then the same of a2 b2 and a3 b3
+//
+// ro being "to odd": off by less than a last place, 2^-23 of the result; subnormal operands and results become zeros.
+// Why that is within the bound of numerics 6, |C - E| <= (Kp + 6) u S + Kp 2^-126, u = 2^-24, S = sum|a||b|:
+// | products | 16 bits of 24: exact                                                                                  |
+// | pairs    | 2u of each: 2u S in all                                                                               |
+// | sums     | a slice of d <= 1024 adds d / 2 pairs to +0, the first exactly: (d / 2 - 1) 2u S at most. With the    |
+// |          | pairs d u S, and second-order terms of less than d^2 u^2 S <= u S / 16                                |
+// | slices   | begin at +0 and are added up to nearest: u S each after the first, instead of the d u S they may cost |
+// | the rest | scaled_result, bias and beta: 5 u of the 6                                                            |
+// | folding  | makes S larger by 2^-7 at most, which these 1024 u and a u a slice feel as 9 u; operands off by       |
+// |          | 2^-8 / (1 + 2^-8) each leave 512 u of the (2^-7 + 2^-16) S that folded_bf16 may be off besides        |
+// | flushed  | each less than 2^-126, at most two in a pair: both products; one of them and the sum; the pair's or   |
+// |          | the sum. So 2^-126 for each k                                                                         |
+// | overflow | at 2^128, as to nearest                                                                               |
+// Sums that are binary32 numbers are not rounded, to odd or otherwise. Subnormal operands, which the flushed row does
+// not cover, are multiplied by fma: a tile looks at flags of its panels.
+// With FPCR.EBF set there would be one rounding of two.
+//
+// fast stays with SMMLA where that takes the job: for 2 x 2 of C, a block of 16 is two SMMLA and three operations that
+// rescale against four BFMMLA, one of 32 four and three against eight, all of one cost on the cores with both; and
+// bytes are half the panels, decode without a product each and give the bits of exact_blocks.
+//
+// Panels of 8 rows or columns, in pieces of 256 k: 64 bytes whose first four say whether an operand is subnormal; then
+// for every 4 k and pair of rows 16 bytes, a row's 4 k after the other's.
+#pragma once
+
+#if defined(__aarch64__)
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/cpu/gemm_blocked.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_f32_neon.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_int8_i8mm.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_panel_neon.hpp>
+
+UFP4_BEGIN_TARGET("arch=armv8.2-a+bf16")
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+namespace neon_bf16 {
+
+using namespace neon;
+
+/// Four binary32 numbers as bf16, to nearest even; subnormal results are kept (unlike BFMMLA's).
+UFP4_LANE half_u16 to_bf16(f32 v) {
+  half_u16 r;
+  asm("bfcvtn %0.4h, %1.4s" : "=w"(r) : "w"(v));
+  return r;
+}
+/// Kept in order: together, additions to the same sum would wait for one another.
+UFP4_LANE void add_products(f32& sum, u8 left, u8 right) {
+  asm volatile("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(left), "w"(right));
+}
+UFP4_LANE u8 low_bytes(u8 a, u8 b) {
+  u8 r;
+  asm("zip1 %0.16b, %1.16b, %2.16b" : "=w"(r) : "w"(a), "w"(b));
+  return r;
+}
+UFP4_LANE u8 high_bytes(u8 a, u8 b) {
+  u8 r;
+  asm("zip2 %0.16b, %1.16b, %2.16b" : "=w"(r) : "w"(a), "w"(b));
+  return r;
+}
+UFP4_LANE f32 low_halves(u8 a, u8 b) {
+  f32 r;
+  asm("zip1 %0.8h, %1.8h, %2.8h" : "=w"(r) : "w"(a), "w"(b));
+  return r;
+}
+UFP4_LANE f32 high_halves(u8 a, u8 b) {
+  f32 r;
+  asm("zip2 %0.8h, %1.8h, %2.8h" : "=w"(r) : "w"(a), "w"(b));
+  return r;
+}
+
+/// The first, second, ... bytes of a grid's values.
+struct value_bytes {
+  u8 byte[4];
+
+  explicit value_bytes(const grid4& grid) {
+    for (std::size_t c = 0; c < 16; ++c)
+      for (std::size_t i = 0; i < 4; ++i)
+        byte[i][c] = static_cast<std::uint8_t>(ufp4::detail::to_bits(grid.value[c]) >> 8 * i);
+  }
+};
+
+/// The values of sixteen codes, two a byte, in order of k.
+UFP4_LANE void decode16(const value_bytes& table, std::uint64_t codes, f32 (&value)[4]) {
+  constexpr std::uint64_t mask = 0x0F0F0F0F0F0F0F0Full;
+  const u8 index =
+      low_bytes(reinterpret_cast<u8>(u64{codes & mask, 0}), reinterpret_cast<u8>(u64{codes >> 4 & mask, 0}));
+  u8 b[4];
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < 4; ++i) b[i] = lookup_bytes(table.byte[i], index);
+  const u8 low[2] = {low_bytes(b[0], b[1]), high_bytes(b[0], b[1])};
+  const u8 high[2] = {low_bytes(b[2], b[3]), high_bytes(b[2], b[3])};
+#pragma GCC unroll 2
+  for (std::size_t i = 0; i < 2; ++i) {
+    value[2 * i] = low_halves(low[i], high[i]);
+    value[2 * i + 1] = high_halves(low[i], high[i]);
+  }
+}
+
+struct bfmmla_gemm {
+  static constexpr std::size_t rows = 8, cols = 8, depth = 1024;
+  static constexpr std::size_t piece = 256, header = 64, quad = rows * 4 * 2;  ///< k; bytes; bytes of 4 k
+
+  static bool takes(const gemm_job& job) {
+    if (job.block % 8 != 0 || job.mode == accumulate::exact_blocks || smmla_fits(job)) return false;
+    return job.mode == accumulate::folded_bf16 || (is_bf16(job.left) && is_bf16(job.right));
+  }
+  static bool smmla_fits(const gemm_job& job) { return int8_panels<smmla_layout>::fits(job); }
+  /// Scales near the ends of e8m0's range would take products out of bf16's.
+  static bool is_bf16(const gemm_operand& side) {
+    return side.exact() && folds_exactly(side.q) && side.q.format.scale != scale_kind::e8m0;
+  }
+
+  static std::size_t bytes_of(std::size_t k) { return (k + 15) / 16 * 4 * quad + (k + piece - 1) / piece * header; }
+  static std::size_t left_bytes(const gemm_job&, std::size_t k) { return bytes_of(k); }
+  static std::size_t right_bytes(const gemm_job&, std::size_t k) { return bytes_of(k); }
+
+  // ---- Packing: both sides alike, row by row.
+
+  static void pack_left(const gemm_job& job, std::size_t row, std::size_t live, std::size_t k, std::size_t length,
+                        std::byte* out) {
+    pack(job.left, job.block, row, live, k, length, out);
+  }
+  static void pack_right(const gemm_job& job, std::size_t col, std::size_t live, std::size_t k, std::size_t length,
+                         std::byte* out) {
+    pack(job.right, job.block, col, live, k, length, out);
+  }
+
+  static void pack(const gemm_operand& side, std::size_t block, std::size_t row, std::size_t live, std::size_t k,
+                   std::size_t length, std::byte* out) {
+    const value_bytes table(side.is_quantized ? side.q.format.grid : grid4{});
+    for (std::size_t p = 0; p < length; p += piece) {
+      const std::size_t count = length - p < piece ? length - p : piece;
+      std::byte* at = out + bytes_of(p);
+      bool tiny = false;
+      for (std::size_t r = 0; r < rows; ++r) {
+        std::byte* to = at + header + r / 2 * 16 + r % 2 * 8;
+        if (r >= live)
+          for (std::size_t i = 0; i < (count + 15) / 16 * 4; ++i) store(to + i * quad, std::uint64_t{0});
+        else if (side.is_quantized)
+          tiny = pack_codes(side, table, block, row + r, k + p, count, to) || tiny;
+        else
+          tiny = pack_values(side.plain, row + r, k + p, count, to) || tiny;
+      }
+      store(at, std::uint32_t{tiny});
+    }
+  }
+
+  /// True where a product with a scale may be subnormal.
+  static bool pack_codes(const gemm_operand& side, const value_bytes& values, std::size_t block, std::size_t row,
+                         std::size_t k, std::size_t count, std::byte* to) {
+    const quantized_source& q = side.q;
+    float scale[piece / 8 + 2 * lanes] = {};
+    row_scales(side, row, k / block, count / block, scale);
+    const value_bytes table = values;                 // of which the compiler knows that no store below changes it
+    const int shift = __builtin_ctzll(block);         // from k to blocks
+    const std::size_t step = q.interleaved ? 64 : 4;  // from 8 codes to the next 8
+    const std::uint8_t* codes = q.codes + q.code_index(row, k);
+    for (std::size_t i = 0; i < count; i += 16, codes += 2 * step, to += 4 * quad) {
+      const bool half = count - i < 16;  // a last block of 8: the scale after it is 0
+      const std::uint64_t second = half ? 0 : load_as<std::uint32_t>(codes + step);
+      f32 value[4];
+      decode16(table, load_as<std::uint32_t>(codes) | second << 32, value);
+      const f32 by[2] = {load_broadcast(scale + (i >> shift)), load_broadcast(scale + ((i + 8) >> shift))};
+#pragma GCC unroll 4
+      for (std::size_t j = 0; j < 4; ++j) store(to + j * quad, to_bf16(rounded(value[j] * by[j / 2])));
+    }
+    return any_subnormal(q.format.grid, scale, count / block);
+  }
+  /// `scale` goes on with zeros.
+  static bool any_subnormal(const grid4& grid, const float* scale, std::size_t count) {
+    float least = ufp4::detail::max_finite;
+    for (const float v : grid.value)
+      if (v != 0.0f && ufp4::detail::magnitude(v) < least) least = ufp4::detail::magnitude(v);
+    u32 tiny{};
+    for (std::size_t b = 0; b < count; b += lanes) {
+      const f32 s = load(scale + b), product = rounded(s * least);
+      tiny |= reinterpret_cast<u32>((as_bits(product) & 0x7FFFFFFFu) < min_normal_bits) &
+              reinterpret_cast<u32>((as_bits(s) & 0x7FFFFFFFu) != 0u);
+    }
+    return (tiny[0] | tiny[1] | tiny[2] | tiny[3]) != 0;
+  }
+
+  static bool pack_values(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t count, std::byte* to) {
+    float value[piece + 8] = {};
+    f32_gemm::plain_row(plain, row, k, count, value);
+    bool tiny = false;
+    for (std::size_t i = 0; i < (count + 15) / 16 * 16; i += 4, to += quad) {
+      const half_u16 v = to_bf16(load(value + i));
+      for (std::size_t j = 0; j < 4; ++j) tiny = tiny || ((v[j] & 0x7FFFu) != 0 && (v[j] & 0x7FFFu) < 0x80u);
+      store(to, v);
+    }
+    return tiny;
+  }
+
+  // ---- The register tile.
+
+  static void multiply(const gemm_job&, const std::byte* left, const std::byte* right, std::size_t live,
+                       std::size_t length, float* acc, std::size_t stride) {
+    std::uint32_t tiny = 0;
+    for (std::size_t p = 0; p < length; p += piece)
+      tiny |= load_as<std::uint32_t>(left + bytes_of(p)) | load_as<std::uint32_t>(right + bytes_of(p));
+    if (tiny != 0) return multiply_by_fma(left, right, live, length, acc, stride);
+    if (live <= 2) return multiply_pairs<1>(left, right, length, acc, stride);
+    if (live <= 4) return multiply_pairs<2>(left, right, length, acc, stride);
+    return multiply_pairs<4>(left, right, length, acc, stride);
+  }
+
+  /// `pairs` of rows, with as many sums for each element of C as make sixteen registers.
+  template <std::size_t pairs>
+  static void multiply_pairs(const std::byte* left, const std::byte* right, std::size_t length, float* acc,
+                             std::size_t stride) {
+    constexpr std::size_t ways = 4 / pairs;
+    f32 sum[ways][pairs][4] = {};
+    for (std::size_t p = 0; p < length; p += piece) {
+      const std::size_t count = length - p < piece ? length - p : piece;
+      left += header, right += header;
+      for (std::size_t k = 0; k < count; k += 16)
+#pragma GCC unroll 4
+        for (std::size_t i = 0; i < 4; ++i, left += quad, right += quad) {
+          u8 b[4];
+#pragma GCC unroll 4
+          for (std::size_t c = 0; c < 4; ++c) b[c] = load_as<u8>(right + 16 * c);
+#pragma GCC unroll 4
+          for (std::size_t r = 0; r < pairs; ++r) {
+            const u8 a = load_as<u8>(left + 16 * r);
+#pragma GCC unroll 4
+            for (std::size_t c = 0; c < 4; ++c) add_products(sum[i % ways][r][c], a, b[c]);
+          }
+        }
+    }
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < pairs; ++r)
+#pragma GCC unroll 4
+      for (std::size_t c = 0; c < 4; ++c) {
+        float* at = acc + 2 * r * stride + 2 * c;
+        f32 all = sum[0][r][c];
+#pragma GCC unroll 4
+        for (std::size_t i = 1; i < ways; ++i) all = all + sum[i][r][c];
+        store_pair(at, stride, load_pair(at, stride) + all);
+      }
+  }
+
+  /// The same by fma, which keeps subnormal operands.
+  static void multiply_by_fma(const std::byte* left, const std::byte* right, std::size_t live, std::size_t length,
+                              float* acc, std::size_t stride) {
+    const auto element = [](const std::byte* panel, std::size_t r, std::size_t k) {
+      const std::byte* at = panel + k / piece * header + header + k / 4 * quad + r / 2 * 16 + r % 2 * 8 + k % 4 * 2;
+      return ufp4::detail::to_float(std::uint32_t{load_as<std::uint16_t>(at)} << 16);
+    };
+    for (std::size_t r = 0; r < live; ++r)
+      for (std::size_t c = 0; c < cols; ++c) {
+        float sum = acc[r * stride + c];
+        for (std::size_t k = 0; k < length; ++k)
+          sum = ufp4::detail::fma(element(left, r, k), element(right, c, k), sum);
+        acc[r * stride + c] = sum;
+      }
+  }
+
+  static constexpr gemm_kernel row() {
+    gemm_kernel kernel = blocked_gemm<bfmmla_gemm>::row(isa::neon_bf16, "gemm_bf16_neon", 4, 256, 128);
+    kernel.fast_is = accumulate::fast;
+    return kernel;
+  }
+};
+
+inline constexpr gemm_kernel gemm_bf16_kernel = bfmmla_gemm::row();
+
+}  // namespace neon_bf16
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+UFP4_END_TARGET
+
+#endif

@@ -1,0 +1,263 @@
+// ufp4 - quantized_gemm on AVX-512 in binary32: plain operands, grids without exact products, folded_bf16.
+// SPDX-License-Identifier: Apache-2.0
+//
+// d = fma(a_k, b_k, d) from +0 in index order within a block, then acc = fma(d, fl(sA * sB), acc): the bits of
+// exact_blocks where a side is plain or its grid has no exact products, and the order of the fast modes. A tile is up
+// to eight rows by sixteen columns, a column a lane. In folded_bf16 values are rounded to bf16 with their scales as
+// they are packed, and the scales that are left are 1.
+//
+// Packed left operand, tile by tile, block by block, for the tile's live rows:
+// scale[rows], then value[rows] for every k.
+#pragma once
+
+#if defined(__x86_64__)
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/cpu/gemm_blocked.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
+#include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
+#include <ufp4/cpu/kernels/quantize/quantize_avx512.hpp>
+
+UFP4_BEGIN_TARGET(UFP4_AVX512)
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+namespace avx512 {
+
+inline constexpr std::size_t f32_rows = 8, f32_depth = 256;
+
+UFP4_LANE void add_product(f32& sum, f32 v, const float* factor) {
+  asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(v), "m"(*factor));
+}
+
+/// The values of 16 k of a row; `k + 8` may be the row's end.
+UFP4_LANE f32 values_at(const quantized_source& q, f32 table, std::size_t row, std::size_t k) {
+  constexpr u32 place = {0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28};
+  std::uint32_t first, second = 0;
+  __builtin_memcpy(&first, q.codes + q.code_index(row, k), 4);
+  if (k + 8 < q.padded_cols) __builtin_memcpy(&second, q.codes + q.code_index(row, k + 8), 4);
+  const u32 dwords = {first,  first,  first,  first,  first,  first,  first,  first,
+                      second, second, second, second, second, second, second, second};
+  return lookup(table, dwords >> place);
+}
+
+/// load_plain of one row, in registers where there is no transform. Writes whole vectors.
+inline void plain_row(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t depth, float* value) {
+  if (plain.transform.n != 1) return load_plain(plain, {row, 1, k, depth}, value);
+  const std::size_t left = plain.x.cols > k ? plain.x.cols - k : 0, live = left < depth ? left : depth;
+  if (plain.x.kind == dtype::f32 && plain.x.col_stride == 1 && live != 0)
+    __builtin_memcpy(value, static_cast<const float*>(plain.x.data) + plain.x.offset(row, k), live * sizeof(float));
+  else
+    transform_kernel::read_row(plain.x, row, k, live, value);
+  for (std::size_t e = live; e < depth; ++e) value[e] = 0.0f;
+  for (std::size_t e = 0; plain.rounds_input_to_bf16 && e < depth; e += lanes)
+    store(value + e, as_float(round_bf16(load(value + e)) & 0xFFFF0000u));
+}
+
+/// One row of an operand, [k, k + depth), as numerics 6 multiplies it: without its scales, or folded.
+/// Writes whole vectors.
+inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_t row, std::size_t k, std::size_t depth,
+                       float* value, float* scale) {
+  const std::size_t blocks = depth / job.block;
+  if (side.is_quantized) {
+    row_scales_of(side.q, row, k / job.block, blocks, scale);
+    const f32 table = load(side.q.format.grid.value);
+    for (std::size_t e = 0; e < depth; e += lanes) store(value + e, values_at(side.q, table, row, k + e));
+  } else {
+    for (std::size_t b = 0; b < blocks; ++b) scale[b] = 1.0f;
+    plain_row(side.plain, row, k, depth, value);
+  }
+  if (job.mode != accumulate::folded_bf16) return;
+  for (std::size_t e = 0; e < depth; e += 8) {
+    const float s = scale[e / job.block];
+    for (std::size_t i = e; i < e + 8; ++i) value[i] *= s;
+  }
+  for (std::size_t e = 0; e < depth; e += lanes) store(value + e, round_bf16(load(value + e)) & 0xFFFF0000u);
+  for (std::size_t b = 0; b < blocks; ++b) scale[b] = 1.0f;
+}
+
+/// Sixteen columns, and the stretch of K that f32_tile multiplies.
+class f32_slice {
+ public:
+  static constexpr std::size_t bytes = (f32_depth + f32_depth / 8) * lanes * 4 + staged_code_bytes(f32_depth);
+
+  f32 table;  ///< of the codes
+  std::size_t block;
+  bool decodes;        ///< the first tile decodes; otherwise read() has left the values in `value`
+  bool keeps = false;  ///< the first tile leaves the values in `value`
+  code_rows codes{};
+  std::size_t blocks = 0;
+  float *value, *scale;  ///< sixteen for every k; sixteen a block
+
+  f32_slice(const gemm_job& job, const gemm_part& columns, std::byte* memory)
+      : table(load(job.right.q.format.grid.value)),
+        block(job.block),
+        decodes(job.right.is_quantized && job.mode != accumulate::folded_bf16),
+        keeps(columns.rows > f32_rows),
+        value(reinterpret_cast<float*>(memory)),
+        scale(value + f32_depth * lanes),
+        job_(job),
+        columns_(columns),
+        staged_(reinterpret_cast<std::uint8_t*>(scale + f32_depth / 8 * lanes)) {}
+
+  void read(std::size_t k, std::size_t depth) {
+    blocks = depth / block;
+    if (decodes) {
+      codes = codes_of(job_.right.q, columns_.col, columns_.cols, k, depth, staged_);
+      prefetch_codes(job_.right.q, columns_.col, k, f32_depth);
+      prefetch_scales(job_.right.q, columns_.col, k / block, blocks);
+      return scales_of(job_.right.q, columns_.col, columns_.cols, k / block, blocks, scale);
+    }
+    alignas(64) float row[lanes][f32_depth] = {}, row_scale[f32_depth / 8];
+    for (std::size_t j = 0; j < columns_.cols; ++j) {
+      row_values(job_, job_.right, columns_.col + j, k, depth, row[j], row_scale);
+      for (std::size_t b = 0; b < blocks; ++b) scale[b * lanes + j] = row_scale[b];
+    }
+    turn(row[0], depth);
+  }
+
+ private:
+  /// From sixteen rows to sixteen columns. The last vectors of `value` may be written beyond `depth`,
+  /// which is below f32_depth then.
+  void turn(const float* rows, std::size_t depth) {
+    for (std::size_t k = 0; k < depth; k += lanes) {
+      f32 v[lanes];
+      quantize_kernel::load_transposed(rows + k, f32_depth, v);
+      for (std::size_t e = 0; e < lanes; ++e) store(value + (k + e) * lanes, v[e]);
+    }
+  }
+
+  const gemm_job& job_;
+  gemm_part columns_;
+  std::uint8_t* staged_;
+};
+
+template <std::size_t rows, bool decodes>
+inline void f32_tile(const f32_slice& s, const std::byte* left, float* acc) {
+  f32 sum[rows], dot[rows];
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < rows; ++r) sum[r] = load(acc + r * lanes);
+  const auto* p = reinterpret_cast<const float*>(left);
+  float* value = s.value;
+  const f32 table = s.table;
+  const bool keeps = s.keeps;
+  octad codes{};
+  for (std::size_t b = 0, i = 0; b < s.blocks; ++b) {
+    const float* head = p;
+    p += rows;
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < rows; ++r) dot[r] = f32{};
+    for (const std::size_t end = i + s.block / 8; i < end; ++i) {
+      if (decodes && i % 8 == 0) codes = codes_at(s.codes, i * 8);
+      f32 v[8];
+      if constexpr (decodes) {
+        const u32 dword = codes.v[i % 8];
+#pragma GCC unroll 8
+        for (std::uint32_t e = 0; e < 8; ++e) v[e] = lookup(table, dword >> (4 * e));
+        if (keeps)
+#pragma GCC unroll 8
+          for (std::size_t e = 0; e < 8; ++e) store(value + e * lanes, v[e]);
+      } else {
+#pragma GCC unroll 8
+        for (std::size_t e = 0; e < 8; ++e) v[e] = load(value + e * lanes);
+      }
+      value += 8 * lanes;
+#pragma GCC unroll 8
+      for (std::size_t e = 0; e < 8; ++e, p += rows)
+#pragma GCC unroll 8
+        for (std::size_t r = 0; r < rows; ++r) add_product(dot[r], v[e], p + r);
+    }
+    const f32 column = load(s.scale + b * lanes);
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < rows; ++r) sum[r] = fma(dot[r], rounded(broadcast(head[r]) * column), sum[r]);
+  }
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, sum[r]);
+}
+
+/// One row, blocks of 16 or 32: as many blocks at a time as 64 k have, since the chain of one is a wait for every fma.
+template <std::size_t block>
+inline void f32_row(const f32_slice& s, const std::byte* left, float* acc) {
+  constexpr std::size_t chains = 64 / block;
+  const auto* p = reinterpret_cast<const float*>(left);
+  const f32 table = s.table;
+  f32 sum = load(acc);
+  for (std::size_t b = 0; b < s.blocks; b += chains) {
+    const octad codes = codes_at(s.codes, b * block);
+    const float* record[chains];
+    f32 dot[chains];
+#pragma GCC unroll 4
+    for (std::size_t c = 0; c < chains; ++c) {
+      record[c] = p + (b + c < s.blocks ? b + c : b) * (1 + block);
+      dot[c] = f32{};
+    }
+#pragma GCC unroll 32
+    for (std::size_t e = 0; e < block; ++e)
+#pragma GCC unroll 4
+      for (std::size_t c = 0; c < chains; ++c)
+        add_product(dot[c], lookup(table, codes.v[c * block / 8 + e / 8] >> static_cast<std::uint32_t>(e % 8 * 4)),
+                    record[c] + 1 + e);
+#pragma GCC unroll 4
+    for (std::size_t c = 0; c < chains; ++c)
+      if (b + c < s.blocks) sum = fma(dot[c], rounded(broadcast(*record[c]) * load(s.scale + (b + c) * lanes)), sum);
+  }
+  store(acc, sum);
+}
+
+template <bool decodes>
+inline void f32_tile_of(std::size_t rows, const f32_slice& s, const std::byte* left, float* acc) {
+  switch (rows) {
+    case 1: return f32_tile<1, decodes>(s, left, acc);
+    case 2: return f32_tile<2, decodes>(s, left, acc);
+    case 3: return f32_tile<3, decodes>(s, left, acc);
+    case 4: return f32_tile<4, decodes>(s, left, acc);
+    case 5: return f32_tile<5, decodes>(s, left, acc);
+    case 6: return f32_tile<6, decodes>(s, left, acc);
+    case 7: return f32_tile<7, decodes>(s, left, acc);
+    default: return f32_tile<8, decodes>(s, left, acc);
+  }
+}
+
+struct f32_gemm {
+  using slice = f32_slice;
+  static constexpr std::size_t rows = f32_rows, cols = lanes;
+  static bool takes(const gemm_job& job) { return job.block % 8 == 0; }
+  static std::size_t depth_of(std::size_t) { return f32_depth; }
+  static std::size_t slice_bytes(const gemm_job&, std::size_t) { return slice::bytes; }
+  static std::size_t record(const gemm_job& job, std::size_t live) { return live * (1 + job.block) * sizeof(float); }
+
+  static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
+    float value[f32_depth], scale[f32_depth / 8];
+    auto* p = reinterpret_cast<float*>(out) + r;
+    for (std::size_t k = 0; k < job.padded(); k += f32_depth) {
+      const std::size_t depth = job.padded() - k < f32_depth ? job.padded() - k : f32_depth;
+      row_values(job, job.left, row, k, depth, value, scale);
+      for (std::size_t b = 0; b < depth / job.block; ++b) {
+        *p = scale[b];
+        p += live;
+        for (std::size_t e = 0; e < job.block; ++e, p += live) *p = value[b * job.block + e];
+      }
+    }
+  }
+
+  static void store(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
+    store_sums(job, part, acc, stride);
+  }
+  static void multiply_tile(const slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
+    if (first && s.decodes && live == 1 && s.block == 16) return f32_row<16>(s, left, acc);
+    if (first && s.decodes && live == 1 && s.block == 32) return f32_row<32>(s, left, acc);
+    if (first && s.decodes)
+      f32_tile_of<true>(live, s, left, acc);
+    else
+      f32_tile_of<false>(live, s, left, acc);
+  }
+};
+
+}  // namespace avx512
+
+inline constexpr gemm_kernel gemm_f32_avx512_kernel =
+    streamed_gemm<avx512::f32_gemm>::row(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+UFP4_END_TARGET
+
+#endif

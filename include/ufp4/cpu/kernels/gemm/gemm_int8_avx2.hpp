@@ -1,0 +1,238 @@
+// ufp4 - quantized_gemm in 8-bit integers with AVX2: exact block dot products by vpmaddubsw, rescaled in binary32.
+// SPDX-License-Identifier: Apache-2.0
+//
+// vpmaddubsw multiplies unsigned bytes (the right operand plus an offset that makes it so) by signed ones (the left)
+// and adds neighbours in 16 bits, where a whole block is added up: takes() admits grids for which no lane can overflow.
+//
+// What is left of the offset, minus offset * sum(left), is one number a row and block; the left panel adds magic_bits
+// to it (gemm_integers.hpp), so that the dot product becomes a binary32, exactly, without a conversion. Then
+// acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, which fast shares.
+//
+// | left, a tile  | for each block: for each 16 k: 4 rows x 16 bytes; 4 x int32 (offset and magic);                  |
+// |               | 4 x binary32 scale                                                                               |
+// | right, a tile | for each block: for each 16 k: 4 quads x 2 groups of 8 columns x 4 k; then 2 x 8 binary32 scales |
+// | quads         | of 16 k: the even ones below 8, the even ones from 8 on, the odd ones below 8,                   |
+// |               | the odd ones from 8 on                                                                           |
+#pragma once
+
+#if defined(__x86_64__)
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/cpu/gemm_blocked.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_panel_avx2.hpp>
+
+UFP4_BEGIN_TARGET(UFP4_AVX2)
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+namespace avx2 {
+
+using s16 = std::int16_t __attribute__((vector_size(32)));
+using half_u8 = std::uint8_t __attribute__((vector_size(16)));
+using half_u64 = std::uint64_t __attribute__((vector_size(16)));
+
+/// Products of four unsigned bytes of `right` and the four signed bytes at `left`, added in pairs (saturating beyond 16
+/// bits), for two registers of columns: the sums so far plus these, or these alone. One statement, so that the
+/// compiler's scheduler does not pull it apart and run out of registers.
+template <bool first>
+UFP4_LANE void add_dots(u8 right0, u8 right1, const std::byte* left, s16& sum0, s16& sum1) {
+  f32 a;
+  s16 p;
+  if constexpr (first)
+    asm volatile("vbroadcastss %5, %2\n\tvpmaddubsw %2, %3, %0\n\tvpmaddubsw %2, %4, %1"
+                 : "=&x"(sum0), "=&x"(sum1), "=&x"(a)
+                 : "x"(right0), "x"(right1), "m"(*bytes_of<4>(left)));
+  else
+    asm volatile(
+        "vbroadcastss %6, %2\n\tvpmaddubsw %2, %4, %3\n\tvpaddw %3, %0, %0\n\t"
+        "vpmaddubsw %2, %5, %2\n\tvpaddw %2, %1, %1"
+        : "+x"(sum0), "+x"(sum1), "=&x"(a), "=&x"(p)
+        : "x"(right0), "x"(right1), "m"(*bytes_of<4>(left)));
+}
+/// Neighbouring 16-bit integers added in 32 bits; `one` is sixteen ones.
+UFP4_LANE u32 add_pairs(s16 a, s16 one) {
+  u32 r;
+  asm("vpmaddwd %2, %1, %0" : "=x"(r) : "x"(a), "x"(one));
+  return r;
+}
+/// table[index], byte by byte; the table stands in both halves.
+UFP4_LANE u8 lookup_bytes(u8 table, u32 index) {
+  u8 r;
+  asm("vpshufb %2, %1, %0" : "=x"(r) : "x"(table), "x"(index));
+  return r;
+}
+UFP4_LANE half_u8 lookup_bytes(half_u8 table, half_u64 index) {
+  half_u8 r;
+  asm("vpshufb %2, %1, %0" : "=x"(r) : "x"(table), "x"(index));
+  return r;
+}
+/// The sum of eight bytes in either half.
+UFP4_LANE half_u64 sum_bytes(half_u8 a) {
+  half_u64 r;
+  asm("vpsadbw %2, %1, %0" : "=x"(r) : "x"(a), "x"(half_u8{}));
+  return r;
+}
+
+struct int8_gemm {
+  static constexpr std::size_t rows = 4, cols = 2 * lanes, depth = 1024;
+
+  static bool takes(const gemm_job& job) {
+    if (job.block % 16 != 0 || !integers_fit_bytes(job) || !mode_is_exact(job)) return false;
+    const integer_range left = integers_of(job.left.q.format.grid), right = integers_of(job.right.q.format.grid);
+    const int sums = static_cast<int>(job.block / 2) * left.largest() * (right.high - right.low);
+    return sums <= 32767;
+  }
+
+  static std::size_t left_block(const gemm_job& job) { return rows * (job.block + 8); }
+  static std::size_t right_block(const gemm_job& job) { return cols * (job.block + 4); }
+  static std::size_t left_bytes(const gemm_job& job, std::size_t k) { return k / job.block * left_block(job); }
+  static std::size_t right_bytes(const gemm_job& job, std::size_t k) { return k / job.block * right_block(job); }
+
+  static void pack_left(const gemm_job& job, std::size_t row, std::size_t live, std::size_t k, std::size_t length,
+                        std::byte* out) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      if (r < live)
+        pack_left_row(job, row + r, k, length, out, r);
+      else
+        for (std::size_t b = 0; b < length / job.block; ++b) {
+          std::byte* block = out + b * left_block(job);
+          for (std::size_t c = 0; c < job.block; c += 16) __builtin_memset(block + rows * c + 16 * r, 0, 16);
+          __builtin_memset(block + rows * job.block + 4 * r, 0, 4);
+          __builtin_memset(block + rows * (job.block + 4) + 4 * r, 0, 4);
+        }
+    }
+  }
+
+  /// Row r of a tile.
+  static void pack_left_row(const gemm_job& job, std::size_t row, std::size_t k, std::size_t length, std::byte* out,
+                            std::size_t r) {
+    const quantized_source& q = job.left.q;
+    const int largest = integers_of(q.format.grid).largest(), offset = -integers_of(job.right.q.format.grid).low;
+    half_u8 table{};
+    for (std::size_t c = 0; c < 16; ++c) table[c] = static_cast<std::uint8_t>(q.format.grid.integer[c]);
+    const half_u8 above =
+        half_u8{} + static_cast<std::uint8_t>(largest);  // makes the integers unsigned, to be added up
+    const half_u64 mask = half_u64{} + 0x0F0F0F0F0F0F0F0Full;
+    const std::uint32_t magic = magic_bits(job);
+    const std::uint8_t* codes = q.codes + q.code_index(row, k);
+    const std::size_t step = q.interleaved ? 64 : 4;
+    for (std::size_t b = 0; b < length / job.block; ++b) {
+      std::byte* block = out + b * left_block(job);
+      half_u64 sum{};
+      for (std::size_t c = 0; c < job.block; c += 16, codes += 2 * step) {
+        const std::uint64_t pairs = load_as<std::uint32_t>(codes) | std::uint64_t{load_as<std::uint32_t>(codes + step)}
+                                                                        << 32;
+        const half_u8 integers = lookup_bytes(table, half_u64{pairs, pairs >> 4} & mask);
+        sum += sum_bytes(integers + above);
+        store(block + rows * c + 16 * r, integers);
+      }
+      const auto total = static_cast<std::uint32_t>(sum[0] + sum[1]) -
+                         static_cast<std::uint32_t>(largest) * static_cast<std::uint32_t>(job.block);
+      store(block + rows * job.block + 4 * r, magic - static_cast<std::uint32_t>(offset) * total);
+    }
+    float scale[64];
+    const std::size_t blocks = length / job.block;
+    for (std::size_t first = 0; first < blocks; first += 64) {
+      const std::size_t count = blocks - first < 64 ? blocks - first : 64;
+      row_scales(job.left, row, k / job.block + first, count, scale);
+      for (std::size_t b = 0; b < count; ++b)
+        store(out + (first + b) * left_block(job) + rows * (job.block + 4) + 4 * r, scale[b]);
+    }
+  }
+
+  static void pack_right(const gemm_job& job, std::size_t col, std::size_t live, std::size_t k, std::size_t length,
+                         std::byte* out) {
+    const quantized_source& q = job.right.q;
+    const int offset = -integers_of(q.format.grid).low;
+    u8 table{};
+    for (std::size_t c = 0; c < 32; ++c) table[c] = static_cast<std::uint8_t>(q.format.grid.integer[c % 16] + offset);
+    const u32 mask = broadcast(0x0F0F0F0Fu);
+    const std::size_t bytes = right_block(job);
+    const int shift = __builtin_ctzll(job.block / 8);  // from dwords to blocks
+    for (std::size_t half = 0; half < cols; half += lanes) {
+      const std::size_t first = live > half ? half : 0;  // columns that C does not have repeat others
+      std::byte* group = out + 4 * half;
+      each_codes(q, col + first, live - first, k, length, [&](std::size_t i, u32 codes) __attribute__((always_inline)) {
+        std::byte* to = group + i / 2 * 256 + (i >> shift) * (4 * cols) + i % 2 * 64;
+        store(to, lookup_bytes(table, codes & mask));
+        store(to + 128, lookup_bytes(table, codes >> 4 & mask));
+      });
+      each_scale(job.right, col + first, live - first, k / job.block, length / job.block,
+                 [&](std::size_t b, f32 scale) { store(group + b * bytes + cols * job.block, scale); });
+    }
+  }
+
+  static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
+                       std::size_t length, float* acc, std::size_t stride) {
+    const std::size_t count = length / job.block, next = left_bytes(job, job.padded());
+    const f32 magic = as_float(broadcast(magic_bits(job)));
+    if (live == 1)
+      multiply_rows<1>(job.block, next, magic, left, right, count, acc, stride);
+    else if (live == 2)
+      multiply_rows<2>(job.block, next, magic, left, right, count, acc, stride);
+    else
+      multiply_rows<4>(job.block, next, magic, left, right, count, acc, stride);
+  }
+
+  /// Sixteen k of every row: added to the sums, or the first of a block.
+  template <bool first, std::size_t height>
+  UFP4_LANE static void add_products(const std::byte* left, const std::byte* right, s16 (&sum)[height][2]) {
+#pragma GCC unroll 4
+    for (std::size_t quad = 0; quad < 4; ++quad) {
+      const u8 b0 = load_as<u8>(right + 64 * quad), b1 = load_as<u8>(right + 64 * quad + 32);
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < height; ++r) {
+        const std::byte* a = left + 16 * r + 4 * quad;
+        if (first && quad == 0)
+          add_dots<true>(b0, b1, a, sum[r][0], sum[r][1]);
+        else
+          add_dots<false>(b0, b1, a, sum[r][0], sum[r][1]);
+      }
+    }
+  }
+
+  /// Few rows keep their sums in registers over all blocks; four have none left for that and use the cache, and
+  /// prefetch the tile that is multiplied after theirs, `next` bytes on.
+  template <std::size_t height>
+  static void multiply_rows(std::size_t block, std::size_t next, f32 magic, const std::byte* left,
+                            const std::byte* right, std::size_t count, float* acc, std::size_t stride) {
+    constexpr bool in_registers = height <= 2;
+    const s16 one = s16{} + std::int16_t{1};
+    f32 kept[height][2];
+    if constexpr (in_registers) load_sums(acc, stride, kept);
+    for (std::size_t b = 0; b < count; ++b) {
+      if constexpr (!in_registers)
+        for (std::size_t i = 0; i < rows * (block + 8); i += 64) __builtin_prefetch(left + next + i);
+      s16 sum[height][2];
+      add_products<true>(left, right, sum);
+      for (std::size_t k = 16; k < block; k += 16) add_products<false>(left + rows * k, right + 16 * k, sum);
+      const std::byte *row = left + rows * block, *column = right + cols * block;
+      const f32 scale[2] = {load_as<f32>(column), load_as<f32>(column + 32)};
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < height; ++r) {
+        const u32 start = as_bits(load_broadcast(row + 4 * r));
+        const f32 by = load_broadcast(row + 4 * rows + 4 * r);
+#pragma GCC unroll 2
+        for (std::size_t c = 0; c < 2; ++c) {
+          const f32 d = as_float(add_pairs(sum[r][c], one) + start) - magic, t = rounded(scale[c] * by);
+          float* at = acc + r * stride + c * lanes;
+          if constexpr (in_registers)
+            kept[r][c] = fma(d, t, kept[r][c]);
+          else
+            store(at, fma(d, t, load(at)));
+        }
+      }
+      left += rows * (block + 8);
+      right += cols * (block + 4);
+    }
+    if constexpr (in_registers) store_sums(acc, stride, kept);
+  }
+};
+
+inline constexpr gemm_kernel gemm_int8_kernel = blocked_gemm<int8_gemm>::row(isa::avx2, "gemm_int8_avx2", 4, 512, 128);
+
+}  // namespace avx2
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+UFP4_END_TARGET
+
+#endif

@@ -1,0 +1,294 @@
+// ufp4 - quantized_gemm in integers with NEON: exact block dot products, rescaled in binary32.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | tier         | dot product of a block                                                                         |
+// |--------------|------------------------------------------------------------------------------------------------|
+// | neon         | MLA by element in 16 bits, eight columns a register: takes() admits grids that cannot overflow |
+// | neon_dotprod | SDOT by element in 32 bits, four columns x 4 k a register                                      |
+// | neon_i8mm    | gemm_int8_i8mm.hpp                                                                             |
+//
+// A dot product starts at magic_bits (gemm_integers.hpp) and so ends as a binary32, exactly, without a conversion. Then
+// acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, which fast shares.
+#pragma once
+
+#if defined(__aarch64__)
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/cpu/gemm_blocked.hpp>
+#include <ufp4/cpu/kernels/dequantize/dequantize_scalar.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_panel_neon.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+namespace neon {
+
+using s16 = std::int16_t __attribute__((vector_size(16)));
+using half_s8 = std::int8_t __attribute__((vector_size(8)));
+
+/// Panels of a tile of 4 x 8. A block is its 16 k pieces and then its scales; where a byte goes is Layout's affair:
+///
+/// | left_piece, right_piece   | bytes of 16 k of 4 rows, of 8 columns                                              |
+/// | left_scales, right_scales | binary32 numbers after a block's pieces                                             |
+/// | put_left(at, r, v)        | 16 k of row r: v holds the eight even k, then the eight odd ones                    |
+/// | put_right(at, i, c, e, o) | k 8i .. 8i + 7 (i = 0, 1) of columns c .. c + 3: a column's even k are dwords of e  |
+/// | put_..._scale(at, r, s)   | one row's; put_right_scale(at, c, s): four columns'                                 |
+template <class Layout>
+struct int8_panels {
+  static constexpr std::size_t rows = 4, cols = 8, depth = 1024;
+
+  static bool fits(const gemm_job& job) { return job.block % 16 == 0 && integers_fit_bytes(job) && mode_is_exact(job); }
+
+  static std::size_t left_codes(const gemm_job& job) { return job.block / 16 * Layout::left_piece; }
+  static std::size_t right_codes(const gemm_job& job) { return job.block / 16 * Layout::right_piece; }
+  static std::size_t left_block(const gemm_job& job) { return left_codes(job) + 4 * Layout::left_scales; }
+  static std::size_t right_block(const gemm_job& job) { return right_codes(job) + 4 * Layout::right_scales; }
+  static std::size_t left_bytes(const gemm_job& job, std::size_t k) { return k / job.block * left_block(job); }
+  static std::size_t right_bytes(const gemm_job& job, std::size_t k) { return k / job.block * right_block(job); }
+
+  static u8 table_of_integers(const grid4& grid) {
+    u8 table{};
+    for (std::size_t c = 0; c < 16; ++c) table[c] = static_cast<std::uint8_t>(grid.integer[c]);
+    return table;
+  }
+
+  static void pack_left(const gemm_job& job, std::size_t row, std::size_t live, std::size_t k, std::size_t length,
+                        std::byte* out) {
+    const quantized_source& q = job.left.q;
+    const u8 table = table_of_integers(q.format.grid);
+    const u32 mask = broadcast(0x0F0F0F0Fu);
+    const std::size_t step = q.interleaved ? 64 : 4;
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::uint8_t* codes = r < live ? q.codes + q.code_index(row + r, k) : nullptr;
+      for (std::size_t b = 0; b < length / job.block; ++b) {
+        std::byte* at = out + b * left_block(job);
+        for (std::size_t c = 0; c < job.block; c += 16, at += Layout::left_piece) {
+          if (codes == nullptr) {
+            Layout::put_left(at, r, u8{});
+            continue;
+          }
+          const std::uint32_t first = load_as<std::uint32_t>(codes), second = load_as<std::uint32_t>(codes + step);
+          codes += 2 * step;
+          const u32 nibbles = u32{first, second, first >> 4, second >> 4} & mask;
+          Layout::put_left(at, r, lookup_bytes(table, reinterpret_cast<u8>(nibbles)));
+        }
+        Layout::put_left_scale(at, r, codes == nullptr ? 0.0f : scale_at(q, row + r, k / job.block + b, 1.0f));
+      }
+    }
+  }
+
+  static void pack_right(const gemm_job& job, std::size_t col, std::size_t live, std::size_t k, std::size_t length,
+                         std::byte* out) {
+    const quantized_source& q = job.right.q;
+    const u8 table = table_of_integers(q.format.grid);
+    const u32 mask = broadcast(0x0F0F0F0Fu);
+    const std::size_t bytes = right_block(job);
+    const int shift = __builtin_ctzll(job.block / 8);  // from dwords to blocks
+    for (std::size_t c = 0; c < cols; c += lanes) {
+      const std::size_t first = live > c ? c : 0;  // columns that C does not have repeat others
+      each_codes(q, col + first, live - first, k, length, [&](std::size_t i, u32 codes) __attribute__((always_inline)) {
+        std::byte* at = out + i / 2 * Layout::right_piece + (i >> shift) * (4 * Layout::right_scales);
+        Layout::put_right(at, i % 2, c, lookup_bytes(table, reinterpret_cast<u8>(codes & mask)),
+                          lookup_bytes(table, reinterpret_cast<u8>(codes >> 4 & mask)));
+      });
+      each_scale(job.right, col + first, live - first, k / job.block, length / job.block,
+                 [&](std::size_t b, f32 s) { Layout::put_right_scale(out + b * bytes + right_codes(job), c, s); });
+    }
+  }
+};
+
+/// The end of a block for one register of sums.
+UFP4_LANE f32 rescaled(u32 sum, f32 magic, f32 scales, f32 acc) { return fma(as_float(sum) - magic, scales, acc); }
+
+// ---- neon
+
+/// 16-bit integers. Left: a row's eight even k, then its odd ones. Right: for each k eight columns.
+struct mla_layout {
+  static constexpr std::size_t left_piece = 4 * 32, right_piece = 16 * 16, left_scales = 4, right_scales = 8;
+
+  UFP4_LANE static void put_left(std::byte* at, std::size_t r, u8 v) {
+    store(at + 32 * r, widened(v, 0));
+    store(at + 32 * r + 16, widened(v, 1));
+  }
+  UFP4_LANE static void put_left_scale(std::byte* at, std::size_t r, float s) { store(at + 4 * r, s); }
+  UFP4_LANE static void put_right(std::byte* at, std::size_t i, std::size_t c, u8 even, u8 odd) {
+    std::int8_t bytes[2][16];
+    store(bytes[0], even);
+    store(bytes[1], odd);
+    for (std::size_t k = 0; k < 8; ++k)
+      for (std::size_t j = 0; j < 4; ++j)
+        store(at + 16 * (8 * i + k) + 2 * (c + j), std::int16_t{bytes[k % 2][4 * j + k / 2]});
+  }
+  UFP4_LANE static void put_right_scale(std::byte* at, std::size_t c, f32 s) { store(at + 4 * c, s); }
+
+  /// Half of sixteen signed bytes in 16 bits.
+  UFP4_LANE static s16 widened(u8 v, std::size_t half) {
+    half_s8 part;
+    __builtin_memcpy(&part, reinterpret_cast<const char*>(&v) + 8 * half, 8);
+    return __builtin_convertvector(part, s16);
+  }
+};
+
+/// sum += right * left[element]
+template <int element>
+UFP4_LANE void add_products(s16& sum, s16 right, s16 left) {
+  asm("mla %0.8h, %1.8h, %2.h[%3]" : "+w"(sum) : "w"(right), "x"(left), "i"(element));
+}
+UFP4_LANE u32 add_low(u32 a, s16 b) {
+  asm("saddw %0.4s, %0.4s, %1.4h" : "+w"(a) : "w"(b));
+  return a;
+}
+UFP4_LANE u32 add_high(u32 a, s16 b) {
+  asm("saddw2 %0.4s, %0.4s, %1.8h" : "+w"(a) : "w"(b));
+  return a;
+}
+
+struct mla_gemm : int8_panels<mla_layout> {
+  static bool takes(const gemm_job& job) {
+    const int products = integers_of(job.left.q.format.grid).largest() * integers_of(job.right.q.format.grid).largest();
+    return fits(job) && static_cast<int>(job.block) * products <= 32767;
+  }
+
+  static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
+                       std::size_t length, float* acc, std::size_t stride) {
+    return live == 1 ? multiply_rows<1>(job, left, right, length, acc, stride)
+                     : multiply_rows<4>(job, left, right, length, acc, stride);
+  }
+
+  template <int k, std::size_t height>
+  UFP4_LANE static void add_two(s16 (&sum)[height], const s16 (&a)[height][2], const std::byte* right) {
+    const s16 even = load_as<s16>(right + 32 * k), odd = load_as<s16>(right + 32 * k + 16);
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < height; ++r) {
+      add_products<k>(sum[r], even, a[r][0]);
+      add_products<k>(sum[r], odd, a[r][1]);
+    }
+  }
+
+  template <std::size_t height>
+  static void multiply_rows(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t length,
+                            float* acc, std::size_t stride) {
+    const u32 start = broadcast(magic_bits(job));
+    const std::size_t block = job.block;
+    f32 kept[height][2];
+    load_sums(acc, stride, kept);
+    for (std::size_t k = 0; k < length; k += block) {
+      s16 sum[height];
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < height; ++r) sum[r] = s16{};
+      for (std::size_t i = 0; i < block; i += 16, left += mla_layout::left_piece, right += mla_layout::right_piece) {
+        s16 a[height][2];
+#pragma GCC unroll 4
+        for (std::size_t r = 0; r < height; ++r) {
+          a[r][0] = load_as<s16>(left + 32 * r);
+          a[r][1] = load_as<s16>(left + 32 * r + 16);
+        }
+        add_two<0>(sum, a, right), add_two<1>(sum, a, right), add_two<2>(sum, a, right), add_two<3>(sum, a, right);
+        add_two<4>(sum, a, right), add_two<5>(sum, a, right), add_two<6>(sum, a, right), add_two<7>(sum, a, right);
+      }
+      const f32 scale[2] = {load_as<f32>(right), load_as<f32>(right + 16)};
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < height; ++r) {
+        const f32 by = load_broadcast(left + 4 * r);
+        kept[r][0] = rescaled(add_low(start, sum[r]), as_float(start), rounded(scale[0] * by), kept[r][0]);
+        kept[r][1] = rescaled(add_high(start, sum[r]), as_float(start), rounded(scale[1] * by), kept[r][1]);
+      }
+      left += 4 * mla_layout::left_scales;
+      right += 4 * mla_layout::right_scales;
+    }
+    store_sums(acc, stride, kept);
+  }
+};
+
+inline constexpr gemm_kernel gemm_int8_kernel = blocked_gemm<mla_gemm>::row(isa::neon, "gemm_int8_neon", 1, 512, 128);
+
+// ---- neon_dotprod
+
+/// Bytes. Left: 16 a row, in four quads: even k below 8, even k from 8 on, odd below 8, odd from 8 on. Right: the same
+/// four quads of eight columns.
+struct sdot_layout {
+  static constexpr std::size_t left_piece = 4 * 16, right_piece = 8 * 16, left_scales = 4, right_scales = 8;
+
+  UFP4_LANE static void put_left(std::byte* at, std::size_t r, u8 v) { store(at + 16 * r, v); }
+  UFP4_LANE static void put_left_scale(std::byte* at, std::size_t r, float s) { store(at + 4 * r, s); }
+  UFP4_LANE static void put_right(std::byte* at, std::size_t i, std::size_t c, u8 even, u8 odd) {
+    store(at + 32 * i + 4 * c, even);
+    store(at + 32 * (2 + i) + 4 * c, odd);
+  }
+  UFP4_LANE static void put_right_scale(std::byte* at, std::size_t c, f32 s) { store(at + 4 * c, s); }
+};
+
+}  // namespace neon
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+
+UFP4_BEGIN_TARGET("arch=armv8.2-a+dotprod")
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+namespace neon_dotprod {
+
+using namespace neon;
+
+/// sum += right . left's quad, four signed bytes a lane.
+template <int quad>
+UFP4_LANE void add_dots(u32& sum, u8 right, u8 left) {
+  asm("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(right), "w"(left), "i"(quad));
+}
+
+struct sdot_gemm : int8_panels<sdot_layout> {
+  static bool takes(const gemm_job& job) { return fits(job); }
+
+  static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
+                       std::size_t length, float* acc, std::size_t stride) {
+    return live == 1 ? multiply_rows<1>(job, left, right, length, acc, stride)
+                     : multiply_rows<4>(job, left, right, length, acc, stride);
+  }
+
+  template <int quad, std::size_t height>
+  UFP4_LANE static void add_quad(u32 (&sum)[height][2], const u8 (&a)[height], const std::byte* right) {
+    const u8 b0 = load_as<u8>(right + 32 * quad), b1 = load_as<u8>(right + 32 * quad + 16);
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < height; ++r) {
+      add_dots<quad>(sum[r][0], b0, a[r]);
+      add_dots<quad>(sum[r][1], b1, a[r]);
+    }
+  }
+
+  template <std::size_t height>
+  static void multiply_rows(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t length,
+                            float* acc, std::size_t stride) {
+    const u32 start = broadcast(magic_bits(job));
+    const std::size_t block = job.block;
+    f32 kept[height][2];
+    load_sums(acc, stride, kept);
+    for (std::size_t k = 0; k < length; k += block) {
+      u32 sum[height][2];
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < height; ++r) sum[r][0] = sum[r][1] = start;
+      for (std::size_t i = 0; i < block; i += 16, left += sdot_layout::left_piece, right += sdot_layout::right_piece) {
+        u8 a[height];
+#pragma GCC unroll 4
+        for (std::size_t r = 0; r < height; ++r) a[r] = load_as<u8>(left + 16 * r);
+        add_quad<0>(sum, a, right), add_quad<1>(sum, a, right), add_quad<2>(sum, a, right), add_quad<3>(sum, a, right);
+      }
+      const f32 scale[2] = {load_as<f32>(right), load_as<f32>(right + 16)};
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < height; ++r) {
+        const f32 by = load_broadcast(left + 4 * r);
+#pragma GCC unroll 2
+        for (std::size_t c = 0; c < 2; ++c)
+          kept[r][c] = rescaled(sum[r][c], as_float(start), rounded(scale[c] * by), kept[r][c]);
+      }
+      left += 4 * sdot_layout::left_scales;
+      right += 4 * sdot_layout::right_scales;
+    }
+    store_sums(acc, stride, kept);
+  }
+};
+
+inline constexpr gemm_kernel gemm_int8_kernel =
+    blocked_gemm<sdot_gemm>::row(isa::neon_dotprod, "gemm_int8_dotprod", 4, 512, 128);
+
+}  // namespace neon_dotprod
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+UFP4_END_TARGET
+
+#endif

@@ -1,0 +1,31 @@
+// ufp4 - the Hadamard transform of a matrix's rows with NEON.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#if defined(__aarch64__)
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/cpu/elements.hpp>
+#include <ufp4/cpu/kernels/hadamard/hadamard_scalar.hpp>
+#include <ufp4/cpu/simd/neon.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+namespace neon::transform_kernel {
+
+inline constexpr std::size_t hadamard_regs = 16;  ///< of 32
+
+template <std::size_t stride>
+UFP4_LANE f32 exchange(f32 v) {
+  f32 r;
+  if constexpr (stride == 1) asm("rev64 %0.4s, %1.4s" : "=w"(r) : "w"(v));
+  if constexpr (stride == 2) asm("ext %0.16b, %1.16b, %1.16b, #8" : "=w"(r) : "w"(v));
+  return r;
+}
+
+#include <ufp4/cpu/kernels/hadamard/hadamard_lanes.inl>
+
+}  // namespace neon::transform_kernel
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+
+#endif

@@ -1,0 +1,139 @@
+// ufp4 - quantize, fake_quantize and amax in portable C++: the oracle of the other kernels.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/cpu/elements.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_TYPES {
+
+/// One run of one strip: the transformed values, zero-padded, and what a coder made of them.
+struct coded_run {
+  static constexpr int max_rows = 64, max_cols = 256;
+  alignas(64) float x[max_rows * max_cols];
+  alignas(64) std::uint8_t codes[max_rows * max_cols];  ///< one a byte
+  std::uint32_t scales[max_cols / 2];                   ///< one a block
+  std::size_t first_row = 0, first_col = 0;
+  std::size_t rows = 0;  ///< that the matrix has; the strip is filled up with zeros
+  int height = 1;        ///< rows of the strip
+  int cols = 0;          ///< the run's length: the stride of x and codes
+};
+
+}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+
+/// Every n elements of a row: a run may hold several where blocks are longer than the transform.
+template <class Transform>
+void each_transform(const transform_spec& t, std::size_t width, float* row, const Transform& transform) {
+  for (std::size_t k = 0; t.n > 1 && k < width; k += t.n) transform(t, row + k);
+}
+
+/// Reads a run and transforms its rows.
+inline void load_run(const quantize_job& job, std::size_t strip, std::size_t first_col, coded_run& run) {
+  run.height = job.format.block.rows;
+  run.cols = static_cast<int>(job.run());
+  run.first_row = strip * static_cast<std::size_t>(run.height);
+  run.first_col = first_col;
+  const auto height = static_cast<std::size_t>(run.height), width = static_cast<std::size_t>(run.cols);
+  run.rows = job.x.rows - run.first_row < height ? job.x.rows - run.first_row : height;
+  const std::size_t left = job.x.cols > first_col ? job.x.cols - first_col : 0, live = left < width ? left : width;
+  for (std::size_t r = 0; r < height; ++r) {
+    float* x = run.x + r * width;
+    const std::size_t count = r < run.rows ? live : 0;
+    if (count != 0) load_row(job.x, run.first_row + r, first_col, count, x);
+    for (std::size_t k = count; k < width; ++k) x[k] = 0.0f;
+    if (job.rounds_input_to_bf16)
+      for (std::size_t k = 0; k < count; ++k) x[k] = static_cast<float>(round_to<bf16>(x[k]));
+    each_transform(job.transform, width, x, hadamard_forward);
+  }
+  ufp4::detail::settle(run.x);
+}
+
+/// Codes every block of a run.
+template <class Coder>
+void code_run(const quantize_job& job, const Coder& coder, coded_run& run, quantize_report& report) {
+  const int length = job.format.block.cols;
+  for (int b = 0; b < run.cols / length; ++b) {
+    const std::uint64_t index = (job.first_row + run.first_row) * job.whole_padded_cols + job.first_col +
+                                run.first_col + static_cast<std::uint64_t>(b * length);
+    run.scales[b] = coder({run.x + b * length, run.height, length, run.cols}, index, job.whole_padded_cols,
+                          run.codes + b * length, report);
+  }
+}
+
+inline void store_codes(const quantize_job& job, const coded_run& run, const quantized_sink& out) {
+  const auto width = static_cast<std::size_t>(run.cols), length = static_cast<std::size_t>(job.format.block.cols);
+  for (std::size_t r = 0; r < run.rows; ++r)
+    pack_codes(run.codes + r * width, width, out.codes + ((run.first_row + r) * job.padded_cols + run.first_col) / 2);
+  const std::size_t strip = run.first_row / static_cast<std::size_t>(run.height);
+  const std::size_t first = strip * (job.padded_cols / length) + run.first_col / length;
+  for (std::size_t b = 0; b < width / length; ++b) store_scale(out.scales, job.format.scale, first + b, run.scales[b]);
+}
+
+/// Strips first .. last - 1 of x into codes and scales. Coder: block_coder, or a compat preset's.
+template <class Coder>
+void quantize_strips(const quantize_job& job, const Coder& coder, const quantized_sink& out, std::size_t first,
+                     std::size_t last, quantize_report& report) {
+  coded_run run;
+  for (std::size_t strip = first; strip < last; ++strip)
+    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
+      load_run(job, strip, k, run);
+      code_run(job, coder, run, report);
+      store_codes(job, run, out);
+    }
+}
+
+/// The decoded values of a coded run, in the place of a copy of x: fl(value * fl(block scale * tensor scale)).
+inline void decode_run(const quantize_job& job, float tensor_scale, const coded_run& run, float* q) {
+  const int length = job.format.block.cols;
+  float effective[coded_run::max_cols / 2];
+  for (int b = 0; b < run.cols / length; ++b)
+    effective[b] = ufp4::detail::decode_scale(job.format.scale, run.scales[b]) * tensor_scale;
+  for (int i = 0; i < run.height * run.cols; ++i)
+    q[i] = job.format.grid.value[run.codes[i]] * effective[i % run.cols / length];
+}
+
+/// dequantize(quantize(x)) of strips first .. last - 1, the transform undone if asked. x and out may be the same
+/// matrix.
+template <class Coder>
+void fake_quantize_strips(const quantize_job& job, const Coder& coder, float tensor_scale, bool undo_transform,
+                          const sink& out, std::size_t first, std::size_t last, quantize_report& report) {
+  coded_run run;
+  for (std::size_t strip = first; strip < last; ++strip)
+    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
+      load_run(job, strip, k, run);
+      code_run(job, coder, run, report);
+      decode_run(job, tensor_scale, run, run.x);
+      const auto width = static_cast<std::size_t>(run.cols);
+      const std::size_t left = out.cols > k ? out.cols - k : 0, live = left < width ? left : width;
+      for (std::size_t r = 0; r < run.rows; ++r) {
+        if (undo_transform) each_transform(job.transform, width, run.x + r * width, hadamard_inverse);
+        store_row(out, run.first_row + r, k, live, run.x + r * width);
+      }
+    }
+}
+
+/// The bits of the largest finite magnitude after the transform in strips first .. last - 1.
+inline std::uint32_t amax_strips(const quantize_job& job, std::size_t first, std::size_t last) {
+  coded_run run;
+  std::uint32_t largest = 0;
+  for (std::size_t strip = first; strip < last; ++strip)
+    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
+      load_run(job, strip, k, run);
+      for (int i = 0; i < run.height * run.cols; ++i) {
+        const std::uint32_t m = ufp4::detail::magnitude_bits(run.x[i]);
+        if (m < ufp4::detail::infinity_bits && m > largest) largest = m;
+      }
+    }
+  return largest;
+}
+
+/// The kernel that dispatch.hpp knows: the library's own policies as values.
+inline void quantize_scalar(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
+                            std::size_t first, std::size_t last, quantize_report& report) {
+  quantize_strips(job, coder, out, first, last, report);
+}
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE

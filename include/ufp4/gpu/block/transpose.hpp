@@ -1,0 +1,47 @@
+// ufp4 - a tile of a matrix whose columns lie along memory, on its way to threads that want rows.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Read column by column, neighbouring threads neighbouring rows, so that global memory is read in order; taken out of
+// shared memory sixteen elements of a row at a time. Each sixteen columns are shifted against the sixteen before them,
+// by which the lanes of a wave find their elements in different banks in both directions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/gpu/thread/elements.hpp>
+#include <ufp4/gpu/vendor.hpp>
+
+namespace ufp4::gpu::block::inline UFP4_GPU {
+
+using thread::run_of_thread;
+
+/// 256 sixteens, one a thread: `sixteens` of each row, a power of two up to 16.
+struct transposed_tile {
+  static constexpr unsigned threads = 256, banks = 32;
+  unsigned sixteens = 4;
+  unsigned shift = 8;  ///< banks / sixteens where lanes count along a row first; rows where they count down first
+
+  UFP4_HD unsigned rows() const { return threads / sixteens; }
+  UFP4_HD unsigned cols() const { return sixteens * run_of_thread; }
+  UFP4_HD unsigned at(unsigned r, unsigned k) const { return k * rows() + k / run_of_thread * shift + r; }
+  UFP4_HD std::size_t bytes() const { return sizeof(float) * (threads * run_of_thread + sixteens * shift); }
+};
+
+/// Elements (row, col) .. of x into the tile, zeros beyond the matrix. Every thread of the block;
+/// a barrier must follow.
+UFP4_DEVICE void stage(const ufp4::detail::source& x, const transposed_tile& t, std::size_t row, std::size_t col,
+                       float* shared) {
+  const unsigned rows = t.rows();
+  for (unsigned i = 0; i < run_of_thread; ++i) {
+    const unsigned e = i * transposed_tile::threads + thread_index().x, r = e % rows, k = e / rows;
+    shared[t.at(r, k)] = row + r < x.rows && col + k < x.cols ? thread::load(x, row + r, col + k) : 0.0f;
+  }
+}
+
+UFP4_DEVICE void take_sixteen(const transposed_tile& t, const float* shared, unsigned r, unsigned sixteen,
+                              float (&v)[run_of_thread]) {
+  UFP4_UNROLL
+  for (unsigned j = 0; j < run_of_thread; ++j) v[j] = shared[t.at(r, sixteen * run_of_thread + j)];
+}
+
+}  // namespace ufp4::gpu::block::inline UFP4_GPU

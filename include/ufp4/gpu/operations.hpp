@@ -1,0 +1,15 @@
+// ufp4 - every operation of the GPU backends, and what calls them: what cuda.hpp and hip.hpp are made of.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ufp4/device.hpp>
+#include <ufp4/gpu/amax.hpp>
+#include <ufp4/gpu/buffer.hpp>
+#include <ufp4/gpu/context.hpp>
+#include <ufp4/gpu/dequantize.hpp>
+#include <ufp4/gpu/gemm.hpp>
+#include <ufp4/gpu/gemm_grouped.hpp>
+#include <ufp4/gpu/hadamard.hpp>
+#include <ufp4/gpu/linear.hpp>
+#include <ufp4/gpu/matrix.hpp>
+#include <ufp4/gpu/quantize.hpp>

@@ -1,0 +1,21 @@
+// ufp4 - what a operation says to a bad argument.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace support {
+
+/// The message of the std::invalid_argument that f throws; empty if it throws none.
+template <class F>
+std::string rejection(const F& f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace support
