@@ -15,23 +15,32 @@
 /// Three bits of mantissa below those of the exponent, no sign; the smallest normal number is 2^lowest. Read with the
 /// binary32 exponent of 2^lowest / 2, a subnormal code m becomes f = 2^lowest (8 + m) / 16, and 2 f - 2^lowest is its
 /// value 2^lowest m / 8. For all other codes f is the value, and 2 f - 2^lowest is not below it.
-UFP4_LANE f32 decode_three_bit_mantissa(u32 code, std::uint32_t nan_code, int lowest) {
+UFP4_LANE f32 decode_three_bit_mantissa(u32 code, int lowest) {
   const f32 f = as_float((code << 20) + (static_cast<std::uint32_t>(lowest + 126) << 23));
-  const f32 value = at_most(f, fma(f, broadcast(2.0f), broadcast(-ufp4::detail::exp2i(lowest))));
-  return as_float(as_bits(value) | (reinterpret_cast<u32>(code == nan_code) & 0x7FC00000u));
+  return at_most(f, fma(f, broadcast(2.0f), broadcast(-ufp4::detail::exp2i(lowest))));
 }
+UFP4_LANE f32 nan_where(i32 mask, f32 v) { return mask ? as_float(broadcast(0x7FC00000u)) : v; }
 
+/// `finite`: there are no NaN codes and, in e4m3, no signs.
+template <bool finite = false>
 UFP4_LANE f32 decode_scale_bits(scale_kind kind, u32 bits) {
   switch (kind) {
     case scale_kind::f32: return as_float(bits);
     case scale_kind::bf16: return as_float(bits << 16);
-    case scale_kind::e4m3:
-      return as_float(as_bits(decode_three_bit_mantissa(bits & 0x7Fu, 0x7F, -6)) | (bits & 0x80u) << 24);
-    case scale_kind::ue5m3: return decode_three_bit_mantissa(bits, 0xFF, -14);
+    case scale_kind::e4m3: {
+      if constexpr (finite) return decode_three_bit_mantissa(bits, -6);
+      const u32 code = bits & 0x7Fu;
+      const f32 v = nan_where(code == 0x7Fu, decode_three_bit_mantissa(code, -6));
+      return as_float(as_bits(v) | (bits & 0x80u) << 24);
+    }
+    case scale_kind::ue5m3: {
+      const f32 v = decode_three_bit_mantissa(bits, -14);
+      return finite ? v : nan_where(bits == 0xFFu, v);
+    }
     case scale_kind::e8m0: break;
   }
-  // Code 0 is 2^-127, a subnormal number.
-  return as_float(maximum(bits << 23, broadcast(0x00400000u)) | (reinterpret_cast<u32>(bits == 0xFFu) & 0x7FC00000u));
+  const u32 power = maximum(bits << 23, broadcast(0x00400000u));  // code 0 is 2^-127, a subnormal number
+  return nan_where(bits == 0xFFu, as_float(power));
 }
 
 UFP4_LANE f32 load_scales(scale_kind kind, const void* scales, std::size_t first) {

@@ -83,9 +83,9 @@ inline void choose_lanes(const block_coder<rounding_spec>& c, u32 amax, u32& bit
     watched = as_bits(argument);
     bits = encode_scale_bits(f.scale, argument);
     if (c.rule.what == ufp4::detail::rule_kind::up)
-      bits -= reinterpret_cast<u32>(decode_scale_bits(f.scale, bits) < argument) &
+      bits -= reinterpret_cast<u32>(decode_scale_bits<true>(f.scale, bits) < argument) &
               reinterpret_cast<u32>(bits < ufp4::detail::max_scale(f.scale));
-    s.factor = decode_scale_bits(f.scale, bits);
+    s.factor = decode_scale_bits<true>(f.scale, bits);
     if (f.two_level) s.factor = 1.0f / (s.factor * c.tensor.decode);
   }
   constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
