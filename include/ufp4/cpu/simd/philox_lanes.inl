@@ -22,25 +22,30 @@ struct philox_keys {
   }
 };
 
+UFP4_LANE void philox_round(philox_word (&w)[4], philox_word k0, philox_word k1) {
+  philox_word high0, low0, high1, low1;
+  multiply(w[0], broadcast(0xD2511F53u), high0, low0);
+  multiply(w[2], broadcast(0xCD9E8D57u), high1, low1);
+  w[0] = xor_all(high1, w[1], k0);
+  w[1] = low1;
+  w[2] = xor_all(high0, w[3], k1);
+  w[3] = low0;
+}
+
 /// Ten rounds on the four words of each lane's counter.
 UFP4_LANE void philox_rounds(u32 (&counter)[4], const philox_keys& keys) {
   philox_word c[philox_parts][4];
-  for (int i = 0; i < 4; ++i)
-    for (int part = 0; part < philox_parts; ++part) c[part][i] = part_of(counter[i], part);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    c[0][i] = part_of(counter[i], 0);
+    if constexpr (philox_parts == 2) c[1][i] = part_of(counter[i], 1);
+  }
 #pragma GCC unroll 10
   for (int i = 0; i < 20; i += 2) {
     const auto k0 = reinterpret_cast<philox_word>(broadcast(keys.word[i]));
     const auto k1 = reinterpret_cast<philox_word>(broadcast(keys.word[i + 1]));
-#pragma GCC unroll 2
-    for (auto& w : c) {
-      philox_word high0, low0, high1, low1;
-      multiply(w[0], broadcast(0xD2511F53u), high0, low0);
-      multiply(w[2], broadcast(0xCD9E8D57u), high1, low1);
-      w[0] = xor_all(high1, w[1], k0);
-      w[1] = low1;
-      w[2] = xor_all(high0, w[3], k1);
-      w[3] = low0;
-    }
+    philox_round(c[0], k0, k1);
+    if constexpr (philox_parts == 2) philox_round(c[1], k0, k1);
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) counter[i] = join_parts(c[0][i], c[philox_parts - 1][i]);

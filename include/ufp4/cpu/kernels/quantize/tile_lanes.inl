@@ -56,30 +56,29 @@ template <std::size_t radix>
     for (; span * 4 <= h.n; span *= 4) transform_across<4>(run, h.n, span, span * 4 == h.n ? h.factor : 1.0f);
     if (span < h.n) transform_across<2>(run, h.n, span, h.factor);
   }
+  for (float* p = x; h.rounds_to_bf16 && p < x + count * lanes; p += lanes)
+    store(p, as_float(round_bf16(h.n == 16 ? load(p) * h.factor : load(p)) & 0xFFFF0000u));
   for (std::size_t k = 0; k < count; k += 16) {
     u32 amax{};
-    for (float* p = x + k * lanes; p < x + (k + 16) * lanes; p += lanes) {
-      f32 v = load(p);
-      if (h.n == 16) v = v * h.factor;
-      if (h.rounds_to_bf16) v = as_float(round_bf16(v) & 0xFFFF0000u);
-      store(p, v);
-      amax = maximum(amax, as_bits(magnitude(v)));
-    }
+    for (std::size_t j = k; j < k + 16; ++j) amax = maximum(amax, as_bits(magnitude(load(x + j * lanes))));
     t.amax[(base + k) / 16] = amax;
   }
 }
 
-/// Where the elements of all lanes are read: runs of binary32 elements `step` apart, or vectors of neighbours of any
-/// type, `step` apart.
-struct lane_source {
-  const void* data;
-  std::ptrdiff_t step;
-  dtype kind = dtype::f32;
-  bool are_runs = false;
-
+/// Runs of binary32 elements, `step` apart.
+struct lane_runs {
+  const float* x;
+  std::size_t step;
   /// Sixteen elements of every lane, from number k on.
+  UFP4_LANE void read(std::size_t k, f32 (&v)[16]) const { load_transposed(x + k, step, v); }
+};
+
+/// Vectors of neighbours of any type, `step` apart.
+struct lane_columns {
+  const void* data;
+  dtype kind;
+  std::ptrdiff_t step;
   UFP4_LANE void read(std::size_t k, f32 (&v)[16]) const {
-    if (are_runs) return load_transposed(static_cast<const float*>(data) + k, static_cast<std::size_t>(step), v);
     const std::ptrdiff_t first = static_cast<std::ptrdiff_t>(k) * step;
     const auto* wide = static_cast<const float*>(data) + first;
     const auto* half = static_cast<const std::uint16_t*>(data) + first;
@@ -97,28 +96,35 @@ struct lane_source {
 };
 
 /// Reads `count` elements of every lane to element `base` of the tile, sixteen at a time, and transforms them.
-[[gnu::noinline]] inline void read_tile(const tile_transform& h, const lane_source& from, std::size_t count, tile& t,
-                                        std::size_t base) {
+template <bool transforms, class Source>
+void read_sixteens(const tile_transform& h, const Source& from, std::size_t count, tile& t, std::size_t base) {
   const bool complete = h.in_registers();
   for (std::size_t k = 0; k < count; k += 16) {
     f32 v[16];
     from.read(k, v);
-    if (h.n != 1) {
+    if constexpr (transforms) {
       const std::uint32_t* flip = h.flip + k % h.n;
 #pragma GCC unroll 16
       for (int j = 0; j < 16; ++j) v[j] = as_float(as_bits(v[j]) ^ flip[j]);
       butterflies(v);
-      if (complete) {
-#pragma GCC unroll 16
-        for (int j = 0; j < 16; ++j) v[j] = v[j] * h.factor;
-      }
     }
-    t.amax[(base + k) / 16] = amax_of_sixteen(v);
+    if (transforms && complete) {
+#pragma GCC unroll 16
+      for (int j = 0; j < 16; ++j) v[j] = v[j] * h.factor;
+    }
+    if (!transforms || complete) t.amax[(base + k) / 16] = amax_of_sixteen(v);
     float* x = t.x + (base + k) * lanes;
 #pragma GCC unroll 16
     for (std::size_t j = 0; j < 16; ++j) store(x + j * lanes, v[j]);
   }
-  if (!complete) finish_transform(h, count, t, base);
+  if (transforms && !complete) finish_transform(h, count, t, base);
+}
+template <class Source>
+void read_tile(const tile_transform& h, const Source& from, std::size_t count, tile& t, std::size_t base) {
+  if (h.n == 1)
+    read_sixteens<false>(h, from, count, t, base);
+  else
+    read_sixteens<true>(h, from, count, t, base);
 }
 
 /// `count` runs of a row, one after the other from column k on. The other lanes, and what lies beyond the matrix, are
@@ -136,7 +142,7 @@ struct lane_source {
     if (live != 0) read_row(x, row, k, live, t.staged);
     for (std::size_t j = live; j < lanes * run; ++j) t.staged[j] = 0.0f;
   }
-  read_tile(h, {first, static_cast<std::ptrdiff_t>(run), dtype::f32, true}, run, t, base);
+  read_tile(h, lane_runs{first, run}, run, t, base);
 }
 
 /// `run` columns of `count` rows from `row` on, of a matrix whose columns are contiguous.
@@ -145,7 +151,7 @@ struct lane_source {
   const std::size_t left = x.cols > k ? x.cols - k : 0;
   if (count == lanes && left >= run) {
     const char* first = static_cast<const char*>(x.data) + x.offset(row, k) * (x.kind == dtype::f32 ? 4 : 2);
-    return read_tile(h, {first, x.col_stride, x.kind}, run, t, base);
+    return read_tile(h, lane_columns{first, x.kind, x.col_stride}, run, t, base);
   }
   const source transposed{x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride};
   for (std::size_t j = 0; j < run; ++j) {
@@ -153,7 +159,7 @@ struct lane_source {
     for (std::size_t l = 0; l < lanes; ++l) column[l] = 0.0f;
     if (j < left) read_row(transposed, k + j, row, count, column);
   }
-  read_tile(h, {t.staged, static_cast<std::ptrdiff_t>(lanes)}, run, t, base);
+  read_tile(h, lane_columns{t.staged, dtype::f32, lanes}, run, t, base);
 }
 
 /// Whether a lane is better a row, read along the columns, than a run of a row.
