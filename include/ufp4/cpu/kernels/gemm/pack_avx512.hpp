@@ -8,7 +8,6 @@
 // | codes_at   | the codes of 64 k: lane r of v[j] is row r, k 8 j .. 8 j + 7, the first k in the low nibble     |
 // | low, high  | a byte table looked up by the even k, and by the odd k, of such a vector                        |
 // | scales_of  | the block scales of sixteen rows as binary32, sixteen floats a block; row_scales_of: of one row |
-// | store_sums | sums to C, as store_part                                                                        |
 //
 // Lanes of rows that the matrix does not have repeat its last row.
 #pragma once
@@ -19,8 +18,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ufp4/cpu/elements.hpp>
-#include <ufp4/cpu/gemm_kernel.hpp>
-#include <ufp4/cpu/kernels/dequantize/dequantize_scalar.hpp>
+#include <ufp4/cpu/kernels/gemm/store_avx512.hpp>
 #include <ufp4/cpu/simd/avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
@@ -186,12 +184,6 @@ UFP4_LANE u32 lookup_bytes(const std::uint8_t (&table)[256], u32 codes, bool upp
   asm("vmovdqu8 %2, %0%{%1%}" : "+v"(low) : "Yk"(which), "v"(high));
   return low;
 }
-/// Whether any lane has bits set.
-UFP4_LANE bool any(u32 v) {
-  std::uint16_t mask;
-  asm("vptestmd %1, %1, %0" : "=Yk"(mask) : "v"(v));
-  return mask != 0;
-}
 /// Scales of 8 bits are bf16 numbers: the bytes of each, and where in two vectors of them those of scale j of a dword
 /// stand.
 struct scale_table {
@@ -331,43 +323,6 @@ inline void prefetch_scales(const quantized_source& q, std::size_t row, std::siz
   const std::size_t bytes =
       count * scale_row_count(q) * static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
   for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
-}
-
-UFP4_LANE u32 out_of_normal_range(f32 v) {
-  const u32 magnitude = as_bits(v) & 0x7FFFFFFFu;
-  return reinterpret_cast<u32>(magnitude - min_normal_bits >= ufp4::detail::infinity_bits - min_normal_bits);
-}
-UFP4_LANE f32 load_result(const sink& out, const void* p) {
-  if (out.kind == dtype::f32) return load_as<f32>(p);
-  return out.kind == dtype::bf16 ? widen_bf16(load_as<half_u16>(p)) : widen_fp16(load_as<half_u16>(p));
-}
-UFP4_LANE void store_result(const sink& out, void* p, f32 v) {
-  if (out.kind == dtype::f32) return store(p, v);
-  store(p, out.kind == dtype::bf16 ? narrow_bf16(v) : narrow_fp16(v));
-}
-
-/// store_part, sixteen at a time where C's rows are contiguous.
-inline void store_sums(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
-  const result_scales by = detail::scales_of(job);
-  const bool exact = job.mode == accumulate::exact_blocks;
-  const bool simple = job.out.col_stride == 1 && part.cols % lanes == 0;
-  if (!simple || (!exact && any(out_of_normal_range(broadcast(by.b))))) return store_part(job, part, acc, stride);
-  const std::ptrdiff_t width = job.out.kind == dtype::f32 ? 4 : 2;
-  for (std::size_t i = 0; i < part.rows; ++i)
-    for (std::size_t j = 0; j < part.cols; j += lanes) {
-      const float* sums = acc + i * stride + j;
-      const std::size_t row = part.row + i, col = part.col + j;
-      const f32 v = load(sums), left = rounded(v * by.a);
-      if (!exact && any(out_of_normal_range(left) & reinterpret_cast<u32>(as_bits(v) != 0u))) {
-        store_part(job, {row, 1, col, lanes}, sums, lanes);
-        continue;
-      }
-      f32 r = rounded(left * by.b);
-      auto* out = static_cast<std::byte*>(job.out.data) + job.out.offset(row, col) * width;
-      if (job.bias != nullptr) r = r + (job.swapped ? broadcast(job.bias[row]) : load(job.bias + col));
-      if (job.beta != 0.0f) r = fma(broadcast(job.beta), load_result(job.out, out), r);
-      store_result(job.out, out, r);
-    }
 }
 
 }  // namespace avx512
