@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/cpu/simd/target.hpp>
+#include <ufp4/format/scales.hpp>
 
 #define UFP4_AVX2 "avx2,fma,f16c"
 
@@ -80,7 +81,22 @@ UFP4_LANE u32 minimum(u32 a, u32 b) {
   asm("vpminud %1, %0, %0" : "+x"(a) : "x"(b));
   return a;
 }
+/// The smaller and the larger number, neither a NaN.
+UFP4_LANE f32 at_most(f32 a, f32 b) {
+  asm("vminps %1, %0, %0" : "+x"(a) : "x"(b));
+  return a;
+}
+UFP4_LANE f32 at_least(f32 a, f32 b) {
+  asm("vmaxps %1, %0, %0" : "+x"(a) : "x"(b));
+  return a;
+}
 
+/// Eight bytes as numbers; some compilers convert such a vector byte by byte.
+UFP4_LANE u32 widen_bytes(const void* p) {
+  u32 r;
+  asm("vpmovzxbd %1, %0" : "=x"(r) : "m"(*static_cast<const char(*)[lanes]>(p)));
+  return r;
+}
 /// Eight bf16 elements as binary32.
 UFP4_LANE f32 widen_bf16(half_u16 v) {
   u32 wide;
@@ -110,6 +126,8 @@ UFP4_LANE half_u16 narrow_fp16(f32 v) {
   asm("vcvtps2ph $0, %1, %0" : "=x"(r) : "x"(v));
   return r;
 }
+
+#include <ufp4/cpu/simd/scale_lanes.inl>
 
 }  // namespace avx2
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

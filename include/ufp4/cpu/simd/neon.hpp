@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/cpu/simd/target.hpp>
+#include <ufp4/format/scales.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace neon {
@@ -68,7 +69,21 @@ UFP4_LANE u8 lookup_bytes(u8 table, u8 index) {
   asm("tbl %0.16b, {%1.16b}, %2.16b" : "=w"(r) : "w"(table), "w"(index));
   return r;
 }
+/// The smaller and the larger number, neither a NaN.
+UFP4_LANE f32 at_most(f32 a, f32 b) {
+  asm("fmin %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
+  return a;
+}
+UFP4_LANE f32 at_least(f32 a, f32 b) {
+  asm("fmax %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
+  return a;
+}
 
+/// Four bytes as numbers.
+UFP4_LANE u32 widen_bytes(const void* p) {
+  const auto* byte = static_cast<const std::uint8_t*>(p);
+  return u32{byte[0], byte[1], byte[2], byte[3]};
+}
 /// Four bf16 elements as binary32.
 UFP4_LANE f32 widen_bf16(half_u16 v) {
   u32 wide;
@@ -96,6 +111,8 @@ UFP4_LANE half_u16 narrow_fp16(f32 v) {
   asm("fcvtn %0.4h, %1.4s" : "=w"(r) : "w"(v));
   return r;
 }
+
+#include <ufp4/cpu/simd/scale_lanes.inl>
 
 }  // namespace neon
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

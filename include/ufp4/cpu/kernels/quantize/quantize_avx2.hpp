@@ -36,14 +36,6 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
 
 #include <ufp4/cpu/kernels/gemm/transpose_lanes.inl>
 
-UFP4_LANE f32 at_least(f32 a, f32 b) {
-  asm("vmaxps %1, %0, %0" : "+x"(a) : "x"(b));
-  return a;
-}
-UFP4_LANE f32 at_most(f32 a, f32 b) {
-  asm("vminps %1, %0, %0" : "+x"(a) : "x"(b));
-  return a;
-}
 /// The smaller of |t| and a positive bound.
 UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) { return at_most(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
 /// low[0], high[0], low[1], high[1], ... : the first eight and the last.

@@ -46,14 +46,6 @@ UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
 #pragma GCC unroll 4
   for (std::size_t c = 0; c < 16; c += 4) transpose4(v + c);
 }
-UFP4_LANE f32 at_least(f32 a, f32 b) {
-  asm("vmaxps %1, %0, %0" : "+v"(a) : "v"(b));
-  return a;
-}
-UFP4_LANE f32 at_most(f32 a, f32 b) {
-  asm("vminps %1, %0, %0" : "+v"(a) : "v"(b));
-  return a;
-}
 /// The smaller of |t| and a positive bound.
 UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) {
   f32 r;

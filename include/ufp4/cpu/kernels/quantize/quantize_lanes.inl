@@ -27,40 +27,6 @@ struct lane_scales {
   u32 zero;  ///< all ones where the codes are +0
 };
 
-/// Does RNE of a normal binary32 number give a code of three mantissa bits; NaN, infinities and subnormals are not
-/// asked.
-UFP4_LANE u32 encode_three_bits(f32 x, std::uint32_t bias, std::uint32_t largest) {
-  const u32 bits = as_bits(x);
-  const f32 smallest = broadcast(ufp4::detail::to_float((128 - bias) << 23));
-  const f32 shift = broadcast(ufp4::detail::to_float((148 - bias) << 23));  // its last bit is the subnormals' quantum
-  const u32 normal = ((bits + 0x7FFFFu + (bits >> 20 & 1u)) >> 20) - ((127 - bias) << 3);
-  const u32 tiny = as_bits(x + shift) & 15u;
-  return minimum(x < smallest ? tiny : normal, broadcast(largest));
-}
-UFP4_LANE f32 decode_three_bits(u32 code, std::uint32_t bias) {
-  const f32 quantum = broadcast(ufp4::detail::to_float((125 - bias) << 23));
-  const f32 tiny = to_float(reinterpret_cast<i32>(code)) * quantum;
-  return code < 8u ? tiny : as_float((code << 20) + ((127 - bias) << 23));
-}
-
-UFP4_LANE u32 encode_lanes(scale_kind kind, f32 x) {
-  const u32 bits = as_bits(x);
-  switch (kind) {
-    case scale_kind::bf16: return minimum((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16, broadcast(std::uint32_t{0x7F7F}));
-    case scale_kind::e4m3: return encode_three_bits(x, 7, 0x7E);
-    case scale_kind::ue5m3: return encode_three_bits(x, 15, 0xFE);
-    default: return bits;
-  }
-}
-UFP4_LANE f32 decode_lanes(scale_kind kind, u32 bits) {
-  switch (kind) {
-    case scale_kind::bf16: return as_float(bits << 16);
-    case scale_kind::e4m3: return decode_three_bits(bits, 7);
-    case scale_kind::ue5m3: return decode_three_bits(bits, 15);
-    default: return as_float(bits);
-  }
-}
-
 /// The e8m0 codes of normal maxima: power_of_two_scale.
 UFP4_LANE u32 power_of_two_lanes(const grid4& grid, ufp4::detail::rule_kind rule, u32 amax) {
   const auto largest = ufp4::detail::to_bits(grid.qmax) & 0x007FFFFFu;
@@ -115,11 +81,11 @@ inline void choose_lanes(const block_coder<rounding_spec>& c, u32 amax, u32& bit
     const f32 x = as_float(amax);
     const f32 argument = rounded(f.two_level ? x * c.tensor.scale_factor : x / f.grid.qmax);
     watched = as_bits(argument);
-    bits = encode_lanes(f.scale, argument);
+    bits = encode_scale_bits(f.scale, argument);
     if (c.rule.what == ufp4::detail::rule_kind::up)
-      bits -= reinterpret_cast<u32>(decode_lanes(f.scale, bits) < argument) &
+      bits -= reinterpret_cast<u32>(decode_scale_bits<true>(f.scale, bits) < argument) &
               reinterpret_cast<u32>(bits < ufp4::detail::max_scale(f.scale));
-    s.factor = decode_lanes(f.scale, bits);
+    s.factor = decode_scale_bits<true>(f.scale, bits);
     if (f.two_level) s.factor = 1.0f / (s.factor * c.tensor.decode);
   }
   constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers

@@ -25,14 +25,6 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t) { store(base
 
 #include <ufp4/cpu/kernels/gemm/transpose_lanes.inl>
 
-UFP4_LANE f32 at_least(f32 a, f32 b) {
-  asm("fmax %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
-  return a;
-}
-UFP4_LANE f32 at_most(f32 a, f32 b) {
-  asm("fmin %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
-  return a;
-}
 /// The smaller of |t| and a positive bound.
 UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) { return at_most(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
 /// low[0], high[0], low[1], high[1], ... : the first four and the last.
