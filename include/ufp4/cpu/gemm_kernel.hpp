@@ -38,7 +38,7 @@ struct gemm_kernel {
   void (*pack_left)(const gemm_job&, std::size_t row, std::size_t rows, std::byte* out);
   std::size_t (*scratch_bytes)(const gemm_job&, std::size_t rows);
   void (*multiply)(const gemm_job&, const gemm_part&, const std::byte* left, std::byte* scratch);
-  accumulate fast_is = accumulate::fast;  ///< exact_blocks where `fast` gives its very bits
+  accumulate fast_is = accumulate::fast;  ///< exact_blocks if `fast` gives its bits where they are finite
 
   accumulate made_as(accumulate asked) const { return asked == accumulate::fast ? fast_is : asked; }
 };

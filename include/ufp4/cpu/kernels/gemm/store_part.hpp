@@ -15,13 +15,13 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 inline constexpr std::uint32_t min_normal_bits = 0x00800000u;  ///< of 2^-126
 
-/// TA and fl(alpha * TB) of the caller's A and B, whichever side of the job they are on.
+/// Factors of the caller's A and B, whichever side of the job they are on: TA and fl(alpha * TB), and TB.
 struct result_scales {
-  float a, b;
+  float a, b, tensor_b;
 };
 inline result_scales scales_of(const gemm_job& job) {
   const float left = job.left.tensor_scale(), right = job.right.tensor_scale();
-  return job.swapped ? result_scales{right, job.alpha * left} : result_scales{left, job.alpha * right};
+  return job.swapped ? result_scales{right, job.alpha * left, left} : result_scales{left, job.alpha * right, right};
 }
 
 /// Which sums cannot be scaled by two products in binary32: in exact_blocks those that are not finite; in the fast
@@ -31,16 +31,6 @@ struct special_range {
   static special_range of(const gemm_job& job) { return {job.mode == accumulate::exact_blocks ? 0 : min_normal_bits}; }
   bool has(float x) const { return ufp4::detail::magnitude_bits(x) - least >= ufp4::detail::infinity_bits - least; }
 };
-
-/// fl(fl(acc * TA) * fl(alpha * TB)) of a finite sum; in the fast modes rounded once where a factor is not normal.
-inline float scaled_result(const gemm_job& job, const result_scales& by, float acc) {
-  const special_range special = special_range::of(job);
-  const float left = acc * by.a;
-  if (job.mode == accumulate::exact_blocks || !(special.has(left) || special.has(by.b))) return left * by.b;
-  const double exact = static_cast<double>(job.alpha) * static_cast<double>(job.left.tensor_scale()) *
-                       static_cast<double>(job.right.tensor_scale());
-  return static_cast<float>(static_cast<double>(acc) * exact);
-}
 
 /// Whether a row has a block scale of NaN, or an element of NaN where it is not quantized.
 inline bool has_nan(const gemm_operand& side, std::size_t row) {
@@ -60,7 +50,7 @@ inline bool has_nan(const gemm_operand& side, std::size_t row) {
 }
 
 /// The scaled result of one element, from codes and scales.
-inline float recomputed_result(const gemm_job& job, std::size_t row, std::size_t col) {
+inline float recomputed_result(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col) {
   ufp4::detail::element_product product(job.mode, job.left.exact() && job.right.exact());
   float value[2][panel_depth], scale[2][panel_depth / 2];
   for (std::size_t k = 0; k < job.padded() && !product.is_nan_already(); k += panel_depth) {
@@ -73,8 +63,7 @@ inline float recomputed_result(const gemm_job& job, std::size_t row, std::size_t
           scale[0][e / job.block], scale[1][e / job.block], static_cast<std::uint32_t>(job.block),
           [&](std::uint32_t i) { return value[0][e + i]; }, [&](std::uint32_t i) { return value[1][e + i]; });
   }
-  const float left = job.left.tensor_scale(), right = job.right.tensor_scale();
-  return job.swapped ? product.scaled(job.alpha, right, left) : product.scaled(job.alpha, left, right);
+  return product.scaled(job.alpha, by.a, by.tensor_b);
 }
 
 /// Results of `count` sums of one row, at least one of which is special, one at a time.
@@ -83,11 +72,12 @@ inline float recomputed_result(const gemm_job& job, std::size_t row, std::size_t
   bool row_is_read = false, row_is_nan = false;
   for (std::size_t j = 0; j < count; ++j) {
     if (ufp4::detail::is_finite(acc[j])) {
-      out[j] = scaled_result(job, by, acc[j]);
+      out[j] = ufp4::detail::scaled_sum(job.mode, acc[j], job.alpha, by.a, by.tensor_b);
       continue;
     }
     if (!row_is_read) row_is_nan = has_nan(job.left, row), row_is_read = true;
-    out[j] = row_is_nan || has_nan(job.right, col + j) ? ufp4::detail::quiet_nan : recomputed_result(job, row, col + j);
+    out[j] =
+        row_is_nan || has_nan(job.right, col + j) ? ufp4::detail::quiet_nan : recomputed_result(job, by, row, col + j);
   }
 }
 
