@@ -264,7 +264,7 @@ inline void make_products(const quantized_source& q, product_table& t) {
   for (std::uint32_t first = 0; first < 256; first += 16) {
     float scale[16];
     const u32 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    avx512::store(scale, avx512::decode_scales(q.format.scale, lane + first));
+    avx512::store(scale, avx512::decode_scale_bits(q.format.scale, lane + first));
     for (std::size_t i = 0; i < 16; ++i)
       avx512::store(t.word[first + i],
                     __builtin_convertvector(avx512::as_bits(times(values, scale + i)) >> 16, half_u16));

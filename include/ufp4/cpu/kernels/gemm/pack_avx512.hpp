@@ -148,30 +148,6 @@ UFP4_LANE u8 lookup_bytes(u8 table, u32 index) {
 UFP4_LANE u8 low(u8 table, u32 codes) { return lookup_bytes(table, codes); }
 UFP4_LANE u8 high(u8 table, u32 codes) { return lookup_bytes(table, codes >> 4); }
 
-/// Block scales from their bits, as detail::decode_scale; a NaN code gives a NaN.
-UFP4_LANE f32 minimum(f32 a, f32 b) {
-  asm("vminps %1, %0, %0" : "+v"(a) : "v"(b));
-  return a;
-}
-/// Four bits of exponent or five, three of mantissa, from the low bits up. Read with the binary32 exponent 2^lowest / 2
-/// a subnormal code m gives f = 2^lowest (8 + m) / 16 for 2^lowest m / 8, which is 2 f - 2^lowest;
-/// that is above f for all others.
-UFP4_LANE f32 decode_minifloat(u32 code, std::uint32_t nan, int lowest) {
-  const f32 f = as_float((code << 20) + (static_cast<std::uint32_t>(lowest + 126) << 23));
-  const f32 value = minimum(f, fma(f, broadcast(2.0f), broadcast(-ufp4::detail::exp2i(lowest))));
-  return as_float(as_bits(value) | (reinterpret_cast<u32>(code == nan) & 0x7FC00000u));
-}
-UFP4_LANE f32 decode_scales(scale_kind kind, u32 bits) {
-  switch (kind) {
-    case scale_kind::f32: return as_float(bits);
-    case scale_kind::bf16: return as_float(bits << 16);
-    case scale_kind::e4m3: return as_float(as_bits(decode_minifloat(bits & 0x7Fu, 0x7Fu, -6)) | ((bits & 0x80u) << 24));
-    case scale_kind::ue5m3: return decode_minifloat(bits, 0xFFu, -14);
-    case scale_kind::e8m0: break;
-  }
-  return as_float(maximum(bits << 23, broadcast(0x00400000u)) | (reinterpret_cast<u32>(bits == 0xFFu) & 0x7FC00000u));
-}
-
 /// The entry of a table of 256 bytes for each byte, 128 entries in two registers. Upper: whether codes above 127 occur.
 UFP4_LANE u32 lookup_bytes(const std::uint8_t (&table)[256], u32 codes, bool upper) {
   u32 low = codes;
@@ -219,8 +195,10 @@ UFP4_LANE u32 join_bytes(u32 low, u32 places, u32 high) {
   return places;
 }
 
-/// The scales in the dwords of one 32-byte piece of sixteen rows; the first `count` of them.
-UFP4_LANE void decode_byte_scales(const scale_table& table, const octad& piece, std::size_t count, float* out) {
+/// The first `count` scales of 32 bytes of each of sixteen rows, `step` bytes apart: of 8, 16 and 32 bits.
+[[gnu::noinline]] inline void decode_byte_scales(const scale_table& table, const std::uint8_t* rows, std::size_t step,
+                                                 std::size_t count, float* out) {
+  const octad piece = transposed_32(rows, step);
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < 8; ++i) {
     const bool upper = any(piece.v[i] & 0x80808080u);
@@ -232,43 +210,36 @@ UFP4_LANE void decode_byte_scales(const scale_table& table, const octad& piece, 
     }
   }
 }
+inline void load_bf16_scales(const std::uint8_t* rows, std::size_t step, std::size_t count, float* out) {
+  const octad piece = transposed_32(rows, step);
+#pragma GCC unroll 16
+  for (std::size_t b = 0; b < 16; ++b)
+    if (b < count) store(out + b * 16, b % 2 == 0 ? piece.v[b / 2] << 16 : piece.v[b / 2] & 0xFFFF0000u);
+}
+inline void load_f32_scales(const std::uint8_t* rows, std::size_t step, std::size_t count, float* out) {
+  const octad piece = transposed_32(rows, step);
+#pragma GCC unroll 8
+  for (std::size_t b = 0; b < 8; ++b)
+    if (b < count) store(out + b * 16, piece.v[b]);
+}
 inline void decode_scale_piece(scale_kind kind, const std::uint8_t* rows, std::size_t step, std::size_t count,
                                float* out) {
-  const octad piece = transposed_32(rows, step);
   switch (kind) {
-    case scale_kind::f32:
-#pragma GCC unroll 8
-      for (std::size_t b = 0; b < 8; ++b)
-        if (b < count) store(out + b * 16, piece.v[b]);
-      return;
-    case scale_kind::bf16:
-#pragma GCC unroll 16
-      for (std::size_t b = 0; b < 16; ++b)
-        if (b < count) store(out + b * 16, b % 2 == 0 ? piece.v[b / 2] << 16 : piece.v[b / 2] & 0xFFFF0000u);
-      return;
-    case scale_kind::e4m3: return decode_byte_scales(e4m3_table, piece, count, out);
-    case scale_kind::ue5m3: return decode_byte_scales(ue5m3_table, piece, count, out);
-    case scale_kind::e8m0: return decode_byte_scales(e8m0_table, piece, count, out);
+    case scale_kind::f32: return load_f32_scales(rows, step, count, out);
+    case scale_kind::bf16: return load_bf16_scales(rows, step, count, out);
+    case scale_kind::e4m3: return decode_byte_scales(e4m3_table, rows, step, count, out);
+    case scale_kind::ue5m3: return decode_byte_scales(ue5m3_table, rows, step, count, out);
+    case scale_kind::e8m0: return decode_byte_scales(e8m0_table, rows, step, count, out);
   }
-}
-
-/// Sixteen scales that lie side by side.
-UFP4_LANE f32 sixteen_scales(scale_kind kind, const void* scales, std::size_t first) {
-  const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind));
-  const std::uint8_t* p = static_cast<const std::uint8_t*>(scales) + first * bytes;
-  if (kind == scale_kind::f32) return load_as<f32>(p);
-  if (kind == scale_kind::bf16) return widen_bf16(load_as<half_u16>(p));
-  u32 bits;
-  asm("vpmovzxbd %1, %0" : "=v"(bits) : "m"(*reinterpret_cast<const bytes16*>(p)));
-  return decode_scales(kind, bits);
 }
 
 /// Scales of blocks [block, block + count) of one row.
 inline void row_scales_of(const quantized_source& q, std::size_t row, std::size_t block, std::size_t count,
                           float* out) {
   std::size_t b = 0;
-  for (; !q.interleaved && b + 16 <= count; b += 16)
-    store(out + b, sixteen_scales(q.format.scale, q.scales, q.scale_index(row, block + b)));
+  const std::size_t first = q.scale_index(row, block);
+  const scale_kind kind = q.format.scale;
+  for (; !q.interleaved && b + lanes <= count; b += lanes) store(out + b, load_scales(kind, q.scales, first + b));
   for (; b < count; ++b) out[b] = scale_at(q, row, block + b, 1.0f);
 }
 
@@ -279,17 +250,18 @@ inline void scales_of(const quantized_source& q, std::size_t row, std::size_t li
   const scale_kind kind = q.format.scale;
   const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind)), each = 32 / bytes;
   if (q.interleaved) {
-    for (std::size_t b = 0; b < count; ++b)
-      store(out + b * 16, sixteen_scales(kind, q.scales, q.scale_index(row, block + b)));
+    const std::size_t first = q.scale_index(row, block);
+    for (std::size_t b = 0; b < count; ++b) store(out + b * lanes, load_scales(kind, q.scales, first + b * lanes));
     return;
   }
   const auto* all = static_cast<const std::uint8_t*>(q.scales);
   const bool direct = live == 16 && q.format.block.rows == 1;
+  const std::size_t row_bytes = q.blocks() * bytes;
   for (std::size_t b = 0; b < count; b += each) {
     const std::size_t some = count - b < each ? count - b : each;
     if (direct &&
         q.scale_index(row + 15, block + b) + each <= q.rows * q.blocks()) {  // nothing is read beyond the last scale
-      decode_scale_piece(kind, all + q.scale_index(row, block + b) * bytes, q.blocks() * bytes, some, out + b * 16);
+      decode_scale_piece(kind, all + q.scale_index(row, block + b) * bytes, row_bytes, some, out + b * 16);
       continue;
     }
     std::uint8_t staged[512] = {};
