@@ -32,6 +32,21 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
+/// The kernel of the dispatch table. `step`: K that one multiply instruction adds up. Sums are made block by block in
+/// order, whatever the mode, so `fast` gives the bits of exact_blocks.
+template <class Loops, class Kernel>
+constexpr gemm_kernel loop_kernel(isa tier, const char* name, std::size_t step, std::size_t part_rows,
+                                  std::size_t part_cols) {
+  return kernel_of<Loops>({.tier = tier,
+                           .name = name,
+                           .tile_rows = Kernel::rows,
+                           .tile_cols = Kernel::cols,
+                           .tile_depth = step,
+                           .part_rows = part_rows,
+                           .part_cols = part_cols,
+                           .fast_is = accumulate::exact_blocks});
+}
+
 template <class Kernel>
 struct blocked_gemm {
   static constexpr std::size_t line = 64;  ///< bytes of a cache line
@@ -76,23 +91,10 @@ struct blocked_gemm {
     }
   }
 
-  /// The row of the dispatch table. `step`: K that one multiply instruction adds up. Sums are made block by block in
-  /// order, whatever the mode, so `fast` gives the bits of exact_blocks.
+  static bool takes(const gemm_job& job) { return Kernel::takes(job); }
   static constexpr gemm_kernel row(isa tier, const char* name, std::size_t step, std::size_t part_rows,
                                    std::size_t part_cols) {
-    return {tier,
-            name,
-            Kernel::rows,
-            Kernel::cols,
-            step,
-            part_rows,
-            part_cols,
-            &Kernel::takes,
-            &left_bytes,
-            &pack_left,
-            &scratch_bytes,
-            &multiply,
-            accumulate::exact_blocks};
+    return loop_kernel<blocked_gemm, Kernel>(tier, name, step, part_rows, part_cols);
   }
 };
 
@@ -143,22 +145,10 @@ struct streamed_gemm {
     }
   }
 
-  /// As blocked_gemm::row.
+  static bool takes(const gemm_job& job) { return Kernel::takes(job); }
   static constexpr gemm_kernel row(isa tier, const char* name, std::size_t step, std::size_t part_rows,
                                    std::size_t part_cols) {
-    return {tier,
-            name,
-            rows,
-            cols,
-            step,
-            part_rows,
-            part_cols,
-            &Kernel::takes,
-            &left_bytes,
-            &pack_left,
-            &scratch_bytes,
-            &multiply,
-            accumulate::exact_blocks};
+    return loop_kernel<streamed_gemm, Kernel>(tier, name, step, part_rows, part_cols);
   }
 };
 

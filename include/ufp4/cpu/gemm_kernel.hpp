@@ -25,22 +25,33 @@ struct gemm_part {
 /// | left_bytes    | of `rows` packed rows; a multiple of 64. Row i, a multiple of tile_rows, begins at left_bytes(i) |
 /// | pack_left     | packs rows [row, row + rows), row a multiple of tile_rows;                                       |
 /// |               | what fills a last tile up is its affair                                                          |
-/// | scratch_bytes | of a part with that many rows                                                                    |
+/// | scratch_bytes | for a part with that many rows                                                                    |
 /// | multiply      | makes one part of C and stores it; `left` is what pack_left made of the part's rows              |
 struct gemm_kernel {
-  isa tier;
-  const char* name;
-  std::size_t tile_rows, tile_cols;  ///< of C, in registers
-  std::size_t tile_depth;            ///< K that one multiply instruction adds up
-  std::size_t part_rows, part_cols;  ///< at most; multiples of the tile's
-  bool (*takes)(const gemm_job&);
-  std::size_t (*left_bytes)(const gemm_job&, std::size_t rows);
-  void (*pack_left)(const gemm_job&, std::size_t row, std::size_t rows, std::byte* out);
-  std::size_t (*scratch_bytes)(const gemm_job&, std::size_t rows);
-  void (*multiply)(const gemm_job&, const gemm_part&, const std::byte* left, std::byte* scratch);
+  isa tier = isa::scalar;
+  const char* name = "";
+  std::size_t tile_rows = 1, tile_cols = 1;  ///< of C, in registers
+  std::size_t tile_depth = 1;                ///< K that one multiply instruction adds up
+  std::size_t part_rows = 1, part_cols = 1;  ///< at most; multiples of the tile's
+  bool (*takes)(const gemm_job&) = nullptr;
+  std::size_t (*left_bytes)(const gemm_job&, std::size_t rows) = nullptr;
+  void (*pack_left)(const gemm_job&, std::size_t row, std::size_t rows, std::byte* out) = nullptr;
+  std::size_t (*scratch_bytes)(const gemm_job&, std::size_t rows) = nullptr;
+  void (*multiply)(const gemm_job&, const gemm_part&, const std::byte* left, std::byte* scratch) = nullptr;
   accumulate fast_is = accumulate::fast;  ///< exact_blocks if `fast` gives its bits where they are finite
 
   accumulate made_as(accumulate asked) const { return asked == accumulate::fast ? fast_is : asked; }
 };
+
+/// A kernel whose functions are static members of a class.
+template <class Functions>
+constexpr gemm_kernel kernel_of(gemm_kernel facts) {
+  facts.takes = &Functions::takes;
+  facts.left_bytes = &Functions::left_bytes;
+  facts.pack_left = &Functions::pack_left;
+  facts.scratch_bytes = &Functions::scratch_bytes;
+  facts.multiply = &Functions::multiply;
+  return facts;
+}
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

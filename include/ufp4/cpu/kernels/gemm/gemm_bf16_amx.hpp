@@ -46,7 +46,7 @@ struct gemm_products {
   static bool takes_formats(const gemm_job& job) {
     const auto good = [&](const gemm_operand& side) {
       if (!side.is_quantized) return false;
-      return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && is_tame(side.q.format.grid, 24));
+      return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && has_short_values(side.q.format.grid, 24));
     };
     return job.mode != accumulate::exact_blocks && job.block >= 16 && good(job.left) && good(job.right);
   }
@@ -73,7 +73,7 @@ struct gemm_products {
         const std::size_t left = job.padded() - k, depth = left < slice_k ? left : slice_k;
         fit = decode_products(d, row + i, live, k, depth, tiles);
         for (std::size_t at = 0; at < value_bytes(depth); at += tile_bytes)
-          exchange(tiles + at, 64, out + header + value_bytes(k) + at, 64);
+          transpose_dwords(tiles + at, 64, out + header + value_bytes(k) + at, 64);
       }
       out[0] = fit;
     }
@@ -224,18 +224,13 @@ struct gemm_products {
   }
 
   static constexpr gemm_kernel row() {
-    return {.tier = isa::amx,
-            .name = "gemm_bf16_amx",
-            .tile_rows = width,
-            .tile_cols = width,
-            .tile_depth = tile_k,
-            .part_rows = part_rows,
-            .part_cols = part_cols,
-            .takes = &takes,
-            .left_bytes = &left_bytes,
-            .pack_left = &pack_left,
-            .scratch_bytes = &scratch_bytes,
-            .multiply = &multiply};
+    return kernel_of<gemm_products>({.tier = isa::amx,
+                                     .name = "gemm_bf16_amx",
+                                     .tile_rows = width,
+                                     .tile_cols = width,
+                                     .tile_depth = tile_k,
+                                     .part_rows = part_rows,
+                                     .part_cols = part_cols});
   }
 };
 

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
+#include <ufp4/cpu/kernels/gemm/bf16_range.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
@@ -62,9 +63,7 @@ class bf16_slice {
         columns_(columns),
         scale_(reinterpret_cast<float*>(pairs + bf16_depth / 2 * lanes)),
         staged_(reinterpret_cast<std::uint8_t*>(scale_ + bf16_depth / 8 * lanes)) {
-    smallest_ = ufp4::detail::max_finite;
-    for (const float v : job.right.q.format.grid.value)
-      if (v != 0.0f && ufp4::detail::magnitude(v) < smallest_) smallest_ = ufp4::detail::magnitude(v);
+    smallest_ = ufp4::detail::to_float(range_of(job.right.q.format.grid).low);
   }
 
   void read(std::size_t k, std::size_t depth) {

@@ -40,6 +40,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
+#include <ufp4/cpu/kernels/gemm/bf16_range.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_f32_neon.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_i8mm.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
@@ -181,9 +182,7 @@ struct bfmmla_gemm {
   }
   /// `scale` goes on with zeros.
   static bool any_subnormal(const grid4& grid, const float* scale, std::size_t count) {
-    float least = ufp4::detail::max_finite;
-    for (const float v : grid.value)
-      if (v != 0.0f && ufp4::detail::magnitude(v) < least) least = ufp4::detail::magnitude(v);
+    const float least = ufp4::detail::to_float(range_of(grid).low);
     u32 tiny{};
     for (std::size_t b = 0; b < count; b += lanes) {
       const f32 s = load(scale + b), product = rounded(s * least);

@@ -19,7 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/kernels/gemm/pack_amx.hpp>
+#include <ufp4/cpu/kernels/gemm/decode_amx.hpp>
 #include <utility>
 
 UFP4_BEGIN_TARGET(UFP4_AMX)
@@ -41,7 +41,7 @@ struct gemm_blocks {
   /// bf16 holds the values, and no sum of their products leaves the normal range.
   static bool takes_values(const gemm_job& job) {
     const auto good = [](const gemm_operand& side) {
-      return side.exact() && is_tame(side.q.format.grid, 8) && side.q.format.grid.unit >= 0x1p-40f;
+      return side.exact() && has_short_values(side.q.format.grid, 8) && side.q.format.grid.unit >= 0x1p-40f;
     };
     return job.block >= 16 && good(job.left) && good(job.right);
   }
@@ -68,7 +68,7 @@ struct gemm_blocks {
         const std::size_t left = job.padded() - k, depth = left < slice_k ? left : slice_k;
         decode_values(job.left.q, row + i, live, k, depth, tiles);
         for (std::size_t at = 0; at < value_bytes(depth); at += tile_bytes)
-          exchange(tiles + at, 64, out + value_bytes(k) + at, 64);
+          transpose_dwords(tiles + at, 64, out + value_bytes(k) + at, 64);
       }
       avx512::scales_of(job.left.q, row + i, live, 0, job.padded() / job.block,
                         reinterpret_cast<float*>(out + value_bytes(job.padded())));
@@ -175,19 +175,14 @@ struct gemm_blocks {
   }
 
   static constexpr gemm_kernel row() {
-    return {.tier = isa::amx,
-            .name = "gemm_blocks_amx",
-            .tile_rows = tile_side,
-            .tile_cols = tile_side,
-            .tile_depth = 16,
-            .part_rows = part_rows,
-            .part_cols = part_cols,
-            .takes = &takes,
-            .left_bytes = &left_bytes,
-            .pack_left = &pack_left,
-            .scratch_bytes = &scratch_bytes,
-            .multiply = &multiply,
-            .fast_is = accumulate::exact_blocks};
+    return kernel_of<gemm_blocks>({.tier = isa::amx,
+                                   .name = "gemm_blocks_amx",
+                                   .tile_rows = tile_side,
+                                   .tile_cols = tile_side,
+                                   .tile_depth = 16,
+                                   .part_rows = part_rows,
+                                   .part_cols = part_cols,
+                                   .fast_is = accumulate::exact_blocks});
   }
 };
 

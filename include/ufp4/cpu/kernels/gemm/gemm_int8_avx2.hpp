@@ -163,14 +163,18 @@ struct int8_gemm {
 
   static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
                        std::size_t length, float* acc, std::size_t stride) {
-    const std::size_t count = length / job.block, next = left_bytes(job, job.padded());
-    const f32 magic = as_float(broadcast(magic_bits(job)));
+    multiply_live<int8_gemm>(job, left, right, live, length / job.block, acc, stride);
+  }
+  /// Kernel::multiply_rows for at least as many rows as there are.
+  template <class Kernel>
+  static void multiply_live(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
+                            std::size_t count, float* acc, std::size_t stride) {
     if (live == 1)
-      multiply_rows<1>(job.block, next, magic, left, right, count, acc, stride);
+      Kernel::template multiply_rows<1>(job, left, right, count, acc, stride);
     else if (live == 2)
-      multiply_rows<2>(job.block, next, magic, left, right, count, acc, stride);
+      Kernel::template multiply_rows<2>(job, left, right, count, acc, stride);
     else
-      multiply_rows<4>(job.block, next, magic, left, right, count, acc, stride);
+      Kernel::template multiply_rows<4>(job, left, right, count, acc, stride);
   }
 
   /// Sixteen k of every row: added to the sums, or the first of a block.
@@ -190,11 +194,13 @@ struct int8_gemm {
     }
   }
 
-  /// Few rows keep their sums in registers over all blocks; four have none left for that and use the cache, and
-  /// prefetch the tile that is multiplied after theirs, `next` bytes on.
+  /// One or two rows keep their sums in registers over all blocks. Four have no registers left for that and use the
+  /// cache; they also prefetch the tile that is multiplied after theirs.
   template <std::size_t height>
-  static void multiply_rows(std::size_t block, std::size_t next, f32 magic, const std::byte* left,
-                            const std::byte* right, std::size_t count, float* acc, std::size_t stride) {
+  static void multiply_rows(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t count,
+                            float* acc, std::size_t stride) {
+    const std::size_t block = job.block, next = left_bytes(job, job.padded());
+    const f32 magic = as_float(broadcast(magic_bits(job)));
     constexpr bool in_registers = height <= 2;
     const s16 one = s16{} + std::int16_t{1};
     f32 kept[height][2];

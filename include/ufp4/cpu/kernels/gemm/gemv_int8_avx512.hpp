@@ -223,21 +223,13 @@ struct int8_gemv {
 
 }  // namespace avx512
 
-inline constexpr gemm_kernel gemv_int8_avx512_kernel = {
-    .tier = isa::avx512,
-    .name = "gemv_int8_avx512",
-    .tile_rows = 1,
-    .tile_cols = avx512::lanes,
-    .tile_depth = 4,
-    .part_rows = 1,
-    .part_cols = 256,
-    .takes = &avx512::int8_gemv::takes,
-    .left_bytes = &avx512::int8_gemv::left_bytes,
-    .pack_left = &avx512::int8_gemv::pack_left,
-    .scratch_bytes = &avx512::int8_gemv::scratch_bytes,
-    .multiply = &avx512::int8_gemv::multiply,
-    .fast_is = accumulate::exact_blocks,
-};
+inline constexpr gemm_kernel gemv_int8_avx512_kernel =
+    kernel_of<avx512::int8_gemv>({.tier = isa::avx512,
+                                  .name = "gemv_int8_avx512",
+                                  .tile_cols = avx512::lanes,
+                                  .tile_depth = 4,
+                                  .part_cols = 256,
+                                  .fast_is = accumulate::exact_blocks});
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 UFP4_END_TARGET
