@@ -1,16 +1,16 @@
 // ufp4 - exact_blocks on AMX: block dot products as binary32 tiles, scaled and added up in AVX-512 registers.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element values are bf16 numbers and their products small integers times a power of two, so TDPBF16PS from a zeroed
-// tile gives a block's dot product as binary32 without a rounding, in whatever order it adds; +0 where it is zero,
-// since its sums begin with +0. Nothing subnormal arises that the unit could flush (takes_values).
+// Element values are bf16 numbers and their products small integers times a power of two. So TDPBF16PS from a zeroed
+// tile gives a block's dot product as binary32 without a rounding, whatever its order of additions is; +0 where it is
+// zero, since its sums begin with +0. No subnormal number occurs that the unit could flush (takes_values).
 //
-// The vector side, a product and an fma for each of a tile's 16 rows, works on one block while the unit works on the
-// next.
+// The vector units, a product and an fma for each of a tile's 16 rows, work on one block while the tile unit works on
+// the next.
 //
 // | a block of 16, cycles | tile product 16; 24 rows of tiles to load, 12; 16 to store, 16 (one store port)           |
 // |                       | 16 VMULPS + 16 VFMADD, 512 bits, two ports, 16; their 32 operands from L1, 16             |
-// | loads alone           | 56 at two a cycle, 28: the limit, were nothing waiting (48 is the best that was measured) |
+// | loads alone           | 56 at two a cycle, 28: the limit without any waiting (48 is the best measured)            |
 // | decoding              | 8 tile rows of 3 vector operations, and scales: 16, shared by rows / 16 blocks            |
 // | at 48 a block         | 512 rows 49: 3.46 GHz * 8192 flop / 49 = 580 GFLOP/s; 128 rows 50: 570; 16 rows 64: 440   |
 #pragma once
@@ -45,7 +45,7 @@ struct gemm_blocks {
     };
     return job.block >= 16 && good(job.left) && good(job.right);
   }
-  /// Fewer rows than half a tile are faster without tiles. fast takes what the kernel of products leaves.
+  /// Eight rows or fewer are faster without tiles. In fast mode this kernel runs what gemm_bf16_amx does not take.
   static bool takes(const gemm_job& job) {
     return job.mode != accumulate::folded_bf16 && job.left.rows() > 8 && takes_values(job) && !job.left.interleaved();
   }

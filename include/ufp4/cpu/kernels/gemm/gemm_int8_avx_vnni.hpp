@@ -1,12 +1,12 @@
 // ufp4 - quantized_gemm in 8-bit integers with AVX-VNNI: the AVX2 kernel's panels, multiplied by vpdpbusd.
 // SPDX-License-Identifier: Apache-2.0
 //
-// For processors with AVX-VNNI and no AVX-512. One instruction in place of a multiply, an add and the final pairing,
-// and sums of 32 bits from the start: grids too large for the AVX2 kernel's 16 bits are taken too. Panels:
-// gemm_int8_avx2.hpp.
+// For processors with AVX-VNNI and no AVX-512. One instruction replaces a multiplication, an addition and the final
+// addition of pairs. Sums have 32 bits from the start, so grids too large for the AVX2 kernel's 16 bits are taken too.
+// Panels: gemm_int8_avx2.hpp.
 //
-// A template over the instruction's encoding: processors with AVX-512 have it in another one, so tests run the same
-// kernel there.
+// A template over the instruction's encoding: processors with AVX-512 have another one, with which tests run the same
+// kernel.
 #pragma once
 
 #if defined(__x86_64__)
