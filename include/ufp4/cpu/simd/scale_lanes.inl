@@ -21,11 +21,11 @@ UFP4_LANE f32 decode_three_bit_mantissa(u32 code, int lowest) {
 }
 UFP4_LANE f32 nan_where(i32 mask, f32 v) { return mask ? as_float(broadcast(0x7FC00000u)) : v; }
 
-/// `finite`: there are no NaN codes and, in e4m3, no signs.
+/// `finite`: there are no NaN codes, in e4m3 no signs, and no e8m0 codes.
 template <bool finite = false>
 UFP4_LANE f32 decode_scale_bits(scale_kind kind, u32 bits) {
   switch (kind) {
-    case scale_kind::f32: return as_float(bits);
+    case scale_kind::f32: break;
     case scale_kind::bf16: return as_float(bits << 16);
     case scale_kind::e4m3: {
       if constexpr (finite) return decode_three_bit_mantissa(bits, -6);
@@ -37,10 +37,11 @@ UFP4_LANE f32 decode_scale_bits(scale_kind kind, u32 bits) {
       const f32 v = decode_three_bit_mantissa(bits, -14);
       return finite ? v : nan_where(bits == 0xFFu, v);
     }
-    case scale_kind::e8m0: break;
+    case scale_kind::e8m0:
+      if constexpr (finite) break;
+      return nan_where(bits == 0xFFu, as_float(maximum(bits << 23, broadcast(0x00400000u))));  // code 0 is 2^-127
   }
-  const u32 power = maximum(bits << 23, broadcast(0x00400000u));  // code 0 is 2^-127, a subnormal number
-  return nan_where(bits == 0xFFu, as_float(power));
+  return as_float(bits);
 }
 
 UFP4_LANE f32 load_scales(scale_kind kind, const void* scales, std::size_t first) {
