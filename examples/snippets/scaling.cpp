@@ -85,7 +85,7 @@ int main() {
 
   // What one rank would compute.
   std::vector<float> all_ys(T * N), all_dxs(T * K), all_dws(4 * N * K);
-  const auto whole = recipe::ufp4(/*seed=*/1).at(/*step=*/100, /*layer=*/3);
+  const auto whole = recipe::ufp4_recipe(/*seed=*/1).at(/*step=*/100, /*layer=*/3);
   const std::size_t all_offsets[] = {0, 32, 64, 96, 128};
   linear_forward(whole, all_x, w, matrix_view<float>{all_ys.data(), T, N});
   linear_backward_input(whole, all_dy, w, matrix_view<float>{all_dxs.data(), T, K});
@@ -94,8 +94,8 @@ int main() {
   std::vector<float> ys(tokens_here * N), dxs(tokens_here * K), dws(2 * N * K);
   const matrix_view<float> y{ys.data(), tokens_here, N}, dx{dxs.data(), tokens_here, K}, dw{dws.data(), 2 * N, K};
 
-  const auto now = recipe::ufp4(/*seed=*/1).at(/*step=*/100, /*layer=*/3);  // on every rank the same
-  const std::size_t first[] = {before};                                     // tokens that lower ranks hold
+  const auto now = recipe::ufp4_recipe(/*seed=*/1).at(/*step=*/100, /*layer=*/3);  // on every rank the same
+  const std::size_t first[] = {before};                                            // tokens that lower ranks hold
   linear_forward(now.shard({.first = first}), x, w, y);
   linear_backward_input(now.shard({.first = first}), dy, w, dx);
 
@@ -105,7 +105,7 @@ int main() {
   assert(same(ys, all_ys, before * N) && same(dxs, all_dxs, before * K) && same(dws, all_dws, 2 * N * K));
 
   // A format with a tensor scale; `largest_elsewhere` stands for what other ranks have.
-  const auto two_level = recipe::nvfp4(/*seed=*/1).at(100, 3);
+  const auto two_level = recipe::nvfp4_recipe(/*seed=*/1).at(100, 3);
   linear_backward_input(two_level, all_dy, w, matrix_view<float>{all_dxs.data(), T, K});
   const float largest_elsewhere = amax(row_range(all_dy, 0, before)).value;
   const auto all_reduce_max = [&](float here) { return std::max(here, largest_elsewhere); };

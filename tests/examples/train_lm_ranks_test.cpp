@@ -34,7 +34,7 @@ class thread_rank final : public ranks {
   int rank() const override { return rank_; }
   int count() const override { return with_.count; }
 
-  float largest(float here) override {
+  float maximum(float here) override {
     float most = here;
     meet(&here, [&](const void* other) { most = std::max(most, *static_cast<const float*>(other)); });
     return most;
@@ -138,7 +138,8 @@ TEST_CASE("two and four ranks train the model and report the losses of one, bit 
     }
 }
 
-TEST_CASE("ranks share microbatches in order, whole, or not at all", "[examples]") {
+TEST_CASE("ranks share whole microbatches in order; a number of ranks that does not divide them is rejected",
+          "[examples]") {
   meeting with(4);
   for (int r = 0; r < 4; ++r) {
     const microbatch_share share = share_of(thread_rank(with, r), 8);
@@ -151,7 +152,7 @@ TEST_CASE("ranks share microbatches in order, whole, or not at all", "[examples]
   } catch (const usage_error& e) {
     said = e.what();
   }
-  CHECK(said == "--ranks 4 does not divide --microbatches 6, by which ranks share a batch");
+  CHECK(said == "--ranks must divide --microbatches, 6, got 4");
 }
 
 TEST_CASE("ranks that came to different models hear which ones, all of them", "[examples]") {
@@ -161,16 +162,15 @@ TEST_CASE("ranks that came to different models hear which ones, all of them", "[
   for (int r = 0; r < 3; ++r)
     threads.emplace_back([&, r] {
       thread_rank here(with, r);
-      here.check_equal("the text they read", "the same");
+      here.check_equal("the text", "the same");
       try {
-        here.check_equal("the model they have trained", r == 2 ? "another" : "one");
+        here.check_equal("the trained model", r == 2 ? "another" : "one");
       } catch (const std::runtime_error& e) {
         said[static_cast<std::size_t>(r)] = e.what();
       }
     });
   for (std::thread& t : threads) t.join();
-  for (const std::string& s : said)
-    CHECK(s == "rank 2 and rank 0 differ in the model they have trained, so they do not train the same model");
+  for (const std::string& s : said) CHECK(s == "ranks: the trained model differs between rank 0 and rank 2");
   ranks alone;
   CHECK(!alone.any(false));
   CHECK(alone.any(true));

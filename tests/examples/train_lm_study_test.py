@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ufp4 - tests: the study's statistics on data of known effects, its runner under kill -9, its report of anything.
+# ufp4 - tests: the study's statistics on data with known effects, its runner under kill -9, and its report.
 # SPDX-License-Identifier: Apache-2.0
 import html.parser
 import json
@@ -40,12 +40,12 @@ class Statistics(unittest.TestCase):
         self.assertAlmostEqual(i.low, 2.5 - half, places=5)
         self.assertAlmostEqual(i.high, 2.5 + half, places=5)
 
-    def test_a_95_percent_interval_of_five_seeds_holds_the_truth_95_times_in_100(self):
+    def test_a_95_percent_interval_of_five_seeds_contains_the_true_mean_95_times_in_100(self):
         random = numpy.random.default_rng(7)
         held = [i.low < 0.3 < i.high for i in (stats.interval(random.normal(0.3, 0.2, 5)) for _ in range(1500))]
         self.assertAlmostEqual(sum(held) / len(held), 0.95, delta=0.02)  # 3.5 standard errors
 
-    def test_one_seed_decides_nothing(self):
+    def test_one_seed_leaves_an_ordering_unresolved(self):
         self.assertEqual(stats.verdict(stats.interval([-3.0])), "unresolved")
         self.assertEqual(stats.verdict(None), "no data")
 
@@ -96,7 +96,7 @@ class ScalingLaw(unittest.TestCase):
             for s in range(5)
         }
 
-    def test_noiseless_losses_give_the_law_back(self):
+    def test_noiseless_losses_give_the_parameters_of_the_law(self):
         for b in (0.05, 0.3, 1.1):
             fit = stats.scaling_law(self.compute, self.losses(b=b))
             self.assertAlmostEqual(fit["b"], b, delta=2e-3 * b)
@@ -104,7 +104,7 @@ class ScalingLaw(unittest.TestCase):
             self.assertAlmostEqual(fit["A"], 0.8, delta=5e-3)
             self.assertFalse(fit["at_edge"])
 
-    def test_the_uncertainty_holds_the_truth(self):
+    def test_the_uncertainty_contains_the_true_exponent(self):
         held = 0
         for seed in range(20):
             fit = stats.scaling_law(self.compute, self.losses(noise=0.004, seed=seed), draws=150)
@@ -117,7 +117,7 @@ class ScalingLaw(unittest.TestCase):
         straight = {s: list(10 - 0.2 * c) for s in range(3)}
         self.assertTrue(stats.scaling_law(self.compute, straight)["at_edge"])
 
-    def test_a_seed_without_every_size_takes_no_part(self):
+    def test_a_seed_without_every_size_is_not_used(self):
         by_seed = self.losses(noise=0.002)
         whole = stats.scaling_law(self.compute, by_seed)
         more = stats.scaling_law(self.compute, {**by_seed, 7: [9.0, 9.0, None, 9.0, 9.0]})
@@ -127,7 +127,7 @@ class ScalingLaw(unittest.TestCase):
         alone = stats.scaling_law(self.compute, {0: by_seed[0], 7: [9.0, None, 9.0, 9.0, 9.0]})
         self.assertEqual(alone["half"], {})
 
-    def test_a_recipe_one_percent_worse_everywhere_needs_the_compute_that_the_law_says(self):
+    def test_a_recipe_one_percent_worse_everywhere_needs_the_compute_that_the_law_gives(self):
         entries = []
         for factor in (1.0, 1.01):
             by = {s: [factor * x for x in xs] for s, xs in self.losses(noise=0.002).items()}
@@ -300,7 +300,7 @@ class Findings(unittest.TestCase):
         self.assertRegex(text, r"E2M1 \(`e2m1-baseline` → `e2m1-rht-all`\) \|.*\| in X, W \|")
         self.assertRegex(text, r"E2M1 \(`e2m1-baseline` → `e2m1-rht-all`\) \| 5 \|.*shrinks more with depth \|")
 
-    def test_a_diverged_run_is_named_and_in_no_average(self):
+    def test_a_diverged_run_is_named_and_not_part_of_any_mean(self):
         runs = many(models=(("a", 1e10),))
         for r in runs:
             if r["key"] == "a.ufp4.s3":
@@ -327,7 +327,7 @@ class Findings(unittest.TestCase):
         self.assertAlmostEqual(claims.paper_difference("ufp4", "e2m1-baseline"), -0.286, places=3)
         self.assertIsNone(claims.paper_difference("ufp4", "mxfp4"))
 
-    def test_the_papers_dense_model_stands_beside_dense_ones_and_its_mixtures_beside_mixtures(self):
+    def test_dense_models_are_compared_with_the_papers_dense_model_and_mixtures_with_its_mixtures(self):
         self.assertAlmostEqual(claims.paper_difference("ufp4", "e2m1-baseline", moe=True), -0.501, places=3)
         self.assertIsNone(claims.paper_difference("ufp4", "ufp4-rht-none", moe=True))  # the ablation is of Dense 1.5B
         runs = many(models=(("a", 1e10),))
@@ -339,7 +339,7 @@ class Findings(unittest.TestCase):
         self.assertRegex(mixture, r"\| ufp4 \|.*\| 1\.847 \| 1\.386 \|")
         self.assertNotIn("paper, Dense 1.5B", mixture)
 
-    def test_runs_with_other_instructions_in_eigen_are_not_paired_and_it_is_said(self):
+    def test_runs_with_other_instructions_in_eigen_are_not_paired_and_reported(self):
         runs = [{**record("a", "bf16", 1, 2.0), "eigen": "AVX2"}, {**record("a", "ufp4", 1, 2.2), "eigen": "SSE2"}]
         found = findings.find(runs)
         self.assertIsNone(next(r for r in found["models"][0].recipes if r.recipe == "ufp4").error["train"])
@@ -356,7 +356,7 @@ class Findings(unittest.TestCase):
         self.assertRegex(text, r"\| other \| 1 \|")
         self.assertRegex(text, rf"finished with another, and counted for each: {re.escape(runs[0]['key'])}\.")
 
-    def test_the_effect_that_power_was_asked_for_is_the_reports(self):
+    def test_the_report_uses_the_effect_that_power_was_given(self):
         runs = many(models=(("a", 1e10),))
         self.assertIn("a loss difference of 0.3%", page.markdown_of(findings.find(runs)))
         asked = findings.find(runs, [{"model": "a", "effect": 0.02}])
@@ -377,7 +377,7 @@ class Findings(unittest.TestCase):
 
 
 class Tags(html.parser.HTMLParser):
-    """Every tag is closed in order; what the page would load from elsewhere is collected."""
+    """Checks that every tag is closed in order, and collects external files that the page would load."""
 
     empty = {"meta", "br", "link", "img"}
 
@@ -416,10 +416,10 @@ class Report(unittest.TestCase):
             self.assertEqual(len(widths), 1, block)
         return text, markdown
 
-    def test_nothing_is_a_valid_report(self):
+    def test_a_report_without_runs_is_valid(self):
         self.assertIn("no complete run yet", self.whole(findings.find([]))[0])
 
-    def test_any_first_runs_are_a_valid_report(self):
+    def test_a_report_of_any_first_runs_is_valid(self):
         runs = many()
         for some in (
             [runs[0]],
@@ -432,7 +432,7 @@ class Report(unittest.TestCase):
         ):
             self.whole(findings.find(some))
 
-    def test_everything_is_a_valid_report_with_a_fit_a_verdict_and_each_runs_command(self):
+    def test_a_report_of_all_runs_has_a_fit_labels_and_the_command_of_each_run(self):
         runs = many()
         text, markdown = self.whole(findings.find(runs))
         for words in ("✓ confirmed", "Fits of the scaling law", "C &amp; D &lt;1&gt;", "How many seeds", "1.257"):
@@ -442,11 +442,11 @@ class Report(unittest.TestCase):
             self.assertIn(whole, text)
             self.assertIn(whole, markdown)
 
-    def test_too_few_sizes_are_said(self):
+    def test_too_few_sizes_are_reported(self):
         _, markdown = self.whole(findings.find(many(models=(("a", 1e10), ("b", 1e11)))))
         self.assertIn("too few for a fit", markdown)
 
-    def test_only_what_stands_between_the_markers_is_replaced(self):
+    def test_only_the_text_between_the_markers_is_replaced(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "page.md"
             path.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", encoding="utf-8")
@@ -588,7 +588,7 @@ class Runs(unittest.TestCase):
             killed, self.said, self.out = [], [], self.folder / str(kills)
             runs = [r for r in grid.runs_of(GRID) if r.key == "tiny.ufp4.s1"]
             self.assertEqual(Killer(runs, self.out, self.fake, HERE, say=self.said.append).run(), status, self.said)
-            self.assertEqual(sum("put back" in s for s in self.said), min(kills, runner.ENDED_TIMES))
+            self.assertEqual(sum("will be resumed" in s for s in self.said), min(kills, runner.ENDED_TIMES))
             self.assertEqual(list(self.out.glob(".*.aside-*")), [])
             self.assertTrue((self.out / "tiny.ufp4.s1" / "checkpoint.safetensors").exists())
 
@@ -621,7 +621,7 @@ class Runs(unittest.TestCase):
         study.send_signal(signal.SIGTERM)
         output, _ = study.communicate(timeout=100)
         self.assertEqual(study.returncode, 130, output)
-        self.assertIn("interrupted: saving what runs", output)
+        self.assertIn("interrupted: stopping the runs with a checkpoint", output)
 
     def test_failures_are_said_with_the_programs_last_words_and_three_in_a_row_end_the_study(self):
         os.environ["FAKE_FAIL"] = "ufp4"
@@ -659,7 +659,7 @@ class Runs(unittest.TestCase):
         self.assertLess(done, 4)
         self.assertEqual(failed, [])
         self.assertTrue(checkpoints())
-        self.assertIn("the time given is over: saving what runs", self.said)
+        self.assertIn("--hours are over: stopping the runs with a checkpoint", self.said)
         del os.environ["FAKE_STEP_SECONDS"]
         self.assertEqual(self.study(), (4, 4, []))
         self.assertTrue(any("resumed" in s for s in self.said))
@@ -673,7 +673,7 @@ class Runs(unittest.TestCase):
         with self.assertRaisesRegex(runner.StudyError, "nowhere"):
             self.study(program=self.folder / "nowhere")
 
-    def test_the_projects_page_has_what_the_report_makes_of_the_projects_results(self):
+    def test_docs_study_md_is_the_report_of_the_results_in_the_repository(self):
         shown = STUDY.parents[2] / "docs" / "study.md"
         with tempfile.TemporaryDirectory() as folder:
             made = pathlib.Path(folder) / "study.md"
@@ -702,7 +702,7 @@ class Runs(unittest.TestCase):
         self.assertLess((self.folder / "results" / "runs.jsonl").stat().st_size / 4, 4096)
 
 
-    def test_own_runs_are_reported_where_the_results_file_has_others_and_power_leaves_that_file_alone(self):
+    def test_runs_of_the_folders_replace_those_of_the_results_file_and_power_does_not_change_that_file(self):
         self.study([{**GRID[0], "model": "pilot-nano", "recipes": ["bf16", "e2m1-baseline", "ufp4"]}])
         results = self.folder / "results"
         both = ("--out", self.out, "--results", results)
@@ -712,16 +712,16 @@ class Runs(unittest.TestCase):
         records.write_results(results / "runs.jsonl", theirs + elsewhere)
         (results / "power.json").write_text("[]", encoding="utf-8")
         output, _ = self.command("power", "--no-run", *both).communicate(timeout=100)
-        self.assertIn(f"kept in {self.out}", output)
+        self.assertIn(f"written: {self.out / 'power.json'}", output)
         self.assertEqual((results / "power.json").read_text(encoding="utf-8"), "[]")
         kept = json.loads((self.out / "power.json").read_text(encoding="utf-8"))
         self.assertEqual([p["model"] for p in kept], ["pilot-nano"])
         output, _ = self.command("report", *both, "--html", self.folder / "own.html").communicate(timeout=100)
         self.assertIn("6 runs of", output)
-        self.assertIn("but the folder's run is taken", output)
+        self.assertIn("but the run of the folder is used", output)
         text = (self.folder / "own.html").read_text(encoding="utf-8")
         self.assertIn(f"{own[0]['train_loss']:.5f}", text)
-        self.assertEqual(text.count("9.87654"), 2)  # those of which there is no folder
+        self.assertEqual(text.count("9.87654"), 2)  # the runs without a folder
         output, _ = self.command("export", *both).communicate(timeout=100)
         self.assertEqual(json.loads((results / "power.json").read_text(encoding="utf-8")), kept)
         self.assertEqual(sum(r["train_loss"] == 9.87654 for r in records.read_results(results / "runs.jsonl")[0]), 8)

@@ -22,10 +22,10 @@ std::vector<float> everything(const cpu::context& context, const recipe::bound_r
   const std::size_t at[] = {0, 70, 70, t};
   output<float> y(t, n), dx(t, k), dw(n, k), ye(t, n), dxe(t, k), dwe(3 * n, k);
   recipe::saved_activation saved, saved_parts;
-  linear_forward(context, now, l.x.view(), l.w.view(), y.view(), &saved);
+  linear_forward(context, now, l.x.view(), l.w.view(), y.view(), {.saved = &saved});
   linear_backward_input(context, now, l.dy.view(), l.w.view(), dx.view());
   linear_backward_weight(context, now, l.dy.view(), saved, dw.view());
-  linear_forward_grouped(context, now, l.x.view(), at, weights.view(), ye.view(), &saved_parts);
+  linear_forward_grouped(context, now, l.x.view(), at, weights.view(), ye.view(), {.saved = &saved_parts});
   linear_backward_input_grouped(context, now, l.dy.view(), at, weights.view(), dxe.view());
   linear_backward_weight_grouped(context, now, l.dy.view(), saved_parts, at, dwe.view());
   std::vector<float> all;
@@ -40,7 +40,7 @@ TEST_CASE("thread counts, tiers and executors change no bit of an exact_blocks r
   std::mt19937_64 gen{support::seed(0)};
   const layer<float> l(gen, 90, 140, 70);
   const tensor<float> weights(gen, 210, 140);
-  for (recipe::training_recipe r : {recipe::ufp4(1), recipe::nvfp4(1), recipe::bf16(1)}) {
+  for (recipe::training_recipe r : {recipe::ufp4_recipe(1), recipe::nvfp4_recipe(1), recipe::bf16_recipe(1)}) {
     r.accumulate = accumulate::exact_blocks;
     const recipe::bound_recipe now = r.at(2, 3);
     const std::vector<float> alone = everything(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, now, l, weights);
@@ -56,7 +56,7 @@ TEST_CASE("thread counts change no bit of a fast recipe", "[recipe][threads]") {
   std::mt19937_64 gen{support::seed(1)};
   const layer<float> l(gen, 90, 140, 70);
   const tensor<float> weights(gen, 210, 140);
-  const recipe::bound_recipe now = recipe::ufp4<nv_e1m2>(1).at(2, 3);
+  const recipe::bound_recipe now = recipe::ufp4_recipe<nv_e1m2>(1).at(2, 3);
   const std::vector<float> alone = everything(cpu::context{.threads = 1}, now, l, weights);
   for (const int threads : {2, 7}) REQUIRE(everything(cpu::context{.threads = threads}, now, l, weights) == alone);
   support::backwards executor;
@@ -68,7 +68,7 @@ TEST_CASE("layers may run at once, from threads of the caller's", "[recipe][thre
   std::mt19937_64 gen{support::seed(2)};
   const layer<float> l(gen, 80, 64, 40);
   const tensor<float> weights(gen, 120, 64);
-  const recipe::bound_recipe now = recipe::nvfp4(1).at(2, 3);
+  const recipe::bound_recipe now = recipe::nvfp4_recipe(1).at(2, 3);
   const std::vector<float> alone = everything(cpu::context{.threads = 1}, now, l, weights);
   std::vector<std::vector<float>> results(3);
   std::vector<std::thread> callers;
