@@ -38,6 +38,19 @@ int main() {
   ablation.fprop.right.format = spec_of<nv_e1m2>;                          // W on the uniform grid
   linear_forward(ablation.at(100, 3), x, w, y);
 
+  const recipe::operand_policy searched{
+      .format = spec_of<nvfp4>, .rounding = stochastic{}, .transform = random_hadamard<16>{}, .rule = four_over_six{}};
+  auto every_operand = recipe::uniform_recipe(/*seed=*/1, searched);
+  linear_forward(every_operand.at(100, 3), x, w, y);
+
+  // W quantized once, and a bias.
+  std::vector<float> bias(N, 0.5f), again(T * N);
+  const recipe::quantized_weight quantized_w = quantize_weight(now, w, {.backward = true});
+  linear_forward(now, x, quantized_w, y, {.bias = bias});  // Y = X W^T + bias
+  linear_backward_input(now, dy, quantized_w, dx);
+  linear_forward(now, x, w, matrix_view<float>{again.data(), T, N}, {.bias = bias});
+  assert(again == ys);
+
   // Mixture of experts: tokens sorted by expert, weights stacked.
   std::vector<float> stacked(experts * N * K, 0.5f);
   matrix_view<const float> expert_weights{stacked.data(), experts * N, K};
