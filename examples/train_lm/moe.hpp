@@ -197,7 +197,7 @@ void route_backward(thread_pool& threads, const routing_shape& s, const routing<
     const index* counts = r.counts.data() + first / each * s.experts;
     for (index t = first; t < first + s.sequence; ++t) {
       const T* p = r.probabilities.row(t).data();
-      T *d = dlogits.row(t).data(), sum = 0, mean = 0, turned = 0;
+      T *d = dlogits.row(t).data(), sum = 0, mean = 0, inner = 0;
       for (index e = 0; e < s.experts; ++e) d[e] = unit * static_cast<T>(counts[e]);
       for (index c = 0; c < s.top_k; ++c) {
         sum += p[r.chosen[static_cast<std::size_t>(t * s.top_k + c)]];
@@ -205,8 +205,8 @@ void route_backward(thread_pool& threads, const routing_shape& s, const routing<
       }
       for (index c = 0; c < s.top_k; ++c)
         d[r.chosen[static_cast<std::size_t>(t * s.top_k + c)]] += (dweights(t, c) - mean) / sum;
-      for (index e = 0; e < s.experts; ++e) turned += d[e] * p[e];
-      for (index e = 0; e < s.experts; ++e) d[e] = p[e] * (d[e] - turned);
+      for (index e = 0; e < s.experts; ++e) inner += d[e] * p[e];
+      for (index e = 0; e < s.experts; ++e) d[e] = p[e] * (d[e] - inner);
     }
     dx.middleRows(first, s.sequence).noalias() += dlogits.middleRows(first, s.sequence) * router;
   });

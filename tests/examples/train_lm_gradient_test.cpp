@@ -57,7 +57,7 @@ TEST_CASE("RMSNorm's gradients are those of its formula, and dx is added to what
   });
 }
 
-TEST_CASE("RoPE keeps lengths, depends on distance alone, and turns back to where it was", "[train_lm]") {
+TEST_CASE("RoPE keeps norms, depends on the distance of positions only, and rotate_back is its inverse", "[train_lm]") {
   std::mt19937_64 gen{support::seed(2)};
   const rotary_embedding<double> rope(32, 8, 10000);
   matrix<double> same(64, 16), before;
@@ -65,7 +65,7 @@ TEST_CASE("RoPE keeps lengths, depends on distance alone, and turns back to wher
   for (index t = 0; t < 64; ++t) same.row(t) = row;
   before = same;
   rope.rotate(pool(), same, 1);
-  CHECK(same.rightCols(8) == before.rightCols(8));  // one head is turned, the other is not
+  CHECK(same.rightCols(8) == before.rightCols(8));  // one head is rotated, the other is not
   CHECK(same.row(0) == before.row(0));              // position 0
   CHECK(same.row(33) == same.row(1));               // the second sequence
   CHECK((same.row(1).leftCols(8) - before.row(1).leftCols(8)).norm() > 0.1);
@@ -173,11 +173,11 @@ TEST_CASE("float's e^x, sigmoid and sums along rows are within a few units in th
   std::vector<float> values;
   for (int n = 1; n < 70; ++n) {
     values.push_back(static_cast<float>(n * 7919 % 101 - 50));  // integers: every order gives the sum
-    float sum = 0, squares = 0, largest = values[0];
-    for (const float v : values) sum += v, squares += v * v, largest = std::max(largest, v);
+    float sum = 0, squares = 0, most = values[0];
+    for (const float v : values) sum += v, squares += v * v, most = std::max(most, v);
     CHECK(sum_of(values.data(), n) == sum);
     CHECK(dot(values.data(), values.data(), n) == squares);
-    CHECK(maximum_of(values.data(), n) == largest);
+    CHECK(maximum_of(values.data(), n) == most);
   }
 }
 

@@ -86,19 +86,19 @@ results by_definition(const linear_model::policies<Format, Weight>& q, const pro
   const auto columns = [&](auto& x, std::size_t part) {
     return transpose(row_range(view_of(x), begin[part], begin[part + 1] - begin[part]));
   };
-  const auto largest = [&](std::uint32_t gemm, std::size_t parts, const auto& operand) {
+  const auto amax_of_parts = [&](std::uint32_t gemm, std::size_t parts, const auto& operand) {
     tensor_amax found;
     for (std::size_t i = 0; i < parts; ++i)
       found.value = std::max(found.value, ufp4::amax(operand(i), q.transform(gemm)).value);
     return found;
   };
   const std::size_t parts = experts * microbatches;
-  const auto gx = largest(0, experts, [&](std::size_t e) { return of_expert(p.x, e); }),
-             gw = largest(0, experts, weights);
-  const auto gdy = largest(1, experts, [&](std::size_t e) { return of_expert(p.dy, e); });
-  const auto gwt = largest(1, experts, [&](std::size_t e) { return transpose(weights(e)); });
-  const auto gdyt = largest(2, parts, [&](std::size_t i) { return columns(p.dy, i); });
-  const auto gxt = largest(2, parts, [&](std::size_t i) { return columns(p.x, i); });
+  const auto gx = amax_of_parts(0, experts, [&](std::size_t e) { return of_expert(p.x, e); }),
+             gw = amax_of_parts(0, experts, weights);
+  const auto gdy = amax_of_parts(1, experts, [&](std::size_t e) { return of_expert(p.dy, e); });
+  const auto gwt = amax_of_parts(1, experts, [&](std::size_t e) { return transpose(weights(e)); });
+  const auto gdyt = amax_of_parts(2, parts, [&](std::size_t i) { return columns(p.dy, i); });
+  const auto gxt = amax_of_parts(2, parts, [&](std::size_t i) { return columns(p.x, i); });
   for (std::size_t e = 0; e < experts; ++e) {
     quantized_gemm(q.template nearest<Format>(0, of_expert(p.x, e), gx), q.template nearest<Weight>(0, weights(e), gw),
                    of_expert(r.y, e), {.accumulate = q.mode});

@@ -320,7 +320,7 @@ class Findings(unittest.TestCase):
         runs = many(models=(("a", 1e10),))
         runs[0]["shape"] = ["--size", "other"]
         found = findings.find(runs)
-        self.assertIn(runs[0]["key"], found["said"][0])
+        self.assertIn(runs[0]["key"], found["messages"][0])
         self.assertNotIn(runs[0]["key"], [r["key"] for r in found["records"]])
 
     def test_the_papers_difference_of_its_errors_is_about_minus_0_29_percent(self):
@@ -482,17 +482,17 @@ class Runs(unittest.TestCase):
         self.fake.chmod(0o755)
         asked, runner.machine_of = runner.machine_of, lambda *_: {"cpu": "c", "compiler": "c", "commit": "c"}
         self.addCleanup(setattr, runner, "machine_of", asked)
-        self.out, self.said = self.folder / "out", []
+        self.out, self.messages = self.folder / "out", []
 
     def study(self, blocks=GRID, program=None, **more):
         return runner.Study(
-            grid.runs_of(blocks), self.out, program or self.fake, HERE, jobs=2, say=self.said.append, **more
+            grid.runs_of(blocks), self.out, program or self.fake, HERE, jobs=2, log=self.messages.append, **more
         ).run()
 
     def results(self, out=None):
         """Without the machines: the tree may change while a test runs."""
-        got, said = records.read_folders(out or self.out)
-        return [json.dumps({**r, "machine": {}, "machines": []}, sort_keys=True) for r in got], said
+        got, messages = records.read_folders(out or self.out)
+        return [json.dumps({**r, "machine": {}, "machines": []}, sort_keys=True) for r in got], messages
 
     def command(self, *words, **environment):
         return subprocess.Popen(
@@ -519,8 +519,8 @@ class Runs(unittest.TestCase):
         self.assertEqual(again.returncode, 0, output)
         self.assertIn("4 of 4 runs done", output)
         self.assertRegex(output, r"[12] begun")
-        disturbed, said = self.results()
-        self.assertEqual(said, [])
+        disturbed, messages = self.results()
+        self.assertEqual(messages, [])
         self.out = self.folder / "undisturbed"
         self.study()
         self.assertEqual(disturbed, self.results()[0])
@@ -539,19 +539,19 @@ class Runs(unittest.TestCase):
         (self.out / keys[1] / "result.json").unlink()
         (self.out / keys[2] / "log.csv").write_text("step,train_loss\nx,1\n", encoding="utf-8")
         (self.out / "stranger").mkdir()
-        got, said = self.results()
+        got, messages = self.results()
         self.assertEqual(len(got), 1)
-        self.assertEqual(len(said), 4)
+        self.assertEqual(len(messages), 4)
         for name, words in (
             (keys[0], "cannot be read"),
             (keys[1], "not complete"),
             (keys[2], "damaged"),
             ("stranger", "not a run"),
         ):
-            self.assertTrue(any(s.startswith(name) and words in s for s in said), (name, said))
+            self.assertTrue(any(s.startswith(name) and words in s for s in messages), (name, messages))
         self.study()
         self.assertEqual(len(self.results()[0]), 3)  # log.csv of a complete run is not made again
-        self.assertTrue(any("result.json is damaged" in s for s in self.said))
+        self.assertTrue(any("result.json is damaged" in s for s in self.messages))
 
     def test_a_folder_of_other_settings_is_left_as_it_is(self):
         self.study()
@@ -559,7 +559,7 @@ class Runs(unittest.TestCase):
         other = [{**GRID[0], "arguments": ["--size", "nano", "--steps", 50]}]
         self.assertEqual(self.study(other)[0], 0)
         self.assertEqual(self.results()[0], before)
-        self.assertTrue(any("other settings" in s for s in self.said))
+        self.assertTrue(any("other settings" in s for s in self.messages))
 
     def test_a_run_that_cannot_be_resumed_is_moved_aside_and_begun_anew(self):
         self.study()
@@ -568,7 +568,7 @@ class Runs(unittest.TestCase):
         (folder / "checkpoint.safetensors").write_text("no number", encoding="utf-8")
         self.assertEqual(self.study(), (4, 4, []))
         self.assertTrue((self.out / ".tiny.ufp4.s1.aside-1" / "checkpoint.safetensors").exists())
-        self.assertTrue(any("checkpoint.safetensors is damaged" in s for s in self.said))
+        self.assertTrue(any("checkpoint.safetensors is damaged" in s for s in self.messages))
 
     def test_a_run_that_a_signal_ends_goes_on_from_its_checkpoint_and_one_that_always_ends_so_has_failed(self):
         os.environ["FAKE_STEP_SECONDS"] = "0.02"
@@ -585,25 +585,25 @@ class Runs(unittest.TestCase):
                         job.process.kill()
 
         for kills, status in ((2, (1, 1, [])), (99, (0, 1, ["tiny.ufp4.s1"]))):
-            killed, self.said, self.out = [], [], self.folder / str(kills)
+            killed, self.messages, self.out = [], [], self.folder / str(kills)
             runs = [r for r in grid.runs_of(GRID) if r.key == "tiny.ufp4.s1"]
-            self.assertEqual(Killer(runs, self.out, self.fake, HERE, say=self.said.append).run(), status, self.said)
-            self.assertEqual(sum("will be resumed" in s for s in self.said), min(kills, runner.ENDED_TIMES))
+            self.assertEqual(Killer(runs, self.out, self.fake, HERE, log=self.messages.append).run(), status, self.messages)
+            self.assertEqual(sum("will be resumed" in s for s in self.messages), min(kills, runner.ENDED_TIMES))
             self.assertEqual(list(self.out.glob(".*.aside-*")), [])
             self.assertTrue((self.out / "tiny.ufp4.s1" / "checkpoint.safetensors").exists())
 
-    def test_a_run_that_was_begun_elsewhere_names_both_machines(self):
+    def test_a_run_that_was_begun_other_runs_names_both_machines(self):
         self.study()
         folder = self.out / "tiny.ufp4.s1"
         plan = json.loads((folder / "study.json").read_text(encoding="utf-8"))
-        plan["machine"] = {"cpu": "elsewhere", "compiler": "c", "commit": "c"}
+        plan["machine"] = {"cpu": "another", "compiler": "c", "commit": "c"}
         del plan["machines"]
         (folder / "study.json").write_text(json.dumps(plan), encoding="utf-8")
         (folder / "checkpoint.safetensors").write_text("30", encoding="utf-8")
         (folder / "result.json").unlink()
         self.study()
         machines = records.read_folder(folder)["machines"]
-        self.assertEqual([m["cpu"] for m in machines], ["elsewhere", "c"])
+        self.assertEqual([m["cpu"] for m in machines], ["another", "c"])
 
     def test_a_study_started_with_sigint_ignored_saves_on_sigterm(self):
         (self.folder / "grid.json").write_text(json.dumps(GRID), encoding="utf-8")
@@ -628,13 +628,13 @@ class Runs(unittest.TestCase):
         self.addCleanup(os.environ.pop, "FAKE_FAIL")
         done, _, failed = self.study()
         self.assertEqual((done, sorted(failed)), (2, ["tiny.ufp4.s1", "tiny.ufp4.s2"]))
-        self.assertTrue(any("there is no text" in s for s in self.said))
+        self.assertTrue(any("there is no text" in s for s in self.messages))
         os.environ["FAKE_FAIL"] = "tiny"
         self.out = self.folder / "all"
         done, runs, failed = self.study([{**GRID[0], "seeds": 5}])
         self.assertEqual((done, runs), (0, 10))
         self.assertIn(len(failed), (3, 4))  # two are at work when the third fails
-        self.assertIn("three runs failed and none succeeded: stopping", self.said)
+        self.assertIn("three runs failed and none succeeded: stopping", self.messages)
 
     def test_a_diverged_run_is_complete(self):
         os.environ["FAKE_DIVERGE"] = "ufp4.s1"
@@ -652,17 +652,17 @@ class Runs(unittest.TestCase):
                 self.end = 0 if checkpoints() else self.end
 
         study = EndsOnceSomethingIsSaved(
-            grid.runs_of(GRID), self.out, self.fake, HERE, jobs=2, hours=1.0, say=self.said.append
+            grid.runs_of(GRID), self.out, self.fake, HERE, jobs=2, hours=1.0, log=self.messages.append
         )
         self.assertAlmostEqual(study.end - time.monotonic(), 3600, delta=60)
         done, _, failed = study.run()
         self.assertLess(done, 4)
         self.assertEqual(failed, [])
         self.assertTrue(checkpoints())
-        self.assertIn("--hours are over: stopping the runs with a checkpoint", self.said)
+        self.assertIn("--hours are over: stopping the runs with a checkpoint", self.messages)
         del os.environ["FAKE_STEP_SECONDS"]
         self.assertEqual(self.study(), (4, 4, []))
-        self.assertTrue(any("resumed" in s for s in self.said))
+        self.assertTrue(any("resumed" in s for s in self.messages))
 
     def test_two_studies_do_not_share_a_folder_and_a_missing_program_is_named(self):
         self.out.mkdir()
@@ -708,8 +708,8 @@ class Runs(unittest.TestCase):
         both = ("--out", self.out, "--results", results)
         own = records.read_folders(self.out)[0]
         theirs = [{**r, "train_loss": 9.87654, "checkpoint_hash": "theirs"} for r in own]
-        elsewhere = [{**theirs[0], "model": "scale-48", "recipe": x, "key": f"scale-48.{x}.s1"} for x in grid.PILOT]
-        records.write_results(results / "runs.jsonl", theirs + elsewhere)
+        other_runs = [{**theirs[0], "model": "scale-48", "recipe": x, "key": f"scale-48.{x}.s1"} for x in grid.PILOT]
+        records.write_results(results / "runs.jsonl", theirs + other_runs)
         (results / "power.json").write_text("[]", encoding="utf-8")
         output, _ = self.command("power", "--no-run", *both).communicate(timeout=100)
         self.assertIn(f"written: {self.out / 'power.json'}", output)
@@ -730,9 +730,9 @@ class Runs(unittest.TestCase):
 class Results(unittest.TestCase):
     def test_merging_keeps_the_first_of_two_different_runs_unless_told_otherwise(self):
         old, new = record("a", "ufp4", 1, 2.0), {**record("a", "ufp4", 1, 2.1), "checkpoint_hash": "other"}
-        merged, said = records.merge([old], [new, record("a", "bf16", 1, 1.9)])
+        merged, messages = records.merge([old], [new, record("a", "bf16", 1, 1.9)])
         self.assertEqual([r["train_loss"] for r in merged], [1.9, 2.0])
-        self.assertIn("a.ufp4.s1", said[0])
+        self.assertIn("a.ufp4.s1", messages[0])
         self.assertEqual([r["train_loss"] for r in records.merge([old], [new], replace=True)[0]], [2.1])
         self.assertEqual(records.merge([old], [dict(old)]), ([old], []))
 
@@ -742,8 +742,8 @@ class Results(unittest.TestCase):
             records.write_results(path, many(models=(("a", 1e10),))[:3])
             text = path.read_text(encoding="utf-8").splitlines()
             path.write_text("\n".join([text[0], "{", text[1][:50], "[]", text[2]]), encoding="utf-8")
-            got, said = records.read_results(path)
-            self.assertEqual((len(got), len(said)), (2, 3))
+            got, messages = records.read_results(path)
+            self.assertEqual((len(got), len(messages)), (2, 3))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ namespace {
 
 using offsets = std::vector<std::size_t>;
 
-/// The largest amax over the experts' parts of an operand, each transformed on its own.
+/// The maximum amax over the experts' parts of an operand, each transformed on its own.
 template <class Part>
-tensor_amax largest(std::size_t experts, const transform_spec& t, const Part& part) {
+tensor_amax amax_of_parts(std::size_t experts, const transform_spec& t, const Part& part) {
   tensor_amax found;
   for (std::size_t e = 0; e < experts; ++e) found.value = std::max(found.value, amax(part(e), t).value);
   return found;
@@ -38,7 +38,7 @@ void check(const recipe::training_recipe& r, const policies<Format, Weight>& p, 
   recipe::saved_activation saved;
   linear_forward_grouped(now, l.x.view(), at, weights.view(), y.view(), {.saved = &saved});
   CHECK(saved.parts() == experts);
-  const tensor_amax gx = largest(experts, p.transform(0), x), gw = largest(experts, p.transform(0), w);
+  const tensor_amax gx = amax_of_parts(experts, p.transform(0), x), gw = amax_of_parts(experts, p.transform(0), w);
   for (std::size_t e = 0; e < experts; ++e)
     quantized_gemm(p.template nearest<Format>(0, x(e), gx), p.template nearest<Weight>(0, w(e), gw),
                    want_y.part(at[e], count(e)), {.accumulate = p.mode});
@@ -48,8 +48,9 @@ void check(const recipe::training_recipe& r, const policies<Format, Weight>& p, 
   const auto xt = [&](std::size_t e) { return transpose(x(e)); };
   const auto wt = [&](std::size_t e) { return transpose(w(e)); };
   const auto dyt = [&](std::size_t e) { return transpose(dy(e)); };
-  const tensor_amax gdy = largest(experts, p.transform(1), dy), gwt = largest(experts, p.transform(1), wt);
-  const tensor_amax gdyt = largest(experts, p.transform(2), dyt), gxt = largest(experts, p.transform(2), xt);
+  const tensor_amax gdy = amax_of_parts(experts, p.transform(1), dy), gwt = amax_of_parts(experts, p.transform(1), wt);
+  const tensor_amax gdyt = amax_of_parts(experts, p.transform(2), dyt),
+                    gxt = amax_of_parts(experts, p.transform(2), xt);
   for (const recipe::write_mode mode : {recipe::write_mode::overwrite, recipe::write_mode::add}) {
     const bool adds = mode == recipe::write_mode::add;
     const gemm_options options{.beta = adds ? 1.0f : 0.0f, .accumulate = p.mode};
@@ -142,16 +143,14 @@ TEST_CASE("one expert that owns every token is the dense layer", "[recipe]") {
   const offsets at{0, 37};
   for (const recipe::training_recipe& r : {recipe::ufp4_recipe(2), recipe::nvfp4_recipe(2), recipe::bf16_recipe(2)}) {
     const recipe::bound_recipe now = r.at(3, 4);
-    output<float> y(37, 20), dx(37, 50), dw(20, 50), y1(37, 20), dx1(37, 50), dw1(20, 50);
-    linear_forward(now, l.x.view(), l.w.view(), y.view());
-    linear_backward_input(now, l.dy.view(), l.w.view(), dx.view());
-    linear_backward_weight(now, l.dy.view(), l.x.view(), dw.view());
+    layer_outputs dense(now, l);
+    output<float> y1(37, 20), dx1(37, 50), dw1(20, 50);
     linear_forward_grouped(now, l.x.view(), at, l.w.view(), y1.view());
     linear_backward_input_grouped(now, l.dy.view(), at, l.w.view(), dx1.view());
     linear_backward_weight_grouped(now, l.dy.view(), l.x.view(), at, dw1.view());
-    REQUIRE(y.c.same_bytes(y1.c.span()));
-    REQUIRE(dx.c.same_bytes(dx1.c.span()));
-    REQUIRE(dw.c.same_bytes(dw1.c.span()));
+    REQUIRE(dense.y.c.same_bytes(y1.c.span()));
+    REQUIRE(dense.dx.c.same_bytes(dx1.c.span()));
+    REQUIRE(dense.dw.c.same_bytes(dw1.c.span()));
   }
 }
 

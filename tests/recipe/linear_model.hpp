@@ -91,6 +91,19 @@ struct output {
   }
 };
 
+/// Y, dX and dW of a dense layer, from the three operations.
+struct layer_outputs {
+  output<float> y, dx, dw;
+
+  template <class T>
+  layer_outputs(const recipe::bound_recipe& now, const layer<T>& l, const recipe::forward_options& options = {})
+      : y(l.tokens, l.outputs), dx(l.tokens, l.inputs), dw(l.outputs, l.inputs) {
+    linear_forward(now, l.x.view(), l.w.view(), y.view(), options);
+    linear_backward_input(now, l.dy.view(), l.w.view(), dx.view());
+    linear_backward_weight(now, l.dy.view(), l.x.view(), dw.view());
+  }
+};
+
 /// A shape for every kind of tail: blocks of 16 and 32, transform runs, tiles of 64, and empty matrices.
 struct shape {
   std::size_t tokens, inputs, outputs;

@@ -1,8 +1,8 @@
 // ufp4 - the random bits of the gradients: no bias, and no correlation between dY and dY^T.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Statistical tests with the seeds of support::seed, so that a run can be repeated. A sum of n independent terms divided
-// by its standard deviation is about normal: it exceeds 6 with probability 2 in 10^9, and 7 with 3 in 10^12.
+// Statistical tests with the seeds of support::seed, so that a run can be repeated. A sum of n independent terms,
+// divided by its standard deviation, is about normal: it exceeds 6 with probability 2 in 10^9, and 7 with 3 in 10^12.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

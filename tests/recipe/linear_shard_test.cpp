@@ -43,8 +43,8 @@ struct rows_of_batch {
   matrix_view<const float> dy_view() const { return {dy.data(), tokens(), outputs}; }
 };
 
-/// A token's values do not depend on the rank that holds it. Later microbatches have larger values, so that amax differs
-/// between ranks.
+/// A token's values do not depend on the rank that holds it. Later microbatches have larger values, so that the ranks
+/// have different amaxes.
 float value_at(std::uint64_t seed, std::size_t e, std::size_t m, std::size_t i) {
   const auto word = [](std::size_t n) { return static_cast<std::uint32_t>(n); };
   const std::uint32_t bits = philox4x32({{word(i), word(m), word(e), 0}}, seed).word[0];

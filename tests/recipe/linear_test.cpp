@@ -119,10 +119,7 @@ TEST_CASE("strided and transposed tensors give the bits of packed ones and no ot
   const std::size_t t = 35, k = 50, n = 20;
   const layer<float> l(gen, t, k, n);
   const recipe::bound_recipe now = recipe::ufp4_recipe(1).at(1, 1);
-  output<float> y(t, n), dx(t, k), dw(n, k);
-  linear_forward(now, l.x.view(), l.w.view(), y.view());
-  linear_backward_input(now, l.dy.view(), l.w.view(), dx.view());
-  linear_backward_weight(now, l.dy.view(), l.x.view(), dw.view());
+  layer_outputs dense(now, l);
 
   // The same tensors by columns, every other float.
   const auto spread = [](const tensor<float>& from) {
@@ -149,9 +146,9 @@ TEST_CASE("strided and transposed tensors give the bits of packed ones and no ot
     for (std::size_t i = 1; i < memory.size(); i += 2) same = same && memory[i] == 42.0f;
     return same;
   };
-  REQUIRE(equal(y, y2, ys));
-  REQUIRE(equal(dx, dx2, dxs));
-  REQUIRE(equal(dw, dw2, dws));
+  REQUIRE(equal(dense.y, y2, ys));
+  REQUIRE(equal(dense.dx, dx2, dxs));
+  REQUIRE(equal(dense.dw, dw2, dws));
 }
 
 TEST_CASE("a saved activation outlives its source, moves, and holds four bits an element", "[recipe]") {
@@ -212,16 +209,17 @@ TEST_CASE("the bf16 recipe rounds operands to bf16, multiplies exactly, and adds
       r.accumulate = mode;
       const recipe::bound_recipe now = r.at(3, 4);
       const std::size_t t = l.tokens, k = l.inputs, n = l.outputs;
-      output<float> y(t, n), dx(t, k), dw(n, k), from_saved(n, k);
+      output<float> from_saved(n, k);
       recipe::saved_activation saved;
-      linear_forward(now, l.x.view(), l.w.view(), y.view(), {.saved = &saved});
-      linear_backward_input(now, l.dy.view(), l.w.view(), dx.view());
-      linear_backward_weight(now, l.dy.view(), l.x.view(), dw.view());
+      layer_outputs got(now, l, {.saved = &saved});
       linear_backward_weight(now, l.dy.view(), saved, from_saved.view());
-      expect(y, model::plain_side(rounded(l.x, false), t, k, 16), model::plain_side(rounded(l.w, false), n, k, 16), k);
-      expect(dx, model::plain_side(rounded(l.dy, false), t, n, 16), model::plain_side(rounded(l.w, true), k, n, 16), n);
-      expect(dw, model::plain_side(rounded(l.dy, true), n, t, 16), model::plain_side(rounded(l.x, true), k, t, 16), t);
-      REQUIRE(from_saved.c.same_bytes(dw.c.span()));
+      expect(got.y, model::plain_side(rounded(l.x, false), t, k, 16), model::plain_side(rounded(l.w, false), n, k, 16),
+             k);
+      expect(got.dx, model::plain_side(rounded(l.dy, false), t, n, 16), model::plain_side(rounded(l.w, true), k, n, 16),
+             n);
+      expect(got.dw, model::plain_side(rounded(l.dy, true), n, t, 16), model::plain_side(rounded(l.x, true), k, t, 16),
+             t);
+      REQUIRE(from_saved.c.same_bytes(got.dw.c.span()));
     }
   }
 }

@@ -57,7 +57,7 @@ void check(const recipe::training_recipe& r, const std::array<row, 6>& table) {
   }
 }
 
-/// ufp4_recipe: all six operands alike, but for stochastic rounding and its scale rule on dY in dgrad and dY^T in wgrad.
+/// ufp4_recipe: the same policy for all operands, but stochastic rounding and its scale rule for dY and dY^T.
 template <class F>
 std::array<row, 6> ufp4_table(rule_of stochastic_rule) {
   const row nearest{spec_of<F>, map::random16};

@@ -233,6 +233,6 @@ def origin(found):
         for r in found["records"]
     ]
     out.append(Table("Every run", ["run", "loss", "validation", "seconds", "checkpoint", "command"], rows, 1, True))
-    if found["said"]:
-        out.append(Table("Left out", ["reason"], [[s] for s in found["said"]], 1, True))
+    if found["messages"]:
+        out.append(Table("Left out", ["reason"], [[s] for s in found["messages"]], 1, True))
     return out

@@ -72,7 +72,7 @@ def unit(record):
 
 
 def find(all_records, power=None):
-    said = []
+    messages = []
     effect = next((p["effect"] for p in power or [] if p.get("effect")), EFFECT)
     by_model = collections.defaultdict(list)
     for record in all_records:
@@ -82,7 +82,7 @@ def find(all_records, power=None):
         usual = shapes.most_common(1)[0][0]
         if len(shapes) > 1:
             dropped = [r["key"] for r in group if tuple(r["shape"]) != usual]
-            said.append(
+            messages.append(
                 f"{name}: {len(dropped)} runs have other arguments than the rest: "
                 + ", ".join(dropped)
             )
@@ -93,7 +93,7 @@ def find(all_records, power=None):
     return {
         "models": models,
         "scaling": scaling_of(by_model),
-        "said": said,
+        "messages": messages,
         "records": kept,
         "machines": machines_of(kept),
         "texts": texts_of(kept),

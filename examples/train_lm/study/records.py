@@ -157,15 +157,15 @@ def _probes(path):
 
 def read_folders(out):
     """Every complete run in `out`, and a message for every other folder."""
-    records, said = [], []
+    records, messages = [], []
     out = pathlib.Path(out)
     for folder in sorted(out.iterdir()) if out.is_dir() else []:
         if folder.is_dir() and not folder.name.startswith("."):
             try:
                 records.append(read_folder(folder))
             except Unreadable as why:
-                said.append(str(why))
-    return records, said
+                messages.append(str(why))
+    return records, messages
 
 
 # ---- the file of all runs
@@ -173,10 +173,10 @@ def read_folders(out):
 
 def read_results(path):
     """The records of runs.jsonl, and a message for every damaged line. Without a file there are no records."""
-    records, said = [], []
+    records, messages = [], []
     path = pathlib.Path(path)
     if not path.exists():
-        return records, said
+        return records, messages
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip():
             continue
@@ -186,22 +186,22 @@ def read_results(path):
                 record[name]
             records.append(record)
         except (ValueError, KeyError, TypeError) as error:
-            said.append(f"{path.name}, line {number}: damaged ({type(error).__name__}: {error})")
-    return records, said
+            messages.append(f"{path.name}, line {number}: damaged ({type(error).__name__}: {error})")
+    return records, messages
 
 
 def merge(old, new, replace=False):
     """One record per key. If both have one, the old one is kept unless `replace`; a message reports different runs."""
-    merged, said = {r["key"]: r for r in old}, []
+    merged, messages = {r["key"]: r for r in old}, []
     for record in new:
         before = merged.get(record["key"])
         if before is not None and any(before.get(k) != record.get(k) for k in ("arguments", "checkpoint_hash", "text")):
             other = f"the results file has another run of this name, of commit {before['machine'].get('commit', '?')}"
             kept = "the run of the folder is used" if replace else "which is kept; --replace takes the new one"
-            said.append(f"{record['key']}: {other}, {'but ' if replace else ''}{kept}")
+            messages.append(f"{record['key']}: {other}, {'but ' if replace else ''}{kept}")
         if before is None or replace:
             merged[record["key"]] = record
-    return [merged[k] for k in sorted(merged)], said
+    return [merged[k] for k in sorted(merged)], messages
 
 
 def write_results(path, records):

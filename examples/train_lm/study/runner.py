@@ -114,9 +114,9 @@ def _steps(config):
 
 
 class Study:
-    def __init__(self, runs, out, program, source, jobs=1, hours=None, threads=1, say=print):
+    def __init__(self, runs, out, program, source, jobs=1, hours=None, threads=1, log=print):
         self.runs, self.out = runs, pathlib.Path(out)
-        self.program, self.jobs, self.threads, self.say = pathlib.Path(program), jobs, threads, say
+        self.program, self.jobs, self.threads, self.log = pathlib.Path(program), jobs, threads, log
         self.end = None if hours is None else time.monotonic() + 3600 * hours
         self.machine = machine_of(program, source, threads)
         self.ended = collections.Counter()  # run -> how often a signal ended it
@@ -140,13 +140,13 @@ class Study:
                 self._reap(waiting, jobs)
                 self._status(waiting, jobs)
                 if self.end is not None and time.monotonic() > self.end:
-                    self.say("--hours are over: stopping the runs with a checkpoint")
+                    self.log("--hours are over: stopping the runs with a checkpoint")
                     break
                 if self.stopping:
                     break
                 time.sleep(0.05 if jobs and time.monotonic() - jobs[-1].began < 2 else 0.3)
         except KeyboardInterrupt:
-            self.say("interrupted: stopping the runs with a checkpoint (the same command continues)")
+            self.log("interrupted: stopping the runs with a checkpoint (the same command continues)")
         finally:
             self._interrupt(jobs)
             self._clear_status()
@@ -159,7 +159,7 @@ class Study:
         for run in self.runs:
             now = state(self.out / folder_name(run), run)
             if now == "foreign":
-                self.say(
+                self.log(
                     f"{folder_name(run)}: has a run of other settings, which is not changed; "
                     "give another --out, or move the folder"
                 )
@@ -168,7 +168,7 @@ class Study:
             else:
                 resumed += now == "resume"
                 waiting.append(run)
-        self.say(
+        self.log(
             f"{len(self.runs)} runs: {done} done, {resumed} begun, {len(waiting) - resumed} not begun"
             + (f"; about {_span(self._left(waiting, []))} left" if waiting else "")
         )
@@ -190,7 +190,7 @@ class Study:
     def _launch(self, run, folder, lock):
         now = state(folder, run)
         if now == "damaged":
-            self.say(f"{folder.name}: result.json is damaged: moved to {move_aside(folder).name} and started again")
+            self.log(f"{folder.name}: result.json is damaged: moved to {move_aside(folder).name} and started again")
             folder.mkdir()
             lock.close()
             lock = _lock(folder / "run.lock")
@@ -245,15 +245,15 @@ class Study:
             if job.process.returncode in (0, DIVERGED) and state(job.folder, job.run) == "done":
                 if not job.resumed:
                     self.seconds.setdefault(job.run.model, []).append(wall)
-                self.say(
+                self.log(
                     f"done     {job.run.key}  {_loss(job.folder)}  {_span(wall)}" + (", resumed" if job.resumed else "")
                 )
             elif _was_ended(job) and self.ended[job.run.key] < ENDED_TIMES:
                 self.ended[job.run.key] += 1
                 waiting.append(job.run)
-                self.say(f"{job.run.key}: ended by a signal ({_last_words(job)}); will be resumed")
+                self.log(f"{job.run.key}: ended by a signal ({_last_words(job)}); will be resumed")
             elif job.resumed and job.process.returncode in REJECTED:
-                self.say(
+                self.log(
                     f"{job.run.key}: cannot be resumed ({_last_words(job)}): "
                     f"moved to {move_aside(job.folder).name} and started again"
                 )
@@ -262,9 +262,9 @@ class Study:
                 jobs.append(self._launch(job.run, again, _lock(again / "run.lock")))
             else:
                 self.failed.append(job.run.key)
-                self.say(f"FAILED   {job.run.key}: {_last_words(job)}")
+                self.log(f"FAILED   {job.run.key}: {_last_words(job)}")
                 if len(self.failed) >= 3 and not any(self.seconds.values()):
-                    self.say("three runs failed and none succeeded: stopping")
+                    self.log("three runs failed and none succeeded: stopping")
                     self.stopping = True
 
     def _interrupt(self, jobs):
@@ -279,7 +279,7 @@ class Study:
                 job.process.wait()
             job.lock.close()
         if jobs:
-            self.say(f"{len(jobs)} runs stopped; the same command continues")
+            self.log(f"{len(jobs)} runs stopped; the same command continues")
 
     def _left(self, waiting, jobs):
         seconds = lambda run: (

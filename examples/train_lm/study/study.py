@@ -116,24 +116,24 @@ def positive_real(text):
     return value
 
 
-def say(words):
-    print(words, flush=True)
+def log(text):
+    print(text, flush=True)
 
 
 def train(runs, args):
-    study = runner.Study(runs, args.out, args.train_lm.absolute(), ROOT, args.jobs, args.hours, say=say)
+    study = runner.Study(runs, args.out, args.train_lm.absolute(), ROOT, args.jobs, args.hours, log=log)
     done, all_runs, failed = study.run()
-    say(f"{done} of {all_runs} runs done" + (f"; {len(failed)} failed: {', '.join(failed)}" if failed else ""))
+    log(f"{done} of {all_runs} runs done" + (f"; {len(failed)} failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0 if done == all_runs else 130
 
 
 def everything(args):
     """The runs of the folders, those of the results file that no folder has, and messages on runs left out."""
-    old, said = records.read_results(args.results / "runs.jsonl")
+    old, messages = records.read_results(args.results / "runs.jsonl")
     new, more = records.read_folders(args.out)
     merged, clashes = records.merge(old, new, replace=True)
-    say(f"{len(new)} runs of {args.out}, {len(merged) - len(new)} others of {args.results / 'runs.jsonl'}")
-    return merged, said + more + clashes
+    log(f"{len(new)} runs of {args.out}, {len(merged) - len(new)} others of {args.results / 'runs.jsonl'}")
+    return merged, messages + more + clashes
 
 
 def command_power(args):
@@ -153,7 +153,7 @@ def command_power(args):
             continue  # runs of the results file, which has its own power.json
         if len(seeds) < 2:
             if model in pilots:
-                say(f"{model}: {len(seeds)} paired seeds; a standard deviation needs 2")
+                log(f"{model}: {len(seeds)} paired seeds; a standard deviation needs 2")
             continue
         seconds = [r["seconds"] for r in group if r["seconds"]]
         saved.append(
@@ -166,14 +166,14 @@ def command_power(args):
             }
         )
     for pilot in saved:
-        say("")
+        log("")
         for line in page.power_lines(pilot):
-            say(line)
+            log(line)
     if not saved and not own:
-        say(f"{args.out} has no pilot run")
+        log(f"{args.out} has no pilot run")
     if saved:
         records.write_atomically(args.out / "power.json", json.dumps(saved, indent=1) + "\n")
-        say(f"\nwritten: {args.out / 'power.json'}")
+        log(f"\nwritten: {args.out / 'power.json'}")
     return status
 
 
@@ -187,32 +187,32 @@ def command_run(args):
 
 
 def command_export(args):
-    old, said = records.read_results(args.results / "runs.jsonl")
+    old, messages = records.read_results(args.results / "runs.jsonl")
     new, more = records.read_folders(args.out)
     merged, clashes = records.merge(old, new, args.replace)
-    for message in said + more + clashes:
-        say(message)
+    for message in messages + more + clashes:
+        log(message)
     records.write_results(args.results / "runs.jsonl", merged)
-    say(f"{args.results / 'runs.jsonl'}: {len(merged)} runs, {len(merged) - len(old)} of them new")
+    log(f"{args.results / 'runs.jsonl'}: {len(merged)} runs, {len(merged) - len(old)} of them new")
     measured = args.out / "power.json"
     if read_power(measured):
         records.write_atomically(args.results / "power.json", measured.read_text(encoding="utf-8"))
-        say(f"{args.results / 'power.json'}: copied from {measured}")
+        log(f"{args.results / 'power.json'}: copied from {measured}")
     return 0
 
 
 def command_report(args):
-    merged, said = everything(args)
+    merged, messages = everything(args)
     found = findings.find(merged, read_power(args.out / "power.json") or read_power(args.results / "power.json"))
-    found["said"] = said + found["said"]
+    found["messages"] = messages + found["messages"]
     target = args.html or args.out / "study.html"
     records.write_atomically(target, report.html_of(found))
-    say(f"{len(merged)} runs; written: {target}")
+    log(f"{len(merged)} runs; written: {target}")
     if args.page:
         page.update(args.page, found)
-        say(f"written: {args.page}")
-    for message in found["said"]:
-        say(f"left out: {message}")
+        log(f"written: {args.page}")
+    for message in found["messages"]:
+        log(f"left out: {message}")
     return 0
 
 

@@ -82,7 +82,7 @@ struct rule_choice : scale_rule_spec {
 /// How one operand is quantized. What does not go together (a rule for another scale type, a transform with square
 /// blocks) is an error of the linear operations, before they write anything.
 struct operand_policy {
-  format_spec format = {};  ///< `spec_of<nvfp4>`; its block lies along the GEMM's contraction axis
+  format_spec format = {};  ///< `spec_of<nvfp4>`; its blocks extend along the GEMM's contraction axis
   bool quantized = true;    ///< false: the operand is rounded to bf16 and transformed; the other members do not apply
   rounding_choice rounding{};
   transform_choice transform{};
