@@ -250,3 +250,26 @@ void grouped_by_floats() {  // says: b: a sequence of quantized matrices, views 
 #endif
   quantized_gemm_grouped(a, b, c);
 }
+
+// Recipes.
+
+void seed_of_a_rounding_in_a_recipe() {  // says: a_recipe_derives_the_seeds_of_its_operands
+  recipe::operand_policy policy;
+  policy.rounding = stochastic{pick<7, 0>()};
+}
+
+void seed_of_a_transform_in_a_recipe() {  // says: a_recipe_derives_the_seeds_of_its_operands
+  recipe::operand_policy policy;
+  policy.transform = random_hadamard<16>{pick<7, 0>()};
+}
+
+struct constant_rule {};
+
+void own_scale_rule_in_a_recipe() {  // says: storable_scale_rule
+  recipe::operand_policy policy;
+#if defined(MISTAKE)
+  policy.rule = recipe::rule_choice(constant_rule{});
+#else
+  policy.rule = scale_up{};
+#endif
+}

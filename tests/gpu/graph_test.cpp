@@ -24,7 +24,7 @@ struct step {
   gpu::quantized_matrix<e1m2_f32> ux;
   gpu::buffer<std::byte> work, kept;
   gpu::saved_activation saved;
-  recipe::training_recipe now = recipe::nvfp4(3);
+  recipe::training_recipe now = recipe::nvfp4_recipe(3);
 
   static std::vector<float> numbers(std::size_t count, std::uint32_t seed) {
     std::vector<float> all;

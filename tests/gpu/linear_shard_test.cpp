@@ -19,7 +19,7 @@ TEST_CASE("a token_shard is rejected by every linear operation of a GPU, and not
   const gpu::context ctx{{}, workspace.span()};
   const matrix_view<const float> tokens{x.data(), 16, 32}, gradient{x.data(), 16, 16}, weight{x.data(), 16, 32};
   const std::size_t first[] = {16}, total[] = {32};
-  const auto now = recipe::ufp4(1).at(2, 3), part = now.shard({.first = first, .total = total});
+  const auto now = recipe::ufp4_recipe(1).at(2, 3), part = now.shard({.first = first, .total = total});
   const matrix_view<float> y{out.data(), 16, 16}, dx{out.data(), 16, 32};
   const auto told = [](const char* operation, const gpu::status& s) {
     CHECK(std::string(s.text()) ==

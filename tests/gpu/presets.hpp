@@ -26,10 +26,10 @@ struct named_recipe {
   const char* name;
   ufp4::recipe::training_recipe what;
 };
-inline const named_recipe training_recipes[] = {{"ufp4", ufp4::recipe::ufp4(1)},
-                                                {"e2m1_baseline", ufp4::recipe::e2m1_baseline(4)},
-                                                {"nvfp4", ufp4::recipe::nvfp4(5)},
-                                                {"bf16", ufp4::recipe::bf16(6)}};
+inline const named_recipe training_recipes[] = {{"ufp4_recipe", ufp4::recipe::ufp4_recipe(1)},
+                                                {"e2m1_baseline_recipe", ufp4::recipe::e2m1_baseline_recipe(4)},
+                                                {"nvfp4_recipe", ufp4::recipe::nvfp4_recipe(5)},
+                                                {"bf16_recipe", ufp4::recipe::bf16_recipe(6)}};
 
 static_assert(std::size(block_format_names) == std::tuple_size_v<block_formats> &&
               std::size(compat_preset_names) == std::tuple_size_v<compat_presets>);

@@ -650,9 +650,9 @@ void run_linear(reader& in, answer& out) {
   const auto name = in.bytes(), gemm = in.bytes();
   const auto seed = in.scalar(), step = in.scalar();
   const auto layer = static_cast<std::uint32_t>(in.scalar());
-  if (name == "ufp4") return linear(ufp4::recipe::ufp4(seed), gemm, step, layer, in, out);
-  if (name == "e2m1_baseline") return linear(ufp4::recipe::e2m1_baseline(seed), gemm, step, layer, in, out);
-  if (name == "nvfp4") return linear(ufp4::recipe::nvfp4(seed), gemm, step, layer, in, out);
+  if (name == "ufp4") return linear(ufp4::recipe::ufp4_recipe(seed), gemm, step, layer, in, out);
+  if (name == "e2m1_baseline") return linear(ufp4::recipe::e2m1_baseline_recipe(seed), gemm, step, layer, in, out);
+  if (name == "nvfp4") return linear(ufp4::recipe::nvfp4_recipe(seed), gemm, step, layer, in, out);
   unknown("recipe", name);
 }
 

@@ -195,14 +195,14 @@ inline constexpr std::size_t most_together = 32;
 struct layer_call {
   layer_side left, right;
   std::vector<sink> out;
-  recipe::write mode = recipe::write::overwrite;
+  recipe::write_mode mode = recipe::write_mode::overwrite;
   device_facts device{};          ///< as a product sees it: its share where many go out together
   std::size_t together = 1;       ///< experts whose operands lie in the workspace at once
   std::size_t operand_bytes = 0;  ///< of workspace; a GEMM's own comes behind
 
   bool skips(std::size_t e) const {
     return out[e].rows == 0 || out[e].cols == 0 ||
-           (mode == recipe::write::add && gemm_side_of(left, e).cols == 0);  // an expert without tokens
+           (mode == recipe::write_mode::add && gemm_side_of(left, e).cols == 0);  // an expert without tokens
   }
   gemm_job job(std::size_t e) const {
     gemm_job j;
@@ -210,7 +210,7 @@ struct layer_call {
     j.right = gemm_side_of(right, e);
     j.out = out[e];
     j.block = static_cast<unsigned>(recipe::detail::block_of(*left.now, left.index).cols);
-    j.beta = mode == recipe::write::add ? 1.0f : 0.0f;
+    j.beta = mode == recipe::write_mode::add ? 1.0f : 0.0f;
     j.mode = left.now->recipe().accumulate;
     return j;
   }
@@ -251,7 +251,7 @@ inline std::size_t layer_bytes(const layer_call& call) {
 /// The same whether the output is written over or added to, of one that is not prepared.
 inline std::size_t most_layer_bytes(const layer_call& call) {
   std::size_t most = 0;
-  for (const recipe::write mode : {recipe::write::overwrite, recipe::write::add}) {
+  for (const recipe::write_mode mode : {recipe::write_mode::overwrite, recipe::write_mode::add}) {
     layer_call here = call;
     here.mode = mode;
     if (prepare_layer(here, {}) != success) return 0;
@@ -313,15 +313,16 @@ inline layer_call forward_call(const bound_recipe& now, const recipe::detail::sh
   return {{&now, 0, by_tokens(s, x)}, {&now, 1, by_weights(s, w)}, by_tokens(s, y)};
 }
 inline layer_call backward_input_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                      const source& w, const sink& dx, recipe::write mode) {
+                                      const source& w, const sink& dx, recipe::write_mode mode) {
   return {{&now, 2, by_tokens(s, dy)}, {&now, 3, transposed(by_weights(s, w))}, by_tokens(s, dx), mode};
 }
 inline layer_call backward_weight_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                       const source& x, const sink& dw, recipe::write mode) {
+                                       const source& x, const sink& dw, recipe::write_mode mode) {
   return {{&now, 4, transposed(by_tokens(s, dy))}, {&now, 5, transposed(by_tokens(s, x))}, by_weights(s, dw), mode};
 }
 inline layer_call backward_weight_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                       std::vector<saved_activation::part> saved, const sink& dw, recipe::write mode) {
+                                       std::vector<saved_activation::part> saved, const sink& dw,
+                                       recipe::write_mode mode) {
   return {{&now, 4, transposed(by_tokens(s, dy))}, {&now, 5, {}, std::move(saved)}, by_weights(s, dw), mode};
 }
 
@@ -380,20 +381,21 @@ inline status forward(const char* operation, const context& ctx, const bound_rec
 }
 
 inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                             recipe::expert_offsets offsets, const source& w, const sink& dx, recipe::write mode) {
+                             recipe::expert_offsets offsets, const source& w, const sink& dx, recipe::write_mode mode) {
   const auto s = recipe::detail::check_backward_input(operation, now, dy, offsets, w, dx);
   return queue_layer(operation, ctx, backward_input_call(now, s, dy, w, dx, mode));
 }
 
 inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                              const source& x, recipe::expert_offsets offsets, const sink& dw, recipe::write mode) {
+                              const source& x, recipe::expert_offsets offsets, const sink& dw,
+                              recipe::write_mode mode) {
   const auto s = recipe::detail::check_backward_weight(operation, now, dy, x, offsets, dw);
   return queue_layer(operation, ctx, backward_weight_call(now, s, dy, x, dw, mode));
 }
 
 inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
                               const saved_activation& saved, recipe::expert_offsets offsets, const sink& dw,
-                              recipe::write mode) {
+                              recipe::write_mode mode) {
   std::vector<recipe::detail::saved_shape> shapes;
   for (const auto& part : saved.raw())
     shapes.push_back({part.side.rows, part.side.cols, part.block, part.side.transform, part.side.is_quantized,
@@ -420,14 +422,14 @@ layer_call backward_input_of(const bound_recipe& now, const matrix_view<D>& dy, 
                              const matrix_view<X>& dx, recipe::expert_offsets offsets) {
   return backward_input_call(now, unchecked_shape(dy.rows(), dx.cols(), dy.cols(), offsets),
                              ufp4::detail::source_of(dy), ufp4::detail::source_of(w), ufp4::detail::sink_of(dx),
-                             recipe::write::overwrite);
+                             recipe::write_mode::overwrite);
 }
 template <class D, class X, class W>
 layer_call backward_weight_of(const bound_recipe& now, const matrix_view<D>& dy, const matrix_view<X>& x,
                               const matrix_view<W>& dw, recipe::expert_offsets offsets) {
   return backward_weight_call(now, unchecked_shape(dy.rows(), x.cols(), dy.cols(), offsets),
                               ufp4::detail::source_of(dy), ufp4::detail::source_of(x), ufp4::detail::sink_of(dw),
-                              recipe::write::overwrite);
+                              recipe::write_mode::overwrite);
 }
 /// From shapes alone: asked before linear_forward, the object holds nothing yet.
 template <class D, class W>
@@ -441,7 +443,7 @@ layer_call backward_weight_of(const bound_recipe& now, const matrix_view<D>& dy,
   parts.reserve(side.parts.size());
   for (std::size_t e = 0; e < side.parts.size(); ++e) parts.push_back(saved_part(side, e));
   return backward_weight_call(now, s, ufp4::detail::source_of(dy), std::move(parts), ufp4::detail::sink_of(dw),
-                              recipe::write::overwrite);
+                              recipe::write_mode::overwrite);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
@@ -463,7 +465,7 @@ status linear_forward(const context& ctx, const recipe::bound_recipe& now, const
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 status linear_backward_input(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                              const matrix_view<W>& w, const matrix_view<X>& dx,
-                             recipe::write mode = recipe::write::overwrite) {
+                             recipe::write_mode mode = recipe::write_mode::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
   return detail::checked([&] {
     return detail::backward_input("linear_backward_input", ctx, now, ufp4::detail::source_of(dy), offsets,
@@ -475,7 +477,7 @@ status linear_backward_input(const context& ctx, const recipe::bound_recipe& now
 template <matrix_scalar D, matrix_scalar X, matrix_scalar W>
 status linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                               const matrix_view<X>& x, const matrix_view<W>& dw,
-                              recipe::write mode = recipe::write::overwrite) {
+                              recipe::write_mode mode = recipe::write_mode::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
   return detail::checked([&] {
     return detail::backward_weight("linear_backward_weight", ctx, now, ufp4::detail::source_of(dy),
@@ -486,7 +488,7 @@ status linear_backward_weight(const context& ctx, const recipe::bound_recipe& no
 template <matrix_scalar D, matrix_scalar W>
 status linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                               const saved_activation& saved, const matrix_view<W>& dw,
-                              recipe::write mode = recipe::write::overwrite) {
+                              recipe::write_mode mode = recipe::write_mode::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
   return detail::checked([&] {
     return detail::backward_weight("linear_backward_weight", ctx, now, ufp4::detail::source_of(dy), saved, offsets,
@@ -508,7 +510,7 @@ status linear_forward_grouped(const context& ctx, const recipe::bound_recipe& no
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 status linear_backward_input_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                      recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<X>& dx,
-                                     recipe::write mode = recipe::write::overwrite) {
+                                     recipe::write_mode mode = recipe::write_mode::overwrite) {
   return detail::checked([&] {
     return detail::backward_input("linear_backward_input_grouped", ctx, now, ufp4::detail::source_of(dy), offsets,
                                   ufp4::detail::source_of(w), ufp4::detail::sink_of(dx), mode);
@@ -517,7 +519,7 @@ status linear_backward_input_grouped(const context& ctx, const recipe::bound_rec
 template <matrix_scalar D, matrix_scalar X, matrix_scalar W>
 status linear_backward_weight_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                       const matrix_view<X>& x, recipe::expert_offsets offsets, const matrix_view<W>& dw,
-                                      recipe::write mode = recipe::write::overwrite) {
+                                      recipe::write_mode mode = recipe::write_mode::overwrite) {
   return detail::checked([&] {
     return detail::backward_weight("linear_backward_weight_grouped", ctx, now, ufp4::detail::source_of(dy),
                                    ufp4::detail::source_of(x), offsets, ufp4::detail::sink_of(dw), mode);
@@ -526,7 +528,8 @@ status linear_backward_weight_grouped(const context& ctx, const recipe::bound_re
 template <matrix_scalar D, matrix_scalar W>
 status linear_backward_weight_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                       const saved_activation& saved, recipe::expert_offsets offsets,
-                                      const matrix_view<W>& dw, recipe::write mode = recipe::write::overwrite) {
+                                      const matrix_view<W>& dw,
+                                      recipe::write_mode mode = recipe::write_mode::overwrite) {
   return detail::checked([&] {
     return detail::backward_weight("linear_backward_weight_grouped", ctx, now, ufp4::detail::source_of(dy), saved,
                                    offsets, ufp4::detail::sink_of(dw), mode);
