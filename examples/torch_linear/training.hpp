@@ -19,7 +19,7 @@ struct toy_task {
   explicit toy_task(std::uint64_t seed) {
     torch::manual_seed(seed);
     x = torch::randn({2048, 32});
-    label = torch::tanh(x.matmul(torch::randn({32, 16}))).matmul(torch::randn({16, 8})).arglobal_amax(1);
+    label = torch::tanh(x.matmul(torch::randn({32, 16}))).matmul(torch::randn({16, 8})).argmax(1);
   }
 };
 

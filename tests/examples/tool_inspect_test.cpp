@@ -445,7 +445,7 @@ TEST_CASE("a report never takes the place of its input, under whatever name", "[
   CHECK(read_file(path) == before);
 }
 
-TEST_CASE("a word after --json that ends like a file of tensors was meant as FILE and is rejectd", "[inspect]") {
+TEST_CASE("a word after --json that ends like a file of tensors was meant as FILE and is rejected", "[inspect]") {
   const std::string path = npy_file("meant.npy", some_values(64), "(2, 32)"), before = read_file(path);
   const std::string name = support::scratch() / "named";
   for (const char* ending : {".npy", ".safetensors", ".gguf"})
