@@ -534,7 +534,7 @@ TEST_CASE("every preset of presets.hpp has a name here, and no other", "[formats
   std::ifstream source(std::string(UFP4_SOURCE_DIR) + "/include/ufp4/block/presets.hpp");
   std::size_t presets = 0;
   for (std::string line; std::getline(source, line);) {
-    if (!line.starts_with("using ")) continue;
+    if (!line.starts_with("using ") || line.starts_with("using presets ")) continue;
     ++presets;
     const std::string name = line.substr(6, line.find(' ', 6) - 6);
     INFO(name);
