@@ -126,7 +126,7 @@ TEST_CASE("NVFP4's block is four scales, then 8 bytes of codes for each 16 eleme
     ramp[k] = static_cast<float>(k % 16 == 15 ? 6 : k % 16 == 7 ? -1 : 0) * static_cast<float>(1 << k / 16);
   const auto q = quantize<compat::ggml_nvfp4>(matrix_view<const float>(ramp.data(), 1, 64));
   std::uint8_t block[36];
-  interop::to_ggml_row<ggml_nvfp4>(q, 0, block);
+  interop::to_ggml_row(q, 0, block);
   const std::uint8_t half[8] = {0, 0, 0, 0, 0, 0, 0, 0x7A};  // element 7: -1; element 15: 6
   for (int s = 0; s < 4; ++s) {
     CHECK(block[s] == 0x38 + 8 * s);  // 1, 2, 4, 8

@@ -48,36 +48,28 @@ constexpr const ggml_block* find_ggml_block(const format_spec& format) {
   return format == spec_of<nvfp4> || format == spec_of<ggml_nvfp4> ? &ggml_blocks[1] : nullptr;
 }
 
-/// A format that ggml has blocks for.
-template <class F>
-concept ggml_format = any_block_format<F> && find_ggml_block(spec_of<F>) != nullptr;
-
 }  // namespace ufp4::interop::inline UFP4_TYPES
 
 namespace ufp4::interop::inline UFP4_CODE {
 
-/// A row of `cols` elements as ggml's blocks.
-inline void to_ggml_row(const ggml_block& block, const std::uint8_t* codes, const std::uint8_t* scales,
-                        std::size_t cols, std::uint8_t* out) {
-  for (std::size_t b = 0; b < cols / block.elements; ++b, out += block.bytes()) {
-    for (std::size_t s = 0; s < block.scales; ++s) out[s] = scales[b * block.scales + s];
+/// Row i of a quantized matrix as ggml's blocks, find_ggml_block(q.spec())->row_bytes(q.cols()) bytes. The format must
+/// have such blocks and the row be a whole number of them.
+inline void to_ggml_row(const any_quantized_view& q, std::size_t i, std::uint8_t* out) {
+  const ggml_block& block = *find_ggml_block(q.spec());
+  const std::uint8_t* codes = q.codes().data() + i * q.cols() / 2;
+  const std::byte* scales = q.scale_bytes().data() + i * (q.cols() / block.length());
+  for (std::size_t b = 0; b < q.cols() / block.elements; ++b, out += block.bytes()) {
+    for (std::size_t s = 0; s < block.scales; ++s) out[s] = static_cast<std::uint8_t>(scales[b * block.scales + s]);
     split_halves(codes + b * block.elements / 2, block.scales, block.length(), out + block.scales);
   }
 }
-/// Row i of a quantized matrix as ggml's blocks.
-template <ggml_format F>
-void to_ggml_row(const quantized_view<F>& q, std::size_t i, std::uint8_t* out) {
-  const auto* scales = reinterpret_cast<const std::uint8_t*>(q.scales().data());
-  to_ggml_row(*find_ggml_block(spec_of<F>), q.codes().data() + i * q.padded_cols() / 2,
-              scales + i * (q.padded_cols() / F::block_size), q.padded_cols(), out);
-}
-
 /// The inverse of to_ggml_row.
-inline void from_ggml_row(const ggml_block& block, const std::uint8_t* in, std::size_t cols, std::uint8_t* codes,
-                          std::uint8_t* scales) {
-  for (std::size_t b = 0; b < cols / block.elements; ++b, in += block.bytes()) {
-    for (std::size_t s = 0; s < block.scales; ++s)
-      scales[b * block.scales + s] = static_cast<std::uint8_t>(in[s] & block.scale_mask);
+inline void from_ggml_row(const std::uint8_t* in, quantized_memory& q, std::size_t i) {
+  const ggml_block& block = *find_ggml_block(q.spec());
+  std::uint8_t* codes = q.codes().data() + i * q.cols() / 2;
+  std::byte* scales = q.scale_bytes().data() + i * (q.cols() / block.length());
+  for (std::size_t b = 0; b < q.cols() / block.elements; ++b, in += block.bytes()) {
+    for (std::size_t s = 0; s < block.scales; ++s) scales[b * block.scales + s] = std::byte(in[s] & block.scale_mask);
     join_halves(in + block.scales, block.scales, block.length(), codes + b * block.elements / 2);
   }
 }
@@ -92,30 +84,23 @@ inline std::string ggml_scale_name(std::string_view weight) {
 /// Adds a quantized matrix as ggml's blocks, of a format with two levels also its tensor scale. The memory must stay
 /// valid until the file is written. std::invalid_argument for a format without such blocks, columns that are not a
 /// multiple of the block, and a matrix with a transform.
-inline void add_quantized(gguf_writer& out, const std::string& name, const quantized_source& q) {
+inline void add_quantized(gguf_writer& out, const std::string& name, const any_quantized_view& q) {
   using ufp4::detail::expects;
-  const ggml_block* const block = find_ggml_block(q.format);
+  const ggml_block* const block = find_ggml_block(q.spec());
   const std::string shown = printable(name);
   expects(block != nullptr, "add_quantized: format not available in GGUF: ", shown, " is neither mxfp4 nor nvfp4");
-  expects(q.transform.n == 1, "add_quantized: transform not representable in GGUF: ", shown,
-          " was quantized after a Hadamard transform of ", q.transform.n);
-  expects(q.cols % block->elements == 0, "add_quantized: ", shown, " has ", q.cols,
+  expects(q.transform().n == 1, "add_quantized: transform not representable in GGUF: ", shown,
+          " was quantized after a Hadamard transform of ", q.transform().n);
+  expects(q.cols() % block->elements == 0, "add_quantized: ", shown, " has ", q.cols(),
           " columns, not a multiple of ggml's ", block->elements);
-  out.add(name, {block->type, {q.rows, q.cols}, [q, block](const byte_sink& sink) {
-                   const std::size_t blocks = q.cols / block->length();
-                   std::vector<std::uint8_t> row(block->row_bytes(q.cols));
-                   for (std::size_t i = 0; i < q.rows; ++i) {
-                     to_ggml_row(*block, q.codes + i * q.cols / 2,
-                                 static_cast<const std::uint8_t*>(q.scales) + i * blocks, q.cols, row.data());
+  out.add(name, {block->type, {q.rows(), q.cols()}, [q, block](const byte_sink& sink) {
+                   std::vector<std::uint8_t> row(block->row_bytes(q.cols()));
+                   for (std::size_t i = 0; i < q.rows(); ++i) {
+                     to_ggml_row(q, i, row.data());
                      sink(row.data(), row.size());
                    }
                  }});
-  if (q.format.two_level) out.add(ggml_scale_name(name), source_of(q.tensor_scale, {1}));
-}
-template <quantized Q>
-  requires ggml_format<typename Q::format>
-void add_quantized(gguf_writer& out, const std::string& name, const Q& q) {
-  add_quantized(out, name, ufp4::detail::quantized_source_of(quantized_view<typename Q::format>(q)));
+  if (q.spec().two_level) out.add(ggml_scale_name(name), source_of(q.tensor_scale(), {1}));
 }
 
 /// A matrix of ggml's blocks, checked and not yet read. Of more than two dimensions (experts) all but the last count as
@@ -152,15 +137,15 @@ inline stored_weight find_weight(gguf_reader& file, const std::string& name, con
                                                   : "this format"));
 }
 
-/// Rows first .. first + count - 1 of a weight into memory for them: codes in canonical order, and block scales.
-inline void read_weight_rows(gguf_reader& file, const stored_weight& weight, std::size_t first, std::size_t count,
-                             std::uint8_t* codes, void* scales) {
-  const ggml_block& block = *find_ggml_block(weight.format);
-  std::vector<std::uint8_t> row(block.row_bytes(weight.cols));
-  for (std::size_t i = 0; i < count; ++i) {
+/// Rows first .. first + out.rows() - 1 of a weight into a matrix of its format, columns and transform.
+/// std::invalid_argument as check_weight_rows.
+inline void read_weight_rows(gguf_reader& file, const stored_weight& weight, std::size_t first, quantized_memory& out) {
+  check_weight_rows(weight, first, out);
+  out.set_tensor_scale(weight.tensor_scale);
+  std::vector<std::uint8_t> row(find_ggml_block(weight.format)->row_bytes(weight.cols));
+  for (std::size_t i = 0; i < out.rows(); ++i) {
     file.read_bytes(*weight.codes, std::uint64_t{first + i} * row.size(), row.data(), row.size());
-    from_ggml_row(block, row.data(), weight.cols, codes + i * weight.cols / 2,
-                  static_cast<std::uint8_t*>(scales) + i * (weight.cols / block.length()));
+    from_ggml_row(row.data(), out, i);
   }
 }
 

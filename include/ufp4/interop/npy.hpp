@@ -26,7 +26,7 @@
 #include <ufp4/interop/json_cursor.hpp>
 #include <ufp4/interop/output_file.hpp>
 #include <ufp4/interop/tensor_file.hpp>
-#include <ufp4/matrix/quantized_matrix.hpp>
+#include <ufp4/matrix/any_quantized.hpp>
 #include <utility>
 #include <vector>
 
@@ -184,10 +184,8 @@ inline void write_npy(const std::string& path, const tensor_source& array) {
 }
 
 /// The packed codes of a quantized matrix, uint8 [rows, padded_cols() / 2], the even column in the low nibble.
-template <quantized Q>
-tensor_source codes_of(const Q& q) {
-  const quantized_view<typename Q::format> view = q;
-  return source_of(number_type::u8, {q.rows(), q.padded_cols() / 2}, view.codes().data());
+inline tensor_source codes_of(const any_quantized_view& q) {
+  return source_of(number_type::u8, {q.rows(), q.padded_cols() / 2}, q.codes().data());
 }
 
 }  // namespace ufp4::interop::inline UFP4_CODE

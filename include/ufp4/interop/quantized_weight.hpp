@@ -1,12 +1,13 @@
 // ufp4 - a quantized weight in a file: its format, shape and place, for every reader.
 // SPDX-License-Identifier: Apache-2.0
-/// find_weight(file, name) reads format and shape off a .safetensors or GGUF file; read_weight_rows reads rows, so a
-/// weight may be larger than memory. Formats are data here; the templates with a Format are wrappers which require the
-/// weight to have that format.
+/// A reader's find_weight(file, name) reads format and shape off the file; read_weight_rows reads rows, so a weight may be
+/// larger than memory. Formats are data; the templates are wrappers that require a weight to have the format F.
 ///
-///   const auto weight = interop::find_weight<nvfp4>(file, "layers.0.up_proj.weight");
-///   quantized_matrix<nvfp4> rows(128, weight.cols, weight.transform);
+///   const auto weight = interop::find_weight(file, "layers.0.up_proj.weight");
+///   any_quantized rows(weight.format, 128, weight.cols, weight.transform);
 ///   interop::read_weight_rows(file, weight, 256, rows);  // rows 256 .. 383
+///
+///   const auto q = interop::read_quantized<nvfp4>(file, "layers.0.up_proj.weight");
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,6 @@
 #include <string>
 #include <ufp4/block/presets.hpp>
 #include <ufp4/interop/tensor_file.hpp>
-#include <ufp4/matrix/checks.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 #include <vector>
 
@@ -40,8 +40,8 @@ struct stored_weight {
 
 namespace ufp4::interop::inline UFP4_CODE {
 
-/// A quantized matrix in memory with its format as data: what writers take. It does not own the memory.
-using ufp4::detail::quantized_source;
+/// The base of any_quantized and of every quantized_matrix: what read_weight_rows fills.
+using ufp4::detail::quantized_memory;
 
 /// The format with square blocks: one scale for B x B elements instead of 1 x B.
 inline format_spec in_squares(format_spec format) {
@@ -60,49 +60,48 @@ inline const std::vector<format_spec>& known_formats() {
   return all;
 }
 
-/// std::invalid_argument unless the weight has rows first .. first + rows - 1, these are whole blocks, and cols and
-/// transform are the weight's.
-inline void check_weight_rows(const stored_weight& weight, std::size_t first, std::size_t rows, std::size_t cols,
-                              const transform_spec& transform) {
+/// std::invalid_argument unless the weight has rows first .. first + out.rows() - 1, these are whole blocks, and `out`
+/// has the weight's format, columns and transform.
+inline void check_weight_rows(const stored_weight& weight, std::size_t first, const quantized_memory& out) {
   using ufp4::detail::expects;
   const auto height = static_cast<std::size_t>(weight.format.block.rows);
   const std::string label = "tensor " + printable(weight.codes->name);
-  expects(first <= weight.rows && rows <= weight.rows - first, "read_weight_rows: range out of bounds: ", label,
-          " has ", weight.rows, " rows, not ", first, " to ", first + rows);
-  expects(first % height == 0 && (rows % height == 0 || first + rows == weight.rows),
+  const std::size_t end = first + out.rows();
+  expects(out.spec() == weight.format, "read_weight_rows: format mismatch: ", label, " has another format than out");
+  expects(first <= weight.rows && out.rows() <= weight.rows - first, "read_weight_rows: range out of bounds: ", label,
+          " has ", weight.rows, " rows, not ", first, " to ", end);
+  expects(first % height == 0 && (out.rows() % height == 0 || end == weight.rows),
           "read_weight_rows: not whole blocks: ", label, " has blocks of ", height, " rows, got rows ", first, " to ",
-          first + rows);
-  expects(cols == weight.cols, "read_weight_rows: shape mismatch: ", label, " has ", weight.cols,
-          " columns, but out has ", cols);
-  expects(same_map(transform, weight.transform), "read_weight_rows: transform mismatch: ", label,
-          " has a transform of length ", weight.transform.n, ", out one of length ", transform.n,
-          weight.transform.n == transform.n ? " with other signs" : "");
+          end);
+  expects(out.cols() == weight.cols, "read_weight_rows: shape mismatch: ", label, " has ", weight.cols,
+          " columns, but out has ", out.cols());
+  expects(same_map(out.transform(), weight.transform), "read_weight_rows: transform mismatch: ", label, " has ",
+          ufp4::detail::transform_name(weight.transform), ", out ", ufp4::detail::transform_name(out.transform()),
+          weight.transform.n == out.transform().n ? " with other signs" : "");
 }
 
+/// All of a weight that find_weight returned.
+template <class Reader>
+any_quantized read_all(Reader& file, const stored_weight& weight) {
+  any_quantized q(weight.format, weight.rows, weight.cols, weight.transform);
+  read_weight_rows(file, weight, 0, q);
+  return q;
+}
+
+/// The weight `name` in the format that the file states. file_error as find_weight.
+template <class Reader>
+any_quantized read_quantized(Reader& file, const std::string& name) {
+  return read_all(file, find_weight(file, name));
+}
 /// The weight `name`, which must have the format F; file_error otherwise.
+template <any_block_format F, class Reader>
+quantized_matrix<F> read_quantized(Reader& file, const std::string& name) {
+  return quantized_matrix<F>(read_all(file, find_weight(file, name, spec_of<F>)));
+}
+/// The same without reading the data.
 template <any_block_format F, class Reader>
 stored_weight find_weight(Reader& file, const std::string& name) {
   return find_weight(file, name, spec_of<F>);
-}
-
-/// Rows first .. first + out.rows() - 1 of a weight into a matrix made for its columns and transform; of square blocks
-/// whole ones. std::invalid_argument as check_weight_rows, and for another format.
-template <any_block_format F, class Reader>
-void read_weight_rows(Reader& file, const stored_weight& weight, std::size_t first, quantized_matrix<F>& out) {
-  ufp4::detail::expects(weight.format == spec_of<F>, "read_weight_rows: format mismatch: tensor ",
-                        printable(weight.codes->name), " has another format than out");
-  check_weight_rows(weight, first, out.rows(), out.cols(), out.transform());
-  out.set_tensor_scale(weight.tensor_scale);
-  read_weight_rows(file, weight, first, out.rows(), out.codes().data(), out.scales().data());
-}
-
-/// All of the weight `name`, which must have the format F; file_error otherwise.
-template <any_block_format F, class Reader>
-quantized_matrix<F> read_quantized(Reader& file, const std::string& name) {
-  const stored_weight weight = find_weight(file, name, spec_of<F>);
-  quantized_matrix<F> q(weight.rows, weight.cols, weight.transform);
-  read_weight_rows(file, weight, 0, q);
-  return q;
 }
 
 /// One F32 that is a tensor scale: finite and not negative. With `is_divisor` the factor is its reciprocal.

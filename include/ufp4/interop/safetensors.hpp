@@ -24,43 +24,44 @@
 namespace ufp4::interop::inline UFP4_CODE {
 
 /// std::invalid_argument where a layout other than ufp4 cannot represent the matrix.
-inline void check_layout(const std::string& name, const quantized_source& q, tensor_layout layout) {
+inline void check_layout(const std::string& name, const any_quantized_view& q, tensor_layout layout) {
   using ufp4::detail::expects;
   if (layout == tensor_layout::ufp4) return;
   const std::string label =
       "add_quantized: not representable in layout " + std::string(name_of(layout)) + ": " + printable(name);
   const std::string instead = "; tensor_layout::ufp4 represents every matrix";
-  expects(is_shared_format(q.format), label, " is neither nvfp4 nor mxfp4", instead);
-  expects(q.transform.n == 1, label, " was quantized after a Hadamard transform of ", q.transform.n, instead);
-  expects(q.cols == q.padded_cols, label, " has ", q.cols, " columns, not a multiple of the block's ",
-          q.format.block.cols, instead);
-  expects(layout != tensor_layout::compressed_tensors || !q.format.two_level || divisor_of(q.tensor_scale) != 0, label,
-          " has the tensor scale ", q.tensor_scale, ", which is not the reciprocal of a float",
+  expects(is_shared_format(q.spec()), label, " is neither nvfp4 nor mxfp4", instead);
+  expects(q.transform().n == 1, label, " was quantized after a Hadamard transform of ", q.transform().n, instead);
+  expects(q.cols() == q.padded_cols(), label, " has ", q.cols(), " columns, not a multiple of the block's ",
+          q.spec().block.cols, instead);
+  expects(layout != tensor_layout::compressed_tensors || !q.spec().two_level || divisor_of(q.tensor_scale()) != 0,
+          label, " has the tensor scale ", q.tensor_scale(), ", which is not the reciprocal of a float",
           "; tensor_layout::modelopt stores the scale itself");
 }
 
 /// Adds the tensors of a quantized matrix, whose memory must stay valid until the file is written.
 /// std::invalid_argument where the layout cannot represent it: another format, a transform, padding, or
 /// (compressed_tensors) a tensor scale that is not a float's reciprocal. The ufp4 layout represents every matrix.
-inline void add_quantized(safetensors_writer& out, const std::string& name, const quantized_source& q,
+inline void add_quantized(safetensors_writer& out, const std::string& name, const any_quantized_view& q,
                           tensor_layout layout) {
   check_layout(name, q, layout);
   const quantized_names names = names_of(name, layout);
-  out.add(names.codes, source_of(number_type::u8, {q.rows, q.padded_cols / 2}, q.codes));
-  out.add(names.scales, source_of(scale_number(q.format.scale, layout),
-                                  {ufp4::detail::scale_rows(q.rows, q.format.block), q.blocks()}, q.scales));
-  if (q.format.two_level) {
+  const block_shape& block = q.spec().block;
+  const std::uint64_t blocks = q.padded_cols() / static_cast<std::size_t>(block.cols);
+  out.add(names.codes, source_of(number_type::u8, {q.rows(), q.padded_cols() / 2}, q.codes().data()));
+  out.add(names.scales, source_of(scale_number(q.spec().scale, layout),
+                                  {ufp4::detail::scale_rows(q.rows(), block), blocks}, q.scale_bytes().data()));
+  if (q.spec().two_level) {
     const bool divides = layout == tensor_layout::compressed_tensors;
     const std::vector<std::uint64_t> shape(layout == tensor_layout::modelopt ? 0 : 1, 1);
-    out.add(names.tensor_scale, source_of(divides ? divisor_of(q.tensor_scale) : q.tensor_scale, shape));
+    out.add(names.tensor_scale, source_of(divides ? divisor_of(q.tensor_scale()) : q.tensor_scale(), shape));
   }
   if (layout == tensor_layout::ufp4)
-    out.set_metadata(own_mark + name, format_text(q.format) + extent_text(q.cols, q.transform));
+    out.set_metadata(own_mark + name, format_text(q.spec()) + extent_text(q.cols(), q.transform()));
 }
-template <quantized Q>
-void add_quantized(safetensors_writer& out, const std::string& name, const Q& q,
-                   tensor_layout layout = usual_layout(spec_of<typename Q::format>)) {
-  add_quantized(out, name, ufp4::detail::quantized_source_of(quantized_view<typename Q::format>(q)), layout);
+/// In usual_layout(q.spec()).
+inline void add_quantized(safetensors_writer& out, const std::string& name, const any_quantized_view& q) {
+  add_quantized(out, name, q, usual_layout(q.spec()));
 }
 
 /// Whether the file describes the weight in the ufp4 layout and has at least one of its tensors. A metadata string that
@@ -159,16 +160,16 @@ inline stored_weight find_weight(safetensors_reader& file, const std::string& na
   return find_weight(file, name, format_of_weight(file, name));
 }
 
-/// Rows first .. first + count - 1 of a weight into memory for them: codes, and block scales.
+/// Rows first .. first + out.rows() - 1 of a weight, of square blocks whole ones, into a matrix of its format, columns
+/// and transform. std::invalid_argument as check_weight_rows.
 inline void read_weight_rows(safetensors_reader& file, const stored_weight& weight, std::size_t first,
-                             std::size_t count, std::uint8_t* codes, void* scales) {
-  const block_shape& block = weight.format.block;
-  const std::size_t padded = weight.padded_cols();
-  const std::size_t strip = padded / static_cast<std::size_t>(block.cols) *
-                            static_cast<std::size_t>(ufp4::detail::scale_bytes(weight.format.scale));
-  file.read_bytes(*weight.codes, std::uint64_t{first} * padded / 2, codes, count * padded / 2);
-  file.read_bytes(*weight.scales, std::uint64_t{first / static_cast<std::size_t>(block.rows)} * strip, scales,
-                  ufp4::detail::scale_rows(count, block) * strip);
+                             quantized_memory& out) {
+  check_weight_rows(weight, first, out);
+  out.set_tensor_scale(weight.tensor_scale);
+  const std::size_t strip = storage_size(weight.format, 1, weight.cols, weight.transform).scales;  // one row of blocks
+  file.read_bytes(*weight.codes, std::uint64_t{first} * out.padded_cols() / 2, out.codes().data(), out.codes().size());
+  file.read_bytes(*weight.scales, std::uint64_t{first} / static_cast<std::uint64_t>(weight.format.block.rows) * strip,
+                  out.scale_bytes().data(), out.scale_bytes().size());
 }
 
 }  // namespace ufp4::interop::inline UFP4_CODE

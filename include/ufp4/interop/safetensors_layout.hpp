@@ -35,7 +35,7 @@
 #include <string_view>
 #include <ufp4/block/presets.hpp>
 #include <ufp4/interop/stored_tensor.hpp>
-#include <ufp4/matrix/quantized_matrix.hpp>
+#include <ufp4/matrix/any_quantized.hpp>
 
 namespace ufp4::interop::inline UFP4_TYPES {
 
