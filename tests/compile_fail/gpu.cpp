@@ -4,7 +4,7 @@
 // As host.cpp; the machine is the executor of tests/gpu, so that any compiler can be asked.
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
 
-#include <ufp4/gpu/policies.hpp>
+#include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
 #include <ufp4/hip/wmma_iu4.hpp>
 

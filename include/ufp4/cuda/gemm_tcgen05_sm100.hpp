@@ -7,7 +7,7 @@
 // | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | kind::mxf4.block_scale.scale_vec::2X      |
 //
 // The SIMT executor plays neither tensor memory nor the asynchronous proxy (architecture decision 3): compiled only
-// with UFP4_EXPERIMENTAL, and a canary flies first (cuda/canary.hpp).
+// with UFP4_EXPERIMENTAL, and a canary flies first (cuda/first_call_check.hpp).
 //
 // It is as plain as it gets: a thread block makes 128 x 128 of C with two stages of K = 256. Its four warps bring a
 // stage to shared memory while the matrix unit multiplies the other; one thread starts the copies of scales and four
@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <span>
 #include <ufp4/block/presets.hpp>
-#include <ufp4/cuda/canary.hpp>
+#include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/tcgen05_sm100.hpp>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
@@ -242,8 +242,8 @@ error queue_tcgen05(const gemm_job& gemm, const device_facts&, std::span<std::by
 /// The canary's K: three stages, so that a buffer is used again, and a half.
 template <mma::block_scale scale>
 error run_tcgen05(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  static canary bird;
-  const error e = bird.check(&queue_tcgen05<scale>, tcgen05_name<scale>, job, facts, kernels::tcgen05_tile - 1,
+  static first_call_check first_call;
+  const error e = first_call.check(&queue_tcgen05<scale>, tcgen05_name<scale>, job, facts, kernels::tcgen05_tile - 1,
                              kernels::tcgen05_tile - 3, where, 3 * kernels::tcgen05_depth + kernels::tcgen05_depth / 2);
   return e == success ? queue_tcgen05<scale>(job, facts, memory, where) : e;
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Experimental (architecture decision 3): compiled only with UFP4_EXPERIMENTAL, and a canary flies first
-// (cuda/canary.hpp).
+// (cuda/first_call_check.hpp).
 //
 // A thread block makes 128 x 128 of C and walks along K by 64. Four warpgroups have two trades:
 //
@@ -21,7 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <ufp4/cuda/canary.hpp>
+#include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/gemm_bf16_sm80.hpp>
 #include <ufp4/cuda/tma_sm90.hpp>
 #include <ufp4/cuda/wgmma_sm90.hpp>
@@ -275,8 +275,8 @@ inline error queue_gemm_wgmma(const gemm_job& job, const device_facts&, std::spa
 }
 
 inline error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  static canary bird;
-  const error e = bird.check(&queue_gemm_wgmma, "gemm_wgmma_sm90", job, facts, kernels::wgmma_tile::rows - 1,
+  static first_call_check first_call;
+  const error e = first_call.check(&queue_gemm_wgmma, "gemm_wgmma_sm90", job, facts, kernels::wgmma_tile::rows - 1,
                              kernels::wgmma_tile::cols - 3, where);
   return e == success ? queue_gemm_wgmma(job, facts, memory, where) : e;
 }

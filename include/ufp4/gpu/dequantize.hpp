@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/context.hpp>
-#include <ufp4/gpu/kernels/dequantize.hpp>
+#include <ufp4/gpu/kernels/dequantize_kernel.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/gpu/matrix.hpp>
 #include <ufp4/matrix/checks.hpp>

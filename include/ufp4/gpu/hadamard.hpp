@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <ufp4/gpu/context.hpp>
-#include <ufp4/gpu/kernels/hadamard.hpp>
+#include <ufp4/gpu/kernels/hadamard_kernel.hpp>
 #include <ufp4/matrix/checks.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {

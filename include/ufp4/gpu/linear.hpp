@@ -19,7 +19,7 @@
 #include <string>
 #include <ufp4/gpu/gemm.hpp>
 #include <ufp4/gpu/gemm_grouped.hpp>
-#include <ufp4/gpu/kernels/hadamard.hpp>
+#include <ufp4/gpu/kernels/hadamard_kernel.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/recipe/linear_plan.hpp>
 #include <ufp4/recipe/recipes.hpp>

@@ -87,9 +87,9 @@ struct target_spelling {
 #if defined(UFP4_SIMT_HEADER)
 #include UFP4_SIMT_HEADER
 #elif defined(__HIPCC__)
-#include <ufp4/hip/vendor.hpp>
+#include <ufp4/hip/hip_shims.hpp>
 #else
-#include <ufp4/cuda/vendor.hpp>
+#include <ufp4/cuda/cuda_shims.hpp>
 #endif
 
 #if !defined(UFP4_SIMT_HEADER) && !defined(__CUDACC_RTC__)  // that header has facts of its own; NVRTC compiles no host

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/kernels/hadamard.hpp>
+#include <ufp4/gpu/kernels/hadamard_kernel.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 

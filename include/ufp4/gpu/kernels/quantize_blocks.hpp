@@ -9,10 +9,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/gpu/kernels/quantize_task.hpp>
+#include <ufp4/gpu/kernels/tensor_constants.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/vendor.hpp>
-#include <ufp4/gpu/warp/amax.hpp>
+#include <ufp4/gpu/warp/reduce.hpp>
 #include <ufp4/hadamard/transform.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {

@@ -19,12 +19,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/block/transpose.hpp>
-#include <ufp4/gpu/kernels/quantize_task.hpp>
+#include <ufp4/gpu/kernels/tensor_constants.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/thread/quantize.hpp>
+#include <ufp4/gpu/thread/scale_sixteen.hpp>
 #include <ufp4/gpu/vendor.hpp>
-#include <ufp4/gpu/warp/amax.hpp>
-#include <ufp4/gpu/warp/hadamard.hpp>
+#include <ufp4/gpu/warp/reduce.hpp>
+#include <ufp4/gpu/warp/hadamard_run.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 

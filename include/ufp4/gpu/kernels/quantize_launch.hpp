@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/gpu/kernels/amax.hpp>
+#include <ufp4/gpu/kernels/amax_kernels.hpp>
 #include <ufp4/gpu/kernels/quantize_blocks.hpp>
 #include <ufp4/gpu/kernels/quantize_lanes.hpp>
 #include <ufp4/gpu/quantize_task.hpp>

@@ -157,4 +157,27 @@ UFP4_DEVICE void store_scale(void* scales, scale_kind kind, std::size_t i, std::
   }
 }
 
+/// The codes of sixteen elements, the first in the low nibble of word 0. Bytes from `count` on are read as 0.
+struct packed_sixteen {
+  std::uint32_t word[2];
+};
+UFP4_DEVICE packed_sixteen load_codes(const std::uint8_t* codes, unsigned count) {
+  if (count == 8 && reinterpret_cast<std::uintptr_t>(codes) % 8 == 0) {
+    const words2 both = *reinterpret_cast<const words2*>(codes);
+    return {{both.word[0], both.word[1]}};
+  }
+  packed_sixteen packed{};
+  UFP4_UNROLL
+  for (unsigned b = 0; b < 8; ++b)
+    if (b < count) packed.word[b / 4] |= std::uint32_t{codes[b]} << (8 * (b % 4));
+  return packed;
+}
+
+/// The values of sixteen codes, from a table of sixteen floats in shared memory. The sixteen entries are in different
+/// banks, so a lookup has no bank conflicts and costs as much as arithmetic would, for every grid.
+UFP4_DEVICE void decode_sixteen(const packed_sixteen& codes, const float* table, float (&v)[run_of_thread]) {
+  UFP4_UNROLL
+  for (unsigned j = 0; j < run_of_thread; ++j) v[j] = table[codes.word[j / 8] >> (4 * (j % 8)) & 15u];
+}
+
 }  // namespace ufp4::gpu::thread::inline UFP4_GPU

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/block/block_format.hpp>
-#include <ufp4/gpu/thread/dequantize.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/vendor.hpp>
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/vendor.hpp>
-#include <ufp4/gpu/warp/hadamard.hpp>
+#include <ufp4/gpu/warp/hadamard_run.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 

@@ -23,8 +23,8 @@
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// One a kernel: `static canary bird;`. What is known, by device.
-class canary {
+/// One a kernel: `static first_call_check first_call;`. What is known, by device.
+class first_call_check {
  public:
   using runner = error (*)(const gemm_job&, const device_facts&, std::span<std::byte>, stream);
 
