@@ -18,9 +18,9 @@
 #include <string>
 #include <type_traits>
 #include <ufp4/gpu/context.hpp>
+#include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/gpu/matrix.hpp>
-#include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/matrix/checks.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
