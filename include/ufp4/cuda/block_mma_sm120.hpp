@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // d += (scale_a a) (scale_b b): each element of a row of a and of a column of b is first multiplied by the scale of its
-// block along K. Fragments are as in mma_sm80.hpp, with g = lane / 4, t = lane % 4, and e counted from the low bits of a
-// register:
+// block along K. Fragments are as in mma_sm80.hpp, with g = lane / 4, t = lane % 4, and e counted from the low bits of
+// a register:
 //
 // | register   | K = 64: 8 elements of 4 bits | K = 32: 4 elements in bytes of 8 bits |
 // |------------|------------------------------|---------------------------------------|

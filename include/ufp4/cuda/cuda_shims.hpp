@@ -10,6 +10,12 @@
 #include <cstdint>
 
 #define UFP4_DEVICE __device__ __forceinline__
+#define UFP4_DEVICE_CALL [[maybe_unused]] static __device__ __noinline__
+#if defined(__NVCC__) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 700)
+#define UFP4_PARAMETER const __grid_constant__  // else a parameter whose address is taken is copied to local memory
+#else
+#define UFP4_PARAMETER const
+#endif
 
 #if defined(__CUDA_ARCH__)
 #define UFP4_DEVICE_CODE
@@ -25,8 +31,8 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// Resolved by the compiler: 1 under --use_fast_math and --ftz=true, for which device code has no macro.
 extern "C" __device__ int __nvvm_reflect(const char*);
 
-/// No code in a proper build. Under flags that change the promised bits it is an instruction that no assembler knows and
-/// whose name says what to do.
+/// No code in a proper build. Under flags that change the promised bits it is an instruction that no assembler knows
+/// and whose name says what to do.
 UFP4_DEVICE void reject_fast_math() {
   if (__nvvm_reflect("__CUDA_FTZ") != 0) asm volatile("ufp4_must_be_compiled_without_use_fast_math_and_ftz;");
 #if defined(__NVCC__)  // other compilers do not resolve this name

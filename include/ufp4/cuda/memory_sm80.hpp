@@ -1,7 +1,7 @@
 // ufp4 - memory instructions of compute capability 8.0 and above: ldmatrix, and asynchronous copies to shared memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | load_matrix4, 2 | Called by every lane of the warp. Lane 8i + r passes the address of row r of the 8 x 8 matrix i  |
+// | load_matrix4, 2 | Called by every lane of the warp. Lane 8i + r passes the address of row r of the 8 x 8 matrix i |
 // |                 | of 16-bit elements: 16 bytes of shared memory, aligned to 16. Lane l receives in r[i] elements  |
 // |                 | 2 (l % 4) and 2 (l % 4) + 1 of row l / 4, the first in the low half: a fragment of mma.sync.    |
 // |                 | load_matrix2 ignores the addresses of lanes 16 to 31                                            |

@@ -9,8 +9,8 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// Every operation takes one as its first argument. Operations queue work on the stream and return; none waits, none allocates,
-/// and all can be captured into a graph.
+/// Every operation takes one as its first argument. Operations queue work on the stream and return; none waits, none
+/// allocates, and all can be captured into a graph.
 ///
 /// | where     | the stream                                                                                        |
 /// | workspace | device memory, on 256 bytes, for the calls whose workspace_bytes() is not 0; calls on one stream may |

@@ -355,8 +355,8 @@ explanation explain(const context&, const A& a, const B& b, const matrix_view<T>
   return detail::explain_job("quantized_gemm", call.job, device);
 }
 
-/// Reads what the operations must know of the current device, once for the calling thread: its operations there ask the runtime
-/// nothing more. Call it in the thread that captures a graph, before it does.
+/// Reads what the operations must know of the current device, once for the calling thread: its operations there ask the
+/// runtime nothing more. Call it in the thread that captures a graph, before it does.
 inline status prepare() {
   device_facts device;
   return detail::status_of("prepare", facts(device));

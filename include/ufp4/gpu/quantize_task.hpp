@@ -10,9 +10,10 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 /// Every pointer is to device memory.
 ///
-/// | global_amax_bits    | the bits of the tensor's largest magnitude, made before on the same stream; null: it is `global_amax` |
-/// | tensor_scale | written for a two-level format                                                                 |
-/// | report       | added to; null: nobody counts                                                                  |
+/// | global_amax_bits | the bits of the tensor's largest magnitude, made before on the same stream; null: it is |
+/// |                  | `global_amax`                                                                           |
+/// | tensor_scale     | written for a two-level format                                                          |
+/// | report           | added to; null: nobody counts                                                           |
 struct quantize_task {
   ufp4::detail::quantize_job job{};
   scale_rule_spec rule{};

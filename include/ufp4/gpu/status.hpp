@@ -9,9 +9,10 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// | ok()   | the work is queued on the stream; what a kernel does later is reported by the runtime as ever        |
-/// | code() | the runtime's error; invalid_argument for a mistake in the arguments, and then nothing was queued    |
-/// | text() | one message: the host operations' own for a mistake in the arguments, else the call and the runtime's text |
+/// | ok()   | the work is queued on the stream; what a kernel does later is reported by the runtime as ever         |
+/// | code() | the runtime's error; invalid_argument for a mistake in the arguments, and then nothing was queued     |
+/// | text() | one message: the host operations' own for a mistake in the arguments, else the call and the runtime's |
+/// |        | text                                                                                                  |
 class [[nodiscard]] status {
  public:
   status() = default;
@@ -56,7 +57,8 @@ inline status status_of(const char* operation, error e) {
   return {e, ufp4::detail::concat(operation, ": ", error_text(e))};
 }
 
-/// body(), a status, with a rejection of its checks as a status too. Without exceptions a rejection aborts, as on the host.
+/// body(), a status, with a rejection of its checks as a status too. Without exceptions a rejection aborts, as on the
+/// host.
 template <class Body>
 status checked(const Body& body) {
 #if defined(UFP4_NO_EXCEPTIONS)

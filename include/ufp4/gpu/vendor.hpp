@@ -8,23 +8,30 @@
 // | any, UFP4_SIMT_HEADER | the CPU: a header of the program's own defines the shims          | v0_1_simt        |
 // | any other             | the CPU: UFP4_GPU is not defined, and nothing in gpu/ can be used |                  |
 //
-// Outside cuda/ and hip/ no code names a vendor (tests/layers_test.cpp). Every header takes UFP4_HD from here. In device
-// code (UFP4_DEVICE_CODE) detail/bits.hpp takes device_rounded, device_product, device_fma and device_apart from here.
+// Outside cuda/ and hip/ no code names a vendor (tests/layers_test.cpp). Every header takes UFP4_HD from here. In
+// device code (UFP4_DEVICE_CODE) detail/bits.hpp takes device_rounded, device_product, device_fma and device_apart from
+// here.
 //
 // Kernels use these names and no others of the vendor:
 //
-// | UFP4_DEVICE, UFP4_KERNEL(threads)      | a device function; a kernel with at most that many threads in a block       |
-// | UFP4_UNROLL                            | before a loop: unrolls it completely, so that arrays stay in registers      |
-// | thread_index, block_index, block_size, | as index3                                                                   |
-// | grid_size                              |                                                                             |
-// | wave_size(), lane()                    | the number of threads that execute together (32, or 64 on some AMD GPUs),   |
-// |                                        | and the index of this thread among them                                     |
-// | sync_block(), sync_wave()              | barriers: every thread of the block, of the wave, must call them            |
-// | shuffle(v, lane), shuffle_xor(v, m)    | another lane's v; v is trivially copyable, its size a multiple of 4 bytes   |
-// | atomic_max, atomic_add                 | on device memory                                                            |
-// | shared_memory()                        | of the block: as many bytes as the launch requested, aligned to 128 bytes   |
-// | device_byte_permute, device_add_down,  | one instruction each, where UFP4_HAS_... is defined; gpu/thread/decode.hpp  |
-// | device_pair_bf16, device_multiply_bf16 | and round.hpp contain the equivalent for every other machine                |
+// | UFP4_DEVICE, UFP4_KERNEL(threads)      | a device function; a kernel with at most that many threads in a block  |
+// | UFP4_DEVICE_CALL                       | a device function that is called, not inlined, where registers would   |
+// |                                        | cost more than the call                                                |
+// | UFP4_PARAMETER                         | qualifies a kernel's parameter whose address is passed to such a       |
+// |                                        | function                                                               |
+// | UFP4_UNROLL                            | before a loop: unrolls it completely, so that arrays stay in registers |
+// | thread_index, block_index, block_size, | as index3                                                              |
+// | grid_size                              |                                                                        |
+// | wave_size(), lane()                    | the number of threads that execute together (32, or 64 on some AMD     |
+// |                                        | GPUs), and the index of this thread among them                         |
+// | sync_block(), sync_wave()              | barriers: every thread of the block, of the wave, must call them       |
+// | shuffle(v, lane), shuffle_xor(v, m)    | another lane's v; v is trivially copyable, its size a multiple of 4    |
+// |                                        | bytes                                                                  |
+// | atomic_max, atomic_add                 | on device memory                                                       |
+// | shared_memory()                        | of the block: as many bytes as the launch requested, aligned to 128    |
+// |                                        | bytes                                                                  |
+// | device_byte_permute, device_add_down,  | one instruction each, where UFP4_HAS_... is defined;                   |
+// | device_pair_bf16, device_multiply_bf16 | gpu/thread/decode.hpp and round.hpp contain the equivalent code        |
 //
 // and host code uses: stream, error, launch, set_zero, copy, allocate, release, wait, facts, and target_spelling_of (an
 // architecture). Of the host functions only `wait` and `allocate` and `release` without a stream wait for the device.
@@ -97,5 +104,9 @@ struct target_spelling {
 #include <ufp4/cuda/cuda_shims.hpp>
 #endif
 #include <ufp4/gpu/runtime_calls.hpp>
+#endif
+#if !defined(UFP4_DEVICE_CALL)
+#define UFP4_DEVICE_CALL UFP4_DEVICE
+#define UFP4_PARAMETER const
 #endif
 #endif  // UFP4_GPU

@@ -119,9 +119,9 @@ inline int architecture_of(const char* name) {
   return number;
 }
 
-/// Architectures that differ in the instructions that kernels use. In code for the i-th the probe's bound on the threads
-/// is 64 (i + 1). The last, 0x900, stands for all others, generic targets too: kernels compiled for it contain no matrix
-/// instruction.
+/// Architectures that differ in the instructions that kernels use. In code for the i-th the probe's bound on the
+/// threads is 64 (i + 1). The last, 0x900, stands for all others, generic targets too: kernels compiled for it contain
+/// no matrix instruction.
 inline constexpr int probed_architectures[] = {0x90a, 0x942, 0x950, 0x1100, 0x1201, 0x900};
 #if defined(__gfx90a__)
 inline constexpr int probe_threads = 64;

@@ -23,8 +23,8 @@
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/scale_sixteen.hpp>
 #include <ufp4/gpu/vendor.hpp>
-#include <ufp4/gpu/warp/reduce.hpp>
 #include <ufp4/gpu/warp/hadamard_run.hpp>
+#include <ufp4/gpu/warp/reduce.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 

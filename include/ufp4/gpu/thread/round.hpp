@@ -111,9 +111,9 @@ UFP4_DEVICE std::uint32_t floor_bits(float x) {
 #endif
 }
 
-/// floor(fl(|t| / step * 65536 + 1/2)) + random number has the index in bits 16 and up. numerics 3 takes the fraction alone:
-/// without an index that is the same sum; with one, |t| / step * 65536 is a multiple of 2^-7 or more, so both sums are
-/// exact, or this one is rounded just above a power of two, which changes no floor.
+/// floor(fl(|t| / step * 65536 + 1/2)) + random number has the index in bits 16 and up. numerics 3 takes the fraction
+/// alone: without an index that is the same sum; with one, |t| / step * 65536 is a multiple of 2^-7 or more, so both
+/// sums are exact, or this one is rounded just above a power of two, which changes no floor.
 UFP4_DEVICE std::uint32_t tossed_index(const rounding_plan& p, float t, std::uint32_t random_word) {
   const float a = clamped(p, t);
   if (p.kind == rounding_plan::grid::uniform)
