@@ -12,7 +12,7 @@ using namespace ufp4;
 
 extern quantize_report seen;
 
-// says: count_into counts in host memory, which a kernel cannot reach: use count_at{a quantize_report in device memory}
+// says: count_into is in host memory, which a kernel cannot write: use count_at{a quantize_report in device memory}
 void count_in_host_memory() {
 #if defined(MISTAKE)
   (void)gpu::detail::collect(count_into{seen});
@@ -21,7 +21,7 @@ void count_in_host_memory() {
 #endif
 }
 
-void two_maxima(const float* amax) {  // says: two tensor maxima in one call
+void two_maxima(const float* amax) {  // says: two values of tensor_amax in one call
 #if defined(MISTAKE)
   (void)gpu::detail::collect(tensor_amax{1}, gpu::tensor_amax_at{amax});
 #else

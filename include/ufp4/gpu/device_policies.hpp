@@ -1,7 +1,7 @@
-// ufp4 - what the GPU's quantizers take beside the host's policies: numbers that lie in device memory.
+// ufp4 - the policies of GPU quantizers besides the host's: numbers in device memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A operation neither reads nor waits for the device, so what only the device knows comes and goes by address.
+// Operations do not wait for the device, so numbers that only the device knows are passed by address.
 #pragma once
 
 #include <concepts>
@@ -13,13 +13,13 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// tensor_amax in device memory, as amax() leaves it: read when the kernel runs. Nobody can reject a number that is not
-/// finite or is negative by then: the tensor scale becomes a NaN, and so does whatever is decoded with it.
+/// tensor_amax in device memory, as amax() writes it. The kernel reads it when it runs, so a value that is negative or
+/// not finite cannot be rejected: it makes the tensor scale NaN, and with it everything that is decoded.
 struct tensor_amax_at {
   const float* value = nullptr;
 };
 
-/// count_into for a report in device memory, which the kernel adds to.
+/// count_into for a report in device memory. The kernel adds to it.
 struct count_at {
   quantize_report* report = nullptr;
 };
@@ -31,10 +31,12 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 template <class P>
 concept device_policy = std::same_as<P, tensor_amax_at> || std::same_as<P, count_at>;
 
-/// Everything the policies of one call said.
-template <rounding_policy Rounding>
+/// All policies of one call.
+template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec>
 struct options {
-  quantize_options<Rounding> host{};
+  using rounding = Rounding;
+  using rule = Rule;
+  quantize_options<Rounding, Rule> host{};
   bool has_amax_at = false;
   const float* amax_at = nullptr;
   bool counts = false;
@@ -63,18 +65,31 @@ auto host_part(const P& policy) {
 template <class... Policies>
 auto collect(const Policies&... policies) {
   static_assert(!(std::same_as<Policies, count_into> || ...),
-                "count_into counts in host memory, which a kernel cannot reach: use count_at{a quantize_report in "
-                "device memory}");
+                "count_into is in host memory, which a kernel cannot write: use count_at{a quantize_report in device "
+                "memory}");
   static_assert((0 + ... + int{std::same_as<Policies, tensor_amax> || std::same_as<Policies, tensor_amax_at>}) <= 1,
-                "two tensor maxima in one call");
+                "two values of tensor_amax in one call");
   const auto host =
       std::apply([](const auto&... p) { return ufp4::detail::collect(p...); }, std::tuple_cat(host_part(policies)...));
-  options<decltype(host.rounding)> all{host};
+  options<decltype(host.rounding), decltype(host.rule)> all{host};
   [[maybe_unused]] const auto apply = [&all](const auto& policy) {
     if constexpr (device_policy<std::remove_cvref_t<decltype(policy)>>) apply_device_policy(all, policy);
   };
   (apply(policies), ...);
   return all;
+}
+
+/// collect() for a format that is known: policies without effect do not compile.
+template <any_block_format F, class... Policies>
+auto collect_for(const Policies&... policies) {
+  static_assert(F::two_level || !(std::same_as<Policies, tensor_amax> || ...),
+                "tensor_amax has no effect: the format has no tensor scale");
+  static_assert(F::two_level || !(std::same_as<Policies, tensor_amax_at> || ...),
+                "tensor_amax_at has no effect: the format has no tensor scale");
+  static_assert(!F::two_level || !(std::same_as<Policies, shard> || ...) ||
+                    (std::same_as<Policies, tensor_amax> || ...) || (std::same_as<Policies, tensor_amax_at> || ...),
+                "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
+  return collect(policies...);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

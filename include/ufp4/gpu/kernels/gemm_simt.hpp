@@ -155,7 +155,7 @@ inline std::size_t transformed_bytes(const gemm_side& side) {
 
 /// Queues the transform of a side into `memory`, and makes the side the transformed matrix.
 inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
-  if (!needs_transform(side) || side.rows * side.padded_cols == 0) return success;
+  if (!needs_transform(side)) return success;
   const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
   kernels::hadamard_job job;
   job.x = side.plain;
@@ -163,10 +163,7 @@ inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
   job.transform = side.transform;
   job.padded_cols = side.padded_cols;
   side.plain = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
-  const std::size_t threads = side.rows * job.across();
-  return launch(&kernels::hadamard_rows,
-                {static_cast<unsigned>((threads + kernels::hadamard_threads - 1) / kernels::hadamard_threads)},
-                {kernels::hadamard_threads}, 0, where, job);
+  return queue_hadamard(job, where);
 }
 
 inline error run_gemm_simt(const gemm_job& product, const device_facts&, std::span<std::byte> workspace, stream where) {
