@@ -40,6 +40,8 @@ UFP4_DEVICE void reject_fast_math() {
 #endif
 }
 
+// The functions of the table in gpu/vendor.hpp.
+
 #if defined(UFP4_DEVICE_CODE)
 /// ptxas fuses a multiplication into a later addition unless an addition with an explicit rounding mode stands between
 /// them. x + -0 is x.
