@@ -25,10 +25,7 @@ template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 status linear_forward(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
                       const matrix_view<W>& w, const matrix_view<Y>& y, saved_activation* saved = nullptr) {
   const std::size_t offsets[] = {0, x.rows()};
-  return detail::checked([&] {
-    return detail::forward("linear_forward", ctx, now, ufp4::detail::source_of(x), offsets, ufp4::detail::source_of(w),
-                           ufp4::detail::sink_of(y), saved);
-  });
+  return detail::forward("linear_forward", ctx, now, x, offsets, w, y, saved);
 }
 
 /// dX[T,K] = dY[T,N] W[N,K] under the recipe's dgrad, written over dX or added to it.
@@ -37,10 +34,7 @@ status linear_backward_input(const context& ctx, const recipe::bound_recipe& now
                              const matrix_view<W>& w, const matrix_view<X>& dx,
                              recipe::write mode = recipe::write::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
-  return detail::checked([&] {
-    return detail::backward_input("linear_backward_input", ctx, now, ufp4::detail::source_of(dy), offsets,
-                                  ufp4::detail::source_of(w), ufp4::detail::sink_of(dx), mode);
-  });
+  return detail::backward_input("linear_backward_input", ctx, now, dy, offsets, w, dx, mode);
 }
 
 /// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, written over dW or added to it (a float main gradient).
@@ -49,10 +43,7 @@ status linear_backward_weight(const context& ctx, const recipe::bound_recipe& no
                               const matrix_view<X>& x, const matrix_view<W>& dw,
                               recipe::write mode = recipe::write::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
-  return detail::checked([&] {
-    return detail::backward_weight("linear_backward_weight", ctx, now, ufp4::detail::source_of(dy),
-                                   ufp4::detail::source_of(x), offsets, ufp4::detail::sink_of(dw), mode);
-  });
+  return detail::backward_weight("linear_backward_weight", ctx, now, dy, x, offsets, dw, mode);
 }
 /// The same with the X^T that linear_forward saved.
 template <matrix_scalar D, matrix_scalar W>
@@ -60,10 +51,7 @@ status linear_backward_weight(const context& ctx, const recipe::bound_recipe& no
                               const saved_activation& saved, const matrix_view<W>& dw,
                               recipe::write mode = recipe::write::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
-  return detail::checked([&] {
-    return detail::backward_weight("linear_backward_weight", ctx, now, ufp4::detail::source_of(dy), saved, offsets,
-                                   ufp4::detail::sink_of(dw), mode);
-  });
+  return detail::backward_weight("linear_backward_weight", ctx, now, dy, saved, offsets, dw, mode);
 }
 
 // For a mixture of experts, as on the host. `offsets` is in host memory and is read by the call.
@@ -73,40 +61,28 @@ template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 status linear_forward_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
                               recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<Y>& y,
                               saved_activation* saved = nullptr) {
-  return detail::checked([&] {
-    return detail::forward("linear_forward_grouped", ctx, now, ufp4::detail::source_of(x), offsets,
-                           ufp4::detail::source_of(w), ufp4::detail::sink_of(y), saved);
-  });
+  return detail::forward("linear_forward_grouped", ctx, now, x, offsets, w, y, saved);
 }
 /// linear_backward_input by expert.
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 status linear_backward_input_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                      recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<X>& dx,
                                      recipe::write mode = recipe::write::overwrite) {
-  return detail::checked([&] {
-    return detail::backward_input("linear_backward_input_grouped", ctx, now, ufp4::detail::source_of(dy), offsets,
-                                  ufp4::detail::source_of(w), ufp4::detail::sink_of(dx), mode);
-  });
+  return detail::backward_input("linear_backward_input_grouped", ctx, now, dy, offsets, w, dx, mode);
 }
 /// linear_backward_weight by expert.
 template <matrix_scalar D, matrix_scalar X, matrix_scalar W>
 status linear_backward_weight_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                       const matrix_view<X>& x, recipe::expert_offsets offsets, const matrix_view<W>& dw,
                                       recipe::write mode = recipe::write::overwrite) {
-  return detail::checked([&] {
-    return detail::backward_weight("linear_backward_weight_grouped", ctx, now, ufp4::detail::source_of(dy),
-                                   ufp4::detail::source_of(x), offsets, ufp4::detail::sink_of(dw), mode);
-  });
+  return detail::backward_weight("linear_backward_weight_grouped", ctx, now, dy, x, offsets, dw, mode);
 }
 /// The same with the X^T that linear_forward_grouped saved.
 template <matrix_scalar D, matrix_scalar W>
 status linear_backward_weight_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                       const saved_activation& saved, recipe::expert_offsets offsets,
                                       const matrix_view<W>& dw, recipe::write mode = recipe::write::overwrite) {
-  return detail::checked([&] {
-    return detail::backward_weight("linear_backward_weight_grouped", ctx, now, ufp4::detail::source_of(dy), saved,
-                                   offsets, ufp4::detail::sink_of(dw), mode);
-  });
+  return detail::backward_weight("linear_backward_weight_grouped", ctx, now, dy, saved, offsets, dw, mode);
 }
 
 // For the operation with the same arguments on the current device; with `offsets` for the grouped one. Nothing is
