@@ -4,7 +4,8 @@
 // As host.cpp; the machine is the executor of tests/gpu, so that any compiler can be asked.
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
 
-#include <ufp4/gpu/policies.hpp>
+#include <ufp4/block/presets.hpp>
+#include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
 #include <ufp4/hip/wmma_iu4.hpp>
 
@@ -12,7 +13,7 @@ using namespace ufp4;
 
 extern quantize_report seen;
 
-// says: count_into counts in host memory, which a kernel cannot reach: use count_at{a quantize_report in device memory}
+// says: count_into is in host memory, which a kernel cannot write: use count_at{a quantize_report in device memory}
 void count_in_host_memory() {
 #if defined(MISTAKE)
   (void)gpu::detail::collect(count_into{seen});
@@ -21,11 +22,20 @@ void count_in_host_memory() {
 #endif
 }
 
-void two_maxima(const float* amax) {  // says: two tensor maxima in one call
+void two_maxima(const float* amax) {  // says: two values of tensor_amax in one call
 #if defined(MISTAKE)
   (void)gpu::detail::collect(tensor_amax{1}, gpu::tensor_amax_at{amax});
 #else
   (void)gpu::detail::collect(gpu::tensor_amax_at{amax});
+#endif
+}
+
+// says: tensor_amax_at has no effect: the format has no tensor scale
+void amax_without_tensor_scale(const float* amax) {
+#if defined(MISTAKE)
+  (void)gpu::detail::collect_for<e1m2_f32>(gpu::tensor_amax_at{amax});
+#else
+  (void)gpu::detail::collect_for<nvfp4>(gpu::tensor_amax_at{amax});
 #endif
 }
 
