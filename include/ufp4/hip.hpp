@@ -1,8 +1,8 @@
 // ufp4 - the operations on AMD GPUs: for files that hipcc compiles.
 // SPDX-License-Identifier: Apache-2.0
 //
-// No AMD GPU has run any of it yet: the kernels' sources run in the executor of tests/gpu,
-// and are compiled for each architecture.
+// Not yet tested on an AMD GPU: the kernels are compiled for each architecture, and their sources run in the CPU
+// simulator of tests/gpu.
 #pragma once
 
 #include <span>

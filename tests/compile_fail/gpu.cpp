@@ -1,18 +1,18 @@
-// ufp4 - mistakes that the compiler answers with a message: those of a program for GPUs.
+// ufp4 - mistakes in programs for GPUs that must not compile, each with the compiler's error message.
 // SPDX-License-Identifier: Apache-2.0
 //
-// As host.cpp; the machine is the executor of tests/gpu, so that any compiler can be asked.
+// As host.cpp. The device is the CPU simulator of tests/gpu, so that any compiler can compile this file.
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
 
 #include <ufp4/gpu/policies.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
-#include <ufp4/hip/wmma_iu4.hpp>
+#include <ufp4/hip/wmma_gfx12.hpp>
 
 using namespace ufp4;
 
 extern quantize_report seen;
 
-// says: count_into counts in host memory, which a kernel cannot reach: use count_at{a quantize_report in device memory}
+// error: count_into counts in host memory, which a kernel cannot reach: use count_at{a quantize_report in device memory}
 void count_in_host_memory() {
 #if defined(MISTAKE)
   (void)gpu::detail::collect(count_into{seen});
@@ -21,7 +21,7 @@ void count_in_host_memory() {
 #endif
 }
 
-void two_maxima(const float* amax) {  // says: two tensor maxima in one call
+void two_maxima(const float* amax) {  // error: two tensor maxima in one call
 #if defined(MISTAKE)
   (void)gpu::detail::collect(tensor_amax{1}, gpu::tensor_amax_at{amax});
 #else
@@ -29,8 +29,8 @@ void two_maxima(const float* amax) {  // says: two tensor maxima in one call
 #endif
 }
 
-// says: mfma_scale_gfx950: 8-bit elements lie in another order along K than those of 6 and 4 bits, so both operands
-//       must be of 8 bits or neither
+// error: mfma_scale_gfx950: 8-bit elements have another order along K than those of 6 and 4 bits: both operands must
+//        have 8 bits, or neither
 void bytes_against_nibbles() {
   using gpu::mma::f8f6f4;
 #if defined(MISTAKE)
@@ -40,7 +40,7 @@ void bytes_against_nibbles() {
 #endif
 }
 
-void products_of_64_columns() {  // says: wmma_iu4_gfx12: gfx12 multiplies 16 or 32 columns of 4-bit integers at once
+void products_of_64_columns() {  // error: wmma_iu4_gfx12: gfx12 multiplies 16 or 32 columns of 4-bit integers at once
 #if defined(MISTAKE)
   (void)gpu::mma::wmma_iu4_gfx12<64>::words;
 #else
