@@ -58,7 +58,7 @@ void check_shapes() {
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("dequantize on the device gives the host's bits", "[gpu]", support::block_formats) {
+TEMPLATE_LIST_TEST_CASE("dequantize on the device gives the host's bits", "[gpu]", support::presets) {
   check_shapes<TestType>();
 }
 

@@ -18,11 +18,9 @@ using support::text_of;
 
 namespace {
 
-template <std::size_t count>
-std::vector<std::string> sorted(const char* const (&names)[count]) {
-  std::vector<std::string> all(names, names + count);
-  std::sort(all.begin(), all.end());
-  return all;
+std::vector<std::string> sorted(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 constexpr std::size_t rows = 21, cols = 100;
@@ -131,30 +129,30 @@ TEST_CASE("the device that is played, and its kernels, are those that UFP4_SIMT_
 }
 #endif
 
-TEST_CASE("no preset of the headers is missing in the lists", "[gpu]") {
-  CHECK(sorted(support::block_format_names) == support::declared("block/presets.hpp", "using ", " = block_format<"));
-  CHECK(sorted(support::compat_preset_names) ==
-        support::declared("block/compat.hpp", "struct ", " {\n  using format = "));
-  std::vector<std::string> recipes;
+TEST_CASE("the lists of presets and recipes hold all that the headers declare", "[gpu]") {
+  std::vector<std::string> formats,
+      compat(std::begin(support::compat_preset_names), std::end(support::compat_preset_names)), recipes;
+  for_each_preset([&](auto preset) { formats.push_back(preset.name); });
   for (const support::named_recipe& r : support::training_recipes) recipes.push_back(r.name);
-  std::sort(recipes.begin(), recipes.end());
-  CHECK(recipes == support::declared("recipe/recipes.hpp", "constexpr training_recipe ", "(std::uint64_t seed)"));
+  CHECK(sorted(formats) == support::declared("block/presets.hpp", "using ", " = block_format<"));
+  CHECK(sorted(compat) == support::declared("block/compat.hpp", "struct ", " {\n  using format = "));
+  CHECK(sorted(recipes) ==
+        support::declared("recipe/recipes.hpp", "constexpr training_recipe ", "(std::uint64_t seed)"));
 }
 
-TEMPLATE_LIST_TEST_CASE("every block format: rows, columns and both to the host's bytes", "[gpu]",
-                        support::block_formats) {
+TEMPLATE_LIST_TEST_CASE("every block format: rows, columns and both to the host's bytes", "[gpu]", support::presets) {
   INFO(support::seed_note());
   check_quantize<TestType>();
   check_both<TestType>();
 }
 
 TEMPLATE_LIST_TEST_CASE("every block format in every mode of a product: the host's bits, or within the bound", "[gpu]",
-                        support::block_formats) {
+                        support::presets) {
   INFO(support::seed_note());
   check_products<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("every block format by a plain matrix: the host's bits", "[gpu]", support::block_formats) {
+TEMPLATE_LIST_TEST_CASE("every block format by a plain matrix: the host's bits", "[gpu]", support::presets) {
   INFO(support::seed_note());
   check_plain<TestType>();
 }

@@ -29,7 +29,7 @@ void check_format(std::uint64_t number) {
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("float input: the host's bytes", "[gpu]", support::block_formats) {
+TEMPLATE_LIST_TEST_CASE("float input: the host's bytes", "[gpu]", support::presets) {
   check_format<TestType, float>(sizeof(TestType));
 }
 

@@ -22,6 +22,8 @@
 #include <ufp4/block/presets.hpp>
 #include <ufp4/format/table_element.hpp>
 
+#include "support/philox.hpp"
+
 namespace model {
 
 using wide = long double;
@@ -144,32 +146,11 @@ grid grid_of() {
 
 // ---- Rounding: numerics 3.
 
-inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> c, std::uint64_t key) {
-  std::uint32_t low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round, low += 0x9E3779B9u, high += 0xBB67AE85u) {
-    const std::uint64_t a = 0xD2511F53ull * c[0], b = 0xCD9E8D57ull * c[2];
-    c = {static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ low, static_cast<std::uint32_t>(b),
-         static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ high, static_cast<std::uint32_t>(a)};
-  }
-  return c;
-}
-
 struct rounding {
   enum kind { nearest_even, nearest_away, toward_zero, stochastic } what = nearest_even;
   std::uint64_t seed = 0, stream = 0;
 
-  std::uint32_t random_word(std::uint64_t index) const {
-    const std::uint64_t group = index / 8;
-    const auto words = philox({static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
-                               static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)},
-                              seed);
-    std::uint16_t lanes[8];
-    for (std::size_t w = 0; w < 4; ++w) {
-      lanes[2 * w] = static_cast<std::uint16_t>(words[w]);
-      lanes[2 * w + 1] = static_cast<std::uint16_t>(words[w] >> 16);
-    }
-    return lanes[index % 8];
-  }
+  std::uint32_t random_word(std::uint64_t index) const { return model::random_word(seed, stream, index); }
 };
 
 /// Does t leave the neighbour nearer to zero? `rank`: that one's steps from zero.
@@ -262,8 +243,7 @@ struct transform {
 inline transform plain_transform(std::size_t n) { return {n, std::vector<bool>(n, false), false}; }
 inline transform random_transform(std::size_t n, std::uint64_t seed) {
   transform t = plain_transform(n);
-  for (std::uint32_t j = 0; j < n; ++j)
-    t.flipped[j] = (philox({j / 128, 0, 0, 0x52485434u}, seed)[j / 32 % 4] >> (j % 32) & 1u) != 0;
+  for (std::uint32_t j = 0; j < n; ++j) t.flipped[j] = random_sign(seed, j);
   return t;
 }
 
