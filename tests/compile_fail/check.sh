@@ -80,9 +80,9 @@ rejection() {
   shift 3
   echo "$message" >>"$work/errors"
   if printf '%s\n' "$source" | LC_ALL=C "$compiler" -std=c++20 -Iinclude -x c++ -E -o /dev/null "$@" - >"$work/log" 2>&1; then
-    wrong "$compiler $*: '$source' is not rejectd"
+    wrong "$compiler $*: '$source' is not rejected"
   elif ! grep -qF -- "$message" "$work/log"; then
-    wrong "$compiler $*: '$source' does not say '$message'"
+    wrong "$compiler $*: '$source' does not report '$message'"
   else
     right
   fi
@@ -96,7 +96,7 @@ rejections() {
     '-fassociative-math -fno-signed-zeros -fno-trapping-math' -fno-signed-zeros; do
     # shellcheck disable=SC2086 # several words
     if ! "$compiler" -x c++ $flag -dM -E - </dev/null | grep -E "$macros" >/dev/null; then # all of it: -q would end the pipe
-      echo "$compiler $flag: no macro says so, so ufp4 cannot reject it"
+      echo "$compiler $flag: no macro reports this option, so ufp4 cannot reject it"
       continue
     fi
     # shellcheck disable=SC2086

@@ -12,7 +12,8 @@ using namespace ufp4;
 
 extern quantize_report seen;
 
-// error: count_into counts in host memory, which a kernel cannot reach: use count_at{a quantize_report in device memory}
+// error: count_into counts in host memory, which a kernel cannot reach: use count_at{a quantize_report in device
+// memory}
 void count_in_host_memory() {
 #if defined(MISTAKE)
   (void)gpu::detail::collect(count_into{seen});
@@ -21,7 +22,7 @@ void count_in_host_memory() {
 #endif
 }
 
-void two_maxima(const float* amax) {  // error: two tensor maxima in one call
+void two_tensor_amaxes(const float* amax) {  // error: two tensor maxima in one call
 #if defined(MISTAKE)
   (void)gpu::detail::collect(tensor_amax{1}, gpu::tensor_amax_at{amax});
 #else

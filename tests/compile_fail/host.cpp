@@ -1,9 +1,10 @@
-// ufp4 - mistakes that the compiler answers with a message: those of a host program.
+// ufp4 - mistakes in host programs that must not compile, each with the compiler's error message.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled by check.sh, twice: with MISTAKE each function must bring the message behind "says:", at a line of its own;
-// without, the corrected file must compile. What is rejectd by a concept says the concept's name. A message over 120
-// columns stands above its function and continues on lines that begin with "//" and seven blanks.
+// check.sh compiles this file twice. With MISTAKE the compiler must print the message behind "error:" for a line of
+// each function; without, the file must compile. If a concept rejects the code, the message contains the concept's
+// name. A message that does not fit in 120 columns precedes its function, on lines that begin with "//" and eight
+// blanks.
 #include <ufp4/ufp4.hpp>
 
 #include <array>
@@ -42,7 +43,7 @@ struct levels {
 // error: the values of a table_element must be finite, ascending, distinct and hold a zero
 void table_without_a_zero() { (void)table_element<levels>(1.0f); }
 
-/// An element of a user's own: c - Offset / 2, the last value times LastTimes.
+/// A user-defined element: c - Offset / 2, the last value times LastTimes.
 template <int Offset, bool Exact, int LastTimes = 1>
 struct shifted {
   static constexpr bool exact_products = Exact;
@@ -160,7 +161,7 @@ void no_policy() {
 #endif
 }
 
-/// A rounding policy of a user's own.
+/// A user-defined rounding policy.
 struct upwards {
   bool round_up(neighbours, float, std::uint64_t) const { return true; }
 };

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/consume/run.sh [--list] WAY
 Builds in UFP4_BUILD_DIR (default build/ in the source tree), in the folder packages. The way `install` comes first: the others use what
-it installed. Exit status 0, 1, or 77 after a line with the reason where something is missing. CTest: packages_WAY.'
+it installed. Exit status 0, 1, or 77 after a line with the reason if something is missing. CTest: packages_WAY.'
 set -uo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
@@ -35,7 +35,7 @@ in_cmake() {
     cmake --build "$out/$1" && ctest --test-dir "$out/$1" --output-on-failure --no-tests=error
 }
 
-# The README's own command, without its optimisation; and what the README says the program prints.
+# The README's command, without optimization; the program must print the README's output.
 way_include() {
   local command
   # shellcheck disable=SC2016 # the backquotes are the page's
@@ -124,27 +124,27 @@ readme_pkgconfig() (
   eval "$path" && eval "${command/-O3/-O0}" && readme_prints "$PWD/a.out"
 )
 
-# rejectd MESSAGE FIND-PACKAGE-ARGUMENT...: find_package must fail with that message.
-rejectd() {
+# expect_rejection MESSAGE FIND-PACKAGE-ARGUMENT...: find_package must fail with that message.
+expect_rejection() {
   local log=$out/components.log project=$out/components
   mkdir -p "$project"
-  printf 'cmake_minimum_required(VERSION 3.23)\nproject(rejectd LANGUAGES CXX)\nfind_package(ufp4 %s CONFIG REQUIRED %s)\n' \
+  printf 'cmake_minimum_required(VERSION 3.23)\nproject(rejected LANGUAGES CXX)\nfind_package(ufp4 %s CONFIG REQUIRED %s)\n' \
     "$2" "${*:3}" >"$project/CMakeLists.txt"
   if cmake -S "$project" -B "$project/build" -G Ninja -D CMAKE_CXX_COMPILER=g++ -D CMAKE_PREFIX_PATH="$prefix" >"$log" 2>&1; then
     echo "find_package(ufp4 ${*:2}) did not fail"
     return 1
   fi
   # CMake breaks the lines of its messages.
-  tr -s ' \n' '  ' <"$log" | grep -qF "$1" || { cat "$log"; echo "find_package(ufp4 ${*:2}) does not say: $1"; return 1; }
+  tr -s ' \n' '  ' <"$log" | grep -qF "$1" || { cat "$log"; echo "find_package(ufp4 ${*:2}) does not report: $1"; return 1; }
 }
 way_components() {
-  rejectd "ufp4::cuda needs CUDA as a language of the project" 0.1 COMPONENTS cuda &&
-    rejectd "ufp4::hip needs hipcc as the C++ compiler" 0.1 COMPONENTS hip &&
-    rejectd "none called 'opencl'" 0.1 COMPONENTS opencl &&
-    rejectd 'compatible with requested version "0.99"' 0.99
+  expect_rejection "ufp4::cuda needs CUDA as a language of the project" 0.1 COMPONENTS cuda &&
+    expect_rejection "ufp4::hip needs hipcc as the C++ compiler" 0.1 COMPONENTS hip &&
+    expect_rejection "none called 'opencl'" 0.1 COMPONENTS opencl &&
+    expect_rejection 'compatible with requested version "0.99"' 0.99
 }
 
-# From the overlay that the README names; vcpkg asks pkg-config about what the port installs.
+# From the overlay that the README names; vcpkg checks the installed files with pkg-config.
 way_vcpkg() {
   need g++
   need pkg-config

@@ -193,14 +193,14 @@ TEST_CASE("every tail: 0 to 320 columns, 1 to 17 rows", "[cpu]") {
   std::size_t next = 0;
   for (std::size_t cols = 0; cols <= 320; ++cols) {
     const std::size_t rows = 1 + cols % 17;
-    for (const layout l : {layout::packed, layout::wide, layout::turned}) {
+    for (const layout l : {layout::packed, layout::wide, layout::transposed}) {
       const format_spec& format = formats()[next++ % formats().size()];
       check_matrix<float>(r, numbers, format, random_transform(r, transforms[next % 6]), rows, cols, l);
     }
   }
   for (std::size_t rows = 1; rows <= 17; ++rows)
     for (const format_spec& format : formats())
-      check_matrix<bf16>(r, numbers, format, random_transform(r, rows % 3 == 0 ? 16 : 1), rows, 97, layout::turned);
+      check_matrix<bf16>(r, numbers, format, random_transform(r, rows % 3 == 0 ? 16 : 1), rows, 97, layout::transposed);
 }
 
 TEST_CASE("values at every cut of a grid, and next to it, get the scalar kernel's codes", "[cpu]") {

@@ -19,7 +19,7 @@ namespace {
 
 using sizes = std::vector<std::size_t>;
 
-/// Numbers of many magnitudes, the same everywhere; every few hundred a zero, and where it is asked for a NaN.
+/// Reproducible numbers of many magnitudes; every few hundred elements a zero and, if requested, a NaN.
 template <class T>
 std::vector<T> numbers(std::size_t count, unsigned seed, bool hostile = false) {
   std::vector<T> all;
@@ -139,8 +139,7 @@ TEST_CASE("experts share a tensor scale, draw random bits of their own, and may 
   }
 }
 
-TEST_CASE("more experts than go out together: what lies in the workspace is used up before it is written over",
-          "[gpu]") {
+TEST_CASE("more experts than fit in one launch do not overwrite the workspace before it is read", "[gpu]") {
   sizes offsets{0};
   for (std::size_t e = 0; e < 70; ++e) offsets.push_back(offsets.back() + (e % 4 == 1 ? 0 : 1 + e * 5 % 11));
   for (recipe::training_recipe r : {recipe::ufp4(7), recipe::nvfp4(8), recipe::bf16(9)}) {
@@ -164,7 +163,7 @@ struct mixture {
   gpu::linear_explanation explain() const {
     return gpu::explain_linear_forward({}, recipe.at(0, 0), x.there(), w.there(), y_there(), offsets);
   }
-  /// Launches of one call, with all the workspace that it asks for and no byte more.
+  /// Launches of one call, with exactly the workspace that it needs.
   unsigned long launches() {
     const auto now = recipe.at(0, 0);
     const memory m(gpu::linear_forward_workspace_bytes(now, x.there(), w.there(), y_there(), offsets));
@@ -181,7 +180,7 @@ struct mixture {
 
 }  // namespace
 
-TEST_CASE("a kernel that multiplies many in a launch gets all experts at once; others one by one", "[gpu]") {
+TEST_CASE("a kernel for many products gets all experts in one launch, other kernels one at a time", "[gpu]") {
   mixture m(accumulate::exact_blocks);
   const unsigned long quantized = 2 * 3;  // the operands of three experts
   CHECK(m.launches() == quantized + 1);
@@ -191,7 +190,7 @@ TEST_CASE("a kernel that multiplies many in a launch gets all experts at once; o
   CHECK(m.y.agrees());
 }
 
-TEST_CASE("the workspace is that of 32 experts, however many follow", "[gpu]") {
+TEST_CASE("more than 32 experts need the workspace of 32", "[gpu]") {
   recipe::training_recipe r = recipe::ufp4(1);
   r.accumulate = accumulate::exact_blocks;
   const twin<float> x(64 * 20, 32, 1), w(64 * 24, 32, 2);
@@ -209,7 +208,7 @@ TEST_CASE("the workspace is that of 32 experts, however many follow", "[gpu]") {
   CHECK(bytes(64) == bytes(1));
 }
 
-TEST_CASE("an explanation of a layer names what quantizes and what multiplies", "[gpu]") {
+TEST_CASE("the explanation of a layer names the kernels that quantize and the kernels that multiply", "[gpu]") {
   mixture m(accumulate::exact_blocks);
   const gpu::linear_explanation e = m.explain();
   const std::string multiplies = e.products.at(0).text();
@@ -268,7 +267,7 @@ TEST_CASE("the dense operations are the grouped ones with one expert", "[gpu]") 
   CHECK(dw_saved.agrees());
 }
 
-TEST_CASE("a mistake in a layer comes back with the host's message, and nothing is written", "[gpu]") {
+TEST_CASE("a wrong argument of a layer returns the host's message, and nothing is written", "[gpu]") {
   const recipe::bound_recipe now = recipe::ufp4(1).at(0, 0);
   const twin<float> x(20, 32, 1), w(24, 32, 2), dy(20, 24, 3);
   twin<float> y(20, 24, 4), narrow(20, 23, 5), dw(24, 32, 6);

@@ -1,4 +1,4 @@
-// ufp4 - every block format through the operations of a GPU: quantized along rows and columns, multiplied in every mode.
+// ufp4 - every preset through the operations of a GPU: quantized along rows and columns, multiplied in every mode.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 //
@@ -27,8 +27,8 @@ constexpr std::size_t rows = 21, cols = 100;
 
 std::vector<float> values(std::uint64_t number) { return support::hostile(support::seed(number)).values(rows * cols); }
 
-/// A part of a larger matrix whose columns lie along memory, with a maximum of the caller's: under every rounding, with
-/// a transform and without. quantize_test.cpp has the rest.
+/// A part of a larger matrix that is contiguous along columns, with a given tensor amax: under every rounding, with and
+/// without a transform. quantize_test.cpp has the rest.
 template <class F>
 void check_quantize() {
   const std::vector<float> x = values(1);
@@ -54,7 +54,7 @@ void check_both() {
   REQUIRE(across.matches(quantize<F>(transpose(view))));
 }
 
-/// The call on both machines; what the device's kernel says of its mode decides whether bits or bounds are compared.
+/// The call on host and device; the mode of the device's kernel decides whether bits or bounds are compared.
 template <class F>
 void check_products() {
   std::mt19937_64 gen{support::seed(4)};
@@ -73,12 +73,12 @@ void check_products() {
     const gpu::buffer<float> c{std::span<const float>(start)};
     const matrix_view<float> out{c.data(), m, n};
     options.bias = there_bias.span();
-    const gpu::explanation told = gpu::explain({}, there_a, there_b, out, options);
-    CAPTURE(told.text());
+    const gpu::explanation explained = gpu::explain({}, there_a, there_b, out, options);
+    CAPTURE(explained.text());
     const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, there_a, there_b, out, options));
     REQUIRE(text_of(gpu::quantized_gemm({{}, workspace.span()}, there_a, there_b, out, options)) == "");
     const std::vector<float> got = support::on_host(c);
-    if (told.mode == accumulate::exact_blocks) {
+    if (explained.mode == accumulate::exact_blocks) {
       options.bias = bias;
       options.accumulate = accumulate::exact_blocks;
       std::vector<float> want = start;
@@ -116,16 +116,16 @@ void check_plain() {
 }  // namespace
 
 #if defined(UFP4_SIMT_HEADER)
-TEST_CASE("the device that is played, and its kernels, are those that UFP4_SIMT_TARGET asks for", "[gpu]") {
-  const char* asked = std::getenv("UFP4_SIMT_TARGET");
+TEST_CASE("UFP4_SIMT_TARGET selects the simulated device and its kernels", "[gpu]") {
+  const char* target = std::getenv("UFP4_SIMT_TARGET");
   gpu::device_facts device;
   REQUIRE(gpu::facts(device) == gpu::success);
-  CHECK(device.wave == (asked != nullptr && std::string(asked).starts_with("gfx9") ? 64 : 32));
+  CHECK(device.wave == (target != nullptr && std::string(target).starts_with("gfx9") ? 64 : 32));
   const gpu::quantized_matrix<nvfp4> a(64, 64), b(64, 64);
   const gpu::buffer<float> c(64 * 64);
   const std::string kernel = gpu::explain({}, a, b, matrix_view<float>{c.data(), 64, 64}, support::exactly).kernel;
   CAPTURE(kernel);
-  CHECK(kernel.find(asked == nullptr ? "_sm" : "_gfx") != std::string::npos);
+  CHECK(kernel.find(target == nullptr ? "_sm" : "_gfx") != std::string::npos);
 }
 #endif
 
@@ -140,19 +140,20 @@ TEST_CASE("the lists of presets and recipes hold all that the headers declare", 
         support::declared("recipe/recipes.hpp", "constexpr training_recipe ", "(std::uint64_t seed)"));
 }
 
-TEMPLATE_LIST_TEST_CASE("every block format: rows, columns and both to the host's bytes", "[gpu]", support::presets) {
+TEMPLATE_LIST_TEST_CASE("every preset is quantized to the host's bytes, by rows, by columns and both", "[gpu]",
+                        support::presets) {
   INFO(support::seed_note());
   check_quantize<TestType>();
   check_both<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("every block format in every mode of a product: the host's bits, or within the bound", "[gpu]",
+TEMPLATE_LIST_TEST_CASE("every preset has the host's bits, or products within the bound, in every mode", "[gpu]",
                         support::presets) {
   INFO(support::seed_note());
   check_products<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("every block format by a plain matrix: the host's bits", "[gpu]", support::presets) {
+TEMPLATE_LIST_TEST_CASE("every preset times a plain matrix has the host's bits", "[gpu]", support::presets) {
   INFO(support::seed_note());
   check_plain<TestType>();
 }

@@ -7,6 +7,7 @@
 #include <ufp4/round/round_to_grid.hpp>
 
 #include "format/scalar_model.hpp"
+#include "format/user_tables.hpp"
 #include "support/catch.hpp"
 #include "support/philox.hpp"
 #include "support/seed.hpp"
@@ -17,31 +18,11 @@
 #include <type_traits>
 #include <vector>
 
-using ufp4::E1M2;
-using ufp4::E2M1;
-using ufp4::E3M0;
-using ufp4::fp4;
-using ufp4::grid4;
-using ufp4::grid_of;
-using ufp4::neighbours;
-using ufp4::nf4;
-using ufp4::round_to_grid;
-using ufp4::rounding_spec;
-using ufp4::stochastic;
+using namespace ufp4;
 
 namespace {
 
-struct uneven_levels {
-  static constexpr float values[16] = {-12, -8, -5, -3, -1, 0, 1, 2, 3, 4, 6, 8, 11, 14, 17, 40};
-  static constexpr bool exact_products = true;
-};
-using uneven = ufp4::table_element<uneven_levels>;
-struct counting_levels {  // zero at the lower end
-  static constexpr float values[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  static constexpr bool exact_products = true;
-};
-using counting = ufp4::table_element<counting_levels>;
-static_assert(uneven::exact_products && counting::exact_products);
+using format_tests::counting, format_tests::uneven;
 
 // ---- The expected values: signed levels with their codes.
 

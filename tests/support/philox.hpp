@@ -1,8 +1,8 @@
 // ufp4 - a second implementation of Philox4x32-10, from the paper: the reference of all tests of random bits and signs.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Salmon, Moraes, Dror, Shaw, SC 2011, section 3.3: a round multiplies two of the four words, exchanges their halves and
-// adds the key by exclusive or; between rounds a Weyl sequence increments the key. To be independent of
+// Salmon, Moraes, Dror, Shaw, SC 2011, section 3.3: a round multiplies two of the four words, exchanges their halves
+// and adds the key by exclusive or; between rounds a Weyl sequence increments the key. To be independent of
 // round/philox.hpp, products are computed from 16-bit digits.
 #pragma once
 

@@ -130,9 +130,15 @@ struct scaled_worker {
       if (first + b < from.blocks) to.scales |= std::uint32_t{from.scales[first + b]} << (8 * b);
   }
 
-  /// Containers of the even codes of a word, then those of the odd ones: the same order along K for both operands.
-  UFP4_DEVICE static std::uint32_t containers_of(const thread::container_table& table, std::uint32_t codes) {
-    return thread::select_four(table, codes & 0x07070707u, (codes >> 1 & 0x04040404u) | 0x03020100u);
+  /// Containers of half a piece's codes; of each word the even codes first: the same order along K for both operands.
+  UFP4_DEVICE static piece containers_of(const thread::container_table& table, const piece& codes, unsigned half) {
+    piece containers;
+    UFP4_UNROLL
+    for (unsigned w = 0; w < 4; ++w) {
+      const std::uint32_t four = codes.word[2 * half + w / 2] >> 4 * (w % 2);
+      containers.word[w] = thread::select_four(table, four & 0x07070707u, (four >> 1 & 0x04040404u) | 0x03020100u);
+    }
+    return containers;
   }
   UFP4_DEVICE static void put_piece(unsigned char* step, unsigned line, unsigned p,
                                     const thread::container_table& table, const piece& codes) {
@@ -141,13 +147,8 @@ struct scaled_worker {
       *reinterpret_cast<piece*>(step + Lines::place(line, p)) = codes;
     } else {
       UFP4_UNROLL
-      for (unsigned half = 0; half < 2; ++half) {
-        piece containers;
-        UFP4_UNROLL
-        for (unsigned w = 0; w < 4; ++w)
-          containers.word[w] = containers_of(table, codes.word[2 * half + w / 2] >> 4 * (w % 2));
-        *reinterpret_cast<piece*>(step + Lines::place(line, 2 * p + half)) = containers;
-      }
+      for (unsigned half = 0; half < 2; ++half)
+        *reinterpret_cast<piece*>(step + Lines::place(line, 2 * p + half)) = containers_of(table, codes, half);
     }
   }
   UFP4_DEVICE void put(std::size_t s, const cargo& from) const {
