@@ -11,7 +11,7 @@ using support::text_of;
 namespace {
 
 const std::vector<float> ones(1 << 13, 1.0f);
-matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
+matrix_view<const float> input(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
 
 /// The device's error message of a call must be the host's, and C must not change.
 template <class HostA, class HostB, class DeviceA, class DeviceB>
@@ -38,28 +38,28 @@ std::string rejection(const quantized_matrix<A>& a, const quantized_matrix<B>& b
 }  // namespace
 
 TEST_CASE("mismatched shapes, blocks and transforms are rejected with the host's messages", "[gpu]") {
-  const auto a = quantize<e1m2_f32>(matrix(3, 64));
-  CHECK(rejection(a, quantize<e1m2_f32>(matrix(5, 48)), 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
-  const auto b = quantize<e1m2_f32>(matrix(5, 64));
+  const auto a = quantize<e1m2_f32>(input(3, 64));
+  CHECK(rejection(a, quantize<e1m2_f32>(input(5, 48)), 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
+  const auto b = quantize<e1m2_f32>(input(5, 64));
   CHECK(rejection(a, b, 4, 5) == "quantized_gemm: C has 4 rows, but A has 3");
   CHECK(rejection(a, b, 3, 6) == "quantized_gemm: C has 6 columns, but B has 5 rows");
-  CHECK(rejection(quantize<nvfp4>(matrix(3, 64)), quantize<mxfp4>(matrix(5, 64)), 3, 5) ==
+  CHECK(rejection(quantize<nvfp4>(input(3, 64)), quantize<mxfp4>(input(5, 64)), 3, 5) ==
         "quantized_gemm: A has blocks of 16, but B has blocks of 32");
-  CHECK(rejection(a, quantize<e1m2_f32>(matrix(5, 64), hadamard<16>{}), 3, 5) ==
+  CHECK(rejection(a, quantize<e1m2_f32>(input(5, 64), hadamard<16>{}), 3, 5) ==
         "quantized_gemm: A was transformed in runs of 1, but B in runs of 16 (1: not at all)");
-  CHECK_FALSE(rejection(quantize<e1m2_f32>(matrix(3, 64), random_hadamard<16>{1}),
-                        quantize<e1m2_f32>(matrix(5, 64), random_hadamard<16>{2}), 3, 5)
+  CHECK_FALSE(rejection(quantize<e1m2_f32>(input(3, 64), random_hadamard<16>{1}),
+                        quantize<e1m2_f32>(input(5, 64), random_hadamard<16>{2}), 3, 5)
                   .empty());
   const std::vector<float> bias(4);
   CHECK(rejection(a, b, 3, 5, {.bias = bias}) == "quantized_gemm: bias has 4 entries, but C has 5 columns");
 }
 
 TEST_CASE("operands quantized by the call, and plain operands, are rejected with the host's messages", "[gpu]") {
-  const auto a = quantize<e1m2_f32>(matrix(3, 32));
+  const auto a = quantize<e1m2_f32>(input(3, 32));
   const gpu::quantized_matrix<e1m2_f32> da{a.view()};
   const gpu::buffer<float> data{std::span<const float>(ones)};
   const auto both = [&](std::size_t rows, std::size_t cols, auto make, std::size_t m, std::size_t n) {
-    return rejection(a, make(matrix(rows, cols)), da, make(matrix_view<const float>{data.data(), rows, cols}), m, n);
+    return rejection(a, make(input(rows, cols)), da, make(matrix_view<const float>{data.data(), rows, cols}), m, n);
   };
   CHECK(both(
             5, 48, [](const auto& x) { return operand<e1m2_f32>(x); }, 3, 5) ==
@@ -78,7 +78,7 @@ TEST_CASE("operands quantized by the call, and plain operands, are rejected with
   const auto random_bits = [](const matrix_view<const float>& x) {
     return operand<e1m2_f32>(x, stochastic{.seed = 7, .stream = 9});
   };
-  CHECK(rejection(random_bits(matrix(5, 32)), random_bits(matrix(5, 32)), random_bits({data.data(), 5, 32}),
+  CHECK(rejection(random_bits(input(5, 32)), random_bits(input(5, 32)), random_bits({data.data(), 5, 32}),
                   random_bits({data.data(), 5, 32}), 5, 5) ==
         "quantized_gemm: A and B would be rounded with the same random bits: seed 7, stream 9 on both sides; give one "
         "of them "
@@ -86,7 +86,7 @@ TEST_CASE("operands quantized by the call, and plain operands, are rejected with
 }
 
 TEST_CASE("host memory, null pointers and overlapping memory are rejected", "[gpu]") {
-  const auto a = quantize<nvfp4>(matrix(4, 32));
+  const auto a = quantize<nvfp4>(input(4, 32));
   const gpu::quantized_matrix<nvfp4> da{a.view()};
   const gpu::buffer<float> data{std::span<const float>(ones)}, c(16);
   const auto message = [&](const auto& x, const auto& y, const matrix_view<float>& out,
@@ -99,7 +99,7 @@ TEST_CASE("host memory, null pointers and overlapping memory are rejected", "[gp
   const matrix_view<float> out{c.data(), 4, 4};
   quantize_report report;
   CHECK(message(da, operand<nvfp4>(x, count_into{report}), out) ==
-        "quantized_gemm: count_into of B counts in host memory, which a kernel cannot reach; quantize it ahead, with "
+        "quantized_gemm: count_into of B is in host memory, which a kernel cannot write; quantize it first, with "
         "count_at");
   CHECK(message(da, x, {data.data() + 2, 4, 4}) == "quantized_gemm: C overlaps B");
   CHECK(message(da, da, {reinterpret_cast<float*>(da.view().codes().data()), 4, 4}) ==
@@ -108,12 +108,12 @@ TEST_CASE("host memory, null pointers and overlapping memory are rejected", "[gp
   CHECK(message(shared, da, out) == "quantized_gemm: C overlaps the tensor scale of A");
   CHECK(message(da, da, out, {.bias = {c.data() + 1, 4}}) == "quantized_gemm: C overlaps bias");
   CHECK(message(da, da, {nullptr, 4, 4}) == "quantized_gemm: C is null, but has 4 x 4 elements");
-  CHECK(message(operand<nvfp4>(x), da, out)
-            .starts_with("quantized_gemm: context.workspace has 0 bytes, but the call needs "));
+  CHECK(
+      says(operand<nvfp4>(x), da, out).starts_with("quantized_gemm: context.workspace is too small: 0 bytes, needs "));
 }
 
 TEST_CASE("a C without rows or columns needs no workspace, and nothing is written", "[gpu]") {
-  const auto a = quantize<nvfp4>(matrix(4, 32)), none = quantize<nvfp4>(matrix(0, 32));
+  const auto a = quantize<nvfp4>(input(4, 32)), none = quantize<nvfp4>(input(0, 32));
   const gpu::quantized_matrix<nvfp4> da{a.view()}, empty{none.view()};
   CHECK(text_of(gpu::quantized_gemm(gpu::context{}, empty, da, matrix_view<float>{nullptr, 0, 4})) == "");
   CHECK(text_of(gpu::quantized_gemm(gpu::context{}, da, empty, matrix_view<float>{nullptr, 4, 0})) == "");

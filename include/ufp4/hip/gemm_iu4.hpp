@@ -160,9 +160,7 @@ struct iu4_worker {
     }
   }
 
-  UFP4_DEVICE void store(const iu4_job& job, const grouped_product& product) const {
-    at.store(epilogue_of(job, product), acc);
-  }
+  UFP4_DEVICE void store(const iu4_job& job, const grouped_product& product) const { at.store(job, product, acc); }
 };
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -1,16 +1,16 @@
-// ufp4 - eight codes in a word to s8, fp16 or bf16 for any grid; scales; and folding one into the other.
+// ufp4 - decodes eight codes in a word to s8, fp16 or bf16, for any grid; decodes scales; pairs of bf16.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A grid is a table of sixteen bytes in four registers. A byte permute picks four bytes out of two registers
-// by the four nibbles of its selector, and codes are such nibbles: their lower three bits pick in either half of the
-// table, the fourth says which half. Integer instructions for eight codes, of any grid:
+// A grid is a table of sixteen bytes in four registers. A byte permute selects four bytes of two registers by the four
+// nibbles of its selector. Codes are such nibbles: their lower three bits select in both halves of the table, and the
+// fourth bit selects the half. Integer instructions for eight codes, for any grid:
 //
 // | decode8_s8                 | 11: two masks and two shifts for all, then three permutes for every four codes |
 // | decode8_f16, one table     | 15: the lower bytes of the pairs are zero                                      |
 // | decode8_f16, decode8_bf16  | 21: a table for either byte of the pairs, and four permutes that join them     |
 //
-// Element k of the eight is nibble k of the word, and comes out in place k: byte k % 4 of word k / 4, half k % 2 of
-// pair k / 2. Everything here also runs on the host.
+// Element k of the eight is nibble k of the word; its result is byte k % 4 of word k / 4, or half k % 2 of pair k / 2.
+// All functions also run on the host.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 
-/// Byte i of the result is byte (selector >> 4 i & 7) of x (0 .. 3) and y (4 .. 7), i = 0 .. 3. Bit 3 of each of
-/// those nibbles must be clear; the upper half of the selector is not looked at.
+/// Byte i of the result is byte (selector >> 4 i & 7) of x (0 .. 3) and y (4 .. 7), i = 0 .. 3. Bit 3 of each of those
+/// nibbles must be 0; the upper half of the selector is ignored.
 UFP4_HD inline std::uint32_t byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selector) {
 #if defined(UFP4_HAS_BYTE_PERMUTE)
   return device_byte_permute(x, y, selector);
@@ -46,11 +46,11 @@ struct byte_table {
   }
 };
 
-/// Sixteen entries of 16 bits, their lower and their upper bytes.
+/// Sixteen entries of 16 bits: their lower bytes and their upper bytes.
 struct half_table {
   byte_table low, high;
 
-  UFP4_HD constexpr bool high_suffices() const {  ///< all lower bytes are zero
+  UFP4_HD constexpr bool high_suffices() const {  ///< are all lower bytes zero?
     return (low.word[0] | low.word[1] | low.word[2] | low.word[3]) == 0;
   }
 };
@@ -62,13 +62,14 @@ UFP4_HD constexpr byte_table s8_table_of(const grid4& grid) {
   for (unsigned c = 0; c < 16; ++c) t.set(c, static_cast<std::uint32_t>(static_cast<std::int32_t>(grid.integer[c])));
   return t;
 }
+/// Can s8_table_of represent the grid?
 UFP4_HD constexpr bool fits_s8(const grid4& grid) {
   bool fits = grid.exact_products;
   for (unsigned c = 0; c < 16; ++c) fits = fits && grid.integer[c] >= -128 && grid.integer[c] <= 127;
   return fits;
 }
 
-/// The values as fp16, or as bf16; each rounded where it has more bits than that, so ask fits_... first.
+/// The values as fp16, or as bf16. Values with more bits are rounded, so test fits_... first.
 UFP4_HD constexpr half_table f16_table_of(const grid4& grid) {
   half_table t;
   for (unsigned c = 0; c < 16; ++c) {
@@ -77,6 +78,7 @@ UFP4_HD constexpr half_table f16_table_of(const grid4& grid) {
   }
   return t;
 }
+/// The same as bf16.
 UFP4_HD constexpr half_table bf16_table_of(const grid4& grid) {
   half_table t;
   for (unsigned c = 0; c < 16; ++c) {
@@ -85,7 +87,7 @@ UFP4_HD constexpr half_table bf16_table_of(const grid4& grid) {
   }
   return t;
 }
-/// Is every value one of the type, its sign of zero included?
+/// Can the type represent every value, including the sign of zero?
 UFP4_HD constexpr bool fits_f16(const grid4& grid) {
   bool fits = true;
   for (unsigned c = 0; c < 16; ++c) {
@@ -94,62 +96,71 @@ UFP4_HD constexpr bool fits_f16(const grid4& grid) {
   }
   return fits;
 }
+/// The same for bf16.
 UFP4_HD constexpr bool fits_bf16(const grid4& grid) {
   bool fits = true;
   for (unsigned c = 0; c < 16; ++c) fits = fits && (ufp4::detail::to_bits(grid.value[c]) & 0xFFFFu) == 0;
   return fits;
 }
 
-/// Sixteen bits of selector for every four codes: where in a half of a table, and which half.
+/// Sixteen bits of selector for every four codes: the place in a half of a table, and the half.
 struct code_selectors {
   std::uint32_t place, half;
 };
+/// The selectors of eight codes.
 UFP4_HD constexpr code_selectors selectors_of(std::uint32_t codes) {
   // bit 3 of nibble i moved to bit 2: byte i of the second word that a permute picks from, else byte i of the first
   return {codes & 0x77777777u, (codes >> 1 & 0x44444444u) | 0x32103210u};
 }
+/// The entries of four codes.
 UFP4_HD inline std::uint32_t look_up4(const byte_table& t, std::uint32_t place, std::uint32_t half) {
   return byte_permute(byte_permute(t.word[0], t.word[1], place), byte_permute(t.word[2], t.word[3], place), half);
 }
+/// The entries of eight codes.
 UFP4_HD inline void look_up8(const byte_table& t, const code_selectors& s, std::uint32_t (&bytes)[2]) {
   bytes[0] = look_up4(t, s.place, s.half);
   bytes[1] = look_up4(t, s.place >> 16, s.half >> 16);
 }
 
+/// Eight codes as signed bytes.
 UFP4_HD inline void decode8_s8(const byte_table& t, std::uint32_t codes, std::uint32_t (&bytes)[2]) {
   look_up8(t, selectors_of(codes), bytes);
 }
 
-/// Sixteen bits an entry, as the table has them.
+/// The 16-bit entries of eight codes.
 UFP4_HD inline void decode8_halves(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   const code_selectors s = selectors_of(codes);
   std::uint32_t low[2], high[2];
   look_up8(t.low, s, low), look_up8(t.high, s, high);
   for (unsigned i = 0; i < 4; ++i) pairs[i] = byte_permute(low[i / 2], high[i / 2], i % 2 == 0 ? 0x5140u : 0x7362u);
 }
+/// The same for entries whose lower bytes are zero.
 UFP4_HD inline void decode8_halves(const byte_table& high_bytes, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   std::uint32_t high[2];
   look_up8(high_bytes, selectors_of(codes), high);
   for (unsigned i = 0; i < 4; ++i) pairs[i] = byte_permute(0, high[i / 2], i % 2 == 0 ? 0x5140u : 0x7362u);
 }
 
+/// Eight codes as fp16, from f16_table_of.
 UFP4_HD inline void decode8_f16(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   decode8_halves(t, codes, pairs);
 }
-/// For tables of which high_suffices(): those of every grid of numerics 1.
+/// For tables with high_suffices(): those of every grid of numerics 1.
 UFP4_HD inline void decode8_f16(const byte_table& high, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   decode8_halves(high, codes, pairs);
 }
+/// Eight codes as bf16, from bf16_table_of.
 UFP4_HD inline void decode8_bf16(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   decode8_halves(t, codes, pairs);
 }
 
-/// ufp4::detail::decode_scale in a few instructions, subnormal codes without a loop and immune to flush-to-zero flags.
+/// The scale decoder of device code. The value of ufp4::detail::decode_scale in a few instructions: subnormal codes
+/// need no loop, and flush-to-zero flags have no effect.
 UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
   using ufp4::detail::to_float;
-  const auto eighths = [](std::uint32_t code, int least) {  // 3 bits of mantissa; `least`: exponent of the subnormals
+  const auto eighths = [](std::uint32_t code, int least) {  // 3 mantissa bits; `least`: the exponent of subnormals
     const std::uint32_t w = code << 20, first = static_cast<std::uint32_t>(least + 127) << 23;
-    // a subnormal m / 8 * 2^least is what lies between (1 + m / 8) * 2^least and 2^least: the difference is exact
+    // a subnormal m / 8 * 2^least is (1 + m / 8) * 2^least - 2^least, which is exact
     return code < 8 ? to_float(w + first) - to_float(first) : to_float(w + first - (1u << 23));
   };
   switch (kind) {
@@ -166,7 +177,7 @@ UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
   return 0;
 }
 
-/// Both rounded to bf16, to nearest even; the first in the lower half.
+/// Two floats rounded to bf16, to nearest even; the first in the lower half.
 UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
 #if defined(UFP4_HAS_BF16_PAIRS)
   return device_pair_bf16(first, second);
@@ -174,7 +185,9 @@ UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
   return round_to<bf16>(first).bits() | std::uint32_t{round_to<bf16>(second).bits()} << 16;
 #endif
 }
+/// The first of a pair.
 UFP4_HD inline float low_bf16(std::uint32_t pair) { return ufp4::detail::to_float(pair << 16); }
+/// The second of a pair.
 UFP4_HD inline float high_bf16(std::uint32_t pair) { return ufp4::detail::to_float(pair & 0xFFFF0000u); }
 
 /// Both halves times those of `by`, each product rounded once to bf16; subnormals are kept.
