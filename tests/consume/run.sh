@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/consume/run.sh [--list] WAY
 Builds in UFP4_BUILD_DIR (default build/ in the source tree), in the folder packages. The way `install` comes first: the others use what
-it installed. Exit status 0, 1, or 77 after a line with the reason where something is missing. CTest: packages_WAY.'
+it installed. Exit status 0, 1, or 77 after a line with the reason if something is missing. CTest: packages_WAY.'
 set -uo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
@@ -35,7 +35,7 @@ in_cmake() {
     cmake --build "$out/$1" && ctest --test-dir "$out/$1" --output-on-failure --no-tests=error
 }
 
-# The README's own command, without its optimisation; and what the README says the program prints.
+# The README's command, without optimization; the program must print the README's output.
 way_include() {
   local command
   # shellcheck disable=SC2016 # the backquotes are the page's
@@ -161,7 +161,7 @@ way_kernels() {
     "$out/kernels_pkgconfig"
 }
 
-# From the overlay that the README names; vcpkg asks pkg-config about what the port installs.
+# From the overlay that the README names; vcpkg checks the installed files with pkg-config.
 way_vcpkg() {
   need g++
   need pkg-config

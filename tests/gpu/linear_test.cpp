@@ -19,7 +19,7 @@ namespace {
 
 using sizes = std::vector<std::size_t>;
 
-/// Numbers of many magnitudes, the same everywhere; every few hundred a zero, and where it is asked for a NaN.
+/// Reproducible numbers of many magnitudes; every few hundred elements a zero and, if requested, a NaN.
 template <class T>
 std::vector<T> numbers(std::size_t count, unsigned seed, bool hostile = false) {
   std::vector<T> all;
@@ -139,8 +139,7 @@ TEST_CASE("experts share a tensor scale, draw random bits of their own, and may 
   }
 }
 
-TEST_CASE("more experts than go out together: what lies in the workspace is used up before it is written over",
-          "[gpu]") {
+TEST_CASE("more experts than fit in one launch do not overwrite the workspace before it is read", "[gpu]") {
   sizes offsets{0};
   for (std::size_t e = 0; e < 70; ++e) offsets.push_back(offsets.back() + (e % 4 == 1 ? 0 : 1 + e * 5 % 11));
   for (recipe::training_recipe r : {recipe::ufp4_recipe(7), recipe::nvfp4_recipe(8), recipe::bf16_recipe(9)}) {
@@ -164,7 +163,7 @@ struct mixture {
   gpu::linear_explanation explain() const {
     return gpu::explain_linear_forward({}, recipe.at(0, 0), x.there(), w.there(), y_there(), offsets);
   }
-  /// Launches of one call, with all the workspace that it asks for and no byte more.
+  /// Launches of one call, with exactly the workspace that it needs.
   unsigned long launches() {
     const auto now = recipe.at(0, 0);
     const memory m(gpu::linear_forward_workspace_bytes(now, x.there(), w.there(), y_there(), offsets));
@@ -181,7 +180,7 @@ struct mixture {
 
 }  // namespace
 
-TEST_CASE("a kernel that multiplies many in a launch gets all experts at once; others one by one", "[gpu]") {
+TEST_CASE("a kernel for many products gets all experts in one launch, other kernels one at a time", "[gpu]") {
   mixture m(accumulate::exact_blocks);
   const unsigned long quantized = 2 * 3;  // the operands of three experts
   CHECK(m.launches() == quantized + 1);
@@ -209,7 +208,7 @@ TEST_CASE("the workspace is that of 32 experts, however many follow", "[gpu]") {
   CHECK(bytes(64) == bytes(1));
 }
 
-TEST_CASE("an explanation of a layer names what quantizes and what multiplies", "[gpu]") {
+TEST_CASE("the explanation of a layer names the kernels that quantize and the kernels that multiply", "[gpu]") {
   mixture m(accumulate::exact_blocks);
   const gpu::linear_explanation e = m.explain();
   const std::string multiplies = e.products.at(0).text();
