@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# ufp4 - what Doxygen reads in place of a header: the same lines, in the form that Doxygen understands.
+# SPDX-License-Identifier: Apache-2.0
+#
+#   doxygen_filter.py HEADER     prints the header; line N of the output is line N of the header
+#
+# - The comment at the top of a header becomes the documentation of the file.
+# - Inline namespaces, whose names depend on the version and the instruction set, disappear.
+# - Tables in comments become HTML tables: ours have no separator line, which Doxygen asks for.
+# - `<` in a comment is text: fp4<E2M1> is no HTML tag.
+import re
+import sys
+from pathlib import Path
+
+COMMENT = re.compile(r"^(\s*)///(?!<)(.*)$")
+SEPARATOR = re.compile(r"^\s*\|[\s|:-]+\|\s*$")
+CODE_SPAN = re.compile(r"(`+)(.+?)\1")
+
+
+def escaped(text):
+    """`<`, `#`, `@`, `\\` and `%` as text, outside code spans."""
+    parts, last = [], 0
+    for span in CODE_SPAN.finditer(text):
+        parts += [plain(text[last:span.start()]), span.group()]
+        last = span.end()
+    return "".join(parts) + plain(text[last:])
+
+
+def plain(text):
+    return text.replace("\\", "\\\\").replace("<", "\\<").replace("@", "\\@").replace("#", "\\#")
+
+
+def is_row(text):
+    return text.strip().startswith("|") and text.strip().endswith("|") and len(text.strip()) > 1
+
+
+def row(text, tag):
+    cells = text.strip()[1:-1].split("|")
+    return "<tr>" + "".join(f"<{tag}>{escaped(cell.strip())}</{tag}>" for cell in cells) + "</tr>"
+
+
+def with_tables(texts):
+    """The lines of one comment, its tables as HTML."""
+    out = []
+    for i, text in enumerate(texts):
+        if not is_row(text):
+            out.append(escaped(text))
+            continue
+        begins, ends = i == 0 or not is_row(texts[i - 1]), i + 1 == len(texts) or not is_row(texts[i + 1])
+        head = not ends and SEPARATOR.match(texts[i + 1])
+        # a blank line before a table ends the paragraph; here the tag alone has to do it
+        body = "" if SEPARATOR.match(text) else row(text, "th" if head else "td")
+        out.append(" " + ("<table>" if begins else "") + body + ("</table>" if ends else ""))
+    return out
+
+
+def comment_blocks(lines):
+    """Comments of `///` lines, with tables and `<` made safe."""
+    i = 0
+    while i < len(lines):
+        match = COMMENT.match(lines[i])
+        if not match:
+            i += 1
+            continue
+        first = i
+        while i < len(lines) and COMMENT.match(lines[i]):
+            i += 1
+        texts = with_tables([COMMENT.match(line).group(2) for line in lines[first:i]])
+        indent = match.group(1)
+        lines[first:i] = [f"{indent}///{text}" for text in texts]
+
+
+def main(path):
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    if len(lines) > 1 and lines[0].startswith("// ufp4 - ") and "SPDX" in lines[1]:
+        purpose = lines[0][len("// ufp4 - "):]
+        lines[0], lines[1] = "/// \\file", f"/// \\brief {escaped(purpose[0].upper() + purpose[1:])}"
+        for i in range(2, len(lines)):
+            if not lines[i].startswith("//"):
+                break
+            lines[i] = "/" + lines[i]
+        head = lines[2:i]
+        texts = with_tables([line[3:] for line in head])
+        lines[2:i] = ["///" + text for text in texts]
+        rest = lines[i:]
+    else:
+        i, rest = 0, lines
+    comment_blocks(rest)
+    lines[i:] = rest
+    for i, line in enumerate(lines):
+        line = re.sub(r"(///<)(.*)$", lambda m: m.group(1) + escaped(m.group(2)), line)
+        if line.startswith("namespace ") or line.startswith("}  // namespace "):
+            line = re.sub(r"(::)?inline UFP4_(TYPES|CODE|GPU)", "", line)
+        lines[i] = line
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
