@@ -16,6 +16,22 @@ COMMENT = re.compile(r"^(\s*)///(?!<)(.*)$")
 SEPARATOR = re.compile(r"^\s*\|[\s|:-]+\|\s*$")
 CODE_SPAN = re.compile(r"(`+)(.+?)\1")
 
+# Members that a concept requires have their contract there; the reference repeats it in a few words.
+CONCEPT_MEMBERS = [(re.compile(pattern), text) for pattern, text in [
+    (r"\bround_up\(const neighbours", "Required by rounding_policy: true picks the upper neighbour."),
+    (r"\bspec\(\) const", "The policy as data, as kernels and recipes read it."),
+    (r"\bto_bf16\(\) const", "The same transform with its result rounded to bf16."),
+    (r"\bstatic constexpr bool exact_products\b", "Required by element_format: block dot products are exact in any order."),
+    (r"\bfrom_bits\(std::uint8_t bits\)", "The element of a code; the high four bits are ignored."),
+    (r"\bbits\(\) const", "The code."),
+    (r"\bexplicit operator float\(\) const", "The value, exact."),
+    (r"\bfloat\(max\)\(\)", "The largest finite value."),
+    (r"\bstatic constexpr minifloat layout\(\)", "The fields of a code."),
+    (r"\bconstexpr explicit (fp4|int4|table_element|e4m3|ue5m3|e8m0|bf16|fp16)\(float x\)", "Converts from binary32: numerics 1 and 2."),
+    (r"\bstruct scale_traits<", "A scale type that kernels support."),
+    (r"\bstatic constexpr scale_kind kind =", "The type as data."),
+]]
+
 
 def escaped(text):
     """`<`, `#`, `@`, `\\` and `%` as text, outside code spans."""
@@ -70,6 +86,19 @@ def comment_blocks(lines):
         lines[first:i] = [f"{indent}///{text}" for text in texts]
 
 
+def with_concept_members(lines):
+    """Comments for undocumented members of CONCEPT_MEMBERS, on their own lines."""
+    for i, line in enumerate(lines):
+        above = lines[i - 1].strip() if i else ""
+        if "///" in line or above.startswith("///") or (above.startswith("template") and lines[i - 2].strip().startswith("///")):
+            continue
+        for pattern, text in CONCEPT_MEMBERS:
+            if pattern.search(line) and line.strip()[:2] != "//":
+                target = i - 1 if above.startswith("template <") else i
+                lines[target] = f"/** {text} */ " + lines[target]
+                break
+
+
 def main(path):
     lines = Path(path).read_text(encoding="utf-8").splitlines()
     if len(lines) > 1 and lines[0].startswith("// ufp4 - ") and "SPDX" in lines[1]:
@@ -85,6 +114,7 @@ def main(path):
         rest = lines[i:]
     else:
         i, rest = 0, lines
+    with_concept_members(rest)
     comment_blocks(rest)
     lines[i:] = rest
     for i, line in enumerate(lines):

@@ -19,19 +19,19 @@ int main() {
   const auto equal = [&] { return std::memcmp(ys.data(), zs.data(), ys.size() * sizeof(float)) == 0; };
 
   auto qx = quantize<nvfp4>(x);
-  auto qw = quantize<e1m2_f32>(w);  // a format a side; the block length must be the same
+  auto qw = quantize<e1m2_f32>(w);  // formats may differ; block lengths may not
   quantized_gemm(qx, qw, y);        // y = x * w^T
 
   quantized_gemm(qx, qw, y, {.alpha = 0.5f, .beta = 1.0f, .accumulate = accumulate::exact_blocks});
 
   const random_hadamard<16> rht{42};
   auto weights = quantize<e1m2_f32>(w, rht);
-  quantized_gemm(operand<e1m2_f32>(x, rht, stochastic{.seed = 7}), weights, y);  // activations quantized in the call
-  quantized_gemm(unquantized(x, rht), weights, y);                               // or not quantized at all
+  quantized_gemm(operand<e1m2_f32>(x, rht, stochastic{.seed = 7}), weights, y);  // x is quantized in the call
+  quantized_gemm(unquantized(x, rht), weights, y);                               // or not quantized
 
   cpu::context one_core{.threads = 1, .isa = cpu::isa::scalar};
   quantized_gemm(one_core, qx, qw, y, {.accumulate = accumulate::exact_blocks});
-  quantized_gemm(qx, qw, z, {.accumulate = accumulate::exact_blocks});  // all cores, best instructions: the same bits
+  quantized_gemm(qx, qw, z, {.accumulate = accumulate::exact_blocks});  // all cores, the best kernel: the same bits
   assert(equal());
 
   std::vector<float> by_columns(M * N);
@@ -40,14 +40,14 @@ int main() {
   assert(by_columns[3 * M + 2] == y(2, 3));
 
   std::vector<float> bias(N, 1.0f);
-  quantized_gemm(qx, qw, y, {.bias = bias});  // one number a column of C
+  quantized_gemm(qx, qw, y, {.bias = bias});  // one number for each column of C
 
   auto packed = prepack(qw);      // once
-  quantized_gemm(qx, packed, y);  // the same bits, sooner, every time
+  quantized_gemm(qx, packed, y);  // the same bits, faster
   quantized_gemm(qx, qw, z);
   assert(equal());
 
-  // Four experts with 8, 0, 30 and 10 tokens, and weights of their own.
+  // Four experts with 8, 0, 30 and 10 tokens, each with its own weights.
   std::vector<quantized_view<nvfp4>> tokens;
   std::vector<prepacked_matrix<e1m2_f32>> experts(4, packed);
   std::vector<matrix_view<float>> out;

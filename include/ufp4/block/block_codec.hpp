@@ -1,7 +1,7 @@
-// ufp4 - one block: values to codes and a scale, and back.
+// ufp4 - quantizes and dequantizes one block.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same function for a CPU loop, a GPU thread and a user's kernel (architecture decision 2).
+// CPU loops, GPU threads and kernels of a user call the same functions (architecture decision 2).
 //
 // | zero block       | codes +0; scale 0 (e8m0: code 0)                                            |
 // | scale underflow  | codes +0; counted                                                            |
@@ -16,12 +16,13 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// What a quantizer met. Operations add to it, so one report can total several calls.
+/// Counts of special cases in quantized data. Operations add to it, so one report can sum several calls.
 struct quantize_report {
   std::uint64_t nonfinite_blocks = 0;    ///< blocks with a NaN or Inf after the transform
-  std::uint64_t saturated = 0;           ///< elements rounded from beyond qmax
-  std::uint64_t underflowed_scales = 0;  ///< blocks with a non-zero maximum whose scale became 0
+  std::uint64_t saturated = 0;           ///< elements whose scaled magnitude was beyond qmax
+  std::uint64_t underflowed_scales = 0;  ///< blocks with amax > 0 whose scale became 0
 
+  /// Adds the counts of another report.
   UFP4_MEMBER constexpr quantize_report& operator+=(const quantize_report& other) {
     nonfinite_blocks += other.nonfinite_blocks;
     saturated += other.saturated;
@@ -35,7 +36,7 @@ struct quantize_report {
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// The bits of the largest magnitude; at least infinity_bits if anything is not finite.
+/// The bits of the block amax; at least infinity_bits if a value is not finite.
 UFP4_HD constexpr std::uint32_t amax_bits(const block_values& v) {
   std::uint32_t largest = 0;
   for (int r = 0; r < v.rows; ++r)
@@ -46,14 +47,14 @@ UFP4_HD constexpr std::uint32_t amax_bits(const block_values& v) {
   return largest;
 }
 
-/// Codes, one a byte, of count scaled values t; index is the element index of the first (numerics 3).
+/// The codes, one in a byte, of `count` scaled values t. `index`: element index of the first (numerics 3).
 template <rounding_policy Rounding>
 UFP4_HD constexpr void round_run(const grid4& grid, const Rounding& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
   for (int k = 0; k < count; ++k) codes[k] = round_to_grid(grid, rounding, t[k], index + static_cast<std::uint64_t>(k));
 }
 
-/// One group of random bits, so that eight elements share a Philox call.
+/// The random bits of eight elements, from one call of Philox.
 struct drawn_random_bits {
   philox_counter words;
   UFP4_HD constexpr bool round_up(const neighbours& n, float t, std::uint64_t index) const {
@@ -87,11 +88,11 @@ UFP4_HD constexpr void zero_codes(const grid4& grid, const block_values& v, std:
     for (int k = 0; k < v.cols; ++k) codes[r * v.stride + k] = grid.code[grid.zero];
 }
 
-/// Rounds one row of a block under its scale; returns how many values lay beyond qmax.
+/// Rounds one row of a block under its scale; returns the number of values beyond qmax.
 template <rounding_policy Rounding>
 UFP4_HD constexpr std::uint64_t round_row(const grid4& grid, const block_scale& scale, const Rounding& rounding,
                                           const float* x, int count, std::uint64_t index, std::uint8_t* codes) {
-  float t[256];  // scaled values, stored before anything is subtracted from them
+  float t[256];  // scaled values, stored so that no product is fused into a later subtraction
   std::uint64_t beyond = 0;
   for (int k = 0; k < count; ++k) {
     t[k] = rounded(scale.divides ? x[k] / scale.factor : x[k] * scale.factor);

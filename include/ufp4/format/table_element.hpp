@@ -1,12 +1,12 @@
 // ufp4 - table_element: a 4-bit element format from sixteen values; nf4 as the example of one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A grid of one's own is one line:
+// Defines a grid of your own:
 //
 //   struct my_levels { static constexpr float values[16] = {...}; static constexpr bool exact_products = false; };
 //   using my_element = ufp4::table_element<my_levels>;
 //
-// and works wherever fp4<E2M1> does: blocks, operations, recipes, analysis.
+// It works in blocks, operations, recipes and analysis, as fp4<E2M1> does.
 #pragma once
 
 #include <compare>
@@ -16,10 +16,10 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The element whose code c has the value Levels::values[c]: ascending, distinct, finite, one of them +0.
+/// The element whose code c has the value Levels::values[c]. The values ascend, are finite, and one is +0.
 ///
-/// | from float | nearest; a tie goes to the value an even number of steps from zero; saturating at both ends |
-/// | NaN        | the largest value                                                                        |
+/// | from float | nearest; a tie goes to the value an even number of steps from zero; saturates at both ends |
+/// | NaN        | the largest value                                                                          |
 template <class Levels>
 class table_element {
  public:
@@ -69,8 +69,8 @@ class table_element {
     while (c < 15 && above_midpoint(x, c)) ++c;
     return static_cast<std::uint8_t>(c);
   }
-  /// Does x belong to a code above c? Twice x against the sum of both values, in binary64, where both are exact for
-  /// values within 2^29 of each other.
+  /// Whether x rounds to a code above c: compares 2x with the sum of the two values in binary64, where both are exact
+  /// for values within a factor of 2^29.
   UFP4_MEMBER static constexpr bool above_midpoint(float x, int c) {
     const double twice = 2.0 * static_cast<double>(x);
     const double sum = static_cast<double>(value(c)) + static_cast<double>(value(c + 1));
@@ -80,8 +80,9 @@ class table_element {
   std::uint8_t bits_;
 };
 
-/// QLoRA's NormalFloat: quantiles of a Gaussian, normalised to [-1, 1] (arXiv 2305.14314, appendix E).
+/// The values of QLoRA's NormalFloat: quantiles of a Gaussian, normalised to [-1, 1] (arXiv 2305.14314, appendix E).
 struct nf4_levels {
+  /// By code, ascending.
   static constexpr float values[16] = {-1.0f,
                                        -0.6961928009986877f,
                                        -0.5250730514526367f,
@@ -100,7 +101,7 @@ struct nf4_levels {
                                        1.0f};
   static constexpr bool exact_products = false;
 };
-using nf4 = table_element<nf4_levels>;
+using nf4 = table_element<nf4_levels>;  ///< NF4; its products are not exact
 
 static_assert(element_format<nf4>);
 
