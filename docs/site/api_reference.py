@@ -30,7 +30,7 @@ def run_doxygen(root, out, extra):
         shutil.rmtree(out)
     out.mkdir(parents=True)
     log = out / "warnings.txt"
-    settings = {"INPUT": f'"{root}/include/ufp4" "{here}/api_main_page.md"', "USE_MDFILE_AS_MAINPAGE": f'"{here}/api_main_page.md"',
+    settings = {"INPUT": f'"{root}/include/ufp4" "{here}/api_main_page.md" "{here}/namespaces.dox"', "USE_MDFILE_AS_MAINPAGE": f'"{here}/api_main_page.md"',
                 "STRIP_FROM_PATH": f'"{root}/include"', "STRIP_FROM_INC_PATH": f'"{root}/include"',
                 "OUTPUT_DIRECTORY": f'"{out}"', "WARN_LOGFILE": f'"{log}"',
                 "FILTER_PATTERNS": f'"*.hpp=\\"{sys.executable}\\" \\"{here}/doxygen_filter.py\\""',

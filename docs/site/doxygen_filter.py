@@ -103,7 +103,7 @@ def main(path):
     lines = Path(path).read_text(encoding="utf-8").splitlines()
     if len(lines) > 1 and lines[0].startswith("// ufp4 - ") and "SPDX" in lines[1]:
         purpose = lines[0][len("// ufp4 - "):]
-        lines[0], lines[1] = "/// \\file", f"/// \\brief {escaped(purpose[0].upper() + purpose[1:])}"
+        lines[0], lines[1] = "/// \\file", f"/// \\brief {escaped(purpose)}"
         for i in range(2, len(lines)):
             if not lines[i].startswith("//"):
                 break
