@@ -28,6 +28,24 @@ CONCEPT_MEMBERS = [(re.compile(pattern), text) for pattern, text in [
     (r"\bfloat\(max\)\(\)", "The largest finite value."),
     (r"\bstatic constexpr minifloat layout\(\)", "The fields of a code."),
     (r"\bconstexpr explicit (fp4|int4|table_element|e4m3|ue5m3|e8m0|bf16|fp16)\(float x\)", "Converts from binary32: numerics 1 and 2."),
+    (r"\b(rows|cols)\(\) const \{ return (rows|cols)_; \}", "The extent of the matrix."),
+    (r"\bpadded_cols\(\) const", "The columns with padding: numerics 4."),
+    (r"\bcodes\(\) const", "The packed codes: numerics 5."),
+    (r"\bscales\(\) const", "The block scales: numerics 5."),
+    (r"\bdata\(\) const", "Element (0, 0)."),
+    (r"\btransform\(\) const", "The transform that was applied."),
+    (r"\btext\(\) const", "As text."),
+    (r"\bpath\(\) const", "The path as given."),
+    (r"\bvoid fail\(const std::string& what\) const", "Throws std::runtime_error with the path and `what`."),
+    (r"\busing (format|type) = ", "The block format."),
+    (r"\busing coder = ", "The block coder."),
+    (r"\busing scale_type = typename", "The type of the block scales."),
+    (r"\busing element_type = T;", "The type of an element, const for a read-only view."),
+    (r"\bstruct target_format<", "A block format is its own target; a compat preset is stored as its format."),
+    (r"\boperator quantized_view<Format>\(\) const", "A view of the whole matrix."),
+    (r"\bstruct matrix_element<", "An element type of matrices."),
+    (r"\bstatic constexpr dtype kind =", "How the elements are stored."),
+    (r"\bstruct (te|torchao|ggml)_\w+ \{", "A preset: see the table at the top of this file."),
     (r"\bstruct scale_traits<", "A scale type that kernels support."),
     (r"\bstatic constexpr scale_kind kind =", "The type as data."),
 ]]
@@ -86,6 +104,18 @@ def comment_blocks(lines):
         lines[first:i] = [f"{indent}///{text}" for text in texts]
 
 
+DECLARATORS = re.compile(r"^(\s*)((?:static |constexpr |const )*[\w:]+(?:<[^;]*?>)?) ([^;()]*,[^;()]*);\s*///< (.*)$")
+
+
+def with_split_declarators(lines):
+    """`float a, b;  ///< text` as two declarations: Doxygen gives the comment to the last name only."""
+    for i, line in enumerate(lines):
+        match = DECLARATORS.match(line)
+        if match:
+            indent, kind, names, text = match.groups()
+            lines[i] = indent + " ".join(f"/** {text} */ {kind} {name.strip()};" for name in names.split(","))
+
+
 def with_concept_members(lines):
     """Comments for undocumented members of CONCEPT_MEMBERS, on their own lines."""
     for i, line in enumerate(lines):
@@ -114,6 +144,7 @@ def main(path):
         rest = lines[i:]
     else:
         i, rest = 0, lines
+    with_split_declarators(rest)
     with_concept_members(rest)
     comment_blocks(rest)
     lines[i:] = rest
