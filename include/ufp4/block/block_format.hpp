@@ -17,7 +17,7 @@ struct block_shape {
   int rows = 1;   ///< 1, or cols for a square
   int cols = 16;  ///< along the contraction axis
   constexpr block_shape() = default;
-  UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}              ///< 1 x along_k
+  UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}             ///< 1 x along_k
   UFP4_MEMBER constexpr block_shape(int rows_, int cols_) : rows(rows_), cols(cols_) {}  ///< rows x cols
   friend constexpr bool operator==(const block_shape&, const block_shape&) = default;
 };
