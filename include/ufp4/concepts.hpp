@@ -53,6 +53,7 @@ concept rounding_policy =
 
 struct transform_spec;   // hadamard/transform.hpp
 struct scale_rule_spec;  // block/scale_rules.hpp
+struct block_values;     // block/scale_rules.hpp
 
 /// An orthogonal transform of runs along the contraction axis: any of the hadamard family.
 template <class T>
@@ -60,11 +61,26 @@ concept transform = requires(const T t) {
   { t.spec() } -> std::same_as<transform_spec>;
 };
 
-/// How a block's scale follows from its values.
+/// A scale rule of the library's own, a closed set that every kernel knows: default_scale, scale_up, mx_floor, mx_even,
+/// mx_ceil, four_over_six, mse_search, or scale_rule_spec, which holds any of them as data.
 template <class T>
-concept scale_rule = requires(const T t) {
+concept builtin_scale_rule = requires(const T t) {
   { t.spec() } -> std::same_as<scale_rule_spec>;
 };
+
+/// A scale rule of a user's own: rule(values, amax) returns the scale of a block of finite values, amax > 0 being their
+/// largest magnitude; the default rule's answer is amax / qmax. The result is rounded to the block's scale type as
+/// numerics 2 says, for a two-level format after a division by the tensor scale. A negative, infinite or NaN result
+/// makes a NaN block. Called once a block by the portable kernels, on several threads at a time.
+template <class T>
+concept scale_rule = std::is_trivially_copyable_v<T> && !builtin_scale_rule<T> &&
+                     requires(const T rule, const block_values& values, float amax) {
+                       { rule(values, amax) } -> std::same_as<float>;
+                     };
+
+/// Either of them: what operations accept.
+template <class T>
+concept any_scale_rule = builtin_scale_rule<T> || scale_rule<T>;
 
 /// A task of a parallel loop: call it with an index. Non-owning and trivially copyable.
 struct task_ref {

@@ -5,7 +5,18 @@
 #include <cstddef>
 #include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/cpu/parallel.hpp>
+#include <ufp4/matrix/matrix.hpp>
 #include <ufp4/quantize.hpp>
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+inline void dequantize_to(const cpu::context& ctx, const quantized_source& from, const sink& to) {
+  const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::dequantize, cpu::resolve(ctx));
+  cpu::detail::parallel_rows(ctx, from.rows, from.padded_cols,
+                             [&](std::size_t first, std::size_t last) { row.kernel(from, to, first, last); });
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
 
@@ -15,19 +26,27 @@ namespace ufp4::inline UFP4_CODE {
 /// | transform | not undone: it cancels in a product (fake_quantize with undo_transform, hadamard_inverse)   |
 /// | aliasing  | out must not overlap q's codes or scales                                                    |
 /// | bits      | identical for every isa and thread count                                                    |
-template <quantized Q, matrix_scalar T>
+template <quantized_like Q, matrix_scalar T>
 void dequantize(const cpu::context& ctx, const Q& q, const matrix_view<T>& out) {
-  const quantized_view<typename Q::format> view = q;
+  const any_quantized_view view = q;
   detail::check_dequantize("dequantize", view, out);
-  const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::dequantize, cpu::resolve(ctx));
-  const cpu::detail::quantized_source from = detail::quantized_source_of(view);
-  const detail::sink to = detail::sink_of(out);
-  cpu::detail::parallel_rows(ctx, q.rows(), q.padded_cols(),
-                             [&](std::size_t first, std::size_t last) { row.kernel(from, to, first, last); });
+  detail::dequantize_to(ctx, detail::quantized_source_of(view), detail::sink_of(out));
 }
-template <quantized Q, matrix_scalar T>
+template <quantized_like Q, matrix_scalar T>
 void dequantize(const Q& q, const matrix_view<T>& out) {
   dequantize(cpu::context{}, q, out);
+}
+
+/// The same into a new matrix, of float unless T says otherwise: dequantize<bf16>(q).
+template <matrix_scalar T = float, quantized_like Q>
+matrix<T> dequantize(const cpu::context& ctx, const Q& q) {
+  auto out = matrix<T>::uninitialized(q.rows(), q.cols());
+  dequantize(ctx, q, static_cast<const matrix_view<T>&>(out));
+  return out;
+}
+template <matrix_scalar T = float, quantized_like Q>
+matrix<T> dequantize(const Q& q) {
+  return dequantize<T>(cpu::context{}, q);
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -88,7 +88,7 @@ explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&... policies) {
   const isa tier = resolve(ctx);
-  const auto options = ufp4::detail::collect(policies...);
+  const auto options = ufp4::detail::collect_for<format_of<F>>(policies...);
   const auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
   const auto coder = ufp4::detail::make_coder<F>(options, 0.0f);
   if constexpr (std::is_same_v<decltype(coder), const block_coder<rounding_spec>>)
@@ -102,7 +102,7 @@ explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&
             0,
             0,
             accumulate::fast,
-            "a rounding policy of the program's own, or a compat preset, runs in portable code"};
+            "a rounding policy or scale rule of the program's own, or a compat preset, runs in portable code"};
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const matrix_view<T>& x, const Policies&... policies) {
@@ -110,12 +110,12 @@ explanation explain(const matrix_view<T>& x, const Policies&... policies) {
 }
 
 /// dequantize(q, out).
-template <quantized Q, matrix_scalar T>
+template <quantized_like Q, matrix_scalar T>
 explanation explain(const context& ctx, const Q&, const matrix_view<T>&) {
   const isa tier = resolve(ctx);
   return detail::explain_row("dequantize", detail::kernel_for(detail::kernels::dequantize, tier), tier, ctx);
 }
-template <quantized Q, matrix_scalar T>
+template <quantized_like Q, matrix_scalar T>
 explanation explain(const Q& q, const matrix_view<T>& out) {
   return explain(context{}, q, out);
 }

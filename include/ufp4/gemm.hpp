@@ -15,14 +15,15 @@
 namespace ufp4::detail::inline UFP4_CODE {
 
 /// A side as it is multiplied: views stay, requests are quantized here.
-template <quantized Q>
-quantized_view<typename Q::format> realize(const cpu::context&, const Q& q) {
-  return q;
+template <quantized_like Q>
+const Q& realize(const cpu::context&, const Q& q) {
+  return q;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that q was given to
 }
-template <class F, class T, rounding_policy R>
-quantized_matrix<format_of<F>> realize(const cpu::context& ctx, const quantize_request<F, T, R>& r) {
-  quantized_matrix<format_of<F>> out(r.x.rows(), r.x.cols(), r.options.transform);
-  out.set_tensor_scale(quantize_to<F>(ctx, r.x, r.options, {out.codes().data(), out.scales().data()}));
+template <class F, class T, rounding_policy R, any_scale_rule S>
+any_quantized realize(const cpu::context& ctx, const quantize_request<F, T, R, S>& r) {
+  any_quantized out(spec_of<format_of<F>>, r.x.rows(), r.x.cols(), r.options.transform);
+  out.set_tensor_scale(quantize_to<preset_of<F>>(ctx, source_of(r.x), out.spec(), r.options,
+                                                 {out.codes().data(), out.scale_bytes().data()}));
   return out;
 }
 template <class T>
@@ -44,9 +45,9 @@ namespace ufp4::inline UFP4_CODE {
 
 /// C[M,N] = alpha * A[M,K] * B[N,K]^T + bias + beta * C.
 ///
-/// | A, B      | quantized_matrix, quantized_view, or operand<F>(x, policies...) quantized on the fly; formats may   |
-/// |           | differ, block lengths not. One of them may be a plain matrix_view, or unquantized(x, transform);    |
-/// |           | B may be prepacked                                                                                  |
+/// | A, B      | any_quantized, quantized_matrix, a view of either, or operand<F>(x, policies...), quantized in this |
+/// |           | call; formats may differ, block lengths not. One of them may be a plain matrix_view, or             |
+/// |           | unquantized(x, transform); B may be prepacked                                                       |
 /// | C         | float, bf16 or fp16; must not overlap an operand. Written after every check has passed              |
 /// | transform | the same on both sides: it cancels in the product                                                   |
 /// | NaN       | a block with a NaN scale makes every product that touches it NaN                                    |

@@ -1,8 +1,10 @@
 // ufp4 - amax, quantize, quantize_into, fake_quantize: from a matrix of floats to 4-bit blocks.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every operation takes an optional cpu::context, a matrix_view of float, bf16 or fp16 (or any type with a matrix_element),
-// and policies in any order: a transform, a rounding policy, a scale rule, tensor_amax, shard, count_into.
+// An operation takes an optional cpu::context; the format, as data or as a template argument; a matrix_view (or matrix)
+// of float, bf16 or fp16 (matrix_element lists the types); and policies in any order: a transform, a rounding policy, a
+// scale rule, tensor_amax, shard, count_into. A rounding policy or scale rule of the program's own, and a compat preset,
+// run in portable code; cpu::explain says so.
 //
 // | blocks and transform | along the columns (the contraction axis); transpose(x) for the rows                        |
 // | ragged columns       | padded with zeros to a multiple of the longer of block and transform, before the transform |
@@ -22,13 +24,13 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// body(first strip, last strip, report) over all strips, reports added up at the end.
+/// Calls body(first strip, last strip, report) over all strips, on the context's threads; adds the reports up.
 template <class Body>
 void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, quantize_report* report,
                 const Body& body) {
-  // Where columns lie along memory, a task reads long pieces of them: each may lie on a page of its own.
-  const bool turned = job.x.row_stride == 1 && job.x.col_stride != 1;
-  const std::size_t strips = job.strips(), at_once = !turned ? 1 : strips < 4096 ? 128 : 256;
+  // Where columns are contiguous, a task reads long pieces of them, since each may begin on a page of its own.
+  const bool by_columns = job.x.row_stride == 1 && job.x.col_stride != 1;
+  const std::size_t strips = job.strips(), at_once = !by_columns ? 1 : strips < 4096 ? 128 : 256;
   const std::size_t elements = job.padded_cols * static_cast<std::size_t>(job.format.block.rows) * at_once;
   cpu::detail::shared_number<std::uint64_t> nonfinite, saturated, underflowed;
   cpu::detail::parallel_rows(ctx, (strips + at_once - 1) / at_once, elements, [&](std::size_t first, std::size_t last) {
@@ -44,11 +46,10 @@ void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, q
 
 inline float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job) {
   const auto kernel = cpu::detail::kernel_for(cpu::detail::kernels::amax, cpu::resolve(ctx)).kernel;
-  cpu::detail::shared_number<std::uint32_t> largest;
-  for_strips(ctx, job, nullptr, [&](std::size_t first, std::size_t last, quantize_report&) {
-    largest.raise_to(kernel(job, first, last));
-  });
-  return to_float(largest.load());
+  cpu::detail::shared_number<std::uint32_t> amax;
+  for_strips(ctx, job, nullptr,
+             [&](std::size_t first, std::size_t last, quantize_report&) { amax.raise_to(kernel(job, first, last)); });
+  return to_float(amax.load());
 }
 
 inline void tensor_constants_into(const format_spec* f, const scale_rule_spec* rule, float global_amax,
@@ -56,35 +57,47 @@ inline void tensor_constants_into(const format_spec* f, const scale_rule_spec* r
   *out = make_tensor_constants(*f, *rule, global_amax);
 }
 
-/// The coder of a target under options, its tensor constants worked out in the exact environment.
-template <class Coder>
-void preset_constants_into(Coder* coder, float global_amax) {
+template <block_codec Coder>
+void codec_constants_into(Coder* coder, float global_amax) {
   coder->tensor = Coder::constants(coder->format, global_amax);
+}
+
+/// The coder of a format under options, its tensor constants computed in the exact floating-point environment.
+template <class O>
+auto make_coder(const format_spec& format, const O& options, float global_amax) {
+  block_coder<decltype(options.rounding), decltype(options.rule)> coder{format, options.rule, {}, options.rounding};
+  scale_rule_spec rule{};  // a rule of the program's own changes no tensor constants
+  if constexpr (std::is_same_v<decltype(options.rule), scale_rule_spec>) rule = options.rule;
+  cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &rule, global_amax, &coder.tensor);
+  return coder;
 }
 template <compat::preset P, class O>
 auto make_coder(const O&, float global_amax) {
-  typename P::coder coder{{spec_of<typename P::format>, {}}};
-  cpu::detail::in_exact_environment(&preset_constants_into<typename P::coder>, &coder, global_amax);
+  typename P::coder coder{};
+  coder.format = spec_of<typename P::format>;
+  cpu::detail::in_exact_environment(&codec_constants_into<typename P::coder>, &coder, global_amax);
   return coder;
 }
 template <any_block_format F, class O>
 auto make_coder(const O& options, float global_amax) {
-  block_coder<decltype(options.rounding)> coder{spec_of<F>, options.rule, {}, options.rounding};
-  cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &coder.rule, global_amax, &coder.tensor);
-  return coder;
+  return make_coder(spec_of<F>, options, global_amax);
 }
 
-template <class O>
-float global_amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job, const O& options) {
+inline float global_amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job,
+                            const quantize_settings& options) {
   if (!job.format.two_level) return 0.0f;
   return options.has_amax ? options.global_amax : amax_of(ctx, job);
 }
+
+/// Is the coder the one that every kernel knows?
+template <class Coder>
+inline constexpr bool is_kernel_coder = std::is_same_v<Coder, block_coder<rounding_spec>>;
 
 /// The kernel of a tier where the coder is the library's own; the portable one instantiated for any other.
 template <class Coder>
 void quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job, const Coder& coder,
                    const cpu::detail::quantized_sink& out, quantize_report* report) {
-  if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>) {
+  if constexpr (is_kernel_coder<Coder>) {
     const auto kernel = cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize, job, coder, tier).kernel;
     for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
       kernel(job, coder, out, first, last, seen);
@@ -100,7 +113,7 @@ void quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::qu
 template <class Coder>
 void fake_quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job,
                         const Coder& coder, bool undo_transform, const sink& out, quantize_report* report) {
-  if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>) {
+  if constexpr (is_kernel_coder<Coder>) {
     if (tier != cpu::isa::scalar)
       return for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
         cpu::detail::fake_quantize_chunks(tier, job, coder, undo_transform, out, first, last, seen);
@@ -111,15 +124,85 @@ void fake_quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detai
   });
 }
 
-/// Everything but the memory: checks, tensor amax, blocks. Returns the tensor scale.
-template <quantizer_target F, matrix_scalar T, class O>
-float quantize_to(const cpu::context& ctx, const matrix_view<T>& x, const O& options,
+/// Checked options to codes and scales; returns the tensor scale. One function for all formats whose policies are the
+/// library's own; Preset, where given, is a compat preset with a coder of its own.
+template <class Preset = void, class O>
+float quantize_to(const cpu::context& ctx, const source& x, const format_spec& format, const O& options,
                   const cpu::detail::quantized_sink& out) {
   const cpu::isa tier = cpu::resolve(ctx);
-  const cpu::detail::quantize_job job = make_job(source_of(x), spec_of<format_of<F>>, options);
-  const auto coder = make_coder<F>(options, global_amax_of(ctx, job, options));
-  quantize_with(ctx, tier, job, coder, out, options.report);
-  return coder.tensor.decode;
+  const cpu::detail::quantize_job job = make_job(x, format, options);
+  const float global_amax = global_amax_of(ctx, job, options);
+  const auto run = [&](const auto& coder) {
+    quantize_with(ctx, tier, job, coder, out, options.report);
+    return coder.tensor.decode;
+  };
+  if constexpr (std::is_void_v<Preset>)
+    return run(make_coder(format, options, global_amax));
+  else
+    return run(make_coder<Preset>(options, global_amax));
+}
+/// The Preset of quantize_to for a target.
+template <quantizer_target F>
+using preset_of = std::conditional_t<any_block_format<F>, void, F>;
+
+template <class Preset = void, class O>
+void fake_quantize_to(const cpu::context& ctx, const source& x, const format_spec& format, const sink& out,
+                      const O& options) {
+  constexpr const char* operation = "fake_quantize";
+  check_quantize(operation, format, x, options, true);
+  check_data(operation, "out", out);
+  expects(out.rows == x.rows && out.cols == x.cols, operation, ": shape mismatch: out is ", out.rows, " x ", out.cols,
+          ", x is ", x.rows, " x ", x.cols);
+  expects(same_elements(x, out) || !share_bytes(x, out), operation, ": out overlaps x without being the same matrix");
+  const cpu::isa tier = cpu::resolve(ctx);
+  const cpu::detail::quantize_job job = make_job(x, format, options);
+  const float global_amax = global_amax_of(ctx, job, options);
+  const auto run = [&](const auto& coder) {
+    fake_quantize_with(ctx, tier, job, coder, options.undo, out, options.report);
+  };
+  if constexpr (std::is_void_v<Preset>)
+    run(make_coder(format, options, global_amax));
+  else
+    run(make_coder<Preset>(options, global_amax));
+}
+
+/// A matrix that quantize_into is to fill again must have been made for this shape and transform.
+inline void check_target(const quantized_memory& out, const source& x, const transform_spec& t) {
+  expects(out.rows() == x.rows && out.cols() == x.cols, "quantize_into: shape mismatch: out is ", out.rows(), " x ",
+          out.cols(), ", x is ", x.rows, " x ", x.cols);
+  expects(same_map(out.transform(), t), "quantize_into: transform mismatch: out was made for ",
+          transform_name(out.transform()), ", the call has ", transform_name(t),
+          out.transform().n == t.n ? " with other signs" : "");
+}
+
+/// Codes and scales of the caller's must not share bytes with x or with each other.
+inline void check_memory(const quantized_storage& memory, const source& x) {
+  expects(!bytes_of(x).overlaps(bytes_of(memory.codes)), "quantize_into: codes overlaps x");
+  expects(!bytes_of(x).overlaps(bytes_of(memory.scales)), "quantize_into: scales overlaps x");
+  expects(!bytes_of(memory.codes).overlaps(bytes_of(memory.scales)), "quantize_into: codes overlaps scales");
+}
+
+template <class Preset = void, class O>
+any_quantized_view quantize_into_memory(const cpu::context& ctx, const format_spec& format, const source& x,
+                                        const quantized_storage& memory, const O& options) {
+  check_quantize("quantize_into", format, x, options);
+  const quantized_shape shape{format, 1.0f, x.rows, x.cols, options.transform};
+  const auto width = static_cast<std::size_t>(scale_bytes(format.scale));
+  check_spans("quantize_into", shape, memory.codes.data(), memory.codes.size(), memory.scales.data(),
+              memory.scales.size() / width, width);
+  check_memory(memory, x);
+  const float scale = quantize_to<Preset>(ctx, x, format, options, {memory.codes.data(), memory.scales.data()});
+  return {format, memory.codes, memory.scales, scale, x.rows, x.cols, options.transform};
+}
+
+/// Values in a row: a span, an array, a vector.
+template <class R>
+concept contiguous_values = requires(const R& values) { std::span(values); };
+
+template <class R>
+auto one_row(const R& values) {
+  const std::span all(values);
+  return matrix_view<const typename decltype(all)::value_type>(all.data(), 1, all.size());
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -133,7 +216,8 @@ tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const transfo
   detail::check_data("amax", "x", x);
   detail::check_signs("amax", t);
   cpu::resolve(ctx);
-  quantize_options<rounding_spec> options{.transform = t};
+  quantize_settings options;
+  options.transform = t;
   const format_spec format{};  // only its block length matters, which divides every transform
   return {detail::amax_of(ctx, detail::make_job(detail::source_of(x), format, options))};
 }
@@ -150,46 +234,91 @@ tensor_amax amax(const matrix_view<T>& x, const Transform& t) {
   return amax(cpu::context{}, x, t.spec());
 }
 
-/// Quantizes x into memory of the caller's, without allocating any matrix memory: rows * padded_cols / 2 bytes of codes
-/// and one scale a block (see quantized_matrix.hpp). The returned view refers to that memory and holds the tensor
-/// scale. Neither span may overlap x.
+// The format as data: spec_of<nvfp4>, preset("nvfp4"), or a format_spec of the program's own.
+
+/// Quantizes x in a format that is known at run time.
+template <matrix_scalar T, class... Policies>
+any_quantized quantize(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
+                       const Policies&... policies) {
+  const auto options = detail::collect(policies...);
+  const detail::source from = detail::source_of(x);
+  detail::check_quantize("quantize", format, from, options);
+  any_quantized out(format, x.rows(), x.cols(), options.transform);
+  const quantized_storage memory = out.storage();
+  out.set_tensor_scale(detail::quantize_to(ctx, from, format, options, {memory.codes.data(), memory.scales.data()}));
+  return out;
+}
+/// The same into a caller's memory of exactly storage_size(format, x.rows(), x.cols(), transform); no matrix memory is
+/// allocated. The returned view refers to that memory and holds the tensor scale. Nothing may overlap.
+template <matrix_scalar T, class... Policies>
+any_quantized_view quantize_into(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
+                                 const quantized_storage& memory, const Policies&... policies) {
+  return detail::quantize_into_memory(ctx, format, detail::source_of(x), memory, detail::collect(policies...));
+}
+/// The same into a matrix of that format, shape and transform; its memory is used again.
+template <matrix_scalar T, class... Policies>
+void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, any_quantized& out, const Policies&... policies) {
+  const auto options = detail::collect(policies...);
+  const detail::source from = detail::source_of(x);
+  detail::check_quantize("quantize_into", out.spec(), from, options);
+  detail::check_target(out, from, options.transform);
+  const quantized_storage memory = out.storage();
+  out.set_tensor_scale(
+      detail::quantize_to(ctx, from, out.spec(), options, {memory.codes.data(), memory.scales.data()}));
+}
+/// dequantize(quantize(format, x, policies...)) in one pass: see the typed fake_quantize below.
+template <matrix_scalar T, matrix_scalar U, class... Policies>
+void fake_quantize(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
+                   const matrix_view<U>& out, const Policies&... policies) {
+  detail::fake_quantize_to(ctx, detail::source_of(x), format, detail::sink_of(out), detail::collect(policies...));
+}
+
+// The format as a template argument, a block_format or a compat preset: policies that cannot apply do not compile.
+
+/// Quantizes x.
+template <quantizer_target F, matrix_scalar T, class... Policies>
+quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
+  const auto options = detail::collect_for<format_of<F>>(policies...);
+  detail::check_quantize<F>("quantize", x, options);
+  quantized_matrix<format_of<F>> out(x.rows(), x.cols(), options.transform);
+  out.set_tensor_scale(detail::quantize_to<detail::preset_of<F>>(
+      ctx, detail::source_of(x), spec_of<format_of<F>>, options, {out.codes().data(), out.scale_bytes().data()}));
+  return out;
+}
+
+/// Quantizes a span, an array or a vector as one row.
+template <quantizer_target F, detail::contiguous_values R, class... Policies>
+quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const R& values, const Policies&... policies) {
+  return quantize<F>(ctx, detail::one_row(values), policies...);
+}
+
+/// Quantizes x into a caller's memory, without allocating any matrix memory: see the untyped one above.
+template <quantizer_target F, matrix_scalar T, class... Policies>
+quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix_view<T>& x,
+                                           const quantized_storage& memory, const Policies&... policies) {
+  const auto options = detail::collect_for<format_of<F>>(policies...);
+  detail::check_preset<F>("quantize_into", options);
+  return detail::typed<format_of<F>>(detail::quantize_into_memory<detail::preset_of<F>>(
+      ctx, spec_of<format_of<F>>, detail::source_of(x), memory, options));
+}
 template <quantizer_target F, matrix_scalar T, class... Policies>
 quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix_view<T>& x,
                                            std::span<std::uint8_t> codes,
                                            std::span<typename format_of<F>::scale_type> scales,
                                            const Policies&... policies) {
-  const auto options = detail::collect(policies...);
-  detail::check_quantize<F>("quantize_into", x, options);
-  const quantized_view<format_of<F>> sized{codes, scales, 1.0f, x.rows(), x.cols(), options.transform};
-  detail::check_apart("quantize_into", "codes", codes, "x", x);
-  detail::check_apart("quantize_into", "scales", scales, "x", x);
-  detail::check_apart("quantize_into", codes, scales);
-  const float tensor_scale = detail::quantize_to<F>(ctx, x, options, {codes.data(), scales.data()});
-  return {codes, scales, tensor_scale, sized.rows(), sized.cols(), options.transform};
+  return quantize_into<F>(ctx, x, quantized_storage{codes, std::as_writable_bytes(scales)}, policies...);
 }
 
 /// The same into a quantized_matrix of that shape and transform; its memory is used again.
 template <any_block_format F, matrix_scalar T, class... Policies>
 void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, quantized_matrix<F>& out,
                    const Policies&... policies) {
-  const auto options = detail::collect(policies...);
-  detail::check_quantize<F>("quantize_into", x, options);
-  detail::expects(out.rows() == x.rows() && out.cols() == x.cols(), "quantize_into: out is ", out.rows(), " x ",
-                  out.cols(), ", but x is ", x.rows(), " x ", x.cols());
-  detail::expects(same_map(out.transform(), options.transform),
-                  "quantize_into: out was made for a transform of length ", out.transform().n,
-                  " and its signs, not for the one given, of length ", options.transform.n);
-  out.set_tensor_scale(detail::quantize_to<F>(ctx, x, options, {out.codes().data(), out.scales().data()}));
-}
-
-/// Quantizes x. F is a block_format or a compat preset.
-template <quantizer_target F, matrix_scalar T, class... Policies>
-quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-  const auto options = detail::collect(policies...);
-  detail::check_quantize<F>("quantize", x, options);
-  quantized_matrix<format_of<F>> out(x.rows(), x.cols(), options.transform);
-  out.set_tensor_scale(detail::quantize_to<F>(ctx, x, options, {out.codes().data(), out.scales().data()}));
-  return out;
+  const auto options = detail::collect_for<F>(policies...);
+  const detail::source from = detail::source_of(x);
+  detail::check_quantize("quantize_into", spec_of<F>, from, options);
+  detail::check_target(out, from, options.transform);
+  out.set_tensor_scale(
+      detail::quantize_to(ctx, from, spec_of<F>, options, {out.codes().data(), out.scale_bytes().data()}));
 }
 
 /// dequantize(quantize<F>(x, policies...)) in one pass, bit for bit, without storing codes. With undo_transform{} the
@@ -198,26 +327,44 @@ quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const matrix_vi
 template <quantizer_target F, matrix_scalar T, matrix_scalar U, class... Policies>
 void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matrix_view<U>& out,
                    const Policies&... policies) {
-  const auto options = detail::collect(policies...);
-  detail::check_quantize<F>("fake_quantize", x, options, true);
-  detail::check_data("fake_quantize", "out", out);
-  detail::expects(out.rows() == x.rows() && out.cols() == x.cols(), "fake_quantize: out is ", out.rows(), " x ",
-                  out.cols(), ", but x is ", x.rows(), " x ", x.cols());
-  const detail::source in = detail::source_of(x);
-  const detail::sink to = detail::sink_of(out);
-  detail::expects(detail::same_elements(in, to) || !detail::share_bytes(in, to),
-                  "fake_quantize: out overlaps x without being the same matrix");
-  const cpu::isa tier = cpu::resolve(ctx);
-  const auto job = detail::make_job(in, spec_of<format_of<F>>, options);
-  const auto coder = detail::make_coder<F>(options, detail::global_amax_of(ctx, job, options));
-  detail::fake_quantize_with(ctx, tier, job, coder, options.undo, to, options.report);
+  const auto options = detail::collect_for<format_of<F>>(policies...);
+  detail::check_preset<F>("fake_quantize", options);
+  detail::fake_quantize_to<detail::preset_of<F>>(ctx, detail::source_of(x), spec_of<format_of<F>>, detail::sink_of(out),
+                                                 options);
 }
 
 // Without a context: all cores, the best instructions.
 
+template <matrix_scalar T, class... Policies>
+any_quantized quantize(const format_spec& format, const matrix_view<T>& x, const Policies&... policies) {
+  return quantize(cpu::context{}, format, x, policies...);
+}
+template <matrix_scalar T, class... Policies>
+any_quantized_view quantize_into(const format_spec& format, const matrix_view<T>& x, const quantized_storage& memory,
+                                 const Policies&... policies) {
+  return quantize_into(cpu::context{}, format, x, memory, policies...);
+}
+template <matrix_scalar T, class... Policies>
+void quantize_into(const matrix_view<T>& x, any_quantized& out, const Policies&... policies) {
+  quantize_into(cpu::context{}, x, out, policies...);
+}
+template <matrix_scalar T, matrix_scalar U, class... Policies>
+void fake_quantize(const format_spec& format, const matrix_view<T>& x, const matrix_view<U>& out,
+                   const Policies&... policies) {
+  fake_quantize(cpu::context{}, format, x, out, policies...);
+}
 template <quantizer_target F, matrix_scalar T, class... Policies>
 quantized_matrix<format_of<F>> quantize(const matrix_view<T>& x, const Policies&... policies) {
   return quantize<F>(cpu::context{}, x, policies...);
+}
+template <quantizer_target F, detail::contiguous_values R, class... Policies>
+quantized_matrix<format_of<F>> quantize(const R& values, const Policies&... policies) {
+  return quantize<F>(cpu::context{}, detail::one_row(values), policies...);
+}
+template <quantizer_target F, matrix_scalar T, class... Policies>
+quantized_view<format_of<F>> quantize_into(const matrix_view<T>& x, const quantized_storage& memory,
+                                           const Policies&... policies) {
+  return quantize_into<F>(cpu::context{}, x, memory, policies...);
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
 quantized_view<format_of<F>> quantize_into(const matrix_view<T>& x, std::span<std::uint8_t> codes,

@@ -28,12 +28,9 @@ struct report {
   std::array<std::uint64_t, 16> histogram{};  ///< elements by code
 };
 
-/// (2 q_i - q_{i-1} - q_{i+1}) / 4 on magnitudes, in units of the grid: how far code i's bin leans to one side, so what
-/// rounding to nearest adds on average. 0 on uniform grids, for 0, and for the largest magnitude,
-/// whose bins have one side.
-template <element_format E>
-constexpr double bin_bias(std::uint8_t code) {
-  const grid4 grid = grid_of<E>();
+/// (2 q_i - q_{i-1} - q_{i+1}) / 4 on magnitudes, in units of the grid: what rounding to nearest adds on average in the
+/// bin of code i. 0 on uniform grids, for 0, and for the amax of the grid, whose bins have one side.
+constexpr double bin_bias(const grid4& grid, std::uint8_t code) {
   const float value = grid.value[code & 15u], a = value < 0 ? -value : value;
   float below = -1.0f, above = std::numeric_limits<float>::infinity();
   for (int i = 0; i < grid.levels; ++i) {
@@ -45,6 +42,11 @@ constexpr double bin_bias(std::uint8_t code) {
   }
   if (a == 0.0f || above == std::numeric_limits<float>::infinity()) return 0.0;
   return (2.0 * static_cast<double>(a) - static_cast<double>(below) - static_cast<double>(above)) / 4.0;
+}
+
+template <element_format E>
+constexpr double bin_bias(std::uint8_t code) {
+  return bin_bias(grid_of<E>(), code);
 }
 
 }  // namespace ufp4::analysis::inline UFP4_TYPES
@@ -106,7 +108,7 @@ void measure_strips(const cpu::detail::quantize_job& job, const Coder& coder, st
     }
 }
 
-/// Packed codes by value. Four counts of each, or a code that comes again at once would wait for itself.
+/// Counts packed codes by value, in four tables: equal codes that follow each other do not wait for one another.
 inline void count_codes(const std::uint8_t* packed, std::size_t count, std::array<std::uint64_t, 16>& histogram) {
   std::uint32_t seen[4][16] = {};
   for (std::size_t i = 0; i < count / 2; ++i) {
@@ -187,60 +189,103 @@ inline double utilization(const grid4& grid, const std::array<std::uint64_t, 16>
   return total == 0 ? 0 : __builtin_exp2(entropy) / grid.levels;
 }
 
+/// What all pieces of a measurement add up to.
+struct totals {
+  sums all;
+  quantize_report seen;
+  std::uint64_t blocks = 0;
+
+  report result(const grid4& grid) const {
+    report r;
+    r.histogram = all.histogram;
+    for (const std::uint64_t n : all.histogram) r.elements += n;
+    r.blocks = blocks;
+    r.attenuation = all.xq / all.xx;
+    r.sqnr_db = 10.0 * __builtin_log10(all.xx / all.ee);
+    r.bucket_utilization = utilization(grid, all.histogram);
+    r.nonfinite_blocks = seen.nonfinite_blocks;
+    const auto share = [](std::uint64_t n, std::uint64_t of) {
+      return of == 0 ? 0 : static_cast<double>(n) / static_cast<double>(of);
+    };
+    r.scale_underflow_rate = share(seen.underflowed_scales, r.blocks);
+    r.saturation_rate = share(seen.saturated, r.elements);
+    return r;
+  }
+};
+
+/// Adds a piece. Preset: as in quantize_to.
+template <class Preset = void, class O>
+void add_piece(const cpu::context& ctx, const format_spec& format, const ufp4::detail::source& x, const O& options,
+               totals& to) {
+  ufp4::detail::check_quantize("analysis::measure", format, x, options);
+  const cpu::isa tier = cpu::resolve(ctx);
+  auto job = ufp4::detail::make_job(x, format, options);
+  job.counts = true;
+  const float global_amax = ufp4::detail::global_amax_of(ctx, job, options);
+  std::vector<sums> strips(job.strips());
+  quantize_report here;
+  if constexpr (std::is_void_v<Preset>)
+    measure_with(ctx, tier, job, ufp4::detail::make_coder(format, options, global_amax), strips, here);
+  else
+    measure_with(ctx, tier, job, ufp4::detail::make_coder<Preset>(options, global_amax), strips, here);
+  for (const sums& s : strips) to.all += s;
+  to.blocks += job.strips() * (job.padded_cols / static_cast<std::size_t>(format.block.cols));
+  to.seen += here;
+  if (options.report != nullptr) *options.report += here;
+}
+
 }  // namespace ufp4::analysis::detail::inline UFP4_CODE
 
 namespace ufp4::analysis::inline UFP4_CODE {
 
 /// measure() of a matrix that comes in pieces: rows first .. last at a time, top to bottom, with the same policies. The
-/// report is that of the whole matrix, bit for bit, for any division into rows (a multiple of the height of square
-/// blocks).
-///
-/// A two-level format needs the whole's tensor_amax, and stochastic rounding each piece's shard: else a piece counts as
-/// a matrix of its own.
+/// report is that of the whole matrix, bit for bit, for any division into rows (a multiple of the block's rows). With
+/// stochastic rounding each piece needs its shard, and a two-level format then the whole's tensor_amax; without them a
+/// piece is measured as a matrix of its own.
+class any_measurement {
+ public:
+  explicit any_measurement(const format_spec& format) : format_(format) {}
+
+  template <matrix_scalar T, class... Policies>
+  void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
+    detail::add_piece(ctx, format_, ufp4::detail::source_of(x), ufp4::detail::collect(policies...), totals_);
+  }
+  report result() const { return totals_.result(format_.grid); }
+
+ private:
+  format_spec format_;
+  detail::totals totals_;
+};
+
+/// The same for a format that is a type, or a compat preset.
 template <quantizer_target F>
 class measurement {
  public:
   template <matrix_scalar T, class... Policies>
   void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-    const auto options = ufp4::detail::collect(policies...);
-    ufp4::detail::check_quantize<F>("analysis::measure", x, options);
-    const cpu::isa tier = cpu::resolve(ctx);
-    auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
-    job.counts = true;
-    const auto coder = ufp4::detail::make_coder<F>(options, ufp4::detail::global_amax_of(ctx, job, options));
-    std::vector<detail::sums> strips(job.strips());
-    quantize_report here;
-    detail::measure_with(ctx, tier, job, coder, strips, here);
-    for (const detail::sums& s : strips) all_ += s;
-    blocks_ += job.strips() * (job.padded_cols / format_of<F>::block_size);
-    seen_ += here;
-    if (options.report != nullptr) *options.report += here;
+    const auto options = ufp4::detail::collect_for<format_of<F>>(policies...);
+    ufp4::detail::check_preset<F>("analysis::measure", options);
+    detail::add_piece<ufp4::detail::preset_of<F>>(ctx, spec_of<format_of<F>>, ufp4::detail::source_of(x), options,
+                                                  totals_);
   }
-
-  report result() const {
-    report r;
-    r.histogram = all_.histogram;
-    for (const std::uint64_t n : all_.histogram) r.elements += n;
-    r.blocks = blocks_;
-    r.attenuation = all_.xq / all_.xx;
-    r.sqnr_db = 10.0 * __builtin_log10(all_.xx / all_.ee);
-    r.bucket_utilization = detail::utilization(spec_of<format_of<F>>.grid, all_.histogram);
-    r.nonfinite_blocks = seen_.nonfinite_blocks;
-    const auto share = [](std::uint64_t n, std::uint64_t of) {
-      return of == 0 ? 0 : static_cast<double>(n) / static_cast<double>(of);
-    };
-    r.scale_underflow_rate = share(seen_.underflowed_scales, r.blocks);
-    r.saturation_rate = share(seen_.saturated, r.elements);
-    return r;
-  }
+  report result() const { return totals_.result(spec_of<format_of<F>>.grid); }
 
  private:
-  detail::sums all_;
-  quantize_report seen_;
-  std::uint64_t blocks_ = 0;
+  detail::totals totals_;
 };
 
-/// Quantizes x as quantize<F>(x, policies...) would and reports what that did to it. Nothing is stored.
+/// Quantizes x as quantize(format, x, policies...) would and reports what that did to it. Nothing is stored.
+template <matrix_scalar T, class... Policies>
+report measure(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
+               const Policies&... policies) {
+  any_measurement whole(format);
+  whole.add(ctx, x, policies...);
+  return whole.result();
+}
+template <matrix_scalar T, class... Policies>
+report measure(const format_spec& format, const matrix_view<T>& x, const Policies&... policies) {
+  return measure(cpu::context{}, format, x, policies...);
+}
 template <quantizer_target F, matrix_scalar T, class... Policies>
 report measure(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
   measurement<F> whole;
@@ -253,6 +298,10 @@ report measure(const matrix_view<T>& x, const Policies&... policies) {
 }
 
 /// How many dB a transform gains (negative: loses) on x in a format: 10 log10(NMSE without / NMSE with).
+template <matrix_scalar T, transform Transform, class... Policies>
+double delta_sqnr(const format_spec& format, const matrix_view<T>& x, const Transform& t, const Policies&... policies) {
+  return measure(format, x, t, policies...).sqnr_db - measure(format, x, policies...).sqnr_db;
+}
 template <quantizer_target F, matrix_scalar T, transform Transform, class... Policies>
 double delta_sqnr(const matrix_view<T>& x, const Transform& t, const Policies&... policies) {
   return measure<F>(x, t, policies...).sqnr_db - measure<F>(x, policies...).sqnr_db;

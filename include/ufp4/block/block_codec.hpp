@@ -10,7 +10,9 @@
 // | bits             | identical on every backend                                                   |
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <type_traits>
 #include <ufp4/block/packing.hpp>
 #include <ufp4/block/scale_rules.hpp>
 
@@ -106,12 +108,30 @@ UFP4_HD constexpr std::uint64_t round_row(const grid4& grid, const block_scale& 
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Quantizes blocks of one format under fixed policies. A coder is what the quantize kernels are templates over; the
-/// compat presets bring coders of their own.
-template <rounding_policy Rounding>
+/// What turns one block of values into codes and a scale: a preset's own (compat.hpp), or block_coder.
+///
+/// | format, tensor          | data members, set before the first block: the format, and its tensor constants            |
+/// | constants(format, amax) | static; the tensor constants of an operand with that amax                                 |
+/// | operator()              | (values, index, row_step, codes, report): writes a code a byte, in the shape of the       |
+/// |                         | values; returns the bits of the block scale; adds to the report. `index` is the element   |
+/// |                         | index of the first value (numerics 3), `row_step` what a row adds to it                   |
+///
+/// A function of its arguments alone; called on several threads at a time, and on a GPU if it is marked so.
+template <class C>
+concept block_codec = std::is_trivially_copyable_v<C> && std::is_default_constructible_v<C> &&
+                      requires(C changed, const C coder, const block_values& values, std::uint64_t index,
+                               std::uint8_t* codes, quantize_report& report) {
+                        { changed.format } -> std::same_as<format_spec&>;
+                        { changed.tensor } -> std::same_as<tensor_constants&>;
+                        { C::constants(coder.format, 0.0f) } -> std::same_as<tensor_constants>;
+                        { coder(values, index, index, codes, report) } -> std::same_as<std::uint32_t>;
+                      };
+
+/// Quantizes blocks of one format under a scale rule and a rounding policy.
+template <rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec>
 struct block_coder {
   format_spec format;
-  scale_rule_spec rule;
+  Rule rule;
   tensor_constants tensor;
   Rounding rounding;
 
@@ -126,6 +146,12 @@ struct block_coder {
       return detail::nan_scale(format.scale);
     }
     const block_scale scale = choose_scale(format, rule, tensor, v, detail::to_float(largest));
+    if constexpr (scale_rule<Rule>)
+      if (scale.bits == detail::nan_scale(format.scale)) {
+        ++report.nonfinite_blocks;
+        detail::zero_codes(format.grid, v, codes);
+        return scale.bits;
+      }
     if (scale.factor == 0.0f || largest == 0) {  // e8m0 has no zero: there the block tells
       report.underflowed_scales += largest != 0;
       detail::zero_codes(format.grid, v, codes);
@@ -151,17 +177,17 @@ UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, scale
 
 /// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out, the block scale
 /// returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`: of x[0], for stochastic rounding.
-template <any_block_format F, rounding_policy Rounding = nearest_even>
+/// `rule`: a scale_rule_spec (`scale_up{}.spec()`), or a scale rule of the kernel's own.
+template <any_block_format F, rounding_policy Rounding = nearest_even, any_scale_rule Rule = scale_rule_spec>
   requires(F::block.rows == 1)
 UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed, Rounding rounding = {},
-                                              std::uint64_t index = 0, tensor_constants tensor = {},
-                                              scale_rule_spec rule = {}) {
+                                              std::uint64_t index = 0, tensor_constants tensor = {}, Rule rule = {}) {
   constexpr int count = F::block.cols;
   detail::settle(x);
   std::uint8_t codes[static_cast<std::size_t>(count)];
   quantize_report report{};
   constexpr format_spec format = spec_of<F>;
-  const block_coder<Rounding> coder{format, rule, tensor, rounding};
+  const block_coder<Rounding, Rule> coder{format, rule, tensor, rounding};
   const std::uint32_t bits = coder({x, 1, count, count}, index, 0, codes, report);
   pack_codes(codes, count, packed);
   return detail::scale_as<typename F::scale_type>(bits);

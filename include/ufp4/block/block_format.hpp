@@ -12,9 +12,9 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The shape of a block: 1 x cols along the contraction axis, or a square.
+/// The shape of a block: 1 x cols along the contraction axis, or a rectangle.
 struct block_shape {
-  int rows = 1;   ///< 1, or cols for a square
+  int rows = 1;   ///< 1, or the height of a rectangle
   int cols = 16;  ///< along the contraction axis
   constexpr block_shape() = default;
   UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}             ///< 1 x along_k
@@ -38,14 +38,14 @@ struct format_spec {
 ///
 /// | Element     | any element_format, a user's own included                                             |
 /// | Scale       | float, bf16, e4m3, ue5m3 or e8m0                                                       |
-/// | Block       | 16 for 1x16; square(16) for 16x16. A power of two: 2 .. 256, squares up to 64          |
+/// | Block       | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256 |
 /// | TensorScale | void, or float for a second level, with e4m3 and ue5m3: the others' range needs none     |
 template <element_format Element, scale_format Scale, block_shape Block, class TensorScale = void>
 struct block_format {
   static_assert(Block.cols >= 2 && Block.cols <= 256 && (Block.cols & (Block.cols - 1)) == 0,
                 "the block length must be a power of two from 2 to 256");
-  static_assert(Block.rows == 1 || (Block.rows == Block.cols && Block.rows <= 64),
-                "a block is 1 x B, or a square of at most 64 x 64");
+  static_assert(Block.rows >= 1 && Block.rows <= 128 && (Block.rows & (Block.rows - 1)) == 0,
+                "the rows of a block must be a power of two from 1 to 128");
   static_assert(std::is_void_v<TensorScale> || std::is_same_v<TensorScale, float>,
                 "the tensor scale is float, or void for none");
   static_assert(std::is_void_v<TensorScale> || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
@@ -54,7 +54,7 @@ struct block_format {
   using element_type = Element;                                                    ///< fp4<E2M1>, int4, ...
   using scale_type = Scale;                                                        ///< float, bf16, e4m3, ...
   using tensor_scale_type = TensorScale;                                           ///< float or void
-  static constexpr block_shape block = Block;                                      ///< 1 x B or B x B
+  static constexpr block_shape block = Block;                                      ///< rows x B
   static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< B
   static constexpr bool two_level = !std::is_void_v<TensorScale>;                  ///< has a tensor scale
   /// Codes and block scales; a tensor scale adds 32 bits to the whole.
@@ -88,7 +88,8 @@ constexpr const char* format_mismatch(const format_spec& f) {
   if (f.scale > scale_kind::e8m0) return "the format's scale is no scale_kind";
   if (cols < 2 || cols > 256 || (cols & (cols - 1)) != 0)
     return "the block length must be a power of two from 2 to 256";
-  if (rows != 1 && (rows != cols || rows > 64)) return "a block is 1 x B, or a square of at most 64 x 64";
+  if (rows < 1 || rows > 128 || (rows & (rows - 1)) != 0)
+    return "the rows of a block must be a power of two from 1 to 128";
   if (f.two_level && f.scale != scale_kind::e4m3 && f.scale != scale_kind::ue5m3)
     return "float, bf16 and e8m0 block scales take no tensor scale: their range needs none";
   return nullptr;

@@ -221,9 +221,10 @@ struct ggml_nvfp4 {
   using coder = detail::ggml_nvfp4_coder;
 };
 
-/// A preset: a block format and the coder that fills it.
+/// A preset: a block format and the coder that fills it. A user's own type that has both works as these do.
 template <class P>
-concept preset = any_block_format<typename P::format> && requires { typename P::coder; };
+concept preset = any_block_format<typename P::format> && block_codec<typename P::coder>;
+static_assert(preset<ggml_mxfp4> && preset<te_nvfp4> && preset<torchao_nvfp4> && preset<torchao_mx_even>);
 
 }  // namespace ufp4::compat::inline UFP4_TYPES
 

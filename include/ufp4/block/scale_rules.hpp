@@ -49,7 +49,7 @@ struct four_over_six {
 struct mse_search {
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.mse_search = true}; }
 };
-static_assert(scale_rule<scale_up> && scale_rule<mse_search> && scale_rule<scale_rule_spec>);
+static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && builtin_scale_rule<scale_rule_spec>);
 
 /// The constants of a two-level format, from global_amax, the largest finite magnitude of the transformed operand.
 struct tensor_constants {
@@ -203,11 +203,20 @@ UFP4_HD inline block_scale smallest_error(const format_spec& f, const tensor_con
   return best;
 }
 
+/// The scale of a user's rule, encoded: `amax` > 0 is finite. NaN bits where the rule's answer is no scale.
+template <scale_rule Rule>
+UFP4_HD block_scale scale_of_rule(const format_spec& f, const Rule& rule, const tensor_constants& tensor,
+                                  const block_values& v, float amax) {
+  const float wanted = rounded(rule(v, amax));
+  if (!(wanted >= 0.0f && wanted <= max_finite)) return {nan_scale(f.scale), quiet_nan, 0.0f, false};
+  return scale_from_bits(f, tensor, encode_scale(f.scale, f.two_level ? wanted / tensor.decode : wanted));
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
 
-/// The scale of a block of finite values with the largest magnitude amax.
+/// The scale of a block of finite values with this amax: the one place where an amax becomes a scale.
 UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_spec& rule,
                                         const tensor_constants& tensor, const block_values& v, float amax) {
   using namespace detail;
@@ -220,6 +229,13 @@ UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_s
   else
     bits = encode_scale(f.scale, scale_argument(f, tensor, amax));
   return rule.mse_search ? smallest_error(f, tensor, v, bits) : scale_from_bits(f, tensor, bits);
+}
+
+template <scale_rule Rule>
+UFP4_HD block_scale choose_scale(const format_spec& f, const Rule& rule, const tensor_constants& tensor,
+                                 const block_values& v, float amax) {
+  if (amax == 0.0f) return detail::scale_from_bits(f, tensor, 0);
+  return detail::scale_of_rule(f, rule, tensor, v, amax);
 }
 
 }  // namespace ufp4::inline UFP4_CODE

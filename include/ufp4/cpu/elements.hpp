@@ -15,9 +15,11 @@ using ufp4::detail::source;
 
 using ufp4::detail::gemm_job;
 using ufp4::detail::gemm_operand;
+using ufp4::detail::load_scale;
 using ufp4::detail::quantize_job;
 using ufp4::detail::quantized_sink;
 using ufp4::detail::quantized_source;
+using ufp4::detail::store_scale;
 
 /// count elements of row i from column k on, as binary32.
 inline void load_row(const source& x, std::size_t i, std::size_t k, std::size_t count, float* out) {
@@ -56,25 +58,6 @@ inline void store_row(const sink& x, std::size_t i, std::size_t k, std::size_t c
       return each(static_cast<std::uint16_t*>(x.data), [](float v) { return round_to<bf16>(v).bits(); });
     case dtype::fp16:
       return each(static_cast<std::uint16_t*>(x.data), [](float v) { return round_to<fp16>(v).bits(); });
-  }
-}
-
-inline std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t i) {
-  std::uint32_t wide = 0;
-  std::uint16_t half = 0;
-  switch (ufp4::detail::scale_bytes(kind)) {
-    case 4: std::memcpy(&wide, static_cast<const char*>(scales) + 4 * i, 4); return wide;
-    case 2: std::memcpy(&half, static_cast<const char*>(scales) + 2 * i, 2); return half;
-    default: return static_cast<const std::uint8_t*>(scales)[i];
-  }
-}
-
-inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
-  const auto half = static_cast<std::uint16_t>(bits);
-  switch (ufp4::detail::scale_bytes(kind)) {
-    case 4: std::memcpy(static_cast<char*>(scales) + 4 * i, &bits, 4); return;
-    case 2: std::memcpy(static_cast<char*>(scales) + 2 * i, &half, 2); return;
-    default: static_cast<std::uint8_t*>(scales)[i] = static_cast<std::uint8_t>(bits);
   }
 }
 

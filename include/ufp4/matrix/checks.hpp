@@ -1,7 +1,7 @@
 // ufp4 - what is wrong with the arguments of quantize, dequantize and the Hadamard transform, and the job they make.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages are the same on every machine: each one's operations ask here before they write anything.
+// CPU and GPU operations check here before they write anything, so an error message is the same on both.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,14 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
+template <class Void>
+void check_data(const char* operation, const char* argument, const any_view<Void>& x) {
+  expects(x.data != nullptr || x.rows == 0 || x.cols == 0, operation, ": ", argument, " is null, but has ", x.rows,
+          " x ", x.cols, " elements");
+}
 template <matrix_scalar T>
 void check_data(const char* operation, const char* argument, const matrix_view<T>& x) {
-  expects(x.data() != nullptr || x.rows() == 0 || x.cols() == 0, operation, ": ", argument, " is null, but has ",
-          x.rows(), " x ", x.cols(), " elements");
+  check_data(operation, argument, source_of(x));
 }
 
 /// The job of a matrix under options; place as the shard says.
@@ -61,6 +65,8 @@ void check_preset(const char* operation, const O& options) {
   if constexpr (compat::preset<F>) {
     static_assert(std::is_same_v<decltype(options.rounding), rounding_spec>,
                   "a compat preset has a rounding of its own; leave the rounding policy out");
+    static_assert(std::is_same_v<decltype(options.rule), scale_rule_spec>,
+                  "a compat preset has a scale rule of its own; leave the scale rule out");
     expects(options.rounding.what == rounding_spec::kind::nearest_even, operation,
             ": a compat preset has a rounding of its own; leave the rounding policy out");
     expects(options.rule == scale_rule_spec{}, operation,
@@ -68,13 +74,22 @@ void check_preset(const char* operation, const O& options) {
   }
 }
 
-template <quantizer_target F, class O, matrix_scalar T>
-void check_quantize(const char* operation, const matrix_view<T>& x, const O& options, bool may_undo = false) {
-  check_preset<F>(operation, options);
+/// What quantize checks, for a format as data.
+template <class O>
+void check_quantize(const char* operation, const format_spec& format, const source& x, const O& options,
+                    bool may_undo = false, bool amax_is_known = false) {
+  const char* mismatch = format_mismatch(format);
+  expects(mismatch == nullptr, operation, ": ", mismatch == nullptr ? "" : mismatch);
   expects(may_undo || !options.undo, operation,
           ": undo_transform is for fake_quantize; codes stay in the transformed domain");
-  check_options(operation, options, spec_of<format_of<F>>, x.cols());
+  check_options(operation, options, format, x.cols, amax_is_known);
   check_data(operation, "x", x);
+}
+template <quantizer_target F, class O, matrix_scalar T>
+void check_quantize(const char* operation, const matrix_view<T>& x, const O& options, bool may_undo = false,
+                    bool amax_is_known = false) {
+  check_preset<F>(operation, options);
+  check_quantize(operation, spec_of<format_of<F>>, source_of(x), options, may_undo, amax_is_known);
 }
 
 /// `wide` has the padded columns of `narrow`, whichever of the two is the input.
@@ -98,17 +113,20 @@ void check_transform(const char* operation, const transform_spec& t, bool invers
 /// Q: any quantized matrix with codes() and scales() that are spans.
 template <class Q, matrix_scalar T>
 void check_dequantize(const char* operation, const Q& q, const matrix_view<T>& out) {
-  expects(out.rows() == q.rows() && out.cols() == q.cols(), operation, ": out is ", out.rows(), " x ", out.cols(),
-          ", but the quantized matrix is ", q.rows(), " x ", q.cols());
+  expects(out.rows() == q.rows() && out.cols() == q.cols(), operation, ": shape mismatch: out is ", out.rows(), " x ",
+          out.cols(), ", the quantized matrix is ", q.rows(), " x ", q.cols());
   check_data(operation, "out", out);
   check_apart(operation, "codes", q.codes(), "out", out);
-  check_apart(operation, "scales", q.scales(), "out", out);
+  if constexpr (requires { q.scale_bytes(); })
+    check_apart(operation, "scales", q.scale_bytes(), "out", out);
+  else
+    check_apart(operation, "scales", q.scales(), "out", out);
 }
 
-template <any_block_format F>
-quantized_source quantized_source_of(const quantized_view<F>& q) {
-  return {q.codes().data(), q.scales().data(), spec_of<F>,       q.rows(),
-          q.cols(),         q.padded_cols(),   q.tensor_scale(), q.transform()};
+/// A quantized matrix as kernels read it.
+inline quantized_source quantized_source_of(const any_quantized_view& q) {
+  return {q.codes().data(), q.scale_bytes().data(), q.spec(),       q.rows(),
+          q.cols(),         q.padded_cols(),        q.tensor_scale(), q.transform()};
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#if defined(__STDCPP_FLOAT16_T__) || defined(__STDCPP_BFLOAT16_T__)
+#include <stdfloat>
+#endif
 #include <ufp4/detail/compiler.hpp>
 #include <ufp4/format/scales.hpp>
 
@@ -13,22 +16,53 @@ namespace ufp4::inline UFP4_TYPES {
 /// What the bits of a matrix's elements mean.
 enum class dtype : std::uint8_t { f32, bf16, fp16 };
 
-/// Says which dtype a C++ type holds. Any 16-bit type with the bits of bfloat16 or binary16 joins in one line:
+}  // namespace ufp4::inline UFP4_TYPES
+
+// 16-bit types of CUDA and HIP headers, which need not be included.
+struct __half;
+struct __nv_bfloat16;
+struct __hip_bfloat16;
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+template <dtype value>
+struct element_kind {
+  static constexpr dtype kind = value;
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// Which dtype a C++ type holds: float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, __nv_bfloat16,
+/// __hip_bfloat16. Any 16-bit type with the bits of bfloat16 or binary16 is added in one line:
 ///   template <> struct ufp4::matrix_element<my_bf16> { static constexpr ufp4::dtype kind = ufp4::dtype::bf16; };
 template <class T>
 struct matrix_element;
 template <>
-struct matrix_element<float> {
-  static constexpr dtype kind = dtype::f32;
-};
+struct matrix_element<float> : detail::element_kind<dtype::f32> {};
 template <>
-struct matrix_element<ufp4::bf16> {
-  static constexpr dtype kind = dtype::bf16;
-};
+struct matrix_element<ufp4::bf16> : detail::element_kind<dtype::bf16> {};
 template <>
-struct matrix_element<ufp4::fp16> {
-  static constexpr dtype kind = dtype::fp16;
-};
+struct matrix_element<ufp4::fp16> : detail::element_kind<dtype::fp16> {};
+template <>
+struct matrix_element<::__half> : detail::element_kind<dtype::fp16> {};
+template <>
+struct matrix_element<::__nv_bfloat16> : detail::element_kind<dtype::bf16> {};
+template <>
+struct matrix_element<::__hip_bfloat16> : detail::element_kind<dtype::bf16> {};
+#if defined(__FLT16_MAX__) && !defined(__CUDACC__)
+template <>
+struct matrix_element<_Float16> : detail::element_kind<dtype::fp16> {};
+#endif
+#if defined(__STDCPP_FLOAT16_T__)
+template <>
+struct matrix_element<std::float16_t> : detail::element_kind<dtype::fp16> {};
+#endif
+#if defined(__STDCPP_BFLOAT16_T__)
+template <>
+struct matrix_element<std::bfloat16_t> : detail::element_kind<dtype::bf16> {};
+#endif
 
 template <class T>
 concept matrix_scalar = requires { matrix_element<std::remove_const_t<T>>::kind; } &&
@@ -38,6 +72,10 @@ concept matrix_scalar = requires { matrix_element<std::remove_const_t<T>>::kind;
 /// nothing. Without strides the matrix is packed, row-major.
 template <class T>
 class matrix_view {
+  static_assert(matrix_scalar<T>,
+                "matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, "
+                "__nv_bfloat16 or __hip_bfloat16; convert others, such as double, first, or specialise matrix_element");
+
  public:
   using element_type = T;
 
@@ -77,6 +115,13 @@ constexpr matrix_view<T> transpose(const matrix_view<T>& x) {
 template <class T>
 constexpr matrix_view<T> row_range(const matrix_view<T>& x, std::size_t first, std::size_t count) {
   return {x.data() + static_cast<std::ptrdiff_t>(first) * x.row_stride(), count, x.cols(), x.row_stride(),
+          x.col_stride()};
+}
+
+/// Columns first .. first + count - 1.
+template <class T>
+constexpr matrix_view<T> col_range(const matrix_view<T>& x, std::size_t first, std::size_t count) {
+  return {x.data() + static_cast<std::ptrdiff_t>(first) * x.col_stride(), x.rows(), count, x.row_stride(),
           x.col_stride()};
 }
 

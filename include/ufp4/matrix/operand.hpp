@@ -8,17 +8,17 @@
 namespace ufp4::inline UFP4_TYPES {
 
 /// x with what quantize<Format> would be given. Refers to x: no copy is made before the GEMM.
-template <class Format, class T, rounding_policy Rounding>
+template <class Format, class T, rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec>
 struct quantize_request {
   matrix_view<T> x;
-  quantize_options<Rounding> options;
+  quantize_options<Rounding, Rule> options;
 };
 
 /// quantized_gemm(operand<F>(x, policies...), ...) equals quantized_gemm(quantize<F>(x, policies...), ...) bit for bit.
 template <class Format, matrix_scalar T, class... Policies>
 UFP4_HOST_MEMBER inline auto operand(const matrix_view<T>& x, const Policies&... policies) {
-  auto options = detail::collect(policies...);
-  return quantize_request<Format, T, decltype(options.rounding)>{x, options};
+  auto options = detail::collect_for<format_of<Format>>(policies...);
+  return quantize_request<Format, T, decltype(options.rounding), decltype(options.rule)>{x, options};
 }
 
 /// A float, bf16 or fp16 matrix against a quantized one (weight-only use), by the chain of numerics 6. The transform,

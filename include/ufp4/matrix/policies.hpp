@@ -14,17 +14,16 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The largest finite magnitude of a whole operand after its transform: what a two-level format's tensor scale comes
-/// from. Give it where it is known (from an earlier pass, or all-reduced over ranks); finite and >= 0. Formats without
-/// a tensor scale ignore it.
+/// The amax of a whole operand after its transform (the largest finite magnitude): what the tensor scale of a two-level
+/// format comes from. Give it where it is known (from an earlier pass, or all-reduced over ranks); finite and >= 0. An
+/// error for a format without a tensor scale.
 struct tensor_amax {
   float value = 0;
 };
 
 /// The place of a part in a whole operand, so that the part quantizes to the bits it has there. `first_col`, and the
-/// part's columns unless it is the last, are multiples of the transform's and the block's length; `first_row` of a
-/// square block's height. A two-level format also needs the whole's tensor_amax: without it the part gets a tensor
-/// scale of its own.
+/// part's columns unless it is the last, are multiples of the transform's and the block's length; `first_row` of the
+/// block's rows. A two-level format also needs the tensor_amax of the whole: an error without it.
 struct shard {
   std::size_t first_row = 0;
   std::size_t first_col = 0;
@@ -43,18 +42,22 @@ struct undo_transform {};
 
 namespace ufp4::inline UFP4_CODE {
 
-/// Everything the policies of one call said.
-template <rounding_policy Rounding>
-struct quantize_options {
+/// The policies of one call that are data whatever their types.
+struct quantize_settings {
   transform_spec transform{};
-  Rounding rounding{};
-  scale_rule_spec rule{};
   bool has_amax = false;
   float global_amax = 0;
   bool has_shard = false;
   shard place{};
   quantize_report* report = nullptr;
   bool undo = false;
+};
+
+/// All policies of one call.
+template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec>
+struct quantize_options : quantize_settings {
+  Rounding rounding{};
+  Rule rule{};
 };
 
 }  // namespace ufp4::inline UFP4_CODE
@@ -75,11 +78,19 @@ template <class First, class... Rest>
 struct rounding_of<First, Rest...> : std::conditional_t<rounding_policy<First> && !is_builtin_rounding<First>,
                                                         std::type_identity<First>, rounding_of<Rest...>> {};
 
+/// The scale rule of a call, in the same way.
+template <class... Policies>
+struct rule_of {
+  using type = scale_rule_spec;
+};
+template <class First, class... Rest>
+struct rule_of<First, Rest...> : std::conditional_t<scale_rule<First>, std::type_identity<First>, rule_of<Rest...>> {};
+
 template <class P>
 concept search_policy = std::same_as<P, mse_search>;
 
 template <class P>
-concept policy = transform<P> || rounding_policy<P> || scale_rule<P> || std::same_as<P, tensor_amax> ||
+concept policy = transform<P> || rounding_policy<P> || any_scale_rule<P> || std::same_as<P, tensor_amax> ||
                  std::same_as<P, shard> || std::same_as<P, count_into> || std::same_as<P, undo_transform>;
 
 template <class O, class P>
@@ -88,9 +99,11 @@ constexpr void apply_policy(O& options, const P& policy) {
     options.transform = policy.spec();
   else if constexpr (rounding_policy<P>)
     options.rounding = policy;
+  else if constexpr (scale_rule<P>)
+    options.rule = policy;
   else if constexpr (search_policy<P>)
     options.rule.mse_search = true;
-  else if constexpr (scale_rule<P>) {
+  else if constexpr (builtin_scale_rule<P>) {
     const bool search = options.rule.mse_search;
     options.rule = policy.spec();
     options.rule.mse_search = options.rule.mse_search || search;
@@ -113,10 +126,23 @@ constexpr auto collect(const Policies&... policies) {
                 "count_into (and for fake_quantize undo_transform)");
   static_assert((0 + ... + int{transform<Policies>}) <= 1, "two transforms in one call");
   static_assert((0 + ... + int{rounding_policy<Policies>}) <= 1, "two rounding policies in one call");
-  static_assert((0 + ... + int{scale_rule<Policies> && !search_policy<Policies>}) <= 1, "two scale rules in one call");
-  quantize_options<typename rounding_of<Policies...>::type> options;
+  static_assert((0 + ... + int{any_scale_rule<Policies> && !search_policy<Policies>}) <= 1,
+                "two scale rules in one call");
+  static_assert(!(scale_rule<Policies> || ...) || !(search_policy<Policies> || ...),
+                "mse_search looks around a scale rule of the library's own, not around one of the program's");
+  quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type> options;
   (apply_policy(options, policies), ...);
   return options;
+}
+
+/// collect() for a format that is known at compile time, where what cannot apply to it does not compile.
+template <any_block_format F, class... Policies>
+constexpr auto collect_for(const Policies&... policies) {
+  constexpr bool has_amax = (std::same_as<Policies, tensor_amax> || ...);
+  static_assert(F::two_level || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
+  static_assert(!F::two_level || has_amax || !(std::same_as<Policies, shard> || ...),
+                "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
+  return collect(policies...);
 }
 
 /// signed_hadamard notes a bad sign where it cannot throw (device code); operations reject it here.
@@ -129,35 +155,52 @@ inline void check_signs(const char* operation, const transform_spec& t) {
 template <rounding_policy R>
 void check_rounding(const char* operation, const R& rounding) {
   if constexpr (std::same_as<R, rounding_spec>)
-    expects(rounding.what <= rounding_spec::kind::stochastic, operation, ": the rounding_spec is of kind ",
-            static_cast<unsigned>(rounding.what), ", which there is not");
+    expects(rounding.what <= rounding_spec::kind::stochastic, operation,
+            ": invalid kind of rounding_spec: ", static_cast<unsigned>(rounding.what));
 }
 inline void check_mode(const char* operation, accumulate mode) {
-  expects(mode <= accumulate::folded_bf16, operation, ": accumulate is ", static_cast<unsigned>(mode),
-          ", which is no mode of ufp4");
+  expects(mode <= accumulate::folded_bf16, operation, ": invalid accumulate mode ", static_cast<unsigned>(mode));
 }
 
-/// What is wrong with the policies for this format and shape is said here, before anything is read or written.
+/// The part of a whole operand that `s` describes must consist of whole blocks and runs.
+inline void check_shard(const char* operation, const shard& s, const format_spec& format, const transform_spec& t,
+                        std::size_t cols) {
+  const std::size_t run = padded_length(1, format.block, t);
+  expects(s.first_col % run == 0, operation, ": shard.first_col must be a multiple of ", run,
+          " (the longer of block and transform), got ", s.first_col);
+  expects(s.first_col <= s.total_cols && cols <= s.total_cols - s.first_col, operation,
+          ": shard exceeds its whole: first_col ", s.first_col, " + ", cols, " columns > total_cols ", s.total_cols);
+  expects(s.first_col + cols == s.total_cols || cols % run == 0, operation,
+          ": the columns of a shard that is not the last must be a multiple of ", run,
+          " (the longer of block and transform), got ", cols);
+  expects(s.first_row % static_cast<std::size_t>(format.block.rows) == 0, operation,
+          ": shard.first_row must be a multiple of the block's ", format.block.rows, " rows, got ", s.first_row);
+}
+
+/// The policies against the format and the shape. `amax_is_known`: by another way than a tensor_amax.
+inline void check_settings(const char* operation, const quantize_settings& o, const format_spec& format,
+                           std::size_t cols, bool amax_is_known = false) {
+  check_signs(operation, o.transform);
+  const std::uint32_t amax = opaque_bits(o.global_amax);
+  expects(amax <= max_finite_bits || amax == sign_mask, operation, ": tensor_amax must be finite and >= 0, got ",
+          o.global_amax);
+  expects(!o.has_amax || format.two_level, operation, ": tensor_amax has no effect: the format has no tensor scale");
+  if (!o.has_shard) return;
+  expects(!format.two_level || o.has_amax || amax_is_known, operation,
+          ": a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
+  check_shard(operation, o.place, format, o.transform, cols);
+}
+
+/// Every policy of a call, before anything is read or written.
 template <class O>
-void check_options(const char* operation, const O& options, const format_spec& format, std::size_t cols) {
-  const char* mismatch = rule_mismatch(options.rule, format);
-  expects(mismatch == nullptr, operation, ": ", mismatch == nullptr ? "" : mismatch);
-  check_signs(operation, options.transform);
+void check_options(const char* operation, const O& options, const format_spec& format, std::size_t cols,
+                   bool amax_is_known = false) {
+  if constexpr (std::same_as<decltype(options.rule), scale_rule_spec>) {
+    const char* mismatch = rule_mismatch(options.rule, format);
+    expects(mismatch == nullptr, operation, ": ", mismatch == nullptr ? "" : mismatch);
+  }
   check_rounding(operation, options.rounding);
-  const std::uint32_t global_amax = opaque_bits(options.global_amax);
-  expects(global_amax <= max_finite_bits || global_amax == sign_mask, operation, ": tensor_amax is ",
-          options.global_amax, ", not a finite number >= 0");
-  if (!options.has_shard) return;
-  const shard& s = options.place;
-  const std::size_t run = padded_length(1, format.block, options.transform);
-  expects(s.first_col % run == 0, operation, ": shard.first_col is ", s.first_col, ", not a multiple of ", run,
-          " (the longer of block and transform)");
-  expects(s.first_col <= s.total_cols && cols <= s.total_cols - s.first_col, operation, ": shard.first_col ",
-          s.first_col, " plus ", cols, " columns exceeds shard.total_cols ", s.total_cols);
-  expects(s.first_col + cols == s.total_cols || cols % run == 0, operation, ": a shard that is not the last has ", cols,
-          " columns, not a multiple of ", run, " (the longer of block and transform)");
-  expects(s.first_row % static_cast<std::size_t>(format.block.rows) == 0, operation, ": shard.first_row is ",
-          s.first_row, ", not a multiple of the block's ", format.block.rows, " rows");
+  check_settings(operation, options, format, cols, amax_is_known);
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -20,7 +20,7 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// Made by prepack(); a right operand of quantized_gemm. The same layout on every instruction set.
 template <any_block_format Format>
-class prepacked_matrix : public detail::quantized_storage<Format> {
+class prepacked_matrix : public detail::typed_memory<Format> {
  public:
   static constexpr std::size_t panel_rows = 16;
 
@@ -38,9 +38,10 @@ class prepacked_matrix : public detail::quantized_storage<Format> {
   }
   UFP4_HOST_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied,
                                     std::size_t filled, std::size_t padded)
-      : detail::quantized_storage<Format>(
-            rows, cols, applied, detail::element_count("prepacked_matrix", filled, cols, (padded + 7) / 8 * 8, applied),
-            filled * (padded / Format::block_size)) {}
+      : detail::typed_memory<Format>(
+            rows, cols, applied,
+            {detail::element_count("prepacked_matrix", filled, cols, (padded + 7) / 8 * 8, applied) / 2,
+             filled * (padded / Format::block_size) * sizeof(typename Format::scale_type)}) {}
 };
 
 template <class T>

@@ -1,7 +1,7 @@
 // ufp4 - the operands of a product: what they may be, what is wrong with them, and the job they make.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages are the same on every machine: each one's quantized_gemm asks here before it writes anything.
+// CPU and GPU operations check here before they write anything, so an error message is the same on both.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ namespace ufp4::detail::inline UFP4_CODE {
 
 template <class T>
 struct is_request : std::false_type {};
-template <class F, class T, rounding_policy R>
-struct is_request<quantize_request<F, T, R>> : std::true_type {};
+template <class F, class T, rounding_policy R, any_scale_rule S>
+struct is_request<quantize_request<F, T, R, S>> : std::true_type {};
 template <class T>
 struct is_plain : std::false_type {};
 template <class T>
@@ -48,14 +48,28 @@ template <class T>
 concept prepacked_operand = is_prepacked<T>::value;
 /// What either side of a GEMM may be; at least one is not plain, and only the right one prepacked.
 template <class T>
-concept any_operand = quantized<T> || request_operand<T> || plain_operand<T> || prepacked_operand<T>;
+concept any_operand = quantized_like<T> || request_operand<T> || plain_operand<T> || prepacked_operand<T>;
 
 /// True of a quantized matrix in the memory of another machine, whose operations check it here but read it themselves.
 template <class T>
 struct is_device_matrix : std::false_type {};
-/// Anything with codes and scales.
+/// Anything with codes and scales whose format is a type.
 template <class T>
 concept coded_operand = quantized<T> || prepacked_operand<T> || is_device_matrix<T>::value;
+/// A quantized matrix whose format is data.
+template <class T>
+concept untyped_operand = quantized_like<T> && !quantized<T>;
+
+/// The block length of a side where its type tells, else 0: a plain one, or one whose format is data.
+template <class T>
+inline constexpr int static_block_length = 0;
+template <coded_operand T>
+inline constexpr int static_block_length<T> = T::format::block.cols;
+template <class F, class T, rounding_policy R, any_scale_rule S>
+inline constexpr int static_block_length<quantize_request<F, T, R, S>> = format_of<F>::block.cols;
+template <class A, class B>
+inline constexpr bool blocks_may_match =
+    static_block_length<A> == 0 || static_block_length<B> == 0 || static_block_length<A> == static_block_length<B>;
 
 /// What can be known of a side before it is quantized: shapes are checked on it, so that nothing is done in vain.
 struct operand_shape {
@@ -70,8 +84,11 @@ template <coded_operand Q>
 operand_shape shape_of(const Q& q) {
   return {q.rows(), q.cols(), q.padded_cols(), Q::format::block.cols, q.transform(), false, {}};
 }
-template <class F, class T, rounding_policy R>
-operand_shape shape_of(const quantize_request<F, T, R>& r) {
+inline operand_shape shape_of(const any_quantized_view& q) {
+  return {q.rows(), q.cols(), q.padded_cols(), q.spec().block.cols, q.transform(), false, {}};
+}
+template <class F, class T, rounding_policy R, any_scale_rule S>
+operand_shape shape_of(const quantize_request<F, T, R, S>& r) {
   constexpr block_shape block = format_of<F>::block;
   operand_shape s{r.x.rows(), r.x.cols(),          padded_length(r.x.cols(), block, r.options.transform),
                   block.cols, r.options.transform, false,
@@ -92,26 +109,25 @@ operand_shape shape_of(const matrix_view<T>& x) {
 }
 
 inline void check_bias(const char* operation, const sink& c, std::span<const float> bias) {
-  expects(bias.empty() || bias.size() == c.cols, operation, ": bias has ", bias.size(), " entries, but C has ", c.cols,
-          " columns");
+  expects(bias.empty() || bias.size() == c.cols, operation, ": shape mismatch: bias has ", bias.size(),
+          " entries, C has ", c.cols, " columns");
   expects(!bytes_of(c).overlaps(bytes_of(bias)), operation, ": C overlaps bias");
 }
 
 inline void check_product(const char* operation, const operand_shape& a, const operand_shape& b, const sink& c) {
-  expects(a.cols == b.cols, operation, ": A has ", a.cols, " columns (K), but B has ", b.cols);
-  expects(c.rows == a.rows, operation, ": C has ", c.rows, " rows, but A has ", a.rows);
-  expects(c.cols == b.rows, operation, ": C has ", c.cols, " columns, but B has ", b.rows, " rows");
-  expects(a.block == 0 || b.block == 0 || a.block == b.block, operation, ": A has blocks of ", a.block,
-          ", but B has blocks of ", b.block);
-  expects(a.transform.n == b.transform.n, operation, ": A was transformed in runs of ", a.transform.n,
-          ", but B in runs of ", b.transform.n, " (1: not at all)");
-  expects(same_map(a.transform, b.transform), operation,
-          ": A and B were transformed with different signs (first words ", a.transform.signs[0], " and ",
-          b.transform.signs[0], ")");
+  expects(a.cols == b.cols, operation, ": shape mismatch: A has ", a.cols, " columns (K), B has ", b.cols);
+  expects(c.rows == a.rows, operation, ": shape mismatch: C has ", c.rows, " rows, A has ", a.rows);
+  expects(c.cols == b.rows, operation, ": shape mismatch: C has ", c.cols, " columns, B has ", b.rows, " rows");
+  expects(a.block == 0 || b.block == 0 || a.block == b.block, operation, ": block length mismatch: A has ", a.block,
+          ", B has ", b.block);
+  expects(a.transform.n == b.transform.n, operation, ": transform mismatch: A has ", transform_name(a.transform),
+          ", B has ", transform_name(b.transform));
+  expects(same_map(a.transform, b.transform), operation, ": transform mismatch: ", transform_name(a.transform),
+          " with different signs, first words ", a.transform.signs[0], " and ", b.transform.signs[0]);
   expects(!(a.stochastic && b.stochastic && a.random_bits.seed == b.random_bits.seed &&
             a.random_bits.stream == b.random_bits.stream),
-          operation, ": A and B would be rounded with the same random bits: seed ", a.random_bits.seed, ", stream ",
-          a.random_bits.stream, " on both sides; give one of them another stream");
+          operation, ": A and B use the same random bits: seed ", a.random_bits.seed, ", stream ", a.random_bits.stream,
+          "; give one of them another stream");
   expects(c.data != nullptr || c.rows == 0 || c.cols == 0, operation, ": C is null, but has ", c.rows, " x ", c.cols,
           " elements");
 }
@@ -123,8 +139,13 @@ void check_operand(const char* operation, const char* name, const Q& q, const si
   expects(!c.overlaps(bytes_of(q.codes())), operation, ": C overlaps the codes of ", name);
   expects(!c.overlaps(bytes_of(q.scales())), operation, ": C overlaps the scales of ", name);
 }
-template <class F, class T, rounding_policy R>
-void check_operand(const char* operation, const char* name, const quantize_request<F, T, R>& r, const sink& c) {
+inline void check_operand(const char* operation, const char* name, const any_quantized_view& q, const sink& out) {
+  const byte_range c = bytes_of(out);
+  expects(!c.overlaps(bytes_of(q.codes())), operation, ": C overlaps the codes of ", name);
+  expects(!c.overlaps(bytes_of(q.scale_bytes())), operation, ": C overlaps the scales of ", name);
+}
+template <class F, class T, rounding_policy R, any_scale_rule S>
+void check_operand(const char* operation, const char* name, const quantize_request<F, T, R, S>& r, const sink& c) {
   check_quantize<F>(operation, r.x, r.options);
   expects(!share_bytes(c, source_of(r.x)), operation, ": C overlaps ", name);
 }
@@ -140,10 +161,9 @@ void check_operand(const char* operation, const char* name, const matrix_view<T>
 }
 
 /// A realized side as kernels take it. `block`: what a plain side is cut into.
-template <quantized Q>
-gemm_operand gemm_operand_of(const Q& q, int) {
+inline gemm_operand gemm_operand_of(const any_quantized_view& q, int) {
   gemm_operand side;
-  side.q = quantized_source_of(quantized_view<typename Q::format>(q));
+  side.q = quantized_source_of(q);
   return side;
 }
 template <any_block_format F>
@@ -164,8 +184,8 @@ gemm_operand gemm_operand_of(const unquantized_operand<T>& x, int block) {
   return side;
 }
 /// A side that is not quantized yet, without its codes: enough to know the kernel.
-template <class F, class T, rounding_policy R>
-gemm_operand gemm_operand_of(const quantize_request<F, T, R>& r, int) {
+template <class F, class T, rounding_policy R, any_scale_rule S>
+gemm_operand gemm_operand_of(const quantize_request<F, T, R, S>& r, int) {
   const operand_shape s = shape_of(r);
   gemm_operand side;
   side.q = {nullptr, nullptr, spec_of<format_of<F>>, s.rows, s.cols, s.padded_cols, 1.0f, s.transform, false};
@@ -180,6 +200,7 @@ gemm_operand gemm_operand_of(const matrix_view<T>& x, int block) {
 template <class A, class B>
   requires(any_operand<A> || coded_operand<A>) && (any_operand<B> || coded_operand<B>)
 void check_gemm(const char* operation, const A& a, const B& b, const sink& out, const gemm_options& options) {
+  static_assert(blocks_may_match<A, B>, "block length mismatch: A and B have blocks of different lengths along K");
   static_assert(!(plain_operand<A> && plain_operand<B>), "at least one side must be quantized");
   static_assert(!prepacked_operand<A>, "a prepacked_matrix is a right operand");
   check_product(operation, shape_of(a), shape_of(b), out);

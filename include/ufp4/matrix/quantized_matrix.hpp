@@ -1,83 +1,20 @@
-// ufp4 - quantized_matrix (owns its memory) and quantized_view (the caller's memory).
+// ufp4 - quantized_matrix (owns its memory) and quantized_view (a caller's memory), their format a template argument.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row; scales
-// row-major, padded_cols() / B a row, one row for each row (or for each B rows where blocks are squares).
+// Typed wrappers of any_quantized.hpp, which says how codes and scales are laid out.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <new>
 #include <span>
 #include <type_traits>
-#include <ufp4/block/block_format.hpp>
-#include <ufp4/block/packing.hpp>
-#include <ufp4/detail/expects.hpp>
-#include <ufp4/hadamard/signs.hpp>
+#include <ufp4/matrix/any_quantized.hpp>
 #include <utility>
-
-namespace ufp4::detail::inline UFP4_TYPES {
-
-/// Memory for n trivial objects, on a cache line, not written before its user writes it. Copies copy.
-template <class T>
-class buffer {
-  static_assert(std::is_trivially_copyable_v<T>);
-
- public:
-  buffer() = default;
-  explicit buffer(std::size_t size) : size_(size) {
-    if (size != 0) data_ = static_cast<T*>(::operator new(size * sizeof(T), line));
-  }
-  buffer(const buffer& other) : buffer(other.size_) {
-    if (size_ != 0) std::memcpy(data_, other.data_, size_ * sizeof(T));
-  }
-  buffer(buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  buffer& operator=(buffer other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  ~buffer() {
-    if (data_ != nullptr) ::operator delete(data_, line);
-  }
-
-  T* data() const { return data_; }
-  std::size_t size() const { return size_; }
-
- private:
-  static constexpr std::align_val_t line{64};
-  T* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-/// K rounded up to whole blocks and whole transform runs.
-constexpr std::size_t padded_length(std::size_t cols, const block_shape& block, const transform_spec& t) {
-  const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
-  return (cols + run - 1) / run * run;
-}
-/// A transform_spec is data, and may have been put together by hand.
-inline void check_length(const char* what, const transform_spec& t) {
-  expects(t.valid_length(), what, ": the transform's length is ", t.n, ", not 16, 32, 64, 128 or 256 (or 1 for none)");
-}
-/// rows * padded elements, which a size_t must be able to count: a wrapped product would pass for a small matrix.
-inline std::size_t element_count(const char* what, std::size_t rows, std::size_t cols, std::size_t padded,
-                                 const transform_spec& t) {
-  check_length(what, t);
-  expects(padded >= cols && (padded == 0 || rows <= static_cast<std::size_t>(-1) / padded), what, ": ", rows, " x ",
-          cols, " elements are more than can be counted");
-  return rows * padded;
-}
-constexpr std::size_t scale_rows(std::size_t rows, const block_shape& block) {
-  const auto height = static_cast<std::size_t>(block.rows);
-  return (rows + height - 1) / height;
-}
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Codes and scales in memory that somebody else owns, with what is needed to read them.
+/// Codes and scales in a caller's memory, with what is needed to read them.
 /// Constructing one checks the sizes of the spans: std::invalid_argument names the one that does not fit.
 template <any_block_format Format>
 class quantized_view {
@@ -90,25 +27,31 @@ class quantized_view {
                                   float tensor_scale, std::size_t rows, std::size_t cols,
                                   const transform_spec& applied = {})
       : codes_(codes), scales_(scales), tensor_scale_(tensor_scale), rows_(rows), cols_(cols), transform_(applied) {
-    const std::size_t code_bytes = detail::element_count("quantized_view", rows, cols, padded_cols(), applied) / 2;
-    const std::size_t scale_count = detail::scale_rows(rows, Format::block) * (padded_cols() / Format::block_size);
-    detail::expects(codes.size() == code_bytes, "quantized_view: codes has ", codes.size(), " bytes, but ", rows, " x ",
-                    cols, " elements (", padded_cols(), " with padding) take ", code_bytes);
-    detail::expects(scales.size() == scale_count, "quantized_view: scales has ", scales.size(), " entries, but ", rows,
-                    " x ", cols, " elements take ", scale_count);
-    detail::expects(codes.data() != nullptr || codes.empty(), "quantized_view: codes is null");
-    detail::expects(scales.data() != nullptr || scales.empty(), "quantized_view: scales is null");
+    detail::check_spans("quantized_view", shape(), codes.data(), codes.size(), scales.data(), scales.size(),
+                        sizeof(scale_type));
   }
 
   UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
   UFP4_HOST_MEMBER std::span<const scale_type> scales() const { return scales_; }
-  UFP4_HOST_MEMBER float tensor_scale() const { return tensor_scale_; }  ///< 1 for formats of one level
+  UFP4_HOST_MEMBER float tensor_scale() const { return tensor_scale_; }  ///< 1 without a second level
   std::size_t rows() const { return rows_; }
   std::size_t cols() const { return cols_; }
   std::size_t padded_cols() const { return detail::padded_length(cols_, Format::block, transform_); }
-  const transform_spec& transform() const { return transform_; }  ///< what was applied before quantizing
+  const transform_spec& transform() const { return transform_; }  ///< applied before quantizing
+
+  /// Element (row, col), decoded: value * fl(block scale * tensor scale).
+  UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
+    return detail::element_at(shape(), codes_.data(), scales_.data(), row, col);
+  }
+  UFP4_HOST_MEMBER operator any_quantized_view() const {
+    return {spec_of<Format>, codes_, std::as_bytes(scales_), tensor_scale_, rows_, cols_, transform_};
+  }
 
  private:
+  UFP4_HOST_MEMBER detail::quantized_shape shape() const {
+    return {spec_of<Format>, tensor_scale_, rows_, cols_, transform_};
+  }
+
   std::span<const std::uint8_t> codes_;
   std::span<const scale_type> scales_;
   float tensor_scale_ = 1;
@@ -120,65 +63,56 @@ class quantized_view {
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// Codes and scales in memory of their own, with what is needed to read them; in which order they lie is the affair of
-/// the type that derives from it.
+/// quantized_memory whose format is a type.
 template <any_block_format Format>
-class quantized_storage {
+class typed_memory : public quantized_memory {
  public:
   using format = Format;
   using scale_type = typename Format::scale_type;
 
-  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
-  UFP4_HOST_MEMBER std::span<const scale_type> scales() const { return {scales_.data(), scales_.size()}; }
-  UFP4_HOST_MEMBER std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
-  UFP4_HOST_MEMBER std::span<scale_type> scales() { return {scales_.data(), scales_.size()}; }
-  UFP4_HOST_MEMBER float tensor_scale() const { return tensor_scale_; }  ///< 1 for formats of one level
-  UFP4_HOST_MEMBER void set_tensor_scale(float scale) { tensor_scale_ = scale; }
-  UFP4_HOST_MEMBER std::size_t rows() const { return rows_; }
-  UFP4_HOST_MEMBER std::size_t cols() const { return cols_; }
-  UFP4_HOST_MEMBER std::size_t padded_cols() const { return padded_length(cols_, Format::block, transform_); }
-  UFP4_HOST_MEMBER const transform_spec& transform() const { return transform_; }
+  UFP4_HOST_MEMBER std::span<const scale_type> scales() const {
+    return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
+  }
+  UFP4_HOST_MEMBER std::span<scale_type> scales() {
+    return {reinterpret_cast<scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
+  }
 
  protected:
-  quantized_storage() = default;
-  /// Uninitialised: `elements` codes and `scales` scales.
-  UFP4_HOST_MEMBER quantized_storage(std::size_t rows, std::size_t cols, const transform_spec& applied,
-                                     std::size_t elements, std::size_t scales)
-      : rows_(rows), cols_(cols), transform_(applied), codes_(elements / 2), scales_(scales) {}
-
- private:
-  std::size_t rows_ = 0, cols_ = 0;
-  transform_spec transform_;
-  buffer<std::uint8_t> codes_;
-  buffer<scale_type> scales_;
-  float tensor_scale_ = 1;
+  UFP4_HOST_MEMBER typed_memory() : quantized_memory({spec_of<Format>}, {}) {}
+  UFP4_HOST_MEMBER explicit typed_memory(quantized_memory&& memory) : quantized_memory(std::move(memory)) {}
+  /// Uninitialised memory of that size.
+  UFP4_HOST_MEMBER typed_memory(std::size_t rows, std::size_t cols, const transform_spec& applied,
+                                const quantized_size& size)
+      : quantized_memory({spec_of<Format>, 1, rows, cols, applied}, size) {}
 };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The same, owning its memory (64-byte aligned, not zero-filled before it is written). Copies copy; a moved-from
-/// matrix may only be destroyed or assigned to.
+/// The same, owning its memory (aligned to 64 bytes, not initialised). A copy copies; a moved-from matrix may only be
+/// destroyed or assigned to.
 template <any_block_format Format>
-class quantized_matrix : public detail::quantized_storage<Format> {
+class quantized_matrix : public detail::typed_memory<Format> {
  public:
   quantized_matrix() = default;
   /// Uninitialised codes and scales for rows x cols elements under a transform; quantize_into fills it.
   UFP4_HOST_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
-      : quantized_matrix(rows, cols, applied, detail::padded_length(cols, Format::block, applied)) {}
+      : detail::typed_memory<Format>(
+            rows, cols, applied, detail::storage_of("quantized_matrix", {spec_of<Format>, 1, rows, cols, applied})) {}
+  /// Takes over the memory of a matrix whose format is this one, as data: std::invalid_argument for any other.
+  UFP4_HOST_MEMBER explicit quantized_matrix(any_quantized q) : detail::typed_memory<Format>(std::move(q)) {
+    detail::expects(this->spec() == spec_of<Format>, "quantized_matrix: the matrix has another format");
+  }
 
   UFP4_HOST_MEMBER quantized_view<Format> view() const {
     return {this->codes(), this->scales(), this->tensor_scale(), this->rows(), this->cols(), this->transform()};
   }
   UFP4_HOST_MEMBER operator quantized_view<Format>() const { return view(); }
-
- private:
-  UFP4_HOST_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied,
-                                    std::size_t padded)
-      : detail::quantized_storage<Format>(rows, cols, applied,
-                                          detail::element_count("quantized_matrix", rows, cols, padded, applied),
-                                          detail::scale_rows(rows, Format::block) * (padded / Format::block_size)) {}
+  UFP4_HOST_MEMBER operator any_quantized_view() const { return view(); }
+  /// The same memory with the format as data.
+  UFP4_HOST_MEMBER any_quantized to_any() && { return any_quantized(std::move(*this)); }
+  UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const { return view()(row, col); }
 };
 
 template <class T>
@@ -188,9 +122,13 @@ struct is_quantized<quantized_view<F>> : std::true_type {};
 template <any_block_format F>
 struct is_quantized<quantized_matrix<F>> : std::true_type {};
 
-/// A quantized_matrix or a quantized_view.
+/// A quantized_matrix or a quantized_view: the format is a type.
 template <class T>
 concept quantized = is_quantized<T>::value;
+
+/// The same, or any_quantized, or any_quantized_view: the format is data.
+template <class T>
+concept quantized_like = quantized<T> || std::is_same_v<T, any_quantized> || std::is_same_v<T, any_quantized_view>;
 
 }  // namespace ufp4::inline UFP4_TYPES
 
@@ -200,48 +138,102 @@ inline bool same_bytes(const void* a, const void* b, std::size_t size) {
   return size == 0 || std::memcmp(a, b, size) == 0;
 }
 
+/// A view of the memory of another whose format is F.
+template <any_block_format F>
+quantized_view<F> typed(const any_quantized_view& q) {
+  using scale = typename F::scale_type;
+  return {q.codes(),
+          {reinterpret_cast<const scale*>(q.scale_bytes().data()), q.scale_bytes().size() / sizeof(scale)},
+          q.tensor_scale(),
+          q.rows(),
+          q.cols(),
+          q.transform()};
+}
+
+/// Bytes first .. first + count - 1 of every row of `pitch` bytes, packed.
+inline void copy_columns(const void* from, std::size_t pitch, std::size_t first, std::size_t count, std::size_t rows,
+                         void* out) {
+  for (std::size_t r = 0; count != 0 && r < rows; ++r)
+    std::memcpy(static_cast<char*>(out) + r * count, static_cast<const char*>(from) + r * pitch + first, count);
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
 
-/// The same shape and the same bits: codes, scales, tensor scale. (The transform is not stored in the bits.)
+/// The same format, shape and bits: codes, scales, tensor scale. (The transform is not stored in the bits.)
+inline bool operator==(const any_quantized_view& a, const any_quantized_view& b) {
+  const float scale_a = a.tensor_scale(), scale_b = b.tensor_scale();
+  return a.spec() == b.spec() && a.rows() == b.rows() && a.cols() == b.cols() &&
+         a.codes().size() == b.codes().size() && detail::same_bytes(&scale_a, &scale_b, sizeof(float)) &&
+         detail::same_bytes(a.codes().data(), b.codes().data(), a.codes().size()) &&
+         detail::same_bytes(a.scale_bytes().data(), b.scale_bytes().data(), a.scale_bytes().size());
+}
 template <quantized A, quantized B>
   requires std::is_same_v<typename A::format, typename B::format>
 bool operator==(const A& a, const B& b) {
-  const float scale_a = a.tensor_scale(), scale_b = b.tensor_scale();
-  return a.rows() == b.rows() && a.cols() == b.cols() && a.codes().size() == b.codes().size() &&
-         detail::same_bytes(&scale_a, &scale_b, sizeof(float)) &&
-         detail::same_bytes(a.codes().data(), b.codes().data(), a.codes().size_bytes()) &&
-         detail::same_bytes(a.scales().data(), b.scales().data(), a.scales().size_bytes());
+  return any_quantized_view(a) == any_quantized_view(b);
 }
 
 /// Rows first .. first + count - 1 of a quantized matrix, as a view of its memory: an expert's tokens, a rank's
-/// weights. The rows must exist and, of square blocks, whole blocks must begin at `first`:
-/// std::invalid_argument otherwise.
-template <quantized Q>
-quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std::size_t count) {
-  constexpr auto height = static_cast<std::size_t>(Q::format::block.rows);
-  detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows ", first, " to ", first + count,
-                  ", but the matrix has ", q.rows());
-  detail::expects(first % height == 0, "row_range: first is ", first, ", not a multiple of the block's ", height,
-                  " rows");
-  const std::size_t blocks = q.padded_cols() / Q::format::block_size;
-  const quantized_view<typename Q::format> all = q;
-  return {all.codes().subspan(first * q.padded_cols() / 2, count * q.padded_cols() / 2),
-          all.scales().subspan(first / height * blocks, (count + height - 1) / height * blocks),
+/// weights. std::invalid_argument unless the rows exist and whole blocks begin at `first`.
+inline any_quantized_view row_range(const any_quantized_view& q, std::size_t first, std::size_t count) {
+  const block_shape& block = q.spec().block;
+  const auto height = static_cast<std::size_t>(block.rows);
+  detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows out of range: ", first, " + ", count,
+                  " > ", q.rows());
+  detail::expects(first % height == 0 || count == 0, "row_range: first must be a multiple of the block's ", height,
+                  " rows, got ", first);
+  const std::size_t row_bytes = q.padded_cols() / 2;
+  const std::size_t scales = q.padded_cols() / static_cast<std::size_t>(block.cols) *
+                             static_cast<std::size_t>(detail::scale_bytes(q.spec().scale));
+  const std::size_t begin = detail::scale_rows(first, block), rows = detail::scale_rows(count, block);
+  return {q.spec(),
+          q.codes().subspan(first * row_bytes, count * row_bytes),
+          q.scale_bytes().subspan(begin * scales, rows * scales),
           q.tensor_scale(),
           count,
           q.cols(),
           q.transform()};
 }
+template <quantized Q>
+quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std::size_t count) {
+  return detail::typed<typename Q::format>(row_range(any_quantized_view(q), first, count));
+}
+
+/// A copy of columns first .. first + count - 1. std::invalid_argument unless the columns exist, whole blocks and runs
+/// of the transform begin at `first`, and whole ones end there or at the matrix's end.
+inline any_quantized col_range(const any_quantized_view& q, std::size_t first, std::size_t count) {
+  const std::size_t run = detail::padded_length(1, q.spec().block, q.transform());
+  detail::expects(first <= q.cols() && count <= q.cols() - first, "col_range: columns out of range: ", first, " + ",
+                  count, " > ", q.cols());
+  detail::expects(first % run == 0 && (count % run == 0 || first + count == q.cols()),
+                  "col_range: first and count must be multiples of ", run, " (the longer of block and transform), got ",
+                  first, " and ", count);
+  any_quantized out(q.spec(), q.rows(), count, q.transform());
+  out.set_tensor_scale(q.tensor_scale());
+  const std::size_t width = static_cast<std::size_t>(detail::scale_bytes(q.spec().scale));
+  const std::size_t length = static_cast<std::size_t>(q.spec().block.cols);
+  detail::copy_columns(q.codes().data(), q.padded_cols() / 2, first / 2, out.padded_cols() / 2, q.rows(),
+                       out.codes().data());
+  detail::copy_columns(q.scale_bytes().data(), q.padded_cols() / length * width, first / length * width,
+                       out.padded_cols() / length * width, detail::scale_rows(q.rows(), q.spec().block),
+                       out.scale_bytes().data());
+  return out;
+}
+template <quantized Q>
+quantized_matrix<typename Q::format> col_range(const Q& q, std::size_t first, std::size_t count) {
+  return quantized_matrix<typename Q::format>(col_range(any_quantized_view(q), first, count));
+}
 
 /// The transpose of a matrix of square blocks, by its codes: the bits of quantizing the transposed matrix with the same
-/// policies, unless they were stochastic. After a Hadamard transform there is no such thing: std::invalid_argument.
+/// policies, unless they were stochastic. std::invalid_argument after a Hadamard transform, which ran along the
+/// columns.
 template <quantized Q>
-  requires(Q::format::block.rows > 1)
+  requires(Q::format::block.rows > 1 && Q::format::block.rows == Q::format::block.cols)
 quantized_matrix<typename Q::format> transpose(const Q& q) {
-  detail::expects(q.transform().n == 1, "transpose: the matrix was quantized after a Hadamard transform of ",
-                  q.transform().n, " along its columns, so its codes cannot be read along its rows");
+  detail::expects(q.transform().n == 1, "transpose: codes after a Hadamard transform cannot be transposed, n is ",
+                  q.transform().n);
   using F = typename Q::format;
   const auto& in = q;
   quantized_matrix<F> out(in.cols(), in.rows());

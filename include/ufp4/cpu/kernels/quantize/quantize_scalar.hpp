@@ -10,7 +10,7 @@ namespace ufp4::cpu::detail::inline UFP4_TYPES {
 
 /// One run of one strip: the transformed values, zero-padded, and what a coder made of them.
 struct coded_run {
-  static constexpr int max_rows = 64, max_cols = 256;
+  static constexpr int max_rows = 128, max_cols = 256;
   alignas(64) float x[max_rows * max_cols];
   alignas(64) std::uint8_t codes[max_rows * max_cols];  ///< one a byte
   std::uint32_t scales[max_cols / 2];                   ///< one a block

@@ -1,0 +1,289 @@
+// ufp4 - any_quantized: a quantized matrix whose format is data; the sizes and the memory of one.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | any_quantized      | owns codes and scales; what quantize(format, x) returns                             |
+// | any_quantized_view | refers to a caller's memory                                                         |
+// | storage_size       | the bytes of codes and of scales, before there is any memory                        |
+// | quantized_storage  | a caller's memory for quantize_into, by name                                        |
+//
+// Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row; scales
+// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows. The types with a format as a
+// template argument (quantized_matrix.hpp) are wrappers of these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <ufp4/block/block_format.hpp>
+#include <ufp4/block/packing.hpp>
+#include <ufp4/detail/expects.hpp>
+#include <ufp4/hadamard/signs.hpp>
+#include <utility>
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// Memory for n trivial objects, aligned to 64 bytes, not initialised. A copy copies the objects.
+template <class T>
+class buffer {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  buffer() = default;
+  explicit buffer(std::size_t size) : size_(size) {
+    if (size != 0) data_ = static_cast<T*>(::operator new(size * sizeof(T), line));
+  }
+  buffer(const buffer& other) : buffer(other.size_) {
+    if (size_ != 0) std::memcpy(data_, other.data_, size_ * sizeof(T));
+  }
+  buffer(buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  buffer& operator=(buffer other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~buffer() {
+    if (data_ != nullptr) ::operator delete(data_, line);
+  }
+
+  T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  static constexpr std::align_val_t line{64};
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// K rounded up to whole blocks and whole transform runs.
+constexpr std::size_t padded_length(std::size_t cols, const block_shape& block, const transform_spec& t) {
+  const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
+  return (cols + run - 1) / run * run;
+}
+/// A transform_spec is data, and may have been put together by hand.
+inline void check_length(const char* what, const transform_spec& t) {
+  expects(t.valid_length(), what, ": transform length must be 16, 32, 64, 128 or 256 (or 1 for none), got ", t.n);
+}
+/// rows * padded elements, or an error where a size_t cannot count them.
+inline std::size_t element_count(const char* what, std::size_t rows, std::size_t cols, std::size_t padded,
+                                 const transform_spec& t) {
+  check_length(what, t);
+  expects(padded >= cols && (padded == 0 || rows <= static_cast<std::size_t>(-1) / padded), what,
+          ": too many elements: ", rows, " x ", cols);
+  return rows * padded;
+}
+constexpr std::size_t scale_rows(std::size_t rows, const block_shape& block) {
+  const auto height = static_cast<std::size_t>(block.rows);
+  return (rows + height - 1) / height;
+}
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// The bytes of a quantized matrix.
+struct quantized_size {
+  std::size_t codes = 0;
+  std::size_t scales = 0;
+  /// Of one piece of memory for both: the scales begin at the next multiple of 64.
+  constexpr std::size_t total() const { return (codes + 63) / 64 * 64 + scales; }
+};
+
+/// A caller's memory for the codes and the scales of one matrix; storage_size says how much of each.
+struct quantized_storage {
+  std::span<std::uint8_t> codes;
+  std::span<std::byte> scales;  ///< aligned as the scale type is
+
+  /// Both in one piece of at least size.total() bytes, aligned to 64.
+  UFP4_HOST_MEMBER static quantized_storage in(std::span<std::byte> memory, const quantized_size& size) {
+    detail::expects(memory.size() >= size.total(), "quantized_storage: memory has ", memory.size(), " bytes, ",
+                    size.total(), " are needed");
+    return {{reinterpret_cast<std::uint8_t*>(memory.data()), size.codes},
+            memory.subspan((size.codes + 63) / 64 * 64, size.scales)};
+  }
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// What a quantized matrix is, wherever its memory lies.
+struct quantized_shape {
+  format_spec format{};
+  float tensor_scale = 1;
+  std::size_t rows = 0, cols = 0;
+  transform_spec transform{};
+
+  constexpr std::size_t padded_cols() const { return padded_length(cols, format.block, transform); }
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// A transform in a message: "none", or "hadamard<16>".
+inline std::string transform_name(const transform_spec& t) { return t.n == 1 ? "none" : concat("hadamard<", t.n, ">"); }
+
+inline quantized_size storage_of(const char* what, const quantized_shape& s) {
+  const char* mismatch = format_mismatch(s.format);
+  expects(mismatch == nullptr, what, ": ", mismatch == nullptr ? "" : mismatch);
+  const std::size_t padded = s.padded_cols(), length = static_cast<std::size_t>(s.format.block.cols);
+  const std::size_t elements = element_count(what, s.rows, s.cols, padded, s.transform);
+  const std::size_t blocks = scale_rows(s.rows, s.format.block) * (padded / length);
+  return {elements / 2, blocks * static_cast<std::size_t>(scale_bytes(s.format.scale))};
+}
+
+/// The sizes of a caller's spans against the shape. `width`: bytes of one scale.
+inline void check_spans(const char* what, const quantized_shape& s, const void* codes, std::size_t code_bytes,
+                        const void* scales, std::size_t scale_count, std::size_t width) {
+  const quantized_size size = storage_of(what, s);
+  expects(code_bytes == size.codes, what, ": codes has ", code_bytes, " bytes, but ", s.rows, " x ", s.cols,
+          " elements (", s.padded_cols(), " with padding) take ", size.codes);
+  expects(scale_count * width == size.scales, what, ": scales has ", scale_count, " entries, but ", s.rows, " x ",
+          s.cols, " elements take ", size.scales / width);
+  expects(codes != nullptr || code_bytes == 0, what, ": codes is null");
+  expects(scales != nullptr || scale_count == 0, what, ": scales is null");
+}
+
+/// The bits of scale i of an array of scales.
+inline std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t i) {
+  std::uint32_t wide = 0;
+  std::uint16_t half = 0;
+  switch (scale_bytes(kind)) {
+    case 4: std::memcpy(&wide, static_cast<const char*>(scales) + 4 * i, 4); return wide;
+    case 2: std::memcpy(&half, static_cast<const char*>(scales) + 2 * i, 2); return half;
+    default: return static_cast<const std::uint8_t*>(scales)[i];
+  }
+}
+
+/// Writes them.
+inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
+  const auto half = static_cast<std::uint16_t>(bits);
+  switch (scale_bytes(kind)) {
+    case 4: std::memcpy(static_cast<char*>(scales) + 4 * i, &bits, 4); return;
+    case 2: std::memcpy(static_cast<char*>(scales) + 2 * i, &half, 2); return;
+    default: static_cast<std::uint8_t*>(scales)[i] = static_cast<std::uint8_t>(bits);
+  }
+}
+
+inline float element_at(const quantized_shape& s, const std::uint8_t* codes, const void* scales, std::size_t row,
+                        std::size_t col) {
+  expects(row < s.rows && col < s.cols, "element (", row, ", ", col, ") of a quantized matrix of ", s.rows, " x ",
+          s.cols);
+  const std::size_t padded = s.padded_cols(), length = static_cast<std::size_t>(s.format.block.cols);
+  const std::size_t block = row / static_cast<std::size_t>(s.format.block.rows) * (padded / length) + col / length;
+  const float scale = decode_scale(s.format.scale, load_scale(scales, s.format.scale, block)) * s.tensor_scale;
+  return s.format.grid.value[code_at(codes + row * padded / 2, col)] * scale;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// The bytes of rows x cols elements in a format, after a transform. Throws std::invalid_argument for what is no format
+/// or no transform, and where the elements cannot be counted.
+inline quantized_size storage_size(const format_spec& format, std::size_t rows, std::size_t cols,
+                                   const transform_spec& applied = {}) {
+  return detail::storage_of("storage_size", {format, 1, rows, cols, applied});
+}
+
+}  // namespace ufp4::inline UFP4_CODE
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// Codes and scales in memory of their own. The derived class defines the layout.
+class quantized_memory {
+ public:
+  UFP4_HOST_MEMBER const format_spec& spec() const { return shape_.format; }
+  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
+  UFP4_HOST_MEMBER std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
+  /// The block scales as bytes; their type is spec().scale.
+  UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return {scales_.data(), scales_.size()}; }
+  UFP4_HOST_MEMBER std::span<std::byte> scale_bytes() { return {scales_.data(), scales_.size()}; }
+  UFP4_HOST_MEMBER float tensor_scale() const { return shape_.tensor_scale; }  ///< 1 without a second level
+  UFP4_HOST_MEMBER void set_tensor_scale(float scale) { shape_.tensor_scale = scale; }
+  UFP4_HOST_MEMBER std::size_t rows() const { return shape_.rows; }
+  UFP4_HOST_MEMBER std::size_t cols() const { return shape_.cols; }
+  UFP4_HOST_MEMBER std::size_t padded_cols() const { return shape_.padded_cols(); }
+  UFP4_HOST_MEMBER const transform_spec& transform() const { return shape_.transform; }  ///< applied before quantizing
+
+ protected:
+  quantized_memory() = default;
+  /// Uninitialised memory of that size.
+  UFP4_HOST_MEMBER quantized_memory(const quantized_shape& shape, const quantized_size& size)
+      : shape_(shape), codes_(size.codes), scales_(size.scales) {}
+
+ private:
+  quantized_shape shape_;
+  buffer<std::uint8_t> codes_;
+  buffer<std::byte> scales_;
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// A quantized matrix in a caller's memory, its format as data. Constructing one checks the sizes of the spans:
+/// std::invalid_argument names the one that does not fit.
+class any_quantized_view {
+ public:
+  any_quantized_view() = default;
+  UFP4_HOST_MEMBER any_quantized_view(const format_spec& format, std::span<const std::uint8_t> codes,
+                                      std::span<const std::byte> scales, float tensor_scale, std::size_t rows,
+                                      std::size_t cols, const transform_spec& applied = {})
+      : shape_{format, tensor_scale, rows, cols, applied}, codes_(codes), scales_(scales) {
+    const auto width = static_cast<std::size_t>(detail::scale_bytes(format.scale));
+    detail::check_spans("any_quantized_view", shape_, codes.data(), codes.size(), scales.data(), scales.size() / width,
+                        width);
+  }
+
+  UFP4_HOST_MEMBER const format_spec& spec() const { return shape_.format; }
+  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
+  UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return scales_; }
+  UFP4_HOST_MEMBER float tensor_scale() const { return shape_.tensor_scale; }
+  UFP4_HOST_MEMBER std::size_t rows() const { return shape_.rows; }
+  UFP4_HOST_MEMBER std::size_t cols() const { return shape_.cols; }
+  UFP4_HOST_MEMBER std::size_t padded_cols() const { return shape_.padded_cols(); }
+  UFP4_HOST_MEMBER const transform_spec& transform() const { return shape_.transform; }
+
+  /// Element (row, col), decoded: value * fl(block scale * tensor scale).
+  UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
+    return detail::element_at(shape_, codes_.data(), scales_.data(), row, col);
+  }
+
+ private:
+  detail::quantized_shape shape_;
+  std::span<const std::uint8_t> codes_;
+  std::span<const std::byte> scales_;
+};
+
+/// The same, owning its memory (aligned to 64 bytes, not initialised). A copy copies; a moved-from one may only be
+/// destroyed or assigned to.
+class any_quantized : public detail::quantized_memory {
+ public:
+  any_quantized() = default;
+  /// Uninitialised codes and scales for rows x cols elements after a transform; quantize_into fills them.
+  UFP4_HOST_MEMBER any_quantized(const format_spec& format, std::size_t rows, std::size_t cols,
+                                 const transform_spec& applied = {})
+      : any_quantized(detail::quantized_shape{format, 1, rows, cols, applied}) {}
+
+  UFP4_HOST_MEMBER any_quantized_view view() const {
+    return {spec(), codes(), scale_bytes(), tensor_scale(), rows(), cols(), transform()};
+  }
+  UFP4_HOST_MEMBER operator any_quantized_view() const { return view(); }
+  UFP4_HOST_MEMBER quantized_storage storage() { return {codes(), scale_bytes()}; }
+  UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const { return view()(row, col); }
+
+ private:
+  UFP4_HOST_MEMBER explicit any_quantized(const detail::quantized_shape& shape)
+      : quantized_memory(shape, detail::storage_of("any_quantized", shape)) {}
+  UFP4_HOST_MEMBER explicit any_quantized(quantized_memory&& memory) : quantized_memory(std::move(memory)) {}
+
+  template <any_block_format>
+  friend class quantized_matrix;
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
