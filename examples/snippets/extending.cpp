@@ -29,6 +29,17 @@ struct ufp4::matrix_element<my_bf16> {
   static constexpr ufp4::dtype kind = ufp4::dtype::bf16;
 };
 
+/// Ignores outliers: the scale is that of four times the mean magnitude, if that is below the amax.
+struct clip_outliers {
+  float operator()(const block_values& v, float amax) const {
+    float sum = 0;
+    for (int k = 0; k < v.cols; ++k) sum += v.x[k] < 0 ? -v.x[k] : v.x[k];
+    const float limit = 4 * sum / static_cast<float>(v.cols);
+    return (limit < amax ? limit : amax) / fp4<E2M1>::max();
+  }
+};
+static_assert(scale_rule<clip_outliers>);
+
 int main() {
   std::vector<float> xs(16 * 64);
   for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 31 % 17) - 8.0f;
@@ -37,6 +48,9 @@ int main() {
 
   auto q = quantize<half_power_16>(x, random_hadamard<16>{42}, stochastic{.seed = 7});
   quantized_gemm(q, q, matrix_view<float>{ys.data(), 16, 16});
+
+  auto clipped = quantize<nvfp4>(x, clip_outliers{});
+  assert(clipped.rows() == 16);
 
   // An executor: any callable that runs task(i) once for every i < n, in any order, on any threads.
   auto sequential = [](std::size_t n, task_ref task) {
