@@ -4,9 +4,9 @@
 //   nvcc -std=c++20 -arch=sm_80 -I include examples/embed_kernel.cu -o embed_kernel && ./embed_kernel
 //   hipcc -std=c++20 --offload-arch=gfx90a -I include -x hip examples/embed_kernel.cu -o embed_kernel && ./embed_kernel
 //
-// They use <ufp4/device.hpp> only: its functions take values in registers and return codes and a scale. The functions are
-// __host__ __device__: main() calls them on the host too and compares the bytes of the GEMM. (The norm is not compared,
-// because the host sums in another order.)
+// They use <ufp4/device.hpp> only: its functions take values in registers and return codes and a scale. The functions
+// are __host__ __device__: main() calls them on the host too and compares the bytes of the GEMM. (The norm is not
+// compared, because the host sums in another order.)
 #include <ufp4/device.hpp>
 
 #include <math.h>
@@ -45,8 +45,8 @@ __global__ void rmsnorm_quantize(const float* x, const float* gain, int rows, in
 
 constexpr int tile_rows = 32, tile_cols = 64, tile_depth = 16;  // of C, and of K at a time; 128 threads
 
-/// C = A B^T in float, and C is written in 4 bits: a thread computes sixteen consecutive elements of a row, one block. a is
-/// m x k, b is n x k; n is a multiple of 16.
+/// C = A B^T in float, and C is written in 4 bits: a thread computes sixteen consecutive elements of a row, one block.
+/// a is m x k, b is n x k; n is a multiple of 16.
 __global__ void gemm_quantize(const float* a, const float* b, int m, int n, int k, uint8_t* codes, float* scales) {
   __shared__ float as[tile_rows][tile_depth + 1], bs[tile_cols][tile_depth + 1];  // + 1: rows in different banks
   const int thread = static_cast<int>(threadIdx.x), row0 = static_cast<int>(blockIdx.y) * tile_rows;

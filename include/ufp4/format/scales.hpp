@@ -93,8 +93,8 @@ class e8m0 : public detail::small_float<e8m0, std::uint8_t> {
   UFP4_MEMBER static constexpr float(max)() { return detail::exp2i(127); }
 };
 
-/// bfloat16. The conversion from float is that of a scale: it saturates at the largest finite number, also for Inf. bf16
-/// matrices hold IEEE bits instead: an infinity stays an infinity (round_to<bf16>).
+/// bfloat16. The conversion from float is that of a scale: it saturates at the largest finite number, also for Inf.
+/// bf16 matrices hold IEEE bits instead: an infinity stays an infinity (round_to<bf16>).
 class bf16 : public detail::small_float<bf16, std::uint16_t> {
  public:
   UFP4_MEMBER static constexpr minifloat layout() { return {8, 7, 127, true, 0x7F7F, 0x7FC0}; }

@@ -10,8 +10,8 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// A transform as data: y = c_n H_n (d .* x) on every run of n elements, d_j = -1 where bit j of `signs` is set. Quantized
-/// matrices store it and kernels read it. n = 1 means no transform.
+/// A transform as data: y = c_n H_n (d .* x) on every run of n elements, d_j = -1 where bit j of `signs` is set.
+/// Quantized matrices store it and kernels read it. n = 1 means no transform.
 struct transform_spec {
   std::uint32_t n = 1;          ///< run length: 1, 16, 32, 64, 128 or 256
   bool rounds_to_bf16 = false;  ///< round y to bf16, as Transformer Engine does

@@ -11,8 +11,8 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// Rounds away from zero with probability equal to the discarded fraction.
 ///
-/// The random bits of an element are a pure function of (seed, stream, element index): thread count, SIMD width, backend
-/// and order of traversal do not change them, and a shard uses those of its place in the whole matrix.
+/// The random bits of an element are a pure function of (seed, stream, element index): thread count, SIMD width,
+/// backend and order of traversal do not change them, and a shard uses those of its place in the whole matrix.
 ///
 /// | bias      | < 2^-17 + 2^-40 of a step for |t| <= max    |
 /// | exactness | a representable value does not change       |
