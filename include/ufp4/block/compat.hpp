@@ -6,17 +6,17 @@
 // for the storage layouts of the projects are in layouts.hpp. docs/compatibility.md names the version of each function
 // and lists the differences from the rules of ufp4.
 //
-// | preset           | format                            | differs from the default of the format in                   |
-// |------------------|-----------------------------------|-------------------------------------------------------------|
-// | torchao_mx_floor | mxfp4                             | a zero block keeps its signs                                |
-// | torchao_mx_even  | mxfp4                             | mx_even; signs; an amax that rounds beyond binary32 is NaN  |
-// | torchao_mx_ceil  | mxfp4                             | the smallest 2^e with amax <= 4 * 2^e; signs                |
-// | torchao_mx_rceil | mxfp4                             | the smallest 2^e with fl(amax * fl(1/6)) <= 2^e; signs      |
-// | ggml_mxfp4       | mxfp4                             | log2 rounded to binary32; ties toward zero; no -0           |
-// | ggml_nvfp4       | block_format<fp4<E2M1>, e4m3, 16> | one level; its own scale rounding; nearest by search        |
-// | te_nvfp4         | nvfp4                             | a block with scale 0 has the codes of x * FLT_MAX           |
-// | torchao_nvfp4    | nvfp4                             | tensor scale P = fl(global_amax / 2688); block scales of at |
-// |                  |                                   | least 2^-6; codes of x * fl(fl(1/P) / s)                    |
+// | preset           | format                            | differs from the default of the format in                  |
+// |------------------|-----------------------------------|------------------------------------------------------------|
+// | torchao_mx_floor | mxfp4                             | a zero block keeps its signs                               |
+// | torchao_mx_even  | mxfp4                             | mx_even; signs; an amax that rounds beyond binary32 is NaN |
+// | torchao_mx_ceil  | mxfp4                             | smallest 2^e with amax <= 4 * 2^e; signs                   |
+// | torchao_mx_rceil | mxfp4                             | smallest 2^e with fl(amax * fl(1/6)) <= 2^e; signs         |
+// | ggml_mxfp4       | mxfp4                             | log2 rounded to binary32; ties toward zero; no -0          |
+// | ggml_nvfp4       | block_format<fp4<E2M1>, e4m3, 16> | one level; its own scale rounding; nearest by search       |
+// | te_nvfp4         | nvfp4                             | a block with scale 0 has the codes of x * FLT_MAX          |
+// | torchao_nvfp4    | nvfp4                             | tensor scale P = fl(global_amax / 2688); block scales      |
+// |                  |                                   | of at least 2^-6; codes of x * fl(fl(1/P) / s)             |
 #pragma once
 
 #include <cstdint>
