@@ -10,7 +10,7 @@
 #
 # Private, and therefore not in the reference: namespaces `detail`, and in gpu/ the kernels and the wrappers of matrix
 # instructions (gpu::kernels, gpu::mma). A function counts as documented if one of its overloads is: overloads differ
-# in the optional cpu::context, or in the form of an operand. Operators == and <=> need no comment.
+# in the optional cpu::context, or in the form of an operand. Operators == and <=>, copies and moves need no comment.
 import re
 import shutil
 import subprocess
@@ -60,6 +60,11 @@ def documented_functions(folder):
     return found
 
 
+def is_copy_or_move(text):
+    """Whether text is `name(const name &...)` or `name(name &&...)`."""
+    return re.match(r"(\w+)\((const )?\1(< \w+ >)? &&?\w*\)", text) is not None
+
+
 def undocumented(root, out):
     """(file, line, text) of every public name without a comment."""
     lines = run_doxygen(root, out, {"GENERATE_HTML": "NO", "GENERATE_XML": "YES", "XML_PROGRAMLISTING": "NO"})
@@ -71,7 +76,7 @@ def undocumented(root, out):
             continue
         member = MEMBER.match(match["text"]) if match["kind"] == "Member" else None
         if member and member["kind"] == "function" and (
-                (member["scope"], member["name"]) in documented or re.match(r"operator(==|<=>)", member["name"])):
+                (member["scope"], member["name"]) in documented or re.match(r"operator(==|<=>|=$)", member["name"]) or is_copy_or_move(match["text"])):
             continue
         file = Path(match["file"])
         file = file.relative_to(root) if file.is_relative_to(root) else file
