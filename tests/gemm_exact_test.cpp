@@ -151,7 +151,8 @@ TEST_CASE("int4's -8 comes from bits alone and multiplies as -8", "[gemm]") {
   REQUIRE(c == 256.0f);  // 16 * 64 * 0.25
 }
 
-TEST_CASE("an overflowing or vanishing product of scales is what the formula says", "[gemm]") {
+TEST_CASE("a product of scales that overflows or vanishes is rounded, and counts where the dot product is not 0",
+          "[gemm]") {
   const auto product = [](std::uint8_t a_code, float a_scale, std::uint8_t b_code, float b_scale) {
     quantized_matrix<e1m2_f32> a(1, 16), b(1, 16);
     for (auto& byte : a.codes()) byte = 0;
@@ -166,11 +167,11 @@ TEST_CASE("an overflowing or vanishing product of scales is what the formula say
   };
   CHECK(product(4, 0x1p64f, 4, 0x1p64f) == INFINITY);  // 1 * 1 * fl(2^128)
   CHECK(product(12, 0x1p64f, 4, 0x1p64f) == -INFINITY);
-  CHECK(std::isnan(product(0, 0x1p64f, 4, 0x1p64f)));       // +0 * Inf
-  CHECK(product(2, 0x1p64f, 2, 0x1p63f) == 0x1p125f);       // the largest t that is finite
-  CHECK(product(7, 0x1p-75f, 7, 0x1p-75f) == 0.0f);         // t = 2^-150 ties to 0
-  CHECK(product(4, 0x1.8p-75f, 4, 0x1p-75f) == 0x1p-149f);  // t = 1.5 * 2^-150 rounds up
-  CHECK(product(4, 0x1p-149f, 4, 1.0f) == 0x1p-149f);       // subnormals are kept
+  CHECK(model::bits_of(product(0, 0x1p64f, 4, 0x1p64f)) == 0);  // d = 0 contributes +0
+  CHECK(product(2, 0x1p64f, 2, 0x1p63f) == 0x1p125f);           // the largest t that is finite
+  CHECK(product(7, 0x1p-75f, 7, 0x1p-75f) == 0.0f);             // t = 2^-150 ties to 0
+  CHECK(product(4, 0x1.8p-75f, 4, 0x1p-75f) == 0x1p-149f);      // t = 1.5 * 2^-150 rounds up
+  CHECK(product(4, 0x1p-149f, 4, 1.0f) == 0x1p-149f);           // subnormals are kept
   CHECK(product(2, 0x1p-149f, 4, 0x1p+127f) == 0x1p-23f);
 }
 

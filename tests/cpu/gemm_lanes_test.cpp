@@ -205,6 +205,14 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
   return equal;
 }
 
+/// Sums that overflow give the formula's infinity or NaN in exact_blocks, and their true value in fast.
+bool same_where_finite(const std::vector<float>& fast, const std::vector<float>& exact) {
+  bool equal = fast.size() == exact.size();
+  for (std::size_t i = 0; equal && i < fast.size(); ++i)
+    equal = !std::isfinite(exact[i]) || support::same_number(fast[i], exact[i]);
+  return equal;
+}
+
 std::vector<cpu::isa> vector_tiers() {
   std::vector<cpu::isa> tiers = support::runnable_isas();
   tiers.erase(tiers.begin());
@@ -397,7 +405,7 @@ TEST_CASE("a plain operand on either side gives the chain's bits at every block 
       }
 }
 
-TEST_CASE("on AVX2 and NEON fast has the bits of exact_blocks where products are exact", "[gemm]") {
+TEST_CASE("on AVX2 and NEON fast has the bits of exact_blocks where products are exact and sums finite", "[gemm]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(7)};
   for (const cpu::isa tier :
@@ -411,7 +419,7 @@ TEST_CASE("on AVX2 and NEON fast has the bits of exact_blocks where products are
       b.fill(gen, g.name != std::string("vanishing"));
       const std::vector<float> exact = product(job_of(a.side(), b.side(), accumulate::exact_blocks), tier);
       if (g.name != std::string("vanishing"))
-        REQUIRE(same(product(job_of(a.side(), b.side(), accumulate::fast), tier), exact));
+        REQUIRE(same_where_finite(product(job_of(a.side(), b.side(), accumulate::fast), tier), exact));
     }
   }
 }

@@ -26,7 +26,7 @@ static_assert(LDBL_MANT_DIG >= 64, "the bounds are checked in a type of at least
 #endif
 
 /// |C - E| <= (folding + (Kp + 6) 2^-24) |alpha| sum|a||b| + (Kp + 6) 2^-24 |beta C| + |alpha| TA TB Kp 2^-126
-/// (numerics 6).
+/// (numerics 6) where the sum of magnitudes is below FLT_MAX / 2; NaN where a block scale is NaN.
 class product_bound {
  public:
   template <class A, class B>
@@ -45,6 +45,8 @@ class product_bound {
     for (std::size_t i = 0; i < exact_.value.size(); ++i) {
       const long double added = beta == 0 ? 0 : beta * static_cast<long double>(old[i]);
       const long double magnitude = std::abs(alpha) * exact_.magnitude[i];
+      if (std::isnan(exact_.value[i]) && std::isnan(c[i])) continue;
+      if (!std::isnan(exact_.value[i]) && magnitude + std::abs(added) >= FLT_MAX / 2) continue;
       const long double error = std::abs(static_cast<long double>(c[i]) - (alpha * exact_.value[i] + added));
       const long double bound = relative * (magnitude + std::abs(added)) + folding * magnitude +
                                 std::abs(alpha) * tensors_ * padded_ * 0x1p-126L;

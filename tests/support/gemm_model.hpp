@@ -109,6 +109,12 @@ inline float block_product(const side& a, std::size_t at, const side& b, std::si
   return d;
 }
 
+/// fl(sA * sB); 0 where that is not finite but d is 0 and neither scale is NaN: the block contributes +0.
+inline float scales_product(float d, float a, float b) {
+  const float t = mul(a, b);
+  return d == 0 && !finite(t) && !std::isnan(a) && !std::isnan(b) ? 0 : t;
+}
+
 /// What exact_blocks gives, before the rounding to C's type. c is not read if beta is 0.
 inline std::vector<float> exact_blocks(const side& a, const side& b, float alpha = 1, float beta = 0,
                                        const std::vector<float>& c = {}) {
@@ -119,7 +125,7 @@ inline std::vector<float> exact_blocks(const side& a, const side& b, float alpha
       float acc = 0;
       for (std::size_t k = 0; k < blocks; ++k) {
         const float d = block_product(a, i * a.padded + k * a.block, b, j * b.padded + k * a.block);
-        acc = fma(d, mul(a.scale[i * blocks + k], b.scale[j * blocks + k]), acc);
+        acc = fma(d, scales_product(d, a.scale[i * blocks + k], b.scale[j * blocks + k]), acc);
       }
       out.push_back(mul(mul(acc, a.tensor), mul(alpha, b.tensor)));
       if (beta != 0) out.back() = fma(beta, c[out.size() - 1], out.back());

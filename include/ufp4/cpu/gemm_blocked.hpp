@@ -28,7 +28,7 @@
 #pragma once
 
 #include <cstddef>
-#include <ufp4/cpu/gemm_kernel.hpp>
+#include <ufp4/cpu/kernels/gemm/store_part.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 

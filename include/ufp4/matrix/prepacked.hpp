@@ -1,19 +1,14 @@
 // ufp4 - prepacked_matrix: quantized weights in the order in which the GEMM kernels read them.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The canonical layout keeps a row together; a kernel wants the same k of sixteen rows together, and turns the layout
-// round each time it reads it. For weights that are used again that work can be done once. The size stays the same, but
-// for rows filled up to a multiple of 16 and the scales of square blocks, which are repeated for each row.
-//
-// | codes  | panels of 16 rows; in a panel, for every 8 k, 16 words of 4 bytes, one a row, |
-// |        | its codes as in the canonical layout                                          |
-// | scales | panels of 16 rows; in a panel, for every block, 16 scales                     |
+// For weights that are used again. The same bits as those of the canonical layout, in the order of prepacked_layout.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <ufp4/matrix/prepacked_layout.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
@@ -22,26 +17,25 @@ namespace ufp4::inline UFP4_TYPES {
 template <any_block_format Format>
 class prepacked_matrix : public detail::typed_memory<Format> {
  public:
-  static constexpr std::size_t panel_rows = 16;
+  using layout = detail::prepacked_layout;
+  static constexpr std::size_t panel_rows = layout::panel_rows;
 
   prepacked_matrix() = default;
   /// Uninitialised memory for rows x cols elements under a transform; prepack fills it.
   UFP4_HOST_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied)
-      : prepacked_matrix(rows, cols, applied, whole_panels(rows) * panel_rows,
-                         detail::padded_length(cols, Format::block, applied)) {}
+      : prepacked_matrix(rows, cols, applied, detail::padded_length(cols, Format::block, applied)) {}
 
-  UFP4_HOST_MEMBER std::size_t panels() const { return whole_panels(this->rows()); }
+  UFP4_HOST_MEMBER std::size_t panels() const { return layout::panels(this->rows()); }
 
  private:
-  UFP4_HOST_MEMBER static constexpr std::size_t whole_panels(std::size_t rows) {
-    return (rows + panel_rows - 1) / panel_rows;
-  }
   UFP4_HOST_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied,
-                                    std::size_t filled, std::size_t padded)
+                                    std::size_t padded)
       : detail::typed_memory<Format>(
             rows, cols, applied,
-            {detail::element_count("prepacked_matrix", filled, cols, (padded + 7) / 8 * 8, applied) / 2,
-             filled * (padded / Format::block_size) * sizeof(typename Format::scale_type)}) {}
+            {detail::element_count("prepacked_matrix", layout::filled_rows(rows), cols, layout::filled_cols(padded),
+                                   applied) /
+                 2,
+             layout{padded, padded / Format::block_size}.scale_count(rows) * sizeof(typename Format::scale_type)}) {}
 };
 
 template <class T>
@@ -56,29 +50,27 @@ namespace ufp4::detail::inline UFP4_CODE {
 /// Panels first .. last - 1. Rows beyond the matrix get codes of zero and scales of zero bits.
 template <any_block_format F>
 void prepack_panels(const quantized_view<F>& q, prepacked_matrix<F>& out, std::size_t first, std::size_t last) {
-  constexpr std::size_t height = prepacked_matrix<F>::panel_rows;
+  constexpr std::size_t height = prepacked_layout::panel_rows, word_bytes = prepacked_layout::word_bytes;
   constexpr std::uint8_t zero = spec_of<F>.grid.code[spec_of<F>.grid.zero] * 17;
-  const std::size_t row_bytes = q.padded_cols() / 2, words = (row_bytes + 3) / 4,
-                    blocks = q.padded_cols() / F::block_size;
-  std::uint8_t* codes = out.codes().data() + first * words * 4 * height;
-  typename F::scale_type* scales = out.scales().data() + first * blocks * height;
-  for (std::size_t p = first; p < last; ++p, codes += words * 4 * height, scales += blocks * height)
-    for (std::size_t r = 0; r < height; ++r) {
-      const std::size_t row = p * height + r;
-      const bool live = row < q.rows();
-      for (std::size_t w = 0; w < words; ++w) {
-        std::uint8_t word[4] = {zero, zero, zero, zero};
-        const std::size_t count = row_bytes - 4 * w < 4 ? row_bytes - 4 * w : 4;
-        if (live) std::memcpy(word, q.codes().data() + row * row_bytes + 4 * w, count);
-        std::memcpy(codes + (w * height + r) * 4, word, 4);
-      }
-      const std::size_t scale_row = row / static_cast<std::size_t>(F::block.rows) * blocks;
-      for (std::size_t b = 0; b < blocks; ++b)
-        if (live)
-          scales[b * height + r] = q.scales()[scale_row + b];
-        else
-          std::memset(&scales[b * height + r], 0, sizeof(typename F::scale_type));
+  const std::size_t row_bytes = q.padded_cols() / 2, blocks = q.padded_cols() / F::block_size;
+  const prepacked_layout layout{q.padded_cols(), blocks};
+  for (std::size_t row = first * height; row < last * height; ++row) {
+    const bool live = row < q.rows();
+    for (std::size_t at = 0; at < row_bytes; at += word_bytes) {
+      std::uint8_t word[word_bytes] = {zero, zero, zero, zero};
+      const std::size_t count = row_bytes - at < word_bytes ? row_bytes - at : word_bytes;
+      if (live) std::memcpy(word, q.codes().data() + row * row_bytes + at, count);
+      std::memcpy(out.codes().data() + layout.code_index(row, 2 * at), word, word_bytes);
     }
+    const std::size_t scale_row = row / static_cast<std::size_t>(F::block.rows) * blocks;
+    for (std::size_t b = 0; b < blocks; ++b) {
+      typename F::scale_type& scale = out.scales()[layout.scale_index(row, b)];
+      if (live)
+        scale = q.scales()[scale_row + b];
+      else
+        std::memset(&scale, 0, sizeof scale);
+    }
+  }
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -70,7 +70,7 @@ class bf16_slice {
   void read(std::size_t k, std::size_t depth) {
     blocks = depth / block;
     if (job_.right.is_quantized && fold(k, depth)) return;
-    float row[gemm_depth], scale[gemm_depth / 2];
+    float row[bf16_depth], scale[bf16_depth / 8];
     subnormal = false;
     for (std::size_t j = 0; j < columns_.cols; ++j) {
       row_values(job_, job_.right, columns_.col + j, k, depth, row, scale);

@@ -115,10 +115,9 @@ struct bfmmla_gemm {
   static constexpr std::size_t piece = 256, header = 64, quad = rows * 4 * 2;  ///< k; bytes; bytes of 4 k
 
   static bool takes(const gemm_job& job) {
-    if (job.block % 8 != 0 || job.mode == accumulate::exact_blocks || smmla_fits(job)) return false;
+    if (job.block % 8 != 0 || job.mode == accumulate::exact_blocks || int8_fits(job)) return false;
     return job.mode == accumulate::folded_bf16 || (is_bf16(job.left) && is_bf16(job.right));
   }
-  static bool smmla_fits(const gemm_job& job) { return int8_panels<smmla_layout>::fits(job); }
   /// Scales near the ends of e8m0's range would take products out of bf16's.
   static bool is_bf16(const gemm_operand& side) {
     return side.exact() && folds_exactly(side.q) && side.q.format.scale != scale_kind::e8m0;
@@ -165,9 +164,9 @@ struct bfmmla_gemm {
     const quantized_source& q = side.q;
     float scale[piece / 8 + 2 * lanes] = {};
     row_scales(side, row, k / block, count / block, scale);
-    const value_bytes table = values;                 // of which the compiler knows that no store below changes it
-    const int shift = __builtin_ctzll(block);         // from k to blocks
-    const std::size_t step = q.interleaved ? 64 : 4;  // from 8 codes to the next 8
+    const value_bytes table = values;          // of which the compiler knows that no store below changes it
+    const int shift = __builtin_ctzll(block);  // from k to blocks
+    const std::size_t step = q.word_step();    // from 8 codes to the next 8
     const std::uint8_t* codes = q.codes + q.code_index(row, k);
     for (std::size_t i = 0; i < count; i += 16, codes += 2 * step, to += 4 * quad) {
       const bool half = count - i < 16;  // a last block of 8: the scale after it is 0

@@ -81,8 +81,8 @@ struct f32_gemm {
     const std::size_t blocks = length / job.block;
     for (std::size_t c = 0; c < cols; c += lanes) {
       const std::size_t first = live > c ? c : 0;  // columns that C does not have repeat others
-      each_scale(job.right, col + first, live - first, k / job.block, blocks,
-                 [&](std::size_t b, f32 v) { store(scale + b * cols + c, v); });
+      column_scales(job.right, col + first, live - first, k / job.block, blocks,
+                    reinterpret_cast<std::byte*>(scale + c), cols * sizeof(float));
       if (job.right.is_quantized)
         right_codes(job.right.q, col + first, live - first, k, length, value + c);
       else
@@ -94,16 +94,16 @@ struct f32_gemm {
   static void right_codes(const quantized_source& q, std::size_t col, std::size_t live, std::size_t k,
                           std::size_t length, float* value) {
     const table16 table = table_of(q.format.grid.value);
-    each_codes(q, col, live, k, length, [&](std::size_t i, u32 codes) __attribute__((always_inline)) {
-      float* at = value + 8 * i * cols;
+    u32 dwords[depth / 8];
+    each_codes(q, col, live, k, length,
+               [&](std::size_t i, u32 codes) __attribute__((always_inline)) { dwords[i] = codes; });
+    for (std::size_t i = 0; 8 * i < length; ++i, value += 8 * cols) {
+      const u32 codes = dwords[i];
       const std::size_t count = length - 8 * i;
-      if (count >= 8) {
 #pragma GCC unroll 8
-        for (std::uint32_t j = 0; j < 8; ++j) store(at + j * cols, lookup(table, codes >> 4 * j & 15u));
-      } else {
-        for (std::size_t j = 0; j < count; ++j, codes = codes >> 4) store(at + j * cols, lookup(table, codes & 15u));
-      }
-    });
+      for (std::uint32_t j = 0; j < 8; ++j)
+        if (j < count) store(value + j * cols, lookup(table, codes >> 4 * j & 15u));
+    }
   }
 
   static void right_plain(const quantize_job& plain, std::size_t col, std::size_t live, std::size_t k,

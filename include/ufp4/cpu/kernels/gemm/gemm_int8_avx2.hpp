@@ -77,7 +77,7 @@ struct int8_gemm {
   static constexpr std::size_t rows = 4, cols = 2 * lanes, depth = 1024;
 
   static bool takes(const gemm_job& job) {
-    if (job.block % 16 != 0 || !integers_fit_bytes(job) || !mode_is_exact(job)) return false;
+    if (!int8_fits(job)) return false;
     const integer_range left = integers_of(job.left.q.format.grid), right = integers_of(job.right.q.format.grid);
     const int sums = static_cast<int>(job.block / 2) * left.largest() * (right.high - right.low);
     return sums <= 32767;
@@ -115,7 +115,7 @@ struct int8_gemm {
     const half_u64 mask = half_u64{} + 0x0F0F0F0F0F0F0F0Full;
     const std::uint32_t magic = magic_bits(job);
     const std::uint8_t* codes = q.codes + q.code_index(row, k);
-    const std::size_t step = q.interleaved ? 64 : 4;
+    const std::size_t step = q.word_step();
     for (std::size_t b = 0; b < length / job.block; ++b) {
       std::byte* block = out + b * left_block(job);
       half_u64 sum{};
@@ -147,7 +147,6 @@ struct int8_gemm {
     u8 table{};
     for (std::size_t c = 0; c < 32; ++c) table[c] = static_cast<std::uint8_t>(q.format.grid.integer[c % 16] + offset);
     const u32 mask = broadcast(0x0F0F0F0Fu);
-    const std::size_t bytes = right_block(job);
     const int shift = __builtin_ctzll(job.block / 8);  // from dwords to blocks
     for (std::size_t half = 0; half < cols; half += lanes) {
       const std::size_t first = live > half ? half : 0;  // columns that C does not have repeat others
@@ -157,8 +156,8 @@ struct int8_gemm {
         store(to, lookup_bytes(table, codes & mask));
         store(to + 128, lookup_bytes(table, codes >> 4 & mask));
       });
-      each_scale(job.right, col + first, live - first, k / job.block, length / job.block,
-                 [&](std::size_t b, f32 scale) { store(group + b * bytes + cols * job.block, scale); });
+      column_scales(job.right, col + first, live - first, k / job.block, length / job.block, group + cols * job.block,
+                    right_block(job));
     }
   }
 

@@ -206,9 +206,7 @@ struct int8_gemm {
   static std::size_t slice_bytes(const gemm_job&, std::size_t count) { return slice::bytes(count > rows); }
   static std::size_t record(const gemm_job& job, std::size_t live) { return live * (job.block + 8); }
 
-  static bool takes(const gemm_job& job) {
-    return integers_fit_bytes(job) && job.block % 16 == 0 && mode_is_exact(job);
-  }
+  static bool takes(const gemm_job& job) { return int8_fits(job); }
 
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
     const quantized_source& q = job.left.q;

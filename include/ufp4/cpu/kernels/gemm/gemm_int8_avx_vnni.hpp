@@ -35,9 +35,7 @@ struct evex {
 
 template <class Encoding>
 struct int8_gemm : avx2::int8_gemm {
-  static bool takes(const gemm_job& job) {
-    return job.block % 16 == 0 && integers_fit_bytes(job) && mode_is_exact(job);
-  }
+  static bool takes(const gemm_job& job) { return int8_fits(job); }
 
   static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
                        std::size_t length, float* acc, std::size_t stride) {

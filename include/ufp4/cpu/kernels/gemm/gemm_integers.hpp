@@ -62,4 +62,9 @@ inline bool mode_is_exact(const gemm_job& job) {
   return job.mode != accumulate::folded_bf16 || (folds_exactly(job.left.q) && folds_exactly(job.right.q));
 }
 
+/// What every kernel of 8-bit integers needs of a job.
+[[gnu::noinline]] inline bool int8_fits(const gemm_job& job) {
+  return job.block % 16 == 0 && integers_fit_bytes(job) && mode_is_exact(job);
+}
+
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

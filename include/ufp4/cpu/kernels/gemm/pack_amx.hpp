@@ -264,7 +264,7 @@ inline void make_products(const quantized_source& q, product_table& t) {
   for (std::uint32_t first = 0; first < 256; first += 16) {
     float scale[16];
     const u32 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    avx512::store(scale, avx512::decode_scales(q.format.scale, lane + first));
+    avx512::store(scale, avx512::decode_scale_bits(q.format.scale, lane + first));
     for (std::size_t i = 0; i < 16; ++i)
       avx512::store(t.word[first + i],
                     __builtin_convertvector(avx512::as_bits(times(values, scale + i)) >> 16, half_u16));
@@ -455,63 +455,6 @@ inline void decode_values(const quantized_source& q, std::size_t row, std::size_
   clear_rows(live, depth, out);
 }
 
-/// Whether a lane is not zero.
-UFP4_LANE bool any(u32 v) {
-  std::uint16_t lanes;
-  asm("vptestmd %1, %1, %0" : "=Yk"(lanes) : "v"(v));
-  return lanes != 0;
-}
-/// The first `count` elements at p, each of `size` bytes; other lanes are zero.
-template <class V>
-UFP4_LANE V load_some(const void* p, std::size_t count, std::size_t size) {
-  V v{};
-  if (count == 16) return load_as<V>(p);
-  std::memcpy(&v, p, count * size);
-  return v;
-}
-template <class V>
-UFP4_LANE void store_some(void* p, V v, std::size_t count, std::size_t size) {
-  if (count == 16) return avx512::store(p, v);
-  std::memcpy(p, &v, count * size);
-}
-
-/// store_part, of rows without gaps sixteen columns at a time. `acc` holds whole vectors.
-inline void store_rows(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
-  const result_scales by = detail::scales_of(job);
-  const std::uint32_t factor = ufp4::detail::magnitude_bits(by.b),
-                      normals = ufp4::detail::infinity_bits - min_normal_bits;
-  const bool exact = job.mode == accumulate::exact_blocks;
-  if (job.out.col_stride != 1 || job.swapped || (!exact && factor - min_normal_bits >= normals))
-    return store_part(job, part, acc, stride);
-  const std::size_t size = job.out.kind == dtype::f32 ? 4 : 2;
-  for (std::size_t i = 0; i < part.rows; ++i)
-    for (std::size_t j = 0; j < part.cols; j += 16) {
-      const gemm_part here{part.row + i, 1, part.col + j, part.cols - j < 16 ? part.cols - j : 16};
-      const float* p = acc + i * stride + j;
-      const f32 sum = avx512::load(p), left = sum * by.a;
-      const u32 abnormal = reinterpret_cast<u32>((avx512::as_bits(left) & 0x7FFFFFFFu) - min_normal_bits >= normals);
-      if (!exact && any(abnormal & avx512::as_bits(sum) << 1)) {  // scaled_result has another way for these
-        store_part(job, here, p, stride);
-        continue;
-      }
-      f32 out = avx512::rounded(left * by.b);
-      if (job.bias != nullptr) out = out + load_some<f32>(job.bias + here.col, here.cols, 4);
-      auto* c = static_cast<std::uint8_t*>(job.out.data) +
-                job.out.offset(here.row, here.col) * static_cast<std::ptrdiff_t>(size);
-      const bool wide = job.out.kind == dtype::f32, brain = job.out.kind == dtype::bf16;
-      if (job.beta != 0.0f) {
-        const f32 before = wide    ? load_some<f32>(c, here.cols, size)
-                           : brain ? avx512::widen_bf16(load_some<half_u16>(c, here.cols, size))
-                                   : avx512::widen_fp16(load_some<half_u16>(c, here.cols, size));
-        out = avx512::fma(avx512::broadcast(job.beta), before, out);
-      }
-      if (wide)
-        store_some(c, out, here.cols, size);
-      else
-        store_some(c, brain ? avx512::narrow_bf16(out) : avx512::narrow_fp16(out), here.cols, size);
-    }
-}
-
 /// Stores a part of C from sums in tiles of 16 columns by 16 rows, the tiles of sixteen columns `down` tiles apart.
 inline void store_tiles(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t down) {
   constexpr std::size_t width = 64, area = tile_side * tile_side;
@@ -523,7 +466,7 @@ inline void store_tiles(const gemm_job& job, const gemm_part& part, const float*
       for (std::size_t t = 0; t < cols; t += tile_side)
         exchange(reinterpret_cast<const std::uint8_t*>(acc + ((j + t) / tile_side * down + i / tile_side) * area), 64,
                  reinterpret_cast<std::uint8_t*>(line + t), width * sizeof(float));
-      store_rows(job, {part.row + i, rows, part.col + j, cols}, line, width);
+      avx512::store_sums(job, {part.row + i, rows, part.col + j, cols}, line, width);
     }
 }
 
