@@ -55,8 +55,9 @@ constexpr room rooms[] = {
      "gpu/vendor.hpp cuda hip device.hpp cuda.hpp hip.hpp"},  // operations and kernels that vendors share
     {"gpu/vendor.hpp", layer::base,
      "detail gpu cuda hip device.hpp cuda.hpp hip.hpp"},  // which compiler, and its shims
-    {"cuda/vendor.hpp", layer::base, "gpu/vendor.hpp"},
-    {"hip/vendor.hpp", layer::base, "gpu/vendor.hpp"},
+    {"gpu/runtime_calls.hpp", layer::base, "gpu/vendor.hpp"},
+    {"cuda/cuda_shims.hpp", layer::base, "gpu/vendor.hpp"},
+    {"hip/hip_shims.hpp", layer::base, "gpu/vendor.hpp"},
     {"cuda", layer::embedded, "gpu/vendor.hpp cuda.hpp"},
     {"hip", layer::embedded, "gpu/vendor.hpp hip.hpp"},
     {"ufp4.hpp", layer::umbrella, "interop"},
@@ -105,7 +106,7 @@ std::string objection(const std::string& header, const std::string& target, bool
       return "layers up to block are device-safe";
     }
     if (is_intrinsics(name) && from->name != "cpu") return "intrinsics live in cpu/";
-    if (is_vendor(name) && !lists("cuda hip cuda/vendor.hpp hip/vendor.hpp cuda.hpp hip.hpp interop", from->name)) {
+    if (is_vendor(name) && !lists("cuda hip cuda/cuda_shims.hpp hip/hip_shims.hpp cuda.hpp hip.hpp interop", from->name)) {
       return "vendor headers live in cuda/, hip/ and interop/";
     }
     return "";

@@ -25,11 +25,10 @@
 #if defined(UFP4_GPU)
 #include <ufp4/gpu/block/transpose.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/thread/dequantize.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/thread/quantize.hpp>
+#include <ufp4/gpu/thread/scale_sixteen.hpp>
 #include <ufp4/gpu/thread/random_bits.hpp>
 #include <ufp4/gpu/thread/round.hpp>
-#include <ufp4/gpu/warp/amax.hpp>
-#include <ufp4/gpu/warp/hadamard.hpp>
+#include <ufp4/gpu/warp/reduce.hpp>
+#include <ufp4/gpu/warp/hadamard_run.hpp>
 #endif

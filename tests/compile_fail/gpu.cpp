@@ -4,7 +4,7 @@
 // As host.cpp; the machine is the executor of tests/gpu, so that any compiler can be asked.
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
 
-#include <ufp4/gpu/policies.hpp>
+#include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
 #include <ufp4/hip/wmma_iu4.hpp>
 
@@ -12,7 +12,7 @@ using namespace ufp4;
 
 extern quantize_report seen;
 
-// says: count_into counts in host memory, which a kernel cannot reach: use count_at{a quantize_report in device memory}
+// says: count_into is in host memory, which a kernel cannot write: use count_at{a quantize_report in device memory}
 void count_in_host_memory() {
 #if defined(MISTAKE)
   (void)gpu::detail::collect(count_into{seen});
@@ -21,7 +21,7 @@ void count_in_host_memory() {
 #endif
 }
 
-void two_maxima(const float* amax) {  // says: two tensor maxima in one call
+void two_maxima(const float* amax) {  // says: two values of tensor_amax in one call
 #if defined(MISTAKE)
   (void)gpu::detail::collect(tensor_amax{1}, gpu::tensor_amax_at{amax});
 #else

@@ -257,7 +257,7 @@ TEST_CASE("a program compiled for a generic target alone is told which code it l
     CHECK(e.note.find(lacking) != std::string::npos);
   }
   gpu::device_facts now = simt::amd_device(0x1151);
-  now.compiled = 0x1100;  // as hip/vendor.hpp tells of any gfx11
+  now.compiled = 0x1100;  // as hip/hip_shims.hpp tells of any gfx11
   const support::played_amd device{now};
   CHECK(std::string(gpu::explain({}, a, b, matrix_view<float>{c.data(), 4, 4}).kernel) == "gemm_bf16_gfx11");
 }

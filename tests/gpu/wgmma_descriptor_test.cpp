@@ -5,7 +5,7 @@
 // "Register Fragments" of wgmma.
 #include "gpu/device.hpp"
 
-#include <ufp4/cuda/canary.hpp>
+#include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/gemm_bf16_sm80.hpp>
 #include <ufp4/cuda/gemm_wgmma_sm90.hpp>
 #include <ufp4/cuda/wgmma_sm90.hpp>
@@ -139,7 +139,7 @@ TEST_CASE("a kernel that is right passes its canary, and one that is wrong never
   gpu::device_facts device;
   REQUIRE(gpu::facts(device) == gpu::success);
   const gpu::gemm_job job = job_of(a, b, c.data());
-  gpu::detail::canary right, wrong;
+  gpu::detail::first_call_check right, wrong;
   for (int call = 0; call < 2; ++call) {
     REQUIRE(right.check(gpu::kernels::gemm_bf16_sm80.run, "new", job, device, 63, 61, {}) == gpu::success);
     const gpu::error e = wrong.check(&off_by_one, "new", job, device, 63, 61, {});

@@ -1,9 +1,9 @@
 // ufp4 - the block-scaled multiply-and-add of compute capability 12.0 (sm_120a, sm_121a): mma.sync with .block_scale.
 // SPDX-License-Identifier: Apache-2.0
 //
-// d += (scale_a a) (scale_b b): every element of a row of a and of a column of b is multiplied by the scale of its
-// block along K first. Fragments lie as in mma_sm80.hpp, with g = lane / 4, t = lane % 4, e counted from the low bits
-// of a register:
+// d += (scale_a a) (scale_b b): each element of a row of a and of a column of b is first multiplied by the scale of its
+// block along K. Fragments are as in mma_sm80.hpp, with g = lane / 4, t = lane % 4, and e counted from the low bits of
+// a register:
 //
 // | register   | K = 64: 8 elements of 4 bits | K = 32: 4 elements in bytes of 8 bits |
 // |------------|------------------------------|---------------------------------------|
@@ -12,9 +12,9 @@
 // | a[2], a[3] | the same rows, col + 32      | the same rows, col + 16               |
 // | b[0], b[1] | row 8t + e (+ 32), col g     | row 4t + e (+ 16), col g              |
 //
-// Scales of a tile's row or column are bytes of one register, byte j for block j along K. Both selectors are 0:
+// The scales of a tile's row or column are bytes of one register, byte j for block j along K. Both selectors are 0:
 //
-// | scales_a | row g from the lane with t = 0, row g + 8 from the one with t = 1; the others' are not looked at     |
+// | scales_a | row g from the lane with t = 0, row g + 8 from the lane with t = 1; the others are ignored            |
 // | scales_b | column g from the lane with t = 0                                                                    |
 //
 // | function     | elements                     | scale       | blocks of the tile  | bytes read |
@@ -25,51 +25,34 @@
 //
 // In the bytes of mma_mxf8f6f4 an e2m1 has bits 2 to 5, an e2m3 or e3m2 bits 0 to 5; the rest of the byte is 0.
 //
-// What is promised of the sums is what mma_sm80.hpp says of f32 sums, and nothing beyond it.
+// The guarantees for the sums are those of f32 sums in mma_sm80.hpp.
 #pragma once
 
 #include <cstdint>
-#include <ufp4/gpu/vendor.hpp>
-
-// Instructions of one architecture alone: the compiler must have been asked for sm_120a, sm_121a or their family.
-#if defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_FEAT_SM121_ALL) ||                              \
-    (defined(__CUDA_ARCH_SPECIFIC__) && (__CUDA_ARCH_SPECIFIC__ == 1200 || __CUDA_ARCH_SPECIFIC__ == 1210)) || \
-    (defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH_FAMILY_SPECIFIC__ == 1200)
-#define UFP4_HAS_BLOCK_MMA_SM120 1
-#endif
+#include <ufp4/cuda/ptx.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
+
+// The lists of operands of all these instructions, after the text.
+#define UFP4_BLOCK_MMA(simulated, name)                                                                             \
+  UFP4_PTX_SM120(simulated,                                                                                         \
+                 name                                                                                               \
+                 " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3}, {%10}, {0,0}, {%11}, {0,0};" : "+f"(d[0]), \
+                 "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),        \
+                 "r"(b[1]), "r"(scales_a), "r"(scales_b))
 
 /// m16n8k64, e2m1 operands, a ue4m3 scale for every 16 of them.
 UFP4_DEVICE void mma_mxf4nvf4(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                               std::uint32_t scales_a, std::uint32_t scales_b) {
-#if defined(UFP4_SIMT_HEADER)
-  simt::mma_mxf4nvf4(d, a, b, scales_a, scales_b);
-#elif defined(UFP4_HAS_BLOCK_MMA_SM120)
-  asm volatile(
-      "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3 "
-      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3}, {%10}, {0,0}, {%11}, {0,0};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(scales_a), "r"(scales_b));
-#else
-  __trap();
-#endif
+  UFP4_BLOCK_MMA(simt::mma_mxf4nvf4(d, a, b, scales_a, scales_b),
+                 "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3");
 }
 
 /// m16n8k64, e2m1 operands, a ue8m0 scale for every 32 of them.
 UFP4_DEVICE void mma_mxf4(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                           std::uint32_t scales_a, std::uint32_t scales_b) {
-#if defined(UFP4_SIMT_HEADER)
-  simt::mma_mxf4(d, a, b, scales_a, scales_b);
-#elif defined(UFP4_HAS_BLOCK_MMA_SM120)
-  asm volatile(
-      "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0 "
-      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3}, {%10}, {0,0}, {%11}, {0,0};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(scales_a), "r"(scales_b));
-#else
-  __trap();
-#endif
+  UFP4_BLOCK_MMA(simt::mma_mxf4(d, a, b, scales_a, scales_b),
+                 "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0");
 }
 
 /// Element types of mma_mxf8f6f4.
@@ -84,23 +67,14 @@ template <class A, class B>
 UFP4_DEVICE void mma_mxf8f6f4(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                               std::uint32_t scales_a, std::uint32_t scales_b);
 
-// The names of the types stand within the text of the instruction, so that a macro must write the 25 of them.
-#if defined(UFP4_SIMT_HEADER)
-#define UFP4_MXF8F6F4_BODY(A, B) simt::mma_mxf8f6f4(simt::A{}, simt::B{}, d, a, b, scales_a, scales_b)
-#elif defined(UFP4_HAS_BLOCK_MMA_SM120)
-#define UFP4_MXF8F6F4_BODY(A, B)                                                                              \
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32." #A "." #B    \
-               ".f32.ue8m0 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3}, {%10}, {0,0}, {%11}, {0,0};" \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                               \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(scales_a), "r"(scales_b))
-#else
-#define UFP4_MXF8F6F4_BODY(A, B) __trap()
-#endif
-#define UFP4_MXF8F6F4(A, B)                                                                                 \
-  template <>                                                                                               \
-  UFP4_DEVICE void mma_mxf8f6f4<A, B>(float(&d)[4], const std::uint32_t(&a)[4], const std::uint32_t(&b)[2], \
-                                      std::uint32_t scales_a, std::uint32_t scales_b) {                     \
-    UFP4_MXF8F6F4_BODY(A, B);                                                                               \
+// The text of the instruction contains the names of the types, so a macro generates the 25 specializations.
+#define UFP4_MXF8F6F4(A, B)                                                                                    \
+  template <>                                                                                                  \
+  UFP4_DEVICE void mma_mxf8f6f4<A, B>(float(&d)[4], const std::uint32_t(&a)[4], const std::uint32_t(&b)[2],    \
+                                      std::uint32_t scales_a, std::uint32_t scales_b) {                        \
+    UFP4_BLOCK_MMA(simt::mma_mxf8f6f4(simt::A{}, simt::B{}, d, a, b, scales_a, scales_b),                      \
+                   "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32." #A "." #B \
+                   ".f32.ue8m0");                                                                              \
   }
 #define UFP4_MXF8F6F4_ROW(A) \
   UFP4_MXF8F6F4(A, e2m1) UFP4_MXF8F6F4(A, e2m3) UFP4_MXF8F6F4(A, e3m2) UFP4_MXF8F6F4(A, e4m3) UFP4_MXF8F6F4(A, e5m2)
@@ -111,6 +85,6 @@ UFP4_MXF8F6F4_ROW(e4m3)
 UFP4_MXF8F6F4_ROW(e5m2)
 #undef UFP4_MXF8F6F4_ROW
 #undef UFP4_MXF8F6F4
-#undef UFP4_MXF8F6F4_BODY
+#undef UFP4_BLOCK_MMA
 
 }  // namespace ufp4::gpu::mma::inline UFP4_GPU

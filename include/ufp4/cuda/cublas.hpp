@@ -1,12 +1,12 @@
 // ufp4 - products on cublasLt: include it after ufp4/cuda.hpp in a program that links cublasLt.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   ufp4::cuda::cublas library;             // from here on the operations may use cublasLt on this device
+//   ufp4::cuda::cublas library;             // while it exists, operations may use cublasLt on this device
 //   if (!library.made()) std::puts(library.made().text().c_str());
 //   ufp4::cuda::quantized_gemm(ctx, qx, qw, y);
 //
-// What it is used for, and how the operands get there: cuda/library_gemm.hpp. The bits are cublasLt's, within the
-// bound of accumulate::fast; exact_blocks never comes here.
+// cuda/library_gemm.hpp describes which products use it and how their operands are prepared. The bits are cublasLt's,
+// within the bound of accumulate::fast; exact_blocks never uses it.
 #pragma once
 
 #include <cublasLt.h>
@@ -19,7 +19,7 @@
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// The runtime's error nearest to a library's.
+/// The error of the runtime that is nearest to an error of the library.
 inline error error_of(cublasStatus_t s) {
   switch (s) {
     case CUBLAS_STATUS_SUCCESS: return success;
@@ -32,17 +32,17 @@ inline error error_of(cublasStatus_t s) {
     default: return cudaErrorUnknown;
   }
 }
-/// The same, remembering which call it was and what the library calls it, for the operation's status.
+/// The same; keeps the name of the call and the library's text for the status of the operation.
 inline error checked_call(const char* call, cublasStatus_t s) {
   return s == CUBLAS_STATUS_SUCCESS ? success : failed(error_of(s), call, cublasLtGetStatusString(s));
 }
 
-/// Block scales, and E2M1 as a type of elements, came with CUDA 12.8; what is built with an older one multiplies bf16.
+/// Block scales and E2M1 elements exist since CUDA 12.8; a program built with an older one multiplies bf16.
 inline constexpr bool cublas_has_blocks = CUBLAS_VERSION >= 120800;
 
-/// cublasLt reads columns, this library rows. So C^T = right * left^T in cublasLt's eyes: its A is `right`, a column
-/// of depth elements for each column of C and to be transposed, its B is `left`, its D is C. That form, both operands
-/// contiguous along the depth, is also the only one in which it multiplies blocks.
+/// cublasLt matrices are column-major, those of ufp4 row-major, so cublasLt computes C^T = right * left^T: its A is
+/// `right`, transposed, with one column of `depth` elements for each column of C; its B is `left`, its D is C. That
+/// form, with both operands contiguous along K, is also the only one in which it multiplies block-scaled operands.
 struct cublas_call {
   cublasLtMatmulDescOpaque_t operation{};
   cublasLtMatrixLayoutOpaque_t right{}, left{}, out{};
@@ -105,16 +105,16 @@ struct cublas_call {
     lay_out(out, p.out_kind == dtype::f32 ? CUDA_R_32F : CUDA_R_16BF, p.cols, p.rows, p.out_stride);
     step("cublasLtMatmulPreferenceInit", cublasLtMatmulPreferenceInit(&preference));
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
-    // parts of K are added up in binary32, never in C's type
+    // partial sums along K are added in binary32, never in C's type
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-    const std::uint32_t alignment = 16;  // of C; our own operands lie on 256
+    const std::uint32_t alignment = 16;  // of C; operands in the workspace are aligned to 256 bytes
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
   }
 
-  /// cublasLt keeps its answers to this question itself, so it is asked at every call.
+  /// cublasLt caches the answer, so every call asks.
   void choose(cublasLtHandle_t handle, cublasLtMatmulHeuristicResult_t& choice) {
     if (state != CUBLAS_STATUS_SUCCESS) return;
     int found = 0;
@@ -124,7 +124,7 @@ struct cublas_call {
   }
 };
 
-/// The handles that live, by device. A program has one object for a device at a time.
+/// The existing handles, by device. There is one object for each device at a time.
 inline constexpr int most_devices = 64;
 inline std::atomic<cublasLtHandle_t> cublas_handles[most_devices];
 
@@ -154,14 +154,14 @@ inline constexpr gemm_library cublas_library = {[] { return current_cublas_handl
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// While it lives, products on the device that was current when it was made may run on cublasLt: explain says which
-/// do, and workspace_bytes counts what they need. Make it before workspace_bytes is asked.
+/// While it exists, products on the device that was current at its construction may run on cublasLt. explain reports
+/// which ones do, and workspace_bytes includes their workspace; so construct it before you call workspace_bytes.
 ///
-/// | cublas()       | makes a handle, which allocates; destroys it                                                  |
-/// | cublas(handle) | borrows the caller's; a cublasHandle_t may be cast to it                                      |
-/// | made()         | what became of that; where it failed, the operations run without cublasLt                          |
-/// | threads        | operations may run on any; objects are made and destroyed while no other thread's operation runs on the |
-/// |                | device                                                                                        |
+/// | cublas()       | creates a handle, which allocates, and destroys it                                             |
+/// | cublas(handle) | uses the caller's handle; a cublasHandle_t may be cast to it                                   |
+/// | made()         | the status of the construction; after an error the operations run without cublasLt             |
+/// | threads        | operations may run in any thread; construct and destroy objects while no other thread runs an  |
+/// |                | operation on the device                                                                        |
 class cublas {
  public:
   cublas() {
@@ -173,7 +173,7 @@ class cublas {
   explicit cublas(cublasLtHandle_t handle) {
     if (!find_device()) return;
     if (handle == nullptr)
-      note({invalid_argument, "cublas: the handle is null"});
+      note({invalid_argument, "cublas: handle is null"});
     else
       install(handle, false);
   }
@@ -191,7 +191,8 @@ class cublas {
   bool find_device() {
     note(detail::status_of("cublas", cudaGetDevice(&device_)));
     if (state_.ok() && (device_ >= detail::most_devices || detail::cublas_handles[device_].load() != nullptr))
-      note({invalid_argument, "cublas: this device has one already"});
+      note({invalid_argument, ufp4::detail::concat("cublas: device ", device_,
+                                                   " has a cublas object already, or its number is above 63")});
     return state_.ok();
   }
   void note(status s) { (void)(state_ = static_cast<status&&>(s)); }

@@ -1,17 +1,17 @@
-// ufp4 - from packed codes to operands of mma.sync, without shared memory: for kernels that multiply as they read.
+// ufp4 - operands of mma.sync from packed codes without shared memory: for kernels that multiply while they read.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lane reads one word, eight codes, of a row where mma's fragments would give it elements of several places of K. A
-// sum over K does not ask for its order, as long as both operands are cut alike, so the word's eight elements take
+// A lane reads one word, eight codes, of a row; the fragments of mma.sync would give it elements from several places
+// along K. The order of a sum over K is free if both operands use the same one, so the eight elements of the word take
 // the places that the lane has. With g = lane() / 4 and t = lane() % 4, the warp reads 32 consecutive k of rows g and
-// g + 8 of a left operand, and of row g of a right one; the lane's word holds k = 8t .. 8t + 7 (word_of_lane):
+// g + 8 of a left operand, and of row g of a right one; the lane's word (word_of_lane) holds k = 8t .. 8t + 7:
 //
-// | s8, m16n8k32        | k = 8t .. 8t + 3 stand where mma has 4t .. 4t + 3; 8t + 4 .. 8t + 7 where it has 4t + 16 .. |
+// | s8, m16n8k32        | k = 8t .. 8t + 3 take the places of 4t .. 4t + 3, and 8t + 4 .. 8t + 7 those of 4t + 16 ..  |
 // | bf16, f16, m16n8k16 | mma 0 multiplies k = 8t .. 8t + 3 of every t, mma 1 the others                              |
 //
-// One s8 product, or the two of bf16, add up all 32 k. Blocks of 32 or longer so become block dots; a block of 16 is
-// what lanes with t < 2, or the others, hold: of_half() blanks out the rest on one side, and two products give the
-// two blocks.
+// One s8 product, or the two of bf16, sums all 32 k: the dot product of a block of 32, or of a part of a longer one. A
+// block of 16 is in the lanes with t < 2, or in the others: of_half() sets the rest of one side to zero, and two
+// products give the dot products of the two blocks.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace ufp4::gpu::warp::inline UFP4_GPU {
 
-/// Which of the four words of 32 codes this lane reads, and in which row of eight.
+/// Which of the four words of 32 codes this lane reads, and in which of eight rows.
 UFP4_DEVICE unsigned word_of_lane() { return lane() % 4; }
 UFP4_DEVICE unsigned row_of_lane() { return lane() / 4; }
 
@@ -54,7 +54,7 @@ UFP4_DEVICE void right_halves(const Table& t, std::uint32_t row, std::uint32_t (
   b[0][0] = pairs[0], b[0][1] = pairs[1], b[1][0] = pairs[2], b[1][1] = pairs[3];
 }
 
-/// A right operand's fragment, zero but for the lanes that hold block `half` (0, 1) of 16 of the 32 k.
+/// A right operand's fragment that is zero except in the lanes that hold block `half` (0, 1), 16 of the 32 k.
 UFP4_DEVICE void of_half(unsigned half, const std::uint32_t (&b)[2], std::uint32_t (&only)[2]) {
   const bool mine = word_of_lane() / 2 == half;
   only[0] = mine ? b[0] : 0u, only[1] = mine ? b[1] : 0u;

@@ -1,36 +1,38 @@
-// ufp4 - quantized_gemm, fast and folded_bf16, from compute capability 8.0 on: element x scale as bf16, mma.sync.
+// ufp4 - gemm_bf16_sm80: quantized_gemm, fast and folded_bf16, by mma.sync of element x scale as bf16.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers: 4 significant bits by 4, or |
-// |             | 8 by 1                                                                                              |
-// | folded_bf16 | those, and any other scale: products rounded to bf16. Grids of at most 8 significant bits           |
+// For compute capability 8.0 and above.
 //
-// A thread block makes rows x cols of C and walks along K by 64. Its pipeline has three parts:
+// | fast        | formats with 8-bit scales, whose products with the grid are bf16 numbers: 4 significant bits by 4,  |
+// |             | or 8 by 1                                                                                           |
+// | folded_bf16 | those, and every other scale: products rounded to bf16. Grids of at most 8 significant bits         |
 //
-// | codes to shared memory | cp.async, 16 bytes (32 codes of a row) a thread, three steps ahead. A thread decodes     |
-// |                        | what it copied itself, so no barrier stands between; its scales wait in registers, one   |
-// |                        | step ahead                                                                               |
-// | decoded, once a block  | permutes (thread/decode.hpp) and one product a pair, to one of two buffers of bf16.      |
-// |                        | Decoding in every warp's registers instead would do it 2 to 4 times over, and integer    |
-// |                        | instructions, half as many a cycle as the others, would then bind: about 20 a thread for |
-// |                        | 8 codes, against 8 cycles of an mma                                                      |
-// | multiplied             | ldmatrix from the other buffer, mma m16n8k16 with binary32 sums                          |
+// A thread block computes rows x cols of C in steps of 64 columns of K. The pipeline has three stages:
 //
-// Of the two warps that share a scheduler one decodes first and the other multiplies first, so both pipes have work;
-// one barrier a step is enough. Rows of the buffers are 128 bytes; their 16-byte pieces are exclusive-ored with the
-// row, so that neither the eight rows of an ldmatrix nor the stores meet in a bank.
+// | copy     | codes to shared memory: cp.async, 16 bytes (32 codes of a row) for each thread, three steps ahead. A  |
+// |          | thread decodes what it has copied itself, so no barrier is needed in between. Its scales are loaded   |
+// |          | to registers one step ahead                                                                           |
+// | decode   | once for each thread block, to one of two buffers of bf16: byte permutes (thread/decode.hpp) and one  |
+// |          | multiplication for each pair. Decoding in the registers of every warp would repeat it 2 to 4 times.   |
+// |          | Integer instructions, at half the rate of others, would then be the limit: about 20 for each thread   |
+// |          | and 8 codes, against 8 cycles of an mma                                                               |
+// | multiply | ldmatrix from the other buffer, mma m16n8k16 with binary32 sums                                       |
 //
-// K is added up in steps of 16 from the first to the last, whatever the tile: the bits follow from the operands and
-// the device. Tensor cores cut bits off instead of rounding. Reported of them (arXiv 2403.00232, 2512.07004):
-// products and the running sum are added 8 at a time on 8.x and 16 at a time from 9.0 on, each cut 1 or 2 bits below
-// the last place of the greatest, and the sum is cut to binary32. The worst is a first product that outweighs all
-// others together: then (8 + 2) / 8, or (16 / 2 + 2) / 16, times Kp * 2^-24 of the sum of magnitudes is lost. So from
-// 9.0 on the bound of numerics 6 holds for everything, and on 8.x for all but sums made to break it, which come
-// within 1.25 Kp + 6 in place of Kp + 6.
+// Of the two warps that share a scheduler one decodes first and the other multiplies first, so both pipes are busy; one
+// barrier for each step suffices. Rows of the buffers are 128 bytes. The index of a 16-byte piece is exclusive-ored
+// with the row, so neither the eight rows of an ldmatrix nor the stores have bank conflicts.
 //
-// A tile of C, one of whose blocks has values other than 0 and a scale that takes some product out of bf16's normal
-// range, is made anew from codes and scales in binary64. Blocks of nothing but zeros do not count: mx formats give
-// them the smallest scale there is.
+// K is summed in steps of 16 from first to last, for every tile size: the bits depend only on the operands and the
+// device. Tensor cores truncate instead of rounding. Reported (arXiv 2403.00232, 2512.07004): products and the running
+// sum are added 8 at a time on 8.x and 16 at a time from 9.0 on, each truncated 1 or 2 bits below the last place of the
+// largest term, and the sum is truncated to binary32. The worst case is a first product that is larger than all others
+// together: the loss is then (8 + 2) / 8, or (16 / 2 + 2) / 16, times Kp * 2^-24 of the sum of magnitudes. So the bound
+// of numerics 6 always holds from 9.0 on; on 8.x it holds except for sums constructed against it, which have an error
+// of up to 1.25 Kp + 6 in place of Kp + 6.
+//
+// If a block of a tile has values other than 0 and a scale that moves some product out of bf16's normal range, the
+// whole tile of C is computed again from codes and scales in binary64. Blocks of zeros are exempt: mx formats give them
+// the smallest scale.
 #pragma once
 
 #include <cstddef>
@@ -46,9 +48,9 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-/// One operand as the decoder needs it, worked out on the host. Held by value: a kernel parameter whose address is
-/// taken, or that is indexed at run time, is copied to local memory first.
-/// `grain`: bytes that the codes of every 32 k lie on: 16, 4 or 1.
+/// One operand as the decoder takes it, computed on the host. Threads hold a copy: a kernel parameter whose address is
+/// taken, or that is indexed at run time, may be copied to local memory first.
+/// `grain`: the alignment in bytes of the codes of every 32 k: 16, 4 or 1.
 struct bf16_side : folding {
   const std::uint8_t* codes = nullptr;
   const void* scales = nullptr;
@@ -59,11 +61,12 @@ struct bf16_side : folding {
 struct bf16_product {
   gemm_job job{};
   bf16_side left{}, right{};
-  unsigned block_shift = 4;                   ///< log2 of the block length: divisions cost as much as decoding
+  unsigned block_shift = 4;                   ///< log2 of the block length, since a division costs as much as decoding
   unsigned tiles_down = 0, tiles_across = 0;  ///< of C
 };
 
-/// A thread block's tile, and what follows from its shape. K by 64: 32 bytes of codes, 128 of bf16, a row.
+/// The tile of a thread block, and constants that follow from its shape. A step of 64 k is 32 bytes of codes or 128
+/// bytes of bf16 for each row.
 template <unsigned Rows, unsigned Cols>
 struct bf16_tile {
   static constexpr unsigned threads = 256, depth = 64, stages = 3, rows = Rows, cols = Cols;
@@ -75,15 +78,15 @@ struct bf16_tile {
   static_assert(turns * threads == chunks && m_tiles * warps_down * 16 == rows && n_pairs * warps_across * 16 == cols);
 };
 
-/// 32 codes of a row: what one thread copies and decodes in one turn of one step.
+/// 32 codes of a row: what a thread copies and decodes at once. In a step it does so `turns` times.
 struct bf16_chunk {
   bf16_side side{};
-  bool live = false;            ///< has the operand that row?
-  std::size_t row_code = 0;     ///< byte where the row begins
+  bool live = false;            ///< does the operand have that row?
+  std::size_t row_code = 0;     ///< the first byte of the row
   std::size_t row_scale = 0;    ///< its first scale
   unsigned place = 0;           ///< row of the tile's buffer
   unsigned half = 0;            ///< of the step's K
-  std::uint32_t scale[2] = {};  ///< bits, of the next 16 k and of those behind
+  std::uint32_t scale[2] = {};  ///< bits, of the first 16 k and of the others
 };
 
 /// The work of one thread on one tile of C.
@@ -101,7 +104,7 @@ struct bf16_worker {
     UFP4_UNROLL
     for (unsigned turn = 0; turn < Tile::turns; ++turn) {
       const unsigned at = turn * Tile::threads + thread_index().x, place = at / 2;
-      // where whole turns belong to one side that is known here, else thread by thread
+      // if all threads of a turn have the same side, it is known at compile time
       const bool is_left =
           2 * Tile::rows % Tile::threads == 0 ? turn < 2 * Tile::rows / Tile::threads : place < Tile::rows;
       bf16_chunk& c = chunk[turn];
@@ -130,7 +133,7 @@ struct bf16_worker {
   }
   UFP4_DEVICE bool inside(const bf16_chunk& c, std::size_t k) const { return c.live && k < product.job.padded(); }
 
-  /// Codes of one step on their way to shared memory; zeros for what the operand has not.
+  /// Starts the copies of one step's codes to shared memory; zeros outside the operand.
   UFP4_DEVICE void copy(unsigned step, unsigned steps) const {
     UFP4_UNROLL
     for (unsigned turn = 0; turn < Tile::turns; ++turn) {
@@ -143,7 +146,8 @@ struct bf16_worker {
         mma::copy_async16(to, from, inside(c, k));
         continue;
       }
-      for (unsigned word = 0; word < 4; ++word) {  // rows hold whole blocks, of 16 at least: a word is inside or not
+      for (unsigned word = 0; word < 4;
+           ++word) {  // rows hold whole blocks of at least 16, so a word is inside or outside
         const bool valid = inside(c, k + 8 * word);
         if (c.side.grain == 4)
           mma::copy_async4(to + 4 * word, valid ? from + 4 * word : from, valid);
@@ -155,7 +159,7 @@ struct bf16_worker {
     mma::commit_copies();
   }
 
-  /// The scales of one step on their way to registers.
+  /// Loads the scales of one step to registers.
   UFP4_DEVICE void load_scales(unsigned step) {
     UFP4_UNROLL
     for (unsigned turn = 0; turn < Tile::turns; ++turn) {
@@ -170,7 +174,7 @@ struct bf16_worker {
     }
   }
 
-  /// Eight products, and whether bf16 could not hold them.
+  /// Eight products.
   UFP4_DEVICE static thread::words4 fold(const bf16_side& how, std::uint32_t codes, float scale) {
     std::uint32_t pairs[4];
     thread::decode8_bf16(how.values, codes, pairs);
@@ -192,7 +196,7 @@ struct bf16_worker {
     return ((pairs[0] | pairs[1] | pairs[2] | pairs[3]) & 0x7FFF7FFFu) == 0;
   }
 
-  /// What this thread copied for one step, from shared memory to shared memory.
+  /// Decodes what this thread copied for one step, from shared memory to shared memory.
   UFP4_DEVICE void decode(unsigned step) const {
     UFP4_UNROLL
     for (unsigned turn = 0; turn < Tile::turns; ++turn) {
@@ -201,19 +205,19 @@ struct bf16_worker {
       unsigned char* row = decoded(step) + c.place * Tile::row_bytes;
       UFP4_UNROLL
       for (unsigned i = 0; i < 2; ++i) {
-        // a scale of 0 beyond the operand: there code 0 need not mean 0
+        // 0 outside the operand, because code 0 need not mean 0
         const float scale = inside(c, first_k(c, step) + 16 * i) ? thread::scale_value(c.side.scale, c.scale[i]) : 0.0f;
         UFP4_UNROLL
         for (unsigned w = 2 * i; w < 2 * i + 2; ++w) {
           const unsigned piece = (4 * c.half + w) ^ c.place % 8;
           *reinterpret_cast<thread::words4*>(row + 16 * piece) = fold(c.side, codes.word[w], scale);
-          if (!is_welcome(c.side, scale) && !all_zero(c.side, codes.word[w])) atomic_max(unfit(), 1);
+          if (!is_in_range(c.side, scale) && !all_zero(c.side, codes.word[w])) atomic_max(unfit(), 1);
         }
       }
     }
   }
 
-  /// Row and 16-byte piece of a decoded buffer, as ldmatrix takes it.
+  /// The address of a 16-byte piece of a row in a decoded buffer.
   UFP4_DEVICE static const unsigned char* piece_of(const unsigned char* buffer, unsigned row, unsigned piece) {
     return buffer + row * Tile::row_bytes + 16 * (piece ^ row % 8);
   }
@@ -243,18 +247,18 @@ struct bf16_worker {
   UFP4_DEVICE void run() {
     const auto steps = static_cast<unsigned>((product.job.padded() + Tile::depth - 1) / Tile::depth);
     constexpr int ahead =
-        Tile::stages;  // a stage is free again once its step is decoded, a step before it is multiplied
+        Tile::stages;  // a stage is free as soon as its step is decoded, one step before it is multiplied
     if (steps == 0) return;
     for (unsigned step = 0; step < ahead; ++step) copy(step, steps);
     load_scales(0);
-    sync_block();  // the flag is down before anybody raises it
+    sync_block();  // the flag is cleared before a thread sets it
     mma::wait_copies<ahead - 1>();
     decode(0);
     const bool decodes_first = warp >= Tile::threads / 64;  // warps w and w + 4 share a scheduler
     for (unsigned step = 0; step < steps; ++step) {
       load_scales(step + 1);
       copy(step + ahead, steps);
-      sync_block();  // this step's buffer is decoded, and the other one multiplied
+      sync_block();  // this step's buffer is decoded, and the other buffer has been read
       if (!decodes_first) multiply(step);
       mma::wait_copies<ahead - 1>();
       if (step + 1 < steps) decode(step + 1);
@@ -262,25 +266,16 @@ struct bf16_worker {
     }
   }
 
-  UFP4_DEVICE coded_rows rows_of(const bf16_side& side) const {
-    return {side.codes, side.scales, side.block_rows, product.block_shift, product.job.padded()};
-  }
-  UFP4_DEVICE float rescued(std::size_t i, std::size_t j) const {
-    const folding how[2] = {product.left, product.right};
-    const coded_rows from[2] = {rows_of(product.left), rows_of(product.right)};
-    return rescued_sum(how, from, i, j);
-  }
-
-  /// By way of shared memory, so that a warp stores neighbours of one row of C, and one loop has all of the epilogue.
-  /// Rows are 8 floats apart from a multiple of 32: the eight rows that a warp writes at once meet in no bank.
+  /// Through shared memory, so that a warp stores consecutive elements of a row of C, and the code of the epilogue is
+  /// not repeated for each register. A row is 8 floats longer than a multiple of 32: the eight rows that a warp writes
+  /// at once are in different banks.
   UFP4_DEVICE void store() const {
     constexpr unsigned stride = Tile::cols + 8;
     static_assert(Tile::rows * stride * sizeof(float) <= Tile::shared_bytes - 16);
-    const gemm_job& job = product.job;
     auto* sums = reinterpret_cast<float*>(memory);
     const unsigned l = lane(), row = warp / Tile::warps_across * Tile::m_tiles * 16 + l / 4;
     const unsigned col = warp % Tile::warps_across * Tile::n_pairs * 16 + 2 * (l % 4);
-    sync_block();  // nobody reads operands any more, and the flag is what it will be
+    sync_block();  // no thread reads operands any more, and the flag has its final value
     UFP4_UNROLL
     for (unsigned m = 0; m < Tile::m_tiles; ++m) {
       UFP4_UNROLL
@@ -289,23 +284,17 @@ struct bf16_worker {
         for (unsigned e = 0; e < 4; ++e) sums[(row + 16 * m + e / 2 * 8) * stride + col + 8 * n + e % 2] = acc[m][n][e];
       }
     }
-    const bool rescue = *unfit() != 0;
-    const thread::result_scales by = thread::scales_of(job);
+    const bool usable = *unfit() == 0;
     sync_block();
-    for (unsigned at = thread_index().x; at < Tile::rows * Tile::cols; at += Tile::threads) {
-      const unsigned down = at / Tile::cols, across = at % Tile::cols;
-      const std::size_t i = first_row + down, j = first_col + across;
-      if (i < job.out.rows && j < job.out.cols)
-        thread::store_result(job, by, i, j, rescue ? rescued(i, j) : sums[down * stride + across]);
-    }
+    thread::store_tile<Tile::rows, Tile::cols, Tile::threads>(product.job, first_row, first_col, sums, stride, usable);
   }
 };
 
-/// Thread blocks that run together make tiles of C that lie together: eight tile rows of a column, then the next
-/// column, so that what they read twice is in L2.
+/// Consecutive thread blocks, which run at the same time, compute neighbouring tiles of C: eight tile rows of a tile
+/// column, then of the next column, so that the operands they share are in L2.
 template <unsigned Rows, unsigned Cols>
 UFP4_KERNEL(256)
-gemm_bf16(const bf16_product product) {
+gemm_bf16(UFP4_PARAMETER bf16_product product) {
   const unsigned at = block_index().x, band = 8 * product.tiles_across, first = at / band * 8;
   const unsigned down = product.tiles_down - first < 8 ? product.tiles_down - first : 8;
   const std::size_t row = first + at % band % down, col = at % band / down;
@@ -319,8 +308,7 @@ gemm_bf16(const bf16_product product) {
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 inline kernels::bf16_side bf16_side_of(const gemm_side& side) {
-  const auto at = reinterpret_cast<std::uintptr_t>(side.codes);
-  const int grain = at % 16 == 0 && side.padded_cols % 32 == 0 ? 16 : at % 4 == 0 ? 4 : 1;
+  const int grain = is_aligned(side.codes, 16) && side.padded_cols % 32 == 0 ? 16 : is_aligned(side.codes, 4) ? 4 : 1;
   return {folding_of(side), side.codes, side.scales, side.rows, side.block_rows, static_cast<std::uint8_t>(grain)};
 }
 
@@ -339,12 +327,10 @@ error queue_gemm_bf16(kernels::bf16_product product, stream where) {
                 tile::shared_bytes, where, product);
 }
 
-/// Tiles of 128 x 128 where they keep every multiprocessor busy, else of 64 x 64. No bit depends on it.
+/// Tiles of 128 x 128 if they keep every multiprocessor busy, else of 64 x 64. The bits are the same.
 inline error run_gemm_bf16(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
-  const kernels::bf16_product product{.job = job,
-                                      .left = bf16_side_of(job.left),
-                                      .right = bf16_side_of(job.right),
-                                      .block_shift = static_cast<unsigned>(__builtin_ctz(job.block))};
+  const kernels::bf16_product product{
+      .job = job, .left = bf16_side_of(job.left), .right = bf16_side_of(job.right), .block_shift = log2_of(job.block)};
   const std::size_t large = ((job.out.rows + 127) / 128) * ((job.out.cols + 127) / 128);
   if (large >= static_cast<std::size_t>(facts.processors) && job.out.rows > 64)
     return queue_gemm_bf16<128, 128>(product, where);
@@ -361,7 +347,6 @@ inline constexpr gemm_kernel gemm_bf16_sm80 = {
     .tile_rows = 128,
     .tile_cols = 128,
     .takes = &gpu::detail::gemm_bf16_takes,
-    .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
     .run = &gpu::detail::run_gemm_bf16,
 };
 

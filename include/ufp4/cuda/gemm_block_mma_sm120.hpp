@@ -1,4 +1,5 @@
-// ufp4 - fast GEMM by the block-scaled mma.sync of compute capability 12: 4-bit codes and 8-bit scales as they lie.
+// ufp4 - fast GEMM by the block-scaled mma.sync of compute capability 12: it multiplies codes and 8-bit scales as
+// stored.
 // SPDX-License-Identifier: Apache-2.0
 //
 // | kernel                   | blocks, scales | elements                          | mma.sync                          |
@@ -7,28 +8,27 @@
 // | gemm_mxfp4_sm120         | 32, e8m0       | E2M1                              | m16n8k64 kind::mxf4, 2X ue8m0     |
 // | gemm_mx_containers_sm120 | 32, e8m0       | any pair of grids that E4M3 holds | m16n8k32 kind::mxf8f6f4, 1X ue8m0 |
 //
-// What the bound of `fast` (numerics 6) rests on. The instruction multiplies an element by its block's scale and adds
-// up: PTX promises products "with specified precision" and sums with "at least single precision", in an unspecified
-// order with unspecified rounding. The products are exact; a sum that loses no more than 2^-24 of its greatest term at
-// each of its terms is within the bound. That is one bit more than 24 bits cut off would keep, which on operands made
-// for it (one product a power of two, 48 others just below 2^-23 of it) could miss the bound by a factor of 1.4; 25
-// bits and more are reported of these units. Of the 8-bit units of an earlier architecture fewer are documented, so the
-// sums of containers start from zero in every instruction: there a block of 32, integers times one number, needs 13
-// bits (E2M1 and the uniform grids; 18 with E3M0), and the running sum is one binary32 addition a block. Scales are
-// numbers to the instruction, so that a NaN (0x7F of ue4m3, 0xFF of ue8m0) reaches every product of its block. The sign
-// of an e4m3 scale, which no quantizer sets, is not looked at.
+// The bound of `fast` (numerics 6). The instruction multiplies each element by the scale of its block and adds the
+// products. PTX specifies products "with specified precision" and sums with "at least single precision", in an
+// unspecified order with unspecified rounding. The products are exact. A sum that loses at most 2^-24 of its largest
+// term with each term is within the bound. That needs one bit more than truncation to 24 bits keeps, which for operands
+// constructed against it (one product a power of two, 48 others just below 2^-23 of it) could exceed the bound by a
+// factor of 1.4; 25 bits and more are reported for these units. For the 8-bit units of an earlier architecture fewer
+// are documented, so for containers every instruction starts from zero: a block of 32 integers times one number needs
+// 13 bits (E2M1 and the uniform grids; 18 with E3M0), and the running sum is one binary32 addition for each block.
+// Scales are numbers to the instruction, so a NaN (0x7F of ue4m3, 0xFF of ue8m0) makes every product of its block NaN.
+// The sign of an e4m3 scale, which no quantizer sets, is ignored.
 //
-// Speed, by design: codes and scales go from device to shared memory by 16-byte copies that run `block_mma_stages` - 1
-// stages ahead and take no registers; shared memory is read by ldmatrix without bank conflicts, each warp 64 x 32 of C
-// from 96 rows of codes; E2M1 needs no arithmetic besides the multiplication, a container less than one and a half
-// instructions a code.
+// Speed: codes and scales are copied to shared memory 16 bytes at a time, `block_mma_stages` - 1 stages ahead and
+// without registers. ldmatrix reads shared memory without bank conflicts; each warp computes 64 x 32 of C from 96 rows
+// of codes. E2M1 needs no arithmetic besides the multiplication, a container less than one and a half instructions for
+// each code.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
-#include <ufp4/block/presets.hpp>
 #include <ufp4/cuda/block_mma_sm120.hpp>
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/gpu/gemm_kernel.hpp>
@@ -37,28 +37,32 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr unsigned block_mma_tile = 128;   ///< rows and columns of C, one thread block's
-inline constexpr unsigned block_mma_depth = 128;  ///< elements of K in a stage: 64 bytes a row
-inline constexpr unsigned block_mma_stages = 4;  ///< with e4m3 scales 73,728 of the 101,376 bytes that a block may have
+inline constexpr unsigned block_mma_tile = 128;     ///< rows and columns of C that a thread block computes
+inline constexpr unsigned block_mma_depth = 128;    ///< elements of K in a stage: 64 bytes of each row
+inline constexpr unsigned block_mma_stages = 4;     ///< with e4m3 scales 73,728 of the 101,376 bytes of a block
 inline constexpr unsigned block_mma_threads = 256;  ///< 8 warps, 2 x 4, of 64 x 32 of C each
 
 struct block_mma_job {
   gemm_job gemm{};
   thread::container_table left{}, right{};   ///< containers by code
-  bool wide_codes = false;                   ///< rows of codes lie on 16 bytes; else on 4
-  bool wide_scales = false;                  ///< rows of scales lie on 4 bytes; else anywhere
+  bool wide_codes = false;                   ///< rows of codes are aligned to 16 bytes; else to 4
+  bool wide_scales = false;                  ///< rows of scales are aligned to 4 bytes; else to 1
   unsigned left_shift = 0, right_shift = 0;  ///< log2 of the rows that share a scale
   unsigned tiles_down = 1;
 };
 
-/// One row's fragment as the instruction takes it, from what ldmatrix gives of 64 elements of K.
+/// The instruction of each kernel, and its fragments of 64 elements of K from what ldmatrix loads.
 ///
-/// | block          | elements of K that share a scale                                                             |
-/// | scale_words    | words of scales that a row has in a stage                                                     |
-/// | scales_of      | the scales of 64 elements, from the row's words; those of the first block lowest               |
-/// | left, right    | 16 rows of A, 8 columns of B                                                                   |
+/// | block, scale   | elements of K that share a scale, and the type of the scale                                    |
+/// | holds          | can the kernel multiply elements of this grid?                                                 |
+/// | scale_words    | words of scales of each row in a stage                                                         |
+/// | scales_of      | the scales of 64 elements, from the row's words; those of the first block in the low bits      |
+/// | left, right    | fragments of 16 rows of A, 8 columns of B                                                      |
 struct nvfp4_multiplier {
   static constexpr unsigned block = 16, scale_words = 2;
+  static constexpr scale_kind scale = scale_kind::e4m3;
+  static constexpr const char* instruction = "mma.sync.m16n8k64.kind::mxf4nvf4.block_scale.scale_vec::4X";
+  static bool holds(const grid4& grid) { return gpu::detail::is_e2m1(grid); }
   using left = std::uint32_t[4];
   using right = std::uint32_t[2];
 
@@ -79,6 +83,8 @@ struct nvfp4_multiplier {
 
 struct mxfp4_multiplier : nvfp4_multiplier {
   static constexpr unsigned block = 32, scale_words = 1;
+  static constexpr scale_kind scale = scale_kind::e8m0;
+  static constexpr const char* instruction = "mma.sync.m16n8k64.kind::mxf4.block_scale.scale_vec::2X";
 
   UFP4_DEVICE static std::uint32_t scales_of(const std::uint32_t* words, unsigned step) {
     return words[0] >> (16 * step);
@@ -89,9 +95,12 @@ struct mxfp4_multiplier : nvfp4_multiplier {
   }
 };
 
-/// Two instructions of one block each. A lane has elements 8 t to 8 t + 7 of a block where the instruction wants 4 t to
-/// 4 t + 3 and 16 + 4 t to 19 + 4 t: the block's elements are given to it in another order, the same for A and B.
+/// Two instructions of one block each. A lane has elements 8 t to 8 t + 7 of a block where the instruction expects 4 t
+/// to 4 t + 3 and 16 + 4 t to 19 + 4 t: the instruction gets the block's elements in another order, the same for A and
+/// B.
 struct container_multiplier : mxfp4_multiplier {
+  static constexpr const char* instruction = "mma.sync.m16n8k32.kind::mxf8f6f4.block_scale.scale_vec::1X";
+  static bool holds(const grid4& grid) { return thread::fits_containers(grid); }
   struct left {
     std::uint32_t block[2][4];
   };
@@ -122,20 +131,19 @@ struct container_multiplier : mxfp4_multiplier {
   }
 };
 
-/// A stage: 128 rows of A's codes, 128 of B's, 64 bytes each, then words of scales: word w of row r is scales[w * 256 +
-/// r].
+/// A stage: 128 rows of codes of A, 128 of B, 64 bytes each, then the words of scales: word w of row r is
+/// scales[w * 256 + r].
 template <class Multiplier>
 inline constexpr unsigned block_mma_stage_bytes =
     2 * block_mma_tile * (block_mma_depth / 2 + 4 * Multiplier::scale_words);
 
-/// Where 16 bytes of a row lie. Rows are half as long as the 32 banks are wide: moving the pieces by half the row's
-/// number puts those of 8 neighbouring rows, which ldmatrix reads at once, into different banks.
+/// The offset of a 16-byte piece of a row. A row has half the width of the 32 banks; exclusive-or with half the row
+/// number puts the pieces of 8 consecutive rows, which ldmatrix reads at once, into different banks.
 UFP4_DEVICE unsigned block_mma_offset(unsigned row, unsigned piece) {
   return row * (block_mma_depth / 2) + 16 * (piece ^ (row / 2 & 3u));
 }
 
-/// Queues the copies of a stage's codes of one side, zeros beyond its rows and columns. Four neighbouring threads take
-/// a row.
+/// Starts the copies of one side's codes for a stage; zeros outside the side. Four consecutive threads copy a row.
 UFP4_DEVICE void copy_codes(const gemm_side& side, std::size_t first_row, std::size_t k, bool wide, unsigned char* to) {
   const std::size_t bytes = side.padded_cols / 2, at = k / 2 + 16 * (thread_index().x % 4);
   for (unsigned i = 0; i < block_mma_tile; i += block_mma_threads / 4) {
@@ -151,8 +159,8 @@ UFP4_DEVICE void copy_codes(const gemm_side& side, std::size_t first_row, std::s
   }
 }
 
-/// The same of the scales of both sides. Beyond a side's blocks lie zero bytes: 0, or 2^-127 where there is no zero,
-/// either way times codes of zero.
+/// The same for the scales of both sides. Outside a side the bytes are 0: a scale of 0, or of 2^-127 for e8m0, in both
+/// cases times codes of zero.
 template <class Multiplier>
 UFP4_DEVICE void copy_scales(const block_mma_job& job, std::size_t first_row, std::size_t first_col, std::size_t k,
                              std::uint32_t* to) {
@@ -178,7 +186,7 @@ UFP4_DEVICE void copy_scales(const block_mma_job& job, std::size_t first_row, st
   }
 }
 
-/// 64 x 32 of C in a warp's registers, as 4 x 4 tiles of 16 x 8.
+/// The sums of a warp, 64 x 32 of C, as 4 x 4 tiles of 16 x 8.
 struct block_mma_sums {
   float tile[4][4][4];
 };
@@ -192,7 +200,7 @@ UFP4_DEVICE void multiply_step(const block_mma_job& job, const unsigned char* st
   typename Multiplier::right b[4];
   std::uint32_t scales_b[4];
   for (unsigned n = 0; n < 4; n += 2) {
-    // Two tiles at once: 8 columns by 16 bytes in each of the four matrices.
+    // two tiles at once: 8 columns by 16 bytes in each of the four matrices
     const unsigned at = block_mma_tile + col + 8 * n + l / 16 * 8 + l % 8;
     std::uint32_t codes[4];
     mma::load_matrix4(codes, stage + block_mma_offset(at, 2 * step + l / 8 % 2));
@@ -211,12 +219,12 @@ UFP4_DEVICE void multiply_step(const block_mma_job& job, const unsigned char* st
   }
 }
 
-/// Floats from one row of sums in shared memory to the next: 8 more than the tile's, so that the four rows which half a
-/// warp writes at once, 8 bytes a lane, lie in different banks.
+/// Floats from row to row of the sums in shared memory: 8 more than the tile has, so that the four rows that half a
+/// warp writes at once, 8 bytes for each lane, are in different banks.
 inline constexpr unsigned block_mma_pitch = block_mma_tile + 8;
 static_assert(block_mma_tile * block_mma_pitch * 4 <= block_mma_stages * block_mma_stage_bytes<mxfp4_multiplier>);
 
-/// The sums of a thread block as C, by way of shared memory: neighbouring threads then write neighbouring elements.
+/// The sums of a thread block to C, through shared memory.
 UFP4_DEVICE void store_sums(const gemm_job& job, std::size_t first_row, std::size_t first_col, unsigned row,
                             unsigned col, const block_mma_sums& sums, float* shared) {
   sync_block();  // every warp has read its last codes
@@ -226,18 +234,14 @@ UFP4_DEVICE void store_sums(const gemm_job& job, std::size_t first_row, std::siz
         shared[(row + 16 * m + lane() / 4 + e / 2 * 8) * block_mma_pitch + col + 8 * n + lane() % 4 * 2 + e % 2] =
             sums.tile[m][n][e];
   sync_block();
-  const thread::epilogue to = thread::epilogue_of(job);
-  const thread::result_scales by = thread::scales_of(to);
-  const std::size_t j = first_col + thread_index().x % block_mma_tile;
-  for (unsigned r = thread_index().x / block_mma_tile; r < block_mma_tile; r += block_mma_threads / block_mma_tile)
-    if (first_row + r < job.left.rows && j < job.right.rows)
-      thread::store_result(to, by, first_row + r, j, shared[r * block_mma_pitch + thread_index().x % block_mma_tile]);
+  thread::store_tile<block_mma_tile, block_mma_tile, block_mma_threads>(job, first_row, first_col, shared,
+                                                                        block_mma_pitch);
 }
 
-/// A thread block 128 x 128 of C; neighbouring blocks share columns, so the right operand is read from L2.
+/// A thread block computes 128 x 128 of C. Consecutive blocks share columns, so they read the right operand from L2.
 template <class Multiplier>
 UFP4_KERNEL(block_mma_threads)
-block_mma_tiles(const block_mma_job job) {
+block_mma_tiles(UFP4_PARAMETER block_mma_job job) {
   constexpr unsigned stage_bytes = block_mma_stage_bytes<Multiplier>;
   unsigned char* shared = shared_memory();
   const std::size_t first_row = std::size_t{block_index().x % job.tiles_down} * block_mma_tile;
@@ -252,7 +256,7 @@ block_mma_tiles(const block_mma_job job) {
       copy_scales<Multiplier>(job, first_row, first_col, k,
                               reinterpret_cast<std::uint32_t*>(stage + block_mma_tile * block_mma_depth));
     }
-    mma::commit_copies();  // empty groups too: the number of groups still under way says which stage has come
+    mma::commit_copies();  // also empty groups: the number of incomplete groups tells which stage is complete
   };
 
   const unsigned warp = thread_index().x / 32, row = warp / 4 * 64, col = warp % 4 * 32;
@@ -260,7 +264,7 @@ block_mma_tiles(const block_mma_job job) {
   for (unsigned s = 0; s < block_mma_stages - 1; ++s) fetch(s);
   for (std::size_t s = 0; s < stages; ++s) {
     mma::wait_copies<block_mma_stages - 2>();
-    sync_block();  // stage s is there for all, and all are done with stage s - 1, whose place is filled next
+    sync_block();  // stage s is visible to all threads, and all have read stage s - 1, whose memory is written next
     fetch(s + block_mma_stages - 1);
     for (unsigned step = 0; step < block_mma_depth / 64; ++step)
       multiply_step<Multiplier>(job, shared + s % block_mma_stages * stage_bytes, row, col, step, sums);
@@ -272,41 +276,30 @@ block_mma_tiles(const block_mma_job job) {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-inline bool lies_on(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
-
-inline bool same_values(const grid4& a, const grid4& b) {
-  for (unsigned c = 0; c < 16; ++c)
-    if (a.value[c] != b.value[c]) return false;
-  return true;
-}
-
-/// What the three kernels have in common. Codes must lie on 4 bytes, as those of every allocation and row range of
-/// whole words do.
+/// Codes must be aligned to 4 bytes, as those of every allocation and of every row range of whole words are.
 template <class Multiplier>
-bool block_mma_takes(const gemm_job& job, const device_facts& facts, scale_kind scale, bool (*holds)(const grid4&)) {
+bool block_mma_takes(const gemm_job& job, const device_facts& facts) {
   const auto fits = [&](const gemm_side& side) {
-    return side.is_quantized && side.scale == scale && holds(side.grid) && lies_on(side.codes, 4);
+    return side.is_quantized && side.scale == Multiplier::scale && Multiplier::holds(side.grid) &&
+           is_aligned(side.codes, 4);
   };
   return facts.has_specific(12) && job.mode == accumulate::fast && job.block == Multiplier::block && fits(job.left) &&
          fits(job.right) &&
          facts.shared_bytes >= kernels::block_mma_stages * kernels::block_mma_stage_bytes<Multiplier>;
 }
 
-inline bool is_e2m1(const grid4& grid) { return same_values(grid, grid_of<fp4<E2M1>>()); }
-inline bool has_containers(const grid4& grid) { return thread::fits_containers(grid); }
-
 template <class Multiplier>
 error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::byte>, stream where) {
   kernels::block_mma_job job{.gemm = gemm};
   const std::size_t blocks = gemm.padded() / Multiplier::block;
-  job.wide_codes = gemm.padded() % 32 == 0 && lies_on(gemm.left.codes, 16) && lies_on(gemm.right.codes, 16);
-  job.wide_scales = blocks % 4 == 0 && lies_on(gemm.left.scales, 4) && lies_on(gemm.right.scales, 4);
+  job.wide_codes = gemm.padded() % 32 == 0 && is_aligned(gemm.left.codes, 16) && is_aligned(gemm.right.codes, 16);
+  job.wide_scales = blocks % 4 == 0 && is_aligned(gemm.left.scales, 4) && is_aligned(gemm.right.scales, 4);
   if constexpr (std::is_same_v<Multiplier, kernels::container_multiplier>) {
     job.left = thread::container_table_of(gemm.left.grid);
     job.right = thread::container_table_of(gemm.right.grid);
   }
-  job.left_shift = static_cast<unsigned>(__builtin_ctz(gemm.left.block_rows));
-  job.right_shift = static_cast<unsigned>(__builtin_ctz(gemm.right.block_rows));
+  job.left_shift = log2_of(gemm.left.block_rows);
+  job.right_shift = log2_of(gemm.right.block_rows);
   const auto tiles = [](std::size_t n) { return (n + kernels::block_mma_tile - 1) / kernels::block_mma_tile; };
   job.tiles_down = static_cast<unsigned>(tiles(gemm.left.rows));
   const std::size_t all = tiles(gemm.left.rows) * tiles(gemm.right.rows);
@@ -316,44 +309,23 @@ error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::by
                 kernels::block_mma_stages * kernels::block_mma_stage_bytes<Multiplier>, where, job);
 }
 
+template <class Multiplier>
+constexpr gemm_kernel block_mma_kernel(const char* name) {
+  return {.name = name,
+          .instruction = Multiplier::instruction,
+          .tile_rows = kernels::block_mma_tile,
+          .tile_cols = kernels::block_mma_tile,
+          .takes = &block_mma_takes<Multiplier>,
+          .run = &run_block_mma<Multiplier>};
+}
+
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr gemm_kernel gemm_nvfp4_sm120 = {
-    .name = "gemm_nvfp4_sm120",
-    .instruction = "mma.sync.m16n8k64.kind::mxf4nvf4.block_scale.scale_vec::4X",
-    .tile_rows = block_mma_tile,
-    .tile_cols = block_mma_tile,
-    .takes =
-        [](const gemm_job& job, const device_facts& facts) {
-          return detail::block_mma_takes<nvfp4_multiplier>(job, facts, scale_kind::e4m3, &detail::is_e2m1);
-        },
-    .run = &detail::run_block_mma<nvfp4_multiplier>,
-};
-
-inline constexpr gemm_kernel gemm_mxfp4_sm120 = {
-    .name = "gemm_mxfp4_sm120",
-    .instruction = "mma.sync.m16n8k64.kind::mxf4.block_scale.scale_vec::2X",
-    .tile_rows = block_mma_tile,
-    .tile_cols = block_mma_tile,
-    .takes =
-        [](const gemm_job& job, const device_facts& facts) {
-          return detail::block_mma_takes<mxfp4_multiplier>(job, facts, scale_kind::e8m0, &detail::is_e2m1);
-        },
-    .run = &detail::run_block_mma<mxfp4_multiplier>,
-};
-
-inline constexpr gemm_kernel gemm_mx_containers_sm120 = {
-    .name = "gemm_mx_containers_sm120",
-    .instruction = "mma.sync.m16n8k32.kind::mxf8f6f4.block_scale.scale_vec::1X",
-    .tile_rows = block_mma_tile,
-    .tile_cols = block_mma_tile,
-    .takes =
-        [](const gemm_job& job, const device_facts& facts) {
-          return detail::block_mma_takes<container_multiplier>(job, facts, scale_kind::e8m0, &detail::has_containers);
-        },
-    .run = &detail::run_block_mma<container_multiplier>,
-};
+inline constexpr gemm_kernel gemm_nvfp4_sm120 = gpu::detail::block_mma_kernel<nvfp4_multiplier>("gemm_nvfp4_sm120");
+inline constexpr gemm_kernel gemm_mxfp4_sm120 = gpu::detail::block_mma_kernel<mxfp4_multiplier>("gemm_mxfp4_sm120");
+inline constexpr gemm_kernel gemm_mx_containers_sm120 =
+    gpu::detail::block_mma_kernel<container_multiplier>("gemm_mx_containers_sm120");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

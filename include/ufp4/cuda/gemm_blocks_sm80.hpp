@@ -1,22 +1,22 @@
-// ufp4 - quantized_gemm, exact_blocks, on the tensor cores of compute capability 8.0 and above.
+// ufp4 - gemm_blocks_sm80: quantized_gemm, exact_blocks, on the tensor cores of compute capability 8.0 and above.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The grids' values are small integers times a power of two: a block's dot product is a sum of products of signed
-// bytes, which mma.sync makes exactly, m16n8k16 for blocks of 16, a chain of m16n8k32 for longer ones. Where the sum
-// starts does not matter to it, so it starts from the bits of 1.5 * 2^23 * unit: what comes out are the bits of that
-// number plus the product, and one subtraction, exact, makes it a float (cpu/kernels/gemm/gemm_integers.hpp has the
-// derivation). Then acc = fma(d, fl(sA sB), acc), in block order: the host's bits.
+// The values of the grids are small integers times a power of two, so the dot product of a block is a sum of products
+// of signed bytes, which mma.sync computes exactly: m16n8k16 for blocks of 16, a chain of m16n8k32 for longer ones. The
+// integer sum starts at the bits of the float 1.5 * 2^23 * unit. The result is then the bits of that float plus the dot
+// product, and one exact subtraction gives the dot product as a float (derivation: cpu/kernels/gemm/gemm_integers.hpp).
+// Then acc = fma(d, fl(sA sB), acc), in block order: the host's bits.
 //
-// Where the time goes, by count of instructions: for 16 x 8 of C and a block of 16 a warp issues one mma and 12
-// operations of ordinary arithmetic, which bound the kernel. Everything else is made small beside them:
+// Speed, by instruction counts: for 16 x 8 of C and a block of 16 a warp issues one mma and 12 ordinary arithmetic
+// instructions, which limit the kernel. Everything else is made small in comparison:
 //
-// | codes  | stay packed until they are in registers: cp.async brings 16 bytes a thread to shared memory, three       |
-// |        | stages deep, and eight codes become two registers of bytes by 11 integer operations (thread/decode.hpp), |
-// |        | used for four mma                                                                                        |
-// | order  | along K within a block is free as long as both sides agree, so a lane takes the codes that lie together  |
-// | banks  | a row of the tile is 16 bytes longer than its codes:                                                     |
-// |        | the eight rows that a warp reads at once are in other banks                                              |
-// | scales | are loaded a step ahead into registers, and decoded to floats once a tile                                |
+// | codes  | stay packed until they are in registers: cp.async copies 16 bytes for each thread to shared memory,     |
+// |        | three stages deep; 11 integer instructions decode eight codes to two registers of bytes                 |
+// |        | (thread/decode.hpp), which four mma use                                                                 |
+// | order  | the order along K within a block is free if both sides agree, so a lane takes codes that are contiguous |
+// | banks  | a row of the tile is 16 bytes longer than its codes, so the eight rows that a warp reads at once are in |
+// |        | different banks                                                                                         |
+// | scales | are loaded to registers a step ahead, and decoded to floats once for each tile                          |
 #pragma once
 
 #include <cstddef>
@@ -32,27 +32,27 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-/// A kernel's parameter, of which compute capability 8 takes 4096 bytes.
+/// The parameter of the kernel: at most 4096 bytes on compute capability 8.
 struct dots_job : product_group {
   thread::byte_table table[2]{};
   std::uint32_t magic = 0;
-  bool copies16 = false;  ///< all rows of codes begin on 16 bytes; else on 4
+  bool copies16 = false;  ///< all rows of codes are aligned to 16 bytes; else to 4
 };
 static_assert(sizeof(dots_job) <= 4096);
 
-/// A tile of C: a grid of warps, each of so many 16 x 8 pieces down and across.
+/// A tile of C: a grid of warps, each of which computes down x across pieces of 16 x 8.
 template <unsigned warps_down_, unsigned warps_across_, unsigned down_, unsigned across_>
 struct dots_tile {
   static constexpr unsigned warps_across = warps_across_, down = down_, across = across_;
   static constexpr unsigned rows = warps_down_ * down * 16, cols = warps_across * across * 8;
-  static constexpr unsigned lines = rows + cols;  ///< rows of both operands that lie in shared memory
+  static constexpr unsigned lines = rows + cols;  ///< rows of both operands in shared memory
   static constexpr unsigned threads = 32 * warps_down_ * warps_across;
-  static_assert(lines <= threads, "a thread brings the scales of one row");
+  static_assert(lines <= threads, "a thread loads the scales of one row");
 };
 using dots_wide = dots_tile<2, 4, 4, 4>;    // 128 x 128, 256 threads
 using dots_narrow = dots_tile<1, 4, 2, 2>;  // 32 x 64, 128 threads
 
-/// How K is cut. A step is what is brought to shared memory at once: 64 columns, or a block where that is longer.
+/// How K is divided. A step is copied to shared memory at once: 64 columns, or one block if that is longer.
 ///
 /// | kind  | blocks of     | a step has | mma of a block |
 /// |-------|---------------|------------|----------------|
@@ -71,13 +71,13 @@ inline constexpr std::size_t dots_shared_bytes(unsigned lines, unsigned block) {
   return std::size_t{lines} * (code_stages * (depth / 2 + 16) + 2 * sizeof(float) * (depth / block));
 }
 
-/// One thread's view of the tile it works on.
+/// The work of one thread on one tile of C.
 template <class Tile, unsigned kind>
 struct dots_worker {
   using step = dots_step<kind>;
   const dots_job& job;
   const grouped_product& product;
-  unsigned row, col;  ///< of C, where the tile begins
+  unsigned row, col;  ///< of C: the first of the tile
   unsigned char* codes;
   float* scales;
 
@@ -89,7 +89,7 @@ struct dots_worker {
 
   UFP4_DEVICE unsigned blocks() const { return product.padded / job.block; }
 
-  /// The side, and the row in it, of line `line` of the tile.
+  /// The side and its row that line `line` of the tile holds.
   struct place {
     unsigned side, row;
     bool there;
@@ -99,7 +99,7 @@ struct dots_worker {
     return {side, at, at < product.rows[side]};
   }
 
-  /// Starts the copies of step s: neighbouring threads take neighbouring bytes of a row.
+  /// Starts the copies of step s: consecutive threads copy consecutive bytes of a row.
   template <unsigned bytes>
   UFP4_DEVICE void copy_codes(unsigned s) const {
     const unsigned of_row = step::depth(job) / 2 / bytes, row_bytes = product.padded / 2;
@@ -126,7 +126,7 @@ struct dots_worker {
     mma::commit_copies();
   }
 
-  /// The scales of step s that this thread brings, as bits: those of one row.
+  /// Loads the scales of one row in step s, as bits.
   UFP4_DEVICE void load_scales(unsigned s, std::uint32_t (&raw)[step::blocks]) const {
     const place p = place_of(thread_index().x < Tile::lines ? thread_index().x : 0);
     const std::size_t first = std::size_t{p.row / job.block_rows[p.side]} * blocks();
@@ -136,7 +136,7 @@ struct dots_worker {
       raw[i] = p.there && b < blocks() ? thread::load_scale(product.scales[p.side], job.scale[p.side], first + b) : 0;
     }
   }
-  /// As floats. Beyond K the codes are zeros; a product of scales that is -0 then makes fma(+0, -0, acc), which is acc.
+  /// Stores them as floats. Outside K the codes are 0 and the product of the scales is -0, so fma(+0, -0, acc) is acc.
   UFP4_DEVICE void store_scales(unsigned s, const std::uint32_t (&raw)[step::blocks]) const {
     if (thread_index().x >= Tile::lines) return;
     const unsigned side = thread_index().x < Tile::rows ? 0 : 1;
@@ -148,15 +148,15 @@ struct dots_worker {
     }
   }
 
-  // A lane's place in the fragments of mma.sync: see cuda/mma_sm80.hpp.
+  // The place of a lane in the fragments of mma.sync: see cuda/mma_sm80.hpp.
   UFP4_DEVICE unsigned g() const { return lane() / 4; }
   UFP4_DEVICE unsigned t() const { return lane() % 4; }
   UFP4_DEVICE unsigned warp() const { return thread_index().x / 32; }
   UFP4_DEVICE unsigned first_row() const { return warp() / Tile::warps_across * Tile::down * 16; }
   UFP4_DEVICE unsigned first_col() const { return warp() % Tile::warps_across * Tile::across * 8; }
 
-  /// Eight codes of a line of stage s as bytes. k16: four of block b, four of block b + 1;
-  /// k32: of the 32 columns from 32 b on.
+  /// Eight codes of a line of stage s as bytes. k16: four of block b and four of block b + 1; k32: of the 32 columns
+  /// from 32 b on.
   UFP4_DEVICE void fragment(unsigned s, unsigned side, unsigned line, unsigned b, std::uint32_t (&bytes)[2]) const {
     const unsigned char* from = stage(s) + line * step::stride(job);
     std::uint32_t word;
@@ -172,7 +172,7 @@ struct dots_worker {
   struct sums {
     float acc[Tile::down][Tile::across][4] = {};
   };
-  /// A lane's share of the scales of block b of stage s.
+  /// The scales of block b of stage s that a lane needs.
   UFP4_DEVICE void left_scales(unsigned s, unsigned b, unsigned i, float (&out)[2]) const {
     const float* from = scale_stage(s) + b * Tile::lines + first_row() + 16 * i + g();
     out[0] = from[0];
@@ -191,7 +191,7 @@ struct dots_worker {
     UFP4_UNROLL
     for (std::int32_t& one : d) one = static_cast<std::int32_t>(job.magic);
   }
-  /// acc = fma(d, fl(sA sB), acc) for the four sums that a lane has of a 16 x 8 piece.
+  /// acc = fma(d, fl(sA sB), acc) for a lane's four sums of a 16 x 8 piece.
   UFP4_DEVICE void finish(const std::int32_t (&d)[4], const float (&a)[2], const float (&b)[2], float (&acc)[4]) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
@@ -214,7 +214,7 @@ struct dots_worker {
     for (unsigned j = 0; j < Tile::across; ++j) fragment(s, 1, Tile::rows + first_col() + 8 * j + g(), b, out[j]);
   }
 
-  /// Two blocks of 16 at a time: the last index of a fragment.
+  /// Two blocks of 16 at a time; h, the last index of a fragment, is the block.
   UFP4_DEVICE void multiply_pairs(unsigned s, sums& to) const {
     UFP4_UNROLL
     for (unsigned pair = 0; pair < 2; ++pair) {
@@ -280,7 +280,7 @@ struct dots_worker {
     }
   }
 
-  /// The sums of a long block are kept for 16 rows at a time: registers.
+  /// The sums of a long block are kept for 16 rows at a time, to save registers.
   UFP4_DEVICE void multiply_chain(unsigned s, sums& to) const {
     float by_b[Tile::across][2];
     right_scales(s, 0, by_b);
@@ -303,7 +303,7 @@ struct dots_worker {
     }
   }
 
-  /// All of K. One barrier a step: whoever passes it has done with the stage that is filled next.
+  /// The loop over K, with one barrier for each step: after it no thread reads the stage that is written next.
   UFP4_DEVICE void run(sums& to) const {
     copy_codes(0);
     copy_codes(1);
@@ -320,30 +320,24 @@ struct dots_worker {
   }
 
   UFP4_DEVICE void store(const sums& from) const {
+    constexpr unsigned of_row = 4 * Tile::across;
     const thread::epilogue to = epilogue_of(job, product);
     const thread::result_scales by = thread::scales_of(to);
-    UFP4_UNROLL
-    for (unsigned i = 0; i < Tile::down; ++i) {
-      UFP4_UNROLL
-      for (unsigned j = 0; j < Tile::across; ++j)
-        store_piece(to, by, first_row() + 16 * i, first_col() + 8 * j, from.acc[i][j]);
-    }
-  }
-  /// A lane's four sums of the 16 x 8 piece at (r, c) of the tile.
-  UFP4_DEVICE void store_piece(const thread::epilogue& to, const thread::result_scales& by, unsigned r, unsigned c,
-                               const float (&acc)[4]) const {
-    UFP4_UNROLL
-    for (unsigned e = 0; e < 4; ++e) {
-      const unsigned i = row + r + 8 * (e / 2) + g(), j = col + c + 2 * t() + e % 2;
-      if (i < product.rows[0] && j < product.rows[1]) thread::store_result(to, by, i, j, acc[e]);
-    }
+    thread::store_sums<Tile::down * of_row>(
+        to, by, [&](unsigned n) { return from.acc[n / of_row][n / 4 % Tile::across][n % 4]; },
+        [&](unsigned n) {
+          return thread::element_place{row + first_row() + n / of_row * 16 + n / 2 % 2 * 8 + g(),
+                                       col + first_col() + n / 4 % Tile::across * 8 + 2 * t() + n % 2};
+        },
+        [&](std::size_t i, std::size_t j) { return recomputed(job, product, by, i, j); });
   }
 };
 
-/// A thread block a tile, tiles of a column of C one after another: they read the same rows of B.
+/// Each thread block computes one tile. Consecutive blocks compute tiles of the same columns of C: they read the same
+/// rows of B.
 template <class Tile, unsigned kind>
 UFP4_KERNEL(Tile::threads)
-multiply_dots(const dots_job job) {
+multiply_dots(UFP4_PARAMETER dots_job job) {
   const grouped_product& product = job.product[product_of(job, block_index().x)];
   const unsigned tile = block_index().x - product.first_tile, down = (product.rows[0] + Tile::rows - 1) / Tile::rows;
   const std::size_t code_bytes = std::size_t{code_stages} * Tile::lines * dots_step<kind>::stride(job);
@@ -362,18 +356,18 @@ multiply_dots(const dots_job job) {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// Integers of both grids are signed bytes and code 0 is zero;
-/// block dot products are below 2^22 and, times the units, floats.
+/// Are the integers of both grids signed bytes, code 0 zero, and the block dot products below 2^22 and, times the
+/// units, floats?
 inline bool byte_dots_are_exact(const gemm_job& job) {
-  return exact_dots_below(job, 1 << 22) && largest_integer(job.left.grid) <= 127 &&
-         largest_integer(job.right.grid) <= 127 && job.left.grid.integer[0] == 0 && job.right.grid.integer[0] == 0;
+  return exact_dots_below(job, 1 << 22) && integer_amax(job.left.grid) <= 127 && integer_amax(job.right.grid) <= 127 &&
+         job.left.grid.integer[0] == 0 && job.right.grid.integer[0] == 0;
 }
 
 inline bool takes_dots(const gemm_job& job, const device_facts& device) {
   return device.has(80) && job.mode != accumulate::folded_bf16 && job.block >= 16 && byte_dots_are_exact(job) &&
-         on_bytes(job.left.codes, 4) && on_bytes(job.right.codes, 4) && counts_in_32_bits(job);
+         is_aligned(job.left.codes, 4) && is_aligned(job.right.codes, 4) && counts_in_32_bits(job);
 }
-/// Large tiles for products that give every multiprocessor one; not for blocks of 256, whose stages would not fit.
+/// Does a product have a large tile for every multiprocessor? The stages of blocks of 256 do not fit in shared memory.
 inline bool fills_device(const gemm_job& job, const device_facts& device) {
   using tile = kernels::dots_wide;
   return tiles_of(job, tile::rows, tile::cols) >= static_cast<std::size_t>(device.processors) &&
@@ -388,7 +382,7 @@ error launch_dots(const kernels::dots_job& job, unsigned tiles, stream where) {
   return launch(kernel, {tiles}, {Tile::threads}, kernels::dots_shared_bytes(Tile::lines, job.block), where, job);
 }
 
-/// As many products in a launch as its parameter holds.
+/// As many products in a launch as the parameter holds.
 template <class Tile>
 error run_dots(std::span<const gemm_job> jobs, const device_facts&, stream where) {
   while (!jobs.empty()) {
@@ -399,13 +393,13 @@ error run_dots(std::span<const gemm_job> jobs, const device_facts&, stream where
     const unsigned tiles = take_products(job, jobs, Tile::rows, Tile::cols);
     job.copies16 = true;
     for (const kernels::grouped_product& p : std::span(job.product).first(job.count))
-      job.copies16 = job.copies16 && p.padded % 32 == 0 && on_bytes(p.codes[0], 16) && on_bytes(p.codes[1], 16);
+      job.copies16 = job.copies16 && p.padded % 32 == 0 && is_aligned(p.codes[0], 16) && is_aligned(p.codes[1], 16);
     if (const error e = launch_dots<Tile>(job, tiles, where); e != success) return e;
   }
   return success;
 }
 
-/// The two kernels differ in their tile alone.
+/// The two kernels differ only in the tile.
 template <class Tile, bool large>
 constexpr gemm_kernel make_dots_kernel(const char* name) {
   return {
@@ -417,7 +411,6 @@ constexpr gemm_kernel make_dots_kernel(const char* name) {
           [](const gemm_job& job, const device_facts& device) {
             return takes_dots(job, device) && (!large || fills_device(job, device));
           },
-      .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
       .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
                 stream where) { return run_dots<Tile>({&job, 1}, device, where); },
       .fast_is = accumulate::exact_blocks,

@@ -1,8 +1,7 @@
-// ufp4 - the GEMM kernels of NVIDIA GPUs, the best first.
+// ufp4 - the table of GEMM kernels for NVIDIA GPUs, the fastest first.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A kernel of a newer instruction family stands above those it beats;
-// one kernel is one file, one include and one line here.
+// To add a kernel, add its file, one include and one line above the kernels that it is faster than.
 #pragma once
 
 #include <ufp4/cuda/gemm_bf16_sm80.hpp>

@@ -6,19 +6,18 @@
 // | gemm_nvfp4_tcgen05 | E2M1, e4m3 scales, blocks of 16  | kind::mxf4nvf4.block_scale.scale_vec::4X  |
 // | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | kind::mxf4.block_scale.scale_vec::2X      |
 //
-// The SIMT executor plays neither tensor memory nor the asynchronous proxy (architecture decision 3): compiled only
-// with UFP4_EXPERIMENTAL, and a canary flies first (cuda/canary.hpp).
+// Experimental kernels (docs/gpu.md), because the CPU simulator emulates neither tensor memory nor the asynchronous
+// proxy: compiled only with UFP4_EXPERIMENTAL, and checked at the first call (cuda/first_call_check.hpp).
 //
-// It is as plain as it gets: a thread block makes 128 x 128 of C with two stages of K = 256. Its four warps bring a
+// The design is kept simple: a thread block computes 128 x 128 of C with two stages of K = 256. Its four warps copy one
 // stage to shared memory while the matrix unit multiplies the other; one thread starts the copies of scales and four
-// multiplications a stage. No TMA, no cluster, no warp with a job of its own.
+// multiplications for each stage. There is no TMA, no cluster and no specialized warp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <ufp4/block/presets.hpp>
-#include <ufp4/cuda/canary.hpp>
+#include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/tcgen05_sm100.hpp>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
@@ -29,8 +28,9 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr unsigned tcgen05_tile = 128;     ///< rows and columns of C, one thread block's
-inline constexpr unsigned tcgen05_depth = 256;    ///< of K in a stage: 128 bytes a row, the width of the swizzling
+inline constexpr unsigned tcgen05_tile = 128;  ///< rows and columns of C that a thread block computes
+inline constexpr unsigned tcgen05_depth =
+    256;  ///< elements of K in a stage: 128 bytes of each row, the width of the swizzle
 inline constexpr unsigned tcgen05_threads = 128;  ///< the four warps that can read the 128 lanes of tensor memory
 
 template <mma::block_scale scale>
@@ -40,7 +40,7 @@ inline constexpr unsigned tcgen05_block = scale == mma::block_scale::ue4m3 ? 16 
 inline constexpr unsigned tcgen05_code_bytes = tcgen05_tile * tcgen05_depth / 2;
 template <mma::block_scale scale>
 inline constexpr unsigned tcgen05_side_bytes = tcgen05_code_bytes + tcgen05_tile * tcgen05_depth / tcgen05_block<scale>;
-/// Two stages, two barriers and an address; the stages begin on 1024 bytes, which the launch does not promise.
+/// Two stages, two barriers and an address. The stages are aligned to 1024 bytes, which the launch does not guarantee.
 template <mma::block_scale scale>
 inline constexpr unsigned tcgen05_shared_bytes = 1024 + 4 * tcgen05_side_bytes<scale> + 32;
 
@@ -49,19 +49,19 @@ inline constexpr unsigned tcgen05_shared_bytes = 1024 + 4 * tcgen05_side_bytes<s
 struct tcgen05_job {
   gemm_job gemm{};
   unsigned left_shift = 0, right_shift = 0;  ///< log2 of the rows that share a scale
-  bool wide_scales = false;                  ///< rows of scales lie on 4 bytes; else anywhere
+  bool wide_scales = false;                  ///< rows of scales are aligned to 4 bytes; else to 1
   unsigned tiles_down = 1;
 };
 
-/// What a thread brings of one side: eight pieces of 16 bytes of codes, and the scales of a row.
+/// What a thread copies of one side: eight pieces of 16 bytes of codes, and the scales of a row.
 template <mma::block_scale scale>
 struct tcgen05_pieces {
-  static constexpr unsigned words = tcgen05_depth / tcgen05_block<scale> / 4;  ///< of scales, of a row
+  static constexpr unsigned words = tcgen05_depth / tcgen05_block<scale> / 4;  ///< of the scales of a row
   thread::words4 codes[8];
   std::uint32_t scales[words];
 };
 
-/// Eight neighbouring threads take the 128 bytes of a row, 16 rows at a time. Zeros beyond the side's rows and columns.
+/// Eight consecutive threads read the 128 bytes of a row, 16 rows at a time; zeros outside the side.
 template <mma::block_scale scale>
 UFP4_DEVICE void read_pieces(const gemm_side& side, unsigned shift, bool wide_scales, std::size_t first_row,
                              std::size_t k, tcgen05_pieces<scale>& to) {
@@ -98,10 +98,10 @@ UFP4_DEVICE void write_pieces(const tcgen05_pieces<scale>& from, unsigned char* 
     *reinterpret_cast<std::uint32_t*>(side + tcgen05_code_bytes + mma::scale_offset(t, 4 * w)) = from.scales[w];
 }
 
-/// Tensor memory of a thread block: D, then the scales of either side for each of two stages, four columns a word.
+/// The columns of tensor memory: D, then the scales of each side for two stages, four columns for each word.
 inline constexpr unsigned tcgen05_columns = 256, tcgen05_scales_at = 128, tcgen05_scales_of_side = 16;
 
-/// Starts a stage: copies of its scales, then its multiplications. One thread does.
+/// Called by one thread: starts the copies of a stage's scales, then its multiplications.
 template <mma::block_scale scale>
 UFP4_DEVICE void start_stage(std::uint32_t tensor, unsigned char* stage, unsigned buffer, bool add) {
   constexpr unsigned words = tcgen05_pieces<scale>::words, steps = tcgen05_depth / 64, steps_of_word = steps / words;
@@ -116,7 +116,7 @@ UFP4_DEVICE void start_stage(std::uint32_t tensor, unsigned char* stage, unsigne
     mma::copy_scales_to_tensor(scales_b + 4 * w, scales_from(right, w));
   }
   for (unsigned step = 0; step < steps; ++step) {
-    // 64 elements are 32 bytes of each row: within the 128 of the swizzling, the start moves and the pattern stays.
+    // 64 elements are 32 bytes of each row. Within the 128 bytes of the swizzle only the start address changes.
     const auto codes_from = [step](std::uint32_t side) {
       return mma::shared_descriptor(side + 32 * step, 0, 1024, mma::swizzle::bytes_128);
     };
@@ -127,11 +127,10 @@ UFP4_DEVICE void start_stage(std::uint32_t tensor, unsigned char* stage, unsigne
   }
 }
 
-/// D as C, by way of shared memory: a lane of tensor memory is a row, which one thread reads; neighbouring threads
-/// write neighbouring columns.
+/// D to C, through shared memory: a lane of tensor memory is a row, which one thread reads.
 UFP4_DEVICE void store_tensor(const gemm_job& job, std::uint32_t tensor, bool empty, std::size_t first_row,
                               std::size_t first_col, float* shared) {
-  constexpr unsigned pitch = tcgen05_tile + 1;  // so that the rows of a warp begin in different banks
+  constexpr unsigned pitch = tcgen05_tile + 1;  // the rows of a warp begin in different banks
   static_assert(tcgen05_tile * pitch * 4 <= 4 * tcgen05_side_bytes<mma::block_scale::ue8m0>);
   const unsigned t = thread_index().x;
   for (unsigned col = 0; col < tcgen05_tile; col += 8) {
@@ -143,16 +142,12 @@ UFP4_DEVICE void store_tensor(const gemm_job& job, std::uint32_t tensor, bool em
   }
   mma::tensor_fence_before_sync();
   sync_block();
-  const thread::epilogue to = thread::epilogue_of(job);
-  const thread::result_scales by = thread::scales_of(to);
-  for (unsigned r = 0; r < tcgen05_tile; ++r)
-    if (first_row + r < job.left.rows && first_col + t < job.right.rows)
-      thread::store_result(to, by, first_row + r, first_col + t, shared[r * pitch + t]);
+  thread::store_tile<tcgen05_tile, tcgen05_tile, tcgen05_threads>(job, first_row, first_col, shared, pitch);
 }
 
 template <mma::block_scale scale>
 UFP4_KERNEL(tcgen05_threads)
-tcgen05_tiles(const tcgen05_job job) {
+tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
   constexpr unsigned side_bytes = tcgen05_side_bytes<scale>;
   unsigned char* shared = shared_memory();
   shared += (1024 - mma::shared_address(shared) % 1024) % 1024;
@@ -178,7 +173,8 @@ tcgen05_tiles(const tcgen05_job job) {
     tcgen05_pieces<scale> left, right;
     read_pieces(job.gemm.left, job.left_shift, job.wide_scales, first_row, s * tcgen05_depth, left);
     read_pieces(job.gemm.right, job.right_shift, job.wide_scales, first_col, s * tcgen05_depth, right);
-    if (s >= 2) mma::wait_arrival(barriers + buffer, static_cast<std::uint32_t>(s / 2 - 1) % 2);  // stage s - 2 is done
+    if (s >= 2)
+      mma::wait_arrival(barriers + buffer, static_cast<std::uint32_t>(s / 2 - 1) % 2);  // stage s - 2 is complete
     write_pieces(left, stage);
     write_pieces(right, stage + side_bytes);
     mma::fence_shared_for_async();
@@ -189,7 +185,7 @@ tcgen05_tiles(const tcgen05_job job) {
       mma::commit_to(barriers + buffer);
     }
   }
-  if (stages > 0)  // the last commit waits for all that came before it
+  if (stages > 0)  // the last commit waits for all earlier ones
     mma::wait_arrival(barriers + (stages - 1) % 2, static_cast<std::uint32_t>((stages - 1) / 2) % 2);
   mma::tensor_fence_after_sync();
   store_tensor(job.gemm, tensor, stages == 0, first_row, first_col, reinterpret_cast<float*>(shared));
@@ -210,11 +206,8 @@ template <mma::block_scale scale>
 bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
   constexpr unsigned block = kernels::tcgen05_block<scale>;
   constexpr scale_kind kind = scale == mma::block_scale::ue4m3 ? scale_kind::e4m3 : scale_kind::e8m0;
-  const grid4 e2m1 = grid_of<fp4<E2M1>>();
   const auto fits = [&](const gemm_side& side) {
-    bool same = side.is_quantized && side.scale == kind;
-    for (unsigned c = 0; c < 16; ++c) same = same && side.grid.value[c] == e2m1.value[c];
-    return same && reinterpret_cast<std::uintptr_t>(side.codes) % 16 == 0;
+    return side.is_quantized && side.scale == kind && is_e2m1(side.grid) && is_aligned(side.codes, 16);
   };
   return facts.has_specific(10) && job.mode == accumulate::fast && job.block == block && fits(job.left) &&
          fits(job.right) && job.padded() % 32 == 0 && facts.shared_bytes >= kernels::tcgen05_shared_bytes<scale>;
@@ -225,11 +218,10 @@ bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
 template <mma::block_scale scale>
 error queue_tcgen05(const gemm_job& gemm, const device_facts&, std::span<std::byte>, stream where) {
   kernels::tcgen05_job job{.gemm = gemm};
-  job.left_shift = static_cast<unsigned>(__builtin_ctz(gemm.left.block_rows));
-  job.right_shift = static_cast<unsigned>(__builtin_ctz(gemm.right.block_rows));
-  job.wide_scales = gemm.padded() / kernels::tcgen05_block<scale> % 4 == 0 &&
-                    reinterpret_cast<std::uintptr_t>(gemm.left.scales) % 4 == 0 &&
-                    reinterpret_cast<std::uintptr_t>(gemm.right.scales) % 4 == 0;
+  job.left_shift = log2_of(gemm.left.block_rows);
+  job.right_shift = log2_of(gemm.right.block_rows);
+  job.wide_scales = gemm.padded() / kernels::tcgen05_block<scale> % 4 == 0 && is_aligned(gemm.left.scales, 4) &&
+                    is_aligned(gemm.right.scales, 4);
   const auto tiles = [](std::size_t n) { return (n + kernels::tcgen05_tile - 1) / kernels::tcgen05_tile; };
   job.tiles_down = static_cast<unsigned>(tiles(gemm.left.rows));
   const std::size_t all = tiles(gemm.left.rows) * tiles(gemm.right.rows);
@@ -239,12 +231,13 @@ error queue_tcgen05(const gemm_job& gemm, const device_facts&, std::span<std::by
                 kernels::tcgen05_shared_bytes<scale>, where, job);
 }
 
-/// The canary's K: three stages, so that a buffer is used again, and a half.
+/// K of the first call's tile: three and a half stages, so that a buffer is used twice.
 template <mma::block_scale scale>
 error run_tcgen05(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  static canary bird;
-  const error e = bird.check(&queue_tcgen05<scale>, tcgen05_name<scale>, job, facts, kernels::tcgen05_tile - 1,
-                             kernels::tcgen05_tile - 3, where, 3 * kernels::tcgen05_depth + kernels::tcgen05_depth / 2);
+  static first_call_check first_call;
+  const error e =
+      first_call.check(&queue_tcgen05<scale>, tcgen05_name<scale>, job, facts, kernels::tcgen05_tile - 1,
+                       kernels::tcgen05_tile - 3, where, 3 * kernels::tcgen05_depth + kernels::tcgen05_depth / 2);
   return e == success ? queue_tcgen05<scale>(job, facts, memory, where) : e;
 }
 
@@ -262,24 +255,19 @@ error run_tcgen05(const gemm_job&, const device_facts&, std::span<std::byte>, st
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr gemm_kernel gemm_nvfp4_tcgen05 = {
-    .name = detail::tcgen05_name<mma::block_scale::ue4m3>,
-    .instruction = "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X",
-    .tile_rows = tcgen05_tile,
-    .tile_cols = tcgen05_tile,
-    .takes = &detail::tcgen05_takes<mma::block_scale::ue4m3>,
-    .run = &detail::run_tcgen05<mma::block_scale::ue4m3>,
-    .experimental = true,
-};
-
-inline constexpr gemm_kernel gemm_mxfp4_tcgen05 = {
-    .name = detail::tcgen05_name<mma::block_scale::ue8m0>,
-    .instruction = "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X",
-    .tile_rows = tcgen05_tile,
-    .tile_cols = tcgen05_tile,
-    .takes = &detail::tcgen05_takes<mma::block_scale::ue8m0>,
-    .run = &detail::run_tcgen05<mma::block_scale::ue8m0>,
-    .experimental = true,
-};
+template <mma::block_scale scale>
+constexpr gemm_kernel tcgen05_kernel(const char* instruction) {
+  return {.name = gpu::detail::tcgen05_name<scale>,
+          .instruction = instruction,
+          .tile_rows = tcgen05_tile,
+          .tile_cols = tcgen05_tile,
+          .takes = &gpu::detail::tcgen05_takes<scale>,
+          .run = &gpu::detail::run_tcgen05<scale>,
+          .experimental = true};
+}
+inline constexpr gemm_kernel gemm_nvfp4_tcgen05 =
+    tcgen05_kernel<mma::block_scale::ue4m3>("tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X");
+inline constexpr gemm_kernel gemm_mxfp4_tcgen05 =
+    tcgen05_kernel<mma::block_scale::ue8m0>("tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -1,31 +1,30 @@
-// ufp4 - quantized_gemm, fast and folded_bf16, on Hopper: codes by TMA, decoded to bf16, multiplied by wgmma.
+// ufp4 - gemm_wgmma_sm90: quantized_gemm, fast and folded_bf16, on Hopper: TMA copies, decoding to bf16, wgmma.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Experimental (architecture decision 3): compiled only with UFP4_EXPERIMENTAL, and a canary flies first
-// (cuda/canary.hpp).
+// An experimental kernel (docs/gpu.md): compiled only with UFP4_EXPERIMENTAL, and checked at its first call
+// (cuda/first_call_check.hpp).
 //
-// A thread block makes 128 x 128 of C and walks along K by 64. Four warpgroups have two trades:
+// A thread block computes 128 x 128 of C in steps of 64 columns of K. Its four warpgroups have two roles:
 //
-// | producers, 2 | a thread a row of either operand. One of them asks TMA for the codes of both, 32 bytes a row,    |
-// |              | four steps ahead. Each reads its row's codes and scales, multiplies them out to bf16 and stores  |
-// |              | 128 swizzled bytes                                                                               |
-// | consumers, 2 | 64 rows of C each: four wgmma m64n128k16 a step, the next step's issued before the last one's is |
+// | producers, 2 | one thread for each row of either operand. One of them starts the TMA copies of both operands'   |
+// |              | codes, 32 bytes for each row, four steps ahead. Each reads the codes and scales of its row,      |
+// |              | multiplies them to bf16 and stores 128 swizzled bytes                                            |
+// | consumers, 2 | 64 rows of C each: four wgmma m64n128k16 for each step, issued before the previous step's are    |
 // |              | waited for                                                                                       |
 //
-// Codes and decoded operands have four stages each, and a pair of barriers a stage: full, empty. Scales come by plain
-// loads, one step ahead in registers: the four of a step are 4 bytes a row, and TMA moves 16 at least.
+// Codes and decoded operands have four stages each, and each stage a pair of barriers: full and empty. Scales are
+// loaded to registers one step ahead: the four scales of a step are 4 bytes for each row, and TMA copies at least 16.
 //
-// The formats and the rescue of tiles that bf16 cannot hold are those of gemm_bf16_sm80, whose decoder this is.
+// Formats, decoding, and tiles whose products bf16 cannot hold are those of gemm_bf16_sm80.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <ufp4/cuda/canary.hpp>
+#include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/gemm_bf16_sm80.hpp>
 #include <ufp4/cuda/tma_sm90.hpp>
 #include <ufp4/cuda/wgmma_sm90.hpp>
-#include <ufp4/gpu/kernels/finish_product.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -34,7 +33,7 @@ struct wgmma_tile {
   static constexpr unsigned producers = rows + cols, consumers = 256, threads = producers + consumers;
   static constexpr unsigned code_bytes = depth / 2, left_codes = rows * code_bytes;
   static constexpr unsigned stage_codes = (rows + cols) * code_bytes, stage_operands = (rows + cols) * 2 * depth;
-  /// From a boundary of 1024 bytes on, which the swizzle needs and shared_memory() does not promise.
+  /// Offsets from an address aligned to 1024 bytes, which the swizzle needs and shared_memory() does not guarantee.
   static constexpr unsigned codes_at = stages * stage_operands, barriers_at = codes_at + stages * stage_codes;
   static constexpr unsigned unfit_at = barriers_at + 4 * stages * 8;
   static constexpr std::size_t shared_bytes = 1024 + unfit_at + 16;
@@ -51,13 +50,13 @@ struct wgmma_job {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// What one thread of the block knows.
+/// The state of one thread.
 struct wgmma_worker {
   using tile = wgmma_tile;
   using decoder = bf16_worker<bf16_tile<128, 128>>;
 
   const wgmma_job& job;
-  unsigned char* memory;  ///< shared, on 1024
+  unsigned char* memory;  ///< shared, aligned to 1024 bytes
   std::size_t first_row, first_col;
   unsigned steps;
   unsigned thread = thread_index().x;
@@ -71,7 +70,7 @@ struct wgmma_worker {
   UFP4_DEVICE volatile std::uint32_t* unfit() const {
     return reinterpret_cast<volatile std::uint32_t*>(memory + tile::unfit_at);
   }
-  /// A stage's n-th use waits for `full` in phase n and for `empty` in the phase before.
+  /// The n-th use of a stage waits for phase n of `full` and for the phase before n of `empty`.
   UFP4_DEVICE static unsigned phase(unsigned step) { return step / tile::stages & 1u; }
 
   UFP4_DEVICE void start() const {
@@ -88,7 +87,8 @@ struct wgmma_worker {
     sync_block();
   }
 
-  /// One thread: the codes of a step on their way. Columns and rows beyond the operands come as zeros, and count.
+  /// Called by one thread: starts the copies of a step's codes. Columns and rows outside the operands are copied as
+  /// zeros and count as bytes of the transfer.
   UFP4_DEVICE void fetch(unsigned step) const {
     const unsigned stage = step % tile::stages;
     mma::barrier_wait(bar(codes_empty, stage), phase(step) ^ 1u);
@@ -99,7 +99,7 @@ struct wgmma_worker {
                   bar(codes_full, stage));
   }
 
-  /// The scales of a thread's row in one step, as bits; those beyond the operand are not read.
+  /// The scales of a thread's row in one step, as bits; those outside the operand are not read.
   struct row_scales {
     std::uint32_t bits[4] = {};
   };
@@ -124,11 +124,11 @@ struct wgmma_worker {
     unsigned char* to = operands(step % tile::stages);
     UFP4_UNROLL
     for (unsigned w = 0; w < 8; ++w) {
-      // a scale of 0 beyond the operand: there code 0 need not mean 0
+      // 0 outside the operand, because code 0 need not mean 0
       const float scale = inside(side, row, step, w / 2) ? thread::scale_value(side.scale, scales.bits[w / 2]) : 0.0f;
       const std::uint32_t eight = words[w / 4].word[w % 4];
       *reinterpret_cast<thread::words4*>(to + mma::swizzle128(place, 16 * w)) = decoder::fold(side, eight, scale);
-      if (!is_welcome(side, scale) && !decoder::all_zero(side, eight)) *unfit() = 1;
+      if (!is_in_range(side, scale) && !decoder::all_zero(side, eight)) *unfit() = 1;
     }
   }
 
@@ -162,9 +162,9 @@ struct wgmma_worker {
     for (unsigned step = 0; step < steps; ++step) {
       const unsigned stage = step % tile::stages;
       mma::barrier_wait(bar(tile_full, stage), phase(step));
-      sync_wave();  // wgmma wants whole warps
-      const std::uint32_t left = mma::window_address(operands(stage)) + group * 64 * 128;
-      const std::uint32_t right = mma::window_address(operands(stage)) + tile::rows * 128;
+      sync_wave();  // wgmma needs whole warps
+      const std::uint32_t left = mma::shared_address(operands(stage)) + group * 64 * 128;
+      const std::uint32_t right = mma::shared_address(operands(stage)) + tile::rows * 128;
       mma::settle_sums(sums);
       mma::multiply_fence();
       UFP4_UNROLL
@@ -172,43 +172,24 @@ struct wgmma_worker {
         mma::multiply_bf16_m64n128k16(sums, mma::operand_128(left + 32 * k), mma::operand_128(right + 32 * k));
       mma::multiply_commit();
       mma::settle_sums(sums);
-      mma::multiply_wait<1>();  // the step before is read
+      mma::multiply_wait<1>();  // the previous step has been read
       if (step != 0) mma::barrier_arrive(bar(tile_empty, (step - 1) % tile::stages));
     }
     mma::multiply_wait<0>();
     mma::settle_sums(sums);
   }
 
-  /// A sum where bf16 has no room: in binary64, whose range no two factors leave.
-  UFP4_DEVICE float rescued(std::size_t i, std::size_t j) const {
-    const gemm_job& product = job.product.job;
-    double sum = 0;
-    for (std::size_t k = 0; k < product.padded(); ++k)
-      sum += element_of(product.left, product.block, i, k) * element_of(product.right, product.block, j, k);
-    return static_cast<float>(sum);
-  }
-
-  /// C from what the consumers left in shared memory, neighbours by neighbours.
   UFP4_DEVICE void store(const float* sums) const {
-    const gemm_job& product = job.product.job;
-    const bool rescue = *unfit() != 0;
-    const thread::epilogue to = thread::epilogue_of(product);
-    const thread::result_scales by = thread::scales_of(to);
-    for (unsigned at = thread; at < tile::rows * tile::cols; at += tile::threads) {
-      const unsigned down = at / tile::cols, across = at % tile::cols;
-      const std::size_t i = first_row + down, j = first_col + across;
-      if (i < product.out.rows && j < product.out.cols)
-        thread::store_result(to, by, i, j, rescue ? rescued(i, j) : sums[down * tile::sums_stride + across]);
-    }
+    thread::store_tile<tile::rows, tile::cols, tile::threads>(job.product.job, first_row, first_col, sums,
+                                                              tile::sums_stride, *unfit() == 0);
   }
 };
 
 #endif
 
-/// Thread blocks that run together make tiles that lie together: eight tile rows of a column of tiles, then the next
-/// column.
+/// The tiles are in the order of gemm_bf16.
 [[maybe_unused]] static __global__ void __launch_bounds__(wgmma_tile::threads, 1)
-    gemm_wgmma(const __grid_constant__ wgmma_job job) {
+    gemm_wgmma(UFP4_PARAMETER wgmma_job job) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using tile = wgmma_tile;
   const unsigned at = block_index().x, band = 8 * job.product.tiles_across, first = at / band * 8;
@@ -222,7 +203,7 @@ struct wgmma_worker {
   worker.start();
   if (worker.thread < tile::producers) {
     worker.produce();
-    sync_block();  // nobody reads operands any more
+    sync_block();  // no thread reads operands any more
   } else {
     float sums[64];
     worker.consume(sums);
@@ -245,10 +226,10 @@ struct wgmma_worker {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// TMA wants rows of codes on 16 bytes.
+/// TMA needs rows of codes aligned to 16 bytes.
 inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts) {
   const auto good = [](const gemm_side& side) {
-    return reinterpret_cast<std::uintptr_t>(side.codes) % 16 == 0 && side.rows < (std::size_t{1} << 31);
+    return is_aligned(side.codes, 16) && side.rows < (std::size_t{1} << 31);
   };
   return facts.has_specific(9) && gemm_bf16_takes(job, facts) && job.padded() % 32 == 0 && job.padded() != 0 &&
          facts.shared_bytes >= kernels::wgmma_tile::shared_bytes && good(job.left) && good(job.right);
@@ -267,7 +248,7 @@ inline error queue_gemm_wgmma(const gemm_job& job, const device_facts&, std::spa
   task.product = {job,
                   bf16_side_of(job.left),
                   bf16_side_of(job.right),
-                  static_cast<unsigned>(__builtin_ctz(job.block)),
+                  log2_of(job.block),
                   static_cast<unsigned>((job.out.rows + tile::rows - 1) / tile::rows),
                   static_cast<unsigned>((job.out.cols + tile::cols - 1) / tile::cols)};
   return launch(&kernels::gemm_wgmma, {task.product.tiles_down * task.product.tiles_across}, {tile::threads},
@@ -275,9 +256,9 @@ inline error queue_gemm_wgmma(const gemm_job& job, const device_facts&, std::spa
 }
 
 inline error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  static canary bird;
-  const error e = bird.check(&queue_gemm_wgmma, "gemm_wgmma_sm90", job, facts, kernels::wgmma_tile::rows - 1,
-                             kernels::wgmma_tile::cols - 3, where);
+  static first_call_check first_call;
+  const error e = first_call.check(&queue_gemm_wgmma, "gemm_wgmma_sm90", job, facts, kernels::wgmma_tile::rows - 1,
+                                   kernels::wgmma_tile::cols - 3, where);
   return e == success ? queue_gemm_wgmma(job, facts, memory, where) : e;
 }
 
@@ -299,7 +280,6 @@ inline constexpr gemm_kernel gemm_wgmma_sm90 = {
     .tile_rows = wgmma_tile::rows,
     .tile_cols = wgmma_tile::cols,
     .takes = &gpu::detail::gemm_wgmma_takes,
-    .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
     .run = &gpu::detail::run_gemm_wgmma,
     .experimental = true,
 };

@@ -1,24 +1,25 @@
-// ufp4 - quantized_gemm with at most 16 rows on one side: the bits of exact_blocks, by design bound by memory.
+// ufp4 - gemv_blocks_sm80: quantized_gemm with at most 16 rows on one side, with the bits of exact_blocks.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sixteen rows of the long operand ("weights") stand as the rows of mma.sync, the few rows of the other ("narrow") as
-// its columns. A thread block has sixteen rows of weights, K goes by in slabs of 512, 64 of K a warp, so that even
-// 4096 rows fill a device:
+// Bound by memory bandwidth. Sixteen rows of the long operand ("weights") are the rows of mma.sync, the few rows of the
+// other ("narrow") its columns. A thread block has sixteen rows of weights. It computes 512 columns of K, a slab, at a
+// time, 64 columns in each warp, so that 4096 rows already fill a device:
 //
-// | weights  | stream through shared memory once, 16 bytes a cp.async, three slabs ahead: 12 KB in flight a thread   |
-// |          | block, which is what hides the latency of memory. A warp copies what it multiplies: no barrier stands |
-// |          | between                                                                                               |
-// | decoded  | in registers, 11 integer instructions for 8 codes (thread/decode.hpp), once for all narrow rows       |
-// | narrow   | decoded to signed bytes in shared memory once a slab for all warps                                    |
-// | blocks   | warps make the block dots d and the products t = fl(sA * sB); both go to shared memory                |
-// | in order | a thread an output adds acc = fma(d, t, acc), block by block, while the other warps go on to the next |
-// |          | slab                                                                                                  |
+// | weights  | are copied through shared memory once, 16 bytes for each cp.async, three slabs ahead: 12 KB in flight  |
+// |          | for each thread block, which hides the memory latency. A warp copies what it multiplies, so no barrier |
+// |          | is needed in between                                                                                   |
+// | decoding | of weights is done in registers, 11 integer instructions for 8 codes (thread/decode.hpp), once for all |
+// |          | narrow rows; of narrow rows to signed bytes in shared memory, once in a slab for all warps             |
+// | blocks   | warps compute the block dot products d and the products t = fl(sA * sB) and store both to shared       |
+// |          | memory                                                                                                 |
+// | sums     | one thread for each output computes acc = fma(d, t, acc), block by block, while the other warps        |
+// |          | continue with the next slab                                                                            |
 //
-// So the part whose order decides the bits, one fma a block, is all that is not parallel along K; `fast` and
-// `exact_blocks` are the same kernel. A block dot is exact in integers, and becomes a float by one subtraction as in
-// cuda/gemm_blocks_sm80.hpp. Columns of mma: a block of 16 is half of what m16n8k32 adds up, so columns 0 .. 3 are
-// four narrow rows with the other half of K blanked out, columns 4 .. 7 the same rows with the first one blanked out;
-// longer blocks leave all eight to narrow rows.
+// So only the part whose order determines the bits, one fma for each block, is not parallel along K; `fast` and
+// `exact_blocks` are the same kernel. A block dot product is exact in integers, and one subtraction makes it a float as
+// in cuda/gemm_blocks_sm80.hpp. Columns of mma: a block of 16 is half of what m16n8k32 sums, so columns 0 .. 3 are four
+// narrow rows with the second half of K set to zero, and columns 4 .. 7 the same rows with the first half set to zero.
+// Longer blocks leave all eight columns to narrow rows.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
 #include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/kernels/decode_bf16.hpp>
+#include <ufp4/gpu/kernels/folding.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
@@ -48,27 +49,27 @@ struct gemv_job {
   gemv_side weights{}, narrow{};
   std::size_t padded = 0;
   std::size_t blocks = 0;    ///< of a row
-  unsigned block_shift = 4;  ///< log2 of the block length, 16, 32 or 64: no division is left where many would be
-  unsigned columns = 4;      ///< narrow rows, rounded up to what one mma takes
-  bool grain16 = false;      ///< rows of weights lie on 16 bytes; else on 4
+  unsigned block_shift = 4;  ///< log2 of the block length, 16, 32 or 64: shifts replace divisions
+  unsigned columns = 4;      ///< narrow rows, rounded up to those of one mma
+  bool grain16 = false;      ///< rows of weights are aligned to 16 bytes; else to 4
   bool swapped = false;      ///< weights are the left operand
-  std::uint32_t magic = 0;   ///< where block dots start: the bits of a float that many units above 0
-  thread::epilogue to{};
+  std::uint32_t magic = 0;   ///< the start of block dot products: the bits of 1.5 * 2^23 * unit
+  gemm_job product{};
 };
 
-/// Shapes, and where things lie in shared memory.
+/// Shapes, and the layout of shared memory.
 struct gemv_plan {
   static constexpr unsigned threads = 256, warps = threads / 32, rows = 16, warp_k = 64, slab_k = warps * warp_k;
   static constexpr unsigned stages = 4, stage_bytes = rows * slab_k / 2;
-  static constexpr unsigned narrow_stride = slab_k + 32;  ///< bytes: four narrow rows meet in no bank
+  static constexpr unsigned narrow_stride = slab_k + 32;  ///< bytes: puts four narrow rows into different banks
   static constexpr unsigned scale_stride = slab_k / 16 + 1, most_columns = 16;
   static_assert(slab_k == 1u << 9);
   unsigned block_shift, columns;
 
   UFP4_HD unsigned blocks_shift() const { return 9 - block_shift; }
   UFP4_HD unsigned blocks() const { return 1u << blocks_shift(); }  ///< of a slab
-  /// Pairs (d, t) from one block to the next: 16 bytes of every column pair of two rows then meet in no bank, but for
-  /// 16 columns.
+  /// Pairs (d, t) from one block to the next. 16 bytes of every column pair of two rows are then in different banks,
+  /// except with 16 columns.
   UFP4_HD unsigned pair_stride() const { return rows * columns + (columns == 8 ? 4 : 8); }
   UFP4_HD unsigned narrow_at() const { return stages * stage_bytes; }
   UFP4_HD unsigned scales_at() const { return narrow_at() + columns * narrow_stride; }
@@ -76,7 +77,7 @@ struct gemv_plan {
   UFP4_HD std::size_t shared_bytes() const { return pairs_at() + std::size_t{8} * blocks() * pair_stride(); }
 };
 
-/// A block dot and what it is multiplied by.
+/// A block dot product and its factor.
 struct __attribute__((may_alias, aligned(8))) gemv_pair {
   float d, t;
 };
@@ -90,7 +91,7 @@ struct __attribute__((may_alias, aligned(8))) gemv_words {
   std::uint32_t word[2];
 };
 
-/// The work of one thread. Slabs are numbered along K.
+/// The work of one thread. Slabs are counted along K.
 struct gemv_worker {
   static constexpr unsigned narrow_turns = 4, scale_turns = 2;
 
@@ -117,14 +118,14 @@ struct gemv_worker {
     return reinterpret_cast<gemv_pair*>(memory + plan.pairs_at()) + block * plan.pair_stride();
   }
 
-  /// Where 16 bytes of a row of this warp's share lie: turned around in every other four rows, so that eight rows
-  /// meet in no bank.
+  /// The address of a 16-byte piece of a row that this warp copies. Every other four rows have their two pieces
+  /// swapped, so that eight rows are in different banks.
   UFP4_DEVICE unsigned char* staged(unsigned slab, unsigned row, unsigned piece) const {
     constexpr unsigned row_bytes = gemv_plan::warp_k / 2;
     return memory + slab % gemv_plan::stages * gemv_plan::stage_bytes + (team * gemv_plan::rows + row) * row_bytes +
            16 * (piece ^ (row / 4 & 1u));
   }
-  /// A warp's share of a slab on its way: a lane 16 bytes, zeros for what the weights have not.
+  /// Starts the copy of this warp's part of a slab, 16 bytes for each lane; zeros outside the weights.
   UFP4_DEVICE void copy(unsigned slab) const {
     const unsigned row = l / 2, piece = l % 2;
     const std::size_t k = std::size_t{slab} * gemv_plan::slab_k + team * gemv_plan::warp_k + 32 * piece;
@@ -146,7 +147,7 @@ struct gemv_worker {
                ? thread::load_scale(side.scales, side.scale, (row >> side.rows_shift) * job.blocks + block)
                : 0u;
   }
-  /// Narrow codes and all scales of a slab on their way to registers. Neighbours of a row go to neighbouring threads.
+  /// Loads narrow codes and all scales of a slab to registers; consecutive threads load consecutive elements of a row.
   UFP4_DEVICE void load(unsigned slab) {
     constexpr unsigned words = gemv_plan::slab_k / 8;
     UFP4_UNROLL
@@ -165,7 +166,7 @@ struct gemv_worker {
       narrow_scales[i] = scale_bits(job.narrow, row, block);
     }
   }
-  /// From registers to shared memory, as bytes and floats.
+  /// Stores them to shared memory as bytes and floats.
   UFP4_DEVICE void spread() const {
     constexpr unsigned words = gemv_plan::slab_k / 8;
     UFP4_UNROLL
@@ -186,13 +187,13 @@ struct gemv_worker {
     }
   }
 
-  /// Eight bytes of the narrow row that is this lane's column, of 32 k of the slab.
+  /// Eight bytes of the narrow row that is this lane's column, from 32 k of the slab.
   UFP4_DEVICE void narrow_bytes(unsigned row, unsigned k, std::uint32_t (&b)[2]) const {
     const auto* at = memory + plan.narrow_at() + row * gemv_plan::narrow_stride + k + 8 * warp::word_of_lane();
     const auto bytes = *reinterpret_cast<const gemv_words*>(at);
     b[0] = bytes.word[0], b[1] = bytes.word[1];
   }
-  /// This lane's four dots of a block, with their t, for rows g and g + 8 and two columns.
+  /// Stores this lane's four dot products of a block, with their factors, for rows g and g + 8 and two columns.
   UFP4_DEVICE void store_dots(const std::int32_t (&d)[4], unsigned block, unsigned column) const {
     const float a = narrow_scale(column)[block], b = narrow_scale(column + 1)[block];
     const float zero = ufp4::detail::to_float(job.magic);
@@ -237,7 +238,7 @@ struct gemv_worker {
       }
     }
   }
-  /// A thread an output: row place / columns of the weights, narrow row place % columns.
+  /// One output for each thread: row place / columns of the weights, narrow row place % columns.
   UFP4_DEVICE void add_up(unsigned slab) {
     if (place >= gemv_plan::rows * job.columns) return;
     const std::size_t rest = job.blocks - blocks_before(slab);
@@ -251,11 +252,11 @@ struct gemv_worker {
   UFP4_DEVICE void run() {
     constexpr int ahead = gemv_plan::stages - 1;
     if (slabs() == 0) return;
-    for (unsigned slab = 0; slab < ahead; ++slab) copy(slab);  // zeros beyond K
+    for (unsigned slab = 0; slab < ahead; ++slab) copy(slab);  // zeros outside K
     load(0);
     for (unsigned slab = 0; slab < slabs(); ++slab) {
       spread();
-      sync_block();  // the slab is spread, and the last one added up
+      sync_block();  // the slab is stored, and the previous one added up
       load(slab + 1);
       copy(slab + ahead);
       mma::wait_copies<ahead>();
@@ -269,12 +270,14 @@ struct gemv_worker {
   UFP4_DEVICE void store() const {
     const std::size_t row = first_row + place / job.columns, column = place % job.columns;
     if (place >= gemv_plan::rows * job.columns || row >= job.weights.rows || column >= job.narrow.rows) return;
-    const thread::result_scales by = thread::scales_of(job.to);
-    thread::store_result(job.to, by, job.swapped ? row : column, job.swapped ? column : row, acc);
+    const thread::epilogue to = thread::epilogue_of(job.product);
+    const thread::result_scales by = thread::scales_of(to);
+    thread::store_sum(to, by, job.swapped ? row : column, job.swapped ? column : row, acc,
+                      [&](std::size_t i, std::size_t j) { return thread::recomputed(job.product, by, i, j); });
   }
 };
 
-UFP4_KERNEL(256) gemv_blocks(const gemv_job job) {
+UFP4_KERNEL(256) gemv_blocks(UFP4_PARAMETER gemv_job job) {
   gemv_worker worker(job, std::size_t{block_index().x} * gemv_plan::rows);
   worker.run();
   worker.store();
@@ -284,18 +287,15 @@ UFP4_KERNEL(256) gemv_blocks(const gemv_job job) {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// Of a power of two.
-inline unsigned shift_of(unsigned n) { return static_cast<unsigned>(__builtin_ctz(n)); }
-
 inline kernels::gemv_side gemv_side_of(const gemm_side& side) {
   return {.codes = side.codes,
           .scales = side.scales,
           .rows = side.rows,
-          .rows_shift = shift_of(side.block_rows),
+          .rows_shift = log2_of(side.block_rows),
           .scale = side.scale,
           .values = thread::s8_table_of(side.grid)};
 }
-/// The side with fewer rows is the narrow one; of two that are as long the left.
+/// The side with fewer rows is the narrow one; the left one if both have as many.
 inline kernels::gemv_job gemv_job_of(const gemm_job& job) {
   const bool swapped = job.right.rows < job.left.rows;
   const gemm_side &weights = swapped ? job.left : job.right, &narrow = swapped ? job.right : job.left;
@@ -304,23 +304,23 @@ inline kernels::gemv_job gemv_job_of(const gemm_job& job) {
           .narrow = gemv_side_of(narrow),
           .padded = job.padded(),
           .blocks = job.blocks(),
-          .block_shift = shift_of(job.block),
+          .block_shift = log2_of(job.block),
           .columns = (static_cast<unsigned>(narrow.rows) + group - 1) / group * group,
-          .grain16 = on_bytes(weights.codes, 16) && job.padded() % 32 == 0,
+          .grain16 = is_aligned(weights.codes, 16) && job.padded() % 32 == 0,
           .swapped = swapped,
           .magic = static_cast<std::uint32_t>(dot_exponent(job) + 23 + 127) << 23 | 0x00400000u,
-          .to = {job.out, job.left.tensor_scale, job.right.tensor_scale, job.bias, job.alpha, job.beta, job.mode}};
+          .product = job};
 }
 
-/// folded_bf16 where rounding to bf16 would change nothing.
+/// Takes folded_bf16 if rounding to bf16 would change nothing.
 inline bool gemv_takes(const gemm_job& job, const device_facts& facts) {
   const std::size_t narrow = job.left.rows < job.right.rows ? job.left.rows : job.right.rows;
   if (!facts.has(80) || facts.wave != 32 || narrow > kernels::gemv_plan::most_columns || job.block < 16 ||
       job.block > 64)
     return false;
   if (job.mode == accumulate::folded_bf16 && !(products_fit(job.left) && products_fit(job.right))) return false;
-  if (!byte_dots_are_exact(job) || !on_bytes(job.left.codes, 4) || !on_bytes(job.right.codes, 4)) return false;
-  return kernels::gemv_plan{shift_of(job.block), kernels::gemv_plan::most_columns}.shared_bytes() <= facts.shared_bytes;
+  if (!byte_dots_are_exact(job) || !is_aligned(job.left.codes, 4) || !is_aligned(job.right.codes, 4)) return false;
+  return kernels::gemv_plan{log2_of(job.block), kernels::gemv_plan::most_columns}.shared_bytes() <= facts.shared_bytes;
 }
 
 inline error run_gemv(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
@@ -340,7 +340,6 @@ inline constexpr gemm_kernel gemv_blocks_sm80 = {
     .tile_rows = gemv_plan::most_columns,
     .tile_cols = gemv_plan::rows,
     .takes = &gpu::detail::gemv_takes,
-    .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
     .run = &gpu::detail::run_gemv,
     .fast_is = accumulate::exact_blocks,
 };

@@ -1,21 +1,21 @@
 // ufp4 - products by a library that the program links: cublasLt (cuda/cublas.hpp).
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two kernels of the table that take nothing until a library is installed, so that every operation, explain and
-// workspace_bytes speak the truth of what this program runs. The library only multiplies; what is before and after it
-// is here:
+// Two kernels of the table that take no job until a library is installed, so explain and workspace_bytes describe what
+// this program really runs. The library only multiplies; this file does what comes before and after:
 //
-//   operands decoded to workspace ─► factors ─► library ─► finish: C from the sums, or anew where they are worthless
+//   decode operands to the workspace ─► set factors ─► library ─► finish: C from the sums, or computed again
 //
-// | kernel              | operands in the workspace                                        | machines                |
-// |---------------------|------------------------------------------------------------------|-------------------------|
-// | gemm_library_bf16   | value * scale as bf16                                            | all that have bf16      |
-// | gemm_library_blocks | scales swizzled; nvfp4's codes as they lie, mx formats' as E4M3  | Blackwell; experimental |
+// | kernel              | operands in the workspace                                    | devices                 |
+// |---------------------|--------------------------------------------------------------|-------------------------|
+// | gemm_library_bf16   | value * scale as bf16                                        | all with bf16           |
+// | gemm_library_blocks | swizzled scales; nvfp4 codes as stored, mx formats' as E4M3  | Blackwell; experimental |
 //
-// The library writes C itself where its memory allows (binary32 or bf16, rows contiguous and on 16 bytes, no bias): a
-// pass over C and one over its sums are saved, a tenth of the time of an 8192^3 product on a machine of 800 TFLOP/s
-// and 4 TB/s. Then C is rounded from fl(acc * fl(alpha * TA * TB)) + beta * C: no more roundings than store_result
-// makes. Otherwise binary32 sums lie in the workspace and store_result ends the product.
+// The library writes C itself if C allows it (binary32 or bf16, contiguous rows aligned to 16 bytes, no bias). That
+// saves one pass over C and one over its sums: a tenth of the time of an 8192^3 product on a device with 800 TFLOP/s
+// and 4 TB/s. C is then rounded from fl(acc * fl(alpha * TA * TB)) + beta * C, which has no more roundings than the
+// epilogue of other kernels. Nothing looks at the sums in that case, so the decoders reject operands whose sums could
+// overflow. Otherwise binary32 sums are in the workspace and the epilogue of thread/epilogue.hpp makes C of them.
 #pragma once
 
 #include <atomic>
@@ -28,8 +28,8 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// D = alpha * left * right^T + beta * D. left: rows x depth, right: cols x depth, both packed; every pointer on 16
-/// bytes.
+/// D = alpha * left * right^T + beta * D. left: rows x depth, right: cols x depth, both packed; every pointer is
+/// aligned to 16 bytes.
 struct library_product {
   enum class operands : std::uint8_t {
     bf16,
@@ -43,17 +43,18 @@ struct library_product {
   const float *alpha = nullptr, *beta = nullptr;  ///< in device memory
   void* out = nullptr;
   dtype out_kind = dtype::f32;  ///< f32 or bf16
-  std::size_t out_stride = 0;   ///< elements from row to row, a multiple of 16 bytes
+  std::size_t out_stride = 0;   ///< elements from row to row; a multiple of 16 bytes
 };
 
-/// What a library has to say. Installed while the program wants its products.
+/// A library that multiplies. It is used while installed_library points to it.
 struct gemm_library {
-  bool (*ready)() = nullptr;  ///< for the current device
+  bool (*ready)() = nullptr;  ///< can it be used on the current device?
   std::size_t workspace = 0;  ///< bytes that multiply may use
   error (*multiply)(const library_product&, std::span<std::byte> workspace, stream) = nullptr;
-  bool blocks = true;  ///< knows operands with block scales
+  bool blocks = true;  ///< multiplies operands with block scales
 };
 
+/// The library in use; null: none.
 inline std::atomic<const gemm_library*> installed_library{nullptr};
 
 }  // namespace ufp4::gpu::inline UFP4_GPU
@@ -72,11 +73,10 @@ inline bool writes_result(const gemm_job& job) {
   const std::size_t size = job.out.kind == dtype::f32 ? 4 : 2;
   return job.out.kind != dtype::fp16 && job.bias == nullptr && job.out.col_stride == 1 &&
          job.out.row_stride >= static_cast<std::ptrdiff_t>(job.out.cols) &&
-         static_cast<std::size_t>(job.out.row_stride) * size % 16 == 0 &&
-         reinterpret_cast<std::uintptr_t>(job.out.data) % 16 == 0;
+         static_cast<std::size_t>(job.out.row_stride) * size % 16 == 0 && is_aligned(job.out.data, 16);
 }
 
-/// Where everything lies in the workspace, in bytes.
+/// Offsets in the workspace, in bytes.
 struct library_plan {
   library_operands kind = library_operands::bf16;
   std::size_t left = 0, right = 0, left_scales = 0, right_scales = 0, sums = 0, factors = 0, own_memory = 0, total = 0;
@@ -91,9 +91,9 @@ struct library_plan {
 
 inline std::size_t sums_stride(const gemm_job& job) { return (job.out.cols + 31) / 32 * 32; }
 
-/// nvfp4's codes are multiplied where they lie, if the library can read them there.
+/// Can the library read the codes of nvfp4 where they are?
 inline bool stays(const gemm_side& side, library_operands kind) {
-  return kind == library_operands::nvfp4 && reinterpret_cast<std::uintptr_t>(side.codes) % 16 == 0;
+  return kind == library_operands::nvfp4 && is_aligned(side.codes, 16);
 }
 
 inline std::size_t element_bytes(const gemm_job& job, const gemm_side& side, library_operands kind) {
@@ -121,12 +121,23 @@ inline library_plan plan_library(const gemm_job& job, library_operands kind, std
   return plan;
 }
 
-/// A side's elements, as the library wants them, at *elements; and its scales.
+/// log2 of a bound on the magnitudes of decoded elements: if the library writes C itself, Kp products of two elements
+/// must be below 2^127.
+inline int operand_limit(const gemm_job& job) {
+  if (!writes_result(job)) return 128;
+  int k = 0;
+  while (std::size_t{1} << k < job.padded()) ++k;
+  return (126 - k) / 2;
+}
+
+/// Queues the elements of a side, in the form that the library takes, and its scales.
 inline error queue_operand(const gemm_job& job, const gemm_side& side, library_operands kind, std::byte* elements,
                            std::byte* scales, std::uint32_t* unfit, stream where) {
   if (kind == library_operands::bf16)
-    return queue_decode_bf16(side, job.block, reinterpret_cast<std::uint16_t*>(elements), unfit, where);
-  const error e = queue_swizzle_scales(side, job.block, reinterpret_cast<std::uint8_t*>(scales), unfit, where);
+    return queue_decode_bf16(side, job.block, reinterpret_cast<std::uint16_t*>(elements), unfit, where,
+                             operand_limit(job));
+  const error e =
+      queue_swizzle_scales(side, job.block, reinterpret_cast<std::uint8_t*>(scales), unfit, where, operand_limit(job));
   if (e != success) return e;
   if (stays(side, kind)) return success;
   if (kind == library_operands::nvfp4) return copy(elements, side.codes, side.rows * job.padded() / 2, where);
@@ -152,7 +163,7 @@ inline library_product product_of(const gemm_job& job, const library_plan& plan,
   return p;
 }
 
-/// Queues all five steps; `with` multiplies.
+/// Queues all steps; `with` multiplies.
 inline error run_library(const gemm_job& job, library_operands kind, const gemm_library& with,
                          const device_facts& device, std::span<std::byte> workspace, stream where) {
   const library_plan plan = plan_library(job, kind, with.workspace);
@@ -171,15 +182,15 @@ inline error run_library(const gemm_job& job, library_operands kind, const gemm_
   if (!writes_result(job)) finish.sums = reinterpret_cast<const float*>(memory + plan.sums);
   finish.sums_stride = sums_stride(job);
   finish.operands = reinterpret_cast<thread::words4*>(memory);
-  finish.operand_words = plan.sums / sizeof(thread::words4);  // the operands come first
+  finish.operand_words = plan.sums / sizeof(thread::words4);  // the operands are at the beginning
   if (error e = queue_set_factors(finish, device, where); e != success) return e;
   if (error e = with.multiply(product_of(job, plan, memory), workspace.subspan(plan.own_memory), where); e != success)
     return e;
   return queue_finish_product(finish, device, where);
 }
 
-/// From here on a library's product, decoded operands and all, is the fastest: for fewer rows of C or of B the
-/// operands would be written out to be read a few times only.
+/// The smallest product for which the library is the fastest kernel. With fewer rows of C or of B the decoded operands
+/// would be read only a few times.
 inline constexpr std::size_t library_rows = 1024, library_cols = 128;
 
 inline bool library_takes(const gemm_job& job) {
@@ -192,23 +203,22 @@ inline bool takes_bf16(const gemm_job& job, const device_facts& device) {
          decodes_to_bf16(job.right, job.block, job.mode) && library() != nullptr;
 }
 
-/// What a Blackwell library multiplies in blocks; bf16: nothing of the kind.
+/// The block-scaled operands that a library multiplies on Blackwell; bf16: the job has none.
 inline library_operands block_operands(const gemm_job& job) {
-  static constexpr grid4 e2m1 = grid_of<fp4<E2M1>>();
   const auto both = [&](auto what) { return what(job.left) && what(job.right); };
   const bool e4m3_16 = job.block == 16 && both([](const gemm_side& s) {
-                         return s.is_quantized && s.scale == scale_kind::e4m3 && s.grid == e2m1;
+                         return s.is_quantized && s.scale == scale_kind::e4m3 && is_e2m1(s.grid);
                        });
   const bool e8m0_32 = job.block == 32 && both([](const gemm_side& s) {
                          return s.is_quantized && s.scale == scale_kind::e8m0 && thread::fits_containers(s.grid);
                        });
-  // rows of operands are multiples of 16 bytes
+  // the library needs rows whose size is a multiple of 16 bytes
   if (e4m3_16 && job.padded() % 32 == 0) return library_operands::nvfp4;
   return e8m0_32 ? library_operands::mxfp8 : library_operands::bf16;
 }
 
 inline bool takes_blocks(const gemm_job& job, const device_facts& device) {
-  // of such operands cublasLt wants every extent in sixteens
+  // cublasLt needs sizes that are multiples of 16
   const bool sixteens = job.out.rows % 16 == 0 && job.out.cols % 16 == 0;
   const gemm_library* with = library();
   return device.architecture >= 100 && sixteens && library_takes(job) &&

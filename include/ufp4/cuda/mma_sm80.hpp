@@ -1,10 +1,11 @@
 // ufp4 - the tensor cores' multiply-and-add from compute capability 8.0 on: mma.sync with f16, bf16 and s8 operands.
 // SPDX-License-Identifier: Apache-2.0
 //
-// d += a b for a 16 x K tile a, a K x 8 tile b and a 16 x 8 tile d, spread over the 32 lanes of a warp as the PTX ISA
-// says ("Matrix Fragments for mma.m16n8k16", "Matrix Fragments for mma.m16n8k32"). Every lane of the warp must come.
+// d += a b for a 16 x K tile a, a K x 8 tile b and a 16 x 8 tile d, distributed over the 32 lanes of a warp as in the
+// PTX ISA ("Matrix Fragments for mma.m16n8k16", "Matrix Fragments for mma.m16n8k32"). Every lane of the warp must call
+// it.
 //
-// With g = lane / 4 and t = lane % 4, and e the place of an element in its register, counted from the low bits:
+// With g = lane / 4 and t = lane % 4, and e the index of an element in its register, counted from the low bits:
 //
 // | register         | f16, bf16: 2 elements       | s8, K = 32: 4 elements      | s8, K = 16: 4 elements     |
 // |------------------|-----------------------------|-----------------------------|----------------------------|
@@ -17,67 +18,47 @@
 // | d[0], d[1]       | g, 2t and g, 2t + 1         | the same                    | the same                   |
 // | d[2], d[3]       | g + 8, 2t and g + 8, 2t + 1 | the same                    | the same                   |
 //
-// What is promised of the sums: s32 sums are exact, modulo 2^32. Of f32 sums PTX promises products without rounding and
-// "at least single precision", but neither order nor rounding: only a sum whose every partial sum, in every order, is a
-// multiple of u below 2^24 u in magnitude, the term d included, is the same on every device. NaN comes out as some NaN.
+// Guarantees: s32 sums are exact, modulo 2^32. For f32 sums PTX guarantees exact products and "at least single
+// precision", but neither the order nor the rounding. So a sum is the same on every device only if every partial sum,
+// in every order and with the term d, is a multiple of some u and below 2^24 u in magnitude. The payload of a NaN is
+// unspecified.
 #pragma once
 
 #include <cstdint>
-#include <ufp4/gpu/vendor.hpp>
+#include <ufp4/cuda/ptx.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
 /// m16n8k16, f16 operands, f32 sums.
 UFP4_DEVICE void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-#if defined(UFP4_SIMT_HEADER)
-  simt::mma_f16(d, a, b);
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-  __trap();
-#endif
+  UFP4_PTX_SM80(simt::mma_f16(d, a, b),
+                "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : "+f"(d[0]),
+                "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /// m16n8k16, bf16 operands, f32 sums.
 UFP4_DEVICE void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-#if defined(UFP4_SIMT_HEADER)
-  simt::mma_bf16(d, a, b);
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-  __trap();
-#endif
+  UFP4_PTX_SM80(simt::mma_bf16(d, a, b),
+                "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : "+f"(d[0]),
+                "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /// m16n8k32, s8 operands, s32 sums.
 UFP4_DEVICE void mma_s8_k32(std::int32_t (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-#if defined(UFP4_SIMT_HEADER)
-  simt::mma_s8_k32(d, a, b);
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-  __trap();
-#endif
+  UFP4_PTX_SM80(simt::mma_s8_k32(d, a, b),
+                "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+                "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : "+r"(d[0]),
+                "+r"(d[1]), "+r"(d[2]), "+r"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /// m16n8k16, s8 operands, s32 sums.
 UFP4_DEVICE void mma_s8_k16(std::int32_t (&d)[4], const std::uint32_t (&a)[2], std::uint32_t b) {
-#if defined(UFP4_SIMT_HEADER)
-  simt::mma_s8_k16(d, a, b);
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(b));
-#else
-  __trap();
-#endif
+  UFP4_PTX_SM80(
+      simt::mma_s8_k16(d, a, b),
+      "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};" : "+r"(d[0]),
+      "+r"(d[1]), "+r"(d[2]), "+r"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
 }  // namespace ufp4::gpu::mma::inline UFP4_GPU

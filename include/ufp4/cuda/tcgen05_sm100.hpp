@@ -1,18 +1,18 @@
 // ufp4 - the matrix unit of compute capability 10 (sm_100a, sm_103a): descriptors, layouts and instructions of tcgen05.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One thread starts D = D + (A scale_A) (B scale_B)^T of 128 x N x 64 elements of 4 bits. A and B lie in shared memory,
-// D and the scales in tensor memory: 128 lanes of 512 columns of 32 bits, of which a block allocates some. Here are
-// tables and figures of the PTX ISA 9.0, "TensorCore 5th Generation Family Instructions", as functions that a host can
-// check:
+// One thread starts D = D + (A scale_A) (B scale_B)^T of 128 x N x 64 elements of 4 bits. A and B are in shared memory,
+// D and the scales in tensor memory: 128 lanes of 512 columns of 32 bits, some of which a block allocates. The
+// functions below implement tables and figures of the PTX ISA 9.0, "TensorCore 5th Generation Family Instructions"; a
+// host can test them:
 //
 // | instruction_descriptor | "Instruction descriptor format for .kind::mxf4 and .kind::mxf4nvf4"                    |
 // | shared_descriptor      | "Shared memory descriptor layout"                                                      |
-// | swizzled_offset        | rows of 128 bytes in 128-byte swizzling: 16 bytes lie at piece ^ row % 8               |
-// | scale_offset           | scales as tcgen05.cp.32x128b.warpx4 wants them, so that the word of row 32 c + l lands |
-// |                        | in column c of lane l, four times over: 512 bytes for 128 rows of four scales          |
+// | swizzled_offset        | rows of 128 bytes in 128-byte swizzling: a 16-byte piece is at piece ^ row % 8         |
+// | scale_offset           | scales as tcgen05.cp.32x128b.warpx4 takes them: the word of row 32 c + l is copied to  |
+// |                        | column c of lane l, in four copies; 512 bytes for 128 rows of four scales              |
 //
-// The instructions stand behind UFP4_HAS_TCGEN05; the SIMT executor does not play them (architecture decision 3).
+// Device code has the instructions where UFP4_HAS_TCGEN05 is defined. The CPU simulator does not emulate them.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
-/// What a field of two or three bits calls the elements.
+/// The element type in a descriptor's field of two or three bits.
 ///
-/// The public literature reports that 0, which no table lists, is a uniform type, E0M3: the byte codes of fp4<E1M2>. No
-/// kernel uses it: it has not been run.
+/// The public literature reports that 0, which no table lists, is a uniform type, E0M3, with the codes of fp4<E1M2>. No
+/// kernel uses it, because it has not been run.
 enum class four_bit_element : std::uint32_t {
 #if defined(UFP4_UNDOCUMENTED_E0M3)
   e0m3 = 0,
@@ -32,7 +32,7 @@ enum class four_bit_element : std::uint32_t {
   e2m1 = 1,
 };
 
-/// Of the scales of both sides.
+/// The type of the scales of both sides.
 enum class block_scale : std::uint32_t { ue4m3 = 0, ue8m0 = 1 };
 
 /// Kinds mxf4 and mxf4nvf4, dense, K = 64, neither side negated or transposed.
@@ -40,7 +40,7 @@ struct block_instruction {
   four_bit_element a = four_bit_element::e2m1, b = four_bit_element::e2m1;
   block_scale scale = block_scale::ue4m3;
   unsigned rows = 128, cols = 128;    ///< of D: 128; a multiple of 8 up to 256
-  unsigned scale_a = 0, scale_b = 0;  ///< which byte of a word of scales is the first: 0, or 2 with two scales a row
+  unsigned scale_a = 0, scale_b = 0;  ///< the first byte in a word of scales: 0, or 2 with two scales for each row
 };
 
 UFP4_HD constexpr std::uint32_t instruction_descriptor(const block_instruction& i) {
@@ -50,8 +50,8 @@ UFP4_HD constexpr std::uint32_t instruction_descriptor(const block_instruction& 
 
 enum class swizzle : std::uint64_t { none = 0, bytes_128 = 2, bytes_64 = 4, bytes_32 = 6 };
 
-/// Addresses and distances in bytes, multiples of 16 within the shared window. `stride`: from eight rows to the next
-/// eight; `leading`: from 16 bytes of a row to the next 16, not looked at where rows are swizzled.
+/// Addresses and distances in bytes, multiples of 16 in the shared state space. `stride`: from eight rows to the next
+/// eight; `leading`: from 16 bytes of a row to the next 16, ignored for swizzled rows.
 UFP4_HD constexpr std::uint64_t shared_descriptor(std::uint32_t address, std::uint32_t leading, std::uint32_t stride,
                                                   swizzle pattern) {
   const auto field = [](std::uint32_t x) { return std::uint64_t{(x & 0x3FFFFu) >> 4}; };
@@ -59,10 +59,10 @@ UFP4_HD constexpr std::uint64_t shared_descriptor(std::uint32_t address, std::ui
          static_cast<std::uint64_t>(pattern) << 61;
 }
 
-/// Of 16 bytes of a row of 128, in a tile that begins on 1024 bytes.
+/// The offset of a 16-byte piece of a row of 128 bytes, in a tile aligned to 1024 bytes.
 UFP4_HD constexpr unsigned swizzled_offset(unsigned row, unsigned piece) { return row * 128 + 16 * (piece ^ row % 8); }
 
-/// Of the scale of a block along K of one of 128 rows.
+/// The offset of the scale of a block along K, for one of 128 rows.
 UFP4_HD constexpr unsigned scale_offset(unsigned row, unsigned block) {
   return block / 4 * 512 + row % 32 * 16 + row / 32 * 4 + block % 4;
 }
@@ -78,7 +78,7 @@ UFP4_HD constexpr unsigned scale_offset(unsigned row, unsigned block) {
 #define UFP4_TCGEN05(...) __trap()
 #endif
 
-/// The whole warp comes; the address is written to shared memory. `columns`: a power of two from 32 to 512.
+/// Called by a whole warp; writes the address to shared memory. `columns`: a power of two from 32 to 512.
 template <unsigned columns>
 UFP4_DEVICE void allocate_tensor_memory([[maybe_unused]] std::uint32_t* address) {
   UFP4_TCGEN05("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared_address(address)),
@@ -90,19 +90,19 @@ UFP4_DEVICE void release_tensor_memory([[maybe_unused]] std::uint32_t address) {
   UFP4_TCGEN05("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "n"(columns) : "memory");
 }
 
-/// Around a barrier by which other threads learn of what this one's tcgen05 instructions did, or this one of theirs.
+/// Before and after a barrier that orders tcgen05 instructions of different threads.
 UFP4_DEVICE void tensor_fence_before_sync() { UFP4_TCGEN05("tcgen05.fence::before_thread_sync;" :: : "memory"); }
 UFP4_DEVICE void tensor_fence_after_sync() { UFP4_TCGEN05("tcgen05.fence::after_thread_sync;" :: : "memory"); }
-/// What this thread wrote to shared memory is there for the asynchronous instructions that follow a barrier.
+/// Makes this thread's stores to shared memory visible to asynchronous instructions after a barrier.
 UFP4_DEVICE void fence_shared_for_async() { UFP4_TCGEN05("fence.proxy.async.shared::cta;" :: : "memory"); }
 
-/// A barrier in shared memory on which one arrival completes a phase. The fence is for arrivals of asynchronous
+/// A barrier in shared memory whose phase one arrival completes. The fence orders it before arrivals of asynchronous
 /// instructions.
 UFP4_DEVICE void init_arrival([[maybe_unused]] std::uint64_t* barrier) {
   UFP4_TCGEN05("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
   UFP4_TCGEN05("fence.mbarrier_init.release.cluster;" :: : "memory");
 }
-/// Waits for the end of the phase of that parity: 0 the first, 1 the second, 0 the third, ...
+/// Waits for the end of the phase with that parity: 0 for the first, 1 for the second, 0 for the third, ...
 UFP4_DEVICE void wait_arrival([[maybe_unused]] std::uint64_t* barrier, [[maybe_unused]] std::uint32_t parity) {
 #if defined(UFP4_HAS_TCGEN05)
   std::uint32_t done = 0;
@@ -113,18 +113,18 @@ UFP4_DEVICE void wait_arrival([[maybe_unused]] std::uint64_t* barrier, [[maybe_u
                  : "memory");
 #endif
 }
-/// Arrives when all that this thread has started before is done.
+/// Arrives when all instructions that this thread has started before are complete.
 UFP4_DEVICE void commit_to([[maybe_unused]] std::uint64_t* barrier) {
   UFP4_TCGEN05("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
       shared_address(barrier)) : "memory");
 }
 
-/// 512 bytes of scales to four columns. In order with the multiplications that this thread starts afterwards.
+/// Copies 512 bytes of scales to four columns, before the multiplications that this thread starts afterwards.
 UFP4_DEVICE void copy_scales_to_tensor([[maybe_unused]] std::uint32_t to, [[maybe_unused]] std::uint64_t from) {
   UFP4_TCGEN05("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(to), "l"(from) : "memory");
 }
 
-/// E2M1, K = 64: four ue4m3 scales a row, or two ue8m0. Without `add` D is not read.
+/// E2M1, K = 64: four ue4m3 scales for each row, or two ue8m0. Without `add` D is not read.
 template <block_scale scale>
 UFP4_DEVICE void multiply_blocks([[maybe_unused]] std::uint32_t d, [[maybe_unused]] std::uint64_t a,
                                  [[maybe_unused]] std::uint64_t b, [[maybe_unused]] std::uint32_t instruction,
@@ -145,7 +145,7 @@ UFP4_DEVICE void multiply_blocks([[maybe_unused]] std::uint32_t d, [[maybe_unuse
         "r"(static_cast<std::uint32_t>(add)) : "memory");
 }
 
-/// Eight columns of this lane's row; the whole warp comes, warp w of a block for lanes 32 w to 32 w + 31.
+/// Called by a whole warp: eight columns of this lane's row; warp w of a block reads lanes 32 w to 32 w + 31.
 UFP4_DEVICE void load_tensor8([[maybe_unused]] std::uint32_t (&r)[8], [[maybe_unused]] std::uint32_t from) {
   UFP4_TCGEN05("tcgen05.ld.sync.aligned.32x32b.x8.b32 {%0,%1,%2,%3,%4,%5,%6,%7}, [%8];" : "=r"(r[0]), "=r"(r[1]),
                "=r"(r[2]), "=r"(r[3]), "=r"(r[4]), "=r"(r[5]), "=r"(r[6]), "=r"(r[7]) : "r"(from) : "memory");

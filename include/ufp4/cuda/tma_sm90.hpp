@@ -1,15 +1,15 @@
-// ufp4 - Hopper's copy engine (TMA) and the barriers in shared memory that it reports to.
+// ufp4 - the copy engine of Hopper (TMA) and the barriers in shared memory that it signals.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | make_tensor_map | on the host: a matrix of bytes and the box that one copy brings. The driver encodes it; its   |
-// |                 | entry is asked of the runtime, so nothing links libcuda                                       |
-// | copy_box        | one thread: the box at (column, row) of the matrix to shared memory, zeros beyond the matrix, |
-// |                 | and its bytes counted off the barrier                                                         |
-// | barrier_*       | a barrier flips its phase when as many arrivals and as many bytes as expected have come;      |
-// |                 | wait(b, parity) returns when the phase of that parity is over. A fresh barrier is in phase 0, |
-// |                 | so wait(b, 1) returns at once                                                                 |
-// | fence_to_async  | this thread's stores to shared memory, before whatever it tells others, seen by the copy      |
-// |                 | engine and wgmma                                                                              |
+// | make_tensor_map | on the host: describes a matrix of bytes and the box that one copy transfers. The driver      |
+// |                 | encodes it; its entry point is queried from the runtime, so no program has to link libcuda    |
+// | copy_box        | called by one thread: copies the box at (column, row) of the matrix to shared memory, zeros   |
+// |                 | outside the matrix, and counts its bytes at the barrier                                       |
+// | barrier_*       | a barrier completes a phase when the expected arrivals and bytes have come; wait(b, parity)   |
+// |                 | returns when the phase of that parity is complete. A new barrier is in phase 0, so wait(b, 1) |
+// |                 | returns at once                                                                               |
+// | fence_to_async  | makes this thread's stores to shared memory visible to the copy engine and wgmma, before it   |
+// |                 | signals other threads                                                                         |
 //
 // Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier", "cp.async.bulk.tensor"; CUDA
 // Driver API, cuTensorMapEncodeTiled.
@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/gpu/status.hpp>
 #include <ufp4/gpu/vendor.hpp>
 
@@ -25,7 +26,7 @@
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// cuTensorMapEncodeTiled of the driver that runs; null where it has none.
+/// cuTensorMapEncodeTiled of the installed driver; null if it has none.
 inline auto tensor_map_encoder() {
   using encoder = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
                                const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
@@ -44,7 +45,8 @@ inline auto tensor_map_encoder() {
   return found;
 }
 
-/// rows x row_bytes bytes, packed, on 16 bytes and row_bytes a multiple of 16; boxes of box_rows x box_bytes.
+/// A packed matrix of rows x row_bytes bytes, aligned to 16 bytes, row_bytes a multiple of 16; boxes of box_rows x
+/// box_bytes.
 inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t rows, std::size_t row_bytes,
                              unsigned box_rows, unsigned box_bytes) {
   const auto encode = tensor_map_encoder();
@@ -56,7 +58,7 @@ inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t row
                             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return r == CUDA_SUCCESS
              ? success
-             : failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejected the operand's shape");
+             : failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejects the operand's shape");
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
@@ -68,24 +70,20 @@ using barrier = std::uint64_t;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-UFP4_DEVICE std::uint32_t window_address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
-
-/// By one thread; others may use it after barriers_ready() and a sync_block().
+/// Called by one thread; others may use the barrier after barriers_ready() and a sync_block().
 UFP4_DEVICE void barrier_start(barrier* b, unsigned arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(window_address(b)), "r"(arrivals) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals) : "memory");
 }
 UFP4_DEVICE void barriers_ready() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 UFP4_DEVICE void barrier_arrive(barrier* b) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(window_address(b)) : "memory");
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
-/// An arrival that says how many bytes are on their way.
+/// An arrival that also announces the bytes to come.
 UFP4_DEVICE void barrier_expect(barrier* b, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(window_address(b)), "r"(bytes)
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
                : "memory");
 }
 UFP4_DEVICE bool barrier_done(barrier* b, unsigned parity) {
@@ -95,7 +93,7 @@ UFP4_DEVICE bool barrier_done(barrier* b, unsigned parity) {
       "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
       "selp.u32 %0, 1, 0, p;\n}"
       : "=r"(done)
-      : "r"(window_address(b)), "r"(parity)
+      : "r"(shared_address(b)), "r"(parity)
       : "memory");
   return done != 0;
 }
@@ -107,8 +105,8 @@ UFP4_DEVICE void barrier_wait(barrier* b, unsigned parity) {
 UFP4_DEVICE void copy_box(void* shared, const CUtensorMap& from, unsigned column, unsigned row, barrier* b) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
-          "r"(window_address(shared)),
-      "l"(&from), "r"(column), "r"(row), "r"(window_address(b))
+          "r"(shared_address(shared)),
+      "l"(&from), "r"(column), "r"(row), "r"(shared_address(b))
       : "memory");
 }
 

@@ -1,19 +1,19 @@
-// ufp4 - wgmma: Hopper's products of a warpgroup, operands in shared memory. sm_90a alone has them.
+// ufp4 - wgmma: the matrix products of a warpgroup on Hopper, with operands in shared memory. Only sm_90a has them.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A warpgroup is four consecutive warps, the first a multiple of four. wgmma.mma_async m64n128k16 adds the product of
-// a 64 x 16 and a 16 x 128 matrix of bf16 to 64 x 128 sums, a quarter of the rows a warp. Both operands here lie
+// a 64 x 16 and a 16 x 128 matrix of bf16 to 64 x 128 sums, a quarter of the rows for each warp. Here both operands are
 // K-major in rows of 128 bytes, 64 bf16, swizzled:
 //
-// | swizzle128       | where byte b of row r lies: 16-byte pieces of a row are exclusive-ored with r mod 8, so that |
-// |                  | eight rows' pieces of the same k lie in different banks. The base is on 1024 bytes, the size |
-// |                  | of eight rows: the pattern repeats there                                                     |
-// | operand_128      | the descriptor of such an operand. The next 16 of K are 32 bytes on, in its start address    |
-// | sum_row, sum_col | of element i of a thread's sums, within the warpgroup's 64 x 128                             |
+// | swizzle128       | the offset of byte b of row r: the index of a 16-byte piece is exclusive-ored with r mod 8, so |
+// |                  | the pieces of eight rows at the same k are in different banks. The base is aligned to 1024     |
+// |                  | bytes, the size of eight rows, after which the pattern repeats                                 |
+// | operand_128      | the descriptor of such an operand; its start address advances by 32 bytes for the next 16 of K |
+// | sum_row, sum_col | the place of element i of a thread's sums in the warpgroup's 64 x 128                          |
 //
-// Order: stores to operands, fence_to_async (cuda/tma_sm90.hpp), a barrier; then every thread of the warpgroup
-// multiply_fence, multiply..., multiply_commit, multiply_wait. Between the first and the last, sums may not be
-// touched.
+// Order: stores to operands, fence_to_async (cuda/tma_sm90.hpp), a barrier; then every thread of the warpgroup calls
+// multiply_fence, multiply..., multiply_commit, multiply_wait. Between the first and the last the sums must not be
+// accessed.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": "Shared Memory Matrix Layout", "Matrix
 // Descriptor Format", "Register Fragments".
@@ -27,14 +27,14 @@ namespace ufp4::gpu::mma::inline UFP4_GPU {
 /// Bits 62-63 of a descriptor.
 enum class wgmma_swizzle : std::uint8_t { none = 0, bytes_128 = 1, bytes_64 = 2, bytes_32 = 3 };
 
-/// The fields of a matrix descriptor; addresses and distances in bytes, all multiples of 16 below 2^18.
+/// The fields of a matrix descriptor. Addresses and distances are in bytes, multiples of 16 below 2^18.
 ///
 /// | bits  |                                                                                                   |
 /// |-------|---------------------------------------------------------------------------------------------------|
 /// | 0-13  | start / 16                                                                                        |
-/// | 16-29 | leading / 16: between core matrices along K; not looked at where rows are swizzled K-major             |
-/// | 32-45 | stride / 16: from eight rows to the next eight                                                       |
-/// | 49-51 | base offset: 0 where the pattern's base is on its own size                                          |
+/// | 16-29 | leading / 16: between core matrices along K; ignored for swizzled K-major rows                      |
+/// | 32-45 | stride / 16: from eight rows to the next eight                                                      |
+/// | 49-51 | base offset: 0 if the base of the pattern is aligned to its size                                   |
 /// | 62-63 | swizzle                                                                                           |
 struct wgmma_descriptor {
   std::uint32_t start = 0, leading = 16, stride = 1024;
@@ -52,8 +52,8 @@ UFP4_HD constexpr unsigned swizzle128(unsigned row, unsigned byte) {
   return row * 128 + ((byte / 16 ^ row % 8) * 16 + byte % 16);
 }
 
-/// For an operand whose first row lies at `start`, a multiple of 1024 in the shared window, but for 32 bytes for
-/// every 16 of K.
+/// For an operand whose first row is at `start` in the shared state space: a multiple of 1024, plus 32 bytes for every
+/// 16 of K.
 UFP4_HD constexpr std::uint64_t operand_128(std::uint32_t start) { return wgmma_descriptor{start}.bits(); }
 
 /// Element i of the 64 sums of thread t of a warpgroup.
@@ -64,12 +64,12 @@ UFP4_HD constexpr unsigned sum_col(unsigned t, unsigned i) { return i / 4 * 8 + 
 
 UFP4_DEVICE void multiply_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 UFP4_DEVICE void multiply_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Until all but the last `left` groups are done.
+/// Waits until all but the last `left` groups are complete.
 template <int left>
 UFP4_DEVICE void multiply_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory");
 }
-/// To the compiler, the sums change here.
+/// Tells the compiler that the sums change here.
 template <unsigned n>
 UFP4_DEVICE void settle_sums(float (&d)[n]) {
 #pragma unroll

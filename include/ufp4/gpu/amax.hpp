@@ -1,4 +1,4 @@
-// ufp4 - amax on a GPU: the largest finite magnitude of a matrix, left in device memory.
+// ufp4 - amax on a GPU: the largest finite magnitude of a matrix, written to device memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// *out = the host's amax(x, t), out in device memory: for tensor_amax_at, or to be all-reduced over ranks first
-/// (maxima of floats >= 0 are maxima of their bits). No workspace.
+/// *out = the host's amax(x, t), in device memory: for tensor_amax_at, or for an all-reduce over ranks first (the order
+/// of floats >= 0 is the order of their bits). Needs no workspace.
 template <matrix_scalar T>
 status amax(const context& ctx, const matrix_view<T>& x, float* out, const transform_spec& t = {}) {
   return detail::checked([&]() -> status {

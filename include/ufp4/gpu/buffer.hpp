@@ -1,4 +1,4 @@
-// ufp4 - buffer: a small owner of device memory, for examples, tests and first steps.
+// ufp4 - buffer: owns device memory; for examples, tests and first programs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// n trivial objects in device memory. Moves, does not copy. The constructor allocates, upload and download wait: none
-/// of it belongs in an inner loop. A failure is std::invalid_argument with the runtime's text (an abort without
-/// exceptions).
+/// n trivially copyable objects in device memory. Movable, not copyable. The constructor allocates, upload and download
+/// wait for the device, so do not use it in an inner loop. A failure throws std::invalid_argument with the runtime's
+/// text (without exceptions it aborts).
 template <class T>
 class buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -22,7 +22,7 @@ class buffer {
   explicit buffer(std::size_t size) : size_(size) {
     void* p = nullptr;
     const error e = allocate(&p, size * sizeof(T));
-    ufp4::detail::expects(e == success, "buffer: ", size * sizeof(T), " bytes of device memory: ", error_text(e));
+    ufp4::detail::expects(e == success, "buffer: allocation failed: ", size * sizeof(T), " bytes: ", error_text(e));
     data_ = static_cast<T*>(p);
   }
   explicit buffer(std::span<const T> values) : buffer(values.size()) { upload(values); }
@@ -41,18 +41,20 @@ class buffer {
   std::span<T> span() const { return {data_, size_}; }
 
   void upload(std::span<const T> values) {
-    ufp4::detail::expects(values.size() == size_, "buffer: upload of ", values.size(), " objects into ", size_);
+    ufp4::detail::expects(values.size() == size_, "buffer: size mismatch: upload of ", values.size(), " objects into ",
+                          size_);
     finish(copy(data_, values.data(), size_ * sizeof(T), stream{}));
   }
   void download(std::span<T> values) const {
-    ufp4::detail::expects(values.size() == size_, "buffer: download of ", size_, " objects into ", values.size());
+    ufp4::detail::expects(values.size() == size_, "buffer: size mismatch: download of ", size_, " objects into ",
+                          values.size());
     finish(copy(values.data(), data_, size_ * sizeof(T), stream{}));
   }
 
  private:
   static void finish(error e) {
     if (e == success) e = wait(stream{});
-    ufp4::detail::expects(e == success, "buffer: ", error_text(e));
+    ufp4::detail::expects(e == success, "buffer: copy failed: ", error_text(e));
   }
   T* data_ = nullptr;
   std::size_t size_ = 0;

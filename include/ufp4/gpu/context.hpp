@@ -1,4 +1,4 @@
-// ufp4 - context: the stream on which a operation runs, and the memory that it may use.
+// ufp4 - context: the stream on which an operation runs, and the memory that it may use.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// Every operation takes one as its first argument. Operations queue work on the stream and return; none waits, none allocates,
+/// The first argument of every operation. Operations queue work on the stream and return; none waits, none allocates,
 /// and all can be captured into a graph.
 ///
-/// | where     | the stream                                                                                        |
-/// | workspace | device memory, on 256 bytes, for the calls whose workspace_bytes() is not 0; calls on one stream may |
-/// |           | share it, calls on two may not                                                                      |
+/// | where     | the stream                                                                                      |
+/// | workspace | device memory, aligned to 256 bytes, for calls whose workspace_bytes() is not 0. Calls on one   |
+/// |           | stream may share it, calls on different streams must not                                        |
 struct context {
   stream where{};
   std::span<std::byte> workspace{};
@@ -24,12 +24,15 @@ struct context {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
+inline void check_memory(const char* operation, const char* name, std::span<std::byte> memory, std::size_t needed) {
+  const auto first = reinterpret_cast<std::uintptr_t>(memory.data());
+  ufp4::detail::expects(needed == 0 || first % 256 == 0, operation, ": ", name,
+                        " is not aligned to 256 bytes: address ", first);
+  ufp4::detail::expects(memory.size() >= needed, operation, ": ", name, " is too small: ", memory.size(),
+                        " bytes, needs ", needed);
+}
 inline void check_workspace(const char* operation, const context& ctx, std::size_t needed) {
-  const auto first = reinterpret_cast<std::uintptr_t>(ctx.workspace.data());
-  ufp4::detail::expects(needed == 0 || first % 256 == 0, operation, ": context.workspace begins at address ", first,
-                        ", not a multiple of 256");
-  ufp4::detail::expects(ctx.workspace.size() >= needed, operation, ": context.workspace has ", ctx.workspace.size(),
-                        " bytes, but the call needs ", needed);
+  check_memory(operation, "context.workspace", ctx.workspace, needed);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

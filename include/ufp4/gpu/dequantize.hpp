@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/context.hpp>
-#include <ufp4/gpu/kernels/dequantize.hpp>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/kernels/dequantize_kernel.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/gpu/matrix.hpp>
 #include <ufp4/matrix/checks.hpp>
@@ -28,7 +29,7 @@ status dequantize_view(const context& ctx, const quantized_view<F>& q, const mat
                                       spec_of<F>,
                                       q.padded_cols(),
                                       (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread,
-                                      static_cast<unsigned>(__builtin_ctz(static_cast<unsigned>(F::block.cols))),
+                                      log2_of(static_cast<unsigned>(F::block.cols)),
                                       to};
     return status_of("dequantize",
                      launch(&kernels::dequantize_rows, blocks_for(out.rows() * job.across, kernels::dequantize_threads),
@@ -40,9 +41,9 @@ status dequantize_view(const context& ctx, const quantized_view<F>& q, const mat
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// out = fl(value * fl(block scale * tensor scale)), rounded to out's type: the host's bits; a block with a NaN scale
-/// gives NaN. out is q.rows() x q.cols() in device memory, of any strides, and must not overlap q's. A transform is not
-/// undone: hadamard_inverse does that. No workspace.
+/// out = fl(value * fl(block scale * tensor scale)), rounded to out's type: the host's bits. A block with a scale of
+/// NaN is NaN. out is q.rows() x q.cols() in device memory, with any strides, and must not overlap the memory of q. A
+/// transform is not undone; hadamard_inverse does that. Needs no workspace.
 template <any_block_format F, matrix_scalar T>
 status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
   return detail::dequantize_view(ctx, q, out);

@@ -1,4 +1,4 @@
-// ufp4 - quantized_gemm_grouped on a GPU: many small products in one launch, for a mixture of experts.
+// ufp4 - quantized_gemm_grouped on a GPU: many small products in one launch, as a mixture of experts needs them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,14 +12,15 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// Rows first .. first + count - 1 of a quantized matrix in device memory, as the host's row_range has it.
+/// Rows first .. first + count - 1 of a quantized matrix in device memory; the conditions are those of the host's
+/// row_range.
 template <any_block_format F>
 quantized_view<F> row_range(const quantized_view<F>& q, std::size_t first, std::size_t count) {
   constexpr auto height = static_cast<std::size_t>(F::block.rows);
-  ufp4::detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows ", first, " to ",
-                        first + count, ", but the matrix has ", q.rows());
-  ufp4::detail::expects(first % height == 0, "row_range: first is ", first, ", not a multiple of the block's ", height,
-                        " rows");
+  ufp4::detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows out of range: ", first, " + ",
+                        count, " > ", q.rows());
+  ufp4::detail::expects(first % height == 0 || count == 0, "row_range: first must be a multiple of the block's ",
+                        height, " rows, got ", first);
   const std::size_t blocks = q.padded_cols() / F::block_size;
   return {q.codes().subspan(first * q.padded_cols() / 2, count * q.padded_cols() / 2),
           q.scales().subspan(first / height * blocks, (count + height - 1) / height * blocks),
@@ -44,14 +45,14 @@ void add_ranges(std::vector<ufp4::detail::group_range>& all, const quantized_vie
   ufp4::detail::add_range(all, q.tensor_scale(), q.tensor_scale() == nullptr ? 0 : sizeof(float), entry);
 }
 
-/// A product of a group has its share of the device.
+/// The facts of the share of the device that one product of a group has.
 inline device_facts shared_among(device_facts device, std::size_t products) {
   const int share = device.processors / static_cast<int>(products == 0 ? 1 : products);
   device.processors = share < 1 ? 1 : share;
   return device;
 }
 
-/// Queues the jobs that one kernel takes: together where it can, else one by one.
+/// Queues the jobs of one kernel: together if it has run_group, else one by one.
 inline error run_alike(const gemm_kernel& kernel, std::span<const gemm_job> jobs, const device_facts& device,
                        std::span<std::byte> workspace, stream where) {
   if (kernel.run_group != nullptr) return kernel.run_group(jobs, device, where);
@@ -60,7 +61,7 @@ inline error run_alike(const gemm_kernel& kernel, std::span<const gemm_job> jobs
   return success;
 }
 
-/// The workspace is used by one product after another.
+/// The products use the same workspace one after another.
 inline std::size_t group_bytes(std::span<const gemm_job> jobs, const device_facts& device) {
   std::size_t most = 0;
   for (const gemm_job& job : jobs) {
@@ -125,15 +126,14 @@ void check_group(const As& a, const Bs& b, const Cs& c, const gemm_options& opti
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// As the host's (gemm_grouped.hpp): C[e] = alpha * A[e] * B[e]^T + beta * C[e], none overlapping another, any without
-/// rows, no bias. With exact_blocks each has the bits of its own quantized_gemm; with fast it may run another kernel
-/// than alone, since it has a share of the device only.
+/// The same as the host's (gemm_grouped.hpp): C[e] = alpha * A[e] * B[e]^T + beta * C[e]. Outputs must not overlap, any
+/// product may have no rows, and there is no bias. With exact_blocks each product has the bits of its own
+/// quantized_gemm; with fast it may run another kernel than alone, because it has only a share of the device.
 ///
-/// | a, b, c | vectors, arrays or spans on the host, which need not outlive the call, of gpu::quantized_matrix or  |
-/// |         | gpu::quantized_view, and of matrix_view into device memory                                          |
-/// | launch  | one for 32 products that a kernel with run_group multiplies (gemm_kernel.hpp): that of exact_blocks |
-/// |         | has it wherever there are matrix instructions, that of fast on some;                                |
-/// |         | other kernels take them one by one                                                                  |
+/// | a, b, c | vectors, arrays or spans on the host, which may be destroyed after the call: of gpu::quantized_matrix  |
+/// |         | or gpu::quantized_view, and of matrix_view of device memory                                            |
+/// | launch  | one for 32 products if the kernel has run_group (gemm_kernel.hpp): kernels of exact_blocks with matrix |
+/// |         | instructions have it, some of those of fast, and other kernels run the products one by one             |
 template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
 status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c,
                               const gemm_options& options = {}) {
@@ -149,9 +149,8 @@ status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, cons
   });
 }
 
-/// Which kernel each product of quantized_gemm_grouped of the same arguments would run on the current device: it has a
-/// share of the device, so in fast it may be another than alone. Nothing is checked but that there are as many of each;
-/// empty otherwise.
+/// The kernel that quantized_gemm_grouped with the same arguments would run for each product on the current device.
+/// Checks only that a, b and c have the same length; empty otherwise.
 template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
 std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                          const gemm_options& options = {}) {
@@ -164,7 +163,7 @@ std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& 
   return all;
 }
 
-/// Has every product of quantized_gemm_grouped of the same arguments a kernel on the current device?
+/// Is there a kernel for every product of quantized_gemm_grouped with the same arguments on the current device?
 template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
 bool can_run_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c, const gemm_options& options = {}) {
   for (const explanation& e : explain_grouped(ctx, a, b, c, options))
@@ -172,8 +171,8 @@ bool can_run_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c, 
   return a.size() == b.size() && a.size() == c.size();
 }
 
-/// Bytes that context.workspace must have for quantized_gemm_grouped of the same arguments, on the current device.
-/// Nothing is checked but that there are as many of each.
+/// Bytes that context.workspace must have for quantized_gemm_grouped with the same arguments on the current device.
+/// Checks only that a, b and c have the same length.
 template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
 std::size_t workspace_bytes_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                     const gemm_options& options = {}) {

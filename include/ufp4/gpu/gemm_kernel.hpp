@@ -1,10 +1,11 @@
-// ufp4 - what a GEMM is to the GPU's kernels, and what a kernel is to the operation that chooses it.
+// ufp4 - gemm_job: a product as the GPU's kernels take it; gemm_kernel: a kernel as quantized_gemm chooses it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <ufp4/block/presets.hpp>
 #include <ufp4/gpu/vendor.hpp>
 #include <ufp4/matrix/job.hpp>
 
@@ -21,21 +22,22 @@ struct gemm_side {
   scale_kind scale = scale_kind::f32;
   unsigned block_rows = 1;  ///< rows that share a scale
   std::size_t rows = 0, cols = 0, padded_cols = 0;
-  ufp4::detail::source plain{};       ///< where not quantized: transformed as it is read
-  bool rounds_plain_to_bf16 = false;  ///< and, before that, rounded to nearest even: the bf16 recipe
+  ufp4::detail::source plain{};       ///< if not quantized: the matrix, without the transform
+  bool rounds_plain_to_bf16 = false;  ///< its elements are first rounded to nearest even: the bf16 recipe
   transform_spec transform{};
 
+  /// Are the values of the grid small integers times a power of two?
   UFP4_HD bool exact() const { return is_quantized && grid.exact_products; }
 };
 
-/// C = alpha * left * right^T + bias + beta * C: a kernel's parameter.
+/// C = alpha * left * right^T + bias + beta * C: the parameter of a kernel.
 struct gemm_job {
   gemm_side left{}, right{};
   ufp4::detail::sink out{};
   unsigned block = 16;  ///< length along K of a block of either side
   float alpha = 1, beta = 0;
   accumulate mode = accumulate::fast;
-  const float* bias = nullptr;  ///< one a column of C, or null
+  const float* bias = nullptr;  ///< one float for each column of C, or null
 
   UFP4_HD std::size_t padded() const { return left.padded_cols; }
   UFP4_HD std::size_t blocks() const { return left.padded_cols / block; }
@@ -45,47 +47,60 @@ struct gemm_job {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// The largest magnitude of a grid's integers.
-inline int largest_integer(const grid4& grid) {
-  int largest = 0;
-  for (const int i : grid.integer) largest = largest < i ? i : largest < -i ? -i : largest;
-  return largest;
+/// A power of two as a shift.
+inline unsigned log2_of(unsigned power) { return static_cast<unsigned>(__builtin_ctz(power)); }
+inline bool is_aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
+
+/// Does the grid have the values of E2M1, code by code?
+inline bool is_e2m1(const grid4& grid) {
+  constexpr grid4 e2m1 = grid_of<fp4<E2M1>>();
+  for (unsigned c = 0; c < 16; ++c)
+    if (grid.value[c] != e2m1.value[c]) return false;
+  return true;
 }
-/// The exponent of the product of the units.
+
+/// The amax of a grid's integers.
+inline int integer_amax(const grid4& grid) {
+  int amax = 0;
+  for (const int i : grid.integer) amax = amax < i ? i : amax < -i ? -i : amax;
+  return amax;
+}
+/// The exponent of the product of the grids' units.
 inline int dot_exponent(const gemm_job& job) {
   return ufp4::detail::floor_log2(job.left.grid.unit) + ufp4::detail::floor_log2(job.right.grid.unit);
 }
-/// Is every block's dot product an integer below `most`, 2^24 or less, times the units, and that a float?
+/// Is every block's dot product an integer below `most` (at most 2^24) times the units, and therefore a float?
 inline bool exact_dots_below(const gemm_job& job, std::int64_t most) {
   if (!job.left.exact() || !job.right.exact()) return false;
-  const std::int64_t product = std::int64_t{largest_integer(job.left.grid)} * largest_integer(job.right.grid);
+  const std::int64_t product = std::int64_t{integer_amax(job.left.grid)} * integer_amax(job.right.grid);
   const int exponent = dot_exponent(job);
   return product * job.block < most && exponent >= -149 && exponent <= 103;
 }
+
+inline std::size_t no_workspace(const gemm_job&, const device_facts&) { return 0; }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// One way to multiply. The vendor's table (gemm_kernels()) lists them, the best first;
-/// the first that takes a job runs it.
+/// One way to multiply. The vendor's table, gemm_kernels(), lists the kernels, the fastest first; a job runs on the
+/// first kernel that takes it.
 ///
-/// | instruction  | of the machine, that does the multiplying: "fma", "mma.sync.m16n8k32.s8", ...                    |
-/// | takes        | can it run this job on this device, with what this program was compiled for? Looks at no data    |
-/// | workspace    | bytes of device memory it needs                                                                  |
-/// | run          | queues it                                                                                        |
-/// | fast_is      | exact_blocks where `fast` gives its very bits                                                    |
-/// | experimental | built on what the executor cannot play, and not yet run on a device (architecture decision 3):   |
-/// |              | only taken where the program defines UFP4_EXPERIMENTAL                                           |
-/// | tile_side    | rows and columns of the tiles that the job alone would be cut into; null: tile_rows, tile_cols   |
-/// | run_group    | queues many at once; they differ in pointers, shapes and strides alone, take no bias and are not |
-/// |              | empty. Null: they are run one by one                                                             |
+/// | instruction  | the machine instruction that multiplies: "fma", "mma.sync.m16n8k32.s8", ...                      |
+/// | takes        | can this program's code run the job on this device? Reads no data                                |
+/// | workspace    | bytes of device memory that `run` needs                                                          |
+/// | run          | queues the kernel                                                                                |
+/// | fast_is      | exact_blocks if `fast` gives the bits of exact_blocks                                            |
+/// | experimental | see "Experimental kernels" in docs/gpu.md: chosen only if the program defines UFP4_EXPERIMENTAL  |
+/// | tile_side    | rows and columns of the tiles that a job alone would be cut into; null: tile_rows and tile_cols  |
+/// | run_group    | queues many jobs at once. They differ only in pointers, shapes and strides, have no bias and are |
+/// |              | not empty. Null: they are run one by one                                                         |
 struct gemm_kernel {
   const char* name = "";
   const char* instruction = "";
-  unsigned tile_rows = 1, tile_cols = 1;  ///< of C, one thread block's
+  unsigned tile_rows = 1, tile_cols = 1;  ///< the part of C that one thread block computes
   bool (*takes)(const gemm_job&, const device_facts&) = nullptr;
-  std::size_t (*workspace)(const gemm_job&, const device_facts&) = nullptr;
+  std::size_t (*workspace)(const gemm_job&, const device_facts&) = &detail::no_workspace;
   error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
   accumulate fast_is = accumulate::fast;
   bool experimental = false;
@@ -93,8 +108,7 @@ struct gemm_kernel {
   error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
 };
 
-/// The kernels of the machine this program is compiled for, the best first: each vendor's gemm_kernels.hpp, which his
-/// header of all operations gives.
+/// The kernels for the GPUs that this program is compiled for, the fastest first. cuda.hpp and hip.hpp define it.
 std::span<const gemm_kernel* const> gemm_kernels();
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -1,10 +1,10 @@
-// ufp4 - hadamard_forward and hadamard_inverse on a GPU: the bits of the host's.
+// ufp4 - hadamard_forward and hadamard_inverse on a GPU, with the host's bits.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <ufp4/gpu/context.hpp>
-#include <ufp4/gpu/kernels/hadamard.hpp>
+#include <ufp4/gpu/kernels/hadamard_kernel.hpp>
 #include <ufp4/matrix/checks.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
@@ -14,13 +14,9 @@ status transform_rows(const char* operation, const context& ctx, const transform
                       const matrix_view<X>& x, const matrix_view<Y>& out) {
   return checked([&]() -> status {
     ufp4::detail::check_transform(operation, t, inverse, x, out);
-    kernels::hadamard_job job{ufp4::detail::source_of(x), ufp4::detail::sink_of(out), t, inverse,
-                              inverse ? x.cols() : out.cols()};
-    const std::size_t threads = x.rows() * job.across(),
-                      blocks = (threads + kernels::hadamard_threads - 1) / kernels::hadamard_threads;
-    if (blocks == 0) return {};
-    return status_of(operation, launch(&kernels::hadamard_rows, {static_cast<unsigned>(blocks)},
-                                       {kernels::hadamard_threads}, 0, ctx.where, job));
+    return status_of(operation, queue_hadamard({ufp4::detail::source_of(x), ufp4::detail::sink_of(out), t, inverse,
+                                                inverse ? x.cols() : out.cols()},
+                                               ctx.where));
   });
 }
 
@@ -28,7 +24,7 @@ status transform_rows(const char* operation, const context& ctx, const transform
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// As the host's (hadamard.hpp): shapes, aliasing and bits; x and out lie in device memory.
+/// The same as the host's (hadamard.hpp) for shapes, aliasing and bits. x and out are in device memory.
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 status hadamard_forward(const context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
   return detail::transform_rows("hadamard_forward", ctx, t.spec(), false, x, out);

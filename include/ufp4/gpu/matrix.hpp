@@ -1,8 +1,8 @@
-// ufp4 - quantized_view and quantized_matrix in device memory.
+// ufp4 - gpu::quantized_view and gpu::quantized_matrix: quantized matrices in device memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The canonical layout of the host's (matrix/quantized_matrix.hpp). The tensor scale of a two-level format lies in
-// device memory too, since it follows from the data and no operation waits for it.
+// The layout is that of the host's types (matrix/quantized_matrix.hpp). The tensor scale of a two-level format is in
+// device memory too: it depends on the data, and no operation waits for it.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// Codes, scales and, for a two-level format, one float, in device memory that somebody else owns: to read and to
-/// write. Constructing one checks the sizes as the host's quantized_view does; nothing is read.
+/// Codes, scales and, for a two-level format, one float, in device memory that the view does not own. The constructor
+/// checks the sizes as the host's quantized_view does, and reads nothing.
 template <any_block_format Format>
 class quantized_view {
  public:
@@ -27,7 +27,7 @@ class quantized_view {
       : codes_(codes), scales_(scales), tensor_scale_(tensor_scale), rows_(rows), cols_(cols), transform_(applied) {
     (void)ufp4::quantized_view<Format>(codes, scales, 1.0f, rows, cols, applied);  // for its checks
     ufp4::detail::expects(!Format::two_level || tensor_scale != nullptr || rows * cols == 0,
-                          "quantized_view: tensor_scale is null, but the format has two levels of scales");
+                          "quantized_view: tensor_scale is null: the format has two levels of scales");
   }
 
   std::span<std::uint8_t> codes() const { return codes_; }
@@ -46,7 +46,7 @@ class quantized_view {
   transform_spec transform_;
 };
 
-/// The same, owning its memory through buffer: for examples, tests and first steps. Moves, does not copy.
+/// The same with memory of its own (buffer): for examples, tests and first programs. Movable, not copyable.
 template <any_block_format Format>
 class quantized_matrix {
  public:
@@ -54,7 +54,7 @@ class quantized_matrix {
   using scale_type = typename Format::scale_type;
 
   quantized_matrix() = default;
-  /// Uninitialised memory for rows x cols elements under a transform.
+  /// Uninitialized memory for rows x cols elements with a transform.
   quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
       : rows_(rows), cols_(cols), transform_(applied) {
     const std::size_t padded = ufp4::detail::padded_length(cols, Format::block, applied);
@@ -62,7 +62,7 @@ class quantized_matrix {
     scales_ = buffer<scale_type>(ufp4::detail::scale_rows(rows, Format::block) * (padded / Format::block_size));
     if (Format::two_level) tensor_scale_ = buffer<float>(1);
   }
-  /// A copy of a host's matrix; waits.
+  /// A copy of a matrix on the host; waits for the device.
   explicit quantized_matrix(const ufp4::quantized_view<Format>& q)
       : quantized_matrix(q.rows(), q.cols(), q.transform()) {
     codes_.upload(q.codes());
@@ -76,7 +76,7 @@ class quantized_matrix {
   }
   operator quantized_view<Format>() const { return view(); }
 
-  /// A copy on the host; waits.
+  /// A copy on the host; waits for the device.
   ufp4::quantized_matrix<Format> download() const {
     ufp4::quantized_matrix<Format> out(rows_, cols_, transform_);
     codes_.download(out.codes());

@@ -1,4 +1,4 @@
-// ufp4 - every operation of the GPU backends, and what calls them: what cuda.hpp and hip.hpp are made of.
+// ufp4 - every operation on a GPU, for any vendor: included by cuda.hpp and hip.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

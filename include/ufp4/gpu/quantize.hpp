@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 //   gpu::quantize<nvfp4>(ctx, x, out, random_hadamard<16>{42}, stochastic{.seed = 7});   // queued on ctx.where
-//   gpu::quantize<nvfp4>(ctx, transpose(x), out_t);                                     // along x's rows
+//   gpu::quantize<nvfp4>(ctx, transpose(x), out_t);                                     // blocks along x's columns
 //   gpu::quantize_both<nvfp4>(ctx, x, out, out_t, gpu::with(), gpu::with(stochastic{.seed = 7}));  // one pass over x
 //
 // | bits      | the host's (numerics.md), for every format, preset, policy, stride and sharding                  |
-// | policies  | the host's, in any order, but count_into; and tensor_amax_at, count_at (policies.hpp)            |
-// | out       | of x's shape and made for the transform given; codes, scales and the tensor scale are written    |
-// | workspace | workspace_bytes<F>(ctx, x, policies...): 256 bytes where a tensor's maximum must be found first, |
+// | policies  | the host's, in any order, except count_into; and tensor_amax_at, count_at (device_policies.hpp)  |
+// | out       | has x's shape and the given transform; codes, scales and the tensor scale are written            |
+// | workspace | workspace_bytes<F>(ctx, x, policies...): 256 bytes if the amax of the tensor must be computed,   |
 // |           | else none                                                                                        |
-// | errors    | the host's messages, and then nothing was queued                                                |
+// | errors    | the host's messages; nothing is queued                                                           |
 #pragma once
 
 #include <cstddef>
@@ -18,30 +18,32 @@
 #include <string>
 #include <type_traits>
 #include <ufp4/gpu/context.hpp>
+#include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/gpu/matrix.hpp>
-#include <ufp4/gpu/policies.hpp>
 #include <ufp4/matrix/checks.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// The policies of one of two readings: quantize_both(..., with(hadamard<16>{}), with(stochastic{.seed = 1})).
-template <rounding_policy Rounding>
+/// The policies of one of the two outputs: quantize_both(..., with(hadamard<16>{}), with(stochastic{.seed = 1})).
+template <class Options>
 struct policy_set {
-  detail::options<Rounding> options;
+  Options options;
 };
+/// Collects policies into a policy_set.
 template <class... Policies>
 auto with(const Policies&... policies) {
   auto options = detail::collect(policies...);
-  return policy_set<decltype(options.host.rounding)>{options};
+  return policy_set<decltype(options)>{options};
 }
 
-/// Which kernel a call would run.
+/// The kernel that a call would run.
 struct quantize_explanation {
   const char* operation = "";
   const char* kernel = "";
-  std::string note;  ///< why no better one, in words; empty if there is nothing to say
+  std::string note;  ///< why a faster kernel is not used; may be empty
 
+  /// All members in one line.
   std::string text() const {
     const std::string line = ufp4::detail::concat(operation, ": ", kernel);
     return note.empty() ? line : line + "; " + note;
@@ -52,57 +54,61 @@ struct quantize_explanation {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-inline constexpr std::size_t maximum_bytes = 256;  ///< of workspace for one tensor's maximum: a piece on 256 bytes
+inline constexpr std::size_t amax_bytes = 256;  ///< of workspace for the amax of a tensor, aligned to 256
 
 template <quantizer_target F, matrix_scalar T, class O>
 void check_quantize(const char* operation, const matrix_view<T>& x, const quantized_view<format_of<F>>& out,
                     const O& all) {
   using ufp4::detail::expects;
-  ufp4::detail::check_quantize<F>(operation, x, all.host);
+  ufp4::detail::check_quantize<F>(operation, x, all.host, false, all.has_amax_at);
+  expects(!all.has_amax_at || format_of<F>::two_level, operation,
+          ": tensor_amax_at has no effect: the format has no tensor scale");
   expects(!all.has_amax_at || all.amax_at != nullptr, operation, ": tensor_amax_at is null");
   expects(!all.counts || all.report != nullptr, operation, ": count_at is null");
-  expects(out.rows() == x.rows() && out.cols() == x.cols(), operation, ": out is ", out.rows(), " x ", out.cols(),
-          ", but x is ", x.rows(), " x ", x.cols());
-  expects(same_map(out.transform(), all.host.transform), operation, ": out was made for a transform of length ",
-          out.transform().n, " and its signs, not for the one given, of length ", all.host.transform.n);
+  expects(out.rows() == x.rows() && out.cols() == x.cols(), operation, ": shape mismatch: out is ", out.rows(), " x ",
+          out.cols(), ", x is ", x.rows(), " x ", x.cols());
+  expects(same_map(out.transform(), all.host.transform), operation, ": transform mismatch: out was made for ",
+          ufp4::detail::transform_name(out.transform()), ", the policies have ",
+          ufp4::detail::transform_name(all.host.transform),
+          out.transform().n == all.host.transform.n ? " with other signs" : "");
   ufp4::detail::check_apart(operation, "codes", out.codes(), "x", x);
   ufp4::detail::check_apart(operation, "scales", out.scales(), "x", x);
   const std::span<float> tensor_scale{out.tensor_scale(), out.tensor_scale() == nullptr ? 0u : 1u};
   ufp4::detail::check_apart(operation, "tensor_scale", tensor_scale, "x", x);
   expects(!all.has_amax_at || all.amax_at != out.tensor_scale(), operation,
-          ": tensor_amax_at is out's tensor_scale, which is written while others still read the maximum");
+          ": tensor_amax_at is the tensor_scale of out: it is written while threads still read the amax");
 }
 
-/// Is the tensor's maximum still to be found?
+/// Must the amax of the tensor be computed?
 template <quantizer_target F, class O>
-bool needs_maximum(const O& all) {
+bool needs_amax(const O& all) {
   return format_of<F>::two_level && !all.host.has_amax && !all.has_amax_at;
 }
 
-/// `maximum`: where the bits of the tensor's maximum go, if it is to be found.
+/// `amax_bits`: memory for the bits of the tensor's amax, if it must be computed.
 template <quantizer_target F, matrix_scalar T, class O>
 quantize_task task_of(const matrix_view<T>& x, const quantized_view<format_of<F>>& out, const O& all,
-                      std::uint32_t* maximum) {
+                      std::uint32_t* amax_bits) {
   using Format = format_of<F>;
   quantize_task task;
   task.job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<Format>, all.host);
   task.job.counts = all.report != nullptr;
-  task.rule = all.host.rule;
-  if constexpr (std::is_same_v<decltype(all.host.rounding), rounding_spec>) task.rounding = all.host.rounding;
+  if constexpr (std::is_same_v<typename O::rule, scale_rule_spec>) task.rule = all.host.rule;
+  if constexpr (std::is_same_v<typename O::rounding, rounding_spec>) task.rounding = all.host.rounding;
   task.codes = out.codes().data();
   task.scales = out.scales().data();
   task.tensor_scale = Format::two_level ? out.tensor_scale() : nullptr;
   task.global_amax = all.host.global_amax;
   if (Format::two_level && all.has_amax_at) task.global_amax_bits = reinterpret_cast<const std::uint32_t*>(all.amax_at);
-  if (needs_maximum<F>(all)) task.global_amax_bits = maximum;
+  if (needs_amax<F>(all)) task.global_amax_bits = amax_bits;
   task.report = all.report;
   return task;
 }
 
-/// Does the scalar codec run this call whatever its format, since the coder is not the library's own?
+/// Does this call need the scalar codec for every format, because its coder is not the library's own?
 template <quantizer_target F, class O>
-inline constexpr bool has_own_coder =
-    compat::preset<F> || !std::is_same_v<decltype(std::declval<O>().host.rounding), rounding_spec>;
+inline constexpr bool has_own_coder = compat::preset<F> || !std::is_same_v<typename O::rounding, rounding_spec> ||
+                                      !std::is_same_v<typename O::rule, scale_rule_spec>;
 
 template <quantizer_target F, class O>
 error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stream where) {
@@ -110,16 +116,18 @@ error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stre
     return queue_blocks(task, typename F::coder{{task.job.format, {}}}, where);
   else if constexpr (has_own_coder<F, O>)
     return queue_blocks(
-        task, block_coder<decltype(all.host.rounding)>{task.job.format, task.rule, {}, all.host.rounding}, where);
+        task,
+        block_coder<typename O::rounding, typename O::rule>{task.job.format, all.host.rule, {}, all.host.rounding},
+        where);
   else
     return queue_quantize(task, where);
 }
 
 template <quantizer_target F, class O>
-error queue_maximum(const quantize_task& task, const O& all, std::uint32_t* maximum, stream where) {
-  if (!needs_maximum<F>(all)) return success;
-  const error e = set_zero(maximum, sizeof *maximum, where);
-  return e == success ? queue_amax(task.job, maximum, where) : e;
+error queue_tensor_amax(const quantize_task& task, const O& all, std::uint32_t* amax_bits, stream where) {
+  if (!needs_amax<F>(all)) return success;
+  const error e = set_zero(amax_bits, sizeof *amax_bits, where);
+  return e == success ? queue_amax(task.job, amax_bits, where) : e;
 }
 
 template <quantizer_target F, class O>
@@ -141,36 +149,36 @@ namespace ufp4::gpu::inline UFP4_GPU {
 template <quantizer_target F, matrix_scalar T, class... Policies>
 status quantize(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<F>>& out,
                 const Policies&... policies) {
-  const auto all = detail::collect(policies...);
+  const auto all = detail::collect_for<format_of<F>>(policies...);
   return detail::checked([&]() -> status {
     detail::check_quantize<F>("quantize", x, out, all);
-    if (detail::needs_maximum<F>(all)) detail::check_workspace("quantize", ctx, detail::maximum_bytes);
-    auto* maximum = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
-    const auto task = detail::task_of<F>(x, out, all, maximum);
-    const error e = detail::queue_maximum<F>(task, all, maximum, ctx.where);
+    if (detail::needs_amax<F>(all)) detail::check_workspace("quantize", ctx, detail::amax_bytes);
+    auto* amax_bits = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
+    const auto task = detail::task_of<F>(x, out, all, amax_bits);
+    const error e = detail::queue_tensor_amax<F>(task, all, amax_bits, ctx.where);
     return detail::status_of("quantize", e == success ? detail::queue_codes<F>(task, all, ctx.where) : e);
   });
 }
 
-/// Bytes that context.workspace must have for quantize<F> of the same matrix and policies.
+/// Bytes that context.workspace must have for quantize<F> with the same matrix and policies.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 std::size_t workspace_bytes(const context&, const matrix_view<T>&, const Policies&... policies) {
-  return detail::needs_maximum<F>(detail::collect(policies...)) ? detail::maximum_bytes : 0;
+  return detail::needs_amax<F>(detail::collect_for<format_of<F>>(policies...)) ? detail::amax_bytes : 0;
 }
 
-/// Which kernel quantize<F> of the same matrix and policies would run. Nothing is checked, read or queued.
+/// The kernel that quantize<F> with the same matrix and policies would run. Nothing is checked, read or queued.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 quantize_explanation explain(const context&, const matrix_view<T>& x, const Policies&... policies) {
-  const auto all = detail::collect(policies...);
+  const auto all = detail::collect_for<format_of<F>>(policies...);
   const auto task = detail::task_of<F>(x, quantized_view<format_of<F>>{}, all, nullptr);
   return {"quantize", detail::kernel_name<F>(task, all), detail::kernel_note<F>(task, all)};
 }
 
-/// quantize<Rows>(x) and quantize<Cols>(transpose(x)): what a training step needs of an activation or a gradient. One
-/// pass over x where both are the library's own formats and policies in runs of at most 64 (explain_both says); the
-/// same bits either way.
-template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, rounding_policy R = rounding_spec,
-          rounding_policy C = rounding_spec>
+/// quantize<Rows>(x) and quantize<Cols>(transpose(x)), as a training step needs them of an activation or a gradient.
+/// Reads x once if both have formats and policies of the library in runs of at most 64 (see explain_both); the bits are
+/// the same in every case.
+template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = detail::options<>,
+          class C = detail::options<>>
 status quantize_both(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<Rows>>& rows,
                      const quantized_view<format_of<Cols>>& cols, const policy_set<R>& for_rows = {},
                      const policy_set<C>& for_cols = {}) {
@@ -178,17 +186,17 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
   return detail::checked([&]() -> status {
     detail::check_quantize<Rows>(operation, x, rows, for_rows.options);
     detail::check_quantize<Cols>(operation, transpose(x), cols, for_cols.options);
-    const std::size_t row_bytes = detail::needs_maximum<Rows>(for_rows.options) ? detail::maximum_bytes : 0;
-    const std::size_t bytes = row_bytes + (detail::needs_maximum<Cols>(for_cols.options) ? detail::maximum_bytes : 0);
+    const std::size_t row_bytes = detail::needs_amax<Rows>(for_rows.options) ? detail::amax_bytes : 0;
+    const std::size_t bytes = row_bytes + (detail::needs_amax<Cols>(for_cols.options) ? detail::amax_bytes : 0);
     detail::check_workspace(operation, ctx, bytes);
-    auto* row_maximum = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
-    auto* col_maximum = reinterpret_cast<std::uint32_t*>(ctx.workspace.data() + (bytes == 0 ? 0 : row_bytes));
-    const auto down = detail::task_of<Rows>(x, rows, for_rows.options, row_maximum);
-    const auto across = detail::task_of<Cols>(transpose(x), cols, for_cols.options, col_maximum);
-    error e = detail::queue_maximum<Rows>(down, for_rows.options, row_maximum, ctx.where);
-    if (e == success) e = detail::queue_maximum<Cols>(across, for_cols.options, col_maximum, ctx.where);
+    auto* row_amax = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
+    auto* col_amax = reinterpret_cast<std::uint32_t*>(ctx.workspace.data() + (bytes == 0 ? 0 : row_bytes));
+    const auto down = detail::task_of<Rows>(x, rows, for_rows.options, row_amax);
+    const auto across = detail::task_of<Cols>(transpose(x), cols, for_cols.options, col_amax);
+    error e = detail::queue_tensor_amax<Rows>(down, for_rows.options, row_amax, ctx.where);
+    if (e == success) e = detail::queue_tensor_amax<Cols>(across, for_cols.options, col_amax, ctx.where);
     if (e != success) return detail::status_of(operation, e);
-    if constexpr (!detail::has_own_coder<Rows, detail::options<R>> && !detail::has_own_coder<Cols, detail::options<C>>)
+    if constexpr (!detail::has_own_coder<Rows, R> && !detail::has_own_coder<Cols, C>)
       if (detail::takes_both(down, across))
         return detail::status_of(operation, detail::queue_both(down, across, ctx.where));
     e = detail::queue_codes<Rows>(down, for_rows.options, ctx.where);
@@ -197,23 +205,23 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
   });
 }
 
-/// Bytes that context.workspace must have for quantize_both of the same matrix and policies.
-template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, rounding_policy R = rounding_spec,
-          rounding_policy C = rounding_spec>
+/// Bytes that context.workspace must have for quantize_both with the same matrix and policies.
+template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = detail::options<>,
+          class C = detail::options<>>
 std::size_t workspace_bytes_both(const context&, const matrix_view<T>&, const policy_set<R>& for_rows = {},
                                  const policy_set<C>& for_cols = {}) {
-  return (detail::needs_maximum<Rows>(for_rows.options) ? detail::maximum_bytes : 0) +
-         (detail::needs_maximum<Cols>(for_cols.options) ? detail::maximum_bytes : 0);
+  return (detail::needs_amax<Rows>(for_rows.options) ? detail::amax_bytes : 0) +
+         (detail::needs_amax<Cols>(for_cols.options) ? detail::amax_bytes : 0);
 }
 
-/// Which kernel quantize_both of the same matrix and policies would run.
-template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, rounding_policy R = rounding_spec,
-          rounding_policy C = rounding_spec>
+/// The kernels that quantize_both with the same matrix and policies would run.
+template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = detail::options<>,
+          class C = detail::options<>>
 quantize_explanation explain_both(const context&, const matrix_view<T>& x, const policy_set<R>& for_rows = {},
                                   const policy_set<C>& for_cols = {}) {
   const auto down = detail::task_of<Rows>(x, quantized_view<format_of<Rows>>{}, for_rows.options, nullptr);
   const auto across = detail::task_of<Cols>(transpose(x), quantized_view<format_of<Cols>>{}, for_cols.options, nullptr);
-  if constexpr (!detail::has_own_coder<Rows, detail::options<R>> && !detail::has_own_coder<Cols, detail::options<C>>)
+  if constexpr (!detail::has_own_coder<Rows, R> && !detail::has_own_coder<Cols, C>)
     if (detail::takes_both(down, across)) return {"quantize_both", "quantize_lanes_both", {}};
   return {"quantize_both", detail::kernel_name<Rows>(down, for_rows.options),
           ufp4::detail::concat("x is read twice, by ", detail::kernel_name<Cols>(across, for_cols.options),

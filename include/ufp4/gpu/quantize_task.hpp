@@ -1,4 +1,4 @@
-// ufp4 - one quantization as it is queued: what quantize, the GEMMs and the layers of a recipe hand to the kernels.
+// ufp4 - quantize_task: one quantization as quantize, the GEMMs and the layers of a recipe pass it to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,11 +8,12 @@
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// Every pointer is to device memory.
+/// Pointers are to device memory.
 ///
-/// | global_amax_bits    | the bits of the tensor's largest magnitude, made before on the same stream; null: it is `global_amax` |
-/// | tensor_scale | written for a two-level format                                                                 |
-/// | report       | added to; null: nobody counts                                                                  |
+/// | global_amax_bits | the bits of the tensor's amax, computed before on the same stream; null: the amax is |
+/// |                  | `global_amax`                                                                        |
+/// | tensor_scale     | written for a two-level format                                                       |
+/// | report           | is added to; null: no report                                                         |
 struct quantize_task {
   ufp4::detail::quantize_job job{};
   scale_rule_spec rule{};

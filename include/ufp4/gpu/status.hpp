@@ -1,4 +1,4 @@
-// ufp4 - status: what became of a operation that was asked to run on a GPU.
+// ufp4 - status: the result of an operation on a GPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// | ok()   | the work is queued on the stream; what a kernel does later is reported by the runtime as ever        |
-/// | code() | the runtime's error; invalid_argument for a mistake in the arguments, and then nothing was queued    |
-/// | text() | one message: the host operations' own for a mistake in the arguments, else the call and the runtime's text |
+/// | ok()   | the work is queued on the stream; errors of the running kernel are reported by the runtime          |
+/// | code() | the error of the runtime; invalid_argument for a mistake in the arguments: then nothing was queued  |
+/// | text() | one message: the host's for a mistake in the arguments, else the call and the text of the runtime   |
 class [[nodiscard]] status {
  public:
   status() = default;
@@ -31,23 +31,23 @@ class [[nodiscard]] status {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// What a kernel's launcher knows of a failure beyond the runtime's error: who failed, and how. Strings that stay.
+/// Details of a failure beside the runtime's error: which function failed, and why. String literals.
 struct failure_reason {
   const char* who = nullptr;
   const char* why = nullptr;
 };
-/// Of this thread's last failure; status_of takes it.
+/// The details of this thread's last failure; status_of takes them.
 inline failure_reason& last_failure() {
   thread_local failure_reason reason;
   return reason;
 }
-/// e, remembering the reason.
+/// Returns e and stores the details.
 inline error failed(error e, const char* who, const char* why) {
   last_failure() = {who, why};
   return e;
 }
 
-/// A runtime call's error as a status that names the operation.
+/// The error of a runtime call as a status that names the operation.
 inline status status_of(const char* operation, error e) {
   const failure_reason reason = last_failure();
   last_failure() = {};
@@ -56,7 +56,8 @@ inline status status_of(const char* operation, error e) {
   return {e, ufp4::detail::concat(operation, ": ", error_text(e))};
 }
 
-/// body(), a status, with a rejection of its checks as a status too. Without exceptions a rejection aborts, as on the host.
+/// The status that body() returns, or a status with the message of a failed check. Without exceptions a failed check
+/// aborts, as on the host.
 template <class Body>
 status checked(const Body& body) {
 #if defined(UFP4_NO_EXCEPTIONS)

@@ -1,36 +1,41 @@
-// ufp4 - which compiler makes code for a GPU here, and the few shims between one source and the machines that run it.
+// ufp4 - the GPU that a file is compiled for, and the few functions (shims) in which the GPUs differ.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | compiled by            | machine                                                        | inline namespace |
-// |------------------------|----------------------------------------------------------------|------------------|
-// | nvcc, clang -x cuda    | NVIDIA GPUs                                                    | v0_1_cuda        |
-// | hipcc, clang -x hip    | AMD GPUs                                                       | v0_1_hip         |
-// | any, UFP4_SIMT_HEADER  | the host: a header of the program's own that has all of this   | v0_1_simt        |
-// | any other              | none: UFP4_GPU is not defined, and nothing of gpu/ can be used |                  |
+// | compiled by           | runs on                                                           | inline namespace |
+// |-----------------------|-------------------------------------------------------------------|------------------|
+// | nvcc, clang -x cuda   | NVIDIA GPUs: cuda/cuda_shims.hpp                                  | v0_1_cuda        |
+// | hipcc, clang -x hip   | AMD GPUs: hip/hip_shims.hpp                                       | v0_1_hip         |
+// | any, UFP4_SIMT_HEADER | the CPU: a header of the program's own defines the shims          | v0_1_simt        |
+// | any other             | the CPU: UFP4_GPU is not defined, and nothing in gpu/ can be used |                  |
 //
-// Outside cuda/ and hip/ no other file's code names a vendor (tests/layers_test.cpp). Every header takes UFP4_HD from
-// here; detail/bits.hpp, while a GPU's own code is made (UFP4_DEVICE_CODE), also device_rounded, device_product,
-// device_fma and device_apart.
+// Outside cuda/ and hip/ no code names a vendor (tests/layers_test.cpp). Every header takes UFP4_HD from here. In
+// device code (UFP4_DEVICE_CODE) detail/bits.hpp takes device_rounded, device_product, device_fma and device_apart from
+// here.
 //
-// Kernels take what they need from here and from nowhere else:
+// Kernels use these names and no others of the vendor:
 //
-// | UFP4_DEVICE, UFP4_KERNEL(threads)      | a function of a thread; a kernel with blocks of at most so many threads |
-// | UFP4_UNROLL                            | before a loop: its turns are written out one by one,                    |
-// |                                        | so that arrays stay in registers                                        |
-// | thread_index, block_index, block_size, | as index3                                                               |
-// | grid_size                              |                                                                         |
-// | wave_size(), lane()                    | threads that run together (32, or 64 on some AMD GPUs),                 |
-// |                                        | and the place among them                                                |
-// | sync_block(), sync_wave()              | barriers; every thread of the block, of the wave, must come             |
-// | shuffle(v, lane), shuffle_xor(v, m)    | another lane's v; v is trivially copyable and a multiple of 4 bytes     |
-// | atomic_max, atomic_add                 | on device memory                                                        |
-// | shared_memory()                        | the block's, as many bytes as the launch said; on 128 bytes             |
-// | device_byte_permute, device_add_down,  | one instruction, where UFP4_HAS_... says so: gpu/thread/decode.hpp and  |
-// | device_pair_bf16, device_multiply_bf16 | round.hpp have the same for every machine                               |
+// | UFP4_DEVICE, UFP4_KERNEL(threads)      | a device function; a kernel with at most that many threads in a block  |
+// | UFP4_DEVICE_CALL                       | a device function that is called, not inlined, where registers would   |
+// |                                        | cost more than the call                                                |
+// | UFP4_PARAMETER                         | qualifies a kernel's parameter whose address is passed to such a       |
+// |                                        | function                                                               |
+// | UFP4_UNROLL                            | before a loop: unrolls it completely, so that arrays stay in registers |
+// | thread_index, block_index, block_size, | as index3                                                              |
+// | grid_size                              |                                                                        |
+// | wave_size(), lane()                    | the number of threads that execute together (32, or 64 on some AMD     |
+// |                                        | GPUs), and the index of this thread among them                         |
+// | sync_block(), sync_wave()              | barriers: every thread of the block, of the wave, must call them       |
+// | shuffle(v, lane), shuffle_xor(v, m)    | another lane's v; v is trivially copyable, its size a multiple of 4    |
+// |                                        | bytes                                                                  |
+// | atomic_max, atomic_add                 | on device memory                                                       |
+// | shared_memory()                        | of the block: as many bytes as the launch requested, aligned to 128    |
+// |                                        | bytes                                                                  |
+// | device_byte_permute, device_add_down,  | one instruction each, where UFP4_HAS_... is defined;                   |
+// | device_pair_bf16, device_multiply_bf16 | gpu/thread/decode.hpp and round.hpp contain the equivalent code        |
 //
-// and hosts: stream, error, launch, set_zero, copy, allocate, release, wait, facts, target_spelling_of (an
-// architecture). No host call here but `wait` waits. Of a vendor's current_device and read_facts the end of this header
-// makes facts. UFP4_SIMT_HEADER is defined before the first header of ufp4.
+// and host code uses: stream, error, launch, set_zero, copy, allocate, release, wait, facts, and target_spelling_of (an
+// architecture). Of the host functions only `wait` and `allocate` and `release` without a stream wait for the device.
+// UFP4_SIMT_HEADER must be defined before the first header of ufp4.
 #pragma once
 
 #if defined(UFP4_SIMT_HEADER)
@@ -52,65 +57,56 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
+/// A number of threads or blocks, or an index, in three dimensions.
 struct index3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
-/// What a kernel is chosen by. `architecture`: 10 * major + minor of an NVIDIA GPU (80, 90, 120), the number behind gfx
-/// of an AMD one, read as hexadecimal (0x90a, 0x942, 0x1201). Of several codes in one program the driver runs the one
-/// nearest to the device, so what an architecture can do is there only if the program was compiled for it: `compiled`,
-/// which of AMD GPUs with the same instructions names one, and `specific`.
+/// The properties of a device by which a kernel is chosen. `architecture`: 10 * major + minor of an NVIDIA GPU (80, 90,
+/// 120); of an AMD GPU the number after gfx, read as hexadecimal (0x90a, 0x942, 0x1201). A program may contain code for
+/// several architectures; the driver runs the one nearest to the device. A feature of the device can therefore be used
+/// only if the program was compiled for it: see `compiled` and `specific`.
 struct device_facts {
   int architecture = 0;
   int processors = 1;  ///< multiprocessors, or compute units
   int wave = 32;
-  std::size_t shared_bytes = 48 * 1024;  ///< that one block may ask for
-  int compiled = 0;      ///< the architecture that the running code was compiled for; 0: the device's own
-  bool specific = true;  ///< with the features that only its family has: sm_90a, sm_100a, sm_120a
+  std::size_t shared_bytes = 48 * 1024;  ///< the most that one block may request
+  int compiled = 0;      ///< the architecture that the running code was compiled for; 0: the device's own. Of AMD
+                         ///< GPUs with the same instructions it names one
+  bool specific = true;  ///< compiled with the features of one family alone: sm_90a, sm_100a, sm_120a
 
-  /// Has the running code the instructions that every GPU from `first` on has?
+  /// Does the running code have the instructions that every GPU from `first` on has?
   constexpr bool has(int first) const { return (compiled == 0 ? architecture : compiled) >= first; }
-  /// Those that only devices of compute capability `major`.x have?
+  /// Does it have those that only devices of compute capability `major`.x have?
   constexpr bool has_specific(int major) const {
     return specific && architecture / 10 == major && (compiled == 0 || compiled / 10 == major);
   }
 };
 
-/// How compilers are told of an architecture: sm_80, gfx90a.
+/// How a compiler spells an architecture: sm_80, gfx90a.
 struct target_spelling {
   const char* prefix;
-  int base;  ///< of the digits behind it
+  int base;  ///< of the digits after the prefix
 };
 
 }  // namespace ufp4::gpu::inline UFP4_GPU
 
 #if defined(UFP4_SIMT_HEADER)
 #include UFP4_SIMT_HEADER
-#elif defined(__HIPCC__)
-#include <ufp4/hip/vendor.hpp>
 #else
-#include <ufp4/cuda/vendor.hpp>
+// static: kernels are defined in headers, and nvcc does not accept inline kernels. Each file that launches a kernel has
+// its own copy.
+#define UFP4_KERNEL(threads) [[maybe_unused]] static __global__ void __launch_bounds__(threads)
+#define UFP4_UNROLL _Pragma("unroll")
+#if defined(__HIPCC__)
+#include <ufp4/hip/hip_shims.hpp>
+#else
+#include <ufp4/cuda/cuda_shims.hpp>
 #endif
-
-#if !defined(UFP4_SIMT_HEADER) && !defined(__CUDACC_RTC__)  // that header has facts of its own; NVRTC compiles no host
-namespace ufp4::gpu::inline UFP4_GPU {
-
-/// Of the current device: read once a device and thread, which asks no lock of anybody.
-inline error facts(device_facts& out) {
-  thread_local int known = -1;
-  thread_local device_facts last;
-  int device = 0;
-  if (error e = current_device(device); e != success) return e;
-  if (device != known) {
-    device_facts now;
-    if (error e = read_facts(device, now); e != success) return e;
-    last = now;
-    known = device;
-  }
-  out = last;
-  return success;
-}
-
-}  // namespace ufp4::gpu::inline UFP4_GPU
+#include <ufp4/gpu/runtime_calls.hpp>
+#endif
+#if !defined(UFP4_DEVICE_CALL)
+#define UFP4_DEVICE_CALL UFP4_DEVICE
+#define UFP4_PARAMETER const
 #endif
 #endif  // UFP4_GPU

@@ -73,7 +73,7 @@ struct matrix_bf16_worker {
   template <bool rounds>
   UFP4_DEVICE void decode_as(unsigned step, const matrix_cargo& c) {
     const float scale[2] = {at.scale_of(c, step, 0), at.scale_of(c, step, 1)};
-    const bool welcome[2] = {is_welcome(how, scale[0]), is_welcome(how, scale[1])};
+    const bool welcome[2] = {is_in_range(how, scale[0]), is_in_range(how, scale[1])};
     UFP4_UNROLL
     for (unsigned piece = 0; piece < 4; ++piece)
       at.put(step, piece, fold<rounds>(c.codes.word[piece], scale[piece / 2], welcome[piece / 2]));
@@ -104,14 +104,7 @@ struct matrix_bf16_worker {
   }
 
   UFP4_DEVICE void store(const matrix_bf16_job& job, const grouped_product& product) const {
-    const bool rescue = any_of_block(unfit);
-    at.store(epilogue_of(job, product), acc, [&](std::size_t i, std::size_t j, float sum) {
-      if (!rescue) return sum;
-      const coded_rows from[2] = {
-          {product.codes[0], product.scales[0], job.block_rows[0], job.block_shift, product.padded},
-          {product.codes[1], product.scales[1], job.block_rows[1], job.block_shift, product.padded}};
-      return rescued_sum(job.side, from, i, j);
-    });
+    at.store(job, product, acc, !any_of_block(unfit));
   }
 };
 

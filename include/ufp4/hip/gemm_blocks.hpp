@@ -130,7 +130,7 @@ struct matrix_blocks_worker {
   }
 
   UFP4_DEVICE void store(const matrix_blocks_job& job, const grouped_product& product) const {
-    at.store(epilogue_of(job, product), acc);
+    at.store(job, product, acc);
   }
 };
 

@@ -158,7 +158,7 @@ struct iu4_worker {
   }
 
   UFP4_DEVICE void store(const iu4_job& job, const grouped_product& product) const {
-    at.store(epilogue_of(job, product), acc);
+    at.store(job, product, acc);
   }
 };
 

@@ -213,27 +213,46 @@ struct scaled_worker {
     }
   }
 
-  /// The sums as C, by way of shared memory, 16 rows of every wave at a time: neighbouring threads then write
-  /// neighbouring elements, and what is done to an element is written out four times and not 64.
+  /// Through shared memory, 16 rows of every wave at a time, so that neighbouring threads store neighbouring elements
+  /// of C. Sums that are not finite are computed again, in a loop at the end so that the unrolled code does not contain
+  /// that computation.
   UFP4_DEVICE void store(const sums& from) const {
+    constexpr unsigned turns = 32 * scaled_tile / scaled_threads;  ///< elements of a band that a thread stores
+    static_assert(4 * turns <= 64);
     const thread::epilogue to = epilogue_of(job, product);
     const thread::result_scales by = thread::scales_of(to);
     auto* band = reinterpret_cast<float*>(shared_memory());
-    const unsigned c = place.col + thread_index().x % scaled_tile;
+    std::uint64_t again = 0;
     UFP4_UNROLL
     for (unsigned m = 0; m < 4; ++m) {
       put_band(from, m, band);
       sync_block();
-      for (unsigned line = thread_index().x / scaled_tile; line < 32; line += scaled_threads / scaled_tile) {
-        const unsigned r = place.row + line / 16 * 64 + 16 * m + line % 16;
-        if (r < product.rows[0] && c < product.rows[1])
-          thread::store_result(to, by, r, c, band[line * scaled_pitch + thread_index().x % scaled_tile]);
+      for (unsigned turn = 0; turn < turns; ++turn) {
+        const thread::element_place p = place_of_sum(m, turn);
+        if (p.row >= product.rows[0] || p.col >= product.rows[1]) continue;
+        const float sum = band[line_of(turn) * scaled_pitch + thread_index().x % scaled_tile];
+        if (ufp4::detail::is_finite(sum))
+          thread::store_scaled(to, p.row, p.col, thread::scaled_result(to, by, sum));
+        else
+          again |= std::uint64_t{1} << (m * turns + turn);
       }
       sync_block();
+    }
+    for (unsigned n = 0; again != 0; ++n, again >>= 1) {
+      const thread::element_place p = place_of_sum(n / turns, n % turns);
+      if ((again & 1u) != 0) thread::store_scaled(to, p.row, p.col, recomputed(job, product, by, p.row, p.col));
     }
   }
 
  private:
+  UFP4_DEVICE static unsigned line_of(unsigned turn) {
+    return thread_index().x / scaled_tile + turn * (scaled_threads / scaled_tile);
+  }
+  /// Where C has the element that this thread stores in a turn of band m.
+  UFP4_DEVICE thread::element_place place_of_sum(unsigned m, unsigned turn) const {
+    const unsigned line = line_of(turn);
+    return {place.row + line / 16 * 64 + 16 * m + line % 16, place.col + thread_index().x % scaled_tile};
+  }
   UFP4_DEVICE static void put_band(const sums& from, unsigned m, float* band) {
     const unsigned line = wave_row() / 64 * 16, column = wave_col() + lane() % 16;
     UFP4_UNROLL
@@ -264,19 +283,12 @@ scaled_tiles(const scaled_job job) {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-inline bool is_e2m1_grid(const grid4& grid) {
-  constexpr grid4 e2m1 = grid_of<fp4<E2M1>>();
-  for (unsigned c = 0; c < 16; ++c)
-    if (grid.value[c] != e2m1.value[c]) return false;
-  return true;
-}
-
 template <class Lines>
 bool scaled_takes(const gemm_job& job, const device_facts& device) {
   using op = typename Lines::op;
   const auto fits = [](const gemm_side& side) {
     return side.exact() && side.scale == scale_kind::e8m0 &&
-           (op::words_a == 4 ? is_e2m1_grid(side.grid) : thread::fits_containers(side.grid));
+           (op::words_a == 4 ? is_e2m1(side.grid) : thread::fits_containers(side.grid));
   };
   return has_instructions<op>(device) && job.mode == accumulate::fast && job.block == op::block && fits(job.left) &&
          fits(job.right) && counts_in_32_bits(job) &&

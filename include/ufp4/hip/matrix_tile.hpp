@@ -163,13 +163,17 @@ struct matrix_place {
 
   // ---- The way to C ----
 
-  /// By way of shared memory, sixteen rows of a wave at a time: neighbours of a row of C are stored together, and the
-  /// epilogue is written out once for each, not once for each register. result(i, j, sum): what is stored.
-  template <class Result>
-  UFP4_DEVICE void store(const thread::epilogue& to, const float (&acc)[Tile::down][Tile::across][Op::sums],
-                         Result result) const {
+  /// Through shared memory, sixteen rows of a wave at a time, so that neighbouring lanes store neighbouring elements of
+  /// C. If not `usable`, the sums are ignored. Elements without a finite sum are computed again, in a loop at the end
+  /// so that the unrolled code does not contain that computation.
+  UFP4_DEVICE void store(const product_group& group, const grouped_product& product,
+                         const float (&acc)[Tile::down][Tile::across][Op::sums], bool usable = true) const {
+    constexpr unsigned piece = 16 * 16 * Tile::across, turns = piece / Op::wave;  ///< of sums; of a lane
+    static_assert(Tile::down * turns <= 64);
+    const thread::epilogue to = epilogue_of(group, product);
     const thread::result_scales by = thread::scales_of(to);
     auto* mine = reinterpret_cast<float*>(memory) + wave * 16 * Tile::sums_stride;
+    std::uint64_t again = 0;
     UFP4_UNROLL
     for (unsigned m = 0; m < Tile::down; ++m) {
       sync_wave();
@@ -180,17 +184,29 @@ struct matrix_place {
           mine[Op::row_of_sum(lane(), i) * Tile::sums_stride + 16 * n + lane() % 16] = acc[m][n][i];
       }
       sync_wave();
-      for (unsigned at = lane(); at < 16 * 16 * Tile::across; at += Op::wave) {
-        const unsigned r = at / (16 * Tile::across), c = at % (16 * Tile::across);
-        const unsigned i = first_row + wave_row() + 16 * m + r, j = first_col + wave_col() + c;
-        if (i < to.out.rows && j < to.out.cols)
-          thread::store_result(to, by, i, j, result(i, j, mine[r * Tile::sums_stride + c]));
+      for (unsigned turn = 0; turn < turns; ++turn) {
+        const thread::element_place p = place_of_sum(m, turn);
+        if (p.row >= to.out.rows || p.col >= to.out.cols) continue;
+        const float sum = mine[in_piece(turn) / sums_across * Tile::sums_stride + in_piece(turn) % sums_across];
+        if (usable && ufp4::detail::is_finite(sum))
+          thread::store_scaled(to, p.row, p.col, thread::scaled_result(to, by, sum));
+        else
+          again |= std::uint64_t{1} << (m * turns + turn);
       }
     }
+    for (unsigned n = 0; again != 0; ++n, again >>= 1) {
+      const thread::element_place p = place_of_sum(n / turns, n % turns);
+      if ((again & 1u) != 0) thread::store_scaled(to, p.row, p.col, recomputed(group, product, by, p.row, p.col));
+    }
   }
-  /// The sums themselves.
-  UFP4_DEVICE void store(const thread::epilogue& to, const float (&acc)[Tile::down][Tile::across][Op::sums]) const {
-    store(to, acc, [](unsigned, unsigned, float sum) { return sum; });
+
+ private:
+  static constexpr unsigned sums_across = 16 * Tile::across;  ///< of a wave
+  UFP4_DEVICE static unsigned in_piece(unsigned turn) { return turn * Op::wave + lane(); }
+  /// Where C has the sum that this lane stores in a turn of the m-th sixteen rows of its wave.
+  UFP4_DEVICE thread::element_place place_of_sum(unsigned m, unsigned turn) const {
+    return {first_row + wave_row() + 16 * m + in_piece(turn) / sums_across,
+            first_col + wave_col() + in_piece(turn) % sums_across};
   }
 };
 

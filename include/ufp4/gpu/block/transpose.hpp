@@ -1,9 +1,10 @@
-// ufp4 - a tile of a matrix whose columns lie along memory, on its way to threads that want rows.
+// ufp4 - transposed_tile: a tile of a matrix with contiguous columns, transposed in shared memory for threads that use
+// rows.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Read column by column, neighbouring threads neighbouring rows, so that global memory is read in order; taken out of
-// shared memory sixteen elements of a row at a time. Each sixteen columns are shifted against the sixteen before them,
-// by which the lanes of a wave find their elements in different banks in both directions.
+// The tile is read by columns, so that device memory is read in order, and taken from shared memory sixteen elements of
+// a row at a time. Every group of sixteen columns is shifted against the previous group, so that the lanes of a wave
+// access different banks in both directions.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +16,11 @@ namespace ufp4::gpu::block::inline UFP4_GPU {
 
 using thread::run_of_thread;
 
-/// 256 sixteens, one a thread: `sixteens` of each row, a power of two up to 16.
+/// 256 groups of sixteen elements, one for each thread; `sixteens` groups of each row, a power of two up to 16.
 struct transposed_tile {
   static constexpr unsigned threads = 256, banks = 32;
   unsigned sixteens = 4;
-  unsigned shift = 8;  ///< banks / sixteens where lanes count along a row first; rows where they count down first
+  unsigned shift = 8;  ///< banks / sixteens if lanes are counted along rows first; rows if along columns
 
   UFP4_HD unsigned rows() const { return threads / sixteens; }
   UFP4_HD unsigned cols() const { return sixteens * run_of_thread; }
@@ -27,8 +28,8 @@ struct transposed_tile {
   UFP4_HD std::size_t bytes() const { return sizeof(float) * (threads * run_of_thread + sixteens * shift); }
 };
 
-/// Elements (row, col) .. of x into the tile, zeros beyond the matrix. Every thread of the block;
-/// a barrier must follow.
+/// Reads elements of x from (row, col) on into the tile; zeros outside the matrix. Every thread of the block must call
+/// it, and a barrier must follow.
 UFP4_DEVICE void stage(const ufp4::detail::source& x, const transposed_tile& t, std::size_t row, std::size_t col,
                        float* shared) {
   const unsigned rows = t.rows();
@@ -38,6 +39,7 @@ UFP4_DEVICE void stage(const ufp4::detail::source& x, const transposed_tile& t, 
   }
 }
 
+/// Sixteen elements of row r of the tile.
 UFP4_DEVICE void take_sixteen(const transposed_tile& t, const float* shared, unsigned r, unsigned sixteen,
                               float (&v)[run_of_thread]) {
   UFP4_UNROLL

@@ -1,18 +1,18 @@
-// ufp4 - quantized_gemm on any GPU: ordinary multiply-and-add, every pair of formats, plain operands, every mode.
+// ufp4 - gemm_simt: quantized_gemm on any GPU with ordinary fma, for every pair of formats, plain operands, every mode.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The last line of every table. A thread block makes 64 x 64 of C from 32 columns of K at a time, decoded to floats in
-// shared memory, so that a code is decoded once for 64 products;
-// a thread holds 4 x 4 sums and reads 8 floats for 16 fma.
+// The last row of every table. A thread block computes 64 x 64 of C. It decodes 32 columns of K at a time to floats in
+// shared memory, so a code is decoded once for 64 products; a thread has 4 x 4 sums and reads 8 floats for 16 fma.
 //
-// Bits: numerics 6, exact_blocks, in every mode but folded_bf16. Of two exact grids the floats are the grids' integers,
-// whose chain of fma is their exact dot product; of others they are the values, whose chain is the definition.
+// Bits: those of exact_blocks (numerics 6) in every mode except folded_bf16. For two exact grids the floats are the
+// grids' integers, whose chain of fma is their exact dot product; for others they are the values, whose chain of fma is
+// the definition.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/kernels/hadamard.hpp>
+#include <ufp4/gpu/kernels/hadamard_kernel.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
@@ -20,11 +20,11 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 struct simt_tile {
   static constexpr unsigned side = 64, depth = 32, threads = 256;
-  static constexpr unsigned stride = side + 4;  ///< floats: the eight rows that a warp writes to lie in other banks
-  static constexpr unsigned most_blocks = depth / 2;  ///< of the shortest length, in `depth` columns
+  static constexpr unsigned stride = side + 4;  ///< floats: puts the eight rows that a warp writes into different banks
+  static constexpr unsigned most_blocks = depth / 2;  ///< in `depth` columns, of the shortest length
 };
 
-/// What is in shared memory, of the left operand and of the right.
+/// One operand in shared memory.
 struct simt_operand {
   float table[16];  ///< by code
   float value[simt_tile::depth][simt_tile::stride];
@@ -33,16 +33,15 @@ struct simt_operand {
 
 struct simt_job {
   gemm_job product{};
-  bool integers = false;  ///< both grids are exact: multiply integers, then
-  float unit = 1;         ///< this
+  bool integers = false;  ///< both grids are exact: the kernel multiplies integers
+  float unit = 1;         ///< and multiplies dot products of integers by this
 };
 
 UFP4_DEVICE float scale_of(const gemm_side& side, unsigned block, std::size_t row, std::size_t b) {
-  const std::size_t at = row / side.block_rows * (side.padded_cols / block) + b;
-  return thread::scale_value(side.scale, thread::load_scale(side.scales, side.scale, at));
+  return thread::scale_at(side.scale, side.scales, row / side.block_rows * (side.padded_cols / block) + b);
 }
 
-/// Eight elements from column k on of one row, or zeros; scaled and rounded where the mode says so.
+/// Eight elements of one row from column k on; zeros outside the operand. Scaled and rounded in the mode folded_bf16.
 UFP4_DEVICE void stage_values(const simt_job& job, const gemm_side& side, std::size_t row, std::size_t k,
                               unsigned first, unsigned column, simt_operand& to) {
   const bool folds = job.product.mode == accumulate::folded_bf16;
@@ -63,7 +62,7 @@ UFP4_DEVICE void stage_values(const simt_job& job, const gemm_side& side, std::s
   }
 }
 
-/// The scales of the blocks that lie in, or around, the columns from k on; 1 where they are folded into the values.
+/// The scales of the blocks that contain the columns from k on; 1 if they are folded into the values.
 UFP4_DEVICE void stage_scales(const simt_job& job, const gemm_side& side, std::size_t first_row, std::size_t k,
                               simt_operand& to) {
   const unsigned block = job.product.block, count = block < simt_tile::depth ? simt_tile::depth / block : 1;
@@ -82,7 +81,7 @@ UFP4_DEVICE void stage(const simt_job& job, const gemm_side& side, std::size_t f
   stage_scales(job, side, first_row, k, to);
 }
 
-/// Adds `depth` staged columns to a thread's sums; `dot` lives on where a block goes on.
+/// Adds `depth` staged columns to a thread's sums. `dot` keeps its value while a block continues.
 UFP4_DEVICE void multiply(const simt_job& job, const simt_operand& a, const simt_operand& b, std::size_t k,
                           unsigned depth, float (&dot)[4][4], float (&acc)[4][4]) {
   const unsigned x = thread_index().x % 16, y = thread_index().x / 16, block = job.product.block;
@@ -107,7 +106,7 @@ UFP4_DEVICE void multiply(const simt_job& job, const simt_operand& a, const simt
   }
 }
 
-UFP4_KERNEL(simt_tile::threads) multiply_simt(const simt_job job) {
+UFP4_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {
   auto* a = reinterpret_cast<simt_operand*>(shared_memory());
   simt_operand* b = a + 1;
   const gemm_job& product = job.product;
@@ -117,7 +116,8 @@ UFP4_KERNEL(simt_tile::threads) multiply_simt(const simt_job job) {
   if (t < 32) {
     float entry = 0;
     UFP4_UNROLL
-    for (unsigned c = 0; c < 16; ++c) {  // not [t % 16]: a compiler may copy the job to each thread's memory for that
+    for (unsigned c = 0; c < 16;
+         ++c) {  // not [t % 16]: for a run-time index a compiler may copy the job to local memory
       const float left = job.integers ? static_cast<float>(product.left.grid.integer[c]) : product.left.grid.value[c];
       const float right =
           job.integers ? static_cast<float>(product.right.grid.integer[c]) : product.right.grid.value[c];
@@ -135,30 +135,27 @@ UFP4_KERNEL(simt_tile::threads) multiply_simt(const simt_job job) {
     multiply(job, *a, *b, k, rest < simt_tile::depth ? static_cast<unsigned>(rest) : simt_tile::depth, dot, acc);
     sync_block();
   }
-  const thread::result_scales by = thread::scales_of(product);
-  UFP4_UNROLL
-  for (unsigned i = 0; i < 4; ++i) {
-    UFP4_UNROLL
-    for (unsigned j = 0; j < 4; ++j) {
-      const std::size_t r = row + t / 16 + 16 * i, c = col + t % 16 + 16 * j;
-      if (r < product.out.rows && c < product.out.cols) thread::store_result(product, by, r, c, acc[i][j]);
-    }
-  }
+  const thread::epilogue to = thread::epilogue_of(product);
+  const thread::result_scales by = thread::scales_of(to);
+  thread::store_sums<16>(
+      to, by, [&](unsigned n) { return acc[n / 4][n % 4]; },
+      [&](unsigned n) { return thread::element_place{row + t / 16 + n / 4 * 16, col + t % 16 + n % 4 * 16}; },
+      [&](std::size_t i, std::size_t j) { return thread::recomputed(product, by, i, j); });
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// A plain operand under a transform is transformed ahead of the product, once a row and not once a tile.
+/// A plain operand with a transform is transformed before the product: once for each row and not for each tile.
 inline bool needs_transform(const gemm_side& side) { return !side.is_quantized && side.transform.n > 1; }
 inline std::size_t transformed_bytes(const gemm_side& side) {
   return needs_transform(side) ? (side.rows * side.padded_cols * sizeof(float) + 255) / 256 * 256 : 0;
 }
 
-/// Queues the transform of a side into memory, and makes the side what it then is.
+/// Queues the transform of a side into `memory`, and makes the side the transformed matrix.
 inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
-  if (!needs_transform(side) || side.rows * side.padded_cols == 0) return success;
+  if (!needs_transform(side)) return success;
   const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
   kernels::hadamard_job job;
   job.x = side.plain;
@@ -166,10 +163,7 @@ inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
   job.transform = side.transform;
   job.padded_cols = side.padded_cols;
   side.plain = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
-  const std::size_t threads = side.rows * job.across();
-  return launch(&kernels::hadamard_rows,
-                {static_cast<unsigned>((threads + kernels::hadamard_threads - 1) / kernels::hadamard_threads)},
-                {kernels::hadamard_threads}, 0, where, job);
+  return queue_hadamard(job, where);
 }
 
 inline error run_gemm_simt(const gemm_job& product, const device_facts&, std::span<std::byte> workspace, stream where) {

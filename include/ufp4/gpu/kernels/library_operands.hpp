@@ -1,7 +1,7 @@
-// ufp4 - operands for libraries that multiply blocks themselves: scales in the 128x4 layout, codes in bytes.
+// ufp4 - operands for libraries that multiply block-scaled matrices: scales in the 128x4 layout, codes in bytes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Codes of E2M1 go as they are. Other grids go as E4M3 bytes of the same values (thread/containers.hpp).
+// Codes of E2M1 are not changed. Other grids become E4M3 bytes of the same values (thread/containers.hpp).
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,12 @@ struct swizzle_job {
   std::size_t rows = 0, cols = 0;  ///< of elements, and of scales
   unsigned block_rows = 1;
   bool is_signed = false;          ///< e4m3, of which the library reads seven bits
-  std::uint8_t* out = nullptr;     ///< swizzled_size(rows, cols), on 16 bytes
-  std::uint32_t* unfit = nullptr;  ///< raised to 1 by a negative scale
+  std::uint32_t most = 0xFEu;      ///< the largest scale code, besides NaN, that the library can multiply
+  std::uint8_t* out = nullptr;     ///< swizzled_size(rows, cols), aligned to 16 bytes
+  std::uint32_t* unfit = nullptr;  ///< set to 1 by a negative scale or one above `most`
 };
 
-/// Four scales as a word of the layout. What lies beyond the matrix is 0.
+/// Four scales as a word of the layout; 0 outside the matrix.
 UFP4_DEVICE std::uint32_t four_scales(const swizzle_job& job, std::size_t row, std::size_t col) {
   std::uint32_t word = 0;
   bool unfit = false;
@@ -35,14 +36,15 @@ UFP4_DEVICE std::uint32_t four_scales(const swizzle_job& job, std::size_t row, s
       unfit = unfit || (c > 0x80u && c < 0xFFu);
       c &= 0x7Fu;
     }
+    unfit = unfit || (c > job.most && c != 0xFFu);
     word |= c << (8 * j);
   }
   if (unfit) atomic_max(job.unfit, 1u);
   return word;
 }
 
-/// A block makes eight neighbouring tiles of 128 x 4, a thread a row: it reads 32 contiguous bytes, a memory sector,
-/// in eight steps, and the block writes each tile's 512 bytes in one.
+/// A block makes eight consecutive tiles of 128 x 4, each thread one row: it reads 32 contiguous bytes, a memory
+/// sector, in eight steps, and the block writes the 512 bytes of a tile in one step.
 UFP4_KERNEL(swizzle_threads) swizzle_rows(const swizzle_job job) {
   const std::size_t row = std::size_t{block_index().x} * 128 + thread_index().x;
   for (unsigned t = 0; t < swizzle_tiles; ++t) {
@@ -57,10 +59,10 @@ struct widen_job {
   const std::uint8_t* codes = nullptr;
   std::size_t eights = 0;
   thread::container_table table{};
-  std::uint8_t* out = nullptr;  ///< 8 bytes an eight, on 16 bytes
+  std::uint8_t* out = nullptr;  ///< 8 bytes for every eight codes, aligned to 16 bytes
 };
 
-/// A thread eight codes: 4 bytes read, 8 written, neighbours beside one another.
+/// Eight codes for each thread: 4 bytes read, 8 written; consecutive threads access consecutive bytes.
 UFP4_KERNEL(widen_threads) widen_codes(const widen_job job) {
   const std::size_t at = std::size_t{block_index().x} * widen_threads + thread_index().x;
   if (at >= job.eights) return;
@@ -76,14 +78,17 @@ inline std::size_t swizzled_bytes(const gemm_side& side, unsigned block) {
   return swizzled_size(side.rows, side.padded_cols / block);
 }
 
-/// Queues `out` = the 8-bit scales of a side, a row each, in the 128x4 layout.
+/// Queues `out` = the 8-bit scales of a side, one row of scales for each row, in the 128x4 layout. E4M3 ends at
+/// 448, so a scale of 2^(limit - 9) keeps every element below 2^limit; only e8m0 has larger ones.
 inline error queue_swizzle_scales(const gemm_side& side, unsigned block, std::uint8_t* out, std::uint32_t* unfit,
-                                  stream where) {
+                                  stream where, int limit = 128) {
+  const int most = side.scale == scale_kind::e8m0 && limit < 128 ? 127 + limit - 9 : 0xFE;
   const kernels::swizzle_job job{static_cast<const std::uint8_t*>(side.scales),
                                  side.rows,
                                  side.padded_cols / block,
                                  side.block_rows,
                                  side.scale == scale_kind::e4m3,
+                                 static_cast<std::uint32_t>(most),
                                  out,
                                  unfit};
   const std::size_t down = (job.rows + 127) / 128, of_block = 4 * kernels::swizzle_tiles;

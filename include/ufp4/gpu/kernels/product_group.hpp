@@ -1,4 +1,4 @@
-// ufp4 - several products in one launch: what kernels that multiply groups take as their parameter.
+// ufp4 - product_group: several products in one launch, as the parameter of the kernels that can multiply groups.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,22 +10,23 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-/// What products of one launch may differ in; left and right.
+/// What the products of one launch may differ in. Arrays: of the left operand, of the right operand.
 struct grouped_product {
   const std::uint8_t* codes[2] = {};
   const void* scales[2] = {};
   const float* tensor_scale[2] = {};
   void* out = nullptr;
   std::ptrdiff_t row_stride = 0, col_stride = 0;
-  unsigned rows[2] = {};  ///< of the operands: M and N
+  unsigned rows[2] = {};  ///< M and N
   unsigned padded = 0;
-  unsigned first_tile = 0;  ///< of the launch
+  unsigned first_tile = 0;  ///< the number of tiles of the products before it
 };
 
 inline constexpr unsigned most_products = 32;
 
-/// What they have in common, and they. Rows and columns are counted in 32 bits.
+/// The products, and what they have in common. Rows and columns are counted in 32 bits.
 struct product_group {
+  float value[2][16] = {};  ///< the grids, by code
   scale_kind scale[2]{};
   unsigned block_rows[2] = {1, 1};
   unsigned block = 16;
@@ -37,7 +38,7 @@ struct product_group {
   grouped_product product[most_products]{};
 };
 
-/// The product that tile `tile` of the launch belongs to.
+/// The product to which tile `tile` of the launch belongs.
 UFP4_DEVICE unsigned product_of(const product_group& group, unsigned tile) {
   unsigned e = 0;
   while (e + 1 < group.count && tile >= group.product[e + 1].first_tile) ++e;
@@ -54,28 +55,39 @@ UFP4_DEVICE thread::epilogue epilogue_of(const product_group& group, const group
           group.mode};
 }
 
+UFP4_DEVICE thread::operand_memory memory_of(const product_group& group, const grouped_product& product, unsigned s) {
+  return {product.codes[s],    product.scales[s], group.value[s], group.scale[s],
+          group.block_rows[s], nullptr,           product.padded, group.block};
+}
+/// thread::recomputed for kernels of groups; grids have exact products where the mode is exact_blocks.
+UFP4_DEVICE_CALL float recomputed(const product_group& group, const grouped_product& product, thread::result_scales by,
+                                  std::size_t i, std::size_t j) {
+  return thread::recomputed(memory_of(group, product, 0), memory_of(group, product, 1), true, group.mode, group.alpha,
+                            by, i, j);
+}
+
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-inline bool on_bytes(const void* p, std::size_t n) { return reinterpret_cast<std::uintptr_t>(p) % n == 0; }
-
-/// Can a group's 32 bits count the rows and columns of a product?
+/// Do 32 bits suffice for the rows and columns of a product?
 inline bool counts_in_32_bits(const gemm_job& job) {
   constexpr std::size_t most = std::size_t{1} << 31;
   return job.left.rows < most && job.right.rows < most && job.padded() < most;
 }
 
-/// Tiles of rows x cols that a product's C has.
+/// The number of tiles of rows x cols in a product's C.
 inline std::size_t tiles_of(const gemm_job& job, unsigned rows, unsigned cols) {
   return ((job.left.rows + rows - 1) / rows) * ((job.right.rows + cols - 1) / cols);
 }
 
-/// Fills an empty group with products that differ in pointers, shapes and strides alone: as many as it holds, which are
-/// taken off the front of `jobs`. Returns how many tiles they have.
+/// Fills an empty group with as many products as it holds, and removes them from the front of `jobs`. They differ only
+/// in pointers, shapes and strides. Returns the number of their tiles.
 inline unsigned take_products(kernels::product_group& to, std::span<const gemm_job>& jobs, unsigned tile_rows,
                               unsigned tile_cols) {
   const gemm_job& first = jobs.front();
+  for (unsigned c = 0; c < 16; ++c)
+    to.value[0][c] = first.left.grid.value[c], to.value[1][c] = first.right.grid.value[c];
   to.scale[0] = first.left.scale, to.scale[1] = first.right.scale;
   to.block_rows[0] = first.left.block_rows, to.block_rows[1] = first.right.block_rows;
   to.block = first.block;

@@ -1,28 +1,28 @@
-// ufp4 - quantize on a GPU through the scalar codec: every format, rule, rounding policy and preset, a thread a block.
+// ufp4 - quantize on a GPU by the scalar codec, one thread for each block: every format, rule, rounding policy and
+// preset.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread block stages a tile of whole strips in shared memory, so that global memory is read and written in order; in
-// between each thread runs the codec of block/block_codec.hpp, or a preset's, as it stands. The lanes kernels
-// (quantize_lanes.hpp) are what the library's own formats and policies use;
-// this one is the reference beside them and takes the rest.
+// A thread block stages a tile of whole strips in shared memory, so that device memory is read and written in order.
+// Each thread then runs the codec of block/block_codec.hpp, or that of a preset. The library's own formats and policies
+// use quantize_lanes.hpp; this kernel is their reference and takes everything else.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/gpu/kernels/quantize_task.hpp>
+#include <ufp4/gpu/kernels/tensor_constants.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/vendor.hpp>
-#include <ufp4/gpu/warp/amax.hpp>
+#include <ufp4/gpu/warp/reduce.hpp>
 #include <ufp4/hadamard/transform.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 inline constexpr unsigned block_threads = 64;
 
-/// A tile is `strips` strips by one run; the grid counts runs first.
+/// A tile is `strips` strips by one run. Tiles are counted along rows first.
 struct block_tiles {
   unsigned rows = 0, width = 0, strips = 0;
-  std::size_t across = 0;  ///< tiles that lie beside one another
+  std::size_t across = 0;  ///< tiles in a row of tiles
 
   UFP4_HD unsigned elements() const { return rows * width; }
 };
@@ -30,21 +30,21 @@ struct block_tiles {
 template <class Coder>
 struct blocks_job {
   quantize_task task;
-  Coder coder;  ///< its tensor constants are made in the kernel
+  Coder coder;  ///< its tensor constants are computed in the kernel
   block_tiles tiles;
 };
 
-/// Reads the tile's elements in the order in which they lie in memory, zeros beyond the matrix.
+/// Reads the elements of a tile in the order of memory; zeros outside the matrix.
 UFP4_DEVICE void stage_tile(const ufp4::detail::source& x, const block_tiles& t, std::size_t row, std::size_t col,
                             float* tile) {
-  const bool turned = x.row_stride == 1 && x.col_stride != 1;
+  const bool by_columns = x.row_stride == 1 && x.col_stride != 1;
   for (unsigned e = thread_index().x; e < t.elements(); e += block_threads) {
-    const unsigned r = turned ? e % t.rows : e / t.width, k = turned ? e / t.rows : e % t.width;
+    const unsigned r = by_columns ? e % t.rows : e / t.width, k = by_columns ? e / t.rows : e % t.width;
     tile[r * t.width + k] = row + r < x.rows && col + k < x.cols ? thread::load(x, row + r, col + k) : 0.0f;
   }
 }
 
-/// Codes every block of a tile, its codes one a byte beside it.
+/// Codes every block of a tile; `codes` has one byte for each code.
 template <class Coder>
 UFP4_DEVICE void code_tile(const quantize_task& task, const Coder& coder, const block_tiles& t, std::size_t row,
                            std::size_t col, const float* tile, std::uint8_t* codes, quantize_report& seen) {

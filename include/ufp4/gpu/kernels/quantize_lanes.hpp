@@ -1,30 +1,29 @@
-// ufp4 - quantize on a GPU, sixteen elements a thread in registers.
+// ufp4 - quantize on a GPU with sixteen elements in the registers of each thread.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread reads sixteen neighbouring elements of a row (64 bytes of binary32, 32 of a 16-bit type, 16 at a time), the
-// threads beside it the rest of the row, so a wave reads and writes whole lines. A transform's run and a block's
-// maximum go over the lanes by shuffles; codes leave as eight bytes a thread. Which format, rule and rounding is data:
-// branches on it are the same for all.
+// A thread reads sixteen consecutive elements of a row (64 bytes of binary32, 32 of a 16-bit type, 16 at a time), and
+// the next threads the rest of the row, so a wave reads and writes whole cache lines. Shuffles between lanes compute
+// the transform of a run and the amax of a block; each thread stores eight bytes of codes. Format, rule and rounding
+// are data, so all threads take the same branches.
 //
-// | quantize_lanes        | rows lie along memory, or any other stride                                       |
-// | quantize_lanes_transposed | columns do (transpose(x)): a tile is read as it lies and turned in shared memory |
-// | quantize_lanes_both   | one read of a tile for the rows and, out of shared memory, for the columns       |
+// | quantize_lanes            | rows are contiguous, or have any other stride                                     |
+// | quantize_lanes_transposed | columns are contiguous (transpose(x)): a tile is transposed in shared memory      |
+// | quantize_lanes_both       | reads a tile once for its rows and, through shared memory, for its columns        |
 //
-// The grid strides over the matrix: what is the same for all of it, two divisions of a tensor's constants above all,
-// is paid once.
+// Thread blocks stride over the matrix, so a thread computes the constants of the tensor, two divisions, only once.
 //
-// Blocks of 1 x 16 to 1 x 256, and squares of 16 whose sixteen rows sixteen lanes hold.
+// For blocks of 1 x 16 to 1 x 256, and for squares of 16, whose sixteen rows are in sixteen lanes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/block/transpose.hpp>
-#include <ufp4/gpu/kernels/quantize_task.hpp>
+#include <ufp4/gpu/kernels/tensor_constants.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/thread/quantize.hpp>
+#include <ufp4/gpu/thread/scale_sixteen.hpp>
 #include <ufp4/gpu/vendor.hpp>
-#include <ufp4/gpu/warp/amax.hpp>
-#include <ufp4/gpu/warp/hadamard.hpp>
+#include <ufp4/gpu/warp/hadamard_run.hpp>
+#include <ufp4/gpu/warp/reduce.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -32,26 +31,26 @@ using thread::grid_place;
 
 inline constexpr unsigned lanes_threads = block::transposed_tile::threads;
 
-/// One quantization, with what follows from it for all threads.
+/// One quantization, and values computed from it on the host.
 struct lanes_side {
   quantize_task task{};
   thread::rounding_plan plan{};
-  std::size_t rows = 0;           ///< of x; 0 where there is nothing to do
-  std::size_t across = 1;         ///< sixteens of a row
+  std::size_t rows = 0;           ///< of x; 0 if there is nothing to do
+  std::size_t across = 1;         ///< groups of sixteen in a row
   std::size_t scales_across = 0;  ///< blocks of a row
-  std::size_t tiles = 0;          ///< pieces of 256 sixteens that the grid strides over
+  std::size_t tiles = 0;          ///< of 256 groups of sixteen, over which the thread blocks stride
   unsigned lanes_of_block = 1, lanes_of_run = 1;
-  unsigned sixteens_of_block = 1;  ///< along a row: 1 for squares
+  unsigned sixteens_of_block = 1;  ///< groups of sixteen along a row; 1 for squares
   bool squares = false, codes_on_words = true;
 };
 
-/// Sixteen lanes down before the next sixteen columns, for squares.
+/// The place with index `at` for squares: sixteen rows, then the next sixteen columns.
 UFP4_DEVICE grid_place split_squares(std::size_t at, std::size_t across) {
   const grid_place square = thread::split(at / 16, across);
   return {square.row * 16 + at % 16, square.sixteen};
 }
 
-/// The place in a tile of 256 sixteens.
+/// The place of this thread in a tile of 256 groups of sixteen.
 UFP4_DEVICE grid_place place_in_tile(const lanes_side& side, unsigned sixteens) {
   const unsigned me = thread_index().x;
   if (side.squares) return {me / (16 * sixteens) * 16 + me % 16, me / 16 % sixteens};
@@ -68,28 +67,28 @@ UFP4_DEVICE void store_codes(const lanes_side& side, const grid_place& at, const
   }
 }
 
-/// From sixteen elements as they were read to codes and a scale.
-/// Every lane of the wave comes, beyond the matrix with zeros.
+/// Codes and scale of sixteen elements as they were read. Every lane of the wave must call it, with zeros outside the
+/// matrix.
 UFP4_DEVICE void code_sixteen(const lanes_side& side, const tensor_constants& tensor, const grid_place& at,
                               float (&v)[thread::run_of_thread], quantize_report& seen) {
   const quantize_task& task = side.task;
   const format_spec& format = task.job.format;
   warp::hadamard(task.job.transform, false, static_cast<unsigned>(at.sixteen) % side.lanes_of_run, v);
-  const std::uint32_t largest = warp::largest_of(thread::largest_of(v), side.lanes_of_block);
-  if (at.row >= side.rows || at.sixteen >= side.across) return;  // no shuffle is left
+  const std::uint32_t amax = warp::amax_bits(thread::amax_bits(v), side.lanes_of_block);
+  if (at.row >= side.rows || at.sixteen >= side.across) return;  // no shuffle follows
 
-  const bool finite = largest < ufp4::detail::infinity_bits, first = lane() % side.lanes_of_block == 0;
+  const bool finite = amax < ufp4::detail::infinity_bits, first = lane() % side.lanes_of_block == 0;
   block_scale scale{ufp4::detail::nan_scale(format.scale), 0, 0, false};
-  if (finite) scale = thread::scale_of(format, task.rule, tensor, largest);
+  if (finite) scale = thread::scale_of(format, task.rule, tensor, amax);
   if (first)
     thread::store_scale(
         task.scales, format.scale,
         (side.squares ? at.row / 16 : at.row) * side.scales_across + at.sixteen / side.sixteens_of_block, scale.bits);
   seen.nonfinite_blocks += first && !finite;
-  seen.underflowed_scales += first && finite && scale.factor == 0.0f && largest != 0;
+  seen.underflowed_scales += first && finite && scale.factor == 0.0f && amax != 0;
 
   thread::sixteen_codes codes{{side.plan.zeros, side.plan.zeros}};
-  if (scale.factor != 0.0f && largest != 0) {  // e8m0 has no zero: there the block tells
+  if (scale.factor != 0.0f && amax != 0) {  // an e8m0 scale is never 0, so amax is tested too
     thread::scale_sixteen(side.plan, scale, v);
     if (task.job.counts) seen.saturated += thread::count_beyond(side.plan, v);
     const std::uint64_t index = (task.job.first_row + at.row) * task.job.whole_padded_cols + task.job.first_col +
@@ -99,6 +98,7 @@ UFP4_DEVICE void code_sixteen(const lanes_side& side, const tensor_constants& te
   store_codes(side, at, codes);
 }
 
+/// The constants of the tensor; stores its tensor scale.
 UFP4_DEVICE tensor_constants begin(const lanes_side& side) {
   const block_coder<rounding_spec> coder{side.task.job.format, side.task.rule, {}, {}};
   const tensor_constants tensor = constants_of(side.task, coder);
@@ -122,7 +122,7 @@ UFP4_KERNEL(lanes_threads) quantize_lanes(const lanes_side side) {
 struct transposed_job {
   lanes_side side{};
   block::transposed_tile tile{};
-  std::size_t across = 1;  ///< tiles that lie beside one another
+  std::size_t across = 1;  ///< tiles in a row of tiles
 };
 
 UFP4_KERNEL(lanes_threads) quantize_lanes_transposed(const transposed_job job) {
@@ -134,7 +134,7 @@ UFP4_KERNEL(lanes_threads) quantize_lanes_transposed(const transposed_job job) {
   for (std::size_t n = block_index().x; n < job.side.tiles; n += grid_size().x) {
     const grid_place tile = thread::split(n, job.across);
     float v[thread::run_of_thread];
-    sync_block();  // the tile before this one has been taken
+    sync_block();  // the previous tile has been read
     block::stage(job.side.task.job.x, t, tile.row * t.rows(), tile.sixteen * t.cols(), shared);
     sync_block();
     block::take_sixteen(t, shared, static_cast<unsigned>(in.row), static_cast<unsigned>(in.sixteen), v);
@@ -143,20 +143,20 @@ UFP4_KERNEL(lanes_threads) quantize_lanes_transposed(const transposed_job job) {
   if (job.side.task.report != nullptr) warp::add_report(job.side.task.report, seen);
 }
 
-/// x of 64 x 64, read by rows; `cols` quantizes its transpose.
+/// Tiles of 64 x 64 of x, read by rows; `cols` quantizes the transpose.
 struct both_job {
   lanes_side rows{}, cols{};
   std::size_t across = 1;
 };
 inline constexpr unsigned both_edge = 64;
 
-/// Where element (r, c) of the tile lies: the banks of eight rows by four sixteens differ, as do those of eight columns
-/// by four sixteens, so neither the way in nor the way out waits.
+/// The index of element (r, c) of the tile in shared memory. Eight rows by four groups of sixteen are in different
+/// banks, and so are eight columns by four groups, so neither stores nor loads have bank conflicts.
 UFP4_HD constexpr unsigned both_at(unsigned r, unsigned c) {
   return r * both_edge + (((c ^ r) & 7u) | ((c >> 4 ^ r >> 4) & 3u) << 3 | (c >> 3 & 1u) << 5);
 }
 
-/// Rows of tile (row, col): read, kept in shared memory as they are, coded.
+/// Reads the rows of a tile, stores them to shared memory, and codes them.
 UFP4_DEVICE void code_rows(const lanes_side& side, const tensor_constants& tensor, const grid_place& tile,
                            float* shared, quantize_report& seen) {
   constexpr unsigned sixteens = both_edge / thread::run_of_thread;
@@ -170,7 +170,7 @@ UFP4_DEVICE void code_rows(const lanes_side& side, const tensor_constants& tenso
         v[j];
   code_sixteen(side, tensor, at, v, seen);
 }
-/// Its columns, out of shared memory.
+/// Codes the columns of the tile in shared memory.
 UFP4_DEVICE void code_columns(const lanes_side& side, const tensor_constants& tensor, const grid_place& tile,
                               const float* shared, quantize_report& seen) {
   constexpr unsigned sixteens = both_edge / thread::run_of_thread;
@@ -189,7 +189,7 @@ UFP4_KERNEL(lanes_threads) quantize_lanes_both(const both_job job) {
   quantize_report seen_rows{}, seen_cols{};
   for (std::size_t n = block_index().x; n < job.rows.tiles; n += grid_size().x) {
     const grid_place tile = thread::split(n, job.across);
-    sync_block();  // the columns of the tile before this one have been taken
+    sync_block();  // the columns of the previous tile have been read
     code_rows(job.rows, of_rows, tile, shared, seen_rows);
     sync_block();
     code_columns(job.cols, of_cols, tile, shared, seen_cols);

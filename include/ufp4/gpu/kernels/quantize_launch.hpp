@@ -1,10 +1,11 @@
-// ufp4 - which kernel quantizes, and how it is launched.
+// ufp4 - chooses and launches the kernels of quantize, quantize_both and amax.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/gpu/kernels/amax.hpp>
+#include <ufp4/gpu/gemm_kernel.hpp>
+#include <ufp4/gpu/kernels/amax_kernels.hpp>
 #include <ufp4/gpu/kernels/quantize_blocks.hpp>
 #include <ufp4/gpu/kernels/quantize_lanes.hpp>
 #include <ufp4/gpu/quantize_task.hpp>
@@ -12,7 +13,7 @@
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// Do columns lie along memory, so that a tile is better read as it lies and turned in shared memory?
+/// Are columns contiguous, so that a tile is better read by columns and transposed in shared memory?
 inline bool reads_columns(const ufp4::detail::source& x) {
   return x.row_stride == 1 && x.col_stride != 1 && x.rows > 1;
 }
@@ -22,9 +23,9 @@ inline index3 blocks_for(std::size_t work, std::size_t of_block) {
   return {static_cast<unsigned>(blocks == 0 ? 1 : blocks), 1, 1};
 }
 
-/// Blocks for a kernel that strides over its tiles: four rounds of the four that a multiprocessor holds of 256 threads,
-/// so that what is paid once a thread is paid seldom and the last round is a small part.
-/// At least one, for what no tile does.
+/// The grid of a kernel whose blocks stride over the tiles: at most four times the four blocks of 256 threads that a
+/// multiprocessor holds, so that the cost per thread is paid rarely and the last round is a small part. At least one
+/// block, which writes the tensor scale if there is no tile.
 inline error blocks_of_tiles(std::size_t tiles, index3& blocks) {
   device_facts device;
   const error e = facts(device);
@@ -32,7 +33,7 @@ inline error blocks_of_tiles(std::size_t tiles, index3& blocks) {
   blocks = blocks_for(tiles < most ? tiles : most, 1);
   return e;
 }
-/// Queues such a kernel.
+/// Queues a kernel with that grid.
 template <class Job>
 error launch_tiles(void (*kernel)(Job), std::size_t tiles, unsigned threads, std::size_t shared_bytes, stream where,
                    const Job& job) {
@@ -41,16 +42,16 @@ error launch_tiles(void (*kernel)(Job), std::size_t tiles, unsigned threads, std
   return e == success ? launch(kernel, blocks, {threads, 1, 1}, shared_bytes, where, job) : e;
 }
 
-/// Raises *bits to the bits of the largest finite magnitude of job.x after its transform, padding included.
+/// *bits = max(*bits, the bits of the largest finite magnitude of job.x after its transform, padding included).
 inline error queue_amax(const ufp4::detail::quantize_job& job, std::uint32_t* bits, stream where) {
   kernels::amax_job a{job.x, job.transform, 0, bits, {}};
-  const bool turned = reads_columns(a.x);
-  if (turned && a.transform.n == 1)  // any order will do
+  const bool transposed = reads_columns(a.x);
+  if (transposed && a.transform.n == 1)  // the order does not matter
     a.x = {a.x.data, a.x.kind, a.x.cols, a.x.rows, a.x.col_stride, a.x.row_stride};
   const std::size_t run = a.transform.n < 16 ? 16 : a.transform.n;
   a.across = (a.x.cols + run - 1) / run * (run / 16);
   if (a.x.rows == 0 || a.across == 0) return success;
-  if (!turned || a.transform.n == 1) {
+  if (!transposed || a.transform.n == 1) {
     const std::size_t tiles = (a.x.rows * a.across + kernels::amax_threads - 1) / kernels::amax_threads;
     return launch_tiles(&kernels::amax_rows, tiles, kernels::amax_threads, 0, where, a);
   }
@@ -61,14 +62,14 @@ inline error queue_amax(const ufp4::detail::quantize_job& job, std::uint32_t* bi
   return launch_tiles(&kernels::amax_transposed, tiles, kernels::amax_threads, a.tile.bytes(), where, a);
 }
 
-/// Through the scalar codec, for any coder.
+/// Queues the scalar codec, for any coder.
 template <class Coder>
 error queue_blocks(const quantize_task& task, const Coder& coder, stream where) {
   const std::size_t strips = task.job.padded_cols == 0 ? 0 : task.job.strips();
   kernels::block_tiles t;
   t.width = static_cast<unsigned>(task.job.run());
   const unsigned strip = t.width * static_cast<unsigned>(task.job.format.block.rows);
-  constexpr unsigned elements = 4096;  // 20 KiB with the codes: several tiles fit a multiprocessor
+  constexpr unsigned elements = 4096;  // 20 KiB with the codes, so that a multiprocessor holds several tiles
   t.strips = strip >= elements ? 1 : elements / strip;
   if (strips < t.strips) t.strips = static_cast<unsigned>(strips);
   t.rows = t.strips * static_cast<unsigned>(task.job.format.block.rows);
@@ -80,7 +81,7 @@ error queue_blocks(const quantize_task& task, const Coder& coder, stream where) 
   if (const error e = facts(device); e != success) return e;
   if (bytes > device.shared_bytes)  // 80 KiB; no other strip has more than 8192 elements
     return failed(not_supported, "quantize_blocks",
-                  "squares of 64 after a transform of 256 take more shared memory than a block of this device has");
+                  "squares of 64 with hadamard<256> need more shared memory than a block of this device has");
   return launch(&kernels::quantize_blocks<Coder>, {static_cast<unsigned>(groups * t.across), 1, 1},
                 {kernels::block_threads}, bytes, where, kernels::blocks_job<Coder>{task, coder, t});
 }
@@ -89,8 +90,8 @@ inline unsigned lanes_of(std::size_t elements) {
   return elements <= thread::run_of_thread ? 1 : static_cast<unsigned>(elements / thread::run_of_thread);
 }
 
-/// Does the lanes kernel have this format and rule? Only the scale of a search, or of a shape whose blocks do not fit
-/// sixteen lanes, needs more than registers.
+/// Can the lanes kernels quantize this format with this rule? A search for the scale, or blocks that sixteen lanes
+/// cannot hold, need more than registers.
 inline bool takes_lanes(const quantize_task& task) {
   const block_shape& b = task.job.format.block;
   const bool square = b.rows == 16 && b.cols == 16 && task.job.transform.n <= 16;
@@ -110,7 +111,7 @@ inline kernels::lanes_side side_of(const quantize_task& task) {
   side.sixteens_of_block = lanes_of(static_cast<std::size_t>(b.cols));
   side.lanes_of_block = side.squares ? 16 : side.sixteens_of_block;
   side.lanes_of_run = lanes_of(task.job.transform.n);
-  side.codes_on_words = reinterpret_cast<std::uintptr_t>(task.codes) % 8 == 0;
+  side.codes_on_words = is_aligned(task.codes, 8);
   return side;
 }
 
@@ -132,8 +133,8 @@ inline error queue_lanes(const quantize_task& task, stream where) {
                       where, job);
 }
 
-/// Queues a quantization; task.rounding and task.rule say which. Codes, scales and, where there is one, the tensor
-/// scale are written, the report added to.
+/// Queues a quantization with task.rounding and task.rule. It writes codes, scales and the tensor scale of a two-level
+/// format, and adds to the report.
 inline error queue_quantize(const quantize_task& task, stream where) {
   if (takes_lanes(task)) return queue_lanes(task, where);
   return queue_blocks(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);
@@ -146,8 +147,8 @@ inline const char* quantize_kernel_name(const quantize_task& task) {
 inline const char* quantize_kernel_note(const quantize_task& task) {
   if (!takes_lanes(task)) {
     const bool searches = task.rule.mse_search || task.rule.what == scale_rule_spec::kind::four_over_six;
-    return searches ? "a search for the scale runs a thread a block"
-                    : "blocks of this shape (or squares after a transform of more than 16) run a thread a block";
+    return searches ? "a search for the scale uses one thread for each block"
+                    : "blocks of this shape (or squares with a transform longer than 16) use one thread for each block";
   }
   if (thread::plan_of(task.job.format.grid).kind == thread::rounding_plan::grid::levels)
     return "values are rounded by a loop over the grid's levels";
@@ -156,14 +157,14 @@ inline const char* quantize_kernel_note(const quantize_task& task) {
   return fast ? "" : "nearest_away and toward_zero round by a loop over the grid's levels";
 }
 
-/// Can one pass read x, which is a.x and, transposed, b.x, for both?
+/// Can one kernel quantize a.x and its transpose b.x?
 inline bool takes_both(const quantize_task& a, const quantize_task& b) {
   const auto& x = a.job.x;
   return takes_lanes(a) && takes_lanes(b) && a.job.run() <= kernels::both_edge && b.job.run() <= kernels::both_edge &&
          (x.col_stride == 1 || x.row_stride == 1) && x.rows != 0 && x.cols != 0;
 }
 
-/// Both quantizations of a and b, which takes_both.
+/// Queues both quantizations; requires takes_both(a, b).
 inline error queue_both(const quantize_task& a, const quantize_task& b, stream where) {
   if (a.job.x.col_stride != 1) return queue_both(b, a, where);
   kernels::both_job job{side_of(a), side_of(b), 1};

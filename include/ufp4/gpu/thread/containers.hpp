@@ -1,12 +1,12 @@
-// ufp4 - 4-bit codes as the bytes that an 8-bit matrix unit multiplies.
+// ufp4 - 4-bit codes as E4M3 bytes for 8-bit matrix units.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes are E4M3, each the very value of its code. E4M3, and not E2M3 or E3M2, which the units take as well:
+// Each byte has exactly the value of its code. Why E4M3 and not E2M3 or E3M2, which the units multiply too:
 //
-// | holds -8 .. 7 and 16     | E2M3 ends at 7.5: int4's -8 and E3M0's 16 would need a factor, undone in every sum |
-// | as normal numbers        | 0.25 is subnormal in E2M3, and what units make of that is not documented;          |
-// |                          | E4M3's are below 2^-6                                                              |
-// | one table for every grid | sixteen bytes: different grids are no other kernel, nor is a user's own            |
+// | range -8 .. 16           | E2M3 ends at 7.5: -8 of int4 and 16 of E3M0 would need a factor in every sum       |
+// | normal numbers           | 0.25 is subnormal in E2M3, and how units handle that is not documented; subnormal  |
+// |                          | numbers of E4M3 are below 2^-6                                                     |
+// | one table for every grid | sixteen bytes, so all grids, a user's own too, run the same kernel                 |
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ constexpr bool fits_containers(const grid4& grid) {
   return true;
 }
 
-/// The E4M3 byte of each code: a kernel's parameter, so it lies in constant memory.
+/// The E4M3 byte of each code. As a kernel's parameter it is in constant memory.
 using container_table = byte_table;
 
 constexpr container_table container_table_of(const grid4& grid) {
@@ -33,7 +33,7 @@ constexpr container_table container_table_of(const grid4& grid) {
   return table;
 }
 
-/// Eight elements in the order of K, the first in the lowest byte: of codes 0 to 3 and 4 to 7.
+/// Eight elements in the order of K, the first in the lowest byte: those of codes 0 to 3 and of codes 4 to 7.
 struct eight_containers {
   std::uint32_t first, last;
 };

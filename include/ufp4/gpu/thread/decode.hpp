@@ -1,16 +1,16 @@
-// ufp4 - eight codes in a word to s8, fp16 or bf16 for any grid; scales; and folding one into the other.
+// ufp4 - decodes eight codes in a word to s8, fp16 or bf16, for any grid; decodes scales; pairs of bf16.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A grid is a table of sixteen bytes in four registers. A byte permute picks four bytes out of two registers
-// by the four nibbles of its selector, and codes are such nibbles: their lower three bits pick in either half of the
-// table, the fourth says which half. Integer instructions for eight codes, of any grid:
+// A grid is a table of sixteen bytes in four registers. A byte permute selects four bytes of two registers by the four
+// nibbles of its selector. Codes are such nibbles: their lower three bits select in both halves of the table, and the
+// fourth bit selects the half. Integer instructions for eight codes, for any grid:
 //
 // | decode8_s8                 | 11: two masks and two shifts for all, then three permutes for every four codes |
 // | decode8_f16, one table     | 15: the lower bytes of the pairs are zero                                      |
 // | decode8_f16, decode8_bf16  | 21: a table for either byte of the pairs, and four permutes that join them     |
 //
-// Element k of the eight is nibble k of the word, and comes out in place k: byte k % 4 of word k / 4, half k % 2 of
-// pair k / 2. Everything here also runs on the host.
+// Element k of the eight is nibble k of the word; its result is byte k % 4 of word k / 4, or half k % 2 of pair k / 2.
+// All functions also run on the host.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 
-/// Byte i of the result is byte (selector >> 4 i & 7) of x (0 .. 3) and y (4 .. 7), i = 0 .. 3. Bit 3 of each of
-/// those nibbles must be clear; the upper half of the selector is not looked at.
+/// Byte i of the result is byte (selector >> 4 i & 7) of x (0 .. 3) and y (4 .. 7), i = 0 .. 3. Bit 3 of each of those
+/// nibbles must be 0; the upper half of the selector is ignored.
 UFP4_HD inline std::uint32_t byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selector) {
 #if defined(UFP4_HAS_BYTE_PERMUTE)
   return device_byte_permute(x, y, selector);
@@ -46,11 +46,11 @@ struct byte_table {
   }
 };
 
-/// Sixteen entries of 16 bits, their lower and their upper bytes.
+/// Sixteen entries of 16 bits: their lower bytes and their upper bytes.
 struct half_table {
   byte_table low, high;
 
-  UFP4_HD constexpr bool high_suffices() const {  ///< all lower bytes are zero
+  UFP4_HD constexpr bool high_suffices() const {  ///< are all lower bytes zero?
     return (low.word[0] | low.word[1] | low.word[2] | low.word[3]) == 0;
   }
 };
@@ -68,7 +68,7 @@ UFP4_HD constexpr bool fits_s8(const grid4& grid) {
   return fits;
 }
 
-/// The values as fp16, or as bf16; each rounded where it has more bits than that, so ask fits_... first.
+/// The values as fp16, or as bf16. Values with more bits are rounded, so test fits_... first.
 UFP4_HD constexpr half_table f16_table_of(const grid4& grid) {
   half_table t;
   for (unsigned c = 0; c < 16; ++c) {
@@ -85,7 +85,7 @@ UFP4_HD constexpr half_table bf16_table_of(const grid4& grid) {
   }
   return t;
 }
-/// Is every value one of the type, its sign of zero included?
+/// Can the type represent every value, including the sign of zero?
 UFP4_HD constexpr bool fits_f16(const grid4& grid) {
   bool fits = true;
   for (unsigned c = 0; c < 16; ++c) {
@@ -100,7 +100,7 @@ UFP4_HD constexpr bool fits_bf16(const grid4& grid) {
   return fits;
 }
 
-/// Sixteen bits of selector for every four codes: where in a half of a table, and which half.
+/// Sixteen bits of selector for every four codes: the place in a half of a table, and the half.
 struct code_selectors {
   std::uint32_t place, half;
 };
@@ -120,7 +120,7 @@ UFP4_HD inline void decode8_s8(const byte_table& t, std::uint32_t codes, std::ui
   look_up8(t, selectors_of(codes), bytes);
 }
 
-/// Sixteen bits an entry, as the table has them.
+/// The 16-bit entries of eight codes.
 UFP4_HD inline void decode8_halves(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   const code_selectors s = selectors_of(codes);
   std::uint32_t low[2], high[2];
@@ -136,7 +136,7 @@ UFP4_HD inline void decode8_halves(const byte_table& high_bytes, std::uint32_t c
 UFP4_HD inline void decode8_f16(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   decode8_halves(t, codes, pairs);
 }
-/// For tables of which high_suffices(): those of every grid of numerics 1.
+/// For tables with high_suffices(): those of every grid of numerics 1.
 UFP4_HD inline void decode8_f16(const byte_table& high, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   decode8_halves(high, codes, pairs);
 }
@@ -144,12 +144,13 @@ UFP4_HD inline void decode8_bf16(const half_table& t, std::uint32_t codes, std::
   decode8_halves(t, codes, pairs);
 }
 
-/// ufp4::detail::decode_scale in a few instructions, subnormal codes without a loop and immune to flush-to-zero flags.
+/// The scale decoder of device code. The value of ufp4::detail::decode_scale in a few instructions: subnormal codes
+/// need no loop, and flush-to-zero flags have no effect.
 UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
   using ufp4::detail::to_float;
-  const auto eighths = [](std::uint32_t code, int least) {  // 3 bits of mantissa; `least`: exponent of the subnormals
+  const auto eighths = [](std::uint32_t code, int least) {  // 3 mantissa bits; `least`: the exponent of subnormals
     const std::uint32_t w = code << 20, first = static_cast<std::uint32_t>(least + 127) << 23;
-    // a subnormal m / 8 * 2^least is what lies between (1 + m / 8) * 2^least and 2^least: the difference is exact
+    // a subnormal m / 8 * 2^least is (1 + m / 8) * 2^least - 2^least, which is exact
     return code < 8 ? to_float(w + first) - to_float(first) : to_float(w + first - (1u << 23));
   };
   switch (kind) {
@@ -166,7 +167,7 @@ UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
   return 0;
 }
 
-/// Both rounded to bf16, to nearest even; the first in the lower half.
+/// Two floats rounded to bf16, to nearest even; the first in the lower half.
 UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
 #if defined(UFP4_HAS_BF16_PAIRS)
   return device_pair_bf16(first, second);

@@ -1,4 +1,4 @@
-// ufp4 - sixteen neighbouring elements of a matrix in the registers of one thread: the unit of the row kernels.
+// ufp4 - sixteen consecutive elements of a matrix row in the registers of one thread: the unit of the row kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <ufp4/detail/bits.hpp>
 #include <ufp4/format/scales.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/vendor.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
 
@@ -14,9 +15,9 @@ namespace ufp4::gpu::thread::inline UFP4_GPU {
 using ufp4::detail::sink;
 using ufp4::detail::source;
 
-inline constexpr unsigned run_of_thread = 16;
+inline constexpr unsigned run_of_thread = 16;  ///< elements that a thread holds
 
-/// One load or store instruction's worth.
+/// What one load or store instruction moves.
 struct __attribute__((may_alias, aligned(16))) words4 {
   std::uint32_t word[4];
 };
@@ -24,13 +25,14 @@ struct __attribute__((may_alias, aligned(8))) words2 {
   std::uint32_t word[2];
 };
 
-/// A binary16 as binary32: the fields in their places, then times 2^112, which is exact and makes a subnormal normal.
+/// A binary16 as binary32: its fields shifted into place, then times 2^112, which is exact and normalizes a subnormal.
 UFP4_DEVICE float widened_fp16(std::uint32_t half) {
   const std::uint32_t magnitude = half & 0x7FFFu, sign = (half & 0x8000u) << 16;
   if (magnitude >= 0x7C00u) return ufp4::detail::to_float(sign | 0x7F800000u | magnitude << 13);
   const float value = ufp4::detail::to_float(magnitude << 13) * 0x1p112f;
   return ufp4::detail::to_float(ufp4::detail::to_bits(value) | sign);
 }
+/// Element (i, k).
 UFP4_DEVICE float load(const source& x, std::size_t i, std::size_t k) {
   const std::ptrdiff_t at = x.offset(i, k);
   switch (x.kind) {
@@ -51,7 +53,7 @@ UFP4_DEVICE void store(const sink& x, std::size_t i, std::size_t k, float value)
   }
 }
 
-/// Does element (i, k) lie on 16 bytes, with all of its row's sixteen beside it?
+/// Is element (i, k) aligned to 16 bytes, and the first of sixteen that are contiguous in memory?
 template <class View>
 UFP4_DEVICE bool vectors(const View& x, std::size_t i, std::size_t k) {
   const std::size_t bytes = x.kind == dtype::f32 ? 4 : 2;
@@ -64,7 +66,7 @@ UFP4_DEVICE std::uint32_t narrowed(dtype kind, float x) {
   return kind == dtype::bf16 ? round_to<bf16>(x).bits() : round_to<fp16>(x).bits();
 }
 
-/// Elements k .. k + 15 of row i, zero beyond the matrix.
+/// Elements k .. k + 15 of row i; 0 outside the matrix.
 UFP4_DEVICE void load_sixteen(const source& x, std::size_t i, std::size_t k, float (&v)[run_of_thread]) {
   if (i < x.rows && vectors(x, i, k)) {
     const std::size_t bytes = x.kind == dtype::f32 ? 4 : 2;
@@ -96,7 +98,7 @@ UFP4_DEVICE void load_sixteen(const source& x, std::size_t i, std::size_t k, flo
   for (unsigned j = 0; j < run_of_thread; ++j) v[j] = i < x.rows && k + j < x.cols ? load(x, i, k + j) : 0.0f;
 }
 
-/// The inverse; what lies beyond the matrix is not stored.
+/// The inverse; elements outside the matrix are not stored.
 UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, const float (&v)[run_of_thread]) {
   if (i < x.rows && vectors(x, i, k)) {
     const std::size_t bytes = x.kind == dtype::f32 ? 4 : 2;
@@ -127,12 +129,12 @@ UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, cons
     if (i < x.rows && k + j < x.cols) store(x, i, k + j, v[j]);
 }
 
-/// A thread's place: a row, and a sixteen of it.
+/// Where a thread works: a row, and the index of a group of sixteen in it.
 struct grid_place {
   std::size_t row = 0, sixteen = 0;
 };
-/// Number `at` of a count that goes along rows first. In 32 bits where those hold it: a wide division takes a hundred
-/// instructions.
+/// The place with index `at` where each row has `across` places. The division is done in 32 bits if they suffice: a
+/// 64-bit division takes a hundred instructions.
 UFP4_DEVICE grid_place split(std::size_t at, std::size_t across) {
   if (at <= 0xFFFFFFFFu && across <= 0xFFFFFFFFu) {
     const auto n = static_cast<std::uint32_t>(at), by = static_cast<std::uint32_t>(across);
@@ -141,7 +143,7 @@ UFP4_DEVICE grid_place split(std::size_t at, std::size_t across) {
   return {at / across, at % across};
 }
 
-/// Number i of an array of scales, as bits.
+/// Scale i of an array, as bits.
 UFP4_DEVICE std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t i) {
   switch (ufp4::detail::scale_bytes(kind)) {
     case 4: return ufp4::detail::to_bits(static_cast<const float*>(scales)[i]);
@@ -149,12 +151,39 @@ UFP4_DEVICE std::uint32_t load_scale(const void* scales, scale_kind kind, std::s
     default: return static_cast<const std::uint8_t*>(scales)[i];
   }
 }
+/// The same as a number.
+UFP4_DEVICE float scale_at(scale_kind kind, const void* scales, std::size_t i) {
+  return scale_value(kind, load_scale(scales, kind, i));
+}
 UFP4_DEVICE void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
   switch (ufp4::detail::scale_bytes(kind)) {
     case 4: static_cast<float*>(scales)[i] = ufp4::detail::to_float(bits); return;
     case 2: static_cast<std::uint16_t*>(scales)[i] = static_cast<std::uint16_t>(bits); return;
     default: static_cast<std::uint8_t*>(scales)[i] = static_cast<std::uint8_t>(bits); return;
   }
+}
+
+/// The codes of sixteen elements, the first in the low nibble of word 0. Bytes from `count` on are read as 0.
+struct packed_sixteen {
+  std::uint32_t word[2];
+};
+UFP4_DEVICE packed_sixteen load_codes(const std::uint8_t* codes, unsigned count) {
+  if (count == 8 && reinterpret_cast<std::uintptr_t>(codes) % 8 == 0) {
+    const words2 both = *reinterpret_cast<const words2*>(codes);
+    return {{both.word[0], both.word[1]}};
+  }
+  packed_sixteen packed{};
+  UFP4_UNROLL
+  for (unsigned b = 0; b < 8; ++b)
+    if (b < count) packed.word[b / 4] |= std::uint32_t{codes[b]} << (8 * (b % 4));
+  return packed;
+}
+
+/// The values of sixteen codes, from a table of sixteen floats in shared memory. The sixteen entries are in different
+/// banks, so a lookup has no bank conflicts and costs as much as arithmetic would, for every grid.
+UFP4_DEVICE void decode_sixteen(const packed_sixteen& codes, const float* table, float (&v)[run_of_thread]) {
+  UFP4_UNROLL
+  for (unsigned j = 0; j < run_of_thread; ++j) v[j] = table[codes.word[j / 8] >> (4 * (j % 8)) & 15u];
 }
 
 }  // namespace ufp4::gpu::thread::inline UFP4_GPU

@@ -1,4 +1,4 @@
-// ufp4 - the random bits of stochastic rounding, as a thread draws them.
+// ufp4 - the random bits of stochastic rounding for sixteen elements of a thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 
-/// Sixteen random bits of sixteen bits, two a word, the first one low.
+/// Sixteen numbers of sixteen random bits, two in each word, the first in the low half.
 struct sixteen_random_bits {
   std::uint32_t word[8];
 
@@ -18,8 +18,8 @@ struct sixteen_random_bits {
   }
 };
 
-/// The random bits of elements index .. index + 15 (numerics 3), index a multiple of eight: two Philox calls, where an
-/// element by itself would take one each.
+/// The random bits of elements index .. index + 15 (numerics 3), index a multiple of eight. Two Philox calls, instead
+/// of one for each element.
 UFP4_DEVICE sixteen_random_bits draw_sixteen(const stochastic& s, std::uint64_t index) {
   const philox_counter low = s.random_bits(index >> 3), high = s.random_bits((index >> 3) + 1);
   sixteen_random_bits c;

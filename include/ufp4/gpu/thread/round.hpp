@@ -1,9 +1,9 @@
-// ufp4 - sixteen scaled values to sixteen codes in one thread.
+// ufp4 - rounds sixteen scaled values to sixteen codes in one thread.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bits of round/round_to_grid.hpp. The grids of the library's uniform and E2M1 formats under nearest_even and
-// stochastic take six to ten instructions a value, without a branch or a table; every other grid or rounding takes the
-// loop over its levels.
+// The bits of round/round_to_grid.hpp. The library's uniform grids and E2M1, with nearest_even and stochastic, take six
+// to ten instructions for each value, without branches or tables. Every other grid or rounding uses a loop over the
+// levels of the grid.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,17 @@
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 
-/// What a kernel must know of a grid to round onto it fast.
+/// How to round to a grid.
 ///
-/// | uniform          | the magnitudes are 0 .. 7 units: a sum whose last bit is the unit rounds to nearest even |
-/// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the same with the unit of the value's binade, two codes a binade |
+/// | levels           | by a loop over the levels                                                                 |
+/// | uniform          | the magnitudes are 0 .. 7 units: an addition whose last bit is the unit rounds to nearest |
+/// |                  | even                                                                                      |
+/// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the same with the unit of the value's binade, two codes in each   |
+/// |                  | binade                                                                                    |
 struct rounding_plan {
   enum class grid : std::uint8_t { levels, uniform, two_bit_mantissa };
   grid kind = grid::levels;
-  bool twos_complement = false;  ///< else codes are sign << 3 | magnitude
+  bool twos_complement = false;  ///< else a code is sign << 3 | magnitude
   float unit = 0;                ///< a power of two from 2^-8 to 2^8
   std::uint32_t qmax_bits = 0;
   std::uint32_t zeros = 0;  ///< eight codes of +0
@@ -56,17 +59,17 @@ UFP4_HD constexpr rounding_plan plan_of(const grid4& g) {
   return p;
 }
 
-/// Codes of sixteen elements, eight a word, the first in the low nibble: what lies in memory.
+/// The codes of sixteen elements as they are stored: eight in each word, the first in the low nibble.
 struct sixteen_codes {
   std::uint32_t word[2] = {0, 0};
 
-  /// sign << 3 | index of element j; `t` has the sign in its highest bit.
+  /// Adds sign << 3 | index as the code of element j; the highest bit of `t` is the sign.
   UFP4_DEVICE void add(unsigned j, std::uint32_t index, std::uint32_t t) {
     const unsigned at = 4 * (j % 8);
     word[j / 8] |= index << at | (t >> (28 - at) & (8u << at));
   }
-  /// The same numbers in two's complement. A nibble m under a sign: 8 - m borrows nothing, has bit 3 for m = 0 alone,
-  /// and is 16 - m, or 0, with that bit turned over.
+  /// Converts the codes to two's complement. For a negative nibble of magnitude m, 8 - m borrows nothing from the next
+  /// nibble; with bit 3 inverted it is 16 - m, or 0 for m = 0.
   UFP4_DEVICE void complement() {
     UFP4_UNROLL
     for (unsigned w = 0; w < 2; ++w) {
@@ -101,8 +104,8 @@ UFP4_DEVICE std::uint32_t nearest_index(const rounding_plan& p, float t) {
   return (ufp4::detail::to_bits(a + ufp4::detail::to_float(binade + (22u << 23))) & 7u) + codes_below(p, binade);
 }
 
-/// floor(x) for 0 <= x < 2^22 in the low bits, 0x4B000000 above: an addition that rounds down, since converting to an
-/// integer runs at a quarter of its rate.
+/// floor(x) for 0 <= x < 2^22 in the low bits, 0x4B000000 above them. It is an addition that rounds down: a conversion
+/// to an integer has a quarter of its rate.
 UFP4_DEVICE std::uint32_t floor_bits(float x) {
 #if defined(UFP4_HAS_ADD_DOWN)
   return ufp4::detail::to_bits(device_add_down(x, 0x1p23f));
@@ -111,10 +114,10 @@ UFP4_DEVICE std::uint32_t floor_bits(float x) {
 #endif
 }
 
-/// floor(fl(|t| / step * 65536 + 1/2)) + random number has the index in bits 16 and up. numerics 3 takes the fraction alone:
-/// without an index that is the same sum; with one, |t| / step * 65536 is a multiple of 2^-7 or more, so both sums are
-/// exact, or this one is rounded just above a power of two, which changes no floor.
-UFP4_DEVICE std::uint32_t tossed_index(const rounding_plan& p, float t, std::uint32_t random_word) {
+/// Bits 16 and up of floor(fl(|t| / step * 65536 + 1/2)) + random number are the index, whereas numerics 3 uses only the
+/// fraction of |t| / step. For index 0 that is the same sum. For others |t| / step * 65536 is a multiple of 2^-7 or more,
+/// so both sums are exact, or this one is rounded just above a power of two, which does not change the floor.
+UFP4_DEVICE std::uint32_t stochastic_index(const rounding_plan& p, float t, std::uint32_t random_word) {
   const float a = clamped(p, t);
   if (p.kind == rounding_plan::grid::uniform)
     return (floor_bits(ufp4::detail::fma(a, 65536.0f / p.unit, 0.5f)) + random_word) >> 16 & 7u;
@@ -123,7 +126,7 @@ UFP4_DEVICE std::uint32_t tossed_index(const rounding_plan& p, float t, std::uin
   return ((floor_bits(ufp4::detail::fma(a, steps, 0.5f)) + random_word) >> 16 & 7u) + codes_below(p, binade);
 }
 
-/// By the scalar code, a value at a time; t stays in memory here so that the other ways can keep it in registers.
+/// By the scalar code, one value at a time. t is a copy in local memory, so that the other paths keep v in registers.
 template <rounding_policy Rounding>
 UFP4_DEVICE sixteen_codes round_by_levels(const grid4& grid, const Rounding& rounding, const float (&v)[run_of_thread],
                                           std::uint64_t index) {
@@ -135,7 +138,7 @@ UFP4_DEVICE sixteen_codes round_by_levels(const grid4& grid, const Rounding& rou
   return out;
 }
 
-/// stochastic, its random bits drawn before: two Philox calls for sixteen values.
+/// stochastic with random bits that were drawn before: two Philox calls for sixteen values.
 struct drawn_sixteen {
   sixteen_random_bits random_bits;
   UFP4_DEVICE bool round_up(const neighbours& n, float t, std::uint64_t index) const {
@@ -150,7 +153,8 @@ UFP4_DEVICE sixteen_codes round_other(const grid4& grid, const rounding_spec& ro
   return round_by_levels(grid, drawn_sixteen{draw_sixteen(rounding.random_bits, index)}, v, index);
 }
 
-/// Codes of sixteen scaled, finite values; `index` is that of the first (numerics 3), a multiple of sixteen.
+/// The codes of sixteen scaled, finite values. `index` is the element index of the first (numerics 3), a multiple of
+/// 16.
 UFP4_DEVICE sixteen_codes round_sixteen(const rounding_plan& p, const grid4& grid, const rounding_spec& rounding,
                                         const float (&t)[run_of_thread], std::uint64_t index) {
   const bool random_bits = rounding.what == rounding_spec::kind::stochastic;
@@ -164,7 +168,7 @@ UFP4_DEVICE sixteen_codes round_sixteen(const rounding_plan& p, const grid4& gri
     const sixteen_random_bits drawn = draw_sixteen(rounding.random_bits, index);
     UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j)
-      out.add(j, tossed_index(p, t[j], drawn.random_word(j)), ufp4::detail::to_bits(t[j]));
+      out.add(j, stochastic_index(p, t[j], drawn.random_word(j)), ufp4::detail::to_bits(t[j]));
   }
   if (p.twos_complement) out.complement();
   return out;

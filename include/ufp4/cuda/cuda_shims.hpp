@@ -1,4 +1,4 @@
-// ufp4 - the shims of gpu/vendor.hpp for CUDA.
+// ufp4 - the shims of gpu/vendor.hpp for CUDA: what differs from HIP. The rest is in gpu/runtime_calls.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,9 +10,12 @@
 #include <cstdint>
 
 #define UFP4_DEVICE __device__ __forceinline__
-// static: kernels lie in headers, and nvcc knows no inline ones; each file that launches one has its own.
-#define UFP4_KERNEL(threads) [[maybe_unused]] static __global__ void __launch_bounds__(threads)
-#define UFP4_UNROLL _Pragma("unroll")
+#define UFP4_DEVICE_CALL [[maybe_unused]] static __device__ __noinline__
+#if defined(__NVCC__) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 700)
+#define UFP4_PARAMETER const __grid_constant__  // else a parameter whose address is taken is copied to local memory
+#else
+#define UFP4_PARAMETER const
+#endif
 
 #if defined(__CUDA_ARCH__)
 #define UFP4_DEVICE_CODE
@@ -25,21 +28,21 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// Resolved by the compiler: 1 under --use_fast_math and --ftz=true, of which no macro tells device code.
+/// Resolved by the compiler: 1 under --use_fast_math and --ftz=true, for which device code has no macro.
 extern "C" __device__ int __nvvm_reflect(const char*);
 
-/// Nothing in a proper build; under flags that change the promised bits an instruction that no assembler knows, named
-/// after the remedy.
+/// No code in a proper build. Under flags that change the promised bits it is an instruction that no assembler knows
+/// and whose name says what to do.
 UFP4_DEVICE void reject_fast_math() {
   if (__nvvm_reflect("__CUDA_FTZ") != 0) asm volatile("ufp4_must_be_compiled_without_use_fast_math_and_ftz;");
-#if defined(__NVCC__)  // other compilers do not answer this
+#if defined(__NVCC__)  // other compilers do not resolve this name
   if (__nvvm_reflect("__CUDA_PREC_DIV") == 0) asm volatile("ufp4_must_be_compiled_without_prec_div_false;");
 #endif
 }
 
 #if defined(UFP4_DEVICE_CODE)
-/// ptxas fuses a mul into an add whatever stands between them,
-/// but for an addition that says how it rounds; x + -0 is x.
+/// ptxas fuses a multiplication into a later addition unless an addition with an explicit rounding mode stands between
+/// them. x + -0 is x.
 UFP4_DEVICE float device_rounded(float x) {
   reject_fast_math();
   asm("add.rn.f32 %0, %0, 0f80000000;" : "+f"(x));
@@ -70,7 +73,8 @@ UFP4_DEVICE std::uint32_t device_pair_bf16(float first, float second) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
   return r;
 }
-/// sm_80 has no product of pairs, but their fma: + -0 changes no product, a zero's sign included.
+/// sm_80 has no instruction for the product of pairs, so this is their fma with -0, which changes no product and keeps
+/// the sign of a zero.
 UFP4_DEVICE std::uint32_t device_multiply_bf16(std::uint32_t pair, std::uint32_t by) {
   std::uint32_t r;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(pair), "r"(by), "r"(0x80008000u));
@@ -79,7 +83,7 @@ UFP4_DEVICE std::uint32_t device_multiply_bf16(std::uint32_t pair, std::uint32_t
 #endif
 
 UFP4_DEVICE index3 thread_index() {
-  reject_fast_math();  // here, since every kernel comes by
+  reject_fast_math();  // here, since every kernel calls this function
   return {threadIdx.x, threadIdx.y, threadIdx.z};
 }
 UFP4_DEVICE index3 block_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
@@ -95,7 +99,7 @@ UFP4_DEVICE unsigned lane() {
 UFP4_DEVICE void sync_block() { __syncthreads(); }
 UFP4_DEVICE void sync_wave() { __syncwarp(); }
 
-/// word by word, since the hardware shuffles 32 bits
+/// Word by word: the hardware shuffles 32 bits.
 template <class T>
 UFP4_DEVICE T shuffle_words(T v, auto one) {
   static_assert(sizeof(T) % 4 == 0);
@@ -115,54 +119,20 @@ UFP4_DEVICE T shuffle_xor(T v, unsigned mask) {
   return shuffle_words(v, [mask](std::uint32_t w) { return __shfl_xor_sync(0xFFFFFFFFu, w, static_cast<int>(mask)); });
 }
 
-UFP4_DEVICE void atomic_max(std::uint32_t* p, std::uint32_t v) { atomicMax(p, v); }
-UFP4_DEVICE void atomic_add(std::uint64_t* p, std::uint64_t v) {
-  atomicAdd(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(v));
-}
+#if !defined(__CUDACC_RTC__)  // for host code; NVRTC compiles kernels alone
 
-UFP4_DEVICE unsigned char* shared_memory() {
-  extern __shared__ unsigned char ufp4_shared_memory[] __attribute__((aligned(128)));
-  return ufp4_shared_memory;
-}
-
-#if !defined(__CUDACC_RTC__)  // what hosts ask for; NVRTC compiles kernels alone
-
-inline constexpr target_spelling target_spelling_of(int) { return {"sm_", 10}; }
-using stream = cudaStream_t;
+#define UFP4_RUNTIME(name) cuda##name
 using error = cudaError_t;
 inline constexpr error success = cudaSuccess;
 inline constexpr error invalid_argument = cudaErrorInvalidValue;
 inline constexpr error not_supported = cudaErrorNotSupported;
-inline const char* error_text(error e) { return cudaGetErrorString(e); }
+inline constexpr target_spelling target_spelling_of(int) { return {"sm_", 10}; }
 
-/// Queues kernel(arguments...). What the launch itself finds wrong is returned; what the kernel does later is not.
-template <class... Parameters, class... Arguments>
-error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::size_t shared_bytes, stream where,
-             const Arguments&... arguments) {
-  if (shared_bytes > 48 * 1024) {
-    const error e = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-    if (e != success) return e;
-  }
-  cudaLaunchConfig_t how{};
-  how.gridDim = dim3(blocks.x, blocks.y, blocks.z);
-  how.blockDim = dim3(threads.x, threads.y, threads.z);
-  how.dynamicSmemBytes = shared_bytes;
-  how.stream = where;
-  return cudaLaunchKernelEx(&how, kernel,
-                            static_cast<Parameters>(arguments)...);  // this launch's error, not an older one
+/// A block has 48 KiB unless the kernel is allowed more.
+inline error allow_shared_bytes(const void* kernel, std::size_t bytes) {
+  if (bytes <= 48 * 1024) return success;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
 }
-
-inline error set_zero(void* p, std::size_t bytes, stream where) { return cudaMemsetAsync(p, 0, bytes, where); }
-inline error copy(void* to, const void* from, std::size_t bytes, stream where) {
-  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, where);
-}
-inline error allocate(void** p, std::size_t bytes) { return cudaMalloc(p, bytes); }
-inline error allocate(void** p, std::size_t bytes, stream where) { return cudaMallocAsync(p, bytes, where); }
-inline error release(void* p) { return cudaFree(p); }
-inline error release(void* p, stream where) { return cudaFreeAsync(p, where); }
-inline error wait(stream where) { return cudaStreamSynchronize(where); }
-inline error current_device(int& device) { return cudaGetDevice(&device); }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) || \
     defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_SPECIFIC__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__)
@@ -170,13 +140,13 @@ inline constexpr int probe_threads = 64;
 #else
 inline constexpr int probe_threads = 32;
 #endif
-/// Never launched. Compiled for every architecture of the program, as the kernels are; the driver says for which one
-/// the code it took was compiled, and the bound whether that was for a family of its own (sm_90a):
-/// no macro tells the host.
+/// Never launched. Compiled for every architecture of the program, as the kernels are. The driver reports for which
+/// architecture the code that it chose was compiled; the bound on the threads tells whether that was for one family
+/// alone (sm_90a), for which host code has no macro.
 template <int = 0>
 __global__ void __launch_bounds__(probe_threads) compiled_probe() {}
 
-/// Asks the runtime; the first use of the probe may load the program's code onto the device.
+/// Asks the runtime. The first use of the probe may load the program's code onto the device.
 inline error read_facts(int device, device_facts& out) {
   int major = 0, minor = 0, shared = 0;
   const auto get = [&](int& value, cudaDeviceAttr what) { return cudaDeviceGetAttribute(&value, what, device); };

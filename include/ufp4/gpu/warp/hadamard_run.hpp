@@ -1,8 +1,8 @@
-// ufp4 - the Hadamard transform of runs that lie across lanes, sixteen elements in each.
+// ufp4 - the Hadamard transform of a run that several lanes hold, sixteen elements in each.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bits of hadamard_forward and hadamard_inverse (hadamard/transform.hpp):
-// the same sums in the same order, only elsewhere.
+// The bits of hadamard_forward and hadamard_inverse (hadamard/transform.hpp): the same sums in the same order, the
+// first four stages by the same function.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace ufp4::gpu::warp::inline UFP4_GPU {
 
 using thread::run_of_thread;
 
-/// Signs of elements 16 * place .. 16 * place + 15 of a run.
+/// Applies the signs of elements 16 * place .. 16 * place + 15 of a run.
 UFP4_DEVICE void flip_signs(const transform_spec& t, unsigned place, float (&v)[run_of_thread]) {
-  std::uint32_t word = t.signs[0];  // by selects: an index would make each thread copy its kernel's parameter to memory
+  std::uint32_t word = t.signs[0];  // by selects: for a run-time index the kernel's parameter is copied to local memory
   for (unsigned w = 1; w < 8; ++w) word = place / 2 == w ? t.signs[w] : word;
   const std::uint32_t signs = word >> (place % 2 * 16);
   UFP4_UNROLL
@@ -24,7 +24,7 @@ UFP4_DEVICE void flip_signs(const transform_spec& t, unsigned place, float (&v)[
     v[j] = ufp4::detail::to_float(ufp4::detail::to_bits(v[j]) ^ (signs >> j << 31));
 }
 
-/// Stages of stride 16, 32, ..., n / 2: lanes whose places differ in one bit hold the two sides.
+/// The stages of stride 16, 32, ..., n / 2: lanes whose places differ in one bit hold the two elements of a butterfly.
 UFP4_DEVICE void butterflies_across(std::uint32_t n, unsigned place, float (&v)[run_of_thread]) {
   struct sixteen {
     float of[run_of_thread];
@@ -33,14 +33,15 @@ UFP4_DEVICE void butterflies_across(std::uint32_t n, unsigned place, float (&v)[
     UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j) mine.of[j] = v[j];
     const sixteen other = shuffle_xor(mine, step);
-    const bool upper = (place & step) != 0;  // other - v there: v negated by its sign bit rounds alike
+    const bool upper = (place & step) != 0;  // other - v = other + (-v), with the same rounding
     UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j) v[j] = other.of[j] + (upper ? -v[j] : v[j]);
   }
 }
 
-/// Transforms a run whose elements 16 * place .. 16 * place + 15 this lane holds, its neighbours the others, in order;
-/// runs begin at lanes that are multiples of n / 16. Every lane of the wave must come. Nothing happens for n = 1.
+/// Transforms a run of which this lane holds elements 16 * place .. 16 * place + 15 and the neighbouring lanes the
+/// others, in order. Runs begin at lanes that are multiples of n / 16. Every lane of the wave must call it. Does
+/// nothing for n = 1.
 UFP4_DEVICE void hadamard(const transform_spec& t, bool inverse, unsigned place, float (&v)[run_of_thread]) {
   if (t.n == 1) return;
   ufp4::detail::settle(v, run_of_thread);  // the caller may have put products there

@@ -1,7 +1,7 @@
-// ufp4 - maxima and sums over the lanes of a wave.
+// ufp4 - the largest value and the sum over the lanes of a wave.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every lane of the wave must come, whether it has something to say or not.
+// Every lane of the wave must call these functions.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace ufp4::gpu::warp::inline UFP4_GPU {
 
-/// The largest of `count` neighbouring lanes, a power of two that divides their first lane; all of them get it.
-/// Magnitudes order as their bits do.
-UFP4_DEVICE std::uint32_t largest_of(std::uint32_t bits, unsigned count) {
+/// The largest of `count` consecutive lanes, returned to all of them. `count` is a power of two that divides the number
+/// of the first lane. The order of the bits is the order of the magnitudes.
+UFP4_DEVICE std::uint32_t amax_bits(std::uint32_t bits, unsigned count) {
   for (unsigned step = 1; step < count; step *= 2) {
     const std::uint32_t other = shuffle_xor(bits, step);
     bits = other > bits ? other : bits;
@@ -20,10 +20,10 @@ UFP4_DEVICE std::uint32_t largest_of(std::uint32_t bits, unsigned count) {
   return bits;
 }
 
-/// Adds what the lanes of a wave met to a report in device memory: one atomic a number that is not 0.
+/// Adds the counts of the lanes of a wave to a report in device memory: one atomic operation for each count except 0.
 UFP4_DEVICE void add_report(quantize_report* to, quantize_report seen) {
   struct counts {
-    std::uint32_t nonfinite, saturated, underflowed;  // a lane sees far fewer than 2^27 of each
+    std::uint32_t nonfinite, saturated, underflowed;  // a lane counts far fewer than 2^27 of each
   } sum{static_cast<std::uint32_t>(seen.nonfinite_blocks), static_cast<std::uint32_t>(seen.saturated),
         static_cast<std::uint32_t>(seen.underflowed_scales)};
   for (unsigned step = 1; step < wave_size(); step *= 2) {

@@ -1,4 +1,4 @@
-// ufp4 - what every kernel that quantizes does first: the tensor's constants.
+// ufp4 - the constants of a two-level tensor, with which every quantizing kernel begins.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,9 +10,9 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 using detail::quantize_task;
 
-/// The constants of a two-level format. Each thread works them out anew: two divisions, against a wait for another
-/// kernel. A maximum in device memory that is no finite number >= 0 could not be rejected before:
-/// it makes the tensor scale a NaN.
+/// The constants of a two-level format. Each thread computes them: two divisions cost less than waiting for another
+/// kernel. An amax in device memory that is negative or not finite could not be rejected before: it makes the tensor
+/// scale NaN.
 template <class Coder>
 UFP4_DEVICE tensor_constants constants_of(const quantize_task& task, const Coder& coder) {
   std::uint32_t bits =

@@ -1,14 +1,14 @@
-// ufp4 - a canary: one tile that a kernel which nobody has seen run must make right before it makes anybody's.
+// ufp4 - first_call_check: an experimental kernel multiplies one tile, which is compared, before it multiplies a job.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The executor plays neither Hopper's copy engine and wgmma nor Blackwell's tensor memory, so kernels built on those
-// have run nowhere when they are first taken (architecture decision 3). Their first call on a device therefore
-// multiplies one tile of random codes under scales of 1 and 2, the caller's formats, and holds it against
-// gemm_simt's. All sums are exact in binary32, so a tile that differs by more than 2^-12 of its largest element is a
-// mistake, and the call an error; so is every later one.
+// The CPU simulator of the tests emulates neither TMA and wgmma of Hopper nor tensor memory of Blackwell, so kernels
+// that use them may never have run anywhere (docs/gpu.md, "Experimental kernels"). At the first call on a device such a
+// kernel multiplies one tile of random codes with scales of 1 and 2, in the formats of the job, and the result is
+// compared with that of gemm_simt. All sums are exact in binary32, so a difference of more than 2^-12 of the tile's
+// amax is a mistake; this call and every later one then return an error.
 //
-// That first call allocates some hundred kilobytes and waits, as no other does. It cannot be captured into a graph:
-// multiply once before. Threads may come at the same time; each then looks for itself.
+// The first call allocates some hundred kilobytes and waits, unlike all others. It cannot be captured into a graph:
+// multiply once before. Several threads may make the first call at the same time; each checks for itself.
 #pragma once
 
 #include <atomic>
@@ -23,31 +23,31 @@
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// One a kernel: `static canary bird;`. What is known, by device.
-class canary {
+/// One object for each kernel, `static first_call_check first_call;`, which remembers the verdict for each device.
+class first_call_check {
  public:
   using runner = error (*)(const gemm_job&, const device_facts&, std::span<std::byte>, stream);
 
-  /// success, or why `kernel` may not run `job`, remembering the reason for the operation's status. `depth`: K of the
-  /// tile, a multiple of 32; enough of it for the stages of the kernel's pipeline to come round, and for the last not
-  /// to be full.
+  /// success, or the reason why `kernel` must not run `job`, which is kept for the status of the operation. `depth`: K
+  /// of the tile, a multiple of 32; long enough that the stages of the kernel's pipeline are used again, and not a
+  /// multiple of a stage.
   error check(runner kernel, const char* name, const gemm_job& job, const device_facts& device, unsigned rows,
               unsigned cols, stream where, unsigned depth = 288) {
-    const int here = current_device();
-    if (here < 0) return failed(not_supported, name, "no verdict can be kept for a device of this number");
+    const int here = device_number();
+    if (here < 0) return failed(not_supported, name, "device numbers above 63 are not supported");
     if (seen_[here] == verdict::unknown) {
       if (is_capturing(where))
-        return failed(
-            not_supported, name,
-            "its first call on a device looks at a tile on the host; multiply once before a graph is captured");
+        return failed(not_supported, name,
+                      "the first call on a device copies a tile to the host; multiply once before a graph is captured");
       verdict made = verdict::unknown;
       if (const error e = try_tile(kernel, job, device, rows, cols, depth, where, made); e != success) return e;
       seen_[here] = made;
     }
-    return seen_[here] == verdict::right ? success
-                                         : failed(not_supported, name,
-                                                  "the tile it made first differs from gemm_simt's: compile without "
-                                                  "UFP4_EXPERIMENTAL, and report it");
+    return seen_[here] == verdict::right
+               ? success
+               : failed(not_supported, name,
+                        "the tile of the first call differs from gemm_simt's: compile without "
+                        "UFP4_EXPERIMENTAL, and report it");
   }
 
  private:
@@ -55,10 +55,10 @@ class canary {
   static constexpr int most_devices = 64;
   std::atomic<verdict> seen_[most_devices] = {};
 
-  static int current_device() {
+  static int device_number() {
     int device = 0;
 #if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
-    if (cudaGetDevice(&device) != cudaSuccess || device >= most_devices) return -1;
+    if (current_device(device) != success || device >= most_devices) return -1;
 #endif
     return device;
   }
@@ -71,7 +71,7 @@ class canary {
 #endif
   }
 
-  /// A side of the caller's format, rows x cols of random codes.
+  /// rows x cols of random codes in the format of a side of the job.
   struct random_side {
     buffer<std::uint8_t> codes, scales;
     gemm_side side{};
@@ -125,14 +125,14 @@ class canary {
     std::vector<float> a(got.size()), b(want.size());
     got.download(a);
     want.download(b);
-    float largest = 0, apart = 0;
+    float amax = 0, apart = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (a[i] != a[i] || b[i] != b[i]) return false;
       const float size = ufp4::detail::magnitude(b[i]), off = ufp4::detail::magnitude(a[i] - b[i]);
-      largest = size > largest ? size : largest;
+      amax = size > amax ? size : amax;
       apart = off > apart ? off : apart;
     }
-    return apart <= largest * 0x1p-12f;
+    return apart <= amax * 0x1p-12f;
   }
 };
 

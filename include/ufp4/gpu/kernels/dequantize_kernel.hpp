@@ -1,11 +1,10 @@
-// ufp4 - dequantize on a GPU: sixteen elements a thread.
+// ufp4 - dequantize_rows: the kernel of dequantize, sixteen elements for each thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/block/block_format.hpp>
-#include <ufp4/gpu/thread/dequantize.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/vendor.hpp>
 
@@ -19,15 +18,15 @@ struct dequantize_job {
   const float* tensor_scale = nullptr;  ///< null: 1
   format_spec format{};
   std::size_t padded_cols = 0;
-  std::size_t across = 1;    ///< sixteens of a row, the last perhaps not whole
+  std::size_t across = 1;    ///< groups of sixteen in a row; the last may be incomplete
   unsigned block_shift = 4;  ///< log2 of the block's length
   ufp4::detail::sink out{};
 };
 
-/// Neighbouring threads neighbouring sixteens of a row: eight bytes of codes in, 64 or 32 bytes out.
+/// Each thread reads eight bytes of codes and writes 64 or 32 bytes; consecutive threads decode consecutive elements.
 UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
   auto* table = reinterpret_cast<float*>(shared_memory());
-  for (unsigned c = 0; c < 16; ++c)  // not value[thread]: each thread would copy the job to memory first
+  for (unsigned c = 0; c < 16; ++c)  // not value[thread]: for a run-time index the job is copied to local memory
     if (thread_index().x == c) table[c] = job.format.grid.value[c];
   sync_block();
   const std::size_t at = std::size_t{block_index().x} * dequantize_threads + thread_index().x;
@@ -47,9 +46,7 @@ UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
   for (unsigned j = 0; j < thread::run_of_thread; ++j) {
     if ((j == 0 || (j & mask) == 0) && j < live)
       effective = ufp4::detail::product(
-          ufp4::detail::decode_scale(
-              job.format.scale, thread::load_scale(job.scales, job.format.scale, first + ((k + j) >> job.block_shift))),
-          tensor);
+          thread::scale_at(job.format.scale, job.scales, first + ((k + j) >> job.block_shift)), tensor);
     v[j] = ufp4::detail::product(v[j], effective);
   }
   thread::store_sixteen(job.out, row, k, v);

@@ -1,4 +1,4 @@
-// ufp4 - the shims of gpu/vendor.hpp for HIP.
+// ufp4 - the shims of gpu/vendor.hpp for HIP: what differs from CUDA. The rest is in gpu/runtime_calls.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,9 +8,6 @@
 #include <cstdint>
 
 #define UFP4_DEVICE __device__ inline __attribute__((always_inline))
-// static: kernels lie in headers, and nvcc knows no inline ones; each file that launches one has its own.
-#define UFP4_KERNEL(threads) [[maybe_unused]] static __global__ void __launch_bounds__(threads)
-#define UFP4_UNROLL _Pragma("unroll")
 
 #if defined(__HIP_DEVICE_COMPILE__)
 #define UFP4_DEVICE_CODE
@@ -19,11 +16,11 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
+/// The host's compilation reads kernels but generates no code for them, and so must reject no instruction.
 #if defined(UFP4_DEVICE_CODE)
 inline constexpr bool in_host_pass = false;
 #else
-inline constexpr bool in_host_pass =
-    true;  ///< which reads kernels, compiles no instruction of theirs and so rejects none
+inline constexpr bool in_host_pass = true;
 #endif
 
 #if defined(UFP4_DEVICE_CODE)
@@ -33,23 +30,23 @@ UFP4_DEVICE float device_rounded(float x) {
 }
 UFP4_DEVICE float device_product(float a, float b) { return device_rounded(a * b); }
 UFP4_DEVICE float device_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-/// clang's vectoriser of straight-line code takes hours for the butterflies of sixteen values otherwise (clang 15,
-/// gfx90a). Loops that are not written out are left alone: there the values lie in memory.
+/// Without it clang 15 takes hours to vectorise the unrolled butterflies of sixteen values (gfx90a). Does nothing for
+/// loops that are not unrolled: their values are in memory.
 UFP4_DEVICE void device_apart(float* values, unsigned count) {
   if (!__builtin_constant_p(count)) return;
   UFP4_UNROLL
   for (unsigned i = 0; i < count; ++i) asm("" : "+v"(values[i]));
 }
 
-/// v_perm_b32 takes a byte of selector for each byte of its result, and the word with the lower numbers second.
+/// v_perm_b32 takes one byte of selector for each byte of the result, and as its second operand the word whose bytes
+/// have the lower numbers.
 UFP4_DEVICE std::uint32_t device_byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selector) {
   const std::uint32_t pairs = (selector | selector << 8) & 0x00FF00FFu;
   return __builtin_amdgcn_perm(y, x, (pairs | pairs << 4) & 0x0F0F0F0Fu);
 }
 #endif
 
-// The registers and instructions themselves: what the runtime's headers offer are calls,
-// which only its own library inlines.
+// Compiler builtins: the functions in the runtime's headers are calls that only the vendor's device library inlines.
 UFP4_DEVICE index3 thread_index() {
   return {__builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y(), __builtin_amdgcn_workitem_id_z()};
 }
@@ -73,7 +70,7 @@ UFP4_DEVICE unsigned wave_size() {
 #elif defined(__AMDGCN_WAVEFRONT_SIZE)  // clang 15
   return __AMDGCN_WAVEFRONT_SIZE;
 #else
-  return 0;  // the host's pass, which only reads this
+  return 0;  // the host's compilation, which does not execute this
 #endif
 }
 UFP4_DEVICE unsigned lane() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)); }
@@ -82,7 +79,7 @@ UFP4_DEVICE void sync_block() {
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
-/// A wave runs in step; what its lanes wrote must be seen by the others, and stay on its side of the barrier.
+/// The lanes of a wave execute together, so only the order of memory accesses must be enforced.
 UFP4_DEVICE void sync_wave() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
   __builtin_amdgcn_wave_barrier();
@@ -105,48 +102,16 @@ UFP4_DEVICE T shuffle_xor(T v, unsigned mask) {
   return shuffle(v, lane() ^ mask);
 }
 
-UFP4_DEVICE void atomic_max(std::uint32_t* p, std::uint32_t v) { atomicMax(p, v); }
-UFP4_DEVICE void atomic_add(std::uint64_t* p, std::uint64_t v) {
-  atomicAdd(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(v));
-}
-
-UFP4_DEVICE unsigned char* shared_memory() {
-  extern __shared__ unsigned char ufp4_shared_memory[] __attribute__((aligned(128)));
-  return ufp4_shared_memory;
-}
-
-inline constexpr target_spelling target_spelling_of(int) { return {"gfx", 16}; }
-using stream = hipStream_t;
+#define UFP4_RUNTIME(name) hip##name
 using error = hipError_t;
 inline constexpr error success = hipSuccess;
 inline constexpr error invalid_argument = hipErrorInvalidValue;
 inline constexpr error not_supported = hipErrorNotSupported;
-inline const char* error_text(error e) { return hipGetErrorString(e); }
+inline constexpr target_spelling target_spelling_of(int) { return {"gfx", 16}; }
 
-/// Queues kernel(arguments...). What the launch itself finds wrong is returned; what the kernel does later is not.
-template <class... Parameters, class... Arguments>
-error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::size_t shared_bytes, stream where,
-             const Arguments&... arguments) {
-  const auto queue = [&](Parameters... values) {
-    void* at[sizeof...(Parameters) + 1] = {&values...};
-    return hipLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks.x, blocks.y, blocks.z),
-                           dim3(threads.x, threads.y, threads.z), at, shared_bytes, where);
-  };
-  return queue(static_cast<Parameters>(arguments)...);  // this launch's error, not an older one
-}
+inline error allow_shared_bytes(const void*, std::size_t) { return success; }
 
-inline error set_zero(void* p, std::size_t bytes, stream where) { return hipMemsetAsync(p, 0, bytes, where); }
-inline error copy(void* to, const void* from, std::size_t bytes, stream where) {
-  return hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, where);
-}
-inline error allocate(void** p, std::size_t bytes) { return hipMalloc(p, bytes); }
-inline error allocate(void** p, std::size_t bytes, stream where) { return hipMallocAsync(p, bytes, where); }
-inline error release(void* p) { return hipFree(p); }
-inline error release(void* p, stream where) { return hipFreeAsync(p, where); }
-inline error wait(stream where) { return hipStreamSynchronize(where); }
-inline error current_device(int& device) { return hipGetDevice(&device); }
-
-/// The number behind "gfx" of a target's name, which may go on with features: "gfx90a:sramecc+:xnack-" is 0x90a.
+/// The number after "gfx" in a target's name; features may follow it: "gfx90a:sramecc+:xnack-" is 0x90a.
 inline int architecture_of(const char* name) {
   int number = 0;
   for (const char* c = name + (name[0] == 'g' ? 3 : 0); *c != '\0' && *c != ':'; ++c)
@@ -154,9 +119,9 @@ inline int architecture_of(const char* name) {
   return number;
 }
 
-/// Architectures that differ in the instructions which kernels ask for; the probe's bound in code for the i-th is 64
-/// (i + 1). 0x900, the last, stands for all others, generic targets too:
-/// kernels compiled for it have no matrix instruction.
+/// Architectures that differ in the instructions that kernels use. In code for the i-th the probe's bound on the
+/// threads is 64 (i + 1). The last, 0x900, stands for all others, generic targets too: kernels compiled for it contain
+/// no matrix instruction.
 inline constexpr int probed_architectures[] = {0x90a, 0x942, 0x950, 0x1100, 0x1201, 0x900};
 #if defined(__gfx90a__)
 inline constexpr int probe_threads = 64;
@@ -171,12 +136,12 @@ inline constexpr int probe_threads = 320;
 #else
 inline constexpr int probe_threads = 384;
 #endif
-/// Never launched. Compiled for every target of the program, as the kernels are: the bound says for which one the code
-/// was that the runtime took, which no macro tells the host.
+/// Never launched. Compiled for every target of the program, as the kernels are. The bound on the threads tells for
+/// which target the code that the runtime chose was compiled; host code has no macro for that.
 template <int = 0>
 __global__ void __launch_bounds__(probe_threads) compiled_probe() {}
 
-/// Of code whose probe has that bound; 0x900 if it is none of ours.
+/// The architecture of code whose probe has that bound; 0x900 if the bound is none of the table's.
 inline int compiled_of(int bound) {
   constexpr int count = sizeof probed_architectures / sizeof probed_architectures[0];
   return bound % 64 == 0 && bound >= 64 && bound <= 64 * count ? probed_architectures[bound / 64 - 1]

@@ -1,0 +1,95 @@
+// ufp4 - the policies of GPU quantizers besides the host's: numbers in device memory.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operations do not wait for the device, so numbers that only the device knows are passed by address.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <ufp4/gpu/vendor.hpp>
+#include <ufp4/matrix/policies.hpp>
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// tensor_amax in device memory, as amax() writes it. The kernel reads it when it runs, so a value that is negative or
+/// not finite cannot be rejected: it makes the tensor scale NaN, and with it everything that is decoded.
+struct tensor_amax_at {
+  const float* value = nullptr;
+};
+
+/// count_into for a report in device memory. The kernel adds to it.
+struct count_at {
+  quantize_report* report = nullptr;
+};
+
+}  // namespace ufp4::gpu::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+template <class P>
+concept device_policy = std::same_as<P, tensor_amax_at> || std::same_as<P, count_at>;
+
+/// All policies of one call.
+template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec>
+struct options {
+  using rounding = Rounding;
+  using rule = Rule;
+  quantize_options<Rounding, Rule> host{};
+  bool has_amax_at = false;
+  const float* amax_at = nullptr;
+  bool counts = false;
+  quantize_report* report = nullptr;
+};
+
+template <class O>
+void apply_device_policy(O& all, const tensor_amax_at& policy) {
+  all.has_amax_at = true;
+  all.amax_at = policy.value;
+}
+template <class O>
+void apply_device_policy(O& all, const count_at& policy) {
+  all.counts = true;
+  all.report = policy.report;
+}
+
+template <class P>
+auto host_part(const P& policy) {
+  if constexpr (device_policy<P>)
+    return std::tuple<>{};
+  else
+    return std::tuple<P>{policy};
+}
+
+template <class... Policies>
+auto collect(const Policies&... policies) {
+  static_assert(!(std::same_as<Policies, count_into> || ...),
+                "count_into is in host memory, which a kernel cannot write: use count_at{a quantize_report in device "
+                "memory}");
+  static_assert((0 + ... + int{std::same_as<Policies, tensor_amax> || std::same_as<Policies, tensor_amax_at>}) <= 1,
+                "two values of tensor_amax in one call");
+  const auto host =
+      std::apply([](const auto&... p) { return ufp4::detail::collect(p...); }, std::tuple_cat(host_part(policies)...));
+  options<decltype(host.rounding), decltype(host.rule)> all{host};
+  [[maybe_unused]] const auto apply = [&all](const auto& policy) {
+    if constexpr (device_policy<std::remove_cvref_t<decltype(policy)>>) apply_device_policy(all, policy);
+  };
+  (apply(policies), ...);
+  return all;
+}
+
+/// collect() for a format that is known: policies without effect do not compile.
+template <any_block_format F, class... Policies>
+auto collect_for(const Policies&... policies) {
+  static_assert(F::two_level || !(std::same_as<Policies, tensor_amax> || ...),
+                "tensor_amax has no effect: the format has no tensor scale");
+  static_assert(F::two_level || !(std::same_as<Policies, tensor_amax_at> || ...),
+                "tensor_amax_at has no effect: the format has no tensor scale");
+  static_assert(!F::two_level || !(std::same_as<Policies, shard> || ...) ||
+                    (std::same_as<Policies, tensor_amax> || ...) || (std::same_as<Policies, tensor_amax_at> || ...),
+                "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
+  return collect(policies...);
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU

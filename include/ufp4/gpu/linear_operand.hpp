@@ -1,0 +1,156 @@
+// ufp4 - one operand of a layer's GEMM on a GPU, in one part for each expert: its memory, its quantization, what is
+// saved.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <ufp4/gpu/gemm_call.hpp>
+#include <ufp4/gpu/kernels/hadamard_kernel.hpp>
+#include <ufp4/gpu/kernels/quantize_launch.hpp>
+#include <ufp4/recipe/linear_plan.hpp>
+#include <ufp4/recipe/recipes.hpp>
+#include <vector>
+
+namespace ufp4::gpu::inline UFP4_GPU {
+
+/// The quantized X^T of a forward pass, one part for each expert, for wgrad at the same step and layer. It is in device
+/// memory of the caller, aligned to 256 bytes. linear_forward writes the layout into this object when it is called, so
+/// a captured graph may be replayed.
+class saved_activation {
+ public:
+  /// The operand of one expert.
+  struct part {
+    gemm_side side;
+    int block = 16;  ///< length along the contraction axis
+  };
+
+  saved_activation() = default;
+  explicit saved_activation(std::span<std::byte> memory) : memory_(memory) {}
+
+  std::span<std::byte> memory() const { return memory_; }
+  std::size_t parts() const { return parts_.size(); }
+  std::vector<part>& raw() { return parts_; }
+  const std::vector<part>& raw() const { return parts_; }
+  recipe::detail::saved_place& made() { return made_; }
+  const recipe::detail::saved_place& made() const { return made_; }
+
+ private:
+  std::span<std::byte> memory_;
+  std::vector<part> parts_;
+  recipe::detail::saved_place made_;
+};
+
+}  // namespace ufp4::gpu::inline UFP4_GPU
+
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+using recipe::bound_recipe;
+using ufp4::detail::sink;
+using ufp4::detail::source;
+
+/// All parts of one operand, and the memory of their codes.
+struct layer_side {
+  struct place {
+    std::uint8_t* codes = nullptr;  ///< the bf16 copy of an operand that is kept without quantization
+    std::byte* scales = nullptr;
+  };
+
+  const bound_recipe* now = nullptr;
+  int index = 0;  ///< 0 .. 5, as recipe.hpp counts them
+  std::vector<source> parts{};
+  std::vector<saved_activation::part> ready{};  ///< quantized by an earlier call; then there are no parts
+  std::vector<place> places{};                  ///< one for each part, once memory has been assigned
+  float* tensor_scale = nullptr;
+  std::uint32_t* global_amax_bits = nullptr;
+
+  const recipe::operand_policy& policy() const { return now->recipe().operand(index); }
+  bool quantizes() const { return policy().quantized && ready.empty(); }
+  bool two_level() const { return quantizes() && policy().format.two_level; }
+  ufp4::detail::quantize_job job(std::size_t e) const {
+    return recipe::detail::job_of(*now, index, parts[e], static_cast<std::uint32_t>(e));
+  }
+};
+
+inline std::size_t code_bytes(const ufp4::detail::quantize_job& job) { return job.x.rows * job.padded_cols / 2; }
+inline std::size_t scale_bytes(const ufp4::detail::quantize_job& job) {
+  return job.strips() * (job.padded_cols / static_cast<std::size_t>(job.format.block.cols)) *
+         static_cast<std::size_t>(ufp4::detail::scale_bytes(job.format.scale));
+}
+
+/// Assigns the memory of a side. `together` parts have their own memory; the parts after them use it again.
+inline void cut_side(layer_side& side, std::size_t together, bool keeps, workspace_cutter& memory) {
+  if (!side.quantizes() && !keeps) return;
+  const workspace_cutter start = memory;
+  workspace_cutter furthest = memory;
+  for (std::size_t e = 0; e < side.parts.size(); ++e) {
+    if (e % together == 0) memory = start;
+    const auto job = side.job(e);
+    const bool coded = side.quantizes();
+    auto* codes = memory.take<std::uint8_t>(coded ? code_bytes(job) : job.x.rows * job.x.cols * sizeof(bf16));
+    side.places.push_back({codes, coded ? memory.take<std::byte>(scale_bytes(job)) : nullptr});
+    if (furthest.used() < memory.used()) furthest = memory;
+  }
+  memory = furthest;
+  if (!side.two_level()) return;
+  side.tensor_scale = memory.take<float>(1);
+  side.global_amax_bits = memory.take<std::uint32_t>(1);
+}
+
+/// Part e as an operand of a GEMM.
+inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
+  if (!side.ready.empty()) return side.ready[e].side;
+  const ufp4::detail::quantize_job job = side.job(e);
+  gemm_side out;
+  if (side.quantizes()) {
+    out = side_of_format(job.format, job.x.rows, job.x.cols, job.transform);
+    if (!side.places.empty()) {
+      out.codes = side.places[e].codes;
+      out.scales = side.places[e].scales;
+    }
+    out.tensor_scale = side.tensor_scale;
+    return out;
+  }
+  out.is_quantized = false;
+  out.plain = job.x;
+  out.rounds_plain_to_bf16 = true;
+  out.transform = job.transform;
+  out.rows = job.x.rows;
+  out.cols = job.x.cols;
+  out.padded_cols = job.padded_cols;
+  return out;
+}
+
+/// Queues the amax over all parts, which the quantization of each part needs.
+inline error measure(const layer_side& side, stream where) {
+  if (!side.two_level()) return success;
+  if (const error e = set_zero(side.global_amax_bits, sizeof(std::uint32_t), where); e != success) return e;
+  for (std::size_t part = 0; part < side.parts.size(); ++part) {
+    if (side.parts[part].rows == 0 || side.parts[part].cols == 0) continue;
+    if (const error e = queue_amax(side.job(part), side.global_amax_bits, where); e != success) return e;
+  }
+  return success;
+}
+
+/// The quantization of part e.
+inline quantize_task task_of_part(const layer_side& side, std::size_t e) {
+  const recipe::bound_operand bound = side.now->operand(side.index, static_cast<std::uint32_t>(e));
+  quantize_task task;
+  task.job = side.job(e);
+  task.job.counts = false;
+  task.rule = bound.policy.rule;
+  task.rounding = bound.rounding;
+  if (!side.places.empty()) {
+    task.codes = side.places[e].codes;
+    task.scales = side.places[e].scales;
+  }
+  task.tensor_scale = side.tensor_scale;
+  task.global_amax_bits = side.global_amax_bits;
+  return task;
+}
+inline error quantize_part(const layer_side& side, std::size_t e, stream where) {
+  return side.quantizes() ? queue_quantize(task_of_part(side, e), where) : success;
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
