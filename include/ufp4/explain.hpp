@@ -61,6 +61,22 @@ explanation explain_row(const char* operation, const Row& row, isa tier, const c
   return {operation, row.name, row.tier, 0, 0, 0, accumulate::fast, why_not_better(row.tier, tier, ctx)};
 }
 
+template <class Coder>
+explanation explain_quantize(const context& ctx, const quantize_job& job, const Coder& coder) {
+  const isa tier = resolve(ctx);
+  if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>)
+    return explain_row("quantize", quantize_kernel_for(kernels::quantize, job, coder, tier), tier, ctx);
+  else
+    return {"quantize",
+            "quantize_scalar",
+            isa::scalar,
+            0,
+            0,
+            0,
+            accumulate::fast,
+            "a rounding policy or scale rule of the program's own, or a compat preset, runs in portable code"};
+}
+
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 
 namespace ufp4::cpu::inline UFP4_CODE {
@@ -87,22 +103,18 @@ explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_
 /// quantize<F>(x, policies...), quantize_into and fake_quantize.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-  const isa tier = resolve(ctx);
   const auto options = ufp4::detail::collect_for<format_of<F>>(policies...);
-  const auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
-  const auto coder = ufp4::detail::make_coder<F>(options, 0.0f);
-  if constexpr (std::is_same_v<decltype(coder), const block_coder<rounding_spec>>)
-    return detail::explain_row("quantize", detail::quantize_kernel_for(detail::kernels::quantize, job, coder, tier),
-                               tier, ctx);
-  else
-    return {"quantize",
-            "quantize_scalar",
-            isa::scalar,
-            0,
-            0,
-            0,
-            accumulate::fast,
-            "a rounding policy or scale rule of the program's own, or a compat preset, runs in portable code"};
+  return detail::explain_quantize(ctx,
+                                  ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options),
+                                  ufp4::detail::make_coder<F>(options, 0.0f));
+}
+/// The same with the format as data.
+template <matrix_scalar T, class... Policies>
+explanation explain(const context& ctx, const format_spec& format, const matrix_view<T>& x,
+                    const Policies&... policies) {
+  const auto options = ufp4::detail::collect(policies...);
+  return detail::explain_quantize(ctx, ufp4::detail::make_job(ufp4::detail::source_of(x), format, options),
+                                  ufp4::detail::make_coder(format, options, 0.0f));
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const matrix_view<T>& x, const Policies&... policies) {
