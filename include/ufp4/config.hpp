@@ -7,7 +7,7 @@
 // |------------------------|-----------------------------------------------------------------------------------------|
 // | UFP4_NO_EXCEPTIONS     | errors print their message to stderr and abort (set by itself under -fno-exceptions)   |
 // | UFP4_EXTERNAL_KERNELS | the CPU kernels are not compiled in this file: it compiles in a fraction of the time    |
-// | UFP4_EXPERIMENTAL      | GPU kernels that no device has run yet may be taken (architecture decision 3);          |
+// | UFP4_EXPERIMENTAL      | GPU kernels that no device has run yet may be taken (architecture decision 15);         |
 // |                        | explain() names them                                                                    |
 // | UFP4_UNDOCUMENTED_E0M3 | names a data type of tcgen05's descriptors that no manual lists (docs/gpu.md);          |
 // |                        | no kernel uses it                                                                       |
