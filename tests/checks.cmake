@@ -26,11 +26,14 @@ ufp4_python_check(docs_links sys docs/site/check_links.py ${PROJECT_SOURCE_DIR})
 ufp4_python_check(docs_words sys docs/site/check_words.py ${PROJECT_SOURCE_DIR})
 ufp4_python_check(packaging_lists yaml tests/packaging/lists_test.py)
 
+# Translation units with different flags in one program.
+ufp4_bash_check(cpu_odr_pairs 300 tests/cpu/odr/pairs.sh ${ufp4_kernels_object})
+
 # The ways to get the library, each in a project of its own.
 set(ufp4_ways package)
 if(NOT UFP4_TEST_LEVEL STREQUAL default)
   set(ufp4_ways hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg readme include package subdirectory
-      fetch_found fetch_missing pkgconfig components)
+      fetch_found fetch_missing pkgconfig components kernels)
 endif()
 ufp4_bash_check(packages_install 300 tests/consume/run.sh install)
 set_tests_properties(packages_install PROPERTIES FIXTURES_SETUP packages)

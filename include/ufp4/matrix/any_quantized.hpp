@@ -33,24 +33,25 @@ class buffer {
 
  public:
   buffer() = default;
-  explicit buffer(std::size_t size) : size_(size) {
+  UFP4_HOST_MEMBER explicit buffer(std::size_t size) : size_(size) {
     if (size != 0) data_ = static_cast<T*>(::operator new(size * sizeof(T), line));
   }
-  buffer(const buffer& other) : buffer(other.size_) {
+  UFP4_HOST_MEMBER buffer(const buffer& other) : buffer(other.size_) {
     if (size_ != 0) std::memcpy(data_, other.data_, size_ * sizeof(T));
   }
-  buffer(buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  buffer& operator=(buffer other) noexcept {
+  UFP4_HOST_MEMBER buffer(buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  UFP4_HOST_MEMBER buffer& operator=(buffer other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     return *this;
   }
-  ~buffer() {
+  UFP4_HOST_MEMBER ~buffer() {
     if (data_ != nullptr) ::operator delete(data_, line);
   }
 
-  T* data() const { return data_; }
-  std::size_t size() const { return size_; }
+  UFP4_HOST_MEMBER T* data() const { return data_; }
+  UFP4_HOST_MEMBER std::size_t size() const { return size_; }
 
  private:
   static constexpr std::align_val_t line{64};

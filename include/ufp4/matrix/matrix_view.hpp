@@ -166,6 +166,16 @@ struct byte_range {
   constexpr bool overlaps(const byte_range& other) const { return first < other.last && other.first < last; }
 };
 
+/// A matrix as `count` lines of adjacent elements, `length` bytes each, that begin `pitch` bytes apart. None: pitch 0.
+struct matrix_lines {
+  std::size_t count = 0;
+  std::uintptr_t length = 0, pitch = 0;
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
 template <class Void>
 byte_range bytes_of(const any_view<Void>& x) {
   if (x.rows == 0 || x.cols == 0) return {};
@@ -178,11 +188,6 @@ byte_range bytes_of(const any_view<Void>& x) {
   return {base + static_cast<std::uintptr_t>(low * size), base + static_cast<std::uintptr_t>(high * size)};
 }
 
-/// A matrix as `count` lines of adjacent elements, `length` bytes each, that begin `pitch` bytes apart. None: pitch 0.
-struct matrix_lines {
-  std::size_t count = 0;
-  std::uintptr_t length = 0, pitch = 0;
-};
 template <class Void>
 matrix_lines lines_of(const any_view<Void>& x) {
   const std::uintptr_t size = x.kind == dtype::f32 ? 4 : 2;
@@ -208,4 +213,4 @@ bool share_bytes(const any_view<A>& a, const any_view<B>& b) {
   return ahead < lines_a.length || ahead + lines_b.length > pitch;
 }
 
-}  // namespace ufp4::detail::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_CODE
