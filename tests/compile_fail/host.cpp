@@ -39,7 +39,7 @@ struct levels {
   static constexpr bool exact_products = false;
 };
 
-// says: the values of a table_element must be finite, ascending, distinct and hold a zero
+// says: the values of a table_element must be finite, ascending and hold a zero
 void table_without_a_zero() { (void)table_element<levels>(1.0f); }
 
 /// An element of a user's own: c - Offset / 2, the last value times LastTimes.
@@ -83,12 +83,12 @@ void blocks_of_512() {  // says: the block length must be a power of two from 2 
   (void)block_format<int4, float, pick<512, 256>()>::block_size;
 }
 
-void oblong_blocks() {  // says: a block is 1 x B, or a square of at most 64 x 64
-  (void)block_format<int4, float, block_shape(pick<4, 16>(), 16)>::block_size;
+void blocks_of_three_rows() {  // says: the rows of a block must be a power of two from 1 to 128
+  (void)block_format<int4, float, block_shape(pick<3, 4>(), 16)>::block_size;
 }
 
-void large_squares() {  // says: a block is 1 x B, or a square of at most 64 x 64
-  (void)block_format<int4, float, square(pick<128, 64>())>::block_size;
+void blocks_of_256_rows() {  // says: the rows of a block must be a power of two from 1 to 128
+  (void)block_format<int4, float, block_shape(pick<256, 128>(), 128)>::block_size;
 }
 
 void double_tensor_scale() {  // says: the tensor scale is float, or void for none
@@ -229,7 +229,7 @@ void product_of_vectors(const std::vector<float>& v) {  // says: any_operand
 #endif
 }
 
-void grouped_floats() {  // says: a: a sequence of quantized_matrix or quantized_view
+void grouped_floats() {  // says: a: a sequence of quantized matrices or views of them
   const std::array<matrix_view<float>, 1> c{y};
   const std::array<quantized_view<nvfp4>, 1> b{w};
 #if defined(MISTAKE)
@@ -240,7 +240,7 @@ void grouped_floats() {  // says: a: a sequence of quantized_matrix or quantized
   quantized_gemm_grouped(a, b, c);
 }
 
-void grouped_by_floats() {  // says: b: a sequence of quantized_matrix, quantized_view or prepacked_matrix
+void grouped_by_floats() {  // says: b: a sequence of quantized matrices, views of them, or prepacked matrices
   const std::array<matrix_view<float>, 1> c{y};
   const std::array<quantized_view<nvfp4>, 1> a{q};
 #if defined(MISTAKE)
