@@ -19,13 +19,13 @@ namespace {
 
 /// On every tier of the machine, alpha and beta as given or none.
 template <class A, class B>
-void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& asked) {
+void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& given) {
   const std::size_t m = a.rows(), n = b.rows();
   const support::product_bound bound(a, b);
   const std::vector<float> old = support::old_values(m * n);
   for (const cpu::isa tier : support::runnable_isas())
     for (const float beta : {0.0f, 1.3f}) {
-      gemm_options options = asked;
+      gemm_options options = given;
       options.beta = beta;
       CAPTURE(cpu::name(tier), static_cast<int>(options.accumulate), m, n, a.cols(), options.alpha, beta);
       support::guarded<float> c(m * n);

@@ -1,4 +1,4 @@
-# ufp4 - hostile cases for the comparison of the library with tests/oracle/numerics.py.
+# ufp4 - cases with difficult numbers for the comparison of the library with tests/oracle/numerics.py.
 # SPDX-License-Identifier: Apache-2.0
 """Every case is a pure function of (seed, family, index), so one that failed can be run alone.
 

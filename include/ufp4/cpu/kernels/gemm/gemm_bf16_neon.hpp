@@ -5,8 +5,7 @@
 // {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}; sixteen of them are a tile of 8 x 8, and as many as hide
 // the instruction's latency on a core with four multipliers.
 //
-// What it rounds (Arm ARM, BFMatMulAdd, BFDotAdd, with FPCR.EBF = 0, which exact_environment sees to):
-// twice for each sum,
+// Its roundings (Arm ARM, BFMatMulAdd, BFDotAdd, with FPCR.EBF = 0, which exact_environment sets), two for each sum:
 //
 //     sum = ro(sum + ro(ro(a0 b0) + ro(a1 b1))), then the same of a2 b2 and a3 b3
 //
@@ -27,11 +26,11 @@
 // not cover, are multiplied by fma: a tile looks at flags of its panels.
 // With FPCR.EBF set there would be one rounding of two.
 //
-// fast stays with SMMLA where that takes the job: for 2 x 2 of C, a block of 16 is two SMMLA and three operations that
-// rescale against four BFMMLA, one of 32 four and three against eight, all of one cost on the cores with both; and
-// bytes are half the panels, decode without a product each and give the bits of exact_blocks.
+// fast uses SMMLA where that takes the job. For 2 x 2 of C a block of 16 takes two SMMLA and three operations that
+// rescale, or four BFMMLA; a block of 32 four and three, or eight; all cost the same on the cores that have both. Bytes
+// also need half the memory, are decoded without a product each and give the bits of exact_blocks.
 //
-// Panels of 8 rows or columns, in pieces of 256 k: 64 bytes whose first four say whether an operand is subnormal; then
+// Panels of 8 rows or columns, in pieces of 256 k: 64 bytes whose first four tell whether an operand is subnormal; then
 // for every 4 k and pair of rows 16 bytes, a row's 4 k after the other's.
 #pragma once
 
@@ -40,6 +39,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
+#include <ufp4/cpu/kernels/gemm/bf16_range.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_f32_neon.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_i8mm.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
@@ -57,7 +57,7 @@ UFP4_LANE half_u16 to_bf16(f32 v) {
   asm("bfcvtn %0.4h, %1.4s" : "=w"(r) : "w"(v));
   return r;
 }
-/// Kept in order: together, additions to the same sum would wait for one another.
+/// Volatile keeps the order of the statements, in which no addition waits for the one before.
 UFP4_LANE void add_products(f32& sum, u8 left, u8 right) {
   asm volatile("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(left), "w"(right));
 }
@@ -181,9 +181,7 @@ struct bfmmla_gemm {
   }
   /// `scale` goes on with zeros.
   static bool any_subnormal(const grid4& grid, const float* scale, std::size_t count) {
-    float least = ufp4::detail::max_finite;
-    for (const float v : grid.value)
-      if (v != 0.0f && ufp4::detail::magnitude(v) < least) least = ufp4::detail::magnitude(v);
+    const float least = ufp4::detail::to_float(range_of(grid).low);
     u32 tiny{};
     for (std::size_t b = 0; b < count; b += lanes) {
       const f32 s = load(scale + b), product = rounded(s * least);

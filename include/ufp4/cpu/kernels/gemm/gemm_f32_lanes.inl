@@ -1,10 +1,10 @@
 // ufp4 - quantized_gemm in binary32: the text of gemm_f32_avx2.hpp and gemm_f32_neon.hpp.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A column of C a lane. d is the chain of fma over a block, from +0 in index order, acc = fma(d, fl(sA * sB), acc):
-// what exact_blocks asks of plain operands and of grids whose products are not exact, and for exact grids the exact dot
-// product, because no partial sum needs more than 24 bits. fast takes the same; folded_bf16 has value * scale, rounded
-// to bf16, in the panels, and scales of 1.
+// A column of C a lane. d is the chain of fma over a block, from +0 in index order, and acc = fma(d, fl(sA * sB), acc):
+// exact_blocks of plain operands and of grids whose products are not exact, and for exact grids the exact dot product,
+// because no partial sum needs more than 24 bits. fast is the same; in folded_bf16 the panels hold value * scale,
+// rounded to bf16, and scales of 1.
 //
 // | left, a tile  | for each block: rows x (block) values, then rows scales |
 // | right, a tile | for each k: cols values; then for each block cols scales |

@@ -1,7 +1,7 @@
 // ufp4 - quantized_gemm on AVX-512 VNNI: exact block products in int8, rescaled in block order.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bits of exact_blocks, in fast mode too. A tile is up to eight rows by sixteen columns, a column a lane.
+// Gives the bits of exact_blocks, in fast mode too. A tile is up to eight rows by sixteen columns, a column a lane.
 //
 // The right operand becomes unsigned bytes, integer + offset; the left stays signed. The accumulator of a block starts
 // at the bits of 1.5 * 2^23 units, less offset * (sum of the left block): an integer added to such a float's bits moves
@@ -40,7 +40,7 @@ UFP4_LANE u32 broadcast_dword(const std::byte* p) {
   return broadcast(x);
 }
 
-/// Sixteen columns, and the stretch of K that int8_tile multiplies.
+/// Sixteen columns, and the range of K that int8_tile multiplies.
 struct int8_slice {
   static constexpr std::size_t depth = 512, few_depth = 1024;  ///< K, with more rows than a tile has and without
   static constexpr std::size_t depth_of(bool many) { return many ? depth : few_depth; }
@@ -77,7 +77,7 @@ struct int8_slice {
     prefetch_scales(q_, columns_.col, k / block, blocks);
     if (decoded == nullptr) {  // few rows: the next panel, in the order of memory
       ahead = q_.codes + q_.code_index(columns_.col + lanes, 0) + k * 8;
-    } else {  // many: the next slice, which will still be in the cache when its turn comes
+    } else {  // many: the next slice, which will still be in the cache when it is multiplied
       const bool last = k + depth >= q_.padded_cols;
       ahead = q_.codes + q_.code_index(last ? columns_.col + lanes : columns_.col, last ? 0 : k + depth);
       ahead_step = q_.interleaved ? 256 : q_.padded_cols / 2;

@@ -26,7 +26,7 @@ namespace neon {
 using s16 = std::int16_t __attribute__((vector_size(16)));
 using half_s8 = std::int8_t __attribute__((vector_size(8)));
 
-/// Panels of a tile of 4 x 8. A block is its 16 k pieces and then its scales; where a byte goes is Layout's affair:
+/// Panels of a tile of 4 x 8. A block is its pieces of 16 k and then its scales. Layout defines where bytes go:
 ///
 /// | left_piece, right_piece   | bytes of 16 k of 4 rows, of 8 columns                                              |
 /// | left_scales, right_scales | binary32 numbers after a block's pieces                                             |
@@ -146,7 +146,7 @@ UFP4_LANE u32 add_high(u32 a, s16 b) {
 
 struct mla_gemm : int8_panels<mla_layout> {
   static bool takes(const gemm_job& job) {
-    const int products = integers_of(job.left.q.format.grid).largest() * integers_of(job.right.q.format.grid).largest();
+    const int products = integers_of(job.left.q.format.grid).amax() * integers_of(job.right.q.format.grid).amax();
     return int8_fits(job) && static_cast<int>(job.block) * products <= 32767;
   }
 

@@ -4,7 +4,7 @@
 // Included inside a target region, after load_dwords and load_broadcast of the instruction set. A row of codes and a
 // row of scales are both rows of dwords to be transposed: eight codes a dword, or one, two or four scales.
 
-/// A kernel asks for the same k of the columns this many further on next: their codes and scales are prefetched.
+/// A kernel reads the same k of columns this many further on next: their codes and scales are prefetched.
 inline constexpr std::size_t columns_ahead = 16;
 
 /// The next 16 of `bytes` bytes of rows that are `stride` bytes apart, as four transposed dwords: dword i of each row

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A dword of codes is 8 consecutive k of one row. Eight of them, 64 k, are loaded from each of sixteen rows and
-// transposed; scales likewise. An interleaved operand (job.hpp) lies in memory as the transposition leaves it.
+// transposed; scales likewise. An interleaved operand (matrix/prepacked_layout.hpp) is stored transposed already.
 //
-// | codes_of   | a stretch of K of sixteen rows, ready for codes_at; copied first where rows or k are missing    |
+// | codes_of   | a range of K of sixteen rows, for codes_at; copied first where rows or k are missing            |
 // | codes_at   | the codes of 64 k: lane r of v[j] is row r, k 8 j .. 8 j + 7, the first k in the low nibble     |
 // | low, high  | a byte table looked up by the even k, and by the odd k, of such a vector                        |
 // | scales_of  | the block scales of sixteen rows as binary32, sixteen floats a block; row_scales_of: of one row |
@@ -39,7 +39,7 @@ UFP4_LANE u32 load_lanes(const std::uint8_t* p) {
   asm("vbroadcasti32x4 %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const bytes16*>(p)));
   return r;
 }
-/// The same in the quarters of v that `quarters` has four bits each for.
+/// The same in some quarters of v: `quarters` has four bits for each.
 UFP4_LANE u32 load_lanes(u32 v, std::uint16_t quarters, const std::uint8_t* p) {
   asm("vbroadcasti32x4 %2, %0%{%1%}" : "+v"(v) : "Yk"(quarters), "m"(*reinterpret_cast<const bytes16*>(p)));
   return v;
@@ -91,14 +91,14 @@ UFP4_LANE octad transposed_32(const std::uint8_t* p, std::size_t step) {
   return o;
 }
 
-/// A stretch of codes of sixteen rows. Row-major: row r at p + r * step. Interleaved: 64 bytes for every 8 k.
+/// A range of codes of sixteen rows. Row-major: row r at p + r * step. Interleaved: 64 bytes for every 8 k.
 struct code_rows {
   const std::uint8_t* p;
   std::size_t step;
   bool interleaved;
 };
 
-/// Bytes that codes_of may need for a stretch of `depth` k.
+/// Bytes that codes_of may need for `depth` k.
 constexpr std::size_t staged_code_bytes(std::size_t depth) { return (depth + 127) / 128 * 1024; }
 
 /// K [k, k + depth) of rows [row, row + live), live <= 16, k a multiple of 32. Row must be a multiple of 16 where the
@@ -132,7 +132,7 @@ UFP4_LANE octad codes_at(const code_rows& rows, std::size_t k) {
   return o;
 }
 
-/// Sixteen bytes four times, for lookups by the low six bits of any byte: what stands above a nibble does not matter.
+/// Sixteen bytes four times, for lookups by the low six bits of any byte: the two bits above a nibble have no effect.
 template <class T>
 UFP4_LANE u8 nibble_table(const T (&value)[16], int offset = 0) {
   std::uint8_t bytes[64];
@@ -160,8 +160,7 @@ UFP4_LANE u32 lookup_bytes(const std::uint8_t (&table)[256], u32 codes, bool upp
   asm("vmovdqu8 %2, %0%{%1%}" : "+v"(low) : "Yk"(which), "v"(high));
   return low;
 }
-/// Scales of 8 bits are bf16 numbers: the bytes of each, and where in two vectors of them those of scale j of a dword
-/// stand.
+/// Scales of 8 bits are bf16 numbers: the low and the high byte of each.
 struct scale_table {
   alignas(64) std::uint8_t low[256], high[256];
 };
@@ -178,6 +177,7 @@ inline constexpr scale_table e4m3_table = make_scale_table(scale_kind::e4m3);
 inline constexpr scale_table ue5m3_table = make_scale_table(scale_kind::ue5m3);
 inline constexpr scale_table e8m0_table = make_scale_table(scale_kind::e8m0);
 
+/// For scale j of a dword, where its two bytes are in the vectors of low and of high bytes.
 struct scale_places {
   alignas(64) std::uint8_t of[4][64];
 };
@@ -272,8 +272,8 @@ inline void scales_of(const quantized_source& q, std::size_t row, std::size_t li
   }
 }
 
-/// Asks for the codes that codes_of will read next: the same rows further on,
-/// or the first `depth` k of the next sixteen.
+/// Prefetches the codes that codes_of will read next: the same rows further on, or the first `depth` k of the next
+/// sixteen rows.
 inline void prefetch_codes(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth) {
   const bool last = k + depth >= q.padded_cols;
   const std::size_t row_bytes = q.interleaved ? depth / 2 : q.padded_cols / 2;
@@ -283,8 +283,8 @@ inline void prefetch_codes(const quantized_source& q, std::size_t row, std::size
 }
 /// Rows of scales that sixteen rows have.
 inline std::size_t scale_row_count(const quantized_source& q) { return q.format.block.rows == 1 ? 16 : 1; }
-/// A place in memory from which on to prefetch the scales of the next sixteen rows, in the order of memory, while those
-/// of `row` are read from block `block` on.
+/// Where to prefetch scales of the next sixteen rows, in the order of memory, while those of `row` are read from block
+/// `block` on.
 inline const std::uint8_t* next_scales(const quantized_source& q, std::size_t row, std::size_t block) {
   const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
   return static_cast<const std::uint8_t*>(q.scales) +
