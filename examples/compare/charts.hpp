@@ -166,7 +166,8 @@ void write_bin_plot(std::ostream& out, std::string_view name, std::string_view h
 
 namespace detail {
 
-/// Shares of the distinct values of a grid, ascending; both zeros are one value, values that quantization never gives are left out.
+/// Shares of the distinct values of a grid, ascending; both zeros are one value, values that quantization never gives
+/// are left out.
 struct bar {
   double value = 0;
   double before = 0;

@@ -1,7 +1,7 @@
 // ufp4 - reading the matrix to compare from a .npy or .safetensors file.
 // SPDX-License-Identifier: Apache-2.0
-/// Only the rows that are used are read, so the file may be larger than memory. Values must be finite: input_error names
-/// the row and the column otherwise.
+/// Only the rows that are used are read, so the file may be larger than memory. Values must be finite: input_error
+/// names the row and the column otherwise.
 #pragma once
 
 #include <cmath>

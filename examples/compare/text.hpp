@@ -1,7 +1,7 @@
 // ufp4 - numbers and untrusted strings as text for a terminal, JSON and HTML.
 // SPDX-License-Identifier: Apache-2.0
-/// Numbers are written by std::to_chars: no locale affects them. Strings from files and command lines are passed through
-/// printable() once: they are then valid UTF-8 without control characters, and only need escaping.
+/// Numbers are written by std::to_chars: no locale affects them. Strings from files and command lines are passed
+/// through printable() once: they are then valid UTF-8 without control characters, and only need escaping.
 #pragma once
 
 #include <charconv>

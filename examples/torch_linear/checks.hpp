@@ -1,9 +1,8 @@
 // ufp4 - gradient checks of ufp4_linear: by differences where y has a derivative, by definition where it is quantized.
 // SPDX-License-Identifier: Apache-2.0
 /// bf16: on numbers that bf16 represents, y is linear in x and in weight and every sum is exact in binary32: gradients
-/// equal central differences.
-/// Quantized: y is a step function, and the recipe defines the gradient: it must have the bits of the operations, and be
-/// within the bound of numerics.md of torch's matmul of the decoded operands.
+/// equal central differences. Quantized: y is a step function, and the recipe defines the gradient: it must have the
+/// bits of the operations, and be within the bound of numerics.md of torch's matmul of the decoded operands.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +36,8 @@ inline gradients through_autograd(const problem& p, const bound_recipe& now) {
 /// Multiples of 1/8 up to 2: bf16 represents them and their neighbours, and sums of 2^10 of their products are exact.
 inline Tensor eighths(std::int64_t rows, std::int64_t cols) { return torch::randint(-16, 17, {rows, cols}) / 8.0; }
 
-/// The number of elements at which `gradient` is not (f(t + 1/8) - f(t - 1/8)) / (1/4) with f = sum(y dy), summed in double.
+/// The number of elements at which `gradient` is not (f(t + 1/8) - f(t - 1/8)) / (1/4) with f = sum(y dy), summed in
+/// double.
 inline std::int64_t wrong_places(const problem& p, const Tensor& t, const Tensor& gradient, const bound_recipe& now) {
   const torch::NoGradGuard none;
   const auto f = [&] {
@@ -99,8 +99,9 @@ inline Tensor decoded(const bound_recipe& now, int operand, const Tensor& x) {
   return out.to(torch::kDouble);
 }
 
-/// The highest ratio of |c - a b^T| to its bound (docs/numerics.md, 6): (K + 6) 2^-24 sum|a||b| for the sum, and 5 * 2^-24
-/// more for the roundings of decoding: at most two per element, four per product; the fifth covers second-order terms.
+/// The highest ratio of |c - a b^T| to its bound (docs/numerics.md, 6): (K + 6) 2^-24 sum|a||b| for the sum, and 5 *
+/// 2^-24 more for the roundings of decoding: at most two per element, four per product; the fifth covers second-order
+/// terms.
 inline double of_bound(const Tensor& c, const Tensor& a, const Tensor& b) {
   const double k = static_cast<double>(a.size(1));
   const Tensor bound = a.abs().matmul(b.abs().t()) * ((k + 11) * std::ldexp(1.0, -24)) + k * std::ldexp(1.0, -126);

@@ -1,7 +1,7 @@
 // ufp4 - the error of 4-bit formats on a matrix of a file, measured a few rows at a time.
 // SPDX-License-Identifier: Apache-2.0
-/// The numbers are those of analysis::measure on the whole matrix, bit for bit. Memory holds one chunk of rows. A matrix
-/// of several chunks is read twice: the first pass determines the amax, which formats with a tensor scale need.
+/// The numbers are those of analysis::measure on the whole matrix, bit for bit. Memory holds one chunk of rows. A
+/// matrix of several chunks is read twice: the first pass determines the amax, which formats with a tensor scale need.
 #pragma once
 
 #include <algorithm>

@@ -28,8 +28,8 @@ class placed_safetensors {
     return add({name, std::string(ufp4::interop::safetensors_name(type)), shape, 0, bytes},
                ufp4::interop::byte_count(type, {}).value());
   }
-  /// A tensor as another file has it, also of a type that is unknown here. file_error for ggml's blocks, which are not a
-  /// type of .safetensors files.
+  /// A tensor as another file has it, also of a type that is unknown here. file_error for ggml's blocks, which are not
+  /// a type of .safetensors files.
   std::size_t add(const std::string& name, const ufp4::interop::stored_tensor& t) {
     using ufp4::interop::number_type;
     if (!ufp4::interop::safetensors_name(t.type).empty()) return add(name, t.type, t.shape);

@@ -114,8 +114,8 @@ inline std::vector<planned_tensor> plan_of(tensor_input& in, const quantize_requ
   return plan;
 }
 
-/// Notes about a --skip that matches nothing, and a file with nothing to quantize. Neither is an error: both occur where
-/// the files of one model are converted in a loop. file_error if nothing can be quantized of what --tensor names.
+/// Notes about a --skip that matches nothing, and a file with nothing to quantize. Neither is an error: both occur
+/// where the files of one model are converted in a loop. file_error if nothing can be quantized of what --tensor names.
 inline std::vector<std::string> notes_of(tensor_input& in, const std::vector<planned_tensor>& plan,
                                          const quantize_request& request) {
   std::vector<std::string> notes = unmatched(in, "--skip", request.skipped);

@@ -1,4 +1,4 @@
-// ufp4 - tests: ufp4_linear computes numerics 7 with torch::nn::Linear's interface, and rejects tensors that it cannot read.
+// ufp4 - tests: ufp4_linear computes numerics 7 with torch::nn::Linear's interface, and rejects unsupported tensors.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: timeout=600
 #include "../../examples/torch_linear/program.hpp"
@@ -55,7 +55,7 @@ problem random_problem(std::int64_t tokens, std::int64_t inputs, std::int64_t ou
           make(tokens, outputs, 1e-2)};
 }
 
-/// y without bias, dx, dw in the library's own quantize calls and GEMMs: signs and random bits are worked out by the model.
+/// y without bias, dx, dw from the library's quantize and GEMM calls; the model computes signs and random bits.
 template <class T, class Format, class Weight>
 gradients by_hand(const problem& p, const linear_model::policies<Format, Weight>& how) {
   const auto x = detail::view_as<T>(p.x), w = detail::view_as<T>(p.weight), dy = detail::view_as<T>(p.dy);

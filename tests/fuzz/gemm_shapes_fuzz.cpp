@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Codes and scales are bytes of the input, also NaN scales. exact_blocks: the same numbers on every tier and on two
-// threads. The other modes: the same on two threads. Shapes that do not fit are rejected with the same message, and C is
-// unchanged.
+// threads. The other modes: the same on two threads. Shapes that do not fit are rejected with the same message, and C
+// is unchanged.
 #include <cstdint>
 #include <span>
 #include <string>

@@ -1,8 +1,8 @@
 // ufp4 - fuzz target: quantize, dequantize, fake_quantize and the Hadamard transform, each tier against the scalar one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any shape, strides, format, policies and floats. Invalid ones are rejected with the same message by every tier, before
-// anything is written; valid ones give the same bits, and write nothing else.
+// Any shape, strides, format, policies and floats. Invalid ones are rejected with the same message by every tier,
+// before anything is written; valid ones give the same bits, and write nothing else.
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-// ufp4 - Eigen's matrices go in and out of the operations by address, and this library's numbers live in Eigen's matrices.
+// ufp4 - tests: Eigen matrices as matrix_view and back, and the numbers of ufp4 as Eigen scalars.
 // SPDX-License-Identifier: Apache-2.0
 #if __has_include(<Eigen/Core>)
 #include <ufp4/interop/eigen.hpp>

@@ -1,7 +1,7 @@
 // ufp4 - a quantized weight in a file: its format, shape and place, for every reader.
 // SPDX-License-Identifier: Apache-2.0
-/// A reader's find_weight(file, name) reads format and shape off the file; read_weight_rows reads rows, so a weight may be
-/// larger than memory. Formats are data; the templates are wrappers that require a weight to have the format F.
+/// A reader's find_weight(file, name) reads format and shape off the file; read_weight_rows reads rows, so a weight may
+/// be larger than memory. Formats are data; the templates are wrappers that require a weight to have the format F.
 ///
 ///   const auto weight = interop::find_weight(file, "layers.0.up_proj.weight");
 ///   any_quantized rows(weight.format, 128, weight.cols, weight.transform);
