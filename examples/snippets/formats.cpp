@@ -1,6 +1,5 @@
 // ufp4 - the code of docs/formats.md, compiled.
 // SPDX-License-Identifier: Apache-2.0
-#include <ufp4/matrix/preset_names.hpp>
 #include <ufp4/ufp4.hpp>
 
 #undef NDEBUG

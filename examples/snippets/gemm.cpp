@@ -58,4 +58,18 @@ int main() {
   }
   quantized_gemm_grouped(tokens, experts, out);
   assert(equal());
+
+  // Six heads of 8 x 64, one after another in memory; one tensor amax for all of them.
+  std::vector<float> qs(6 * 8 * 64, 0.5f), ks(6 * 8 * 64, 0.25f), scores(6 * 8 * 8);
+  auto queries = quantize<nvfp4>(matrix_batch<const float>{qs.data(), 6, 8, 64}, batch_amax::shared);
+  auto keys = quantize<nvfp4>(matrix_batch<const float>{ks.data(), 6, 8, 64}, batch_amax::shared);
+  quantized_gemm(queries, keys, matrix_batch<float>{scores.data(), 6, 8, 8});
+  assert(scores[0] == 8.0f);
+
+  // 16 x 128 weights in unsigned 4-bit integers, with a scale and a zero point for every 64 columns.
+  std::vector<std::uint8_t> integers(16 * 128, 9), zeros(16 * 2, 8);
+  std::vector<float> steps(16 * 2, 0.5f), out16(M * 16);
+  const zero_point_matrix w16(16, 128, 64, integers, steps, zeros);
+  quantized_gemm(matrix_view<const float>{xs.data(), M, 128}, w16, matrix_view<float>{out16.data(), M, 16});
+  assert(w16(0, 0) == 0.5f);
 }
