@@ -73,8 +73,9 @@ def is_row(text):
     return text.strip().startswith("|") and text.strip().endswith("|") and len(text.strip()) > 1
 
 
-def row(text, tag):
-    cells = text.strip()[1:-1].split("|")
+def row(text, tag, columns):
+    """A row as HTML. A | beyond the last column is text: |x|."""
+    cells = text.strip()[1:-1].split("|", columns - 1)
     return "<tr>" + "".join(f"<{tag}>{escaped(cell.strip())}</{tag}>" for cell in cells) + "</tr>"
 
 
@@ -85,10 +86,12 @@ def with_tables(texts):
         if not is_row(text):
             out.append(escaped(text))
             continue
+        if i == 0 or not is_row(texts[i - 1]):
+            columns = min(texts[j].count("|") - 1 for j in range(i, len(texts)) if all(is_row(x) for x in texts[i:j + 1]))
         begins, ends = i == 0 or not is_row(texts[i - 1]), i + 1 == len(texts) or not is_row(texts[i + 1])
         head = not ends and SEPARATOR.match(texts[i + 1])
         # a blank line before a table ends the paragraph; here the tag alone has to do it
-        body = "" if SEPARATOR.match(text) else row(text, "th" if head else "td")
+        body = "" if SEPARATOR.match(text) else row(text, "th" if head else "td", columns)
         out.append(" " + ("<table>" if begins else "") + body + ("</table>" if ends else ""))
     return out
 
