@@ -23,6 +23,7 @@ endfunction()
 ufp4_python_check(oracle numpy tests/oracle/check.py --driver $<TARGET_FILE:oracle_driver>)
 set_tests_properties(oracle PROPERTIES COST 200) # long, so it starts first
 ufp4_python_check(docs_links sys docs/site/check_links.py ${PROJECT_SOURCE_DIR})
+ufp4_python_check(docs_words sys docs/site/check_words.py ${PROJECT_SOURCE_DIR})
 ufp4_python_check(packaging_lists yaml tests/packaging/lists_test.py)
 
 # Translation units with different flags in one program.
@@ -65,6 +66,7 @@ ufp4_bash_check(budgets 300 tests/include_budget.sh)
 set_tests_properties(budgets PROPERTIES RUN_SERIAL TRUE) # it measures time
 ufp4_bash_check(format 300 tests/format_check.sh)
 ufp4_bash_check(docs_site 600 docs/build.sh)
+ufp4_python_check(docs_api sys docs/site/api_reference.py --check ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/api_check)
 ufp4_bash_check(misuse 900 tests/compile_fail/check.sh)
 
 # Every kernel compiled by the vendors' compilers for each architecture, and the instructions in it.

@@ -14,7 +14,7 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// A side as it is multiplied: views stay, requests are quantized here.
+/// An operand ready to be multiplied: requests are quantized here.
 template <quantized_like Q>
 const Q& realize(const cpu::context&, const Q& q) {
   return q;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that q was given to
@@ -52,13 +52,13 @@ namespace ufp4::inline UFP4_CODE {
 
 /// C[M,N] = alpha * A[M,K] * B[N,K]^T + bias + beta * C.
 ///
-/// | A, B      | any_quantized, quantized_matrix, a view of either, or operand<F>(x, policies...), quantized in this |
-/// |           | call; formats may differ, block lengths not. One of them may be a plain matrix_view, or             |
-/// |           | unquantized(x, transform); B may be prepacked                                                       |
-/// | C         | float, bf16 or fp16; must not overlap an operand. Written after every check has passed              |
-/// | transform | the same on both sides: it cancels in the product                                                   |
-/// | NaN       | a block with a NaN scale makes every product that touches it NaN                                    |
-/// | K = 0     | the same formulas with an empty sum; M = 0 or N = 0: nothing happens                                |
+/// | A, B      | any_quantized, quantized_matrix, a view of either, or operand<F>(x, policies...), quantized in this  |
+/// |           | call; formats may differ, block lengths not. One of them may be a plain matrix_view, or              |
+/// |           | unquantized(x, transform); B may be prepacked                                                        |
+/// | C         | float, bf16 or fp16; must not overlap an operand. Written after every check has passed               |
+/// | transform | the same on both sides: it cancels in the product                                                    |
+/// | NaN       | a block with a NaN scale makes every element of C that depends on it NaN                             |
+/// | K = 0     | the same formulas with an empty sum; M = 0 or N = 0: nothing happens                                 |
 /// | bits      | exact_blocks: identical on every backend, isa and thread count. fast: within the bound of numerics 6 |
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 void quantized_gemm(const cpu::context& ctx, const A& a, const B& b, const matrix_view<T>& c,

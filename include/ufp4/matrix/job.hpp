@@ -1,4 +1,4 @@
-// ufp4 - what the operations hand to kernels, whichever machine they run on: formats, shapes and memory as plain values.
+// ufp4 - the jobs that operations pass to kernels on every backend: formats, shapes and memory as plain values.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +12,7 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// Rows of a matrix on their way into blocks. A strip is as many rows as a block is high; a run is the longer of block
-/// and transform.
+/// A matrix to be quantized. A strip has as many rows as a block; a run is the longer of block and transform.
 struct quantize_job {
   source x{};
   format_spec format{};

@@ -1,4 +1,4 @@
-// ufp4 - the operands of a product: what they may be, what is wrong with them, and the job they make.
+// ufp4 - the operands of a product: their types, the checks of their combination, and the job that kernels receive.
 // SPDX-License-Identifier: Apache-2.0
 //
 // CPU and GPU operations check here before they write anything, so an error message is the same on both.
@@ -49,7 +49,7 @@ template <class T>
 concept plain_operand = is_plain<T>::value;
 template <class T>
 concept prepacked_operand = is_prepacked<T>::value;
-/// What either side of a GEMM may be; at least one is not plain, and only the right one prepacked.
+/// The types of an operand of a GEMM. At least one operand is quantized; only the right one may be prepacked.
 template <class T>
 concept any_operand = quantized_like<T> || request_operand<T> || plain_operand<T> || prepacked_operand<T>;
 
@@ -75,7 +75,7 @@ template <class A, class B>
 inline constexpr bool blocks_may_match =
     static_block_length<A> == 0 || static_block_length<B> == 0 || static_block_length<A> == static_block_length<B>;
 
-/// What can be known of a side before it is quantized: shapes are checked on it, so that nothing is done in vain.
+/// The properties of an operand that are known before it is quantized; shapes are checked on them first.
 struct operand_shape {
   std::size_t rows = 0, cols = 0, padded_cols = 0;
   int block = 0;  ///< 0: plain, takes the other side's
@@ -205,7 +205,7 @@ gemm_operand gemm_operand_of(const matrix_view<T>& x, int block) {
   return gemm_operand_of(unquantized(x), block);
 }
 
-/// Everything that can be wrong with a product, before anything is done.
+/// All checks of a product, before anything is computed.
 template <class A, class B>
   requires(any_operand<A> || coded_operand<A>) && (any_operand<B> || coded_operand<B>)
 void check_gemm(const char* operation, const A& a, const B& b, const sink& out, const gemm_options& options) {
