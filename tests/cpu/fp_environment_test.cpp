@@ -1,4 +1,4 @@
-// ufp4 - the caller's floating-point environment changes no bit of any operation, and comes back as it was, flags included.
+// ufp4 - the caller's floating-point environment changes no bit of any operation, and is restored, flags included.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/cpu/fp_environment.hpp>
 

@@ -1,4 +1,4 @@
-// ufp4 - the floating-point environment of a operation: round to nearest, subnormals kept, no traps; the caller's restored.
+// ufp4 - the floating-point environment of tasks: round to nearest, subnormals kept, no traps; the caller's restored.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernel runs behind a call through a pointer, so no arithmetic of it can be moved across the change.
