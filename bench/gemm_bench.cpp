@@ -1,11 +1,11 @@
-// ufp4 - bench: C = A * B^T from 4-bit blocks, beside the multiply units, the bandwidth of the weights, and Eigen.
+// ufp4 - bench: C = A * B^T from 4-bit blocks, compared with the multiply units, the weights' bandwidth, and Eigen.
 // SPDX-License-Identifier: Apache-2.0
 //
-// gemm/operands and mode/isa/MxNxK/threads, in GFLOP/s (2 M N K). B are weights: read again and again, or, with
-// `+rotating`, a different matrix each call, so many that they come from memory. The bound is the multiply unit that
-// the kernel uses, with the rescaling that its blocks ask for; where M is 1, the bandwidth that the weights are read
-// with.
+// gemm/operands and mode/isa/MxNxK/threads, in GFLOP/s (2 M N K). B are weights: the same in every call or, with
+// `+rotating`, a different matrix in each call, so many that they are read from memory. The bound is the multiply unit
+// that the kernel uses, with the rescaling that its blocks need; for M = 1 it is the bandwidth of reading the weights.
 #include "support/bench.hpp"
+#include "support/clock.hpp"
 #include "support/limits.hpp"
 #include "support/operands.hpp"
 #include "support/plain.hpp"
@@ -40,13 +40,13 @@ struct size {
   }
 };
 
-/// So many bytes of weights that they cannot stay in any cache.
+/// More bytes of weights than any cache holds.
 std::size_t rotation_bytes() {
   return std::clamp(4 * bench::caches().l3, std::size_t{128} << 20, std::size_t{1} << 30);
 }
 
-/// The unit that a kernel multiplies with, by the kernel's name, with the rescaling of its blocks where that loop was
-/// written; null for scalar.
+/// The multiply unit of a kernel, by the kernel's name, with the rescaling of its blocks if such a loop exists; null
+/// for scalar.
 const char* unit_of(const cpu::explanation& e, int block) {
   const bool int8 = std::strstr(e.kernel, "int8") != nullptr, bf16 = std::strstr(e.kernel, "bf16") != nullptr;
   switch (e.isa) {
@@ -103,7 +103,7 @@ void add_row(const product& p, const size& s, cpu::isa tier, int threads) {
   r.prepare = [=] { return p.prepare(ctx, s); };
   const char* unit = unit_of(e, p.block);
   const std::size_t passed = p.weight_bytes(s.n, s.k) * s.experts, span = p.weight_bytes(s.n, s.k) * p.count(s);
-  if (s.m == 1 && unit != nullptr) {  // two operations a weight: reading it takes longer than any unit
+  if (s.m == 1 && unit != nullptr) {  // two operations a weight: reading it takes longer than multiplying
     r.bound_name = "read of weights";
     r.bound = [=] {
       return s.work() * bench::bandwidth(bench::traffic::read, span, threads) / (static_cast<double>(passed) / 1e9);
@@ -137,7 +137,7 @@ const std::vector<prepacked_matrix<F>>& prepacked(const size& s, std::size_t cou
   return kept;
 }
 
-/// Calls of quantized_gemm with left(s) and one of rights(s, count) after another.
+/// Calls quantized_gemm with left(s) and each of rights(s, count) in sequence.
 template <class F, class Left, class Rights>
 product single(std::string name, accumulate mode, const Left& left, const Rights& rights) {
   product p{std::move(name), F::block_size, &bytes_of_weights<F>, {}, {}};
@@ -180,7 +180,7 @@ product weight_only(const std::string& name) {
       [](const size& s, std::size_t count) { return views<F>(s, count); });
 }
 
-/// A mixture of experts: as many products, in one call or in one after another.
+/// A mixture of experts: that many products, in one call or in separate calls.
 template <class F>
 product experts(const std::string& name, accumulate mode, bool one_call) {
   product p = both_quantized<F>(name, mode);
@@ -267,7 +267,85 @@ void add_eigen(std::span<const size> sizes) {
     }
 }
 
+/// Calls so small that what surrounds the kernel counts: the limit is the kernel, called directly. A row times 256 calls,
+/// since one takes no longer than to read the clock.
+template <class Call, class Kernel>
+void add_small_call(std::string format, std::string shape, const char* unit, double work, const Call& prepare,
+                    const Kernel& prepare_kernel) {
+  for (const int threads : {0, 1}) {
+    const cpu::context ctx{.threads = threads};
+    bench::row r{.operation = "call_overhead",
+                 .format = format + (threads == 0 ? ", default context" : ", one thread"),
+                 .isa = cpu::name(cpu::available().best()),
+                 .shape = shape,
+                 .threads = 1,
+                 .unit = unit,
+                 .work = work,
+                 .kernel = format,
+                 .bound_name = "the kernel called directly",
+                 .bound = {},
+                 .prepare = {}};
+    constexpr int calls = 256;
+    r.work *= calls;
+    r.bound = [=] {
+      const auto kernel = prepare_kernel();
+      double best = 1e9;
+      for (int repetition = 0; repetition < 50; ++repetition) {
+        const bench::stopwatch watch(1);
+        for (int i = 0; i < calls; ++i) kernel();
+        best = std::min(best, watch.seconds());
+      }
+      return work * calls / best;
+    };
+    r.prepare = [=]() -> std::function<void()> {
+      return [call = prepare(ctx)] {
+        for (int i = 0; i < calls; ++i) call();
+      };
+    };
+    bench::add(std::move(r));
+  }
+}
+
+void add_small_calls() {
+  constexpr std::size_t n = 256;
+  const matrix_view<const float> x = bench::plain_matrix<float>(1, n);
+  const matrix_view<float> y = bench::output_matrix<float>(1, n);
+  static const auto qx = quantize<nvfp4>(x), qw = quantize<nvfp4>(bench::plain_matrix<float>(n, n));
+  const gemm_options options{};
+  add_small_call(
+      "quantized_gemm nvfp4", "1x256x256", "GFLOP/s", 2e-9 * n * n,
+      [=](const cpu::context& ctx) { return [=] { quantized_gemm(ctx, qx, qw, y, options); }; },
+      [=] {
+        const auto plan =
+            cpu::detail::plan_gemm(detail::gemm_job_of(qx, qw, detail::sink_of(y), options), cpu::resolve({}));
+        static detail::buffer<std::byte> left(plan.kernel->left_bytes(plan.job, 1));
+        static detail::buffer<std::byte> scratch(plan.kernel->scratch_bytes(plan.job, 1));
+        return [=] {
+          plan.kernel->pack_left(plan.job, 0, 1, left.data());
+          for (std::size_t col = 0; col < n; col += plan.kernel->part_cols)
+            plan.kernel->multiply(plan.job, {0, 1, col, std::min(n - col, plan.kernel->part_cols)}, left.data(),
+                                  scratch.data());
+        };
+      });
+  static auto q = quantize<mxfp4>(x);  // one level: no pass for the amax of the whole
+  add_small_call(
+      "quantize_into mxfp4", "1KB", "GB/s", 1e-9 * n * sizeof(float),
+      [=](const cpu::context& ctx) { return [=] { quantize_into(ctx, x, q); }; },
+      [=] {
+        const auto policies = detail::collect();
+        const auto job = detail::make_job(detail::source_of(x), spec_of<mxfp4>, policies);
+        const auto coder = detail::make_coder<mxfp4>(policies, 0.0f);
+        const auto kernel =
+            cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize, job, coder, cpu::resolve({})).kernel;
+        return [=] {
+          quantize_report report;
+          kernel(job, coder, {q.codes().data(), q.scales().data()}, 0, 1, report);
+        };
+      });
+}
+
 void add_all(const settings& s) {
+  add_small_calls();
   std::vector<size> sizes{
       {1, wide, wide}, {1, wide, wide, true}, {16, wide, wide}, {128, wide, wide}, {512, wide, wide}};
   std::vector<size> squares{{512, 512, 512}, {1024, 1024, 1024}, {2048, 2048, 2048}};

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# ufp4 - builds the pages of docs/ as a site, and fails on a dead link, a stale picture or anything mkdocs warns of.
+# ufp4 - builds the pages of docs/ and the API reference as a site; fails on a dead link, a stale picture or a warning of mkdocs.
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: docs/build.sh [--pictures | --links]
-  --pictures   draws docs/pictures/ anew from the values that the library has
-  --links      checks the links of the Markdown and ends: needs python3 and nothing else
-The site lies in build/site/html; its pages open from the folder. Environment: UFP4_BUILD_DIR, where to build.
-mkdocs-material comes from PyPI; where that cannot be reached, with apt, and the search then needs a server.
-Exit status 77: the links and pictures are right, but neither could be had, so no site was built.'
+  --pictures   draws docs/pictures/ from the values of the library
+  --links      checks the links of the Markdown only; needs python3
+The site is written to build/site/html; its pages open without a server. Environment: UFP4_BUILD_DIR, where to build.
+mkdocs-material comes from PyPI, or with apt (then the search needs a server). The API reference needs doxygen.
+Exit status 77: links and pictures are right, but mkdocs-material is not available, so no site was built.'
 set -uo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
@@ -25,7 +25,7 @@ install_packages python3 || exit 1
 python3 "$site/check_links.py" "$source_dir" || exit 1
 [ "${1:-}" = --links ] && exit 0
 
-# The pictures show what the headers say, not what somebody remembers of it.
+# The pictures are drawn from the values in the headers.
 install_packages g++ || exit 1
 values=$ufp4_build/grid_values
 g++ -std=c++20 -I "$source_dir/include" "$site/grid_values.cpp" -o "$values" || exit 1
@@ -38,15 +38,21 @@ fi
 remove_tree "$ufp4_build/site"
 python3 "$site/stage.py" "$source_dir" "$ufp4_build/site" || exit 1
 config=$ufp4_build/site/mkdocs.yml
+if install_packages doxygen; then
+  python3 "$site/api_reference.py" "$source_dir" "$ufp4_build/site/pages/api" || exit 1
+else
+  echo "doxygen is not installed: the site is made without the API reference"
+  sed -i '/api\/index.html/d' "$config"
+fi
 if install_packages python3-venv ca-certificates && python=$(make_venv site 'mkdocs>=1.6,<2' 'mkdocs-material>=9.5,<10'); then
   :
 elif install_packages mkdocs-material; then
-  echo "mkdocs-material could not be had from PyPI: the site is made with Debian's, and its search needs a server"
+  echo "mkdocs-material is not available from PyPI: the site is made with Debian's, and its search needs a server"
   python=$(python_with mkdocs,material) || exit 1
-  # what mkdocs 1.4 and material 8 do not know; check_links.py looks for what `validation` would find
+  # settings that mkdocs 1.4 and material 8 do not have; check_links.py finds what `validation` would find
   sed -i -e '/^validation:/,/^$/d' -e '/^not_in_nav:/,/^ /d' -e 's/plugins: \[search, offline\]/plugins: [search]/' "$config"
 else
-  echo "SKIPPED: mkdocs-material could be had neither from PyPI nor with apt, so no site was built; links and pictures are right"
+  echo "SKIPPED: mkdocs-material is available neither from PyPI nor with apt, so no site was built; links and pictures are right"
   exit 77
 fi
 log=$ufp4_build/site/mkdocs.log # not --quiet, under which --strict sees no warnings

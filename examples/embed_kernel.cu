@@ -1,12 +1,12 @@
-// ufp4 - two kernels of a user's own that quantize where the numbers are made, instead of in a pass of their own.
+// ufp4 - two kernels of a user that quantize the values they compute, without a separate pass over memory.
 // SPDX-License-Identifier: Apache-2.0
 //
 //   nvcc -std=c++20 -arch=sm_80 -I include examples/embed_kernel.cu -o embed_kernel && ./embed_kernel
 //   hipcc -std=c++20 --offload-arch=gfx90a -I include -x hip examples/embed_kernel.cu -o embed_kernel && ./embed_kernel
 //
-// Only <ufp4/device.hpp> is used: values in registers go in, codes and a scale come out. The functions are __host__
-// __device__, so main() asks the same ones on the host and compares the GEMM's bytes.
-// (The norm's sums are in another order on the host.)
+// They use <ufp4/device.hpp> only: its functions take values in registers and return codes and a scale. The functions
+// are __host__ __device__: main() calls them on the host too and compares the bytes of the GEMM. (The norm is not
+// compared, because the host sums in another order.)
 #include <ufp4/device.hpp>
 
 #include <math.h>
@@ -15,14 +15,15 @@
 using quantized = ufp4::e1m2_f32;  // 1x16 blocks of the uniform grid, one float scale each
 constexpr int block = quantized::block.cols;
 
-/// RMSNorm -> random Hadamard of 16 -> 4 bits: y = x / rms(x) * gain, of which only codes and scales are written.
-/// 32 threads a row, a thread sixteen neighbours at a time; cols is a multiple of 16. A wave of 64 has two rows.
+/// RMSNorm, random Hadamard transform of 16, quantization: y = x / rms(x) * gain; only codes and scales are written.
+/// 32 threads compute a row, each sixteen consecutive elements at a time; a wave of 64 lanes has two rows. cols is a
+/// multiple of 16.
 template <class Rounding>
 __global__ void rmsnorm_quantize(const float* x, const float* gain, int rows, int cols, float epsilon,
                                  ufp4::transform_spec rht, Rounding rounding, uint8_t* codes, float* scales) {
   const int row = static_cast<int>(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
   const int first = static_cast<int>(threadIdx.x % 32) * block;
-  if (row >= rows) cols = 0;  // nothing to do, but every thread of a wave comes to the shuffles
+  if (row >= rows) cols = 0;  // no work, but all threads of a wave must execute the shuffles
   x += static_cast<size_t>(row) * cols;
 
   float sum = 0;
@@ -35,7 +36,7 @@ __global__ void rmsnorm_quantize(const float* x, const float* gain, int rows, in
     float y[block];
     for (int j = 0; j < block; ++j) y[j] = x[k + j] * factor * gain[k + j];
     ufp4::hadamard_forward(rht, y);
-    const size_t at = static_cast<size_t>(row) * cols + k;  // the element's place draws its random number
+    const size_t at = static_cast<size_t>(row) * cols + k;  // the element index, which determines the random bits
     uint8_t packed[block / 2];
     scales[at / block] = ufp4::quantize_block<quantized>(y, packed, rounding, at);
     for (int b = 0; b < block / 2; ++b) codes[at / 2 + b] = packed[b];
@@ -44,8 +45,8 @@ __global__ void rmsnorm_quantize(const float* x, const float* gain, int rows, in
 
 constexpr int tile_rows = 32, tile_cols = 64, tile_depth = 16;  // of C, and of K at a time; 128 threads
 
-/// C = A B^T in float, and C leaves the kernel as 4 bits: a thread makes sixteen neighbours of a row, which are a
-/// block. a is m x k, b is n x k; n is a multiple of 16.
+/// C = A B^T in float, and C is written in 4 bits: a thread computes sixteen consecutive elements of a row, one block.
+/// a is m x k, b is n x k; n is a multiple of 16.
 __global__ void gemm_quantize(const float* a, const float* b, int m, int n, int k, uint8_t* codes, float* scales) {
   __shared__ float as[tile_rows][tile_depth + 1], bs[tile_cols][tile_depth + 1];  // + 1: rows in different banks
   const int thread = static_cast<int>(threadIdx.x), row0 = static_cast<int>(blockIdx.y) * tile_rows;
@@ -87,7 +88,7 @@ bool allocated(void** p, size_t bytes) { return cudaMallocManaged(p, bytes) == c
 bool finished() { return cudaDeviceSynchronize() == cudaSuccess; }
 #endif
 
-/// Memory that both machines see; null where there is no GPU.
+/// Memory that host and device can access; null if there is no GPU.
 template <class T>
 T* managed(size_t count) {
   void* p = nullptr;

@@ -23,13 +23,17 @@ endfunction()
 ufp4_python_check(oracle numpy tests/oracle/check.py --driver $<TARGET_FILE:oracle_driver>)
 set_tests_properties(oracle PROPERTIES COST 200) # long, so it starts first
 ufp4_python_check(docs_links sys docs/site/check_links.py ${PROJECT_SOURCE_DIR})
+ufp4_python_check(docs_words sys docs/site/check_words.py ${PROJECT_SOURCE_DIR})
 ufp4_python_check(packaging_lists yaml tests/packaging/lists_test.py)
+
+# Translation units with different flags in one program.
+ufp4_bash_check(cpu_odr_pairs 300 tests/cpu/odr/pairs.sh ${ufp4_kernels_object})
 
 # The ways to get the library, each in a project of its own.
 set(ufp4_ways package)
 if(NOT UFP4_TEST_LEVEL STREQUAL default)
   set(ufp4_ways hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg readme include package subdirectory
-      fetch_found fetch_missing pkgconfig components)
+      fetch_found fetch_missing pkgconfig components kernels)
 endif()
 ufp4_bash_check(packages_install 300 tests/consume/run.sh install)
 set_tests_properties(packages_install PROPERTIES FIXTURES_SETUP packages)
@@ -62,6 +66,7 @@ ufp4_bash_check(budgets 300 tests/include_budget.sh)
 set_tests_properties(budgets PROPERTIES RUN_SERIAL TRUE) # it measures time
 ufp4_bash_check(format 300 tests/format_check.sh)
 ufp4_bash_check(docs_site 600 docs/build.sh)
+ufp4_python_check(docs_api sys docs/site/api_reference.py --check ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/api_check)
 ufp4_bash_check(misuse 900 tests/compile_fail/check.sh)
 
 # Every kernel compiled by the vendors' compilers for each architecture, and the instructions in it.

@@ -148,11 +148,11 @@ TEST_CASE("strided and transposed plain matrices are read where they lie", "[gem
   std::mt19937_64 gen{support::seed(2)};
   const plain<float> x(gen, 70, 40);
   const auto w = model::random_quantized<e1m2_f32>(gen, 6, 40);
-  std::vector<float> packed(70 * 6), strided(70 * 6), turned(70 * 41 + 1);
+  std::vector<float> packed(70 * 6), strided(70 * 6), transposed(70 * 41 + 1);
   quantized_gemm(x.view(), w, matrix_view<float>{packed.data(), 70, 6}, exactly);
   for (std::size_t i = 0; i < 70; ++i)
-    for (std::size_t k = 0; k < 40; ++k) turned[1 + k * 70 + i] = x.data[i * 40 + k];
-  quantized_gemm(transpose(matrix_view<const float>{turned.data() + 1, 40, 70}), w,
+    for (std::size_t k = 0; k < 40; ++k) transposed[1 + k * 70 + i] = x.data[i * 40 + k];
+  quantized_gemm(transpose(matrix_view<const float>{transposed.data() + 1, 40, 70}), w,
                  matrix_view<float>{strided.data(), 70, 6}, exactly);
   REQUIRE(strided == packed);
 }

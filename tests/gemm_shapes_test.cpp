@@ -17,7 +17,7 @@ namespace {
 constexpr gemm_options exactly{.accumulate = accumulate::exact_blocks};
 const cpu::context one_thread{.threads = 1};
 
-/// Column-major formats' worth of a matrix: what the model gives, in C's type.
+/// What the model gives, in C's type.
 template <class T>
 void require_equal(const support::guarded<T>& c, const std::vector<float>& expected) {
   REQUIRE(c.size() == expected.size());

@@ -263,7 +263,7 @@ TEST_CASE("an instruction set that this machine lacks is rejected before anythin
   bench b;
   const auto out = matrix_view<float>{b.out.data(), rows, cols};
   const std::string part =
-      std::string("cpu::context::isa asks for ") + cpu::name(absent) + ", which this machine lacks";
+      std::string("cpu::context::isa: ") + cpu::name(absent) + " is not on this machine; available: ";
   const auto q = quantize<nvfp4>(b.x);
   for (const std::string& message :
        {message_of([&] { quantize<nvfp4>(context, b.x); }), message_of([&] { dequantize(context, q, out); }),

@@ -1,4 +1,4 @@
-// ufp4 - prints the grids that pictures.py draws: a line each, the name and what rounding to it can give.
+// ufp4 - prints the grids that pictures.py draws, one in a line: the name and the values of rounding.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <ufp4/format/fp4.hpp>

@@ -1,4 +1,4 @@
-# ufp4 - the little of Markdown that the site's scripts read: headings, their anchors, links; none inside code.
+# ufp4 - the parts of Markdown that the site's scripts read: headings, their anchors, links, outside code.
 # SPDX-License-Identifier: Apache-2.0
 import re
 from pathlib import Path
@@ -53,7 +53,7 @@ def links(text):
 
 
 def stray_tags(text):
-    """(number, tag) of what a browser would take for an unknown element and not show: fp4<E2M1> outside a code span."""
+    """(number, tag) of text that a browser treats as an unknown element and hides: fp4<E2M1> outside a code span."""
     known = {"a", "b", "br", "details", "i", "img", "p", "picture", "source", "sub", "summary", "sup"}
     for number, line in prose(text):
         for match in re.finditer(r"</?([A-Za-z][\w:]*)", without_spans(line)):
@@ -61,10 +61,10 @@ def stray_tags(text):
                 yield number, match.group() + "…"
 
 
-def is_device_matrix(target):
+def is_external(target):
     return re.match(r"[a-z][a-z+.-]*:", target) is not None
 
 
 def pages(root):
-    """What is read on GitHub and becomes the site: README, CHANGELOG and docs/*.md, as paths relative to root."""
+    """The pages: README, CHANGELOG and docs/*.md, as paths relative to root."""
     return [Path("README.md"), Path("CHANGELOG.md"), *sorted(p.relative_to(root) for p in (root / "docs").glob("*.md"))]

@@ -4,8 +4,8 @@
 #
 #   grid_values | pictures.py [--check] FOLDER
 #
-# GitHub shows one picture on white and on near black, whatever the reader's system says, so colours are middling ones
-# that can be read on both, and nothing has a background.
+# GitHub shows the same picture on a white and on a nearly black page. The colours are readable on both, and nothing has
+# a background.
 import sys
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class Picture:
 
 
 def bins(levels):
-    """(value, low, high): what rounds to a value lies between the midpoints to its neighbours."""
+    """(value, low, high): numbers between low and high, the midpoints to the neighbours, round to the value."""
     for i, value in enumerate(levels):
         low = (levels[i - 1] + value) / 2 if i else value
         high = (value + levels[i + 1]) / 2 if i + 1 < len(levels) else value
@@ -54,7 +54,7 @@ def bins(levels):
 
 
 def ruler(picture, levels, x, y, width, low, high, height=26, labels=True):
-    """A grid from low to high: bins in two tints, a dot a value; orange where a dot is not in the middle of its bin."""
+    """A grid from low to high: bins in two tints, a dot for each value, orange if it is not in the middle of its bin."""
     to_x = lambda v: x + (v - low) / (high - low) * width
     for i, (value, first, last) in enumerate(bins(levels)):
         if last <= low:
@@ -91,7 +91,7 @@ def all_grids(grids):
         picture.text(8, y + 18, name, 14, weight="bold")
         half = max(abs(levels[0]), levels[-1])
         ruler(picture, levels, 118, y, 620, -half, half, labels=False)
-        taken = []  # zero, then from outside in; one that would touch another is left out
+        taken = []  # zero, then from outside in; labels that would overlap are omitted
         for value in sorted(levels, key=lambda v: (v != 0, -abs(v))):
             x = 118 + (value + half) / (2 * half) * 620
             if all(abs(x - other) > 30 for other in taken):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# ufp4 - makes the site's pages from the tree's: README is the first one, and a file of the tree that a page links to
-# becomes a page too, so that the site needs no other place.
+# ufp4 - copies the pages of the tree for the site. README becomes the first page. A file of the tree that a page links
+# to becomes a page too, so that all links work within the site.
 # SPDX-License-Identifier: Apache-2.0
 #
 #   stage.py ROOT FOLDER     writes FOLDER/pages/ and FOLDER/mkdocs.yml
@@ -19,13 +19,13 @@ LANGUAGES = {".hpp": "cpp", ".cpp": "cpp", ".inl": "cpp", ".cu": "cpp", ".py": "
 class Stage:
     def __init__(self, root, out):
         self.root, self.out = root.resolve(), out
-        # where the pages of the tree stand in the site
+        # the path of each page in the site
         self.place = {page: Path("index.md") if page.name == "README.md" else Path(page.name)
                       for page in markdown.pages(self.root)}
         self.sources = set()
 
     def place_of(self, file):
-        """Where a file of the tree stands in the site."""
+        """The path of a file of the tree in the site."""
         if file in self.place:
             return self.place[file]
         if file.parts[:2] == ("docs", "pictures"):
@@ -34,7 +34,7 @@ class Stage:
         return Path("source") / f"{file}.md"
 
     def moved(self, page, target):
-        if markdown.is_device_matrix(target) or target.startswith("#"):
+        if markdown.is_external(target) or target.startswith("#"):
             return target
         file, hash_mark, anchor = target.partition("#")
         goal = (self.root / page.parent / file).resolve().relative_to(self.root)
@@ -42,7 +42,7 @@ class Stage:
         return os.path.relpath(self.place_of(goal), here) + hash_mark + anchor
 
     def line(self, page, line):
-        """Links led to their new places; \\| inside a code span of a table is GitHub's way to write |."""
+        """The line with links to the site's paths. In a table, GitHub writes | inside a code span as \\|."""
         spans = {m.start(): m for m in markdown.CODE_SPAN.finditer(line)}
         bare = markdown.without_spans(line)
         edits = [(m.start(2), m.end(2), self.moved(page, m.group(2)))
@@ -50,7 +50,7 @@ class Stage:
         edits += [(m.start(), m.end(), m.group().replace("\\|", "|")) for m in spans.values() if line.startswith("|")]
         for first, last, text in sorted(edits, reverse=True):
             line = line[:first] + text + line[last:]
-        # GitHub reads Markdown inside an element, Python-Markdown where it is asked to
+        # Python-Markdown reads Markdown inside an element only with this attribute
         return line.replace("<details>", '<details markdown="1">')
 
     def page(self, page):
@@ -59,7 +59,7 @@ class Stage:
         done = []
         for number, line in enumerate(lines, 1):
             if number in is_prose:
-                # Python-Markdown wants a blank line where GitHub wants none: after a comment, before a list.
+                # Python-Markdown needs a blank line after a comment and before a list; GitHub does not.
                 if done and done[-1].strip().endswith("-->") and line.strip():
                     done.append("")
                 if re.match(r"(-|\d+\.) ", line) and done and done[-1].strip() and not re.match(r"\s|-|\d+\.", done[-1]):
@@ -85,7 +85,7 @@ class Stage:
         path.write_text(text, encoding="utf-8")
 
     def copy(self, file, where):
-        """Its bytes and not its mode, with which a read-only tree's copies could not be replaced."""
+        """Copies the bytes, not the mode: copies of read-only files could not be replaced."""
         path = self.out / where
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes((self.root / file).read_bytes())

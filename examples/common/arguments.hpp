@@ -1,4 +1,4 @@
-// ufp4 - the command lines of examples, word by word, and what they reject.
+// ufp4 - reading the command lines of examples.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,16 +16,21 @@
 
 namespace common {
 
-/// A command line that cannot be meant.
+/// An invalid command line: exit status 2.
 struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The command line, one argument after the other; "--name=value" is "--name value", but for a flag that takes none:
-/// next() rejects it then.
+/// Rejects a flag or a word that the command does not know.
+[[noreturn]] inline void reject_argument(const std::string& word) {
+  throw usage_error("unknown argument " + ufp4::interop::printable(word));
+}
+
+/// The command line, one argument after the other. "--name=value" is "--name value"; after a flag without a value,
+/// next() rejects it.
 class arguments {
  public:
-  /// A word that starts with `flag_mark` is a flag and not the value of the one before it; "-" alone is a value.
+  /// A word that starts with `flag_mark` is a flag, never the value of the flag before it; "-" alone is a value.
   arguments(int count, const char* const* values, std::string_view flag_mark) : flag_mark_(flag_mark) {
     for (int i = 1; i < count; ++i) {
       const std::string_view argument = values[i];
@@ -36,7 +41,7 @@ class arguments {
   }
 
   bool empty() const { return at_ == words_.size(); }
-  /// A flag or a word that belongs to none. usage_error where it is a value that the flag before it did not take.
+  /// A flag, or a word that is not a flag's value. usage_error for a value attached to a flag that takes none.
   std::string next() {
     if (words_[at_].attached)
       throw usage_error(words_[at_ - 1].text + " takes no value, and got " +
@@ -44,6 +49,7 @@ class arguments {
     return words_[at_++].text;
   }
 
+  /// The flag's value, if one follows.
   std::optional<std::string> optional_value() {
     if (empty()) return {};
     const auto& [text, attached] = words_[at_];
@@ -51,14 +57,15 @@ class arguments {
     if (!attached && text.starts_with(flag_mark_) && text != "-") return {};
     return words_[at_++].text;
   }
+  /// The value of a flag that needs one. Negative numbers count as values, to be rejected by their range.
   std::string value(const std::string& flag) {
     auto found = optional_value();
-    if (!found && !empty() && is_negative(words_[at_].text))
-      found = words_[at_++].text;  // no flag, and out of any range
+    if (!found && !empty() && is_negative(words_[at_].text)) found = words_[at_++].text;
     if (!found || found->empty()) throw usage_error(flag + " needs a value");
     return *found;
   }
 
+  /// A whole number from `least` to `most`.
   std::uint64_t number(const std::string& flag, std::uint64_t least, std::uint64_t most) {
     const std::string text = value(flag);
     std::uint64_t result = 0;
@@ -67,6 +74,7 @@ class arguments {
                         ", not " + ufp4::interop::printable(text));
     return result;
   }
+  /// Finite and above 0.
   double positive(const std::string& flag) {
     const std::string text = value(flag);
     double result = 0;
@@ -88,7 +96,7 @@ class arguments {
 
   struct word {
     std::string text;
-    bool attached;  ///< behind a flag's "="
+    bool attached;  ///< followed a flag's "="
   };
 
   std::string_view flag_mark_;

@@ -1,4 +1,4 @@
-// ufp4 - Ctrl-C as a question asked between steps.
+// ufp4 - Ctrl-C as a flag that long work polls.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,8 +13,8 @@ inline volatile std::sig_atomic_t interrupt_seen = 0;
 inline constexpr std::array interrupting_signals{SIGINT, SIGTERM, SIGHUP};
 }  // namespace detail
 
-/// While one lives, the first SIGINT, SIGTERM or SIGHUP is noted; a second one ends the program as it always did. One
-/// that was ignored stays ignored, as under nohup.
+/// During the lifetime of an object the first SIGINT, SIGTERM or SIGHUP sets a flag; a second one ends the program. A
+/// signal that was ignored before, as under nohup, stays ignored.
 class interrupt {
  public:
   interrupt() {

@@ -1,4 +1,4 @@
-// ufp4 - where examples write reports: a file, or standard output.
+// ufp4 - writing the reports of examples: to a file, or to standard output.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <ufp4/interop/tensor_file.hpp>
+#include <ufp4/interop/output_file.hpp>
 #include <ufp4/interop/text.hpp>
 
 #include "arguments.hpp"
@@ -23,7 +23,7 @@ namespace common {
 
 namespace detail {
 
-/// A pipe, a terminal, /dev/null: nothing that another file could take the place of.
+/// Pipes, terminals, /dev/null: what cannot be replaced by another file.
 inline bool is_written_in_place(const std::string& path) {
   std::error_code none;
   const std::filesystem::file_status status = std::filesystem::status(path, none);
@@ -32,26 +32,26 @@ inline bool is_written_in_place(const std::string& path) {
 
 }  // namespace detail
 
-/// Under whatever name, of files that are there and of files that are to be.
+/// Whether two paths name one file, also through links and of files that do not exist yet.
 inline bool is_same_file(const std::string& a, const std::string& b) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (a == b || fs::equivalent(a, b, error)) return true;
-  const auto whole = [&error](const std::string& path) {  // which follows no link to what is not there
+  const auto whole = [&error](const std::string& path) {  // weakly_canonical does not follow dangling links
     return fs::weakly_canonical(fs::absolute(ufp4::interop::end_of_links(path), error), error);
   };
   const fs::path first = whole(a);
   return !error && first == whole(b) && !error;
 }
 
-/// Throws std::runtime_error, which says why as far as errno knows it, unless all that `out` was given arrived.
+/// std::runtime_error, with the reason if errno has one, unless everything was written.
 inline void check_written(std::ostream& out, const std::string& name) {
   if (out.flush()) return;
   throw std::runtime_error(name + ": could not be written to its end" + ufp4::interop::cause_text(errno));
 }
 
-/// usage_error where a report is named as a file of tensors would be: its name is optional, so in `--json FILE` that is
-/// what it was meant as, and the report would take FILE's place. `instead` ends the message.
+/// usage_error if a report's name ends like a file of tensors: the name is optional, so in `--json FILE` FILE was
+/// probably meant as the input, which the report would replace. `instead` ends the message.
 inline void check_report_name(const std::string& flag, const std::string& name,
                               const std::string& instead = "name the report otherwise") {
   for (const std::string_view ending : {".safetensors", ".npy", ".gguf"})
@@ -60,15 +60,15 @@ inline void check_report_name(const std::string& flag, const std::string& name,
                         " would be the report's name, and it ends like a file of tensors; " + instead);
 }
 
-/// The value of a flag whose report goes to a file, or to standard output, "-", where it names none.
+/// The optional value of a flag that writes a report: a file, or "-", standard output, which is the default.
 inline std::string report_name(arguments& rest, const std::string& flag) {
   const std::string name = rest.optional_value().value_or("-");
   check_report_name(flag, name);
   return name;
 }
 
-/// Text for `path`, where "-" is `standard`. A file appears whole or not at all, and keeps until then what it held.
-/// std::runtime_error names what cannot be written: a full disk is noticed here and not by the reader of half a file.
+/// Writes text to `path`; "-" is `standard`. An existing file is replaced when the new one is complete.
+/// std::runtime_error names what cannot be written, for example because the disk is full.
 inline void write_to(const std::string& path, std::ostream& standard, const std::function<void(std::ostream&)>& write) {
   if (path != "-" && !detail::is_written_in_place(path)) {
     std::ostringstream text;
@@ -90,7 +90,7 @@ inline void write_to(const std::string& path, std::ostream& standard, const std:
   check_written(out, name);
 }
 
-/// Before long work: std::runtime_error where `path` could not be written. Nothing is made or changed.
+/// For use before long work: std::runtime_error if `path` cannot be written. Creates and changes nothing.
 inline void check_writable(const std::string& path) {
   if (path == "-") return;
   std::error_code none;

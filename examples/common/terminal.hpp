@@ -1,4 +1,4 @@
-// ufp4 - what examples show in a terminal: a progress line, columns, wrapped text.
+// ufp4 - output of examples in a terminal: a progress line, columns, wrapped text.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace common {
 
-/// A line on stderr that each step overwrites and the destructor removes; silent where stderr is not a terminal.
+/// A line on stderr that each step overwrites and the destructor removes. Prints nothing unless stderr is a terminal.
 class progress_line {
  public:
   progress_line() : shown_(isatty(STDERR_FILENO) != 0) {}
@@ -20,7 +20,7 @@ class progress_line {
   progress_line& operator=(const progress_line&) = delete;
   ~progress_line() { clear(); }
 
-  /// Cut where an 80-column terminal would break it: only one line can be overwritten.
+  /// Cut to 79 bytes, so that it fits one line of a terminal: only one line can be overwritten.
   void show(const std::string& text) const {
     if (!shown_) return;
     std::size_t length = std::min<std::size_t>(text.size(), 79);
@@ -29,6 +29,7 @@ class progress_line {
     std::fflush(stderr);
   }
 
+  /// Step `at` of `of`, as a bar.
   void step(std::size_t at, std::size_t of, const std::string& what) const {
     constexpr std::size_t width = 24;
     const std::size_t done = width * (at - 1) / of;
@@ -43,10 +44,12 @@ class progress_line {
   bool shown_;
 };
 
+/// Aligned to the right in `width` bytes.
 inline std::string right(const std::string& text, std::size_t width) {
   return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
 }
 
+/// Aligned to the left in `width` bytes.
 inline std::string left(const std::string& text, std::size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
 }

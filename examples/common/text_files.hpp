@@ -1,6 +1,6 @@
-// ufp4 - the text files that examples read: those under a place, and the C++ standard library's own headers.
+// ufp4 - text files for examples: those below a folder, and the headers of the C++ standard library.
 // SPDX-License-Identifier: Apache-2.0
-/// The headers are text that every machine that built an example has.
+/// The headers are text that exists on every machine that builds an example.
 #pragma once
 
 #include <algorithm>

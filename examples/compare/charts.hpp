@@ -1,7 +1,7 @@
 // ufp4 - the plots of the HTML report, as inline SVG.
 // SPDX-License-Identifier: Apache-2.0
-/// Places along x are percentages and everything else is in pixels: a plot is as wide as its column, and its text and
-/// dots keep their size. report_style.hpp says what the classes look like.
+/// Positions along x are percentages, everything else is in pixels: a plot is as wide as its column, and text and dots
+/// keep their size. report_style.hpp defines the classes.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,7 @@ inline void write_legend(std::ostream& out) {
 <li class="e2m1"><svg aria-hidden="true"><rect class="solid" width="14" height="14" rx="3"/></svg>E2M1</li>
 <li class="uniform"><svg aria-hidden="true"><rect class="solid" width="14" height="14" rx="3"/></svg>uniform: E1M2,
 int4</li>
-<li class="plain"><svg aria-hidden="true"><circle class="hollow" cx="7" cy="7" r="5"/></svg>as the data come</li>
+<li class="plain"><svg aria-hidden="true"><circle class="hollow" cx="7" cy="7" r="5"/></svg>without a transform</li>
 <li class="plain"><svg aria-hidden="true"><circle class="solid" cx="7" cy="7" r="6"/></svg>after a Hadamard transform of
 each block</li>
 </ul>
@@ -112,7 +112,7 @@ inline void write_paired_chart(std::ostream& out, const comparison& c, const met
     detail::gridlines(out, x);
     const double from = m.value(c, before) * m.scale, to = m.value(c, after) * m.scale;
     if (std::isfinite(from) && std::isfinite(to)) {
-      out << "<g><title>" << format.name << ": " << m.text(c, before) << " as it comes, " << m.text(c, after)
+      out << "<g><title>" << format.name << ": " << m.text(c, before) << " without a transform, " << m.text(c, after)
           << " transformed</title>";
       detail::write_marks(out, x.at(from), x.at(to), drawn);
       out << "</g>";
@@ -126,7 +126,7 @@ inline void write_paired_chart(std::ostream& out, const comparison& c, const met
   out << "</svg><div class=\"value before\">" << (m.unit == "dB" ? "dB" : "%") << "</div>\n</div>\n";
 }
 
-/// A grid's positive half: each bin, the value that stands for it, its middle, and the bias of the one to the other.
+/// The positive half of a grid: each bin, the value it is rounded to, its middle, and the difference of the two.
 template <class Element>
 void write_bin_plot(std::ostream& out, std::string_view name, std::string_view hue) {
   std::array<double, 8> value{}, edge{};  // edge[i]: where bin i begins
@@ -141,7 +141,7 @@ void write_bin_plot(std::ostream& out, std::string_view name, std::string_view h
       << hue << "\" height=\"166\" role=\"img\" aria-label=\"bias of each bin of " << name << "\">";
   for (std::size_t i = 0; i < 8; ++i) {
     const double end = i == 7 ? value[7] : edge[i + 1];
-    out << "<rect class=\"bin" << (i % 2 ? " odd" : "") << "\" y=\"8\" height=\"36\" x=\"" << at(edge[i])
+    out << "<rect class=\"bin" << (i % 2 ? " alternate" : "") << "\" y=\"8\" height=\"36\" x=\"" << at(edge[i])
         << "\" width=\"" << width(end - edge[i]) << "\"/>";
   }
   out << "<line class=\"axis\" x1=\"2%\" x2=\"98%\" y1=\"" << zero << "\" y2=\"" << zero << "\"/>";
@@ -150,7 +150,7 @@ void write_bin_plot(std::ostream& out, std::string_view name, std::string_view h
     const std::string x = at(value[i]);
     out << "<line class=\"tick\" y1=\"6\" y2=\"46\" x1=\"" << x << "\" x2=\"" << x
         << "\"/><text text-anchor=\"middle\" y=\"62\" x=\"" << x << "\">" << shortest(value[i], "-") << "</text>";
-    if (code == 0 || code == 7) continue;  // a bin with one side has no middle to compare with
+    if (code == 0 || code == 7) continue;  // the first and the last bin have one side only
     const double bias = ufp4::analysis::bin_bias<Element>(static_cast<std::uint8_t>(code));
     out << "<circle class=\"hollow\" r=\"4.5\" cy=\"26\" cx=\"" << at((edge[i] + edge[i + 1]) / 2) << "\"/>";
     const std::string end = fixed(zero - pixels_per_unit * bias, 1);
@@ -166,7 +166,8 @@ void write_bin_plot(std::ostream& out, std::string_view name, std::string_view h
 
 namespace detail {
 
-/// Shares of the distinct values of a grid, ascending; both zeros are one value, a value never emitted is left out.
+/// Shares of the distinct values of a grid, ascending; both zeros are one value, values that quantization never gives
+/// are left out.
 struct bar {
   double value = 0;
   double before = 0;
@@ -180,11 +181,11 @@ inline std::vector<bar> bars_of(const outcome& before, const outcome& after) {
     return std::max(sum, 1.0);
   };
   const double all_before = total(before), all_after = total(after);
-  const float largest = *std::max_element(before.format.values.begin(), before.format.values.end());
+  const float most = *std::max_element(before.format.values.begin(), before.format.values.end());
   std::vector<bar> bars;
   for (std::size_t code = 0; code < 16; ++code) {
     const float value = before.format.values[code];
-    if (value < -largest) continue;  // int4's -8, which no quantizer emits
+    if (value < -most) continue;  // int4's -8, which quantization never gives
     auto same =
         std::find_if(bars.begin(), bars.end(), [&](const bar& b) { return b.value == static_cast<double>(value); });
     if (same == bars.end()) same = bars.insert(bars.end(), bar{static_cast<double>(value), 0, 0});
@@ -222,7 +223,7 @@ inline void write_histograms(std::ostream& out, const comparison& c) {
             << "\" height=\"" << fixed(height(share), 2) << "\"/>";
       };
       out << "<g><title>" << shortest(bars[k].value, "-") << ": " << fixed(100 * bars[k].before, 2)
-          << " % as it comes, " << fixed(100 * bars[k].after, 2) << " % transformed</title>";
+          << " % without a transform, " << fixed(100 * bars[k].after, 2) << " % transformed</title>";
       column("pale", bars[k].before, 0.06);
       column("solid", bars[k].after, 0.28);
       out << "</g>";

@@ -1,4 +1,4 @@
-// ufp4 - the command line of `ufp4 compare`: what can be asked, and the text of --help.
+// ufp4 - the command line of `ufp4 compare`: options and the text of --help.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +19,7 @@ namespace compare {
 
 inline constexpr const char* help_text =
     R"(ufp4 compare - quantizes a real matrix in every 4-bit preset of ufp4, with and without a Hadamard
-transform, multiplies it with itself, and shows what the 4 bits kept.
+transform, multiplies it with itself, and shows the errors.
 
 usage: ufp4 compare [INPUT] [OPTION]...
 
@@ -32,7 +32,7 @@ output (default: a table here, and compare.html)
   --html FILE                   the report's name (- is stdout)
   --no-html                     no report
   --json [FILE], --csv [FILE]   the numbers; without FILE, or with -, they replace the table here
-                                No FILE of these ends in .safetensors, .npy or .gguf
+                                FILE must not end in .safetensors, .npy or .gguf
 
 options
   --rows N                      at most N rows, evenly spaced over the matrix; 0 is all (default 1000)
@@ -56,12 +56,11 @@ struct options {
   std::vector<std::string> paths;
   std::string html = "compare.html";
   bool html_asked = false;
-  bool html_rejected = false;
+  bool html_excluded = false;
   std::optional<std::string> json;  ///< "-" is stdout
   std::optional<std::string> csv;
   std::size_t rows = 1000;
   settings with;
-  bool show_help = false;
 
   int on_stdout() const { return (json == "-") + (csv == "-") + (html == "-"); }
 };
@@ -71,11 +70,11 @@ inline std::vector<std::pair<const char*, std::string>> outputs_of(const options
   std::vector<std::pair<const char*, std::string>> outputs;
   if (o.json) outputs.emplace_back("--json", *o.json);
   if (o.csv) outputs.emplace_back("--csv", *o.csv);
-  if (!o.html_rejected && (o.html_asked || o.on_stdout() == 0)) outputs.emplace_back("--html", o.html);
+  if (!o.html_excluded && (o.html_asked || o.on_stdout() == 0)) outputs.emplace_back("--html", o.html);
   return outputs;
 }
 
-/// usage_error where two reports have one name, or one would destroy an input.
+/// usage_error if two reports have the same name, or one would overwrite an input.
 inline void check_outputs(const options& o) {
   const auto outputs = outputs_of(o);
   const auto reject = [](const auto& output, const std::string& what) {
@@ -114,7 +113,7 @@ inline options parse_options(common::arguments& rest) {
       common::check_report_name(flag, o.html);
       o.html_asked = true;
     } else if (flag == "--no-html") {
-      o.html_rejected = true;
+      o.html_excluded = true;
     } else if (flag == "--json") {
       o.json = common::report_name(rest, flag);
     } else if (flag == "--csv") {
@@ -125,14 +124,12 @@ inline options parse_options(common::arguments& rest) {
       o.with.seed = rest.number(flag, 0, UINT64_MAX);
     } else if (flag == "--threads") {
       o.with.threads = static_cast<int>(rest.number(flag, 0, 4096));
-    } else if (flag == "--help" || flag == "-h") {
-      o.show_help = true;
     } else {
-      throw usage_error("unknown argument " + printable(flag));
+      common::reject_argument(flag);
     }
   }
   if (o.on_stdout() > 1) throw usage_error("only one of --json, --csv and --html can go to stdout; name a file");
-  if (o.html_asked && o.html_rejected) throw usage_error("--html and --no-html exclude each other");
+  if (o.html_asked && o.html_excluded) throw usage_error("--html and --no-html exclude each other");
   check_outputs(o);
   return o;
 }

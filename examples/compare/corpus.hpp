@@ -1,11 +1,11 @@
-// ufp4 - a real matrix out of text files: one document a row, hashed trigram counts, TF-IDF.
+// ufp4 - a matrix from text files: one document per row, hashed trigram counts, TF-IDF.
 // SPDX-License-Identifier: Apache-2.0
-/// The default documents are the C++ standard library's own headers, which every machine that built this has.
+/// The default documents are the headers of the C++ standard library, which exist on every machine that built this.
 ///
 /// | trigram  | three consecutive bytes, letters lowered, a run of white space counted as one blank  |
 /// | column   | the trigram's multiplicative hash, one of 1024                                       |
 /// | value    | count * (1 + ln((1 + N) / (1 + documents with that column))), each row of length 1   |
-/// | order    | by path inside the given directory; a file with the bytes of an earlier one is left out |
+/// | order    | by path inside the given directory; a file equal to an earlier one is left out       |
 #pragma once
 
 #include <array>
@@ -44,7 +44,7 @@ inline std::array<float, corpus_columns> count_trigrams(std::string_view text) {
   return counts;
 }
 
-/// Counts become TF-IDF with rows of length 1, in place.
+/// Replaces counts by TF-IDF with rows of length 1.
 inline void weigh(matrix& counts) {
   std::vector<double> weight(counts.cols);
   for (std::size_t k = 0; k < counts.cols; ++k) {
@@ -56,7 +56,7 @@ inline void weigh(matrix& counts) {
     float* const row = counts.values.data() + i * counts.cols;
     double squares = 0;
     for (std::size_t k = 0; k < counts.cols; ++k) squares += row[k] * weight[k] * (row[k] * weight[k]);
-    if (squares == 0) continue;  // a text of nothing but white space
+    if (squares == 0) continue;  // a text of white space only
     for (std::size_t k = 0; k < counts.cols; ++k) row[k] = static_cast<float>(row[k] * weight[k] / std::sqrt(squares));
   }
 }
@@ -69,10 +69,11 @@ inline matrix read_corpus(const std::vector<std::string>& places, std::size_t ro
   std::unordered_set<std::string> seen;
   for (const std::string& place : places) {
     const auto files = common::files_under(place);
-    if (files.empty()) throw input_error(printable(place) + ": there is no file to read there");
+    if (files.empty()) throw input_error(printable(place) + ": has no file that can be read");
     for (const auto& file : files) {
       std::string text = common::read_text(file);
-      if (text.size() >= 256 && seen.insert(text).second) texts.push_back(std::move(text));  // less is no document
+      if (text.size() >= 256 && seen.insert(text).second)
+        texts.push_back(std::move(text));  // shorter files are left out
     }
   }
   std::string where = printable(places.front());

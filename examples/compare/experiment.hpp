@@ -1,8 +1,8 @@
-// ufp4 - the experiment: one matrix in every preset, with and without a Hadamard transform, times itself.
+// ufp4 - the experiment: one matrix in every preset, with and without a Hadamard transform, multiplied with itself.
 // SPDX-License-Identifier: Apache-2.0
-/// What is measured, each against the binary32 matrix X and its product X X^T accumulated in binary64:
+/// Everything is compared with the binary32 matrix X and its product X X^T, accumulated in binary64:
 ///
-/// | sqnr_db, attenuation, utilization | numerics section 8, on what the quantizer saw (after the transform)       |
+/// | sqnr_db, attenuation, utilization | numerics section 8, of the input of quantization (after the transform)    |
 /// | product_error                     | Frobenius norm of the difference of the products over that of the exact one |
 /// | neighbours_kept                   | documents whose best match by cosine is still a best match                |
 /// | bytes                             | codes, block scales and tensor scale, as stored                           |
@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
@@ -24,15 +25,17 @@
 #include <utility>
 #include <vector>
 
+#include "../ufp4/format_list.hpp"
+#include "../ufp4/random_transform.hpp"
 #include "matrix.hpp"
 
 namespace compare {
 
-/// What the reports say about a preset. Two presets are of one family if they differ in the element only.
+/// A preset in the reports. Presets of one family differ in the element only.
 struct preset {
   std::string_view name;
   std::string_view element;  ///< "E2M1", "E1M2" or "int4"
-  std::string_view scale;    ///< the family: "binary32", "E4M3 + tensor", "E8M0"
+  std::string scale;         ///< the family: "binary32", "E4M3 + tensor", "E8M0"
   std::size_t block = 0;
   bool uniform = false;            ///< evenly spaced values: E1M2 and int4
   std::array<float, 16> values{};  ///< by code
@@ -66,7 +69,7 @@ struct comparison {
   std::size_t cols = 0;
   settings with;
   double rms = 0;
-  double largest = 0;          ///< magnitude
+  double amax = 0;             ///< largest magnitude
   double zeros = 0;            ///< share of the elements
   std::size_t neighbours = 0;  ///< documents that have a nearest neighbour at all
   std::size_t binary32_bytes = 0;
@@ -78,12 +81,12 @@ struct comparison {
   }
 };
 
-/// Told before each step: its number, how many there are, and what it is.
+/// Called before each step with its number, the number of steps and a description.
 using progress_callback = std::function<void(std::size_t, std::size_t, const std::string&)>;
 
 namespace detail {
 
-/// The exact product and what follows from it.
+/// The exact product, its norm and nearest neighbours.
 class reference {
  public:
   explicit reference(const matrix& x) : size_(x.rows), product_(x.rows * x.rows), length_(x.rows), nearest_(x.rows) {
@@ -112,7 +115,7 @@ class reference {
     return usable > 1 ? usable : 0;
   }
 
-  /// How many of them have, by `got`, a neighbour that is nearest by the exact product too (equal cosines are).
+  /// How many of them have a nearest neighbour in `got` that is also nearest in the exact product; equal cosines count.
   std::size_t kept_by(const std::vector<float>& got) const {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < size_; ++i) {
@@ -127,7 +130,7 @@ class reference {
  private:
   static double dot(const matrix& x, std::size_t i, std::size_t j) {
     const float *a = x.values.data() + i * x.cols, *b = x.values.data() + j * x.cols;
-    std::array<double, 8> sums{};  // independent, so that the loop vectorizes
+    std::array<double, 8> sums{};  // independent: the loop can be vectorized
     std::size_t k = 0;
     for (; k + 8 <= x.cols; k += 8)
       for (std::size_t lane = 0; lane < 8; ++lane)
@@ -138,8 +141,8 @@ class reference {
     return sum;
   }
 
-  /// Times the length of document i, which does not matter within its row. Lengths are the binary32 matrix's own: a
-  /// search keeps them beside the codes.
+  /// The cosine multiplied by the length of document i, a constant within its row. Lengths are those of the binary32
+  /// matrix: a search stores them beside the codes.
   template <class T>
   double cosine(const std::vector<T>& product, std::size_t i, std::size_t j) const {
     return static_cast<double>(product[i * size_ + j]) / length_[j];
@@ -149,12 +152,12 @@ class reference {
   template <class T>
   std::size_t nearest(const std::vector<T>& product, std::size_t i) const {
     std::size_t best = size_;
-    double largest = -std::numeric_limits<double>::infinity();
+    double highest = -std::numeric_limits<double>::infinity();
     for (std::size_t j = 0; length_[i] > 0 && j < size_; ++j) {
       if (j == i || length_[j] == 0) continue;
       const double here = cosine(product, i, j);
-      if (!(here > largest)) continue;
-      largest = here;
+      if (!(here > highest)) continue;
+      highest = here;
       best = j;
     }
     return best;
@@ -190,27 +193,36 @@ class bench {
     product_.resize(x.rows * x.rows);
   }
 
-  template <class Format>
-  void run(std::string_view name, std::string_view element, std::string_view scale) {
-    using Element = typename Format::element_type;
-    preset format{name, element, scale, Format::block_size, element != "E2M1", {}};
-    for (unsigned code = 0; code < 16; ++code)
-      format.values[code] = static_cast<float>(Element::from_bits(static_cast<std::uint8_t>(code)));
-    measure<Format>(format, 0);
-    // One transform a block: each value is spread over exactly the elements that share its scale.
-    measure<Format>(format, Format::block_size, ufp4::random_hadamard<Format::block_size>{with_.seed});
+  /// Without and with a transform of one block: it spreads each value over the elements that share its scale.
+  void run(const tool::format_facts& facts) {
+    preset format{facts.name, short_name(facts.element), scale_name(facts.spec), 0, facts.uniform(), {}};
+    format.block = static_cast<std::size_t>(facts.spec.block.cols);
+    std::copy(std::begin(facts.spec.grid.value), std::end(facts.spec.grid.value), format.values.begin());
+    measure(format, facts.spec, 0);
+    measure(format, facts.spec, format.block);
   }
 
-  static constexpr std::size_t steps = 19;  // the reference and nine presets twice
+  static constexpr std::size_t steps = 1 + 2 * ufp4::presets::size;  // the exact product, and every preset twice
 
  private:
-  template <class Format, class... Transform>
-  void measure(const preset& format, std::size_t hadamard, const Transform&... transform) {
+  /// "E2M1" for "fp4<E2M1>".
+  static std::string_view short_name(std::string_view element) {
+    constexpr std::string_view begin = "fp4<";
+    return element.starts_with(begin) ? element.substr(begin.size(), element.size() - begin.size() - 1) : element;
+  }
+  static std::string scale_name(const ufp4::format_spec& format) {
+    constexpr std::array<const char*, 5> names{"binary32", "bfloat16", "E4M3", "UE5M3", "E8M0"};
+    return names[static_cast<std::size_t>(format.scale)] + std::string(format.two_level ? " + tensor" : "");
+  }
+
+  /// hadamard: length of the transform, 0 for none.
+  void measure(const preset& format, const ufp4::format_spec& spec, std::size_t hadamard) {
     progress_(++step_, steps, std::string(format.name) + (hadamard == 0 ? "" : " + RHT"));
     outcome o{.format = format, .hadamard = hadamard};
 
     const ufp4::cpu::context context{.threads = with_.threads};
-    const auto report = ufp4::analysis::measure<Format>(context, view_, transform...);
+    const ufp4::transform_spec transform = tool::random_transform(hadamard, with_.seed);
+    const auto report = ufp4::analysis::measure(context, spec, view_, transform);
     o.sqnr_db = report.sqnr_db;
     o.attenuation = report.attenuation;
     o.utilization = report.bucket_utilization;
@@ -218,13 +230,13 @@ class bench {
     o.saturation_rate = report.saturation_rate;
     o.histogram = report.histogram;
 
-    const auto q = ufp4::quantize<Format>(context, view_, transform...);
-    o.quantize_ms = fastest_ms(3, [&] { (void)ufp4::quantize<Format>(context, view_, transform...); });
+    const ufp4::any_quantized q = ufp4::quantize(context, spec, view_, transform);
+    o.quantize_ms = fastest_ms(3, [&] { (void)ufp4::quantize(context, spec, view_, transform); });
     o.gemm_ms = fastest_ms(
         1, [&] { ufp4::quantized_gemm(context, q, q, ufp4::matrix_view<float>{product_.data(), x_.rows, x_.rows}); });
     o.product_error = reference_->error_of(product_);
     o.neighbours_kept = reference_->kept_by(product_);
-    o.bytes = q.codes().size() + q.scales().size() * sizeof(q.scales()[0]) + (Format::two_level ? 4 : 0);
+    o.bytes = q.codes().size() + q.scale_bytes().size() + (spec.two_level ? 4 : 0);
     o.bits_per_element = 8.0 * static_cast<double>(o.bytes) / static_cast<double>(x_.values.size());
     result_.outcomes.push_back(o);
   }
@@ -251,23 +263,14 @@ inline comparison run_comparison(const matrix& x, const settings& with, const pr
   double squares = 0;
   for (const float v : x.values) {
     squares += static_cast<double>(v) * static_cast<double>(v);
-    result.largest = std::max(result.largest, std::abs(static_cast<double>(v)));
+    result.amax = std::max(result.amax, std::abs(static_cast<double>(v)));
     result.zeros += v == 0;
   }
   result.rms = std::sqrt(squares / static_cast<double>(x.values.size()));
   result.zeros /= static_cast<double>(x.values.size());
 
-  using namespace ufp4;
   detail::bench bench(x, with, result, progress);
-  bench.run<e2m1_f32>("e2m1_f32", "E2M1", "binary32");
-  bench.run<e1m2_f32>("e1m2_f32", "E1M2", "binary32");
-  bench.run<int4_f32>("int4_f32", "int4", "binary32");
-  bench.run<nvfp4>("nvfp4", "E2M1", "E4M3 + tensor");
-  bench.run<nv_e1m2>("nv_e1m2", "E1M2", "E4M3 + tensor");
-  bench.run<nvint4>("nvint4", "int4", "E4M3 + tensor");
-  bench.run<mxfp4>("mxfp4", "E2M1", "E8M0");
-  bench.run<mx_e1m2>("mx_e1m2", "E1M2", "E8M0");
-  bench.run<mxint4>("mxint4", "int4", "E8M0");
+  for (const tool::format_facts& format : tool::all_formats()) bench.run(format);
   return result;
 }
 

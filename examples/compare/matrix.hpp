@@ -1,4 +1,4 @@
-// ufp4 - the matrix that is compared: owned binary32 values, row-major, and where they came from.
+// ufp4 - the matrix that is compared: binary32 values, row-major, and a description of their source.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,19 +13,19 @@
 namespace compare {
 
 struct matrix {
-  std::string source;  ///< one printable phrase, for the head of every report
+  std::string source;  ///< printable; for the head of every report
   std::size_t rows = 0;
   std::size_t cols = 0;
   std::vector<float> values;
 };
 
-/// Input that cannot be compared: the message is one message that names the file and what is wrong with it.
+/// Input that cannot be compared: one message that names the file and the problem.
 using input_error = ufp4::interop::file_error;
 
 /// How many of `rows` are used under `limit`, where 0 means all.
 inline std::size_t rows_used(std::size_t rows, std::size_t limit) { return limit == 0 || rows < limit ? rows : limit; }
 
-/// The place in the whole of the i-th of `used` rows, evenly spaced; two terms, so that no product overflows.
+/// The index in the whole of the i-th of `used` evenly spaced rows. Two terms, so that no product overflows.
 inline std::size_t spaced_row(std::size_t i, std::size_t used, std::size_t rows) {
   return i * (rows / used) + i * (rows % used) / used;
 }
@@ -34,7 +34,7 @@ inline std::string shape_text(std::size_t rows, std::size_t cols) {
   return std::to_string(rows) + " x " + std::to_string(cols);
 }
 
-/// What a comparison needs and a shape cannot say.
+/// input_error if all values are zero.
 inline void require_some_value(const matrix& m) {
   for (const float v : m.values)
     if (v != 0) return;

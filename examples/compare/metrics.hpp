@@ -1,4 +1,4 @@
-// ufp4 - the columns that every report shows: what they are called, how they are written, which value is best.
+// ufp4 - the columns of every report: heading, unit, digits, and which value is best.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -44,15 +44,15 @@ inline constexpr std::array<metric, 9> metrics{{
      [](const comparison&, const outcome& o) { return o.product_error; }},
     {"neighbours_kept", "nearest", "kept %", 1, better::higher, 100,
      [](const comparison& c, const outcome& o) { return c.kept_share(o); }},
-    // Times are never marked: the order of close ones changes from run to run.
+    // Times are not marked: the order of similar times changes from run to run.
     {"quantize_ms", "quantize", "ms", 1, better::unmarked, 1,
      [](const comparison&, const outcome& o) { return o.quantize_ms; }},
     {"gemm_ms", "multiply", "ms", 1, better::unmarked, 1,
      [](const comparison&, const outcome& o) { return o.gemm_ms; }},
 }};
 
-/// For each outcome whether it shows the best text of that column: values that look equal are all best. None is where
-/// all look equal.
+/// For each outcome whether its text in a column is the best one. Equal texts are equally good; if all texts are equal,
+/// none is best.
 inline std::vector<bool> best_of(const comparison& c, const metric& m) {
   std::vector<bool> best(c.outcomes.size(), false);
   if (m.best == better::unmarked) return best;
@@ -61,7 +61,7 @@ inline std::vector<bool> best_of(const comparison& c, const metric& m) {
   for (const outcome& o : c.outcomes) {
     const double value = m.value(c, o);
     const double badness = m.best == better::lower ? value : m.best == better::higher ? -value : std::abs(value - 1);
-    if (!(badness < least)) continue;  // NaN is never best, nor an error without bound
+    if (!(badness < least)) continue;  // NaN and infinite errors are never best
     least = badness;
     text = m.text(c, o);
   }
@@ -84,7 +84,7 @@ inline std::string listed(const std::vector<std::string>& names) {
   return out;
 }
 
-/// The formats that are best in a column, and what they show there; no names where best_of marks none.
+/// The formats that are best in a column, and their text there; no names if best_of marks none.
 struct champions {
   std::vector<std::string> names;
   std::string value;

@@ -1,13 +1,10 @@
-// ufp4 - `ufp4 compare` as a function: arguments in, reports out, exit status back.
+// ufp4 - `ufp4 compare`: reads a matrix, runs the experiment, writes the reports.
 // SPDX-License-Identifier: Apache-2.0
-/// | 0 | done                                                                                       |
-/// | 1 | an input that cannot be read or an output that cannot be written: one message on `err`     |
-/// | 2 | wrong usage: one message on `err`                                                         |
 #pragma once
 
-#include <exception>
 #include <new>
 #include <ostream>
+#include <stdexcept>
 #include <string>
 #include <ufp4/version.hpp>
 
@@ -51,36 +48,23 @@ inline void report(const options& o, const comparison& result, std::ostream& sta
   if (talk) write_to("-", standard, [&](std::ostream& out) { print_table(out, result, stdout_wants_color()); });
   if (o.json) write_to(*o.json, standard, [&](std::ostream& out) { write_json(out, result, ufp4::version_string); });
   if (o.csv) write_to(*o.csv, standard, [&](std::ostream& out) { write_csv(out, result); });
-  if (o.html_rejected || (!talk && !o.html_asked)) return;
+  if (o.html_excluded || (!talk && !o.html_asked)) return;
   write_to(o.html, standard, [&](std::ostream& out) { write_html(out, result, ufp4::version_string); });
   if (talk) standard << "report: " << printable(o.html) << "\n";
 }
 
 }  // namespace detail
 
-/// The command line without the program's name: what `ufp4 compare` is given.
-inline int run_program(common::arguments& rest, std::ostream& out, std::ostream& err) {
-  const auto complain = [&](const std::string& message) { err << "ufp4 compare: " << message << "\n"; };
+/// `ufp4 compare`: reads the arguments after the command's name and writes the reports.
+inline int run(common::arguments& rest, std::ostream& out, std::ostream&) {
+  const options o = parse_options(rest);
+  for (const auto& output : outputs_of(o)) common::check_writable(output.second);
   try {
-    const options o = parse_options(rest);
-    if (o.show_help) {
-      out << help_text;
-      return 0;
-    }
-    for (const auto& output : outputs_of(o)) common::check_writable(output.second);
     detail::report(o, detail::measure(o), out);
-    return 0;
-  } catch (const usage_error& e) {
-    complain(std::string(e.what()) + "; ufp4 compare --help shows what there is");
-    return 2;
-  } catch (const input_error& e) {
-    complain(e.what());
   } catch (const std::bad_alloc&) {
-    complain("there is not enough memory for a matrix of this size; --rows takes fewer rows");
-  } catch (const std::exception& e) {
-    complain(e.what());
+    throw std::runtime_error("there is not enough memory for a matrix of this size; --rows takes fewer rows");
   }
-  return 1;
+  return 0;
 }
 
 }  // namespace compare

@@ -1,7 +1,6 @@
-// ufp4 - what the numbers say, in words.
+// ufp4 - the results of the comparison as sentences.
 // SPDX-License-Identifier: Apache-2.0
-/// Every message is built from the figures of this run and says no more than they show: a range instead of a cause,
-/// "neither" where the families disagree.
+/// Built from the figures of the run: ranges, no causes, and no general statement where the families disagree.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +21,7 @@ namespace compare {
 
 namespace detail {
 
-/// The smallest and the largest of some numbers, as text: "0.4 to 1.9", or one number where they look the same.
+/// The lowest and the highest of some numbers as text: "0.4 to 1.9", or one number if both have the same text.
 class span_of_values {
  public:
   void add(double value) {
@@ -52,9 +51,9 @@ inline std::string with_sign(double value) {
 struct family {
   std::string_view scale;
   const outcome* e2m1 = nullptr;
-  const outcome* e2m1_transposed = nullptr;
+  const outcome* e2m1_transformed = nullptr;
   const outcome* uniform = nullptr;
-  const outcome* uniform_transposed = nullptr;
+  const outcome* uniform_transformed = nullptr;
 };
 
 inline std::vector<family> families_of(const comparison& c) {
@@ -63,40 +62,40 @@ inline std::vector<family> families_of(const comparison& c) {
     if (o.format.element != "E2M1" && o.format.element != "E1M2") continue;
     if (families.empty() || families.back().scale != o.format.scale) families.push_back({.scale = o.format.scale});
     family& f = families.back();
-    (o.format.uniform ? (o.hadamard ? f.uniform_transposed : f.uniform) : (o.hadamard ? f.e2m1_transposed : f.e2m1)) =
+    (o.format.uniform ? (o.hadamard ? f.uniform_transformed : f.uniform) : (o.hadamard ? f.e2m1_transformed : f.e2m1)) =
         &o;
   }
   return families;
 }
 
-/// Who has the higher SQNR, under which kind of scale and by how much.
+/// Which grid has the higher SQNR, with which kinds of scales and by how much.
 inline std::string lead_text(const std::vector<family>& families, const outcome* family::* e2m1,
                              const outcome* family::* uniform) {
-  struct party {
+  struct group {
     std::string subject;
     std::vector<std::string> scales;
     span_of_values lead;
   };
-  std::array<party, 3> parties{
-      {{"E2M1 is ahead", {}, {}}, {"the uniform grid is ahead", {}, {}}, {"the two are level", {}, {}}}};
+  std::array<group, 3> groups{{{"E2M1 has the higher SQNR", {}, {}},
+                               {"the uniform grid has the higher SQNR", {}, {}},
+                               {"both have the same SQNR", {}, {}}}};
   for (const family& f : families) {
     const double lead = (f.*e2m1)->sqnr_db - (f.*uniform)->sqnr_db;
-    party& p = parties[lead >= 0.005 ? 0 : lead <= -0.005 ? 1 : 2];  // what two digits can show
+    group& p = groups[lead >= 0.005 ? 0 : lead <= -0.005 ? 1 : 2];  // what two digits can show
     p.scales.emplace_back(f.scale);
     p.lead.add(std::abs(lead));
   }
   std::string text;
-  for (const party& p : parties) {
+  for (const group& p : groups) {
     if (p.scales.empty()) continue;
     text += (text.empty() ? "" : ", ") + p.subject;
-    text +=
-        p.scales.size() == families.size() ? " under every kind of scale" : " under " + listed(p.scales) + " scales";
-    if (&p != &parties[2]) text += " by " + p.lead.text(2) + " dB of SQNR";
+    text += p.scales.size() == families.size() ? " with every kind of scale" : " with " + listed(p.scales) + " scales";
+    if (&p != &groups[2]) text += " by " + p.lead.text(2) + " dB";
   }
   return text;
 }
 
-/// The best and the worst of a column; both without names where all are alike or some are no numbers.
+/// The best and the worst of a column; both without names if all are equal or one is not a number.
 inline std::pair<champions, champions> extremes_of(const comparison& c, const metric& m) {
   std::pair<champions, champions> found{champions_of(c, m), {}};
   const outcome* worst = &c.outcomes.front();
@@ -117,7 +116,7 @@ inline std::string some(const champions& best, const comparison& c) {
   return std::to_string(best.names.size()) + " of " + std::to_string(c.outcomes.size()) + " runs";
 }
 
-/// Whether int4 gave the figures of E1M2 in every family, times apart.
+/// Whether int4 has the figures of E1M2 in every family, except times.
 inline bool int4_equals_e1m2(const comparison& c) {
   bool any = false;
   for (const outcome& a : c.outcomes) {
@@ -144,22 +143,22 @@ inline std::vector<std::string> reading_of(const comparison& c) {
   for (const auto& f : families) {
     const char* const separator = &f == &families.front() ? "" : &f == &families.back() ? " and " : ", ";
     scales += separator + std::string(f.scale);
-    e2m1_change += separator + detail::with_sign(f.e2m1_transposed->sqnr_db - f.e2m1->sqnr_db);
-    uniform_change += separator + detail::with_sign(f.uniform_transposed->sqnr_db - f.uniform->sqnr_db);
-    for (const outcome* o : {f.e2m1, f.e2m1_transposed, f.uniform, f.uniform_transposed}) {
+    e2m1_change += separator + detail::with_sign(f.e2m1_transformed->sqnr_db - f.e2m1->sqnr_db);
+    uniform_change += separator + detail::with_sign(f.uniform_transformed->sqnr_db - f.uniform->sqnr_db);
+    for (const outcome* o : {f.e2m1, f.e2m1_transformed, f.uniform, f.uniform_transformed}) {
       sqnr.add(o->sqnr_db);
       (o->format.uniform ? uniform_atten : e2m1_atten).add(o->attenuation);
     }
   }
   if (sqnr.finite()) {
     paragraphs.push_back(
-        "As the data come, " + detail::lead_text(families, &detail::family::e2m1, &detail::family::uniform) +
+        "Without a transform, " + detail::lead_text(families, &detail::family::e2m1, &detail::family::uniform) +
         ". A Hadamard transform of every block changes E2M1 by " + e2m1_change + " dB and the uniform grid by " +
-        uniform_change + " dB (" + scales + " scales in turn); after it, " +
-        detail::lead_text(families, &detail::family::e2m1_transposed, &detail::family::uniform_transposed) + ".");
+        uniform_change + " dB (" + scales + " scales, in this order); after it, " +
+        detail::lead_text(families, &detail::family::e2m1_transformed, &detail::family::uniform_transformed) + ".");
   }
   if (e2m1_atten.finite() && uniform_atten.finite()) {
-    paragraphs.push_back("Attenuation, where 1 keeps the size of the values and less shrinks them, is " +
+    paragraphs.push_back("The attenuation (1: values keep their size on average; below 1: they shrink) is " +
                          e2m1_atten.text(4) + " for E2M1 and " + uniform_atten.text(4) + " for the uniform grid.");
   }
 
@@ -167,22 +166,21 @@ inline std::vector<std::string> reading_of(const comparison& c) {
   const metric &error = metric_named("product_error"), &kept = metric_named("neighbours_kept");
   const auto [closest, farthest] = detail::extremes_of(c, error);
   if (!closest.names.empty())
-    use = "The product of the matrix with itself is closest to the binary32 one under " + detail::some(closest, c) +
-          " (" + closest.value + " % off) and farthest from it under " + detail::some(farthest, c) + " (" +
-          farthest.value + " % off).";
+    use = "The product of the matrix with itself is closest to the binary32 one with " + detail::some(closest, c) +
+          " (" + closest.value + " % error) and farthest from it with " + detail::some(farthest, c) + " (" +
+          farthest.value + " % error).";
   const auto [most, fewest] = detail::extremes_of(c, kept);
   if (!most.names.empty())
     use += (use.empty() ? "Of " : " Of ") + grouped(c.neighbours) + " rows, " + most.value +
-           " % keep their nearest neighbour under " + detail::some(most, c) + ", the most, and " + fewest.value +
-           " % under " + detail::some(fewest, c) + ", the fewest.";
+           " % keep their nearest neighbour with " + detail::some(most, c) + ", the most, and " + fewest.value +
+           " % with " + detail::some(fewest, c) + ", the fewest.";
   else if (c.neighbours > 0)
     use += (use.empty() ? "Of " : " Of ") + grouped(c.neighbours) + " rows, " + kept.text(c, c.outcomes.front()) +
-           " % keep their nearest neighbour under every format.";
+           " % keep their nearest neighbour with every format.";
   if (!use.empty()) paragraphs.push_back(use);
   std::string last;
-  if (detail::int4_equals_e1m2(c))
-    last += "E1M2 and int4 agree in every figure here: one grid is four times the other. ";
-  last += "This is one matrix and one draw of signs; other data may rank the formats differently.";
+  if (detail::int4_equals_e1m2(c)) last += "E1M2 and int4 have the same figures: one grid is four times the other. ";
+  last += "These are results of one matrix and one choice of signs; other data may rank the formats differently.";
   paragraphs.push_back(last);
   return paragraphs;
 }

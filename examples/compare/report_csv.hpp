@@ -1,7 +1,7 @@
-// ufp4 - the comparison as CSV: a header line, then a line for each format and transform.
+// ufp4 - the comparison as CSV: a header line, then a line per format and transform.
 // SPDX-License-Identifier: Apache-2.0
-/// Numbers are written with all their digits; one that is not finite is an empty field, but an SQNR without an error
-/// inf. Nothing needs quotes.
+/// Numbers are written unrounded; one that is not finite is an empty field, an SQNR without any error inf. No field
+/// needs quotes.
 #pragma once
 
 #include <cmath>

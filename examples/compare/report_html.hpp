@@ -1,4 +1,4 @@
-// ufp4 - the comparison as one self-contained HTML page: no script, no font, no image from elsewhere.
+// ufp4 - the comparison as one HTML page without scripts and without external fonts or images.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,8 +18,8 @@ namespace compare {
 
 namespace detail {
 
-/// HTML of a message; a format and its "+ RHT" stay on one line.
-inline std::string html_message(std::string_view text) {
+/// HTML of a sentence; "+ RHT" stays on the line of its format.
+inline std::string html_sentence(std::string_view text) {
   constexpr std::string_view loose = " + RHT";
   std::string out;
   for (std::size_t at = text.find(loose); at != std::string_view::npos; at = text.find(loose)) {
@@ -74,16 +74,15 @@ inline void write_head(std::ostream& out, const comparison& c, const std::string
 )"
       << "<title>ufp4 compare: " << source << "</title>\n<style>" << report_style
       << "</style>\n</head>\n<body>\n<main>\n<header>\n"
-      << "<p class=\"over\">ufp4 " << version << " &middot; compare</p>\n<h1>What 4 bits keep of this matrix</h1>\n"
+      << "<p class=\"over\">ufp4 " << version << " &middot; compare</p>\n<h1>This matrix in 4 bits</h1>\n"
       << "<p class=\"source\">" << source << ". " << grouped(c.rows) << " rows of " << grouped(c.cols) << " values, "
       << byte_size(static_cast<double>(c.binary32_bytes)) << " in binary32; root mean square " << significant(c.rms, 4)
-      << ", largest magnitude " << significant(c.largest, 4) << ", " << fixed(100 * c.zeros, 1)
-      << " % zeros.</p>\n</header>\n";
+      << ", amax " << significant(c.amax, 4) << ", " << fixed(100 * c.zeros, 1) << " % zeros.</p>\n</header>\n";
 }
 
 inline void write_opening(std::ostream& out, const comparison& c) {
-  out << "<section class=\"opening\">\n<div class=\"reading\">\n<h2>Read from these numbers</h2>\n";
-  for (const std::string& paragraph : reading_of(c)) out << "<p>" << html_message(paragraph) << "</p>\n";
+  out << "<section class=\"opening\">\n<div class=\"reading\">\n<h2>Summary</h2>\n";
+  for (const std::string& paragraph : reading_of(c)) out << "<p>" << html_sentence(paragraph) << "</p>\n";
   out << "</div>\n<div class=\"tiles\">\n";
   write_tile(out, "highest SQNR", "dB", champions_of(c, metric_named("sqnr_db")));
   write_tile(out, "smallest error of the product", "%", champions_of(c, metric_named("product_error")));
@@ -142,8 +141,8 @@ better.)");
   open_section(
       out, "Bias of each bin",
       R"(Everything inside a shaded bin is rounded to the value marked by its line; the ring is the middle of the
-bin. The bias is the line less the ring: what rounding adds, on average, to magnitudes spread evenly over the bin; below
-zero, it shrinks them. int4 is E1M2 times four.)");
+bin. The bias is the position of the line minus that of the ring: what rounding adds, on average, to magnitudes that are
+uniformly distributed over the bin; if it is negative, values shrink. int4 is E1M2 times four.)");
   out << "<div class=\"grids\">\n";
   write_bin_plot<ufp4::fp4<ufp4::E2M1>>(out, "E2M1", "e2m1");
   write_bin_plot<ufp4::fp4<ufp4::E1M2>>(out, "E1M2, uniform", "uniform");
@@ -154,15 +153,15 @@ zero, it shrinks them. int4 is E1M2 times four.)");
       out, "Which values are used",
       R"(Share of the elements that got each value of the grid, from the most negative to the most positive, all
 plots on one scale. Wide and pale is without the transform, narrow and solid is with it. &ldquo;Buckets used&rdquo; is 1
-where all values are used equally often.)");
+if all values are used equally often.)");
   write_histograms(out, c);
   close_section(out);
 
   open_section(out, "All numbers", "The best of each column is marked, except times: their order varies between runs.");
   write_full_table(out, c);
   write_glossary(out);
-  out << "<p class=\"note\">Signs of the transform drawn with seed " << c.with.seed
-      << ". The same input gives the same numbers, times apart.</p>\n";
+  out << "<p class=\"note\">Seed of the transform's signs: " << c.with.seed
+      << ". The same input gives the same numbers, except times.</p>\n";
   close_section(out);
   out << "</main>\n</body>\n</html>\n";
 }

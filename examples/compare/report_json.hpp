@@ -1,6 +1,6 @@
 // ufp4 - the comparison as JSON.
 // SPDX-License-Identifier: Apache-2.0
-/// Numbers are written with all their digits; one that is not finite becomes null, but an SQNR without an error "inf".
+/// Numbers are written unrounded; one that is not finite becomes null, an SQNR without any error "inf".
 /// Keys are those of metrics.hpp.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace compare {
 inline void write_json(std::ostream& out, const comparison& c, const std::string& version) {
   out << "{\n  \"ufp4\": " << json_text(version) << ",\n  \"matrix\": {\"source\": " << json_text(c.source)
       << ", \"rows\": " << c.rows << ", \"cols\": " << c.cols << ", \"rms\": " << shortest(c.rms, "null")
-      << ", \"largest\": " << shortest(c.largest, "null") << ", \"zeros\": " << shortest(c.zeros, "null")
+      << ", \"amax\": " << shortest(c.amax, "null") << ", \"zeros\": " << shortest(c.zeros, "null")
       << ", \"binary32_bytes\": " << c.binary32_bytes << ", \"rows_with_neighbour\": " << c.neighbours
       << "},\n  \"seed\": " << c.with.seed << ",\n  \"results\": [";
   const char* separator = "\n";

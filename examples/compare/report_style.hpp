@@ -1,7 +1,7 @@
-// ufp4 - the look of the HTML report: one style sheet, light and dark, from a telephone to a projector.
+// ufp4 - the style sheet of the HTML report, light and dark, for small and large screens.
 // SPDX-License-Identifier: Apache-2.0
-/// Colours carry one meaning: warm is E2M1, cool is a uniform grid. Hollow or pale is the data as they come, solid is
-/// with the transform. Plots are laid out in percent with text at its own size, so nothing scales away.
+/// Warm colours are E2M1, cool ones uniform grids. Hollow or pale marks are without the transform, solid ones with it.
+/// Plots are laid out in percent and text in fixed sizes, so text does not shrink with the page.
 #pragma once
 
 namespace compare {
@@ -82,7 +82,7 @@ svg .ink { fill: var(--ink); }
 svg .number { fill: var(--ink); font-weight: 600; }
 svg .tick { stroke: var(--ink); stroke-width: 2; }
 svg .bin { fill: var(--hue); opacity: .13; }
-svg .bin.odd { opacity: .27; }
+svg .bin.alternate { opacity: .27; }
 
 .grids { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1.4rem 2.4rem;
   margin-top: 1rem; }

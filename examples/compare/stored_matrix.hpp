@@ -1,7 +1,7 @@
-// ufp4 - the matrix to compare out of a .npy or a .safetensors file.
+// ufp4 - reading the matrix to compare from a .npy or .safetensors file.
 // SPDX-License-Identifier: Apache-2.0
-/// The library's readers say where a matrix lies; only the rows that are used are read, so one matrix of a file of many
-/// gigabytes costs its own rows and no more. Values must be finite, else input_error names row and column.
+/// Only the rows that are used are read, so the file may be larger than memory. Values must be finite: input_error
+/// names the row and the column otherwise.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,7 @@
 
 namespace compare {
 
-/// "FILE" or "FILE:TENSOR" apart. A name with a colon in it is fine on either side as long as the file exists.
+/// Splits "FILE" or "FILE:TENSOR". Both names may contain colons if the file exists.
 inline std::pair<std::string, std::string> split_tensor_argument(const std::string& argument) {
   std::error_code ignored;
   if (std::filesystem::exists(argument, ignored)) return {argument, ""};
@@ -41,7 +41,7 @@ using ufp4::interop::tensor_file;
 
 inline bool is_float(number_type type) { return type <= number_type::bf16; }
 
-/// The tensor of that name, or without a name the largest float matrix, the first in name order among equals.
+/// The tensor of that name, or without a name the float matrix with the most bytes, among equals the first by name.
 inline const stored_tensor& choose_tensor(const tensor_file& file, const std::string& name) {
   if (file.tensors().empty()) file.fail("holds no tensors");
   if (!name.empty()) return file.at(name);
@@ -82,7 +82,7 @@ inline matrix load(tensor_file& file, const stored_tensor& tensor, std::size_t r
   m.rows = used;
   m.cols = cols;
   m.values.resize(used * cols);
-  if (tensor.column_major) {  // a column is what lies side by side
+  if (tensor.column_major) {  // columns are contiguous
     const stored_tensor columns = transpose(tensor);
     std::vector<float> column(rows);
     for (std::size_t k = 0; k < cols; ++k) {

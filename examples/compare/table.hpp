@@ -1,4 +1,4 @@
-// ufp4 - the comparison in a terminal: an aligned table, the reading.
+// ufp4 - the comparison in a terminal: an aligned table, and the sentences of reading.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,10 +23,10 @@ using common::left;
 using common::right;
 using common::wrapped;
 
-/// Bold for best values only where a person looks at a terminal and did not ask for none (no-color.org).
+/// Whether to print best values in bold: only to a terminal, and unless NO_COLOR is set (no-color.org).
 inline bool stdout_wants_color() {
-  const char* const rejected = std::getenv("NO_COLOR");
-  return isatty(STDOUT_FILENO) != 0 && (rejected == nullptr || *rejected == '\0');
+  const char* const no_color = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == '\0');
 }
 
 /// Best values carry a star, and are bold where `color` is set.
@@ -41,7 +41,7 @@ inline void print_table(std::ostream& out, const comparison& c, bool color) {
   }
   out << c.source << "\n"
       << shape_text(c.rows, c.cols) << ", " << byte_size(static_cast<double>(c.binary32_bytes)) << " in binary32; rms "
-      << significant(c.rms, 4) << ", largest " << significant(c.largest, 4) << ", zeros " << fixed(100 * c.zeros, 1)
+      << significant(c.rms, 4) << ", amax " << significant(c.amax, 4) << ", zeros " << fixed(100 * c.zeros, 1)
       << " %\n\n";
 
   std::string head = left("format", name_width) + right("RHT", rht_width);
@@ -67,7 +67,7 @@ inline void print_table(std::ostream& out, const comparison& c, bool color) {
     }
     out << "\n";
   }
-  out << std::string(total, '-') << "\n* best of its column (times are not marked: they vary from run to run)\n\n";
+  out << std::string(total, '-') << "\n* the best of its column (times are not marked: they vary from run to run)\n\n";
   for (const std::string& paragraph : reading_of(c)) out << wrapped(paragraph, total) << "\n";
 }
 

@@ -1,7 +1,7 @@
-// ufp4 - numbers and foreign strings as text: for a terminal, for JSON and for HTML.
+// ufp4 - numbers and untrusted strings as text for a terminal, JSON and HTML.
 // SPDX-License-Identifier: Apache-2.0
-/// Numbers go through std::to_chars, so no locale changes them. Strings that came from a file or a command line pass
-/// `printable` once: afterwards they are valid UTF-8 without control characters and can go anywhere after escaping.
+/// Numbers are written by std::to_chars: no locale affects them. Strings from files and command lines are passed
+/// through printable() once: they are then valid UTF-8 without control characters, and only need escaping.
 #pragma once
 
 #include <charconv>
@@ -15,7 +15,7 @@
 
 namespace compare {
 
-/// `digits` places after the point; "inf", or a dash where there is no number.
+/// `digits` places after the point; "inf", or "-" for NaN.
 inline std::string fixed(double value, int digits) {
   if (!std::isfinite(value)) return std::isnan(value) ? "-" : value > 0 ? "inf" : "-inf";
   char buffer[400];  // the largest double has 309 digits before the point
@@ -32,14 +32,14 @@ inline std::string significant(double value, int digits) {
   return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::general, digits).ptr};
 }
 
-/// The shortest text that reads back as the same double, as JSON and CSV want it; `absent` where there is no number.
+/// The shortest text of the same double, for JSON and CSV; `absent` for NaN and infinities.
 inline std::string shortest(double value, std::string_view absent) {
   if (!std::isfinite(value)) return std::string(absent);
   char buffer[32];
   return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
 }
 
-/// An SQNR in JSON: "inf" where nothing was lost, null where there is none.
+/// An SQNR in JSON: "inf" without any error, null for NaN.
 inline std::string decibels_json(double value) {
   return value == std::numeric_limits<double>::infinity() ? "\"inf\"" : shortest(value, "null");
 }
@@ -55,7 +55,7 @@ inline std::string grouped(std::uint64_t value) {
   return text;
 }
 
-/// A byte count as a person says it: "412.5 KiB".
+/// A byte count for people: "412.5 KiB".
 inline std::string byte_size(double bytes) {
   if (bytes < 1024) return fixed(bytes, 0) + " B";
   if (bytes < 1024 * 1024) return fixed(bytes / 1024, 1) + " KiB";

@@ -10,7 +10,7 @@
 
 using namespace ufp4;
 
-// NVFP4, a format with longer blocks, and one whose squares a matrix and its transpose share.
+// NVFP4; a format with longer blocks; a format with square blocks, which a matrix and its transpose share.
 static_assert(std::is_same_v<nvfp4, block_format<fp4<E2M1>, e4m3, 16, float>>);
 using wide = block_format<fp4<E1M2>, bf16, 64>;
 using shared_squares = block_format<fp4<E2M1>, e4m3, square(16), float>;
@@ -22,22 +22,22 @@ int main() {
   for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7919 % 1009) - 504.0f;
   matrix_view<const float> x{xs.data(), rows, cols};
 
-  auto up = quantize<nvfp4>(x, scale_up{});        // no block's maximum is clipped
-  auto even = quantize<mxfp4>(x, mx_even{});       // another exponent than OCP's
-  auto fewest = quantize<nvfp4>(x, mse_search{});  // the best of five scales a block
+  auto up = quantize<nvfp4>(x, scale_up{});        // no block's amax is clipped
+  auto even = quantize<mxfp4>(x, mx_even{});       // not the exponent of the OCP rule
+  auto fewest = quantize<nvfp4>(x, mse_search{});  // for each block the best of five scales
 
-  quantize_report seen;
-  auto q = quantize<nvfp4>(x, count_into{seen});
-  assert(seen.nonfinite_blocks == 0);
+  quantize_report report;
+  auto q = quantize<nvfp4>(x, count_into{report});
+  assert(report.nonfinite_blocks == 0);
 
-  // Element (3, 21), by hand.
+  // The value of element (3, 21), from its bits.
   const std::size_t row = 3, col = 21;
   const std::uint8_t byte = q.codes()[row * q.padded_cols() / 2 + col / 2];
   const auto code = static_cast<std::uint8_t>(col % 2 == 0 ? byte & 15 : byte >> 4);
   const e4m3 scale = q.scales()[row * q.padded_cols() / 16 + col / 16];
   const float value = static_cast<float>(fp4<E2M1>::from_bits(code)) * (static_cast<float>(scale) * q.tensor_scale());
 
-  // Scales in the order that cuBLASLt's block-scaled products read.
+  // The scales in the layout that the block-scaled products of cuBLASLt read.
   std::vector<e4m3> swizzled(swizzled_size(rows, cols / 16));
   swizzle_scales(q.scales().data(), rows, cols / 16, swizzled.data());
 

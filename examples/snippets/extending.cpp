@@ -20,7 +20,7 @@ using half_power = table_element<half_powers>;
 using half_power_16 = block_format<half_power, e4m3, 16, float>;
 static_assert(element_format<half_power> && half_power{0.3f}.bits() == 11);
 
-/// A 16-bit type of a program's own joins the matrices in one line.
+/// Makes a 16-bit type of your own an element type of matrices.
 struct my_bf16 {
   std::uint16_t bits;
 };
@@ -28,6 +28,17 @@ template <>
 struct ufp4::matrix_element<my_bf16> {
   static constexpr ufp4::dtype kind = ufp4::dtype::bf16;
 };
+
+/// Ignores outliers: the scale is that of four times the mean magnitude, if that is below the amax.
+struct clip_outliers {
+  float operator()(const block_values& v, float amax) const {
+    float sum = 0;
+    for (int k = 0; k < v.cols; ++k) sum += v.x[k] < 0 ? -v.x[k] : v.x[k];
+    const float limit = 4 * sum / static_cast<float>(v.cols);
+    return (limit < amax ? limit : amax) / fp4<E2M1>::max();
+  }
+};
+static_assert(scale_rule<clip_outliers>);
 
 int main() {
   std::vector<float> xs(16 * 64);
@@ -38,11 +49,14 @@ int main() {
   auto q = quantize<half_power_16>(x, random_hadamard<16>{42}, stochastic{.seed = 7});
   quantized_gemm(q, q, matrix_view<float>{ys.data(), 16, 16});
 
-  // Threads of your own: anything that calls task(i) for every i below n.
-  auto in_turn = [](std::size_t n, task_ref task) {
+  auto clipped = quantize<nvfp4>(x, clip_outliers{});
+  assert(clipped.rows() == 16);
+
+  // An executor: any callable that runs task(i) once for every i < n, in any order, on any threads.
+  auto sequential = [](std::size_t n, task_ref task) {
     for (std::size_t i = 0; i < n; ++i) task(i);
   };
-  cpu::context ctx{.executor = in_turn};
+  cpu::context ctx{.executor = sequential};
   auto same = quantize<half_power_16>(ctx, x, random_hadamard<16>{42}, stochastic{.seed = 7});
   assert(same == q);
 

@@ -23,15 +23,15 @@ int main() {
   auto qw = quantize<e1m2_f32>(w, rht);
   quantized_gemm(qx, qw, y);  // (x R)(w R)^T = x w^T
 
-  // As Transformer Engine has it: its sixteen signs, the result rounded to bf16.
+  // Transformer Engine's transform: its sixteen signs, the result rounded to bf16.
   auto te = quantize<nvfp4>(x, signed_hadamard<16>{transformer_engine_signs}.to_bf16());
 
-  std::vector<float> turned(M * 192), back(M * K);
-  const matrix_view<float> t{turned.data(), M, 192};  // 160 columns, padded to a multiple of 64
+  std::vector<float> transformed(M * 192), back(M * K);
+  const matrix_view<float> t{transformed.data(), M, 192};  // 160 columns, padded to a multiple of 64
   hadamard_forward(x, t, hadamard<64>{});
   hadamard_inverse(t, matrix_view<float>{back.data(), M, K}, hadamard<64>{});
 
-  // dequantize gives transformed values; fake_quantize undoes the transform if asked.
+  // dequantize gives transformed values; fake_quantize applies the inverse transform on request.
   std::vector<float> near(M * K);
   fake_quantize<e1m2_f32>(x, matrix_view<float>{near.data(), M, K}, rht, undo_transform{});
 

@@ -10,13 +10,13 @@
 
 using namespace ufp4;
 
-/// Moves up in the upper quarter of a step only.
-struct reluctant {
+/// Rounds away from zero in the upper quarter of a step only.
+struct upper_quarter {
   constexpr bool round_up(const neighbours& n, float t, std::uint64_t) const {
     return t - n.lower > 0.75f * (n.upper - n.lower) || n.lower - t > 0.75f * (n.lower - n.upper);
   }
 };
-static_assert(rounding_policy<reluctant>);
+static_assert(rounding_policy<upper_quarter>);
 
 int main() {
   const std::size_t rows = 48, cols = 256;
@@ -26,17 +26,17 @@ int main() {
 
   auto nearest = quantize<nvfp4>(x);  // nearest_even
   auto away = quantize<nvfp4>(x, nearest_away{});
-  auto drawn = quantize<nvfp4>(x, stochastic{.seed = 7, .stream = 3}, scale_up{});
+  auto random = quantize<nvfp4>(x, stochastic{.seed = 7, .stream = 3}, scale_up{});
 
-  auto mine = quantize<e1m2_f32>(x, reluctant{});
+  auto mine = quantize<e1m2_f32>(x, upper_quarter{});
 
-  // Rows 24 .. 47 of x, quantized alone, get the random bits they have in the whole.
+  // Rows 24 .. 47 of x, quantized as a shard, use the random bits of these rows in the whole matrix.
   matrix_view<const float> lower = row_range(x, 24, 24);
   auto part = quantize<nvfp4>(lower, stochastic{.seed = 7}, amax(x),
                               shard{.first_row = 24, .first_col = 0, .total_cols = cols});
   auto whole = quantize<nvfp4>(x, stochastic{.seed = 7});
   assert(std::equal(part.codes().begin(), part.codes().end(), whole.codes().begin() + 24 * cols / 2));
 
-  assert(!(nearest == drawn) && away.rows() == rows && mine.cols() == cols);
+  assert(!(nearest == random) && away.rows() == rows && mine.cols() == cols);
   static_assert(static_cast<float>(fp4<E2M1>{2.5f}) == 2.0f && static_cast<float>(fp4<E2M1>{3.5f}) == 4.0f);
 }

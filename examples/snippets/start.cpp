@@ -18,7 +18,7 @@ int main() {
   for (std::size_t i = 0; i < ws.size(); ++i)
     ws[i] = i % 97 == 0 ? 8.0f : static_cast<float>(i * 31 % 17) / 8.0f - 1.0f;
 
-  // A matrix is a view of memory that you own: pointer, rows, columns.
+  // A matrix_view refers to memory that you own: pointer, rows, columns.
   matrix_view<const float> x{xs.data(), M, K}, w{ws.data(), N, K};
   matrix_view<float> y{ys.data(), M, N};
 
@@ -36,13 +36,13 @@ int main() {
   auto tw = quantize<e1m2_f32>(w, rht);
   quantized_gemm(tx, tw, y);
 
-  std::string said;
+  std::string message;
   try {
     quantized_gemm(qx, tw, y);
   } catch (const std::invalid_argument& e) {
-    said = e.what();
+    message = e.what();
   }
-  assert(said == "quantized_gemm: transform mismatch: A has none, B has hadamard<16>");
+  assert(message == "quantized_gemm: transform mismatch: A has none, B has hadamard<16>");
   assert(xs[1] == 352 && back[1] == 336 && std::abs(before - 17.28) < .005 && std::abs(after - 23.39) < .005);
   assert(qx.codes().size() == M * K / 2 && qx.scales().size() == M * K / 16);
 }

@@ -1,22 +1,20 @@
 // ufp4 - gradient checks of ufp4_linear: by differences where y has a derivative, by definition where it is quantized.
 // SPDX-License-Identifier: Apache-2.0
-/// bf16: y is linear in x and in weight on numbers that bf16 has, and every sum is a binary32 number: gradients equal
-/// central differences.
-/// Quantized: y is a staircase, whose derivative is 0 or none, and a gradient is what the recipe says it is: the bits
-/// of the operations, and within numerics' bound of torch's matmul over the decoded operands.
+/// bf16: on numbers that bf16 represents, y is linear in x and in weight and every sum is exact in binary32: gradients
+/// equal central differences. Quantized: y is a step function, and the recipe defines the gradient: it must have the
+/// bits of the operations, and be within the bound of numerics.md of torch's matmul of the decoded operands.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 
 #include "quantized_linear.hpp"
 
 namespace torch_linear {
 
-/// What a layer is given: x, its parameters and the gradient of its output.
+/// The input of a layer: x, its parameters and the gradient of its output.
 struct problem {
   Tensor x, weight, bias, dy;
 };
@@ -35,10 +33,11 @@ inline gradients through_autograd(const problem& p, const bound_recipe& now) {
 
 // ---- Differences
 
-/// Multiples of 1/8 up to 2: bf16 has them and their neighbours, and 2^24 / 2^14 of their products add up exactly.
+/// Multiples of 1/8 up to 2: bf16 represents them and their neighbours, and sums of 2^10 of their products are exact.
 inline Tensor eighths(std::int64_t rows, std::int64_t cols) { return torch::randint(-16, 17, {rows, cols}) / 8.0; }
 
-/// At how many places `gradient` is not (f(t + 1/8) - f(t - 1/8)) / (1/4) with f = sum(y dy), summed in double.
+/// The number of elements at which `gradient` is not (f(t + 1/8) - f(t - 1/8)) / (1/4) with f = sum(y dy), summed in
+/// double.
 inline std::int64_t wrong_places(const problem& p, const Tensor& t, const Tensor& gradient, const bound_recipe& now) {
   const torch::NoGradGuard none;
   const auto f = [&] {
@@ -65,7 +64,7 @@ struct difference_check {
 inline difference_check check_by_differences(std::uint64_t seed) {
   torch::manual_seed(seed);
   const problem p{eighths(20, 40), eighths(24, 40), eighths(1, 24).view(-1), eighths(20, 24)};
-  const auto now = ufp4::recipe::bf16(seed).at(0, 0);
+  const auto now = ufp4::recipe::bf16_recipe(seed).at(0, 0);
   const gradients g = through_autograd(p, now);
   return {p.x.numel() + p.weight.numel() + p.bias.numel(),
           wrong_places(p, p.x, g.dx, now) + wrong_places(p, p.weight, g.dw, now) + wrong_places(p, p.bias, g.db, now)};
@@ -77,7 +76,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.sizes() == b.sizes() && torch::equal(a.contiguous().view(torch::kInt), b.contiguous().view(torch::kInt));
 }
 
-/// What the operations give on one thread, without torch in between. Float, two dimensions.
+/// The results of the operations on one thread, without torch. Float, two dimensions.
 inline gradients through_operations(const problem& p, const bound_recipe& now) {
   const ufp4::cpu::context one{.threads = 1};
   const auto x = detail::view_as<float>(p.x), w = detail::view_as<float>(p.weight), dy = detail::view_as<float>(p.dy);
@@ -89,34 +88,20 @@ inline gradients through_operations(const problem& p, const bound_recipe& now) {
   return g;
 }
 
-/// visit(std::type_identity<Format>) for the formats of named_recipes until it returns true.
-template <class Visit>
-bool any_format(const Visit& visit) {
-  using square = ufp4::block_format<ufp4::fp4<ufp4::E2M1>, ufp4::e4m3, ufp4::square(16), float>;  // nvfp4's W
-  return visit(std::type_identity<ufp4::e1m2_f32>{}) || visit(std::type_identity<ufp4::int4_f32>{}) ||
-         visit(std::type_identity<ufp4::e2m1_f32>{}) || visit(std::type_identity<ufp4::nv_e1m2>{}) ||
-         visit(std::type_identity<ufp4::nvfp4>{}) || visit(std::type_identity<square>{});
-}
-
-/// Operand 0 .. 5 (docs/recipes.md), rows x contraction, quantized as the recipe says and decoded again, still
-/// transformed: the transform cancels in the product.
+/// Operand 0 .. 5 (docs/recipes.md), rows x contraction, quantized under the recipe and decoded, still transformed: the
+/// transform cancels in the product.
 inline Tensor decoded(const bound_recipe& now, int operand, const Tensor& x) {
   const auto o = now.operand(operand);
   if (!o.policy.quantized) return x.to(torch::kBFloat16).to(torch::kDouble);
   Tensor out = torch::empty(x.sizes(), torch::kFloat);
-  const bool known = any_format([&](auto format) {
-    using F = typename decltype(format)::type;
-    if (!(ufp4::spec_of<F> == o.policy.format)) return false;
-    const auto q = ufp4::quantize<F>(detail::view_as<float>(x), o.transform, o.policy.rule, o.rounding);
-    ufp4::dequantize(q, detail::view_as<float>(out));
-    return true;
-  });
-  detail::expects(known, "operand ", operand, " of the recipe has a format that any_format does not list");
+  const auto q = ufp4::quantize(o.policy.format, detail::view_as<float>(x), o.transform, o.policy.rule, o.rounding);
+  ufp4::dequantize(q, detail::view_as<float>(out));
   return out.to(torch::kDouble);
 }
 
-/// The largest |c - a b^T| over its bound (docs/numerics.md, 6): (K + 6) 2^-24 sum|a||b| for the sum, and 5 * 2^-24
-/// more for what decoding rounds: an element at most twice, so a product four times; the fifth covers second orders.
+/// The highest ratio of |c - a b^T| to its bound (docs/numerics.md, 6): (K + 6) 2^-24 sum|a||b| for the sum, and 5 *
+/// 2^-24 more for the roundings of decoding: at most two per element, four per product; the fifth covers second-order
+/// terms.
 inline double of_bound(const Tensor& c, const Tensor& a, const Tensor& b) {
   const double k = static_cast<double>(a.size(1));
   const Tensor bound = a.abs().matmul(b.abs().t()) * ((k + 11) * std::ldexp(1.0, -24)) + k * std::ldexp(1.0, -126);
@@ -125,10 +110,10 @@ inline double of_bound(const Tensor& c, const Tensor& a, const Tensor& b) {
 
 struct definition_check {
   bool same_bits = false;
-  double y = 0, dx = 0, dw = 0;  ///< differences from torch's matmul over their bounds; 1 or less is right
+  double y = 0, dx = 0, dw = 0;  ///< differences from torch's matmul over their bounds; must be at most 1
   bool holds() const { return same_bits && std::max({y, dx, dw}) <= 1; }
 };
-/// At a step and layer that are not 0. Whole blocks and transform runs of 16 and 32, so that no padding is decoded.
+/// With a step and a layer other than 0, and shapes of whole blocks and transform runs, so that no padding is decoded.
 inline definition_check check_by_definition(const training_recipe& recipe, std::uint64_t seed) {
   torch::manual_seed(seed);
   const problem p{torch::randn({64, 128}), torch::randn({96, 128}) / 8, torch::zeros(96), torch::randn({64, 96})};

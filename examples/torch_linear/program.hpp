@@ -1,8 +1,10 @@
-// ufp4 - torch_linear as a function: arguments in, a table out, exit status back.
+// ufp4 - torch_linear as a function of its arguments and output streams.
 // SPDX-License-Identifier: Apache-2.0
-/// | 0 | every check holds                          |
-/// | 1 | one does not: its line says so              |
-/// | 2 | wrong usage: one message on `err`         |
+/// | exit status | meaning                                      |
+/// |-------------|----------------------------------------------|
+/// | 0           | every check passed                           |
+/// | 1           | a check failed: its line ends in FAILED      |
+/// | 2           | wrong usage: one message on `err`            |
 #pragma once
 
 #include <algorithm>
@@ -28,18 +30,18 @@ usage: torch_linear [OPTION]...
 
   --recipe NAME   bf16, ufp4, ufp4-int4, nv-uniform, e2m1-baseline or nvfp4 (default: all of them)
   --steps N       of the training (default 300; 0 leaves it out)
-  --seed N        of data, weights, signs and random_bits (default 1)
+  --seed N        of data, weights, signs and random bits (default 1)
   --threads N     torch's (default: torch's own choice)
   --help
 
-"y / bound" is the largest difference from torch's matmul in double over the decoded operands, divided by what
-docs/numerics.md allows; it is to be 1 or less. A training is to halve the loss.
+"y / bound" is the highest difference from torch's matmul in double of the decoded operands, divided by the bound of
+docs/numerics.md; it must be 1 or less. Training must halve the loss.
 
 examples
   torch_linear
   torch_linear --recipe nvfp4 --steps 1000
 
-exit status: 0 every check holds; 1 one does not; 2 wrong usage
+exit status: 0 every check passed; 1 a check failed; 2 wrong usage
 )";
 
 struct program_options {
@@ -66,7 +68,7 @@ inline program_options parse(int count, const char* const* values) {
     else if (flag == "--threads")
       at::set_num_threads(static_cast<int>(rest.number(flag, 1, 1024)));
     else
-      throw common::usage_error("unknown argument " + ufp4::interop::printable(flag));
+      common::reject_argument(flag);
   }
   for (const std::string& name : o.recipes) {
     try {

@@ -9,8 +9,8 @@
 /// | x         | any number of dimensions from 1 on, any strides, no tokens at all                             |
 /// | threads   | torch's (at::set_num_threads); their number changes no bit of y, dx and dw                      |
 /// | skipped   | dgrad where x needs no gradient, wgrad where weight needs none                                |
-/// | rejected   | other devices, types and layouts, shapes that do not fit, create_graph: std::invalid_argument, |
-/// |           | one message                                                                                |
+/// | rejected  | other devices, types and layouts, shapes that do not fit, create_graph:                       |
+/// |           | std::invalid_argument with one message                                                        |
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -28,13 +28,9 @@
 #include <vector>
 
 template <>
-struct ufp4::matrix_element<c10::BFloat16> {
-  static constexpr ufp4::dtype kind = ufp4::dtype::bf16;
-};
+struct ufp4::matrix_element<c10::BFloat16> : ufp4::matrix_element<ufp4::bf16> {};
 template <>
-struct ufp4::matrix_element<c10::Half> {
-  static constexpr ufp4::dtype kind = ufp4::dtype::fp16;
-};
+struct ufp4::matrix_element<c10::Half> : ufp4::matrix_element<ufp4::fp16> {};
 
 namespace torch_linear {
 
@@ -45,14 +41,14 @@ struct named_recipe {
   const char* name;
   training_recipe (*preset)(std::uint64_t seed);
 };
-/// Names as examples/train_lm has them.
+/// The same names as in examples/train_lm.
 inline constexpr named_recipe named_recipes[] = {
-    {"bf16", ufp4::recipe::bf16},
-    {"ufp4", ufp4::recipe::ufp4<ufp4::e1m2_f32>},
-    {"ufp4-int4", ufp4::recipe::ufp4<ufp4::int4_f32>},
-    {"nv-uniform", ufp4::recipe::ufp4<ufp4::nv_e1m2>},
-    {"e2m1-baseline", ufp4::recipe::e2m1_baseline},
-    {"nvfp4", ufp4::recipe::nvfp4},
+    {"bf16", ufp4::recipe::bf16_recipe},
+    {"ufp4", ufp4::recipe::ufp4_recipe<ufp4::e1m2_f32>},
+    {"ufp4-int4", ufp4::recipe::ufp4_recipe<ufp4::int4_f32>},
+    {"nv-uniform", ufp4::recipe::ufp4_recipe<ufp4::nv_e1m2>},
+    {"e2m1-baseline", ufp4::recipe::e2m1_baseline_recipe},
+    {"nvfp4", ufp4::recipe::nvfp4_recipe},
 };
 
 namespace detail {
@@ -62,11 +58,11 @@ void expects(bool condition, const Words&... words) {
   if (!condition) throw std::invalid_argument(c10::str("ufp4_linear: ", words...));
 }
 
-/// What the operations can read: elsewhere a pointer would be wrong or the bits would mean something else.
+/// std::invalid_argument for tensors that the operations cannot read by address: other devices, layouts and types.
 inline void check_tensor(const char* name, const Tensor& t) {
   expects(t.defined(), name, " is an undefined tensor");
   expects(t.layout() == torch::kStrided, name, " has the layout ", t.layout(), ", not Strided");
-  expects(t.device().is_cpu(), name, " is on ", t.device(), "; this layer computes on the CPU alone");
+  expects(t.device().is_cpu(), name, " is on ", t.device(), "; this layer computes on the CPU only");
   const auto type = t.scalar_type();
   expects(type == torch::kFloat || type == torch::kBFloat16 || type == torch::kHalf, name, " has elements of type ",
           c10::toString(type), ", not Float, BFloat16 or Half");
@@ -84,7 +80,8 @@ inline void check_shapes(const Tensor& x, const Tensor& weight, const Tensor& bi
           bias.defined() ? bias.sizes() : c10::IntArrayRef{}, ", but weight's out_features are ", weight.size(0));
 }
 
-/// x as tokens x features. What can be read in place is; a lazily negated tensor is not what its memory says.
+/// x as tokens x features, without a copy where possible. resolve_neg: the memory of a lazily negated tensor has the
+/// opposite signs.
 inline Tensor by_token(const Tensor& x) {
   std::int64_t tokens = 1;
   for (std::int64_t i = 0; i + 1 < x.dim(); ++i) tokens *= x.size(i);
@@ -119,15 +116,15 @@ inline ufp4::cpu::context context() {
   return on;
 }
 
-/// A tensor for `features` results a token. The whole one and not a view of a matrix: what a function returns as a view
-/// may not be changed in place, as a ReLU behind it may want to.
+/// A tensor for `features` results per token. Not a view: autograd forbids in-place changes of views that a function
+/// returns, which a ReLU after the layer may make.
 inline Tensor empty_like_tokens(const Tensor& x, std::int64_t features, torch::ScalarType type) {
   std::vector<std::int64_t> shape = x.sizes().vec();
   shape.back() = features;
   return torch::empty(shape, x.options().dtype(type));
 }
 
-/// Rounded once: where y is narrower than float and has a bias, the sum is made in float first.
+/// y is rounded once: with a bias the sum is computed in float first.
 inline Tensor forward(const bound_recipe& now, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Tensor rows = by_token(x), w = weight.resolve_neg();
   Tensor y = empty_like_tokens(x, w.size(0), bias.defined() ? torch::kFloat : x.scalar_type());
@@ -153,7 +150,7 @@ inline Tensor backward_weight(const bound_recipe& now, const Tensor& dy, const T
   return dw;
 }
 
-/// What backward needs beside tensors.
+/// What backward needs besides tensors.
 struct call : torch::CustomClassHolder {
   bound_recipe now;
   torch::ScalarType weight_type, bias_type;
@@ -172,7 +169,7 @@ class linear_function : public torch::autograd::Function<linear_function> {
                         const bound_recipe& now, at::TensorList biases) {
     const Tensor bias = biases.empty() ? Tensor() : biases[0];
     Tensor y = detail::forward(now, x, weight, bias);
-    // Each GEMM of the backward pass reads one of the two; the other would be kept for nothing.
+    // Each GEMM of the backward pass reads one of the two; a tensor that neither reads is not saved.
     ctx->save_for_backward({weight.requires_grad() ? x : Tensor(), x.requires_grad() ? weight : Tensor()});
     ctx->saved_data["call"] = c10::IValue::make_capsule(c10::make_intrusive<call>(now, weight, bias));
     return y;
@@ -180,8 +177,8 @@ class linear_function : public torch::autograd::Function<linear_function> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  torch::autograd::variable_list grads) {
-    expects(!torch::GradMode::is_enabled(), "backward was called with create_graph = true, but quantization has no ",
-            "derivative to go through again");
+    expects(!torch::GradMode::is_enabled(),
+            "backward: create_graph = true is not supported: quantization has no derivative");
     const auto held = ctx->saved_data.at("call").toCapsule();
     const auto& of = static_cast<const call&>(*held);
     const auto saved = ctx->get_saved_variables();
@@ -224,24 +221,23 @@ struct ufp4_linear_options {
   TORCH_ARG(std::int64_t, in_features);
   TORCH_ARG(std::int64_t, out_features);
   TORCH_ARG(bool, bias) = true;
-  TORCH_ARG(training_recipe, recipe) = ufp4::recipe::ufp4(1);
-  /// Below 65536. Signs and random bits depend on it, so layers of one model want different ones: use_recipe gives them.
+  TORCH_ARG(training_recipe, recipe) = ufp4::recipe::ufp4_recipe(1);
+  /// Below 65536. Signs and random bits depend on it, so the layers of a model need different numbers (use_recipe).
   TORCH_ARG(std::uint32_t, layer) = 0;
 };
 
-/// In the place of torch::nn::Linear: the same parameters under the same names, the same initial values from the same
-/// generator.
+/// A replacement of torch::nn::Linear: the same parameters, names and initial values, from the same random generator.
 ///
-/// A forward pass that autograd records takes the layer's next step, and its backward pass has the random bits of that
-/// step. One that it does not record (no_grad, nothing that requires a gradient) takes none, and its y is what the next
-/// recorded one gives: evaluating changes no bit of a training run. train() and eval() make no difference.
-/// Several threads may be in forward at once only where it is not recorded.
+/// A forward pass that autograd records increments the layer's step; its backward pass uses the random bits of the same
+/// step. A forward pass that is not recorded (no_grad, nothing requires a gradient) uses the random bits of the next
+/// recorded one and does not increment: evaluation changes no bit of a training run. train() and eval() have no effect.
+/// Several threads may call forward at once only if it is not recorded.
 class ufp4_linearImpl : public torch::nn::Cloneable<ufp4_linearImpl> {
  public:
   ufp4_linearImpl(std::int64_t in_features, std::int64_t out_features)
       : ufp4_linearImpl(ufp4_linear_options(in_features, out_features)) {}
   explicit ufp4_linearImpl(const ufp4_linear_options& o) : options(o) {
-    reset();  // virtual, and this class's: nothing derives from it before it is whole
+    reset();  // virtual: calls this class's own
   }
 
   void reset() override {
@@ -265,8 +261,8 @@ class ufp4_linearImpl : public torch::nn::Cloneable<ufp4_linearImpl> {
     return y;
   }
 
-  /// The step of the next recorded forward pass. It is not part of the state that torch::save writes: a run that goes
-  /// on from a checkpoint sets it.
+  /// The step of the next recorded forward pass. torch::save does not write it: a run that continues from a checkpoint
+  /// must set it.
   std::uint64_t step() const { return step_; }
   void set_step(std::uint64_t step) { step_ = step; }
 
@@ -292,7 +288,7 @@ void for_each_layer(torch::nn::Module& model, const F& f) {
 }
 
 /// Gives all layers of a model the recipe, the numbers 0, 1, 2, ... and step 0: the same model, recipe and inputs then
-/// give the same bits again. Returns how many layers there are.
+/// give the same bits. Returns the number of layers.
 inline std::uint32_t use_recipe(torch::nn::Module& model, const training_recipe& recipe) {
   std::uint32_t count = 0;
   for_each_layer(model, [&](ufp4_linearImpl& layer) {
@@ -302,7 +298,7 @@ inline std::uint32_t use_recipe(torch::nn::Module& model, const training_recipe&
   return count;
 }
 
-/// To go on from a checkpoint: as many steps as a layer had recorded forward passes.
+/// For continuing from a checkpoint: the number of recorded forward passes of each layer so far.
 inline void set_step(torch::nn::Module& model, std::uint64_t step) {
   for_each_layer(model, [&](ufp4_linearImpl& layer) { layer.set_step(step); });
 }

@@ -1,4 +1,4 @@
-// ufp4 - a toy task: a perceptron of two layers learns what another one says, with any Linear in the place of torch's.
+// ufp4 - a toy task: a perceptron of two layers learns the output of another one; its Linear layers can be replaced.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,19 +12,19 @@ struct losses {
   double before = 0, after = 0;
 };
 
-/// 2048 points of 32 numbers in 8 classes, which a random perceptron of 16 hidden units tells apart.
+/// 2048 points of 32 numbers in 8 classes, which a random perceptron with 16 hidden units defines.
 struct toy_task {
   Tensor x, label;
 
   explicit toy_task(std::uint64_t seed) {
     torch::manual_seed(seed);
     x = torch::randn({2048, 32});
-    label = torch::tanh(x.matmul(torch::randn({32, 16}))).matmul(torch::randn({16, 8})).arglobal_amax(1);
+    label = torch::tanh(x.matmul(torch::randn({32, 16}))).matmul(torch::randn({16, 8})).argmax(1);
   }
 };
 
-/// Two layers, made by make(in_features, out_features), and trained with Adam on 128 points a step. The initial weights
-/// follow from the seed, whatever the layers are.
+/// Two layers, made by make(in_features, out_features). The initial weights depend on the seed only, not on the layers'
+/// type.
 template <class Make>
 torch::nn::Sequential make_mlp(std::uint64_t seed, const Make& make) {
   torch::manual_seed(seed);

@@ -1,6 +1,6 @@
-// ufp4 - `ufp4 bench`: how fast this machine quantizes and multiplies, in a few seconds.
+// ufp4 - `ufp4 bench`: the speed of quantize, dequantize and GEMM on this machine, in a few seconds.
 // SPDX-License-Identifier: Apache-2.0
-/// bench/ measures with care; this answers "what should I expect here?" and says which kernels ran.
+/// An estimate with the names of the kernels; the programs in bench/ measure accurately.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,6 @@
 #include <random>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <ufp4/cpu/detect.hpp>
 #include <ufp4/explain.hpp>
 #include <ufp4/gemm.hpp>
@@ -36,14 +35,14 @@ usage: ufp4 bench [OPTION]...
 
   -f, --format NAME   of both operands (default nvfp4)
   --size M N K        C is M x N, A is M x K, B is N x K (default 1024 1024 1024)
-  --isa NAME          instead of the best that the processor has: scalar, avx2, avx512, amx, neon, ...
+  --isa NAME          instead of the best of the processor: scalar, avx2, avx512, amx, neon, ...
   --threads N         0 is all cores (default 0)
   --json [FILE]       the numbers as JSON; without FILE, or with -, on stdout instead of the table.
-                      FILE ends in none of .safetensors, .npy and .gguf
+                      FILE must not end in .safetensors, .npy or .gguf
   --help
 
-Rates are those of the fastest of a few runs. GB/s counts the bytes of binary32 read or written;
-GFLOP/s is 2 M N K over the time. The plain loop is binary32, one thread, as the compiler made it.
+Rates are of the fastest of several runs. GB/s counts the bytes of binary32 read or written;
+GFLOP/s is 2 M N K divided by the time. The plain loop is binary32, one thread, vectorized by the compiler.
 
 examples
   ufp4 bench
@@ -65,13 +64,13 @@ struct bench_row {
   double milliseconds = 0;
   double rate = 0;  ///< 1e9 bytes or operations a second
   std::string_view unit;
-  std::string kernel, isa;  ///< empty for what is not the library's
+  std::string kernel, isa;  ///< empty for the plain loop
   std::string note;
 };
 
 namespace detail {
 
-/// usage_error for instructions that there are not, or not here.
+/// usage_error for unknown instructions, and instructions that this machine does not have.
 inline ufp4::cpu::isa parse_isa(const std::string& text) {
   std::string known, here;
   bool is_known = false;
@@ -82,7 +81,7 @@ inline ufp4::cpu::isa parse_isa(const std::string& text) {
     if (text == name(i)) return i;
     here += (here.empty() ? "" : ", ") + std::string(name(i));
   }
-  if (is_known) throw common::usage_error("--isa " + text + " is not of this machine, which has " + here);
+  if (is_known) throw common::usage_error("--isa " + text + " is not available on this machine, which has " + here);
   throw common::usage_error("--isa takes " + known + ", not " + ufp4::interop::printable(text));
 }
 
@@ -92,7 +91,7 @@ inline bench_options parse_bench(common::arguments& rest) {
   while (!rest.empty()) {
     const std::string flag = rest.next();
     if (flag == "--format" || flag == "-f") {
-      o.format = named_format(rest.value(flag)).name;
+      o.format = format_named(rest.value(flag)).name;
     } else if (flag == "--size") {
       for (std::size_t* extent : {&o.m, &o.n, &o.k}) *extent = static_cast<std::size_t>(rest.number(flag, 1, most));
     } else if (flag == "--isa") {
@@ -102,13 +101,13 @@ inline bench_options parse_bench(common::arguments& rest) {
     } else if (flag == "--json") {
       o.json = common::report_name(rest, flag);
     } else {
-      throw common::usage_error("unknown argument " + ufp4::interop::printable(flag));
+      common::reject_argument(flag);
     }
   }
   return o;
 }
 
-/// Milliseconds of the fastest call: at least two, and more while they take less than a third of a second together.
+/// Milliseconds of the fastest call of at least two, and of more until they have taken a third of a second.
 inline double fastest_ms(const std::function<void()>& call) {
   using clock = std::chrono::steady_clock;
   double best = 0, spent = 0;
@@ -122,7 +121,7 @@ inline double fastest_ms(const std::function<void()>& call) {
   return best;
 }
 
-/// Element (i, j) of A B^T for the first `rows` rows: sixteen sums side by side, which compilers can vectorize.
+/// A B^T for the first `rows` rows of A, with sixteen independent sums, which compilers can vectorize.
 inline void plain_product(const std::vector<float>& a, const std::vector<float>& b, std::vector<float>& c,
                           std::size_t rows, std::size_t n, std::size_t k) {
   for (std::size_t i = 0; i < rows; ++i)
@@ -139,25 +138,24 @@ inline void plain_product(const std::vector<float>& a, const std::vector<float>&
     }
 }
 
-/// The work of one run, with its operands.
+/// The measurements of one run, with their operands.
 class bench_run {
  public:
   explicit bench_run(const bench_options& o)
       : o_(o), a_(gaussian(o.m * o.k, 1)), b_(gaussian(o.n * o.k, 2)), c_(o.m * o.n), decoded_(o.m * o.k) {}
 
-  template <class Format>
-  std::vector<bench_row> rows() {
+  std::vector<bench_row> rows(const ufp4::format_spec& format) {
     using namespace ufp4;
     const matrix_view<const float> a{a_.data(), o_.m, o_.k}, b{b_.data(), o_.n, o_.k};
     const matrix_view<float> c{c_.data(), o_.m, o_.n}, decoded{decoded_.data(), o_.m, o_.k};
     const random_hadamard<16> rht{1};
-    auto qa = quantize<Format>(o_.ctx, a), turned = quantize<Format>(o_.ctx, a, rht);
-    const auto qb = quantize<Format>(o_.ctx, b);
+    any_quantized qa = quantize(o_.ctx, format, a), transformed = quantize(o_.ctx, format, a, rht);
+    const any_quantized qb = quantize(o_.ctx, format, b);
     const double elements = static_cast<double>(o_.m) * static_cast<double>(o_.k);
 
-    add("quantize A", 4 * elements, "GB/s", cpu::explain<Format>(o_.ctx, a), [&] { quantize_into(o_.ctx, a, qa); });
-    add("RHT 16, quantize A", 4 * elements, "GB/s", cpu::explain<Format>(o_.ctx, a, rht),
-        [&] { quantize_into(o_.ctx, a, turned, rht); });
+    add("quantize A", 4 * elements, "GB/s", cpu::explain(o_.ctx, format, a), [&] { quantize_into(o_.ctx, a, qa); });
+    add("RHT 16, quantize A", 4 * elements, "GB/s", cpu::explain(o_.ctx, format, a, rht),
+        [&] { quantize_into(o_.ctx, a, transformed, rht); });
     add("dequantize A", 4 * elements, "GB/s", cpu::explain(o_.ctx, qa, decoded),
         [&] { dequantize(o_.ctx, qa, decoded); });
     for (const accumulate mode : {accumulate::fast, accumulate::exact_blocks}) {
@@ -189,7 +187,7 @@ class bench_run {
     rows_.push_back({std::move(what), ms, work / ms / 1e6, unit, e.kernel, name(e.isa), e.note});
   }
 
-  /// On as many rows as make some 10^9 operations: the rate of a loop does not depend on how many there are.
+  /// On a number of rows that takes about 10^9 operations: the rate does not depend on it.
   void add_plain() {
     const auto rows = static_cast<std::size_t>(std::clamp(1e9 / operations(1), 1.0, static_cast<double>(o_.m)));
     line_.show("plain loop");
@@ -204,7 +202,7 @@ class bench_run {
   std::vector<bench_row> rows_;
 };
 
-/// "avx512, ..., the best of this machine".
+/// The instructions of the run: "avx512", or "avx2 (asked for)".
 inline std::string isa_text(const bench_options& o) {
   const std::string tier = name(ufp4::cpu::resolve(o.ctx));
   return o.ctx.isa == ufp4::cpu::isa::automatic ? tier : tier + " (asked for)";
@@ -223,14 +221,14 @@ inline void print_bench(std::ostream& out, const bench_options& o, const std::ve
   for (const bench_row& r : rows)
     out << left(r.what, 21) << right(fixed(r.milliseconds, 3), 10) << right(fixed(r.rate, 1), 10) << " "
         << left(std::string(r.unit), 9) << (r.kernel.empty() ? "the compiler's, one thread" : r.kernel) << "\n";
-  std::vector<std::pair<std::string, std::string>> notes;  // each with what it is said of
+  std::vector<std::pair<std::string, std::string>> notes;  // each with the rows that it applies to
   for (const bench_row& r : rows) {
     if (r.note.empty()) continue;
-    const auto said = std::find_if(notes.begin(), notes.end(), [&](const auto& n) { return n.first == r.note; });
-    if (said == notes.end())
+    const auto known = std::find_if(notes.begin(), notes.end(), [&](const auto& n) { return n.first == r.note; });
+    if (known == notes.end())
       notes.emplace_back(r.note, r.what);
     else
-      said->second += "; " + r.what;
+      known->second += "; " + r.what;
   }
   for (const auto& [note, what] : notes)
     out << (&note == &notes.front().first ? "\n" : "") << common::wrapped(note + " (" + what + ")", 79);
@@ -256,8 +254,7 @@ inline void write_bench_json(std::ostream& out, const bench_options& o, const st
 inline int bench(common::arguments& rest, std::ostream& out, std::ostream&) {
   const bench_options o = detail::parse_bench(rest);
   if (o.json) common::check_writable(*o.json);
-  const std::vector<bench_row> rows = visit_format(
-      o.format, [&]<class Format>(std::type_identity<Format>) { return detail::bench_run(o).rows<Format>(); });
+  const std::vector<bench_row> rows = detail::bench_run(o).rows(format_named(o.format).spec);
   if (o.json != "-") detail::print_bench(out, o, rows);
   if (o.json) common::write_to(*o.json, out, [&](std::ostream& to) { detail::write_bench_json(to, o, rows); });
   return 0;

@@ -1,4 +1,4 @@
-// ufp4 - the commands of the command-line tool: each is a header and a file of its own, and one row here.
+// ufp4 - the list of the tool's commands. Each command is a header and a .cpp file, and one entry here.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tool {
 
-/// `run` gets the words after the command; what it throws, program.hpp turns into a message and an exit status.
+/// `run` gets the words after the command's name; program.hpp turns exceptions into messages and exit statuses.
 struct command {
   std::string_view name;
   std::string_view summary;

@@ -1,11 +1,11 @@
 // ufp4 - the command `compare`.
 // SPDX-License-Identifier: Apache-2.0
-#include "compare.hpp"
+#include "../compare/program.hpp"
 
 #include "command.hpp"
 
 namespace tool {
 
-const command compare_command{"compare", "every format on one matrix, with a report", compare_help, compare};
+const command compare_command{"compare", "every format on one matrix, with a report", compare::help_text, compare::run};
 
 }  // namespace tool

@@ -1,4 +1,4 @@
-// ufp4 - what became of each tensor of a file: as a table and as JSON.
+// ufp4 - the report of a conversion: every tensor of a file, as a table and as JSON.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,7 +30,7 @@ struct converted_tensor {
   std::uint64_t blocks = 0, nonfinite_blocks = 0, underflowed_blocks = 0;
 };
 
-/// What held for the whole file, as JSON has it.
+/// A setting of the whole conversion.
 struct conversion_setting {
   std::string key, value;
   bool is_number = false;
@@ -40,7 +40,7 @@ struct conversion {
   std::string input, output;
   std::vector<conversion_setting> settings;
   std::vector<converted_tensor> tensors;
-  std::vector<std::string> notes;  ///< what may be other than was meant, a message each
+  std::vector<std::string> notes;  ///< possible mistakes that are no errors, a message each
 };
 
 namespace detail {
@@ -63,7 +63,7 @@ inline void print_columns(std::ostream& out, const std::vector<std::vector<std::
   }
 }
 
-/// What the SQNR does not tell: it is that of the few values that are left where most became zero.
+/// Blocks whose values were lost. The SQNR does not show them: if most blocks became zero, it is that of the others.
 inline std::string blocks_text(const converted_tensor& t, bool to_gguf) {
   std::string text;
   if (t.nonfinite_blocks != 0)
@@ -78,6 +78,7 @@ inline std::string size_text(std::uint64_t bytes) { return compare::byte_size(st
 
 }  // namespace detail
 
+/// For people.
 inline void print_table(std::ostream& out, const conversion& c) {
   std::vector<std::vector<std::string>> lines{{"tensor", "shape", "SQNR", "before", "after", ""}};
   std::uint64_t before = 0, after = 0;
@@ -103,13 +104,14 @@ inline void print_table(std::ostream& out, const conversion& c) {
 
 namespace detail {
 
-/// A foreign name whole where JSON can hold it.
+/// A name from a file, complete if it is UTF-8.
 inline std::string whole_text(const std::string& name) {
   return ufp4::interop::json_text(ufp4::interop::is_utf8(name) ? name : ufp4::interop::printable(name));
 }
 
 }  // namespace detail
 
+/// For programs: all numbers, unrounded.
 inline void print_json(std::ostream& out, const conversion& c) {
   using detail::whole_text, ufp4::interop::json_text;
   out << "{\n  \"input\": " << whole_text(c.input) << ",\n  \"output\": " << whole_text(c.output);

@@ -1,4 +1,4 @@
-// ufp4 - a conversion as the user sees it: progress, Ctrl-C, then the table and the JSON.
+// ufp4 - a conversion as the user sees it: its options, progress, Ctrl-C, then the table and the JSON.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,17 +7,48 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <ufp4/cpu/context.hpp>
 #include <ufp4/interop/text.hpp>
 
+#include "../common/arguments.hpp"
 #include "../common/interrupt.hpp"
 #include "../common/output.hpp"
 #include "../common/terminal.hpp"
 #include "conversion_report.hpp"
+#include "conversion_request.hpp"
+#include "output_path.hpp"
+#include "tensor_input.hpp"
 
 namespace tool {
 
-/// As shells count what SIGINT ended.
+/// As shells report the end by SIGINT.
 inline constexpr int interrupted_status = 130;
+
+/// The command line of a conversion.
+template <class Request>
+struct conversion_command {
+  std::string input;
+  std::optional<std::string> json;  ///< "-" is standard output
+  Request request;
+};
+
+/// An option that quantize and dequantize have in common, or FILE.
+template <class Request>
+void take_common(const std::string& word, common::arguments& rest, ufp4::cpu::context& ctx,
+                 conversion_command<Request>& c) {
+  if (word == "-o" || word == "--output")
+    c.request.output = rest.value(word);
+  else if (word == "--tensor")
+    c.request.chosen.push_back(rest.value(word));
+  else if (word == "--skip")
+    c.request.skipped.push_back(rest.value(word));
+  else if (word == "--threads")
+    ctx.threads = static_cast<int>(rest.number(word, 0, 4096));
+  else if (word == "--json")
+    c.json = report_name(rest);
+  else
+    take_input(word, c.input);
+}
 
 namespace detail {
 struct interrupted : std::exception {
@@ -25,30 +56,30 @@ struct interrupted : std::exception {
 };
 }  // namespace detail
 
-/// convert() returns the conversion and calls request.progress for every chunk; where that throws, it leaves no file.
-/// Returns the exit status.
+/// Runs convert(input file), which returns the conversion and calls request.progress for every chunk. An interruption
+/// leaves the output unchanged. Returns the exit status.
 template <class Request, class Convert>
-int run_conversion(Request& request, const std::optional<std::string>& json, std::ostream& out, std::ostream& err,
-                   Convert convert) {
-  if (json) common::check_writable(*json);
+int run_conversion(conversion_command<Request>& c, std::ostream& out, std::ostream& err, Convert convert) {
+  tensor_input in(c.input);
+  if (c.json) common::check_writable(*c.json);
   const common::progress_line line;
   const common::interrupt stop;
-  request.progress = [&](std::size_t at, std::size_t of, const std::string& what) {
+  c.request.progress = [&](std::size_t at, std::size_t of, const std::string& what) {
     if (stop.seen()) throw detail::interrupted();
     line.step(at, of, what);
   };
   conversion report;
   try {
-    report = convert();
+    report = convert(in, c.request);
   } catch (const detail::interrupted&) {
     line.clear();
-    err << "ufp4: interrupted; " << ufp4::interop::printable(request.output) << " is what it was\n";
+    err << "ufp4: interrupted; " << ufp4::interop::printable(c.request.output) << " is unchanged\n";
     return interrupted_status;
   }
   line.clear();
   for (const std::string& note : report.notes) err << "ufp4: note: " << note << "\n";
-  if (json != "-") print_table(out, report);
-  if (json) common::write_to(*json, out, [&](std::ostream& to) { print_json(to, report); });
+  if (c.json != "-") print_table(out, report);
+  if (c.json) common::write_to(*c.json, out, [&](std::ostream& to) { print_json(to, report); });
   return 0;
 }
 

@@ -1,75 +1,113 @@
-// ufp4 - the formats that the command-line tool knows by name: every preset of the library.
+// ufp4 - the formats of the command-line tool: the library's presets, with what their types do not contain.
 // SPDX-License-Identifier: Apache-2.0
+/// A new preset needs one row of format_notes; without it this header does not compile.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <ufp4/block/presets.hpp>
 #include <ufp4/interop/text.hpp>
+#include <ufp4/matrix/preset_names.hpp>
+#include <vector>
 
 #include "../common/arguments.hpp"
 
 namespace tool {
 
-/// What cannot be read off a format's type.
-struct format_name {
+/// What cannot be read off a format.
+struct format_note {
   std::string_view name;
-  std::string_view element;  ///< as the library spells it
   std::string_view summary;
-  std::string_view peers;  ///< what others call it; empty where it has no other name
+  std::string_view peers;  ///< the names that others use; may be empty
+};
+inline constexpr format_note format_notes[] = {
+    {"nvfp4", "E2M1, E4M3 scales of 16, one tensor scale",
+     "NVFP4: Transformer Engine, ModelOpt, torchao, compressed-tensors"},
+    {"nv_e1m2", "the uniform grid with NVFP4's scales", "NVFP4 with E0M3 elements, in hardware literature"},
+    {"nvint4", "4-bit integers with NVFP4's scales", "NVINT4"},
+    {"mxfp4", "E2M1, power-of-two scales of 32", "OCP MXFP4: torchao, ggml, compressed-tensors"},
+    {"mx_e1m2", "the uniform grid with MXFP4's scales", ""},
+    {"mxint4", "4-bit integers with MXFP4's scales", "MXINT4"},
+    {"e2m1_f32", "E2M1, binary32 scales of 16", "the E2M1 baseline of the UFP4 paper"},
+    {"e1m2_f32", "the uniform grid, binary32 scales of 16", "UFP4 (arXiv 2606.20381)"},
+    {"int4_f32", "4-bit integers, binary32 scales of 16", "symmetric INT4 in groups of 16"},
 };
 
-/// In the order in which the tool shows them: by kind of scale, E2M1 first.
-inline constexpr std::array<format_name, 9> format_names{{
-    {"nvfp4", "fp4<E2M1>", "E2M1, E4M3 scales of 16, one tensor scale",
-     "NVFP4: Transformer Engine, ModelOpt, torchao, compressed-tensors"},
-    {"nv_e1m2", "fp4<E1M2>", "the uniform grid with NVFP4's scales",
-     "NVFP4 with E0M3 elements, in hardware literature"},
-    {"nvint4", "int4", "4-bit integers with NVFP4's scales", "NVINT4"},
-    {"mxfp4", "fp4<E2M1>", "E2M1, power-of-two scales of 32", "OCP MXFP4: torchao, ggml, compressed-tensors"},
-    {"mx_e1m2", "fp4<E1M2>", "the uniform grid with MXFP4's scales", ""},
-    {"mxint4", "int4", "4-bit integers with MXFP4's scales", "MXINT4"},
-    {"e2m1_f32", "fp4<E2M1>", "E2M1, binary32 scales of 16", "the E2M1 baseline of the UFP4 paper"},
-    {"e1m2_f32", "fp4<E1M2>", "the uniform grid, binary32 scales of 16", "UFP4 (arXiv 2606.20381)"},
-    {"int4_f32", "int4", "4-bit integers, binary32 scales of 16", "symmetric INT4 in groups of 16"},
-}};
+constexpr const format_note* find_note(std::string_view name) {
+  for (const format_note& note : format_notes)
+    if (note.name == name) return &note;
+  return nullptr;
+}
+constexpr bool every_preset_has_a_note() {
+  bool all = true;
+  ufp4::for_each_preset([&](auto row) { all = all && find_note(row.name) != nullptr; });
+  return all;
+}
+static_assert(every_preset_has_a_note(), "add a row to format_notes for the new preset");
 
-/// "nvfp4, nv_e1m2, ...".
-inline std::string listed_formats() {
-  std::string text;
-  for (const format_name& f : format_names) text += (text.empty() ? "" : ", ") + std::string(f.name);
-  return text;
+/// A preset as the tool shows it.
+struct format_facts {
+  std::string_view name;
+  std::string_view element;  ///< as the library spells it
+  ufp4::format_spec spec;
+  double bits_per_element = 0;
+  std::string_view summary, peers;
+
+  /// The values that are not negative, ascending.
+  std::vector<float> magnitudes() const {
+    std::vector<float> found;
+    for (int i = 0; i < spec.grid.levels; ++i)
+      if (spec.grid.level[i] >= 0) found.push_back(spec.grid.level[i]);
+    return found;
+  }
+  bool uniform() const {
+    const std::vector<float> m = magnitudes();
+    for (std::size_t i = 2; i < m.size(); ++i)
+      if (m[i] - m[i - 1] != m[1] - m[0]) return false;
+    return true;
+  }
+  bool is_integer() const { return element == "int4"; }
+  std::string_view scale() const {
+    constexpr std::array<std::string_view, 5> names{"float", "bf16", "e4m3", "ue5m3", "e8m0"};
+    return names[static_cast<std::size_t>(spec.scale)];
+  }
+  std::string block() const { return std::to_string(spec.block.rows) + "x" + std::to_string(spec.block.cols); }
+};
+
+namespace detail {
+
+template <ufp4::element_format Element>
+inline constexpr std::string_view element_name = "custom";
+template <>
+inline constexpr std::string_view element_name<ufp4::fp4<ufp4::E2M1>> = "fp4<E2M1>";
+template <>
+inline constexpr std::string_view element_name<ufp4::fp4<ufp4::E1M2>> = "fp4<E1M2>";
+template <>
+inline constexpr std::string_view element_name<ufp4::int4> = "int4";
+
+}  // namespace detail
+
+/// Every preset, in the order of the library's list.
+inline const std::vector<format_facts>& all_formats() {
+  static const std::vector<format_facts> all = [] {
+    std::vector<format_facts> rows;
+    ufp4::for_each_preset([&](auto row) {
+      using format = typename decltype(row)::format;
+      const format_note& note = *find_note(row.name);
+      rows.push_back({row.name, detail::element_name<typename format::element_type>, row.spec, format::bits_per_element,
+                      note.summary, note.peers});
+    });
+    return rows;
+  }();
+  return all;
 }
 
-[[noreturn]] inline void reject_format(std::string_view name) {
-  throw common::usage_error("unknown format " + ufp4::interop::printable(name) + "; there are " + listed_formats());
-}
-
-/// The row of that name; common::usage_error, which lists the names, for any other.
-inline const format_name& named_format(std::string_view name) {
-  for (const format_name& f : format_names)
+/// The preset of that name; common::usage_error, which lists the names, for any other.
+inline const format_facts& format_named(std::string_view name) {
+  for (const format_facts& f : all_formats())
     if (f.name == name) return f;
-  reject_format(name);
-}
-
-/// visit(std::type_identity<Format>{}) of the format of that name, and what it returned: the same type for every
-/// format. Throws common::usage_error, which lists the names, for any other.
-template <class Visit>
-auto visit_format(std::string_view name, Visit visit) {
-  using std::type_identity;
-  if (name == "nvfp4") return visit(type_identity<ufp4::nvfp4>{});
-  if (name == "nv_e1m2") return visit(type_identity<ufp4::nv_e1m2>{});
-  if (name == "nvint4") return visit(type_identity<ufp4::nvint4>{});
-  if (name == "mxfp4") return visit(type_identity<ufp4::mxfp4>{});
-  if (name == "mx_e1m2") return visit(type_identity<ufp4::mx_e1m2>{});
-  if (name == "mxint4") return visit(type_identity<ufp4::mxint4>{});
-  if (name == "e2m1_f32") return visit(type_identity<ufp4::e2m1_f32>{});
-  if (name == "e1m2_f32") return visit(type_identity<ufp4::e1m2_f32>{});
-  if (name == "int4_f32") return visit(type_identity<ufp4::int4_f32>{});
-  reject_format(name);
+  throw common::usage_error("unknown format " + ufp4::interop::printable(name) + "; there are " + ufp4::preset_names());
 }
 
 }  // namespace tool

@@ -1,4 +1,4 @@
-// ufp4 - `ufp4 inspect`: what is in a file of tensors, and which format suits each.
+// ufp4 - `ufp4 inspect`: the tensors of a file, and the error of each in 4-bit formats.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -26,17 +26,17 @@ inline constexpr const char* inspect_help =
 
 usage: ufp4 inspect FILE [OPTION]...
 
-  FILE                .safetensors, .npy or .gguf; what kind it is, its first bytes say
+  FILE                .safetensors, .npy or .gguf, recognized by its first bytes
 
 what to look at
   --tensor PATTERN      the tensors with such a name (* is any text, ? any character); may be
-                        repeated. Vectors are measured, as one row, only where asked for so
-  --list                types and shapes alone: reads the header and no tensor
+                        repeated. Vectors are measured, as one row, only if selected this way
+  --list                only types and shapes: reads the header and no tensor
   --rows N              at most N rows of a tensor, evenly spaced; 0 is all (default 0)
 
 what to measure
-  -f, --format LIST     formats, with commas between them, or all (default: all but the int4 formats,
-                        which hold the values of the E1M2 formats in other codes)
+  -f, --format LIST     formats, separated by commas, or all (default: all except the int4 formats,
+                        which have the values of the E1M2 formats with other codes)
   --rht N               the Hadamard transform's length: 16, 32, 64, 128 or 256; 0 measures without one
                         (default: each format's block)
   --seed N              of the transform's signs (default 0)
@@ -44,17 +44,17 @@ what to measure
 how to show it
   --detail              every format of every tensor; a single tensor is always shown so
   --json [OUT]          all numbers as JSON; without OUT, or with -, on stdout instead of the text.
-                        OUT ends in none of .safetensors, .npy and .gguf
+                        OUT must not end in .safetensors, .npy or .gguf
   --threads N           0 is all cores (default 0)
   --help
 
-For each size (bits an element, with the share of the scales) it names the format with the highest
-SQNR, 10 log10(sum x^2 / sum (q - x)^2), in what the quantizer sees. +H: after a Hadamard transform.
-crest: the largest magnitude over the rms. atten.: sum x q / sum x^2, below 1 where rounding shrinks; in a
-tensor's line that of the first format asked for (nvfp4 if none is), without a transform. buckets: 2^entropy
-of the values used over their number. Every row counts unless --rows is given; the file may be larger than
-memory, and is read by rows. What quantize copies (other than two dimensions, other types than F32, F16 and
-BF16, rows shorter than a block) says so, and is not among the tensors counted at the end.
+For each size (bits of an element, with its share of the scales) it shows the format with the highest
+SQNR, 10 log10(sum x^2 / sum (q - x)^2), x being the input of quantization. +H: after a Hadamard transform.
+amax: the largest magnitude. crest: amax / rms. atten.: sum x q / sum x^2, below 1 if rounding shrinks
+values; in a tensor's line that of the first format of -f (default nvfp4), without a transform. buckets:
+2^entropy of the values used, divided by their number. All rows are measured unless --rows is given; the
+file is read by rows and may be larger than memory. Tensors that quantize copies (other than two dimensions,
+other types than F32, F16 and BF16, rows shorter than a block) are marked, and not counted at the end.
 
 examples
   ufp4 inspect model.safetensors
@@ -77,7 +77,7 @@ struct inspect_options {
 
 namespace detail {
 
-/// Names with commas between them; with "all" anywhere among them all formats.
+/// Names separated by commas; if one of them is "all", all formats.
 inline std::vector<std::string> parse_formats(std::string_view list) {
   std::vector<std::string> chosen;
   bool all = false;
@@ -89,20 +89,20 @@ inline std::vector<std::string> parse_formats(std::string_view list) {
       all = true;
       continue;
     }
-    chosen.emplace_back(named_format(name).name);
+    chosen.emplace_back(format_named(name).name);
     if (std::count(chosen.begin(), chosen.end(), chosen.back()) > 1)
       throw common::usage_error("--format names " + chosen.back() + " twice");
   }
   if (!all) return chosen;
   chosen.clear();
-  for (const format_name& f : format_names) chosen.emplace_back(f.name);
+  for (const format_facts& f : all_formats()) chosen.emplace_back(f.name);
   return chosen;
 }
 
 inline std::vector<std::string> usual_formats() {
   std::vector<std::string> chosen;
-  for (const format_name& f : format_names)
-    if (f.element != "int4") chosen.emplace_back(f.name);
+  for (const format_facts& f : all_formats())
+    if (!f.is_integer()) chosen.emplace_back(f.name);
   return chosen;
 }
 
@@ -151,7 +151,7 @@ inline std::string names_of_entries(const std::vector<file_entry>& entries) {
   return entries.size() <= shown ? text : text + " and " + std::to_string(entries.size() - shown) + " more";
 }
 
-/// The entries that were asked for; file_error where a pattern fits none.
+/// The selected entries; file_error if a pattern matches none.
 inline std::vector<file_entry> chosen_entries(tensor_input& input, const inspect_options& o) {
   std::vector<file_entry> entries = entries_of(input, !o.patterns.empty());
   for (const std::string& pattern : o.patterns)
@@ -180,8 +180,8 @@ inline int inspect(common::arguments& rest, std::ostream& out, std::ostream&) {
       std::count_if(entries.begin(), entries.end(), [&](const auto& e) { return !o.list && e.not_measured.empty(); }));
   if (o.json) common::check_writable(*o.json);
   const std::vector<double> sizes = detail::sizes_of(o.plan.formats);
-  const bool talk = o.json != "-", detailed = o.detail || to_measure == 1;
-  if (talk) {
+  const bool prints_text = o.json != "-", detailed = o.detail || to_measure == 1;
+  if (prints_text) {
     detail::print_file_head(out, o, kind_of(input), entries);
     if (to_measure > 0 && !detailed) print_line_head(out << "\n", sizes);
   }
@@ -197,7 +197,7 @@ inline int inspect(common::arguments& rest, std::ostream& out, std::ostream&) {
         line.step(at, to_measure, compare::fixed(100 * part, 0) + " %  " + detail::printable(e.name));
       });
     }
-    if (!talk) continue;
+    if (!prints_text) continue;
     line.clear();
     if (detailed && t.measured)
       print_detail(out << "\n", t, sizes);
@@ -206,7 +206,7 @@ inline int inspect(common::arguments& rest, std::ostream& out, std::ostream&) {
     out.flush();
   }
   line.clear();
-  if (talk && to_measure > 1) print_tally(out, all, sizes);
+  if (prints_text && to_measure > 1) print_tally(out, all, sizes);
   if (o.json)
     common::write_to(*o.json, out,
                      [&](std::ostream& to) { write_inspection_json(to, o.path, kind_of(input), o.plan, all); });

@@ -1,4 +1,4 @@
-// ufp4 - what `ufp4 inspect` finds in a file: its tensors, with the pieces of a quantized weight put together.
+// ufp4 - the tensors of a file for `ufp4 inspect`, with the parts of a quantized weight joined.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <ufp4/interop/gguf.hpp>
 #include <ufp4/interop/safetensors.hpp>
 #include <utility>
@@ -29,11 +28,11 @@ struct file_entry {
   std::string name;
   stored_tensor tensor;              ///< of a quantized weight, its codes
   std::vector<std::uint64_t> shape;  ///< of the values; the codes of a quantized weight are packed
-  std::uint64_t bytes = 0;           ///< scales included; 0 where the file does not say
+  std::uint64_t bytes = 0;           ///< with the scales; 0 where the file does not state the size
   std::string format;                ///< of a quantized weight
-  std::string layout;                ///< whose names and meaning it is stored with
-  std::uint32_t hadamard = 1;        ///< length of the transform that was applied before
-  std::string not_measured;          ///< why; empty for what can be
+  std::string layout;                ///< of a quantized weight: whose names and meaning
+  std::uint32_t hadamard = 1;        ///< length of the transform that was applied before quantizing
+  std::string not_measured;          ///< the reason; empty for what can be measured
 };
 
 namespace detail {
@@ -55,42 +54,41 @@ inline file_entry joined(safetensors_reader& file, const found_weight& weight) {
   for (const std::string* part : {&weight.parts.codes, &weight.parts.scales, &weight.parts.tensor_scale})
     if (const stored_tensor* const t = file.find(*part)) entry.bytes += t->bytes;
   try {
-    visit_stored(file, weight, [&]<class F>(std::type_identity<F>) {
-      const auto found = ufp4::interop::find_weight<F>(file, weight.name);
-      entry.tensor = *found.codes;
-      entry.shape = {found.rows, found.cols};
-      entry.hadamard = found.transform.n;
-      entry.format = stored_format_name<F>();
-    });
-  } catch (const ufp4::interop::file_error&) {  // `dequantize` says what is wrong; here they are tensors as others are
-    entry.format.clear();
+    const ufp4::interop::stored_weight found = find_weight(file, weight.name);
+    entry.tensor = *found.codes;
+    entry.shape = {found.rows, found.cols};
+    entry.hadamard = found.transform.n;
+    entry.format = stored_format_name(found.format);
+  } catch (const ufp4::interop::file_error&) {  // listed as separate tensors; `dequantize` reports the error
   }
   return entry;
 }
 
-/// Why a tensor as it lies in the file cannot be a matrix of numbers to quantize.
+/// Why a tensor cannot be measured as a matrix of numbers.
 inline std::string why_not_measured(const stored_tensor& t, bool vectors) {
   if (t.type == number_type::u8 || t.type == number_type::i8 || t.type == number_type::i32 ||
       t.type == number_type::i64)
     return "integers";
   if (t.type == number_type::f8_e8m0) return "powers of two";
-  if (!ufp4::interop::is_plain_number(t.type)) return "a type that is not read";
+  if (!ufp4::interop::is_plain_number(t.type)) return "a type that cannot be read";
   if (t.shape.empty()) return "a single number";
   for (const std::uint64_t extent : t.shape)
     if (extent == 0) return "empty";
   return t.shape.size() == 1 && !vectors ? "a vector" : "";
 }
 
-/// ggml keeps codes and scales together; `parts` takes the tensor scale of an NVFP4 weight.
+/// A weight in ggml's blocks, which hold codes and scales; adds the tensor scale of an NVFP4 weight to `parts`.
 inline void join_ggml(const ufp4::interop::tensor_file& file, file_entry& entry, std::set<std::string>& parts) {
   const number_type type = entry.tensor.type;
   if (type != number_type::mxfp4 && type != number_type::nvfp4) return;
   entry.layout = "ggml";
   entry.not_measured = "quantized";
-  entry.format = type == number_type::mxfp4 ? "mxfp4" : stored_format_name<ufp4::interop::ggml_nvfp4>();
-  const stored_tensor* const scale = file.find(ufp4::interop::ggml_scale_name(entry.name));
-  if (type != number_type::nvfp4 || scale == nullptr) return;
-  entry.format = "nvfp4";
+  const stored_tensor* const scale =
+      type == number_type::nvfp4 ? file.find(ufp4::interop::ggml_scale_name(entry.name)) : nullptr;
+  entry.format = stored_format_name(type == number_type::mxfp4 ? ufp4::spec_of<ufp4::mxfp4>
+                                    : scale != nullptr         ? ufp4::spec_of<ufp4::nvfp4>
+                                                               : ufp4::spec_of<ufp4::interop::ggml_nvfp4>);
+  if (scale == nullptr) return;
   entry.bytes += scale->bytes;
   parts.insert(scale->name);
 }
@@ -98,27 +96,33 @@ inline void join_ggml(const ufp4::interop::tensor_file& file, file_entry& entry,
 }  // namespace detail
 
 /// Why `ufp4 quantize -f FORMAT` copies a tensor; empty where it converts it.
-inline std::string why_copied(std::string_view format, const file_entry& e) {
+inline std::string why_copied(const format_facts& format, const file_entry& e) {
   if (!e.format.empty()) return "is a quantized weight";
-  return visit_format(format, [&]<class F>(std::type_identity<F>) {
-    return detail::why_kept<F>(e.tensor, e.name, quantize_request{});
-  });
+  quantize_request request;
+  request.spec = format.spec;
+  return detail::why_kept(e.tensor, e.name, request);
 }
 
-/// Why every format's copies it: no block is shorter than NVFP4's.
-inline std::string why_copied(const file_entry& e) { return why_copied("nvfp4", e); }
+/// Why `ufp4 quantize` copies it in every format: the reason of the one with the shortest blocks.
+inline std::string why_copied(const file_entry& e) {
+  const auto& formats = all_formats();
+  return why_copied(
+      *std::min_element(formats.begin(), formats.end(),
+                        [](const auto& a, const auto& b) { return a.spec.block.cols < b.spec.block.cols; }),
+      e);
+}
 
 inline std::string_view kind_of(tensor_input& input) {
   return input.safetensors() != nullptr ? "safetensors" : input.npy() != nullptr ? "npy" : "gguf";
 }
 
-/// In order of their names. A vector is something to measure, as a matrix of one row, where `vectors` is set or where
-/// there is nothing else in the file.
+/// Sorted by name. A vector is measured, as a matrix of one row, if `vectors` is set or it is the only tensor of the
+/// file.
 inline std::vector<file_entry> entries_of(tensor_input& input, bool vectors) {
   const auto& tensors = input.file().tensors();
   vectors = vectors || tensors.size() == 1;
   std::vector<file_entry> found;
-  std::set<std::string> parts;  // of weights that have their entry
+  std::set<std::string> parts;  // of weights that have an entry
   if (auto* const file = input.safetensors())
     for (const found_weight& weight : quantized_weights(*file)) {
       file_entry entry = detail::joined(*file, weight);

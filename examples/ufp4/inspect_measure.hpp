@@ -1,8 +1,7 @@
-// ufp4 - what 4 bits do to a matrix of a file, measured a few rows at a time.
+// ufp4 - the error of 4-bit formats on a matrix of a file, measured a few rows at a time.
 // SPDX-License-Identifier: Apache-2.0
-/// The numbers are those of analysis::measure on the whole matrix, bit for bit: memory holds a chunk of rows, and a
-/// matrix of several chunks is read twice where a format has a tensor scale,
-/// which needs the largest magnitude of all first.
+/// The numbers are those of analysis::measure on the whole matrix, bit for bit. Memory holds one chunk of rows. A
+/// matrix of several chunks is read twice: the first pass determines the amax, which formats with a tensor scale need.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +11,7 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <memory>
 #include <string>
-#include <type_traits>
 #include <ufp4/analysis/measure.hpp>
 #include <ufp4/hadamard/signs.hpp>
 #include <ufp4/interop/tensor_file.hpp>
@@ -22,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats.hpp"
+#include "format_list.hpp"
 #include "inspect_file.hpp"
 #include "random_transform.hpp"
 
@@ -31,7 +28,7 @@ namespace tool {
 /// Of the finite elements.
 struct value_statistics {
   std::uint64_t elements = 0, nonfinite = 0, zeros = 0;
-  double largest = 0;  ///< magnitude
+  double amax = 0;  ///< the largest magnitude
   double squares = 0, fourth_powers = 0;
 
   void add(float x) {
@@ -42,13 +39,13 @@ struct value_statistics {
       return;
     }
     zeros += v == 0;
-    largest = std::max(largest, std::abs(v));
+    amax = std::max(amax, std::abs(v));
     squares += square;
     fourth_powers += square * square;
   }
   double finite() const { return static_cast<double>(elements - nonfinite); }
   double rms() const { return std::sqrt(squares / finite()); }
-  double crest() const { return largest / rms(); }
+  double crest() const { return amax / rms(); }
   /// About zero: 3 for a Gaussian, more where a few values are large.
   double kurtosis() const { return fourth_powers * finite() / (squares * squares); }
 };
@@ -63,73 +60,55 @@ struct format_outcome {
 struct measured_matrix {
   std::uint64_t rows = 0, of_rows = 0, cols = 0;  ///< rows < of_rows: evenly spaced ones
   value_statistics values;
-  std::vector<format_outcome> outcomes;  ///< of each format as it is, then after the transform
+  std::vector<format_outcome> outcomes;  ///< of each format without, then with the transform
 };
 
-/// What is asked of every matrix.
+/// What is measured of every matrix.
 struct measure_plan {
   std::vector<std::string> formats;
   bool hadamard = true;
   std::uint32_t hadamard_length = 0;  ///< 0: each format's block
-  std::uint64_t seed = 0;             ///< of its signs
-  std::uint64_t rows = 0;             ///< at most so many of a matrix; 0: all
+  std::uint64_t seed = 0;             ///< of the transform's signs
+  std::uint64_t rows = 0;             ///< at most this number of rows of a matrix; 0: all
   int threads = 0;
   std::size_t chunk_elements = std::size_t{1} << 24;  ///< 64 MiB of floats
 };
 
-/// Told how much of a matrix has been dealt with, from 0 to 1.
+/// Called with the part of a matrix that is done, from 0 to 1.
 using part_callback = std::function<void(double)>;
 
 namespace detail {
 
 using row_view = ufp4::matrix_view<const float>;
 
-/// analysis::measurement of a format that is known when the program runs.
-class meter {
- public:
-  virtual ~meter() = default;
-  virtual void add(const ufp4::cpu::context& ctx, const row_view& x, float global_amax) = 0;
-  virtual ufp4::analysis::report result() const = 0;
-};
-
-template <class Format>
-class meter_of final : public meter {
- public:
-  explicit meter_of(const ufp4::transform_spec& transform) : transform_(transform) {}
-  void add(const ufp4::cpu::context& ctx, const row_view& x, float global_amax) override {
-    sums_.add(ctx, x, transform_, ufp4::tensor_amax{global_amax});
-  }
-  ufp4::analysis::report result() const override { return sums_.result(); }
-
- private:
-  ufp4::transform_spec transform_;
-  ufp4::analysis::measurement<Format> sums_;
-};
-
+/// A format and a transform that are being measured.
 struct trial {
   format_facts format;
   ufp4::transform_spec transform;
-  std::unique_ptr<meter> sums;
+  ufp4::analysis::any_measurement sums;
+
+  void add(const ufp4::cpu::context& ctx, const row_view& x, float global_amax) {
+    if (format.spec.two_level)
+      sums.add(ctx, x, transform, ufp4::tensor_amax{global_amax});
+    else
+      sums.add(ctx, x, transform);
+  }
 };
 
 inline std::vector<trial> trials_of(const measure_plan& plan) {
   std::vector<trial> trials;
   for (const std::string& name : plan.formats) {
-    const format_facts facts = facts_of(named_format(name));
+    const format_facts& facts = format_named(name);
     const auto block = static_cast<std::uint32_t>(facts.spec.block.cols);
     const std::uint32_t length = plan.hadamard_length == 0 ? block : plan.hadamard_length;
-    for (const std::uint32_t n : {1u, length}) {
-      if (n != 1 && !plan.hadamard) continue;
-      const ufp4::transform_spec transform = tool::random_transform(n, plan.seed);
-      trials.push_back({facts, transform, visit_format(name, [&]<class Format>(std::type_identity<Format>) {
-                          return std::unique_ptr<meter>(std::make_unique<meter_of<Format>>(transform));
-                        })});
-    }
+    for (const std::uint32_t n : {1u, length})
+      if (n == 1 || plan.hadamard)
+        trials.push_back({facts, tool::random_transform(n, plan.seed), ufp4::analysis::any_measurement(facts.spec)});
   }
   return trials;
 }
 
-/// The rows that take part, a chunk at a time, in one buffer.
+/// The rows that are measured, a chunk at a time, in one buffer.
 class sampled_rows {
  public:
   sampled_rows(ufp4::interop::tensor_file& file, const file_entry& entry, const measure_plan& plan)
@@ -138,7 +117,7 @@ class sampled_rows {
     for (std::size_t i = 0; i + 1 < tensor_.shape.size(); ++i) rows *= tensor_.shape[i];
     tensor_.shape = {rows, tensor_.shape.back()};
     rows_ = plan.rows == 0 ? rows : std::min(rows, plan.rows);
-    // A row costs the measurement some memory of its own, which counts where rows are short.
+    // The measurement needs some memory per row, which matters for short rows.
     constexpr std::uint64_t most_rows = 1 << 16;
     height_ = std::clamp<std::uint64_t>(plan.chunk_elements / cols(), 1, std::min(most_rows, rows_));
     values_.resize(static_cast<std::size_t>(height_ * cols()));
@@ -149,7 +128,7 @@ class sampled_rows {
   std::uint64_t cols() const { return tensor_.shape[1]; }
   std::uint64_t count() const { return (rows_ + height_ - 1) / height_; }
 
-  /// Chunk i, which is read unless it is the one in memory.
+  /// Chunk i; read from the file unless it is the one in memory.
   row_view read(std::uint64_t i) {
     const std::uint64_t first = i * height_, height = std::min(height_, rows_ - first);
     const auto width = static_cast<std::size_t>(cols());
@@ -168,7 +147,7 @@ class sampled_rows {
   }
 
  private:
-  /// floor(i * of / n) without the product, which 64 bits may not hold.
+  /// floor(i * of / n) without the product, which may exceed 64 bits.
   std::uint64_t row_index(std::uint64_t i) const { return of_rows() / rows_ * i + of_rows() % rows_ * i / rows_; }
 
   ufp4::interop::tensor_file& file_;
@@ -177,46 +156,46 @@ class sampled_rows {
   std::vector<float> values_;
 };
 
-/// By length of the transform, the largest magnitude after it: a tensor scale's.
-using largest_values = std::map<std::uint32_t, float>;
+/// The amax after each transform, by the transform's length: what tensor scales are derived from.
+using amax_by_length = std::map<std::uint32_t, float>;
 
-inline void raise(largest_values& largest, const std::vector<trial>& trials, const ufp4::cpu::context& ctx,
+inline void raise(amax_by_length& amax, const std::vector<trial>& trials, const ufp4::cpu::context& ctx,
                   const row_view& x) {
-  std::map<std::uint32_t, float> here;
+  amax_by_length here;
   for (const trial& t : trials)
     if (t.format.spec.two_level && !here.contains(t.transform.n))
       here[t.transform.n] = ufp4::amax(ctx, x, t.transform).value;
-  for (const auto& [n, value] : here) largest[n] = std::max(largest[n], value);
+  for (const auto& [n, value] : here) amax[n] = std::max(amax[n], value);
 }
 
 }  // namespace detail
 
 inline measured_matrix measure_matrix(ufp4::interop::tensor_file& file, const file_entry& entry,
-                                      const measure_plan& plan, const part_callback& told) {
+                                      const measure_plan& plan, const part_callback& progress) {
   const ufp4::cpu::context ctx{.threads = plan.threads};
   detail::sampled_rows chunks(file, entry, plan);
   std::vector<detail::trial> trials = detail::trials_of(plan);
   measured_matrix m{chunks.rows(), chunks.of_rows(), chunks.cols(), {}, {}};
-  detail::largest_values largest;
+  detail::amax_by_length amax;
   const auto total = static_cast<double>(chunks.count() * (trials.size() + 1));
   double done = 0;
-  const auto step = [&] { told(done++ / total); };
+  const auto step = [&] { progress(done++ / total); };
 
   for (std::uint64_t i = 0; i < chunks.count(); ++i) {
     step();
     const detail::row_view x = chunks.read(i);
     for (std::size_t r = 0; r < x.rows(); ++r)
       for (std::size_t k = 0; k < x.cols(); ++k) m.values.add(x(r, k));
-    detail::raise(largest, trials, ctx, x);
+    detail::raise(amax, trials, ctx, x);
   }
   for (std::uint64_t i = 0; i < chunks.count(); ++i) {
     const detail::row_view x = chunks.read(i);
-    for (const detail::trial& t : trials) {
+    for (detail::trial& t : trials) {
       step();
-      t.sums->add(ctx, x, t.format.spec.two_level ? largest[t.transform.n] : 0.0f);
+      t.add(ctx, x, amax[t.transform.n]);
     }
   }
-  for (const detail::trial& t : trials) m.outcomes.push_back({t.format, t.transform.n, t.sums->result()});
+  for (const detail::trial& t : trials) m.outcomes.push_back({t.format, t.transform.n, t.sums.result()});
   return m;
 }
 

@@ -1,4 +1,4 @@
-// ufp4 - what `ufp4 inspect` says: a few lines a tensor, every format of one tensor, JSON.
+// ufp4 - the output of `ufp4 inspect`: two lines per tensor, every format of one tensor, JSON.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <ufp4/interop/stored_tensor.hpp>
 #include <ufp4/interop/text.hpp>
 #include <utility>
 #include <vector>
@@ -21,7 +22,7 @@
 
 namespace tool {
 
-/// A tensor of the file, with what was measured of it.
+/// A tensor of the file, with its measurements.
 struct inspected {
   file_entry entry;
   std::optional<measured_matrix> measured;
@@ -31,29 +32,27 @@ namespace detail {
 
 using common::left, common::right, compare::fixed, compare::significant, ufp4::interop::printable;
 
-inline std::string shape_text(const std::vector<std::uint64_t>& shape) {
-  std::string text;
-  for (const std::uint64_t extent : shape) text += (text.empty() ? "" : " x ") + std::to_string(extent);
-  return text.empty() ? "-" : text;
+inline std::string shape_or_dash(const std::vector<std::uint64_t>& shape) {
+  return shape.empty() ? "-" : ufp4::interop::shape_text(shape);
 }
 
 inline std::string label(const format_outcome& o, std::string_view transform) {
-  return std::string(o.format.name.name) + (o.hadamard == 1 ? "" : " " + std::string(transform));
+  return std::string(o.format.name) + (o.hadamard == 1 ? "" : " " + std::string(transform));
 }
 
 inline std::string bits_text(double bits) { return significant(bits, 4) + (bits == 1 ? " bit" : " bits"); }
 
-/// Sizes of the formats asked for, smallest first.
+/// Sizes of the formats, in bits per element, ascending.
 inline std::vector<double> sizes_of(const std::vector<std::string>& formats) {
   std::vector<double> sizes;
   sizes.reserve(formats.size());
-  for (const std::string& name : formats) sizes.push_back(facts_of(named_format(name)).bits_per_element);
+  for (const std::string& name : formats) sizes.push_back(format_named(name).bits_per_element);
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
 }
 
-/// The highest SQNR among the formats of one size: the first among equals, and none where it is nowhere a number.
+/// The outcome with the highest SQNR among the formats of one size, the first among equals; nullptr if all are NaN.
 inline const format_outcome* best_of_size(const measured_matrix& m, double bits) {
   const format_outcome* best = nullptr;
   for (const format_outcome& o : m.outcomes) {
@@ -63,7 +62,7 @@ inline const format_outcome* best_of_size(const measured_matrix& m, double bits)
   return best;
 }
 
-/// "1000 of 4096 rows" where not all took part.
+/// "1000 of 4096 rows" if not all were measured.
 inline std::string sample_text(const measured_matrix& m) {
   return m.rows == m.of_rows ? "" : std::to_string(m.rows) + " of " + std::to_string(m.of_rows) + " rows";
 }
@@ -73,11 +72,11 @@ inline std::string nonfinite_text(const measured_matrix& m) {
   return n == 0 ? "" : std::to_string(n) + (n == 1 ? " NaN or infinity" : " NaNs or infinities");
 }
 
-/// Its name, type, shape and what is special about it; `listed` is told the size, and nothing of measurements.
+/// Name, type, shape and special properties; with `listed` also the size, and nothing about measurements.
 inline std::string head_text(const file_entry& e, bool listed = false) {
   const bool plain = e.format.empty();
   std::string text =
-      printable(e.name) + "  " + (plain ? printable(e.tensor.type_name) : e.format) + " " + shape_text(e.shape);
+      printable(e.name) + "  " + (plain ? printable(e.tensor.type_name) : e.format) + " " + shape_or_dash(e.shape);
   if (listed && e.bytes != 0) text += ", " + compare::byte_size(static_cast<double>(e.bytes));
   if (!plain) text += ", " + e.layout + " layout";
   if (e.hadamard != 1) text += ", after a Hadamard transform of " + std::to_string(e.hadamard);
@@ -87,20 +86,19 @@ inline std::string head_text(const file_entry& e, bool listed = false) {
   return copied.empty() ? text : text + ", quantize copies it: " + copied;
 }
 
-/// Of the first format asked for, as it is: what rounding without a transform takes from the values.
+/// Of the first format, without a transform.
 inline double plain_attenuation(const measured_matrix& m) { return m.outcomes.front().report.attenuation; }
 
 }  // namespace detail
 
 /// The head of print_line's columns.
 inline void print_line_head(std::ostream& out, const std::vector<double>& sizes) {
-  out << detail::right("largest", 9) << detail::right("crest", 7) << detail::right("atten.", 7);
+  out << detail::right("amax", 9) << detail::right("crest", 7) << detail::right("atten.", 7);
   for (const double bits : sizes) out << "  " << detail::left(detail::bits_text(bits), 11) << detail::right("dB", 6);
   out << "\n";
 }
 
-/// A line with what the tensor is; below it, if it was measured, an attenuation, and the best format of each size with
-/// its SQNR.
+/// The tensor in one line; if it was measured, a second line with statistics and the best format of each size.
 inline void print_line(std::ostream& out, const inspected& t, const std::vector<double>& sizes, bool listed) {
   using namespace detail;
   out << head_text(t.entry, listed);
@@ -110,7 +108,7 @@ inline void print_line(std::ostream& out, const inspected& t, const std::vector<
   out << "\n";
   if (!t.measured) return;
   const measured_matrix& m = *t.measured;
-  std::string line = right(significant(m.values.largest, 4), 9) + right(fixed(m.values.crest(), 1), 7) +
+  std::string line = right(significant(m.values.amax, 4), 9) + right(fixed(m.values.crest(), 1), 7) +
                      right(fixed(plain_attenuation(m), 3), 7);
   for (const double bits : sizes) {
     const format_outcome* const best = best_of_size(m, bits);
@@ -122,10 +120,10 @@ inline void print_line(std::ostream& out, const inspected& t, const std::vector<
 
 namespace detail {
 
-/// The best format of a size, if `quantize` would take that tensor to it.
+/// The best format of a size, if `quantize` would convert the tensor to it.
 inline const format_outcome* counted(const inspected& t, double bits) {
   const format_outcome* const best = t.measured ? best_of_size(*t.measured, bits) : nullptr;
-  return best == nullptr || !why_copied(best->format.name.name, t.entry).empty() ? nullptr : best;
+  return best == nullptr || !why_copied(best->format, t.entry).empty() ? nullptr : best;
 }
 
 }  // namespace detail
@@ -160,7 +158,7 @@ namespace detail {
 
 inline void print_values(std::ostream& out, const inspected& t) {
   const value_statistics& v = t.measured->values;
-  std::string text = compare::byte_size(static_cast<double>(t.entry.bytes)) + "; largest " + significant(v.largest, 4) +
+  std::string text = compare::byte_size(static_cast<double>(t.entry.bytes)) + "; amax " + significant(v.amax, 4) +
                      ", rms " + significant(v.rms(), 4) + ", crest " + fixed(v.crest(), 1) + ", kurtosis " +
                      fixed(v.kurtosis(), 1) + ", zeros " +
                      fixed(100 * static_cast<double>(v.zeros) / static_cast<double>(v.elements), 1) + " %";
@@ -184,19 +182,20 @@ inline void print_detail(std::ostream& out, const inspected& t, const std::vecto
   if (!t.measured) return;
   const measured_matrix& m = *t.measured;
   print_values(out, t);
-  const bool turned = std::any_of(m.outcomes.begin(), m.outcomes.end(), [](const auto& o) { return o.hadamard != 1; });
+  const bool transformed =
+      std::any_of(m.outcomes.begin(), m.outcomes.end(), [](const auto& o) { return o.hadamard != 1; });
   const std::string three = right("SQNR dB", 8) + " " + right("atten.", 8) + right("buckets", 9);
   out << "\n"
-      << left("", 16) << (turned ? left("   as it is", 26) : "   as it is")
-      << (turned ? "      after the Hadamard transform" : "") << "\n";
-  out << left("format", 10) << left("bits", 6) << three << (turned ? "   " + three + "   of" : "") << "\n";
-  std::string message;
-  for (std::size_t i = 0; i < m.outcomes.size(); i += turned ? 2 : 1) {
+      << left("", 16) << (transformed ? left("   without a transform", 26) : "   without a transform")
+      << (transformed ? "      after the Hadamard transform" : "") << "\n";
+  out << left("format", 10) << left("bits", 6) << three << (transformed ? "   " + three + "   of" : "") << "\n";
+  std::string best_formats;
+  for (std::size_t i = 0; i < m.outcomes.size(); i += transformed ? 2 : 1) {
     const format_outcome& plain = m.outcomes[i];
     const format_outcome* const best = best_of_size(m, plain.format.bits_per_element);
-    out << left(std::string(plain.format.name.name), 10) << left(fixed(plain.format.bits_per_element, 2), 6)
+    out << left(std::string(plain.format.name), 10) << left(fixed(plain.format.bits_per_element, 2), 6)
         << outcome_text(plain, best == &plain);
-    if (turned) {
+    if (transformed) {
       const format_outcome& after = m.outcomes[i + 1];
       out << "   " << outcome_text(after, best == &after) << right(std::to_string(after.hadamard), 5);
     }
@@ -205,17 +204,18 @@ inline void print_detail(std::ostream& out, const inspected& t, const std::vecto
   for (const double bits : sizes) {
     const format_outcome* const best = best_of_size(m, bits);
     if (best == nullptr) continue;
-    message += (message.empty() ? "" : "; ") + bits_text(bits) + ": " + label(*best, "after the transform") + " (" +
-               fixed(best->report.sqnr_db, 2) + " dB)";
+    best_formats += (best_formats.empty() ? "" : "; ") + bits_text(bits) + ": " + label(*best, "after the transform") +
+                    " (" + fixed(best->report.sqnr_db, 2) + " dB)";
   }
   out << "\n"
       << common::wrapped(
-             message.empty() ? "No format has an SQNR here." : "* the highest SQNR of its size. " + message + ".", 79);
+             best_formats.empty() ? "No format has an SQNR." : "* the highest SQNR of its size. " + best_formats + ".",
+             79);
 }
 
 namespace detail {
 
-/// A foreign name whole where JSON can hold it.
+/// A name from a file, complete if it is UTF-8.
 inline std::string name_json(const std::string& name) {
   return ufp4::interop::json_text(ufp4::interop::is_utf8(name) ? name : printable(name));
 }
@@ -226,7 +226,7 @@ inline std::uint32_t rht_of(std::uint32_t length) { return length == 1 ? 0 : len
 
 inline void write_outcome(std::ostream& out, const format_outcome& o) {
   const ufp4::analysis::report& r = o.report;
-  out << "{\"format\": \"" << o.format.name.name << "\", \"bits_per_element\": " << number(o.format.bits_per_element)
+  out << "{\"format\": \"" << o.format.name << "\", \"bits_per_element\": " << number(o.format.bits_per_element)
       << ", \"rht\": " << rht_of(o.hadamard) << ", \"sqnr_db\": " << compare::decibels_json(r.sqnr_db)
       << ", \"attenuation\": " << number(r.attenuation) << ", \"bucket_utilization\": " << number(r.bucket_utilization)
       << ", \"scale_underflow_rate\": " << number(r.scale_underflow_rate)
@@ -237,9 +237,9 @@ inline void write_outcome(std::ostream& out, const format_outcome& o) {
 inline void write_measured(std::ostream& out, const measured_matrix& m, const std::vector<double>& sizes) {
   const value_statistics& v = m.values;
   out << ",\n     \"rows\": " << m.rows << ", \"of_rows\": " << m.of_rows << ", \"columns\": " << m.cols
-      << ", \"largest\": " << number(v.largest) << ", \"rms\": " << number(v.rms())
-      << ", \"crest\": " << number(v.crest()) << ", \"kurtosis\": " << number(v.kurtosis())
-      << ", \"zeros\": " << v.zeros << ", \"nonfinite\": " << v.nonfinite << ",\n     \"formats\": [";
+      << ", \"amax\": " << number(v.amax) << ", \"rms\": " << number(v.rms()) << ", \"crest\": " << number(v.crest())
+      << ", \"kurtosis\": " << number(v.kurtosis()) << ", \"zeros\": " << v.zeros << ", \"nonfinite\": " << v.nonfinite
+      << ",\n     \"formats\": [";
   const char* separator = "\n";
   for (const format_outcome& o : m.outcomes) {
     out << std::exchange(separator, ",\n") << "       ";
@@ -251,7 +251,7 @@ inline void write_measured(std::ostream& out, const measured_matrix& m, const st
     const format_outcome* const best = best_of_size(m, bits);
     if (best == nullptr) continue;
     out << std::exchange(separator, ", ") << "{\"bits_per_element\": " << number(bits) << ", \"format\": \""
-        << best->format.name.name << "\", \"rht\": " << rht_of(best->hadamard) << "}";
+        << best->format.name << "\", \"rht\": " << rht_of(best->hadamard) << "}";
   }
   out << "]";
 }

@@ -1,7 +1,7 @@
-// ufp4 - a .safetensors file whose tensors are written side by side, each at its place, in one pass over a source.
+// ufp4 - writing a .safetensors file whose tensors are filled in any order, a piece at a time.
 // SPDX-License-Identifier: Apache-2.0
-/// Codes and scales of a chunk of rows are known at once but lie far apart in the file; since every size is known from
-/// the shapes, the header comes first and each piece goes where it belongs. Nothing waits in memory or in a spool file.
+/// Codes and scales of a chunk of rows are computed together, but are far apart in the file. All sizes follow from the
+/// shapes, so the header is written first and each piece at its offset: no data are kept in memory or in another file.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,20 @@
 
 namespace tool {
 
+/// add() all tensors, open(), write() each, finish().
 class placed_safetensors {
  public:
   /// Nothing is written before open().
   explicit placed_safetensors(std::string path) : path_(std::move(path)) {}
 
-  /// Returns the number by which write() knows it; file_error for a name that is there, or that JSON cannot have.
+  /// Returns the tensor's number for write(). file_error for a name that is already there or is not UTF-8.
   std::size_t add(const std::string& name, ufp4::interop::number_type type, const std::vector<std::uint64_t>& shape) {
     const std::uint64_t bytes = ufp4::interop::byte_count(type, shape).value();
     return add({name, std::string(ufp4::interop::safetensors_name(type)), shape, 0, bytes},
                ufp4::interop::byte_count(type, {}).value());
   }
-  /// A tensor as another file has it, of a type that has no name here too. file_error for ggml's blocks: a copy under a
-  /// type of their own would be a file that other readers reject.
+  /// A tensor as another file has it, also of a type that is unknown here. file_error for ggml's blocks, which are not
+  /// a type of .safetensors files.
   std::size_t add(const std::string& name, const ufp4::interop::stored_tensor& t) {
     using ufp4::interop::number_type;
     if (!ufp4::interop::safetensors_name(t.type).empty()) return add(name, t.type, t.shape);
@@ -38,13 +39,14 @@ class placed_safetensors {
                                           " in ggml's blocks is no type of .safetensors files; a .gguf "
                                           "file keeps it, and `ufp4 dequantize` makes it plain");
     std::uint64_t elements = 1;
-    for (const std::uint64_t extent : t.shape) elements *= extent;  // overflow costs an alignment, no more
+    for (const std::uint64_t extent : t.shape) elements *= extent;  // an overflow affects only the alignment
     return add({name, t.type_name, t.shape, 0, t.bytes}, elements == 0 ? 1 : t.bytes / elements);
   }
 
+  /// A string of "__metadata__".
   void set_metadata(const std::string& key, const std::string& value) { metadata_[key] = value; }
 
-  /// Writes the header: wider types first, so that each tensor lies on a multiple of its size.
+  /// Writes the header: wider types first, so that each tensor is aligned to its size.
   void open() {
     ufp4::interop::safetensors_header header{{metadata_.begin(), metadata_.end()}, {}};
     std::uint64_t end = 0;
@@ -64,7 +66,7 @@ class placed_safetensors {
     size_ = data_ + end;
   }
 
-  /// Bytes `at` and on of a tensor.
+  /// Bytes at .. at + count - 1 of a tensor; then all bytes of one.
   void write(std::size_t which, std::uint64_t at, const void* data, std::size_t count) {
     file_->write_at(data_ + tensors_[which].entry.begin + at, data, count);
   }
@@ -73,9 +75,10 @@ class placed_safetensors {
     bytes([&](const void* data, std::size_t count) { write(which, std::exchange(at, at + count), data, count); });
   }
 
+  /// Size of a tensor.
   std::uint64_t bytes_of(std::size_t which) const { return tensors_[which].entry.end - tensors_[which].entry.begin; }
 
-  /// The file appears under its name.
+  /// The file gets its name. file_error unless every byte was written.
   void finish() {
     if (file_->written() != size_)
       file_->fail("got " + std::to_string(file_->written()) + " of its " + std::to_string(size_) + " bytes");
@@ -84,7 +87,7 @@ class placed_safetensors {
 
  private:
   struct placed {
-    ufp4::interop::safetensors_entry entry;  ///< until open(), it ends at its size
+    ufp4::interop::safetensors_entry entry;  ///< before open(), `end` is the size
     std::uint64_t width;                     ///< bytes an element
   };
 

@@ -1,9 +1,11 @@
-// ufp4 - the command-line tool as a function: arguments in, words out, exit status back.
+// ufp4 - the command-line tool as a function of its arguments and output streams.
 // SPDX-License-Identifier: Apache-2.0
-/// | 0   | done                                                                                    |
-/// | 1   | an input that cannot be read or an output that cannot be written: one message on `err` |
-/// | 2   | wrong usage, of the command line or of UFP4_ISA: one message on `err`                  |
-/// | 130 | a conversion was interrupted and its output is what it was: one message on `err`       |
+/// | status | meaning; every status but 0 comes with one message on `err`                  |
+/// |--------|------------------------------------------------------------------------------|
+/// | 0      | done                                                                         |
+/// | 1      | an input cannot be read or an output cannot be written                       |
+/// | 2      | wrong usage of the command line or of UFP4_ISA                               |
+/// | 130    | a conversion was interrupted; its output is unchanged                        |
 #pragma once
 
 #include <cerrno>
@@ -41,7 +43,7 @@ examples
 
 exit status: 0 done; 1 an input cannot be read or an output cannot be written; 2 wrong usage,
 of the command line or of the environment variable UFP4_ISA; 130 quantize or dequantize was
-interrupted, and OUT is what it was
+interrupted, and OUT is unchanged
 )";
 }
 
@@ -53,7 +55,7 @@ inline const command* find_command(std::string_view name) {
   return nullptr;
 }
 
-/// usage_error where UFP4_ISA names no instructions that this machine has: before a command says anything.
+/// usage_error if UFP4_ISA names instructions that this machine does not have. Before the command prints anything.
 inline void check_environment() {
   try {
     ufp4::cpu::resolve(ufp4::cpu::context{});
@@ -62,7 +64,7 @@ inline void check_environment() {
   }
 }
 
-/// The exit status of a program that has said all it had to.
+/// The exit status after all output has been given to `out`.
 inline int finished(std::ostream& out, std::ostream& err) {
   try {
     errno = 0;
@@ -84,7 +86,7 @@ inline int run_command(const command& v, common::arguments& rest, std::ostream& 
     common::check_written(out, "standard output");
     return status;
   } catch (const common::usage_error& e) {
-    complain(std::string(e.what()) + "; " + name + " --help shows what there is");
+    complain(std::string(e.what()) + "; " + name + " --help lists what is accepted");
     return 2;
   } catch (const std::bad_alloc&) {
     complain("there is not enough memory");
@@ -109,7 +111,7 @@ inline int run_program(int count, const char* const* values, std::ostream& out, 
   if (v == nullptr) {
     err << "ufp4: "
         << (first.empty() ? std::string("no command is given") : ufp4::interop::printable(first) + " is not a command")
-        << "; ufp4 --help shows what there is\n";
+        << "; ufp4 --help lists what is accepted\n";
     return 2;
   }
   for (int i = 2; i < count; ++i) {

@@ -1,15 +1,14 @@
-// ufp4 - a file of tensors becomes a file of quantized weights, by chunks of rows.
+// ufp4 - a file of tensors becomes a file of quantized weights, in chunks of rows.
 // SPDX-License-Identifier: Apache-2.0
-/// | quantized | matrices of F32, F16 and BF16 with at least one block of columns                               |
-/// | copied    | everything else, and what the patterns leave out, as it is                                     |
-/// | memory    | a chunk of rows and what becomes of it; the header                                             |
-/// | bits      | of ufp4::quantize on the whole matrix; stochastic random bits come from stream i for the i-th tensor |
-/// | failure   | interop::file_error; OUT is then what it was                                                   |
+/// | quantized | matrices of F32, F16 and BF16 with at least one block of columns                                     |
+/// | copied    | everything else, and what the patterns leave out, unchanged                                          |
+/// | memory    | a chunk of rows with its intermediate results; the header                                            |
+/// | bits      | of ufp4::quantize on the whole matrix; stochastic rounding of tensor i draws from stream i           |
+/// | failure   | interop::file_error; the output is then unchanged                                                    |
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <ufp4/interop/gguf.hpp>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "conversion_report.hpp"
+#include "conversion_request.hpp"
 #include "output_path.hpp"
 #include "placed_safetensors.hpp"
 #include "quantize_plan.hpp"
@@ -28,29 +28,15 @@ namespace tool {
 
 namespace detail {
 
-/// The settings and the progress of one tensor of the plan.
+/// The settings of one tensor of the plan.
 inline quantize_settings settings_of(const quantize_request& request, std::size_t at) {
   quantize_settings with = request.with;
   with.rounding.random_bits.stream = at;
   return with;
 }
-inline row_progress progress_of(const quantize_request& request, std::size_t at, std::size_t of,
-                                const std::string& name) {
-  return [&request, at, of, name](std::uint64_t done, std::uint64_t rows) {
-    if (request.progress)
-      request.progress(at + 1, of, printable(name) + ", row " + std::to_string(done) + " of " + std::to_string(rows));
-  };
-}
 
-inline std::function<void()> copy_progress_of(const quantize_request& request, std::size_t at, std::size_t of,
-                                              const std::string& name) {
-  return [&request, at, of, name] {
-    if (request.progress) request.progress(at + 1, of, printable(name));
-  };
-}
-
-/// Every tensor as it is before anything happens to it.
-inline std::vector<converted_tensor> rows_of(const std::vector<planned_tensor>& plan) {
+/// The rows of the report before anything is quantized.
+inline std::vector<converted_tensor> rows_of(const std::vector<planned_tensor>& plan, const quantize_request& request) {
   std::vector<converted_tensor> rows;
   for (const planned_tensor& p : plan) {
     converted_tensor& row = rows.emplace_back();
@@ -58,6 +44,7 @@ inline std::vector<converted_tensor> rows_of(const std::vector<planned_tensor>& 
     row.shape = p.from->shape;
     row.type = p.from->type_name;
     row.kept = p.kept;
+    if (p.kept.empty()) row.after = request.format;
     row.bytes_before = row.bytes_after = p.from->bytes;
   }
   return rows;
@@ -70,107 +57,124 @@ inline void note(converted_tensor& row, const quantized_error& error) {
   row.underflowed_blocks = error.underflowed_blocks;
 }
 
-/// Where the parts of one tensor are in the output.
+/// The tensors of one weight in the output, as placed_safetensors numbers them.
 struct written_numbers {
-  std::size_t codes = 0, scales = 0, tensor_scale = 0;  ///< codes: the tensor itself where it is copied
+  std::size_t codes = 0, scales = 0, tensor_scale = 0;  ///< codes: the tensor itself if it is copied
 };
 
-template <class F>
-written_numbers add_weight(placed_safetensors& out, const planned_tensor& p, tensor_layout layout,
-                           const ufp4::transform_spec& transform) {
-  const ufp4::interop::quantized_names names = ufp4::interop::names_of(p.name, layout);
-  const std::uint64_t rows = p.from->shape[0], cols = p.from->shape[1], height = F::block.rows;
-  const std::uint64_t padded = ufp4::quantized_matrix<F>(0, static_cast<std::size_t>(cols), transform).padded_cols();
-  const number_type scale = ufp4::interop::scale_number(ufp4::spec_of<F>.scale, layout);
-  written_numbers numbers;
-  numbers.codes = out.add(names.codes, number_type::u8, {rows, padded / 2});
-  numbers.scales = out.add(names.scales, scale, {(rows + height - 1) / height, padded / F::block_size});
-  if (F::two_level) {
-    const bool scalar = layout == tensor_layout::modelopt;
-    numbers.tensor_scale = out.add(names.tensor_scale, number_type::f32,
-                                   scalar ? std::vector<std::uint64_t>{} : std::vector<std::uint64_t>{1});
+/// Plans .safetensors output: codes, scales and tensor scale of every matrix have their places before data are written.
+class safetensors_output {
+ public:
+  safetensors_output(const quantize_request& request, tensor_layout layout)
+      : request_(request), layout_(layout), out_(request.output) {}
+
+  placed_safetensors& file() { return out_; }
+
+  written_numbers add_weight(const planned_tensor& p) {
+    const ufp4::interop::quantized_names names = ufp4::interop::names_of(p.name, layout_);
+    const ufp4::format_spec& format = request_.spec;
+    const std::uint64_t rows = p.from->shape[0], cols = p.from->shape[1];
+    const std::uint64_t padded =
+        ufp4::detail::padded_length(static_cast<std::size_t>(cols), format.block, request_.with.transform);
+    written_numbers numbers;
+    numbers.codes = out_.add(names.codes, number_type::u8, {rows, padded / 2});
+    numbers.scales = out_.add(
+        names.scales, ufp4::interop::scale_number(format.scale, layout_),
+        {ufp4::detail::scale_rows(static_cast<std::size_t>(rows), format.block), padded / request_.block_size()});
+    if (format.two_level)
+      numbers.tensor_scale = out_.add(names.tensor_scale, number_type::f32,
+                                      std::vector<std::uint64_t>(layout_ == tensor_layout::modelopt ? 0 : 1, 1));
+    if (layout_ == tensor_layout::ufp4)
+      out_.set_metadata(ufp4::interop::own_mark + p.name,
+                        ufp4::interop::format_text(format) + ufp4::interop::extent_text(cols, request_.with.transform));
+    return numbers;
   }
-  if (layout == tensor_layout::ufp4)
-    out.set_metadata(ufp4::interop::own_mark + p.name,
-                     ufp4::interop::format_text<F>() + ufp4::interop::extent_text(cols, transform));
-  return numbers;
-}
 
-/// Codes and scales of one matrix to their places, the tensor scale with the first of them.
-template <class F>
-quantized_error write_weight(placed_safetensors& out, const written_numbers& numbers, tensor_layout layout,
-                             ufp4::interop::tensor_file& file, const stored_tensor& t, const quantize_settings& with,
-                             const row_progress& progress) {
-  return quantize_rows<F>(file, t, with, progress, [&](std::size_t first, const ufp4::quantized_view<F>& q) {
-    constexpr auto height = static_cast<std::size_t>(F::block.rows);
-    const std::size_t padded = q.padded_cols(), strip = padded / F::block_size * sizeof(typename F::scale_type);
-    out.write(numbers.codes, std::uint64_t{first} * padded / 2, q.codes().data(), q.codes().size_bytes());
-    out.write(numbers.scales, std::uint64_t{first / height} * strip, q.scales().data(), q.scales().size_bytes());
-    if (!F::two_level || first != 0) return;
-    const bool divides = layout == tensor_layout::compressed_tensors;
-    const float scale = divides ? ufp4::interop::divisor_of(q.tensor_scale()) : q.tensor_scale();
+  /// Codes and scales to their places, the tensor scale with the first chunk.
+  quantized_error write_weight(const written_numbers& numbers, ufp4::interop::tensor_file& file, const stored_tensor& t,
+                               std::size_t at, const tensor_progress& progress) {
+    const auto height = static_cast<std::size_t>(request_.spec.block.rows);
+    return quantize_rows(
+        file, t, request_.spec, settings_of(request_, at), progress,
+        [&](std::size_t first, const ufp4::any_quantized_view& q) {
+          const std::size_t strip = q.scale_bytes().size() / ufp4::detail::scale_rows(q.rows(), q.spec().block);
+          out_.write(numbers.codes, std::uint64_t{first} * q.padded_cols() / 2, q.codes().data(), q.codes().size());
+          out_.write(numbers.scales, std::uint64_t{first / height} * strip, q.scale_bytes().data(),
+                     q.scale_bytes().size());
+          if (q.spec().two_level && first == 0) write_tensor_scale(numbers, file, t, q.tensor_scale());
+        });
+  }
+
+ private:
+  void write_tensor_scale(const written_numbers& numbers, ufp4::interop::tensor_file& file, const stored_tensor& t,
+                          float factor) {
+    const bool divides = layout_ == tensor_layout::compressed_tensors;
+    const float scale = divides ? ufp4::interop::divisor_of(factor) : factor;
     if (scale == 0)
-      file.fail("tensor " + printable(t.name) + " has the tensor scale " + ufp4::detail::concat(q.tensor_scale()) +
-                ", which is no float's reciprocal; --layout modelopt keeps it as it is");
-    out.write(numbers.tensor_scale, 0, &scale, sizeof scale);
-  });
-}
+      file.fail("tensor " + printable(t.name) + " has the tensor scale " + ufp4::detail::concat(factor) +
+                ", which is not the reciprocal of a float; --layout modelopt stores the scale itself");
+    out_.write(numbers.tensor_scale, 0, &scale, sizeof scale);
+  }
 
-template <class F>
-void write_safetensors(tensor_input& in, const std::vector<planned_tensor>& plan, tensor_layout layout,
-                       const quantize_request& request, std::vector<converted_tensor>& rows) {
-  placed_safetensors out(request.output);
+  const quantize_request& request_;
+  tensor_layout layout_;
+  placed_safetensors out_;
+};
+
+inline void write_safetensors(tensor_input& in, const std::vector<planned_tensor>& plan, tensor_layout layout,
+                              const quantize_request& request, std::vector<converted_tensor>& rows) {
+  safetensors_output output(request, layout);
+  placed_safetensors& out = output.file();
   for (const auto& [key, value] : kept_strings(in, plan)) out.set_metadata(key, value);
   std::vector<written_numbers> numbers;
   numbers.reserve(plan.size());
   for (const planned_tensor& p : plan) {
-    copy_progress_of(request, numbers.size(), plan.size(), p.name)();
-    numbers.push_back(p.kept.empty() ? add_weight<F>(out, p, layout, request.with.transform)
-                                     : written_numbers{out.add(p.name, *p.from), 0, 0});
+    tensor_progress(request, numbers.size(), plan.size(), p.name)();
+    numbers.push_back(p.kept.empty() ? output.add_weight(p) : written_numbers{out.add(p.name, *p.from), 0, 0});
   }
   out.open();
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const planned_tensor& p = plan[i];
-    const row_progress progress = progress_of(request, i, plan.size(), p.name);
+    const tensor_progress progress(request, i, plan.size(), p.name);
     if (!p.kept.empty()) {
-      out.write(numbers[i].codes, bytes_of(in.file(), *p.from, copy_progress_of(request, i, plan.size(), p.name)));
+      out.write(numbers[i].codes, bytes_of(in.file(), *p.from, progress));
       continue;
     }
-    note(rows[i], write_weight<F>(out, numbers[i], layout, in.file(), *p.from, settings_of(request, i), progress));
-    rows[i].bytes_after = out.bytes_of(numbers[i].codes) + out.bytes_of(numbers[i].scales) + (F::two_level ? 4 : 0);
+    note(rows[i], output.write_weight(numbers[i], in.file(), *p.from, i, progress));
+    rows[i].bytes_after =
+        out.bytes_of(numbers[i].codes) + out.bytes_of(numbers[i].scales) + (request.spec.two_level ? 4 : 0);
   }
   out.finish();
 }
 
-/// ggml's blocks of one matrix, row by row, and its tensor scale once they are written.
-template <class F>
-void add_blocks(ufp4::interop::gguf_writer& out, tensor_input& in, const planned_tensor& p,
-                const quantize_settings& with, const row_progress& progress, converted_tensor& row) {
-  using block = ufp4::interop::ggml_block<F>;
-  const std::uint64_t row_bytes = p.from->shape[1] / block::elements * block::bytes;
-  row.bytes_after = p.from->shape[0] * row_bytes + (F::two_level ? 4 : 0);
+/// One matrix as ggml's blocks, and its tensor scale, which is known once the blocks are written.
+inline void add_blocks(ufp4::interop::gguf_writer& out, tensor_input& in, const planned_tensor& p,
+                       const quantize_request& request, std::size_t at, const tensor_progress& progress,
+                       const ufp4::interop::ggml_block& block, converted_tensor& row) {
+  const std::size_t row_bytes = block.row_bytes(static_cast<std::size_t>(p.from->shape[1]));
+  row.bytes_after = p.from->shape[0] * row_bytes + (request.spec.two_level ? 4 : 0);
   const auto tensor_scale = std::make_shared<float>(1.0f);
-  out.add(p.name, {block::type, p.from->shape, [=, &in, &p, &row](const ufp4::interop::byte_sink& sink) {
-                     std::vector<std::uint8_t> blocks(static_cast<std::size_t>(row_bytes));
-                     note(row, quantize_rows<F>(in.file(), *p.from, with, progress,
-                                                [&](std::size_t, const ufp4::quantized_view<F>& q) {
-                                                  *tensor_scale = q.tensor_scale();
-                                                  for (std::size_t i = 0; i < q.rows(); ++i) {
-                                                    ufp4::interop::to_ggml_row(q, i, blocks.data());
-                                                    sink(blocks.data(), blocks.size());
-                                                  }
-                                                }));
+  out.add(p.name, {block.type, p.from->shape, [=, &in, &p, &request, &row](const ufp4::interop::byte_sink& sink) {
+                     std::vector<std::uint8_t> blocks(row_bytes);
+                     note(row, quantize_rows(in.file(), *p.from, request.spec, settings_of(request, at), progress,
+                                             [&](std::size_t, const ufp4::any_quantized_view& q) {
+                                               *tensor_scale = q.tensor_scale();
+                                               for (std::size_t i = 0; i < q.rows(); ++i) {
+                                                 ufp4::interop::to_ggml_row(q, i, blocks.data());
+                                                 sink(blocks.data(), blocks.size());
+                                               }
+                                             }));
                    }});
-  if (F::two_level)
+  if (request.spec.two_level)
     out.add(ufp4::interop::ggml_scale_name(p.name),
             {number_type::f32, {1}, [tensor_scale](const ufp4::interop::byte_sink& sink) {
                sink(tensor_scale.get(), sizeof *tensor_scale);
              }});
 }
 
-template <class F>
-void write_gguf(tensor_input& in, const std::vector<planned_tensor>& plan, const quantize_request& request,
-                std::vector<converted_tensor>& rows) {
+inline void write_gguf(tensor_input& in, const std::vector<planned_tensor>& plan,
+                       const ufp4::interop::ggml_block& block, const quantize_request& request,
+                       std::vector<converted_tensor>& rows) {
   ufp4::interop::gguf_writer out;
   if (in.gguf() != nullptr) out.keep_pairs(*in.gguf());
   describe_gguf(request.output, [&] {
@@ -178,12 +182,12 @@ void write_gguf(tensor_input& in, const std::vector<planned_tensor>& plan, const
       for (const auto& [key, value] : kept_strings(in, plan)) out.set_string(key, value);
     for (std::size_t i = 0; i < plan.size(); ++i) {
       const planned_tensor& p = plan[i];
-      const std::function<void()> told = copy_progress_of(request, i, plan.size(), p.name);
-      told();
+      const tensor_progress progress(request, i, plan.size(), p.name);
+      progress();
       if (p.kept.empty())
-        add_blocks<F>(out, in, p, settings_of(request, i), progress_of(request, i, plan.size(), p.name), rows[i]);
+        add_blocks(out, in, p, request, i, progress, block, rows[i]);
       else
-        out.add_copy(p.name, *p.from, bytes_of(in.file(), *p.from, told));
+        out.add_copy(p.name, *p.from, bytes_of(in.file(), *p.from, progress));
     }
   });
   out.write(request.output);
@@ -200,24 +204,21 @@ inline void note_settings(const quantize_request& request, const std::string& la
 
 }  // namespace detail
 
-/// Quantizes what of `in` the request says into request.output, which is written only if all of it can be.
-template <class F>
-conversion quantize_file(tensor_input& in, const quantize_request& request) {
+/// Quantizes what the request selects of `in` into request.output, which is written only if all of it can be.
+inline conversion quantize_file(tensor_input& in, const quantize_request& request) {
   conversion report{in.file().path(), request.output, {}, {}, {}};
-  const std::vector<detail::planned_tensor> plan = detail::plan_of<F>(in, request);
+  const std::vector<detail::planned_tensor> plan = detail::plan_of(in, request);
   report.notes = detail::notes_of(in, plan, request);
-  report.tensors = detail::rows_of(plan);
-  for (std::size_t i = 0; i < plan.size(); ++i)
-    if (plan[i].kept.empty()) report.tensors[i].after = request.format;
+  report.tensors = detail::rows_of(plan, request);
   if (request.to_gguf()) {
-    detail::check_gguf<F>(plan, request);
+    const ufp4::interop::ggml_block& block = detail::ggml_block_for(plan, request);
     detail::note_settings(request, "gguf", report);
-    if constexpr (ufp4::interop::ggml_format<F>) detail::write_gguf<F>(in, plan, request, report.tensors);
+    detail::write_gguf(in, plan, block, request, report.tensors);
     return report;
   }
-  const ufp4::interop::tensor_layout layout = detail::layout_for<F>(plan, request);
-  detail::note_settings(request, detail::name_of(layout), report);
-  detail::write_safetensors<F>(in, plan, layout, request, report.tensors);
+  const ufp4::interop::tensor_layout layout = detail::layout_for(plan, request);
+  detail::note_settings(request, name_of(layout), report);
+  detail::write_safetensors(in, plan, layout, request, report.tensors);
   return report;
 }
 

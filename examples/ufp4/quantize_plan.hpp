@@ -1,10 +1,10 @@
-// ufp4 - what of a file is quantized, what is copied and why, and which layout can hold it: before anything is written.
+// ufp4 - the plan of `ufp4 quantize`: which tensors are quantized, which are copied and why, and in which layout.
 // SPDX-License-Identifier: Apache-2.0
+/// Everything is checked here, before the output is created.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../common/arguments.hpp"
+#include "conversion_request.hpp"
 #include "quantize_rows.hpp"
 #include "stored_formats.hpp"
 #include "tensor_input.hpp"
@@ -21,16 +22,14 @@
 namespace tool {
 
 /// What the command line asks for.
-struct quantize_request {
-  std::string output;                                  ///< a .gguf file if it ends so, else .safetensors
+struct quantize_request : conversion_request {
   std::string format;                                  ///< its name
-  std::vector<std::string> chosen, skipped;            ///< patterns; no `chosen`: all
-  std::optional<ufp4::interop::tensor_layout> layout;  ///< none: the first that can hold every weight
+  ufp4::format_spec spec{};                            ///< the same as data
+  std::optional<ufp4::interop::tensor_layout> layout;  ///< none: the first that can represent every weight
   std::uint64_t seed = 0;                              ///< of the transform's signs and the random bits
   quantize_settings with;
-  std::function<void(std::size_t at, std::size_t of, const std::string& what)> progress;
 
-  bool to_gguf() const { return output.ends_with(".gguf"); }
+  std::uint64_t block_size() const { return static_cast<std::uint64_t>(spec.block.cols); }
 };
 
 namespace detail {
@@ -40,14 +39,15 @@ using ufp4::interop::printable;
 using ufp4::interop::stored_tensor;
 using ufp4::interop::tensor_layout;
 
-/// What is to become of one tensor.
+/// A tensor of the input.
 struct planned_tensor {
   const stored_tensor* from;
   std::string name;
-  std::string kept;  ///< why it is copied; empty: it is quantized
+  std::string kept;  ///< why it is copied; empty if it is quantized
 };
 
-/// What a weight that is quantized already is made of, here or by another project: quantizing that would destroy it.
+/// Why a tensor is taken for a part of a quantized weight, ours or another project's; empty if it is not. Such a tensor
+/// must not be quantized again.
 inline std::string why_a_part(const ufp4::interop::tensor_file& file, const std::set<std::string>& parts,
                               const std::string& name) {
   if (parts.contains(name)) return "is part of a quantized weight";
@@ -55,8 +55,8 @@ inline std::string why_a_part(const ufp4::interop::tensor_file& file, const std:
   return beside == nullptr ? "" : "has the scales of " + printable(beside->name) + " by its name";
 }
 
-template <class F>
-std::string why_kept(const stored_tensor& t, const std::string& name, const quantize_request& request) {
+/// Why a tensor is copied; empty if it is quantized.
+inline std::string why_kept(const stored_tensor& t, const std::string& name, const quantize_request& request) {
   if (matches_any(request.skipped, name)) return "by --skip";
   if (!request.chosen.empty() && !matches_any(request.chosen, name)) return "not chosen by --tensor";
   if (t.shape.size() != 2)
@@ -64,12 +64,12 @@ std::string why_kept(const stored_tensor& t, const std::string& name, const quan
   if (t.type != number_type::f32 && t.type != number_type::f16 && t.type != number_type::bf16)
     return "is not F32, F16 or BF16";
   if (t.shape[0] == 0 || t.shape[1] == 0) return "is empty";
-  if (t.shape[1] < F::block_size)
-    return std::to_string(t.shape[1]) + " columns are fewer than a block of " + std::to_string(F::block_size);
+  if (t.shape[1] < request.block_size())
+    return std::to_string(t.shape[1]) + " columns are fewer than a block of " + std::to_string(request.block_size());
   return {};
 }
 
-/// A message for each pattern that no tensor's name matches.
+/// A message for each pattern that matches no tensor's name.
 inline std::vector<std::string> unmatched(tensor_input& in, const std::string& flag,
                                           const std::vector<std::string>& patterns) {
   std::vector<std::string> names, messages;
@@ -81,8 +81,7 @@ inline std::vector<std::string> unmatched(tensor_input& in, const std::string& f
   return messages;
 }
 
-/// Why the first tensor that was to be quantized is not, and how many share its lot;
-/// empty where there is something to do.
+/// If nothing is to be quantized: why the first tensor is copied, and how many others are. Empty otherwise.
 inline std::string nothing_to_do(const std::vector<planned_tensor>& plan, const quantize_request& request) {
   const planned_tensor* first = nullptr;
   std::size_t others = 0;
@@ -97,8 +96,8 @@ inline std::string nothing_to_do(const std::vector<planned_tensor>& plan, const 
          (others == 0 ? "" : ", and so are " + std::to_string(others) + " others");
 }
 
-template <class F>
-std::vector<planned_tensor> plan_of(tensor_input& in, const quantize_request& request) {
+/// Every tensor of the input. usage_error if a pattern of --tensor matches none.
+inline std::vector<planned_tensor> plan_of(tensor_input& in, const quantize_request& request) {
   const std::vector<std::string> wrong = unmatched(in, "--tensor", request.chosen);
   if (!wrong.empty()) throw common::usage_error(wrong.front());
   std::vector<planned_tensor> plan;
@@ -108,16 +107,15 @@ std::vector<planned_tensor> plan_of(tensor_input& in, const quantize_request& re
   for (const stored_tensor& t : in.file().tensors()) {
     const std::string name = in.name_of(t);
     const std::string part = why_a_part(in.file(), parts, name);
-    plan.push_back({&t, name, part.empty() ? why_kept<F>(t, name, request) : part});
+    plan.push_back({&t, name, part.empty() ? why_kept(t, name, request) : part});
     check_copy(in, t, request.to_gguf());
   }
   if (plan.empty()) in.file().fail("holds no tensors");
   return plan;
 }
 
-/// What the plan may have other than was meant. A --skip that matches nothing, and nothing to quantize, are right for
-/// some files of a model in several: a loop over them wants those copied.
-/// file_error for the latter where what to quantize was named.
+/// Notes about a --skip that matches nothing, and a file with nothing to quantize. Neither is an error: both occur
+/// where the files of one model are converted in a loop. file_error if nothing can be quantized of what --tensor names.
 inline std::vector<std::string> notes_of(tensor_input& in, const std::vector<planned_tensor>& plan,
                                          const quantize_request& request) {
   std::vector<std::string> notes = unmatched(in, "--skip", request.skipped);
@@ -128,38 +126,32 @@ inline std::vector<std::string> notes_of(tensor_input& in, const std::vector<pla
   return notes;
 }
 
-/// Why a layout cannot hold what is planned; empty where it can.
-template <class F>
-std::string layout_mismatch(tensor_layout layout, const std::vector<planned_tensor>& plan,
-                            const quantize_request& request) {
+/// Why a layout cannot represent the plan; empty if it can.
+inline std::string layout_mismatch(tensor_layout layout, const std::vector<planned_tensor>& plan,
+                                   const quantize_request& request) {
   if (layout == tensor_layout::ufp4) return {};
-  if (!ufp4::interop::is_shared_format<F>) return "holds nvfp4 and mxfp4 alone, not " + request.format;
+  if (!ufp4::interop::is_shared_format(request.spec)) return "has nvfp4 and mxfp4 only, not " + request.format;
   if (request.with.transform.n != 1) return "does not record a Hadamard transform (--rht)";
   for (const planned_tensor& p : plan)
-    if (p.kept.empty() && p.from->shape[1] % F::block_size != 0)
+    if (p.kept.empty() && p.from->shape[1] % request.block_size() != 0)
       return "has no padding, but tensor " + printable(p.name) + " has " + std::to_string(p.from->shape[1]) +
-             " columns, no multiple of " + std::to_string(F::block_size) + " (--skip copies it)";
+             " columns, not a multiple of " + std::to_string(request.block_size()) + " (--skip copies it)";
   return {};
 }
 
-inline const char* name_of(tensor_layout layout) {
-  return layout == tensor_layout::ufp4 ? "ufp4" : layout == tensor_layout::modelopt ? "modelopt" : "compressed_tensors";
-}
-
-template <class F>
-tensor_layout layout_for(const std::vector<planned_tensor>& plan, const quantize_request& request) {
-  if (!request.layout)
-    return layout_mismatch<F>(ufp4::interop::usual_layout<F>, plan, request).empty() ? ufp4::interop::usual_layout<F>
-                                                                                     : tensor_layout::ufp4;
-  const std::string wrong = layout_mismatch<F>(*request.layout, plan, request);
+/// The layout of the output. usage_error if the one of the request cannot represent the plan.
+inline tensor_layout layout_for(const std::vector<planned_tensor>& plan, const quantize_request& request) {
+  const tensor_layout usual = ufp4::interop::usual_layout(request.spec);
+  if (!request.layout) return layout_mismatch(usual, plan, request).empty() ? usual : tensor_layout::ufp4;
+  const std::string wrong = layout_mismatch(*request.layout, plan, request);
   if (!wrong.empty())
     throw common::usage_error("layout " + std::string(name_of(*request.layout)) + " " + wrong +
-                              "; --layout ufp4 holds everything");
+                              "; --layout ufp4 represents everything");
   return *request.layout;
 }
 
-/// The strings that FILE has, which OUT gets: without what the ufp4 layout says of weights that are not there, or are
-/// now quantized anew.
+/// The metadata strings of the input without those of the ufp4 layout about weights that do not exist or are quantized
+/// now.
 inline std::map<std::string, std::string> kept_strings(tensor_input& in, const std::vector<planned_tensor>& plan) {
   std::map<std::string, std::string> strings;
   if (in.safetensors() != nullptr) strings = in.safetensors()->metadata();
@@ -171,21 +163,21 @@ inline std::map<std::string, std::string> kept_strings(tensor_input& in, const s
   return strings;
 }
 
-/// GGUF holds ggml's own blocks, in whole, and no transform.
-template <class F>
-void check_gguf(const std::vector<planned_tensor>& plan, const quantize_request& request) {
-  if constexpr (!ufp4::interop::ggml_format<F>) {
-    throw common::usage_error("a .gguf file holds nvfp4 and mxfp4, not " + request.format);
-  } else {
-    if (request.layout) throw common::usage_error("--layout is of .safetensors files; a .gguf file has ggml's blocks");
-    if (request.with.transform.n != 1)
-      throw common::usage_error("a .gguf file does not record a Hadamard transform (--rht)");
-    constexpr std::size_t whole = ufp4::interop::ggml_block<F>::elements;
-    for (const planned_tensor& p : plan)
-      if (p.kept.empty() && p.from->shape[1] % whole != 0)
-        throw common::usage_error("tensor " + printable(p.name) + " has " + std::to_string(p.from->shape[1]) +
-                                  " columns, no multiple of ggml's " + std::to_string(whole) + "; --skip copies it");
-  }
+/// ggml's block of the format. usage_error if GGUF cannot represent the plan: it has whole blocks and no transform.
+inline const ufp4::interop::ggml_block& ggml_block_for(const std::vector<planned_tensor>& plan,
+                                                       const quantize_request& request) {
+  const ufp4::interop::ggml_block* const block = ufp4::interop::find_ggml_block(request.spec);
+  if (block == nullptr) throw common::usage_error("a .gguf file has nvfp4 and mxfp4, not " + request.format);
+  if (request.layout)
+    throw common::usage_error("--layout applies to .safetensors files; .gguf files have ggml's blocks");
+  if (request.with.transform.n != 1)
+    throw common::usage_error("a .gguf file does not record a Hadamard transform (--rht)");
+  for (const planned_tensor& p : plan)
+    if (p.kept.empty() && p.from->shape[1] % block->elements != 0)
+      throw common::usage_error("tensor " + printable(p.name) + " has " + std::to_string(p.from->shape[1]) +
+                                " columns, not a multiple of ggml's " + std::to_string(block->elements) +
+                                "; --skip copies it");
+  return *block;
 }
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// ufp4 - a matrix in a file becomes blocks, a chunk of rows at a time, in the bits of quantizing it whole.
+// ufp4 - quantizing a matrix of a file in chunks of rows, to the bits of quantizing it whole.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,26 +20,26 @@ struct quantize_settings {
   ufp4::transform_spec transform{};
   ufp4::rounding_spec rounding{};
   ufp4::cpu::context ctx{};
-  std::size_t chunk = usual_chunk;  ///< elements read at once; changes no bit
+  std::size_t chunk = usual_chunk;  ///< elements read at once; no bit depends on it
 };
 
-/// What quantizing did to one matrix: sums over its elements in binary64, row by row in order.
+/// The error of one matrix: sums over its elements in binary64, row by row in order.
 struct quantized_error {
   double signal = 0, noise = 0;
   std::uint64_t blocks = 0, nonfinite_blocks = 0;
-  std::uint64_t underflowed_blocks = 0;  ///< not of zeros, and rounded to zero: the scale underflowed
+  std::uint64_t underflowed_blocks = 0;  ///< blocks with values other than zero whose scale underflowed to zero
 
-  /// Infinite where nothing was lost, not a number where a block holds NaN or there is nothing but zeros.
+  /// Infinite if the matrix is represented exactly, NaN if a block is NaN or all elements are zero.
   double sqnr_db() const { return 10 * std::log10(signal / noise); }
 };
 
-/// Told of every chunk: rows done of all, over both passes.
+/// Called for every chunk with the number of rows done and in all, over both passes.
 using row_progress = std::function<void(std::uint64_t done, std::uint64_t of)>;
 
 namespace detail {
 
-template <class F, class T>
-void add_error(const ufp4::cpu::context& ctx, const ufp4::matrix_view<const T>& x, const ufp4::quantized_view<F>& q,
+template <class T>
+void add_error(const ufp4::cpu::context& ctx, const ufp4::matrix_view<const T>& x, const ufp4::any_quantized_view& q,
                std::vector<float>& memory, quantized_error& sums) {
   memory.resize((std::max)(memory.size(), x.rows() * x.cols()));
   const ufp4::matrix_view<float> got(memory.data(), x.rows(), x.cols());
@@ -59,36 +59,39 @@ void add_error(const ufp4::cpu::context& ctx, const ufp4::matrix_view<const T>& 
 
 }  // namespace detail
 
-/// emit(first row, quantized_view<F>) for each chunk of a matrix of F32, F16 or BF16; a format with a tensor scale
-/// reads the matrix twice. Every view has the whole's tensor scale.
-template <class F, class Emit>
+/// emit(first row, any_quantized_view) for each chunk of a matrix of F32, F16 or BF16. A format with a tensor scale
+/// reads the matrix twice; every view has the tensor scale of the whole matrix.
+template <class Emit>
 quantized_error quantize_rows(ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t,
-                              const quantize_settings& with, const row_progress& progress, Emit emit) {
-  constexpr auto height = static_cast<std::size_t>(F::block.rows);
+                              const ufp4::format_spec& format, const quantize_settings& with,
+                              const row_progress& progress, Emit emit) {
+  const auto height = static_cast<std::size_t>(format.block.rows);
   const auto rows = static_cast<std::size_t>(t.shape[0]), cols = static_cast<std::size_t>(t.shape[1]);
   const std::size_t at_once = rows_at_once(rows, cols, height, with.chunk);
-  const std::uint64_t to_do = std::uint64_t{rows} * (F::two_level ? 2 : 1);
+  const std::uint64_t to_do = std::uint64_t{rows} * (format.two_level ? 2 : 1);
 
   ufp4::tensor_amax global_amax;
-  if (F::two_level)
+  if (format.two_level)
     for_chunks(file, t, at_once, [&](std::size_t first, const auto& x) {
       global_amax.value = (std::max)(global_amax.value, ufp4::amax(with.ctx, x, with.transform).value);
       progress(first + x.rows(), to_do);
     });
 
   quantized_error sums;
-  ufp4::quantized_matrix<F> memory(at_once, cols, with.transform);
-  const std::size_t bytes = memory.padded_cols() / 2, blocks = memory.padded_cols() / F::block_size;
+  ufp4::any_quantized memory(format, at_once, cols, with.transform);
   std::vector<float> restored;
   for_chunks(file, t, at_once, [&](std::size_t first, const auto& x) {
     ufp4::quantize_report seen;
-    const ufp4::quantized_view<F> q =
-        ufp4::quantize_into<F>(with.ctx, x, memory.codes().first(x.rows() * bytes),
-                               memory.scales().first((x.rows() + height - 1) / height * blocks), with.transform,
-                               with.rounding, global_amax, ufp4::shard{first, 0, cols}, ufp4::count_into{seen});
+    const ufp4::quantized_size size = ufp4::storage_size(format, x.rows(), cols, with.transform);
+    const auto quantized = [&](const auto&... amax) {
+      return ufp4::quantize_into(
+          with.ctx, format, x, {memory.codes().first(size.codes), memory.scale_bytes().first(size.scales)},
+          with.transform, with.rounding, ufp4::shard{first, 0, cols}, ufp4::count_into{seen}, amax...);
+    };
+    const ufp4::any_quantized_view q = format.two_level ? quantized(global_amax) : quantized();
     emit(first, q);
     detail::add_error(with.ctx, x, q, restored, sums);
-    sums.blocks += (x.rows() + height - 1) / height * blocks;
+    sums.blocks += size.scales / static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale));
     sums.nonfinite_blocks += seen.nonfinite_blocks;
     sums.underflowed_blocks += seen.underflowed_scales;
     progress(to_do - rows + first + x.rows(), to_do);

@@ -1,4 +1,4 @@
-// ufp4 - the Hadamard transform of a length that is known when the tool runs: the value of --rht.
+// ufp4 - the value of --rht, and the random Hadamard transform of a length known at run time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

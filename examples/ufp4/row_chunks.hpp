@@ -1,4 +1,4 @@
-// ufp4 - a stored matrix by chunks of rows, in the type it is stored in, and what a quantized chunk stands for.
+// ufp4 - a stored matrix in chunks of rows, in the type it is stored in, and the values of a quantized chunk.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace tool {
 
-/// 2^22 elements: tens of megabytes with all that is made of them, and enough for every thread.
+/// 2^22 elements: with all intermediate results tens of megabytes, and enough work for every thread.
 inline constexpr std::size_t usual_chunk = std::size_t{1} << 22;
 
-/// As many rows as `chunk` elements have, in whole blocks of `height` rows; one block of rows at least.
+/// The number of rows with at most `chunk` elements, a multiple of `height` and at least `height`; at most `rows`.
 inline std::size_t rows_at_once(std::uint64_t rows, std::uint64_t cols, std::size_t height, std::size_t chunk) {
   const std::uint64_t fit = chunk / (std::max<std::uint64_t>)(cols, 1) / height * height;
   return static_cast<std::size_t>((std::min)(rows, (std::max<std::uint64_t>)(fit, height)));
@@ -42,7 +42,7 @@ void for_typed_chunks(ufp4::interop::tensor_file& file, const ufp4::interop::sto
 
 }  // namespace detail
 
-/// visit(first row, matrix_view of float, bf16 or fp16) over a matrix of F32, BF16 or F16, first rows first.
+/// visit(first row, matrix_view of float, bf16 or fp16) over a matrix of F32, BF16 or F16, from top to bottom.
 template <class Visit>
 void for_chunks(ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t, std::size_t at_once,
                 Visit visit) {
@@ -52,7 +52,7 @@ void for_chunks(ufp4::interop::tensor_file& file, const ufp4::interop::stored_te
   detail::for_typed_chunks<float>(file, t, at_once, visit);
 }
 
-/// All bytes of a tensor as they are, by pieces; `progress` is called before each of them.
+/// The bytes of a tensor, unchanged, in pieces; `progress` is called before each piece.
 inline ufp4::interop::byte_source bytes_of(ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t,
                                            std::function<void()> progress) {
   return [&file, &t, progress = std::move(progress)](const ufp4::interop::byte_sink& sink) {
@@ -67,17 +67,16 @@ inline ufp4::interop::byte_source bytes_of(ufp4::interop::tensor_file& file, con
   };
 }
 
-/// What a quantized matrix stands for: decoded, its transform undone, and rounded to out's type once.
-template <class F, ufp4::matrix_scalar T>
-void restore(const ufp4::cpu::context& ctx, const ufp4::quantized_view<F>& q, const ufp4::matrix_view<T>& out) {
+/// The values of a quantized matrix: decoded, its transform undone, rounded to out's type once.
+template <ufp4::matrix_scalar T>
+void restore(const ufp4::cpu::context& ctx, const ufp4::any_quantized_view& q, const ufp4::matrix_view<T>& out) {
   if (q.transform().n == 1) return ufp4::dequantize(ctx, q, out);
-  const std::size_t padded = q.padded_cols();  // with what the inverse reads, which dequantize would leave out
-  std::vector<float> turned(q.rows() * padded);
-  ufp4::dequantize(ctx,
-                   ufp4::quantized_view<F>(q.codes(), q.scales(), q.tensor_scale(), q.rows(), padded, q.transform()),
-                   ufp4::matrix_view<float>(turned.data(), q.rows(), padded));
+  const std::size_t padded = q.padded_cols();  // the inverse transform reads the padding too
+  const ufp4::matrix<float> transformed =
+      ufp4::dequantize(ctx, ufp4::any_quantized_view(q.spec(), q.codes(), q.scale_bytes(), q.tensor_scale(), q.rows(),
+                                                     padded, q.transform()));
   const std::size_t runs = (q.cols() + q.transform().n - 1) / q.transform().n;  // fewer than a longer block has
-  const ufp4::matrix_view<const float> used(turned.data(), q.rows(), runs * q.transform().n,
+  const ufp4::matrix_view<const float> used(transformed.data(), q.rows(), runs * q.transform().n,
                                             static_cast<std::ptrdiff_t>(padded));
   ufp4::hadamard_inverse(ctx, used, out, q.transform());
 }

@@ -1,4 +1,4 @@
-// ufp4 - a file of tensors whose kind is found by its first bytes, and tensors chosen by the pattern of their names.
+// ufp4 - opening a file of tensors of any kind, and choosing tensors by patterns of names.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace tool {
 
-/// A .safetensors, .npy or .gguf file, whatever it is called.
+/// A .safetensors, .npy or .gguf file; its first bytes decide which, not its name.
 class tensor_input {
  public:
   /// Throws interop::file_error.
@@ -24,12 +24,12 @@ class tensor_input {
   ufp4::interop::tensor_file& file() {
     return std::visit([](auto& reader) -> ufp4::interop::tensor_file& { return reader; }, reader_);
   }
-  /// Null where it is another kind.
+  /// The reader, or nullptr if the file is of another kind.
   ufp4::interop::safetensors_reader* safetensors() { return std::get_if<ufp4::interop::safetensors_reader>(&reader_); }
   ufp4::interop::npy_reader* npy() { return std::get_if<ufp4::interop::npy_reader>(&reader_); }
   ufp4::interop::gguf_reader* gguf() { return std::get_if<ufp4::interop::gguf_reader>(&reader_); }
 
-  /// A tensor's name; the array of a .npy file has its file's: "up" of "weights/up.npy".
+  /// A tensor's name; the array of a .npy file has the file's: "up" for "weights/up.npy".
   std::string name_of(const ufp4::interop::stored_tensor& t) {
     return npy() != nullptr ? std::filesystem::path(file().path()).stem().string() : t.name;
   }
@@ -47,29 +47,29 @@ class tensor_input {
     if (head.starts_with("\x93NUMPY")) return any_reader(std::in_place_type<ufp4::interop::npy_reader>, path);
     if (head[8] == '{' || path.ends_with(".safetensors"))
       return any_reader(std::in_place_type<ufp4::interop::safetensors_reader>, path);
-    file.fail("is no .safetensors, .npy or .gguf file by its first bytes");
+    file.fail("is not a .safetensors, .npy or .gguf file by its first bytes");
   }
 
   any_reader reader_;
 };
 
-/// Rejects what a .gguf file has and a copy cannot: it does not say how long a tensor of a type is that is not known
-/// here, and ggml's other blocks are no type of .safetensors files.
+/// Rejects tensors of a .gguf file that cannot be copied: types of unknown size, and ggml's blocks where the output is
+/// not .gguf.
 inline void check_copy(tensor_input& in, const ufp4::interop::stored_tensor& t, bool to_gguf) {
   if (in.gguf() == nullptr || t.type != ufp4::interop::number_type::other) return;
   const std::string is = "tensor " + ufp4::interop::printable(t.name) + " is " + t.type_name;
-  if (ufp4::interop::find_other_type(t.type_name) == nullptr)
-    in.file().fail(is + ", which can be neither read nor copied here");
-  if (!to_gguf) in.file().fail(is + " in ggml's blocks, which are copied to .gguf files alone: -o OUT.gguf keeps it");
+  if (ufp4::interop::find_ggml_type(t.type_name) == nullptr)
+    in.file().fail(is + ", a type of unknown size that can be neither read nor copied");
+  if (!to_gguf) in.file().fail(is + " in ggml's blocks, which only .gguf files can have: use -o OUT.gguf");
 }
 
-/// Bytes of the character that `text` starts with; 1 where that is no UTF-8.
+/// Bytes of the first character of `text`; 1 if it is not UTF-8.
 inline std::size_t character_length(std::string_view text) {
   const std::size_t length = ufp4::interop::utf8_length(text);
   return length == 0 ? 1 : length;
 }
 
-/// Does all of `name` match? '*' stands for any characters, '?' for one.
+/// Whether all of `name` matches; '*' stands for any characters, '?' for one.
 inline bool matches(std::string_view pattern, std::string_view name) {
   std::size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
   while (n < name.size()) {
@@ -81,7 +81,7 @@ inline bool matches(std::string_view pattern, std::string_view name) {
       n += character_length(name.substr(n));
     } else if (p < pattern.size() && pattern[p] == name[n]) {
       ++p, ++n;
-    } else if (star != std::string_view::npos) {  // the last star takes one character more
+    } else if (star != std::string_view::npos) {  // the last star matches one character more
       p = star + 1;
       n = taken += character_length(name.substr(taken));
     } else {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A quantized batch is a std::vector of any_quantized, or of quantized_matrix<F>. Matrix i has the bits that its rows
-// have in the stack of all matrices, one below the other (each filled up to whole blocks): so with batch_amax::shared a
-// batch is its stack cut into pieces, random bits included (numerics 3).
+// have in the stack of all matrices, one below the other, each padded to whole blocks. With batch_amax::shared, a batch
+// therefore equals its stack divided into parts, random bits included (numerics 3).
 #pragma once
 
 #include <cstddef>
@@ -108,7 +108,7 @@ std::vector<quantized_matrix<F>> quantize(const matrix_batch<T>& x, batch_amax w
   return quantize<F>(cpu::context{}, x, which, policies...);
 }
 
-/// dequantize of every matrix.
+/// Decodes every matrix.
 template <quantized_like Q, class T>
 void dequantize(const cpu::context& ctx, const std::vector<Q>& q, const matrix_batch<T>& out) {
   detail::check_batch_shapes("dequantize", q, out);

@@ -37,7 +37,7 @@ void dequantize(const Q& q, const matrix_view<T>& out) {
   dequantize(cpu::context{}, q, out);
 }
 
-/// The same into a new matrix, of float unless T says otherwise: dequantize<bf16>(q).
+/// Decodes into a new matrix of T: dequantize<bf16>(q).
 template <matrix_scalar T = float, quantized_like Q>
 matrix<T> dequantize(const cpu::context& ctx, const Q& q) {
   auto out = matrix<T>::uninitialized(q.rows(), q.cols());

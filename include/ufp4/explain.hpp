@@ -6,7 +6,7 @@
 //
 // explain takes the arguments of the call it explains: three operands for quantized_gemm, a format for quantize<F>, two
 // for dequantize, a transform after two for hadamard_forward.
-// Nothing is checked, read or written but shapes, formats and policies.
+// It looks at shapes, formats and policies alone: no element is read or written.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,16 @@
 
 namespace ufp4::cpu::inline UFP4_CODE {
 
-/// | kernel | its name, as in the dispatch table                                                                   |
-/// | isa    | the tier whose instructions it uses: the call's own, or an ancestor without a better kernel          |
-/// | tile_* | of C in registers, and the K that one multiply instruction adds up;                                  |
-/// |        | 0 for operations other than quantized_gemm                                                                |
-/// | mode   | how a GEMM's sums are made: exact_blocks also where `fast` was asked for and the exact kernel is the |
-/// |        | fastest                                                                                              |
-/// | note   | why a lesser tier is used, in words; empty if there is nothing to say                                |
+/// What a call would run.
+///
+/// | operation | the function's name                                                                                |
+/// | kernel    | its name, as in the dispatch table                                                                 |
+/// | isa       | the tier whose instructions it uses: the call's own, or an ancestor if that has a better kernel    |
+/// | tile_*    | rows and columns of C in registers, and the K that one multiply instruction adds up; 0 for every   |
+/// |           | operation but quantized_gemm                                                                       |
+/// | mode      | how a GEMM's sums are made: exact_blocks also where `fast` was asked for and the exact kernel is   |
+/// |           | the fastest                                                                                        |
+/// | note      | why a lesser tier is used; empty if there is nothing to report                                     |
 struct explanation {
   const char* operation = "";
   const char* kernel = "";
@@ -50,15 +53,36 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 /// Why the kernel is of a lesser tier than the call asked for, or than the processor has.
 inline std::string why_not_better(isa used, isa asked, const context& ctx) {
   std::string why;
+  const auto add = [&why](const char* what, const char* text) {
+    why += ufp4::detail::concat(why.empty() ? "" : "; ", what, text);
+  };
   if (used != asked) why = ufp4::detail::concat("no ", name(asked), " kernel takes this call");
-  const bool kept_back = ctx.isa == isa::automatic && std::string_view(amx_rejection()).starts_with("present");
-  if (kept_back) why += ufp4::detail::concat(why.empty() ? "" : "; ", "amx: ", amx_rejection());
+  if (ctx.isa != isa::automatic) return why;
+  const isa best = available().best();
+  if (!compiled().has(best)) add(name(best), " was left out of this build");
+  if (std::string_view(amx_rejection()).starts_with("present")) add("amx: ", amx_rejection());
   return why;
 }
 
 template <class Row>
 explanation explain_row(const char* operation, const Row& row, isa tier, const context& ctx) {
   return {operation, row.name, row.tier, 0, 0, 0, accumulate::fast, why_not_better(row.tier, tier, ctx)};
+}
+
+template <class Coder>
+explanation explain_quantize(const context& ctx, const quantize_job& job, const Coder& coder) {
+  const isa tier = resolve(ctx);
+  if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>)
+    return explain_row("quantize", quantize_kernel_for(kernels::quantize, job, coder, tier), tier, ctx);
+  else
+    return {"quantize",
+            "quantize_scalar",
+            isa::scalar,
+            0,
+            0,
+            0,
+            accumulate::fast,
+            "a rounding policy or scale rule of the program's own, or a compat preset, runs in portable code"};
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
@@ -76,7 +100,8 @@ explanation explain(const context& ctx, const A& a, const B& b, const matrix_vie
   explanation e{
       "quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(options.accumulate), {}};
   e.note = detail::why_not_better(k.tier, tier, ctx);
-  if (plan.job.swapped) e.note += e.note.empty() ? "C is made on its side" : "; C is made on its side";
+  if (plan.job.swapped)
+    e.note += e.note.empty() ? "computed as the transposed product" : "; computed as the transposed product";
   return e;
 }
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
@@ -87,22 +112,18 @@ explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_
 /// quantize<F>(x, policies...), quantize_into and fake_quantize.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-  const isa tier = resolve(ctx);
   const auto options = ufp4::detail::collect_for<format_of<F>>(policies...);
-  const auto job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options);
-  const auto coder = ufp4::detail::make_coder<F>(options, 0.0f);
-  if constexpr (std::is_same_v<decltype(coder), const block_coder<rounding_spec>>)
-    return detail::explain_row("quantize", detail::quantize_kernel_for(detail::kernels::quantize, job, coder, tier),
-                               tier, ctx);
-  else
-    return {"quantize",
-            "quantize_scalar",
-            isa::scalar,
-            0,
-            0,
-            0,
-            accumulate::fast,
-            "a rounding policy or scale rule of the program's own, or a compat preset, runs in portable code"};
+  return detail::explain_quantize(ctx,
+                                  ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options),
+                                  ufp4::detail::make_coder<F>(options, 0.0f));
+}
+/// The same with the format as data.
+template <matrix_scalar T, class... Policies>
+explanation explain(const context& ctx, const format_spec& format, const matrix_view<T>& x,
+                    const Policies&... policies) {
+  const auto options = ufp4::detail::collect(policies...);
+  return detail::explain_quantize(ctx, ufp4::detail::make_job(ufp4::detail::source_of(x), format, options),
+                                  ufp4::detail::make_coder(format, options, 0.0f));
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const matrix_view<T>& x, const Policies&... policies) {

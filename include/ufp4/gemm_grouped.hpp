@@ -12,7 +12,7 @@
 namespace ufp4::detail::inline UFP4_CODE {
 
 inline void add_ranges(std::vector<group_range>& all, const cpu::detail::quantized_source& q, std::size_t entry) {
-  const std::size_t rows = q.interleaved ? (q.rows + 15) / 16 * 16 : q.rows;
+  const std::size_t rows = q.interleaved ? prepacked_layout::filled_rows(q.rows) : q.rows;
   add_range(all, q.codes, rows * q.padded_cols / 2, entry);
   add_range(all, q.scales,
             scale_rows(rows, q.format.block) * q.blocks() * static_cast<std::size_t>(scale_bytes(q.format.scale)),
@@ -33,9 +33,9 @@ inline void check_group(std::span<const cpu::detail::gemm_job> jobs) {
 
 namespace ufp4::inline UFP4_CODE {
 
-/// Many products in one call, C[e] = alpha * A[e] * B[e]^T + beta * C[e], each with the bits of its own quantized_gemm;
-/// parts of all of them are spread over the threads together. For a mixture of experts: row_range() cuts the tokens of
-/// an expert out of one quantized matrix.
+/// Many products in one call, C[e] = alpha * A[e] * B[e]^T + beta * C[e], each with the bits of its own quantized_gemm.
+/// Parts of all products are distributed over the threads. For a mixture of experts: row_range() selects the tokens of
+/// an expert from one quantized matrix.
 ///
 /// | a, b, c | vectors, arrays or spans, as many of each; A and B are quantized_matrix or quantized_view, B may be |
 /// |         | prepacked, C is matrix_view. Any may have no rows                                                   |

@@ -50,11 +50,11 @@ namespace ufp4::inline UFP4_CODE {
 
 /// C[M,N] = alpha * X[M,K] * W[N,K]^T + bias + beta * C with float, bf16 or fp16 X.
 ///
-/// | result  | within the bound of quantized_gemm in the same mode for X and W's signed part, plus 2^-23 times the sum    |
-/// |         | of |x| * |offset|; the parts of the zero points are added in binary64                                     |
-/// | threads | as quantized_gemm; the same bits for every thread count                                                   |
-/// | errors  | std::invalid_argument as quantized_gemm's, before anything is written; C must not overlap X or bias       |
-/// | memory  | one binary32 matrix of C's shape                                                                          |
+/// | result  | within the bound of quantized_gemm in the same mode for X and W's signed part, plus 2^-23 times     |
+/// |         | the sum of |x| * |offset|; the parts of the zero points are added in binary64                       |
+/// | threads | as quantized_gemm; the same bits for every thread count                                             |
+/// | errors  | std::invalid_argument as quantized_gemm's, before anything is written; C must not overlap X or bias |
+/// | memory  | one binary32 matrix of C's shape                                                                    |
 template <matrix_scalar T, matrix_scalar U>
 void quantized_gemm(const cpu::context& ctx, const matrix_view<T>& x, const zero_point_matrix& w,
                     const matrix_view<U>& c, const gemm_options& options = {}) {

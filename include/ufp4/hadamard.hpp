@@ -26,7 +26,7 @@ void transform_rows(const char* operation, const cpu::context& ctx, const transf
 
 namespace ufp4::inline UFP4_CODE {
 
-/// out = the transform of x's rows (numerics 4): what quantize applies before it scales.
+/// Transforms the rows of x (numerics 4), as quantize does before it scales.
 ///
 /// | shape    | out has x's rows, and x's columns rounded up to a multiple of n:                      |
 /// |          | a ragged end is padded with zeros first                                               |
@@ -37,7 +37,7 @@ void hadamard_forward(const cpu::context& ctx, const matrix_view<X>& x, const ma
   detail::transform_rows("hadamard_forward", ctx, t.spec(), false, x, out);
 }
 
-/// The inverse: x has out's columns rounded up to a multiple of n, and what was padding is dropped.
+/// The inverse of hadamard_forward: x has out's columns rounded up to a multiple of n; the padding is not written.
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 void hadamard_inverse(const cpu::context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
   detail::transform_rows("hadamard_inverse", ctx, t.spec(), true, x, out);

@@ -3,8 +3,8 @@
 //
 // An operation takes an optional cpu::context; the format, as data or as a template argument; a matrix_view (or matrix)
 // of float, bf16 or fp16 (matrix_element lists the types); and policies in any order: a transform, a rounding policy, a
-// scale rule, tensor_amax, shard, count_into. A rounding policy or scale rule of the program's own, and a compat preset,
-// run in portable code; cpu::explain says so.
+// scale rule, tensor_amax, shard, count_into. A rounding policy or scale rule of the program, and a compat preset, run
+// in portable code; cpu::explain reports it.
 //
 // | blocks and transform | along the columns (the contraction axis); transpose(x) for the rows                        |
 // | ragged columns       | padded with zeros to a multiple of the longer of block and transform, before the transform |
@@ -89,7 +89,7 @@ inline float global_amax_of(const cpu::context& ctx, const cpu::detail::quantize
   return options.has_amax ? options.global_amax : amax_of(ctx, job);
 }
 
-/// Is the coder the one that every kernel knows?
+/// Whether every kernel supports the coder.
 template <class Coder>
 inline constexpr bool is_kernel_coder = std::is_same_v<Coder, block_coder<rounding_spec>>;
 
@@ -175,7 +175,7 @@ inline void check_target(const quantized_memory& out, const source& x, const tra
           out.transform().n == t.n ? " with other signs" : "");
 }
 
-/// Codes and scales of the caller's must not share bytes with x or with each other.
+/// The caller's codes and scales must not share bytes with x or with each other.
 inline void check_memory(const quantized_storage& memory, const source& x) {
   expects(!bytes_of(x).overlaps(bytes_of(memory.codes)), "quantize_into: codes overlaps x");
   expects(!bytes_of(x).overlaps(bytes_of(memory.scales)), "quantize_into: scales overlaps x");
@@ -209,8 +209,8 @@ auto one_row(const R& values) {
 
 namespace ufp4::inline UFP4_CODE {
 
-/// The largest finite magnitude of x, after a transform if one is given (padding included): what a two-level format's
-/// tensor scale comes from. 0 for an empty matrix or one without a finite element.
+/// The tensor amax of x: the largest finite magnitude, after a transform if one is given (padding included). The tensor
+/// scale of a two-level format is computed from it. 0 if x is empty or has no finite element.
 template <matrix_scalar T>
 tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const transform_spec& t = {}) {
   detail::check_data("amax", "x", x);
@@ -248,14 +248,15 @@ any_quantized quantize(const cpu::context& ctx, const format_spec& format, const
   out.set_tensor_scale(detail::quantize_to(ctx, from, format, options, {memory.codes.data(), memory.scales.data()}));
   return out;
 }
-/// The same into a caller's memory of exactly storage_size(format, x.rows(), x.cols(), transform); no matrix memory is
-/// allocated. The returned view refers to that memory and holds the tensor scale. Nothing may overlap.
+/// Quantizes into the caller's memory of exactly storage_size(format, x.rows(), x.cols(), transform), without
+/// allocating matrix memory. The returned view refers to that memory and contains the tensor scale. Nothing may
+/// overlap.
 template <matrix_scalar T, class... Policies>
 any_quantized_view quantize_into(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
                                  const quantized_storage& memory, const Policies&... policies) {
   return detail::quantize_into_memory(ctx, format, detail::source_of(x), memory, detail::collect(policies...));
 }
-/// The same into a matrix of that format, shape and transform; its memory is used again.
+/// Quantizes into a matrix of that format, shape and transform, without allocating matrix memory.
 template <matrix_scalar T, class... Policies>
 void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, any_quantized& out, const Policies&... policies) {
   const auto options = detail::collect(policies...);
@@ -292,7 +293,7 @@ quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const R& values
   return quantize<F>(ctx, detail::one_row(values), policies...);
 }
 
-/// Quantizes x into a caller's memory, without allocating any matrix memory: see the untyped one above.
+/// Quantizes x into the caller's memory, without allocating matrix memory: see the untyped overload above.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix_view<T>& x,
                                            const quantized_storage& memory, const Policies&... policies) {
@@ -309,7 +310,7 @@ quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix
   return quantize_into<F>(ctx, x, quantized_storage{codes, std::as_writable_bytes(scales)}, policies...);
 }
 
-/// The same into a quantized_matrix of that shape and transform; its memory is used again.
+/// Quantizes into a quantized_matrix of that shape and transform, without allocating matrix memory.
 template <any_block_format F, matrix_scalar T, class... Policies>
 void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, quantized_matrix<F>& out,
                    const Policies&... policies) {
@@ -322,7 +323,7 @@ void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, quantized_m
 }
 
 /// dequantize(quantize<F>(x, policies...)) in one pass, bit for bit, without storing codes. With undo_transform{} the
-/// inverse transform is applied to what was decoded. `out` has x's shape; it may be x itself (the same data and
+/// inverse transform is applied to the decoded values. `out` has x's shape; it may be x itself (the same data and
 /// strides), but may not overlap it otherwise.
 template <quantizer_target F, matrix_scalar T, matrix_scalar U, class... Policies>
 void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matrix_view<U>& out,
@@ -333,7 +334,7 @@ void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matri
                                                  options);
 }
 
-// Without a context: all cores, the best instructions.
+// Without a context: all cores, the best kernels of the machine.
 
 template <matrix_scalar T, class... Policies>
 any_quantized quantize(const format_spec& format, const matrix_view<T>& x, const Policies&... policies) {

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/consume/run.sh [--list] WAY
 Builds in UFP4_BUILD_DIR (default build/ in the source tree), in the folder packages. The way `install` comes first: the others use what
-it installed. Exit status 0, 1, or 77 after a line with the reason where something is missing. CTest: packages_WAY.'
+it installed. Exit status 0, 1, or 77 after a line with the reason if something is missing. CTest: packages_WAY.'
 set -uo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
@@ -35,7 +35,7 @@ in_cmake() {
     cmake --build "$out/$1" && ctest --test-dir "$out/$1" --output-on-failure --no-tests=error
 }
 
-# The README's own command, without its optimisation; and what the README says the program prints.
+# The README's command, without optimization; the program must print the README's output.
 way_include() {
   local command
   # shellcheck disable=SC2016 # the backquotes are the page's
@@ -124,8 +124,8 @@ readme_pkgconfig() (
   eval "$path" && eval "${command/-O3/-O0}" && readme_prints "$PWD/a.out"
 )
 
-# rejected MESSAGE FIND-PACKAGE-ARGUMENT...: find_package must fail with that message.
-rejected() {
+# fails_with MESSAGE FIND-PACKAGE-ARGUMENT...: find_package must fail with that message.
+fails_with() {
   local log=$out/components.log project=$out/components
   mkdir -p "$project"
   printf 'cmake_minimum_required(VERSION 3.23)\nproject(rejected LANGUAGES CXX)\nfind_package(ufp4 %s CONFIG REQUIRED %s)\n' \
@@ -135,16 +135,33 @@ rejected() {
     return 1
   fi
   # CMake breaks the lines of its messages.
-  tr -s ' \n' '  ' <"$log" | grep -qF "$1" || { cat "$log"; echo "find_package(ufp4 ${*:2}) does not say: $1"; return 1; }
+  tr -s ' \n' '  ' <"$log" | grep -qF "$1" || { cat "$log"; echo "find_package(ufp4 ${*:2}) does not report: $1"; return 1; }
 }
 way_components() {
-  rejected "ufp4::cuda needs CUDA as a language of the project" 0.1 COMPONENTS cuda &&
-    rejected "ufp4::hip needs hipcc as the C++ compiler" 0.1 COMPONENTS hip &&
-    rejected "none called 'opencl'" 0.1 COMPONENTS opencl &&
-    rejected 'compatible with requested version "0.99"' 0.99
+  fails_with "ufp4::cuda needs CUDA as a language of the project" 0.1 COMPONENTS cuda &&
+    fails_with "ufp4::hip needs hipcc as the C++ compiler" 0.1 COMPONENTS hip &&
+    fails_with "none called 'opencl'" 0.1 COMPONENTS opencl &&
+    fails_with "ufp4::kernels is not installed" 0.1 COMPONENTS kernels &&
+    fails_with 'compatible with requested version "0.99"' 0.99
 }
 
-# From the overlay that the README names; vcpkg asks pkg-config about what the port installs.
+# The compiled library: installed, moved, found by CMake and by pkg-config; and as a part of the project that uses it.
+way_kernels() {
+  local moved="$out/kernels moved"
+  cmake -S "$source_dir" -B "$out/kernels_build" -G Ninja -D CMAKE_BUILD_TYPE=Debug -D UFP4_BUILD_TESTS=OFF -D UFP4_BUILD_EXAMPLES=OFF \
+    -D UFP4_BUILD_BENCH=OFF -D UFP4_KERNELS=ON '-D UFP4_ISAS=avx2;neon' -D CMAKE_INSTALL_LIBDIR=lib &&
+    cmake --build "$out/kernels_build" && cmake --install "$out/kernels_build" --prefix "$out/kernels_prefix" || return 1
+  remove_tree "$moved" && mv "$out/kernels_prefix" "$moved" || return 1
+  in_cmake kernels . -D HOW=kernels -D CMAKE_PREFIX_PATH="$moved" &&
+    in_cmake kernels_subdirectory . -D HOW=kernels -D KERNELS=subdirectory -D UFP4="$source_dir" || return 1
+  need pkg-config
+  local flags
+  flags=$(PKG_CONFIG_PATH="$moved/lib/pkgconfig:$moved/share/pkgconfig" pkg-config --cflags --libs ufp4-kernels) &&
+    eval "g++ -std=c++20 '$source_dir/tests/consume/main.cpp' '$source_dir/tests/consume/kernels.cpp' $flags -o '$out/kernels_pkgconfig'" &&
+    "$out/kernels_pkgconfig"
+}
+
+# From the overlay that the README names; vcpkg checks the installed files with pkg-config.
 way_vcpkg() {
   need g++
   need pkg-config
@@ -156,7 +173,9 @@ way_vcpkg() {
   mv "$out/vcpkg_port/packages" "$out/vcpkg_port/installed" # as vcpkg does
   in_cmake vcpkg . -D HOW=usage -D USAGE="$ports/ufp4/usage" -D CMAKE_PREFIX_PATH="$out/vcpkg_port/installed" || return 1
   readme_files 'readme vcpkg'
-  readme_build 'readme vcpkg' -D CMAKE_PREFIX_PATH="$out/vcpkg_port/installed" && stray_port "$ports"
+  readme_build 'readme vcpkg' -D CMAKE_PREFIX_PATH="$out/vcpkg_port/installed" && stray_port "$ports" || return 1
+  cmake -D UFP4="$source_dir" -D PORTS="$ports" -D WORK="$out/vcpkg_kernels" -D COMPILER=g++ -D FEATURES=kernels \
+    -P "$source_dir/tests/consume/vcpkg.cmake"
 }
 # A copy of the port outside the source tree must fail with that message. Its folder has the same depth as the port's.
 stray_port() {

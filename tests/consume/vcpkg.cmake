@@ -1,4 +1,4 @@
-# ufp4 - runs the vcpkg port under a small stand-in of the helpers that it calls, and checks what vcpkg's own lints ask of a package.
+# ufp4 - runs the vcpkg port under a small stand-in of the helpers that it calls, and checks the conditions of vcpkg's lints.
 # SPDX-License-Identifier: Apache-2.0
 # cmake -D UFP4=<source> -D PORTS=<overlay> -D WORK=<scratch> -D COMPILER=<C++ compiler> -P vcpkg.cmake; the package is left
 # in WORK/packages.
@@ -32,7 +32,7 @@ function(run)
   endif()
 endfunction()
 
-# The prefix of each build that vcpkg would make: Release, and Debug unless the port says that there is one build alone.
+# The prefix of each build that vcpkg would make: Release, and Debug unless the port has only one build.
 set(configurations Release Debug)
 set(prefix_Release ${CURRENT_PACKAGES_DIR})
 set(prefix_Debug ${CURRENT_PACKAGES_DIR}/debug)
@@ -41,6 +41,19 @@ macro(each_configuration)
     set(configurations Release)
   endif()
 endmacro()
+
+# -D FEATURES=<list>: the features that a user asks for.
+function(vcpkg_check_features)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "OUT_FEATURE_OPTIONS" "FEATURES")
+  reject_rest()
+  list(GET arg_FEATURES 0 feature)
+  list(GET arg_FEATURES 1 variable)
+  if(feature IN_LIST FEATURES)
+    set(${arg_OUT_FEATURE_OPTIONS} -D${variable}=ON PARENT_SCOPE)
+  else()
+    set(${arg_OUT_FEATURE_OPTIONS} -D${variable}=OFF PARENT_SCOPE)
+  endif()
+endfunction()
 
 function(vcpkg_cmake_configure)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "SOURCE_PATH" "OPTIONS")
@@ -61,7 +74,7 @@ function(vcpkg_cmake_install)
   endforeach()
 endfunction()
 
-# Moves the package to share/<port>, two folders below the prefix, and tells its files so.
+# Moves the package to share/<port>, two folders below the prefix, and adapts its files.
 function(vcpkg_cmake_config_fixup)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "PACKAGE_NAME;CONFIG_PATH" "")
   reject_rest()
@@ -87,7 +100,7 @@ function(vcpkg_cmake_config_fixup)
   endforeach()
 endfunction()
 
-# The prefix is written anew, from the place of the file, and the machine's pkg-config is asked about the result.
+# The prefix becomes relative to the file, and the machine's pkg-config checks the result.
 function(vcpkg_fixup_pkgconfig)
   cmake_parse_arguments(PARSE_ARGV 0 arg "SKIP_CHECK" "" "")
   reject_rest()
@@ -110,7 +123,7 @@ function(ask_pkgconfig file)
   find_program(PKG_CONFIG pkg-config NO_CACHE REQUIRED)
   cmake_path(GET file PARENT_PATH folder)
   cmake_path(GET file STEM LAST_ONLY name)
-  set(ENV{PKG_CONFIG_PATH} ${folder})
+  set(ENV{PKG_CONFIG_PATH} ${folder}:${CURRENT_PACKAGES_DIR}/share/pkgconfig)
   foreach(question IN ITEMS --exists --libs)
     run(${PKG_CONFIG} --print-errors ${question} ${name})
   endforeach()
@@ -124,16 +137,20 @@ endfunction()
 
 include(${port_dir}/portfile.cmake)
 
-# The lints. LIST_DIRECTORIES: an empty folder is a fault too.
+# The lints. LIST_DIRECTORIES: an empty folder is an error, too.
 function(lint_files)
+  set(no_package_has "^(lib|bin|debug|cmake|tools|share/(cmake|licenses|doc))(/|$)")
+  if("kernels" IN_LIST FEATURES)
+    string(REPLACE "(lib|" "(lib/cmake|" no_package_has "${no_package_has}")
+  endif()
   file(GLOB_RECURSE paths LIST_DIRECTORIES ON RELATIVE ${CURRENT_PACKAGES_DIR} ${CURRENT_PACKAGES_DIR}/*)
   foreach(path IN LISTS paths)
     set(full ${CURRENT_PACKAGES_DIR}/${path})
-    if(path MATCHES "^(lib|bin|debug|cmake|tools|share/(cmake|licenses|doc))(/|$)")
+    if(path MATCHES "${no_package_has}")
       message(FATAL_ERROR "vcpkg: a package of headers has no ${path}")
     elseif(path MATCHES "\\.cmake$" AND NOT path MATCHES "^share/${PORT}/")
       message(FATAL_ERROR "vcpkg: ${path} belongs into share/${PORT}")
-    elseif(path MATCHES "\\.pc$" AND NOT path MATCHES "^share/pkgconfig/")
+    elseif(path MATCHES "\\.pc$" AND NOT path MATCHES "^(share|lib)/pkgconfig/")
       message(FATAL_ERROR "vcpkg: ${path} belongs into share/pkgconfig")
     elseif(IS_DIRECTORY ${full})
       file(GLOB inside ${full}/*)
@@ -197,7 +214,7 @@ elseif(NOT name STREQUAL PORT)
 endif()
 string(REGEX MATCHALL "\n  \"[a-z-]+\"" keys "${manifest}")
 list(TRANSFORM keys REPLACE "[^a-z-]" "")
-set(order name version description license supports dependencies)
+set(order name version description license supports dependencies features)
 if(NOT keys STREQUAL order)
   message(FATAL_ERROR "vcpkg.json: format-manifest would order the keys ${order}, and they are ${keys}")
 elseif(NOT manifest MATCHES "^{\n.*[^\n]\n}\n$" OR manifest MATCHES "[\t\r]| \n")

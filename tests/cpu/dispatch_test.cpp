@@ -211,12 +211,11 @@ TEST_CASE("a context's tier is the one that runs; one that the machine lacks is 
   for (const cpu::isa tier : support::runnable_isas()) CHECK(cpu::resolve(cpu::context{.isa = tier}) == tier);
   const cpu::isa absent = some_absent_tier();
   CHECK(support::rejection([&] { cpu::resolve(cpu::context{.isa = absent}); }) ==
-        "cpu::context::isa asks for " + std::string(cpu::name(absent)) + ", which this machine lacks; it has " +
-            names_here());
+        "cpu::context::isa: " + std::string(cpu::name(absent)) + " is not on this machine; available: " + names_here());
   std::vector<float> x(32);
   CHECK(support::rejection([&] {
           quantize<nvfp4>(cpu::context{.isa = absent}, matrix_view<const float>{x.data(), 1, 32});
-        }).find("which this machine lacks") != std::string::npos);
+        }).find("is not on this machine") != std::string::npos);
 }
 
 // Run by the test cases below in a process of its own.
@@ -246,10 +245,10 @@ TEST_CASE("UFP4_ISA chooses the tier of contexts that name none", "[cpu]") {
   }
   const std::string absent = cpu::name(some_absent_tier());
   CHECK(ask_with("UFP4_ISA=" + absent).text ==
-        "UFP4_ISA asks for " + absent + ", which this machine lacks; it has " + names_here());
+        "UFP4_ISA: " + absent + " is not on this machine; available: " + names_here());
   for (const std::string unknown : {"avx9", "AVX2", "automatic", "scalar "}) {
     CHECK(ask_with("UFP4_ISA='" + unknown + "'").text ==
-          "UFP4_ISA is " + unknown + ", which is no instruction set of ufp4; this machine has " + names_here());
+          "UFP4_ISA: " + unknown + " is not an instruction set of ufp4; available: " + names_here());
   }
 }
 

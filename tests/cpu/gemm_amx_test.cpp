@@ -63,7 +63,7 @@ std::vector<float> product(const gemm_kernel& kernel, const A& a, const B& b, co
   const matrix_view<float> view{c.data(), a.rows(), b.rows()};
   run(kernel, detail::gemm_job_of(a, b, detail::sink_of(view), options), piece);
   REQUIRE(c.guards_intact());
-  REQUIRE_FALSE(emulated_tiles::configured());  // a operation releases its tiles
+  REQUIRE_FALSE(emulated_tiles::configured());  // an operation releases its tiles
   return {c.begin(), c.end()};
 }
 template <class A, class B>
@@ -414,6 +414,24 @@ TEST_CASE("folded_bf16 on tiles keeps its bound for every scale", "[amx]") {
   check_bounds<block_format<nf4, float, 16>, block_format<nf4, e4m3, 16>>({accumulate::folded_bf16});  // code 0 is -1
 }
 
+TEST_CASE("on tiles a result is in range where a product of scales or a sum overflows", "[amx]") {
+  if (!has(cpu::isa::avx512_bf16)) return support::skip(no_avx512_bf16);
+  quantized_matrix<e1m2_f32> x(20, 32), y(35, 32);
+  std::fill(x.codes().begin(), x.codes().end(), std::uint8_t{0x07});  // 1.75 at even k
+  std::fill(y.codes().begin(), y.codes().end(), std::uint8_t{0x70});  // 1.75 at odd k
+  for (float& s : x.scales()) s = 1e20f;
+  for (float& s : y.scales()) s = 1e20f;
+  for (const float c : product(emulated_blocks, x, y, exactly)) REQUIRE(model::bits_of(c) == 0);
+  for (const float c : product(emulated_products, x, y, {.accumulate = accumulate::folded_bf16})) REQUIRE(c == 0.0f);
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(17)};
+  auto a = model::random_quantized<mxfp4>(gen, 20, 96);
+  auto b = model::random_quantized<mx_e1m2>(gen, 35, 96);
+  for (auto& s : a.scales()) s = e8m0::from_bits(127 + 63);
+  for (auto& s : b.scales()) s = e8m0::from_bits(127 + 63);
+  check_bound<mxfp4, mx_e1m2>(a, b, model::side_of(b), accumulate::fast, 0x1p-100f);
+}
+
 TEST_CASE("fast on tiles covers every M and N with the same bits", "[amx]") {
   if (!has(cpu::isa::avx512)) return support::skip(no_avx512);
   INFO(support::seed_note());
@@ -462,7 +480,7 @@ TEST_CASE("products that bf16 does not hold go to a kernel that keeps scales apa
   check_bound<mxfp4, mxint4>(a, b, model::side_of(b), accumulate::fast);
   check_bound<mxint4, mxfp4>(b, a, model::side_of(a), accumulate::fast);
   check_bound<mxint4, mxfp4>(b, prepack(a), model::side_of(a), accumulate::fast);
-  // One block alone, on either side, wherever it stands; and the same in a part of several hundred columns.
+  // One block alone, on either side, at any position; and the same in a part of several hundred columns.
   for (const std::size_t at : {0u, 7u, 17u * 3 + 2}) {
     auto one = model::random_quantized<mxfp4>(gen, 19, 96);
     auto many = model::random_quantized<mx_e1m2>(gen, 300, 96);
@@ -496,7 +514,7 @@ TEST_CASE("products that bf16 does not hold go to a kernel that keeps scales apa
   check_bound<e1m2_f32, block_format<nf4, float, 16>>(c, e, model::side_of(e), accumulate::folded_bf16);
 }
 
-TEST_CASE("how C is cut into parts changes no bit, nor does a row or a column that goes elsewhere", "[amx]") {
+TEST_CASE("how C is cut into parts changes no bit, nor does a row or column that another kernel computes", "[amx]") {
   if (!has(cpu::isa::avx512)) return support::skip(no_avx512);
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(13)};
@@ -631,7 +649,7 @@ TEST_CASE("the AMX kernels take what they can compute, and leave few rows to oth
 
 // ---- The processor's tiles.
 
-TEST_CASE("a machine without the amx tier says why", "[amx]") {
+TEST_CASE("a machine without the amx tier gives the reason", "[amx]") {
   const std::string why = cpu::amx_rejection();
   CHECK(why.empty() == has(cpu::isa::amx));
   CHECK((why.empty() || why == "not present" || why.rfind("present, but ", 0) == 0));

@@ -4,6 +4,7 @@
 #include <ufp4/gemm.hpp>
 
 #include "support/catch.hpp"
+#include "support/format_pairs.hpp"
 #include "support/gemm_model.hpp"
 #include "support/poison.hpp"
 #include "support/seed.hpp"
@@ -23,7 +24,7 @@ using model::scales;
 
 template <class F>
 constexpr std::size_t length_of = F::block_size;
-using nf4_f32 = block_format<nf4, float, 16>;
+using support::nf4_f32;
 
 /// Rows [0, rows) of a quantized matrix.
 template <class F>
@@ -76,8 +77,8 @@ void poison_scales(quantized_matrix<F>& q, std::mt19937_64& gen) {
 }
 
 template <class A, class B>
-void check_pair(const char* name) {
-  CAPTURE(name);
+void check_pair() {
+  INFO((support::pair_text<A, B>()));
   std::mt19937_64 gen{support::seed(length_of<A>)};
   const std::size_t b = length_of<A>;
   for (const std::size_t k : {b, 3 * b, 5 * b + 1, std::size_t{1100}})
@@ -88,11 +89,11 @@ void check_pair(const char* name) {
       for (const std::size_t rows : {std::size_t{1}, x.rows()}) {
         const auto left = first_rows(x, rows);
         const std::vector<float> expected = product(cpu::isa::scalar, left, w, exactly);
-        const std::vector<float> turned = product(cpu::isa::scalar, w, left, exactly);
+        const std::vector<float> transposed = product(cpu::isa::scalar, w, left, exactly);
         for (const cpu::isa tier : support::runnable_isas()) {
           CAPTURE(cpu::name(tier), rows, k, static_cast<int>(kind));
           REQUIRE(support::same_numbers(product(tier, left, w, exactly), expected));
-          REQUIRE(support::same_numbers(product(tier, w, left, exactly), turned));
+          REQUIRE(support::same_numbers(product(tier, w, left, exactly), transposed));
         }
       }
     }
@@ -132,12 +133,12 @@ void check_bounds() {
 
 /// Values of every kind that a plain matrix may hold: chains of fma see them all.
 template <class T>
-std::vector<T> plain_values(std::mt19937_64& gen, std::size_t n, bool wild) {
+std::vector<T> plain_values(std::mt19937_64& gen, std::size_t n, bool with_special_values) {
   std::vector<T> out;
   for (const float v : model::wide_floats(gen, n, 6)) out.push_back(T(v));
-  constexpr float odd[] = {0.0f, -0.0f, 0x1p-149f, -0x1.8p-130f, 0x1.fffffep127f, 3e38f};
-  for (std::size_t i = 0; wild && i < n; i += 7) out[i] = T(odd[gen() % 6]);
-  if (wild && n > 40) out[n / 2] = T(INFINITY), out[n / 3] = T(NAN);
+  constexpr float special[] = {0.0f, -0.0f, 0x1p-149f, -0x1.8p-130f, 0x1.fffffep127f, 3e38f};
+  for (std::size_t i = 0; with_special_values && i < n; i += 7) out[i] = T(special[gen() % 6]);
+  if (with_special_values && n > 40) out[n / 2] = T(INFINITY), out[n / 3] = T(NAN);
   return out;
 }
 
@@ -146,44 +147,44 @@ void check_plain() {
   std::mt19937_64 gen{support::seed(sizeof(T) + F::block_size)};
   for (const std::size_t k : {F::block_size, 3 * F::block_size - 5, std::size_t{700}})
     for (const std::size_t m : {1u, 3u, 8u, 20u})
-      for (const bool wild : {false, true}) {
-        CAPTURE(m, k, wild);
-        const auto w = model::random_quantized<F>(gen, 35, k, wild ? scales::hostile : scales::ordinary);
-        const std::vector<T> values = plain_values<T>(gen, m * (k + 3), wild);
+      for (const bool with_special_values : {false, true}) {
+        CAPTURE(m, k, with_special_values);
+        const auto w = model::random_quantized<F>(gen, 35, k, with_special_values ? scales::hostile : scales::ordinary);
+        const std::vector<T> values = plain_values<T>(gen, m * (k + 3), with_special_values);
         const matrix_view<const T> x{values.data(), m, k, static_cast<std::ptrdiff_t>(k + 3)};
         for (const accumulate mode : {accumulate::exact_blocks, accumulate::fast, accumulate::folded_bf16}) {
-          if (mode != accumulate::exact_blocks && wild) continue;
+          if (mode != accumulate::exact_blocks && with_special_values) continue;
           const gemm_options how{.accumulate = mode};
-          std::vector<float> c[2], turned[2];
+          std::vector<float> c[2], transposed[2];
           for (const cpu::isa tier : support::runnable_isas()) {
             const bool first = tier == cpu::isa::scalar;
             support::guarded<float> left(m * 35), right(35 * m);
             const cpu::context on{.threads = 1, .isa = tier};
             quantized_gemm(on, x, w, matrix_view<float>{left.data(), m, 35}, how);
             quantized_gemm(on, w, x, matrix_view<float>{right.data(), 35, m}, how);
-            c[!first].assign(left.begin(), left.end()), turned[!first].assign(right.begin(), right.end());
+            c[!first].assign(left.begin(), left.end()), transposed[!first].assign(right.begin(), right.end());
             CAPTURE(cpu::name(tier), static_cast<int>(mode));
             REQUIRE((left.guards_intact() && right.guards_intact()));
             if (first) continue;
             if (mode == accumulate::exact_blocks) {
               REQUIRE(support::same_numbers(c[1], c[0]));
-              REQUIRE(support::same_numbers(turned[1], turned[0]));
+              REQUIRE(support::same_numbers(transposed[1], transposed[0]));
               continue;
             }
-            // Both lie within their bound of the same sum: its magnitude is at most the largest |x| times those of w.
-            double largest = 0, sum = 0;
+            // Both are within their bound of the same sum: its magnitude is at most the amax |x| times those of w.
+            double amax = 0, sum = 0;
             const model::side s = model::side_of(w);
-            for (const T v : values) largest = std::max(largest, std::abs(double(model::output_value(v))));
+            for (const T v : values) amax = std::max(amax, std::abs(double(model::output_value(v))));
             for (std::size_t j = 0; j < 35; ++j) {
               double row = 0;
               for (std::size_t e = 0; e < s.padded; ++e)
                 row += std::abs(double(s.value[j * s.padded + e]) * double(s.scale[(j * s.padded + e) / s.block]));
               sum = std::max(sum, row);
             }
-            const double bound = 2 * (double(s.padded) + 6) * 0x1p-24 * largest * sum;
+            const double bound = 2 * (double(s.padded) + 6) * 0x1p-24 * amax * sum;
             for (std::size_t i = 0; i < c[0].size(); ++i) {
               REQUIRE(std::abs(double(c[1][i]) - double(c[0][i])) <= bound);
-              REQUIRE(std::abs(double(turned[1][i]) - double(turned[0][i])) <= bound);
+              REQUIRE(std::abs(double(transposed[1][i]) - double(transposed[0][i])) <= bound);
             }
           }
         }
@@ -206,41 +207,7 @@ TEST_CASE("every number of rows, columns and k gives the scalar kernel's bits", 
 TEST_CASE("mixed formats, all scale kinds and squares give the scalar kernel's bits, for hostile scales too",
           "[gemm]") {
   INFO(support::seed_note());
-  using e3m0_f32 = block_format<fp4<E3M0>, float, 16>;
-  using e2m1_bf16 = block_format<fp4<E2M1>, ufp4::bf16, 16>;
-  using e1m2_ue5m3 = block_format<fp4<E1M2>, ue5m3, 16>;
-  using int4_e8m0 = block_format<ufp4::int4, e8m0, 16>;
-  using e2m1_square = block_format<fp4<E2M1>, e4m3, square(16), float>;
-  using int4_square = block_format<ufp4::int4, e8m0, square(32)>;
-  SECTION("blocks of 16") {
-    check_pair<e1m2_f32, nvfp4>("e1m2_f32 x nvfp4");
-    check_pair<e2m1_bf16, int4_f32>("e2m1_bf16 x int4_f32");
-    check_pair<e1m2_ue5m3, int4_e8m0>("e1m2_ue5m3 x int4_e8m0");
-    check_pair<e3m0_f32, nvint4>("e3m0_f32 x nvint4");
-    check_pair<e3m0_f32, e3m0_f32>("e3m0_f32 x e3m0_f32");
-    check_pair<nvint4, nvfp4>("nvint4 x nvfp4");
-  }
-  SECTION("blocks of 32") {
-    check_pair<mxfp4, mx_e1m2>("mxfp4 x mx_e1m2");
-    check_pair<mxint4, block_format<fp4<E2M1>, float, 32>>("mxint4 x e2m1 f32 32");
-    check_pair<block_format<fp4<E1M2>, e4m3, 32>, mxfp4>("e1m2 e4m3 32 x mxfp4");
-  }
-  SECTION("other lengths") {
-    check_pair<block_format<fp4<E2M1>, float, 8>, block_format<ufp4::int4, e4m3, 8>>("blocks of 8");
-    check_pair<block_format<fp4<E2M1>, float, 4>, block_format<ufp4::int4, e4m3, 4>>("blocks of 4");
-    check_pair<block_format<fp4<E1M2>, ue5m3, 64>, block_format<ufp4::int4, ufp4::bf16, 64>>("blocks of 64");
-    check_pair<block_format<fp4<E3M0>, e8m0, 256>, block_format<fp4<E3M0>, float, 256>>("blocks of 256");
-  }
-  SECTION("squares") {
-    check_pair<nvfp4, e2m1_square>("nvfp4 x square");
-    check_pair<e2m1_square, nvint4>("square x nvint4");
-    check_pair<int4_square, mxfp4>("int4 square x mxfp4");
-    check_pair<block_format<fp4<E2M1>, float, square(8)>, block_format<nf4, float, square(8)>>("squares of 8");
-  }
-  SECTION("grids without exact products") {
-    check_pair<nf4_f32, nvfp4>("nf4 x nvfp4");
-    check_pair<block_format<nf4, e8m0, 32>, block_format<nf4, e4m3, 32>>("nf4 e8m0 x nf4 e4m3");
-  }
+  support::all_kinds_of_pairs([]<class Pair>(Pair) { check_pair<typename Pair::left, typename Pair::right>(); });
 }
 
 TEST_CASE("fast and folded_bf16 stay within their bounds, short sums too", "[gemm]") {
@@ -258,27 +225,27 @@ TEST_CASE("folded_bf16 keeps operands that fold to subnormal numbers", "[gemm]")
   auto large = model::random_quantized<int4_f32>(gen, 34, 600);
   for (float& s : small.scales()) s = gen() % 50 == 0 ? 0x1.5p-130f : 0x1.3p-100f;
   for (float& s : large.scales()) s = 0x1p+100f;
-  // Subnormals of bf16 have fewer bits: their roundings, 2^-134 at most, times the other side's largest value,
-  // come on top.
+  // Subnormals of bf16 have fewer bits: their roundings, 2^-134 at most, times the amax of the other operand,
+  // are added.
   const model::bounded exact = model::extended(model::side_of(small), model::side_of(large));
   for (const cpu::isa tier : support::runnable_isas()) {
     CAPTURE(cpu::name(tier));
     const std::vector<float> c = product(tier, small, large, {.accumulate = accumulate::folded_bf16});
-    const std::vector<float> turned = product(tier, large, small, {.accumulate = accumulate::folded_bf16});
+    const std::vector<float> transposed = product(tier, large, small, {.accumulate = accumulate::folded_bf16});
     for (std::size_t i = 0; i < 19; ++i)
       for (std::size_t j = 0; j < 34; ++j) {
         const long double bound = 0x1.02p-7L * exact.magnitude[i * 34 + j] + 600 * 0x1p-134L * 8 * 0x1p+100L;
         REQUIRE(std::abs(static_cast<long double>(c[i * 34 + j]) - exact.value[i * 34 + j]) <= bound);
-        REQUIRE(std::abs(static_cast<long double>(turned[j * 19 + i]) - exact.value[i * 34 + j]) <= bound);
+        REQUIRE(std::abs(static_cast<long double>(transposed[j * 19 + i]) - exact.value[i * 34 + j]) <= bound);
       }
   }
   for (auto& byte : small.codes()) byte = 0x22;  // 1 and 1: every product is 2^-130 times an integer times 2^100
   for (float& s : small.scales()) s = 0x1p-130f;
   const std::vector<float> expected = product(cpu::isa::scalar, small, large, exactly);
-  const std::vector<float> turned = product(cpu::isa::scalar, large, small, exactly);
+  const std::vector<float> transposed = product(cpu::isa::scalar, large, small, exactly);
   for (const cpu::isa tier : support::runnable_isas()) {
     REQUIRE(product(tier, small, large, {.accumulate = accumulate::folded_bf16}) == expected);
-    REQUIRE(product(tier, large, small, {.accumulate = accumulate::folded_bf16}) == turned);
+    REQUIRE(product(tier, large, small, {.accumulate = accumulate::folded_bf16}) == transposed);
   }
 }
 
@@ -314,15 +281,15 @@ TEST_CASE("a plain operand on either side is multiplied as the scalar kernel doe
 TEST_CASE("a plain operand is transformed as it is packed", "[gemm]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(10)};
-  const random_hadamard<64> turn{5};
+  const random_hadamard<64> transform{5};
   const std::vector<float> x = model::wide_floats(gen, 9 * 300), w = model::wide_floats(gen, 20 * 300);
   const matrix_view<const float> left{x.data(), 9, 300};
-  const auto right = quantize<nvfp4>(matrix_view<const float>{w.data(), 20, 300}, turn);
+  const auto right = quantize<nvfp4>(matrix_view<const float>{w.data(), 20, 300}, transform);
   std::vector<float> expected;
   for (const cpu::isa tier : support::runnable_isas()) {
     CAPTURE(cpu::name(tier));
     support::guarded<float> c(9 * 20);
-    quantized_gemm(cpu::context{.isa = tier}, unquantized(left, turn), right, matrix_view<float>{c.data(), 9, 20},
+    quantized_gemm(cpu::context{.isa = tier}, unquantized(left, transform), right, matrix_view<float>{c.data(), 9, 20},
                    exactly);
     REQUIRE(c.guards_intact());
     if (expected.empty()) expected.assign(c.begin(), c.end());
@@ -391,7 +358,7 @@ TEST_CASE("overflow and NaN reach 16-bit outputs as the scalar kernel rounds the
 
 namespace {
 
-/// A copy of some bytes that ends where a page begins that nobody may read.
+/// A copy of some bytes whose end is followed by a page that cannot be read.
 class before_a_wall {
  public:
   template <class T>

@@ -97,7 +97,7 @@ TEST_CASE("operands rounded to bf16 are multiplied within the bound of fast, at 
   check_shapes<e3m0_of_64, e3m0_of_64>(accumulate::folded_bf16);
 }
 
-TEST_CASE("fast takes blocks of 8 whose products are bf16 numbers, and says that it is fast", "[neon_bf16]") {
+TEST_CASE("fast takes blocks of 8 whose products are bf16 numbers, and reports that it is fast", "[neon_bf16]") {
   if (!runs_here()) return support::skip(no_bfmmla);
   INFO(support::seed_note());
   check_shapes<e2m1_of_8, int4_of_8>(accumulate::fast);
@@ -191,21 +191,22 @@ TEST_CASE("a plain operand is rounded to bf16 after its transform, on either sid
   if (!runs_here()) return support::skip(no_bfmmla);
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(6)};
-  const random_hadamard<64> turn{5};
+  const random_hadamard<64> transform{5};
   for (const std::size_t k : {40u, 300u, 1100u}) {
     std::vector<float> x = model::wide_floats(gen, 9 * k), w = model::wide_floats(gen, 10 * k);
     const matrix_view<const float> left{x.data(), 9, k};
-    const auto right = quantize<e2m1_of_8>(matrix_view<const float>{w.data(), 10, k}, turn);
+    const auto right = quantize<e2m1_of_8>(matrix_view<const float>{w.data(), 10, k}, transform);
     const auto rounded_rows = [&](const model::transform& t) {
       const model::side s = model::plain_side(x, 9, k, 8, t);
       return folded(s);
     };
-    const std::vector<double> a = rounded_rows(model::transform_of(turn.spec())), b = folded(model::side_of(right));
+    const std::vector<double> a = rounded_rows(model::transform_of(transform.spec())),
+                              b = folded(model::side_of(right));
     CAPTURE(k);
-    CHECK(worst(product(unquantized(left, turn), right, 9, 10, accumulate::folded_bf16), a, b, right.padded_cols()) <=
-          1);
-    CHECK(worst(product(right, unquantized(left, turn), 10, 9, accumulate::folded_bf16), b, a, right.padded_cols()) <=
-          1);
+    CHECK(worst(product(unquantized(left, transform), right, 9, 10, accumulate::folded_bf16), a, b,
+                right.padded_cols()) <= 1);
+    CHECK(worst(product(right, unquantized(left, transform), 10, 9, accumulate::folded_bf16), b, a,
+                right.padded_cols()) <= 1);
   }
   for (const float tiny : {0x1p-126f, 0x1.fp-127f, 0x1p-133f}) {  // the same of subnormal elements
     std::vector<float> x(8 * 16, tiny);

@@ -1,4 +1,4 @@
-// ufp4 - tests: `ufp4 compare` as a program: what it prints, writes and returns.
+// ufp4 - tests: `ufp4 compare` as a program: what it prints and writes, and its exit status.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -14,6 +14,7 @@
 
 #include "../../examples/compare/program.hpp"
 #include "../../examples/ufp4/inspect.hpp"
+#include "../../examples/ufp4/program.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
 #include "support/seed.hpp"
@@ -30,7 +31,8 @@ finished compare_with(std::vector<std::string> arguments) {
   for (const std::string& argument : arguments) values.push_back(argument.c_str());
   std::ostringstream out, err;
   common::arguments rest(static_cast<int>(values.size()), values.data(), "-");
-  const int status = compare::run_program(rest, out, err);
+  const tool::command command{"compare", "", compare::help_text, compare::run};
+  const int status = tool::detail::run_command(command, rest, out, err);
   return {status, out.str(), err.str()};
 }
 
@@ -66,7 +68,7 @@ compare::comparison compared(const std::vector<float>& values, std::size_t rows,
 
 }  // namespace
 
-TEST_CASE("wrong usage is one message and exit status 2", "[usage]") {
+TEST_CASE("wrong usage gives one message and exit status 2", "[usage]") {
   const std::vector<std::vector<std::string>> wrong{{"--nonsense"},
                                                     {"file.npy"},
                                                     {"--npy"},
@@ -97,15 +99,14 @@ TEST_CASE("wrong usage is one message and exit status 2", "[usage]") {
   }
 }
 
-TEST_CASE("--help answers on stdout with status 0", "[usage]") {
-  const auto help = compare_with({"--help"});
-  CHECK(help.status == 0);
+TEST_CASE("the help text has every option", "[usage]") {
+  const std::string help = compare::help_text;
   for (const char* flag : {"--npy", "--safetensors", "--text", "--json", "--csv", "--html", "--no-html", "--rows",
                            "--seed", "--threads", "--help", "examples"})
-    CHECK(count(help.out, flag) > 0);
+    CHECK(count(help, flag) > 0);
 }
 
-TEST_CASE("an input or an output that fails is one message and exit status 1", "[usage]") {
+TEST_CASE("an input or an output that fails gives one message and exit status 1", "[usage]") {
   const std::vector<std::vector<std::string>> failing{
       {"--npy", "/nowhere.npy"},
       {"--npy", support::file_with("garbage")},
@@ -150,7 +151,7 @@ TEST_CASE("one run fills the table, JSON, CSV and HTML with all presets twice", 
   }
 }
 
-TEST_CASE("a report never takes the place of its input, under whatever name", "[usage]") {
+TEST_CASE("a report never replaces its input, whatever name is given for it", "[usage]") {
   namespace fs = std::filesystem;
   const std::string path = support::scratch() / "kept.array", before = read_file(some_matrix());
   std::ofstream(path, std::ios::binary) << before;
@@ -169,7 +170,7 @@ TEST_CASE("a report never takes the place of its input, under whatever name", "[
   CHECK_FALSE(fs::exists("compare.html"));
 }
 
-TEST_CASE("a report that cannot be written is said before the work, and nothing is left", "[usage]") {
+TEST_CASE("a report that cannot be written is an error before the work, and no file is left", "[usage]") {
   const std::string json = support::scratch() / "early.json";
   const auto end = compare_with({"--npy", some_matrix(), "--no-html", "--json", json, "--csv", "/nowhere/out.csv"});
   CHECK(end.status == 1);
@@ -178,7 +179,7 @@ TEST_CASE("a report that cannot be written is said before the work, and nothing 
   CHECK_FALSE(std::filesystem::exists(json));
 }
 
-TEST_CASE("compare and inspect measure one matrix alike", "[experiment]") {
+TEST_CASE("compare and inspect have the same measurements of one matrix", "[experiment]") {
   const auto compared_as = compare_with({"--npy", some_matrix(), "--csv", "--rows", "0"});
   REQUIRE(compared_as.status == 0);
   std::ostringstream inspected_as, none;
@@ -204,7 +205,7 @@ TEST_CASE("compare and inspect measure one matrix alike", "[experiment]") {
   CHECK(alike == 18);
 }
 
-TEST_CASE("JSON and CSV tell an SQNR without an error from one that is none", "[reports]") {
+TEST_CASE("JSON and CSV distinguish an SQNR without any error from one that is not a number", "[reports]") {
   auto c = compared({7, -3, 1, 2}, 1, 4);
   for (auto& o : c.outcomes) o.sqnr_db = std::numeric_limits<double>::infinity();
   c.outcomes.back().sqnr_db = std::numeric_limits<double>::quiet_NaN();
@@ -216,7 +217,7 @@ TEST_CASE("JSON and CSV tell an SQNR without an error from one that is none", "[
   CHECK(count(csv.str(), ",inf,") == 17);
 }
 
-TEST_CASE("machine-readable output on stdout stands alone and repeats, times apart", "[reports]") {
+TEST_CASE("machine-readable output is alone on stdout and the same in every run, except times", "[reports]") {
   const auto csv = compare_with({"--npy", some_matrix(), "--csv"});
   REQUIRE(csv.status == 0);
   REQUIRE(csv.out.starts_with("format,"));
@@ -241,7 +242,7 @@ TEST_CASE("machine-readable output on stdout stands alone and repeats, times apa
           without_times(json.out));
 }
 
-TEST_CASE("what is stored is counted to the byte", "[experiment]") {
+TEST_CASE("the bytes of a quantized matrix are counted exactly", "[experiment]") {
   const auto c = compared(std::vector<float>(4 * 64, 1.0f), 4, 64);
   for (const auto& o : c.outcomes) {
     const std::size_t scales = o.format.scale == "binary32" ? 4 * 4 * 4 : o.format.scale == "E8M0" ? 4 * 2 : 4 * 4 + 4;
@@ -249,8 +250,8 @@ TEST_CASE("what is stored is counted to the byte", "[experiment]") {
   }
 }
 
-TEST_CASE("a matrix that every format holds exactly has no error and keeps every neighbour", "[experiment]") {
-  // Sixteen values, each 0 or the block's largest: every grid has both. Rows differ pairwise, and each has one twin.
+TEST_CASE("a matrix that every format represents exactly has no error and keeps every neighbour", "[experiment]") {
+  // Sixteen values, each 0 or the block's amax: every grid has both. Rows differ pairwise, and each has one twin.
   std::vector<float> values(8 * 32, 0.0f);
   for (std::size_t i = 0; i < 8; ++i)
     for (std::size_t k = 0; k < 32; ++k) values[i * 32 + k] = (k / 4) == i / 2 || k == 16 + i / 2 ? 1.0f : 0.0f;
@@ -265,7 +266,7 @@ TEST_CASE("a matrix that every format holds exactly has no error and keeps every
   }
 }
 
-TEST_CASE("a nearest neighbour may point the other way", "[experiment]") {
+TEST_CASE("a nearest neighbour may have a negative cosine", "[experiment]") {
   std::vector<float> values(2 * 16, 1.0f);
   std::fill(values.begin(), values.begin() + 16, -1.0f);
   const auto c = compared(values, 2, 16);
@@ -292,7 +293,7 @@ TEST_CASE("ends of the range give numbers or dashes, and every report can be wri
   REQUIRE(std::isnan(lonely.kept_share(lonely.outcomes.front())));
 }
 
-TEST_CASE("what looks equal is best together, and nothing is best where all look equal", "[reading]") {
+TEST_CASE("equal texts are equally good, and nothing is best if all texts are equal", "[reading]") {
   auto c = compared({1, 2, 3, 4, 5, 6, 7, 9}, 2, 4);
   const auto& error = compare::metric_named("product_error");
   const auto marked = [&] {
@@ -312,25 +313,26 @@ TEST_CASE("what looks equal is best together, and nothing is best where all look
   CHECK(marked() == 1);
 }
 
-TEST_CASE("the reading says who leads only where somebody leads", "[reading]") {
+TEST_CASE("the summary names a grid only where its SQNR is higher", "[reading]") {
   auto c = compared({1, 2, 3, 4, 5, 6, 7, 9}, 2, 4);
   const auto set = [&](double e2m1, double uniform) {
     for (auto& o : c.outcomes) o.sqnr_db = o.format.uniform ? uniform : e2m1;
   };
   set(20, 21);
-  CHECK(count(compare::reading_of(c).front(), "the uniform grid is ahead under every kind of scale by 1.00 dB") == 2);
+  CHECK(count(compare::reading_of(c).front(),
+              "the uniform grid has the higher SQNR with every kind of scale by 1.00 dB") == 2);
   set(22.5, 21);
-  CHECK(count(compare::reading_of(c).front(), "E2M1 is ahead under every kind of scale by 1.50 dB") == 2);
+  CHECK(count(compare::reading_of(c).front(), "E2M1 has the higher SQNR with every kind of scale by 1.50 dB") == 2);
   set(21, 21.001);
-  CHECK(count(compare::reading_of(c).front(), "the two are level under every kind of scale") == 2);
+  CHECK(count(compare::reading_of(c).front(), "both have the same SQNR with every kind of scale") == 2);
   set(INFINITY, 21);
-  for (const auto& paragraph : compare::reading_of(c)) CHECK(count(paragraph, "ahead") == 0);
+  for (const auto& paragraph : compare::reading_of(c)) CHECK(count(paragraph, "the higher SQNR") == 0);
   set(20, 21);
   for (auto& o : c.outcomes)
     if (o.format.scale == "E8M0") o.sqnr_db = o.format.uniform ? 15 : 16;
   const auto text = compare::reading_of(c).front();
-  CHECK(
-      count(text,
-            "E2M1 is ahead under E8M0 scales by 1.00 dB of SQNR, the uniform grid is ahead under binary32 and E4M3") ==
-      2);
+  CHECK(count(text,
+              "E2M1 has the higher SQNR with E8M0 scales by 1.00 dB, the uniform grid has the higher SQNR with E4M3 + "
+              "tensor "
+              "and binary32") == 2);
 }

@@ -1,4 +1,4 @@
-// ufp4 - tests: what examples/compare reads: which matrix, which rows, and what it will not compare.
+// ufp4 - tests: reading a matrix in examples/compare: which matrix, which rows, which errors.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <cstring>
@@ -10,42 +10,26 @@
 #include "../../examples/compare/text.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
+#include "support/messages.hpp"
 
 namespace {
 
+using support::file_rejection;
 using support::file_with;
 using support::floats;
 using support::npy;
+using support::reports;
 using support::safetensors;
 using support::words;
 
-/// The message with which a reader rejects, or "accepted".
-template <class Read>
-std::string rejection(Read read) {
-  try {
-    read();
-  } catch (const compare::input_error& e) {
-    return e.what();
-  }
-  return "accepted";
-}
-
 std::string npy_rejection(const std::string& bytes) {
   const std::string path = file_with(bytes);
-  return rejection([&] { compare::read_npy(path, 0); });
+  return file_rejection([&] { compare::read_npy(path, 0); });
 }
 
 std::string safetensors_rejection(const std::string& bytes, const std::string& tensor = "") {
   const std::string path = file_with(bytes);
-  return rejection([&] { compare::read_safetensors(tensor.empty() ? path : path + ":" + tensor, 0); });
-}
-
-bool says(const std::string& message, const std::string& part) {
-  INFO(message);
-  CHECK(message.find('\n') == std::string::npos);
-  const bool found = message.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
+  return file_rejection([&] { compare::read_safetensors(tensor.empty() ? path : path + ":" + tensor, 0); });
 }
 
 const std::string six = floats({1, 2, 3, 4, 5, 6});
@@ -53,38 +37,40 @@ const std::vector<float> six_values{1, 2, 3, 4, 5, 6};
 
 }  // namespace
 
-TEST_CASE("a row limit takes evenly spaced rows and says so", "[npy]") {
+TEST_CASE("a row limit takes evenly spaced rows, and the source's description states it", "[npy]") {
   for (const bool fortran : {false, true}) {
     const auto m = compare::read_npy(file_with(npy("<f4", fortran, "(6, 1)", six)), 4);
     REQUIRE(m.values == std::vector<float>{1, 2, 4, 5});  // rows 0, 1.5, 3, 4.5
-    REQUIRE(says(m.source, "4 of 6 rows"));
+    REQUIRE(reports(m.source, "4 of 6 rows"));
   }
   REQUIRE(compare::read_npy(file_with(npy("<f4", false, "(6, 1)", six)), 6).values == six_values);
 }
 
-TEST_CASE("a .npy file that cannot be compared is rejected in one message", "[npy]") {
+TEST_CASE("a .npy file that cannot be compared is rejected with one message", "[npy]") {
   CHECK(npy_rejection(npy("<f4", false, "(2, 3)", six)) == "accepted");
-  CHECK(says(npy_rejection("PK"), "not a .npy file"));
-  CHECK(says(npy_rejection(npy("|u1", false, "(2, 3)", "123456")), "holds values of type |u1; compare reads float32"));
-  CHECK(says(npy_rejection(npy("<f4", false, "(6,)", six)), "has 1 dimension (6); a matrix has 2"));
-  CHECK(says(npy_rejection(npy("<f4", false, "(0, 3)", "")), "empty matrix: 0 x 3"));
-  CHECK(says(npy_rejection(npy("<f4", false, "(2, 3)", floats({1, 2, 3, 4, NAN, 6}))), "a NaN at row 1, column 1"));
-  CHECK(says(npy_rejection(npy("<f4", true, "(2, 3)", floats({1, 2, 3, 4, NAN, 6}))), "a NaN at row 0, column 2"));
-  CHECK(says(npy_rejection(npy("<f4", false, "(2, 3)", floats({1, 2, 3, -INFINITY, 5, 6}))),
-             "an infinity at row 1, column 0"));
-  CHECK(says(npy_rejection(npy("<f2", false, "(1, 2)", words({0x7C00, 0}))), "an infinity at row 0, column 0"));
-  CHECK(says(npy_rejection(npy("<V2", false, "(1, 2)", words({0, 0x7FC0}))), "a NaN at row 0, column 1"));
-  CHECK(says(npy_rejection(npy("<f4", false, "(2, 3)", floats({0, 0, -0.0f, 0, 0, 0}))), "every value is zero"));
+  CHECK(reports(npy_rejection("PK"), "not a .npy file"));
+  CHECK(
+      reports(npy_rejection(npy("|u1", false, "(2, 3)", "123456")), "holds values of type |u1; compare reads float32"));
+  CHECK(reports(npy_rejection(npy("<f4", false, "(6,)", six)), "has 1 dimension (6); a matrix has 2"));
+  CHECK(reports(npy_rejection(npy("<f4", false, "(0, 3)", "")), "empty matrix: 0 x 3"));
+  CHECK(reports(npy_rejection(npy("<f4", false, "(2, 3)", floats({1, 2, 3, 4, NAN, 6}))), "a NaN at row 1, column 1"));
+  CHECK(reports(npy_rejection(npy("<f4", true, "(2, 3)", floats({1, 2, 3, 4, NAN, 6}))), "a NaN at row 0, column 2"));
+  CHECK(reports(npy_rejection(npy("<f4", false, "(2, 3)", floats({1, 2, 3, -INFINITY, 5, 6}))),
+                "an infinity at row 1, column 0"));
+  CHECK(reports(npy_rejection(npy("<f2", false, "(1, 2)", words({0x7C00, 0}))), "an infinity at row 0, column 0"));
+  CHECK(reports(npy_rejection(npy("<V2", false, "(1, 2)", words({0, 0x7FC0}))), "a NaN at row 0, column 1"));
+  CHECK(reports(npy_rejection(npy("<f4", false, "(2, 3)", floats({0, 0, -0.0f, 0, 0, 0}))), "every value is zero"));
 }
 
-TEST_CASE("a file that cannot be read is named", "[files]") {
-  const auto missing = rejection([] { compare::read_npy("/nowhere/at/all.npy", 0); });
-  CHECK(says(missing, "/nowhere/at/all.npy: cannot be opened: No such file or directory"));
-  CHECK(says(rejection([] { compare::read_npy(".", 0); }), ".: is a directory, not a file"));
-  CHECK(says(rejection([] { compare::read_npy("/dev/null", 0); }), "is not a regular file"));
-  CHECK(says(rejection([] { compare::read_safetensors("/nowhere/m.safetensors:w", 0); }),
-             "/nowhere/m.safetensors: cannot"));
-  CHECK(says(rejection([] { compare::read_corpus({"/nowhere"}, 0); }), "/nowhere: there is no file to read there"));
+TEST_CASE("the message names the file that cannot be read", "[files]") {
+  const auto missing = file_rejection([] { compare::read_npy("/nowhere/at/all.npy", 0); });
+  CHECK(reports(missing, "/nowhere/at/all.npy: cannot be opened: No such file or directory"));
+  CHECK(reports(file_rejection([] { compare::read_npy(".", 0); }), ".: is a directory, not a file"));
+  CHECK(reports(file_rejection([] { compare::read_npy("/dev/null", 0); }), "is not a regular file"));
+  CHECK(reports(file_rejection([] { compare::read_safetensors("/nowhere/m.safetensors:w", 0); }),
+                "/nowhere/m.safetensors: cannot"));
+  CHECK(
+      reports(file_rejection([] { compare::read_corpus({"/nowhere"}, 0); }), "/nowhere: has no file that can be read"));
 }
 
 TEST_CASE("without a name the largest float matrix of a safetensors file is compared", "[safetensors]") {
@@ -100,25 +86,26 @@ TEST_CASE("without a name the largest float matrix of a safetensors file is comp
   REQUIRE(compare::read_safetensors(path + ":brain", 0).values == std::vector<float>{1, -2, 3, 0});
   const auto largest = compare::read_safetensors(path, 1);
   REQUIRE(largest.values == std::vector<float>{1, 2, 3});
-  REQUIRE(says(largest.source, "w:1, float32, 1 of 2 rows"));
-  CHECK(says(rejection([&] { compare::read_safetensors(path + ":bytes", 0); }),
-             "tensor bytes has type U8; compare reads"));
-  CHECK(says(rejection([&] { compare::read_safetensors(path + ":list", 0); }), "tensor list has 1 dimension (9)"));
-  CHECK(says(rejection([&] { compare::read_safetensors(path + ":x", 0); }),
-             "has no tensor named x; it has brain, bytes, list, small, w:1"));
+  REQUIRE(reports(largest.source, "w:1, float32, 1 of 2 rows"));
+  CHECK(reports(file_rejection([&] { compare::read_safetensors(path + ":bytes", 0); }),
+                "tensor bytes has type U8; compare reads"));
+  CHECK(reports(file_rejection([&] { compare::read_safetensors(path + ":list", 0); }),
+                "tensor list has 1 dimension (9)"));
+  CHECK(reports(file_rejection([&] { compare::read_safetensors(path + ":x", 0); }),
+                "has no tensor named x; it has brain, bytes, list, small, w:1"));
 }
 
-TEST_CASE("a safetensors file without a matrix to compare is rejected in one message", "[safetensors]") {
+TEST_CASE("a safetensors file without a matrix to compare is rejected with one message", "[safetensors]") {
   const auto one = [](const std::string& type, const std::string& shape) {
     return R"({"w":{"dtype":")" + type + R"(","shape":)" + shape + R"(,"data_offsets":[0,24]}})";
   };
   CHECK(safetensors_rejection(safetensors(one("F32", "[2,3]"), six)) == "accepted");
-  CHECK(says(safetensors_rejection(safetensors("{}", "")), "holds no tensors"));
-  CHECK(says(safetensors_rejection(safetensors(one("F64", "[1,3]"), six)),
-             "has no float32, float16 or bfloat16 tensor of 2 dimensions; it has w"));
-  CHECK(says(safetensors_rejection(safetensors(one("F32", "[2,3]"), floats({1, 2, NAN, 4, 5, 6})), "w"),
-             "a NaN at row 0, column 2"));
-  CHECK(says(safetensors_rejection(safetensors(one("F32", "[2,3]"), std::string(24, '\0'))), "every value is zero"));
+  CHECK(reports(safetensors_rejection(safetensors("{}", "")), "holds no tensors"));
+  CHECK(reports(safetensors_rejection(safetensors(one("F64", "[1,3]"), six)),
+                "has no float32, float16 or bfloat16 tensor of 2 dimensions; it has w"));
+  CHECK(reports(safetensors_rejection(safetensors(one("F32", "[2,3]"), floats({1, 2, NAN, 4, 5, 6})), "w"),
+                "a NaN at row 0, column 2"));
+  CHECK(reports(safetensors_rejection(safetensors(one("F32", "[2,3]"), std::string(24, '\0'))), "every value is zero"));
 }
 
 TEST_CASE("text becomes rows of length one, equal texts once, the same on every run", "[corpus]") {
@@ -142,10 +129,11 @@ TEST_CASE("text becomes rows of length one, equal texts once, the same on every 
     REQUIRE(squares == Approx(1).epsilon(1e-6));
   }
   REQUIRE(compare::read_corpus(paths, 0).values == m.values);
-  CHECK(says(rejection([&] { compare::read_corpus({paths[1], paths[2]}, 0); }), "at least two different texts"));
-  const std::string blanks(300, ' '), lines(300, '\n');
   CHECK(
-      says(rejection([&] { compare::read_corpus({file_with(blanks), file_with(lines)}, 0); }), "every value is zero"));
+      reports(file_rejection([&] { compare::read_corpus({paths[1], paths[2]}, 0); }), "at least two different texts"));
+  const std::string blanks(300, ' '), lines(300, '\n');
+  CHECK(reports(file_rejection([&] { compare::read_corpus({file_with(blanks), file_with(lines)}, 0); }),
+                "every value is zero"));
 }
 
 TEST_CASE("trigrams ignore case and the amount of white space", "[corpus]") {
@@ -156,7 +144,7 @@ TEST_CASE("trigrams ignore case and the amount of white space", "[corpus]") {
   REQUIRE(sum == 4);
 }
 
-TEST_CASE("text from outside is made fit to show", "[text]") {
+TEST_CASE("text of untrusted origin is printed without control characters", "[text]") {
   REQUIRE(compare::printable("plain, \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80") ==
           "plain, \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
   REQUIRE(compare::printable("\x1b[2J\n\x7F\x80\xC2\x9B\xC0\xAF\xED\xA0\x80\xF5") == "?[2J???????????");

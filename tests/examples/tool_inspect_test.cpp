@@ -1,4 +1,4 @@
-// ufp4 - tests: `ufp4 inspect` and `ufp4 formats`: what they find, measure and print.
+// ufp4 - tests: `ufp4 inspect` and `ufp4 formats`: what they list, measure and print.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -87,22 +87,22 @@ tool::measure_plan every_format() {
 /// Every outcome against analysis::measure on the matrix in memory; the plan has the block's own transform length.
 void check_outcomes(const tool::measured_matrix& m, const ufp4::matrix_view<const float>& x, std::uint64_t seed) {
   std::size_t i = 0;
-  for (const tool::format_name& name : tool::format_names)
-    tool::visit_format(name.name, [&]<class Format>(std::type_identity<Format>) {
-      INFO(name.name);
-      REQUIRE(i + 1 < m.outcomes.size());
-      CHECK(m.outcomes[i].hadamard == 1);
-      support::check_report(m.outcomes[i++].report, ufp4::analysis::measure<Format>(x));
-      CHECK(m.outcomes[i].hadamard == Format::block_size);
-      support::check_report(m.outcomes[i++].report,
-                            ufp4::analysis::measure<Format>(x, ufp4::random_hadamard<int{Format::block_size}>{seed}));
-    });
+  ufp4::for_each_preset([&](auto preset) {
+    using Format = typename decltype(preset)::format;
+    INFO(preset.name);
+    REQUIRE(i + 1 < m.outcomes.size());
+    CHECK(m.outcomes[i].hadamard == 1);
+    support::check_report(m.outcomes[i++].report, ufp4::analysis::measure<Format>(x));
+    CHECK(m.outcomes[i].hadamard == Format::block_size);
+    support::check_report(m.outcomes[i++].report,
+                          ufp4::analysis::measure<Format>(x, ufp4::random_hadamard<int{Format::block_size}>{seed}));
+  });
   CHECK(i == m.outcomes.size());
 }
 
 }  // namespace
 
-TEST_CASE("a matrix read in chunks of rows has the figures of the whole, bit for bit", "[inspect]") {
+TEST_CASE("a matrix read in chunks of rows has the measurements of the whole, bit for bit", "[inspect]") {
   constexpr std::size_t rows = 23, cols = 50;  // no whole number of blocks
   const auto values = some_values(rows * cols);
   const ufp4::matrix_view<const float> x{values.data(), rows, cols};
@@ -143,7 +143,7 @@ TEST_CASE("bf16, fp16 and E4M3 files and more than two dimensions are measured a
   }
 }
 
-TEST_CASE("the figures of a block worked out by hand", "[inspect]") {
+TEST_CASE("the measurements of a block, computed by hand", "[inspect]") {
   // int4_f32: scale 7/7 = 1; 7 and -3 are exact, 0.5 goes to the even 0 and 1.75 to 2.
   std::vector<float> x(16);
   x[0] = 7, x[1] = -3, x[2] = 0.5f, x[3] = 1.75f;
@@ -155,7 +155,7 @@ TEST_CASE("the figures of a block worked out by hand", "[inspect]") {
   const double signal = 49 + 9 + 0.25 + 3.0625;
   CHECK(m.outcomes[0].report.sqnr_db == Approx(10 * std::log10(signal / (0.25 + 0.0625))).epsilon(1e-12));
   CHECK(m.outcomes[0].report.attenuation == Approx((49 + 9 + 3.5) / signal).epsilon(1e-12));
-  CHECK(m.values.largest == 7);
+  CHECK(m.values.amax == 7);
   CHECK(m.values.rms() == Approx(std::sqrt(signal / 16)).epsilon(1e-12));
   CHECK(m.values.crest() == Approx(7 / std::sqrt(signal / 16)).epsilon(1e-12));
   const double fourth = 7.0 * 7 * 7 * 7 + 81 + 0.0625 + 1.75 * 1.75 * 1.75 * 1.75;
@@ -164,7 +164,7 @@ TEST_CASE("the figures of a block worked out by hand", "[inspect]") {
 
   const std::string text = inspected({npy_file("hand.npy", x, "(1, 16)"), "--format", "int4_f32", "--rht", "0"});
   CHECK(count(text, "int4_f32  6.00     22.93*") == 1);
-  CHECK(count(text, "hand  <f4 1 x 16\n64 B; largest 7, rms 1.958, crest 3.6, kurtosis 10.6, zeros 75.0 %\n") == 1);
+  CHECK(count(text, "hand  <f4 1 x 16\n64 B; amax 7, rms 1.958, crest 3.6, kurtosis 10.6, zeros 75.0 %\n") == 1);
   CHECK(count(text, "6 bits: int4_f32 (22.93 dB).") == 1);
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("NaN and infinities are counted, and the SQNR is no number", "[inspect
   const std::string path = npy_file("bad.npy", x, "(32, 32)");
   const auto m = measured(path, every_format());
   CHECK(m.values.nonfinite == 2);
-  CHECK(m.values.largest == 2);
+  CHECK(m.values.amax == 2);
   CHECK(m.values.rms() == 2);
   for (const auto& o : m.outcomes) {
     CHECK(std::isnan(o.report.sqnr_db));
@@ -215,15 +215,15 @@ TEST_CASE("NaN and infinities are counted, and the SQNR is no number", "[inspect
   }
   const std::string text = inspected({path}), json = inspected({path, "--json"});
   CHECK(count(text, "2 NaNs or infinities") == 1);
-  CHECK(count(text, "No format has an SQNR here.") == 1);
+  CHECK(count(text, "No format has an SQNR.") == 1);
   CHECK(count(json, "\"sqnr_db\": null") == 12);
   CHECK(count(json, "nan") + count(json, "inf") == 0);
   CHECK(count(json, "\"highest_sqnr\": []") == 1);
 }
 
-TEST_CASE("ends of the range: zeros, the largest floats, subnormals, one element", "[inspect]") {
-  const float largest = (std::numeric_limits<float>::max)(), least = std::numeric_limits<float>::denorm_min();
-  const std::vector<float> zeros(64), big(64, largest), small(64, least), one{3.0f};
+TEST_CASE("ends of the range: zeros, the highest floats, subnormals, one element", "[inspect]") {
+  const float highest = (std::numeric_limits<float>::max)(), least = std::numeric_limits<float>::denorm_min();
+  const std::vector<float> zeros(64), big(64, highest), small(64, least), one{3.0f};
   for (const auto& [values, shape] : {std::pair{zeros, "(2, 32)"}, std::pair{big, "(2, 32)"},
                                       std::pair{small, "(2, 32)"}, std::pair{one, "(1, 1)"}}) {
     const std::string path = npy_file("ends.npy", values, shape);
@@ -238,7 +238,7 @@ TEST_CASE("ends of the range: zeros, the largest floats, subnormals, one element
 TEST_CASE("the best of a size is the highest SQNR, the first among equals", "[inspect]") {
   const auto outcome = [](const char* name, std::uint32_t n, double sqnr) {
     tool::format_outcome o;
-    o.format = tool::facts_of(tool::named_format(name));
+    o.format = tool::format_named(name);
     o.hadamard = n;
     o.report.sqnr_db = sqnr;
     return o;
@@ -254,14 +254,14 @@ TEST_CASE("the best of a size is the highest SQNR, the first among equals", "[in
 
 namespace {
 
-/// A file with a weight in every layout, and the rest of what a file may have.
+/// A file with a weight in every layout and tensors of other kinds.
 std::string quantized_file() {
   using namespace ufp4;
   static const auto values = some_values(32 * 64);
   const matrix_view<const float> x{values.data(), 32, 64};
   static const auto nv = quantize<nvfp4>(x);
   static const auto mx = quantize<mxfp4>(x);
-  static const auto turned =
+  static const auto transformed =
       quantize<int4_f32>(matrix_view<const float>{values.data(), 40, 50}, random_hadamard<32>{1});
   static const auto squares = quantize<block_format<fp4<E1M2>, e4m3, square(16), float>>(x);
   static const auto foreign = quantize<block_format<fp4<E3M0>, bf16, 64>>(x);
@@ -269,7 +269,7 @@ std::string quantized_file() {
   add_quantized(out, "a.compressed", nv, interop::tensor_layout::compressed_tensors);
   add_quantized(out, "b.modelopt", nv, interop::tensor_layout::modelopt);
   add_quantized(out, "c.mx", mx, interop::tensor_layout::modelopt);
-  add_quantized(out, "d.turned", turned, interop::tensor_layout::ufp4);
+  add_quantized(out, "d.transformed", transformed, interop::tensor_layout::ufp4);
   add_quantized(out, "e.squares", squares, interop::tensor_layout::ufp4);
   add_quantized(out, "f.foreign", foreign, interop::tensor_layout::ufp4);
   const std::vector<std::uint64_t> bytes{4, 4};
@@ -286,22 +286,22 @@ std::string quantized_file() {
 
 }  // namespace
 
-TEST_CASE("quantized weights are found in every layout, with their pieces put together", "[inspect]") {
+TEST_CASE("quantized weights are found in every layout, with their tensors joined", "[inspect]") {
   const std::string text = inspected({quantized_file(), "--list"});
   CHECK(count(text, "\na.compressed  nvfp4 32 x 64, 1.1 KiB, compressed_tensors layout\n") == 1);  // 1024 + 128 + 4
   CHECK(count(text, "\nb.modelopt  nvfp4 32 x 64, 1.1 KiB, modelopt layout\n") == 1);
   CHECK(count(text, "\nc.mx  mxfp4 32 x 64, 1.1 KiB, modelopt layout\n") == 1);
-  CHECK(count(text, "\nd.turned  int4_f32 40 x 50, ") == 1);
+  CHECK(count(text, "\nd.transformed  int4_f32 40 x 50, ") == 1);
   CHECK(count(text, "ufp4 layout, after a Hadamard transform of 32\n") == 1);
   CHECK(count(text, "\ne.squares  nv_e1m2 in 16 x 16 32 x 64, ") == 1);
-  CHECK(count(text, "\nf.foreign_packed  U8 32 x 32, ") == 1);  // not a preset: as it lies in the file
+  CHECK(count(text, "\nf.foreign_packed  U8 32 x 32, ") == 1);  // not a preset: listed as separate tensors
   CHECK(count(text, "\ng_packed  U8 4 x 4, 16 B\n") == 1);
   CHECK(count(text, "\ng_scale  F8_E4M3 4 x 4, 16 B\n") == 1);
   CHECK(count(text, "a.compressed_scale") + count(text, "b.modelopt_scale_2") == 0);
   CHECK(count(text, "not measured") == 0);
 }
 
-TEST_CASE("what cannot be measured says why, once, and the rest is measured", "[inspect]") {
+TEST_CASE("what cannot be measured is listed with the reason, and the rest is measured", "[inspect]") {
   const std::string path = quantized_file();
   const std::string text = inspected({path});
   CHECK(count(text, "\ni.vector  F32 64, not measured: a vector\n") == 1);
@@ -310,7 +310,7 @@ TEST_CASE("what cannot be measured says why, once, and the rest is measured", "[
   CHECK(count(text, "\nh.plain  F32 32 x 64\n") == 1);
   // By its name a vector is a matrix of one row.
   CHECK(count(inspected({path, "--tensor", "i.*"}),
-              "i.vector  F32 64, quantize copies it: has 1 dimension\n256 B; largest ") == 1);
+              "i.vector  F32 64, quantize copies it: has 1 dimension\n256 B; amax ") == 1);
   CHECK(count(inspected({path, "--tensor", "?.plain", "--tensor", "k*"}), "2 tensors") == 1);
   const std::string json = inspected({path, "--json"});
   CHECK(count(json, "\"quantized\": {\"format\": \"int4_f32\", \"layout\": \"ufp4\", \"rht\": 32}") == 1);
@@ -318,7 +318,7 @@ TEST_CASE("what cannot be measured says why, once, and the rest is measured", "[
   CHECK(count(json, "{") == count(json, "}"));
 }
 
-TEST_CASE("ggml's blocks are quantized weights, and its own types are named", "[inspect]") {
+TEST_CASE("ggml's blocks are listed as quantized weights with their format", "[inspect]") {
   using namespace ufp4;
   const auto values = some_values(8 * 128);
   const matrix_view<const float> x{values.data(), 8, 128};
@@ -340,7 +340,7 @@ TEST_CASE("ggml's blocks are quantized weights, and its own types are named", "[
   CHECK(count(text, "\nd.weight  F32 8 x 128\n") == 1);
 }
 
-TEST_CASE("names from a file can neither steer a terminal nor break JSON", "[inspect]") {
+TEST_CASE("names from a file cannot send escape sequences to a terminal or make JSON invalid", "[inspect]") {
   // GGUF names are bytes: an escape sequence, a line break, and a byte that is no UTF-8.
   ufp4::interop::gguf_writer out;
   const std::vector<float> values = some_values(32);
@@ -383,7 +383,7 @@ TEST_CASE("the tables fit 80 columns", "[inspect]") {
   }
 }
 
-TEST_CASE("mistakes on the command line are usage errors, and bad files are not", "[inspect]") {
+TEST_CASE("invalid command lines are usage errors, bad files are file errors", "[inspect]") {
   const auto fails = [](std::vector<std::string> words) {
     try {
       run(tool::inspect, std::move(words));
@@ -401,7 +401,7 @@ TEST_CASE("mistakes on the command line are usage errors, and bad files are not"
   CHECK(fails({good, "--nonsense"}) == "usage: unknown argument --nonsense");
   CHECK(fails({good, "--rht", "24"}) == "usage: --rht takes 16, 32, 64, 128 or 256, or 0 for none, not 24");
   CHECK(fails({good, "--rht", "512"}) == "usage: --rht takes 16, 32, 64, 128 or 256, or 0 for none, not 512");
-  CHECK(fails({good, "--format", "nvfp5"}) == "usage: unknown format nvfp5; there are " + tool::listed_formats());
+  CHECK(fails({good, "--format", "nvfp5"}) == "usage: unknown format nvfp5; there are " + ufp4::preset_names());
   CHECK(fails({good, "--format", "nvfp4,"}) == "usage: --format nvfp4, has an empty name");
   CHECK(fails({good, "--format", ",nvfp4"}) == "usage: --format ,nvfp4 has an empty name");
   CHECK(fails({good, "--format", "all,nvfp5"}).starts_with("usage: unknown format nvfp5; "));
@@ -419,9 +419,9 @@ TEST_CASE("mistakes on the command line are usage errors, and bad files are not"
   CHECK(fails({"/"}) == "file: /: is a directory, not a file");
 }
 
-TEST_CASE("all formats are all of them wherever the word stands in the list", "[inspect]") {
+TEST_CASE("the name all selects all formats wherever it is in the list", "[inspect]") {
   std::vector<std::string> all;
-  for (const tool::format_name& f : tool::format_names) all.emplace_back(f.name);
+  for (const tool::format_facts& f : tool::all_formats()) all.emplace_back(f.name);
   for (const char* list : {"all", "nvfp4,all", "all,nvfp4", "mxfp4,all,int4_f32"}) {
     INFO(list);
     CHECK(tool::detail::parse_formats(list) == all);
@@ -429,7 +429,7 @@ TEST_CASE("all formats are all of them wherever the word stands in the list", "[
   CHECK(tool::detail::parse_formats("mxfp4,nvfp4") == std::vector<std::string>{"mxfp4", "nvfp4"});
 }
 
-TEST_CASE("a report never takes the place of its input, under whatever name", "[inspect]") {
+TEST_CASE("a report never replaces its input, whatever name is given for it", "[inspect]") {
   namespace fs = std::filesystem;
   const std::string path = npy_file("kept", some_values(64), "(2, 32)"), before = read_file(path);
   const std::string hard = support::scratch() / "hard.json", soft = support::scratch() / "soft.json";
@@ -445,7 +445,7 @@ TEST_CASE("a report never takes the place of its input, under whatever name", "[
   CHECK(read_file(path) == before);
 }
 
-TEST_CASE("a word after --json that ends like a file of tensors was meant as FILE and is rejected", "[inspect]") {
+TEST_CASE("a name after --json that ends like a file of tensors is rejected", "[inspect]") {
   const std::string path = npy_file("meant.npy", some_values(64), "(2, 32)"), before = read_file(path);
   const std::string name = support::scratch() / "named";
   for (const char* ending : {".npy", ".safetensors", ".gguf"})
@@ -463,7 +463,7 @@ TEST_CASE("a word after --json that ends like a file of tensors was meant as FIL
   CHECK_FALSE(inspected({path, "--json", name + ".npy.json"}).empty());
 }
 
-TEST_CASE("a report appears whole, or what was there stays", "[inspect]") {
+TEST_CASE("a report is written completely, or the old file stays", "[inspect]") {
   const std::string path = npy_file("reported.npy", some_values(64), "(2, 32)");
   const std::string report = support::scratch() / "report.json", other = support::scratch() / "other.json";
   std::ofstream(report) << "an older report";
@@ -487,7 +487,7 @@ TEST_CASE("a report appears whole, or what was there stays", "[inspect]") {
   CHECK_THROWS_AS(common::check_writable(std::filesystem::path(report).parent_path()), std::runtime_error);
 }
 
-TEST_CASE("what quantize copies says so and is not counted", "[inspect]") {
+TEST_CASE("what quantize copies is marked and not counted", "[inspect]") {
   const auto values = some_values(4 * 32);
   const std::string ones(128, '\x38');  // 1.0 in e4m3; a source reads it when the file is written
   ufp4::interop::safetensors_writer file;
@@ -517,11 +517,11 @@ TEST_CASE("a tensor's line has the attenuation of the first format without a tra
   file.write(path);
   // int4_f32, by hand: (49 + 9 + 0.5 * 0 + 1.75 * 2) / (49 + 9 + 0.25 + 3.0625) = 1.00306
   const std::string text = inspected({path, "-f", "int4_f32,nvfp4"});
-  CHECK(count(text, "  largest  crest atten.  4.5 bits") == 1);
+  CHECK(count(text, "     amax  crest atten.  4.5 bits") == 1);
   CHECK(count(text, "        7    3.6  1.003  ") == 2);
 }
 
-TEST_CASE("JSON tells an SQNR without an error from one that is none", "[inspect]") {
+TEST_CASE("JSON distinguishes an SQNR without any error from one that is not a number", "[inspect]") {
   std::vector<float> exact(32);
   exact[0] = 7, exact[1] = -3;  // on the grid of int4_f32, whose scale is then 1
   const std::string lossless = npy_file("exact.npy", exact, "(1, 32)");
@@ -530,20 +530,20 @@ TEST_CASE("JSON tells an SQNR without an error from one that is none", "[inspect
   CHECK(count(inspected({none, "--json", "-f", "int4_f32", "--rht", "0"}), "\"sqnr_db\": null") == 1);
 }
 
-TEST_CASE("every preset of presets.hpp has a name here, and no other", "[formats]") {
-  std::ifstream source(std::string(UFP4_SOURCE_DIR) + "/include/ufp4/block/presets.hpp");
-  std::size_t presets = 0;
-  for (std::string line; std::getline(source, line);) {
-    if (!line.starts_with("using ") || line.starts_with("using presets ")) continue;
-    ++presets;
-    const std::string name = line.substr(6, line.find(' ', 6) - 6);
-    INFO(name);
-    CHECK(std::any_of(tool::format_names.begin(), tool::format_names.end(), [&](auto& f) { return f.name == name; }));
-  }
-  CHECK(presets == tool::format_names.size());
+TEST_CASE("the tool lists the presets of the library, in their order", "[formats]") {
+  std::size_t i = 0;
+  ufp4::for_each_preset([&](auto preset) {
+    REQUIRE(i < tool::all_formats().size());
+    const tool::format_facts& f = tool::all_formats()[i++];
+    CHECK(f.name == preset.name);
+    CHECK(f.spec == preset.spec);
+    CHECK_FALSE(f.summary.empty());
+    CHECK(f.element != "custom");
+  });
+  CHECK(i == tool::all_formats().size());
 }
 
-TEST_CASE("formats says what the types say", "[formats]") {
+TEST_CASE("formats prints the properties of the types", "[formats]") {
   const std::string text = run(tool::formats, {});
   CHECK(count(text, "nvfp4     0 0.5 1 1.5 2 3 4 6              1x16   e4m3   float   4.50  no\n") == 1);
   CHECK(count(text, "mx_e1m2   0 0.25 0.5 0.75 1 1.25 1.5 1.75  1x32   e8m0   -       4.25  yes\n") == 1);

@@ -14,8 +14,8 @@ fail() {
   echo "FAILED: $*"
   failed=1
 }
-# ends STATUS ARGUMENT...: the tool ends so; on failure with one message on stderr, and nothing on stdout. Its words lie
-# in $folder/out and $folder/err.
+# ends STATUS ARGUMENT...: checks the exit status of the tool, and after a failure that it printed one message on stderr
+# and nothing on stdout. Leaves the output in $folder/out and $folder/err.
 ends() {
   local want=$1 got
   shift
@@ -23,12 +23,12 @@ ends() {
   got=$?
   [ $got = "$want" ] || fail "ufp4 $* ended with $got, not $want: $(cat "$folder/err")"
   [ "$want" = 0 ] && return
-  [ "$(wc -l <"$folder/err")" = 1 ] || fail "ufp4 $* says other than one message: $(cat "$folder/err")"
-  grep -q '^ufp4' "$folder/err" || fail "ufp4 $* does not say who speaks: $(cat "$folder/err")"
+  [ "$(wc -l <"$folder/err")" = 1 ] || fail "ufp4 $* printed not exactly one message: $(cat "$folder/err")"
+  grep -q '^ufp4' "$folder/err" || fail "ufp4 $* does not begin its message with ufp4: $(cat "$folder/err")"
   [ ! -s "$folder/out" ] || fail "ufp4 $* failed and wrote to stdout"
 }
-# says WORDS FILE
-says() { grep -qF -- "$1" "$2" || fail "'$1' is not in: $(cat "$2")"; }
+# contains WORDS FILE
+contains() { grep -qF -- "$1" "$2" || fail "'$1' is not in: $(cat "$2")"; }
 
 # 2 x 32 floats: 1 and then zeros, twice.
 array() {
@@ -43,25 +43,25 @@ array >"$folder/x.npy"
 
 commands='inspect quantize dequantize formats bench compare'
 ends 0 --help
-for command in $commands; do says "  $command " "$folder/out"; done
+for command in $commands; do contains "  $command " "$folder/out"; done
 ends 0 --version
-grep -qE '^ufp4 [0-9]+\.[0-9]+\.[0-9]+$' "$folder/out" || fail "--version says $(cat "$folder/out")"
+grep -qE '^ufp4 [0-9]+\.[0-9]+\.[0-9]+$' "$folder/out" || fail "--version prints $(cat "$folder/out")"
 ends 2
-says 'ufp4: no command is given;' "$folder/err"
+contains 'ufp4: no command is given;' "$folder/err"
 ends 2 nonsense
 ends 2 $'\e[31mred'
-grep -q $'\e' "$folder/err" && fail 'a command from the command line steered the terminal'
+grep -q $'\e' "$folder/err" && fail 'an escape sequence from the command line reached the terminal'
 for command in $commands; do
   ends 2 "$command" --nonsense
-  says "ufp4 $command --help" "$folder/err"
+  contains "ufp4 $command --help" "$folder/err"
   ends 0 "$command" --help
-  says "usage: ufp4 $command" "$folder/out"
-  says 'examples' "$folder/out"
-  says 'exit status: 0 done; 1 ' "$folder/out"
+  contains "usage: ufp4 $command" "$folder/out"
+  contains 'examples' "$folder/out"
+  contains 'exit status: 0 done; 1 ' "$folder/out"
 done
 for command in inspect quantize dequantize; do
   ends 2 "$command"
-  says "ufp4 $command: no FILE is given;" "$folder/err"
+  contains "ufp4 $command: no FILE is given;" "$folder/err"
 done
 ends 1 inspect "$folder/absent.npy"
 ends 1 quantize "$folder/absent.npy" -f nvfp4 -o "$folder/out.safetensors"
@@ -73,10 +73,10 @@ ends 1 bench --json "$folder/absent/out.json"
 for arguments in '--isa z80' '--isa neon_bf16 --isa amx' '--json=' '--format=all'; do
   # shellcheck disable=SC2086  # words of a command line; of two architectures' instructions a machine lacks one
   ends 2 bench $arguments
-  grep -qF 'cpu::' "$folder/err" && fail "bench $arguments speaks of the library's inside: $(cat "$folder/err")"
+  grep -qF 'cpu::' "$folder/err" && fail "bench $arguments mentions names of the library: $(cat "$folder/err")"
 done
 ends 2 bench --isa neon_bf16 --isa amx
-grep -qE -- '--isa (neon_bf16|amx) is not of this machine, which has scalar' "$folder/err" ||
+grep -qE -- '--isa (neon_bf16|amx) is not available on this machine, which has scalar' "$folder/err" ||
   fail "instructions of another machine: $(cat "$folder/err")"
 for isa in foo z80; do
   for command in inspect quantize bench compare; do
@@ -86,31 +86,31 @@ for isa in foo z80; do
       *) arguments=() ;;
     esac
     UFP4_ISA=$isa ends 2 $command "${arguments[@]}"
-    says "UFP4_ISA is $isa" "$folder/err"
+    contains "UFP4_ISA is $isa" "$folder/err"
   done
 done
 
-# One matrix there and back; every format holds a lone 1 exactly but for its scale.
+# One matrix quantized and dequantized; every format represents a single 1 exactly, except for its scale.
 ends 0 inspect "$folder/x.npy" --format int4_f32 --rht 0
-says 'x  <f4 2 x 32' "$folder/out"
+contains 'x  <f4 2 x 32' "$folder/out"
 ends 0 quantize "$folder/x.npy" -f mxfp4 --layout ufp4 -o "$folder/q.safetensors"
 ends 0 inspect "$folder/q.safetensors"
-says 'x  mxfp4 2 x 32, ufp4 layout' "$folder/out"
+contains 'x  mxfp4 2 x 32, ufp4 layout' "$folder/out"
 ends 0 dequantize "$folder/q.safetensors" -o "$folder/back.npy"
 cmp -s "$folder/x.npy" "$folder/back.npy" || fail 'x.npy, quantized and dequantized, is another file'
 ends 0 bench --size 8 8 32 --threads 1 --json
-says '"kernel": "quantize_' "$folder/out"
-says '"what": "plain binary32 loop"' "$folder/out"
+contains '"kernel": "quantize_' "$folder/out"
+contains '"what": "plain binary32 loop"' "$folder/out"
 ends 0 formats
 if [ -e /dev/full ]; then
   "$tool" formats >/dev/full 2>"$folder/err"
   [ $? = 1 ] || fail 'a full disk is no failure'
-  says 'could not be written to its end: No space left on device' "$folder/err"
+  contains 'could not be written to its end: No space left on device' "$folder/err"
   for words in --version --help 'inspect --help'; do
     # shellcheck disable=SC2086
     "$tool" $words >/dev/full 2>"$folder/err"
     [ $? = 1 ] || fail "$words on a full disk is no failure"
-    says 'standard output: could not be written' "$folder/err"
+    contains 'standard output: could not be written' "$folder/err"
   done
 fi
 
@@ -131,10 +131,10 @@ limit_holds() { (ulimit -v 150000 && ! dd if=/dev/zero of=/dev/null bs=200000000
 if limit_holds; then
   zeros 65536 "$folder/large.npy"
   in_little_memory inspect "$folder/large.npy" --rows 100
-  says '100 of 65536 rows' "$folder/out"
+  contains '100 of 65536 rows' "$folder/out"
   zeros 24576 "$folder/large.npy"
   in_little_memory inspect "$folder/large.npy" -f mxfp4
-  says 'large  <f4 24576 x 2048' "$folder/out"
+  contains 'large  <f4 24576 x 2048' "$folder/out"
   for kind in safetensors gguf; do
     in_little_memory quantize "$folder/large.npy" -f mxfp4 -o "$folder/large.$kind"
     in_little_memory dequantize "$folder/large.$kind" -o "$folder/back.npy"
@@ -146,27 +146,27 @@ else
   echo 'SKIPPED: no limit on memory holds here, so no file was larger than it'
 fi
 
-# A progress line is for eyes: on a terminal alone, and there it is removed again.
+# The progress line appears on a terminal only, and is removed there.
 "$tool" inspect "$folder/x.npy" >"$folder/out" 2>"$folder/err"
 [ ! -s "$folder/err" ] || fail "no terminal, and on stderr there is $(cat "$folder/err")"
-# shows_progress WORDS ARGUMENT...: and after it the command says WORDS
+# shows_progress WORDS ARGUMENT...: the command shows a progress line and then prints WORDS
 shows_progress() {
   local words=$1
   shift
   script -qec "$(printf '%q ' "$tool" "$@")" /dev/null >"$folder/terminal" </dev/null
-  says $'\r\e[K[....' "$folder/terminal"
+  contains $'\r\e[K[....' "$folder/terminal"
   grep -q $'\r\e\\[K\\[[#.]*\\] [^\r]*\r\e\\[K[^[]' "$folder/terminal" || fail "the progress line of $* stays"
-  says "$words" "$folder/terminal"
+  contains "$words" "$folder/terminal"
 }
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
   shows_progress 'the highest SQNR' inspect "$folder/x.npy"
   shows_progress '1 of 1 tensors converted' quantize "$folder/x.npy" -f mxfp4 -o "$folder/q.gguf"
   shows_progress '1 of 1 tensors converted' dequantize "$folder/q.gguf" -o "$folder/back.npy"
 else
-  echo 'SKIPPED: no script(1), so the progress line was not looked at on a terminal'
+  echo 'SKIPPED: no script(1), so the progress line was not checked on a terminal'
 fi
 
-# A report is whole or not there, and nothing is said before instructions that are not there.
+# A report is complete or does not exist; UFP4_ISA is checked before anything is printed.
 UFP4_ISA=foo ends 2 inspect "$folder/x.npy" --json "$folder/report.json"
 [ ! -e "$folder/report.json" ] || fail 'a run that failed left a report'
 ln -s "$folder/new.safetensors" "$folder/dangling.json"
@@ -176,7 +176,7 @@ ln "$folder/x.npy" "$folder/hard.json"
 for command in inspect 'compare --no-html --npy'; do
   # shellcheck disable=SC2086
   ends 2 $command "$folder/x.npy" --json "$folder/hard.json"
-  says 'would overwrite' "$folder/err"
+  contains 'would overwrite' "$folder/err"
   array | cmp -s - "$folder/hard.json" || fail "$command destroyed its input"
 done
 for command in inspect quantize dequantize; do
@@ -187,14 +187,14 @@ for command in inspect quantize dequantize; do
   esac
   for rest in '' "$folder/q.safetensors"; do
     ends 2 $command "${arguments[@]}" --json "$folder/x.npy" ${rest:+"$rest"}
-    says "--json $folder/x.npy would be the report's name, and it ends like a file of tensors" "$folder/err"
+    contains "--json $folder/x.npy would be the report's name, and it ends like a file of tensors" "$folder/err"
     array | cmp -s - "$folder/x.npy" || fail "$command --json took FILE for the report's name"
   done
 done
 for words in 'formats --json' 'bench --json' 'compare --json' 'compare --csv' 'compare --html'; do
   # shellcheck disable=SC2086
   ends 2 $words "$folder/x.npy"
-  says "${words#* } $folder/x.npy would be the report's name, and it ends like a file of tensors" "$folder/err"
+  contains "${words#* } $folder/x.npy would be the report's name, and it ends like a file of tensors" "$folder/err"
   array | cmp -s - "$folder/x.npy" || fail "$words overwrote a file of tensors"
 done
 
@@ -221,7 +221,7 @@ else
   echo 'SKIPPED: no mandoc, so the manual page was not checked by it'
 fi
 
-# What docs/tool.md shows of a command that always says the same is what it says.
+# docs/tool.md shows the output of `ufp4 formats`.
 sed -n '/^\$ ufp4 formats$/,/^```$/p' "$root/docs/tool.md" | sed '1d;$d' >"$folder/shown"
 ends 0 formats
 [ -s "$folder/shown" ] || fail 'docs/tool.md does not show ufp4 formats'

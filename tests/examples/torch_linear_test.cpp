@@ -1,4 +1,4 @@
-// ufp4 - tests: ufp4_linear is numerics 7 behind torch::nn::Linear's interface, and rejects what it cannot read.
+// ufp4 - tests: ufp4_linear computes numerics 7 with torch::nn::Linear's interface, and rejects unsupported tensors.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: timeout=600
 #include "../../examples/torch_linear/program.hpp"
@@ -30,7 +30,7 @@ constexpr std::uint64_t run_seed = 7, step = 11;
 constexpr std::uint32_t layer = 6;
 
 template <class F>
-bool says(const F& f, const std::string& words) {
+bool reports(const F& f, const std::string& words) {
   const std::string message = rejection(f);
   CAPTURE(message, words);
   const bool found = message.find(words) != std::string::npos && message.find('\n') == std::string::npos;
@@ -55,7 +55,7 @@ problem random_problem(std::int64_t tokens, std::int64_t inputs, std::int64_t ou
           make(tokens, outputs, 1e-2)};
 }
 
-/// y without bias, dx, dw in the library's own quantize calls and GEMMs: signs and random bits are worked out by the model.
+/// y without bias, dx, dw from the library's quantize and GEMM calls; the model computes signs and random bits.
 template <class T, class Format, class Weight>
 gradients by_hand(const problem& p, const linear_model::policies<Format, Weight>& how) {
   const auto x = detail::view_as<T>(p.x), w = detail::view_as<T>(p.weight), dy = detail::view_as<T>(p.dy);
@@ -107,14 +107,14 @@ bound_recipe at_step(const char* name = "ufp4") { return recipe_named(name, run_
 /// Forward and backward of x as it is, against x as a packed matrix.
 void check_layout(const Tensor& x, const Tensor& dy) {
   const problem p = random_problem(1, 48, 32, torch::kFloat);
-  const gradients odd = through_autograd({x, p.weight, p.bias, dy}, at_step());
+  const gradients reshaped = through_autograd({x, p.weight, p.bias, dy}, at_step());
   const Tensor packed = x.contiguous().clone().reshape({-1, 48}), packed_dy = dy.contiguous().clone().reshape({-1, 32});
   const gradients even = through_autograd({packed, p.weight, p.bias, packed_dy}, at_step());
-  CHECK(odd.y.sizes() == dy.sizes());
-  CHECK(odd.dx.sizes() == x.sizes());
-  CHECK(same(odd.y.reshape({-1, 32}), even.y));
-  CHECK(same(odd.dx.reshape({-1, 48}), even.dx));
-  CHECK(same(odd.dw, even.dw));
+  CHECK(reshaped.y.sizes() == dy.sizes());
+  CHECK(reshaped.dx.sizes() == x.sizes());
+  CHECK(same(reshaped.y.reshape({-1, 32}), even.y));
+  CHECK(same(reshaped.dx.reshape({-1, 48}), even.dx));
+  CHECK(same(reshaped.dw, even.dw));
 }
 
 torch::nn::Sequential small_mlp() {
@@ -207,8 +207,8 @@ TEST_CASE("a gradient that nobody needs is not computed", "[torch]") {
   backward(no_dgrad, false, true, true);
   backward(no_wgrad, true, false, true);
   backward(no_wgrad, false, false, true);
-  CHECK(says([&] { backward(no_dgrad, true, true, true); }, "dgrad"));
-  CHECK(says([&] { backward(no_wgrad, true, true, true); }, "wgrad"));
+  CHECK(reports([&] { backward(no_dgrad, true, true, true); }, "dgrad"));
+  CHECK(reports([&] { backward(no_wgrad, true, true, true); }, "wgrad"));
   CHECK_FALSE(quantized_linear(p.x, p.weight, p.bias, at_step()).requires_grad());
 
   // autograd::grad with respect to one input only
@@ -294,7 +294,7 @@ TEST_CASE("a clone has the recipe, the layer number and the step, and weights of
 
 TEST_CASE("a recorded forward takes a step, one that is not recorded takes none", "[torch]") {
   auto stochastic = recipe_named("ufp4", 2);
-  stochastic.fprop.left.rounding = ufp4::rounding_spec::kind::stochastic;  // so that y shows the step
+  stochastic.fprop.left.rounding = ufp4::stochastic{};  // so that y shows the step
   ufp4_linear linear(ufp4_linear_options(32, 16).recipe(stochastic));
   const Tensor x = torch::randn({4, 32});
   const auto unrecorded = [&] {
@@ -412,35 +412,35 @@ TEST_CASE("use_recipe numbers all layers of a model, however deep", "[torch]") {
   CHECK(use_recipe(*torch::nn::Linear(8, 8), recipe_named("bf16", 1)) == 0);
 }
 
-TEST_CASE("what cannot be read is rejected in one message that names it", "[torch]") {
+TEST_CASE("a tensor that cannot be read is rejected with one message that names it", "[torch]") {
   ufp4_linear linear(48, 32);
   const Tensor x = torch::randn({4, 48});
   const auto forward = [&](const Tensor& t) { return [&linear, t] { linear(t); }; };
-  CHECK(says(forward({}), "x is an undefined tensor"));
-  CHECK(says(forward(x.to(torch::kDouble)), "x has elements of type Double, not Float, BFloat16 or Half"));
-  CHECK(says(forward(x.to(torch::kInt)), "x has elements of type Int"));
-  CHECK(says(forward(torch::randn({4, 48}, torch::kComplexFloat)), "x has elements of type ComplexFloat"));
-  CHECK(says(forward(torch::empty({4, 48}, torch::kMeta)), "x is on meta; this layer computes on the CPU alone"));
-  CHECK(says(forward(x.to_sparse()), "x has the layout Sparse, not Strided"));
-  CHECK(says(forward(torch::randn({4, 47})), "x's last dimension is 47, but weight's in_features are 48"));
-  CHECK(says(forward(torch::randn({48, 0})), "x's last dimension is 0"));
-  CHECK(says(forward(torch::randn({})), "x has no dimensions"));
+  CHECK(reports(forward({}), "x is an undefined tensor"));
+  CHECK(reports(forward(x.to(torch::kDouble)), "x has elements of type Double, not Float, BFloat16 or Half"));
+  CHECK(reports(forward(x.to(torch::kInt)), "x has elements of type Int"));
+  CHECK(reports(forward(torch::randn({4, 48}, torch::kComplexFloat)), "x has elements of type ComplexFloat"));
+  CHECK(reports(forward(torch::empty({4, 48}, torch::kMeta)), "x is on meta; this layer computes on the CPU only"));
+  CHECK(reports(forward(x.to_sparse()), "x has the layout Sparse, not Strided"));
+  CHECK(reports(forward(torch::randn({4, 47})), "x's last dimension is 47, but weight's in_features are 48"));
+  CHECK(reports(forward(torch::randn({48, 0})), "x's last dimension is 0"));
+  CHECK(reports(forward(torch::randn({})), "x has no dimensions"));
   CHECK(linear->step() == 0);  // nothing that was rejected took a step
 
   const Tensor w = torch::randn({32, 48});
-  CHECK(says([&] { quantized_linear(x, {}, {}, at_step()); }, "weight is an undefined tensor"));
-  CHECK(says([&] { quantized_linear(x, w[0], {}, at_step()); }, "weight has 1 dimensions, not 2"));
-  CHECK(says([&] { quantized_linear(x, w, torch::randn({31}), at_step()); },
-             "bias has the shape [31], but weight's out_features are 32"));
-  CHECK(says([&] { quantized_linear(x, w, torch::randn({1, 32}), at_step()); }, "bias has the shape [1, 32]"));
-  CHECK(says([&] { quantized_linear(x, w, torch::randn({32}, torch::kDouble), at_step()); },
-             "bias has elements of type Double"));
-  CHECK(says([&] { quantized_linear(x, w, {}, recipe_named("ufp4", 1).at(0, 65536)); }, "layer is 65536"));
-  CHECK(says([] { recipe_named("fp4", 1); }, "'fp4' is none of bf16, ufp4, "));
-  CHECK(says([] { ufp4_linear(0, 3); }, "in_features is 0, not above 0"));
-  CHECK(says([] { ufp4_linear(3, -1); }, "out_features is -1, not above 0"));
+  CHECK(reports([&] { quantized_linear(x, {}, {}, at_step()); }, "weight is an undefined tensor"));
+  CHECK(reports([&] { quantized_linear(x, w[0], {}, at_step()); }, "weight has 1 dimensions, not 2"));
+  CHECK(reports([&] { quantized_linear(x, w, torch::randn({31}), at_step()); },
+                "bias has the shape [31], but weight's out_features are 32"));
+  CHECK(reports([&] { quantized_linear(x, w, torch::randn({1, 32}), at_step()); }, "bias has the shape [1, 32]"));
+  CHECK(reports([&] { quantized_linear(x, w, torch::randn({32}, torch::kDouble), at_step()); },
+                "bias has elements of type Double"));
+  CHECK(reports([&] { quantized_linear(x, w, {}, recipe_named("ufp4", 1).at(0, 65536)); }, "layer is 65536"));
+  CHECK(reports([] { recipe_named("fp4", 1); }, "'fp4' is none of bf16, ufp4, "));
+  CHECK(reports([] { ufp4_linear(0, 3); }, "in_features is 0, not above 0"));
+  CHECK(reports([] { ufp4_linear(3, -1); }, "out_features is -1, not above 0"));
   linear->to(torch::kDouble);
-  CHECK(says(forward(x), "weight has elements of type Double"));
+  CHECK(reports(forward(x), "weight has elements of type Double"));
 }
 
 TEST_CASE("y may be changed in place, as torch::nn::Linear's may", "[torch]") {
@@ -460,12 +460,13 @@ TEST_CASE("a second derivative is rejected, and so is an input that was changed 
   const problem p = random_problem(4, 48, 32, torch::kFloat);
   const Tensor w = p.weight.detach().requires_grad_();
   const Tensor y = quantized_linear(p.x, w, {}, at_step());
-  CHECK(says([&] { torch::autograd::grad({y}, {w}, {p.dy}, true, /*create_graph=*/true); }, "create_graph = true"));
+  CHECK(reports([&] { torch::autograd::grad({y}, {w}, {p.dy}, true, /*create_graph=*/true); },
+                "create_graph = true is not supported"));
   p.x.add_(1);
   CHECK_THROWS_AS(y.backward(p.dy), c10::Error);  // torch's own message, on the version of a saved tensor
 }
 
-TEST_CASE("the program checks, trains, and says what it cannot understand", "[torch]") {
+TEST_CASE("the program checks, trains, and reports invalid arguments", "[torch]") {
   const auto run = [](std::vector<const char*> words) {
     std::ostringstream out, err;
     words.insert(words.begin(), "torch_linear");

@@ -1,9 +1,9 @@
 // ufp4 - fuzz target: quantized_gemm of any two sides into any matrix, each tier against the scalar one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Codes and scales are whatever bytes stand in the input, NaN scales too. exact_blocks: the same numbers on every tier
-// and on two threads. The other modes: the same on two threads. What does not fit is rejected with the same message,
-// and C stays as it was.
+// Codes and scales are bytes of the input, also NaN scales. exact_blocks: the same numbers on every tier and on two
+// threads. The other modes: the same on two threads. Shapes that do not fit are rejected with the same message, and C
+// is unchanged.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -26,7 +26,7 @@ struct shape {
   transform_spec transform_a, transform_b;
 };
 
-/// Sizes that fit, but for a few.
+/// Sizes that fit, except in a few cases.
 shape read_shape(fuzz::input& in) {
   const bool wide = in.one_in(8);
   const std::size_t m = in.below(wide ? 140 : 20), n = in.below(wide ? 140 : 20),
@@ -71,13 +71,13 @@ void multiply(fuzz::input& in, const shape& s, const A& a, const B& b) {
   support::strided<T> untouched(s.rows_c, s.cols_c, l), want(s.rows_c, s.cols_c, l);
   untouched.fill(before);
   const std::string rejected = product(cpu::isa::scalar, 1, want);
-  require(rejected.empty() || want.same_as(untouched), "C was written, and then: " + rejected);
+  require(rejected.empty() || want.same_as(untouched), "C was written before the error: " + rejected);
   const bool fits = s.cols_a == s.cols_b && s.rows_c == s.rows_a && s.cols_c == s.rows_b;
-  require(fits || !rejected.empty(), "shapes that do not fit were multiplied");
+  require(fits || !rejected.empty(), "shapes that do not fit were accepted");
   for (const cpu::isa tier : fuzz::tiers()) {
     const std::string where = std::string(cpu::name(tier)) + ", " + name(mode);
     support::strided<T> got(s.rows_c, s.cols_c, l), again(s.rows_c, s.cols_c, l);
-    require(product(tier, 1, got) == rejected, where + " rejects otherwise, not: " + rejected);
+    require(product(tier, 1, got) == rejected, where + " has another message than: " + rejected);
     if (mode == accumulate::exact_blocks) require(got.same_as(want), where + " differs from the scalar kernel");
     (void)product(tier, 2, again);
     require(again.same_as(got), where + " differs on two threads");
@@ -93,14 +93,14 @@ struct plain {
   matrix_view<T> view() { return memory.view(); }
 };
 
-/// One side quantized before, the other as it comes: quantized, prepacked, on the fly, or not at all.
+/// One side quantized, the other quantized, prepacked, quantized by the call, or not quantized.
 template <class FormatA, class FormatB>
 void check(fuzz::input& in) {
   const shape s = read_shape(in);
   for (const transform_spec& t : {s.transform_a, s.transform_b})
     if (!t.valid_length()) {
       require(!fuzz::rejection([&] { quantized_matrix<FormatA>(s.rows_a, s.cols_a, t); }).empty(),
-              "a length was taken");
+              "an invalid length was accepted");
       return;
     }
   const auto a = random_matrix<FormatA>(in, s.rows_a, s.cols_a, s.transform_a);

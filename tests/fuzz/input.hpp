@@ -1,8 +1,8 @@
-// ufp4 - what fuzz targets share: decisions and matrices out of bytes, rejections, comparison of bits.
+// ufp4 - common part of the fuzz targets: decisions and matrices from bytes, rejections, comparison of bits.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A target makes its decisions from the first bytes and its data from the rest, so that small changes of an input are
-// small changes of a case. A finding ends the process; libFuzzer keeps the input.
+// A target makes its decisions from the first bytes and its data from the rest, so that small changes of an input make
+// small changes of a case. A finding ends the process; libFuzzer saves the input.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ inline void require(bool condition, const std::string& what) {
   if (!condition) fail(what);
 }
 
-/// Bytes as numbers; zeros behind the end.
+/// Bytes as numbers; zeros after the end.
 class input {
  public:
   input(const std::uint8_t* data, std::size_t size) : at_(data), left_(size) {}
@@ -47,8 +47,8 @@ class input {
   std::size_t below(std::size_t n) { return n <= 256 ? byte() % n : raw<std::uint16_t>() % n; }
   bool one_in(std::size_t n) { return below(n) == n - 1; }
 
-  /// Numbers as they stand in the input, from its start again at its end; on a coarse grid if the first byte says so,
-  /// so that ties and equal maxima are common.
+  /// Numbers from the bytes of the input, repeated if they are too few. If the first byte is odd, numbers of a coarse
+  /// grid, so that ties and equal magnitudes are common.
   template <class T>
   std::vector<T> numbers(std::size_t n) {
     const bool coarse = (byte() & 1u) != 0;
@@ -61,7 +61,7 @@ class input {
     }
     return support::elements<T>(values);
   }
-  /// The same of bytes: codes, and scales of any type.
+  /// The same for bytes: codes, and scales of any type.
   void fill(void* to, std::size_t n) {
     const std::uint8_t* const first = at_;
     const std::size_t size = left_;
@@ -78,7 +78,7 @@ class input {
 
 inline support::layout layout(input& in) { return support::all_layouts[in.below(std::size(support::all_layouts))]; }
 
-/// The message that f was rejected with, or nothing. Any other exception is a finding.
+/// The message with which f was rejected, or an empty string. Any other exception is a finding.
 template <class F>
 std::string rejection(const F& f) {
   try {
@@ -106,7 +106,7 @@ inline const std::vector<ufp4::cpu::isa>& tiers() {
   return all;
 }
 
-/// Calls f with a value of the type that the input picks.
+/// Calls f with one of the types, chosen by the input.
 template <class... Types, class F>
 void with_one_of(input& in, const F& f) {
   const std::size_t chosen = in.below(sizeof...(Types));

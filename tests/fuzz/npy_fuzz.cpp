@@ -1,4 +1,4 @@
-// ufp4 - fuzz target: interop/npy.hpp reads any bytes; what it reads, it writes and reads again.
+// ufp4 - fuzz target: interop/npy.hpp reads any bytes; an array that it reads is written and read again.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <vector>

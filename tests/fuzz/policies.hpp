@@ -1,4 +1,4 @@
-// ufp4 - policies out of bytes, the wrong ones too.
+// ufp4 - policies from bytes, valid and invalid ones.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@ namespace fuzz {
 inline ufp4::transform_spec transform(input& in) {
   constexpr std::uint32_t lengths[] = {1, 16, 32, 64, 128, 256, 1, 16};
   ufp4::transform_spec t{.n = lengths[in.below(8)]};
-  if (in.one_in(32)) t.n = in.raw<std::uint16_t>();  // of no Hadamard matrix, or of one
+  if (in.one_in(32)) t.n = in.raw<std::uint16_t>();  // most of these lengths are invalid
   t.rounds_to_bf16 = in.one_in(4);
   t.signs_valid = !in.one_in(64);
   for (std::uint32_t j = 0; j < t.n && j < 256; j += 32)
@@ -28,7 +28,7 @@ inline ufp4::rounding_spec rounding(input& in) {
   }
 }
 
-/// By the format's own rule more often than not: most others are rejected for most formats.
+/// Mostly the format's own rule: most others are rejected for most formats.
 inline ufp4::scale_rule_spec rule(input& in) {
   using kind = ufp4::scale_rule_spec::kind;
   constexpr kind kinds[] = {kind::up, kind::mx_floor, kind::mx_even, kind::mx_ceil, kind::four_over_six};

@@ -1,8 +1,8 @@
 // ufp4 - fuzz target: quantize, dequantize, fake_quantize and the Hadamard transform, each tier against the scalar one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any shape, strides, format, policies and floats. Wrong ones are rejected with the same message by every tier, before
-// anything is written; right ones give the same bits, and write nothing else.
+// Any shape, strides, format, policies and floats. Invalid ones are rejected with the same message by every tier,
+// before anything is written; valid ones give the same bits, and write nothing else.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,7 +24,7 @@ namespace {
 using namespace ufp4;
 using fuzz::require;
 
-/// What one call was asked to do.
+/// The arguments of one call.
 struct request {
   transform_spec transform;
   rounding_spec rounding;
@@ -68,7 +68,7 @@ outcome<Format> quantized(cpu::isa tier, const matrix_view<T>& x, const request&
   return o;
 }
 
-/// fake_quantize into out; says why not.
+/// fake_quantize into out; returns the message if it is rejected.
 template <class Format, class T>
 std::string fake(cpu::isa tier, const matrix_view<T>& x, const request& r, bool undo, const matrix_view<float>& out) {
   const cpu::context ctx{.threads = 1, .isa = tier};
@@ -96,12 +96,13 @@ void check(fuzz::input& in) {
   const outcome<Format> want = quantized<Format>(cpu::isa::scalar, x.view(), r);
   support::strided<float> want_plain(rows, cols, to), want_fake(rows, cols, to);
   const std::string fake_rejected = fake<Format>(cpu::isa::scalar, x.view(), r, undo, want_fake.view());
-  require(want.rejected.empty() == fake_rejected.empty(), "one alone rejects: " + want.rejected + fake_rejected);
+  require(want.rejected.empty() == fake_rejected.empty(),
+          "only one of quantize and fake_quantize rejects: " + want.rejected + fake_rejected);
   if (want.rejected.empty()) dequantize(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, want.q, want_plain.view());
   for (const cpu::isa tier : fuzz::tiers()) {
     const std::string where = cpu::name(tier);
     const outcome<Format> got = quantized<Format>(tier, x.view(), r);
-    require(got.rejected == want.rejected, where + " rejects otherwise: " + got.rejected + want.rejected);
+    require(got.rejected == want.rejected, where + " has another message: " + got.rejected + want.rejected);
     support::strided<float> plain(rows, cols, to), faked(rows, cols, to);
     fake<Format>(tier, x.view(), r, undo, faked.view());
     require(faked.same_as(want_fake), where + ": fake_quantize differs");
@@ -117,7 +118,7 @@ void check(fuzz::input& in) {
   }
 }
 
-/// The transform alone, into a matrix of another type, forward or back; what does not fit is rejected.
+/// The transform alone, into a matrix of another type, forward or inverse; shapes that do not fit are rejected.
 void check_transform(fuzz::input& in) {
   const transform_spec t = fuzz::transform(in);
   const std::size_t rows = in.below(9), cols = in.below(600), n = t.n == 0 ? 1 : t.n;
@@ -140,7 +141,7 @@ void check_transform(fuzz::input& in) {
   const std::string rejected = run(cpu::isa::scalar, want);
   for (const cpu::isa tier : fuzz::tiers()) {
     support::strided<bf16> got(rows, inverse ? cols : padded, to);
-    require(run(tier, got) == rejected, std::string(cpu::name(tier)) + ": the transform rejects otherwise");
+    require(run(tier, got) == rejected, std::string(cpu::name(tier)) + ": the transform has another message");
     require(got.same_as(want), std::string(cpu::name(tier)) + ": the transform differs");
   }
 }

@@ -1,9 +1,8 @@
-// ufp4 - what the fuzz targets of file readers share: an input as a file, and everything that can be asked of a reader.
+// ufp4 - common part of the fuzz targets of file readers: an input as a file, and every call of a reader.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever the bytes are, a reader gives tensors that lie in the file, or a file_error whose message names the file;
-// what it gives can be read to its last byte. Nothing else is thrown,
-// and nothing is allocated that the file does not hold.
+// For any bytes, a reader gives tensors inside the file, which can be read to their last byte, or throws a file_error
+// whose message names the file. It throws nothing else, and allocates no more than the file's size requires.
 #pragma once
 
 #include <unistd.h>
@@ -15,13 +14,14 @@
 #include <string>
 #include <vector>
 
+#include <ufp4/interop/quantized_weight.hpp>
 #include <ufp4/interop/tensor_file.hpp>
 
 #include "input.hpp"
 
 namespace fuzz {
 
-/// A file of this process's own; written anew for each input.
+/// A file of this process, rewritten for each input.
 inline const std::string& scratch_file() {
   struct file {
     std::string path = (std::filesystem::temp_directory_path() / ("ufp4_fuzz_" + std::to_string(getpid()))).string();
@@ -39,7 +39,7 @@ inline void write_input(const std::uint8_t* data, std::size_t size) {
   out.write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
 }
 
-/// f, which may throw a file_error that names the file; says whether it did not.
+/// Runs f, which may throw a file_error that names the file; returns false if it did.
 template <class F>
 bool may_reject(const F& f) {
   try {
@@ -68,6 +68,17 @@ void read_matrix(Reader& file, const ufp4::interop::stored_tensor& t) {
   require(std::memcmp(half.data(), all.data() + first * cols, half.size() * sizeof(float)) == 0, "halves differ");
 }
 
+/// The weight of that name in format F and in the format that the file states.
+template <class F, class Reader>
+void read_weight(Reader& file, const std::string& name, std::size_t size) {
+  may_reject([&] {
+    require(ufp4::interop::read_quantized<F>(file, name).codes().size() <= size, "more codes than the file has");
+  });
+  may_reject([&] {
+    require(ufp4::interop::read_quantized(file, name).codes().size() <= size, "more codes than the file has");
+  });
+}
+
 /// Every tensor of a reader.
 template <class Reader>
 void read_all(Reader& file, std::size_t size) {
@@ -77,7 +88,7 @@ void read_all(Reader& file, std::size_t size) {
     std::vector<unsigned char> bytes(static_cast<std::size_t>(t.bytes));
     file.read_bytes(t, 0, bytes.data(), bytes.size());
     if (!may_reject([&] { file.check_matrix(t); })) continue;
-    require(t.shape.size() == 2, "a matrix that is none");
+    require(t.shape.size() == 2, "check_matrix accepted another shape");
     if (t.shape[0] <= most_elements && t.shape[1] <= most_elements / t.shape[0]) read_matrix(file, t);
   }
 }

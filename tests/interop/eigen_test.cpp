@@ -1,4 +1,4 @@
-// ufp4 - Eigen's matrices go in and out of the operations by address, and this library's numbers live in Eigen's matrices.
+// ufp4 - tests: Eigen matrices as matrix_view and back, and the numbers of ufp4 as Eigen scalars.
 // SPDX-License-Identifier: Apache-2.0
 #if __has_include(<Eigen/Core>)
 #include <ufp4/interop/eigen.hpp>
@@ -73,7 +73,7 @@ TEST_CASE("a view of Eigen's 16-bit numbers reads their values", "[interop]") {
   CHECK(same(q.codes(), qh.codes()));
 }
 
-TEST_CASE("a product written through mutable_view lies in the Eigen matrix, or in its block", "[interop]") {
+TEST_CASE("a product is written through mutable_view into the Eigen matrix, or into its block", "[interop]") {
   const Eigen::MatrixXf x = Eigen::MatrixXf::Ones(4, 32);
   Eigen::MatrixXf y = Eigen::MatrixXf::Constant(6, 4, -1.0f);
   const auto q = quantize<mxfp4>(view(x));

@@ -1,4 +1,4 @@
-// ufp4 - std::mdspan goes in and out by address, in every strided layout.
+// ufp4 - std::mdspan as a matrix_view and back, in every strided layout.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: separate
 #include "support/catch.hpp"
@@ -20,10 +20,10 @@ TEST_CASE("a view of an mdspan reads its elements in any strided layout", "[inte
   CHECK(rows.cols() == 5);
   CHECK(rows(2, 4) == 14.0f);
   using columns = std::mdspan<const float, std::extents<int, 3, 5>, std::layout_left>;
-  const matrix_view<const float> turned = interop::view(columns(memory.data()));
-  CHECK(turned(2, 4) == 14.0f);
-  CHECK(turned(1, 0) == 1.0f);
-  CHECK(turned(0, 1) == 3.0f);
+  const matrix_view<const float> transposed = interop::view(columns(memory.data()));
+  CHECK(transposed(2, 4) == 14.0f);
+  CHECK(transposed(1, 0) == 1.0f);
+  CHECK(transposed(0, 1) == 3.0f);
 }
 
 TEST_CASE("span_of reads and writes a view's elements with their strides", "[interop]") {

@@ -1,4 +1,4 @@
-// ufp4 - .npy files: good ones read as they were written, bad ones are rejected in a message, written ones are NumPy's.
+// ufp4 - .npy files: good ones read as they were written, bad ones are rejected, written ones have NumPy's bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/interop/npy.hpp>
 #include <ufp4/ufp4.hpp>
@@ -11,14 +11,17 @@
 #include "support/catch.hpp"
 #include "support/files.hpp"
 #include "support/hostile.hpp"
+#include "support/messages.hpp"
 #include "support/rejection.hpp"
 #include "support/seed.hpp"
 
 using namespace ufp4;
+using support::file_rejection;
 using support::file_with;
 using support::floats;
 using support::npy;
 using support::npy_header;
+using support::reports;
 using support::words;
 
 namespace {
@@ -42,20 +45,7 @@ std::vector<float> read(const std::string& bytes) {
 }
 
 std::string rejected(const std::string& bytes) {
-  try {
-    read(bytes);
-  } catch (const interop::file_error& e) {
-    return e.what();
-  }
-  return "accepted";
-}
-
-bool says(const std::string& message, const std::string& part) {
-  INFO(message);
-  CHECK(message.find('\n') == std::string::npos);
-  const bool found = message.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
+  return file_rejection([&] { read(bytes); });
 }
 
 }  // namespace
@@ -74,7 +64,7 @@ TEST_CASE("a .npy matrix reads as it was written, in all versions, types and bot
   REQUIRE(read(npy("<f4", false, "(2L, 3L,)", six)) == six_values);
 }
 
-TEST_CASE("rows are read where they lie, and a Fortran matrix is its transpose", "[npy]") {
+TEST_CASE("rows are read at their offsets, and a Fortran matrix is its transpose", "[npy]") {
   for (const bool fortran : {false, true}) {
     interop::npy_reader file(file_with(npy("<f4", fortran, "(3, 2)", six)));
     const auto& t = file.array();
@@ -82,50 +72,52 @@ TEST_CASE("rows are read where they lie, and a Fortran matrix is its transpose",
     REQUIRE(rows_of(file, transpose(t), 1, 1) == (fortran ? std::vector<float>{4, 5, 6} : std::vector<float>{2, 4, 6}));
     std::vector<float> two(2);
     const matrix_view<float> one_row(two.data(), 1, 2);
-    CHECK(says(support::rejection([&] { file.read_rows(t, 3, one_row); }), "rows 3 to 4, but tensor  has 3"));
-    CHECK(says(support::rejection([&] { file.read_rows(t, 0, matrix_view<float>(two.data(), 2, 1)); }),
-               "out has 1 columns, but tensor  has 2"));
+    CHECK(reports(support::rejection([&] { file.read_rows(t, 3, one_row); }),
+                  "range out of bounds: rows 3 to 4, but tensor  has 3"));
+    CHECK(reports(support::rejection([&] { file.read_rows(t, 0, matrix_view<float>(two.data(), 2, 1)); }),
+                  "out has 1 columns, but tensor  has 2"));
     std::vector<bf16> rounded(2);
     file.read_rows(t, 0, matrix_view<bf16>(rounded.data(), 1, 2));
     CHECK(static_cast<float>(rounded[1]) == (fortran ? 4 : 2));
   }
 }
 
-TEST_CASE("a bad .npy file is rejected in one message that says what is wrong", "[npy]") {
+TEST_CASE("a bad .npy file is rejected with one message that names the problem", "[npy]") {
   const std::string good = npy("<f4", false, "(2, 3)", six);
   CHECK(rejected(good) == "accepted");
-  CHECK(says(rejected(""), "is empty (0 bytes)"));
-  CHECK(says(rejected("\x93NUM"), "not a .npy file"));
-  CHECK(says(rejected("PK\x03\x04 a zip archive is no .npy"), "not a .npy file"));
-  CHECK(says(rejected(good.substr(0, 9)), "ends inside the .npy header"));
-  CHECK(says(rejected(good.substr(0, 30)), "says its header is"));
-  CHECK(says(rejected(good.substr(0, good.size() - 1)), "are 24 bytes, but 23 bytes follow"));
-  CHECK(says(rejected(good + "x"), "are 24 bytes, but 25 bytes follow"));
-  CHECK(says(rejected(npy("<f4", false, "(2, 4)", six)), "2 x 4 values of type '<f4', which are 32 bytes, but 24"));
-  CHECK(says(rejected(npy("<f8", false, "(2, 3)", six + six)), "'<f8'; float32 ('<f4')"));
+  CHECK(reports(rejected(""), "is empty (0 bytes)"));
+  CHECK(reports(rejected("\x93NUM"), "not a .npy file"));
+  CHECK(reports(rejected("PK\x03\x04 a zip archive is no .npy"), "not a .npy file"));
+  CHECK(reports(rejected(good.substr(0, 9)), "ends inside the .npy header"));
+  CHECK(reports(rejected(good.substr(0, 30)), "header cut off: its length is"));
+  CHECK(reports(rejected(good.substr(0, good.size() - 1)), "are 24 bytes, but 23 bytes follow"));
+  CHECK(reports(rejected(good + "x"), "are 24 bytes, but 25 bytes follow"));
+  CHECK(reports(rejected(npy("<f4", false, "(2, 4)", six)),
+                "size mismatch: 2 x 4 values of type '<f4' are 32 bytes, but 24"));
+  CHECK(reports(rejected(npy("<f8", false, "(2, 3)", six + six)), "'<f8'; float32 ('<f4')"));
   for (const char* numbers : {"<f8", "<i8", "|b1"})
-    CHECK(says(rejected(npy(numbers, false, "(2, 3)", six + six)),
-               "can be read; NumPy converts with .astype(np.float32)"));
+    CHECK(reports(rejected(npy(numbers, false, "(2, 3)", six + six)),
+                  "can be read; NumPy converts with .astype(np.float32)"));
   CHECK(rejected(npy("|S4", false, "(2, 3)", six)).find("astype") == std::string::npos);
-  CHECK(says(rejected(npy("<i4", false, "(2, 3)", six)), "'<i4'"));
-  CHECK(says(rejected(npy("|O", false, "(2, 3)", six)), "'|O'"));
-  CHECK(
-      says(rejected(npy(">f4", false, "(2, 3)", six)), "big-endian ('>f4'); save it in little-endian order, as '<f4'"));
-  CHECK(
-      says(rejected(npy(">f2", false, "(2, 6)", six)), "big-endian ('>f2'); save it in little-endian order, as '<f2'"));
-  CHECK(says(rejected(npy("<f4", true, "(1, 2, 3)", six)),
-             "is an array of 1 x 2 x 3 in Fortran order, which is read in "));
+  CHECK(reports(rejected(npy("<i4", false, "(2, 3)", six)), "'<i4'"));
+  CHECK(reports(rejected(npy("|O", false, "(2, 3)", six)), "'|O'"));
+  CHECK(reports(rejected(npy(">f4", false, "(2, 3)", six)),
+                "big-endian ('>f4'); save it in little-endian order, as '<f4'"));
+  CHECK(reports(rejected(npy(">f2", false, "(2, 6)", six)),
+                "big-endian ('>f2'); save it in little-endian order, as '<f2'"));
+  CHECK(reports(rejected(npy("<f4", true, "(1, 2, 3)", six)),
+                "is an array of 1 x 2 x 3 in Fortran order, which is read in "));
   for (const std::string& whole : {npy("<f4", true, "(6,)", six), npy("<f4", false, "(1, 2, 3)", six)})
     CHECK_FALSE(interop::npy_reader(file_with(whole)).array().column_major);
-  CHECK(says(rejected(npy("<f4", false, "(6,)", six)), "the array has 1 dimension (6);"));
-  CHECK(says(rejected(npy("<f4", false, "()", six.substr(0, 4))), "has 0 dimensions (no shape);"));
-  CHECK(says(rejected(npy("<f4", false, "(1, 2, 3)", six)), "has 3 dimensions (1 x 2 x 3);"));
-  CHECK(says(rejected(npy("<f4", false, "(0, 3)", "")), "empty matrix: 0 x 3"));
-  CHECK(says(rejected(npy("<f4", false, "(3, 0)", "")), "empty matrix: 3 x 0"));
-  CHECK(says(rejected(npy("<f4", false, "(9223372036854775807, 2)", six)), "more bytes than 64 bits can count"));
-  CHECK(says(rejected(npy("<f4", false, "(4294967296, 4294967296)", six)), "more bytes than 64 bits can count"));
-  CHECK(says(rejected(npy("<f4", false, "(99999999999999999999, 2)", six)), "not NumPy's dictionary"));
-  CHECK(says(rejected(npy("<f4", false, "(-2, -3)", six)), "not NumPy's dictionary"));
+  CHECK(reports(rejected(npy("<f4", false, "(6,)", six)), "the array has 1 dimension (6);"));
+  CHECK(reports(rejected(npy("<f4", false, "()", six.substr(0, 4))), "has 0 dimensions (no shape);"));
+  CHECK(reports(rejected(npy("<f4", false, "(1, 2, 3)", six)), "has 3 dimensions (1 x 2 x 3);"));
+  CHECK(reports(rejected(npy("<f4", false, "(0, 3)", "")), "empty matrix: 0 x 3"));
+  CHECK(reports(rejected(npy("<f4", false, "(3, 0)", "")), "empty matrix: 3 x 0"));
+  CHECK(reports(rejected(npy("<f4", false, "(9223372036854775807, 2)", six)), "more bytes than 64 bits can count"));
+  CHECK(reports(rejected(npy("<f4", false, "(4294967296, 4294967296)", six)), "more bytes than 64 bits can count"));
+  CHECK(reports(rejected(npy("<f4", false, "(99999999999999999999, 2)", six)), "not NumPy's dictionary"));
+  CHECK(reports(rejected(npy("<f4", false, "(-2, -3)", six)), "not NumPy's dictionary"));
   for (const char* dictionary :
        {"", "{", "{}", "[]", "{'descr': '<f4'}", "{'descr': '<f4', 'fortran_order': False}",
         "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2, 3)}",
@@ -136,35 +128,28 @@ TEST_CASE("a bad .npy file is rejected in one message that says what is wrong", 
         "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)} and more"}) {
     INFO(dictionary);
-    CHECK(says(rejected(npy_header(dictionary) + six), "not NumPy's dictionary"));
+    CHECK(reports(rejected(npy_header(dictionary) + six), "not NumPy's dictionary"));
   }
   std::string version = good;
   version[6] = 9;
-  CHECK(says(rejected(version), "has .npy version 9"));
+  CHECK(reports(rejected(version), "has .npy version 9"));
   const std::string paint =
       rejected(npy_header("{'descr': '\x1b[31m\xFF', 'fortran_order': False, 'shape': (2, 3)}") + six);
-  CHECK(says(paint, "'?[31m?'"));  // what a file says cannot repaint the terminal
+  CHECK(reports(paint, "'?[31m?'"));  // no escape sequences from a file
 }
 
-TEST_CASE("a file that cannot be read or written is named", "[files]") {
-  const auto error_of = [](auto f) -> std::string {
-    try {
-      f();
-    } catch (const interop::file_error& e) {
-      return e.what();
-    }
-    return "accepted";
-  };
-  CHECK(says(error_of([] { interop::npy_reader("/nowhere/at/all.npy"); }),
-             "/nowhere/at/all.npy: cannot be opened: No such file or directory"));
-  CHECK(says(error_of([] { interop::npy_reader("."); }), ".: is a directory, not a file"));
-  CHECK(says(error_of([] { interop::npy_reader("/dev/null"); }), "is not a regular file"));
+TEST_CASE("a message names the file that cannot be read or written", "[files]") {
+  CHECK(reports(file_rejection([] { interop::npy_reader("/nowhere/at/all.npy"); }),
+                "/nowhere/at/all.npy: cannot be opened: No such file or directory"));
+  CHECK(reports(file_rejection([] { interop::npy_reader("."); }), ".: is a directory, not a file"));
+  CHECK(reports(file_rejection([] { interop::npy_reader("/dev/null"); }), "is not a regular file"));
   const float x = 0;
   const auto one = interop::source_of(matrix_view<const float>(&x, 1, 1));
-  CHECK(says(error_of([&] { interop::write_npy("/nowhere/out.npy", one); }), "/nowhere/out.npy: cannot be opened for"));
+  CHECK(reports(file_rejection([&] { interop::write_npy("/nowhere/out.npy", one); }),
+                "/nowhere/out.npy: cannot be opened for"));
 }
 
-TEST_CASE("what is written is what was in memory, byte for byte", "[npy]") {
+TEST_CASE("a written array has the bytes of the matrix in memory", "[npy]") {
   const std::string path = support::scratch() / "written.npy";
   const std::vector<float> values = support::hostile(support::seed(1)).values(6, true);
   interop::write_npy(path, interop::source_of(matrix_view<const float>(values.data(), 2, 3)));
@@ -196,13 +181,13 @@ TEST_CASE("a writer leaves the old file where the new one fails", "[npy]") {
     REQUIRE(support::bytes_of(path) == "old");
     REQUIRE_FALSE(std::filesystem::exists(path + ".tmp"));
   }
-  CHECK(says(support::rejection([&] {
-               interop::write_npy(path, {interop::number_type::f8_e4m3, {1}, [](const interop::byte_sink&) {}});
-             }),
-             "not of float32, float16, bfloat16, uint8 or int8"));
+  CHECK(reports(support::rejection([&] {
+                  interop::write_npy(path, {interop::number_type::f8_e4m3, {1}, [](const interop::byte_sink&) {}});
+                }),
+                "not of float32, float16, bfloat16, uint8 or int8"));
 }
 
-TEST_CASE("random damage to a .npy file is accepted or rejected, and nothing else", "[npy]") {
+TEST_CASE("random damage to a .npy file is accepted or rejected with a file_error", "[npy]") {
   INFO(support::seed_note());
   std::mt19937_64 random{support::seed()};
   const std::string seeds[] = {npy("<f4", false, "(2, 3)", six), npy("<f4", true, "(2, 3)", six, 2)};

@@ -1,4 +1,4 @@
-// ufp4 - a std::span goes into the operations and comes out of them as a matrix of the size that it has.
+// ufp4 - a std::span as the input and the output of operations.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/interop/span.hpp>
 
@@ -28,15 +28,15 @@ TEST_CASE("a span is quantized and filled as the matrix of its elements, row by 
   CHECK(interop::view(std::span(six), 3, 2).row_stride() == 2);
 }
 
-TEST_CASE("a span of another size is named with both sizes", "[interop]") {
+TEST_CASE("the message about a span of another size names both sizes", "[interop]") {
   std::vector<float> values(7), one(1);
   const std::span<float> x = values;
   const auto rejected = [&](std::size_t rows, std::size_t cols) {
     return support::rejection([&] { interop::view(x, rows, cols); });
   };
-  CHECK(rejected(2, 3) == "view: x has 7 elements, not 2 x 3");
-  CHECK(rejected(2, 4) == "view: x has 7 elements, not 2 x 4");
-  CHECK(rejected(1, 0) == "view: x has 7 elements, not 1 x 0");
+  CHECK(rejected(2, 3) == "view: size mismatch: x has 7 elements, not 2 x 3");
+  CHECK(rejected(2, 4) == "view: size mismatch: x has 7 elements, not 2 x 4");
+  CHECK(rejected(1, 0) == "view: size mismatch: x has 7 elements, not 1 x 0");
   const std::size_t most = std::numeric_limits<std::size_t>::max();
   CHECK_FALSE(
       support::rejection([&] { interop::view(std::span(one), most, most); }).empty());  // the product wraps to 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-# ufp4 - compares the library with the model of its numerics page, bit for bit.
+# ufp4 - compares the library with the model of its numerical specification, bit for bit.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests/oracle/driver.cpp (built) over hostile cases and compares every field it answers with.
+"""Runs tests/oracle/driver.cpp (built) over cases with difficult numbers and compares every field of its answers.
 
 One line per family; a mismatch is shown with its case, element index, expected and got. Exit status 1 if there is any.
 """
@@ -25,7 +25,7 @@ SHOWN_PER_FAMILY = 3
 
 
 def read_results(path):
-  """Per case (status, [bytes]); shorter than the cases where the driver died."""
+  """Per case (status, [bytes]); shorter than the cases if the driver ended early."""
   with open(path, "rb") as file:
     data = file.read()
   at, out = 0, []

@@ -192,7 +192,7 @@ def round_to_grid(t, grid, rounding, index):
 
 
 def round_element(t, element, rounding=NEAREST_EVEN, index=None):
-  """Codes of binary32 values t; `index` holds the element indices that a stochastic rounding draws its random bits from."""
+  """Codes of binary32 values t; `index` holds the element indices whose random bits a stochastic rounding uses."""
   if isinstance(element, Grid):
     return round_to_grid(t, element, rounding, index)
   grid = np.array(element.magnitudes, np.float32)
@@ -632,6 +632,12 @@ def chain(a, b):
   return d
 
 
+def scales_product(d, sa, sb):
+  """fl(sA * sB). A block with d = 0 contributes +0 although that overflows, unless a scale is NaN."""
+  t = np.broadcast_to(sa * sb, d.shape)
+  return np.where((d == 0) & ~np.isfinite(t) & ~np.isnan(sa) & ~np.isnan(sb), f32(0), t)
+
+
 def exact_blocks(a, b, alpha=1, beta=0, c=None):
   """binary32 C = alpha * A * B^T + beta * C before the conversion to the output type."""
   block = a.format.block
@@ -645,7 +651,7 @@ def exact_blocks(a, b, alpha=1, beta=0, c=None):
       d = (va[:, at].astype(np.float64) @ vb[:, at].T.astype(np.float64) + 0.).astype(np.float32)
     else:
       d = chain(va[:, at], vb[:, at])
-    acc = fma(d, sa[:, k, None] * sb[None, :, k], acc)
+    acc = fma(d, scales_product(d, sa[:, k, None], sb[None, :, k]), acc)
   return epilogue(acc, a.tensor_scale, b.tensor_scale, alpha, beta, c)
 
 
@@ -659,7 +665,7 @@ def exact_blocks_plain_left(a, b, alpha=1, beta=0, c=None):
   for k in range(b.padded_cols // block):
     at = slice(k * block, (k + 1) * block)
     d = chain(padded[:, at], vb[:, at])
-    acc = fma(d, np.broadcast_to(sb[None, :, k], d.shape), acc)
+    acc = fma(d, scales_product(d, ONE, sb[None, :, k]), acc)
   return epilogue(acc, 1, b.tensor_scale, alpha, beta, c)
 
 
@@ -671,14 +677,15 @@ def wide(q):
 
 def fast_bound(a, b, ta, tb, alpha, beta, c, folded=0.):
   """(E, allowed |C - E|) for decoded binary64 operands padded to Kp columns, before the output type's rounding;
-  `folded` is 2^-7 where value * scale was rounded to bf16."""
+  `folded` is 2^-7 where value * scale was rounded to bf16. Infinite where sum |a||b| is not below FLT_MAX / 2."""
   kp = a.shape[1]
   product = abs(float(alpha)) * (np.abs(a) @ np.abs(b).T)
   fold = folded * product
   e = float(alpha) * (a @ b.T)
   if beta != 0:
     e, product = e + float(beta) * c.astype(np.float64), product + np.abs(float(beta) * c.astype(np.float64))
-  return e, fold + (kp + 6) * 2.**-24 * product + abs(float(alpha)) * float(ta) * float(tb) * kp * 2.**-126
+  slack = fold + (kp + 6) * 2.**-24 * product + abs(float(alpha)) * float(ta) * float(tb) * kp * 2.**-126
+  return e, np.where(product < float(FLT_MAX) / 2, slack, np.where(np.isnan(product), 0., np.inf))
 
 
 def store(out, kind):

@@ -137,8 +137,9 @@ void write_tool_files(const folder& to) {
     tool::quantize_request request;
     request.output = to / name;
     request.format = "nvfp4";
+    request.spec = spec_of<nvfp4>;
     request.with.chunk = 400;  // two rows
-    tool::quantize_file<nvfp4>(in, request);
+    tool::quantize_file(in, request);
   }
 }
 

@@ -13,15 +13,15 @@
 
 namespace ufp4::analysis::inline UFP4_TYPES {
 
-/// x is the transformed input, q its decoded quantization; padding does not count, unless a transform spread data over
-/// it. Sums in binary64, over rows in a fixed order: the same numbers for every thread count. A NaN block makes the
-/// first two NaN.
+/// The result of measure (numerics 8). x is the transformed input, q its decoded quantization. Padding does not count,
+/// unless the transform spread data over it. Sums are binary64 over rows in a fixed order: the same numbers for every
+/// thread count. A NaN block makes attenuation and sqnr_db NaN.
 struct report {
-  double attenuation = 0;           ///< sum(x q) / sum(x x): below 1 where rounding shrinks. NaN if x is all zero
+  double attenuation = 0;           ///< sum(x q) / sum(x x): below 1 if rounding shrinks values. NaN if x is zero
   double sqnr_db = 0;               ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
-  double bucket_utilization = 0;    ///< 2^H / V, H the entropy in bits of the values used, V how many there are
-  double scale_underflow_rate = 0;  ///< share of blocks with a non-zero maximum whose scale became 0
-  double saturation_rate = 0;       ///< share of elements rounded from beyond qmax
+  double bucket_utilization = 0;    ///< 2^H / V, H the entropy in bits of the values used, V the number of values
+  double scale_underflow_rate = 0;  ///< share of blocks with amax > 0 whose scale became 0
+  double saturation_rate = 0;       ///< share of elements whose scaled magnitude was beyond qmax
   std::uint64_t nonfinite_blocks = 0;
   std::uint64_t elements = 0;
   std::uint64_t blocks = 0;
@@ -53,7 +53,7 @@ constexpr double bin_bias(std::uint8_t code) {
 
 namespace ufp4::analysis::detail::inline UFP4_CODE {
 
-/// What one strip of rows adds up to.
+/// The sums over one strip of rows.
 struct sums {
   double xx = 0, xq = 0, ee = 0;
   std::array<std::uint64_t, 16> histogram{};
@@ -75,8 +75,8 @@ struct sums {
   }
 };
 
-/// Of `width` columns, how many hold data where the matrix has `cols`: a transform spreads a ragged row over the rest
-/// of its n elements; other padding holds nothing.
+/// The number of columns, of `width`, that hold data in a matrix of `cols` columns: a transform spreads a ragged row
+/// over the rest of its n elements; other padding is zero.
 inline std::size_t live_columns(std::size_t cols, std::size_t width, std::size_t n) {
   const std::size_t reached = (cols + n - 1) / n * n;
   return reached < width ? reached : width;
@@ -119,7 +119,7 @@ inline void count_codes(const std::uint8_t* packed, std::size_t count, std::arra
   for (std::size_t c = 0; c < 16; ++c) histogram[c] += std::uint64_t{seen[0][c]} + seen[1][c] + seen[2][c] + seen[3][c];
 }
 
-/// A chunk with what was quantized: the values after the transform.
+/// A chunk with the values after the transform.
 struct measured_chunk : cpu::detail::quantized_chunk {
   alignas(64) float x[most];
 
@@ -189,7 +189,7 @@ inline double utilization(const grid4& grid, const std::array<std::uint64_t, 16>
   return total == 0 ? 0 : __builtin_exp2(entropy) / grid.levels;
 }
 
-/// What all pieces of a measurement add up to.
+/// The sums over all pieces of a measurement.
 struct totals {
   sums all;
   quantize_report seen;
@@ -274,7 +274,7 @@ class measurement {
   detail::totals totals_;
 };
 
-/// Quantizes x as quantize(format, x, policies...) would and reports what that did to it. Nothing is stored.
+/// Quantizes x as quantize(format, x, policies...) does, and returns the error and the counts. Nothing is stored.
 template <matrix_scalar T, class... Policies>
 report measure(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
                const Policies&... policies) {
@@ -297,7 +297,7 @@ report measure(const matrix_view<T>& x, const Policies&... policies) {
   return measure<F>(cpu::context{}, x, policies...);
 }
 
-/// How many dB a transform gains (negative: loses) on x in a format: 10 log10(NMSE without / NMSE with).
+/// The gain of a transform on x in a format, in dB (negative for a loss): 10 log10(NMSE without / NMSE with).
 template <matrix_scalar T, transform Transform, class... Policies>
 double delta_sqnr(const format_spec& format, const matrix_view<T>& x, const Transform& t, const Policies&... policies) {
   return measure(format, x, t, policies...).sqnr_db - measure(format, x, policies...).sqnr_db;

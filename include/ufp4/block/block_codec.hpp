@@ -1,7 +1,7 @@
-// ufp4 - one block: values to codes and a scale, and back.
+// ufp4 - quantizes and dequantizes one block.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same function for a CPU loop, a GPU thread and a user's kernel (architecture decision 2).
+// CPU loops, GPU threads and kernels of a user call the same functions (architecture decision 2).
 //
 // | zero block       | codes +0; scale 0 (e8m0: code 0)                                            |
 // | scale underflow  | codes +0; counted                                                            |
@@ -18,12 +18,13 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// What a quantizer met. Operations add to it, so one report can total several calls.
+/// Counts of special cases in quantized data. Operations add to it, so one report can sum several calls.
 struct quantize_report {
   std::uint64_t nonfinite_blocks = 0;    ///< blocks with a NaN or Inf after the transform
-  std::uint64_t saturated = 0;           ///< elements rounded from beyond qmax
-  std::uint64_t underflowed_scales = 0;  ///< blocks with a non-zero maximum whose scale became 0
+  std::uint64_t saturated = 0;           ///< elements whose scaled magnitude was beyond qmax
+  std::uint64_t underflowed_scales = 0;  ///< blocks with amax > 0 whose scale became 0
 
+  /// Adds the counts of another report.
   UFP4_MEMBER constexpr quantize_report& operator+=(const quantize_report& other) {
     nonfinite_blocks += other.nonfinite_blocks;
     saturated += other.saturated;
@@ -37,25 +38,25 @@ struct quantize_report {
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// The bits of the largest magnitude; at least infinity_bits if anything is not finite.
+/// The bits of the block amax; at least infinity_bits if a value is not finite.
 UFP4_HD constexpr std::uint32_t amax_bits(const block_values& v) {
-  std::uint32_t largest = 0;
+  std::uint32_t amax = 0;
   for (int r = 0; r < v.rows; ++r)
     for (int k = 0; k < v.cols; ++k) {
       const std::uint32_t m = magnitude_bits(v.x[r * v.stride + k]);
-      largest = m > largest ? m : largest;
+      amax = m > amax ? m : amax;
     }
-  return largest;
+  return amax;
 }
 
-/// Codes, one a byte, of count scaled values t; index is the element index of the first (numerics 3).
+/// The codes, one in a byte, of `count` scaled values t. `index`: element index of the first (numerics 3).
 template <rounding_policy Rounding>
 UFP4_HD constexpr void round_run(const grid4& grid, const Rounding& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
   for (int k = 0; k < count; ++k) codes[k] = round_to_grid(grid, rounding, t[k], index + static_cast<std::uint64_t>(k));
 }
 
-/// One group of random bits, so that eight elements share a Philox call.
+/// The random bits of eight elements, from one call of Philox.
 struct drawn_random_bits {
   philox_counter words;
   UFP4_HD constexpr bool round_up(const neighbours& n, float t, std::uint64_t index) const {
@@ -89,11 +90,11 @@ UFP4_HD constexpr void zero_codes(const grid4& grid, const block_values& v, std:
     for (int k = 0; k < v.cols; ++k) codes[r * v.stride + k] = grid.code[grid.zero];
 }
 
-/// Rounds one row of a block under its scale; returns how many values lay beyond qmax.
+/// Rounds one row of a block under its scale; returns the number of values beyond qmax.
 template <rounding_policy Rounding>
 UFP4_HD constexpr std::uint64_t round_row(const grid4& grid, const block_scale& scale, const Rounding& rounding,
                                           const float* x, int count, std::uint64_t index, std::uint8_t* codes) {
-  float t[256];  // scaled values, stored before anything is subtracted from them
+  float t[256];  // scaled values, stored so that no product is fused into a later subtraction
   std::uint64_t beyond = 0;
   for (int k = 0; k < count; ++k) {
     t[k] = rounded(scale.divides ? x[k] / scale.factor : x[k] * scale.factor);
@@ -107,15 +108,16 @@ UFP4_HD constexpr std::uint64_t round_row(const grid4& grid, const block_scale& 
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// What turns one block of values into codes and a scale: a preset's own (compat.hpp), or block_coder.
+/// A coder converts one block of values to codes and a scale: block_coder, or the coder of a preset (compat.hpp).
 ///
-/// | format, tensor          | data members, set before the first block: the format, and its tensor constants            |
-/// | constants(format, amax) | static; the tensor constants of an operand with that amax                                 |
-/// | operator()              | (values, index, row_step, codes, report): writes a code a byte, in the shape of the       |
-/// |                         | values; returns the bits of the block scale; adds to the report. `index` is the element   |
-/// |                         | index of the first value (numerics 3), `row_step` what a row adds to it                   |
+/// | format, tensor    | data members, set before the first block: the format and its tensor constants               |
+/// | constants(f, a)   | static: the tensor constants of format f for a tensor amax a                                |
+/// | operator()        | (values, index, row_step, codes, report): writes one code in a byte, in the shape of the    |
+/// |                   | values, adds to the report and returns the bits of the block scale. `index` is the element  |
+/// |                   | index of the first value (numerics 3); the next row begins at index + row_step              |
 ///
-/// A function of its arguments alone; called on several threads at a time, and on a GPU if it is marked so.
+/// A coder must be a function of its arguments alone. It is called on several threads at a time, and on a GPU if its
+/// functions are __device__.
 template <class C>
 concept block_codec = std::is_trivially_copyable_v<C> && std::is_default_constructible_v<C> &&
                       requires(C changed, const C coder, const block_values& values, std::uint64_t index,
@@ -138,21 +140,21 @@ struct block_coder {
   /// of the first value, `row_step` what a row adds to it.
   UFP4_MEMBER std::uint32_t operator()(const block_values& v, std::uint64_t index, std::uint64_t row_step,
                                        std::uint8_t* codes, quantize_report& report) const {
-    const std::uint32_t largest = detail::amax_bits(v);
-    if (largest >= detail::infinity_bits) {
+    const std::uint32_t amax = detail::amax_bits(v);
+    if (amax >= detail::infinity_bits) {
       ++report.nonfinite_blocks;
       detail::zero_codes(format.grid, v, codes);
       return detail::nan_scale(format.scale);
     }
-    const block_scale scale = choose_scale(format, rule, tensor, v, detail::to_float(largest));
+    const block_scale scale = choose_scale(format, rule, tensor, v, detail::to_float(amax));
     if constexpr (scale_rule<Rule>)
       if (scale.bits == detail::nan_scale(format.scale)) {
         ++report.nonfinite_blocks;
         detail::zero_codes(format.grid, v, codes);
         return scale.bits;
       }
-    if (scale.factor == 0.0f || largest == 0) {  // e8m0 has no zero: there the block tells
-      report.underflowed_scales += largest != 0;
+    if (scale.factor == 0.0f || amax == 0) {  // e8m0 has no zero scale: there amax decides
+      report.underflowed_scales += amax != 0;
       detail::zero_codes(format.grid, v, codes);
       return scale.bits;
     }
@@ -175,8 +177,8 @@ UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, scale
 }
 
 /// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out, the block scale
-/// returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`: of x[0], for stochastic rounding.
-/// `rule`: a scale_rule_spec (`scale_up{}.spec()`), or a scale rule of the kernel's own.
+/// returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`: of x[0], for stochastic
+/// rounding. `rule`: a scale_rule_spec (`scale_up{}.spec()`), or a scale rule of the kernel's own.
 template <any_block_format F, rounding_policy Rounding = nearest_even, any_scale_rule Rule = scale_rule_spec>
   requires(F::block.rows == 1)
 UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed, Rounding rounding = {},

@@ -1,4 +1,4 @@
-// ufp4 - block_format: an element type, a scale type, a block shape and perhaps a tensor scale, named as one type.
+// ufp4 - block_format: an element type, a scale type, a block shape and an optional tensor scale as one type.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,25 +12,25 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// 1 x cols along the contraction axis (an int converts to that), or a rectangle.
+/// The shape of a block: 1 x cols along the contraction axis, or a rectangle.
 struct block_shape {
-  int rows = 1;
-  int cols = 16;
+  int rows = 1;   ///< 1, or the height of a rectangle
+  int cols = 16;  ///< along the contraction axis
   constexpr block_shape() = default;
-  UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}
-  UFP4_MEMBER constexpr block_shape(int rows_, int cols_) : rows(rows_), cols(cols_) {}
+  UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}             ///< 1 x along_k
+  UFP4_MEMBER constexpr block_shape(int rows_, int cols_) : rows(rows_), cols(cols_) {}  ///< rows x cols
   friend constexpr bool operator==(const block_shape&, const block_shape&) = default;
 };
 
 /// One scale for size x size elements: for an operand that a GEMM and its transpose both read.
 constexpr block_shape square(int size) { return {size, size}; }
 
-/// A block format as data, for kernels and recipes; spec_of<Format>() derives it from the type.
+/// A block format as data, for kernels and recipes. spec_of<Format> computes it from the type.
 struct format_spec {
-  grid4 grid;
-  scale_kind scale;
-  block_shape block;
-  bool two_level;  ///< a binary32 tensor scale beside the block scales
+  grid4 grid;         ///< the element format
+  scale_kind scale;   ///< the type of the block scales
+  block_shape block;  ///< the elements that share a scale
+  bool two_level;     ///< a binary32 tensor scale beside the block scales
   friend constexpr bool operator==(const format_spec&, const format_spec&) = default;
 };
 
@@ -51,16 +51,17 @@ struct block_format {
   static_assert(std::is_void_v<TensorScale> || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
                 "float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
 
-  using element_type = Element;
-  using scale_type = Scale;
-  using tensor_scale_type = TensorScale;
-  static constexpr block_shape block = Block;
-  static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< along the contraction axis
-  static constexpr bool two_level = !std::is_void_v<TensorScale>;
+  using element_type = Element;                                                    ///< fp4<E2M1>, int4, ...
+  using scale_type = Scale;                                                        ///< float, bf16, e4m3, ...
+  using tensor_scale_type = TensorScale;                                           ///< float or void
+  static constexpr block_shape block = Block;                                      ///< rows x B
+  static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< B
+  static constexpr bool two_level = !std::is_void_v<TensorScale>;                  ///< has a tensor scale
   /// Codes and block scales; a tensor scale adds 32 bits to the whole.
   static constexpr double bits_per_element = 4.0 + 8.0 * sizeof(Scale) / (Block.rows * Block.cols);
 };
 
+/// Whether F is an instance of block_format.
 template <class F>
 struct is_block_format : std::false_type {};
 template <class E, class S, block_shape B, class T>
@@ -70,6 +71,7 @@ struct is_block_format<block_format<E, S, B, T>> : std::true_type {};
 template <class F>
 concept any_block_format = is_block_format<F>::value;
 
+/// The format F as data.
 template <any_block_format F>
 inline constexpr format_spec spec_of = {grid_of<typename F::element_type>(), scale_traits<typename F::scale_type>::kind,
                                         F::block, F::two_level};
@@ -78,7 +80,7 @@ inline constexpr format_spec spec_of = {grid_of<typename F::element_type>(), sca
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// Why a format put together by hand is none that kernels take, or nullptr: block_format's own conditions.
+/// The reason why kernels do not support a format, or nullptr. The conditions are those of block_format.
 constexpr const char* format_mismatch(const format_spec& f) {
   const int rows = f.block.rows, cols = f.block.cols;
   if (f.grid.levels < 1 || f.grid.levels > 16 || !(f.grid.qmax > 0.0f))

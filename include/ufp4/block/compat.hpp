@@ -2,20 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // quantize<compat::ggml_mxfp4>(x) returns a quantized_matrix<mxfp4> whose codes and scales are those of that project's
-// own quantizer for finite input; NaN and Inf follow ufp4's policy (codes +0, NaN scale). Storage layouts (ggml's split
-// halves, swizzled scales) are in layouts.hpp. docs/compatibility.md says where each differs from our rules, and from
-// which version of which function it was worked out.
+// quantizer for finite input. A block with NaN or Inf has codes +0 and a NaN scale, as in every format here. Converters
+// for the storage layouts of the projects are in layouts.hpp. docs/compatibility.md names the version of each function
+// and lists the differences from the rules of ufp4.
 //
-// | preset            | format | what is different from the format's default                                         |
-// |-------------------|--------|-------------------------------------------------------------------------------------|
-// | torchao_mx_floor  | mxfp4  | a zero block keeps its signs                                                        |
-// | torchao_mx_even   | mxfp4  | mx_even; the same; a maximum that rounds beyond binary32 makes a NaN block          |
-// | torchao_mx_ceil   | mxfp4  | smallest 2^e with amax <= 4 * 2^e; the same                                         |
-// | torchao_mx_rceil  | mxfp4  | smallest 2^e with fl(amax * fl(1/6)) <= 2^e; the same                               |
-// | ggml_mxfp4        | mxfp4  | log2 rounded to binary32; ties toward zero; no -0                                   |
-// | ggml_nvfp4        | block_format<fp4<E2M1>, e4m3, 16> | one level; a scale rounding of its own; nearest by search |
-// | te_nvfp4          | nvfp4  | a block whose scale underflows to 0 keeps codes (of x * FLT_MAX)                    |
-// | torchao_nvfp4     | nvfp4  | tensor scale fl(global_amax / 2688); block scales at least 2^-6; x * fl(fl(1/P) / s)       |
+// | preset           | format                            | differs from the default of the format in                  |
+// |------------------|-----------------------------------|------------------------------------------------------------|
+// | torchao_mx_floor | mxfp4                             | a zero block keeps its signs                               |
+// | torchao_mx_even  | mxfp4                             | mx_even; signs; an amax that rounds beyond binary32 is NaN |
+// | torchao_mx_ceil  | mxfp4                             | smallest 2^e with amax <= 4 * 2^e; signs                   |
+// | torchao_mx_rceil | mxfp4                             | smallest 2^e with fl(amax * fl(1/6)) <= 2^e; signs         |
+// | ggml_mxfp4       | mxfp4                             | log2 rounded to binary32; ties toward zero; no -0          |
+// | ggml_nvfp4       | block_format<fp4<E2M1>, e4m3, 16> | one level; its own scale rounding; nearest by search       |
+// | te_nvfp4         | nvfp4                             | a block with scale 0 has the codes of x * FLT_MAX          |
+// | torchao_nvfp4    | nvfp4                             | tensor scale P = fl(global_amax / 2688); block scales      |
+// |                  |                                   | of at least 2^-6; codes of x * fl(fl(1/P) / s)             |
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ using ufp4::detail::infinity_bits;
 using ufp4::detail::to_bits;
 using ufp4::detail::to_float;
 
-/// What the coders share: NaN blocks, and a block whose scale bits are known.
+/// The part that all coders share: format, tensor constants, NaN blocks.
 struct coder_base {
   format_spec format;
   tensor_constants tensor;
@@ -37,9 +38,8 @@ struct coder_base {
     return ufp4::detail::make_tensor_constants(f, {}, global_amax);
   }
 
-  UFP4_HD bool rejects(const block_values& v, std::uint32_t largest, std::uint8_t* codes,
-                       quantize_report& report) const {
-    if (largest < infinity_bits) return false;
+  UFP4_HD bool rejects(const block_values& v, std::uint32_t amax, std::uint8_t* codes, quantize_report& report) const {
+    if (amax < infinity_bits) return false;
     ++report.nonfinite_blocks;
     ufp4::detail::zero_codes(format.grid, v, codes);
     return true;
@@ -48,7 +48,7 @@ struct coder_base {
 
 enum class torchao_mode : std::uint8_t { floor, even, ceil, rceil };
 
-/// The biased exponent of the smallest power of two not below a positive x, as integer steps on its bits.
+/// The biased exponent of the smallest power of two that is not below a positive x.
 UFP4_HD constexpr std::uint32_t exponent_up(float x) {
   const std::uint32_t bits = to_bits(x), exponent = bits >> 23, mantissa = bits & 0x007FFFFFu;
   return exponent == 0 ? (mantissa > 0x00400000u ? 1u : 0u) : exponent + (mantissa != 0 ? 1u : 0u);
@@ -70,16 +70,16 @@ template <torchao_mode mode>
 struct torchao_mx_coder : coder_base {
   UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
                                    quantize_report& report) const {
-    const std::uint32_t largest = ufp4::detail::amax_bits(v);
-    const std::uint32_t bits = largest < infinity_bits ? torchao_scale(mode, to_float(largest)) : 0xFFu;
-    if (rejects(v, bits == 0xFFu ? infinity_bits : largest, codes, report)) return 0xFFu;
+    const std::uint32_t amax = ufp4::detail::amax_bits(v);
+    const std::uint32_t bits = amax < infinity_bits ? torchao_scale(mode, to_float(amax)) : 0xFFu;
+    if (rejects(v, bits == 0xFFu ? infinity_bits : amax, codes, report)) return 0xFFu;
     const block_scale scale = ufp4::detail::scale_from_bits(format, tensor, bits);
     report.saturated += ufp4::detail::round_row(format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
     return bits;
   }
 };
 
-/// ggml's nearest value: the first of the sixteen, by code, with the smallest |fl(value * scale) - x|.
+/// The code that ggml chooses: the first of the sixteen with the smallest |fl(value * scale) - x|.
 UFP4_HD inline std::uint8_t first_nearest(const grid4& grid, float scale, float x) {
   std::uint8_t best = 0;
   float least = ufp4::detail::magnitude(ufp4::detail::rounded(grid.value[0] * scale) - x);
@@ -90,8 +90,8 @@ UFP4_HD inline std::uint8_t first_nearest(const grid4& grid, float scale, float 
   return best;
 }
 
-/// floor(fl(log2 amax)): the last few floats below a power of two round up to it. With k the exponent of that power,
-/// they are the floor(2^j ln 2) largest, j = floor(log2 of how far log2 amax is from 0).
+/// floor(fl(log2 amax)): for the last few floats below a power of two 2^k, the logarithm rounds up to k. These are the
+/// last floor(2^j ln 2) floats, with j = floor(log2 |log2 amax|).
 UFP4_HD constexpr int floor_rounded_log2(float amax) {
   const int exponent = ufp4::detail::floor_log2(amax), k = exponent + 1;
   constexpr std::uint32_t ulps[] = {0, 1, 2, 5, 11, 22, 44};
@@ -106,9 +106,9 @@ UFP4_HD constexpr int floor_rounded_log2(float amax) {
 struct ggml_mxfp4_coder : coder_base {
   UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
                                    quantize_report& report) const {
-    const std::uint32_t largest = ufp4::detail::amax_bits(v);
-    if (rejects(v, largest, codes, report)) return 0xFFu;
-    const int e = largest == 0 ? -127 : floor_rounded_log2(to_float(largest)) - 2;
+    const std::uint32_t amax = ufp4::detail::amax_bits(v);
+    if (rejects(v, amax, codes, report)) return 0xFFu;
+    const int e = amax == 0 ? -127 : floor_rounded_log2(to_float(amax)) - 2;
     const std::uint32_t bits = e < -127 ? 0u : static_cast<std::uint32_t>(e + 127);
     const float scale = ufp4::detail::decode_scale(scale_kind::e8m0, bits);
     for (int k = 0; k < v.cols; ++k) {
@@ -119,7 +119,7 @@ struct ggml_mxfp4_coder : coder_base {
   }
 };
 
-/// ggml's own rounding of a positive scale to E4M3: half up, the top binade skipped.
+/// ggml's rounding of a positive scale to E4M3: half up; from 256 on the largest code.
 UFP4_HD constexpr std::uint32_t ggml_ue4m3(float u) {
   if (!(u > 0.0f)) return 0;
   if (u < 0.015625f) {  // 2^-6: subnormal codes
@@ -133,11 +133,11 @@ UFP4_HD constexpr std::uint32_t ggml_ue4m3(float u) {
 struct ggml_nvfp4_coder : coder_base {
   UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
                                    quantize_report& report) const {
-    const std::uint32_t largest = ufp4::detail::amax_bits(v);
-    if (rejects(v, largest, codes, report)) return 0x7Fu;
-    const std::uint32_t bits = ggml_ue4m3(to_float(largest) / 6.0f);
+    const std::uint32_t amax = ufp4::detail::amax_bits(v);
+    if (rejects(v, amax, codes, report)) return 0x7Fu;
+    const std::uint32_t bits = ggml_ue4m3(to_float(amax) / 6.0f);
     const float scale = ufp4::detail::decode_scale(scale_kind::e4m3, bits);
-    report.underflowed_scales += bits == 0 && largest != 0;
+    report.underflowed_scales += bits == 0 && amax != 0;
     for (int k = 0; k < v.cols; ++k) {
       codes[k] = bits == 0 ? std::uint8_t{0} : first_nearest(format.grid, scale, v.x[k]);
       report.saturated += bits != 0 && ufp4::detail::magnitude(v.x[k]) > 6.0f * scale;
@@ -146,15 +146,15 @@ struct ggml_nvfp4_coder : coder_base {
   }
 };
 
-/// Transformer Engine has no special case for a scale of 0: its factor is the clamped one.
+/// Transformer Engine has no special case for a scale of 0: the factor is FLT_MAX.
 struct te_nvfp4_coder : coder_base {
   UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
                                    quantize_report& report) const {
-    const std::uint32_t largest = ufp4::detail::amax_bits(v);
-    if (rejects(v, largest, codes, report)) return 0x7Fu;
-    block_scale scale = choose_scale(format, {}, tensor, v, to_float(largest));
+    const std::uint32_t amax = ufp4::detail::amax_bits(v);
+    if (rejects(v, amax, codes, report)) return 0x7Fu;
+    block_scale scale = choose_scale(format, {}, tensor, v, to_float(amax));
     if (scale.factor == 0.0f) scale.factor = ufp4::detail::max_finite;
-    report.underflowed_scales += scale.bits == 0 && largest != 0;
+    report.underflowed_scales += scale.bits == 0 && amax != 0;
     report.saturated += ufp4::detail::round_row(format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
     return scale.bits;
   }
@@ -168,10 +168,10 @@ struct torchao_nvfp4_coder : coder_base {
 
   UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
                                    quantize_report& report) const {
-    const std::uint32_t largest = ufp4::detail::amax_bits(v);
-    if (rejects(v, largest, codes, report)) return 0x7Fu;
+    const std::uint32_t amax = ufp4::detail::amax_bits(v);
+    if (rejects(v, amax, codes, report)) return 0x7Fu;
     constexpr float lowest = 0.015625f;  // 2^-6
-    const float u = largest == 0 ? 0.0f : to_float(largest) / 6.0f / tensor.decode;
+    const float u = amax == 0 ? 0.0f : to_float(amax) / 6.0f / tensor.decode;
     const std::uint32_t bits = e4m3(u > lowest ? u : lowest).bits();
     const float factor = 1.0f / tensor.decode / ufp4::detail::decode_scale(scale_kind::e4m3, bits);
     for (int k = 0; k < v.cols; ++k) {
@@ -221,7 +221,7 @@ struct ggml_nvfp4 {
   using coder = detail::ggml_nvfp4_coder;
 };
 
-/// A preset: a block format and the coder that fills it. A user's own type that has both works as these do.
+/// A preset: a type with a block format and a coder. A type of a user that has both is accepted by quantize, too.
 template <class P>
 concept preset = any_block_format<typename P::format> && block_codec<typename P::coder>;
 static_assert(preset<ggml_mxfp4> && preset<te_nvfp4> && preset<torchao_nvfp4> && preset<torchao_mx_even>);

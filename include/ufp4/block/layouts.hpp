@@ -1,7 +1,7 @@
-// ufp4 - other layouts of the same codes and scales, with converters both ways.
+// ufp4 - converts codes and scales to and from the layouts of other projects.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | layout        | who                                              | here                                          |
+// | layout        | used by                                          | form                                          |
 // |---------------|--------------------------------------------------|-----------------------------------------------|
 // | canonical     | this library                                     | codes row-major, even k low; scales row-major |
 // | 128x4 swizzle | cuBLASLt and CUTLASS block-scaled GEMMs, torchao | scales in tiles of 512 (swizzle_scales)       |
@@ -16,19 +16,19 @@
 
 namespace ufp4::inline UFP4_CODE {
 
-/// Where scale (row, col) of a matrix with `cols` scales a row stands in the 128x4 layout.
+/// The index of scale (row, col) in the 128x4 layout of a matrix with `cols` scales in a row.
 UFP4_HD constexpr std::size_t swizzled_index(std::size_t row, std::size_t col, std::size_t cols) {
   const std::size_t tiles_across = (cols + 3) / 4;
   const std::size_t tile = row / 128 * tiles_across + col / 4;
   return tile * 512 + row % 32 * 16 + row % 128 / 32 * 4 + col % 4;
 }
 
-/// How many scales the 128x4 layout holds: rows and cols rounded up to whole tiles.
+/// The number of scales in the 128x4 layout: rows and cols rounded up to whole tiles.
 UFP4_HD constexpr std::size_t swizzled_size(std::size_t rows, std::size_t cols) {
   return (rows + 127) / 128 * ((cols + 3) / 4) * 512;
 }
 
-/// rows x cols row-major scales to the 128x4 layout; what pads the last tiles is `padding`. `out` holds
+/// Copies rows x cols row-major scales to the 128x4 layout and fills the last tiles with `padding`. `out` holds
 /// swizzled_size(rows, cols) scales and must not overlap the input.
 template <class Scale>
 constexpr void swizzle_scales(const Scale* scales, std::size_t rows, std::size_t cols, Scale* out,
@@ -38,15 +38,15 @@ constexpr void swizzle_scales(const Scale* scales, std::size_t rows, std::size_t
     for (std::size_t c = 0; c < cols; ++c) out[swizzled_index(r, c, cols)] = scales[r * cols + c];
 }
 
-/// The inverse; padding is dropped.
+/// Copies scales from the 128x4 layout back to rows x cols row-major ones, without the padding.
 template <class Scale>
 constexpr void unswizzle_scales(const Scale* swizzled, std::size_t rows, std::size_t cols, Scale* out) {
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t c = 0; c < cols; ++c) out[r * cols + c] = swizzled[swizzled_index(r, c, cols)];
 }
 
-/// Canonical bytes of `blocks` blocks of `length` elements to split halves: byte j of a block holds element j (low) and
-/// element j + length / 2 (high). length is even; `out` must not overlap the input.
+/// Copies `blocks` blocks of `length` packed elements to split halves: byte j of a block holds element j (low nibble)
+/// and element j + length / 2 (high). length is even; `out` must not overlap the input.
 constexpr void split_halves(const std::uint8_t* packed, std::size_t blocks, std::size_t length, std::uint8_t* out) {
   const std::size_t bytes = length / 2;
   for (std::size_t b = 0; b < blocks; ++b)

@@ -1,4 +1,4 @@
-// ufp4 - two codes a byte: the even element in the low nibble.
+// ufp4 - packs two codes into a byte: the even element in the low nibble.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,13 +8,13 @@
 
 namespace ufp4::inline UFP4_CODE {
 
-/// count codes, one a byte, into count / 2 bytes; count is even.
+/// Packs `count` codes, one in a byte, into count / 2 bytes. count is even.
 UFP4_HD constexpr void pack_codes(const std::uint8_t* codes, std::size_t count, std::uint8_t* packed) {
   for (std::size_t i = 0; i < count / 2; ++i)
     packed[i] = static_cast<std::uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
 }
 
-/// count / 2 bytes into count codes, one a byte; count is even.
+/// Unpacks count / 2 bytes into `count` codes, one in a byte. count is even.
 UFP4_HD constexpr void unpack_codes(const std::uint8_t* packed, std::size_t count, std::uint8_t* codes) {
   for (std::size_t i = 0; i < count / 2; ++i) {
     codes[2 * i] = packed[i] & 15u;

@@ -1,4 +1,4 @@
-// ufp4 - how a block's scale follows from its values: numerics 5.
+// ufp4 - scale rules: how the amax of a block becomes its scale (numerics 5). choose_scale is the one place of it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,22 +9,22 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// A rule as data: what a recipe stores and a kernel switches on.
+/// One of the library's scale rules as data, as recipes store it and kernels read it.
 struct scale_rule_spec {
   enum class kind : std::uint8_t { by_format, up, mx_floor, mx_even, mx_ceil, four_over_six };
   kind what = kind::by_format;
-  bool mse_search = false;  ///< then look around the rule's scale for the smallest squared error
+  bool mse_search = false;  ///< search near the rule's scale for the smallest squared error
 
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return *this; }
   friend constexpr bool operator==(const scale_rule_spec&, const scale_rule_spec&) = default;
 };
 
-/// The default: mx_floor for e8m0 scales, the scale type's own nearest rounding for the others.
+/// The default: mx_floor for e8m0 scales; amax / qmax, rounded to nearest, for the other scale types.
 struct default_scale {
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return {}; }
 };
-/// For e4m3, ue5m3 and bf16: the smallest scale not below the argument, so that no maximum is clipped. Pair it with
-/// stochastic rounding, which otherwise shrinks (attenuation .9965 on a Gaussian; .9999 with it).
+/// For e4m3, ue5m3 and bf16: the smallest scale that is not below the argument, so that no amax is clipped. Use it with
+/// stochastic rounding, which shrinks values otherwise (attenuation .9965 on a Gaussian; .9999 with scale_up).
 struct scale_up {
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::up}; }
 };
@@ -36,36 +36,36 @@ struct mx_floor {
 struct mx_even {
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::mx_even}; }
 };
-/// For e8m0: the smallest power of two with which nothing saturates.
+/// For e8m0: the smallest power of two with which no element saturates.
 struct mx_ceil {
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::mx_ceil}; }
 };
-/// For two-level E2M1: the maximum becomes 6 or 4, whichever loses less. Cook et al., arXiv 2512.02010.
+/// For two-level E2M1: amax becomes 6 or 4, whichever has the smaller squared error. Cook et al., arXiv 2512.02010.
 struct four_over_six {
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::four_over_six}; }
 };
-/// The scale with the smallest squared error among nine (float, bf16) or five (8-bit) around the format's rule; beside
-/// another rule in the same call, around that rule's.
+/// The scale with the smallest squared error among nine (float, bf16) or five (8-bit) near the scale of the format's
+/// rule, or of another rule in the same call.
 struct mse_search {
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.mse_search = true}; }
 };
 static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && builtin_scale_rule<scale_rule_spec>);
 
-/// The constants of a two-level format, from global_amax, the largest finite magnitude of the transformed operand.
+/// The constants of a two-level format, computed from the tensor amax.
 struct tensor_constants {
   float decode = 1;        ///< fl(1/S): the tensor scale that is stored
   float scale_factor = 1;  ///< fl(S * fl(1/qmax)): amax times it is the argument of Scale
 };
 
-/// A scale as a block uses it. Codes are those of x * factor, or of x / factor where `divides`; all +0 if factor is 0.
+/// The scale of one block. Codes are those of x * factor, or of x / factor if `divides`; all +0 if factor is 0.
 struct block_scale {
   std::uint32_t bits;
-  float effective;  ///< block scale times tensor scale: what a decoded value is multiplied by
+  float effective;  ///< block scale times tensor scale: the factor of decoded values
   float factor;
   bool divides;
 };
 
-/// The values of one block, or of one square: rows of `cols` floats, `stride` floats apart.
+/// The values of one block: rows of `cols` floats, `stride` floats apart.
 struct block_values {
   const float* x;
   int rows;
@@ -79,7 +79,7 @@ namespace ufp4::detail::inline UFP4_CODE {
 
 using rule_kind = scale_rule_spec::kind;
 
-/// Why a rule does not go with a format, or nullptr.
+/// The reason why a rule does not apply to a format, or nullptr.
 constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_spec& f) {
   const bool power_of_two = f.scale == scale_kind::e8m0;
   switch (rule.what) {
@@ -119,7 +119,7 @@ UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor
   return {bits, effective, s == 0.0f ? 0.0f : inverse < max_finite ? inverse : max_finite, false};
 }
 
-/// The argument of Scale() for a block maximum.
+/// The argument of Scale() for a block amax.
 UFP4_HD constexpr float scale_argument(const format_spec& f, const tensor_constants& tensor, float amax) {
   return f.two_level ? amax * tensor.scale_factor : amax / f.grid.qmax;
 }
@@ -137,7 +137,7 @@ UFP4_HD constexpr std::uint32_t significand(float x) {
   return m;
 }
 
-/// The e8m0 code of a block maximum (finite).
+/// The e8m0 code for a finite block amax.
 UFP4_HD constexpr std::uint32_t power_of_two_scale(const grid4& grid, rule_kind rule, float amax) {
   if (amax == 0.0f) return 0;
   const int top = floor_log2(grid.qmax);
@@ -159,7 +159,7 @@ UFP4_HD inline float squared_error(const grid4& grid, const block_values& v, con
   float err = 0.0f;
   for (int r = 0; r < v.rows; ++r)
     for (int k = 0; k < v.cols; ++k) {
-      const float x = rounded(v.x[r * v.stride + k]);  // it may be a product of the caller's
+      const float x = rounded(v.x[r * v.stride + k]);  // it may be a product that the compiler could fuse
       const float t = rounded(scale.divides ? x / scale.factor : x * scale.factor);
       const std::uint8_t code = scale.factor == 0.0f ? grid.code[grid.zero] : round_to_grid(grid, nearest_even{}, t, 0);
       const float d = x - rounded(grid.value[code] * scale.effective);
@@ -203,7 +203,7 @@ UFP4_HD inline block_scale smallest_error(const format_spec& f, const tensor_con
   return best;
 }
 
-/// The scale of a user's rule, encoded: `amax` > 0 is finite. NaN bits where the rule's answer is no scale.
+/// The encoded scale of a user's rule. Requires a finite amax > 0. NaN bits if the result of the rule is not a scale.
 template <scale_rule Rule>
 UFP4_HD block_scale scale_of_rule(const format_spec& f, const Rule& rule, const tensor_constants& tensor,
                                   const block_values& v, float amax) {

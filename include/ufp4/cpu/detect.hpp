@@ -19,30 +19,6 @@
 #endif
 #endif
 
-namespace ufp4::cpu::inline UFP4_TYPES {
-
-/// A set of tiers.
-class isa_set {
- public:
-  constexpr bool has(isa i) const { return (bits_ >> static_cast<unsigned>(i) & 1u) != 0; }
-  constexpr isa_set& add(isa i) {
-    bits_ |= 1u << static_cast<unsigned>(i);
-    return *this;
-  }
-  /// The most capable tier of the set.
-  constexpr isa best() const {
-    isa found = isa::scalar;
-    for (const isa i : all_isas)
-      if (has(i)) found = i;
-    return found;
-  }
-
- private:
-  std::uint32_t bits_ = 1u << static_cast<unsigned>(isa::scalar);
-};
-
-}  // namespace ufp4::cpu::inline UFP4_TYPES
-
 namespace ufp4::cpu::detail::inline UFP4_TYPES {
 
 struct detected {

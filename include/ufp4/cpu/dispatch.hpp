@@ -1,10 +1,14 @@
 // ufp4 - which tier a call runs on: resolved from the context, the environment, or the machine.
 // SPDX-License-Identifier: Apache-2.0
+//
+// A tier can be used if the machine has it and the build has not left it out (UFP4_ISAS, config.hpp). To ask for any
+// other one is an error that lists those that can be used.
 #pragma once
 
 #include <cstddef>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <ufp4/cpu/context.hpp>
 #include <ufp4/cpu/detect.hpp>
 #include <ufp4/cpu/kernel_tables.hpp>
@@ -13,6 +17,14 @@
 #if !defined(UFP4_EXTERNAL_KERNELS)
 #include <ufp4/cpu/kernels.hpp>
 #endif
+
+namespace ufp4::cpu::inline UFP4_CODE {
+
+/// The instruction sets whose kernels the program contains, on whatever machine: all of the architecture, unless
+/// UFP4_ISAS leaves some out. See also available().
+inline isa_set compiled() { return detail::kernels::compiled; }
+
+}  // namespace ufp4::cpu::inline UFP4_CODE
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
@@ -23,31 +35,37 @@ inline std::string names_of(isa_set set) {
   return text;
 }
 
-inline isa require_available(isa tier, const char* asked_by) {
-  ufp4::detail::expects(tier <= isa::neon_bf16, asked_by, " is ", static_cast<unsigned>(tier),
-                        ", which is no instruction set of ufp4");
-  ufp4::detail::expects(available().has(tier), asked_by, " asks for ", name(tier),
-                        ", which this machine lacks; it has ", names_of(available()));
-  return tier;
+/// Throws: the tier `wanted` cannot be used.
+[[noreturn, gnu::cold]] inline void reject_isa(const char* asked_by, const std::string& wanted, const char* why) {
+  ufp4::detail::reject(
+      ufp4::detail::concat(asked_by, ": ", wanted, " ", why, "; available: ", names_of(available() & compiled())));
+}
+
+inline isa require_usable(isa tier, const char* asked_by) {
+  if ((available() & compiled()).has(tier)) [[likely]]
+    return tier;
+  if (tier > isa::neon_bf16 || tier == isa::automatic)
+    reject_isa(asked_by, std::to_string(static_cast<unsigned>(tier)), "is not an instruction set of ufp4");
+  reject_isa(asked_by, name(tier), available().has(tier) ? "was left out of this build" : "is not on this machine");
 }
 
 /// The tier that UFP4_ISA names, or the best one.
 inline isa from_environment() {
   const char* wanted = std::getenv("UFP4_ISA");
-  if (wanted == nullptr || *wanted == '\0') return available().best();
+  if (wanted == nullptr || *wanted == '\0') return (available() & compiled()).best();
   for (const isa i : all_isas)
-    if (std::string(name(i)) == wanted) return require_available(i, "UFP4_ISA");
-  ufp4::detail::reject(ufp4::detail::concat("UFP4_ISA is ", wanted, ", which is no instruction set of ufp4; this ",
-                                            "machine has ", names_of(available())));
+    if (std::string_view(name(i)) == wanted) return require_usable(i, "UFP4_ISA");
+  reject_isa("UFP4_ISA", wanted, "is not an instruction set of ufp4");
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 
 namespace ufp4::cpu::inline UFP4_CODE {
 
-/// The tier a context's calls run on. Throws std::invalid_argument, listing what there is, for one that is not.
+/// The tier that a context's calls run on. Throws std::invalid_argument, with a list of those that can be used, for any
+/// other one. UFP4_ISA is read by the first call whose context names no tier.
 inline isa resolve(const context& ctx) {
-  if (ctx.isa != isa::automatic) return detail::require_available(ctx.isa, "cpu::context::isa");
+  if (ctx.isa != isa::automatic) return detail::require_usable(ctx.isa, "cpu::context::isa");
   static const isa chosen = detail::from_environment();
   return chosen;
 }

@@ -1,7 +1,7 @@
 // ufp4 - the loops around a vector kernel's register tile: slices of K, panels of columns, tiles of rows.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernel gives, all static:
+// blocked_gemm: a kernel has these static members.
 //
 // | rows, cols, depth | of a register tile of C; K of a slice: a multiple of 256, so of every block and transform   |
 // | left_bytes        | (job, k): of a tile's `rows` packed rows up to k; linear in k                               |
@@ -10,27 +10,42 @@
 // | pack_right        | (job, col, live, k, depth, out): the same for columns                                       |
 // | multiply          | (job, left, right, live, depth, acc, stride): adds the slice's products to live x cols sums |
 //
-// A slice of the right operand is decoded once and stays in the first-level cache while all rows of the part pass by.
+// A slice of the right operand is decoded once and stays in the first-level cache while all rows of the part are
+// multiplied by it.
 //
-// streamed_gemm, below, is for kernels that decode in registers while they multiply the first tile of rows. Its left
-// operand is packed by a tile's live rows, so that one row costs the cache and the loads of one row.
-// Kernel gives, all static:
+// streamed_gemm: for kernels that decode in registers while they multiply the first tile of rows. Its left operand is
+// packed for a tile's live rows, so that a single row takes the cache and the loads of one row only. Static members:
 //
-// | rows, cols    | of a register tile; pack_left's tiles of fewer rows have records of their own size            |
+// | rows, cols    | of a register tile; tiles of fewer rows have smaller records                                   |
 // | depth_of      | (rows): K of a slice in a part of so many rows: a multiple of 256                             |
 // | record        | (job, live): bytes of one packed block of `live` rows                                         |
 // | pack_row      | (job, row, r, live, out): row r of a tile into the records of all its blocks                  |
 // | slice_bytes   | (job, rows): memory for slice, beside its vectors                                             |
-// | slice         | slice(job, columns, memory), then read(k, depth): a panel of columns and where in K it stands |
+// | slice         | slice(job, columns, memory), then read(k, depth): a panel of columns, for a range of K        |
 // | multiply_tile | (slice, live, first, left, acc): adds a slice's products to `live` x cols sums; `first`:      |
 // |               | of the part's tiles                                                                           |
 // | store         | as store_part                                                                                 |
 #pragma once
 
 #include <cstddef>
-#include <ufp4/cpu/gemm_kernel.hpp>
+#include <ufp4/cpu/kernels/gemm/store_part.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
+
+/// The kernel of the dispatch table. `step`: K that one multiply instruction adds up. Sums are made block by block in
+/// order, whatever the mode, so `fast` gives the bits of exact_blocks.
+template <class Loops, class Kernel>
+constexpr gemm_kernel loop_kernel(isa tier, const char* name, std::size_t step, std::size_t part_rows,
+                                  std::size_t part_cols) {
+  return kernel_of<Loops>({.tier = tier,
+                           .name = name,
+                           .tile_rows = Kernel::rows,
+                           .tile_cols = Kernel::cols,
+                           .tile_depth = step,
+                           .part_rows = part_rows,
+                           .part_cols = part_cols,
+                           .fast_is = accumulate::exact_blocks});
+}
 
 template <class Kernel>
 struct blocked_gemm {
@@ -76,23 +91,10 @@ struct blocked_gemm {
     }
   }
 
-  /// The row of the dispatch table. `step`: K that one multiply instruction adds up. Sums are made block by block in
-  /// order, whatever the mode, so `fast` gives the bits of exact_blocks.
+  static bool takes(const gemm_job& job) { return Kernel::takes(job); }
   static constexpr gemm_kernel row(isa tier, const char* name, std::size_t step, std::size_t part_rows,
                                    std::size_t part_cols) {
-    return {tier,
-            name,
-            Kernel::rows,
-            Kernel::cols,
-            step,
-            part_rows,
-            part_cols,
-            &Kernel::takes,
-            &left_bytes,
-            &pack_left,
-            &scratch_bytes,
-            &multiply,
-            accumulate::exact_blocks};
+    return loop_kernel<blocked_gemm, Kernel>(tier, name, step, part_rows, part_cols);
   }
 };
 
@@ -105,7 +107,7 @@ struct streamed_gemm {
   static std::size_t tile_bytes(const gemm_job& job, std::size_t live) {
     return live == 0 ? 0 : up(job.padded() / job.block * Kernel::record(job, live));
   }
-  /// Where column k of the tile that begins at row i lies.
+  /// The position of column k of the tile that begins at row i.
   static std::size_t place(const gemm_job& job, std::size_t i, std::size_t live, std::size_t k) {
     return tile_bytes(job, rows) * (i / rows) + k / job.block * Kernel::record(job, live);
   }
@@ -143,22 +145,10 @@ struct streamed_gemm {
     }
   }
 
-  /// As blocked_gemm::row.
+  static bool takes(const gemm_job& job) { return Kernel::takes(job); }
   static constexpr gemm_kernel row(isa tier, const char* name, std::size_t step, std::size_t part_rows,
                                    std::size_t part_cols) {
-    return {tier,
-            name,
-            rows,
-            cols,
-            step,
-            part_rows,
-            part_cols,
-            &Kernel::takes,
-            &left_bytes,
-            &pack_left,
-            &scratch_bytes,
-            &multiply,
-            accumulate::exact_blocks};
+    return loop_kernel<streamed_gemm, Kernel>(tier, name, step, part_rows, part_cols);
   }
 };
 

@@ -1,24 +1,26 @@
-// ufp4 - running GEMM jobs: which kernel each takes, the left operands packed, then parts of every C over the threads.
+// ufp4 - runs GEMM jobs: chooses a kernel for each, packs the left operands, then computes parts of every C in parallel.
 // SPDX-License-Identifier: Apache-2.0
+//
+// No result depends on how C is cut into parts or on the number of threads. A call with little work stays on the
+// caller's thread, and a small one allocates no memory for its operands.
 #pragma once
 
 #include <cstddef>
 #include <cstring>
+#include <new>
 #include <span>
 #include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/cpu/parallel.hpp>
-#include <vector>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// What a job will be run as.
+/// A job and the kernel that runs it.
 struct gemm_plan {
   gemm_job job;
   const gemm_kernel* kernel;
 };
 
-/// The job with its sides exchanged: C^T = B A^T. Every formula of numerics 6 is symmetric but for the epilogue, which
-/// looks at `swapped`.
+/// The job of the transposed product, C^T = B A^T. Only the epilogue's formulas are not symmetric; it tests `swapped`.
 inline gemm_job exchanged(const gemm_job& job) {
   gemm_job other = job;
   other.left = job.right;
@@ -28,8 +30,8 @@ inline gemm_job exchanged(const gemm_job& job) {
   return other;
 }
 
-/// Vector kernels run over columns; a C of few columns and many rows is made on its side, where the kernel's bits are
-/// those of exact_blocks and so do not depend on it.
+/// Vector kernels run along the columns of C. A C of few columns and many rows is computed as the transposed product if
+/// the kernel gives the bits of exact_blocks, which are the same for both.
 inline gemm_plan plan_gemm(const gemm_job& job, isa tier) {
   const gemm_kernel* kernel = &gemm_kernel_for(kernels::gemm, job, tier);
   const bool narrow = job.out.cols < kernel->tile_cols && job.out.rows > 2 * job.out.cols;
@@ -42,7 +44,7 @@ inline gemm_plan plan_gemm(const gemm_job& job, isa tier) {
 struct gemm_piece {
   const gemm_plan* plan;
   std::size_t row, rows;
-  std::size_t left_at;     ///< where its packed rows begin
+  std::size_t left_at;     ///< offset of its packed rows
   std::size_t first_task;  ///< among all parts of a wave
   std::size_t first_pack;  ///< among all packing tasks of a wave
 
@@ -54,22 +56,40 @@ struct gemm_piece {
   std::size_t packs() const { return (rows + pack_rows() - 1) / pack_rows(); }
 };
 
-/// Scratch of the tasks that run at one time.
+/// Memory of one call on a cache line: up to `few` bytes are part of the object, on the caller's stack.
+template <std::size_t few>
+class gemm_memory {
+ public:
+  explicit gemm_memory(std::size_t bytes) : heap_(bytes <= few ? 0 : bytes) {}
+  std::byte* data() { return heap_.size() == 0 ? small_ : heap_.data(); }
+
+ private:
+  ufp4::detail::buffer<std::byte> heap_;
+  alignas(64) std::byte small_[few];
+};
+
+/// Scratch memory for tasks that run at the same time: `places` of them, each of `bytes`.
 class scratch_pool {
  public:
-  scratch_pool(std::size_t places, std::size_t bytes)
-      : bytes_((bytes + 63) / 64 * 64), used_(places), memory_(places * bytes_) {
-    std::memset(used_.data(), 0, places);
+  static constexpr std::size_t line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+  static constexpr std::size_t size(std::size_t places, std::size_t bytes) { return places * line(bytes) + places; }
+
+  scratch_pool(std::size_t places, std::size_t bytes, std::byte* memory)
+      : places_(places),
+        bytes_(line(bytes)),
+        memory_(memory),
+        used_(reinterpret_cast<char*>(memory + places * bytes_)) {
+    std::memset(used_, 0, places);
   }
 
-  /// body(memory) with memory that nobody else has; allocated where an executor runs more tasks at once than we have
-  /// threads.
+  /// body(memory) with memory that no other task uses. An executor may run more tasks at once than there are places;
+  /// then the memory is allocated.
   template <class F>
   void with(const F& body) {
-    for (std::size_t i = 0; i < used_.size(); ++i) {
-      if (__atomic_exchange_n(used_.data() + i, char{1}, __ATOMIC_ACQUIRE) != 0) continue;
-      body(memory_.data() + i * bytes_);
-      __atomic_store_n(used_.data() + i, char{0}, __ATOMIC_RELEASE);
+    for (std::size_t i = 0; i < places_; ++i) {
+      if (__atomic_exchange_n(used_ + i, char{1}, __ATOMIC_ACQUIRE) != 0) continue;
+      body(memory_ + i * bytes_);
+      __atomic_store_n(used_ + i, char{0}, __ATOMIC_RELEASE);
       return;
     }
     const ufp4::detail::buffer<std::byte> own(bytes_);
@@ -77,30 +97,30 @@ class scratch_pool {
   }
 
  private:
-  std::size_t bytes_;
-  ufp4::detail::buffer<char> used_;
-  ufp4::detail::buffer<std::byte> memory_;
+  std::size_t places_, bytes_;
+  std::byte* memory_;
+  char* used_;
 };
 
-/// Pieces whose packed rows lie in memory at the same time.
+/// Consecutive pieces whose packed rows are in memory at the same time.
 struct gemm_wave {
   static constexpr std::size_t memory = std::size_t{64} << 20;
 
-  std::vector<gemm_piece> pieces;
-  std::size_t left_bytes = 0, scratch_bytes = 0, tasks = 0, packs = 0;
+  gemm_piece* pieces;
+  std::size_t count = 0, left_bytes = 0, scratch_bytes = 0, tasks = 0, packs = 0;
 
-  void add(const gemm_plan& plan, std::size_t row, std::size_t count) {
-    pieces.push_back({&plan, row, count, left_bytes, tasks, packs});
-    left_bytes += plan.kernel->left_bytes(plan.job, count);
-    const std::size_t scratch = plan.kernel->scratch_bytes(plan.job, count);
+  void add(const gemm_plan& plan, std::size_t row, std::size_t rows) {
+    const gemm_piece& piece = *::new (pieces + count++) gemm_piece{&plan, row, rows, left_bytes, tasks, packs};
+    left_bytes += plan.kernel->left_bytes(plan.job, rows);
+    const std::size_t scratch = plan.kernel->scratch_bytes(plan.job, rows);
     scratch_bytes = scratch > scratch_bytes ? scratch : scratch_bytes;
-    tasks += pieces.back().parts();
-    packs += pieces.back().packs();
+    tasks += piece.parts();
+    packs += piece.packs();
   }
 
   /// The last piece whose `first` is not beyond a task.
   const gemm_piece& piece_of(std::size_t gemm_piece::* first, std::size_t task) const {
-    std::size_t low = 0, high = pieces.size();
+    std::size_t low = 0, high = count;
     while (high - low > 1) {
       const std::size_t middle = (low + high) / 2;
       (pieces[middle].*first <= task ? low : high) = middle;
@@ -109,11 +129,11 @@ struct gemm_wave {
   }
 };
 
-/// Packs the left operands; few rows on the caller's thread, since a thread costs more than they do.
+/// Packs the left operands; a small amount on the caller's thread.
 inline void pack_wave(const context& ctx, const gemm_wave& wave, std::byte* left) {
-  constexpr std::size_t few = std::size_t{1} << 17;  // bytes: some 20 microseconds of packing
+  constexpr std::size_t small = std::size_t{1} << 17;  // bytes: about 20 microseconds
   if (wave.left_bytes == 0) return;
-  parallel_for(wave.left_bytes < few ? context{.threads = 1} : ctx, wave.packs, [&](std::size_t task) {
+  parallel_for(wave.left_bytes < small ? context{.threads = 1} : ctx, wave.packs, [&](std::size_t task) {
     const gemm_piece& p = wave.piece_of(&gemm_piece::first_pack, task);
     const gemm_kernel& kernel = *p.plan->kernel;
     const std::size_t first = (task - p.first_pack) * p.pack_rows(), rows = p.rows - first;
@@ -123,22 +143,23 @@ inline void pack_wave(const context& ctx, const gemm_wave& wave, std::byte* left
 }
 
 inline void run_wave(const context& ctx, const gemm_wave& wave) {
-  const ufp4::detail::buffer<std::byte> left(wave.left_bytes);
-  pack_wave(ctx, wave, left.data());
-  const std::size_t limit = thread_limit(ctx);
-  scratch_pool scratch(limit < wave.tasks ? limit : wave.tasks, wave.scratch_bytes);
+  const std::size_t limit = thread_limit(ctx), places = limit < wave.tasks ? limit : wave.tasks;
+  const std::size_t left_bytes = scratch_pool::line(wave.left_bytes);
+  gemm_memory<(std::size_t{1} << 14)> memory(left_bytes + scratch_pool::size(places, wave.scratch_bytes));
+  std::byte* left = memory.data();
+  pack_wave(ctx, wave, left);
+  scratch_pool scratch(places, wave.scratch_bytes, left + left_bytes);
   parallel_for(ctx, wave.tasks, [&](std::size_t task) {
     const gemm_piece& p = wave.piece_of(&gemm_piece::first_task, task);
     const std::size_t width = p.plan->kernel->part_cols, col = (task - p.first_task) * width;
     const std::size_t across = p.plan->job.out.cols - col;
     const gemm_part part{p.row, p.rows, col, across < width ? across : width};
-    scratch.with(
-        [&](std::byte* memory) { p.plan->kernel->multiply(p.plan->job, part, left.data() + p.left_at, memory); });
+    scratch.with([&](std::byte* own) { p.plan->kernel->multiply(p.plan->job, part, left + p.left_at, own); });
   });
 }
 
-/// Rows of a piece: part_rows, or fewer where there would be too few parts to keep all threads busy. Not fewer than 64,
-/// since every piece decodes the right operand anew. No sum depends on it.
+/// Rows of a piece: part_rows, or fewer where there would be too few parts to keep all threads busy; at least 64,
+/// because every piece decodes the right operand again.
 inline std::size_t piece_rows(const gemm_plan& plan, std::size_t parts, std::size_t threads) {
   const std::size_t tile = plan.kernel->tile_rows, most = plan.kernel->part_rows;
   const std::size_t pieces = threads == 1 ? 1 : (3 * threads + parts - 1) / parts;
@@ -146,30 +167,54 @@ inline std::size_t piece_rows(const gemm_plan& plan, std::size_t parts, std::siz
   return rows < most ? (rows + tile - 1) / tile * tile : most;
 }
 
-/// Runs checked jobs, many small ones spread over the threads as well as one large one. No C overlaps another.
-inline void run_gemms(const context& ctx, std::span<const gemm_job> jobs) {
-  const isa tier = resolve(ctx);
-  const std::size_t threads = thread_limit(ctx);
-  std::vector<gemm_plan> plans;
-  plans.reserve(jobs.size());
-  std::size_t parts = 0;  // of C's first rows, over all jobs
-  for (const gemm_job& job : jobs) {
-    if (job.out.rows == 0 || job.out.cols == 0) continue;
-    const gemm_plan& plan = plans.emplace_back(plan_gemm(job, tier));
+/// At most one thread for every 2^21 products of elements, which take 5 to 20 microseconds; to decode the right operand
+/// takes as long as to multiply it by 8 rows. An executor's threads are its own affair.
+inline std::size_t useful_threads(const context& ctx, std::span<const gemm_plan> plans) {
+  const std::size_t limit = thread_limit(ctx);
+  if (limit == 1 || ctx.executor) return limit;
+  double products = 0;
+  for (const gemm_plan& plan : plans)
+    products += static_cast<double>(plan.job.out.rows + 8) * static_cast<double>(plan.job.out.cols) *
+                static_cast<double>(plan.job.padded());
+  const double threads = products * 0x1p-21;
+  return threads < 2 ? 1 : threads < static_cast<double>(limit) ? static_cast<std::size_t>(threads) : limit;
+}
+
+inline void run_plans(const context& ctx, std::span<const gemm_plan> plans) {
+  const std::size_t threads = useful_threads(ctx, plans);
+  const context limited{.threads = static_cast<int>(threads), .isa = ctx.isa, .executor = ctx.executor};
+  std::size_t parts = 0, pieces = 0;  // parts: of C's first rows, over all jobs
+  for (const gemm_plan& plan : plans)
     parts += (plan.job.out.cols + plan.kernel->part_cols - 1) / plan.kernel->part_cols;
-  }
-  gemm_wave wave;
+  for (const gemm_plan& plan : plans) pieces += plan.job.out.rows / piece_rows(plan, parts, threads) + 1;
+  gemm_memory<1024> memory(pieces * sizeof(gemm_piece));
+  gemm_wave wave{reinterpret_cast<gemm_piece*>(memory.data())};
   for (const gemm_plan& plan : plans) {
     const std::size_t most = piece_rows(plan, parts, threads);
     for (std::size_t row = 0; row < plan.job.out.rows; row += most) {
       const std::size_t left = plan.job.out.rows - row;
       wave.add(plan, row, left < most ? left : most);
       if (wave.left_bytes < gemm_wave::memory) continue;
-      run_wave(ctx, wave);
-      wave = {};
+      run_wave(limited, wave);
+      wave = {wave.pieces};
     }
   }
-  if (!wave.pieces.empty()) run_wave(ctx, wave);
+  if (wave.count != 0) run_wave(limited, wave);
+}
+
+/// Runs checked jobs: many small ones are spread over the threads as well as one large one is. No C overlaps another.
+inline void run_gemms(const context& ctx, std::span<const gemm_job> jobs) {
+  const isa tier = resolve(ctx);
+  const auto empty = [](const gemm_job& job) { return job.out.rows == 0 || job.out.cols == 0; };
+  if (jobs.size() == 1 && !empty(jobs[0])) {
+    const gemm_plan plan = plan_gemm(jobs[0], tier);
+    return run_plans(ctx, {&plan, 1});
+  }
+  const ufp4::detail::buffer<gemm_plan> plans(jobs.size());
+  std::size_t count = 0;
+  for (const gemm_job& job : jobs)
+    if (!empty(job)) ::new (plans.data() + count++) gemm_plan(plan_gemm(job, tier));
+  run_plans(ctx, {plans.data(), count});
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -72,4 +72,29 @@ constexpr isa parent(isa i) {
   }
 }
 
+/// A set of tiers; scalar is in every set.
+class isa_set {
+ public:
+  constexpr bool has(isa i) const { return i <= isa::neon_bf16 && (bits_ >> static_cast<unsigned>(i) & 1u) != 0; }
+  constexpr isa_set& add(isa i) {
+    bits_ |= 1u << static_cast<unsigned>(i);
+    return *this;
+  }
+  constexpr isa_set operator&(isa_set other) const {
+    isa_set both;
+    both.bits_ = bits_ & other.bits_;
+    return both;
+  }
+  /// The most capable tier of the set.
+  constexpr isa best() const {
+    isa found = isa::scalar;
+    for (const isa i : all_isas)
+      if (has(i)) found = i;
+    return found;
+  }
+
+ private:
+  std::uint32_t bits_ = 1u << static_cast<unsigned>(isa::scalar);
+};
+
 }  // namespace ufp4::cpu::inline UFP4_TYPES

@@ -1,13 +1,29 @@
 // ufp4 - the tables of kernels, and how a kernel is looked up in them.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows stand in cpu/kernels.hpp. A tier without a row runs its parent's kernel (cpu/isa.hpp).
+// The rows are in cpu/kernels.hpp. A tier without a row runs its parent's kernel (cpu/isa.hpp).
 #pragma once
 
 #include <cstddef>
 #include <ufp4/cpu/elements.hpp>
 #include <ufp4/cpu/gemm_kernel.hpp>
 #include <ufp4/cpu/isa.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_TYPES {
+
+struct untyped_table {
+  const void* rows;
+  std::size_t count;
+};
+/// The kernels that a file with UFP4_COMPILE_KERNELS defines for all files with UFP4_EXTERNAL_KERNELS. The symbol has no
+/// key (detail/compiler.hpp): those files may be compiled with other flags.
+struct compiled_kernels {
+  untyped_table quantize, amax, dequantize, hadamard, gemm;
+  isa_set compiled;
+};
+extern const compiled_kernels external_kernels;
+
+}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
@@ -25,7 +41,7 @@ struct kernel_row {
   const char* name;
   Kernel* kernel;
 };
-/// A row of the quantizers: `takes` says whether it has code for this format, rule and rounding.
+/// `takes`: whether the kernel has code for this format, rule and rounding.
 struct quantize_row {
   isa tier;
   const char* name;
@@ -33,26 +49,37 @@ struct quantize_row {
   quantize_function* kernel;
 };
 
-/// Rows in constant memory.
+/// The rows of one operation, in constant memory: an array, or a table of external_kernels. Constant-initialized.
 template <class Row>
-struct kernel_table {
-  const Row* rows;
-  std::size_t count;
-
+class kernel_table {
+ public:
   template <std::size_t n>
-  constexpr kernel_table(const Row (&all)[n]) : rows(all), count(n) {}
-  constexpr const Row* begin() const { return rows; }
-  constexpr const Row* end() const { return rows + count; }
+  constexpr kernel_table(const Row (&rows)[n]) : rows_(rows), count_(n) {}
+  constexpr explicit kernel_table(const untyped_table& external) : external_(&external) {}
+
+  const Row* begin() const {
+    if (external_ == nullptr) return rows_;
+    const void* rows = external_->rows;
+    asm("" : "+r"(rows));  // the types behind it are keyed: calls must not be inlined at link time
+    return static_cast<const Row*>(rows);
+  }
+  const Row* end() const { return external_ == nullptr ? rows_ + count_ : begin() + external_->count; }
+
+ private:
+  const Row* rows_ = nullptr;
+  std::size_t count_ = 0;
+  const untyped_table* external_ = nullptr;
 };
 
 #if defined(UFP4_EXTERNAL_KERNELS)
-/// Of the file that is compiled with UFP4_COMPILE_KERNELS.
+/// Of the file that is compiled with UFP4_COMPILE_KERNELS. Without UFP4_EXTERNAL_KERNELS: cpu/kernels.hpp.
 namespace kernels {
-extern const kernel_table<quantize_row> quantize;
-extern const kernel_table<kernel_row<amax_function>> amax;
-extern const kernel_table<kernel_row<dequantize_function>> dequantize;
-extern const kernel_table<kernel_row<hadamard_function>> hadamard;
-extern const kernel_table<const gemm_kernel*> gemm;
+inline constexpr kernel_table<quantize_row> quantize{external_kernels.quantize};
+inline constexpr kernel_table<kernel_row<amax_function>> amax{external_kernels.amax};
+inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize{external_kernels.dequantize};
+inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard{external_kernels.hadamard};
+inline constexpr kernel_table<const gemm_kernel*> gemm{external_kernels.gemm};
+inline constexpr const isa_set& compiled = external_kernels.compiled;
 }  // namespace kernels
 #endif
 

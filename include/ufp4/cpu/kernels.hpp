@@ -1,106 +1,207 @@
 // ufp4 - every CPU kernel, as the rows of the tables. Adding a kernel is one row.
 // SPDX-License-Identifier: Apache-2.0
+//
+// Instruction sets that UFP4_ISAS (config.hpp) leaves out are not compiled; the portable kernels always are.
 #pragma once
 
 #include <ufp4/cpu/kernel_tables.hpp>
-#include <ufp4/cpu/kernels/dequantize/dequantize_avx2.hpp>
-#include <ufp4/cpu/kernels/dequantize/dequantize_avx512.hpp>
-#include <ufp4/cpu/kernels/dequantize/dequantize_neon.hpp>
 #include <ufp4/cpu/kernels/dequantize/dequantize_scalar.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_bf16_amx.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_bf16_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_bf16_neon.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_blocks_amx.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_f32_avx2.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_f32_neon.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_int8_avx2.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_int8_avx_vnni.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_int8_i8mm.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
-#include <ufp4/cpu/kernels/gemm/gemv_int8_avx512.hpp>
-#include <ufp4/cpu/kernels/hadamard/hadamard_avx2.hpp>
-#include <ufp4/cpu/kernels/hadamard/hadamard_avx512.hpp>
-#include <ufp4/cpu/kernels/hadamard/hadamard_neon.hpp>
 #include <ufp4/cpu/kernels/hadamard/hadamard_scalar.hpp>
-#include <ufp4/cpu/kernels/quantize/quantize_avx2.hpp>
-#include <ufp4/cpu/kernels/quantize/quantize_avx512.hpp>
-#include <ufp4/cpu/kernels/quantize/quantize_neon.hpp>
 #include <ufp4/cpu/kernels/quantize/quantize_scalar.hpp>
+
+#if defined(__x86_64__)
+#define UFP4_X86(isa) UFP4_HAS_ISA(isa)
+#else
+#define UFP4_X86(isa) 0
+#endif
+#if defined(__aarch64__)
+#define UFP4_ARM(isa) UFP4_HAS_ISA(isa)
+#else
+#define UFP4_ARM(isa) 0
+#endif
+
+#if UFP4_X86(avx2)
+#include <ufp4/cpu/kernels/dequantize/dequantize_avx2.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_f32_avx2.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_int8_avx2.hpp>
+#include <ufp4/cpu/kernels/hadamard/hadamard_avx2.hpp>
+#include <ufp4/cpu/kernels/quantize/quantize_avx2.hpp>
+#endif
+#if UFP4_X86(avx_vnni)
+#include <ufp4/cpu/kernels/gemm/gemm_int8_avx_vnni.hpp>
+#endif
+#if UFP4_X86(avx512)
+#include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemv_int8_avx512.hpp>
+#include <ufp4/cpu/kernels/hadamard/hadamard_avx512.hpp>
+#include <ufp4/cpu/kernels/quantize/quantize_avx512.hpp>
+#endif
+#if UFP4_X86(avx512) || UFP4_X86(avx512_bf16)
+#include <ufp4/cpu/kernels/dequantize/dequantize_avx512.hpp>
+#endif
+#if UFP4_X86(avx512_bf16)
+#include <ufp4/cpu/kernels/gemm/gemm_bf16_avx512.hpp>
+#endif
+#if UFP4_X86(amx)
+#include <ufp4/cpu/kernels/gemm/gemm_bf16_amx.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_blocks_amx.hpp>
+#endif
+#if UFP4_ARM(neon)
+#include <ufp4/cpu/kernels/dequantize/dequantize_neon.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_f32_neon.hpp>
+#include <ufp4/cpu/kernels/hadamard/hadamard_neon.hpp>
+#include <ufp4/cpu/kernels/quantize/quantize_neon.hpp>
+#endif
+#if UFP4_ARM(neon) || UFP4_ARM(neon_dotprod)
+#include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
+#endif
+#if UFP4_ARM(neon_i8mm)
+#include <ufp4/cpu/kernels/gemm/gemm_int8_i8mm.hpp>
+#endif
+#if UFP4_ARM(neon_bf16)
+#include <ufp4/cpu/kernels/gemm/gemm_bf16_neon.hpp>
+#endif
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 inline constexpr quantize_row quantize_kernels[] = {
     {isa::scalar, "quantize_scalar", [](const quantize_job&, const block_coder<rounding_spec>&) { return true; },
      &quantize_scalar},
-#if defined(__x86_64__)
+#if UFP4_X86(avx2)
     {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize, &avx2::quantize_kernel::quantize_lanes},
+#endif
+#if UFP4_X86(avx512)
     {isa::avx512, "quantize_avx512", &avx512::quantize_kernel::takes_quantize,
      &avx512::quantize_kernel::quantize_lanes},
-#elif defined(__aarch64__)
+#endif
+#if UFP4_ARM(neon)
     {isa::neon, "quantize_neon", &neon::quantize_kernel::takes_quantize, &neon::quantize_kernel::quantize_lanes},
 #endif
 };
 inline constexpr kernel_row<amax_function> amax_kernels[] = {
     {isa::scalar, "amax_scalar", &amax_strips},
-#if defined(__x86_64__)
+#if UFP4_X86(avx2)
     {isa::avx2, "amax_avx2", &avx2::quantize_kernel::amax_lanes},
+#endif
+#if UFP4_X86(avx512)
     {isa::avx512, "amax_avx512", &avx512::quantize_kernel::amax_lanes},
-#elif defined(__aarch64__)
+#endif
+#if UFP4_ARM(neon)
     {isa::neon, "amax_neon", &neon::quantize_kernel::amax_lanes},
 #endif
 };
 inline constexpr kernel_row<dequantize_function> dequantize_kernels[] = {
     {isa::scalar, "dequantize_scalar", &dequantize_scalar},
-#if defined(__x86_64__)
+#if UFP4_X86(avx2)
     {isa::avx2, "dequantize_avx2", &avx2::dequantize_kernel::dequantize_rows<false>},
+#endif
+#if UFP4_X86(avx512)
     {isa::avx512, "dequantize_avx512", &avx512::dequantize_kernel::dequantize_rows<false>},
+#endif
+#if UFP4_X86(avx512_bf16)
     {isa::avx512_bf16, "dequantize_avx512_bf16", &avx512::dequantize_kernel::dequantize_rows<true>},
-#elif defined(__aarch64__)
+#endif
+#if UFP4_ARM(neon)
     {isa::neon, "dequantize_neon", &neon::dequantize_kernel::dequantize_rows<false>},
 #endif
 };
 inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {
     {isa::scalar, "hadamard_scalar", &hadamard_scalar},
-#if defined(__x86_64__)
+#if UFP4_X86(avx2)
     {isa::avx2, "hadamard_avx2", &avx2::transform_kernel::hadamard_rows},
+#endif
+#if UFP4_X86(avx512)
     {isa::avx512, "hadamard_avx512", &avx512::transform_kernel::hadamard_rows},
-#elif defined(__aarch64__)
+#endif
+#if UFP4_ARM(neon)
     {isa::neon, "hadamard_neon", &neon::transform_kernel::hadamard_rows},
 #endif
 };
 /// Within a tier the first that takes a job runs it.
 inline constexpr const gemm_kernel* gemm_kernels[] = {
-#if defined(__x86_64__)
-    &avx2::gemm_int8_kernel,  &avx2::gemm_f32_kernel,   &avx_vnni::gemm_int8_kernel,
-#elif defined(__aarch64__)
-    &neon_bf16::gemm_bf16_kernel, &neon_i8mm::gemm_int8_kernel, &neon_dotprod::gemm_int8_kernel,
-    &neon::gemm_int8_kernel,      &neon::gemm_f32_kernel,
+#if UFP4_X86(avx2)
+    &avx2::gemm_int8_kernel,
+    &avx2::gemm_f32_kernel,
+#endif
+#if UFP4_X86(avx_vnni)
+    &avx_vnni::gemm_int8_kernel,
+#endif
+#if UFP4_X86(avx512)
+    &gemv_int8_avx512_kernel,
+    &gemm_int8_avx512_kernel,
+    &gemm_f32_avx512_kernel,
+#endif
+#if UFP4_X86(avx512_bf16)
+    &gemm_bf16_avx512_kernel,
+#endif
+#if UFP4_X86(amx)
+    &gemm_bf16_amx_kernel,
+    &gemm_blocks_amx_kernel,
+#endif
+#if UFP4_ARM(neon)
+    &neon::gemm_int8_kernel,
+    &neon::gemm_f32_kernel,
+#endif
+#if UFP4_ARM(neon_dotprod)
+    &neon_dotprod::gemm_int8_kernel,
+#endif
+#if UFP4_ARM(neon_i8mm)
+    &neon_i8mm::gemm_int8_kernel,
+#endif
+#if UFP4_ARM(neon_bf16)
+    &neon_bf16::gemm_bf16_kernel,
 #endif
     &gemm_scalar_kernel,
-#if defined(__x86_64__)
-    &gemm_bf16_amx_kernel,    &gemm_blocks_amx_kernel,  &gemm_bf16_avx512_kernel,
-    &gemv_int8_avx512_kernel, &gemm_int8_avx512_kernel, &gemm_f32_avx512_kernel,
-#endif
 };
 
-#if !defined(UFP4_EXTERNAL_KERNELS)  // else another file holds these, and this one came for a kernel by name
-#if defined(UFP4_COMPILE_KERNELS)
-#define UFP4_TABLE extern const
-#else
-#define UFP4_TABLE inline constexpr
-#endif
-/// A table a operation, each a variable of its own: a program compiles the kernels of the operations that it calls.
+/// The instruction sets of this architecture that UFP4_ISAS does not leave out.
+inline constexpr isa_set compiled_isas = [] {
+  const struct {
+    isa tier;
+    bool compiled;
+  } all[] = {{isa::avx2, UFP4_X86(avx2)},
+             {isa::avx_vnni, UFP4_X86(avx_vnni)},
+             {isa::avx512, UFP4_X86(avx512)},
+             {isa::avx512_bf16, UFP4_X86(avx512_bf16)},
+             {isa::amx, UFP4_X86(amx)},
+             {isa::neon, UFP4_ARM(neon)},
+             {isa::neon_dotprod, UFP4_ARM(neon_dotprod)},
+             {isa::neon_i8mm, UFP4_ARM(neon_i8mm)},
+             {isa::neon_bf16, UFP4_ARM(neon_bf16)}};
+  isa_set set;
+  for (const auto& row : all)
+    if (row.compiled) set.add(row.tier);
+  return set;
+}();
+#undef UFP4_X86
+#undef UFP4_ARM
+
+#if !defined(UFP4_EXTERNAL_KERNELS)
+/// A table for each operation, each a variable of its own: a program compiles the kernels of the operations that it
+/// calls. With UFP4_EXTERNAL_KERNELS: cpu/kernel_tables.hpp.
 namespace kernels {
-UFP4_TABLE kernel_table<quantize_row> quantize = quantize_kernels;
-UFP4_TABLE kernel_table<kernel_row<amax_function>> amax = amax_kernels;
-UFP4_TABLE kernel_table<kernel_row<dequantize_function>> dequantize = dequantize_kernels;
-UFP4_TABLE kernel_table<kernel_row<hadamard_function>> hadamard = hadamard_kernels;
-UFP4_TABLE kernel_table<const gemm_kernel*> gemm = gemm_kernels;  ///< within a tier the first that takes a job runs it
+inline constexpr kernel_table<quantize_row> quantize = quantize_kernels;
+inline constexpr kernel_table<kernel_row<amax_function>> amax = amax_kernels;
+inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize = dequantize_kernels;
+inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard = hadamard_kernels;
+inline constexpr kernel_table<const gemm_kernel*> gemm = gemm_kernels;
+inline constexpr isa_set compiled = compiled_isas;
 }  // namespace kernels
-#undef UFP4_TABLE
 #endif
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
+
+#if defined(UFP4_COMPILE_KERNELS)
+namespace ufp4::cpu::detail::inline UFP4_TYPES {
+
+template <class Row, std::size_t n>
+constexpr untyped_table untyped(const Row (&rows)[n]) {
+  return {rows, n};
+}
+const compiled_kernels external_kernels{untyped(quantize_kernels), untyped(amax_kernels), untyped(dequantize_kernels),
+                                        untyped(hadamard_kernels), untyped(gemm_kernels), compiled_isas};
+
+}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
+#endif

@@ -1,31 +1,42 @@
-// ufp4 - spreading the tasks of one operation over threads.
+// ufp4 - spreading the tasks of one operation over threads: the caller's executor, or the thread pool.
 // SPDX-License-Identifier: Apache-2.0
 //
-// POSIX threads and the compilers' atomic operations: <thread> and <atomic> cost a quarter of the include budget.
+// Tasks run in the exact floating-point environment. The first exception of a task reaches the caller after all tasks
+// have ended. How tasks are divided never depends on the number of threads, so no result does.
 #pragma once
 
+#include <sched.h>
+#include <unistd.h>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <ufp4/cpu/context.hpp>
 #include <ufp4/cpu/fp_environment.hpp>
-#if defined(_OPENMP)
-#include <omp.h>
-#else
-#include <pthread.h>
-#include <unistd.h>
-#endif
+#include <ufp4/cpu/thread_pool.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_TYPES {
+
+inline std::size_t known_cores = 0;  ///< 0: not read yet; atomic
+
+}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-inline std::size_t thread_limit(const context& ctx) {
-  if (ctx.threads > 0) return static_cast<std::size_t>(ctx.threads);
-#if defined(_OPENMP)
-  return static_cast<std::size_t>(omp_get_max_threads());
-#else
-  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  return cores < 1 ? 1 : static_cast<std::size_t>(cores);
+/// The cores that this process may use. Read once: the system takes microseconds to answer.
+inline std::size_t cores() {
+  std::size_t count = __atomic_load_n(&known_cores, __ATOMIC_RELAXED);
+  if (count != 0) return count;
+#if defined(__linux__)
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) count = static_cast<std::size_t>(CPU_COUNT(&allowed));
 #endif
+  const long online = count == 0 ? sysconf(_SC_NPROCESSORS_ONLN) : 0;
+  if (count == 0) count = online < 1 ? 1 : static_cast<std::size_t>(online);
+  __atomic_store_n(&known_cores, count, __ATOMIC_RELAXED);
+  return count;
+}
+
+inline std::size_t thread_limit(const context& ctx) {
+  return ctx.threads > 0 ? static_cast<std::size_t>(ctx.threads) : cores();
 }
 
 /// A number that tasks on several threads change. Relaxed: the end of a parallel loop orders it before what follows.
@@ -39,60 +50,10 @@ class shared_number {
     }
   }
   T load() const { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
-  T next() { return __atomic_fetch_add(&value_, T{1}, __ATOMIC_RELAXED); }
 
  private:
   T value_ = 0;
 };
-
-/// Hands out indices to whoever asks, so that a slow core does not hold up the rest.
-struct task_queue {
-  task_ref task;
-  std::size_t count;
-  shared_number<std::size_t> taken{};
-
-  void drain() {
-    for (std::size_t i = taken.next(); i < count; i = taken.next()) task(i);
-  }
-};
-
-#if defined(_OPENMP)
-inline void run_on_threads(std::size_t threads, std::size_t count, task_ref task) {
-  task_queue queue{task, count};
-#pragma omp parallel num_threads(static_cast<int>(threads))
-  queue.drain();
-}
-#else
-/// Threads that drain a queue until their owner has joined them.
-class helpers {
- public:
-  /// At most `count`: where the system has no more, those there are do the work.
-  helpers(std::size_t count, task_queue& queue) {
-    while (started_ < most && started_ < count && pthread_create(&thread_[started_], nullptr, &drain, &queue) == 0)
-      ++started_;
-  }
-  ~helpers() {
-    for (std::size_t i = 0; i < started_; ++i) pthread_join(thread_[i], nullptr);
-  }
-  helpers(const helpers&) = delete;
-  helpers& operator=(const helpers&) = delete;
-
- private:
-  static constexpr std::size_t most = 1023;
-  static void* drain(void* queue) {
-    static_cast<task_queue*>(queue)->drain();
-    return nullptr;
-  }
-  pthread_t thread_[most];
-  std::size_t started_ = 0;
-};
-
-inline void run_on_threads(std::size_t threads, std::size_t count, task_ref task) {
-  task_queue queue{task, count};
-  const helpers join_at_the_end(threads - 1, queue);
-  queue.drain();
-}
-#endif
 
 /// The first exception of any task, carried to the caller: no thread may let one escape.
 class first_exception {
@@ -133,8 +94,7 @@ struct guarded_task {
   static void run(const guarded_task* task, std::size_t i) { task->body(i); }
 };
 
-/// body(i) once for every i < count, each in the exact floating-point environment; an exception of one reaches the
-/// caller after all have ended.
+/// body(i) once for every i < count.
 template <class F>
 void parallel_for(const context& ctx, std::size_t count, const F& body) {
   if (count == 0) return;
@@ -151,7 +111,8 @@ void parallel_for(const context& ctx, std::size_t count, const F& body) {
   error.rethrow();
 }
 
-/// body(first, last) over ranges of `rows` that together cover them, each with enough elements to be worth a thread.
+/// body(first, last) over ranges that together cover all rows. A range has about 32768 elements, or one longer row: work
+/// of some microseconds, so a small matrix stays on the caller's thread.
 template <class F>
 void parallel_rows(const context& ctx, std::size_t rows, std::size_t elements_a_row, const F& body) {
   constexpr std::size_t elements = 1 << 15;

@@ -17,28 +17,29 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Two exponent bits and one of mantissa (every current accelerator), the uniform grid, powers of two. The layout is a
-/// function because device code has no static members.
-struct E2M1 {
+/// Layout with two exponent bits and one mantissa bit: the FP4 of current accelerators.
+struct E2M1 {  // layout() is a function because device code has no static members
   UFP4_MEMBER static constexpr minifloat layout() { return {2, 1, 1, true, 7, 7}; }
 };
+/// Layout with one exponent bit and two mantissa bits: the uniform grid.
 struct E1M2 {
   UFP4_MEMBER static constexpr minifloat layout() { return {1, 2, 1, true, 7, 7}; }
 };
+/// Layout with three exponent bits and no mantissa: powers of two.
 struct E3M0 {
   UFP4_MEMBER static constexpr minifloat layout() { return {3, 0, 3, true, 7, 7}; }
 };
 
-/// One 4-bit float in one byte. Explicit in, explicit out, constexpr, trivially copyable.
+/// One 4-bit float, stored in one byte. Conversions are explicit and constexpr; the type is trivially copyable.
 ///
-/// | from float | nearest, ties to the even code, saturating at +-max(); Inf too |
-/// | NaN        | +max(), as the CUDA Math API's __nv_cvt_float_to_fp4           |
-/// | zero       | keeps its sign; a negative value that rounds to zero is -0     |
-/// | compare    | as numbers: -0 == +0. Compare bits() to tell them apart        |
+/// | from float | nearest, ties to the even code; beyond +-max() and for Inf: +-max() |
+/// | NaN        | +max(), as __nv_cvt_float_to_fp4 of the CUDA Math API               |
+/// | zero       | keeps its sign; a negative value that rounds to zero becomes -0     |
+/// | comparison | of values: -0 == +0; compare bits() to distinguish them             |
 template <class Layout>
 class fp4 {
  public:
-  using layout_type = Layout;
+  using layout_type = Layout;  ///< E2M1, E1M2 or E3M0
   static constexpr bool exact_products = true;
 
   fp4() = default;
@@ -54,7 +55,7 @@ class fp4 {
   UFP4_MEMBER constexpr explicit operator float() const { return decode(Layout::layout(), bits_); }
   UFP4_MEMBER static constexpr float(max)() { return decode(Layout::layout(), Layout::layout().max_code); }
 
-  UFP4_MEMBER constexpr fp4 operator-() const { return from_bits(bits_ ^ 8u); }
+  UFP4_MEMBER constexpr fp4 operator-() const { return from_bits(bits_ ^ 8u); }  ///< flips the sign, of zero too
   UFP4_MEMBER friend constexpr bool operator==(fp4 a, fp4 b) { return static_cast<float>(a) == static_cast<float>(b); }
   UFP4_MEMBER friend constexpr std::weak_ordering operator<=>(fp4 a, fp4 b) {
     const float x = static_cast<float>(a), y = static_cast<float>(b);

@@ -1,8 +1,8 @@
-// ufp4 - a 4-bit element format as data: the sixteen values, sorted, with what a kernel needs to know of them.
+// ufp4 - a 4-bit element format as data: its sixteen values, sorted, with the constants that kernels use.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels take a grid4 instead of a type, so one kernel serves every format, a user's own included (architecture
-// decision 3). grid_of<E>() derives it at compile time from the element type, which stays the one truth.
+// Kernels take a grid4 instead of a type, so that one kernel serves every format, a user's own included (architecture
+// decision 3). grid_of<E>() computes it from the element type at compile time.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,18 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
+/// An element format as data.
 struct grid4 {
   float value[16];           ///< by code
   float level[16];           ///< the distinct values that rounding can give, ascending
-  std::uint8_t code[16];     ///< of each level; the zero level has the code of +0
-  std::int16_t integer[16];  ///< value / unit by code, where products are exact
-  float unit;                ///< power of two
+  std::uint8_t code[16];     ///< the code of each level; of the two zeros +0
+  std::int16_t integer[16];  ///< value / unit by code, if exact_products
+  float unit;                ///< the power of two that all values are multiples of, if exact_products
   float qmax;                ///< largest magnitude that rounding can give
-  int levels;                ///< how many
-  int zero;                  ///< index of the level 0
+  int levels;                ///< number of levels
+  int zero;                  ///< index of the level 0 in `level`
   std::uint8_t minus_zero;   ///< code of a negative value that rounds to zero
-  bool exact_products;
+  bool exact_products;       ///< of element_format: block dot products are exact in any order
 
   friend constexpr bool operator==(const grid4&, const grid4&) = default;
 };
@@ -79,6 +80,7 @@ constexpr bool integers_fit(const grid4& g) {
 
 namespace ufp4::inline UFP4_TYPES {
 
+/// The grid of an element type. Requires a zero among its values.
 template <element_format E>
 constexpr grid4 grid_of() {
   constexpr grid4 grid = detail::make_grid<E>();

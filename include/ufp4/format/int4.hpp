@@ -12,9 +12,9 @@ namespace ufp4::inline UFP4_TYPES {
 /// Two's complement, -8 .. 7, one byte. Code that includes CUDA's or HIP's headers writes ufp4::int4: they have a
 /// global int4 of their own.
 ///
-/// | from float | nearest, ties to the even integer, saturating at +-7 (Inf too): -8 comes from bits alone |
+/// | from float | nearest, ties to the even integer; beyond +-7 and for Inf: +-7. -8 comes from bits only |
 /// | NaN        | +7                                                                                     |
-/// | zero       | one zero: -0.f and small negative values give code 0                                    |
+/// | zero       | one zero: -0.f and small negative values give code 0                                   |
 class int4 {
  public:
   static constexpr bool exact_products = true;
@@ -29,7 +29,7 @@ class int4 {
   }
 
   UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
-  UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 8 ? bits_ : bits_ - 16; }
+  UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 8 ? bits_ : bits_ - 16; }  ///< -8 .. 7
   UFP4_MEMBER constexpr explicit operator float() const { return static_cast<float>(static_cast<int>(*this)); }
   UFP4_MEMBER static constexpr float(max)() { return 7.0f; }
 

@@ -1,9 +1,9 @@
 // ufp4 - printing numbers: operator<< and, where the standard library has <format>, std::formatter.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A number prints as the float that it stands for: fp4<E2M1>{1.5f} as 1.5, the code 0x8 of E2M1 as -0, e4m3's 0x7F as
-// nan. The stream's flags and precision hold, and so do the format specifications of float ("{:+.2f}").
-// Not in the umbrella: most programs print no single number, and <format> is the most expensive header there is.
+// A number prints as its float value: fp4<E2M1>{1.5f} as 1.5, the code 0x8 of E2M1 as -0, e4m3's 0x7F as nan. The flags
+// and the precision of the stream apply, and so do the format specifications of float ("{:+.2f}").
+// Not part of ufp4.hpp: <format> is the most expensive standard header to compile.
 #pragma once
 
 #include <iosfwd>
@@ -42,7 +42,7 @@ inline constexpr bool printable<fp16> = true;
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The caller includes <ostream>, or whatever stream it prints to.
+/// Prints the float value. The caller includes <ostream> or another stream header.
 template <class Char, class Traits, class T>
   requires detail::printable<T>
 std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, T value) {

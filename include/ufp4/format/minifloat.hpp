@@ -1,10 +1,9 @@
 // ufp4 - the codec of every small float: one encoder and one decoder, described by a layout.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: sign, exponent and mantissa fields of any width up to 16 bits, to and from binary32.
-// What it promises: round to nearest, ties to even, by integer arithmetic alone, so that neither the caller's rounding
-//   mode nor FTZ/DAZ changes a bit; constexpr; the oracle for every table and kernel of the library.
-// What it leaves to others: what a type does with its NaN, and e8m0, which rounds down and has no zero (scales.hpp).
+// Converts sign, exponent and mantissa fields of up to 16 bits in all to and from binary32. Rounds to nearest, ties to
+// even, with integer arithmetic only: the caller's rounding mode, FTZ and DAZ do not matter. constexpr. Every table and
+// kernel of the library is tested against it. NaN codes and e8m0 (which rounds down and has no zero): scales.hpp.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +11,16 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The fields of a small float. A code is sign | exponent | mantissa from the high bit down.
+/// The fields of a small float type. A code is sign, exponent, mantissa, from the high bit down.
 struct minifloat {
-  int exponent_bits;
-  int mantissa_bits;
-  int bias;
-  bool has_sign;
+  int exponent_bits;       ///< width of the exponent field
+  int mantissa_bits;       ///< width of the mantissa field
+  int bias;                ///< exponent of value 1 has the code `bias`
+  bool has_sign;           ///< false for an unsigned type
   std::uint32_t max_code;  ///< code of the largest finite magnitude
-  std::uint32_t nan_code;  ///< what a NaN becomes (formats without one: what the type's documentation says)
+  std::uint32_t nan_code;  ///< the code that a NaN converts to
 
+  /// The mask of the sign, 0 for an unsigned type.
   UFP4_MEMBER constexpr std::uint32_t sign_bit() const { return has_sign ? 1u << (exponent_bits + mantissa_bits) : 0u; }
 };
 
@@ -40,8 +40,8 @@ UFP4_HD constexpr std::uint32_t shift_right_even(std::uint32_t m, int shift, std
 
 namespace ufp4::inline UFP4_CODE {
 
-/// The magnitude code nearest to |x|, ties to even; may exceed layout.max_code by any amount (the caller decides what
-/// overflow means). x is not a NaN.
+/// The magnitude code nearest to |x|, ties to even. It may exceed layout.max_code: the caller handles overflow. x is
+/// not a NaN.
 UFP4_HD constexpr std::uint32_t encode_magnitude(minifloat layout, float x) {
   const std::uint32_t bits = detail::magnitude_bits(x);
   if (bits == 0) return 0;
@@ -59,8 +59,8 @@ UFP4_HD constexpr std::uint32_t encode_magnitude(minifloat layout, float x) {
                                   static_cast<std::uint32_t>(binade - lowest) << layout.mantissa_bits);
 }
 
-/// RNE, saturating at the largest finite value (Inf too); NaN gives nan_code;
-/// negative values of an unsigned format give 0.
+/// The code of x: round to nearest even, saturating at max_code (Inf too). A NaN gives nan_code, a negative value of an
+/// unsigned type 0.
 UFP4_HD constexpr std::uint32_t encode(minifloat layout, float x) {
   if (detail::is_nan(x)) return layout.nan_code;
   if (!layout.has_sign && detail::is_negative(x)) return 0;
@@ -69,7 +69,7 @@ UFP4_HD constexpr std::uint32_t encode(minifloat layout, float x) {
   return sign | (code < layout.max_code ? code : layout.max_code);
 }
 
-/// The value of a finite code, exactly. Normal numbers of the layout are normal in binary32.
+/// The exact value of a finite code. Requires that normal numbers of the layout are normal in binary32.
 UFP4_HD constexpr float decode(minifloat layout, std::uint32_t code) {
   const std::uint32_t mantissa = code & ((1u << layout.mantissa_bits) - 1);
   const std::uint32_t exponent = (code >> layout.mantissa_bits) & ((1u << layout.exponent_bits) - 1);

@@ -1,8 +1,8 @@
 // ufp4 - std::numeric_limits of fp4<...>, int4, e4m3, ue5m3, e8m0, bf16 and fp16.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it promises: every member is what the standard's definition gives for the values that the type can hold. None of
-// these types has arithmetic of its own, so none is IEC 559, traps or wraps around.
+// Every member follows the definition of the standard for the values of the type. None of these types has arithmetic,
+// so none is IEC 559, traps or wraps around.
 //
 // | type      | signed | digits | denorm_min | min    | lowest  | max    | epsilon | has            |
 // |-----------|--------|--------|------------|--------|---------|--------|---------|----------------|
@@ -16,7 +16,7 @@
 // | bf16      | yes    | 8      | 2^-133     | 2^-126 | -max    | 2^128 - 2^120 | 2^-7 | quiet NaN, Inf |
 // | fp16      | yes    | 11     | 2^-24      | 2^-14  | -65504  | 65504  | 2^-10   | quiet NaN, Inf |
 //
-// int4's -8 and bf16's infinity come from bits alone: conversions from float saturate before them.
+// int4's -8 and bf16's infinity come from bits only: conversions from float saturate below them.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// What the types share. has_denorm is inherited from float or int: C++23 deprecates the name of its type.
+/// The members that all types share. has_denorm is inherited from float or int: C++23 deprecates the name of its type.
 template <bool subnormals>
 struct any_limits : std::numeric_limits<std::conditional_t<subnormals, float, int>> {
   static constexpr bool is_specialized = true, is_bounded = true, is_modulo = false, is_iec559 = false;
@@ -88,7 +88,7 @@ struct std::numeric_limits<ufp4::bf16> : ufp4::detail::minifloat_limits<ufp4::bf
 template <>
 struct std::numeric_limits<ufp4::fp16> : ufp4::detail::minifloat_limits<ufp4::fp16, ufp4::fp16, 0x7C00> {};
 
-/// Powers of two alone: no zero, no subnormals, and a conversion that rounds down.
+/// Powers of two only: no zero, no subnormals; the conversion rounds down.
 template <>
 struct std::numeric_limits<ufp4::e8m0> : ufp4::detail::any_limits<false> {
   static constexpr bool is_signed = false, is_integer = false, is_exact = false;

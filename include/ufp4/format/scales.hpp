@@ -21,7 +21,7 @@
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// Storage, bits and comparison, shared by the types below. Comparison is by value: NaN is unordered, -0 == +0.
+/// Storage, bits and comparison of the types below. Comparison is by value: NaN is unordered, -0 == +0.
 template <class Derived, class Bits>
 class small_float {
  public:
@@ -55,7 +55,7 @@ inline constexpr float quiet_nan = __builtin_bit_cast(float, 0x7FC00000u);
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// NVFP4's block scale: E4M3FN.
+/// The block scale of NVFP4: E4M3FN.
 class e4m3 : public detail::small_float<e4m3, std::uint8_t> {
  public:
   UFP4_MEMBER static constexpr minifloat layout() { return {4, 3, 7, true, 0x7E, 0x7F}; }
@@ -67,7 +67,7 @@ class e4m3 : public detail::small_float<e4m3, std::uint8_t> {
   UFP4_MEMBER static constexpr float(max)() { return 448.0f; }
 };
 
-/// A wider unsigned block scale: five exponent bits, three of mantissa.
+/// An unsigned block scale with a wider range: five exponent bits, three mantissa bits.
 class ue5m3 : public detail::small_float<ue5m3, std::uint8_t> {
  public:
   UFP4_MEMBER static constexpr minifloat layout() { return {5, 3, 15, false, 0xFE, 0xFF}; }
@@ -93,8 +93,8 @@ class e8m0 : public detail::small_float<e8m0, std::uint8_t> {
   UFP4_MEMBER static constexpr float(max)() { return detail::exp2i(127); }
 };
 
-/// bfloat16. As a value of its own it converts like a scale: finite values and infinities saturate at the largest
-/// finite number. Matrices that are read or written as bf16 hold IEEE bits: an infinity stays one (round_to<bf16>).
+/// bfloat16. The conversion from float is that of a scale: it saturates at the largest finite number, also for Inf.
+/// bf16 matrices hold IEEE bits instead: an infinity stays an infinity (round_to<bf16>).
 class bf16 : public detail::small_float<bf16, std::uint16_t> {
  public:
   UFP4_MEMBER static constexpr minifloat layout() { return {8, 7, 127, true, 0x7F7F, 0x7FC0}; }
@@ -128,7 +128,8 @@ class fp16 : public detail::small_float<fp16, std::uint16_t> {
 
 namespace ufp4::inline UFP4_CODE {
 
-/// The IEEE rounding of a binary32 result to a matrix's type: RNE, overflow to infinity, any NaN to a NaN.
+/// Rounds a binary32 result to the type of a matrix element as IEEE 754 does: to nearest even, overflow to infinity, a
+/// NaN to a NaN.
 template <class T>
 UFP4_HD constexpr T round_to(float x) {
   return T(x);
@@ -144,7 +145,7 @@ UFP4_HD constexpr bf16 round_to<bf16>(float x) {
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The scale types as a value, for kernels that take the format as data.
+/// A scale type as a value, for kernels that take the format as data.
 enum class scale_kind : std::uint8_t { f32, bf16, e4m3, ue5m3, e8m0 };
 
 template <>
@@ -175,7 +176,7 @@ static_assert(scale_format<float> && scale_format<bf16> && scale_format<e4m3> &&
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// What a kernel asks of a scale type that it holds as a value. Scale bits travel in the low bits of a uint32_t.
+/// Size and conversions of a scale type given as a value. Scale bits are in the low bits of a uint32_t.
 UFP4_HD constexpr int scale_bytes(scale_kind kind) {
   return kind == scale_kind::f32 ? 4 : kind == scale_kind::bf16 ? 2 : 1;
 }
@@ -200,7 +201,7 @@ UFP4_HD constexpr float decode_scale(scale_kind kind, std::uint32_t bits) {
   return 0;
 }
 UFP4_HD constexpr std::uint32_t nan_scale(scale_kind kind) { return encode_scale(kind, quiet_nan); }
-/// A scale value from the bits that kernels pass around, and back.
+/// A scale of type S from bits in a uint32_t.
 template <scale_format S>
 UFP4_HD constexpr S scale_as(std::uint32_t bits) {
   if constexpr (scale_traits<S>::kind == scale_kind::f32)

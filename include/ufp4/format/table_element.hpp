@@ -1,12 +1,12 @@
 // ufp4 - table_element: a 4-bit element format from sixteen values; nf4 as the example of one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A grid of one's own is one line:
+// Defines a grid of your own:
 //
 //   struct my_levels { static constexpr float values[16] = {...}; static constexpr bool exact_products = false; };
 //   using my_element = ufp4::table_element<my_levels>;
 //
-// and works wherever fp4<E2M1> does: blocks, operations, recipes, analysis.
+// It works in blocks, operations, recipes and analysis, as fp4<E2M1> does.
 #pragma once
 
 #include <compare>
@@ -16,11 +16,11 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The element whose code c has the value Levels::values[c]: ascending, finite, one of them +0. Values may repeat, for a
-/// grid of fewer than sixteen: conversion gives the lowest code of a value.
+/// The element whose code c has the value Levels::values[c]. The values ascend, are finite, and one is +0. Values may
+/// repeat, for a grid of fewer than sixteen: a conversion gives the lowest code of a value.
 ///
-/// | from float | nearest; a tie goes to the value an even number of distinct values from zero; saturating |
-/// | NaN        | the largest value                                                                        |
+/// | from float | nearest; a tie goes to the value an even number of distinct values from zero; saturates |
+/// | NaN        | the largest value                                                                       |
 template <class Levels>
 class table_element {
  public:
@@ -70,15 +70,15 @@ class table_element {
     while (c > 0 && value(c - 1) == value(c)) --c;
     return static_cast<std::uint8_t>(c);
   }
-  /// Distinct values between that of code c and zero.
+  /// The number of distinct values between that of code c and zero.
   UFP4_MEMBER static constexpr int steps_from_zero(int c) {
     const int zero = zero_code();
     int steps = 0;
     for (int k = (c < zero ? c : zero) + 1; k <= (c < zero ? zero : c); ++k) steps += value(k - 1) != value(k);
     return steps;
   }
-  /// Does x belong to a code above c? Twice x against the sum of both values, in binary64, where both are exact for
-  /// values within 2^29 of each other.
+  /// Whether x rounds to a code above c: compares 2x with the sum of the two values in binary64, where both are exact
+  /// for values within a factor of 2^29.
   UFP4_MEMBER static constexpr bool above_midpoint(float x, int c) {
     const double twice = 2.0 * static_cast<double>(x);
     const double sum = static_cast<double>(value(c)) + static_cast<double>(value(c + 1));
@@ -88,8 +88,9 @@ class table_element {
   std::uint8_t bits_;
 };
 
-/// QLoRA's NormalFloat: quantiles of a Gaussian, normalised to [-1, 1] (arXiv 2305.14314, appendix E).
+/// The values of QLoRA's NormalFloat: quantiles of a Gaussian, normalised to [-1, 1] (arXiv 2305.14314, appendix E).
 struct nf4_levels {
+  /// By code, ascending.
   static constexpr float values[16] = {-1.0f,
                                        -0.6961928009986877f,
                                        -0.5250730514526367f,
@@ -108,7 +109,7 @@ struct nf4_levels {
                                        1.0f};
   static constexpr bool exact_products = false;
 };
-using nf4 = table_element<nf4_levels>;
+using nf4 = table_element<nf4_levels>;  ///< NF4; its products are not exact
 
 static_assert(element_format<nf4>);
 

@@ -1,4 +1,4 @@
-// ufp4 - hadamard<n>, random_hadamard<n>, signed_hadamard<n>: which transform, as values.
+// ufp4 - hadamard<n>, random_hadamard<n>, signed_hadamard<n>: transforms as policies and as data.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,21 +10,23 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// A transform as data: y = c_n H_n (d .* x) on every run of n elements, d_j = -1 where bit j of signs is set. What a
-/// quantized matrix remembers, and what kernels take. n = 1 is no transform.
+/// A transform as data: y = c_n H_n (d .* x) on every run of n elements, d_j = -1 where bit j of `signs` is set.
+/// Quantized matrices store it and kernels read it. n = 1 means no transform.
 struct transform_spec {
-  std::uint32_t n = 1;
-  bool rounds_to_bf16 = false;  ///< y is rounded to bf16, as Transformer Engine does
-  bool signs_valid = true;      ///< false: a sign that was neither +1 nor -1 was given; operations reject it
-  std::uint32_t signs[8] = {};  ///< bit j % 32 of word j / 32
+  std::uint32_t n = 1;          ///< run length: 1, 16, 32, 64, 128 or 256
+  bool rounds_to_bf16 = false;  ///< round y to bf16, as Transformer Engine does
+  bool signs_valid = true;      ///< false if a given sign was neither +1 nor -1; operations reject it
+  std::uint32_t signs[8] = {};  ///< d_j is bit j % 32 of word j / 32
 
+  /// Whether n is one of the lengths above.
   UFP4_MEMBER constexpr bool valid_length() const {
     return n == 1 || n == 16 || n == 32 || n == 64 || n == 128 || n == 256;
   }
+  /// Whether d_j = -1.
   UFP4_MEMBER constexpr bool negative(unsigned j) const { return (signs[j / 32] >> (j % 32) & 1u) != 0; }
   UFP4_MEMBER constexpr transform_spec spec() const { return *this; }
 
-  /// The same linear map? Rounding y to bf16 does not change which map it is.
+  /// Whether two transforms are the same linear map: equal n and signs. Rounding to bf16 does not count.
   UFP4_MEMBER friend constexpr bool same_map(const transform_spec& a, const transform_spec& b) {
     bool same = a.n == b.n;
     for (int w = 0; w < 8; ++w) same = same && a.signs[w] == b.signs[w];
@@ -36,7 +38,7 @@ struct transform_spec {
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// The signs of random_hadamard<n>{seed}, numerics 4. "RH" and "T4" are the ASCII of the domain word.
+/// The signs of random_hadamard<n>{seed} (numerics 4). The last counter word is "RHT4" in ASCII.
 UFP4_HD constexpr transform_spec random_signs(std::uint32_t n, std::uint64_t seed) {
   transform_spec spec{.n = n};
   for (std::uint32_t j = 0; j < n; j += 32) {
@@ -51,14 +53,15 @@ UFP4_HD constexpr transform_spec random_signs(std::uint32_t n, std::uint64_t see
 
 namespace ufp4::inline UFP4_TYPES {
 
+/// The run lengths that a transform may have.
 template <int n>
 concept hadamard_size = n == 16 || n == 32 || n == 64 || n == 128 || n == 256;
 
-/// H_n alone.
+/// The Hadamard transform H_n without signs.
 template <int n>
   requires hadamard_size<n>
 struct hadamard {
-  bool rounds_to_bf16 = false;
+  bool rounds_to_bf16 = false;  ///< set by to_bf16()
   UFP4_MEMBER constexpr hadamard to_bf16() const { return {true}; }
   UFP4_MEMBER constexpr transform_spec spec() const { return {.n = n, .rounds_to_bf16 = rounds_to_bf16}; }
 };
@@ -67,8 +70,8 @@ struct hadamard {
 template <int n>
   requires hadamard_size<n>
 struct random_hadamard {
-  std::uint64_t seed = 0;
-  bool rounds_to_bf16 = false;
+  std::uint64_t seed = 0;       ///< of the signs; both operands of a product need the same
+  bool rounds_to_bf16 = false;  ///< set by to_bf16()
   UFP4_MEMBER constexpr random_hadamard to_bf16() const { return {seed, true}; }
   UFP4_MEMBER constexpr transform_spec spec() const {
     transform_spec spec = detail::random_signs(n, seed);
@@ -77,14 +80,16 @@ struct random_hadamard {
   }
 };
 
-/// Explicit signs, each +1 or -1, then H_n. Any other number is rejected by the operations with invalid_argument.
+/// Explicit signs, each +1 or -1, then H_n. The operations reject any other number with std::invalid_argument.
 template <int n>
   requires hadamard_size<n>
 class signed_hadamard {
   static constexpr auto length = static_cast<std::size_t>(n);
 
  public:
+  /// signs[j] is d_j. Host code only.
   constexpr explicit signed_hadamard(const std::array<int, length>& signs) : spec_(from(signs)) {}
+  /// The same, for signs of any arithmetic type.
   template <class T>
   constexpr explicit signed_hadamard(const std::array<T, length>& signs) : spec_(from(signs)) {}
 
@@ -96,7 +101,7 @@ class signed_hadamard {
   UFP4_MEMBER constexpr transform_spec spec() const { return spec_; }
 
  private:
-  /// On the host alone: std::array has no device code.
+  /// Host code only: std::array has no device code.
   template <class T>
   __attribute__((always_inline)) static constexpr transform_spec from(const std::array<T, length>& signs) {
     transform_spec spec{.n = n};
@@ -109,7 +114,7 @@ class signed_hadamard {
   transform_spec spec_;
 };
 
-/// The sign vector of Transformer Engine's 16-point transform (numerics 4).
+/// The signs of Transformer Engine's transform with n = 16 (numerics 4).
 inline constexpr std::array<int, 16> transformer_engine_signs{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
 
 static_assert(transform<hadamard<16>> && transform<random_hadamard<256>> && transform<signed_hadamard<16>> &&

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // y = c_n (H_n (d .* x)), H_n in Sylvester order, stages of stride 1, 2, 4, ..., n/2, each (a, b) -> (a + b, a - b),
-// the factor c_n last, one product (numerics 4). Bit-exact: this is the oracle of every kernel.
+// the factor c_n last, one product (numerics 4). Bit-exact: every kernel is tested against these functions.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-inline constexpr std::uint32_t max_transform = 256;
+inline constexpr std::uint32_t max_transform = 256;  ///< the longest run
 
 /// c_n: the binary32 number nearest to n^-1/2.
 UFP4_MEMBER constexpr float hadamard_factor(std::uint32_t n) {
@@ -55,17 +55,17 @@ UFP4_HD constexpr void scale_and_round(const transform_spec& t, float* run) {
 
 namespace ufp4::inline UFP4_CODE {
 
-/// Transforms run[0 .. t.n) in place; nothing for t.n == 1. A NaN or an infinity spreads over its run, and finite input
-/// near the largest float may overflow: both as binary32 arithmetic has it.
+/// Transforms run[0 .. t.n) in place; t.n == 1 does nothing. Arithmetic is binary32: a NaN or an infinity spreads over
+/// the run, and finite input near FLT_MAX may overflow.
 UFP4_HD constexpr void hadamard_forward(const transform_spec& t, float* run) {
   if (t.n == 1) return;
-  detail::settle(run, t.n);  // the caller may have put products there
+  detail::settle(run, t.n);  // the values may be products that the compiler could fuse
   detail::flip_signs(t, run);
   detail::butterflies(t.n, run);
   detail::scale_and_round(t, run);
 }
 
-/// Undoes hadamard_forward up to rounding (exactly, where every sum is exact and n is 16, 64 or 256).
+/// The inverse of hadamard_forward, in place, up to rounding; exact if every sum is exact and n is 16, 64 or 256.
 UFP4_HD constexpr void hadamard_inverse(const transform_spec& t, float* run) {
   if (t.n == 1) return;
   detail::settle(run, t.n);

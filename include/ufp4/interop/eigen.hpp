@@ -1,11 +1,11 @@
-// ufp4 - Eigen's matrices in and out, and ufp4's numbers as Eigen scalars. Not part of ufp4.hpp: it includes Eigen.
+// ufp4 - Eigen matrices as matrix_view and back, ufp4's numbers as Eigen scalars. Needs Eigen; not part of ufp4.hpp.
 // SPDX-License-Identifier: Apache-2.0
 //
 //   Eigen::MatrixXf x(64, 1024);                                   // column-major, or any other order
 //   const auto q = ufp4::quantize<ufp4::nvfp4>(ufp4::interop::view(x));
 //   Eigen::Matrix<ufp4::fp4<ufp4::E2M1>, 4, 4> m = x.topLeftCorner<4, 4>().cast<ufp4::fp4<ufp4::E2M1>>();
 //
-// Views own nothing: the Eigen object must outlive them.
+// Views do not own memory: the Eigen object must outlive them.
 #pragma once
 
 #include <Eigen/Core>
@@ -19,25 +19,21 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-// Eigen's own 16-bit numbers have the bits of bfloat16 and binary16.
+// Eigen's 16-bit numbers have the bits of bfloat16 and binary16.
 template <>
-struct matrix_element<Eigen::bfloat16> {
-  static constexpr dtype kind = dtype::bf16;
-};
+struct matrix_element<Eigen::bfloat16> : matrix_element<bf16> {};
 template <>
-struct matrix_element<Eigen::half> {
-  static constexpr dtype kind = dtype::fp16;
-};
+struct matrix_element<Eigen::half> : matrix_element<fp16> {};
 
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::interop {
 
-/// Expressions with an address: matrices, maps, refs, blocks, rows, columns, transposes of these;
-/// not a sum, not a cast.
+/// Expressions with an address: matrices, maps, refs, blocks, rows, columns and transposes of these; not sums or casts.
 template <class Derived>
 concept eigen_in_memory = (static_cast<int>(Eigen::internal::traits<Derived>::Flags) & Eigen::DirectAccessBit) != 0 &&
                           matrix_scalar<typename Derived::Scalar>;
+/// The same of elements that can be written.
 template <class Derived>
 concept eigen_writable =
     eigen_in_memory<Derived> && (static_cast<int>(Eigen::internal::traits<Derived>::Flags) & Eigen::LvalueBit) != 0;
@@ -49,7 +45,7 @@ matrix_view<const typename Derived::Scalar> view(const Eigen::DenseBase<Derived>
   return {d.data(), static_cast<std::size_t>(d.rows()), static_cast<std::size_t>(d.cols()), d.rowStride(),
           d.colStride()};
 }
-/// The same to write into. `m` is taken by value or reference: blocks and maps are temporaries.
+/// The same to write into. Accepts temporaries: blocks and maps are temporary objects that refer to a matrix.
 template <class M, class Derived = std::remove_reference_t<M>>
   requires(!std::is_const_v<Derived> && eigen_writable<Derived>)
 matrix_view<typename Derived::Scalar> mutable_view(M&& m) {
@@ -57,11 +53,11 @@ matrix_view<typename Derived::Scalar> mutable_view(M&& m) {
           m.colStride()};
 }
 
+/// The row-major Eigen matrix of a view's elements.
 template <class T>
 using eigen_matrix = Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// A view's elements as an Eigen map, to read, or to write where T is not const.
-/// Negative strides are Eigen's to reject.
+/// A view's elements as an Eigen map, to read, or to write where T is not const. Eigen rejects negative strides.
 template <class T>
 auto map(const matrix_view<T>& x) {
   using matrix = std::conditional_t<std::is_const_v<T>, const eigen_matrix<T>, eigen_matrix<T>>;
@@ -71,15 +67,16 @@ auto map(const matrix_view<T>& x) {
                                                       stride(x.row_stride(), x.col_stride()));
 }
 
+/// ufp4's numbers that can be elements of an Eigen matrix.
 template <class T>
 concept stored_number = element_format<T> || std::is_same_v<T, e4m3> || std::is_same_v<T, ue5m3> ||
                         std::is_same_v<T, e8m0> || std::is_same_v<T, bf16> || std::is_same_v<T, fp16>;
 
-/// What Eigen must know of a number that is stored, compared, printed and cast, and not computed with: there is no
-/// arithmetic on 4 bits, m.cast<float>() is where it begins.
+/// Eigen's traits of a number that can be stored, compared, printed and cast. There is no arithmetic on it: convert
+/// with m.cast<float>() first.
 template <class T>
 struct stored_number_traits {
-  // NOLINTBEGIN(readability-identifier-naming): the names that Eigen asks for
+  // NOLINTBEGIN(readability-identifier-naming): the names that Eigen requires
   using Real = T;
   using NonInteger = T;
   using Nested = T;

@@ -1,7 +1,7 @@
-// ufp4 - a reader that walks over JSON text once, front to back.
+// ufp4 - reading JSON text once, front to back.
 // SPDX-License-Identifier: Apache-2.0
-/// For headers whose structure is known: the caller asks for what must come next and skips what it does not need.
-/// Every member returns false at the first surprise and never reads past the end; nesting is bounded.
+/// For texts of known structure: the caller asks for the value that must follow and skips others. Every member returns
+/// false where the text differs from what was asked for, and none reads past the end. Nesting is bounded.
 #pragma once
 
 #include <charconv>
@@ -13,34 +13,40 @@
 
 namespace ufp4::interop::inline UFP4_CODE {
 
+/// A position in a text, which must outlive it.
 class json_cursor {
  public:
   explicit json_cursor(std::string_view text) : rest_(text) {}
 
+  /// Whether the next character, after white space, is c.
   bool at(char c) {
     skip_space();
     return !rest_.empty() && rest_.front() == c;
   }
 
+  /// The same; moves behind it.
   bool take(char c) {
     if (!at(c)) return false;
     rest_.remove_prefix(1);
     return true;
   }
 
+  /// Whether only white space is left.
   bool at_end() {
     skip_space();
     return rest_.empty();
   }
 
+  /// An integer from 0 to 2^64 - 1.
   bool unsigned_number(std::uint64_t& out) {
     skip_space();
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), out);
     if (error != std::errc{}) return false;
     rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-    return rest_.empty() || rest_.find_first_of(".eE") != 0;  // 1.5 is not an unsigned number that ends at the point
+    return rest_.empty() || rest_.find_first_of(".eE") != 0;  // 1.5 is not the integer 1
   }
 
+  /// A string, its escape sequences decoded.
   bool string(std::string& out) {
     out.clear();
     if (!take('"')) return false;
@@ -79,6 +85,24 @@ class json_cursor {
     return take(']');
   }
 
+  /// That word; moves behind it.
+  bool take_word(std::string_view word) {
+    skip_space();
+    if (!rest_.starts_with(word)) return false;
+    rest_.remove_prefix(word.size());
+    return true;
+  }
+
+  /// The text before the next `end`; moves behind that.
+  bool until(char end, std::string& out) {
+    const std::size_t length = rest_.find(end);
+    if (length == std::string_view::npos) return false;
+    out = rest_.substr(0, length);
+    rest_.remove_prefix(length + 1);
+    return true;
+  }
+
+  /// Any value, nested at most `depth` levels deep.
   bool skip_value(int depth = 32) {
     if (depth == 0) return false;
     std::string ignored;

@@ -1,4 +1,4 @@
-// ufp4 - std::mdspan in and out, where the standard library has it (C++23). Not part of ufp4.hpp.
+// ufp4 - std::mdspan as matrix_view and back; needs C++23's <mdspan>. Not part of ufp4.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,11 +16,11 @@
 
 namespace ufp4::interop {
 
-/// Accessors that are plain memory: the element is at pointer[mapping].
+/// Accessors of plain memory: the element is pointer[mapping].
 template <class Accessor>
 concept plain_accessor = std::is_same_v<Accessor, std::default_accessor<typename Accessor::element_type>>;
 
-/// The elements of a two-dimensional mdspan in any strided layout: row-major, column-major, submdspan's.
+/// The elements of a two-dimensional mdspan in any strided layout: row-major, column-major, those of submdspan.
 template <class T, class Extents, class Layout, plain_accessor Accessor>
   requires(Extents::rank() == 2 && std::mdspan<T, Extents, Layout, Accessor>::is_always_strided() && matrix_scalar<T>)
 matrix_view<T> view(const std::mdspan<T, Extents, Layout, Accessor>& x) {
@@ -28,10 +28,11 @@ matrix_view<T> view(const std::mdspan<T, Extents, Layout, Accessor>& x) {
           static_cast<std::ptrdiff_t>(x.stride(0)), static_cast<std::ptrdiff_t>(x.stride(1))};
 }
 
+/// A matrix with any strides as an mdspan.
 template <class T>
 using strided_span = std::mdspan<T, std::dextents<std::ptrdiff_t, 2>, std::layout_stride>;
 
-/// A view's elements as an mdspan. Strides are not negative: layout_stride's precondition.
+/// A view's elements as an mdspan. Strides must not be negative: a precondition of layout_stride.
 template <class T>
 strided_span<T> span_of(const matrix_view<T>& x) {
   using extents = std::dextents<std::ptrdiff_t, 2>;

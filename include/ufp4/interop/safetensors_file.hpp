@@ -1,28 +1,28 @@
-// ufp4 - .safetensors files: tensors of any type in and out, by rows, without holding the file in memory.
+// ufp4 - reading and writing .safetensors files: tensors of any type and metadata strings.
 // SPDX-License-Identifier: Apache-2.0
 /// | bytes        | what                                                                                              |
 /// |--------------|---------------------------------------------------------------------------------------------------|
 /// | 8            | length of the header, little-endian                                                               |
-/// | that many    | JSON: {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}, perhaps a   |
-/// |              | "__metadata__" of strings; spaces may follow                                                      |
+/// | that many    | JSON: {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}, optionally  |
+/// |              | "__metadata__", an object of strings; spaces may follow                                           |
 /// | the rest     | the data; offsets count from here; row-major, little-endian                                       |
 ///
 ///   interop::safetensors_reader file("model.safetensors");
 ///   file.read_rows(file.at("layers.0.weight"), 128, rows);          // rows 128 ..., as floats
 ///
 ///   interop::safetensors_writer out;
-///   out.add("layers.0.weight", interop::source_of(view));           // or a callback that makes the bytes
+///   out.add("layers.0.weight", interop::source_of(view));           // or a function that produces the bytes
 ///   out.write("new.safetensors");
 ///
 /// Source: the format's own description, huggingface/safetensors README.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <ufp4/interop/output_file.hpp>
 #include <ufp4/interop/safetensors_header.hpp>
 #include <ufp4/interop/tensor_file.hpp>
 #include <utility>
@@ -30,14 +30,12 @@
 
 namespace ufp4::interop::inline UFP4_CODE {
 
-/// How safetensors spells a type; empty for types that it does not have.
+/// The format's name of a type; empty for types that it does not have.
 constexpr std::string_view safetensors_name(number_type type) {
-  constexpr std::string_view names[] = {"F32", "F16", "BF16", "F8_E4M3", "F8_E8M0", "U8", "I8", "F64", "I64", "I32"};
-  const auto which = static_cast<std::size_t>(type);
-  return which < std::size(names) ? names[which] : std::string_view();
+  return type < number_type::mxfp4 ? type_text(type) : std::string_view();
 }
 
-/// Reads the header; the data when asked.
+/// Reads the header in the constructor, the data when asked for.
 class safetensors_reader : public tensor_file {
  public:
   explicit safetensors_reader(const std::string& path) : tensor_file(path) {
@@ -45,16 +43,16 @@ class safetensors_reader : public tensor_file {
     const std::uint64_t length = file_.read_number(0, 8);
     constexpr std::uint64_t longest = 100'000'000;  // the format's own limit
     if (length > file_.size() - 8)
-      fail("says its header is " + std::to_string(length) + " bytes long, but only " +
+      fail("header cut off: its length is " + std::to_string(length) + " bytes, but only " +
            std::to_string(file_.size() - 8) + " bytes follow");
-    if (length > longest) fail("has a header of " + std::to_string(length) + " bytes; the format allows 100000000");
+    if (length > longest) fail("header too long: " + std::to_string(length) + " bytes; the format allows 100000000");
     std::string text(static_cast<std::size_t>(length), '\0');
     file_.read(8, text.data(), text.size());
     const auto header = parse_safetensors_header(text);
     if (!header) fail("has a header that is not a JSON object of tensors with dtype, shape and data_offsets");
     for (const auto& [key, value] : header->metadata) metadata_[key] = value;
     for (const safetensors_entry& entry : header->tensors) tensors_.push_back(described(entry));
-    std::sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    sort_tensors();
     place(8 + length);
   }
 
@@ -62,7 +60,7 @@ class safetensors_reader : public tensor_file {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
-  /// Leaves offset and bytes as the entry's begin and end: place() puts them where they are.
+  /// With the entry's begin and end as offset and bytes, which place() replaces.
   static stored_tensor described(const safetensors_entry& entry) {
     stored_tensor t;
     t.name = entry.name;
@@ -70,67 +68,65 @@ class safetensors_reader : public tensor_file {
     t.shape = entry.shape;
     t.offset = entry.begin;
     t.bytes = entry.end;
-    for (auto known = number_type::f32; known < number_type::mxfp4; known = number_type(int(known) + 1))
-      if (t.type_name == safetensors_name(known)) t.type = known;
+    const number_type type = number_type_named(entry.dtype);
+    if (type < number_type::mxfp4) t.type = type;
     return t;
   }
 
   void place(std::uint64_t data_begin) {
     const std::uint64_t data = file_.size() - data_begin;
     std::uint64_t last = 0;
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      stored_tensor& t = tensors_[i];
+    for (stored_tensor& t : tensors_) {
       const std::string label = "tensor " + printable(t.name);
-      if (i != 0 && t.name == tensors_[i - 1].name) fail("names " + label + " twice");
       const std::uint64_t begin = t.offset, end = t.bytes;
       if (begin > end || end > data)
-        fail("says " + label + " lies at bytes " + std::to_string(begin) + " to " + std::to_string(end) +
-             " of the data, but there are " + std::to_string(data) + " bytes");
+        fail(label + ": data outside the file: bytes " + std::to_string(begin) + " to " + std::to_string(end) +
+             " of the data, which have " + std::to_string(data) + " bytes");
       last = (std::max)(last, end);
       t.offset = data_begin + begin;
       t.bytes = end - begin;
-      check_size(t, label + " claims " + shape_text(t.shape) + " " + t.type_name);
+      check_size(t, label + ": size mismatch: " + shape_text(t.shape) + " " + printable(t.type_name) + " values ");
     }
-    if (last != data) fail("describes " + std::to_string(last) + " bytes of data, but holds " + std::to_string(data));
+    if (last != data)
+      fail("size mismatch: the header describes " + std::to_string(last) + " bytes of data, the file has " +
+           std::to_string(data));
   }
 
-  void check_size(const stored_tensor& t, const std::string& claim) const {
+  void check_size(const stored_tensor& t, const std::string& values) const {
     if (t.type == number_type::other) return;
     const auto bytes = byte_count(t.type, t.shape);
-    if (!bytes) fail(claim + " values, more bytes than 64 bits can count");
+    if (!bytes) fail(values + "are more bytes than 64 bits can count");
     if (*bytes != t.bytes)
-      fail(claim + " values, which are " + std::to_string(*bytes) + " bytes, but its data_offsets span " +
-           std::to_string(t.bytes));
+      fail(values + "are " + std::to_string(*bytes) + " bytes, but its data_offsets span " + std::to_string(t.bytes));
   }
 
   std::map<std::string, std::string> metadata_;
 };
 
-/// Collects tensors, then writes them: wider types first, so that each lies on a multiple of its size; in the order of
-/// add() among equals.
+/// Collects tensors, then writes them: wider types first, so that each is aligned to its size; in the order of add()
+/// among equals.
 class safetensors_writer {
  public:
-  /// A name that is in the file already, and a type that the format lacks, are std::invalid_argument.
+  /// std::invalid_argument for a name that is already there and a type that the format does not have.
   void add(const std::string& name, tensor_source tensor) {
-    ufp4::detail::expects(is_utf8(name) && name != "__metadata__", "safetensors_writer: the name ", printable(name),
-                          " is not UTF-8, or is the format's own");
-    const std::string shown = printable(name);
-    ufp4::detail::expects(!names_.contains(name), "safetensors_writer: tensor ", shown, " is there already");
-    ufp4::detail::expects(!safetensors_name(tensor.type).empty(), "safetensors_writer: tensor ", shown,
-                          " has a type that .safetensors does not have");
-    ufp4::detail::expects(byte_count(tensor.type, tensor.shape).has_value(), "safetensors_writer: tensor ", shown,
-                          " of ", shape_text(tensor.shape), " is more bytes than 64 bits can count");
+    using ufp4::detail::expects;
+    const std::string shown = "safetensors_writer: tensor " + printable(name);
+    expects(is_utf8(name) && name != "__metadata__", shown, ": the name is not UTF-8, or is reserved by the format");
+    expects(!names_.contains(name), shown, " is already in the file");
+    expects(!safetensors_name(tensor.type).empty(), shown, " has a type that .safetensors does not have");
+    expects(byte_count(tensor.type, tensor.shape).has_value(), shown, ": ", shape_text(tensor.shape),
+            " values are more bytes than 64 bits can count");
     tensors_.emplace_back(name, std::move(tensor));
     names_.insert(name);
   }
 
+  /// A string of "__metadata__"; it replaces one of the same key.
   void set_metadata(const std::string& key, const std::string& value) {
-    ufp4::detail::expects(is_utf8(key) && is_utf8(value), "safetensors_writer: metadata ", printable(key),
-                          " is not UTF-8");
+    ufp4::detail::expects(is_utf8(key) && is_utf8(value), "safetensors_writer: not UTF-8: metadata ", printable(key));
     metadata_[key] = value;
   }
 
-  /// Writes the file; file_error if a tensor's source gives another number of bytes than its shape says.
+  /// Writes the file. file_error if a source gives another number of bytes than the tensor's shape requires.
   void write(const std::string& path) const {
     std::vector<const entry*> order;
     for (const std::uint64_t width : {8u, 4u, 2u, 1u})

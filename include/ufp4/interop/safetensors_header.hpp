@@ -3,7 +3,7 @@
 /// {"__metadata__": {"KEY": "STRING", ...},
 ///  "NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
 ///
-/// For programs that place the data themselves; safetensors_file.hpp has readers and writers of whole files.
+/// For programs that write the data themselves; safetensors_file.hpp reads and writes whole files.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,16 @@
 
 namespace ufp4::interop::inline UFP4_TYPES {
 
-/// One tensor as a header says it: nothing is checked against a file, nor `begin` against `end`.
+/// One tensor of a header. Not checked against a file; `begin` may exceed `end`.
 struct safetensors_entry {
   std::string name;
   std::string dtype;
   std::vector<std::uint64_t> shape;
   std::uint64_t begin = 0;  ///< of its bytes, from the start of the data
-  std::uint64_t end = 0;
+  std::uint64_t end = 0;    ///< behind its last byte
 };
 
-/// All of a header, in the file's order.
+/// A header in the file's order.
 struct safetensors_header {
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<safetensors_entry> tensors;
@@ -37,8 +37,8 @@ struct safetensors_header {
 
 namespace ufp4::interop::inline UFP4_CODE {
 
-/// Names, metadata and dtypes must be UTF-8. Ends in spaces up to a multiple of 8 bytes, so that the data, 8 bytes of
-/// length before it, begin on one.
+/// The JSON text. Names, metadata and dtypes must be UTF-8. Padded with spaces to a multiple of 8 bytes: the data,
+/// which follow 8 bytes of length and this text, are then aligned to 8 bytes.
 inline std::string to_text(const safetensors_header& header) {
   std::string text = "{";
   const auto separate = [&text] { text += text.back() == '{' ? "" : ","; };
@@ -62,7 +62,7 @@ inline std::string to_text(const safetensors_header& header) {
   return text;
 }
 
-/// One tensor's value: dtype, shape and data_offsets once each, and what else stands there skipped.
+/// The value of one tensor: dtype, shape and data_offsets exactly once each; other members are skipped.
 inline bool parse_entry(json_cursor& json, safetensors_entry& t) {
   bool type = false, shape = false, offsets = false;
   const bool whole = json.object([&](const std::string& key) {
@@ -81,7 +81,7 @@ inline bool parse_entry(json_cursor& json, safetensors_entry& t) {
   return whole && type && shape && offsets;
 }
 
-/// Strings are kept; what else stands in "__metadata__" is none of the format's, and is skipped.
+/// The value of "__metadata__": its strings; other values, which the format does not allow, are skipped.
 inline bool parse_metadata(json_cursor& json, safetensors_header& header) {
   if (!json.at('{')) return json.skip_value();
   return json.object([&](const std::string& key) {
@@ -89,7 +89,7 @@ inline bool parse_metadata(json_cursor& json, safetensors_header& header) {
   });
 }
 
-/// Nothing where the text is not such a header. A name may come twice: the caller decides what that means.
+/// The header of a text; nothing if it is not one. A name may occur twice, which the caller must handle.
 inline std::optional<safetensors_header> parse_safetensors_header(std::string_view text) {
   safetensors_header header;
   json_cursor json(text);

@@ -1,4 +1,4 @@
-// ufp4 - std::span as a matrix, its size checked. Not part of ufp4.hpp.
+// ufp4 - std::span as a matrix_view with a checked size. Not part of ufp4.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,12 +10,12 @@
 namespace ufp4::interop::inline UFP4_CODE {
 
 /// All elements of x as a row-major matrix, to read or, where T is not const, to write. std::invalid_argument unless
-/// there are rows * cols of them. The view refers to x's memory.
+/// x has rows * cols elements. The view refers to x's memory.
 template <class T, std::size_t extent>
   requires matrix_scalar<T>
 matrix_view<T> view(std::span<T, extent> x, std::size_t rows, std::size_t cols) {
   const bool fits = cols == 0 ? x.empty() : x.size() % cols == 0 && x.size() / cols == rows;
-  ufp4::detail::expects(fits, "view: x has ", x.size(), " elements, not ", rows, " x ", cols);
+  ufp4::detail::expects(fits, "view: size mismatch: x has ", x.size(), " elements, not ", rows, " x ", cols);
   return {x.data(), rows, cols};
 }
 

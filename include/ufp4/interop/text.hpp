@@ -1,4 +1,4 @@
-// ufp4 - text that files bring and take: names fit to show, JSON strings.
+// ufp4 - text of files: UTF-8, text that is safe to print, JSON strings.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace ufp4::interop::inline UFP4_CODE {
 
-/// Length of the well-formed UTF-8 sequence that starts `text`, or 0 (also where there is none).
+/// Length of the well-formed UTF-8 sequence at the start of `text`; 0 if there is none.
 inline std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
@@ -29,6 +29,7 @@ inline std::size_t utf8_length(std::string_view text) {
   return 0;
 }
 
+/// Whether all of `text` is well-formed UTF-8.
 inline bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);
@@ -38,9 +39,9 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// Does the well-formed sequence `text` stand for something that a terminal obeys rather than shows? U+0000 .. 001F,
-/// 007F .. 009F, 061C, 200B .. 200F, 2028 .. 202E, 2060 .. 206F, FEFF and E0000 .. E007F: controls, separators of
-/// lines, what turns the direction of writing, and what hides text.
+/// Whether the well-formed sequence `text` is a control character, a line separator, or a character that changes the
+/// direction of writing or hides text: U+0000 .. 001F, 007F .. 009F, 061C, 200B .. 200F, 2028 .. 202E, 2060 .. 206F,
+/// FEFF and E0000 .. E007F.
 inline bool is_control(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (text.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
@@ -53,8 +54,8 @@ inline bool is_control(std::string_view text) {
          (byte(1) == 0x81 && byte(2) >= 0xA0 && byte(2) <= 0xAF);  // U+200B .. 200F, 2028 .. 202E, 2060 .. 206F
 }
 
-/// `text` with every byte that is not UTF-8 or of what is_control() names replaced by '?', cut after about 200 bytes:
-/// what a file says cannot repaint a terminal, fill a screen or be turned around.
+/// `text` for messages: bytes that are not UTF-8 and control characters (is_control) become '?', and the text is cut
+/// after about 200 bytes. So text from a file cannot send escape sequences to a terminal or fill the screen.
 inline std::string printable(std::string_view text) {
   std::string shown;
   while (!text.empty()) {
@@ -69,7 +70,7 @@ inline std::string printable(std::string_view text) {
   return shown;
 }
 
-/// A JSON string literal of UTF-8 text.
+/// A JSON string literal. `text` must be UTF-8.
 inline std::string json_text(std::string_view text) {
   constexpr char digits[] = "0123456789abcdef";
   std::string out = "\"";

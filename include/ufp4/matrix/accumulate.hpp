@@ -1,4 +1,4 @@
-// ufp4 - accumulate: how a GEMM adds up, and what that promises.
+// ufp4 - accumulate: the modes of a GEMM and their guarantees.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

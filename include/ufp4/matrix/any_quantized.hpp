@@ -33,24 +33,25 @@ class buffer {
 
  public:
   buffer() = default;
-  explicit buffer(std::size_t size) : size_(size) {
+  UFP4_HOST_MEMBER explicit buffer(std::size_t size) : size_(size) {
     if (size != 0) data_ = static_cast<T*>(::operator new(size * sizeof(T), line));
   }
-  buffer(const buffer& other) : buffer(other.size_) {
+  UFP4_HOST_MEMBER buffer(const buffer& other) : buffer(other.size_) {
     if (size_ != 0) std::memcpy(data_, other.data_, size_ * sizeof(T));
   }
-  buffer(buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  buffer& operator=(buffer other) noexcept {
+  UFP4_HOST_MEMBER buffer(buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  UFP4_HOST_MEMBER buffer& operator=(buffer other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     return *this;
   }
-  ~buffer() {
+  UFP4_HOST_MEMBER ~buffer() {
     if (data_ != nullptr) ::operator delete(data_, line);
   }
 
-  T* data() const { return data_; }
-  std::size_t size() const { return size_; }
+  UFP4_HOST_MEMBER T* data() const { return data_; }
+  UFP4_HOST_MEMBER std::size_t size() const { return size_; }
 
  private:
   static constexpr std::align_val_t line{64};
@@ -63,7 +64,7 @@ constexpr std::size_t padded_length(std::size_t cols, const block_shape& block, 
   const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
   return (cols + run - 1) / run * run;
 }
-/// A transform_spec is data, and may have been put together by hand.
+/// Checks the length of a transform_spec, which a program may have assembled.
 inline void check_length(const char* what, const transform_spec& t) {
   expects(t.valid_length(), what, ": transform length must be 16, 32, 64, 128 or 256 (or 1 for none), got ", t.n);
 }
@@ -88,11 +89,11 @@ namespace ufp4::inline UFP4_TYPES {
 struct quantized_size {
   std::size_t codes = 0;
   std::size_t scales = 0;
-  /// Of one piece of memory for both: the scales begin at the next multiple of 64.
+  /// The bytes of one memory range for both: the scales begin at the next multiple of 64.
   constexpr std::size_t total() const { return (codes + 63) / 64 * 64 + scales; }
 };
 
-/// A caller's memory for the codes and the scales of one matrix; storage_size says how much of each.
+/// The caller's memory for the codes and the scales of one matrix; storage_size computes the sizes.
 struct quantized_storage {
   std::span<std::uint8_t> codes;
   std::span<std::byte> scales;  ///< aligned as the scale type is
@@ -110,7 +111,7 @@ struct quantized_storage {
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// What a quantized matrix is, wherever its memory lies.
+/// Format, shape, transform and tensor scale of a quantized matrix.
 struct quantized_shape {
   format_spec format{};
   float tensor_scale = 1;
@@ -159,7 +160,7 @@ inline std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t
   }
 }
 
-/// Writes them.
+/// Writes the bits of scale i.
 inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
   const auto half = static_cast<std::uint16_t>(bits);
   switch (scale_bytes(kind)) {
@@ -183,8 +184,8 @@ inline float element_at(const quantized_shape& s, const std::uint8_t* codes, con
 
 namespace ufp4::inline UFP4_CODE {
 
-/// The bytes of rows x cols elements in a format, after a transform. Throws std::invalid_argument for what is no format
-/// or no transform, and where the elements cannot be counted.
+/// The bytes of rows x cols elements in a format, after a transform. Throws std::invalid_argument for an invalid format
+/// or transform, and if the number of elements overflows.
 inline quantized_size storage_size(const format_spec& format, std::size_t rows, std::size_t cols,
                                    const transform_spec& applied = {}) {
   return detail::storage_of("storage_size", {format, 1, rows, cols, applied});

@@ -1,4 +1,4 @@
-// ufp4 - what is wrong with the arguments of quantize, dequantize and the Hadamard transform, and the job they make.
+// ufp4 - checks of the arguments of quantize, dequantize and the Hadamard transform, and the job that kernels receive.
 // SPDX-License-Identifier: Apache-2.0
 //
 // CPU and GPU operations check here before they write anything, so an error message is the same on both.
@@ -46,20 +46,20 @@ byte_range bytes_of(std::span<S> span) {
   return {first, first + span.size_bytes()};
 }
 
-/// A span of the caller's and a matrix of the caller's must not share bytes.
+/// The caller's span and matrix must not share bytes.
 template <class S, matrix_scalar T>
 void check_apart(const char* operation, const char* span_name, std::span<S> span, const char* view_name,
                  const matrix_view<T>& x) {
   expects(!bytes_of(source_of(x)).overlaps(bytes_of(span)), operation, ": ", span_name, " overlaps ", view_name);
 }
 
-/// Nor the two spans that one call writes.
+/// The two spans that one call writes must not share bytes.
 template <class S>
 void check_apart(const char* operation, std::span<std::uint8_t> codes, std::span<S> scales) {
   expects(!bytes_of(codes).overlaps(bytes_of(scales)), operation, ": codes overlaps scales");
 }
 
-/// A preset fixes rounding and scale rule; giving one beside it is a mistake.
+/// A preset has its own rounding and scale rule; another one in the call is an error.
 template <quantizer_target F, class O>
 void check_preset(const char* operation, const O& options) {
   if constexpr (compat::preset<F>) {

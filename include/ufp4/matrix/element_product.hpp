@@ -3,12 +3,14 @@
 //
 // Kernels add up in binary32, where an intermediate value (a dot product, a product of two scales, a partial sum) can
 // overflow although the result does not. A sum that overflowed is infinite or NaN at the end, whatever is added later.
-// So a kernel looks for sums that are not finite when it stores them, and computes those elements again with this class.
+// So a kernel looks for sums that are not finite when it stores them, and computes those elements again with this
+// class.
 //
-// | exact_blocks        | the bits of numerics 6: acc = fma(d, fl(sA * sB), acc), where a block with d = 0 contributes   |
-// |                     | +0 also if the product of its scales is not finite                                            |
-// | fast, folded_bf16   | a sum in binary64, which no product of five binary32 numbers leaves; rounded once, at the end |
-// | NaN                 | a block scale of NaN makes the element NaN, whatever the codes of the block are               |
+// | exact_blocks      | the bits of numerics 6: acc = fma(d, fl(sA * sB), acc), a block with d = 0 contributes +0 |
+// |                   | also if the product of its scales is not finite                                           |
+// | fast, folded_bf16 | the same acc where it is finite; otherwise a sum in binary64, whose range no product of   |
+// |                   | five binary32 numbers leaves                                                              |
+// | NaN               | a block scale of NaN makes the element NaN, whatever the codes of the block are           |
 //
 // For host and device code alike. The caller reads codes and scales, and adds bias and beta * C to the result.
 #pragma once
@@ -19,11 +21,25 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
+UFP4_HD inline double factors(float alpha, float tensor_scale_a, float tensor_scale_b) {
+  return static_cast<double>(alpha) * static_cast<double>(tensor_scale_a) * static_cast<double>(tensor_scale_b);
+}
+
+/// A finite sum times alpha and the tensor scales of the caller's A and B: fl(fl(acc * TA) * fl(alpha * TB)). In the
+/// fast modes, whose bound holds for every tensor scale, rounded once where one of the two factors is not a normal
+/// number.
+UFP4_HD inline float scaled_sum(accumulate mode, float acc, float alpha, float tensor_scale_a, float tensor_scale_b) {
+  constexpr std::uint32_t least = 0x00800000u, span = infinity_bits - least;  // the normal numbers
+  const float left = product(acc, tensor_scale_a), right = product(alpha, tensor_scale_b);
+  const bool normal = magnitude_bits(left) - least < span && magnitude_bits(right) - least < span;
+  if (normal || mode == accumulate::exact_blocks) return product(left, right);
+  return static_cast<float>(static_cast<double>(acc) * factors(alpha, tensor_scale_a, tensor_scale_b));
+}
+
 class element_product {
  public:
   /// exact_grids: both operands are quantized to grids with exact_products.
-  UFP4_HD element_product(accumulate mode, bool exact_grids)
-      : in_blocks_(mode == accumulate::exact_blocks), exact_grids_(exact_grids) {}
+  UFP4_HD element_product(accumulate mode, bool exact_grids) : mode_(mode), exact_grids_(exact_grids) {}
 
   /// Adds the next block. a(k), b(k) for k < length: the elements without their block scales; the scale of an operand
   /// that is not quantized is 1.
@@ -32,23 +48,22 @@ class element_product {
     if (is_nan(scale_a) || is_nan(scale_b)) {
       acc_ = to_float(0x7FC00000u);
       sum_ = static_cast<double>(acc_);
-    } else if (in_blocks_) {
-      const float d = exact_grids_ ? static_cast<float>(dot(length, a, b)) : chain(length, a, b);
-      const float t = product(scale_a, scale_b);
-      acc_ = fma(d, magnitude_bits(d) == 0 && !is_finite(t) ? 0.0f : t, acc_);
-    } else if (const double d = dot(length, a, b); d != 0) {
-      sum_ += d * (static_cast<double>(scale_a) * static_cast<double>(scale_b));
+      return;
     }
+    const double exact_d = dot(length, a, b);
+    const float d = exact_grids_ ? static_cast<float>(exact_d) : chain(length, a, b), t = product(scale_a, scale_b);
+    acc_ = fma(d, magnitude_bits(d) == 0 && !is_finite(t) ? 0.0f : t, acc_);
+    if (exact_d != 0) sum_ += exact_d * (static_cast<double>(scale_a) * static_cast<double>(scale_b));
   }
 
   /// True when no further block can change the result.
-  UFP4_HD bool is_nan_already() const { return in_blocks_ ? is_nan(acc_) : sum_ != sum_; }
+  UFP4_HD bool is_nan_already() const { return mode_ == accumulate::exact_blocks ? is_nan(acc_) : sum_ != sum_; }
 
   /// The sum times alpha and the tensor scales of the caller's A and B, as numerics 6 rounds it.
   UFP4_HD float scaled(float alpha, float tensor_scale_a, float tensor_scale_b) const {
-    if (in_blocks_) return product(product(acc_, tensor_scale_a), product(alpha, tensor_scale_b));
-    return static_cast<float>(sum_ * (static_cast<double>(alpha) * static_cast<double>(tensor_scale_a) *
-                                      static_cast<double>(tensor_scale_b)));
+    if (mode_ == accumulate::exact_blocks || is_finite(acc_))
+      return scaled_sum(mode_, acc_, alpha, tensor_scale_a, tensor_scale_b);
+    return static_cast<float>(sum_ * factors(alpha, tensor_scale_a, tensor_scale_b));
   }
 
  private:
@@ -66,7 +81,8 @@ class element_product {
     return d;
   }
 
-  bool in_blocks_, exact_grids_;
+  accumulate mode_;
+  bool exact_grids_;
   float acc_ = 0;
   double sum_ = 0;
 };

@@ -1,7 +1,7 @@
-// ufp4 - many products in one call: what may be a group, and whose memory must not be whose.
+// ufp4 - many products in one call: the types of a group, and the checks that no output overlaps.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages are the same on every machine: each one's quantized_gemm_grouped asks here before it writes anything.
+// CPU and GPU operations check here before they write anything, so an error message is the same on both.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,4 @@
-// ufp4 - what the operations hand to kernels, whichever machine they run on: formats, shapes and memory as plain values.
+// ufp4 - the jobs that operations pass to kernels on every backend: formats, shapes and memory as plain values.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,12 +7,12 @@
 #include <ufp4/block/block_codec.hpp>
 #include <ufp4/matrix/accumulate.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
+#include <ufp4/matrix/prepacked_layout.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// Rows of a matrix on their way into blocks. A strip is as many rows as a block is high; a run is the longer of block
-/// and transform.
+/// A matrix to be quantized. A strip has as many rows as a block; a run is the longer of block and transform.
 struct quantize_job {
   source x{};
   format_spec format{};
@@ -26,7 +26,7 @@ struct quantize_job {
   std::size_t run() const { return padded_length(1, format.block, transform); }
 };
 
-/// Codes and scales of a matrix, to read, in the canonical layout; or interleaved (matrix/prepacked.hpp).
+/// Codes and scales of a matrix, to read, in the canonical layout; or interleaved (prepacked_layout.hpp).
 struct quantized_source {
   const std::uint8_t* codes = nullptr;
   const void* scales = nullptr;
@@ -37,16 +37,18 @@ struct quantized_source {
   bool interleaved = false;
 
   std::size_t blocks() const { return padded_cols / static_cast<std::size_t>(format.block.cols); }
-  /// Where the scale of block b of a row lies.
+  prepacked_layout layout() const { return {padded_cols, blocks()}; }  ///< where interleaved
+  /// Where the scale of block b of a row is.
   std::size_t scale_index(std::size_t row, std::size_t b) const {
-    if (interleaved) return (row / 16 * blocks() + b) * 16 + row % 16;
+    if (interleaved) return layout().scale_index(row, b);
     return row / static_cast<std::size_t>(format.block.rows) * blocks() + b;
   }
-  /// Where the byte with the codes of k and k + 1 of a row lies; k is even.
+  /// Where the byte with the codes of k and k + 1 of a row is; k is even.
   std::size_t code_index(std::size_t row, std::size_t k) const {
-    if (interleaved) return (row / 16 * ((padded_cols + 7) / 8) + k / 8) * 64 + row % 16 * 4 + k % 8 / 2;
-    return (row * padded_cols + k) / 2;
+    return interleaved ? layout().code_index(row, k) : (row * padded_cols + k) / 2;
   }
+  /// Bytes from the codes of 8 columns of a row to those of the next 8.
+  std::size_t word_step() const { return interleaved ? prepacked_layout::group_bytes : prepacked_layout::word_bytes; }
 };
 
 /// Codes and scales of a matrix, to write.

@@ -1,7 +1,7 @@
 // ufp4 - matrix: a row-major matrix that owns its memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// It is a matrix_view of its own elements, so every operation takes it where it takes a view.
+// It is a matrix_view of its own elements, so every operation that accepts a view accepts it.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// rows x cols elements, packed, row-major, aligned to 64 bytes; +0 unless said otherwise. A copy copies the elements; a
+/// rows x cols elements, packed, row-major, aligned to 64 bytes, initialised to +0. A copy copies the elements; a
 /// view of a matrix is valid until the matrix is assigned to, moved from or destroyed.
 template <matrix_scalar T>
 class matrix : public matrix_view<T> {
@@ -24,7 +24,7 @@ class matrix : public matrix_view<T> {
   UFP4_HOST_MEMBER matrix(std::size_t rows, std::size_t cols) : matrix(rows, cols, memory_for(rows, cols)) {
     if (memory_.size() != 0) std::memset(static_cast<void*>(memory_.data()), 0, memory_.size() * sizeof(T));
   }
-  /// Elements with no value yet, for an operation that writes all of them.
+  /// Uninitialised elements, for an operation that writes all of them.
   UFP4_HOST_MEMBER static matrix uninitialized(std::size_t rows, std::size_t cols) {
     return matrix(rows, cols, memory_for(rows, cols));
   }

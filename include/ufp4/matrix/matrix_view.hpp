@@ -13,7 +13,7 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// What the bits of a matrix's elements mean.
+/// The storage type of the elements of a matrix.
 enum class dtype : std::uint8_t { f32, bf16, fp16 };
 
 }  // namespace ufp4::inline UFP4_TYPES
@@ -31,8 +31,8 @@ struct element_kind {
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Which dtype a C++ type holds: float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half; and a GPU vendor's
-/// bfloat16 with bfloat16.hpp of the vendor's folder. Any 16-bit type with the bits of bfloat16 or binary16 is added in one line:
+/// The dtype of a C++ type: float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half; with bfloat16.hpp of
+/// cuda/ or hip/ also the vendor's bfloat16. Another 16-bit type with the bits of bfloat16 or binary16 is added with:
 ///   template <> struct ufp4::matrix_element<my_bf16> { static constexpr ufp4::dtype kind = ufp4::dtype::bf16; };
 template <class T>
 struct matrix_element;
@@ -99,7 +99,7 @@ class matrix_view {
   std::ptrdiff_t row_stride_ = 0, col_stride_ = 1;
 };
 
-/// The same elements read the other way; nothing is copied.
+/// The transposed view of the same elements; nothing is copied.
 template <class T>
 constexpr matrix_view<T> transpose(const matrix_view<T>& x) {
   return {x.data(), x.cols(), x.rows(), x.col_stride(), x.row_stride()};
@@ -148,7 +148,7 @@ constexpr sink sink_of(const matrix_view<T>& x) {
   return {x.data(), matrix_element<T>::kind, x.rows(), x.cols(), x.row_stride(), x.col_stride()};
 }
 
-/// Does element (i, j) of both have the same address, for every i and j?
+/// Whether element (i, j) of both has the same address, for every i and j.
 constexpr bool same_elements(const source& a, const sink& b) {
   return a.data == b.data && a.kind == b.kind && (a.row_stride == b.row_stride || a.rows <= 1) &&
          (a.col_stride == b.col_stride || (a.cols <= 1 && b.cols <= 1));
@@ -159,6 +159,16 @@ struct byte_range {
   std::uintptr_t first = 0, last = 0;
   constexpr bool overlaps(const byte_range& other) const { return first < other.last && other.first < last; }
 };
+
+/// A matrix as `count` lines of adjacent elements, `length` bytes each, that begin `pitch` bytes apart. None: pitch 0.
+struct matrix_lines {
+  std::size_t count = 0;
+  std::uintptr_t length = 0, pitch = 0;
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
 
 template <class Void>
 byte_range bytes_of(const any_view<Void>& x) {
@@ -172,11 +182,6 @@ byte_range bytes_of(const any_view<Void>& x) {
   return {base + static_cast<std::uintptr_t>(low * size), base + static_cast<std::uintptr_t>(high * size)};
 }
 
-/// A matrix as `count` lines of adjacent elements, `length` bytes each, that begin `pitch` bytes apart. None: pitch 0.
-struct matrix_lines {
-  std::size_t count = 0;
-  std::uintptr_t length = 0, pitch = 0;
-};
 template <class Void>
 matrix_lines lines_of(const any_view<Void>& x) {
   const std::uintptr_t size = x.kind == dtype::f32 ? 4 : 2;
@@ -202,4 +207,4 @@ bool share_bytes(const any_view<A>& a, const any_view<B>& b) {
   return ahead < lines_a.length || ahead + lines_b.length > pitch;
 }
 
-}  // namespace ufp4::detail::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_CODE

@@ -1,4 +1,4 @@
-// ufp4 - operand: a matrix that a GEMM quantizes on the fly; unquantized: one that it takes as it is.
+// ufp4 - operand: a matrix that a GEMM quantizes in its call; unquantized: a plain operand of a GEMM.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// x with what quantize<Format> would be given. Refers to x: no copy is made before the GEMM.
+/// x with the policies of quantize<Format>. Refers to x: nothing is copied before the GEMM.
 template <class Format, class T, rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec>
 struct quantize_request {
   matrix_view<T> x;
@@ -22,7 +22,7 @@ UFP4_HOST_MEMBER inline auto operand(const matrix_view<T>& x, const Policies&...
 }
 
 /// A float, bf16 or fp16 matrix against a quantized one (weight-only use), by the chain of numerics 6. The transform,
-/// if the other side has one, is applied to it in binary32; nothing is rounded to four bits.
+/// if the other side has one, is applied to it in binary32; it is not quantized.
 template <class T>
 struct unquantized_operand {
   matrix_view<T> x;

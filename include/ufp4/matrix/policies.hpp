@@ -1,4 +1,5 @@
-// ufp4 - what may follow a matrix, in any order: transform, rounding, scale rule, tensor_amax, shard, count_into.
+// ufp4 - the policies of a call, which follow the matrix in any order: transform, rounding, scale rule, tensor_amax,
+// shard, count_into.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,9 +15,9 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The amax of a whole operand after its transform (the largest finite magnitude): what the tensor scale of a two-level
-/// format comes from. Give it where it is known (from an earlier pass, or all-reduced over ranks); finite and >= 0. An
-/// error for a format without a tensor scale.
+/// The amax of a whole operand after its transform (the largest finite magnitude), from which the tensor scale of a
+/// two-level format is computed. Pass it if it is known (from an earlier pass, or all-reduced over ranks). Finite and
+/// >= 0. An error for a format without a tensor scale.
 struct tensor_amax {
   float value = 0;
 };
@@ -30,12 +31,12 @@ struct shard {
   std::size_t total_cols = 0;
 };
 
-/// Adds what the quantizer meets to a report.
+/// Adds the counts of special cases to a report.
 struct count_into {
   quantize_report& report;
 };
 
-/// fake_quantize: apply the inverse transform to what was decoded.
+/// For fake_quantize: apply the inverse transform to the decoded values.
 struct undo_transform {};
 
 }  // namespace ufp4::inline UFP4_TYPES
@@ -69,7 +70,7 @@ inline constexpr bool is_builtin_rounding =
     std::same_as<P, nearest_even> || std::same_as<P, nearest_away> || std::same_as<P, toward_zero> ||
     std::same_as<P, stochastic> || std::same_as<P, rounding_spec>;
 
-/// The rounding type of a call: a policy of the user's own keeps its type, ours become one value.
+/// The rounding type of a call: a user's policy keeps its type; the library's policies become a rounding_spec.
 template <class... Policies>
 struct rounding_of {
   using type = rounding_spec;
@@ -135,7 +136,7 @@ constexpr auto collect(const Policies&... policies) {
   return options;
 }
 
-/// collect() for a format that is known at compile time, where what cannot apply to it does not compile.
+/// collect() for a format that is known at compile time: policies that cannot apply to it do not compile.
 template <any_block_format F, class... Policies>
 constexpr auto collect_for(const Policies&... policies) {
   constexpr bool has_amax = (std::same_as<Policies, tensor_amax> || ...);
@@ -145,13 +146,13 @@ constexpr auto collect_for(const Policies&... policies) {
   return collect(policies...);
 }
 
-/// signed_hadamard notes a bad sign where it cannot throw (device code); operations reject it here.
+/// signed_hadamard records an invalid sign, because it cannot throw in device code; operations reject it here.
 inline void check_signs(const char* operation, const transform_spec& t) {
   check_length(operation, t);
   expects(t.signs_valid, operation, ": signed_hadamard was given a sign that is neither +1 nor -1");
 }
 
-/// A rounding or a mode may be a number that a configuration file held.
+/// Kinds and modes may come from a configuration file, so they are checked.
 template <rounding_policy R>
 void check_rounding(const char* operation, const R& rounding) {
   if constexpr (std::same_as<R, rounding_spec>)

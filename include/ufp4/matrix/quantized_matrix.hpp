@@ -1,7 +1,7 @@
 // ufp4 - quantized_matrix (owns its memory) and quantized_view (a caller's memory), their format a template argument.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Typed wrappers of any_quantized.hpp, which says how codes and scales are laid out.
+// Typed wrappers of any_quantized.hpp, which defines the layout of codes and scales.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Codes and scales in a caller's memory, with what is needed to read them.
+/// Codes and scales in the caller's memory, with shape, tensor scale and transform.
 /// Constructing one checks the sizes of the spans: std::invalid_argument names the one that does not fit.
 template <any_block_format Format>
 class quantized_view {
@@ -226,9 +226,9 @@ quantized_matrix<typename Q::format> col_range(const Q& q, std::size_t first, st
   return quantized_matrix<typename Q::format>(col_range(any_quantized_view(q), first, count));
 }
 
-/// The transpose of a matrix of square blocks, by its codes: the bits of quantizing the transposed matrix with the same
-/// policies, unless they were stochastic. std::invalid_argument after a Hadamard transform, which ran along the
-/// columns.
+/// The transpose of a matrix of square blocks, made from its codes: it has the bits of quantizing the transposed matrix
+/// with the same policies, unless rounding is stochastic. std::invalid_argument after a Hadamard transform, which runs
+/// along the columns.
 template <quantized Q>
   requires(Q::format::block.rows > 1 && Q::format::block.rows == Q::format::block.cols)
 quantized_matrix<typename Q::format> transpose(const Q& q) {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Element (n, k) is scale * (code - zero point), code and zero point from 0 to 15, scale and zero point one a group of
-// `group` columns. It is scale * (code - 8) + scale * (8 - zero point): the first term is a matrix of int4 blocks, which
-// the kernels of every instruction set multiply; the second is constant within a group.
+// `group` columns. It is scale * (code - 8) + scale * (8 - zero point): the first term is a matrix of int4 blocks,
+// which the kernels of every instruction set multiply; the second is constant within a group.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// rows x cols weights (out features x in features). Owns its memory; rows * cols / 2 bytes of codes, a float and a byte
-/// a group.
+/// rows x cols weights (out features x in features). Owns its memory; rows * cols / 2 bytes of codes, a float and a
+/// byte a group.
 class zero_point_matrix {
  public:
   zero_point_matrix() = default;

@@ -7,7 +7,7 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Drops the fraction: to the neighbour nearer to zero. Bit-identical on every backend.
+/// Rounds to the neighbour nearer to zero. Bit-identical on every backend.
 struct toward_zero {
   UFP4_MEMBER constexpr bool round_up(const neighbours&, float, std::uint64_t) const { return false; }
 };

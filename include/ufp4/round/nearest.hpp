@@ -8,8 +8,8 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// Negative, zero or positive as |t| lies below, on or above the midpoint of its neighbours. In binary64: exact for
-/// neighbours within 2^29 of each other, so for every grid that four bits make sense for.
+/// Negative, zero or positive for |t| below, at or above the midpoint of its neighbours. In binary64: exact for
+/// neighbours within a factor of 2^29.
 UFP4_HD constexpr int against_midpoint(const neighbours& n, float t) {
   const double twice = 2.0 * static_cast<double>(t);
   const double sum = static_cast<double>(n.lower) + static_cast<double>(n.upper);
@@ -21,8 +21,8 @@ UFP4_HD constexpr int against_midpoint(const neighbours& n, float t) {
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// To the nearest value; a tie goes to the even magnitude code (in general: to the value an even number of steps from
-/// zero). The default. Bit-identical on every backend.
+/// Rounds to the nearest value; a tie goes to the value an even number of grid steps from zero (for fp4: to the even
+/// code). The default. Bit-identical on every backend.
 struct nearest_even {
   UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t) const {
     const int side = detail::against_midpoint(n, t);
@@ -30,7 +30,7 @@ struct nearest_even {
   }
 };
 
-/// To the nearest value; a tie goes away from zero.
+/// Rounds to the nearest value; a tie goes away from zero. Bit-identical on every backend.
 struct nearest_away {
   UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t) const {
     return detail::against_midpoint(n, t) >= 0;

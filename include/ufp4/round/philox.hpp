@@ -9,15 +9,16 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
+/// The input or the output of philox4x32: 128 bits.
 struct philox_counter {
-  std::uint32_t word[4];
+  std::uint32_t word[4];  ///< lowest word first
 };
 
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::inline UFP4_CODE {
 
-/// Ten rounds on (counter, key); the key's low word first.
+/// 128 random bits from ten rounds on (counter, key). The low word of the key is k0 of the paper.
 UFP4_HD constexpr philox_counter philox4x32(philox_counter c, std::uint64_t key) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {

@@ -1,4 +1,4 @@
-// ufp4 - one value, one grid, one policy: the code of the rounded value.
+// ufp4 - rounds one value to a grid under a rounding policy.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,15 +10,16 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The library's own policies as a value: what a recipe stores and a kernel switches on once a block.
+/// One of the library's rounding policies as data, as recipes store it and kernels read it.
 struct rounding_spec {
+  /// Which policy.
   enum class kind : std::uint8_t { nearest_even, nearest_away, toward_zero, stochastic };
 
   constexpr rounding_spec() = default;
-  constexpr rounding_spec(nearest_even) {}
-  constexpr rounding_spec(nearest_away) : what(kind::nearest_away) {}
-  constexpr rounding_spec(toward_zero) : what(kind::toward_zero) {}
-  constexpr rounding_spec(stochastic s) : what(kind::stochastic), random_bits(s) {}
+  constexpr rounding_spec(nearest_even) {}                                           ///< nearest_even, the default
+  constexpr rounding_spec(nearest_away) : what(kind::nearest_away) {}                ///< nearest_away
+  constexpr rounding_spec(toward_zero) : what(kind::toward_zero) {}                  ///< toward_zero
+  constexpr rounding_spec(stochastic s) : what(kind::stochastic), random_bits(s) {}  ///< stochastic, with its seed
 
   UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t index) const {
     switch (what) {
@@ -30,8 +31,8 @@ struct rounding_spec {
     return false;
   }
 
-  kind what = kind::nearest_even;
-  stochastic random_bits{};  ///< where what is stochastic
+  kind what = kind::nearest_even;  ///< the policy
+  stochastic random_bits{};        ///< seed and stream; used only if `what` is stochastic
 };
 static_assert(rounding_policy<rounding_spec>);
 
@@ -39,8 +40,8 @@ static_assert(rounding_policy<rounding_spec>);
 
 namespace ufp4::inline UFP4_CODE {
 
-/// The code of t on the grid, numerics 3. t is not a NaN; beyond the last level on either side it saturates; a negative
-/// t that rounds to zero gets the code of -0 where the format has one.
+/// The code of t on the grid (numerics 3). Requires that t is not a NaN. Saturates beyond the first and last level; a
+/// negative t that rounds to zero gets the code of -0 if the format has one.
 template <rounding_policy Rounding>
 UFP4_HD constexpr std::uint8_t round_to_grid(const grid4& grid, const Rounding& rounding, float t,
                                              std::uint64_t index) {

@@ -1,15 +1,15 @@
-// ufp4 - the translation unit that is compiled for any x86-64, linked with one that is not (architecture decision 5).
+// ufp4 - the translation unit of the ODR test that is compiled for any x86-64 (docs/architecture.md, decision 5).
 // SPDX-License-Identifier: Apache-2.0
 //
-// An inline function that both units emit exists once in the program. Were one of this library's the newer unit's, this
-// program would die on an older processor though it never calls that unit. Prints the hash of its own operations; with an
-// argument that of the newer unit's too.
+// The linker keeps one definition of an inline function that both units emit. If it kept the newer unit's definition of
+// a function of this library, this program would crash on an older processor without calling that unit. Prints the hash
+// of its own results and, with an argument, also that of the newer unit.
 #include "operations.hpp"
 
 #include <cstdio>
 
 #if defined(__AVX__)
-#error "this file is compiled for the baseline: that is the test"
+#error "this file must be compiled for the baseline, without AVX"
 #endif
 
 std::uint64_t hash_in_newer();

@@ -1,4 +1,4 @@
-// ufp4 - one rule, two instruction sets: what both translation units of the test call.
+// ufp4 - the operations that both translation units of the ODR test call.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace {
 
-/// FNV-1a of the bytes that quantize, dequantize and quantized_gemm make of one input: the same on every machine. Two
-/// threads, so that nothing of the scheduling is left out.
+/// FNV-1a of the results of quantize, dequantize and quantized_gemm for one input: the same on every machine. Two
+/// threads, so that the code that starts threads runs, too.
 std::uint64_t hash_of_operations() {
   using namespace ufp4;
   constexpr std::size_t m = 37, n = 70, k = 200;
-  static float x[m * k], w[n * k], c[m * n], back[m * k];  // no std::vector: its functions are no business of this test
+  static float x[m * k], w[n * k], c[m * n], back[m * k];  // not std::vector, whose functions this test does not cover
   std::uint32_t state = 1;
   const auto fill = [&state](float* values, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -31,15 +31,15 @@ std::uint64_t hash_of_operations() {
   const cpu::context context{.threads = 2};
   const gemm_options exactly{.accumulate = accumulate::exact_blocks};
   const matrix_view<const float> left{x, m, k}, right{w, n, k};
-  const random_hadamard<32> turned{5};
-  const auto a = quantize<nvfp4>(context, left, turned, stochastic{.seed = 3});
-  const auto b = quantize<nv_e1m2>(context, right, turned);
+  const random_hadamard<32> transform{5};
+  const auto a = quantize<nvfp4>(context, left, transform, stochastic{.seed = 3});
+  const auto b = quantize<nv_e1m2>(context, right, transform);
   add(a.codes().data(), a.codes().size());
   add(a.scales().data(), a.scales().size());
   add(b.codes().data(), b.codes().size());
   quantized_gemm(context, a, b, matrix_view<float>{c, m, n}, exactly);
   add(c, sizeof c);
-  quantized_gemm(context, unquantized(left, turned), b, matrix_view<float>{c, m, n}, exactly);
+  quantized_gemm(context, unquantized(left, transform), b, matrix_view<float>{c, m, n}, exactly);
   add(c, sizeof c);
   dequantize(context, a, matrix_view<float>{back, m, k});
   add(back, sizeof back);

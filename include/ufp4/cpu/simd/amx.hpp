@@ -73,7 +73,7 @@ struct hardware {
   }
 };
 
-/// Tiles of one shape while it lives, none afterwards (architecture decision 11).
+/// Configures the tiles for one shape; the destructor releases them.
 template <class Unit>
 class tile_session {
  public:

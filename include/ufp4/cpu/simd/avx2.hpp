@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/cpu/simd/target.hpp>
+#include <ufp4/format/scales.hpp>
 
 #define UFP4_AVX2 "avx2,fma,f16c"
 
@@ -18,45 +19,8 @@ namespace avx2 {
 
 inline constexpr std::size_t lanes = 8;
 
-/// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes:
-/// pairs of dwords, quads of them.
-template <class V>
-UFP4_LANE V low_pairs(V a, V b) {
-  V r;
-  asm("vpunpckldq %2, %1, %0" : "=x"(r) : "x"(a), "x"(b));
-  return r;
-}
-template <class V>
-UFP4_LANE V high_pairs(V a, V b) {
-  V r;
-  asm("vpunpckhdq %2, %1, %0" : "=x"(r) : "x"(a), "x"(b));
-  return r;
-}
-template <class V>
-UFP4_LANE V low_quads(V a, V b) {
-  V r;
-  asm("vpunpcklqdq %2, %1, %0" : "=x"(r) : "x"(a), "x"(b));
-  return r;
-}
-template <class V>
-UFP4_LANE V high_quads(V a, V b) {
-  V r;
-  asm("vpunpckhqdq %2, %1, %0" : "=x"(r) : "x"(a), "x"(b));
-  return r;
-}
+#include <ufp4/cpu/simd/x86_lanes.inl>
 
-#include <ufp4/cpu/simd/lanes.inl>
-
-/// What was computed is rounded here: not contracted into a later add.
-UFP4_LANE f32 rounded(f32 v) {
-  asm("" : "+x"(v));
-  return v;
-}
-/// a * b + c with one rounding.
-UFP4_LANE f32 fma(f32 a, f32 b, f32 c) {
-  asm("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
-  return c;
-}
 /// table[index & 15], lane by lane; the table in two halves.
 struct table16 {
   f32 low, high;
@@ -72,28 +36,6 @@ UFP4_LANE f32 lookup(const table16& t, u32 index) {
   asm("vblendvps %3, %2, %1, %0" : "=x"(r) : "x"(low), "x"(high), "x"(index << 28));
   return r;
 }
-UFP4_LANE u32 maximum(u32 a, u32 b) {
-  asm("vpmaxud %1, %0, %0" : "+x"(a) : "x"(b));
-  return a;
-}
-UFP4_LANE u32 minimum(u32 a, u32 b) {
-  asm("vpminud %1, %0, %0" : "+x"(a) : "x"(b));
-  return a;
-}
-
-/// Eight bf16 elements as binary32.
-UFP4_LANE f32 widen_bf16(half_u16 v) {
-  u32 wide;
-  asm("vpmovzxwd %1, %0" : "=x"(wide) : "x"(v));
-  return as_float(wide << 16);
-}
-/// Eight binary16 elements as binary32.
-UFP4_LANE f32 widen_fp16(half_u16 v) {
-  f32 r;
-  asm("vcvtph2ps %1, %0" : "=x"(r) : "x"(v));
-  return r;
-}
-
 /// The upper half of each lane.
 UFP4_LANE half_u16 upper_halves(u32 v) {
   u32 r;  // words 0..3 and 8..11, then their two quarters side by side
@@ -102,14 +44,42 @@ UFP4_LANE half_u16 upper_halves(u32 v) {
   __builtin_memcpy(&low, &r, sizeof low);
   return low;
 }
-/// Eight binary32 numbers as bf16.
+/// Binary32 numbers as bf16.
 UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
-/// Eight binary32 numbers as binary16, to nearest even.
-UFP4_LANE half_u16 narrow_fp16(f32 v) {
-  half_u16 r;
-  asm("vcvtps2ph $0, %1, %0" : "=x"(r) : "x"(v));
+
+UFP4_LANE philox_word xor_all(philox_word a, philox_word b, philox_word c) { return a ^ b ^ c; }
+UFP4_LANE quarter_u8 low_bytes(u32 v) { return __builtin_convertvector(v, quarter_u8); }
+/// One bit a lane of a mask whose lanes are all ones or all zeros.
+UFP4_LANE std::uint32_t lane_bits(u32 mask) {
+  std::uint32_t bits;
+  asm("vmovmskps %1, %0" : "=r"(bits) : "x"(mask));
+  return bits;
+}
+/// low[0], high[0], low[1], high[1], ... : the first half of them and the second.
+UFP4_LANE void interleave(u32& low, u32& high) {
+  const u32 a = low_pairs(low, high), b = high_pairs(low, high);
+  asm("vperm2i128 $0x20, %2, %1, %0" : "=x"(low) : "x"(a), "x"(b));
+  asm("vperm2i128 $0x31, %2, %1, %0" : "=x"(high) : "x"(a), "x"(b));
+}
+/// The sixteen entries of a map of nibbles, for map_nibbles.
+UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) {
+  u8 map;
+  asm("vbroadcasti128 %1, %0" : "=x"(map) : "m"(*reinterpret_cast<const four_lanes*>(codes)));
+  return map;
+}
+/// Lane l of the result is lane l ^ stride of v.
+template <std::size_t stride>
+UFP4_LANE f32 exchange(f32 v) {
+  f32 r;
+  if constexpr (stride == 1) asm("vpermilps $0xB1, %1, %0" : "=x"(r) : "x"(v));
+  if constexpr (stride == 2) asm("vpermilps $0x4E, %1, %0" : "=x"(r) : "x"(v));
+  if constexpr (stride == 4) asm("vperm2f128 $1, %1, %1, %0" : "=x"(r) : "x"(v));
   return r;
 }
+
+#include <ufp4/cpu/simd/butterfly_lanes.inl>
+#include <ufp4/cpu/simd/philox_lanes.inl>
+#include <ufp4/cpu/simd/scale_lanes.inl>
 
 }  // namespace avx2
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

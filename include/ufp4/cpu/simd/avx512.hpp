@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/cpu/simd/target.hpp>
+#include <ufp4/format/scales.hpp>
 
 #define UFP4_AVX512 "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni"
 
@@ -21,34 +22,7 @@ namespace avx512 {
 
 inline constexpr std::size_t lanes = 16;
 
-/// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes:
-/// pairs of dwords, quads of them.
-template <class V>
-UFP4_LANE V low_pairs(V a, V b) {
-  V r;
-  asm("vpunpckldq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
-template <class V>
-UFP4_LANE V high_pairs(V a, V b) {
-  V r;
-  asm("vpunpckhdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
-template <class V>
-UFP4_LANE V low_quads(V a, V b) {
-  V r;
-  asm("vpunpcklqdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
-template <class V>
-UFP4_LANE V high_quads(V a, V b) {
-  V r;
-  asm("vpunpckhqdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
-
-#include <ufp4/cpu/simd/lanes.inl>
+#include <ufp4/cpu/simd/x86_lanes.inl>
 
 /// Two of a's quarters and then two of b's, two bits of `which` each.
 template <int which, class V>
@@ -58,58 +32,66 @@ UFP4_LANE V quarters(V a, V b) {
   return r;
 }
 
-/// What was computed is rounded here: not contracted into a later add.
-UFP4_LANE f32 rounded(f32 v) {
-  asm("" : "+v"(v));
-  return v;
-}
-/// a * b + c with one rounding.
-UFP4_LANE f32 fma(f32 a, f32 b, f32 c) {
-  asm("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
-  return c;
-}
 /// table[index & 15], lane by lane.
 UFP4_LANE f32 lookup(f32 table, u32 index) {
   f32 r;
   asm("vpermps %1, %2, %0" : "=v"(r) : "v"(table), "v"(index));
   return r;
 }
-UFP4_LANE u32 maximum(u32 a, u32 b) {
-  asm("vpmaxud %1, %0, %0" : "+v"(a) : "v"(b));
-  return a;
-}
-UFP4_LANE u32 minimum(u32 a, u32 b) {
-  asm("vpminud %1, %0, %0" : "+v"(a) : "v"(b));
-  return a;
-}
-
-/// Sixteen bf16 elements as binary32.
-UFP4_LANE f32 widen_bf16(half_u16 v) {
-  u32 wide;
-  asm("vpmovzxwd %1, %0" : "=v"(wide) : "v"(v));
-  return as_float(wide << 16);
-}
-/// Sixteen binary16 elements as binary32.
-UFP4_LANE f32 widen_fp16(half_u16 v) {
-  f32 r;
-  asm("vcvtph2ps %1, %0" : "=v"(r) : "v"(v));
-  return r;
-}
-
 /// The upper half of each lane.
 UFP4_LANE half_u16 upper_halves(u32 v) {
   half_u16 r;
   asm("vpmovdw %1, %0" : "=v"(r) : "v"(v >> 16));
   return r;
 }
-/// Sixteen binary32 numbers as bf16.
+/// Binary32 numbers as bf16.
 UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
-/// Sixteen binary32 numbers as binary16, to nearest even.
-UFP4_LANE half_u16 narrow_fp16(f32 v) {
-  half_u16 r;
-  asm("vcvtps2ph $0, %1, %0" : "=v"(r) : "v"(v));
+
+UFP4_LANE philox_word xor_all(philox_word a, philox_word b, philox_word c) {
+  asm("vpternlogd $0x96, %2, %1, %0" : "+v"(a) : "v"(b), "v"(c));
+  return a;
+}
+/// The lowest byte of each lane; compilers convert such a vector byte by byte.
+UFP4_LANE quarter_u8 low_bytes(u32 v) {
+  quarter_u8 r;
+  asm("vpmovdb %1, %0" : "=v"(r) : "v"(v));
   return r;
 }
+/// One bit a lane of a mask whose lanes are all ones or all zeros.
+UFP4_LANE std::uint32_t lane_bits(u32 mask) {
+  std::uint32_t bits;
+  asm("vpmovd2m %1, %%k1\n\tkmovw %%k1, %0" : "=r"(bits) : "v"(mask) : "k1");
+  return bits;
+}
+/// low[0], high[0], low[1], high[1], ... : the first half of them and the second.
+UFP4_LANE void interleave(u32& low, u32& high) {
+  const u32 first = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+  u32 a = low, b = low;
+  asm("vpermt2d %2, %1, %0" : "+v"(a) : "v"(first), "v"(high));
+  asm("vpermt2d %2, %1, %0" : "+v"(b) : "v"(first + 8u), "v"(high));
+  low = a;
+  high = b;
+}
+/// The sixteen entries of a map of nibbles, for map_nibbles.
+UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) {
+  u8 map;
+  asm("vbroadcasti32x4 %1, %0" : "=v"(map) : "m"(*reinterpret_cast<const four_lanes*>(codes)));
+  return map;
+}
+/// Lane l of the result is lane l ^ stride of v.
+template <std::size_t stride>
+UFP4_LANE f32 exchange(f32 v) {
+  f32 r;
+  if constexpr (stride == 1) asm("vpermilps $0xB1, %1, %0" : "=v"(r) : "v"(v));
+  if constexpr (stride == 2) asm("vpermilps $0x4E, %1, %0" : "=v"(r) : "v"(v));
+  if constexpr (stride == 4) asm("vshuff32x4 $0xB1, %1, %1, %0" : "=v"(r) : "v"(v));
+  if constexpr (stride == 8) asm("vshuff32x4 $0x4E, %1, %1, %0" : "=v"(r) : "v"(v));
+  return r;
+}
+
+#include <ufp4/cpu/simd/butterfly_lanes.inl>
+#include <ufp4/cpu/simd/philox_lanes.inl>
+#include <ufp4/cpu/simd/scale_lanes.inl>
 
 }  // namespace avx512
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -28,12 +28,6 @@ UFP4_LANE void decode16(const grid_table& table, const std::uint8_t* codes, f32 
   }
 }
 
-UFP4_LANE u32 widen_bytes(const std::uint8_t* p) {
-  u32 r;
-  asm("vpmovzxbd %1, %0" : "=x"(r) : "m"(*reinterpret_cast<const char(*)[8]>(p)));
-  return r;
-}
-
 UFP4_LANE u32 rounded_half(f32 v) {
   const u32 bits = as_bits(v);
   return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;

@@ -26,12 +26,6 @@ UFP4_LANE void decode16(const grid_table& table, const std::uint8_t* codes, f32 
   v[0] = lookup(table, nibbles);
 }
 
-UFP4_LANE u32 widen_bytes(const std::uint8_t* p) {
-  u32 r;
-  asm("vpmovzxbd %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const char(*)[16]>(p)));
-  return r;
-}
-
 template <bool by_unit>
 UFP4_LANE void store_bf16(std::uint16_t* p, const f32 (&v)[1]) {
   const u32 bits = as_bits(v[0]);

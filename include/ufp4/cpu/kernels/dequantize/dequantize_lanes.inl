@@ -6,33 +6,10 @@
 //
 // | grid_table, load_grid(values) | the grid as a lookup wants it                                                     |
 // | decode16(table, codes, v)     | the values of sixteen codes in memory order                                       |
-// | widen_bytes(p)                | `lanes` bytes as numbers                                                          |
 // | store_bf16<by_unit>(p, v)     | RNE where adding half an ulp to a NaN's bits leaves a NaN; by_unit: rounded by an |
 // |                               | instruction that takes subnormals for zeros                                       |
 
 inline constexpr std::size_t group = 16, group_regs = group / lanes;
-
-/// Eight-bit floats without arithmetic on subnormals, which is slow: those are the mantissa added to the lowest binade,
-/// minus that binade. `bias` is 127 minus the format's.
-UFP4_LANE f32 decode_minifloat(u32 magnitude, std::uint32_t bias, std::uint32_t nan) {
-  const u32 mantissa_at = magnitude << 20;
-  const u32 lowest = broadcast((bias + 1) << 23);
-  const f32 subnormal = as_float(mantissa_at | lowest) - as_float(lowest);
-  const u32 bits = magnitude < 8 ? as_bits(subnormal) : mantissa_at + (bias << 23);
-  return as_float(magnitude == nan ? broadcast(0x7FC00000u) : bits);
-}
-
-/// `lanes` scales from number i on.
-UFP4_LANE f32 decode_scales(const void* scales, scale_kind kind, std::size_t i) {
-  if (kind == scale_kind::f32) return load(static_cast<const float*>(scales) + i);
-  if (kind == scale_kind::bf16) return widen_bf16(load_as<half_u16>(static_cast<const std::uint16_t*>(scales) + i));
-  const u32 code = widen_bytes(static_cast<const std::uint8_t*>(scales) + i);
-  if (kind == scale_kind::e4m3)
-    return as_float(as_bits(decode_minifloat(code & 0x7F, 127 - 7, 0x7F)) | (code & 0x80) << 24);
-  if (kind == scale_kind::ue5m3) return decode_minifloat(code, 127 - 15, 0xFF);
-  const u32 power = code == 0 ? broadcast(0x00400000u) : code << 23;
-  return as_float(code == 0xFF ? broadcast(0x7FC00000u) : power);
-}
 
 /// Adding to the bits of the quiet NaN, as rounding does, leaves a NaN.
 UFP4_LANE f32 quiet_nans(f32 v) { return v == v ? v : as_float(broadcast(0x7FC00000u)); }
@@ -42,7 +19,7 @@ inline void effective_scales(const quantized_source& q, std::size_t row, std::si
   const std::size_t first = q.scale_index(row, b);
   std::size_t i = 0;
   for (; count - i >= lanes; i += lanes)
-    store(out + i, quiet_nans(decode_scales(q.scales, q.format.scale, first + i) * q.tensor_scale));
+    store(out + i, quiet_nans(load_scales(q.format.scale, q.scales, first + i) * q.tensor_scale));
   if (i == count) return;
   alignas(64) float rest[lanes] = {};
   for (std::size_t j = 0; i + j < count; ++j) rest[j] = scale_at(q, row, b + i + j, q.tensor_scale);

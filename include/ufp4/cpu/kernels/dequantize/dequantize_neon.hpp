@@ -57,8 +57,6 @@ UFP4_LANE void decode16(const grid_table& table, const std::uint8_t* codes, f32 
   v[3] = reinterpret_cast<f32>(second.high);
 }
 
-UFP4_LANE u32 widen_bytes(const std::uint8_t* p) { return u32{p[0], p[1], p[2], p[3]}; }
-
 template <bool by_unit, std::size_t n>
 UFP4_LANE void store_bf16(std::uint16_t* p, const f32 (&v)[n]) {
   static_assert(!by_unit, "its rounding is not used: a baseline machine has none");

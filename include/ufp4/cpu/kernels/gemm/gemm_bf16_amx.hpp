@@ -4,12 +4,12 @@
 // | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers |
 // | folded_bf16 | those, and any other scale: products rounded to bf16                   |
 //
-// TDPBF16PS flushes subnormals. Sixteen rows of C, or 32 columns, one of whose elements times its scale is subnormal or
-// too large for bf16, are made by the kernel for exact_blocks, which keeps scales apart, or by the portable one. Blocks
-// of nothing but zeros do not count: mx formats give them the smallest scale there is.
+// TDPBF16PS flushes subnormal operands. Where some value * scale of sixteen rows, or of 32 columns, is subnormal or too
+// large for bf16, that part of C is computed by the kernel for exact_blocks, which keeps scales apart, or by the
+// portable one. Blocks of zeros are exempt: in mx formats they have the smallest scale.
 //
-// Cycles for a step, 32 x 32 of C by 32 of K, if nothing overlaps but tile loads and products. A product takes 16; L1
-// gives two lines a cycle, L2 40 bytes, L3 8.4; there are two vector ports. Worked out, not measured:
+// Cycles for a step, 32 x 32 of C by 32 of K, if only tile loads and products overlap. A product takes 16; L1 gives two
+// lines a cycle, L2 40 bytes, L3 8.4; there are two vector ports. Calculated, not measured:
 //
 // | products, loads      | four products 64; two right tiles from L1 16, two left ones from L2 51: 67           |
 // | sums of 32 x 32      | 4 KB from L2 and 4 KB back, 200 a slice of 8 steps: 25; of 16, for few rows, 13      |
@@ -46,11 +46,11 @@ struct gemm_products {
   static bool takes_formats(const gemm_job& job) {
     const auto good = [&](const gemm_operand& side) {
       if (!side.is_quantized) return false;
-      return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && is_tame(side.q.format.grid, 24));
+      return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && has_short_values(side.q.format.grid, 24));
     };
     return job.mode != accumulate::exact_blocks && job.block >= 16 && good(job.left) && good(job.right);
   }
-  /// Up to 3 rows the memory is the limit, and tiles add work of their own.
+  /// With up to 3 rows memory is the limit, and tiles only add work.
   static bool takes(const gemm_job& job) {
     return job.left.rows() > 3 && takes_formats(job) && !job.left.interleaved();
   }
@@ -73,7 +73,7 @@ struct gemm_products {
         const std::size_t left = job.padded() - k, depth = left < slice_k ? left : slice_k;
         fit = decode_products(d, row + i, live, k, depth, tiles);
         for (std::size_t at = 0; at < value_bytes(depth); at += tile_bytes)
-          exchange(tiles + at, 64, out + header + value_bytes(k) + at, 64);
+          transpose_dwords(tiles + at, 64, out + header + value_bytes(k) + at, 64);
       }
       out[0] = fit;
     }
@@ -136,7 +136,7 @@ struct gemm_products {
     Unit::template store<0>(acc, 64), Unit::template store<1>(acc + across, 64);
   }
 
-  /// False: some product is no bf16 number.
+  /// False if some product is not a bf16 number.
   static bool decode_right(const decoder& d, const gemm_part& part, std::size_t j, std::size_t k, std::size_t depth,
                            std::uint8_t* right) {
     const std::size_t left = part.cols - j, one = left < tile_side ? left : tile_side;
@@ -148,11 +148,12 @@ struct gemm_products {
     return true;
   }
 
-  /// K of a slice. 256: two panels of columns, two tiles of rows and four of C, 40 KB, stay in a first level of 48 KB
-  /// while all rows pass by. Where few do, longer runs of every row are worth more. No bit depends on it.
+  /// K of a slice. 256: two panels of columns, two tiles of rows and four of C, 40 KB, stay in a first-level cache of
+  /// 48 KB for all rows. With few rows, longer runs of every row are faster. No bit depends on it.
   static std::size_t depth_of(std::size_t rows) { return rows > 64 ? slice_k / 2 : slice_k; }
 
-  /// Adds up all tiles of C; `fit` tells which panels of columns are worth anything.
+  /// Adds up all tiles of C. `fit`: whether all products of a panel of columns are bf16 numbers; the sums of others are
+  /// undefined.
   static void multiply_slices(const gemm_job& job, const gemm_part& part, const std::uint8_t* left, float* acc,
                               std::uint8_t* right, bool (&fit)[part_cols / width]) {
     const decoder d = decoder::begin(job.right.q, *reinterpret_cast<product_table*>(right + 2 * value_bytes(slice_k)));
@@ -173,7 +174,7 @@ struct gemm_products {
     }
   }
 
-  /// A panel of C, or some of its rows, whose factors are not all bf16 numbers.
+  /// A panel of C, or some of its rows, whose products value * scale are not all bf16 numbers.
   [[gnu::noinline]] static void multiply_apart(const gemm_job& job, const gemm_part& part) {
     static_assert(width <= blocks::part_cols && width <= gemm_tile);
     if (blocks::takes_values(job)) {
@@ -209,7 +210,7 @@ struct gemm_products {
                   acc + j / tile_side * down * area);
     }
   }
-  /// What is stored as it is, and what is made anew, does not depend on how C was cut into parts.
+  /// Which elements are computed by the other kernel does not depend on how C is cut into parts.
   [[gnu::noinline]] static void store_panel(const gemm_job& job, const gemm_part& panel, bool fit,
                                             const std::byte* left, const float* acc) {
     if (!fit) return multiply_apart(job, panel);
@@ -224,18 +225,13 @@ struct gemm_products {
   }
 
   static constexpr gemm_kernel row() {
-    return {.tier = isa::amx,
-            .name = "gemm_bf16_amx",
-            .tile_rows = width,
-            .tile_cols = width,
-            .tile_depth = tile_k,
-            .part_rows = part_rows,
-            .part_cols = part_cols,
-            .takes = &takes,
-            .left_bytes = &left_bytes,
-            .pack_left = &pack_left,
-            .scratch_bytes = &scratch_bytes,
-            .multiply = &multiply};
+    return kernel_of<gemm_products>({.tier = isa::amx,
+                                     .name = "gemm_bf16_amx",
+                                     .tile_rows = width,
+                                     .tile_cols = width,
+                                     .tile_depth = tile_k,
+                                     .part_rows = part_rows,
+                                     .part_cols = part_cols});
   }
 };
 

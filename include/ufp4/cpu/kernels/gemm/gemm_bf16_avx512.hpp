@@ -1,9 +1,8 @@
 // ufp4 - quantized_gemm on AVX-512 BF16: folded_bf16 by vdpbf16ps.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values times their scales, rounded to bf16 as numerics 6 says, two k a dword; a tile is up to eight rows by sixteen
-// columns, a column a lane. The instruction takes subnormal operands for zeros:
-// a slice that has any is multiplied by fma instead.
+// value * scale, rounded to bf16 (numerics 6), two k a dword. A tile is up to eight rows by sixteen columns, a column a
+// lane. The instruction treats subnormal operands as zeros, so a slice that has any is multiplied by fma instead.
 //
 // Packed left operand, tile by tile, block by block, for the tile's live rows: whether the block has a subnormal value,
 // then a dword a row for every 2 k.
@@ -14,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
+#include <ufp4/cpu/kernels/gemm/bf16_range.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
@@ -45,7 +45,7 @@ inline bool is_subnormal(float x) {
   return m != 0 && m < min_normal_bits;
 }
 
-/// Sixteen columns, and the stretch of K that bf16_tile multiplies.
+/// Sixteen columns, and the range of K that bf16_tile multiplies.
 class bf16_slice {
  public:
   static constexpr std::size_t bytes =
@@ -62,15 +62,13 @@ class bf16_slice {
         columns_(columns),
         scale_(reinterpret_cast<float*>(pairs + bf16_depth / 2 * lanes)),
         staged_(reinterpret_cast<std::uint8_t*>(scale_ + bf16_depth / 8 * lanes)) {
-    smallest_ = ufp4::detail::max_finite;
-    for (const float v : job.right.q.format.grid.value)
-      if (v != 0.0f && ufp4::detail::magnitude(v) < smallest_) smallest_ = ufp4::detail::magnitude(v);
+    smallest_ = ufp4::detail::to_float(range_of(job.right.q.format.grid).low);
   }
 
   void read(std::size_t k, std::size_t depth) {
     blocks = depth / block;
     if (job_.right.is_quantized && fold(k, depth)) return;
-    float row[gemm_depth], scale[gemm_depth / 2];
+    float row[bf16_depth], scale[bf16_depth / 8];
     subnormal = false;
     for (std::size_t j = 0; j < columns_.cols; ++j) {
       row_values(job_, job_.right, columns_.col + j, k, depth, row, scale);
@@ -82,7 +80,7 @@ class bf16_slice {
   }
 
  private:
-  /// False where some value may be subnormal: the conversion takes it for zero too.
+  /// False where some value may be subnormal: the conversion treats it as zero too.
   bool fold(std::size_t k, std::size_t depth) {
     scales_of(job_.right.q, columns_.col, columns_.cols, k / block, blocks, scale_);
     u32 tiny{};
@@ -202,16 +200,7 @@ struct bf16_gemm {
   }
   static void multiply_tile(const slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
     if (has_subnormal(s, live, left)) return bf16_tile_by_fma(live, s, left, acc);
-    switch (live) {
-      case 1: return bf16_tile<1>(s, left, acc);
-      case 2: return bf16_tile<2>(s, left, acc);
-      case 3: return bf16_tile<3>(s, left, acc);
-      case 4: return bf16_tile<4>(s, left, acc);
-      case 5: return bf16_tile<5>(s, left, acc);
-      case 6: return bf16_tile<6>(s, left, acc);
-      case 7: return bf16_tile<7>(s, left, acc);
-      default: return bf16_tile<8>(s, left, acc);
-    }
+    with_rows(live, [&]<std::size_t count>() { bf16_tile<count>(s, left, acc); });
   }
 };
 

@@ -5,8 +5,7 @@
 // {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}; sixteen of them are a tile of 8 x 8, and as many as hide
 // the instruction's latency on a core with four multipliers.
 //
-// What it rounds (Arm ARM, BFMatMulAdd, BFDotAdd, with FPCR.EBF = 0, which exact_environment sees to):
-// twice for each sum,
+// Its roundings (Arm ARM, BFMatMulAdd, BFDotAdd, with FPCR.EBF = 0, which exact_environment sets), two for each sum:
 //
 //     sum = ro(sum + ro(ro(a0 b0) + ro(a1 b1))), then the same of a2 b2 and a3 b3
 //
@@ -27,11 +26,11 @@
 // not cover, are multiplied by fma: a tile looks at flags of its panels.
 // With FPCR.EBF set there would be one rounding of two.
 //
-// fast stays with SMMLA where that takes the job: for 2 x 2 of C, a block of 16 is two SMMLA and three operations that
-// rescale against four BFMMLA, one of 32 four and three against eight, all of one cost on the cores with both; and
-// bytes are half the panels, decode without a product each and give the bits of exact_blocks.
+// fast uses SMMLA where that takes the job. For 2 x 2 of C a block of 16 takes two SMMLA and three operations that
+// rescale, or four BFMMLA; a block of 32 four and three, or eight; all cost the same on the cores that have both. Bytes
+// also need half the memory, are decoded without a product each and give the bits of exact_blocks.
 //
-// Panels of 8 rows or columns, in pieces of 256 k: 64 bytes whose first four say whether an operand is subnormal; then
+// Panels of 8 rows or columns, in pieces of 256 k: 64 bytes whose first four tell whether an operand is subnormal; then
 // for every 4 k and pair of rows 16 bytes, a row's 4 k after the other's.
 #pragma once
 
@@ -40,6 +39,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
+#include <ufp4/cpu/kernels/gemm/bf16_range.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_f32_neon.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_i8mm.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
@@ -57,7 +57,7 @@ UFP4_LANE half_u16 to_bf16(f32 v) {
   asm("bfcvtn %0.4h, %1.4s" : "=w"(r) : "w"(v));
   return r;
 }
-/// Kept in order: together, additions to the same sum would wait for one another.
+/// Volatile keeps the order of the statements, in which no addition waits for the one before.
 UFP4_LANE void add_products(f32& sum, u8 left, u8 right) {
   asm volatile("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(left), "w"(right));
 }
@@ -115,10 +115,9 @@ struct bfmmla_gemm {
   static constexpr std::size_t piece = 256, header = 64, quad = rows * 4 * 2;  ///< k; bytes; bytes of 4 k
 
   static bool takes(const gemm_job& job) {
-    if (job.block % 8 != 0 || job.mode == accumulate::exact_blocks || smmla_fits(job)) return false;
+    if (job.block % 8 != 0 || job.mode == accumulate::exact_blocks || int8_fits(job)) return false;
     return job.mode == accumulate::folded_bf16 || (is_bf16(job.left) && is_bf16(job.right));
   }
-  static bool smmla_fits(const gemm_job& job) { return int8_panels<smmla_layout>::fits(job); }
   /// Scales near the ends of e8m0's range would take products out of bf16's.
   static bool is_bf16(const gemm_operand& side) {
     return side.exact() && folds_exactly(side.q) && side.q.format.scale != scale_kind::e8m0;
@@ -165,9 +164,9 @@ struct bfmmla_gemm {
     const quantized_source& q = side.q;
     float scale[piece / 8 + 2 * lanes] = {};
     row_scales(side, row, k / block, count / block, scale);
-    const value_bytes table = values;                 // of which the compiler knows that no store below changes it
-    const int shift = __builtin_ctzll(block);         // from k to blocks
-    const std::size_t step = q.interleaved ? 64 : 4;  // from 8 codes to the next 8
+    const value_bytes table = values;          // of which the compiler knows that no store below changes it
+    const int shift = __builtin_ctzll(block);  // from k to blocks
+    const std::size_t step = q.word_step();    // from 8 codes to the next 8
     const std::uint8_t* codes = q.codes + q.code_index(row, k);
     for (std::size_t i = 0; i < count; i += 16, codes += 2 * step, to += 4 * quad) {
       const bool half = count - i < 16;  // a last block of 8: the scale after it is 0
@@ -182,9 +181,7 @@ struct bfmmla_gemm {
   }
   /// `scale` goes on with zeros.
   static bool any_subnormal(const grid4& grid, const float* scale, std::size_t count) {
-    float least = ufp4::detail::max_finite;
-    for (const float v : grid.value)
-      if (v != 0.0f && ufp4::detail::magnitude(v) < least) least = ufp4::detail::magnitude(v);
+    const float least = ufp4::detail::to_float(range_of(grid).low);
     u32 tiny{};
     for (std::size_t b = 0; b < count; b += lanes) {
       const f32 s = load(scale + b), product = rounded(s * least);
@@ -196,7 +193,7 @@ struct bfmmla_gemm {
 
   static bool pack_values(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t count, std::byte* to) {
     float value[piece + 8] = {};
-    f32_gemm::plain_row(plain, row, k, count, value);
+    load_plain(plain, {row, 1, k, count}, value);
     bool tiny = false;
     for (std::size_t i = 0; i < (count + 15) / 16 * 16; i += 4, to += quad) {
       const half_u16 v = to_bf16(load(value + i));

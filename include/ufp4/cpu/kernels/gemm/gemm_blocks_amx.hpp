@@ -1,16 +1,16 @@
 // ufp4 - exact_blocks on AMX: block dot products as binary32 tiles, scaled and added up in AVX-512 registers.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element values are bf16 numbers and their products small integers times a power of two, so TDPBF16PS from a zeroed
-// tile gives a block's dot product as binary32 without a rounding, in whatever order it adds; +0 where it is zero,
-// since its sums begin with +0. Nothing subnormal arises that the unit could flush (takes_values).
+// Element values are bf16 numbers and their products small integers times a power of two. So TDPBF16PS from a zeroed
+// tile gives a block's dot product as binary32 without a rounding, whatever its order of additions is; +0 where it is
+// zero, since its sums begin with +0. No subnormal number occurs that the unit could flush (takes_values).
 //
-// The vector side, a product and an fma for each of a tile's 16 rows, works on one block while the unit works on the
-// next.
+// The vector units, a product and an fma for each of a tile's 16 rows, work on one block while the tile unit works on
+// the next.
 //
 // | a block of 16, cycles | tile product 16; 24 rows of tiles to load, 12; 16 to store, 16 (one store port)           |
 // |                       | 16 VMULPS + 16 VFMADD, 512 bits, two ports, 16; their 32 operands from L1, 16             |
-// | loads alone           | 56 at two a cycle, 28: the limit, were nothing waiting (48 is the best that was measured) |
+// | loads alone           | 56 at two a cycle, 28: the limit without any waiting (48 is the best measured)            |
 // | decoding              | 8 tile rows of 3 vector operations, and scales: 16, shared by rows / 16 blocks            |
 // | at 48 a block         | 512 rows 49: 3.46 GHz * 8192 flop / 49 = 580 GFLOP/s; 128 rows 50: 570; 16 rows 64: 440   |
 #pragma once
@@ -19,7 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/kernels/gemm/pack_amx.hpp>
+#include <ufp4/cpu/kernels/gemm/decode_amx.hpp>
 #include <utility>
 
 UFP4_BEGIN_TARGET(UFP4_AMX)
@@ -41,11 +41,11 @@ struct gemm_blocks {
   /// bf16 holds the values, and no sum of their products leaves the normal range.
   static bool takes_values(const gemm_job& job) {
     const auto good = [](const gemm_operand& side) {
-      return side.exact() && is_tame(side.q.format.grid, 8) && side.q.format.grid.unit >= 0x1p-40f;
+      return side.exact() && has_short_values(side.q.format.grid, 8) && side.q.format.grid.unit >= 0x1p-40f;
     };
     return job.block >= 16 && good(job.left) && good(job.right);
   }
-  /// Fewer rows than half a tile are faster without tiles. fast takes what the kernel of products leaves.
+  /// Eight rows or fewer are faster without tiles. In fast mode this kernel runs what gemm_bf16_amx does not take.
   static bool takes(const gemm_job& job) {
     return job.mode != accumulate::folded_bf16 && job.left.rows() > 8 && takes_values(job) && !job.left.interleaved();
   }
@@ -68,7 +68,7 @@ struct gemm_blocks {
         const std::size_t left = job.padded() - k, depth = left < slice_k ? left : slice_k;
         decode_values(job.left.q, row + i, live, k, depth, tiles);
         for (std::size_t at = 0; at < value_bytes(depth); at += tile_bytes)
-          exchange(tiles + at, 64, out + value_bytes(k) + at, 64);
+          transpose_dwords(tiles + at, 64, out + value_bytes(k) + at, 64);
       }
       avx512::scales_of(job.left.q, row + i, live, 0, job.padded() / job.block,
                         reinterpret_cast<float*>(out + value_bytes(job.padded())));
@@ -175,19 +175,14 @@ struct gemm_blocks {
   }
 
   static constexpr gemm_kernel row() {
-    return {.tier = isa::amx,
-            .name = "gemm_blocks_amx",
-            .tile_rows = tile_side,
-            .tile_cols = tile_side,
-            .tile_depth = 16,
-            .part_rows = part_rows,
-            .part_cols = part_cols,
-            .takes = &takes,
-            .left_bytes = &left_bytes,
-            .pack_left = &pack_left,
-            .scratch_bytes = &scratch_bytes,
-            .multiply = &multiply,
-            .fast_is = accumulate::exact_blocks};
+    return kernel_of<gemm_blocks>({.tier = isa::amx,
+                                   .name = "gemm_blocks_amx",
+                                   .tile_rows = tile_side,
+                                   .tile_cols = tile_side,
+                                   .tile_depth = 16,
+                                   .part_rows = part_rows,
+                                   .part_cols = part_cols,
+                                   .fast_is = accumulate::exact_blocks});
   }
 };
 

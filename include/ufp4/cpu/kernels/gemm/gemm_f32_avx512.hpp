@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // d = fma(a_k, b_k, d) from +0 in index order within a block, then acc = fma(d, fl(sA * sB), acc): the bits of
-// exact_blocks where a side is plain or its grid has no exact products, and the order of the fast modes. A tile is up
-// to eight rows by sixteen columns, a column a lane. In folded_bf16 values are rounded to bf16 with their scales as
-// they are packed, and the scales that are left are 1.
+// exact_blocks where an operand is plain or its grid has no exact products, and the order of the fast modes. A tile is
+// up to eight rows by sixteen columns, a column a lane. In folded_bf16 the packed values are value * scale, rounded to
+// bf16, and the packed scales are 1.
 //
 // Packed left operand, tile by tile, block by block, for the tile's live rows:
 // scale[rows], then value[rows] for every k.
@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
 #include <ufp4/cpu/kernels/quantize/quantize_avx512.hpp>
 
@@ -75,15 +74,15 @@ inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_
   for (std::size_t b = 0; b < blocks; ++b) scale[b] = 1.0f;
 }
 
-/// Sixteen columns, and the stretch of K that f32_tile multiplies.
+/// Sixteen columns, and the range of K that f32_tile multiplies.
 class f32_slice {
  public:
   static constexpr std::size_t bytes = (f32_depth + f32_depth / 8) * lanes * 4 + staged_code_bytes(f32_depth);
 
   f32 table;  ///< of the codes
   std::size_t block;
-  bool decodes;        ///< the first tile decodes; otherwise read() has left the values in `value`
-  bool keeps = false;  ///< the first tile leaves the values in `value`
+  bool decodes;        ///< the first tile of rows decodes; otherwise read() writes the values
+  bool keeps = false;  ///< the first tile writes the values for the others
   code_rows codes{};
   std::size_t blocks = 0;
   float *value, *scale;  ///< sixteen for every k; sixteen a block
@@ -112,13 +111,12 @@ class f32_slice {
       row_values(job_, job_.right, columns_.col + j, k, depth, row[j], row_scale);
       for (std::size_t b = 0; b < blocks; ++b) scale[b * lanes + j] = row_scale[b];
     }
-    turn(row[0], depth);
+    transpose_rows(row[0], depth);
   }
 
  private:
-  /// From sixteen rows to sixteen columns. The last vectors of `value` may be written beyond `depth`,
-  /// which is below f32_depth then.
-  void turn(const float* rows, std::size_t depth) {
+  /// Sixteen rows become lanes of `value`. Writes whole vectors, so beyond a `depth` that is no multiple of 16.
+  void transpose_rows(const float* rows, std::size_t depth) {
     for (std::size_t k = 0; k < depth; k += lanes) {
       f32 v[lanes];
       quantize_kernel::load_transposed(rows + k, f32_depth, v);
@@ -174,7 +172,8 @@ inline void f32_tile(const f32_slice& s, const std::byte* left, float* acc) {
   for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, sum[r]);
 }
 
-/// One row, blocks of 16 or 32: as many blocks at a time as 64 k have, since the chain of one is a wait for every fma.
+/// One row, blocks of 16 or 32: all blocks of 64 k at a time, because in the chain of one block every fma waits for the
+/// one before.
 template <std::size_t block>
 inline void f32_row(const f32_slice& s, const std::byte* left, float* acc) {
   constexpr std::size_t chains = 64 / block;
@@ -201,20 +200,6 @@ inline void f32_row(const f32_slice& s, const std::byte* left, float* acc) {
       if (b + c < s.blocks) sum = fma(dot[c], rounded(broadcast(*record[c]) * load(s.scale + (b + c) * lanes)), sum);
   }
   store(acc, sum);
-}
-
-template <bool decodes>
-inline void f32_tile_of(std::size_t rows, const f32_slice& s, const std::byte* left, float* acc) {
-  switch (rows) {
-    case 1: return f32_tile<1, decodes>(s, left, acc);
-    case 2: return f32_tile<2, decodes>(s, left, acc);
-    case 3: return f32_tile<3, decodes>(s, left, acc);
-    case 4: return f32_tile<4, decodes>(s, left, acc);
-    case 5: return f32_tile<5, decodes>(s, left, acc);
-    case 6: return f32_tile<6, decodes>(s, left, acc);
-    case 7: return f32_tile<7, decodes>(s, left, acc);
-    default: return f32_tile<8, decodes>(s, left, acc);
-  }
 }
 
 struct f32_gemm {
@@ -245,10 +230,9 @@ struct f32_gemm {
   static void multiply_tile(const slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
     if (first && s.decodes && live == 1 && s.block == 16) return f32_row<16>(s, left, acc);
     if (first && s.decodes && live == 1 && s.block == 32) return f32_row<32>(s, left, acc);
-    if (first && s.decodes)
-      f32_tile_of<true>(live, s, left, acc);
-    else
-      f32_tile_of<false>(live, s, left, acc);
+    with_rows(live, [&]<std::size_t count>() {
+      first&& s.decodes ? f32_tile<count, true>(s, left, acc) : f32_tile<count, false>(s, left, acc);
+    });
   }
 };
 

@@ -1,10 +1,10 @@
 // ufp4 - quantized_gemm in binary32: the text of gemm_f32_avx2.hpp and gemm_f32_neon.hpp.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A column of C a lane. d is the chain of fma over a block, from +0 in index order, acc = fma(d, fl(sA * sB), acc):
-// what exact_blocks asks of plain operands and of grids whose products are not exact, and for exact grids the exact dot
-// product, because no partial sum needs more than 24 bits. fast takes the same; folded_bf16 has value * scale, rounded
-// to bf16, in the panels, and scales of 1.
+// A column of C a lane. d is the chain of fma over a block, from +0 in index order, and acc = fma(d, fl(sA * sB), acc):
+// exact_blocks of plain operands and of grids whose products are not exact, and for exact grids the exact dot product,
+// because no partial sum needs more than 24 bits. fast is the same; in folded_bf16 the panels hold value * scale,
+// rounded to bf16, and scales of 1.
 //
 // | left, a tile  | for each block: rows x (block) values, then rows scales |
 // | right, a tile | for each k: cols values; then for each block cols scales |
@@ -45,32 +45,10 @@ struct f32_gemm {
 
   static void left_piece(const gemm_job& job, std::size_t row, std::size_t k, std::size_t count, float* value,
                          float* scale) {
-    const gemm_operand& side = job.left;
-    const std::size_t blocks = count / job.block;
-    row_scales(side, row, k / job.block, blocks, scale);
-    if (side.is_quantized)
-      for (std::size_t i = 0; i < count; i += 2) {
-        const std::uint8_t pair = side.q.codes[side.q.code_index(row, k + i)];
-        value[i] = side.q.format.grid.value[pair & 15u];
-        value[i + 1] = side.q.format.grid.value[pair >> 4];
-      }
-    else
-      plain_row(side.plain, row, k, count, value);
-    if (job.mode != accumulate::folded_bf16) return;
-    for (std::size_t b = 0; b < blocks; ++b) {
-      for (std::size_t i = b * job.block; i < (b + 1) * job.block; ++i)
-        value[i] = static_cast<float>(round_to<bf16>(value[i] * scale[b]));
-      scale[b] = 1.0f;
-    }
-  }
-
-  /// Transformed values of a plain row.
-  static void plain_row(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t count, float* value) {
-    coded_run run;
-    for (std::size_t i = 0; i < count; i += plain.run()) {
-      load_run(plain, row, k + i, run);
-      for (std::size_t j = 0; j < plain.run(); ++j) value[i + j] = run.x[j];
-    }
+    const panel line{row, 1, k, count};
+    row_scales(job.left, row, k / job.block, count / job.block, scale);
+    decode_values(job.left, line, value);
+    if (job.mode == accumulate::folded_bf16) fold_to_bf16(line, job.block, scale, value);
   }
 
   // ---- Right: `lanes` columns at a time.
@@ -81,8 +59,8 @@ struct f32_gemm {
     const std::size_t blocks = length / job.block;
     for (std::size_t c = 0; c < cols; c += lanes) {
       const std::size_t first = live > c ? c : 0;  // columns that C does not have repeat others
-      each_scale(job.right, col + first, live - first, k / job.block, blocks,
-                 [&](std::size_t b, f32 v) { store(scale + b * cols + c, v); });
+      column_scales(job.right, col + first, live - first, k / job.block, blocks,
+                    reinterpret_cast<std::byte*>(scale + c), cols * sizeof(float));
       if (job.right.is_quantized)
         right_codes(job.right.q, col + first, live - first, k, length, value + c);
       else
@@ -94,16 +72,16 @@ struct f32_gemm {
   static void right_codes(const quantized_source& q, std::size_t col, std::size_t live, std::size_t k,
                           std::size_t length, float* value) {
     const table16 table = table_of(q.format.grid.value);
-    each_codes(q, col, live, k, length, [&](std::size_t i, u32 codes) __attribute__((always_inline)) {
-      float* at = value + 8 * i * cols;
+    u32 dwords[depth / 8];
+    each_codes(q, col, live, k, length,
+               [&](std::size_t i, u32 codes) __attribute__((always_inline)) { dwords[i] = codes; });
+    for (std::size_t i = 0; 8 * i < length; ++i, value += 8 * cols) {
+      const u32 codes = dwords[i];
       const std::size_t count = length - 8 * i;
-      if (count >= 8) {
 #pragma GCC unroll 8
-        for (std::uint32_t j = 0; j < 8; ++j) store(at + j * cols, lookup(table, codes >> 4 * j & 15u));
-      } else {
-        for (std::size_t j = 0; j < count; ++j, codes = codes >> 4) store(at + j * cols, lookup(table, codes & 15u));
-      }
-    });
+      for (std::uint32_t j = 0; j < 8; ++j)
+        if (j < count) store(value + j * cols, lookup(table, codes >> 4 * j & 15u));
+    }
   }
 
   static void right_plain(const quantize_job& plain, std::size_t col, std::size_t live, std::size_t k,
@@ -112,7 +90,7 @@ struct f32_gemm {
     for (std::size_t j = 0; j < lanes; ++j)
       for (std::size_t p = 0; p < length; p += piece) {
         const std::size_t count = length - p < piece ? length - p : piece;
-        plain_row(plain, lane_column(col, live, j), k + p, count, line);
+        load_plain(plain, {lane_column(col, live, j), 1, k + p, count}, line);
         for (std::size_t i = 0; i < count; ++i) value[(p + i) * cols + j] = line[i];
       }
   }

@@ -4,9 +4,9 @@
 // vpmaddubsw multiplies unsigned bytes (the right operand plus an offset that makes it so) by signed ones (the left)
 // and adds neighbours in 16 bits, where a whole block is added up: takes() admits grids for which no lane can overflow.
 //
-// What is left of the offset, minus offset * sum(left), is one number a row and block; the left panel adds magic_bits
-// to it (gemm_integers.hpp), so that the dot product becomes a binary32, exactly, without a conversion. Then
-// acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, which fast shares.
+// The offset is corrected by -offset * sum(left), one number a row and block. The left panel adds magic_bits to it
+// (gemm_integers.hpp), so that the dot product becomes a binary32, exactly, without a conversion. Then
+// acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, in fast mode too.
 //
 // | left, a tile  | for each block: for each 16 k: 4 rows x 16 bytes; 4 x int32 (offset and magic);                  |
 // |               | 4 x binary32 scale                                                                               |
@@ -32,8 +32,8 @@ using half_u8 = std::uint8_t __attribute__((vector_size(16)));
 using half_u64 = std::uint64_t __attribute__((vector_size(16)));
 
 /// Products of four unsigned bytes of `right` and the four signed bytes at `left`, added in pairs (saturating beyond 16
-/// bits), for two registers of columns: the sums so far plus these, or these alone. One statement, so that the
-/// compiler's scheduler does not pull it apart and run out of registers.
+/// bits), for two registers of columns: the sums so far plus these, or these alone. One statement, because
+/// separate ones are reordered so that registers run out.
 template <bool first>
 UFP4_LANE void add_dots(u8 right0, u8 right1, const std::byte* left, s16& sum0, s16& sum1) {
   f32 a;
@@ -77,9 +77,9 @@ struct int8_gemm {
   static constexpr std::size_t rows = 4, cols = 2 * lanes, depth = 1024;
 
   static bool takes(const gemm_job& job) {
-    if (job.block % 16 != 0 || !integers_fit_bytes(job) || !mode_is_exact(job)) return false;
+    if (!int8_fits(job)) return false;
     const integer_range left = integers_of(job.left.q.format.grid), right = integers_of(job.right.q.format.grid);
-    const int sums = static_cast<int>(job.block / 2) * left.largest() * (right.high - right.low);
+    const int sums = static_cast<int>(job.block / 2) * left.amax() * (right.high - right.low);
     return sums <= 32767;
   }
 
@@ -107,15 +107,14 @@ struct int8_gemm {
   static void pack_left_row(const gemm_job& job, std::size_t row, std::size_t k, std::size_t length, std::byte* out,
                             std::size_t r) {
     const quantized_source& q = job.left.q;
-    const int largest = integers_of(q.format.grid).largest(), offset = -integers_of(job.right.q.format.grid).low;
+    const int amax = integers_of(q.format.grid).amax(), offset = -integers_of(job.right.q.format.grid).low;
     half_u8 table{};
     for (std::size_t c = 0; c < 16; ++c) table[c] = static_cast<std::uint8_t>(q.format.grid.integer[c]);
-    const half_u8 above =
-        half_u8{} + static_cast<std::uint8_t>(largest);  // makes the integers unsigned, to be added up
+    const half_u8 above = half_u8{} + static_cast<std::uint8_t>(amax);  // makes the integers unsigned, to be added up
     const half_u64 mask = half_u64{} + 0x0F0F0F0F0F0F0F0Full;
     const std::uint32_t magic = magic_bits(job);
     const std::uint8_t* codes = q.codes + q.code_index(row, k);
-    const std::size_t step = q.interleaved ? 64 : 4;
+    const std::size_t step = q.word_step();
     for (std::size_t b = 0; b < length / job.block; ++b) {
       std::byte* block = out + b * left_block(job);
       half_u64 sum{};
@@ -127,7 +126,7 @@ struct int8_gemm {
         store(block + rows * c + 16 * r, integers);
       }
       const auto total = static_cast<std::uint32_t>(sum[0] + sum[1]) -
-                         static_cast<std::uint32_t>(largest) * static_cast<std::uint32_t>(job.block);
+                         static_cast<std::uint32_t>(amax) * static_cast<std::uint32_t>(job.block);
       store(block + rows * job.block + 4 * r, magic - static_cast<std::uint32_t>(offset) * total);
     }
     float scale[64];
@@ -147,7 +146,6 @@ struct int8_gemm {
     u8 table{};
     for (std::size_t c = 0; c < 32; ++c) table[c] = static_cast<std::uint8_t>(q.format.grid.integer[c % 16] + offset);
     const u32 mask = broadcast(0x0F0F0F0Fu);
-    const std::size_t bytes = right_block(job);
     const int shift = __builtin_ctzll(job.block / 8);  // from dwords to blocks
     for (std::size_t half = 0; half < cols; half += lanes) {
       const std::size_t first = live > half ? half : 0;  // columns that C does not have repeat others
@@ -157,21 +155,25 @@ struct int8_gemm {
         store(to, lookup_bytes(table, codes & mask));
         store(to + 128, lookup_bytes(table, codes >> 4 & mask));
       });
-      each_scale(job.right, col + first, live - first, k / job.block, length / job.block,
-                 [&](std::size_t b, f32 scale) { store(group + b * bytes + cols * job.block, scale); });
+      column_scales(job.right, col + first, live - first, k / job.block, length / job.block, group + cols * job.block,
+                    right_block(job));
     }
   }
 
   static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
                        std::size_t length, float* acc, std::size_t stride) {
-    const std::size_t count = length / job.block, next = left_bytes(job, job.padded());
-    const f32 magic = as_float(broadcast(magic_bits(job)));
+    multiply_live<int8_gemm>(job, left, right, live, length / job.block, acc, stride);
+  }
+  /// Kernel::multiply_rows for at least as many rows as there are.
+  template <class Kernel>
+  static void multiply_live(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
+                            std::size_t count, float* acc, std::size_t stride) {
     if (live == 1)
-      multiply_rows<1>(job.block, next, magic, left, right, count, acc, stride);
+      Kernel::template multiply_rows<1>(job, left, right, count, acc, stride);
     else if (live == 2)
-      multiply_rows<2>(job.block, next, magic, left, right, count, acc, stride);
+      Kernel::template multiply_rows<2>(job, left, right, count, acc, stride);
     else
-      multiply_rows<4>(job.block, next, magic, left, right, count, acc, stride);
+      Kernel::template multiply_rows<4>(job, left, right, count, acc, stride);
   }
 
   /// Sixteen k of every row: added to the sums, or the first of a block.
@@ -191,11 +193,13 @@ struct int8_gemm {
     }
   }
 
-  /// Few rows keep their sums in registers over all blocks; four have none left for that and use the cache, and
-  /// prefetch the tile that is multiplied after theirs, `next` bytes on.
+  /// One or two rows keep their sums in registers over all blocks. Four have no registers left for that and use the
+  /// cache; they also prefetch the tile that is multiplied after theirs.
   template <std::size_t height>
-  static void multiply_rows(std::size_t block, std::size_t next, f32 magic, const std::byte* left,
-                            const std::byte* right, std::size_t count, float* acc, std::size_t stride) {
+  static void multiply_rows(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t count,
+                            float* acc, std::size_t stride) {
+    const std::size_t block = job.block, next = left_bytes(job, job.padded());
+    const f32 magic = as_float(broadcast(magic_bits(job)));
     constexpr bool in_registers = height <= 2;
     const s16 one = s16{} + std::int16_t{1};
     f32 kept[height][2];

@@ -1,7 +1,7 @@
 // ufp4 - quantized_gemm on AVX-512 VNNI: exact block products in int8, rescaled in block order.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bits of exact_blocks, in fast mode too. A tile is up to eight rows by sixteen columns, a column a lane.
+// Gives the bits of exact_blocks, in fast mode too. A tile is up to eight rows by sixteen columns, a column a lane.
 //
 // The right operand becomes unsigned bytes, integer + offset; the left stays signed. The accumulator of a block starts
 // at the bits of 1.5 * 2^23 units, less offset * (sum of the left block): an integer added to such a float's bits moves
@@ -40,7 +40,7 @@ UFP4_LANE u32 broadcast_dword(const std::byte* p) {
   return broadcast(x);
 }
 
-/// Sixteen columns, and the stretch of K that int8_tile multiplies.
+/// Sixteen columns, and the range of K that int8_tile multiplies.
 struct int8_slice {
   static constexpr std::size_t depth = 512, few_depth = 1024;  ///< K, with more rows than a tile has and without
   static constexpr std::size_t depth_of(bool many) { return many ? depth : few_depth; }
@@ -77,7 +77,7 @@ struct int8_slice {
     prefetch_scales(q_, columns_.col, k / block, blocks);
     if (decoded == nullptr) {  // few rows: the next panel, in the order of memory
       ahead = q_.codes + q_.code_index(columns_.col + lanes, 0) + k * 8;
-    } else {  // many: the next slice, which will still be in the cache when its turn comes
+    } else {  // many: the next slice, which will still be in the cache when it is multiplied
       const bool last = k + depth >= q_.padded_cols;
       ahead = q_.codes + q_.code_index(last ? columns_.col + lanes : columns_.col, last ? 0 : k + depth);
       ahead_step = q_.interleaved ? 256 : q_.padded_cols / 2;
@@ -158,20 +158,6 @@ inline void int8_tile(const int8_slice& s, const std::byte* left, float* acc) {
   for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, sum[r]);
 }
 
-template <bool decodes>
-inline void int8_tile_of(std::size_t rows, const int8_slice& s, const std::byte* left, float* acc) {
-  switch (rows) {
-    case 1: return int8_tile<1, decodes>(s, left, acc);
-    case 2: return int8_tile<2, decodes>(s, left, acc);
-    case 3: return int8_tile<3, decodes>(s, left, acc);
-    case 4: return int8_tile<4, decodes>(s, left, acc);
-    case 5: return int8_tile<5, decodes>(s, left, acc);
-    case 6: return int8_tile<6, decodes>(s, left, acc);
-    case 7: return int8_tile<7, decodes>(s, left, acc);
-    default: return int8_tile<8, decodes>(s, left, acc);
-  }
-}
-
 /// The four even and four odd values of each 8 of 16 k of a row, as signed bytes.
 using i8x16 = std::uint8_t __attribute__((vector_size(16)));
 UFP4_LANE i8x16 left_bytes_of(const quantized_source& q, i8x16 table, std::size_t row, std::size_t k) {
@@ -206,9 +192,7 @@ struct int8_gemm {
   static std::size_t slice_bytes(const gemm_job&, std::size_t count) { return slice::bytes(count > rows); }
   static std::size_t record(const gemm_job& job, std::size_t live) { return live * (job.block + 8); }
 
-  static bool takes(const gemm_job& job) {
-    return integers_fit_bytes(job) && job.block % 16 == 0 && mode_is_exact(job);
-  }
+  static bool takes(const gemm_job& job) { return int8_fits(job); }
 
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
     const quantized_source& q = job.left.q;
@@ -236,10 +220,9 @@ struct int8_gemm {
     store_sums(job, part, acc, stride);
   }
   static void multiply_tile(const slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
-    if (first)
-      int8_tile_of<true>(live, s, left, acc);
-    else
-      int8_tile_of<false>(live, s, left, acc);
+    with_rows(live, [&]<std::size_t count>() {
+      first ? int8_tile<count, true>(s, left, acc) : int8_tile<count, false>(s, left, acc);
+    });
   }
 };
 

@@ -1,12 +1,12 @@
 // ufp4 - quantized_gemm in 8-bit integers with AVX-VNNI: the AVX2 kernel's panels, multiplied by vpdpbusd.
 // SPDX-License-Identifier: Apache-2.0
 //
-// For processors with AVX-VNNI and no AVX-512. One instruction in place of a multiply, an add and the final pairing,
-// and sums of 32 bits from the start: grids too large for the AVX2 kernel's 16 bits are taken too. Panels:
-// gemm_int8_avx2.hpp.
+// For processors with AVX-VNNI and no AVX-512. One instruction replaces a multiplication, an addition and the final
+// addition of pairs. Sums have 32 bits from the start, so grids too large for the AVX2 kernel's 16 bits are taken too.
+// Panels: gemm_int8_avx2.hpp.
 //
-// A template over the instruction's encoding: processors with AVX-512 have it in another one, so tests run the same
-// kernel there.
+// A template over the instruction's encoding: processors with AVX-512 have another one, with which tests run the same
+// kernel.
 #pragma once
 
 #if defined(__x86_64__)
@@ -35,20 +35,11 @@ struct evex {
 
 template <class Encoding>
 struct int8_gemm : avx2::int8_gemm {
-  static bool takes(const gemm_job& job) {
-    return job.block % 16 == 0 && integers_fit_bytes(job) && mode_is_exact(job);
-  }
+  static bool takes(const gemm_job& job) { return int8_fits(job); }
 
   static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
                        std::size_t length, float* acc, std::size_t stride) {
-    const std::size_t count = length / job.block;
-    const f32 magic = as_float(broadcast(magic_bits(job)));
-    if (live == 1)
-      multiply_rows<1>(job.block, magic, left, right, count, acc, stride);
-    else if (live == 2)
-      multiply_rows<2>(job.block, magic, left, right, count, acc, stride);
-    else
-      multiply_rows<4>(job.block, magic, left, right, count, acc, stride);
+    multiply_live<int8_gemm>(job, left, right, live, length / job.block, acc, stride);
   }
 
   /// Sixteen k of every row.
@@ -67,8 +58,10 @@ struct int8_gemm : avx2::int8_gemm {
   }
 
   template <std::size_t height>
-  static void multiply_rows(std::size_t block, f32 magic, const std::byte* left, const std::byte* right,
-                            std::size_t count, float* acc, std::size_t stride) {
+  static void multiply_rows(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t count,
+                            float* acc, std::size_t stride) {
+    const std::size_t block = job.block;
+    const f32 magic = as_float(broadcast(magic_bits(job)));
     for (std::size_t b = 0; b < count; ++b) {
       const std::byte *row = left + rows * block, *column = right + cols * block;
       u32 sum[height][2];

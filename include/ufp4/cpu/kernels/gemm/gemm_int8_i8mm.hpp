@@ -58,7 +58,7 @@ UFP4_LANE void add_products(u32& sum, u8 left, u8 right) {
 }
 
 struct smmla_gemm : int8_panels<smmla_layout> {
-  static bool takes(const gemm_job& job) { return fits(job); }
+  static bool takes(const gemm_job& job) { return int8_fits(job); }
 
   static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
                        std::size_t length, float* acc, std::size_t stride) {

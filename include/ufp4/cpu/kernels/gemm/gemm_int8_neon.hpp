@@ -26,7 +26,7 @@ namespace neon {
 using s16 = std::int16_t __attribute__((vector_size(16)));
 using half_s8 = std::int8_t __attribute__((vector_size(8)));
 
-/// Panels of a tile of 4 x 8. A block is its 16 k pieces and then its scales; where a byte goes is Layout's affair:
+/// Panels of a tile of 4 x 8. A block is its pieces of 16 k and then its scales. Layout defines where bytes go:
 ///
 /// | left_piece, right_piece   | bytes of 16 k of 4 rows, of 8 columns                                              |
 /// | left_scales, right_scales | binary32 numbers after a block's pieces                                             |
@@ -36,8 +36,6 @@ using half_s8 = std::int8_t __attribute__((vector_size(8)));
 template <class Layout>
 struct int8_panels {
   static constexpr std::size_t rows = 4, cols = 8, depth = 1024;
-
-  static bool fits(const gemm_job& job) { return job.block % 16 == 0 && integers_fit_bytes(job) && mode_is_exact(job); }
 
   static std::size_t left_codes(const gemm_job& job) { return job.block / 16 * Layout::left_piece; }
   static std::size_t right_codes(const gemm_job& job) { return job.block / 16 * Layout::right_piece; }
@@ -57,7 +55,7 @@ struct int8_panels {
     const quantized_source& q = job.left.q;
     const u8 table = table_of_integers(q.format.grid);
     const u32 mask = broadcast(0x0F0F0F0Fu);
-    const std::size_t step = q.interleaved ? 64 : 4;
+    const std::size_t step = q.word_step();
     for (std::size_t r = 0; r < rows; ++r) {
       const std::uint8_t* codes = r < live ? q.codes + q.code_index(row + r, k) : nullptr;
       for (std::size_t b = 0; b < length / job.block; ++b) {
@@ -84,6 +82,7 @@ struct int8_panels {
     const u32 mask = broadcast(0x0F0F0F0Fu);
     const std::size_t bytes = right_block(job);
     const int shift = __builtin_ctzll(job.block / 8);  // from dwords to blocks
+    float scale[depth / 16 * lanes];
     for (std::size_t c = 0; c < cols; c += lanes) {
       const std::size_t first = live > c ? c : 0;  // columns that C does not have repeat others
       each_codes(q, col + first, live - first, k, length, [&](std::size_t i, u32 codes) __attribute__((always_inline)) {
@@ -91,8 +90,10 @@ struct int8_panels {
         Layout::put_right(at, i % 2, c, lookup_bytes(table, reinterpret_cast<u8>(codes & mask)),
                           lookup_bytes(table, reinterpret_cast<u8>(codes >> 4 & mask)));
       });
-      each_scale(job.right, col + first, live - first, k / job.block, length / job.block,
-                 [&](std::size_t b, f32 s) { Layout::put_right_scale(out + b * bytes + right_codes(job), c, s); });
+      column_scales(job.right, col + first, live - first, k / job.block, length / job.block,
+                    reinterpret_cast<std::byte*>(scale), sizeof(f32));
+      for (std::size_t i = 0; i < length / job.block; ++i)
+        Layout::put_right_scale(out + i * bytes + right_codes(job), c, load(scale + i * lanes));
     }
   }
 };
@@ -145,8 +146,8 @@ UFP4_LANE u32 add_high(u32 a, s16 b) {
 
 struct mla_gemm : int8_panels<mla_layout> {
   static bool takes(const gemm_job& job) {
-    const int products = integers_of(job.left.q.format.grid).largest() * integers_of(job.right.q.format.grid).largest();
-    return fits(job) && static_cast<int>(job.block) * products <= 32767;
+    const int products = integers_of(job.left.q.format.grid).amax() * integers_of(job.right.q.format.grid).amax();
+    return int8_fits(job) && static_cast<int>(job.block) * products <= 32767;
   }
 
   static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
@@ -234,7 +235,7 @@ UFP4_LANE void add_dots(u32& sum, u8 right, u8 left) {
 }
 
 struct sdot_gemm : int8_panels<sdot_layout> {
-  static bool takes(const gemm_job& job) { return fits(job); }
+  static bool takes(const gemm_job& job) { return int8_fits(job); }
 
   static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
                        std::size_t length, float* acc, std::size_t stride) {

@@ -1,38 +1,31 @@
-// ufp4 - columns of a GEMM operand side by side, one a lane: the text of gemm_panel_avx2.hpp and gemm_panel_neon.hpp.
+// ufp4 - columns of a GEMM operand side by side, a column a lane: for AVX2 and NEON.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included where `lanes`, f32, u32, half_u16, quarter_u8 and load_dwords are those of one instruction set. A code row
-// and a row of scales are both dwords to be transposed: eight codes a dword, or one, two or four scales.
+// Included inside a target region, after load_dwords and load_broadcast of the instruction set. A row of codes and a
+// row of scales are both rows of dwords to be transposed: eight codes a dword, or one, two or four scales.
 
-/// How many columns on a kernel will ask for the same k: their codes and scales are prefetched meanwhile.
+/// A kernel reads the same k of columns this many further on next: their codes and scales are prefetched.
 inline constexpr std::size_t columns_ahead = 16;
 
-/// use(i, v) for every dword that holds one of the first `bytes` bytes of the rows, dword i of each in v's lanes; bytes
-/// beyond count as zero and are not read. Rows are `stride` bytes apart.
-template <class Use>
-UFP4_LANE void each_dword(const std::uint8_t* const (&row)[lanes], std::size_t stride, std::size_t bytes,
-                          const Use& use) {
-  constexpr std::size_t line = 64, rows_a_step = lanes / 4;  // four steps of 16 bytes pass a line of every row
-  std::size_t at = 0;
-  for (; at + 16 <= bytes; at += 16) {
-    u32 t[4];
+/// The next 16 of `bytes` bytes of rows that are `stride` bytes apart, as four transposed dwords: dword i of each row
+/// in t[i]. Bytes beyond count as zero and are not read. Prefetches the same bytes of rows further on.
+UFP4_LANE void load_next(const std::uint8_t* const (&row)[lanes], std::size_t stride, std::size_t bytes, std::size_t at,
+                         u32 (&t)[4]) {
+  constexpr std::size_t line = 64, rows_a_step = lanes / 4;  // four steps of 16 bytes cover a line of every row
+  if (at + 16 <= bytes) {
     load_dwords(row, at, t);
-#pragma GCC unroll 4
-    for (std::size_t i = 0; i < 4; ++i) use(at / 4 + i, t[i]);
 #pragma GCC unroll 2
     for (std::size_t i = 0; i < rows_a_step; ++i)
       __builtin_prefetch(row[at / 16 % 4 * rows_a_step + i] + at / line * line + columns_ahead * stride, 0, 2);
+    return;
   }
-  if (at == bytes) return;
   std::uint8_t rest[lanes][16] = {};
   const std::uint8_t* tail[lanes];
   for (std::size_t j = 0; j < lanes; ++j) {
     __builtin_memcpy(rest[j], row[j] + at, bytes - at);
     tail[j] = rest[j];
   }
-  u32 t[4];
   load_dwords(tail, 0, t);
-  for (std::size_t i = 0; at + 4 * i < bytes; ++i) use(at / 4 + i, t[i]);
 }
 
 /// Column col + j of the `live` that there are; lanes beyond repeat the last.
@@ -46,105 +39,69 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
                           std::size_t depth, const Use& use) {
   const std::uint8_t* row[lanes];
   for (std::size_t j = 0; j < lanes; ++j) row[j] = q.codes + q.code_index(lane_column(col, live, j), k);
-  if (!q.interleaved) return each_dword(row, q.padded_cols / 2, depth / 2, use);
-  for (std::size_t i = 0; 8 * i < depth; ++i) use(i, load_as<u32>(row[0] + 64 * i));
+  if (q.interleaved) {
+    for (std::size_t i = 0; 8 * i < depth; ++i)
+      use(i, load_as<u32>(row[0] + ufp4::detail::prepacked_layout::group_bytes * i));
+    return;
+  }
+  const std::size_t stride = q.padded_cols / 2;
+  u32 t[4];
+  for (std::size_t i = 0; 8 * i < depth; i += 4) {
+    load_next(row, stride, depth / 2, 4 * i, t);
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 4; ++j)
+      if (8 * (i + j) < depth) use(i + j, t[j]);
+  }
 }
 
-/// Scale codes of 8 bits as binary32: exponent bits above three of mantissa. Subnormal codes go through a subtraction,
-/// so that no operand is a subnormal binary32, which some processors are slow on.
-UFP4_LANE f32 decode_mini(u32 magnitude, std::uint32_t bias, std::uint32_t nan_code) {
-  const u32 normal = (magnitude << 20) + broadcast((127 - bias) << 23);
-  const u32 one = broadcast((128 - bias) << 23);  // the smallest normal value: subnormal m is (m/8 + 1 - 1) times it
-  const u32 tiny = as_bits(as_float((magnitude << 20) + one) - as_float(one));
-  const u32 finite = magnitude < 8u ? tiny : normal;
-  return as_float(magnitude == nan_code ? broadcast(0x7FC00000u) : finite);
-}
-template <scale_kind kind>
-UFP4_LANE f32 decode_scales(u32 bits) {
-  if constexpr (kind == scale_kind::f32) return as_float(bits);
-  if constexpr (kind == scale_kind::bf16) return as_float(bits << 16);
-  if constexpr (kind == scale_kind::e4m3)
-    return as_float(as_bits(decode_mini(bits & 0x7Fu, 7, 0x7F)) | (bits & 0x80u) << 24);
-  if constexpr (kind == scale_kind::ue5m3) return decode_mini(bits, 15, 0xFF);
-  // e8m0: code 0 is 2^-127, a subnormal; 255 becomes a NaN of the same low bits
-  const u32 first = bits == 0u ? broadcast(0x00400000u) : u32{};
-  return as_float(bits << 23 | (bits == 0xFFu ? broadcast(0x00400000u) : first));
-}
-
-/// `lanes` scales that lie side by side.
-template <scale_kind kind>
-UFP4_LANE f32 load_scales(const std::uint8_t* from) {
-  constexpr int width = ufp4::detail::scale_bytes(kind);
-  if constexpr (width == 4)
-    return decode_scales<kind>(load_as<u32>(from));
-  else if constexpr (width == 2)
-    return decode_scales<kind>(__builtin_convertvector(load_as<half_u16>(from), u32));
-  else
-    return decode_scales<kind>(__builtin_convertvector(load_as<quarter_u8>(from), u32));
-}
-
-/// The scales of blocks first .. first + count - 1 of a quantized operand.
-template <scale_kind kind, class Use>
-UFP4_LANE void each_scale_of(const quantized_source& q, std::size_t col, std::size_t live, std::size_t first,
-                             std::size_t count, const Use& use) {
-  constexpr auto width = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind));
-  constexpr std::size_t each = 4 / width;
+/// The scales of blocks first .. first + count - 1 of `lanes` columns from col on, without the tensor scale; 1 for a
+/// plain operand. Those of block first + b at out + b * stride.
+[[gnu::noinline]] inline void column_scales(const gemm_operand& side, std::size_t col, std::size_t live,
+                                            std::size_t first, std::size_t count, std::byte* out, std::size_t stride) {
+  if (!side.is_quantized) {
+    for (std::size_t b = 0; b < count; ++b) store(out + b * stride, broadcast(1.0f));
+    return;
+  }
+  const quantized_source& q = side.q;
+  const scale_kind kind = q.format.scale;
+  if (q.interleaved) {
+    const void* const scales = q.scales;
+    const std::size_t at = q.scale_index(col, first);
+    for (std::size_t b = 0; b < count; ++b, out += stride)
+      store(out, load_scales(kind, scales, at + ufp4::detail::prepacked_layout::panel_rows * b));
+    return;
+  }
+  const auto width = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind));
   const std::uint8_t* row[lanes];
   for (std::size_t j = 0; j < lanes; ++j)
     row[j] = static_cast<const std::uint8_t*>(q.scales) + width * q.scale_index(lane_column(col, live, j), first);
-  if (q.interleaved) {
-    for (std::size_t b = 0; b < count; ++b) use(b, load_scales<kind>(row[0] + 16 * width * b));
-    return;
-  }
-  each_dword(row, width * q.blocks(), width * count, [&](std::size_t i, u32 v) __attribute__((always_inline)) {
-    if constexpr (each == 1)
-      use(i, decode_scales<kind>(v));
-    else
-      for (std::size_t e = 0; e < each && i * each + e < count; ++e, v = v >> 32 / each)
-        use(i * each + e, decode_scales<kind>(v & ((1u << 32 / each) - 1)));
-  });
-}
-
-/// use(b, v): the scales of block first + b of `lanes` columns from col on, b < count, without the tensor scale; 1 for
-/// a plain operand.
-template <class Use>
-UFP4_LANE void each_scale(const gemm_operand& side, std::size_t col, std::size_t live, std::size_t first,
-                          std::size_t count, const Use& use) {
-  if (!side.is_quantized) {
-    for (std::size_t b = 0; b < count; ++b) use(b, broadcast(1.0f));
-    return;
-  }
-  switch (side.q.format.scale) {
-    case scale_kind::f32: return each_scale_of<scale_kind::f32>(side.q, col, live, first, count, use);
-    case scale_kind::bf16: return each_scale_of<scale_kind::bf16>(side.q, col, live, first, count, use);
-    case scale_kind::e4m3: return each_scale_of<scale_kind::e4m3>(side.q, col, live, first, count, use);
-    case scale_kind::ue5m3: return each_scale_of<scale_kind::ue5m3>(side.q, col, live, first, count, use);
-    case scale_kind::e8m0: return each_scale_of<scale_kind::e8m0>(side.q, col, live, first, count, use);
+  const u32 mask = broadcast(~std::uint32_t{0} >> (32 - 8 * width));
+  const auto shift = static_cast<std::uint32_t>(8 * width % 32);
+  const std::size_t row_bytes = width * q.blocks();
+  u32 t[4];
+  for (std::size_t b = 0; b < count; b += 16 / width) {
+    load_next(row, row_bytes, width * count, width * b, t);
+    for (std::size_t i = 0; i < 16 / width && b + i < count; ++i) {
+      u32& dword = t[i * width / 4];
+      store(out + (b + i) * stride, decode_scale_bits(kind, dword & mask));
+      dword = dword >> shift;
+    }
   }
 }
 
-/// The scales of blocks first .. first + count - 1 of one row, without the tensor scale; 1 for a plain operand.
-template <scale_kind kind>
-UFP4_LANE void row_scales_of(const quantized_source& q, std::size_t row, std::size_t first, std::size_t count,
-                             float* out) {
-  constexpr auto width = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind));
-  const auto* from = static_cast<const std::uint8_t*>(q.scales) + width * q.scale_index(row, first);
+/// The same of one row, side by side.
+[[gnu::noinline]] inline void row_scales(const gemm_operand& side, std::size_t row, std::size_t first,
+                                         std::size_t count, float* out) {
   std::size_t b = 0;
-  for (; !q.interleaved && b + lanes <= count; b += lanes) store(out + b, load_scales<kind>(from + width * b));
-  for (; b < count; ++b) out[b] = scale_at(q, row, first + b, 1.0f);
-}
-inline void row_scales(const gemm_operand& side, std::size_t row, std::size_t first, std::size_t count, float* out) {
-  if (!side.is_quantized) {
-    for (std::size_t b = 0; b < count; ++b) out[b] = 1.0f;
-    return;
+  if (!side.is_quantized)
+    for (; b < count; ++b) out[b] = 1.0f;
+  if (!side.interleaved()) {
+    const scale_kind kind = side.q.format.scale;
+    const void* const scales = side.q.scales;
+    const std::size_t at = side.is_quantized ? side.q.scale_index(row, first) : 0;
+    for (; b + lanes <= count; b += lanes) store(out + b, load_scales(kind, scales, at + b));
   }
-  switch (side.q.format.scale) {
-    case scale_kind::f32: return row_scales_of<scale_kind::f32>(side.q, row, first, count, out);
-    case scale_kind::bf16: return row_scales_of<scale_kind::bf16>(side.q, row, first, count, out);
-    case scale_kind::e4m3: return row_scales_of<scale_kind::e4m3>(side.q, row, first, count, out);
-    case scale_kind::ue5m3: return row_scales_of<scale_kind::ue5m3>(side.q, row, first, count, out);
-    case scale_kind::e8m0: return row_scales_of<scale_kind::e8m0>(side.q, row, first, count, out);
-  }
+  for (; b < count; ++b) out[b] = scale_at(side.q, row, first + b, 1.0f);
 }
 
 /// The sums of `height` rows and two vectors of columns.

@@ -19,7 +19,7 @@ UFP4_LANE void load_dwords(const std::uint8_t* const (&row)[lanes], std::size_t 
   transpose4(t);
 }
 
-/// Kept where it stands among others of its kind: read early, broadcasts would take registers that sums need.
+/// Volatile keeps loads in their order: earlier loads would take registers that sums need.
 UFP4_LANE f32 load_broadcast(const void* p) {
   f32 r;
   asm volatile("ld1r {%0.4s}, [%1]" : "=w"(r) : "r"(p), "m"(*static_cast<const char(*)[4]>(p)));

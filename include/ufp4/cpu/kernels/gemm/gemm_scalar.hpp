@@ -1,126 +1,76 @@
 // ufp4 - quantized_gemm in portable C++: one tile of C at a time, operands decoded into panels.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops run over outputs or over exact integer products, so the compiler may vectorize them without changing a bit.
+// Loops run over outputs or over exact integer products, so the compiler may vectorize them without changing a bit. A
+// sum that is not finite is only a mark here: store_part computes that element again.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/elements.hpp>
-#include <ufp4/cpu/gemm_kernel.hpp>
-#include <ufp4/cpu/kernels/dequantize/dequantize_scalar.hpp>
-#include <ufp4/cpu/kernels/quantize/quantize_scalar.hpp>
+#include <ufp4/cpu/kernels/gemm/store_part.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_TYPES {
 
-inline constexpr std::size_t gemm_tile = 64;    ///< rows and columns of a tile of C: one task
-inline constexpr std::size_t gemm_depth = 512;  ///< K of a panel: a multiple of every block length and transform
+inline constexpr std::size_t gemm_tile = 64;  ///< rows and columns of a tile of C: one task
 
 /// The decoded panels of both sides and the accumulators of one task.
 struct gemm_scratch {
-  alignas(64) std::int16_t integer[2][gemm_tile * gemm_depth];  ///< values / unit
-  alignas(64) float value[2][gemm_tile * gemm_depth];           ///< values without scales
-  alignas(64) float scale[2][gemm_tile * gemm_depth / 2];
-  alignas(64) float columns[gemm_tile * gemm_depth];  ///< the right values transposed
-  alignas(64) float column_scale[gemm_tile * gemm_depth / 2];
+  alignas(64) std::int16_t integer[2][gemm_tile * panel_depth];  ///< values / unit
+  alignas(64) float value[2][gemm_tile * panel_depth];           ///< values without scales
+  alignas(64) float scale[2][gemm_tile * panel_depth / 2];
+  alignas(64) float columns[gemm_tile * panel_depth];  ///< the right values transposed
+  alignas(64) float column_scale[gemm_tile * panel_depth / 2];
   alignas(64) float acc[gemm_tile * gemm_tile];
-};
-
-/// Rows [row, row + rows) and the K range of a panel of one side.
-struct panel {
-  std::size_t row, rows, k, depth;
 };
 
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// decode[code] of every element of a panel.
-template <class T>
-void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[16], T* out) {
-  for (std::size_t r = 0; r < p.rows; ++r)
-    for (std::size_t k = 0; k < p.depth; k += 2) {
-      const std::uint8_t pair = q.codes[q.code_index(p.row + r, p.k + k)];
-      out[r * gemm_depth + k] = decode[pair & 15u];
-      out[r * gemm_depth + k + 1] = decode[pair >> 4];
+/// acc = fma(d, fl(sA * sB), acc) for every block; d = dot(i, j, k) is the dot product of the block at column k.
+template <class Dot>
+void accumulate_blocks(const gemm_job& job, std::size_t rows, std::size_t cols, std::size_t depth, gemm_scratch& s,
+                       const Dot& dot) {
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < cols; ++j) {
+      float acc = s.acc[i * gemm_tile + j];
+      const float *sa = s.scale[0] + i * panel_depth / 2, *sb = s.scale[1] + j * panel_depth / 2;
+      for (std::size_t k = 0; k < depth; k += job.block) acc = ufp4::detail::fma(dot(i, j, k), *sa++ * *sb++, acc);
+      s.acc[i * gemm_tile + j] = acc;
     }
 }
 
-/// Block scales without the tensor scale; 1 for an operand that is not quantized.
-inline void decode_scales(const gemm_operand& side, const panel& p, std::size_t block, float* out) {
-  for (std::size_t r = 0; r < p.rows; ++r)
-    for (std::size_t b = 0; b < p.depth / block; ++b)
-      out[r * gemm_depth / 2 + b] = side.is_quantized ? scale_at(side.q, p.row + r, p.k / block + b, 1.0f) : 1.0f;
-}
-
-/// Transformed rows of an operand that is not quantized, zero beyond its columns.
-inline void load_plain(const quantize_job& job, const panel& p, float* out) {
-  coded_run run;
-  for (std::size_t r = 0; r < p.rows; ++r)
-    for (std::size_t k = 0; k < p.depth; k += job.run()) {
-      load_run(job, p.row + r, p.k + k, run);
-      for (std::size_t j = 0; j < job.run(); ++j) out[r * gemm_depth + k + j] = run.x[j];
-    }
-}
-
-/// Unscaled element values, or the plain matrix.
-inline void decode_values(const gemm_operand& side, const panel& p, float* out) {
-  if (!side.is_quantized) return load_plain(side.plain, p, out);
-  decode_codes(side.q, p, side.q.format.grid.value, out);
-}
-
-/// acc = fma(d, fl(sA * sB), acc) for every block, d the exact integer dot product.
+/// Exact dot products of integers.
 inline void accumulate_exact(const gemm_job& job, std::size_t rows, std::size_t cols, std::size_t depth,
                              gemm_scratch& s) {
   const float unit = job.left.q.format.grid.unit * job.right.q.format.grid.unit;
-  for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t j = 0; j < cols; ++j) {
-      float acc = s.acc[i * gemm_tile + j];
-      const std::int16_t *a = s.integer[0] + i * gemm_depth, *b = s.integer[1] + j * gemm_depth;
-      const float *sa = s.scale[0] + i * gemm_depth / 2, *sb = s.scale[1] + j * gemm_depth / 2;
-      for (std::size_t k = 0; k < depth; k += job.block, a += job.block, b += job.block) {
-        std::int32_t dot = 0;
-        for (std::size_t e = 0; e < job.block; ++e) dot += std::int32_t{a[e]} * b[e];
-        acc = ufp4::detail::fma(static_cast<float>(dot) * unit, *sa++ * *sb++, acc);
-      }
-      s.acc[i * gemm_tile + j] = acc;
-    }
+  accumulate_blocks(job, rows, cols, depth, s, [&](std::size_t i, std::size_t j, std::size_t k) {
+    const std::int16_t *a = s.integer[0] + i * panel_depth + k, *b = s.integer[1] + j * panel_depth + k;
+    std::int32_t d = 0;
+    for (std::size_t e = 0; e < job.block; ++e) d += std::int32_t{a[e]} * b[e];
+    return static_cast<float>(d) * unit;
+  });
 }
 
-/// The same where d is a chain of fma in index order: an operand or a grid whose products are not exact.
+/// Chains of fma in index order, for an operand or a grid whose products are not exact.
 inline void accumulate_chain(const gemm_job& job, std::size_t rows, std::size_t cols, std::size_t depth,
                              gemm_scratch& s) {
-  for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t j = 0; j < cols; ++j) {
-      float acc = s.acc[i * gemm_tile + j];
-      const float *a = s.value[0] + i * gemm_depth, *b = s.value[1] + j * gemm_depth;
-      const float *sa = s.scale[0] + i * gemm_depth / 2, *sb = s.scale[1] + j * gemm_depth / 2;
-      for (std::size_t k = 0; k < depth; k += job.block) {
-        float d = 0.0f;
-        for (std::size_t e = k; e < k + job.block; ++e) d = ufp4::detail::fma(a[e], b[e], d);
-        acc = ufp4::detail::fma(d, *sa++ * *sb++, acc);
-      }
-      s.acc[i * gemm_tile + j] = acc;
-    }
-}
-
-/// Multiplies a panel by its scales and rounds the products to bf16; the scales become 1.
-inline void fold_to_bf16(const panel& p, std::size_t block, float* scale, float* value) {
-  for (std::size_t r = 0; r < p.rows; ++r) {
-    float *row = value + r * gemm_depth, *s = scale + r * gemm_depth / 2;
-    for (std::size_t k = 0; k < p.depth; ++k) row[k] = static_cast<float>(round_to<bf16>(row[k] * s[k / block]));
-    for (std::size_t b = 0; b < p.depth / block; ++b) s[b] = 1.0f;
-  }
+  accumulate_blocks(job, rows, cols, depth, s, [&](std::size_t i, std::size_t j, std::size_t k) {
+    const float *a = s.value[0] + i * panel_depth + k, *b = s.value[1] + j * panel_depth + k;
+    float d = 0.0f;
+    for (std::size_t e = 0; e < job.block; ++e) d = ufp4::detail::fma(a[e], b[e], d);
+    return d;
+  });
 }
 
 /// The right panel by columns, so that loops run over outputs; columns that C does not have are zero.
 inline void transpose_panel(const panel& p, std::size_t block, gemm_scratch& s) {
   for (std::size_t k = 0; k < p.depth; ++k)
     for (std::size_t j = 0; j < gemm_tile; ++j)
-      s.columns[k * gemm_tile + j] = j < p.rows ? s.value[1][j * gemm_depth + k] : 0.0f;
+      s.columns[k * gemm_tile + j] = j < p.rows ? s.value[1][j * panel_depth + k] : 0.0f;
   for (std::size_t b = 0; b < p.depth / block; ++b)
     for (std::size_t j = 0; j < gemm_tile; ++j)
-      s.column_scale[b * gemm_tile + j] = j < p.rows ? s.scale[1][j * gemm_depth / 2 + b] : 0.0f;
+      s.column_scale[b * gemm_tile + j] = j < p.rows ? s.scale[1][j * panel_depth / 2 + b] : 0.0f;
 }
 
 /// acc += d * (sA * sB) for every block, d a plain sum in K order. Scales stay apart from the values, so that a small
@@ -130,10 +80,10 @@ inline void accumulate_fast(std::size_t block, std::size_t rows, std::size_t dep
     for (std::size_t k = 0; k < depth; k += block) {
       float dot[gemm_tile] = {};
       for (std::size_t e = k; e < k + block; ++e) {
-        const float a = s.value[0][i * gemm_depth + e];
+        const float a = s.value[0][i * panel_depth + e];
         for (std::size_t j = 0; j < gemm_tile; ++j) dot[j] += a * s.columns[e * gemm_tile + j];
       }
-      const float scale = s.scale[0][i * gemm_depth / 2 + k / block];
+      const float scale = s.scale[0][i * panel_depth / 2 + k / block];
       const float* column_scale = s.column_scale + k / block * gemm_tile;
       float* acc = s.acc + i * gemm_tile;
       for (std::size_t j = 0; j < gemm_tile; ++j) acc[j] += dot[j] * (scale * column_scale[j]);
@@ -166,8 +116,8 @@ inline void multiply_blocks(const gemm_job& job, const panel& left, const panel&
 inline void gemm_scalar(const gemm_job& job, const gemm_part& part, const std::byte*, std::byte* memory) {
   auto* scratch = reinterpret_cast<gemm_scratch*>(memory);
   for (float& acc : scratch->acc) acc = 0.0f;
-  for (std::size_t k = 0; k < job.padded(); k += gemm_depth) {
-    const std::size_t depth = job.padded() - k < gemm_depth ? job.padded() - k : gemm_depth;
+  for (std::size_t k = 0; k < job.padded(); k += panel_depth) {
+    const std::size_t depth = job.padded() - k < panel_depth ? job.padded() - k : panel_depth;
     const panel a{part.row, part.rows, k, depth}, b{part.col, part.cols, k, depth};
     decode_scales(job.left, a, job.block, scratch->scale[0]);
     decode_scales(job.right, b, job.block, scratch->scale[1]);
@@ -182,9 +132,6 @@ inline void gemm_scalar(const gemm_job& job, const gemm_part& part, const std::b
 inline constexpr gemm_kernel gemm_scalar_kernel = {
     .tier = isa::scalar,
     .name = "gemm_scalar",
-    .tile_rows = 1,
-    .tile_cols = 1,
-    .tile_depth = 1,
     .part_rows = gemm_tile,
     .part_cols = gemm_tile,
     .takes = [](const gemm_job&) { return true; },

@@ -1,13 +1,13 @@
 // ufp4 - one row by quantized columns on AVX-512 VNNI: weights stream from memory once, decoded in registers.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bits of gemm_int8_avx512.hpp, whose offset and float tricks it uses. Here a vector holds 128 k of one column, as
-// they lie in memory, so that codes need no transposition; a block's dot product comes out in the four (block 32) or
-// two (block 16) dwords that its codes came from. Those of sixteen columns are added up and transposed together, which
-// takes two shuffles a vector where transposing the codes takes four.
+// Gives the bits of gemm_int8_avx512.hpp and uses the same offset and float bits. Here a vector holds 128 k of one
+// column in the order of memory, so codes need no transposition. The dot product of a block is the sum of four (block
+// 32) or two (block 16) dwords. Those of sixteen columns are added up and transposed together, which takes two shuffles
+// a vector where transposing the codes takes four.
 //
-// Packed row, for every 128 k: the even k of each 8, four bytes to a dword; the odd ones; what the dwords of products
-// start from; then the scales of its blocks.
+// Packed row, for every 128 k: the even k of each 8, four bytes a dword; the odd ones; the start value of each dword of
+// products; then the scales of its blocks.
 #pragma once
 
 #if defined(__x86_64__)
@@ -23,7 +23,7 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512 {
 
 inline constexpr std::size_t gemv_chunk = 128, gemv_depth = 1024;
-/// Bytes of codes that interleaved columns are asked for ahead of their use.
+/// How many bytes ahead of their use the codes of interleaved columns are prefetched.
 inline constexpr std::size_t gemv_lead = 8192;
 
 struct gemv_chunk_of_row {
@@ -49,7 +49,7 @@ UFP4_LANE quad transposed_quarters(u32 a, u32 b, u32 c, u32 d) {
       {quarters<0x88>(ab, cd), quarters<0xDD>(ab, cd), quarters<0x88>(above, beyond), quarters<0xDD>(above, beyond)}};
 }
 
-/// Sixteen columns, and the stretch of K that is multiplied.
+/// Sixteen columns, and the range of K that is multiplied.
 struct gemv_slice {
   u8 table;
   f32 magic;
@@ -61,7 +61,8 @@ struct gemv_slice {
   std::size_t scale_bytes;                    ///< of a block of sixteen columns
 };
 
-/// Asks for a line; the vector says when, or a compiler would ask for all of them at once and the core wait for room.
+/// Prefetches a line when v is computed. Without that dependence a compiler moves all prefetches to one place, and the
+/// core waits for free buffers.
 template <class V>
 UFP4_LANE void prefetch_after(V& v, const std::uint8_t* p) {
   asm("prefetcht1 %1" : "+v"(v) : "m"(*p));
@@ -80,7 +81,7 @@ UFP4_LANE quad dots_of_four(const gemv_slice& s, const std::uint8_t*& codes, con
   }
   codes += 4 * s.codes.step;
   ahead += 256;
-  asm("" : "+r"(codes), "+r"(ahead));  // sixteen sums of their own would take more registers than there are
+  asm("" : "+r"(codes), "+r"(ahead));  // one address each: sixteen would not fit the registers
   return dots;
 }
 UFP4_LANE f32 rescaled(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t block, std::size_t b, u32 dot,
@@ -134,8 +135,8 @@ inline f32 gemv_blocks_of_16(const gemv_slice& s, const gemv_chunk_of_row* row, 
   return sum;
 }
 
-/// Interleaved columns are lanes already: nothing is transposed. The even k and the odd ones add up apart, so that no
-/// sum waits for the one before.
+/// Interleaved columns are lanes already: nothing is transposed. Even and odd k have sums of their own, so that no
+/// addition waits for the one before.
 template <std::size_t groups>  // of 8 k in a block
 f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   constexpr std::size_t blocks = gemv_chunk / 8 / groups;
@@ -223,21 +224,13 @@ struct int8_gemv {
 
 }  // namespace avx512
 
-inline constexpr gemm_kernel gemv_int8_avx512_kernel = {
-    .tier = isa::avx512,
-    .name = "gemv_int8_avx512",
-    .tile_rows = 1,
-    .tile_cols = avx512::lanes,
-    .tile_depth = 4,
-    .part_rows = 1,
-    .part_cols = 256,
-    .takes = &avx512::int8_gemv::takes,
-    .left_bytes = &avx512::int8_gemv::left_bytes,
-    .pack_left = &avx512::int8_gemv::pack_left,
-    .scratch_bytes = &avx512::int8_gemv::scratch_bytes,
-    .multiply = &avx512::int8_gemv::multiply,
-    .fast_is = accumulate::exact_blocks,
-};
+inline constexpr gemm_kernel gemv_int8_avx512_kernel =
+    kernel_of<avx512::int8_gemv>({.tier = isa::avx512,
+                                  .name = "gemv_int8_avx512",
+                                  .tile_cols = avx512::lanes,
+                                  .tile_depth = 4,
+                                  .part_cols = 256,
+                                  .fast_is = accumulate::exact_blocks});
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 UFP4_END_TARGET

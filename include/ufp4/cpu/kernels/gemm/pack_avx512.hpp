@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A dword of codes is 8 consecutive k of one row. Eight of them, 64 k, are loaded from each of sixteen rows and
-// transposed; scales likewise. An interleaved operand (job.hpp) lies in memory as the transposition leaves it.
+// transposed; scales likewise. An interleaved operand (matrix/prepacked_layout.hpp) is stored transposed already.
 //
-// | codes_of   | a stretch of K of sixteen rows, ready for codes_at; copied first where rows or k are missing    |
+// | codes_of   | a range of K of sixteen rows, for codes_at; copied first where rows or k are missing            |
 // | codes_at   | the codes of 64 k: lane r of v[j] is row r, k 8 j .. 8 j + 7, the first k in the low nibble     |
 // | low, high  | a byte table looked up by the even k, and by the odd k, of such a vector                        |
 // | scales_of  | the block scales of sixteen rows as binary32, sixteen floats a block; row_scales_of: of one row |
-// | store_sums | sums to C, as store_part                                                                        |
 //
 // Lanes of rows that the matrix does not have repeat its last row.
 #pragma once
@@ -19,13 +18,27 @@
 #include <cstdint>
 #include <cstring>
 #include <ufp4/cpu/elements.hpp>
-#include <ufp4/cpu/gemm_kernel.hpp>
-#include <ufp4/cpu/kernels/dequantize/dequantize_scalar.hpp>
+#include <ufp4/cpu/kernels/gemm/store_avx512.hpp>
 #include <ufp4/cpu/simd/avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512 {
+
+/// f<rows>() for a tile of 1 to 8 rows.
+template <class F>
+void with_rows(std::size_t rows, const F& f) {
+  switch (rows) {
+    case 1: return f.template operator()<1>();
+    case 2: return f.template operator()<2>();
+    case 3: return f.template operator()<3>();
+    case 4: return f.template operator()<4>();
+    case 5: return f.template operator()<5>();
+    case 6: return f.template operator()<6>();
+    case 7: return f.template operator()<7>();
+    default: return f.template operator()<8>();
+  }
+}
 
 /// 16 bytes of each of sixteen rows: dword j of row r in lane r of v[j].
 struct quad {
@@ -41,7 +54,7 @@ UFP4_LANE u32 load_lanes(const std::uint8_t* p) {
   asm("vbroadcasti32x4 %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const bytes16*>(p)));
   return r;
 }
-/// The same in the quarters of v that `quarters` has four bits each for.
+/// The same in some quarters of v: `quarters` has four bits for each.
 UFP4_LANE u32 load_lanes(u32 v, std::uint16_t quarters, const std::uint8_t* p) {
   asm("vbroadcasti32x4 %2, %0%{%1%}" : "+v"(v) : "Yk"(quarters), "m"(*reinterpret_cast<const bytes16*>(p)));
   return v;
@@ -93,14 +106,14 @@ UFP4_LANE octad transposed_32(const std::uint8_t* p, std::size_t step) {
   return o;
 }
 
-/// A stretch of codes of sixteen rows. Row-major: row r at p + r * step. Interleaved: 64 bytes for every 8 k.
+/// A range of codes of sixteen rows. Row-major: row r at p + r * step. Interleaved: 64 bytes for every 8 k.
 struct code_rows {
   const std::uint8_t* p;
   std::size_t step;
   bool interleaved;
 };
 
-/// Bytes that codes_of may need for a stretch of `depth` k.
+/// Bytes that codes_of may need for `depth` k.
 constexpr std::size_t staged_code_bytes(std::size_t depth) { return (depth + 127) / 128 * 1024; }
 
 /// K [k, k + depth) of rows [row, row + live), live <= 16, k a multiple of 32. Row must be a multiple of 16 where the
@@ -134,7 +147,7 @@ UFP4_LANE octad codes_at(const code_rows& rows, std::size_t k) {
   return o;
 }
 
-/// Sixteen bytes four times, for lookups by the low six bits of any byte: what stands above a nibble does not matter.
+/// Sixteen bytes four times, for lookups by the low six bits of any byte: the two bits above a nibble have no effect.
 template <class T>
 UFP4_LANE u8 nibble_table(const T (&value)[16], int offset = 0) {
   std::uint8_t bytes[64];
@@ -150,30 +163,6 @@ UFP4_LANE u8 lookup_bytes(u8 table, u32 index) {
 UFP4_LANE u8 low(u8 table, u32 codes) { return lookup_bytes(table, codes); }
 UFP4_LANE u8 high(u8 table, u32 codes) { return lookup_bytes(table, codes >> 4); }
 
-/// Block scales from their bits, as detail::decode_scale; a NaN code gives a NaN.
-UFP4_LANE f32 minimum(f32 a, f32 b) {
-  asm("vminps %1, %0, %0" : "+v"(a) : "v"(b));
-  return a;
-}
-/// Four bits of exponent or five, three of mantissa, from the low bits up. Read with the binary32 exponent 2^lowest / 2
-/// a subnormal code m gives f = 2^lowest (8 + m) / 16 for 2^lowest m / 8, which is 2 f - 2^lowest;
-/// that is above f for all others.
-UFP4_LANE f32 decode_minifloat(u32 code, std::uint32_t nan, int lowest) {
-  const f32 f = as_float((code << 20) + (static_cast<std::uint32_t>(lowest + 126) << 23));
-  const f32 value = minimum(f, fma(f, broadcast(2.0f), broadcast(-ufp4::detail::exp2i(lowest))));
-  return as_float(as_bits(value) | (reinterpret_cast<u32>(code == nan) & 0x7FC00000u));
-}
-UFP4_LANE f32 decode_scales(scale_kind kind, u32 bits) {
-  switch (kind) {
-    case scale_kind::f32: return as_float(bits);
-    case scale_kind::bf16: return as_float(bits << 16);
-    case scale_kind::e4m3: return as_float(as_bits(decode_minifloat(bits & 0x7Fu, 0x7Fu, -6)) | ((bits & 0x80u) << 24));
-    case scale_kind::ue5m3: return decode_minifloat(bits, 0xFFu, -14);
-    case scale_kind::e8m0: break;
-  }
-  return as_float(maximum(bits << 23, broadcast(0x00400000u)) | (reinterpret_cast<u32>(bits == 0xFFu) & 0x7FC00000u));
-}
-
 /// The entry of a table of 256 bytes for each byte, 128 entries in two registers. Upper: whether codes above 127 occur.
 UFP4_LANE u32 lookup_bytes(const std::uint8_t (&table)[256], u32 codes, bool upper) {
   u32 low = codes;
@@ -186,14 +175,7 @@ UFP4_LANE u32 lookup_bytes(const std::uint8_t (&table)[256], u32 codes, bool upp
   asm("vmovdqu8 %2, %0%{%1%}" : "+v"(low) : "Yk"(which), "v"(high));
   return low;
 }
-/// Whether any lane has bits set.
-UFP4_LANE bool any(u32 v) {
-  std::uint16_t mask;
-  asm("vptestmd %1, %1, %0" : "=Yk"(mask) : "v"(v));
-  return mask != 0;
-}
-/// Scales of 8 bits are bf16 numbers: the bytes of each, and where in two vectors of them those of scale j of a dword
-/// stand.
+/// Scales of 8 bits are bf16 numbers: the low and the high byte of each.
 struct scale_table {
   alignas(64) std::uint8_t low[256], high[256];
 };
@@ -210,6 +192,7 @@ inline constexpr scale_table e4m3_table = make_scale_table(scale_kind::e4m3);
 inline constexpr scale_table ue5m3_table = make_scale_table(scale_kind::ue5m3);
 inline constexpr scale_table e8m0_table = make_scale_table(scale_kind::e8m0);
 
+/// For scale j of a dword, where its two bytes are in the vectors of low and of high bytes.
 struct scale_places {
   alignas(64) std::uint8_t of[4][64];
 };
@@ -227,8 +210,10 @@ UFP4_LANE u32 join_bytes(u32 low, u32 places, u32 high) {
   return places;
 }
 
-/// The scales in the dwords of one 32-byte piece of sixteen rows; the first `count` of them.
-UFP4_LANE void decode_byte_scales(const scale_table& table, const octad& piece, std::size_t count, float* out) {
+/// The first `count` scales of 32 bytes of each of sixteen rows, `step` bytes apart: of 8, 16 and 32 bits.
+[[gnu::noinline]] inline void decode_byte_scales(const scale_table& table, const std::uint8_t* rows, std::size_t step,
+                                                 std::size_t count, float* out) {
+  const octad piece = transposed_32(rows, step);
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < 8; ++i) {
     const bool upper = any(piece.v[i] & 0x80808080u);
@@ -240,43 +225,36 @@ UFP4_LANE void decode_byte_scales(const scale_table& table, const octad& piece, 
     }
   }
 }
+inline void load_bf16_scales(const std::uint8_t* rows, std::size_t step, std::size_t count, float* out) {
+  const octad piece = transposed_32(rows, step);
+#pragma GCC unroll 16
+  for (std::size_t b = 0; b < 16; ++b)
+    if (b < count) store(out + b * 16, b % 2 == 0 ? piece.v[b / 2] << 16 : piece.v[b / 2] & 0xFFFF0000u);
+}
+inline void load_f32_scales(const std::uint8_t* rows, std::size_t step, std::size_t count, float* out) {
+  const octad piece = transposed_32(rows, step);
+#pragma GCC unroll 8
+  for (std::size_t b = 0; b < 8; ++b)
+    if (b < count) store(out + b * 16, piece.v[b]);
+}
 inline void decode_scale_piece(scale_kind kind, const std::uint8_t* rows, std::size_t step, std::size_t count,
                                float* out) {
-  const octad piece = transposed_32(rows, step);
   switch (kind) {
-    case scale_kind::f32:
-#pragma GCC unroll 8
-      for (std::size_t b = 0; b < 8; ++b)
-        if (b < count) store(out + b * 16, piece.v[b]);
-      return;
-    case scale_kind::bf16:
-#pragma GCC unroll 16
-      for (std::size_t b = 0; b < 16; ++b)
-        if (b < count) store(out + b * 16, b % 2 == 0 ? piece.v[b / 2] << 16 : piece.v[b / 2] & 0xFFFF0000u);
-      return;
-    case scale_kind::e4m3: return decode_byte_scales(e4m3_table, piece, count, out);
-    case scale_kind::ue5m3: return decode_byte_scales(ue5m3_table, piece, count, out);
-    case scale_kind::e8m0: return decode_byte_scales(e8m0_table, piece, count, out);
+    case scale_kind::f32: return load_f32_scales(rows, step, count, out);
+    case scale_kind::bf16: return load_bf16_scales(rows, step, count, out);
+    case scale_kind::e4m3: return decode_byte_scales(e4m3_table, rows, step, count, out);
+    case scale_kind::ue5m3: return decode_byte_scales(ue5m3_table, rows, step, count, out);
+    case scale_kind::e8m0: return decode_byte_scales(e8m0_table, rows, step, count, out);
   }
-}
-
-/// Sixteen scales that lie side by side.
-UFP4_LANE f32 sixteen_scales(scale_kind kind, const void* scales, std::size_t first) {
-  const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind));
-  const std::uint8_t* p = static_cast<const std::uint8_t*>(scales) + first * bytes;
-  if (kind == scale_kind::f32) return load_as<f32>(p);
-  if (kind == scale_kind::bf16) return widen_bf16(load_as<half_u16>(p));
-  u32 bits;
-  asm("vpmovzxbd %1, %0" : "=v"(bits) : "m"(*reinterpret_cast<const bytes16*>(p)));
-  return decode_scales(kind, bits);
 }
 
 /// Scales of blocks [block, block + count) of one row.
 inline void row_scales_of(const quantized_source& q, std::size_t row, std::size_t block, std::size_t count,
                           float* out) {
   std::size_t b = 0;
-  for (; !q.interleaved && b + 16 <= count; b += 16)
-    store(out + b, sixteen_scales(q.format.scale, q.scales, q.scale_index(row, block + b)));
+  const std::size_t first = q.scale_index(row, block);
+  const scale_kind kind = q.format.scale;
+  for (; !q.interleaved && b + lanes <= count; b += lanes) store(out + b, load_scales(kind, q.scales, first + b));
   for (; b < count; ++b) out[b] = scale_at(q, row, block + b, 1.0f);
 }
 
@@ -287,17 +265,18 @@ inline void scales_of(const quantized_source& q, std::size_t row, std::size_t li
   const scale_kind kind = q.format.scale;
   const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind)), each = 32 / bytes;
   if (q.interleaved) {
-    for (std::size_t b = 0; b < count; ++b)
-      store(out + b * 16, sixteen_scales(kind, q.scales, q.scale_index(row, block + b)));
+    const std::size_t first = q.scale_index(row, block);
+    for (std::size_t b = 0; b < count; ++b) store(out + b * lanes, load_scales(kind, q.scales, first + b * lanes));
     return;
   }
   const auto* all = static_cast<const std::uint8_t*>(q.scales);
   const bool direct = live == 16 && q.format.block.rows == 1;
+  const std::size_t row_bytes = q.blocks() * bytes;
   for (std::size_t b = 0; b < count; b += each) {
     const std::size_t some = count - b < each ? count - b : each;
     if (direct &&
         q.scale_index(row + 15, block + b) + each <= q.rows * q.blocks()) {  // nothing is read beyond the last scale
-      decode_scale_piece(kind, all + q.scale_index(row, block + b) * bytes, q.blocks() * bytes, some, out + b * 16);
+      decode_scale_piece(kind, all + q.scale_index(row, block + b) * bytes, row_bytes, some, out + b * 16);
       continue;
     }
     std::uint8_t staged[512] = {};
@@ -308,8 +287,8 @@ inline void scales_of(const quantized_source& q, std::size_t row, std::size_t li
   }
 }
 
-/// Asks for the codes that codes_of will read next: the same rows further on,
-/// or the first `depth` k of the next sixteen.
+/// Prefetches the codes that codes_of will read next: the same rows further on, or the first `depth` k of the next
+/// sixteen rows.
 inline void prefetch_codes(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth) {
   const bool last = k + depth >= q.padded_cols;
   const std::size_t row_bytes = q.interleaved ? depth / 2 : q.padded_cols / 2;
@@ -319,8 +298,8 @@ inline void prefetch_codes(const quantized_source& q, std::size_t row, std::size
 }
 /// Rows of scales that sixteen rows have.
 inline std::size_t scale_row_count(const quantized_source& q) { return q.format.block.rows == 1 ? 16 : 1; }
-/// A place in memory from which on to prefetch the scales of the next sixteen rows, in the order of memory, while those
-/// of `row` are read from block `block` on.
+/// Where to prefetch scales of the next sixteen rows, in the order of memory, while those of `row` are read from block
+/// `block` on.
 inline const std::uint8_t* next_scales(const quantized_source& q, std::size_t row, std::size_t block) {
   const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
   return static_cast<const std::uint8_t*>(q.scales) +
@@ -331,43 +310,6 @@ inline void prefetch_scales(const quantized_source& q, std::size_t row, std::siz
   const std::size_t bytes =
       count * scale_row_count(q) * static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
   for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
-}
-
-UFP4_LANE u32 out_of_normal_range(f32 v) {
-  const u32 magnitude = as_bits(v) & 0x7FFFFFFFu;
-  return reinterpret_cast<u32>(magnitude - min_normal_bits >= ufp4::detail::infinity_bits - min_normal_bits);
-}
-UFP4_LANE f32 load_result(const sink& out, const void* p) {
-  if (out.kind == dtype::f32) return load_as<f32>(p);
-  return out.kind == dtype::bf16 ? widen_bf16(load_as<half_u16>(p)) : widen_fp16(load_as<half_u16>(p));
-}
-UFP4_LANE void store_result(const sink& out, void* p, f32 v) {
-  if (out.kind == dtype::f32) return store(p, v);
-  store(p, out.kind == dtype::bf16 ? narrow_bf16(v) : narrow_fp16(v));
-}
-
-/// store_part, sixteen at a time where C's rows are contiguous.
-inline void store_sums(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
-  const result_scales by = detail::scales_of(job);
-  const bool exact = job.mode == accumulate::exact_blocks;
-  const bool simple = job.out.col_stride == 1 && part.cols % lanes == 0;
-  if (!simple || (!exact && any(out_of_normal_range(broadcast(by.b))))) return store_part(job, part, acc, stride);
-  const std::ptrdiff_t width = job.out.kind == dtype::f32 ? 4 : 2;
-  for (std::size_t i = 0; i < part.rows; ++i)
-    for (std::size_t j = 0; j < part.cols; j += lanes) {
-      const float* sums = acc + i * stride + j;
-      const std::size_t row = part.row + i, col = part.col + j;
-      const f32 v = load(sums), left = rounded(v * by.a);
-      if (!exact && any(out_of_normal_range(left) & reinterpret_cast<u32>(as_bits(v) != 0u))) {
-        store_part(job, {row, 1, col, lanes}, sums, lanes);
-        continue;
-      }
-      f32 r = rounded(left * by.b);
-      auto* out = static_cast<std::byte*>(job.out.data) + job.out.offset(row, col) * width;
-      if (job.bias != nullptr) r = r + (job.swapped ? broadcast(job.bias[row]) : load(job.bias + col));
-      if (job.beta != 0.0f) r = fma(broadcast(job.beta), load_result(job.out, out), r);
-      store_result(job.out, out, r);
-    }
 }
 
 }  // namespace avx512

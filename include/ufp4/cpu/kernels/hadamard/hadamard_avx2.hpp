@@ -16,15 +16,6 @@ namespace avx2::transform_kernel {
 
 inline constexpr std::size_t hadamard_regs = 8;  ///< of 16
 
-template <std::size_t stride>
-UFP4_LANE f32 exchange(f32 v) {
-  f32 r;
-  if constexpr (stride == 1) asm("vpermilps $0xB1, %1, %0" : "=x"(r) : "x"(v));
-  if constexpr (stride == 2) asm("vpermilps $0x4E, %1, %0" : "=x"(r) : "x"(v));
-  if constexpr (stride == 4) asm("vperm2f128 $1, %1, %1, %0" : "=x"(r) : "x"(v));
-  return r;
-}
-
 #include <ufp4/cpu/kernels/hadamard/hadamard_lanes.inl>
 
 }  // namespace avx2::transform_kernel

@@ -16,16 +16,6 @@ namespace avx512::transform_kernel {
 
 inline constexpr std::size_t hadamard_regs = 16;  ///< of 32: a run of 256 stays in registers
 
-template <std::size_t stride>
-UFP4_LANE f32 exchange(f32 v) {
-  f32 r;
-  if constexpr (stride == 1) asm("vpermilps $0xB1, %1, %0" : "=v"(r) : "v"(v));
-  if constexpr (stride == 2) asm("vpermilps $0x4E, %1, %0" : "=v"(r) : "v"(v));
-  if constexpr (stride == 4) asm("vshuff32x4 $0xB1, %1, %1, %0" : "=v"(r) : "v"(v));
-  if constexpr (stride == 8) asm("vshuff32x4 $0x4E, %1, %1, %0" : "=v"(r) : "v"(v));
-  return r;
-}
-
 #include <ufp4/cpu/kernels/hadamard/hadamard_lanes.inl>
 
 }  // namespace avx512::transform_kernel

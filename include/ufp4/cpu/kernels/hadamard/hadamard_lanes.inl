@@ -36,21 +36,6 @@ UFP4_LANE void prefetch(const float* x) {
   for (std::size_t k = 0; regs * lanes < 16 * line && k < regs * lanes; k += line) __builtin_prefetch(x + page + k);
 }
 
-/// The stages across registers.
-template <std::size_t regs>
-UFP4_LANE void across(f32 (&v)[regs]) {
-#pragma GCC unroll 16
-  for (std::size_t stride = 1; stride < regs; stride *= 2) {
-#pragma GCC unroll 16
-    for (std::size_t r = 0; r < regs; ++r)
-      if ((r & stride) == 0) {
-        const f32 a = v[r], b = v[r + stride];
-        v[r] = a + b;
-        v[r + stride] = a - b;
-      }
-  }
-}
-
 /// One stage within registers. All registers go through it before any goes through the next: the chains of dependent
 /// instructions stay short enough for the scheduler's window.
 template <std::size_t stride, std::size_t regs>
@@ -79,7 +64,7 @@ void transform_runs(const hadamard_constants& h, const float* x, float* y, std::
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < regs; ++r) v[r] = as_float(as_bits(load(x + r * lanes)) ^ flip[r]);
     within(sign, v);
-    across(v);
+    butterflies(v);
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < regs; ++r) store(y + r * lanes, v[r] * factor[r]);
   }
@@ -98,7 +83,7 @@ void transform_long_runs(const hadamard_constants& h, const float* x, float* y, 
       for (std::size_t r = 0; r < hadamard_regs; ++r)
         v[r] = as_float(as_bits(load(x + p + r * lanes)) ^ load_as<u32>(h.flip + p + r * lanes));
       within(sign, v);
-      across(v);
+      butterflies(v);
 #pragma GCC unroll 16
       for (std::size_t r = 0; r < hadamard_regs; ++r) store(y + p + r * lanes, v[r]);
     }
@@ -106,7 +91,7 @@ void transform_long_runs(const hadamard_constants& h, const float* x, float* y, 
       f32 v[parts];
 #pragma GCC unroll 4
       for (std::size_t p = 0; p < parts; ++p) v[p] = load(y + p * part + j);
-      across(v);
+      butterflies(v);
 #pragma GCC unroll 4
       for (std::size_t p = 0; p < parts; ++p) store(y + p * part + j, v[p] * load(h.factor + p * part + j));
     }

@@ -15,14 +15,6 @@ namespace neon::transform_kernel {
 
 inline constexpr std::size_t hadamard_regs = 16;  ///< of 32
 
-template <std::size_t stride>
-UFP4_LANE f32 exchange(f32 v) {
-  f32 r;
-  if constexpr (stride == 1) asm("rev64 %0.4s, %1.4s" : "=w"(r) : "w"(v));
-  if constexpr (stride == 2) asm("ext %0.16b, %1.16b, %1.16b, #8" : "=w"(r) : "w"(v));
-  return r;
-}
-
 #include <ufp4/cpu/kernels/hadamard/hadamard_lanes.inl>
 
 }  // namespace neon::transform_kernel

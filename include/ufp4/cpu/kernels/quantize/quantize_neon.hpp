@@ -6,10 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <ufp4/cpu/elements.hpp>
 #include <ufp4/cpu/kernels/hadamard/hadamard_neon.hpp>
 #include <ufp4/cpu/kernels/quantize/quantize_scalar.hpp>
+#include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/simd/neon.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
@@ -23,34 +23,10 @@ inline constexpr bool cheap_lookup = false;  ///< of sixteen floats
 UFP4_LANE f32 load_pieces(const float* p, std::size_t) { return load(p); }
 UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t) { store(base, v); }
 
-#include <ufp4/cpu/kernels/gemm/transpose_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/transpose_lanes.inl>
 
-UFP4_LANE f32 at_least(f32 a, f32 b) {
-  asm("fmax %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
-  return a;
-}
-UFP4_LANE f32 at_most(f32 a, f32 b) {
-  asm("fmin %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
-  return a;
-}
 /// The smaller of |t| and a positive bound.
 UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) { return at_most(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
-/// low[0], high[0], low[1], high[1], ... : the first four and the last.
-UFP4_LANE void interleave(u32& low, u32& high) {
-  u32 a, b;
-  asm("zip1 %0.4s, %1.4s, %2.4s" : "=w"(a) : "w"(low), "w"(high));
-  asm("zip2 %0.4s, %1.4s, %2.4s" : "=w"(b) : "w"(low), "w"(high));
-  low = a;
-  high = b;
-}
-UFP4_LANE quarter_u8 low_bytes(u32 v) { return __builtin_convertvector(v, quarter_u8); }
-/// One bit a lane of a mask whose lanes are all ones or all zeros.
-UFP4_LANE std::uint32_t lane_bits(u32 mask) {
-  const u32 weighted = mask & u32{1, 2, 4, 8};
-  u32 sum;
-  asm("addv %s0, %1.4s" : "=w"(sum) : "w"(weighted));
-  return sum[0];
-}
 /// Code j of a word, its nibbles moving down as they come, from an index of three bits from `bit` on and the sign of t.
 template <int bit>
 UFP4_LANE u32 add_code(u32 word, int, u32 index, f32 t) {
@@ -61,33 +37,6 @@ UFP4_LANE u32 add_code(u32 word, int, u32 index, f32 t) {
 template <int bit>
 UFP4_LANE u32 finish_codes(u32 word) {
   return word;
-}
-using nibble_map = u8;
-UFP4_LANE nibble_map load_nibble_map(const std::uint8_t* codes) { return load_as<u8>(codes); }
-UFP4_LANE u32 map_nibbles(nibble_map map, u32 word) {
-  const u8 bytes = reinterpret_cast<u8>(word);
-  return reinterpret_cast<u32>(lookup_bytes(map, bytes & 15) | lookup_bytes(map, bytes >> 4) << 4);
-}
-/// Ten rounds of Philox4x32 on counters, a counter a lane; two keys a round.
-UFP4_LANE void philox_rounds(u32 (&word)[4], const std::uint32_t* key) {
-  const u32 m0 = broadcast(std::uint32_t{0xD2511F53}), m1 = broadcast(std::uint32_t{0xCD9E8D57});
-  const auto multiply = [](u32 a, u32 b, u32& high, u32& low) {
-    u32 first, last;
-    asm("umull %0.2d, %1.2s, %2.2s" : "=w"(first) : "w"(a), "w"(b));
-    asm("umull2 %0.2d, %1.4s, %2.4s" : "=w"(last) : "w"(a), "w"(b));
-    asm("uzp1 %0.4s, %1.4s, %2.4s" : "=w"(low) : "w"(first), "w"(last));
-    asm("uzp2 %0.4s, %1.4s, %2.4s" : "=w"(high) : "w"(first), "w"(last));
-  };
-#pragma GCC unroll 10
-  for (int i = 0; i < 20; i += 2) {
-    u32 high0, low0, high1, low1;
-    multiply(word[0], m0, high0, low0);
-    multiply(word[2], m1, high1, low1);
-    word[0] = high1 ^ word[1] ^ key[i];
-    word[1] = low1;
-    word[2] = high0 ^ word[3] ^ key[i + 1];
-    word[3] = low0;
-  }
 }
 /// Sixteen floats; lanes of an index look them up as bytes.
 struct table {
@@ -108,8 +57,9 @@ UFP4_LANE f32 lookup(const table& t, u32 index) {
   return as_float(r);
 }
 
-#include <ufp4/cpu/kernels/quantize/grid_lanes.inl>
 #include <ufp4/cpu/kernels/quantize/quantize_lanes.inl>
+
+#include <ufp4/cpu/kernels/quantize/amax_lanes.inl>
 
 }  // namespace neon::quantize_kernel
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

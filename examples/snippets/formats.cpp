@@ -1,0 +1,36 @@
+// ufp4 - the code of docs/formats.md, compiled.
+// SPDX-License-Identifier: Apache-2.0
+#include <ufp4/ufp4.hpp>
+
+#undef NDEBUG
+#include <cassert>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+using namespace ufp4;
+
+int main() {
+  const std::size_t M = 48, N = 64, K = 256;
+  std::vector<float> xs(M * K), ws(N * K), ys(M * N), back(M * K);
+  for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7919 % 1009) - 504.0f;
+  for (std::size_t i = 0; i < ws.size(); ++i) ws[i] = static_cast<float>(i * 31 % 17) - 8.0f;
+  matrix_view<const float> x{xs.data(), M, K}, w{ws.data(), N, K};
+  matrix_view<float> y{ys.data(), M, N};
+  const std::string name = "nvfp4";
+
+  const format_spec& format = preset(name);  // throws and lists the presets if there is none of that name
+  any_quantized qx = quantize(format, x);
+  any_quantized qw = quantize(format, w);
+  quantized_gemm(qx, qw, y);
+
+  // Memory of your own instead: its size is known before anything is quantized.
+  const quantized_size size = storage_size(format, M, K);
+  std::vector<std::uint8_t> codes(size.codes);
+  std::vector<std::byte> scales(size.scales);
+  any_quantized_view view = quantize_into(format, x, quantized_storage{codes, scales});
+
+  dequantize(qx, matrix_view<float>{back.data(), M, K});
+  assert(view(3, 21) == back[3 * K + 21] && qx(3, 21) == back[3 * K + 21]);
+  assert(size.codes == M * K / 2 && size.scales == M * K / 16);
+}

@@ -1,0 +1,294 @@
+// ufp4 - rows of codes to tile rows of bf16, for AMX kernels.
+// SPDX-License-Identifier: Apache-2.0
+//
+// One tile row costs a broadcast of its 16 bytes, a shift of every nibble to a word of its own (VPMULTISHIFTQB) and a
+// lookup of those words in a table of 32 bf16 (VPERMW), whose halves may belong to two blocks: the table contains the
+// scale already.
+//
+// | table of two blocks of 8-bit scales | two halves out of 256 tables, one for each scale code: exact products |
+// | folded                              | sixteen products with each scale, rounded to bf16 (folded_bf16)       |
+// | unscaled                            | the grid alone (exact_blocks)                                         |
+//
+// The order of k within a tile row differs between these, but is the same for both operands.
+#pragma once
+
+#if defined(__x86_64__)
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ufp4/cpu/kernels/gemm/bf16_range.hpp>
+#include <ufp4/cpu/kernels/gemm/pack_amx.hpp>
+
+UFP4_BEGIN_TARGET(UFP4_AMX)
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+namespace amx {
+
+struct bytes8 {
+  std::uint8_t b[8];
+};
+struct bytes16 {
+  std::uint8_t b[16];
+};
+struct bytes32 {
+  std::uint8_t b[32];
+};
+
+/// Bit positions for VPMULTISHIFTQB: for each word of the result, the position of its nibble in the source quadword.
+/// `mixed`: all quarters of the source hold the 16 bytes of a row; the quadwords of the result alternate between its two
+/// halves. `split`: the four lower quadwords of the source hold the first 8 bytes of a row, the upper ones the rest.
+struct nibble_places {
+  alignas(64) std::uint64_t mixed[8], split[8];
+};
+constexpr nibble_places make_nibble_places() {
+  nibble_places p{};
+  for (std::uint64_t i = 0; i < 8; ++i)
+    for (std::uint64_t j = 0; j < 4; ++j) {
+      p.mixed[i] |= (16 * (i / 2) + 4 * j) << (16 * j);
+      p.split[i] |= (16 * (i % 4) + 4 * j) << (16 * j);
+    }
+  return p;
+}
+inline constexpr nibble_places places = make_nibble_places();
+/// Which words of a mixed row belong to its second half.
+inline constexpr std::uint64_t second_half[8] = {0, ~std::uint64_t{0}, 0, ~std::uint64_t{0},
+                                                 0, ~std::uint64_t{0}, 0, ~std::uint64_t{0}};
+
+UFP4_LANE u32 broadcast_16(const std::uint8_t* p) {
+  u32 r;
+  asm("vbroadcasti32x4 %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const bytes16*>(p)));
+  return r;
+}
+/// 8 bytes in the lower four quadwords, the next 8 in the upper ones.
+UFP4_LANE u32 broadcast_8_8(const std::uint8_t* p) {
+  u32 r;
+  asm("vpbroadcastq %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const bytes8*>(p)));
+  asm("vpbroadcastq %1, %0%{%2%}" : "+v"(r) : "m"(*reinterpret_cast<const bytes8*>(p + 8)), "Yk"(std::uint8_t{0xF0}));
+  return r;
+}
+/// 32 bytes from each of two places.
+UFP4_LANE u32 join(const std::uint16_t* low, const std::uint16_t* high) {
+  u32 r;
+  asm("vbroadcasti64x4 %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const bytes32*>(low)));
+  asm("vbroadcasti64x4 %1, %0%{%2%}"
+      : "+v"(r)
+      : "m"(*reinterpret_cast<const bytes32*>(high)), "Yk"(std::uint8_t{0xF0}));
+  return r;
+}
+UFP4_LANE u32 join(const std::uint16_t* both) {
+  u32 r;
+  asm("vbroadcasti64x4 %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const bytes32*>(both)));
+  return r;
+}
+UFP4_LANE u32 shift_nibbles(u32 bytes, u32 place) {
+  u32 r;
+  asm("vpmultishiftqb %1, %2, %0" : "=v"(r) : "v"(bytes), "v"(place));
+  return r;
+}
+/// (v & mask) | set
+UFP4_LANE u32 pick(u32 v, u32 mask, u32 set) {
+  asm("vpternlogd $0xEA, %2, %1, %0" : "+v"(v) : "v"(mask), "v"(set));
+  return v;
+}
+/// The words of a table of 32 at the low five bits of each word.
+UFP4_LANE u32 lookup_words(u32 table, u32 index) {
+  u32 r;
+  asm("vpermw %1, %2, %0" : "=v"(r) : "v"(table), "v"(index));
+  return r;
+}
+/// x * *scale, sixteen times the same scale.
+UFP4_LANE f32 times(f32 x, const float* scale) {
+  f32 r;
+  asm("vmulps %2%{1to16%}, %1, %0" : "=v"(r) : "v"(x), "m"(*scale));
+  return r;
+}
+/// Both as bf16, to nearest even; neither may hold a subnormal.
+UFP4_LANE u32 round_pair(f32 low, f32 high) {
+  u32 r;
+  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(r) : "v"(low), "v"(high));
+  return r;
+}
+
+/// The sixteen values of a grid as bf16, which must hold them.
+struct value_table {
+  alignas(32) std::uint16_t word[16];
+};
+inline value_table values_of(const grid4& grid) {
+  value_table t;
+  for (std::size_t c = 0; c < 16; ++c)
+    t.word[c] = static_cast<std::uint16_t>(ufp4::detail::to_bits(grid.value[c]) >> 16);
+  return t;
+}
+
+/// value * scale for every code of an element and of an 8-bit scale, as bf16. Products that do not fit are used only for
+/// blocks of zeros.
+struct product_table {
+  alignas(64) std::uint16_t word[256][16];
+};
+inline void make_products(const quantized_source& q, product_table& t) {
+  const f32 values = avx512::load(q.format.grid.value);
+  for (std::uint32_t first = 0; first < 256; first += 16) {
+    float scale[16];
+    const u32 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    avx512::store(scale, avx512::decode_scale_bits(q.format.scale, lane + first));
+    for (std::size_t i = 0; i < 16; ++i)
+      avx512::store(t.word[first + i],
+                    __builtin_convertvector(avx512::as_bits(times(values, scale + i)) >> 16, half_u16));
+  }
+}
+
+/// How the rows of one operand become bf16.
+struct decoder {
+  const quantized_source* q;
+  product_table* products;  ///< made by begin() where the products fit
+  bool folds;
+  magnitude_range scales;  ///< whose products are known to fit
+
+  static decoder begin(const quantized_source& q, product_table& products) {
+    const decoder d{&q, &products, !products_fit(q), scales_in_range(q)};
+    if (!d.folds) make_products(q, products);
+    return d;
+  }
+  std::size_t block() const { return static_cast<std::size_t>(q->format.block.cols); }
+};
+
+/// The words of the first half of a mixed row; zeros in the others.
+UFP4_LANE u32 first_half(u32 v) { return v & ~load_as<u32>(second_half); }
+
+/// Stores decode(p, s, true) for every step s of 32 k, whose 16 bytes are at p; for a last step of 16 k,
+/// decode(p, s, false) of a copy.
+template <class F>
+UFP4_LANE void each_step(const std::uint8_t* codes, std::size_t depth, std::uint8_t* out, const F& decode) {
+  const std::size_t steps = depth / tile_k;
+  for (std::size_t s = 0; s < steps; ++s) avx512::store(out + s * tile_bytes, decode(codes + s * 16, s, true));
+  if (depth % tile_k == 0) return;
+  std::uint8_t last[16] = {};
+  std::memcpy(last, codes + steps * 16, 8);
+  avx512::store(out + steps * tile_bytes, first_half(decode(last, steps, false)));
+}
+
+/// Blocks of 16 k, two a tile row.
+UFP4_LANE void product_row_16(const product_table& t, const std::uint8_t* codes, const std::uint8_t* scales,
+                              std::size_t depth, std::uint8_t* out) {
+  const u32 place = load_as<u32>(places.mixed), mask = avx512::broadcast(0x000F000Fu);
+  const u32 second = load_as<u32>(second_half) & avx512::broadcast(0x00100010u);
+  each_step(codes, depth, out, [&](const std::uint8_t* p, std::size_t s, bool two) __attribute__((always_inline)) {
+    const u32 table = join(t.word[scales[2 * s]], t.word[scales[2 * s + two]]);
+    return lookup_words(table, pick(shift_nibbles(broadcast_16(p), place), mask, second));
+  });
+}
+/// Longer blocks, 1 << shift tile rows each.
+UFP4_LANE void product_row(const product_table& t, const std::uint8_t* codes, const std::uint8_t* scales, int shift,
+                           std::size_t depth, std::uint8_t* out) {
+  const u32 place = load_as<u32>(places.mixed);
+  each_step(codes, depth, out, [&](const std::uint8_t* p, std::size_t s, bool) __attribute__((always_inline)) {
+    return lookup_words(join(t.word[scales[s >> shift]]), shift_nibbles(broadcast_16(p), place));
+  });
+}
+
+/// Products rounded to bf16. Scales are binary32, sixteen a block, that of this row at `scales`; blocks of 16 << shift.
+UFP4_LANE void folded_row(f32 values, const std::uint8_t* codes, const float* scales, int shift, std::size_t depth,
+                          std::uint8_t* out) {
+  const u32 place = load_as<u32>(places.mixed), mask = avx512::broadcast(0x000F000Fu);
+  const u32 second = load_as<u32>(second_half) & avx512::broadcast(0x00100010u);
+  each_step(codes, depth, out, [&](const std::uint8_t* p, std::size_t s, bool two) __attribute__((always_inline)) {
+    const f32 low = times(values, scales + (2 * s >> shift) * 16);
+    const f32 high = times(values, scales + ((2 * s + two) >> shift) * 16);
+    return lookup_words(round_pair(low, high), pick(shift_nibbles(broadcast_16(p), place), mask, second));
+  });
+}
+
+/// Whether the rows have a scale code other than 255 outside [low, high].
+inline bool any_code_outside(const byte_rows& scales, std::size_t live, std::size_t count, std::uint8_t low,
+                             std::uint8_t high) {
+  using u8x16 = std::uint8_t __attribute__((vector_size(16)));
+  const u8x16 nan = u8x16{} + std::uint8_t{255}, span = u8x16{} + static_cast<std::uint8_t>(high - low);
+  u8x16 found{};
+  for (std::size_t b = 0; b < count; b += 16) {
+    const auto present = static_cast<std::uint16_t>(count - b < 16 ? (1u << (count - b)) - 1 : 0xFFFFu);
+    for (std::size_t r = 0; r < live; ++r) {
+      u8x16 v = nan;
+      asm("vmovdqu8 %1, %0%{%2%}"
+          : "+v"(v)
+          : "m"(*reinterpret_cast<const bytes16*>(scales.p + r * scales.step + b)), "Yk"(present));
+      found |= reinterpret_cast<u8x16>((v != nan) & (v - low > span));
+    }
+  }
+  std::uint64_t word[2];
+  std::memcpy(word, &found, 16);
+  return (word[0] | word[1]) != 0;
+}
+inline bool any_scale_outside(const magnitude_range& range, const float* scales, std::size_t count) {
+  u32 found{};
+  for (std::size_t b = 0; b < count; ++b) {
+    const u32 m = load_as<u32>(scales + 16 * b) & 0x7FFFFFFFu;
+    found |= reinterpret_cast<u32>((m < range.low || m > range.high) && m != 0u && m <= ufp4::detail::infinity_bits);
+  }
+  return avx512::any(found);
+}
+
+/// Decodes K [k, k + depth) of rows [row, row + live), 0 < live <= 16, into tiles; rows beyond live are zero. False if
+/// some product is not a normal bf16 number; the tiles are undefined then.
+inline bool decode_products(const decoder& d, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
+                            std::uint8_t* out) {
+  const quantized_source& q = *d.q;
+  std::uint8_t code_stage[tile_side * slice_k / 2], scale_stage[tile_side * slice_k / 16];
+  alignas(64) float scale[slice_k / 16 * 16];
+  const byte_rows codes = code_rows_of(q, row, k, depth, code_stage);
+  byte_rows scales{};
+  bool outside = false;
+  if (d.folds) {
+    avx512::scales_of(q, row, live, k / d.block(), depth / d.block(), scale);
+    outside = any_scale_outside(d.scales, scale, depth / d.block());
+  } else {
+    scales = scale_rows_of(q, row, live, k, depth, scale_stage);
+    outside = q.format.scale == scale_kind::e8m0 &&
+              any_code_outside(scales, live, depth / d.block(), static_cast<std::uint8_t>(d.scales.low >> 23),
+                               static_cast<std::uint8_t>(d.scales.high >> 23));
+  }
+  if (outside && !blocks_fit(q, row, live, k, depth)) return false;
+  const row_prefetch next(q, row, k, depth);
+  const f32 values = avx512::load(q.format.grid.value);
+  int shift = 0;  // blocks of 16 << shift
+  while (std::size_t{16} << shift < d.block()) ++shift;
+  for (std::size_t r = 0; r < live; ++r) {
+    const std::uint8_t* line = codes.p + r * codes.step;
+    next.fetch(r);
+    if (d.folds)
+      folded_row(values, line, scale + r, shift, depth, out + r * 64);
+    else if (shift == 0)
+      product_row_16(*d.products, line, scales.p + r * scales.step, depth, out + r * 64);
+    else
+      product_row(*d.products, line, scales.p + r * scales.step, shift - 1, depth, out + r * 64);
+  }
+  clear_rows(live, depth, out);
+  return true;
+}
+
+/// The same without scales. Of two blocks of 16, the first is in the first 32 bytes of a tile row.
+inline void decode_values(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k,
+                          std::size_t depth, std::uint8_t* out) {
+  std::uint8_t code_stage[tile_side * slice_k / 2];
+  const byte_rows codes = code_rows_of(q, row, k, depth, code_stage);
+  const row_prefetch next(q, row, k, depth);
+  const value_table values = values_of(q.format.grid);
+  const u32 table = join(values.word), place = load_as<u32>(places.split);
+  for (std::size_t r = 0; r < live; ++r) {
+    const std::uint8_t* line = codes.p + r * codes.step;
+    next.fetch(r);
+    for (std::size_t at = 0; at < depth; at += tile_k) {
+      std::uint8_t last[16] = {};
+      const bool whole = depth - at >= tile_k;
+      if (!whole) std::memcpy(last, line + at / 2, 8);
+      const u32 bytes = broadcast_8_8(whole ? line + at / 2 : last);
+      avx512::store(out + at / tile_k * tile_bytes + r * 64, lookup_words(table, shift_nibbles(bytes, place)));
+    }
+  }
+  clear_rows(live, depth, out);
+}
+
+}  // namespace amx
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+UFP4_END_TARGET
+
+#endif

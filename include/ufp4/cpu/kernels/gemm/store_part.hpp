@@ -1,0 +1,119 @@
+// ufp4 - the end of every GEMM kernel: from sums to elements of C (numerics 6), in portable C++.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A sum that is not finite may have overflowed on the way to a finite result: such elements are computed again from
+// codes and scales (matrix/element_product.hpp). Sums that overflow stay infinite or NaN, so no other check is needed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ufp4/cpu/gemm_kernel.hpp>
+#include <ufp4/cpu/kernels/gemm/read_rows.hpp>
+#include <ufp4/matrix/element_product.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+
+inline constexpr std::uint32_t min_normal_bits = 0x00800000u;  ///< of 2^-126
+
+/// Factors of the caller's A and B, whichever side of the job they are on: TA and fl(alpha * TB), and TB.
+struct result_scales {
+  float a, b, tensor_b;
+};
+inline result_scales scales_of(const gemm_job& job) {
+  const float left = job.left.tensor_scale(), right = job.right.tensor_scale();
+  return job.swapped ? result_scales{right, job.alpha * left, left} : result_scales{left, job.alpha * right, right};
+}
+
+/// Which sums cannot be scaled by two products in binary32: in exact_blocks those that are not finite; in the fast
+/// modes, whose bound holds for every tensor scale, also those whose product with TA is not a normal number.
+struct special_range {
+  std::uint32_t least;  ///< bits of the least magnitude that is not special
+  static special_range of(const gemm_job& job) { return {job.mode == accumulate::exact_blocks ? 0 : min_normal_bits}; }
+  bool has(float x) const { return ufp4::detail::magnitude_bits(x) - least >= ufp4::detail::infinity_bits - least; }
+};
+
+/// Whether a row has a block scale of NaN, or an element of NaN where it is not quantized.
+inline bool has_nan(const gemm_operand& side, std::size_t row) {
+  if (side.is_quantized) {
+    for (std::size_t b = 0; b < side.q.blocks(); ++b)
+      if (ufp4::detail::is_nan(scale_at(side.q, row, b, 1.0f))) return true;
+    return false;
+  }
+  float value[panel_depth];
+  for (std::size_t k = 0; k < side.padded_cols(); k += panel_depth) {
+    const std::size_t left = side.padded_cols() - k, depth = left < panel_depth ? left : panel_depth;
+    load_plain(side.plain, {row, 1, k, depth}, value);
+    for (std::size_t e = 0; e < depth; ++e)
+      if (ufp4::detail::is_nan(value[e])) return true;
+  }
+  return false;
+}
+
+/// The scaled result of one element, from codes and scales.
+inline float recomputed_result(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col) {
+  ufp4::detail::element_product product(job.mode, job.left.exact() && job.right.exact());
+  float value[2][panel_depth], scale[2][panel_depth / 2];
+  for (std::size_t k = 0; k < job.padded() && !product.is_nan_already(); k += panel_depth) {
+    const std::size_t depth = job.padded() - k < panel_depth ? job.padded() - k : panel_depth;
+    const panel a{row, 1, k, depth}, b{col, 1, k, depth};
+    decode_scales(job.left, a, job.block, scale[0]), decode_scales(job.right, b, job.block, scale[1]);
+    decode_values(job.left, a, value[0]), decode_values(job.right, b, value[1]);
+    for (std::size_t e = 0; e < depth; e += job.block)
+      product.add_block(
+          scale[0][e / job.block], scale[1][e / job.block], static_cast<std::uint32_t>(job.block),
+          [&](std::uint32_t i) { return value[0][e + i]; }, [&](std::uint32_t i) { return value[1][e + i]; });
+  }
+  return product.scaled(job.alpha, by.a, by.tensor_b);
+}
+
+/// Results of `count` sums of one row, at least one of which is special, one at a time.
+[[gnu::noinline]] inline void scale_special_results(const gemm_job& job, const result_scales& by, std::size_t row,
+                                                    std::size_t col, const float* acc, std::size_t count, float* out) {
+  bool row_is_read = false, row_is_nan = false;
+  for (std::size_t j = 0; j < count; ++j) {
+    if (ufp4::detail::is_finite(acc[j])) {
+      out[j] = ufp4::detail::scaled_sum(job.mode, acc[j], job.alpha, by.a, by.tensor_b);
+      continue;
+    }
+    if (!row_is_read) row_is_nan = has_nan(job.left, row), row_is_read = true;
+    out[j] =
+        row_is_nan || has_nan(job.right, col + j) ? ufp4::detail::quiet_nan : recomputed_result(job, by, row, col + j);
+  }
+}
+
+/// Results of `count` sums, those of C from (row, col) on. A loop without branches, then a second one if some are
+/// special.
+inline void scale_results(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col,
+                          const float* acc, std::size_t count, float* out) {
+  const special_range special = special_range::of(job);
+  const bool exact = job.mode == accumulate::exact_blocks;
+  std::uint32_t any = !exact && special.has(by.b);
+  for (std::size_t j = 0; j < count; ++j) {
+    const float left = acc[j] * by.a;
+    out[j] = left * by.b;
+    any |= special.has(exact ? acc[j] : left);
+  }
+  if (any) scale_special_results(job, by, row, col, acc, count, out);
+}
+
+/// Stores sums, `stride` floats a row, as a part of C: scaled, then + bias, then fma(beta, C, .).
+inline void store_part(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
+  constexpr std::size_t chunk = 64;
+  const result_scales by = scales_of(job);
+  float line[chunk];
+  for (std::size_t i = 0; i < part.rows; ++i)
+    for (std::size_t first = 0; first < part.cols; first += chunk) {
+      const std::size_t count = part.cols - first < chunk ? part.cols - first : chunk;
+      const std::size_t row = part.row + i, col = part.col + first;
+      scale_results(job, by, row, col, acc + i * stride + first, count, line);
+      ufp4::detail::settle(line);
+      if (job.bias != nullptr)
+        for (std::size_t j = 0; j < count; ++j) line[j] = line[j] + job.bias[job.swapped ? row : col + j];
+      if (job.beta != 0.0f)
+        for (std::size_t j = 0; j < count; ++j)
+          line[j] = ufp4::detail::fma(job.beta, load_element(job.out, row, col + j), line[j]);
+      store_row(job.out, row, col, count, line);
+    }
+}
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -1,0 +1,85 @@
+// ufp4 - amax over one instruction set's lanes; included inside its region and namespace, after quantize_lanes.inl.
+// SPDX-License-Identifier: Apache-2.0
+
+/// The largest lane of a vector.
+inline std::uint32_t largest_lane(u32 v) {
+  std::uint32_t largest = 0;
+  for (std::size_t l = 0; l < lanes; ++l) largest = v[l] > largest ? v[l] : largest;
+  return largest;
+}
+
+/// The amax of the finite ones of `count` elements, a multiple of `lanes`. They are read a second time only where one is
+/// not finite.
+inline std::uint32_t finite_amax(const float* x, std::size_t count) {
+  u32 amax{};
+  for (std::size_t i = 0; i < count; i += lanes) amax = maximum(amax, as_bits(magnitude(load(x + i))));
+  const std::uint32_t largest = largest_lane(amax);
+  if (largest < ufp4::detail::infinity_bits) return largest;
+  amax = u32{};
+  for (std::size_t i = 0; i < count; i += lanes) {
+    const u32 m = as_bits(magnitude(load(x + i)));
+    amax = maximum(amax, m < ufp4::detail::infinity_bits ? m : u32{});
+  }
+  return largest_lane(amax);
+}
+
+/// amax without a transform: any order of elements gives it, so contiguous columns are read as rows.
+inline std::uint32_t amax_plain(source x, std::size_t first, std::size_t last) {
+  constexpr std::size_t chunk = 1024;
+  alignas(64) float staged[chunk + lanes];
+  std::uint32_t largest = 0;
+  x.data = static_cast<const char*>(x.data) + x.offset(first, 0) * (x.kind == dtype::f32 ? 4 : 2);
+  x.rows = last - first;
+  if (reads_columns(x)) x = {x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride};
+  for (std::size_t i = 0; i < x.rows; ++i)
+    for (std::size_t k = 0; k < x.cols; k += chunk) {
+      const std::size_t count = x.cols - k < chunk ? x.cols - k : chunk;
+      const float* p = staged;
+      if (x.kind == dtype::f32 && x.col_stride == 1 && count % lanes == 0) {
+        p = static_cast<const float*>(x.data) + x.offset(i, k);
+      } else {
+        read_row(x, i, k, count, staged);
+        for (std::size_t j = count; j % lanes != 0; ++j) staged[j] = 0.0f;
+      }
+      const std::uint32_t here = finite_amax(p, (count + lanes - 1) / lanes * lanes);
+      largest = here > largest ? here : largest;
+    }
+  return largest;
+}
+
+/// The amax of the finite elements of a tile, `span` a lane.
+inline std::uint32_t amax_of(const tile& t, std::size_t span) {
+  u32 amax = t.amax[0];
+  for (std::size_t g = 1; g < span / 16; ++g) amax = maximum(amax, t.amax[g]);
+  const std::uint32_t largest = largest_lane(amax);
+  return largest < ufp4::detail::infinity_bits ? largest : finite_amax(t.x, span * lanes);
+}
+
+/// amax of rows first .. last - 1 after a transform, a tile at a time.
+inline std::uint32_t amax_transformed(const source& x, const transform_spec& t, std::size_t first, std::size_t last) {
+  const tile_transform h(t);
+  const bool columns = reads_columns(x);
+  const std::size_t run = h.n, width = (x.cols + run - 1) / run * run;  // blocks do not matter
+  const std::size_t tile_rows = columns ? lanes : 1, tile_cols = columns ? run : lanes * run;
+  std::uint32_t largest = 0;
+  tile one;
+  for (std::size_t row = first; row < last; row += tile_rows)
+    for (std::size_t k = 0; k < width; k += tile_cols) {
+      const std::size_t rows = last - row, runs = (width - k) / run, count = columns ? rows : runs;
+      (columns ? read_columns : read_runs)(x, h, row, k, run, count < lanes ? count : lanes, one, 0);
+      const std::uint32_t here = amax_of(one, run);
+      largest = here > largest ? here : largest;
+    }
+  return largest;
+}
+
+/// amax_strips.
+inline std::uint32_t amax_lanes(const quantize_job& whole, std::size_t first, std::size_t last) {
+  if (whole.rounds_input_to_bf16) return amax_strips(whole, first, last);
+  const auto height = static_cast<std::size_t>(whole.format.block.rows);
+  first *= height;
+  last = last * height < whole.x.rows ? last * height : whole.x.rows;
+  if (whole.padded_cols == 0 || first >= last) return 0;
+  if (whole.transform.n == 1) return amax_plain(whole.x, first, last);
+  return amax_transformed(whole.x, whole.transform, first, last);
+}

@@ -1,0 +1,82 @@
+// ufp4 - the scales of blocks from their amax, a block a lane, over one instruction set's lanes.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Included by quantize_lanes.inl. What choose_scale (block/scale_rules.hpp) gives, as many blocks at once as there are
+// lanes. Special blocks are those that are zero or not finite, and those whose scale, amax or factor is not a normal
+// number: choose_scale itself computes the scales of the latter.
+
+struct lane_scales {
+  f32 factor;
+  u32 zero;  ///< all ones where the codes are +0
+};
+
+/// How many lanes of a mask are set.
+UFP4_LANE std::uint64_t count_lanes(u32 mask) {
+  return static_cast<std::uint64_t>(__builtin_popcount(lane_bits(mask)));
+}
+
+/// power_of_two_scale: the e8m0 codes of amax that are normal numbers.
+UFP4_LANE u32 power_of_two_scales(const grid4& grid, ufp4::detail::rule_kind rule, u32 amax) {
+  const auto mantissa = ufp4::detail::to_bits(grid.qmax) & 0x007FFFFFu;
+  const auto exponent = static_cast<std::uint32_t>(ufp4::detail::floor_log2(grid.qmax));
+  u32 rounded_up = amax;
+  if (rule == ufp4::detail::rule_kind::mx_ceil) {
+    rounded_up = amax + (0x007FFFFFu - mantissa);
+  } else if (rule == ufp4::detail::rule_kind::mx_even) {
+    std::uint32_t dropped = 23;  // bits below qmax's mantissa
+    while (dropped > 0 && (mantissa << (9 + 23 - dropped)) != 0) --dropped;
+    if (dropped == 23)
+      rounded_up = amax + 0x00400000u;  // the only bit left is the leading one, which is odd: a tie goes up
+    else if (dropped != 0)
+      rounded_up = amax + ((1u << (dropped - 1)) - 1) + (amax >> dropped & 1u);
+  }
+  const i32 code = reinterpret_cast<i32>((rounded_up >> 23) - exponent);
+  const i32 least{}, most = i32{} + static_cast<std::int32_t>(254 - exponent);
+  return reinterpret_cast<u32>(code < least ? least : code > most ? most : code);
+}
+
+/// Replaces the scales of special blocks, and counts them.
+[[gnu::noinline]] inline void choose_special_scales(const block_coder<rounding_spec>& c, u32 amax, u32 special,
+                                                    u32& bits, lane_scales& s, quantize_report& report) {
+  const format_spec& f = c.format;
+  const u32 nonfinite = reinterpret_cast<u32>(amax >= ufp4::detail::infinity_bits),
+            empty = reinterpret_cast<u32>(amax == 0u);
+  for (std::uint32_t left = lane_bits(special & ~nonfinite & ~empty); left != 0; left &= left - 1) {
+    const auto l = static_cast<std::size_t>(__builtin_ctz(left));
+    const block_scale one = choose_scale(f, c.rule, c.tensor, {}, ufp4::detail::to_float(amax[l]));
+    bits[l] = one.bits;
+    s.factor[l] = one.factor;
+  }
+  const u32 underflowed = reinterpret_cast<u32>(s.factor == 0.0f) & ~nonfinite & ~empty;
+  const block_scale of_zeros = choose_scale(f, c.rule, c.tensor, {}, 0.0f);
+  bits = nonfinite != 0u ? broadcast(ufp4::detail::nan_scale(f.scale)) : empty != 0u ? broadcast(of_zeros.bits) : bits;
+  s.zero = nonfinite | empty | underflowed;
+  s.factor = s.zero != 0u ? broadcast(1.0f) : s.factor;
+  report.nonfinite_blocks += count_lanes(nonfinite);
+  report.underflowed_scales += count_lanes(underflowed);
+}
+
+/// The scales of a block a lane, from the bits of its amax.
+[[gnu::noinline]] inline void choose_scales(const block_coder<rounding_spec>& c, u32 amax, u32& bits, lane_scales& s,
+                                            quantize_report& report) {
+  const format_spec& f = c.format;
+  u32 watched = amax;  // a normal number unless the block is special, as the factor is
+  if (f.scale == scale_kind::e8m0) {
+    bits = power_of_two_scales(f.grid, c.rule.what, amax);
+    s.factor = as_float(bits == 254u ? broadcast(std::uint32_t{0x00400000}) : (254u - bits) << 23);
+  } else {
+    const f32 x = as_float(amax);
+    const f32 argument = rounded(f.two_level ? x * c.tensor.scale_factor : x / f.grid.qmax);
+    watched = as_bits(argument);
+    bits = encode_scale_bits(f.scale, argument);
+    if (c.rule.what == ufp4::detail::rule_kind::up)
+      bits -= reinterpret_cast<u32>(decode_scale_bits<true>(f.scale, bits) < argument) &
+              reinterpret_cast<u32>(bits < ufp4::detail::max_scale(f.scale));
+    s.factor = decode_scale_bits<true>(f.scale, bits);
+    if (f.two_level) s.factor = 1.0f / (s.factor * c.tensor.decode);
+  }
+  constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
+  const u32 special = reinterpret_cast<u32>(maximum(watched - least, as_bits(s.factor) - least) >= range);
+  s.zero = u32{};
+  if (lane_bits(special) != 0) choose_special_scales(c, amax, special, bits, s, report);
+}

@@ -1,0 +1,195 @@
+// ufp4 - blocks of scaled values to words of eight codes, a block a lane, over one instruction set's lanes.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Included by quantize_lanes.inl, after rounder_lanes.inl and block_scale_lanes.inl.
+
+/// The random bits of a run a lane (numerics 3): the Philox counters of its first eight elements, and the keys.
+struct random_bit_lanes {
+  u32 low{}, high{};
+  std::uint32_t stream[2] = {};
+  philox_keys keys;
+
+  random_bit_lanes() = default;
+  explicit random_bit_lanes(const stochastic& s)
+      : stream{static_cast<std::uint32_t>(s.stream), static_cast<std::uint32_t>(s.stream >> 32)}, keys(s.seed) {}
+  /// Lane l starts at element + l * step, both multiples of 16.
+  void place(std::uint64_t element, std::uint64_t step) {
+    for (std::size_t l = 0; l < lanes; ++l) {
+      const std::uint64_t group = (element + l * step) >> 3;
+      low[l] = static_cast<std::uint32_t>(group);
+      high[l] = static_cast<std::uint32_t>(group >> 32);
+    }
+  }
+  void skip(std::size_t elements) {
+    const u32 before = low;
+    low += static_cast<std::uint32_t>(elements / 8);
+    high -= reinterpret_cast<u32>(low < before);
+  }
+  /// The random bits of eight elements of every lane, two elements a word.
+  UFP4_LANE void draw(std::uint32_t group, u32 (&word)[4]) const {
+    word[0] = low + group;
+    word[1] = high - reinterpret_cast<u32>(word[0] < low);
+    word[2] = broadcast(stream[0]);
+    word[3] = broadcast(stream[1]);
+    philox_rounds(word, keys);
+  }
+  /// The random number of element j of those eight.
+  static UFP4_LANE u32 of(const u32 (&word)[4], int j) {
+    return j % 2 == 0 ? word[j / 2] & 0xFFFFu : word[j / 2] >> 16;
+  }
+};
+
+/// `count` blocks a lane, one after the other, of `length` elements each; random_bits is placed at the first.
+struct lane_blocks {
+  const float* x;
+  std::size_t length, count;
+  const lane_scales* scales;
+  const random_bit_lanes* random_bits;
+};
+using code_blocks = void(const rounding_plan&, const lane_blocks&, u32* words);
+
+/// A word of indices as a word of codes.
+UFP4_LANE u32 mapped(const rounding_plan& p, const lane_scales& s, u32 word) {
+  if (p.maps) word = map_nibbles(load_nibble_map(p.code), word);
+  return s.zero != 0u ? broadcast(p.zeros) : word;
+}
+
+template <class Rounder>
+void code_products(const rounding_plan& p, const lane_blocks& v, u32* words) {
+  const Rounder rounder(p);
+  const float* x = v.x;
+  std::uint32_t group = 0;
+  for (std::size_t b = 0; b < v.count; ++b) {
+    const f32 factor = v.scales[b].factor;
+    for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes) {
+      u32 random_word[4] = {}, word{};
+      if constexpr (Rounder::is_stochastic) v.random_bits->draw(group, random_word);
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; ++j) {
+        const f32 t = rounded(load(x + static_cast<std::size_t>(j) * lanes) * factor);
+        word = add_code<Rounder::bit>(word, j, rounder(t, random_bit_lanes::of(random_word, j)), t);
+      }
+      words[group++] = mapped(p, v.scales[b], finish_codes<Rounder::bit>(word));
+    }
+  }
+}
+
+/// Eight elements of a lane each by cuts_rounder, four at a time: they and their indices fit in sixteen registers.
+template <bool is_stochastic>
+UFP4_LANE u32 code_eight(const cuts_rounder& rounder, const float* x, f32 factor, const random_bit_lanes& random_bits,
+                         std::uint32_t group) {
+  const rounding_plan& p = rounder.plan;
+  u32 random_word[4] = {}, word{};
+  if constexpr (is_stochastic) random_bits.draw(group, random_word);
+  for (int first = 0; first < 8; first += 4, x += 4 * lanes) {
+    f32 t[4];
+    u32 index[4] = {}, sign[4];
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 4; ++j) {
+      const f32 scaled = rounded(load(x + j * lanes) * factor);
+      sign[j] = rounder.sign(scaled);
+      t[j] = rounder.value(scaled);
+      if constexpr (is_stochastic) t[j] = at_most(at_least(t[j], broadcast(p.level[0])), broadcast(p.level[p.cuts]));
+    }
+    rounder.ranks(t, index);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (is_stochastic) index[j] = rounder.moved(t[j], index[j], random_bit_lanes::of(random_word, j));
+      word |= (index[j] | sign[j]) << (4 * (first + j));
+    }
+    random_word[0] = random_word[2], random_word[1] = random_word[3];
+  }
+  return word;
+}
+template <bool is_stochastic>
+void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* words) {
+  const float* x = v.x;
+  std::uint32_t group = 0;
+  for (std::size_t b = 0; b < v.count; ++b)
+    for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes, ++group)
+      words[group] =
+          mapped(p, v.scales[b], code_eight<is_stochastic>({p}, x, v.scales[b].factor, *v.random_bits, group));
+}
+
+inline code_blocks* code_products_of(rounding_plan::kind what) {
+  using kind = rounding_plan::kind;
+  switch (what) {
+    case kind::uniform: return &code_products<uniform_rounder>;
+    case kind::uniform_stochastic: return &code_products<uniform_stochastic_rounder>;
+    case kind::two_bit_mantissa:
+      if constexpr (!cheap_lookup) return &code_products<two_bit_mantissa_rounder>;
+      break;
+    case kind::halves:
+      if constexpr (cheap_lookup) return &code_products<halves_rounder>;
+      break;
+    case kind::halves_stochastic:
+      if constexpr (cheap_lookup) return &code_products<halves_stochastic_rounder>;
+      break;
+    case kind::cuts_stochastic: return &code_by_cuts<true>;
+    case kind::cuts: break;
+  }
+  return &code_by_cuts<false>;
+}
+
+/// For scales that divide: the quotients first, then as products with 1. Leaves out blocks whose bit in `only` is 0.
+inline void code_some_quotients(const rounding_plan& p, const lane_blocks& v, u32* words, std::uint32_t only) {
+  alignas(64) float t[max_transform * lanes];
+  lane_scales one = v.scales[0];
+  random_bit_lanes random_bits = *v.random_bits;
+  one.factor = broadcast(1.0f);
+  for (std::size_t b = 0; b < v.count; ++b, random_bits.skip(v.length)) {
+    if ((only >> b & 1u) == 0) continue;
+    one.zero = v.scales[b].zero;
+    for (std::size_t k = 0; k < v.length; ++k)
+      store(t + k * lanes, load(v.x + (b * v.length + k) * lanes) / v.scales[b].factor);
+    code_products_of(p.what)(p, {t, v.length, 1, &one, &random_bits}, words + b * v.length / 8);
+  }
+}
+inline void code_quotients(const rounding_plan& p, const lane_blocks& v, u32* words) {
+  code_some_quotients(p, v, words, ~0u);
+}
+
+/// The same by reciprocals; blocks with a value in doubt again with quotients.
+template <class Near>
+void code_near(const rounding_plan& p, const lane_blocks& v, u32* words) {
+  const float* x = v.x;
+  std::uint32_t in_doubt = 0;
+  for (std::size_t b = 0; b < v.count; ++b) {
+    const lane_scales& s = v.scales[b];
+    const Near nearby(p, s.factor);
+    // Scales and reciprocals from 2^-64 to 2^64: nothing overflows or is subnormal.
+    u32 doubt = as_bits(s.factor) - (63u << 23) < 128u << 23 ? ~u32{} : u32{};
+    for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes) {
+      u32 word{};
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; ++j) {
+        const f32 t = load(x + static_cast<std::size_t>(j) * lanes);
+        word = add_code<Near::bit>(word, j, nearby(t, doubt), t);
+      }
+      words[(b * v.length + k) / 8] = mapped(p, s, finish_codes<Near::bit>(word));
+    }
+    in_doubt |= (lane_bits(reinterpret_cast<u32>(doubt < Near::limit)) != 0 ? 1u : 0u) << b;
+  }
+  if (in_doubt != 0) code_some_quotients(p, v, words, in_doubt);
+}
+
+inline code_blocks* code_blocks_of(const rounding_plan& p, bool divides) {
+  if (!divides) return code_products_of(p.what);
+  if (p.nearby == near_kind::uniform) return &code_near<near_uniform>;
+  if (p.nearby == near_kind::two_bit_mantissa) return &code_near<near_two_bit_mantissa>;
+  return &code_quotients;
+}
+
+/// How many elements of a block a lane lie beyond qmax. The amax of a block tells whether any does.
+inline std::uint64_t count_beyond(const float* x, std::size_t count, u32 amax, const lane_scales& s, bool divides,
+                                  float qmax) {
+  const auto beyond = [&](f32 v) {
+    return reinterpret_cast<u32>(magnitude(divides ? v / s.factor : v * s.factor) > qmax);
+  };
+  if (lane_bits(beyond(as_float(amax)) & ~s.zero) == 0) return 0;
+  u32 counts{};
+  for (std::size_t k = 0; k < count; ++k) counts -= beyond(load(x + k * lanes)) & ~s.zero;
+  std::uint64_t sum = 0;
+  for (std::size_t l = 0; l < lanes; ++l) sum += counts[l];
+  return sum;
+}

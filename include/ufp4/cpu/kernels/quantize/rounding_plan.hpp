@@ -1,0 +1,178 @@
+// ufp4 - how values become codes, as data: what the rounders of the vector kernels (rounder_lanes.inl) are set up with.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any grid and any rounding that is a function of the value is a list of cuts: the index of t is the number of cuts
+// that it exceeds, with ties and directions folded into the cuts. Grids that are regular enough have shorter ways to
+// that index, and stochastic rounding adds its random bits to an index and a fraction.
+#pragma once
+
+#include <cstdint>
+#include <ufp4/round/round_to_grid.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+
+inline constexpr float infinity = __builtin_bit_cast(float, ufp4::detail::infinity_bits);
+
+/// Grids and nearest roundings for which a product with the reciprocal of the scale decides the code, except for values
+/// near a tie.
+enum class near_kind : std::uint8_t { none, uniform, two_bit_mantissa };
+
+struct rounding_plan {
+  /// The rounder; cuts and cuts_stochastic take any grid.
+  enum class kind : std::uint8_t {
+    uniform,
+    two_bit_mantissa,
+    halves,
+    cuts,
+    uniform_stochastic,
+    halves_stochastic,
+    cuts_stochastic
+  };
+  kind what = kind::cuts;
+  int cuts = 0;  ///< t has the index "how many cuts it exceeds"; |t| where the grid is symmetric
+  float cut[15] = {};
+  float level[16] = {};                                   ///< by index
+  float gap[16] = {};                                     ///< to the next level; with exact_gaps, 65536 over that
+  bool exact_gaps = true;                                 ///< all gaps are powers of two
+  std::uint32_t value_mask = 0xFFFFFFFFu, sign_mask = 0;  ///< bits of t that the index and the sign bit are made of
+  float unit = 0, qmax = 0;
+  float lowest = 0;                         ///< halves: smaller magnitudes count as this one
+  alignas(64) std::uint32_t step[16] = {};  ///< halves: see plan_halves
+  alignas(16) std::uint8_t code[16] = {};   ///< of each index; where the grid is symmetric, bit 3 is the sign
+  near_kind nearby = near_kind::none;
+  alignas(64) std::uint32_t near_step[16] = {};  ///< near two_bit_mantissa: see plan_near
+  bool maps = false;                             ///< code[i] is not i for every i
+  std::uint32_t zeros = 0;                       ///< eight codes of +0
+};
+
+inline float float_before(float x) {  // x is finite
+  const std::uint32_t bits = ufp4::detail::to_bits(x);
+  if ((bits & ufp4::detail::magnitude_mask) == 0) return ufp4::detail::to_float(0x80000001u);
+  return ufp4::detail::to_float(ufp4::detail::is_negative(x) ? bits + 1 : bits - 1);
+}
+
+/// The largest float that does not reach level i from level i - 1, so that t reaches it iff t > cut.
+inline float cut_below(const grid4& g, rounding_spec::kind rounding, int i) {
+  const bool positive = i > g.zero;
+  const float below = g.level[i - 1], above = g.level[i];
+  if (rounding == rounding_spec::kind::toward_zero || rounding == rounding_spec::kind::stochastic)
+    return positive || rounding == rounding_spec::kind::stochastic ? float_before(above) : below;
+  const double middle = (static_cast<double>(below) + static_cast<double>(above)) / 2;
+  const int rank = positive ? i - 1 - g.zero : g.zero - i;  // of the neighbour nearer to zero
+  const bool away = rounding == rounding_spec::kind::nearest_away || (rank & 1) != 0;
+  const auto nearest = static_cast<float>(middle);
+  if (static_cast<double>(nearest) > middle) return float_before(nearest);
+  const bool tie_reaches = positive == away;
+  return tie_reaches && static_cast<double>(nearest) == middle ? float_before(nearest) : nearest;
+}
+
+/// A power of two from 2^-60 to 2^60.
+inline bool is_power_of_two(float x) {
+  const std::uint32_t bits = ufp4::detail::to_bits(x);
+  return (bits & 0x007FFFFFu) == 0 && bits >= 67u << 23 && bits <= 187u << 23;
+}
+
+inline bool is_symmetric(const grid4& g) {
+  bool same = g.zero <= 7 && g.levels == 2 * g.zero + 1;
+  for (int i = 1; same && i <= g.zero; ++i) same = g.level[g.zero + i] == -g.level[g.zero - i];
+  return same;
+}
+
+/// Whether the magnitudes are unit times these.
+inline bool has_magnitudes(const grid4& g, float unit, const int (&multiple)[8]) {
+  bool same = g.zero == 7 && is_power_of_two(unit);
+  for (int i = 0; same && i < 8; ++i) same = g.level[7 + i] == unit * static_cast<float>(multiple[i]);
+  return same;
+}
+
+inline void plan_cuts(const grid4& g, rounding_spec::kind rounding, bool symmetric, rounding_plan& p) {
+  const int first = symmetric ? g.zero : 0;
+  p.cuts = g.levels - 1 - first;
+  for (int i = 0; i < p.cuts; ++i) p.cut[i] = cut_below(g, rounding, first + i + 1);
+  if (symmetric) p.value_mask = ufp4::detail::magnitude_mask, p.sign_mask = ufp4::detail::sign_mask;
+  if (rounding != rounding_spec::kind::stochastic) return;
+  for (int i = 0; i <= p.cuts; ++i) {
+    p.level[i] = g.level[first + i];
+    p.gap[i] = i < p.cuts ? g.level[first + i + 1] - g.level[first + i] : 1.0f;
+    p.exact_gaps = p.exact_gaps && is_power_of_two(p.gap[i]);
+  }
+  for (int i = 0; p.exact_gaps && i <= p.cuts; ++i) p.gap[i] = 65536.0f / p.gap[i];
+}
+
+/// For magnitudes that have at most one cut in each half of a binade, in the eight binades up to that of qmax: the bits
+/// of |t| plus a number that belongs to the half have the index in bits 24 and up. The bits of the float above a cut
+/// give exactly the next index.
+inline bool plan_halves(rounding_plan& p) {
+  const std::uint32_t top = ufp4::detail::to_bits(p.qmax) >> 23;
+  if (top < 32 || top > 222) return false;
+  const std::uint32_t first = (top - 7) << 1;
+  p.lowest = ufp4::detail::to_float(first << 22);
+  int index = 0;
+  for (std::uint32_t half = first; half < first + 16; ++half) {
+    const std::uint32_t start = half << 22, end = start + (1u << 22);
+    std::uint32_t base = (static_cast<std::uint32_t>(index) << 24) - start;
+    if (index < p.cuts && ufp4::detail::to_bits(p.cut[index]) < end - 1) {
+      const std::uint32_t above = ufp4::detail::to_bits(p.cut[index]) + 1;
+      if (above < start || (half == first && above == start)) return false;
+      base = (static_cast<std::uint32_t>(++index) << 24) - above;
+    }
+    if (index < p.cuts && ufp4::detail::to_bits(p.cut[index]) < end - 1) return false;
+    p.step[half & 15u] = base;
+  }
+  return index == p.cuts;
+}
+
+inline void plan_codes(const grid4& g, bool symmetric, rounding_plan& p) {
+  for (int i = 0; i < g.levels; ++i) {
+    const int magnitude = i < g.zero ? g.zero - i : i - g.zero;
+    p.code[symmetric ? (i < g.zero ? 8 | magnitude : magnitude) : i] = g.code[i];
+  }
+  if (symmetric) p.code[8] = g.minus_zero;
+  for (int i = 0; i < 16; ++i) p.maps = p.maps || p.code[i] != i;
+  p.zeros = g.code[g.zero] * 0x11111111u;
+}
+
+/// |t| / (2 unit) + near_offset has at most one cut in each quarter of the binades [1/2, 8), and none near an end of a
+/// quarter. So its bits plus near_step[quarter] have the index in bits 24 and up, and the bits below are less than
+/// 2 * near_margin only next to a cut.
+inline constexpr float near_offset = 0.53125f;
+inline constexpr std::uint32_t near_margin = 4;
+
+inline void plan_near(rounding_plan& p) {
+  constexpr float cut[8] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, infinity};
+  std::uint32_t index = 0;
+  for (std::uint32_t quarter = 126 << 2; quarter < 130 << 2; ++quarter) {
+    const std::uint32_t start = quarter << 21, here = ufp4::detail::to_bits(cut[index] + near_offset);
+    const bool inside = here < start + (1u << 21);
+    if (inside) ++index;
+    p.near_step[quarter & 15u] = (index << 24) + near_margin - (inside ? here : start - (1u << 21));
+  }
+}
+
+/// `cheap_lookup`: the instruction set looks up sixteen floats in an instruction or two.
+inline rounding_plan make_plan(const grid4& g, rounding_spec::kind rounding, bool cheap_lookup) {
+  using kind = rounding_plan::kind;
+  rounding_plan p;
+  const bool symmetric = is_symmetric(g), even = rounding == rounding_spec::kind::nearest_even;
+  const bool random = rounding == rounding_spec::kind::stochastic;
+  p.qmax = g.qmax;
+  p.unit = g.level[g.zero + 1 < g.levels ? g.zero + 1 : g.zero];
+  const bool uniform = symmetric && has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 5, 6, 7});
+  const bool two_bit = symmetric && has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 6, 8, 12});
+  plan_codes(g, symmetric, p);
+  if (even || rounding == rounding_spec::kind::nearest_away)
+    p.nearby = uniform ? near_kind::uniform : two_bit ? near_kind::two_bit_mantissa : near_kind::none;
+  if (p.nearby == near_kind::two_bit_mantissa) plan_near(p);
+  if (uniform && even) return p.what = kind::uniform, p;
+  plan_cuts(g, rounding, symmetric, p);
+  p.what = random ? kind::cuts_stochastic : kind::cuts;
+  if (uniform && random)
+    p.what = kind::uniform_stochastic;
+  else if (cheap_lookup && symmetric && p.exact_gaps && plan_halves(p))
+    p.what = random ? kind::halves_stochastic : kind::halves;
+  else if (!cheap_lookup && two_bit && even)
+    p.what = kind::two_bit_mantissa;
+  return p;
+}
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -1,0 +1,166 @@
+// ufp4 - reading a matrix into tiles, transformed, over one instruction set's lanes.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Included by quantize_lanes.inl and its neighbours; see there for runs, bands and tiles.
+
+struct tile {
+  alignas(64) float x[max_transform * lanes];       ///< transformed: element k of lane l is x[k * lanes + l]
+  alignas(64) float staged[max_transform * lanes];  ///< what could not be read in place
+  u32 amax[max_transform / 16];                     ///< of every sixteen elements, as bits
+};
+
+/// A transform of the runs of a tile.
+struct tile_transform {
+  std::size_t n;
+  bool rounds_to_bf16;
+  float factor;
+  alignas(64) std::uint32_t flip[max_transform];  ///< sign bits
+
+  explicit tile_transform(const transform_spec& t)
+      : n(t.n), rounds_to_bf16(t.rounds_to_bf16), factor(hadamard_factor(t.n)) {
+    for (std::uint32_t j = 0; j < t.n; ++j) flip[j] = t.signs[j / 32] << (31 - j % 32) & ufp4::detail::sign_mask;
+  }
+  /// Whether one visit of sixteen elements does all.
+  bool in_registers() const { return n == 1 || (n == 16 && !rounds_to_bf16); }
+};
+
+UFP4_LANE u32 amax_of_sixteen(const f32 (&v)[16]) {
+  u32 amax[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) amax[j] = as_bits(magnitude(v[j]));
+#pragma GCC unroll 12
+  for (int j = 4; j < 16; ++j) amax[j % 4] = maximum(amax[j % 4], as_bits(magnitude(v[j])));
+  return maximum(maximum(amax[0], amax[1]), maximum(amax[2], amax[3]));
+}
+
+/// The stages of a longer transform that combine vectors `span` and, for radix 4, `2 * span` apart; then a factor.
+template <std::size_t radix>
+[[gnu::noinline]] void transform_across(float* x, std::size_t n, std::size_t span, float factor) {
+  for (std::size_t first = 0; first < n; first += radix * span)
+    for (std::size_t j = first; j < first + span; ++j) {
+      f32 v[radix];
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < radix; ++r) v[r] = load(x + (j + r * span) * lanes);
+      butterflies(v);
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < radix; ++r) store(x + (j + r * span) * lanes, v[r] * factor);
+    }
+}
+
+/// What is left after the stages within sixteen elements: the other stages, the factor, the rounding to bf16, the amax.
+[[gnu::noinline]] inline void finish_transform(const tile_transform& h, std::size_t count, tile& t, std::size_t base) {
+  float* x = t.x + base * lanes;
+  for (std::size_t k = 0; k < count; k += h.n) {
+    float* run = x + k * lanes;
+    std::size_t span = 16;
+    for (; span * 4 <= h.n; span *= 4) transform_across<4>(run, h.n, span, span * 4 == h.n ? h.factor : 1.0f);
+    if (span < h.n) transform_across<2>(run, h.n, span, h.factor);
+  }
+  for (float* p = x; h.rounds_to_bf16 && p < x + count * lanes; p += lanes)
+    store(p, as_float(round_bf16(h.n == 16 ? load(p) * h.factor : load(p)) & 0xFFFF0000u));
+  for (std::size_t k = 0; k < count; k += 16) {
+    u32 amax{};
+    for (std::size_t j = k; j < k + 16; ++j) amax = maximum(amax, as_bits(magnitude(load(x + j * lanes))));
+    t.amax[(base + k) / 16] = amax;
+  }
+}
+
+/// Runs of binary32 elements, `step` apart.
+struct lane_runs {
+  const float* x;
+  std::size_t step;
+  /// Sixteen elements of every lane, from number k on.
+  UFP4_LANE void read(std::size_t k, f32 (&v)[16]) const { load_transposed(x + k, step, v); }
+};
+
+/// Vectors of neighbours of any type, `step` apart.
+struct lane_columns {
+  const void* data;
+  dtype kind;
+  std::ptrdiff_t step;
+  UFP4_LANE void read(std::size_t k, f32 (&v)[16]) const {
+    const std::ptrdiff_t first = static_cast<std::ptrdiff_t>(k) * step;
+    const auto* wide = static_cast<const float*>(data) + first;
+    const auto* half = static_cast<const std::uint16_t*>(data) + first;
+    if (kind == dtype::f32) {
+#pragma GCC unroll 16
+      for (int j = 0; j < 16; ++j) v[j] = load(wide + j * step);
+    } else if (kind == dtype::bf16) {
+#pragma GCC unroll 16
+      for (int j = 0; j < 16; ++j) v[j] = widen_bf16(load_as<half_u16>(half + j * step));
+    } else {
+#pragma GCC unroll 16
+      for (int j = 0; j < 16; ++j) v[j] = widen_fp16(load_as<half_u16>(half + j * step));
+    }
+  }
+};
+
+/// Reads `count` elements of every lane to element `base` of the tile, sixteen at a time, and transforms them.
+template <bool transforms, class Source>
+void read_sixteens(const tile_transform& h, const Source& from, std::size_t count, tile& t, std::size_t base) {
+  const bool complete = h.in_registers();
+  for (std::size_t k = 0; k < count; k += 16) {
+    f32 v[16];
+    from.read(k, v);
+    if constexpr (transforms) {
+      const std::uint32_t* flip = h.flip + k % h.n;
+#pragma GCC unroll 16
+      for (int j = 0; j < 16; ++j) v[j] = as_float(as_bits(v[j]) ^ flip[j]);
+      butterflies(v);
+    }
+    if (transforms && complete) {
+#pragma GCC unroll 16
+      for (int j = 0; j < 16; ++j) v[j] = v[j] * h.factor;
+    }
+    if (!transforms || complete) t.amax[(base + k) / 16] = amax_of_sixteen(v);
+    float* x = t.x + (base + k) * lanes;
+#pragma GCC unroll 16
+    for (std::size_t j = 0; j < 16; ++j) store(x + j * lanes, v[j]);
+  }
+  if (transforms && !complete) finish_transform(h, count, t, base);
+}
+template <class Source>
+void read_tile(const tile_transform& h, const Source& from, std::size_t count, tile& t, std::size_t base) {
+  if (h.n == 1)
+    read_sixteens<false>(h, from, count, t, base);
+  else
+    read_sixteens<true>(h, from, count, t, base);
+}
+
+/// `count` runs of a row, one after the other from column k on. The other lanes, and what lies beyond the matrix, are
+/// zeros.
+[[gnu::noinline]] inline void read_runs(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
+                                        std::size_t run, std::size_t count, tile& t, std::size_t base) {
+  const std::size_t left = x.cols > k ? x.cols - k : 0, live = left < count * run ? left : count * run;
+  const float* first = t.staged;
+  if (x.kind == dtype::f32 && x.col_stride == 1 && live == lanes * run) {
+    first = static_cast<const float*>(x.data) + x.offset(row, k);
+    // Runs longer than a cache line are read a line of each at a time, an order that prefetchers do not follow:
+    // 4 KiB ahead.
+    for (std::size_t j = 0; run > 16 && j < lanes * run; j += 16) __builtin_prefetch(first + 1024 + j, 0, 3);
+  } else {
+    if (live != 0) read_row(x, row, k, live, t.staged);
+    for (std::size_t j = live; j < lanes * run; ++j) t.staged[j] = 0.0f;
+  }
+  read_tile(h, lane_runs{first, run}, run, t, base);
+}
+
+/// `run` columns of `count` rows from `row` on, of a matrix whose columns are contiguous.
+[[gnu::noinline]] inline void read_columns(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
+                                           std::size_t run, std::size_t count, tile& t, std::size_t base) {
+  const std::size_t left = x.cols > k ? x.cols - k : 0;
+  if (count == lanes && left >= run) {
+    const char* first = static_cast<const char*>(x.data) + x.offset(row, k) * (x.kind == dtype::f32 ? 4 : 2);
+    return read_tile(h, lane_columns{first, x.kind, x.col_stride}, run, t, base);
+  }
+  const source transposed{x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride};
+  for (std::size_t j = 0; j < run; ++j) {
+    float* column = t.staged + j * lanes;
+    for (std::size_t l = 0; l < lanes; ++l) column[l] = 0.0f;
+    if (j < left) read_row(transposed, k + j, row, count, column);
+  }
+  read_tile(h, lane_columns{t.staged, dtype::f32, lanes}, run, t, base);
+}
+
+/// Whether a lane is better a row, read along the columns, than a run of a row.
+inline bool reads_columns(const source& x) { return x.row_stride == 1 && x.col_stride != 1 && x.rows > 1; }

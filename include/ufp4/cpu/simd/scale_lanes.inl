@@ -1,0 +1,70 @@
+// ufp4 - block scales in lanes: from their codes to binary32 and back. The only body for all CPU instruction sets.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Included by avx512.hpp, avx2.hpp and neon.hpp, inside their target regions and namespaces. Kernels call:
+//
+// | decode_scale_bits(kind, bits)    | the values of scale codes, a code in the low bits of each lane                 |
+// | load_scales(kind, scales, first) | the values of `lanes` neighbouring scales, from scale number `first` on        |
+// | encode_scale_bits(kind, x)       | the codes of positive normal numbers; every kind but e8m0, whose rule is not a |
+// |                                  | rounding (scale_rules.hpp)                                                     |
+//
+// The results are those of detail::decode_scale and detail::encode_scale, which are the reference; a NaN code gives the
+// bits 0x7FC00000, with the sign of an e4m3 code. The arithmetic has no subnormal operands or results, which some
+// processors are slow on. With a constant `kind` the switch costs nothing.
+
+/// Three bits of mantissa below those of the exponent, no sign; the smallest normal number is 2^lowest. Read with the
+/// binary32 exponent of 2^lowest / 2, a subnormal code m becomes f = 2^lowest (8 + m) / 16, and 2 f - 2^lowest is its
+/// value 2^lowest m / 8. For all other codes f is the value, and 2 f - 2^lowest is not below it.
+UFP4_LANE f32 decode_three_bit_mantissa(u32 code, int lowest) {
+  const f32 f = as_float((code << 20) + (static_cast<std::uint32_t>(lowest + 126) << 23));
+  return at_most(f, fma(f, broadcast(2.0f), broadcast(-ufp4::detail::exp2i(lowest))));
+}
+UFP4_LANE f32 nan_where(i32 mask, f32 v) { return mask ? as_float(broadcast(0x7FC00000u)) : v; }
+
+/// `finite`: there are no NaN codes, in e4m3 no signs, and no e8m0 codes.
+template <bool finite = false>
+UFP4_LANE f32 decode_scale_bits(scale_kind kind, u32 bits) {
+  switch (kind) {
+    case scale_kind::f32: break;
+    case scale_kind::bf16: return as_float(bits << 16);
+    case scale_kind::e4m3: {
+      if constexpr (finite) return decode_three_bit_mantissa(bits, -6);
+      const u32 code = bits & 0x7Fu;
+      const f32 v = nan_where(code == 0x7Fu, decode_three_bit_mantissa(code, -6));
+      return as_float(as_bits(v) | (bits & 0x80u) << 24);
+    }
+    case scale_kind::ue5m3: {
+      const f32 v = decode_three_bit_mantissa(bits, -14);
+      return finite ? v : nan_where(bits == 0xFFu, v);
+    }
+    case scale_kind::e8m0:
+      if constexpr (finite) break;
+      return nan_where(bits == 0xFFu, as_float(maximum(bits << 23, broadcast(0x00400000u))));  // code 0 is 2^-127
+  }
+  return as_float(bits);
+}
+
+UFP4_LANE f32 load_scales(scale_kind kind, const void* scales, std::size_t first) {
+  if (kind == scale_kind::f32) return load(static_cast<const float*>(scales) + first);
+  if (kind == scale_kind::bf16) return widen_bf16(load_as<half_u16>(static_cast<const std::uint16_t*>(scales) + first));
+  return decode_scale_bits(kind, widen_bytes(static_cast<const std::uint8_t*>(scales) + first));
+}
+
+/// Rounds to nearest even, at most `max_code`. The smallest normal number is 2^lowest.
+UFP4_LANE u32 encode_three_bit_mantissa(f32 x, std::uint32_t max_code, int lowest) {
+  const u32 bits = as_bits(x);
+  const u32 normal = ((bits + 0x7FFFFu + (bits >> 20 & 1u)) >> 20) - (static_cast<std::uint32_t>(lowest + 126) << 3);
+  // The last bit of this sum counts 2^lowest / 8, the distance of subnormal codes.
+  const u32 subnormal = as_bits(x + broadcast(ufp4::detail::exp2i(lowest + 20))) & 15u;
+  return minimum(x < ufp4::detail::exp2i(lowest) ? subnormal : normal, broadcast(max_code));
+}
+
+UFP4_LANE u32 encode_scale_bits(scale_kind kind, f32 x) {
+  const u32 bits = as_bits(x);
+  switch (kind) {
+    case scale_kind::bf16: return minimum((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16, broadcast(0x7F7Fu));
+    case scale_kind::e4m3: return encode_three_bit_mantissa(x, 0x7E, -6);
+    case scale_kind::ue5m3: return encode_three_bit_mantissa(x, 0xFE, -14);
+    default: return bits;
+  }
+}

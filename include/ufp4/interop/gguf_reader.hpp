@@ -1,0 +1,199 @@
+// ufp4 - reading GGUF files: metadata and tensors.
+// SPDX-License-Identifier: Apache-2.0
+/// Versions 2 and 3, little-endian. String and integer values are kept, other values are skipped. Tensors of types that
+/// are not in ggml_types are listed without a size.
+///
+/// | part         | content                                                                                           |
+/// |--------------|---------------------------------------------------------------------------------------------------|
+/// | head         | "GGUF", u32 version, u64 number of tensors, u64 number of key-value pairs                         |
+/// | pairs        | string key, u32 type, value; a string is a u64 length and its bytes                               |
+/// | tensors      | string name, u32 dimensions, u64 extents (the contiguous one first), u32 type, u64 offset         |
+/// | data         | from the next multiple of the alignment (general.alignment, else 32); so does every tensor        |
+///
+/// Source: ggml-org/ggml, docs/gguf.md.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <string_view>
+#include <ufp4/interop/gguf_types.hpp>
+#include <ufp4/interop/tensor_file.hpp>
+#include <utility>
+#include <vector>
+
+namespace ufp4::interop::inline UFP4_CODE {
+
+/// The header of a file from front to back, read in pieces of 64 KiB. file_error where the file ends.
+class gguf_cursor {
+ public:
+  explicit gguf_cursor(input_file& file) : file_(file) {}
+
+  /// Offset of the next byte.
+  std::uint64_t at() const { return at_; }
+  /// Bytes that follow.
+  std::uint64_t left() const { return file_.size() - at_; }
+
+  /// The next `count` bytes.
+  void read(void* to, std::uint64_t count) {
+    check(count);
+    const std::uint64_t kept = begin_ + window_.size();
+    if (at_ < begin_ || at_ + count > kept) {
+      begin_ = at_;
+      window_.resize(static_cast<std::size_t>((std::max)(count, (std::min<std::uint64_t>)(left(), 1 << 16))));
+      file_.read(at_, window_.data(), window_.size());
+    }
+    if (count != 0) std::memcpy(to, window_.data() + (at_ - begin_), static_cast<std::size_t>(count));
+    at_ += count;
+  }
+  /// Leaves out `count` bytes.
+  void skip(std::uint64_t count) {
+    check(count);
+    at_ += count;
+  }
+  /// An unsigned number of that many bytes.
+  std::uint64_t number(std::uint64_t bytes) {
+    std::uint64_t value = 0;
+    read(&value, bytes);
+    return value;
+  }
+  /// A string: its length, then its bytes.
+  std::string string() {
+    const std::uint64_t length = number(8);
+    if (length > left())
+      file_.fail("string too long: " + std::to_string(length) + " bytes at byte " + std::to_string(at_) +
+                 ", but only " + std::to_string(left()) + " follow");
+    std::string text(static_cast<std::size_t>(length), '\0');
+    read(text.data(), length);
+    return text;
+  }
+
+ private:
+  void check(std::uint64_t count) const {
+    if (count > left()) file_.fail("header cut off: the file ends inside its header, at byte " + std::to_string(at_));
+  }
+
+  input_file& file_;
+  std::uint64_t at_ = 0, begin_ = 0;
+  std::vector<char> window_;  // the bytes from begin_ on
+};
+
+/// Reads the header in the constructor, the data when asked for.
+class gguf_reader : public tensor_file {
+ public:
+  explicit gguf_reader(const std::string& path) : tensor_file(path) {
+    gguf_cursor in(file_);
+    char magic[4] = {};
+    if (in.left() < head_bytes) fail("is not a .gguf file: it is shorter than that format's head of 24 bytes");
+    in.read(magic, 4);
+    if (std::string_view(magic, 4) != "GGUF") fail("is not a .gguf file: it does not begin with GGUF");
+    const std::uint64_t version = in.number(4);
+    if (version == 2u << 24 || version == 3u << 24) fail("is a big-endian GGUF file; little-endian ones can be read");
+    if (version != 2 && version != 3) fail("has GGUF version " + std::to_string(version) + "; 2 and 3 can be read");
+    const std::uint64_t tensors = in.number(8);
+    pair_count_ = in.number(8);
+    for (std::uint64_t i = 0; i < pair_count_; ++i) read_pair(in);
+    pairs_end_ = in.at();
+    check_alignment();
+    for (std::uint64_t i = 0; i < tensors; ++i) read_tensor(in);
+    sort_tensors();
+    for (stored_tensor& t : tensors_) place(t, (in.at() + alignment_ - 1) / alignment_ * alignment_);
+  }
+
+  /// Keys whose values are strings.
+  const std::map<std::string, std::string>& strings() const { return strings_; }
+  /// Keys whose values are integers or booleans; negative values wrap.
+  const std::map<std::string, std::uint64_t>& integers() const { return integers_; }
+  /// Of tensors, in bytes.
+  std::uint64_t alignment() const { return alignment_; }
+
+  /// Number of key-value pairs, of all types.
+  std::uint64_t pair_count() const { return pair_count_; }
+  /// The bytes of all key-value pairs.
+  std::string pair_bytes() {
+    std::string bytes(static_cast<std::size_t>(pairs_end_ - head_bytes), '\0');
+    file_.read(head_bytes, bytes.data(), bytes.size());
+    return bytes;
+  }
+
+ private:
+  /// Sizes of the value types 0 .. 12: u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64.
+  static constexpr std::array<std::uint8_t, 13> value_bytes{1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+  static constexpr std::uint64_t f32_type = 6, string_type = 8, array_type = 9, f64_type = 12;
+  static constexpr std::uint64_t head_bytes = 24;
+
+  void skip_value(gguf_cursor& in, std::uint64_t type, int depth) const {
+    if (type >= value_bytes.size() || depth == 0)
+      fail("metadata value not readable: type " + std::to_string(type) + " before byte " + std::to_string(in.at()) +
+           " is not a GGUF type, or arrays are nested too deeply");
+    if (type == string_type) return in.skip(in.number(8));
+    if (type != array_type) return in.skip(value_bytes[type]);
+    const std::uint64_t inner = in.number(4), count = in.number(8);
+    if (inner < value_bytes.size() && value_bytes[inner] != 0) {
+      if (count > in.left() / value_bytes[inner])
+        fail("header cut off: the file ends inside an array of " + std::to_string(count) + " values before byte " +
+             std::to_string(in.at()));
+      return in.skip(count * value_bytes[inner]);
+    }
+    for (std::uint64_t i = 0; i < count; ++i) skip_value(in, inner, depth - 1);  // each takes 8 bytes or more
+  }
+
+  void read_pair(gguf_cursor& in) {
+    std::string key = in.string();
+    const std::uint64_t type = in.number(4);
+    if (type == string_type)
+      strings_[std::move(key)] = in.string();
+    else if (type < value_bytes.size() && type != array_type && type != f32_type && type != f64_type)
+      integers_[std::move(key)] = in.number(value_bytes[type]);
+    else
+      skip_value(in, type, 8);
+  }
+
+  void check_alignment() {
+    const auto found = integers_.find("general.alignment");
+    if (found != integers_.end()) alignment_ = found->second;
+    if (alignment_ == 0 || alignment_ % 8 != 0 || alignment_ > 1 << 20)
+      fail("general.alignment must be a multiple of 8 up to 1048576, got " + std::to_string(alignment_));
+  }
+
+  void read_tensor(gguf_cursor& in) {
+    stored_tensor t;
+    t.name = in.string();
+    const std::uint64_t dimensions = in.number(4);
+    if (dimensions > 4)
+      fail("tensor " + printable(t.name) + " has " + std::to_string(dimensions) + " dimensions; ggml has up to 4");
+    for (std::uint64_t i = 0; i < dimensions; ++i) t.shape.insert(t.shape.begin(), in.number(8));
+    const auto id = static_cast<std::uint32_t>(in.number(4));
+    const ggml_type* const known = find_ggml_type(id);
+    t.type_name = known != nullptr ? std::string(known->name) : "number " + std::to_string(id) + " of ggml";
+    t.type = number_type_named(t.type_name);
+    t.offset = in.number(8);
+    tensors_.push_back(std::move(t));
+  }
+
+  /// Replaces an offset in the data by one in the file and sets the size.
+  void place(stored_tensor& t, std::uint64_t begin) const {
+    const ggml_type* const type = find_ggml_type(t.type_name);
+    if (type == nullptr) return;  // of unknown size
+    const std::string label = "tensor " + printable(t.name);
+    const auto bytes = byte_count(type->elements, type->bytes, t.shape);
+    if (!bytes)
+      fail(label + ": no byte count: " + shape_text(t.shape) + " " + t.type_name +
+           " is not a whole number of blocks, or exceeds 64 bits");
+    const std::uint64_t data = begin > file_.size() ? 0 : file_.size() - begin;
+    if (t.offset > data || *bytes > data - t.offset)
+      fail(label + ": data outside the file: " + std::to_string(*bytes) + " bytes at byte " + std::to_string(t.offset) +
+           " of the data, which have " + std::to_string(data) + " bytes");
+    t.offset += begin;
+    t.bytes = *bytes;
+  }
+
+  std::uint64_t alignment_ = 32, pair_count_ = 0, pairs_end_ = 0;
+  std::map<std::string, std::string> strings_;
+  std::map<std::string, std::uint64_t> integers_;
+};
+
+}  // namespace ufp4::interop::inline UFP4_CODE

@@ -1,0 +1,149 @@
+// ufp4 - how .safetensors files describe quantized weights: names of tensors, types of scales, the metadata string.
+// SPDX-License-Identifier: Apache-2.0
+/// A weight of R x C elements called NAME ("layers.0.up_proj.weight") is two or three tensors. Codes are uint8
+/// [R, C/2], the even column in the low nibble; scales are [R, C/B], row-major.
+///
+/// | layout             | formats      | codes       | scales             | tensor scale                         |
+/// |--------------------|--------------|-------------|--------------------|--------------------------------------|
+/// | compressed_tensors | nvfp4        | NAME_packed | NAME_scale F8_E4M3 | NAME_global_scale F32 [1], a divisor |
+/// |                    | mxfp4        | NAME_packed | NAME_scale U8      |                                      |
+/// | modelopt           | nvfp4        | NAME        | NAME_scale F8_E4M3 | NAME_scale_2 F32 [], a factor        |
+/// |                    | mxfp4        | NAME        | NAME_scale U8      |                                      |
+/// | torchao, read only | nvfp4, mxfp4 | P._L_qdata  | P._L_scale         | P._L_per_tensor_scale F32, a factor  |
+/// | ufp4               | every format | NAME_packed | NAME_scale         | NAME_tensor_scale F32 [1], a factor  |
+///
+/// For torchao NAME is P.L, scales are read where they are row-major, not swizzled, and the tensor scale may be absent,
+/// which is 1. A factor f means value = code * (scale * f), a divisor d value = code * (scale / d): here the tensor
+/// scale is then fl(1/d). The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type
+/// (ue5m3 as U8, e8m0 as F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME":
+///
+///   grid=0,0.25,0.5,0.75,1,1.25,1.5,1.75,-0,... scale=f32 block=1x16 cols=1000 hadamard=16 bf16=0 signs=00002f6a
+///
+/// the values of the codes 0 .. 15; the scale's type; the block; C; the transform that was applied (1: none), whether
+/// it rounded to bf16, and its sign bits in words of 32, the first first.
+///
+/// Sources: vllm-project/compressed-tensors, compressors nvfp4 and mxfp4; vLLM, which takes 1 / weight_global_scale;
+/// NVIDIA/Model-Optimizer, NVFP4QTensor; pytorch/ao, NVFP4Tensor, MXTensor and flatten_tensor_state_dict.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <ufp4/block/presets.hpp>
+#include <ufp4/interop/stored_tensor.hpp>
+#include <ufp4/matrix/any_quantized.hpp>
+
+namespace ufp4::interop::inline UFP4_TYPES {
+
+/// Whose names, and whose meaning of the tensor scale.
+enum class tensor_layout : std::uint8_t { compressed_tensors, modelopt, ufp4 };
+
+/// Prefix of the metadata keys of the ufp4 layout; the weight's name follows.
+inline constexpr const char own_mark[] = "ufp4.";
+
+/// Whether the other projects' layouts have this format: nvfp4 and mxfp4.
+constexpr bool is_shared_format(const format_spec& format) {
+  return format == spec_of<nvfp4> || format == spec_of<mxfp4>;
+}
+
+/// The default of a new file: the layout of most readers where it has the format, else ours.
+constexpr tensor_layout usual_layout(const format_spec& format) {
+  return is_shared_format(format) ? tensor_layout::compressed_tensors : tensor_layout::ufp4;
+}
+
+/// The layout's name, as above.
+constexpr const char* name_of(tensor_layout layout) {
+  return layout == tensor_layout::ufp4 ? "ufp4" : layout == tensor_layout::modelopt ? "modelopt" : "compressed_tensors";
+}
+
+}  // namespace ufp4::interop::inline UFP4_TYPES
+
+namespace ufp4::interop::inline UFP4_CODE {
+
+/// The names of the tensors of one weight.
+struct quantized_names {
+  std::string codes, scales, tensor_scale;
+};
+inline quantized_names names_of(const std::string& name, tensor_layout layout) {
+  switch (layout) {
+    case tensor_layout::compressed_tensors: return {name + "_packed", name + "_scale", name + "_global_scale"};
+    case tensor_layout::modelopt: return {name, name + "_scale", name + "_scale_2"};
+    case tensor_layout::ufp4: break;
+  }
+  return {name + "_packed", name + "_scale", name + "_tensor_scale"};
+}
+/// torchao's, whose layout is only read.
+inline quantized_names torchao_names_of(const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  const std::string stem = dot == std::string::npos ? "_" + name : name.substr(0, dot) + "._" + name.substr(dot + 1);
+  return {stem + "_qdata", stem + "_scale", stem + "_per_tensor_scale"};
+}
+
+/// The type in which a layout stores block scales.
+constexpr number_type scale_number(scale_kind kind, tensor_layout layout) {
+  switch (kind) {
+    case scale_kind::f32: return number_type::f32;
+    case scale_kind::bf16: return number_type::bf16;
+    case scale_kind::e4m3: return number_type::f8_e4m3;
+    case scale_kind::ue5m3: return number_type::u8;
+    case scale_kind::e8m0: break;
+  }
+  return layout == tensor_layout::ufp4 ? number_type::f8_e8m0 : number_type::u8;
+}
+
+/// First part of the metadata string: what the format decides, "grid=... scale=... block=...".
+inline std::string format_text(const format_spec& format) {
+  constexpr const char* scales[] = {"f32", "bf16", "e4m3", "ue5m3", "e8m0"};
+  std::string text = "grid=";
+  for (int c = 0; c < 16; ++c) {
+    char digits[32];
+    const auto end = std::to_chars(digits, digits + sizeof digits, format.grid.value[c]).ptr;
+    text += (c != 0 ? "," : "") + std::string(digits, end);
+  }
+  return text + " scale=" + scales[static_cast<int>(format.scale)] + " block=" + std::to_string(format.block.rows) +
+         "x" + std::to_string(format.block.cols);
+}
+
+/// Second part of the metadata string: " cols=... hadamard=... bf16=... signs=...".
+inline std::string extent_text(std::uint64_t cols, const transform_spec& t) {
+  std::string text = " cols=" + std::to_string(cols) + " hadamard=" + std::to_string(t.n) +
+                     " bf16=" + (t.rounds_to_bf16 ? "1" : "0") + " signs=";
+  for (std::uint32_t word = 0; word < (t.n + 31) / 32; ++word) {
+    for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[t.signs[word] >> shift & 15u];
+  }
+  return text;
+}
+
+/// The inverse of extent_text; false for any other text.
+inline bool parse_extent(std::string_view text, std::uint64_t& cols, transform_spec& t) {
+  const auto number = [&text](std::string_view label, auto& to, int base, std::size_t most) {
+    if (!text.starts_with(label)) return false;
+    text.remove_prefix(label.size());
+    const auto [end, error] = std::from_chars(text.data(), text.data() + (std::min)(most, text.size()), to, base);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    return error == std::errc{};
+  };
+  std::uint32_t rounds = 0;
+  if (!number(" cols=", cols, 10, 20) || !number(" hadamard=", t.n, 10, 3) || !number(" bf16=", rounds, 10, 1))
+    return false;
+  if (!t.valid_length() || rounds > 1) return false;
+  t.rounds_to_bf16 = rounds == 1;
+  for (std::uint32_t word = 0; word < (t.n + 31) / 32; ++word)
+    if (!number(word == 0 ? " signs=" : "", t.signs[word], 16, 8)) return false;
+  return text.empty() && (t.n >= 32 || t.signs[0] >> t.n == 0);
+}
+
+/// A divisor d with fl(1/d) == factor; 0 if no float is one. The tensor scales of quantize<nvfp4> have one.
+inline float divisor_of(float factor) {
+  const float middle = 1.0f / factor;
+  for (const float d :
+       {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, (std::numeric_limits<float>::max)())})
+    if (d > 0 && std::isfinite(d) && 1.0f / d == factor) return d;
+  return 0;
+}
+
+}  // namespace ufp4::interop::inline UFP4_CODE

@@ -1,0 +1,163 @@
+// ufp4 - tensors in files: types of numbers, the place of a tensor in a file, sources of bytes for writers.
+// SPDX-License-Identifier: Apache-2.0
+/// Vocabulary of every reader and writer of this folder. Nothing here opens a file. Files are little-endian, and so
+/// must the machine be: numbers are copied as they are.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <ufp4/detail/compiler.hpp>
+#include <ufp4/detail/expects.hpp>
+#include <ufp4/format/scales.hpp>
+#include <ufp4/matrix/matrix_view.hpp>
+#include <utility>
+#include <vector>
+
+static_assert(std::endian::native == std::endian::little,
+              "ufp4: tensor files are little-endian and copied as they are");
+
+namespace ufp4::interop::inline UFP4_TYPES {
+
+/// The type of a stored number; `other` is any type that is not listed. mxfp4 and nvfp4 are ggml's blocks of 32 and 64
+/// elements.
+enum class number_type : std::uint8_t { f32, f16, bf16, f8_e4m3, f8_e8m0, u8, i8, f64, i64, i32, mxfp4, nvfp4, other };
+/// Their names in .safetensors and GGUF files, in the same order.
+inline constexpr std::string_view number_type_names[] = {"F32", "F16", "BF16", "F8_E4M3", "F8_E8M0", "U8",
+                                                         "I8",  "F64", "I64",  "I32",     "MXFP4",   "NVFP4"};
+
+/// What a file states of one tensor.
+struct stored_tensor {
+  std::string name;                       ///< empty in .npy files
+  std::string type_name;                  ///< as the file spells it
+  number_type type = number_type::other;  ///< the same as one of ours
+  bool column_major = false;              ///< of a matrix: NumPy's Fortran order
+  std::vector<std::uint64_t> shape;       ///< elements of the last dimension are contiguous
+  std::uint64_t offset = 0;               ///< of the first byte, from the start of the file
+  std::uint64_t bytes = 0;                ///< size of the data
+};
+
+/// Takes the next bytes of a tensor.
+using byte_sink = std::function<void(const void*, std::size_t)>;
+/// Writes all bytes of a tensor into a sink, in any number of pieces.
+using byte_source = std::function<void(const byte_sink&)>;
+
+/// A tensor to be written: `write` is called once, when the writer reaches the tensor.
+struct tensor_source {
+  number_type type = number_type::other;
+  std::vector<std::uint64_t> shape;
+  byte_source write;
+};
+
+}  // namespace ufp4::interop::inline UFP4_TYPES
+
+namespace ufp4::interop::inline UFP4_CODE {
+
+/// The name of a type; "other" for number_type::other.
+constexpr std::string_view type_text(number_type type) {
+  return type >= number_type::other ? "other" : number_type_names[static_cast<std::size_t>(type)];
+}
+/// The type of that name, or number_type::other.
+constexpr number_type number_type_named(std::string_view name) {
+  auto type = number_type::f32;
+  while (type != number_type::other && name != type_text(type)) type = number_type(static_cast<int>(type) + 1);
+  return type;
+}
+
+/// Size in bytes of a tensor whose last dimension is stored in blocks of `elements` elements and `bytes` bytes. Nothing
+/// if that dimension is not a whole number of blocks, or the size exceeds 64 bits.
+inline std::optional<std::uint64_t> byte_count(std::uint64_t elements, std::uint64_t bytes,
+                                               const std::vector<std::uint64_t>& shape) {
+  for (const std::uint64_t extent : shape)
+    if (extent == 0) return 0;
+  if (!shape.empty() && shape.back() % elements != 0) return {};
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::uint64_t extent = i + 1 == shape.size() ? shape[i] / elements : shape[i];
+    if (bytes > (std::numeric_limits<std::uint64_t>::max)() / extent) return {};
+    bytes *= extent;
+  }
+  return bytes;
+}
+
+/// The same of a type; for an empty shape the bytes of one number or block. Nothing for number_type::other.
+inline std::optional<std::uint64_t> byte_count(number_type type, const std::vector<std::uint64_t>& shape) {
+  constexpr std::uint64_t bytes[] = {4, 2, 2, 1, 1, 1, 1, 8, 8, 4, 17, 36};
+  if (type >= number_type::other) return {};
+  const std::uint64_t elements = type == number_type::mxfp4 ? 32 : type == number_type::nvfp4 ? 64 : 1;
+  return byte_count(elements, bytes[static_cast<std::size_t>(type)], shape);
+}
+
+/// "2 x 3", or "no shape" for a tensor of no dimensions.
+inline std::string shape_text(const std::vector<std::uint64_t>& shape) {
+  std::string text;
+  for (const std::uint64_t extent : shape) text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  return text.empty() ? "no shape" : text;
+}
+
+/// The transpose: the same bytes described in the other order. std::invalid_argument unless `t` is a matrix.
+inline stored_tensor transpose(stored_tensor t) {
+  ufp4::detail::expects(t.shape.size() == 2, "transpose: not a matrix: the tensor has ", t.shape.size(), " dimensions");
+  std::swap(t.shape[0], t.shape[1]);
+  t.column_major = !t.column_major;
+  return t;
+}
+
+/// Whether an element is one number that binary32 represents exactly: f32, f16, bf16, f8_e4m3, f8_e8m0, u8 and i8.
+constexpr bool is_plain_number(number_type type) { return type <= number_type::i8; }
+
+/// The value of the number at `at`. Requires is_plain_number(type).
+inline float decode_number(number_type type, const unsigned char* at) {
+  std::uint16_t half = 0;
+  float single = 0;
+  switch (type) {
+    case number_type::f32: std::memcpy(&single, at, 4); return single;
+    case number_type::f16: std::memcpy(&half, at, 2); return static_cast<float>(fp16::from_bits(half));
+    case number_type::bf16: std::memcpy(&half, at, 2); return static_cast<float>(bf16::from_bits(half));
+    case number_type::f8_e4m3: return static_cast<float>(e4m3::from_bits(*at));
+    case number_type::f8_e8m0: return static_cast<float>(e8m0::from_bits(*at));
+    case number_type::u8: return static_cast<float>(*at);
+    case number_type::i8: return static_cast<float>(static_cast<signed char>(*at));
+    default: return 0;
+  }
+}
+
+/// A matrix in memory, to be written as F32, BF16 or F16, row-major whatever its strides are. The memory must stay
+/// valid until the file is written.
+template <matrix_scalar T>
+tensor_source source_of(const matrix_view<T>& x) {
+  constexpr dtype kind = matrix_element<std::remove_const_t<T>>::kind;
+  return {kind == dtype::f32    ? number_type::f32
+          : kind == dtype::bf16 ? number_type::bf16
+                                : number_type::f16,
+          {x.rows(), x.cols()},
+          [x](const byte_sink& sink) {
+            std::vector<std::remove_const_t<T>> row(x.cols());
+            for (std::size_t i = 0; i < x.rows(); ++i) {
+              for (std::size_t k = 0; k < x.cols(); ++k) row[k] = x(i, k);
+              sink(row.data(), row.size() * sizeof(T));
+            }
+          }};
+}
+
+/// Bytes in memory as a tensor of that type and shape. The memory must stay valid until the file is written.
+/// std::invalid_argument if the shape has no byte count.
+inline tensor_source source_of(number_type type, std::vector<std::uint64_t> shape, const void* data) {
+  const auto bytes = byte_count(type, shape);
+  ufp4::detail::expects(bytes.has_value(), "source_of: no byte count for this type and shape: ", shape_text(shape));
+  const auto count = static_cast<std::size_t>(*bytes);
+  return {type, std::move(shape), [data, count](const byte_sink& sink) { sink(data, count); }};
+}
+
+/// One float as a tensor of shape [1], or of no dimensions.
+inline tensor_source source_of(float value, std::vector<std::uint64_t> shape) {
+  return {number_type::f32, std::move(shape), [value](const byte_sink& sink) { sink(&value, sizeof value); }};
+}
+
+}  // namespace ufp4::interop::inline UFP4_CODE
