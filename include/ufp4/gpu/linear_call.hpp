@@ -53,7 +53,8 @@ struct layer_call {
 
   bool skips(std::size_t e) const {
     return out[e].rows == 0 || out[e].cols == 0 ||
-           (mode == recipe::write_mode::add && gemm_side_of(left, e).cols == 0);  // an expert without tokens adds nothing
+           (mode == recipe::write_mode::add &&
+            gemm_side_of(left, e).cols == 0);  // an expert without tokens adds nothing
   }
   gemm_job job(std::size_t e) const {
     gemm_job j;

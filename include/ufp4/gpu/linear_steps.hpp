@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/linear_call.hpp>
@@ -27,7 +28,8 @@ inline layer_call backward_weight_call(const bound_recipe& now, const recipe::de
   return {{&now, 4, transposed(by_tokens(s, dy))}, {&now, 5, transposed(by_tokens(s, x))}, by_weights(s, dw), mode};
 }
 inline layer_call backward_weight_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                       std::vector<saved_activation::part> saved, const sink& dw, recipe::write_mode mode) {
+                                       std::vector<saved_activation::part> saved, const sink& dw,
+                                       recipe::write_mode mode) {
   return {{&now, 4, transposed(by_tokens(s, dy))}, {&now, 5, {}, std::move(saved)}, by_weights(s, dw), mode};
 }
 
@@ -97,7 +99,8 @@ status backward_input(const char* operation, const context& ctx, const bound_rec
 }
 
 inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                              const source& x, recipe::expert_offsets offsets, const sink& dw, recipe::write_mode mode) {
+                              const source& x, recipe::expert_offsets offsets, const sink& dw,
+                              recipe::write_mode mode) {
   const auto s = recipe::detail::check_backward_weight(operation, now, dy, x, offsets, dw);
   return queue_layer(operation, ctx, backward_weight_call(now, s, dy, x, dw, mode));
 }
@@ -112,6 +115,9 @@ inline status backward_weight(const char* operation, const context& ctx, const b
   const auto s = recipe::detail::check_backward_weight(operation, now, dy, shapes, offsets, dw);
   return queue_layer(operation, ctx, backward_weight_call(now, s, dy, saved.raw(), dw, mode));
 }
+
+template <class T>
+concept matrix_or_saved = ufp4::detail::is_plain<T>::value || std::same_as<T, saved_activation>;
 
 /// A saved X^T is passed on as it is, a matrix as its source.
 inline const saved_activation& saved_or_source(const saved_activation& saved) { return saved; }
