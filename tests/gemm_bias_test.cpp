@@ -51,7 +51,7 @@ TEST_CASE("a bias of another length, or inside C, is rejected", "[gemm]") {
   const auto rejection = [&](std::span<const float> bias) {
     return support::rejection([&] { quantized_gemm(a, b, out, {.bias = bias}); });
   };
-  CHECK(rejection({x.data(), 4}) == "quantized_gemm: bias has 4 entries, but C has 3 columns");
+  CHECK(rejection({x.data(), 4}) == "quantized_gemm: shape mismatch: bias has 4 entries, C has 3 columns");
   CHECK(rejection({c.data() + 9, 3}) == "quantized_gemm: C overlaps bias");
   CHECK(rejection({x.data(), 3}).empty());
 }

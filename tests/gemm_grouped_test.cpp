@@ -94,7 +94,8 @@ TEST_CASE("a group names what is wrong with it before anything is written", "[ge
     return text;
   };
   CHECK(rejection({good[0], good[1]}) == "quantized_gemm_grouped: 3 left operands, 3 right ones and 2 outputs");
-  CHECK(rejection({good[0], good[0], good[2]}) == "quantized_gemm_grouped, product 1: C has 5 rows, but A has 9");
+  CHECK(rejection({good[0], good[0], good[2]}) ==
+        "quantized_gemm_grouped, product 1: shape mismatch: C has 5 rows, A has 9");
   CHECK(rejection({good[0], good[1], good[0]}) == "quantized_gemm_grouped: C[0] overlaps C[2]");
   const std::vector<float> bias(24);
   CHECK(rejection(good, {.bias = bias}) == "quantized_gemm_grouped: bias has 24 entries; leave it empty");
@@ -117,9 +118,9 @@ TEST_CASE("row_range is a view of rows, whole squares only, within the matrix", 
           reinterpret_cast<const char*>(q.scales().data()) + 3 * 3);
   REQUIRE((part.codes().size() == 4 * 48 && part.scales().size() == 4 * 3));
   REQUIRE(row_range(q.view(), 10, 0).rows() == 0);
-  CHECK(support::rejection([&] { row_range(q, 8, 3); }) == "row_range: rows 8 to 11, but the matrix has 10");
+  CHECK(support::rejection([&] { row_range(q, 8, 3); }) == "row_range: rows out of range: 8 + 3 > 10");
   const auto squares = model::random_quantized<block_format<fp4<E2M1>, e4m3, square(16), float>>(gen, 40, 40);
   REQUIRE(row_range(squares, 16, 24).scales().size() == 2 * 3);
   CHECK(support::rejection([&] { row_range(squares, 8, 16); }) ==
-        "row_range: first is 8, not a multiple of the block's 16 rows");
+        "row_range: first must be a multiple of the block's 16 rows, got 8");
 }

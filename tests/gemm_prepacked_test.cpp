@@ -104,7 +104,7 @@ TEST_CASE("prepacked weights keep their transform and their errors", "[gemm]") {
   quantized_gemm(q, q, matrix_view<float>{d.data(), 64, 64});
   CHECK(c == d);
   CHECK(support::rejection([&] { quantized_gemm(quantize<e1m2_f32>(x), p, out); }) ==
-        "quantized_gemm: A was transformed in runs of 1, but B in runs of 16 (1: not at all)");
+        "quantized_gemm: transform mismatch: A has none, B has hadamard<16>");
   auto codes = p;
   const matrix_view<float> inside{reinterpret_cast<float*>(codes.codes().data()), 2, 64};
   CHECK(support::rejection([&] {

@@ -41,15 +41,19 @@ constexpr room rooms[] = {
     {"block", layer::blocks},
     {"matrix", layer::matrix},
     {"cpu", layer::machine,
-     "quantize.hpp dequantize.hpp hadamard.hpp gemm.hpp gemm_grouped.hpp explain.hpp recipe analysis ufp4.hpp interop"},
+     "quantize.hpp dequantize.hpp hadamard.hpp gemm.hpp gemm_grouped.hpp explain.hpp gemm_zero_points.hpp recipe "
+     "analysis batch.hpp ufp4.hpp "
+     "interop"},
     {"quantize.hpp", layer::operations},
     {"dequantize.hpp", layer::operations},
     {"hadamard.hpp", layer::operations},
     {"gemm.hpp", layer::operations},
     {"gemm_grouped.hpp", layer::operations},
+    {"gemm_zero_points.hpp", layer::operations},
     {"explain.hpp", layer::operations},
     {"recipe", layer::uses},
     {"analysis", layer::uses},
+    {"batch.hpp", layer::uses},
     {"device.hpp", layer::embedded},
     {"gpu", layer::embedded,
      "gpu/vendor.hpp cuda hip device.hpp cuda.hpp hip.hpp"},  // operations and kernels that vendors share

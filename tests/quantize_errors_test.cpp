@@ -100,7 +100,7 @@ TEST_CASE("lengths of which there is no transform, in a transform_spec made by h
   for (const std::uint32_t n : {0u, 2u, 24u, 512u, 0xFFFFFFFFu}) {
     const transform_spec t{.n = n};
     const std::string message =
-        "the transform's length is " + std::to_string(n) + ", not 16, 32, 64, 128 or 256 (or 1 for none)";
+        "transform length must be 16, 32, 64, 128 or 256 (or 1 for none), got " + std::to_string(n);
     check_rejected(message, t);
     bench b;
     const auto out = matrix_view<float>{b.out.data(), rows, cols};
@@ -112,43 +112,46 @@ TEST_CASE("lengths of which there is no transform, in a transform_spec made by h
 
 TEST_CASE("a tensor_amax that is not a finite number >= 0") {
   const float infinity = std::numeric_limits<float>::infinity();
-  check_rejected("tensor_amax is -1, not a finite number >= 0", tensor_amax{-1});
-  check_rejected("tensor_amax is -1.40129846e-45, not a finite number >= 0", tensor_amax{-0x1p-149f});
-  check_rejected("tensor_amax is inf, not a finite number >= 0", tensor_amax{infinity});
-  check_rejected("tensor_amax is -inf, not a finite number >= 0", tensor_amax{-infinity});
-  check_rejected("tensor_amax is nan, not a finite number >= 0", tensor_amax{model::float_of(0x7FC00000u)});
+  check_rejected("tensor_amax must be finite and >= 0, got -1", tensor_amax{-1});
+  check_rejected("tensor_amax must be finite and >= 0, got -1.40129846e-45", tensor_amax{-0x1p-149f});
+  check_rejected("tensor_amax must be finite and >= 0, got inf", tensor_amax{infinity});
+  check_rejected("tensor_amax must be finite and >= 0, got -inf", tensor_amax{-infinity});
+  check_rejected("tensor_amax must be finite and >= 0, got nan", tensor_amax{model::float_of(0x7FC00000u)});
   bench b;
   CHECK(message_of([&] { quantize<nvfp4>(b.x, tensor_amax{-0.0f}); }) == "no error");
-  // A format without a tensor scale ignores the number but not the mistake.
-  CHECK(message_of([&] { quantize<e1m2_f32>(b.x, tensor_amax{-1}); }) ==
-        "quantize: tensor_amax is -1, not a finite number >= 0");
 }
 
 TEST_CASE("shards that do not fit the whole") {
-  check_rejected("shard.first_col is 8, not a multiple of 16 (the longer of block and transform)",
-                shard{.first_row = 0, .first_col = 8, .total_cols = 48});
-  check_rejected("shard.first_col is 16, not a multiple of 32 (the longer of block and transform)",
-                shard{.first_row = 0, .first_col = 16, .total_cols = 56}, hadamard<32>{});
-  check_rejected("shard.first_col 16 plus 40 columns exceeds shard.total_cols 55",
-                shard{.first_row = 0, .first_col = 16, .total_cols = 55});
-  check_rejected("shard.first_col 64 plus 40 columns exceeds shard.total_cols 48",
-                shard{.first_row = 0, .first_col = 64, .total_cols = 48});
-  check_rejected("shard.first_col 18446744073709551600 plus 40 columns exceeds shard.total_cols 24",
-                shard{.first_row = 0, .first_col = ~std::size_t{15}, .total_cols = 24});  // 2^64 - 16 + 40 = 24
-  check_rejected("a shard that is not the last has 40 columns, not a multiple of 16 (the longer of block and transform)",
-                shard{.first_row = 0, .first_col = 16, .total_cols = 57});
+  const tensor_amax amax{1};
+  check_rejected("shard.first_col must be a multiple of 16 (the longer of block and transform), got 8", amax,
+                 shard{.first_row = 0, .first_col = 8, .total_cols = 48});
+  check_rejected("shard.first_col must be a multiple of 32 (the longer of block and transform), got 16", amax,
+                 shard{.first_row = 0, .first_col = 16, .total_cols = 56}, hadamard<32>{});
+  check_rejected("shard exceeds its whole: first_col 16 + 40 columns > total_cols 55", amax,
+                 shard{.first_row = 0, .first_col = 16, .total_cols = 55});
+  check_rejected("shard exceeds its whole: first_col 64 + 40 columns > total_cols 48", amax,
+                 shard{.first_row = 0, .first_col = 64, .total_cols = 48});
+  check_rejected("shard exceeds its whole: first_col 18446744073709551600 + 40 columns > total_cols 24", amax,
+                 shard{.first_row = 0, .first_col = ~std::size_t{15}, .total_cols = 24});  // 2^64 - 16 + 40 = 24
+  check_rejected(
+      "the columns of a shard that is not the last must be a multiple of 16 (the longer of block and transform), got "
+      "40",
+      amax, shard{.first_row = 0, .first_col = 16, .total_cols = 57});
   bench b;
   using square = block_format<fp4<E2M1>, e4m3, ufp4::square(16), float>;
-  CHECK(message_of([&] { quantize<square>(b.x, shard{.first_row = 8, .first_col = 0, .total_cols = 40}); }) ==
-        "quantize: shard.first_row is 8, not a multiple of the block's 16 rows");
-  CHECK(message_of([&] { quantize<nvfp4>(b.x, shard{.first_row = 5, .first_col = 16, .total_cols = 56}); }) ==
+  CHECK(message_of([&] { quantize<square>(b.x, amax, shard{.first_row = 8, .first_col = 0, .total_cols = 40}); }) ==
+        "quantize: shard.first_row must be a multiple of the block's 16 rows, got 8");
+  CHECK(message_of([&] { quantize<nvfp4>(b.x, amax, shard{.first_row = 5, .first_col = 16, .total_cols = 56}); }) ==
         "no error");
+  CHECK(message_of([&] { quantize(spec_of<nvfp4>, b.x, shard{.first_row = 5, .total_cols = 40}); }) ==
+        "quantize: a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
+  CHECK(message_of([&] { quantize(spec_of<mxfp4>, b.x, shard{.first_row = 5, .total_cols = 40}); }) == "no error");
 }
 
 TEST_CASE("a rounding_spec of a kind that there is not") {
   rounding_spec rounding;
   rounding.what = static_cast<rounding_spec::kind>(4);
-  check_rejected("the rounding_spec is of kind 4, which there is not", rounding);
+  check_rejected("invalid kind of rounding_spec: 4", rounding);
 }
 
 TEST_CASE("null data with a non-zero extent") {
@@ -183,22 +186,22 @@ TEST_CASE("undo_transform is for fake_quantize alone") {
 TEST_CASE("outputs of another shape") {
   bench b;
   CHECK(message_of([&] { quantize_into<nvfp4>(b.x, b.codes.span().first(71), b.nv_scales.span().first(9)); }) ==
-        "quantized_view: codes has 71 bytes, but 3 x 40 elements (48 with padding) take 72");
+        "quantize_into: codes has 71 bytes, but 3 x 40 elements (48 with padding) take 72");
   CHECK(message_of([&] { quantize_into<nvfp4>(b.x, b.codes.span().first(72), b.nv_scales.span().first(8)); }) ==
-        "quantized_view: scales has 8 entries, but 3 x 40 elements take 9");
+        "quantize_into: scales has 8 entries, but 3 x 40 elements take 9");
   CHECK(message_of([&] {
           quantize_into<nvfp4>(b.x, b.codes.span().first(72), b.nv_scales.span().first(9), hadamard<64>{});
-        }) == "quantized_view: codes has 72 bytes, but 3 x 40 elements (64 with padding) take 96");
+        }) == "quantize_into: codes has 72 bytes, but 3 x 40 elements (64 with padding) take 96");
   quantized_matrix<nvfp4> other(rows, cols + 1), turned(rows, cols, hadamard<32>{}.spec());
-  CHECK(message_of([&] { quantize_into(b.x, other); }) == "quantize_into: out is 3 x 41, but x is 3 x 40");
+  CHECK(message_of([&] { quantize_into(b.x, other); }) == "quantize_into: shape mismatch: out is 3 x 41, x is 3 x 40");
   CHECK(message_of([&] { quantize_into(b.x, turned); }) ==
-        "quantize_into: out was made for a transform of length 32 and its signs, not for the one given, of length 1");
+        "quantize_into: transform mismatch: out was made for hadamard<32>, the call has none");
   CHECK(message_of([&] { quantize_into(b.x, turned, random_hadamard<32>{1}); }) ==
-        "quantize_into: out was made for a transform of length 32 and its signs, not for the one given, of length 32");
+        "quantize_into: transform mismatch: out was made for hadamard<32>, the call has hadamard<32> with other signs");
   CHECK(message_of([&] { fake_quantize<nvfp4>(b.x, matrix_view<float>{b.out.data(), cols, rows}); }) ==
-        "fake_quantize: out is 40 x 3, but x is 3 x 40");
+        "fake_quantize: shape mismatch: out is 40 x 3, x is 3 x 40");
   CHECK(message_of([&] { dequantize(quantize<nvfp4>(b.x), matrix_view<float>{b.out.data(), rows, cols - 1}); }) ==
-        "dequantize: out is 3 x 39, but the quantized matrix is 3 x 40");
+        "dequantize: shape mismatch: out is 3 x 39, the quantized matrix is 3 x 40");
   CHECK(b.untouched());
 }
 

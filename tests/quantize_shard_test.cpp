@@ -9,6 +9,7 @@
 #include "support/hostile.hpp"
 #include "support/matrices.hpp"
 #include "support/seed.hpp"
+#include "support/tensor_amax.hpp"
 
 namespace {
 
@@ -51,8 +52,9 @@ void check_all_parts(std::size_t rows, std::size_t cols, const Transform& t) {
         for (std::size_t last = col; last <= cols; last = last == cols ? cols + 1 : std::min(last + run, cols)) {
           const matrix_view<const float> view{values.data() + row * cols + col, end - row, last - col,
                                               static_cast<std::ptrdiff_t>(cols)};
-          const auto part = quantize<F>(one_thread, view, t, random_bits, g,
-                                        shard{.first_row = row, .first_col = col, .total_cols = cols});
+          const shard place{.first_row = row, .first_col = col, .total_cols = cols};
+          const auto part = support::with_amax<F>(
+              g, [&](auto... amax) { return quantize<F>(one_thread, view, t, random_bits, place, amax...); });
           CAPTURE(row, end, col, last);
           REQUIRE(lies_in<F>(part, whole, row, col));
         }

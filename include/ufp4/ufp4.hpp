@@ -24,6 +24,7 @@
 #pragma once
 
 #include <ufp4/analysis/measure.hpp>
+#include <ufp4/batch.hpp>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/device.hpp>
 #include <ufp4/explain.hpp>
@@ -31,7 +32,9 @@
 #include <ufp4/format/numeric_limits.hpp>
 #include <ufp4/gemm.hpp>
 #include <ufp4/gemm_grouped.hpp>
+#include <ufp4/gemm_zero_points.hpp>
 #include <ufp4/hadamard.hpp>
+#include <ufp4/matrix/preset_names.hpp>
 #include <ufp4/quantize.hpp>
 #include <ufp4/recipe/linear.hpp>
 #include <ufp4/recipe/recipes.hpp>

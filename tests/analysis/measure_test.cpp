@@ -17,6 +17,7 @@
 #include "support/rejection.hpp"
 #include "support/report_check.hpp"
 #include "support/seed.hpp"
+#include "support/tensor_amax.hpp"
 #include "support/threads.hpp"
 
 using namespace ufp4;
@@ -112,7 +113,10 @@ void check_tiers(bool turned_around = false, bool with_nan = false) {
         return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n));
       };
       const auto random_bits_on = [&](cpu::isa tier) {
-        return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n), random_word, shard{64, 0, cols});
+        return support::with_amax<F>(tensor_amax{100}, [&](auto... amax) {
+          return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n), random_word, amax...,
+                                      shard{128, 0, cols});
+        });
       };
       for (const cpu::isa tier : support::runnable_isas()) {
         CAPTURE(cols, n, cpu::name(tier));

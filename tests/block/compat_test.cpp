@@ -21,6 +21,7 @@
 #include "support/matrices.hpp"
 #include "support/poison.hpp"
 #include "support/seed.hpp"
+#include "support/tensor_amax.hpp"
 
 namespace {
 
@@ -390,8 +391,10 @@ template <class Preset>
 quantize_report report_of(std::vector<float> values, float global_amax) {
   quantize_report seen;
   values.resize(format_of<Preset>::block_size, 0.0f);
-  quantize<Preset>(one_thread, matrix_view<const float>{values.data(), 1, values.size()}, tensor_amax{global_amax},
-                   count_into{seen});
+  support::with_amax<Preset>(tensor_amax{global_amax}, [&](auto... amax) {
+    return quantize<Preset>(one_thread, matrix_view<const float>{values.data(), 1, values.size()}, amax...,
+                            count_into{seen});
+  });
   return seen;
 }
 

@@ -40,7 +40,7 @@ struct levels {
   static constexpr bool exact_products = false;
 };
 
-// error: the values of a table_element must be finite, ascending, distinct and hold a zero
+// error: the values of a table_element must be finite, ascending and hold a zero
 void table_without_a_zero() { (void)table_element<levels>(1.0f); }
 
 /// A user-defined element: c - Offset / 2, the last value times LastTimes.
@@ -84,12 +84,12 @@ void blocks_of_512() {  // error: the block length must be a power of two from 2
   (void)block_format<int4, float, pick<512, 256>()>::block_size;
 }
 
-void oblong_blocks() {  // error: a block is 1 x B, or a square of at most 64 x 64
-  (void)block_format<int4, float, block_shape(pick<4, 16>(), 16)>::block_size;
+void blocks_of_three_rows() {  // error: the rows of a block must be a power of two from 1 to 128
+  (void)block_format<int4, float, block_shape(pick<3, 4>(), 16)>::block_size;
 }
 
-void large_squares() {  // error: a block is 1 x B, or a square of at most 64 x 64
-  (void)block_format<int4, float, square(pick<128, 64>())>::block_size;
+void blocks_of_256_rows() {  // error: the rows of a block must be a power of two from 1 to 128
+  (void)block_format<int4, float, block_shape(pick<256, 128>(), 128)>::block_size;
 }
 
 void double_tensor_scale() {  // error: the tensor scale is float, or void for none
@@ -174,6 +174,45 @@ void preset_with_a_rounding() {  // error: a compat preset has a rounding of its
 #endif
 }
 
+/// A user-defined scale rule.
+struct amax_over_8 {
+  float operator()(block_values, float amax) const { return amax / 8; }
+};
+
+void preset_with_a_scale_rule() {  // error: a compat preset has a scale rule of its own; leave the scale rule out
+#if defined(MISTAKE)
+  (void)quantize<compat::te_nvfp4>(x, amax_over_8{});
+#else
+  (void)quantize<nvfp4>(x, amax_over_8{});
+#endif
+}
+
+// error: mse_search looks around a scale rule of the library's own, not around one of the program's
+void search_around_a_user_rule() {
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(x, amax_over_8{}, mse_search{});
+#else
+  (void)quantize<nvfp4>(x, scale_up{}, mse_search{});
+#endif
+}
+
+void amax_without_a_tensor_scale() {  // error: tensor_amax has no effect: the format has no tensor scale
+#if defined(MISTAKE)
+  (void)quantize<e1m2_f32>(x, tensor_amax{5});
+#else
+  (void)quantize<nvfp4>(x, tensor_amax{5});
+#endif
+}
+
+// error: a shard of a format with a tensor scale needs the tensor_amax of the whole operand
+void shard_without_amax() {
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(x, shard{.first_row = 16});
+#else
+  (void)quantize<nvfp4>(x, shard{.first_row = 16}, tensor_amax{5});
+#endif
+}
+
 void transform_of_24() {  // error: hadamard_size
   (void)hadamard<pick<24, 32>()>{};
 }
@@ -188,11 +227,21 @@ void output_of_const_elements() {  // error: the output is a view of const eleme
 #endif
 }
 
-void matrix_of_double(const double* data) {  // error: matrix_scalar
+// error: matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, or a GPU
+//        vendor's bfloat16 with bfloat16.hpp of the vendor's folder; convert others, such as double, first
+void matrix_of_double(const double* data) {
 #if defined(MISTAKE)
   (void)quantize<nvfp4>(matrix_view<const double>{data, 4, 16});
 #else
   (void)data, (void)quantize<nvfp4>(x);
+#endif
+}
+
+void matrix_of_const_elements() {  // error: a matrix of const elements could not be filled
+#if defined(MISTAKE)
+  (void)matrix<const float>(2, 2);
+#else
+  (void)matrix<float>(2, 2);
 #endif
 }
 
@@ -214,6 +263,15 @@ void product_of_floats() {  // error: at least one side must be quantized
 #endif
 }
 
+// error: block length mismatch: A and B have blocks of different lengths along K
+void product_of_16_and_32(const quantized_matrix<mxfp4>& m) {
+#if defined(MISTAKE)
+  quantized_gemm(q, m, y);
+#else
+  (void)m, quantized_gemm(q, w, y);
+#endif
+}
+
 void packed_on_the_left() {  // error: a prepacked_matrix is a right operand
 #if defined(MISTAKE)
   quantized_gemm(packed, q, y);
@@ -230,7 +288,7 @@ void product_of_vectors(const std::vector<float>& v) {  // error: any_operand
 #endif
 }
 
-void grouped_floats() {  // error: a: a sequence of quantized_matrix or quantized_view
+void grouped_floats() {  // error: a: a sequence of quantized matrices or views of them
   const std::array<matrix_view<float>, 1> c{y};
   const std::array<quantized_view<nvfp4>, 1> b{w};
 #if defined(MISTAKE)
@@ -241,7 +299,7 @@ void grouped_floats() {  // error: a: a sequence of quantized_matrix or quantize
   quantized_gemm_grouped(a, b, c);
 }
 
-void grouped_by_floats() {  // error: b: a sequence of quantized_matrix, quantized_view or prepacked_matrix
+void grouped_by_floats() {  // error: b: a sequence of quantized matrices, views of them, or prepacked matrices
   const std::array<matrix_view<float>, 1> c{y};
   const std::array<quantized_view<nvfp4>, 1> a{q};
 #if defined(MISTAKE)

@@ -281,7 +281,7 @@ TEST_CASE("arguments are judged by their bits: a subnormal tensor_amax is neithe
         message = error.what();
       }
     });
-    CHECK(message.find("tensor_amax is -") != std::string::npos);
+    CHECK(message.find("tensor_amax must be finite and >= 0, got -") != std::string::npos);
   }
 }
 

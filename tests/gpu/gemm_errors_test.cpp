@@ -39,19 +39,18 @@ std::string rejection(const quantized_matrix<A>& a, const quantized_matrix<B>& b
 
 TEST_CASE("mismatched shapes, blocks and transforms are rejected with the host's messages", "[gpu]") {
   const auto a = quantize<e1m2_f32>(input(3, 64));
-  CHECK(rejection(a, quantize<e1m2_f32>(input(5, 48)), 3, 5) == "quantized_gemm: A has 64 columns (K), but B has 48");
+  CHECK(rejection(a, quantize<e1m2_f32>(input(5, 48)), 3, 5) ==
+        "quantized_gemm: shape mismatch: A has 64 columns (K), B has 48");
   const auto b = quantize<e1m2_f32>(input(5, 64));
-  CHECK(rejection(a, b, 4, 5) == "quantized_gemm: C has 4 rows, but A has 3");
-  CHECK(rejection(a, b, 3, 6) == "quantized_gemm: C has 6 columns, but B has 5 rows");
-  CHECK(rejection(quantize<nvfp4>(input(3, 64)), quantize<mxfp4>(input(5, 64)), 3, 5) ==
-        "quantized_gemm: A has blocks of 16, but B has blocks of 32");
+  CHECK(rejection(a, b, 4, 5) == "quantized_gemm: shape mismatch: C has 4 rows, A has 3");
+  CHECK(rejection(a, b, 3, 6) == "quantized_gemm: shape mismatch: C has 6 columns, B has 5 rows");
   CHECK(rejection(a, quantize<e1m2_f32>(input(5, 64), hadamard<16>{}), 3, 5) ==
-        "quantized_gemm: A was transformed in runs of 1, but B in runs of 16 (1: not at all)");
+        "quantized_gemm: transform mismatch: A has none, B has hadamard<16>");
   CHECK_FALSE(rejection(quantize<e1m2_f32>(input(3, 64), random_hadamard<16>{1}),
                         quantize<e1m2_f32>(input(5, 64), random_hadamard<16>{2}), 3, 5)
                   .empty());
   const std::vector<float> bias(4);
-  CHECK(rejection(a, b, 3, 5, {.bias = bias}) == "quantized_gemm: bias has 4 entries, but C has 5 columns");
+  CHECK(rejection(a, b, 3, 5, {.bias = bias}) == "quantized_gemm: shape mismatch: bias has 4 entries, C has 5 columns");
 }
 
 TEST_CASE("operands quantized by the call, and plain operands, are rejected with the host's messages", "[gpu]") {
@@ -63,14 +62,16 @@ TEST_CASE("operands quantized by the call, and plain operands, are rejected with
   };
   CHECK(both(
             5, 48, [](const auto& x) { return operand<e1m2_f32>(x); }, 3, 5) ==
-        "quantized_gemm: A has 32 columns (K), but B has 48");
-  CHECK(both(5, 48, [](const auto& x) { return x; }, 3, 5) == "quantized_gemm: A has 32 columns (K), but B has 48");
+        "quantized_gemm: shape mismatch: A has 32 columns (K), B has 48");
+  CHECK(both(
+            5, 48, [](const auto& x) { return x; }, 3, 5) ==
+        "quantized_gemm: shape mismatch: A has 32 columns (K), B has 48");
   CHECK(both(
             5, 32, [](const auto& x) { return unquantized(x, hadamard<16>{}); }, 3, 5) ==
-        "quantized_gemm: A was transformed in runs of 1, but B in runs of 16 (1: not at all)");
+        "quantized_gemm: transform mismatch: A has none, B has hadamard<16>");
   CHECK(both(
             5, 32, [](const auto& x) { return operand<nvfp4>(x, tensor_amax{-1.0f}); }, 3, 5) ==
-        "quantized_gemm: tensor_amax is -1, not a finite number >= 0");
+        "quantized_gemm: tensor_amax must be finite and >= 0, got -1");
   CHECK(
       both(5, 32, [](const auto& x) { return operand<e1m2_f32>(x, mx_ceil{}); }, 3, 5).starts_with("quantized_gemm: "));
   const matrix_view<const float> nothing{nullptr, 4, 32};
@@ -80,7 +81,7 @@ TEST_CASE("operands quantized by the call, and plain operands, are rejected with
   };
   CHECK(rejection(random_bits(input(5, 32)), random_bits(input(5, 32)), random_bits({data.data(), 5, 32}),
                   random_bits({data.data(), 5, 32}), 5, 5) ==
-        "quantized_gemm: A and B would be rounded with the same random bits: seed 7, stream 9 on both sides; give one "
+        "quantized_gemm: A and B use the same random bits: seed 7, stream 9; give one "
         "of them "
         "another stream");
 }
@@ -108,8 +109,8 @@ TEST_CASE("host memory, null pointers and overlapping memory are rejected", "[gp
   CHECK(message(shared, da, out) == "quantized_gemm: C overlaps the tensor scale of A");
   CHECK(message(da, da, out, {.bias = {c.data() + 1, 4}}) == "quantized_gemm: C overlaps bias");
   CHECK(message(da, da, {nullptr, 4, 4}) == "quantized_gemm: C is null, but has 4 x 4 elements");
-  CHECK(
-      says(operand<nvfp4>(x), da, out).starts_with("quantized_gemm: context.workspace is too small: 0 bytes, needs "));
+  CHECK(message(operand<nvfp4>(x), da, out)
+            .starts_with("quantized_gemm: context.workspace is too small: 0 bytes, needs "));
 }
 
 TEST_CASE("a C without rows or columns needs no workspace, and nothing is written", "[gpu]") {

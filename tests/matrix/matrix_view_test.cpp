@@ -23,27 +23,27 @@ static_assert(std::is_convertible_v<matrix_view<float>, matrix_view<const float>
 static_assert(!std::is_convertible_v<matrix_view<const float>, matrix_view<float>>);
 
 TEST_CASE("element (i, j) is data[i * row_stride + j * col_stride]") {
-  int numbers[24];
-  for (int i = 0; i < 24; ++i) numbers[i] = i;
-  const matrix_view<int> packed{numbers, 4, 6};
+  float numbers[24];
+  for (int i = 0; i < 24; ++i) numbers[i] = static_cast<float>(i);
+  const matrix_view<float> packed{numbers, 4, 6};
   CHECK((packed.rows() == 4 && packed.cols() == 6 && packed.row_stride() == 6 && packed.col_stride() == 1));
   CHECK(packed(2, 3) == 15);
-  const matrix_view<int> part{numbers + 1, 3, 2, 6};
+  const matrix_view<float> part{numbers + 1, 3, 2, 6};
   CHECK(part(2, 1) == 14);
-  const matrix_view<int> backwards{numbers + 23, 4, 6, -6, -1};
+  const matrix_view<float> backwards{numbers + 23, 4, 6, -6, -1};
   CHECK((backwards(0, 0) == 23 && backwards(3, 5) == 0 && backwards(1, 2) == 15));
-  const matrix_view<int> turned = transpose(packed);
+  const matrix_view<float> turned = transpose(packed);
   CHECK((turned.rows() == 6 && turned.cols() == 4 && turned(3, 2) == 15));
   CHECK(&transpose(turned)(2, 3) == &packed(2, 3));
-  const matrix_view<int> lower = row_range(packed, 2, 2);
+  const matrix_view<float> lower = row_range(packed, 2, 2);
   CHECK((lower.rows() == 2 && lower.cols() == 6 && lower(1, 5) == 23));
   CHECK(row_range(backwards, 1, 2)(0, 0) == 17);
   CHECK(row_range(turned, 2, 3)(1, 1) == 9);  // a range of columns
-  const matrix_view<const int> read_only = packed;
+  const matrix_view<const float> read_only = packed;
   CHECK(&read_only(3, 3) == &packed(3, 3));
   packed(0, 0) = 100;
   CHECK(read_only(0, 0) == 100);
-  const matrix_view<int> empty;
+  const matrix_view<float> empty;
   CHECK((empty.data() == nullptr && empty.rows() == 0 && empty.cols() == 0));
 }
 

@@ -13,6 +13,7 @@
 #include "support/gemm_model.hpp"
 #include "support/model.hpp"
 #include "support/poison.hpp"
+#include "support/tensor_amax.hpp"
 
 namespace linear_model {
 
@@ -45,11 +46,23 @@ struct policies {
   quantized_matrix<F> nearest(std::uint32_t gemm, const matrix_view<T>& x, const More&... more) const {
     return quantize<F>(x, transform(gemm), more...);
   }
+  template <class F, class T>
+  quantized_matrix<F> nearest(std::uint32_t gemm, const matrix_view<T>& x, const tensor_amax& whole) const {
+    return support::with_amax<F>(whole, [&](auto... amax) { return quantize<F>(x, transform(gemm), amax...); });
+  }
   template <class T, class... More>
   quantized_matrix<Format> gradient(std::uint32_t operand, std::uint32_t expert, const matrix_view<T>& dy,
                                     const More&... more) const {
     return quantize<Format>(dy, transform(operand / 2), gradient_rule,
                             stochastic{.seed = derived(seed, step, layer + expert * 65536u, 16 + operand)}, more...);
+  }
+  template <class T>
+  quantized_matrix<Format> gradient(std::uint32_t operand, std::uint32_t expert, const matrix_view<T>& dy,
+                                    const tensor_amax& whole) const {
+    return support::with_amax<Format>(whole, [&](auto... amax) {
+      return quantize<Format>(dy, transform(operand / 2), gradient_rule,
+                              stochastic{.seed = derived(seed, step, layer + expert * 65536u, 16 + operand)}, amax...);
+    });
   }
 };
 

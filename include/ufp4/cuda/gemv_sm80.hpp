@@ -334,14 +334,12 @@ inline error run_gemv(const gemm_job& job, const device_facts&, std::span<std::b
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr gemm_kernel gemv_blocks_sm80 = {
-    .name = "gemv_blocks_sm80",
-    .instruction = "mma.sync.m16n8k32.s8",
-    .tile_rows = gemv_plan::most_columns,
-    .tile_cols = gemv_plan::rows,
-    .takes = &gpu::detail::gemv_takes,
-    .run = &gpu::detail::run_gemv,
-    .fast_is = accumulate::exact_blocks,
-};
+inline constexpr gemm_kernel gemv_blocks_sm80 = {.name = "gemv_blocks_sm80",
+                                                 .instruction = "mma.sync.m16n8k32.s8",
+                                                 .tile_rows = gemv_plan::most_columns,
+                                                 .tile_cols = gemv_plan::rows,
+                                                 .takes = &gpu::detail::gemv_takes,
+                                                 .run = &gpu::detail::run_gemv,
+                                                 .fast_is = accumulate::exact_blocks};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

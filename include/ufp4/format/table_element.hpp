@@ -16,9 +16,10 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The element whose code c has the value Levels::values[c]: ascending, distinct, finite, one of them +0.
+/// The element whose code c has the value Levels::values[c]: ascending, finite, one of them +0. Values may repeat, for a
+/// grid of fewer than sixteen: conversion gives the lowest code of a value.
 ///
-/// | from float | nearest; a tie goes to the value an even number of steps from zero; saturating at both ends |
+/// | from float | nearest; a tie goes to the value an even number of distinct values from zero; saturating |
 /// | NaN        | the largest value                                                                        |
 template <class Levels>
 class table_element {
@@ -59,22 +60,29 @@ class table_element {
   }
   UFP4_MEMBER static constexpr bool well_formed() {
     for (int c = 1; c < 16; ++c)
-      if (!(value(c - 1) < value(c))) return false;
+      if (!(value(c - 1) <= value(c))) return false;
     return detail::is_finite(value(0)) && detail::is_finite(value(15)) && zero_code() >= 0;
   }
   UFP4_MEMBER static constexpr std::uint8_t nearest(float x) {
-    static_assert(well_formed(), "the values of a table_element must be finite, ascending, distinct and hold a zero");
-    if (detail::is_nan(x)) return 15;
-    int c = 0;
+    static_assert(well_formed(), "the values of a table_element must be finite, ascending and hold a zero");
+    int c = detail::is_nan(x) ? 15 : 0;
     while (c < 15 && above_midpoint(x, c)) ++c;
+    while (c > 0 && value(c - 1) == value(c)) --c;
     return static_cast<std::uint8_t>(c);
+  }
+  /// Distinct values between that of code c and zero.
+  UFP4_MEMBER static constexpr int steps_from_zero(int c) {
+    const int zero = zero_code();
+    int steps = 0;
+    for (int k = (c < zero ? c : zero) + 1; k <= (c < zero ? zero : c); ++k) steps += value(k - 1) != value(k);
+    return steps;
   }
   /// Does x belong to a code above c? Twice x against the sum of both values, in binary64, where both are exact for
   /// values within 2^29 of each other.
   UFP4_MEMBER static constexpr bool above_midpoint(float x, int c) {
     const double twice = 2.0 * static_cast<double>(x);
     const double sum = static_cast<double>(value(c)) + static_cast<double>(value(c + 1));
-    return twice > sum || (twice == sum && ((c - zero_code()) & 1) != 0);
+    return twice > sum || (twice == sum && (steps_from_zero(c) & 1) != 0);
   }
 
   std::uint8_t bits_;

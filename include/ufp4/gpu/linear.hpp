@@ -38,20 +38,13 @@ status linear_backward_input(const context& ctx, const recipe::bound_recipe& now
 }
 
 /// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, written over dW or added to it (a float main gradient).
-template <matrix_scalar D, matrix_scalar X, matrix_scalar W>
+/// x_or_saved: X, or what linear_forward saved of it.
+template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 status linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                              const matrix_view<X>& x, const matrix_view<W>& dw,
+                              const Saved& x_or_saved, const matrix_view<W>& dw,
                               recipe::write mode = recipe::write::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
-  return detail::backward_weight("linear_backward_weight", ctx, now, dy, x, offsets, dw, mode);
-}
-/// The same with the X^T that linear_forward saved.
-template <matrix_scalar D, matrix_scalar W>
-status linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                              const saved_activation& saved, const matrix_view<W>& dw,
-                              recipe::write mode = recipe::write::overwrite) {
-  const std::size_t offsets[] = {0, dy.rows()};
-  return detail::backward_weight("linear_backward_weight", ctx, now, dy, saved, offsets, dw, mode);
+  return detail::backward_weight("linear_backward_weight", ctx, now, dy, x_or_saved, offsets, dw, mode);
 }
 
 // For a mixture of experts, as on the host. `offsets` is in host memory and is read by the call.
@@ -71,18 +64,11 @@ status linear_backward_input_grouped(const context& ctx, const recipe::bound_rec
   return detail::backward_input("linear_backward_input_grouped", ctx, now, dy, offsets, w, dx, mode);
 }
 /// linear_backward_weight by expert.
-template <matrix_scalar D, matrix_scalar X, matrix_scalar W>
+template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 status linear_backward_weight_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                      const matrix_view<X>& x, recipe::expert_offsets offsets, const matrix_view<W>& dw,
+                                      const Saved& x_or_saved, recipe::expert_offsets offsets, const matrix_view<W>& dw,
                                       recipe::write mode = recipe::write::overwrite) {
-  return detail::backward_weight("linear_backward_weight_grouped", ctx, now, dy, x, offsets, dw, mode);
-}
-/// The same with the X^T that linear_forward_grouped saved.
-template <matrix_scalar D, matrix_scalar W>
-status linear_backward_weight_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                      const saved_activation& saved, recipe::expert_offsets offsets,
-                                      const matrix_view<W>& dw, recipe::write mode = recipe::write::overwrite) {
-  return detail::backward_weight("linear_backward_weight_grouped", ctx, now, dy, saved, offsets, dw, mode);
+  return detail::backward_weight("linear_backward_weight_grouped", ctx, now, dy, x_or_saved, offsets, dw, mode);
 }
 
 // For the operation with the same arguments on the current device; with `offsets` for the grouped one. Nothing is
@@ -137,17 +123,15 @@ bool can_run_linear_backward_input(const context& ctx, const recipe::bound_recip
   return detail::runs(explain_linear_backward_input(ctx, now, dy, w, dx, offsets));
 }
 
-// x_or_saved: x, or its saved_activation, which may still be empty.
-
 /// Workspace of linear_backward_weight.
-template <matrix_scalar D, class Saved, matrix_scalar W>
+template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 std::size_t linear_backward_weight_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                                    const Saved& x_or_saved, const matrix_view<W>& dw,
                                                    recipe::expert_offsets offsets = {}) {
   return detail::most_layer_bytes(detail::backward_weight_of(now, dy, x_or_saved, dw, offsets));
 }
 /// The kernels of linear_backward_weight.
-template <matrix_scalar D, class Saved, matrix_scalar W>
+template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 linear_explanation explain_linear_backward_weight(const context&, const recipe::bound_recipe& now,
                                                   const matrix_view<D>& dy, const Saved& x_or_saved,
                                                   const matrix_view<W>& dw, recipe::expert_offsets offsets = {}) {
@@ -155,7 +139,7 @@ linear_explanation explain_linear_backward_weight(const context&, const recipe::
                                detail::backward_weight_of(now, dy, x_or_saved, dw, offsets));
 }
 /// Can linear_backward_weight run?
-template <matrix_scalar D, class Saved, matrix_scalar W>
+template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 bool can_run_linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                     const Saved& x_or_saved, const matrix_view<W>& dw,
                                     recipe::expert_offsets offsets = {}) {

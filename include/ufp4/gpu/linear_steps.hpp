@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/linear_call.hpp>
@@ -112,6 +113,9 @@ inline status backward_weight(const char* operation, const context& ctx, const b
   const auto s = recipe::detail::check_backward_weight(operation, now, dy, shapes, offsets, dw);
   return queue_layer(operation, ctx, backward_weight_call(now, s, dy, saved.raw(), dw, mode));
 }
+
+template <class T>
+concept matrix_or_saved = ufp4::detail::is_plain<T>::value || std::same_as<T, saved_activation>;
 
 /// A saved X^T is passed on as it is, a matrix as its source.
 inline const saved_activation& saved_or_source(const saved_activation& saved) { return saved; }

@@ -64,7 +64,13 @@ inline error wait(stream where) { return UFP4_RUNTIME(StreamSynchronize)(where);
 /// The number of the current device.
 inline error current_device(int& device) { return UFP4_RUNTIME(GetDevice)(&device); }
 
-/// The facts of the current device. Cached per thread; lock-free.
+/// Never launched. Compiled for every architecture of the program, as the kernels are. Its bound on the threads tells
+/// for which architecture or family the code that the driver chose was compiled; host code has no macro for that.
+template <int = 0>
+__global__ void __launch_bounds__(probe_threads) compiled_probe() {}
+
+/// The facts of the current device. Cached per thread; lock-free. The first use of the probe may load the program's
+/// code onto the device.
 inline error facts(device_facts& out) {
   thread_local int known = -1;
   thread_local device_facts last;
@@ -72,7 +78,10 @@ inline error facts(device_facts& out) {
   if (error e = current_device(device); e != success) return e;
   if (device != known) {
     device_facts now;
-    if (error e = read_facts(device, now); e != success) return e;
+    UFP4_RUNTIME(FuncAttributes) probe{};
+    const auto* entry = reinterpret_cast<const void*>(&compiled_probe<>);
+    if (error e = UFP4_RUNTIME(FuncGetAttributes)(&probe, entry); e != success) return e;
+    if (error e = read_facts(device, probe, now); e != success) return e;
     last = now;
     known = device;
   }

@@ -18,10 +18,7 @@ enum class dtype : std::uint8_t { f32, bf16, fp16 };
 
 }  // namespace ufp4::inline UFP4_TYPES
 
-// 16-bit types of CUDA and HIP headers, which need not be included.
-struct __half;
-struct __nv_bfloat16;
-struct __hip_bfloat16;
+struct __half;  // of the GPU vendors' headers, which a user includes
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
@@ -34,8 +31,8 @@ struct element_kind {
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Which dtype a C++ type holds: float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, __nv_bfloat16,
-/// __hip_bfloat16. Any 16-bit type with the bits of bfloat16 or binary16 is added in one line:
+/// Which dtype a C++ type holds: float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half; and a GPU vendor's
+/// bfloat16 with bfloat16.hpp of the vendor's folder. Any 16-bit type with the bits of bfloat16 or binary16 is added in one line:
 ///   template <> struct ufp4::matrix_element<my_bf16> { static constexpr ufp4::dtype kind = ufp4::dtype::bf16; };
 template <class T>
 struct matrix_element;
@@ -47,11 +44,7 @@ template <>
 struct matrix_element<ufp4::fp16> : detail::element_kind<dtype::fp16> {};
 template <>
 struct matrix_element<::__half> : detail::element_kind<dtype::fp16> {};
-template <>
-struct matrix_element<::__nv_bfloat16> : detail::element_kind<dtype::bf16> {};
-template <>
-struct matrix_element<::__hip_bfloat16> : detail::element_kind<dtype::bf16> {};
-#if defined(__FLT16_MAX__) && !defined(__CUDACC__)
+#if defined(__FLT16_MAX__) && !defined(UFP4_GPU)  // a compiler for GPUs may not have the type
 template <>
 struct matrix_element<_Float16> : detail::element_kind<dtype::fp16> {};
 #endif
@@ -72,9 +65,10 @@ concept matrix_scalar = requires { matrix_element<std::remove_const_t<T>>::kind;
 /// nothing. Without strides the matrix is packed, row-major.
 template <class T>
 class matrix_view {
-  static_assert(matrix_scalar<T>,
-                "matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, "
-                "__nv_bfloat16 or __hip_bfloat16; convert others, such as double, first, or specialise matrix_element");
+  static_assert(
+      matrix_scalar<T>,
+      "matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, or a GPU "
+      "vendor's bfloat16 with bfloat16.hpp of the vendor's folder; convert others, such as double, first");
 
  public:
   using element_type = T;

@@ -164,8 +164,8 @@ namespace ufp4::inline UFP4_CODE {
 /// The same format, shape and bits: codes, scales, tensor scale. (The transform is not stored in the bits.)
 inline bool operator==(const any_quantized_view& a, const any_quantized_view& b) {
   const float scale_a = a.tensor_scale(), scale_b = b.tensor_scale();
-  return a.spec() == b.spec() && a.rows() == b.rows() && a.cols() == b.cols() &&
-         a.codes().size() == b.codes().size() && detail::same_bytes(&scale_a, &scale_b, sizeof(float)) &&
+  return a.spec() == b.spec() && a.rows() == b.rows() && a.cols() == b.cols() && a.codes().size() == b.codes().size() &&
+         detail::same_bytes(&scale_a, &scale_b, sizeof(float)) &&
          detail::same_bytes(a.codes().data(), b.codes().data(), a.codes().size()) &&
          detail::same_bytes(a.scale_bytes().data(), b.scale_bytes().data(), a.scale_bytes().size());
 }

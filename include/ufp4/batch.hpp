@@ -1,0 +1,159 @@
+// ufp4 - batches: quantize, dequantize, measure and multiply many matrices of one shape.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A quantized batch is a std::vector of any_quantized, or of quantized_matrix<F>. Matrix i has the bits that its rows
+// have in the stack of all matrices, one below the other (each filled up to whole blocks): so with batch_amax::shared a
+// batch is its stack cut into pieces, random bits included (numerics 3).
+#pragma once
+
+#include <cstddef>
+#include <ufp4/analysis/measure.hpp>
+#include <ufp4/dequantize.hpp>
+#include <ufp4/gemm_grouped.hpp>
+#include <ufp4/matrix/matrix_batch.hpp>
+#include <vector>
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The policies of matrix i: its place in the stack, and the amax of the batch where that is shared.
+template <class O>
+O options_of(const O& options, const format_spec& format, std::size_t i, std::size_t rows, std::size_t cols) {
+  O one = options;
+  one.has_shard = true;
+  one.place = {i * scale_rows(rows, format.block) * static_cast<std::size_t>(format.block.rows), 0, cols};
+  return one;
+}
+
+/// Fills in what a two-level format needs: the amax of the whole batch, where it is shared and not given.
+template <class T, class O>
+void share_amax(const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x, batch_amax which,
+                O& options) {
+  if (!format.two_level || which == batch_amax::own || options.has_amax) return;
+  options.has_amax = true;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const float here = amax_of(ctx, make_job(source_of(x[i]), format, options));
+    options.global_amax = here > options.global_amax ? here : options.global_amax;
+  }
+}
+
+template <class T, class O>
+void check_batch(const char* operation, const format_spec& format, const matrix_batch<T>& x, batch_amax which,
+                 const O& options) {
+  expects(which <= batch_amax::own, operation, ": invalid batch_amax ", static_cast<unsigned>(which));
+  expects(which == batch_amax::shared || format.two_level, operation,
+          ": batch_amax::own has no effect: the format has no tensor scale");
+  expects(which == batch_amax::shared || !options.has_amax, operation,
+          ": batch_amax::own contradicts a tensor_amax, which all matrices share");
+  expects(!options.has_shard, operation, ": a batch sets the shard of each matrix itself; leave shard out");
+  for (std::size_t i = 0; i < x.size(); ++i) check_quantize(operation, format, source_of(x[i]), options);
+}
+
+/// body(i, options) for every matrix, its amax known where the format needs one.
+template <class T, class O, class Body>
+void each_of_batch(const char* operation, const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x,
+                   batch_amax which, O options, const Body& body) {
+  check_batch(operation, format, x, which, options);
+  share_amax(ctx, format, x, which, options);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    O one = options_of(options, format, i, x.rows(), x.cols());
+    if (which == batch_amax::own) {
+      one.has_amax = true;
+      one.global_amax = amax_of(ctx, make_job(source_of(x[i]), format, one));
+    }
+    body(i, one);
+  }
+}
+
+template <class Q, class T>
+void check_batch_shapes(const char* operation, const std::vector<Q>& q, const matrix_batch<T>& out) {
+  expects(q.size() == out.size(), operation, ": batch size mismatch: ", q.size(), " quantized matrices, ", out.size(),
+          " outputs");
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// Quantizes every matrix of a batch. The policies are those of quantize, but for shard.
+template <class T, class... Policies>
+std::vector<any_quantized> quantize(const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x,
+                                    batch_amax which, const Policies&... policies) {
+  std::vector<any_quantized> all;
+  all.reserve(x.size());
+  detail::each_of_batch(
+      "quantize", ctx, format, x, which, detail::collect(policies...), [&](std::size_t i, const auto& options) {
+        any_quantized& out = all.emplace_back(format, x.rows(), x.cols(), options.transform);
+        const quantized_storage to = out.storage();
+        out.set_tensor_scale(
+            detail::quantize_to(ctx, detail::source_of(x[i]), format, options, {to.codes.data(), to.scales.data()}));
+      });
+  return all;
+}
+template <class T, class... Policies>
+std::vector<any_quantized> quantize(const format_spec& format, const matrix_batch<T>& x, batch_amax which,
+                                    const Policies&... policies) {
+  return quantize(cpu::context{}, format, x, which, policies...);
+}
+template <any_block_format F, class T, class... Policies>
+std::vector<quantized_matrix<F>> quantize(const cpu::context& ctx, const matrix_batch<T>& x, batch_amax which,
+                                          const Policies&... policies) {
+  std::vector<any_quantized> all = quantize(ctx, spec_of<F>, x, which, policies...);
+  std::vector<quantized_matrix<F>> typed;
+  typed.reserve(all.size());
+  for (any_quantized& q : all) typed.emplace_back(static_cast<any_quantized&&>(q));
+  return typed;
+}
+template <any_block_format F, class T, class... Policies>
+std::vector<quantized_matrix<F>> quantize(const matrix_batch<T>& x, batch_amax which, const Policies&... policies) {
+  return quantize<F>(cpu::context{}, x, which, policies...);
+}
+
+/// dequantize of every matrix.
+template <quantized_like Q, class T>
+void dequantize(const cpu::context& ctx, const std::vector<Q>& q, const matrix_batch<T>& out) {
+  detail::check_batch_shapes("dequantize", q, out);
+  for (std::size_t i = 0; i < q.size(); ++i) detail::check_dequantize("dequantize", any_quantized_view(q[i]), out[i]);
+  for (std::size_t i = 0; i < q.size(); ++i) dequantize(ctx, q[i], out[i]);
+}
+template <quantized_like Q, class T>
+void dequantize(const std::vector<Q>& q, const matrix_batch<T>& out) {
+  dequantize(cpu::context{}, q, out);
+}
+
+/// C[i] = alpha * A[i] * B[i]^T + beta * C[i], all products in one call (quantized_gemm_grouped).
+template <quantized_like A, quantized_like B, class T>
+void quantized_gemm(const cpu::context& ctx, const std::vector<A>& a, const std::vector<B>& b, const matrix_batch<T>& c,
+                    const gemm_options& options = {}) {
+  detail::check_batch_shapes("quantized_gemm", a, c);
+  std::vector<matrix_view<T>> outputs;
+  outputs.reserve(c.size());
+  for (std::size_t i = 0; i < c.size(); ++i) outputs.push_back(c[i]);
+  quantized_gemm_grouped(ctx, a, b, outputs, options);
+}
+template <quantized_like A, quantized_like B, class T>
+void quantized_gemm(const std::vector<A>& a, const std::vector<B>& b, const matrix_batch<T>& c,
+                    const gemm_options& options = {}) {
+  quantized_gemm(cpu::context{}, a, b, c, options);
+}
+
+}  // namespace ufp4::inline UFP4_CODE
+
+namespace ufp4::analysis::inline UFP4_CODE {
+
+/// One report of all matrices of a batch, quantized as quantize(format, x, which, policies...) would.
+template <class T, class... Policies>
+report measure(const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x, batch_amax which,
+               const Policies&... policies) {
+  detail::totals all;
+  ufp4::detail::each_of_batch("analysis::measure", ctx, format, x, which, ufp4::detail::collect(policies...),
+                              [&](std::size_t i, const auto& options) {
+                                detail::add_piece(ctx, format, ufp4::detail::source_of(x[i]), options, all);
+                              });
+  return all.result(format.grid);
+}
+template <class T, class... Policies>
+report measure(const format_spec& format, const matrix_batch<T>& x, batch_amax which, const Policies&... policies) {
+  return measure(cpu::context{}, format, x, which, policies...);
+}
+
+}  // namespace ufp4::analysis::inline UFP4_CODE

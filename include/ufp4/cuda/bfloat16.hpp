@@ -1,0 +1,15 @@
+// ufp4 - CUDA's bfloat16 as an element of matrices, for host and device code; no header of CUDA is needed to include
+// this.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ufp4/matrix/matrix_view.hpp>
+
+struct __nv_bfloat16;
+
+namespace ufp4::inline UFP4_TYPES {
+
+template <>
+struct matrix_element<::__nv_bfloat16> : detail::element_kind<dtype::bf16> {};
+
+}  // namespace ufp4::inline UFP4_TYPES

@@ -1,0 +1,96 @@
+// ufp4 - dequantize and quantized_gemm of weights with zero points (matrix/zero_points.hpp).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <ufp4/gemm.hpp>
+#include <ufp4/matrix/matrix.hpp>
+#include <ufp4/matrix/zero_points.hpp>
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// sum over groups of (sum of x over the group) * offset, in binary64: the part of a result that zero points add.
+inline double zero_point_part(const float* group_sums, const float* offsets, std::size_t groups) {
+  double sum = 0;
+  for (std::size_t g = 0; g < groups; ++g) sum += static_cast<double>(group_sums[g]) * static_cast<double>(offsets[g]);
+  return sum;
+}
+
+/// The sums of one row of x over each group, rounded once.
+inline void sum_groups(const float* x, std::size_t cols, std::size_t group, float* sums) {
+  for (std::size_t k = 0; k < cols; k += group) {
+    double sum = 0;
+    for (std::size_t j = k; j < k + group; ++j) sum += static_cast<double>(x[j]);
+    sums[k / group] = static_cast<float>(sum);
+  }
+}
+
+/// Adds alpha * zero-point part and bias to `product` (alpha * the signed part), then beta * C, and stores rows.
+inline void finish_zero_points(const source& x, const zero_point_matrix& w, const matrix<float>& product, const sink& c,
+                               const gemm_options& options, std::size_t first, std::size_t last) {
+  const std::size_t groups = w.cols() / w.group();
+  const buffer<float> row(w.cols()), sums(groups), line(w.rows());
+  for (std::size_t i = first; i < last; ++i) {
+    cpu::detail::load_row(x, i, 0, w.cols(), row.data());
+    sum_groups(row.data(), w.cols(), w.group(), sums.data());
+    for (std::size_t n = 0; n < w.rows(); ++n) {
+      const double part = zero_point_part(sums.data(), w.offsets().data() + n * groups, groups);
+      float out = static_cast<float>(static_cast<double>(product(i, n)) + static_cast<double>(options.alpha) * part);
+      if (!options.bias.empty()) out = out + options.bias[n];
+      if (options.beta != 0.0f) out = fma(options.beta, cpu::detail::load_element(c, i, n), out);
+      line.data()[n] = out;
+    }
+    cpu::detail::store_row(c, i, 0, w.rows(), line.data());
+  }
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// C[M,N] = alpha * X[M,K] * W[N,K]^T + bias + beta * C with float, bf16 or fp16 X.
+///
+/// | result  | within the bound of quantized_gemm in the same mode for X and W's signed part, plus 2^-23 times the sum    |
+/// |         | of |x| * |offset|; the parts of the zero points are added in binary64                                     |
+/// | threads | as quantized_gemm; the same bits for every thread count                                                   |
+/// | errors  | std::invalid_argument as quantized_gemm's, before anything is written; C must not overlap X or bias       |
+/// | memory  | one binary32 matrix of C's shape                                                                          |
+template <matrix_scalar T, matrix_scalar U>
+void quantized_gemm(const cpu::context& ctx, const matrix_view<T>& x, const zero_point_matrix& w,
+                    const matrix_view<U>& c, const gemm_options& options = {}) {
+  const detail::sink out = detail::sink_of(c);
+  detail::check_gemm("quantized_gemm", x, w.signed_part(), out, options);
+  auto product = matrix<float>::uninitialized(c.rows(), c.cols());
+  quantized_gemm(ctx, x, w.signed_part(), static_cast<const matrix_view<float>&>(product),
+                 {.alpha = options.alpha, .accumulate = options.accumulate});
+  const detail::source from = detail::source_of(x);
+  cpu::detail::parallel_rows(ctx, c.rows(), c.cols() * 4, [&](std::size_t first, std::size_t last) {
+    detail::finish_zero_points(from, w, product, out, options, first, last);
+  });
+}
+template <matrix_scalar T, matrix_scalar U>
+void quantized_gemm(const matrix_view<T>& x, const zero_point_matrix& w, const matrix_view<U>& c,
+                    const gemm_options& options = {}) {
+  quantized_gemm(cpu::context{}, x, w, c, options);
+}
+
+/// out = fl(scale * (code - zero point)), rounded to out's type.
+template <matrix_scalar T>
+void dequantize(const zero_point_matrix& w, const matrix_view<T>& out) {
+  detail::expects(out.rows() == w.rows() && out.cols() == w.cols(), "dequantize: shape mismatch: out is ", out.rows(),
+                  " x ", out.cols(), ", the quantized matrix is ", w.rows(), " x ", w.cols());
+  detail::check_data("dequantize", "out", out);
+  const detail::buffer<float> line(w.cols());
+  for (std::size_t n = 0; n < w.rows(); ++n) {
+    for (std::size_t k = 0; k < w.cols(); ++k) line.data()[k] = w(n, k);
+    cpu::detail::store_row(detail::sink_of(out), n, 0, w.cols(), line.data());
+  }
+}
+template <matrix_scalar T = float>
+matrix<T> dequantize(const zero_point_matrix& w) {
+  auto out = matrix<T>::uninitialized(w.rows(), w.cols());
+  dequantize(w, static_cast<const matrix_view<T>&>(out));
+  return out;
+}
+
+}  // namespace ufp4::inline UFP4_CODE

@@ -1,0 +1,215 @@
+// ufp4 - a user's own scale rule, preset, grid and block shape are really used, on every instruction set.
+// SPDX-License-Identifier: Apache-2.0
+#include <ufp4/ufp4.hpp>
+
+#include "support/catch.hpp"
+#include "support/hostile.hpp"
+#include "support/rejection.hpp"
+#include "support/seed.hpp"
+#include "support/threads.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+using namespace ufp4;
+
+namespace {
+
+matrix<float> random_matrix(std::uint64_t seed, std::size_t rows, std::size_t cols) {
+  support::hostile source(support::seed(seed));
+  const std::vector<float> values = source.values(rows * cols, false, false);
+  matrix<float> x(rows, cols);
+  std::memcpy(x.data(), values.data(), values.size() * sizeof(float));
+  return x;
+}
+
+/// Leaves room above amax: the scale of a block whose amax is 1.25 times as large.
+struct headroom {
+  float qmax;
+  float operator()(const block_values&, float amax) const { return 1.25f * amax / qmax; }
+};
+/// Looks at the values: the mean magnitude.
+struct mean_rule {
+  float operator()(const block_values& v, float) const {
+    float sum = 0;
+    for (int r = 0; r < v.rows; ++r)
+      for (int k = 0; k < v.cols; ++k) sum += std::fabs(v.x[r * v.stride + k]);
+    return sum / static_cast<float>(v.rows * v.cols);
+  }
+};
+struct constant_rule {
+  float scale;
+  float operator()(const block_values&, float) const { return scale; }
+};
+static_assert(scale_rule<headroom> && scale_rule<mean_rule> && !scale_rule<scale_up> && !builtin_scale_rule<headroom>);
+static_assert(any_scale_rule<mse_search> && any_scale_rule<constant_rule> && !any_scale_rule<hadamard<16>>);
+
+}  // namespace
+
+TEST_CASE("a scale rule of the program's own gives the block scales", "[extension]") {
+  const matrix<float> x = random_matrix(1, 9, 80);
+  const auto q = quantize<e1m2_f32>(x, headroom{1.75f});
+  for (std::size_t i = 0; i < 9; ++i)
+    for (std::size_t b = 0; b < 5; ++b) {
+      float amax = 0;
+      for (std::size_t k = 16 * b; k < 16 * b + 16; ++k) amax = std::fmax(amax, std::fabs(x(i, k)));
+      REQUIRE(q.scales()[i * 5 + b] == 1.25f * amax / 1.75f);
+    }
+  matrix<float> ones(2, 64);
+  for (std::size_t i = 0; i < 128; ++i) ones.data()[i] = 1;
+  const auto powers = quantize<mxfp4>(ones, constant_rule{0.7f});
+  for (const e8m0 s : powers.scales()) REQUIRE(static_cast<float>(s) == 0.5f);  // numerics 2: the exponent's floor
+}
+
+TEST_CASE("a scale rule works in every operation, on every instruction set and with a format as data", "[extension]") {
+  const matrix<float> x = random_matrix(2, 33, 96);
+  for_each_preset([&](auto row) {
+    using F = typename decltype(row)::format;
+    CAPTURE(row.name);
+    const auto want = quantize<F>(cpu::context{.isa = cpu::isa::scalar}, x, mean_rule{}, stochastic{.seed = 2});
+    const matrix<float> decoded = dequantize(want);
+    for (const cpu::isa isa : support::runnable_isas()) {
+      const cpu::context ctx{.isa = isa};
+      REQUIRE(quantize<F>(ctx, x, mean_rule{}, stochastic{.seed = 2}) == want);
+      REQUIRE(any_quantized_view(quantize(ctx, row.spec, x, mean_rule{}, stochastic{.seed = 2})) == want);
+      matrix<float> out(33, 96);
+      fake_quantize<F>(ctx, x, out, mean_rule{}, stochastic{.seed = 2});
+      REQUIRE(std::memcmp(out.data(), decoded.data(), 33 * 96 * sizeof(float)) == 0);
+    }
+    const auto other = quantize<F>(x, stochastic{.seed = 2});
+    CHECK_FALSE(other == want);
+    CHECK(analysis::measure<F>(x, mean_rule{}).sqnr_db != analysis::measure<F>(x).sqnr_db);
+    matrix<float> c(33, 33), d(33, 33);
+    quantized_gemm(operand<F>(x, mean_rule{}), other, c);
+    quantized_gemm(quantize<F>(x, mean_rule{}), other, d);
+    REQUIRE(std::memcmp(c.data(), d.data(), 33 * 33 * sizeof(float)) == 0);
+    CHECK(cpu::explain<F>(x, mean_rule{}).isa == cpu::isa::scalar);
+  });
+}
+
+TEST_CASE("a rule's answer that is no scale makes a NaN block", "[extension]") {
+  matrix<float> x(2, 32);
+  for (std::size_t i = 0; i < 64; ++i) x.data()[i] = static_cast<float>(i + 1);
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float bad : {-1.0f, inf, -inf, std::numeric_limits<float>::quiet_NaN()}) {
+    quantize_report seen;
+    const auto q = quantize<nvfp4>(x, constant_rule{bad}, count_into{seen});
+    CHECK(seen.nonfinite_blocks == 4);
+    for (std::size_t k = 0; k < 32; ++k) CHECK(std::isnan(q(1, k)));
+  }
+  quantize_report zero;
+  const auto q = quantize<e1m2_f32>(x, constant_rule{0}, count_into{zero});
+  CHECK(zero.underflowed_scales == 4);
+  CHECK(q(0, 0) == 0);
+}
+
+TEST_CASE("quantize_block calls the rule of a kernel of one's own", "[extension]") {
+  float x[16];
+  for (int k = 0; k < 16; ++k) x[k] = static_cast<float>(k) - 7;
+  std::uint8_t packed[8];
+  CHECK(quantize_block<e1m2_f32>(x, packed, nearest_even{}, 0, {}, constant_rule{2}) == 2.0f);
+  CHECK(quantize_block<e1m2_f32>(x, packed) == 8 / 1.75f);
+}
+
+namespace {
+
+/// A preset of one's own: every code is the sign, every scale 2.
+struct sign_codec {
+  format_spec format;
+  tensor_constants tensor;
+  static constexpr tensor_constants constants(const format_spec&, float) { return {}; }
+  std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                           quantize_report&) const {
+    for (int r = 0; r < v.rows; ++r)
+      for (int k = 0; k < v.cols; ++k)
+        codes[r * v.stride + k] = ufp4::int4(v.x[r * v.stride + k] < 0 ? -1.f : 1.f).bits();
+    return 0x40000000u;  // binary32 2
+  }
+};
+struct sign_preset {
+  using format = int4_f32;
+  using coder = sign_codec;
+};
+struct incomplete_preset {
+  using format = int4_f32;
+  struct coder {};
+};
+static_assert(block_codec<sign_codec> && compat::preset<sign_preset> && !compat::preset<incomplete_preset>);
+static_assert(quantizer_target<sign_preset> && !quantizer_target<incomplete_preset>);
+
+}  // namespace
+
+TEST_CASE("a preset of the program's own fills the blocks", "[extension]") {
+  const matrix<float> x = random_matrix(4, 3, 48);
+  const auto q = quantize<sign_preset>(x);
+  for (std::size_t i = 0; i < 3; ++i)
+    for (std::size_t k = 0; k < 48; ++k) REQUIRE(q(i, k) == (x(i, k) < 0 ? -2.0f : 2.0f));
+}
+
+namespace {
+
+struct seven_levels {
+  static constexpr float values[16] = {-4, -4, -2, -2, -1, -1, 0, 0, 0, 1, 1, 1, 2, 2, 4, 4};
+  static constexpr bool exact_products = true;
+};
+using seven = table_element<seven_levels>;
+
+template <class F>
+void check_all_isas(std::size_t rows, std::size_t cols) {
+  const matrix<float> x = random_matrix(rows, rows, cols), w = random_matrix(cols, 70, cols);
+  const cpu::context scalar{.isa = cpu::isa::scalar};
+  const gemm_options exact{.accumulate = accumulate::exact_blocks};
+  const auto want = quantize<F>(scalar, x, random_hadamard<32>{1}), b = quantize<F>(scalar, w, random_hadamard<32>{1});
+  const matrix<float> decoded = dequantize(scalar, want);
+  matrix<float> product(rows, 70);
+  quantized_gemm(scalar, want, b, product, exact);
+  for (const cpu::isa isa : support::runnable_isas()) {
+    const cpu::context ctx{.isa = isa};
+    CAPTURE(cpu::name(isa), rows, cols);
+    REQUIRE(quantize<F>(ctx, x, random_hadamard<32>{1}) == want);
+    const matrix<float> d = dequantize(ctx, want);
+    REQUIRE(std::memcmp(d.data(), decoded.data(), rows * cols * sizeof(float)) == 0);
+    matrix<float> fake(rows, cols), c(rows, 70), p(rows, 70);
+    fake_quantize<F>(ctx, x, fake, random_hadamard<32>{1});
+    REQUIRE(std::memcmp(fake.data(), decoded.data(), rows * cols * sizeof(float)) == 0);
+    quantized_gemm(ctx, want, b, c, exact);
+    quantized_gemm(ctx, want, prepack(ctx, b), p, exact);
+    REQUIRE(std::memcmp(c.data(), product.data(), rows * 70 * sizeof(float)) == 0);
+    REQUIRE(std::memcmp(p.data(), product.data(), rows * 70 * sizeof(float)) == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a grid with repeated values rounds to the nearest, ties to an even number of distinct values",
+          "[extension]") {
+  for (const auto& [x, want] : std::vector<std::pair<float, float>>{{0.4f, 0},
+                                                                    {0.5f, 0},
+                                                                    {0.6f, 1},
+                                                                    {1.5f, 2},
+                                                                    {3.0f, 2},
+                                                                    {3.1f, 4},
+                                                                    {-1.5f, -2},
+                                                                    {-3.0f, -2},
+                                                                    {9, 4},
+                                                                    {-9, -4}})
+    CHECK(static_cast<float>(seven(x)) == want);
+  CHECK(grid_of<seven>().levels == 7);
+  check_all_isas<block_format<seven, float, 16>>(19, 160);
+  check_all_isas<block_format<seven, e4m3, 64, float>>(19, 160);
+}
+
+TEST_CASE("blocks of 128 x 128, of other rectangles and of every length work on every instruction set", "[extension]") {
+  check_all_isas<block_format<ufp4::int4, float, square(128)>>(140, 300);
+  check_all_isas<block_format<fp4<E2M1>, e4m3, block_shape(32, 16), float>>(70, 160);
+  check_all_isas<block_format<fp4<E1M2>, e8m0, block_shape(4, 64)>>(21, 160);
+  check_all_isas<block_format<ufp4::int4, bf16, block_shape(128, 2)>>(70, 96);
+  check_all_isas<block_format<ufp4::int4, float, 2>>(5, 96);
+  check_all_isas<block_format<ufp4::int4, float, 4>>(5, 96);
+  check_all_isas<block_format<fp4<E2M1>, e4m3, 8, float>>(5, 96);
+  check_all_isas<block_format<fp4<E2M1>, ue5m3, 128>>(5, 300);
+  check_all_isas<block_format<fp4<E1M2>, float, 256>>(5, 300);
+}
