@@ -31,8 +31,8 @@ struct element_kind {
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Which dtype a C++ type holds: float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half; and the vendors'
-/// bfloat16 with cuda/bfloat16.hpp or hip/bfloat16.hpp. Any 16-bit type with the bits of bfloat16 or binary16 is added in one line:
+/// Which dtype a C++ type holds: float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half; and a GPU vendor's
+/// bfloat16 with bfloat16.hpp of the vendor's folder. Any 16-bit type with the bits of bfloat16 or binary16 is added in one line:
 ///   template <> struct ufp4::matrix_element<my_bf16> { static constexpr ufp4::dtype kind = ufp4::dtype::bf16; };
 template <class T>
 struct matrix_element;
@@ -67,12 +67,11 @@ template <class T>
 class matrix_view {
   static_assert(
       matrix_scalar<T>,
-      "matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t or __half, or a "
-      "vendor's bfloat16 (cuda/bfloat16.hpp, hip/bfloat16.hpp); convert others, such as double, first");
- convert others, such as double,
-     first ");
+      "matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, or a GPU "
+      "vendor's bfloat16 with bfloat16.hpp of the vendor's folder; convert others, such as double, first");
 
-     public : using element_type = T;
+ public:
+  using element_type = T;
 
   constexpr matrix_view() = default;
   constexpr matrix_view(T* data, std::size_t rows, std::size_t cols)
