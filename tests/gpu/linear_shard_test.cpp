@@ -23,8 +23,7 @@ TEST_CASE("a token_shard is rejected by every linear operation of a GPU, and not
   const matrix_view<float> y{out.data(), 16, 16}, dx{out.data(), 16, 32};
   const auto told = [](const char* operation, const gpu::status& s) {
     CHECK(std::string(s.text()) ==
-          std::string(operation) +
-              ": was given a token_shard, which only the CPU's linear operations take; a GPU's hold a whole batch");
+          std::string(operation) + ": token_shard: unsupported: the linear operations of a GPU take a whole batch");
   };
   told("linear_forward", gpu::linear_forward(ctx, part, tokens, weight, y));
   told("linear_backward_input", gpu::linear_backward_input(ctx, part, gradient, weight, dx));
