@@ -107,6 +107,7 @@ void interleave_scales(const ufp4::detail::quantized_source& from, const ufp4::d
 /// in. Rows that fill the last panel of 16 get codes of zero and scales of zero bits.
 inline void prepack_part(const cpu::context& ctx, stored_operand& part) {
   ufp4::detail::quantized_source& q = part.operand.q;
+  if (q.rows == 0 || q.padded_cols == 0) return;
   const ufp4::detail::quantized_source from = q;
   q.interleaved = true;
   const auto width = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
