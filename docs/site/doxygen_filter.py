@@ -74,9 +74,9 @@ def is_row(text):
 
 
 def row(text, tag, columns):
-    """A row as HTML. A | beyond the last column is text: |x|."""
+    """A row as HTML, its last cell open. A | beyond the last column is text: |x|."""
     cells = text.strip()[1:-1].split("|", columns - 1)
-    return "<tr>" + "".join(f"<{tag}>{escaped(cell.strip())}</{tag}>" for cell in cells) + "</tr>"
+    return f"<tr><{tag}>" + f"</{tag}><{tag}>".join(escaped(cell.strip()) for cell in cells)
 
 
 def with_tables(texts):
@@ -91,7 +91,16 @@ def with_tables(texts):
         begins, ends = i == 0 or not is_row(texts[i - 1]), i + 1 == len(texts) or not is_row(texts[i + 1])
         head = not ends and SEPARATOR.match(texts[i + 1])
         # a blank line before a table ends the paragraph; here the tag alone has to do it
-        body = "" if SEPARATOR.match(text) else row(text, "th" if head else "td", columns)
+        continues = not begins and text.strip().startswith("|  ") and not SEPARATOR.match(text)
+        if SEPARATOR.match(text):
+            body = ""
+        elif continues:  # an empty first cell: the text goes on in the last cell of the row above
+            body = escaped(text.strip()[1:-1].split("|", columns - 1)[-1].strip())
+        else:
+            body = row(text, "th" if head else "td", columns)
+        continued = not ends and texts[i + 1].strip().startswith("|  ")
+        if not continued and not SEPARATOR.match(text):
+            body += "</th></tr>" if head else "</td></tr>"
         out.append(" " + ("<table>" if begins else "") + body + ("</table>" if ends else ""))
     return out
 
