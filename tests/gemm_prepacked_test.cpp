@@ -10,6 +10,8 @@
 #include "support/seed.hpp"
 #include "support/threads.hpp"
 
+#include <algorithm>
+#include <type_traits>
 #include <vector>
 
 using namespace ufp4;
@@ -52,6 +54,32 @@ TEST_CASE("a prepacked matrix holds eight codes of sixteen rows side by side, an
   }
   REQUIRE(codes);
   REQUIRE(scales);
+}
+
+TEST_CASE("a row of a prepacked matrix is read back in the canonical layout", "[gemm]") {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(2)};
+  const auto check = [](const auto& q) {
+    using F = typename std::remove_cvref_t<decltype(q)>::format;
+    const auto p = prepack(q);
+    const std::size_t bytes = q.padded_cols() / 2, blocks = q.padded_cols() / F::block_size;
+    const detail::prepacked_layout layout{q.padded_cols(), blocks};
+    REQUIRE(p.codes().size() == layout.code_bytes(q.rows()));
+    REQUIRE(p.scales().size() == layout.scale_count(q.rows()));
+    for (std::size_t i = 0; i < q.rows(); ++i) {
+      std::vector<std::uint8_t> codes(bytes);
+      std::vector<typename F::scale_type> scales(blocks);
+      detail::unpack_row(p, i, codes.data(), scales.data());
+      const std::size_t scale_row = i / static_cast<std::size_t>(F::block.rows) * blocks;
+      REQUIRE(std::equal(codes.begin(), codes.end(), q.codes().begin() + static_cast<std::ptrdiff_t>(i * bytes)));
+      REQUIRE(detail::same_bytes(scales.data(), q.scales().data() + scale_row, blocks * sizeof scales[0]));
+      for (std::size_t k = 0; k < q.padded_cols(); ++k)
+        REQUIRE(layout.code(p.codes().data(), i, k) == (k % 2 == 0 ? codes[k / 2] & 15 : codes[k / 2] >> 4));
+    }
+  };
+  check(model::random_quantized<nvfp4>(gen, 37, 90));
+  check(model::random_quantized<block_format<int4, ue5m3, square(16), float>>(gen, 33, 50));
+  check(model::random_quantized<block_format<fp4<E1M2>, float, 4>>(gen, 5, 12));
 }
 
 TEST_CASE("a product with prepacked weights has the bits of the product with the weights", "[gemm]") {

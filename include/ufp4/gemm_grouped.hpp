@@ -12,7 +12,7 @@
 namespace ufp4::detail::inline UFP4_CODE {
 
 inline void add_ranges(std::vector<group_range>& all, const cpu::detail::quantized_source& q, std::size_t entry) {
-  const std::size_t rows = q.interleaved ? (q.rows + 15) / 16 * 16 : q.rows;
+  const std::size_t rows = q.interleaved ? prepacked_layout::filled_rows(q.rows) : q.rows;
   add_range(all, q.codes, rows * q.padded_cols / 2, entry);
   add_range(all, q.scales,
             scale_rows(rows, q.format.block) * q.blocks() * static_cast<std::size_t>(scale_bytes(q.format.scale)),

@@ -73,4 +73,13 @@ void prepack_panels(const quantized_view<F>& q, prepacked_matrix<F>& out, std::s
   }
 }
 
+/// The codes and scales of one row, in the canonical layout: padded_cols() / 2 bytes and a scale for each block.
+template <any_block_format F>
+void unpack_row(const prepacked_matrix<F>& p, std::size_t row, std::uint8_t* codes, typename F::scale_type* scales) {
+  const std::size_t row_bytes = p.padded_cols() / 2, blocks = p.padded_cols() / F::block_size;
+  const prepacked_layout layout{p.padded_cols(), blocks};
+  for (std::size_t at = 0; at < row_bytes; ++at) codes[at] = p.codes()[layout.code_index(row, 2 * at)];
+  for (std::size_t b = 0; b < blocks; ++b) scales[b] = p.scales()[layout.scale_index(row, b)];
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE

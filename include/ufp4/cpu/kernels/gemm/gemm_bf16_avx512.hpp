@@ -200,16 +200,7 @@ struct bf16_gemm {
   }
   static void multiply_tile(const slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
     if (has_subnormal(s, live, left)) return bf16_tile_by_fma(live, s, left, acc);
-    switch (live) {
-      case 1: return bf16_tile<1>(s, left, acc);
-      case 2: return bf16_tile<2>(s, left, acc);
-      case 3: return bf16_tile<3>(s, left, acc);
-      case 4: return bf16_tile<4>(s, left, acc);
-      case 5: return bf16_tile<5>(s, left, acc);
-      case 6: return bf16_tile<6>(s, left, acc);
-      case 7: return bf16_tile<7>(s, left, acc);
-      default: return bf16_tile<8>(s, left, acc);
-    }
+    with_rows(live, [&]<std::size_t count>() { bf16_tile<count>(s, left, acc); });
   }
 };
 

@@ -193,7 +193,7 @@ struct bfmmla_gemm {
 
   static bool pack_values(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t count, std::byte* to) {
     float value[piece + 8] = {};
-    f32_gemm::plain_row(plain, row, k, count, value);
+    load_plain(plain, {row, 1, k, count}, value);
     bool tiny = false;
     for (std::size_t i = 0; i < (count + 15) / 16 * 16; i += 4, to += quad) {
       const half_u16 v = to_bf16(load(value + i));

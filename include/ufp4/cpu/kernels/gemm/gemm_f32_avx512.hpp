@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
 #include <ufp4/cpu/kernels/quantize/quantize_avx512.hpp>
 
@@ -203,20 +202,6 @@ inline void f32_row(const f32_slice& s, const std::byte* left, float* acc) {
   store(acc, sum);
 }
 
-template <bool decodes>
-inline void f32_tile_of(std::size_t rows, const f32_slice& s, const std::byte* left, float* acc) {
-  switch (rows) {
-    case 1: return f32_tile<1, decodes>(s, left, acc);
-    case 2: return f32_tile<2, decodes>(s, left, acc);
-    case 3: return f32_tile<3, decodes>(s, left, acc);
-    case 4: return f32_tile<4, decodes>(s, left, acc);
-    case 5: return f32_tile<5, decodes>(s, left, acc);
-    case 6: return f32_tile<6, decodes>(s, left, acc);
-    case 7: return f32_tile<7, decodes>(s, left, acc);
-    default: return f32_tile<8, decodes>(s, left, acc);
-  }
-}
-
 struct f32_gemm {
   using slice = f32_slice;
   static constexpr std::size_t rows = f32_rows, cols = lanes;
@@ -245,10 +230,9 @@ struct f32_gemm {
   static void multiply_tile(const slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
     if (first && s.decodes && live == 1 && s.block == 16) return f32_row<16>(s, left, acc);
     if (first && s.decodes && live == 1 && s.block == 32) return f32_row<32>(s, left, acc);
-    if (first && s.decodes)
-      f32_tile_of<true>(live, s, left, acc);
-    else
-      f32_tile_of<false>(live, s, left, acc);
+    with_rows(live, [&]<std::size_t count>() {
+      first&& s.decodes ? f32_tile<count, true>(s, left, acc) : f32_tile<count, false>(s, left, acc);
+    });
   }
 };
 

@@ -45,32 +45,10 @@ struct f32_gemm {
 
   static void left_piece(const gemm_job& job, std::size_t row, std::size_t k, std::size_t count, float* value,
                          float* scale) {
-    const gemm_operand& side = job.left;
-    const std::size_t blocks = count / job.block;
-    row_scales(side, row, k / job.block, blocks, scale);
-    if (side.is_quantized)
-      for (std::size_t i = 0; i < count; i += 2) {
-        const std::uint8_t pair = side.q.codes[side.q.code_index(row, k + i)];
-        value[i] = side.q.format.grid.value[pair & 15u];
-        value[i + 1] = side.q.format.grid.value[pair >> 4];
-      }
-    else
-      plain_row(side.plain, row, k, count, value);
-    if (job.mode != accumulate::folded_bf16) return;
-    for (std::size_t b = 0; b < blocks; ++b) {
-      for (std::size_t i = b * job.block; i < (b + 1) * job.block; ++i)
-        value[i] = static_cast<float>(round_to<bf16>(value[i] * scale[b]));
-      scale[b] = 1.0f;
-    }
-  }
-
-  /// Transformed values of a plain row.
-  static void plain_row(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t count, float* value) {
-    coded_run run;
-    for (std::size_t i = 0; i < count; i += plain.run()) {
-      load_run(plain, row, k + i, run);
-      for (std::size_t j = 0; j < plain.run(); ++j) value[i + j] = run.x[j];
-    }
+    const panel line{row, 1, k, count};
+    row_scales(job.left, row, k / job.block, count / job.block, scale);
+    decode_values(job.left, line, value);
+    if (job.mode == accumulate::folded_bf16) fold_to_bf16(line, job.block, scale, value);
   }
 
   // ---- Right: `lanes` columns at a time.
@@ -112,7 +90,7 @@ struct f32_gemm {
     for (std::size_t j = 0; j < lanes; ++j)
       for (std::size_t p = 0; p < length; p += piece) {
         const std::size_t count = length - p < piece ? length - p : piece;
-        plain_row(plain, lane_column(col, live, j), k + p, count, line);
+        load_plain(plain, {lane_column(col, live, j), 1, k + p, count}, line);
         for (std::size_t i = 0; i < count; ++i) value[(p + i) * cols + j] = line[i];
       }
   }

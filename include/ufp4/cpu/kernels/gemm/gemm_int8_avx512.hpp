@@ -158,20 +158,6 @@ inline void int8_tile(const int8_slice& s, const std::byte* left, float* acc) {
   for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, sum[r]);
 }
 
-template <bool decodes>
-inline void int8_tile_of(std::size_t rows, const int8_slice& s, const std::byte* left, float* acc) {
-  switch (rows) {
-    case 1: return int8_tile<1, decodes>(s, left, acc);
-    case 2: return int8_tile<2, decodes>(s, left, acc);
-    case 3: return int8_tile<3, decodes>(s, left, acc);
-    case 4: return int8_tile<4, decodes>(s, left, acc);
-    case 5: return int8_tile<5, decodes>(s, left, acc);
-    case 6: return int8_tile<6, decodes>(s, left, acc);
-    case 7: return int8_tile<7, decodes>(s, left, acc);
-    default: return int8_tile<8, decodes>(s, left, acc);
-  }
-}
-
 /// The four even and four odd values of each 8 of 16 k of a row, as signed bytes.
 using i8x16 = std::uint8_t __attribute__((vector_size(16)));
 UFP4_LANE i8x16 left_bytes_of(const quantized_source& q, i8x16 table, std::size_t row, std::size_t k) {
@@ -234,10 +220,9 @@ struct int8_gemm {
     store_sums(job, part, acc, stride);
   }
   static void multiply_tile(const slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
-    if (first)
-      int8_tile_of<true>(live, s, left, acc);
-    else
-      int8_tile_of<false>(live, s, left, acc);
+    with_rows(live, [&]<std::size_t count>() {
+      first ? int8_tile<count, true>(s, left, acc) : int8_tile<count, false>(s, left, acc);
+    });
   }
 };
 

@@ -1,7 +1,8 @@
 // ufp4 - quantized_gemm in portable C++: one tile of C at a time, operands decoded into panels.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops run over outputs or over exact integer products, so the compiler may vectorize them without changing a bit.
+// Loops run over outputs or over exact integer products, so the compiler may vectorize them without changing a bit. A
+// sum that is not finite is only a mark here: store_part computes that element again.
 #pragma once
 
 #include <cstddef>
@@ -26,39 +27,40 @@ struct gemm_scratch {
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// acc = fma(d, fl(sA * sB), acc) for every block, d the exact integer dot product.
-inline void accumulate_exact(const gemm_job& job, std::size_t rows, std::size_t cols, std::size_t depth,
-                             gemm_scratch& s) {
-  const float unit = job.left.q.format.grid.unit * job.right.q.format.grid.unit;
+/// acc = fma(d, fl(sA * sB), acc) for every block; d = dot(i, j, k) is the dot product of the block at column k.
+template <class Dot>
+void accumulate_blocks(const gemm_job& job, std::size_t rows, std::size_t cols, std::size_t depth, gemm_scratch& s,
+                       const Dot& dot) {
   for (std::size_t i = 0; i < rows; ++i)
     for (std::size_t j = 0; j < cols; ++j) {
       float acc = s.acc[i * gemm_tile + j];
-      const std::int16_t *a = s.integer[0] + i * panel_depth, *b = s.integer[1] + j * panel_depth;
       const float *sa = s.scale[0] + i * panel_depth / 2, *sb = s.scale[1] + j * panel_depth / 2;
-      for (std::size_t k = 0; k < depth; k += job.block, a += job.block, b += job.block) {
-        std::int32_t dot = 0;
-        for (std::size_t e = 0; e < job.block; ++e) dot += std::int32_t{a[e]} * b[e];
-        acc = ufp4::detail::fma(static_cast<float>(dot) * unit, *sa++ * *sb++, acc);
-      }
+      for (std::size_t k = 0; k < depth; k += job.block) acc = ufp4::detail::fma(dot(i, j, k), *sa++ * *sb++, acc);
       s.acc[i * gemm_tile + j] = acc;
     }
 }
 
-/// The same where d is a chain of fma in index order: an operand or a grid whose products are not exact.
+/// Exact dot products of integers.
+inline void accumulate_exact(const gemm_job& job, std::size_t rows, std::size_t cols, std::size_t depth,
+                             gemm_scratch& s) {
+  const float unit = job.left.q.format.grid.unit * job.right.q.format.grid.unit;
+  accumulate_blocks(job, rows, cols, depth, s, [&](std::size_t i, std::size_t j, std::size_t k) {
+    const std::int16_t *a = s.integer[0] + i * panel_depth + k, *b = s.integer[1] + j * panel_depth + k;
+    std::int32_t d = 0;
+    for (std::size_t e = 0; e < job.block; ++e) d += std::int32_t{a[e]} * b[e];
+    return static_cast<float>(d) * unit;
+  });
+}
+
+/// Chains of fma in index order, for an operand or a grid whose products are not exact.
 inline void accumulate_chain(const gemm_job& job, std::size_t rows, std::size_t cols, std::size_t depth,
                              gemm_scratch& s) {
-  for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t j = 0; j < cols; ++j) {
-      float acc = s.acc[i * gemm_tile + j];
-      const float *a = s.value[0] + i * panel_depth, *b = s.value[1] + j * panel_depth;
-      const float *sa = s.scale[0] + i * panel_depth / 2, *sb = s.scale[1] + j * panel_depth / 2;
-      for (std::size_t k = 0; k < depth; k += job.block) {
-        float d = 0.0f;
-        for (std::size_t e = k; e < k + job.block; ++e) d = ufp4::detail::fma(a[e], b[e], d);
-        acc = ufp4::detail::fma(d, *sa++ * *sb++, acc);
-      }
-      s.acc[i * gemm_tile + j] = acc;
-    }
+  accumulate_blocks(job, rows, cols, depth, s, [&](std::size_t i, std::size_t j, std::size_t k) {
+    const float *a = s.value[0] + i * panel_depth + k, *b = s.value[1] + j * panel_depth + k;
+    float d = 0.0f;
+    for (std::size_t e = 0; e < job.block; ++e) d = ufp4::detail::fma(a[e], b[e], d);
+    return d;
+  });
 }
 
 /// The right panel by columns, so that loops run over outputs; columns that C does not have are zero.
@@ -130,9 +132,6 @@ inline void gemm_scalar(const gemm_job& job, const gemm_part& part, const std::b
 inline constexpr gemm_kernel gemm_scalar_kernel = {
     .tier = isa::scalar,
     .name = "gemm_scalar",
-    .tile_rows = 1,
-    .tile_cols = 1,
-    .tile_depth = 1,
     .part_rows = gemm_tile,
     .part_cols = gemm_tile,
     .takes = [](const gemm_job&) { return true; },

@@ -25,6 +25,21 @@ UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512 {
 
+/// f<rows>() for a tile of 1 to 8 rows.
+template <class F>
+void with_rows(std::size_t rows, const F& f) {
+  switch (rows) {
+    case 1: return f.template operator()<1>();
+    case 2: return f.template operator()<2>();
+    case 3: return f.template operator()<3>();
+    case 4: return f.template operator()<4>();
+    case 5: return f.template operator()<5>();
+    case 6: return f.template operator()<6>();
+    case 7: return f.template operator()<7>();
+    default: return f.template operator()<8>();
+  }
+}
+
 /// 16 bytes of each of sixteen rows: dword j of row r in lane r of v[j].
 struct quad {
   u32 v[4];
