@@ -16,16 +16,19 @@
 ///   interop::safetensors_reader file("model.safetensors");
 ///   const auto w = interop::read_int4_groups(file, "model.layers.0.mlp.up_proj", interop::int4_layout::awq);
 ///   interop::dequantize(w, view);  // rows are outputs
+///   quantized_gemm(x, interop::to_zero_point_matrix(w), y);
 ///
 /// Sources: AutoAWQ, WQLinear_GEMM (packing_utils.py); AutoGPTQ and GPTQModel, QuantLinear (formats gptq and gptq_v2).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <type_traits>
-#include <ufp4/format/scales.hpp>
 #include <ufp4/interop/safetensors_file.hpp>
+#include <ufp4/matrix/zero_points.hpp>
 #include <vector>
 
 namespace ufp4::interop::inline UFP4_TYPES {
@@ -149,6 +152,29 @@ void dequantize(const int4_groups& w, const matrix_view<T>& out) {
       else
         out(n, k) = round_to<T>(w(n, k));
     }
+}
+
+/// The inputs in the order of their groups: 0, 1, 2, ... unless g_idx permutes them (act-order).
+inline std::vector<std::uint32_t> input_order(const int4_groups& w) {
+  std::vector<std::uint32_t> order(w.cols);
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return w.group[a] < w.group[b]; });
+  return order;
+}
+
+/// The weight for quantized_gemm. Column j is input input_order(w)[j], which must also be the order of X's columns.
+/// std::invalid_argument unless every group has the same number of inputs, a power of two from 2 to 256.
+inline zero_point_matrix to_zero_point_matrix(const int4_groups& w) {
+  const std::vector<std::uint32_t> order = input_order(w);
+  const std::size_t length = w.groups == 0 ? 0 : w.cols / w.groups;
+  std::vector<std::uint8_t> codes(w.codes.size());
+  for (std::size_t k = 0; k < w.cols; ++k) {
+    ufp4::detail::expects(w.group[order[k]] == k / length && w.groups * length == w.cols,
+                          "to_zero_point_matrix: groups of different lengths: ", w.cols, " inputs in ", w.groups,
+                          " groups");
+    for (std::size_t n = 0; n < w.rows; ++n) codes[n * w.cols + k] = w.codes[n * w.cols + order[k]];
+  }
+  return {w.rows, w.cols, length, codes, w.scales, w.zero_points};
 }
 
 }  // namespace ufp4::interop::inline UFP4_CODE
