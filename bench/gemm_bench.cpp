@@ -6,6 +6,7 @@
 // the kernel uses, with the rescaling that its blocks ask for; where M is 1, the bandwidth that the weights are read
 // with.
 #include "support/bench.hpp"
+#include "support/clock.hpp"
 #include "support/limits.hpp"
 #include "support/operands.hpp"
 #include "support/plain.hpp"
@@ -267,7 +268,87 @@ void add_eigen(std::span<const size> sizes) {
     }
 }
 
+/// Calls so small that what surrounds the kernel counts: the limit is the kernel, called directly. A row times 256 calls,
+/// since one takes no longer than to read the clock.
+template <class Call, class Kernel>
+void add_small_call(std::string format, std::string shape, const char* unit, double work, const Call& prepare,
+                    const Kernel& prepare_kernel) {
+  for (const int threads : {0, 1}) {
+    const cpu::context ctx{.threads = threads};
+    bench::row r{.operation = "call_overhead",
+                 .format = format + (threads == 0 ? ", default context" : ", one thread"),
+                 .isa = cpu::name(cpu::available().best()),
+                 .shape = shape,
+                 .threads = 1,
+                 .unit = unit,
+                 .work = work,
+                 .kernel = format,
+                 .bound_name = "the kernel called directly",
+                 .bound = {},
+                 .prepare = {}};
+    constexpr int calls = 256;
+    r.work *= calls;
+    r.bound = [=] {
+      const auto kernel = prepare_kernel();
+      double best = 1e9;
+      for (int repetition = 0; repetition < 50; ++repetition) {
+        const bench::stopwatch watch(1);
+        for (int i = 0; i < calls; ++i) kernel();
+        best = std::min(best, watch.seconds());
+      }
+      return work * calls / best;
+    };
+    r.prepare = [=]() -> std::function<void()> {
+      return [call = prepare(ctx)] {
+        for (int i = 0; i < calls; ++i) call();
+      };
+    };
+    bench::add(std::move(r));
+  }
+}
+
+void add_small_calls() {
+  constexpr std::size_t n = 256;
+  static std::vector<float> weights(n * n), out(n);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 37) - 18;
+  const matrix_view<const float> x{weights.data(), 1, n}, w{weights.data(), n, n};
+  const matrix_view<float> y{out.data(), 1, n};
+  static const auto qx = quantize<nvfp4>(x), qw = quantize<nvfp4>(w);
+  const gemm_options options{};
+  add_small_call(
+      "quantized_gemm nvfp4", "1x256x256", "GFLOP/s", 2e-9 * n * n,
+      [=](const cpu::context& ctx) { return [=] { quantized_gemm(ctx, qx, qw, y, options); }; },
+      [=] {
+        const auto plan =
+            cpu::detail::plan_gemm(detail::gemm_job_of(qx, qw, detail::sink_of(y), options), cpu::resolve({}));
+        static detail::buffer<std::byte> left(plan.kernel->left_bytes(plan.job, 1));
+        static detail::buffer<std::byte> scratch(plan.kernel->scratch_bytes(plan.job, 1));
+        return [=] {
+          plan.kernel->pack_left(plan.job, 0, 1, left.data());
+          for (std::size_t col = 0; col < n; col += plan.kernel->part_cols)
+            plan.kernel->multiply(plan.job, {0, 1, col, std::min(n - col, plan.kernel->part_cols)}, left.data(),
+                                  scratch.data());
+        };
+      });
+  static auto q = quantize<mxfp4>(x);  // one level: no pass for the amax of the whole
+  add_small_call(
+      "quantize_into mxfp4", "1KB", "GB/s", 1e-9 * n * sizeof(float),
+      [=](const cpu::context& ctx) { return [=] { quantize_into(ctx, x, q); }; },
+      [=] {
+        const auto policies = detail::collect();
+        const auto job = detail::make_job(detail::source_of(x), spec_of<mxfp4>, policies);
+        const auto coder = detail::make_coder<mxfp4>(policies, 0.0f);
+        const auto kernel =
+            cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize, job, coder, cpu::resolve({})).kernel;
+        return [=] {
+          quantize_report report;
+          kernel(job, coder, {q.codes().data(), q.scales().data()}, 0, 1, report);
+        };
+      });
+}
+
 void add_all(const settings& s) {
+  add_small_calls();
   std::vector<size> sizes{
       {1, wide, wide}, {1, wide, wide, true}, {16, wide, wide}, {128, wide, wide}, {512, wide, wide}};
   std::vector<size> squares{{512, 512, 512}, {1024, 1024, 1024}, {2048, 2048, 2048}};

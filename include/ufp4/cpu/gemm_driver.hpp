@@ -7,10 +7,10 @@
 
 #include <cstddef>
 #include <cstring>
+#include <new>
 #include <span>
 #include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/cpu/parallel.hpp>
-#include <vector>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
@@ -56,15 +56,16 @@ struct gemm_piece {
   std::size_t packs() const { return (rows + pack_rows() - 1) / pack_rows(); }
 };
 
-/// Memory of one call on a cache line: a small amount is part of the object, on the caller's stack.
+/// Memory of one call on a cache line: up to `few` bytes are part of the object, on the caller's stack.
+template <std::size_t few>
 class gemm_memory {
  public:
-  explicit gemm_memory(std::size_t bytes) : heap_(bytes <= sizeof small_ ? 0 : bytes) {}
+  explicit gemm_memory(std::size_t bytes) : heap_(bytes <= few ? 0 : bytes) {}
   std::byte* data() { return heap_.size() == 0 ? small_ : heap_.data(); }
 
  private:
   ufp4::detail::buffer<std::byte> heap_;
-  alignas(64) std::byte small_[std::size_t{1} << 14];
+  alignas(64) std::byte small_[few];
 };
 
 /// Scratch memory for tasks that run at the same time: `places` of them, each of `bytes`.
@@ -101,25 +102,25 @@ class scratch_pool {
   char* used_;
 };
 
-/// Pieces whose packed rows are in memory at the same time.
+/// Consecutive pieces whose packed rows are in memory at the same time.
 struct gemm_wave {
   static constexpr std::size_t memory = std::size_t{64} << 20;
 
-  std::vector<gemm_piece> pieces;
-  std::size_t left_bytes = 0, scratch_bytes = 0, tasks = 0, packs = 0;
+  gemm_piece* pieces;
+  std::size_t count = 0, left_bytes = 0, scratch_bytes = 0, tasks = 0, packs = 0;
 
-  void add(const gemm_plan& plan, std::size_t row, std::size_t count) {
-    pieces.push_back({&plan, row, count, left_bytes, tasks, packs});
-    left_bytes += plan.kernel->left_bytes(plan.job, count);
-    const std::size_t scratch = plan.kernel->scratch_bytes(plan.job, count);
+  void add(const gemm_plan& plan, std::size_t row, std::size_t rows) {
+    const gemm_piece& piece = *::new (pieces + count++) gemm_piece{&plan, row, rows, left_bytes, tasks, packs};
+    left_bytes += plan.kernel->left_bytes(plan.job, rows);
+    const std::size_t scratch = plan.kernel->scratch_bytes(plan.job, rows);
     scratch_bytes = scratch > scratch_bytes ? scratch : scratch_bytes;
-    tasks += pieces.back().parts();
-    packs += pieces.back().packs();
+    tasks += piece.parts();
+    packs += piece.packs();
   }
 
   /// The last piece whose `first` is not beyond a task.
   const gemm_piece& piece_of(std::size_t gemm_piece::* first, std::size_t task) const {
-    std::size_t low = 0, high = pieces.size();
+    std::size_t low = 0, high = count;
     while (high - low > 1) {
       const std::size_t middle = (low + high) / 2;
       (pieces[middle].*first <= task ? low : high) = middle;
@@ -144,7 +145,7 @@ inline void pack_wave(const context& ctx, const gemm_wave& wave, std::byte* left
 inline void run_wave(const context& ctx, const gemm_wave& wave) {
   const std::size_t limit = thread_limit(ctx), places = limit < wave.tasks ? limit : wave.tasks;
   const std::size_t left_bytes = scratch_pool::line(wave.left_bytes);
-  gemm_memory memory(left_bytes + scratch_pool::size(places, wave.scratch_bytes));
+  gemm_memory<(std::size_t{1} << 14)> memory(left_bytes + scratch_pool::size(places, wave.scratch_bytes));
   std::byte* left = memory.data();
   pack_wave(ctx, wave, left);
   scratch_pool scratch(places, wave.scratch_bytes, left + left_bytes);
@@ -182,10 +183,12 @@ inline std::size_t useful_threads(const context& ctx, std::span<const gemm_plan>
 inline void run_plans(const context& ctx, std::span<const gemm_plan> plans) {
   const std::size_t threads = useful_threads(ctx, plans);
   const context limited{.threads = static_cast<int>(threads), .isa = ctx.isa, .executor = ctx.executor};
-  std::size_t parts = 0;  // of C's first rows, over all jobs
+  std::size_t parts = 0, pieces = 0;  // parts: of C's first rows, over all jobs
   for (const gemm_plan& plan : plans)
     parts += (plan.job.out.cols + plan.kernel->part_cols - 1) / plan.kernel->part_cols;
-  gemm_wave wave;
+  for (const gemm_plan& plan : plans) pieces += plan.job.out.rows / piece_rows(plan, parts, threads) + 1;
+  gemm_memory<1024> memory(pieces * sizeof(gemm_piece));
+  gemm_wave wave{reinterpret_cast<gemm_piece*>(memory.data())};
   for (const gemm_plan& plan : plans) {
     const std::size_t most = piece_rows(plan, parts, threads);
     for (std::size_t row = 0; row < plan.job.out.rows; row += most) {
@@ -193,10 +196,10 @@ inline void run_plans(const context& ctx, std::span<const gemm_plan> plans) {
       wave.add(plan, row, left < most ? left : most);
       if (wave.left_bytes < gemm_wave::memory) continue;
       run_wave(limited, wave);
-      wave = {};
+      wave = {wave.pieces};
     }
   }
-  if (!wave.pieces.empty()) run_wave(limited, wave);
+  if (wave.count != 0) run_wave(limited, wave);
 }
 
 /// Runs checked jobs: many small ones are spread over the threads as well as one large one is. No C overlaps another.
@@ -207,11 +210,11 @@ inline void run_gemms(const context& ctx, std::span<const gemm_job> jobs) {
     const gemm_plan plan = plan_gemm(jobs[0], tier);
     return run_plans(ctx, {&plan, 1});
   }
-  std::vector<gemm_plan> plans;
-  plans.reserve(jobs.size());
+  const ufp4::detail::buffer<gemm_plan> plans(jobs.size());
+  std::size_t count = 0;
   for (const gemm_job& job : jobs)
-    if (!empty(job)) plans.push_back(plan_gemm(job, tier));
-  run_plans(ctx, plans);
+    if (!empty(job)) ::new (plans.data() + count++) gemm_plan(plan_gemm(job, tier));
+  run_plans(ctx, {plans.data(), count});
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
