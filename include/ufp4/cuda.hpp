@@ -1,4 +1,4 @@
-// ufp4 - the operations on NVIDIA GPUs: for files that nvcc compiles.
+// ufp4 - the operations on NVIDIA GPUs, for files that nvcc compiles.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,11 +11,12 @@
 #include <ufp4/gpu/operations.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
+/// The table of GEMM kernels.
 inline std::span<const gemm_kernel* const> gemm_kernels() { return cuda_gemm_kernels; }
 }  // namespace ufp4::gpu::inline UFP4_GPU
 
 namespace ufp4 {
-/// cuda::context, cuda::quantize, ...: the operations of gpu/, which CUDA and HIP share.
+/// cuda::context, cuda::quantize, ... are the operations in gpu/, which CUDA and HIP share.
 namespace cuda = gpu;
 }  // namespace ufp4
 #endif

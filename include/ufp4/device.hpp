@@ -1,14 +1,15 @@
-// ufp4 - everything legal inside a kernel: values, rounding, the Hadamard transform of a run, one block's codec.
+// ufp4 - everything that may be used in a kernel: values, rounding, the Hadamard transform of a run, the codec of a
+// block.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls no runtime API, allocates and throws nothing; functions are __host__ __device__ under a GPU's compiler.
-// NVRTC takes it with the options -I<include> -I<include>/ufp4/rtc --device-as-default-execution-space (docs/gpu.md).
+// Calls no runtime API, does not allocate and does not throw. With a GPU compiler functions are __host__ __device__.
+// NVRTC compiles it with -I<include> -I<include>/ufp4/rtc --device-as-default-execution-space (docs/gpu.md).
 //
-// A GPU compiler also gets the pieces that lanes make together, named by the scope that must come to them:
+// A GPU compiler also gets functions for several threads. The namespace tells which threads must call a function:
 //
-// | ufp4::gpu::thread | one thread, in its registers                                                               |
-// | ufp4::gpu::warp   | every lane of the wave                                                                     |
-// | ufp4::gpu::block  | every thread of the block, with shared memory that the caller places                       |
+// | ufp4::gpu::thread | one thread, with values in its registers                             |
+// | ufp4::gpu::warp   | every lane of the wave                                               |
+// | ufp4::gpu::block  | every thread of the block, with shared memory that the caller passes |
 #pragma once
 
 #include <ufp4/block/block_codec.hpp>

@@ -1,8 +1,8 @@
-// ufp4 - the operations on AMD GPUs: for files that hipcc compiles.
+// ufp4 - the operations on AMD GPUs, for files that hipcc compiles.
 // SPDX-License-Identifier: Apache-2.0
 //
-// No AMD GPU has run any of it yet: the kernels' sources run in the executor of tests/gpu,
-// and are compiled for each architecture.
+// No AMD GPU has run the kernels yet: tests run their sources in the CPU simulator of tests/gpu and compile them for
+// each architecture.
 #pragma once
 
 #include <span>
@@ -14,11 +14,12 @@
 #include <ufp4/hip/gemm_kernels.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
+/// The table of GEMM kernels.
 inline std::span<const gemm_kernel* const> gemm_kernels() { return hip_gemm_kernels; }
 }  // namespace ufp4::gpu::inline UFP4_GPU
 
 namespace ufp4 {
-/// hip::context, hip::quantize, ...: the operations of gpu/, which CUDA and HIP share.
+/// hip::context, hip::quantize, ... are the operations in gpu/, which CUDA and HIP share.
 namespace hip = gpu;
 }  // namespace ufp4
 #endif

@@ -25,7 +25,7 @@ unreachable=(
   'rename UFP4_TYPES and UFP4_CODE with the version' # a note to ourselves, in the header that both stand in
   'its rounding is not used: a baseline machine has none' # between the tiers of a kernel
   'there is no bf16 unit here' # the same
-  'a thread brings the scales of one row' # between the tiles of a kernel
+  'a thread loads the scales of one row' # between the tiles of a kernel
   'an instruction multiplies 16 columns' # the same
   'ufp4: tensor files are little-endian and copied as they are' # no compiler of ours is big-endian
 )

@@ -4,6 +4,7 @@
 // As host.cpp; the machine is the executor of tests/gpu, so that any compiler can be asked.
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
 
+#include <ufp4/block/presets.hpp>
 #include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
 #include <ufp4/hip/wmma_iu4.hpp>
@@ -26,6 +27,15 @@ void two_maxima(const float* amax) {  // says: two values of tensor_amax in one 
   (void)gpu::detail::collect(tensor_amax{1}, gpu::tensor_amax_at{amax});
 #else
   (void)gpu::detail::collect(gpu::tensor_amax_at{amax});
+#endif
+}
+
+// says: tensor_amax_at has no effect: the format has no tensor scale
+void amax_without_tensor_scale(const float* amax) {
+#if defined(MISTAKE)
+  (void)gpu::detail::collect_for<e1m2_f32>(gpu::tensor_amax_at{amax});
+#else
+  (void)gpu::detail::collect_for<nvfp4>(gpu::tensor_amax_at{amax});
 #endif
 }
 

@@ -148,11 +148,11 @@ TEST_CASE("mistakes of a group are named as the host names them, and nothing is 
         "quantized_gemm_grouped: bias has 24 entries; leave it empty");
   auto wrong = parts;
   wrong[1] = {c.data(), 3, 24};
-  CHECK(rejection(m.left, m.device_weights, wrong) == "quantized_gemm_grouped, product 1: shape mismatch: C has 3 rows, A has 4");
+  CHECK(rejection(m.left, m.device_weights, wrong) ==
+        "quantized_gemm_grouped, product 1: shape mismatch: C has 3 rows, A has 4");
   wrong[1] = {c.data() + 24, 4, 24};
   CHECK(rejection(m.left, m.device_weights, wrong) == "quantized_gemm_grouped: C[0] overlaps C[1]");
-  CHECK(support::rejection([&] { gpu::row_range(m.device_all, 4, 4); }) ==
-        "row_range: rows out of range: 4 + 4 > 7");
+  CHECK(support::rejection([&] { gpu::row_range(m.device_all, 4, 4); }) == "row_range: rows out of range: 4 + 4 > 7");
 }
 
 TEST_CASE("an empty group is nothing", "[gpu]") {

@@ -99,6 +99,6 @@ TEST_CASE("plain operands through the operation: what the transform needs comes 
   const gpu::buffer<std::byte> short_of(bytes - 1);
   const gpu::status s = gpu::quantized_gemm(gpu::context{.workspace = short_of.span()}, plain, dq, out, exactly);
   CHECK(s.code() == gpu::invalid_argument);
-  CHECK(text_of(s) == "quantized_gemm: context.workspace has " + std::to_string(bytes - 1) +
-                          " bytes, but the call needs " + std::to_string(bytes));
+  CHECK(text_of(s) == "quantized_gemm: context.workspace is too small: " + std::to_string(bytes - 1) +
+                          " bytes, needs " + std::to_string(bytes));
 }

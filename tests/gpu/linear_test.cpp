@@ -277,14 +277,14 @@ TEST_CASE("a mistake in a layer comes back with the host's message, and nothing 
   const gpu::context none{};
   const std::size_t needed = gpu::linear_forward_workspace_bytes(now, x.there(), w.there(), y.out_there());
   CHECK(support::text_of(gpu::linear_forward(none, now, x.there(), w.there(), y.out_there())) ==
-        "linear_forward: context.workspace has 0 bytes, but the call needs " + std::to_string(needed));
+        "linear_forward: context.workspace is too small: 0 bytes, needs " + std::to_string(needed));
   CHECK(support::text_of(gpu::linear_forward(none, now, x.there(), w.there(), narrow.out_there())) ==
         "linear_forward: w has 24 rows, but 1 experts of 23 outputs (y's columns) take 23");
 
   const memory m(needed);
   gpu::saved_activation homeless;
   CHECK(support::text_of(gpu::linear_forward(m.ctx, now, x.there(), w.there(), y.out_there(), &homeless)) ==
-        "linear_forward: saved.memory has 0 bytes, but the call needs " +
+        "linear_forward: saved.memory is too small: 0 bytes, needs " +
             std::to_string(gpu::linear_saved_bytes(now, x.there())));
   CHECK(support::text_of(gpu::linear_backward_weight(m.ctx, now, dy.there(), homeless, dw.out_there())) ==
         "linear_backward_weight: saved has 0 parts, but offsets names 1 experts");

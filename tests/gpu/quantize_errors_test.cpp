@@ -62,8 +62,8 @@ TEST_CASE("policies that do not fit", "[gpu]") {
   check_rejected("tensor_amax_at is null", gpu::tensor_amax_at{});
   check_rejected("count_at is null", gpu::count_at{});
   check_rejected("undo_transform is for fake_quantize; codes stay in the transformed domain", undo_transform{});
-  check_rejected("shard.first_col 16 plus 40 columns exceeds shard.total_cols 55",
-                 shard{.first_row = 0, .first_col = 16, .total_cols = 55});
+  check_rejected("shard exceeds its whole: first_col 16 + 40 columns > total_cols 55",
+                 shard{.first_row = 0, .first_col = 16, .total_cols = 55}, tensor_amax{1});
   std::array<int, 16> signs = transformer_engine_signs;
   signs[5] = 0;
   check_rejected("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
@@ -75,18 +75,18 @@ TEST_CASE("outputs, workspace and memory that do not fit", "[gpu]") {
   CHECK(rejected(gpu::quantize<nvfp4>(b.context(), transpose(b.x), view)) ==
         "quantize: shape mismatch: out is 3 x 40, x is 40 x 3");
   CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, b.transformed.view(), random_hadamard<32>{1})) ==
-        "quantize: out was made for a transform of length 64 and its signs, not for the one given, of length 32");
+        "quantize: transform mismatch: out was made for hadamard<64>, the policies have hadamard<32>");
   CHECK(rejected(gpu::quantize<nvfp4>({}, b.x, view)) ==
-        "quantize: context.workspace has 0 bytes, but the call needs 256");
+        "quantize: context.workspace is too small: 0 bytes, needs 256");
   CHECK(rejected(gpu::quantize_both<nvfp4>(gpu::context{{}, b.workspace.span().first(256)}, b.x, view,
                                            support::device_output<nvfp4>(cols, rows, {}).view())) ==
-        "quantize_both: context.workspace has 256 bytes, but the call needs 512");
+        "quantize_both: context.workspace is too small: 256 bytes, needs 512");
   CHECK(rejected(gpu::quantize<nvfp4>(gpu::context{{}, b.workspace.span().subspan(16)}, b.x, view))
-            .ends_with(", not a multiple of 256"));
+            .starts_with("quantize: context.workspace is not aligned to 256 bytes: address "));
   CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, view, gpu::tensor_amax_at{view.tensor_scale()})) ==
-        "quantize: tensor_amax_at is out's tensor_scale, which is written while others still read the maximum");
+        "quantize: tensor_amax_at is the tensor_scale of out: it is written while threads still read the amax");
   CHECK(rejected(gpu::quantize_both<nvfp4>(b.context(), b.x, view, view)) ==
-        "quantize_both: out is 3 x 40, but x is 40 x 3");
+        "quantize_both: shape mismatch: out is 3 x 40, x is 40 x 3");
   CHECK(rejected(gpu::quantize<nvfp4>(b.context(), matrix_view<const float>{nullptr, rows, cols}, view)) ==
         "quantize: x is null, but has 3 x 40 elements");
   auto* inside = reinterpret_cast<std::uint8_t*>(b.values.data());
@@ -111,12 +111,13 @@ TEST_CASE("explain names the kernel, and why not a better one", "[gpu]") {
         "quantize: quantize_lanes; nearest_away and toward_zero round by a loop over the grid's levels");
   CHECK(explained<block_format<nf4, float, 16>>() ==
         "quantize: quantize_lanes; values are rounded by a loop over the grid's levels");
-  CHECK(explained<nvfp4>(mse_search{}) == "quantize: quantize_blocks; a search for the scale runs a thread a block");
+  CHECK(explained<nvfp4>(mse_search{}) ==
+        "quantize: quantize_blocks; a search for the scale uses one thread for each block");
   CHECK(explained<block_format<fp4<E2M1>, float, 8>>() ==
-        "quantize: quantize_blocks; blocks of this shape (or squares after a transform of more than 16) run a thread a "
-        "block");
+        "quantize: quantize_blocks; blocks of this shape (or squares with a transform longer than 16) use one "
+        "thread for each block");
   CHECK(explained<compat::te_nvfp4>() ==
-        "quantize: quantize_blocks; a compat preset has a coder of its own, which runs a thread a block");
+        "quantize: quantize_blocks; a compat preset has a coder of its own, which uses one thread for each block");
   const std::vector<float> x(64);
   CHECK(gpu::explain<nvfp4>({}, transpose(matrix_view<const float>{x.data(), 4, 16})).text() ==
         "quantize: quantize_lanes_transposed");

@@ -81,8 +81,8 @@ TEST_CASE(
   const gpu::status s = gpu::quantize<F>({}, in.view(), out.view(), random_hadamard<256>{7});
   CHECK(s.code() == gpu::not_supported);
   CHECK(s.text() ==
-        "quantize: quantize_blocks: squares of 64 after a transform of 256 take more shared memory than a block of "
-        "this device has");
+        "quantize: quantize_blocks: squares of 64 with hadamard<256> need more shared memory than a block of this "
+        "device has");
 }
 
 TEST_CASE("grids that are neither uniform nor E2M1", "[gpu]") {

@@ -1,4 +1,5 @@
-// ufp4 - CUDA's bfloat16 as an element of matrices, for host and device code; no header of CUDA is needed to include this.
+// ufp4 - CUDA's bfloat16 as an element of matrices, for host and device code; no header of CUDA is needed to include
+// this.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -40,6 +40,8 @@ UFP4_DEVICE void reject_fast_math() {
 #endif
 }
 
+// The functions of the table in gpu/vendor.hpp.
+
 #if defined(UFP4_DEVICE_CODE)
 /// ptxas fuses a multiplication into a later addition unless an addition with an explicit rounding mode stands between
 /// them. x + -0 is x.
@@ -136,26 +138,18 @@ inline error allow_shared_bytes(const void* kernel, std::size_t bytes) {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) || \
     defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_SPECIFIC__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__)
-inline constexpr int probe_threads = 64;
+inline constexpr int probe_threads = 64;  ///< in code for one family alone (sm_90a)
 #else
 inline constexpr int probe_threads = 32;
 #endif
-/// Never launched. Compiled for every architecture of the program, as the kernels are. The driver reports for which
-/// architecture the code that it chose was compiled; the bound on the threads tells whether that was for one family
-/// alone (sm_90a), for which host code has no macro.
-template <int = 0>
-__global__ void __launch_bounds__(probe_threads) compiled_probe() {}
-
-/// Asks the runtime. The first use of the probe may load the program's code onto the device.
-inline error read_facts(int device, device_facts& out) {
+/// The facts of a device. `probe`: the attributes of compiled_probe.
+inline error read_facts(int device, const cudaFuncAttributes& probe, device_facts& out) {
   int major = 0, minor = 0, shared = 0;
   const auto get = [&](int& value, cudaDeviceAttr what) { return cudaDeviceGetAttribute(&value, what, device); };
   if (error e = get(major, cudaDevAttrComputeCapabilityMajor); e != success) return e;
   if (error e = get(minor, cudaDevAttrComputeCapabilityMinor); e != success) return e;
   if (error e = get(out.processors, cudaDevAttrMultiProcessorCount); e != success) return e;
   if (error e = get(shared, cudaDevAttrMaxSharedMemoryPerBlockOptin); e != success) return e;
-  cudaFuncAttributes probe{};
-  if (error e = cudaFuncGetAttributes(&probe, reinterpret_cast<const void*>(&compiled_probe<>)); e != success) return e;
   out.architecture = 10 * major + minor;
   out.wave = 32;
   out.shared_bytes = static_cast<std::size_t>(shared);

@@ -1,11 +1,13 @@
 // ufp4 - first_call_check: an experimental kernel multiplies one tile, which is compared, before it multiplies a job.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CPU simulator of the tests emulates neither TMA and wgmma of Hopper nor tensor memory of Blackwell, so kernels
-// that use them may never have run anywhere (docs/gpu.md, "Experimental kernels"). At the first call on a device such a
-// kernel multiplies one tile of random codes with scales of 1 and 2, in the formats of the job, and the result is
-// compared with that of gemm_simt. All sums are exact in binary32, so a difference of more than 2^-12 of the tile's
-// amax is a mistake; this call and every later one then return an error.
+// The policy for kernels that may never have run anywhere, because the CPU simulator of the tests does not emulate
+// their instructions (TMA and wgmma of Hopper, tensor memory of Blackwell):
+//
+// | chosen  | only by a program that defines UFP4_EXPERIMENTAL; explain names the kernel otherwise                   |
+// | checked | the first call on a device multiplies one tile of random codes with scales of 1 and 2, in the formats  |
+// |         | of the job, and compares it with gemm_simt's. All sums are exact in binary32, so a difference of more  |
+// |         | than 2^-12 of the tile's amax is a mistake: this call and every later one return an error              |
 //
 // The first call allocates some hundred kilobytes and waits, unlike all others. It cannot be captured into a graph:
 // multiply once before. Several threads may make the first call at the same time; each checks for itself.

@@ -21,8 +21,9 @@
 
 namespace ufp4::gpu::warp::inline UFP4_GPU {
 
-/// Which of the four words of 32 codes this lane reads, and in which of eight rows.
+/// Which of the four words of 32 codes this lane reads.
 UFP4_DEVICE unsigned word_of_lane() { return lane() % 4; }
+/// The row of eight that this lane reads.
 UFP4_DEVICE unsigned row_of_lane() { return lane() / 4; }
 
 /// Of rows g and g + 8, for mma_s8_k32.
@@ -33,6 +34,7 @@ UFP4_DEVICE void left_s8(const thread::byte_table& t, std::uint32_t row, std::ui
   thread::decode8_s8(t, row_plus_8, second);
   a[0] = first[0], a[1] = second[0], a[2] = first[1], a[3] = second[1];
 }
+/// Of row g, for mma_s8_k32.
 UFP4_DEVICE void right_s8(const thread::byte_table& t, std::uint32_t row, std::uint32_t (&b)[2]) {
   thread::decode8_s8(t, row, b);
 }
@@ -47,6 +49,7 @@ UFP4_DEVICE void left_halves(const Table& t, std::uint32_t row, std::uint32_t ro
   for (unsigned i = 0; i < 2; ++i)
     a[i][0] = first[2 * i], a[i][1] = second[2 * i], a[i][2] = first[2 * i + 1], a[i][3] = second[2 * i + 1];
 }
+/// Of row g, for two mma_bf16 or mma_f16 of 16 k each.
 template <class Table>
 UFP4_DEVICE void right_halves(const Table& t, std::uint32_t row, std::uint32_t (&b)[2][2]) {
   std::uint32_t pairs[4];

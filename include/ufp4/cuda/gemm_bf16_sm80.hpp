@@ -70,18 +70,18 @@ struct bf16_product {
 template <unsigned Rows, unsigned Cols>
 struct bf16_tile {
   static constexpr unsigned threads = 256, depth = 64, stages = 3, rows = Rows, cols = Cols;
-  static constexpr unsigned chunk_k = 32, chunks = (rows + cols) * depth / chunk_k, turns = chunks / threads;
+  static constexpr unsigned chunk_k = 32, chunks = (rows + cols) * depth / chunk_k, passes = chunks / threads;
   static constexpr unsigned row_bytes = 2 * depth, stage_bytes = chunks * 16, buffer_bytes = (rows + cols) * row_bytes;
   static constexpr unsigned warps_down = 2, warps_across = 4;
   static constexpr unsigned m_tiles = rows / warps_down / 16, n_pairs = cols / warps_across / 16;  ///< of one warp
   static constexpr std::size_t shared_bytes = stages * stage_bytes + 2 * buffer_bytes + 16;
-  static_assert(turns * threads == chunks && m_tiles * warps_down * 16 == rows && n_pairs * warps_across * 16 == cols);
+  static_assert(passes * threads == chunks && m_tiles * warps_down * 16 == rows && n_pairs * warps_across * 16 == cols);
 };
 
-/// 32 codes of a row: what a thread copies and decodes at once. In a step it does so `turns` times.
+/// 32 codes of a row: what a thread copies and decodes at once. In a step it does so `passes` times.
 struct bf16_chunk {
   bf16_side side{};
-  bool live = false;            ///< does the operand have that row?
+  bool exists = false;          ///< does the operand have that row?
   std::size_t row_code = 0;     ///< the first byte of the row
   std::size_t row_scale = 0;    ///< its first scale
   unsigned place = 0;           ///< row of the tile's buffer
@@ -96,21 +96,21 @@ struct bf16_worker {
   std::size_t first_row, first_col;
   unsigned warp = thread_index().x / 32;
   unsigned char* memory = shared_memory();
-  bf16_chunk chunk[Tile::turns] = {};
+  bf16_chunk chunk[Tile::passes] = {};
   float acc[Tile::m_tiles][2 * Tile::n_pairs][4] = {};
 
   UFP4_DEVICE bf16_worker(const bf16_product& p, std::size_t row, std::size_t col)
       : product(p), first_row(row), first_col(col) {
     UFP4_UNROLL
-    for (unsigned turn = 0; turn < Tile::turns; ++turn) {
-      const unsigned at = turn * Tile::threads + thread_index().x, place = at / 2;
-      // if all threads of a turn have the same side, it is known at compile time
+    for (unsigned pass = 0; pass < Tile::passes; ++pass) {
+      const unsigned at = pass * Tile::threads + thread_index().x, place = at / 2;
+      // if all threads of a pass have the same side, it is known at compile time
       const bool is_left =
-          2 * Tile::rows % Tile::threads == 0 ? turn < 2 * Tile::rows / Tile::threads : place < Tile::rows;
-      bf16_chunk& c = chunk[turn];
+          2 * Tile::rows % Tile::threads == 0 ? pass < 2 * Tile::rows / Tile::threads : place < Tile::rows;
+      bf16_chunk& c = chunk[pass];
       c.side = is_left ? p.left : p.right;
       const std::size_t of_side = is_left ? row + place : col + place - Tile::rows;
-      c.live = of_side < c.side.rows;
+      c.exists = of_side < c.side.rows;
       c.row_code = of_side * p.job.padded() / 2;
       c.row_scale = of_side / c.side.block_rows * (p.job.padded() >> p.block_shift);
       c.place = place;
@@ -125,21 +125,21 @@ struct bf16_worker {
   UFP4_DEVICE unsigned char* decoded(unsigned step) const {
     return memory + Tile::stages * Tile::stage_bytes + step % 2 * Tile::buffer_bytes;
   }
-  UFP4_DEVICE unsigned char* staged(unsigned step, unsigned turn) const {
-    return memory + step % Tile::stages * Tile::stage_bytes + (turn * Tile::threads + thread_index().x) * 16;
+  UFP4_DEVICE unsigned char* staged(unsigned step, unsigned pass) const {
+    return memory + step % Tile::stages * Tile::stage_bytes + (pass * Tile::threads + thread_index().x) * 16;
   }
   UFP4_DEVICE static std::size_t first_k(const bf16_chunk& c, unsigned step) {
     return std::size_t{step} * Tile::depth + c.half * Tile::chunk_k;
   }
-  UFP4_DEVICE bool inside(const bf16_chunk& c, std::size_t k) const { return c.live && k < product.job.padded(); }
+  UFP4_DEVICE bool inside(const bf16_chunk& c, std::size_t k) const { return c.exists && k < product.job.padded(); }
 
   /// Starts the copies of one step's codes to shared memory; zeros outside the operand.
   UFP4_DEVICE void copy(unsigned step, unsigned steps) const {
     UFP4_UNROLL
-    for (unsigned turn = 0; turn < Tile::turns; ++turn) {
-      const bf16_chunk& c = chunk[turn];
+    for (unsigned pass = 0; pass < Tile::passes; ++pass) {
+      const bf16_chunk& c = chunk[pass];
       const std::size_t k = first_k(c, step);
-      unsigned char* to = staged(step, turn);
+      unsigned char* to = staged(step, pass);
       if (step >= steps) continue;
       const std::uint8_t* from = c.side.codes + (inside(c, k) ? c.row_code + k / 2 : 0);
       if (c.side.grain == 16) {
@@ -162,8 +162,8 @@ struct bf16_worker {
   /// Loads the scales of one step to registers.
   UFP4_DEVICE void load_scales(unsigned step) {
     UFP4_UNROLL
-    for (unsigned turn = 0; turn < Tile::turns; ++turn) {
-      bf16_chunk& c = chunk[turn];
+    for (unsigned pass = 0; pass < Tile::passes; ++pass) {
+      bf16_chunk& c = chunk[pass];
       UFP4_UNROLL
       for (unsigned i = 0; i < 2; ++i) {
         const std::size_t k = first_k(c, step) + 16 * i;
@@ -199,9 +199,9 @@ struct bf16_worker {
   /// Decodes what this thread copied for one step, from shared memory to shared memory.
   UFP4_DEVICE void decode(unsigned step) const {
     UFP4_UNROLL
-    for (unsigned turn = 0; turn < Tile::turns; ++turn) {
-      const bf16_chunk& c = chunk[turn];
-      const auto codes = *reinterpret_cast<const thread::words4*>(staged(step, turn));
+    for (unsigned pass = 0; pass < Tile::passes; ++pass) {
+      const bf16_chunk& c = chunk[pass];
+      const auto codes = *reinterpret_cast<const thread::words4*>(staged(step, pass));
       unsigned char* row = decoded(step) + c.place * Tile::row_bytes;
       UFP4_UNROLL
       for (unsigned i = 0; i < 2; ++i) {

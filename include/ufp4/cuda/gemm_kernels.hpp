@@ -16,6 +16,7 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
+/// The table.
 inline constexpr const gemm_kernel* cuda_gemm_kernels[] = {
     &gemm_library_blocks,
     &kernels::gemv_blocks_sm80,

@@ -6,7 +6,7 @@
 // | gemm_nvfp4_tcgen05 | E2M1, e4m3 scales, blocks of 16  | kind::mxf4nvf4.block_scale.scale_vec::4X  |
 // | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | kind::mxf4.block_scale.scale_vec::2X      |
 //
-// Experimental kernels (docs/gpu.md), because the CPU simulator emulates neither tensor memory nor the asynchronous
+// Experimental kernels, because the CPU simulator emulates neither tensor memory nor the asynchronous
 // proxy: compiled only with UFP4_EXPERIMENTAL, and checked at the first call (cuda/first_call_check.hpp).
 //
 // The design is kept simple: a thread block computes 128 x 128 of C with two stages of K = 256. Its four warps copy one

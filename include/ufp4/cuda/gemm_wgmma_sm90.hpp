@@ -1,7 +1,7 @@
 // ufp4 - gemm_wgmma_sm90: quantized_gemm, fast and folded_bf16, on Hopper: TMA copies, decoding to bf16, wgmma.
 // SPDX-License-Identifier: Apache-2.0
 //
-// An experimental kernel (docs/gpu.md): compiled only with UFP4_EXPERIMENTAL, and checked at its first call
+// An experimental kernel: compiled only with UFP4_EXPERIMENTAL, and checked at its first call
 // (cuda/first_call_check.hpp).
 //
 // A thread block computes 128 x 128 of C in steps of 64 columns of K. Its four warpgroups have two roles:

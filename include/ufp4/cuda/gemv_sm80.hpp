@@ -93,14 +93,14 @@ struct __attribute__((may_alias, aligned(8))) gemv_words {
 
 /// The work of one thread. Slabs are counted along K.
 struct gemv_worker {
-  static constexpr unsigned narrow_turns = 4, scale_turns = 2;
+  static constexpr unsigned narrow_passes = 4, scale_passes = 2;
 
   const gemv_job& job;
   std::size_t first_row;  ///< of the weights
   gemv_plan plan;
   unsigned char* memory = shared_memory();
   unsigned place = thread_index().x, team = thread_index().x / 32, l = lane();
-  std::uint32_t narrow_codes[narrow_turns] = {}, weight_scales[scale_turns] = {}, narrow_scales[scale_turns] = {};
+  std::uint32_t narrow_codes[narrow_passes] = {}, weight_scales[scale_passes] = {}, narrow_scales[scale_passes] = {};
   float acc = 0;
 
   UFP4_DEVICE gemv_worker(const gemv_job& j, std::size_t row)
@@ -151,7 +151,7 @@ struct gemv_worker {
   UFP4_DEVICE void load(unsigned slab) {
     constexpr unsigned words = gemv_plan::slab_k / 8;
     UFP4_UNROLL
-    for (unsigned i = 0; i < narrow_turns; ++i) {
+    for (unsigned i = 0; i < narrow_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at / words;
       const std::size_t k = std::size_t{slab} * gemv_plan::slab_k + at % words * 8;
       narrow_codes[i] = row < job.narrow.rows && k < job.padded
@@ -159,7 +159,7 @@ struct gemv_worker {
                             : 0u;
     }
     UFP4_UNROLL
-    for (unsigned i = 0; i < scale_turns; ++i) {
+    for (unsigned i = 0; i < scale_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at >> plan.blocks_shift();
       const std::size_t block = blocks_before(slab) + (at & (plan.blocks() - 1));
       weight_scales[i] = row < gemv_plan::rows ? scale_bits(job.weights, first_row + row, block) : 0u;
@@ -170,7 +170,7 @@ struct gemv_worker {
   UFP4_DEVICE void spread() const {
     constexpr unsigned words = gemv_plan::slab_k / 8;
     UFP4_UNROLL
-    for (unsigned i = 0; i < narrow_turns; ++i) {
+    for (unsigned i = 0; i < narrow_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at / words;
       gemv_words bytes;
       thread::decode8_s8(job.narrow.values, narrow_codes[i], bytes.word);
@@ -179,7 +179,7 @@ struct gemv_worker {
             bytes;
     }
     UFP4_UNROLL
-    for (unsigned i = 0; i < scale_turns; ++i) {
+    for (unsigned i = 0; i < scale_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at >> plan.blocks_shift(),
                      block = (at & (plan.blocks() - 1));
       if (row < gemv_plan::rows) weight_scale(row)[block] = thread::scale_value(job.weights.scale, weight_scales[i]);
@@ -334,14 +334,12 @@ inline error run_gemv(const gemm_job& job, const device_facts&, std::span<std::b
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr gemm_kernel gemv_blocks_sm80 = {
-    .name = "gemv_blocks_sm80",
-    .instruction = "mma.sync.m16n8k32.s8",
-    .tile_rows = gemv_plan::most_columns,
-    .tile_cols = gemv_plan::rows,
-    .takes = &gpu::detail::gemv_takes,
-    .run = &gpu::detail::run_gemv,
-    .fast_is = accumulate::exact_blocks,
-};
+inline constexpr gemm_kernel gemv_blocks_sm80 = {.name = "gemv_blocks_sm80",
+                                                 .instruction = "mma.sync.m16n8k32.s8",
+                                                 .tile_rows = gemv_plan::most_columns,
+                                                 .tile_cols = gemv_plan::rows,
+                                                 .takes = &gpu::detail::gemv_takes,
+                                                 .run = &gpu::detail::run_gemv,
+                                                 .fast_is = accumulate::exact_blocks};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -25,6 +25,7 @@ status amax(const context& ctx, const matrix_view<T>& x, float* out, const trans
     return detail::status_of("amax", e == success ? detail::queue_amax(job, bits, ctx.where) : e);
   });
 }
+/// The same with a transform type, such as random_hadamard<16>.
 template <matrix_scalar T, transform Transform>
 status amax(const context& ctx, const matrix_view<T>& x, float* out, const Transform& t) {
   return amax(ctx, x, out, t.spec());

@@ -48,6 +48,7 @@ template <any_block_format F, matrix_scalar T>
 status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
   return detail::dequantize_view(ctx, q, out);
 }
+/// The same for a matrix with memory of its own.
 template <any_block_format F, matrix_scalar T>
 status dequantize(const context& ctx, const quantized_matrix<F>& q, const matrix_view<T>& out) {
   return detail::dequantize_view(ctx, q.view(), out);

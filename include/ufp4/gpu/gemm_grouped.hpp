@@ -29,6 +29,7 @@ quantized_view<F> row_range(const quantized_view<F>& q, std::size_t first, std::
           q.cols(),
           q.transform()};
 }
+/// The same for a matrix with memory of its own.
 template <any_block_format F>
 quantized_view<F> row_range(const quantized_matrix<F>& q, std::size_t first, std::size_t count) {
   return row_range(q.view(), first, count);

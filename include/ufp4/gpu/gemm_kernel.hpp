@@ -91,7 +91,8 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// | workspace    | bytes of device memory that `run` needs                                                          |
 /// | run          | queues the kernel                                                                                |
 /// | fast_is      | exact_blocks if `fast` gives the bits of exact_blocks                                            |
-/// | experimental | see "Experimental kernels" in docs/gpu.md: chosen only if the program defines UFP4_EXPERIMENTAL  |
+/// | experimental | not run on any device yet, and built on instructions that the CPU simulator does not emulate:    |
+/// |              | chosen only if the program defines UFP4_EXPERIMENTAL (docs/gpu.md, cuda/first_call_check.hpp)    |
 /// | tile_side    | rows and columns of the tiles that a job alone would be cut into; null: tile_rows and tile_cols  |
 /// | run_group    | queues many jobs at once. They differ only in pointers, shapes and strides, have no bias and are |
 /// |              | not empty. Null: they are run one by one                                                         |

@@ -29,6 +29,7 @@ template <matrix_scalar X, matrix_scalar Y, transform Transform>
 status hadamard_forward(const context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
   return detail::transform_rows("hadamard_forward", ctx, t.spec(), false, x, out);
 }
+/// The inverse, in the same way.
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 status hadamard_inverse(const context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
   return detail::transform_rows("hadamard_inverse", ctx, t.spec(), true, x, out);

@@ -25,10 +25,7 @@ template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 status linear_forward(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
                       const matrix_view<W>& w, const matrix_view<Y>& y, saved_activation* saved = nullptr) {
   const std::size_t offsets[] = {0, x.rows()};
-  return detail::checked([&] {
-    return detail::forward("linear_forward", ctx, now, ufp4::detail::source_of(x), offsets, ufp4::detail::source_of(w),
-                           ufp4::detail::sink_of(y), saved);
-  });
+  return detail::forward("linear_forward", ctx, now, x, offsets, w, y, saved);
 }
 
 /// dX[T,K] = dY[T,N] W[N,K] under the recipe's dgrad, written over dX or added to it.
@@ -37,72 +34,41 @@ status linear_backward_input(const context& ctx, const recipe::bound_recipe& now
                              const matrix_view<W>& w, const matrix_view<X>& dx,
                              recipe::write mode = recipe::write::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
-  return detail::checked([&] {
-    return detail::backward_input("linear_backward_input", ctx, now, ufp4::detail::source_of(dy), offsets,
-                                  ufp4::detail::source_of(w), ufp4::detail::sink_of(dx), mode);
-  });
+  return detail::backward_input("linear_backward_input", ctx, now, dy, offsets, w, dx, mode);
 }
 
 /// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, written over dW or added to it (a float main gradient).
-template <matrix_scalar D, matrix_scalar X, matrix_scalar W>
+/// x_or_saved: X, or what linear_forward saved of it.
+template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 status linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                              const matrix_view<X>& x, const matrix_view<W>& dw,
+                              const Saved& x_or_saved, const matrix_view<W>& dw,
                               recipe::write mode = recipe::write::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
-  return detail::checked([&] {
-    return detail::backward_weight("linear_backward_weight", ctx, now, ufp4::detail::source_of(dy),
-                                   ufp4::detail::source_of(x), offsets, ufp4::detail::sink_of(dw), mode);
-  });
-}
-/// The same with the X^T that linear_forward saved.
-template <matrix_scalar D, matrix_scalar W>
-status linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                              const saved_activation& saved, const matrix_view<W>& dw,
-                              recipe::write mode = recipe::write::overwrite) {
-  const std::size_t offsets[] = {0, dy.rows()};
-  return detail::checked([&] {
-    return detail::backward_weight("linear_backward_weight", ctx, now, ufp4::detail::source_of(dy), saved, offsets,
-                                   ufp4::detail::sink_of(dw), mode);
-  });
+  return detail::backward_weight("linear_backward_weight", ctx, now, dy, x_or_saved, offsets, dw, mode);
 }
 
 // For a mixture of experts, as on the host. `offsets` is in host memory and is read by the call.
 
+/// linear_forward with the tokens of expert e in rows offsets[e] .. offsets[e + 1] - 1.
 template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 status linear_forward_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
                               recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<Y>& y,
                               saved_activation* saved = nullptr) {
-  return detail::checked([&] {
-    return detail::forward("linear_forward_grouped", ctx, now, ufp4::detail::source_of(x), offsets,
-                           ufp4::detail::source_of(w), ufp4::detail::sink_of(y), saved);
-  });
+  return detail::forward("linear_forward_grouped", ctx, now, x, offsets, w, y, saved);
 }
+/// linear_backward_input by expert.
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 status linear_backward_input_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                      recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<X>& dx,
                                      recipe::write mode = recipe::write::overwrite) {
-  return detail::checked([&] {
-    return detail::backward_input("linear_backward_input_grouped", ctx, now, ufp4::detail::source_of(dy), offsets,
-                                  ufp4::detail::source_of(w), ufp4::detail::sink_of(dx), mode);
-  });
+  return detail::backward_input("linear_backward_input_grouped", ctx, now, dy, offsets, w, dx, mode);
 }
-template <matrix_scalar D, matrix_scalar X, matrix_scalar W>
+/// linear_backward_weight by expert.
+template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 status linear_backward_weight_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                      const matrix_view<X>& x, recipe::expert_offsets offsets, const matrix_view<W>& dw,
+                                      const Saved& x_or_saved, recipe::expert_offsets offsets, const matrix_view<W>& dw,
                                       recipe::write mode = recipe::write::overwrite) {
-  return detail::checked([&] {
-    return detail::backward_weight("linear_backward_weight_grouped", ctx, now, ufp4::detail::source_of(dy),
-                                   ufp4::detail::source_of(x), offsets, ufp4::detail::sink_of(dw), mode);
-  });
-}
-template <matrix_scalar D, matrix_scalar W>
-status linear_backward_weight_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                      const saved_activation& saved, recipe::expert_offsets offsets,
-                                      const matrix_view<W>& dw, recipe::write mode = recipe::write::overwrite) {
-  return detail::checked([&] {
-    return detail::backward_weight("linear_backward_weight_grouped", ctx, now, ufp4::detail::source_of(dy), saved,
-                                   offsets, ufp4::detail::sink_of(dw), mode);
-  });
+  return detail::backward_weight("linear_backward_weight_grouped", ctx, now, dy, x_or_saved, offsets, dw, mode);
 }
 
 // For the operation with the same arguments on the current device; with `offsets` for the grouped one. Nothing is
@@ -112,12 +78,14 @@ status linear_backward_weight_grouped(const context& ctx, const recipe::bound_re
 // | explain_*         | the kernels that it would run; no products if the facts of the device are not known |
 // | can_run_*         | is there a kernel for every product?                                                |
 
+/// Workspace of linear_forward.
 template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 std::size_t linear_forward_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<X>& x,
                                            const matrix_view<W>& w, const matrix_view<Y>& y,
                                            recipe::expert_offsets offsets = {}) {
   return detail::most_layer_bytes(detail::forward_of(now, x, w, y, offsets));
 }
+/// The kernels of linear_forward.
 template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 linear_explanation explain_linear_forward(const context&, const recipe::bound_recipe& now, const matrix_view<X>& x,
                                           const matrix_view<W>& w, const matrix_view<Y>& y,
@@ -125,18 +93,21 @@ linear_explanation explain_linear_forward(const context&, const recipe::bound_re
   return detail::explain_layer(offsets.empty() ? "linear_forward" : "linear_forward_grouped",
                                detail::forward_of(now, x, w, y, offsets));
 }
+/// Can linear_forward run?
 template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 bool can_run_linear_forward(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
                             const matrix_view<W>& w, const matrix_view<Y>& y, recipe::expert_offsets offsets = {}) {
   return detail::runs(explain_linear_forward(ctx, now, x, w, y, offsets));
 }
 
+/// Workspace of linear_backward_input.
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 std::size_t linear_backward_input_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                                   const matrix_view<W>& w, const matrix_view<X>& dx,
                                                   recipe::expert_offsets offsets = {}) {
   return detail::most_layer_bytes(detail::backward_input_of(now, dy, w, dx, offsets));
 }
+/// The kernels of linear_backward_input.
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 linear_explanation explain_linear_backward_input(const context&, const recipe::bound_recipe& now,
                                                  const matrix_view<D>& dy, const matrix_view<W>& w,
@@ -144,6 +115,7 @@ linear_explanation explain_linear_backward_input(const context&, const recipe::b
   return detail::explain_layer(offsets.empty() ? "linear_backward_input" : "linear_backward_input_grouped",
                                detail::backward_input_of(now, dy, w, dx, offsets));
 }
+/// Can linear_backward_input run?
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 bool can_run_linear_backward_input(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                    const matrix_view<W>& w, const matrix_view<X>& dx,
@@ -151,22 +123,23 @@ bool can_run_linear_backward_input(const context& ctx, const recipe::bound_recip
   return detail::runs(explain_linear_backward_input(ctx, now, dy, w, dx, offsets));
 }
 
-// x_or_saved: x, or its saved_activation, which may still be empty.
-
-template <matrix_scalar D, class Saved, matrix_scalar W>
+/// Workspace of linear_backward_weight.
+template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 std::size_t linear_backward_weight_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                                    const Saved& x_or_saved, const matrix_view<W>& dw,
                                                    recipe::expert_offsets offsets = {}) {
   return detail::most_layer_bytes(detail::backward_weight_of(now, dy, x_or_saved, dw, offsets));
 }
-template <matrix_scalar D, class Saved, matrix_scalar W>
+/// The kernels of linear_backward_weight.
+template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 linear_explanation explain_linear_backward_weight(const context&, const recipe::bound_recipe& now,
                                                   const matrix_view<D>& dy, const Saved& x_or_saved,
                                                   const matrix_view<W>& dw, recipe::expert_offsets offsets = {}) {
   return detail::explain_layer(offsets.empty() ? "linear_backward_weight" : "linear_backward_weight_grouped",
                                detail::backward_weight_of(now, dy, x_or_saved, dw, offsets));
 }
-template <matrix_scalar D, class Saved, matrix_scalar W>
+/// Can linear_backward_weight run?
+template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 bool can_run_linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                     const Saved& x_or_saved, const matrix_view<W>& dw,
                                     recipe::expert_offsets offsets = {}) {

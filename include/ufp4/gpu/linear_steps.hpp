@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/linear_call.hpp>
@@ -74,11 +75,26 @@ inline status forward(const char* operation, const context& ctx, const bound_rec
   saved->made() = {now.step(), now.layer()};
   return save(operation, side, *saved, ctx.where);
 }
+template <class X, class W, class Y>
+status forward(const char* operation, const context& ctx, const bound_recipe& now, const matrix_view<X>& x,
+               recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<Y>& y,
+               saved_activation* saved) {
+  using namespace ufp4::detail;
+  return checked([&] { return forward(operation, ctx, now, source_of(x), offsets, source_of(w), sink_of(y), saved); });
+}
 
 inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
                              recipe::expert_offsets offsets, const source& w, const sink& dx, recipe::write mode) {
   const auto s = recipe::detail::check_backward_input(operation, now, dy, offsets, w, dx);
   return queue_layer(operation, ctx, backward_input_call(now, s, dy, w, dx, mode));
+}
+template <class D, class W, class X>
+status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const matrix_view<D>& dy,
+                      recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<X>& dx,
+                      recipe::write mode) {
+  using namespace ufp4::detail;
+  return checked(
+      [&] { return backward_input(operation, ctx, now, source_of(dy), offsets, source_of(w), sink_of(dx), mode); });
 }
 
 inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
@@ -96,6 +112,25 @@ inline status backward_weight(const char* operation, const context& ctx, const b
                       part.side.grid, part.side.scale, saved.made()});
   const auto s = recipe::detail::check_backward_weight(operation, now, dy, shapes, offsets, dw);
   return queue_layer(operation, ctx, backward_weight_call(now, s, dy, saved.raw(), dw, mode));
+}
+
+template <class T>
+concept matrix_or_saved = ufp4::detail::is_plain<T>::value || std::same_as<T, saved_activation>;
+
+/// A saved X^T is passed on as it is, a matrix as its source.
+inline const saved_activation& saved_or_source(const saved_activation& saved) { return saved; }
+template <class X>
+source saved_or_source(const matrix_view<X>& x) {
+  return ufp4::detail::source_of(x);
+}
+template <class D, class Saved, class W>
+status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const matrix_view<D>& dy,
+                       const Saved& x_or_saved, recipe::expert_offsets offsets, const matrix_view<W>& dw,
+                       recipe::write mode) {
+  return checked([&] {
+    return backward_weight(operation, ctx, now, ufp4::detail::source_of(dy), saved_or_source(x_or_saved), offsets,
+                           ufp4::detail::sink_of(dw), mode);
+  });
 }
 
 // A call from arguments that are not checked; without offsets the dense one.

@@ -136,8 +136,8 @@ const char* kernel_name(const quantize_task& task, const O&) {
 }
 template <quantizer_target F, class O>
 std::string kernel_note(const quantize_task& task, const O&) {
-  if (compat::preset<F>) return "a compat preset has a coder of its own, which runs a thread a block";
-  if (has_own_coder<F, O>) return "a rounding policy of the program's own runs a thread a block";
+  if (compat::preset<F>) return "a compat preset has a coder of its own, which uses one thread for each block";
+  if (has_own_coder<F, O>) return "a rounding policy or scale rule of the program's own uses one thread for each block";
   return quantize_kernel_note(task);
 }
 

@@ -217,8 +217,8 @@ struct scaled_worker {
   /// of C. Sums that are not finite are computed again, in a loop at the end so that the unrolled code does not contain
   /// that computation.
   UFP4_DEVICE void store(const sums& from) const {
-    constexpr unsigned turns = 32 * scaled_tile / scaled_threads;  ///< elements of a band that a thread stores
-    static_assert(4 * turns <= 64);
+    constexpr unsigned passes = 32 * scaled_tile / scaled_threads;  ///< elements of a band that a thread stores
+    static_assert(4 * passes <= 64);
     const thread::epilogue to = epilogue_of(job, product);
     const thread::result_scales by = thread::scales_of(to);
     auto* band = reinterpret_cast<float*>(shared_memory());
@@ -227,30 +227,30 @@ struct scaled_worker {
     for (unsigned m = 0; m < 4; ++m) {
       put_band(from, m, band);
       sync_block();
-      for (unsigned turn = 0; turn < turns; ++turn) {
-        const thread::element_place p = place_of_sum(m, turn);
+      for (unsigned pass = 0; pass < passes; ++pass) {
+        const thread::element_place p = place_of_sum(m, pass);
         if (p.row >= product.rows[0] || p.col >= product.rows[1]) continue;
-        const float sum = band[line_of(turn) * scaled_pitch + thread_index().x % scaled_tile];
+        const float sum = band[line_of(pass) * scaled_pitch + thread_index().x % scaled_tile];
         if (ufp4::detail::is_finite(sum))
           thread::store_scaled(to, p.row, p.col, thread::scaled_result(to, by, sum));
         else
-          again |= std::uint64_t{1} << (m * turns + turn);
+          again |= std::uint64_t{1} << (m * passes + pass);
       }
       sync_block();
     }
     for (unsigned n = 0; again != 0; ++n, again >>= 1) {
-      const thread::element_place p = place_of_sum(n / turns, n % turns);
+      const thread::element_place p = place_of_sum(n / passes, n % passes);
       if ((again & 1u) != 0) thread::store_scaled(to, p.row, p.col, recomputed(job, product, by, p.row, p.col));
     }
   }
 
  private:
-  UFP4_DEVICE static unsigned line_of(unsigned turn) {
-    return thread_index().x / scaled_tile + turn * (scaled_threads / scaled_tile);
+  UFP4_DEVICE static unsigned line_of(unsigned pass) {
+    return thread_index().x / scaled_tile + pass * (scaled_threads / scaled_tile);
   }
-  /// Where C has the element that this thread stores in a turn of band m.
-  UFP4_DEVICE thread::element_place place_of_sum(unsigned m, unsigned turn) const {
-    const unsigned line = line_of(turn);
+  /// Where C has the element that this thread stores in a pass of band m.
+  UFP4_DEVICE thread::element_place place_of_sum(unsigned m, unsigned pass) const {
+    const unsigned line = line_of(pass);
     return {place.row + line / 16 * 64 + 16 * m + line % 16, place.col + thread_index().x % scaled_tile};
   }
   UFP4_DEVICE static void put_band(const sums& from, unsigned m, float* band) {

@@ -136,11 +136,6 @@ inline constexpr int probe_threads = 320;
 #else
 inline constexpr int probe_threads = 384;
 #endif
-/// Never launched. Compiled for every target of the program, as the kernels are. The bound on the threads tells for
-/// which target the code that the runtime chose was compiled; host code has no macro for that.
-template <int = 0>
-__global__ void __launch_bounds__(probe_threads) compiled_probe() {}
-
 /// The architecture of code whose probe has that bound; 0x900 if the bound is none of the table's.
 inline int compiled_of(int bound) {
   constexpr int count = sizeof probed_architectures / sizeof probed_architectures[0];
@@ -148,12 +143,10 @@ inline int compiled_of(int bound) {
                                                                : probed_architectures[count - 1];
 }
 
-/// Asks the runtime; the first use of the probe may load the program's code onto the device.
-inline error read_facts(int device, device_facts& out) {
+/// The facts of a device. `probe`: the attributes of compiled_probe.
+inline error read_facts(int device, const hipFuncAttributes& probe, device_facts& out) {
   hipDeviceProp_t properties;
-  hipFuncAttributes probe{};
   if (error e = hipGetDeviceProperties(&properties, device); e != success) return e;
-  if (error e = hipFuncGetAttributes(&probe, reinterpret_cast<const void*>(&compiled_probe<>)); e != success) return e;
   out.architecture = architecture_of(properties.gcnArchName);
   out.processors = properties.multiProcessorCount;
   out.wave = properties.warpSize;

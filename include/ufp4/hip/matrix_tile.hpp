@@ -124,8 +124,8 @@ struct matrix_place {
   }
 
   UFP4_DEVICE static unsigned piece_offset(unsigned line_, unsigned piece) {
-    const unsigned turn = Tile::pieces == 8 ? line_ % 8 : line_ / 2 % 4;
-    return line_ * Tile::row_bytes + 16 * (piece ^ turn);
+    const unsigned mask = Tile::pieces == 8 ? line_ % 8 : line_ / 2 % 4;
+    return line_ * Tile::row_bytes + 16 * (piece ^ mask);
   }
   /// Eight decoded elements of this thread's row.
   UFP4_DEVICE void put(unsigned step, unsigned piece, const thread::words4& elements) const {
@@ -168,8 +168,8 @@ struct matrix_place {
   /// so that the unrolled code does not contain that computation.
   UFP4_DEVICE void store(const product_group& group, const grouped_product& product,
                          const float (&acc)[Tile::down][Tile::across][Op::sums], bool usable = true) const {
-    constexpr unsigned piece = 16 * 16 * Tile::across, turns = piece / Op::wave;  ///< of sums; of a lane
-    static_assert(Tile::down * turns <= 64);
+    constexpr unsigned piece = 16 * 16 * Tile::across, passes = piece / Op::wave;  ///< of sums; of a lane
+    static_assert(Tile::down * passes <= 64);
     const thread::epilogue to = epilogue_of(group, product);
     const thread::result_scales by = thread::scales_of(to);
     auto* mine = reinterpret_cast<float*>(memory) + wave * 16 * Tile::sums_stride;
@@ -184,29 +184,29 @@ struct matrix_place {
           mine[Op::row_of_sum(lane(), i) * Tile::sums_stride + 16 * n + lane() % 16] = acc[m][n][i];
       }
       sync_wave();
-      for (unsigned turn = 0; turn < turns; ++turn) {
-        const thread::element_place p = place_of_sum(m, turn);
+      for (unsigned pass = 0; pass < passes; ++pass) {
+        const thread::element_place p = place_of_sum(m, pass);
         if (p.row >= to.out.rows || p.col >= to.out.cols) continue;
-        const float sum = mine[in_piece(turn) / sums_across * Tile::sums_stride + in_piece(turn) % sums_across];
+        const float sum = mine[in_piece(pass) / sums_across * Tile::sums_stride + in_piece(pass) % sums_across];
         if (usable && ufp4::detail::is_finite(sum))
           thread::store_scaled(to, p.row, p.col, thread::scaled_result(to, by, sum));
         else
-          again |= std::uint64_t{1} << (m * turns + turn);
+          again |= std::uint64_t{1} << (m * passes + pass);
       }
     }
     for (unsigned n = 0; again != 0; ++n, again >>= 1) {
-      const thread::element_place p = place_of_sum(n / turns, n % turns);
+      const thread::element_place p = place_of_sum(n / passes, n % passes);
       if ((again & 1u) != 0) thread::store_scaled(to, p.row, p.col, recomputed(group, product, by, p.row, p.col));
     }
   }
 
  private:
   static constexpr unsigned sums_across = 16 * Tile::across;  ///< of a wave
-  UFP4_DEVICE static unsigned in_piece(unsigned turn) { return turn * Op::wave + lane(); }
-  /// Where C has the sum that this lane stores in a turn of the m-th sixteen rows of its wave.
-  UFP4_DEVICE thread::element_place place_of_sum(unsigned m, unsigned turn) const {
-    return {first_row + wave_row() + 16 * m + in_piece(turn) / sums_across,
-            first_col + wave_col() + in_piece(turn) % sums_across};
+  UFP4_DEVICE static unsigned in_piece(unsigned pass) { return pass * Op::wave + lane(); }
+  /// Where C has the sum that this lane stores in a pass of the m-th sixteen rows of its wave.
+  UFP4_DEVICE thread::element_place place_of_sum(unsigned m, unsigned pass) const {
+    return {first_row + wave_row() + 16 * m + in_piece(pass) / sums_across,
+            first_col + wave_col() + in_piece(pass) % sums_across};
   }
 };
 

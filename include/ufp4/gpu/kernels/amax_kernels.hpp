@@ -1,4 +1,4 @@
-// ufp4 - amax_rows, amax_transposed: the kernels of the amax finite magnitude of a matrix after its transform.
+// ufp4 - amax_rows, amax_transposed: the kernels of the largest finite magnitude of a matrix after its transform.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -34,9 +34,9 @@ UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
   const std::size_t row = place.row, k = place.sixteen * thread::run_of_thread;
   if (row >= job.out.rows) return;
   const std::size_t left = job.padded_cols - k;
-  const unsigned live = left < thread::run_of_thread ? static_cast<unsigned>(left) : thread::run_of_thread;
+  const unsigned count = left < thread::run_of_thread ? static_cast<unsigned>(left) : thread::run_of_thread;
   float v[thread::run_of_thread];
-  thread::decode_sixteen(thread::load_codes(job.codes + (row * job.padded_cols + k) / 2, live / 2), table, v);
+  thread::decode_sixteen(thread::load_codes(job.codes + (row * job.padded_cols + k) / 2, count / 2), table, v);
 
   const unsigned mask = (1u << job.block_shift) - 1;
   const std::size_t first =
@@ -44,7 +44,7 @@ UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
   const float tensor = job.tensor_scale == nullptr ? 1.0f : *job.tensor_scale;
   float effective = 0;
   for (unsigned j = 0; j < thread::run_of_thread; ++j) {
-    if ((j == 0 || (j & mask) == 0) && j < live)
+    if ((j == 0 || (j & mask) == 0) && j < count)
       effective = ufp4::detail::product(
           thread::scale_at(job.format.scale, job.scales, first + ((k + j) >> job.block_shift)), tensor);
     v[j] = ufp4::detail::product(v[j], effective);

@@ -27,6 +27,7 @@ constexpr bool fits_containers(const grid4& grid) {
 /// The E4M3 byte of each code. As a kernel's parameter it is in constant memory.
 using container_table = byte_table;
 
+/// The table of a grid for which fits_containers().
 constexpr container_table container_table_of(const grid4& grid) {
   container_table table;
   for (unsigned c = 0; c < 16; ++c) table.set(c, e4m3(grid.value[c]).bits());

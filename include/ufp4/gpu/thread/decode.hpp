@@ -62,6 +62,7 @@ UFP4_HD constexpr byte_table s8_table_of(const grid4& grid) {
   for (unsigned c = 0; c < 16; ++c) t.set(c, static_cast<std::uint32_t>(static_cast<std::int32_t>(grid.integer[c])));
   return t;
 }
+/// Can s8_table_of represent the grid?
 UFP4_HD constexpr bool fits_s8(const grid4& grid) {
   bool fits = grid.exact_products;
   for (unsigned c = 0; c < 16; ++c) fits = fits && grid.integer[c] >= -128 && grid.integer[c] <= 127;
@@ -77,6 +78,7 @@ UFP4_HD constexpr half_table f16_table_of(const grid4& grid) {
   }
   return t;
 }
+/// The same as bf16.
 UFP4_HD constexpr half_table bf16_table_of(const grid4& grid) {
   half_table t;
   for (unsigned c = 0; c < 16; ++c) {
@@ -94,6 +96,7 @@ UFP4_HD constexpr bool fits_f16(const grid4& grid) {
   }
   return fits;
 }
+/// The same for bf16.
 UFP4_HD constexpr bool fits_bf16(const grid4& grid) {
   bool fits = true;
   for (unsigned c = 0; c < 16; ++c) fits = fits && (ufp4::detail::to_bits(grid.value[c]) & 0xFFFFu) == 0;
@@ -104,18 +107,22 @@ UFP4_HD constexpr bool fits_bf16(const grid4& grid) {
 struct code_selectors {
   std::uint32_t place, half;
 };
+/// The selectors of eight codes.
 UFP4_HD constexpr code_selectors selectors_of(std::uint32_t codes) {
   // bit 3 of nibble i moved to bit 2: byte i of the second word that a permute picks from, else byte i of the first
   return {codes & 0x77777777u, (codes >> 1 & 0x44444444u) | 0x32103210u};
 }
+/// The entries of four codes.
 UFP4_HD inline std::uint32_t look_up4(const byte_table& t, std::uint32_t place, std::uint32_t half) {
   return byte_permute(byte_permute(t.word[0], t.word[1], place), byte_permute(t.word[2], t.word[3], place), half);
 }
+/// The entries of eight codes.
 UFP4_HD inline void look_up8(const byte_table& t, const code_selectors& s, std::uint32_t (&bytes)[2]) {
   bytes[0] = look_up4(t, s.place, s.half);
   bytes[1] = look_up4(t, s.place >> 16, s.half >> 16);
 }
 
+/// Eight codes as signed bytes.
 UFP4_HD inline void decode8_s8(const byte_table& t, std::uint32_t codes, std::uint32_t (&bytes)[2]) {
   look_up8(t, selectors_of(codes), bytes);
 }
@@ -127,12 +134,14 @@ UFP4_HD inline void decode8_halves(const half_table& t, std::uint32_t codes, std
   look_up8(t.low, s, low), look_up8(t.high, s, high);
   for (unsigned i = 0; i < 4; ++i) pairs[i] = byte_permute(low[i / 2], high[i / 2], i % 2 == 0 ? 0x5140u : 0x7362u);
 }
+/// The same for entries whose lower bytes are zero.
 UFP4_HD inline void decode8_halves(const byte_table& high_bytes, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   std::uint32_t high[2];
   look_up8(high_bytes, selectors_of(codes), high);
   for (unsigned i = 0; i < 4; ++i) pairs[i] = byte_permute(0, high[i / 2], i % 2 == 0 ? 0x5140u : 0x7362u);
 }
 
+/// Eight codes as fp16, from f16_table_of.
 UFP4_HD inline void decode8_f16(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   decode8_halves(t, codes, pairs);
 }
@@ -140,6 +149,7 @@ UFP4_HD inline void decode8_f16(const half_table& t, std::uint32_t codes, std::u
 UFP4_HD inline void decode8_f16(const byte_table& high, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   decode8_halves(high, codes, pairs);
 }
+/// Eight codes as bf16, from bf16_table_of.
 UFP4_HD inline void decode8_bf16(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   decode8_halves(t, codes, pairs);
 }
@@ -175,7 +185,9 @@ UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
   return round_to<bf16>(first).bits() | std::uint32_t{round_to<bf16>(second).bits()} << 16;
 #endif
 }
+/// The first of a pair.
 UFP4_HD inline float low_bf16(std::uint32_t pair) { return ufp4::detail::to_float(pair << 16); }
+/// The second of a pair.
 UFP4_HD inline float high_bf16(std::uint32_t pair) { return ufp4::detail::to_float(pair & 0xFFFF0000u); }
 
 /// Both halves times those of `by`, each product rounded once to bf16; subnormals are kept.

@@ -21,6 +21,7 @@ inline constexpr unsigned run_of_thread = 16;  ///< elements that a thread holds
 struct __attribute__((may_alias, aligned(16))) words4 {
   std::uint32_t word[4];
 };
+/// The same of half the size.
 struct __attribute__((may_alias, aligned(8))) words2 {
   std::uint32_t word[2];
 };
@@ -155,6 +156,7 @@ UFP4_DEVICE std::uint32_t load_scale(const void* scales, scale_kind kind, std::s
 UFP4_DEVICE float scale_at(scale_kind kind, const void* scales, std::size_t i) {
   return scale_value(kind, load_scale(scales, kind, i));
 }
+/// Stores scale i of an array from its bits.
 UFP4_DEVICE void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
   switch (ufp4::detail::scale_bytes(kind)) {
     case 4: static_cast<float*>(scales)[i] = ufp4::detail::to_float(bits); return;
@@ -167,6 +169,7 @@ UFP4_DEVICE void store_scale(void* scales, scale_kind kind, std::size_t i, std::
 struct packed_sixteen {
   std::uint32_t word[2];
 };
+/// Loads `count` bytes of codes, at most 8.
 UFP4_DEVICE packed_sixteen load_codes(const std::uint8_t* codes, unsigned count) {
   if (count == 8 && reinterpret_cast<std::uintptr_t>(codes) % 8 == 0) {
     const words2 both = *reinterpret_cast<const words2*>(codes);

@@ -21,6 +21,7 @@ struct epilogue {
   float alpha = 1, beta = 0;
   accumulate mode = accumulate::fast;
 };
+/// The epilogue of a job.
 UFP4_DEVICE epilogue epilogue_of(const gemm_job& job) {
   return {job.out, job.left.tensor_scale, job.right.tensor_scale, job.bias, job.alpha, job.beta, job.mode};
 }
@@ -32,6 +33,7 @@ UFP4_DEVICE result_scales scales_of(const epilogue& to) {
   return {a, ufp4::detail::rounded(to.alpha * b), b};
 }
 
+/// Is x neither zero, subnormal, infinite nor NaN?
 UFP4_DEVICE bool is_normal(float x) {
   const std::uint32_t m = ufp4::detail::magnitude_bits(x);
   return m >= 0x00800000u && m < ufp4::detail::infinity_bits;

@@ -58,6 +58,7 @@ UFP4_DEVICE float recomputed(const operand_memory& left, const operand_memory& r
   return sum.scaled(alpha, by.a, by.b);
 }
 
+/// The memory of an operand of a job.
 UFP4_DEVICE operand_memory memory_of(const gemm_side& side, unsigned block) {
   return {
       side.codes,       side.scales, side.grid.value, side.scale, side.block_rows, side.is_quantized ? nullptr : &side,

@@ -30,6 +30,7 @@ struct rounding_plan {
   std::uint32_t zeros = 0;  ///< eight codes of +0
 };
 
+/// Are the levels of the grid these multiples of the unit, with both signs?
 UFP4_HD constexpr bool has_magnitudes(const grid4& g, float unit, const int (&multiple)[8]) {
   bool same = true;
   for (int i = 0; i < 8; ++i) {
@@ -39,6 +40,7 @@ UFP4_HD constexpr bool has_magnitudes(const grid4& g, float unit, const int (&mu
   return same;
 }
 
+/// The plan of a grid.
 UFP4_HD constexpr rounding_plan plan_of(const grid4& g) {
   rounding_plan p;
   p.zeros = g.code[g.zero] * 0x11111111u;
@@ -96,6 +98,7 @@ UFP4_DEVICE std::uint32_t codes_below(const rounding_plan& p, std::uint32_t bina
   return (binade - ufp4::detail::to_bits(2 * p.unit)) >> 22;
 }
 
+/// The index of |t| rounded to nearest even.
 UFP4_DEVICE std::uint32_t nearest_index(const rounding_plan& p, float t) {
   const float a = clamped(p, t);
   if (p.kind == rounding_plan::grid::uniform)  // 1.5 * 2^23 units
@@ -114,9 +117,9 @@ UFP4_DEVICE std::uint32_t floor_bits(float x) {
 #endif
 }
 
-/// Bits 16 and up of floor(fl(|t| / step * 65536 + 1/2)) + random number are the index, whereas numerics 3 uses only the
-/// fraction of |t| / step. For index 0 that is the same sum. For others |t| / step * 65536 is a multiple of 2^-7 or more,
-/// so both sums are exact, or this one is rounded just above a power of two, which does not change the floor.
+/// Bits 16 and up of floor(fl(|t| / step * 65536 + 1/2)) + random number are the index, whereas numerics 3 uses only
+/// the fraction of |t| / step. For index 0 that is the same sum. For others |t| / step * 65536 is a multiple of 2^-7 or
+/// more, so both sums are exact, or this one is rounded just above a power of two, which does not change the floor.
 UFP4_DEVICE std::uint32_t stochastic_index(const rounding_plan& p, float t, std::uint32_t random_word) {
   const float a = clamped(p, t);
   if (p.kind == rounding_plan::grid::uniform)
@@ -147,6 +150,7 @@ struct drawn_sixteen {
   }
 };
 
+/// The codes where no plan applies.
 UFP4_DEVICE sixteen_codes round_other(const grid4& grid, const rounding_spec& rounding, const float (&v)[run_of_thread],
                                       std::uint64_t index) {
   if (rounding.what != rounding_spec::kind::stochastic) return round_by_levels(grid, rounding, v, index);
