@@ -73,7 +73,7 @@ inline std::uint32_t amax_transformed(const source& x, const transform_spec& t, 
   return largest;
 }
 
-/// amax_strips.
+/// Does what amax_strips does.
 inline std::uint32_t amax_lanes(const quantize_job& whole, std::size_t first, std::size_t last) {
   if (whole.rounds_input_to_bf16) return amax_strips(whole, first, last);
   const auto height = static_cast<std::size_t>(whole.format.block.rows);

@@ -180,7 +180,7 @@ inline code_blocks* code_blocks_of(const rounding_plan& p, bool divides) {
   return &code_quotients;
 }
 
-/// How many elements of a block a lane lie beyond qmax. The amax of a block tells whether any does.
+/// How many elements of a block a lane are beyond qmax. None is where the amax of the block is not.
 inline std::uint64_t count_beyond(const float* x, std::size_t count, u32 amax, const lane_scales& s, bool divides,
                                   float qmax) {
   const auto beyond = [&](f32 v) {

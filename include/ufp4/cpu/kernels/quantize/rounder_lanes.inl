@@ -117,7 +117,7 @@ struct cuts_rounder {
 // ---- Without a division: values under a product with the reciprocal of their scale. `doubt` becomes small where the
 // rounding of that product could have changed the code.
 
-/// v = |x| / (scale * unit) + 8.5, a few ulp off, lies in [8, 16): the index is in bits 20..22, and the bits below are
+/// v = |x| / (scale * unit) + 8.5, a few ulp off, is in [8, 16): the index is in bits 20..22, and the bits below are
 /// small or large only near a tie. The product's two roundings are worth 7.25 * 2^-23, the sum's 2^-21: two ulp of
 /// 2^-20 in all.
 struct near_uniform {

@@ -143,8 +143,8 @@ void read_sixteens(const tile_transform& h, const Source& from, std::size_t coun
   }
   if (transforms && !complete) finish_transform(h, count, t, base);
 }
-/// `count` runs of a row, one after the other from column k on. The other lanes, and what lies beyond the matrix, are
-/// zeros.
+/// `count` runs of a row, one after the other from column k on. The other lanes and the columns that the matrix does
+/// not have are zeros.
 [[gnu::noinline]] inline void read_runs(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
                                         std::size_t run, std::size_t count, tile& t, std::size_t base) {
   const std::size_t left = x.cols > k ? x.cols - k : 0, live = left < count * run ? left : count * run;
