@@ -10,10 +10,10 @@
 #include <vector>
 
 #if __has_include(<tbb/parallel_for.h>) && defined(UFP4_SNIPPETS_TBB)
+#include <tbb/parallel_for.h>
 #include <algorithm>
 #include <execution>
 #include <ranges>
-#include <tbb/parallel_for.h>
 #endif
 
 using namespace ufp4;

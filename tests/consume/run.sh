@@ -35,7 +35,7 @@ in_cmake() {
     cmake --build "$out/$1" && ctest --test-dir "$out/$1" --output-on-failure --no-tests=error
 }
 
-# The README's own command, without its optimisation; and what the README says the program prints.
+# The README's own command, without its optimisation; and the program's output that the README shows.
 way_include() {
   local command
   # shellcheck disable=SC2016 # the backquotes are the page's

@@ -32,7 +32,7 @@ function(run)
   endif()
 endfunction()
 
-# The prefix of each build that vcpkg would make: Release, and Debug unless the port says that there is one build alone.
+# The prefix of each build that vcpkg would make: Release, and Debug unless the port sets VCPKG_BUILD_TYPE.
 set(configurations Release Debug)
 set(prefix_Release ${CURRENT_PACKAGES_DIR})
 set(prefix_Debug ${CURRENT_PACKAGES_DIR}/debug)

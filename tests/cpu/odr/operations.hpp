@@ -1,4 +1,4 @@
-// ufp4 - one rule, two instruction sets: what both translation units of the test call.
+// ufp4 - what the translation units of the tests call, each compiled with other flags.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,15 +31,15 @@ std::uint64_t hash_of_operations() {
   const cpu::context context{.threads = 2};
   const gemm_options exactly{.accumulate = accumulate::exact_blocks};
   const matrix_view<const float> left{x, m, k}, right{w, n, k};
-  const random_hadamard<32> turned{5};
-  const auto a = quantize<nvfp4>(context, left, turned, stochastic{.seed = 3});
-  const auto b = quantize<nv_e1m2>(context, right, turned);
+  const random_hadamard<32> transform{5};
+  const auto a = quantize<nvfp4>(context, left, transform, stochastic{.seed = 3});
+  const auto b = quantize<nv_e1m2>(context, right, transform);
   add(a.codes().data(), a.codes().size());
   add(a.scales().data(), a.scales().size());
   add(b.codes().data(), b.codes().size());
   quantized_gemm(context, a, b, matrix_view<float>{c, m, n}, exactly);
   add(c, sizeof c);
-  quantized_gemm(context, unquantized(left, turned), b, matrix_view<float>{c, m, n}, exactly);
+  quantized_gemm(context, unquantized(left, transform), b, matrix_view<float>{c, m, n}, exactly);
   add(c, sizeof c);
   dequantize(context, a, matrix_view<float>{back, m, k});
   add(back, sizeof back);

@@ -1,9 +1,9 @@
 // ufp4 - loads each library of the command line, calls it and unloads it, while its threads still poll; twice.
 // SPDX-License-Identifier: Apache-2.0
-#include <cstddef>
-#include <cstdio>
 #include <dlfcn.h>
 #include <unistd.h>
+#include <cstddef>
+#include <cstdio>
 
 int main(int argc, char** argv) {
   for (int i = 0; i < 2 * (argc - 1); ++i) {
