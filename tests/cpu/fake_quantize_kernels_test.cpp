@@ -90,7 +90,7 @@ TEST_CASE("random bits depend on the place in the whole matrix, not on the chunk
                                    shard{.first_row = 5, .first_col = 512, .total_cols = 512 + cols});
 }
 
-TEST_CASE("every tier accepts strided, reversed and transposed matrices", "[cpu]") {
+TEST_CASE("fake_quantize gives the same on every tier for strided, reversed and transposed matrices", "[cpu]") {
   INFO(support::seed_note());
   support::hostile source(support::seed(1));
   for (const layout from : support::all_layouts)

@@ -117,7 +117,7 @@ TEST_CASE("every tier reads and writes every pair of types as the scalar kernel 
       }
 }
 
-TEST_CASE("every tier accepts strided, reversed and transposed matrices", "[cpu]") {
+TEST_CASE("every tier transforms strided, reversed and transposed matrices", "[cpu]") {
   INFO(support::seed_note());
   support::hostile source(support::seed(3));
   for (const std::uint32_t n : lengths)

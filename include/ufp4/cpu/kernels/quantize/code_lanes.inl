@@ -33,10 +33,10 @@ struct random_bit_lanes {
     word[3] = broadcast(stream[1]);
     philox_rounds(word, keys);
   }
+  /// The same, not inlined: for rounders that take much longer.
+  [[gnu::noinline]] void draw_apart(std::uint32_t group, u32 (&word)[4]) const { draw(group, word); }
   /// The random number of element j of those eight.
-  static UFP4_LANE u32 of(const u32 (&word)[4], int j) {
-    return j % 2 == 0 ? word[j / 2] & 0xFFFFu : word[j / 2] >> 16;
-  }
+  static UFP4_LANE u32 of(const u32* word, int j) { return j % 2 == 0 ? word[j / 2] & 0xFFFFu : word[j / 2] >> 16; }
 };
 
 /// `count` blocks a lane, one after the other, of `length` elements each; random_bits is placed at the first.
@@ -74,13 +74,11 @@ void code_products(const rounding_plan& p, const lane_blocks& v, u32* words) {
   }
 }
 
-/// Eight elements of a lane each by cuts_rounder, four at a time: they and their indices fit in sixteen registers.
-template <bool is_stochastic>
-UFP4_LANE u32 code_eight(const cuts_rounder& rounder, const float* x, f32 factor, const random_bit_lanes& random_bits,
-                         std::uint32_t group) {
-  const rounding_plan& p = rounder.plan;
-  u32 random_word[4] = {}, word{};
-  if constexpr (is_stochastic) random_bits.draw(group, random_word);
+/// Eight elements of every lane by cuts_rounder, four at a time: they and their indices fit in sixteen registers.
+/// random_word is null where the rounding is not stochastic.
+UFP4_LANE u32 code_eight(const rounding_plan& p, const float* x, f32 factor, const u32* random_word) {
+  const cuts_rounder rounder{p};
+  u32 word{};
   for (int first = 0; first < 8; first += 4, x += 4 * lanes) {
     f32 t[4];
     u32 index[4] = {}, sign[4];
@@ -89,26 +87,29 @@ UFP4_LANE u32 code_eight(const cuts_rounder& rounder, const float* x, f32 factor
       const f32 scaled = rounded(load(x + j * lanes) * factor);
       sign[j] = rounder.sign(scaled);
       t[j] = rounder.value(scaled);
-      if constexpr (is_stochastic) t[j] = at_most(at_least(t[j], broadcast(p.level[0])), broadcast(p.level[p.cuts]));
     }
     rounder.ranks(t, index);
+    if (random_word != nullptr) {
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      if constexpr (is_stochastic) index[j] = rounder.moved(t[j], index[j], random_bit_lanes::of(random_word, j));
-      word |= (index[j] | sign[j]) << (4 * (first + j));
+      for (int j = 0; j < 4; ++j) index[j] = rounder.moved(t[j], index[j], random_bit_lanes::of(random_word, j));
+      random_word += 2;
     }
-    random_word[0] = random_word[2], random_word[1] = random_word[3];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) word |= (index[j] | sign[j]) << (4 * (first + j));
   }
   return word;
 }
-template <bool is_stochastic>
-void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* words) {
+inline void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* words) {
+  const bool is_stochastic = p.what == rounding_plan::kind::cuts_stochastic;
   const float* x = v.x;
   std::uint32_t group = 0;
   for (std::size_t b = 0; b < v.count; ++b)
-    for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes, ++group)
-      words[group] =
-          mapped(p, v.scales[b], code_eight<is_stochastic>({p}, x, v.scales[b].factor, *v.random_bits, group));
+    for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes, ++group) {
+      u32 random_word[4];
+      if (is_stochastic) v.random_bits->draw_apart(group, random_word);
+      const u32 word = code_eight(p, x, v.scales[b].factor, is_stochastic ? random_word : nullptr);
+      words[group] = mapped(p, v.scales[b], word);
+    }
 }
 
 inline code_blocks* code_products_of(rounding_plan::kind what) {
@@ -125,10 +126,10 @@ inline code_blocks* code_products_of(rounding_plan::kind what) {
     case kind::halves_stochastic:
       if constexpr (cheap_lookup) return &code_products<halves_stochastic_rounder>;
       break;
-    case kind::cuts_stochastic: return &code_by_cuts<true>;
+    case kind::cuts_stochastic:
     case kind::cuts: break;
   }
-  return &code_by_cuts<false>;
+  return &code_by_cuts;
 }
 
 /// For scales that divide: the quotients first, then as products with 1. Leaves out blocks whose bit in `only` is 0.
