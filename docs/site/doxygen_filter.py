@@ -20,6 +20,7 @@ CODE_SPAN = re.compile(r"(`+)(.+?)\1")
 CONCEPT_MEMBERS = [(re.compile(pattern), text) for pattern, text in [
     (r"\bround_up\(const neighbours", "Required by rounding_policy: true picks the upper neighbour."),
     (r"\bspec\(\) const", "The policy as data, as kernels and recipes read it."),
+    (r"#define UFP4_VERSION_", "The version, as numbers and as text."),
     (r"\bto_bf16\(\) const", "The same transform with its result rounded to bf16."),
     (r"\bstatic constexpr bool exact_products\b", "Required by element_format: block dot products are exact in any order."),
     (r"\bfrom_bits\(std::uint8_t bits\)", "The element of a code; the high four bits are ignored."),

@@ -17,14 +17,15 @@ namespace ufp4::inline UFP4_TYPES {
 template <any_block_format Format>
 class prepacked_matrix : public detail::typed_memory<Format> {
  public:
-  using layout = detail::prepacked_layout;
-  static constexpr std::size_t panel_rows = layout::panel_rows;
+  using layout = detail::prepacked_layout;                       ///< the order of codes and scales
+  static constexpr std::size_t panel_rows = layout::panel_rows;  ///< rows that are stored side by side
 
   prepacked_matrix() = default;
   /// Uninitialised memory for rows x cols elements under a transform; prepack fills it.
   UFP4_HOST_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied)
       : prepacked_matrix(rows, cols, applied, detail::padded_length(cols, Format::block, applied)) {}
 
+  /// The rows divided by panel_rows, rounded up.
   UFP4_HOST_MEMBER std::size_t panels() const { return layout::panels(this->rows()); }
 
  private:
