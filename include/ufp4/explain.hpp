@@ -29,12 +29,12 @@ namespace ufp4::cpu::inline UFP4_CODE {
 /// |           | the fastest                                                                                        |
 /// | note      | why a lesser tier is used; empty if there is nothing to report                                     |
 struct explanation {
-  const char* operation = "";
-  const char* kernel = "";
-  cpu::isa isa = cpu::isa::scalar;
-  std::size_t tile_rows = 0, tile_cols = 0, tile_depth = 0;
-  accumulate mode = accumulate::fast;
-  std::string note;
+  const char* operation = "";                                ///< the operation
+  const char* kernel = "";                                   ///< the name of its kernel
+  cpu::isa isa = cpu::isa::scalar;                           ///< the tier of the kernel
+  std::size_t tile_rows = 0, tile_cols = 0, tile_depth = 0;  ///< the register tile, if it has one
+  accumulate mode = accumulate::fast;                        ///< what the kernel computes
+  std::string note;                                          ///< remarks, possibly empty
 
   /// All of it in one line.
   std::string text() const {
@@ -75,14 +75,9 @@ explanation explain_quantize(const context& ctx, const quantize_job& job, const 
   if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>)
     return explain_row("quantize", quantize_kernel_for(kernels::quantize, job, coder, tier), tier, ctx);
   else
-    return {"quantize",
-            "quantize_scalar",
-            isa::scalar,
-            0,
-            0,
-            0,
-            accumulate::fast,
-            "a rounding policy or scale rule of the program's own, or a compat preset, runs in portable code"};
+    return {.operation = "quantize",
+            .kernel = "quantize_scalar",
+            .note = "a rounding policy or scale rule of the program's own, or a compat preset, runs in portable code"};
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

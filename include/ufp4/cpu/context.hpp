@@ -14,6 +14,7 @@ namespace ufp4::cpu::inline UFP4_TYPES {
 class executor_ref {
  public:
   executor_ref() = default;  ///< empty
+  /// Refers to e, which must outlive the calls that use this.
   template <class E>
     requires(!std::is_same_v<std::remove_const_t<E>, executor_ref> && executor<E>)
   executor_ref(E& e)
@@ -37,9 +38,9 @@ class executor_ref {
 /// | isa      | a tier of cpu/isa.hpp; std::invalid_argument if the machine or the build lacks it                 |
 /// | executor | runs the tasks instead of the library's threads; `threads` is then ignored                       |
 struct context {
-  int threads = 0;
-  cpu::isa isa = cpu::isa::automatic;
-  executor_ref executor{};
+  int threads = 0;                     ///< at most; 0 means all cores
+  cpu::isa isa = cpu::isa::automatic;  ///< the tier; one that the machine lacks is an error
+  executor_ref executor{};             ///< the caller's thread pool, if any
 };
 
 }  // namespace ufp4::cpu::inline UFP4_TYPES

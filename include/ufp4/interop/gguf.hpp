@@ -29,7 +29,7 @@ namespace ufp4::interop::inline UFP4_TYPES {
 
 /// One of ggml's blocks: scales, then codes in split halves.
 struct ggml_block {
-  number_type type;
+  number_type type;              ///< the type in the library
   std::size_t elements, scales;  ///< one scale for elements / scales elements
   std::uint8_t scale_mask;       ///< bits of a scale that ggml reads
 
@@ -40,6 +40,7 @@ struct ggml_block {
   /// Bytes of a row of `cols` elements, a multiple of `elements`.
   constexpr std::size_t row_bytes(std::size_t cols) const { return cols / elements * bytes(); }
 };
+/// The quantized types of ggml that the library reads and writes.
 inline constexpr ggml_block ggml_blocks[] = {{number_type::mxfp4, 32, 1, 0xFF}, {number_type::nvfp4, 64, 4, 0x7F}};
 
 /// The block of a format: of mxfp4, nvfp4 and ggml_nvfp4; nullptr for every other.

@@ -38,11 +38,11 @@ enum class int4_layout : std::uint8_t { awq, gptq, gptq_v2 };
 
 /// A weight as plain arrays, row-major. Rows are outputs, columns inputs, as in torch.nn.Linear.weight.
 struct int4_groups {
-  std::size_t rows = 0, cols = 0, groups = 0;
-  std::vector<std::uint8_t> codes;        ///< [rows, cols], 0 .. 15, one a byte
-  std::vector<std::uint8_t> zero_points;  ///< [rows, groups], 0 .. 15
-  std::vector<float> scales;              ///< [rows, groups]
-  std::vector<std::uint32_t> group;       ///< [cols]
+  std::size_t rows = 0, cols = 0, groups = 0;  ///< of the weight
+  std::vector<std::uint8_t> codes;             ///< [rows, cols], 0 .. 15, one a byte
+  std::vector<std::uint8_t> zero_points;       ///< [rows, groups], 0 .. 15
+  std::vector<float> scales;                   ///< [rows, groups]
+  std::vector<std::uint32_t> group;            ///< [cols]
 
   /// Element (row, col): exact in binary32 for scales of F16 and BF16.
   float operator()(std::size_t row, std::size_t col) const {

@@ -26,12 +26,12 @@ using ggml_nvfp4 = block_format<fp4<E2M1>, e4m3, 16>;
 
 /// A weight that a reader has found and checked. Refers to tensors of that reader.
 struct stored_weight {
-  format_spec format{};
-  const stored_tensor* codes = nullptr;
+  format_spec format{};                   ///< of the weight
+  const stored_tensor* codes = nullptr;   ///< the tensor of codes
   const stored_tensor* scales = nullptr;  ///< equal to codes where a file keeps both together
   float tensor_scale = 1;                 ///< a factor; 1 for formats of one level
-  std::size_t rows = 0, cols = 0;
-  transform_spec transform{};  ///< applied before the weight was quantized
+  std::size_t rows = 0, cols = 0;         ///< of the weight
+  transform_spec transform{};             ///< applied before the weight was quantized
 
   /// cols rounded up to whole blocks and transform runs.
   std::size_t padded_cols() const { return ufp4::detail::padded_length(cols, format.block, transform); }

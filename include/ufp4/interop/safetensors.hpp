@@ -74,11 +74,12 @@ inline bool has_own_layout(const safetensors_reader& file, const std::string& na
 
 /// The tensors of one weight, found by the names that exist.
 struct quantized_place {
-  quantized_names names;
+  quantized_names names;        ///< of its tensors
   bool own = false;             ///< the ufp4 layout
   bool divides = false;         ///< the tensor scale is a divisor
   bool may_lack_scale = false;  ///< without a tensor scale it is 1
 };
+/// Finds the tensors of a quantized weight. Throws file_error if there are none.
 inline quantized_place find_quantized(const safetensors_reader& file, const std::string& name) {
   if (has_own_layout(file, name)) return {names_of(name, tensor_layout::ufp4), true, false, false};
   quantized_place ct{names_of(name, tensor_layout::compressed_tensors), false, true, false};

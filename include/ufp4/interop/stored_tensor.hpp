@@ -52,9 +52,9 @@ using byte_source = std::function<void(const byte_sink&)>;
 
 /// A tensor to be written: `write` is called once, when the writer reaches the tensor.
 struct tensor_source {
-  number_type type = number_type::other;
-  std::vector<std::uint64_t> shape;
-  byte_source write;
+  number_type type = number_type::other;  ///< of the elements
+  std::vector<std::uint64_t> shape;       ///< the extents
+  byte_source write;                      ///< writes the data
 };
 
 }  // namespace ufp4::interop::inline UFP4_TYPES

@@ -6,12 +6,12 @@
 // So a kernel looks for sums that are not finite when it stores them, and computes those elements again with this
 // class.
 //
-// | exact_blocks      | the bits of numerics 6: acc = fma(d, fl(sA * sB), acc), where a block with d = 0 contributes +0  |
-// |                   | also if the product of its scales is not finite                                                 |
-// | fast, folded_bf16 | the same acc where it is finite; otherwise a sum in binary64, which no product of five binary32  |
-// |                   | numbers leaves                                                                                  |
-// | NaN               | a block scale of NaN makes the element NaN, whatever the codes of the block are; in the fast    |
-// |                   | modes also an infinite one, where the block has an element of 0                                 |
+// | exact_blocks      | the bits of numerics 6: acc = fma(d, fl(sA * sB), acc), a block with d = 0 contributes +0 |
+// |                   | also if the product of its scales is not finite                                           |
+// | fast, folded_bf16 | the same acc where it is finite; otherwise a sum in binary64, whose range no product of   |
+// |                   | five binary32 numbers leaves                                                              |
+// | NaN               | a block scale of NaN makes the element NaN, whatever the codes of the block are; in the   |
+// |                   | fast modes also an infinite scale of a block with an element of 0                         |
 //
 // For host and device code alike. The caller reads codes and scales, and adds bias and beta * C to the result.
 #pragma once
