@@ -65,11 +65,6 @@ concept matrix_scalar = requires { matrix_element<std::remove_const_t<T>>::kind;
 /// nothing. Without strides the matrix is packed, row-major.
 template <class T>
 class matrix_view {
-  static_assert(
-      matrix_scalar<T>,
-      "matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, or a GPU "
-      "vendor's bfloat16 with bfloat16.hpp of the vendor's folder; convert others, such as double, first");
-
  public:
   using element_type = T;
 
@@ -80,7 +75,12 @@ class matrix_view {
   /// Any strides, in elements.
   constexpr matrix_view(T* data, std::size_t rows, std::size_t cols, std::ptrdiff_t row_stride,
                         std::ptrdiff_t col_stride = 1)
-      : data_(data), rows_(rows), cols_(cols), row_stride_(row_stride), col_stride_(col_stride) {}
+      : data_(data), rows_(rows), cols_(cols), row_stride_(row_stride), col_stride_(col_stride) {
+    static_assert(
+        matrix_scalar<T>,
+        "matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, or a GPU "
+        "vendor's bfloat16 with bfloat16.hpp of the vendor's folder; convert others, such as double, first");
+  }
   /// From a view of non-const elements.
   template <class U>
     requires(std::is_same_v<const U, T>)
