@@ -43,7 +43,7 @@ TEST_CASE("out = fma(beta, C, fl(scaled + bias)), in every type and shape of C",
     }
 }
 
-TEST_CASE("a bias of another length, or inside C, is rejectd", "[gemm]") {
+TEST_CASE("a bias of another length, or inside C, is rejected", "[gemm]") {
   std::vector<float> x(64, 1.0f), c(12);
   const auto a = quantize<nvfp4>(matrix_view<const float>{x.data(), 4, 16});
   const auto b = quantize<nvfp4>(matrix_view<const float>{x.data(), 3, 16});

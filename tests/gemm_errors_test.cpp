@@ -15,7 +15,7 @@ namespace {
 const std::vector<float> ones(1 << 14, 1.0f);
 matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
 
-/// The message that a GEMM into a rows x cols matrix is rejectd with; C must be as it was.
+/// The message that a GEMM into a rows x cols matrix is rejected with; C must be as it was.
 template <class A, class B>
 std::string rejection(const A& a, const B& b, std::size_t rows, std::size_t cols) {
   support::guarded<float> c(rows * cols), poison(rows * cols);
@@ -156,7 +156,7 @@ TEST_CASE("C may overlap neither codes nor scales nor a plain operand", "[gemm]"
   CHECK(over_x(192, as_is) == "");
 }
 
-TEST_CASE("a mode or an instruction set that is a number of nobody's is rejectd", "[gemm]") {
+TEST_CASE("a mode or an instruction set that is a number of nobody's is rejected", "[gemm]") {
   const auto a = quantize<e1m2_f32>(matrix(3, 64)), b = quantize<e1m2_f32>(matrix(4, 64));
   std::vector<float> c(12, 5.0f);
   const matrix_view<float> out{c.data(), 3, 4};
@@ -177,11 +177,11 @@ TEST_CASE("mistakes in the policies of an operand on the fly are named as quanti
   const std::string signs = "quantized_gemm: signed_hadamard was given a sign that is neither +1 nor -1";
   const auto turned = quantize<e1m2_f32>(matrix(4, 64), hadamard<16>{});
   CHECK(rejection(operand<e1m2_f32>(matrix(3, 64), wrong), operand<e1m2_f32>(matrix(4, 64), wrong), 3, 4) == signs);
-  // None of the bad signs is -1, so as a map this is the plain transform: the sign is what is rejectd.
+  // None of the bad signs is -1, so as a map this is the plain transform: the sign is what is rejected.
   CHECK(rejection(unquantized(matrix(3, 64), wrong), turned, 3, 4) == signs);
 }
 
-TEST_CASE("a tier that the machine lacks is rejectd before anything is written", "[gemm]") {
+TEST_CASE("a tier that the machine lacks is rejected before anything is written", "[gemm]") {
   const auto a = quantize<e1m2_f32>(matrix(3, 64));
   const cpu::isa absent = cpu::available().has(cpu::isa::neon) ? cpu::isa::amx : cpu::isa::neon_i8mm;
   support::guarded<float> c(9), poison(9);

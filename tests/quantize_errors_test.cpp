@@ -54,7 +54,7 @@ std::string message_of(const Call& call) {
 
 /// The same bad policies to each of the three operations; nothing may be written, nothing counted.
 template <class... Policies>
-void check_rejectd(const std::string& message, const Policies&... policies) {
+void check_rejected(const std::string& message, const Policies&... policies) {
   bench b;
   const auto out = matrix_view<float>{b.out.data(), rows, cols};
   CHECK(message_of([&] { quantize<nvfp4>(b.x, policies..., count_into{b.report}); }) == "quantize: " + message);
@@ -73,8 +73,8 @@ void check_rejectd(const std::string& message, const Policies&... policies) {
 }  // namespace
 
 TEST_CASE("rules that do not go with the format") {
-  check_rejectd("mx_floor, mx_even and mx_ceil are for e8m0 scales", mx_even{});
-  check_rejectd("four_over_six and mse_search are two searches; choose one", four_over_six{}, mse_search{});
+  check_rejected("mx_floor, mx_even and mx_ceil are for e8m0 scales", mx_even{});
+  check_rejected("four_over_six and mse_search are two searches; choose one", four_over_six{}, mse_search{});
   const std::vector<float> x(32, 1.0f);
   const matrix_view<const float> view{x.data(), 1, 32};
   CHECK(message_of([&] { quantize<mxfp4>(view, scale_up{}); }) ==
@@ -88,9 +88,9 @@ TEST_CASE("rules that do not go with the format") {
 TEST_CASE("signs that are neither +1 nor -1") {
   std::array<int, 16> signs = transformer_engine_signs;
   signs[5] = 0;
-  check_rejectd("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
+  check_rejected("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
   signs[5] = 2;
-  check_rejectd("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
+  check_rejected("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
   bench b;
   CHECK(message_of([&] { amax(b.x, signed_hadamard<16>(signs)); }) ==
         "amax: signed_hadamard was given a sign that is neither +1 nor -1");
@@ -101,7 +101,7 @@ TEST_CASE("lengths of which there is no transform, in a transform_spec made by h
     const transform_spec t{.n = n};
     const std::string message =
         "the transform's length is " + std::to_string(n) + ", not 16, 32, 64, 128 or 256 (or 1 for none)";
-    check_rejectd(message, t);
+    check_rejected(message, t);
     bench b;
     const auto out = matrix_view<float>{b.out.data(), rows, cols};
     CHECK(message_of([&] { amax(b.x, t); }) == "amax: " + message);
@@ -112,11 +112,11 @@ TEST_CASE("lengths of which there is no transform, in a transform_spec made by h
 
 TEST_CASE("a tensor_amax that is not a finite number >= 0") {
   const float infinity = std::numeric_limits<float>::infinity();
-  check_rejectd("tensor_amax is -1, not a finite number >= 0", tensor_amax{-1});
-  check_rejectd("tensor_amax is -1.40129846e-45, not a finite number >= 0", tensor_amax{-0x1p-149f});
-  check_rejectd("tensor_amax is inf, not a finite number >= 0", tensor_amax{infinity});
-  check_rejectd("tensor_amax is -inf, not a finite number >= 0", tensor_amax{-infinity});
-  check_rejectd("tensor_amax is nan, not a finite number >= 0", tensor_amax{model::float_of(0x7FC00000u)});
+  check_rejected("tensor_amax is -1, not a finite number >= 0", tensor_amax{-1});
+  check_rejected("tensor_amax is -1.40129846e-45, not a finite number >= 0", tensor_amax{-0x1p-149f});
+  check_rejected("tensor_amax is inf, not a finite number >= 0", tensor_amax{infinity});
+  check_rejected("tensor_amax is -inf, not a finite number >= 0", tensor_amax{-infinity});
+  check_rejected("tensor_amax is nan, not a finite number >= 0", tensor_amax{model::float_of(0x7FC00000u)});
   bench b;
   CHECK(message_of([&] { quantize<nvfp4>(b.x, tensor_amax{-0.0f}); }) == "no error");
   // A format without a tensor scale ignores the number but not the mistake.
@@ -125,17 +125,17 @@ TEST_CASE("a tensor_amax that is not a finite number >= 0") {
 }
 
 TEST_CASE("shards that do not fit the whole") {
-  check_rejectd("shard.first_col is 8, not a multiple of 16 (the longer of block and transform)",
+  check_rejected("shard.first_col is 8, not a multiple of 16 (the longer of block and transform)",
                 shard{.first_row = 0, .first_col = 8, .total_cols = 48});
-  check_rejectd("shard.first_col is 16, not a multiple of 32 (the longer of block and transform)",
+  check_rejected("shard.first_col is 16, not a multiple of 32 (the longer of block and transform)",
                 shard{.first_row = 0, .first_col = 16, .total_cols = 56}, hadamard<32>{});
-  check_rejectd("shard.first_col 16 plus 40 columns exceeds shard.total_cols 55",
+  check_rejected("shard.first_col 16 plus 40 columns exceeds shard.total_cols 55",
                 shard{.first_row = 0, .first_col = 16, .total_cols = 55});
-  check_rejectd("shard.first_col 64 plus 40 columns exceeds shard.total_cols 48",
+  check_rejected("shard.first_col 64 plus 40 columns exceeds shard.total_cols 48",
                 shard{.first_row = 0, .first_col = 64, .total_cols = 48});
-  check_rejectd("shard.first_col 18446744073709551600 plus 40 columns exceeds shard.total_cols 24",
+  check_rejected("shard.first_col 18446744073709551600 plus 40 columns exceeds shard.total_cols 24",
                 shard{.first_row = 0, .first_col = ~std::size_t{15}, .total_cols = 24});  // 2^64 - 16 + 40 = 24
-  check_rejectd("a shard that is not the last has 40 columns, not a multiple of 16 (the longer of block and transform)",
+  check_rejected("a shard that is not the last has 40 columns, not a multiple of 16 (the longer of block and transform)",
                 shard{.first_row = 0, .first_col = 16, .total_cols = 57});
   bench b;
   using square = block_format<fp4<E2M1>, e4m3, ufp4::square(16), float>;
@@ -148,7 +148,7 @@ TEST_CASE("shards that do not fit the whole") {
 TEST_CASE("a rounding_spec of a kind that there is not") {
   rounding_spec rounding;
   rounding.what = static_cast<rounding_spec::kind>(4);
-  check_rejectd("the rounding_spec is of kind 4, which there is not", rounding);
+  check_rejected("the rounding_spec is of kind 4, which there is not", rounding);
 }
 
 TEST_CASE("null data with a non-zero extent") {
@@ -251,7 +251,7 @@ TEST_CASE("memory that overlaps") {
   CHECK(into(bytes + 880, small + 400 - 9) == "no error");
 }
 
-TEST_CASE("an instruction set that this machine lacks is rejectd before anything is written") {
+TEST_CASE("an instruction set that this machine lacks is rejected before anything is written") {
   cpu::isa absent = cpu::isa::automatic;
   for (const cpu::isa i : cpu::all_isas)
     if (!cpu::available().has(i)) absent = i;

@@ -56,7 +56,7 @@ struct options {
   std::vector<std::string> paths;
   std::string html = "compare.html";
   bool html_asked = false;
-  bool html_rejectd = false;
+  bool html_rejected = false;
   std::optional<std::string> json;  ///< "-" is stdout
   std::optional<std::string> csv;
   std::size_t rows = 1000;
@@ -71,7 +71,7 @@ inline std::vector<std::pair<const char*, std::string>> outputs_of(const options
   std::vector<std::pair<const char*, std::string>> outputs;
   if (o.json) outputs.emplace_back("--json", *o.json);
   if (o.csv) outputs.emplace_back("--csv", *o.csv);
-  if (!o.html_rejectd && (o.html_asked || o.on_stdout() == 0)) outputs.emplace_back("--html", o.html);
+  if (!o.html_rejected && (o.html_asked || o.on_stdout() == 0)) outputs.emplace_back("--html", o.html);
   return outputs;
 }
 
@@ -114,7 +114,7 @@ inline options parse_options(common::arguments& rest) {
       common::check_report_name(flag, o.html);
       o.html_asked = true;
     } else if (flag == "--no-html") {
-      o.html_rejectd = true;
+      o.html_rejected = true;
     } else if (flag == "--json") {
       o.json = common::report_name(rest, flag);
     } else if (flag == "--csv") {
@@ -132,7 +132,7 @@ inline options parse_options(common::arguments& rest) {
     }
   }
   if (o.on_stdout() > 1) throw usage_error("only one of --json, --csv and --html can go to stdout; name a file");
-  if (o.html_asked && o.html_rejectd) throw usage_error("--html and --no-html exclude each other");
+  if (o.html_asked && o.html_rejected) throw usage_error("--html and --no-html exclude each other");
   check_outputs(o);
   return o;
 }

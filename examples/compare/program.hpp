@@ -51,7 +51,7 @@ inline void report(const options& o, const comparison& result, std::ostream& sta
   if (talk) write_to("-", standard, [&](std::ostream& out) { print_table(out, result, stdout_wants_color()); });
   if (o.json) write_to(*o.json, standard, [&](std::ostream& out) { write_json(out, result, ufp4::version_string); });
   if (o.csv) write_to(*o.csv, standard, [&](std::ostream& out) { write_csv(out, result); });
-  if (o.html_rejectd || (!talk && !o.html_asked)) return;
+  if (o.html_rejected || (!talk && !o.html_asked)) return;
   write_to(o.html, standard, [&](std::ostream& out) { write_html(out, result, ufp4::version_string); });
   if (talk) standard << "report: " << printable(o.html) << "\n";
 }

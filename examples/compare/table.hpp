@@ -25,8 +25,8 @@ using common::wrapped;
 
 /// Bold for best values only where a person looks at a terminal and did not ask for none (no-color.org).
 inline bool stdout_wants_color() {
-  const char* const rejectd = std::getenv("NO_COLOR");
-  return isatty(STDOUT_FILENO) != 0 && (rejectd == nullptr || *rejectd == '\0');
+  const char* const rejected = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) != 0 && (rejected == nullptr || *rejected == '\0');
 }
 
 /// Best values carry a star, and are bold where `color` is set.

@@ -26,7 +26,7 @@ int main() {
 
   auto nearest = quantize<nvfp4>(x);  // nearest_even
   auto away = quantize<nvfp4>(x, nearest_away{});
-  auto random_bits = quantize<nvfp4>(x, stochastic{.seed = 7, .stream = 3}, scale_up{});
+  auto drawn = quantize<nvfp4>(x, stochastic{.seed = 7, .stream = 3}, scale_up{});
 
   auto mine = quantize<e1m2_f32>(x, reluctant{});
 
@@ -37,6 +37,6 @@ int main() {
   auto whole = quantize<nvfp4>(x, stochastic{.seed = 7});
   assert(std::equal(part.codes().begin(), part.codes().end(), whole.codes().begin() + 24 * cols / 2));
 
-  assert(!(nearest == random_bits) && away.rows() == rows && mine.cols() == cols);
+  assert(!(nearest == drawn) && away.rows() == rows && mine.cols() == cols);
   static_assert(static_cast<float>(fp4<E2M1>{2.5f}) == 2.0f && static_cast<float>(fp4<E2M1>{3.5f}) == 4.0f);
 }

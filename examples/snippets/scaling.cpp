@@ -104,11 +104,11 @@ int main() {
   linear_backward_weight_grouped(now.shard({.part = part}), dy, x, offsets, dw);
   assert(same(ys, all_ys, before * N) && same(dxs, all_dxs, before * K) && same(dws, all_dws, 2 * N * K));
 
-  // A format with a tensor scale; `largest_elsewhere` stands for what other ranks have.
+  // A format with a tensor scale; `amax_elsewhere` stands for what other ranks have.
   const auto two_level = recipe::nvfp4(/*seed=*/1).at(100, 3);
   linear_backward_input(two_level, all_dy, w, matrix_view<float>{all_dxs.data(), T, K});
-  const float largest_elsewhere = amax(row_range(all_dy, 0, before)).value;
-  const auto all_reduce_max = [&](float here) { return std::max(here, largest_elsewhere); };
+  const float amax_elsewhere = amax(row_range(all_dy, 0, before)).value;
+  const auto all_reduce_max = [&](float here) { return std::max(here, amax_elsewhere); };
   const auto agree = recipe::amax_agreement::of(all_reduce_max);  // MPI_Allreduce(..., MPI_MAX, ...) in a real program
   linear_backward_input(two_level.shard({.first = first, .tokens = agree}), dy, w, dx);
   assert(same(dxs, all_dxs, before * K));

@@ -9,7 +9,7 @@
 /// | x         | any number of dimensions from 1 on, any strides, no tokens at all                             |
 /// | threads   | torch's (at::set_num_threads); their number changes no bit of y, dx and dw                      |
 /// | skipped   | dgrad where x needs no gradient, wgrad where weight needs none                                |
-/// | rejectd   | other devices, types and layouts, shapes that do not fit, create_graph: std::invalid_argument, |
+/// | rejected   | other devices, types and layouts, shapes that do not fit, create_graph: std::invalid_argument, |
 /// |           | one message                                                                                |
 #pragma once
 

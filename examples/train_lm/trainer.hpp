@@ -103,7 +103,7 @@ class trainer {
                 state());
   }
 
-  /// Goes on where a checkpoint was made; one made under other settings is rejectd by name.
+  /// Goes on where a checkpoint was made; one made under other settings is rejected by name.
   void restore(const checkpoint& from) {
     if (from.word("made_by") != "ufp4 train_lm 1") from.fail("was made by " + from.word("made_by"));
     reject_other_settings(from);

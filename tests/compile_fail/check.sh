@@ -80,7 +80,7 @@ rejection() {
   shift 3
   echo "$message" >>"$work/errors"
   if printf '%s\n' "$source" | LC_ALL=C "$compiler" -std=c++20 -Iinclude -x c++ -E -o /dev/null "$@" - >"$work/log" 2>&1; then
-    wrong "$compiler $*: '$source' is not rejectd"
+    wrong "$compiler $*: '$source' is not rejected"
   elif ! grep -qF -- "$message" "$work/log"; then
     wrong "$compiler $*: '$source' does not say '$message'"
   else

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compiled by check.sh, twice: with MISTAKE each function must bring the message behind "says:", at a line of its own;
-// without, the corrected file must compile. What is rejectd by a concept says the concept's name. A message over 120
+// without, the corrected file must compile. What is rejected by a concept says the concept's name. A message over 120
 // columns stands above its function and continues on lines that begin with "//" and seven blanks.
 #include <ufp4/ufp4.hpp>
 

@@ -22,8 +22,8 @@ conan() { command "$program" "$@"; }
 
 # works LOG COMMAND: silently, or the script ends.
 works() { eval "$2" >"$1.log" 2>&1 || { tail -n 40 "$1.log"; echo "failed: $2"; exit 1; }; }
-# rejectd LOG MESSAGE COMMAND: for that reason and no other.
-rejectd() {
+# rejected LOG MESSAGE COMMAND: for that reason and no other.
+rejected() {
   if eval "$3" >"$1.log" 2>&1; then echo "accepted: $3"; exit 1; fi
   grep -q "$2" "$1.log" || { tail -n 40 "$1.log"; echo "does not say '$2': $3"; exit 1; }
 }
@@ -40,7 +40,7 @@ works version 'conan export ufp4 --version=0.1.77 && conan list ufp4/0.1.77 --fo
 grep -q 'ufp4/0\.1\.77#' version.log || { cat version.log; exit 1; }
 echo "--version is taken"
 
-rejectd old 'requires at least 20\|is lower than the required' 'conan create ufp4 -s compiler.cppstd=17'
-rejectd msvc 'its headers reject MSVC' \
+rejected old 'requires at least 20\|is lower than the required' 'conan create ufp4 -s compiler.cppstd=17'
+rejected msvc 'its headers reject MSVC' \
   'conan create ufp4 -s compiler=msvc -s compiler.version=194 -s compiler.runtime=dynamic -s compiler.cppstd=20'
-echo "C++17 and MSVC are rejectd with a message"
+echo "C++17 and MSVC are rejected with a message"

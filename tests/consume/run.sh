@@ -124,11 +124,11 @@ readme_pkgconfig() (
   eval "$path" && eval "${command/-O3/-O0}" && readme_prints "$PWD/a.out"
 )
 
-# rejectd MESSAGE FIND-PACKAGE-ARGUMENT...: find_package must fail with that message.
-rejectd() {
+# rejected MESSAGE FIND-PACKAGE-ARGUMENT...: find_package must fail with that message.
+rejected() {
   local log=$out/components.log project=$out/components
   mkdir -p "$project"
-  printf 'cmake_minimum_required(VERSION 3.23)\nproject(rejectd LANGUAGES CXX)\nfind_package(ufp4 %s CONFIG REQUIRED %s)\n' \
+  printf 'cmake_minimum_required(VERSION 3.23)\nproject(rejected LANGUAGES CXX)\nfind_package(ufp4 %s CONFIG REQUIRED %s)\n' \
     "$2" "${*:3}" >"$project/CMakeLists.txt"
   if cmake -S "$project" -B "$project/build" -G Ninja -D CMAKE_CXX_COMPILER=g++ -D CMAKE_PREFIX_PATH="$prefix" >"$log" 2>&1; then
     echo "find_package(ufp4 ${*:2}) did not fail"
@@ -138,10 +138,10 @@ rejectd() {
   tr -s ' \n' '  ' <"$log" | grep -qF "$1" || { cat "$log"; echo "find_package(ufp4 ${*:2}) does not say: $1"; return 1; }
 }
 way_components() {
-  rejectd "ufp4::cuda needs CUDA as a language of the project" 0.1 COMPONENTS cuda &&
-    rejectd "ufp4::hip needs hipcc as the C++ compiler" 0.1 COMPONENTS hip &&
-    rejectd "none called 'opencl'" 0.1 COMPONENTS opencl &&
-    rejectd 'compatible with requested version "0.99"' 0.99
+  rejected "ufp4::cuda needs CUDA as a language of the project" 0.1 COMPONENTS cuda &&
+    rejected "ufp4::hip needs hipcc as the C++ compiler" 0.1 COMPONENTS hip &&
+    rejected "none called 'opencl'" 0.1 COMPONENTS opencl &&
+    rejected 'compatible with requested version "0.99"' 0.99
 }
 
 # From the overlay that the README names; vcpkg asks pkg-config about what the port installs.

@@ -248,14 +248,14 @@ TEST_CASE("emulated tiles reject what a processor faults on", "[amx]") {
   float c[256] = {};
   CHECK_THROWS_AS(emulated_tiles::zero<0>(), std::logic_error);
   CHECK_THROWS_AS(emulated_tiles::load<0>(c, 64), std::logic_error);
-  const auto rejectd = [](const kernels::tile_config& config) {
+  const auto rejected = [](const kernels::tile_config& config) {
     emulated_tiles::configure(config);
     CHECK_THROWS_AS((emulated_tiles::dot_bf16<0, 1, 2>()), std::logic_error);
   };
-  rejectd(shapes(16, 64, 8, 64, 16, 64));   // rows of C and A
-  rejectd(shapes(16, 32, 16, 64, 16, 64));  // columns of C and B
-  rejectd(shapes(16, 64, 16, 32, 16, 64));  // k of A and B
-  rejectd(shapes(16, 64, 16, 64, 0, 0));
+  rejected(shapes(16, 64, 8, 64, 16, 64));   // rows of C and A
+  rejected(shapes(16, 32, 16, 64, 16, 64));  // columns of C and B
+  rejected(shapes(16, 64, 16, 32, 16, 64));  // k of A and B
+  rejected(shapes(16, 64, 16, 64, 0, 0));
   emulated_tiles::configure(shapes(16, 64, 16, 64, 16, 64));
   CHECK_NOTHROW((emulated_tiles::dot_bf16<0, 1, 2>()));
   CHECK_THROWS_AS((emulated_tiles::dot_bf16<0, 1, 1>()), std::logic_error);

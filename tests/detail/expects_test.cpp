@@ -1,4 +1,4 @@
-// ufp4 - a rejectd argument: one message, and nothing otherwise.
+// ufp4 - a rejected argument: one message, and nothing otherwise.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/detail/expects.hpp>
 
@@ -31,7 +31,7 @@ struct unspoken {
 
 }  // namespace
 
-TEST_CASE("an argument that does not hold is rejectd with words and numbers in one message", "[detail]") {
+TEST_CASE("an argument that does not hold is rejected with words and numbers in one message", "[detail]") {
   CHECK(rejection(false, "K is ", std::size_t{256}, " in a and ", 128, " in b") == "K is 256 in a and 128 in b");
   CHECK(rejection(false, std::string("rows"), std::string_view(" is "), -1) == "rows is -1");
   CHECK(rejection(false, "alone") == "alone");

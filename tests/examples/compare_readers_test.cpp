@@ -62,7 +62,7 @@ TEST_CASE("a row limit takes evenly spaced rows and says so", "[npy]") {
   REQUIRE(compare::read_npy(file_with(npy("<f4", false, "(6, 1)", six)), 6).values == six_values);
 }
 
-TEST_CASE("a .npy file that cannot be compared is rejectd in one message", "[npy]") {
+TEST_CASE("a .npy file that cannot be compared is rejected in one message", "[npy]") {
   CHECK(npy_rejection(npy("<f4", false, "(2, 3)", six)) == "accepted");
   CHECK(says(npy_rejection("PK"), "not a .npy file"));
   CHECK(says(npy_rejection(npy("|u1", false, "(2, 3)", "123456")), "holds values of type |u1; compare reads float32"));
@@ -108,7 +108,7 @@ TEST_CASE("without a name the largest float matrix of a safetensors file is comp
              "has no tensor named x; it has brain, bytes, list, small, w:1"));
 }
 
-TEST_CASE("a safetensors file without a matrix to compare is rejectd in one message", "[safetensors]") {
+TEST_CASE("a safetensors file without a matrix to compare is rejected in one message", "[safetensors]") {
   const auto one = [](const std::string& type, const std::string& shape) {
     return R"({"w":{"dtype":")" + type + R"(","shape":)" + shape + R"(,"data_offsets":[0,24]}})";
   };

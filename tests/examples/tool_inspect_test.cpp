@@ -445,7 +445,7 @@ TEST_CASE("a report never takes the place of its input, under whatever name", "[
   CHECK(read_file(path) == before);
 }
 
-TEST_CASE("a word after --json that ends like a file of tensors was meant as FILE and is rejectd", "[inspect]") {
+TEST_CASE("a word after --json that ends like a file of tensors was meant as FILE and is rejected", "[inspect]") {
   const std::string path = npy_file("meant.npy", some_values(64), "(2, 32)"), before = read_file(path);
   const std::string name = support::scratch() / "named";
   for (const char* ending : {".npy", ".safetensors", ".gguf"})
@@ -534,7 +534,7 @@ TEST_CASE("every preset of presets.hpp has a name here, and no other", "[formats
   std::ifstream source(std::string(UFP4_SOURCE_DIR) + "/include/ufp4/block/presets.hpp");
   std::size_t presets = 0;
   for (std::string line; std::getline(source, line);) {
-    if (!line.starts_with("using ")) continue;
+    if (!line.starts_with("using ") || line.starts_with("using presets ")) continue;
     ++presets;
     const std::string name = line.substr(6, line.find(' ', 6) - 6);
     INFO(name);

@@ -153,7 +153,7 @@ using presets = std::tuple<nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4, e2m1_
 
 /// Runs a command as the program does, without the program.
 struct finished {
-  std::string out, rejectd;
+  std::string out, rejected;
   bool usage = false;
   std::string notes;  ///< on standard error
 };
@@ -214,7 +214,7 @@ TEST_CASE("the other projects' layouts have the same bits, and their weights are
   for (const std::string layout : {"compressed_tensors", "modelopt", "ufp4"})
     for (const std::string format : {"nvfp4", "mxfp4"}) {
       CAPTURE(layout, format);
-      REQUIRE(quantize_with({in, "-f", format, "--layout", layout, "-o", out}).rejectd.empty());
+      REQUIRE(quantize_with({in, "-f", format, "--layout", layout, "-o", out}).rejected.empty());
       interop::safetensors_reader file(out);
       CHECK((file.find(std::string(weight) + (layout == "modelopt" ? "" : "_packed")) != nullptr));
       if (format == "nvfp4") {
@@ -237,20 +237,20 @@ TEST_CASE("torchao's names are found", "[tool]") {
   writer.add("up._weight_per_tensor_scale", interop::source_of(scale, {}));
   const std::string in = scratch() / "ao.safetensors", out = scratch() / "ao_plain.safetensors";
   writer.write(in);
-  REQUIRE(dequantize_with({in, "-o", out}).rejectd.empty());
+  REQUIRE(dequantize_with({in, "-o", out}).rejected.empty());
   interop::safetensors_reader file(out);
   REQUIRE(file.tensors().size() == 1);
   const std::vector<float> want = decoded<float>(q);
   CHECK(raw(file, "up.weight") == support::floats(want));
 }
 
-TEST_CASE("the layout is the first that can hold every weight, and one that cannot is rejectd first", "[tool]") {
+TEST_CASE("the layout is the first that can hold every weight, and one that cannot is rejected first", "[tool]") {
   const std::string even = good_file(), out = scratch() / "layout.safetensors";
   const auto layout_of = [&](std::vector<std::string> words) {
     words.insert(words.end(), {"-o", out});
     const finished done = quantize_with(words);
     const std::size_t at = done.out.find("layout ");
-    return at == std::string::npos ? done.rejectd : done.out.substr(at + 7, done.out.find(';', at) - at - 7);
+    return at == std::string::npos ? done.rejected : done.out.substr(at + 7, done.out.find(';', at) - at - 7);
   };
   CHECK(layout_of({even, "-f", "nvfp4"}) == "compressed_tensors");
   CHECK(layout_of({even, "-f", "nvfp4", "--rht", "16"}) == "ufp4");
@@ -283,7 +283,7 @@ TEST_CASE("what is no matrix of floats, too narrow, empty or left out is copied,
   const std::string in = scratch() / "copies.safetensors", out = scratch() / "copied.safetensors";
   writer.write(in);
   const finished done = quantize_with({in, "-f", "nvfp4", "--skip", "lm_*", "-o", out});
-  REQUIRE(done.rejectd.empty());
+  REQUIRE(done.rejected.empty());
   for (const char* line : {"copied: by --skip", "copied: 15 columns are fewer than a block of 16",
                            "copied: has 3 dimensions", "copied: is empty", "copied: is not F32, F16 or BF16",
                            "copied: has 0 dimensions", "F32 to nvfp4", "1 of 7 tensors converted"})
@@ -306,7 +306,7 @@ TEST_CASE("a tensor of a type without a name here is copied from .safetensors", 
                                               R"("mask":{"dtype":"BOOL","shape":[3],"data_offsets":[128,131]}})",
                                               data));
   const std::string out = scratch() / "mask.safetensors";
-  REQUIRE(quantize_with({in, "-f", "mxfp4", "-o", out}).rejectd.empty());
+  REQUIRE(quantize_with({in, "-f", "mxfp4", "-o", out}).rejected.empty());
   interop::safetensors_reader file(out);
   CHECK(file.at("mask").type_name == "BOOL");
   CHECK(raw(file, "mask") == "\1\0\1"s);
@@ -318,14 +318,14 @@ TEST_CASE("GGUF takes nvfp4 and mxfp4 in whole blocks, and comes back", "[tool]"
   const auto nv = ufp4::quantize<nvfp4>(matrix_view<const float>(x.data(), 40, 64));
   const finished done = quantize_with({in, "-f", "nvfp4", "--skip", "a.*", "-o", out});
   CHECK(done.usage);
-  CHECK(says(done.rejectd, "q.gguf cannot be a .gguf file: tensor z.ids has a type that ggml lacks"));
+  CHECK(says(done.rejected, "q.gguf cannot be a .gguf file: tensor z.ids has a type that ggml lacks"));
   CHECK_FALSE(std::filesystem::exists(out));
   const std::string npy = scratch() / "up.npy";
   std::ofstream(npy, std::ios::binary) << support::npy("<f4", false, "(40, 64)", support::floats(x));
-  REQUIRE(quantize_with({npy, "-f", "nvfp4", "-o", out}).rejectd.empty());
+  REQUIRE(quantize_with({npy, "-f", "nvfp4", "-o", out}).rejected.empty());
   interop::gguf_reader file(out);
   CHECK(interop::read_quantized<nvfp4>(file, "up") == nv);
-  REQUIRE(dequantize_with({out, "-o", plain}).rejectd.empty());
+  REQUIRE(dequantize_with({out, "-o", plain}).rejected.empty());
   interop::safetensors_reader again(plain);
   CHECK(again.tensors().size() == 1);
   std::vector<float> got(40 * 64);
@@ -338,16 +338,16 @@ TEST_CASE("GGUF takes nvfp4 and mxfp4 in whole blocks, and comes back", "[tool]"
   model.add("up", interop::source_of(matrix_view<const float>(x.data(), 40, 64)));
   const std::string from = scratch() / "model.gguf";
   model.write(from);
-  REQUIRE(quantize_with({from, "-f", "nvfp4", "-o", out}).rejectd.empty());
+  REQUIRE(quantize_with({from, "-f", "nvfp4", "-o", out}).rejected.empty());
   interop::gguf_reader quantized(out);
   CHECK(quantized.strings().at("general.architecture") == "llama");
   CHECK(interop::read_quantized<nvfp4>(quantized, "up") == nv);
 
-  CHECK(says(quantize_with({npy, "-f", "e1m2_f32", "-o", out}).rejectd, "a .gguf file holds nvfp4 and mxfp4"));
-  CHECK(says(quantize_with({npy, "-f", "nvfp4", "--rht", "16", "-o", out}).rejectd, "Hadamard transform"));
-  CHECK(says(quantize_with({npy, "-f", "nvfp4", "--layout", "ufp4", "-o", out}).rejectd, "--layout"));
+  CHECK(says(quantize_with({npy, "-f", "e1m2_f32", "-o", out}).rejected, "a .gguf file holds nvfp4 and mxfp4"));
+  CHECK(says(quantize_with({npy, "-f", "nvfp4", "--rht", "16", "-o", out}).rejected, "Hadamard transform"));
+  CHECK(says(quantize_with({npy, "-f", "nvfp4", "--layout", "ufp4", "-o", out}).rejected, "--layout"));
   std::ofstream(npy, std::ios::binary) << support::npy("<f4", false, "(64, 40)", support::floats(x));
-  CHECK(says(quantize_with({npy, "-f", "nvfp4", "-o", out}).rejectd, "40 columns, no multiple of ggml's 64"));
+  CHECK(says(quantize_with({npy, "-f", "nvfp4", "-o", out}).rejected, "40 columns, no multiple of ggml's 64"));
 }
 
 TEST_CASE("ggml's blocks are copied to .gguf files alone: .safetensors has no type for them", "[tool]") {
@@ -361,14 +361,14 @@ TEST_CASE("ggml's blocks are copied to .gguf files alone: .safetensors has no ty
                     kept = scratch() / "kept.gguf";
   writer.write(in);
 
-  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", out}).rejectd,
+  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", out}).rejected,
              "cannot have tensor down as it is: MXFP4 in ggml's blocks is no type of .safetensors files"));
-  CHECK(says(dequantize_with({in, "--tensor", "down", "-o", out}).rejectd, "cannot have tensor out as it is"));
+  CHECK(says(dequantize_with({in, "--tensor", "down", "-o", out}).rejected, "cannot have tensor out as it is"));
   CHECK_FALSE(std::filesystem::exists(out));
-  REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", kept}).rejectd.empty());
+  REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", kept}).rejected.empty());
   interop::gguf_reader file(kept);
   CHECK(interop::read_quantized<mxfp4>(file, "down") == mx);
-  CHECK(dequantize_with({kept, "-o", out}).rejectd.empty());
+  CHECK(dequantize_with({kept, "-o", out}).rejected.empty());
 }
 
 TEST_CASE("a .npy file in either order is quantized, and one weight becomes a .npy file", "[tool]") {
@@ -381,16 +381,16 @@ TEST_CASE("a .npy file in either order is quantized, and one weight becomes a .n
   for (const bool fortran : {false, true}) {
     std::ofstream(in, std::ios::binary) << support::npy("<f4", fortran, "(40, 64)",
                                                         support::floats(fortran ? turned : x));
-    REQUIRE(quantize_with({in, "-f", "e2m1_f32", "-o", out}).rejectd.empty());
+    REQUIRE(quantize_with({in, "-f", "e2m1_f32", "-o", out}).rejected.empty());
     interop::safetensors_reader file(out);
     CHECK(interop::read_quantized<e2m1_f32>(file, "up") == q);
   }
-  REQUIRE(dequantize_with({out, "--to", "f16", "-o", back}).rejectd.empty());
+  REQUIRE(dequantize_with({out, "--to", "f16", "-o", back}).rejected.empty());
   interop::npy_reader array(back);
   CHECK(array.array().type == number_type::f16);
   const std::vector<fp16> want = decoded<fp16>(q);
   CHECK(raw(array, "") == std::string(reinterpret_cast<const char*>(want.data()), want.size() * 2));
-  CHECK(says(dequantize_with({in, "-o", out}).rejectd, "is a .npy file, which holds no quantized weights"));
+  CHECK(says(dequantize_with({in, "-o", out}).rejected, "is a .npy file, which holds no quantized weights"));
 }
 
 TEST_CASE("a .npy output is for one weight", "[tool]") {
@@ -399,12 +399,12 @@ TEST_CASE("a .npy output is for one weight", "[tool]") {
   for (const char* name : {"a", "b"}) writer.add(name, interop::source_of(matrix_view<const float>(x.data(), 4, 32)));
   const std::string in = scratch() / "two.safetensors", q = scratch() / "two_q.safetensors";
   writer.write(in);
-  REQUIRE(quantize_with({in, "-f", "mxfp4", "-o", q}).rejectd.empty());
+  REQUIRE(quantize_with({in, "-f", "mxfp4", "-o", q}).rejected.empty());
   const std::string out = scratch() / "two.npy";
-  CHECK(says(dequantize_with({q, "-o", out}).rejectd, "2 weights would be dequantized; --tensor chooses one"));
+  CHECK(says(dequantize_with({q, "-o", out}).rejected, "2 weights would be dequantized; --tensor chooses one"));
   CHECK_FALSE(std::filesystem::exists(out));
-  CHECK(dequantize_with({q, "--tensor", "b", "-o", out}).rejectd.empty());
-  CHECK(says(dequantize_with({q, "--tensor", "c*", "-o", out}).rejectd, "--tensor c*"));
+  CHECK(dequantize_with({q, "--tensor", "b", "-o", out}).rejected.empty());
+  CHECK(says(dequantize_with({q, "--tensor", "c*", "-o", out}).rejected, "--tensor c*"));
 }
 
 TEST_CASE("a weight that is not chosen stays quantized", "[tool]") {
@@ -413,15 +413,15 @@ TEST_CASE("a weight that is not chosen stays quantized", "[tool]") {
   for (const char* name : {"a", "b"}) writer.add(name, interop::source_of(matrix_view<const float>(x.data(), 4, 32)));
   const std::string in = scratch() / "two.safetensors", q = scratch() / "two_q.safetensors";
   writer.write(in);
-  REQUIRE(quantize_with({in, "-f", "int4_f32", "-o", q}).rejectd.empty());
+  REQUIRE(quantize_with({in, "-f", "int4_f32", "-o", q}).rejected.empty());
   const std::string out = scratch() / "half.safetensors", rest = scratch() / "rest.safetensors";
-  REQUIRE(dequantize_with({q, "--tensor", "b", "-o", out}).rejectd.empty());
+  REQUIRE(dequantize_with({q, "--tensor", "b", "-o", out}).rejected.empty());
   interop::safetensors_reader half(out);
   CHECK(half.find("b") != nullptr);
   const auto want = ufp4::quantize<int4_f32>(matrix_view<const float>(x.data(), 4, 32));
   CHECK(interop::read_quantized<int4_f32>(half, "a") == want);
   CHECK(half.metadata().size() == 1);
-  REQUIRE(dequantize_with({out, "-o", rest}).rejectd.empty());
+  REQUIRE(dequantize_with({out, "-o", rest}).rejected.empty());
   interop::safetensors_reader all(rest);
   CHECK(raw(all, "a") == raw(half, "b"));
 }
@@ -483,30 +483,30 @@ TEST_CASE("the SQNR of the report is that of the matrix and what comes back", "[
   CHECK(says(done.out, R"("seed": 3)"));
 }
 
-TEST_CASE("a command line that cannot be meant is rejectd before a file is touched", "[tool]") {
+TEST_CASE("a command line that cannot be meant is rejected before a file is touched", "[tool]") {
   const std::string in = good_file(), out = scratch() / "never.safetensors";
-  const auto rejectd = [&](std::vector<std::string> words) {
+  const auto rejected = [&](std::vector<std::string> words) {
     const finished done = quantize_with(std::move(words));
     CHECK(done.usage);
-    return done.rejectd;
+    return done.rejected;
   };
-  CHECK(says(rejectd({}), "no FILE is given"));
-  CHECK(says(rejectd({in, "-f", "nvfp4"}), "-o OUT is needed"));
-  CHECK(says(rejectd({in, "-o", out}), "-f FORMAT is needed; there are nvfp4"));
-  CHECK(says(rejectd({in, "-f", "fp5", "-o", out}), "unknown format fp5"));
-  CHECK(says(rejectd({in, in, "-f", "nvfp4", "-o", out}), "is a second FILE"));
-  CHECK(says(rejectd({in, "-f", "nvfp4", "-o", out, "--fast"}), "unknown argument --fast"));
-  CHECK(says(rejectd({in, "-f", "nvfp4", "-o", out, "--rht", "24"}),
+  CHECK(says(rejected({}), "no FILE is given"));
+  CHECK(says(rejected({in, "-f", "nvfp4"}), "-o OUT is needed"));
+  CHECK(says(rejected({in, "-o", out}), "-f FORMAT is needed; there are nvfp4"));
+  CHECK(says(rejected({in, "-f", "fp5", "-o", out}), "unknown format fp5"));
+  CHECK(says(rejected({in, in, "-f", "nvfp4", "-o", out}), "is a second FILE"));
+  CHECK(says(rejected({in, "-f", "nvfp4", "-o", out, "--fast"}), "unknown argument --fast"));
+  CHECK(says(rejected({in, "-f", "nvfp4", "-o", out, "--rht", "24"}),
              "--rht takes 16, 32, 64, 128 or 256, or 0 for none, not 24"));
-  CHECK(says(rejectd({in, "-f", "nvfp4", "-o", out, "--rht", "many"}), "--rht takes"));
-  CHECK(says(rejectd({in, "-f", "nvfp4", "-o", out, "--seed", "-1"}),
+  CHECK(says(rejected({in, "-f", "nvfp4", "-o", out, "--rht", "many"}), "--rht takes"));
+  CHECK(says(rejected({in, "-f", "nvfp4", "-o", out, "--seed", "-1"}),
              "--seed takes a whole number from 0 to 18446744073709551615, not -1"));
-  CHECK(says(rejectd({in, "-f", "nvfp4", "-o", out, "--seed", "--rht"}), "--seed needs a value"));
-  CHECK(says(rejectd({in, "-f", "nvfp4", "-o", out, "--rounding", "up"}), "--rounding takes nearest or stochastic"));
-  CHECK(says(rejectd({in, "-f", "nvfp4", "-o", out, "--layout", "torch"}), "not torch"));
-  CHECK(says(rejectd({in, "-f", "nvfp4", "-o", "never.npy"}), "ends in neither .safetensors nor .gguf"));
-  CHECK(says(dequantize_with({in, "-o", "never.bin"}).rejectd, "ends in neither .safetensors nor .gguf nor .npy"));
-  CHECK(says(dequantize_with({in, "-o", out, "--to", "f8"}).rejectd, "--to takes f32, bf16 or f16, not f8"));
+  CHECK(says(rejected({in, "-f", "nvfp4", "-o", out, "--seed", "--rht"}), "--seed needs a value"));
+  CHECK(says(rejected({in, "-f", "nvfp4", "-o", out, "--rounding", "up"}), "--rounding takes nearest or stochastic"));
+  CHECK(says(rejected({in, "-f", "nvfp4", "-o", out, "--layout", "torch"}), "not torch"));
+  CHECK(says(rejected({in, "-f", "nvfp4", "-o", "never.npy"}), "ends in neither .safetensors nor .gguf"));
+  CHECK(says(dequantize_with({in, "-o", "never.bin"}).rejected, "ends in neither .safetensors nor .gguf nor .npy"));
+  CHECK(says(dequantize_with({in, "-o", out, "--to", "f8"}).rejected, "--to takes f32, bf16 or f16, not f8"));
   CHECK_FALSE(std::filesystem::exists(out));
   CHECK_FALSE(std::filesystem::exists(out + ".tmp"));
 }
@@ -519,16 +519,16 @@ TEST_CASE("FILE is never overwritten, under whatever name", "[tool]") {
   std::filesystem::create_symlink(in, link);
   std::filesystem::copy_file(in, odd, std::filesystem::copy_options::overwrite_existing);
   for (const std::string& out : {in, link, scratch() / "./in.safetensors"})
-    CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", out}).rejectd, "would overwrite FILE itself"));
-  CHECK(quantize_with({odd, "-f", "nvfp4", "-o", scratch() / "odd.safetensors"}).rejectd.empty());
-  CHECK(says(dequantize_with({in, "-o", in}).rejectd, "would overwrite FILE itself"));
+    CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", out}).rejected, "would overwrite FILE itself"));
+  CHECK(quantize_with({odd, "-f", "nvfp4", "-o", scratch() / "odd.safetensors"}).rejected.empty());
+  CHECK(says(dequantize_with({in, "-o", in}).rejected, "would overwrite FILE itself"));
   CHECK(support::bytes_of(in) == before);
   CHECK(support::bytes_of(odd) == before);
 }
 
 TEST_CASE("an output that cannot be written leaves what was there", "[tool]") {
   const std::string in = good_file(400, 64), out = scratch() / "kept.safetensors";
-  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", "/nowhere/at/all.safetensors"}).rejectd,
+  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", "/nowhere/at/all.safetensors"}).rejected,
              "cannot be opened for writing"));
   std::ofstream(out) << "precious";
   rlimit old{};
@@ -540,30 +540,30 @@ TEST_CASE("an output that cannot be written leaves what was there", "[tool]") {
   const finished full = quantize_with({in, "-f", "nvfp4", "-o", out});
   setrlimit(RLIMIT_FSIZE, &old);
   std::signal(SIGXFSZ, handler);
-  CHECK(says(full.rejectd, "could not be written to its end: "s + std::strerror(EFBIG)));
+  CHECK(says(full.rejected, "could not be written to its end: "s + std::strerror(EFBIG)));
   CHECK(is_untouched(out, "precious"));
-  CHECK(quantize_with({in, "-f", "nvfp4", "-o", out}).rejectd.empty());
+  CHECK(quantize_with({in, "-f", "nvfp4", "-o", out}).rejected.empty());
   CHECK(support::bytes_of(out).size() > 4096);
 }
 
-TEST_CASE("a --tensor that matches nothing is rejectd, and a file without weights", "[tool]") {
+TEST_CASE("a --tensor that matches nothing is rejected, and a file without weights", "[tool]") {
   const std::string in = good_file(), out = scratch() / "never.safetensors";
   const finished done = quantize_with({in, "-f", "nvfp4", "--tensor", "lm_head*", "-o", out});
-  CHECK(says(done.rejectd, "has no tensor that --tensor lm_head* matches; it has a.norm"));
+  CHECK(says(done.rejected, "has no tensor that --tensor lm_head* matches; it has a.norm"));
   CHECK(done.usage);
-  CHECK(says(dequantize_with({in, "-o", out}).rejectd, "holds no quantized weights"));
+  CHECK(says(dequantize_with({in, "-o", out}).rejected, "holds no quantized weights"));
   CHECK_FALSE(std::filesystem::exists(out));
 }
 
-TEST_CASE("damaged files are rejectd with a message or converted, and never leave half an output", "[tool]") {
+TEST_CASE("damaged files are rejected with a message or converted, and never leave half an output", "[tool]") {
   INFO(support::seed_note());
   const std::string in = good_file(8, 64), q = scratch() / "to_damage.safetensors", out = scratch() / "d.safetensors";
-  REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", q}).rejectd.empty());
+  REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", q}).rejected.empty());
   const std::string plain = support::bytes_of(in), quantized = support::bytes_of(q);
   for (std::size_t length = 0; length < plain.size(); length += 97)
-    CHECK_FALSE(quantize_with({support::file_with(plain.substr(0, length)), "-f", "nvfp4", "-o", out}).rejectd.empty());
+    CHECK_FALSE(quantize_with({support::file_with(plain.substr(0, length)), "-f", "nvfp4", "-o", out}).rejected.empty());
   for (std::size_t length = 0; length < quantized.size(); length += 37)
-    CHECK_FALSE(dequantize_with({support::file_with(quantized.substr(0, length)), "-o", out}).rejectd.empty());
+    CHECK_FALSE(dequantize_with({support::file_with(quantized.substr(0, length)), "-o", out}).rejected.empty());
   CHECK_FALSE(std::filesystem::exists(out));
   std::mt19937_64 random{support::seed(9)};
   for (int i = 0; i < 300; ++i) {
@@ -581,9 +581,9 @@ TEST_CASE("a weight in a format that is no preset is named by what the file says
   const std::string in = scratch() / "odd_format.safetensors", out = scratch() / "never.safetensors";
   writer.write(in);
   const finished done = dequantize_with({in, "-o", out});
-  CHECK(says(done.rejectd, "tensor w is in a format that is no preset: grid=0,"));
-  CHECK(says(done.rejectd, "scale=bf16 block=1x32"));
-  CHECK_FALSE(says(done.rejectd, "interop"));
+  CHECK(says(done.rejected, "tensor w is in a format that is no preset: grid=0,"));
+  CHECK(says(done.rejected, "scale=bf16 block=1x32"));
+  CHECK_FALSE(says(done.rejected, "interop"));
   CHECK_FALSE(std::filesystem::exists(out));
 }
 
@@ -598,19 +598,19 @@ TEST_CASE("a second format for other weights leaves alone what is quantized alre
   for (const std::string layout : {"ufp4", "compressed_tensors", "modelopt"}) {
     CAPTURE(layout);
     const std::string format = layout == "ufp4" ? "e1m2_f32" : "nvfp4";
-    REQUIRE(quantize_with({in, "-f", format, "--layout", layout, "--tensor", "a", "-o", first}).rejectd.empty());
+    REQUIRE(quantize_with({in, "-f", format, "--layout", layout, "--tensor", "a", "-o", first}).rejected.empty());
     const finished done = quantize_with({first, "-f", "e2m1_f32", "-o", second});
-    REQUIRE(done.rejectd.empty());
+    REQUIRE(done.rejected.empty());
     CHECK(says(done.out, "copied: is part of a quantized weight"));
     CHECK(says(done.out, "; 1 of "));
-    REQUIRE(dequantize_with({second, "-o", plain}).rejectd.empty());
+    REQUIRE(dequantize_with({second, "-o", plain}).rejected.empty());
     interop::safetensors_reader file(plain);
     REQUIRE(file.tensors().size() == 2);
     const std::vector<float> a =
         layout == "ufp4" ? decoded<float>(ufp4::quantize<e1m2_f32>(view)) : decoded<float>(ufp4::quantize<nvfp4>(view));
     CHECK(raw(file, "a") == support::floats(a));
     CHECK(raw(file, "b") == support::floats(decoded<float>(ufp4::quantize<e2m1_f32>(view))));
-    CHECK(says(quantize_with({first, "-f", "nvfp4", "--tensor", "a*", "-o", second}).rejectd, "nothing to quantize"));
+    CHECK(says(quantize_with({first, "-f", "nvfp4", "--tensor", "a*", "-o", second}).rejected, "nothing to quantize"));
   }
 }
 
@@ -626,7 +626,7 @@ TEST_CASE("what has the name of the scales of another project's weight is copied
   const std::string in = scratch() / "others.safetensors", out = scratch() / "others_q.safetensors";
   writer.write(in);
   const finished done = quantize_with({in, "-f", "nvfp4", "-o", out});
-  REQUIRE(done.rejectd.empty());
+  REQUIRE(done.rejected.empty());
   CHECK(says(done.out, "copied: has the scales of fp8.weight by its name"));
   CHECK(says(done.out, "copied: has the scales of old.qweight by its name"));
   CHECK(says(done.out, "3 of 10 tensors converted"));
@@ -645,7 +645,7 @@ TEST_CASE("what an input says of a weight in the ufp4 layout is not said of one 
   writer.write(in);
   for (const std::string layout : {"compressed_tensors", "modelopt", "ufp4"}) {
     CAPTURE(layout);
-    REQUIRE(quantize_with({in, "-f", "nvfp4", "--layout", layout, "-o", out}).rejectd.empty());
+    REQUIRE(quantize_with({in, "-f", "nvfp4", "--layout", layout, "-o", out}).rejected.empty());
     interop::safetensors_reader file(out);
     CHECK(file.metadata().contains("ufp4.a") == (layout == "ufp4"));
     CHECK_FALSE(file.metadata().contains("ufp4.b"));
@@ -662,7 +662,7 @@ TEST_CASE("the strings of a .safetensors file come along into a .gguf file", "[t
   writer.set_metadata("ufp4.a", "stale");
   const std::string in = scratch() / "strings.safetensors", out = scratch() / "strings.gguf";
   writer.write(in);
-  REQUIRE(quantize_with({in, "-f", "mxfp4", "-o", out}).rejectd.empty());
+  REQUIRE(quantize_with({in, "-f", "mxfp4", "-o", out}).rejected.empty());
   CHECK(interop::gguf_reader(out).strings() ==
         std::map<std::string, std::string>{{"format", "pt"}, {"general.architecture", "llama"}});
 }
@@ -670,7 +670,7 @@ TEST_CASE("the strings of a .safetensors file come along into a .gguf file", "[t
 TEST_CASE("what GGUF cannot hold is wrong usage, whatever it is, and nothing is written", "[tool]") {
   const std::vector<float> x = some_values<float>(4, 64);
   const std::string in = scratch() / "unfit.safetensors", out = scratch() / "unfit.gguf";
-  const auto rejectd = [&](const std::string& name, std::vector<std::uint64_t> shape) {
+  const auto rejected = [&](const std::string& name, std::vector<std::uint64_t> shape) {
     interop::safetensors_writer writer;
     writer.add("a", interop::source_of(matrix_view<const float>(x.data(), 4, 64)));
     writer.add(name, interop::source_of(number_type::f32, std::move(shape), x.data()));
@@ -679,14 +679,14 @@ TEST_CASE("what GGUF cannot hold is wrong usage, whatever it is, and nothing is 
     CHECK(done.usage);
     CHECK_FALSE(std::filesystem::exists(out));
     CHECK_FALSE(std::filesystem::exists(out + ".tmp"));
-    CHECK_FALSE(says(done.rejectd, "gguf_writer"));
-    return done.rejectd;
+    CHECK_FALSE(says(done.rejected, "gguf_writer"));
+    return done.rejected;
   };
-  CHECK(says(rejectd(std::string(64, 'n'), {4}), "unfit.gguf cannot be a .gguf file: the name nnn"));
-  CHECK(says(rejectd("deep", {1, 1, 1, 2, 2}), "5 dimensions; ggml takes 1 to 4"));
-  CHECK(says(rejectd("number", {}), "0 dimensions; ggml takes 1 to 4"));
-  CHECK(says(rejectd("a.scale", {1}), "a.scale is there already"));
-  CHECK(says(rejectd("odd", {4, 32}), "32 columns, no multiple of ggml's 64"));
+  CHECK(says(rejected(std::string(64, 'n'), {4}), "unfit.gguf cannot be a .gguf file: the name nnn"));
+  CHECK(says(rejected("deep", {1, 1, 1, 2, 2}), "5 dimensions; ggml takes 1 to 4"));
+  CHECK(says(rejected("number", {}), "0 dimensions; ggml takes 1 to 4"));
+  CHECK(says(rejected("a.scale", {1}), "a.scale is there already"));
+  CHECK(says(rejected("odd", {4, 32}), "32 columns, no multiple of ggml's 64"));
 }
 
 TEST_CASE("--json goes to a file beside the table, or to standard output instead of it", "[tool]") {
@@ -705,18 +705,18 @@ TEST_CASE("--json goes to a file beside the table, or to standard output instead
   const std::string to_file = scratch() / "in.json", to_out = scratch() / "jb.json";
   std::filesystem::create_symlink(in, to_file);
   std::filesystem::create_symlink(back, to_out);
-  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", q, "--json", to_file}).rejectd, "would overwrite FILE itself"));
-  CHECK(says(dequantize_with({q, "-o", back, "--json", to_out}).rejectd, "would overwrite OUT"));
+  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", q, "--json", to_file}).rejected, "would overwrite FILE itself"));
+  CHECK(says(dequantize_with({q, "-o", back, "--json", to_out}).rejected, "would overwrite OUT"));
   for (const std::string& meant : {in, q, scratch() / "new.npy", scratch() / "new.gguf"}) {
-    CHECK(says(quantize_with({"--json", meant, "-f", "nvfp4", "-o", q}).rejectd, "put FILE before --json"));
-    CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", q, "--json", meant}).rejectd, "put FILE before --json"));
-    CHECK(says(dequantize_with({"--json", meant, "-o", back}).rejectd, "put FILE before --json"));
-    CHECK(says(dequantize_with({q, "-o", back, "--json", meant}).rejectd, "put FILE before --json"));
+    CHECK(says(quantize_with({"--json", meant, "-f", "nvfp4", "-o", q}).rejected, "put FILE before --json"));
+    CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", q, "--json", meant}).rejected, "put FILE before --json"));
+    CHECK(says(dequantize_with({"--json", meant, "-o", back}).rejected, "put FILE before --json"));
+    CHECK(says(dequantize_with({q, "-o", back, "--json", meant}).rejected, "put FILE before --json"));
   }
   CHECK_FALSE(std::filesystem::exists(scratch() / "new.npy"));
   CHECK_FALSE(std::filesystem::exists(scratch() / "new.gguf"));
   CHECK(says(
-      quantize_with({in, "-f", "nvfp4", "-o", q, "--tensor", "nothing", "--json", scratch() / "none.json"}).rejectd,
+      quantize_with({in, "-f", "nvfp4", "-o", q, "--tensor", "nothing", "--json", scratch() / "none.json"}).rejected,
       "--tensor nothing"));
   CHECK_FALSE(std::filesystem::exists(scratch() / "none.json"));
   CHECK(support::bytes_of(in) == before);
@@ -744,21 +744,21 @@ TEST_CASE("JSON has names whole, types as the file spells them, and tells a loss
 
 TEST_CASE("--rht 0 is no transform", "[tool]") {
   const std::string in = good_file(), one = scratch() / "rht0.safetensors", two = scratch() / "none.safetensors";
-  REQUIRE(quantize_with({in, "-f", "e1m2_f32", "--rht", "0", "-o", one}).rejectd.empty());
-  REQUIRE(quantize_with({in, "-f", "e1m2_f32", "-o", two}).rejectd.empty());
+  REQUIRE(quantize_with({in, "-f", "e1m2_f32", "--rht", "0", "-o", one}).rejected.empty());
+  REQUIRE(quantize_with({in, "-f", "e1m2_f32", "-o", two}).rejected.empty());
   CHECK(support::bytes_of(one) == support::bytes_of(two));
 }
 
-TEST_CASE("an OUT that is no regular file is rejectd, and stays", "[tool]") {
+TEST_CASE("an OUT that is no regular file is rejected, and stays", "[tool]") {
   const std::string in = good_file(), folder = scratch() / "folder.safetensors", pipe = scratch() / "pipe.safetensors";
   const std::string q = scratch() / "regular.safetensors", array = scratch() / "pipe.npy";
   std::filesystem::create_directory(folder);
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   REQUIRE(mkfifo(array.c_str(), 0600) == 0);
-  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", folder}).rejectd, "is a directory"));
-  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", pipe}).rejectd, "is not a regular file"));
-  REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", q}).rejectd.empty());
-  CHECK(says(dequantize_with({q, "-o", array}).rejectd, "is not a regular file"));
+  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", folder}).rejected, "is a directory"));
+  CHECK(says(quantize_with({in, "-f", "nvfp4", "-o", pipe}).rejected, "is not a regular file"));
+  REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", q}).rejected.empty());
+  CHECK(says(dequantize_with({q, "-o", array}).rejected, "is not a regular file"));
   CHECK(std::filesystem::is_fifo(pipe));
   CHECK(std::filesystem::is_fifo(array));
   CHECK_FALSE(std::filesystem::exists(pipe + ".tmp"));
@@ -861,7 +861,7 @@ TEST_CASE("a --skip that matches nothing and a file without matrices are notes: 
   CHECK(quantize_with({in, "-f", "nvfp4", "--skip", "a.*", "-o", out}).notes.empty());
 
   const finished copied = quantize_with({in, "-f", "nvfp4", "--skip", "layers.*", "-o", out});
-  CHECK(copied.rejectd.empty());
+  CHECK(copied.rejected.empty());
   CHECK(says(copied.notes,
              "in.safetensors has nothing to quantize: a.norm is copied (has 1 dimension), and so are 2 "
              "others\n"));
@@ -870,11 +870,11 @@ TEST_CASE("a --skip that matches nothing and a file without matrices are notes: 
 
   const std::string kept = support::bytes_of(out);
   const finished named = quantize_with({in, "-f", "nvfp4", "--tensor", "z*", "-o", out});
-  CHECK(says(named.rejectd,
+  CHECK(says(named.rejected,
              "has nothing to quantize of what --tensor chooses: z.ids is copied (is not F32, F16 or BF16)"));
   const std::string npy = scratch() / "vector.npy";
   std::ofstream(npy, std::ios::binary) << support::npy("<f4", false, "(2,)", support::floats({1, 2}));
-  CHECK(says(quantize_with({npy, "-f", "nvfp4", "-o", out}).rejectd, "vector is copied (has 1 dimension)"));
+  CHECK(says(quantize_with({npy, "-f", "nvfp4", "-o", out}).rejected, "vector is copied (has 1 dimension)"));
   CHECK(is_untouched(out, kept));
 }
 
@@ -898,7 +898,7 @@ TEST_CASE("a metadata string of the ufp4 layout whose weight is not there is no 
   writer.set_metadata("ufp4.gone", text);
   const std::string in = scratch() / "leftover.safetensors", out = scratch() / "leftover_plain.safetensors";
   writer.write(in);
-  REQUIRE(dequantize_with({in, "-o", out}).rejectd.empty());
+  REQUIRE(dequantize_with({in, "-o", out}).rejected.empty());
   interop::safetensors_reader file(out);
   CHECK(raw(file, "w") == support::floats(decoded<float>(q)));
   CHECK(file.metadata().empty());
@@ -920,9 +920,9 @@ TEST_CASE("torchao's description of weights that are plain now is dropped, and k
   writer.set_metadata("format", "pt");
   const std::string in = scratch() / "ao_names.safetensors", out = scratch() / "ao_names_plain.safetensors";
   writer.write(in);
-  REQUIRE(dequantize_with({in, "-o", out}).rejectd.empty());
+  REQUIRE(dequantize_with({in, "-o", out}).rejected.empty());
   CHECK(interop::safetensors_reader(out).metadata() == std::map<std::string, std::string>{{"format", "pt"}});
-  REQUIRE(dequantize_with({in, "--tensor", "l.b", "-o", out}).rejectd.empty());
+  REQUIRE(dequantize_with({in, "--tensor", "l.b", "-o", out}).rejected.empty());
   interop::safetensors_reader half(out);
   CHECK(half.metadata().at("tensor_names") == R"(["l.a", "l.b", "l.norm"])");
   CHECK(half.metadata().at("l.a") == R"({"_type": "MXTensor", "_data": {}})");
@@ -938,7 +938,7 @@ TEST_CASE("torchao's NVFP4 without a tensor scale has the factor 1", "[tool]") {
   writer.add("l._w_scale", interop::source_of(number_type::f8_e4m3, {8, 2}, q.scales().data()));
   const std::string in = scratch() / "ao_one.safetensors", out = scratch() / "ao_one_plain.safetensors";
   writer.write(in);
-  REQUIRE(dequantize_with({in, "-o", out}).rejectd.empty());
+  REQUIRE(dequantize_with({in, "-o", out}).rejected.empty());
   q.set_tensor_scale(1);
   interop::safetensors_reader file(out);
   CHECK(raw(file, "l.w") == support::floats(decoded<float>(q)));
@@ -951,14 +951,14 @@ TEST_CASE("--skip leaves a weight quantized, and one that matches nothing is a n
   const std::string in = scratch() / "two.safetensors", q = scratch() / "two_q.safetensors";
   const std::string out = scratch() / "half.safetensors";
   writer.write(in);
-  REQUIRE(quantize_with({in, "-f", "int4_f32", "-o", q}).rejectd.empty());
+  REQUIRE(quantize_with({in, "-f", "int4_f32", "-o", q}).rejected.empty());
   const finished done = dequantize_with({q, "--skip", "a", "--skip", "c", "-o", out});
   CHECK(says(done.notes, "has no quantized weight that --skip c matches; the first of 2 is a"));
   interop::safetensors_reader half(out);
   CHECK(half.find("b") != nullptr);
   CHECK(interop::read_quantized<int4_f32>(half, "a") ==
         ufp4::quantize<int4_f32>(matrix_view<const float>(x.data(), 4, 32)));
-  CHECK(says(dequantize_with({q, "--skip", "*", "-o", out}).rejectd, "no quantized weight that --skip leaves"));
+  CHECK(says(dequantize_with({q, "--skip", "*", "-o", out}).rejected, "no quantized weight that --skip leaves"));
 }
 
 namespace {
@@ -999,13 +999,13 @@ TEST_CASE("ggml's other blocks are copied from .gguf to .gguf, and experts in MX
   const matrix_view<const float> view(x.data(), 6, 64);
   const std::vector<float> want = decoded<float>(ufp4::quantize<mxfp4>(view));
 
-  REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", out}).rejectd.empty());
+  REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", out}).rejected.empty());
   interop::gguf_reader quantized(out);
   CHECK(quantized.at("odd").type_name == "Q4_K");
   CHECK(raw(quantized, "odd") == odd);
   CHECK(interop::read_quantized<nvfp4>(quantized, "matrix") == ufp4::quantize<nvfp4>(view));
 
-  REQUIRE(dequantize_with({in, "-o", out}).rejectd.empty());
+  REQUIRE(dequantize_with({in, "-o", out}).rejected.empty());
   interop::gguf_reader file(out);
   CHECK(raw(file, "odd") == odd);
   CHECK(file.at("experts").shape == std::vector<std::uint64_t>{3, 2, 64});
@@ -1018,16 +1018,16 @@ TEST_CASE("ggml's other blocks are copied from .gguf to .gguf, and experts in MX
   CHECK(raw(file, "up") == bytes);
   CHECK(file.strings().at("general.architecture") == "llama");
 
-  CHECK(says(dequantize_with({in, "-o", plain}).rejectd,
+  CHECK(says(dequantize_with({in, "-o", plain}).rejected,
              "tensor odd is Q4_K in ggml's blocks, which are copied to .gguf files alone: -o OUT.gguf keeps it"));
   CHECK_FALSE(std::filesystem::exists(plain));
-  CHECK(dequantize_with({in, "--tensor", "up", "-o", scratch() / "odd.npy"}).rejectd.empty());
+  CHECK(dequantize_with({in, "--tensor", "up", "-o", scratch() / "odd.npy"}).rejected.empty());
 }
 
 TEST_CASE("a type that ggml has since added stands in the way of copies alone", "[tool]") {
   const std::string in = gguf_with(99, std::string(144, 'x')), out = scratch() / "new.gguf";
   for (const finished& done : {quantize_with({in, "-f", "nvfp4", "-o", out}), dequantize_with({in, "-o", out})})
-    CHECK(says(done.rejectd, "tensor odd is number 99 of ggml, which can be neither read nor copied here"));
+    CHECK(says(done.rejected, "tensor odd is number 99 of ggml, which can be neither read nor copied here"));
   CHECK_FALSE(std::filesystem::exists(out));
-  CHECK(dequantize_with({in, "--tensor", "experts", "-o", scratch() / "new.npy"}).rejectd.empty());
+  CHECK(dequantize_with({in, "--tensor", "experts", "-o", scratch() / "new.npy"}).rejected.empty());
 }

@@ -201,7 +201,7 @@ TEST_CASE("a gradient that nobody needs is not computed", "[torch]") {
     CHECK(weight.grad().defined() == w);
     CHECK(bias.grad().defined() == b);
   };
-  auto no_dgrad = recipe_named("ufp4", 1), no_wgrad = no_dgrad;  // GEMMs that would be rejectd if they were run
+  auto no_dgrad = recipe_named("ufp4", 1), no_wgrad = no_dgrad;  // GEMMs that would be rejected if they were run
   no_dgrad.dgrad.left.transform = {};
   no_wgrad.wgrad.left.transform = {};
   backward(no_dgrad, false, true, true);
@@ -412,7 +412,7 @@ TEST_CASE("use_recipe numbers all layers of a model, however deep", "[torch]") {
   CHECK(use_recipe(*torch::nn::Linear(8, 8), recipe_named("bf16", 1)) == 0);
 }
 
-TEST_CASE("what cannot be read is rejectd in one message that names it", "[torch]") {
+TEST_CASE("what cannot be read is rejected in one message that names it", "[torch]") {
   ufp4_linear linear(48, 32);
   const Tensor x = torch::randn({4, 48});
   const auto forward = [&](const Tensor& t) { return [&linear, t] { linear(t); }; };
@@ -425,7 +425,7 @@ TEST_CASE("what cannot be read is rejectd in one message that names it", "[torch
   CHECK(says(forward(torch::randn({4, 47})), "x's last dimension is 47, but weight's in_features are 48"));
   CHECK(says(forward(torch::randn({48, 0})), "x's last dimension is 0"));
   CHECK(says(forward(torch::randn({})), "x has no dimensions"));
-  CHECK(linear->step() == 0);  // nothing that was rejectd took a step
+  CHECK(linear->step() == 0);  // nothing that was rejected took a step
 
   const Tensor w = torch::randn({32, 48});
   CHECK(says([&] { quantized_linear(x, {}, {}, at_step()); }, "weight is an undefined tensor"));
@@ -456,7 +456,7 @@ TEST_CASE("y may be changed in place, as torch::nn::Linear's may", "[torch]") {
   }
 }
 
-TEST_CASE("a second derivative is rejectd, and so is an input that was changed since", "[torch]") {
+TEST_CASE("a second derivative is rejected, and so is an input that was changed since", "[torch]") {
   const problem p = random_problem(4, 48, 32, torch::kFloat);
   const Tensor w = p.weight.detach().requires_grad_();
   const Tensor y = quantized_linear(p.x, w, {}, at_step());

@@ -268,7 +268,7 @@ bool says(const F& f, const std::string& words) {
 }
 }  // namespace
 
-TEST_CASE("a batch that does not fit is rejectd by what is wrong with it", "[train_lm]") {
+TEST_CASE("a batch that does not fit is rejected by what is wrong with it", "[train_lm]") {
   model<float> m({.layers = 1, .width = 16, .heads = 1, .ffn = 16, .sequence = 16}, 1);
   plain_engine<float> engine;
   const auto loss = [&](const token_batch& b) { return m.loss(b, engine, pool()); };

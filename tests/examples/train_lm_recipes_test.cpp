@@ -296,7 +296,7 @@ TEST_CASE("a checkpoint gives back its words and the bits of its matrices", "[ch
   CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
 }
 
-TEST_CASE("a checkpoint that lacks a byte, or has one bit changed, is rejectd", "[checkpoint]") {
+TEST_CASE("a checkpoint that lacks a byte, or has one bit changed, is rejected", "[checkpoint]") {
   saved s;
   const std::string path = scratch() / "bad.safetensors";
   write_checkpoint(path, {{"step", "12"}}, s.all());
@@ -317,7 +317,7 @@ TEST_CASE("a checkpoint that lacks a byte, or has one bit changed, is rejectd", 
   }
 }
 
-TEST_CASE("a checkpoint of other shapes changes nothing before it is rejectd", "[checkpoint]") {
+TEST_CASE("a checkpoint of other shapes changes nothing before it is rejected", "[checkpoint]") {
   saved s;
   const std::string path = scratch() / "shape.safetensors";
   write_checkpoint(path, {}, s.all());

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Codes and scales are whatever bytes stand in the input, NaN scales too. exact_blocks: the same numbers on every tier
-// and on two threads. The other modes: the same on two threads. What does not fit is rejectd with the same message,
+// and on two threads. The other modes: the same on two threads. What does not fit is rejected with the same message,
 // and C stays as it was.
 #include <cstdint>
 #include <span>
@@ -70,14 +70,14 @@ void multiply(fuzz::input& in, const shape& s, const A& a, const B& b) {
   };
   support::strided<T> untouched(s.rows_c, s.cols_c, l), want(s.rows_c, s.cols_c, l);
   untouched.fill(before);
-  const std::string rejectd = product(cpu::isa::scalar, 1, want);
-  require(rejectd.empty() || want.same_as(untouched), "C was written, and then: " + rejectd);
+  const std::string rejected = product(cpu::isa::scalar, 1, want);
+  require(rejected.empty() || want.same_as(untouched), "C was written, and then: " + rejected);
   const bool fits = s.cols_a == s.cols_b && s.rows_c == s.rows_a && s.cols_c == s.rows_b;
-  require(fits || !rejectd.empty(), "shapes that do not fit were multiplied");
+  require(fits || !rejected.empty(), "shapes that do not fit were multiplied");
   for (const cpu::isa tier : fuzz::tiers()) {
     const std::string where = std::string(cpu::name(tier)) + ", " + name(mode);
     support::strided<T> got(s.rows_c, s.cols_c, l), again(s.rows_c, s.cols_c, l);
-    require(product(tier, 1, got) == rejectd, where + " rejects otherwise, not: " + rejectd);
+    require(product(tier, 1, got) == rejected, where + " rejects otherwise, not: " + rejected);
     if (mode == accumulate::exact_blocks) require(got.same_as(want), where + " differs from the scalar kernel");
     (void)product(tier, 2, again);
     require(again.same_as(got), where + " differs on two threads");

@@ -78,7 +78,7 @@ class input {
 
 inline support::layout layout(input& in) { return support::all_layouts[in.below(std::size(support::all_layouts))]; }
 
-/// The message that f was rejectd with, or nothing. Any other exception is a finding.
+/// The message that f was rejected with, or nothing. Any other exception is a finding.
 template <class F>
 std::string rejection(const F& f) {
   try {

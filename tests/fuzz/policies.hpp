@@ -28,7 +28,7 @@ inline ufp4::rounding_spec rounding(input& in) {
   }
 }
 
-/// By the format's own rule more often than not: most others are rejectd for most formats.
+/// By the format's own rule more often than not: most others are rejected for most formats.
 inline ufp4::scale_rule_spec rule(input& in) {
   using kind = ufp4::scale_rule_spec::kind;
   constexpr kind kinds[] = {kind::up, kind::mx_floor, kind::mx_even, kind::mx_ceil, kind::four_over_six};

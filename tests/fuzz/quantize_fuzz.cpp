@@ -1,7 +1,7 @@
 // ufp4 - fuzz target: quantize, dequantize, fake_quantize and the Hadamard transform, each tier against the scalar one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any shape, strides, format, policies and floats. Wrong ones are rejectd with the same message by every tier, before
+// Any shape, strides, format, policies and floats. Wrong ones are rejected with the same message by every tier, before
 // anything is written; right ones give the same bits, and write nothing else.
 #include <cstdint>
 #include <optional>
@@ -52,7 +52,7 @@ void with_policies(const request& r, quantize_report& report, const F& operation
 
 template <class Format>
 struct outcome {
-  std::string rejectd;
+  std::string rejected;
   quantized_matrix<format_of<Format>> q;
   quantize_report report;
 };
@@ -61,7 +61,7 @@ template <class Format, class T>
 outcome<Format> quantized(cpu::isa tier, const matrix_view<T>& x, const request& r) {
   outcome<Format> o;
   const cpu::context ctx{.threads = 1, .isa = tier};
-  o.rejectd = fuzz::rejection([&] {
+  o.rejected = fuzz::rejection([&] {
     with_policies(r, o.report,
                   [&](const auto&... policies) { o.q = quantize<Format>(ctx, matrix_view<const T>(x), policies...); });
   });
@@ -95,17 +95,17 @@ void check(fuzz::input& in) {
 
   const outcome<Format> want = quantized<Format>(cpu::isa::scalar, x.view(), r);
   support::strided<float> want_plain(rows, cols, to), want_fake(rows, cols, to);
-  const std::string fake_rejectd = fake<Format>(cpu::isa::scalar, x.view(), r, undo, want_fake.view());
-  require(want.rejectd.empty() == fake_rejectd.empty(), "one alone rejects: " + want.rejectd + fake_rejectd);
-  if (want.rejectd.empty()) dequantize(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, want.q, want_plain.view());
+  const std::string fake_rejected = fake<Format>(cpu::isa::scalar, x.view(), r, undo, want_fake.view());
+  require(want.rejected.empty() == fake_rejected.empty(), "one alone rejects: " + want.rejected + fake_rejected);
+  if (want.rejected.empty()) dequantize(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, want.q, want_plain.view());
   for (const cpu::isa tier : fuzz::tiers()) {
     const std::string where = cpu::name(tier);
     const outcome<Format> got = quantized<Format>(tier, x.view(), r);
-    require(got.rejectd == want.rejectd, where + " rejects otherwise: " + got.rejectd + want.rejectd);
+    require(got.rejected == want.rejected, where + " rejects otherwise: " + got.rejected + want.rejected);
     support::strided<float> plain(rows, cols, to), faked(rows, cols, to);
     fake<Format>(tier, x.view(), r, undo, faked.view());
     require(faked.same_as(want_fake), where + ": fake_quantize differs");
-    if (!want.rejectd.empty()) continue;
+    if (!want.rejected.empty()) continue;
     require(fuzz::same_bytes(got.q.codes(), want.q.codes()), where + ": codes differ");
     require(fuzz::same_bytes(got.q.scales(), want.q.scales()), where + ": scales differ");
     require(got.q == want.q, where + ": tensor scales differ");
@@ -117,7 +117,7 @@ void check(fuzz::input& in) {
   }
 }
 
-/// The transform alone, into a matrix of another type, forward or back; what does not fit is rejectd.
+/// The transform alone, into a matrix of another type, forward or back; what does not fit is rejected.
 void check_transform(fuzz::input& in) {
   const transform_spec t = fuzz::transform(in);
   const std::size_t rows = in.below(9), cols = in.below(600), n = t.n == 0 ? 1 : t.n;
@@ -137,10 +137,10 @@ void check_transform(fuzz::input& in) {
     });
   };
   support::strided<bf16> want(rows, inverse ? cols : padded, to);
-  const std::string rejectd = run(cpu::isa::scalar, want);
+  const std::string rejected = run(cpu::isa::scalar, want);
   for (const cpu::isa tier : fuzz::tiers()) {
     support::strided<bf16> got(rows, inverse ? cols : padded, to);
-    require(run(tier, got) == rejectd, std::string(cpu::name(tier)) + ": the transform rejects otherwise");
+    require(run(tier, got) == rejected, std::string(cpu::name(tier)) + ": the transform rejects otherwise");
     require(got.same_as(want), std::string(cpu::name(tier)) + ": the transform differs");
   }
 }

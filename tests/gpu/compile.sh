@@ -87,7 +87,7 @@ for target in $targets; do
   [ "$linked" = yes ] || failed "kernels.$target"
 done
 for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled and linked"; done
-tell rejection '--use_fast_math is rejectd by name'
+tell rejection '--use_fast_math is rejected by name'
 [ -z "$cublas" ] || tell gpu_bench 'bench/gpu_bench.cu: compiled and linked'
 [ -z "$with_tests" ] || tell_tests sm_80
 

@@ -85,7 +85,7 @@ TEST_CASE("operands that are quantized on the way, or not at all, are checked as
         "another stream");
 }
 
-TEST_CASE("what a kernel could not reach, or would destroy, is rejectd", "[gpu]") {
+TEST_CASE("what a kernel could not reach, or would destroy, is rejected", "[gpu]") {
   const auto a = quantize<nvfp4>(matrix(4, 32));
   const gpu::quantized_matrix<nvfp4> da{a.view()};
   const gpu::buffer<float> data{std::span<const float>(ones)}, c(16);

@@ -29,11 +29,11 @@ const gpu::context none{};
 template <class F, class T>
 int use_format(const matrix_view<const T>& x) {
   const gpu::quantized_view<F> q;
-  int rejectd = 0;
-  rejectd += !gpu::quantize<F>(none, x, q, random_hadamard<16>{1}, stochastic{.seed = 1});
-  rejectd += !gpu::quantize_both<F>(none, x, q, q);
-  rejectd += !gpu::dequantize<F>(none, q, matrix_view<float>{});
-  return rejectd;
+  int rejected = 0;
+  rejected += !gpu::quantize<F>(none, x, q, random_hadamard<16>{1}, stochastic{.seed = 1});
+  rejected += !gpu::quantize_both<F>(none, x, q, q);
+  rejected += !gpu::dequantize<F>(none, q, matrix_view<float>{});
+  return rejected;
 }
 
 int use_everything() {
@@ -41,13 +41,13 @@ int use_everything() {
   const matrix_view<const bf16> h;
   const matrix_view<float> y;
   const recipe::bound_recipe now = recipe::nvfp4(1).at(0, 0);
-  int rejectd = use_format<nvfp4>(x) + use_format<mxfp4>(h) + use_format<e1m2_f32>(x);
-  rejectd += !gpu::quantize<compat::te_nvfp4>(none, x, gpu::quantized_view<nvfp4>{});
-  rejectd += !gpu::hadamard_forward(none, x, y, hadamard<16>{});
-  rejectd += !gpu::linear_forward(none, now, x, x, y);
-  rejectd += !gpu::linear_backward_input(none, now, x, x, y);
-  rejectd += !gpu::linear_backward_weight(none, now, x, x, y);
-  return rejectd;
+  int rejected = use_format<nvfp4>(x) + use_format<mxfp4>(h) + use_format<e1m2_f32>(x);
+  rejected += !gpu::quantize<compat::te_nvfp4>(none, x, gpu::quantized_view<nvfp4>{});
+  rejected += !gpu::hadamard_forward(none, x, y, hadamard<16>{});
+  rejected += !gpu::linear_forward(none, now, x, x, y);
+  rejected += !gpu::linear_backward_input(none, now, x, x, y);
+  rejected += !gpu::linear_backward_weight(none, now, x, x, y);
+  return rejected;
 }
 
 template <class F>

@@ -11,7 +11,7 @@
 
 using namespace ufp4;
 
-TEST_CASE("a token_shard is rejectd by every linear operation of a GPU, and nothing is written", "[gpu]") {
+TEST_CASE("a token_shard is rejected by every linear operation of a GPU, and nothing is written", "[gpu]") {
   const std::vector<float> some(16 * 32, 1.0f);
   const gpu::buffer<float> x{std::span<const float>(some)};
   gpu::buffer<float> out{std::span<const float>(some)};

@@ -137,7 +137,7 @@ TEST_CASE("a user's kernel compiles under NVRTC, without a warning, for every ar
   }
 }
 
-TEST_CASE("flags that change the promised bits are rejectd by name", "[gpu]") {
+TEST_CASE("flags that change the promised bits are rejected by name", "[gpu]") {
   if (const std::string reason = missing(); !reason.empty()) return support::skip(reason);
   for (const char* flag : {"--use_fast_math", "--ftz=true"}) {
     CAPTURE(flag);

@@ -35,15 +35,15 @@ struct bench {
   }
 };
 
-std::string rejectd(const gpu::status& s) {
+std::string rejected(const gpu::status& s) {
   CHECK(s.code() == (s.ok() ? gpu::success : gpu::invalid_argument));
   return s.ok() ? "no error" : s.text();
 }
 
 template <class... Policies>
-void check_rejectd(const std::string& message, const Policies&... policies) {
+void check_rejected(const std::string& message, const Policies&... policies) {
   const bench b;
-  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), b.x, b.out.view(), policies...)) == "quantize: " + message);
+  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, b.out.view(), policies...)) == "quantize: " + message);
   CHECK(b.untouched());
 }
 
@@ -56,50 +56,50 @@ std::string explained(const Policies&... policies) {
 }  // namespace
 
 TEST_CASE("policies that do not fit", "[gpu]") {
-  check_rejectd("mx_floor, mx_even and mx_ceil are for e8m0 scales", mx_even{});
-  check_rejectd("four_over_six and mse_search are two searches; choose one", four_over_six{}, mse_search{});
-  check_rejectd("tensor_amax is -1, not a finite number >= 0", tensor_amax{-1});
-  check_rejectd("tensor_amax_at is null", gpu::tensor_amax_at{});
-  check_rejectd("count_at is null", gpu::count_at{});
-  check_rejectd("undo_transform is for fake_quantize; codes stay in the transformed domain", undo_transform{});
-  check_rejectd("shard.first_col 16 plus 40 columns exceeds shard.total_cols 55",
+  check_rejected("mx_floor, mx_even and mx_ceil are for e8m0 scales", mx_even{});
+  check_rejected("four_over_six and mse_search are two searches; choose one", four_over_six{}, mse_search{});
+  check_rejected("tensor_amax is -1, not a finite number >= 0", tensor_amax{-1});
+  check_rejected("tensor_amax_at is null", gpu::tensor_amax_at{});
+  check_rejected("count_at is null", gpu::count_at{});
+  check_rejected("undo_transform is for fake_quantize; codes stay in the transformed domain", undo_transform{});
+  check_rejected("shard.first_col 16 plus 40 columns exceeds shard.total_cols 55",
                 shard{.first_row = 0, .first_col = 16, .total_cols = 55});
   std::array<int, 16> signs = transformer_engine_signs;
   signs[5] = 0;
-  check_rejectd("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
+  check_rejected("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
 }
 
 TEST_CASE("outputs, workspace and memory that do not fit", "[gpu]") {
   const bench b;
   const auto view = b.out.view();
-  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), transpose(b.x), view)) == "quantize: out is 3 x 40, but x is 40 x 3");
-  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), b.x, b.transformed.view(), random_hadamard<32>{1})) ==
+  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), transpose(b.x), view)) == "quantize: out is 3 x 40, but x is 40 x 3");
+  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, b.transformed.view(), random_hadamard<32>{1})) ==
         "quantize: out was made for a transform of length 64 and its signs, not for the one given, of length 32");
-  CHECK(rejectd(gpu::quantize<nvfp4>({}, b.x, view)) ==
+  CHECK(rejected(gpu::quantize<nvfp4>({}, b.x, view)) ==
         "quantize: context.workspace has 0 bytes, but the call needs 256");
-  CHECK(rejectd(gpu::quantize_both<nvfp4>(gpu::context{{}, b.workspace.span().first(256)}, b.x, view,
+  CHECK(rejected(gpu::quantize_both<nvfp4>(gpu::context{{}, b.workspace.span().first(256)}, b.x, view,
                                           support::device_output<nvfp4>(cols, rows, {}).view())) ==
         "quantize_both: context.workspace has 256 bytes, but the call needs 512");
-  CHECK(rejectd(gpu::quantize<nvfp4>(gpu::context{{}, b.workspace.span().subspan(16)}, b.x, view))
+  CHECK(rejected(gpu::quantize<nvfp4>(gpu::context{{}, b.workspace.span().subspan(16)}, b.x, view))
             .ends_with(", not a multiple of 256"));
-  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), b.x, view, gpu::tensor_amax_at{view.tensor_scale()})) ==
+  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, view, gpu::tensor_amax_at{view.tensor_scale()})) ==
         "quantize: tensor_amax_at is out's tensor_scale, which is written while others still read the maximum");
-  CHECK(rejectd(gpu::quantize_both<nvfp4>(b.context(), b.x, view, view)) ==
+  CHECK(rejected(gpu::quantize_both<nvfp4>(b.context(), b.x, view, view)) ==
         "quantize_both: out is 3 x 40, but x is 40 x 3");
-  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), matrix_view<const float>{nullptr, rows, cols}, view)) ==
+  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), matrix_view<const float>{nullptr, rows, cols}, view)) ==
         "quantize: x is null, but has 3 x 40 elements");
   auto* inside = reinterpret_cast<std::uint8_t*>(b.values.data());
   const gpu::quantized_view<nvfp4> over({inside + 4, view.codes().size()}, view.scales(), view.tensor_scale(), rows,
                                         cols);
-  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), b.x, over)) == "quantize: codes overlaps x");
+  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, over)) == "quantize: codes overlaps x");
   const matrix_view<float> out{b.values.data(), rows, cols};
-  CHECK(rejectd(gpu::dequantize({}, over, out)) == "dequantize: codes overlaps out");
-  CHECK(rejectd(gpu::dequantize({}, view, matrix_view<float>{b.values.data(), cols, rows})) ==
+  CHECK(rejected(gpu::dequantize({}, over, out)) == "dequantize: codes overlaps out");
+  CHECK(rejected(gpu::dequantize({}, view, matrix_view<float>{b.values.data(), cols, rows})) ==
         "dequantize: out is 40 x 3, but the quantized matrix is 3 x 40");
   const gpu::quantized_view<nvfp4> scale_inside(view.codes(), view.scales(), b.values.data() + 7, rows, cols);
-  CHECK(rejectd(gpu::dequantize({}, scale_inside, out)) == "dequantize: tensor_scale overlaps out");
-  CHECK(rejectd(gpu::quantize<nvfp4>(b.context(), b.x, scale_inside)) == "quantize: tensor_scale overlaps x");
-  CHECK(rejectd(gpu::amax({}, b.x, nullptr)) == "amax: out is null");
+  CHECK(rejected(gpu::dequantize({}, scale_inside, out)) == "dequantize: tensor_scale overlaps out");
+  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, scale_inside)) == "quantize: tensor_scale overlaps x");
+  CHECK(rejected(gpu::amax({}, b.x, nullptr)) == "amax: out is null");
   CHECK(b.untouched());
 }
 

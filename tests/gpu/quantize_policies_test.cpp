@@ -65,7 +65,7 @@ TEST_CASE("squares of every size", "[gpu]") {
 }
 
 TEST_CASE(
-    "the largest tile, 80 KiB, is coded where a block has so much shared memory, and rejectd with a message elsewhere",
+    "the largest tile, 80 KiB, is coded where a block has so much shared memory, and rejected with a message elsewhere",
     "[gpu]") {
   using F = block_format<ufp4::int4, float, square(64)>;
   namespace gpu = support::gpu;

@@ -500,7 +500,7 @@ TEST_CASE("a thread that never comes to where others wait is named", "[gpu]") {
       "same wave, waits at a shuffle");
 }
 
-TEST_CASE("what a kernel may not do is rejectd with a message", "[gpu]") {
+TEST_CASE("what a kernel may not do is rejected with a message", "[gpu]") {
   const std::string first = "simt: thread (0, 0, 0) of block (0, 0, 0) ";
   REQUIRE(rejection_of_kernel(read_lane, {1}, {40}) ==
           "simt: thread (32, 0, 0) of block (0, 0, 0) reads a lane that its wave does not have");
@@ -509,7 +509,7 @@ TEST_CASE("what a kernel may not do is rejectd with a message", "[gpu]") {
   REQUIRE(rejection_of_kernel(read_lane, {1}, {32}) == "(nothing)");
 }
 
-TEST_CASE("instructions are rejectd where the device has them not, and to waves that are not whole", "[gpu]") {
+TEST_CASE("instructions are rejected where the device has them not, and to waves that are not whole", "[gpu]") {
   const std::string first = "simt: thread (0, 0, 0) of block (0, 0, 0) ";
   {
     const played here(75);
@@ -532,7 +532,7 @@ TEST_CASE("instructions are rejectd where the device has them not, and to waves 
           "simt: thread (32, 0, 0) of block (0, 0, 0) comes to mma_f16 in a wave of 1 threads");
 }
 
-TEST_CASE("operands that the hardware does not define are rejectd", "[gpu]") {
+TEST_CASE("operands that the hardware does not define are rejected", "[gpu]") {
   const std::string last = "simt: thread (31, 0, 0) of block (0, 0, 0) ",
                     fifth = "simt: thread (5, 0, 0) of block (0, 0, 0) ";
   const std::string first = "simt: thread (0, 0, 0) of block (0, 0, 0) ";
@@ -580,7 +580,7 @@ TEST_CASE("a thread has a stack of its own, and its end is a fault", "[gpu]") {
           }) != "(nothing)");
 }
 
-TEST_CASE("a word in the environment that simt.hpp does not list is rejectd", "[gpu]") {
+TEST_CASE("a word in the environment that simt.hpp does not list is rejected", "[gpu]") {
   const auto with = [](const char* name, const char* value) {
     return first_line(rejection_of([&] {
       setenv(name, value, 1);

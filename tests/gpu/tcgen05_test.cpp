@@ -109,21 +109,21 @@ TEST_CASE("tcgen05's kernels are taken on their devices, and only where the prog
   CHECK(why.find("gemm_nvfp4_tcgen05 has not run on a device yet") != std::string::npos);
 #endif
   CHECK(gpu::kernels::gemm_nvfp4_tcgen05.takes(job, there));
-  const auto rejectd = [&](auto change) {
+  const auto rejected = [&](auto change) {
     gpu::gemm_job other = job;
     gpu::device_facts facts = there;
     change(other, facts);
     return !gpu::kernels::gemm_nvfp4_tcgen05.takes(other, facts);
   };
-  CHECK(rejectd([](gpu::gemm_job&, gpu::device_facts& f) { f.architecture = 120; }));
-  CHECK(rejectd([](gpu::gemm_job&, gpu::device_facts& f) { f.compiled = 90; }));
-  CHECK(rejectd([](gpu::gemm_job&, gpu::device_facts& f) { f.specific = false; }));
-  CHECK(rejectd([](gpu::gemm_job& j, gpu::device_facts&) { j.mode = accumulate::exact_blocks; }));
-  CHECK(rejectd([](gpu::gemm_job& j, gpu::device_facts&) { j.left.grid = grid_of<fp4<E1M2>>(); }));
-  CHECK(rejectd([](gpu::gemm_job& j, gpu::device_facts&) { j.left.padded_cols = j.right.padded_cols = 48; }));
-  CHECK(rejectd([](gpu::gemm_job& j, gpu::device_facts&) { j.right.codes = reinterpret_cast<std::uint8_t*>(8); }));
-  CHECK(rejectd([](gpu::gemm_job& j, gpu::device_facts&) { j.right.is_quantized = false; }));
-  CHECK(rejectd([](gpu::gemm_job&, gpu::device_facts& f) { f.shared_bytes = 48 * 1024; }));
+  CHECK(rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.architecture = 120; }));
+  CHECK(rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.compiled = 90; }));
+  CHECK(rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.specific = false; }));
+  CHECK(rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.mode = accumulate::exact_blocks; }));
+  CHECK(rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.left.grid = grid_of<fp4<E1M2>>(); }));
+  CHECK(rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.left.padded_cols = j.right.padded_cols = 48; }));
+  CHECK(rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.right.codes = reinterpret_cast<std::uint8_t*>(8); }));
+  CHECK(rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.right.is_quantized = false; }));
+  CHECK(rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.shared_bytes = 48 * 1024; }));
   job.block = 32;
   job.left.scale = job.right.scale = scale_kind::e8m0;
   CHECK(gpu::kernels::gemm_mxfp4_tcgen05.takes(job, there));

@@ -26,7 +26,7 @@ using support::little_endian;
 namespace {
 
 template <class F>
-std::string concat(F f) {
+std::string error_of(F f) {
   try {
     f();
   } catch (const interop::file_error& e) {
@@ -64,9 +64,9 @@ std::string gguf(const std::vector<std::string>& pairs, const std::vector<std::s
   return bytes + data;
 }
 
-std::string rejectd(const std::string& bytes) {
+std::string rejected(const std::string& bytes) {
   const std::string path = file_with(bytes);
-  return concat([&] { interop::gguf_reader file(path); });
+  return error_of([&] { interop::gguf_reader file(path); });
 }
 
 template <class Q>
@@ -154,11 +154,11 @@ TEST_CASE("a tensor scale stands beside its weight, and is not lost on reading",
   const auto q = quantize<nvfp4>(matrix_view<const float>(values.data(), 2, 64));
   interop::gguf_reader file(saved(q, "head"));
   REQUIRE(interop::read_quantized<nvfp4>(file, "head") == q);
-  CHECK(says(concat([&] { interop::read_quantized<ggml_nvfp4>(file, "head"); }), "has a tensor scale, head.scale;"));
+  CHECK(says(error_of([&] { interop::read_quantized<ggml_nvfp4>(file, "head"); }), "has a tensor scale, head.scale;"));
   const auto plain = quantize<compat::ggml_nvfp4>(matrix_view<const float>(values.data(), 2, 64));
   interop::gguf_reader without(saved(plain, "head"));
   REQUIRE(interop::read_quantized<nvfp4>(without, "head").tensor_scale() == 1);
-  CHECK(says(concat([&] { interop::read_quantized<mxfp4>(without, "head"); }),
+  CHECK(says(error_of([&] { interop::read_quantized<mxfp4>(without, "head"); }),
              "head is 2 x 64 NVFP4, not a matrix of MXFP4"));
 }
 
@@ -249,7 +249,7 @@ TEST_CASE("plain tensors are written with their extents turned round and aligned
   REQUIRE(support::bytes_of(path) == gguf({}, {tensor("brain", {3, 1}, 30, 0), tensor("f", {5, 1}, 0, 32)}, data));
 }
 
-TEST_CASE("what GGUF cannot hold is rejectd before anything is written", "[gguf]") {
+TEST_CASE("what GGUF cannot hold is rejected before anything is written", "[gguf]") {
   const auto values = weights(96);
   const matrix_view<const float> x(values.data(), 1, 96);
   CHECK(says(support::rejection([&] { saved(quantize<nvfp4>(x)); }), "has 96 columns, not a multiple of ggml's 64"));
@@ -267,42 +267,42 @@ TEST_CASE("what GGUF cannot hold is rejectd before anything is written", "[gguf]
       says(support::rejection([&] { out.add("x", {number_type::mxfp4, {2, 33}, {}}); }), "no whole number of blocks"));
 }
 
-TEST_CASE("a bad GGUF file is rejectd in one message that says what is wrong", "[gguf]") {
+TEST_CASE("a bad GGUF file is rejected in one message that says what is wrong", "[gguf]") {
   const std::string six = floats({1, 2, 3, 4, 5, 6});
   const std::string good = gguf({pair("a", 8, text("b"))}, {tensor("w", {3, 2}, 0, 0)}, six);
-  CHECK(rejectd(good) == "accepted");
-  CHECK(says(rejectd("GGUF"), "shorter than that format's head of 24 bytes"));
-  CHECK(says(rejectd("GGML" + good.substr(4)), "does not begin with GGUF"));
-  CHECK(says(rejectd(gguf({}, {}, "", 32, 1)), "has GGUF version 1"));
-  CHECK(says(rejectd(gguf({}, {}, "", 32, 3u << 24)), "is a big-endian GGUF file; little-endian ones can be read"));
-  CHECK(says(rejectd(gguf({}, {tensor("w", {128}, 12, 0)}, six)), "claims 128 Q4_K, which has no byte count"));
-  CHECK(says(rejectd(gguf({}, {tensor("w", {256}, 12, 0)}, six)), "lies at bytes 0 and 144 on of the data"));
-  CHECK(says(rejectd(good.substr(0, 60)), "ends inside its header"));
-  CHECK(says(rejectd(good.substr(0, good.size() - 1)), "lies at bytes 0 and 24 on of the data, but there are 23"));
+  CHECK(rejected(good) == "accepted");
+  CHECK(says(rejected("GGUF"), "shorter than that format's head of 24 bytes"));
+  CHECK(says(rejected("GGML" + good.substr(4)), "does not begin with GGUF"));
+  CHECK(says(rejected(gguf({}, {}, "", 32, 1)), "has GGUF version 1"));
+  CHECK(says(rejected(gguf({}, {}, "", 32, 3u << 24)), "is a big-endian GGUF file; little-endian ones can be read"));
+  CHECK(says(rejected(gguf({}, {tensor("w", {128}, 12, 0)}, six)), "claims 128 Q4_K, which has no byte count"));
+  CHECK(says(rejected(gguf({}, {tensor("w", {256}, 12, 0)}, six)), "lies at bytes 0 and 144 on of the data"));
+  CHECK(says(rejected(good.substr(0, 60)), "ends inside its header"));
+  CHECK(says(rejected(good.substr(0, good.size() - 1)), "lies at bytes 0 and 24 on of the data, but there are 23"));
   const auto w = [&](const std::vector<std::uint64_t>& extents, unsigned type, std::uint64_t offset) {
-    return rejectd(gguf({}, {tensor("w", extents, type, offset)}, six));
+    return rejected(gguf({}, {tensor("w", extents, type, offset)}, six));
   };
   constexpr std::uint64_t huge = std::uint64_t{1} << 63;
   CHECK(says(w({3, 2}, 0, huge), "lies at bytes 9223372036854775808 and 24 on"));
   CHECK(says(w({huge, 8}, 0, 0), "has no byte count"));
   CHECK(says(w({31, 1}, 39, 0), "claims 1 x 31 MXFP4, which has no byte count"));
   CHECK(says(w({1, 1, 1, 1, 1}, 0, 0), "has 5 dimensions; ggml has up to 4"));
-  CHECK(says(rejectd(gguf({}, {tensor("w", {1}, 0, 0), tensor("w", {1}, 0, 0)}, six)), "names tensor w twice"));
-  CHECK(says(rejectd(gguf({pair("a", 13, "")}, {}, six)), "has a value of type 13"));
-  CHECK(says(rejectd(gguf({pair("a", 8, little_endian(huge, 8))}, {}, six)),
+  CHECK(says(rejected(gguf({}, {tensor("w", {1}, 0, 0), tensor("w", {1}, 0, 0)}, six)), "names tensor w twice"));
+  CHECK(says(rejected(gguf({pair("a", 13, "")}, {}, six)), "has a value of type 13"));
+  CHECK(says(rejected(gguf({pair("a", 8, little_endian(huge, 8))}, {}, six)),
              "has a string of 9223372036854775808 bytes"));
-  CHECK(says(rejectd(gguf({pair("a", 9, little_endian(12, 4) + little_endian(huge, 8))}, {}, six)),
+  CHECK(says(rejected(gguf({pair("a", 9, little_endian(12, 4) + little_endian(huge, 8))}, {}, six)),
              "ends inside an array"));
-  CHECK(says(rejectd(gguf({pair("a", 9, little_endian(8, 4) + little_endian(huge, 8))}, {}, six)),
+  CHECK(says(rejected(gguf({pair("a", 9, little_endian(8, 4) + little_endian(huge, 8))}, {}, six)),
              "ends inside its header"));
   std::string deep;
   for (int i = 0; i < 20; ++i) deep += little_endian(9, 4) + little_endian(1, 8);
-  CHECK(says(rejectd(gguf({pair("a", 9, deep)}, {}, six)), "nested too deeply"));
+  CHECK(says(rejected(gguf({pair("a", 9, deep)}, {}, six)), "nested too deeply"));
   for (const std::uint64_t alignment : {0u, 12u, 1u << 24})
-    CHECK(says(rejectd(gguf({pair("general.alignment", 4, little_endian(alignment, 4))}, {}, six)),
+    CHECK(says(rejected(gguf({pair("general.alignment", 4, little_endian(alignment, 4))}, {}, six)),
                "has general.alignment"));
   const std::string empty = file_with(gguf({}, {tensor("w", {0, huge}, 39, 0)}, ""));
-  CHECK(says(concat([&] {
+  CHECK(says(error_of([&] {
                interop::gguf_reader file(empty);
                interop::read_quantized<mxfp4>(file, "w");
              }),
@@ -313,11 +313,11 @@ TEST_CASE("a bad GGUF file is rejectd in one message that says what is wrong", "
     const std::string path =
         file_with(gguf({}, {tensor("w", {64, 1}, 40, 0), tensor("w.scale", {1}, 0, 64)}, data + floats({bad})));
     interop::gguf_reader file(path);
-    CHECK(says(concat([&] { interop::read_quantized<nvfp4>(file, "w"); }), "tensor w.scale is "));
+    CHECK(says(error_of([&] { interop::read_quantized<nvfp4>(file, "w"); }), "tensor w.scale is "));
   }
 }
 
-TEST_CASE("random damage to a GGUF file is accepted or rejectd, and nothing else", "[gguf]") {
+TEST_CASE("random damage to a GGUF file is accepted or rejected, and nothing else", "[gguf]") {
   INFO(support::seed_note());
   std::mt19937_64 random{support::seed()};
   const auto values = weights(128);
@@ -325,7 +325,7 @@ TEST_CASE("random damage to a GGUF file is accepted or rejectd, and nothing else
       support::bytes_of(saved(quantize<nvfp4>(matrix_view<const float>(values.data(), 2, 64)), "w"));
   for (int round = 0; round < 800; ++round) {
     const std::string path = file_with(support::damaged(good, random));
-    REQUIRE_NOTHROW(concat([&] {
+    REQUIRE_NOTHROW(error_of([&] {
       interop::gguf_reader file(path);
       interop::read_quantized<nvfp4>(file, "w");
     }));

@@ -1,4 +1,4 @@
-// ufp4 - .npy files: good ones read as they were written, bad ones are rejectd in a message, written ones are NumPy's.
+// ufp4 - .npy files: good ones read as they were written, bad ones are rejected in a message, written ones are NumPy's.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/interop/npy.hpp>
 #include <ufp4/ufp4.hpp>
@@ -41,7 +41,7 @@ std::vector<float> read(const std::string& bytes) {
   return rows_of(file, file.array());
 }
 
-std::string rejectd(const std::string& bytes) {
+std::string rejected(const std::string& bytes) {
   try {
     read(bytes);
   } catch (const interop::file_error& e) {
@@ -91,41 +91,41 @@ TEST_CASE("rows are read where they lie, and a Fortran matrix is its transpose",
   }
 }
 
-TEST_CASE("a bad .npy file is rejectd in one message that says what is wrong", "[npy]") {
+TEST_CASE("a bad .npy file is rejected in one message that says what is wrong", "[npy]") {
   const std::string good = npy("<f4", false, "(2, 3)", six);
-  CHECK(rejectd(good) == "accepted");
-  CHECK(says(rejectd(""), "is empty (0 bytes)"));
-  CHECK(says(rejectd("\x93NUM"), "not a .npy file"));
-  CHECK(says(rejectd("PK\x03\x04 a zip archive is no .npy"), "not a .npy file"));
-  CHECK(says(rejectd(good.substr(0, 9)), "ends inside the .npy header"));
-  CHECK(says(rejectd(good.substr(0, 30)), "says its header is"));
-  CHECK(says(rejectd(good.substr(0, good.size() - 1)), "are 24 bytes, but 23 bytes follow"));
-  CHECK(says(rejectd(good + "x"), "are 24 bytes, but 25 bytes follow"));
-  CHECK(says(rejectd(npy("<f4", false, "(2, 4)", six)), "2 x 4 values of type '<f4', which are 32 bytes, but 24"));
-  CHECK(says(rejectd(npy("<f8", false, "(2, 3)", six + six)), "'<f8'; float32 ('<f4')"));
+  CHECK(rejected(good) == "accepted");
+  CHECK(says(rejected(""), "is empty (0 bytes)"));
+  CHECK(says(rejected("\x93NUM"), "not a .npy file"));
+  CHECK(says(rejected("PK\x03\x04 a zip archive is no .npy"), "not a .npy file"));
+  CHECK(says(rejected(good.substr(0, 9)), "ends inside the .npy header"));
+  CHECK(says(rejected(good.substr(0, 30)), "says its header is"));
+  CHECK(says(rejected(good.substr(0, good.size() - 1)), "are 24 bytes, but 23 bytes follow"));
+  CHECK(says(rejected(good + "x"), "are 24 bytes, but 25 bytes follow"));
+  CHECK(says(rejected(npy("<f4", false, "(2, 4)", six)), "2 x 4 values of type '<f4', which are 32 bytes, but 24"));
+  CHECK(says(rejected(npy("<f8", false, "(2, 3)", six + six)), "'<f8'; float32 ('<f4')"));
   for (const char* numbers : {"<f8", "<i8", "|b1"})
-    CHECK(says(rejectd(npy(numbers, false, "(2, 3)", six + six)),
+    CHECK(says(rejected(npy(numbers, false, "(2, 3)", six + six)),
                "can be read; NumPy converts with .astype(np.float32)"));
-  CHECK(rejectd(npy("|S4", false, "(2, 3)", six)).find("astype") == std::string::npos);
-  CHECK(says(rejectd(npy("<i4", false, "(2, 3)", six)), "'<i4'"));
-  CHECK(says(rejectd(npy("|O", false, "(2, 3)", six)), "'|O'"));
+  CHECK(rejected(npy("|S4", false, "(2, 3)", six)).find("astype") == std::string::npos);
+  CHECK(says(rejected(npy("<i4", false, "(2, 3)", six)), "'<i4'"));
+  CHECK(says(rejected(npy("|O", false, "(2, 3)", six)), "'|O'"));
   CHECK(
-      says(rejectd(npy(">f4", false, "(2, 3)", six)), "big-endian ('>f4'); save it in little-endian order, as '<f4'"));
+      says(rejected(npy(">f4", false, "(2, 3)", six)), "big-endian ('>f4'); save it in little-endian order, as '<f4'"));
   CHECK(
-      says(rejectd(npy(">f2", false, "(2, 6)", six)), "big-endian ('>f2'); save it in little-endian order, as '<f2'"));
-  CHECK(says(rejectd(npy("<f4", true, "(1, 2, 3)", six)),
+      says(rejected(npy(">f2", false, "(2, 6)", six)), "big-endian ('>f2'); save it in little-endian order, as '<f2'"));
+  CHECK(says(rejected(npy("<f4", true, "(1, 2, 3)", six)),
              "is an array of 1 x 2 x 3 in Fortran order, which is read in "));
   for (const std::string& whole : {npy("<f4", true, "(6,)", six), npy("<f4", false, "(1, 2, 3)", six)})
     CHECK_FALSE(interop::npy_reader(file_with(whole)).array().column_major);
-  CHECK(says(rejectd(npy("<f4", false, "(6,)", six)), "the array has 1 dimension (6);"));
-  CHECK(says(rejectd(npy("<f4", false, "()", six.substr(0, 4))), "has 0 dimensions (no shape);"));
-  CHECK(says(rejectd(npy("<f4", false, "(1, 2, 3)", six)), "has 3 dimensions (1 x 2 x 3);"));
-  CHECK(says(rejectd(npy("<f4", false, "(0, 3)", "")), "empty matrix: 0 x 3"));
-  CHECK(says(rejectd(npy("<f4", false, "(3, 0)", "")), "empty matrix: 3 x 0"));
-  CHECK(says(rejectd(npy("<f4", false, "(9223372036854775807, 2)", six)), "more bytes than 64 bits can count"));
-  CHECK(says(rejectd(npy("<f4", false, "(4294967296, 4294967296)", six)), "more bytes than 64 bits can count"));
-  CHECK(says(rejectd(npy("<f4", false, "(99999999999999999999, 2)", six)), "not NumPy's dictionary"));
-  CHECK(says(rejectd(npy("<f4", false, "(-2, -3)", six)), "not NumPy's dictionary"));
+  CHECK(says(rejected(npy("<f4", false, "(6,)", six)), "the array has 1 dimension (6);"));
+  CHECK(says(rejected(npy("<f4", false, "()", six.substr(0, 4))), "has 0 dimensions (no shape);"));
+  CHECK(says(rejected(npy("<f4", false, "(1, 2, 3)", six)), "has 3 dimensions (1 x 2 x 3);"));
+  CHECK(says(rejected(npy("<f4", false, "(0, 3)", "")), "empty matrix: 0 x 3"));
+  CHECK(says(rejected(npy("<f4", false, "(3, 0)", "")), "empty matrix: 3 x 0"));
+  CHECK(says(rejected(npy("<f4", false, "(9223372036854775807, 2)", six)), "more bytes than 64 bits can count"));
+  CHECK(says(rejected(npy("<f4", false, "(4294967296, 4294967296)", six)), "more bytes than 64 bits can count"));
+  CHECK(says(rejected(npy("<f4", false, "(99999999999999999999, 2)", six)), "not NumPy's dictionary"));
+  CHECK(says(rejected(npy("<f4", false, "(-2, -3)", six)), "not NumPy's dictionary"));
   for (const char* dictionary :
        {"", "{", "{}", "[]", "{'descr': '<f4'}", "{'descr': '<f4', 'fortran_order': False}",
         "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2, 3)}",
@@ -136,18 +136,18 @@ TEST_CASE("a bad .npy file is rejectd in one message that says what is wrong", "
         "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)} and more"}) {
     INFO(dictionary);
-    CHECK(says(rejectd(npy_header(dictionary) + six), "not NumPy's dictionary"));
+    CHECK(says(rejected(npy_header(dictionary) + six), "not NumPy's dictionary"));
   }
   std::string version = good;
   version[6] = 9;
-  CHECK(says(rejectd(version), "has .npy version 9"));
+  CHECK(says(rejected(version), "has .npy version 9"));
   const std::string paint =
-      rejectd(npy_header("{'descr': '\x1b[31m\xFF', 'fortran_order': False, 'shape': (2, 3)}") + six);
+      rejected(npy_header("{'descr': '\x1b[31m\xFF', 'fortran_order': False, 'shape': (2, 3)}") + six);
   CHECK(says(paint, "'?[31m?'"));  // what a file says cannot repaint the terminal
 }
 
 TEST_CASE("a file that cannot be read or written is named", "[files]") {
-  const auto message = [](auto f) -> std::string {
+  const auto error_of = [](auto f) -> std::string {
     try {
       f();
     } catch (const interop::file_error& e) {
@@ -155,13 +155,13 @@ TEST_CASE("a file that cannot be read or written is named", "[files]") {
     }
     return "accepted";
   };
-  CHECK(says(concat([] { interop::npy_reader("/nowhere/at/all.npy"); }),
+  CHECK(says(error_of([] { interop::npy_reader("/nowhere/at/all.npy"); }),
              "/nowhere/at/all.npy: cannot be opened: No such file or directory"));
-  CHECK(says(concat([] { interop::npy_reader("."); }), ".: is a directory, not a file"));
-  CHECK(says(concat([] { interop::npy_reader("/dev/null"); }), "is not a regular file"));
+  CHECK(says(error_of([] { interop::npy_reader("."); }), ".: is a directory, not a file"));
+  CHECK(says(error_of([] { interop::npy_reader("/dev/null"); }), "is not a regular file"));
   const float x = 0;
   const auto one = interop::source_of(matrix_view<const float>(&x, 1, 1));
-  CHECK(says(concat([&] { interop::write_npy("/nowhere/out.npy", one); }), "/nowhere/out.npy: cannot be opened for"));
+  CHECK(says(error_of([&] { interop::write_npy("/nowhere/out.npy", one); }), "/nowhere/out.npy: cannot be opened for"));
 }
 
 TEST_CASE("what is written is what was in memory, byte for byte", "[npy]") {
@@ -202,9 +202,9 @@ TEST_CASE("a writer leaves the old file where the new one fails", "[npy]") {
              "not of float32, float16, bfloat16, uint8 or int8"));
 }
 
-TEST_CASE("random damage to a .npy file is accepted or rejectd, and nothing else", "[npy]") {
+TEST_CASE("random damage to a .npy file is accepted or rejected, and nothing else", "[npy]") {
   INFO(support::seed_note());
   std::mt19937_64 random{support::seed()};
   const std::string seeds[] = {npy("<f4", false, "(2, 3)", six), npy("<f4", true, "(2, 3)", six, 2)};
-  for (int round = 0; round < 800; ++round) REQUIRE_NOTHROW(rejectd(support::damaged(seeds[round % 2], random)));
+  for (int round = 0; round < 800; ++round) REQUIRE_NOTHROW(rejected(support::damaged(seeds[round % 2], random)));
 }

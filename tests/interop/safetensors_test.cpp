@@ -43,7 +43,7 @@ std::vector<float> rows_of(interop::safetensors_reader& file, const std::string&
 
 /// The message of a file_error, or "accepted".
 template <class F>
-std::string concat(F f) {
+std::string error_of(F f) {
   try {
     f();
   } catch (const interop::file_error& e) {
@@ -52,9 +52,9 @@ std::string concat(F f) {
   return "accepted";
 }
 
-std::string rejectd(const std::string& bytes, const std::string& tensor = "w") {
+std::string rejected(const std::string& bytes, const std::string& tensor = "w") {
   const std::string path = file_with(bytes);
-  return concat([&] {
+  return error_of([&] {
     interop::safetensors_reader file(path);
     rows_of(file, tensor);
   });
@@ -130,7 +130,7 @@ TEST_CASE("a safetensors matrix reads as it was written", "[safetensors]") {
   REQUIRE(std::string(raw, 3) == six.substr(0, 3));
   CHECK(says(support::rejection([&] { file.read_bytes(file.at("odd"), 1, raw, 3); }),
              "bytes 1 to 4, but tensor odd has 3"));
-  CHECK(says(concat([&] { rows_of(file, "odd"); }), "tensor odd has type F6_E2M3; F32, F16,"));
+  CHECK(says(error_of([&] { rows_of(file, "odd"); }), "tensor odd has type F6_E2M3; F32, F16,"));
 }
 
 TEST_CASE("a row at the end of a file larger than memory costs that row", "[safetensors]") {
@@ -149,24 +149,24 @@ TEST_CASE("a row at the end of a file larger than memory costs that row", "[safe
   std::filesystem::remove(path);
 }
 
-TEST_CASE("a bad safetensors file is rejectd in one message that says what is wrong", "[safetensors]") {
+TEST_CASE("a bad safetensors file is rejected in one message that says what is wrong", "[safetensors]") {
   const std::string good = safetensors(one("F32", "[2,3]", "[0,24]"), six);
-  CHECK(rejectd(good) == "accepted");
-  CHECK(says(rejectd(""), "is empty (0 bytes)"));
-  CHECK(says(rejectd("1234567"), "shorter than the 8-byte header length"));
-  CHECK(says(rejectd(good.substr(0, 20)), "says its header is"));
-  CHECK(says(rejectd(good.substr(0, good.size() - 1)), "lies at bytes 0 to 24 of the data, but there are 23"));
-  CHECK(says(rejectd(good + "x"), "describes 24 bytes of data, but holds 25"));
-  CHECK(says(rejectd(std::string(8, '\xFF') + good), "says its header is 18446744073709551615 bytes long"));
-  CHECK(says(rejectd(safetensors(one("F64", "[1,3]", "[0,24]"), six)), "has type F64"));
-  CHECK(says(rejectd(safetensors(one("F32", "[1,2,3]", "[0,24]"), six)), "has 3 dimensions (1 x 2 x 3)"));
-  CHECK(says(rejectd(safetensors(one("F32", "[6]", "[0,24]"), six)), "has 1 dimension (6)"));
-  CHECK(says(rejectd(safetensors(one("F32", "[2,4]", "[0,24]"), six)), "are 32 bytes, but its data_offsets span 24"));
-  CHECK(says(rejectd(safetensors(one("F32", "[2,3]", "[24,0]"), six)), "lies at bytes 24 to 0"));
-  CHECK(says(rejectd(safetensors(one("F32", "[2,3]", "[0,99]"), six)), "lies at bytes 0 to 99"));
-  CHECK(says(rejectd(safetensors(one("F32", "[4294967296,4294967296]", "[0,24]"), six)), "more bytes than 64 bits"));
-  CHECK(says(rejectd(safetensors(one("F32", "[0,3]", "[0,0]"), "")), "is an empty matrix: 0 x 3"));
-  CHECK(says(rejectd(safetensors("{}", "")), "has no tensor named w; it has none"));
+  CHECK(rejected(good) == "accepted");
+  CHECK(says(rejected(""), "is empty (0 bytes)"));
+  CHECK(says(rejected("1234567"), "shorter than the 8-byte header length"));
+  CHECK(says(rejected(good.substr(0, 20)), "says its header is"));
+  CHECK(says(rejected(good.substr(0, good.size() - 1)), "lies at bytes 0 to 24 of the data, but there are 23"));
+  CHECK(says(rejected(good + "x"), "describes 24 bytes of data, but holds 25"));
+  CHECK(says(rejected(std::string(8, '\xFF') + good), "says its header is 18446744073709551615 bytes long"));
+  CHECK(says(rejected(safetensors(one("F64", "[1,3]", "[0,24]"), six)), "has type F64"));
+  CHECK(says(rejected(safetensors(one("F32", "[1,2,3]", "[0,24]"), six)), "has 3 dimensions (1 x 2 x 3)"));
+  CHECK(says(rejected(safetensors(one("F32", "[6]", "[0,24]"), six)), "has 1 dimension (6)"));
+  CHECK(says(rejected(safetensors(one("F32", "[2,4]", "[0,24]"), six)), "are 32 bytes, but its data_offsets span 24"));
+  CHECK(says(rejected(safetensors(one("F32", "[2,3]", "[24,0]"), six)), "lies at bytes 24 to 0"));
+  CHECK(says(rejected(safetensors(one("F32", "[2,3]", "[0,99]"), six)), "lies at bytes 0 to 99"));
+  CHECK(says(rejected(safetensors(one("F32", "[4294967296,4294967296]", "[0,24]"), six)), "more bytes than 64 bits"));
+  CHECK(says(rejected(safetensors(one("F32", "[0,3]", "[0,0]"), "")), "is an empty matrix: 0 x 3"));
+  CHECK(says(rejected(safetensors("{}", "")), "has no tensor named w; it has none"));
   for (const std::string& header :
        {std::string("nonsense"), std::string("["), std::string("{\"w\""), std::string("{\"w\":1}"),
         one("F32", "6", "[0,24]"), one("F32", "[2,3.5]", "[0,24]"), one("F32", "[2,-3]", "[0,24]"),
@@ -176,11 +176,11 @@ TEST_CASE("a bad safetensors file is rejectd in one message that says what is wr
         one("\\u12", "[2,3]", "[0,24]"), std::string(R"({"__metadata__":{"a":"b})"),
         "{\"__metadata__\":" + std::string(100000, '[') + std::string(100000, ']') + "}"}) {
     INFO(header.substr(0, 100));
-    CHECK(says(rejectd(safetensors(header, six)), "not a JSON object of tensors"));
+    CHECK(says(rejected(safetensors(header, six)), "not a JSON object of tensors"));
   }
   const std::string twice = R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
                             R"("w":{"dtype":"F32","shape":[3,2],"data_offsets":[0,24]}})";
-  CHECK(says(rejectd(safetensors(twice, six)), "names tensor w twice"));
+  CHECK(says(rejected(safetensors(twice, six)), "names tensor w twice"));
 }
 
 TEST_CASE("an absent tensor is answered with the names that exist", "[safetensors]") {
@@ -190,7 +190,7 @@ TEST_CASE("an absent tensor is answered with the names that exist", "[safetensor
     header += std::to_string(i);
     header += R"(":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]})";
   }
-  const std::string said = rejectd(safetensors(header + "}", six), "x\x1b");
+  const std::string said = rejected(safetensors(header + "}", six), "x\x1b");
   CHECK(says(said, "has no tensor named x?; it has t10, t11, t12,"));
   CHECK(says(said, "t21 and 3 more"));
 }
@@ -497,11 +497,11 @@ TEST_CASE("a layout rejects what it cannot say", "[safetensors]") {
   }
 }
 
-TEST_CASE("a quantized weight that is not what was asked for is rejectd in one message", "[safetensors]") {
+TEST_CASE("a quantized weight that is not what was asked for is rejected in one message", "[safetensors]") {
   const weights w(4, 64);
   const auto q = quantize<e1m2_f32>(w.view());
   const auto ask = [](const std::string& path, auto format, const std::string& name = "layers.0.weight") {
-    return concat([&] {
+    return error_of([&] {
       interop::safetensors_reader file(path);
       interop::read_quantized<decltype(format)>(file, name);
     });
@@ -544,7 +544,7 @@ TEST_CASE("a quantized weight that is not what was asked for is rejectd in one m
   }
 }
 
-TEST_CASE("random damage to a file is accepted or rejectd, and nothing else", "[safetensors]") {
+TEST_CASE("random damage to a file is accepted or rejected, and nothing else", "[safetensors]") {
   INFO(support::seed_note());
   std::mt19937_64 random{support::seed()};
   const weights w(3, 40);
@@ -552,11 +552,11 @@ TEST_CASE("random damage to a file is accepted or rejectd, and nothing else", "[
   const std::string own = support::bytes_of(saved(quantize<nvfp4>(w.view(), hadamard<32>{}), tensor_layout::ufp4, "w"));
   for (int round = 0; round < 800; ++round) {
     const std::string path = file_with(support::damaged(round % 2 != 0 ? plain : own, random));
-    REQUIRE_NOTHROW(concat([&] {
+    REQUIRE_NOTHROW(error_of([&] {
       interop::safetensors_reader file(path);
       if (file.find("w") != nullptr) rows_of(file, "w");
     }));
-    REQUIRE_NOTHROW(concat([&] {
+    REQUIRE_NOTHROW(error_of([&] {
       interop::safetensors_reader file(path);
       interop::read_quantized<nvfp4>(file, "w");
     }));

@@ -31,15 +31,15 @@ TEST_CASE("a span is quantized and filled as the matrix of its elements, row by 
 TEST_CASE("a span of another size is named with both sizes", "[interop]") {
   std::vector<float> values(7), one(1);
   const std::span<float> x = values;
-  const auto rejectd = [&](std::size_t rows, std::size_t cols) {
+  const auto rejected = [&](std::size_t rows, std::size_t cols) {
     return support::rejection([&] { interop::view(x, rows, cols); });
   };
-  CHECK(rejectd(2, 3) == "view: x has 7 elements, not 2 x 3");
-  CHECK(rejectd(2, 4) == "view: x has 7 elements, not 2 x 4");
-  CHECK(rejectd(1, 0) == "view: x has 7 elements, not 1 x 0");
+  CHECK(rejected(2, 3) == "view: x has 7 elements, not 2 x 3");
+  CHECK(rejected(2, 4) == "view: x has 7 elements, not 2 x 4");
+  CHECK(rejected(1, 0) == "view: x has 7 elements, not 1 x 0");
   const std::size_t most = std::numeric_limits<std::size_t>::max();
   CHECK_FALSE(
       support::rejection([&] { interop::view(std::span(one), most, most); }).empty());  // the product wraps to 1
-  CHECK(rejectd(7, 1).empty());
+  CHECK(rejected(7, 1).empty());
   CHECK(interop::view(std::span<float>(), 5, 0).rows() == 5);
 }

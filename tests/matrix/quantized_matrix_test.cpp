@@ -160,7 +160,7 @@ TEST_CASE("a view of memory that does not fit says which span and both sizes") {
   CHECK(message_of([] { quantized_view<nvfp4>({}, {}, 1.0f, 0, 16); }).empty());
 }
 
-TEST_CASE("shapes whose elements cannot be counted are rejectd, not wrapped round to a small size") {
+TEST_CASE("shapes whose elements cannot be counted are rejected, not wrapped round to a small size") {
   const std::size_t half = std::size_t{1} << 32, most = ~std::size_t{0};
   const std::string text = " x 4294967296 elements are more than can be counted";
   CHECK(message_of([&] { quantized_view<nvfp4>({}, {}, 1.0f, half, half); }) == "quantized_view: 4294967296" + text);
@@ -199,7 +199,7 @@ TEMPLATE_TEST_CASE("the transpose of square blocks is the quantized transpose, r
       }
 }
 
-TEST_CASE("the transpose of a matrix quantized after a transform is rejectd") {
+TEST_CASE("the transpose of a matrix quantized after a transform is rejected") {
   const std::vector<float> x(16 * 32, 1.0f);
   const auto q = quantize<square_nvfp4>(matrix_view<const float>{x.data(), 16, 32}, hadamard<32>{});
   CHECK(

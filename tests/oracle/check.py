@@ -92,10 +92,10 @@ def judge(case, result):
   message = fields[0].decode(errors="replace") if status != OK and fields else ""
   try:
     expected = case.expect()
-  except model.InvalidArgument as rejectd:
+  except model.InvalidArgument as rejected:
     if status == INVALID_ARGUMENT:
       return None
-    return f"expected invalid_argument ({rejectd}), got status {status} {message}"
+    return f"expected invalid_argument ({rejected}), got status {status} {message}"
   if status != OK:
     return f"expected a result, got status {status}: {message}"
   if len(fields) != len(expected):

@@ -164,7 +164,7 @@ TEST_CASE("what a recipe may not say is named with its operand", "[recipe]") {
   CHECK(forward(recipe::ufp4(1).at(0, 65535)) == "");
 }
 
-TEST_CASE("a saved activation of another shape, recipe, step or layer is rejectd", "[recipe]") {
+TEST_CASE("a saved activation of another shape, recipe, step or layer is rejected", "[recipe]") {
   static_assert(!std::is_copy_constructible_v<recipe::saved_activation>);  // its operands point into its memory
   const auto save = [](const recipe::bound_recipe& r, std::size_t tokens, std::size_t inputs) {
     recipe::saved_activation saved;
@@ -227,7 +227,7 @@ TEST_CASE("columns of one buffer are not memory that overlaps", "[recipe]") {
         }) == "linear_forward: y overlaps x");
 }
 
-TEST_CASE("a recipe put together by hand is rejectd where no kernel can take it", "[recipe]") {
+TEST_CASE("a recipe put together by hand is rejected where no kernel can take it", "[recipe]") {
   // linear_forward under ufp4 with an edit of X's and W's policies.
   const auto edited = [](auto edit) {
     recipe::training_recipe r = recipe::ufp4(1);
@@ -269,7 +269,7 @@ TEST_CASE("a recipe put together by hand is rejectd where no kernel can take it"
   CHECK(forward(odd.at(0, 0)) == "linear_forward: accumulate is 9, which is no mode of ufp4");
 }
 
-TEST_CASE("a tier that the machine lacks is rejectd before anything is written", "[recipe]") {
+TEST_CASE("a tier that the machine lacks is rejected before anything is written", "[recipe]") {
   const cpu::isa absent = cpu::available().has(cpu::isa::neon) ? cpu::isa::amx : cpu::isa::neon_i8mm;
   const cpu::context context{.isa = absent};
   const std::string start = "cpu::context::isa asks for " + std::string(cpu::name(absent));

@@ -56,7 +56,7 @@ inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t row
                             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return r == CUDA_SUCCESS
              ? success
-             : failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejectd the operand's shape");
+             : failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejected the operand's shape");
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

@@ -77,7 +77,7 @@ struct random_hadamard {
   }
 };
 
-/// Explicit signs, each +1 or -1, then H_n. Any other number is rejectd by the operations with invalid_argument.
+/// Explicit signs, each +1 or -1, then H_n. Any other number is rejected by the operations with invalid_argument.
 template <int n>
   requires hadamard_size<n>
 class signed_hadamard {

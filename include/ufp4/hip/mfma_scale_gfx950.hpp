@@ -12,7 +12,7 @@
 // Sources: AMD's "Matrix Core Programming on AMD CDNA3 and CDNA4" (operands, formats, results, one scale a lane);
 // Composable Kernel's tests of the instruction, which list for every column the lane that was seen to scale it;
 // Triton's layouts of scales. They agree. AMD gives the 8-bit columns for pairs of 8-bit operands only, so pairs with
-// one 8-bit side are rejectd here. No kernel takes elements of 6 bits.
+// one 8-bit side are rejected here. No kernel takes elements of 6 bits.
 //
 // A scale is 2^(byte - 127), NaN where the byte is 0xFF. It multiplies a block's dot product, AMD writes, before that
 // is accumulated. How many bits the unit keeps of the sum is not published; gemm_scaled_gfx950.hpp says what it asks

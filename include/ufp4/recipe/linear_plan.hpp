@@ -68,18 +68,18 @@ inline sink rows_of(const sink& x, std::size_t first, std::size_t count) {
 /// What a recipe may not say of one operand: all of it is data, which anybody may have put together.
 inline void check_policy(const char* operation, const bound_recipe& now, int i) {
   const char* const name = operand_names[i];
-  const auto rejectd = [&](const char* why) { expects(why == nullptr, operation, ": ", name, ": ", why ? why : ""); };
+  const auto rejected = [&](const char* why) { expects(why == nullptr, operation, ": ", name, ": ", why ? why : ""); };
   // before the recipe draws signs for it
   const transform_choice& choice = now.recipe().operand(i).transform;
   if (choice.what != transform_choice::kind::none && !choice.spec.valid_length())
     ufp4::detail::check_length(ufp4::detail::concat(operation, ": ", name).c_str(), choice.spec);
   const bound_operand o = now.operand(i);
-  rejectd(o.transform.signs_valid ? nullptr : "signed_hadamard was given a sign that is neither +1 nor -1");
+  rejected(o.transform.signs_valid ? nullptr : "signed_hadamard was given a sign that is neither +1 nor -1");
   if (!o.policy.quantized) return;
-  rejectd(ufp4::detail::format_mismatch(o.policy.format));
-  rejectd(ufp4::detail::rule_mismatch(o.policy.rule, o.policy.format));
-  rejectd(o.policy.rounding <= rounding_spec::kind::stochastic ? nullptr : "the rounding is no rounding_spec::kind");
-  rejectd(o.policy.format.block.rows == 1 || o.transform.n == 1
+  rejected(ufp4::detail::format_mismatch(o.policy.format));
+  rejected(ufp4::detail::rule_mismatch(o.policy.rule, o.policy.format));
+  rejected(o.policy.rounding <= rounding_spec::kind::stochastic ? nullptr : "the rounding is no rounding_spec::kind");
+  rejected(o.policy.format.block.rows == 1 || o.transform.n == 1
               ? nullptr
               : "square blocks are read along both axes, which a Hadamard transform does not allow");
 }

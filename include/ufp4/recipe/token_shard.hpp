@@ -10,7 +10,7 @@
 // | Y, dX | rows are the whole batch's rows, bit for bit, in every accumulate mode                                   |
 // | dW    | of a part that is whole (first 0, total its tokens): the whole batch's dW of that part, bit for bit. Of  |
 // |       | a part of a part: codes and scales are the whole's; the sum of such dW is rounded in another order       |
-// | error | what does not fit is rejectd before anything is written. A rank that is rejectd exchanges nothing, so    |
+// | error | what does not fit is rejected before anything is written. A rank that is rejected exchanges nothing, so    |
 // |       | the others wait for it: all of them need arguments that fit                                              |
 #pragma once
 

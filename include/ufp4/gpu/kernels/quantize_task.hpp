@@ -11,7 +11,7 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 using detail::quantize_task;
 
 /// The constants of a two-level format. Each thread works them out anew: two divisions, against a wait for another
-/// kernel. A maximum in device memory that is no finite number >= 0 could not be rejectd before:
+/// kernel. A maximum in device memory that is no finite number >= 0 could not be rejected before:
 /// it makes the tensor scale a NaN.
 template <class Coder>
 UFP4_DEVICE tensor_constants constants_of(const quantize_task& task, const Coder& coder) {
