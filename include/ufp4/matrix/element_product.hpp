@@ -3,14 +3,14 @@
 //
 // Kernels add up in binary32, where an intermediate value (a dot product, a product of two scales, a partial sum) can
 // overflow although the result does not. A sum that overflowed is infinite or NaN at the end, whatever is added later.
-// So a kernel looks for sums that are not finite when it stores them, and computes those elements again with this class.
+// So a kernel that stores sums looks for those that are not finite, and computes these elements again with this class.
 //
-// | exact_blocks      | the bits of numerics 6: acc = fma(d, fl(sA * sB), acc), where a block with d = 0 contributes +0  |
-// |                   | also if the product of its scales is not finite                                                 |
-// | fast, folded_bf16 | the same acc where it is finite; otherwise a sum in binary64, which no product of five binary32  |
-// |                   | numbers leaves                                                                                  |
-// | NaN               | a block scale of NaN makes the element NaN, whatever the codes of the block are; in the fast    |
-// |                   | modes also an infinite one, where the block has an element of 0                                 |
+// | exact_blocks      | the bits of numerics 6: acc = fma(d, fl(sA * sB), acc), where a block with d = 0 contributes |
+// |                   | +0 also if the product of its scales is not finite                                           |
+// | fast, folded_bf16 | the same acc where it is finite; otherwise a sum in binary64, whose range no product of five |
+// |                   | binary32 numbers exceeds                                                                     |
+// | NaN               | a block scale of NaN makes the element NaN, whatever the codes of the block are; in the fast |
+// |                   | modes also an infinite one, where the block has an element of 0                              |
 //
 // For host and device code alike. The caller reads codes and scales, and adds bias and beta * C to the result.
 #pragma once
@@ -25,8 +25,8 @@ UFP4_HD inline double factors(float alpha, float tensor_scale_a, float tensor_sc
   return static_cast<double>(alpha) * static_cast<double>(tensor_scale_a) * static_cast<double>(tensor_scale_b);
 }
 
-/// A finite sum times alpha and the tensor scales of the caller's A and B: fl(fl(acc * TA) * fl(alpha * TB)). In the fast
-/// modes, whose bound holds for every tensor scale, rounded once where one of the two factors is not a normal number.
+/// A finite sum times alpha and the tensor scales of the caller's A and B: fl(fl(acc * TA) * fl(alpha * TB)). In the
+/// fast modes, whose bound holds for every tensor scale, rounded once where one of the factors is not a normal number.
 UFP4_HD inline float scaled_sum(accumulate mode, float acc, float alpha, float tensor_scale_a, float tensor_scale_b) {
   constexpr std::uint32_t least = 0x00800000u, span = infinity_bits - least;  // the normal numbers
   const float left = product(acc, tensor_scale_a), right = product(alpha, tensor_scale_b);

@@ -1,4 +1,4 @@
-// ufp4 - what the operations hand to kernels, whichever machine they run on: formats, shapes and memory as plain values.
+// ufp4 - what operations pass to kernels, on whichever machine they run: formats, shapes and memory as plain values.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
