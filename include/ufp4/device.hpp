@@ -1,5 +1,4 @@
-// ufp4 - everything that may be used in a kernel: values, rounding, the Hadamard transform of a run, the codec of a
-// block.
+// ufp4 - everything that may be used in a kernel: values, rounding, Hadamard transforms, the codec of a block.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls no runtime API, does not allocate and does not throw. With a GPU compiler functions are __host__ __device__.

@@ -1,5 +1,4 @@
-// ufp4 - CUDA's bfloat16 as an element of matrices, for host and device code; no header of CUDA is needed to include
-// this.
+// ufp4 - CUDA's bfloat16 as an element of matrices, for host and device code; needs no header of CUDA.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

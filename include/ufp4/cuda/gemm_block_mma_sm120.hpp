@@ -1,5 +1,4 @@
-// ufp4 - fast GEMM by the block-scaled mma.sync of compute capability 12: it multiplies codes and 8-bit scales as
-// stored.
+// ufp4 - fast GEMM by the block-scaled mma.sync of compute capability 12, on codes and scales as stored.
 // SPDX-License-Identifier: Apache-2.0
 //
 // | kernel                   | blocks, scales | elements                          | mma.sync                          |

@@ -1,5 +1,4 @@
-// ufp4 - UFP4_PTX_SM80, UFP4_PTX_SM120: one PTX instruction as it is compiled for the simulator, for a GPU that has it
-// and for others.
+// ufp4 - UFP4_PTX_SM80, UFP4_PTX_SM120: a PTX instruction for a GPU that has it, for others, and for the simulator.
 // SPDX-License-Identifier: Apache-2.0
 //
 //   UFP4_PTX_SM80(simt::commit_copies(), "cp.async.commit_group;" ::: "memory");

@@ -1,5 +1,4 @@
-// ufp4 - one operand of a layer's GEMM on a GPU, in one part for each expert: its memory, its quantization, what is
-// saved.
+// ufp4 - one operand of a layer's GEMM on a GPU, in one part for each expert: memory, quantization, what is saved.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

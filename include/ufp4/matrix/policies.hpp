@@ -1,5 +1,4 @@
-// ufp4 - the policies of a call, which follow the matrix in any order: transform, rounding, scale rule, tensor_amax,
-// shard, count_into.
+// ufp4 - the policies of a call, in any order: transform, rounding, scale rule, tensor_amax, shard, count_into.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,4 @@
-// ufp4 - Philox4x32-10 in lanes, a counter a lane: philox4x32 of round/philox.hpp. The only body for all CPU
-// instruction sets.
+// ufp4 - Philox4x32-10 in lanes, one counter for each lane: the one body for all CPU instruction sets.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Included by avx512.hpp, avx2.hpp and neon.hpp, inside their target regions and namespaces. Needs of them:

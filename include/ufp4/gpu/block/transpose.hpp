@@ -1,5 +1,4 @@
-// ufp4 - transposed_tile: a tile of a matrix with contiguous columns, transposed in shared memory for threads that use
-// rows.
+// ufp4 - transposed_tile: a tile of a matrix with contiguous columns, transposed in shared memory.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tile is read by columns, so that device memory is read in order, and taken from shared memory sixteen elements of

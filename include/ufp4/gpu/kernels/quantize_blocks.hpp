@@ -1,5 +1,4 @@
-// ufp4 - quantize on a GPU by the scalar codec, one thread for each block: every format, rule, rounding policy and
-// preset.
+// ufp4 - quantize on a GPU by the scalar codec, one thread for each block: takes everything.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A thread block stages a tile of whole strips in shared memory, so that device memory is read and written in order.
