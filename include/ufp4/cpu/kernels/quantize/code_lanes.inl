@@ -25,17 +25,17 @@ struct random_bit_lanes {
     low += static_cast<std::uint32_t>(elements / 8);
     high -= reinterpret_cast<u32>(low < before);
   }
-  /// The random bits of eight elements of every lane, two elements a word.
-  UFP4_LANE void draw(std::uint32_t group, u32 (&word)[4]) const {
-    word[0] = low + group;
-    word[1] = high - reinterpret_cast<u32>(word[0] < low);
-    word[2] = broadcast(stream[0]);
-    word[3] = broadcast(stream[1]);
-    philox_rounds(word, keys);
+  /// The random bits of `groups` groups of eight elements of every lane, two elements a word.
+  [[gnu::noinline]] void draw(std::size_t groups, u32 (*word)[4]) const {
+    for (std::uint32_t group = 0; group < groups; ++group) {
+      u32 counter[4] = {low + group, high, broadcast(stream[0]), broadcast(stream[1])};
+      counter[1] -= reinterpret_cast<u32>(counter[0] < low);
+      philox_rounds(counter, keys);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) word[group][i] = counter[i];
+    }
   }
-  /// The same, not inlined: for rounders that take much longer.
-  [[gnu::noinline]] void draw_apart(std::uint32_t group, u32 (&word)[4]) const { draw(group, word); }
-  /// The random number of element j of those eight.
+  /// The random number of element j of a group.
   static UFP4_LANE u32 of(const u32* word, int j) { return j % 2 == 0 ? word[j / 2] & 0xFFFFu : word[j / 2] >> 16; }
 };
 
@@ -58,16 +58,19 @@ template <class Rounder>
 void code_products(const rounding_plan& p, const lane_blocks& v, u32* words) {
   const Rounder rounder(p);
   const float* x = v.x;
+  u32 random_words[Rounder::is_stochastic ? max_transform / 8 : 1][4];
+  if constexpr (Rounder::is_stochastic) v.random_bits->draw(v.count * v.length / 8, random_words);
   std::uint32_t group = 0;
   for (std::size_t b = 0; b < v.count; ++b) {
     const f32 factor = v.scales[b].factor;
     for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes) {
-      u32 random_word[4] = {}, word{};
-      if constexpr (Rounder::is_stochastic) v.random_bits->draw(group, random_word);
+      const u32* random_word = random_words[Rounder::is_stochastic ? group : 0];
+      u32 word{};
 #pragma GCC unroll 8
       for (int j = 0; j < 8; ++j) {
         const f32 t = rounded(load(x + static_cast<std::size_t>(j) * lanes) * factor);
-        word = add_code<Rounder::bit>(word, j, rounder(t, random_bit_lanes::of(random_word, j)), t);
+        const u32 random = Rounder::is_stochastic ? random_bit_lanes::of(random_word, j) : u32{};
+        word = add_code<Rounder::bit>(word, j, rounder(t, random), t);
       }
       words[group++] = mapped(p, v.scales[b], finish_codes<Rounder::bit>(word));
     }
@@ -102,12 +105,12 @@ UFP4_LANE u32 code_eight(const rounding_plan& p, const float* x, f32 factor, con
 inline void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* words) {
   const bool is_stochastic = p.what == rounding_plan::kind::cuts_stochastic;
   const float* x = v.x;
+  u32 random_words[max_transform / 8][4];
+  if (is_stochastic) v.random_bits->draw(v.count * v.length / 8, random_words);
   std::uint32_t group = 0;
   for (std::size_t b = 0; b < v.count; ++b)
     for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes, ++group) {
-      u32 random_word[4];
-      if (is_stochastic) v.random_bits->draw_apart(group, random_word);
-      const u32 word = code_eight(p, x, v.scales[b].factor, is_stochastic ? random_word : nullptr);
+      const u32 word = code_eight(p, x, v.scales[b].factor, is_stochastic ? random_words[group] : nullptr);
       words[group] = mapped(p, v.scales[b], word);
     }
 }
