@@ -60,8 +60,7 @@ inline std::vector<std::uint32_t> read_int32(safetensors_reader& file, const std
                                              const std::vector<std::uint64_t>& shape) {
   const stored_tensor& t = file.at(name);
   if (t.type != number_type::i32 || t.shape != shape)
-    file.fail("tensor " + printable(name) + " is " + shape_text(t.shape) + " " + printable(t.type_name) +
-              ", not the expected " + shape_text(shape) + " I32");
+    file.fail(tensor_text(t) + ", not the expected " + shape_text(shape) + " I32");
   std::vector<std::uint32_t> numbers(static_cast<std::size_t>(t.bytes / 4));
   file.read_bytes(t, 0, numbers.data(), numbers.size() * 4);
   return numbers;
@@ -83,8 +82,7 @@ inline int4_groups read_group_scales(safetensors_reader& file, const std::string
   const bool fits = codes.shape.size() == 2 && outputs % 8 == 0 && codes.shape[1] == (awq ? outputs / 8 : outputs) &&
                     codes.shape[0] != 0 && codes.type == number_type::i32;
   if (!fits)
-    file.fail("tensor " + printable(codes.name) + " is " + shape_text(codes.shape) + " " + printable(codes.type_name) +
-              ", which does not fit scales of " + shape_text(scales.shape) + " in the layout of " +
+    file.fail(tensor_text(codes) + ", which does not fit scales of " + shape_text(scales.shape) + " in the layout of " +
               (awq ? "AWQ" : "GPTQ"));
   int4_groups w;
   w.rows = static_cast<std::size_t>(outputs);

@@ -10,6 +10,7 @@
 ///   const auto q = interop::read_quantized<nvfp4>(file, "layers.0.up_proj.weight");
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -107,13 +108,11 @@ stored_weight find_weight(Reader& file, const std::string& name) {
 /// One F32 that is a tensor scale: finite and not negative. With `is_divisor` the factor is its reciprocal.
 inline float read_tensor_scale(tensor_file& file, const stored_tensor& t, bool is_divisor = false) {
   float scale = 0;
-  const std::string label = "tensor " + printable(t.name);
-  if (t.type != number_type::f32 || t.bytes != sizeof scale)
-    file.fail(label + " is " + shape_text(t.shape) + " " + printable(t.type_name) + "; a tensor scale is one F32");
+  if (t.type != number_type::f32 || t.bytes != sizeof scale) file.fail(tensor_text(t) + "; a tensor scale is one F32");
   file.read_bytes(t, 0, &scale, sizeof scale);
   const float factor = is_divisor ? 1.0f / scale : scale;
-  if (!(scale - scale == 0) || !(factor - factor == 0) || factor < 0)  // not finite, or negative
-    file.fail(label + ": invalid tensor scale: " + ufp4::detail::concat(scale));
+  if (!std::isfinite(scale) || !std::isfinite(factor) || factor < 0)
+    file.fail("tensor " + printable(t.name) + ": invalid tensor scale: " + ufp4::detail::concat(scale));
   return factor;
 }
 

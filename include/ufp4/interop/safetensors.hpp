@@ -127,9 +127,8 @@ inline void check_scales(const safetensors_reader& file, const stored_weight& we
                                          weight.padded_cols() / static_cast<std::size_t>(format.block.cols)};
   const bool as_bytes = scales.type == number_type::u8 && ufp4::detail::scale_bytes(format.scale) == 1;
   if ((scales.type != expected && !as_bytes) || scales.shape != shape)
-    file.fail("tensor " + printable(scales.name) + " is " + shape_text(scales.shape) + " " +
-              printable(scales.type_name) + "; the scales of " + shape_text(codes.shape) +
-              " bytes of these codes are " + shape_text(shape) + " " + std::string(safetensors_name(expected)));
+    file.fail(tensor_text(scales) + "; the scales of " + shape_text(codes.shape) + " bytes of these codes are " +
+              shape_text(shape) + " " + std::string(safetensors_name(expected)));
 }
 
 /// The weight `name` in any layout, checked and not yet read. file_error if it is missing, has another format, or its
@@ -142,8 +141,7 @@ inline stored_weight find_weight(safetensors_reader& file, const std::string& na
   if (!place.own && !is_shared_format(format))
     file.fail(label + " has no ufp4 metadata, so it can be read as nvfp4 or mxfp4 only");
   if ((codes.type != number_type::u8 && codes.type != number_type::i8) || codes.shape.size() != 2)
-    file.fail(label + " is " + shape_text(codes.shape) + " " + printable(codes.type_name) +
-              "; packed codes are a matrix of U8");
+    file.fail(tensor_text(codes) + "; packed codes are a matrix of U8");
   const bool countable = codes.shape[1] <= (std::numeric_limits<std::uint64_t>::max)() / 2;
   const std::size_t padded = countable ? static_cast<std::size_t>(2 * codes.shape[1]) : 0;
   weight.rows = static_cast<std::size_t>(codes.shape[0]);

@@ -17,6 +17,7 @@
 #include <ufp4/detail/compiler.hpp>
 #include <ufp4/detail/expects.hpp>
 #include <ufp4/format/scales.hpp>
+#include <ufp4/interop/text.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
 #include <utility>
 #include <vector>
@@ -99,6 +100,11 @@ inline std::string shape_text(const std::vector<std::uint64_t>& shape) {
   std::string text;
   for (const std::uint64_t extent : shape) text += (text.empty() ? "" : " x ") + std::to_string(extent);
   return text.empty() ? "no shape" : text;
+}
+
+/// For messages: "tensor w is 2 x 3 F32".
+inline std::string tensor_text(const stored_tensor& t) {
+  return "tensor " + printable(t.name) + " is " + shape_text(t.shape) + " " + printable(t.type_name);
 }
 
 /// The transpose: the same bytes described in the other order. std::invalid_argument unless `t` is a matrix.
