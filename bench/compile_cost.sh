@@ -95,26 +95,25 @@ headers() {
   done
 }
 
-whole_programs() {
-  local program source
-  printf '| program | g++ -O2 | g++ -O3 | g++ -Os | clang -O2 | clang -O3 |\n|---|---:|---:|---:|---:|---:|\n'
+# program_rows OPTION... : a row for each program, with a cell for each OPTION, "COMPILER OBJECT OPTION...".
+program_rows() {
+  local program how
   for program in "${programs[@]}"; do
-    source=bench/compile_cost/$program.cpp
-    printf '| %s | %s | %s | %s | %s | %s |\n' "$program" \
-      "$(cell "$cxx" "$work/$program.o" -O2 "$source")" "$(cell "$cxx" "$work/o3.o" -O3 "$source")" \
-      "$(cell "$cxx" "$work/os.o" -Os "$source")" "$(cell "$clang" "$work/c2.o" -O2 "$source")" \
-      "$(cell "$clang" "$work/c3.o" -O3 "$source")"
+    printf '| %s |' "$program"
+    # shellcheck disable=SC2086 # several words
+    for how in "$@"; do printf ' %s |' "$(cell ${how/@/$work/$program} bench/compile_cost/$program.cpp)"; done
+    printf '\n'
   done
 }
 
+whole_programs() {
+  printf '| program | g++ -O2 | g++ -O3 | g++ -Os | clang -O2 | clang -O3 |\n|---|---:|---:|---:|---:|---:|\n'
+  program_rows "$cxx @.o -O2" "$cxx @.o3.o -O3" "$cxx @.os.o -Os" "$clang @.c2.o -O2" "$clang @.c3.o -O3"
+}
+
 separate_kernels() {
-  local program source
   printf '| file | g++ -O2 | clang -O2 |\n|---|---:|---:|\n'
-  for program in "${programs[@]}"; do
-    source=bench/compile_cost/$program.cpp
-    printf '| %s | %s | %s |\n' "$program" "$(cell "$cxx" "$work/e.o" -O2 -D UFP4_EXTERNAL_KERNELS "$source")" \
-      "$(cell "$clang" "$work/e.o" -O2 -D UFP4_EXTERNAL_KERNELS "$source")"
-  done
+  program_rows "$cxx @.e.o -O2 -D UFP4_EXTERNAL_KERNELS" "$clang @.e.o -O2 -D UFP4_EXTERNAL_KERNELS"
   printf '#define UFP4_COMPILE_KERNELS\n#include <ufp4/cpu/kernels.hpp>\n' >"$work/kernels.cpp"
   printf '| kernels.cpp, once | %s | %s |\n' "$(cell "$cxx" "$work/kernels.o" -O2 "$work/kernels.cpp")" \
     "$(cell "$clang" "$work/e.o" -O2 "$work/kernels.cpp")"

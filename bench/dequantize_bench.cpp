@@ -1,4 +1,4 @@
-// ufp4 - bench: how fast 4-bit blocks become floats again, beside a loop that only stores that many bytes.
+// ufp4 - bench: the speed of dequantize, compared with a loop that only stores as many bytes.
 // SPDX-License-Identifier: Apache-2.0
 //
 // dequantize/format to type/isa/bytes of output/threads, in GB/s of output.
@@ -19,16 +19,7 @@ using bench::place;
 namespace {
 
 bench::row row_at(const place& p, std::string format) {
-  return {.operation = "dequantize",
-          .format = std::move(format),
-          .isa = bench::isa_name(p.on),
-          .shape = bench::size_name(p.bytes),
-          .threads = p.threads,
-          .work = static_cast<double>(p.bytes) / 1e9,
-          .kernel = p.on.kernel,
-          .bound_name = "write",
-          .bound = [p] { return bench::bandwidth(bench::traffic::write, p.bytes, p.threads); },
-          .prepare = {}};
+  return bench::memory_row("dequantize", std::move(format), p, bench::traffic::write);
 }
 
 template <class F, class T>
@@ -36,17 +27,14 @@ void add_rows(const bench::settings& s, const std::string& name) {
   const auto explain = [](cpu::isa tier) {
     return cpu::explain(cpu::context{.isa = tier}, quantized_view<F>{}, matrix_view<T>{});
   };
-  for (const place& p : bench::places(s, bench::tiers_of(explain))) {
-    bench::row r = row_at(p, name);
-    r.prepare = [=]() -> std::function<void()> {
-      const auto [rows, cols] = bench::shape_for(p.bytes / sizeof(T));
-      const auto q = bench::quantized_operand<F, 0>(rows, cols);
-      const auto out = bench::output_matrix<T>(rows, cols);
-      const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
-      return [=] { dequantize(ctx, q, out); };
-    };
-    bench::add(std::move(r));
-  }
+  const auto row = [&](const place& p) { return row_at(p, name); };
+  bench::add_at(bench::places(s, bench::tiers_of(explain)), row, [=](const place& p) {
+    const auto [rows, cols] = bench::shape_for(p.bytes / sizeof(T));
+    const auto q = bench::quantized_operand<F, 0>(rows, cols);
+    const auto out = bench::output_matrix<T>(rows, cols);
+    const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
+    return [=] { dequantize(ctx, q, out); };
+  });
 }
 
 template <class F>
@@ -58,16 +46,13 @@ void add_format(const bench::settings& s, const std::string& name) {
 
 template <class Call>
 void add_alternative(const bench::settings& s, const std::string& name, const std::string& what, const Call& call) {
-  for (const place& p : bench::places(s, bench::native(what))) {
-    bench::row r = row_at(p, name);
-    r.prepare = [=]() -> std::function<void()> {
-      const std::size_t count = p.bytes / sizeof(float);
-      const auto codes = bench::plain_matrix<float>(1, count).data();
-      float* out = bench::output_matrix<float>(1, count).data();
-      return [=] { call(codes, count, out); };
-    };
-    bench::add(std::move(r));
-  }
+  const auto row = [&](const place& p) { return row_at(p, name); };
+  bench::add_at(bench::places(s, bench::native(what)), row, [=](const place& p) {
+    const std::size_t count = p.bytes / sizeof(float);
+    const auto codes = bench::plain_matrix<float>(1, count).data();
+    float* out = bench::output_matrix<float>(1, count).data();
+    return [=] { call(codes, count, out); };
+  });
 }
 
 void add_all(const bench::settings& s) {

@@ -1,10 +1,9 @@
-// ufp4 - bench: C = A * B^T from 4-bit blocks, beside the multiply units, the bandwidth of the weights, and Eigen.
+// ufp4 - bench: C = A * B^T from 4-bit blocks, compared with the multiply units, the weights' bandwidth, and Eigen.
 // SPDX-License-Identifier: Apache-2.0
 //
-// gemm/operands and mode/isa/MxNxK/threads, in GFLOP/s (2 M N K). B are weights: read again and again, or, with
-// `+rotating`, a different matrix each call, so many that they come from memory. The bound is the multiply unit that
-// the kernel uses, with the rescaling that its blocks ask for; where M is 1, the bandwidth that the weights are read
-// with.
+// gemm/operands and mode/isa/MxNxK/threads, in GFLOP/s (2 M N K). B are weights: the same in every call or, with
+// `+rotating`, a different matrix in each call, so many that they are read from memory. The bound is the multiply unit
+// that the kernel uses, with the rescaling that its blocks need; for M = 1 it is the bandwidth of reading the weights.
 #include "support/bench.hpp"
 #include "support/clock.hpp"
 #include "support/limits.hpp"
@@ -41,13 +40,13 @@ struct size {
   }
 };
 
-/// So many bytes of weights that they cannot stay in any cache.
+/// More bytes of weights than any cache holds.
 std::size_t rotation_bytes() {
   return std::clamp(4 * bench::caches().l3, std::size_t{128} << 20, std::size_t{1} << 30);
 }
 
-/// The unit that a kernel multiplies with, by the kernel's name, with the rescaling of its blocks where that loop was
-/// written; null for scalar.
+/// The multiply unit of a kernel, by the kernel's name, with the rescaling of its blocks if such a loop exists; null
+/// for scalar.
 const char* unit_of(const cpu::explanation& e, int block) {
   const bool int8 = std::strstr(e.kernel, "int8") != nullptr, bf16 = std::strstr(e.kernel, "bf16") != nullptr;
   switch (e.isa) {
@@ -104,7 +103,7 @@ void add_row(const product& p, const size& s, cpu::isa tier, int threads) {
   r.prepare = [=] { return p.prepare(ctx, s); };
   const char* unit = unit_of(e, p.block);
   const std::size_t passed = p.weight_bytes(s.n, s.k) * s.experts, span = p.weight_bytes(s.n, s.k) * p.count(s);
-  if (s.m == 1 && unit != nullptr) {  // two operations a weight: reading it takes longer than any unit
+  if (s.m == 1 && unit != nullptr) {  // two operations a weight: reading it takes longer than multiplying
     r.bound_name = "read of weights";
     r.bound = [=] {
       return s.work() * bench::bandwidth(bench::traffic::read, span, threads) / (static_cast<double>(passed) / 1e9);
@@ -138,7 +137,7 @@ const std::vector<prepacked_matrix<F>>& prepacked(const size& s, std::size_t cou
   return kept;
 }
 
-/// Calls of quantized_gemm with left(s) and one of rights(s, count) after another.
+/// Calls quantized_gemm with left(s) and each of rights(s, count) in sequence.
 template <class F, class Left, class Rights>
 product single(std::string name, accumulate mode, const Left& left, const Rights& rights) {
   product p{std::move(name), F::block_size, &bytes_of_weights<F>, {}, {}};
@@ -181,7 +180,7 @@ product weight_only(const std::string& name) {
       [](const size& s, std::size_t count) { return views<F>(s, count); });
 }
 
-/// A mixture of experts: as many products, in one call or in one after another.
+/// A mixture of experts: that many products, in one call or in separate calls.
 template <class F>
 product experts(const std::string& name, accumulate mode, bool one_call) {
   product p = both_quantized<F>(name, mode);

@@ -1,10 +1,9 @@
-// ufp4 - GPU benchmark: each operation beside the device's copy bandwidth and, on NVIDIA GPUs, cuBLAS in bf16; one run.
+// ufp4 - GPU benchmark: each operation, compared with the copy bandwidth and, on NVIDIA GPUs, with cuBLAS in bf16.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Built and run by tests/gpu/run.sh. Prints a page in Markdown: every row its time, its rate, and the ratio to the
-// limit that it is held to (goals: quantize 0.8 of a copy's bytes, 0.5 with bf16 input, transform and stochastic
-// rounding). Times are the median of batches between two events;
-// the buffers of the memory-bound rows together exceed the last cache.
+// Built and run by tests/gpu/run.sh. Prints a page in Markdown: for every row the time, the rate, and the ratio to its
+// limit (goals: quantize 0.8 of a copy's bytes, 0.5 with bf16 input, transform and stochastic rounding). Times are the
+// median of batches between two events; the buffers of the memory-bound rows together exceed the last-level cache.
 #if defined(__HIPCC__)
 #include <ufp4/hip.hpp>
 #define RUNTIME(name) hip##name  // the two runtimes differ in their prefix
@@ -102,12 +101,12 @@ void row(const std::string& name, double bytes, double ms) {
 constexpr std::size_t side = 8192;  // 256 MiB of float
 
 template <class F, class T, class... Policies>
-void quantize_row(const char* name, const gpu::buffer<T>& x, bool turned, const Policies&... policies) {
+void quantize_row(const char* name, const gpu::buffer<T>& x, bool transposed, const Policies&... policies) {
   using quantized = gpu::quantized_matrix<F>;
   const auto options = ufp4::detail::collect(policies...);
   const quantized q(side, side, options.transform);
   const matrix_view<const T> plain{x.data(), side, side};
-  const matrix_view<const T> view = turned ? transpose(plain) : plain;
+  const matrix_view<const T> view = transposed ? transpose(plain) : plain;
   const double bytes = static_cast<double>(side * side) * (sizeof(T) + F::bits_per_element / 8);
   row(name, bytes, checked_time_of(name, [&] { return gpu::quantize<F>(context(), view, q.view(), policies...); }));
 }
@@ -158,7 +157,7 @@ void memory_bound() {
 
 // Products.
 
-/// What products are held against: the vendor's bf16 by bf16 into float, TFLOP/s. 0: none here.
+/// The rate that products are compared with: the vendor's bf16 by bf16 into float, TFLOP/s. 0 if it is not available.
 #if defined(__HIPCC__)
 struct yardstick {
   double rate(std::size_t, std::size_t, std::size_t, const gpu::buffer<bf16>&, const gpu::buffer<bf16>&,

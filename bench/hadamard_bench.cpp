@@ -1,4 +1,4 @@
-// ufp4 - bench: the Hadamard transform alone, in place and out of place, beside loops that only move the memory.
+// ufp4 - bench: the speed of the Hadamard transform, in and out of place, compared with loops that only move memory.
 // SPDX-License-Identifier: Apache-2.0
 //
 // hadamard/n and where to/isa/bytes of the matrix/threads, in GB/s of input. random_hadamard, so signs are applied too.
@@ -17,17 +17,7 @@ using bench::place;
 namespace {
 
 bench::row row_at(const place& p, std::string format, bool in_place) {
-  const bench::traffic kind = in_place ? bench::traffic::update : bench::traffic::copy;
-  return {.operation = "hadamard",
-          .format = std::move(format),
-          .isa = bench::isa_name(p.on),
-          .shape = bench::size_name(p.bytes),
-          .threads = p.threads,
-          .work = static_cast<double>(p.bytes) / 1e9,
-          .kernel = p.on.kernel,
-          .bound_name = name(kind),
-          .bound = [=] { return bench::bandwidth(kind, p.bytes, p.threads); },
-          .prepare = {}};
+  return bench::memory_row("hadamard", std::move(format), p, in_place ? bench::traffic::update : bench::traffic::copy);
 }
 
 template <int n>
@@ -36,31 +26,27 @@ void add_rows(const bench::settings& s, bool in_place) {
     const matrix_view<float> x{nullptr, 256, 256};
     return cpu::explain(cpu::context{.isa = tier}, x, x, random_hadamard<n>{42});
   };
-  for (const place& p : bench::places(s, bench::tiers_of(explain))) {
-    bench::row r = row_at(p, std::to_string(n) + (in_place ? " in place" : " to another"), in_place);
-    r.prepare = [=]() -> std::function<void()> {
-      const auto [rows, cols] = bench::shape_for(p.bytes / sizeof(float));
-      const auto out = bench::output_matrix<float>(rows, cols);
-      const matrix_view<const float> x = in_place ? out : bench::plain_matrix<float>(rows, cols);
-      const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
-      return [=] { hadamard_forward(ctx, x, out, random_hadamard<n>{42}); };
-    };
-    bench::add(std::move(r));
-  }
+  const auto row = [&](const place& p) {
+    return row_at(p, std::to_string(n) + (in_place ? " in place" : " to another"), in_place);
+  };
+  bench::add_at(bench::places(s, bench::tiers_of(explain)), row, [=](const place& p) {
+    const auto [rows, cols] = bench::shape_for(p.bytes / sizeof(float));
+    const auto out = bench::output_matrix<float>(rows, cols);
+    const matrix_view<const float> x = in_place ? out : bench::plain_matrix<float>(rows, cols);
+    const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
+    return [=] { hadamard_forward(ctx, x, out, random_hadamard<n>{42}); };
+  });
 }
 
-/// The loop one would write first, in place.
+/// The simplest implementation, in place.
 void add_plain(const bench::settings& s, std::size_t n) {
   const std::string what = "radix-2 butterflies";
-  for (const place& p : bench::places(s, bench::native(what))) {
-    bench::row r = row_at(p, "plain loop " + std::to_string(n) + " in place", true);
-    r.prepare = [=]() -> std::function<void()> {
-      const std::size_t count = p.bytes / sizeof(float);
-      float* x = bench::output_matrix<float>(1, count).data();
-      return [=] { plain::hadamard(x, count, n); };
-    };
-    bench::add(std::move(r));
-  }
+  const auto row = [&](const place& p) { return row_at(p, "plain loop " + std::to_string(n) + " in place", true); };
+  bench::add_at(bench::places(s, bench::native(what)), row, [=](const place& p) {
+    const std::size_t count = p.bytes / sizeof(float);
+    float* x = bench::output_matrix<float>(1, count).data();
+    return [=] { plain::hadamard(x, count, n); };
+  });
 }
 
 void add_all(const bench::settings& s) {

@@ -1,4 +1,4 @@
-// ufp4 - peaks: what this machine can do at most, in one table; --json writes it for bench/render.py.
+// ufp4 - peaks: the maximum rates of this machine in one table; --json writes it for bench/render.py.
 // SPDX-License-Identifier: Apache-2.0
 #include "support/limits.hpp"
 #include "support/machine.hpp"
@@ -21,7 +21,7 @@ struct level {
   std::size_t bytes;
 };
 
-/// Half of a cache, or a quarter of the third level, which others use too; and what is larger than any.
+/// Half of a cache, or a quarter of the third level, which is shared; and a size larger than any cache.
 std::vector<level> levels() {
   const bench::cache_sizes have = bench::caches();
   return {{"L1", have.l1 / 2},
@@ -30,20 +30,21 @@ std::vector<level> levels() {
           {"memory", std::max(8 * have.l3, std::size_t{256} << 20)}};
 }
 
-std::vector<line> measure(bench::effort look) {
+std::vector<line> measure(bench::effort duration) {
   std::vector<line> found;
   const int all = bench::cores();
   for (const bench::compute_limit& l : bench::compute_limits())
     if (bench::present(l))
-      found.push_back({l.name, l.unit, bench::peak(l, 1, look), all == 1 ? 0 : bench::peak(l, all, look)});
+      found.push_back({l.name, l.unit, bench::peak(l, 1, duration), all == 1 ? 0 : bench::peak(l, all, duration)});
   for (const bench::traffic kind :
        {bench::traffic::read, bench::traffic::update, bench::traffic::write, bench::traffic::copy})
     for (const level& l : levels()) {
       const std::size_t bytes = kind == bench::traffic::copy ? l.bytes / 2 : l.bytes,
                         cores = static_cast<std::size_t>(all);
       const std::size_t private_part = l.bytes == levels()[0].bytes || l.bytes == levels()[1].bytes ? cores : 1;
-      found.push_back({std::string(bench::name(kind)) + ", " + l.name, "GB/s", bench::bandwidth(kind, bytes, 1, look),
-                       all == 1 ? 0 : bench::bandwidth(kind, bytes * private_part, all, look)});
+      found.push_back({std::string(bench::name(kind)) + ", " + l.name, "GB/s",
+                       bench::bandwidth(kind, bytes, 1, duration),
+                       all == 1 ? 0 : bench::bandwidth(kind, bytes * private_part, all, duration)});
     }
   return found;
 }
@@ -54,7 +55,7 @@ void print_table(const std::vector<line>& lines) {
   for (const line& l : lines) std::printf("%-40s %12.1f %12.1f  %s\n", l.what.c_str(), l.one, l.all, l.unit.c_str());
 }
 
-/// Names hold no character that JSON would want escaped, but for a quote in flags, which is dropped.
+/// Names contain no character that JSON must escape, except a quote in flags, which is dropped.
 std::string quoted(std::string text) {
   std::erase(text, '"');
   std::erase(text, '\\');
@@ -85,10 +86,10 @@ bool write_json(const char* path, const std::vector<line>& lines) {
 
 int main(int argc, char** argv) {
   const char* json = nullptr;
-  bench::effort look = bench::long_look;
+  bench::effort duration = bench::long_measurement;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--quick") == 0) {
-      look = bench::glance;
+      duration = bench::quick_measurement;
     } else if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
       json = argv[++i];
     } else {
@@ -96,7 +97,7 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  const std::vector<line> lines = measure(look);
+  const std::vector<line> lines = measure(duration);
   print_table(lines);
   if (json != nullptr && !write_json(json, lines)) {
     std::fprintf(stderr, "peaks: cannot write %s\n", json);

@@ -1,4 +1,4 @@
-// ufp4 - bench: how fast a matrix becomes 4-bit blocks, beside the bandwidth its input is read with.
+// ufp4 - bench: the speed of quantize, compared with the bandwidth of reading its input.
 // SPDX-License-Identifier: Apache-2.0
 //
 // quantize/format/isa/bytes of input/threads, in GB/s of input. After the format: rht16 is a Hadamard transform of 16
@@ -20,16 +20,7 @@ using bench::place;
 namespace {
 
 bench::row row_at(const place& p, std::string format) {
-  return {.operation = "quantize",
-          .format = std::move(format),
-          .isa = bench::isa_name(p.on),
-          .shape = bench::size_name(p.bytes),
-          .threads = p.threads,
-          .work = static_cast<double>(p.bytes) / 1e9,
-          .kernel = p.on.kernel,
-          .bound_name = "read",
-          .bound = [p] { return bench::bandwidth(bench::traffic::read, p.bytes, p.threads); },
-          .prepare = {}};
+  return bench::memory_row("quantize", std::move(format), p, bench::traffic::read);
 }
 
 struct reading {
@@ -41,22 +32,19 @@ void add_rows(const bench::settings& s, const std::string& name, reading how, co
   const auto explain = [&](cpu::isa tier) {
     return cpu::explain<F>(cpu::context{.isa = tier}, matrix_view<const T>{nullptr, 256, 256}, policies...);
   };
-  for (const place& p : bench::places(s, bench::tiers_of(explain))) {
-    bench::row r = row_at(p, name);
-    r.prepare = [=]() -> std::function<void()> {
-      const auto [rows, cols] = bench::shape_for(p.bytes / sizeof(T));
-      const auto x = bench::plain_matrix<T>(rows, cols);
-      const auto read = how.transposed ? transpose(x) : x;
-      const auto codes = bench::output_matrix<std::uint8_t>(1, rows * cols / 2);
-      const auto scales = bench::output_matrix<typename F::scale_type>(1, rows * cols / F::block_size);
-      const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
-      return [=] {
-        quantize_into<F>(ctx, read, std::span(codes.data(), codes.cols()), std::span(scales.data(), scales.cols()),
-                         policies...);
-      };
+  const auto row = [&](const place& p) { return row_at(p, name); };
+  bench::add_at(bench::places(s, bench::tiers_of(explain)), row, [=](const place& p) {
+    const auto [rows, cols] = bench::shape_for(p.bytes / sizeof(T));
+    const auto x = bench::plain_matrix<T>(rows, cols);
+    const auto read = how.transposed ? transpose(x) : x;
+    const auto codes = bench::output_matrix<std::uint8_t>(1, rows * cols / 2);
+    const auto scales = bench::output_matrix<typename F::scale_type>(1, rows * cols / F::block_size);
+    const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
+    return [=] {
+      quantize_into<F>(ctx, read, std::span(codes.data(), codes.cols()), std::span(scales.data(), scales.cols()),
+                       policies...);
     };
-    bench::add(std::move(r));
-  }
+  });
 }
 
 template <class F>
@@ -72,20 +60,17 @@ void add_format(const bench::settings& s, const std::string& name) {
   add_rows<F, bf16>(s, name + "+bf16", {});
 }
 
-/// What stands beside: no bits, the same bytes.
+/// Alternatives that process the same number of bytes.
 template <class Call>
 void add_alternative(const bench::settings& s, const std::string& name, const std::string& what, const Call& call) {
-  for (const place& p : bench::places(s, bench::native(what))) {
-    bench::row r = row_at(p, name);
-    r.prepare = [=]() -> std::function<void()> {
-      const std::size_t count = p.bytes / sizeof(float);
-      const float* x = bench::plain_matrix<float>(1, count).data();
-      const auto out = bench::output_matrix<unsigned char>(1, p.bytes);
-      const auto scales = bench::output_matrix<float>(1, count / 16);
-      return [=] { call(x, count, out.data(), scales.data()); };
-    };
-    bench::add(std::move(r));
-  }
+  const auto row = [&](const place& p) { return row_at(p, name); };
+  bench::add_at(bench::places(s, bench::native(what)), row, [=](const place& p) {
+    const std::size_t count = p.bytes / sizeof(float);
+    const float* x = bench::plain_matrix<float>(1, count).data();
+    const auto out = bench::output_matrix<unsigned char>(1, p.bytes);
+    const auto scales = bench::output_matrix<float>(1, count / 16);
+    return [=] { call(x, count, out.data(), scales.data()); };
+  });
 }
 
 void add_all(const bench::settings& s) {

@@ -1,4 +1,4 @@
-# ufp4 - test: every bench runs its smallest rows, and render.py writes a report of them. The test checks no figure.
+# ufp4 - test: every bench runs its smallest rows, and render.py writes a report of them. The test does not check the measured values.
 # SPDX-License-Identifier: Apache-2.0
 #   cmake -D BENCHES="a;b" -D PEAKS=peaks -D RENDER=render.py -D PYTHON=python3 -D WORK=folder -P smoke.cmake
 cmake_minimum_required(VERSION 3.23)

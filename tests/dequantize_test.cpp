@@ -10,6 +10,7 @@
 #include <ufp4/format/table_element.hpp>
 
 #include "support/catch.hpp"
+#include "support/formats.hpp"
 #include "support/hostile.hpp"
 #include "support/matrices.hpp"
 #include "support/poison.hpp"
@@ -67,11 +68,11 @@ void check_every_code(float tensor_scale) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("every code under every scale decodes to one product, int4's -8 included", "", e1m2_f32, int4_f32,
-                   e2m1_f32, mxfp4, mx_e1m2, mxint4) {
+TEMPLATE_LIST_TEST_CASE("every code under every scale decodes to one product, int4's -8 included", "",
+                        support::one_level_presets) {
   check_every_code<TestType>(1);
 }
-TEMPLATE_TEST_CASE("the tensor scale multiplies the block scale first", "", nvfp4, nv_e1m2, nvint4) {
+TEMPLATE_LIST_TEST_CASE("the tensor scale multiplies the block scale first", "", support::two_level_presets) {
   for (const std::uint32_t bits :
        {0x3F800000u, 0x39C30C31u, 0x00200000u, 0x00000001u, 0x79C30C30u, 0x3F333333u, 0x2EAAAAABu})
     check_every_code<TestType>(model::float_of(bits));

@@ -4,6 +4,7 @@
 #include <ufp4/gemm.hpp>
 
 #include "support/catch.hpp"
+#include "support/format_pairs.hpp"
 #include "support/gemm_model.hpp"
 #include "support/poison.hpp"
 #include "support/seed.hpp"
@@ -17,14 +18,6 @@ using namespace ufp4;
 namespace {
 
 constexpr gemm_options exactly{.accumulate = accumulate::exact_blocks};
-
-/// Two levels of scales, on a grid and a square that no preset has.
-using e3m0_f32 = block_format<fp4<E3M0>, float, 16>;
-using nf4_f32 = block_format<nf4, float, 16>;
-using e2m1_bf16 = block_format<fp4<E2M1>, ufp4::bf16, 16>;
-using e1m2_ue5m3 = block_format<fp4<E1M2>, ue5m3, 16>;
-using nvfp4_square = block_format<fp4<E2M1>, e4m3, square(16), float>;
-using mxint4_square = block_format<ufp4::int4, e8m0, square(32)>;
 
 /// The call's result beside the model's, in bits.
 template <class A, class B, class T = float>
@@ -47,9 +40,9 @@ void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gem
 
 /// One pair of formats: ordinary scales and scales from the ends of their range, alpha and tensor scales that round.
 template <class A, class B>
-void check_pair(const char* name) {
+void check_pair() {
   INFO(support::seed_note());
-  CAPTURE(name);
+  INFO((support::pair_text<A, B>()));
   std::mt19937_64 gen{support::seed(sizeof(typename A::scale_type) * 16 + sizeof(typename B::scale_type))};
   for (const std::size_t k : {1u, 15u, 31u, 48u, 200u}) {
     for (const model::scales kind : {model::scales::ordinary, model::scales::hostile}) {
@@ -61,22 +54,21 @@ void check_pair(const char* name) {
   }
 }
 
+/// A times every preset that has its block length.
 template <class A>
-void check_all_of_16(const std::string& name) {
-  check_pair<A, e1m2_f32>((name + " x e1m2_f32").c_str());
-  check_pair<A, int4_f32>((name + " x int4_f32").c_str());
-  check_pair<A, e2m1_f32>((name + " x e2m1_f32").c_str());
-  check_pair<A, nvfp4>((name + " x nvfp4").c_str());
-  check_pair<A, nv_e1m2>((name + " x nv_e1m2").c_str());
-  check_pair<A, nvint4>((name + " x nvint4").c_str());
+void check_all_of_length() {
+  for_each_preset([](auto preset) {
+    using B = typename decltype(preset)::format;
+    if constexpr (B::block_size == A::block_size) check_pair<A, B>();
+  });
 }
-
-template <class A>
-void check_all_of_32(const std::string& name) {
-  check_pair<A, mxfp4>((name + " x mxfp4").c_str());
-  check_pair<A, mx_e1m2>((name + " x mx_e1m2").c_str());
-  check_pair<A, mxint4>((name + " x mxint4").c_str());
+void check_all_pairs(std::size_t length) {
+  for_each_preset([=](auto preset) {
+    using A = typename decltype(preset)::format;
+    if (A::block_size == length) check_all_of_length<A>();
+  });
 }
+constexpr auto check_this = []<class Pair>(Pair) { check_pair<typename Pair::left, typename Pair::right>(); };
 
 }  // namespace
 
@@ -104,42 +96,24 @@ TEST_CASE("the model's fma rounds once", "[gemm]") {
   }
 }
 
-TEST_CASE("exact_blocks gives the bits of numerics 6 for every pair of blocks of 16", "[gemm]") {
-  check_all_of_16<e1m2_f32>("e1m2_f32");
-  check_all_of_16<int4_f32>("int4_f32");
-  check_all_of_16<e2m1_f32>("e2m1_f32");
-  check_all_of_16<nvfp4>("nvfp4");
-  check_all_of_16<nv_e1m2>("nv_e1m2");
-  check_all_of_16<nvint4>("nvint4");
+TEST_CASE("exact_blocks gives the bits of section 6 for every pair of presets with blocks of 16", "[gemm]") {
+  check_all_pairs(16);
 }
 
-TEST_CASE("exact_blocks gives the bits of numerics 6 for every pair of blocks of 32", "[gemm]") {
-  check_all_of_32<mxfp4>("mxfp4");
-  check_all_of_32<mx_e1m2>("mx_e1m2");
-  check_all_of_32<mxint4>("mxint4");
+TEST_CASE("exact_blocks gives the bits of section 6 for every pair of presets with blocks of 32", "[gemm]") {
+  check_all_pairs(32);
 }
 
-TEST_CASE("formats beside the presets multiply by the same formula", "[gemm]") {
-  check_pair<e3m0_f32, e3m0_f32>("e3m0_f32 x e3m0_f32");
-  check_pair<e3m0_f32, nvfp4>("e3m0_f32 x nvfp4");
-  check_pair<e2m1_bf16, e1m2_f32>("e2m1_bf16 x e1m2_f32");
-  check_pair<e1m2_ue5m3, e2m1_bf16>("e1m2_ue5m3 x e2m1_bf16");
-  check_pair<block_format<fp4<E1M2>, float, 2>, block_format<ufp4::int4, e4m3, 2>>("blocks of 2");
-  check_pair<block_format<fp4<E2M1>, e8m0, 256>, block_format<fp4<E3M0>, float, 256>>("blocks of 256");
+TEST_CASE("formats that are not presets multiply by the same formula", "[gemm]") {
+  support::pairs_of_16(check_this);
+  support::pairs_of_longer_blocks(check_this);
+  support::pairs_of_shorter_blocks(check_this);
 }
 
-TEST_CASE("square blocks share one scale among their rows", "[gemm]") {
-  check_pair<nvfp4, nvfp4_square>("nvfp4 x nvfp4 square");
-  check_pair<nvfp4_square, nvfp4>("nvfp4 square x nvfp4");
-  check_pair<nvfp4_square, nvfp4_square>("nvfp4 square x nvfp4 square");
-  check_pair<mxint4_square, mx_e1m2>("mxint4 square x mx_e1m2");
-}
+TEST_CASE("square blocks share one scale among their rows", "[gemm]") { support::pairs_of_squares(check_this); }
 
 TEST_CASE("a grid without exact products takes the chain of fma in index order", "[gemm]") {
-  check_pair<nf4_f32, nf4_f32>("nf4 x nf4");
-  check_pair<nf4_f32, e1m2_f32>("nf4 x e1m2_f32");
-  check_pair<nvfp4, nf4_f32>("nvfp4 x nf4");
-  check_pair<block_format<nf4, e8m0, 32>, mxfp4>("nf4 e8m0 x mxfp4");
+  support::pairs_without_exact_products(check_this);
 }
 
 TEST_CASE("int4's -8 comes from bits alone and multiplies as -8", "[gemm]") {

@@ -38,14 +38,7 @@ struct mixture {
     for (const auto& w : weights) right.push_back(w);
   }
 
-  std::vector<matrix_view<float>> cut(float* y) const {
-    std::vector<matrix_view<float>> parts;
-    for (const std::size_t t : tokens) {
-      parts.emplace_back(y, t, outputs);
-      y += t * outputs;
-    }
-    return parts;
-  }
+  std::vector<matrix_view<float>> cut(float* y) const { return support::row_parts(y, tokens, outputs); }
 };
 
 void grouped(const cpu::context& ctx, const mixture& m, const std::vector<matrix_view<float>>& c,

@@ -1,12 +1,13 @@
 // ufp4 - quantize, quantize_into, fake_quantize and dequantize give the model's bits.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
+#include "support/formats.hpp"
 #include "support/operations.hpp"
 
 using namespace ufp4;
 
-TEMPLATE_TEST_CASE("every preset gives the model's bits at every tail under every transform", "", e1m2_f32, int4_f32,
-                   e2m1_f32, nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4) {
+TEMPLATE_LIST_TEST_CASE("every preset gives the model's bits at every tail under every transform", "",
+                        support::presets) {
   support::check_tails<TestType, float>();
 }
 
@@ -23,7 +24,7 @@ using nf4_two_level = block_format<nf4, e4m3, 16, float>;
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("formats of a user's own give the model's bits at every tail", "", bf16_scaled, e4m3_scaled,
+TEMPLATE_TEST_CASE("user-defined formats give the model's bits at every tail", "", bf16_scaled, e4m3_scaled,
                    ue5m3_scaled, ue5m3_two_level, shortest, longest, nf4_f32, nf4_two_level) {
   support::check_tails<TestType, float>();
 }
@@ -97,16 +98,16 @@ scale_rule_spec searching(scale_rule_spec rule) {
 /// The default rule, mse_search around it, and both of them behind a transform.
 template <class F>
 void check_rules() {
-  const support::policies plain, turned = support::random_transform(32, 77);
-  for (const support::policies& p : {plain, turned}) {
+  const support::policies plain, transformed = support::random_transform(32, 77);
+  for (const support::policies& p : {plain, transformed}) {
     check_policies<F>(p);
     check_policies<F>(with_rule(p, mse_search{}.spec(), model::rule::by_format));
   }
 }
 template <class F, class Rule>
 void check_rule(Rule rule, model::rule theirs) {
-  const support::policies plain, turned = support::random_transform(16, 78);
-  for (const support::policies& p : {plain, turned}) {
+  const support::policies plain, transformed = support::random_transform(16, 78);
+  for (const support::policies& p : {plain, transformed}) {
     check_policies<F>(with_rule(p, rule.spec(), theirs));
     check_policies<F>(with_rule(p, searching(rule.spec()), theirs));
   }
@@ -114,9 +115,8 @@ void check_rule(Rule rule, model::rule theirs) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("every rounding and mse_search give the model's bits on every preset", "", e1m2_f32, int4_f32,
-                   e2m1_f32, nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4, bf16_scaled, ue5m3_scaled, nf4_f32,
-                   square_nvfp4) {
+using searched_formats = support::presets_and<bf16_scaled, ue5m3_scaled, nf4_f32, square_nvfp4>;
+TEMPLATE_LIST_TEST_CASE("every rounding and mse_search give the model's bits on every preset", "", searched_formats) {
   check_rules<TestType>();
 }
 
@@ -132,7 +132,7 @@ TEMPLATE_TEST_CASE("scale_up gives the model's bits", "", nvfp4, nv_e1m2, bf16_s
 }
 
 TEMPLATE_TEST_CASE("four_over_six gives the model's bits", "", nvfp4, square_nvfp4) {
-  const support::policies plain, turned = support::random_transform(64, 79);
-  for (const support::policies& p : {plain, turned})
+  const support::policies plain, transformed = support::random_transform(64, 79);
+  for (const support::policies& p : {plain, transformed})
     check_policies<TestType>(with_rule(p, four_over_six{}.spec(), model::rule::four_over_six));
 }

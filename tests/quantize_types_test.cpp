@@ -1,15 +1,16 @@
 // ufp4 - the operations read bf16, fp16 and a user's own 16-bit types as the numbers they hold.
 // SPDX-License-Identifier: Apache-2.0
+#include "support/formats.hpp"
 #include "support/operations.hpp"
 
 using namespace ufp4;
 
-TEMPLATE_TEST_CASE("a bf16 matrix gives the model's bits on every preset, transform and tail", "", e1m2_f32, int4_f32,
-                   e2m1_f32, nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4) {
+TEMPLATE_LIST_TEST_CASE("a bf16 matrix gives the model's bits on every preset, transform and tail", "",
+                        support::presets) {
   support::check_tails<TestType, bf16>();
 }
-TEMPLATE_TEST_CASE("an fp16 matrix gives the model's bits on every preset, transform and tail", "", e1m2_f32, int4_f32,
-                   e2m1_f32, nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4) {
+TEMPLATE_LIST_TEST_CASE("an fp16 matrix gives the model's bits on every preset, transform and tail", "",
+                        support::presets) {
   support::check_tails<TestType, fp16>();
 }
 

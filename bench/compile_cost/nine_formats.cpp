@@ -1,4 +1,4 @@
-// ufp4 - bench: what one_format.cpp costs with all nine named formats.
+// ufp4 - bench: the cost of one_format.cpp with every preset.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/ufp4.hpp>
 
@@ -16,15 +16,7 @@ void multiply_in(const ufp4::matrix_view<const float>& x, const ufp4::matrix_vie
 
 void multiply(const ufp4::matrix_view<const float>& x, const ufp4::matrix_view<const float>& w,
               const ufp4::matrix_view<float>& y, const ufp4::matrix_view<float>& back) {
-  multiply_in<ufp4::e1m2_f32>(x, w, y, back);
-  multiply_in<ufp4::int4_f32>(x, w, y, back);
-  multiply_in<ufp4::e2m1_f32>(x, w, y, back);
-  multiply_in<ufp4::nvfp4>(x, w, y, back);
-  multiply_in<ufp4::nv_e1m2>(x, w, y, back);
-  multiply_in<ufp4::nvint4>(x, w, y, back);
-  multiply_in<ufp4::mxfp4>(x, w, y, back);
-  multiply_in<ufp4::mx_e1m2>(x, w, y, back);
-  multiply_in<ufp4::mxint4>(x, w, y, back);
+  ufp4::for_each_preset([&](auto preset) { multiply_in<typename decltype(preset)::format>(x, w, y, back); });
 }
 
 int main() {}

@@ -1,4 +1,4 @@
-// ufp4 - benches: running rows under Google Benchmark and printing one line for each.
+// ufp4 - benches: runs rows with Google Benchmark and prints one line for each.
 // SPDX-License-Identifier: Apache-2.0
 #include "bench.hpp"
 
@@ -89,7 +89,7 @@ int run(int argc, char** argv, void (*add_rows)(const settings&)) {
   std::string repetitions = chosen.quick ? "--benchmark_repetitions=3" : "--benchmark_repetitions=5";
   std::string least = chosen.quick ? "--benchmark_min_time=0.01" : "--benchmark_min_time=0.04";
   ours = {argv[0], repetitions.data(), least.data()};
-  ours.insert(ours.end(), theirs.begin(), theirs.end());  // a later one wins
+  ours.insert(ours.end(), theirs.begin(), theirs.end());  // the last one counts
   int count = static_cast<int>(ours.size());
   ours.push_back(nullptr);
   benchmark::Initialize(&count, ours.data());
@@ -98,6 +98,19 @@ int run(int argc, char** argv, void (*add_rows)(const settings&)) {
   add_rows(chosen);
   lines reporter;
   return benchmark::RunSpecifiedBenchmarks(&reporter) == 0 ? 1 : 0;
+}
+
+row memory_row(const char* operation, std::string format, const place& p, traffic kind) {
+  return {.operation = operation,
+          .format = std::move(format),
+          .isa = isa_name(p.on),
+          .shape = size_name(p.bytes),
+          .threads = p.threads,
+          .work = static_cast<double>(p.bytes) / 1e9,
+          .kernel = p.on.kernel,
+          .bound_name = name(kind),
+          .bound = [kind, bytes = p.bytes, threads = p.threads] { return bandwidth(kind, bytes, threads); },
+          .prepare = {}};
 }
 
 std::vector<place> places(const settings& s, const std::vector<tier_kernel>& kernels) {

@@ -1,4 +1,4 @@
-// ufp4 - benches: how long a piece of work took, on a machine that has other work to do.
+// ufp4 - benches: the time of a piece of work on a machine that also runs other programs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,9 +6,9 @@
 
 namespace bench {
 
-/// Seconds since some start. One thread: the processor time of the calling thread, so that a neighbour who takes the
-/// core away does not lengthen the work. Several: the wall clock, since a wait for the slowest thread belongs to the
-/// work.
+/// Seconds since an arbitrary start. For one thread: the processor time of the calling thread, which does not include
+/// time that other programs use the core. For several: the wall clock, because waiting for the slowest thread is part
+/// of the work.
 class stopwatch {
  public:
   explicit stopwatch(int threads) : clock_(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC), start_(now()) {}

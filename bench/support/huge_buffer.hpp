@@ -1,4 +1,4 @@
-// ufp4 - benches: memory in huge pages, so that a figure tells of caches and not of page tables.
+// ufp4 - benches: memory in huge pages, so that page tables do not influence the results.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,8 @@
 
 namespace bench {
 
-/// `size` bytes of small positive binary32 values (as bf16 pairs too: no NaN, no infinity, no subnormal), all touched.
+/// `size` bytes of small positive binary32 values (as bf16 pairs too: no NaN, no infinity, no subnormal), all
+/// initialized.
 class huge_buffer {
  public:
   huge_buffer() = default;
@@ -20,7 +21,7 @@ class huge_buffer {
     if (memory == MAP_FAILED) throw std::bad_alloc();
     data_ = static_cast<unsigned char*>(memory);
 #if defined(MADV_HUGEPAGE)
-    madvise(memory, size_, MADV_HUGEPAGE);  // a wish: without it the buffer serves as well
+    madvise(memory, size_, MADV_HUGEPAGE);  // optional: the buffer also works without
 #endif
     fill();
   }

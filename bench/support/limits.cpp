@@ -45,24 +45,24 @@ double time_together(int threads, long rounds, const Run& run) {
   return watch.seconds();
 }
 
-/// The best of several samples in rounds a second. How many rounds a sample has is found on one thread, in its own
-/// time: on the wall's clock a neighbour's turn on the core would pass for work.
+/// The best of several samples, in rounds a second. The number of rounds of a sample is determined on one thread in its
+/// processor time: the wall clock would include time that other programs use the core.
 template <class Run>
-double best_rate(int threads, effort look, const Run& run) {
+double best_rate(int threads, effort duration, const Run& run) {
   long rounds = 1;
   time_together(1, rounds, run);  // makes operands and warms caches
-  for (double seconds = time_together(1, rounds, run); seconds < look.seconds / 2;) {
-    const double more = look.seconds / std::max(seconds, look.seconds / 8);
+  for (double seconds = time_together(1, rounds, run); seconds < duration.seconds / 2;) {
+    const double more = duration.seconds / std::max(seconds, duration.seconds / 8);
     rounds = static_cast<long>(static_cast<double>(rounds) * more) + 1;
     seconds = time_together(1, rounds, run);
   }
   double best = 0;
-  for (int i = 0; i < look.samples; ++i)
+  for (int i = 0; i < duration.samples; ++i)
     best = std::max(best, static_cast<double>(rounds) / time_together(threads, rounds, run));
   return best;
 }
 
-/// Memory for the loops of memory_loops.hpp, as large as anyone asked for.
+/// Memory for the loops of memory_loops.hpp, as large as the largest request so far.
 unsigned char* arena(std::size_t bytes) {
   static huge_buffer memory;
   if (memory.size() < bytes) {
@@ -78,8 +78,8 @@ const memory_loops& loops_of_machine() {
   return baseline_loops();
 }
 
-/// Of the data or unified cache of that level which the first core uses, or `otherwise`. From sysfs: sysconf gives the
-/// third level of all cores of a socket together.
+/// The size of the data or unified cache of that level that the first core uses, or `otherwise`. From sysfs: sysconf
+/// returns the sum of the third-level caches of a socket.
 std::size_t cache_size(int level, std::size_t otherwise) {
   for (int i = 0; i < 8; ++i) {
     const std::string place = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + '/';
@@ -99,28 +99,28 @@ bool present(const compute_limit& limit) {
   return ufp4::cpu::available().has(limit.needs) && (limit.present == nullptr || limit.present());
 }
 
-double peak(const compute_limit& limit, int threads, effort look) {
+double peak(const compute_limit& limit, int threads, effort duration) {
   static std::map<std::pair<std::string, int>, double> seen;
   if (!present(limit)) return 0;
   double& best = seen[{limit.name, threads}];
-  const double rate = best_rate(threads, look, [&](int, long rounds) { limit.run(rounds); });
+  const double rate = best_rate(threads, duration, [&](int, long rounds) { limit.run(rounds); });
   best = std::max(best, rate * limit.work * threads / 1e9);
   return best;
 }
 
-double peak(const char* name, int threads, effort look) {
+double peak(const char* name, int threads, effort duration) {
   for (const compute_limit& limit : compute_limits())
-    if (std::strcmp(limit.name, name) == 0) return peak(limit, threads, look);
+    if (std::strcmp(limit.name, name) == 0) return peak(limit, threads, duration);
   return 0;
 }
 
-double bandwidth(traffic kind, std::size_t bytes, int threads, effort look) {
+double bandwidth(traffic kind, std::size_t bytes, int threads, effort duration) {
   static std::map<std::tuple<traffic, std::size_t, int>, double> seen;
   const memory_loops& loops = loops_of_machine();
   const std::size_t share = bytes / static_cast<std::size_t>(threads) / memory_loops::step * memory_loops::step;
   const std::size_t taken = kind == traffic::copy ? 2 * share : share;
   unsigned char* memory = arena(taken * static_cast<std::size_t>(threads));
-  const double rate = best_rate(threads, look, [&](int thread, long rounds) {
+  const double rate = best_rate(threads, duration, [&](int thread, long rounds) {
     unsigned char* mine = memory + taken * static_cast<std::size_t>(thread);
     for (long i = 0; i < rounds; ++i) {
       switch (kind) {

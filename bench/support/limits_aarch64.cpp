@@ -9,7 +9,7 @@ namespace {
 
 using ufp4::cpu::isa;
 
-// Twenty-four sums that do not wait for one another cover 4 cycles of latency at up to six instructions a cycle; 30 and
+// Twenty-four independent sums cover 4 cycles of latency at up to six instructions a cycle; 30 and
 // 31 are the operands. A macro, because the text of an asm statement cannot come from a template.
 #define UFP4_BENCH_LOOP(name, instruction)                                                                            \
   void name(long rounds) {                                                                                            \

@@ -1,4 +1,4 @@
-// ufp4 - benches: the multiply units of an x86 core, with the rescaling that blocks ask for; AMX from caches too.
+// ufp4 - benches: the multiply units of an x86 core, also with rescaling of blocks, and AMX with operands in caches.
 // SPDX-License-Identifier: Apache-2.0
 #include "limits.hpp"
 
@@ -24,7 +24,7 @@ const unsigned char* operands() {
   return memory.as<>();
 }
 
-// Twelve sums that do not wait for one another cover 4 cycles of latency at three instructions a cycle; 14 and 15 are
+// Twelve independent sums cover 4 cycles of latency at three instructions a cycle; 14 and 15 are
 // the operands (the upper half of a zmm stays zero, which costs the same), 12 is ones in 16 bits. A macro, because the
 // text of an asm statement cannot come from a template.
 #define UFP4_BENCH_LOOP(name, instruction)                                                                         \
@@ -68,8 +68,8 @@ UFP4_LANE lanes::i32 dot_bytes(lanes::i32 sum, lanes::u8 x, const std::int32_t& 
 
 constexpr int vnni_rows = 8, vnni_depth = 128;
 
-/// Sixteen columns by eight rows over a depth of 128, everything in L1: the integer dot of each block becomes binary32
-/// and is added with the product of its two scales.
+/// Sixteen columns by eight rows over a depth of 128, everything in L1: the integer dot product of each block is
+/// converted to binary32, multiplied by the product of its two scales and added.
 template <int block>
 void vnni_rescaled(long rounds) {
   constexpr int groups = block / 4;
@@ -102,7 +102,7 @@ UFP4_BEGIN_TARGET(UFP4_AVX2)
 namespace half_lanes = ufp4::cpu::detail::avx2;
 using i16 = std::int16_t __attribute__((vector_size(32)));
 
-/// One statement: a scheduler that takes the adds to the end runs out of registers.
+/// One asm statement: if the compiler scheduled the additions last, it would run out of registers.
 UFP4_LANE i16 add_products(i16 sum, half_lanes::u8 x, const std::int32_t& four) {
   half_lanes::i32 y;
   asm volatile("vpbroadcastd %3, %1\n\tvpmaddubsw %1, %2, %1\n\tvpaddw %1, %0, %0"
@@ -197,7 +197,7 @@ void amx_registers(long rounds) {
   release_tiles();
 }
 
-/// Four loads for four products, the operands going round in `bytes` bytes.
+/// Four loads for four products, with operands that cycle through `bytes` bytes.
 template <bool bf16>
 void amx_from(long rounds, std::size_t bytes) {
   configure_tiles(64);
@@ -218,8 +218,8 @@ void amx_l2(long rounds) {
   amx_from<bf16>(rounds, std::min(caches().l2 / 8192 * 4096, std::size_t{4} << 20));
 }
 
-/// The products of one block of `bytes` bytes, rescaled one block behind: while a tile is made, the one before it is
-/// read from L1, made binary32 (bf16: it is), and added with its scales into sixteen registers.
+/// The products of one block of `bytes` bytes, with rescaling of the previous block: while a tile is computed, the
+/// previous one is read from L1, converted to binary32 (unless it is), scaled and added to sixteen registers.
 template <bool bf16, int bytes>
 void amx_rescaled(long rounds) {
   alignas(64) static thread_local std::int32_t tiles[2][256];

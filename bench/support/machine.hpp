@@ -1,4 +1,4 @@
-// ufp4 - benches: on what the figures were taken.
+// ufp4 - benches: the machine and compiler of a measurement.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace bench {
 
-/// cpu, cores, caches, tiers, compiler, flags, version: for the head of a page. No name of a host or a user.
+/// cpu, cores, caches, tiers, compiler, flags, version: for the head of a report. Contains no host or user name.
 std::vector<std::pair<std::string, std::string>> machine_facts();
 
 /// Every tier of this machine, scalar first.

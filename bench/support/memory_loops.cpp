@@ -12,8 +12,6 @@ namespace bench {
 UFP4_BEGIN_TARGET("avx512f")
 namespace wide {
 constexpr std::size_t width = 64;
-using line = std::uint64_t __attribute__((vector_size(width), may_alias));
-UFP4_LANE void keep(line& v) { asm volatile("" : "+v"(v)); }
 #include "memory_loops.inl"
 }  // namespace wide
 UFP4_END_TARGET
@@ -21,8 +19,6 @@ UFP4_END_TARGET
 UFP4_BEGIN_TARGET("avx2")
 namespace middle {
 constexpr std::size_t width = 32;
-using line = std::uint64_t __attribute__((vector_size(width), may_alias));
-UFP4_LANE void keep(line& v) { asm volatile("" : "+x"(v)); }
 #include "memory_loops.inl"
 }  // namespace middle
 UFP4_END_TARGET
@@ -30,14 +26,6 @@ UFP4_END_TARGET
 
 namespace narrow {
 constexpr std::size_t width = 16;
-using line = std::uint64_t __attribute__((vector_size(width), may_alias));
-#if defined(__x86_64__)
-UFP4_LANE void keep(line& v) { asm volatile("" : "+x"(v)); }
-#elif defined(__aarch64__)
-UFP4_LANE void keep(line& v) { asm volatile("" : "+w"(v)); }
-#else
-UFP4_LANE void keep(line& v) { asm volatile("" : "+m"(v)); }
-#endif
 #include "memory_loops.inl"
 }  // namespace narrow
 

@@ -1,4 +1,4 @@
-// ufp4 - benches: loops that only move memory, for each width of load and store that a machine may have.
+// ufp4 - benches: loops that only move memory, for each width of loads and stores.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace bench {
 
-/// Each loop passes once over `bytes` bytes, a multiple of step, on a cache line.
+/// Each loop processes `bytes` bytes once, a multiple of step, aligned to a cache line.
 struct memory_loops {
   static constexpr std::size_t step = 512;
 
@@ -18,7 +18,7 @@ struct memory_loops {
   void (*copy)(const unsigned char* from, unsigned char* to, std::size_t bytes);
 };
 
-/// read is null where the compiler does not target a machine that could have the tier.
+/// read is null if the compiler targets an architecture without the tier.
 const memory_loops& avx512_loops();
 const memory_loops& avx2_loops();
 const memory_loops& baseline_loops();

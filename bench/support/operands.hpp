@@ -13,7 +13,7 @@
 
 namespace bench {
 
-/// Nearly normal values of deviation 1: the sum of four uniform ones.
+/// Approximately normal values with standard deviation 1: the sum of four uniform values.
 class normal_values {
  public:
   float operator()() {
@@ -22,15 +22,15 @@ class normal_values {
       state_ = state_ * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
       sum += static_cast<float>(state_ >> 40) * 0x1p-24f;
     }
-    return (sum - 2) * 1.7320508f;  // sqrt(3): four uniform ones have a variance of 1/3
+    return (sum - 2) * 1.7320508f;  // sqrt(3): the sum of four uniform values has a variance of 1/3
   }
 
  private:
   std::uint64_t state_ = 1;
 };
 
-/// Memory of a process's rows, used again by each: as many bytes as anyone asked for, filled once by fill(memory).
-/// A Tag is a purpose; two purposes never share memory.
+/// Memory that all rows of a process share: as many bytes as the largest request so far, filled by fill(memory). Each
+/// Tag has memory of its own.
 template <class Tag, class Fill>
 unsigned char* shared_memory(std::size_t bytes, const Fill& fill) {
   static huge_buffer memory;
@@ -57,7 +57,7 @@ ufp4::matrix_view<const T> plain_matrix(std::size_t rows, std::size_t cols) {
   return {reinterpret_cast<const T*>(shared_memory<tag>(rows * cols * sizeof(T), fill)), rows, cols};
 }
 
-/// The same to be written; Which tells several of one type apart.
+/// A matrix for output; Which distinguishes several of one type.
 template <class T, int Which = 0>
 ufp4::matrix_view<T> output_matrix(std::size_t rows, std::size_t cols) {
   struct tag {};
@@ -87,7 +87,7 @@ constexpr std::size_t scale_bytes(std::size_t rows, std::size_t cols) {
 }
 
 /// Number `index` of `count` quantized matrices of random codes, cols a multiple of the block. Side 0 and side 1 of a
-/// product have memory of their own; formats share it.
+/// product have separate memory, which all formats share.
 template <class F, int Side>
 ufp4::quantized_view<F> quantized_operand(std::size_t rows, std::size_t cols, std::size_t index = 0,
                                           std::size_t count = 1) {

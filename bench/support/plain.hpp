@@ -1,7 +1,7 @@
-// ufp4 - benches: the loops one would write first, compiled with -march=native, to stand beside ours.
+// ufp4 - benches: the simplest implementations, compiled with -march=native, for comparison.
 // SPDX-License-Identifier: Apache-2.0
 //
-// No header of ufp4's is included by plain.cpp: it is the one file here whose instructions were chosen at compile time.
+// plain.cpp includes no header of ufp4: it is the only file here whose instruction set is chosen at compile time.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace plain {
 
 /// binary32 to bf16, to nearest even.
 void to_bf16(const float* x, std::size_t n, std::uint16_t* out);
-/// Blocks of 16 to 4 bits with a binary32 scale: largest magnitude, one division, products, lrintf, two codes a byte.
+/// Blocks of 16 to 4 bits with a binary32 scale: amax, one division, products, lrintf, two codes a byte.
 void quantize(const float* x, std::size_t n, std::uint8_t* codes, float* scales);
-/// The way back, by a table of 16.
+/// The inverse, with a table of 16 values.
 void dequantize(const std::uint8_t* codes, const float* scales, std::size_t n, float* out);
-/// Radix-2 butterflies in place on runs of `length`, and the factor at the end.
+/// Radix-2 butterflies in place on runs of `length`, and a final factor.
 void hadamard(float* x, std::size_t n, std::size_t length);
 
-/// Is Eigen compiled in?
+/// Whether Eigen is compiled in.
 bool has_eigen();
 /// C[m,n] = A[m,k] B[n,k]^T, row-major, with Eigen on one thread.
 void eigen_float(const float* a, const float* b, float* c, std::size_t m, std::size_t n, std::size_t k);

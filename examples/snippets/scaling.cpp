@@ -1,4 +1,4 @@
-// ufp4 - the code of docs/scaling.md, compiled; it ends by printing that page's table of bytes.
+// ufp4 - the code of docs/scaling.md, compiled. Prints the table of bytes of that page.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/ufp4.hpp>
 
@@ -23,8 +23,8 @@ bool same_rows(const Q& part, const Q& whole, std::size_t first) {
                     whole.codes().begin() + static_cast<std::ptrdiff_t>(first * row));
 }
 
-/// A mixture of experts of 124 billion parameters; a node holds it once, its experts and attention heads split over its
-/// GPUs, and nodes share the batch.
+/// A mixture of experts of 124 billion parameters. A node holds the model once, with experts and attention heads split
+/// over its GPUs; the nodes share the batch.
 struct run {
   double layers = 50, width = 4096, ffn = 2048, experts = 96, top_k = 8, vocabulary = 65536;
   double gpus = 1000, node = 8, tokens = 4096.0 * 4096;
@@ -42,9 +42,8 @@ struct run {
 
 /// Gigabytes that a GPU sends in a step.
 void print_bytes(const run& r) {
-  std::printf("%.1f billion parameters, %.1f active; %.0f tokens a GPU, %.0f of them an expert's\n",
-              r.parameters() / 1e9, r.active_parameters() / 1e9, r.tokens_here(),
-              r.tokens_here() * r.top_k / r.experts);
+  std::printf("%.1f billion parameters, %.1f active; %.0f tokens per GPU, %.0f per expert\n", r.parameters() / 1e9,
+              r.active_parameters() / 1e9, r.tokens_here(), r.tokens_here() * r.top_k / r.experts);
   double total[4] = {};
   const auto row = [&](const char* what, double elements, std::initializer_list<double> bytes) {
     std::printf("%-48s", what);
@@ -54,7 +53,7 @@ void print_bytes(const run& r) {
   };
   const double f32 = 0.5 + 4.0 / 16, e4m3 = 0.5 + 1.0 / 16,
                square = 0.5 + 1.0 / 256;  // a code and its share of a scale
-  std::printf("%-48s %9s %9s %9s %9s\n", "GB a GPU and step", "bf16", "e1m2_f32", "nv_e1m2", "nvfp4");
+  std::printf("%-48s %9s %9s %9s %9s\n", "GB per GPU and step", "bf16", "e1m2_f32", "nv_e1m2", "nvfp4");
   row("experts: X to them (fprop), X^T (wgrad)", r.routed(), {2, 2 * f32, 2 * e4m3, 2 * e4m3});
   row("experts: dY to them (dgrad), dY^T (wgrad)", r.routed(), {2, 2 * f32, 2 * e4m3, 2 * e4m3});
   row("experts: Y and dX back, bf16", r.routed(), {4, 4, 4, 4});
@@ -63,8 +62,8 @@ void print_bytes(const run& r) {
   row("attention: partial Y and dX reduced, bf16", r.gathered(), {4, 4, 4, 4});
   row("nodes: gradients, float, summed by microbatch", r.reduced(), {4, 4, 4, 4});
   row("nodes: W (fprop), W^T (dgrad) after the update", r.reduced(), {2, 2 * f32, 2 * e4m3, square});
-  row("all", 1e9, {total[0], total[1], total[2], total[3]});
-  std::printf("tensor scales: %.0f reductions of 4 bytes a microbatch\n", r.layers * 4 * 4);
+  row("total", 1e9, {total[0], total[1], total[2], total[3]});
+  std::printf("tensor scales: %.0f reductions of 4 bytes per microbatch\n", r.layers * 4 * 4);
 }
 
 template <class T>
@@ -85,7 +84,7 @@ int main() {
 
   // What one rank would compute.
   std::vector<float> all_ys(T * N), all_dxs(T * K), all_dws(4 * N * K);
-  const auto whole = recipe::ufp4(/*seed=*/1).at(/*step=*/100, /*layer=*/3);
+  const auto whole = recipe::ufp4_recipe(/*seed=*/1).at(/*step=*/100, /*layer=*/3);
   const std::size_t all_offsets[] = {0, 32, 64, 96, 128};
   linear_forward(whole, all_x, w, matrix_view<float>{all_ys.data(), T, N});
   linear_backward_input(whole, all_dy, w, matrix_view<float>{all_dxs.data(), T, K});
@@ -94,8 +93,8 @@ int main() {
   std::vector<float> ys(tokens_here * N), dxs(tokens_here * K), dws(2 * N * K);
   const matrix_view<float> y{ys.data(), tokens_here, N}, dx{dxs.data(), tokens_here, K}, dw{dws.data(), 2 * N, K};
 
-  const auto now = recipe::ufp4(/*seed=*/1).at(/*step=*/100, /*layer=*/3);  // on every rank the same
-  const std::size_t first[] = {before};                                     // tokens that lower ranks hold
+  const auto now = recipe::ufp4_recipe(/*seed=*/1).at(/*step=*/100, /*layer=*/3);  // on every rank the same
+  const std::size_t first[] = {before};                                            // tokens of the lower ranks
   linear_forward(now.shard({.first = first}), x, w, y);
   linear_backward_input(now.shard({.first = first}), dy, w, dx);
 
@@ -104,11 +103,11 @@ int main() {
   linear_backward_weight_grouped(now.shard({.part = part}), dy, x, offsets, dw);
   assert(same(ys, all_ys, before * N) && same(dxs, all_dxs, before * K) && same(dws, all_dws, 2 * N * K));
 
-  // A format with a tensor scale; `amax_elsewhere` stands for what other ranks have.
-  const auto two_level = recipe::nvfp4(/*seed=*/1).at(100, 3);
+  // A format with a tensor scale. other_amax stands for the amax of the other ranks.
+  const auto two_level = recipe::nvfp4_recipe(/*seed=*/1).at(100, 3);
   linear_backward_input(two_level, all_dy, w, matrix_view<float>{all_dxs.data(), T, K});
-  const float amax_elsewhere = amax(row_range(all_dy, 0, before)).value;
-  const auto all_reduce_max = [&](float here) { return std::max(here, amax_elsewhere); };
+  const float other_amax = amax(row_range(all_dy, 0, before)).value;
+  const auto all_reduce_max = [&](float local) { return std::max(local, other_amax); };
   const auto agree = recipe::amax_agreement::of(all_reduce_max);  // MPI_Allreduce(..., MPI_MAX, ...) in a real program
   linear_backward_input(two_level.shard({.first = first, .tokens = agree}), dy, w, dx);
   assert(same(dxs, all_dxs, before * K));
@@ -137,8 +136,8 @@ int main() {
   const auto w_here = row_range(both_experts, N, N);
   const std::size_t by_expert[] = {0, before, T};
   linear_backward_input_grouped(two_level, all_dy, by_expert, both_experts, matrix_view<float>{all_dxs.data(), T, K});
-  const float largest_weight_elsewhere = amax(row_range(both_experts, 0, N)).value;
-  const auto weights_max = [&](float here) { return std::max(here, largest_weight_elsewhere); };
+  const float other_weight_amax = amax(row_range(both_experts, 0, N)).value;
+  const auto weights_max = [&](float local) { return std::max(local, other_weight_amax); };
   const auto agree_on_weights = recipe::amax_agreement::of(weights_max);
 
   const std::uint32_t expert[] = {1};

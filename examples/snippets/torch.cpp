@@ -23,7 +23,7 @@ int main() {
   }
   assert(mlp->ptr<ufp4_linearImpl>(0)->step() == 10 && mlp->ptr<ufp4_linearImpl>(2)->options.layer() == 1);
 
-  auto recipe = ufp4::recipe::nvfp4(/*seed=*/1);
+  auto recipe = ufp4::recipe::nvfp4_recipe(/*seed=*/1);
   recipe.dgrad.left.quantized = recipe.dgrad.right.quantized = false;  // dX in bf16
   ufp4_linear head(ufp4_linear_options(64, 8).bias(false).recipe(recipe).layer(2));
 

@@ -64,7 +64,7 @@ struct difference_check {
 inline difference_check check_by_differences(std::uint64_t seed) {
   torch::manual_seed(seed);
   const problem p{eighths(20, 40), eighths(24, 40), eighths(1, 24).view(-1), eighths(20, 24)};
-  const auto now = ufp4::recipe::bf16(seed).at(0, 0);
+  const auto now = ufp4::recipe::bf16_recipe(seed).at(0, 0);
   const gradients g = through_autograd(p, now);
   return {p.x.numel() + p.weight.numel() + p.bias.numel(),
           wrong_places(p, p.x, g.dx, now) + wrong_places(p, p.weight, g.dw, now) + wrong_places(p, p.bias, g.db, now)};

@@ -43,12 +43,12 @@ struct named_recipe {
 };
 /// The same names as in examples/train_lm.
 inline constexpr named_recipe named_recipes[] = {
-    {"bf16", ufp4::recipe::bf16},
-    {"ufp4", ufp4::recipe::ufp4<ufp4::e1m2_f32>},
-    {"ufp4-int4", ufp4::recipe::ufp4<ufp4::int4_f32>},
-    {"nv-uniform", ufp4::recipe::ufp4<ufp4::nv_e1m2>},
-    {"e2m1-baseline", ufp4::recipe::e2m1_baseline},
-    {"nvfp4", ufp4::recipe::nvfp4},
+    {"bf16", ufp4::recipe::bf16_recipe},
+    {"ufp4", ufp4::recipe::ufp4_recipe<ufp4::e1m2_f32>},
+    {"ufp4-int4", ufp4::recipe::ufp4_recipe<ufp4::int4_f32>},
+    {"nv-uniform", ufp4::recipe::ufp4_recipe<ufp4::nv_e1m2>},
+    {"e2m1-baseline", ufp4::recipe::e2m1_baseline_recipe},
+    {"nvfp4", ufp4::recipe::nvfp4_recipe},
 };
 
 namespace detail {
@@ -221,7 +221,7 @@ struct ufp4_linear_options {
   TORCH_ARG(std::int64_t, in_features);
   TORCH_ARG(std::int64_t, out_features);
   TORCH_ARG(bool, bias) = true;
-  TORCH_ARG(training_recipe, recipe) = ufp4::recipe::ufp4(1);
+  TORCH_ARG(training_recipe, recipe) = ufp4::recipe::ufp4_recipe(1);
   /// Below 65536. Signs and random bits depend on it, so the layers of a model need different numbers (use_recipe).
   TORCH_ARG(std::uint32_t, layer) = 0;
 };

@@ -3,8 +3,8 @@
 //
 //   P = softmax(Q K^T / sqrt(size)) over keys at or before the query,   O = P V
 //
-// Scores are made a block of queries at a time against the keys it can see and are never stored: the backward pass
-// makes them again from the logarithm of each row's sum, as in Dao et al., "FlashAttention", 2022.
+// Scores are computed for one block of queries at a time, against the keys up to its last query, and are not stored. The
+// backward pass computes them again from the logarithm of each row's sum, as in Dao et al., "FlashAttention", 2022.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace train_lm {
 
-/// How the rows of a T x 3 width matrix [Q | K | V] are heads and sequences; a task is one head of one sequence.
+/// Heads and sequences of a T x 3 width matrix [Q | K | V]. A task is one head of one sequence.
 struct attention_shape {
   index sequences = 0, length = 0, heads = 0, size = 0;
 
@@ -38,7 +38,7 @@ const_strided<T> head_of(const matrix<T>& x, index row, index rows, index column
   return {x.row(row).data() + column, rows, size, Eigen::OuterStride<>(x.cols())};
 }
 
-/// Where a task's queries, keys and values stand.
+/// The queries, keys and values of a task.
 struct head_place {
   index row, query, key, value;
   head_place(const attention_shape& s, index task)
@@ -71,7 +71,7 @@ void attention_forward(thread_pool& threads, const attention_shape& s, const mat
       for (index i = 0; i < queries; ++i) {
         T* p = scores.row(i).data();
         const index seen = first + i + 1;
-        const T top = largest_of(p, seen) * scale;
+        const T top = maximum_of(p, seen) * scale;
         exponentials(p, seen, scale, top);
         std::fill(p + seen, p + keys, T(0));
         const T sum = sum_of(p, seen);

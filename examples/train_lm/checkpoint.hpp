@@ -1,9 +1,9 @@
-// ufp4 - checkpoints: named binary32 matrices and some words in a .safetensors file that is whole or not there.
+// ufp4 - checkpoints: named binary32 matrices and metadata in a .safetensors file that is complete or absent.
 // SPDX-License-Identifier: Apache-2.0
 /// | written  | to FILE.tmp, fsync, renamed to FILE, fsync of the folder:                                            |
-/// |          | a kill at any moment leaves the last good one                                                        |
-/// | read     | wholly; damage, another program's file and another shape are file_errors, before anything is changed |
-/// | checksum | of the header (with zeros where the checksum stands) and the data                                    |
+/// |          | a program that is killed leaves the last complete checkpoint                                         |
+/// | read     | completely; damage, a foreign file and other shapes are file_errors, before anything is changed      |
+/// | checksum | of the header (with zeros in place of the checksum) and the data                                     |
 /// | layout   | an 8-byte length; a JSON object of name -> {dtype, shape, data_offsets} and __metadata__; the data   |
 #pragma once
 
@@ -35,7 +35,7 @@ static_assert(std::endian::native == std::endian::little, "checkpoints are littl
 
 using word_map = std::map<std::string, std::string>;
 
-/// A matrix of the program's under its name in a file.
+/// A matrix and its name in a file.
 struct named_matrix {
   std::string name;
   matrix<float>* value;
@@ -43,7 +43,7 @@ struct named_matrix {
   std::size_t bytes() const { return static_cast<std::size_t>(value->size()) * sizeof(float); }
 };
 
-/// What of a checkpoint training decides: the same for every number of threads and of processes.
+/// The hash of the matrices; the same for every number of threads and processes.
 inline std::string data_hash(const std::vector<named_matrix>& matrices) {
   fingerprint all;
   for (const named_matrix& m : matrices) all.add(m.value->data(), m.bytes());
@@ -73,9 +73,9 @@ class output_file {
       bytes -= static_cast<std::size_t>(written);
     }
   }
-  /// Until the disk has it.
+  /// Returns when the data is on the disk.
   void sync() {
-    if (::fsync(fd_) != 0 && errno != EINVAL) fail("could not be written to the disk");  // EINVAL: not a disk's file
+    if (::fsync(fd_) != 0 && errno != EINVAL) fail("could not be written to the disk");  // EINVAL: not a regular file
   }
 
  private:
@@ -93,7 +93,7 @@ inline void sync_folder_of(const std::string& path) {
 
 inline constexpr std::string_view checksum_key = "\"checksum\":\"";
 
-/// The header, and where in it the checksum's sixteen digits stand.
+/// The header, and the position of the checksum's sixteen digits in it.
 inline std::pair<std::string, std::size_t> header_of(const word_map& metadata,
                                                      const std::vector<named_matrix>& matrices) {
   ufp4::interop::safetensors_header header{{{"checksum", std::string(16, '0')}}, {}};
@@ -112,7 +112,7 @@ inline std::pair<std::string, std::size_t> header_of(const word_map& metadata,
 
 }  // namespace detail
 
-/// Writes `text` so that FILE is the old one or the new one at any moment, and on the disk at the return.
+/// Writes `text` so that the file is the old or the new one at any moment, and on the disk on return.
 inline void write_atomically(const std::string& path, std::string_view text) {
   const std::string temporary = path + ".tmp";
   {
@@ -140,7 +140,7 @@ inline void write_checkpoint(const std::string& path, const word_map& metadata,
   write_atomically(path, file);
 }
 
-/// A checkpoint in memory, whole and undamaged.
+/// A checkpoint in memory, complete and undamaged.
 class checkpoint {
  public:
   explicit checkpoint(const std::string& path) : name_(compare::printable(path)) {
@@ -153,16 +153,16 @@ class checkpoint {
     std::uint64_t length = 0;
     if (bytes_.size() < 8) fail("is not a checkpoint: it has " + std::to_string(bytes_.size()) + " bytes");
     std::memcpy(&length, bytes_.data(), 8);
-    if (length > bytes_.size() - 8) fail("is cut short, or is not a checkpoint: its header would end beyond the file");
+    if (length > bytes_.size() - 8) fail("is truncated, or not a checkpoint: its header would end beyond the file");
     data_ = 8 + static_cast<std::size_t>(length);
     check_sum();
     if (!parse()) fail("is not a checkpoint of train_lm: its header cannot be read");
   }
 
-  /// A word of the metadata; one that is not there is damage.
+  /// A value of the metadata; throws file_error if it is absent.
   const std::string& word(const std::string& key) const {
     const auto found = metadata_.find(key);
-    if (found == metadata_.end()) fail("is not a checkpoint of train_lm: it does not say its " + key);
+    if (found == metadata_.end()) fail("is not a checkpoint of train_lm: its metadata has no " + key);
     return found->second;
   }
 
@@ -174,8 +174,8 @@ class checkpoint {
       const tensor& t = found->second;
       if (t.rows != static_cast<std::uint64_t>(m.value->rows()) ||
           t.cols != static_cast<std::uint64_t>(m.value->cols()))
-        fail("has tensor " + m.name + " of " + std::to_string(t.rows) + " x " + std::to_string(t.cols) +
-             ", but this model's is " + std::to_string(m.value->rows()) + " x " + std::to_string(m.value->cols()));
+        fail("shape mismatch: tensor " + m.name + " is " + std::to_string(t.rows) + " x " + std::to_string(t.cols) +
+             ", this model's is " + std::to_string(m.value->rows()) + " x " + std::to_string(m.value->cols()));
     }
     for (const named_matrix& m : matrices)
       std::memcpy(m.value->data(), bytes_.data() + data_ + tensors_.at(m.name).begin, m.bytes());
@@ -193,9 +193,9 @@ class checkpoint {
     const std::size_t digits = at + detail::checksum_key.size();
     if (at == std::string_view::npos || digits + 16 > data_)
       fail("is not a checkpoint of train_lm: its header has no checksum");
-    const std::string said = bytes_.substr(digits, 16);
+    const std::string stored = bytes_.substr(digits, 16);
     bytes_.replace(digits, 16, 16, '0');
-    if (fingerprint{}.add(bytes_.data() + 8, bytes_.size() - 8).text() != said)
+    if (fingerprint{}.add(bytes_.data() + 8, bytes_.size() - 8).text() != stored)
       fail("is damaged: its " + compare::grouped(bytes_.size()) + " bytes do not match its checksum");
   }
 

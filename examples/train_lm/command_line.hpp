@@ -1,4 +1,4 @@
-// ufp4 - train_lm's command line: what can be asked, and the text of --help.
+// ufp4 - the command line of train_lm: its options and the text of --help.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,42 +27,42 @@ inline constexpr const char* help_text =
 usage: train_lm [OPTION]...
 
 model (default: --size nano)
-  --size nano|micro|mini        seconds; a few minutes; an hour on a few cores
-  --moe                         the size's mixture of experts: 8 experts of half the width, 2 a token
+  --size nano|micro|mini        takes seconds; a few minutes; an hour on a few cores
+  --moe                         a mixture of experts: 8 experts with half the hidden units, 2 per token
   --layers N --width N --heads N --ffn N --sequence N --experts N --top-k N
-                                (with --top-k 1 the loss has no gradient for the router: its one weight is always 1)
-  --tied                        the head is the embedding
+                                (with --top-k 1 only the load-balancing loss trains the router)
+  --tied                        the head uses the weights of the embedding
 
-training (defaults belong to the size)
-  --batch N                     sequences a step
-  --microbatches N              equal parts of a batch, summed in order (default 4)
+training (the defaults depend on the size)
+  --batch N                     sequences per step
+  --microbatches N              equal parts of a batch, whose gradients are added in order (default 4)
   --steps N --lr X --warmup N   AdamW, linear warmup (default a tenth), cosine to a tenth of X
-  --seed N                      of weights, signs and random_bits (default 1)
-  --data-seed N                 of the order of the data (default 1); the same for two recipes pairs them
+  --seed N                      of the initial weights, random signs and stochastic rounding (default 1)
+  --data-seed N                 of the order of the data (default 1); use the same one to compare recipes
   --text FILE...                files, or folders of them (default: the C++ standard library's headers)
 
-recipe (default: --recipe ufp4); parts change the recipe that was named
-  --recipe NAME                 --list-recipes shows them
-  --format NAME                 of all six operands
+recipe (default: --recipe ufp4); the other options change parts of the named recipe
+  --recipe NAME                 a name that --list-recipes shows
+  --format NAME                 format of all six operands
   --rht none|all|fprop+wgrad... GEMMs with a randomized Hadamard transform
   --rht-size N                  16, 32, 64, 128 or 256
   --sr none|dgrad|wgrad|dy|all  operands with stochastic rounding
-  --clip 2|3|4                  E2M1 without its values above that
-  --signs fixed|step            whether the transforms' signs change every step
+  --clip 2|3|4                  E2M1 without its values above 2, 3 or 4
+  --signs fixed|step            random signs stay the same, or change at each step
 
 output
   --out FOLDER                  config.json, log.csv, probes.csv, checkpoint.safetensors and, last, result.json
-  --resume                      go on from FOLDER's checkpoint, with the same options
-  --checkpoint-every N          steps (default 0: at the end and on Ctrl-C)
+  --resume                      continue from the checkpoint in FOLDER, with the same options
+  --checkpoint-every N          steps between checkpoints (default 0: at the end and on Ctrl-C)
   --eval-every N                steps between validation losses (default 0: at the end)
-  --eval-windows N              sequences of a validation loss
+  --eval-windows N              sequences for a validation loss
   --probe-every N               steps between measurements of every operand and of the residual stream (default 0: none)
-  --csv, --json                 log.csv as it grows, or result.json, on stdout instead of the summary
+  --csv, --json                 print log.csv row by row, or result.json, instead of the summary
   --quiet                       no progress line, no summary
-  --threads N                   0 is all cores (default 0); changes no bit of the result
-  --ranks N                     N processes, started by mpirun, share a batch's microbatches; changes no bit either
-  --all-reduce microbatch|plain how ranks add gradients (default microbatch); plain is MPI's sum, which sends less
-                                and whose bits depend on the number of ranks
+  --threads N                   0 is all cores (default 0); does not change the bits
+  --ranks N                     N processes, started by mpirun, share the microbatches; does not change the bits
+  --all-reduce microbatch|plain how ranks add gradients (default microbatch); plain is MPI's sum: fewer bytes, and
+                                bits that depend on the number of ranks
 
   --list-recipes, --help, --version
 
@@ -73,8 +73,8 @@ examples
   train_lm --recipe ufp4 --rht fprop+wgrad --sr none --text ~/notes --csv
   train_lm --layers 3 --width 96 --heads 3 --ffn 288 --steps 300 --json | jq .valid_loss
 
-exit status: 0 done; 1 a file cannot be read or written; 2 wrong usage; 3 the loss is no longer a number;
-130 ended by Ctrl-C, after a checkpoint
+exit status: 0 done; 1 a file cannot be read or written; 2 wrong usage; 3 the loss is no longer finite;
+130 stopped by Ctrl-C, after a checkpoint
 )";
 
 struct options {
@@ -86,7 +86,7 @@ struct options {
 
 namespace detail {
 
-/// What flags say of numbers that a size has defaults for, applied once the size is known.
+/// Changes of numbers whose defaults depend on the size; applied when the size is known.
 using changes = std::vector<std::function<void(settings&)>>;
 
 using flag_reader = std::function<void(arguments&, const std::string& flag)>;
@@ -154,7 +154,7 @@ inline void add_word_flags(std::map<std::string, flag_reader>& flags, settings& 
   flags["--all-reduce"] = [&s](arguments& rest, const std::string& flag) {
     const std::string how = rest.value(flag);
     if (how != "microbatch" && how != "plain")
-      throw usage_error(flag + " takes microbatch or plain, not " + compare::printable(how));
+      throw usage_error(flag + " must be microbatch or plain, got " + compare::printable(how));
     s.plain_all_reduce = how == "plain";
   };
   flags["--text"] = [&s](arguments& rest, const std::string& flag) {
@@ -170,21 +170,22 @@ inline void add_word_flags(std::map<std::string, flag_reader>& flags, settings& 
   yes("--quiet", s.quiet);
 }
 
-/// What no flag alone can say.
+/// Checks of options against each other.
 inline void check(const settings& s) {
-  if (s.csv && s.json) throw usage_error("--csv and --json both want stdout; take one");
-  if (s.resume && s.out.empty()) throw usage_error("--resume needs --out FOLDER, whose checkpoint it goes on from");
+  if (s.csv && s.json) throw usage_error("--csv and --json: both write to stdout; give one of them");
+  if (s.resume && s.out.empty()) throw usage_error("--resume needs --out FOLDER, which has the checkpoint");
   if (s.checkpoint_every != 0 && s.out.empty()) throw usage_error("--checkpoint-every needs --out FOLDER");
-  if (s.probe_every != 0 && s.out.empty()) throw usage_error("--probe-every needs --out FOLDER, where probes.csv goes");
+  if (s.probe_every != 0 && s.out.empty()) throw usage_error("--probe-every needs --out FOLDER, for probes.csv");
   if (s.warmup > s.steps)
-    throw usage_error("--warmup " + std::to_string(s.warmup) + " is longer than --steps " + std::to_string(s.steps));
+    throw usage_error("--warmup must be at most --steps, " + std::to_string(s.steps) + ", got " +
+                      std::to_string(s.warmup));
   if (s.batch % s.microbatches != 0)
-    throw usage_error("--batch " + std::to_string(s.batch) + " is not a multiple of --microbatches " +
-                      std::to_string(s.microbatches));
+    throw usage_error("--batch must be a multiple of --microbatches, " + std::to_string(s.microbatches) + ", got " +
+                      std::to_string(s.batch));
   if (s.ranks > 0) check_ranks(s.ranks, s.microbatches);
   if (s.model.experts > 0 && s.model.top_k > s.model.experts)
-    throw usage_error("--top-k " + std::to_string(s.model.top_k) + " is more than --experts " +
-                      std::to_string(s.model.experts));
+    throw usage_error("--top-k must be at most --experts, " + std::to_string(s.model.experts) + ", got " +
+                      std::to_string(s.model.top_k));
   try {
     s.model.check();
   } catch (const std::invalid_argument& e) {
@@ -197,7 +198,7 @@ inline void check(const settings& s) {
 inline options parse_options(int count, const char* const* values) {
   options o;
   std::string size = "nano";
-  bool experts = false, warmup_told = false;
+  bool experts = false, has_warmup = false;
   detail::changes then;
   std::map<std::string, detail::flag_reader> flags;
   detail::add_model_flags(flags, then);
@@ -216,14 +217,14 @@ inline options parse_options(int count, const char* const* values) {
   for (arguments rest(count, values, "--"); !rest.empty();) {
     const std::string flag = rest.next();
     const auto found = flags.find(flag);
-    if (found == flags.end()) throw usage_error("unknown argument " + compare::printable(flag));
+    if (found == flags.end()) throw usage_error("unknown option: " + compare::printable(flag));
     found->second(rest, flag);
-    warmup_told = warmup_told || flag == "--warmup";
+    has_warmup = has_warmup || flag == "--warmup";
   }
   if (o.show_help || o.show_version || o.list_recipes) return o;
   choose_size(o.run, size, experts);
   for (const auto& change : then) change(o.run);
-  if (!warmup_told) o.run.warmup = o.run.steps / 10;
+  if (!has_warmup) o.run.warmup = o.run.steps / 10;
   detail::check(o.run);
   return o;
 }

@@ -1,9 +1,9 @@
 // ufp4 - the text a model learns from: files in, a training stream and a validation stream of bytes out.
 // SPDX-License-Identifier: Apache-2.0
-/// | documents  | files at and under the places given, each content once; a zero byte ends each              |
-/// | validation | whole files, about a tenth of the bytes, chosen by a hash of their paths below the place.     |
-/// |            | Where files are too few or too unequal, the last tenth of each                               |
-/// | batches    | windows at offsets that (data seed, step, row) alone decide: every recipe sees the same data  |
+/// | documents  | the files given and those in the folders given, each content once; a zero byte ends each   |
+/// | validation | whole files, about a tenth of the bytes, chosen by a hash of their paths in the folder. Where |
+/// |            | files are too few or too unequal in size, the last tenth of each                             |
+/// | batches    | windows whose offsets depend on data seed, step and row only: every recipe has the same data  |
 #pragma once
 
 #include <algorithm>
@@ -26,11 +26,11 @@
 namespace train_lm {
 
 struct corpus {
-  std::string source;  ///< one printable phrase
+  std::string source;  ///< printable: the number of files and the folder
   std::size_t files = 0;
   std::vector<std::uint8_t> train, validation;
 
-  /// Of both streams: a run is not resumed on another text.
+  /// Of both streams. A run cannot be resumed on another text.
   std::string hash() const {
     return fingerprint{}.add(train.data(), train.size()).add(validation.data(), validation.size()).text();
   }
@@ -39,7 +39,7 @@ struct corpus {
 namespace detail {
 
 struct document {
-  std::uint64_t order;  ///< a hash of its path below the place it was found at
+  std::uint64_t order;  ///< a hash of its path relative to the folder given
   std::string text;
 };
 
@@ -48,18 +48,18 @@ inline std::vector<document> read_documents(const std::vector<std::string>& plac
   std::unordered_set<std::string> seen;
   for (const std::string& place : places) {
     const auto files = common::files_under(place);
-    if (files.empty()) throw file_error(compare::printable(place) + ": there is no file to read there");
+    if (files.empty()) throw file_error(compare::printable(place) + ": no readable file");
     for (const auto& file : files) {
       const std::string name = file.lexically_relative(place).generic_string();
       std::string text = common::read_text(file, std::numeric_limits<std::size_t>::max());
       if (text.empty() && files.size() == 1)
-        throw file_error(compare::printable(file.string()) + ": is empty, or cannot be read");
+        throw file_error(compare::printable(file.string()) + ": the file is empty or cannot be read");
       if (!text.empty() && seen.insert(text).second)
         documents.push_back(
             {fingerprint{}.add(name == "." ? file.filename().string() : name).value(), std::move(text)});
     }
   }
-  if (documents.empty()) throw file_error(compare::printable(places.front()) + ": all files there are empty");
+  if (documents.empty()) throw file_error(compare::printable(places.front()) + ": all files are empty");
   return documents;
 }
 
@@ -68,7 +68,7 @@ inline void append(std::vector<std::uint8_t>& stream, std::string_view text) {
   stream.push_back(0);
 }
 
-/// Which documents validate: in hash order, those that fit into a tenth of all bytes.
+/// The documents for validation: in hash order, those that fit into a tenth of all bytes.
 inline std::vector<bool> choose_validation(const std::vector<document>& documents) {
   std::vector<std::size_t> order(documents.size());
   std::size_t all = 0, taken = 0;
@@ -88,7 +88,7 @@ inline std::vector<bool> choose_validation(const std::vector<document>& document
 
 }  // namespace detail
 
-/// Both streams have at least a window of `sequence` bytes and its last target, or a file_error says what there is.
+/// Throws file_error unless both streams have at least one window of `sequence` bytes and its last target.
 inline corpus read_corpus(const std::vector<std::string>& places, std::size_t sequence) {
   const auto documents = detail::read_documents(places);
   const auto validates = detail::choose_validation(documents);
@@ -108,9 +108,9 @@ inline corpus read_corpus(const std::vector<std::string>& places, std::size_t se
   std::string where = compare::printable(places.front());
   if (places.size() > 1) where += " and " + std::to_string(places.size() - 1) + " more";
   if (std::min(c.train.size(), c.validation.size()) <= sequence)
-    throw file_error(where + ": too short: " + compare::grouped(c.train.size()) + " bytes to train on and " +
-                     compare::grouped(c.validation.size()) + " to validate on, where --sequence " +
-                     std::to_string(sequence) + " needs " + std::to_string(sequence + 1) + " of each");
+    throw file_error(where + ": too short: " + compare::grouped(c.train.size()) + " bytes for training and " +
+                     compare::grouped(c.validation.size()) + " for validation; --sequence " + std::to_string(sequence) +
+                     " needs " + std::to_string(sequence + 1) + " each");
   c.source = compare::grouped(documents.size()) + (documents.size() == 1 ? " file at " : " files at ") + where;
   return c;
 }
@@ -119,7 +119,7 @@ inline corpus read_corpus(const std::vector<std::string>& places, std::size_t se
 inline corpus read_standard_headers(std::size_t sequence) {
   const auto directories = common::standard_header_directories();
   if (directories.empty())
-    throw file_error("no C++ standard headers were found on this machine; give text with --text FILE");
+    throw file_error("--text: no C++ standard headers found on this machine; give a file or folder");
   return read_corpus(directories, sequence);
 }
 
@@ -133,8 +133,8 @@ inline void append_window(std::vector<std::uint8_t>& bytes, const std::vector<st
 
 }  // namespace detail
 
-/// Where row `row` of step `step` begins: 64 random bits times the number of places, the upper half of the product.
-/// The bias is below 2^-32 for streams of up to 4 GiB. "DATA" is the ASCII of the domain word.
+/// The offset of row `row` of step `step`, below `places`: the upper half of 64 random bits times `places`. The bias is
+/// below 2^-32 for streams of up to 4 GiB. The counter's last word is "DATA" in ASCII.
 inline std::size_t window_offset(std::size_t places, std::uint64_t data_seed, std::uint64_t step, std::uint32_t row) {
   const ufp4::philox_counter r = ufp4::philox4x32(
       {{static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32), row, 0x44415441u}}, data_seed);
@@ -142,7 +142,7 @@ inline std::size_t window_offset(std::size_t places, std::uint64_t data_seed, st
   return static_cast<std::size_t>((std::uint64_t{r.word[1]} * places + low) >> 32);
 }
 
-/// How a batch of `sequences` windows is held: `here` of `microbatches` equal parts, from part `first` on.
+/// A rank's part of a batch of `sequences` windows: `here` of `microbatches` equal parts, from part `first` on.
 struct batch_share {
   index sequences, microbatches, first, here;
 };
@@ -160,7 +160,7 @@ inline token_batch training_batch(const corpus& c, index sequence, const batch_s
 }
 
 /// At most `windows` windows that do not overlap, evenly spaced over the validation stream, in batches of at most
-/// `at_once`; each batch one microbatch.
+/// `at_once` windows. Each batch is one microbatch.
 inline std::vector<token_batch> validation_batches(const corpus& c, index sequence, std::size_t windows,
                                                    std::size_t at_once) {
   const auto length = static_cast<std::size_t>(sequence);

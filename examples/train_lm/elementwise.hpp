@@ -1,8 +1,8 @@
-// ufp4 - e^x, sigmoid and sums along a row, in loops that a compiler turns into vectors.
+// ufp4 - e^x, sigmoid and sums along a row, in loops that compilers vectorize.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A result depends on the values alone, never on where a row lies in memory or on which thread: sums have a fixed
-// order, and float's e^x is arithmetic, not a call whose vector form rounds differently from its scalar one.
+// Results depend on the values alone, not on the address of a row or on the thread: sums have a fixed order, and e^x of
+// floats is written as arithmetic, because a library's vector form may round differently from its scalar form.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace train_lm {
 
-/// e^x. In float: for x in [-86, 88], beyond which it stays at the value there; within 2 units in the last place.
-/// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by Taylor's series to r^7, whose rest is below 0.35^8 / 8! = 6e-9 of it.
+/// e^x. For float: within 2 units in the last place for x in [-86, 88]; x beyond that is clamped.
+/// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by Taylor's series to r^7, whose remainder is below 0.35^8 / 8! = 6e-9 of it.
 template <class T>
 inline T exponential(T x) {
   if constexpr (!std::is_same_v<T, float>) {
@@ -25,7 +25,7 @@ inline T exponential(T x) {
   } else {
     x = x < -86.0f ? -86.0f : x;
     x = x > 88.0f ? 88.0f : x;
-    constexpr float shift = 12582912.0f;  // 1.5 * 2^23: a sum near it has units of 1, so n stands in its last bits
+    constexpr float shift = 12582912.0f;  // 1.5 * 2^23: floats near it are 1 apart, so the last bits of the sum are n
     const float shifted = x * 1.44269504f + shift, n = shifted - shift;
     const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 = 355/512 - 2.1219444e-4; 355 n is exact
     float p = 1.0f / 5040;
@@ -39,8 +39,8 @@ inline T exponential(T x) {
   }
 }
 
-/// x_i = e^(scale x_i - shift), in a function of its own: inlined into more, GCC 12 makes branches of the two limits
-/// and no vectors of the loop.
+/// x_i = e^(scale x_i - shift). Not inlined: in a larger function GCC 12 compiles the two limits to branches and does not
+/// vectorize the loop.
 template <class T>
 [[gnu::noinline]] void exponentials(T* x, index n, T scale, T shift) {
   for (index i = 0; i < n; ++i) x[i] = exponential(x[i] * scale - shift);
@@ -53,7 +53,7 @@ inline T sigmoid(T x) {
 
 namespace detail {
 
-/// Sixteen partial results: the order of a reduction over any row, in registers of every width.
+/// A reduction has sixteen partial results, so that its order is the same for vector registers of every width.
 template <class T>
 using lanes = Eigen::Array<T, 16, 1>;
 template <class T>
@@ -86,18 +86,18 @@ inline T dot(const T* x, const T* y, index n) {
   for (index j = 0; i + j < n; ++j) lane[j] += x[i + j] * y[i + j];
   return detail::folded<T>(lane);
 }
-/// n > 0. Of numbers: what it says of a row with a NaN is not promised.
+/// The maximum of n > 0 values; unspecified where one is NaN.
 template <class T>
-inline T largest_of(const T* x, index n) {
+inline T maximum_of(const T* x, index n) {
   detail::lanes<T> lane = detail::lanes<T>::Constant(x[0]);
   index i = 0;
   for (; i + 16 <= n; i += 16) lane = lane.max(detail::lanes_at(x + i));
-  T largest = lane.maxCoeff();
-  for (; i < n; ++i) largest = std::max(largest, x[i]);
-  return largest;
+  T most = lane.maxCoeff();
+  for (; i < n; ++i) most = std::max(most, x[i]);
+  return most;
 }
 
-/// y += x, rows of the whole matrices in tasks of the pool.
+/// y += x; a task is some rows.
 template <class T>
 void add_to(thread_pool& threads, const matrix<T>& x, matrix<T>& y) {
   constexpr index chunk = 1 << 14;

@@ -1,4 +1,4 @@
-// ufp4 - what train_lm rejects: each message is one message that names the flag or the file and the value.
+// ufp4 - the errors of train_lm. A message begins with the flag or file and has the value.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

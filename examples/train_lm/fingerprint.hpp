@@ -1,4 +1,4 @@
-// ufp4 - fingerprint: 64 bits that tell two byte sequences apart. For damage and mix-ups, not against forgers.
+// ufp4 - fingerprint: a 64-bit hash that detects damaged or exchanged data. Not cryptographic.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

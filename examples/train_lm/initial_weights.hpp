@@ -1,4 +1,4 @@
-// ufp4 - the weights a model starts from: counter-based, so that a seed gives the same bits anywhere.
+// ufp4 - initial weights from counter-based random bits: a seed gives the same bits on every machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace train_lm {
 
-/// A sum of 16 uniform 16-bit integers, centred and scaled to variance 1: excess kurtosis -1.2 / 16 and no value beyond
-/// 7 deviations, but, unlike a normal quantile, no library's logarithm in it.
+/// A sum of 16 uniform 16-bit integers, scaled to mean 0 and variance 1: excess kurtosis -1.2 / 16, no value beyond 7
+/// standard deviations. Unlike a normal quantile it does not depend on a C library's logarithm.
 inline double nearly_normal(std::uint64_t seed, std::uint32_t stream, std::uint64_t i) {
   std::int64_t sum = 0;
   for (std::uint32_t half = 0; half < 2; ++half) {

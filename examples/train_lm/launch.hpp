@@ -1,13 +1,13 @@
-// ufp4 - start_ranks: from --ranks N to N processes, by mpirun, and to the object through which they speak.
+// ufp4 - start_ranks: starts the N processes of --ranks N with mpirun, and makes the object they communicate through.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | started as                | becomes                                                                          |
+// | started as                | result                                                                           |
 // |---------------------------|----------------------------------------------------------------------------------|
 // | train_lm                  | one process, without MPI                                                         |
 // | train_lm --ranks N        | mpirun -n N of itself with the same arguments                                    |
 // | mpirun -n N train_lm      | a rank of N; --ranks, if given, must be N                                        |
 //
-// TRAIN_LM_MPI, which CMake defines where it finds MPI, is asked here and nowhere else.
+// Only this file depends on TRAIN_LM_MPI, which CMake defines where it finds MPI.
 #pragma once
 
 #include <cerrno>
@@ -27,13 +27,13 @@
 
 namespace train_lm {
 
-/// How many processes mpirun started, as OpenMPI or MPICH tells them; 0 where none did.
+/// The number of processes that mpirun of OpenMPI or MPICH started; 0 without mpirun.
 inline int ranks_of_mpirun() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* size = std::getenv(name)) return std::atoi(size);
   return 0;
 }
-/// Which of them this is, for messages from before the ranks can speak.
+/// The number of this process, for messages before MPI is initialized.
 inline int rank_of_mpirun() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
     if (const char* rank = std::getenv(name)) return std::atoi(rank);
@@ -42,13 +42,14 @@ inline int rank_of_mpirun() {
 
 namespace detail {
 
-/// What OpenMPI is told where the user told it nothing else; MPICH looks at none of it.
+/// Settings of OpenMPI that the user has not set; MPICH does not read them.
 inline void choose_mpirun_settings() {
   const auto unless_set = [](const char* name, const char* value) { setenv(name, value, 0); };
-  unless_set("OMPI_MCA_rmaps_base_oversubscribe", "1");      // more ranks than cores: slow, and the same bits
+  unless_set("OMPI_MCA_rmaps_base_oversubscribe", "1");      // more ranks than cores: slow, but the same bits
   unless_set("OMPI_MCA_hwloc_base_binding_policy", "none");  // a rank has threads
   unless_set("OMPI_MCA_mpi_yield_when_idle", "1");
-  unless_set("OMPI_MCA_odls_base_sigkill_timeout", "5");  // seconds from Ctrl-C to a checkpoint; all are waited
+  unless_set("OMPI_MCA_odls_base_sigkill_timeout",
+             "5");  // seconds that the processes have to write a checkpoint after Ctrl-C
   if (geteuid() != 0) return;
   unless_set("OMPI_ALLOW_RUN_AS_ROOT", "1");
   unless_set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -62,7 +63,7 @@ inline std::string own_path(const char* fallback) {
   return path;
 }
 
-/// This process becomes mpirun.
+/// Replaces this process by mpirun.
 [[noreturn]] inline void become_mpirun(int count, int argument_count, const char* const* arguments) {
   choose_mpirun_settings();
   std::string program = "mpirun", flag = "-n", number = std::to_string(count), self = own_path(arguments[0]);
@@ -73,25 +74,25 @@ inline std::string own_path(const char* fallback) {
   execvp(words[0], words.data());
   const std::string why = errno == ENOENT ? ", which is not on the PATH (Debian: apt-get install openmpi-bin)"
                                           : std::string(", which cannot be started: ") + std::strerror(errno);
-  throw usage_error("--ranks " + number + " needs mpirun" + why);
+  throw usage_error("--ranks " + number + ": needs mpirun" + why);
 }
 
 }  // namespace detail
 
-/// asked: --ranks, 0 where it was not given. plain: --all-reduce plain.
+/// asked: --ranks, or 0. plain: --all-reduce plain.
 inline std::unique_ptr<ranks> start_ranks(int asked, bool plain, int argument_count, const char* const* arguments) {
   const int started = ranks_of_mpirun();
   if (started > 0 && asked > 0 && asked != started)
-    throw usage_error("--ranks " + std::to_string(asked) + ", but mpirun started " + std::to_string(started) +
-                      " processes");
+    throw usage_error("--ranks must be the number of processes that mpirun started, " + std::to_string(started) +
+                      ", got " + std::to_string(asked));
 #if defined(TRAIN_LM_MPI)
   if (started > 0) return std::make_unique<mpi_ranks>(plain ? gradient_sums::all_reduce : gradient_sums::microbatch);
   if (asked > 1) detail::become_mpirun(asked, argument_count, arguments);
 #else
   (void)plain, (void)argument_count, (void)arguments;
   if (started > 1 || asked > 1)
-    throw usage_error(std::to_string(started > 1 ? started : asked) +
-                      " ranks need MPI, which this program was built without (Debian: apt-get install libopenmpi-dev "
+    throw usage_error("--ranks " + std::to_string(started > 1 ? started : asked) +
+                      ": needs MPI, and this program was built without it (Debian: apt-get install libopenmpi-dev "
                       "openmpi-bin, then build again)");
 #endif
   return std::make_unique<ranks>();

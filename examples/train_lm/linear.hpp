@@ -1,4 +1,4 @@
-// ufp4 - linear_engine: who computes the three GEMMs of the linear layers inside blocks, dense and by expert.
+// ufp4 - linear_engine: the three GEMMs of the linear layers inside blocks, dense and by expert.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,9 +17,9 @@
 
 namespace train_lm {
 
-/// Whose rows are whose in an activation matrix: sorted by expert (a dense layer has one), inside an expert by
-/// microbatch. Segments are whole multiples of 16 rows, the rest of one being zero rows: blocks and transform runs
-/// along tokens then never mix two microbatches, and a microbatch's place in them does not depend on its neighbours.
+/// The rows of an activation matrix: sorted by expert (a dense layer has one), and within an expert by microbatch. The
+/// rows of one expert and microbatch are a segment, filled with rows of zeros to a multiple of 16. So blocks and
+/// transform runs along the tokens never contain two microbatches, and do not depend on the other microbatches.
 struct token_segments {
   std::size_t experts = 1, microbatches = 1;
   std::vector<std::size_t> begin{0, 0};  ///< experts * microbatches + 1 entries; segment e * microbatches + m
@@ -31,7 +31,7 @@ struct token_segments {
     for (std::size_t e = 0; e <= experts; ++e) offsets.push_back(begin[e * microbatches]);
     return offsets;
   }
-  /// `rows` tokens in equal microbatches of one expert.
+  /// `rows` tokens of one expert in equal microbatches.
   static token_segments dense(std::size_t rows, std::size_t microbatches) {
     token_segments s{1, microbatches, {}};
     for (std::size_t m = 0; m <= microbatches; ++m) s.begin.push_back(m * (rows / microbatches));
@@ -39,9 +39,9 @@ struct token_segments {
   }
 };
 
-/// T rows, K inputs, N outputs; E experts' weights stacked, E*N x K; X T x K, Y T x N. Outputs are resized and
-/// overwritten.
-/// `linear` numbers the linear layers of the model (linear_number() in model.hpp): recipes draw signs and random bits by it.
+/// T tokens, K inputs, N outputs: X is T x K, Y is T x N, W is N x K, or E*N x K with the weights of E experts stacked.
+/// Outputs are resized and overwritten. `linear` is the number of the linear layer in the model (linear_number() in
+/// model_config.hpp), from which a recipe derives signs and random bits.
 template <class T>
 class linear_engine {
  public:
@@ -53,12 +53,12 @@ class linear_engine {
   /// dX = dY W.
   virtual void backward_input(std::uint32_t linear, const token_segments& s, const matrix<T>& dy, const matrix<T>& w,
                               matrix<T>& dx) = 0;
-  /// dW = dY^T X, one a microbatch: dw has microbatch m's E*N x K at row m * E*N, as microbatch_gradients has.
+  /// dW = dY^T X, one per microbatch: microbatch m's E*N x K begins at row m * E*N of dw, as in microbatch_gradients.
   virtual void backward_weight(std::uint32_t linear, const token_segments& s, const matrix<T>& dy, const matrix<T>& x,
                                matrix<T>& dw) = 0;
 };
 
-/// Eigen's products in T: what the gradients of the model are checked with.
+/// Eigen's products in T: the reference of the gradient tests.
 template <class T>
 class plain_engine final : public linear_engine<T> {
  public:
@@ -113,11 +113,12 @@ struct linear_seconds {
   double gemm() const { return total - quantize; }
 };
 
-/// ufp4's linear_* under a recipe. A microbatch's dW is one part of a grouped call: its tokens are an operand of their
-/// own. Where several ranks hold a batch, calls are collectives, and codes are those that one rank's would be.
+/// The library's linear operations under a recipe. The dW of a microbatch is one part of a grouped call. With several
+/// ranks the calls are collectives, and the codes are those of one rank with the whole batch.
 ///
-/// The library quantizes and multiplies in one call; to tell their times apart, every 29th call (a prime, so that all
-/// layers and GEMMs get their turn) is followed by two more with one operand each and no output, which quantize only.
+/// The library quantizes and multiplies in one call. To estimate the time of each, every 29th call is followed by two
+/// calls that have one operand each and no output, and so only quantize. 29 is a prime, so that the sample contains all
+/// layers and GEMMs.
 class recipe_engine final : public linear_engine<float> {
  public:
   recipe_engine(const ufp4::recipe::training_recipe& recipe, thread_pool& threads)
@@ -135,30 +136,16 @@ class recipe_engine final : public linear_engine<float> {
   void forward(std::uint32_t linear, const token_segments& s, const matrix<float>& x, const matrix<float>& w,
                matrix<float>& y) override {
     y.resize(x.rows(), w.rows() / static_cast<index>(s.experts));
-    const input a = view_of(x), b = view_of(w);
-    const output c = view_of(y);
-    const bound now = recipe_.at(step_, linear);
-    const auto call = [&](const bound& r, input left, input right, output out, const offsets& experts) {
-      ufp4::linear_forward_grouped(threads_.context(), r, left, experts, right, out);
-    };
-    const offsets experts = s.expert_offsets(), none(experts.size(), 0);
-    timed([&] { call(placed(now, tokens_of(s)), a, b, c, experts); },
-          [&] { call(now, a, no_rows(b), no_columns(c), experts); },
-          [&] { call(now, no_rows(a), b, no_rows(c), none); });
+    const input weights = view_of(w);
+    by_expert(linear, s, x, weights, no_rows(weights), y,
+              [](const auto&... arguments) { ufp4::linear_forward_grouped(arguments...); });
   }
   void backward_input(std::uint32_t linear, const token_segments& s, const matrix<float>& dy, const matrix<float>& w,
                       matrix<float>& dx) override {
     dx.resize(dy.rows(), w.cols());
-    const input a = view_of(dy), b = view_of(w);
-    const output c = view_of(dx);
-    const bound now = recipe_.at(step_, linear);
-    const auto call = [&](const bound& r, input left, input right, output out, const offsets& experts) {
-      ufp4::linear_backward_input_grouped(threads_.context(), r, left, experts, right, out);
-    };
-    const offsets experts = s.expert_offsets(), none(experts.size(), 0);
-    timed([&] { call(placed(now, tokens_of(s)), a, b, c, experts); },
-          [&] { call(now, a, no_columns(b), no_columns(c), experts); },
-          [&] { call(now, no_rows(a), b, no_rows(c), none); });
+    const input weights = view_of(w);
+    by_expert(linear, s, dy, weights, no_columns(weights), dx,
+              [](const auto&... arguments) { ufp4::linear_backward_input_grouped(arguments...); });
   }
   void backward_weight(std::uint32_t linear, const token_segments& s, const matrix<float>& dy, const matrix<float>& x,
                        matrix<float>& dw) override {
@@ -182,9 +169,25 @@ class recipe_engine final : public linear_engine<float> {
   using output = ufp4::matrix_view<float>;
   using offsets = std::vector<std::size_t>;
 
-  // ---- Where this rank's tokens stand in the whole batch
+  /// A grouped operation on token rows. no_outputs: the weights of a layer without outputs, for the sampled calls.
+  template <class Operation>
+  void by_expert(std::uint32_t linear, const token_segments& s, const matrix<float>& tokens, const input& weights,
+                 const input& no_outputs, matrix<float>& result, const Operation& operation) {
+    const input a = view_of(tokens);
+    const output c = view_of(result);
+    const bound now = recipe_.at(step_, linear);
+    const offsets experts = s.expert_offsets(), none(experts.size(), 0);
+    const auto call = [&](const bound& r, const input& left, const offsets& at, const input& right, const output& out) {
+      operation(threads_.context(), r, left, at, right, out);
+    };
+    timed([&] { call(placed(now, tokens_of(s)), a, experts, weights, c); },
+          [&] { call(now, a, experts, no_outputs, no_columns(c)); },
+          [&] { call(now, no_rows(a), none, weights, no_rows(c)); });
+  }
 
-  /// What a token_shard's spans look at; empty for one rank.
+  // ---- The place of this rank's tokens in the whole batch
+
+  /// The memory of a token_shard's spans; empty for one rank.
   struct place {
     std::vector<std::size_t> first, total;
     std::vector<std::uint32_t> part;
@@ -192,11 +195,11 @@ class recipe_engine final : public linear_engine<float> {
   bound placed(const bound& now, place at) {
     place_ = std::move(at);
     if (ranks_ == nullptr) return now;
-    return now.shard({place_.first, place_.total, place_.part, {&largest, ranks_}, {}});
+    return now.shard({place_.first, place_.total, place_.part, {&maximum, ranks_}, {}});
   }
-  static float largest(void* all, float here) { return static_cast<ranks*>(all)->largest(here); }
+  static float maximum(void* all, float amax) { return static_cast<ranks*>(all)->maximum(amax); }
 
-  /// Experts' tokens stand in the order of microbatches, so of ranks.
+  /// An expert's tokens are in the order of the microbatches, so in the order of the ranks.
   place tokens_of(const token_segments& s) const {
     place at;
     if (ranks_ == nullptr) return at;
@@ -212,7 +215,7 @@ class recipe_engine final : public linear_engine<float> {
     }
     return at;
   }
-  /// Microbatches are whole; only their numbers, which choose the random bits, count those of other ranks.
+  /// Microbatches are whole; their numbers in the batch, which select the random bits, include those of other ranks.
   place microbatches_of(const token_segments& s) const {
     place at;
     if (ranks_ == nullptr) return at;
@@ -262,7 +265,7 @@ class recipe_engine final : public linear_engine<float> {
 
   ufp4::recipe::training_recipe recipe_;
   thread_pool& threads_;
-  ranks* ranks_ = nullptr;  ///< where there are several
+  ranks* ranks_ = nullptr;  ///< null for one rank
   std::uint64_t step_ = 0;
   matrix<float> parts_;
   place place_;

@@ -25,7 +25,7 @@ void head_forward(thread_pool& threads, index sequence, const matrix<T>& x, cons
     thread_local std::vector<T> scratch;
     scratch.resize(static_cast<std::size_t>(w.rows()));
     for (index i = first; i < first + sequence; ++i) {
-      const T *row = logits.row(i).data(), top = largest_of(row, w.rows());
+      const T *row = logits.row(i).data(), top = maximum_of(row, w.rows());
       std::copy(row, row + w.rows(), scratch.data());
       exponentials(scratch.data(), w.rows(), T(1), top);
       const auto n = static_cast<std::size_t>(i);
@@ -53,8 +53,8 @@ void head_backward(thread_pool& threads, index sequence, const matrix<T>& w, con
   });
 }
 
-/// Adds dY^T X, sequence by sequence, to each microbatch's rows of dw (microbatch_gradients::stacked). A task is some
-/// rows of one microbatch's gradient.
+/// Adds dY^T X of each sequence to its microbatch's rows of dw (microbatch_gradients::stacked). A task is some rows of
+/// one microbatch's gradient.
 template <class T>
 void add_weight_gradient(thread_pool& threads, index sequence, index microbatches, const matrix<T>& dy,
                          const matrix<T>& x, matrix<T>& dw) {

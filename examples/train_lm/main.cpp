@@ -1,4 +1,4 @@
-// ufp4 - train_lm: a small transformer trained in 4 bits, recipe against recipe.
+// ufp4 - train_lm: trains a small transformer in 4 bits under a recipe.
 // SPDX-License-Identifier: Apache-2.0
 #include <iostream>
 

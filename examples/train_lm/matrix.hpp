@@ -1,4 +1,4 @@
-// ufp4 - the matrices of train_lm: row-major, one row a token.
+// ufp4 - the matrices of train_lm: row-major, one row per token.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,11 +13,11 @@ namespace train_lm {
 
 using index = Eigen::Index;
 
-/// float trains; double is for checking gradients numerically.
+/// float for training, double for numerical checks of gradients.
 template <class T>
 using matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// A matrix in someone else's memory, rows apart by a stride.
+/// A view of a matrix whose rows are `stride` elements apart.
 template <class T>
 using strided = Eigen::Map<matrix<T>, Eigen::Unaligned, Eigen::OuterStride<>>;
 template <class T>
@@ -30,7 +30,7 @@ inline ufp4::matrix_view<const float> view_of(const matrix<float>& x) {
   return {x.data(), static_cast<std::size_t>(x.rows()), static_cast<std::size_t>(x.cols())};
 }
 
-/// Something that training changes. Decays: whether AdamW's weight decay applies (matrices yes, norm gains no).
+/// A trained parameter. Decays: AdamW's weight decay applies to matrices, not to the gains of norms.
 template <class T>
 struct parameter {
   std::string name;
@@ -38,15 +38,14 @@ struct parameter {
   bool decays = true;
 };
 
-/// Gradients of every parameter for every local microbatch, kept apart so that their sum can be taken in microbatch
-/// order, whichever process holds which: stacked[p] has one copy of parameter p's shape below another, a microbatch
-/// each.
+/// The gradients of every parameter, separate for every local microbatch, so that they can be summed in microbatch order
+/// over all processes: stacked[p] holds one matrix of parameter p's shape per microbatch, one below the other.
 template <class T>
 struct microbatch_gradients {
   index microbatches = 0;
   std::vector<matrix<T>> stacked;
 
-  /// Shapes it for these parameters; values are whatever they were.
+  /// Resizes for these parameters; the values are unspecified.
   void resize(const std::vector<parameter<T>>& parameters, index count) {
     microbatches = count;
     stacked.resize(parameters.size());
@@ -60,7 +59,8 @@ struct microbatch_gradients {
   }
 };
 
-/// Left to right in microbatch order, one rounding a microbatch: what every number of processes has to reproduce.
+/// The sum from left to right in microbatch order, rounded after each microbatch: every number of processes must
+/// reproduce it.
 template <class T>
 void sum_in_order(const microbatch_gradients<T>& all, std::vector<matrix<T>>& sums) {
   sums.resize(all.stacked.size());

@@ -3,12 +3,12 @@
 //
 //   stream = embedding[byte]
 //   every block:  stream += out(attention(rope(qkv(norm1(stream)))))
-//                 stream += down(swiglu(gate_up(norm2(stream))))        or a weighted sum of experts' answers
+//                 stream += down(swiglu(gate_up(norm2(stream))))        or a weighted sum of the experts' outputs
 //   loss = mean cross entropy of head(norm(stream))
 //
-// The four linear layers of a block go through a linear_engine; the rest is in T. Gradients of a parameter are kept
-// apart
-// by microbatch. Loops are tasks of one sequence, or of a fixed number of rows: results do not depend on the threads.
+// A linear_engine computes the four linear layers of a block; everything else is in T. The gradients of a parameter are
+// separate for each microbatch. A task of a loop is one sequence or a fixed number of rows, so that results do not depend
+// on the number of threads.
 #pragma once
 
 #include <chrono>
@@ -33,24 +33,25 @@
 
 namespace train_lm {
 
-/// Some whole sequences of a batch: those of one process. A row of S + 1 bytes has S inputs and, one later, S targets.
+/// The whole sequences of a batch that one process holds. A row of S + 1 bytes has S inputs and S targets, each the next
+/// byte.
 struct token_batch {
-  index sequences = 0;              ///< here
+  index sequences = 0;              ///< of this process
   index length = 0;                 ///< S
-  index microbatches = 1;           ///< here; sequences is a multiple of it
-  index whole_microbatches = 1;     ///< of the whole batch, whose mean the loss and its gradients are
+  index microbatches = 1;           ///< of this process; sequences is a multiple of it
+  index whole_microbatches = 1;     ///< of the whole batch, over which loss and gradients are means
   std::vector<std::uint8_t> bytes;  ///< sequences x (S + 1)
 
   index tokens() const { return sequences * length; }
 };
 
-/// What a pass says beside gradients.
+/// The results of a pass beside its gradients.
 struct pass_statistics {
-  std::vector<double> loss;          ///< by local microbatch: mean cross entropy, nats a byte
+  std::vector<double> loss;          ///< by local microbatch: mean cross entropy, nats per byte
   std::vector<double> balance;       ///< by local microbatch: load-balancing loss, summed over layers; empty if dense
   std::vector<index> expert_tokens;  ///< layers x experts: assignments; empty if dense
 
-  // Wall seconds; norms, RoPE, SwiGLU, residual sums and the embedding are elementwise.
+  // Wall-clock seconds; "elementwise" is norms, RoPE, SwiGLU, residual sums and the embedding.
   double linear_seconds = 0, attention_seconds = 0, elementwise_seconds = 0, router_seconds = 0, head_seconds = 0;
 
   /// Over the local microbatches, in their order.
@@ -65,7 +66,7 @@ struct pass_statistics {
 template <class T>
 class model {
  public:
-  /// Normal weights of deviation 0.02, divided by sqrt(2 layers) on the projections into the stream; gains of 1.
+  /// Weights of standard deviation 0.02, divided by sqrt(2 layers) for the projections into the stream; gains of 1.
   model(const model_config& config, std::uint64_t seed) : config_(config) {
     config.check();
     const double deviation = 0.02, into_stream = deviation / std::sqrt(2.0 * static_cast<double>(config.layers));
@@ -90,7 +91,7 @@ class model {
   }
 
   const model_config& config() const { return config_; }
-  /// In a stable order: embedding; by block norm1, qkv, out, norm2, [router,] gate_up, down; norm; [head].
+  /// In a fixed order: embedding; for each block norm1, qkv, out, norm2, [router,] gate_up, down; norm; [head].
   std::vector<parameter<T>>& parameters() { return parameters_; }
   const std::vector<parameter<T>>& parameters() const { return parameters_; }
   index parameter_count() const {
@@ -99,9 +100,9 @@ class model {
     return count;
   }
 
-  /// Gradients, with respect to every parameter, of the whole batch's mean cross entropy + balance * load-balancing
-  /// loss;
-  /// of each local microbatch its share: the sum over all microbatches is the gradient. Returns statistics.mean_loss().
+  /// The gradients of (mean cross entropy + balance * load-balancing loss) of the whole batch with respect to every
+  /// parameter: each local microbatch's share, so that the sum over all microbatches is the gradient. Returns
+  /// statistics.mean_loss().
   double forward_backward(const token_batch& batch, linear_engine<T>& engine, thread_pool& threads,
                           microbatch_gradients<T>& gradients, pass_statistics& statistics) {
     pass p = begin(batch, engine, threads, statistics);
@@ -111,7 +112,7 @@ class model {
     return statistics.mean_loss();
   }
 
-  /// Mean cross entropy of the batch; no gradients.
+  /// Mean cross entropy of the batch, without gradients.
   double loss(const token_batch& batch, linear_engine<T>& engine, thread_pool& threads, pass_statistics& statistics) {
     pass p = begin(batch, engine, threads, statistics);
     forward(p);
@@ -128,18 +129,18 @@ class model {
   }
 
  private:
-  /// Which parameters are a block's.
+  /// The parameters of a block.
   struct places {
     std::size_t norm1 = 0, qkv = 0, out = 0, norm2 = 0, router = 0, gate_up = 0, down = 0;
   };
-  /// What a block's gradients need of its forward pass.
+  /// Results of a block's forward pass that its gradients need.
   struct block_state {
     matrix<T> input, normed1, qkv, log_sum, attended, middle, normed2, gate_up, activated;
     std::vector<T> inverse1, inverse2;
     routing<T> routed;
-    matrix<T> gathered, answers;  // of experts
+    matrix<T> gathered, answers;  // inputs and outputs of the experts
   };
-  /// One pass: its arguments, and what follows from them.
+  /// The arguments of a pass and values that follow from them.
   struct pass {
     const token_batch& batch;
     linear_engine<T>& engine;
@@ -189,17 +190,17 @@ class model {
   void check(const token_batch& b) const {
     const auto reject = [](const std::string& message) { throw std::invalid_argument("token_batch: " + message); };
     if (b.length != config_.sequence)
-      reject("length is " + std::to_string(b.length) + ", but the model's sequence is " +
-             std::to_string(config_.sequence));
+      reject("length must be the model's sequence, " + std::to_string(config_.sequence) + ", got " +
+             std::to_string(b.length));
     if (b.microbatches < 1 || b.sequences < 1 || b.sequences % b.microbatches != 0)
-      reject("sequences is " + std::to_string(b.sequences) + ", not a multiple of the " +
-             std::to_string(b.microbatches) + " microbatches");
+      reject("sequences must be a positive multiple of microbatches, " + std::to_string(b.microbatches) + ", got " +
+             std::to_string(b.sequences));
     if (b.whole_microbatches < b.microbatches)
-      reject("whole_microbatches is " + std::to_string(b.whole_microbatches) + ", below the " +
-             std::to_string(b.microbatches) + " microbatches here");
+      reject("whole_microbatches must be at least microbatches, " + std::to_string(b.microbatches) + ", got " +
+             std::to_string(b.whole_microbatches));
     if (b.bytes.size() != static_cast<std::size_t>(b.sequences * (b.length + 1)))
-      reject("bytes has " + std::to_string(b.bytes.size()) + " entries, but " + std::to_string(b.sequences) +
-             " sequences of " + std::to_string(b.length) + " + 1 take " + std::to_string(b.sequences * (b.length + 1)));
+      reject("bytes must have sequences * (length + 1) entries, " + std::to_string(b.sequences * (b.length + 1)) +
+             ", got " + std::to_string(b.bytes.size()));
   }
 
   /// Runs f and adds its wall seconds.
@@ -258,7 +259,7 @@ class model {
     timed(p.statistics.elementwise_seconds,
           [&] { norm_forward(p.threads, p.batch.length, b.input, value(at.norm1), b.normed1, b.inverse1); });
     linear(p, l, linear_kind::qkv, p.tokens, b.normed1, at.qkv, b.qkv);
-    timed(p.statistics.elementwise_seconds, [&] { rope_.turn(p.threads, b.qkv, 2 * config_.heads); });  // Q and K
+    timed(p.statistics.elementwise_seconds, [&] { rope_.rotate(p.threads, b.qkv, 2 * config_.heads); });  // Q and K
     timed(p.statistics.attention_seconds,
           [&] { attention_forward(p.threads, p.attention, b.qkv, b.attended, b.log_sum); });
     linear(p, l, linear_kind::out, p.tokens, b.attended, at.out, b.middle);
@@ -341,7 +342,7 @@ class model {
     linear_backward(p, l, linear_kind::out, p.tokens, stream_, b.attended, at.out, gradients, dattended_);
     timed(p.statistics.attention_seconds,
           [&] { attention_backward(p.threads, p.attention, dattended_, b.qkv, b.attended, b.log_sum, dqkv_); });
-    timed(p.statistics.elementwise_seconds, [&] { rope_.turn_back(p.threads, dqkv_, 2 * config_.heads); });
+    timed(p.statistics.elementwise_seconds, [&] { rope_.rotate_back(p.threads, dqkv_, 2 * config_.heads); });
     linear_backward(p, l, linear_kind::qkv, p.tokens, dqkv_, b.normed1, at.qkv, gradients, dnormed_);
     back_through_norm(p, at.norm1, b.input, b.inverse1, gradients);
   }
@@ -374,7 +375,7 @@ class model {
     back_through_norm(p, at.norm2, b.middle, b.inverse2, gradients);
   }
 
-  /// A tied embedding's gradient has the head's in it already.
+  /// The gradient of a tied embedding already contains that of the head.
   void embed_backward(pass& p, microbatch_gradients<T>& gradients) {
     if (!config_.tied) gradients.stacked[embedding_].setZero();
     const index each = p.batch.tokens() / p.batch.microbatches;
@@ -390,7 +391,7 @@ class model {
   std::vector<places> places_;
   rotary_embedding<T> rope_;
 
-  // Kept between passes, so that a step allocates nothing.
+  // Reused by all passes, so that a step does not allocate.
   std::vector<block_state> blocks_;
   matrix<T> last_, normed_, logits_;
   std::vector<T> inverse_, losses_;

@@ -1,4 +1,4 @@
-// ufp4 - model_config: the shape of a model, and what it must satisfy.
+// ufp4 - model_config: the shape of a model, and its checks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,10 +14,10 @@ inline constexpr index vocabulary = 256;  ///< bytes
 
 struct model_config {
   index layers = 4, width = 128, heads = 4;
-  index ffn = 384;       ///< hidden units of SwiGLU; of each expert where there are experts
+  index ffn = 384;       ///< hidden units of SwiGLU, in a mixture per expert
   index sequence = 256;  ///< tokens
   index experts = 0;     ///< 0: dense
-  index top_k = 2;       ///< experts a token goes to
+  index top_k = 2;       ///< experts per token
   bool tied = false;     ///< the head is the embedding
   double rope_base = 10000;
   double balance = 0.01;  ///< weight of the load-balancing losses, which are summed over layers
@@ -27,17 +27,17 @@ struct model_config {
 
   /// Throws std::invalid_argument with a message that names the member and its value.
   void check() const {
-    expects(layers >= 1 && layers < 1 << 14, "layers is ", layers, ", not 1 to 16383");
-    expects(width >= 16 && width % 16 == 0, "width is ", width, ", not a multiple of 16");
-    expects(heads >= 1 && width % heads == 0 && width / heads % 2 == 0, "heads is ", heads,
-            ", which does not divide the width of ", width, " into heads of an even size");
-    expects(ffn >= 16 && ffn % 16 == 0, "ffn is ", ffn, ", not a multiple of 16");
-    expects(sequence >= 16 && sequence % 16 == 0, "sequence is ", sequence, ", not a multiple of 16");
-    expects(experts >= 0 && experts <= 4096, "experts is ", experts, ", not 0 (dense) to 4096");
-    expects(experts == 0 || (top_k >= 1 && top_k <= experts), "top_k is ", top_k, ", not 1 to the ", experts,
-            " experts");
-    expects(rope_base > 1, "rope_base is ", rope_base, ", not above 1");
-    expects(balance >= 0, "balance is ", balance, ", below 0");
+    expects(layers >= 1 && layers < 1 << 14, "layers must be 1 to 16383, got ", layers);
+    expects(width >= 16 && width % 16 == 0, "width must be a multiple of 16, got ", width);
+    expects(heads >= 1 && width % heads == 0 && width / heads % 2 == 0, "heads must divide the width, ", width,
+            ", into heads of an even size, got ", heads);
+    expects(ffn >= 16 && ffn % 16 == 0, "ffn must be a multiple of 16, got ", ffn);
+    expects(sequence >= 16 && sequence % 16 == 0, "sequence must be a multiple of 16, got ", sequence);
+    expects(experts >= 0 && experts <= 4096, "experts must be 0 (dense) to 4096, got ", experts);
+    expects(experts == 0 || (top_k >= 1 && top_k <= experts), "top_k must be 1 to the number of experts, ", experts,
+            ", got ", top_k);
+    expects(rope_base > 1, "rope_base must be above 1, got ", rope_base);
+    expects(balance >= 0, "balance must not be negative, got ", balance);
   }
 
  private:
@@ -50,12 +50,12 @@ struct model_config {
   }
 };
 
-/// The linear layers of a block, in the order in which they run. Fused ones are one GEMM: a weight's rows are q, k, v
-/// and gate, up.
+/// The linear layers of a block, in the order in which they run. Fused layers are one GEMM: the rows of the weights of
+/// qkv are q, k, v; those of gate_up are gate, up.
 enum class linear_kind : std::uint8_t { qkv, out, gate_up, down };
 inline constexpr const char* linear_names[4] = {"qkv", "out", "gate_up", "down"};
 
-/// The number by which a recipe knows a linear layer.
+/// The `layer` argument of a recipe for a linear layer.
 constexpr std::uint32_t linear_number(index layer, linear_kind kind) {
   return static_cast<std::uint32_t>(layer) * 4 + static_cast<std::uint32_t>(kind);
 }

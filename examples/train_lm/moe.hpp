@@ -1,15 +1,14 @@
-// ufp4 - the router of a mixture of experts: who gets which token, how much each answer counts, how even the load is.
+// ufp4 - the router of a mixture of experts: the experts of each token, their weights, and the load-balancing loss.
 // SPDX-License-Identifier: Apache-2.0
 //
 // p = softmax(x R^T); a token goes to the k experts of its largest p, with weights p normalized to sum 1 over those k
-// (Mixtral). With k = 1 that weight is 1 whatever p is: the loss says nothing to the router, which the balance alone
-// moves (Switch weighs with p itself). No token is dropped and no expert has a capacity. Load-balancing loss, for every
-// microbatch of a layer:
+// (Mixtral). With k = 1 that weight is always 1, so that only the load-balancing loss trains the router (Switch uses p as
+// the weight). No token is dropped; experts have no capacity limit. The load-balancing loss of a microbatch of a layer is
 //
 //   experts * sum over e of f_e P_e,   f_e = share of the k * tokens assignments,   P_e = mean of p_e over tokens
 //
-// (Fedus et al., "Switch transformers", 2021, equations 4 to 6, with f over all k choices as GShard and Mixtral count
-// them; 1 where the load is even). f has no gradient.
+// (Fedus et al., "Switch transformers", 2021, equations 4 to 6, with f counted over all k choices as in GShard and
+// Mixtral). It is 1 for an even load. f has no gradient.
 #pragma once
 
 #include <algorithm>
@@ -28,13 +27,13 @@ struct routing_shape {
   index sequence = 0, microbatches = 0, experts = 0, top_k = 0;
 };
 
-/// A layer's routing and what its gradients need.
+/// The routing of a layer, and the values that its gradients need.
 template <class T>
 struct routing {
   matrix<T> probabilities;           ///< tokens x experts
   matrix<T> weights;                 ///< tokens x k, largest first
   std::vector<index> chosen;         ///< tokens x k: experts
-  token_segments segments;           ///< of the rows that experts see
+  token_segments segments;           ///< of the rows that the experts process
   std::vector<index> row_of;         ///< tokens x k: the row of each assignment
   std::vector<index> token_of;       ///< by row; -1 for rows that pad a segment
   std::vector<index> counts;         ///< microbatches x experts: assignments
@@ -43,7 +42,7 @@ struct routing {
 
 namespace detail {
 
-/// The k largest of p, the first among equals, in falling order; their shares of their sum.
+/// The k largest of p in descending order, the lower index first where equal, and their shares of their sum.
 template <class T>
 void choose(const T* p, index experts, index k, index* chosen, T* weights) {
   T sum = 0;
@@ -58,7 +57,7 @@ void choose(const T* p, index experts, index k, index* chosen, T* weights) {
   for (index c = 0; c < k; ++c) weights[c] /= sum;
 }
 
-/// Gives every assignment its row: sorted by expert, inside by microbatch, inside by token; segments of whole 16s.
+/// Assigns a row to every (token, expert): sorted by expert, then microbatch, then token; segments of 16 n rows.
 template <class T>
 void place_assignments(const routing_shape& s, routing<T>& r) {
   const index tokens = r.probabilities.rows(), each = tokens / s.microbatches;
@@ -82,7 +81,7 @@ void place_assignments(const routing_shape& s, routing<T>& r) {
   }
 }
 
-/// By microbatch, in double and in the order of tokens.
+/// Per microbatch, summed in double in the order of the tokens.
 template <class T>
 void measure_balance(const routing_shape& s, routing<T>& r) {
   const index each = r.probabilities.rows() / s.microbatches;
@@ -111,7 +110,7 @@ void route(thread_pool& threads, const routing_shape& s, const matrix<T>& x, con
     r.probabilities.middleRows(first, s.sequence).noalias() = x.middleRows(first, s.sequence) * router.transpose();
     for (index t = first; t < first + s.sequence; ++t) {
       T* p = r.probabilities.row(t).data();
-      const T top = largest_of(p, s.experts);
+      const T top = maximum_of(p, s.experts);
       exponentials(p, s.experts, T(1), top);
       const T inverse = T(1) / sum_of(p, s.experts);
       for (index e = 0; e < s.experts; ++e) p[e] *= inverse;
@@ -122,7 +121,7 @@ void route(thread_pool& threads, const routing_shape& s, const matrix<T>& x, con
   detail::measure_balance(s, r);
 }
 
-/// The rows that experts see: copies of their tokens, and zeros.
+/// The rows that the experts process: copies of their tokens, and rows of zeros.
 template <class T>
 void gather_tokens(thread_pool& threads, const routing<T>& r, const matrix<T>& x, matrix<T>& rows) {
   rows.resize(static_cast<index>(r.token_of.size()), x.cols());
@@ -137,7 +136,7 @@ void gather_tokens(thread_pool& threads, const routing<T>& r, const matrix<T>& x
   });
 }
 
-/// y_t += sum over a token's experts of weight * answer, in falling order of weight.
+/// y_t += sum over the token's experts of weight * output, in descending order of the weights.
 template <class T>
 void combine_answers(thread_pool& threads, const routing_shape& s, const routing<T>& r, const matrix<T>& answers,
                      matrix<T>& y) {
@@ -151,7 +150,7 @@ void combine_answers(thread_pool& threads, const routing_shape& s, const routing
   });
 }
 
-/// danswers = weight * dy, and dweights = dy . answer.
+/// d(output) = weight * dy, and dweights = dy . output.
 template <class T>
 void combine_backward(thread_pool& threads, const routing_shape& s, const routing<T>& r, const matrix<T>& dy,
                       const matrix<T>& answers, matrix<T>& danswers, matrix<T>& dweights) {
@@ -198,7 +197,7 @@ void route_backward(thread_pool& threads, const routing_shape& s, const routing<
     const index* counts = r.counts.data() + first / each * s.experts;
     for (index t = first; t < first + s.sequence; ++t) {
       const T* p = r.probabilities.row(t).data();
-      T *d = dlogits.row(t).data(), sum = 0, mean = 0, turned = 0;
+      T *d = dlogits.row(t).data(), sum = 0, mean = 0, inner = 0;
       for (index e = 0; e < s.experts; ++e) d[e] = unit * static_cast<T>(counts[e]);
       for (index c = 0; c < s.top_k; ++c) {
         sum += p[r.chosen[static_cast<std::size_t>(t * s.top_k + c)]];
@@ -206,8 +205,8 @@ void route_backward(thread_pool& threads, const routing_shape& s, const routing<
       }
       for (index c = 0; c < s.top_k; ++c)
         d[r.chosen[static_cast<std::size_t>(t * s.top_k + c)]] += (dweights(t, c) - mean) / sum;
-      for (index e = 0; e < s.experts; ++e) turned += d[e] * p[e];
-      for (index e = 0; e < s.experts; ++e) d[e] = p[e] * (d[e] - turned);
+      for (index e = 0; e < s.experts; ++e) inner += d[e] * p[e];
+      for (index e = 0; e < s.experts; ++e) d[e] = p[e] * (d[e] - inner);
     }
     dx.middleRows(first, s.sequence).noalias() += dlogits.middleRows(first, s.sequence) * router;
   });

@@ -3,8 +3,8 @@
 //
 // | sums       | how                                                                             | the same bits for |
 // |------------|---------------------------------------------------------------------------------|-------------------|
-// | microbatch | a rank receives every microbatch's slice of some parameters, adds the slices    | every number of   |
-// |            | left to right, gives the sums to all: with m microbatches a rank, (m + 1)       | ranks             |
+// | microbatch | a rank receives one slice of the parameters from every microbatch, adds them    | every number of   |
+// |            | left to right and sends the sums to all: with m microbatches per rank, (m + 1)  | ranks             |
 // |            | (R - 1) / R times the parameters are sent                                       |                   |
 // | all_reduce | a rank adds its own microbatches, then MPI_Allreduce, which adds in an order of | one number of     |
 // |            | its own: 2 (R - 1) / R times                                                    | ranks, at best    |
@@ -30,7 +30,7 @@ enum class gradient_sums : std::uint8_t { microbatch, all_reduce };
 
 class mpi_ranks final : public ranks {
  public:
-  /// Only the thread that makes it calls it. One object a process.
+  /// Only the thread that constructs it may call it. One object per process.
   explicit mpi_ranks(gradient_sums sums = gradient_sums::microbatch) : sums_(sums) {
     int given = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given), "MPI_Init_thread");
@@ -42,7 +42,7 @@ class mpi_ranks final : public ranks {
   int rank() const override { return rank_; }
   int count() const override { return count_; }
 
-  float largest(float here) override {
+  float maximum(float here) override {
     float all = here;
     check(MPI_Allreduce(&here, &all, 1, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD), "MPI_Allreduce");
     return all;
@@ -70,7 +70,7 @@ class mpi_ranks final : public ranks {
   void give_up(int exit_status) override { MPI_Abort(MPI_COMM_WORLD, exit_status); }
 
  private:
-  static constexpr index at_once = index{1} << 20;  ///< parameters: 4 MB a microbatch in flight
+  static constexpr index at_once = index{1} << 20;  ///< parameters: 4 MB per microbatch
 
   static void check(int error, const char* call) {
     if (error != MPI_SUCCESS)
@@ -78,7 +78,7 @@ class mpi_ranks final : public ranks {
   }
   static int as_count(index n) {
     if (n > 0x7FFFFFFF)
-      throw std::runtime_error(std::to_string(n) + " numbers are more than an MPI call takes, 2147483647");
+      throw std::runtime_error(std::to_string(n) + " numbers exceed the limit of an MPI call, 2147483647");
     return static_cast<int>(n);
   }
 
@@ -123,7 +123,7 @@ class mpi_ranks final : public ranks {
     const int message = as_count(each * slice);
     check(MPI_Alltoall(to_.data(), message, MPI_FLOAT, from_.data(), message, MPI_FLOAT, MPI_COMM_WORLD),
           "MPI_Alltoall");
-    // Rank q's m-th microbatch came to place q * each + m: its number in the batch.
+    // Microbatch m of rank q is at q * each + m, its number in the batch.
     for (index m = 1; m < all; ++m)
       for (index i = 0; i < slice; ++i)
         from_[static_cast<std::size_t>(i)] += from_[static_cast<std::size_t>(m * slice + i)];

@@ -34,7 +34,7 @@ void norm_forward(thread_pool& threads, index rows_a_task, const matrix<T>& x, c
 }
 
 /// With n = x r, dn = dy * g:   dx += r (dn - n mean(dn * n)),   dg = sum over rows of dy * n.
-/// dgain gets one row a task (`rows_a_task` rows of x), to be summed by whoever knows microbatches.
+/// dgain gets one row per task (`rows_a_task` rows of x); the caller adds the rows of each microbatch.
 template <class T>
 void norm_backward(thread_pool& threads, index rows_a_task, const matrix<T>& dy, const matrix<T>& x,
                    const matrix<T>& gain, const std::vector<T>& inverse, matrix<T>& dx, matrix<T>& dgain) {

@@ -13,14 +13,14 @@
 
 namespace train_lm {
 
-/// Rises linearly to the peak at the end of `warmup` steps, then falls as a cosine to `floor` times the peak at the
+/// Rises linearly to its maximum at the end of `warmup` steps, then falls as a cosine to `floor` times the maximum at the
 /// end of step `steps`, and stays there.
 struct learning_rate {
   double peak = 3e-3;
   std::uint64_t warmup = 0, steps = 1;
   double floor = 0.1;
 
-  /// Of an update, counted from 0: the first one already moves.
+  /// The rate of update `step`, counted from 0; that of the first update is not 0.
   double at(std::uint64_t update) const {
     if (update < warmup) return peak * static_cast<double>(update + 1) / static_cast<double>(warmup);
     if (update + 1 >= steps) return peak * floor;
@@ -34,7 +34,7 @@ template <class T>
 double global_norm(const std::vector<matrix<T>>& gradients) {
   double sum = 0;
   for (const matrix<T>& g : gradients) {
-    double lane[8] = {};  // independent sums, so that the loop vectorizes
+    double lane[8] = {};  // independent sums, so that the compiler vectorizes the loop
     for (index i = 0; i < g.size(); ++i) {
       const auto value = static_cast<double>(g.data()[i]);
       lane[i % 8] += value * value;
@@ -44,8 +44,8 @@ double global_norm(const std::vector<matrix<T>>& gradients) {
   return std::sqrt(sum);
 }
 
-/// What gradients are multiplied by so that their norm is at most `largest`.
-inline double clip_factor(double norm, double largest) { return norm > largest ? largest / norm : 1.0; }
+/// The factor that reduces the norm of the gradients to at most `limit`.
+inline double clip_factor(double norm, double limit) { return norm > limit ? limit / norm : 1.0; }
 
 /// Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 struct adamw_settings {
@@ -65,7 +65,7 @@ class adamw {
   /// One update with gradients g = gradients * factor, at learning rate a:
   ///   m = b1 m + (1 - b1) g,   v = b2 v + (1 - b2) g^2,
   ///   p -= a (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon) + decay p),   decay for matrices alone.
-  /// Elementwise, so no bit depends on the threads.
+  /// Elementwise: no bit depends on the number of threads.
   void update(std::vector<parameter<T>>& parameters, const std::vector<matrix<T>>& gradients, double factor,
               double rate, thread_pool& threads) {
     ++updates;
@@ -88,7 +88,7 @@ class adamw {
     });
   }
 
-  // The state, for checkpoints: one matrix a parameter, and how many updates there were.
+  // The state, for checkpoints: one matrix per parameter, and the number of updates.
   std::vector<matrix<T>> first_moments, second_moments;
   std::uint64_t updates = 0;
 

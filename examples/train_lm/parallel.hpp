@@ -12,11 +12,11 @@
 
 namespace train_lm {
 
-/// Tasks are numbered, and what one computes depends on its number alone: so no bit of any result depends on how many
-/// threads there are or on which of them took which task. Tasks do not throw and start no loop on their own pool.
+/// The result of a task depends on its number alone, so no bit depends on the number of threads or on which thread runs
+/// which task. Tasks must not throw, and must not start a loop on their own pool.
 class thread_pool {
  public:
-  /// 0: one a core.
+  /// 0: one thread per core.
   explicit thread_pool(int threads = 0) {
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
     const int wanted = threads > 0 ? threads : cores > 0 ? cores : 1;
@@ -35,7 +35,7 @@ class thread_pool {
 
   int threads() const { return static_cast<int>(helpers_.size()) + 1; }
 
-  /// task(i) once for every i < count; returns when all have.
+  /// Runs task(i) once for every i < count; returns when all are done.
   void operator()(std::size_t count, ufp4::task_ref task) {
     if (helpers_.empty() || count < 2) {
       for (std::size_t i = 0; i < count; ++i) task(i);
@@ -59,7 +59,7 @@ class thread_pool {
     (*this)(static_cast<std::size_t>(count), ufp4::task_ref{&body, call});
   }
 
-  /// For the library's operations: on these threads.
+  /// The context with which the library's operations run on these threads.
   ufp4::cpu::context context() { return {.threads = threads(), .executor = *this}; }
 
  private:
@@ -71,7 +71,7 @@ class thread_pool {
       drain(lock);
     }
   }
-  /// Takes tasks while there are any. A task is tens of microseconds, so a lock each costs nothing that shows.
+  /// Runs tasks until there are none. A task takes tens of microseconds, so one lock per task is negligible.
   void drain(std::unique_lock<std::mutex>& lock) {
     while (next_ < count_) {
       const std::size_t mine = next_++;

@@ -1,14 +1,14 @@
-// ufp4 - probes: what a recipe's rounding does to every operand of every linear layer, and to the residual stream.
+// ufp4 - probes: the quantization error of every operand of every linear layer, and of the residual stream.
 // SPDX-License-Identifier: Apache-2.0
 /// | attenuation | <q, x> / <x, x>, q the quantized x after its transform: below 1 where rounding shrinks |
 /// | SQNR        | 10 log10(<x, x> / <q - x, q - x>), dB                                                  |
-/// | residual    | the same with x the stream after a block under bf16 and q under the recipe:            |
-/// |             | same weights, same batch                                                               |
+/// | residual    | both measures of the stream after a block: x under bf16, q under the recipe, with the  |
+/// |             | same weights and batch                                                                 |
 ///
-/// An operand is measured whole: all of a step's tokens, all experts. A two-level format's tensor scale is here one for
-/// all microbatches, and random bits are those of the first. Blocks and transform runs lie where the GEMMs have them, but for
-/// wgrad's: those run along tokens and begin anew with each expert and microbatch, whose rows are multiples of 16. So
-/// blocks of 32 and transforms longer than 16 can span two of them here: in a mixture of experts, most of all.
+/// An operand is measured as one matrix: all tokens of a step, all experts. This differs from the GEMMs in three points:
+/// a two-level format has one tensor scale for all microbatches; stochastic rounding has the random bits of the first
+/// part; and in wgrad, whose blocks and transform runs begin anew with each expert and microbatch (multiples of 16
+/// rows), blocks of 32 and transforms longer than 16 may contain rows of two of them.
 #pragma once
 
 #include <cmath>
@@ -29,7 +29,7 @@ struct distortion {
   double attenuation, sqnr_db;
 };
 
-/// Of q against x, both of `count` numbers: visit(i) gives a pair (x, q).
+/// The distortion of q against x over `count` numbers; pair(i) returns (x, q).
 template <class Pair>
 distortion distortion_of(index count, const Pair& pair) {
   double xx = 0, xq = 0, ee = 0;
@@ -41,8 +41,8 @@ distortion distortion_of(index count, const Pair& pair) {
   return {xq / xx, 10 * std::log10(xx / ee)};
 }
 
-/// What one operand's policies do to x, which is the operand or, where `flipped`, its transpose.
-inline distortion measure_operand(const ufp4::recipe::bound_operand& operand, const matrix<float>& x, bool flipped,
+/// The distortion of the operand, which is x or, with `transposed`, its transpose.
+inline distortion measure_operand(const ufp4::recipe::bound_operand& operand, const matrix<float>& x, bool transposed,
                                   thread_pool& threads) {
   if (!operand.policy.quantized)
     return distortion_of(x.size(),
@@ -51,7 +51,7 @@ inline distortion measure_operand(const ufp4::recipe::bound_operand& operand, co
   any_format([&](const char*, auto format) {
     using block_format = typename decltype(format)::type;
     if (!(ufp4::spec_of<block_format> == operand.policy.format)) return false;
-    const auto view = flipped ? ufp4::transpose(view_of(x)) : view_of(x);
+    const auto view = transposed ? ufp4::transpose(view_of(x)) : view_of(x);
     const auto report = ufp4::analysis::measure<block_format>(threads.context(), view, operand.transform,
                                                               operand.rounding, operand.policy.rule);
     seen = {report.attenuation, report.sqnr_db};
@@ -60,7 +60,7 @@ inline distortion measure_operand(const ufp4::recipe::bound_operand& operand, co
   return seen;
 }
 
-/// A recipe_engine that also measures what it is given.
+/// A recipe_engine that also measures its operands.
 class probing_engine final : public linear_engine<float> {
  public:
   probing_engine(recipe_engine& inner, const training_recipe& recipe, thread_pool& threads, std::uint64_t step)
@@ -82,20 +82,20 @@ class probing_engine final : public linear_engine<float> {
     inner_.backward_weight(linear, s, dy, x, dw);
   }
 
-  /// In the order in which they were met; their step is for the caller to say.
+  /// In the order of the calls; the caller sets the step.
   std::vector<probe_row> rows;
 
  private:
-  void measure(std::uint32_t linear, int i, const matrix<float>& a, bool a_flipped, int j, const matrix<float>& b,
-               bool b_flipped) {
+  void measure(std::uint32_t linear, int i, const matrix<float>& a, bool a_transposed, int j, const matrix<float>& b,
+               bool b_transposed) {
     static constexpr const char* names[6] = {"X", "W", "dY", "W^T", "dY^T", "X^T"};
     const auto now = recipe_.at(step_, linear);
-    const auto add = [&](int operand, const matrix<float>& x, bool flipped) {
-      const distortion d = measure_operand(now.operand(operand), x, flipped, threads_);
+    const auto add = [&](int operand, const matrix<float>& x, bool transposed) {
+      const distortion d = measure_operand(now.operand(operand), x, transposed, threads_);
       rows.push_back({0, linear / 4, linear_names[linear % 4], names[operand], d.attenuation, d.sqnr_db});
     };
-    add(i, a, a_flipped);
-    add(j, b, b_flipped);
+    add(i, a, a_transposed);
+    add(j, b, b_transposed);
   }
 
   recipe_engine& inner_;
@@ -104,10 +104,10 @@ class probing_engine final : public linear_engine<float> {
   std::uint64_t step_;
 };
 
-/// The residual stream after each block under a recipe against the one under bf16: does shrinkage multiply with depth?
+/// The residual stream after each block under a recipe, against the one under bf16.
 inline std::vector<probe_row> probe_residual(model<float>& m, const token_batch& batch, const training_recipe& recipe,
                                              std::uint64_t step, thread_pool& threads) {
-  recipe_engine reference(ufp4::recipe::bf16(0), threads), quantized(recipe, threads);
+  recipe_engine reference(ufp4::recipe::bf16_recipe(0), threads), quantized(recipe, threads);
   quantized.begin_step(step);
   m.loss(batch, reference, threads);
   std::vector<matrix<float>> expected;

@@ -1,10 +1,10 @@
-// ufp4 - train_lm as a function: arguments in, a run folder out, exit status back.
+// ufp4 - train_lm as a function of its arguments, which writes a run folder and returns the exit status.
 // SPDX-License-Identifier: Apache-2.0
 /// | 0   | done                                                                                       |
-/// | 1   | a file that cannot be read or written: one message on `err`                                |
-/// | 2   | wrong usage: one message on `err`                                                         |
-/// | 3   | the loss or its gradient is no longer a number; result.json has null for losses             |
-/// | 130 | ended by Ctrl-C after a checkpoint                                                          |
+/// | 1   | a file cannot be read or written; one line on `err`                                        |
+/// | 2   | wrong usage; one line on `err`                                                             |
+/// | 3   | the loss or its gradient is no longer finite; result.json has null for losses              |
+/// | 130 | stopped by Ctrl-C after a checkpoint                                                       |
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ inline void list_recipes(std::ostream& out) {
     out << "  " << name << std::string(name.size() < 22 ? 22 - name.size() : 1, ' ') << r.about << "\n";
   }
   out << "\nformats (--format)\n ";
-  any_format([&](std::string_view name, auto format) {
+  any_format([&](const std::string_view name, auto format) {
     const bool is_part = ufp4::spec_of<typename decltype(format)::type>.block.rows == 1 && !name.starts_with("e2m1_to");
     if (is_part) out << " " << name;
     return false;
@@ -54,7 +54,7 @@ inline void list_recipes(std::ostream& out) {
   out << "\n";
 }
 
-/// What the library has to say against a recipe, said before anything is read.
+/// Tries the recipe on small matrices, so that a wrong one is rejected before any file is read.
 inline training_recipe checked_recipe(const settings& run) {
   const training_recipe recipe = make_recipe(run.recipe, run.parts, run.seed);
   matrix<float> x = matrix<float>::Zero(32, 32), w = x, y = x;
@@ -65,12 +65,12 @@ inline training_recipe checked_recipe(const settings& run) {
     ufp4::linear_backward_input(here, now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y));
     ufp4::linear_backward_weight(here, now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y));
   } catch (const std::invalid_argument& e) {
-    throw usage_error(std::string("the parts of this recipe do not go together: ") + e.what());
+    throw usage_error(std::string("--recipe: invalid combination: ") + e.what());
   }
   return recipe;
 }
 
-/// Which kernels run fprop's GEMM of the first layer, in words.
+/// The kernels that run fprop of the first layer, as text.
 inline std::string kernels_of(const training_recipe& recipe, const settings& run, thread_pool& threads) {
   const auto ctx = threads.context();
   std::string words = std::string("cpu: ") + ufp4::cpu::name(ufp4::cpu::resolve(ctx));
@@ -101,14 +101,14 @@ inline listing configuration(const settings& run, int ranks, const corpus& text)
   return all;
 }
 
-/// Mean over the last tenth, which at least one step is.
+/// Mean over the last tenth, at least one step.
 inline double mean_of_last_tenth(const std::vector<double>& losses) {
   const std::size_t count = std::max<std::size_t>(1, losses.size() / 10);
   return std::accumulate(losses.end() - static_cast<std::ptrdiff_t>(count), losses.end(), 0.0) /
          static_cast<double>(count);
 }
 
-/// Rank 0 alone prints, validates, measures and writes.
+/// Only rank 0 prints, validates, measures and writes files.
 inline settings settings_of(settings run, const ranks& all) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (run.threads == 0 && all.count() > 1) run.threads = std::max(1, cores / all.count());
@@ -118,7 +118,7 @@ inline settings settings_of(settings run, const ranks& all) {
   return run;
 }
 
-/// A run from its first step, or its checkpoint's, to its last.
+/// A run from its first step, or from its checkpoint, to its last step.
 class training_run {
  public:
   training_run(const settings& run, const training_recipe& recipe, ranks& all, std::ostream& out, std::ostream& err)
@@ -153,13 +153,13 @@ class training_run {
 
   void begin() {
     if (run_.csv) out_ << log_row::header << "\n";
-    ranks_.check_equal("the text they read", text_.hash());
+    ranks_.check_equal("the text", text_.hash());
     if (run_.out.empty()) return;
     folder_.emplace(run_.out);
     if (folder_->has_checkpoint() && !run_.resume)
-      throw usage_error(compare::printable(run_.out) + " holds a run already: --resume goes on with it");
+      throw usage_error("--out: " + compare::printable(run_.out) + " already has a run; --resume continues it");
     if (folder_->has_checkpoint()) trainer_.restore(checkpoint(folder_->checkpoint_path()));
-    if (ranks_.count() > 1) ranks_.check_equal("the checkpoint they go on from", trainer_.hash());
+    if (ranks_.count() > 1) ranks_.check_equal("the checkpoint", trainer_.hash());
     if (!writes()) return folder_.reset();
     losses_ = folder_->open_tables(trainer_.step(), run_.probe_every != 0);
     folder_->write_config(configuration(run_, ranks_.count(), text_));
@@ -175,7 +175,7 @@ class training_run {
     else
       valid_.reset();
     losses_.push_back(row.train_loss);
-    if (run_.csv) out_ << row.text() << std::endl;  // a reader of a pipe sees each row as it is made
+    if (run_.csv) out_ << row.text() << std::endl;  // flushed, so that a reader of a pipe gets each row at once
     if (folder_) {
       if (probed) folder_->add(probes);
       folder_->add(row);
@@ -190,7 +190,7 @@ class training_run {
   bool writes() const { return ranks_.rank() == 0; }
 
   void save() {
-    if (ranks_.count() > 1) ranks_.check_equal("the model they have trained", trainer_.hash());
+    if (ranks_.count() > 1) ranks_.check_equal("the trained model", trainer_.hash());
     if (folder_) trainer_.save(*folder_);
   }
 
@@ -200,9 +200,9 @@ class training_run {
     if (!writes()) return 130;
     err_ << "train_lm: stopped after step " << trainer_.step() << " of " << run_.steps << "; ";
     if (folder_)
-      err_ << "to go on: " << command << (run_.resume ? "" : " --resume") << "\n";
+      err_ << "to continue: " << command << (run_.resume ? "" : " --resume") << "\n";
     else
-      err_ << "nothing was kept (--out FOLDER would have)\n";
+      err_ << "no checkpoint was written (it needs --out FOLDER)\n";
     return 130;
   }
 
@@ -210,9 +210,9 @@ class training_run {
     line_.show("");
     if (!writes()) return 3;
     write_result({}, {});
-    err_ << "train_lm: at step " << row.step << " the loss is " << compare::shortest(row.train_loss, "not a number")
-         << " and the gradient's norm " << compare::shortest(row.grad_norm, "not a number")
-         << "; try a smaller --lr than " << compare::shortest(run_.lr, "") << "\n";
+    err_ << "train_lm: diverged: step " << row.step << ", loss " << compare::shortest(row.train_loss, "not a number")
+         << ", gradient norm " << compare::shortest(row.grad_norm, "not a number") << "; try a smaller --lr than "
+         << compare::shortest(run_.lr, "") << "\n";
     return 3;
   }
 
@@ -229,8 +229,8 @@ class training_run {
          << compare::fixed(100 * s.quantize / s.all, 0) << " % quantizing, " << compare::fixed(100 * s.gemm / s.all, 0)
          << " % multiplying)\n"
          << "loss " << compare::fixed(train, 4) << " in training (last tenth), " << compare::fixed(valid, 4)
-         << " in validation, nats a byte\n";
-    if (folder_) out_ << "kept in " << compare::printable(run_.out) << "\n";
+         << " in validation, nats per byte\n";
+    if (folder_) out_ << "run folder: " << compare::printable(run_.out) << "\n";
   }
 
   void write_result(std::optional<double> train, std::optional<double> valid) {
@@ -265,11 +265,11 @@ class training_run {
   trainer trainer_;
   std::optional<run_folder> folder_;
   std::vector<double> losses_;
-  std::optional<double> valid_;  ///< after the last step made
+  std::optional<double> valid_;  ///< after the last step
   progress_line line_;
 };
 
-/// The command line as a shell would read it.
+/// The command line, quoted for a shell.
 inline std::string quoted(int count, const char* const* values) {
   std::string line;
   for (int i = 0; i < count; ++i) {
@@ -289,7 +289,7 @@ inline std::string quoted(int count, const char* const* values) {
   return line;
 }
 
-/// What was asked for; `all` becomes the ranks, which live on to hear of what is thrown.
+/// Runs the command. `all` is set to the ranks, which the caller needs after an exception.
 inline int run_asked(int count, const char* const* values, std::ostream& out, std::ostream& err,
                      std::unique_ptr<ranks>& all) {
   const options o = parse_options(count, values);
@@ -312,10 +312,10 @@ inline int run_asked(int count, const char* const* values, std::ostream& out, st
 inline int run_program(int count, const char* const* values, std::ostream& out, std::ostream& err) {
   auto all = std::make_unique<ranks>();
   const auto complain = [&](int status, const std::string& message) {
-    // A mistake that all ranks make is told by rank 0, which then ends the others.
+    // An error that all ranks have is reported by rank 0, which then ends the others.
     if (all->rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(10));
-    const std::string who = all->rank() > 0 ? "train_lm, rank " + std::to_string(all->rank()) : "train_lm";
-    if (all->count() > 1 || rank_of_mpirun() == 0) err << who << ": " << message << std::endl;
+    const std::string name = all->rank() > 0 ? "train_lm, rank " + std::to_string(all->rank()) : "train_lm";
+    if (all->count() > 1 || rank_of_mpirun() == 0) err << name << ": " << message << std::endl;
     all->give_up(status);
     return status;
   };
@@ -323,11 +323,11 @@ inline int run_program(int count, const char* const* values, std::ostream& out, 
     const int status = detail::run_asked(count, values, out, err, all);
     return all->rank() == 0 ? status : 0;  // mpirun reports every status but 0 at length
   } catch (const usage_error& e) {
-    return complain(2, std::string(e.what()) + "; train_lm --help shows what there is");
+    return complain(2, std::string(e.what()) + "; train_lm --help lists the options");
   } catch (const file_error& e) {
     return complain(1, e.what());
   } catch (const std::bad_alloc&) {
-    return complain(1, "there is not enough memory for a model and a batch of this size");
+    return complain(1, "out of memory for a model and a batch of this size");
   } catch (const std::exception& e) {
     return complain(1, e.what());
   }

@@ -1,4 +1,4 @@
-// ufp4 - what a person watching a run sees: one line on the terminal that each step overwrites.
+// ufp4 - the progress line on a terminal, which each step overwrites.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,7 +27,7 @@ inline std::string rate_text(double tokens_a_second) {
   return tokens_a_second < 10000 ? compare::fixed(tokens_a_second, 0) : compare::fixed(tokens_a_second / 1000, 1) + "k";
 }
 
-/// On stderr, and gone at the end; silent where stderr is not a terminal.
+/// On stderr; erased at the end; silent where stderr is not a terminal.
 class progress_line {
  public:
   explicit progress_line(bool wanted) : shown_(wanted && isatty(STDERR_FILENO) != 0) {}
@@ -43,7 +43,7 @@ class progress_line {
     std::fflush(stderr);
   }
 
-  /// At most ten times a second: a terminal is slower than a small model.
+  /// Draws at most ten times a second: a terminal can be slower than a small model.
   void step(std::uint64_t at, std::uint64_t of, double loss, double tokens_a_second, double seconds_left) {
     const auto now = std::chrono::steady_clock::now();
     if (!shown_ || (at < of && now - last_ < std::chrono::milliseconds(100))) return;

@@ -1,16 +1,16 @@
 // ufp4 - recipes by name and by part: from words of a command line to the library's training_recipe.
 // SPDX-License-Identifier: Apache-2.0
-/// A name is a preset of the library, or one with a part changed: the rows of the UFP4 paper's ablation (arXiv
-/// 2606.20381). A part changes whatever recipe was named.
+/// A name is a preset of the library, or a preset with one part changed, as in the ablation of the UFP4 paper (arXiv
+/// 2606.20381). A part changes the recipe that was named.
 ///
 /// | part     | words                                                | changes                                      |
 /// |----------|------------------------------------------------------|----------------------------------------------|
 /// | format   | a name of `formats()`                                | all six operands, in blocks of one row       |
-/// | rht      | none, all, or fprop, dgrad, wgrad joined by +        | both operands of those GEMMs; none elsewhere |
+/// | rht      | none, all, or fprop, dgrad, wgrad joined by +        | both operands of those GEMMs; no other GEMM  |
 /// | rht_size | 16, 32, 64, 128, 256                                 | every transform with random signs            |
 /// | sr       | none, dgrad (dY), wgrad (dY^T), dy (both), all (six) | stochastic there, nearest elsewhere          |
 /// | clip     | 2, 3, 4                                              | E2M1 without its values above that           |
-/// | signs    | fixed, step                                          | whether signs are drawn anew at each step    |
+/// | signs    | fixed, step                                          | new signs never, or at each step             |
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ namespace train_lm {
 
 using ufp4::recipe::training_recipe;
 
-/// E2M1 whose largest code is `top`: 4 is 2, 5 is 3, 6 is 4. The block's maximum is mapped to that value, so the grid
-/// loses its wide steps at the top and, with them, range: 2 / 0.5 instead of 6 / 0.5.
+/// E2M1 whose largest code is `top`: code 4 is the value 2, code 5 is 3, code 6 is 4. A block's amax is mapped to that
+/// value, so the grid loses its wide steps and, with them, range: 2 / 0.5 instead of 6 / 0.5.
 template <std::uint32_t top>
 struct E2M1_up_to {
   static constexpr ufp4::minifloat layout() { return {2, 1, 1, true, top, top}; }
@@ -39,35 +39,32 @@ struct E2M1_up_to {
 using e2m1_to_2_f32 = ufp4::block_format<ufp4::fp4<E2M1_up_to<4>>, float, 16>;
 using e2m1_to_3_f32 = ufp4::block_format<ufp4::fp4<E2M1_up_to<5>>, float, 16>;
 using e2m1_to_4_f32 = ufp4::block_format<ufp4::fp4<E2M1_up_to<6>>, float, 16>;
-/// NVFP4's format for weights, which W and W^T share.
+/// The format of W and W^T in NVFP4 training.
 using nvfp4_square = ufp4::block_format<ufp4::fp4<ufp4::E2M1>, ufp4::e4m3, ufp4::square(16), float>;
 
-/// visit(name, std::type_identity<Format>) for every format that a recipe here can hold; until it returns true.
+/// Calls visit(name, std::type_identity<Format>{}) for every format that a recipe of this program can have, until it
+/// returns true: the presets of the library, and those above.
 template <class Visit>
 bool any_format(const Visit& visit) {
-  return visit("e1m2_f32", std::type_identity<ufp4::e1m2_f32>{}) ||
-         visit("int4_f32", std::type_identity<ufp4::int4_f32>{}) ||
-         visit("e2m1_f32", std::type_identity<ufp4::e2m1_f32>{}) ||
-         visit("e2m1_to_2_f32", std::type_identity<e2m1_to_2_f32>{}) ||
+  bool found = false;
+  ufp4::for_each_preset(
+      [&](auto row) { found = found || visit(row.name, std::type_identity<typename decltype(row)::format>{}); });
+  return found || visit("e2m1_to_2_f32", std::type_identity<e2m1_to_2_f32>{}) ||
          visit("e2m1_to_3_f32", std::type_identity<e2m1_to_3_f32>{}) ||
          visit("e2m1_to_4_f32", std::type_identity<e2m1_to_4_f32>{}) ||
-         visit("nvfp4", std::type_identity<ufp4::nvfp4>{}) || visit("nv_e1m2", std::type_identity<ufp4::nv_e1m2>{}) ||
-         visit("nvint4", std::type_identity<ufp4::nvint4>{}) || visit("mxfp4", std::type_identity<ufp4::mxfp4>{}) ||
-         visit("mx_e1m2", std::type_identity<ufp4::mx_e1m2>{}) || visit("mxint4", std::type_identity<ufp4::mxint4>{}) ||
          visit("nvfp4_square", std::type_identity<nvfp4_square>{});
 }
 
 namespace detail {
 
-using kind = ufp4::rounding_spec::kind;
-
 inline std::array<ufp4::recipe::operand_policy*, 6> operands_of(training_recipe& r) {
   return {&r.fprop.left, &r.fprop.right, &r.dgrad.left, &r.dgrad.right, &r.wgrad.left, &r.wgrad.right};
 }
 
-/// A maximum that is clipped shrinks a stochastic operand, so those get a rule that never clips.
+/// Clipping an operand's largest values would bias stochastic rounding, so it gets a rule that does not clip.
 inline void choose_rule(ufp4::recipe::operand_policy& o) {
-  o.rule = o.rounding == kind::stochastic ? ufp4::recipe::unclipped(o.format.scale) : ufp4::scale_rule_spec{};
+  const bool stochastic = o.rounding.what == ufp4::rounding_spec::kind::stochastic;
+  o.rule = stochastic ? ufp4::recipe::unclipped(o.format.scale) : ufp4::recipe::rule_choice{};
 }
 
 inline void set_format(training_recipe& r, const std::string& name) {
@@ -76,7 +73,8 @@ inline void set_format(training_recipe& r, const std::string& name) {
     for (auto* o : operands_of(r)) o->format = ufp4::spec_of<typename decltype(format)::type>, o->quantized = true;
     return true;
   });
-  if (!known) throw usage_error("--format " + compare::printable(name) + " is not a format; --list-recipes shows them");
+  if (!known)
+    throw usage_error("--format: unknown format: " + compare::printable(name) + "; --list-recipes shows the formats");
   for (auto* o : operands_of(r)) choose_rule(*o);
 }
 
@@ -90,7 +88,7 @@ inline std::array<bool, 3> gemms_named(const std::string& word) {
     const std::string part = word.substr(begin, end - begin);
     const std::size_t which = part == "fprop" ? 0 : part == "dgrad" ? 1 : part == "wgrad" ? 2 : 3;
     if (which == 3)
-      throw usage_error("--rht takes none, all, or fprop, dgrad and wgrad joined by +, not " +
+      throw usage_error("--rht must be none, all, or fprop, dgrad and wgrad joined by +, got " +
                         compare::printable(word));
     named[which] = true;
     begin = end + 1;
@@ -112,7 +110,7 @@ inline ufp4::recipe::transform_choice random_transform(const std::string& size) 
   if (size == "64") return ufp4::random_hadamard<64>{};
   if (size == "128") return ufp4::random_hadamard<128>{};
   if (size == "256") return ufp4::random_hadamard<256>{};
-  throw usage_error("--rht-size takes 16, 32, 64, 128 or 256, not " + compare::printable(size));
+  throw usage_error("--rht-size must be 16, 32, 64, 128 or 256, got " + compare::printable(size));
 }
 
 inline void set_transform_size(training_recipe& r, const std::string& size) {
@@ -121,48 +119,49 @@ inline void set_transform_size(training_recipe& r, const std::string& size) {
     if (o->transform.what == ufp4::recipe::transform_choice::kind::random) o->transform = transform;
 }
 
-/// An operand that is rounded as before keeps the scale rule that the preset gave it.
+/// An operand whose rounding does not change keeps the scale rule of its preset.
 inline void set_stochastic(training_recipe& r, const std::string& word) {
   const bool dgrad = word == "dgrad" || word == "dy", wgrad = word == "wgrad" || word == "dy", all = word == "all";
   if (!dgrad && !wgrad && !all && word != "none")
-    throw usage_error("--sr takes none, dgrad, wgrad, dy or all, not " + compare::printable(word));
+    throw usage_error("--sr must be none, dgrad, wgrad, dy or all, got " + compare::printable(word));
   const auto operands = operands_of(r);
   for (std::size_t i = 0; i < 6; ++i) {
     const bool stochastic = all || (i == 2 && dgrad) || (i == 4 && wgrad);
-    const kind rounding = stochastic ? kind::stochastic : kind::nearest_even;
+    const ufp4::recipe::rounding_choice rounding =
+        stochastic ? ufp4::recipe::rounding_choice(ufp4::stochastic{}) : ufp4::recipe::rounding_choice{};
     if (operands[i]->rounding == rounding) continue;
     operands[i]->rounding = rounding;
     choose_rule(*operands[i]);
   }
 }
 
-inline void set_clip(training_recipe& r, const std::string& largest) {
-  const auto format = largest == "2"   ? ufp4::spec_of<e2m1_to_2_f32>
-                      : largest == "3" ? ufp4::spec_of<e2m1_to_3_f32>
-                      : largest == "4" ? ufp4::spec_of<e2m1_to_4_f32>
-                                       : ufp4::format_spec{};
-  if (format.grid.levels == 0) throw usage_error("--clip takes 2, 3 or 4, not " + compare::printable(largest));
+inline void set_clip(training_recipe& r, const std::string& value) {
+  const auto format = value == "2"   ? ufp4::spec_of<e2m1_to_2_f32>
+                      : value == "3" ? ufp4::spec_of<e2m1_to_3_f32>
+                      : value == "4" ? ufp4::spec_of<e2m1_to_4_f32>
+                                     : ufp4::format_spec{};
+  if (format.grid.levels == 0) throw usage_error("--clip must be 2, 3 or 4, got " + compare::printable(value));
   for (auto* o : operands_of(r)) {
     if (!(o->format == ufp4::spec_of<ufp4::e2m1_f32>))
-      throw usage_error("--clip is for e2m1_f32, whose largest values it leaves out; use --recipe e2m1-baseline");
+      throw usage_error("--clip: the recipe has another format than e2m1_f32; use --recipe e2m1-baseline");
     o->format = format;
   }
 }
 
-inline void set_signs(training_recipe& r, const std::string& cadence) {
-  if (cadence != "fixed" && cadence != "step")
-    throw usage_error("--signs takes fixed or step, not " + compare::printable(cadence));
-  r.redraw_signs_each_step = cadence == "step";
+inline void set_signs(training_recipe& r, const std::string& word) {
+  if (word != "fixed" && word != "step")
+    throw usage_error("--signs must be fixed or step, got " + compare::printable(word));
+  r.redraw_signs_each_step = word == "step";
 }
 
 }  // namespace detail
 
-/// What the command line says of parts; an empty word leaves the named recipe as it is.
+/// The parts that the command line changes; an empty one leaves the named recipe as it is.
 struct recipe_parts {
   std::string format = "", rht = "", rht_size = "", sr = "", clip = "", signs = "";
 };
 
-/// The parts in an order in which each may rely on those before it.
+/// A part may depend on those before it: the transform size on the transforms, the rounding on the format.
 inline void change_parts(training_recipe& r, const recipe_parts& parts) {
   if (!parts.format.empty()) detail::set_format(r, parts.format);
   if (!parts.rht.empty()) detail::set_transforms(r, detail::gemms_named(parts.rht));
@@ -182,29 +181,32 @@ struct named_recipe {
 inline std::span<const named_recipe> recipes() {
   using namespace ufp4::recipe;
   static const named_recipe all[] = {
-      {"bf16", bf16, {}, "operands rounded to bf16: the reference"},
-      {"ufp4", ufp4::recipe::ufp4<ufp4::e1m2_f32>, {}, "E1M2, float scales; RHT on all three GEMMs, SR on dY"},
-      {"ufp4-int4", ufp4::recipe::ufp4<ufp4::int4_f32>, {}, "the same on int4, which is E1M2 times four"},
-      {"nv-uniform", ufp4::recipe::ufp4<ufp4::nv_e1m2>, {}, "the same with NVFP4's scales: E4M3 and a tensor scale"},
-      {"e2m1-baseline", e2m1_baseline, {}, "E2M1, float scales; RHT on wgrad, SR on dY"},
-      {"nvfp4", nvfp4, {}, "as Transformer Engine trains: W in 16 x 16 blocks, RHT on wgrad, SR on dY"},
-      {"mxfp4", e2m1_baseline, {.format = "mxfp4"}, "e2m1-baseline in OCP MXFP4: 1 x 32 blocks, power-of-two scales"},
-      {"ufp4-rht-none", ufp4::recipe::ufp4<ufp4::e1m2_f32>, {.rht = "none"}, "ufp4 without a transform"},
-      {"ufp4-rht-wgrad", ufp4::recipe::ufp4<ufp4::e1m2_f32>, {.rht = "wgrad"}, "ufp4, RHT on wgrad alone"},
-      {"ufp4-rht-fprop+wgrad", ufp4::recipe::ufp4<ufp4::e1m2_f32>, {.rht = "fprop+wgrad"}, "ufp4, RHT not on dgrad"},
-      {"ufp4-rht-dgrad+wgrad", ufp4::recipe::ufp4<ufp4::e1m2_f32>, {.rht = "dgrad+wgrad"}, "ufp4, RHT not on fprop"},
-      {"ufp4-rht-64", ufp4::recipe::ufp4<ufp4::e1m2_f32>, {.rht_size = "64"}, "ufp4, transforms of 64"},
-      {"ufp4-signs-step", ufp4::recipe::ufp4<ufp4::e1m2_f32>, {.signs = "step"}, "ufp4, new signs at each step"},
-      {"ufp4-no-sr", ufp4::recipe::ufp4<ufp4::e1m2_f32>, {.sr = "none"}, "ufp4, rounding to nearest everywhere"},
-      {"ufp4-sr-dgrad", ufp4::recipe::ufp4<ufp4::e1m2_f32>, {.sr = "dgrad"}, "ufp4, SR on dY of dgrad alone"},
-      {"ufp4-sr-wgrad", ufp4::recipe::ufp4<ufp4::e1m2_f32>, {.sr = "wgrad"}, "ufp4, SR on dY^T of wgrad alone"},
-      {"ufp4-sr-all", ufp4::recipe::ufp4<ufp4::e1m2_f32>, {.sr = "all"}, "ufp4, SR on all six operands"},
-      {"e2m1-rht-none", e2m1_baseline, {.rht = "none"}, "e2m1-baseline without a transform"},
-      {"e2m1-rht-all", e2m1_baseline, {.rht = "all"}, "e2m1-baseline with ufp4's transforms: ufp4 on E2M1"},
-      {"e2m1-no-sr", e2m1_baseline, {.sr = "none"}, "e2m1-baseline, rounding to nearest everywhere"},
-      {"e2m1-clip-2", e2m1_baseline, {.clip = "2"}, "e2m1-baseline without the values 3, 4 and 6"},
-      {"e2m1-clip-3", e2m1_baseline, {.clip = "3"}, "e2m1-baseline without the values 4 and 6"},
-      {"e2m1-clip-4", e2m1_baseline, {.clip = "4"}, "e2m1-baseline without the value 6"},
+      {"bf16", bf16_recipe, {}, "operands rounded to bf16: the reference"},
+      {"ufp4", ufp4_recipe<ufp4::e1m2_f32>, {}, "E1M2, float scales; RHT on all three GEMMs, SR on dY"},
+      {"ufp4-int4", ufp4_recipe<ufp4::int4_f32>, {}, "ufp4 on int4, whose values are those of E1M2 times four"},
+      {"nv-uniform", ufp4_recipe<ufp4::nv_e1m2>, {}, "ufp4 with the scales of NVFP4: E4M3 and a tensor scale"},
+      {"e2m1-baseline", e2m1_baseline_recipe, {}, "E2M1, float scales; RHT on wgrad, SR on dY"},
+      {"nvfp4", nvfp4_recipe, {}, "as in Transformer Engine: W in 16 x 16 blocks, RHT on wgrad, SR on dY"},
+      {"mxfp4",
+       e2m1_baseline_recipe,
+       {.format = "mxfp4"},
+       "e2m1-baseline in OCP MXFP4: 1 x 32 blocks, power-of-two scales"},
+      {"ufp4-rht-none", ufp4_recipe<ufp4::e1m2_f32>, {.rht = "none"}, "ufp4 without a transform"},
+      {"ufp4-rht-wgrad", ufp4_recipe<ufp4::e1m2_f32>, {.rht = "wgrad"}, "ufp4, RHT on wgrad alone"},
+      {"ufp4-rht-fprop+wgrad", ufp4_recipe<ufp4::e1m2_f32>, {.rht = "fprop+wgrad"}, "ufp4, RHT not on dgrad"},
+      {"ufp4-rht-dgrad+wgrad", ufp4_recipe<ufp4::e1m2_f32>, {.rht = "dgrad+wgrad"}, "ufp4, RHT not on fprop"},
+      {"ufp4-rht-64", ufp4_recipe<ufp4::e1m2_f32>, {.rht_size = "64"}, "ufp4, transforms of 64"},
+      {"ufp4-signs-step", ufp4_recipe<ufp4::e1m2_f32>, {.signs = "step"}, "ufp4, new signs at each step"},
+      {"ufp4-no-sr", ufp4_recipe<ufp4::e1m2_f32>, {.sr = "none"}, "ufp4, rounding to nearest everywhere"},
+      {"ufp4-sr-dgrad", ufp4_recipe<ufp4::e1m2_f32>, {.sr = "dgrad"}, "ufp4, SR on dY of dgrad alone"},
+      {"ufp4-sr-wgrad", ufp4_recipe<ufp4::e1m2_f32>, {.sr = "wgrad"}, "ufp4, SR on dY^T of wgrad alone"},
+      {"ufp4-sr-all", ufp4_recipe<ufp4::e1m2_f32>, {.sr = "all"}, "ufp4, SR on all six operands"},
+      {"e2m1-rht-none", e2m1_baseline_recipe, {.rht = "none"}, "e2m1-baseline without a transform"},
+      {"e2m1-rht-all", e2m1_baseline_recipe, {.rht = "all"}, "e2m1-baseline with ufp4's transforms: ufp4 on E2M1"},
+      {"e2m1-no-sr", e2m1_baseline_recipe, {.sr = "none"}, "e2m1-baseline, rounding to nearest everywhere"},
+      {"e2m1-clip-2", e2m1_baseline_recipe, {.clip = "2"}, "e2m1-baseline without the values 3, 4 and 6"},
+      {"e2m1-clip-3", e2m1_baseline_recipe, {.clip = "3"}, "e2m1-baseline without the values 4 and 6"},
+      {"e2m1-clip-4", e2m1_baseline_recipe, {.clip = "4"}, "e2m1-baseline without the value 6"},
   };
   return all;
 }
@@ -218,7 +220,7 @@ inline training_recipe make_recipe(const std::string& name, const recipe_parts& 
     change_parts(r, parts);
     return r;
   }
-  throw usage_error("--recipe " + compare::printable(name) + " is not a recipe; --list-recipes shows them");
+  throw usage_error("--recipe: unknown recipe: " + compare::printable(name) + "; --list-recipes shows the recipes");
 }
 
 }  // namespace train_lm

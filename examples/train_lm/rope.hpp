@@ -1,8 +1,8 @@
-// ufp4 - rotary position embedding: pairs (i, i + half) of every head turned by position * base^(-2 i / size).
+// ufp4 - rotary position embedding: pairs (i, i + half) of every head rotated by position * base^(-2 i / size).
 // SPDX-License-Identifier: Apache-2.0
 //
-// Su et al., "RoFormer: enhanced transformer with rotary position embedding", 2021; pairs half a head apart, as
-// GPT-NeoX and Llama have them.
+// Su et al., "RoFormer: enhanced transformer with rotary position embedding", 2021; with pairs half a head
+// apart, as in GPT-NeoX and Llama.
 #pragma once
 
 #include <cmath>
@@ -27,10 +27,10 @@ class rotary_embedding {
       }
   }
 
-  /// Turns the first `heads` heads of every row in place; row i is at position i % length. Gradients turn back: the
-  /// transpose of a rotation is its inverse.
-  void turn(thread_pool& threads, matrix<T>& x, index heads) const { apply(threads, x, heads, T(1)); }
-  void turn_back(thread_pool& threads, matrix<T>& x, index heads) const { apply(threads, x, heads, T(-1)); }
+  /// Rotates the first `heads` heads of every row in place; row i is at position i % length. Gradients are rotated back:
+  /// the transpose of a rotation is its inverse.
+  void rotate(thread_pool& threads, matrix<T>& x, index heads) const { apply(threads, x, heads, T(1)); }
+  void rotate_back(thread_pool& threads, matrix<T>& x, index heads) const { apply(threads, x, heads, T(-1)); }
 
  private:
   void apply(thread_pool& threads, matrix<T>& x, index heads, T direction) const {

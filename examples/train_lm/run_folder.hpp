@@ -1,9 +1,9 @@
 // ufp4 - the folder of a run: config.json, log.csv, probes.csv, checkpoint.safetensors and, last, result.json.
 // SPDX-License-Identifier: Apache-2.0
-/// | log.csv      | a row a step, written as it ends; on the disk before a checkpoint of that step is         |
-/// | probes.csv   | the rows of a measured step together; on the disk before a checkpoint too                 |
-/// | after a kill | rows beyond the checkpoint are dropped when the run goes on: those steps are made again   |
-/// | result.json  | its presence says that the run is complete; a run that begins removes an older one        |
+/// | log.csv      | one row per step, written when the step ends; on the disk before a checkpoint of it       |
+/// | probes.csv   | the rows of a measured step together; also on the disk before a checkpoint                |
+/// | after a kill | --resume removes rows beyond the checkpoint and repeats their steps                       |
+/// | result.json  | exists only where the run is complete; a new run removes an older one                     |
 #pragma once
 
 #include <charconv>
@@ -26,7 +26,7 @@
 
 namespace train_lm {
 
-/// {"key": value, ...}, a line each, `depth` levels in.
+/// {"key": value, ...}, one member per line, indented by `depth` levels.
 inline std::string json_object(const listing& members, int depth = 0) {
   const std::string inner(static_cast<std::size_t>(2 * depth + 2), ' ');
   std::string text = "{";
@@ -35,7 +35,7 @@ inline std::string json_object(const listing& members, int depth = 0) {
   return text + "\n" + std::string(static_cast<std::size_t>(2 * depth), ' ') + "}";
 }
 
-/// One training step, after its update.
+/// The log of one training step.
 struct log_row {
   std::uint64_t step = 0;  ///< 1 is the first
   double tokens = 0, flops = 0, lr = 0, train_loss = 0;
@@ -51,7 +51,7 @@ struct log_row {
   }
 };
 
-/// What rounding did to one operand of one linear layer, or the recipe to the residual stream.
+/// The quantization error of one operand of a linear layer, or of the residual stream.
 struct probe_row {
   std::uint64_t step = 0;
   std::uint32_t layer = 0;
@@ -67,10 +67,10 @@ struct probe_row {
 
 namespace detail {
 
-/// A table that grows; what is written is the system's at once, so a kill of the program loses no row.
+/// A table that rows are appended to. A row is passed to the system at once, so that it survives the program.
 class growing_table {
  public:
-  /// Keeps the rows of an older table whose step, their first number, is at most `last_step`, and returns them.
+  /// Keeps and returns the rows of an older table whose step, the first number, is at most `last_step`.
   std::vector<std::string> open(const std::string& path, const std::string& header, std::uint64_t last_step) {
     std::vector<std::string> kept;
     std::string text = header + "\n";
@@ -103,7 +103,7 @@ class run_folder {
     std::error_code error;
     std::filesystem::create_directories(path, error);
     if (!std::filesystem::is_directory(path, error))
-      throw file_error(compare::printable(path) + ": is not a folder, and none can be made there");
+      throw file_error(compare::printable(path) + ": is not a folder and cannot be created");
   }
 
   std::string checkpoint_path() const { return at("checkpoint.safetensors"); }
@@ -112,15 +112,15 @@ class run_folder {
     return std::filesystem::exists(checkpoint_path(), ignored);
   }
 
-  /// The training losses of the steps up to `last_step`, whose rows are kept.
+  /// Keeps the rows up to `last_step` and returns their training losses.
   std::vector<double> open_tables(std::uint64_t last_step, bool with_probes) {
     std::vector<double> losses;
     if (last_step == 0) remove_older();
     for (const std::string& line : log_.open(at("log.csv"), log_row::header, last_step))
       losses.push_back(loss_of(line));
     if (losses.size() != last_step)
-      throw file_error(compare::printable(at("log.csv")) + ": has " + std::to_string(losses.size()) +
-                       " of the rows up to step " + std::to_string(last_step) + ", where the checkpoint is");
+      throw file_error(compare::printable(at("log.csv")) + ": row count mismatch: " + std::to_string(losses.size()) +
+                       " rows, the checkpoint has step " + std::to_string(last_step));
     if (with_probes) probes_.open(at("probes.csv"), probe_row::header, last_step);
     return losses;
   }
@@ -142,7 +142,7 @@ class run_folder {
  private:
   std::string at(const char* name) const { return (std::filesystem::path(path_) / name).string(); }
 
-  /// What a run that was not kept up to a checkpoint left here says nothing of the one that begins.
+  /// Removes the files of an older run that has no checkpoint.
   void remove_older() const {
     for (const char* name : {"result.json", "probes.csv"}) {
       std::error_code error;

@@ -1,4 +1,4 @@
-// ufp4 - everything that decides a run, its presets by size, and its listing.
+// ufp4 - the settings of a run, their presets by size, and their listing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,34 +15,35 @@
 namespace train_lm {
 
 struct settings {
-  // What is trained, and how: a checkpoint goes on only under the same.
+  // Settings that determine the bits. A run resumes from a checkpoint only under the same ones.
   std::string size = "nano";
   model_config model;
-  index batch = 16;        ///< sequences a step
+  index batch = 16;        ///< sequences per step
   index microbatches = 4;  ///< equal parts of a batch, whose gradients are summed in their order
   std::uint64_t steps = 100, warmup = 10;
   double lr = 1e-3;
   std::string recipe = "ufp4";
   recipe_parts parts;
-  std::uint64_t seed = 1;         ///< of the weights, and of the recipe's signs and random bits
-  std::uint64_t data_seed = 1;    ///< of which windows are read
+  std::uint64_t seed = 1;         ///< of the initial weights, and of the recipe
+  std::uint64_t data_seed = 1;    ///< of the offsets of the training windows
   std::vector<std::string> text;  ///< empty: the standard headers
   std::uint64_t eval_every = 0;   ///< steps; 0: at the end
   std::size_t eval_windows = 64;
   std::uint64_t probe_every = 0;  ///< steps; 0: never
   bool plain_all_reduce = false;  ///< gradients are added in an order that depends on the number of ranks
 
-  // What changes no bit.
+  // Settings that do not change a bit.
   int threads = 0;  ///< 0: all cores, or a rank's share of them
-  int ranks = 0;    ///< 0: one, or as many as mpirun started
-  std::string out;  ///< empty: nothing is kept
+  int ranks = 0;    ///< 0: as many as mpirun started, else one
+  std::string out;  ///< empty: no files are written
   bool resume = false;
   std::uint64_t checkpoint_every = 0;  ///< steps; 0: at the end and on Ctrl-C
   bool csv = false, json = false, quiet = false;
 };
 
-/// The presets. Learning rates are the best of three a factor of two apart, for bf16 on the standard headers: nano's in
-/// whole runs, micro's in runs of 200 steps (docs/study.md has the commands). mini's is half of micro's, not measured.
+/// The presets. A learning rate is the best of three, each twice the one before, for bf16 on the standard headers: of
+/// nano in whole runs, of micro in runs of 200 steps (docs/study.md has the commands). That of mini was not measured: it
+/// is half of micro's.
 inline void choose_size(settings& s, const std::string& size, bool experts) {
   s.size = size;
   model_config& m = s.model;
@@ -56,12 +57,12 @@ inline void choose_size(settings& s, const std::string& size, bool experts) {
     m = {.layers = 6, .width = 256, .heads = 8, .ffn = 768, .sequence = 256};
     s.batch = 32, s.steps = 1500, s.lr = 2e-3, s.eval_windows = 1024;
   } else {
-    throw usage_error("--size takes nano, micro or mini, not " + compare::printable(size));
+    throw usage_error("--size must be nano, micro or mini, got " + compare::printable(size));
   }
   if (experts) m.experts = 8, m.top_k = 2, m.ffn /= 2;
 }
 
-/// Parameters a token passes through, without embedding, norms and, in a mixture, the experts that were not chosen.
+/// Parameters used per token, without the embedding, norms and, in a mixture, the experts that were not chosen.
 inline double active_parameters(const model_config& m) {
   const auto width = static_cast<double>(m.width), ffn = static_cast<double>(m.ffn);
   const double used = m.experts > 0 ? static_cast<double>(m.top_k) : 1.0;
@@ -69,17 +70,18 @@ inline double active_parameters(const model_config& m) {
   return static_cast<double>(m.layers) * block + width * static_cast<double>(vocabulary);
 }
 
-/// Of a training step, a token: a multiply-add is two; backward is twice forward. Attention sees (S + 1) / 2 tokens.
+/// Floating-point operations of training per token: a multiply-add counts two, backward is twice forward, and a token
+/// attends to (S + 1) / 2 tokens on average.
 inline double flops_per_token(const model_config& m) {
   const double seen = (static_cast<double>(m.sequence) + 1) / 2;
   const double attention = static_cast<double>(m.layers) * 2 * static_cast<double>(m.width) * seen;
   return 3 * 2 * (active_parameters(m) + attention);
 }
 
-/// Name and JSON value.
+/// Names and JSON values.
 using listing = std::vector<std::pair<std::string, std::string>>;
 
-/// What decides the bits of a run, in the words of the command line.
+/// The settings that determine the bits of a run, under their names on the command line.
 inline listing decisive(const settings& s) {
   const auto number = [](auto n) { return std::to_string(n); };
   const auto text = [](const std::string& t) { return compare::json_text(compare::printable(t)); };

@@ -1,4 +1,4 @@
-// ufp4 - SwiGLU: silu(gate) * up, where a row holds the gate's F values and then up's F, and its gradients.
+// ufp4 - SwiGLU: silu(gate) * up, where a row holds F values of gate, then F of up; and its gradients.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Shazeer, "GLU variants improve transformer", 2020. silu(x) = x sigmoid(x).
@@ -11,7 +11,7 @@
 namespace train_lm {
 
 namespace detail {
-inline constexpr index swiglu_rows = 16;  ///< a task; activations have a multiple of it
+inline constexpr index swiglu_rows = 16;  ///< rows per task; the number of rows is a multiple
 }
 
 template <class T>

@@ -1,7 +1,7 @@
-// ufp4 - trainer: a model, its optimizer, its text and its recipe, one step after the other, from a checkpoint or not.
+// ufp4 - trainer: a model, its optimizer, its text and its recipe; training steps, validation and checkpoints.
 // SPDX-License-Identifier: Apache-2.0
-/// The bits of a step follow from the settings and the step's number: not from threads, evaluations, probes, or how
-/// often the run was interrupted, or how many ranks there are.
+/// The bits of a step depend on the settings and the step's number, not on threads, ranks, evaluations, probes or
+/// interruptions.
 #pragma once
 
 #include <charconv>
@@ -28,7 +28,7 @@
 
 namespace train_lm {
 
-/// Wall seconds of the training steps alone.
+/// Wall-clock seconds of the training steps.
 struct spent {
   double all = 0, quantize = 0, gemm = 0;
 };
@@ -58,7 +58,7 @@ class trainer {
     return {before_.all + all_, before_.quantize + linear.quantize, before_.gemm + linear.gemm()};
   }
 
-  /// One update, on all ranks. With `probes`, what is measured on the way is added to it.
+  /// One update, on all ranks. With `probes`, measures first and adds the rows to it.
   log_row advance(std::vector<probe_row>* probes = nullptr) {
     const token_batch batch = batch_of(share_);
     if (probes != nullptr) probe(batch_of({0, run_.microbatches}), *probes);
@@ -77,7 +77,7 @@ class trainer {
     return {step_, tokens(), flops(), rate, loss, {}, norm, seconds().all};
   }
 
-  /// Mean cross entropy over the validation windows, under the recipe. For one rank to ask: nothing is exchanged.
+  /// Mean cross entropy over the validation windows under the recipe. Not a collective.
   double validate() {
     recipe_engine engine(recipe_, threads_);
     engine.begin_step(step_);
@@ -103,7 +103,7 @@ class trainer {
                 state());
   }
 
-  /// Goes on where a checkpoint was made; one made under other settings is rejected by name.
+  /// Continues from a checkpoint. Throws file_error if it was made under other settings.
   void restore(const checkpoint& from) {
     if (from.word("made_by") != "ufp4 train_lm 1") from.fail("was made by " + from.word("made_by"));
     reject_other_settings(from);
@@ -131,7 +131,7 @@ class trainer {
     return all;
   }
 
-  /// A setting after the other. Where the text lies does not matter, what it says does.
+  /// Compares each setting. The path of the text may differ, its content may not.
   std::string settings_text() const {
     std::string lines;
     for (const auto& [name, value] : decisive(run_))
@@ -145,9 +145,8 @@ class trainer {
     while (std::getline(ours, now, ';')) {
       std::getline(theirs, before, ';');
       if (before == now) continue;
-      if (now.starts_with("text_hash")) from.fail("was made with another text: its bytes are not those read now");
-      from.fail("was made with " + compare::printable(before) + ", not with " + now +
-                "; a run goes on with the options it began with");
+      if (now.starts_with("text_hash")) from.fail("text mismatch: the checkpoint was made with another text");
+      from.fail("settings mismatch: the checkpoint has " + compare::printable(before) + ", this run has " + now);
     }
   }
 
@@ -159,7 +158,7 @@ class trainer {
     return value;
   }
 
-  /// Of the whole batch, before the step's update and apart from it: measuring changes no bit and no time of it.
+  /// Measures the whole batch before the step's update. Changes no bit and is not counted in its time.
   void probe(const token_batch& batch, std::vector<probe_row>& rows) {
     recipe_engine inner(recipe_, threads_);
     inner.begin_step(step_);
@@ -184,7 +183,7 @@ class trainer {
   std::vector<matrix<float>> sums_;
   std::uint64_t step_ = 0;
   double all_ = 0;
-  spent before_;  ///< until the checkpoint
+  spent before_;  ///< before the checkpoint
 };
 
 }  // namespace train_lm

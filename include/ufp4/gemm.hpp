@@ -39,6 +39,13 @@ const P& realize(const cpu::context&, const P& p) {
   return p;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that p was given to
 }
 
+inline void prepack_to(const cpu::context& ctx, const any_quantized_view& q, quantized_memory& out) {
+  out.set_tensor_scale(q.tensor_scale());
+  const std::size_t panels = prepacked_layout::panels(q.rows()), height = prepacked_layout::panel_rows;
+  cpu::detail::parallel_rows(ctx, panels, q.padded_cols() * height,
+                             [&](std::size_t first, std::size_t last) { prepack_panels(q, out, first, last); });
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
@@ -70,21 +77,48 @@ void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const gemm_
   quantized_gemm(cpu::context{}, a, b, c, options);
 }
 
-/// Copies weights into the order in which the GEMM kernels read a right operand. Products with the copy are faster and
-/// have the same bits. q is not needed afterwards.
-template <quantized Q>
-prepacked_matrix<typename Q::format> prepack(const cpu::context& ctx, const Q& q) {
-  const quantized_view<typename Q::format> view = q;
-  prepacked_matrix<typename Q::format> out(q.rows(), q.cols(), q.transform());
-  out.set_tensor_scale(q.tensor_scale());
-  cpu::detail::parallel_rows(ctx, out.panels(), q.padded_cols() * 16, [&](std::size_t first, std::size_t last) {
-    detail::prepack_panels(view, out, first, last);
-  });
+/// Weights in the order in which the GEMM kernels read them, for a right operand that is used again: the same bits as
+/// with q itself, in less time. A copy: q may go.
+inline any_prepacked prepack(const cpu::context& ctx, const any_quantized_view& q) {
+  any_prepacked out(q.spec(), q.rows(), q.cols(), q.transform());
+  detail::prepack_to(ctx, q, out);
   return out;
 }
 template <quantized Q>
-prepacked_matrix<typename Q::format> prepack(const Q& q) {
+prepacked_matrix<typename Q::format> prepack(const cpu::context& ctx, const Q& q) {
+  prepacked_matrix<typename Q::format> out(q.rows(), q.cols(), q.transform());
+  detail::prepack_to(ctx, q, out);
+  return out;
+}
+template <quantized_like Q>
+auto prepack(const Q& q) {
   return prepack(cpu::context{}, q);
+}
+
+/// Rows or columns of a prepacked matrix, prepacked: copies, with the conditions of row_range and col_range of a
+/// quantized matrix.
+template <prepacked_like P>
+P row_range(const P& p, std::size_t first, std::size_t count) {
+  return prepack(cpu::context{.threads = 1}, row_range(unpack(p), first, count));
+}
+template <prepacked_like P>
+P col_range(const P& p, std::size_t first, std::size_t count) {
+  return prepack(cpu::context{.threads = 1}, col_range(unpack(p), first, count));
+}
+
+/// dequantize(unpack(p), out).
+template <prepacked_like P, matrix_scalar T>
+void dequantize(const cpu::context& ctx, const P& p, const matrix_view<T>& out) {
+  detail::check_dequantize("dequantize", p, out);
+  dequantize(ctx, unpack(p), out);
+}
+template <prepacked_like P, matrix_scalar T>
+void dequantize(const P& p, const matrix_view<T>& out) {
+  dequantize(cpu::context{}, p, out);
+}
+template <matrix_scalar T = float, prepacked_like P>
+matrix<T> dequantize(const P& p) {
+  return dequantize<T>(unpack(p));
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -15,8 +15,8 @@
 // |          | tensor_amax, shard, count_into                                                                   |
 // | operations    | amax, quantize, quantize_into, fake_quantize, dequantize, hadamard_forward, hadamard_inverse,    |
 // |          | quantized_gemm, quantized_gemm_grouped, prepack; cpu::explain: which kernel a call runs          |
-// | recipes  | recipe::ufp4, e2m1_baseline, nvfp4, bf16; linear_forward, linear_backward_input,                 |
-// |          | linear_backward_weight                                                                           |
+// | recipes  | recipe::ufp4_recipe, e2m1_baseline_recipe, nvfp4_recipe, bf16_recipe, quantize_weight;           |
+// |          | linear_forward, linear_backward_input, linear_backward_weight                                    |
 // | analysis | analysis::measure, delta_sqnr, bin_bias                                                          |
 //
 // Not included: printing (format/io.hpp), and everything for GPUs.

@@ -1,13 +1,12 @@
-// ufp4 - mistakes that the compiler answers with a message: instructions called for an AMD GPU that lacks them.
+// ufp4 - mistakes that must not compile: matrix instructions called for an AMD GPU that lacks them.
 // SPDX-License-Identifier: Apache-2.0
 //
-// As host.cpp, compiled for gfx900, which has no matrix instruction at all.
-// Without MISTAKE each call is asked for first.
+// As host.cpp, compiled for gfx900, which has no matrix instruction at all. Without MISTAKE each call is under
+// if constexpr (compiled).
 #include <ufp4/hip/mfma_gfx90a.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
 #include <ufp4/hip/wmma_gfx11.hpp>
 #include <ufp4/hip/wmma_gfx12.hpp>
-#include <ufp4/hip/wmma_iu4.hpp>
 
 using namespace ufp4::gpu::mma;
 
@@ -17,80 +16,54 @@ struct registers {
   Sum (&d)[sums];
   const std::uint32_t (&a)[words], (&b)[words];
 };
-template <class M>
-using f16_of = registers<float, M::sums, M::f16_words>;
-template <class M>
-using bf16_of = registers<float, M::sums, M::bf16_words>;
-template <class M>
-using integers_of = registers<std::int32_t, M::sums, M::words>;
 
-/// Is it called? A mistake calls what the architecture does not have.
-template <class M>
+/// Whether the instruction is called. A mistake calls one that the architecture does not have.
+template <class Op>
 constexpr bool called() {
 #if defined(MISTAKE)
   return true;
 #else
-  return M::compiled;
+  return Op::compiled;
 #endif
 }
 
-// says: mfma_gfx90a: v_mfma_f32_16x16x16_f16 is an instruction of gfx90a, gfx94x and gfx950 alone; call it under if
-//       constexpr (compiled)
-UFP4_DEVICE void mfma_f16(f16_of<mfma_gfx90a> with) {
-  if constexpr (called<mfma_gfx90a>()) mfma_gfx90a::multiply_f16(with.d, with.a, with.b);
+template <class Op>
+UFP4_DEVICE void call_f16(registers<float, Op::sums, Op::f16_words> with) {
+  if constexpr (called<Op>()) multiply_f16<Op>(with.d, with.a, with.b);
+}
+template <class Op>
+UFP4_DEVICE void call_bf16(registers<float, Op::sums, Op::bf16_words> with) {
+  if constexpr (called<Op>()) multiply_bf16<Op>(with.d, with.a, with.b);
+}
+template <class Op>
+UFP4_DEVICE void call_iu4(registers<std::int32_t, Op::sums, Op::words> with) {
+  if constexpr (called<Op>()) multiply_iu4<Op>(with.d, with.a, with.b);
 }
 
-// says: mfma_gfx90a: v_mfma_f32_16x16x16_bf16 is an instruction of gfx90a, gfx94x and gfx950 alone; call it under if
-//       constexpr (compiled)
-UFP4_DEVICE void mfma_bf16(bf16_of<mfma_gfx90a> with) {
-  if constexpr (called<mfma_gfx90a>()) mfma_gfx90a::multiply_bf16(with.d, with.a, with.b);
-}
+// error: multiply_f16: the target of this compilation lacks the instruction; call it under if constexpr (Op::compiled)
+UFP4_DEVICE void f16_of_mfma(registers<float, 4, 2> with) { call_f16<mfma_gfx90a>(with); }
+// error: multiply_f16: the target of this compilation lacks the instruction; call it under if constexpr (Op::compiled)
+UFP4_DEVICE void f16_of_wmma_gfx11(registers<float, 8, 8> with) { call_f16<wmma_gfx11>(with); }
+// error: multiply_f16: the target of this compilation lacks the instruction; call it under if constexpr (Op::compiled)
+UFP4_DEVICE void f16_of_wmma_gfx12(registers<float, 8, 4> with) { call_f16<wmma_gfx12>(with); }
 
-// says: mfma_gfx950: v_mfma_f32_16x16x32_bf16 is an instruction of gfx950 alone; call it under if constexpr (compiled)
-UFP4_DEVICE void mfma_bf16_of_gfx950(bf16_of<mfma_gfx950> with) {
-  if constexpr (called<mfma_gfx950>()) mfma_gfx950::multiply_bf16(with.d, with.a, with.b);
-}
+// error: multiply_bf16: the target of this compilation lacks the instruction; call it under if constexpr (Op::compiled)
+UFP4_DEVICE void bf16_of_mfma(registers<float, 4, 2> with) { call_bf16<mfma_gfx90a>(with); }
+// error: multiply_bf16: the target of this compilation lacks the instruction; call it under if constexpr (Op::compiled)
+UFP4_DEVICE void bf16_of_mfma_gfx950(registers<float, 4, 4> with) { call_bf16<mfma_gfx950>(with); }
+// error: multiply_bf16: the target of this compilation lacks the instruction; call it under if constexpr (Op::compiled)
+UFP4_DEVICE void bf16_of_wmma_gfx11(registers<float, 8, 8> with) { call_bf16<wmma_gfx11>(with); }
+// error: multiply_bf16: the target of this compilation lacks the instruction; call it under if constexpr (Op::compiled)
+UFP4_DEVICE void bf16_of_wmma_gfx12(registers<float, 8, 4> with) { call_bf16<wmma_gfx12>(with); }
 
-// says: wmma_gfx11: v_wmma_f32_16x16x16_f16 as gfx11 has it is an instruction of gfx11 alone; call it under if
-//       constexpr (compiled)
-UFP4_DEVICE void wmma_f16_of_gfx11(f16_of<wmma_gfx11> with) {
-  if constexpr (called<wmma_gfx11>()) wmma_gfx11::multiply_f16(with.d, with.a, with.b);
-}
-
-// says: wmma_gfx11: v_wmma_f32_16x16x16_bf16 as gfx11 has it is an instruction of gfx11 alone; call it under if
-//       constexpr (compiled)
-UFP4_DEVICE void wmma_bf16_of_gfx11(bf16_of<wmma_gfx11> with) {
-  if constexpr (called<wmma_gfx11>()) wmma_gfx11::multiply_bf16(with.d, with.a, with.b);
-}
-
-// says: wmma_gfx12: v_wmma_f32_16x16x16_f16 as gfx12 has it is an instruction of gfx1200 and gfx1201 alone; call it
-//       under if constexpr (compiled)
-UFP4_DEVICE void wmma_f16_of_gfx12(f16_of<wmma_gfx12> with) {
-  if constexpr (called<wmma_gfx12>()) wmma_gfx12::multiply_f16(with.d, with.a, with.b);
-}
-
-// says: wmma_gfx12: v_wmma_f32_16x16x16_bf16 as gfx12 has it is an instruction of gfx1200 and gfx1201 alone; call it
-//       under if constexpr (compiled)
-UFP4_DEVICE void wmma_bf16_of_gfx12(bf16_of<wmma_gfx12> with) {
-  if constexpr (called<wmma_gfx12>()) wmma_gfx12::multiply_bf16(with.d, with.a, with.b);
-}
-
-// says: wmma_iu4_gfx11: v_wmma_i32_16x16x16_iu4 as gfx11 has it is an instruction of gfx11 alone; call it under if
-//       constexpr (compiled)
-UFP4_DEVICE void integers_of_gfx11(integers_of<wmma_iu4_gfx11> with) {
-  if constexpr (called<wmma_iu4_gfx11>()) wmma_iu4_gfx11::multiply(with.d, with.a, with.b);
-}
-
-// says: wmma_iu4_gfx12: v_wmma_i32 in 4-bit integers as gfx12 has it is an instruction of gfx1200 and gfx1201 alone;
-//       call it under if constexpr (compiled)
-UFP4_DEVICE void integers_of_gfx12(integers_of<wmma_iu4_gfx12<32>> with) {
-  if constexpr (called<wmma_iu4_gfx12<32>>()) wmma_iu4_gfx12<32>::multiply(with.d, with.a, with.b);
-}
+// error: multiply_iu4: the target of this compilation lacks the instruction; call it under if constexpr (Op::compiled)
+UFP4_DEVICE void iu4_of_gfx11(registers<std::int32_t, 8, 2> with) { call_iu4<wmma_iu4_gfx11>(with); }
+// error: multiply_iu4: the target of this compilation lacks the instruction; call it under if constexpr (Op::compiled)
+UFP4_DEVICE void iu4_of_gfx12(registers<std::int32_t, 8, 2> with) { call_iu4<wmma_iu4_gfx12<32>>(with); }
 
 using nibbles = mfma_scale_gfx950<f8f6f4::e2m1, f8f6f4::e2m1>;
 
-// says: mfma_scale_gfx950: v_mfma_scale_f32_16x16x128_f8f6f4 is an instruction of gfx950 alone; call it under if
-//       constexpr (compiled)
+// error: mfma_scale_gfx950: the target of this compilation lacks the instruction; call it under if constexpr (compiled)
 UFP4_DEVICE void scaled_blocks(registers<float, nibbles::sums, nibbles::words_a> with) {
   if constexpr (called<nibbles>()) nibbles::multiply(with.d, with.a, with.b, 127, 127);
 }

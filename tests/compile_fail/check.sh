@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# ufp4 - mistakes that do not compile, and what the compiler says to them.
+# ufp4 - mistakes that must not compile, and the error messages that the compiler must print for them.
 # SPDX-License-Identifier: Apache-2.0
 #
-#   check.sh [COMPILER]...     (default: g++ and clang++-19, those that there are; hipcc always, for amd.cpp)
+#   check.sh [COMPILER]...     (default: g++ and clang++-19, if installed; amd.cpp is always compiled by hipcc, if installed)
 #
-# 1. host.cpp, gpu.cpp and amd.cpp, without their mistakes, compile; with them each function brings its message, at its lines.
-# 2. Every #error of include/ufp4 is met by a command line of rejections().
-# 3. Every static_assert of include/ufp4 with a message, and every #error, is among them, or in `unreachable` below.
+# 1. Without their mistakes host.cpp, gpu.cpp and amd.cpp compile; with them each function causes its message, at its lines.
+# 2. Every #error of include/ufp4 is caused by a command of rejections().
+# 3. Every message of a static_assert or #error in include/ufp4 is among these, or in `unreachable` below.
 set -uo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
@@ -20,30 +20,30 @@ wrong() {
 }
 right() { passed=$((passed + 1)); }
 
-# What no user's program reaches, with the reason.
+# Messages that no user's program can cause, with the reason.
 unreachable=(
-  'rename UFP4_TYPES and UFP4_CODE with the version' # a note to ourselves, in the header that both stand in
+  'rename UFP4_TYPES and UFP4_CODE with the version' # for maintainers: it compares two macros of one header
   'its rounding is not used: a baseline machine has none' # between the tiers of a kernel
   'there is no bf16 unit here' # the same
   'a thread loads the scales of one row' # between the tiles of a kernel
   'an instruction multiplies 16 columns' # the same
-  'ufp4: tensor files are little-endian and copied as they are' # no compiler of ours is big-endian
+  'ufp4: tensor files are little-endian and copied as they are' # no supported compiler is big-endian
 )
 
-# compile COMPILER ARGUMENT...: what the library's users would see.
+# compile COMPILER ARGUMENT...: prints what the library's users would see.
 compile() {
   local compiler=$1
   shift
   LC_ALL=C "$compiler" -std=c++20 -Iinclude -Itests -DUFP4_EXTERNAL_KERNELS -fsyntax-only "$@" 2>&1
 }
 
-# markers FILE...: LINE:MESSAGE for each "// says: MESSAGE". A message continues on the lines below that begin with
-# "//" and seven blanks; its parts are joined with one blank.
+# markers FILE...: LINE:MESSAGE for each "// error: MESSAGE". A message continues on the lines below that begin with
+# "//" and eight blanks; its parts are joined with one blank.
 markers() {
   awk '
     function print_marker() { if (message != "") print line ":" message; message = "" }
-    (at = index($0, "// says: ")) { print_marker(); line = FNR; message = substr($0, at + 9); next }
-    message != "" && /^\/\/       [^ ]/ { message = message " " substr($0, 10); next }
+    (at = index($0, "// error: ")) { print_marker(); line = FNR; message = substr($0, at + 10); next }
+    message != "" && /^\/\/        [^ ]/ { message = message " " substr($0, 11); next }
     { print_marker() }
     END { print_marker() }' "$@"
 }
@@ -65,7 +65,7 @@ mistakes() {
     line=${lines[i]%%:*} message=${lines[i]#*:} next=1000000
     [ "$i" -lt $((${#lines[@]} - 1)) ] && next=${lines[i + 1]%%:*}
     if ! grep -qF -- "$message" "$log"; then
-      wrong "$compiler: $file:$line: nothing says '$message'"
+      wrong "$compiler: $file:$line: no diagnostic contains '$message'"
     elif ! grep -o "${file##*/}:[0-9]*" "$log" | awk -F: -v a="$line" -v b="$next" '$2 >= a && $2 < b {f = 1} END {exit !f}'; then
       wrong "$compiler: $file:$line: no diagnostic names a line of this function"
     else
@@ -82,7 +82,7 @@ rejection() {
   if printf '%s\n' "$source" | LC_ALL=C "$compiler" -std=c++20 -Iinclude -x c++ -E -o /dev/null "$@" - >"$work/log" 2>&1; then
     wrong "$compiler $*: '$source' is not rejected"
   elif ! grep -qF -- "$message" "$work/log"; then
-    wrong "$compiler $*: '$source' does not say '$message'"
+    wrong "$compiler $*: '$source' does not report '$message'"
   else
     right
   fi
@@ -96,7 +96,7 @@ rejections() {
     '-fassociative-math -fno-signed-zeros -fno-trapping-math' -fno-signed-zeros; do
     # shellcheck disable=SC2086 # several words
     if ! "$compiler" -x c++ $flag -dM -E - </dev/null | grep -E "$macros" >/dev/null; then # all of it: -q would end the pipe
-      echo "$compiler $flag: no macro says so, so ufp4 cannot reject it"
+      echo "$compiler $flag: no macro reports this option, so ufp4 cannot reject it"
       continue
     fi
     # shellcheck disable=SC2086
@@ -134,18 +134,18 @@ messages() {
     while (/#\s*error\s+"((?:[^"\\]|\\.)*)"/g) { print "$1\n" }'
 }
 
-everything_is_asked() {
+every_message_is_tested() {
   local message
-  markers tests/compile_fail/*.cpp | cut -d: -f2- >"$work/asked"
-  cat "$work/errors" >>"$work/asked"
-  printf '%s\n' "${unreachable[@]}" >>"$work/asked"
+  markers tests/compile_fail/*.cpp | cut -d: -f2- >"$work/tested"
+  cat "$work/errors" >>"$work/tested"
+  printf '%s\n' "${unreachable[@]}" >>"$work/tested"
   messages | sort -u >"$work/all"
   [ "$(wc -l <"$work/all")" -ge 30 ] || wrong "only $(wc -l <"$work/all") messages were found in include/ufp4"
   while IFS= read -r message; do
-    if grep -qxF -- "$message" "$work/asked"; then right; else wrong "no case of tests/compile_fail meets '$message'"; fi
+    if grep -qxF -- "$message" "$work/tested"; then right; else wrong "no case of tests/compile_fail causes '$message'"; fi
   done <"$work/all"
   for message in "${unreachable[@]}"; do
-    grep -qxF -- "$message" "$work/all" || wrong "include/ufp4 does not say '$message' any more: take it off the list"
+    grep -qxF -- "$message" "$work/all" || wrong "no header contains '$message': remove it from the list of unreachable messages"
   done
 }
 
@@ -165,8 +165,8 @@ PATH=$PATH:${ROCM_PATH:-/opt/rocm}/bin
 if command -v hipcc >/dev/null; then
   mistakes hipcc tests/compile_fail/amd.cpp -x hip -nogpulib --cuda-device-only --offload-arch=gfx900 -Wno-unused-command-line-argument
 else
-  echo "SKIPPED: there is no hipcc, so nothing was asked of amd.cpp"
+  echo "SKIPPED: there is no hipcc, so amd.cpp was not compiled"
 fi
-everything_is_asked
+every_message_is_tested
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -1,19 +1,19 @@
-// ufp4 - mistakes that the compiler answers with a message: those of a program for GPUs.
+// ufp4 - mistakes in programs for GPUs that must not compile, each with the compiler's error message.
 // SPDX-License-Identifier: Apache-2.0
 //
-// As host.cpp; the machine is the executor of tests/gpu, so that any compiler can be asked.
+// As host.cpp. The device is the CPU simulator of tests/gpu, so that any compiler can compile this file.
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
 
 #include <ufp4/block/presets.hpp>
 #include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
-#include <ufp4/hip/wmma_iu4.hpp>
+#include <ufp4/hip/wmma_gfx12.hpp>
 
 using namespace ufp4;
 
 extern quantize_report seen;
 
-// says: count_into is in host memory, which a kernel cannot write: use count_at{a quantize_report in device memory}
+// error: count_into is in host memory, which a kernel cannot write: use count_at{a quantize_report in device memory}
 void count_in_host_memory() {
 #if defined(MISTAKE)
   (void)gpu::detail::collect(count_into{seen});
@@ -22,7 +22,7 @@ void count_in_host_memory() {
 #endif
 }
 
-void two_maxima(const float* amax) {  // says: two values of tensor_amax in one call
+void two_tensor_amaxes(const float* amax) {  // error: two values of tensor_amax in one call
 #if defined(MISTAKE)
   (void)gpu::detail::collect(tensor_amax{1}, gpu::tensor_amax_at{amax});
 #else
@@ -30,7 +30,7 @@ void two_maxima(const float* amax) {  // says: two values of tensor_amax in one 
 #endif
 }
 
-// says: tensor_amax_at has no effect: the format has no tensor scale
+// error: tensor_amax_at has no effect: the format has no tensor scale
 void amax_without_tensor_scale(const float* amax) {
 #if defined(MISTAKE)
   (void)gpu::detail::collect_for<e1m2_f32>(gpu::tensor_amax_at{amax});
@@ -39,8 +39,8 @@ void amax_without_tensor_scale(const float* amax) {
 #endif
 }
 
-// says: mfma_scale_gfx950: 8-bit elements lie in another order along K than those of 6 and 4 bits, so both operands
-//       must be of 8 bits or neither
+// error: mfma_scale_gfx950: 8-bit elements have another order along K than those of 6 and 4 bits: both operands must
+//        have 8 bits, or neither
 void bytes_against_nibbles() {
   using gpu::mma::f8f6f4;
 #if defined(MISTAKE)
@@ -50,7 +50,7 @@ void bytes_against_nibbles() {
 #endif
 }
 
-void products_of_64_columns() {  // says: wmma_iu4_gfx12: gfx12 multiplies 16 or 32 columns of 4-bit integers at once
+void products_of_64_columns() {  // error: wmma_iu4_gfx12: gfx12 multiplies 16 or 32 columns of 4-bit integers at once
 #if defined(MISTAKE)
   (void)gpu::mma::wmma_iu4_gfx12<64>::words;
 #else

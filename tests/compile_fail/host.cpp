@@ -1,9 +1,10 @@
-// ufp4 - mistakes that the compiler answers with a message: those of a host program.
+// ufp4 - mistakes in host programs that must not compile, each with the compiler's error message.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled by check.sh, twice: with MISTAKE each function must bring the message behind "says:", at a line of its own;
-// without, the corrected file must compile. What is rejected by a concept says the concept's name. A message over 120
-// columns stands above its function and continues on lines that begin with "//" and seven blanks.
+// check.sh compiles this file twice. With MISTAKE the compiler must print the message behind "error:" for a line of
+// each function; without, the file must compile. If a concept rejects the code, the message contains the concept's
+// name. A message that does not fit in 120 columns precedes its function, on lines that begin with "//" and eight
+// blanks.
 #include <ufp4/ufp4.hpp>
 
 #include <array>
@@ -39,10 +40,10 @@ struct levels {
   static constexpr bool exact_products = false;
 };
 
-// says: the values of a table_element must be finite, ascending and hold a zero
+// error: the values of a table_element must be finite, ascending and hold a zero
 void table_without_a_zero() { (void)table_element<levels>(1.0f); }
 
-/// An element of a user's own: c - Offset / 2, the last value times LastTimes.
+/// A user-defined element: c - Offset / 2, the last value times LastTimes.
 template <int Offset, bool Exact, int LastTimes = 1>
 struct shifted {
   static constexpr bool exact_products = Exact;
@@ -64,34 +65,34 @@ struct shifted {
   std::uint8_t code;
 };
 
-void element_without_a_zero() {                     // says: an element format needs a zero
+void element_without_a_zero() {                     // error: an element format needs a zero
   (void)grid_of<shifted<pick<15, 16>(), false>>();  // -7.5, -6.5, ..., 7.5
 }
 
-// says: exact_products: the values are not small integers times a power of two; set it to false
+// error: exact_products: the values are not small integers times a power of two; set it to false
 void products_that_are_not_exact() {
   (void)grid_of<shifted<16, pick<1, 0>() == 1, 1000>>();  // the last value is 7000
 }
 
 // Block formats.
 
-void blocks_of_24() {  // says: the block length must be a power of two from 2 to 256
+void blocks_of_24() {  // error: the block length must be a power of two from 2 to 256
   (void)block_format<int4, float, pick<24, 32>()>::block_size;
 }
 
-void blocks_of_512() {  // says: the block length must be a power of two from 2 to 256
+void blocks_of_512() {  // error: the block length must be a power of two from 2 to 256
   (void)block_format<int4, float, pick<512, 256>()>::block_size;
 }
 
-void blocks_of_three_rows() {  // says: the rows of a block must be a power of two from 1 to 128
+void blocks_of_three_rows() {  // error: the rows of a block must be a power of two from 1 to 128
   (void)block_format<int4, float, block_shape(pick<3, 4>(), 16)>::block_size;
 }
 
-void blocks_of_256_rows() {  // says: the rows of a block must be a power of two from 1 to 128
+void blocks_of_256_rows() {  // error: the rows of a block must be a power of two from 1 to 128
   (void)block_format<int4, float, block_shape(pick<256, 128>(), 128)>::block_size;
 }
 
-void double_tensor_scale() {  // says: the tensor scale is float, or void for none
+void double_tensor_scale() {  // error: the tensor scale is float, or void for none
 #if defined(MISTAKE)
   (void)block_format<int4, e4m3, 16, double>::block_size;
 #else
@@ -99,7 +100,7 @@ void double_tensor_scale() {  // says: the tensor scale is float, or void for no
 #endif
 }
 
-// says: float, bf16 and e8m0 block scales take no tensor scale: their range needs none
+// error: float, bf16 and e8m0 block scales take no tensor scale: their range needs none
 void tensor_scale_beside_wide_scales() {
 #if defined(MISTAKE)
   (void)block_format<int4, e8m0, 32, float>::block_size;
@@ -108,7 +109,7 @@ void tensor_scale_beside_wide_scales() {
 #endif
 }
 
-void scales_of_fp16() {  // says: scale_format
+void scales_of_fp16() {  // error: scale_format
 #if defined(MISTAKE)
   (void)block_format<int4, fp16, 16>::block_size;
 #else
@@ -116,7 +117,7 @@ void scales_of_fp16() {  // says: scale_format
 #endif
 }
 
-void elements_of_char() {  // says: element_format
+void elements_of_char() {  // error: element_format
 #if defined(MISTAKE)
   (void)block_format<signed char, float, 16>::block_size;
 #else
@@ -126,7 +127,7 @@ void elements_of_char() {  // says: element_format
 
 // Policies.
 
-void two_transforms() {  // says: two transforms in one call
+void two_transforms() {  // error: two transforms in one call
 #if defined(MISTAKE)
   (void)quantize<nvfp4>(x, hadamard<16>{}, random_hadamard<16>{42});
 #else
@@ -134,7 +135,7 @@ void two_transforms() {  // says: two transforms in one call
 #endif
 }
 
-void two_roundings() {  // says: two rounding policies in one call
+void two_roundings() {  // error: two rounding policies in one call
 #if defined(MISTAKE)
   (void)quantize<nvfp4>(x, stochastic{1, 2}, nearest_even{});
 #else
@@ -142,7 +143,7 @@ void two_roundings() {  // says: two rounding policies in one call
 #endif
 }
 
-void two_scale_rules() {  // says: two scale rules in one call
+void two_scale_rules() {  // error: two scale rules in one call
 #if defined(MISTAKE)
   (void)quantize<mxfp4>(x, mx_floor{}, mx_even{});
 #else
@@ -150,8 +151,8 @@ void two_scale_rules() {  // says: two scale rules in one call
 #endif
 }
 
-// says: not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard,
-//       count_into (and for fake_quantize undo_transform)
+// error: not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard,
+//        count_into (and for fake_quantize undo_transform)
 void no_policy() {
 #if defined(MISTAKE)
   (void)quantize<nvfp4>(x, 42);
@@ -160,12 +161,12 @@ void no_policy() {
 #endif
 }
 
-/// A rounding policy of a user's own.
+/// A user-defined rounding policy.
 struct upwards {
   bool round_up(neighbours, float, std::uint64_t) const { return true; }
 };
 
-void preset_with_a_rounding() {  // says: a compat preset has a rounding of its own; leave the rounding policy out
+void preset_with_a_rounding() {  // error: a compat preset has a rounding of its own; leave the rounding policy out
 #if defined(MISTAKE)
   (void)quantize<compat::te_nvfp4>(x, upwards{});
 #else
@@ -173,13 +174,52 @@ void preset_with_a_rounding() {  // says: a compat preset has a rounding of its 
 #endif
 }
 
-void transform_of_24() {  // says: hadamard_size
+/// A user-defined scale rule.
+struct amax_over_8 {
+  float operator()(block_values, float amax) const { return amax / 8; }
+};
+
+void preset_with_a_scale_rule() {  // error: a compat preset has a scale rule of its own; leave the scale rule out
+#if defined(MISTAKE)
+  (void)quantize<compat::te_nvfp4>(x, amax_over_8{});
+#else
+  (void)quantize<nvfp4>(x, amax_over_8{});
+#endif
+}
+
+// error: mse_search looks around a scale rule of the library's own, not around one of the program's
+void search_around_a_user_rule() {
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(x, amax_over_8{}, mse_search{});
+#else
+  (void)quantize<nvfp4>(x, scale_up{}, mse_search{});
+#endif
+}
+
+void amax_without_a_tensor_scale() {  // error: tensor_amax has no effect: the format has no tensor scale
+#if defined(MISTAKE)
+  (void)quantize<e1m2_f32>(x, tensor_amax{5});
+#else
+  (void)quantize<nvfp4>(x, tensor_amax{5});
+#endif
+}
+
+// error: a shard of a format with a tensor scale needs the tensor_amax of the whole operand
+void shard_without_amax() {
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(x, shard{.first_row = 16});
+#else
+  (void)quantize<nvfp4>(x, shard{.first_row = 16}, tensor_amax{5});
+#endif
+}
+
+void transform_of_24() {  // error: hadamard_size
   (void)hadamard<pick<24, 32>()>{};
 }
 
 // Matrices.
 
-void output_of_const_elements() {  // says: the output is a view of const elements
+void output_of_const_elements() {  // error: the output is a view of const elements
 #if defined(MISTAKE)
   dequantize(q, x);
 #else
@@ -187,7 +227,9 @@ void output_of_const_elements() {  // says: the output is a view of const elemen
 #endif
 }
 
-void matrix_of_double(const double* data) {  // says: matrix_scalar
+// error: matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, or a GPU
+//        vendor's bfloat16 with bfloat16.hpp of the vendor's folder; convert others, such as double, first
+void matrix_of_double(const double* data) {
 #if defined(MISTAKE)
   (void)quantize<nvfp4>(matrix_view<const double>{data, 4, 16});
 #else
@@ -195,7 +237,15 @@ void matrix_of_double(const double* data) {  // says: matrix_scalar
 #endif
 }
 
-void no_format() {  // says: quantizer_target
+void matrix_of_const_elements() {  // error: a matrix of const elements could not be filled
+#if defined(MISTAKE)
+  (void)matrix<const float>(2, 2);
+#else
+  (void)matrix<float>(2, 2);
+#endif
+}
+
+void no_format() {  // error: quantizer_target
 #if defined(MISTAKE)
   (void)quantize<fp4<E2M1>>(x);
 #else
@@ -205,7 +255,7 @@ void no_format() {  // says: quantizer_target
 
 // Products.
 
-void product_of_floats() {  // says: at least one side must be quantized
+void product_of_floats() {  // error: at least one side must be quantized
 #if defined(MISTAKE)
   quantized_gemm(x, x, y);
 #else
@@ -213,7 +263,16 @@ void product_of_floats() {  // says: at least one side must be quantized
 #endif
 }
 
-void packed_on_the_left() {  // says: a prepacked_matrix is a right operand
+// error: block length mismatch: A and B have blocks of different lengths along K
+void product_of_16_and_32(const quantized_matrix<mxfp4>& m) {
+#if defined(MISTAKE)
+  quantized_gemm(q, m, y);
+#else
+  (void)m, quantized_gemm(q, w, y);
+#endif
+}
+
+void packed_on_the_left() {  // error: a prepacked_matrix is a right operand
 #if defined(MISTAKE)
   quantized_gemm(packed, q, y);
 #else
@@ -221,7 +280,7 @@ void packed_on_the_left() {  // says: a prepacked_matrix is a right operand
 #endif
 }
 
-void product_of_vectors(const std::vector<float>& v) {  // says: any_operand
+void product_of_vectors(const std::vector<float>& v) {  // error: any_operand
 #if defined(MISTAKE)
   quantized_gemm(v, w, y);
 #else
@@ -229,7 +288,7 @@ void product_of_vectors(const std::vector<float>& v) {  // says: any_operand
 #endif
 }
 
-void grouped_floats() {  // says: a: a sequence of quantized matrices or views of them
+void grouped_floats() {  // error: a: a sequence of quantized matrices or views of them
   const std::array<matrix_view<float>, 1> c{y};
   const std::array<quantized_view<nvfp4>, 1> b{w};
 #if defined(MISTAKE)
@@ -240,7 +299,7 @@ void grouped_floats() {  // says: a: a sequence of quantized matrices or views o
   quantized_gemm_grouped(a, b, c);
 }
 
-void grouped_by_floats() {  // says: b: a sequence of quantized matrices, views of them, or prepacked matrices
+void grouped_by_floats() {  // error: b: a sequence of quantized matrices, views of them, or prepacked matrices
   const std::array<matrix_view<float>, 1> c{y};
   const std::array<quantized_view<nvfp4>, 1> a{q};
 #if defined(MISTAKE)
@@ -249,4 +308,27 @@ void grouped_by_floats() {  // says: b: a sequence of quantized matrices, views 
   const std::array<quantized_view<nvfp4>, 1> b{w};
 #endif
   quantized_gemm_grouped(a, b, c);
+}
+
+// Recipes.
+
+void seed_of_a_rounding_in_a_recipe() {  // error: a_recipe_derives_the_seeds_of_its_operands
+  recipe::operand_policy policy;
+  policy.rounding = stochastic{pick<7, 0>()};
+}
+
+void seed_of_a_transform_in_a_recipe() {  // error: a_recipe_derives_the_seeds_of_its_operands
+  recipe::operand_policy policy;
+  policy.transform = random_hadamard<16>{pick<7, 0>()};
+}
+
+struct constant_rule {};
+
+void own_scale_rule_in_a_recipe() {  // error: storable_scale_rule
+  recipe::operand_policy policy;
+#if defined(MISTAKE)
+  policy.rule = recipe::rule_choice(constant_rule{});
+#else
+  policy.rule = scale_up{};
+#endif
 }

@@ -1,4 +1,4 @@
-# ufp4 - what an installed tree holds: these files and no other, none of which knows where it was built or installed.
+# ufp4 - checks the files of an installed tree: exactly these, and none contains the path of the build or installation.
 # SPDX-License-Identifier: Apache-2.0
 # cmake -D UFP4=<source> -D PREFIX=<installed> -D BUILD=<its build folder> -P check.cmake
 cmake_minimum_required(VERSION 3.23)
@@ -15,7 +15,7 @@ list(REMOVE_ITEM missing ${installed})
 set(surplus ${installed})
 list(REMOVE_ITEM surplus ${expected})
 if(missing OR surplus)
-  message(FATAL_ERROR "cmake --install: missing: ${missing}; not asked for: ${surplus}")
+  message(FATAL_ERROR "cmake --install: missing: ${missing}; not expected: ${surplus}")
 endif()
 
 foreach(file IN LISTS installed)

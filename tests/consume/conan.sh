@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ufp4 - the Conan recipe makes a package that a stranger's project finds, compiles and runs. Offline: nothing is downloaded.
+# ufp4 - the Conan recipe makes a package that a user's project finds, compiles and runs. Offline: nothing is downloaded.
 # SPDX-License-Identifier: Apache-2.0
 # usage: conan.sh CONAN SCRATCH-FOLDER CREATE INSTALL
 # The last two are the README's commands. They run in the scratch folder, with ufp4 in it, and leave there what INSTALL makes.
@@ -11,19 +11,19 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 program=$1 work=$2 create=$3 install=$4
 remove_tree "$work"
 mkdir -p "$work/ufp4/tests"
-export CONAN_HOME=$work/home # neither the user's profiles nor his cache
+export CONAN_HOME=$work/home # without the user's profiles and cache
 mkdir "$CONAN_HOME"
-echo 'tools.cmake.cmaketoolchain:generator=Ninja' >"$CONAN_HOME/global.conf" # make need not be here
+echo 'tools.cmake.cmaketoolchain:generator=Ninja' >"$CONAN_HOME/global.conf" # make may be absent
 cd "$source_dir"
 cp -r --no-preserve=mode conanfile.py CMakeLists.txt LICENSE cmake include "$work/ufp4"
 cp -r --no-preserve=mode tests/consume "$work/ufp4/tests"
 cd "$work"
 conan() { command "$program" "$@"; }
 
-# works LOG COMMAND: silently, or the script ends.
+# works LOG COMMAND: prints nothing, or the log and exits.
 works() { eval "$2" >"$1.log" 2>&1 || { tail -n 40 "$1.log"; echo "failed: $2"; exit 1; }; }
-# rejected LOG MESSAGE COMMAND: for that reason and no other.
-rejected() {
+# fails_with LOG MESSAGE COMMAND: for that reason and no other.
+fails_with() {
   if eval "$3" >"$1.log" 2>&1; then echo "accepted: $3"; exit 1; fi
   grep -q "$2" "$1.log" || { tail -n 40 "$1.log"; echo "does not report '$2': $3"; exit 1; }
 }
@@ -43,7 +43,7 @@ works version 'conan export ufp4 --version=0.1.77 && conan list ufp4/0.1.77 --fo
 grep -q 'ufp4/0\.1\.77#' version.log || { cat version.log; exit 1; }
 echo "--version is taken"
 
-rejected old 'requires at least 20\|is lower than the required' 'conan create ufp4 -s compiler.cppstd=17'
-rejected msvc 'its headers reject MSVC' \
+fails_with old 'requires at least 20\|is lower than the required' 'conan create ufp4 -s compiler.cppstd=17'
+fails_with msvc 'its headers reject MSVC' \
   'conan create ufp4 -s compiler=msvc -s compiler.version=194 -s compiler.runtime=dynamic -s compiler.cppstd=20'
 echo "C++17 and MSVC are rejected with a message"

@@ -1,4 +1,4 @@
-// ufp4 - what a stranger's first program does.
+// ufp4 - a first program that uses the library.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/ufp4.hpp>
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/consume/run.sh [--list] WAY
 Builds in UFP4_BUILD_DIR (default build/ in the source tree), in the folder packages. The way `install` comes first: the others use what
-it installed. Exit status 0, 1, or 77 after a line with the reason where something is missing. CTest: packages_WAY.'
+it installed. Exit status 0, 1, or 77 after a line with the reason if something is missing. CTest: packages_WAY.'
 set -uo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
@@ -35,7 +35,7 @@ in_cmake() {
     cmake --build "$out/$1" && ctest --test-dir "$out/$1" --output-on-failure --no-tests=error
 }
 
-# The README's own command, without its optimisation; and the program's output that the README shows.
+# The README's command, without optimization; the program must print the README's output.
 way_include() {
   local command
   # shellcheck disable=SC2016 # the backquotes are the page's
@@ -124,8 +124,8 @@ readme_pkgconfig() (
   eval "$path" && eval "${command/-O3/-O0}" && readme_prints "$PWD/a.out"
 )
 
-# rejected MESSAGE FIND-PACKAGE-ARGUMENT...: find_package must fail with that message.
-rejected() {
+# fails_with MESSAGE FIND-PACKAGE-ARGUMENT...: find_package must fail with that message.
+fails_with() {
   local log=$out/components.log project=$out/components
   mkdir -p "$project"
   printf 'cmake_minimum_required(VERSION 3.23)\nproject(rejected LANGUAGES CXX)\nfind_package(ufp4 %s CONFIG REQUIRED %s)\n' \
@@ -138,11 +138,11 @@ rejected() {
   tr -s ' \n' '  ' <"$log" | grep -qF "$1" || { cat "$log"; echo "find_package(ufp4 ${*:2}) does not report: $1"; return 1; }
 }
 way_components() {
-  rejected "ufp4::cuda needs CUDA as a language of the project" 0.1 COMPONENTS cuda &&
-    rejected "ufp4::hip needs hipcc as the C++ compiler" 0.1 COMPONENTS hip &&
-    rejected "none called 'opencl'" 0.1 COMPONENTS opencl &&
-    rejected "ufp4::kernels is not installed" 0.1 COMPONENTS kernels &&
-    rejected 'compatible with requested version "0.99"' 0.99
+  fails_with "ufp4::cuda needs CUDA as a language of the project" 0.1 COMPONENTS cuda &&
+    fails_with "ufp4::hip needs hipcc as the C++ compiler" 0.1 COMPONENTS hip &&
+    fails_with "none called 'opencl'" 0.1 COMPONENTS opencl &&
+    fails_with "ufp4::kernels is not installed" 0.1 COMPONENTS kernels &&
+    fails_with 'compatible with requested version "0.99"' 0.99
 }
 
 # The compiled library: installed, moved, found by CMake and by pkg-config; and as a part of the project that uses it.
@@ -161,7 +161,7 @@ way_kernels() {
     "$out/kernels_pkgconfig"
 }
 
-# From the overlay that the README names; vcpkg asks pkg-config about what the port installs.
+# From the overlay that the README names; vcpkg checks the installed files with pkg-config.
 way_vcpkg() {
   need g++
   need pkg-config

@@ -1,4 +1,4 @@
-# ufp4 - runs the vcpkg port under a small stand-in of the helpers that it calls, and checks what vcpkg's own lints ask of a package.
+# ufp4 - runs the vcpkg port under a small stand-in of the helpers that it calls, and checks the conditions of vcpkg's lints.
 # SPDX-License-Identifier: Apache-2.0
 # cmake -D UFP4=<source> -D PORTS=<overlay> -D WORK=<scratch> -D COMPILER=<C++ compiler> -P vcpkg.cmake; the package is left
 # in WORK/packages.
@@ -32,7 +32,7 @@ function(run)
   endif()
 endfunction()
 
-# The prefix of each build that vcpkg would make: Release, and Debug unless the port sets VCPKG_BUILD_TYPE.
+# The prefix of each build that vcpkg would make: Release, and Debug unless the port has only one build.
 set(configurations Release Debug)
 set(prefix_Release ${CURRENT_PACKAGES_DIR})
 set(prefix_Debug ${CURRENT_PACKAGES_DIR}/debug)
@@ -74,7 +74,7 @@ function(vcpkg_cmake_install)
   endforeach()
 endfunction()
 
-# Moves the package to share/<port>, two folders below the prefix, and tells its files so.
+# Moves the package to share/<port>, two folders below the prefix, and adapts its files.
 function(vcpkg_cmake_config_fixup)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "PACKAGE_NAME;CONFIG_PATH" "")
   reject_rest()
@@ -100,7 +100,7 @@ function(vcpkg_cmake_config_fixup)
   endforeach()
 endfunction()
 
-# The prefix is written anew, from the place of the file, and the machine's pkg-config is asked about the result.
+# The prefix becomes relative to the file, and the machine's pkg-config checks the result.
 function(vcpkg_fixup_pkgconfig)
   cmake_parse_arguments(PARSE_ARGV 0 arg "SKIP_CHECK" "" "")
   reject_rest()
@@ -137,7 +137,7 @@ endfunction()
 
 include(${port_dir}/portfile.cmake)
 
-# The lints. LIST_DIRECTORIES: an empty folder is a fault too.
+# The lints. LIST_DIRECTORIES: an empty folder is an error, too.
 function(lint_files)
   set(no_package_has "^(lib|bin|debug|cmake|tools|share/(cmake|licenses|doc))(/|$)")
   if("kernels" IN_LIST FEATURES)

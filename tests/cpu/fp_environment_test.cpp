@@ -234,15 +234,15 @@ namespace {
 
 void check_layer(const std::vector<float>& x, const std::vector<float>& w, const std::vector<float>& dy) {
   const matrix_view<const float> xv{x.data(), T, K}, wv{w.data(), N, K}, dyv{dy.data(), T, N};
-  for (recipe::training_recipe r :
-       {recipe::ufp4(1), recipe::ufp4<nv_e1m2>(1), recipe::e2m1_baseline(1), recipe::nvfp4(1), recipe::bf16(1)}) {
+  for (recipe::training_recipe r : {recipe::ufp4_recipe(1), recipe::ufp4_recipe<nv_e1m2>(1),
+                                    recipe::e2m1_baseline_recipe(1), recipe::nvfp4_recipe(1), recipe::bf16_recipe(1)}) {
     r.accumulate = accumulate::exact_blocks;
     check_everywhere([&](const cpu::context& ctx) {
       std::vector<float> y(T * N, 0.1f), dx(T * K, 0.1f), dw(N * K, 0x1p-149f);
       recipe::saved_activation saved;
-      linear_forward(ctx, r.at(3, 4), xv, wv, matrix_view<float>{y.data(), T, N}, &saved);
-      linear_backward_input(ctx, r.at(3, 4), dyv, wv, matrix_view<float>{dx.data(), T, K}, recipe::write::add);
-      linear_backward_weight(ctx, r.at(3, 4), dyv, saved, matrix_view<float>{dw.data(), N, K}, recipe::write::add);
+      linear_forward(ctx, r.at(3, 4), xv, wv, matrix_view<float>{y.data(), T, N}, {.saved = &saved});
+      linear_backward_input(ctx, r.at(3, 4), dyv, wv, matrix_view<float>{dx.data(), T, K}, recipe::write_mode::add);
+      linear_backward_weight(ctx, r.at(3, 4), dyv, saved, matrix_view<float>{dw.data(), N, K}, recipe::write_mode::add);
       bytes out;
       append(out, y.data(), y.size());
       append(out, dx.data(), dx.size());

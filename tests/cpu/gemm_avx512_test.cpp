@@ -4,6 +4,7 @@
 #include <ufp4/gemm.hpp>
 
 #include "support/catch.hpp"
+#include "support/format_pairs.hpp"
 #include "support/gemm_model.hpp"
 #include "support/poison.hpp"
 #include "support/seed.hpp"
@@ -23,7 +24,7 @@ using model::scales;
 
 template <class F>
 constexpr std::size_t length_of = F::block_size;
-using nf4_f32 = block_format<nf4, float, 16>;
+using support::nf4_f32;
 
 /// Rows [0, rows) of a quantized matrix.
 template <class F>
@@ -76,8 +77,8 @@ void poison_scales(quantized_matrix<F>& q, std::mt19937_64& gen) {
 }
 
 template <class A, class B>
-void check_pair(const char* name) {
-  CAPTURE(name);
+void check_pair() {
+  INFO((support::pair_text<A, B>()));
   std::mt19937_64 gen{support::seed(length_of<A>)};
   const std::size_t b = length_of<A>;
   for (const std::size_t k : {b, 3 * b, 5 * b + 1, std::size_t{1100}})
@@ -206,41 +207,7 @@ TEST_CASE("every number of rows, columns and k gives the scalar kernel's bits", 
 TEST_CASE("mixed formats, all scale kinds and squares give the scalar kernel's bits, for hostile scales too",
           "[gemm]") {
   INFO(support::seed_note());
-  using e3m0_f32 = block_format<fp4<E3M0>, float, 16>;
-  using e2m1_bf16 = block_format<fp4<E2M1>, ufp4::bf16, 16>;
-  using e1m2_ue5m3 = block_format<fp4<E1M2>, ue5m3, 16>;
-  using int4_e8m0 = block_format<ufp4::int4, e8m0, 16>;
-  using e2m1_square = block_format<fp4<E2M1>, e4m3, square(16), float>;
-  using int4_square = block_format<ufp4::int4, e8m0, square(32)>;
-  SECTION("blocks of 16") {
-    check_pair<e1m2_f32, nvfp4>("e1m2_f32 x nvfp4");
-    check_pair<e2m1_bf16, int4_f32>("e2m1_bf16 x int4_f32");
-    check_pair<e1m2_ue5m3, int4_e8m0>("e1m2_ue5m3 x int4_e8m0");
-    check_pair<e3m0_f32, nvint4>("e3m0_f32 x nvint4");
-    check_pair<e3m0_f32, e3m0_f32>("e3m0_f32 x e3m0_f32");
-    check_pair<nvint4, nvfp4>("nvint4 x nvfp4");
-  }
-  SECTION("blocks of 32") {
-    check_pair<mxfp4, mx_e1m2>("mxfp4 x mx_e1m2");
-    check_pair<mxint4, block_format<fp4<E2M1>, float, 32>>("mxint4 x e2m1 f32 32");
-    check_pair<block_format<fp4<E1M2>, e4m3, 32>, mxfp4>("e1m2 e4m3 32 x mxfp4");
-  }
-  SECTION("other lengths") {
-    check_pair<block_format<fp4<E2M1>, float, 8>, block_format<ufp4::int4, e4m3, 8>>("blocks of 8");
-    check_pair<block_format<fp4<E2M1>, float, 4>, block_format<ufp4::int4, e4m3, 4>>("blocks of 4");
-    check_pair<block_format<fp4<E1M2>, ue5m3, 64>, block_format<ufp4::int4, ufp4::bf16, 64>>("blocks of 64");
-    check_pair<block_format<fp4<E3M0>, e8m0, 256>, block_format<fp4<E3M0>, float, 256>>("blocks of 256");
-  }
-  SECTION("squares") {
-    check_pair<nvfp4, e2m1_square>("nvfp4 x square");
-    check_pair<e2m1_square, nvint4>("square x nvint4");
-    check_pair<int4_square, mxfp4>("int4 square x mxfp4");
-    check_pair<block_format<fp4<E2M1>, float, square(8)>, block_format<nf4, float, square(8)>>("squares of 8");
-  }
-  SECTION("grids without exact products") {
-    check_pair<nf4_f32, nvfp4>("nf4 x nvfp4");
-    check_pair<block_format<nf4, e8m0, 32>, block_format<nf4, e4m3, 32>>("nf4 e8m0 x nf4 e4m3");
-  }
+  support::all_kinds_of_pairs([]<class Pair>(Pair) { check_pair<typename Pair::left, typename Pair::right>(); });
 }
 
 TEST_CASE("fast and folded_bf16 stay within their bounds, short sums too", "[gemm]") {

@@ -41,34 +41,29 @@ struct lopsided_levels {
   static constexpr bool exact_products = false;
 };
 
-/// Formats are data to kernels, so a list of them is a list of values. Together: every scale kind with one level and
+/// Formats are data to kernels, so this is a list of values. It holds every preset, every scale kind with one level and
 /// with two, every regular grid, squares, and blocks longer and shorter than the transforms.
 const std::vector<format_spec>& formats() {
-  static const std::vector<format_spec> list = {
-      spec_of<e1m2_f32>,
-      spec_of<int4_f32>,
-      spec_of<e2m1_f32>,
-      spec_of<nvfp4>,
-      spec_of<nv_e1m2>,
-      spec_of<nvint4>,
-      spec_of<mxfp4>,
-      spec_of<mx_e1m2>,
-      spec_of<mxint4>,
-      spec_of<block_format<nf4, float, 32>>,
-      spec_of<block_format<nf4, e4m3, 16, float>>,
-      spec_of<block_format<table_element<lopsided_levels>, e8m0, 32>>,
-      spec_of<block_format<fp4<E3M0>, e4m3, 16>>,
-      spec_of<block_format<fp4<E3M0>, e8m0, 64>>,
-      spec_of<block_format<fp4<E2M1>, ue5m3, 16>>,
-      spec_of<block_format<fp4<E2M1>, ue5m3, 64, float>>,
-      spec_of<block_format<fp4<E2M1>, bf16, 16>>,
-      spec_of<block_format<int4, bf16, 32>>,
-      spec_of<block_format<fp4<E1M2>, bf16, 128>>,
-      spec_of<block_format<fp4<E2M1>, float, 256>>,
-      spec_of<block_format<fp4<E2M1>, e4m3, square(16), float>>,
-      spec_of<block_format<fp4<E1M2>, e8m0, square(32)>>,
-      spec_of<block_format<int4, float, square(64)>>,
-  };
+  static const std::vector<format_spec> list = [] {
+    std::vector<format_spec> all = {
+        spec_of<block_format<nf4, float, 32>>,
+        spec_of<block_format<nf4, e4m3, 16, float>>,
+        spec_of<block_format<table_element<lopsided_levels>, e8m0, 32>>,
+        spec_of<block_format<fp4<E3M0>, e4m3, 16>>,
+        spec_of<block_format<fp4<E3M0>, e8m0, 64>>,
+        spec_of<block_format<fp4<E2M1>, ue5m3, 16>>,
+        spec_of<block_format<fp4<E2M1>, ue5m3, 64, float>>,
+        spec_of<block_format<fp4<E2M1>, bf16, 16>>,
+        spec_of<block_format<int4, bf16, 32>>,
+        spec_of<block_format<fp4<E1M2>, bf16, 128>>,
+        spec_of<block_format<fp4<E2M1>, float, 256>>,
+        spec_of<block_format<fp4<E2M1>, e4m3, square(16), float>>,
+        spec_of<block_format<fp4<E1M2>, e8m0, square(32)>>,
+        spec_of<block_format<int4, float, square(64)>>,
+    };
+    for_each_preset([&all](auto preset) { all.push_back(preset.spec); });
+    return all;
+  }();
   return list;
 }
 
@@ -198,14 +193,14 @@ TEST_CASE("every tier gives the scalar kernel's bytes for 0 to 320 columns and 1
   std::size_t next = 0;
   for (std::size_t cols = 0; cols <= 320; ++cols) {
     const std::size_t rows = 1 + cols % 17;
-    for (const layout l : {layout::packed, layout::wide, layout::turned}) {
+    for (const layout l : {layout::packed, layout::wide, layout::transposed}) {
       const format_spec& format = formats()[next++ % formats().size()];
       check_matrix<float>(r, numbers, format, random_transform(r, transforms[next % 6]), rows, cols, l);
     }
   }
   for (std::size_t rows = 1; rows <= 17; ++rows)
     for (const format_spec& format : formats())
-      check_matrix<bf16>(r, numbers, format, random_transform(r, rows % 3 == 0 ? 16 : 1), rows, 97, layout::turned);
+      check_matrix<bf16>(r, numbers, format, random_transform(r, rows % 3 == 0 ? 16 : 1), rows, 97, layout::transposed);
 }
 
 TEST_CASE("values at every cut of a grid, and next to it, get the scalar kernel's codes", "[cpu]") {

@@ -86,6 +86,14 @@ function(package name kind)
   endif()
 endfunction()
 
+# begin_case() adds the case `name` of the calling function to the list and returns from that function unless it is CASE.
+macro(begin_case)
+  set(cases ${cases} ${name} PARENT_SCOPE)
+  if(NOT CASE STREQUAL name)
+    return()
+  endif()
+endmacro()
+
 # configure(<case> ...) configures the source tree.
 # | keyword | meaning                                                                                            |
 # |---------|----------------------------------------------------------------------------------------------------|
@@ -104,10 +112,7 @@ endfunction()
 # | WITH    | a regex: what compile_commands.json has; WITHOUT: what it has not                                  |
 # | COMPILE | a target that is built                                                                             |
 function(configure name)
-  set(cases ${cases} ${name} PARENT_SCOPE)
-  if(NOT CASE STREQUAL name)
-    return()
-  endif()
+  begin_case()
   cmake_parse_arguments(PARSE_ARGV 1 arg "HIDDEN" "CXX;NEEDS;REPORT;WITH;WITHOUT;COMPILE"
                         "BUILD;SEARCH;PACKAGE;PROGRAM;HEADER;ENV;ARGS;AGAIN")
   if(arg_PROGRAM)
@@ -188,10 +193,7 @@ endfunction()
 # | COMMAND | the command, in the source tree; STATUS: its exit status           |
 # | REPORT  | a regex: what it prints; ONCE: what exactly one line begins with    |
 function(script name)
-  set(cases ${cases} ${name} PARENT_SCOPE)
-  if(NOT CASE STREQUAL name)
-    return()
-  endif()
+  begin_case()
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "STATUS;REPORT;ONCE" "MODULES;BROKEN;COMMAND")
   foreach(program IN LISTS arg_BROKEN ITEMS apt-get sudo)
     program(${program} "exit 1")

@@ -294,7 +294,7 @@ TEST_CASE("a clone has the recipe, the layer number and the step, and weights of
 
 TEST_CASE("a recorded forward takes a step, one that is not recorded takes none", "[torch]") {
   auto stochastic = recipe_named("ufp4", 2);
-  stochastic.fprop.left.rounding = ufp4::rounding_spec::kind::stochastic;  // so that y shows the step
+  stochastic.fprop.left.rounding = ufp4::stochastic{};  // so that y shows the step
   ufp4_linear linear(ufp4_linear_options(32, 16).recipe(stochastic));
   const Tensor x = torch::randn({4, 32});
   const auto unrecorded = [&] {

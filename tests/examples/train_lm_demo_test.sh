@@ -16,8 +16,8 @@ program() {
   { echo '#!/usr/bin/env bash'; cat; } >"$1"
   chmod +x "$1"
 }
-# says WHAT WORDS FILE
-says() {
+# contains WHAT TEXT FILE
+contains() {
   grep -qF -- "$2" "$3" && return
   echo "FAILED: $1: '$2' is not in:"
   cat "$3"
@@ -61,34 +61,34 @@ JSON
 [ $loss = null ] && exit 3
 exit 0
 STUB
-# demo NAME=VALUE...: what the demo says, in $folder/said.
+# demo NAME=VALUE...: the output of the demo, in $folder/output.
 demo() {
-  env PATH="$folder/bin:$PATH" UFP4_BUILD_DIR="$folder/build" "$@" bash "$root/examples/demo.sh" >"$folder/said" 2>&1
+  env PATH="$folder/bin:$PATH" UFP4_BUILD_DIR="$folder/build" "$@" bash "$root/examples/demo.sh" >"$folder/output" 2>&1
 }
 page=$folder/build/compare.html
 
-demo PAGE='<main><h1>Compared</h1></main></body>' || { echo "FAILED: exit status $?"; cat "$folder/said"; failed=1; }
-says 'the table' 'A transformer of 139584 parameters, trained on 1.536e+05 bytes' "$folder/said"
-says 'the table' 'ufp4                     2.3457            2.3457       4.2' "$folder/said"
-says 'the page' '<tr><td class="mono">e2m1-baseline</td><td>2.3457</td><td>2.3457</td><td>4.2</td></tr>' "$page"
-says 'the page' '</main></body>' "$page"
-says 'the table' 'An illustration, not evidence: one seed' "$folder/said"
-says 'the page' 'An illustration, not evidence: one seed' "$page"
+demo PAGE='<main><h1>Compared</h1></main></body>' || { echo "FAILED: exit status $?"; cat "$folder/output"; failed=1; }
+contains 'the table' 'A transformer of 139584 parameters, trained on 1.536e+05 bytes' "$folder/output"
+contains 'the table' 'ufp4                     2.3457            2.3457       4.2' "$folder/output"
+contains 'the page' '<tr><td class="mono">e2m1-baseline</td><td>2.3457</td><td>2.3457</td><td>4.2</td></tr>' "$page"
+contains 'the page' '</main></body>' "$page"
+contains 'the table' 'An illustration, not evidence: one seed' "$folder/output"
+contains 'the page' 'An illustration, not evidence: one seed' "$page"
 if [ "$(grep -c '<h2>Training in 4 bits</h2>' "$page")" != 1 ] || [ "$(tail -n 1 "$page")" != '</main></body>' ]; then
   echo 'FAILED: the section does not stand once, before </main>'
   failed=1
 fi
 
 demo PAGE='<p>another page</p>' || { echo 'FAILED: a page without </main> ended the demo'; failed=1; }
-says 'a page without </main>' 'has no </main>, so it was left without this table' "$folder/said"
-says 'a page without </main>' '<p>another page</p>' "$page"
+contains 'a page without </main>' 'has no </main>, so it was left without this table' "$folder/output"
+contains 'a page without </main>' '<p>another page</p>' "$page"
 
 demo PAGE='</main>' DIVERGES=ufp4 || { echo 'FAILED: a run that diverged ended the demo'; failed=1; }
-says 'a run that diverged' '<td class="mono">ufp4</td><td>diverged</td>' "$page"
+contains 'a run that diverged' '<td class="mono">ufp4</td><td>diverged</td>' "$page"
 
 demo PAGE='</main>' FAILS=ufp4 && { echo 'FAILED: a run that failed did not end the demo'; failed=1; }
-says 'a run that failed' 'there is no text' "$folder/said"
+contains 'a run that failed' 'there is no text' "$folder/output"
 
 demo PAGE='</main>' TOKENS='"x": 0,' && { echo 'FAILED: a result without tokens did not end the demo'; failed=1; }
-says 'a result without tokens' 'result.json has no tokens' "$folder/said"
+contains 'a result without tokens' 'result.json has no tokens' "$folder/output"
 exit $failed

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# ufp4 - tests: a stand-in for train_lm that writes its files with losses of known effects, in milliseconds.
+# ufp4 - tests: a replacement of train_lm that writes its files with known losses, in milliseconds.
 # SPDX-License-Identifier: Apache-2.0
-"""Loss at the end: (1.5 + 0.8 (C / 1e12)^-0.25) (1 + effect of the recipe), times what the seed shares between recipes
-and times noise of its own. FAKE_STEP_SECONDS makes it slow, FAKE_FAIL=TEXT fails runs whose folder holds TEXT,
-FAKE_DIVERGE=TEXT ends them as train_lm does where the loss is no longer a number.
+"""The final loss is (1.5 + 0.8 (C / 1e12)^-0.25) (1 + effect of the recipe), times a factor of the seed that all recipes
+share, times a factor of the run. FAKE_STEP_SECONDS makes it slow, FAKE_FAIL=TEXT fails runs whose folder contains TEXT,
+FAKE_DIVERGE=TEXT ends them as train_lm ends a run whose loss is not finite.
 """
 
 import json

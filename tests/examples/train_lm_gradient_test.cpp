@@ -15,14 +15,10 @@ using train_lm::model;  // and not the namespace of support/model.hpp
 using support::check_gradient;
 using support::check_gradient_at;
 using support::inner;
+using support::pool;
 using support::random_matrix;
 
 namespace {
-
-thread_pool& pool() {
-  static thread_pool threads(2);
-  return threads;
-}
 
 std::vector<std::uint8_t> random_bytes(std::mt19937_64& gen, index count) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count));
@@ -61,15 +57,15 @@ TEST_CASE("RMSNorm's gradients are those of its formula, and dx is added to what
   });
 }
 
-TEST_CASE("RoPE keeps lengths, depends on distance alone, and turns back to where it was", "[train_lm]") {
+TEST_CASE("RoPE keeps norms, depends on the distance of positions only, and rotate_back is its inverse", "[train_lm]") {
   std::mt19937_64 gen{support::seed(2)};
   const rotary_embedding<double> rope(32, 8, 10000);
   matrix<double> same(64, 16), before;
   const matrix<double> row = random_matrix(gen, 1, 16);
   for (index t = 0; t < 64; ++t) same.row(t) = row;
   before = same;
-  rope.turn(pool(), same, 1);
-  CHECK(same.rightCols(8) == before.rightCols(8));  // one head is turned, the other is not
+  rope.rotate(pool(), same, 1);
+  CHECK(same.rightCols(8) == before.rightCols(8));  // one head is rotated, the other is not
   CHECK(same.row(0) == before.row(0));              // position 0
   CHECK(same.row(33) == same.row(1));               // the second sequence
   CHECK((same.row(1).leftCols(8) - before.row(1).leftCols(8)).norm() > 0.1);
@@ -80,10 +76,10 @@ TEST_CASE("RoPE keeps lengths, depends on distance alone, and turns back to wher
   matrix<double> x = random_matrix(gen, 32, 16);
   const matrix<double> up = random_matrix(gen, 32, 16);
   matrix<double> dx = up;
-  rope.turn_back(pool(), dx, 2);
+  rope.rotate_back(pool(), dx, 2);
   check_gradient(x, dx, [&] {
     matrix<double> y = x;
-    rope.turn(pool(), y, 2);
+    rope.rotate(pool(), y, 2);
     return inner(up, y);
   });
 }
@@ -177,11 +173,11 @@ TEST_CASE("float's e^x, sigmoid and sums along rows are within a few units in th
   std::vector<float> values;
   for (int n = 1; n < 70; ++n) {
     values.push_back(static_cast<float>(n * 7919 % 101 - 50));  // integers: every order gives the sum
-    float sum = 0, squares = 0, largest = values[0];
-    for (const float v : values) sum += v, squares += v * v, largest = std::max(largest, v);
+    float sum = 0, squares = 0, most = values[0];
+    for (const float v : values) sum += v, squares += v * v, most = std::max(most, v);
     CHECK(sum_of(values.data(), n) == sum);
     CHECK(dot(values.data(), values.data(), n) == squares);
-    CHECK(largest_of(values.data(), n) == largest);
+    CHECK(maximum_of(values.data(), n) == most);
   }
 }
 
@@ -263,7 +259,7 @@ TEST_CASE("a microbatch's gradient is that of the microbatch alone", "[train_lm]
 
 namespace {
 template <class F>
-bool says(const F& f, const std::string& words) {
+bool rejects(const F& f, const std::string& words) {
   return support::rejection(f).find(words) != std::string::npos;
 }
 }  // namespace
@@ -272,13 +268,18 @@ TEST_CASE("a batch that does not fit is rejected by what is wrong with it", "[tr
   model<float> m({.layers = 1, .width = 16, .heads = 1, .ffn = 16, .sequence = 16}, 1);
   plain_engine<float> engine;
   const auto loss = [&](const token_batch& b) { return m.loss(b, engine, pool()); };
-  CHECK(says([&] { loss({1, 32, 1, 1, std::vector<std::uint8_t>(33)}); }, "length is 32"));
-  CHECK(says([&] { loss({3, 16, 2, 2, std::vector<std::uint8_t>(51)}); }, "sequences is 3"));
-  CHECK(says([&] { loss({2, 16, 2, 1, std::vector<std::uint8_t>(34)}); }, "whole_microbatches is 1"));
-  CHECK(says([&] { loss({2, 16, 2, 2, std::vector<std::uint8_t>(33)}); }, "bytes has 33"));
-  CHECK(says([&] { model<float>({.width = 24}, 1); }, "width is 24"));
-  CHECK(says([&] { model<float>({.heads = 3}, 1); }, "heads is 3"));
-  CHECK(says([&] { model<float>({.experts = 2, .top_k = 3}, 1); }, "top_k is 3"));
+  CHECK(rejects([&] { loss({1, 32, 1, 1, std::vector<std::uint8_t>(33)}); },
+                "length must be the model's sequence, 16, got 32"));
+  CHECK(rejects([&] { loss({3, 16, 2, 2, std::vector<std::uint8_t>(51)}); },
+                "sequences must be a positive multiple of microbatches, 2, got 3"));
+  CHECK(rejects([&] { loss({2, 16, 2, 1, std::vector<std::uint8_t>(34)}); },
+                "whole_microbatches must be at least microbatches, 2, got 1"));
+  CHECK(rejects([&] { loss({2, 16, 2, 2, std::vector<std::uint8_t>(33)}); },
+                "bytes must have sequences * (length + 1) entries, 34, got 33"));
+  CHECK(rejects([&] { model<float>({.width = 24}, 1); }, "width must be a multiple of 16, got 24"));
+  CHECK(rejects([&] { model<float>({.heads = 3}, 1); }, "into heads of an even size, got 3"));
+  CHECK(rejects([&] { model<float>({.experts = 2, .top_k = 3}, 1); },
+                "top_k must be 1 to the number of experts, 2, got 3"));
 }
 
 }  // namespace train_lm_tests

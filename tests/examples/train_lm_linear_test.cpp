@@ -86,19 +86,19 @@ results by_definition(const linear_model::policies<Format, Weight>& q, const pro
   const auto columns = [&](auto& x, std::size_t part) {
     return transpose(row_range(view_of(x), begin[part], begin[part + 1] - begin[part]));
   };
-  const auto largest = [&](std::uint32_t gemm, std::size_t parts, const auto& operand) {
+  const auto amax_of_parts = [&](std::uint32_t gemm, std::size_t parts, const auto& operand) {
     tensor_amax found;
     for (std::size_t i = 0; i < parts; ++i)
       found.value = std::max(found.value, ufp4::amax(operand(i), q.transform(gemm)).value);
     return found;
   };
   const std::size_t parts = experts * microbatches;
-  const auto gx = largest(0, experts, [&](std::size_t e) { return of_expert(p.x, e); }),
-             gw = largest(0, experts, weights);
-  const auto gdy = largest(1, experts, [&](std::size_t e) { return of_expert(p.dy, e); });
-  const auto gwt = largest(1, experts, [&](std::size_t e) { return transpose(weights(e)); });
-  const auto gdyt = largest(2, parts, [&](std::size_t i) { return columns(p.dy, i); });
-  const auto gxt = largest(2, parts, [&](std::size_t i) { return columns(p.x, i); });
+  const auto gx = amax_of_parts(0, experts, [&](std::size_t e) { return of_expert(p.x, e); }),
+             gw = amax_of_parts(0, experts, weights);
+  const auto gdy = amax_of_parts(1, experts, [&](std::size_t e) { return of_expert(p.dy, e); });
+  const auto gwt = amax_of_parts(1, experts, [&](std::size_t e) { return transpose(weights(e)); });
+  const auto gdyt = amax_of_parts(2, parts, [&](std::size_t i) { return columns(p.dy, i); });
+  const auto gxt = amax_of_parts(2, parts, [&](std::size_t i) { return columns(p.x, i); });
   for (std::size_t e = 0; e < experts; ++e) {
     quantized_gemm(q.template nearest<Format>(0, of_expert(p.x, e), gx), q.template nearest<Weight>(0, weights(e), gw),
                    of_expert(r.y, e), {.accumulate = q.mode});
@@ -118,12 +118,12 @@ results by_definition(const linear_model::policies<Format, Weight>& q, const pro
 /// bf16 has no random bits and no tensor scale: each part is a dense layer of its own, whose sums are those of exact
 /// products of operands rounded to bf16, up to what binary32 loses.
 void check_bf16(const problem& p) {
-  const auto now = ufp4::recipe::bf16(5).at(step, layer);
+  const auto now = ufp4::recipe::bf16_recipe(5).at(step, layer);
   const std::size_t experts = p.segments.experts, microbatches = p.segments.microbatches;
   const auto outputs = static_cast<std::size_t>(p.outputs);
   const auto at = p.segments.expert_offsets();
   const auto& begin = p.segments.begin;
-  const results got = through(ufp4::recipe::bf16(5), p, 1);
+  const results got = through(ufp4::recipe::bf16_recipe(5), p, 1);
   results alone{matrix<float>(p.x.rows(), p.outputs), matrix<float>(p.x.rows(), p.inputs),
                 matrix<float>(got.dw.rows(), p.inputs)};
   for (std::size_t e = 0; e < experts; ++e) {
@@ -163,9 +163,9 @@ TEST_CASE("recipe_engine is numerics 7 bit for bit, a microbatch's dW being a pa
   using namespace ufp4;
   for (const problem& p : {mixture(), dense()}) {
     CAPTURE(p.segments.experts);
-    CHECK(through(recipe::ufp4(5), p, 1) ==
+    CHECK(through(recipe::ufp4_recipe(5), p, 1) ==
           by_definition(linear_model::policies<e1m2_f32>{5, step, layer, {true, true, true}}, p));
-    CHECK(through(recipe::nvfp4(5), p, 1) ==
+    CHECK(through(recipe::nvfp4_recipe(5), p, 1) ==
           by_definition(linear_model::policies<nvfp4, nvfp4_square>{5, step, layer, {false, false, true}, true}, p));
     check_bf16(p);
   }
@@ -173,7 +173,8 @@ TEST_CASE("recipe_engine is numerics 7 bit for bit, a microbatch's dW being a pa
 
 TEST_CASE("an expert without tokens has a gradient of zeros", "[train_lm]") {
   const problem p = mixture();
-  for (const auto& recipe : {ufp4::recipe::bf16(1), ufp4::recipe::ufp4(1), ufp4::recipe::nvfp4(1)}) {
+  for (const auto& recipe :
+       {ufp4::recipe::bf16_recipe(1), ufp4::recipe::ufp4_recipe(1), ufp4::recipe::nvfp4_recipe(1)}) {
     const results r = through(recipe, p, 1);
     CHECK(r.dw.allFinite());
     for (index m = 0; m < 2; ++m) {
@@ -190,7 +191,7 @@ TEST_CASE("the engines agree up to what rounding costs", "[train_lm]") {
   plain_engine<float> plain;
   const results exact = through(plain, p);
   for (const auto& [recipe, error] :
-       {std::pair{ufp4::recipe::bf16(1), 0.005}, std::pair{ufp4::recipe::ufp4(1), 0.25}}) {
+       {std::pair{ufp4::recipe::bf16_recipe(1), 0.005}, std::pair{ufp4::recipe::ufp4_recipe(1), 0.25}}) {
     const results got = through(recipe, p, 1);
     CHECK((got.y - exact.y).norm() < static_cast<float>(error) * exact.y.norm());
     CHECK((got.dx - exact.dx).norm() < static_cast<float>(error) * exact.dx.norm());
@@ -202,7 +203,7 @@ TEST_CASE("recipe_engine's random bits change with the step, its signs do not, a
           "[train_lm]") {
   const problem p = dense();
   thread_pool pool(1);
-  recipe_engine engine(ufp4::recipe::ufp4(1), pool);
+  recipe_engine engine(ufp4::recipe::ufp4_recipe(1), pool);
   engine.begin_step(1);
   const results one = through(engine, p);
   engine.begin_step(2);
@@ -233,7 +234,7 @@ class thread_ranks final : public ranks {
   thread_ranks(shared_exchange& all, int rank) : all_(all), rank_(rank) {}
   int rank() const override { return rank_; }
   int count() const override { return static_cast<int>(all_.all.size()); }
-  float largest(float here) override {
+  float maximum(float here) override {
     const std::uint64_t bits = std::bit_cast<std::uint32_t>(here);
     float most = 0;
     for (const std::uint64_t b : gather(std::span(&bits, 1)))
@@ -320,7 +321,8 @@ TEST_CASE("training gives the same bits on 1, 2 and 3 threads and on 1, 2 and 4 
   model_config mixture_model = dense_model;
   mixture_model.experts = 3;
   for (const model_config& c : {dense_model, mixture_model})
-    for (const auto& recipe : {ufp4::recipe::ufp4(1), ufp4::recipe::nvfp4(1), ufp4::recipe::bf16(1)}) {
+    for (const auto& recipe :
+         {ufp4::recipe::ufp4_recipe(1), ufp4::recipe::nvfp4_recipe(1), ufp4::recipe::bf16_recipe(1)}) {
       CAPTURE(c.experts);
       ranks alone;
       const std::uint64_t expected = trained(c, recipe, 1, alone);

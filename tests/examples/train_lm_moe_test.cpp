@@ -12,14 +12,10 @@ using train_lm::index;  // and not the one of <strings.h>
 
 using support::check_gradient;
 using support::inner;
+using support::pool;
 using support::random_matrix;
 
 namespace {
-
-thread_pool& pool() {
-  static thread_pool threads(2);
-  return threads;
-}
 
 /// Tokens, a router and what came of them; x's first column is 1, so that a router can prefer an expert outright.
 template <class T>

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ufp4 - tests: train_lm under mpirun trains the same bits on 1, 2 and 4 ranks; what ranks cannot do is said.
+# ufp4 - tests: train_lm under mpirun trains the same bits on 1, 2 and 4 ranks; wrong numbers of ranks are rejected.
 # SPDX-License-Identifier: Apache-2.0
 #
 # train_lm_mpi_test.sh TRAIN_LM
@@ -15,15 +15,15 @@ fail() {
   failed=1
 }
 
-# A shape with ragged parts: 2 sequences of 32 bytes a microbatch, 4 experts of which some have no tokens in some.
+# A shape with ragged parts: 2 sequences of 32 bytes per microbatch; some of the 4 experts have microbatches without tokens.
 tiny=(--layers 1 --width 32 --heads 2 --ffn 48 --sequence 32 --batch 8 --microbatches 4 --eval-windows 4 --threads 1
   --text "$root/include/ufp4/recipe")
 
-# hash_of ARGUMENT...: the final checkpoint's, or what was said instead
+# hash_of ARGUMENT...: the hash of the final checkpoint, or the first lines of the output
 hash_of() {
-  local said
-  said=$(timeout 120 "$train_lm" "${tiny[@]}" "$@" --json 2>&1 </dev/null)
-  sed -n 's/.*"checkpoint_hash": "\([0-9a-f]*\)".*/\1/p' <<<"$said" | grep . || head -n 3 <<<"$said"
+  local output
+  output=$(timeout 120 "$train_lm" "${tiny[@]}" "$@" --json 2>&1 </dev/null)
+  sed -n 's/.*"checkpoint_hash": "\([0-9a-f]*\)".*/\1/p' <<<"$output" | grep . || head -n 3 <<<"$output"
 }
 
 if ! mpirun --version >/dev/null 2>&1; then
@@ -49,17 +49,18 @@ for model in '' '--experts 4 --top-k 2'; do
   done
 done
 
-# Two ranks' plain sum is (g0 + g1) + (g2 + g3): with the bits of ((g0 + g1) + g2) + g3, hashes above would say little.
+# The plain sum of two ranks is (g0 + g1) + (g2 + g3). If it had the bits of ((g0 + g1) + g2) + g3, the checks above would
+# not detect a wrong order.
 plain=$(hash_of --steps 20 --recipe ufp4 --ranks 2 --all-reduce plain)
 [[ $plain =~ ^[0-9a-f]{16}$ && $plain != "$dense" ]] ||
   fail "--all-reduce plain on 2 ranks: $plain, on 1 rank in order: $dense"
 
-# Killed on 2 ranks in the middle, gone on with on 4.
+# Killed on 2 ranks, resumed on 4.
 long=(--steps 120 --recipe nvfp4)
 whole=$(hash_of "${long[@]}")
 "$train_lm" "${tiny[@]}" "${long[@]}" --ranks 2 --checkpoint-every 5 --out "$folder/run" --quiet \
   </dev/null >/dev/null 2>&1 &
-launched=$! # it has become mpirun, whose ranks end when they find it gone
+launched=$! # the process is now mpirun; its ranks end when it ends
 for _ in {1..1500}; do
   [ -e "$folder/run/checkpoint.safetensors" ] && break
   sleep 0.02
@@ -71,20 +72,20 @@ sleep 1
 resumed=$(hash_of "${long[@]}" --ranks 4 --checkpoint-every 5 --out "$folder/run" --resume)
 [ "$resumed" = "$whole" ] || fail "killed on 2 ranks and resumed on 4: $resumed, uninterrupted on 1: $whole"
 
-# What does not fit is one message, before mpirun is started.
+# Wrong arguments give one line, before mpirun is started.
 rejects() {
-  local message=$1 said status
+  local message=$1 output status
   shift
-  said=$(PATH=${path:-$PATH} "$train_lm" "${tiny[@]}" "$@" 2>&1 </dev/null)
+  output=$(PATH=${path:-$PATH} "$train_lm" "${tiny[@]}" "$@" 2>&1 </dev/null)
   status=$?
-  if [ $status != 2 ] || [[ $said != *"$message"* ]] || [[ $said == *$'\n'* ]]; then
-    fail "$* ended with $status and said: $said"
+  if [ $status != 2 ] || [[ $output != *"$message"* ]] || [[ $output == *$'\n'* ]]; then
+    fail "$* ended with status $status and printed: $output"
   fi
 }
-rejects '--ranks 3 does not divide --microbatches 4' --ranks 3
+rejects '--ranks must divide --microbatches, 4, got 3' --ranks 3
 rejects '--ranks takes a whole number from 1 to 4096, not 0' --ranks 0
-rejects '--all-reduce takes microbatch or plain, not fast' --all-reduce fast
-path=/nonexistent rejects '--ranks 2 needs mpirun, which is not on the PATH' --ranks 2
+rejects '--all-reduce must be microbatch or plain, got fast' --all-reduce fast
+path=/nonexistent rejects '--ranks 2: needs mpirun, which is not on the PATH' --ranks 2
 
 [ $failed = 0 ] && echo "1, 2 and 4 ranks train the same bits"
 exit $failed

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../../examples/train_lm/matrix.hpp"
+#include "../../examples/train_lm/parallel.hpp"
 #include "support/catch.hpp"
 #include "support/seed.hpp"
 
@@ -16,6 +17,12 @@ namespace support {
 
 using train_lm::index;
 using train_lm::matrix;
+
+/// The two threads of a test program.
+inline train_lm::thread_pool& pool() {
+  static train_lm::thread_pool threads(2);
+  return threads;
+}
 
 template <class T = double>
 matrix<T> random_matrix(std::mt19937_64& gen, index rows, index cols, double deviation = 1) {

@@ -1,4 +1,4 @@
-// ufp4 - tests: examples/train_lm as a program: what it learns, what it keeps, and what it says to what cannot be.
+// ufp4 - tests: examples/train_lm as a program: that it learns, its files, its bits and its error messages.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: timeout=600
 #include <fcntl.h>
@@ -66,7 +66,7 @@ std::string member(const std::string& json, const std::string& key) {
 }
 double number(const std::string& json, const std::string& key) { return std::stod(member(json, key)); }
 
-/// A text of few different words, so that a small model learns of it quickly.
+/// A text of few different words, which a small model learns quickly.
 const std::string& some_text() {
   static const std::string path = [] {
     const char* const words[] = {"one", "block", "of", "sixteen", "values", "shares", "its", "scale", "\n"};
@@ -80,7 +80,7 @@ const std::string& some_text() {
   return path;
 }
 
-/// Milliseconds a step, with every kind of randomness a recipe has, and experts.
+/// Takes milliseconds per step, and has every kind of random bits of a recipe, and experts.
 arguments tiny() {
   return {"--layers",  "1",     "--width", "32",   "--heads",        "2",         "--ffn",  "32",   "--sequence", "32",
           "--experts", "2",     "--batch", "8",    "--eval-windows", "8",         "--lr",   "1e-2", "--steps",    "24",
@@ -113,10 +113,10 @@ bool wait_for_lines(const std::string& path, std::size_t lines) {
   return false;
 }
 
-/// A finished run of tiny() on one thread that nothing disturbed.
-const std::string& undisturbed() {
+/// A complete run of tiny() on one thread, without interruptions.
+const std::string& uninterrupted() {
   static const std::string folder = [] {
-    const std::string at = scratch() / "undisturbed";
+    const std::string at = scratch() / "uninterrupted";
     REQUIRE(train_with(tiny() + arguments{"--threads", "1", "--out", at}).status == 0);
     return at;
   }();
@@ -131,13 +131,13 @@ std::string timeless(const std::string& path) {
   return kept;
 }
 
-void check_like_undisturbed(const std::string& folder) {
-  const std::string expected = bytes_of(undisturbed() + "/result.json"), here = bytes_of(folder + "/result.json");
+void check_like_uninterrupted(const std::string& folder) {
+  const std::string expected = bytes_of(uninterrupted() + "/result.json"), here = bytes_of(folder + "/result.json");
   CHECK(member(here, "checkpoint_hash").size() == 18);
   CHECK(member(here, "checkpoint_hash") == member(expected, "checkpoint_hash"));
   CHECK(member(here, "valid_loss") == member(expected, "valid_loss"));
   CHECK(member(here, "final_train_loss") == member(expected, "final_train_loss"));
-  CHECK(timeless(folder + "/log.csv") == timeless(undisturbed() + "/log.csv"));
+  CHECK(timeless(folder + "/log.csv") == timeless(uninterrupted() + "/log.csv"));
 }
 
 }  // namespace
@@ -175,7 +175,7 @@ TEST_CASE("wrong usage is one message and exit status 2", "[usage]") {
     CHECK(end.status == 2);
     CHECK(end.out.empty());
     CHECK(end.err.starts_with("train_lm: "));
-    CHECK(end.err.ends_with("; train_lm --help shows what there is\n"));
+    CHECK(end.err.ends_with("; train_lm --help lists the options\n"));
     CHECK(std::count(end.err.begin(), end.err.end(), '\n') == 1);
   }
 }
@@ -193,7 +193,7 @@ TEST_CASE("text that cannot be read, or is too short, is one message and exit st
   }
   const finished end = train_with(tiny() + arguments{"--out", empty});
   CHECK(end.status == 1);
-  CHECK(end.err.find("is not a folder") != std::string::npos);
+  CHECK(end.err.find("is not a folder and cannot be created") != std::string::npos);
 }
 
 TEST_CASE("--help names every exit status, --list-recipes every recipe", "[usage]") {
@@ -203,8 +203,7 @@ TEST_CASE("--help names every exit status, --list-recipes every recipe", "[usage
     CHECK(list.find(std::string("  ") + r.name + " ") != std::string::npos);
 }
 
-TEST_CASE("a person at a terminal sees step, loss, tokens a second and the time left, and anybody else nothing",
-          "[usage]") {
+TEST_CASE("the progress line has step, loss, tokens per second and the time left, and only on a terminal", "[usage]") {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   REQUIRE((terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0));
   const int seen = open(ptsname(terminal), O_RDWR | O_NOCTTY), before = dup(STDERR_FILENO);
@@ -234,14 +233,14 @@ TEST_CASE("nano learns, dense and with experts", "[training]") {
     const finished end = train_with(kind + arguments{"--size", "nano", "--text", some_text(), "--steps", "25", "--lr",
                                                      "6e-3", "--eval-windows", "16", "--json"});
     REQUIRE(end.status == 0);
-    // An untrained model is at ln 256 = 5.55, one that knows no more than how often each byte is at 2.64. With five
+    // An untrained model has ln 256 = 5.55; one that has learned only the frequencies of the bytes, 2.64. Over five
     // seeds and both recipes the loss after 25 steps was 1.23 to 1.34.
     CHECK(number(end.out, "valid_loss") < 1.8);
     CHECK(number(end.out, "valid_loss") > 0.5);
   }
 }
 
-TEST_CASE("the losses of a recipe's first steps are bf16's but for rounding: both see the same data", "[training]") {
+TEST_CASE("with the same data the losses of a recipe's first steps are near those of bf16", "[training]") {
   const auto losses = [](const char* recipe, const char* data_seed) {
     std::istringstream rows(
         train_with({"--layers",   "1",     "--width",        "64", "--heads", "2",         "--ffn",   "32",
@@ -264,7 +263,7 @@ TEST_CASE("the losses of a recipe's first steps are bf16's but for rounding: bot
   };
   const auto reference = losses("bf16", "1");
   REQUIRE(reference.size() == 12);
-  // Weights stay as they were drawn, so a loss varies with the 64 bytes of its batch, and a little with rounding.
+  // The weights do not change, so the loss varies with the 64 bytes of the batch, and a little with rounding.
   CHECK(apart(reference, losses("ufp4", "1")) < 0.01);
   CHECK(apart(reference, losses("e2m1-baseline", "1")) < 0.01);
   CHECK(apart(reference, losses("bf16", "2")) > 0.015);
@@ -273,20 +272,19 @@ TEST_CASE("the losses of a recipe's first steps are bf16's but for rounding: bot
 TEST_CASE("probes, evaluations, checkpoints and threads change no bit", "[bits]") {
   const std::string folder = scratch() / "observed";
   REQUIRE(train_with(tiny() + arguments{"--threads", "3", "--checkpoint-every", "5", "--out", folder}).status == 0);
-  check_like_undisturbed(folder);
+  check_like_uninterrupted(folder);
 
   const std::string probed = scratch() / "probed";
   REQUIRE(train_with(tiny() + arguments{"--probe-every", "12", "--eval-every", "6", "--out", probed}).status == 0);
   CHECK(member(bytes_of(probed + "/result.json"), "checkpoint_hash") ==
-        member(bytes_of(undisturbed() + "/result.json"), "checkpoint_hash"));
+        member(bytes_of(uninterrupted() + "/result.json"), "checkpoint_hash"));
   // Steps 1, 12 and 24: six operands of four linear layers, and the residual stream after one block; and the header.
   CHECK(lines_of(probed + "/probes.csv") == 3 * (6 * 4 + 1) + 1);
   CHECK(bytes_of(probed + "/probes.csv").find(",nan") == std::string::npos);
   CHECK_FALSE(std::filesystem::exists(folder + "/probes.csv"));
 }
 
-TEST_CASE("Ctrl-C keeps a checkpoint, says how to go on, and a run that went on has the bits of one that never stopped",
-          "[bits]") {
+TEST_CASE("Ctrl-C writes a checkpoint, and a resumed run has the bits of an uninterrupted one", "[bits]") {
   const std::string folder = scratch() / "interrupted";
   const child stopped(tiny() + arguments{"--threads", "2", "--out", folder});
   REQUIRE(wait_for_lines(folder + "/log.csv", 4));
@@ -296,10 +294,10 @@ TEST_CASE("Ctrl-C keeps a checkpoint, says how to go on, and a run that went on 
   CHECK((status == 130 || status == 0));  // 0: it was done before the signal came
   CHECK(std::filesystem::exists(folder + "/checkpoint.safetensors"));
   REQUIRE(train_with(tiny() + arguments{"--threads", "1", "--out", folder, "--resume"}).status == 0);
-  check_like_undisturbed(folder);
+  check_like_uninterrupted(folder);
 }
 
-TEST_CASE("kill -9 at any moment loses nothing but the steps since the last checkpoint", "[bits]") {
+TEST_CASE("kill -9 loses only the steps since the last checkpoint", "[bits]") {
   const std::string folder = scratch() / "killed", at = folder + "/checkpoint.safetensors";
   const arguments run = tiny() + arguments{"--threads", "1", "--checkpoint-every", "1", "--resume", "--out", folder};
   int killed = 0, with_checkpoint = 0;
@@ -318,40 +316,43 @@ TEST_CASE("kill -9 at any moment loses nothing but the steps since the last chec
   INFO(killed << " killed, " << with_checkpoint << " after a first checkpoint");
   CHECK(killed > 0);
   REQUIRE(train_with(run).status == 0);
-  check_like_undisturbed(folder);
+  check_like_uninterrupted(folder);
 }
 
-TEST_CASE("a run folder is not written over, and no run goes on as another one or from a damaged checkpoint",
-          "[bits]") {
-  const std::string folder = undisturbed(), at = folder + "/checkpoint.safetensors";
+TEST_CASE("a run folder is not overwritten, nor resumed with other settings or from a damaged checkpoint", "[bits]") {
+  const std::string folder = uninterrupted(), at = folder + "/checkpoint.safetensors";
   const std::string whole = bytes_of(at);
-  const auto says = [&](const arguments& more) {
+  const auto message = [&](const arguments& more) {
     const finished end = train_with(tiny() + arguments{"--out", folder} + more);
     CHECK((end.status == 1 || end.status == 2));
     return end.err;
   };
-  CHECK(says({}).find("holds a run already: --resume goes on with it") != std::string::npos);
-  CHECK(says({"--resume", "--seed", "2"}).find("was made with seed 1, not with seed 2;") != std::string::npos);
-  CHECK(says({"--resume", "--recipe", "ufp4"}).find("not with recipe") != std::string::npos);
-  CHECK(says({"--resume", "--width", "64"}).find("was made with width 32, not with width 64;") != std::string::npos);
+  CHECK(message({}).find("already has a run; --resume continues it") != std::string::npos);
+  CHECK(
+      message({"--resume", "--seed", "2"}).find("settings mismatch: the checkpoint has seed 1, this run has seed 2") !=
+      std::string::npos);
+  CHECK(message({"--resume", "--recipe", "ufp4"}).find("this run has recipe") != std::string::npos);
+  CHECK(message({"--resume", "--width", "64"})
+            .find("settings mismatch: the checkpoint has width 32, this run has width 64") != std::string::npos);
   const std::string other = scratch() / "other";
   std::ofstream(other) << bytes_of(some_text()) << "and one more line\n";
-  CHECK(says({"--resume", "--text", other}).find("was made with another text") != std::string::npos);
+  CHECK(message({"--resume", "--text", other}).find("text mismatch: the checkpoint was made with another text") !=
+        std::string::npos);
 
   std::ofstream(at, std::ios::binary) << whole.substr(0, whole.size() / 2);
-  CHECK(says({"--resume"}).find("is damaged") != std::string::npos);
+  CHECK(message({"--resume"}).find("is damaged") != std::string::npos);
   std::ofstream(at, std::ios::binary) << "x" << whole.substr(1);
-  CHECK(says({"--resume"}).find(at + ": ") != std::string::npos);
+  CHECK(message({"--resume"}).find(at + ": ") != std::string::npos);
   std::ofstream(at, std::ios::binary) << whole;
   REQUIRE(train_with(tiny() + arguments{"--out", folder, "--resume"}).status == 0);
 
   const std::string log = bytes_of(folder + "/log.csv");
   std::ofstream(folder + "/log.csv", std::ios::binary) << log.substr(0, log.size() / 2);
-  CHECK(says({"--resume"}).find("rows up to step 24, where the checkpoint is") != std::string::npos);
+  CHECK(message({"--resume"}).find(" rows, the checkpoint has step 24") != std::string::npos);
   std::ofstream(folder + "/log.csv", std::ios::binary) << log;
 }
 
-TEST_CASE("what an older run without a checkpoint left in a folder is gone when another begins there", "[bits]") {
+TEST_CASE("a new run removes the files of an older run without a checkpoint", "[bits]") {
   const std::string folder = scratch() / "stale";
   std::filesystem::create_directories(folder);
   std::ofstream(folder + "/result.json") << "{}\n";
@@ -365,8 +366,7 @@ TEST_CASE("what an older run without a checkpoint left in a folder is gone when 
   CHECK_FALSE(std::filesystem::exists(folder + "/probes.csv"));
 }
 
-TEST_CASE("a loss that is no number any more ends the run with exit status 3 and a result without losses",
-          "[training]") {
+TEST_CASE("a loss that is not finite ends the run with exit status 3 and a result without losses", "[training]") {
   const std::string folder = scratch() / "diverged";
   const finished end = train_with(tiny() + arguments{"--lr", "1e30", "--recipe", "bf16", "--out", folder});
   CHECK(end.status == 3);

@@ -20,12 +20,12 @@ using namespace train_lm;
 using train_lm::index;  // and not the one of <strings.h>
 namespace {
 
-/// What threads that are ranks have in common.
+/// Shared by the threads that act as ranks.
 struct meeting {
-  explicit meeting(int ranks) : count(ranks), all(ranks), said(static_cast<std::size_t>(ranks)) {}
+  explicit meeting(int ranks) : count(ranks), all(ranks), given(static_cast<std::size_t>(ranks)) {}
   int count;
   std::barrier<> all;
-  std::vector<const void*> said;  ///< by rank; only between two arrivals
+  std::vector<const void*> given;  ///< the value of each rank, between two arrivals
 };
 
 class thread_rank final : public ranks {
@@ -34,7 +34,7 @@ class thread_rank final : public ranks {
   int rank() const override { return rank_; }
   int count() const override { return with_.count; }
 
-  float largest(float here) override {
+  float maximum(float here) override {
     float most = here;
     meet(&here, [&](const void* other) { most = std::max(most, *static_cast<const float*>(other)); });
     return most;
@@ -57,12 +57,12 @@ class thread_rank final : public ranks {
   }
 
  private:
-  /// use(what each rank brings), rank after rank.
+  /// Calls use(value) with the value of each rank, in the order of the ranks.
   template <class Use>
   void meet(const void* here, const Use& use) {
-    with_.said[static_cast<std::size_t>(rank_)] = here;
+    with_.given[static_cast<std::size_t>(rank_)] = here;
     with_.all.arrive_and_wait();
-    for (const void* other : with_.said) use(other);
+    for (const void* other : with_.given) use(other);
     with_.all.arrive_and_wait();
   }
   template <class T>
@@ -138,39 +138,39 @@ TEST_CASE("two and four ranks train the model and report the losses of one, bit 
     }
 }
 
-TEST_CASE("ranks share microbatches in order, whole, or not at all", "[examples]") {
+TEST_CASE("ranks share whole microbatches in order; a number of ranks that does not divide them is rejected",
+          "[examples]") {
   meeting with(4);
   for (int r = 0; r < 4; ++r) {
     const microbatch_share share = share_of(thread_rank(with, r), 8);
     CHECK(share.first == 2 * r);
     CHECK(share.each == 2);
   }
-  std::string said;
+  std::string message;
   try {
     share_of(thread_rank(with, 0), 6);
   } catch (const usage_error& e) {
-    said = e.what();
+    message = e.what();
   }
-  CHECK(said == "--ranks 4 does not divide --microbatches 6, by which ranks share a batch");
+  CHECK(message == "--ranks must divide --microbatches, 6, got 4");
 }
 
-TEST_CASE("ranks that came to different models hear which ones, all of them", "[examples]") {
+TEST_CASE("check_equal throws on every rank if one rank has another value", "[examples]") {
   meeting with(3);
-  std::vector<std::string> said(3);
+  std::vector<std::string> messages(3);
   std::vector<std::thread> threads;
   for (int r = 0; r < 3; ++r)
     threads.emplace_back([&, r] {
       thread_rank here(with, r);
-      here.check_equal("the text they read", "the same");
+      here.check_equal("the text", "the same");
       try {
-        here.check_equal("the model they have trained", r == 2 ? "another" : "one");
+        here.check_equal("the trained model", r == 2 ? "another" : "one");
       } catch (const std::runtime_error& e) {
-        said[static_cast<std::size_t>(r)] = e.what();
+        messages[static_cast<std::size_t>(r)] = e.what();
       }
     });
   for (std::thread& t : threads) t.join();
-  for (const std::string& s : said)
-    CHECK(s == "rank 2 and rank 0 differ in the model they have trained, so they do not train the same model");
+  for (const std::string& s : messages) CHECK(s == "ranks: the trained model differs between rank 0 and rank 2");
   ranks alone;
   CHECK(!alone.any(false));
   CHECK(alone.any(true));

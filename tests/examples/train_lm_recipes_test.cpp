@@ -47,7 +47,7 @@ std::string transformed(const training_recipe& r) {
   return operands(r, [](const auto& o) { return o.transform.what != ufp4::recipe::transform_choice::kind::none; });
 }
 std::string stochastic(const training_recipe& r) {
-  return operands(r, [](const auto& o) { return o.rounding == ufp4::rounding_spec::kind::stochastic; });
+  return operands(r, [](const auto& o) { return o.rounding.what == ufp4::rounding_spec::kind::stochastic; });
 }
 
 template <class Error, class F>
@@ -69,28 +69,28 @@ std::vector<float> magnitudes(const ufp4::grid4& grid) {
 }  // namespace
 
 TEST_CASE("recipes by name are the library's presets", "[recipes]") {
-  CHECK(same(make_recipe("bf16", {}, 7), ufp4::recipe::bf16(7)));
-  CHECK(same(make_recipe("ufp4", {}, 7), ufp4::recipe::ufp4(7)));
-  CHECK(same(make_recipe("ufp4-int4", {}, 7), ufp4::recipe::ufp4<ufp4::int4_f32>(7)));
-  CHECK(same(make_recipe("nv-uniform", {}, 7), ufp4::recipe::ufp4<ufp4::nv_e1m2>(7)));
-  CHECK(same(make_recipe("e2m1-baseline", {}, 7), ufp4::recipe::e2m1_baseline(7)));
-  CHECK(same(make_recipe("nvfp4", {}, 7), ufp4::recipe::nvfp4(7)));
-  CHECK_FALSE(same(make_recipe("ufp4", {}, 7), ufp4::recipe::ufp4(8)));
+  CHECK(same(make_recipe("bf16", {}, 7), ufp4::recipe::bf16_recipe(7)));
+  CHECK(same(make_recipe("ufp4", {}, 7), ufp4::recipe::ufp4_recipe(7)));
+  CHECK(same(make_recipe("ufp4-int4", {}, 7), ufp4::recipe::ufp4_recipe<ufp4::int4_f32>(7)));
+  CHECK(same(make_recipe("nv-uniform", {}, 7), ufp4::recipe::ufp4_recipe<ufp4::nv_e1m2>(7)));
+  CHECK(same(make_recipe("e2m1-baseline", {}, 7), ufp4::recipe::e2m1_baseline_recipe(7)));
+  CHECK(same(make_recipe("nvfp4", {}, 7), ufp4::recipe::nvfp4_recipe(7)));
+  CHECK_FALSE(same(make_recipe("ufp4", {}, 7), ufp4::recipe::ufp4_recipe(8)));
 }
 
 TEST_CASE("naming a preset's own parts changes nothing", "[recipes]") {
   const recipe_parts own{.format = "e1m2_f32", .rht = "all", .rht_size = "16", .sr = "dy", .signs = "fixed"};
-  CHECK(same(make_recipe("ufp4", own, 1), ufp4::recipe::ufp4(1)));
-  CHECK(same(make_recipe("e2m1-baseline", own, 1), ufp4::recipe::ufp4(1)));
+  CHECK(same(make_recipe("ufp4", own, 1), ufp4::recipe::ufp4_recipe(1)));
+  CHECK(same(make_recipe("e2m1-baseline", own, 1), ufp4::recipe::ufp4_recipe(1)));
   const recipe_parts uniform{.format = "nv_e1m2", .rht = "fprop+dgrad+wgrad"};
-  CHECK(same(make_recipe("nvfp4", uniform, 1), ufp4::recipe::ufp4<ufp4::nv_e1m2>(1)));
+  CHECK(same(make_recipe("nvfp4", uniform, 1), ufp4::recipe::ufp4_recipe<ufp4::nv_e1m2>(1)));
 }
 
 TEST_CASE("--sr leaves the scale rules of operands whose rounding it does not change", "[recipes]") {
-  CHECK(same(make_recipe("nvfp4", {.sr = "dy"}, 1), ufp4::recipe::nvfp4(1)));
-  CHECK(same(make_recipe("nvfp4", {.sr = "dgrad"}, 1).dgrad.left, ufp4::recipe::nvfp4(1).dgrad.left));
+  CHECK(same(make_recipe("nvfp4", {.sr = "dy"}, 1), ufp4::recipe::nvfp4_recipe(1)));
+  CHECK(same(make_recipe("nvfp4", {.sr = "dgrad"}, 1).dgrad.left, ufp4::recipe::nvfp4_recipe(1).dgrad.left));
   const training_recipe none = make_recipe("nvfp4", {.sr = "none"}, 1);
-  CHECK(same(none.fprop.right, ufp4::recipe::nvfp4(1).fprop.right));
+  CHECK(same(none.fprop.right, ufp4::recipe::nvfp4_recipe(1).fprop.right));
   CHECK(none.dgrad.left.rule == ufp4::scale_rule_spec{});
   const training_recipe all = make_recipe("nvfp4", {.sr = "all"}, 1);
   CHECK(all.fprop.left.rule == ufp4::recipe::unclipped(all.fprop.left.format.scale));
@@ -114,12 +114,12 @@ TEST_CASE("an ablation changes its part and no other", "[recipes]") {
   training_recipe back = make_recipe("ufp4-rht-wgrad", {}, 1);
   for (auto* o : {&back.fprop.left, &back.fprop.right, &back.dgrad.left, &back.dgrad.right})
     o->transform = ufp4::random_hadamard<16>{};
-  CHECK(same(back, ufp4::recipe::ufp4(1)));
+  CHECK(same(back, ufp4::recipe::ufp4_recipe(1)));
   back = make_recipe("mxfp4", {}, 1);
   CHECK(back.fprop.left.format == ufp4::spec_of<ufp4::mxfp4>);
   CHECK(transformed(back) == "45");
   CHECK(stochastic(back) == "24");
-  CHECK(back.dgrad.left.rule == ufp4::mx_ceil{}.spec());  // a clipped maximum would shrink a stochastic operand
+  CHECK(back.dgrad.left.rule == ufp4::mx_ceil{}.spec());  // clipping would bias stochastic rounding
   CHECK(back.fprop.left.rule == ufp4::scale_rule_spec{});
 }
 
@@ -162,19 +162,19 @@ TEST_CASE("clipped formats have the same bits on every instruction set of the ma
   CHECK(coded(ufp4::cpu::isa::scalar) == coded(ufp4::cpu::isa::automatic));
 }
 
-TEST_CASE("a word that is no recipe, no part, or goes with no format gets a message", "[recipes]") {
-  const auto says = [](const std::string& name, const recipe_parts& parts) {
+TEST_CASE("unknown recipes, parts and values are rejected", "[recipes]") {
+  const auto message = [](const std::string& name, const recipe_parts& parts) {
     return rejection<usage_error>([&] { make_recipe(name, parts, 1); });
   };
-  CHECK(says("ufp5", {}).starts_with("--recipe ufp5 is not a recipe"));
-  CHECK(says("ufp4", {.format = "e3m0"}).starts_with("--format e3m0 is not a format"));
-  CHECK(says("ufp4", {.rht = "wgrad+x"}).ends_with("not wgrad+x"));
-  CHECK(says("ufp4", {.rht = "wgrad+"}).ends_with("not wgrad+"));
-  CHECK(says("ufp4", {.rht_size = "17"}).ends_with("not 17"));
-  CHECK(says("ufp4", {.sr = "yes"}).ends_with("not yes"));
-  CHECK(says("ufp4", {.clip = "2"}).starts_with("--clip is for e2m1_f32"));
-  CHECK(says("e2m1-baseline", {.clip = "6"}).ends_with("not 6"));
-  CHECK(says("ufp4", {.signs = "often"}).ends_with("not often"));
+  CHECK(message("ufp5", {}).starts_with("--recipe: unknown recipe: ufp5;"));
+  CHECK(message("ufp4", {.format = "e3m0"}).starts_with("--format: unknown format: e3m0;"));
+  CHECK(message("ufp4", {.rht = "wgrad+x"}).ends_with("got wgrad+x"));
+  CHECK(message("ufp4", {.rht = "wgrad+"}).ends_with("got wgrad+"));
+  CHECK(message("ufp4", {.rht_size = "17"}).ends_with("got 17"));
+  CHECK(message("ufp4", {.sr = "yes"}).ends_with("got yes"));
+  CHECK(message("ufp4", {.clip = "2"}).starts_with("--clip: the recipe has another format than e2m1_f32"));
+  CHECK(message("e2m1-baseline", {.clip = "6"}).ends_with("got 6"));
+  CHECK(message("ufp4", {.signs = "often"}).ends_with("got often"));
 }
 
 TEST_CASE("text is split by file, a tenth of its bytes for validation, each content once", "[corpus]") {
@@ -202,7 +202,7 @@ TEST_CASE("text is split by file, a tenth of its bytes for validation, each cont
   CHECK(read_corpus({moved}, 16).hash() == c.hash());
 }
 
-TEST_CASE("one file is split where nine tenths of it end", "[corpus]") {
+TEST_CASE("one file is split after nine tenths of its bytes", "[corpus]") {
   const std::string path = scratch() / "one.txt";
   std::ofstream(path) << std::string(900, 'x') << std::string(100, 'y');
   const corpus c = read_corpus({path}, 16);
@@ -210,20 +210,20 @@ TEST_CASE("one file is split where nine tenths of it end", "[corpus]") {
   CHECK(std::string(c.validation.begin(), c.validation.end()) == std::string(100, 'y') + '\0');
 }
 
-TEST_CASE("text that cannot be trained on gets a message", "[corpus]") {
-  const auto says = [](const std::vector<std::string>& places) {
+TEST_CASE("text that is missing, empty or too short is rejected", "[corpus]") {
+  const auto message = [](const std::vector<std::string>& places) {
     return rejection<file_error>([&] { read_corpus(places, 64); });
   };
-  CHECK(says({"/nowhere/at/all"}) == "/nowhere/at/all: there is no file to read there");
+  CHECK(message({"/nowhere/at/all"}) == "/nowhere/at/all: no readable file");
   const std::string empty = scratch() / "empty.txt", brief = scratch() / "brief.txt";
   std::ofstream(empty).flush();
   std::ofstream(brief) << std::string(600, 'a');
-  CHECK(says({empty}) == empty + ": is empty, or cannot be read");
-  CHECK(says({brief}).starts_with(brief + ": too short: 541 bytes to train on and 61 to validate on"));
+  CHECK(message({empty}) == empty + ": the file is empty or cannot be read");
+  CHECK(message({brief}).starts_with(brief + ": too short: 541 bytes for training and 61 for validation"));
   CHECK(rejection<file_error>([&] { read_corpus({brief}, 60); }) == "(accepted)");
 }
 
-TEST_CASE("batches follow from seed, step and row, however ranks share them", "[corpus]") {
+TEST_CASE("batches depend on seed, step and row, not on the number of ranks", "[corpus]") {
   corpus c;
   for (int i = 0; i < 5000; ++i) c.train.push_back(static_cast<std::uint8_t>(i * i / 7));
   const auto bytes = [&](batch_share share, std::uint64_t seed, std::uint64_t step) {
@@ -243,7 +243,7 @@ TEST_CASE("batches follow from seed, step and row, however ranks share them", "[
   CHECK(bytes({8, 4, 0, 4}, 2, 5) != whole);
 }
 
-TEST_CASE("windows begin everywhere in the text and nowhere beyond it", "[corpus]") {
+TEST_CASE("windows begin at every offset of the text and at no other", "[corpus]") {
   std::vector<int> hits(10);
   for (std::uint32_t row = 0; row < 1000; ++row) {
     const std::size_t at = window_offset(10, 3, 7, row);
@@ -280,7 +280,7 @@ std::string bytes_of(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("a checkpoint gives back its words and the bits of its matrices", "[checkpoint]") {
+TEST_CASE("a checkpoint keeps its metadata and the bits of its matrices", "[checkpoint]") {
   saved before, after;
   before.a(0, 0) = -0.0f;
   before.a(1, 1) = std::numeric_limits<float>::quiet_NaN();
@@ -301,19 +301,19 @@ TEST_CASE("a checkpoint that lacks a byte, or has one bit changed, is rejected",
   const std::string path = scratch() / "bad.safetensors";
   write_checkpoint(path, {{"step", "12"}}, s.all());
   const std::string whole = bytes_of(path);
-  const auto says = [&](const std::string& bytes) {
+  const auto message = [&](const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
     return rejection<file_error>([&] { checkpoint read(path); });
   };
-  CHECK(says(whole) == "(accepted)");
+  CHECK(message(whole) == "(accepted)");
   for (std::size_t length = 0; length < whole.size(); ++length)
-    REQUIRE(says(whole.substr(0, length)).starts_with(compare::printable(path) + ": "));
-  REQUIRE(says(whole + '\0') != "(accepted)");
+    REQUIRE(message(whole.substr(0, length)).starts_with(compare::printable(path) + ": "));
+  REQUIRE(message(whole + '\0') != "(accepted)");
   for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     std::string other = whole;
     other[bit / 8] = static_cast<char>(other[bit / 8] ^ (1 << bit % 8));
     INFO("bit " << bit);
-    REQUIRE(says(other).starts_with(compare::printable(path) + ": "));
+    REQUIRE(message(other).starts_with(compare::printable(path) + ": "));
   }
 }
 
@@ -325,10 +325,10 @@ TEST_CASE("a checkpoint of other shapes changes nothing before it is rejected", 
   matrix<float> a = matrix<float>::Zero(3, 5), b = matrix<float>::Zero(7, 1);
   CHECK(rejection<file_error>([&] {
           read.fill({{"a", &a}, {"b \"quoted\"", &b}});
-        }).ends_with("of 1 x 7, but this model's is 7 x 1"));
+        }).ends_with("is 1 x 7, this model's is 7 x 1"));
   CHECK(rejection<file_error>([&] { read.fill({{"a", &a}, {"c", &b}}); }).ends_with("has no tensor c"));
   CHECK(a == matrix<float>::Zero(3, 5));
-  CHECK(rejection<file_error>([&] { read.word("step"); }).ends_with("it does not say its step"));
+  CHECK(rejection<file_error>([&] { read.word("step"); }).ends_with("its metadata has no step"));
   CHECK(rejection<file_error>([&] { checkpoint other(scratch() / "absent"); }).find("cannot be read") !=
         std::string::npos);
   CHECK(rejection<file_error>([&] {

@@ -53,8 +53,8 @@ class Program(unittest.TestCase):
     def test_runs_become_records_and_records_a_report(self):
         (self.folder / "grid.json").write_text(json.dumps(GRID, default=str), encoding="utf-8")
         out, results = ("--out", self.folder / "out"), ("--results", self.folder / "results")
-        said = self.study("run", *out, "--grid", self.folder / "grid.json", "--train-lm", PROGRAM)
-        self.assertIn("2 of 2 runs done", said)
+        output = self.study("run", *out, "--grid", self.folder / "grid.json", "--train-lm", PROGRAM)
+        self.assertIn("2 of 2 runs done", output)
         self.study("export", *out, *results)
         got, damaged = records.read_results(self.folder / "results" / "runs.jsonl")
         self.assertEqual(damaged, [])
@@ -67,8 +67,8 @@ class Program(unittest.TestCase):
             self.assertEqual((r["probes"]["steps"], r["probes"]["layers"]), ([1, 2, 4], [0, 1]))
             self.assertEqual(set(r["probes"]["operands"]), {"X", "W", "dY", "W^T", "dY^T", "X^T"})
             self.assertEqual(len(r["probes"]["residual"]["attenuation"]), 3)
-        said = self.study("report", "--out", self.folder / "none", *results, "--html", self.folder / "study.html")
-        self.assertIn("2 runs; written", said)
+        output = self.study("report", "--out", self.folder / "none", *results, "--html", self.folder / "study.html")
+        self.assertIn("2 runs; written", output)
         page = (self.folder / "study.html").read_text(encoding="utf-8")
         for name in (r["key"] for r in got):
             self.assertIn(f"--out {name}<", page)
@@ -91,8 +91,8 @@ class Program(unittest.TestCase):
         self.assertTrue((self.folder / run.key / "result.json").exists())
 
     def test_every_recipe_of_the_grid_and_of_the_claims_is_one_that_train_lm_lists(self):
-        said = subprocess.run([str(PROGRAM), "--list-recipes"], capture_output=True, text=True, check=True).stdout
-        listed = set(re.findall(r"^  (\S+) ", said.split("\nformats")[0], re.M))
+        output = subprocess.run([str(PROGRAM), "--list-recipes"], capture_output=True, text=True, check=True).stdout
+        listed = set(re.findall(r"^  (\S+) ", output.split("\nformats")[0], re.M))
         self.assertIn("bf16", listed)
         named = {r.recipe for r in grid.runs_of(grid.DEFAULT + grid.PILOTS) if "--recipe" in r.arguments}
         named |= {recipe for _, *pair in claims.ORDERINGS for recipe in pair} | set(claims.ABOUT)

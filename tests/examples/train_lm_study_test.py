@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ufp4 - tests: the study's statistics on data of known effects, its runner under kill -9, its report of anything.
+# ufp4 - tests: the study's statistics on data with known effects, its runner under kill -9, and its report.
 # SPDX-License-Identifier: Apache-2.0
 import html.parser
 import json
@@ -40,12 +40,12 @@ class Statistics(unittest.TestCase):
         self.assertAlmostEqual(i.low, 2.5 - half, places=5)
         self.assertAlmostEqual(i.high, 2.5 + half, places=5)
 
-    def test_a_95_percent_interval_of_five_seeds_holds_the_truth_95_times_in_100(self):
+    def test_a_95_percent_interval_of_five_seeds_contains_the_true_mean_95_times_in_100(self):
         random = numpy.random.default_rng(7)
         held = [i.low < 0.3 < i.high for i in (stats.interval(random.normal(0.3, 0.2, 5)) for _ in range(1500))]
         self.assertAlmostEqual(sum(held) / len(held), 0.95, delta=0.02)  # 3.5 standard errors
 
-    def test_one_seed_decides_nothing(self):
+    def test_one_seed_leaves_an_ordering_unresolved(self):
         self.assertEqual(stats.verdict(stats.interval([-3.0])), "unresolved")
         self.assertEqual(stats.verdict(None), "no data")
 
@@ -96,7 +96,7 @@ class ScalingLaw(unittest.TestCase):
             for s in range(5)
         }
 
-    def test_noiseless_losses_give_the_law_back(self):
+    def test_noiseless_losses_give_the_parameters_of_the_law(self):
         for b in (0.05, 0.3, 1.1):
             fit = stats.scaling_law(self.compute, self.losses(b=b))
             self.assertAlmostEqual(fit["b"], b, delta=2e-3 * b)
@@ -104,7 +104,7 @@ class ScalingLaw(unittest.TestCase):
             self.assertAlmostEqual(fit["A"], 0.8, delta=5e-3)
             self.assertFalse(fit["at_edge"])
 
-    def test_the_uncertainty_holds_the_truth(self):
+    def test_the_uncertainty_contains_the_true_exponent(self):
         held = 0
         for seed in range(20):
             fit = stats.scaling_law(self.compute, self.losses(noise=0.004, seed=seed), draws=150)
@@ -117,7 +117,7 @@ class ScalingLaw(unittest.TestCase):
         straight = {s: list(10 - 0.2 * c) for s in range(3)}
         self.assertTrue(stats.scaling_law(self.compute, straight)["at_edge"])
 
-    def test_a_seed_without_every_size_takes_no_part(self):
+    def test_a_seed_without_every_size_is_not_used(self):
         by_seed = self.losses(noise=0.002)
         whole = stats.scaling_law(self.compute, by_seed)
         more = stats.scaling_law(self.compute, {**by_seed, 7: [9.0, 9.0, None, 9.0, 9.0]})
@@ -127,7 +127,7 @@ class ScalingLaw(unittest.TestCase):
         alone = stats.scaling_law(self.compute, {0: by_seed[0], 7: [9.0, None, 9.0, 9.0, 9.0]})
         self.assertEqual(alone["half"], {})
 
-    def test_a_recipe_one_percent_worse_everywhere_needs_the_compute_that_the_law_says(self):
+    def test_a_recipe_one_percent_worse_everywhere_needs_the_compute_that_the_law_gives(self):
         entries = []
         for factor in (1.0, 1.01):
             by = {s: [factor * x for x in xs] for s, xs in self.losses(noise=0.002).items()}
@@ -300,7 +300,7 @@ class Findings(unittest.TestCase):
         self.assertRegex(text, r"E2M1 \(`e2m1-baseline` → `e2m1-rht-all`\) \|.*\| in X, W \|")
         self.assertRegex(text, r"E2M1 \(`e2m1-baseline` → `e2m1-rht-all`\) \| 5 \|.*shrinks more with depth \|")
 
-    def test_a_diverged_run_is_named_and_in_no_average(self):
+    def test_a_diverged_run_is_named_and_not_part_of_any_mean(self):
         runs = many(models=(("a", 1e10),))
         for r in runs:
             if r["key"] == "a.ufp4.s3":
@@ -320,14 +320,14 @@ class Findings(unittest.TestCase):
         runs = many(models=(("a", 1e10),))
         runs[0]["shape"] = ["--size", "other"]
         found = findings.find(runs)
-        self.assertIn(runs[0]["key"], found["said"][0])
+        self.assertIn(runs[0]["key"], found["messages"][0])
         self.assertNotIn(runs[0]["key"], [r["key"] for r in found["records"]])
 
     def test_the_papers_difference_of_its_errors_is_about_minus_0_29_percent(self):
         self.assertAlmostEqual(claims.paper_difference("ufp4", "e2m1-baseline"), -0.286, places=3)
         self.assertIsNone(claims.paper_difference("ufp4", "mxfp4"))
 
-    def test_the_papers_dense_model_stands_beside_dense_ones_and_its_mixtures_beside_mixtures(self):
+    def test_dense_models_are_compared_with_the_papers_dense_model_and_mixtures_with_its_mixtures(self):
         self.assertAlmostEqual(claims.paper_difference("ufp4", "e2m1-baseline", moe=True), -0.501, places=3)
         self.assertIsNone(claims.paper_difference("ufp4", "ufp4-rht-none", moe=True))  # the ablation is of Dense 1.5B
         runs = many(models=(("a", 1e10),))
@@ -339,7 +339,7 @@ class Findings(unittest.TestCase):
         self.assertRegex(mixture, r"\| ufp4 \|.*\| 1\.847 \| 1\.386 \|")
         self.assertNotIn("paper, Dense 1.5B", mixture)
 
-    def test_runs_with_other_instructions_in_eigen_are_not_paired_and_it_is_said(self):
+    def test_runs_with_other_instructions_in_eigen_are_not_paired_and_reported(self):
         runs = [{**record("a", "bf16", 1, 2.0), "eigen": "AVX2"}, {**record("a", "ufp4", 1, 2.2), "eigen": "SSE2"}]
         found = findings.find(runs)
         self.assertIsNone(next(r for r in found["models"][0].recipes if r.recipe == "ufp4").error["train"])
@@ -356,7 +356,7 @@ class Findings(unittest.TestCase):
         self.assertRegex(text, r"\| other \| 1 \|")
         self.assertRegex(text, rf"finished with another, and counted for each: {re.escape(runs[0]['key'])}\.")
 
-    def test_the_effect_that_power_was_asked_for_is_the_reports(self):
+    def test_the_report_uses_the_effect_that_power_was_given(self):
         runs = many(models=(("a", 1e10),))
         self.assertIn("a loss difference of 0.3%", page.markdown_of(findings.find(runs)))
         asked = findings.find(runs, [{"model": "a", "effect": 0.02}])
@@ -377,7 +377,7 @@ class Findings(unittest.TestCase):
 
 
 class Tags(html.parser.HTMLParser):
-    """Every tag is closed in order; what the page would load from elsewhere is collected."""
+    """Checks that every tag is closed in order, and collects external files that the page would load."""
 
     empty = {"meta", "br", "link", "img"}
 
@@ -416,10 +416,10 @@ class Report(unittest.TestCase):
             self.assertEqual(len(widths), 1, block)
         return text, markdown
 
-    def test_nothing_is_a_valid_report(self):
+    def test_a_report_without_runs_is_valid(self):
         self.assertIn("no complete run yet", self.whole(findings.find([]))[0])
 
-    def test_any_first_runs_are_a_valid_report(self):
+    def test_a_report_of_any_first_runs_is_valid(self):
         runs = many()
         for some in (
             [runs[0]],
@@ -432,7 +432,7 @@ class Report(unittest.TestCase):
         ):
             self.whole(findings.find(some))
 
-    def test_everything_is_a_valid_report_with_a_fit_a_verdict_and_each_runs_command(self):
+    def test_a_report_of_all_runs_has_a_fit_labels_and_the_command_of_each_run(self):
         runs = many()
         text, markdown = self.whole(findings.find(runs))
         for words in ("✓ confirmed", "Fits of the scaling law", "C &amp; D &lt;1&gt;", "How many seeds", "1.257"):
@@ -442,11 +442,11 @@ class Report(unittest.TestCase):
             self.assertIn(whole, text)
             self.assertIn(whole, markdown)
 
-    def test_too_few_sizes_are_said(self):
+    def test_too_few_sizes_are_reported(self):
         _, markdown = self.whole(findings.find(many(models=(("a", 1e10), ("b", 1e11)))))
         self.assertIn("too few for a fit", markdown)
 
-    def test_only_what_stands_between_the_markers_is_replaced(self):
+    def test_only_the_text_between_the_markers_is_replaced(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "page.md"
             path.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", encoding="utf-8")
@@ -482,17 +482,17 @@ class Runs(unittest.TestCase):
         self.fake.chmod(0o755)
         asked, runner.machine_of = runner.machine_of, lambda *_: {"cpu": "c", "compiler": "c", "commit": "c"}
         self.addCleanup(setattr, runner, "machine_of", asked)
-        self.out, self.said = self.folder / "out", []
+        self.out, self.messages = self.folder / "out", []
 
     def study(self, blocks=GRID, program=None, **more):
         return runner.Study(
-            grid.runs_of(blocks), self.out, program or self.fake, HERE, jobs=2, say=self.said.append, **more
+            grid.runs_of(blocks), self.out, program or self.fake, HERE, jobs=2, log=self.messages.append, **more
         ).run()
 
     def results(self, out=None):
         """Without the machines: the tree may change while a test runs."""
-        got, said = records.read_folders(out or self.out)
-        return [json.dumps({**r, "machine": {}, "machines": []}, sort_keys=True) for r in got], said
+        got, messages = records.read_folders(out or self.out)
+        return [json.dumps({**r, "machine": {}, "machines": []}, sort_keys=True) for r in got], messages
 
     def command(self, *words, **environment):
         return subprocess.Popen(
@@ -519,8 +519,8 @@ class Runs(unittest.TestCase):
         self.assertEqual(again.returncode, 0, output)
         self.assertIn("4 of 4 runs done", output)
         self.assertRegex(output, r"[12] begun")
-        disturbed, said = self.results()
-        self.assertEqual(said, [])
+        disturbed, messages = self.results()
+        self.assertEqual(messages, [])
         self.out = self.folder / "undisturbed"
         self.study()
         self.assertEqual(disturbed, self.results()[0])
@@ -539,19 +539,19 @@ class Runs(unittest.TestCase):
         (self.out / keys[1] / "result.json").unlink()
         (self.out / keys[2] / "log.csv").write_text("step,train_loss\nx,1\n", encoding="utf-8")
         (self.out / "stranger").mkdir()
-        got, said = self.results()
+        got, messages = self.results()
         self.assertEqual(len(got), 1)
-        self.assertEqual(len(said), 4)
+        self.assertEqual(len(messages), 4)
         for name, words in (
             (keys[0], "cannot be read"),
             (keys[1], "not complete"),
             (keys[2], "damaged"),
             ("stranger", "not a run"),
         ):
-            self.assertTrue(any(s.startswith(name) and words in s for s in said), (name, said))
+            self.assertTrue(any(s.startswith(name) and words in s for s in messages), (name, messages))
         self.study()
         self.assertEqual(len(self.results()[0]), 3)  # log.csv of a complete run is not made again
-        self.assertTrue(any("result.json is damaged" in s for s in self.said))
+        self.assertTrue(any("result.json is damaged" in s for s in self.messages))
 
     def test_a_folder_of_other_settings_is_left_as_it_is(self):
         self.study()
@@ -559,7 +559,7 @@ class Runs(unittest.TestCase):
         other = [{**GRID[0], "arguments": ["--size", "nano", "--steps", 50]}]
         self.assertEqual(self.study(other)[0], 0)
         self.assertEqual(self.results()[0], before)
-        self.assertTrue(any("other settings" in s for s in self.said))
+        self.assertTrue(any("other settings" in s for s in self.messages))
 
     def test_a_run_that_cannot_be_resumed_is_moved_aside_and_begun_anew(self):
         self.study()
@@ -568,7 +568,7 @@ class Runs(unittest.TestCase):
         (folder / "checkpoint.safetensors").write_text("no number", encoding="utf-8")
         self.assertEqual(self.study(), (4, 4, []))
         self.assertTrue((self.out / ".tiny.ufp4.s1.aside-1" / "checkpoint.safetensors").exists())
-        self.assertTrue(any("checkpoint.safetensors is damaged" in s for s in self.said))
+        self.assertTrue(any("checkpoint.safetensors is damaged" in s for s in self.messages))
 
     def test_a_run_that_a_signal_ends_goes_on_from_its_checkpoint_and_one_that_always_ends_so_has_failed(self):
         os.environ["FAKE_STEP_SECONDS"] = "0.02"
@@ -585,25 +585,25 @@ class Runs(unittest.TestCase):
                         job.process.kill()
 
         for kills, status in ((2, (1, 1, [])), (99, (0, 1, ["tiny.ufp4.s1"]))):
-            killed, self.said, self.out = [], [], self.folder / str(kills)
+            killed, self.messages, self.out = [], [], self.folder / str(kills)
             runs = [r for r in grid.runs_of(GRID) if r.key == "tiny.ufp4.s1"]
-            self.assertEqual(Killer(runs, self.out, self.fake, HERE, say=self.said.append).run(), status, self.said)
-            self.assertEqual(sum("put back" in s for s in self.said), min(kills, runner.ENDED_TIMES))
+            self.assertEqual(Killer(runs, self.out, self.fake, HERE, log=self.messages.append).run(), status, self.messages)
+            self.assertEqual(sum("will be resumed" in s for s in self.messages), min(kills, runner.ENDED_TIMES))
             self.assertEqual(list(self.out.glob(".*.aside-*")), [])
             self.assertTrue((self.out / "tiny.ufp4.s1" / "checkpoint.safetensors").exists())
 
-    def test_a_run_that_was_begun_elsewhere_names_both_machines(self):
+    def test_a_run_that_was_begun_other_runs_names_both_machines(self):
         self.study()
         folder = self.out / "tiny.ufp4.s1"
         plan = json.loads((folder / "study.json").read_text(encoding="utf-8"))
-        plan["machine"] = {"cpu": "elsewhere", "compiler": "c", "commit": "c"}
+        plan["machine"] = {"cpu": "another", "compiler": "c", "commit": "c"}
         del plan["machines"]
         (folder / "study.json").write_text(json.dumps(plan), encoding="utf-8")
         (folder / "checkpoint.safetensors").write_text("30", encoding="utf-8")
         (folder / "result.json").unlink()
         self.study()
         machines = records.read_folder(folder)["machines"]
-        self.assertEqual([m["cpu"] for m in machines], ["elsewhere", "c"])
+        self.assertEqual([m["cpu"] for m in machines], ["another", "c"])
 
     def test_a_study_started_with_sigint_ignored_saves_on_sigterm(self):
         (self.folder / "grid.json").write_text(json.dumps(GRID), encoding="utf-8")
@@ -621,20 +621,20 @@ class Runs(unittest.TestCase):
         study.send_signal(signal.SIGTERM)
         output, _ = study.communicate(timeout=100)
         self.assertEqual(study.returncode, 130, output)
-        self.assertIn("interrupted: saving what runs", output)
+        self.assertIn("interrupted: stopping the runs with a checkpoint", output)
 
     def test_failures_are_said_with_the_programs_last_words_and_three_in_a_row_end_the_study(self):
         os.environ["FAKE_FAIL"] = "ufp4"
         self.addCleanup(os.environ.pop, "FAKE_FAIL")
         done, _, failed = self.study()
         self.assertEqual((done, sorted(failed)), (2, ["tiny.ufp4.s1", "tiny.ufp4.s2"]))
-        self.assertTrue(any("there is no text" in s for s in self.said))
+        self.assertTrue(any("there is no text" in s for s in self.messages))
         os.environ["FAKE_FAIL"] = "tiny"
         self.out = self.folder / "all"
         done, runs, failed = self.study([{**GRID[0], "seeds": 5}])
         self.assertEqual((done, runs), (0, 10))
         self.assertIn(len(failed), (3, 4))  # two are at work when the third fails
-        self.assertIn("three runs failed and none succeeded: stopping", self.said)
+        self.assertIn("three runs failed and none succeeded: stopping", self.messages)
 
     def test_a_diverged_run_is_complete(self):
         os.environ["FAKE_DIVERGE"] = "ufp4.s1"
@@ -652,17 +652,17 @@ class Runs(unittest.TestCase):
                 self.end = 0 if checkpoints() else self.end
 
         study = EndsOnceSomethingIsSaved(
-            grid.runs_of(GRID), self.out, self.fake, HERE, jobs=2, hours=1.0, say=self.said.append
+            grid.runs_of(GRID), self.out, self.fake, HERE, jobs=2, hours=1.0, log=self.messages.append
         )
         self.assertAlmostEqual(study.end - time.monotonic(), 3600, delta=60)
         done, _, failed = study.run()
         self.assertLess(done, 4)
         self.assertEqual(failed, [])
         self.assertTrue(checkpoints())
-        self.assertIn("the time given is over: saving what runs", self.said)
+        self.assertIn("--hours are over: stopping the runs with a checkpoint", self.messages)
         del os.environ["FAKE_STEP_SECONDS"]
         self.assertEqual(self.study(), (4, 4, []))
-        self.assertTrue(any("resumed" in s for s in self.said))
+        self.assertTrue(any("resumed" in s for s in self.messages))
 
     def test_two_studies_do_not_share_a_folder_and_a_missing_program_is_named(self):
         self.out.mkdir()
@@ -673,7 +673,7 @@ class Runs(unittest.TestCase):
         with self.assertRaisesRegex(runner.StudyError, "nowhere"):
             self.study(program=self.folder / "nowhere")
 
-    def test_the_projects_page_has_what_the_report_makes_of_the_projects_results(self):
+    def test_docs_study_md_is_the_report_of_the_results_in_the_repository(self):
         shown = STUDY.parents[2] / "docs" / "study.md"
         with tempfile.TemporaryDirectory() as folder:
             made = pathlib.Path(folder) / "study.md"
@@ -702,26 +702,26 @@ class Runs(unittest.TestCase):
         self.assertLess((self.folder / "results" / "runs.jsonl").stat().st_size / 4, 4096)
 
 
-    def test_own_runs_are_reported_where_the_results_file_has_others_and_power_leaves_that_file_alone(self):
+    def test_runs_of_the_folders_replace_those_of_the_results_file_and_power_does_not_change_that_file(self):
         self.study([{**GRID[0], "model": "pilot-nano", "recipes": ["bf16", "e2m1-baseline", "ufp4"]}])
         results = self.folder / "results"
         both = ("--out", self.out, "--results", results)
         own = records.read_folders(self.out)[0]
         theirs = [{**r, "train_loss": 9.87654, "checkpoint_hash": "theirs"} for r in own]
-        elsewhere = [{**theirs[0], "model": "scale-48", "recipe": x, "key": f"scale-48.{x}.s1"} for x in grid.PILOT]
-        records.write_results(results / "runs.jsonl", theirs + elsewhere)
+        other_runs = [{**theirs[0], "model": "scale-48", "recipe": x, "key": f"scale-48.{x}.s1"} for x in grid.PILOT]
+        records.write_results(results / "runs.jsonl", theirs + other_runs)
         (results / "power.json").write_text("[]", encoding="utf-8")
         output, _ = self.command("power", "--no-run", *both).communicate(timeout=100)
-        self.assertIn(f"kept in {self.out}", output)
+        self.assertIn(f"written: {self.out / 'power.json'}", output)
         self.assertEqual((results / "power.json").read_text(encoding="utf-8"), "[]")
         kept = json.loads((self.out / "power.json").read_text(encoding="utf-8"))
         self.assertEqual([p["model"] for p in kept], ["pilot-nano"])
         output, _ = self.command("report", *both, "--html", self.folder / "own.html").communicate(timeout=100)
         self.assertIn("6 runs of", output)
-        self.assertIn("but the folder's run is taken", output)
+        self.assertIn("but the run of the folder is used", output)
         text = (self.folder / "own.html").read_text(encoding="utf-8")
         self.assertIn(f"{own[0]['train_loss']:.5f}", text)
-        self.assertEqual(text.count("9.87654"), 2)  # those of which there is no folder
+        self.assertEqual(text.count("9.87654"), 2)  # the runs without a folder
         output, _ = self.command("export", *both).communicate(timeout=100)
         self.assertEqual(json.loads((results / "power.json").read_text(encoding="utf-8")), kept)
         self.assertEqual(sum(r["train_loss"] == 9.87654 for r in records.read_results(results / "runs.jsonl")[0]), 8)
@@ -730,9 +730,9 @@ class Runs(unittest.TestCase):
 class Results(unittest.TestCase):
     def test_merging_keeps_the_first_of_two_different_runs_unless_told_otherwise(self):
         old, new = record("a", "ufp4", 1, 2.0), {**record("a", "ufp4", 1, 2.1), "checkpoint_hash": "other"}
-        merged, said = records.merge([old], [new, record("a", "bf16", 1, 1.9)])
+        merged, messages = records.merge([old], [new, record("a", "bf16", 1, 1.9)])
         self.assertEqual([r["train_loss"] for r in merged], [1.9, 2.0])
-        self.assertIn("a.ufp4.s1", said[0])
+        self.assertIn("a.ufp4.s1", messages[0])
         self.assertEqual([r["train_loss"] for r in records.merge([old], [new], replace=True)[0]], [2.1])
         self.assertEqual(records.merge([old], [dict(old)]), ([old], []))
 
@@ -742,8 +742,8 @@ class Results(unittest.TestCase):
             records.write_results(path, many(models=(("a", 1e10),))[:3])
             text = path.read_text(encoding="utf-8").splitlines()
             path.write_text("\n".join([text[0], "{", text[1][:50], "[]", text[2]]), encoding="utf-8")
-            got, said = records.read_results(path)
-            self.assertEqual((len(got), len(said)), (2, 3))
+            got, messages = records.read_results(path)
+            self.assertEqual((len(got), len(messages)), (2, 3))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 
 #include "format/scalar_model.hpp"
 #include "support/catch.hpp"
+#include "support/formats.hpp"
 #include "support/seed.hpp"
 
 #include <cstdint>
@@ -60,9 +61,7 @@ static_assert(is_plain_value<fp4<E2M1>> && is_plain_value<fp4<E1M2>> && is_plain
 
 }  // namespace
 
-#define FP4_TYPES fp4<E2M1>, fp4<E1M2>, fp4<E3M0>
-
-TEMPLATE_TEST_CASE("the sixteen codes have the values of numerics 1", "[format][fp4]", FP4_TYPES) {
+TEMPLATE_LIST_TEST_CASE("the sixteen codes have the values of numerics 1", "[format][fp4]", support::fp4_types) {
   for (unsigned code = 0; code < 16; ++code) {
     const auto element = TestType::from_bits(static_cast<std::uint8_t>(code));
     INFO("code " << code);
@@ -73,13 +72,14 @@ TEMPLATE_TEST_CASE("the sixteen codes have the values of numerics 1", "[format][
   CHECK(TestType::max() == static_cast<float>(table<TestType>()[7]));
 }
 
-TEMPLATE_TEST_CASE("from_bits ignores the high four bits", "[format][fp4]", FP4_TYPES) {
+TEMPLATE_LIST_TEST_CASE("from_bits ignores the high four bits", "[format][fp4]", support::fp4_types) {
   for (unsigned bits = 0; bits < 256; ++bits) {
     CHECK(TestType::from_bits(static_cast<std::uint8_t>(bits)).bits() == (bits & 15));
   }
 }
 
-TEMPLATE_TEST_CASE("a float converts to the nearest value, ties to the even code", "[format][fp4]", FP4_TYPES) {
+TEMPLATE_LIST_TEST_CASE("a float converts to the nearest value, ties to the even code", "[format][fp4]",
+                        support::fp4_types) {
   INFO(support::seed_note());
   const scalar::conversion want = scalar::fp4_conversion(table<TestType>());
   scalar::comparison seen;
@@ -88,7 +88,7 @@ TEMPLATE_TEST_CASE("a float converts to the nearest value, ties to the even code
   CHECK(seen.verdict() == "agrees");
 }
 
-TEMPLATE_TEST_CASE("elements compare as numbers", "[format][fp4]", FP4_TYPES) {
+TEMPLATE_LIST_TEST_CASE("elements compare as numbers", "[format][fp4]", support::fp4_types) {
   for (unsigned a = 0; a < 16; ++a) {
     for (unsigned b = 0; b < 16; ++b) {
       const auto left = TestType::from_bits(static_cast<std::uint8_t>(a)),
@@ -105,7 +105,7 @@ TEMPLATE_TEST_CASE("elements compare as numbers", "[format][fp4]", FP4_TYPES) {
   }
 }
 
-TEMPLATE_TEST_CASE("negation flips the sign and nothing else", "[format][fp4]", FP4_TYPES) {
+TEMPLATE_LIST_TEST_CASE("negation flips the sign and nothing else", "[format][fp4]", support::fp4_types) {
   for (unsigned code = 0; code < 16; ++code) {
     CHECK((-TestType::from_bits(static_cast<std::uint8_t>(code))).bits() == (code ^ 8));
   }

@@ -13,12 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-using ufp4::E1M2;
-using ufp4::E2M1;
-using ufp4::E3M0;
-using ufp4::fp4;
-using ufp4::grid4;
-using ufp4::grid_of;
+using namespace ufp4;
 
 namespace {
 

@@ -1,8 +1,9 @@
-// ufp4 - std::hash: equal values hash alike, other values differ.
+// ufp4 - std::hash: equal values have equal hashes, different values have different ones.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/format/hash.hpp>
 
 #include "support/catch.hpp"
+#include "support/formats.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,19 +12,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-using ufp4::bf16;
-using ufp4::E1M2;
-using ufp4::E2M1;
-using ufp4::E3M0;
-using ufp4::e4m3;
-using ufp4::e8m0;
-using ufp4::fp16;
-using ufp4::fp4;
-using ufp4::nf4;
-using ufp4::ue5m3;
+using namespace ufp4;
 
-TEMPLATE_TEST_CASE("equal values have equal hashes, and there are as many hashes as values", "[format][hash]",
-                   fp4<E2M1>, fp4<E1M2>, fp4<E3M0>, ufp4::int4, nf4, e4m3, ue5m3, e8m0) {
+TEMPLATE_LIST_TEST_CASE("equal values have equal hashes, and there are as many hashes as values", "[format][hash]",
+                        support::byte_types) {
   const std::hash<TestType> hash;
   std::set<std::size_t> hashes;
   std::set<float> numbers;
@@ -40,7 +32,8 @@ TEMPLATE_TEST_CASE("equal values have equal hashes, and there are as many hashes
   CHECK(hashes.size() == numbers.size());
 }
 
-TEMPLATE_TEST_CASE("16-bit values: both zeros hash alike, all else by its code", "[format][hash]", bf16, fp16) {
+TEMPLATE_LIST_TEST_CASE("16-bit values: both zeros have the same hash, other codes have hashes of their own",
+                        "[format][hash]", support::half_types) {
   const std::hash<TestType> hash;
   CHECK(hash(TestType::from_bits(0x8000)) == hash(TestType::from_bits(0)));
   std::set<std::size_t> hashes;

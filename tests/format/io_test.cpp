@@ -1,24 +1,16 @@
-// ufp4 - printed numbers are the floats that they stand for.
+// ufp4 - a number prints as the float of its value.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/format/io.hpp>
 
 #include "support/catch.hpp"
+#include "support/formats.hpp"
 
 #include <cstdint>
 #include <iomanip>
 #include <sstream>
 #include <string>
 
-using ufp4::bf16;
-using ufp4::E1M2;
-using ufp4::E2M1;
-using ufp4::E3M0;
-using ufp4::e4m3;
-using ufp4::e8m0;
-using ufp4::fp16;
-using ufp4::fp4;
-using ufp4::nf4;
-using ufp4::ue5m3;
+using namespace ufp4;
 
 namespace {
 
@@ -47,8 +39,8 @@ TEST_CASE("every type prints its value", "[format][io]") {
   CHECK(printed(fp16{1e9f}) == "inf");
 }
 
-TEMPLATE_TEST_CASE("every code prints as its float does, in wide streams too", "[format][io]", fp4<E2M1>, ufp4::int4,
-                   nf4, e4m3, ue5m3, e8m0) {
+TEMPLATE_LIST_TEST_CASE("every code prints as its float does, in wide streams too", "[format][io]",
+                        support::byte_types) {
   for (unsigned code = 0; code < 256; ++code) {
     const auto value = TestType::from_bits(static_cast<std::uint8_t>(code));
     std::ostringstream want;

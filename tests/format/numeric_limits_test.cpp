@@ -1,8 +1,9 @@
-// ufp4 - std::numeric_limits against what the codes themselves say.
+// ufp4 - std::numeric_limits agrees with the values of all codes.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/format/numeric_limits.hpp>
 
 #include "support/catch.hpp"
+#include "support/formats.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -10,15 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-using ufp4::bf16;
-using ufp4::E1M2;
-using ufp4::E2M1;
-using ufp4::E3M0;
-using ufp4::e4m3;
-using ufp4::e8m0;
-using ufp4::fp16;
-using ufp4::fp4;
-using ufp4::ue5m3;
+using namespace ufp4;
 
 namespace {
 
@@ -55,9 +48,9 @@ static_assert(limits<const fp16>::digits == 11);  // the standard's own speciali
 
 }  // namespace
 
-#define FLOATS fp4<E2M1>, fp4<E1M2>, fp4<E3M0>, e4m3, ue5m3, e8m0, bf16, fp16
+using types_with_limits = support::joined<support::float_types, std::tuple<ufp4::int4>>;
 
-TEMPLATE_TEST_CASE("limits are those of the set of values", "[format][limits]", FLOATS, ufp4::int4) {
+TEMPLATE_LIST_TEST_CASE("limits are those of the set of values", "[format][limits]", types_with_limits) {
   using L = limits<TestType>;
   double largest = 0, smallest = 0, least_positive = 1e300;
   bool infinity = false, no_number = false, first = true;
@@ -88,7 +81,8 @@ TEMPLATE_TEST_CASE("limits are those of the set of values", "[format][limits]", 
   CHECK_FALSE(L::traps);
 }
 
-TEMPLATE_TEST_CASE("digits, exponents and epsilon are those of the normal values", "[format][limits]", FLOATS) {
+TEMPLATE_LIST_TEST_CASE("digits, exponents and epsilon are those of the normal values", "[format][limits]",
+                        support::float_types) {
   using L = limits<TestType>;
   const auto representable = [](double x) {
     for (const double v : values<TestType>()) {

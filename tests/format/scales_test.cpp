@@ -5,6 +5,7 @@
 
 #include "format/scalar_model.hpp"
 #include "support/catch.hpp"
+#include "support/formats.hpp"
 #include "support/seed.hpp"
 
 #include <cmath>
@@ -122,9 +123,7 @@ static_assert(ufp4::scale_format<float> && !ufp4::scale_format<fp16> && !ufp4::s
 
 }  // namespace
 
-#define SCALE_TYPES e4m3, ue5m3, e8m0, bf16, fp16
-
-TEMPLATE_TEST_CASE("every code has the value of its fields", "[format][scales]", SCALE_TYPES) {
+TEMPLATE_LIST_TEST_CASE("every code has the value of its fields", "[format][scales]", support::scale_types) {
   scalar::comparison seen;
   for (std::uint32_t code = 0; code < codes<TestType>; ++code) {
     const double want = value_of<TestType>(code);
@@ -138,7 +137,7 @@ TEMPLATE_TEST_CASE("every code has the value of its fields", "[format][scales]",
   CHECK(seen.verdict() == "agrees");
 }
 
-TEMPLATE_TEST_CASE("max() is the largest finite value", "[format][scales]", SCALE_TYPES) {
+TEMPLATE_LIST_TEST_CASE("max() is the largest finite value", "[format][scales]", support::scale_types) {
   double largest = 0;
   for (std::uint32_t code = 0; code < codes<TestType>; ++code) {
     const double value = value_of<TestType>(code);
@@ -147,7 +146,7 @@ TEMPLATE_TEST_CASE("max() is the largest finite value", "[format][scales]", SCAL
   CHECK(static_cast<double>(TestType::max()) == largest);
 }
 
-TEMPLATE_TEST_CASE("a float converts as numerics 2 says", "[format][scales]", SCALE_TYPES) {
+TEMPLATE_LIST_TEST_CASE("a float converts as numerics 2 says", "[format][scales]", support::scale_types) {
   INFO(support::seed_note());
   CHECK(against(model<TestType>(), [](float x) { return TestType{x}.bits(); }) == "agrees");
 }
@@ -158,7 +157,7 @@ TEST_CASE("round_to keeps infinities, and gives one where the largest finite val
   CHECK(against(scalar::fp16(), [](float x) { return ufp4::round_to<fp16>(x).bits(); }) == "agrees");
 }
 
-TEMPLATE_TEST_CASE("scales compare as numbers; NaN is unordered", "[format][scales]", e4m3, ue5m3, e8m0) {
+TEMPLATE_LIST_TEST_CASE("scales compare as numbers; NaN is unordered", "[format][scales]", support::byte_scale_types) {
   std::uint64_t wrong = 0;
   for (std::uint32_t a = 0; a < 256; ++a) {
     for (std::uint32_t b = 0; b < 256; ++b) {
@@ -176,7 +175,7 @@ TEMPLATE_TEST_CASE("scales compare as numbers; NaN is unordered", "[format][scal
   CHECK(wrong == 0);
 }
 
-TEMPLATE_TEST_CASE("16-bit floats compare as numbers", "[format][scales]", bf16, fp16) {
+TEMPLATE_LIST_TEST_CASE("16-bit floats compare as numbers", "[format][scales]", support::half_types) {
   const std::uint32_t some[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x3C00, 0x3F80, 0xBF80, 0x7BFF,
                                 0x7C00, 0xFC00, 0x7F7F, 0x7F80, 0xFF80, 0x7FC0, 0xFFFF, 0x7C01};
   for (const std::uint32_t a : some) {

@@ -1,9 +1,10 @@
-// ufp4 - table_element: nf4, and grids of a user's own.
+// ufp4 - table_element: nf4 and user-defined grids.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: separate
 #include <ufp4/format/table_element.hpp>
 
 #include "format/scalar_model.hpp"
+#include "format/user_tables.hpp"
 #include "support/catch.hpp"
 #include "support/seed.hpp"
 
@@ -20,29 +21,20 @@ using ufp4::table_element;
 
 namespace {
 
-// What a user writes: uneven steps, no symmetry, all sixteen levels in use.
-struct uneven_levels {
-  static constexpr float values[16] = {-12, -8, -5, -3, -1, 0, 1, 2, 3, 4, 6, 8, 11, 14, 17, 40};
-  static constexpr bool exact_products = true;
-};
-// Zero at either end: a grid of one sign.
-struct counting_levels {
-  static constexpr float values[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  static constexpr bool exact_products = true;
-};
+using format_tests::counting, format_tests::uneven;
+
+// Zero at the upper end: a grid of one sign.
 struct debt_levels {
   static constexpr float values[16] = {-15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 0};
   static constexpr bool exact_products = true;
 };
-// As far as binary32 goes: twice a value, or the sum of two, is beyond it.
+// To the end of binary32: twice a value, or the sum of two, overflows.
 struct giant_levels {
   static constexpr float values[16] = {-0x1.8p127f, -0x1p127f,  -0x1p126f,  -0x1p125f,      0,          0x1p124f,
                                        0x1p125f,    0x1.8p125f, 0x1p126f,   0x1.4p126f,     0x1.8p126f, 0x1.cp126f,
                                        0x1p127f,    0x1.4p127f, 0x1.8p127f, 0x1.fffffep127f};
   static constexpr bool exact_products = false;
 };
-using uneven = table_element<uneven_levels>;
-using counting = table_element<counting_levels>;
 using debt = table_element<debt_levels>;
 using giant = table_element<giant_levels>;
 

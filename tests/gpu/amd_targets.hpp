@@ -1,4 +1,4 @@
-// ufp4 - a GEMM kernel on every AMD GPU that it is for: played by the executor; on a GPU, that one.
+// ufp4 - runs a GEMM kernel on every AMD GPU that it supports in the CPU simulator, or on the GPU of the machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,14 +12,14 @@
 
 namespace support {
 
-/// An AMD GPU, played.
-class played_amd : public played {
+/// A simulated AMD GPU.
+class simulated_amd : public simulated_device {
  public:
 #if defined(UFP4_SIMT_HEADER)
-  using played::played;
-  explicit played_amd(int architecture) : played(ufp4::simt::amd_device(architecture)) {}
+  using simulated_device::simulated_device;
+  explicit simulated_amd(int architecture) : simulated_device(ufp4::simt::amd_device(architecture)) {}
 #else
-  explicit played_amd(int architecture) : played(architecture) {}
+  explicit simulated_amd(int architecture) : simulated_device(architecture) {}
 #endif
 };
 
@@ -32,7 +32,7 @@ struct amd_target {
 template <class Work>
 void on_targets(std::span<const amd_target> targets, Work work) {
   for (const amd_target& t : targets) {
-    const played_amd played{t.architecture};
+    const simulated_amd simulated{t.architecture};
 #if !defined(UFP4_SIMT_HEADER)
     gpu::device_facts device;
     REQUIRE(gpu::facts(device) == gpu::success);

@@ -1,4 +1,4 @@
-// ufp4 - the kernels of AMD GPUs, one small shape each: under ThreadSanitizer the executor reports a missing barrier.
+// ufp4 - the kernels of AMD GPUs, a small shape each: under ThreadSanitizer the CPU simulator reports missing barriers.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/amd_targets.hpp"
 #include "gpu/gemm_check.hpp"
@@ -16,15 +16,15 @@ using namespace ufp4;
 
 #if !defined(UFP4_SIMT_HEADER)
 
-TEST_CASE("AMD's kernels under ThreadSanitizer are the executor's", "[gpu]") {
-  support::skip("this file is for the executor, not a GPU");
+TEST_CASE("AMD's kernels under ThreadSanitizer run in the CPU simulator", "[gpu]") {
+  support::skip("this file tests kernels in the CPU simulator, not on a GPU");
 }
 
 #else
 
 namespace {
 
-/// Every scale is 1, so that all sums are exact, whatever makes them and in whichever order.
+/// Every scale is 1, so that all sums are exact in any order.
 template <class F>
 quantized_matrix<F> plain_sums(std::mt19937_64& gen, std::size_t rows, std::size_t cols) {
   auto q = model::random_quantized<F>(gen, rows, cols);
@@ -40,7 +40,7 @@ void multiplies(int architecture, accumulate mode, const std::string& kernel) {
   for (const std::size_t side : {20u, 70u}) {
     gpu::device_facts now = simt::amd_device(architecture);
     now.processors = 1;
-    const support::played_amd device{now};
+    const support::simulated_amd device{now};
     const auto a = plain_sums<F>(gen, side, 288), b = plain_sums<F>(gen, side + 3, 288);
     const gpu::quantized_matrix<F> left(a.view()), right(b.view());
     const gpu::buffer<float> c(side * (side + 3));
@@ -54,31 +54,45 @@ void multiplies(int architecture, accumulate mode, const std::string& kernel) {
   }
 }
 
+/// Runs the cases of kernels whose names begin so.
+void run_cases(const std::string& family) {
+  constexpr auto fast = accumulate::fast, exact = accumulate::exact_blocks;
+  const struct {
+    void (*multiplies)(int architecture, accumulate mode, const std::string& kernel);
+    int architecture;
+    accumulate mode;
+    const char* kernel;
+  } cases[] = {{&multiplies<nvfp4>, 0x90a, exact, "gemm_blocks_gfx90a"},
+               {&multiplies<mxfp4>, 0x942, exact, "gemm_blocks_gfx90a"},
+               {&multiplies<nvfp4>, 0x1100, exact, "gemm_blocks_gfx11"},
+               {&multiplies<mxfp4>, 0x1201, exact, "gemm_blocks_gfx12"},
+               {&multiplies<nvfp4>, 0x90a, fast, "gemm_bf16_gfx90a"},
+               {&multiplies<nvfp4>, 0x950, fast, "gemm_bf16_gfx950"},
+               {&multiplies<nvfp4>, 0x1100, fast, "gemm_bf16_gfx11"},
+               {&multiplies<nvfp4>, 0x1201, fast, "gemm_bf16_gfx12"},
+               {&multiplies<nvint4>, 0x1100, exact, "gemm_iu4_gfx11"},
+               {&multiplies<nvint4>, 0x1201, exact, "gemm_iu4_k16_gfx12"},
+               {&multiplies<mxint4>, 0x1201, exact, "gemm_iu4_gfx12"},
+               {&multiplies<mxfp4>, 0x950, fast, "gemm_mxfp4_gfx950"},
+               {&multiplies<mx_e1m2>, 0x950, fast, "gemm_mx_containers_gfx950"}};
+  for (const auto& c : cases)
+    if (std::string(c.kernel).starts_with(family)) c.multiplies(c.architecture, c.mode, c.kernel);
+}
+
 }  // namespace
 
-TEST_CASE("threads of the blocks kernels of AMD's matrix cores meet at barriers", "[gpu]") {
-  multiplies<nvfp4>(0x90a, accumulate::exact_blocks, "gemm_blocks_gfx90a");
-  multiplies<mxfp4>(0x942, accumulate::exact_blocks, "gemm_blocks_gfx90a");
-  multiplies<nvfp4>(0x1100, accumulate::exact_blocks, "gemm_blocks_gfx11");
-  multiplies<mxfp4>(0x1201, accumulate::exact_blocks, "gemm_blocks_gfx12");
+TEST_CASE("the blocks kernels of AMD's matrix cores have a barrier between all conflicting accesses", "[gpu]") {
+  run_cases("gemm_blocks");
 }
-TEST_CASE("threads of the bf16 kernels of AMD's matrix cores meet at barriers", "[gpu]") {
-  multiplies<nvfp4>(0x90a, accumulate::fast, "gemm_bf16_gfx90a");
-  multiplies<nvfp4>(0x950, accumulate::fast, "gemm_bf16_gfx950");
-  multiplies<nvfp4>(0x1100, accumulate::fast, "gemm_bf16_gfx11");
-  multiplies<nvfp4>(0x1201, accumulate::fast, "gemm_bf16_gfx12");
+TEST_CASE("the bf16 kernels of AMD's matrix cores have a barrier between all conflicting accesses", "[gpu]") {
+  run_cases("gemm_bf16");
 }
-TEST_CASE("threads of AMD's kernels in 4-bit integers meet at barriers", "[gpu]") {
-  multiplies<nvint4>(0x1100, accumulate::exact_blocks, "gemm_iu4_gfx11");
-  multiplies<nvint4>(0x1201, accumulate::exact_blocks, "gemm_iu4_k16_gfx12");
-  multiplies<mxint4>(0x1201, accumulate::exact_blocks, "gemm_iu4_gfx12");
+TEST_CASE("AMD's kernels in 4-bit integers have a barrier between all conflicting accesses", "[gpu]") {
+  run_cases("gemm_iu4");
 }
-TEST_CASE("threads of AMD's scaled kernels meet at barriers", "[gpu]") {
-  multiplies<mxfp4>(0x950, accumulate::fast, "gemm_mxfp4_gfx950");
-  multiplies<mx_e1m2>(0x950, accumulate::fast, "gemm_mx_containers_gfx950");
-}
+TEST_CASE("AMD's scaled kernels have a barrier between all conflicting accesses", "[gpu]") { run_cases("gemm_mx"); }
 
-TEST_CASE("threads of the quantizers meet at barriers, in waves of 64 and of 32", "[gpu]") {
+TEST_CASE("the quantizers have a barrier between all conflicting accesses, in waves of 64 and of 32", "[gpu]") {
   std::vector<float> values(40 * 64);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 7919 % 1009) - 504.0f;
   const random_hadamard<16> rht{5};
@@ -86,7 +100,7 @@ TEST_CASE("threads of the quantizers meet at barriers, in waves of 64 and of 32"
   const auto rows = quantize<nvfp4>(host, rht), columns = quantize<nvfp4>(transpose(host), rht);
   for (const int architecture : {0x90a, 0x1100}) {
     CAPTURE(architecture);
-    const support::played_amd device{architecture};
+    const support::simulated_amd device{architecture};
     const gpu::buffer<float> x{std::span<const float>(values)};
     const gpu::buffer<std::byte> workspace(1 << 12);
     const gpu::quantized_matrix<nvfp4> qr(40, 64, rht.spec()), qc(64, 40, rht.spec());

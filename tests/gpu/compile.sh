@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/gpu/compile.sh [--out FOLDER] [--targets "80 90a 100a 120a"] [--tests]
   --tests   compiles every GPU test and the bench for sm_80 as well, those that use cuBLAS where it is: some minutes more
-Needs no GPU: what it links does not run without one. Exit status 77, and a line that says so, where there is no nvcc.'
+Needs no GPU: what it links does not run without one. Without nvcc the exit status is 77, with a message.'
 set -uo pipefail
 
 . "$(dirname "${BASH_SOURCE[0]}")/compile_common.sh"
@@ -12,7 +12,7 @@ read_arguments gpu '80 90a 100a 120a' "$@"
 . "$source_dir/cmake/bare_machine.sh"
 choose_build_folder "$source_dir"
 if ! nvcc=$(find_nvcc); then
-  echo "SKIPPED: there is no nvcc here, so no kernel was compiled for a GPU; the executor's tests ran their logic all the same"
+  echo "SKIPPED: there is no nvcc here, so no kernel was compiled for a GPU; tests in the CPU simulator run the kernels' sources"
   exit 77
 fi
 make_out
@@ -97,6 +97,6 @@ for target in $targets; do
   bash "$source_dir/tests/gpu/ptx_check.sh" "$target" "$out/kernels.$target.ptx" || status=1
 done
 echo
-echo "\"played by the executor\": its tests ran the kernels' sources on the CPU, instruction by instruction; \"only compiled\": nothing ran."
+echo "\"run in the CPU simulator\": tests run the kernels' sources on the CPU, instruction by instruction; \"only compiled\": nothing ran."
 echo "compile.sh: $SECONDS s"
 exit $status

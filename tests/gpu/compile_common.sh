@@ -1,4 +1,4 @@
-# ufp4 - what compile.sh and compile_hip.sh share: arguments, the work list, and how verdicts are told.
+# ufp4 - functions of compile.sh and compile_hip.sh: arguments, the work list, and the report of results.
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by bash. The caller has `usage`, and a function `work KIND WHAT` that leaves <name>.log, and its verdict through `verdict`.
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
@@ -29,7 +29,7 @@ make_out() {
   rm -f ./*.verdict ./*.log
 }
 
-# logged NAME COMMAND...: into its log; says yes or no.
+# logged NAME COMMAND...: appends its output to its log; prints yes or no.
 logged() {
   if "${@:2}" >>"$out/$1.log" 2>&1; then echo yes; else echo no; fi
 }

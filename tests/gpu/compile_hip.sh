@@ -4,7 +4,7 @@
 usage='usage: tests/gpu/compile_hip.sh [--out FOLDER] [--targets "gfx90a gfx942 gfx950 gfx1100 gfx1201"] [--tests]
   --tests   compiles every GPU test and the bench with hipcc for gfx90a as well: some minutes more
 hipcc compiles and links what it knows; a newer clang, where one is found, compiles the device code of the others over hipcc'"'"'s
-headers. Needs no GPU. Exit status 77, and a line that says so, where there is no hipcc.'
+headers. Needs no GPU. Without hipcc the exit status is 77, with a message.'
 set -uo pipefail
 
 . "$(dirname "${BASH_SOURCE[0]}")/compile_common.sh"
@@ -12,7 +12,7 @@ read_arguments hip 'gfx90a gfx942 gfx950 gfx1100 gfx1201' "$@"
 
 PATH=$PATH:${ROCM_PATH:-/opt/rocm}/bin
 if ! command -v hipcc >/dev/null; then
-  echo "SKIPPED: there is no hipcc here, so no kernel was compiled for AMD's GPUs; the executor's tests ran their logic all the same"
+  echo "SKIPPED: there is no hipcc here, so no kernel was compiled for AMD's GPUs; tests in the CPU simulator run the kernels' sources"
   exit 77
 fi
 make_out
@@ -51,7 +51,7 @@ work() {
       name=kernels.$what
       local wave=64
       case $what in gfx1?*) wave=32 ;; esac
-      # Old headers ask for a macro that new compilers no longer define.
+      # Old headers need a macro that new compilers no longer define.
       answer=$(logged "$name" "$clang" -x hip $flags -nogpulib --cuda-device-only -S --offload-arch="$what" \
         -D__AMDGCN_WAVEFRONT_SIZE=$wave -I"$headers" source/tests/gpu/kernels.cu -o "$name.s")
       answer="$answer - -" ;;
@@ -89,17 +89,17 @@ if [ -n "$with_tests" ]; then
 fi
 work_through_list
 
-# played TARGET: how many of the executor's tests play that architecture, by its number or because CTest runs them as it.
-played() {
+# simulated TARGET: how many tests run on that simulated architecture, by its number in the source or because CTest sets it.
+simulated() {
   local tests as=none
   case $1 in gfx90a | gfx950 | gfx1100 | gfx1201) as='^// ctest:.* amd\b|^// ctest: amd\b' ;; esac
   tests=$(grep -l -E "0x${1#gfx}\b|$as" "$source_dir"/tests/gpu/*_test.cpp | wc -l)
   if [ "$tests" -eq 0 ]; then echo no; else echo "by $tests tests"; fi
 }
-printf '\n%-8s %-10s %-8s %-16s %-16s %s\n' target compiled linked played run seconds
+printf '\n%-8s %-10s %-8s %-16s %-16s %s\n' target compiled linked simulated run seconds
 for target in "${compiled_here[@]}"; do
   read -r compiled linked ran seconds <"$out/kernels.$target.verdict"
-  printf '%-8s %-10s %-8s %-16s %-16s %s\n' "$target" "$compiled" "$linked" "$(played "$target")" "$ran" "$seconds"
+  printf '%-8s %-10s %-8s %-16s %-16s %s\n' "$target" "$compiled" "$linked" "$(simulated "$target")" "$ran" "$seconds"
   if [ "$compiled" != yes ] || [ "$linked" = no ]; then failed "kernels.$target"; fi
 done
 for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled and linked"; done
@@ -113,7 +113,7 @@ for target in "${compiled_here[@]}"; do
   [ ! -e "$out/kernels.$target.s" ] || bash "$source_dir/tests/gpu/isa_check.sh" "$target" "$out/kernels.$target.s" || status=1
 done
 echo
-echo "\"played\": so many sources of tests name that architecture for the executor, which runs the kernels' sources on the CPU, instruction"
-echo "by instruction. tests/run.sh runs those tests; this script does not."
+echo "\"simulated\": the number of test files that run the kernels' sources on that architecture in the CPU simulator, instruction by"
+echo "instruction. tests/run.sh runs those tests; this script does not."
 echo "compile_hip.sh: $SECONDS s"
 exit $status

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest: separate
 //
-// Where nvcc compiles this with UFP4_WITH_CUBLAS and links cublasLt, the library is cublasLt; in the executor it is a
-// loop on the host that multiplies what it is given, so all but cublasLt itself is tested there.
+// Where nvcc compiles this with UFP4_WITH_CUBLAS and links cublasLt, the library is cublasLt; in the CPU simulator it
+// is a loop on the host that multiplies what it is given, so all but cublasLt itself is tested there.
 #include "gpu/device.hpp"
 
 #include <ufp4/cuda/library_gemm.hpp>
@@ -14,6 +14,7 @@
 #endif
 
 #include "support/catch.hpp"
+#include "support/formats.hpp"
 #include "support/gemm_model.hpp"
 #include "support/hostile.hpp"
 
@@ -105,8 +106,9 @@ void check_decode(std::size_t rows, std::size_t cols, model::scales kind, std::s
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("decoded operands are value * scale as bf16, and say where that is too narrow", "[gpu]", nvfp4,
-                   nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4, e1m2_f32, e2m1_f32, gpu_grid_e3m0, squares, fine_scales) {
+using decoded_formats = support::presets_and<gpu_grid_e3m0, squares, fine_scales>;
+TEMPLATE_LIST_TEST_CASE("decoded operands are value * scale as bf16, and a product outside its range is reported",
+                        "[gpu]", decoded_formats) {
   for (const model::scales kind : {model::scales::ordinary, model::scales::hostile})
     for (const std::size_t cols : {1u, 31u, 64u, 200u}) {
       check_decode<TestType>(37, cols, kind, 0);
@@ -275,8 +277,8 @@ gpu::error multiply(const gpu::library_product& p, std::span<std::byte> workspac
 }
 
 struct some_library {
-  static constexpr gpu::gemm_library played{[] { return true; }, 1000, &multiply};
-  some_library() { gpu::installed_library = &played; }
+  static constexpr gpu::gemm_library library{[] { return true; }, 1000, &multiply};
+  some_library() { gpu::installed_library = &library; }
   ~some_library() { gpu::installed_library = nullptr; }
 };
 #endif
@@ -290,15 +292,15 @@ model::side signed_side(const quantized_matrix<F>& q) {
   return s;
 }
 
-struct asked {
+struct product_options {
   float alpha = 1, beta = 0;
   bool bias = false, strided = false, blocks = false;
   accumulate mode = accumulate::fast;
 };
 
-/// A product on the library, against the bound of numerics 6. Returns how many elements were NaN.
+/// A product on the library, against the bound of section 6. Returns how many elements were NaN.
 template <class T, class A, class B>
-std::size_t check_product(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const asked& how) {
+std::size_t check_product(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const product_options& how) {
   const std::size_t m = a.rows(), n = b.rows(), stride = how.strided ? n + 3 : n;
   std::mt19937_64 gen(m + n);
   std::vector<float> start = model::wide_floats(gen, m * stride), bias = model::wide_floats(gen, n);
@@ -369,7 +371,8 @@ quantized_matrix<F> random_side(unsigned seed, std::size_t rows, std::size_t col
 
 }  // namespace
 
-TEST_CASE("a product on the library holds the bound of fast, whoever writes C", "[gpu]") {
+TEST_CASE("a product computed by the library is within the bound of fast, with C written by the library or by a kernel",
+          "[gpu]") {
   const some_library library;
   const auto a = random_side<nvfp4>(1, 1025, 40);
   const auto b = random_side<nvint4>(2, 136, 40);
@@ -381,7 +384,7 @@ TEST_CASE("a product on the library holds the bound of fast, whoever writes C", 
   check_product<bf16>(a, b, {.beta = 0.5f, .strided = true});
 }
 
-TEST_CASE("the mx formats and folded binary32 scales hold their bounds on the library", "[gpu]") {
+TEST_CASE("products of the mx formats and of folded binary32 scales by the library are within their bounds", "[gpu]") {
   const some_library library;
   check_product<float>(random_side<mxfp4>(3, 1024, 70), random_side<mx_e1m2>(4, 128, 70), {});
   check_product<float>(random_side<e1m2_f32>(5, 1024, 33), random_side<e2m1_f32>(6, 140, 33),
@@ -397,7 +400,7 @@ TEST_CASE("a NaN block makes its row of C NaN and no other", "[gpu]") {
   REQUIRE(check_product<bf16>(a, b, {.beta = 1}) == 128);
 }
 
-TEST_CASE("what bf16 cannot hold is rescued, with C still there to be added", "[gpu]") {
+TEST_CASE("products outside the range of bf16 are computed in binary64, and C is still added", "[gpu]") {
   const some_library library;
   auto a = random_side<mxfp4>(9, 1024, 32);
   const auto b = random_side<mxfp4>(10, 128, 32);
@@ -408,7 +411,10 @@ TEST_CASE("what bf16 cannot hold is rescued, with C still there to be added", "[
   check_product<fp16>(a, b, {});
 }
 
-TEST_CASE("a product with a plain operand is rescued as well, its ragged end and its infinity with it", "[gpu]") {
+TEST_CASE(
+    "products of a plain operand outside the range of bf16 are computed in binary64, ragged ends and infinities "
+    "included",
+    "[gpu]") {
   const some_library library;
   const std::size_t m = 1024, n = 128, k = 21;
   support::hostile source(4);
@@ -445,7 +451,7 @@ TEST_CASE("a product with a plain operand is rescued as well, its ragged end and
   CHECK(large > m / 2);  // of the column that bf16 cannot hold
 }
 
-TEST_CASE("tensor scales whose product leaves the range of binary32 are rescued", "[gpu]") {
+TEST_CASE("tensor scales whose product leaves the range of binary32 give results within the bound", "[gpu]") {
   const some_library library;
   const auto a = random_side<nvfp4>(11, 1024, 32, model::scales::ordinary, 0x1p-90f);
   const auto b = random_side<nvfp4>(12, 128, 32, model::scales::ordinary, 0x1p-45f);
@@ -455,7 +461,7 @@ TEST_CASE("tensor scales whose product leaves the range of binary32 are rescued"
 }
 
 #if !defined(__CUDACC__)  // a device of compute capability 10 has to be there otherwise
-TEST_CASE("blocks go to a library that multiplies blocks: nvfp4 as it is, mx formats as bytes", "[gpu]") {
+TEST_CASE("a library that multiplies blocks gets nvfp4 codes as they are stored, and mx formats as bytes", "[gpu]") {
   const some_library library;
   check_product<float>(random_side<nvfp4>(13, 1040, 64), random_side<nvfp4>(14, 144, 64),
                        {.beta = 0.5f, .blocks = true});
@@ -466,7 +472,8 @@ TEST_CASE("blocks go to a library that multiplies blocks: nvfp4 as it is, mx for
 }
 #endif
 
-TEST_CASE("the operation runs on the library, explain says so, and workspace_bytes is what it needs", "[gpu]") {
+TEST_CASE("quantized_gemm runs on the library, explain reports it, and workspace_bytes is the workspace it needs",
+          "[gpu]") {
   const quantized_matrix<nvfp4> a = random_side<nvfp4>(21, 1024, 32), b = random_side<nvfp4>(22, 128, 32);
   const gpu::quantized_matrix<nvfp4> left(a.view()), right(b.view());
   const gpu::buffer<float> out(1024 * 128);

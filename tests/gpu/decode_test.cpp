@@ -189,7 +189,7 @@ TEST_CASE("fragments from packed rows multiply to the rows' dot products", "[gpu
     }
 }
 
-TEST_CASE("the tables say which grids they hold exactly", "[gpu]") {
+TEST_CASE("tables are reported as exact for the grids that they hold exactly", "[gpu]") {
   for (const grid4& g : {grid_of<fp4<E2M1>>(), grid_of<fp4<E1M2>>(), grid_of<fp4<E3M0>>(), grid_of<ufp4::int4>()}) {
     CHECK(thread::fits_s8(g));
     CHECK(thread::fits_f16(g));

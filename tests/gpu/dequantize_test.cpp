@@ -20,7 +20,7 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
 
 /// Every byte of codes and every kind of scale, into T, by rows or by columns.
 template <class F, class T>
-void check_dequantize(std::size_t rows, std::size_t cols, const transform_spec& t = {}, bool turned = false) {
+void check_dequantize(std::size_t rows, std::size_t cols, const transform_spec& t = {}, bool transposed = false) {
   support::hostile source(support::seed(rows * cols));
   quantized_matrix<F> q(rows, cols, t);
   for (std::uint8_t& c : q.codes()) c = static_cast<std::uint8_t>(source.below(256));
@@ -33,14 +33,14 @@ void check_dequantize(std::size_t rows, std::size_t cols, const transform_spec& 
   }
   if (F::two_level) q.set_tensor_scale(model::float_of(0x30000000u + source.below(0x10000000u)));
   const auto r = static_cast<std::ptrdiff_t>(rows), c = static_cast<std::ptrdiff_t>(cols);
-  const std::ptrdiff_t row = turned ? 1 : c + 1, col = turned ? r + 2 : 1;
+  const std::ptrdiff_t row = transposed ? 1 : c + 1, col = transposed ? r + 2 : 1;
   std::vector<T> want((rows + 2) * (cols + 2),
                       std::bit_cast<T>(std::conditional_t < sizeof(T) == 4, std::uint32_t, std::uint16_t > {0x4321}));
   const gpu::buffer<T> got{std::span<const T>(want)};
   dequantize(q, matrix_view<T>{want.data(), rows, cols, row, col});
   const gpu::quantized_matrix<F> there(q);
   REQUIRE(support::text_of(gpu::dequantize({}, there, matrix_view<T>{got.data(), rows, cols, row, col})) == "");
-  CAPTURE(rows, cols, turned);
+  CAPTURE(rows, cols, transposed);
   REQUIRE(same(support::on_host(got), want));
 }
 
@@ -58,11 +58,11 @@ void check_shapes() {
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("dequantize on the device gives the host's bits", "[gpu]", support::block_formats) {
+TEMPLATE_LIST_TEST_CASE("dequantize on the device gives the host's bits", "[gpu]", support::presets) {
   check_shapes<TestType>();
 }
 
-TEST_CASE("dequantize: other scales, blocks and grids", "[gpu]") {
+TEST_CASE("dequantize gives the host's bits for scales, blocks and grids of no preset", "[gpu]") {
   check_shapes<block_format<nf4, bf16, 64>>();
   check_shapes<block_format<fp4<E3M0>, ue5m3, 2>>();
   check_shapes<block_format<fp4<E2M1>, e4m3, 8, float>>();
@@ -70,7 +70,7 @@ TEST_CASE("dequantize: other scales, blocks and grids", "[gpu]") {
   check_shapes<block_format<ufp4::int4, float, square(4)>>();
 }
 
-TEST_CASE("dequantize writes sixteens whole where it may", "[gpu]") {
+TEST_CASE("dequantize writes sixteen elements at once where alignment permits, with the same bits", "[gpu]") {
   std::vector<float> x(3 * 64);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 13) - 6;
   const auto q = quantize<nvfp4>(matrix_view<const float>{x.data(), 3, 64});
@@ -83,7 +83,7 @@ TEST_CASE("dequantize writes sixteens whole where it may", "[gpu]") {
   REQUIRE(got.guards_intact());
 }
 
-TEST_CASE("amax on the device is the host's, wherever it stands", "[gpu]") {
+TEST_CASE("amax on the device is the host's, wherever the largest element is", "[gpu]") {
   INFO(support::seed_note());
   support::hostile source(support::seed(77));
   const gpu::buffer<float> found(1);

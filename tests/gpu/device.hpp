@@ -1,8 +1,8 @@
-// ufp4 - the GPU that a test runs on: a real one where nvcc or hipcc compiles the test, else the SIMT executor.
+// ufp4 - the GPU that a test runs on: a real one if nvcc or hipcc compiles the test, else the CPU simulator.
 // SPDX-License-Identifier: Apache-2.0
 //
-// In the executor the GEMM kernels come from kernel_tables.cpp, compiled once: NVIDIA's or AMD's, as simt::device()
-// says when they are asked for. A test that names kernels includes their headers.
+// In the CPU simulator the GEMM kernels are those of kernel_tables.cpp, compiled once: NVIDIA's or AMD's, depending on
+// simt::device() at the time of the call. A test that names kernels includes their headers.
 #pragma once
 
 #if defined(__HIPCC__)
@@ -14,6 +14,7 @@
 #include <ufp4/gpu/operations.hpp>
 #endif
 
+#include <cstring>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -22,21 +23,23 @@ namespace support {
 
 namespace gpu = ufp4::gpu;
 
-/// A status as a test wants it: "" or the message.
+/// The error message of a status, "" if there is none.
 inline std::string text_of(const gpu::status& s) { return s.ok() ? "" : s.text(); }
 
-/// The executor plays another device as long as this lives; a real one stays what it is.
-class played {
+/// While an object of this type exists, the CPU simulator simulates that device; a real device stays the same.
+class simulated_device {
  public:
 #if defined(UFP4_SIMT_HEADER)
-  explicit played(const gpu::device_facts& now) { ufp4::simt::device() = now; }
-  explicit played(int architecture) { ufp4::simt::device().architecture = architecture; }  ///< and else what it was
-  ~played() { ufp4::simt::device() = before_; }
+  explicit simulated_device(const gpu::device_facts& now) { ufp4::simt::device() = now; }
+  explicit simulated_device(int architecture) {
+    ufp4::simt::device().architecture = architecture;
+  }  ///< the other facts stay the same
+  ~simulated_device() { ufp4::simt::device() = before_; }
 #else
-  explicit played(int) {}
+  explicit simulated_device(int) {}
 #endif
-  played(const played&) = delete;
-  played& operator=(const played&) = delete;
+  simulated_device(const simulated_device&) = delete;
+  simulated_device& operator=(const simulated_device&) = delete;
 
 #if defined(UFP4_SIMT_HEADER)
  private:
@@ -44,7 +47,7 @@ class played {
 #endif
 };
 
-/// What a buffer holds, once the device is done with it.
+/// The contents of a buffer after the device has finished.
 template <class T>
 std::vector<T> on_host(const gpu::buffer<T>& b) {
   std::vector<T> all(b.size());
@@ -52,15 +55,19 @@ std::vector<T> on_host(const gpu::buffer<T>& b) {
   return all;
 }
 
-/// work(order), a word for CAPTURE, once for each of the orders of threads and blocks that the executor plays; once on
-/// a GPU, which has its own. Bits that depend on the order are those of a missing barrier, or of blocks that disturb
-/// one another.
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+/// Calls work(order), where `order` is a word for CAPTURE, for each order of threads and blocks of the CPU simulator;
+/// once on a GPU, which has an order of its own. Results that depend on the order reveal a missing barrier or a
+/// conflict between blocks.
 template <class Work>
 void in_every_order(Work work) {
 #if defined(UFP4_SIMT_HEADER)
   namespace simt = ufp4::simt;
   struct restorer {  // a failed REQUIRE throws
-    simt::executor_settings before = simt::settings();
+    simt::simulator_settings before = simt::settings();
     ~restorer() { simt::settings() = before; }
   } const restore;
   using enum simt::thread_order;

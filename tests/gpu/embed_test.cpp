@@ -13,8 +13,8 @@
 #include <cstring>
 #include <vector>
 
-// In the executor the words of CUDA that the example is written in. Threads of a block are fibers of one thread and
-// blocks run one after another, so a static variable is shared memory.
+// For the CPU simulator: the CUDA keywords and functions that the example uses. Threads of a block are fibers of one
+// thread and blocks run one after another, so a static variable is shared memory.
 #if defined(UFP4_SIMT_HEADER)
 #define __global__ [[maybe_unused]]
 #define __shared__ static

@@ -1,8 +1,8 @@
-// ufp4 - the experimental kernels on the devices that they are for, within the bounds of numerics 6.
+// ufp4 - the experimental kernels on the devices that they are for, within the bounds of section 6.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: alone
 //
-// The executor plays neither wgmma and TMA nor tensor memory: elsewhere every case skips.
+// The CPU simulator has neither wgmma and TMA nor tensor memory: without a GPU every test case is skipped.
 #define UFP4_EXPERIMENTAL
 #include "gpu/device.hpp"
 
@@ -90,7 +90,7 @@ std::size_t check(const char* kernel, const quantized_matrix<F>& a, const quanti
   return nans;
 }
 
-/// Ragged in M, N and K, several tiles and turns of the pipeline; then one NaN block in a row of each side. `nan`: the
+/// Ragged in M, N and K, several tiles and rounds of the pipeline; then one NaN block in a row of each side. `nan`: the
 /// scale.
 template <class F>
 void check_format(const char* kernel, accumulate mode, typename F::scale_type nan) {
@@ -122,7 +122,7 @@ TEST_CASE("wgmma keeps the bounds of fast and folded_bf16 on compute capability 
   check_format<e1m2_f32>("gemm_wgmma_sm90", accumulate::folded_bf16, std::numeric_limits<float>::quiet_NaN());
 }
 
-TEST_CASE("wgmma's operands that no normal bf16 number holds are rescued", "[gpu]") {
+TEST_CASE("products by wgmma of operands that are not normal bf16 numbers are computed in binary64", "[gpu]") {
   if (!is_here(9)) return support::skip(no_wgmma);
   std::mt19937_64 gen{support::seed(18)};
   auto a = model::random_quantized<mxfp4>(gen, 131, 96);

@@ -20,10 +20,10 @@ namespace {
 
 namespace kernels = gpu::kernels;
 
-using support::check_bound, support::check_nan_scales, support::check_shapes, support::played, support::product_of,
-    support::same_bits, support::shifted;
+using support::check_bound, support::check_nan_scales, support::check_shapes, support::simulated_device,
+    support::product_of, support::same_bits, support::shifted;
 
-/// Has the device, played or not, the instructions?
+/// Whether the device, real or simulated, has the instructions.
 bool can_run_here() {
   gpu::device_facts device;
   if (gpu::facts(device) == gpu::success && device.has_specific(12)) return true;
@@ -41,8 +41,8 @@ constexpr support::product_shape shapes[] = {{1, 1, 1},     {3, 9, 16},  {17, 5,
 
 }  // namespace
 
-TEST_CASE("products by the block-scaled instructions keep the bound of fast, whatever is ragged", "[gpu]") {
-  const played device(120);
+TEST_CASE("products by the block-scaled instructions are within the bound of fast for every ragged shape", "[gpu]") {
+  const simulated_device device(120);
   if (!can_run_here()) return;
   SECTION("nvfp4") { check_shapes<nvfp4, nvfp4>(nv, shapes, 0x1.8p-7f, 0x1.333334p+3f); }
   SECTION("nvfp4 x nvfp4 in squares of 16") {
@@ -58,7 +58,7 @@ TEST_CASE("products by the block-scaled instructions keep the bound of fast, wha
 }
 
 TEST_CASE("the block-scaled instructions keep the bound over the whole range of 8-bit scales", "[gpu]") {
-  const played device(120);
+  const simulated_device device(120);
   if (!can_run_here()) return;
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(1)};
@@ -68,8 +68,8 @@ TEST_CASE("the block-scaled instructions keep the bound over the whole range of 
   support::check_e8m0_range(mx, bytes, gen, 96);
 }
 
-TEST_CASE("where every partial sum is exact, the block-scaled instructions give the bits of exact_blocks", "[gpu]") {
-  const played device(120);
+TEST_CASE("the block-scaled instructions give the bits of exact_blocks if every partial sum is exact", "[gpu]") {
+  const simulated_device device(120);
   if (!can_run_here()) return;
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(4)};
@@ -90,7 +90,7 @@ TEST_CASE("where every partial sum is exact, the block-scaled instructions give 
 
 #if defined(UFP4_SIMT_HEADER)
 TEST_CASE("the bound holds for a matrix unit that truncates, and containers' blocks stay exact in it", "[gpu]") {
-  const played device(120);
+  const simulated_device device(120);
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(5)};
   simt::settings().sums = simt::mma_sums::truncated;
@@ -108,7 +108,7 @@ TEST_CASE("the bound holds for a matrix unit that truncates, and containers' blo
 #endif
 
 TEST_CASE("a NaN scale reaches every product of its block and no other", "[gpu]") {
-  const played device(120);
+  const simulated_device device(120);
   if (!can_run_here()) return;
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(6)};
@@ -117,9 +117,9 @@ TEST_CASE("a NaN scale reaches every product of its block and no other", "[gpu]"
   check_nan_scales(bytes, model::random_quantized<mxint4>(gen, 6, 96), model::random_quantized<mxfp4>(gen, 9, 96));
 }
 
-TEST_CASE("codes on 4 bytes and scales on any give the bits of those on 16; other codes are left to other kernels",
+TEST_CASE("codes aligned to 4 bytes and unaligned scales give the same bits; other kernels take less aligned codes",
           "[gpu]") {
-  const played device(120);
+  const simulated_device device(120);
   if (!can_run_here()) return;
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(7)};
@@ -141,7 +141,7 @@ TEST_CASE("codes on 4 bytes and scales on any give the bits of those on 16; othe
 
 TEST_CASE("explain names the block-scaled kernels for their formats, modes and devices", "[gpu]") {
   const auto kernel_of = [](int architecture, const auto& a, const auto& b, accumulate mode) {
-    const played device(architecture);
+    const simulated_device device(architecture);
     const gpu::quantized_matrix left{a.view()};
     const gpu::quantized_matrix right{b.view()};
     float c = 0;
@@ -149,7 +149,7 @@ TEST_CASE("explain names the block-scaled kernels for their formats, modes and d
         gpu::explain(gpu::context{}, left, right, matrix_view<float>{&c, a.rows(), b.rows()}, {.accumulate = mode})
             .kernel);
   };
-  if (const played device(120); !can_run_here()) return;
+  if (const simulated_device device(120); !can_run_here()) return;
   std::mt19937_64 gen{1};
   const auto square = model::random_quantized<nvfp4>(gen, 256, 64);
   const auto uniform = model::random_quantized<nv_e1m2>(gen, 256, 64);
@@ -168,8 +168,8 @@ TEST_CASE("explain names the block-scaled kernels for their formats, modes and d
 #endif
 }
 
-TEST_CASE("without a K the block-scaled kernels leave beta C", "[gpu]") {
-  const played device(120);
+TEST_CASE("with K = 0 the block-scaled kernels write beta * C", "[gpu]") {
+  const simulated_device device(120);
   if (!can_run_here()) return;
   const quantized_matrix<nvfp4> a(3, 0), b(2, 0);
   CHECK(product_of(nv, a, b) == std::vector<float>(6, 0.0f));

@@ -13,7 +13,7 @@ namespace {
 const std::vector<float> ones(1 << 13, 1.0f);
 matrix_view<const float> input(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
 
-/// What the device says of a call must be what the host says of the same one; C must be as it was.
+/// The device's error message of a call must be the host's, and C must not change.
 template <class HostA, class HostB, class DeviceA, class DeviceB>
 std::string rejection(const HostA& a, const HostB& b, const DeviceA& da, const DeviceB& db, std::size_t rows,
                       std::size_t cols, const gemm_options& options = {}) {
@@ -37,7 +37,7 @@ std::string rejection(const quantized_matrix<A>& a, const quantized_matrix<B>& b
 
 }  // namespace
 
-TEST_CASE("shapes, blocks and transforms that do not go together are named as on the host", "[gpu]") {
+TEST_CASE("mismatched shapes, blocks and transforms are rejected with the host's messages", "[gpu]") {
   const auto a = quantize<e1m2_f32>(input(3, 64));
   CHECK(rejection(a, quantize<e1m2_f32>(input(5, 48)), 3, 5) ==
         "quantized_gemm: shape mismatch: A has 64 columns (K), B has 48");
@@ -53,7 +53,7 @@ TEST_CASE("shapes, blocks and transforms that do not go together are named as on
   CHECK(rejection(a, b, 3, 5, {.bias = bias}) == "quantized_gemm: shape mismatch: bias has 4 entries, C has 5 columns");
 }
 
-TEST_CASE("operands that are quantized on the way, or not at all, are checked as on the host", "[gpu]") {
+TEST_CASE("operands quantized by the call, and plain operands, are rejected with the host's messages", "[gpu]") {
   const auto a = quantize<e1m2_f32>(input(3, 32));
   const gpu::quantized_matrix<e1m2_f32> da{a.view()};
   const gpu::buffer<float> data{std::span<const float>(ones)};
@@ -86,11 +86,12 @@ TEST_CASE("operands that are quantized on the way, or not at all, are checked as
         "another stream");
 }
 
-TEST_CASE("what a kernel could not reach, or would destroy, is rejected", "[gpu]") {
+TEST_CASE("host memory, null pointers and overlapping memory are rejected", "[gpu]") {
   const auto a = quantize<nvfp4>(input(4, 32));
   const gpu::quantized_matrix<nvfp4> da{a.view()};
   const gpu::buffer<float> data{std::span<const float>(ones)}, c(16);
-  const auto says = [&](const auto& x, const auto& y, const matrix_view<float>& out, const gemm_options& options = {}) {
+  const auto message = [&](const auto& x, const auto& y, const matrix_view<float>& out,
+                           const gemm_options& options = {}) {
     const gpu::status s = gpu::quantized_gemm(gpu::context{}, x, y, out, options);
     CHECK(s.code() == gpu::invalid_argument);
     return text_of(s);
@@ -98,21 +99,21 @@ TEST_CASE("what a kernel could not reach, or would destroy, is rejected", "[gpu]
   const matrix_view<const float> x{data.data(), 4, 32};
   const matrix_view<float> out{c.data(), 4, 4};
   quantize_report report;
-  CHECK(says(da, operand<nvfp4>(x, count_into{report}), out) ==
+  CHECK(message(da, operand<nvfp4>(x, count_into{report}), out) ==
         "quantized_gemm: count_into of B is in host memory, which a kernel cannot write; quantize it first, with "
         "count_at");
-  CHECK(says(da, x, {data.data() + 2, 4, 4}) == "quantized_gemm: C overlaps B");
-  CHECK(says(da, da, {reinterpret_cast<float*>(da.view().codes().data()), 4, 4}) ==
+  CHECK(message(da, x, {data.data() + 2, 4, 4}) == "quantized_gemm: C overlaps B");
+  CHECK(message(da, da, {reinterpret_cast<float*>(da.view().codes().data()), 4, 4}) ==
         "quantized_gemm: C overlaps the codes of A");
   const gpu::quantized_view<nvfp4> shared{da.view().codes(), da.view().scales(), c.data() + 3, 4, 32};
-  CHECK(says(shared, da, out) == "quantized_gemm: C overlaps the tensor scale of A");
-  CHECK(says(da, da, out, {.bias = {c.data() + 1, 4}}) == "quantized_gemm: C overlaps bias");
-  CHECK(says(da, da, {nullptr, 4, 4}) == "quantized_gemm: C is null, but has 4 x 4 elements");
-  CHECK(
-      says(operand<nvfp4>(x), da, out).starts_with("quantized_gemm: context.workspace is too small: 0 bytes, needs "));
+  CHECK(message(shared, da, out) == "quantized_gemm: C overlaps the tensor scale of A");
+  CHECK(message(da, da, out, {.bias = {c.data() + 1, 4}}) == "quantized_gemm: C overlaps bias");
+  CHECK(message(da, da, {nullptr, 4, 4}) == "quantized_gemm: C is null, but has 4 x 4 elements");
+  CHECK(message(operand<nvfp4>(x), da, out)
+            .starts_with("quantized_gemm: context.workspace is too small: 0 bytes, needs "));
 }
 
-TEST_CASE("no rows or no columns of C: nothing happens, and no workspace is asked for", "[gpu]") {
+TEST_CASE("a C without rows or columns needs no workspace, and nothing is written", "[gpu]") {
   const auto a = quantize<nvfp4>(input(4, 32)), none = quantize<nvfp4>(input(0, 32));
   const gpu::quantized_matrix<nvfp4> da{a.view()}, empty{none.view()};
   CHECK(text_of(gpu::quantized_gemm(gpu::context{}, empty, da, matrix_view<float>{nullptr, 0, 4})) == "");

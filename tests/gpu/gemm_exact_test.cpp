@@ -5,6 +5,7 @@
 #include <ufp4/cuda/gemm_blocks_sm80.hpp>
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
 
+#include "support/format_pairs.hpp"
 #include "support/seed.hpp"
 
 #include <limits>
@@ -16,41 +17,22 @@ namespace kernels = ufp4::gpu::kernels;
 
 namespace {
 
-using e3m0_bf16 = block_format<fp4<E3M0>, ufp4::bf16, 16>;
-using e1m2_ue5m3 = block_format<fp4<E1M2>, ue5m3, 16>;
-using nvfp4_square = block_format<fp4<E2M1>, e4m3, square(16), float>;
-using mxint4_square = block_format<ufp4::int4, e8m0, square(32)>;
+constexpr auto check_this = []<class Pair>(Pair) {
+  support::check_exact_pair<typename Pair::left, typename Pair::right>(kernels::gemm_blocks_small_sm80, 200, 37);
+};
 
-/// One pair of formats by both kernels: ordinary scales and those from the ends of their range;
-/// alpha and tensor scales that round.
-template <class A, class B>
-void check_pair(const char* name) {
-  INFO(support::seed_note());
-  CAPTURE(name);
-  std::mt19937_64 gen{support::seed(sizeof(typename A::scale_type) * 16 + sizeof(typename B::scale_type))};
-  for (const model::scales kind : {model::scales::ordinary, model::scales::hostile}) {
-    const std::size_t k = kind == model::scales::ordinary ? 200 : 37;
-    const auto a = model::random_quantized<A>(gen, 35, k, kind, 0x1.8p-7f);
-    const auto b = model::random_quantized<B>(gen, 67, k, kind, 0x1.333334p+3f);
-    CHECK(against_host(kernels::gemm_blocks_small_sm80, a, b,
-                       {.alpha = -2.5f, .accumulate = accumulate::exact_blocks}) == "");
-  }
-}
-
-/// The wide kernel, whose tile has 128 rows and columns, takes a product that gives every processor one.
+/// The wide kernel, whose tile has 128 rows and columns, takes a product with a tile for every processor: the simulated
+/// device has one.
 template <class Work>
 void on_one_processor(Work work) {
 #if defined(UFP4_SIMT_HEADER)
-  auto& device = ufp4::simt::device();
-  const gpu::device_facts before = device;
+  gpu::device_facts device = ufp4::simt::device();
   device.processors = 1;
-  work();
-  device = before;
-#else
-  work();
+  const support::simulated_device now{device};
 #endif
+  work();
 }
-/// Rows that give a real device's processors a tile each; the executor's is told to have one.
+/// Rows for a tile on every processor of the device.
 std::size_t many_rows() {
   gpu::device_facts device;
   (void)gpu::facts(device);
@@ -60,24 +42,16 @@ std::size_t many_rows() {
 }  // namespace
 
 TEST_CASE("exact_blocks on tensor cores gives the host's bits for pairs of blocks of 16", "[gpu]") {
-  check_pair<e1m2_f32, e1m2_f32>("e1m2_f32 x e1m2_f32");
-  check_pair<int4_f32, e2m1_f32>("int4_f32 x e2m1_f32");
-  check_pair<nvfp4, nvfp4>("nvfp4 x nvfp4");
-  check_pair<nv_e1m2, nvint4>("nv_e1m2 x nvint4");
-  check_pair<e3m0_bf16, e1m2_ue5m3>("e3m0_bf16 x e1m2_ue5m3");
-  check_pair<nvfp4_square, nvfp4>("nvfp4 square x nvfp4");
-  check_pair<e1m2_f32, nvfp4_square>("e1m2_f32 x nvfp4 square");
+  support::pairs_of_16(check_this);
 }
-
 TEST_CASE("exact_blocks on tensor cores gives the host's bits for pairs of longer blocks", "[gpu]") {
-  check_pair<mxfp4, mxint4>("mxfp4 x mxint4");
-  check_pair<mx_e1m2, mxint4_square>("mx_e1m2 x mxint4 square");
-  check_pair<block_format<fp4<E2M1>, float, 64>, block_format<ufp4::int4, e4m3, 64>>("blocks of 64");
-  check_pair<block_format<fp4<E3M0>, e8m0, 128>, block_format<fp4<E1M2>, float, 128>>("blocks of 128");
-  check_pair<block_format<fp4<E3M0>, float, 256>, block_format<fp4<E3M0>, float, 256>>("blocks of 256");
+  support::pairs_of_longer_blocks(check_this);
+}
+TEST_CASE("exact_blocks on tensor cores gives the host's bits for pairs of squares", "[gpu]") {
+  support::pairs_of_squares(check_this);
 }
 
-TEST_CASE("the wide kernel gives the same bits, whatever runs first", "[gpu]") {
+TEST_CASE("the wide kernel gives the same bits in every order of threads and blocks", "[gpu]") {
   on_one_processor([] {
     INFO(support::seed_note());
     std::mt19937_64 gen{support::seed(1)};
@@ -96,7 +70,8 @@ TEST_CASE("the wide kernel gives the same bits, whatever runs first", "[gpu]") {
   });
 }
 
-TEST_CASE("every number of rows, columns and blocks, whatever runs first", "[gpu]") {
+TEST_CASE("every number of rows, columns and blocks gives the host's bits in every order of threads and blocks",
+          "[gpu]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(2)};
   for (const std::size_t k : {0u, 1u, 16u, 33u, 64u, 65u, 193u, 272u}) {
@@ -114,7 +89,7 @@ TEST_CASE("every number of rows, columns and blocks, whatever runs first", "[gpu
   }
 }
 
-TEST_CASE("alpha, beta, bias, every type and layout of C", "[gpu]") {
+TEST_CASE("alpha, beta and bias give the host's bits in every type and layout of C", "[gpu]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(3)};
   const auto a = model::random_quantized<e1m2_f32>(gen, 37, 80);
@@ -123,13 +98,13 @@ TEST_CASE("alpha, beta, bias, every type and layout of C", "[gpu]") {
   const gemm_options all{.alpha = 1.3f, .beta = -0.7f, .accumulate = accumulate::exact_blocks, .bias = bias};
   const auto& kernel = kernels::gemm_blocks_small_sm80;
   CHECK(against_host<float>(kernel, a, b, all, {.gap = 3}) == "");
-  CHECK(against_host<float>(kernel, a, b, all, {.gap = 1, .turned = true}) == "");
-  CHECK(against_host<float>(kernel, a, b, all, {.upside_down = true}) == "");
+  CHECK(against_host<float>(kernel, a, b, all, {.gap = 1, .transposed = true}) == "");
+  CHECK(against_host<float>(kernel, a, b, all, {.reversed = true}) == "");
   CHECK(against_host<ufp4::bf16>(kernel, a, b, all, {.gap = 7}) == "");
-  CHECK(against_host<ufp4::fp16>(kernel, a, b, all, {.turned = true}) == "");
+  CHECK(against_host<ufp4::fp16>(kernel, a, b, all, {.transposed = true}) == "");
 }
 
-TEST_CASE("a sum that vanishes keeps its sign, however much of the last step lies beyond K", "[gpu]") {
+TEST_CASE("a sum that underflows keeps its sign, however much of the last step is beyond K", "[gpu]") {
   for (const std::size_t k : {16u, 64u, 80u}) {
     CAPTURE(k);
     quantized_matrix<e1m2_f32> a(1, k), b(1, k);
@@ -146,7 +121,7 @@ TEST_CASE("a sum that vanishes keeps its sign, however much of the last step lie
   }
 }
 
-TEST_CASE("tensor scales from the ends of their range scale as the host has it", "[gpu]") {
+TEST_CASE("tensor scales from the ends of their range give the host's bits", "[gpu]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(4)};
   auto a = model::random_quantized<nvfp4>(gen, 9, 48);
@@ -160,7 +135,7 @@ TEST_CASE("tensor scales from the ends of their range scale as the host has it",
     }
 }
 
-TEST_CASE("a NaN scale makes NaN every product of its block, and no other", "[gpu]") {
+TEST_CASE("a NaN scale makes every product of its block NaN, and no other", "[gpu]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(5)};
   auto a = model::random_quantized<nvfp4>(gen, 40, 96), b = model::random_quantized<nvfp4>(gen, 66, 96);
@@ -170,13 +145,11 @@ TEST_CASE("a NaN scale makes NaN every product of its block, and no other", "[gp
   const gpu::buffer<float> c(40 * 66);
   REQUIRE(support::text_of(
               gpu::quantized_gemm(gpu::context{}, da, db, matrix_view<float>{c.data(), 40, 66}, exactly)) == "");
-  const std::vector<float> got = support::on_host(c);
-  for (std::size_t i = 0; i < 40; ++i)
-    for (std::size_t j = 0; j < 66; ++j) REQUIRE((got[i * 66 + j] != got[i * 66 + j]) == (i == 33 || j == 3));
+  support::require_only_nan_in(support::on_host(c), 66, 33, 3);
   CHECK(against_host(kernels::gemm_blocks_small_sm80, a, b) == "");
 }
 
-TEST_CASE("codes on 4 bytes and no more are taken; on fewer, by the kernel for any architecture", "[gpu]") {
+TEST_CASE("tensor cores take codes aligned to 4 bytes; the kernel for any architecture takes the others", "[gpu]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(6)};
   const auto a = model::random_quantized<e1m2_f32>(gen, 20, 64), b = model::random_quantized<e1m2_f32>(gen, 21, 64);

@@ -25,7 +25,7 @@ struct operands {
 };
 
 #if defined(UFP4_SIMT_HEADER)
-using support::played;
+using support::simulated_device;
 
 gpu::device_facts device_of(int architecture, int processors = 4) {
   gpu::device_facts d;
@@ -52,7 +52,7 @@ TEST_CASE("an explanation names operation, kernel, instruction, tile and mode, i
   CHECK(text_of(gpu::prepare()) == "");
 }
 
-TEST_CASE("a kernel that gives the bits of exact_blocks says so where fast was asked for", "[gpu]") {
+TEST_CASE("in fast, a kernel that gives the bits of exact_blocks is explained as exact_blocks", "[gpu]") {
   using blocks_of_8 = block_format<fp4<E1M2>, float, 8>;
   const operands<blocks_of_8> o(70, 70, 64);
   CHECK(o.kernel({}) == "gemm_simt");
@@ -64,18 +64,19 @@ TEST_CASE("exact_blocks runs on tensor cores from compute capability 8.0 on, in 
   const operands<e1m2_f32> few(200, 300, 64), many(1024, 1024, 64);
   for (const int architecture : {80, 86, 89, 90, 100, 120}) {
     CAPTURE(architecture);
-    const played device{device_of(architecture, 64)};
+    const simulated_device device{device_of(architecture, 64)};
     CHECK(few.kernel() == "gemm_blocks_small_sm80");
     CHECK(many.kernel() == "gemm_blocks_sm80");
     CHECK(std::string(many.explain().instruction) == "mma.sync.s8");
   }
-  const played old{device_of(75)};
+  const simulated_device old{device_of(75)};
   CHECK(few.kernel() == "gemm_simt");
   CHECK(many.explain().note.empty());
 }
 
-TEST_CASE("what tensor cores cannot do exactly, or cannot do at all, the kernel for any architecture does", "[gpu]") {
-  const played device{device_of(80)};
+TEST_CASE("products that tensor cores cannot compute exactly, or at all, run the kernel for any architecture",
+          "[gpu]") {
+  const simulated_device device{device_of(80)};
   CHECK(operands<block_format<nf4, float, 16>>(64, 64, 64).kernel() == "gemm_simt");
   CHECK(operands<block_format<nf4, float, 16>, e1m2_f32>(64, 64, 64).kernel() == "gemm_simt");
   CHECK(operands<block_format<fp4<E2M1>, float, 8>>(64, 64, 64).kernel() == "gemm_simt");
@@ -87,12 +88,12 @@ TEST_CASE("what tensor cores cannot do exactly, or cannot do at all, the kernel 
   CHECK(std::string(e.kernel) == "gemm_simt");
 }
 
-TEST_CASE("a program without code for the device's instructions is told which one it lacks", "[gpu]") {
+TEST_CASE("without code for the device's instructions, the explanation names the missing architecture", "[gpu]") {
   const operands<e1m2_f32> o(200, 300, 64);
   gpu::device_facts device = device_of(80);
   device.compiled = 75;
   device.specific = false;
-  const played now{device};
+  const simulated_device now{device};
   const gpu::explanation e = o.explain();
   CHECK(std::string(e.kernel) == "gemm_simt");
   CHECK(e.note.find("gemm_blocks_small_sm80 needs code compiled for sm_80, which this program lacks") !=
@@ -100,7 +101,7 @@ TEST_CASE("a program without code for the device's instructions is told which on
   CHECK(e.text().find("; ") != std::string::npos);
 }
 
-TEST_CASE("only a program compiled for a family has what the family alone can do", "[gpu]") {
+TEST_CASE("family-specific instructions are used only by programs compiled for that family", "[gpu]") {
   gpu::device_facts device = device_of(120);
   CHECK(device.has(80));
   CHECK(device.has(120));

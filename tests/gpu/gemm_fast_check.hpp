@@ -1,4 +1,4 @@
-// ufp4 - what the GPU's fast GEMM kernels are tried on: pairs of formats, ranges of scales, NaN, any alignment.
+// ufp4 - the inputs of the tests of the GPU's fast GEMM kernels: pairs of formats, ranges of scales, NaN, alignments.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,6 +6,7 @@
 
 #include "support/catch.hpp"
 #include "support/fast_cases.hpp"
+#include "support/format_pairs.hpp"
 #include "support/gemm_model.hpp"
 #include "support/seed.hpp"
 
@@ -19,7 +20,7 @@
 
 namespace support {
 
-// ---- Pairs of formats: check(a, b, options, processors) asks the bound ----
+// ---- Pairs of formats; check(a, b, options, processors) compares a product with its bound ----
 
 /// Lengths along K.
 struct pair_lengths {
@@ -27,10 +28,11 @@ struct pair_lengths {
   std::size_t large = 0;
 };
 
-/// Ragged shapes, of which a device makes small tiles, and a large one; one processor: in large tiles.
+/// Ragged shapes, which a device computes in small tiles, and a large one with one processor, in large tiles.
 template <class A, class B, class Check>
 void check_pair(ufp4::accumulate mode, const pair_lengths& lengths, Check check) {
   INFO(seed_note());
+  INFO((pair_text<A, B>()));
   std::mt19937_64 gen{seed(sizeof(typename A::scale_type) * 16 + sizeof(typename B::scale_type))};
   const auto left = [&](std::size_t m, std::size_t k) {
     return model::random_quantized<A>(gen, m, k, model::scales::ordinary, 0x1.8p-7f);
@@ -45,31 +47,21 @@ void check_pair(ufp4::accumulate mode, const pair_lengths& lengths, Check check)
 }
 
 template <class Check>
-void pairs_of_8_bit_scales(const pair_lengths& lengths, Check check) {
-  using namespace ufp4;
-  const auto mode = accumulate::fast;
-  SECTION("nvfp4") { check_pair<nvfp4, nvfp4>(mode, lengths, check); }
-  SECTION("nv_e1m2 x nvint4") { check_pair<nv_e1m2, nvint4>(mode, lengths, check); }
-  SECTION("mxfp4") { check_pair<mxfp4, mxfp4>(mode, lengths, check); }
-  SECTION("mx_e1m2 x mxint4") { check_pair<mx_e1m2, mxint4>(mode, lengths, check); }
-  SECTION("squares") { check_pair<block_format<fp4<E2M1>, e4m3, square(16), float>, nvfp4>(mode, lengths, check); }
-  SECTION("long blocks, E3M0, ue5m3") {
-    check_pair<block_format<fp4<E3M0>, ue5m3, 128>, block_format<fp4<E1M2>, e8m0, 128>>(mode, lengths, check);
-  }
+void fast_pairs(const pair_lengths& lengths, Check check) {
+  pairs_of_8_bit_scales([&]<class Pair>(Pair) {
+    check_pair<typename Pair::left, typename Pair::right>(ufp4::accumulate::fast, lengths, check);
+  });
 }
-
 template <class Check>
-void pairs_of_wider_scales(const pair_lengths& lengths, Check check) {
-  using namespace ufp4;
-  const auto mode = accumulate::folded_bf16;
-  SECTION("e1m2_f32 x e2m1_f32") { check_pair<e1m2_f32, e2m1_f32>(mode, lengths, check); }
-  SECTION("nvfp4 x int4_f32") { check_pair<nvfp4, int4_f32>(mode, lengths, check); }
-  SECTION("bf16 scales") { check_pair<block_format<fp4<E2M1>, bf16, 16>, nvint4>(mode, lengths, check); }
+void folded_pairs(const pair_lengths& lengths, Check check) {
+  pairs_of_wider_scales([&]<class Pair>(Pair) {
+    check_pair<typename Pair::left, typename Pair::right>(ufp4::accumulate::folded_bf16, lengths, check);
+  });
 }
 
-// ---- Kernels that multiply blocks as they lie ----
+// ---- Kernels that multiply the stored blocks ----
 
-/// One kernel's C keeps the bound of fast.
+/// One kernel's C is within the error bound of fast.
 template <class A, class B>
 void check_bound(const gpu::gemm_kernel& kernel, const ufp4::quantized_matrix<A>& a, const ufp4::quantized_matrix<B>& b,
                  const ufp4::gemm_options& options = {}) {
@@ -99,8 +91,8 @@ ufp4::quantized_matrix<F> scaled(std::mt19937_64& gen, ufp4::quantized_matrix<F>
   return q;
 }
 
-/// Products of scales stay within binary32's range, and some vanish beneath it. `codes` takes E2M1, `containers` other
-/// grids too.
+/// Products of scales do not overflow in binary32, and some underflow. `codes` takes E2M1, `containers` other grids,
+/// too.
 inline void check_e8m0_range(const gpu::gemm_kernel& codes, const gpu::gemm_kernel& containers, std::mt19937_64& gen,
                              std::size_t k) {
   struct range {
@@ -114,7 +106,7 @@ inline void check_e8m0_range(const gpu::gemm_kernel& codes, const gpu::gemm_kern
   }
 }
 
-/// A NaN scale over zeros on either side makes NaN of its row or column, and of nothing else.
+/// A NaN scale of a block of zeros on either side makes its row or column NaN, and nothing else.
 template <class A, class B>
 void check_nan_scales(const gpu::gemm_kernel& kernel, ufp4::quantized_matrix<A> a, ufp4::quantized_matrix<B> b) {
   CAPTURE(kernel.name);
@@ -124,13 +116,12 @@ void check_nan_scales(const gpu::gemm_kernel& kernel, ufp4::quantized_matrix<A> 
     const std::size_t bytes_of_block = F::block_size / 2;
     std::memset(&q.codes()[row * q.padded_cols() / 2 + block * bytes_of_block], 0, bytes_of_block);
   };
-  poison(a, 2, blocks - 1);  // the last block, beside the zeros that fill K up
+  poison(a, 2, blocks - 1);  // the last block, next to the zeros of the padding
   poison(b, 5, 0);
-  const std::vector<float> c = product_of(kernel, a, b);
-  for (std::size_t i = 0; i < c.size(); ++i) REQUIRE(std::isnan(c[i]) == (i / b.rows() == 2 || i % b.rows() == 5));
+  require_only_nan_in(product_of(kernel, a, b), b.rows(), 2, 5);
 }
 
-/// A copy in device memory whose codes and scales begin so many bytes beyond what an allocation lies on.
+/// A copy in device memory whose codes and scales begin the given number of elements behind an aligned address.
 template <class F>
 class shifted {
  public:

@@ -1,4 +1,4 @@
-// ufp4 - gemm_bf16_sm80, fast and folded_bf16: within the bounds of numerics 6, worked out in extended precision.
+// ufp4 - gemm_bf16_sm80, fast and folded_bf16: within the bounds of section 6, computed in extended precision.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/gemm_fast_check.hpp"
 
@@ -20,8 +20,6 @@ using namespace ufp4;
 
 namespace {
 
-using support::ascending;
-
 template <class A, class B>
 gpu::gemm_job job_of(const gpu::quantized_matrix<A>& a, const gpu::quantized_matrix<B>& b,
                      const ufp4::detail::sink& out, const gemm_options& options) {
@@ -33,14 +31,14 @@ gpu::device_facts device() {
   return facts;
 }
 
-/// C by the kernel of this file, whichever kernel the operation would choose; between guards.
+/// C of this file's kernel.
 template <class A, class B>
 std::vector<float> product(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& options,
                            const std::vector<float>& c = {}, int processors = 0) {
   return support::product_of(gpu::kernels::gemm_bf16_sm80, a, b, options, c, processors);
 }
 
-/// Both ways to add.
+/// With both kinds of rounding of sums.
 constexpr auto check = [](const auto& a, const auto& b, const gemm_options& options, int processors = 0) {
   CAPTURE(static_cast<int>(options.accumulate), a.rows(), b.rows(), a.cols(), options.alpha, options.beta);
   const support::product_bound bound(a, b);
@@ -52,27 +50,27 @@ constexpr auto check = [](const auto& a, const auto& b, const gemm_options& opti
 }  // namespace
 
 TEST_CASE("fast keeps its bound for every preset of 8-bit scales", "[gpu]") {
-  support::pairs_of_8_bit_scales({{1, 48, 64, 300}, 200}, check);
+  support::fast_pairs({{1, 48, 64, 300}, 200}, check);
 }
 
 TEST_CASE("folded_bf16 keeps its bound for any scale", "[gpu]") {
-  support::pairs_of_wider_scales({{1, 48, 64, 300}, 200}, check);
+  support::folded_pairs({{1, 48, 64, 300}, 200}, check);
 }
 
 TEST_CASE("fast keeps its bound over the whole range of 8-bit scales", "[gpu]") {
   support::every_scale({16, 200}, check);
 }
 
-TEST_CASE("fast keeps its bound where a decoded operand is no normal bf16 number", "[gpu]") {
+TEST_CASE("fast keeps its bound if a decoded operand is not a normal bf16 number", "[gpu]") {
   support::operands_beyond_bf16(accumulate::folded_bf16, check);
 }
 
-TEST_CASE("one block out of range is enough, and no tile but its own is made anew", "[gpu]") {
+TEST_CASE("a single block out of range makes its tile, and no other, be computed in binary64", "[gpu]") {
   std::mt19937_64 gen{support::seed(13)};
   auto a = model::random_quantized<mxfp4>(gen, 70, 64), b = model::random_quantized<mxfp4>(gen, 66, 64);
   for (std::size_t j = 0; j < 66; ++j) b.scales()[2 * j] = e8m0::from_bits(27);  // 2^-100
   const auto before = product(a, b, {});
-  a.scales()[2 * 69] = e8m0::from_bits(254);  // 2^127: products within the row's reach, but no bf16 number
+  a.scales()[2 * 69] = e8m0::from_bits(254);  // 2^127: products that binary32 holds and bf16 does not
   support::in_every_order([&](const char* order) {
     CAPTURE(order);
     check(a, b, {});
@@ -83,13 +81,15 @@ TEST_CASE("one block out of range is enough, and no tile but its own is made ane
   });
 }
 
-TEST_CASE("fast keeps its bound where a tensor scale or alpha alone leaves the range of binary32", "[gpu]") {
+TEST_CASE("fast keeps its bound if a tensor scale or alpha alone leaves the range of binary32", "[gpu]") {
   support::factors_far_apart(check);
 }
 
-TEST_CASE("products that vanish cost no more than Kp * 2^-126", "[gpu]") { support::vanishing_products(check); }
+TEST_CASE("products that underflow change the result by at most Kp * 2^-126", "[gpu]") {
+  support::underflowing_products(check);
+}
 
-TEST_CASE("where every partial sum is exact, fast gives the bits of exact_blocks", "[gpu]") {
+TEST_CASE("fast gives the bits of exact_blocks if every partial sum is exact", "[gpu]") {
   support::exact_sums({1, 33, 64, 530},
                       [](const auto& a, const auto& b, const gemm_options& options, const auto& want) {
                         for (const int processors : {1, 100}) {
@@ -99,16 +99,10 @@ TEST_CASE("where every partial sum is exact, fast gives the bits of exact_blocks
                       });
 }
 
-TEST_CASE("what lies beyond K, M and N counts for nothing even if code 0 does not mean 0", "[gpu]") {
+TEST_CASE("padding of K, M and N does not change the result even if code 0 is not 0", "[gpu]") {
   std::mt19937_64 gen{support::seed(12)};
-  quantized_matrix<ascending> a(5, 80), b(7, 80);
-  for (auto* q : {&a, &b}) {
-    for (auto& byte : q->codes()) byte = static_cast<std::uint8_t>(gen() % 256);
-    for (auto& s : q->scales()) s = e4m3(static_cast<float>(1u << gen() % 3));  // every sum is exact
-  }
-  std::vector<float> want(35);
-  quantized_gemm(a, b, matrix_view<float>{want.data(), 5, 7}, {.accumulate = accumulate::exact_blocks});
-  REQUIRE(support::same_bits(product(a, b, {}), want));
+  const support::ascending_operands x(gen);
+  REQUIRE(support::same_bits(product(x.a, x.b, {}), x.product));
 }
 
 TEST_CASE("K = 0 leaves beta * C", "[gpu]") {
@@ -133,14 +127,14 @@ TEST_CASE("the order in which threads and blocks run changes no bit of fast", "[
   }
 }
 
-TEST_CASE("the tile that a device's size asks for changes no bit of fast", "[gpu]") {
+TEST_CASE("the tile size, which depends on the device, changes no bit of fast", "[gpu]") {
   std::mt19937_64 gen{support::seed(11)};
   const auto a = model::random_quantized<nvfp4>(gen, 130, 400);
   const auto b = model::random_quantized<nv_e1m2>(gen, 70, 400);
   REQUIRE(support::same_bits(product(a, b, {}, {}, 1), product(a, b, {}, {}, 100)));
 }
 
-TEST_CASE("a mx block of zeros with the smallest scale does not count as out of range", "[gpu]") {
+TEST_CASE("an mx block of zeros with the smallest scale is not out of range", "[gpu]") {
   std::mt19937_64 gen{support::seed(5)};
   auto a = model::random_quantized<mxfp4>(gen, 9, 96), b = model::random_quantized<mxfp4>(gen, 10, 96);
   for (std::size_t i = 0; i < 9; ++i) {
@@ -150,15 +144,11 @@ TEST_CASE("a mx block of zeros with the smallest scale does not count as out of 
   check(a, b, {});
 }
 
-TEST_CASE("a NaN scale makes NaN of its row or column, and of nothing else", "[gpu]") {
+TEST_CASE("a NaN scale makes its row or column NaN, and nothing else", "[gpu]") {
   std::mt19937_64 gen{support::seed(7)};
-  auto a = model::random_quantized<nvfp4>(gen, 70, 150), b = model::random_quantized<nvfp4>(gen, 67, 150);
-  const std::size_t blocks = a.padded_cols() / 16;
-  a.scales()[5 * blocks + 9] = e4m3::from_bits(0x7F);
-  b.scales()[66 * blocks] = e4m3::from_bits(0x7F);
-  const auto c = product(a, b, {});
-  for (std::size_t i = 0; i < 70; ++i)
-    for (std::size_t j = 0; j < 67; ++j) REQUIRE(std::isnan(c[i * 67 + j]) == (i == 5 || j == 66));
+  const auto a = support::with_nan(model::random_quantized<nvfp4>(gen, 70, 150), 5, 9);
+  const auto b = support::with_nan(model::random_quantized<nvfp4>(gen, 67, 150), 66, 0);
+  support::require_only_nan_in(product(a, b, {}), 67, 5, 66);
 }
 
 TEST_CASE("folded_bf16 rounds value * scale to bf16, once", "[gpu]") {
@@ -166,7 +156,7 @@ TEST_CASE("folded_bf16 rounds value * scale to bf16, once", "[gpu]") {
   CHECK(product(operands.a, operands.b, {.accumulate = accumulate::folded_bf16})[0] == operands.rounded);
 }
 
-TEST_CASE("bias and beta come after the scaling, and C's type is rounded to", "[gpu]") {
+TEST_CASE("bias and beta are added after the scaling, before the rounding to the type of C", "[gpu]") {
   std::mt19937_64 gen{support::seed(8)};
   auto a = model::random_quantized<nvfp4>(gen, 17, 64);
   auto b = model::random_quantized<nvint4>(gen, 33, 64);
@@ -190,26 +180,18 @@ TEST_CASE("bias and beta come after the scaling, and C's type is rounded to", "[
     for (std::size_t j = 0; j < 33; ++j) REQUIRE(halves[j * 17 + i].bits() == fp16(plain[i * 33 + j]).bits());
 }
 
-TEST_CASE("codes may lie on any byte", "[gpu]") {
+TEST_CASE("codes need no alignment", "[gpu]") {
   std::mt19937_64 gen{support::seed(9)};
   const auto a = model::random_quantized<nvfp4>(gen, 19, 208), b = model::random_quantized<nvfp4>(gen, 21, 208);
-  const gpu::quantized_matrix<nvfp4> left{a.view()}, right{b.view()};
-  const auto want = product(a, b, {});
+  const gpu::quantized_matrix<nvfp4> right{b.view()};
   for (const std::size_t shift : {1u, 4u, 8u}) {
-    std::vector<std::uint8_t> moved(shift + a.codes().size());
-    std::memcpy(moved.data() + shift, a.codes().data(), a.codes().size());
-    const gpu::buffer<std::uint8_t> codes{std::span<const std::uint8_t>(moved)};
-    const gpu::quantized_view<nvfp4> there{codes.span().subspan(shift), left.view().scales(),
-                                           left.view().tensor_scale(), 19, 208};
-    const gpu::buffer<float> out(19 * 21);
-    const auto sink = ufp4::detail::sink_of(matrix_view<float>{out.data(), 19, 21});
-    const gpu::gemm_job job = gpu::detail::call_of(there, right.view(), sink, {}, {}).job;
-    REQUIRE(gpu::kernels::gemm_bf16_sm80.run(job, device(), {}, gpu::stream{}) == gpu::success);
-    REQUIRE(support::same_bits(support::on_host(out), want));
+    const support::shifted<nvfp4> left(a, shift, 0);
+    const auto c = support::product_of(gpu::kernels::gemm_bf16_sm80, left.view(), right.view());
+    REQUIRE(support::same_bits(c, product(a, b, {})));
   }
 }
 
-TEST_CASE("the kernel says what it takes", "[gpu]") {
+TEST_CASE("the kernel takes the products for which its accumulation is exact enough", "[gpu]") {
   gpu::device_facts ampere = device();
   const auto takes = [&]<class A, class B>(quantized_matrix<A>, quantized_matrix<B>, accumulate mode) {
     const gpu::quantized_matrix<A> a(128, 64);

@@ -39,14 +39,7 @@ struct mixture {
       first += t;
     }
   }
-  std::vector<matrix_view<float>> cut(float* y) const {
-    std::vector<matrix_view<float>> parts;
-    for (const std::size_t t : tokens) {
-      parts.emplace_back(y, t, outputs);
-      y += t * outputs;
-    }
-    return parts;
-  }
+  std::vector<matrix_view<float>> cut(float* y) const { return support::row_parts(y, tokens, outputs); }
   /// Each product alone, on the host.
   std::vector<float> expected(std::vector<float> c, const gemm_options& options) const {
     const auto parts = cut(c.data());
@@ -116,11 +109,11 @@ TEST_CASE("products of a group may differ in every extent", "[gpu]") {
   REQUIRE(text_of(gpu::quantized_gemm_grouped(gpu::context{}, da, db, out, exactly)) == "");
   for (std::size_t e = 0; e < 5; ++e) REQUIRE(support::difference(support::on_host(c[e]), want[e]) == "");
 
-  const auto told = gpu::explain_grouped(gpu::context{}, da, db, out, exactly);
-  REQUIRE(told.size() == 5);
-  for (const gpu::explanation& e : told) CHECK(std::string(e.kernel) != "gemm_simt");
-  if (std::string(told[3].kernel).ends_with("sm80"))
-    CHECK(std::string(told[0].kernel) == "gemv_blocks_sm80");  // one row
+  const auto explained = gpu::explain_grouped(gpu::context{}, da, db, out, exactly);
+  REQUIRE(explained.size() == 5);
+  for (const gpu::explanation& e : explained) CHECK(std::string(e.kernel) != "gemm_simt");
+  if (std::string(explained[3].kernel).ends_with("sm80"))
+    CHECK(std::string(explained[0].kernel) == "gemv_blocks_sm80");  // one row
   CHECK(gpu::can_run_grouped(gpu::context{}, da, db, out, exactly));
   out.pop_back();
   CHECK(gpu::explain_grouped(gpu::context{}, da, db, out, exactly).empty());

@@ -7,15 +7,7 @@
 #include <ufp4/hip/gemm_iu4.hpp>
 #endif
 
-#include "support/catch.hpp"
-#include "support/gemm_model.hpp"
-#include "support/seed.hpp"
 #include "support/skip.hpp"
-
-#include <cmath>
-#include <cstddef>
-#include <string>
-#include <vector>
 
 using namespace ufp4;
 
@@ -25,13 +17,13 @@ namespace {
 
 namespace kernels = gpu::kernels;
 
-using played = support::played_amd;
+using support::simulated_amd;
 
 struct target {
   const gpu::gemm_kernel& kernel;
   int architecture, least_block;
 
-  /// Has the device, played or not, the instruction?
+  /// Whether the device, real or simulated, has the instruction.
   bool is_here() const {
     gpu::device_facts device;
     return gpu::facts(device) == gpu::success && device.architecture / 0x100 == architecture / 0x100;
@@ -47,7 +39,7 @@ void on_targets(int block, Check check) {
   INFO(support::seed_note());
   bool none = true;
   for (const target& t : targets) {
-    const played device(t.architecture);
+    const simulated_amd device(t.architecture);
     if (!t.is_here() || block < t.least_block) continue;
     CAPTURE(t.kernel.name);
     none = false;
@@ -96,7 +88,7 @@ TEST_CASE("hostile scales by WMMA in 4-bit integers give the host's bits", "[gpu
   check_shapes<mx_e1m2, mxint4>(model::scales::hostile);
 }
 
-TEST_CASE("every pair of codes is multiplied as the grids say, -0 and -8 included", "[gpu]") {
+TEST_CASE("every pair of codes has the product of its grid values, -0 and -8 included", "[gpu]") {
   // Row i has code i in every place of its first block, column j code j; the other blocks hold every code once.
   const auto every_code = []<class F>(quantized_matrix<F> q) {
     const std::size_t bytes = q.padded_cols() / 2;
@@ -126,8 +118,8 @@ TEST_CASE("beta, bias, bf16 and strides of C by WMMA in 4-bit integers give the 
     for (std::size_t j = 0; j < bias.size(); ++j) bias[j] = 0.25f * static_cast<float>(j) - 1.0f;
     gemm_options options = support::exactly;
     options.alpha = -1.5f, options.beta = 0.75f, options.bias = bias;
-    REQUIRE(support::against_host(kernel, a, b, options, {.gap = 3, .turned = true}) == "");
-    REQUIRE(support::against_host<bf16>(kernel, a, b, options, {.gap = 1, .upside_down = true}) == "");
+    REQUIRE(support::against_host(kernel, a, b, options, {.gap = 3, .transposed = true}) == "");
+    REQUIRE(support::against_host<bf16>(kernel, a, b, options, {.gap = 1, .reversed = true}) == "");
   });
 }
 
@@ -204,9 +196,9 @@ TEST_CASE("a NaN scale reaches every product of its block and no other, by WMMA 
 }
 
 #if defined(UFP4_SIMT_HEADER)
-TEST_CASE("explain names the 4-bit integers where both grids are such and the mode asks for exact blocks", "[gpu]") {
+TEST_CASE("explain names the 4-bit integer kernels if both grids are integers and the mode is exact", "[gpu]") {
   const auto explained = []<class A, class B>(int architecture, const A&, const B&, accumulate mode) {
-    const played device(architecture);
+    const simulated_amd device(architecture);
     const gpu::quantized_matrix<A> left(quantized_matrix<A>(256, 64).view());
     const gpu::quantized_matrix<B> right(quantized_matrix<B>(256, 64).view());
     const gpu::buffer<float> c(256 * 256);

@@ -1,4 +1,4 @@
-// ufp4 - fast and folded_bf16 on AMD GPUs' matrix cores: within the bounds of numerics 6, in waves of 64 and of 32.
+// ufp4 - fast and folded_bf16 on AMD GPUs' matrix cores: within the bounds of section 6, in waves of 64 and of 32.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/amd_targets.hpp"
 #include "gpu/gemm_fast_check.hpp"
@@ -21,8 +21,6 @@ using namespace ufp4;
 
 namespace {
 
-using support::ascending;
-
 constexpr support::amd_target targets[] = {{&gpu::kernels::gemm_bf16_gfx90a, 0x90a},
                                            {&gpu::kernels::gemm_bf16_gfx90a, 0x942},
                                            {&gpu::kernels::gemm_bf16_gfx950, 0x950},
@@ -33,7 +31,7 @@ void on_every_target(Work work) {
   support::on_targets(targets, work);
 }
 
-/// Every target, both ways to add, and beta as asked.
+/// On every target, with both kinds of rounding of sums.
 constexpr auto check = [](const auto& a, const auto& b, const gemm_options& options, int processors = 0) {
   CAPTURE(static_cast<int>(options.accumulate), a.rows(), b.rows(), a.cols(), options.alpha, options.beta);
   const support::product_bound bound(a, b);
@@ -49,32 +47,33 @@ constexpr auto check = [](const auto& a, const auto& b, const gemm_options& opti
 }  // namespace
 
 TEST_CASE("fast keeps its bound on matrix cores for every preset of 8-bit scales", "[gpu]") {
-  support::pairs_of_8_bit_scales({{1, 48, 180}, 100}, check);
+  support::fast_pairs({{1, 48, 180}, 100}, check);
 }
 
 TEST_CASE("folded_bf16 keeps its bound on matrix cores for any scale", "[gpu]") {
-  support::pairs_of_wider_scales({{1, 48, 180}, 100}, check);
+  support::folded_pairs({{1, 48, 180}, 100}, check);
 }
 
 TEST_CASE("fast keeps its bound on matrix cores over the whole range of 8-bit scales", "[gpu]") {
   support::every_scale({16, 200}, check);
 }
 
-TEST_CASE("fast keeps its bound on matrix cores, one of which takes subnormals for zero", "[gpu]") {
+TEST_CASE("fast keeps its bound on matrix cores, one of which flushes subnormal numbers to zero", "[gpu]") {
   support::operands_beyond_bf16(accumulate::folded_bf16, check);
-  support::vanishing_products(check);
+  support::underflowing_products(check);
 }
 
-TEST_CASE("fast keeps its bound on matrix cores where a factor alone leaves the range of binary32", "[gpu]") {
+TEST_CASE("fast keeps its bound on matrix cores if a factor alone leaves the range of binary32", "[gpu]") {
   support::factors_far_apart(check);
 }
 
-TEST_CASE("one block out of range is enough, and no tile but its own is made anew on matrix cores", "[gpu]") {
+TEST_CASE("a single block out of range makes its tile, and no other, be computed in binary64 on matrix cores",
+          "[gpu]") {
   std::mt19937_64 gen{support::seed(13)};
   auto a = model::random_quantized<mxfp4>(gen, 70, 64), b = model::random_quantized<mxfp4>(gen, 66, 64);
   for (std::size_t j = 0; j < 66; ++j) b.scales()[2 * j] = e8m0::from_bits(27);  // 2^-100
   auto beyond = a;
-  beyond.scales()[2 * 69] = e8m0::from_bits(254);  // 2^127: products within the row's reach, but no bf16 number
+  beyond.scales()[2 * 69] = e8m0::from_bits(254);  // 2^127: products that binary32 holds and bf16 does not
   check(beyond, b, {});
   on_every_target([&](const gpu::gemm_kernel& kernel) {
     const auto before = support::product_of(kernel, a, b, {});
@@ -88,11 +87,11 @@ TEST_CASE("one block out of range is enough, and no tile but its own is made ane
   });
 }
 
-TEST_CASE("a mx block of zeros with the smallest scale sends no tile of matrix cores elsewhere", "[gpu]") {
+TEST_CASE("an mx block of zeros with the smallest scale is not out of range on matrix cores", "[gpu]") {
   std::mt19937_64 gen{support::seed(5)};
   auto a = model::random_quantized<mxfp4>(gen, 9, 96), b = model::random_quantized<mxfp4>(gen, 10, 96);
   for (std::size_t i = 0; i < 9; ++i) std::memset(a.codes().data() + i * 48, 0, 16);
-  for (auto* q : {&a, &b})  // far apart: what is rounded once in the end differs from what was rounded on the way
+  for (auto* q : {&a, &b})  // far apart: a sum rounded once differs from one rounded at each step
     for (auto& s : q->scales()) s = e8m0::from_bits(static_cast<std::uint8_t>(110 + gen() % 35));
   const auto same = a;
   for (std::size_t i = 0; i < 9; ++i) a.scales()[i * 3] = e8m0::from_bits(0);
@@ -102,7 +101,7 @@ TEST_CASE("a mx block of zeros with the smallest scale sends no tile of matrix c
   });
 }
 
-TEST_CASE("where every partial sum is exact, fast on matrix cores gives the bits of exact_blocks", "[gpu]") {
+TEST_CASE("fast on matrix cores gives the bits of exact_blocks if every partial sum is exact", "[gpu]") {
   support::exact_sums({1, 33, 160}, [](const auto& a, const auto& b, const gemm_options& options, const auto& want) {
     for (const int processors : {1, 100})
       on_every_target([&](const gpu::gemm_kernel& kernel) {
@@ -112,18 +111,12 @@ TEST_CASE("where every partial sum is exact, fast on matrix cores gives the bits
   });
 }
 
-TEST_CASE("what lies beyond K, M and N counts for nothing on matrix cores even if code 0 does not mean 0", "[gpu]") {
+TEST_CASE("padding of K, M and N does not change the result on matrix cores even if code 0 is not 0", "[gpu]") {
   std::mt19937_64 gen{support::seed(12)};
-  quantized_matrix<ascending> a(5, 80), b(7, 80);
-  for (auto* q : {&a, &b}) {
-    for (auto& byte : q->codes()) byte = static_cast<std::uint8_t>(gen() % 256);
-    for (auto& s : q->scales()) s = e4m3(static_cast<float>(1u << gen() % 3));  // every sum is exact
-  }
-  std::vector<float> want(35);
-  quantized_gemm(a, b, matrix_view<float>{want.data(), 5, 7}, {.accumulate = accumulate::exact_blocks});
+  const support::ascending_operands x(gen);
   on_every_target([&](const gpu::gemm_kernel& kernel) {
     for (const int processors : {0, 1})
-      REQUIRE(support::same_bits(support::product_of(kernel, a, b, {}, {}, processors), want));
+      REQUIRE(support::same_bits(support::product_of(kernel, x.a, x.b, {}, {}, processors), x.product));
   });
 }
 
@@ -138,7 +131,7 @@ TEST_CASE("K = 0 leaves beta * C on matrix cores", "[gpu]") {
   });
 }
 
-TEST_CASE("neither the order of threads nor the tile changes a bit of fast on matrix cores", "[gpu]") {
+TEST_CASE("neither the order of threads nor the tile size changes a bit of fast on matrix cores", "[gpu]") {
   std::mt19937_64 gen{support::seed(10)};
   const auto a = model::random_quantized<nvfp4>(gen, 130, 144);
   const auto b = model::random_quantized<nv_e1m2>(gen, 70, 144);
@@ -152,15 +145,12 @@ TEST_CASE("neither the order of threads nor the tile changes a bit of fast on ma
   });
 }
 
-TEST_CASE("a NaN scale makes NaN of its row or column on matrix cores, and of nothing else", "[gpu]") {
+TEST_CASE("a NaN scale makes its row or column NaN on matrix cores, and nothing else", "[gpu]") {
   std::mt19937_64 gen{support::seed(7)};
-  auto a = model::random_quantized<nvfp4>(gen, 70, 80), b = model::random_quantized<nvfp4>(gen, 67, 80);
-  a.scales()[5 * 5 + 4] = e4m3::from_bits(0x7F);
-  b.scales()[66 * 5] = e4m3::from_bits(0x7F);
+  const auto a = support::with_nan(model::random_quantized<nvfp4>(gen, 70, 80), 5, 4);
+  const auto b = support::with_nan(model::random_quantized<nvfp4>(gen, 67, 80), 66, 0);
   on_every_target([&](const gpu::gemm_kernel& kernel) {
-    const auto c = support::product_of(kernel, a, b, {});
-    for (std::size_t i = 0; i < 70; ++i)
-      for (std::size_t j = 0; j < 67; ++j) REQUIRE(std::isnan(c[i * 67 + j]) == (i == 5 || j == 66));
+    support::require_only_nan_in(support::product_of(kernel, a, b, {}), 67, 5, 66);
   });
 }
 
@@ -172,23 +162,19 @@ TEST_CASE("folded_bf16 rounds value * scale to bf16 on matrix cores, once", "[gp
   });
 }
 
-TEST_CASE("codes may lie on any byte for matrix cores, and C anywhere", "[gpu]") {
+TEST_CASE("matrix cores need no alignment of codes, and store C in any layout", "[gpu]") {
   std::mt19937_64 gen{support::seed(9)};
   const auto a = model::random_quantized<nvfp4>(gen, 19, 208), b = model::random_quantized<nvfp4>(gen, 21, 208);
   on_every_target([&](const gpu::gemm_kernel& kernel) {
     const auto want = support::product_of(kernel, a, b, {});
-    const gpu::quantized_matrix<nvfp4> left{a.view()}, right{b.view()};
+    const gpu::quantized_matrix<nvfp4> right{b.view()};
     gpu::device_facts device;
     REQUIRE(gpu::facts(device) == gpu::success);
     for (const std::size_t shift : {1u, 4u, 8u}) {
-      std::vector<std::uint8_t> moved(shift + a.codes().size());
-      std::memcpy(moved.data() + shift, a.codes().data(), a.codes().size());
-      const gpu::buffer<std::uint8_t> codes{std::span<const std::uint8_t>(moved)};
-      const gpu::quantized_view<nvfp4> there{codes.span().subspan(shift), left.view().scales(),
-                                             left.view().tensor_scale(), 19, 208};
-      const gpu::buffer<float> out(19 * 21);  // columns lie along memory
+      const support::shifted<nvfp4> left(a, shift, 0);
+      const gpu::buffer<float> out(19 * 21);  // contiguous along columns
       const auto sink = ufp4::detail::sink_of(matrix_view<float>{out.data(), 19, 21, 1, 19});
-      const gpu::gemm_job job = gpu::detail::call_of(there, right.view(), sink, {}, {}).job;
+      const gpu::gemm_job job = gpu::detail::call_of(left.view(), right.view(), sink, {}, {}).job;
       REQUIRE(kernel.run(job, device, {}, gpu::stream{}) == gpu::success);
       const auto c = support::on_host(out);
       for (std::size_t i = 0; i < 19; ++i)
@@ -199,7 +185,7 @@ TEST_CASE("codes may lie on any byte for matrix cores, and C anywhere", "[gpu]")
 }
 
 #if defined(UFP4_SIMT_HEADER)
-TEST_CASE("the bf16 kernels of matrix cores say what they take", "[gpu]") {
+TEST_CASE("the bf16 kernels of matrix cores take their formats, modes and devices, and no others", "[gpu]") {
   const auto takes = [&]<class A, class B>(quantized_matrix<A>, quantized_matrix<B>, accumulate mode) {
     const gpu::quantized_matrix<A> a(128, 64);
     const gpu::quantized_matrix<B> b(128, 64);

@@ -72,13 +72,13 @@ TEST_CASE("blocks of 16 on matrix cores give the host's bits", "[gpu]") {
   check_shapes<e1m2_f32, int4_f32>();
   check_shapes<block_format<fp4<E2M1>, e4m3, square(16), float>, nvint4>();
 }
-TEST_CASE("longer blocks are chains of instructions, and give the host's bits", "[gpu]") {
+TEST_CASE("longer blocks, computed by several instructions, give the host's bits", "[gpu]") {
   check_shapes<mxfp4, mxfp4>();
   check_shapes<block_format<fp4<E1M2>, bf16, 64>, block_format<fp4<E3M0>, ue5m3, 64>>();
   check_shapes<block_format<fp4<E1M2>, bf16, 128>, block_format<fp4<E2M1>, e4m3, 128>>();
 }
 
-TEST_CASE("what lies beyond K counts for nothing in blocks on matrix cores even if code 0 does not mean 0", "[gpu]") {
+TEST_CASE("padding of K does not change the result of blocks on matrix cores even if code 0 is not 0", "[gpu]") {
   std::mt19937_64 gen{support::seed(12)};
   quantized_matrix<ascending> a(5, 80), b(7, 80);
   for (auto* q : {&a, &b}) {
@@ -93,7 +93,7 @@ TEST_CASE("what lies beyond K counts for nothing in blocks on matrix cores even 
   });
 }
 
-TEST_CASE("a block whose scale is NaN makes NaN of what it touches and of nothing else", "[gpu]") {
+TEST_CASE("a block with a NaN scale makes its products NaN, and nothing else", "[gpu]") {
   std::mt19937_64 gen{support::seed(3)};
   auto a = model::random_quantized<nvfp4>(gen, 20, 96);
   a.scales()[7] = e4m3::from_bits(0x7F);
@@ -112,7 +112,7 @@ TEST_CASE("the order in which threads and blocks run changes no bit of blocks on
   });
 }
 
-TEST_CASE("C may be bf16, turned, apart, and be added to, with a bias, on matrix cores", "[gpu]") {
+TEST_CASE("bf16, transposed and strided C, with beta and bias, has the host's bits on matrix cores", "[gpu]") {
   std::mt19937_64 gen{support::seed(5)};
   const auto a = model::random_quantized<nvfp4>(gen, 37, 80);
   const auto b = model::random_quantized<int4_f32>(gen, 70, 80);
@@ -122,12 +122,12 @@ TEST_CASE("C may be bf16, turned, apart, and be added to, with a bias, on matrix
   options.beta = -1.5f;
   options.bias = bias;
   on_every_target([&](const gpu::gemm_kernel& kernel) {
-    REQUIRE(support::against_host<bf16>(kernel, a, b, options, {.gap = 3, .turned = true}) == "");
-    REQUIRE(support::against_host<float>(kernel, a, b, options, {.gap = 5, .upside_down = true}) == "");
+    REQUIRE(support::against_host<bf16>(kernel, a, b, options, {.gap = 3, .transposed = true}) == "");
+    REQUIRE(support::against_host<float>(kernel, a, b, options, {.gap = 5, .reversed = true}) == "");
   });
 }
 
-TEST_CASE("the kernels of matrix cores run many products in a launch, each as if it were alone", "[gpu]") {
+TEST_CASE("a launch of many products on matrix cores gives each the bits of its own launch", "[gpu]") {
   std::mt19937_64 gen{support::seed(6)};
   constexpr std::size_t count = 35;  // one more than a launch takes, and more
   std::vector<quantized_matrix<nvfp4>> a, b;
@@ -168,8 +168,8 @@ TEST_CASE("the kernels of matrix cores run many products in a launch, each as if
 
 #if defined(UFP4_SIMT_HEADER)
 
-TEST_CASE("the blocks kernels of matrix cores say what they take", "[gpu]") {
-  const support::played_amd device{0x90a};
+TEST_CASE("the blocks kernels of matrix cores take their formats, modes and devices, and no others", "[gpu]") {
+  const support::simulated_amd device{0x90a};
   const auto takes = [&]<class F>(quantized_matrix<F>, accumulate mode) {
     const gpu::quantized_matrix<F> a(16, 128), b(16, 128);
     const gpu::buffer<float> c(256);
@@ -200,7 +200,7 @@ TEST_CASE("explain names the kernel and the instruction of every AMD architectur
       {0x1100, "gemm_bf16_gfx11", "v_wmma_f32_16x16x16_bf16", "gemm_blocks_gfx11", "v_wmma_f32_16x16x16_f16"},
       {0x1201, "gemm_bf16_gfx12", "v_wmma_f32_16x16x16_bf16", "gemm_blocks_gfx12", "v_wmma_f32_16x16x16_f16"}};
   for (const auto& one : all) {
-    const support::played_amd device{one.architecture};
+    const support::simulated_amd device{one.architecture};
     CAPTURE(one.architecture);
     const auto fast = gpu::explain(gpu::context{}, a, b, out);
     CHECK(std::string(fast.kernel) == one.fast);
@@ -214,11 +214,11 @@ TEST_CASE("explain names the kernel and the instruction of every AMD architectur
   }
 }
 
-TEST_CASE("explain names the tile that runs: small ones where large ones would leave processors idle", "[gpu]") {
+TEST_CASE("explain names the tile size: small if large tiles would leave processors idle", "[gpu]") {
   const auto tile = []<class F>(int architecture, std::size_t side, const quantized_matrix<F>&, accumulate mode) {
     gpu::device_facts now = simt::amd_device(architecture);
     now.processors = 100;
-    const support::played_amd device{now};
+    const support::simulated_amd device{now};
     const gpu::quantized_matrix<F> a(side, 64), b(side, 64);
     const gpu::buffer<float> c(1);  // explain reads no data
     const auto e = gpu::explain({}, a, b, matrix_view<float>{c.data(), side, side}, {.accumulate = mode});
@@ -239,8 +239,10 @@ TEST_CASE("explain names the tile that runs: small ones where large ones would l
   }
 }
 
-TEST_CASE("a program compiled for a generic target alone is told which code it lacks, and multiplies without it",
-          "[gpu]") {
+TEST_CASE(
+    "in a program compiled only for a generic target, explain names the missing code, and products have the host's "
+    "bits",
+    "[gpu]") {
   const gpu::quantized_matrix<nvfp4> a(4, 32), b(4, 32);
   const gpu::buffer<float> c(16);
   for (const auto& [architecture, lacking] :
@@ -251,14 +253,14 @@ TEST_CASE("a program compiled for a generic target alone is told which code it l
         std::tuple{0x1201, "gemm_bf16_gfx12 needs code compiled for gfx1201, which this program lacks"}}) {
     gpu::device_facts now = simt::amd_device(architecture);
     now.compiled = 0x900;
-    const support::played_amd device{now};
+    const support::simulated_amd device{now};
     const auto e = gpu::explain({}, a, b, matrix_view<float>{c.data(), 4, 4});
     CHECK(std::string(e.kernel) == "gemm_simt");
     CHECK(e.note.find(lacking) != std::string::npos);
   }
   gpu::device_facts now = simt::amd_device(0x1151);
   now.compiled = 0x1100;  // as hip/hip_shims.hpp tells of any gfx11
-  const support::played_amd device{now};
+  const support::simulated_amd device{now};
   CHECK(std::string(gpu::explain({}, a, b, matrix_view<float>{c.data(), 4, 4}).kernel) == "gemm_bf16_gfx11");
 }
 

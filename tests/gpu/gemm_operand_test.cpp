@@ -1,4 +1,4 @@
-// ufp4 - quantized_gemm on a GPU: operands quantized on the way, in the workspace that workspace_bytes says.
+// ufp4 - quantized_gemm on a GPU: operands quantized by the call, in a workspace of workspace_bytes.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/gemm_check.hpp"
@@ -17,11 +17,11 @@ constexpr std::size_t m = 21, n = 35;
 /// The operation with an operand that is quantized on the way, on the host and on the device;
 /// the workspace has what it needs, to the byte.
 template <class F, class... Policies>
-void check_request(const char* name, std::size_t k, bool wild, const Policies&... policies) {
+void check_request(const char* name, std::size_t k, bool all_magnitudes, const Policies&... policies) {
   INFO(support::seed_note());
-  CAPTURE(name, k, wild);
+  CAPTURE(name, k, all_magnitudes);
   support::hostile source(support::seed(k));
-  const std::vector<float> x = source.values(m * k, wild), w = source.values(n * k, wild);
+  const std::vector<float> x = source.values(m * k, all_magnitudes), w = source.values(n * k, all_magnitudes);
   const matrix_view<const float> hx{x.data(), m, k}, hw{w.data(), n, k};
   const gpu::buffer<float> bx{std::span<const float>(x)}, bw{std::span<const float>(w)}, c(m * n);
   const matrix_view<const float> dx{bx.data(), m, k}, dw{bw.data(), n, k};
@@ -45,12 +45,12 @@ void check_request(const char* name, std::size_t k, bool wild, const Policies&..
 
 }  // namespace
 
-TEST_CASE("an operand quantized on the way gives the bits of one quantized before", "[gpu]") {
+TEST_CASE("an operand quantized by the call gives the bits of one quantized before", "[gpu]") {
   for (const std::size_t k : {1u, 64u, 100u}) {
-    for (const bool wild : {false, true}) {
-      check_request<e1m2_f32>("e1m2_f32", k, wild, random_hadamard<16>{7});
-      check_request<nvfp4>("nvfp4", k, wild);
-      check_request<mxfp4>("mxfp4", k, wild, mx_ceil{}, hadamard<64>{});
+    for (const bool all_magnitudes : {false, true}) {
+      check_request<e1m2_f32>("e1m2_f32", k, all_magnitudes, random_hadamard<16>{7});
+      check_request<nvfp4>("nvfp4", k, all_magnitudes);
+      check_request<mxfp4>("mxfp4", k, all_magnitudes, mx_ceil{}, hadamard<64>{});
     }
   }
   check_request<nvint4>("nvint4, the tensor's maximum given", 80, false, tensor_amax{3.5f}, scale_up{});
@@ -78,7 +78,7 @@ TEST_CASE("stochastic random bits of an operand are the host's", "[gpu]") {
   CHECK(support::difference(support::on_host(c), want) == "");
 }
 
-TEST_CASE("plain operands through the operation: what the transform needs comes from the workspace", "[gpu]") {
+TEST_CASE("plain operands give the host's bits, with the transformed operand in the workspace", "[gpu]") {
   INFO(support::seed_note());
   const std::size_t k = 72;
   support::hostile source(support::seed(2));

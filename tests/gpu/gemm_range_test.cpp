@@ -1,4 +1,4 @@
-// ufp4 - sums whose intermediate values leave the range of binary32, in every kernel that takes them (numerics 6).
+// ufp4 - sums whose intermediate values leave the range of binary32, in every kernel that takes them (section 6).
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/gemm_check.hpp"
@@ -36,7 +36,7 @@ void for_each_kernel(const A& a, const B& b, const gemm_options& options, const 
     gpu::device_facts device;
     REQUIRE(gpu::facts(device) == gpu::success);
     if (architecture != 0 && device.architecture != 80) continue;
-    const support::played now(architecture == 0 ? device.architecture : architecture);
+    const support::simulated_device now(architecture == 0 ? device.architecture : architecture);
     for (const gpu::gemm_kernel* kernel : gpu::gemm_kernels()) {
       const std::string mode = name(options.accumulate);
       CAPTURE(kernel->name, mode, architecture);

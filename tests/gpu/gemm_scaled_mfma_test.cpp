@@ -3,34 +3,22 @@
 #include "gpu/amd_targets.hpp"
 #include "gpu/gemm_fast_check.hpp"
 
-#if !defined(__CUDACC__)
-#include <ufp4/gpu/gemm.hpp>
-#include <ufp4/hip/gemm_scaled_gfx950.hpp>
-#endif
-#include <ufp4/ufp4.hpp>
-
-#include "support/catch.hpp"
-#include "support/gemm_model.hpp"
-#include "support/seed.hpp"
 #include "support/skip.hpp"
 
-#include <cmath>
-#include <string>
-#include <vector>
+#if !defined(__CUDACC__)
+#include <ufp4/hip/gemm_scaled_gfx950.hpp>
 
 using namespace ufp4;
-
-#if !defined(__CUDACC__)
 
 namespace {
 
 namespace kernels = gpu::kernels;
 
-using played = support::played_amd;
 using support::check_bound, support::check_nan_scales, support::check_shapes, support::product_of, support::same_bits,
     support::scaled, support::shifted;
+using support::simulated_amd;
 
-/// Has the device, played or not, the instruction?
+/// Whether the device, real or simulated, has the instruction.
 bool can_run_here() {
   gpu::device_facts device;
   if (gpu::facts(device) == gpu::success && device.architecture == 0x950) return true;
@@ -125,8 +113,8 @@ void check_instruction(std::mt19937_64& gen) {
 
 }  // namespace
 
-TEST_CASE("v_mfma_scale's operands, scales and sums lie where the wrapper says, for every pair of formats", "[gpu]") {
-  const played device(0x950);
+TEST_CASE("v_mfma_scale's operands, scales and sums are in the documented places for every pair of formats", "[gpu]") {
+  const simulated_amd device(0x950);
   if (!can_run_here()) return;
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(11)};
@@ -142,8 +130,8 @@ TEST_CASE("v_mfma_scale's operands, scales and sums lie where the wrapper says, 
   with_fewer.template operator()<e2m1>();
 }
 
-TEST_CASE("products by the block-scaled MFMA keep the bound of fast, whatever is ragged", "[gpu]") {
-  const played device(0x950);
+TEST_CASE("products by the block-scaled MFMA are within the bound of fast for every ragged shape", "[gpu]") {
+  const simulated_amd device(0x950);
   if (!can_run_here()) return;
   SECTION("mxfp4") { check_shapes<mxfp4, mxfp4>(mx, shapes); }
   SECTION("mxfp4 x mxfp4 in squares of 32") {
@@ -158,15 +146,15 @@ TEST_CASE("products by the block-scaled MFMA keep the bound of fast, whatever is
 }
 
 TEST_CASE("the block-scaled MFMA keeps the bound over the whole range of e8m0 scales", "[gpu]") {
-  const played device(0x950);
+  const simulated_amd device(0x950);
   if (!can_run_here()) return;
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(1)};
   support::check_e8m0_range(mx, bytes, gen, 160);
 }
 
-TEST_CASE("every element meets its partner and its scale: where sums are exact, the bits of exact_blocks", "[gpu]") {
-  const played device(0x950);
+TEST_CASE("the block-scaled MFMA gives the bits of exact_blocks if every sum is exact", "[gpu]") {
+  const simulated_amd device(0x950);
   if (!can_run_here()) return;
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(4)};
@@ -186,7 +174,7 @@ TEST_CASE("every element meets its partner and its scale: where sums are exact, 
 
 #if defined(UFP4_SIMT_HEADER)
 TEST_CASE("the bound holds for a matrix unit that truncates", "[gpu]") {
-  const played device(0x950);
+  const simulated_amd device(0x950);
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(5)};
   simt::settings().sums = simt::mma_sums::truncated;
@@ -198,7 +186,7 @@ TEST_CASE("the bound holds for a matrix unit that truncates", "[gpu]") {
 }
 
 TEST_CASE("the scaled kernels give the same bits in every order of threads and blocks", "[gpu]") {
-  const played device(0x950);
+  const simulated_amd device(0x950);
   std::mt19937_64 gen{support::seed(8)};
   const auto a = model::random_quantized<mxfp4>(gen, 130, 416), b = model::random_quantized<mxfp4>(gen, 20, 416);
   const auto c = model::random_quantized<mxint4>(gen, 20, 416);
@@ -212,7 +200,7 @@ TEST_CASE("the scaled kernels give the same bits in every order of threads and b
 #endif
 
 TEST_CASE("a NaN scale reaches every product of its block and no other, by the block-scaled MFMA", "[gpu]") {
-  const played device(0x950);
+  const simulated_amd device(0x950);
   if (!can_run_here()) return;
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(6)};
@@ -220,8 +208,8 @@ TEST_CASE("a NaN scale reaches every product of its block and no other, by the b
   check_nan_scales(bytes, model::random_quantized<mxint4>(gen, 6, 160), model::random_quantized<mxfp4>(gen, 9, 160));
 }
 
-TEST_CASE("codes and scales on any byte give the bits of those on 16, by the block-scaled MFMA", "[gpu]") {
-  const played device(0x950);
+TEST_CASE("unaligned codes and scales give the bits of aligned ones by the block-scaled MFMA", "[gpu]") {
+  const simulated_amd device(0x950);
   if (!can_run_here()) return;
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(7)};
@@ -236,7 +224,7 @@ TEST_CASE("codes and scales on any byte give the bits of those on 16, by the blo
 }
 
 TEST_CASE("a group's products by the block-scaled MFMA are the bits of each alone", "[gpu]") {
-  const played device(0x950);
+  const simulated_amd device(0x950);
   if (!can_run_here()) return;
   gpu::device_facts facts;
   REQUIRE(gpu::facts(facts) == gpu::success);
@@ -263,13 +251,13 @@ TEST_CASE("a group's products by the block-scaled MFMA are the bits of each alon
 
 TEST_CASE("explain names v_mfma_scale for e8m0 scales in fast on gfx950 alone", "[gpu]") {
   const auto explained = [](int architecture, const auto& a, const auto& b, accumulate mode) {
-    const played device(architecture);
+    const simulated_amd device(architecture);
     const gpu::quantized_matrix left{a.view()};
     const gpu::quantized_matrix right{b.view()};
     float c = 0;
     return gpu::explain(gpu::context{}, left, right, matrix_view<float>{&c, a.rows(), b.rows()}, {.accumulate = mode});
   };
-  if (const played device(0x950); !can_run_here()) return;
+  if (const simulated_amd device(0x950); !can_run_here()) return;
   std::mt19937_64 gen{1};
   const auto powers = model::random_quantized<mxfp4>(gen, 256, 64);
   const auto whole = model::random_quantized<mxint4>(gen, 256, 64);
@@ -290,8 +278,8 @@ TEST_CASE("explain names v_mfma_scale for e8m0 scales in fast on gfx950 alone", 
 #endif
 }
 
-TEST_CASE("without a K the block-scaled MFMA's kernels leave beta C", "[gpu]") {
-  const played device(0x950);
+TEST_CASE("with K = 0 the kernels of the block-scaled MFMA write beta * C", "[gpu]") {
+  const simulated_amd device(0x950);
   if (!can_run_here()) return;
   const quantized_matrix<mxfp4> a(3, 0), b(2, 0);
   CHECK(product_of(mx, a, b) == std::vector<float>(6, 0.0f));

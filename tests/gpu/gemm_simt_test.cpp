@@ -5,6 +5,7 @@
 
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
 
+#include "support/format_pairs.hpp"
 #include "support/hostile.hpp"
 #include "support/seed.hpp"
 
@@ -18,11 +19,9 @@ namespace {
 
 const gpu::gemm_kernel& kernel = gpu::kernels::gemm_simt;
 
-using nf4_f32 = block_format<nf4, float, 16>;
-using nf4_mx = block_format<nf4, e8m0, 32>;
-using nvfp4_square = block_format<fp4<E2M1>, e4m3, square(16), float>;
+using support::nf4_f32, support::nf4_mx;
 
-/// A grid of a user's own whose unit times another's is no binary32 number.
+/// A user-defined grid whose unit times another's is no binary32 number.
 struct tiny {
   std::uint8_t code = 0;
   static constexpr bool exact_products = true;
@@ -39,20 +38,7 @@ struct tiny {
 };
 static_assert(element_format<tiny>);
 
-template <class A, class B>
-void check_pair(const char* name) {
-  INFO(support::seed_note());
-  CAPTURE(name);
-  std::mt19937_64 gen{support::seed(sizeof(typename A::scale_type) * 16 + sizeof(typename B::scale_type))};
-  for (const model::scales kind : {model::scales::ordinary, model::scales::hostile}) {
-    const std::size_t k = kind == model::scales::ordinary ? 150 : 31;
-    const auto a = model::random_quantized<A>(gen, 35, k, kind, 0x1.8p-7f);
-    const auto b = model::random_quantized<B>(gen, 67, k, kind, 0x1.333334p+3f);
-    CHECK(against_host(kernel, a, b, {.alpha = -2.5f, .accumulate = accumulate::exact_blocks}) == "");
-  }
-}
-
-/// A plain matrix against a quantized one, on either side, by the chain of numerics 6.
+/// A plain matrix against a quantized one, on either side, by the chain of section 6.
 template <class T, class F>
 void check_plain(const char* name, const transform_spec& t, std::size_t cols) {
   INFO(support::seed_note());
@@ -72,14 +58,8 @@ void check_plain(const char* name, const transform_spec& t, std::size_t cols) {
 }  // namespace
 
 TEST_CASE("the kernel for any architecture gives the host's bits for every kind of format", "[gpu]") {
-  check_pair<e1m2_f32, nvint4>("e1m2_f32 x nvint4");
-  check_pair<nvfp4_square, e2m1_f32>("nvfp4 square x e2m1_f32");
-  check_pair<mxfp4, mxint4>("mxfp4 x mxint4");
-  check_pair<nf4_f32, nf4_f32>("nf4 x nf4");
-  check_pair<nvfp4, nf4_f32>("nvfp4 x nf4");
-  check_pair<nf4_mx, mxfp4>("nf4 e8m0 x mxfp4");
-  check_pair<block_format<fp4<E1M2>, ue5m3, 2>, block_format<ufp4::int4, ufp4::bf16, 2>>("blocks of 2");
-  check_pair<block_format<fp4<E2M1>, e8m0, 256>, block_format<nf4, float, 256>>("blocks of 256");
+  support::all_kinds_of_pairs(
+      []<class Pair>(Pair) { support::check_exact_pair<typename Pair::left, typename Pair::right>(kernel, 150, 31); });
 }
 
 TEST_CASE("a dot product below the smallest float is rounded as the host rounds it", "[gpu]") {
@@ -94,7 +74,8 @@ TEST_CASE("a dot product below the smallest float is rounded as the host rounds 
   CHECK(against_host(kernel, a, b) == "");
 }
 
-TEST_CASE("every number of rows, columns and blocks gives the same bits, whatever runs first", "[gpu]") {
+TEST_CASE("every number of rows, columns and blocks gives the same bits in every order of threads and blocks",
+          "[gpu]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(2)};
   for (const std::size_t k : {0u, 1u, 16u, 33u, 97u}) {
@@ -109,7 +90,7 @@ TEST_CASE("every number of rows, columns and blocks gives the same bits, whateve
   }
 }
 
-TEST_CASE("a plain operand is multiplied as it is, after the other side's transform", "[gpu]") {
+TEST_CASE("a plain operand is multiplied without quantization, after the transform of the other side", "[gpu]") {
   for (const std::size_t cols : {1u, 40u, 64u, 300u}) {
     check_plain<float, e1m2_f32>("float x e1m2_f32", {}, cols);
     check_plain<ufp4::bf16, nvfp4>("bf16 x nvfp4", random_hadamard<16>{3}.spec(), cols);
@@ -118,7 +99,7 @@ TEST_CASE("a plain operand is multiplied as it is, after the other side's transf
   }
 }
 
-TEST_CASE("two plain operands rounded to bf16 multiply as the bf16 recipe has it", "[gpu]") {
+TEST_CASE("two plain operands are rounded to bf16 for the bf16 recipe", "[gpu]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(3)};
   const std::size_t m = 9, n = 10, k = 40;

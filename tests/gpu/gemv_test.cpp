@@ -8,6 +8,7 @@
 
 #include "support/catch.hpp"
 #include "support/fast_cases.hpp"
+#include "support/format_pairs.hpp"
 #include "support/gemm_model.hpp"
 #include "support/seed.hpp"
 
@@ -25,19 +26,14 @@ gpu::device_facts device() {
   return facts;
 }
 
-/// C by the kernel of this file, whichever kernel the operation would choose; between guards.
+/// C of this file's kernel.
 template <class A, class B>
 std::vector<float> product(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& options = {},
                            const std::vector<float>& c = {}) {
   return support::product_of(gpu::kernels::gemv_blocks_sm80, a, b, options, c);
 }
 
-/// NaN by NaN, everything else by bits.
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0 && !(std::isnan(a[i]) && std::isnan(b[i]))) return false;
-  return a.size() == b.size();
-}
+using support::same_numbers;
 
 template <class A, class B>
 void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& options = {}) {
@@ -45,13 +41,14 @@ void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gem
   std::vector<float> old;
   if (options.beta != 0)
     for (std::size_t i = 0; i < a.rows() * b.rows(); ++i) old.push_back(static_cast<float>(i % 101) - 50.0f);
-  REQUIRE(same_bits(product(a, b, options, old),
-                    model::exact_blocks(model::side_of(a), model::side_of(b), options.alpha, options.beta, old)));
+  REQUIRE(same_numbers(product(a, b, options, old),
+                       model::exact_blocks(model::side_of(a), model::side_of(b), options.alpha, options.beta, old)));
 }
 
 template <class A, class B>
 void check_pair(model::scales kind = model::scales::ordinary) {
   INFO(support::seed_note());
+  INFO((support::pair_text<A, B>()));
   std::mt19937_64 gen{support::seed(sizeof(typename A::scale_type) * 16 + sizeof(typename B::scale_type))};
   for (const std::size_t m : {1u, 4u, 5u, 16u})
     for (const std::size_t k : {1u, 48u, 512u, 530u, 1100u})
@@ -65,17 +62,12 @@ void check_pair(model::scales kind = model::scales::ordinary) {
 
 }  // namespace
 
-TEST_CASE("products with few rows have the bits of exact_blocks for every preset", "[gpu]") {
-  SECTION("e1m2_f32 x int4_f32") { check_pair<e1m2_f32, int4_f32>(); }
-  SECTION("e2m1_f32") { check_pair<e2m1_f32, e2m1_f32>(); }
-  SECTION("nvfp4") { check_pair<nvfp4, nvfp4>(); }
-  SECTION("nv_e1m2 x nvint4") { check_pair<nv_e1m2, nvint4>(); }
-  SECTION("mxfp4") { check_pair<mxfp4, mxfp4>(); }
-  SECTION("mx_e1m2 x mxint4") { check_pair<mx_e1m2, mxint4>(); }
-  SECTION("blocks of 64, E3M0, ue5m3") {
-    check_pair<block_format<fp4<E3M0>, ue5m3, 64>, block_format<fp4<E1M2>, bf16, 64>>();
-  }
-  SECTION("squares") { check_pair<nvfp4, block_format<fp4<E2M1>, e4m3, square(16), float>>(); }
+TEST_CASE("products with few rows have the bits of exact_blocks for every kind of scale", "[gpu]") {
+  const auto check_this = []<class Pair>(Pair) {
+    if constexpr (Pair::left::block_size <= 64) check_pair<typename Pair::left, typename Pair::right>();
+  };
+  SECTION("8-bit scales") { support::pairs_of_8_bit_scales(check_this); }
+  SECTION("wider scales") { support::pairs_of_wider_scales(check_this); }
 }
 
 TEST_CASE("products with few rows follow the formula over the whole range of scales, NaN included", "[gpu]") {
@@ -84,15 +76,11 @@ TEST_CASE("products with few rows follow the formula over the whole range of sca
   check_pair<mxfp4, mxint4>(model::scales::hostile);
 }
 
-TEST_CASE("a NaN block makes NaN of its row or column of C, and of nothing else", "[gpu]") {
+TEST_CASE("a NaN block makes its row or column of C NaN, and nothing else", "[gpu]") {
   std::mt19937_64 gen{support::seed(7)};
-  auto a = model::random_quantized<nvfp4>(gen, 6, 700), b = model::random_quantized<nvfp4>(gen, 33, 700);
-  const std::size_t blocks = a.padded_cols() / 16;
-  a.scales()[5 * blocks + 40] = e4m3::from_bits(0x7F);
-  b.scales()[32 * blocks] = e4m3::from_bits(0x7F);
-  const auto c = product(a, b);
-  for (std::size_t i = 0; i < 6; ++i)
-    for (std::size_t j = 0; j < 33; ++j) REQUIRE(std::isnan(c[i * 33 + j]) == (i == 5 || j == 32));
+  const auto a = support::with_nan(model::random_quantized<nvfp4>(gen, 6, 700), 5, 40);
+  const auto b = support::with_nan(model::random_quantized<nvfp4>(gen, 33, 700), 32, 0);
+  support::require_only_nan_in(product(a, b), 33, 5, 32);
 }
 
 TEST_CASE("K = 0 leaves beta * C in the few-rows kernel", "[gpu]") {
@@ -100,7 +88,7 @@ TEST_CASE("K = 0 leaves beta * C in the few-rows kernel", "[gpu]") {
     const std::vector<float> old(54, 1.5f);
     std::vector<float> want = old;
     quantized_gemm(a, b, matrix_view<float>{want.data(), 3, 18}, options);
-    REQUIRE(same_bits(product(a, b, options, old), want));
+    REQUIRE(same_numbers(product(a, b, options, old), want));
   });
 }
 
@@ -111,11 +99,11 @@ TEST_CASE("the order in which threads and blocks run changes no bit of a product
   const auto want = product(a, b);
   support::in_every_order([&](const char* order) {
     CAPTURE(order);
-    REQUIRE(same_bits(product(a, b), want));
+    REQUIRE(same_numbers(product(a, b), want));
   });
 }
 
-TEST_CASE("bias is added after the scaling, a number a column of C, whichever side is narrow", "[gpu]") {
+TEST_CASE("bias is added after the scaling, one number for each column of C, whichever side has few rows", "[gpu]") {
   std::mt19937_64 gen{support::seed(8)};
   for (const std::size_t m : {2u, 40u}) {
     const auto a = model::random_quantized<e1m2_f32>(gen, m, 64), b = model::random_quantized<e1m2_f32>(gen, 9, 64);
@@ -123,11 +111,11 @@ TEST_CASE("bias is added after the scaling, a number a column of C, whichever si
     for (std::size_t j = 0; j < 9; ++j) bias[j] = static_cast<float>(j) * 0.37f;
     auto want = product(a, b);
     for (std::size_t i = 0; i < want.size(); ++i) want[i] = want[i] + bias[i % 9];
-    REQUIRE(same_bits(product(a, b, {.bias = bias}), want));
+    REQUIRE(same_numbers(product(a, b, {.bias = bias}), want));
   }
 }
 
-TEST_CASE("weights may lie on any 4 bytes", "[gpu]") {
+TEST_CASE("weights need an alignment of 4 bytes only", "[gpu]") {
   std::mt19937_64 gen{support::seed(9)};
   const auto a = model::random_quantized<nvfp4>(gen, 2, 608), b = model::random_quantized<nvfp4>(gen, 21, 608);
   const gpu::quantized_matrix<nvfp4> left{a.view()}, right{b.view()};
@@ -145,11 +133,11 @@ TEST_CASE("weights may lie on any 4 bytes", "[gpu]") {
            gpu::kernels::gemv_blocks_sm80.run(job, device(), {}, gpu::stream{}) == gpu::success;
   };
   REQUIRE(takes(4));
-  CHECK(same_bits(support::on_host(out), want));
+  CHECK(same_numbers(support::on_host(out), want));
   CHECK_FALSE(takes(5));
 }
 
-TEST_CASE("the operation takes the kernel for up to 16 rows, and says that fast is exact_blocks", "[gpu]") {
+TEST_CASE("quantized_gemm chooses the kernel for up to 16 rows, and explain reports fast as exact_blocks", "[gpu]") {
   const auto kernel_of = [](std::size_t m, std::size_t n, accumulate mode, auto format) {
     using F = typename decltype(format)::format;
     const gpu::quantized_matrix<F> a(m, 64), b(n, 64);

@@ -16,15 +16,15 @@ using namespace ufp4;
 
 namespace {
 
-/// Everything that a training step asks of a layer and more, with memory that was made before.
+/// Every operation of a training step on a layer, and others, with memory allocated before.
 struct step {
   static constexpr std::size_t tokens = 48, inputs = 64, outputs = 32;
-  gpu::buffer<float> x, w, dy, turned, y, dx, dw, plain;
+  gpu::buffer<float> x, w, dy, transformed, y, dx, dw, plain;
   gpu::quantized_matrix<nvfp4> qx, qw, qx_columns;
   gpu::quantized_matrix<e1m2_f32> ux;
   gpu::buffer<std::byte> work, kept;
   gpu::saved_activation saved;
-  recipe::training_recipe now = recipe::nvfp4(3);
+  recipe::training_recipe now = recipe::nvfp4_recipe(3);
 
   static std::vector<float> numbers(std::size_t count, std::uint32_t seed) {
     std::vector<float> all;
@@ -41,7 +41,7 @@ struct step {
       : x(std::span<const float>(numbers(tokens * inputs, 1))),
         w(std::span<const float>(numbers(outputs * inputs, 2))),
         dy(std::span<const float>(numbers(tokens * outputs, 3))),
-        turned(tokens * inputs),
+        transformed(tokens * inputs),
         y(tokens * outputs),
         dx(tokens * inputs),
         dw(outputs * inputs),
@@ -67,7 +67,7 @@ struct step {
         dws{dw.data(), outputs, inputs};
     std::string wrong;
     const auto expect = [&](const gpu::status& s) { wrong += support::text_of(s); };
-    expect(gpu::hadamard_forward(ctx, xs, matrix_view<float>{turned.data(), tokens, inputs}, hadamard<16>{}));
+    expect(gpu::hadamard_forward(ctx, xs, matrix_view<float>{transformed.data(), tokens, inputs}, hadamard<16>{}));
     expect(gpu::quantize<nvfp4>(ctx, xs, qx.view(), rht(), stochastic{.seed = 1}));
     expect(gpu::quantize<nvfp4>(ctx, ws, qw.view(), rht()));
     expect(gpu::quantize_both<e1m2_f32, nvfp4>(ctx, xs, ux.view(), qx_columns.view()));
@@ -81,17 +81,13 @@ struct step {
 
   std::vector<float> results() const {
     std::vector<float> all;
-    for (const gpu::buffer<float>* b : {&turned, &plain, &y, &dx, &dw}) {
+    for (const gpu::buffer<float>* b : {&transformed, &plain, &y, &dx, &dw}) {
       const std::vector<float> part = support::on_host(*b);
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;
   }
 };
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 }  // namespace
 
@@ -124,7 +120,7 @@ TEST_CASE("a graph captures every operation, and its replays give the bits of th
     captured.dw.upload(std::vector<float>(captured.dw.size(), 0.0f));
     REQUIRE(RUNTIME(GraphLaunch)(ready, stream) == RUNTIME(Success));
     REQUIRE(RUNTIME(StreamSynchronize)(stream) == RUNTIME(Success));
-    REQUIRE(same_bits(captured.results(), direct.results()));
+    REQUIRE(support::same_bits(captured.results(), direct.results()));
   }
   (void)RUNTIME(GraphExecDestroy)(ready);
   (void)RUNTIME(GraphDestroy)(graph);
@@ -147,7 +143,7 @@ TEST_CASE("the same calls on the same memory give the same bits again", "[gpu]")
   REQUIRE(s.queue({}) == "");
   const std::vector<float> first = s.results();
   REQUIRE(s.queue({}) == "");
-  CHECK(same_bits(s.results(), first));
+  CHECK(support::same_bits(s.results(), first));
 }
 
 #endif

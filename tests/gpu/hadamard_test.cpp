@@ -14,14 +14,6 @@
 
 using namespace ufp4;
 
-namespace {
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-}  // namespace
-
 TEST_CASE("a transform on the device gives the host's bits at every length and tail", "[gpu]") {
   const std::size_t rows = 5;
   for (const transform_spec& t :
@@ -37,11 +29,11 @@ TEST_CASE("a transform on the device gives the host's bits at every length and t
       const gpu::buffer<float> in{std::span<const float>(x)}, out(rows * padded);
       REQUIRE(support::text_of(gpu::hadamard_forward(gpu::context{}, matrix_view<const float>{in.data(), rows, cols},
                                                      matrix_view<float>{out.data(), rows, padded}, t)) == "");
-      REQUIRE(same_bits(support::on_host(out), want));
+      REQUIRE(support::same_bits(support::on_host(out), want));
     }
 }
 
-TEST_CASE("a mistake comes back as a status with the host's message", "[gpu]") {
+TEST_CASE("a wrong argument returns a status with the host's message", "[gpu]") {
   float x[4] = {};
   const matrix_view<float> wrong{x, 2, 2};
   const gpu::status s = gpu::hadamard_forward(gpu::context{}, wrong, matrix_view<float>{x, 1, 2}, hadamard<16>{});

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# ufp4 - which instructions the kernels' code for an AMD architecture holds, and that what belongs in registers lies there.
+# ufp4 - checks which instructions the kernels' code for an AMD architecture contains, and that values are kept in registers.
 # SPDX-License-Identifier: Apache-2.0
 #
 # usage: tests/gpu/isa_check.sh TARGET FILE.s    (compile_hip.sh calls this; UFP4_ISA_NAMES=1 names the kernels)
-# Says for each instruction family of the target which kernels hold it. Exit status 1 if there are no kernels, if a family is
+# Prints for each instruction family of the target which kernels contain it. Exit status 1 if there are no kernels, if a family is
 # missing, if a kernel keeps values in memory ("scratch", which its threads have instead of a stack) beyond what is explained below,
 # if one approximates a quotient, or takes subnormal numbers for zero.
 set -uo pipefail
@@ -21,14 +21,14 @@ families=(
   "gfx1100 gfx1201|v_wmma_f32_16x16x16_bf16|fast, decoded to bf16"
   "gfx1100 gfx1201|v_wmma_i32_16x16x16_iu4|exact_blocks, grids of 4-bit integers"
   "gfx1201|v_wmma_i32_16x16x32_iu4|exact_blocks, grids of 4-bit integers, blocks of 32 and longer"
-  "gfx90a gfx942 gfx950 gfx1100 gfx1201|ds_bpermute_b32|transforms and maxima across lanes"
+  "gfx90a gfx942 gfx950 gfx1100 gfx1201|ds_bpermute_b32|transforms and amax across lanes"
 )
 # kernel, as a regular expression | bytes of scratch a thread | why
 scratch=(
   "quantize_blocks|2200|the codec as it stands: a reference, whose loops over a block and a grid index memory"
   "quantize_lanes|96|a grid without a plan: sixteen values and their random bits, indexed in a loop"
 )
-# clang 15 copies a kernel's parameter whose elements are indexed at run time, which newer ones read where it lies.
+# clang 15 copies a kernel's parameter whose elements are indexed at run time, which newer versions read in place.
 if grep -q 'clang version 1[0-6]\.' "$assembly"; then scratch+=("quantize_lanes|1100|clang 15 copies the grid as well"); fi
 
 # per_kernel: one line a kernel, "name scratch spilled-vector-registers", from the metadata at the file's end.

@@ -1,13 +1,14 @@
-// ufp4 - which kernel a product runs on which device: no fallback hides behind another's name.
+// ufp4 - which kernel a product runs on each NVIDIA device, experimental kernels included.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: alone
-#define UFP4_EXPERIMENTAL  // so that the kernels which no device has run yet are in the table's reach
+#define UFP4_EXPERIMENTAL  // so that the table also chooses kernels that have not yet run on a device
 #include "gpu/device.hpp"
 
 #include "support/catch.hpp"
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 using namespace ufp4;
 
@@ -15,10 +16,10 @@ using namespace ufp4;
 
 namespace {
 
-/// The kernel of an M x 512 x 256 product of two formats on the device that is played.
+/// The kernel of an M x 512 x 256 product of two formats on the simulated device.
 template <class Left, class Right>
 std::string chosen(int architecture, std::size_t m, accumulate mode) {
-  const support::played device(architecture);
+  const support::simulated_device device(architecture);
   simt::device().processors = 100;
   simt::device().shared_bytes = 220 * 1024;
   const std::size_t n = 512, k = 256;
@@ -29,51 +30,77 @@ std::string chosen(int architecture, std::size_t m, accumulate mode) {
   return e.kernel;
 }
 
-using nf4_f32 = block_format<nf4, float, 16>;
-
 constexpr auto fast = accumulate::fast, exact = accumulate::exact_blocks, folded = accumulate::folded_bf16;
+using names = std::vector<std::string>;
+
+/// The kernels of products in `fast` with 256 rows: nvfp4, mxfp4, mx_e1m2 x mxint4, mxfp4 x mxint4, nv_e1m2 x nvint4.
+names fast_kernels(int architecture) {
+  return {chosen<nvfp4, nvfp4>(architecture, 256, fast), chosen<mxfp4, mxfp4>(architecture, 256, fast),
+          chosen<mx_e1m2, mxint4>(architecture, 256, fast), chosen<mxfp4, mxint4>(architecture, 256, fast),
+          chosen<nv_e1m2, nvint4>(architecture, 256, fast)};
+}
+/// Of nvfp4 in exact_blocks with 4096, 64 and 1 rows, of e1m2_f32 x int4_f32 in fast with 4096 and in folded_bf16 with
+/// 256 rows, of nvfp4 in fast with 8 rows, and of nf4 in exact_blocks with 256 rows.
+names other_kernels(int architecture) {
+  using nf4_f32 = block_format<nf4, float, 16>;
+  return {chosen<nvfp4, nvfp4>(architecture, 4096, exact),       chosen<nvfp4, nvfp4>(architecture, 64, exact),
+          chosen<nvfp4, nvfp4>(architecture, 1, exact),          chosen<e1m2_f32, int4_f32>(architecture, 4096, fast),
+          chosen<e1m2_f32, e1m2_f32>(architecture, 256, folded), chosen<nvfp4, nvfp4>(architecture, 8, fast),
+          chosen<nf4_f32, nf4_f32>(architecture, 256, exact)};
+}
+names others_with(const char* folded_kernel) {
+  return {"gemm_blocks_sm80", "gemm_blocks_small_sm80", "gemv_blocks_sm80", "gemm_blocks_sm80",
+          folded_kernel,      "gemv_blocks_sm80",       "gemm_simt"};
+}
+
+void check_names(const names& got, const names& want) {
+  REQUIRE(got.size() == want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    CAPTURE(i);
+    CHECK(got[i] == want[i]);
+  }
+}
 
 }  // namespace
 
-TEST_CASE("compute capability 8: bf16 or s8 tensor cores, few rows apart, and the plain kernel for what they cannot",
-          "[gpu]") {
-  CHECK(chosen<nvfp4, nvfp4>(80, 256, fast) == "gemm_bf16_sm80");
-  CHECK(chosen<mx_e1m2, mxfp4>(86, 256, fast) == "gemm_bf16_sm80");
-  CHECK(chosen<nvfp4, nvfp4>(80, 4096, exact) == "gemm_blocks_sm80");
-  CHECK(chosen<nvfp4, nvfp4>(80, 64, exact) == "gemm_blocks_small_sm80");
-  CHECK(chosen<e1m2_f32, int4_f32>(89, 4096, fast) == "gemm_blocks_sm80");
-  CHECK(chosen<e1m2_f32, e1m2_f32>(80, 256, folded) == "gemm_bf16_sm80");
-  CHECK(chosen<nvfp4, nvfp4>(80, 8, fast) == "gemv_blocks_sm80");
-  CHECK(chosen<e1m2_f32, e1m2_f32>(80, 1, exact) == "gemv_blocks_sm80");
-  CHECK(chosen<nf4_f32, nf4_f32>(80, 256, exact) == "gemm_simt");
-  CHECK(chosen<nvfp4, nvfp4>(75, 256, fast) == "gemm_simt");
+TEST_CASE("before compute capability 8 every product runs the kernel for any architecture", "[gpu]") {
+  check_names(fast_kernels(75), names(5, "gemm_simt"));
+  check_names(other_kernels(75), names(7, "gemm_simt"));
 }
 
-TEST_CASE("compute capability 9: wgmma where the program asks for what no device has run", "[gpu]") {
-  CHECK(chosen<nvfp4, nvfp4>(90, 256, fast) == "gemm_wgmma_sm90");
-  CHECK(chosen<e1m2_f32, e1m2_f32>(90, 256, folded) == "gemm_wgmma_sm90");
-  CHECK(chosen<nvfp4, nvfp4>(90, 4096, exact) == "gemm_blocks_sm80");
-  CHECK(chosen<nvfp4, nvfp4>(90, 8, fast) == "gemv_blocks_sm80");
+TEST_CASE("compute capability 8 uses bf16 or s8 tensor cores, and a kernel of its own for few rows", "[gpu]") {
+  for (const int architecture : {80, 86, 89}) {
+    CAPTURE(architecture);
+    check_names(fast_kernels(architecture), names(5, "gemm_bf16_sm80"));
+    check_names(other_kernels(architecture), others_with("gemm_bf16_sm80"));
+  }
 }
 
-TEST_CASE("compute capability 10: tcgen05 for E2M1, bf16 for the uniform grids", "[gpu]") {
-  CHECK(chosen<nvfp4, nvfp4>(100, 256, fast) == "gemm_nvfp4_tcgen05");
-  CHECK(chosen<mxfp4, mxfp4>(103, 256, fast) == "gemm_mxfp4_tcgen05");
-  CHECK(chosen<nv_e1m2, nv_e1m2>(100, 256, fast) == "gemm_bf16_sm80");
-  CHECK(chosen<nvfp4, nvfp4>(100, 4096, exact) == "gemm_blocks_sm80");
+TEST_CASE("compute capability 9 uses wgmma in programs that allow experimental kernels", "[gpu]") {
+  check_names(fast_kernels(90), names(5, "gemm_wgmma_sm90"));
+  check_names(other_kernels(90), others_with("gemm_wgmma_sm90"));
 }
 
-TEST_CASE("compute capability 12: block-scaled mma for E2M1, containers for mx formats of uniform grids", "[gpu]") {
-  CHECK(chosen<nvfp4, nvfp4>(120, 256, fast) == "gemm_nvfp4_sm120");
-  CHECK(chosen<mxfp4, mxfp4>(121, 256, fast) == "gemm_mxfp4_sm120");
-  CHECK(chosen<mx_e1m2, mxint4>(120, 256, fast) == "gemm_mx_containers_sm120");
-  CHECK(chosen<mxfp4, mxint4>(120, 256, fast) == "gemm_mx_containers_sm120");
-  CHECK(chosen<nv_e1m2, nvint4>(120, 256, fast) == "gemm_bf16_sm80");
-  CHECK(chosen<nvfp4, nvfp4>(120, 4096, exact) == "gemm_blocks_sm80");
+TEST_CASE("compute capability 10 uses tcgen05 for E2M1, and bf16 for the uniform grids", "[gpu]") {
+  for (const int architecture : {100, 103}) {
+    CAPTURE(architecture);
+    check_names(fast_kernels(architecture), names{"gemm_nvfp4_tcgen05", "gemm_mxfp4_tcgen05", "gemm_bf16_sm80",
+                                                  "gemm_bf16_sm80", "gemm_bf16_sm80"});
+    check_names(other_kernels(architecture), others_with("gemm_bf16_sm80"));
+  }
+}
+
+TEST_CASE("compute capability 12 uses block-scaled mma for E2M1, containers for mx formats of uniform grids", "[gpu]") {
+  for (const int architecture : {120, 121}) {
+    CAPTURE(architecture);
+    check_names(fast_kernels(architecture), names{"gemm_nvfp4_sm120", "gemm_mxfp4_sm120", "gemm_mx_containers_sm120",
+                                                  "gemm_mx_containers_sm120", "gemm_bf16_sm80"});
+    check_names(other_kernels(architecture), others_with("gemm_bf16_sm80"));
+  }
 }
 
 #else
 
-TEST_CASE("which kernel runs where is asked of the executor, which plays every device", "[gpu]") { SUCCEED(); }
+TEST_CASE("the choice of kernels is tested in the CPU simulator, which simulates every device", "[gpu]") { SUCCEED(); }
 
 #endif

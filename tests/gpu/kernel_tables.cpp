@@ -1,4 +1,4 @@
-// ufp4 - the GEMM kernels of every test in the executor: those of the device that is played.
+// ufp4 - the GEMM kernels of every test in the CPU simulator: those of the simulated device.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/device.hpp"
 

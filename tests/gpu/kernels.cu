@@ -2,7 +2,8 @@
 // compile for each architecture, and in whose output they look for instructions.
 // SPDX-License-Identifier: Apache-2.0
 //
-// As a program, on a machine with a GPU, it says which kernels that GPU would run; without one it ends with 77.
+// As a program, on a machine with a GPU, it prints which kernels that GPU would run; without a GPU its exit status is
+// 77.
 #if defined(__HIPCC__)
 #include <ufp4/hip.hpp>
 #else
@@ -25,7 +26,7 @@ namespace {
 
 const gpu::context none{};
 
-/// Operations with memory that is not there, so that their kernels are in the program.
+/// Operations with null pointers, so that their kernels are in the program.
 template <class F, class T>
 int use_format(const matrix_view<const T>& x) {
   const gpu::quantized_view<F> q;
@@ -40,7 +41,7 @@ int use_everything() {
   const matrix_view<const float> x;
   const matrix_view<const bf16> h;
   const matrix_view<float> y;
-  const recipe::bound_recipe now = recipe::nvfp4(1).at(0, 0);
+  const recipe::bound_recipe now = recipe::nvfp4_recipe(1).at(0, 0);
   int rejected = use_format<nvfp4>(x) + use_format<mxfp4>(h) + use_format<e1m2_f32>(x);
   rejected += !gpu::quantize<compat::te_nvfp4>(none, x, gpu::quantized_view<nvfp4>{});
   rejected += !gpu::hadamard_forward(none, x, y, hadamard<16>{});
@@ -55,7 +56,7 @@ void explain(const char* format, accumulate mode) {
   for (const std::size_t m : {1u, 16u, 128u, 512u, 8192u}) {
     const std::size_t n = 4096, k = 4096;
     const gpu::quantized_matrix<F> none_of_it;
-    // Shapes are all that is asked for, so the memory may be anything that is not null.
+    // Only shapes are read, so the pointers need only not be null.
     const auto bytes = [](std::size_t count) {
       return std::span<std::uint8_t>(reinterpret_cast<std::uint8_t*>(std::uintptr_t{256}), count);
     };
@@ -77,7 +78,7 @@ void explain(const char* format, accumulate mode) {
 int main() {
   gpu::device_facts device;
   if (gpu::facts(device) != gpu::success) {
-    std::printf("no GPU: this program only had to compile and link\n");
+    std::printf("no GPU: this program was only compiled and linked\n");
     return 77;
   }
   for (const accumulate mode : {accumulate::fast, accumulate::exact_blocks}) {

@@ -11,7 +11,7 @@
 
 using namespace ufp4;
 
-TEST_CASE("a token_shard is rejected by every linear operation of a GPU, and nothing is written", "[gpu]") {
+TEST_CASE("every linear operation of a GPU rejects a token_shard and writes nothing", "[gpu]") {
   const std::vector<float> some(16 * 32, 1.0f);
   const gpu::buffer<float> x{std::span<const float>(some)};
   gpu::buffer<float> out{std::span<const float>(some)};
@@ -19,27 +19,29 @@ TEST_CASE("a token_shard is rejected by every linear operation of a GPU, and not
   const gpu::context ctx{{}, workspace.span()};
   const matrix_view<const float> tokens{x.data(), 16, 32}, gradient{x.data(), 16, 16}, weight{x.data(), 16, 32};
   const std::size_t first[] = {16}, total[] = {32};
-  const auto now = recipe::ufp4(1).at(2, 3), part = now.shard({.first = first, .total = total});
+  const auto now = recipe::ufp4_recipe(1).at(2, 3), part = now.shard({.first = first, .total = total});
   const matrix_view<float> y{out.data(), 16, 16}, dx{out.data(), 16, 32};
-  const auto told = [](const char* operation, const gpu::status& s) {
+  const auto check_rejected = [](const char* operation, const gpu::status& s) {
     CHECK(std::string(s.text()) ==
-          std::string(operation) +
-              ": was given a token_shard, which only the CPU's linear operations take; a GPU's hold a whole batch");
+          std::string(operation) + ": token_shard: unsupported: the linear operations of a GPU take a whole batch");
   };
-  told("linear_forward", gpu::linear_forward(ctx, part, tokens, weight, y));
-  told("linear_backward_input", gpu::linear_backward_input(ctx, part, gradient, weight, dx));
-  told("linear_backward_weight", gpu::linear_backward_weight(ctx, part, gradient, tokens, dx));
+  check_rejected("linear_forward", gpu::linear_forward(ctx, part, tokens, weight, y));
+  check_rejected("linear_backward_input", gpu::linear_backward_input(ctx, part, gradient, weight, dx));
+  check_rejected("linear_backward_weight", gpu::linear_backward_weight(ctx, part, gradient, tokens, dx));
   gpu::buffer<std::byte> memory(1 << 16);
-  gpu::buffer<float> elsewhere(16 * 16);
+  gpu::buffer<float> other(16 * 16);
   gpu::saved_activation saved(memory.span());
   CHECK(static_cast<bool>(
-      gpu::linear_forward(ctx, now, tokens, weight, matrix_view<float>{elsewhere.data(), 16, 16}, &saved)));
-  told("linear_backward_weight", gpu::linear_backward_weight(ctx, part, gradient, saved, dx));
+      gpu::linear_forward(ctx, now, tokens, weight, matrix_view<float>{other.data(), 16, 16}, &saved)));
+  check_rejected("linear_backward_weight", gpu::linear_backward_weight(ctx, part, gradient, saved, dx));
   const std::size_t offsets[] = {0, 16};
-  told("linear_forward_grouped", gpu::linear_forward_grouped(ctx, part, tokens, offsets, weight, y));
-  told("linear_backward_input_grouped", gpu::linear_backward_input_grouped(ctx, part, gradient, offsets, weight, dx));
-  told("linear_backward_weight_grouped", gpu::linear_backward_weight_grouped(ctx, part, gradient, tokens, offsets, dx));
-  told("linear_backward_weight_grouped", gpu::linear_backward_weight_grouped(ctx, part, gradient, saved, offsets, dx));
+  check_rejected("linear_forward_grouped", gpu::linear_forward_grouped(ctx, part, tokens, offsets, weight, y));
+  check_rejected("linear_backward_input_grouped",
+                 gpu::linear_backward_input_grouped(ctx, part, gradient, offsets, weight, dx));
+  check_rejected("linear_backward_weight_grouped",
+                 gpu::linear_backward_weight_grouped(ctx, part, gradient, tokens, offsets, dx));
+  check_rejected("linear_backward_weight_grouped",
+                 gpu::linear_backward_weight_grouped(ctx, part, gradient, saved, offsets, dx));
   CHECK(support::on_host(out) == some);
   CHECK(static_cast<bool>(gpu::linear_forward(ctx, now, tokens, weight, y)));
 }

@@ -19,7 +19,7 @@ namespace {
 
 using sizes = std::vector<std::size_t>;
 
-/// Numbers of many magnitudes, the same everywhere; every few hundred a zero, and where it is asked for a NaN.
+/// Reproducible numbers of many magnitudes; every few hundred elements a zero and, if requested, a NaN.
 template <class T>
 std::vector<T> numbers(std::size_t count, unsigned seed, bool hostile = false) {
   std::vector<T> all;
@@ -67,11 +67,11 @@ struct memory {
 
 std::vector<support::named_recipe> recipes() {
   std::vector<support::named_recipe> all(std::begin(support::training_recipes), std::end(support::training_recipes));
-  for (const support::named_recipe& r : {support::named_recipe{"ufp4<int4_f32>", recipe::ufp4<int4_f32>(1)},
-                                         {"ufp4<nv_e1m2>", recipe::ufp4<nv_e1m2>(2)},
-                                         {"ufp4<nvint4>", recipe::ufp4<nvint4>(3)},
-                                         {"ufp4<mx_e1m2>", recipe::ufp4<mx_e1m2>(4)},
-                                         {"ufp4<mxint4>", recipe::ufp4<mxint4>(5)}})
+  for (const support::named_recipe& r : {support::named_recipe{"ufp4<int4_f32>", recipe::ufp4_recipe<int4_f32>(1)},
+                                         {"ufp4<nv_e1m2>", recipe::ufp4_recipe<nv_e1m2>(2)},
+                                         {"ufp4<nvint4>", recipe::ufp4_recipe<nvint4>(3)},
+                                         {"ufp4<mx_e1m2>", recipe::ufp4_recipe<mx_e1m2>(4)},
+                                         {"ufp4<mxint4>", recipe::ufp4_recipe<mxint4>(5)}})
     all.push_back(r);
   for (support::named_recipe& r : all) r.what.accumulate = accumulate::exact_blocks;
   return all;
@@ -80,14 +80,14 @@ std::vector<support::named_recipe> recipes() {
 /// All three operations on one layer, by expert where offsets are given.
 template <class T>
 void check_layer(const recipe::bound_recipe& now, std::size_t tokens, std::size_t inputs, std::size_t outputs,
-                 const sizes& offsets, recipe::write mode, bool hostile) {
+                 const sizes& offsets, recipe::write_mode mode, bool hostile) {
   const std::size_t experts = offsets.size() - 1;
   const twin<T> x(tokens, inputs, 1, hostile), w(experts * outputs, inputs, 2), dy(tokens, outputs, 3);
   twin<T> y(tokens, outputs, 4), dx(tokens, inputs, 5);
   twin<float> dw(experts * outputs, inputs, 6), dw_saved(experts * outputs, inputs, 6);
 
   recipe::saved_activation host_saved;
-  linear_forward_grouped(now, x.here(), offsets, w.here(), y.out_here(), &host_saved);
+  linear_forward_grouped(now, x.here(), offsets, w.here(), y.out_here(), {.saved = &host_saved});
   linear_backward_input_grouped(now, dy.here(), offsets, w.here(), dx.out_here(), mode);
   linear_backward_weight_grouped(now, dy.here(), x.here(), offsets, dw.out_here(), mode);
   linear_backward_weight_grouped(now, dy.here(), host_saved, offsets, dw_saved.out_here(), mode);
@@ -125,27 +125,26 @@ void check_layer(const recipe::bound_recipe& now, std::size_t tokens, std::size_
 TEST_CASE("a layer's three GEMMs have the host's bits under every recipe", "[gpu]") {
   for (const support::named_recipe& r : recipes()) {
     CAPTURE(r.name);
-    check_layer<float>(r.what.at(3, 7), 37, 50, 21, {0, 37}, recipe::write::overwrite, false);
-    check_layer<bf16>(r.what.at(4, 1), 16, 33, 18, {0, 16}, recipe::write::add, true);
+    check_layer<float>(r.what.at(3, 7), 37, 50, 21, {0, 37}, recipe::write_mode::overwrite, false);
+    check_layer<bf16>(r.what.at(4, 1), 16, 33, 18, {0, 16}, recipe::write_mode::add, true);
   }
 }
 
 TEST_CASE("experts share a tensor scale, draw random bits of their own, and may have no tokens", "[gpu]") {
   for (const support::named_recipe& r : recipes()) {
     CAPTURE(r.name);
-    for (const recipe::write mode : {recipe::write::overwrite, recipe::write::add})
+    for (const recipe::write_mode mode : {recipe::write_mode::overwrite, recipe::write_mode::add})
       check_layer<float>(r.what.at(9, 2), 27, 20, 17, {0, 0, 19, 19, 27}, mode, false);
-    check_layer<float>(r.what.at(9, 3), 0, 20, 17, {0, 0, 0}, recipe::write::overwrite, false);
+    check_layer<float>(r.what.at(9, 3), 0, 20, 17, {0, 0, 0}, recipe::write_mode::overwrite, false);
   }
 }
 
-TEST_CASE("more experts than go out together: what lies in the workspace is used up before it is written over",
-          "[gpu]") {
+TEST_CASE("more experts than fit in one launch do not overwrite the workspace before it is read", "[gpu]") {
   sizes offsets{0};
   for (std::size_t e = 0; e < 70; ++e) offsets.push_back(offsets.back() + (e % 4 == 1 ? 0 : 1 + e * 5 % 11));
-  for (recipe::training_recipe r : {recipe::ufp4(7), recipe::nvfp4(8), recipe::bf16(9)}) {
+  for (recipe::training_recipe r : {recipe::ufp4_recipe(7), recipe::nvfp4_recipe(8), recipe::bf16_recipe(9)}) {
     r.accumulate = accumulate::exact_blocks;
-    check_layer<float>(r.at(1, 1), offsets.back(), 20, 18, offsets, recipe::write::add, false);
+    check_layer<float>(r.at(1, 1), offsets.back(), 20, 18, offsets, recipe::write_mode::add, false);
   }
 }
 
@@ -157,14 +156,14 @@ namespace {
 struct mixture {
   static constexpr std::size_t inputs = 32, outputs = 24;
   sizes offsets{0, 20, 40, 60, 60};
-  recipe::training_recipe recipe = recipe::ufp4(1);
+  recipe::training_recipe recipe = recipe::ufp4_recipe(1);
   twin<float> x{60, inputs, 1}, w{4 * outputs, inputs, 2}, y{60, outputs, 3};
 
   explicit mixture(accumulate mode) { recipe.accumulate = mode; }
   gpu::linear_explanation explain() const {
     return gpu::explain_linear_forward({}, recipe.at(0, 0), x.there(), w.there(), y_there(), offsets);
   }
-  /// Launches of one call, with all the workspace that it asks for and no byte more.
+  /// Launches of one call, with exactly the workspace that it needs.
   unsigned long launches() {
     const auto now = recipe.at(0, 0);
     const memory m(gpu::linear_forward_workspace_bytes(now, x.there(), w.there(), y_there(), offsets));
@@ -181,7 +180,7 @@ struct mixture {
 
 }  // namespace
 
-TEST_CASE("a kernel that multiplies many in a launch gets all experts at once; others one by one", "[gpu]") {
+TEST_CASE("a kernel for many products gets all experts in one launch, other kernels one at a time", "[gpu]") {
   mixture m(accumulate::exact_blocks);
   const unsigned long quantized = 2 * 3;  // the operands of three experts
   CHECK(m.launches() == quantized + 1);
@@ -192,7 +191,7 @@ TEST_CASE("a kernel that multiplies many in a launch gets all experts at once; o
 }
 
 TEST_CASE("the workspace is that of 32 experts, however many follow", "[gpu]") {
-  recipe::training_recipe r = recipe::ufp4(1);
+  recipe::training_recipe r = recipe::ufp4_recipe(1);
   r.accumulate = accumulate::exact_blocks;
   const twin<float> x(64 * 20, 32, 1), w(64 * 24, 32, 2);
   const auto bytes = [&](std::size_t experts) {
@@ -209,7 +208,7 @@ TEST_CASE("the workspace is that of 32 experts, however many follow", "[gpu]") {
   CHECK(bytes(64) == bytes(1));
 }
 
-TEST_CASE("an explanation of a layer names what quantizes and what multiplies", "[gpu]") {
+TEST_CASE("the explanation of a layer names the kernels that quantize and the kernels that multiply", "[gpu]") {
   mixture m(accumulate::exact_blocks);
   const gpu::linear_explanation e = m.explain();
   const std::string multiplies = e.products.at(0).text();
@@ -233,8 +232,8 @@ TEST_CASE("an explanation of a layer names what quantizes and what multiplies", 
       saved.text().starts_with("linear_backward_weight_grouped: left quantize_lanes_transposed, right not quantized "
                                "here\nlinear_backward_weight"));
   CHECK(saved.products.size() == 4);
-  const auto plain =
-      gpu::explain_linear_backward_weight({}, recipe::bf16(1).at(0, 0), dy, m.x.there(), dw.out_there(), m.offsets);
+  const auto plain = gpu::explain_linear_backward_weight({}, recipe::bf16_recipe(1).at(0, 0), dy, m.x.there(),
+                                                         dw.out_there(), m.offsets);
   CHECK(std::string(plain.left).empty());
   CHECK(std::string(plain.products.at(0).kernel) == "gemm_simt");
   CHECK(gpu::can_run_linear_forward({}, now, m.x.there(), m.w.there(), m.y.out_there(), m.offsets));
@@ -245,7 +244,7 @@ TEST_CASE("an explanation of a layer names what quantizes and what multiplies", 
 #endif
 
 TEST_CASE("the dense operations are the grouped ones with one expert", "[gpu]") {
-  recipe::training_recipe r = recipe::ufp4(11);
+  recipe::training_recipe r = recipe::ufp4_recipe(11);
   r.accumulate = accumulate::exact_blocks;
   const recipe::bound_recipe now = r.at(1, 1);
   const twin<float> x(20, 32, 1), w(24, 32, 2), dy(20, 24, 3);
@@ -269,7 +268,7 @@ TEST_CASE("the dense operations are the grouped ones with one expert", "[gpu]") 
 }
 
 TEST_CASE("a mistake in a layer comes back with the host's message, and nothing is written", "[gpu]") {
-  const recipe::bound_recipe now = recipe::ufp4(1).at(0, 0);
+  const recipe::bound_recipe now = recipe::ufp4_recipe(1).at(0, 0);
   const twin<float> x(20, 32, 1), w(24, 32, 2), dy(20, 24, 3);
   twin<float> y(20, 24, 4), narrow(20, 23, 5), dw(24, 32, 6);
   const std::vector<float> before = y.host;
@@ -279,7 +278,7 @@ TEST_CASE("a mistake in a layer comes back with the host's message, and nothing 
   CHECK(support::text_of(gpu::linear_forward(none, now, x.there(), w.there(), y.out_there())) ==
         "linear_forward: context.workspace is too small: 0 bytes, needs " + std::to_string(needed));
   CHECK(support::text_of(gpu::linear_forward(none, now, x.there(), w.there(), narrow.out_there())) ==
-        "linear_forward: w has 24 rows, but 1 experts of 23 outputs (y's columns) take 23");
+        "linear_forward: row count mismatch: w has 24, 1 experts of 23 outputs (columns of y) need 23");
 
   const memory m(needed);
   gpu::saved_activation homeless;
@@ -287,7 +286,7 @@ TEST_CASE("a mistake in a layer comes back with the host's message, and nothing 
         "linear_forward: saved.memory is too small: 0 bytes, needs " +
             std::to_string(gpu::linear_saved_bytes(now, x.there())));
   CHECK(support::text_of(gpu::linear_backward_weight(m.ctx, now, dy.there(), homeless, dw.out_there())) ==
-        "linear_backward_weight: saved has 0 parts, but offsets names 1 experts");
+        "linear_backward_weight: part count mismatch: saved has 0, offsets has 1 experts");
   CHECK(y.host == before);
   CHECK(y.agrees());
 
@@ -296,7 +295,7 @@ TEST_CASE("a mistake in a layer comes back with the host's message, and nothing 
   const std::size_t asked_before = gpu::linear_backward_weight_workspace_bytes(now, dy.there(), saved, dw.out_there());
   REQUIRE(support::text_of(gpu::linear_forward(m.ctx, now, x.there(), w.there(), y.out_there(), &saved)) == "");
   CHECK(gpu::linear_backward_weight_workspace_bytes(now, dy.there(), saved, dw.out_there()) == asked_before);
-  recipe::training_recipe other = recipe::ufp4(2);
+  recipe::training_recipe other = recipe::ufp4_recipe(2);
   CHECK(support::text_of(gpu::linear_backward_weight(m.ctx, other.at(0, 0), dy.there(), saved, dw.out_there()))
-            .starts_with("linear_backward_weight: saved was transformed in runs of 16 (first signs "));
+            .starts_with("linear_backward_weight: transform mismatch: saved has length 16 (first signs "));
 }

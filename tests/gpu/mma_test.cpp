@@ -1,4 +1,4 @@
-// ufp4 - the wrappers of mma.sync, ldmatrix and cp.async move and multiply what the PTX ISA's tables say.
+// ufp4 - the wrappers of mma.sync, ldmatrix and cp.async agree with the PTX ISA's tables.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Matrices are laid out here by the coordinates of the tables as they are printed there, element i of a lane's fragment
@@ -51,7 +51,7 @@ gpu::device_facts facts() {
   return f;
 }
 
-/// Has the device these instructions? The executor plays one that has.
+/// Whether the device has these instructions; the simulated one has.
 bool has_mma() { return facts().has(80); }
 bool has_block_mma() {
 #if defined(UFP4_SIMT_HEADER)
@@ -60,32 +60,21 @@ bool has_block_mma() {
   return facts().has_specific(12);
 }
 
-// ---- The tables: g = groupID, t = threadID_in_group, i of a lane's fragment ----
+// ---- The PTX ISA's fragment tables: g = groupID, t = threadID_in_group, i of a lane's fragment ----
 
-struct halves_k16 {
-  static constexpr unsigned k = 16, bits = 16;
-  static unsigned a_row(unsigned g, unsigned i) { return (i < 2) || (4 <= i && i < 6) ? g : g + 8; }
-  static unsigned a_col(unsigned t, unsigned i) { return i < 4 ? t * 2 + (i & 1) : t * 2 + (i & 1) + 8; }
-  static unsigned b_row(unsigned t, unsigned i) { return i < 2 ? t * 2 + (i & 1) : t * 2 + (i & 1) + 8; }
+/// Elements of `bits` bits, `each` in a register. Registers alternate between row g and row g + 8 of A; the second half
+/// of A's and of B's registers holds the second half of k.
+template <unsigned k_, unsigned bits_>
+struct fragment_table {
+  static constexpr unsigned k = k_, bits = bits_, each = 32 / bits;
+  static unsigned a_row(unsigned g, unsigned i) { return i / each % 2 == 0 ? g : g + 8; }
+  static unsigned a_col(unsigned t, unsigned i) { return t * each + i % each + (i < 2 * each ? 0 : k / 2); }
+  static unsigned b_row(unsigned t, unsigned i) { return t * each + i % each + (i < each ? 0 : k / 2); }
 };
-struct bytes_k16 {
-  static constexpr unsigned k = 16, bits = 8;
-  static unsigned a_row(unsigned g, unsigned i) { return i < 4 ? g : g + 8; }
-  static unsigned a_col(unsigned t, unsigned i) { return t * 4 + (i & 3); }
-  static unsigned b_row(unsigned t, unsigned i) { return t * 4 + i; }
-};
-struct bytes_k32 {
-  static constexpr unsigned k = 32, bits = 8;
-  static unsigned a_row(unsigned g, unsigned i) { return (i < 4) || (8 <= i && i < 12) ? g : g + 8; }
-  static unsigned a_col(unsigned t, unsigned i) { return i < 8 ? t * 4 + (i & 3) : t * 4 + (i & 3) + 16; }
-  static unsigned b_row(unsigned t, unsigned i) { return i < 4 ? t * 4 + (i & 3) : t * 4 + (i & 3) + 16; }
-};
-struct nibbles_k64 {
-  static constexpr unsigned k = 64, bits = 4;
-  static unsigned a_row(unsigned g, unsigned i) { return (i < 8) || (16 <= i && i < 24) ? g : g + 8; }
-  static unsigned a_col(unsigned t, unsigned i) { return i < 16 ? t * 8 + (i & 7) : t * 8 + (i & 7) + 32; }
-  static unsigned b_row(unsigned t, unsigned i) { return i < 8 ? t * 8 + (i & 7) : t * 8 + (i & 7) + 32; }
-};
+using halves_k16 = fragment_table<16, 16>;
+using bytes_k16 = fragment_table<16, 8>;
+using bytes_k32 = fragment_table<32, 8>;
+using nibbles_k64 = fragment_table<64, 4>;
 
 // ---- Elements ----
 
@@ -145,62 +134,41 @@ struct no_scale {
 
 // ---- Instructions ----
 
-struct mma_f16 : halves_k16 {
-  using sum = float;
-  using a_element = f16;
-  using b_element = f16;
-  using scale = no_scale;
-  static constexpr unsigned blocks = 1;
+template <class Table, class Sum, class A, class B = A, class Scale = no_scale, unsigned scaled_blocks = 1>
+struct instruction : Table {
+  using sum = Sum;
+  using a_element = A;
+  using b_element = B;
+  using scale = Scale;
+  static constexpr unsigned blocks = scaled_blocks;
+};
+struct mma_f16 : instruction<halves_k16, float, f16> {
   static UFP4_DEVICE void run(float (&d)[4], const lane_words& w) { gpu::mma::mma_f16(d, w.a, w.b); }
 };
-struct mma_bf16 : mma_f16 {
-  using a_element = b16;
-  using b_element = b16;
+struct mma_bf16 : instruction<halves_k16, float, b16> {
   static UFP4_DEVICE void run(float (&d)[4], const lane_words& w) { gpu::mma::mma_bf16(d, w.a, w.b); }
 };
-struct mma_s8_k32 : bytes_k32 {
-  using sum = std::int32_t;
-  using a_element = s8;
-  using b_element = s8;
-  using scale = no_scale;
-  static constexpr unsigned blocks = 1;
+struct mma_s8_k32 : instruction<bytes_k32, std::int32_t, s8> {
   static UFP4_DEVICE void run(std::int32_t (&d)[4], const lane_words& w) { gpu::mma::mma_s8_k32(d, w.a, w.b); }
 };
-struct mma_s8_k16 : bytes_k16 {
-  using sum = std::int32_t;
-  using a_element = s8;
-  using b_element = s8;
-  using scale = no_scale;
-  static constexpr unsigned blocks = 1;
+struct mma_s8_k16 : instruction<bytes_k16, std::int32_t, s8> {
   static UFP4_DEVICE void run(std::int32_t (&d)[4], const lane_words& w) {
     const std::uint32_t a[2] = {w.a[0], w.a[1]};
     gpu::mma::mma_s8_k16(d, a, w.b[0]);
   }
 };
-struct mma_mxf4nvf4 : nibbles_k64 {
-  using sum = float;
-  using a_element = nibble;
-  using b_element = nibble;
-  using scale = ue4m3;
-  static constexpr unsigned blocks = 4;
+struct mma_mxf4nvf4 : instruction<nibbles_k64, float, nibble, nibble, ue4m3, 4> {
   static UFP4_DEVICE void run(float (&d)[4], const lane_words& w) {
     gpu::mma::mma_mxf4nvf4(d, w.a, w.b, w.scales_a, w.scales_b);
   }
 };
-struct mma_mxf4 : mma_mxf4nvf4 {
-  using scale = ue8m0;
-  static constexpr unsigned blocks = 2;
+struct mma_mxf4 : instruction<nibbles_k64, float, nibble, nibble, ue8m0, 2> {
   static UFP4_DEVICE void run(float (&d)[4], const lane_words& w) {
     gpu::mma::mma_mxf4(d, w.a, w.b, w.scales_a, w.scales_b);
   }
 };
 template <class A, class B>
-struct mma_mxf8f6f4 : bytes_k32 {
-  using sum = float;
-  using a_element = A;
-  using b_element = B;
-  using scale = ue8m0;
-  static constexpr unsigned blocks = 1;
+struct mma_mxf8f6f4 : instruction<bytes_k32, float, A, B, ue8m0> {
   static UFP4_DEVICE void run(float (&d)[4], const lane_words& w) {
     gpu::mma::mma_mxf8f6f4<typename A::tag, typename B::tag>(d, w.a, w.b, w.scales_a, w.scales_b);
   }
@@ -297,7 +265,7 @@ std::vector<tile<I>> random_tiles(unsigned count, A a, B b, Scale scale, D d) {
   return tiles;
 }
 
-/// Both ways to add that the executor plays: exact sums are the same.
+/// With both kinds of rounding of the CPU simulator: exact sums have the same bits.
 template <class I>
 void require_exact_products(const std::vector<tile<I>>& tiles) {
 #if defined(UFP4_SIMT_HEADER)
@@ -418,7 +386,7 @@ TEST_CASE("block-scaled tiles of e2m1 multiply exactly", "[gpu]") {
   require_exact_products(random_tiles<mma_mxf4>(8, code, code, power, [](auto& gen) { return integer(gen, 4096); }));
 }
 
-TEST_CASE("every product of two e2m1 lies where it belongs", "[gpu]") {
+TEST_CASE("every product of two e2m1 is in the right place", "[gpu]") {
   if (!has_block_mma()) return support::skip("block-scaled mma.sync needs compute capability 12.x");
   const std::vector<unsigned> codes = finite_codes<nibble>(16, 0);
   for (unsigned rotation = 0; rotation < 64; ++rotation) {
@@ -484,26 +452,16 @@ TEST_CASE("every scale multiplies its own block, row and column", "[gpu]") {
 
 TEST_CASE("a NaN stays in its row and column", "[gpu]") {
   if (!has_block_mma()) return support::skip("block-scaled mma.sync needs compute capability 12.x");
-  tile<mma_f16> f;
-  f.a[3][5] = 0x7E00;
-  f.b[9][6] = 0x7E00;
-  require_products(std::vector{f});
-  tile<mma_bf16> g;
-  g.a[12][15] = 0x7FC0;
-  g.b[0][1] = 0x7FC0;
-  require_products(std::vector{g});
-  tile<mma_mxf4nvf4> x;
-  x.scales_a[11][2] = 0x7F;
-  x.scales_b[3][4] = 0x7F;
-  require_products(std::vector{x});
-  tile<mma_mxf4> y;
-  y.scales_a[1][1] = 0xFF;
-  y.scales_b[0][7] = 0xFF;
-  require_products(std::vector{y});
-  tile<mma_mxf8f6f4<e4m3_bytes, e4m3_bytes>> z;
-  z.a[8][31] = 0x7F;
-  z.scales_b[0][2] = 0xFF;
-  require_products(std::vector{z});
+  const auto check = []<class Instruction>(Instruction, auto set_nan) {
+    tile<Instruction> x;
+    set_nan(x);
+    require_products(std::vector{x});
+  };
+  check(mma_f16{}, [](auto& x) { x.a[3][5] = x.b[9][6] = 0x7E00; });
+  check(mma_bf16{}, [](auto& x) { x.a[12][15] = x.b[0][1] = 0x7FC0; });
+  check(mma_mxf4nvf4{}, [](auto& x) { x.scales_a[11][2] = x.scales_b[3][4] = 0x7F; });
+  check(mma_mxf4{}, [](auto& x) { x.scales_a[1][1] = x.scales_b[0][7] = 0xFF; });
+  check(mma_mxf8f6f4<e4m3_bytes, e4m3_bytes>{}, [](auto& x) { x.a[8][31] = 0x7F, x.scales_b[0][2] = 0xFF; });
 }
 
 // ---- Memory ----
@@ -572,7 +530,7 @@ TEST_CASE("ldmatrix gives each lane two neighbours of a row of each matrix", "[g
   }
 }
 
-TEST_CASE("copies arrive by the time they are waited for, and are zero where not valid", "[gpu]") {
+TEST_CASE("copies have arrived after the wait, and are zero if not valid", "[gpu]") {
   if (!has_mma()) return support::skip("these tests need compute capability 8.0");
   std::vector<std::uint32_t> in(512);
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::uint32_t>(i + 1) * 0x01010101u;

@@ -110,7 +110,7 @@ extern "C" __global__ void user(const float* x, unsigned char* codes, unsigned c
   random_bits[block] = ufp4::philox4x32({{block, 0, 0, 0}}, 7).word[0];
 }
 
-// A run of 64 that lies across four lanes.
+// A run of 64 elements in four lanes.
 extern "C" __global__ void across(const float* x, float* y) {
   float v[16];
   for (int k = 0; k < 16; ++k) v[k] = x[16 * threadIdx.x + k];

@@ -1,4 +1,4 @@
-// ufp4 - every preset of the library, for tests that run all; presets_test.cpp compares the lists with the headers.
+// ufp4 - every compat preset and every training recipe; presets_test.cpp compares the lists with the headers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,12 +8,9 @@
 #include <tuple>
 #include <ufp4/ufp4.hpp>
 
-namespace support {
+#include "support/formats.hpp"
 
-using block_formats = std::tuple<ufp4::e1m2_f32, ufp4::int4_f32, ufp4::e2m1_f32, ufp4::nvfp4, ufp4::nv_e1m2,
-                                 ufp4::nvint4, ufp4::mxfp4, ufp4::mx_e1m2, ufp4::mxint4>;
-inline constexpr const char* block_format_names[] = {"e1m2_f32", "int4_f32", "e2m1_f32", "nvfp4", "nv_e1m2",
-                                                     "nvint4",   "mxfp4",    "mx_e1m2",  "mxint4"};
+namespace support {
 
 using compat_presets = std::tuple<ufp4::compat::te_nvfp4, ufp4::compat::torchao_nvfp4, ufp4::compat::torchao_mx_floor,
                                   ufp4::compat::torchao_mx_even, ufp4::compat::torchao_mx_ceil,
@@ -26,12 +23,11 @@ struct named_recipe {
   const char* name;
   ufp4::recipe::training_recipe what;
 };
-inline const named_recipe training_recipes[] = {{"ufp4", ufp4::recipe::ufp4(1)},
-                                                {"e2m1_baseline", ufp4::recipe::e2m1_baseline(4)},
-                                                {"nvfp4", ufp4::recipe::nvfp4(5)},
-                                                {"bf16", ufp4::recipe::bf16(6)}};
+inline const named_recipe training_recipes[] = {{"ufp4_recipe", ufp4::recipe::ufp4_recipe(1)},
+                                                {"e2m1_baseline_recipe", ufp4::recipe::e2m1_baseline_recipe(4)},
+                                                {"nvfp4_recipe", ufp4::recipe::nvfp4_recipe(5)},
+                                                {"bf16_recipe", ufp4::recipe::bf16_recipe(6)}};
 
-static_assert(std::size(block_format_names) == std::tuple_size_v<block_formats> &&
-              std::size(compat_preset_names) == std::tuple_size_v<compat_presets>);
+static_assert(std::size(compat_preset_names) == std::tuple_size_v<compat_presets>);
 
 }  // namespace support

@@ -1,4 +1,4 @@
-// ufp4 - every block format through the operations of a GPU: quantized along rows and columns, multiplied in every mode.
+// ufp4 - every preset through the operations of a GPU: quantized along rows and columns, multiplied in every mode.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 //
@@ -18,19 +18,17 @@ using support::text_of;
 
 namespace {
 
-template <std::size_t count>
-std::vector<std::string> sorted(const char* const (&names)[count]) {
-  std::vector<std::string> all(names, names + count);
-  std::sort(all.begin(), all.end());
-  return all;
+std::vector<std::string> sorted(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 constexpr std::size_t rows = 21, cols = 100;
 
 std::vector<float> values(std::uint64_t number) { return support::hostile(support::seed(number)).values(rows * cols); }
 
-/// A part of a larger matrix whose columns lie along memory, with a maximum of the caller's: under every rounding, with
-/// a transform and without. quantize_test.cpp has the rest.
+/// A part of a larger matrix that is contiguous along columns, with a given tensor amax: under every rounding, with and
+/// without a transform. quantize_test.cpp has the rest.
 template <class F>
 void check_quantize() {
   const std::vector<float> x = values(1);
@@ -39,7 +37,10 @@ void check_quantize() {
   for (const transform_spec& t : {transform_spec{}, random_hadamard<16>{3}.spec(), hadamard<128>{}.spec()})
     for (const rounding_spec& r : {rounding_spec{nearest_even{}}, rounding_spec{stochastic{.seed = 5}}}) {
       CAPTURE(t.n, static_cast<int>(r.what));
-      support::check_quantize<F>(x, by_columns, t, r, last, tensor_amax{300});
+      if constexpr (format_of<F>::two_level)
+        support::check_quantize<F>(x, by_columns, t, r, last, tensor_amax{300});
+      else
+        support::check_quantize<F>(x, by_columns, t, r, last);
     }
 }
 
@@ -56,7 +57,7 @@ void check_both() {
   REQUIRE(across.matches(quantize<F>(transpose(view))));
 }
 
-/// The call on both machines; what the device's kernel says of its mode decides whether bits or bounds are compared.
+/// The call on host and device; the mode of the device's kernel decides whether bits or bounds are compared.
 template <class F>
 void check_products() {
   std::mt19937_64 gen{support::seed(4)};
@@ -75,12 +76,12 @@ void check_products() {
     const gpu::buffer<float> c{std::span<const float>(start)};
     const matrix_view<float> out{c.data(), m, n};
     options.bias = there_bias.span();
-    const gpu::explanation told = gpu::explain({}, there_a, there_b, out, options);
-    CAPTURE(told.text());
+    const gpu::explanation explained = gpu::explain({}, there_a, there_b, out, options);
+    CAPTURE(explained.text());
     const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, there_a, there_b, out, options));
     REQUIRE(text_of(gpu::quantized_gemm({{}, workspace.span()}, there_a, there_b, out, options)) == "");
     const std::vector<float> got = support::on_host(c);
-    if (told.mode == accumulate::exact_blocks) {
+    if (explained.mode == accumulate::exact_blocks) {
       options.bias = bias;
       options.accumulate = accumulate::exact_blocks;
       std::vector<float> want = start;
@@ -118,43 +119,44 @@ void check_plain() {
 }  // namespace
 
 #if defined(UFP4_SIMT_HEADER)
-TEST_CASE("the device that is played, and its kernels, are those that UFP4_SIMT_TARGET asks for", "[gpu]") {
-  const char* asked = std::getenv("UFP4_SIMT_TARGET");
+TEST_CASE("UFP4_SIMT_TARGET selects the simulated device and its kernels", "[gpu]") {
+  const char* target = std::getenv("UFP4_SIMT_TARGET");
   gpu::device_facts device;
   REQUIRE(gpu::facts(device) == gpu::success);
-  CHECK(device.wave == (asked != nullptr && std::string(asked).starts_with("gfx9") ? 64 : 32));
+  CHECK(device.wave == (target != nullptr && std::string(target).starts_with("gfx9") ? 64 : 32));
   const gpu::quantized_matrix<nvfp4> a(64, 64), b(64, 64);
   const gpu::buffer<float> c(64 * 64);
   const std::string kernel = gpu::explain({}, a, b, matrix_view<float>{c.data(), 64, 64}, support::exactly).kernel;
   CAPTURE(kernel);
-  CHECK(kernel.find(asked == nullptr ? "_sm" : "_gfx") != std::string::npos);
+  CHECK(kernel.find(target == nullptr ? "_sm" : "_gfx") != std::string::npos);
 }
 #endif
 
-TEST_CASE("no preset of the headers is missing in the lists", "[gpu]") {
-  CHECK(sorted(support::block_format_names) == support::declared("block/presets.hpp", "using ", " = block_format<"));
-  CHECK(sorted(support::compat_preset_names) ==
-        support::declared("block/compat.hpp", "struct ", " {\n  using format = "));
-  std::vector<std::string> recipes;
+TEST_CASE("the lists of presets and recipes hold all that the headers declare", "[gpu]") {
+  std::vector<std::string> formats,
+      compat(std::begin(support::compat_preset_names), std::end(support::compat_preset_names)), recipes;
+  for_each_preset([&](auto preset) { formats.push_back(preset.name); });
   for (const support::named_recipe& r : support::training_recipes) recipes.push_back(r.name);
-  std::sort(recipes.begin(), recipes.end());
-  CHECK(recipes == support::declared("recipe/recipes.hpp", "constexpr training_recipe ", "(std::uint64_t seed)"));
+  CHECK(sorted(formats) == support::declared("block/presets.hpp", "using ", " = block_format<"));
+  CHECK(sorted(compat) == support::declared("block/compat.hpp", "struct ", " {\n  using format = "));
+  CHECK(sorted(recipes) ==
+        support::declared("recipe/recipes.hpp", "constexpr training_recipe ", "(std::uint64_t seed)"));
 }
 
-TEMPLATE_LIST_TEST_CASE("every block format: rows, columns and both to the host's bytes", "[gpu]",
-                        support::block_formats) {
+TEMPLATE_LIST_TEST_CASE("every preset is quantized to the host's bytes, by rows, by columns and both", "[gpu]",
+                        support::presets) {
   INFO(support::seed_note());
   check_quantize<TestType>();
   check_both<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("every block format in every mode of a product: the host's bits, or within the bound", "[gpu]",
-                        support::block_formats) {
+TEMPLATE_LIST_TEST_CASE("every preset has the host's bits, or products within the bound, in every mode", "[gpu]",
+                        support::presets) {
   INFO(support::seed_note());
   check_products<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("every block format by a plain matrix: the host's bits", "[gpu]", support::block_formats) {
+TEMPLATE_LIST_TEST_CASE("every preset times a plain matrix has the host's bits", "[gpu]", support::presets) {
   INFO(support::seed_note());
   check_plain<TestType>();
 }

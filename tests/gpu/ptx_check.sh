@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
-# ufp4 - which instructions the kernels' PTX holds, and that nothing in it may change a promised bit.
+# ufp4 - checks which instructions the kernels' PTX contains, and that none changes the promised bits.
 # SPDX-License-Identifier: Apache-2.0
 #
 # usage: tests/gpu/ptx_check.sh TARGET FILE.ptx    (TARGET: 80, 90a, 100a, 120a; compile.sh calls this; UFP4_PTX_NAMES=1 names
 # the kernels)
-# Says for each instruction family of the target which kernels hold it, and whether the executor plays it in the tests;
+# Prints for each instruction family of the target which kernels contain it, and whether the tests run it in the CPU simulator;
 # exit status 1 if a family is missing, or if any instruction flushes subnormals (.ftz) or approximates (.approx).
 set -uo pipefail
 target=$1 ptx=$2
 
 # targets | instruction, as a regular expression | what it is of | how its logic is tested without a GPU
 families=(
-  "80 90a 100a 120a|mma\.sync\.aligned\.m16n8k32\.row\.col\.s32\.s8|exact_blocks, blocks of 32 and more|played by the executor"
-  "80 90a 100a 120a|mma\.sync\.aligned\.m16n8k16\.row\.col\.s32\.s8|exact_blocks, blocks of 16|played by the executor"
-  "80 90a 100a 120a|mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16|fast, decoded to bf16|played by the executor"
-  "80 90a 100a 120a|ldmatrix\.sync|operands out of shared memory|played by the executor"
-  "80 90a 100a 120a|cp\.async\.c[ag]\.|several stages of copies|played by the executor"
-  "80 90a 100a 120a|shfl\.sync\.bfly|transforms and maxima across lanes|played by the executor"
+  "80 90a 100a 120a|mma\.sync\.aligned\.m16n8k32\.row\.col\.s32\.s8|exact_blocks, blocks of 32 and more|run in the CPU simulator"
+  "80 90a 100a 120a|mma\.sync\.aligned\.m16n8k16\.row\.col\.s32\.s8|exact_blocks, blocks of 16|run in the CPU simulator"
+  "80 90a 100a 120a|mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16|fast, decoded to bf16|run in the CPU simulator"
+  "80 90a 100a 120a|ldmatrix\.sync|operands out of shared memory|run in the CPU simulator"
+  "80 90a 100a 120a|cp\.async\.c[ag]\.|several stages of copies|run in the CPU simulator"
+  "80 90a 100a 120a|shfl\.sync\.bfly|transforms and amax across lanes|run in the CPU simulator"
   "90a|wgmma\.mma_async|fast on Hopper, experimental|only compiled"
   "90a|cp\.async\.bulk|its copies|only compiled"
   "100a|tcgen05\.mma|native blocks on Blackwell (data centre), experimental|only compiled"
-  "120a|kind::mxf4nvf4|native nvfp4|played by the executor"
-  "120a|kind::mxf4\.|native mxfp4|played by the executor"
-  "120a|kind::mxf8f6f4|uniform grids in containers|played by the executor"
+  "120a|kind::mxf4nvf4|native nvfp4|run in the CPU simulator"
+  "120a|kind::mxf4\.|native mxfp4|run in the CPU simulator"
+  "120a|kind::mxf8f6f4|uniform grids in containers|run in the CPU simulator"
 )
 
 # kernels_with PATTERN: the names of the entries whose bodies match.

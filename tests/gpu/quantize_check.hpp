@@ -69,7 +69,7 @@ struct device_output {
   guarded_buffer<float> tensor_scale;
 };
 
-/// A matrix on the device, as the host's view lies in `memory`.
+/// A copy of `memory` on the device, and the host's view of it there.
 template <class T>
 class device_copy {
  public:

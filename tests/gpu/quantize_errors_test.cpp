@@ -1,5 +1,5 @@
 // ufp4 - quantize, quantize_both, dequantize and amax on a GPU reject what the host rejects, with its messages, before
-// anything is queued; explain says which kernel a call runs, workspace_bytes what it needs.
+// anything is queued; explain names the kernel of a call, and workspace_bytes is what it needs.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/quantize_check.hpp"
@@ -35,7 +35,7 @@ struct bench {
   }
 };
 
-std::string rejected(const gpu::status& s) {
+std::string message_of(const gpu::status& s) {
   CHECK(s.code() == (s.ok() ? gpu::success : gpu::invalid_argument));
   return s.ok() ? "no error" : s.text();
 }
@@ -43,7 +43,7 @@ std::string rejected(const gpu::status& s) {
 template <class... Policies>
 void check_rejected(const std::string& message, const Policies&... policies) {
   const bench b;
-  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, b.out.view(), policies...)) == "quantize: " + message);
+  CHECK(message_of(gpu::quantize<nvfp4>(b.context(), b.x, b.out.view(), policies...)) == "quantize: " + message);
   CHECK(b.untouched());
 }
 
@@ -55,7 +55,7 @@ std::string explained(const Policies&... policies) {
 
 }  // namespace
 
-TEST_CASE("policies that do not fit", "[gpu]") {
+TEST_CASE("policies that the format or shape does not accept are rejected", "[gpu]") {
   check_rejected("mx_floor, mx_even and mx_ceil are for e8m0 scales", mx_even{});
   check_rejected("four_over_six and mse_search are two searches; choose one", four_over_six{}, mse_search{});
   check_rejected("tensor_amax must be finite and >= 0, got -1", tensor_amax{-1});
@@ -69,42 +69,42 @@ TEST_CASE("policies that do not fit", "[gpu]") {
   check_rejected("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
 }
 
-TEST_CASE("outputs, workspace and memory that do not fit", "[gpu]") {
+TEST_CASE("outputs, workspace and memory of a wrong size or place are rejected", "[gpu]") {
   const bench b;
   const auto view = b.out.view();
-  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), transpose(b.x), view)) ==
+  CHECK(message_of(gpu::quantize<nvfp4>(b.context(), transpose(b.x), view)) ==
         "quantize: shape mismatch: out is 3 x 40, x is 40 x 3");
-  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, b.transformed.view(), random_hadamard<32>{1})) ==
+  CHECK(message_of(gpu::quantize<nvfp4>(b.context(), b.x, b.transformed.view(), random_hadamard<32>{1})) ==
         "quantize: transform mismatch: out was made for hadamard<64>, the policies have hadamard<32>");
-  CHECK(rejected(gpu::quantize<nvfp4>({}, b.x, view)) ==
+  CHECK(message_of(gpu::quantize<nvfp4>({}, b.x, view)) ==
         "quantize: context.workspace is too small: 0 bytes, needs 256");
-  CHECK(rejected(gpu::quantize_both<nvfp4>(gpu::context{{}, b.workspace.span().first(256)}, b.x, view,
-                                           support::device_output<nvfp4>(cols, rows, {}).view())) ==
+  CHECK(message_of(gpu::quantize_both<nvfp4>(gpu::context{{}, b.workspace.span().first(256)}, b.x, view,
+                                             support::device_output<nvfp4>(cols, rows, {}).view())) ==
         "quantize_both: context.workspace is too small: 256 bytes, needs 512");
-  CHECK(rejected(gpu::quantize<nvfp4>(gpu::context{{}, b.workspace.span().subspan(16)}, b.x, view))
+  CHECK(message_of(gpu::quantize<nvfp4>(gpu::context{{}, b.workspace.span().subspan(16)}, b.x, view))
             .starts_with("quantize: context.workspace is not aligned to 256 bytes: address "));
-  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, view, gpu::tensor_amax_at{view.tensor_scale()})) ==
+  CHECK(message_of(gpu::quantize<nvfp4>(b.context(), b.x, view, gpu::tensor_amax_at{view.tensor_scale()})) ==
         "quantize: tensor_amax_at is the tensor_scale of out: it is written while threads still read the amax");
-  CHECK(rejected(gpu::quantize_both<nvfp4>(b.context(), b.x, view, view)) ==
+  CHECK(message_of(gpu::quantize_both<nvfp4>(b.context(), b.x, view, view)) ==
         "quantize_both: shape mismatch: out is 3 x 40, x is 40 x 3");
-  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), matrix_view<const float>{nullptr, rows, cols}, view)) ==
+  CHECK(message_of(gpu::quantize<nvfp4>(b.context(), matrix_view<const float>{nullptr, rows, cols}, view)) ==
         "quantize: x is null, but has 3 x 40 elements");
   auto* inside = reinterpret_cast<std::uint8_t*>(b.values.data());
   const gpu::quantized_view<nvfp4> over({inside + 4, view.codes().size()}, view.scales(), view.tensor_scale(), rows,
                                         cols);
-  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, over)) == "quantize: codes overlaps x");
+  CHECK(message_of(gpu::quantize<nvfp4>(b.context(), b.x, over)) == "quantize: codes overlaps x");
   const matrix_view<float> out{b.values.data(), rows, cols};
-  CHECK(rejected(gpu::dequantize({}, over, out)) == "dequantize: codes overlaps out");
-  CHECK(rejected(gpu::dequantize({}, view, matrix_view<float>{b.values.data(), cols, rows})) ==
+  CHECK(message_of(gpu::dequantize({}, over, out)) == "dequantize: codes overlaps out");
+  CHECK(message_of(gpu::dequantize({}, view, matrix_view<float>{b.values.data(), cols, rows})) ==
         "dequantize: shape mismatch: out is 40 x 3, the quantized matrix is 3 x 40");
   const gpu::quantized_view<nvfp4> scale_inside(view.codes(), view.scales(), b.values.data() + 7, rows, cols);
-  CHECK(rejected(gpu::dequantize({}, scale_inside, out)) == "dequantize: tensor_scale overlaps out");
-  CHECK(rejected(gpu::quantize<nvfp4>(b.context(), b.x, scale_inside)) == "quantize: tensor_scale overlaps x");
-  CHECK(rejected(gpu::amax({}, b.x, nullptr)) == "amax: out is null");
+  CHECK(message_of(gpu::dequantize({}, scale_inside, out)) == "dequantize: tensor_scale overlaps out");
+  CHECK(message_of(gpu::quantize<nvfp4>(b.context(), b.x, scale_inside)) == "quantize: tensor_scale overlaps x");
+  CHECK(message_of(gpu::amax({}, b.x, nullptr)) == "amax: out is null");
   CHECK(b.untouched());
 }
 
-TEST_CASE("explain names the kernel, and why not a better one", "[gpu]") {
+TEST_CASE("explain names the kernel, and the reason why a faster one is not used", "[gpu]") {
   CHECK(explained<nvfp4>() == "quantize: quantize_lanes");
   CHECK(explained<e1m2_f32>(random_hadamard<256>{1}, stochastic{.seed = 1}) == "quantize: quantize_lanes");
   CHECK(explained<nvfp4>(toward_zero{}) ==
@@ -123,7 +123,7 @@ TEST_CASE("explain names the kernel, and why not a better one", "[gpu]") {
         "quantize: quantize_lanes_transposed");
 }
 
-TEST_CASE("workspace is needed where a tensor's maximum must be found", "[gpu]") {
+TEST_CASE("workspace is needed if the tensor amax must be computed", "[gpu]") {
   const std::vector<float> x(16);
   const matrix_view<const float> view{x.data(), 1, 16};
   CHECK(gpu::workspace_bytes<nvfp4>({}, view) == 256);

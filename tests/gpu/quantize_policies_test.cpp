@@ -21,7 +21,8 @@ void check_some(const Policies&... policies) {
   support::hostile source(support::seed(sizeof(F)));
   for (const std::size_t cols : {17u, 96u, 290u}) {
     CAPTURE(cols);
-    for (const bool wild : {false, true}) check_quantize<F>(source.values(3 * cols, wild), 3, cols, policies...);
+    for (const bool all_magnitudes : {false, true})
+      check_quantize<F>(source.values(3 * cols, all_magnitudes), 3, cols, policies...);
   }
 }
 
@@ -48,7 +49,7 @@ void check_square() {
 
 }  // namespace
 
-TEST_CASE("blocks of every length", "[gpu]") {
+TEST_CASE("blocks of every length have the host's bytes", "[gpu]") {
   check_length<fp4<E2M1>, e8m0, 2>();
   check_length<fp4<E1M2>, float, 8>();
   check_length<ufp4::int4, e4m3, 16>();
@@ -58,15 +59,14 @@ TEST_CASE("blocks of every length", "[gpu]") {
   check_length<ufp4::int4, float, 256>();
 }
 
-TEST_CASE("squares of every size", "[gpu]") {
+TEST_CASE("squares of every size have the host's bytes", "[gpu]") {
   check_square<2>();
   check_square<16>();
   check_square<64>();
 }
 
-TEST_CASE(
-    "the largest tile, 80 KiB, is coded where a block has so much shared memory, and rejected with a message elsewhere",
-    "[gpu]") {
+TEST_CASE("the largest tile, 80 KiB, is quantized if a block has that much shared memory, else rejected with a message",
+          "[gpu]") {
   using F = block_format<ufp4::int4, float, square(64)>;
   namespace gpu = support::gpu;
   gpu::device_facts device;
@@ -85,14 +85,14 @@ TEST_CASE(
         "device has");
 }
 
-TEST_CASE("grids that are neither uniform nor E2M1", "[gpu]") {
+TEST_CASE("grids that are neither uniform nor E2M1 have the host's bytes", "[gpu]") {
   check_some<block_format<fp4<E3M0>, float, 16>>();
   check_some<block_format<nf4, float, 64>>(random_hadamard<16>{3});
   check_some<block_format<nf4, e4m3, 16, float>>(stochastic{.seed = 9});
   check_some<block_format<fp4<E3M0>, e8m0, 32>>(stochastic{.seed = 9});
 }
 
-TEST_CASE("every scale rule", "[gpu]") {
+TEST_CASE("every scale rule gives the host's bytes", "[gpu]") {
   check_some<nvfp4>(scale_up{}, stochastic{.seed = 4});
   check_some<nvfp4>(four_over_six{}, random_hadamard<16>{1});
   check_some<nvfp4>(mse_search{}, stochastic{.seed = 4});
@@ -104,18 +104,20 @@ TEST_CASE("every scale rule", "[gpu]") {
   check_some<block_format<fp4<E2M1>, ue5m3, 16>>(scale_up{});
 }
 
-TEMPLATE_LIST_TEST_CASE("compat presets", "[gpu]", support::compat_presets) { check_some<TestType>(); }
-TEST_CASE("compat presets after a transform", "[gpu]") {
+TEMPLATE_LIST_TEST_CASE("compat presets give the host's bytes", "[gpu]", support::compat_presets) {
+  check_some<TestType>();
+}
+TEST_CASE("compat presets after a transform give the host's bytes", "[gpu]") {
   check_some<compat::torchao_mx_even>(random_hadamard<32>{1});
   check_some<compat::torchao_nvfp4>(random_hadamard<16>{1});
 }
 
-TEST_CASE("a rounding policy of a program's own", "[gpu]") {
+TEST_CASE("a user-defined rounding policy gives the host's bytes", "[gpu]") {
   check_some<nvfp4>(to_even_rank{});
   check_some<e1m2_f32>(to_even_rank{}, random_hadamard<16>{4});
 }
 
-TEST_CASE("a shard gets the bits of its place", "[gpu]") {
+TEST_CASE("a shard has the bits of its place in the whole matrix", "[gpu]") {
   support::hostile source(support::seed(8));
   const std::vector<float> x = source.values(6 * 100, false, false);
   for (const std::uint64_t far : {std::uint64_t{0}, std::uint64_t{48}, std::uint64_t{1} << 40}) {
@@ -143,7 +145,7 @@ TEST_CASE("a tensor_amax, from the host or from device memory, gives the same te
   }
 }
 
-TEST_CASE("a tensor_amax_at that is no finite number >= 0 makes the tensor scale a NaN", "[gpu]") {
+TEST_CASE("a tensor_amax_at that is not a finite number >= 0 makes the tensor scale NaN", "[gpu]") {
   const std::vector<float> x(32, 1.0f);
   const support::device_copy<float> in(x, {x.data(), 1, 32});
   for (const std::uint32_t bits : {0x7F800000u, 0x7FC00000u, 0xFFC00000u, 0xBF800000u, 0x80000001u}) {
@@ -157,7 +159,7 @@ TEST_CASE("a tensor_amax_at that is no finite number >= 0 makes the tensor scale
   }
 }
 
-TEST_CASE("the GPU's amax is what its quantize takes: no maximum passes through the host", "[gpu]") {
+TEST_CASE("quantize takes the result of the GPU's amax from device memory", "[gpu]") {
   support::hostile source(support::seed(10));
   const std::vector<float> x = source.values(5 * 70);
   const matrix_view<const float> view{x.data(), 5, 70};

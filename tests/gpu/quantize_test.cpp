@@ -29,16 +29,16 @@ void check_format(std::uint64_t number) {
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("float input: the host's bytes", "[gpu]", support::block_formats) {
+TEMPLATE_LIST_TEST_CASE("float input gives the host's bytes for every preset", "[gpu]", support::presets) {
   check_format<TestType, float>(sizeof(TestType));
 }
 
-TEMPLATE_TEST_CASE("bf16 and fp16 input: the host's bytes", "[gpu]", e1m2_f32, nvfp4, mxint4) {
+TEMPLATE_TEST_CASE("bf16 and fp16 input gives the host's bytes", "[gpu]", e1m2_f32, nvfp4, mxint4) {
   check_format<TestType, bf16>(1);
   check_format<TestType, fp16>(2);
 }
 
-TEST_CASE("many rows, more than one thread block, one of them not whole", "[gpu]") {
+TEST_CASE("several thread blocks, the last one not full, give the host's bytes", "[gpu]") {
   support::hostile source(support::seed(3));
   const std::vector<float> x = source.values(37 * 300);
   check_quantize<nvfp4>(x, 37, 300, random_hadamard<32>{5}, stochastic{.seed = 2});
@@ -46,7 +46,7 @@ TEST_CASE("many rows, more than one thread block, one of them not whole", "[gpu]
   check_quantize<mxfp4>(x, 300, 37);
 }
 
-TEST_CASE("values a hair off a rounding boundary under a true division", "[gpu]") {
+TEST_CASE("values next to a rounding boundary give the host's bytes, as with an exact division", "[gpu]") {
   // Quotients within a few ulp of every tie of the grid, by scales of all mantissas.
   support::hostile source(support::seed(4));
   for (int i = 0; i < 200; ++i) {
@@ -65,7 +65,7 @@ TEST_CASE("values a hair off a rounding boundary under a true division", "[gpu]"
   }
 }
 
-TEST_CASE("values whose random bits decide by one in 65536", "[gpu]") {
+TEST_CASE("values whose probability differs by 1 / 65536 from their random bits give the host's bytes", "[gpu]") {
   const stochastic random_bits{.seed = 21, .stream = 4};
   support::hostile source(support::seed(6));
   for (int i = 0; i < 50; ++i) {

@@ -1,4 +1,4 @@
-// ufp4 - quantize on a GPU reads any strides and alignment, columns that lie along memory through shared memory, and
+// ufp4 - quantize on a GPU reads any strides and alignment, input contiguous along columns through shared memory, and
 // both ways in one pass; always the host's bytes.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
@@ -81,13 +81,13 @@ std::string check_both(const std::vector<T>& memory, const matrix_view<const T>&
 
 }  // namespace
 
-TEST_CASE("any strides and alignment", "[gpu]") {
+TEST_CASE("input with any strides and alignment gives the host's bytes", "[gpu]") {
   check_strides<nvfp4, float>(5, 70, 1);
   check_strides<e1m2_f32, bf16>(67, 33, 2, random_hadamard<32>{1}, stochastic{.seed = 4});
   check_strides<mxfp4, fp16>(5, 48, 3);
 }
 
-TEST_CASE("columns along memory: tiles of every shape, whole and not", "[gpu]") {
+TEST_CASE("input that is contiguous along columns gives the host's bytes in whole and partial tiles", "[gpu]") {
   for (const std::size_t rows : {2u, 64u, 131u})
     for (const std::size_t cols : {1u, 64u, 260u}) {
       support::hostile source(support::seed(rows + cols));
@@ -121,7 +121,7 @@ TEST_CASE("codes and scales need no alignment", "[gpu]") {
   }
 }
 
-TEST_CASE("rows and columns in one pass are the two calls", "[gpu]") {
+TEST_CASE("quantize_both in one pass gives the bytes of the two calls", "[gpu]") {
   const std::string one_pass = "quantize_both: quantize_lanes_both";
   for (const std::size_t rows : {1u, 64u, 100u})
     for (const std::size_t cols : {1u, 48u, 150u}) {
@@ -129,22 +129,23 @@ TEST_CASE("rows and columns in one pass are the two calls", "[gpu]") {
       const std::vector<float> values = source.values(rows * cols, cols == 48);
       const matrix_view<const float> x{values.data(), rows, cols};
       const std::vector<bf16> short_values = support::elements<bf16>(values);
-      const laid_out<bf16> turned(short_values, rows, cols, 1, static_cast<std::ptrdiff_t>(rows) + 5);
+      const laid_out<bf16> transposed(short_values, rows, cols, 1, static_cast<std::ptrdiff_t>(rows) + 5);
       const auto plain = std::tuple<>{};
       CAPTURE(rows, cols);
       REQUIRE(check_both<nvfp4>(values, x, plain, std::tuple{random_hadamard<16>{2}, stochastic{.seed = 5}}) ==
               one_pass);
       REQUIRE(check_both<e1m2_f32, mxint4>(values, x, std::tuple{random_hadamard<64>{3}}, plain) == one_pass);
       REQUIRE(check_both<square_nvfp4, nvfp4>(values, x, plain, std::tuple{tensor_amax{9}}) == one_pass);
-      REQUIRE(check_both<nvint4, square_nvfp4>(turned.memory, turned.view, std::tuple{scale_up{}}, plain) == one_pass);
+      REQUIRE(check_both<nvint4, square_nvfp4>(transposed.memory, transposed.view, std::tuple{scale_up{}}, plain) ==
+              one_pass);
       REQUIRE(check_both<nvfp4>(values, x, std::tuple{random_hadamard<128>{2}}, plain).find("read twice") !=
               std::string::npos);
       REQUIRE(check_both<nvfp4, compat::te_nvfp4>(values, x, plain, plain).find("read twice") != std::string::npos);
     }
 }
 
-TEST_CASE("more tiles than the grid has blocks: it strides over them", "[gpu]") {
-  // 16 blocks of 256 sixteens on each multiprocessor, of which the executor plays four: 2^18 elements.
+TEST_CASE("more tiles than thread blocks give the host's bytes", "[gpu]") {
+  // 16 blocks of 256 sixteens on each multiprocessor, of which the CPU simulator has four: 2^18 elements.
   const std::size_t rows = 530, cols = 600;
   support::hostile source(support::seed(12));
   const std::vector<float> values = source.values(rows * cols);

@@ -9,9 +9,9 @@ usage='usage: tests/gpu/run.sh [--vendor nvidia|amd] [--page FILE] [--no-bench] 
                 --no-bench nor --only overwrites; with AMD performance-gpu-amd.md
   --no-bench    tests alone
   --only WORD   the tests whose names contain it
-  --dry-run     says what would be run for gfx90a or sm_80, whether or not there is a GPU, and ends
+  --dry-run     prints what would be run for gfx90a or sm_80, whether or not there is a GPU, and ends
 Environment: UFP4_BUILD_DIR, where to build; UFP4_CATCH2_INCLUDE, the folder that holds catch2/, where it is not installed.
-Needs nvcc or hipcc, g++, Catch2 and a GPU; with nvcc cuBLAS for the bench and its own test. Exit status 77, and a line that says so,
+Needs nvcc or hipcc, g++, Catch2 and a GPU; with nvcc cuBLAS for the bench and its own test. Exit status 77, with a message,
 where the compiler or a GPU is missing.'
 set -uo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
@@ -56,7 +56,7 @@ page_name=performance-gpu.md
 if [ -z "$page" ] && [ -n "${OUT:-}" ]; then page=$OUT/$page_name; fi
 if [ -z "$page" ] && [ -n "$with_bench" ] && [ -z "$only" ]; then page=$source_dir/docs/$page_name; fi
 case $page in '' | /*) ;; *) page=$PWD/$page ;; esac
-# Sets compiler, gpu (its name), arch, code (what the compiler is told of it) and release.
+# Sets compiler, gpu (its name), arch, code (the compiler option for it) and release.
 describe_nvidia() {
   compiler=nvcc
   gpu=$(nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
@@ -186,7 +186,7 @@ run_bench() {
   verdict gpu_bench $? $((SECONDS - began)) "$build/bench.log"
   cat "$build/bench.md"
 }
-# The page says what is known so far, so that a run which is cut short leaves one.
+# The page is written after every step, so that an interrupted run leaves one.
 write_page() {
   [ -n "$page" ] || return 0
   {

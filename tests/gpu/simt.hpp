@@ -1,34 +1,33 @@
 // ufp4 - the CPU simulator of a GPU: the shims of gpu/vendor.hpp on the host, which run the kernels' sources.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every thread of a block is a fiber (simt_fiber.hpp) that runs until it waits for others: at a barrier, or at what the
-// lanes of a wave do together (shuffles, and the instructions of simt_mma.hpp and simt_memory.hpp). Blocks run one
-// after another. Memory of the device is memory of the host.
+// Every thread of a block is a fiber (simt_fiber.hpp) that runs until it waits for others: at a barrier, or at an
+// operation of a whole wave (shuffles, and the instructions of simt_mma.hpp and simt_memory.hpp). Blocks run one after
+// another. Device memory is host memory.
 //
-// Which of the threads that can go on does so is the test's choice, and so is the order of the blocks. A kernel whose
-// barriers are all there gives the same bits in every order; support::in_every_order (device.hpp) is how a test asks.
+// The test chooses the order in which ready threads, and blocks, run. A kernel with all necessary barriers gives the
+// same bits in every order; support::in_every_order (device.hpp) runs a test in several.
 //
 // | settings().order | the next thread to run                                                               |
 // |------------------|--------------------------------------------------------------------------------------|
-// | forwards         | the first lane of the first wave that can: a wave runs as far as the barriers let it |
-// | backwards        | the last lane of the last wave that can                                              |
-// | shuffled         | any lane of any wave, by settings().seed                                             |
+// | forwards         | the first ready lane of the first ready wave: a wave runs until a barrier            |
+// | backwards        | the last ready lane of the last ready wave                                           |
+// | shuffled         | a random ready lane of a random ready wave, by settings().seed                       |
 //
-// UFP4_SIMT_ORDER=forwards|backwards|shuffled:<seed> in the environment sets the order of a whole test program, and
-// UFP4_SIMT_SUMS=nearest|truncated how mma rounds (simt_mma.hpp). UFP4_SIMT_TARGET=gfx90a, or another AMD GPU, is the
-// device that is played where a test sets none; without it, compute capability 8.0.
+// Environment variables of a test program: UFP4_SIMT_ORDER=forwards|backwards|shuffled:<seed> sets the order,
+// UFP4_SIMT_SUMS=nearest|truncated the rounding of mma (simt_mma.hpp), and UFP4_SIMT_TARGET=gfx90a, or another AMD GPU,
+// the simulated device unless the test sets one; the default is compute capability 8.0.
 //
-// Shared memory is a heap block of exactly the size that the launch says, filled with 0xA5 for every block: a sanitizer
-// sees what lies outside, a test what was never written.
+// Shared memory is a heap block of exactly the size of the launch, filled with 0xA5 for every block: a sanitizer
+// detects accesses outside, and a test detects bytes that were never written.
 //
-// Compiled with -fsanitize=thread, accesses of two threads of a block to the same bytes, one of them a write, are
-// reported wherever no sync_block or sync_wave stands between them, whatever the order they run in. Shuffles and mma
-// order no memory, and blocks are not compared with one another.
+// Compiled with -fsanitize=thread, it reports two accesses of threads of a block to the same bytes, one of them a
+// write, without a sync_block or sync_wave between them, in whatever order they run. Shuffles and mma do not order
+// memory, and accesses of different blocks are not compared.
 //
-// What it rejects, with a message that names the thread and abort(): a barrier, shuffle or mma that some thread of the
-// block or wave never comes to; lanes of a wave that meet at different ones; a read of a lane that the block does not
-// have; addresses that ldmatrix and cp.async do not take. A launch beyond the limits of the device that is played is an
-// error, as on a device.
+// It aborts, with a message that names the thread, if a thread of a block or wave does not arrive at a barrier, shuffle
+// or mma; if lanes of a wave wait at different ones; if a lane outside the block is read; and if an address is invalid
+// for ldmatrix or cp.async. A launch beyond the limits of the simulated device is an error, as on a device.
 #pragma once
 
 #include <cstddef>
@@ -55,14 +54,15 @@ using gpu::device_facts;
 using gpu::index3;
 
 [[noreturn]] inline void reject_setting(const char* name, const char* value) {
-  std::fprintf(stderr, "simt: %s=%s is not one of those that simt.hpp lists\n", name, value);
+  std::fprintf(stderr, "simt: %s=%s is none of the values that simt.hpp lists\n", name, value);
   std::abort();
 }
 
 /// AMD's numbers are hexadecimal, from gfx900 on; NVIDIA's stay below.
 inline bool is_amd(const device_facts& facts) { return facts.architecture >= 0x900; }
 
-/// An AMD GPU with what its ISA document says: waves of 64 on CDNA, 32 on RDNA; 64 KiB for a block, 160 on gfx950.
+/// An AMD GPU with the properties of its ISA document: waves of 64 on CDNA, 32 on RDNA; 64 KiB for a block, 160 on
+/// gfx950.
 inline device_facts amd_device(int architecture) {
   return {.architecture = architecture,
           .processors = 4,
@@ -79,13 +79,13 @@ inline device_facts device_of_environment() {
   return amd_device(static_cast<int>(number));
 }
 
-/// The device that is played. Tests set it.
+/// The simulated device. Tests set it.
 inline device_facts& device() {
   static device_facts facts = device_of_environment();
   return facts;
 }
 
-/// What the host has asked of the device so far, but for launches' own memory.
+/// The numbers of the host's calls so far, without the memory of launches.
 struct host_calls {
   unsigned long allocations = 0, waits = 0, launches = 0;
 };
@@ -95,17 +95,17 @@ inline host_calls& calls() {
 }
 
 enum class thread_order { forwards, backwards, shuffled };
-/// How mma adds in binary32: see simt_mma.hpp.
+/// The rounding of binary32 sums of mma: see simt_mma.hpp.
 enum class mma_sums { nearest, truncated };
 
-struct executor_settings {
+struct simulator_settings {
   thread_order order = thread_order::forwards;
   std::uint64_t seed = 1;
   mma_sums sums = mma_sums::nearest;
 };
 
-inline executor_settings settings_of_environment() {
-  executor_settings s;
+inline simulator_settings settings_of_environment() {
+  simulator_settings s;
   if (const char* o = std::getenv("UFP4_SIMT_ORDER")) {
     if (std::strcmp(o, "backwards") == 0)
       s.order = thread_order::backwards;
@@ -123,17 +123,17 @@ inline executor_settings settings_of_environment() {
   return s;
 }
 
-/// Of the launches to come. Tests set them.
-inline executor_settings& settings() {
-  static executor_settings s = settings_of_environment();
+/// The settings of the following launches. Tests set them.
+inline simulator_settings& settings() {
+  static simulator_settings s = settings_of_environment();
   return s;
 }
 
 inline constexpr unsigned max_threads = 1024, max_wave = 64;
-inline constexpr unsigned char poison = 0xA5;      ///< what shared memory holds before somebody writes it
-inline constexpr std::size_t exchange_bytes = 96;  ///< that a lane can show the others
+inline constexpr unsigned char poison = 0xA5;      ///< the content of shared memory before the first write
+inline constexpr std::size_t exchange_bytes = 96;  ///< that a lane can pass to the others
 
-/// A copy to shared memory that is under way (simt_memory.hpp).
+/// A copy to shared memory that has not finished (simt_memory.hpp).
 struct copy_under_way {
   void* to;
   const void* from;
@@ -147,23 +147,23 @@ struct simt_thread {
 
   fiber stack;
   index3 index{};
-  const char* waits_at = nullptr;  ///< null: runs, or can
-  bool left = false;               ///< the kernel, in this block
+  const char* waits_at = nullptr;  ///< null: running or ready
+  bool left = false;               ///< whether the thread has left the kernel, in this block
   std::vector<copy_under_way> copies;
   unsigned long copy_group = 0;
 };
 
-/// Threads that run together. Bit l of a mask is lane l.
+/// The threads of a wave. Bit l of a mask is lane l.
 struct simt_wave {
   std::uint64_t all = 0, ready = 0, arrived = 0;
   const char* meets_at = nullptr;
   unsigned long barriers = 0;
-  char barrier[2];  ///< the barrier's address for happens_before, of even ones and odd: a lane may come to the next one
-                    ///< before another has left this
+  char barrier[2];  ///< the address for happens_before, of even and odd barriers: a lane may arrive at the next barrier
+                    ///< before another has left this one
   alignas(16) unsigned char shown[max_wave * exchange_bytes], given[max_wave * exchange_bytes];
 };
 
-/// The block that runs, and what is kept from one to the next: a small launch costs no stacks.
+/// The running block, and the stacks, which are reused for the next block.
 struct machine {
   fiber host;
   std::vector<std::unique_ptr<simt_thread>> threads;
@@ -202,7 +202,7 @@ struct thread_name {
 }
 [[noreturn]] inline void reject(const char* what) { reject(the_machine.current, what); }
 
-/// Nobody can go on: somebody waits for one who never comes.
+/// No thread is ready: one waits for another that never arrives.
 [[noreturn]] inline void reject_waiting(unsigned waiting, unsigned missing) {
   const simt_thread& other = *the_machine.threads[missing];
   std::fprintf(stderr, "simt: %s waits at %s for %s, which %s%s\n", thread_name(waiting).text,
@@ -224,7 +224,7 @@ struct thread_name {
   reject_waiting(waiting, missing);
 }
 
-/// xorshift64*; of the order of threads nothing better is asked.
+/// xorshift64*, which is random enough for the order of threads.
 inline unsigned random_below(unsigned n) {
   std::uint64_t& x = the_machine.random;
   x ^= x >> 12;
@@ -258,7 +258,7 @@ inline void make_ready(unsigned w) {
   the_machine.ready_waves |= std::uint64_t{1} << w;
 }
 
-/// Lets others run until it is this thread's turn.
+/// Lets other threads run until this one is chosen again.
 inline void give_way() {
   machine& m = the_machine;
   const unsigned me = m.current;
@@ -266,8 +266,8 @@ inline void give_way() {
   if (m.current != me) m.threads[me]->stack.switch_to(m.threads[m.current]->stack);
 }
 
-/// What the lanes of a wave do together: each shows `mine`, the last to come does work(shown, given, lanes) for all,
-/// each takes what it was given. `where` names the meeting, and all must be at the same.
+/// An operation of all lanes of a wave: each passes `mine`, the last one to arrive does work(shown, given, lanes) for
+/// all, and each returns its element of `given`. `where` names the operation, which must be the same for all lanes.
 template <class Given, class Shown, class Work>
 Given meet(const char* where, const Shown& mine, Work work) {
   static_assert(sizeof(Shown) <= exchange_bytes && sizeof(Given) <= exchange_bytes);
@@ -278,7 +278,7 @@ Given meet(const char* where, const Shown& mine, Work work) {
   if (w.arrived == 0) w.meets_at = where;
   if (std::strcmp(w.meets_at, where) != 0) {
     const unsigned other = the_machine.current - lane + static_cast<unsigned>(__builtin_ctzll(w.arrived));
-    std::fprintf(stderr, "simt: %s comes to %s while %s, of the same wave, waits at %s\n",
+    std::fprintf(stderr, "simt: %s arrives at %s while %s, of the same wave, waits at %s\n",
                  thread_name(the_machine.current).text, where, thread_name(other).text, w.meets_at);
     std::abort();
   }
@@ -326,7 +326,7 @@ inline void sync_wave() {
   happens_after(barrier);
 }
 
-/// The life of a thread's stack: one kernel after another.
+/// The function of a thread's stack: runs one kernel after another.
 inline void live_as_thread() {
   for (;;) {
     machine& m = the_machine;

@@ -1,11 +1,10 @@
-// ufp4 - fibers: stacks that one thread of the host runs in turn.
+// ufp4 - fibers: several stacks, which one thread of the host runs alternately.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A switch on x86-64 and aarch64 (ELF) is twenty instructions: swapcontext() saves the signal mask too, with a system
-// call each time, and a block of 256 threads switches as often as all of them shuffle. Elsewhere, and with
-// UFP4_SIMT_UCONTEXT, it is swapcontext(). AddressSanitizer is told of every switch. To ThreadSanitizer each fiber is a
-// thread that runs at the same time as the others: what orders them is said with happens_before and happens_after
-// alone.
+// A switch on x86-64 and aarch64 (ELF) is twenty instructions. swapcontext() would also save the signal mask, with a
+// system call each time, and a block of 256 threads switches whenever its threads shuffle. On other machines, and with
+// UFP4_SIMT_UCONTEXT, a switch is swapcontext(). Every switch is announced to AddressSanitizer. For ThreadSanitizer
+// each fiber is a thread that runs at the same time as the others: only happens_before and happens_after order them.
 #pragma once
 
 #include <sys/mman.h>
@@ -44,8 +43,8 @@ extern "C" void AnnotateIgnoreWritesEnd(const char* file, int line);
 #endif
 
 #if defined(UFP4_SIMT_ASSEMBLY)
-/// Leaves the callee's registers on this stack and its top in *from, and goes on where `to` was left. The modes of
-/// floating point are everybody's: kernels do not change them.
+/// Saves the callee-saved registers on this stack and its top in *from, and continues on the stack `to`. Floating-point
+/// modes are not switched, because kernels do not change them.
 extern "C" void ufp4_simt_switch(void** from, void* to);
 #if defined(__x86_64__)
 asm(R"(
@@ -53,52 +52,41 @@ asm(R"(
 .weak ufp4_simt_switch
 .type ufp4_simt_switch, @function
 ufp4_simt_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
+.irp register, rbp, rbx, r12, r13, r14, r15
+  pushq %\register
+.endr
   movq %rsp, (%rdi)
   movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
+.irp register, r15, r14, r13, r12, rbx, rbp
+  popq %\register
+.endr
   ret
 .size ufp4_simt_switch, . - ufp4_simt_switch
 .popsection
 )");
 #else
 asm(R"(
+.macro ufp4_saved_registers instruction
+  \instruction x19, x20, [sp, #16]
+  \instruction x21, x22, [sp, #32]
+  \instruction x23, x24, [sp, #48]
+  \instruction x25, x26, [sp, #64]
+  \instruction x27, x28, [sp, #80]
+  \instruction d8, d9, [sp, #96]
+  \instruction d10, d11, [sp, #112]
+  \instruction d12, d13, [sp, #128]
+  \instruction d14, d15, [sp, #144]
+.endm
 .pushsection .text
 .weak ufp4_simt_switch
 .type ufp4_simt_switch, %function
 ufp4_simt_switch:
   stp x29, x30, [sp, #-160]!
-  stp x19, x20, [sp, #16]
-  stp x21, x22, [sp, #32]
-  stp x23, x24, [sp, #48]
-  stp x25, x26, [sp, #64]
-  stp x27, x28, [sp, #80]
-  stp d8, d9, [sp, #96]
-  stp d10, d11, [sp, #112]
-  stp d12, d13, [sp, #128]
-  stp d14, d15, [sp, #144]
+  ufp4_saved_registers stp
   mov x9, sp
   str x9, [x0]
   mov sp, x1
-  ldp x19, x20, [sp, #16]
-  ldp x21, x22, [sp, #32]
-  ldp x23, x24, [sp, #48]
-  ldp x25, x26, [sp, #64]
-  ldp x27, x28, [sp, #80]
-  ldp d8, d9, [sp, #96]
-  ldp d10, d11, [sp, #112]
-  ldp d12, d13, [sp, #128]
-  ldp d14, d15, [sp, #144]
+  ufp4_saved_registers ldp
   ldp x29, x30, [sp], #160
   ret
 .size ufp4_simt_switch, . - ufp4_simt_switch
@@ -121,7 +109,7 @@ inline void happens_after([[maybe_unused]] void* x) {
 #endif
 }
 
-/// While one lives, ThreadSanitizer does not watch this fiber: the executor's own data are everybody's.
+/// While an object of this type exists, ThreadSanitizer ignores this fiber: all fibers share the simulator's own data.
 struct unwatched {
   unwatched() {
 #if defined(UFP4_SIMT_TSAN)
@@ -139,7 +127,8 @@ struct unwatched {
   }
 };
 
-/// A stack, and where it was left. One that is made without an entry stands for the stack that the program runs on.
+/// A stack and the point where its execution was interrupted. Without an entry function: the stack of the program
+/// itself.
 class fiber {
  public:
   /// Enough for kernels that keep tiles in arrays, unoptimised and under a sanitizer.
@@ -150,7 +139,7 @@ class fiber {
   explicit fiber(void (*entry)()) : entry_(entry) {
     const std::size_t guard = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     mapped_bytes_ = guard + stack_bytes;
-    // Pages are the system's until they are touched, and the lowest one stays forbidden: an overflow is a fault.
+    // Pages take no memory until they are accessed. The lowest one is inaccessible, so that an overflow is a fault.
     mapped_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped_ == MAP_FAILED || mprotect(mapped_, guard, PROT_NONE) != 0) {
       std::perror("simt: no memory for the stack of a fiber");
@@ -170,7 +159,7 @@ class fiber {
       munmap(mapped_, mapped_bytes_);  // ThreadSanitizer's side of it lives as long as the program
   }
 
-  /// Leaves this stack, which must be the running one, for `to`; comes back when somebody switches to this one.
+  /// Switches from this stack, which must be the running one, to `to`. Returns when another fiber switches to this one.
   void switch_to(fiber& to) {
     const unwatched machinery;
     left() = this;
@@ -195,7 +184,7 @@ class fiber {
     static fiber* f = nullptr;
     return f;
   }
-  /// The sanitizer tells the bounds of the stack that was left: of the program's own, nobody else knows them.
+  /// The sanitizer reports the bounds of the previous stack; those of the program's own stack are known only from here.
   static void arrived([[maybe_unused]] void* fake_stack) {
 #if defined(UFP4_SIMT_ASAN)
     __sanitizer_finish_switch_fiber(fake_stack, &left()->bottom_, &left()->bytes_);

@@ -1,4 +1,4 @@
-// ufp4 - ldmatrix and cp.async in the SIMT executor, from the PTX ISA's tables (the wrappers: cuda/memory_sm80.hpp).
+// ufp4 - ldmatrix and cp.async in the CPU simulator, from the PTX ISA's tables (the wrappers: cuda/memory_sm80.hpp).
 // SPDX-License-Identifier: Apache-2.0
 //
 // A copy reads and writes when its thread waits for it, the latest moment that the hardware may take; until then poison
@@ -12,20 +12,20 @@
 
 namespace ufp4::simt {
 
-/// Rejects an instruction that the device which is played has not: compute capability 8.0 brought them, 12.x the
+/// Rejects an instruction that the simulated device does not have: compute capability 8.0 brought them, 12.x the
 /// block-scaled.
 inline void check_device(const char* name, bool block_scaled) {
   const device_facts& d = device();
   const bool nvidia = d.wave == 32 && d.architecture < 200;
   if (nvidia && (block_scaled ? d.has_specific(12) : d.has(80))) return;
-  std::fprintf(stderr, "simt: %s comes to %s, which architecture %d does not have\n",
+  std::fprintf(stderr, "simt: %s executes %s, which architecture %d does not have\n",
                thread_name(the_machine.current).text, name, d.architecture);
   std::abort();
 }
 
 inline void check_whole(const char* name, unsigned lanes) {
   if (lanes == 32) return;
-  std::fprintf(stderr, "simt: %s comes to %s in a wave of %u threads\n", thread_name(the_machine.current).text, name,
+  std::fprintf(stderr, "simt: %s executes %s in a wave of %u threads\n", thread_name(the_machine.current).text, name,
                lanes);
   std::abort();
 }

@@ -1,11 +1,10 @@
-// ufp4 - the matrix instructions of AMD GPUs in the SIMT executor, from the layouts that AMD's ISA documents print.
+// ufp4 - the matrix instructions of AMD GPUs in the CPU simulator, from the layouts in AMD's ISA documents.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layout says which element of an operand of 16 rows (row, and column along K) half h of a lane's registers is, and
-// which element of the result a lane's sum i: the way of the documents, and not that of the kernels,
-// which ask for the inverse.
+// A layout maps half h of a lane's registers to an element (row, and column along K) of an operand of 16 rows, and a
+// lane's sum i to an element of the result. The documents define these maps; the kernels use their inverse.
 //
-// Sums are played as simt_mma.hpp plays them; on gfx90a subnormal operands, products and sums become zero, as AMD says.
+// Sums are rounded as in simt_mma.hpp. On gfx90a subnormal operands, products and sums become zero, as AMD documents.
 #pragma once
 
 #include <bit>
@@ -30,7 +29,7 @@ struct mfma_k32_layout : mfma_layout {
   static constexpr unsigned depth = 32, halves = 8;
   static constexpr element_place operand(unsigned lane, unsigned h) { return {lane & 15u, (lane >> 4) * 8 + h}; }
 };
-/// RDNA 3: 32 lanes; 16 halves, the upper lanes with the lower ones' operands; 8 sums, rows by turns.
+/// RDNA 3: 32 lanes; 16 halves, the upper lanes with the lower ones' operands; 8 sums, in every second row.
 struct wmma_gfx11_layout {
   static constexpr unsigned wave = 32, depth = 16, halves = 16, sums = 8;
   static constexpr element_place operand(unsigned lane, unsigned h) { return {lane & 15u, h}; }
@@ -45,7 +44,7 @@ struct wmma_gfx12_layout {
 
 inline double flushed(double x) { return std::fabs(x) < 0x1p-126 ? 0.0 : x; }
 
-/// As sum_of, on a GPU that knows no subnormal numbers.
+/// As sum_of, on a GPU that flushes subnormal numbers to zero.
 template <unsigned depth>
 float flushed_sum_of(float d, const double (&a)[depth], const double (&b)[depth]) {
   double left[depth];
@@ -71,7 +70,7 @@ void multiply_matrices(const char* name, float (&d)[sums], const std::uint32_t (
   std::memcpy(mine.b, b, sizeof b);
   std::memcpy(mine.d, d, sizeof d);
   const auto got = meet<result>(name, mine, [least_normal](const operands* lanes, result* given, unsigned count) {
-    if (count != Layout::wave) reject("comes to a matrix instruction in a wave of another size");
+    if (count != Layout::wave) reject("executes a matrix instruction in a wave of another size");
     const bool flushes = device().architecture == 0x90a;
     const auto value = [&](std::uint32_t word, unsigned h) {
       const double x = Element::value(word >> 16 * (h % 2) & 0xFFFFu);

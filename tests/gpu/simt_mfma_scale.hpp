@@ -1,8 +1,8 @@
-// ufp4 - CDNA 4's block-scaled MFMA and the 4-bit integer WMMA of RDNA 3 and 4 in the SIMT executor.
+// ufp4 - CDNA 4's block-scaled MFMA and the 4-bit integer WMMA of RDNA 3 and 4 in the CPU simulator.
 // SPDX-License-Identifier: Apache-2.0
 //
-// As in simt_mfma.hpp: where an element that a lane holds lies in its matrix, the way of the published tables
-// (hip/mfma_scale_gfx950.hpp and hip/wmma_iu4.hpp name them), and not that of the kernels, which ask for the inverse.
+// As in simt_mfma.hpp, a layout maps a lane's elements to places in the matrix, as the published tables do (for sources
+// see hip/mfma_scale_gfx950.hpp); the kernels use the inverse.
 #pragma once
 
 #include <cstdint>
@@ -59,9 +59,9 @@ inline void scale_rows(scaled_rows& to, unsigned lane, std::uint32_t scale) {
   for (unsigned i = 0; i < 32; ++i) to.row[at.row][32 * at.column + i] *= by;
 }
 
-/// d += (scale_a a) (scale_b b); both selectors are 0, so that a scale is the lowest byte. Sums as simt_mma.hpp plays
-/// them: the truncated one cuts every single product, which is no less than what a unit loses that scales the sums of
-/// blocks.
+/// d += (scale_a a) (scale_b b); both selectors are 0, so that a scale is the lowest byte. Sums are rounded as in
+/// simt_mma.hpp: the truncated variant truncates every product, which loses at least as much as a unit that scales the
+/// sums of blocks.
 template <unsigned type_a, unsigned type_b, unsigned words_a, unsigned words_b>
 void mfma_scale_16x16x128(float (&d)[4], const std::uint32_t (&a)[words_a], const std::uint32_t (&b)[words_b],
                           std::uint32_t scale_a, std::uint32_t scale_b) {
@@ -80,8 +80,8 @@ void mfma_scale_16x16x128(float (&d)[4], const std::uint32_t (&a)[words_a], cons
   std::memcpy(mine.d, d, sizeof d);
   const auto got =
       meet<result>("mfma_scale_f32_16x16x128_f8f6f4", mine, [](const operands* lanes, result* given, unsigned count) {
-        if (device().architecture != 0x950) reject("comes to mfma_scale on a device that has none");
-        if (count != 64) reject("comes to a matrix instruction in a wave of another size");
+        if (device().architecture != 0x950) reject("executes mfma_scale on a device without it");
+        if (count != 64) reject("executes a matrix instruction in a wave of another size");
         scaled_rows left, right;
         for (unsigned l = 0; l < count; ++l) {
           gather_rows<left_element>(left, l, lanes[l].a);
@@ -133,8 +133,8 @@ void wmma_iu4(const char* name, std::int32_t (&d)[8], const std::uint32_t (&a)[L
   std::memcpy(mine.b, b, sizeof b);
   std::memcpy(mine.d, d, sizeof d);
   const auto got = meet<result>(name, mine, [](const operands* lanes, result* given, unsigned count) {
-    if (!Layout::runs_on(device().architecture)) reject("comes to a WMMA of another architecture");
-    if (count != 32) reject("comes to a matrix instruction in a wave of another size");
+    if (!Layout::runs_on(device().architecture)) reject("executes a WMMA instruction of another architecture");
+    if (count != 32) reject("executes a matrix instruction in a wave of another size");
     constexpr auto nibble = [](const std::uint32_t* words, unsigned e) {
       const auto code = static_cast<std::int32_t>(words[e / 8] >> 4 * (e % 8) & 15u);
       return code < 8 ? code : code - 16;

@@ -1,12 +1,12 @@
-// ufp4 - mma.sync in the SIMT executor, from the PTX ISA's fragment tables (cuda/mma_sm80.hpp, block_mma_sm120.hpp).
+// ufp4 - mma.sync in the CPU simulator, from the PTX ISA's fragment tables (cuda/mma_sm80.hpp, block_mma_sm120.hpp).
 // SPDX-License-Identifier: Apache-2.0
 //
 // All the fragments of these instructions are one: with n elements in a register, g = lane / 4 and t = lane % 4,
 // element e of register r is of row g + 8 (r % 2), column n t + e + 4 n (r / 2) of a, and of row n t + e + 4 n r,
 // column g of b.
 //
-// s32 sums wrap. Of f32 sums the hardware promises neither order nor rounding (cuda/mma_sm80.hpp), so two are played,
-// between which a kernel whose bits are promised must not tell the difference:
+// s32 sums wrap. Of f32 sums the hardware promises neither order nor rounding (cuda/mma_sm80.hpp), so two are
+// simulated, between which a kernel whose bits are promised must not tell the difference:
 //
 // | nearest   | products and their sum in binary64, rounded once to binary32. All products are exact there, and so is |
 // |           | their sum unless its terms span more than 53 bits: the closest to the true sum, as good as any        |
@@ -153,7 +153,7 @@ float truncated_sum(float d, const double (&a)[k], const double (&b)[k]) {
 
 // ---- The instruction ----
 
-/// What a lane brings. `halves` of 4 n columns along K.
+/// The operands of a lane. `halves` of 4 n columns along K.
 template <class D, unsigned halves>
 struct mma_operands {
   std::uint32_t a[2 * halves], b[halves];

@@ -1,4 +1,4 @@
-// ufp4 - the SIMT executor plays what gpu/vendor.hpp describes, and rejects what a device would not forgive.
+// ufp4 - the CPU simulator behaves as gpu/vendor.hpp describes, and rejects what would be undefined on a device.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: threads
 #include "gpu/device.hpp"
@@ -9,7 +9,9 @@
 
 #if !defined(UFP4_SIMT_HEADER)
 
-TEST_CASE("the executor is a host's program", "[gpu]") { support::skip("this file tests the executor, not a GPU"); }
+TEST_CASE("the CPU simulator runs in host programs", "[gpu]") {
+  support::skip("this file tests the CPU simulator, not a GPU");
+}
 
 #else
 
@@ -31,17 +33,17 @@ using namespace ufp4;
 namespace {
 
 /// The device and the settings of one test case.
-struct played {
+struct simulated {
   gpu::device_facts device = simt::device();
-  simt::executor_settings settings = simt::settings();
-  played() = default;
-  explicit played(int architecture, int wave = 32) {
+  simt::simulator_settings settings = simt::settings();
+  simulated() = default;
+  explicit simulated(int architecture, int wave = 32) {
     simt::device().architecture = architecture;
     simt::device().wave = wave;
   }
-  played(const played&) = delete;
-  played& operator=(const played&) = delete;
-  ~played() {
+  simulated(const simulated&) = delete;
+  simulated& operator=(const simulated&) = delete;
+  ~simulated() {
     simt::device() = device;
     simt::settings() = settings;
   }
@@ -76,7 +78,7 @@ std::string rejection_of(Work work) {
   return !text.empty() ? text : WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "(nothing)" : "(ended by force)";
 }
 
-/// Emulators of other processors add lines of their own to what the executor says.
+/// Emulators of other processors add lines of their own to the simulator's message.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 template <class Kernel>
@@ -100,7 +102,7 @@ UFP4_KERNEL(1024) count_threads(const job job) {
 }  // namespace
 
 TEST_CASE("every thread of every block runs once, in every order", "[gpu]") {
-  const played here(80, GENERATE(32, 64));
+  const simulated here(80, GENERATE(32, 64));
   support::in_every_order([&](const char* order) {
     CAPTURE(order);
     for (const gpu::index3 threads : {gpu::index3{1}, {33}, {5, 7, 3}, {1024}, {32, 32}})
@@ -114,7 +116,7 @@ TEST_CASE("every thread of every block runs once, in every order", "[gpu]") {
 }
 
 TEST_CASE("a launch beyond the limits of the device is an error, and nothing runs", "[gpu]") {
-  const played here;
+  const simulated here;
   simt::device().shared_bytes = 4096;
   std::uint32_t out = 0;
   const auto launch = [&](gpu::index3 blocks, gpu::index3 threads, std::size_t shared) {
@@ -157,8 +159,8 @@ UFP4_KERNEL(64) shuffle_all(const job job) {
 
 }  // namespace
 
-TEST_CASE("a shuffle gives what the other lane showed, in waves of 32 and 64", "[gpu]") {
-  const played here(80, GENERATE(32, 64));
+TEST_CASE("a shuffle returns the value of the other lane, in waves of 32 and 64", "[gpu]") {
+  const simulated here(80, GENERATE(32, 64));
   support::in_every_order([&](const char* order) {
     CAPTURE(order);
     std::vector<std::uint32_t> out(64);
@@ -171,7 +173,7 @@ TEST_CASE("a shuffle gives what the other lane showed, in waves of 32 and 64", "
 
 namespace {
 
-/// Every thread adds up what all wrote before the barrier; a second barrier, and all is written anew.
+/// Every thread sums the values that all threads wrote before the barrier; after a second barrier all write again.
 UFP4_KERNEL(1024) sum_rounds(const job job) {
   auto* shared = reinterpret_cast<std::uint32_t*>(gpu::shared_memory());
   const unsigned me = gpu::thread_index().x, n = gpu::block_size().x;
@@ -232,7 +234,7 @@ bool all_equal(const std::vector<std::vector<std::uint32_t>>& all) {
 
 }  // namespace
 
-TEST_CASE("a barrier waits for all: the same sum in every order", "[gpu]") {
+TEST_CASE("a barrier waits for all threads, so sums are the same in every order", "[gpu]") {
   for (const unsigned n : {1u, 31u, 32u, 96u, 1000u}) {
     const auto all = results_in_every_order(sum_rounds, 1, n);
     REQUIRE(all_equal(all));
@@ -244,15 +246,15 @@ TEST_CASE("a barrier waits for all: the same sum in every order", "[gpu]") {
 }
 
 #if !defined(UFP4_SIMT_TSAN)  // which would report the races of these two
-TEST_CASE("a missing barrier makes the orders differ", "[gpu]") {
+TEST_CASE("without a barrier results depend on the order of threads", "[gpu]") {
   REQUIRE_FALSE(all_equal(results_in_every_order(sum_rounds_forgetting<true>, 1, 64)));
   REQUIRE_FALSE(all_equal(results_in_every_order(sum_rounds_forgetting<false>, 1, 64)));
   REQUIRE_FALSE(all_equal(results_in_every_order(swap_within_wave<false>, 1, 64)));
   REQUIRE_FALSE(all_equal(results_in_every_order(overwrite, 5, 32)));
 }
 
-TEST_CASE("a shuffled order is the seed's: the same again, another with another seed", "[gpu]") {
-  const played here;
+TEST_CASE("the shuffled order depends on the seed alone", "[gpu]") {
+  const simulated here;
   const auto run = [](std::uint64_t seed) {
     simt::settings().order = simt::thread_order::shuffled;
     simt::settings().seed = seed;
@@ -276,7 +278,7 @@ TEST_CASE("race: no race", "[.]") {
   (void)results_in_every_order(swap_within_wave<true>, 2, 64);
 }
 
-TEST_CASE("ThreadSanitizer finds a missing barrier, and nothing where none is missing", "[gpu]") {
+TEST_CASE("ThreadSanitizer reports a missing barrier, and nothing in a correct kernel", "[gpu]") {
   char path[4096] = {};
   REQUIRE(readlink("/proc/self/exe", path, sizeof path - 1) > 0);
   const auto races = [&](const char* name) {
@@ -309,14 +311,14 @@ UFP4_KERNEL(32) read_unwritten(const job job) {
 
 }  // namespace
 
-TEST_CASE("shared memory is on 128 bytes and poisoned, for every block anew", "[gpu]") {
+TEST_CASE("shared memory is aligned to 128 bytes and poisoned again for every block", "[gpu]") {
   std::vector<std::uint32_t> out(32);
   REQUIRE(gpu::launch(read_unwritten, {3}, {32}, 128, nullptr, job{out.data(), 0}) == gpu::success);
   REQUIRE(out == std::vector<std::uint32_t>(32, 0xA5A5A5A5u));
   REQUIRE(reinterpret_cast<std::uintptr_t>(simt::the_machine.shared) % 128 == 0);
 }
 
-TEST_CASE("a sanitizer sees the byte behind shared memory, whatever its size", "[gpu]") {
+TEST_CASE("a sanitizer detects an access behind shared memory of any size", "[gpu]") {
 #if defined(UFP4_SIMT_ASAN)
   for (const unsigned bytes : {1u, 13u, 128u, 1000u})
     for (const unsigned beyond : {0u, 1u}) {
@@ -355,7 +357,7 @@ UFP4_KERNEL(1) watch_copies(const job job) {
 
 }  // namespace
 
-TEST_CASE("a copy that nobody waited for has not arrived: poison lies there", "[gpu]") {
+TEST_CASE("memory holds poison until a wait for the copy", "[gpu]") {
   std::vector<std::uint32_t> out{0, 0, 0, 0, 0x11, 0x22, 0x33};
   REQUIRE(gpu::launch(watch_copies, {1}, {1}, 64, nullptr, job{out.data(), 0}) == gpu::success);
   REQUIRE(out[0] == 0xA5A5A5A5u);
@@ -390,7 +392,7 @@ UFP4_KERNEL(32) bf16_dot(const sum_job job) {
 }
 
 float dot(simt::mma_sums sums, float d, std::initializer_list<float> products) {
-  const played here;
+  const simulated here;
   simt::settings().sums = sums;
   float out[128];
   sum_job job{d, {}, {}, out};
@@ -403,7 +405,7 @@ float dot(simt::mma_sums sums, float d, std::initializer_list<float> products) {
 
 }  // namespace
 
-TEST_CASE("sums are rounded once, or every term is cut at 2^-23 of the greatest", "[gpu]") {
+TEST_CASE("sums are rounded once, or every term is truncated at 2^-23 of the greatest", "[gpu]") {
   using enum simt::mma_sums;
   const float one = 0x1p-23f, half = 0x1p-24f;
   for (const auto sums : {nearest, truncated}) {
@@ -481,7 +483,7 @@ copy_row(const job job) {
 
 }  // namespace
 
-TEST_CASE("a thread that never comes to where others wait is named", "[gpu]") {
+TEST_CASE("the message names a thread that does not arrive at a barrier", "[gpu]") {
   REQUIRE(
       rejection_of_kernel(leave_before_barrier, {1}, {64}) ==
       "simt: thread (63, 0, 0) of block (0, 0, 0) waits at sync_block for thread (37, 0, 0) of block (0, 0, 0), which "
@@ -494,13 +496,13 @@ TEST_CASE("a thread that never comes to where others wait is named", "[gpu]") {
       rejection_of_kernel(part_at_barrier, {1}, {64}) ==
       "simt: thread (16, 0, 0) of block (0, 0, 0) waits at a shuffle for thread (0, 0, 0) of block (0, 0, 0), which "
       "waits at sync_block");
-  REQUIRE(
-      rejection_of_kernel(different_meetings, {1}, {64}) ==
-      "simt: thread (3, 0, 0) of block (0, 0, 0) comes to sync_wave while thread (0, 0, 0) of block (0, 0, 0), of the "
-      "same wave, waits at a shuffle");
+  REQUIRE(rejection_of_kernel(different_meetings, {1}, {64}) ==
+          "simt: thread (3, 0, 0) of block (0, 0, 0) arrives at sync_wave while thread (0, 0, 0) of block (0, 0, 0), "
+          "of the "
+          "same wave, waits at a shuffle");
 }
 
-TEST_CASE("what a kernel may not do is rejected with a message", "[gpu]") {
+TEST_CASE("invalid operations of a kernel are rejected with a message", "[gpu]") {
   const std::string first = "simt: thread (0, 0, 0) of block (0, 0, 0) ";
   REQUIRE(rejection_of_kernel(read_lane, {1}, {40}) ==
           "simt: thread (32, 0, 0) of block (0, 0, 0) reads a lane that its wave does not have");
@@ -509,34 +511,34 @@ TEST_CASE("what a kernel may not do is rejected with a message", "[gpu]") {
   REQUIRE(rejection_of_kernel(read_lane, {1}, {32}) == "(nothing)");
 }
 
-TEST_CASE("instructions are rejected where the device has them not, and to waves that are not whole", "[gpu]") {
+TEST_CASE("instructions are rejected on devices without them, and in partial waves", "[gpu]") {
   const std::string first = "simt: thread (0, 0, 0) of block (0, 0, 0) ";
   {
-    const played here(75);
+    const simulated here(75);
     REQUIRE(rejection_of_kernel(multiply, {1}, {32}) ==
-            first + "comes to mma_f16, which architecture 75 does not have");
+            first + "executes mma_f16, which architecture 75 does not have");
     REQUIRE(rejection_of_kernel(load_rows<0>, {1}, {32}, 512) ==
-            first + "comes to ldmatrix.x4, which architecture 75 does not have");
+            first + "executes ldmatrix.x4, which architecture 75 does not have");
     REQUIRE(rejection_of_kernel(copy_row<0, 0>, {1}, {32}, 16) ==
-            first + "comes to cp.async, which architecture 75 does not have");
+            first + "executes cp.async, which architecture 75 does not have");
   }
   {
-    const played here(80, 64);
+    const simulated here(80, 64);
     REQUIRE(rejection_of_kernel(multiply, {1}, {64}) ==
-            first + "comes to mma_f16, which architecture 80 does not have");
+            first + "executes mma_f16, which architecture 80 does not have");
   }
-  const played here(90);
+  const simulated here(90);
   REQUIRE(rejection_of_kernel(multiply_scaled, {1}, {32}) ==
-          first + "comes to mma_mxf4nvf4, which architecture 90 does not have");
+          first + "executes mma_mxf4nvf4, which architecture 90 does not have");
   REQUIRE(rejection_of_kernel(multiply, {1}, {33}) ==
-          "simt: thread (32, 0, 0) of block (0, 0, 0) comes to mma_f16 in a wave of 1 threads");
+          "simt: thread (32, 0, 0) of block (0, 0, 0) executes mma_f16 in a wave of 1 threads");
 }
 
 TEST_CASE("operands that the hardware does not define are rejected", "[gpu]") {
   const std::string last = "simt: thread (31, 0, 0) of block (0, 0, 0) ",
                     fifth = "simt: thread (5, 0, 0) of block (0, 0, 0) ";
   const std::string first = "simt: thread (0, 0, 0) of block (0, 0, 0) ";
-  const played here(120);
+  const simulated here(120);
   REQUIRE(rejection_of_kernel(multiply_scaled, {1}, {32}) ==
           last + "gives mma_mxf4nvf4 a scale whose top bit is not 0");
   REQUIRE(rejection_of_kernel(multiply_bytes, {1}, {32}) == last + "gives mma_mxf8f6f4 a byte whose padding is not 0");
@@ -570,7 +572,7 @@ UFP4_KERNEL(32) recurse(const job job) {
 
 }  // namespace
 
-TEST_CASE("a thread has a stack of its own, and its end is a fault", "[gpu]") {
+TEST_CASE("each thread has a stack of its own, and an overflow is a fault", "[gpu]") {
   std::vector<std::uint32_t> out(32);
   REQUIRE(gpu::launch(recurse, {1}, {32}, 0, nullptr, job{out.data(), 60}) == gpu::success);
   REQUIRE(out == std::vector<std::uint32_t>(32, out[0]));
@@ -580,7 +582,7 @@ TEST_CASE("a thread has a stack of its own, and its end is a fault", "[gpu]") {
           }) != "(nothing)");
 }
 
-TEST_CASE("a word in the environment that simt.hpp does not list is rejected", "[gpu]") {
+TEST_CASE("environment values that simt.hpp does not list are rejected", "[gpu]") {
   const auto with = [](const char* name, const char* value) {
     return first_line(rejection_of([&] {
       setenv(name, value, 1);
@@ -588,8 +590,8 @@ TEST_CASE("a word in the environment that simt.hpp does not list is rejected", "
     }));
   };
   REQUIRE(with("UFP4_SIMT_ORDER", "sideways") ==
-          "simt: UFP4_SIMT_ORDER=sideways is not one of those that simt.hpp lists");
-  REQUIRE(with("UFP4_SIMT_SUMS", "exact") == "simt: UFP4_SIMT_SUMS=exact is not one of those that simt.hpp lists");
+          "simt: UFP4_SIMT_ORDER=sideways is none of the values that simt.hpp lists");
+  REQUIRE(with("UFP4_SIMT_SUMS", "exact") == "simt: UFP4_SIMT_SUMS=exact is none of the values that simt.hpp lists");
   REQUIRE(with("UFP4_SIMT_ORDER", "shuffled:17") == "(nothing)");
 }
 

@@ -1,7 +1,8 @@
-// ufp4 - descriptors and layouts of tcgen05 have the bits of the PTX ISA's tables; its kernels are taken as asked for.
+// ufp4 - descriptors and layouts of tcgen05 have the bits of the PTX ISA's tables; its kernels run as documented.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The instructions themselves are compiled, not played: no emulation of tensor memory would be an oracle.
+// The instructions themselves are compiled but not simulated: a simulation of tensor memory could not serve as an
+// oracle.
 #include "gpu/device.hpp"
 
 #include <ufp4/cuda/gemm_tcgen05_sm100.hpp>
@@ -28,7 +29,7 @@ constexpr std::uint64_t field(std::uint64_t word, unsigned first, unsigned last)
 
 }  // namespace
 
-TEST_CASE("the instruction descriptor of mxf4nvf4 and mxf4 has its fields where the table puts them", "[gpu]") {
+TEST_CASE("the instruction descriptor of mxf4nvf4 and mxf4 has its fields at the bits of the table", "[gpu]") {
   for (const unsigned cols : {8u, 64u, 128u, 256u})
     for (const auto scale : {mma::block_scale::ue4m3, mma::block_scale::ue8m0})
       for (const unsigned id : {0u, 2u}) {
@@ -51,7 +52,7 @@ TEST_CASE("the instruction descriptor of mxf4nvf4 and mxf4 has its fields where 
   CHECK(mma::instruction_descriptor({.cols = 256}) == 138413184u);
 }
 
-TEST_CASE("the shared memory descriptor has its fields where the table puts them", "[gpu]") {
+TEST_CASE("the shared memory descriptor has its fields at the bits of the table", "[gpu]") {
   const std::uint64_t d = mma::shared_descriptor(0x2C540, 0x80, 0x400, mma::swizzle::bytes_128);
   CHECK(field(d, 0, 13) == 0x2C54);
   CHECK(field(d, 14, 15) == 0);
@@ -65,7 +66,7 @@ TEST_CASE("the shared memory descriptor has its fields where the table puts them
   CHECK(mma::shared_descriptor(0xFFFFFFF0, 0, 0, mma::swizzle::none) == (std::uint64_t{1} << 46 | 0x3FFF));
 }
 
-TEST_CASE("128-byte swizzling exchanges the address bits 4 to 6 with 7 to 9 by exclusive or, and loses nothing",
+TEST_CASE("128-byte swizzling exchanges the address bits 4 to 6 with 7 to 9 by exclusive or, and is a permutation",
           "[gpu]") {
   std::set<unsigned> seen;
   for (unsigned row = 0; row < 128; ++row)
@@ -77,7 +78,7 @@ TEST_CASE("128-byte swizzling exchanges the address bits 4 to 6 with 7 to 9 by e
   CHECK(seen.size() == 1024);
 }
 
-TEST_CASE("a copy of 32 lanes of 128 bits, repeated for four warps, brings each row's scales to its lane and column",
+TEST_CASE("a copy of 32 lanes of 128 bits, repeated for four warps, copies each row's scales to its lane and column",
           "[gpu]") {
   // Lane l of 32 takes bytes 16 l to 16 l + 15 as four words, one a column; the scales of a row are the word of lane
   // row % 32 in column row / 32.
@@ -92,7 +93,8 @@ TEST_CASE("a copy of 32 lanes of 128 bits, repeated for four warps, brings each 
       }
 }
 
-TEST_CASE("tcgen05's kernels are taken on their devices, and only where the program asks for experiments", "[gpu]") {
+TEST_CASE("tcgen05's kernels are chosen on their devices, and only in programs that allow experimental kernels",
+          "[gpu]") {
   const gpu::device_facts there{.architecture = 100, .shared_bytes = 227 * 1024};
   gpu::gemm_side side;
   side.grid = grid_of<fp4<E2M1>>();
@@ -109,21 +111,21 @@ TEST_CASE("tcgen05's kernels are taken on their devices, and only where the prog
   CHECK(why.find("gemm_nvfp4_tcgen05 has not run on a device yet") != std::string::npos);
 #endif
   CHECK(gpu::kernels::gemm_nvfp4_tcgen05.takes(job, there));
-  const auto rejected = [&](auto change) {
+  const auto is_rejected = [&](auto change) {
     gpu::gemm_job other = job;
     gpu::device_facts facts = there;
     change(other, facts);
     return !gpu::kernels::gemm_nvfp4_tcgen05.takes(other, facts);
   };
-  CHECK(rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.architecture = 120; }));
-  CHECK(rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.compiled = 90; }));
-  CHECK(rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.specific = false; }));
-  CHECK(rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.mode = accumulate::exact_blocks; }));
-  CHECK(rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.left.grid = grid_of<fp4<E1M2>>(); }));
-  CHECK(rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.left.padded_cols = j.right.padded_cols = 48; }));
-  CHECK(rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.right.codes = reinterpret_cast<std::uint8_t*>(8); }));
-  CHECK(rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.right.is_quantized = false; }));
-  CHECK(rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.shared_bytes = 48 * 1024; }));
+  CHECK(is_rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.architecture = 120; }));
+  CHECK(is_rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.compiled = 90; }));
+  CHECK(is_rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.specific = false; }));
+  CHECK(is_rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.mode = accumulate::exact_blocks; }));
+  CHECK(is_rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.left.grid = grid_of<fp4<E1M2>>(); }));
+  CHECK(is_rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.left.padded_cols = j.right.padded_cols = 48; }));
+  CHECK(is_rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.right.codes = reinterpret_cast<std::uint8_t*>(8); }));
+  CHECK(is_rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.right.is_quantized = false; }));
+  CHECK(is_rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.shared_bytes = 48 * 1024; }));
   job.block = 32;
   job.left.scale = job.right.scale = scale_kind::e8m0;
   CHECK(gpu::kernels::gemm_mxfp4_tcgen05.takes(job, there));

@@ -1,4 +1,4 @@
-// ufp4 - what of Hopper's kernel can be checked without one: descriptors, the swizzle, where sums lie, and the canary.
+// ufp4 - tests of Hopper's kernel that need no GPU: descriptors, the swizzle, the places of sums, and the canary.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Expected values are worked out from the tables of the PTX ISA: "Matrix Descriptor Format", "Swizzling Modes",
@@ -21,7 +21,7 @@
 using namespace ufp4;
 namespace mma = ufp4::gpu::mma;
 
-TEST_CASE("a matrix descriptor has its fields where the PTX ISA has them", "[gpu]") {
+TEST_CASE("a matrix descriptor has its fields at the bits that the PTX ISA documents", "[gpu]") {
   using mma::wgmma_descriptor;
   using mma::wgmma_swizzle;
   constexpr wgmma_descriptor nothing{0, 0, 0, 0, wgmma_swizzle::none};
@@ -38,7 +38,8 @@ TEST_CASE("a matrix descriptor has its fields where the PTX ISA has them", "[gpu
   STATIC_REQUIRE(wgmma_descriptor{0, 0, 0, 0, wgmma_swizzle::bytes_32}.bits() == std::uint64_t{3} << 62);
 }
 
-TEST_CASE("the operand's descriptor: eight rows are 1024 bytes, and the next 16 of K two units on", "[gpu]") {
+TEST_CASE("the operand's descriptor steps by 1024 bytes for eight rows, and by two units for 16 columns of K",
+          "[gpu]") {
   STATIC_REQUIRE(mma::operand_128(0) == 0x4000004000010000u);
   STATIC_REQUIRE(mma::operand_128(0x2400) == 0x4000004000010240u);
   for (unsigned k = 0; k < 4; ++k) REQUIRE(mma::operand_128(0x2400 + 32 * k) == mma::operand_128(0x2400) + 2 * k);
@@ -57,7 +58,7 @@ TEST_CASE("the swizzle is a permutation of every eight rows, and its own inverse
   REQUIRE(*seen.rbegin() == 16 * 128 - 1);
 }
 
-TEST_CASE("the swizzle is the documented one: address bits 4 to 6 exclusive-or bits 7 to 9", "[gpu]") {
+TEST_CASE("the swizzle is an exclusive or of address bits 4 to 6 with bits 7 to 9, as documented", "[gpu]") {
   for (unsigned row = 0; row < 64; ++row)
     for (unsigned byte = 0; byte < 128; ++byte) {
       const unsigned plain = row * 128 + byte;
@@ -68,7 +69,7 @@ TEST_CASE("the swizzle is the documented one: address bits 4 to 6 exclusive-or b
     REQUIRE(mma::swizzle128(0, 16 * piece) == 16 * piece);
     REQUIRE(mma::swizzle128(7, 16 * piece) == 7 * 128 + 16 * (7 - piece));
   }
-  // eight rows' pieces of the same k lie in eight different quarters of the banks
+  // pieces of the same k in eight rows are in eight different groups of banks
   for (unsigned piece = 0; piece < 8; ++piece) {
     unsigned quarters = 0;
     for (unsigned row = 0; row < 8; ++row) quarters |= 1u << (mma::swizzle128(row, 16 * piece) % 128 / 16);
@@ -115,7 +116,7 @@ gpu::error off_by_one(const gpu::gemm_job& job, const gpu::device_facts& device,
 
 }  // namespace
 
-TEST_CASE("Hopper's kernel takes what TMA can fetch, on Hopper alone", "[gpu]") {
+TEST_CASE("Hopper's kernel takes operands that TMA can load, and only on Hopper", "[gpu]") {
   const gpu::quantized_matrix<nvfp4> a(128, 64), b(128, 64), ragged(128, 48);
   gpu::device_facts hopper{.architecture = 90, .shared_bytes = 227 * 1024};
   const gpu::gemm_kernel& kernel = gpu::kernels::gemm_wgmma_sm90;
@@ -133,7 +134,7 @@ TEST_CASE("Hopper's kernel takes what TMA can fetch, on Hopper alone", "[gpu]") 
   REQUIRE(kernel.experimental);
 }
 
-TEST_CASE("a kernel that is right passes its canary, and one that is wrong never runs", "[gpu]") {
+TEST_CASE("a correct kernel passes its canary, and an incorrect one is never launched", "[gpu]") {
   const gpu::quantized_matrix<nvfp4> a(16, 32), b(16, 32);
   const gpu::buffer<float> c(256);
   gpu::device_facts device;
@@ -152,7 +153,7 @@ TEST_CASE("a kernel that is right passes its canary, and one that is wrong never
 }
 
 #if !defined(UFP4_EXPERIMENTAL)
-TEST_CASE("what was compiled without UFP4_EXPERIMENTAL says so", "[gpu]") {
+TEST_CASE("explain reports that a program was compiled without UFP4_EXPERIMENTAL", "[gpu]") {
   const gpu::status s = gpu::detail::status_of("quantized_gemm", gpu::kernels::gemm_wgmma_sm90.run({}, {}, {}, {}));
   REQUIRE(s.text() ==
           "quantized_gemm: gemm_wgmma_sm90: this file was compiled without UFP4_EXPERIMENTAL, or not for CUDA");

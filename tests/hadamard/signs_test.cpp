@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/hadamard/signs.hpp>
 
-#include "round/philox_model.hpp"
 #include "support/catch.hpp"
+#include "support/philox.hpp"
 #include "support/seed.hpp"
 
 #include <array>
@@ -19,13 +19,6 @@ using ufp4::signed_hadamard;
 using ufp4::transform_spec;
 
 namespace {
-
-/// d_j = -1? Word j/32 mod 4 of counter (j/128, 0, 0, 0x52485434), bit j mod 32.
-bool drawn_negative(std::uint64_t seed, std::uint32_t j) {
-  const auto words = philox_model::philox4x32_10({j / 128, 0, 0, 0x52485434u}, static_cast<std::uint32_t>(seed),
-                                                 static_cast<std::uint32_t>(seed >> 32));
-  return words[j / 32 % 4] >> (j % 32) & 1;
-}
 
 template <int n>
 using size = std::integral_constant<int, n>;
@@ -58,7 +51,7 @@ TEMPLATE_TEST_CASE("random_hadamard<n> draws its signs from Philox", "[hadamard]
     CHECK(spec.n == TestType::value);
     CHECK(spec.signs_valid);
     int wrong = 0;
-    for (std::uint32_t j = 0; j < TestType::value; ++j) wrong += spec.negative(j) != drawn_negative(seed, j);
+    for (std::uint32_t j = 0; j < TestType::value; ++j) wrong += spec.negative(j) != model::random_sign(seed, j);
     for (std::uint32_t j = TestType::value; j < 256; ++j) wrong += spec.negative(j);  // nothing beyond the run
     INFO("seed " << seed);
     CHECK(wrong == 0);
@@ -146,7 +139,7 @@ TEST_CASE("to_bf16 asks for the rounding and changes nothing else", "[hadamard]"
 }
 
 TEST_CASE("half of the signs are negative, and seeds differ", "[hadamard][statistics]") {
-  // 256 * 2000 fair random bits: beyond 7 standard deviations once in 4e11 seeds. Two seeds with one sign vector: 2^-256.
+  // 256 * 2000 fair random bits: beyond 7 standard deviations once in 4e11 seeds. Two seeds with equal signs: 2^-256.
   INFO(support::seed_note());
   int negative = 0;
   const int draws = 2000;

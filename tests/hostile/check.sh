@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ufp4 - the library in other people's settings: warnings as errors, hostile macros, no exceptions, no RTTI, dialects.
+# ufp4 - the library under other settings: warnings as errors, hostile macros, no exceptions, no RTTI, dialects.
 # SPDX-License-Identifier: Apache-2.0
 #
 #   check.sh [--all] [COMPILER]...     (default: g++ and clang++-19; with --all g++-11 and clang++-16 too; those there are)
@@ -8,7 +8,7 @@
 # | program | program.cpp compiled in each setting; by the first compiler also built and run: the same bits in all  |
 # | mdspan  | --all: its test, with a standard library that has <mdspan>                                              |
 #
-# Environment: UFP4_BUILD_DIR, where what is built lies until the end.
+# Environment: UFP4_BUILD_DIR, the folder of temporary files.
 set -uo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -43,7 +43,7 @@ verdict() { # STATUS WHAT: the log is in $work/log
   fi
 }
 
-# compile COMPILER OPTION...: warnings of the compilers' own intrinsics' headers are theirs.
+# compile COMPILER OPTION...
 compile() { LC_ALL=C "$@" -Iinclude -Itests/hostile -iquote "$work" -isystem /usr/include/eigen3 >"$work/log" 2>&1; }
 
 # The headers of the standard that ufp4 includes, and the compiler's own, come before the macros.
@@ -78,7 +78,7 @@ for compiler in "${compilers[@]}"; do
   done
 done
 
-# ran NAME OPTION...: the program's bits, and its last words after a mistake.
+# ran NAME OPTION...: the program's bits, and its message before it aborts.
 ran() {
   local name=$1
   shift
@@ -88,9 +88,9 @@ ran() {
   fi
   bits[$name]=$("$work/$name" 2>"$work/log")
   verdict $? "$name: program.cpp does not run"
-  ("$work/$name" mistake; exit $?) >"$work/log" 2>&1 # in a shell of its own, which says "Aborted"
+  ("$work/$name" mistake; exit $?) >"$work/log" 2>&1 # in a subshell, which prints "Aborted"
   [ $? -eq 134 ] && grep -q 'dequantize: out is 1 x 1, but the quantized matrix is 5 x 70' "$work/log"
-  verdict $? "$name: a mistake should bring a message and an abort"
+  verdict $? "$name: an error must print a message and abort"
 }
 declare -A bits
 echo '#include <ufp4/cpu/kernels.hpp>' >"$work/kernels.cpp"

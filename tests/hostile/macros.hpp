@@ -1,11 +1,11 @@
-// ufp4 - the macros of other people's headers: what a program may have defined before it includes ufp4.
+// ufp4 - macros of other headers, which a program may have defined before it includes ufp4.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included after the standard headers, which have to deal with macros themselves. What its owner uses as a name expands
-// as there; the rest to something that is no C++ anywhere.
+// Included after the standard headers, which handle macros themselves. Macros that their owner uses as names expand as
+// there; the others expand to something that is not valid C++.
 #pragma once
 
-// windows.h and what it brings; <math.h> before C++
+// windows.h and its includes; <math.h> before C++
 #define min(a, b) (((a) < (b)) ? (a) : (b))
 #define max(a, b) (((a) > (b)) ? (a) : (b))
 #define near

@@ -1,8 +1,8 @@
-// ufp4 - a program in a hostile setting: it uses every operation of the host, and compares the bits of what it got.
+// ufp4 - a program for hostile settings: it calls every operation of the host and prints a hash of the results.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled by check.sh behind macros.hpp, without exceptions and RTTI, and in other ways. Given an argument it makes a
-// mistake, whose message goes to stderr before the program aborts.
+// Compiled by check.sh behind macros.hpp, without exceptions and RTTI, and in other ways. With an argument it causes
+// an error, whose message is printed to stderr before the program aborts.
 #include <ufp4/ufp4.hpp>
 
 #include <cstdint>
@@ -51,7 +51,7 @@ int main(int count, char**) {
     v = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-30f;
   }
   const ufp4::matrix_view<const float> x{values.data(), rows, cols};
-  if (count > 1) {  // says why, and aborts
+  if (count > 1) {  // prints a message, and aborts
     float none = 0;
     ufp4::dequantize(ufp4::quantize<ufp4::nvfp4>(x), ufp4::matrix_view<float>{&none, 1, 1});
     return 0;

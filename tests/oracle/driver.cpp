@@ -24,19 +24,7 @@
 
 namespace {
 
-using ufp4::accumulate;
-using ufp4::bf16;
-using ufp4::block_format;
-using ufp4::E1M2;
-using ufp4::E2M1;
-using ufp4::E3M0;
-using ufp4::e4m3;
-using ufp4::e8m0;
-using ufp4::fp16;
-using ufp4::fp4;
-using ufp4::matrix_view;
-using ufp4::square;
-using ufp4::ue5m3;
+using namespace ufp4;
 
 // ---- Reading cases, writing answers ----
 
@@ -249,7 +237,6 @@ struct variant {
   std::string_view name;
 };
 
-using int4 = ufp4::int4;
 using e2m1_bf16 = block_format<fp4<E2M1>, bf16, 16>;
 using e1m2_e4m3 = block_format<fp4<E1M2>, e4m3, 16>;
 using int4_ue5m3 = block_format<int4, ue5m3, 16>;
@@ -265,56 +252,59 @@ using e1m2_f32_square = block_format<fp4<E1M2>, float, square(16)>;
 using mxint4_square = block_format<int4, e8m0, square(32)>;
 using nf4_float = block_format<ufp4::nf4, float, 16>;
 
-constexpr std::tuple variants{
-    variant<ufp4::e1m2_f32, true>{"e1m2_f32"},
-    variant<ufp4::int4_f32>{"int4_f32"},
-    variant<ufp4::e2m1_f32>{"e2m1_f32"},
-    variant<ufp4::nvfp4, true>{"nvfp4"},
-    variant<ufp4::nv_e1m2>{"nv_e1m2"},
-    variant<ufp4::nvint4>{"nvint4"},
-    variant<ufp4::mxfp4, true>{"mxfp4"},
-    variant<ufp4::mx_e1m2>{"mx_e1m2"},
-    variant<ufp4::mxint4>{"mxint4"},
-    variant<nvfp4_square>{"nvfp4_square"},
-    variant<e1m2_f32_square>{"e1m2_f32_square"},
-    variant<mxint4_square>{"mxint4_square"},
-    variant<e2m1_bf16>{"E2M1_bf16_16"},
-    variant<e1m2_e4m3>{"E1M2_e4m3_16"},
-    variant<int4_ue5m3>{"int4_ue5m3_16"},
-    variant<e3m0_float>{"E3M0_float_16"},
-    variant<e2m1_ue5m3>{"E2M1_ue5m3_16"},
-    variant<e2m1_e4m3>{"E2M1_e4m3_16"},
-    variant<e2m1_ue5m3_two>{"E2M1_ue5m3_16_two"},
-    variant<e3m0_e4m3_two>{"E3M0_e4m3_16_two"},
-    variant<e1m2_ue5m3_two>{"E1M2_ue5m3_16_two"},
-    variant<e3m0_mx>{"E3M0_e8m0_32"},
-    variant<nf4_float>{"nf4_float_16"},
-    variant<ufp4::mxfp4, false, ufp4::mx_even>{"mxfp4/mx_even"},
-    variant<ufp4::mxfp4, false, ufp4::mx_ceil>{"mxfp4/mx_ceil"},
-    variant<ufp4::mxint4, false, ufp4::mx_even>{"mxint4/mx_even"},
-    variant<ufp4::mxint4, false, ufp4::mx_ceil>{"mxint4/mx_ceil"},
-    variant<ufp4::mx_e1m2, false, ufp4::mx_even>{"mx_e1m2/mx_even"},
-    variant<ufp4::mx_e1m2, false, ufp4::mx_ceil>{"mx_e1m2/mx_ceil"},
-    variant<e3m0_mx, false, ufp4::mx_even>{"E3M0_e8m0_32/mx_even"},
-    variant<e3m0_mx, false, ufp4::mx_ceil>{"E3M0_e8m0_32/mx_ceil"},
-    variant<ufp4::nvfp4, false, ufp4::scale_up>{"nvfp4/scale_up"},
-    variant<ufp4::nv_e1m2, false, ufp4::scale_up>{"nv_e1m2/scale_up"},
-    variant<e2m1_bf16, false, ufp4::scale_up>{"E2M1_bf16_16/scale_up"},
-    variant<e1m2_e4m3, false, ufp4::scale_up>{"E1M2_e4m3_16/scale_up"},
-    variant<int4_ue5m3, false, ufp4::scale_up>{"int4_ue5m3_16/scale_up"},
-    variant<e2m1_ue5m3_two, false, ufp4::scale_up>{"E2M1_ue5m3_16_two/scale_up"},
-    variant<ufp4::nvfp4, false, ufp4::four_over_six>{"nvfp4/four_over_six"},
-    variant<nvfp4_square, false, ufp4::four_over_six>{"nvfp4_square/four_over_six"},
-    variant<ufp4::e1m2_f32, false, ufp4::mse_search>{"e1m2_f32/mse_search"},
-    variant<ufp4::e2m1_f32, false, ufp4::mse_search>{"e2m1_f32/mse_search"},
-    variant<ufp4::nvfp4, false, ufp4::mse_search>{"nvfp4/mse_search"},
-    variant<ufp4::nvint4, false, ufp4::mse_search>{"nvint4/mse_search"},
-    variant<ufp4::mxfp4, false, ufp4::mse_search>{"mxfp4/mse_search"},
-    variant<ufp4::mx_e1m2, false, ufp4::mse_search>{"mx_e1m2/mse_search"},
-    variant<e1m2_e4m3, false, ufp4::mse_search>{"E1M2_e4m3_16/mse_search"},
-    variant<int4_ue5m3, false, ufp4::mse_search>{"int4_ue5m3_16/mse_search"},
-    variant<nvfp4_square, false, ufp4::mse_search>{"nvfp4_square/mse_search"},
-};
+template <class Format>
+constexpr bool is_one_of_three = std::is_same_v<Format, ufp4::e1m2_f32> || std::is_same_v<Format, ufp4::nvfp4> ||
+                                 std::is_same_v<Format, ufp4::mxfp4>;
+
+/// Every preset; with `some_transforms` three of them under all transforms.
+template <bool some_transforms>
+constexpr auto preset_variants = []<class... Rows>(ufp4::preset_rows<Rows...>) {
+  return std::tuple{
+      variant<typename Rows::format, some_transforms && is_one_of_three<typename Rows::format>>{Rows::name}...};
+}(ufp4::presets{});
+
+constexpr std::tuple variants = std::tuple_cat(
+    preset_variants<true>, std::tuple{
+                               variant<nvfp4_square>{"nvfp4_square"},
+                               variant<e1m2_f32_square>{"e1m2_f32_square"},
+                               variant<mxint4_square>{"mxint4_square"},
+                               variant<e2m1_bf16>{"E2M1_bf16_16"},
+                               variant<e1m2_e4m3>{"E1M2_e4m3_16"},
+                               variant<int4_ue5m3>{"int4_ue5m3_16"},
+                               variant<e3m0_float>{"E3M0_float_16"},
+                               variant<e2m1_ue5m3>{"E2M1_ue5m3_16"},
+                               variant<e2m1_e4m3>{"E2M1_e4m3_16"},
+                               variant<e2m1_ue5m3_two>{"E2M1_ue5m3_16_two"},
+                               variant<e3m0_e4m3_two>{"E3M0_e4m3_16_two"},
+                               variant<e1m2_ue5m3_two>{"E1M2_ue5m3_16_two"},
+                               variant<e3m0_mx>{"E3M0_e8m0_32"},
+                               variant<nf4_float>{"nf4_float_16"},
+                               variant<ufp4::mxfp4, false, ufp4::mx_even>{"mxfp4/mx_even"},
+                               variant<ufp4::mxfp4, false, ufp4::mx_ceil>{"mxfp4/mx_ceil"},
+                               variant<ufp4::mxint4, false, ufp4::mx_even>{"mxint4/mx_even"},
+                               variant<ufp4::mxint4, false, ufp4::mx_ceil>{"mxint4/mx_ceil"},
+                               variant<ufp4::mx_e1m2, false, ufp4::mx_even>{"mx_e1m2/mx_even"},
+                               variant<ufp4::mx_e1m2, false, ufp4::mx_ceil>{"mx_e1m2/mx_ceil"},
+                               variant<e3m0_mx, false, ufp4::mx_even>{"E3M0_e8m0_32/mx_even"},
+                               variant<e3m0_mx, false, ufp4::mx_ceil>{"E3M0_e8m0_32/mx_ceil"},
+                               variant<ufp4::nvfp4, false, ufp4::scale_up>{"nvfp4/scale_up"},
+                               variant<ufp4::nv_e1m2, false, ufp4::scale_up>{"nv_e1m2/scale_up"},
+                               variant<e2m1_bf16, false, ufp4::scale_up>{"E2M1_bf16_16/scale_up"},
+                               variant<e1m2_e4m3, false, ufp4::scale_up>{"E1M2_e4m3_16/scale_up"},
+                               variant<int4_ue5m3, false, ufp4::scale_up>{"int4_ue5m3_16/scale_up"},
+                               variant<e2m1_ue5m3_two, false, ufp4::scale_up>{"E2M1_ue5m3_16_two/scale_up"},
+                               variant<ufp4::nvfp4, false, ufp4::four_over_six>{"nvfp4/four_over_six"},
+                               variant<nvfp4_square, false, ufp4::four_over_six>{"nvfp4_square/four_over_six"},
+                               variant<ufp4::e1m2_f32, false, ufp4::mse_search>{"e1m2_f32/mse_search"},
+                               variant<ufp4::e2m1_f32, false, ufp4::mse_search>{"e2m1_f32/mse_search"},
+                               variant<ufp4::nvfp4, false, ufp4::mse_search>{"nvfp4/mse_search"},
+                               variant<ufp4::nvint4, false, ufp4::mse_search>{"nvint4/mse_search"},
+                               variant<ufp4::mxfp4, false, ufp4::mse_search>{"mxfp4/mse_search"},
+                               variant<ufp4::mx_e1m2, false, ufp4::mse_search>{"mx_e1m2/mse_search"},
+                               variant<e1m2_e4m3, false, ufp4::mse_search>{"E1M2_e4m3_16/mse_search"},
+                               variant<int4_ue5m3, false, ufp4::mse_search>{"int4_ue5m3_16/mse_search"},
+                               variant<nvfp4_square, false, ufp4::mse_search>{"nvfp4_square/mse_search"},
+                           });
 
 /// Calls f(entry) for the entry of `table` with that name.
 template <class Table, class Function>
@@ -475,18 +465,10 @@ struct stored_quantized {
   }
 };
 
-constexpr std::tuple viewed_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"},
-                                    variant<ufp4::int4_f32>{"int4_f32"},
-                                    variant<ufp4::e2m1_f32>{"e2m1_f32"},
-                                    variant<ufp4::nvfp4>{"nvfp4"},
-                                    variant<ufp4::nv_e1m2>{"nv_e1m2"},
-                                    variant<ufp4::nvint4>{"nvint4"},
-                                    variant<ufp4::mxfp4>{"mxfp4"},
-                                    variant<ufp4::mx_e1m2>{"mx_e1m2"},
-                                    variant<ufp4::mxint4>{"mxint4"},
-                                    variant<nvfp4_square>{"nvfp4_square"},
-                                    variant<e1m2_f32_square>{"e1m2_f32_square"},
-                                    variant<nf4_float>{"nf4_float_16"}};
+constexpr std::tuple viewed_formats =
+    std::tuple_cat(preset_variants<false>,
+                   std::tuple{variant<nvfp4_square>{"nvfp4_square"}, variant<e1m2_f32_square>{"e1m2_f32_square"},
+                              variant<nf4_float>{"nf4_float_16"}});
 
 void run_dequantize(reader& in, answer& out) {
   with_named(viewed_formats, in.bytes(), [&]<class Format>(variant<Format>) {
@@ -650,9 +632,9 @@ void run_linear(reader& in, answer& out) {
   const auto name = in.bytes(), gemm = in.bytes();
   const auto seed = in.scalar(), step = in.scalar();
   const auto layer = static_cast<std::uint32_t>(in.scalar());
-  if (name == "ufp4") return linear(ufp4::recipe::ufp4(seed), gemm, step, layer, in, out);
-  if (name == "e2m1_baseline") return linear(ufp4::recipe::e2m1_baseline(seed), gemm, step, layer, in, out);
-  if (name == "nvfp4") return linear(ufp4::recipe::nvfp4(seed), gemm, step, layer, in, out);
+  if (name == "ufp4") return linear(ufp4::recipe::ufp4_recipe(seed), gemm, step, layer, in, out);
+  if (name == "e2m1_baseline") return linear(ufp4::recipe::e2m1_baseline_recipe(seed), gemm, step, layer, in, out);
+  if (name == "nvfp4") return linear(ufp4::recipe::nvfp4_recipe(seed), gemm, step, layer, in, out);
   unknown("recipe", name);
 }
 

@@ -1,4 +1,4 @@
-# ufp4 - what the comparisons with other projects' packages share: inputs, and answers from scalar_driver.
+# ufp4 - inputs, and answers from scalar_driver, for the comparisons with packages of other projects.
 # SPDX-License-Identifier: Apache-2.0
 import argparse
 import os
@@ -6,6 +6,9 @@ import subprocess
 import sys
 
 import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "oracle"))
+import numerics
 
 NOT_COMPARED = 77  # exit status: skipped
 
@@ -16,14 +19,14 @@ def skip(why):
 
 
 class Comparison:
-  """Asks the driver, compares bits, and says what it saw: one line a question."""
+  """Queries the driver, compares bits, and prints one line a query."""
 
   def __init__(self, description):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--driver", required=True, help="the scalar_driver that was built")
     self.driver = parser.parse_args().driver
     if not os.access(self.driver, os.X_OK):
-      parser.error(f"--driver {self.driver} is no program")
+      parser.error(f"--driver {self.driver} is not a program")
     self.failures = 0
 
   def ask(self, operation, numbers, *rest):
@@ -93,16 +96,5 @@ def inputs(values, stride=2003):
 
 
 def philox_random_bits(count, seed, stream):
-  """16 bits for element 0, 1, ...: Philox4x32-10 on counter words (i >> 3, stream), eight lanes, low half first."""
-  mask, low16 = np.uint64(0xFFFFFFFF), np.uint64(0xFFFF)
-  group = np.arange((count + 7) // 8, dtype=np.uint64)
-  word = lambda x: np.full_like(group, x & 0xFFFFFFFF)
-  c = [group & mask, group >> np.uint64(32), word(stream), word(stream >> 32)]
-  k0, k1 = seed & 0xFFFFFFFF, seed >> 32
-  for _ in range(10):
-    p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-    c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0), p1 & mask,
-         (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1), p0 & mask]
-    k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
-  lanes = [half for w in c for half in (w & low16, w >> np.uint64(16))]
-  return np.stack(lanes, axis=1).reshape(-1)[:count].astype(np.int64)
+  """16 bits for element 0, 1, ..., from the oracle."""
+  return numerics.random_bits(seed, stream, np.arange(count, dtype=np.uint64)).astype(np.int64)

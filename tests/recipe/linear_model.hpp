@@ -1,4 +1,4 @@
-// ufp4 - numerics 7 in the library's own quantize calls: what the linear operations are compared with, bit for bit.
+// ufp4 - numerics 7 written with the library's quantize calls: the linear operations must have its bits.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,25 +19,25 @@ namespace linear_model {
 
 using namespace ufp4;
 
-/// words 0 and 1 of Philox on (step, layer, 0x52000000 + role), worked out by the model.
+/// words 0 and 1 of Philox on (step, layer, 0x52000000 + role), by the model.
 inline std::uint64_t derived(std::uint64_t seed, std::uint64_t step, std::uint32_t layer, std::uint32_t role) {
   const auto words = model::philox(
       {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32), layer, 0x52000000u + role}, seed);
   return words[0] + (std::uint64_t{words[1]} << 32);
 }
 
-/// What a recipe does, in the words of numerics 7. Weight: the format of W and W^T, where it is another.
+/// A recipe as numerics 7 describes it. Weight: the format of W and W^T.
 template <class Format, class Weight = Format>
 struct policies {
   std::uint64_t seed, step;
   std::uint32_t layer;
-  bool turned[3] = {false, false, false};  ///< a transform in fprop, dgrad, wgrad
-  bool transformer_engine = false;         ///< its signs and bf16 rounding, not random ones
+  bool transforms[3] = {false, false, false};  ///< a transform in fprop, dgrad, wgrad
+  bool transformer_engine = false;             ///< its signs and bf16 rounding, not random signs
   scale_rule_spec gradient_rule{};
   accumulate mode = accumulate::fast;
 
   transform_spec transform(std::uint32_t gemm) const {
-    if (!turned[gemm]) return {};
+    if (!transforms[gemm]) return {};
     if (transformer_engine) return signed_hadamard<16>(transformer_engine_signs).to_bf16().spec();
     return random_hadamard<16>{derived(seed, 0, layer, gemm)}.spec();
   }
@@ -104,7 +104,20 @@ struct output {
   }
 };
 
-/// A shape for every kind of tail: blocks of 16 and 32, transform runs, tiles of 64, nothing at all.
+/// Y, dX and dW of a dense layer, from the three operations.
+struct layer_outputs {
+  output<float> y, dx, dw;
+
+  template <class T>
+  layer_outputs(const recipe::bound_recipe& now, const layer<T>& l, const recipe::forward_options& options = {})
+      : y(l.tokens, l.outputs), dx(l.tokens, l.inputs), dw(l.outputs, l.inputs) {
+    linear_forward(now, l.x.view(), l.w.view(), y.view(), options);
+    linear_backward_input(now, l.dy.view(), l.w.view(), dx.view());
+    linear_backward_weight(now, l.dy.view(), l.x.view(), dw.view());
+  }
+};
+
+/// A shape for every kind of tail: blocks of 16 and 32, transform runs, tiles of 64, and empty matrices.
 struct shape {
   std::size_t tokens, inputs, outputs;
 };

@@ -1,9 +1,8 @@
-// ufp4 - the gradients' random bits: unbiased, and those of dY unrelated to those of dY^T.
+// ufp4 - the random bits of the gradients: no bias, and no correlation between dY and dY^T.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Statistical tests; the seeds are those of support::seed, so a run repeats. A sum of n independent terms divided by
-// its standard deviation is compared with a normal variable: 6 is passed by chance twice in 10^9,
-// 7 three times in 10^12.
+// Statistical tests with the seeds of support::seed, so that a run can be repeated. A sum of n independent terms,
+// divided by its standard deviation, is about normal: it exceeds 6 with probability 2 in 10^9, and 7 with 3 in 10^12.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -64,7 +63,7 @@ rounded_twice errors(const recipe::bound_recipe& now, const std::vector<float>& 
 TEST_CASE("the random bits of dY and dY^T are uncorrelated, element by element", "[recipe]") {
   INFO(support::seed_note());
   const std::size_t tokens = 1024, outputs = 512;
-  const recipe::bound_recipe now = recipe::ufp4(support::seed(0)).at(12, 34);
+  const recipe::bound_recipe now = recipe::ufp4_recipe(support::seed(0)).at(12, 34);
   const stochastic dgrad = now.operand(2).rounding.random_bits, wgrad = now.operand(4).rounding.random_bits;
   std::vector<double> a, b;
   for (std::size_t t = 0; t < tokens; ++t)
@@ -75,7 +74,7 @@ TEST_CASE("the random bits of dY and dY^T are uncorrelated, element by element",
   const double z = correlation(a, b);
   CAPTURE(z);
   CHECK(std::abs(z) < 6);
-  // The statistic does see random bits that are the same.
+  // The statistic detects equal random bits.
   CHECK(correlation(a, a) > 700);
 }
 
@@ -85,21 +84,21 @@ TEST_CASE("the rounding errors of dY in dgrad and in wgrad are uncorrelated", "[
   const std::size_t n = 256;
   std::vector<float> dy(n * n);
   for (float& x : dy) x = static_cast<float>(model::uniform(gen) * 2 - 1);
-  // Without transforms the grids of both are much alike, so nothing but the random bits keeps the errors apart.
-  recipe::training_recipe r = recipe::e2m1_baseline(support::seed(2));
+  // Without transforms the scales of both are similar, so that equal random bits would give correlated errors.
+  recipe::training_recipe r = recipe::e2m1_baseline_recipe(support::seed(2));
   r.wgrad.left.transform = r.wgrad.right.transform = {};
   const rounded_twice stochastically = errors(r.at(1, 2), dy, n);
   const double z = correlation(stochastically.in_dgrad, stochastically.in_wgrad);
   CAPTURE(z);
   CHECK(std::abs(z) < 6);
-  r.dgrad.left.rounding = r.wgrad.left.rounding = rounding_spec::kind::nearest_even;
+  r.dgrad.left.rounding = r.wgrad.left.rounding = nearest_even{};
   const rounded_twice nearest = errors(r.at(1, 2), dy, n);
   CHECK(correlation(nearest.in_dgrad, nearest.in_wgrad) > 50);
 }
 
 TEST_CASE("random bits of neighbouring steps, layers and experts are uncorrelated", "[recipe]") {
   INFO(support::seed_note());
-  const recipe::training_recipe r = recipe::ufp4(support::seed(3));
+  const recipe::training_recipe r = recipe::ufp4_recipe(support::seed(3));
   const auto random_bits = [](const stochastic& s) {
     std::vector<double> out;
     for (std::uint64_t i = 0; i < 100'000; ++i) out.push_back(s.random_word(i));
@@ -113,8 +112,8 @@ TEST_CASE("random bits of neighbouring steps, layers and experts are uncorrelate
 
 namespace {
 
-/// How far the mean of dX over many steps lies from the product of the unrounded dY with the same quantized W^T, in
-/// standard errors: of the worst element, and of all elements' sum.
+/// The difference between the mean of dX over many steps and the product of the unrounded dY with the same quantized
+/// W^T, in standard errors: of the worst element, and of the sum of all elements.
 struct bias {
   double worst = 0, total = 0;
 };
@@ -157,7 +156,7 @@ bias bias_of_dgrad(const recipe::training_recipe& r, std::size_t steps) {
 
 }  // namespace
 
-// 384 elements, the largest below 7: passed by chance 10^-9 of the time.
+// Any of 384 elements exceeds 7 with probability 10^-9.
 TEST_CASE("dgrad under stochastic rounding is unbiased", "[recipe]") {
   INFO(support::seed_note());
   const std::uint64_t seed = support::seed(5);
@@ -166,19 +165,19 @@ TEST_CASE("dgrad under stochastic rounding is unbiased", "[recipe]") {
     CHECK(b.worst < 7);
     CHECK(std::abs(b.total) < 6);
   };
-  SECTION("ufp4") { check(bias_of_dgrad<e1m2_f32>(recipe::ufp4(seed), 3000)); }
+  SECTION("ufp4") { check(bias_of_dgrad<e1m2_f32>(recipe::ufp4_recipe(seed), 3000)); }
   SECTION("ufp4 with nv_e1m2, whose scales are rounded up") {
-    check(bias_of_dgrad<nv_e1m2>(recipe::ufp4<nv_e1m2>(seed), 3000));
+    check(bias_of_dgrad<nv_e1m2>(recipe::ufp4_recipe<nv_e1m2>(seed), 3000));
   }
   SECTION("ufp4 with mx_e1m2, whose scales are rounded up") {
-    check(bias_of_dgrad<mx_e1m2>(recipe::ufp4<mx_e1m2>(seed), 3000));
+    check(bias_of_dgrad<mx_e1m2>(recipe::ufp4_recipe<mx_e1m2>(seed), 3000));
   }
-  SECTION("e2m1_baseline") { check(bias_of_dgrad<e2m1_f32>(recipe::e2m1_baseline(seed), 3000)); }
+  SECTION("e2m1_baseline") { check(bias_of_dgrad<e2m1_f32>(recipe::e2m1_baseline_recipe(seed), 3000)); }
 }
 
-TEST_CASE("the test of bias sees one: scales rounded to nearest clip the largest values", "[recipe]") {
+TEST_CASE("scales rounded to nearest clip the largest values, which is a bias", "[recipe]") {
   INFO(support::seed_note());
-  recipe::training_recipe clipped = recipe::ufp4<nv_e1m2>(support::seed(5));
+  recipe::training_recipe clipped = recipe::ufp4_recipe<nv_e1m2>(support::seed(5));
   clipped.dgrad.left.rule = {};
   CHECK(bias_of_dgrad<nv_e1m2>(clipped, 3000).worst > 12);
 }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
 //
-// Ranks are run one after the other in one process. What they agree on is worked out in two passes: in the first each
-// notes the magnitudes that it has, in the second it gets the largest of all ranks' notes.
+// The ranks run one after the other in one process, twice. In the first pass each rank records the amax of its part; in
+// the second it gets the maximum over all ranks.
 #include <ufp4/recipe/linear.hpp>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t microbatches = 4, inputs = 72, outputs = 40;
 
-/// Tokens of expert e in microbatch m, all multiples of 16: empty ones, unequal ones, an expert that nobody asks.
+/// Tokens of expert e in microbatch m, all multiples of 16: empty and unequal parts, and an expert without tokens.
 using routing = std::vector<std::vector<std::size_t>>;
 const routing dense = {{48, 48, 48, 48}};
 const routing experts = {{16, 64, 0, 32}, {0, 0, 0, 0}, {48, 16, 80, 16}, {0, 0, 0, 48}};
@@ -43,7 +43,8 @@ struct rows_of_batch {
   matrix_view<const float> dy_view() const { return {dy.data(), tokens(), outputs}; }
 };
 
-/// A token's values do not depend on who holds it; later microbatches have larger ones, so that amax differs by rank.
+/// A token's values do not depend on the rank that holds it. Later microbatches have larger values, so that the ranks
+/// have different amaxes.
 float value_at(std::uint64_t seed, std::size_t e, std::size_t m, std::size_t i) {
   const auto word = [](std::size_t n) { return static_cast<std::uint32_t>(n); };
   const std::uint32_t bits = philox4x32({{word(i), word(m), word(e), 0}}, seed).word[0];
@@ -69,30 +70,30 @@ rows_of_batch part_of(const routing& counts, std::size_t from, std::size_t to) {
   return rows;
 }
 
-/// What a rank computes, laid out as its rows are.
+/// The outputs of a rank, in the order of its rows.
 struct results {
   std::vector<float> y, dx, dw;
 };
 
-/// A rank's view of the all-reduce.
+/// A rank's side of the all-reduce: records the amax of each operand, or replays the recorded maxima.
 struct exchange {
-  bool listening = false;
-  std::vector<float> notes;
+  bool replays = false;
+  std::vector<float> amaxes;
   std::size_t next = 0;
-  float operator()(float here) {
-    if (!listening) notes.push_back(here);
-    return listening ? notes.at(next++) : here;
+  float operator()(float local_amax) {
+    if (!replays) amaxes.push_back(local_amax);
+    return replays ? amaxes.at(next++) : local_amax;
   }
 };
 
-enum class told { nothing, place };
+enum class placed { no, yes };
 
-results run(const cpu::context& ctx, const recipe::training_recipe& r, const rows_of_batch& rows, told what,
+results run(const cpu::context& ctx, const recipe::training_recipe& r, const rows_of_batch& rows, placed how,
             exchange& ranks) {
   std::mt19937_64 gen{support::seed(3)};
   const tensor<float> w(gen, rows.experts * outputs, inputs);
   recipe::bound_recipe now = r.at(7, 9), wgrad = now;
-  if (what == told::place) {
+  if (how == placed::yes) {
     const auto agree = recipe::amax_agreement::of(ranks);
     now = now.shard({.first = rows.first, .tokens = agree});
     wgrad = wgrad.shard({.part = rows.segment_ids, .tokens = agree});
@@ -108,7 +109,7 @@ results run(const cpu::context& ctx, const recipe::training_recipe& r, const row
   return out;
 }
 
-/// Puts rank results together as the whole batch lies: by expert, by microbatch.
+/// Joins the outputs of all ranks in the order of the whole batch: by expert, then by microbatch.
 results assembled(const routing& counts, const std::vector<results>& ranks) {
   results all;
   std::vector<std::size_t> row(ranks.size(), 0), segment(ranks.size(), 0);
@@ -129,22 +130,22 @@ results assembled(const routing& counts, const std::vector<results>& ranks) {
 }
 
 results split(const cpu::context& ctx, const recipe::training_recipe& r, const routing& counts, std::size_t ranks,
-              told what) {
+              placed how) {
   std::vector<rows_of_batch> parts;
   std::vector<exchange> exchanges(ranks);
   for (std::size_t q = 0; q < ranks; ++q) {
     parts.push_back(part_of(counts, q * microbatches / ranks, (q + 1) * microbatches / ranks));
-    run(ctx, r, parts[q], what, exchanges[q]);
+    run(ctx, r, parts[q], how, exchanges[q]);
   }
-  std::vector<float> largest = exchanges[0].notes;
+  std::vector<float> amaxes = exchanges[0].amaxes;
   for (const exchange& e : exchanges) {
-    REQUIRE(e.notes.size() == largest.size());  // a collective: as many calls on every rank
-    for (std::size_t i = 0; i < largest.size(); ++i) largest[i] = std::max(largest[i], e.notes[i]);
+    REQUIRE(e.amaxes.size() == amaxes.size());  // a collective: as many calls on every rank
+    for (std::size_t i = 0; i < amaxes.size(); ++i) amaxes[i] = std::max(amaxes[i], e.amaxes[i]);
   }
   std::vector<results> out;
   for (std::size_t q = 0; q < ranks; ++q) {
-    exchange answers{.listening = true, .notes = largest};
-    out.push_back(run(ctx, r, parts[q], what, answers));
+    exchange replay{.replays = true, .amaxes = amaxes};
+    out.push_back(run(ctx, r, parts[q], how, replay));
   }
   return assembled(counts, out);
 }
@@ -158,28 +159,28 @@ struct named_recipe {
   recipe::training_recipe recipe;
 };
 
-/// Every preset; mxfp4 as the field trains with it; and one with random bits on all six operands.
+/// Every preset recipe, mxfp4 with transforms, stochastic rounding of all six operands, and square blocks of tokens.
 std::vector<named_recipe> all_recipes() {
   using recipe::training_recipe, recipe::uniform_recipe;
   training_recipe mx = uniform_recipe(8, {.format = spec_of<mxfp4>, .transform = random_hadamard<32>{}});
   recipe::round_gradients_stochastically(mx);
-  mx.dgrad.left.rule = mx.wgrad.left.rule = mx_ceil{}.spec();
-  training_recipe random_bits = uniform_recipe(
-      9, {.format = spec_of<nv_e1m2>, .transform = random_hadamard<16>{}, .rounding = rounding_spec::kind::stochastic});
-  training_recipe square_tokens = recipe::nvfp4(11);
+  mx.dgrad.left.rule = mx.wgrad.left.rule = mx_ceil{};
+  training_recipe random_bits =
+      uniform_recipe(9, {.format = spec_of<nv_e1m2>, .rounding = stochastic{}, .transform = random_hadamard<16>{}});
+  training_recipe square_tokens = recipe::nvfp4_recipe(11);
   square_tokens.fprop.left.format.block = square(16);
-  return {{"ufp4", recipe::ufp4(1)},
-          {"ufp4 int4", recipe::ufp4<int4_f32>(2)},
-          {"ufp4 nv_e1m2", recipe::ufp4<nv_e1m2>(3)},
-          {"ufp4 nvint4", recipe::ufp4<nvint4>(4)},
-          {"ufp4 mx_e1m2", recipe::ufp4<mx_e1m2>(5)},
-          {"ufp4 mxint4", recipe::ufp4<mxint4>(6)},
-          {"e2m1_baseline", recipe::e2m1_baseline(7)},
-          {"nvfp4", recipe::nvfp4(10)},
+  return {{"ufp4", recipe::ufp4_recipe(1)},
+          {"ufp4 int4", recipe::ufp4_recipe<int4_f32>(2)},
+          {"ufp4 nv_e1m2", recipe::ufp4_recipe<nv_e1m2>(3)},
+          {"ufp4 nvint4", recipe::ufp4_recipe<nvint4>(4)},
+          {"ufp4 mx_e1m2", recipe::ufp4_recipe<mx_e1m2>(5)},
+          {"ufp4 mxint4", recipe::ufp4_recipe<mxint4>(6)},
+          {"e2m1_baseline", recipe::e2m1_baseline_recipe(7)},
+          {"nvfp4", recipe::nvfp4_recipe(10)},
           {"mxfp4", mx},
           {"random bits everywhere", random_bits},
           {"square blocks of tokens", square_tokens},
-          {"bf16", recipe::bf16(0)}};
+          {"bf16", recipe::bf16_recipe(0)}};
 }
 
 }  // namespace
@@ -191,11 +192,11 @@ TEST_CASE("2 and 4 ranks give the whole batch's Y, dX and dW of every microbatch
       for (const routing& counts : {dense, experts}) {
         r.recipe.accumulate = mode;
         CAPTURE(r.name, static_cast<int>(mode), counts.size());
-        exchange nobody;
-        const results whole = run({}, r.recipe, part_of(counts, 0, microbatches), told::nothing, nobody);
+        exchange unused;
+        const results whole = run({}, r.recipe, part_of(counts, 0, microbatches), placed::no, unused);
         for (const std::size_t ranks : {1u, 2u, 4u}) {
           CAPTURE(ranks);
-          const results parts = split({}, r.recipe, counts, ranks, told::place);
+          const results parts = split({}, r.recipe, counts, ranks, placed::yes);
           REQUIRE(same_bits(parts.y, whole.y));
           REQUIRE(same_bits(parts.dx, whole.dx));
           REQUIRE(same_bits(parts.dw, whole.dw));
@@ -203,16 +204,17 @@ TEST_CASE("2 and 4 ranks give the whole batch's Y, dX and dW of every microbatch
       }
 }
 
-TEST_CASE("so it is with the instructions of every isa", "[recipe]") {
+TEST_CASE("2 ranks give the whole batch's bits on every instruction set", "[recipe]") {
   INFO(support::seed_note());
   for (const cpu::isa tier : support::runnable_isas())
-    for (const named_recipe& r : {named_recipe{"ufp4", recipe::ufp4(1)}, named_recipe{"nvfp4", recipe::nvfp4(2)},
-                                  named_recipe{"bf16", recipe::bf16(3)}}) {
+    for (const named_recipe& r :
+         {named_recipe{"ufp4", recipe::ufp4_recipe(1)}, named_recipe{"nvfp4", recipe::nvfp4_recipe(2)},
+          named_recipe{"bf16", recipe::bf16_recipe(3)}}) {
       CAPTURE(cpu::name(tier), r.name);
       const cpu::context ctx{.threads = 2, .isa = tier};
-      exchange nobody;
-      const results whole = run(ctx, r.recipe, part_of(experts, 0, microbatches), told::nothing, nobody);
-      const results parts = split(ctx, r.recipe, experts, 2, told::place);
+      exchange unused;
+      const results whole = run(ctx, r.recipe, part_of(experts, 0, microbatches), placed::no, unused);
+      const results parts = split(ctx, r.recipe, experts, 2, placed::yes);
       REQUIRE(same_bits(parts.y, whole.y));
       REQUIRE(same_bits(parts.dx, whole.dx));
       REQUIRE(same_bits(parts.dw, whole.dw));
@@ -223,9 +225,9 @@ TEST_CASE("without a token_shard a split batch gets other random bits, and other
   INFO(support::seed_note());
   for (const named_recipe& r : all_recipes()) {
     CAPTURE(r.name);
-    exchange nobody;
-    const results whole = run({}, r.recipe, part_of(dense, 0, microbatches), told::nothing, nobody);
-    const results parts = split({}, r.recipe, dense, 2, told::nothing);
+    exchange unused;
+    const results whole = run({}, r.recipe, part_of(dense, 0, microbatches), placed::no, unused);
+    const results parts = split({}, r.recipe, dense, 2, placed::no);
     const bool quantized = r.recipe.fprop.left.quantized, two_level = quantized && r.recipe.fprop.left.format.two_level;
     CHECK(same_bits(parts.y, whole.y) == !two_level);
     CHECK(same_bits(parts.dx, whole.dx) == !quantized);
@@ -239,9 +241,10 @@ TEST_CASE("experts on different ranks keep their random bits and their weights' 
   const std::size_t offsets[] = {0, 32, 80}, one[] = {0, 48};
   const std::uint32_t second[] = {1};
   tensor<float> w(gen, 2 * outputs, inputs);
-  for (std::size_t i = 0; i < outputs * inputs; ++i) w.data[i] *= 64;  // the absent expert has the largest weight
+  for (std::size_t i = 0; i < outputs * inputs; ++i)
+    w.data[i] *= 64;  // the expert of the other rank has the largest weight
   const layer<float> l(gen, 80, inputs, outputs);
-  for (const recipe::training_recipe& r : {recipe::nvfp4(1), recipe::ufp4<nv_e1m2>(2)}) {
+  for (const recipe::training_recipe& r : {recipe::nvfp4_recipe(1), recipe::ufp4_recipe<nv_e1m2>(2)}) {
     const recipe::bound_recipe now = r.at(1, 2);
     output<float> y(80, outputs), dx(80, inputs), part_y(48, outputs), part_dx(48, inputs);
     linear_forward_grouped(now, l.x.view(), offsets, w.view(), y.view());
@@ -272,7 +275,7 @@ TEST_CASE("a part of a part has the codes that quantize gives under shard{}", "[
   std::mt19937_64 gen{support::seed(5)};
   const std::size_t first = 64, total = 200, count = 96, middle[] = {first}, all[] = {total};
   const layer<float> l(gen, count, inputs, outputs);
-  const recipe::bound_recipe now = recipe::ufp4(12).at(3, 4), here = now.shard({.first = middle, .total = all});
+  const recipe::bound_recipe now = recipe::ufp4_recipe(12).at(3, 4), here = now.shard({.first = middle, .total = all});
   const transform_spec dgrad = now.operand(2).transform, wgrad = now.operand(4).transform;
   output<float> dx(count, inputs), want_dx(count, inputs), dw(outputs, inputs), want_dw(outputs, inputs);
   output<float> again(outputs, inputs), y(count, outputs);
@@ -287,7 +290,7 @@ TEST_CASE("a part of a part has the codes that quantize gives under shard{}", "[
   CHECK(dx.c.same_bytes(want_dx.c.span()));
   CHECK(dw.c.same_bytes(want_dw.c.span()));
   recipe::saved_activation saved;
-  linear_forward(here, l.x.view(), l.w.view(), y.view(), &saved);
+  linear_forward(here, l.x.view(), l.w.view(), y.view(), {.saved = &saved});
   linear_backward_weight(here, l.dy.view(), saved, again.view());
   CHECK(again.c.same_bytes(want_dw.c.span()));
 }
@@ -297,90 +300,92 @@ namespace {
 const std::vector<float> ones(1 << 14, 1.0f);
 matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
 
-/// What a operation says, which must leave its output alone if it says anything.
+/// The error message of an operation that writes a rows x cols output, which an error must leave unchanged.
 template <class Call>
-std::string said(std::size_t rows, std::size_t cols, const Call& call) {
+std::string message(std::size_t rows, std::size_t cols, const Call& call) {
   support::guarded<float> out(rows * cols), poison(rows * cols);
   const std::string text = support::rejection([&] { call(matrix_view<float>{out.data(), rows, cols}); });
   CHECK(out.same_bytes(poison.span()) == !text.empty());
   return text;
 }
 std::string forward(const recipe::training_recipe& r, const recipe::token_shard& place, std::size_t tokens = 32) {
-  return said(tokens, 6,
-              [&](auto y) { linear_forward(r.at(0, 0).shard(place), matrix(tokens, 32), matrix(6, 32), y); });
+  return message(tokens, 6,
+                 [&](auto y) { linear_forward(r.at(0, 0).shard(place), matrix(tokens, 32), matrix(6, 32), y); });
 }
 std::string weight(const recipe::training_recipe& r, const recipe::token_shard& place, std::size_t tokens = 32) {
-  return said(6, 32, [&](auto dw) {
+  return message(6, 32, [&](auto dw) {
     linear_backward_weight(r.at(0, 0).shard(place), matrix(tokens, 6), matrix(tokens, 32), dw);
   });
 }
 
 }  // namespace
 
-TEST_CASE("a token_shard that does not fit is named before anything is written", "[recipe]") {
-  const recipe::training_recipe r = recipe::ufp4(1);
+TEST_CASE("a token_shard that does not fit is rejected before anything is written", "[recipe]") {
+  const recipe::training_recipe r = recipe::ufp4_recipe(1);
   const std::size_t at8[] = {8}, at16[] = {16}, at48[] = {48}, two[] = {0, 16}, far[] = {SIZE_MAX - 15};
   const std::uint32_t beyond[] = {65536};
   CHECK(forward(r, {.first = at16}) == "");
-  CHECK(forward(r, {.first = two}) == "linear_forward: token_shard.first has 2 entries, but the call has 1 parts");
-  CHECK(forward(r, {.total = two}) == "linear_forward: token_shard.total has 2 entries, but the call has 1 parts");
-  CHECK(forward(r, {.first = at8}) == "linear_forward: token_shard.first[0] is 8, not a multiple of 16");
-  CHECK(forward(r, {.part = beyond}) == "linear_forward: token_shard.part[0] is 65536, not below 65536");
+  CHECK(forward(r, {.first = two}) == "linear_forward: token_shard.first must have one entry per part, 1, got 2");
+  CHECK(forward(r, {.total = two}) == "linear_forward: token_shard.total must have one entry per part, 1, got 2");
+  CHECK(forward(r, {.first = at8}) == "linear_forward: token_shard.first[0] must be a multiple of 16, got 8");
+  CHECK(forward(r, {.part = beyond}) == "linear_forward: token_shard.part[0] must be below 65536, got 65536");
   CHECK(forward(r, {}, 24) ==
-        "linear_forward: part 0 of a token_shard has 24 tokens, not a multiple of 16; pad it with rows of zeros");
+        "linear_forward: the tokens of part 0 must be a multiple of 16 under a token_shard (pad with rows of zeros), "
+        "got 24");
   CHECK(forward(r, {.first = at16, .total = at16}) ==
-        "linear_forward: token_shard.first[0] = 16 plus 32 tokens exceeds token_shard.total[0] = 16");
+        "linear_forward: token_shard.first[0] + tokens exceeds token_shard.total[0]: 16 + 32 > 16");
   CHECK(forward(r, {.first = far, .total = at16}) ==
-        "linear_forward: token_shard.first[0] = 18446744073709551600 plus 32 tokens exceeds token_shard.total[0] = 16");
+        "linear_forward: token_shard.first[0] + tokens exceeds token_shard.total[0]: 18446744073709551600 + 32 > 16");
   CHECK(weight(r, {.first = at16, .total = at48}) == "");
-  CHECK(weight(r, {.first = at16}) ==
-        "linear_backward_weight: token_shard.first without token_shard.total: tokens are wgrad's contraction axis, "
-        "whose whole length the random bits need");
-  CHECK(weight(recipe::ufp4<mx_e1m2>(1), {.first = at16, .total = at48}) ==
-        "linear_backward_weight: token_shard.first[0] is 16, not a multiple of 32 (the longer of block and transform "
-        "along the tokens)");
+  CHECK(
+      weight(r, {.first = at16}) ==
+      "linear_backward_weight: token_shard.first without token_shard.total: wgrad contracts the tokens, and the random "
+      "bits depend on their total number");
+  CHECK(
+      weight(recipe::ufp4_recipe<mx_e1m2>(1), {.first = at16, .total = at48}) ==
+      "linear_backward_weight: token_shard.first[0] must be a multiple of 32, the longer of block and transform along "
+      "the tokens, got 16");
   const std::size_t zero[] = {0}, at80[] = {80};
   CHECK(
-      weight(recipe::ufp4<mx_e1m2>(1), {.first = zero, .total = at80}, 48) ==
-      "linear_backward_weight: part 0 of a token_shard has 48 tokens of 80 and is not the last of them, but 48 is not "
-      "a multiple of 32 (the longer of block and transform along the tokens)");
-  recipe::training_recipe tall = recipe::e2m1_baseline(1);
+      weight(recipe::ufp4_recipe<mx_e1m2>(1), {.first = zero, .total = at80}, 48) ==
+      "linear_backward_weight: the tokens of part 0 must be a multiple of 32, the longer of block and transform along "
+      "the tokens, or the last of the whole part: got 0 .. 48 of 80");
+  recipe::training_recipe tall = recipe::e2m1_baseline_recipe(1);
   tall.fprop.left.format.block = tall.fprop.right.format.block = square(32);
   CHECK(forward(tall, {.first = at16}) ==
-        "linear_forward: token_shard.first[0] is 16, not a multiple of 32, the height of "
-        "fprop.left (X)'s blocks");
+        "linear_forward: token_shard.first[0] must be a multiple of 32, the block height of fprop.left (X), got 16");
 }
 
-TEST_CASE("a tensor scale needs an agreement, and an agreement's answer is looked at", "[recipe]") {
-  const recipe::training_recipe r = recipe::nvfp4(1);
+TEST_CASE("a tensor scale needs an amax_agreement, whose result is checked", "[recipe]") {
+  const recipe::training_recipe r = recipe::nvfp4_recipe(1);
   CHECK(forward(r, {}) ==
-        "linear_forward: fprop.left (X) has a tensor scale, so a token_shard needs `tokens`, the "
-        "agreement on the whole batch's largest magnitude");
-  float answer = 1;
-  const auto agree = [&](float) { return answer; };
+        "linear_forward: token_shard.tokens is missing: the tensor scale of fprop.left (X) needs the amax of the whole "
+        "batch");
+  float result = 1;
+  const auto agree = [&](float) { return result; };
   const recipe::token_shard place{.tokens = recipe::amax_agreement::of(agree)};
   CHECK(forward(r, place) == "");
   for (const float wrong :
        {0.5f, -2.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    answer = wrong;
+    result = wrong;
     const std::string text = forward(r, place);
     CAPTURE(text);
-    CHECK(text.starts_with("token_shard.tokens answered "));
-    CHECK(text.ends_with(" for fprop.left (X), whose largest magnitude is 1 in this call alone"));
+    CHECK(text.starts_with("token_shard.tokens: the amax must be finite and not below that of this call: got "));
+    CHECK(text.ends_with(" for fprop.left (X), this call has 1"));
   }
-  CHECK(forward(recipe::ufp4(1), {}) == "");  // no tensor scale, nothing to agree on
+  CHECK(forward(recipe::ufp4_recipe(1), {}) == "");  // no tensor scale, no agreement needed
 }
 
-TEST_CASE("agreements are asked for in one order, parts without tokens or not", "[recipe]") {
+TEST_CASE("amax_agreements are called in the order of the operands, also without tokens", "[recipe]") {
   for (const std::size_t tokens : {0u, 32u}) {
     std::vector<char> calls;
-    const auto tokens_agree = [&](float here) { return calls.push_back('t'), here; };
-    const auto weights_agree = [&](float here) { return calls.push_back('w'), here; };
-    const recipe::bound_recipe now = recipe::ufp4<nvint4>(1).at(0, 0).shard(
+    const auto tokens_agree = [&](float amax) { return calls.push_back('t'), amax; };
+    const auto weights_agree = [&](float amax) { return calls.push_back('w'), amax; };
+    const recipe::bound_recipe now = recipe::ufp4_recipe<nvint4>(1).at(0, 0).shard(
         {.tokens = recipe::amax_agreement::of(tokens_agree), .weights = recipe::amax_agreement::of(weights_agree)});
     output<float> y(tokens, 6), dx(tokens, 32), dw(6, 32);
     recipe::saved_activation saved;
-    linear_forward(now, matrix(tokens, 32), matrix(6, 32), y.view(), &saved);
+    linear_forward(now, matrix(tokens, 32), matrix(6, 32), y.view(), {.saved = &saved});
     CHECK(calls == std::vector<char>{'t', 'w', 't'});
     linear_backward_input(now, matrix(tokens, 6), matrix(6, 32), dx.view());
     CHECK(calls == std::vector<char>{'t', 'w', 't', 't', 'w'});

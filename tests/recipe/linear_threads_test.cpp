@@ -15,17 +15,28 @@ using namespace linear_model;
 
 namespace {
 
-/// Every output of a dense and a grouped layer, one after the other.
-std::vector<float> everything(const cpu::context& context, const recipe::bound_recipe& now, const layer<float>& l,
-                              const tensor<float>& weights) {
+/// A dense layer, and the weights of three experts.
+struct problem {
+  std::mt19937_64 gen;
+  layer<float> l;
+  tensor<float> weights;
+
+  problem(std::uint64_t seed, std::size_t tokens, std::size_t inputs, std::size_t outputs)
+      : gen{support::seed(seed)}, l(gen, tokens, inputs, outputs), weights(gen, 3 * outputs, inputs) {}
+};
+
+/// Every output of the dense and of the grouped layer, one after the other.
+std::vector<float> everything(const cpu::context& context, const recipe::bound_recipe& now, const problem& p) {
+  const layer<float>& l = p.l;
+  const tensor<float>& weights = p.weights;
   const std::size_t t = l.tokens, k = l.inputs, n = l.outputs;
   const std::size_t at[] = {0, 70, 70, t};
   output<float> y(t, n), dx(t, k), dw(n, k), ye(t, n), dxe(t, k), dwe(3 * n, k);
   recipe::saved_activation saved, saved_parts;
-  linear_forward(context, now, l.x.view(), l.w.view(), y.view(), &saved);
+  linear_forward(context, now, l.x.view(), l.w.view(), y.view(), {.saved = &saved});
   linear_backward_input(context, now, l.dy.view(), l.w.view(), dx.view());
   linear_backward_weight(context, now, l.dy.view(), saved, dw.view());
-  linear_forward_grouped(context, now, l.x.view(), at, weights.view(), ye.view(), &saved_parts);
+  linear_forward_grouped(context, now, l.x.view(), at, weights.view(), ye.view(), {.saved = &saved_parts});
   linear_backward_input_grouped(context, now, l.dy.view(), at, weights.view(), dxe.view());
   linear_backward_weight_grouped(context, now, l.dy.view(), saved_parts, at, dwe.view());
   std::vector<float> all;
@@ -35,45 +46,39 @@ std::vector<float> everything(const cpu::context& context, const recipe::bound_r
 
 }  // namespace
 
-TEST_CASE("thread counts, tiers and executors change no bit of an exact_blocks recipe", "[recipe][threads]") {
+TEST_CASE("an exact_blocks recipe has the same bits for every thread count, instruction set and executor",
+          "[recipe][threads]") {
   INFO(support::seed_note());
-  std::mt19937_64 gen{support::seed(0)};
-  const layer<float> l(gen, 90, 140, 70);
-  const tensor<float> weights(gen, 210, 140);
-  for (recipe::training_recipe r : {recipe::ufp4(1), recipe::nvfp4(1), recipe::bf16(1)}) {
+  const problem p(0, 90, 140, 70);
+  for (recipe::training_recipe r : {recipe::ufp4_recipe(1), recipe::nvfp4_recipe(1), recipe::bf16_recipe(1)}) {
     r.accumulate = accumulate::exact_blocks;
     const recipe::bound_recipe now = r.at(2, 3);
-    const std::vector<float> alone = everything(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, now, l, weights);
+    const std::vector<float> alone = everything(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, now, p);
     for (const cpu::isa tier : support::runnable_isas())
-      REQUIRE(everything(cpu::context{.threads = 3, .isa = tier}, now, l, weights) == alone);
+      REQUIRE(everything(cpu::context{.threads = 3, .isa = tier}, now, p) == alone);
     support::dealt executor{4};
-    REQUIRE(everything(cpu::context{.executor = executor}, now, l, weights) == alone);
+    REQUIRE(everything(cpu::context{.executor = executor}, now, p) == alone);
   }
 }
 
-TEST_CASE("thread counts change no bit of a fast recipe", "[recipe][threads]") {
+TEST_CASE("a fast recipe has the same bits for every thread count", "[recipe][threads]") {
   INFO(support::seed_note());
-  std::mt19937_64 gen{support::seed(1)};
-  const layer<float> l(gen, 90, 140, 70);
-  const tensor<float> weights(gen, 210, 140);
-  const recipe::bound_recipe now = recipe::ufp4<nv_e1m2>(1).at(2, 3);
-  const std::vector<float> alone = everything(cpu::context{.threads = 1}, now, l, weights);
-  for (const int threads : {2, 7}) REQUIRE(everything(cpu::context{.threads = threads}, now, l, weights) == alone);
+  const problem p(1, 90, 140, 70);
+  const recipe::bound_recipe now = recipe::ufp4_recipe<nv_e1m2>(1).at(2, 3);
+  const std::vector<float> alone = everything(cpu::context{.threads = 1}, now, p);
+  for (const int threads : {2, 7}) REQUIRE(everything(cpu::context{.threads = threads}, now, p) == alone);
   support::backwards executor;
-  REQUIRE(everything(cpu::context{.executor = executor}, now, l, weights) == alone);
+  REQUIRE(everything(cpu::context{.executor = executor}, now, p) == alone);
 }
 
-TEST_CASE("layers may run at once, from threads of the caller's", "[recipe][threads]") {
+TEST_CASE("layers that run concurrently on the caller's threads have the same bits", "[recipe][threads]") {
   INFO(support::seed_note());
-  std::mt19937_64 gen{support::seed(2)};
-  const layer<float> l(gen, 80, 64, 40);
-  const tensor<float> weights(gen, 120, 64);
-  const recipe::bound_recipe now = recipe::nvfp4(1).at(2, 3);
-  const std::vector<float> alone = everything(cpu::context{.threads = 1}, now, l, weights);
+  const problem p(2, 80, 64, 40);
+  const recipe::bound_recipe now = recipe::nvfp4_recipe(1).at(2, 3);
+  const std::vector<float> alone = everything(cpu::context{.threads = 1}, now, p);
   std::vector<std::vector<float>> results(3);
   std::vector<std::thread> callers;
-  for (auto& result : results)
-    callers.emplace_back([&] { result = everything(cpu::context{.threads = 2}, now, l, weights); });
+  for (auto& result : results) callers.emplace_back([&] { result = everything(cpu::context{.threads = 2}, now, p); });
   for (std::thread& caller : callers) caller.join();
   for (const auto& result : results) REQUIRE(result == alone);
 }

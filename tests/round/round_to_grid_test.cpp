@@ -7,8 +7,9 @@
 #include <ufp4/round/round_to_grid.hpp>
 
 #include "format/scalar_model.hpp"
-#include "round/philox_model.hpp"
+#include "format/user_tables.hpp"
 #include "support/catch.hpp"
+#include "support/philox.hpp"
 #include "support/seed.hpp"
 
 #include <cmath>
@@ -17,33 +18,13 @@
 #include <type_traits>
 #include <vector>
 
-using ufp4::E1M2;
-using ufp4::E2M1;
-using ufp4::E3M0;
-using ufp4::fp4;
-using ufp4::grid4;
-using ufp4::grid_of;
-using ufp4::neighbours;
-using ufp4::nf4;
-using ufp4::round_to_grid;
-using ufp4::rounding_spec;
-using ufp4::stochastic;
+using namespace ufp4;
 
 namespace {
 
-struct uneven_levels {
-  static constexpr float values[16] = {-12, -8, -5, -3, -1, 0, 1, 2, 3, 4, 6, 8, 11, 14, 17, 40};
-  static constexpr bool exact_products = true;
-};
-using uneven = ufp4::table_element<uneven_levels>;
-struct counting_levels {  // zero at the lower end
-  static constexpr float values[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  static constexpr bool exact_products = true;
-};
-using counting = ufp4::table_element<counting_levels>;
-static_assert(uneven::exact_products && counting::exact_products);
+using format_tests::counting, format_tests::uneven;
 
-// ---- The model: signed levels with their codes.
+// ---- The expected values: signed levels with their codes.
 
 struct levels {
   scalar::ladder rungs;
@@ -68,33 +49,33 @@ levels of_table(std::vector<double> values) {
   return {std::move(rungs), zero_code};
 }
 template <class T>
-levels model();
+levels levels_of();
 template <>
-levels model<fp4<E2M1>>() {
+levels levels_of<fp4<E2M1>>() {
   return with_both_signs(scalar::e2m1());
 }
 template <>
-levels model<fp4<E1M2>>() {
+levels levels_of<fp4<E1M2>>() {
   return with_both_signs(scalar::e1m2());
 }
 template <>
-levels model<fp4<E3M0>>() {
+levels levels_of<fp4<E3M0>>() {
   return with_both_signs(scalar::e3m0());
 }
 template <>
-levels model<ufp4::int4>() {
+levels levels_of<ufp4::int4>() {
   return with_both_signs(scalar::int4());
 }
 template <>
-levels model<nf4>() {
+levels levels_of<nf4>() {
   return of_table(scalar::nf4_values);
 }
 template <>
-levels model<uneven>() {
+levels levels_of<uneven>() {
   return of_table({-12, -8, -5, -3, -1, 0, 1, 2, 3, 4, 6, 8, 11, 14, 17, 40});
 }
 template <>
-levels model<counting>() {
+levels levels_of<counting>() {
   return of_table({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
 }
 
@@ -128,11 +109,7 @@ bool picks_upper(const rounding_spec& spec, double lower, double upper, int rank
     case rounding_spec::kind::toward_zero: return false;
     case rounding_spec::kind::stochastic: break;
   }
-  const auto half = [](std::uint64_t x, int which) { return static_cast<std::uint32_t>(which ? x >> 32 : x); };
-  const auto& c = spec.random_bits;
-  const auto words = philox_model::philox4x32_10(
-      {half(index / 8, 0), half(index / 8, 1), half(c.stream, 0), half(c.stream, 1)}, half(c.seed, 0), half(c.seed, 1));
-  const std::uint32_t r = words[index % 8 / 2] >> (16 * (index % 2)) & 0xFFFF;
+  const std::uint32_t r = model::random_word(spec.random_bits.seed, spec.random_bits.stream, index);
   // |t| - lo and hi - lo fit binary64 exactly or nearly so; each is then rounded to binary32, as is the quotient.
   const auto fl = [](double v) { return static_cast<double>(static_cast<float>(v)); };
   const double p = fl(fl(std::abs(t) - std::abs(lower)) / fl(std::abs(upper) - std::abs(lower)));
@@ -187,7 +164,7 @@ static_assert(ufp4::rounding_policy<witness>);
 TEMPLATE_TEST_CASE("every policy picks the neighbour of numerics 3", "[round][grid]", GRIDS) {
   INFO(support::seed_note());
   constexpr grid4 grid = grid_of<TestType>();
-  const levels want = model<TestType>();
+  const levels want = levels_of<TestType>();
   const stochastic random_bits{.seed = support::seed(9), .stream = 0x100000002u};
   const policy_case cases[] = {{ufp4::nearest_even{}, "nearest_even"},
                                {ufp4::nearest_away{}, "nearest_away"},
@@ -220,7 +197,7 @@ TEMPLATE_TEST_CASE("nearest_even on the grid is the type's own conversion", "[ro
   INFO(support::seed_note());
   constexpr grid4 grid = grid_of<TestType>();
   scalar::comparison seen;
-  inputs(model<TestType>(), [&](std::uint32_t x) {
+  inputs(levels_of<TestType>(), [&](std::uint32_t x) {
     const float t = scalar::float_of(x);
     seen.check(x, round_to_grid(grid, ufp4::nearest_even{}, t, 0), TestType{t}.bits());
   });
@@ -229,7 +206,7 @@ TEMPLATE_TEST_CASE("nearest_even on the grid is the type's own conversion", "[ro
 
 TEMPLATE_TEST_CASE("representable values never move and values beyond the ends saturate", "[round][grid]", GRIDS) {
   constexpr grid4 grid = grid_of<TestType>();
-  const levels want = model<TestType>();
+  const levels want = levels_of<TestType>();
   const stochastic random_bits{.seed = support::seed(10)};
   scalar::comparison seen;
   for (std::uint64_t index = 0; index < 4096; ++index) {  // random bits of every size
@@ -253,7 +230,7 @@ TEMPLATE_TEST_CASE("representable values never move and values beyond the ends s
 
 TEMPLATE_TEST_CASE("a user's policy is asked between neighbours, and only there", "[round][grid]", GRIDS) {
   constexpr grid4 grid = grid_of<TestType>();
-  const levels want = model<TestType>();
+  const levels want = levels_of<TestType>();
   std::uint64_t index = 0xABCDEF0123456789u;
   std::uint64_t wrong = 0, asked = 0;
   inputs(want, [&](std::uint32_t x) {

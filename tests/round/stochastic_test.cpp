@@ -8,8 +8,8 @@
 #include <ufp4/round/stochastic.hpp>
 
 #include "format/scalar_model.hpp"
-#include "round/philox_model.hpp"
 #include "support/catch.hpp"
+#include "support/philox.hpp"
 #include "support/seed.hpp"
 
 #include <array>
@@ -37,16 +37,6 @@ constexpr bool random_bits_of_zero_stand_in_order() {
 static_assert(random_bits_of_zero_stand_in_order());
 static_assert(!stochastic::moves_up({1.0f, 1.5f, 2}, 1.25f, 0x7FFF) &&
               stochastic::moves_up({1.0f, 1.5f, 2}, 1.25f, 0x8000));
-
-/// 16 bits of element i: numerics 3.
-std::uint32_t random_word_of(std::uint64_t seed, std::uint64_t stream, std::uint64_t i) {
-  const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x % 0x100000000u); };
-  const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x / 0x100000000u); };
-  const auto words =
-      philox_model::philox4x32_10({low(i / 8), high(i / 8), low(stream), high(stream)}, low(seed), high(seed));
-  const std::uint32_t word = words[i % 8 / 2];
-  return i % 2 == 0 ? word % 65536 : word / 65536;
-}
 
 float fl(long double x) { return static_cast<float>(x); }  // one binary32 rounding of an operation done in more
 
@@ -179,7 +169,7 @@ TEST_CASE("the random number of an element is Philox of (seed, stream, index), l
     for (const std::uint64_t stream : numbers) {
       for (const std::uint64_t index : numbers) {
         const stochastic policy{.seed = seed, .stream = stream};
-        const std::uint32_t want = random_word_of(seed, stream, index);
+        const std::uint32_t want = model::random_word(seed, stream, index);
         wrong += policy.random_word(index) != want;
         wrong += stochastic::lane(policy.random_bits(index / 8), index % 8) != want;
       }
@@ -203,8 +193,8 @@ TEST_CASE("round_up throws the random number of its index, whatever came before"
   std::uint64_t wrong = 0;
   for (std::uint64_t i = 1000; i-- > 0;) {  // backwards, and twice
     for (int again = 0; again < 2; ++again) {
-      wrong +=
-          policy.round_up(n, 2.3f, i) != stochastic::moves_up(n, 2.3f, random_word_of(policy.seed, policy.stream, i));
+      wrong += policy.round_up(n, 2.3f, i) !=
+               stochastic::moves_up(n, 2.3f, model::random_word(policy.seed, policy.stream, i));
     }
   }
   CHECK(wrong == 0);

@@ -10,7 +10,7 @@
 
 namespace support {
 
-/// The names that stand between `before`, on the same line, and `after` in include/ufp4/<header>, sorted.
+/// The sorted names between `before`, on the same line, and `after` in include/ufp4/<header>.
 inline std::vector<std::string> declared(const std::string& header, const std::string& before,
                                          const std::string& after) {
   std::ifstream file(UFP4_SOURCE_DIR "/include/ufp4/" + header);

@@ -1,8 +1,9 @@
-// ufp4 - products that the fast modes of GEMM are tried on, wherever they run, and the bound of numerics 6 for them.
+// ufp4 - inputs of the tests of fast and folded_bf16 products on every backend, and the error bound of section 6.
 // SPDX-License-Identifier: Apache-2.0
-/// Each function makes operands and hands them to check(a, b, options), which multiplies them and asks a product_bound:
+/// Each function makes operands and calls check(a, b, options), which multiplies them and compares with a
+/// product_bound:
 ///
-///   support::vanishing_products([&](const auto& a, const auto& b, const gemm_options& options) { ... });
+///   support::underflowing_products([&](const auto& a, const auto& b, const gemm_options& options) { ... });
 #pragma once
 
 #include <cfloat>
@@ -21,7 +22,7 @@
 
 namespace support {
 
-#if !defined(UFP4_DEVICE_CODE)  // where the host is not what is compiled for
+#if !defined(UFP4_DEVICE_CODE)  // not in a compilation for a device
 static_assert(LDBL_MANT_DIG >= 64, "the bounds are checked in a type of at least 64 bits");
 #endif
 
@@ -37,7 +38,7 @@ class product_bound {
     exact_ = model::extended(left, right);
   }
 
-  /// "", or the first element of C outside and by how much. `old`: C before, looked at if beta is not 0.
+  /// "", or the first element of C outside the bound, with its error. `old`: C before the call, read if beta is not 0.
   std::string broken_by(std::span<const float> c, const ufp4::gemm_options& options, std::span<const float> old) const {
     const auto alpha = static_cast<long double>(options.alpha), beta = static_cast<long double>(options.beta);
     const long double relative = (padded_ + 6) * 0x1p-24L;
@@ -58,7 +59,7 @@ class product_bound {
   }
 
  private:
-  /// What rounding to bf16 may add for a side whose value * scale has more bits than bf16's eight: half a step of 2^-7.
+  /// The error of rounding to bf16 for a side whose value * scale has more than bf16's eight bits: half a step of 2^-7.
   template <class F>
   static constexpr long double folding_of() {
     using scale = typename F::scale_type;
@@ -82,7 +83,7 @@ quantized_pair<A, B> random_pair(std::mt19937_64& gen, std::size_t m, std::size_
   return {std::move(a), model::random_quantized<B>(gen, n, k)};
 }
 
-/// C before, where beta is not 0.
+/// C before the call, for beta other than 0.
 inline std::vector<float> old_values(std::size_t n) {
   std::vector<float> c(n);
   for (std::size_t i = 0; i < n; ++i) c[i] = static_cast<float>(i % 101) - 50.0f;
@@ -127,7 +128,7 @@ void operands_beyond_bf16(ufp4::accumulate mode_of_floats, Check check) {
   check(c, d, ufp4::gemm_options{.accumulate = mode_of_floats});
 }
 
-/// A tensor scale or alpha that leaves the range of binary32 unless the others come with it.
+/// A tensor scale or alpha that leaves the range of binary32 unless it is combined with the others.
 template <class Check>
 void factors_far_apart(Check check) {
   INFO(seed_note());
@@ -145,9 +146,9 @@ void factors_far_apart(Check check) {
   }
 }
 
-/// Products around the least number there is.
+/// Products near the smallest subnormal number.
 template <class Check>
-void vanishing_products(Check check) {
+void underflowing_products(Check check) {
   INFO(seed_note());
   std::mt19937_64 gen{seed(3)};
   auto a = model::random_quantized<ufp4::mxfp4>(gen, 9, 96), b = model::random_quantized<ufp4::mxfp4>(gen, 10, 96);
@@ -156,9 +157,9 @@ void vanishing_products(Check check) {
   check(a, b, ufp4::gemm_options{});
 }
 
-/// Small integers times scales of 1, 2 or 4 (of 1 where the values spread wide): every partial sum is below 2^24 units,
-/// so that any way of adding gives the bits of exact_blocks, which are handed over: check(a, b, options, bits).
-/// Binary32 scales come in folded_bf16.
+/// Small integers times scales of 1, 2 or 4 (of 1 if the values have a wide range): every partial sum is below 2^24
+/// units, so sums in any order have the bits of exact_blocks: check(a, b, options, bits). Binary32 scales with
+/// folded_bf16.
 template <class Check>
 void exact_sums(std::initializer_list<std::size_t> lengths, Check check) {
   INFO(seed_note());
@@ -180,7 +181,7 @@ void exact_sums(std::initializer_list<std::size_t> lengths, Check check) {
   }
 }
 
-/// No columns to add up: C is beta times what it was, or +0.
+/// K = 0: C is beta times its value before the call, or +0.
 template <class Check>
 void empty_sums(Check check) {
   const ufp4::quantized_matrix<ufp4::nvfp4> a(3, 0), b(18, 0);
@@ -188,8 +189,8 @@ void empty_sums(Check check) {
   check(a, b, ufp4::gemm_options{.alpha = -1});
 }
 
-/// A product that shows whether value * scale was rounded: 3 * (1 + 2^-7) needs 9 bits, of which bf16 has 8:
-/// a tie, and to even.
+/// A product that shows whether value * scale was rounded: 3 * (1 + 2^-7) needs 9 bits, and bf16 has 8:
+/// a tie, rounded to even.
 struct ninth_bit {
   static constexpr float kept = 3 * 0x1.02p0f, rounded = 0x1.84p1f;
   ufp4::quantized_matrix<ufp4::int4_f32> a{1, 16}, b{1, 16};

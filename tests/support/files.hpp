@@ -1,4 +1,4 @@
-// ufp4 - small files for tests: .npy and .safetensors, as well or as badly formed as asked.
+// ufp4 - small .npy and .safetensors files for tests, well-formed and malformed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace support {
 
-/// A directory of this process; it and all in it are gone when the process ends.
+/// A temporary directory of this process, which is removed when the process ends.
 class scratch_directory {
  public:
   scratch_directory() : path_(std::filesystem::temp_directory_path() / ("ufp4-files-" + std::to_string(getpid()))) {
@@ -40,10 +40,10 @@ inline const scratch_directory& scratch() {
   return directory;
 }
 
-/// The path of a file with these bytes; eight names in turn, so that thousands of calls leave eight files.
+/// The path of a file with these bytes. Eight names are used cyclically, so that thousands of calls leave eight files.
 inline std::string file_with(const std::string& bytes) {
-  static unsigned turn = 0;
-  const std::string path = scratch() / ("file" + std::to_string(turn++ % 8));
+  static unsigned calls = 0;
+  const std::string path = scratch() / ("file" + std::to_string(calls++ % 8));
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   return path;
 }
@@ -90,7 +90,7 @@ inline std::string damaged(std::string bytes, std::mt19937_64& random) {
   return bytes;
 }
 
-/// All that stands before the data of a .npy file.
+/// Everything before the data of a .npy file.
 inline std::string npy_header(const std::string& dictionary, int version = 1) {
   std::string text = dictionary;
   const std::size_t length_bytes = version == 1 ? 2 : 4;

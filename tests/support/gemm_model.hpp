@@ -1,7 +1,6 @@
-// ufp4 - a second reading of numerics 6: block products in integers, sums in binary64 and long double.
+// ufp4 - a second implementation of section 6 of the specification: integer block products, sums in long double.
 // SPDX-License-Identifier: Apache-2.0
-/// Codes are unpacked, scales decoded, sums taken and outputs rounded by this file and support/model.hpp; the library's
-/// arithmetic is not called.
+/// This file and support/model.hpp unpack codes, decode scales, add and round; the library's arithmetic is not called.
 ///
 ///   const std::vector<float> want = model::exact_blocks(model::side_of(a), model::side_of(b), alpha, beta, c);
 #pragma once
@@ -45,7 +44,7 @@ struct side {
   std::size_t rows = 0, padded = 0, block = 16;
   bool exact = true;          ///< whether block products are exact
   std::vector<float> value;   ///< rows x padded, unscaled
-  std::vector<int> quarters;  ///< the same times 4, where exact: every grid of numerics 1 is a multiple of 1/4
+  std::vector<int> quarters;  ///< the same times 4, where exact: every grid of section 1 is a multiple of 1/4
   std::vector<float> scale;   ///< rows x padded / block, without the tensor scale
   float tensor = 1;
 };
@@ -89,7 +88,7 @@ inline side plain_side(const std::vector<float>& x, std::size_t rows, std::size_
   return s;
 }
 
-/// The model's name for a transform that the library describes.
+/// The model's transform for the library's transform_spec.
 inline transform transform_of(const ufp4::transform_spec& spec) {
   transform t{spec.n, {}, spec.rounds_to_bf16};
   for (std::size_t j = 0; j < spec.n; ++j) t.flipped.push_back((spec.signs[j / 32] >> (j % 32) & 1u) != 0);
@@ -115,7 +114,7 @@ inline float scales_product(float d, float a, float b) {
   return d == 0 && !finite(t) && !std::isnan(a) && !std::isnan(b) ? 0 : t;
 }
 
-/// What exact_blocks gives, before the rounding to C's type. c is not read if beta is 0.
+/// The result of exact_blocks before the rounding to C's type. c is not read if beta is 0.
 inline std::vector<float> exact_blocks(const side& a, const side& b, float alpha = 1, float beta = 0,
                                        const std::vector<float>& c = {}) {
   std::vector<float> out;
@@ -133,7 +132,7 @@ inline std::vector<float> exact_blocks(const side& a, const side& b, float alpha
   return out;
 }
 
-/// The product of the decoded operands, and the sum of magnitudes that the error bounds are made of, alpha = 1.
+/// The product of the decoded operands, and the sum of magnitudes for the error bounds, with alpha = 1.
 struct bounded {
   std::vector<wide> value, magnitude;
 };
@@ -194,7 +193,7 @@ S random_scale(std::mt19937_64& gen, scales kind) {
   }
 }
 
-/// A quantized matrix of every code and a scale of its own for every block, padding +0 as a quantizer leaves it.
+/// A quantized matrix of random codes, with a random scale for every block and +0 as padding, as quantize writes it.
 template <class F>
 ufp4::quantized_matrix<F> random_quantized(std::mt19937_64& gen, std::size_t rows, std::size_t cols,
                                            scales kind = scales::ordinary, float tensor_scale = 1) {

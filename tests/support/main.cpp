@@ -32,7 +32,7 @@ CATCH_REGISTER_LISTENER(skip_watch)
 
 constexpr int all_skipped = 77;  // SKIP_RETURN_CODE in tests/CMakeLists.txt
 
-/// Catch2 2.13 succeeds where no test case matches, which hides a wrong filter.
+/// Catch2 2.13 succeeds if no test case matches, which hides a wrong filter.
 bool asks_for_a_list(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];

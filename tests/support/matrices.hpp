@@ -1,4 +1,4 @@
-// ufp4 - what tests of the operations share: input types with their decoding, and comparison with the model.
+// ufp4 - matrices of every input type for tests of the operations, and comparison with the model.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,7 @@
 
 #include "support/model.hpp"
 
-/// 16-bit types of a user's own.
+/// User-defined 16-bit types.
 struct their_bf16 {
   std::uint16_t raw;
 };
@@ -36,7 +36,7 @@ namespace support {
 template <class T>
 constexpr bool holds_bf16 = std::is_same_v<T, ufp4::bf16> || std::is_same_v<T, their_bf16>;
 
-/// Values as a matrix of T holds them (bf16: the upper half; fp16: some number near by, found without rounding rules).
+/// Values converted to T (bf16: the upper half; fp16: a number near it, without rounding rules).
 template <class T>
 std::vector<T> elements(const std::vector<float>& values) {
   std::vector<T> out;
@@ -60,7 +60,7 @@ std::vector<T> elements(const std::vector<float>& values) {
   return out;
 }
 
-/// The numbers that a matrix of T holds.
+/// The numbers in a matrix of T.
 template <class T>
 std::vector<float> numbers(std::span<const T> elements) {
   std::vector<float> out;
@@ -75,13 +75,24 @@ std::vector<float> numbers(std::span<const T> elements) {
   return out;
 }
 
-/// The bits of a scale, as the model numbers them.
+/// The bits of a scale in the form of the model.
 template <class Scale>
 std::uint32_t scale_bits(const Scale& s) {
   if constexpr (std::is_same_v<Scale, float>)
     return model::bits_of(s);
   else
     return s.bits();
+}
+
+/// Matrices of counts[0], counts[1], ... rows, one after another in memory.
+inline std::vector<ufp4::matrix_view<float>> row_parts(float* data, const std::vector<std::size_t>& counts,
+                                                       std::size_t cols) {
+  std::vector<ufp4::matrix_view<float>> parts;
+  for (const std::size_t rows : counts) {
+    parts.emplace_back(data, rows, cols);
+    data += rows * cols;
+  }
+  return parts;
 }
 
 /// Bits are equal, or both are NaN.

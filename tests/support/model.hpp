@@ -1,10 +1,10 @@
-// ufp4 - a second reading of numerics 1 to 5, slow and literal: what the tests of blocks and operations compare bits with.
+// ufp4 - a slow, literal second implementation of sections 1 to 5 of the numerical specification.
 // SPDX-License-Identifier: Apache-2.0
-/// Shares nothing with the library but the names of its types. Grids are the tables of the page; a conversion tries
-/// every code; one binary32 rounding is an operation in long double, rounded once more on the way out, which is the
-/// same: with 64 bits a second rounding to 24 never changes + - * / (Figueroa 1995: 64 >= 2 * 24 + 2; products are
-/// exact, so the subnormal range is safe too). On x86 long double lives in the x87 unit: no FMA, FTZ, DAZ or MXCSR
-/// rounding mode reaches it.
+/// Shares only the names of types with the library. Grids are the tables of the specification; a conversion tries every
+/// code. An operation with one binary32 rounding is computed in long double and then rounded to binary32, with the same
+/// result: with 64 bits the double rounding never changes + - * / (Figueroa 1995: 64 >= 2 * 24 + 2; products are exact,
+/// so the subnormal range is safe too). On x86 long double is computed by the x87 unit, which FMA, FTZ, DAZ and the
+/// rounding mode in MXCSR do not affect.
 ///
 ///   const model::result want = model::quantize(model::format_of<nvfp4>(), values, rows, cols, {.n = 16});
 ///   REQUIRE(model::packed(want.codes) == got_codes);
@@ -22,10 +22,12 @@
 #include <ufp4/block/presets.hpp>
 #include <ufp4/format/table_element.hpp>
 
+#include "support/philox.hpp"
+
 namespace model {
 
 using wide = long double;
-#if !defined(__HIP_DEVICE_COMPILE__)  // an AMD GPU, which runs none of this, has no such type
+#if !defined(__HIP_DEVICE_COMPILE__)  // AMD GPUs, which do not run this, have no such type
 static_assert(std::numeric_limits<wide>::digits >= 64, "the model needs a long double of 64 bits");
 #endif
 
@@ -38,7 +40,7 @@ inline const float largest_float = float_of(0x7F7FFFFFu);
 
 // ---- One binary32 rounding each.
 
-/// Through memory, or compilers would do the operation in binary32 after all and might fuse it with the next.
+/// Through memory: otherwise compilers might compute in binary32 and fuse the operation with the next.
 inline float fl(wide x) {
   volatile wide exact = x;
   return static_cast<float>(exact);
@@ -48,8 +50,8 @@ inline float sub(float a, float b) { return fl(static_cast<wide>(a) - static_cas
 inline float mul(float a, float b) { return fl(static_cast<wide>(a) * static_cast<wide>(b)); }
 inline float div(float a, float b) { return fl(static_cast<wide>(a) / static_cast<wide>(b)); }
 
-/// a * b + c with one rounding: the product is exact in binary64, the sum is rounded to odd there (the error of the sum
-/// says to which side), so the rounding to binary32 is the only one that shows (Boldo and Melquiond 2008).
+/// a * b + c with one rounding: the product is exact in binary64, the sum is rounded to odd in binary64 (in the
+/// direction of the error of the sum), so the result is rounded to binary32 only once (Boldo and Melquiond 2008).
 inline float fma(float a, float b, float c) {
   const double p = static_cast<double>(a) * static_cast<double>(b), z = static_cast<double>(c);
   const double sum = p + z;
@@ -75,7 +77,7 @@ inline float from_fp16(std::uint16_t bits) {
                                  : std::ldexp(static_cast<wide>(mantissa + 1024), exponent - 25));
 }
 
-// ---- Elements: numerics 1.
+// ---- Elements: section 1.
 
 struct grid {
   std::array<float, 16> value{};        // by code
@@ -142,37 +144,16 @@ grid grid_of() {
   }
 }
 
-// ---- Rounding: numerics 3.
-
-inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> c, std::uint64_t key) {
-  std::uint32_t low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round, low += 0x9E3779B9u, high += 0xBB67AE85u) {
-    const std::uint64_t a = 0xD2511F53ull * c[0], b = 0xCD9E8D57ull * c[2];
-    c = {static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ low, static_cast<std::uint32_t>(b),
-         static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ high, static_cast<std::uint32_t>(a)};
-  }
-  return c;
-}
+// ---- Rounding: section 3.
 
 struct rounding {
   enum kind { nearest_even, nearest_away, toward_zero, stochastic } what = nearest_even;
   std::uint64_t seed = 0, stream = 0;
 
-  std::uint32_t random_word(std::uint64_t index) const {
-    const std::uint64_t group = index / 8;
-    const auto words = philox({static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
-                               static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)},
-                              seed);
-    std::uint16_t lanes[8];
-    for (std::size_t w = 0; w < 4; ++w) {
-      lanes[2 * w] = static_cast<std::uint16_t>(words[w]);
-      lanes[2 * w + 1] = static_cast<std::uint16_t>(words[w] >> 16);
-    }
-    return lanes[index % 8];
-  }
+  std::uint32_t random_word(std::uint64_t index) const { return model::random_word(seed, stream, index); }
 };
 
-/// Does t leave the neighbour nearer to zero? `rank`: that one's steps from zero.
+/// Whether t is rounded away from zero. `rank`: the number of steps from zero of the neighbour nearer to zero.
 inline bool moves_up(float low, float high, int rank, float t, const rounding& r, std::uint64_t index) {
   const wide twice = 2 * static_cast<wide>(absolute(t));
   const wide sum = static_cast<wide>(absolute(low)) + static_cast<wide>(absolute(high));
@@ -202,7 +183,7 @@ inline std::uint8_t round(const grid& g, float t, const rounding& r, std::uint64
   return chosen == g.zero && negative(t) ? g.minus_zero : chosen;
 }
 
-// ---- Scales: numerics 2.
+// ---- Scales: section 2.
 
 enum class scale { f32, bf16, e4m3, ue5m3, e8m0 };
 
@@ -251,7 +232,7 @@ inline std::uint32_t nearest_code(scale s, float x) {
   return up < down || (up == down && above % 2 == 0) ? above : above - 1;
 }
 
-// ---- Hadamard: numerics 4.
+// ---- Hadamard: section 4.
 
 struct transform {
   std::size_t n = 1;
@@ -262,8 +243,7 @@ struct transform {
 inline transform plain_transform(std::size_t n) { return {n, std::vector<bool>(n, false), false}; }
 inline transform random_transform(std::size_t n, std::uint64_t seed) {
   transform t = plain_transform(n);
-  for (std::uint32_t j = 0; j < n; ++j)
-    t.flipped[j] = (philox({j / 128, 0, 0, 0x52485434u}, seed)[j / 32 % 4] >> (j % 32) & 1u) != 0;
+  for (std::uint32_t j = 0; j < n; ++j) t.flipped[j] = random_sign(seed, j);
   return t;
 }
 
@@ -285,7 +265,7 @@ inline void apply(const transform& t, float* x, bool inverse = false) {
   }
 }
 
-// ---- Blocks: numerics 5.
+// ---- Blocks: section 5.
 
 struct format {
   grid g;
@@ -314,14 +294,14 @@ inline tensor_level tensor_level_of(const format& f, rule how, float global_amax
   return {S, mul(S, div(1, f.g.qmax)), div(1, S)};
 }
 
-/// Values of one block in index order, its largest magnitude, and what the tensor says.
+/// Values of one block in index order, its amax, and the constants of the tensor.
 struct block {
   std::vector<float> x;
   float amax = 0;
   tensor_level tensor;
 };
 
-/// A scale under trial: x becomes fl(x / divisor), or fl(x * factor).
+/// A candidate scale: x becomes fl(x / divisor), or fl(x * factor).
 struct trial {
   std::uint32_t code;
   float effective;
@@ -404,7 +384,7 @@ struct request {
   model::rounding rounding = {};
   rule how = rule::by_format;
   bool mse = false;
-  float global_amax = -1;  // negative: found here
+  float global_amax = -1;  // negative: computed here
   bool sharded = false;
   std::uint64_t first_row = 0, first_col = 0, total_cols = 0;
 };
@@ -484,7 +464,7 @@ inline result quantize(const format& f, const std::vector<float>& x, std::size_t
   return out;
 }
 
-/// rows x cols of the decoded values, the transform undone if asked.
+/// rows x cols of the decoded values, with the inverse transform if requested.
 inline std::vector<float> decoded(const result& q, const transform& t = {}, bool undo = false) {
   std::vector<float> y = q.decoded, out;
   for (std::size_t k = 0; undo && t.n > 1 && k < y.size(); k += t.n) apply(t, y.data() + k, true);

@@ -1,4 +1,4 @@
-// ufp4 - the model itself, on answers worked out by hand from numerics.md and on published vectors.
+// ufp4 - the model of the tests gives results calculated by hand from the specification, and published vectors.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <limits>

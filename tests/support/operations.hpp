@@ -1,4 +1,4 @@
-// ufp4 - one matrix through quantize_into, dequantize and fake_quantize, against the model.
+// ufp4 - runs quantize_into, dequantize and fake_quantize on one matrix and compares the results with the model.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +19,7 @@ namespace support {
 
 inline const ufp4::cpu::context one_thread{.threads = 1};
 
-/// The same policies in the library's words and in the model's.
+/// The same policies for the library and for the model.
 struct policies {
   ufp4::transform_spec transform{};
   ufp4::rounding_spec rounding{};
@@ -41,7 +41,7 @@ inline policies random_transform(int n, std::uint64_t seed) {
   return p;
 }
 
-/// One matrix through every operation, into guarded memory of exactly the promised size, aligned for its elements only.
+/// Every operation on one matrix, into guarded memory of exactly the documented size, with minimal alignment.
 template <class F, class T>
 void check_matrix(const std::vector<float>& values, std::size_t rows, std::size_t cols, const policies& p) {
   using namespace ufp4;
@@ -70,7 +70,7 @@ void check_matrix(const std::vector<float>& values, std::size_t rows, std::size_
   REQUIRE((same_numbers(fake.span(), undone) && fake.guards_intact()));
 }
 
-/// Every number of columns from 0 to two runs and one, under every transform.
+/// Every number of columns from 0 to two runs plus one, under every transform.
 template <class F, class T>
 void check_tails() {
   INFO(seed_note());

@@ -6,9 +6,9 @@
 ///   quantized_gemm(a, b, matrix_view<float>{c.data(), m, n});
 ///   REQUIRE(c.guards_intact());
 ///
-/// | body      | every byte 0xFF at first: NaN as float, bf16, fp16, e4m3 and e8m0, so what is read too early shows  |
-/// | unwritten | an element that nobody wrote shows when the same call fills two buffers with different poison       |
-/// | guards    | 64 bytes and more on either side, each byte another value, so a copied neighbour does not go unseen |
+/// | body      | every byte 0xFF at first: NaN as float, bf16, fp16, e4m3 and e8m0, so a premature read is visible   |
+/// | unwritten | an element that was not written differs if the same call fills two buffers with different poison     |
+/// | guards    | 64 bytes and more on either side, each byte another value, so that a copied neighbour is detected   |
 /// | alignment | 64 bytes, plus `shift` elements for the unaligned case                                              |
 /// | reads     | under AddressSanitizer the guards may not be read either                                            |
 #pragma once
@@ -45,7 +45,7 @@ class guarded {
     for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = in_body(i) ? poison : guard_byte(i);
     close_guards();
   }
-  guarded(const guarded&) = delete;  // a copy would have to be aligned and guarded anew
+  guarded(const guarded&) = delete;  // a copy would need its own alignment and guards
   guarded& operator=(const guarded&) = delete;
   ~guarded() { open_guards(); }
 

@@ -1,4 +1,4 @@
-// ufp4 - what a operation says to a bad argument.
+// ufp4 - the error message of an operation for an invalid argument.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// ufp4 - two analysis reports, member by member.
+// ufp4 - compares two analysis reports, member by member.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,12 +1,12 @@
 // ufp4 - the seed of randomised tests.
 // SPDX-License-Identifier: Apache-2.0
 /// Fixed, so that a run can be repeated; UFP4_TEST_SEED=<number> in the environment gives another. A randomised test
-/// puts the seed into its failures with one line,
+/// adds the seed to the output of a failure with one line,
 ///
 ///   INFO(support::seed_note());
 ///   std::mt19937_64 gen{support::seed()};
 ///
-/// and draws what differs between its loops from support::seed(k), not from seed() + k by hand.
+/// and takes seeds that differ between its loops from support::seed(k), not from seed() + k.
 #pragma once
 
 #include <cerrno>
@@ -17,7 +17,7 @@
 
 namespace support {
 
-/// The seed of this run. A value that is no number is an error: a typing mistake must not look like a repeated failure.
+/// The seed of this run. A value that is not a number is an error: a typing mistake must not look like a repeated run.
 inline std::uint64_t seed() {
   static const std::uint64_t value = [] {
     const char* text = std::getenv("UFP4_TEST_SEED");

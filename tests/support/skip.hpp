@@ -1,7 +1,7 @@
-// ufp4 - skipping a test case aloud.
+// ufp4 - skips a test case with a message.
 // SPDX-License-Identifier: Apache-2.0
 /// In the body of a TEST_CASE: `if (!has_avx512()) return support::skip("this machine has no AVX-512");`
-/// The reason goes to stderr. A binary in which nothing but skipping happened is `Skipped` in CTest, not `Passed`.
+/// The reason goes to stderr. A program whose test cases were all skipped is `Skipped` in CTest, not `Passed`.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace support {
 
-inline bool skipped = false;  // since the test case began; main.cpp looks at it
+inline bool skipped = false;  // in the current test case; read by main.cpp
 
 inline void skip(const std::string& reason) {
   skipped = true;

@@ -1,4 +1,4 @@
-// ufp4 - matrices in every layout that a view allows, between guards, with gaps that must stay as they are.
+// ufp4 - matrices in every layout that a view allows, between guards, with gaps that must not change.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,16 +14,16 @@
 
 namespace support {
 
-/// | wide        | rows three elements apart      |
-/// | every_other | columns two elements apart     |
-/// | turned      | the columns lie one by one     |
-/// | upside_down | the last row first             |
-/// | mirrored    | the last column first          |
-enum class layout { packed, wide, every_other, turned, upside_down, mirrored };
-inline constexpr layout all_layouts[] = {layout::packed, layout::wide,        layout::every_other,
-                                         layout::turned, layout::upside_down, layout::mirrored};
+/// | wide          | gaps of three elements between rows  |
+/// | every_other   | gaps of one element between columns  |
+/// | transposed    | contiguous along columns             |
+/// | rows_reversed | the last row first                   |
+/// | cols_reversed | the last column first                |
+enum class layout { packed, wide, every_other, transposed, rows_reversed, cols_reversed };
+inline constexpr layout all_layouts[] = {layout::packed,     layout::wide,          layout::every_other,
+                                         layout::transposed, layout::rows_reversed, layout::cols_reversed};
 
-/// A matrix whose every byte, gaps too, is 0xA5 at first.
+/// A matrix all of whose bytes, including gaps, are initially 0xA5.
 template <class T>
 class strided {
  public:
@@ -33,9 +33,9 @@ class strided {
       case layout::packed: row_ = c; break;
       case layout::wide: row_ = c + 3; break;
       case layout::every_other: row_ = 2 * c + 1, col_ = 2; break;
-      case layout::turned: row_ = 1, col_ = r + 1; break;
-      case layout::upside_down: row_ = -c, first_ = r > 0 ? (r - 1) * c : 0; break;
-      case layout::mirrored: row_ = c, col_ = -1, first_ = c > 0 ? c - 1 : 0; break;
+      case layout::transposed: row_ = 1, col_ = r + 1; break;
+      case layout::rows_reversed: row_ = -c, first_ = r > 0 ? (r - 1) * c : 0; break;
+      case layout::cols_reversed: row_ = c, col_ = -1, first_ = c > 0 ? c - 1 : 0; break;
     }
   }
 
@@ -46,14 +46,14 @@ class strided {
       for (std::size_t j = 0; j < cols_; ++j) to(i, j) = values[i * cols_ + j];
   }
 
-  /// The same numbers (any NaN is a NaN) and untouched gaps and guards.
+  /// The same numbers (all NaNs are equal) and unchanged gaps and guards.
   bool same_as(const strided& other) const {
     return memory_.guards_intact() && same_numbers(numbers<T>(memory_.span()), numbers<T>(other.memory_.span()));
   }
 
  private:
   std::size_t size(layout l) const {
-    const std::size_t gaps = l == layout::wide ? 3 * rows_ : l == layout::turned ? cols_ : 0;
+    const std::size_t gaps = l == layout::wide ? 3 * rows_ : l == layout::transposed ? cols_ : 0;
     return l == layout::every_other ? rows_ * (2 * cols_ + 1) : rows_ * cols_ + gaps;
   }
 

@@ -1,4 +1,4 @@
-// ufp4 - executors and instruction sets to run a operation on, when its bits must not depend on them.
+// ufp4 - executors, numbers of threads and instruction sets for tests that results do not depend on them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,16 +10,16 @@
 
 namespace support {
 
-/// The last task first, all on the caller's thread.
+/// Runs the last task first, all on the caller's thread.
 struct backwards {
-  std::size_t tasks = 0;  ///< how many it was given so far
+  std::size_t tasks = 0;  ///< the number of tasks so far
   void operator()(std::size_t n, ufp4::task_ref task) {
     tasks += n;
     while (n-- > 0) task(n);
   }
 };
 
-/// Task i on thread i mod `threads`, so that neighbours never share one.
+/// Runs task i on thread i mod `threads`, so that neighbouring tasks run on different threads.
 struct dealt {
   std::size_t threads = 3;
   void operator()(std::size_t n, ufp4::task_ref task) {

@@ -1,4 +1,4 @@
-# ufp4 - what a report is made of, before it is HTML or Markdown.
+# ufp4 - the parts of a report, before they become HTML or Markdown.
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 
@@ -26,13 +26,13 @@ class Table:
     name: str
     header: list
     rows: list
-    left: int = 1  # columns of words
+    left: int = 1  # columns of text
     folded: bool = False
 
 
 @dataclasses.dataclass
 class Chart:
-    """A plot and the table that says the same. The Markdown page has the table only, and only where in_page."""
+    """A plot and the table of its numbers. The Markdown page has only the table, and only with in_page."""
 
     svg: str
     table: Table

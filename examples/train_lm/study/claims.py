@@ -1,4 +1,4 @@
-# ufp4 - what the UFP4 paper reports, and which of it a study can confirm or reverse.
+# ufp4 - the results of the UFP4 paper that the study compares its own with.
 # SPDX-License-Identifier: Apache-2.0
 """Source: "Rethinking Shrinkage Bias in LLM FP4 Pretraining: Geometric Origin, Systemic Impact, and UFP4 Recipe",
 arXiv 2606.20381. The ablation's losses are of Dense 1.5B; only order and relative distances can be compared with ours.
@@ -22,7 +22,7 @@ REPORTED_ERROR = {
     "MoE 124B": {"e2m1-baseline": 1.731, "ufp4": 1.386},
 }
 
-# (what the paper finds, the better recipe, the worse one)
+# (the paper's result, the better recipe, the worse one)
 ORDERINGS = [
     ("UFP4 is better than the E2M1 baseline", "ufp4", "e2m1-baseline"),
     ("UFP4 is better with RHT than without", "ufp4", "ufp4-rht-none"),
@@ -45,14 +45,14 @@ ABOUT = {
     "ufp4": "E1M2, RHT on all three GEMMs, SR on dY",
     "ufp4-rht-none": "UFP4 without RHT",
     "e2m1-rht-all": "E2M1 with RHT on all three GEMMs",
-    "nvfp4": "E2M1 with E4M3 scales as NVFP4 recipes train",
-    "mxfp4": "E2M1 baseline with blocks of 32, power-of-two scales",
+    "nvfp4": "NVFP4 as in Transformer Engine: E4M3 scales, W in 16 x 16 blocks",
+    "mxfp4": "e2m1-baseline with blocks of 32, power-of-two scales",
     "ufp4-int4": "UFP4 on int4",
     "nv-uniform": "UFP4 with NVFP4's scales",
     "ufp4-rht-wgrad": "UFP4, RHT on wgrad",
     "ufp4-rht-fprop+wgrad": "UFP4, RHT on fprop and wgrad",
     "ufp4-rht-dgrad+wgrad": "UFP4, RHT on dgrad and wgrad",
-    "ufp4-no-sr": "UFP4, nearest everywhere",
+    "ufp4-no-sr": "UFP4 without SR",
     "e2m1-rht-none": "E2M1 without RHT",
     "e2m1-clip-2": "E2M1 without 3, 4, 6",
     "e2m1-clip-3": "E2M1 without 4, 6",
@@ -65,12 +65,12 @@ def is_mixture(shape):
 
 
 def models_beside(moe):
-    """The paper's models to be read beside a dense model of ours, or beside a mixture of experts."""
+    """The paper's models that a dense model of ours, or a mixture of experts, is compared with."""
     return MIXTURES if moe else (DENSE,)
 
 
 def paper_difference(better, worse, moe=False):
-    """What the paper says of the pair, in percent of the worse one's loss: of Dense 1.5B, or of MoE 7.9B; else None."""
+    """The paper's difference of a pair in percent of the worse loss, for Dense 1.5B or MoE 7.9B; None if unknown."""
     errors = REPORTED_ERROR[models_beside(moe)[0]]
     if moe:
         return _between(errors, better, worse)

@@ -1,12 +1,12 @@
-# ufp4 - the report's sections in order, its summary, how many seeds it needs and what it was made with.
+# ufp4 - the sections of the report in order; its summary, the number of seeds, and the origin of the runs.
 # SPDX-License-Identifier: Apache-2.0
-from blocks import RUN, Heading, Table, Text
+from blocks import LABELS, RUN, Heading, Table, Text
 from compose_inside import shrinkage
 from compose_losses import ablation, errors, orderings
 from compose_training import curves, scaling, speed
 from words import command, plain, signed
 
-FIRST_RECIPES = 5  # those that the study owes an answer on
+FIRST_RECIPES = 5  # the recipes of the main comparison
 
 
 def sections(found):
@@ -30,66 +30,66 @@ def summary(found):
     if not records:
         return [
             Heading("Results"),
-            Text(
-                "There is no complete run yet, so there is nothing to report. "
-                f"`{RUN} run` makes them; what exists at any moment is a report."
-            ),
+            Text(f"There is no complete run yet. `{RUN} run` makes them; a report can be made at any time."),
         ]
     diverged = [r["key"] for r in records if r["train_loss"] is None]
-    models = ", ".join(f"{m.name} ({m.runs} runs)" for m in found["models"]) or "none yet"
     out = [
         Heading("Results"),
         Text(
-            f"{len(records)} complete runs. Compared with the paper's orderings: {models}. Sizes for the scaling law: "
-            f"{len(found['scaling']['sizes'])}."
-            + (f" Diverged, and in no average: {', '.join(diverged)}." if diverged else "")
+            f"Complete runs: {len(records)}. Sizes of the scaling law: {len(found['scaling']['sizes'])}."
+            + (f" Diverged, and not part of any mean: {', '.join(diverged)}." if diverged else "")
         ),
     ]
-    for model in found["models"]:
-        with_data = [o for o in model.orderings if o.label != "no data"]
-        if not with_data:
-            continue
-        by = {name: [o for o in with_data if o.label == name] for name in ("confirmed", "reversed", "unresolved")}
-        firm = {name: sum(not o.exploratory for o in group) for name, group in by.items()}
-        after = sum(o.holm is not None and o.holm < 0.05 for o in by["confirmed"] + by["reversed"])
-        out.append(
+    rows = [summary_row(model) for model in found["models"] if any(o.label != "no data" for o in model.orderings)]
+    if rows:
+        out += [
             Text(
-                f"{model.name}: of the paper's {len(model.orderings)} orderings {len(by['confirmed'])} confirmed, "
-                f"{len(by['reversed'])} reversed, {len(by['unresolved'])} unresolved, "
-                f"{len(model.orderings) - len(with_data)} without data; with at least 5 seeds: {firm['confirmed']}, "
-                f"{firm['reversed']} and {firm['unresolved']}. With Holm's correction for all {len(model.orderings)}, "
-                f"p is below 0.05 for {after} of those confirmed or reversed."
-            )
-        )
-    out.append(
-        Text(
-            "A difference is of the training loss, averaged over the last tenth of the steps, between runs of the "
-            "same seed, text and parameters at the start. Brackets are 95% intervals over seeds (Student t). "
-            "Confirmed and reversed: the interval lies wholly on the paper's side, or on the other. "
-            "* exploratory: fewer than 5 seeds.",
-            note=True,
-        )
-    )
-    return out
+                "Confirmed: the 95% interval of the difference is entirely on the paper's side of 0. Reversed: it is "
+                "entirely on the other side. Unresolved: it contains 0. In parentheses: orderings with at least 5 seeds."
+            ),
+            Table(
+                "Orderings of the paper, by model",
+                ["model", "runs", "orderings", "confirmed", "reversed", "unresolved", "no data", "p (Holm) below 0.05"],
+                rows,
+            ),
+        ]
+    return out + [Text("Recipes and orderings marked * are exploratory: they have fewer than 5 seeds.", note=True)]
+
+
+def summary_row(model):
+    """How many of the paper's orderings have each label; p (Holm): of those confirmed or reversed."""
+    by = {name: [o for o in model.orderings if o.label == name] for name in LABELS}
+    shown = lambda group: f"{len(group)} ({sum(not o.exploratory for o in group)})"
+    significant = sum(o.holm is not None and o.holm < 0.05 for o in by["confirmed"] + by["reversed"])
+    return [
+        model.name,
+        str(model.runs),
+        str(len(model.orderings)),
+        shown(by["confirmed"]),
+        shown(by["reversed"]),
+        shown(by["unresolved"]),
+        str(len(by["no data"])),
+        str(significant),
+    ]
 
 
 def power_messages(p):
     """p: a pilot of power.json, or a stats.Power as a dictionary."""
     return [
         (
-            f"paired differences ufp4 − e2m1-baseline of {p['pilot_seeds']} seeds, % of the loss: "
+            f"differences ufp4 − e2m1-baseline of {p['pilot_seeds']} paired seeds, % of the loss: "
             + ", ".join(signed(d) for d in p["differences_percent"])
             if p.get("differences_percent")
             else ""
         ),
         f"standard deviation s = {p['sd']:.3f}% (below {p['sd_high']:.3f}% with 80% confidence)",
         (
-            f"two standard errors = {p['effect']}% needs n = max(5, ⌈(2·{p['sd']:.3f} / {p['effect']})²⌉) ="
-            f" {p['seeds']} seeds ({p['seeds_high']} at the upper s)"
+            f"{p['effect']}% is two standard errors with n = max(5, ⌈(2·{p['sd']:.3f} / {p['effect']})²⌉) ="
+            f" {p['seeds']} seeds ({p['seeds_high']} with the upper bound of s)"
         ),
         f"with {p['seeds']} seeds the 95% interval is ±{p['half_width']:.3f}%",
         (
-            f"{p['seeds']} seeds of {FIRST_RECIPES} recipes at {p['seconds_a_run']} s a run are {core_hours(p):.1f}"
+            f"{p['seeds']} seeds of {FIRST_RECIPES} recipes at {p['seconds_a_run']} s per run take {core_hours(p):.1f}"
             " core hours"
             if p.get("seconds_a_run")
             else ""
@@ -107,9 +107,16 @@ def power(found):
         return out + [Text(f"Not measured yet: `{RUN} power`")]
     out.append(
         Text(
-            f"Size, steps and seeds are to make a loss difference of {found['effect']:g}% as large as two standard "
-            f"errors of the paired mean. Measured on small pilots before the study (`{RUN} power`), and again on the "
-            "study's own runs."
+            f"Question: how many seeds resolve a loss difference of {found['effect']:g}%, that is, make it two standard "
+            "errors of the mean difference?"
+        )
+    )
+    out.append(
+        Text(
+            f"Method: n = max(5, ⌈(2 s / {found['effect']:g})²⌉) seeds, where s is the standard deviation of the paired "
+            "differences ufp4 − e2m1-baseline in percent of the loss. Before the study, s was measured on small pilot "
+            f"runs (`{RUN} power`). The other rows measure it again on the study's own runs. The upper bound of s holds "
+            "with 80% confidence."
         )
     )
     rows = []
@@ -144,17 +151,17 @@ def power(found):
         )
     out.append(
         Table(
-            f"Seeds for {found['effect']:g}%",
+            f"Seeds needed for {found['effect']:g}%",
             [
                 "runs",
                 "seeds",
-                "sd s, %",
-                "s at 80% confidence",
+                "s, %",
+                "upper bound of s, %",
                 "seeds needed",
-                "at that s",
-                "95% half-width then, %",
-                "seconds a run",
-                f"core hours, {FIRST_RECIPES} recipes",
+                "with the upper bound",
+                "95% half-width with these seeds, %",
+                "seconds per run",
+                f"core hours for {FIRST_RECIPES} recipes",
             ],
             rows,
         )
@@ -168,7 +175,7 @@ def origin(found):
     if not found["records"]:
         return []
     out = [
-        Heading("Made with"),
+        Heading("Origin of the runs"),
         Table(
             "Machines",
             ["processor", "compiler", "commit", "runs"],
@@ -179,7 +186,7 @@ def origin(found):
     out.append(
         Table(
             "Texts",
-            ["text", "hash", "bytes to train on", "to validate on", "runs"],
+            ["text", "hash", "training bytes", "validation bytes", "runs"],
             [
                 [source or "not recorded", name or "–", plain(train, 0), plain(valid, 0), str(n)]
                 for source, train, valid, name, n in found["texts"]
@@ -188,30 +195,30 @@ def origin(found):
         )
     )
     if len(found["texts"]) > 1:
-        out.append(Text(f"{len(found['texts'])} different texts: runs are paired within a text only."))
+        out.append(Text(f"There are {len(found['texts'])} texts. Only runs on the same text are paired."))
     if len(found["eigens"]) > 1:
         out.append(
             Text(
-                "Eigen's instructions differ between runs ("
+                "Eigen used different instruction sets ("
                 + "; ".join(e or "not recorded" for e in found["eigens"])
-                + "): runs are paired within one of them only."
+                + "). Only runs with the same one are paired."
             )
         )
     if found["moved"]:
         out.append(
             Text(
-                "Begun with one machine, compiler or commit and finished with another, and counted for each: "
+                "Runs begun with one machine, compiler or commit, finished with another, and counted for each: "
                 + ", ".join(found["moved"])
                 + "."
             )
         )
     if len({m[2] for m in found["machines"]}) > 1:
-        out.append(Text("Runs of more than one commit are compared."))
+        out.append(Text("The runs are of more than one commit."))
     out.append(
         Text(
-            f"From nothing to these numbers: `{RUN} power`, `{RUN} run --jobs $(nproc)`, `{RUN} export`, `{RUN} report "
-            "--page docs/study.md`. The numbers here are rebuilt from `examples/train_lm/study/results/` by the last. "
-            "A single run is remade by its command; it has the same bits with any number of threads."
+            f"These commands make all numbers: `{RUN} power`, `{RUN} run --jobs $(nproc)`, `{RUN} export`, `{RUN} report "
+            "--page docs/study.md`. The last one makes this page from `examples/train_lm/study/results/`. The command of "
+            "a run repeats it; its bits do not depend on the number of threads."
         )
     )
     rows = [
@@ -226,6 +233,6 @@ def origin(found):
         for r in found["records"]
     ]
     out.append(Table("Every run", ["run", "loss", "validation", "seconds", "checkpoint", "command"], rows, 1, True))
-    if found["said"]:
-        out.append(Table("Left out", ["why"], [[s] for s in found["said"]], 1, True))
+    if found["messages"]:
+        out.append(Table("Left out", ["reason"], [[s] for s in found["messages"]], 1, True))
     return out

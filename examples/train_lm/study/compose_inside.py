@@ -1,4 +1,4 @@
-# ufp4 - attenuation and SQNR, by operand, over training and over depth.
+# ufp4 - the sections on attenuation and SQNR: by operand, over training and over depth.
 # SPDX-License-Identifier: Apache-2.0
 import findings
 import svg
@@ -6,8 +6,8 @@ from blocks import CORE, RUN, Chart, Heading, Table, Text, star
 from words import plain, with_half, with_interval
 
 MEASURES = (("attenuation", "attenuation"), ("sqnr_db", "SQNR, dB"))
-SLOPE = "slope, % a layer"
-NEUTRAL = {"attenuation": 1.0, SLOPE: 0.0}  # where nothing shrinks
+SLOPE = "slope, % per layer"
+NEUTRAL = {"attenuation": 1.0, SLOPE: 0.0}  # the value without shrinkage
 
 
 def shrinkage(model):
@@ -17,9 +17,11 @@ def shrinkage(model):
     out = [
         Heading(f"Shrinkage inside the model, {model.name}"),
         Text(
-            "Attenuation is Σxq / Σx² of an operand x and its quantized q: below 1 the values come out too small. SQNR"
-            " is 10 log₁₀(Σx² / Σ(q − x)²). Means over seeds, layers and linear layers. From the probes of the same"
-            f" runs: `{RUN} run --only {model.name}.`, then `{RUN} report`."
+            "Question: does quantization make the operands of the GEMMs smaller on average (shrinkage)? Method: the"
+            " attenuation of an operand x with quantized values q is Σxq / Σx², both after the transform. A value below"
+            " 1 is shrinkage. SQNR, the signal-to-quantization-noise ratio, is 10 log₁₀(Σx² / Σ(q − x)²) in dB. The"
+            " tables have means over training, layers, linear layers and seeds, with 95% half-widths over seeds."
+            f" Commands: `{RUN} run --only {model.name}.`, then `{RUN} report`."
         ),
     ]
     shown = [r for r in CORE if r in probes] or list(probes)[:6]
@@ -27,19 +29,19 @@ def shrinkage(model):
     for what, name, digits in (("attenuation", "Attenuation", 4), ("sqnr_db", "SQNR in dB", 2)) if operands else ():
         rows = [[r] + [_short(p["over_training"][what].get(o), digits) for o in operands] for r, p in probes.items()]
         out += [
-            Text(f"{name} by operand, mean over training ± 95%:"),
+            Text(f"{name} by operand:"),
             Table(f"{name} by operand, mean over training ± 95%, {model.name}", ["recipe"] + operands, rows),
         ]
     if model.amplified:
         out += [
             Text(
-                "Does the transform amplify shrinkage? Change of the attenuation, in percent, from the recipe without"
-                " RHT on fprop and dgrad to the one with it, over runs of the same seed (wgrad has it in both for"
-                " E2M1). Below 0 the values come out smaller with RHT."
+                "Question: does the transform increase shrinkage? Method: the change of the attenuation, in percent, from"
+                " the recipe without RHT in fprop and dgrad to the recipe with it, over runs of the same seed. (Both E2M1"
+                " recipes have RHT in wgrad.) A negative change is more shrinkage with RHT."
             ),
             Table(
-                f"What RHT does to attenuation, % ± 95%, {model.name}",
-                ["grid"] + operands + ["amplified"],
+                f"Change of the attenuation with RHT, % ± 95%, {model.name}",
+                ["grid"] + operands + ["more shrinkage"],
                 [
                     [f"{grid} (`{without}` → `{with_rht}`)"]
                     + [_short(change[o], 3, True) for o in operands]
@@ -54,11 +56,11 @@ def shrinkage(model):
 
 
 def amplified(change, operands):
-    """In words, by where the intervals lie."""
+    """The operands whose interval is entirely below 0 or above 0, as text."""
     known = [o for o in operands if change.get(o) is not None and change[o].low is not None]
     below, above = [o for o in known if change[o].high < 0], [o for o in known if change[o].low > 0]
     words = (f"in {', '.join(below)}" if below else "in no operand") if known else "–"
-    return words + (f"; the other way in {', '.join(above)}" if above else "")
+    return words + (f"; less in {', '.join(above)}" if above else "")
 
 
 def deepened(change):
@@ -95,22 +97,26 @@ def depth(model, probes, shown):
     if slopes:
         out += [
             Text(
-                "The residual stream after each block, with quantized GEMMs against the same pass without: if every"
-                " block shrinks its input by the same factor, the logarithm of the attenuation falls along a line,"
-                " whose slope is given in percent a layer."
+                "Question: does shrinkage accumulate from layer to layer? Method: the residual stream is the sum to"
+                " which every block adds. Its attenuation after each block compares a pass with quantized GEMMs with the"
+                " same pass in bf16. If every block shrinks the stream by the same factor, the logarithm of the"
+                " attenuation falls along a line; the table has the slope of that line in percent per layer."
             ),
             Table(
                 f"Attenuation of the residual stream, last probe, {model.name}",
-                ["recipe", "seeds", "first layer", "last layer", "slope, % a layer [95%]", ""],
+                ["recipe", "seeds", "first layer", "last layer", "slope, % per layer [95%]", "result"],
                 slopes,
             ),
         ]
     if model.deepened:
         out += [
-            Text("Does RHT make it shrink more with depth? Change of that slope over runs of the same seed:"),
+            Text(
+                "Question: does shrinkage grow faster with depth under RHT? Method: the change of that slope from the"
+                " recipe without RHT in fprop and dgrad to the recipe with it, over runs of the same seed."
+            ),
             Table(
-                f"What RHT does to the slope over depth, {model.name}",
-                ["grid", "seeds", "change, % a layer [95%]", "with RHT it"],
+                f"Change of the slope with RHT, {model.name}",
+                ["grid", "seeds", "change, % per layer [95%]", "with RHT"],
                 [
                     [f"{grid} (`{without}` → `{with_rht}`)", str(i.n), with_interval(i), deepened(i)]
                     for grid, without, with_rht, i in model.deepened
@@ -132,7 +138,7 @@ def depth(model, probes, shown):
 
 
 def over_steps(model, probes, shown, operands):
-    """Of every operand: both measures over training, over depth at the last probe, and over training in every layer."""
+    """Charts of every operand: both measures over training, over depth at the last probe, and over training by layer."""
     out = []
     for o in operands:
         have = {r: probes[r] for r in shown if o in probes[r]["operands"]}
@@ -146,7 +152,7 @@ def over_steps(model, probes, shown, operands):
 
 
 def layers_over_training(of_what, tables, name, model):
-    """A chart a layer; tables: recipe -> (its probes, the measure by step and layer)."""
+    """One chart per layer. tables: recipe -> (its probes, the measure by step and layer)."""
     out = []
     for at, layer in enumerate(next((p["layers"] for p, _ in tables.values()), [])):
         lines = {r: curve(p["steps"], [layers[at] for layers in table]) for r, (p, table) in tables.items()}

@@ -31,13 +31,27 @@ def orderings(model):
                 signed(o.paper),
             ]
         )
+    shown = {label: sum(o.label == label for o in model.orderings) for label in LABELS}
     out = [
         Heading(f"Does the paper's order hold? {title_of(model)}"),
         Text(
-            "Difference of the first recipe's loss from the second's, in percent of the second's: below 0 is the"
-            ' paper\'s side. p is of "no difference", two-sided; Holm corrects it for'
-            f" {len(model.orderings)} orderings, those without data too. 2 SE is two standard errors of the mean: what"
-            f" is smaller, these seeds hardly tell from 0. The paper's difference is of its {beside[0]}. Runs: `{RUN} run --only {model.name}.`"
+            "Question: for each pair of recipes the paper reports which one has the lower loss. Does it have the lower "
+            "loss here?"
+        ),
+        Text(
+            "Method: the difference is the loss of the first recipe minus the loss of the second, in percent of the "
+            "second, over runs of the same seed. A negative difference agrees with the paper. Brackets are a 95% "
+            'interval over seeds. p is the probability of a difference at least this large if there is none (two-sided '
+            f"paired t test). Holm's correction of p is for all {len(model.orderings)} orderings, including those "
+            "without data. 2 SE is two standard errors of the mean: these seeds do not resolve a smaller difference."
+        ),
+        Text(
+            f"Result: {shown['confirmed']} confirmed, {shown['reversed']} reversed, {shown['unresolved']} unresolved, "
+            f"{shown['no data']} without data."
+        ),
+        Text(
+            f"Limits: the paper's difference is of its model {beside[0]}, of another size and trained on another text. "
+            f"Orderings marked * have fewer than 5 seeds. Command: `{RUN} run --only {model.name}.`"
         ),
     ]
     if rows:
@@ -45,7 +59,7 @@ def orderings(model):
             Table(
                 f"Orderings of the paper, {model.name}",
                 [
-                    "the paper finds",
+                    "result of the paper",
                     "here",
                     "seeds",
                     "difference, % [95%]",
@@ -60,7 +74,7 @@ def orderings(model):
             )
         )
     if absent:
-        out.append(Text("Without a pair of runs yet: " + ", ".join(absent) + ".", note=True))
+        out.append(Text("Pairs without runs: " + ", ".join(absent) + ".", note=True))
     return out
 
 
@@ -83,17 +97,17 @@ def errors(model):
         )
     shown = Table(
         f"Loss and its error relative to bf16, {model.name}",
-        ["recipe", "", "seeds", "loss, nats a byte", "error, % [95%]", "validation, %"]
+        ["recipe", "description", "seeds", "loss, nats per byte", "error, % [95%]", "validation, %"]
         + [f"paper, {paper}, %" for paper in beside]
         + (["diverged"] if any(x.diverged for x in model.recipes) else []),
         table,
         2,
     )
     if not rows:
-        return out + [Text("No recipe has a seed in common with bf16 yet."), shown]
+        return out + [Text("No recipe has a run with a seed of bf16."), shown]
     ends = [v for r in rows for i in [r.error["train"]] for v in ((i.mean,) if i.low is None else (i.low, i.high))]
     named = [(len(rows) - 1 - k, star(r.recipe, r.exploratory)) for k, r in enumerate(rows)]
-    # A recipe with two seeds has an interval that would flatten all others: whiskers are cut at the frame.
+    # The interval of two seeds is so wide that it would hide the others: whiskers are cut at the frame.
     firm = [v for r in rows if r.error["train"].n >= 3 for v in (r.error["train"].low, r.error["train"].high)] or ends
     low, high = min([0.0, *firm, *(r.error["train"].mean for r in rows)]), max(
         [0.0, *firm, *(r.error["train"].mean for r in rows)]
@@ -102,7 +116,7 @@ def errors(model):
         shown.name,
         (low, high),
         (-0.7, len(rows) - 0.3),
-        "loss above bf16 of the same seed, %",
+        "loss above that of bf16 with the same seed, %",
         "",
         height=70 + 30 * len(rows),
         named_y=named,
@@ -113,11 +127,18 @@ def errors(model):
         if i.low is not None:
             plot.whisker(y, i.low, i.high, r.recipe)
         plot.dot(i.mean, y, r.recipe, f"{r.recipe}: {with_interval(i)} %, {i.n} seeds")
-    return out + [Text("(L − L of bf16) / L of bf16, seed by seed."), Chart(plot.svg(), shown, True)]
+    return out + [
+        Text(
+            "Question: how much higher than the loss of bf16 is the loss of each recipe? Method: the error is "
+            "100 (L − L of bf16) / L of bf16 for runs of the same seed; the table has its mean and 95% interval, for the "
+            "training loss and for the validation loss. The last columns are the errors that the paper reports."
+        ),
+        Chart(plot.svg(), shown, True),
+    ]
 
 
 def ablation(model):
-    if sum(1 for *_, loss in model.ablation if loss is not None) < 3:  # UFP4 with and without RHT stand in every table
+    if sum(1 for *_, loss in model.ablation if loss is not None) < 3:  # every table has UFP4 with and without RHT
         return []
     explore = {r.recipe: r.exploratory for r in model.recipes}
     rows = [
@@ -132,15 +153,19 @@ def ablation(model):
         for row, recipe, paper, distance, difference, loss in model.ablation
     ]
     return [
-        Heading(f"The ablation beside the paper's, {model.name}"),
+        Heading(f"The paper's ablation, {model.name}"),
         Text(
-            "Distances are from the last row, in percent of its loss: the paper's Dense 1.5B, and ours over paired"
-            ' seeds. In ours every row but "no SR" rounds dY stochastically; whether the paper\'s first four do is'
-            f" not known to us. Runs: `{RUN} run --only {model.name}.ufp4`"
+            "Question: which GEMMs need the Hadamard transform (RHT), and does stochastic rounding (SR) lower the loss? "
+            "Method: every row changes one part of the recipe ufp4, the last row. A distance is the loss of the row minus "
+            "the loss of the last row, in percent of the latter: of the paper's Dense 1.5B, and of our paired seeds."
+        ),
+        Text(
+            'Limits: here every row but "no SR" rounds dY stochastically. Whether the first four rows of the paper do is '
+            f"not known. Command: `{RUN} run --only {model.name}.ufp4`"
         ),
         Table(
             f"Ablation, {model.name}",
-            ["row", "recipe", "paper's loss", "distance, %", "loss here [95%]", "distance here, % [95%]"],
+            ["row", "recipe", "loss, paper", "distance, paper, %", "loss here [95%]", "distance here, % [95%]"],
             rows,
             2,
         ),

@@ -1,4 +1,4 @@
-# ufp4 - losses over steps and over compute, and the speed.
+# ufp4 - the sections on losses over steps and over compute, and on speed.
 # SPDX-License-Identifier: Apache-2.0
 import stats
 import svg
@@ -13,7 +13,7 @@ def thinned(points, most=10):
 
 
 def curve_chart(name, curves, y_name, zero=False, skip=0.0):
-    """curves: recipe -> [(step, mean, low, high)]; skip: the share of the steps left out at the beginning."""
+    """curves: recipe -> [(step, mean, low, high)]; skip: the share of the first steps that are not drawn."""
     last = max(points[-1][0] for points in curves.values())
     curves = {r: [p for p in points if p[0] >= skip * last] for r, points in curves.items()}
     curves = {r: points for r, points in curves.items() if len(points) > 1}
@@ -48,8 +48,8 @@ def curves(model):
     chosen = lambda by: {r: by[r] for r in CORE if r in by and len(by[r]) > 1}
     out = []
     for by, name, y_name, zero, skip in (
-        (chosen(model.curves), f"Training loss, mean over seeds, {model.name}", "loss, nats a byte", False, 0.1),
-        (chosen(model.distances), f"Loss above bf16 of the same seed, {model.name}", "above bf16, %", True, 0.15),
+        (chosen(model.curves), f"Training loss, mean over seeds, {model.name}", "loss, nats per byte", False, 0.1),
+        (chosen(model.distances), f"Loss above that of bf16 with the same seed, {model.name}", "above bf16, %", True, 0.15),
     ):
         chart = curve_chart(name, by, y_name, zero, skip) if by else None
         if chart:
@@ -58,8 +58,8 @@ def curves(model):
         [
             Heading(f"Over training, {model.name}", in_page=False),
             Text(
-                "Means over seeds of fortieths of the run; bands are 95% intervals of at least 3 seeds, cut where they"
-                " leave the plot. The steep beginning is left out.",
+                "A point is the mean loss of one fortieth of the run, over seeds. Bands are 95% intervals where there are"
+                " at least 3 seeds, cut at the frame. The first steps, in which the loss falls steeply, are not drawn.",
                 in_page=False,
             ),
         ]
@@ -74,35 +74,46 @@ def scaling(found):
     if not found["recipes"]:
         return out + [
             Text(
-                "There are not two sizes of one recipe yet. A fit of three unknowns needs four at least: "
+                "No recipe has two sizes yet. A fit of three unknowns needs at least four: "
                 f"`{RUN} run --only scale- --only micro.`"
             )
         ]
     fits = {r: e for r, e in found["recipes"].items() if e["fit"]}
     most = max(len(e["compute"]) for e in found["recipes"].values())
     if not fits:
-        out.append(Text(f"{most} sizes are there: too few for a fit of loss = E + A·(C/C₀)⁻ᵇ, which needs four."))
+        out.append(Text(f"There are {most} sizes: too few for a fit of loss = E + A·(C/C₀)⁻ᵇ, which needs four."))
     else:
         sizes = max(e["fit"]["sizes"] for e in fits.values())
         seeds = min(e["fit"]["seeds"] for e in fits.values())
         out.append(
             Text(
-                f"loss = E + A·(C/C₀)⁻ᵇ by least squares of relative residuals over {sizes} sizes; C is the training"
-                " compute in FLOP, C₀ its geometric mean over the sizes, so that A is the excess over E in the middle"
-                " of the data. ± is a 95% half-width from a bootstrap over seeds (a seed is drawn with all of its"
-                f" sizes; widened by Student's t for {seeds} seeds). It holds what differs between seeds, not whether a"
-                f" power law is the right curve: with {sizes} sizes and three unknowns that has {sizes - 3}"
-                f" degree{'s' if sizes != 4 else ''} of freedom. Only seeds that have every size take part. Differences"
-                " from bf16 are drawn with the same seeds. The last column is the share of the largest size's compute with which"
-                f" bf16's curve reaches the recipe's loss there. Runs: `{RUN} run --only scale- --only micro.`, then"
-                f" `{RUN} report`."
+                "Question: how does the loss depend on the training compute, and how much compute would bf16 need for the"
+                f" loss of a 4-bit recipe? Method: loss = E + A·(C/C₀)⁻ᵇ is fitted to {sizes} sizes by least squares of"
+                " the relative residuals. C is the training compute in FLOP; C₀ is the geometric mean of C over the"
+                " sizes; E is the loss for unlimited compute; A is the excess over E at C₀; b is the exponent."
+            )
+        )
+        out.append(
+            Text(
+                "± is a 95% half-width from a bootstrap over seeds. A seed is drawn with all of its sizes, and only seeds"
+                f" that have every size are used. The half-width is widened by Student's t for {seeds} seeds. The"
+                " differences from bf16 use the same draws. The last column is the compute with which the curve of bf16"
+                " reaches the recipe's loss at the largest size, as a share of that size's compute."
+            )
+        )
+        out.append(
+            Text(
+                "Limits: the intervals contain the variation between seeds. They do not contain the error of the"
+                f" power law itself: {sizes} sizes and three unknowns leave {sizes - 3}"
+                f" degree{'s' if sizes != 4 else ''} of freedom to test it. Commands:"
+                f" `{RUN} run --only scale- --only micro.`, then `{RUN} report`."
             )
         )
         if any(e["fit"]["at_edge"] for e in fits.values()):
             out.append(
                 Text(
-                    "Where b is marked with !, it is at the edge of the search (0.01 to 3), or E is at 0: these sizes "
-                    "do not bend enough, or bend too much, to tell E and b apart."
+                    "A ! after b: b is at the edge of the search, 0.01 to 3, or E is 0. The losses of these sizes do "
+                    "not determine E and b separately."
                 )
             )
     rows = []
@@ -127,7 +138,7 @@ def scaling(found):
         )
     fit_table = Table(
         "Fits of the scaling law",
-        ["recipe", "sizes", "E", "A", "b", "residual, rms", "E − E of bf16", "b − b of bf16", "compute bf16 needs"],
+        ["recipe", "sizes", "E", "A", "b", "residual, rms", "E − E of bf16", "b − b of bf16", "compute of bf16"],
         rows,
     )
     losses = [i for e in found["recipes"].values() for i in e["loss"] if i]
@@ -138,7 +149,7 @@ def scaling(found):
         (min(c_all), max(c_all)),
         (min(y), max(y)),
         "training compute, FLOP",
-        "loss, nats a byte",
+        "loss, nats per byte",
         log_x=True,
     )
     for recipe, e in found["recipes"].items():
@@ -177,14 +188,14 @@ def speed(model):
     if not model.speed:
         return []
     rows = [[r, with_interval(i, 0, False), percent(q), percent(g)] for r, i, q, g in model.speed]
-    table = Table(f"Speed, {model.name}", ["recipe", "tokens/s on one core [95%]", "in quantize", "in GEMM"], rows)
+    table = Table(f"Speed, {model.name}", ["recipe", "tokens/s on one core [95%]", "share of quantize", "share of GEMM"], rows)
     top = max(i.mean for _, i, _, _ in model.speed)
     named = [(len(model.speed) - 1 - k, r) for k, (r, *_) in enumerate(model.speed)]
     plot = svg.Plot(
         table.name,
         (0, 1),
         (-0.7, len(named) - 0.3),
-        "share of the time: quantize, GEMM, the rest",
+        "share of the time: quantize, GEMM, other",
         "",
         height=70 + 30 * len(named),
         named_y=named,
@@ -194,17 +205,18 @@ def speed(model):
         q, g = q or 0.0, g or 0.0
         plot.bar(0, q, y, "bar-quantize", f"{recipe}: quantize {percent(q)}")
         plot.bar(q, min(1, q + g), y, "bar-gemm", f"{recipe}: GEMM {percent(g)}")
-        plot.bar(min(1, q + g), 1, y, "bar-rest", f"{recipe}: the rest {percent(max(0, 1 - q - g))}")
+        plot.bar(min(1, q + g), 1, y, "bar-rest", f"{recipe}: other {percent(max(0, 1 - q - g))}")
     key = (
         '<ul class="legend"><li><i class="key bar-quantize"></i>quantize</li><li><i class="key bar-gemm"></i>GEMM</li>'
-        '<li><i class="key bar-rest"></i>the rest</li></ul>'
+        '<li><i class="key bar-rest"></i>other</li></ul>'
     )
     return [
         Heading(f"Speed, {model.name}"),
         Text(
-            "This is the cost of emulating 4 bits on this processor, not of hardware that has them; the fastest recipe"
-            f" runs at {count(top)} tokens/s. Runs side by side disturb each other's times. From the same runs, `{RUN}"
-            f" run --only {model.name}.`: result.json has each run's seconds and shares."
+            "Question: how fast is training under each recipe, and what share of the time do quantization and GEMMs take?"
+            f" Result: the fastest recipe trains at {count(top)} tokens/s. Limits: this processor emulates 4-bit"
+            " arithmetic; hardware with 4-bit units has other ratios. Runs at the same time slow each other down."
+            f" Command: `{RUN} run --only {model.name}.`; result.json has the seconds and shares of each run."
         ),
         Chart(key + plot.svg(), table, True),
     ]

@@ -1,6 +1,6 @@
-# ufp4 - from records of runs to every number that the report shows.
+# ufp4 - computes every number of the report from the records of the runs.
 # SPDX-License-Identifier: Apache-2.0
-"""The HTML report and docs/study.md are two renderings of what find() returns; neither computes anything."""
+"""The HTML report and docs/study.md render the result of find() and compute nothing."""
 
 import collections
 import dataclasses
@@ -11,7 +11,7 @@ import numpy
 import claims
 import stats
 
-EFFECT = 0.3  # percent of the loss that the study is to resolve, where `power` was asked for no other
+EFFECT = 0.3  # the loss difference that the study is to resolve, in percent; `power --effect` changes it
 FEW_SEEDS = 5  # below this a recipe is exploratory
 OPERANDS = ["X", "W", "dY", "W^T", "dY^T", "X^T"]  # of fprop, dgrad, wgrad
 RHT_PAIRS = [("E2M1", "e2m1-baseline", "e2m1-rht-all"), ("the uniform grid", "ufp4-rht-none", "ufp4")]
@@ -27,7 +27,7 @@ def rank(recipe):
 class RecipeRow:
     recipe: str
     seeds: int
-    diverged: int  # runs whose loss is not finite: they are in no average
+    diverged: int  # runs whose loss is not finite; they are not part of any mean
     loss: dict  # metric -> Interval of the loss itself
     error: dict  # metric -> Interval of the BF16-relative loss error, percent
     exploratory: bool
@@ -66,13 +66,13 @@ class Model:
 
 
 def unit(record):
-    """Runs are paired where seed, text and the instructions of Eigen are the same: others add up in another order, and
-    training makes about a percent of the loss of a last bit."""
+    """Runs are paired where seed, text and Eigen's instruction set are equal. Another instruction set adds in another order,
+    and training amplifies a difference in the last bit to about a percent of the loss."""
     return (record["seed"], record.get("text", ""), record.get("eigen", ""))
 
 
 def find(all_records, power=None):
-    said = []
+    messages = []
     effect = next((p["effect"] for p in power or [] if p.get("effect")), EFFECT)
     by_model = collections.defaultdict(list)
     for record in all_records:
@@ -82,8 +82,8 @@ def find(all_records, power=None):
         usual = shapes.most_common(1)[0][0]
         if len(shapes) > 1:
             dropped = [r["key"] for r in group if tuple(r["shape"]) != usual]
-            said.append(
-                f"{name}: {len(dropped)} runs were made with other arguments than the rest and are left out: "
+            messages.append(
+                f"{name}: {len(dropped)} runs have other arguments than the rest: "
                 + ", ".join(dropped)
             )
         by_model[name] = [r for r in group if tuple(r["shape"]) == usual]
@@ -93,7 +93,7 @@ def find(all_records, power=None):
     return {
         "models": models,
         "scaling": scaling_of(by_model),
-        "said": said,
+        "messages": messages,
         "records": kept,
         "machines": machines_of(kept),
         "texts": texts_of(kept),
@@ -115,7 +115,7 @@ def losses_of(group, metric):
 
 
 def beside_bf16(losses, recipe):
-    """{unit: loss} of a recipe: the units that bf16 has too, or all where it shares none."""
+    """{unit: loss} of a recipe: the units that bf16 also has, or all if there are none."""
     mine, reference = losses.get(recipe, {}), losses.get("bf16", {})
     return {u: loss for u, loss in mine.items() if u in reference} or mine
 
@@ -130,7 +130,7 @@ def model_of(name, group):
             m: stats.paired(losses[m].get(recipe, {}), losses[m].get("bf16", {})) if recipe != "bf16" else None
             for m in METRICS
         }
-        # Where seeds of bf16 are fewer, the mean loss is of those, so that a column can be read downwards.
+        # The mean loss is over the seeds that bf16 also has, so that the losses of a column can be compared.
         beside = {m: beside_bf16(losses[m], recipe) for m in METRICS}
         seeds = len(beside["train"])
         pairs = seeds if recipe == "bf16" else (error["train"].n if error["train"] else 0)
@@ -207,7 +207,7 @@ def ablation_of(losses):
 
 
 def _point(step, values):
-    """(step, mean, low, high); two seeds have an interval 25 standard errors wide, which no plot is served by."""
+    """(step, mean, low, high). The interval of two seeds is 25 standard errors wide, too wide for a plot, and left out."""
     got = stats.interval(values)
     return (step, got.mean, got.low, got.high) if got.n > 2 else (step, got.mean, got.mean, got.mean)
 
@@ -244,7 +244,7 @@ def distances_of(group):
     return out
 
 
-# ---- what quantization did inside
+# ---- quantization errors inside the model
 
 
 def probes_of(group):
@@ -274,7 +274,7 @@ def probes_of(group):
         }
         last = [p["residual"] for p in probes if p.get("residual")]
         if last:
-            entry["residual"] = {  # a list of layers a step
+            entry["residual"] = {  # a list of layers per step
                 name: _mean_tables([p[name] for p in last]) for name in ("attenuation", "sqnr_db")
             }
             entry["slopes"] = [
@@ -287,7 +287,7 @@ def probes_of(group):
 
 
 def amplified_of(group):
-    """What the transform does to attenuation, over runs of the same seed: the paper finds that it shrinks E2M1."""
+    """The change of attenuation by the transform, over runs of the same seed."""
     means = {
         (r["recipe"], unit(r)): {o: _mean(p["attenuation"]) for o, p in r["probes"]["operands"].items()}
         for r in group
@@ -306,7 +306,7 @@ def amplified_of(group):
 
 
 def deepened_of(group):
-    """What the transform does to the slope over depth, at the last probe, over runs of the same seed."""
+    """The change of the slope over depth by the transform, at the last probe, over runs of the same seed."""
     slopes = {}
     for r in group:
         residual = (r.get("probes") or {}).get("residual")
@@ -332,7 +332,7 @@ def _mean_lists(lists):
 
 
 def _mean_tables(tables):
-    """Of lists of layers a step."""
+    """Means of lists of layers, per step."""
     return [_mean_lists(at) for at in zip(*tables)]
 
 
@@ -345,7 +345,7 @@ def _slope(layers, attenuation):
 
 
 def speed_of(group, recipes):
-    """(recipe, Interval of tokens/s, share in quantize, share in GEMM), runs of the commonest machine only."""
+    """(recipe, Interval of tokens/s, share in quantize, share in GEMM), for runs on the most frequent machine only."""
     usual = collections.Counter(r["machine"].get("cpu", "") for r in group).most_common(1)[0][0]
     out = []
     for recipe in recipes:
@@ -367,7 +367,7 @@ def speed_of(group, recipes):
 
 
 def scaling_of(by_model):
-    """recipe -> compute and losses of the sizes it has, and the fit where there are four."""
+    """recipe -> compute and losses of its sizes, and the fit if there are four or more."""
     sizes = sorted(
         (
             (group[0]["flops"], name)
@@ -403,17 +403,17 @@ def scaling_of(by_model):
 
 
 def complete_units(losses, names):
-    """The units that all recipes have which have all of these sizes: fits of the same seeds can be compared."""
+    """The units that every recipe with all of these sizes has, so that fits use the same seeds and can be compared."""
     recipes = [set(losses[name]) for name in names]
     shared = [set(losses[name][recipe]) for recipe in set.intersection(*recipes) for name in names]
     return set.intersection(*shared) if shared else set()
 
 
-# ---- how sure one can be
+# ---- number of seeds
 
 
 def achieved_power(models, by_model, effect):
-    """What power() says once the real runs are there: model -> Power of (ufp4 - e2m1-baseline)."""
+    """The number of seeds from the study's own runs: model -> Power of (ufp4 - e2m1-baseline)."""
     out = {}
     for name in [m.name for m in models]:
         losses = losses_of(by_model[name], "train")
@@ -424,19 +424,19 @@ def achieved_power(models, by_model, effect):
 
 
 def machines_of_run(record):
-    """(processor, compiler, commit) of each machine that made a part of it."""
+    """(processor, compiler, commit) of each machine that ran a part of it."""
     parts = record.get("machines") or [record["machine"]]
     return list(dict.fromkeys(tuple(m.get(k, "unknown") for k in ("cpu", "compiler", "commit")) for m in parts))
 
 
 def machines_of(records):
-    """Each with the number of runs that it made a part of, or the whole."""
+    """Each machine with the number of runs of which it ran a part or all."""
     counts = collections.Counter(m for r in records for m in machines_of_run(r))
     return [(*key, n) for key, n in counts.most_common()]
 
 
 def texts_of(records):
-    """(source, bytes to train on, bytes to validate on, hash, runs) of every text."""
+    """(source, training bytes, validation bytes, hash, runs) of every text."""
     runs = collections.defaultdict(list)
     for r in records:
         runs[r.get("text", "")].append(r)

@@ -1,18 +1,18 @@
-# ufp4 - which runs the study makes, and in which order.
+# ufp4 - the runs of the study and their order.
 # SPDX-License-Identifier: Apache-2.0
 """A grid is a list of blocks, here or in a JSON file of the same form:
 
 | member    | meaning                                                                                                |
 |-----------|--------------------------------------------------------------------------------------------------------|
 | model     | a name for the shape and the training length: runs of one model may be compared                        |
-| arguments | what train_lm is given to make that model                                                               |
-| recipes   | names that train_lm knows, or {"name": ..., "arguments": [...]} for a recipe put together on its flags  |
+| arguments | the arguments of train_lm that make that model                                                         |
+| recipes   | names of train_lm, or {"name": ..., "arguments": [...]} for a recipe made with its options             |
 | seeds     | N for the seeds 1 to N, or a list                                                                       |
 | priority  | blocks of priority 1 run before those of 2; within a priority, all runs of seed 1, then of seed 2, ...  |
 | uses      | "orderings": compared with the paper's orderings; "scaling": a size of the scaling law                  |
-| minutes   | a guess of one run's, for the first estimate of the time left                                           |
+| minutes   | estimated minutes per run, for the first estimate of the time left                                     |
 
-Seed-major order keeps what exists balanced: stopping anywhere leaves every recipe with the same seeds, or one fewer.
+In this order the study can be stopped at any time: every recipe has the same seeds, or one seed fewer.
 """
 
 import dataclasses
@@ -33,13 +33,14 @@ ABLATION = [
 VARIANTS = ["ufp4-int4", "nv-uniform", "mxfp4"]
 
 
-# Nine probes and two validation losses in micro's 600 steps: about a tenth of a run's time.
+# Nine probes and two validation losses in the 600 steps of micro take about a tenth of a run's time.
 MICRO = ["--size", "micro", "--eval-every", 300, "--probe-every", 75]
 
 
 def scaled(layers, width, heads):
-    """A size of the scaling law: micro's batch, sequence, learning rate and length, with a shape of its own. Half its length
-    ends where losses fall fastest, and there two runs of one recipe differ by percents (docs/study.md, "How many seeds")."""
+    """A size of the scaling law: another shape with the batch, sequence, learning rate and number of steps of micro. With
+    half the steps, training would end where the loss falls fastest, and two runs of one recipe would differ by percents
+    (docs/study.md, "How many seeds")."""
     return [
         "--size",
         "micro",
@@ -67,8 +68,9 @@ def orderings(recipes, seeds, priority, moe=False, uses=("orderings",)):
 
 
 def powered(recipes, seeds):
-    """Short runs, many seeds of their own: the pilots, seeds 1 to 5, chose the length. Of the first 12 pairs ufp4 - e2m1-baseline
-    has the standard deviation 0.88% of the loss, where 5 pilots had said 0.33%: 35 were made for that, whose own 0.97% asks for 42."""
+    """Short runs with many seeds. Seeds 1 to 5 are those of the pilots, which determined the length, and are not used here.
+    The standard deviation of ufp4 - e2m1-baseline was 0.33% of the loss in the 5 pilots and 0.88% in the first 12 pairs,
+    which needs 35 seeds; it was 0.97% in those 35, which needs 42."""
     return {
         "model": "nano-600",
         "arguments": ["--size", "nano", "--steps", 600],
@@ -92,7 +94,7 @@ def scaling(name, arguments, minutes):
     }
 
 
-# Compute grows two- to threefold from size to size and about 20-fold in all.
+# From size to size compute grows two- to threefold, and about 20-fold in total.
 DEFAULT = [
     orderings(CORE, 5, 1, uses=("orderings", "scaling")),
     orderings(CORE, 5, 1, moe=True),
@@ -109,8 +111,8 @@ DEFAULT = [
     scaling("scale-96", scaled(4, 96, 6), 3),
 ]
 
-# Pilots of `power`: sizes that cost seconds, and the sd of a paired difference that they let one expect. scale-48 is a
-# size of the grid, whose runs it begins.
+# The pilots of `power`: runs of seconds, which estimate the standard deviation of a paired difference. scale-48 is also a
+# size of the grid, which uses these runs.
 PILOT = ["e2m1-baseline", "ufp4"]
 PILOTS = [
     {
@@ -142,7 +144,7 @@ PILOTS = [
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One call of train_lm. `arguments` are all that decide its bits; threads and folders are not among them."""
+    """One call of train_lm. `arguments` are all that determine its bits; threads and folders are not among them."""
 
     model: str
     recipe: str
@@ -184,7 +186,7 @@ def runs_of(blocks, core_seeds=None):
                 )
                 if run.key in made:
                     if made[run.key].arguments != run.arguments:
-                        raise GridError(f"grid: {run.key} stands there twice with different arguments")
+                        raise GridError(f"grid: two runs named {run.key} have different arguments")
                     continue
                 made[run.key] = run
                 ordered.append(((block.get("priority", 1), seed, place, rank), run))
@@ -193,10 +195,10 @@ def runs_of(blocks, core_seeds=None):
 
 def _field(block, place, name, kind):
     if not isinstance(block, dict) or not isinstance(block.get(name), kind):
-        raise GridError(f"grid: block {place + 1} has no usable member '{name}'")
+        raise GridError(f"grid: block {place + 1}: member '{name}' is missing or of the wrong type")
     value = block[name]
     if name == "model" and (not value or not all(c.isalnum() or c in "-_+" for c in value)):
-        raise GridError(f"grid: the model name '{value}' of block {place + 1} is to be letters, digits, - _ +")
+        raise GridError(f"grid: block {place + 1}: a model name must have letters, digits, - _ + only, got '{value}'")
     return value
 
 
@@ -205,7 +207,7 @@ def _recipe(recipe, place):
         return recipe, ["--recipe", recipe]
     if isinstance(recipe, dict) and isinstance(recipe.get("name"), str) and isinstance(recipe.get("arguments"), list):
         return recipe["name"], [str(a) for a in recipe["arguments"]]
-    raise GridError(f"grid: a recipe of block {place + 1} is neither a name nor {{name, arguments}}: {recipe!r}")
+    raise GridError(f"grid: block {place + 1}: a recipe must be a name or {{name, arguments}}, got {recipe!r}")
 
 
 def read(path):
@@ -217,5 +219,5 @@ def read(path):
     except (OSError, ValueError) as error:
         raise GridError(f"grid: cannot read {path}: {error}") from None
     if not isinstance(blocks, list):
-        raise GridError(f"grid: {path} is to hold a list of blocks")
+        raise GridError(f"grid: {path} must have a list of blocks")
     return blocks

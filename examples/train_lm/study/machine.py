@@ -1,4 +1,4 @@
-# ufp4 - what runs were made with: processor, compiler, commit.
+# ufp4 - processor, compiler and commit of a run.
 # SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
@@ -30,7 +30,7 @@ def _cpu():
 
 
 def _compiler(program):
-    """What the CMake cache above the program says it was built with."""
+    """The compiler and build type, from the CMake cache of the program's build folder."""
     for folder in pathlib.Path(program).resolve().parents:
         cache = folder / "CMakeCache.txt"
         if cache.is_file():

@@ -4,7 +4,7 @@ import blocks
 import compose
 import records
 
-BEGIN = "<!-- results: written by examples/train_lm/study/run.sh report; edit what makes them, not these -->"
+BEGIN = "<!-- results: written by examples/train_lm/study/run.sh report; edit the generator, not this text -->"
 END = "<!-- end of results -->"
 
 
@@ -13,7 +13,7 @@ class PageError(ValueError):
 
 
 def table(t):
-    safe = lambda words: words.replace("|", "\\|")
+    safe = lambda text: text.replace("|", "\\|")
     lines = [
         "| " + " | ".join(map(safe, t.header)) + " |",
         "|" + "|".join("---" if i < t.left else "---:" for i in range(len(t.header))) + "|",
@@ -35,7 +35,7 @@ def markdown_of(found):
         if isinstance(block, blocks.Heading):
             out += ["#" * block.level + " " + block.text, ""]
         elif isinstance(block, blocks.Text):
-            out += [block.text.replace(" * exploratory", " \\* exploratory"), ""]
+            out += [block.text, ""]
         elif isinstance(block, blocks.Table):
             out += table(block)
         elif block.in_page:
@@ -44,18 +44,18 @@ def markdown_of(found):
 
 
 def update(path, found):
-    """Replaces what stands between the markers; the rest of the page is untouched."""
+    """Replaces the text between the markers; the rest of the page is unchanged."""
     if not path.exists():
-        raise PageError(f"there is no page {path} with result markers to write between")
+        raise PageError(f"no page {path}")
     text = path.read_text(encoding="utf-8")
     begin, end = text.find(BEGIN), text.find(END)
     if begin < 0 or end < begin:
-        raise PageError(f"{path} has no line '{BEGIN}' followed by '{END}'")
+        raise PageError(f"{path}: no line '{BEGIN}' followed by '{END}'")
     records.write_atomically(path, text[: begin + len(BEGIN)] + "\n\n" + markdown_of(found) + "\n" + text[end:])
 
 
 def power_lines(pilot):
-    seconds = f"; {pilot['seconds_a_run']} s a run" if pilot.get("seconds_a_run") else ""
+    seconds = f"; {pilot['seconds_a_run']} s per run" if pilot.get("seconds_a_run") else ""
     return [f"{pilot['model']}: train_lm {' '.join(pilot['arguments'])}{seconds}"] + [
         "  " + line for line in compose.power_messages(pilot) if line
     ]

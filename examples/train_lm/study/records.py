@@ -1,7 +1,7 @@
-# ufp4 - run folders as compact records, and the file of all runs that later runs merge into.
+# ufp4 - compact records of run folders, and the file of all runs.
 # SPDX-License-Identifier: Apache-2.0
-"""A record is what the report needs of one complete run: about two kilobytes. results/runs.jsonl holds one a line,
-sorted by key, so that two branches' files merge line by line.
+"""A record has the data of one complete run that the report needs, about two kilobytes. results/runs.jsonl has one
+record per line, sorted by key, so that the files of two branches merge line by line.
 
 A folder is a run of the study if it has study.json, which is written before train_lm starts. A complete one has
 result.json as well, which train_lm writes last.
@@ -18,7 +18,7 @@ PROBE_STEPS = 9  # of 600 steps probed every 75, and the first
 
 
 class Unreadable(ValueError):
-    """One message on why a folder is no complete run."""
+    """The reason why a folder is not a complete run."""
 
 
 def read_folder(folder):
@@ -64,12 +64,12 @@ def _json(path, otherwise):
     except (OSError, ValueError) as error:
         raise Unreadable(f"{path.parent.name}: {path.name} cannot be read ({error})") from None
     if not isinstance(value, dict):
-        raise Unreadable(f"{path.parent.name}: {path.name} is no JSON object")
+        raise Unreadable(f"{path.parent.name}: {path.name} is not a JSON object")
     return value
 
 
 def _real(x):
-    """A float, None where there is none or it is not finite: a run that diverged has no loss."""
+    """A float; None if it is absent or not finite, as the loss of a diverged run."""
     if x is None or isinstance(x, bool):
         return None
     value = float(x)
@@ -111,8 +111,7 @@ def _log(path, steps):
 
 
 def _probes(path):
-    """What probes.csv says, averaged: per operand over steps, per operand and layer over steps, and the residual stream per
-    layer over steps."""
+    """The means of probes.csv at each step: per operand, per operand and layer, and of the residual stream per layer."""
     if not path.exists():
         return None
     rows = [
@@ -157,27 +156,27 @@ def _probes(path):
 
 
 def read_folders(out):
-    """Every complete run below `out`, and a message for every folder that is none."""
-    records, said = [], []
+    """Every complete run in `out`, and a message for every other folder."""
+    records, messages = [], []
     out = pathlib.Path(out)
     for folder in sorted(out.iterdir()) if out.is_dir() else []:
         if folder.is_dir() and not folder.name.startswith("."):
             try:
                 records.append(read_folder(folder))
             except Unreadable as why:
-                said.append(str(why))
-    return records, said
+                messages.append(str(why))
+    return records, messages
 
 
 # ---- the file of all runs
 
 
 def read_results(path):
-    """The records of runs.jsonl, and a message for every line that is none. No file is no records."""
-    records, said = [], []
+    """The records of runs.jsonl, and a message for every damaged line. Without a file there are no records."""
+    records, messages = [], []
     path = pathlib.Path(path)
     if not path.exists():
-        return records, said
+        return records, messages
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip():
             continue
@@ -187,22 +186,22 @@ def read_results(path):
                 record[name]
             records.append(record)
         except (ValueError, KeyError, TypeError) as error:
-            said.append(f"{path.name}, line {number}: damaged ({type(error).__name__}: {error})")
-    return records, said
+            messages.append(f"{path.name}, line {number}: damaged ({type(error).__name__}: {error})")
+    return records, messages
 
 
 def merge(old, new, replace=False):
-    """One record a key. Where both have one, the old one stays unless replace; said where they are not the same run."""
-    merged, said = {r["key"]: r for r in old}, []
+    """One record per key. If both have one, the old one is kept unless `replace`; a message reports different runs."""
+    merged, messages = {r["key"]: r for r in old}, []
     for record in new:
         before = merged.get(record["key"])
         if before is not None and any(before.get(k) != record.get(k) for k in ("arguments", "checkpoint_hash", "text")):
-            other = f"the results file has another run of this name (of commit {before['machine'].get('commit', '?')})"
-            kept = "the folder's run is taken" if replace else "which is kept; --replace takes the new one"
-            said.append(f"{record['key']}: {other}, {'but ' if replace else ''}{kept}")
+            other = f"the results file has another run of this name, of commit {before['machine'].get('commit', '?')}"
+            kept = "the run of the folder is used" if replace else "which is kept; --replace takes the new one"
+            messages.append(f"{record['key']}: {other}, {'but ' if replace else ''}{kept}")
         if before is None or replace:
             merged[record["key"]] = record
-    return [merged[k] for k in sorted(merged)], said
+    return [merged[k] for k in sorted(merged)], messages
 
 
 def write_results(path, records):
@@ -211,7 +210,7 @@ def write_results(path, records):
 
 
 def write_atomically(path, text):
-    """The file is the old one or the new one, whenever this process ends."""
+    """The file is the old or the new one, even if this process is killed."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

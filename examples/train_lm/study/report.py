@@ -1,4 +1,4 @@
-# ufp4 - the study as one HTML page that needs nothing else to open.
+# ufp4 - the study as one HTML page without external files.
 # SPDX-License-Identifier: Apache-2.0
 import html
 import re
@@ -138,10 +138,10 @@ def html_of(found):
         out.append("</div>")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-        'content="width=device-width, initial-scale=1"><title>UFP4 training on a desk</title>'
-        f"<style>{STYLE}</style></head>\n<body><main><h1>UFP4 training on a desk: does the paper's order hold?</h1>"
-        "<p>Small byte-level language models, trained with every linear layer's GEMMs in 4 bits under several recipes, "
-        f"against the same training in bf16.</p><nav aria-label=\"Contents\">{''.join(nav)}</nav>\n"
+        'content="width=device-width, initial-scale=1"><title>4-bit training recipes on small models</title>'
+        f"<style>{STYLE}</style></head>\n<body><main><h1>4-bit training recipes on small models: do the UFP4 paper's results hold?</h1>"
+        "<p>Small byte-level language models are trained with the GEMMs of every linear layer in 4 bits, under several "
+        f"recipes, and compared with the same training in bf16.</p><nav aria-label=\"Contents\">{''.join(nav)}</nav>\n"
         + "\n".join(out)
         + "\n</main></body></html>\n"
     )

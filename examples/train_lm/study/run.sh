@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ufp4 - from a bare Debian or Ubuntu to the study: installs what is missing, builds train_lm, starts study.py.
+# ufp4 - runs the study on Debian or Ubuntu: installs missing packages, builds train_lm, starts study.py.
 # SPDX-License-Identifier: Apache-2.0
 #
 # usage: examples/train_lm/study/run.sh power|run|export|report|grid [OPTION]...     (COMMAND --help lists them)
@@ -11,9 +11,8 @@ unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 choose_build_folder "$source_dir"
-build=$ufp4_build/release
 
-# What is said of the build goes to stderr: stdout is the study's.
+# The output of the build goes to stderr; stdout is that of study.py.
 {
   python_with numpy,scipy >/dev/null || install_packages python3 python3-numpy python3-scipy
   case ${1:-} in
@@ -21,10 +20,10 @@ build=$ufp4_build/release
       install_build_tools
       install_packages libeigen3-dev
       echo "building examples/train_lm (a minute the first time)"
-      if ! { cmake --preset release -S "$source_dir" -B "$build" -D UFP4_BUILD_BENCH=OFF &&
-             cmake --build "$build" --target train_lm; } >"$ufp4_build/study.log" 2>&1; then
+      if ! { cmake --preset release -S "$source_dir" -B "$ufp4_build/release" -D UFP4_BUILD_BENCH=OFF &&
+             cmake --build "$ufp4_build/release" --target train_lm; } >"$ufp4_build/study.log" 2>&1; then
         left_out examples/train_lm "$ufp4_build/study.log" || tail -n 40 "$ufp4_build/study.log"
-        echo "ufp4: the build failed; all of its output is in $ufp4_build/study.log"
+        echo "ufp4: the build failed; its whole output: $ufp4_build/study.log"
         exit 1
       fi ;;
   esac

@@ -1,9 +1,9 @@
-# ufp4 - makes the runs of a grid: several at once, resumable at any moment.
+# ufp4 - makes the runs of a grid: several at once; can be stopped and continued at any time.
 # SPDX-License-Identifier: Apache-2.0
-"""State is nothing but the run folders. A folder with study.json of the same arguments and result.json is done; one
-with a checkpoint is taken up from it; any other is begun anew. Each train_lm inherits a lock on its folder, so a study
-that was killed and started again never trains in a folder where an orphan still does; on Linux the orphan is
-interrupted, and saves, as soon as its study is gone.
+"""The run folders are the only state. A folder that has study.json with the same arguments, and result.json, is done; one
+with a checkpoint is resumed from it; any other is started again. Each train_lm inherits a lock on its folder, so that a
+study that was killed and started again does not train in a folder where a train_lm of the first study still runs. On
+Linux such a train_lm is interrupted, and writes a checkpoint, when its study ends.
 """
 
 import collections
@@ -22,12 +22,12 @@ import time
 import records
 from machine import machine_of
 
-GRACE_SECONDS = 120  # for an interrupted train_lm to save its checkpoint
-CHECKPOINT_STEPS = 25  # what kill -9 can lose of a run
-REJECTD = (1, 2)  # train_lm's exit statuses where it will not go on from what is in the folder
-INTERRUPTED = 130  # train_lm's exit status after SIGINT or SIGTERM: there is a checkpoint
-ENDED_TIMES = 3  # a run that a signal ends more often than that has failed: memory, or a machine that is going down
-DIVERGED = 3  # train_lm's exit status where the loss is no longer a number: complete, with losses null
+GRACE_SECONDS = 120  # the time that an interrupted train_lm has to write its checkpoint
+CHECKPOINT_STEPS = 25  # steps that a run can lose by kill -9
+REJECTED = (1, 2)  # train_lm's exit statuses where it cannot resume from the folder
+INTERRUPTED = 130  # train_lm's exit status after SIGINT or SIGTERM; it has written a checkpoint
+ENDED_TIMES = 3  # a run that signals end more often has failed (no memory, or the machine shuts down)
+DIVERGED = 3  # train_lm's exit status where the loss is not finite; the run is complete, its losses are null
 
 
 class StudyError(RuntimeError):
@@ -64,21 +64,21 @@ def state(folder, run):
 
 
 def move_aside(folder):
-    """Out of the way and out of the report, but not lost: names beginning with a dot are not read."""
+    """Renames a folder so that the report does not read it: names that begin with a dot are skipped."""
     for n in range(1, 1000):
         target = folder.with_name(f".{folder.name}.aside-{n}")
         if not target.exists():
             folder.rename(target)
             return target
-    raise StudyError(f"{folder.parent} has a thousand copies of {folder.name}: clear it")
+    raise StudyError(f"{folder.parent}: too many copies of {folder.name}: 999")
 
 
 def _die_with_parent():
-    """In the child: an interrupt when the study is gone, however it went. Linux only; elsewhere nothing."""
+    """In the child: SIGINT when the study ends for any reason. Only on Linux."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGINT)  # PR_SET_PDEATHSIG
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # `nohup study.py &` has it ignored, which a child would inherit
-    os.setpgrp()  # a Ctrl-C on the terminal is passed on once, by the study
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # with `nohup study.py &` the child would inherit that it is ignored
+    os.setpgrp()  # the study passes a Ctrl-C of the terminal on, once
 
 
 @dataclasses.dataclass
@@ -91,7 +91,7 @@ class Job:
     lock: object
 
     def progress(self):
-        """The share of the steps done, or None while nothing is known."""
+        """The share of the steps done, or None if unknown."""
         try:
             steps = _steps(json.loads((self.folder / "config.json").read_text(encoding="utf-8")))
             with open(self.folder / "log.csv", "rb") as file:
@@ -114,25 +114,25 @@ def _steps(config):
 
 
 class Study:
-    def __init__(self, runs, out, program, source, jobs=1, hours=None, threads=1, say=print):
+    def __init__(self, runs, out, program, source, jobs=1, hours=None, threads=1, log=print):
         self.runs, self.out = runs, pathlib.Path(out)
-        self.program, self.jobs, self.threads, self.say = pathlib.Path(program), jobs, threads, say
+        self.program, self.jobs, self.threads, self.log = pathlib.Path(program), jobs, threads, log
         self.end = None if hours is None else time.monotonic() + 3600 * hours
         self.machine = machine_of(program, source, threads)
-        self.ended = collections.Counter()  # run -> how often somebody else ended it
-        self.seconds = {}  # model -> wall seconds of each whole run made here
+        self.ended = collections.Counter()  # run -> how often a signal ended it
+        self.seconds = {}  # model -> wall-clock seconds of each whole run of this call
         self.failed = []
         self.stopping = False
         self.status_width = 0
 
     def run(self):
-        """Returns (done, all, failed). A KeyboardInterrupt stops as the end of --hours does: checkpoints are saved."""
+        """Returns (done, all, failed). KeyboardInterrupt and the end of --hours stop the runs with a checkpoint."""
         if not self.program.is_file() or not os.access(self.program, os.X_OK):
-            raise StudyError(f"there is no program {self.program}: build it, or name one with --train-lm")
+            raise StudyError(f"--train-lm: no program {self.program}; build it, or give another path")
         self.out.mkdir(parents=True, exist_ok=True)
         lock = _lock(self.out / ".study.lock")
         if lock is None:
-            raise StudyError(f"another study is at work in {self.out}")
+            raise StudyError(f"--out: another study is running in {self.out}")
         waiting, jobs = self._plan(), []
         try:
             while waiting or jobs:
@@ -140,13 +140,13 @@ class Study:
                 self._reap(waiting, jobs)
                 self._status(waiting, jobs)
                 if self.end is not None and time.monotonic() > self.end:
-                    self.say("the time given is over: saving what runs")
+                    self.log("--hours are over: stopping the runs with a checkpoint")
                     break
                 if self.stopping:
                     break
                 time.sleep(0.05 if jobs and time.monotonic() - jobs[-1].began < 2 else 0.3)
         except KeyboardInterrupt:
-            self.say("interrupted: saving what runs (the same command goes on from there)")
+            self.log("interrupted: stopping the runs with a checkpoint (the same command continues)")
         finally:
             self._interrupt(jobs)
             self._clear_status()
@@ -159,17 +159,17 @@ class Study:
         for run in self.runs:
             now = state(self.out / folder_name(run), run)
             if now == "foreign":
-                self.say(
-                    f"{folder_name(run)}: holds a run of other settings, which is left as it is; "
-                    "give another --out or move it away"
+                self.log(
+                    f"{folder_name(run)}: has a run of other settings, which is not changed; "
+                    "give another --out, or move the folder"
                 )
             elif now == "done":
                 done += 1
             else:
                 resumed += now == "resume"
                 waiting.append(run)
-        self.say(
-            f"{len(self.runs)} runs: {done} done, {resumed} begun, {len(waiting) - resumed} to begin"
+        self.log(
+            f"{len(self.runs)} runs: {done} done, {resumed} begun, {len(waiting) - resumed} not begun"
             + (f"; about {_span(self._left(waiting, []))} left" if waiting else "")
         )
         return waiting
@@ -181,7 +181,7 @@ class Study:
             folder = self.out / folder_name(run)
             folder.mkdir(exist_ok=True)
             lock = _lock(folder / "run.lock")
-            if lock is None:  # an orphan of an earlier study: it saves and ends
+            if lock is None:  # a train_lm of an earlier study, which writes a checkpoint and ends
                 busy.append(run)
                 continue
             jobs.append(self._launch(run, folder, lock))
@@ -190,7 +190,7 @@ class Study:
     def _launch(self, run, folder, lock):
         now = state(folder, run)
         if now == "damaged":
-            self.say(f"{folder.name}: result.json is damaged; moved to {move_aside(folder).name}, begun anew")
+            self.log(f"{folder.name}: result.json is damaged: moved to {move_aside(folder).name} and started again")
             folder.mkdir()
             lock.close()
             lock = _lock(folder / "run.lock")
@@ -245,26 +245,26 @@ class Study:
             if job.process.returncode in (0, DIVERGED) and state(job.folder, job.run) == "done":
                 if not job.resumed:
                     self.seconds.setdefault(job.run.model, []).append(wall)
-                self.say(
+                self.log(
                     f"done     {job.run.key}  {_loss(job.folder)}  {_span(wall)}" + (", resumed" if job.resumed else "")
                 )
             elif _was_ended(job) and self.ended[job.run.key] < ENDED_TIMES:
                 self.ended[job.run.key] += 1
                 waiting.append(job.run)
-                self.say(f"{job.run.key}: was ended ({_last_words(job)}); put back, to be taken up again")
-            elif job.resumed and job.process.returncode in REJECTD:
-                self.say(
-                    f"{job.run.key}: could not be resumed ({_last_words(job)}); "
-                    f"moved to {move_aside(job.folder).name}, begun anew"
+                self.log(f"{job.run.key}: ended by a signal ({_last_words(job)}); will be resumed")
+            elif job.resumed and job.process.returncode in REJECTED:
+                self.log(
+                    f"{job.run.key}: cannot be resumed ({_last_words(job)}): "
+                    f"moved to {move_aside(job.folder).name} and started again"
                 )
                 again = self.out / folder_name(job.run)
                 again.mkdir()
                 jobs.append(self._launch(job.run, again, _lock(again / "run.lock")))
             else:
                 self.failed.append(job.run.key)
-                self.say(f"FAILED   {job.run.key}: {_last_words(job)}")
+                self.log(f"FAILED   {job.run.key}: {_last_words(job)}")
                 if len(self.failed) >= 3 and not any(self.seconds.values()):
-                    self.say("three runs failed and none succeeded: stopping")
+                    self.log("three runs failed and none succeeded: stopping")
                     self.stopping = True
 
     def _interrupt(self, jobs):
@@ -279,7 +279,7 @@ class Study:
                 job.process.wait()
             job.lock.close()
         if jobs:
-            self.say(f"{len(jobs)} runs saved; the same command goes on from there")
+            self.log(f"{len(jobs)} runs stopped; the same command continues")
 
     def _left(self, waiting, jobs):
         seconds = lambda run: (
@@ -311,7 +311,7 @@ class Study:
 
 
 def _was_ended(job):
-    """By a signal, so there is nothing wrong with the folder."""
+    """Ended by a signal; the folder is usable."""
     return job.process.returncode < 0 or job.process.returncode == INTERRUPTED
 
 
@@ -326,7 +326,7 @@ def _lock(path):
 
 
 def _machines(folder):
-    """Those that made the steps up to the checkpoint, from the study.json of the last start."""
+    """The machines of the steps up to the checkpoint, from the study.json of the last start."""
     try:
         plan = json.loads((folder / "study.json").read_text(encoding="utf-8"))
         return [m for m in plan.get("machines") or [plan["machine"]] if isinstance(m, dict)]
@@ -339,7 +339,7 @@ def _last_words(job):
         lines = (job.folder / "output.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         lines = []
-    return (lines[-1][:200] if lines else "said nothing") + f"; exit status {job.process.returncode}"
+    return (lines[-1][:200] if lines else "no output") + f"; exit status {job.process.returncode}"
 
 
 def _loss(folder):

@@ -1,7 +1,7 @@
 # ufp4 - the statistics of the study: paired differences, the number of seeds, Holm's correction, the scaling law.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of one seed see the same data and start from the same parameters whatever the recipe, so recipes are compared
-seed by seed. What differs between seeds (data, initial parameters) cancels in the difference.
+"""Runs of one seed have the same data and the same initial parameters under every recipe, so recipes are compared seed
+by seed: the part of the loss that depends only on the seed cancels in the difference.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ def paired(losses, baseline):
 
 
 def verdict(difference):
-    """difference: an Interval of what the paper has below 0."""
+    """difference: an Interval of a difference that is negative in the paper."""
     if difference is None:
         return "no data"
     if difference.high is None or not (difference.high < 0 or difference.low > 0):
@@ -63,8 +63,8 @@ def verdict(difference):
 
 
 def holm(p_values, family=0):
-    """Holm's step-down: adjusted p values, in the order given; None stays None. family: how many tests there are to be,
-    where some have no p value yet; the correction is then for all of them."""
+    """Holm's step-down: adjusted p values, in the order given; None stays None. family: the number of
+    tests to correct for, including those that have no p value yet."""
     order = sorted((i for i, p in enumerate(p_values) if p is not None), key=lambda i: p_values[i])
     adjusted, most = [None] * len(p_values), 0.0
     for rank, i in enumerate(order):
@@ -79,17 +79,17 @@ class Power:
 
     pilot_seeds: int
     sd: float  # of the paired differences, percent
-    sd_high: float  # what sd is below with 80% confidence: a pilot of 5 knows its sd to within a factor of 1.6
+    sd_high: float  # an upper bound of sd with 80% confidence; for a pilot of 5 seeds about 1.6 sd
     effect: float
     seeds: int  # max(5, (2 sd / effect)^2), rounded up
     seeds_high: int  # the same for sd_high
-    half_width: float  # of the 95% interval that `seeds` seeds will have, percent
+    half_width: float  # of the 95% interval expected with `seeds` seeds, percent
 
 
 def power(differences, effect=0.3, least=5):
     n = len(differences)
     if n < 2:
-        raise ValueError(f"a standard deviation needs at least 2 paired seeds, not {n}")
+        raise ValueError(f"a standard deviation needs at least 2 paired seeds, got {n}")
     sd = float(numpy.std(differences, ddof=1))
     sd_high = sd * math.sqrt((n - 1) / float(scipy.stats.chi2.ppf(0.2, n - 1)))
     wanted = lambda s: max(least, math.ceil((2 * s / effect) ** 2 - 1e-9))
@@ -104,7 +104,7 @@ EXPONENTS = numpy.geomspace(0.01, 3.0, 160)
 
 
 def _best_of(c, losses, exponents):
-    """The least-squares E, A >= 0 for every exponent, residuals relative to the loss; the best exponent of each row.
+    """Least-squares E, A >= 0 of relative residuals for every exponent; returns the best exponent of each row with its fit.
 
     c: compute over its geometric mean, one a size. losses: rows x sizes. exponents: rows x candidates.
     """
@@ -128,8 +128,8 @@ def _best_of(c, losses, exponents):
 def fit_power_law(compute, losses):
     """compute: sizes. losses: rows x sizes. E, A, b and the root mean square relative residual of every row.
 
-    E and A are linear once b is known, so b alone is searched: over a grid, then twice between its neighbours.
-    A is the excess over E at the geometric mean of compute, where it is best known.
+    The loss is linear in E and A for a given b, so only b is searched: over a grid, then twice between the neighbours of
+    the best value. A is the excess over E at the geometric mean of compute, where its uncertainty is smallest.
     """
     compute, losses = numpy.asarray(compute, float), numpy.atleast_2d(numpy.asarray(losses, float))
     c = compute / numpy.exp(numpy.log(compute).mean())
@@ -144,8 +144,8 @@ def fit_power_law(compute, losses):
 
 
 def scaling_law(compute, by_seed, draws=1000, random_seed=1):
-    """by_seed: seed -> [loss of each size, or None]. Only seeds that have every size take part: a size's mean over other
-    seeds would move the curve, and its spread would not be seen.
+    """by_seed: seed -> [loss of each size, or None]. Only seeds that have every size are used: means over
+    different seeds would move the curve without widening its intervals.
 
     Returns None under four sizes (three unknowns) or without such a seed, else the fit of the means over seeds and, from two seeds on, 95%
     half-widths: the bootstrap's standard deviation over seeds (a seed is drawn with all of its sizes), widened by
@@ -172,8 +172,9 @@ def scaling_law(compute, by_seed, draws=1000, random_seed=1):
 def compare_fits(entry, reference):
     """{name: (value, 95% half-width)} of a recipe's fit against the reference's, or None where seeds or sizes differ.
 
-    Both were drawn with the same seeds, so what seeds share cancels. `compute`: the share of the largest size's compute
-    with which the reference's curve reaches the recipe's loss there; None where a draw puts that loss out of its reach.
+    Both use the same draws of seeds, so that variation common to both cancels. `compute`: the compute that the reference's
+    curve needs for the recipe's loss at the largest size, as a share of that size's compute; None where the curve of a
+    draw does not reach that loss.
     """
     mine, theirs = entry["fit"], reference["fit"]
     if (

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ufp4 - the study: many runs of train_lm, and what they say of the UFP4 paper's claims.
+# ufp4 - the study: many runs of train_lm, compared with the results of the UFP4 paper.
 # SPDX-License-Identifier: Apache-2.0
 """usage: study.py power|run|export|report|grid [OPTION]...   (study.py COMMAND --help)
 
@@ -28,8 +28,8 @@ try:
     import stats
 except ModuleNotFoundError as missing:
     sys.exit(
-        f"study: this Python has no {missing.name}; apt-get install python3-numpy python3-scipy, or use "
-        "examples/train_lm/study/run.sh, which does"
+        f"study: missing Python module: {missing.name}; apt-get install python3-numpy python3-scipy, or use "
+        "examples/train_lm/study/run.sh, which installs them"
     )
 
 
@@ -39,37 +39,23 @@ def parser():
 
     def command(name, text, *groups):
         sub = commands.add_parser(name, help=text, description=text)
+
+        def place(flag, metavar, default, text):
+            sub.add_argument(flag, type=pathlib.Path, metavar=metavar, default=default, help=text)
+
         if "folders" in groups:
-            sub.add_argument(
-                "--out",
-                type=pathlib.Path,
-                default=BUILD / "study",
-                metavar="FOLDER",
-                help="the run folders (default: study/ in the build folder)",
-            )
+            place("--out", "FOLDER", BUILD / "study", "the run folders (default: study/ in the build folder)")
         if "results" in groups:
-            sub.add_argument(
-                "--results",
-                type=pathlib.Path,
-                default=HERE / "results",
-                metavar="FOLDER",
-                help="runs.jsonl and power.json (default: results/ beside this file)",
-            )
+            place("--results", "FOLDER", HERE / "results", "runs.jsonl and power.json (default: results/ beside this file)")
         if "train" in groups:
-            sub.add_argument(
-                "--train-lm",
-                type=pathlib.Path,
-                metavar="FILE",
-                default=BUILD / "release" / "examples" / "train_lm",
-                help="the program",
-            )
+            place("--train-lm", "FILE", BUILD / "release" / "examples" / "train_lm", "the program")
             sub.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at once, each on one core")
-            sub.add_argument("--hours", type=positive_real, metavar="H", help="stop in time, saving what runs")
+            sub.add_argument("--hours", type=positive_real, metavar="H", help="stop after H hours, with checkpoints")
         return sub
 
     power = command(
         "power",
-        "How many seeds the study needs: the paired standard deviation on small pilots.",
+        "Measures on small pilot runs how many seeds the study needs.",
         "folders",
         "results",
         "train",
@@ -79,32 +65,32 @@ def parser():
         type=positive_real,
         default=0.3,
         metavar="PERCENT",
-        help="the loss difference that is to be two standard errors (default 0.3)",
+        help="the loss difference to resolve: two standard errors (default 0.3)",
     )
-    power.add_argument("--no-run", action="store_true", help="use what runs there are")
-    run = command("run", "Makes the runs of the grid; goes on where it was stopped.", "folders", "train")
-    run.add_argument("--grid", metavar="FILE", help="JSON of the form that `grid` prints (default: grid.py's)")
-    run.add_argument("--seeds", type=positive, metavar="N", help="of blocks that have 5 seeds or more")
+    power.add_argument("--no-run", action="store_true", help="use the existing runs")
+    run = command("run", "Makes the runs of the grid; continues after an interruption.", "folders", "train")
+    run.add_argument("--grid", metavar="FILE", help="JSON in the form that `grid` prints (default: the grid of grid.py)")
+    run.add_argument("--seeds", type=positive, metavar="N", help="number of seeds of the blocks that have 5 or more")
     run.add_argument(
         "--only",
         metavar="TEXT",
         action="append",
         default=[],
-        help="only runs whose name (model.recipe.sSEED) holds this; may be given again",
+        help="only runs whose name (model.recipe.sSEED) contains this; may be repeated",
     )
     export = command(
         "export",
-        "Merges complete runs into results/runs.jsonl and copies power.json: the report can be made from these.",
+        "Merges complete runs into results/runs.jsonl and copies power.json, from which the report can be made.",
         "folders",
         "results",
     )
     export.add_argument(
-        "--replace", action="store_true", help="where a run of the same name is there, take the new one"
+        "--replace", action="store_true", help="replace runs of the same name"
     )
     rep = command(
         "report",
-        "The HTML report and the results section of docs/study.md, from whatever runs there are: those of the folders, "
-        "and of the results file where no folder has one of that name.",
+        "Writes the HTML report and the results section of docs/study.md from the runs of the folders, and from those "
+        "of the results file that no folder has.",
         "folders",
         "results",
     )
@@ -119,35 +105,35 @@ def parser():
 def positive(text):
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
     return value
 
 
 def positive_real(text):
     value = float(text)
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+        raise argparse.ArgumentTypeError(f"must be a positive number, got {text}")
     return value
 
 
-def say(words):
-    print(words, flush=True)
+def log(text):
+    print(text, flush=True)
 
 
 def train(runs, args):
-    study = runner.Study(runs, args.out, args.train_lm.absolute(), ROOT, args.jobs, args.hours, say=say)
+    study = runner.Study(runs, args.out, args.train_lm.absolute(), ROOT, args.jobs, args.hours, log=log)
     done, all_runs, failed = study.run()
-    say(f"{done} of {all_runs} runs done" + (f"; {len(failed)} failed: {', '.join(failed)}" if failed else ""))
+    log(f"{done} of {all_runs} runs done" + (f"; {len(failed)} failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0 if done == all_runs else 130
 
 
 def everything(args):
-    """The runs of the folders, those of the results file that no folder has, and what was passed over."""
-    old, said = records.read_results(args.results / "runs.jsonl")
+    """The runs of the folders, those of the results file that no folder has, and messages on runs left out."""
+    old, messages = records.read_results(args.results / "runs.jsonl")
     new, more = records.read_folders(args.out)
     merged, clashes = records.merge(old, new, replace=True)
-    say(f"{len(new)} runs of {args.out}, {len(merged) - len(new)} others of {args.results / 'runs.jsonl'}")
-    return merged, said + more + clashes
+    log(f"{len(new)} runs of {args.out}, {len(merged) - len(new)} others of {args.results / 'runs.jsonl'}")
+    return merged, messages + more + clashes
 
 
 def command_power(args):
@@ -164,10 +150,10 @@ def command_power(args):
         losses = findings.losses_of(group, "train")
         seeds, differences = stats.relative_differences(losses.get("ufp4", {}), losses.get("e2m1-baseline", {}))
         if not own.intersection(r["key"] for r in group):
-            continue  # the results file's own, whose power.json stands beside it
+            continue  # runs of the results file, which has its own power.json
         if len(seeds) < 2:
             if model in pilots:
-                say(f"{model}: {len(seeds)} paired seeds so far; a standard deviation needs 2")
+                log(f"{model}: {len(seeds)} paired seeds; a standard deviation needs 2")
             continue
         seconds = [r["seconds"] for r in group if r["seconds"]]
         saved.append(
@@ -180,14 +166,14 @@ def command_power(args):
             }
         )
     for pilot in saved:
-        say("")
+        log("")
         for line in page.power_lines(pilot):
-            say(line)
+            log(line)
     if not saved and not own:
-        say(f"no run of {args.out} is a pilot")
+        log(f"{args.out} has no pilot run")
     if saved:
         records.write_atomically(args.out / "power.json", json.dumps(saved, indent=1) + "\n")
-        say(f"\nkept in {args.out / 'power.json'}")
+        log(f"\nwritten: {args.out / 'power.json'}")
     return status
 
 
@@ -196,37 +182,37 @@ def command_run(args):
     if args.only:
         runs = [r for r in runs if any(text in r.key for text in args.only)]
         if not runs:
-            raise grid.GridError("--only leaves no run; names look like micro.ufp4.s1")
+            raise grid.GridError("--only: no run matches; a name is like micro.ufp4.s1")
     return train(runs, args)
 
 
 def command_export(args):
-    old, said = records.read_results(args.results / "runs.jsonl")
+    old, messages = records.read_results(args.results / "runs.jsonl")
     new, more = records.read_folders(args.out)
     merged, clashes = records.merge(old, new, args.replace)
-    for message in said + more + clashes:
-        say(message)
+    for message in messages + more + clashes:
+        log(message)
     records.write_results(args.results / "runs.jsonl", merged)
-    say(f"{args.results / 'runs.jsonl'}: {len(merged)} runs, {len(merged) - len(old)} of them new")
+    log(f"{args.results / 'runs.jsonl'}: {len(merged)} runs, {len(merged) - len(old)} of them new")
     measured = args.out / "power.json"
     if read_power(measured):
         records.write_atomically(args.results / "power.json", measured.read_text(encoding="utf-8"))
-        say(f"{args.results / 'power.json'}: that of {measured}")
+        log(f"{args.results / 'power.json'}: copied from {measured}")
     return 0
 
 
 def command_report(args):
-    merged, said = everything(args)
+    merged, messages = everything(args)
     found = findings.find(merged, read_power(args.out / "power.json") or read_power(args.results / "power.json"))
-    found["said"] = said + found["said"]
+    found["messages"] = messages + found["messages"]
     target = args.html or args.out / "study.html"
     records.write_atomically(target, report.html_of(found))
-    say(f"{len(merged)} runs; written: {target}")
+    log(f"{len(merged)} runs; written: {target}")
     if args.page:
         page.update(args.page, found)
-        say(f"written: {args.page}")
-    for message in found["said"]:
-        say(f"left out: {message}")
+        log(f"written: {args.page}")
+    for message in found["messages"]:
+        log(f"left out: {message}")
     return 0
 
 
@@ -239,7 +225,7 @@ def read_power(path):
 
 
 def interrupted(*_):
-    raise KeyboardInterrupt  # what runs is saved
+    raise KeyboardInterrupt  # the runs are saved
 
 
 def main():

@@ -1,4 +1,4 @@
-# ufp4 - numbers as words, the same in the HTML report and in docs/study.md.
+# ufp4 - numbers as text, the same in the HTML report and in docs/study.md.
 # SPDX-License-Identifier: Apache-2.0
 MINUS = "−"
 
@@ -14,7 +14,7 @@ def plain(x, digits=5):
 
 
 def with_interval(i, digits=3, sign=True):
-    """+0.412 [+0.301, +0.523]; a mean of one seed stands alone."""
+    """+0.412 [+0.301, +0.523]; the mean of one seed has no interval."""
     if i is None:
         return "–"
     one = (lambda v: signed(v, digits)) if sign else (lambda v: plain(v, digits))

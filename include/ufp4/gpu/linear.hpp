@@ -32,7 +32,7 @@ status linear_forward(const context& ctx, const recipe::bound_recipe& now, const
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 status linear_backward_input(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                              const matrix_view<W>& w, const matrix_view<X>& dx,
-                             recipe::write mode = recipe::write::overwrite) {
+                             recipe::write_mode mode = recipe::write_mode::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
   return detail::backward_input("linear_backward_input", ctx, now, dy, offsets, w, dx, mode);
 }
@@ -42,7 +42,7 @@ status linear_backward_input(const context& ctx, const recipe::bound_recipe& now
 template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 status linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                               const Saved& x_or_saved, const matrix_view<W>& dw,
-                              recipe::write mode = recipe::write::overwrite) {
+                              recipe::write_mode mode = recipe::write_mode::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
   return detail::backward_weight("linear_backward_weight", ctx, now, dy, x_or_saved, offsets, dw, mode);
 }
@@ -60,14 +60,14 @@ status linear_forward_grouped(const context& ctx, const recipe::bound_recipe& no
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 status linear_backward_input_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                      recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<X>& dx,
-                                     recipe::write mode = recipe::write::overwrite) {
+                                     recipe::write_mode mode = recipe::write_mode::overwrite) {
   return detail::backward_input("linear_backward_input_grouped", ctx, now, dy, offsets, w, dx, mode);
 }
 /// linear_backward_weight by expert.
 template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 status linear_backward_weight_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                       const Saved& x_or_saved, recipe::expert_offsets offsets, const matrix_view<W>& dw,
-                                      recipe::write mode = recipe::write::overwrite) {
+                                      recipe::write_mode mode = recipe::write_mode::overwrite) {
   return detail::backward_weight("linear_backward_weight_grouped", ctx, now, dy, x_or_saved, offsets, dw, mode);
 }
 

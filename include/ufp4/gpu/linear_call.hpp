@@ -46,14 +46,15 @@ inline constexpr std::size_t most_together = 32;
 struct layer_call {
   layer_side left, right;
   std::vector<sink> out;
-  recipe::write mode = recipe::write::overwrite;
+  recipe::write_mode mode = recipe::write_mode::overwrite;
   device_facts device{};          ///< for one product: its share, if many are multiplied together
   std::size_t together = 1;       ///< experts whose operands are in the workspace at the same time
   std::size_t operand_bytes = 0;  ///< of the workspace; that of the GEMM follows
 
   bool skips(std::size_t e) const {
     return out[e].rows == 0 || out[e].cols == 0 ||
-           (mode == recipe::write::add && gemm_side_of(left, e).cols == 0);  // an expert without tokens adds nothing
+           (mode == recipe::write_mode::add &&
+            gemm_side_of(left, e).cols == 0);  // an expert without tokens adds nothing
   }
   gemm_job job(std::size_t e) const {
     gemm_job j;
@@ -61,7 +62,7 @@ struct layer_call {
     j.right = gemm_side_of(right, e);
     j.out = out[e];
     j.block = static_cast<unsigned>(recipe::detail::block_of(*left.now, left.index).cols);
-    j.beta = mode == recipe::write::add ? 1.0f : 0.0f;
+    j.beta = mode == recipe::write_mode::add ? 1.0f : 0.0f;
     j.mode = left.now->recipe().accumulate;
     return j;
   }
@@ -102,7 +103,7 @@ inline std::size_t layer_bytes(const layer_call& call) {
 /// The same for a call that is not prepared, for either mode of writing the output.
 inline std::size_t most_layer_bytes(const layer_call& call) {
   std::size_t most = 0;
-  for (const recipe::write mode : {recipe::write::overwrite, recipe::write::add}) {
+  for (const recipe::write_mode mode : {recipe::write_mode::overwrite, recipe::write_mode::add}) {
     layer_call here = call;
     here.mode = mode;
     if (prepare_layer(here, {}) != success) return 0;

@@ -20,15 +20,16 @@ inline layer_call forward_call(const bound_recipe& now, const recipe::detail::sh
   return {{&now, 0, by_tokens(s, x)}, {&now, 1, by_weights(s, w)}, by_tokens(s, y)};
 }
 inline layer_call backward_input_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                      const source& w, const sink& dx, recipe::write mode) {
+                                      const source& w, const sink& dx, recipe::write_mode mode) {
   return {{&now, 2, by_tokens(s, dy)}, {&now, 3, transposed(by_weights(s, w))}, by_tokens(s, dx), mode};
 }
 inline layer_call backward_weight_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                       const source& x, const sink& dw, recipe::write mode) {
+                                       const source& x, const sink& dw, recipe::write_mode mode) {
   return {{&now, 4, transposed(by_tokens(s, dy))}, {&now, 5, transposed(by_tokens(s, x))}, by_weights(s, dw), mode};
 }
 inline layer_call backward_weight_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                       std::vector<saved_activation::part> saved, const sink& dw, recipe::write mode) {
+                                       std::vector<saved_activation::part> saved, const sink& dw,
+                                       recipe::write_mode mode) {
   return {{&now, 4, transposed(by_tokens(s, dy))}, {&now, 5, {}, std::move(saved)}, by_weights(s, dw), mode};
 }
 
@@ -84,28 +85,29 @@ status forward(const char* operation, const context& ctx, const bound_recipe& no
 }
 
 inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                             recipe::expert_offsets offsets, const source& w, const sink& dx, recipe::write mode) {
+                             recipe::expert_offsets offsets, const source& w, const sink& dx, recipe::write_mode mode) {
   const auto s = recipe::detail::check_backward_input(operation, now, dy, offsets, w, dx);
   return queue_layer(operation, ctx, backward_input_call(now, s, dy, w, dx, mode));
 }
 template <class D, class W, class X>
 status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const matrix_view<D>& dy,
                       recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<X>& dx,
-                      recipe::write mode) {
+                      recipe::write_mode mode) {
   using namespace ufp4::detail;
   return checked(
       [&] { return backward_input(operation, ctx, now, source_of(dy), offsets, source_of(w), sink_of(dx), mode); });
 }
 
 inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                              const source& x, recipe::expert_offsets offsets, const sink& dw, recipe::write mode) {
+                              const source& x, recipe::expert_offsets offsets, const sink& dw,
+                              recipe::write_mode mode) {
   const auto s = recipe::detail::check_backward_weight(operation, now, dy, x, offsets, dw);
   return queue_layer(operation, ctx, backward_weight_call(now, s, dy, x, dw, mode));
 }
 
 inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
                               const saved_activation& saved, recipe::expert_offsets offsets, const sink& dw,
-                              recipe::write mode) {
+                              recipe::write_mode mode) {
   std::vector<recipe::detail::saved_shape> shapes;
   for (const auto& part : saved.raw())
     shapes.push_back({part.side.rows, part.side.cols, part.block, part.side.transform, part.side.is_quantized,
@@ -126,7 +128,7 @@ source saved_or_source(const matrix_view<X>& x) {
 template <class D, class Saved, class W>
 status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const matrix_view<D>& dy,
                        const Saved& x_or_saved, recipe::expert_offsets offsets, const matrix_view<W>& dw,
-                       recipe::write mode) {
+                       recipe::write_mode mode) {
   return checked([&] {
     return backward_weight(operation, ctx, now, ufp4::detail::source_of(dy), saved_or_source(x_or_saved), offsets,
                            ufp4::detail::sink_of(dw), mode);
@@ -151,14 +153,14 @@ layer_call backward_input_of(const bound_recipe& now, const matrix_view<D>& dy, 
                              const matrix_view<X>& dx, recipe::expert_offsets offsets) {
   return backward_input_call(now, unchecked_shape(dy.rows(), dx.cols(), dy.cols(), offsets),
                              ufp4::detail::source_of(dy), ufp4::detail::source_of(w), ufp4::detail::sink_of(dx),
-                             recipe::write::overwrite);
+                             recipe::write_mode::overwrite);
 }
 template <class D, class X, class W>
 layer_call backward_weight_of(const bound_recipe& now, const matrix_view<D>& dy, const matrix_view<X>& x,
                               const matrix_view<W>& dw, recipe::expert_offsets offsets) {
   return backward_weight_call(now, unchecked_shape(dy.rows(), x.cols(), dy.cols(), offsets),
                               ufp4::detail::source_of(dy), ufp4::detail::source_of(x), ufp4::detail::sink_of(dw),
-                              recipe::write::overwrite);
+                              recipe::write_mode::overwrite);
 }
 /// From shapes alone, because before linear_forward the object is empty.
 template <class D, class W>
@@ -172,7 +174,7 @@ layer_call backward_weight_of(const bound_recipe& now, const matrix_view<D>& dy,
   parts.reserve(side.parts.size());
   for (std::size_t e = 0; e < side.parts.size(); ++e) parts.push_back(saved_part(side, e));
   return backward_weight_call(now, s, ufp4::detail::source_of(dy), std::move(parts), ufp4::detail::sink_of(dw),
-                              recipe::write::overwrite);
+                              recipe::write_mode::overwrite);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

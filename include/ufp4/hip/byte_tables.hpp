@@ -1,13 +1,13 @@
-// ufp4 - eight codes to fp16 or bf16 by AMD's byte permute, for any grid.
+// ufp4 - decodes eight codes to fp16 or bf16 with AMD's byte permute instruction, for any grid.
 // SPDX-License-Identifier: Apache-2.0
 //
-// v_perm_b32 picks four bytes out of two registers, as PRMT does (thread/decode.hpp), but by a byte each, not a nibble:
-// codes go four at a time with three bits in each byte, the even ones of a word and the odd ones. What comes out is in
-// an order of its own, which is no matter along K where both operands have it: of codes 0 .. 7 the words are 0 and 2, 1
-// and 3, 4 and 6, 5 and 7.
+// v_perm_b32 selects four bytes out of two registers, as NVIDIA's PRMT does (thread/decode.hpp), but a selector is a
+// byte and not four bits: four codes are decoded at a time, three bits of each in a byte, the even codes of a word and
+// then the odd ones. So the decoded words hold codes 0 and 2, 1 and 3, 4 and 6, 5 and 7. The order along K does not
+// matter if both operands have the same.
 //
-// Integer instructions for eight codes: 7 for the selectors, 12 for the bytes,
-// and 4 for words of halves or 8 for floats.
+// Integer instructions for eight codes: 7 for the selectors, 12 for the bytes, and 4 for words of 16-bit numbers or 8
+// for floats.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 
-/// Byte i of the result: byte s of `low` (s = 0 .. 3) or byte s - 4 of `high` (4 .. 7), where s is byte i of the
-/// selector; 0 where s is 12.
+/// Byte i of the result is byte s of `low` (s = 0 .. 3) or byte s - 4 of `high` (s = 4 .. 7), s being byte i of the
+/// selector; it is 0 if s is 12.
 UFP4_DEVICE std::uint32_t select_bytes(std::uint32_t high, std::uint32_t low, std::uint32_t selector) {
 #if defined(__AMDGCN__)
   return __builtin_amdgcn_perm(high, low, selector);
@@ -54,11 +54,11 @@ UFP4_DEVICE split_halves split_eight(const half_table& t, std::uint32_t codes) {
   return out;
 }
 
-/// Word w of the eight entries, in the order above.
+/// Word w of the eight decoded entries, in the order above.
 UFP4_DEVICE std::uint32_t halves_word(const split_halves& s, unsigned w) {
   return select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x05010400u : 0x07030602u);
 }
-/// bf16 entries as floats: the lower and the upper of word w.
+/// bf16 entries as floats: the lower and the upper one of word w.
 UFP4_DEVICE float low_float(const split_halves& s, unsigned w) {
   return ufp4::detail::to_float(select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x04000C0Cu : 0x06020C0Cu));
 }
@@ -66,7 +66,7 @@ UFP4_DEVICE float high_float(const split_halves& s, unsigned w) {
   return ufp4::detail::to_float(select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x05010C0Cu : 0x07030C0Cu));
 }
 
-/// Floats that are bf16 numbers, or NaNs, as a pair of them.
+/// A pair of bf16 numbers from floats that are exact in bf16, or NaN.
 UFP4_DEVICE std::uint32_t upper_halves(float first, float second) {
   return select_bytes(ufp4::detail::to_bits(second), ufp4::detail::to_bits(first), 0x07060302u);
 }

@@ -1,28 +1,29 @@
 // ufp4 - quantized_gemm, fast and folded_bf16, on the matrix cores of AMD GPUs: element x scale as bf16, MFMA or WMMA.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers: 4 significant bits by 4, or |
-// |             | 8 by 1                                                                                              |
+// | mode        | formats                                                                                             |
+// |-------------|-----------------------------------------------------------------------------------------------------|
+// | fast        | 8-bit scales, whose products with the grid are bf16 numbers: 4 significant bits by 4, or 8 by 1     |
 // | folded_bf16 | those, and any other scale: products rounded to bf16. Grids of at most 8 significant bits           |
 //
-// The walk is matrix_tile.hpp's. Beside one instruction of a wave of 64, 32 cycles of the matrix cores on gfx90a and 16
-// on gfx942, a wave of the large tile issues about 8 ordinary ones, 4 cycles each, to decode:
-// other waves' instructions hide them.
+// The loop over K is in matrix_tile.hpp. One instruction of a wave of 64 takes 32 cycles of the matrix cores on gfx90a
+// and 16 on gfx942; for each, a wave of the large tile issues about 8 vector instructions of 4 cycles to decode, which
+// run while the matrix cores execute other waves' instructions.
 //
-// K is added up from the first to the last, 16 or 32 at a time, whatever the tile: the bits follow from the operands
-// and the device. The bound of numerics 6, by what mfma_gfx90a.hpp says of the sums, S being the sum of magnitudes:
+// K is summed in ascending order, 16 or 32 columns at a time, for either tile size: the bits depend only on the
+// operands and the device. The error bound of section 6 of the numerical specification follows from the rounding of
+// sums that mfma_gfx90a.hpp describes (S: the sum of magnitudes; Kp: the padded K):
 //
-// | CDNA 2     | a product is in 2 + Kp / 4 additions, each within 2^-24 of S: below Kp + 6. Becoming zero takes one |
-// |            | of at most Kp nonzero numbers out of a tree of additions and costs less than 2^-126:                |
-// |            | the Kp * 2^-126 of the bound                                                                        |
+// | CDNA 2     | a product takes part in 2 + Kp / 4 additions, each with an error of at most 2^-24 S: below Kp + 6.  |
+// |            | At most Kp nonzero numbers are flushed to zero, each below 2^-126: the Kp * 2^-126 of the bound     |
 // | CDNA 3     | seven of eight products lose less than 2^-24 of the greatest, together 7 * 2^-24 S; the running sum |
 // |            | loses that much of S twice for every eight: 7 + Kp / 4 + Kp / 1024, below Kp + 6 from Kp = 16 on    |
-// | the others | nothing is known; the executor's tests hold the kernel to the bound for sums rounded to nearest and |
-// |            | for sums cut at 24 bits                                                                             |
+// | the others | unknown; tests check the bound in the CPU simulator for sums rounded to nearest and for sums        |
+// |            | truncated to 24 bits                                                                                |
 //
-// A tile of C, one of whose blocks has values other than 0 and a scale that takes some product out of bf16's normal
-// range, is made anew from codes and scales in binary64: no subnormal operand reaches the instruction. Blocks of
-// nothing but zeros do not count: mx formats give them the smallest scale there is.
+// If a block of a tile of C has a nonzero value and a scale that moves some product out of bf16's normal range, the
+// whole tile is computed again from codes and scales in binary64, so no result depends on a subnormal operand. Blocks
+// of zeros are exempt: mx formats give them the smallest scale.
 #pragma once
 
 #include <cstddef>
@@ -45,19 +46,21 @@ static_assert(sizeof(matrix_bf16_job) <= 4096);
 
 template <class Tile>
 struct matrix_bf16_worker {
+  using tile = Tile;
+  using job_type = matrix_bf16_job;
   using Op = typename Tile::Op;
   static constexpr unsigned words = Op::bf16_words;
   matrix_place<Tile> at;
-  folding how;         ///< of the operand whose row this thread brings; by value: chosen at run time
-  bool unfit = false;  ///< has bf16 not held some product of this thread's?
+  folding how;         ///< of the operand whose row this thread loads; a copy, because it is chosen at run time
+  bool unfit = false;  ///< whether some product of this thread is outside bf16's normal range
   float acc[Tile::down][Tile::across][Op::sums] = {};
 
   UFP4_DEVICE matrix_bf16_worker(const matrix_bf16_job& job, const grouped_product& product, const tile_place& place)
       : at(job, product, job.block_shift, place.row, place.col), how(at.is_left ? job.side[0] : job.side[1]) {}
 
-  /// Eight products. No branches, and none for each of them in their callers: `rounds` is how.rounds.
+  /// Eight products, without branches; `rounds` is how.rounds.
   template <bool rounds>
-  UFP4_DEVICE thread::words4 fold(std::uint32_t codes, float scale, bool welcome) {
+  UFP4_DEVICE thread::words4 fold(std::uint32_t codes, float scale, bool in_range) {
     const thread::split_halves s = thread::split_eight(how.values, codes);
     thread::words4 out;
     UFP4_UNROLL
@@ -67,16 +70,16 @@ struct matrix_bf16_worker {
       out.word[w] = rounds ? thread::pair_bf16(first, second) : thread::upper_halves(first, second);
     }
     const bool all_zero = (s.low[0] | s.low[1] | ((s.high[0] | s.high[1]) & 0x7F7F7F7Fu)) == 0;
-    unfit = unfit | (!welcome & !all_zero);
+    unfit = unfit | (!in_range & !all_zero);
     return out;
   }
   template <bool rounds>
   UFP4_DEVICE void decode_as(unsigned step, const matrix_cargo& c) {
     const float scale[2] = {at.scale_of(c, step, 0), at.scale_of(c, step, 1)};
-    const bool welcome[2] = {is_in_range(how, scale[0]), is_in_range(how, scale[1])};
+    const bool in_range[2] = {is_in_range(how, scale[0]), is_in_range(how, scale[1])};
     UFP4_UNROLL
     for (unsigned piece = 0; piece < 4; ++piece)
-      at.put(step, piece, fold<rounds>(c.codes.word[piece], scale[piece / 2], welcome[piece / 2]));
+      at.put(step, piece, fold<rounds>(c.codes.word[piece], scale[piece / 2], in_range[piece / 2]));
   }
   UFP4_DEVICE void decode(unsigned step, const matrix_cargo& c) {
     if (how.rounds)
@@ -97,7 +100,7 @@ struct matrix_bf16_worker {
         UFP4_UNROLL
         for (unsigned m = 0; m < Tile::down; ++m) {
           UFP4_UNROLL
-          for (unsigned n = 0; n < Tile::across; ++n) Op::multiply_bf16(acc[m][n], a[m][i], b[n][i]);
+          for (unsigned n = 0; n < Tile::across; ++n) mma::multiply_bf16<Op>(acc[m][n], a[m][i], b[n][i]);
         }
       }
     }
@@ -107,13 +110,6 @@ struct matrix_bf16_worker {
     at.store(job, product, acc, !any_of_block(unfit));
   }
 };
-
-template <class Op, unsigned side>
-UFP4_KERNEL(matrix_threads)
-gemm_bf16_matrix(const matrix_bf16_job job) {
-  using tile = matrix_tile<Op, side>;
-  make_tile<tile, matrix_bf16_worker<tile>>(job);
-}
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
 
@@ -133,7 +129,9 @@ error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device
     return all;
   };
   const auto kernel = [](bool large, const kernels::matrix_bf16_job&) {
-    return large ? &kernels::gemm_bf16_matrix<Op, 128> : &kernels::gemm_bf16_matrix<Op, 64>;
+    using kernels::matrix_bf16_worker, kernels::matrix_tile;
+    return large ? &kernels::gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>>>
+                 : &kernels::gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>>>;
   };
   // no scales beside the operands: two thread blocks fit in 64 KiB
   return run_matrix_tiles<Op>(jobs, device, where, false, make_job, kernel,

@@ -1,15 +1,15 @@
-// ufp4 - quantized_gemm, exact_blocks, on the matrix cores of AMD GPUs: one text for MFMA and both kinds of WMMA.
+// ufp4 - quantized_gemm, exact_blocks, on the matrix cores of AMD GPUs: one kernel for MFMA and both kinds of WMMA.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The grids' values are small integers times a power of two, and fp16 numbers: an instruction with K = 16 makes a block
-// of 16's dot product, of less than 24 bits, exactly in binary32 and in any order, a chain of them a longer block's.
-// Then acc = fma(d, fl(sA sB), acc) in block order: the host's bits.
+// The grids' values are small integers times a power of two, and exact in fp16. The dot product of a block of 16 has
+// less than 24 bits, so one instruction with K = 16 computes it exactly in binary32, in any order; several in sequence
+// compute that of a longer block. Then acc = fma(d, fl(sA sB), acc) in block order: the same bits as on the CPU.
 //
-// The walk is matrix_tile.hpp's; scales lie beside the decoded values as floats. For 16 x 16 of C and a block of 16 a
-// wave of 64 issues one instruction of the matrix cores, 32 cycles on gfx90a and 16 on gfx942, and two operations for
-// each of a lane's four sums, 16 to 32 cycles: those bound the kernel. Integers in bytes would therefore win nothing:
-// gfx90a multiplies them no faster than fp16, and gfx942's faster instruction, of K = 32, spans two blocks of 16 and
-// gives sums that must be converted first.
+// The loop over K is in matrix_tile.hpp; scales are stored in shared memory as floats, after the decoded values. For 16
+// x 16 of C and a block of 16 a wave of 64 issues one matrix instruction, 32 cycles on gfx90a and 16 on gfx942, and two
+// operations for each of a lane's four sums, 16 to 32 cycles, which limit the speed. 8-bit integers would not be
+// faster: gfx90a multiplies them at the rate of fp16, and gfx942's faster instruction, of K = 32, spans two blocks of
+// 16 and gives integer sums that must be converted first.
 #pragma once
 
 #include <cstddef>
@@ -29,15 +29,17 @@ struct matrix_blocks_job : product_group {
 };
 static_assert(sizeof(matrix_blocks_job) <= 4096);
 
-/// How sums of a block live:
+/// How long the registers with the sums of a block are in use:
 ///
-/// | kind | blocks of    | sums                                                                       |
-/// |------|--------------|----------------------------------------------------------------------------|
-/// | 16   | 16           | of one instruction                                                          |
-/// | 32   | 32           | of the instructions of a slab, for 16 rows at a time                        |
-/// | 64   | 64, 128, ... | from step to step, for all rows: twice the registers                        |
+/// | kind | blocks of    | sums are kept                                                |
+/// |------|--------------|--------------------------------------------------------------|
+/// | 16   | 16           | for one instruction                                          |
+/// | 32   | 32           | for the instructions of a slab, for 16 rows at a time        |
+/// | 64   | 64, 128, ... | from step to step, for all rows, in twice as many registers  |
 template <class Tile, unsigned kind>
 struct matrix_blocks_worker {
+  using tile = Tile;
+  using job_type = matrix_blocks_job;
   using Op = typename Tile::Op;
   static constexpr unsigned words = Op::f16_words;
   using unit = typename matrix_place<Tile>::template unit<words>;
@@ -47,7 +49,7 @@ struct matrix_blocks_worker {
   using sums = float[Tile::across][Op::sums];
 
   matrix_place<Tile> at;
-  thread::half_table values;  ///< of the operand whose row this thread brings; by value: chosen at run time
+  thread::half_table values;  ///< of the operand whose row this thread loads; a copy, because it is chosen at run time
   unsigned block;
   sums acc[Tile::down] = {};
   sums dot[kind == 64 ? Tile::down : 1] = {};
@@ -58,7 +60,7 @@ struct matrix_blocks_worker {
         values(at.is_left ? job.values[0] : job.values[1]),
         block(job.block) {}
 
-  /// The codes of piece `piece`. Where an instruction takes half a piece, its halves are of the first and of the last
+  /// The codes of piece `piece`. If an instruction takes half a piece, the halves are from the first and from the last
   /// 16 columns: four columns of either for each of the four groups of lanes.
   UFP4_DEVICE static std::uint32_t codes_of(const matrix_cargo& c, unsigned piece) {
     if constexpr (words == 2)
@@ -122,7 +124,7 @@ struct matrix_blocks_worker {
           if (end > at.padded) continue;  // the same for the whole thread block
           UFP4_UNROLL
           for (unsigned n = 0; n < Tile::across; ++n)
-            Op::multiply_f16(d[n], a[i / sixteens][m][i % sixteens], b[i / sixteens][n][i % sixteens]);
+            mma::multiply_f16<Op>(d[n], a[i / sixteens][m][i % sixteens], b[i / sixteens][n][i % sixteens]);
           if (ends_block(sixteen, end)) finish(step, sixteen, m, d);
         }
       }
@@ -134,18 +136,11 @@ struct matrix_blocks_worker {
   }
 };
 
-template <class Op, unsigned side, unsigned kind>
-UFP4_KERNEL(matrix_threads)
-gemm_blocks_matrix(const matrix_blocks_job job) {
-  using tile = matrix_tile<Op, side>;
-  make_tile<tile, matrix_blocks_worker<tile, kind>>(job);
-}
-
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// Is every value an fp16 number, and none subnormal? CDNA 2 would take that for zero.
+/// Whether every value is a normal fp16 number or 0; CDNA 2 flushes subnormal operands to zero.
 inline bool is_normal_f16(const grid4& grid) {
   for (const float v : grid.value)
     if (v != 0.0f && ufp4::detail::magnitude(v) < 0x1p-14f) return false;
@@ -160,13 +155,15 @@ bool matrix_blocks_take(const gemm_job& job, const device_facts& device) {
 
 template <class Op, unsigned side>
 auto matrix_blocks_of(const kernels::matrix_blocks_job& job) {
-  constexpr unsigned longer = Op::wave == 32 ? 64 : side;
-  return job.block == 16   ? &kernels::gemm_blocks_matrix<Op, side, 16>
-         : job.block == 32 ? &kernels::gemm_blocks_matrix<Op, longer, 32>
-                           : &kernels::gemm_blocks_matrix<Op, longer, 64>;
+  using kernels::gemm_matrix, kernels::matrix_blocks_worker;
+  using tile = kernels::matrix_tile<Op, side>;
+  using longer = kernels::matrix_tile<Op, Op::wave == 32 ? 64 : side>;
+  return job.block == 16   ? &gemm_matrix<matrix_blocks_worker<tile, 16>>
+         : job.block == 32 ? &gemm_matrix<matrix_blocks_worker<longer, 32>>
+                           : &gemm_matrix<matrix_blocks_worker<longer, 64>>;
 }
 
-/// A wave of 32 has no registers for the sums of longer blocks beside those of a large tile.
+/// In a wave of 32 the registers do not suffice for the sums of longer blocks and of a large tile.
 template <class Op>
 bool matrix_blocks_are_small(const gemm_job& job) {
   return Op::wave == 32 && job.block > 16;

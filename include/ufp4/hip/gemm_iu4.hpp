@@ -1,17 +1,17 @@
-// ufp4 - quantized_gemm, exact_blocks, by WMMA in 4-bit integers, for the grids that are such: int4 and E1M2.
+// ufp4 - quantized_gemm, exact_blocks, by WMMA in 4-bit integers, for the grids whose values are such: int4 and E1M2.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A grid whose integers lie in -8 .. 7 needs no table: int4's codes are the operands, and E1M2's, a sign and a
-// magnitude, become two's complement in seven instructions for eight codes. An instruction makes the dot product of a
-// block of 16 or (gfx12) of 32, a chain of them that of a longer one, exactly. Then acc = fma(d, fl(sA sB), acc) in
-// block order: the host's bits.
+// A grid whose integers are in -8 .. 7 needs no table: int4's codes are the operands, and E1M2's codes, a sign and a
+// magnitude, become two's complement in seven instructions for eight codes. One instruction computes the dot product of
+// a block of 16 or (gfx12) of 32, several in sequence that of a longer block, exactly. Then acc = fma(d, fl(sA sB),
+// acc) in block order: the same bits as on the CPU.
 //
-// From integers to d in one instruction a sum: chains start from the bits of 1.5 * 2^23 as a float. Integers of less
-// than 2^22 added to those bits are added to that float, and fma(it, unit, -1.5 * 2^23 * unit) is d, exactly.
+// A sum becomes d in one instruction: it starts from the bits of the float 1.5 * 2^23. Adding an integer below 2^22 to
+// those bits adds it to that float f, and fma(f, unit, -1.5 * 2^23 * unit) is d, exactly.
 //
-// The walk is matrix_tile.hpp's; decoding is what is saved next to gemm_blocks.hpp, and three quarters of what shared
-// memory moves. Beside a block's instructions of the matrix unit a wave executes three for each of a lane's eight sums:
-// with short blocks those bound the kernel, with long ones the matrix unit.
+// The loop over K is in matrix_tile.hpp. Compared with gemm_blocks.hpp, decoding is saved, and three quarters of the
+// shared memory traffic. For a block a wave executes its matrix instructions and three others for each of a lane's
+// eight sums: these limit the speed with short blocks, the matrix unit with long ones.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,13 @@
 #include <span>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
-#include <ufp4/hip/wmma_iu4.hpp>
+#include <ufp4/hip/wmma_gfx11.hpp>
+#include <ufp4/hip/wmma_gfx12.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 struct iu4_job : product_group {
-  std::uint32_t signs[2] = {};  ///< where codes have a sign and a magnitude: the signs' bits; else 0
+  std::uint32_t signs[2] = {};  ///< if codes have a sign and a magnitude: the bits of the signs; else 0
   float unit = 1, offset = 0;   ///< the product of the grids' units; -1.5 * 2^23 times that
   unsigned block_shift = 4;
 };
@@ -32,17 +33,19 @@ static_assert(sizeof(iu4_job) <= 4096);
 
 inline constexpr std::uint32_t no_sum_bits = 0x4B400000u;  ///< of 1.5 * 2^23
 
-/// Eight codes as two's complement, where `signs` has the bits of their signs (none: they are). A negative one of
-/// magnitude m becomes 7 - m in its lower three bits, plus 1, with the sign's bit turned: 16 - m, and 0 of -0.
-/// Nothing is carried on.
+/// Eight codes as two's complement; `signs` has the bits of their signs, or 0 if they are two's complement already. A
+/// negative code of magnitude m becomes 7 - m in its lower three bits, plus 1, with the sign bit inverted: 16 - m, or 0
+/// if m is 0. There is no carry from code to code.
 UFP4_DEVICE std::uint32_t signed_nibbles(std::uint32_t codes, std::uint32_t signs) {
   const std::uint32_t negative = codes & signs, ones = negative >> 3;
   return (((codes ^ negative) ^ (negative - ones)) + ones) ^ negative;
 }
 
-/// `ones`: an instruction makes a block's whole dot product.
+/// `ones`: one instruction computes a block's whole dot product.
 template <class Tile, bool ones>
 struct iu4_worker {
+  using tile = Tile;
+  using job_type = iu4_job;
   using Op = typename Tile::Op;
   using fragment = std::uint32_t[Op::words];
   static constexpr unsigned each = 32 / Op::depth;  ///< instructions for the 32 columns of a chunk
@@ -71,8 +74,8 @@ struct iu4_worker {
     for (unsigned i = 0; i < Op::sums; ++i) d[i] = static_cast<std::int32_t>(no_sum_bits);
   }
 
-  /// Chunks of 32 columns one after another, each with all its lines, 16 bytes a line: lanes of 16 lines meet in no
-  /// bank.
+  /// Chunks of 32 columns one after another, each with all its lines, 16 bytes a line: lanes that read 16 lines have no
+  /// bank conflict.
   UFP4_DEVICE unsigned char* line_of(unsigned step, unsigned chunk, unsigned line) const {
     return at.operands(step) + 16 * (chunk * Tile::lines + line);
   }
@@ -88,7 +91,7 @@ struct iu4_worker {
   }
 
   /// Fragments of instruction i of a chunk, of `count` 16-row pieces that begin at line `first`. An instruction takes
-  /// 16 or 32 columns that follow one another, in whichever order along K, the same for both operands.
+  /// 16 or 32 consecutive columns in any order along K that is the same for both operands.
   template <unsigned count>
   UFP4_DEVICE void read(unsigned step, unsigned chunk, unsigned i, unsigned first, fragment (&to)[count]) const {
     const unsigned word = i * (Op::depth / 8) + lane() / 16 % Op::groups * Op::words;
@@ -119,8 +122,8 @@ struct iu4_worker {
     return at.scale_floats(step)[sixteen * Tile::lines + Tile::rows + at.wave_col() + 16 * n + lane() % 16];
   }
 
-  /// One instruction for every piece of the wave's tile; `ends`: it is a block's last. Its scales are those of its
-  /// last columns.
+  /// One instruction for every piece of the wave's tile; `ends`: it is the last one of a block. The scales are those of
+  /// its last columns.
   UFP4_DEVICE void multiply_columns(unsigned step, unsigned chunk, unsigned i, bool ends) {
     const unsigned sixteen = 2 * chunk + (i + 1) * (Op::depth / 16) - 1;
     fragment a[Tile::down], b[Tile::across];
@@ -136,10 +139,10 @@ struct iu4_worker {
         if constexpr (ones) {
           std::int32_t whole[Op::sums];
           begin(whole);
-          Op::multiply(whole, a[m], b[n]);
+          mma::multiply_iu4<Op>(whole, a[m], b[n]);
           finish(whole, left, right_scale(step, sixteen, n), acc[m][n]);
         } else {
-          Op::multiply(d, a[m], b[n]);
+          mma::multiply_iu4<Op>(d, a[m], b[n]);
           if (ends) finish(d, left, right_scale(step, sixteen, n), acc[m][n]), begin(d);
         }
       }
@@ -157,23 +160,14 @@ struct iu4_worker {
     }
   }
 
-  UFP4_DEVICE void store(const iu4_job& job, const grouped_product& product) const {
-    at.store(job, product, acc);
-  }
+  UFP4_DEVICE void store(const iu4_job& job, const grouped_product& product) const { at.store(job, product, acc); }
 };
-
-template <class Op, unsigned side, bool ones>
-UFP4_KERNEL(matrix_threads)
-gemm_iu4_matrix(const iu4_job job) {
-  using tile = matrix_tile<Op, side>;
-  make_tile<tile, iu4_worker<tile, ones>>(job);
-}
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// Are codes the grid's integers in two's complement, or as a sign and a magnitude?
+/// Whether codes are the grid's integers in two's complement, or as a sign and a magnitude.
 inline bool is_twos_complement(const grid4& grid) {
   for (int c = 0; c < 16; ++c)
     if (grid.integer[c] != (c < 8 ? c : c - 16)) return false;
@@ -185,7 +179,7 @@ inline bool is_sign_and_magnitude(const grid4& grid) {
   return true;
 }
 
-/// Blocks must be a whole number of instructions.
+/// Blocks must be as long as a whole number of instructions.
 template <class Op>
 bool iu4_takes(const gemm_job& job, const device_facts& device) {
   const auto fits = [](const grid4& grid) { return is_twos_complement(grid) || is_sign_and_magnitude(grid); };
@@ -205,9 +199,12 @@ error run_iu4(std::span<const gemm_job> jobs, const device_facts& device, stream
     return all;
   };
   const auto kernel = [](bool large, const kernels::iu4_job& job) {
+    using kernels::gemm_matrix, kernels::iu4_worker;
+    using large_tile = kernels::matrix_tile<Op, 128>;
+    using small_tile = kernels::matrix_tile<Op, 64>;
     if (job.block == Op::depth)
-      return large ? &kernels::gemm_iu4_matrix<Op, 128, true> : &kernels::gemm_iu4_matrix<Op, 64, true>;
-    return large ? &kernels::gemm_iu4_matrix<Op, 128, false> : &kernels::gemm_iu4_matrix<Op, 64, false>;
+      return large ? &gemm_matrix<iu4_worker<large_tile, true>> : &gemm_matrix<iu4_worker<small_tile, true>>;
+    return large ? &gemm_matrix<iu4_worker<large_tile, false>> : &gemm_matrix<iu4_worker<small_tile, false>>;
   };
   return run_matrix_tiles<Op>(jobs, device, where, false, make_job, kernel);
 }

@@ -1,4 +1,4 @@
-// ufp4 - fast GEMM by the block-scaled MFMA of gfx950: 4-bit codes and e8m0 scales of 32 as they lie.
+// ufp4 - fast GEMM with the block-scaled MFMA of gfx950, which takes 4-bit codes and e8m0 scales as they are stored.
 // SPDX-License-Identifier: Apache-2.0
 //
 // | kernel                     | elements                          | v_mfma_scale_f32_16x16x128_f8f6f4 of |
@@ -6,18 +6,20 @@
 // | gemm_mxfp4_gfx950          | E2M1                              | e2m1 x e2m1, the codes themselves    |
 // | gemm_mx_containers_gfx950  | any pair of grids that E4M3 holds | e4m3 x e4m3 (thread/containers.hpp)  |
 //
-// What the bound of `fast` (numerics 6) rests on. The products are exact, and so is a block's dot product, integers
-// times one number that the scales move as a whole, in any unit that keeps 24 bits (18 for the grids of numerics 1).
-// What this unit keeps of the sum over blocks is not reported; CDNA 3 cuts 24 places below the exponent of the
-// greatest product (arXiv 2511.10909). So every instruction's sum starts from zero, and one binary32 addition outside
-// of it carries the sum on: the bound then holds for any K if each of the four blocks loses no more than 2^-20 of the
-// greatest of them, or each product 2^-24 of the greatest. With the running sum inside, such a loss would return with
-// every instruction. A lane has four sums of an instruction: two packed additions, while the matrix unit works on.
+// The error bound of `fast` (section 6 of the numerical specification) needs these assumptions. The products are exact.
+// A block's dot product is a sum of integers times one number, the product of the scales, so it is exact in any unit
+// that keeps 24 bits (18 for the grids of section 1). How many bits this unit keeps of the sum over blocks is not
+// reported; CDNA 3 truncates 24 places below the exponent of the greatest product (arXiv 2511.10909). So every
+// instruction's sum starts from zero, and a binary32 addition outside the instruction adds it to the running sum: the
+// bound then holds for any K if each of the four blocks loses at most 2^-20 of the greatest of them, or each product
+// 2^-24 of the greatest. With the running sum inside the instruction, such a loss would repeat with every instruction.
+// A lane has four sums of an instruction: two packed additions, executed while the matrix unit works on the next
+// instruction.
 //
-// Speed, by design: a thread block of four waves makes 128 x 128 of C, a wave 64 x 64 of it: 16 MFMAs for 8 fragments
-// of shared memory, each one or two reads of 16 bytes that meet no bank twice. Device memory is read by 16 bytes a
-// lane, a step ahead. E2M1 needs no arithmetic besides the multiplication; a container is made once a thread block,
-// on the way into shared memory, in less than two instructions a code.
+// Speed: a thread block of four waves computes 128 x 128 of C, each wave 64 x 64: 16 MFMAs for 8 fragments from shared
+// memory, each of one or two 16-byte loads without bank conflicts. Device memory is read 16 bytes a lane, one step
+// ahead. E2M1 needs no arithmetic besides the multiplication; a container is computed once per thread block, before it
+// is stored in shared memory, in less than two instructions a code.
 #pragma once
 
 #include <cstddef>
@@ -47,11 +49,11 @@ struct scaled_job : product_group {
 };
 static_assert(sizeof(scaled_job) <= 4096);
 
-/// How a line of 128 elements lies in shared memory, in pieces of 16 bytes, and how many steps of them lie there at
-/// once.
+/// The layout of lines of 128 elements in shared memory, in pieces of 16 bytes, and the number of steps that are there
+/// at the same time.
 ///
-/// `place`: where piece p of a line lies. Pieces move by the line's number, so that 8 neighbouring lines, which 8 lanes
-/// read at once, are in different banks.
+/// place(line, p) is the offset of piece p of a line. The position of a piece depends on the line's number, so that 8
+/// neighbouring lines, which 8 lanes read at once, are in different banks.
 struct code_lines {
   using op = mma::mfma_scale_gfx950<mma::f8f6f4::e2m1, mma::f8f6f4::e2m1>;
   static constexpr unsigned bytes = 64, steps = 2;
@@ -59,7 +61,7 @@ struct code_lines {
 };
 struct container_lines {
   using op = mma::mfma_scale_gfx950<mma::f8f6f4::e4m3, mma::f8f6f4::e4m3>;
-  static constexpr unsigned bytes = 128, steps = 1;  // two would be more than the 64 KiB that every runtime grants
+  static constexpr unsigned bytes = 128, steps = 1;  // two would need more than the 64 KiB that every runtime allows
   UFP4_DEVICE static unsigned place(unsigned line, unsigned p) { return line * bytes + 16 * (p ^ (line & 7u)); }
 };
 
@@ -67,7 +69,7 @@ struct container_lines {
 template <class Lines>
 inline constexpr unsigned scaled_step_bytes = 2 * scaled_tile * (Lines::bytes + 4);
 
-/// Floats from one row of sums in shared memory to the next: 4 more than the tile's, so that the four rows that a wave
+/// Floats from one row of sums in shared memory to the next: 4 more than a row has, so that the four rows that a wave
 /// writes at once begin 16 banks apart.
 inline constexpr unsigned scaled_pitch = scaled_tile + 4;
 static_assert(32 * scaled_pitch * 4 <= scaled_step_bytes<code_lines>);
@@ -83,7 +85,7 @@ struct scaled_worker {
   const grouped_product& product;
   tile_place place;  ///< in C
 
-  /// What a thread brings of a step: codes, and the four scales of line thread_index().x.
+  /// What a thread loads in a step: codes, and the four scales of line thread_index().x.
   struct cargo {
     typename loader::cargo codes;
     std::uint32_t scales;
@@ -97,7 +99,7 @@ struct scaled_worker {
   }
   UFP4_DEVICE unsigned char* scales(std::size_t s) const { return lines(s) + 2 * scaled_tile * Lines::bytes; }
 
-  /// Where a thread's share of the operands begins.
+  /// The addresses of a thread's share of the operands.
   struct source {
     typename loader::source codes;
     const std::uint8_t* scales;
@@ -114,7 +116,7 @@ struct scaled_worker {
             blocks};
   }
 
-  /// Behind the last block lie scales of 2^-127, of codes of zero.
+  /// Behind the last block scales are 2^-127, and codes are zero.
   UFP4_DEVICE static void load(const source& from, std::size_t s, cargo& to) {
     loader::load(from.codes, s * (scaled_depth / 2), to.codes);
     const std::size_t first = s * (scaled_depth / op::block);
@@ -128,9 +130,15 @@ struct scaled_worker {
       if (first + b < from.blocks) to.scales |= std::uint32_t{from.scales[first + b]} << (8 * b);
   }
 
-  /// Containers of the even codes of a word, then those of the odd ones: an order along K that both operands have.
-  UFP4_DEVICE static std::uint32_t containers_of(const thread::container_table& table, std::uint32_t codes) {
-    return thread::select_four(table, codes & 0x07070707u, (codes >> 1 & 0x04040404u) | 0x03020100u);
+  /// Containers of half a piece's codes; of each word the even codes first: the same order along K for both operands.
+  UFP4_DEVICE static piece containers_of(const thread::container_table& table, const piece& codes, unsigned half) {
+    piece containers;
+    UFP4_UNROLL
+    for (unsigned w = 0; w < 4; ++w) {
+      const std::uint32_t four = codes.word[2 * half + w / 2] >> 4 * (w % 2);
+      containers.word[w] = thread::select_four(table, four & 0x07070707u, (four >> 1 & 0x04040404u) | 0x03020100u);
+    }
+    return containers;
   }
   UFP4_DEVICE static void put_piece(unsigned char* step, unsigned line, unsigned p,
                                     const thread::container_table& table, const piece& codes) {
@@ -139,13 +147,8 @@ struct scaled_worker {
       *reinterpret_cast<piece*>(step + Lines::place(line, p)) = codes;
     } else {
       UFP4_UNROLL
-      for (unsigned half = 0; half < 2; ++half) {
-        piece containers;
-        UFP4_UNROLL
-        for (unsigned w = 0; w < 4; ++w)
-          containers.word[w] = containers_of(table, codes.word[2 * half + w / 2] >> 4 * (w % 2));
-        *reinterpret_cast<piece*>(step + Lines::place(line, 2 * p + half)) = containers;
-      }
+      for (unsigned half = 0; half < 2; ++half)
+        *reinterpret_cast<piece*>(step + Lines::place(line, 2 * p + half)) = containers_of(table, codes, half);
     }
   }
   UFP4_DEVICE void put(std::size_t s, const cargo& from) const {
@@ -159,7 +162,7 @@ struct scaled_worker {
   UFP4_DEVICE static unsigned wave_row() { return thread_index().x / op::wave / 2 * 64; }
   UFP4_DEVICE static unsigned wave_col() { return thread_index().x / op::wave % 2 * 64; }
 
-  /// A lane's elements of the 16 lines from `line` on, and its scale.
+  /// A lane's elements of the 16 lines from `line` on, and their scale.
   struct fragment {
     std::uint32_t element[words];
     std::uint32_t scale;
@@ -207,7 +210,7 @@ struct scaled_worker {
     for (std::size_t s = 0; s < steps; ++s) {
       if (s + 1 < steps) load(from, s + 1, next);
       multiply(s, to);
-      if constexpr (Lines::steps == 1) sync_block();  // all have read what is written over now
+      if constexpr (Lines::steps == 1) sync_block();  // all threads have read the elements that put overwrites
       if (s + 1 < steps) put(s + 1, next);
       sync_block();
     }
@@ -275,7 +278,7 @@ scaled_tiles(const scaled_job job) {
     worker.run(sums);
     worker.store(sums);
   } else {
-    __builtin_trap();  // code for a device that the table does not choose this kernel on
+    __builtin_trap();  // never launched: the table does not choose this kernel for this device
   }
 }
 

@@ -1,9 +1,9 @@
-// ufp4 - rows of packed codes of both operands, on their way from device memory to a thread block's shared memory.
+// ufp4 - loads rows of packed codes of both operands from device memory to a thread block's shared memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Through registers, so that a step's rows are under way while the one before is multiplied: load() asks for them,
-// put() hands them on. Neighbouring threads load neighbouring pieces of a row. AMD's global loads of several words
-// take any address (the HSA ABI sets the unaligned access mode), so codes may lie anywhere.
+// Through registers, so that the rows of a step are loaded while the previous step is multiplied: load() starts the
+// loads, put() stores the registers. Neighbouring threads load neighbouring pieces of a row. Codes need no alignment:
+// AMD's global loads of several words take any address (the HSA ABI sets the unaligned access mode).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-/// Words from anywhere.
+/// A load from any address.
 template <class T>
 UFP4_DEVICE T load_unaligned(const void* from) {
   T v;
@@ -20,8 +20,8 @@ UFP4_DEVICE T load_unaligned(const void* from) {
   return v;
 }
 
-/// Lines 0 .. left - 1 are rows of the left operand, those behind them rows of the right one; `bytes` of each a step,
-/// in pieces of `words` words, of which a row of codes must be a whole number.
+/// Lines 0 .. left - 1 are rows of the left operand, the following `right` lines rows of the right one. A step loads
+/// `bytes` of each, in pieces of `words` words; a row of codes must be a whole number of pieces.
 template <unsigned left, unsigned right, unsigned bytes, unsigned words, unsigned threads>
 struct line_loader {
   static constexpr unsigned lines = left + right, pieces = bytes / (4 * words);
@@ -35,7 +35,8 @@ struct line_loader {
     piece codes[mine];
   };
 
-  /// Where a thread's pieces begin: rows from first_row and first_col on, the last one again beyond it.
+  /// The beginning of each of a thread's pieces: rows from first_row and first_col on; beyond the last row, the last
+  /// row.
   struct source {
     const std::uint8_t* from[mine];
     std::size_t row_bytes;
@@ -54,7 +55,8 @@ struct line_loader {
     return s;
   }
 
-  /// From byte `at` of each row, zeros behind its end. The last step alone has an end, and the others no branch a load.
+  /// From byte `at` of each row, zeros behind its end. Only the last step reaches the end; the others load without
+  /// branches.
   UFP4_DEVICE static void load(const source& s, std::size_t at, cargo& to) {
     if (at + bytes <= s.row_bytes) {
       UFP4_UNROLL
@@ -66,7 +68,7 @@ struct line_loader {
     for (unsigned i = 0; i < mine; ++i) to.codes[i] = inside ? load_unaligned<piece>(s.from[i] + at) : piece{};
   }
 
-  /// use(line, piece of the line, is it of the left operand, codes) for each of the thread's pieces.
+  /// Calls use(line, piece of the line, whether it is of the left operand, codes) for each of the thread's pieces.
   template <class Use>
   UFP4_DEVICE static void put(const cargo& from, Use use) {
     UFP4_UNROLL

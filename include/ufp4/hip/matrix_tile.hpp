@@ -1,26 +1,28 @@
-// ufp4 - a tile of C on the matrix cores of AMD GPUs: what gemm_bf16.hpp, gemm_blocks.hpp and gemm_iu4.hpp share.
+// ufp4 - a tile of C on the matrix cores of AMD GPUs: shared by gemm_bf16.hpp, gemm_blocks.hpp and gemm_iu4.hpp.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread block of 256 threads makes 128 x 128 of C and walks along K by 32, or 64 x 64 and walks by 64: either way a
-// thread brings 32 codes of one row, 16 bytes, and their two scales. Three things happen in a step, of three steps:
+// A thread block of 256 threads computes 128 x 128 of C in steps of 32 columns of K, or 64 x 64 in steps of 64 columns:
+// in both cases a thread loads 32 codes of one row, 16 bytes, and their two scales in a step. At the same time a step
+// works on three consecutive parts of K:
 //
-// | loaded     | codes and scales of the step after the next, to registers: a whole step hides the way from memory |
-// | decoded    | what was loaded a step ago, once a thread block, to one of two buffers of 16-bit elements         |
-// | multiplied | from the other buffer: a wave of 64 makes 64 x 64 (of the small tile 32 x 32),                    |
-// |            | one of 32 half of that                                                                            |
+// | loaded     | codes and scales of the step after the next, to registers: a whole step hides the memory latency  |
+// | decoded    | the codes loaded in the previous step, once per thread block, to one of two buffers of 16-bit     |
+// |            | elements in shared memory                                                                         |
+// | multiplied | the elements in the other buffer: a wave of 64 computes 64 x 64 (32 x 32 of the small tile), a    |
+// |            | wave of 32 half of that                                                                           |
 //
-// so that one barrier a step is enough. Decoding where it is multiplied, in registers, would be done over by every wave
-// of a row of waves, and twice in a wave on gfx11.
+// so that one barrier a step is enough. Decoding in registers, directly before the multiplication, would be repeated by
+// every wave of a row of waves, and twice within a wave on gfx11.
 //
-// Rows of the buffers are 64 or 128 bytes; their 16-byte pieces are exclusive-ored with the row so that eight lanes
-// that follow one another meet in no bank, neither storing nor reading. A slab is 32 columns of K, four pieces. How a
-// lane's columns of it are taken by instructions is the family's:
+// Rows of the buffers are 64 or 128 bytes. The position of a 16-byte piece in its row is exclusive-ored with the row
+// number, so that eight consecutive lanes have no bank conflict, neither storing nor loading. A slab is 32 columns of
+// K, four pieces. The instruction family determines which columns of a slab a lane reads:
 //
-// | lanes in groups | pieces that a lane reads | and their registers, for an instruction of 2 words and of 4 or more |
-// |-----------------|--------------------------|----------------------------------------------------------------------|
-// | 4 (MFMA)        | one, its group's         | first half and second half; all                                      |
-// | 2 (gfx12)       | two, its group's         | one piece, then the other                                            |
-// | 1 (gfx11)       | four                     | two pieces, then the others                                          |
+// | groups of lanes | pieces that a lane reads | their registers, for an instruction of 2 words and of 4 or more |
+// |-----------------|--------------------------|-----------------------------------------------------------------|
+// | 4 (MFMA)        | one, that of its group   | first half, then second half; all                               |
+// | 2 (gfx12)       | two, those of its group  | one piece, then the other                                       |
+// | 1 (gfx11)       | four                     | two pieces, then the others                                     |
 #pragma once
 
 #include <cstddef>
@@ -32,6 +34,7 @@
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 #include <ufp4/hip/byte_tables.hpp>
+#include <ufp4/hip/matrix_core.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -52,13 +55,13 @@ struct matrix_tile {
   static_assert(waves * 16 * sums_stride * sizeof(float) <= 2 * operand_bytes);
 };
 
-/// 32 codes of one row on their way to shared memory.
+/// 32 codes of one row, in registers between device memory and shared memory.
 struct matrix_cargo {
   thread::words4 codes;
   std::uint32_t scale[2];  ///< bits; of the first 16 columns and of the others
 };
 
-/// A value that all lanes of a wave have, for the compiler to know that they do.
+/// Tells the compiler that all lanes of a wave have the same value x.
 UFP4_DEVICE unsigned same_in_wave(unsigned x) {
 #if defined(__AMDGCN__)
   return static_cast<unsigned>(__builtin_amdgcn_readfirstlane(static_cast<int>(x)));
@@ -67,16 +70,16 @@ UFP4_DEVICE unsigned same_in_wave(unsigned x) {
 #endif
 }
 
-/// What one thread knows of the tile it works on.
+/// One thread's part of a tile of C: its row of an operand, the buffers, the fragments of its wave, and the stores.
 template <class Tile>
 struct matrix_place {
   using Op = typename Tile::Op;
   unsigned padded, block_shift;
   unsigned first_row, first_col;  ///< of C
-  bool is_left;                   ///< the operand of the row that this thread brings
-  bool live;                      ///< does that row exist?
+  bool is_left;                   ///< whether the row that this thread loads is of the left operand
+  bool live;                      ///< whether that row exists
   scale_kind kind;
-  const std::uint8_t* codes;  ///< where the row begins
+  const std::uint8_t* codes;  ///< the beginning of the row
   const void* scales;
   std::size_t first_scale;
   unsigned line, half;  ///< of the tile; of the row's chunks
@@ -104,7 +107,8 @@ struct matrix_place {
   UFP4_DEVICE float* scale_floats(unsigned step) const {
     return reinterpret_cast<float*>(memory + 2 * Tile::operand_bytes + step % 2 * Tile::scale_bytes);
   }
-  /// Rows hold whole blocks, of 16 at least: half a chunk is there or not. These GPUs load from any byte.
+  /// Rows hold whole blocks of at least 16, so each half of a chunk exists completely or not at all. These GPUs load
+  /// from any address.
   UFP4_DEVICE matrix_cargo load(unsigned step) const {
     matrix_cargo c{{{0, 0, 0, 0}}, {0, 0}};
     const unsigned k = first_k(step);
@@ -118,7 +122,7 @@ struct matrix_place {
         c.scale[i] = thread::load_scale(scales, kind, first_scale + ((k + 16 * i) >> block_shift));
     return c;
   }
-  /// 0 beyond the operand, where code 0 need not mean 0.
+  /// 0 beyond the operand, because code 0 need not mean 0.
   UFP4_DEVICE float scale_of(const matrix_cargo& c, unsigned step, unsigned i) const {
     return inside(first_k(step) + 16 * i) ? thread::scale_value(kind, c.scale[i]) : 0.0f;
   }
@@ -137,15 +141,15 @@ struct matrix_place {
   UFP4_DEVICE unsigned wave_row() const { return wave / Tile::waves_across * Tile::down * 16; }
   UFP4_DEVICE unsigned wave_col() const { return wave % Tile::waves_across * Tile::across * 16; }
 
-  static constexpr unsigned units = Op::groups == 4 ? 1 : 2;       ///< of a slab, read at once
-  static constexpr unsigned unit_words = 16 / Op::groups / units;  ///< of a lane: a slab's row is 16
+  static constexpr unsigned units = Op::groups == 4 ? 1 : 2;       ///< parts of a slab that a lane reads at once
+  static constexpr unsigned unit_words = 16 / Op::groups / units;  ///< of a lane; a row of a slab has 16
   static constexpr unsigned unit_pieces = unit_words / 4;
 
-  /// Registers of a unit, by instruction.
+  /// The registers of a unit, grouped by instruction.
   template <unsigned words>
   using unit = std::uint32_t[unit_words / words][words];
 
-  /// Those of a lane's row of `count` 16-row pieces of an operand that begin at line `first`.
+  /// Reads a lane's registers of `count` consecutive pieces of 16 rows of an operand; the first row is line `first`.
   template <unsigned words, unsigned count>
   UFP4_DEVICE void read(unsigned step, unsigned first, unsigned slab, unsigned u, unit<words> (&to)[count]) const {
     const unsigned piece = 4 * slab + 4 / units * u + lane() / 16 % Op::groups * unit_pieces;
@@ -161,7 +165,7 @@ struct matrix_place {
     }
   }
 
-  // ---- The way to C ----
+  // ---- Stores to C ----
 
   /// Through shared memory, sixteen rows of a wave at a time, so that neighbouring lanes store neighbouring elements of
   /// C. If not `usable`, the sums are ignored. Elements without a finite sum are computed again, in a loop at the end
@@ -210,24 +214,24 @@ struct matrix_place {
   }
 };
 
-/// All of K. A worker has decode(step, cargo) and multiply(step).
+/// The loop over K. A worker has decode(step, cargo) and multiply(step).
 template <class Worker>
 UFP4_DEVICE void walk(Worker& worker) {
   const auto& at = worker.at;
-  const unsigned steps = at.steps() == 0 ? 1 : at.steps();  // of zeros, if K is 0
+  const unsigned steps = at.steps() == 0 ? 1 : at.steps();  // one step of zeros if K is 0
   worker.decode(0, at.load(0));
   matrix_cargo next = at.load(1);
   sync_block();
   unsigned step = 0;
   do {
-    worker.decode(step + 1, next);  // to the buffer that was multiplied a barrier ago; zeros in the end
+    worker.decode(step + 1, next);  // to the buffer that was read before the last barrier; zeros beyond K
     next = at.load(step + 2);
     worker.multiply(step);
     sync_block();
   } while (++step < steps);
 }
 
-/// Has any thread of the block raised its flag? For after the walk: its memory is free.
+/// Whether any thread of the block has set its flag. Uses shared memory, so call it after the loop over K.
 UFP4_DEVICE bool any_of_block(bool flag) {
   auto* common = reinterpret_cast<std::uint32_t*>(shared_memory());
   if (thread_index().x == 0) *common = 0;
@@ -239,8 +243,8 @@ UFP4_DEVICE bool any_of_block(bool flag) {
   return any;
 }
 
-/// Thread blocks that run together make tiles of C that lie together: eight tile rows of a column, then the next
-/// column, so that what they read twice is in the cache.
+/// The place of a tile in C. Consecutive thread blocks, which run at the same time, compute neighbouring tiles: eight
+/// tile rows of one tile column, then of the next column, so that the operands they share are in the cache.
 struct tile_place {
   unsigned row, col;
 };
@@ -253,17 +257,19 @@ UFP4_DEVICE tile_place place_of_tile(const grouped_product& product, unsigned ti
   return {(first + tile % band % down) * Tile::rows, tile % band / down * Tile::cols};
 }
 
-/// A kernel's body: the thread block's tile of C. A worker is made of (job, product, place) and has, besides what walk
-/// asks, store(job, product), which ends its work.
-template <class Tile, class Worker, class Job>
-UFP4_DEVICE void make_tile(const Job& job) {
-  if constexpr (Tile::Op::compiled) {
+/// One thread block computes one tile of C. A worker is constructed from (job, product, place of the tile) and has the
+/// types tile and job_type, the members that walk needs, and store(job, product).
+template <class Worker>
+UFP4_KERNEL(matrix_threads)
+gemm_matrix(const typename Worker::job_type job) {
+  using tile = typename Worker::tile;
+  if constexpr (tile::Op::compiled) {
     const grouped_product& product = job.product[product_of(job, block_index().x)];
-    Worker worker(job, product, place_of_tile<Tile>(product, block_index().x - product.first_tile));
+    Worker worker(job, product, place_of_tile<tile>(product, block_index().x - product.first_tile));
     walk(worker);
     worker.store(job, product);
   } else {
-    __builtin_trap();  // code for a device that the table does not choose this kernel on
+    __builtin_trap();  // never launched: the table does not choose this kernel for this device
   }
 }
 
@@ -271,20 +277,21 @@ UFP4_DEVICE void make_tile(const Job& job) {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// Has the device the instructions, and the running code, compiled for that device or for a generic target, as well?
+/// Whether the device has the instructions, and the loaded code, which may be compiled for a generic target, has them
+/// too.
 template <class Op>
 constexpr bool has_instructions(const device_facts& device) {
   return Op::runs_on(device.architecture) && (device.compiled == 0 || Op::runs_on(device.compiled)) &&
          device.wave == static_cast<int>(Op::wave);
 }
 
-/// What every kernel of this kind asks.
+/// The conditions of every kernel in this file's scheme.
 template <class Op>
 bool matrix_cores_take(const gemm_job& job, const device_facts& device) {
   return has_instructions<Op>(device) && device.shared_bytes >= 64 * 1024 && job.block >= 16 && counts_in_32_bits(job);
 }
 
-/// Large tiles where they keep every processor busy; `device`: a product's share of it. No bit depends on it.
+/// Large tiles if there are enough of them for every processor. The result has the same bits with either size.
 inline bool wants_large_tiles(std::span<const gemm_job> jobs, const device_facts& device) {
   std::size_t tiles = 0, most_rows = 0;
   for (const gemm_job& job : jobs) {
@@ -294,13 +301,13 @@ inline bool wants_large_tiles(std::span<const gemm_job> jobs, const device_facts
   return tiles >= static_cast<std::size_t>(device.processors) * jobs.size() && most_rows > 64;
 }
 
-/// `small`: whatever their size.
+/// `small`: always the small tile.
 inline unsigned tile_side(std::span<const gemm_job> jobs, const device_facts& device, bool small) {
   return !small && wants_large_tiles(jobs, device) ? 128 : 64;
 }
 
-/// Queues jobs that differ in pointers, shapes and strides alone, as many at once as a launch takes: make_job(job) has
-/// what they share, kernel(large, job) is the kernel for it. `small`: in small tiles, whatever their size.
+/// Queues jobs that differ only in pointers, shapes and strides, as many in a launch as fit: make_job(job) returns the
+/// parameters they share, kernel(large, job) the kernel. `small`: always in small tiles.
 template <class Op, class MakeJob, class ChooseKernel>
 error run_matrix_tiles(std::span<const gemm_job> jobs, const device_facts& device, stream where, bool small,
                        MakeJob make_job, ChooseKernel kernel,
@@ -315,12 +322,12 @@ error run_matrix_tiles(std::span<const gemm_job> jobs, const device_facts& devic
   return success;
 }
 
-/// Of a job alone, where its size and the device's decide.
+/// The tile size of a single job whose kernel has both.
 inline unsigned tile_side_of(const gemm_job& job, const device_facts& device) {
   return tile_side({&job, 1}, device, false);
 }
 
-/// A row of the table: a kernel without a workspace that queues jobs by run_many, one as many.
+/// A row of the kernel table: a kernel without a workspace; run_many queues any number of jobs.
 template <auto run_many>
 constexpr gemm_kernel matrix_kernel(const char* name, const char* instruction,
                                     bool (*takes)(const gemm_job&, const device_facts&),

@@ -1,22 +1,22 @@
 // ufp4 - the block-scaled MFMA of CDNA 4 (gfx950): 16 x 16 x 128 products of floats of 8, 6 and 4 bits, scales of 32.
 // SPDX-License-Identifier: Apache-2.0
 //
-// d += (scale_a a) (scale_b b), in waves of 64. For lane l, with r = l % 16 and g = l / 16, elements counted from the
-// low bits of the first register on:
+// d += (scale_a a) (scale_b b), in waves of 64. For lane l, with r = l % 16 and g = l / 16; element 0 is in the lowest
+// bits of the first register:
 //
 // | a, b of 4 or 6 bits | row r of either operand, columns 32 g .. + 31 along K: 4 or 6 registers   |
 // | a, b of 8 bits      | row r, columns 16 g .. + 15, then 64 + 16 g .. + 15: 8 registers          |
-// | scale_a, scale_b    | the lowest byte: row r, columns 32 g .. + 31, whichever lanes have those  |
+// | scale_a, scale_b    | the lowest byte: row r, columns 32 g .. + 31, in whichever lanes they are |
 // | d                   | d[i]: row 4 g + i of the left operand, row r of the right one             |
 //
-// Sources: AMD's "Matrix Core Programming on AMD CDNA3 and CDNA4" (operands, formats, results, one scale a lane);
-// Composable Kernel's tests of the instruction, which list for every column the lane that was seen to scale it;
-// Triton's layouts of scales. They agree. AMD gives the 8-bit columns for pairs of 8-bit operands only, so pairs with
-// one 8-bit side are rejected here. No kernel takes elements of 6 bits.
+// Sources, which agree: AMD's "Matrix Core Programming on AMD CDNA3 and CDNA4" (operands, formats, results, one scale a
+// lane); Composable Kernel's tests of the instruction, which list for every column the lane observed to scale it;
+// Triton's layouts of scales. AMD gives the 8-bit columns for pairs of 8-bit operands only, so pairs with one 8-bit
+// side are rejected here. No kernel uses elements of 6 bits.
 //
-// A scale is 2^(byte - 127), NaN where the byte is 0xFF. It multiplies a block's dot product, AMD writes, before that
-// is accumulated. How many bits the unit keeps of the sum is not published; gemm_scaled_gfx950.hpp says what it asks
-// for.
+// A scale is 2^(byte - 127), or NaN if the byte is 0xFF. According to AMD it multiplies a block's dot product before
+// the accumulation. How many bits of the sum the unit keeps is not published; gemm_scaled_gfx950.hpp lists what it
+// assumes.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,14 @@ template <f8f6f4 A, f8f6f4 B>
 struct mfma_scale_gfx950 {
   static_assert(
       (bits_of(A) == 8) == (bits_of(B) == 8),
-      "mfma_scale_gfx950: 8-bit elements lie in another order along K than those of 6 and 4 bits, so both operands "
-      "must be of 8 bits or neither");
+      "mfma_scale_gfx950: 8-bit elements have another order along K than those of 6 and 4 bits: both operands must "
+      "have 8 bits, or neither");
   static constexpr const char* instruction = "v_mfma_scale_f32_16x16x128_f8f6f4";
   static constexpr unsigned wave = 64, depth = 128, block = 32, sums = 4;
   static constexpr unsigned words_a = bits_of(A), words_b = bits_of(B);  ///< 32 elements in registers of 32 bits
 
 #if defined(UFP4_SIMT_HEADER) || defined(__gfx950__)
-  static constexpr bool compiled = true;  ///< see mfma_gfx90a
+  static constexpr bool compiled = true;  ///< see matrix_core.hpp
 #else
   static constexpr bool compiled = false;
 #endif
@@ -73,8 +73,8 @@ struct mfma_scale_gfx950 {
     __builtin_memcpy(d, &sum, sizeof sum);
 #else
     static_assert(here || in_host_pass,
-                  "mfma_scale_gfx950: v_mfma_scale_f32_16x16x128_f8f6f4 is an instruction of gfx950 alone; "
-                  "call it under if constexpr (compiled)");
+                  "mfma_scale_gfx950: the target of this compilation lacks the instruction; call it under if constexpr "
+                  "(compiled)");
     (void)d, (void)a, (void)b, (void)scale_a, (void)scale_b;
 #endif
   }

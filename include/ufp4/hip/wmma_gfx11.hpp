@@ -1,70 +1,46 @@
-// ufp4 - WMMA of AMD's gfx11 GPUs: 16 x 16 x 16 of fp16 or bf16 with binary32 sums, in waves of 32.
+// ufp4 - WMMA of AMD's gfx11 GPUs: 16 x 16 x 16 of fp16, bf16 or 4-bit integers.
 // SPDX-License-Identifier: Apache-2.0
 //
 // From the RDNA 3 ISA document, for lane l of 32:
 //
-// | a, b | row l % 16 of either operand, all 16 columns along K, two a register: lanes l and l + 16 hold the same |
-// | d    | d[i]: row 2 i + l / 16 of the left operand, row l % 16 of the right one                                 |
+// | a, b | row l % 16 of either operand, all 16 columns along K: lanes l and l + 16 hold the same |
+// | d    | d[i]: row 2 i + l / 16 of the left operand, row l % 16 of the right one                |
 //
-// How sums are rounded is neither documented nor, to our knowledge, reported.
+// How binary32 sums are rounded is neither documented nor, to our knowledge, reported.
 #pragma once
 
-#include <cstdint>
-#include <ufp4/gpu/vendor.hpp>
-
-#if !defined(UFP4_SIMT_HEADER)
 #include <ufp4/hip/matrix_core.hpp>
-#endif
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
-/// What all its instructions share, those of wmma_iu4.hpp too. Members: see mfma_gfx90a.
-struct wmma_gfx11_waves {
-  static constexpr unsigned wave = 32, groups = 1, sums = 8;
-#if defined(UFP4_SIMT_HEADER) || defined(__GFX11__)
+/// Members: see matrix_core.hpp.
+struct wmma_gfx11 {
+  static constexpr const char *f16_name = "v_wmma_f32_16x16x16_f16", *bf16_name = "v_wmma_f32_16x16x16_bf16";
+  static constexpr unsigned wave = 32, groups = 1, sums = 8, f16_words = 8, bf16_words = 8;
+  static constexpr bool runs_on(int architecture) { return architecture >= 0x1100 && architecture < 0x1200; }
+  UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return 2 * i + l / 16; }
+#if defined(UFP4_SIMT_HEADER)
   static constexpr bool compiled = true;
+  using f16_layout = simt::wmma_gfx11_layout;
+  using bf16_layout = simt::wmma_gfx11_layout;
+  using iu4_layout = simt::iu4_gfx11_layout;
+#elif defined(__GFX11__)
+  static constexpr bool compiled = true;
+  using f16_element = _Float16;
+  using bf16_element = short;
+  UFP4_DEVICE static auto f16(auto a, auto b, auto d) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, d); }
+  UFP4_DEVICE static auto bf16(auto a, auto b, auto d) { return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, d); }
+  UFP4_DEVICE static auto iu4(auto a, auto b, auto d) {
+    return __builtin_amdgcn_wmma_i32_16x16x16_iu4_w32(true, a, true, b, d, false);
+  }
 #else
   static constexpr bool compiled = false;
 #endif
-
-  static constexpr bool runs_on(int architecture) { return architecture >= 0x1100 && architecture < 0x1200; }
-  UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return 2 * i + l / 16; }
 };
 
-struct wmma_gfx11 : wmma_gfx11_waves {
-  static constexpr const char *f16_name = "v_wmma_f32_16x16x16_f16", *bf16_name = "v_wmma_f32_16x16x16_bf16";
-  static constexpr unsigned f16_words = 8, bf16_words = 8;
-
-  template <bool here = compiled>
-  UFP4_DEVICE static void multiply_f16(float (&d)[sums], const std::uint32_t (&a)[f16_words],
-                                       const std::uint32_t (&b)[f16_words]) {
-#if defined(UFP4_SIMT_HEADER)
-    simt::matrix_f16<simt::wmma_gfx11_layout>("wmma_f32_16x16x16_f16_w32", d, a, b);
-#elif defined(__GFX11__)
-    multiply_registers<_Float16>(
-        d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, sum); });
-#else
-    static_assert(here || in_host_pass,
-                  "wmma_gfx11: v_wmma_f32_16x16x16_f16 as gfx11 has it is an instruction of gfx11 alone; "
-                  "call it under if constexpr (compiled)");
-    (void)d, (void)a, (void)b;
-#endif
-  }
-  template <bool here = compiled>
-  UFP4_DEVICE static void multiply_bf16(float (&d)[sums], const std::uint32_t (&a)[bf16_words],
-                                        const std::uint32_t (&b)[bf16_words]) {
-#if defined(UFP4_SIMT_HEADER)
-    simt::matrix_bf16<simt::wmma_gfx11_layout>("wmma_f32_16x16x16_bf16_w32", d, a, b);
-#elif defined(__GFX11__)
-    multiply_registers<short>(
-        d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(x, y, sum); });
-#else
-    static_assert(here || in_host_pass,
-                  "wmma_gfx11: v_wmma_f32_16x16x16_bf16 as gfx11 has it is an instruction of gfx11 alone; "
-                  "call it under if constexpr (compiled)");
-    (void)d, (void)a, (void)b;
-#endif
-  }
+struct wmma_iu4_gfx11 : wmma_gfx11 {
+  static constexpr const char* instruction = "v_wmma_i32_16x16x16_iu4";
+  static constexpr unsigned depth = 16, words = 2;
 };
 
 }  // namespace ufp4::gpu::mma::inline UFP4_GPU

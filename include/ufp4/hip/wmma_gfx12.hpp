@@ -1,71 +1,58 @@
-// ufp4 - WMMA of AMD's gfx120x GPUs: 16 x 16 x 16 of fp16 or bf16 with binary32 sums, in waves of 32.
+// ufp4 - WMMA of AMD's gfx120x GPUs: 16 x 16 x 16 of fp16, bf16 or 4-bit integers, 16 x 16 x 32 of 4-bit integers.
 // SPDX-License-Identifier: Apache-2.0
 //
 // From the RDNA 4 ISA document, for lane l of 32:
 //
-// | a, b | row l % 16 of either operand, columns 8 (l / 16) .. + 7 along K, two a register |
-// | d    | d[i]: row 8 (l / 16) + i of the left operand, row l % 16 of the right one       |
+// | a, b | row l % 16 of either operand, columns K / 2 * (l / 16) .. K / 2 * (l / 16 + 1) - 1 along K |
+// | d    | d[i]: row 8 (l / 16) + i of the left operand, row l % 16 of the right one                  |
 //
-// How sums are rounded is neither documented nor, to our knowledge, reported.
+// How binary32 sums are rounded is neither documented nor, to our knowledge, reported.
 #pragma once
 
-#include <cstdint>
-#include <ufp4/gpu/vendor.hpp>
-
-#if !defined(UFP4_SIMT_HEADER)
 #include <ufp4/hip/matrix_core.hpp>
-#endif
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
-/// What all its instructions share, those of wmma_iu4.hpp too. Members: see mfma_gfx90a.
-struct wmma_gfx12_waves {
-  static constexpr unsigned wave = 32, groups = 2, sums = 8;
-#if defined(UFP4_SIMT_HEADER) || defined(__gfx1200__) || defined(__gfx1201__)
+/// Members: see matrix_core.hpp.
+struct wmma_gfx12 {
+  static constexpr const char *f16_name = "v_wmma_f32_16x16x16_f16", *bf16_name = "v_wmma_f32_16x16x16_bf16";
+  static constexpr unsigned wave = 32, groups = 2, sums = 8, f16_words = 4, bf16_words = 4;
+  static constexpr bool runs_on(int architecture) { return architecture == 0x1200 || architecture == 0x1201; }
+  UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return l / 16 * 8 + i; }
+#if defined(UFP4_SIMT_HEADER)
   static constexpr bool compiled = true;
+  using f16_layout = simt::wmma_gfx12_layout;
+  using bf16_layout = simt::wmma_gfx12_layout;
+#elif defined(__gfx1200__) || defined(__gfx1201__)
+  static constexpr bool compiled = true;
+  using f16_element = _Float16;
+  using bf16_element = short;
+  UFP4_DEVICE static auto f16(auto a, auto b, auto d) {
+    return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, d);
+  }
+  UFP4_DEVICE static auto bf16(auto a, auto b, auto d) {
+    return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, d);
+  }
+  UFP4_DEVICE static auto iu4(auto a, auto b, auto d) {
+    if constexpr (sizeof a == 4)  // 16 columns: the builtin takes its one register as an integer
+      return __builtin_amdgcn_wmma_i32_16x16x16_iu4_w32_gfx12(true, a[0], true, b[0], d, false);
+    else
+      return __builtin_amdgcn_wmma_i32_16x16x32_iu4_w32_gfx12(true, a, true, b, d, false);
+  }
 #else
   static constexpr bool compiled = false;
 #endif
-
-  static constexpr bool runs_on(int architecture) { return architecture == 0x1200 || architecture == 0x1201; }
-  UFP4_DEVICE static unsigned row_of_sum(unsigned l, unsigned i) { return l / 16 * 8 + i; }
 };
 
-struct wmma_gfx12 : wmma_gfx12_waves {
-  static constexpr const char *f16_name = "v_wmma_f32_16x16x16_f16", *bf16_name = "v_wmma_f32_16x16x16_bf16";
-  static constexpr unsigned f16_words = 4, bf16_words = 4;
-
-  template <bool here = compiled>
-  UFP4_DEVICE static void multiply_f16(float (&d)[sums], const std::uint32_t (&a)[f16_words],
-                                       const std::uint32_t (&b)[f16_words]) {
+template <unsigned depth_>
+struct wmma_iu4_gfx12 : wmma_gfx12 {
+  static_assert(depth_ == 16 || depth_ == 32,
+                "wmma_iu4_gfx12: gfx12 multiplies 16 or 32 columns of 4-bit integers at once");
+  static constexpr const char* instruction = depth_ == 16 ? "v_wmma_i32_16x16x16_iu4" : "v_wmma_i32_16x16x32_iu4";
+  static constexpr unsigned depth = depth_, words = depth / 16;
 #if defined(UFP4_SIMT_HEADER)
-    simt::matrix_f16<simt::wmma_gfx12_layout>("wmma_f32_16x16x16_f16_w32_gfx12", d, a, b);
-#elif defined(__gfx1200__) || defined(__gfx1201__)
-    multiply_registers<_Float16>(
-        d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, sum); });
-#else
-    static_assert(here || in_host_pass,
-                  "wmma_gfx12: v_wmma_f32_16x16x16_f16 as gfx12 has it is an instruction of gfx1200 and gfx1201 alone; "
-                  "call it under if constexpr (compiled)");
-    (void)d, (void)a, (void)b;
+  using iu4_layout = simt::iu4_gfx12_layout<depth>;
 #endif
-  }
-  template <bool here = compiled>
-  UFP4_DEVICE static void multiply_bf16(float (&d)[sums], const std::uint32_t (&a)[bf16_words],
-                                        const std::uint32_t (&b)[bf16_words]) {
-#if defined(UFP4_SIMT_HEADER)
-    simt::matrix_bf16<simt::wmma_gfx12_layout>("wmma_f32_16x16x16_bf16_w32_gfx12", d, a, b);
-#elif defined(__gfx1200__) || defined(__gfx1201__)
-    multiply_registers<short>(
-        d, a, b, [](auto x, auto y, auto sum) { return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(x, y, sum); });
-#else
-    static_assert(
-        here || in_host_pass,
-        "wmma_gfx12: v_wmma_f32_16x16x16_bf16 as gfx12 has it is an instruction of gfx1200 and gfx1201 alone; "
-        "call it under if constexpr (compiled)");
-    (void)d, (void)a, (void)b;
-#endif
-  }
 };
 
 }  // namespace ufp4::gpu::mma::inline UFP4_GPU

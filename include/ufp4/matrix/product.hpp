@@ -9,6 +9,7 @@
 #include <span>
 #include <type_traits>
 #include <ufp4/matrix/checks.hpp>
+#include <ufp4/matrix/matrix.hpp>
 #include <ufp4/matrix/operand.hpp>
 #include <ufp4/matrix/prepacked.hpp>
 
@@ -38,6 +39,8 @@ struct is_plain : std::false_type {};
 template <class T>
 struct is_plain<matrix_view<T>> : std::true_type {};
 template <class T>
+struct is_plain<matrix<T>> : std::true_type {};
+template <class T>
 struct is_plain<unquantized_operand<T>> : std::true_type {};
 
 template <class T>
@@ -64,6 +67,7 @@ concept untyped_operand = quantized_like<T> && !quantized<T>;
 template <class T>
 inline constexpr int static_block_length = 0;
 template <coded_operand T>
+  requires requires { typename T::format; }
 inline constexpr int static_block_length<T> = T::format::block.cols;
 template <class F, class T, rounding_policy R, any_scale_rule S>
 inline constexpr int static_block_length<quantize_request<F, T, R, S>> = format_of<F>::block.cols;
@@ -82,7 +86,9 @@ struct operand_shape {
 
 template <coded_operand Q>
 operand_shape shape_of(const Q& q) {
-  return {q.rows(), q.cols(), q.padded_cols(), Q::format::block.cols, q.transform(), false, {}};
+  int block = static_block_length<Q>;
+  if constexpr (std::is_same_v<Q, any_prepacked>) block = q.spec().block.cols;
+  return {q.rows(), q.cols(), q.padded_cols(), block, q.transform(), false, {}};
 }
 inline operand_shape shape_of(const any_quantized_view& q) {
   return {q.rows(), q.cols(), q.padded_cols(), q.spec().block.cols, q.transform(), false, {}};
@@ -137,7 +143,10 @@ template <coded_operand Q>
 void check_operand(const char* operation, const char* name, const Q& q, const sink& out) {
   const byte_range c = bytes_of(out);
   expects(!c.overlaps(bytes_of(q.codes())), operation, ": C overlaps the codes of ", name);
-  expects(!c.overlaps(bytes_of(q.scales())), operation, ": C overlaps the scales of ", name);
+  if constexpr (requires { q.scale_bytes(); })
+    expects(!c.overlaps(bytes_of(q.scale_bytes())), operation, ": C overlaps the scales of ", name);
+  else
+    expects(!c.overlaps(bytes_of(q.scales())), operation, ": C overlaps the scales of ", name);
 }
 inline void check_operand(const char* operation, const char* name, const any_quantized_view& q, const sink& out) {
   const byte_range c = bytes_of(out);
@@ -166,11 +175,11 @@ inline gemm_operand gemm_operand_of(const any_quantized_view& q, int) {
   side.q = quantized_source_of(q);
   return side;
 }
-template <any_block_format F>
-gemm_operand gemm_operand_of(const prepacked_matrix<F>& p, int) {
+template <prepacked_operand P>
+gemm_operand gemm_operand_of(const P& p, int) {
   gemm_operand side;
-  side.q = {p.codes().data(), p.scales().data(), spec_of<F>,    p.rows(), p.cols(),
-            p.padded_cols(),  p.tensor_scale(),  p.transform(), true};
+  side.q = {p.codes().data(), p.scale_bytes().data(), p.spec(),      p.rows(), p.cols(),
+            p.padded_cols(),  p.tensor_scale(),       p.transform(), true};
   return side;
 }
 template <class T>

@@ -1,17 +1,18 @@
-// ufp4 - token_shard: where the tokens of a linear_* call stand in a batch, so that they get the bits they have there.
+// ufp4 - token_shard: the place of a call's tokens in a batch, so that a part of the batch gets the whole batch's bits.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a process cannot know from its own tokens: how many tokens stand before them (random bits go by global index), which
-// stream of random bits a part draws from, and the tensor amax of a two-level format. A call has parts: its experts, or the
-// microbatches of linear_backward_weight_grouped, or both; one where there are no offsets.
+// A process that holds a part of a batch cannot derive three things from its own tokens: how many tokens come before
+// them (stochastic rounding numbers its elements over the whole batch), which stream of random bits a part uses, and the
+// amax of the whole operand, from which a two-level format's tensor scale follows. A call has one part per expert, or
+// per microbatch of linear_backward_weight_grouped, or per expert and microbatch; without offsets it has one.
 //
 //   recipe.at(step, layer).shard({.first = {&first, 1}, .tokens = amax_agreement::of(all_reduce_max)})
 //
-// | Y, dX | rows are the whole batch's rows, bit for bit, in every accumulate mode                                   |
-// | dW    | of a part that is whole (first 0, total its tokens): the whole batch's dW of that part, bit for bit. Of  |
-// |       | a part of a part: codes and scales are the whole's; the sum of such dW is rounded in another order       |
-// | error | what does not fit is rejected before anything is written. A rank that is rejected exchanges nothing, so    |
-// |       | the others wait for it: all of them need arguments that fit                                              |
+// | Y, dX  | the rows are the whole batch's rows, bit for bit, in every accumulate mode                               |
+// | dW     | of a whole part (first 0, total its tokens): the whole batch's dW of that part, bit for bit. Of a piece  |
+// |        | of a part: codes and scales are the whole's; the sum of the pieces' dW is rounded in another order       |
+// | errors | a token_shard that does not fit is rejected before anything is written or exchanged. The other ranks     |
+// |        | then wait in the exchange: every rank must pass arguments that fit                                       |
 #pragma once
 
 #include <cstddef>
@@ -21,30 +22,30 @@
 
 namespace ufp4::recipe::inline UFP4_TYPES {
 
-/// How all who hold a part agree on a largest magnitude: each gives its own, all get the largest. A collective: it is
-/// called once an operand with a tensor scale and by the caller's thread, even where a part has no tokens, in the order
-/// of the table in recipe.hpp (linear_forward: X, W, saved X^T).
+/// The reduction over all processes that gives the amax of a whole operand from the amax of each process's part.
+/// A collective: the calling thread calls it once for each operand with a tensor scale, also where a part has no tokens,
+/// in the order of the table in recipe.hpp (linear_forward: X, W, saved X^T).
 struct amax_agreement {
-  float (*largest)(void* state, float here) = nullptr;
-  void* state = nullptr;
+  float (*amax)(void* state, float local_amax) = nullptr;  ///< returns the maximum of all local_amax
+  void* state = nullptr;                                   ///< first argument of amax
 
   /// From a callable float(float), which must outlive the calls.
   template <class F>
   static amax_agreement of(F& f) {
-    return {[](void* callable, float here) -> float { return (*static_cast<F*>(callable))(here); },
+    return {[](void* callable, float local_amax) -> float { return (*static_cast<F*>(callable))(local_amax); },
             const_cast<void*>(static_cast<const void*>(&f))};
   }
-  explicit operator bool() const { return largest != nullptr; }
+  explicit operator bool() const { return amax != nullptr; }  ///< was one given?
 };
 
-/// The place of a call's tokens. Spans have one entry a part; an empty one says: first 0, total the part's own tokens,
-/// part 0, 1, 2 and so on. The spans' memory must outlive the calls.
+/// The place of a call's tokens. A span has one entry per part; an empty span means: first 0, total the part's own
+/// tokens, parts 0, 1, 2 and so on. The spans' memory must outlive the calls.
 struct token_shard {
-  std::span<const std::size_t> first = {};   ///< the part's first token among all of that part; a multiple of 16
-  std::span<const std::size_t> total = {};   ///< all tokens of that part: needed by wgrad where first is given
-  std::span<const std::uint32_t> part = {};  ///< which part of the whole it is, below 65536: the random bits' stream
-  amax_agreement tokens = {};                ///< needed where X or dY has a tensor scale
-  amax_agreement weights = {};               ///< where W's experts lie in several places and W has a tensor scale
+  std::span<const std::size_t> first = {};   ///< the part's first token in the whole part; a multiple of 16
+  std::span<const std::size_t> total = {};   ///< all tokens of the whole part; wgrad needs it where first is given
+  std::span<const std::uint32_t> part = {};  ///< the part's number in the whole batch, below 65536; selects random bits
+  amax_agreement tokens = {};                ///< of X and dY; needed where they have a tensor scale
+  amax_agreement weights = {};               ///< of W, where its experts are on several processes and it has one
 };
 
 }  // namespace ufp4::recipe::inline UFP4_TYPES

@@ -1,4 +1,4 @@
-# ufp4 - the package as a consumer meets it: found by CMake, compiled, run.
+# ufp4 - the package in a consumer project: found by CMake, compiled, run.
 # SPDX-License-Identifier: Apache-2.0
 import os
 
@@ -19,7 +19,7 @@ class Ufp4TestConan(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        toolchain.user_presets_path = False  # no file beside the sources
+        toolchain.user_presets_path = False  # no file in the source folder
         toolchain.generate()
 
     def build(self):

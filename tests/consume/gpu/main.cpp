@@ -1,6 +1,6 @@
-// ufp4 - what a stranger's first program on a GPU does; without one it says so and ends well.
+// ufp4 - a first program on a GPU. Without a GPU it prints a message and exits with status 0.
 // SPDX-License-Identifier: Apache-2.0
-#include <ufp4/gpu/buffer.hpp>  // of ufp4/cuda.hpp and ufp4/hip.hpp, which have all operations, what compiles fast
+#include <ufp4/gpu/buffer.hpp>  // parts of ufp4/cuda.hpp and ufp4/hip.hpp that compile fast
 #include <ufp4/gpu/hadamard.hpp>
 
 #include <cstdio>

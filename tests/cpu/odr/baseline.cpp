@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #if defined(__AVX__)
-#error "this file is compiled for the baseline: that is the test"
+#error "this file must be compiled for the baseline, without AVX"
 #endif
 
 std::uint64_t hash_in_newer();

@@ -8,12 +8,12 @@
 
 namespace {
 
-/// FNV-1a of the bytes that quantize, dequantize and quantized_gemm make of one input: the same on every machine. Two
-/// threads, so that nothing of the scheduling is left out.
+/// FNV-1a of the results of quantize, dequantize and quantized_gemm for one input: the same on every machine. Two
+/// threads, so that the code that starts threads runs, too.
 std::uint64_t hash_of_operations() {
   using namespace ufp4;
   constexpr std::size_t m = 37, n = 70, k = 200;
-  static float x[m * k], w[n * k], c[m * n], back[m * k];  // no std::vector: its functions are no business of this test
+  static float x[m * k], w[n * k], c[m * n], back[m * k];  // not std::vector, whose functions this test does not cover
   std::uint32_t state = 1;
   const auto fill = [&state](float* values, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {

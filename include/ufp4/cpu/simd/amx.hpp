@@ -73,7 +73,7 @@ struct hardware {
   }
 };
 
-/// Configures the tiles; the destructor releases them.
+/// Configures the tiles for one shape; the destructor releases them.
 template <class Unit>
 class tile_session {
  public:
