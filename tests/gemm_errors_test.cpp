@@ -162,8 +162,9 @@ TEST_CASE("a mode or an instruction set that is a number of nobody's is rejected
   const matrix_view<float> out{c.data(), 3, 4};
   CHECK(support::rejection([&] { quantized_gemm(a, b, out, {.accumulate = static_cast<accumulate>(3)}); }) ==
         "quantized_gemm: invalid accumulate mode 3");
-  CHECK(support::rejection([&] { quantized_gemm({.isa = static_cast<cpu::isa>(99)}, a, b, out); })
-            .starts_with("cpu::context::isa: 99 is not an instruction set of ufp4; available: scalar"));
+  CHECK(support::rejection([&] {
+          quantized_gemm({.isa = static_cast<cpu::isa>(99)}, a, b, out);
+        }).starts_with("cpu::context::isa: 99 is not an instruction set of ufp4; available: scalar"));
   CHECK(c == std::vector<float>(12, 5.0f));
 }
 

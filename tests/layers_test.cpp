@@ -110,7 +110,8 @@ std::string objection(const std::string& header, const std::string& target, bool
       return "layers up to block are device-safe";
     }
     if (is_intrinsics(name) && from->name != "cpu") return "intrinsics live in cpu/";
-    if (is_vendor(name) && !lists("cuda hip cuda/cuda_shims.hpp hip/hip_shims.hpp cuda.hpp hip.hpp interop", from->name)) {
+    if (is_vendor(name) &&
+        !lists("cuda hip cuda/cuda_shims.hpp hip/hip_shims.hpp cuda.hpp hip.hpp interop", from->name)) {
       return "vendor headers live in cuda/, hip/ and interop/";
     }
     return "";

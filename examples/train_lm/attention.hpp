@@ -3,8 +3,8 @@
 //
 //   P = softmax(Q K^T / sqrt(size)) over keys at or before the query,   O = P V
 //
-// Scores are computed for one block of queries at a time, against the keys up to its last query, and are not stored. The
-// backward pass computes them again from the logarithm of each row's sum, as in Dao et al., "FlashAttention", 2022.
+// Scores are computed for one block of queries at a time, against the keys up to its last query, and are not stored.
+// The backward pass computes them again from the logarithm of each row's sum, as in Dao et al., "FlashAttention", 2022.
 #pragma once
 
 #include <algorithm>

@@ -17,7 +17,8 @@
 namespace train_lm {
 
 /// e^x. For float: within 2 units in the last place for x in [-86, 88]; x beyond that is clamped.
-/// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by Taylor's series to r^7, whose remainder is below 0.35^8 / 8! = 6e-9 of it.
+/// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by Taylor's series to r^7, whose remainder is below 0.35^8 / 8! = 6e-9 of
+/// it.
 template <class T>
 inline T exponential(T x) {
   if constexpr (!std::is_same_v<T, float>) {
@@ -39,8 +40,8 @@ inline T exponential(T x) {
   }
 }
 
-/// x_i = e^(scale x_i - shift). Not inlined: in a larger function GCC 12 compiles the two limits to branches and does not
-/// vectorize the loop.
+/// x_i = e^(scale x_i - shift). Not inlined: in a larger function GCC 12 compiles the two limits to branches and does
+/// not vectorize the loop.
 template <class T>
 [[gnu::noinline]] void exponentials(T* x, index n, T scale, T shift) {
   for (index i = 0; i < n; ++i) x[i] = exponential(x[i] * scale - shift);

@@ -38,8 +38,8 @@ struct parameter {
   bool decays = true;
 };
 
-/// The gradients of every parameter, separate for every local microbatch, so that they can be summed in microbatch order
-/// over all processes: stacked[p] holds one matrix of parameter p's shape per microbatch, one below the other.
+/// The gradients of every parameter, separate for every local microbatch, so that they can be summed in microbatch
+/// order over all processes: stacked[p] holds one matrix of parameter p's shape per microbatch, one below the other.
 template <class T>
 struct microbatch_gradients {
   index microbatches = 0;

@@ -7,8 +7,8 @@
 //   loss = mean cross entropy of head(norm(stream))
 //
 // A linear_engine computes the four linear layers of a block; everything else is in T. The gradients of a parameter are
-// separate for each microbatch. A task of a loop is one sequence or a fixed number of rows, so that results do not depend
-// on the number of threads.
+// separate for each microbatch. A task of a loop is one sequence or a fixed number of rows, so that results do not
+// depend on the number of threads.
 #pragma once
 
 #include <chrono>
@@ -33,8 +33,8 @@
 
 namespace train_lm {
 
-/// The whole sequences of a batch that one process holds. A row of S + 1 bytes has S inputs and S targets, each the next
-/// byte.
+/// The whole sequences of a batch that one process holds. A row of S + 1 bytes has S inputs and S targets, each the
+/// next byte.
 struct token_batch {
   index sequences = 0;              ///< of this process
   index length = 0;                 ///< S

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // p = softmax(x R^T); a token goes to the k experts of its largest p, with weights p normalized to sum 1 over those k
-// (Mixtral). With k = 1 that weight is always 1, so that only the load-balancing loss trains the router (Switch uses p as
-// the weight). No token is dropped; experts have no capacity limit. The load-balancing loss of a microbatch of a layer is
+// (Mixtral). With k = 1 that weight is always 1, so that only the load-balancing loss trains the router (Switch uses p
+// as the weight). No token is dropped; experts have no capacity limit. The load-balancing loss of a microbatch of a
+// layer is
 //
 //   experts * sum over e of f_e P_e,   f_e = share of the k * tokens assignments,   P_e = mean of p_e over tokens
 //

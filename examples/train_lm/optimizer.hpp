@@ -13,8 +13,8 @@
 
 namespace train_lm {
 
-/// Rises linearly to its maximum at the end of `warmup` steps, then falls as a cosine to `floor` times the maximum at the
-/// end of step `steps`, and stays there.
+/// Rises linearly to its maximum at the end of `warmup` steps, then falls as a cosine to `floor` times the maximum at
+/// the end of step `steps`, and stays there.
 struct learning_rate {
   double peak = 3e-3;
   std::uint64_t warmup = 0, steps = 1;

@@ -5,10 +5,10 @@
 /// | residual    | both measures of the stream after a block: x under bf16, q under the recipe, with the  |
 /// |             | same weights and batch                                                                 |
 ///
-/// An operand is measured as one matrix: all tokens of a step, all experts. This differs from the GEMMs in three points:
-/// a two-level format has one tensor scale for all microbatches; stochastic rounding has the random bits of the first
-/// part; and in wgrad, whose blocks and transform runs begin anew with each expert and microbatch (multiples of 16
-/// rows), blocks of 32 and transforms longer than 16 may contain rows of two of them.
+/// An operand is measured as one matrix: all tokens of a step, all experts. This differs from the GEMMs in three
+/// points: a two-level format has one tensor scale for all microbatches; stochastic rounding has the random bits of the
+/// first part; and in wgrad, whose blocks and transform runs begin anew with each expert and microbatch (multiples of
+/// 16 rows), blocks of 32 and transforms longer than 16 may contain rows of two of them.
 #pragma once
 
 #include <cmath>

@@ -27,8 +27,8 @@ class rotary_embedding {
       }
   }
 
-  /// Rotates the first `heads` heads of every row in place; row i is at position i % length. Gradients are rotated back:
-  /// the transpose of a rotation is its inverse.
+  /// Rotates the first `heads` heads of every row in place; row i is at position i % length. Gradients are rotated
+  /// back: the transpose of a rotation is its inverse.
   void rotate(thread_pool& threads, matrix<T>& x, index heads) const { apply(threads, x, heads, T(1)); }
   void rotate_back(thread_pool& threads, matrix<T>& x, index heads) const { apply(threads, x, heads, T(-1)); }
 

@@ -42,8 +42,8 @@ struct settings {
 };
 
 /// The presets. A learning rate is the best of three, each twice the one before, for bf16 on the standard headers: of
-/// nano in whole runs, of micro in runs of 200 steps (docs/study.md has the commands). That of mini was not measured: it
-/// is half of micro's.
+/// nano in whole runs, of micro in runs of 200 steps (docs/study.md has the commands). That of mini was not measured:
+/// it is half of micro's.
 inline void choose_size(settings& s, const std::string& size, bool experts) {
   s.size = size;
   model_config& m = s.model;

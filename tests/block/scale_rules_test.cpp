@@ -291,7 +291,8 @@ TEST_CASE(
 }
 
 TEST_CASE("four_over_six takes 4 where that loses less, 6 where it loses more or the same") {
-  // global_amax = 1: S = 256 * 6, u = 256. Under six the scale is 256 (an effective 1/6), under four 384 (an effective 1/4).
+  // global_amax = 1: S = 256 * 6, u = 256. Under six the scale is 256 (an effective 1/6), under four 384 (an effective
+  // 1/4).
   given_block quarters{{1, 0.75f, -0.5f, 0.25f, 0, 0.125f, 1, -1, 0, 0, 0, 0, 0, 0, 0, 0}};  // exact in quarters
   CHECK(chosen(spec_of<nvfp4>, four_over_six{}.spec(), quarters, 1).bits == 0x7C);           // 384
   given_block sixths{{1, 0.5f, 1.0f / 3, 1.0f / 6, 0, 0, 1, -1, 0, 0, 0, 0, 0, 0, 0, 0}};    // exact in sixths

@@ -99,8 +99,8 @@ void check_elements(const model::side& a, const model::side& b, accumulate mode,
     }
 }
 
-/// Rows whose first block of 32 has `amax` in one column of its own and, where `small` is not 0, that in column 2; then a
-/// block of small numbers.
+/// Rows whose first block of 32 has `amax` in one column of its own and, where `small` is not 0, that in column 2; then
+/// a block of small numbers.
 template <class F>
 quantized_matrix<F> with_large_block(std::size_t rows, std::size_t column, float amax, float small) {
   std::vector<float> x(rows * 64);

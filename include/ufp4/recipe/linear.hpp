@@ -1,16 +1,16 @@
 // ufp4 - linear_forward, linear_backward_input, linear_backward_weight under a recipe, dense and grouped by expert.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | bits       | each equals the quantization of its two operands under the recipe's policies and one quantized_gemm   |
-// | matrices   | float, bf16 or fp16 views with any strides; the output must not overlap an input                      |
-// | W          | a matrix, or a quantized_weight (recipe/quantize_weight.hpp) of this step and layer: the same bits    |
-// | errors     | std::invalid_argument names the argument and the values, before anything is written                   |
-// | context    | an optional cpu::context comes first; without one: all cores, the best instructions                   |
-// | part       | a call may hold a part of a batch: recipe/token_shard.hpp                                             |
+// | bits       | each equals the quantization of its two operands under the recipe's policies and one quantized_gemm  |
+// | matrices   | float, bf16 or fp16 views with any strides; the output must not overlap an input                     |
+// | W          | a matrix, or a quantized_weight (recipe/quantize_weight.hpp) of this step and layer: the same bits   |
+// | errors     | std::invalid_argument names the argument and the values, before anything is written                  |
+// | context    | an optional cpu::context comes first; without one: all cores, the best instructions                  |
+// | part       | a call may hold a part of a batch: recipe/token_shard.hpp                                            |
 //
 // *_grouped are for a mixture of experts: tokens sorted by expert (recipe::expert_offsets), W and dW stacked, E*N x K.
-// Each expert's tokens are an operand of their own, whose rows start at 0. One tensor amax serves all experts of a call.
-// An expert without tokens writes zeros to its part of dW, or adds nothing (numerics 7).
+// Each expert's tokens are an operand of their own, whose rows start at 0. One tensor amax serves all experts of a
+// call. An expert without tokens writes zeros to its part of dW, or adds nothing (numerics 7).
 #pragma once
 
 #include <cstddef>
@@ -148,8 +148,8 @@ void linear_backward_input(const cpu::context& ctx, const recipe::bound_recipe& 
                                  recipe::detail::weight_of(w), detail::sink_of(dx), mode);
 }
 
-/// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, from x or from what linear_forward saved of it; overwrites dW or
-/// adds to it (a float main gradient).
+/// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, from x or from what linear_forward saved of it; overwrites dW
+/// or adds to it (a float main gradient).
 template <matrix_scalar D, recipe::detail::linear_activation X, matrix_scalar W>
 void linear_backward_weight(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                             const X& x_or_saved, const matrix_view<W>& dw,

@@ -53,8 +53,8 @@ namespace ufp4::recipe::inline UFP4_CODE {
 
 /// Quantizes w, N x K or stacked E * N x K, under the recipe's policies of W (and of W^T with `backward`), and prepacks
 /// the codes as the right operand of a GEMM. The result is independent of w's memory; an operand that the recipe does
-/// not quantize is kept as a copy in bf16. Under a token_shard the amax_agreement of the weights is called here, and not
-/// by the operations that take the result.
+/// not quantize is kept as a copy in bf16. Under a token_shard the amax_agreement of the weights is called here, and
+/// not by the operations that take the result.
 template <matrix_scalar T>
 quantized_weight quantize_weight(const cpu::context& ctx, const bound_recipe& now, const matrix_view<T>& w,
                                  const weight_options& options = {}) {

@@ -48,8 +48,8 @@ constexpr training_recipe e2m1_baseline_recipe(std::uint64_t seed) {
   return r;
 }
 
-/// NVFP4 training as in Transformer Engine (arXiv 2509.25149): W in 16 x 16 blocks, Transformer Engine's sign vector and
-/// a rounding to bf16 in wgrad's transform, stochastic rounding of the gradients.
+/// NVFP4 training as in Transformer Engine (arXiv 2509.25149): W in 16 x 16 blocks, Transformer Engine's sign vector
+/// and a rounding to bf16 in wgrad's transform, stochastic rounding of the gradients.
 constexpr training_recipe nvfp4_recipe(std::uint64_t seed) {
   training_recipe r = uniform_recipe(seed, {.format = spec_of<nvfp4>});
   r.fprop.right.format.block = r.dgrad.right.format.block = square(16);

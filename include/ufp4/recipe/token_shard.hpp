@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A process that holds a part of a batch cannot derive three things from its own tokens: how many tokens come before
-// them (stochastic rounding numbers its elements over the whole batch), which stream of random bits a part uses, and the
-// amax of the whole operand, from which a two-level format's tensor scale follows. A call has one part per expert, or
-// per microbatch of linear_backward_weight_grouped, or per expert and microbatch; without offsets it has one.
+// them (stochastic rounding numbers its elements over the whole batch), which stream of random bits a part uses, and
+// the amax of the whole operand, from which a two-level format's tensor scale follows. A call has one part per expert,
+// or per microbatch of linear_backward_weight_grouped, or per expert and microbatch; without offsets it has one.
 //
 //   recipe.at(step, layer).shard({.first = {&first, 1}, .tokens = amax_agreement::of(all_reduce_max)})
 //
@@ -23,8 +23,8 @@
 namespace ufp4::recipe::inline UFP4_TYPES {
 
 /// The reduction over all processes that gives the amax of a whole operand from the amax of each process's part.
-/// A collective: the calling thread calls it once for each operand with a tensor scale, also where a part has no tokens,
-/// in the order of the table in recipe.hpp (linear_forward: X, W, saved X^T).
+/// A collective: the calling thread calls it once for each operand with a tensor scale, also where a part has no
+/// tokens, in the order of the table in recipe.hpp (linear_forward: X, W, saved X^T).
 struct amax_agreement {
   float (*amax)(void* state, float local_amax) = nullptr;  ///< returns the maximum of all local_amax
   void* state = nullptr;                                   ///< first argument of amax
