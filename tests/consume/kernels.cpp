@@ -1,5 +1,5 @@
-// ufp4 - the program links ufp4::kernels, built with UFP4_ISAS=avx2;neon: this file compiles no kernel, and no other
-// can be had. SPDX-License-Identifier: Apache-2.0
+// ufp4 - a program linked with ufp4::kernels, built with UFP4_ISAS=avx2;neon: this file compiles no kernel.
+// SPDX-License-Identifier: Apache-2.0
 #include <ufp4/cpu/dispatch.hpp>
 
 #if !defined(UFP4_EXTERNAL_KERNELS)

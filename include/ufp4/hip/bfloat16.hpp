@@ -1,5 +1,5 @@
-// ufp4 - HIP's bfloat16 as an element of matrices, for host and device code; no header of HIP is needed to include
-// this. SPDX-License-Identifier: Apache-2.0
+// ufp4 - HIP's bfloat16 as an element of matrices, for host and device code. No header of HIP is needed here.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ufp4/matrix/matrix_view.hpp>
