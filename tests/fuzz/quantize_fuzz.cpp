@@ -63,10 +63,22 @@ outcome<Format> quantized(cpu::isa tier, const matrix_view<T>& x, const request&
   const cpu::context ctx{.threads = 1, .isa = tier};
   o.rejected = fuzz::rejection([&] {
     with_policies(r, o.report, [&](const auto&... policies) {
-      o.q = quantized_matrix<Format>(quantize(ctx, spec_of<Format>, matrix_view<const T>(x), policies...));
+      if constexpr (any_block_format<Format>)  // the format as data: policies that do not go with it are errors
+        o.q = quantized_matrix<Format>(quantize(ctx, spec_of<Format>, matrix_view<const T>(x), policies...));
+      else
+        o.q = quantize<Format>(ctx, matrix_view<const T>(x), policies...);
     });
   });
   return o;
+}
+
+template <class Format, class T, class... Policies>
+void fake(const cpu::context& ctx, const matrix_view<const T>& x, const matrix_view<float>& out,
+          const Policies&... policies) {
+  if constexpr (any_block_format<Format>)
+    fake_quantize(ctx, spec_of<Format>, x, out, policies...);
+  else
+    fake_quantize<Format>(ctx, x, out, policies...);
 }
 
 /// fake_quantize into out; returns the message if it is rejected.
@@ -78,9 +90,9 @@ std::string fake(cpu::isa tier, const matrix_view<T>& x, const request& r, bool 
   return fuzz::rejection([&] {
     with_policies(r, report, [&](const auto&... policies) {
       if (undo)
-        fake_quantize(ctx, spec_of<Format>, from, out, policies..., undo_transform{});
+        fake<Format>(ctx, from, out, policies..., undo_transform{});
       else
-        fake_quantize(ctx, spec_of<Format>, from, out, policies...);
+        fake<Format>(ctx, from, out, policies...);
     });
   });
 }
