@@ -119,6 +119,16 @@ separate_kernels() {
     "$(cell "$clang" "$work/e.o" -O2 "$work/kernels.cpp")"
 }
 
+# shellcheck disable=SC2016 # the backquotes are Markdown
+fewer_isas() {
+  local isas
+  printf '| `UFP4_ISAS` | g++ -O2 | clang -O2 |\n|---|---:|---:|\n'
+  for isas in scalar avx2 avx512 avx2,avx512; do
+    printf '| %s | %s | %s |\n' "$isas" "$(cell "$cxx" "$work/e.o" -O2 "-DUFP4_ISAS=$isas" bench/compile_cost/one_format.cpp)" \
+      "$(cell "$clang" "$work/e.o" -O2 "-DUFP4_ISAS=$isas" bench/compile_cost/one_format.cpp)"
+  done
+}
+
 # The functions of a tier are in its namespace, ufp4::cpu::detail::<version>::avx2::...
 # tiers_of OBJECT: prints lines "tier bytes". `portable` is every other function of ufp4, `rest` everything that is no function of ufp4.
 tiers_of() {
@@ -156,7 +166,7 @@ report() {
   install_packages g++ binutils
   install_packages clang-19 || true
   cd "$source_dir"
-  for table in machine headers whole_programs separate_kernels bytes; do
+  for table in machine headers whole_programs separate_kernels fewer_isas bytes; do
     echo "$table"
     "$table" >"$work/$table.md"
   done
@@ -171,6 +181,8 @@ report() {
     cat "$work/whole_programs.md"
     printf '\n## Programs with UFP4_EXTERNAL_KERNELS\n\nThe last row is the file that defines UFP4_COMPILE_KERNELS.\n\n'
     cat "$work/separate_kernels.md"
+    printf '\n## one_format with UFP4_ISAS\n\n'
+    cat "$work/fewer_isas.md"
     printf '\n## Bytes by instruction set\n\ng++ -O2: functions by the namespace of their tier (`nm -S -C`).\n\n'
     cat "$work/bytes.md"
   } >"$work/compile_cost.md"

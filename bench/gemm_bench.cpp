@@ -308,9 +308,11 @@ void add_small_call(std::string format, std::string shape, const char* unit, dou
 
 void add_small_calls() {
   constexpr std::size_t n = 256;
-  const matrix_view<const float> x = bench::plain_matrix<float>(1, n);
-  const matrix_view<float> y = bench::output_matrix<float>(1, n);
-  static const auto qx = quantize<nvfp4>(x), qw = quantize<nvfp4>(bench::plain_matrix<float>(n, n));
+  static std::vector<float> weights(n * n), out(n);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 37) - 18;
+  const matrix_view<const float> x{weights.data(), 1, n}, w{weights.data(), n, n};
+  const matrix_view<float> y{out.data(), 1, n};
+  static const auto qx = quantize<nvfp4>(x), qw = quantize<nvfp4>(w);
   const gemm_options options{};
   add_small_call(
       "quantized_gemm nvfp4", "1x256x256", "GFLOP/s", 2e-9 * n * n,

@@ -28,6 +28,7 @@ ufp4_python_check(packaging_lists yaml tests/packaging/lists_test.py)
 
 # Translation units with different flags in one program.
 ufp4_bash_check(cpu_odr_pairs 300 tests/cpu/odr/pairs.sh ${ufp4_kernels_object})
+ufp4_bash_check(cpu_unload 120 tests/cpu/unload.sh)
 
 # The ways to get the library, each in a project of its own.
 set(ufp4_ways package)

@@ -10,6 +10,8 @@
 #include "support/seed.hpp"
 #include "support/threads.hpp"
 
+#include <algorithm>
+#include <type_traits>
 #include <vector>
 
 using namespace ufp4;
@@ -52,6 +54,28 @@ TEST_CASE("a prepacked matrix holds eight codes of sixteen rows side by side, an
   }
   REQUIRE(codes);
   REQUIRE(scales);
+}
+
+TEST_CASE("a row of a prepacked matrix is read back in the canonical layout", "[gemm]") {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(2)};
+  const auto check = [](const auto& q) {
+    using F = typename std::remove_cvref_t<decltype(q)>::format;
+    const auto p = prepack(q);
+    const std::size_t bytes = q.padded_cols() / 2, blocks = q.padded_cols() / F::block_size;
+    const detail::prepacked_layout layout{q.padded_cols(), blocks};
+    REQUIRE(p.codes().size() == layout.code_bytes(q.rows()));
+    REQUIRE(p.scales().size() == layout.scale_count(q.rows()));
+    REQUIRE(unpack(p) == q);
+    for (std::size_t i = 0; i < q.rows(); ++i) {
+      const std::uint8_t* codes = q.codes().data() + i * bytes;
+      for (std::size_t k = 0; k < q.padded_cols(); ++k)
+        REQUIRE(layout.code(p.codes().data(), i, k) == (k % 2 == 0 ? codes[k / 2] & 15 : codes[k / 2] >> 4));
+    }
+  };
+  check(model::random_quantized<nvfp4>(gen, 37, 90));
+  check(model::random_quantized<block_format<int4, ue5m3, square(16), float>>(gen, 33, 50));
+  check(model::random_quantized<block_format<fp4<E1M2>, float, 4>>(gen, 5, 12));
 }
 
 TEST_CASE("a product with prepacked weights has the bits of the product with the weights", "[gemm]") {
@@ -113,4 +137,30 @@ TEST_CASE("prepacked weights keep their transform and their errors", "[gemm]") {
         }) == "quantized_gemm: C overlaps the codes of B");
   const prepacked_matrix<nvfp4> none = prepack(quantized_matrix<nvfp4>(0, 64));
   CHECK((none.panels() == 0 && none.codes().empty() && none.scales().empty()));
+}
+
+TEST_CASE("ranges, elements and dequantize of a prepacked matrix are those of the matrix, as types and as data",
+          "[gemm]") {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(7)};
+  const auto q = model::random_quantized<mxfp4>(gen, 37, 100);
+  const auto p = prepack(q);
+  const any_prepacked any = prepack(any_quantized_view(q));
+  CHECK(unpack(row_range(p, 5, 20)) == row_range(q, 5, 20));
+  CHECK(unpack(col_range(p, 32, 68)) == col_range(q, 32, 68));
+  CHECK(any_quantized_view(unpack(any)) == any_quantized_view(q));
+  CHECK(any_quantized_view(unpack(row_range(any, 16, 21))) == any_quantized_view(row_range(q, 16, 21)));
+  const matrix<float> want = dequantize(q), got = dequantize(p);
+  for (std::size_t i = 0; i < 37; ++i)
+    for (std::size_t k = 0; k < 100; ++k) {
+      REQUIRE(model::bits_of(got(i, k)) == model::bits_of(want(i, k)));
+      REQUIRE(model::bits_of(p(i, k)) == model::bits_of(want(i, k)));
+      REQUIRE(model::bits_of(any(i, k)) == model::bits_of(want(i, k)));
+    }
+  matrix<float> x(3, 100), c(3, 37), d(3, 37);
+  for (std::size_t i = 0; i < 300; ++i) x.data()[i] = static_cast<float>(i % 11) - 5;
+  quantized_gemm(x, p, c);
+  quantized_gemm(x, any, d);
+  CHECK(detail::same_bytes(c.data(), d.data(), 3 * 37 * sizeof(float)));
+  CHECK(support::rejection([&] { p(37, 0); }) == "element (37, 0) of a prepacked matrix of 37 x 100");
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 using namespace ufp4;
 
@@ -40,7 +41,8 @@ TEST_CASE("a left operand of several waves gives the bits of its rows a few at a
 
 TEST_CASE("tasks that run at once have scratch memory of their own, however many an executor runs", "[gemm]") {
   constexpr std::size_t bytes = 100;
-  cpu::detail::scratch_pool pool(2, bytes);
+  const detail::buffer<std::byte> memory(cpu::detail::scratch_pool::size(2, bytes));
+  cpu::detail::scratch_pool pool(2, bytes, memory.data());
   pool.with([&](std::byte* first) {
     pool.with([&](std::byte* second) {
       pool.with([&](std::byte* third) {  // one more than there are places

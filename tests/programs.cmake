@@ -58,6 +58,13 @@ foreach(source IN LISTS ufp4_snippet_sources)
   endif()
 endforeach()
 
+if(TARGET snippet_cpu) # OpenMP is an executor of docs/cpu.md
+  target_compile_options(snippet_cpu PRIVATE -Wno-unknown-pragmas)
+  if(TARGET OpenMP::OpenMP_CXX)
+    target_link_libraries(snippet_cpu PRIVATE OpenMP::OpenMP_CXX)
+  endif()
+endif()
+
 # The command-line tool as a program, its manual page, and its installation.
 if(UFP4_INSTALL)
   ufp4_script_test(examples_tool_program examples/tool_program_test.sh $<TARGET_FILE:ufp4_tool> ${PROJECT_BINARY_DIR})

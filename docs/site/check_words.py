@@ -43,8 +43,9 @@ ROOTS = ["README.md", "CHANGELOG.md", "docs", "include", "examples"]
 SUFFIXES = {".md", ".hpp", ".cpp", ".cu", ".inl", ".h", ".txt", ".sh", ".py", ".yml", ".css", ".1"}
 # This file, and the page that has the glossary.
 EXEMPT_FILES = {"docs/site/check_words.py", "docs/CONTRIBUTING.md"}
-# Uses that are right: data of other projects, quotations.
-ALLOWED = [("examples/train_lm/data/", r""), ("docs/", r"wild\*|wildcard"), ("", r"houses? of cards")]
+# Uses in the usual sense, as (path, regular expression of the line).
+ALLOWED = [("docs/compare.md", r"summary in sentences"), ("examples/compare/", r"sentence"),  # text of the report
+           ("", r"wildcard")]
 
 
 def pattern_of(words):

@@ -20,6 +20,7 @@ CODE_SPAN = re.compile(r"(`+)(.+?)\1")
 CONCEPT_MEMBERS = [(re.compile(pattern), text) for pattern, text in [
     (r"\bround_up\(const neighbours", "Required by rounding_policy: true picks the upper neighbour."),
     (r"\bspec\(\) const", "The policy as data, as kernels and recipes read it."),
+    (r"#define UFP4_VERSION_", "The version, as numbers and as text."),
     (r"\bto_bf16\(\) const", "The same transform with its result rounded to bf16."),
     (r"\bstatic constexpr bool exact_products\b", "Required by element_format: block dot products are exact in any order."),
     (r"\bfrom_bits\(std::uint8_t bits\)", "The element of a code; the high four bits are ignored."),
@@ -28,7 +29,7 @@ CONCEPT_MEMBERS = [(re.compile(pattern), text) for pattern, text in [
     (r"\bfloat\(max\)\(\)", "The largest finite value."),
     (r"\bstatic constexpr minifloat layout\(\)", "The fields of a code."),
     (r"\bconstexpr explicit (fp4|int4|table_element|e4m3|ue5m3|e8m0|bf16|fp16)\(float x\)", "Converts from binary32: numerics 1 and 2."),
-    (r"\b(rows|cols)\(\) const \{ return [\w.]*(rows|cols)_?; \}", "The extent of the matrix."),
+    (r"\b(rows|cols)\(\) const \{ return ", "The extent of the matrix."),
     (r"\btensor_scale\(\) const", "The tensor scale; 1 for a format with one level."),
     (r"\bscale_bytes\(\) const", "The block scales as bytes; spec().scale is their type."),
     (r"\bstorage\(\) \{", "The memory, for quantize_into."),
@@ -41,7 +42,7 @@ CONCEPT_MEMBERS = [(re.compile(pattern), text) for pattern, text in [
     (r"\btransform\(\) const", "The transform that was applied."),
     (r"\btext\(\) const", "As text."),
     (r"\bpath\(\) const", "The path as given."),
-    (r"\bvoid fail\(const std::string& what\) const", "Throws std::runtime_error with the path and `what`."),
+    (r"\bvoid fail\(const std::string& what\) const", "Throws file_error with the path and `what`."),
     (r"\busing (format|type) = ", "The block format."),
     (r"\busing coder = ", "The block coder."),
     (r"\busing scale_type = typename", "The type of the block scales."),
@@ -74,9 +75,9 @@ def is_row(text):
 
 
 def row(text, tag, columns):
-    """A row as HTML. A | beyond the last column is text: |x|."""
+    """A row as HTML, its last cell open. A | beyond the last column is text: |x|."""
     cells = text.strip()[1:-1].split("|", columns - 1)
-    return "<tr>" + "".join(f"<{tag}>{escaped(cell.strip())}</{tag}>" for cell in cells) + "</tr>"
+    return f"<tr><{tag}>" + f"</{tag}><{tag}>".join(escaped(cell.strip()) for cell in cells)
 
 
 def with_tables(texts):
@@ -91,7 +92,16 @@ def with_tables(texts):
         begins, ends = i == 0 or not is_row(texts[i - 1]), i + 1 == len(texts) or not is_row(texts[i + 1])
         head = not ends and SEPARATOR.match(texts[i + 1])
         # a blank line before a table ends the paragraph; here the tag alone has to do it
-        body = "" if SEPARATOR.match(text) else row(text, "th" if head else "td", columns)
+        continues = not begins and text.strip().startswith("|  ") and not SEPARATOR.match(text)
+        if SEPARATOR.match(text):
+            body = ""
+        elif continues:  # an empty first cell: the text goes on in the last cell of the row above
+            body = escaped(text.strip()[1:-1].split("|", columns - 1)[-1].strip())
+        else:
+            body = row(text, "th" if head else "td", columns)
+        continued = not ends and texts[i + 1].strip().startswith("|  ")
+        if not continued and not SEPARATOR.match(text):
+            body += "</th></tr>" if head else "</td></tr>"
         out.append(" " + ("<table>" if begins else "") + body + ("</table>" if ends else ""))
     return out
 

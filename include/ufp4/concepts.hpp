@@ -38,8 +38,8 @@ concept scale_format = requires { scale_traits<T>::kind; };
 
 /// The two neighbours of a value on a grid.
 struct neighbours {
-  float lower;
-  float upper;
+  float lower;     ///< the neighbour nearer to zero
+  float upper;     ///< the neighbour farther from zero
   int lower_rank;  ///< steps from zero to lower along the grid; ties of nearest_even go to the even rank
 };
 
@@ -85,9 +85,9 @@ concept any_scale_rule = builtin_scale_rule<T> || scale_rule<T>;
 
 /// A task of a parallel loop: call it with an index. Non-owning and trivially copyable.
 struct task_ref {
-  const void* object;
-  void (*call)(const void* object, std::size_t index);
-  void operator()(std::size_t index) const { call(object, index); }
+  const void* object;                                                ///< the callable
+  void (*call)(const void* object, std::size_t index);               ///< calls it
+  void operator()(std::size_t index) const { call(object, index); }  ///< runs task `index`
 };
 
 /// A caller's thread pool: executor(n, task) calls task(i) once for every i < n, on any threads in any order, and

@@ -21,7 +21,7 @@
 #pragma once
 
 #if !defined(UFP4_NO_EXCEPTIONS) && !defined(__cpp_exceptions)
-#define UFP4_NO_EXCEPTIONS 1
+#define UFP4_NO_EXCEPTIONS 1  ///< errors print their message and abort
 #endif
 
 // UFP4_HAS_ISA(name) is the token 1 or 0: whether the kernels of that instruction set are compiled. Where a name of
@@ -56,5 +56,5 @@
 #define UFP4_LISTED(...) UFP4_LISTED_OF(__VA_ARGS__)
 #define UFP4_HAS_ISA(isa) UFP4_LISTED(isa, UFP4_ISAS, , , , , , , , , , , )
 #else
-#define UFP4_HAS_ISA(isa) 1
+#define UFP4_HAS_ISA(isa) 1  ///< whether the kernels of an instruction set are compiled
 #endif

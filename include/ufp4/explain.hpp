@@ -29,12 +29,12 @@ namespace ufp4::cpu::inline UFP4_CODE {
 /// |           | the fastest                                                                                        |
 /// | note      | why a lesser tier is used; empty if there is nothing to report                                     |
 struct explanation {
-  const char* operation = "";
-  const char* kernel = "";
-  cpu::isa isa = cpu::isa::scalar;
-  std::size_t tile_rows = 0, tile_cols = 0, tile_depth = 0;
-  accumulate mode = accumulate::fast;
-  std::string note;
+  const char* operation = "";                                ///< the operation
+  const char* kernel = "";                                   ///< the name of its kernel
+  cpu::isa isa = cpu::isa::scalar;                           ///< the tier of the kernel
+  std::size_t tile_rows = 0, tile_cols = 0, tile_depth = 0;  ///< the register tile, if it has one
+  accumulate mode = accumulate::fast;                        ///< what the kernel computes
+  std::string note;                                          ///< remarks, possibly empty
 
   /// All of it in one line.
   std::string text() const {
@@ -66,7 +66,7 @@ inline std::string why_not_better(isa used, isa asked, const context& ctx) {
 
 template <class Row>
 explanation explain_row(const char* operation, const Row& row, isa tier, const context& ctx) {
-  return {operation, row.name, row.tier, 0, 0, 0, accumulate::fast, why_not_better(row.tier, tier, ctx)};
+  return {.operation = operation, .kernel = row.name, .isa = row.tier, .note = why_not_better(row.tier, tier, ctx)};
 }
 
 template <class Coder>
@@ -75,14 +75,9 @@ explanation explain_quantize(const context& ctx, const quantize_job& job, const 
   if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>)
     return explain_row("quantize", quantize_kernel_for(kernels::quantize, job, coder, tier), tier, ctx);
   else
-    return {"quantize",
-            "quantize_scalar",
-            isa::scalar,
-            0,
-            0,
-            0,
-            accumulate::fast,
-            "a rounding policy or scale rule of the program's own, or a compat preset, runs in portable code"};
+    return {.operation = "quantize",
+            .kernel = "quantize_scalar",
+            .note = "a rounding policy or scale rule of the program's own, or a compat preset, runs in portable code"};
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
@@ -104,6 +99,7 @@ explanation explain(const context& ctx, const A& a, const B& b, const matrix_vie
     e.note += e.note.empty() ? "computed as the transposed product" : "; computed as the transposed product";
   return e;
 }
+/// The same with a default context.
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
 explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
   return explain(context{}, a, b, c, options);
@@ -125,6 +121,7 @@ explanation explain(const context& ctx, const format_spec& format, const matrix_
   return detail::explain_quantize(ctx, ufp4::detail::make_job(ufp4::detail::source_of(x), format, options),
                                   ufp4::detail::make_coder(format, options, 0.0f));
 }
+/// The same with a default context.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const matrix_view<T>& x, const Policies&... policies) {
   return explain<F>(context{}, x, policies...);
@@ -136,6 +133,7 @@ explanation explain(const context& ctx, const Q&, const matrix_view<T>&) {
   const isa tier = resolve(ctx);
   return detail::explain_row("dequantize", detail::kernel_for(detail::kernels::dequantize, tier), tier, ctx);
 }
+/// The same with a default context.
 template <quantized_like Q, matrix_scalar T>
 explanation explain(const Q& q, const matrix_view<T>& out) {
   return explain(context{}, q, out);
@@ -147,6 +145,7 @@ explanation explain(const context& ctx, const matrix_view<X>&, const matrix_view
   const isa tier = resolve(ctx);
   return detail::explain_row("hadamard", detail::kernel_for(detail::kernels::hadamard, tier), tier, ctx);
 }
+/// The same with a default context.
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 explanation explain(const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
   return explain(context{}, x, out, t);

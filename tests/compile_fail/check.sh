@@ -106,6 +106,11 @@ rejections() {
     '#include <ufp4/format/fp4.hpp>' -U__clang__ -D_MSC_VER=1940
   rejection "$compiler" 'ufp4: float arithmetic is done in a wider type here (x87); compile with -mfpmath=sse -msse2.' \
     '#include <ufp4/format/fp4.hpp>' -U__FLT_EVAL_METHOD__ -D__FLT_EVAL_METHOD__=2
+  for flag in avx3 avx2,avx-512 1 automatic; do
+    rejection "$compiler" \
+      'ufp4: UFP4_ISAS must list instruction sets of ufp4, as -DUFP4_ISAS=avx2,avx512 (names: ufp4/cpu/isa.hpp)' \
+      '#include <ufp4/format/fp4.hpp>' "-DUFP4_ISAS=$flag"
+  done
   rejection "$compiler" 'ufp4: interop/mdspan.hpp needs a standard library with <mdspan> (C++23)' \
     '#include <ufp4/interop/mdspan.hpp>'
   rejection "$compiler" 'ufp4: cuda.hpp needs nvcc, or clang -x cuda: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds.' \

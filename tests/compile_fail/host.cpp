@@ -174,6 +174,45 @@ void preset_with_a_rounding() {  // error: a compat preset has a rounding of its
 #endif
 }
 
+/// A user-defined scale rule.
+struct amax_over_8 {
+  float operator()(block_values, float amax) const { return amax / 8; }
+};
+
+void preset_with_a_scale_rule() {  // error: a compat preset has a scale rule of its own; leave the scale rule out
+#if defined(MISTAKE)
+  (void)quantize<compat::te_nvfp4>(x, amax_over_8{});
+#else
+  (void)quantize<nvfp4>(x, amax_over_8{});
+#endif
+}
+
+// error: mse_search looks around a scale rule of the library's own, not around one of the program's
+void search_around_a_user_rule() {
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(x, amax_over_8{}, mse_search{});
+#else
+  (void)quantize<nvfp4>(x, scale_up{}, mse_search{});
+#endif
+}
+
+void amax_without_a_tensor_scale() {  // error: tensor_amax has no effect: the format has no tensor scale
+#if defined(MISTAKE)
+  (void)quantize<e1m2_f32>(x, tensor_amax{5});
+#else
+  (void)quantize<nvfp4>(x, tensor_amax{5});
+#endif
+}
+
+// error: a shard of a format with a tensor scale needs the tensor_amax of the whole operand
+void shard_without_amax() {
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(x, shard{.first_row = 16});
+#else
+  (void)quantize<nvfp4>(x, shard{.first_row = 16}, tensor_amax{5});
+#endif
+}
+
 void transform_of_24() {  // error: hadamard_size
   (void)hadamard<pick<24, 32>()>{};
 }
@@ -188,11 +227,21 @@ void output_of_const_elements() {  // error: the output is a view of const eleme
 #endif
 }
 
-void matrix_of_double(const double* data) {  // error: matrix_scalar
+// error: matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, or a GPU
+//        vendor's bfloat16 with bfloat16.hpp of the vendor's folder; convert others, such as double, first
+void matrix_of_double(const double* data) {
 #if defined(MISTAKE)
   (void)quantize<nvfp4>(matrix_view<const double>{data, 4, 16});
 #else
   (void)data, (void)quantize<nvfp4>(x);
+#endif
+}
+
+void matrix_of_const_elements() {  // error: a matrix of const elements could not be filled
+#if defined(MISTAKE)
+  (void)matrix<const float>(2, 2);
+#else
+  (void)matrix<float>(2, 2);
 #endif
 }
 
@@ -211,6 +260,15 @@ void product_of_floats() {  // error: at least one side must be quantized
   quantized_gemm(x, x, y);
 #else
   quantized_gemm(x, w, y);
+#endif
+}
+
+// error: block length mismatch: A and B have blocks of different lengths along K
+void product_of_16_and_32(const quantized_matrix<mxfp4>& m) {
+#if defined(MISTAKE)
+  quantized_gemm(q, m, y);
+#else
+  (void)m, quantized_gemm(q, w, y);
 #endif
 }
 

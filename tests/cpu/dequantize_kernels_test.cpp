@@ -26,7 +26,8 @@ using namespace ufp4;
 using support::layout;
 using support::strided;
 
-/// Random codes under scales of every kind: any byte of an 8-bit type, any bits of a wider one, often ordinary ones.
+/// Random codes under scales of every kind: any byte of an 8-bit type, any bits of a wider one or, often, of usual
+/// size.
 template <class F>
 struct random_quantized {
   std::size_t rows, cols, padded;
@@ -51,12 +52,12 @@ struct random_quantized {
   quantized_view<F> view() const { return {codes.span(), scales.span(), tensor_scale, rows, cols}; }
 
  private:
-  static typename F::scale_type random_scale(std::uint32_t bits, bool wild) {
+  static typename F::scale_type random_scale(std::uint32_t bits, bool any_bits) {
     using scale = typename F::scale_type;
     if constexpr (sizeof(scale) == 1)
       return scale::from_bits(static_cast<std::uint8_t>(bits));
     else {
-      const std::uint32_t chosen = wild ? bits : (bits & 0x87FFFFFFu) | 0x38000000u;
+      const std::uint32_t chosen = any_bits ? bits : (bits & 0x87FFFFFFu) | 0x38000000u;
       if constexpr (sizeof(scale) == 4)
         return std::bit_cast<float>(chosen);
       else
@@ -87,7 +88,7 @@ void compare_types(const random_quantized<F>& q, layout shape) {
 const float tensor_scales[] = {
     1.0f, 0.37f, 0x1p-40f, 0x1.8p-130f, 0x1p-149f, 0x1p60f, 0x1p96f, -3.0f, std::bit_cast<float>(0x7F800000u)};
 
-/// Every width up to two blocks and some beyond a stretch of the kernels, as every type.
+/// Every width up to two blocks, and some that exceed a stretch of the kernels, as every type.
 template <class F>
 void compare_widths() {
   INFO(support::seed_note());

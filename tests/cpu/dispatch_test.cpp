@@ -74,7 +74,7 @@ answer ask(const std::string& command) {
 }
 answer ask_with(const std::string& setting) { return ask(setting + " '" + this_program() + "' '[.answer]'"); }
 
-// ---- What the machine says of itself.
+// ---- The machine's description of itself.
 
 /// The words of the first "flags" line of /proc/cpuinfo; empty where there is none.
 std::set<std::string> cpuinfo_flags() {

@@ -27,24 +27,24 @@ void compare(std::size_t rows, std::size_t cols, layout from, layout to, const s
              const Policies&... policies) {
   strided<X> x(rows, cols, from);
   x.fill(support::elements<X>(values));
-  const auto ask = [&](cpu::isa tier, const auto& in, const auto& out) {
+  const auto call = [&](cpu::isa tier, const auto& in, const auto& out) {
     quantize_report seen;
     fake_quantize<F>(cpu::context{.threads = 1, .isa = tier}, in, out, count_into{seen}, policies...);
     return seen;
   };
   strided<Y> want(rows, cols, to);
-  const quantize_report counted = ask(cpu::isa::scalar, x.view(), want.view());
+  const quantize_report counted = call(cpu::isa::scalar, x.view(), want.view());
   strided<X> want_here(rows, cols, from);
   want_here.fill(support::elements<X>(values));
-  ask(cpu::isa::scalar, want_here.view(), want_here.view());
+  call(cpu::isa::scalar, want_here.view(), want_here.view());
   for (const cpu::isa tier : support::runnable_isas()) {
     CAPTURE(cpu::name(tier), rows, cols, static_cast<int>(from), static_cast<int>(to));
     strided<Y> got(rows, cols, to);
-    REQUIRE(ask(tier, x.view(), got.view()) == counted);
+    REQUIRE(call(tier, x.view(), got.view()) == counted);
     REQUIRE(got.same_as(want));
     strided<X> here(rows, cols, from);
     here.fill(support::elements<X>(values));
-    REQUIRE(ask(tier, here.view(), here.view()) == counted);
+    REQUIRE(call(tier, here.view(), here.view()) == counted);
     REQUIRE(here.same_as(want_here));
   }
 }
@@ -69,18 +69,19 @@ using pairs = block_format<fp4<E1M2>, float, 2>;
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("one pass over every shape", "[cpu]", e1m2_f32, nvfp4, mxfp4, square16, pairs) {
+TEMPLATE_TEST_CASE("every tier gives the scalar tier's numbers and report for every shape", "[cpu]", e1m2_f32, nvfp4,
+                   mxfp4, square16, pairs) {
   compare_shapes<TestType, float, bf16>();
   compare_shapes<TestType, bf16, float>(random_hadamard<32>{3});
   compare_shapes<TestType, float, fp16>(random_hadamard<256>{4}, undo_transform{});
 }
 
-TEST_CASE("squares under a transform of 256", "[cpu]") {
+TEST_CASE("every tier gives the scalar tier's numbers for squares under a transform of 256", "[cpu]") {
   compare_shapes<square64, float, float>(random_hadamard<256>{5}, undo_transform{});
   compare_shapes<square64, fp16, bf16>();
 }
 
-TEST_CASE("random bits belong to the place in the whole matrix, whatever the chunk", "[cpu]") {
+TEST_CASE("random bits depend on the place in the whole matrix, not on the chunk", "[cpu]") {
   compare_shapes<nvfp4, float, float>(stochastic{.seed = 9}, random_hadamard<16>{6});
   support::hostile source(support::seed(2));
   for (const std::size_t cols : {31u, 4097u, 9000u})
@@ -89,7 +90,7 @@ TEST_CASE("random bits belong to the place in the whole matrix, whatever the chu
                                    shard{.first_row = 5, .first_col = 512, .total_cols = 512 + cols});
 }
 
-TEST_CASE("strided, reversed and transposed matrices", "[cpu]") {
+TEST_CASE("fake_quantize gives the same on every tier for strided, reversed and transposed matrices", "[cpu]") {
   INFO(support::seed_note());
   support::hostile source(support::seed(1));
   for (const layout from : support::all_layouts)

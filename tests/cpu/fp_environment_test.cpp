@@ -1,4 +1,4 @@
-// ufp4 - the caller's floating-point environment changes no bit of any operation, and comes back as it was, flags included.
+// ufp4 - no operation depends on the caller's floating-point environment, and each restores it, flags included.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/cpu/fp_environment.hpp>
 
@@ -24,7 +24,7 @@ namespace {
 
 using namespace ufp4;
 
-// The control register, read and written without the library's help.
+// The control register, read and written without the library's functions.
 #if defined(__x86_64__)
 using control = std::uint32_t;
 control current() { return __builtin_ia32_stmxcsr(); }
@@ -67,7 +67,8 @@ constexpr named_environment environments[] = {
 
 #if defined(UFP4_TEST_HAS_CONTROL)
 
-/// Runs a call under an environment; what it was right after the call. Nothing of the test computes in between.
+/// Runs a call under an environment and returns the environment right after the call; the test computes nothing
+/// between.
 [[gnu::noinline]] control run_under(control word, const std::function<void()>& call) {
   const control before = current();
   set(word);
@@ -93,7 +94,7 @@ void append(bytes& to, const Q& q) {
   append(to, &tensor_scale, 1);
 }
 
-/// A call that gives bytes, in the default environment and in all the others, on one thread and on three.
+/// Compares the bytes of a call in the default environment with those in all others, on one thread and on three.
 void check_everywhere(const std::function<bytes(const cpu::context&)>& call) {
   const bytes want = call(cpu::context{.threads = 1});
   REQUIRE(!want.empty());
@@ -123,10 +124,12 @@ std::vector<float> sensitive(std::size_t n, std::uint64_t k) {
 }  // namespace
 
 #if !defined(UFP4_TEST_HAS_CONTROL)
-TEST_CASE("the caller's floating-point environment") { support::skip("no control register is known on this machine"); }
+TEST_CASE("no operation depends on the caller's floating-point environment") {
+  support::skip("no control register is known on this machine");
+}
 #else
 
-TEST_CASE("quantize, tensor constants included, fake_quantize, dequantize and amax") {
+TEST_CASE("quantize, tensor constants included, fake_quantize, dequantize and amax ignore the caller's environment") {
   INFO(support::seed_note());
   const std::size_t rows = 350;  // two tasks
   const std::vector<float> values = sensitive(rows * K, 1);
@@ -163,7 +166,7 @@ TEST_CASE("quantize, tensor constants included, fake_quantize, dequantize and am
   all(compat::ggml_mxfp4{});
 }
 
-TEST_CASE("hadamard_forward and hadamard_inverse of a matrix") {
+TEST_CASE("hadamard_forward and hadamard_inverse of a matrix ignore the caller's environment") {
   const std::size_t rows = 350;
   const std::vector<float> values = sensitive(rows * K, 8);
   const matrix_view<const float> x{values.data(), rows, K};
@@ -178,7 +181,7 @@ TEST_CASE("hadamard_forward and hadamard_inverse of a matrix") {
   });
 }
 
-TEST_CASE("the data above is sensitive: without the guard, FTZ, DAZ and each rounding mode change bits") {
+TEST_CASE("without the guard, FTZ, DAZ and each rounding mode change bits of the data above") {
   const std::vector<float> values = sensitive(200 * K, 1);
   const auto blocks = [&] {
     bytes out;
@@ -204,7 +207,7 @@ TEST_CASE("the data above is sensitive: without the guard, FTZ, DAZ and each rou
   }
 }
 
-TEST_CASE("quantized_gemm") {
+TEST_CASE("quantized_gemm ignores the caller's environment") {
   INFO(support::seed_note());
   const std::vector<float> a = sensitive(T * K, 2), b = sensitive(N * K, 3);
   const matrix_view<const float> left{a.data(), T, K}, right{b.data(), N, K};
@@ -248,7 +251,7 @@ void check_layer(const std::vector<float>& x, const std::vector<float>& w, const
     });
   }
 }
-/// Nothing but subnormals: their global_amax must not pass for 0.
+/// Subnormals only: their global_amax must not be taken for 0.
 std::vector<float> subnormals(std::size_t n) {
   std::vector<float> x(n);
   for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(i * i % 11) * 0x1.8p-140f * (i % 2 == 0 ? 1.0f : -1.0f);
@@ -257,13 +260,13 @@ std::vector<float> subnormals(std::size_t n) {
 
 }  // namespace
 
-TEST_CASE("linear_forward and both backward passes under every recipe, on subnormal data too") {
+TEST_CASE("linear_forward and both backward passes ignore it under every recipe, on subnormal data too") {
   INFO(support::seed_note());
   check_layer(sensitive(T * K, 4), sensitive(N * K, 5), sensitive(T * N, 6));
   check_layer(subnormals(T * K), subnormals(N * K), subnormals(T * N));
 }
 
-TEST_CASE("arguments are judged by their bits: a subnormal tensor_amax is neither zero nor a trap") {
+TEST_CASE("a subnormal tensor_amax is not taken for zero and does not trap: arguments are checked by their bits") {
   const std::vector<float> values = sensitive(K, 7);
   const matrix_view<const float> x{values.data(), 1, K};
   const auto want = quantize<nvfp4>(x, tensor_amax{0x1p-140f});
@@ -272,7 +275,7 @@ TEST_CASE("arguments are judged by their bits: a subnormal tensor_amax is neithe
     quantized_matrix<nvfp4> got;
     run_under(e.word, [&] { got = quantize<nvfp4>(x, tensor_amax{0x1p-140f}); });
     CHECK(got == want);
-    if (std::string(e.name).find("unmasked") != std::string::npos) continue;  // printing a subnormal is a trap then
+    if (std::string(e.name).find("unmasked") != std::string::npos) continue;  // printing a subnormal traps then
     std::string message;
     run_under(e.word, [&] {
       try {
@@ -292,7 +295,7 @@ void fail(int) { throw std::runtime_error("inside"); }
 
 }  // namespace
 
-TEST_CASE("inside the guard the environment is the default one; an exception restores the caller's too") {
+TEST_CASE("inside the guard the environment is the default one, and an exception restores the caller's") {
   for (const named_environment& e : environments) {
     control inside = 0;
     const control after = run_under(e.word, [&] { cpu::detail::in_exact_environment(&note_control, &inside); });

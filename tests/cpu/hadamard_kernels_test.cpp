@@ -44,7 +44,7 @@ struct question {
   std::size_t out() const { return inverse ? cols : padded(); }
 
   template <class X, class Y>
-  void ask(cpu::isa tier, const matrix_view<X>& x, const matrix_view<Y>& y) const {
+  void call(cpu::isa tier, const matrix_view<X>& x, const matrix_view<Y>& y) const {
     const cpu::context ctx{.threads = 1, .isa = tier};
     if (inverse)
       hadamard_inverse(ctx, x, y, t);
@@ -58,10 +58,10 @@ void compare(const question& q, support::layout from, support::layout to, const 
   strided<X> x(q.rows, q.in(), from);
   x.fill(support::elements<X>(values));
   strided<Y> want(q.rows, q.out(), to);
-  q.ask(cpu::isa::scalar, x.view(), want.view());
+  q.call(cpu::isa::scalar, x.view(), want.view());
   for (const cpu::isa tier : support::runnable_isas()) {
     strided<Y> got(q.rows, q.out(), to);
-    q.ask(tier, x.view(), got.view());
+    q.call(tier, x.view(), got.view());
     CAPTURE(cpu::name(tier), q.t.n, q.inverse, q.rows, q.cols);
     REQUIRE(got.same_as(want));
   }
@@ -71,11 +71,11 @@ template <class T>
 void compare_in_place(const question& q, support::layout shape, const std::vector<float>& values) {
   strided<T> want(q.rows, q.padded(), shape);
   want.fill(support::elements<T>(values));
-  q.ask(cpu::isa::scalar, want.view(), want.view());
+  q.call(cpu::isa::scalar, want.view(), want.view());
   for (const cpu::isa tier : support::runnable_isas()) {
     strided<T> got(q.rows, q.padded(), shape);
     got.fill(support::elements<T>(values));
-    q.ask(tier, got.view(), got.view());
+    q.call(tier, got.view(), got.view());
     CAPTURE(cpu::name(tier), q.t.n, q.inverse, q.rows, q.cols);
     REQUIRE(got.same_as(want));
   }
@@ -117,7 +117,7 @@ TEST_CASE("every tier reads and writes every pair of types as the scalar kernel 
       }
 }
 
-TEST_CASE("every tier takes strided, reversed and transposed matrices", "[cpu]") {
+TEST_CASE("every tier transforms strided, reversed and transposed matrices", "[cpu]") {
   INFO(support::seed_note());
   support::hostile source(support::seed(3));
   for (const std::uint32_t n : lengths)
@@ -146,7 +146,7 @@ TEST_CASE("every tier works in place", "[cpu]") {
 }
 
 TEST_CASE("every tier keeps the signs of zeros", "[cpu]") {
-  // All 2^8 patterns of +0 and -0 in the first half of a run, with a cancelling pair behind them.
+  // All 2^8 patterns of +0 and -0 in the first half of a run, followed by a pair that cancels.
   for (const std::uint32_t n : lengths)
     for (std::uint32_t pattern = 0; pattern < 256; ++pattern) {
       std::vector<float> values(n, 0.0f);
@@ -172,7 +172,7 @@ TEST_CASE("a NaN of any payload is a NaN in bf16 on every tier", "[cpu]") {
       }
 }
 
-TEST_CASE("a rectangle of many rows, joined and apart, is the scalar kernel's on every tier", "[cpu]") {
+TEST_CASE("every tier gives the scalar kernel's bits for many rows, with and without gaps between them", "[cpu]") {
   INFO(support::seed_note());
   support::hostile source(support::seed(5));
   for (const std::uint32_t n : lengths) {

@@ -1,5 +1,5 @@
-// ufp4 - parallel in a program that is compiled with OpenMP: without an executor it makes no difference, and OpenMP as an
-// executor gives the same bytes.
+// ufp4 - parallel in a program that is compiled with OpenMP: without an executor it makes no difference, and OpenMP as
+// an executor gives the same bytes.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: openmp
 #include "cpu/parallel_threads_test.cpp"

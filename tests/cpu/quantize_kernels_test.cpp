@@ -87,7 +87,7 @@ quantize_job make_job(const source& x, const format_spec& format, const transfor
   return job;
 }
 
-/// A place in a whole of which the element indices need more than 32 bits now and then.
+/// A place in a whole matrix whose element indices sometimes need more than 32 bits.
 void place_randomly(random_source& r, quantize_job& job) {
   job.first_row = (r.gen() >> (8 + r.below(50))) / 64 * 64;
   job.first_col = 256 * r.below(100);
@@ -108,7 +108,7 @@ block_coder<rounding_spec> random_coder(random_source& r, const quantize_job& jo
   else if (job.format.scale != scale_kind::f32 && r.random_word())
     coder.rule.what = rule_kind::up;
   float global_amax = ufp4::detail::to_float(amax_strips(job, 0, job.strips()));
-  if (r.below(6) == 0) global_amax *= 0.01f;  // a tensor_amax of the caller's may be wrong
+  if (r.below(6) == 0) global_amax *= 0.01f;  // a tensor_amax that the caller gives may be wrong
   if (r.below(20) == 0) global_amax = 0;
   coder.tensor = ufp4::detail::make_tensor_constants(job.format, coder.rule, global_amax);
   return coder;
@@ -129,7 +129,7 @@ struct outputs {
   }
 };
 
-/// The job by the scalar kernels and by those of every tier, in two calls that meet at some strip.
+/// Compares the kernels of every tier with the scalar ones; each does the job in two calls, divided at some strip.
 void check_every_tier(random_source& r, const quantize_job& job, const block_coder<rounding_spec>& coder) {
   outputs want(job);
   quantize_scalar(job, coder, want.sink(), 0, job.strips(), want.report);
@@ -186,7 +186,7 @@ TEST_CASE("any job gives the scalar kernel's codes, scales and report on every t
   }
 }
 
-TEST_CASE("every tail: 0 to 320 columns, 1 to 17 rows", "[cpu]") {
+TEST_CASE("every tier gives the scalar kernel's bytes for 0 to 320 columns and 1 to 17 rows", "[cpu]") {
   INFO(support::seed_note());
   random_source r{std::mt19937_64{support::seed(3)}};
   support::hostile numbers(support::seed(4));
@@ -251,7 +251,8 @@ TEST_CASE("empty, vanishing and infinite blocks are counted and coded as the sca
 }
 
 TEST_CASE(
-    "blocks of 16 and more have a vector kernel, whatever grid, scale and rounding; searches and short blocks have not",
+    "blocks of 16 and more have a vector kernel for every grid, scale and rounding; searches and short blocks have "
+    "none",
     "[cpu]") {
   const auto kernel_of = [](const format_spec& format, scale_rule_spec rule, cpu::isa tier) {
     float x[2] = {1, 2};
@@ -330,7 +331,7 @@ void copy_shard(const Span& from, std::size_t rows, std::size_t width, std::vect
 
 }  // namespace
 
-TEST_CASE("one seed gives one pinned hash of the bytes: every tier, one thread and many", "[cpu]") {
+TEST_CASE("one seed gives one fixed hash of the bytes on every tier, with one thread and with many", "[cpu]") {
   constexpr std::uint64_t pinned = 0x6b1b68fcf20d188a;  // of the scalar kernels, when this was written
   const std::vector<float> x = hashed_values();
   support::on_every_context([&](const cpu::context& ctx) {

@@ -1,6 +1,6 @@
 // ufp4 - block scales are decoded and encoded in the lanes of every instruction set as by the reference.
 // SPDX-License-Identifier: Apache-2.0
-// ctest: bits
+// ctest: bits separate
 #include <ufp4/cpu/detect.hpp>
 
 #include <cstddef>

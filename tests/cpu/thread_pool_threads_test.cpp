@@ -1,4 +1,4 @@
-// ufp4 - the thread pool: it grows, is shared by all callers, and survives fork, nested calls and the end of the program.
+// ufp4 - the thread pool: growth, several callers, fork, nested calls and the end of the program.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/cpu/parallel.hpp>
 

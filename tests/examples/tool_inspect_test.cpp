@@ -168,7 +168,7 @@ TEST_CASE("the measurements of a block, computed by hand", "[inspect]") {
   CHECK(count(text, "6 bits: int4_f32 (22.93 dB).") == 1);
 }
 
-TEST_CASE("--rows takes evenly spaced rows and says so", "[inspect]") {
+TEST_CASE("--rows takes evenly spaced rows, and the output has their number", "[inspect]") {
   const auto values = some_values(7 * 32);
   std::vector<float> chosen;
   for (const std::size_t row : {0u, 1u, 2u, 4u, 5u})  // floor(7 i / 5)

@@ -187,6 +187,16 @@ std::string good_file(std::size_t rows = 40, std::size_t cols = 64) {
   return file_of(some_values<float>(rows, cols), rows, cols);
 }
 
+/// A file with the weights a and b, both quantized from the 4 x 32 values.
+std::string two_weights(const std::vector<float>& x, const std::string& format) {
+  interop::safetensors_writer writer;
+  for (const char* name : {"a", "b"}) writer.add(name, interop::source_of(matrix_view<const float>(x.data(), 4, 32)));
+  const std::string in = scratch() / "two.safetensors", q = scratch() / "two_q.safetensors";
+  writer.write(in);
+  REQUIRE(quantize_with({in, "-f", format, "-o", q}).rejected.empty());
+  return q;
+}
+
 /// Whether the file has its old content and no unfinished file is beside it.
 bool is_untouched(const std::string& path, const std::string& before) {
   return support::bytes_of(path) == before && !std::filesystem::exists(path + ".tmp");
@@ -400,12 +410,7 @@ TEST_CASE("a .npy file in either order is quantized, and one weight becomes a .n
 }
 
 TEST_CASE("a .npy output is for one weight", "[tool]") {
-  const std::vector<float> x = some_values<float>(4, 32);
-  interop::safetensors_writer writer;
-  for (const char* name : {"a", "b"}) writer.add(name, interop::source_of(matrix_view<const float>(x.data(), 4, 32)));
-  const std::string in = scratch() / "two.safetensors", q = scratch() / "two_q.safetensors";
-  writer.write(in);
-  REQUIRE(quantize_with({in, "-f", "mxfp4", "-o", q}).rejected.empty());
+  const std::string q = two_weights(some_values<float>(4, 32), "mxfp4");
   const std::string out = scratch() / "two.npy";
   CHECK(contains(dequantize_with({q, "-o", out}).rejected, "2 weights would be dequantized; --tensor chooses one"));
   CHECK_FALSE(std::filesystem::exists(out));
@@ -415,11 +420,7 @@ TEST_CASE("a .npy output is for one weight", "[tool]") {
 
 TEST_CASE("a weight that is not chosen stays quantized", "[tool]") {
   const std::vector<float> x = some_values<float>(4, 32);
-  interop::safetensors_writer writer;
-  for (const char* name : {"a", "b"}) writer.add(name, interop::source_of(matrix_view<const float>(x.data(), 4, 32)));
-  const std::string in = scratch() / "two.safetensors", q = scratch() / "two_q.safetensors";
-  writer.write(in);
-  REQUIRE(quantize_with({in, "-f", "int4_f32", "-o", q}).rejected.empty());
+  const std::string q = two_weights(x, "int4_f32");
   const std::string out = scratch() / "half.safetensors", rest = scratch() / "rest.safetensors";
   REQUIRE(dequantize_with({q, "--tensor", "b", "-o", out}).rejected.empty());
   interop::safetensors_reader half(out);
@@ -960,12 +961,8 @@ TEST_CASE("torchao's NVFP4 without a tensor scale has the factor 1", "[tool]") {
 
 TEST_CASE("--skip leaves a weight quantized, and one that matches nothing is a note", "[tool]") {
   const std::vector<float> x = some_values<float>(4, 32);
-  interop::safetensors_writer writer;
-  for (const char* name : {"a", "b"}) writer.add(name, interop::source_of(matrix_view<const float>(x.data(), 4, 32)));
-  const std::string in = scratch() / "two.safetensors", q = scratch() / "two_q.safetensors";
+  const std::string q = two_weights(x, "int4_f32");
   const std::string out = scratch() / "half.safetensors";
-  writer.write(in);
-  REQUIRE(quantize_with({in, "-f", "int4_f32", "-o", q}).rejected.empty());
   const finished done = dequantize_with({q, "--skip", "a", "--skip", "c", "-o", out});
   CHECK(contains(done.notes, "has no quantized weight that --skip c matches; the first of 2 is a"));
   interop::safetensors_reader half(out);

@@ -62,8 +62,9 @@ outcome<Format> quantized(cpu::isa tier, const matrix_view<T>& x, const request&
   outcome<Format> o;
   const cpu::context ctx{.threads = 1, .isa = tier};
   o.rejected = fuzz::rejection([&] {
-    with_policies(r, o.report,
-                  [&](const auto&... policies) { o.q = quantize<Format>(ctx, matrix_view<const T>(x), policies...); });
+    with_policies(r, o.report, [&](const auto&... policies) {
+      o.q = quantized_matrix<Format>(quantize(ctx, spec_of<Format>, matrix_view<const T>(x), policies...));
+    });
   });
   return o;
 }
@@ -77,9 +78,9 @@ std::string fake(cpu::isa tier, const matrix_view<T>& x, const request& r, bool 
   return fuzz::rejection([&] {
     with_policies(r, report, [&](const auto&... policies) {
       if (undo)
-        fake_quantize<Format>(ctx, from, out, policies..., undo_transform{});
+        fake_quantize(ctx, spec_of<Format>, from, out, policies..., undo_transform{});
       else
-        fake_quantize<Format>(ctx, from, out, policies...);
+        fake_quantize(ctx, spec_of<Format>, from, out, policies...);
     });
   });
 }

@@ -109,8 +109,8 @@ TEST_CASE("host memory, null pointers and overlapping memory are rejected", "[gp
   CHECK(message(shared, da, out) == "quantized_gemm: C overlaps the tensor scale of A");
   CHECK(message(da, da, out, {.bias = {c.data() + 1, 4}}) == "quantized_gemm: C overlaps bias");
   CHECK(message(da, da, {nullptr, 4, 4}) == "quantized_gemm: C is null, but has 4 x 4 elements");
-  CHECK(
-      says(operand<nvfp4>(x), da, out).starts_with("quantized_gemm: context.workspace is too small: 0 bytes, needs "));
+  CHECK(message(operand<nvfp4>(x), da, out)
+            .starts_with("quantized_gemm: context.workspace is too small: 0 bytes, needs "));
 }
 
 TEST_CASE("a C without rows or columns needs no workspace, and nothing is written", "[gpu]") {

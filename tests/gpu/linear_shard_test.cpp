@@ -23,8 +23,7 @@ TEST_CASE("every linear operation of a GPU rejects a token_shard and writes noth
   const matrix_view<float> y{out.data(), 16, 16}, dx{out.data(), 16, 32};
   const auto check_rejected = [](const char* operation, const gpu::status& s) {
     CHECK(std::string(s.text()) ==
-          std::string(operation) +
-              ": was given a token_shard, which only the CPU's linear operations take; a GPU's hold a whole batch");
+          std::string(operation) + ": token_shard: unsupported: the linear operations of a GPU take a whole batch");
   };
   check_rejected("linear_forward", gpu::linear_forward(ctx, part, tokens, weight, y));
   check_rejected("linear_backward_input", gpu::linear_backward_input(ctx, part, gradient, weight, dx));

@@ -1,4 +1,4 @@
-// ufp4 - the CPU simulator of GPU kernels: the shims of gpu/vendor.hpp on the host (architecture decision 15).
+// ufp4 - the CPU simulator of a GPU: the shims of gpu/vendor.hpp on the host, which run the kernels' sources.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every thread of a block is a fiber (simt_fiber.hpp) that runs until it waits for others: at a barrier, or at an

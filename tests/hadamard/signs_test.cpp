@@ -139,7 +139,7 @@ TEST_CASE("to_bf16 asks for the rounding and changes nothing else", "[hadamard]"
 }
 
 TEST_CASE("half of the signs are negative, and seeds differ", "[hadamard][statistics]") {
-  // 256 * 2000 fair random bits: beyond 7 standard deviations once in 4e11 seeds. Two seeds with one sign vector: 2^-256.
+  // 256 * 2000 fair random bits: beyond 7 standard deviations once in 4e11 seeds. Two seeds with equal signs: 2^-256.
   INFO(support::seed_note());
   int negative = 0;
   const int draws = 2000;

@@ -3,6 +3,7 @@
 #include <ufp4/interop/gguf.hpp>
 #include <ufp4/ufp4.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -146,6 +147,21 @@ TEST_CASE("a tensor scale is a tensor beside its weight, and is read with it", "
   REQUIRE(interop::read_quantized<nvfp4>(without, "head").tensor_scale() == 1);
   CHECK(reports(file_rejection([&] { interop::read_quantized<mxfp4>(without, "head"); }),
                 "head is 2 x 64 NVFP4, not a matrix of MXFP4"));
+}
+
+TEST_CASE("without a format a weight is read as mxfp4, nvfp4 or, without a tensor scale, ggml_nvfp4", "[gguf]") {
+  const auto values = weights(128);
+  for (const format_spec& format : {spec_of<mxfp4>, spec_of<nvfp4>, spec_of<ggml_nvfp4>}) {
+    const any_quantized q = quantize(format, matrix_view<const float>(values.data(), 2, 64));
+    interop::gguf_reader file(saved(q, "w"));
+    const any_quantized back = interop::read_quantized(file, "w");
+    CHECK(back.spec() == format);
+    CHECK(back.tensor_scale() == q.tensor_scale());
+    CHECK(std::ranges::equal(back.codes(), q.codes()));
+    CHECK(std::ranges::equal(back.scale_bytes(), q.scale_bytes()));
+  }
+  const any_quantized other = quantize(spec_of<e1m2_f32>, matrix_view<const float>(values.data(), 2, 64));
+  CHECK(reports(support::rejection([&] { saved(other, "w"); }), "format not available in GGUF: w is neither"));
 }
 
 TEST_CASE("the sign bit of a block scale is not read, as in ggml", "[gguf]") {

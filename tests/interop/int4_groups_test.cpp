@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/interop/int4_groups.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -131,6 +132,28 @@ TEST_CASE("weights of AWQ and GPTQ are read to the integers that were packed", "
       check(shuffled, interop::read_int4_groups(indexed, "up", layout));
     }
   }
+}
+
+TEST_CASE("a weight of AWQ or GPTQ becomes a zero_point_matrix, its columns in the order of their groups",
+          "[int4_groups]") {
+  for (const bool shuffled : {false, true}) {
+    layer l(256, 24, 4, false);
+    if (shuffled) std::shuffle(l.group.begin(), l.group.end(), std::mt19937_64{support::seed(5)});
+    interop::safetensors_reader file(saved(l, int4_layout::gptq, true));
+    const auto w = interop::read_int4_groups(file, "up", int4_layout::gptq);
+    const std::vector<std::uint32_t> order = interop::input_order(w);
+    const zero_point_matrix q = interop::to_zero_point_matrix(w);
+    CHECK(q.group() == 64);
+    for (std::size_t n = 0; n < w.rows; ++n)
+      for (std::size_t k = 0; k < w.cols; ++k) REQUIRE(q(n, k) == l.value(n, order[k]));
+    if (!shuffled) CHECK(std::is_sorted(order.begin(), order.end()));
+  }
+  layer uneven(64, 16, 2, false);
+  uneven.group[0] = 1;
+  interop::safetensors_reader file(saved(uneven, int4_layout::gptq, true));
+  const auto w = interop::read_int4_groups(file, "up", int4_layout::gptq);
+  CHECK(support::rejection([&] { interop::to_zero_point_matrix(w); }) ==
+        "to_zero_point_matrix: groups of different lengths: 64 inputs in 2 groups");
 }
 
 TEST_CASE("tensors of AWQ and GPTQ that do not fit each other are rejected with one message", "[int4_groups]") {

@@ -3,6 +3,7 @@
 #include <ufp4/interop/safetensors.hpp>
 #include <ufp4/ufp4.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstring>
@@ -447,6 +448,30 @@ TEMPLATE_LIST_TEST_CASE("the ufp4 layout stores every format, ragged columns and
   }
 }
 
+TEST_CASE("without a format a weight is read in the format that the file states", "[safetensors]") {
+  const weights w(40, 50);
+  for (const format_spec& format : interop::known_formats()) {
+    const any_quantized q = quantize(format, w.view());
+    interop::safetensors_reader file(saved(q, tensor_layout::ufp4));
+    const any_quantized back = interop::read_quantized(file, "layers.0.weight");
+    REQUIRE(back.spec() == format);
+    REQUIRE(back.tensor_scale() == q.tensor_scale());
+    REQUIRE(std::ranges::equal(back.codes(), q.codes()));
+    REQUIRE(std::ranges::equal(back.scale_bytes(), q.scale_bytes()));
+    any_quantized rows(format, 8, 50);
+    if (format.block.rows > 1) continue;
+    interop::read_weight_rows(file, interop::find_weight(file, "layers.0.weight"), 32, rows);
+    REQUIRE(std::ranges::equal(rows.codes(), q.codes().last(rows.codes().size())));
+  }
+  const weights even(4, 64);
+  for (const auto layout : {tensor_layout::compressed_tensors, tensor_layout::modelopt}) {
+    interop::safetensors_reader nv(saved(quantize<nvfp4>(even.view()), layout));
+    CHECK(interop::find_weight(nv, "layers.0.weight").format == spec_of<nvfp4>);
+    interop::safetensors_reader mx(saved(quantize<mxfp4>(even.view()), layout));
+    CHECK(interop::find_weight(mx, "layers.0.weight").format == spec_of<mxfp4>);
+  }
+}
+
 TEMPLATE_TEST_CASE("a weight read by rows is that part of the whole", "[safetensors]", nvfp4, e1m2_f32,
                    (block_format<int4, e4m3, square(8)>)) {
   const weights w(50, 40);
@@ -519,6 +544,11 @@ TEST_CASE("a quantized weight in another format than asked for is rejected with 
                 "has no tensor named layers.0.weight_scale"));
   CHECK(reports(ask(change("\"F32\",\"shape\":[4,4]", "\"F32\",\"shape\":[2,8]"), e1m2_f32{}),
                 "is 2 x 8 F32; the scales of 4 x 32"));
+
+  const std::string two_level = saved(quantize<nvfp4>(w.view()), tensor_layout::ufp4);
+  CHECK(ask(two_level, nvfp4{}) == "accepted");
+  CHECK(reports(ask(two_level, block_format<fp4<E2M1>, e4m3, 16>{}),
+                "format mismatch: it has a tensor scale, layers.0.weight_tensor_scale"));
 
   const std::string shared = saved(quantize<nvfp4>(w.view()), tensor_layout::compressed_tensors);
   CHECK(ask(shared, nvfp4{}) == "accepted");

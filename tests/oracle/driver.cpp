@@ -374,6 +374,17 @@ struct quantize_case {
   }
 };
 
+/// The transform among the policies; none if there is none.
+template <class... Policy>
+ufp4::transform_spec transform_among(const Policy&... policies) {
+  ufp4::transform_spec found;
+  [[maybe_unused]] const auto look = [&](const auto& policy) {
+    if constexpr (ufp4::transform<std::remove_cvref_t<decltype(policy)>>) found = policy.spec();
+  };
+  (look(policies), ...);
+  return found;
+}
+
 template <class Format, bool all, class T, class... Policy>
 void quantize_with(const quantize_case& c, const stored<T>& x, answer& out, const Policy&... policies) {
   ufp4::quantize_report report;
@@ -382,10 +393,15 @@ void quantize_with(const quantize_case& c, const stored<T>& x, answer& out, cons
       const auto q = ufp4::quantize<Format>(x.view(), rounding, policies..., more..., ufp4::count_into{report});
       add_quantized(out, q, report);
     };
-    const ufp4::tensor_amax amax{c.amax};
-    if (c.has_amax && c.has_shard) return run(c.place, amax);
-    if (c.has_amax) return run(amax);
-    if (c.has_shard) return run(c.place);
+    // Without a tensor scale an amax would be an error; of a two-level shard whose case has none it is the shard's own.
+    if constexpr (Format::two_level) {
+      ufp4::tensor_amax amax{c.amax};
+      if (!c.has_amax && c.has_shard) amax = ufp4::amax(x.view(), transform_among(policies...));
+      if (c.has_shard) return run(c.place, amax);
+      if (c.has_amax) return run(amax);
+    } else {
+      if (c.has_shard) return run(c.place);
+    }
     run();
   });
 }

@@ -70,7 +70,7 @@ def models_beside(moe):
 
 
 def paper_difference(better, worse, moe=False):
-    """The paper's difference of the pair in percent of the worse one's loss, of Dense 1.5B or MoE 7.9B; None if unknown."""
+    """The paper's difference of a pair in percent of the worse loss, for Dense 1.5B or MoE 7.9B; None if unknown."""
     errors = REPORTED_ERROR[models_beside(moe)[0]]
     if moe:
         return _between(errors, better, worse)

@@ -160,8 +160,8 @@ def ablation(model):
             "the loss of the last row, in percent of the latter: of the paper's Dense 1.5B, and of our paired seeds."
         ),
         Text(
-            'Limits: here every row but "no SR" rounds dY stochastically. The paper does not state whether its first '
-            f"four rows do. Command: `{RUN} run --only {model.name}.ufp4`"
+            'Limits: here every row but "no SR" rounds dY stochastically. Whether the first four rows of the paper do is '
+            f"not known. Command: `{RUN} run --only {model.name}.ufp4`"
         ),
         Table(
             f"Ablation, {model.name}",

@@ -1,4 +1,4 @@
-# ufp4 - plots as inline SVG that takes its colours from the page's style sheet.
+# ufp4 - plots as inline SVG, with the colours of the page's style sheet.
 # SPDX-License-Identifier: Apache-2.0
 """A recipe has one class everywhere: its colour (Okabe and Ito's palette, told apart with every common colour
 blindness), its dash and its marker, so that no plot needs colour to be read. Warm is E2M1, cool is a uniform grid.
@@ -26,7 +26,7 @@ MARKERS = {
 }
 
 
-HALF = {"width": 480, "height": 270}  # of two plots side by side
+HALF = {"width": 480, "height": 270}  # the size of each of two plots side by side
 
 
 def class_of(recipe):

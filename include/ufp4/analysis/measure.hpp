@@ -17,14 +17,14 @@ namespace ufp4::analysis::inline UFP4_TYPES {
 /// unless the transform spread data over it. Sums are binary64 over rows in a fixed order: the same numbers for every
 /// thread count. A NaN block makes attenuation and sqnr_db NaN.
 struct report {
-  double attenuation = 0;           ///< sum(x q) / sum(x x): below 1 if rounding shrinks values. NaN if x is zero
-  double sqnr_db = 0;               ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
-  double bucket_utilization = 0;    ///< 2^H / V, H the entropy in bits of the values used, V the number of values
-  double scale_underflow_rate = 0;  ///< share of blocks with amax > 0 whose scale became 0
-  double saturation_rate = 0;       ///< share of elements whose scaled magnitude was beyond qmax
-  std::uint64_t nonfinite_blocks = 0;
-  std::uint64_t elements = 0;
-  std::uint64_t blocks = 0;
+  double attenuation = 0;              ///< sum(x q) / sum(x x): below 1 if rounding shrinks values. NaN if x is zero
+  double sqnr_db = 0;                  ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
+  double bucket_utilization = 0;       ///< 2^H / V, H the entropy in bits of the values used, V the number of values
+  double scale_underflow_rate = 0;     ///< share of blocks with amax > 0 whose scale became 0
+  double saturation_rate = 0;          ///< share of elements whose scaled magnitude was beyond qmax
+  std::uint64_t nonfinite_blocks = 0;  ///< blocks with a NaN or Inf after the transform
+  std::uint64_t elements = 0;          ///< elements that were measured
+  std::uint64_t blocks = 0;            ///< blocks, padding included
   std::array<std::uint64_t, 16> histogram{};  ///< elements by code
 };
 
@@ -193,7 +193,7 @@ inline double utilization(const grid4& grid, const std::array<std::uint64_t, 16>
 struct totals {
   sums all;
   quantize_report seen;
-  std::uint64_t blocks = 0;
+  std::uint64_t blocks = 0;  ///< blocks, padding included
 
   report result(const grid4& grid) const {
     report r;
@@ -244,13 +244,14 @@ namespace ufp4::analysis::inline UFP4_CODE {
 /// piece is measured as a matrix of its own.
 class any_measurement {
  public:
-  explicit any_measurement(const format_spec& format) : format_(format) {}
+  explicit any_measurement(const format_spec& format) : format_(format) {}  ///< Starts with no rows.
 
+  /// Adds the next rows.
   template <matrix_scalar T, class... Policies>
   void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
     detail::add_piece(ctx, format_, ufp4::detail::source_of(x), ufp4::detail::collect(policies...), totals_);
   }
-  report result() const { return totals_.result(format_.grid); }
+  report result() const { return totals_.result(format_.grid); }  ///< The report over all rows so far.
 
  private:
   format_spec format_;
@@ -261,6 +262,7 @@ class any_measurement {
 template <quantizer_target F>
 class measurement {
  public:
+  /// Adds the next rows.
   template <matrix_scalar T, class... Policies>
   void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
     const auto options = ufp4::detail::collect_for<format_of<F>>(policies...);
@@ -268,7 +270,7 @@ class measurement {
     detail::add_piece<ufp4::detail::preset_of<F>>(ctx, spec_of<format_of<F>>, ufp4::detail::source_of(x), options,
                                                   totals_);
   }
-  report result() const { return totals_.result(spec_of<format_of<F>>.grid); }
+  report result() const { return totals_.result(spec_of<format_of<F>>.grid); }  ///< The report over all rows so far.
 
  private:
   detail::totals totals_;

@@ -131,10 +131,10 @@ concept block_codec = std::is_trivially_copyable_v<C> && std::is_default_constru
 /// Quantizes blocks of one format under a scale rule and a rounding policy.
 template <rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec>
 struct block_coder {
-  format_spec format;
-  Rule rule;
-  tensor_constants tensor;
-  Rounding rounding;
+  format_spec format;       ///< the format
+  Rule rule;                ///< the scale rule
+  tensor_constants tensor;  ///< of the format and the tensor amax
+  Rounding rounding;        ///< the rounding policy
 
   /// Codes, one a byte, in the shape of the values; returns the bits of the block scale. `index` is the element index
   /// of the first value, `row_step` what a row adds to it.

@@ -13,24 +13,25 @@
 namespace ufp4::inline UFP4_TYPES {
 
 // One level, binary32 scales: the UFP4 paper (arXiv 2606.20381), its integer twin and its baseline.
-using e1m2_f32 = block_format<fp4<E1M2>, float, 16>;
-using int4_f32 = block_format<int4, float, 16>;
-using e2m1_f32 = block_format<fp4<E2M1>, float, 16>;
+using e1m2_f32 = block_format<fp4<E1M2>, float, 16>;  ///< UFP4 of the paper
+using int4_f32 = block_format<int4, float, 16>;       ///< the same grid in two's complement
+using e2m1_f32 = block_format<fp4<E2M1>, float, 16>;  ///< the baseline of the paper
 
 // Two levels, E4M3 scales: NVFP4 (arXiv 2509.25149), and the uniform grid with the same scales.
-using nvfp4 = block_format<fp4<E2M1>, e4m3, 16, float>;
-using nv_e1m2 = block_format<fp4<E1M2>, e4m3, 16, float>;
-using nvint4 = block_format<int4, e4m3, 16, float>;
+using nvfp4 = block_format<fp4<E2M1>, e4m3, 16, float>;    ///< NVFP4
+using nv_e1m2 = block_format<fp4<E1M2>, e4m3, 16, float>;  ///< the uniform grid with the scales of NVFP4
+using nvint4 = block_format<int4, e4m3, 16, float>;        ///< the same in two's complement
 
 // Power-of-two scales: OCP MXFP4, and the uniform grid with the same scales.
-using mxfp4 = block_format<fp4<E2M1>, e8m0, 32>;
-using mx_e1m2 = block_format<fp4<E1M2>, e8m0, 32>;
-using mxint4 = block_format<int4, e8m0, 32>;
+using mxfp4 = block_format<fp4<E2M1>, e8m0, 32>;    ///< OCP MXFP4
+using mx_e1m2 = block_format<fp4<E1M2>, e8m0, 32>;  ///< the uniform grid with the scales of MXFP4
+using mxint4 = block_format<int4, e8m0, 32>;        ///< the same in two's complement
 
 /// A string literal as a template argument.
 template <std::size_t size>
 struct literal {
-  char text[size] = {};
+  char text[size] = {};  ///< with its terminating zero
+  /// From a string literal.
   constexpr literal(const char (&from)[size]) {
     for (std::size_t i = 0; i < size; ++i) text[i] = from[i];
   }
@@ -40,13 +41,14 @@ struct literal {
 template <any_block_format Format, literal spelled>
 struct preset_row {
   using format = Format;
-  static constexpr const char* name = spelled.text;
-  static constexpr const format_spec& spec = spec_of<Format>;
+  static constexpr const char* name = spelled.text;            ///< in files, on command lines and in messages
+  static constexpr const format_spec& spec = spec_of<Format>;  ///< the format as data
 };
 
+/// A list of presets.
 template <class... Rows>
 struct preset_rows {
-  static constexpr std::size_t size = sizeof...(Rows);
+  static constexpr std::size_t size = sizeof...(Rows);  ///< number of presets
 };
 
 /// In the order in which lists show them: by kind of scale, E2M1 first.

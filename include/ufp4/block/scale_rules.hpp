@@ -11,8 +11,8 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// One of the library's scale rules as data, as recipes store it and kernels read it.
 struct scale_rule_spec {
-  enum class kind : std::uint8_t { by_format, up, mx_floor, mx_even, mx_ceil, four_over_six };
-  kind what = kind::by_format;
+  enum class kind : std::uint8_t { by_format, up, mx_floor, mx_even, mx_ceil, four_over_six };  ///< Which rule.
+  kind what = kind::by_format;                                                                  ///< the rule
   bool mse_search = false;  ///< search near the rule's scale for the smallest squared error
 
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return *this; }
@@ -59,18 +59,18 @@ struct tensor_constants {
 
 /// The scale of one block. Codes are those of x * factor, or of x / factor if `divides`; all +0 if factor is 0.
 struct block_scale {
-  std::uint32_t bits;
-  float effective;  ///< block scale times tensor scale: the factor of decoded values
-  float factor;
-  bool divides;
+  std::uint32_t bits;  ///< the stored block scale
+  float effective;     ///< block scale times tensor scale: the factor of decoded values
+  float factor;        ///< see above
+  bool divides;        ///< whether codes are those of x / factor
 };
 
 /// The values of one block: rows of `cols` floats, `stride` floats apart.
 struct block_values {
-  const float* x;
-  int rows;
-  int cols;
-  int stride;
+  const float* x;  ///< the first value
+  int rows;        ///< 1, or the side of a square
+  int cols;        ///< along the contraction axis
+  int stride;      ///< between rows, in floats
 };
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -1,4 +1,4 @@
-// ufp4 - cpu::context: on which threads and with which instructions a operation runs.
+// ufp4 - cpu::context: on which threads and with which instructions a call runs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,18 +9,21 @@
 
 namespace ufp4::cpu::inline UFP4_TYPES {
 
-/// A caller's executor by reference; it must outlive the calls it serves. Empty: the library's own threads (OpenMP
-/// where the program is compiled with it, else std::thread).
+/// A reference to a caller's executor (concepts.hpp), which must outlive the calls that use it. Empty: the library's
+/// thread pool (cpu/thread_pool.hpp).
 class executor_ref {
  public:
-  executor_ref() = default;
+  executor_ref() = default;  ///< empty
+  /// Refers to e, which must outlive the calls that use this.
   template <class E>
     requires(!std::is_same_v<std::remove_const_t<E>, executor_ref> && executor<E>)
   executor_ref(E& e)
       : object_(const_cast<std::remove_const_t<E>*>(&e)),
         run_([](void* object, std::size_t n, task_ref task) { (*static_cast<E*>(object))(n, task); }) {}
 
+  /// False if it is empty.
   explicit operator bool() const { return run_ != nullptr; }
+  /// Calls the executor.
   void operator()(std::size_t n, task_ref task) const { run_(object_, n, task); }
 
  private:
@@ -28,16 +31,16 @@ class executor_ref {
   void (*run_)(void*, std::size_t, task_ref) = nullptr;
 };
 
-/// Every operation takes one as its first argument, or none: all cores, best instructions. Neither member changes a bit of
-/// any result that numerics.md calls bit-exact, and `threads` changes no bit of any result.
+/// The first argument of every operation; without it, all cores and the best instructions. No member changes a bit of a
+/// result that numerics.md defines as bit-exact, and `threads` and `executor` change no bit of any result.
 ///
-/// | threads  | at most this many; 0 is all cores. Small work stays on the caller's thread |
-/// | isa      | a tier; one that the machine lacks is std::invalid_argument                |
-/// | executor | runs the tasks instead of the library's threads                            |
+/// | threads  | at most this many; 0: all cores that the process may use. Small work stays on the caller's thread |
+/// | isa      | a tier of cpu/isa.hpp; std::invalid_argument if the machine or the build lacks it                 |
+/// | executor | runs the tasks instead of the library's threads; `threads` is then ignored                       |
 struct context {
-  int threads = 0;
-  cpu::isa isa = cpu::isa::automatic;
-  executor_ref executor{};
+  int threads = 0;                     ///< at most; 0 means all cores
+  cpu::isa isa = cpu::isa::automatic;  ///< the tier; one that the machine lacks is an error
+  executor_ref executor{};             ///< the caller's thread pool, if any
 };
 
 }  // namespace ufp4::cpu::inline UFP4_TYPES

@@ -1,7 +1,7 @@
-// ufp4 - which instruction sets this machine and its operating system offer.
+// ufp4 - which instruction sets this machine and its operating system support.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Own detection (cpuid, xgetbv, Linux's AMX permission): the compilers' __builtin_cpu_supports misses several.
+// With cpuid, xgetbv and Linux's AMX permission: the compilers' __builtin_cpu_supports does not know all of them.
 // Sources: Intel SDM volume 2, CPUID; volume 1, chapter 13 (XCR0); Linux Documentation/arch/x86/xstate.rst.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace ufp4::cpu::detail::inline UFP4_TYPES {
 
 struct detected {
   isa_set tiers;
-  const char* amx_rejection;  ///< why there is no amx among them; null if there is
+  const char* amx_rejection;  ///< why amx is not among them; null if it is
 };
 
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES
@@ -50,7 +50,7 @@ inline std::uint64_t enabled_state() {
   return low | std::uint64_t{high} << 32;
 }
 
-/// Asks Linux for AMX tile data, once a process; a rejection means no AMX.
+/// Asks Linux for permission to use AMX tile data, which a process needs once.
 inline bool amx_permitted() {
 #if defined(__linux__)
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -101,7 +101,7 @@ inline detected detect() {
 }
 #endif
 
-/// Found out once.
+/// Detected once.
 inline const detected& detection() {
   static const detected found = detect();
   return found;
@@ -111,11 +111,11 @@ inline const detected& detection() {
 
 namespace ufp4::cpu::inline UFP4_CODE {
 
-/// What this machine has; found out once.
+/// The tiers of this machine, detected once. See also compiled().
 inline isa_set available() { return detail::detection().tiers; }
 
-/// Why the amx tier is not available: "not present", or "present, but ..." and what the processor or the system keeps
-/// back. Empty where it is available.
+/// Why the amx tier is not available: "not present", or "present, but ..." with what the processor or the system lacks.
+/// Empty if it is available.
 inline const char* amx_rejection() {
   const char* why = detail::detection().amx_rejection;
   return why == nullptr ? "" : why;

@@ -1,5 +1,8 @@
-// ufp4 - what CPU kernels are handed: the jobs of matrix/job.hpp, and the elements and scales behind them.
+// ufp4 - element and scale access for CPU kernels, one element or row at a time, for every element and scale type.
 // SPDX-License-Identifier: Apache-2.0
+//
+// The jobs that kernels get are plain data with pointers to any type (matrix/job.hpp). These functions read and write
+// through such a pointer; kernels of an instruction set replace them by whole registers where elements are contiguous.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +24,7 @@ using ufp4::detail::quantized_sink;
 using ufp4::detail::quantized_source;
 using ufp4::detail::store_scale;
 
-/// count elements of row i from column k on, as binary32.
+/// Reads `count` elements of row i, from column k on, as binary32.
 inline void load_row(const source& x, std::size_t i, std::size_t k, std::size_t count, float* out) {
   const std::ptrdiff_t step = x.col_stride;
   const auto each = [&](auto* first, auto convert) {
@@ -39,13 +42,15 @@ inline void load_row(const source& x, std::size_t i, std::size_t k, std::size_t 
   }
 }
 
+/// Reads one element of an output matrix.
 inline float load_element(const sink& x, std::size_t i, std::size_t j) {
   float value = 0;
   load_row({x.data, x.kind, x.rows, x.cols, x.row_stride, x.col_stride}, i, j, 1, &value);
   return value;
 }
 
-/// count binary32 values into row i from column k on, rounded to the matrix's type (IEEE: overflow gives infinity).
+/// Writes `count` binary32 values to row i, from column k on, rounded to the matrix's type (IEEE: overflow gives
+/// infinity).
 inline void store_row(const sink& x, std::size_t i, std::size_t k, std::size_t count, const float* values) {
   const std::ptrdiff_t step = x.col_stride;
   const auto each = [&](auto* first, auto convert) {

@@ -1,7 +1,8 @@
-// ufp4 - the floating-point environment of a operation: round to nearest, subnormals kept, no traps; the caller's restored.
+// ufp4 - the floating-point environment of an operation: to nearest even, subnormals kept, no traps.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel runs behind a call through a pointer, so no arithmetic of it can be moved across the change.
+// The caller's environment, flags included, is restored at the end, also by an exception. The kernel is called through
+// a pointer that hides it from the compiler, so that no arithmetic moves across the change of the environment.
 #pragma once
 
 #include <cfenv>
@@ -35,7 +36,7 @@ inline control_word read_control() {
 inline void write_control(const control_word& w) { std::fesetenv(&w); }
 #endif
 
-/// Sets the environment while it lives. What the caller had, flags included, comes back.
+/// Sets the environment; the destructor restores the caller's, flags included.
 class exact_environment {
  public:
   exact_environment() : caller_(read_control()) { write_control(exact_control); }
@@ -47,7 +48,7 @@ class exact_environment {
   control_word caller_;
 };
 
-/// Calls f(arguments...) in that environment; f is a function pointer the compiler does not see through.
+/// Calls f(arguments...) in that environment. The compiler cannot know which function f points to.
 template <class... Parameters, class... Arguments>
 [[gnu::noinline]] void in_exact_environment(void (*f)(Parameters...), Arguments&&... arguments) {
   asm volatile("" : "+r"(f));

@@ -1,4 +1,4 @@
-// ufp4 - runs GEMM jobs: chooses a kernel for each, packs the left operands, then computes parts of every C in parallel.
+// ufp4 - runs GEMM jobs: chooses their kernels, packs the left operands, computes parts of every C in parallel.
 // SPDX-License-Identifier: Apache-2.0
 //
 // No result depends on how C is cut into parts or on the number of threads. A call with little work stays on the
@@ -131,9 +131,9 @@ struct gemm_wave {
 
 /// Packs the left operands; a small amount on the caller's thread.
 inline void pack_wave(const context& ctx, const gemm_wave& wave, std::byte* left) {
-  constexpr std::size_t small = std::size_t{1} << 17;  // bytes: about 20 microseconds
+  constexpr std::size_t few_bytes = std::size_t{1} << 17;  // about 20 microseconds
   if (wave.left_bytes == 0) return;
-  parallel_for(wave.left_bytes < small ? context{.threads = 1} : ctx, wave.packs, [&](std::size_t task) {
+  parallel_for(wave.left_bytes < few_bytes ? context{.threads = 1} : ctx, wave.packs, [&](std::size_t task) {
     const gemm_piece& p = wave.piece_of(&gemm_piece::first_pack, task);
     const gemm_kernel& kernel = *p.plan->kernel;
     const std::size_t first = (task - p.first_pack) * p.pack_rows(), rows = p.rows - first;
@@ -168,7 +168,7 @@ inline std::size_t piece_rows(const gemm_plan& plan, std::size_t parts, std::siz
 }
 
 /// At most one thread for every 2^21 products of elements, which take 5 to 20 microseconds; to decode the right operand
-/// takes as long as to multiply it by 8 rows. An executor's threads are its own affair.
+/// takes as long as to multiply it by 8 rows. An executor decides for itself.
 inline std::size_t useful_threads(const context& ctx, std::span<const gemm_plan> plans) {
   const std::size_t limit = thread_limit(ctx);
   if (limit == 1 || ctx.executor) return limit;

@@ -24,7 +24,7 @@ struct gemm_part {
 /// |               | codes                                                                                            |
 /// | left_bytes    | of `rows` packed rows; a multiple of 64. Row i, a multiple of tile_rows, begins at left_bytes(i) |
 /// | pack_left     | packs rows [row, row + rows), row a multiple of tile_rows; pads the last tile as it needs        |
-/// | scratch_bytes | for a part with that many rows                                                                    |
+/// | scratch_bytes | for a part with that many rows                                                                   |
 /// | multiply      | computes one part of C and stores it; `left` is what pack_left made of the part's rows           |
 struct gemm_kernel {
   isa tier = isa::scalar;

@@ -7,7 +7,7 @@
 
 namespace ufp4::cpu::inline UFP4_TYPES {
 
-/// Tiers, each with everything its parent has. A operation without a kernel for a tier runs its parent's.
+/// Tiers. Each includes its parent's instructions; an operation without a kernel for a tier uses its parent's kernel.
 ///
 /// | isa          | needs                                                    | parent      |
 /// |--------------|----------------------------------------------------------|-------------|
@@ -22,7 +22,7 @@ namespace ufp4::cpu::inline UFP4_TYPES {
 /// | neon_i8mm    | int8 matrix instructions                                 | neon_dotprod |
 /// | neon_bf16    | bf16 matrix instructions                                 | neon_i8mm   |
 ///
-/// automatic: the UFP4_ISA environment variable if set, else the best tier of this machine.
+/// automatic: the tier that the environment variable UFP4_ISA names, or else the best one of the machine and the build.
 enum class isa : std::uint8_t {
   automatic,
   scalar,
@@ -37,10 +37,11 @@ enum class isa : std::uint8_t {
   neon_bf16,
 };
 
+/// Every tier, each after its parent.
 inline constexpr isa all_isas[] = {isa::scalar, isa::avx2, isa::avx_vnni,     isa::avx512,    isa::avx512_bf16,
                                    isa::amx,    isa::neon, isa::neon_dotprod, isa::neon_i8mm, isa::neon_bf16};
 
-/// The name that UFP4_ISA and messages use.
+/// The name in UFP4_ISA, UFP4_ISAS and error messages.
 constexpr const char* name(isa i) {
   switch (i) {
     case isa::automatic: return "automatic";
@@ -58,7 +59,7 @@ constexpr const char* name(isa i) {
   return "?";
 }
 
-/// Where a operation looks next when a tier has no kernel for it; scalar is its own parent.
+/// The tier whose kernel is used if a tier has none; scalar is its own parent.
 constexpr isa parent(isa i) {
   switch (i) {
     case isa::avx_vnni:
@@ -75,17 +76,20 @@ constexpr isa parent(isa i) {
 /// A set of tiers; scalar is in every set.
 class isa_set {
  public:
+  /// Whether a tier is in the set.
   constexpr bool has(isa i) const { return i <= isa::neon_bf16 && (bits_ >> static_cast<unsigned>(i) & 1u) != 0; }
+  /// Adds a tier.
   constexpr isa_set& add(isa i) {
     bits_ |= 1u << static_cast<unsigned>(i);
     return *this;
   }
+  /// The tiers of both sets.
   constexpr isa_set operator&(isa_set other) const {
     isa_set both;
     both.bits_ = bits_ & other.bits_;
     return both;
   }
-  /// The most capable tier of the set.
+  /// The tier of the set that comes last in all_isas.
   constexpr isa best() const {
     isa found = isa::scalar;
     for (const isa i : all_isas)

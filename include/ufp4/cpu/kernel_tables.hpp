@@ -15,8 +15,8 @@ struct untyped_table {
   const void* rows;
   std::size_t count;
 };
-/// The kernels that a file with UFP4_COMPILE_KERNELS defines for all files with UFP4_EXTERNAL_KERNELS. The symbol has no
-/// key (detail/compiler.hpp): those files may be compiled with other flags.
+/// The kernels that a file with UFP4_COMPILE_KERNELS defines for all files with UFP4_EXTERNAL_KERNELS. The name of
+/// external_kernels has no key (detail/compiler.hpp), because those files may be compiled with other flags.
 struct compiled_kernels {
   untyped_table quantize, amax, dequantize, hadamard, gemm;
   isa_set compiled;

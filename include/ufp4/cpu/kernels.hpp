@@ -156,23 +156,10 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
     &gemm_scalar_kernel,
 };
 
-/// The instruction sets of this architecture that UFP4_ISAS does not leave out.
+/// The tiers that UFP4_ISAS does not leave out: each has a GEMM kernel.
 inline constexpr isa_set compiled_isas = [] {
-  const struct {
-    isa tier;
-    bool compiled;
-  } all[] = {{isa::avx2, UFP4_X86(avx2)},
-             {isa::avx_vnni, UFP4_X86(avx_vnni)},
-             {isa::avx512, UFP4_X86(avx512)},
-             {isa::avx512_bf16, UFP4_X86(avx512_bf16)},
-             {isa::amx, UFP4_X86(amx)},
-             {isa::neon, UFP4_ARM(neon)},
-             {isa::neon_dotprod, UFP4_ARM(neon_dotprod)},
-             {isa::neon_i8mm, UFP4_ARM(neon_i8mm)},
-             {isa::neon_bf16, UFP4_ARM(neon_bf16)}};
   isa_set set;
-  for (const auto& row : all)
-    if (row.compiled) set.add(row.tier);
+  for (const gemm_kernel* kernel : gemm_kernels) set.add(kernel->tier);
   return set;
 }();
 #undef UFP4_X86

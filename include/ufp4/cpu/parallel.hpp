@@ -111,8 +111,8 @@ void parallel_for(const context& ctx, std::size_t count, const F& body) {
   error.rethrow();
 }
 
-/// body(first, last) over ranges that together cover all rows. A range has about 32768 elements, or one longer row: work
-/// of some microseconds, so a small matrix stays on the caller's thread.
+/// body(first, last) over ranges that together cover all rows. A range has about 32768 elements, or one longer row:
+/// work of some microseconds, so a small matrix stays on the caller's thread.
 template <class F>
 void parallel_rows(const context& ctx, std::size_t rows, std::size_t elements_a_row, const F& body) {
   constexpr std::size_t elements = 1 << 15;

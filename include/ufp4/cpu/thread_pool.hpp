@@ -1,8 +1,8 @@
 // ufp4 - the threads of calls without an executor: started when first needed, kept until the program ends.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One pool for the whole program, whatever flags its files are compiled with: pool_state and pool_job are the same types
-// everywhere, and any thread of the pool runs the tasks of any call.
+// One pool for the whole program, whatever flags its files are compiled with: pool_state and pool_job are the same
+// types everywhere, and any thread of the pool runs the tasks of any call.
 //
 // | when               | what happens                                                                            |
 // |--------------------|-----------------------------------------------------------------------------------------|

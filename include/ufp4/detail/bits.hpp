@@ -1,4 +1,4 @@
-// ufp4 - the bits of a binary32, and the one place where a rounding is pinned down.
+// ufp4 - the bits of a binary32 number, and functions that force a rounding to happen where it is written.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@ inline constexpr std::uint32_t max_finite_bits = 0x7F7FFFFFu;
 UFP4_HD constexpr std::uint32_t to_bits(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 UFP4_HD constexpr float to_float(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
-// Tests on bits: immune to the caller's DAZ flag and to what a compiler believes of NaNs.
+// Tests on bits: they depend neither on the caller's DAZ flag nor on what a compiler assumes of NaNs.
 UFP4_HD constexpr std::uint32_t magnitude_bits(float x) { return to_bits(x) & magnitude_mask; }
 UFP4_HD constexpr bool is_nan(float x) { return magnitude_bits(x) > infinity_bits; }
 UFP4_HD constexpr bool is_finite(float x) { return magnitude_bits(x) < infinity_bits; }
@@ -22,8 +22,9 @@ UFP4_HD constexpr float magnitude(float x) { return to_float(magnitude_bits(x));
 
 inline constexpr float max_finite = __builtin_bit_cast(float, max_finite_bits);
 
-/// The bits of a number that is judged in the caller's environment. Hidden from the compiler: clang turns tests on the
-/// bits of a float into float comparisons, which DAZ changes and an unmasked exception interrupts.
+/// The bits of a number, for tests in the caller's floating-point environment. The compiler cannot see that they come
+/// from a float: clang replaces tests on the bits of a float by float comparisons, which DAZ changes and which may
+/// trap.
 inline std::uint32_t opaque_bits(float x) {
   std::uint32_t bits = to_bits(x);
   asm("" : "+r"(bits));
@@ -44,7 +45,7 @@ UFP4_HD constexpr int floor_log2(float x) {
   return e;
 }
 
-/// The binary32 number m * 2^e, which the caller knows to be representable (m < 2^24), by integer steps alone.
+/// The binary32 number m * 2^e by integer operations alone. It must be representable, with m < 2^24.
 UFP4_HD constexpr float compose(std::uint32_t m, int e) {
   if (m == 0) return 0.0f;
   while (m < 0x00800000u && e > -149) m <<= 1, --e;
@@ -52,7 +53,7 @@ UFP4_HD constexpr float compose(std::uint32_t m, int e) {
   return m < 0x00800000u ? to_float(m) : to_float((static_cast<std::uint32_t>(e + 150) << 23) | (m & 0x007FFFFFu));
 }
 
-/// x, rounded to binary32 here: a product returned from it is never fused into a later add (architecture decision 11).
+/// x, rounded to binary32 here: a product that it returns is never fused into a later add (architecture decision 11).
 UFP4_HD constexpr float rounded(float x) {
 #if defined(UFP4_DEVICE_CODE)
   if (!__builtin_is_constant_evaluated()) return gpu::device_rounded(x);
@@ -68,14 +69,14 @@ UFP4_HD constexpr float rounded(float x) {
   return x;
 }
 
-/// The same for an array that was just written: what is read from it afterwards is what was stored.
+/// The same for an array that was just written: later reads give the stored, rounded values.
 UFP4_HD constexpr void settle([[maybe_unused]] const float* values) {
 #if (defined(__FMA__) || defined(__aarch64__)) && !defined(UFP4_DEVICE_CODE)
   if (!__builtin_is_constant_evaluated()) asm volatile("" : : "r"(values) : "memory");
 #endif
 }
 
-/// The same for values in a thread's registers, where products of the caller's own would be fused into our sums.
+/// The same for values in registers of a GPU thread, where a compiler would fuse the caller's products into our sums.
 UFP4_HD constexpr void settle([[maybe_unused]] float* values, [[maybe_unused]] std::uint32_t count) {
 #if defined(UFP4_DEVICE_CODE)
   for (std::uint32_t i = 0; i < count; ++i) values[i] = rounded(values[i]);
@@ -84,16 +85,16 @@ UFP4_HD constexpr void settle([[maybe_unused]] float* values, [[maybe_unused]] s
 #endif
 }
 
-/// Between the stages of a network of sums whose size the compiler knows: an optimiser that seeks vector instructions
-/// through all stages at once may take twice as long for each.
-/// No instruction, and nothing where the compiler has no such habit.
+/// A mark between the stages of a network of sums whose size is known at compile time: some optimisers search all
+/// stages together for vector instructions, and the time of that search doubles with every stage. It emits no
+/// instruction.
 UFP4_HD constexpr void end_stage([[maybe_unused]] float* values, [[maybe_unused]] std::uint32_t count) {
 #if defined(UFP4_DEVICE_CODE)
   if (!__builtin_is_constant_evaluated()) gpu::device_apart(values, count);
 #endif
 }
 
-/// a * b, rounded to binary32 here: rounded(a * b) where that costs an instruction.
+/// a * b, rounded to binary32 here, without the extra instruction that rounded(a * b) may cost.
 UFP4_HD constexpr float product(float a, float b) {
 #if defined(UFP4_DEVICE_CODE)
   if (!__builtin_is_constant_evaluated()) return gpu::device_product(a, b);

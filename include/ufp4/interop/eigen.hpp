@@ -77,10 +77,10 @@ concept stored_number = element_format<T> || std::is_same_v<T, e4m3> || std::is_
 template <class T>
 struct stored_number_traits {
   // NOLINTBEGIN(readability-identifier-naming): the names that Eigen requires
-  using Real = T;
-  using NonInteger = T;
-  using Nested = T;
-  using Literal = T;
+  using Real = T;        ///< required by Eigen
+  using NonInteger = T;  ///< required by Eigen
+  using Nested = T;      ///< required by Eigen
+  using Literal = T;     ///< required by Eigen
   enum {
     IsComplex = 0,
     IsInteger = 0,
@@ -91,21 +91,23 @@ struct stored_number_traits {
     MulCost = Eigen::HugeCost
   };
   // NOLINTEND(readability-identifier-naming)
-  static constexpr T epsilon() { return T(0.0f); }
-  static constexpr T dummy_precision() { return T(0.0f); }
+  static constexpr T epsilon() { return T(0.0f); }          ///< required by Eigen
+  static constexpr T dummy_precision() { return T(0.0f); }  ///< required by Eigen
+  /// Required by Eigen.
   static constexpr T highest() {
     if constexpr (std::numeric_limits<T>::is_specialized)
       return (std::numeric_limits<T>::max)();
     else
       return T((T::max)());
   }
+  /// Required by Eigen.
   static constexpr T lowest() {
     if constexpr (std::numeric_limits<T>::is_specialized)
       return std::numeric_limits<T>::lowest();
     else
       return T(-(T::max)());
   }
-  static constexpr int digits10() { return 0; }
+  static constexpr int digits10() { return 0; }  ///< required by Eigen
 };
 
 }  // namespace ufp4::interop

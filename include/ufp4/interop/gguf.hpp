@@ -29,7 +29,7 @@ namespace ufp4::interop::inline UFP4_TYPES {
 
 /// One of ggml's blocks: scales, then codes in split halves.
 struct ggml_block {
-  number_type type;
+  number_type type;              ///< the type in the library
   std::size_t elements, scales;  ///< one scale for elements / scales elements
   std::uint8_t scale_mask;       ///< bits of a scale that ggml reads
 
@@ -40,6 +40,7 @@ struct ggml_block {
   /// Bytes of a row of `cols` elements, a multiple of `elements`.
   constexpr std::size_t row_bytes(std::size_t cols) const { return cols / elements * bytes(); }
 };
+/// The quantized types of ggml that the library reads and writes.
 inline constexpr ggml_block ggml_blocks[] = {{number_type::mxfp4, 32, 1, 0xFF}, {number_type::nvfp4, 64, 4, 0x7F}};
 
 /// The block of a format: of mxfp4, nvfp4 and ggml_nvfp4; nullptr for every other.
@@ -110,11 +111,9 @@ inline void add_quantized(gguf_writer& out, const std::string& name, const any_q
 /// rows. NVFP4 with a tensor scale is nvfp4, without one ggml_nvfp4. file_error if there is no such matrix.
 inline stored_weight find_weight(gguf_reader& file, const std::string& name) {
   const stored_tensor& t = file.at(name);
-  const std::string label = "tensor " + printable(name);
   const ggml_block& block = ggml_blocks[t.type == number_type::nvfp4];
-  if (t.type != block.type || t.shape.size() < 2)
-    file.fail(label + " is " + shape_text(t.shape) + " " + printable(t.type_name) + ", not a matrix of MXFP4 or NVFP4");
-  if (t.bytes == 0) file.fail(label + " is an empty matrix: " + shape_text(t.shape));
+  if (t.type != block.type || t.shape.size() < 2) file.fail(tensor_text(t) + ", not a matrix of MXFP4 or NVFP4");
+  if (t.bytes == 0) file.fail("tensor " + printable(name) + " is an empty matrix: " + shape_text(t.shape));
   stored_weight weight{.format = spec_of<mxfp4>, .codes = &t, .scales = &t};
   weight.cols = static_cast<std::size_t>(t.shape.back());
   weight.rows = static_cast<std::size_t>(t.bytes / block.row_bytes(weight.cols));
@@ -131,10 +130,10 @@ inline stored_weight find_weight(gguf_reader& file, const std::string& name, con
   stored_weight weight = find_weight(file, name);
   if (weight.format == spec_of<ggml_nvfp4> && format == spec_of<nvfp4>) weight.format = format;
   if (weight.format == format) return weight;
-  const std::string label = "tensor " + printable(name);
   if (weight.format == spec_of<nvfp4> && format == spec_of<ggml_nvfp4>)
-    file.fail(label + " has a tensor scale, " + ggml_scale_name(printable(name)) + "; it can be read as nvfp4");
-  file.fail(label + " is " + shape_text(weight.codes->shape) + " " + weight.codes->type_name + ", not a matrix of " +
+    file.fail("tensor " + printable(name) + " has a tensor scale, " + ggml_scale_name(printable(name)) +
+              "; it can be read as nvfp4");
+  file.fail(tensor_text(*weight.codes) + ", not a matrix of " +
             (format == spec_of<mxfp4>             ? "MXFP4"
              : find_ggml_block(format) != nullptr ? "NVFP4"
                                                   : "this format"));

@@ -30,7 +30,7 @@ namespace ufp4::interop::inline UFP4_CODE {
 /// The header of a file from front to back, read in pieces of 64 KiB. file_error where the file ends.
 class gguf_cursor {
  public:
-  explicit gguf_cursor(input_file& file) : file_(file) {}
+  explicit gguf_cursor(input_file& file) : file_(file) {}  ///< at the beginning of the file
 
   /// Offset of the next byte.
   std::uint64_t at() const { return at_; }
@@ -84,6 +84,7 @@ class gguf_cursor {
 /// Reads the header in the constructor, the data when asked for.
 class gguf_reader : public tensor_file {
  public:
+  /// Opens a file and reads its header. Throws file_error if it is not valid GGUF.
   explicit gguf_reader(const std::string& path) : tensor_file(path) {
     gguf_cursor in(file_);
     char magic[4] = {};

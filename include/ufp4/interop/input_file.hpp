@@ -46,6 +46,7 @@ inline std::string cause_text(int error) { return error == 0 ? "" : ": " + std::
 /// A regular file of known, non-zero size.
 class input_file {
  public:
+  /// Opens a regular file. Throws file_error otherwise.
   explicit input_file(const std::string& path) : path_(path) {
     std::error_code error;
     const auto status = std::filesystem::status(path, error);

@@ -16,16 +16,19 @@
 ///   interop::safetensors_reader file("model.safetensors");
 ///   const auto w = interop::read_int4_groups(file, "model.layers.0.mlp.up_proj", interop::int4_layout::awq);
 ///   interop::dequantize(w, view);  // rows are outputs
+///   quantized_gemm(x, interop::to_zero_point_matrix(w), y);
 ///
 /// Sources: AutoAWQ, WQLinear_GEMM (packing_utils.py); AutoGPTQ and GPTQModel, QuantLinear (formats gptq and gptq_v2).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <type_traits>
-#include <ufp4/format/scales.hpp>
 #include <ufp4/interop/safetensors_file.hpp>
+#include <ufp4/matrix/zero_points.hpp>
 #include <vector>
 
 namespace ufp4::interop::inline UFP4_TYPES {
@@ -35,11 +38,11 @@ enum class int4_layout : std::uint8_t { awq, gptq, gptq_v2 };
 
 /// A weight as plain arrays, row-major. Rows are outputs, columns inputs, as in torch.nn.Linear.weight.
 struct int4_groups {
-  std::size_t rows = 0, cols = 0, groups = 0;
-  std::vector<std::uint8_t> codes;        ///< [rows, cols], 0 .. 15, one a byte
-  std::vector<std::uint8_t> zero_points;  ///< [rows, groups], 0 .. 15
-  std::vector<float> scales;              ///< [rows, groups]
-  std::vector<std::uint32_t> group;       ///< [cols]
+  std::size_t rows = 0, cols = 0, groups = 0;  ///< of the weight
+  std::vector<std::uint8_t> codes;             ///< [rows, cols], 0 .. 15, one a byte
+  std::vector<std::uint8_t> zero_points;       ///< [rows, groups], 0 .. 15
+  std::vector<float> scales;                   ///< [rows, groups]
+  std::vector<std::uint32_t> group;            ///< [cols]
 
   /// Element (row, col): exact in binary32 for scales of F16 and BF16.
   float operator()(std::size_t row, std::size_t col) const {
@@ -57,8 +60,7 @@ inline std::vector<std::uint32_t> read_int32(safetensors_reader& file, const std
                                              const std::vector<std::uint64_t>& shape) {
   const stored_tensor& t = file.at(name);
   if (t.type != number_type::i32 || t.shape != shape)
-    file.fail("tensor " + printable(name) + " is " + shape_text(t.shape) + " " + printable(t.type_name) +
-              ", not the expected " + shape_text(shape) + " I32");
+    file.fail(tensor_text(t) + ", not the expected " + shape_text(shape) + " I32");
   std::vector<std::uint32_t> numbers(static_cast<std::size_t>(t.bytes / 4));
   file.read_bytes(t, 0, numbers.data(), numbers.size() * 4);
   return numbers;
@@ -80,8 +82,7 @@ inline int4_groups read_group_scales(safetensors_reader& file, const std::string
   const bool fits = codes.shape.size() == 2 && outputs % 8 == 0 && codes.shape[1] == (awq ? outputs / 8 : outputs) &&
                     codes.shape[0] != 0 && codes.type == number_type::i32;
   if (!fits)
-    file.fail("tensor " + printable(codes.name) + " is " + shape_text(codes.shape) + " " + printable(codes.type_name) +
-              ", which does not fit scales of " + shape_text(scales.shape) + " in the layout of " +
+    file.fail(tensor_text(codes) + ", which does not fit scales of " + shape_text(scales.shape) + " in the layout of " +
               (awq ? "AWQ" : "GPTQ"));
   int4_groups w;
   w.rows = static_cast<std::size_t>(outputs);
@@ -149,6 +150,29 @@ void dequantize(const int4_groups& w, const matrix_view<T>& out) {
       else
         out(n, k) = round_to<T>(w(n, k));
     }
+}
+
+/// The inputs in the order of their groups: 0, 1, 2, ... unless g_idx permutes them (act-order).
+inline std::vector<std::uint32_t> input_order(const int4_groups& w) {
+  std::vector<std::uint32_t> order(w.cols);
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return w.group[a] < w.group[b]; });
+  return order;
+}
+
+/// The weight for quantized_gemm. Column j is input input_order(w)[j], which must also be the order of X's columns.
+/// std::invalid_argument unless every group has the same number of inputs, a power of two from 2 to 256.
+inline zero_point_matrix to_zero_point_matrix(const int4_groups& w) {
+  const std::vector<std::uint32_t> order = input_order(w);
+  const std::size_t length = w.groups == 0 ? 0 : w.cols / w.groups;
+  std::vector<std::uint8_t> codes(w.codes.size());
+  for (std::size_t k = 0; k < w.cols; ++k) {
+    ufp4::detail::expects(w.group[order[k]] == k / length && w.groups * length == w.cols,
+                          "to_zero_point_matrix: groups of different lengths: ", w.cols, " inputs in ", w.groups,
+                          " groups");
+    for (std::size_t n = 0; n < w.rows; ++n) codes[n * w.cols + k] = w.codes[n * w.cols + order[k]];
+  }
+  return {w.rows, w.cols, length, codes, w.scales, w.zero_points};
 }
 
 }  // namespace ufp4::interop::inline UFP4_CODE

@@ -16,7 +16,7 @@ namespace ufp4::interop::inline UFP4_CODE {
 /// A position in a text, which must outlive it.
 class json_cursor {
  public:
-  explicit json_cursor(std::string_view text) : rest_(text) {}
+  explicit json_cursor(std::string_view text) : rest_(text) {}  ///< `text` must outlive the cursor
 
   /// Whether the next character, after white space, is c.
   bool at(char c) {

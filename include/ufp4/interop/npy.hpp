@@ -34,16 +34,17 @@ namespace ufp4::interop::inline UFP4_CODE {
 
 /// The header's Python dictionary: exactly these keys, in any order.
 struct npy_header {
-  std::optional<std::string> descr;
-  std::optional<bool> fortran_order;
-  std::optional<std::vector<std::uint64_t>> shape;
+  std::optional<std::string> descr;                 ///< the element type, as NumPy writes it
+  std::optional<bool> fortran_order;                ///< column-major
+  std::optional<std::vector<std::uint64_t>> shape;  ///< the extents
 };
 
 /// The dictionary of a header's text; nothing where it is not one.
 class npy_header_parser {
  public:
-  explicit npy_header_parser(std::string_view text) : in_(text) {}
+  explicit npy_header_parser(std::string_view text) : in_(text) {}  ///< `text` must outlive the parser
 
+  /// The header, or nothing if the text is not valid.
   std::optional<npy_header> parse() {
     npy_header header;
     if (!in_.take('{')) return {};
@@ -84,6 +85,7 @@ class npy_header_parser {
 /// A file of one array, whose name is empty. Reads the header in the constructor, the data when asked for.
 class npy_reader : public tensor_file {
  public:
+  /// Opens a file and reads its header. Throws file_error if it is not valid .npy.
   explicit npy_reader(const std::string& path) : tensor_file(path) {
     constexpr std::string_view magic = "\x93NUMPY";
     char begin[6] = {};

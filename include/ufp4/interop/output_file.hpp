@@ -77,6 +77,7 @@ class temporary_file {
 /// The file that a writer writes.
 class output_file {
  public:
+  /// Creates the temporary file beside `path`. Throws file_error if it cannot.
   explicit output_file(const std::string& path) : path_(path), target_(checked(path)), temporary_(target_) {
     keep_permissions();
     errno = 0;

@@ -10,6 +10,7 @@
 ///   const auto q = interop::read_quantized<nvfp4>(file, "layers.0.up_proj.weight");
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -25,12 +26,12 @@ using ggml_nvfp4 = block_format<fp4<E2M1>, e4m3, 16>;
 
 /// A weight that a reader has found and checked. Refers to tensors of that reader.
 struct stored_weight {
-  format_spec format{};
-  const stored_tensor* codes = nullptr;
+  format_spec format{};                   ///< of the weight
+  const stored_tensor* codes = nullptr;   ///< the tensor of codes
   const stored_tensor* scales = nullptr;  ///< equal to codes where a file keeps both together
   float tensor_scale = 1;                 ///< a factor; 1 for formats of one level
-  std::size_t rows = 0, cols = 0;
-  transform_spec transform{};  ///< applied before the weight was quantized
+  std::size_t rows = 0, cols = 0;         ///< of the weight
+  transform_spec transform{};             ///< applied before the weight was quantized
 
   /// cols rounded up to whole blocks and transform runs.
   std::size_t padded_cols() const { return ufp4::detail::padded_length(cols, format.block, transform); }
@@ -107,13 +108,11 @@ stored_weight find_weight(Reader& file, const std::string& name) {
 /// One F32 that is a tensor scale: finite and not negative. With `is_divisor` the factor is its reciprocal.
 inline float read_tensor_scale(tensor_file& file, const stored_tensor& t, bool is_divisor = false) {
   float scale = 0;
-  const std::string label = "tensor " + printable(t.name);
-  if (t.type != number_type::f32 || t.bytes != sizeof scale)
-    file.fail(label + " is " + shape_text(t.shape) + " " + printable(t.type_name) + "; a tensor scale is one F32");
+  if (t.type != number_type::f32 || t.bytes != sizeof scale) file.fail(tensor_text(t) + "; a tensor scale is one F32");
   file.read_bytes(t, 0, &scale, sizeof scale);
   const float factor = is_divisor ? 1.0f / scale : scale;
-  if (!(scale - scale == 0) || !(factor - factor == 0) || factor < 0)  // not finite, or negative
-    file.fail(label + ": invalid tensor scale: " + ufp4::detail::concat(scale));
+  if (!std::isfinite(scale) || !std::isfinite(factor) || factor < 0)
+    file.fail("tensor " + printable(t.name) + ": invalid tensor scale: " + ufp4::detail::concat(scale));
   return factor;
 }
 

@@ -74,11 +74,12 @@ inline bool has_own_layout(const safetensors_reader& file, const std::string& na
 
 /// The tensors of one weight, found by the names that exist.
 struct quantized_place {
-  quantized_names names;
+  quantized_names names;        ///< of its tensors
   bool own = false;             ///< the ufp4 layout
   bool divides = false;         ///< the tensor scale is a divisor
   bool may_lack_scale = false;  ///< without a tensor scale it is 1
 };
+/// Finds the tensors of a quantized weight. Throws file_error if there are none.
 inline quantized_place find_quantized(const safetensors_reader& file, const std::string& name) {
   if (has_own_layout(file, name)) return {names_of(name, tensor_layout::ufp4), true, false, false};
   quantized_place ct{names_of(name, tensor_layout::compressed_tensors), false, true, false};
@@ -117,40 +118,42 @@ inline void read_extent(const safetensors_reader& file, const std::string& name,
   weight.cols = static_cast<std::size_t>(cols);
 }
 
+/// file_error unless the tensor of block scales has the type and the shape of the weight.
+inline void check_scales(const safetensors_reader& file, const stored_weight& weight) {
+  const stored_tensor &codes = *weight.codes, &scales = *weight.scales;
+  const format_spec& format = weight.format;
+  const number_type expected = scale_number(format.scale, tensor_layout::ufp4);
+  const std::vector<std::uint64_t> shape{ufp4::detail::scale_rows(weight.rows, format.block),
+                                         weight.padded_cols() / static_cast<std::size_t>(format.block.cols)};
+  const bool as_bytes = scales.type == number_type::u8 && ufp4::detail::scale_bytes(format.scale) == 1;
+  if ((scales.type != expected && !as_bytes) || scales.shape != shape)
+    file.fail(tensor_text(scales) + "; the scales of " + shape_text(codes.shape) + " bytes of these codes are " +
+              shape_text(shape) + " " + std::string(safetensors_name(expected)));
+}
+
 /// The weight `name` in any layout, checked and not yet read. file_error if it is missing, has another format, or its
 /// tensors do not fit each other.
 inline stored_weight find_weight(safetensors_reader& file, const std::string& name, const format_spec& format) {
   const quantized_place place = find_quantized(file, name);
-  const stored_tensor &codes = file.at(place.names.codes), &scales = file.at(place.names.scales);
+  stored_weight weight{.format = format, .codes = &file.at(place.names.codes), .scales = &file.at(place.names.scales)};
+  const stored_tensor& codes = *weight.codes;
   const std::string label = "tensor " + printable(codes.name);
   if (!place.own && !is_shared_format(format))
     file.fail(label + " has no ufp4 metadata, so it can be read as nvfp4 or mxfp4 only");
   if ((codes.type != number_type::u8 && codes.type != number_type::i8) || codes.shape.size() != 2)
-    file.fail(label + " is " + shape_text(codes.shape) + " " + printable(codes.type_name) +
-              "; packed codes are a matrix of U8");
-
-  const std::uint64_t padded =
-      codes.shape[1] > (std::numeric_limits<std::uint64_t>::max)() / 2 ? 0 : 2 * codes.shape[1];
-  stored_weight weight{.format = format, .codes = &codes, .scales = &scales};
+    file.fail(tensor_text(codes) + "; packed codes are a matrix of U8");
+  const bool countable = codes.shape[1] <= (std::numeric_limits<std::uint64_t>::max)() / 2;
+  const std::size_t padded = countable ? static_cast<std::size_t>(2 * codes.shape[1]) : 0;
   weight.rows = static_cast<std::size_t>(codes.shape[0]);
-  weight.cols = static_cast<std::size_t>(padded);
+  weight.cols = padded;
   if (place.own) read_extent(file, name, weight);
   if (weight.cols > padded || padded != weight.padded_cols())
     file.fail(label + ": shape mismatch: " + std::to_string(padded) + " codes a row are not " +
               std::to_string(weight.cols) + " columns in blocks of " + std::to_string(format.block.cols));
-
-  const number_type expected = scale_number(format.scale, tensor_layout::ufp4);
-  const std::vector<std::uint64_t> shape{ufp4::detail::scale_rows(weight.rows, format.block),
-                                         padded / static_cast<std::uint64_t>(format.block.cols)};
-  const bool one_byte = ufp4::detail::scale_bytes(format.scale) == 1;
-  if ((scales.type != expected && !(one_byte && scales.type == number_type::u8)) || scales.shape != shape)
-    file.fail("tensor " + printable(scales.name) + " is " + shape_text(scales.shape) + " " +
-              printable(scales.type_name) + "; the scales of " + shape_text(codes.shape) +
-              " bytes of these codes are " + shape_text(shape) + " " + std::string(safetensors_name(expected)));
-
+  check_scales(file, weight);
   const bool has_scale = file.find(place.names.tensor_scale) != nullptr;
   if (place.own && has_scale && !format.two_level)
-    file.fail(label + " has a tensor scale, " + printable(place.names.tensor_scale) + ", which this format has not");
+    file.fail(label + ": format mismatch: it has a tensor scale, " + printable(place.names.tensor_scale));
   if (format.two_level && (has_scale || !place.may_lack_scale))
     weight.tensor_scale = read_tensor_scale(file, file.at(place.names.tensor_scale), place.divides);
   return weight;

@@ -38,6 +38,7 @@ constexpr std::string_view safetensors_name(number_type type) {
 /// Reads the header in the constructor, the data when asked for.
 class safetensors_reader : public tensor_file {
  public:
+  /// Opens a file and reads its header. Throws file_error if it is not valid.
   explicit safetensors_reader(const std::string& path) : tensor_file(path) {
     if (file_.size() < 8) fail("is not a .safetensors file: it is shorter than the 8-byte header length");
     const std::uint64_t length = file_.read_number(0, 8);

@@ -20,17 +20,17 @@ namespace ufp4::interop::inline UFP4_TYPES {
 
 /// One tensor of a header. Not checked against a file; `begin` may exceed `end`.
 struct safetensors_entry {
-  std::string name;
-  std::string dtype;
-  std::vector<std::uint64_t> shape;
-  std::uint64_t begin = 0;  ///< of its bytes, from the start of the data
-  std::uint64_t end = 0;    ///< behind its last byte
+  std::string name;                  ///< of the tensor
+  std::string dtype;                 ///< as the file spells it
+  std::vector<std::uint64_t> shape;  ///< the extents
+  std::uint64_t begin = 0;           ///< of its bytes, from the start of the data
+  std::uint64_t end = 0;             ///< behind its last byte
 };
 
 /// A header in the file's order.
 struct safetensors_header {
-  std::vector<std::pair<std::string, std::string>> metadata;
-  std::vector<safetensors_entry> tensors;
+  std::vector<std::pair<std::string, std::string>> metadata;  ///< in the order of the file
+  std::vector<safetensors_entry> tensors;                     ///< in the order of the file
 };
 
 }  // namespace ufp4::interop::inline UFP4_TYPES

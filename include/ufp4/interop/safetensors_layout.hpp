@@ -66,8 +66,9 @@ namespace ufp4::interop::inline UFP4_CODE {
 
 /// The names of the tensors of one weight.
 struct quantized_names {
-  std::string codes, scales, tensor_scale;
+  std::string codes, scales, tensor_scale;  ///< names of the three tensors; tensor_scale may be empty
 };
+/// The names of the tensors of weight `name` in a layout.
 inline quantized_names names_of(const std::string& name, tensor_layout layout) {
   switch (layout) {
     case tensor_layout::compressed_tensors: return {name + "_packed", name + "_scale", name + "_global_scale"};

@@ -17,6 +17,7 @@
 #include <ufp4/detail/compiler.hpp>
 #include <ufp4/detail/expects.hpp>
 #include <ufp4/format/scales.hpp>
+#include <ufp4/interop/text.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
 #include <utility>
 #include <vector>
@@ -51,9 +52,9 @@ using byte_source = std::function<void(const byte_sink&)>;
 
 /// A tensor to be written: `write` is called once, when the writer reaches the tensor.
 struct tensor_source {
-  number_type type = number_type::other;
-  std::vector<std::uint64_t> shape;
-  byte_source write;
+  number_type type = number_type::other;  ///< of the elements
+  std::vector<std::uint64_t> shape;       ///< the extents
+  byte_source write;                      ///< writes the data
 };
 
 }  // namespace ufp4::interop::inline UFP4_TYPES
@@ -99,6 +100,11 @@ inline std::string shape_text(const std::vector<std::uint64_t>& shape) {
   std::string text;
   for (const std::uint64_t extent : shape) text += (text.empty() ? "" : " x ") + std::to_string(extent);
   return text.empty() ? "no shape" : text;
+}
+
+/// For messages: "tensor w is 2 x 3 F32".
+inline std::string tensor_text(const stored_tensor& t) {
+  return "tensor " + printable(t.name) + " is " + shape_text(t.shape) + " " + printable(t.type_name);
 }
 
 /// The transpose: the same bytes described in the other order. std::invalid_argument unless `t` is a matrix.

@@ -90,7 +90,7 @@ class tensor_file {
   [[noreturn]] void fail(const std::string& what) const { file_.fail(what); }
 
  protected:
-  explicit tensor_file(const std::string& path) : file_(path) {}
+  explicit tensor_file(const std::string& path) : file_(path) {}  ///< Opens the file.
 
   /// Sorts tensors_ by name, as find() needs it; file_error if two have the same name.
   void sort_tensors() {
@@ -100,10 +100,11 @@ class tensor_file {
     if (twice != tensors_.end()) fail("two tensors have the name " + printable(twice->name));
   }
 
-  input_file file_;
-  std::vector<stored_tensor> tensors_;
+  input_file file_;                     ///< the file
+  std::vector<stored_tensor> tensors_;  ///< filled by the derived reader
 
  private:
+  /// The transposed view.
   template <class T>
   static matrix_view<T> transpose_view(const matrix_view<T>& x) {
     return ufp4::transpose(x);
@@ -126,7 +127,7 @@ class tensor_file {
     }
   }
 
-  std::vector<unsigned char> buffer_;
+  std::vector<unsigned char> buffer_;  ///< for conversions
 };
 
 }  // namespace ufp4::interop::inline UFP4_CODE

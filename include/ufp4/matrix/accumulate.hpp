@@ -14,6 +14,7 @@ enum class accumulate : std::uint8_t {
   folded_bf16,   ///< value * scale rounded to bf16 first; a looser bound, never the default
 };
 
+/// The name of a mode, for messages.
 constexpr const char* name(accumulate mode) {
   switch (mode) {
     case accumulate::fast: return "fast";

@@ -87,16 +87,16 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// The bytes of a quantized matrix.
 struct quantized_size {
-  std::size_t codes = 0;
-  std::size_t scales = 0;
+  std::size_t codes = 0;   ///< bytes of codes
+  std::size_t scales = 0;  ///< bytes of block scales
   /// The bytes of one memory range for both: the scales begin at the next multiple of 64.
   constexpr std::size_t total() const { return (codes + 63) / 64 * 64 + scales; }
 };
 
 /// The caller's memory for the codes and the scales of one matrix; storage_size computes the sizes.
 struct quantized_storage {
-  std::span<std::uint8_t> codes;
-  std::span<std::byte> scales;  ///< aligned as the scale type is
+  std::span<std::uint8_t> codes;  ///< packed codes
+  std::span<std::byte> scales;    ///< aligned as the scale type is
 
   /// Both in one piece of at least size.total() bytes, aligned to 64.
   UFP4_HOST_MEMBER static quantized_storage in(std::span<std::byte> memory, const quantized_size& size) {
@@ -232,6 +232,7 @@ namespace ufp4::inline UFP4_TYPES {
 class any_quantized_view {
  public:
   any_quantized_view() = default;
+  /// Refers to codes and scales in the canonical layout. Throws std::invalid_argument if a size does not match.
   UFP4_HOST_MEMBER any_quantized_view(const format_spec& format, std::span<const std::uint8_t> codes,
                                       std::span<const std::byte> scales, float tensor_scale, std::size_t rows,
                                       std::size_t cols, const transform_spec& applied = {})

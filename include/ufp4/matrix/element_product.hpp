@@ -10,7 +10,8 @@
 // |                   | also if the product of its scales is not finite                                           |
 // | fast, folded_bf16 | the same acc where it is finite; otherwise a sum in binary64, whose range no product of   |
 // |                   | five binary32 numbers leaves                                                              |
-// | NaN               | a block scale of NaN makes the element NaN, whatever the codes of the block are           |
+// | NaN               | a block scale of NaN makes the element NaN, whatever the codes of the block are; in the   |
+// |                   | fast modes also an infinite scale of a block with an element of 0                         |
 //
 // For host and device code alike. The caller reads codes and scales, and adds bias and beta * C to the result.
 #pragma once
@@ -50,10 +51,12 @@ class element_product {
       sum_ = static_cast<double>(acc_);
       return;
     }
-    const double exact_d = dot(length, a, b);
-    const float d = exact_grids_ ? static_cast<float>(exact_d) : chain(length, a, b), t = product(scale_a, scale_b);
+    const float d = exact_grids_ ? dot(length, a, b) : chain(length, a, b), t = product(scale_a, scale_b);
     acc_ = fma(d, magnitude_bits(d) == 0 && !is_finite(t) ? 0.0f : t, acc_);
-    if (exact_d != 0) sum_ += exact_d * (static_cast<double>(scale_a) * static_cast<double>(scale_b));
+    if (mode_ == accumulate::exact_blocks) return;
+    const auto left = static_cast<double>(scale_a), right = static_cast<double>(scale_b);
+    for (std::uint32_t k = 0; k < length; ++k)
+      sum_ += static_cast<double>(a(k)) * left * (static_cast<double>(b(k)) * right);
   }
 
   /// True when no further block can change the result.
@@ -61,18 +64,18 @@ class element_product {
 
   /// The sum times alpha and the tensor scales of the caller's A and B, as numerics 6 rounds it.
   UFP4_HD float scaled(float alpha, float tensor_scale_a, float tensor_scale_b) const {
-    if (mode_ == accumulate::exact_blocks || is_finite(acc_))
+    if (mode_ == accumulate::exact_blocks || (is_finite(acc_) && sum_ == sum_))
       return scaled_sum(mode_, acc_, alpha, tensor_scale_a, tensor_scale_b);
     return static_cast<float>(sum_ * factors(alpha, tensor_scale_a, tensor_scale_b));
   }
 
  private:
-  /// Exact for grids with exact products: the products are integers times a power of two.
+  /// Of grids with exact products, whose products are small integers times a power of two: exact.
   template <class A, class B>
-  UFP4_HD static double dot(std::uint32_t length, const A& a, const B& b) {
+  UFP4_HD static float dot(std::uint32_t length, const A& a, const B& b) {
     double d = 0;
     for (std::uint32_t k = 0; k < length; ++k) d += static_cast<double>(a(k)) * static_cast<double>(b(k));
-    return d;
+    return static_cast<float>(d);
   }
   template <class A, class B>
   UFP4_HD static float chain(std::uint32_t length, const A& a, const B& b) {

@@ -21,6 +21,7 @@ class matrix : public matrix_view<T> {
 
  public:
   matrix() = default;
+  /// Elements are +0.
   UFP4_HOST_MEMBER matrix(std::size_t rows, std::size_t cols) : matrix(rows, cols, memory_for(rows, cols)) {
     if (memory_.size() != 0) std::memset(static_cast<void*>(memory_.data()), 0, memory_.size() * sizeof(T));
   }

@@ -21,9 +21,10 @@ class matrix_batch {
   constexpr matrix_batch(const matrix_view<T>& first, std::size_t size, std::ptrdiff_t stride)
       : first_(first), size_(size), stride_(stride) {}
 
-  constexpr std::size_t size() const { return size_; }
+  constexpr std::size_t size() const { return size_; }  ///< number of matrices
   constexpr std::size_t rows() const { return first_.rows(); }
   constexpr std::size_t cols() const { return first_.cols(); }
+  /// Matrix i.
   constexpr matrix_view<T> operator[](std::size_t i) const {
     return {first_.data() + static_cast<std::ptrdiff_t>(i) * stride_, first_.rows(), first_.cols(), first_.row_stride(),
             first_.col_stride()};

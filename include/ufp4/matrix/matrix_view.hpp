@@ -65,20 +65,23 @@ concept matrix_scalar = requires { matrix_element<std::remove_const_t<T>>::kind;
 /// nothing. Without strides the matrix is packed, row-major.
 template <class T>
 class matrix_view {
-  static_assert(
-      matrix_scalar<T>,
-      "matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, or a GPU "
-      "vendor's bfloat16 with bfloat16.hpp of the vendor's folder; convert others, such as double, first");
-
  public:
   using element_type = T;
 
   constexpr matrix_view() = default;
+  /// Row-major and contiguous.
   constexpr matrix_view(T* data, std::size_t rows, std::size_t cols)
       : matrix_view(data, rows, cols, static_cast<std::ptrdiff_t>(cols)) {}
+  /// Any strides, in elements.
   constexpr matrix_view(T* data, std::size_t rows, std::size_t cols, std::ptrdiff_t row_stride,
                         std::ptrdiff_t col_stride = 1)
-      : data_(data), rows_(rows), cols_(cols), row_stride_(row_stride), col_stride_(col_stride) {}
+      : data_(data), rows_(rows), cols_(cols), row_stride_(row_stride), col_stride_(col_stride) {
+    static_assert(
+        matrix_scalar<T>,
+        "matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, or a GPU "
+        "vendor's bfloat16 with bfloat16.hpp of the vendor's folder; convert others, such as double, first");
+  }
+  /// From a view of non-const elements.
   template <class U>
     requires(std::is_same_v<const U, T>)
   constexpr matrix_view(const matrix_view<U>& other)
@@ -87,8 +90,9 @@ class matrix_view {
   constexpr T* data() const { return data_; }
   constexpr std::size_t rows() const { return rows_; }
   constexpr std::size_t cols() const { return cols_; }
-  constexpr std::ptrdiff_t row_stride() const { return row_stride_; }
-  constexpr std::ptrdiff_t col_stride() const { return col_stride_; }
+  constexpr std::ptrdiff_t row_stride() const { return row_stride_; }  ///< between rows, in elements
+  constexpr std::ptrdiff_t col_stride() const { return col_stride_; }  ///< between columns, in elements
+  /// Element (i, j); the indices are not checked.
   constexpr T& operator()(std::size_t i, std::size_t j) const {
     return data_[static_cast<std::ptrdiff_t>(i) * row_stride_ + static_cast<std::ptrdiff_t>(j) * col_stride_];
   }

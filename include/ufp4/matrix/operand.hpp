@@ -10,8 +10,8 @@ namespace ufp4::inline UFP4_TYPES {
 /// x with the policies of quantize<Format>. Refers to x: nothing is copied before the GEMM.
 template <class Format, class T, rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec>
 struct quantize_request {
-  matrix_view<T> x;
-  quantize_options<Rounding, Rule> options;
+  matrix_view<T> x;                          ///< the matrix
+  quantize_options<Rounding, Rule> options;  ///< its policies
 };
 
 /// quantized_gemm(operand<F>(x, policies...), ...) equals quantized_gemm(quantize<F>(x, policies...), ...) bit for bit.
@@ -25,10 +25,11 @@ UFP4_HOST_MEMBER inline auto operand(const matrix_view<T>& x, const Policies&...
 /// if the other side has one, is applied to it in binary32; it is not quantized.
 template <class T>
 struct unquantized_operand {
-  matrix_view<T> x;
-  transform_spec transform;
+  matrix_view<T> x;          ///< the matrix
+  transform_spec transform;  ///< applied in the call
 };
 
+/// A plain operand of quantized_gemm, optionally transformed in the call.
 template <matrix_scalar T>
 UFP4_HOST_MEMBER inline unquantized_operand<T> unquantized(const matrix_view<T>& x) {
   return {x, {}};

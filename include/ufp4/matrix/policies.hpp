@@ -18,21 +18,21 @@ namespace ufp4::inline UFP4_TYPES {
 /// two-level format is computed. Pass it if it is known (from an earlier pass, or all-reduced over ranks). Finite and
 /// >= 0. An error for a format without a tensor scale.
 struct tensor_amax {
-  float value = 0;
+  float value = 0;  ///< finite and >= 0
 };
 
 /// The place of a part in a whole operand, so that the part quantizes to the bits it has there. `first_col`, and the
 /// part's columns unless it is the last, are multiples of the transform's and the block's length; `first_row` of the
 /// block's rows. A two-level format also needs the tensor_amax of the whole: an error without it.
 struct shard {
-  std::size_t first_row = 0;
-  std::size_t first_col = 0;
-  std::size_t total_cols = 0;
+  std::size_t first_row = 0;   ///< of the part in the whole
+  std::size_t first_col = 0;   ///< of the part in the whole
+  std::size_t total_cols = 0;  ///< of the whole
 };
 
 /// Adds the counts of special cases to a report.
 struct count_into {
-  quantize_report& report;
+  quantize_report& report;  ///< counts are added to it
 };
 
 /// For fake_quantize: apply the inverse transform to the decoded values.
@@ -44,20 +44,20 @@ namespace ufp4::inline UFP4_CODE {
 
 /// The policies of one call that are data whatever their types.
 struct quantize_settings {
-  transform_spec transform{};
-  bool has_amax = false;
-  float global_amax = 0;
-  bool has_shard = false;
-  shard place{};
-  quantize_report* report = nullptr;
-  bool undo = false;
+  transform_spec transform{};         ///< none by default
+  bool has_amax = false;              ///< tensor_amax was given
+  float global_amax = 0;              ///< if has_amax
+  bool has_shard = false;             ///< shard was given
+  shard place{};                      ///< if has_shard
+  quantize_report* report = nullptr;  ///< of count_into, or nullptr
+  bool undo = false;                  ///< undo_transform was given
 };
 
 /// All policies of one call.
 template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec>
 struct quantize_options : quantize_settings {
-  Rounding rounding{};
-  Rule rule{};
+  Rounding rounding{};  ///< nearest_even by default
+  Rule rule{};          ///< the format's default
 };
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -18,7 +18,7 @@
 namespace ufp4::detail::inline UFP4_TYPES {
 
 struct prepacked_layout {
-  static constexpr std::size_t panel_rows = 16;
+  static constexpr std::size_t panel_rows = 16;                        ///< rows that are stored side by side
   static constexpr std::size_t word_k = 8, word_bytes = 4;             ///< of one row
   static constexpr std::size_t group_bytes = panel_rows * word_bytes;  ///< codes of 8 k of a panel
 

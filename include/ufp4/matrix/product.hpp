@@ -20,10 +20,10 @@ namespace ufp4::inline UFP4_TYPES {
 /// |             | exact_blocks: the same bits on every backend; folded_bf16: looser, by request only          |
 /// | bias        | empty, or one number a column of C, added after the scaling and before beta * C             |
 struct gemm_options {
-  float alpha = 1.0f;
-  float beta = 0.0f;
-  ufp4::accumulate accumulate = ufp4::accumulate::fast;
-  std::span<const float> bias{};
+  float alpha = 1.0f;                                    ///< factor of the product
+  float beta = 0.0f;                                     ///< factor of C; C is read only if it is not 0
+  ufp4::accumulate accumulate = ufp4::accumulate::fast;  ///< numerics 6
+  std::span<const float> bias{};                         ///< empty, or one number for each column of C
 };
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -23,6 +23,7 @@ class quantized_view {
   using scale_type = typename Format::scale_type;
 
   quantized_view() = default;
+  /// Refers to codes and scales in the canonical layout (numerics 5). std::invalid_argument if a size does not match.
   UFP4_HOST_MEMBER quantized_view(std::span<const std::uint8_t> codes, std::span<const scale_type> scales,
                                   float tensor_scale, std::size_t rows, std::size_t cols,
                                   const transform_spec& applied = {})
@@ -105,6 +106,7 @@ class quantized_matrix : public detail::typed_memory<Format> {
     detail::expects(this->spec() == spec_of<Format>, "quantized_matrix: the matrix has another format");
   }
 
+  /// A view of the whole matrix.
   UFP4_HOST_MEMBER quantized_view<Format> view() const {
     return {this->codes(), this->scales(), this->tensor_scale(), this->rows(), this->cols(), this->transform()};
   }

@@ -29,7 +29,7 @@ class zero_point_matrix {
 
   UFP4_HOST_MEMBER std::size_t rows() const { return signed_.rows(); }
   UFP4_HOST_MEMBER std::size_t cols() const { return signed_.cols(); }
-  UFP4_HOST_MEMBER std::size_t group() const { return group_; }
+  UFP4_HOST_MEMBER std::size_t group() const { return group_; }  ///< columns that share a scale and a zero point
   /// scale * (code - 8), as a quantized matrix.
   UFP4_HOST_MEMBER const any_quantized& signed_part() const { return signed_; }
   /// scale * (8 - zero point) of every group, rows x (cols / group).

@@ -46,10 +46,11 @@ class saved_activation {
   saved_activation(saved_activation&&) = default;  // a copy's operands would point into the original's buffers
   saved_activation& operator=(saved_activation&&) = default;
 
-  std::size_t parts() const { return parts_.size(); }
+  std::size_t parts() const { return parts_.size(); }  ///< one, or one per expert; 0 before linear_forward
   /// Bytes of codes, scales and copies.
   std::size_t bytes() const { return detail::bytes_of(parts_); }
 
+  /// For the operations: the parts, and the step and layer that they were made at.
   std::vector<detail::stored_operand>& raw() { return parts_; }
   const std::vector<detail::stored_operand>& raw() const { return parts_; }
   detail::saved_place& made() { return made_; }
@@ -74,7 +75,7 @@ class quantized_weight {
   /// Bytes of codes, scales and copies, of W and W^T together.
   std::size_t bytes() const { return detail::bytes_of(forward_.parts) + detail::bytes_of(backward_.parts); }
 
-  /// Operand 1 (W, for linear_forward) or 3 (W^T, for linear_backward_input).
+  /// For the operations: operand 1 (W, for linear_forward) or 3 (W^T, for linear_backward_input), and their origin.
   detail::made_weight& raw(int operand) { return operand == 1 ? forward_ : backward_; }
   const detail::made_weight& raw(int operand) const { return operand == 1 ? forward_ : backward_; }
   const detail::saved_place& made() const { return made_; }

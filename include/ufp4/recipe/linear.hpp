@@ -186,7 +186,7 @@ void linear_backward_weight_grouped(const cpu::context& ctx, const recipe::bound
                                   recipe::detail::activation_of(x_or_saved), offsets, detail::sink_of(dw), mode);
 }
 
-// Without a context.
+// Without a context: all cores, the best instructions.
 
 template <class X, class W, class Y>
 void linear_forward(const recipe::bound_recipe& now, const matrix_view<X>& x, const W& w, const matrix_view<Y>& y,

@@ -30,7 +30,7 @@ namespace ufp4::recipe::inline UFP4_TYPES {
 /// nearest_even{} (the default), nearest_away{}, toward_zero{} or stochastic{}.
 struct rounding_choice {
   using kind = rounding_spec::kind;
-  kind what = kind::nearest_even;
+  kind what = kind::nearest_even;  ///< the policy as data
 
   constexpr rounding_choice() = default;
   constexpr rounding_choice(nearest_even) {}
@@ -46,8 +46,8 @@ struct rounding_choice {
 /// .to_bf16(). Both operands of a GEMM need the same transform.
 struct transform_choice {
   enum class kind : std::uint8_t { none, random, given };
-  kind what = kind::none;
-  transform_spec spec;  ///< random: its length and bf16 rounding; the signs are drawn when the recipe is bound
+  kind what = kind::none;  ///< random: the recipe draws the signs; given: they are in spec
+  transform_spec spec;     ///< random: its length and bf16 rounding; the signs are drawn when the recipe is bound
 
   constexpr transform_choice() = default;
   template <int n>

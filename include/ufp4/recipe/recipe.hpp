@@ -34,24 +34,25 @@ namespace ufp4::recipe::inline UFP4_TYPES {
 
 /// The two operands of a GEMM.
 struct gemm_policy {
-  operand_policy left, right;
+  operand_policy left;   ///< X, dY or dY^T
+  operand_policy right;  ///< W, W^T or X^T
 };
 
 /// An operand's policy with its signs drawn and its seed derived.
 struct bound_operand {
   operand_policy policy;
-  transform_spec transform;
-  rounding_spec rounding;
+  transform_spec transform;  ///< as quantize takes it
+  rounding_spec rounding;    ///< as quantize takes it
 };
 
 class bound_recipe;
 
 /// The policies of all six operands and what they share. A plain aggregate: edit any member.
 struct training_recipe {
-  gemm_policy fprop, dgrad, wgrad;
+  gemm_policy fprop, dgrad, wgrad;      ///< the GEMMs of the table above
   std::uint64_t seed = 0;               ///< of the random signs and of stochastic rounding
   bool redraw_signs_each_step = false;  ///< false: random signs depend on the layer and the GEMM, not on the step
-  ufp4::accumulate accumulate = ufp4::accumulate::fast;
+  ufp4::accumulate accumulate = ufp4::accumulate::fast;  ///< of all three GEMMs
 
   /// The recipe at one training step of one layer. The same arguments give the same bits, on every rank.
   /// The operations reject a layer of 65536 or more.
@@ -67,12 +68,14 @@ struct training_recipe {
 /// A recipe at a step of a layer: the argument of the linear operations.
 class bound_recipe {
  public:
+  /// What training_recipe::at makes.
   constexpr bound_recipe(const training_recipe& r, std::uint64_t step, std::uint32_t layer)
       : recipe_(r), step_(step), layer_(layer) {}
 
+  /// The arguments of training_recipe::at.
   constexpr const training_recipe& recipe() const { return recipe_; }
-  constexpr std::uint64_t step() const { return step_; }
-  constexpr std::uint32_t layer() const { return layer_; }
+  constexpr std::uint64_t step() const { return step_; }    ///< training step
+  constexpr std::uint32_t layer() const { return layer_; }  ///< number of the layer
 
   /// The same recipe for a call that holds a part of the batch (token_shard.hpp).
   constexpr bound_recipe shard(const token_shard& place) const {
@@ -83,7 +86,7 @@ class bound_recipe {
   }
   /// Was a token_shard given?
   constexpr bool is_sharded() const { return is_sharded_; }
-  constexpr const token_shard& shard() const { return shard_; }
+  constexpr const token_shard& shard() const { return shard_; }  ///< an empty one by default
   /// The number in the whole batch of the call's part e; e itself without token_shard::part.
   constexpr std::uint32_t part(std::uint32_t e) const { return e < shard_.part.size() ? shard_.part[e] : e; }
 

@@ -26,8 +26,8 @@ namespace ufp4::recipe::inline UFP4_TYPES {
 /// A collective: the calling thread calls it once for each operand with a tensor scale, also where a part has no tokens,
 /// in the order of the table in recipe.hpp (linear_forward: X, W, saved X^T).
 struct amax_agreement {
-  float (*amax)(void* state, float local_amax) = nullptr;
-  void* state = nullptr;
+  float (*amax)(void* state, float local_amax) = nullptr;  ///< returns the maximum of all local_amax
+  void* state = nullptr;                                   ///< first argument of amax
 
   /// From a callable float(float), which must outlive the calls.
   template <class F>
@@ -35,7 +35,7 @@ struct amax_agreement {
     return {[](void* callable, float local_amax) -> float { return (*static_cast<F*>(callable))(local_amax); },
             const_cast<void*>(static_cast<const void*>(&f))};
   }
-  explicit operator bool() const { return amax != nullptr; }
+  explicit operator bool() const { return amax != nullptr; }  ///< was one given?
 };
 
 /// The place of a call's tokens. A span has one entry per part; an empty span means: first 0, total the part's own

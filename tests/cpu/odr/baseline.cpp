@@ -1,9 +1,9 @@
-// ufp4 - the translation unit of the ODR test that is compiled for any x86-64 (docs/architecture.md, decision 5).
+// ufp4 - the translation unit that is compiled for any x86-64, linked with one that is not (detail/compiler.hpp).
 // SPDX-License-Identifier: Apache-2.0
 //
-// The linker keeps one definition of an inline function that both units emit. If it kept the newer unit's definition of
-// a function of this library, this program would crash on an older processor without calling that unit. Prints the hash
-// of its own results and, with an argument, also that of the newer unit.
+// An inline function that both units emit exists once in the program. If the linker kept the newer unit's copy of one of
+// the library's functions, this program would stop on an older processor, although it does not call that unit. Prints
+// the hash of its own operations; with an argument also that of the newer unit's.
 #include "operations.hpp"
 
 #include <cstdio>

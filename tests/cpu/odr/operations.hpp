@@ -1,4 +1,4 @@
-// ufp4 - the operations that both translation units of the ODR test call.
+// ufp4 - what the translation units of the tests call, each compiled with other flags.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -4,11 +4,11 @@
 // A kernel is a template over a unit, so that tests can run it with tiles that are ordinary memory (tests/support/
 // amx_model.hpp). A unit has, all static, tile numbers being template arguments:
 //
-// | configure(c)      | the shapes of all tiles; their contents become zero                                    |
-// | release()         | no tile has a shape any more; the next context switch saves none                       |
-// | zero<t>()         |                                                                                        |
-// | load<t>(p, step)  | row r from p + r * step bytes                                                          |
-// | store<t>(p, step) |                                                                                        |
+// | configure(c)      | sets the shapes of all tiles; their contents become zero                               |
+// | release()         | removes the shapes of all tiles, so that a context switch saves none                   |
+// | zero<t>()         | sets all elements of tile t to zero                                                    |
+// | load<t>(p, step)  | reads row r from p + r * step bytes                                                    |
+// | store<t>(p, step) | writes row r to p + r * step bytes                                                     |
 // | dot_bf16<c, a, b> | c[m][n] += sum over k of a[m][k] * b[k / 2][2 n + k % 2]: binary32, subnormals flushed |
 // | dot_int8<c, a, b> | c[m][n] += sum over k of a[m][k] * b[k / 4][4 n + k % 4]: signed bytes, 32-bit sums    |
 //
@@ -47,7 +47,7 @@ UFP4_BEGIN_TARGET(UFP4_AMX)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace amx {
 
-/// The processor's own tiles. The order of volatile asm statements is the program's.
+/// The processor's own tiles. Compilers keep the order of volatile asm statements.
 struct hardware {
   static UFP4_LANE void configure(const tile_config& c) { asm volatile("ldtilecfg %0" : : "m"(c)); }
   static UFP4_LANE void release() { asm volatile("tilerelease"); }

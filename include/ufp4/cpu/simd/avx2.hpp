@@ -1,7 +1,7 @@
 // ufp4 - AVX2 lanes: the vector types and instructions that kernels for the avx2 tier (AVX2, FMA, F16C) are written in.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of avx512.hpp, eight lanes wide; see there for why they are not intrinsics.
+// The names of avx512.hpp, eight lanes wide; see there why they are not intrinsics.
 #pragma once
 
 #if defined(__x86_64__)

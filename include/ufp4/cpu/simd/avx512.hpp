@@ -1,10 +1,10 @@
 // ufp4 - AVX-512 lanes: the vector types and instructions that kernels for the avx512 tier are written in.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiler vectors and one asm statement an instruction, not <immintrin.h>: that header alone costs a third of the
-// include budget (architecture decision 10), and a product inside asm cannot be contracted into a later add (decision
+// Compiler vectors and one asm statement for an instruction, not <immintrin.h>: that header alone costs a third of the
+// include budget (architecture decision 10), and compilers contract products of intrinsics into later adds (decision
 // 11). +, -, *, /, comparisons, & | ^ ~ << >> and c ? a : b on these types are single instructions. avx2.hpp and
-// neon.hpp have the same names, so that a kernel body can be written once (quantize_lanes.inl).
+// neon.hpp have the same names, so that a kernel body is written once (an .inl file that each region includes).
 #pragma once
 
 #if defined(__x86_64__)

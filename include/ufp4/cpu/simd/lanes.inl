@@ -1,8 +1,8 @@
 // ufp4 - what the lanes of every instruction set have in common: types, memory, bits.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by avx512.hpp, avx2.hpp and neon.hpp, each inside its region and namespace, after `lanes` and the four
-// shuffles that transpose4 is made of.
+// Included by x86_lanes.inl and neon.hpp, inside a target region and namespace, after `lanes` and the four shuffles of
+// transpose4.
 
 using f32 = float __attribute__((vector_size(4 * lanes)));
 using i32 = std::int32_t __attribute__((vector_size(4 * lanes)));
@@ -28,13 +28,16 @@ UFP4_LANE u32 broadcast(std::uint32_t x) { return u32{} + x; }
 UFP4_LANE f32 broadcast(float x) { return as_float(broadcast(__builtin_bit_cast(std::uint32_t, x))); }
 UFP4_LANE f32 to_float(i32 v) { return __builtin_convertvector(v, f32); }
 
-/// v rounded to bf16 (RNE; overflow is infinity, a NaN a NaN) in the upper half of each lane; the lower is anything.
-UFP4_LANE u32 round_bf16(f32 v) {
+/// The same as round_bf16 for all v but NaNs; the quiet NaN gives a NaN.
+UFP4_LANE u32 round_bf16_numbers(f32 v) {
   const u32 bits = as_bits(v);
-  return v == v ? bits + 0x7FFF + (bits >> 16 & 1) : broadcast(0x7FC00000u);
+  return bits + 0x7FFF + (bits >> 16 & 1);
 }
+/// v rounded to bf16 (RNE; overflow is infinity, a NaN a NaN) in the upper half of each lane; the lower half is
+/// arbitrary.
+UFP4_LANE u32 round_bf16(f32 v) { return v == v ? round_bf16_numbers(v) : broadcast(0x7FC00000u); }
 
-/// Rows of four become columns, in each 16 bytes of a vector.
+/// Transposes four vectors of four lanes in each 16 bytes.
 template <class V>
 UFP4_LANE void transpose4(V* v) {
   const V ab_low = low_pairs(v[0], v[1]), ab_high = high_pairs(v[0], v[1]);

@@ -1,7 +1,7 @@
 // ufp4 - NEON lanes: the vector types and instructions that kernels for aarch64 are written in.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of avx512.hpp, four lanes wide; see there for why they are not intrinsics. Every aarch64 machine has these,
+// The names of avx512.hpp, four lanes wide; see there why they are not intrinsics. Every aarch64 machine has these,
 // so there is no target region.
 #pragma once
 
@@ -45,7 +45,7 @@ UFP4_LANE V high_quads(V a, V b) {
 
 #include <ufp4/cpu/simd/lanes.inl>
 
-/// What was computed is rounded here: not contracted into a later add.
+/// v, rounded here: a product is not contracted into a later add.
 UFP4_LANE f32 rounded(f32 v) {
   asm("" : "+w"(v));
   return v;

@@ -1,9 +1,9 @@
 // ufp4 - target regions: code between a BEGIN and the END is compiled for an instruction set that the file is not.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A function attribute would not reach the lambdas and helpers inside a function, so kernels sit in regions
-// (architecture decision 4). Every #include stands above the region; inside it stand kernels and the instructions they
-// use, nothing else. Macros, because a pragma cannot come from a template.
+// A function attribute does not apply to the lambdas and helpers inside a function, so kernels are written in regions
+// (architecture decision 4). Every #include of a header is above the region, which contains only kernels and the
+// instructions that they use. These are macros because a template cannot produce a pragma.
 #pragma once
 
 #include <ufp4/detail/compiler.hpp>
@@ -17,5 +17,5 @@
 #define UFP4_END_TARGET UFP4_PRAGMA(GCC pop_options)
 #endif
 
-// One instruction or a few: always inlined, so that no call stands between a kernel and its registers.
+// For functions of one instruction or a few: always inlined, so that values stay in registers.
 #define UFP4_LANE inline __attribute__((always_inline))

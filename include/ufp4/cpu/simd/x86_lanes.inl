@@ -32,7 +32,7 @@ UFP4_LANE V high_quads(V a, V b) {
 
 #include <ufp4/cpu/simd/lanes.inl>
 
-/// What was computed is rounded here: not contracted into a later add.
+/// v, rounded here: a product is not contracted into a later add.
 UFP4_LANE f32 rounded(f32 v) {
   asm("" : "+v"(v));
   return v;

@@ -28,20 +28,15 @@ UFP4_LANE void decode16(const grid_table& table, const std::uint8_t* codes, f32 
   }
 }
 
-UFP4_LANE u32 rounded_half(f32 v) {
-  const u32 bits = as_bits(v);
-  return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-}
-
 template <bool by_unit, std::size_t n>
 UFP4_LANE void store_bf16(std::uint16_t* p, const f32 (&v)[n]) {
-  static_assert(!by_unit, "there is no bf16 unit here");
+  static_assert(!by_unit, "AVX2 has no instruction that rounds to bf16");
 #pragma GCC unroll 2
   for (std::size_t r = 0; r < n; r += 2) {
     u32 both;  // the quarters come out in the order 0, 2, 1, 3
     asm("vpackusdw %2, %1, %0\n\tvpermq $0xD8, %0, %0"
         : "=x"(both)
-        : "x"(rounded_half(v[r])), "x"(rounded_half(v[r + 1])));
+        : "x"(round_bf16_numbers(v[r]) >> 16), "x"(round_bf16_numbers(v[r + 1]) >> 16));
     store(p + 2 * lanes * (r / 2), both);
   }
 }

@@ -28,17 +28,16 @@ UFP4_LANE void decode16(const grid_table& table, const std::uint8_t* codes, f32 
 
 template <bool by_unit>
 UFP4_LANE void store_bf16(std::uint16_t* p, const f32 (&v)[1]) {
-  const u32 bits = as_bits(v[0]);
   half_u16 r;
   if constexpr (by_unit)
     asm("vcvtneps2bf16 %1, %0" : "=v"(r) : "v"(v[0]));
   else
-    r = upper_halves(bits + 0x7FFF + (bits >> 16 & 1));
+    r = upper_halves(round_bf16_numbers(v[0]));
   store(p, r);
 }
 
-/// Without the unit: the upper halves of all elements in one register, the lower halves in another. An upper half goes
-/// up where the lower one, its last bit set if the upper one is odd, is more than 0x8000: a tie goes to even.
+/// Not by_unit: the upper halves of all elements in one register, the lower halves in another. An upper half is
+/// incremented where its lower half, whose last bit is set if the upper half is odd, exceeds 0x8000: ties to even.
 template <bool by_unit>
 UFP4_LANE void store_bf16(std::uint16_t* p, const f32 (&v)[2]) {
   using words = std::uint16_t __attribute__((vector_size(64)));

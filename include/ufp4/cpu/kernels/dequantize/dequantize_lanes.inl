@@ -1,20 +1,20 @@
 // ufp4 - dequantize over one instruction set's lanes; included inside its region and namespace.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stretch of columns has its scales decoded first, times the tensor scale; then sixteen codes are a lookup, a product
-// and a store. Needs beside the names of simd/:
+// The scales of a stretch of columns are decoded first and multiplied by the tensor scale; then sixteen codes take a
+// lookup, a product and a store. Needs the names of simd/, and
 //
-// | grid_table, load_grid(values) | the grid as a lookup wants it                                                     |
+// | grid_table, load_grid(values) | the sixteen values of a grid, as decode16 reads them                              |
 // | decode16(table, codes, v)     | the values of sixteen codes in memory order                                       |
 // | store_bf16<by_unit>(p, v)     | RNE where adding half an ulp to a NaN's bits leaves a NaN; by_unit: rounded by an |
 // |                               | instruction that takes subnormals for zeros                                       |
 
 inline constexpr std::size_t group = 16, group_regs = group / lanes;
 
-/// Adding to the bits of the quiet NaN, as rounding does, leaves a NaN.
+/// Every NaN becomes the quiet NaN, of which a rounding that adds to its bits leaves a NaN.
 UFP4_LANE f32 quiet_nans(f32 v) { return v == v ? v : as_float(broadcast(0x7FC00000u)); }
 
-/// fl(scale * tensor scale) of `count` blocks of a row, filled up with zeros to whole registers.
+/// fl(scale * tensor scale) of `count` blocks of a row, padded with zeros to whole registers.
 inline void effective_scales(const quantized_source& q, std::size_t row, std::size_t b, std::size_t count, float* out) {
   const std::size_t first = q.scale_index(row, b);
   std::size_t i = 0;
@@ -51,11 +51,11 @@ UFP4_LANE void decode(const grid_table& table, const std::uint8_t* codes, const 
   store_as<kind, by_unit>(out, g * group, v);
 }
 
-/// `count` groups; every `per_scale` of them have one scale.
+/// Decodes `count` groups; `per_scale` neighbours share one scale.
 template <dtype kind, bool by_unit>
 void decode_groups(const grid_table& grid, const std::uint8_t* codes, const float* scales, std::size_t per_scale,
                    std::size_t count, void* out) {
-  const grid_table table = grid;  // that no store can change
+  const grid_table table = grid;  // a copy, which no store can change
   std::size_t g = 0;
   if (per_scale == 1) {
 #pragma GCC unroll 2
@@ -77,8 +77,8 @@ void decode_groups(const grid_table& grid, const std::uint8_t* codes, const floa
   for (; g < count; ++g) decode<kind, by_unit, 1>(table, codes, {broadcast(*scales)}, g, out);
 }
 
-/// Are the products of all nonzero values and scales normal numbers, infinities or NaNs? The bf16 unit takes subnormals
-/// for zeros.
+/// Whether the products of all nonzero values and scales are normal numbers, infinities or NaNs: the instruction that
+/// rounds to bf16 takes subnormals for zeros.
 inline bool all_normal(const grid4& grid, const float* scales, std::size_t count) {
   constexpr std::uint32_t least_value = (127u - 26) << 23, least_scale = (127u - 100) << 23;  // 2^-26, 2^-100
   for (const float v : grid.value)
@@ -93,16 +93,17 @@ inline bool all_normal(const grid4& grid, const float* scales, std::size_t count
   return any == 0;
 }
 
-/// A stretch of a row: codes, scales and how they go together.
+/// A stretch of a row: its codes and scales.
 struct coded_stretch {
   const grid_table& table;
   const std::uint8_t* codes;
   const float* scales;
-  std::size_t per_scale;  ///< groups
+  std::size_t per_scale;  ///< groups that share a scale
   bool by_unit;
 };
 
-/// Groups [first, first + count) as numbers of a kind; first is the first of its scale, or the last of the stretch.
+/// Groups [first, first + count) as numbers of a kind. `first` is the first group of its scale, or the last group of
+/// the stretch.
 template <bool has_unit>
 void decode_stretch(const coded_stretch& s, dtype kind, std::size_t first, std::size_t count, void* out) {
   const auto run = [&](auto* decoder) {
@@ -116,14 +117,15 @@ void decode_stretch(const coded_stretch& s, dtype kind, std::size_t first, std::
   }
 }
 
-/// count numbers of `size` bytes, `step` numbers apart.
+/// Copies `count` numbers of `size` bytes to places that are `step` numbers apart.
 template <std::size_t size>
 void scatter(const void* from, std::size_t count, char* to, std::ptrdiff_t step) {
   for (std::size_t j = 0; j < count; ++j, to += step * static_cast<std::ptrdiff_t>(size))
     __builtin_memcpy(to, static_cast<const char*>(from) + j * size, size);
 }
 
-/// Rows without gaps between them are one long row: no row ends in the middle of a register of scales.
+/// Rows without gaps between them are treated as one long row, so that no row ends in the middle of a register of
+/// scales.
 inline bool has_no_gaps(const quantized_source& q, const sink& out) {
   return q.format.block.rows == 1 && q.cols == q.padded_cols && out.col_stride == 1 &&
          out.row_stride == static_cast<std::ptrdiff_t>(q.cols);
@@ -142,7 +144,7 @@ inline sink as_one_row(const sink& out, std::size_t first, std::size_t last) {
   return {data, out.kind, 1, (last - first) * out.cols, out.row_stride, 1};
 }
 
-/// What dequantize_scalar does; it is left the blocks of less than sixteen.
+/// Does what dequantize_scalar does, which it calls for blocks of less than sixteen elements.
 template <bool has_unit>
 void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;

@@ -25,7 +25,7 @@ inline grid_table load_grid(const float* values) {
   return table;
 }
 
-/// Elements of a and b in turn, from their lower or upper halves.
+/// Alternating elements of a and b, from their lower or upper halves.
 struct zipped {
   u8 low, high;
 };
@@ -59,12 +59,9 @@ UFP4_LANE void decode16(const grid_table& table, const std::uint8_t* codes, f32 
 
 template <bool by_unit, std::size_t n>
 UFP4_LANE void store_bf16(std::uint16_t* p, const f32 (&v)[n]) {
-  static_assert(!by_unit, "its rounding is not used: a baseline machine has none");
+  static_assert(!by_unit, "the bf16 instructions are not used: not every aarch64 machine has them");
 #pragma GCC unroll 8
-  for (std::size_t r = 0; r < n; ++r) {
-    const u32 bits = as_bits(v[r]);
-    store(p + r * lanes, upper_halves(bits + 0x7FFF + (bits >> 16 & 1)));
-  }
+  for (std::size_t r = 0; r < n; ++r) store(p + r * lanes, upper_halves(round_bf16_numbers(v[r])));
 }
 
 #include <ufp4/cpu/kernels/dequantize/dequantize_lanes.inl>

@@ -36,8 +36,8 @@ inline bool has_short_values(const grid4& grid, int bits) {
          (used & ((1u << (24 - bits)) - 1)) == 0;
 }
 
-/// Whether the scales have 8 bits and all products of value and scale are bf16 numbers (4 significant bits by 4, or 8 by
-/// 1), except near the ends of the range of e8m0.
+/// Whether the scales have 8 bits and all products of value and scale are bf16 numbers (4 significant bits by 4, or 8
+/// by 1), except near the ends of the range of e8m0.
 inline bool products_fit(const quantized_source& q) {
   const scale_kind kind = q.format.scale;
   if (ufp4::detail::scale_bytes(kind) != 1) return false;

@@ -35,8 +35,9 @@ struct bytes32 {
 };
 
 /// Bit positions for VPMULTISHIFTQB: for each word of the result, the position of its nibble in the source quadword.
-/// `mixed`: all quarters of the source hold the 16 bytes of a row; the quadwords of the result alternate between its two
-/// halves. `split`: the four lower quadwords of the source hold the first 8 bytes of a row, the upper ones the rest.
+/// `mixed`: all quarters of the source hold the 16 bytes of a row; the quadwords of the result alternate between its
+/// two halves. `split`: the four lower quadwords of the source hold the first 8 bytes of a row, the upper ones the
+/// others.
 struct nibble_places {
   alignas(64) std::uint64_t mixed[8], split[8];
 };
@@ -120,8 +121,8 @@ inline value_table values_of(const grid4& grid) {
   return t;
 }
 
-/// value * scale for every code of an element and of an 8-bit scale, as bf16. Products that do not fit are used only for
-/// blocks of zeros.
+/// value * scale for every code of an element and of an 8-bit scale, as bf16. Products that do not fit are used only
+/// for blocks of zeros.
 struct product_table {
   alignas(64) std::uint16_t word[256][16];
 };

@@ -253,6 +253,7 @@ struct sdot_gemm : int8_panels<sdot_layout> {
     }
   }
 
+  /// The loop of mla_gemm again: a template cannot be compiled for two instruction sets (architecture decision 4).
   template <std::size_t height>
   static void multiply_rows(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t length,
                             float* acc, std::size_t stride) {

@@ -29,9 +29,9 @@ inline bool exact_dots(const gemm_job& job) {
   return exponent >= -149 && exponent <= 103;
 }
 
-/// The bits of the binary32 number m = 1.5 * 2^23 * unit, whose last place is worth one unit (the product of the units of
-/// both grids). An integer n with |n| < 2^22 added to these bits gives the number m + n * unit; minus m that is n * unit,
-/// exactly, and +0 for 0.
+/// The bits of the binary32 number m = 1.5 * 2^23 * unit, whose last place is worth one unit (the product of the units
+/// of both grids). An integer n with |n| < 2^22 added to these bits gives the number m + n * unit; minus m that is
+/// n * unit, exactly, and +0 for 0.
 inline std::uint32_t magic_bits(const gemm_job& job) {
   const int exponent =
       ufp4::detail::floor_log2(job.left.q.format.grid.unit) + ufp4::detail::floor_log2(job.right.q.format.grid.unit);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A tile row of the right operand holds 32 k of one of its rows side by side, as the canonical layout has them, so
-// nothing is transposed. Therefore tiles of C come out transposed: sixteen columns of C by sixteen of its rows. The left
-// operand, packed once a call, is decoded by the same code (decode_amx.hpp) and transposed afterwards.
+// nothing is transposed. Therefore tiles of C come out transposed: sixteen columns of C by sixteen of its rows. The
+// left operand, packed once a call, is decoded by the same code (decode_amx.hpp) and transposed afterwards.
 #pragma once
 
 #if defined(__x86_64__)

@@ -14,7 +14,7 @@ UFP4_BEGIN_TARGET(UFP4_AVX2)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx2::transform_kernel {
 
-inline constexpr std::size_t hadamard_regs = 8;  ///< of 16
+inline constexpr std::size_t hadamard_regs = 8;  ///< of the 16 that exist
 
 #include <ufp4/cpu/kernels/hadamard/hadamard_lanes.inl>
 

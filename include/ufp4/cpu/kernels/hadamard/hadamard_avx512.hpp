@@ -14,7 +14,7 @@ UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512::transform_kernel {
 
-inline constexpr std::size_t hadamard_regs = 16;  ///< of 32: a run of 256 stays in registers
+inline constexpr std::size_t hadamard_regs = 16;  ///< of the 32 that exist: a run of 256 stays in registers
 
 #include <ufp4/cpu/kernels/hadamard/hadamard_lanes.inl>
 

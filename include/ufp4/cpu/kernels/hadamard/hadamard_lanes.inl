@@ -1,10 +1,10 @@
 // ufp4 - the Hadamard transform of rows over one instruction set's lanes; included inside its region and namespace.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Needs beside the names of simd/: exchange<stride>(v), lane l of which is lane l ^ stride of v, and hadamard_regs, how
-// many registers of a run fit beside the constants. A stage of a stride below `lanes` is one exchange and one fma with
-// +-1, which rounds a + b and a - b as the scalar code does, zeros included; the others add and subtract registers. A
-// longer run is done in parts, then across the parts while they are in the first-level cache.
+// Needs the names of simd/, and hadamard_regs: how many registers of a run are transformed at once. A stage of a stride
+// below `lanes` is one exchange and one fma with +-1, which rounds a + b and a - b as the scalar code does, zeros
+// included; the other stages combine registers. A run of more registers is transformed in parts, then across the parts
+// while they are in the first-level cache.
 
 /// Constants of a call: `flip` is xored into the input, `factor` multiplies the output. The inverse has its signs in
 /// the factors: a product with -c is the negated product.
@@ -28,16 +28,16 @@ struct hadamard_constants {
   }
 };
 
-/// Asks for the lines 4 KB on, since a hardware prefetcher ends with its page. Not for a run of 16 lines, whose own
-/// loads already wait for as many lines as a core keeps track of.
+/// Prefetches the cache lines 4 KiB ahead, since a hardware prefetcher stops at the end of its page. Not for a run of
+/// 16 lines: its own loads already occupy as many outstanding lines as a core has.
 template <std::size_t regs>
 UFP4_LANE void prefetch(const float* x) {
   constexpr std::size_t line = 16, page = 1024;
   for (std::size_t k = 0; regs * lanes < 16 * line && k < regs * lanes; k += line) __builtin_prefetch(x + page + k);
 }
 
-/// One stage within registers. All registers go through it before any goes through the next: the chains of dependent
-/// instructions stay short enough for the scheduler's window.
+/// One stage within registers. All registers finish it before the next stage starts, so that the chains of dependent
+/// instructions are short enough for the scheduler of the processor.
 template <std::size_t stride, std::size_t regs>
 UFP4_LANE void stage(f32 sign, f32 (&v)[regs]) {
 #pragma GCC unroll 16
@@ -113,7 +113,7 @@ inline run_transform* transform_of(std::size_t n) {
     return n == 128 ? &transform_long_runs<2> : &transform_long_runs<4>;
 }
 
-/// Registers of neighbours between a row of 16-bit numbers and binary32; returns how many numbers that were.
+/// Converts whole registers of a row between 16-bit numbers and binary32; returns how many numbers it converted.
 template <dtype kind>
 std::size_t widen_registers(const std::uint16_t* p, std::size_t count, float* out) {
   std::size_t j = 0;
@@ -131,7 +131,7 @@ std::size_t narrow_registers(const float* values, std::size_t count, std::uint16
   return j;
 }
 
-/// load_row and store_row, in registers as far as there are neighbours.
+/// load_row and store_row, by registers where elements are contiguous.
 inline void read_row(const source& x, std::size_t i, std::size_t k, std::size_t count, float* out) {
   std::size_t done = 0;
   if (x.col_stride == 1 && x.kind != dtype::f32 && count != 0) {
@@ -151,7 +151,7 @@ inline void write_row(const sink& x, std::size_t i, std::size_t k, std::size_t c
   if (done != count) store_row(x, i, k + done, count - done, values + done);
 }
 
-/// Columns from k on, through a buffer: other types and strides, ragged ends, outputs rounded to bf16.
+/// Columns from k on, through a buffer: any type and stride, columns that are no whole run, outputs rounded to bf16.
 inline void transform_buffered(const transform_spec& t, const hadamard_constants& h, const source& x, const sink& out,
                                std::size_t i, std::size_t k) {
   constexpr std::size_t chunk = 1024;  // floats, whole runs: the first-level cache keeps them
@@ -170,7 +170,7 @@ inline void transform_buffered(const transform_spec& t, const hadamard_constants
   }
 }
 
-/// What hadamard_scalar does.
+/// Does what hadamard_scalar does.
 inline void hadamard_rows(const transform_spec& t, bool inverse, const source& x, const sink& out, std::size_t first,
                           std::size_t last) {
   if (t.n == 1) return hadamard_scalar(t, inverse, x, out, first, last);

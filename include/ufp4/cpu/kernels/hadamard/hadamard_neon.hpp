@@ -13,7 +13,7 @@
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace neon::transform_kernel {
 
-inline constexpr std::size_t hadamard_regs = 16;  ///< of 32
+inline constexpr std::size_t hadamard_regs = 16;  ///< of the 32 that exist
 
 #include <ufp4/cpu/kernels/hadamard/hadamard_lanes.inl>
 

@@ -7,8 +7,8 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// Rows first .. last - 1, run by run: x is read as if padded with zeros, out is written as far as it has columns.
-/// Either may be the wider one; both may be the same matrix.
+/// Transforms rows first .. last - 1, run by run. x is read as if padded with zeros; out is written where it has
+/// columns. Either may have more columns; both may be the same matrix.
 inline void hadamard_scalar(const transform_spec& t, bool inverse, const source& x, const sink& out, std::size_t first,
                             std::size_t last) {
   const std::size_t n = t.n, cols = x.cols > out.cols ? x.cols : out.cols;

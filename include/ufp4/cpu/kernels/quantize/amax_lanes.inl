@@ -3,8 +3,11 @@
 
 /// The largest lane of a vector.
 inline std::uint32_t largest_lane(u32 v) {
+  alignas(64) std::uint32_t lane[lanes];
   std::uint32_t largest = 0;
-  for (std::size_t l = 0; l < lanes; ++l) largest = v[l] > largest ? v[l] : largest;
+  store(lane, v);
+#pragma GCC unroll 1
+  for (const std::uint32_t one : lane) largest = one > largest ? one : largest;
   return largest;
 }
 
@@ -73,7 +76,7 @@ inline std::uint32_t amax_transformed(const source& x, const transform_spec& t, 
   return largest;
 }
 
-/// amax_strips.
+/// Does what amax_strips does.
 inline std::uint32_t amax_lanes(const quantize_job& whole, std::size_t first, std::size_t last) {
   if (whole.rounds_input_to_bf16) return amax_strips(whole, first, last);
   const auto height = static_cast<std::size_t>(whole.format.block.rows);

@@ -25,18 +25,18 @@ struct random_bit_lanes {
     low += static_cast<std::uint32_t>(elements / 8);
     high -= reinterpret_cast<u32>(low < before);
   }
-  /// The random bits of eight elements of every lane, two elements a word.
-  UFP4_LANE void draw(std::uint32_t group, u32 (&word)[4]) const {
-    word[0] = low + group;
-    word[1] = high - reinterpret_cast<u32>(word[0] < low);
-    word[2] = broadcast(stream[0]);
-    word[3] = broadcast(stream[1]);
-    philox_rounds(word, keys);
+  /// The random bits of `groups` groups of eight elements of every lane, two elements a word.
+  [[gnu::noinline]] void draw(std::size_t groups, u32 (*word)[4]) const {
+    for (std::uint32_t group = 0; group < groups; ++group) {
+      u32 counter[4] = {low + group, high, broadcast(stream[0]), broadcast(stream[1])};
+      counter[1] -= reinterpret_cast<u32>(counter[0] < low);
+      philox_rounds(counter, keys);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) word[group][i] = counter[i];
+    }
   }
-  /// The random number of element j of those eight.
-  static UFP4_LANE u32 of(const u32 (&word)[4], int j) {
-    return j % 2 == 0 ? word[j / 2] & 0xFFFFu : word[j / 2] >> 16;
-  }
+  /// The random number of element j of a group.
+  static UFP4_LANE u32 of(const u32* word, int j) { return j % 2 == 0 ? word[j / 2] & 0xFFFFu : word[j / 2] >> 16; }
 };
 
 /// `count` blocks a lane, one after the other, of `length` elements each; random_bits is placed at the first.
@@ -58,29 +58,30 @@ template <class Rounder>
 void code_products(const rounding_plan& p, const lane_blocks& v, u32* words) {
   const Rounder rounder(p);
   const float* x = v.x;
+  u32 random_words[Rounder::is_stochastic ? max_transform / 8 : 1][4];
+  if constexpr (Rounder::is_stochastic) v.random_bits->draw(v.count * v.length / 8, random_words);
   std::uint32_t group = 0;
   for (std::size_t b = 0; b < v.count; ++b) {
     const f32 factor = v.scales[b].factor;
     for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes) {
-      u32 random_word[4] = {}, word{};
-      if constexpr (Rounder::is_stochastic) v.random_bits->draw(group, random_word);
+      const u32* random_word = random_words[Rounder::is_stochastic ? group : 0];
+      u32 word{};
 #pragma GCC unroll 8
       for (int j = 0; j < 8; ++j) {
         const f32 t = rounded(load(x + static_cast<std::size_t>(j) * lanes) * factor);
-        word = add_code<Rounder::bit>(word, j, rounder(t, random_bit_lanes::of(random_word, j)), t);
+        const u32 random = Rounder::is_stochastic ? random_bit_lanes::of(random_word, j) : u32{};
+        word = add_code<Rounder::bit>(word, j, rounder(t, random), t);
       }
       words[group++] = mapped(p, v.scales[b], finish_codes<Rounder::bit>(word));
     }
   }
 }
 
-/// Eight elements of a lane each by cuts_rounder, four at a time: they and their indices fit in sixteen registers.
-template <bool is_stochastic>
-UFP4_LANE u32 code_eight(const cuts_rounder& rounder, const float* x, f32 factor, const random_bit_lanes& random_bits,
-                         std::uint32_t group) {
-  const rounding_plan& p = rounder.plan;
-  u32 random_word[4] = {}, word{};
-  if constexpr (is_stochastic) random_bits.draw(group, random_word);
+/// Eight elements of every lane by cuts_rounder, four at a time: they and their indices fit in sixteen registers.
+/// random_word is null where the rounding is not stochastic.
+UFP4_LANE u32 code_eight(const rounding_plan& p, const float* x, f32 factor, const u32* random_word) {
+  const cuts_rounder rounder{p};
+  u32 word{};
   for (int first = 0; first < 8; first += 4, x += 4 * lanes) {
     f32 t[4];
     u32 index[4] = {}, sign[4];
@@ -89,26 +90,29 @@ UFP4_LANE u32 code_eight(const cuts_rounder& rounder, const float* x, f32 factor
       const f32 scaled = rounded(load(x + j * lanes) * factor);
       sign[j] = rounder.sign(scaled);
       t[j] = rounder.value(scaled);
-      if constexpr (is_stochastic) t[j] = at_most(at_least(t[j], broadcast(p.level[0])), broadcast(p.level[p.cuts]));
     }
     rounder.ranks(t, index);
+    if (random_word != nullptr) {
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      if constexpr (is_stochastic) index[j] = rounder.moved(t[j], index[j], random_bit_lanes::of(random_word, j));
-      word |= (index[j] | sign[j]) << (4 * (first + j));
+      for (int j = 0; j < 4; ++j) index[j] = rounder.moved(t[j], index[j], random_bit_lanes::of(random_word, j));
+      random_word += 2;
     }
-    random_word[0] = random_word[2], random_word[1] = random_word[3];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) word |= (index[j] | sign[j]) << (4 * (first + j));
   }
   return word;
 }
-template <bool is_stochastic>
-void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* words) {
+inline void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* words) {
+  const bool is_stochastic = p.what == rounding_plan::kind::cuts_stochastic;
   const float* x = v.x;
+  u32 random_words[max_transform / 8][4];
+  if (is_stochastic) v.random_bits->draw(v.count * v.length / 8, random_words);
   std::uint32_t group = 0;
   for (std::size_t b = 0; b < v.count; ++b)
-    for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes, ++group)
-      words[group] =
-          mapped(p, v.scales[b], code_eight<is_stochastic>({p}, x, v.scales[b].factor, *v.random_bits, group));
+    for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes, ++group) {
+      const u32 word = code_eight(p, x, v.scales[b].factor, is_stochastic ? random_words[group] : nullptr);
+      words[group] = mapped(p, v.scales[b], word);
+    }
 }
 
 inline code_blocks* code_products_of(rounding_plan::kind what) {
@@ -125,10 +129,10 @@ inline code_blocks* code_products_of(rounding_plan::kind what) {
     case kind::halves_stochastic:
       if constexpr (cheap_lookup) return &code_products<halves_stochastic_rounder>;
       break;
-    case kind::cuts_stochastic: return &code_by_cuts<true>;
+    case kind::cuts_stochastic:
     case kind::cuts: break;
   }
-  return &code_by_cuts<false>;
+  return &code_by_cuts;
 }
 
 /// For scales that divide: the quotients first, then as products with 1. Leaves out blocks whose bit in `only` is 0.
@@ -180,7 +184,7 @@ inline code_blocks* code_blocks_of(const rounding_plan& p, bool divides) {
   return &code_quotients;
 }
 
-/// How many elements of a block a lane lie beyond qmax. The amax of a block tells whether any does.
+/// How many elements of a block a lane are beyond qmax. None is where the amax of the block is not.
 inline std::uint64_t count_beyond(const float* x, std::size_t count, u32 amax, const lane_scales& s, bool divides,
                                   float qmax) {
   const auto beyond = [&](f32 v) {

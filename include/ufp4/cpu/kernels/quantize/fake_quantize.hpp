@@ -1,4 +1,4 @@
-// ufp4 - fake_quantize from the kernels of a tier: quantize a chunk, decode it, undo the transform.
+// ufp4 - fake_quantize with the kernels of one instruction set: quantize a chunk, decode it, undo the transform.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// What fake_quantize_strips does, with the kernels of a tier. A chunk is read before any of it is written, so x and
+/// Does what fake_quantize_strips does, with the kernels of an instruction set. A chunk is read before any of it is written, so x and
 /// out may be the same matrix.
 inline void fake_quantize_chunks(isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
                                  bool undo_transform, const sink& out, std::size_t first, std::size_t last,

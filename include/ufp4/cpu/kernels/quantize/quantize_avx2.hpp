@@ -20,7 +20,7 @@ using transform_kernel::read_row;
 
 inline constexpr bool cheap_lookup = true;
 
-/// Four elements from p and p + step on.
+/// Four elements from p on and four from p + step on.
 UFP4_LANE f32 load_pieces(const float* p, std::size_t step) {
   f32 v;
   asm("vmovups %1, %x0" : "=x"(v) : "m"(*reinterpret_cast<const four_lanes*>(p)));
@@ -37,7 +37,8 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
 
 /// The smaller of |t| and a positive bound.
 UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) { return at_most(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
-/// Code j of a word, its nibbles moving down as they come, from an index of three bits from `bit` on and the sign of t.
+/// Code j of a word from an index of three bits from `bit` on and the sign of t. It enters at the top, and the codes
+/// before it move down by a nibble.
 template <int bit>
 UFP4_LANE u32 add_code(u32 word, int, u32 index, f32 t) {
   return word >> 4 | (((as_bits(t) & 0x80000000u) | index << (28 - bit)) & 0xF0000000u);

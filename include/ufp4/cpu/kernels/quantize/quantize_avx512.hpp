@@ -27,7 +27,7 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
   asm("vextractf32x4 $2, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + 2 * step)) : "v"(v));
   asm("vextractf32x4 $3, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + 3 * step)) : "v"(v));
 }
-/// Sixteen elements of sixteen runs, `step` apart, element by element.
+/// Sixteen elements of `lanes` runs, `step` apart: v[k] holds element k of every run.
 UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
   const float *p4 = p + 4 * step, *p8 = p4 + 4 * step, *p12 = p8 + 4 * step;
   const std::size_t step3 = 3 * step;
@@ -51,8 +51,8 @@ UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) {
   asm("vrangeps $10, %2, %1, %0" : "=v"(r) : "v"(t), "v"(bound));
   return r;
 }
-/// Code j of a word from an index of three bits from `bit` on and the sign of t. Both are turned by 4 j together:
-/// finish_codes brings them together once a word.
+/// Code j of a word from an index of three bits from `bit` on and the sign of t. One rotation by 4 j moves both;
+/// finish_codes moves the eight indices next to their signs.
 template <int bit>
 UFP4_LANE u32 add_code(u32 word, int j, u32 index, f32 t) {
   constexpr std::uint32_t sign = 0x80000000, here = (std::uint32_t{7} << bit) | sign;

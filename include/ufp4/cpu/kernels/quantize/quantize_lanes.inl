@@ -9,7 +9,7 @@
 // So a transform is sums and differences of whole vectors, the amax of a block is a maximum of vectors, the scales of
 // as many blocks are computed at once, and eight codes become a word by shifts.
 //
-// Needs beside the names of simd/: read_row of hadamard_lanes.inl, and
+// Needs the names of simd/, read_row of hadamard_lanes.inl, and
 //
 // | load_transposed(p, step, v) | sixteen elements of `lanes` runs, `step` apart: v[k] holds element k of every run  |
 // | store_pieces(v, p, step)    | the pieces of four lanes of v to p, p + step, ...                                  |
@@ -219,7 +219,7 @@ inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_s
          c.rule.what != kind::four_over_six && normal && (one_zero || is_symmetric(g));
 }
 
-/// quantize_scalar for the jobs that takes_quantize accepts.
+/// Does what quantize_scalar does, for the jobs that takes_quantize accepts.
 inline void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
                            std::size_t first, std::size_t last, quantize_report& report) {
   if (job.padded_cols == 0 || first >= last) return;

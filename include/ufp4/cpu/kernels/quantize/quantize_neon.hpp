@@ -27,7 +27,8 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t) { store(base
 
 /// The smaller of |t| and a positive bound.
 UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) { return at_most(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
-/// Code j of a word, its nibbles moving down as they come, from an index of three bits from `bit` on and the sign of t.
+/// Code j of a word from an index of three bits from `bit` on and the sign of t. It enters at the top, and the codes
+/// before it move down by a nibble.
 template <int bit>
 UFP4_LANE u32 add_code(u32 word, int, u32 index, f32 t) {
   u32 nibble = (as_bits(t) & 0x80000000u) | index << (28 - bit);
@@ -38,7 +39,7 @@ template <int bit>
 UFP4_LANE u32 finish_codes(u32 word) {
   return word;
 }
-/// Sixteen floats; lanes of an index look them up as bytes.
+/// Sixteen floats, which lookup reads byte by byte.
 struct table {
   u8 quarter[4];
 };
@@ -49,7 +50,7 @@ UFP4_LANE table load_table(const void* values) {
 }
 UFP4_LANE f32 lookup(const table& t, u32 index) {
   const u32 bytes = (index & 15u) * 0x04040404u + 0x03020100u;
-  u32 r{};  // an index out of a table's reach is 0 there
+  u32 r{};  // tbl gives 0 for an index outside its sixteen bytes
   for (std::uint32_t i = 0; i < 4; ++i) {
     const u8 at = reinterpret_cast<u8>(bytes) - static_cast<std::uint8_t>(16 * i);
     r |= reinterpret_cast<u32>(lookup_bytes(t.quarter[i], at));

@@ -1,4 +1,4 @@
-// ufp4 - quantize, fake_quantize and amax in portable C++: the oracle of the other kernels.
+// ufp4 - quantize, fake_quantize and amax in portable C++: the reference of the other kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,29 +8,29 @@
 
 namespace ufp4::cpu::detail::inline UFP4_TYPES {
 
-/// One run of one strip: the transformed values, zero-padded, and what a coder made of them.
+/// One run of one strip: the transformed values, padded with zeros, and their codes and scales.
 struct coded_run {
   static constexpr int max_rows = 128, max_cols = 256;
   alignas(64) float x[max_rows * max_cols];
   alignas(64) std::uint8_t codes[max_rows * max_cols];  ///< one a byte
   std::uint32_t scales[max_cols / 2];                   ///< one a block
   std::size_t first_row = 0, first_col = 0;
-  std::size_t rows = 0;  ///< that the matrix has; the strip is filled up with zeros
+  std::size_t rows = 0;  ///< rows of the matrix in the strip; the other rows are zeros
   int height = 1;        ///< rows of the strip
-  int cols = 0;          ///< the run's length: the stride of x and codes
+  int cols = 0;          ///< elements of a row of the run; also the stride of x and codes
 };
 
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// Every n elements of a row: a run may hold several where blocks are longer than the transform.
+/// Calls transform(t, first) for every t.n elements of a row: a run holds several where blocks are longer than that.
 template <class Transform>
 void each_transform(const transform_spec& t, std::size_t width, float* row, const Transform& transform) {
   for (std::size_t k = 0; t.n > 1 && k < width; k += t.n) transform(t, row + k);
 }
 
-/// Reads a run and transforms its rows.
+/// Reads the run at `first_col` of a strip and transforms its rows.
 inline void load_run(const quantize_job& job, std::size_t strip, std::size_t first_col, coded_run& run) {
   run.height = job.format.block.rows;
   run.cols = static_cast<int>(job.run());
@@ -72,7 +72,7 @@ inline void store_codes(const quantize_job& job, const coded_run& run, const qua
   for (std::size_t b = 0; b < width / length; ++b) store_scale(out.scales, job.format.scale, first + b, run.scales[b]);
 }
 
-/// Strips first .. last - 1 of x into codes and scales. Coder: block_coder, or a compat preset's.
+/// Quantizes strips first .. last - 1 of x. Coder: block_coder, or that of a compat preset.
 template <class Coder>
 void quantize_strips(const quantize_job& job, const Coder& coder, const quantized_sink& out, std::size_t first,
                      std::size_t last, quantize_report& report) {
@@ -85,7 +85,7 @@ void quantize_strips(const quantize_job& job, const Coder& coder, const quantize
     }
 }
 
-/// The decoded values of a coded run, in the place of a copy of x: fl(value * fl(block scale * tensor scale)).
+/// The decoded values of a coded run to q: fl(value * fl(block scale * tensor scale)).
 inline void decode_run(const quantize_job& job, float tensor_scale, const coded_run& run, float* q) {
   const int length = job.format.block.cols;
   float effective[coded_run::max_cols / 2];
@@ -95,8 +95,8 @@ inline void decode_run(const quantize_job& job, float tensor_scale, const coded_
     q[i] = job.format.grid.value[run.codes[i]] * effective[i % run.cols / length];
 }
 
-/// dequantize(quantize(x)) of strips first .. last - 1, the transform undone if asked. x and out may be the same
-/// matrix.
+/// dequantize(quantize(x)) of strips first .. last - 1; undo_transform also applies the inverse transform. x and out
+/// may be the same matrix.
 template <class Coder>
 void fake_quantize_strips(const quantize_job& job, const Coder& coder, float tensor_scale, bool undo_transform,
                           const sink& out, std::size_t first, std::size_t last, quantize_report& report) {
@@ -115,7 +115,7 @@ void fake_quantize_strips(const quantize_job& job, const Coder& coder, float ten
     }
 }
 
-/// The bits of the largest finite magnitude after the transform in strips first .. last - 1.
+/// The bits of the amax of the finite elements, after the transform, in strips first .. last - 1.
 inline std::uint32_t amax_strips(const quantize_job& job, std::size_t first, std::size_t last) {
   coded_run run;
   std::uint32_t largest = 0;
@@ -130,7 +130,7 @@ inline std::uint32_t amax_strips(const quantize_job& job, std::size_t first, std
   return largest;
 }
 
-/// The kernel that dispatch.hpp knows: the library's own policies as values.
+/// The kernel in the table of kernels: the library's own policies, as values.
 inline void quantize_scalar(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
                             std::size_t first, std::size_t last, quantize_report& report) {
   quantize_strips(job, coder, out, first, last, report);

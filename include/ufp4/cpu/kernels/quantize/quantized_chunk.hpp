@@ -1,4 +1,4 @@
-// ufp4 - a matrix quantized piece by piece, for those who decode a piece while it is in the cache.
+// ufp4 - a matrix quantized piece by piece, for operations that decode each piece while it is in the cache.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,16 +8,16 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// A rectangle of whole strips and runs, small enough that its codes stay in the first-level cache.
+/// The codes of a rectangle of whole strips and runs, small enough for the first-level cache.
 struct quantized_chunk {
-  static constexpr std::size_t elements = 4096;  ///< more where one strip's run is longer: 64 rows of 256 at most
+  static constexpr std::size_t elements = 4096;  ///< of a chunk; a single run of a strip may have more: 64 rows of 256
   static constexpr std::size_t most = 64 * 256;
 
   alignas(64) std::uint8_t codes[most / 2];
   alignas(64) float scales[elements / 2];  ///< enough for blocks of 1 x 2; a higher block has fewer
-  alignas(64) float values[most];          ///< decoded, on their way through the inverse transform
+  alignas(64) float values[most];          ///< decoded, before the inverse transform
 
-  /// What of a job its strips [first, first + strips) and columns from k on are.
+  /// The part of a job that is its strips [first, first + strips) and `cols` columns from k on.
   static quantize_job part(const quantize_job& whole, std::size_t first, std::size_t strips, std::size_t k,
                            std::size_t cols) {
     const auto height = static_cast<std::size_t>(whole.format.block.rows);
@@ -38,9 +38,9 @@ struct quantized_chunk {
   }
 };
 
-/// body(part, strip, strips, k) for rectangles that cover strips first .. last - 1: `part` is what of the job the
-/// `strips` from `strip` on and the part's padded_cols columns from k on are.
-/// All of some strips before the next, columns upwards.
+/// Calls body(part, strip, strips, k) for rectangles that cover strips first .. last - 1: `part` is the part of the job
+/// that is `strips` strips from `strip` on and part.padded_cols columns from k on. The rectangles of some strips come
+/// in the order of their columns, then those of the next strips.
 template <class Body>
 void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, const Body& body) {
   const auto height = static_cast<std::size_t>(whole.format.block.rows);

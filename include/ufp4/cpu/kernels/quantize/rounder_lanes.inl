@@ -104,6 +104,7 @@ struct cuts_rounder {
   /// Rounds down to `index`, then moves up or not by the distance from the neighbour nearer to zero.
   UFP4_LANE u32 moved(f32 t, u32 index, u32 random) const {
     const table level = load_table(plan.level), gap = load_table(plan.gap);
+    t = at_most(at_least(t, broadcast(plan.level[0])), broadcast(plan.level[plan.cuts]));
     const u32 negative = reinterpret_cast<u32>(t < 0.0f) & 1u;
     f32 distance = magnitude(t - lookup(level, index + negative)), by = lookup(gap, index);
     if (!plan.exact_gaps) {  // the product with 65536 is exact, so one rounding or two are the same
@@ -117,7 +118,7 @@ struct cuts_rounder {
 // ---- Without a division: values under a product with the reciprocal of their scale. `doubt` becomes small where the
 // rounding of that product could have changed the code.
 
-/// v = |x| / (scale * unit) + 8.5, a few ulp off, lies in [8, 16): the index is in bits 20..22, and the bits below are
+/// v = |x| / (scale * unit) + 8.5, a few ulp off, is in [8, 16): the index is in bits 20..22, and the bits below are
 /// small or large only near a tie. The product's two roundings are worth 7.25 * 2^-23, the sum's 2^-21: two ulp of
 /// 2^-20 in all.
 struct near_uniform {

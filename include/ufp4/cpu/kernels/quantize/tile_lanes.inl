@@ -73,25 +73,49 @@ struct lane_runs {
   UFP4_LANE void read(std::size_t k, f32 (&v)[16]) const { load_transposed(x + k, step, v); }
 };
 
+/// A vector of neighbours of any type.
+template <dtype kind>
+UFP4_LANE f32 load_vector(const void* data, std::ptrdiff_t at) {
+  if constexpr (kind == dtype::f32) return load(static_cast<const float*>(data) + at);
+  const auto half = load_as<half_u16>(static_cast<const std::uint16_t*>(data) + (kind == dtype::f32 ? 0 : at));
+  return kind == dtype::bf16 ? widen_bf16(half) : widen_fp16(half);
+}
+
 /// Vectors of neighbours of any type, `step` apart.
 struct lane_columns {
   const void* data;
   dtype kind;
   std::ptrdiff_t step;
+
+  template <dtype one>
+  UFP4_LANE void read_as(std::size_t k, f32 (&v)[16]) const {
+#pragma GCC unroll 16
+    for (std::size_t j = 0; j < 16; ++j) v[j] = load_vector<one>(data, static_cast<std::ptrdiff_t>(k + j) * step);
+  }
   UFP4_LANE void read(std::size_t k, f32 (&v)[16]) const {
-    const std::ptrdiff_t first = static_cast<std::ptrdiff_t>(k) * step;
-    const auto* wide = static_cast<const float*>(data) + first;
-    const auto* half = static_cast<const std::uint16_t*>(data) + first;
-    if (kind == dtype::f32) {
-#pragma GCC unroll 16
-      for (int j = 0; j < 16; ++j) v[j] = load(wide + j * step);
-    } else if (kind == dtype::bf16) {
-#pragma GCC unroll 16
-      for (int j = 0; j < 16; ++j) v[j] = widen_bf16(load_as<half_u16>(half + j * step));
-    } else {
-#pragma GCC unroll 16
-      for (int j = 0; j < 16; ++j) v[j] = widen_fp16(load_as<half_u16>(half + j * step));
+    if (kind == dtype::f32) return read_as<dtype::f32>(k, v);
+    if (kind == dtype::bf16) return read_as<dtype::bf16>(k, v);
+    read_as<dtype::fp16>(k, v);
+  }
+  /// `count` vectors to `to`, and the amax of every sixteen, without a transform.
+  template <dtype one>
+  void copy_as(std::size_t count, float* to, u32* amax) const {
+    std::ptrdiff_t at = 0;
+    for (std::size_t k = 0; k < count; k += 16, ++amax) {
+      u32 largest{};
+#pragma GCC unroll 4
+      for (int j = 0; j < 16; ++j, at += step, to += lanes) {
+        const f32 v = load_vector<one>(data, at);
+        store(to, v);
+        largest = maximum(largest, as_bits(magnitude(v)));
+      }
+      *amax = largest;
     }
+  }
+  void copy(std::size_t count, float* to, u32* amax) const {
+    if (kind == dtype::f32) return copy_as<dtype::f32>(count, to, amax);
+    if (kind == dtype::bf16) return copy_as<dtype::bf16>(count, to, amax);
+    copy_as<dtype::fp16>(count, to, amax);
   }
 };
 
@@ -119,16 +143,8 @@ void read_sixteens(const tile_transform& h, const Source& from, std::size_t coun
   }
   if (transforms && !complete) finish_transform(h, count, t, base);
 }
-template <class Source>
-void read_tile(const tile_transform& h, const Source& from, std::size_t count, tile& t, std::size_t base) {
-  if (h.n == 1)
-    read_sixteens<false>(h, from, count, t, base);
-  else
-    read_sixteens<true>(h, from, count, t, base);
-}
-
-/// `count` runs of a row, one after the other from column k on. The other lanes, and what lies beyond the matrix, are
-/// zeros.
+/// `count` runs of a row, one after the other from column k on. The other lanes and the columns that the matrix does
+/// not have are zeros.
 [[gnu::noinline]] inline void read_runs(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
                                         std::size_t run, std::size_t count, tile& t, std::size_t base) {
   const std::size_t left = x.cols > k ? x.cols - k : 0, live = left < count * run ? left : count * run;
@@ -142,24 +158,28 @@ void read_tile(const tile_transform& h, const Source& from, std::size_t count, t
     if (live != 0) read_row(x, row, k, live, t.staged);
     for (std::size_t j = live; j < lanes * run; ++j) t.staged[j] = 0.0f;
   }
-  read_tile(h, lane_runs{first, run}, run, t, base);
+  if (h.n == 1)
+    read_sixteens<false>(h, lane_runs{first, run}, run, t, base);
+  else
+    read_sixteens<true>(h, lane_runs{first, run}, run, t, base);
 }
 
 /// `run` columns of `count` rows from `row` on, of a matrix whose columns are contiguous.
 [[gnu::noinline]] inline void read_columns(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
                                            std::size_t run, std::size_t count, tile& t, std::size_t base) {
   const std::size_t left = x.cols > k ? x.cols - k : 0;
-  if (count == lanes && left >= run) {
-    const char* first = static_cast<const char*>(x.data) + x.offset(row, k) * (x.kind == dtype::f32 ? 4 : 2);
-    return read_tile(h, lane_columns{first, x.kind, x.col_stride}, run, t, base);
+  const std::ptrdiff_t bytes = x.kind == dtype::f32 ? 4 : 2;
+  lane_columns from{static_cast<const char*>(x.data) + x.offset(row, k) * bytes, x.kind, x.col_stride};
+  if (count != lanes || left < run) {
+    const source transposed{x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride};
+    for (std::size_t j = 0; j < run; ++j) {
+      store(t.staged + j * lanes, f32{});
+      if (j < left) read_row(transposed, k + j, row, count, t.staged + j * lanes);
+    }
+    from = {t.staged, dtype::f32, static_cast<std::ptrdiff_t>(lanes)};
   }
-  const source transposed{x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride};
-  for (std::size_t j = 0; j < run; ++j) {
-    float* column = t.staged + j * lanes;
-    for (std::size_t l = 0; l < lanes; ++l) column[l] = 0.0f;
-    if (j < left) read_row(transposed, k + j, row, count, column);
-  }
-  read_tile(h, lane_columns{t.staged, dtype::f32, lanes}, run, t, base);
+  if (h.n == 1) return from.copy(run, t.x + base * lanes, t.amax + base / 16);
+  read_sixteens<true>(h, from, run, t, base);
 }
 
 /// Whether a lane is better a row, read along the columns, than a run of a row.

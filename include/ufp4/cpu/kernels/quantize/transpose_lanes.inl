@@ -1,9 +1,9 @@
-// ufp4 - reading runs of a row side by side where a vector has few quarters: quantize_avx2.hpp and quantize_neon.hpp.
+// ufp4 - load_transposed of quantize_avx2.hpp and quantize_neon.hpp, whose vectors have one or two pieces of 16 bytes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Needs load_pieces of the instruction set.
+// Needs load_pieces(p, step): four elements from p on and, in the other piece, from p + step on.
 
-/// Sixteen elements of as many runs as there are lanes, `step` apart, element by element.
+/// Sixteen elements of `lanes` runs, `step` apart: v[k] holds element k of every run.
 UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
 #pragma GCC unroll 4
   for (std::size_t c = 0; c < 16; c += 4) {
