@@ -30,6 +30,24 @@ void two_tensor_amaxes(const float* amax) {  // error: two values of tensor_amax
 #endif
 }
 
+// error: tensor_amax has no effect: the format has no tensor scale
+void host_amax_without_tensor_scale() {
+#if defined(MISTAKE)
+  (void)gpu::detail::collect_for<e1m2_f32>(tensor_amax{1});
+#else
+  (void)gpu::detail::collect_for<nvfp4>(tensor_amax{1});
+#endif
+}
+
+// error: a shard of a format with a tensor scale needs the tensor_amax of the whole operand
+void shard_without_amax([[maybe_unused]] const float* amax) {
+#if defined(MISTAKE)
+  (void)gpu::detail::collect_for<nvfp4>(shard{0, 0, 64});
+#else
+  (void)gpu::detail::collect_for<nvfp4>(shard{0, 0, 64}, gpu::tensor_amax_at{amax});
+#endif
+}
+
 // error: tensor_amax_at has no effect: the format has no tensor scale
 void amax_without_tensor_scale(const float* amax) {
 #if defined(MISTAKE)

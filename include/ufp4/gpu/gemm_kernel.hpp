@@ -90,7 +90,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// | takes        | can this program's code run the job on this device? Reads no data                                |
 /// | workspace    | bytes of device memory that `run` needs                                                          |
 /// | run          | queues the kernel                                                                                |
-/// | fast_is      | exact_blocks if `fast` gives the bits of exact_blocks                                            |
+/// | fast_is      | exact_blocks if `fast` gives the bits of exact_blocks wherever those are finite                  |
 /// | experimental | not run on any device yet, and built on instructions that the CPU simulator does not emulate:    |
 /// |              | chosen only if the program defines UFP4_EXPERIMENTAL (docs/gpu.md, cuda/first_call_check.hpp)    |
 /// | tile_side    | rows and columns of the tiles that a job alone would be cut into; null: tile_rows and tile_cols  |
