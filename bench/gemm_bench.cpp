@@ -268,8 +268,8 @@ void add_eigen(std::span<const size> sizes) {
     }
 }
 
-/// Calls so small that what surrounds the kernel counts: the limit is the kernel, called directly. A row times 256 calls,
-/// since one takes no longer than to read the clock.
+/// Calls so small that what surrounds the kernel counts: the limit is the kernel, called directly. A row times 256
+/// calls, since one takes no longer than to read the clock.
 template <class Call, class Kernel>
 void add_small_call(std::string format, std::string shape, const char* unit, double work, const Call& prepare,
                     const Kernel& prepare_kernel) {

@@ -1,4 +1,4 @@
-// ufp4 - the program links ufp4::kernels, built with UFP4_ISAS=avx2;neon: this file compiles no kernel, and no other can be had.
+// ufp4 - the program links ufp4::kernels, built with UFP4_ISAS=avx2;neon: it has these kernels and no others.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/cpu/dispatch.hpp>
 

@@ -1,8 +1,8 @@
 // ufp4 - the translation unit that is compiled for any x86-64, linked with one that is not (detail/compiler.hpp).
 // SPDX-License-Identifier: Apache-2.0
 //
-// An inline function that both units emit exists once in the program. If the linker kept the newer unit's copy of one of
-// the library's functions, this program would stop on an older processor, although it does not call that unit. Prints
+// An inline function that both units emit exists once in the program. If the linker kept the newer unit's copy of one
+// of the library's functions, this program would stop on an older processor, although it does not call that unit. Prints
 // the hash of its own operations; with an argument also that of the newer unit's.
 #include "operations.hpp"
 
