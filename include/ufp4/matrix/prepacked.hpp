@@ -115,7 +115,7 @@ class any_prepacked : public detail::quantized_memory {
 template <any_block_format Format>
 class prepacked_matrix : public detail::typed_memory<Format> {
  public:
-  static constexpr std::size_t panel_rows = detail::prepacked_layout::panel_rows;
+  static constexpr std::size_t panel_rows = detail::prepacked_layout::panel_rows;  ///< rows stored side by side
 
   prepacked_matrix() = default;
   /// Uninitialised memory for rows x cols elements under a transform; prepack fills it.

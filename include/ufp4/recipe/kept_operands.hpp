@@ -80,6 +80,7 @@ class quantized_weight {
   detail::made_weight& raw(int operand) { return operand == 1 ? forward_ : backward_; }
   const detail::made_weight& raw(int operand) const { return operand == 1 ? forward_ : backward_; }
   const detail::saved_place& made() const { return made_; }  ///< for the linear operations
+  /// For the linear operations.
   void set_origin(std::size_t rows, std::size_t cols, const detail::saved_place& made) {
     rows_ = rows, cols_ = cols, made_ = made;
   }
