@@ -170,6 +170,7 @@ class cublas {
     note(detail::status_of("cublas", detail::checked_call("cublasLtCreate", cublasLtCreate(&handle))));
     if (state_.ok()) install(handle, true);
   }
+  /// Uses the caller's handle.
   explicit cublas(cublasLtHandle_t handle) {
     if (!find_device()) return;
     if (handle == nullptr)
@@ -185,7 +186,7 @@ class cublas {
     if (owned_) (void)cublasLtDestroy(handle_);
   }
 
-  const status& made() const { return state_; }
+  const status& made() const { return state_; }  ///< whether the library can be used
 
  private:
   bool find_device() {

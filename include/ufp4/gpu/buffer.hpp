@@ -19,14 +19,17 @@ class buffer {
 
  public:
   buffer() = default;
+  /// Allocates `size` elements. Throws std::invalid_argument with the error of the runtime if that fails.
   explicit buffer(std::size_t size) : size_(size) {
     void* p = nullptr;
     const error e = allocate(&p, size * sizeof(T));
     ufp4::detail::expects(e == success, "buffer: allocation failed: ", size * sizeof(T), " bytes: ", error_text(e));
     data_ = static_cast<T*>(p);
   }
-  explicit buffer(std::span<const T> values) : buffer(values.size()) { upload(values); }
+  explicit buffer(std::span<const T> values) : buffer(values.size()) { upload(values); }  ///< allocates and copies
+  /// Moves.
   buffer(buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  /// Moves.
   buffer& operator=(buffer other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
@@ -36,15 +39,17 @@ class buffer {
     if (data_ != nullptr) (void)release(data_);
   }
 
-  T* data() const { return data_; }
-  std::size_t size() const { return size_; }
-  std::span<T> span() const { return {data_, size_}; }
+  T* data() const { return data_; }                     ///< in device memory
+  std::size_t size() const { return size_; }            ///< in elements
+  std::span<T> span() const { return {data_, size_}; }  ///< in device memory
 
+  /// Copies from the host and waits. Throws if the sizes differ or the copy fails.
   void upload(std::span<const T> values) {
     ufp4::detail::expects(values.size() == size_, "buffer: size mismatch: upload of ", values.size(), " objects into ",
                           size_);
     finish(copy(data_, values.data(), size_ * sizeof(T), stream{}));
   }
+  /// Copies to the host and waits. Throws if the sizes differ or the copy fails.
   void download(std::span<T> values) const {
     ufp4::detail::expects(values.size() == size_, "buffer: size mismatch: download of ", size_, " objects into ",
                           values.size());

@@ -16,8 +16,8 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// | workspace | device memory, aligned to 256 bytes, for calls whose workspace_bytes() is not 0. Calls on one   |
 /// |           | stream may share it, calls on different streams must not                                        |
 struct context {
-  stream where{};
-  std::span<std::byte> workspace{};
+  stream where{};                    ///< work is queued on it
+  std::span<std::byte> workspace{};  ///< device memory, aligned to 256 bytes
 };
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

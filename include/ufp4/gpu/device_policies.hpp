@@ -16,12 +16,12 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// tensor_amax in device memory, as amax() writes it. The kernel reads it when it runs, so a value that is negative or
 /// not finite cannot be rejected: it makes the tensor scale NaN, and with it everything that is decoded.
 struct tensor_amax_at {
-  const float* value = nullptr;
+  const float* value = nullptr;  ///< in device memory
 };
 
 /// count_into for a report in device memory. The kernel adds to it.
 struct count_at {
-  quantize_report* report = nullptr;
+  quantize_report* report = nullptr;  ///< in device memory
 };
 
 }  // namespace ufp4::gpu::inline UFP4_GPU
@@ -40,7 +40,7 @@ struct options {
   bool has_amax_at = false;
   const float* amax_at = nullptr;
   bool counts = false;
-  quantize_report* report = nullptr;
+  quantize_report* report = nullptr;  ///< in device memory
 };
 
 template <class O>

@@ -14,17 +14,17 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// One operand of a product: codes and scales in the canonical layout, or a plain matrix.
 /// Pointers are to device memory.
 struct gemm_side {
-  bool is_quantized = true;
-  const std::uint8_t* codes = nullptr;
-  const void* scales = nullptr;
-  const float* tensor_scale = nullptr;  ///< null: 1
-  grid4 grid{};
-  scale_kind scale = scale_kind::f32;
-  unsigned block_rows = 1;  ///< rows that share a scale
-  std::size_t rows = 0, cols = 0, padded_cols = 0;
-  ufp4::detail::source plain{};       ///< if not quantized: the matrix, without the transform
-  bool rounds_plain_to_bf16 = false;  ///< its elements are first rounded to nearest even: the bf16 recipe
-  transform_spec transform{};
+  bool is_quantized = true;                         ///< false for a plain matrix
+  const std::uint8_t* codes = nullptr;              ///< or the plain elements
+  const void* scales = nullptr;                     ///< block scales, in the type `scale`
+  const float* tensor_scale = nullptr;              ///< null: 1
+  grid4 grid{};                                     ///< the element format
+  scale_kind scale = scale_kind::f32;               ///< the type of the block scales
+  unsigned block_rows = 1;                          ///< rows that share a scale
+  std::size_t rows = 0, cols = 0, padded_cols = 0;  ///< of the operand
+  ufp4::detail::source plain{};                     ///< if not quantized: the matrix, without the transform
+  bool rounds_plain_to_bf16 = false;                ///< its elements are first rounded to nearest even: the bf16 recipe
+  transform_spec transform{};                       ///< of a plain operand
 
   /// Are the values of the grid small integers times a power of two?
   UFP4_HD bool exact() const { return is_quantized && grid.exact_products; }
@@ -32,15 +32,15 @@ struct gemm_side {
 
 /// C = alpha * left * right^T + bias + beta * C: the parameter of a kernel.
 struct gemm_job {
-  gemm_side left{}, right{};
-  ufp4::detail::sink out{};
-  unsigned block = 16;  ///< length along K of a block of either side
-  float alpha = 1, beta = 0;
-  accumulate mode = accumulate::fast;
-  const float* bias = nullptr;  ///< one float for each column of C, or null
+  gemm_side left{}, right{};           ///< the operands
+  ufp4::detail::sink out{};            ///< C
+  unsigned block = 16;                 ///< length along K of a block of either side
+  float alpha = 1, beta = 0;           ///< as in gemm_options
+  accumulate mode = accumulate::fast;  ///< as in gemm_options
+  const float* bias = nullptr;         ///< one float for each column of C, or null
 
-  UFP4_HD std::size_t padded() const { return left.padded_cols; }
-  UFP4_HD std::size_t blocks() const { return left.padded_cols / block; }
+  UFP4_HD std::size_t padded() const { return left.padded_cols; }          ///< the padded length of K
+  UFP4_HD std::size_t blocks() const { return left.padded_cols / block; }  ///< blocks along K
 };
 
 }  // namespace ufp4::gpu::inline UFP4_GPU
@@ -97,15 +97,19 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// | run_group    | queues many jobs at once. They differ only in pointers, shapes and strides, have no bias and are |
 /// |              | not empty. Null: they are run one by one                                                         |
 struct gemm_kernel {
-  const char* name = "";
-  const char* instruction = "";
-  unsigned tile_rows = 1, tile_cols = 1;  ///< the part of C that one thread block computes
-  bool (*takes)(const gemm_job&, const device_facts&) = nullptr;
+  const char* name = "";                                          ///< as explain() reports it
+  const char* instruction = "";                                   ///< as explain() reports it
+  unsigned tile_rows = 1, tile_cols = 1;                          ///< the part of C that one thread block computes
+  bool (*takes)(const gemm_job&, const device_facts&) = nullptr;  ///< whether the kernel supports the call
+  /// Bytes that the call needs; nullptr for none.
   std::size_t (*workspace)(const gemm_job&, const device_facts&) = &detail::no_workspace;
+  /// Queues the call.
   error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
-  accumulate fast_is = accumulate::fast;
-  bool experimental = false;
+  accumulate fast_is = accumulate::fast;  ///< what the kernel computes in mode `fast`
+  bool experimental = false;              ///< see the table above
+  /// Rows and columns of the tile, if they depend on the call.
   unsigned (*tile_side)(const gemm_job&, const device_facts&) = nullptr;
+  /// Queues several products in one launch; nullptr if it cannot.
   error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
 };
 

@@ -19,12 +19,12 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// | mode        | how sums are computed: exact_blocks also if `fast` was requested and the kernel has those bits  |
 /// | note        | why a faster kernel is not used; may be empty                                                   |
 struct explanation {
-  const char* operation = "";
-  const char* kernel = "";
-  const char* instruction = "";
-  std::size_t tile_rows = 0, tile_cols = 0;
-  accumulate mode = accumulate::fast;
-  std::string note;
+  const char* operation = "";                ///< the operation
+  const char* kernel = "";                   ///< the name of its kernel
+  const char* instruction = "";              ///< the matrix instruction
+  std::size_t tile_rows = 0, tile_cols = 0;  ///< of C, of one thread block
+  accumulate mode = accumulate::fast;        ///< what the kernel computes
+  std::string note;                          ///< remarks, possibly empty
 
   /// All members in one line.
   std::string text() const {

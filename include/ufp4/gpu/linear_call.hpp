@@ -17,10 +17,10 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// | left, right | the kernel that quantizes; "" for an operand that is not quantized, was saved, or is empty |
 /// | products    | one for each expert                                                                        |
 struct linear_explanation {
-  const char* operation = "";
-  const char* left = "";
-  const char* right = "";
-  std::vector<explanation> products;
+  const char* operation = "";         ///< the operation
+  const char* left = "";              ///< how the left operand is made
+  const char* right = "";             ///< how the right operand is made
+  std::vector<explanation> products;  ///< one for each product
 
   /// One line, and one for each product that differs from the previous one.
   std::string text() const {

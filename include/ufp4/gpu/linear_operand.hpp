@@ -21,19 +21,20 @@ class saved_activation {
  public:
   /// The operand of one expert.
   struct part {
-    gemm_side side;
+    gemm_side side;  ///< its codes and scales
     int block = 16;  ///< length along the contraction axis
   };
 
   saved_activation() = default;
+  /// Device memory, aligned to 256 bytes, that must outlive the backward pass.
   explicit saved_activation(std::span<std::byte> memory) : memory_(memory) {}
 
-  std::span<std::byte> memory() const { return memory_; }
-  std::size_t parts() const { return parts_.size(); }
-  std::vector<part>& raw() { return parts_; }
-  const std::vector<part>& raw() const { return parts_; }
-  recipe::detail::saved_place& made() { return made_; }
-  const recipe::detail::saved_place& made() const { return made_; }
+  std::span<std::byte> memory() const { return memory_; }            ///< as given
+  std::size_t parts() const { return parts_.size(); }                ///< 1, or one for each expert
+  std::vector<part>& raw() { return parts_; }                        ///< for the linear operations
+  const std::vector<part>& raw() const { return parts_; }            ///< for the linear operations
+  recipe::detail::saved_place& made() { return made_; }              ///< for the linear operations
+  const recipe::detail::saved_place& made() const { return made_; }  ///< for the linear operations
 
  private:
   std::span<std::byte> memory_;

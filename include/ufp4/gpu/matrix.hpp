@@ -22,6 +22,7 @@ class quantized_view {
   using scale_type = typename Format::scale_type;
 
   quantized_view() = default;
+  /// Refers to device memory. Throws std::invalid_argument if a size does not match.
   quantized_view(std::span<std::uint8_t> codes, std::span<scale_type> scales, float* tensor_scale, std::size_t rows,
                  std::size_t cols, const transform_spec& applied = {})
       : codes_(codes), scales_(scales), tensor_scale_(tensor_scale), rows_(rows), cols_(cols), transform_(applied) {
@@ -71,6 +72,7 @@ class quantized_matrix {
     if (Format::two_level) tensor_scale_.upload({&scale, 1});
   }
 
+  /// A view of the whole matrix.
   quantized_view<Format> view() const {
     return {codes_.span(), scales_.span(), tensor_scale_.data(), rows_, cols_, transform_};
   }

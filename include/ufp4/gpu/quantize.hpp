@@ -28,7 +28,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// The policies of one of the two outputs: quantize_both(..., with(hadamard<16>{}), with(stochastic{.seed = 1})).
 template <class Options>
 struct policy_set {
-  Options options;
+  Options options;  ///< the policies of the call
 };
 /// Collects policies into a policy_set.
 template <class... Policies>
@@ -39,9 +39,9 @@ auto with(const Policies&... policies) {
 
 /// The kernel that a call would run.
 struct quantize_explanation {
-  const char* operation = "";
-  const char* kernel = "";
-  std::string note;  ///< why a faster kernel is not used; may be empty
+  const char* operation = "";  ///< the operation
+  const char* kernel = "";     ///< the name of its kernel
+  std::string note;            ///< why a faster kernel is not used; may be empty
 
   /// All members in one line.
   std::string text() const {

@@ -15,11 +15,12 @@ namespace ufp4::gpu::inline UFP4_GPU {
 class [[nodiscard]] status {
  public:
   status() = default;
+  /// An error of the runtime, or of an argument.
   status(error code, std::string text) : code_(code), text_(static_cast<std::string&&>(text)) {}
 
-  bool ok() const { return code_ == success; }
-  explicit operator bool() const { return ok(); }
-  error code() const { return code_; }
+  bool ok() const { return code_ == success; }     ///< whether the work is queued
+  explicit operator bool() const { return ok(); }  ///< the same
+  error code() const { return code_; }             ///< of the runtime
   const std::string& text() const { return text_; }
 
  private:

@@ -40,8 +40,9 @@ UFP4_DEVICE std::uint32_t select_four(const byte_table& t, std::uint32_t place, 
 
 /// Lower and upper bytes of the entries of codes 0, 2, 4, 6 and of codes 1, 3, 5, 7.
 struct split_halves {
-  std::uint32_t low[2], high[2];
+  std::uint32_t low[2], high[2];  ///< the low and high bytes of eight values
 };
+/// Looks up eight codes.
 UFP4_DEVICE split_halves split_eight(const half_table& t, std::uint32_t codes) {
   split_halves out;
   UFP4_UNROLL
@@ -62,6 +63,7 @@ UFP4_DEVICE std::uint32_t halves_word(const split_halves& s, unsigned w) {
 UFP4_DEVICE float low_float(const split_halves& s, unsigned w) {
   return ufp4::detail::to_float(select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x04000C0Cu : 0x06020C0Cu));
 }
+/// Value w as a float.
 UFP4_DEVICE float high_float(const split_halves& s, unsigned w) {
   return ufp4::detail::to_float(select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x05010C0Cu : 0x07030C0Cu));
 }

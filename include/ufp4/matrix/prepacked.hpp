@@ -99,6 +99,7 @@ class any_prepacked : public detail::quantized_memory {
                                  const transform_spec& applied = {})
       : any_prepacked(detail::quantized_shape{format, 1, rows, cols, applied}) {}
 
+  /// The rows divided by panel_rows, rounded up.
   UFP4_HOST_MEMBER std::size_t panels() const { return detail::prepacked_layout::panels(rows()); }
   /// Element (row, col), decoded: value * fl(block scale * tensor scale).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
@@ -114,7 +115,7 @@ class any_prepacked : public detail::quantized_memory {
 template <any_block_format Format>
 class prepacked_matrix : public detail::typed_memory<Format> {
  public:
-  static constexpr std::size_t panel_rows = detail::prepacked_layout::panel_rows;
+  static constexpr std::size_t panel_rows = detail::prepacked_layout::panel_rows;  ///< rows stored side by side
 
   prepacked_matrix() = default;
   /// Uninitialised memory for rows x cols elements under a transform; prepack fills it.
@@ -122,6 +123,7 @@ class prepacked_matrix : public detail::typed_memory<Format> {
       : detail::typed_memory<Format>(rows, cols, applied,
                                      detail::prepacked_size({spec_of<Format>, 1, rows, cols, applied})) {}
 
+  /// The rows divided by panel_rows, rounded up.
   UFP4_HOST_MEMBER std::size_t panels() const { return detail::prepacked_layout::panels(this->rows()); }
   /// Element (row, col), decoded: value * fl(block scale * tensor scale).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {

@@ -43,8 +43,9 @@ namespace ufp4::recipe::inline UFP4_TYPES {
 class saved_activation {
  public:
   saved_activation() = default;
+  /// Movable, not copyable: operands refer to its own buffers.
   saved_activation(saved_activation&&) = default;  // a copy's operands would point into the original's buffers
-  saved_activation& operator=(saved_activation&&) = default;
+  saved_activation& operator=(saved_activation&&) = default;  ///< see above
 
   std::size_t parts() const { return parts_.size(); }  ///< one, or one per expert; 0 before linear_forward
   /// Bytes of codes, scales and copies.
@@ -52,9 +53,9 @@ class saved_activation {
 
   /// For the operations: the parts, and the step and layer that they were made at.
   std::vector<detail::stored_operand>& raw() { return parts_; }
-  const std::vector<detail::stored_operand>& raw() const { return parts_; }
-  detail::saved_place& made() { return made_; }
-  const detail::saved_place& made() const { return made_; }
+  const std::vector<detail::stored_operand>& raw() const { return parts_; }  ///< for the linear operations
+  detail::saved_place& made() { return made_; }                              ///< for the linear operations
+  const detail::saved_place& made() const { return made_; }                  ///< for the linear operations
 
  private:
   std::vector<detail::stored_operand> parts_;
@@ -78,7 +79,8 @@ class quantized_weight {
   /// For the operations: operand 1 (W, for linear_forward) or 3 (W^T, for linear_backward_input), and their origin.
   detail::made_weight& raw(int operand) { return operand == 1 ? forward_ : backward_; }
   const detail::made_weight& raw(int operand) const { return operand == 1 ? forward_ : backward_; }
-  const detail::saved_place& made() const { return made_; }
+  const detail::saved_place& made() const { return made_; }  ///< for the linear operations
+  /// For the linear operations.
   void set_origin(std::size_t rows, std::size_t cols, const detail::saved_place& made) {
     rows_ = rows, cols_ = cols, made_ = made;
   }

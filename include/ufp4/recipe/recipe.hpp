@@ -40,7 +40,7 @@ struct gemm_policy {
 
 /// An operand's policy with its signs drawn and its seed derived.
 struct bound_operand {
-  operand_policy policy;
+  operand_policy policy;     ///< as in the recipe
   transform_spec transform;  ///< as quantize takes it
   rounding_spec rounding;    ///< as quantize takes it
 };

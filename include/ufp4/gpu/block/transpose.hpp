@@ -17,13 +17,15 @@ using thread::run_of_thread;
 
 /// 256 groups of sixteen elements, one for each thread; `sixteens` groups of each row, a power of two up to 16.
 struct transposed_tile {
-  static constexpr unsigned threads = 256, banks = 32;
-  unsigned sixteens = 4;
+  static constexpr unsigned threads = 256, banks = 32;  ///< of a thread block; of shared memory
+  unsigned sixteens = 4;                                ///< columns of the tile divided by 16
   unsigned shift = 8;  ///< banks / sixteens if lanes are counted along rows first; rows if along columns
 
-  UFP4_HD unsigned rows() const { return threads / sixteens; }
-  UFP4_HD unsigned cols() const { return sixteens * run_of_thread; }
+  UFP4_HD unsigned rows() const { return threads / sixteens; }        ///< of the tile
+  UFP4_HD unsigned cols() const { return sixteens * run_of_thread; }  ///< of the tile
+  /// Index of element (r, k) in shared memory.
   UFP4_HD unsigned at(unsigned r, unsigned k) const { return k * rows() + k / run_of_thread * shift + r; }
+  /// Of shared memory.
   UFP4_HD std::size_t bytes() const { return sizeof(float) * (threads * run_of_thread + sixteens * shift); }
 };
 

@@ -36,7 +36,7 @@ constexpr container_table container_table_of(const grid4& grid) {
 
 /// Eight elements in the order of K, the first in the lowest byte: those of codes 0 to 3 and of codes 4 to 7.
 struct eight_containers {
-  std::uint32_t first, last;
+  std::uint32_t first, last;  ///< four bytes each
 };
 
 /// In eleven integer instructions.

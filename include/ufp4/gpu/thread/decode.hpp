@@ -38,8 +38,9 @@ UFP4_HD inline std::uint32_t byte_permute(std::uint32_t x, std::uint32_t y, std:
 
 /// Entry c is byte c % 4 of word[c / 4].
 struct byte_table {
-  std::uint32_t word[4] = {};
+  std::uint32_t word[4] = {};  ///< byte c is the value of code c
 
+  /// Sets the byte of a code.
   UFP4_HD constexpr void set(unsigned code, std::uint32_t byte) {
     const unsigned at = 8 * (code % 4);
     word[code / 4] = (word[code / 4] & ~(0xFFu << at)) | (byte & 0xFFu) << at;
@@ -48,7 +49,7 @@ struct byte_table {
 
 /// Sixteen entries of 16 bits: their lower bytes and their upper bytes.
 struct half_table {
-  byte_table low, high;
+  byte_table low, high;  ///< the low and high bytes of each value
 
   UFP4_HD constexpr bool high_suffices() const {  ///< are all lower bytes zero?
     return (low.word[0] | low.word[1] | low.word[2] | low.word[3]) == 0;
@@ -105,7 +106,7 @@ UFP4_HD constexpr bool fits_bf16(const grid4& grid) {
 
 /// Sixteen bits of selector for every four codes: the place in a half of a table, and the half.
 struct code_selectors {
-  std::uint32_t place, half;
+  std::uint32_t place, half;  ///< selectors of byte permutes
 };
 /// The selectors of eight codes.
 UFP4_HD constexpr code_selectors selectors_of(std::uint32_t codes) {

@@ -19,11 +19,11 @@ inline constexpr unsigned run_of_thread = 16;  ///< elements that a thread holds
 
 /// What one load or store instruction moves.
 struct __attribute__((may_alias, aligned(16))) words4 {
-  std::uint32_t word[4];
+  std::uint32_t word[4];  ///< 16 bytes, for one memory access
 };
 /// The same of half the size.
 struct __attribute__((may_alias, aligned(8))) words2 {
-  std::uint32_t word[2];
+  std::uint32_t word[2];  ///< the bytes
 };
 
 /// A binary16 as binary32: its fields shifted into place, then times 2^112, which is exact and normalizes a subnormal.
@@ -132,7 +132,7 @@ UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, cons
 
 /// Where a thread works: a row, and the index of a group of sixteen in it.
 struct grid_place {
-  std::size_t row = 0, sixteen = 0;
+  std::size_t row = 0, sixteen = 0;  ///< the row, and the column divided by 16
 };
 /// The place with index `at` where each row has `across` places. The division is done in 32 bits if they suffice: a
 /// 64-bit division takes a hundred instructions.
@@ -167,7 +167,7 @@ UFP4_DEVICE void store_scale(void* scales, scale_kind kind, std::size_t i, std::
 
 /// The codes of sixteen elements, the first in the low nibble of word 0. Bytes from `count` on are read as 0.
 struct packed_sixteen {
-  std::uint32_t word[2];
+  std::uint32_t word[2];  ///< the bytes
 };
 /// Loads `count` bytes of codes, at most 8.
 UFP4_DEVICE packed_sixteen load_codes(const std::uint8_t* codes, unsigned count) {

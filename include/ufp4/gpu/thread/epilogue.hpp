@@ -15,11 +15,11 @@ namespace ufp4::gpu::thread::inline UFP4_GPU {
 
 /// What turns the sums of a job into C.
 struct epilogue {
-  sink out{};
-  const float *tensor_scale_a = nullptr, *tensor_scale_b = nullptr;
-  const float* bias = nullptr;
-  float alpha = 1, beta = 0;
-  accumulate mode = accumulate::fast;
+  sink out{};                                                        ///< C
+  const float *tensor_scale_a = nullptr, *tensor_scale_b = nullptr;  ///< in device memory, or nullptr for 1
+  const float* bias = nullptr;                                       ///< one for each column, or nullptr
+  float alpha = 1, beta = 0;                                         ///< as in gemm_options
+  accumulate mode = accumulate::fast;                                ///< as in gemm_options
 };
 /// The epilogue of a job.
 UFP4_DEVICE epilogue epilogue_of(const gemm_job& job) {
@@ -66,7 +66,7 @@ UFP4_DEVICE void store_sum(const epilogue& to, const result_scales& by, std::siz
 
 /// A row and a column of C.
 struct element_place {
-  std::size_t row, col;
+  std::size_t row, col;  ///< of C
 };
 /// The same of `count` sums in registers, at most 64: sum(n) at place(n), where places outside C are skipped. The sums
 /// that are not finite follow in a loop, so that the unrolled code does not contain `recompute` once for each sum.

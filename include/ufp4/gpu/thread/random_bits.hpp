@@ -11,8 +11,9 @@ namespace ufp4::gpu::thread::inline UFP4_GPU {
 
 /// Sixteen numbers of sixteen random bits, two in each word, the first in the low half.
 struct sixteen_random_bits {
-  std::uint32_t word[8];
+  std::uint32_t word[8];  ///< two elements in a word
 
+  /// The 16 random bits of element j.
   UFP4_DEVICE std::uint32_t random_word(unsigned j) const {
     return j % 2 == 0 ? word[j / 2] & 0xFFFFu : word[j / 2] >> 16;
   }

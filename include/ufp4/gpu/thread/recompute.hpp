@@ -16,19 +16,19 @@ namespace ufp4::gpu::thread::inline UFP4_GPU {
 
 /// TA, fl(alpha * TB) and TB: the tensor scales of a product, with its alpha.
 struct result_scales {
-  float a, alpha_b, b;
+  float a, alpha_b, b;  ///< TA, fl(alpha * TB), TB of numerics 6
 };
 
 /// One operand in device memory: codes and scales, or a plain matrix.
 struct operand_memory {
-  const std::uint8_t* codes = nullptr;
-  const void* scales = nullptr;
-  const float* value = nullptr;  ///< by code
-  scale_kind scale = scale_kind::f32;
-  unsigned block_rows = 1;           ///< rows that share a scale
-  const gemm_side* plain = nullptr;  ///< not null: this matrix instead of codes
-  std::size_t padded_cols = 0;
-  unsigned block = 16;
+  const std::uint8_t* codes = nullptr;  ///< packed codes
+  const void* scales = nullptr;         ///< block scales
+  const float* value = nullptr;         ///< by code
+  scale_kind scale = scale_kind::f32;   ///< the type of the block scales
+  unsigned block_rows = 1;              ///< rows that share a scale
+  const gemm_side* plain = nullptr;     ///< not null: this matrix instead of codes
+  std::size_t padded_cols = 0;          ///< columns with padding
+  unsigned block = 16;                  ///< the block length
 
   /// Element k of a row, without its scale.
   UFP4_DEVICE float element(std::size_t row, std::size_t k) const {

@@ -22,12 +22,12 @@ namespace ufp4::gpu::thread::inline UFP4_GPU {
 /// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the same with the unit of the value's binade, two codes in each   |
 /// |                  | binade                                                                                    |
 struct rounding_plan {
-  enum class grid : std::uint8_t { levels, uniform, two_bit_mantissa };
-  grid kind = grid::levels;
-  bool twos_complement = false;  ///< else a code is sign << 3 | magnitude
-  float unit = 0;                ///< a power of two from 2^-8 to 2^8
-  std::uint32_t qmax_bits = 0;
-  std::uint32_t zeros = 0;  ///< eight codes of +0
+  enum class grid : std::uint8_t { levels, uniform, two_bit_mantissa };  ///< How codes are computed.
+  grid kind = grid::levels;                                              ///< how codes are computed
+  bool twos_complement = false;                                          ///< else a code is sign << 3 | magnitude
+  float unit = 0;                                                        ///< a power of two from 2^-8 to 2^8
+  std::uint32_t qmax_bits = 0;                                           ///< the bits of qmax
+  std::uint32_t zeros = 0;                                               ///< eight codes of +0
 };
 
 /// Are the levels of the grid these multiples of the unit, with both signs?
@@ -63,7 +63,7 @@ UFP4_HD constexpr rounding_plan plan_of(const grid4& g) {
 
 /// The codes of sixteen elements as they are stored: eight in each word, the first in the low nibble.
 struct sixteen_codes {
-  std::uint32_t word[2] = {0, 0};
+  std::uint32_t word[2] = {0, 0};  ///< sixteen codes, the first in the low bits
 
   /// Adds sign << 3 | index as the code of element j; the highest bit of `t` is the sign.
   UFP4_DEVICE void add(unsigned j, std::uint32_t index, std::uint32_t t) {
@@ -143,7 +143,7 @@ UFP4_DEVICE sixteen_codes round_by_levels(const grid4& grid, const Rounding& rou
 
 /// stochastic with random bits that were drawn before: two Philox calls for sixteen values.
 struct drawn_sixteen {
-  sixteen_random_bits random_bits;
+  sixteen_random_bits random_bits;  ///< of the sixteen elements
   UFP4_DEVICE bool round_up(const neighbours& n, float t, std::uint64_t index) const {
     const std::uint32_t word = random_bits.word[index / 2 % 8];
     return stochastic::moves_up(n, t, index % 2 == 0 ? word & 0xFFFFu : word >> 16);
