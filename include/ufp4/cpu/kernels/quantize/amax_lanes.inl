@@ -11,8 +11,8 @@ inline std::uint32_t largest_lane(u32 v) {
   return largest;
 }
 
-/// The amax of the finite ones of `count` elements, a multiple of `lanes`. They are read a second time only where one is
-/// not finite.
+/// The amax of the finite ones of `count` elements, a multiple of `lanes`. They are read a second time only where one
+/// is not finite.
 inline std::uint32_t finite_amax(const float* x, std::size_t count) {
   u32 amax{};
   for (std::size_t i = 0; i < count; i += lanes) amax = maximum(amax, as_bits(magnitude(load(x + i))));

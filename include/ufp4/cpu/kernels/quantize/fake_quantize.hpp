@@ -8,8 +8,8 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// Does what fake_quantize_strips does, with the kernels of an instruction set. A chunk is read before any of it is written, so x and
-/// out may be the same matrix.
+/// Does what fake_quantize_strips does, with the kernels of an instruction set. A chunk is read before any of it is
+/// written, so x and out may be the same matrix.
 inline void fake_quantize_chunks(isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
                                  bool undo_transform, const sink& out, std::size_t first, std::size_t last,
                                  quantize_report& report) {
