@@ -19,6 +19,8 @@ namespace avx2 {
 
 inline constexpr std::size_t lanes = 8;
 
+#include <ufp4/cpu/simd/lanes.inl>
+
 #include <ufp4/cpu/simd/x86_lanes.inl>
 
 /// table[index & 15], lane by lane; the table in two halves.
@@ -80,6 +82,7 @@ UFP4_LANE f32 exchange(f32 v) {
 #include <ufp4/cpu/simd/butterfly_lanes.inl>
 #include <ufp4/cpu/simd/philox_lanes.inl>
 #include <ufp4/cpu/simd/scale_lanes.inl>
+#include <ufp4/cpu/simd/transpose_lanes.inl>
 
 }  // namespace avx2
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -22,6 +22,8 @@ namespace avx512 {
 
 inline constexpr std::size_t lanes = 16;
 
+#include <ufp4/cpu/simd/lanes.inl>
+
 #include <ufp4/cpu/simd/x86_lanes.inl>
 
 /// Two of a's quarters and then two of b's, two bits of `which` each.
@@ -92,6 +94,7 @@ UFP4_LANE f32 exchange(f32 v) {
 #include <ufp4/cpu/simd/butterfly_lanes.inl>
 #include <ufp4/cpu/simd/philox_lanes.inl>
 #include <ufp4/cpu/simd/scale_lanes.inl>
+#include <ufp4/cpu/simd/transpose_lanes.inl>
 
 }  // namespace avx512
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

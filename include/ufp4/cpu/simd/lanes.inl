@@ -1,8 +1,7 @@
 // ufp4 - what the lanes of every instruction set have in common: types, memory, bits.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by x86_lanes.inl and neon.hpp, inside a target region and namespace, after `lanes` and the four shuffles of
-// transpose4.
+// Included by avx512.hpp, avx2.hpp and neon.hpp, inside their target regions and namespaces, after `lanes`.
 
 using f32 = float __attribute__((vector_size(4 * lanes)));
 using i32 = std::int32_t __attribute__((vector_size(4 * lanes)));
@@ -36,14 +35,3 @@ UFP4_LANE u32 round_bf16_numbers(f32 v) {
 /// v rounded to bf16 (RNE; overflow is infinity, a NaN a NaN) in the upper half of each lane; the lower half is
 /// arbitrary.
 UFP4_LANE u32 round_bf16(f32 v) { return v == v ? round_bf16_numbers(v) : broadcast(0x7FC00000u); }
-
-/// Transposes four vectors of four lanes in each 16 bytes.
-template <class V>
-UFP4_LANE void transpose4(V* v) {
-  const V ab_low = low_pairs(v[0], v[1]), ab_high = high_pairs(v[0], v[1]);
-  const V cd_low = low_pairs(v[2], v[3]), cd_high = high_pairs(v[2], v[3]);
-  v[0] = low_quads(ab_low, cd_low);
-  v[1] = high_quads(ab_low, cd_low);
-  v[2] = low_quads(ab_high, cd_high);
-  v[3] = high_quads(ab_high, cd_high);
-}

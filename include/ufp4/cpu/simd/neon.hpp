@@ -17,6 +17,8 @@ namespace neon {
 
 inline constexpr std::size_t lanes = 4;
 
+#include <ufp4/cpu/simd/lanes.inl>
+
 /// Neighbouring elements of a and b side by side, from the lower or the upper half: pairs of dwords, quads of them.
 template <class V>
 UFP4_LANE V low_pairs(V a, V b) {
@@ -42,8 +44,6 @@ UFP4_LANE V high_quads(V a, V b) {
   asm("zip2 %0.2d, %1.2d, %2.2d" : "=w"(r) : "w"(a), "w"(b));
   return r;
 }
-
-#include <ufp4/cpu/simd/lanes.inl>
 
 /// v, rounded here: a product is not contracted into a later add.
 UFP4_LANE f32 rounded(f32 v) {
@@ -158,6 +158,7 @@ UFP4_LANE f32 exchange(f32 v) {
 #include <ufp4/cpu/simd/butterfly_lanes.inl>
 #include <ufp4/cpu/simd/philox_lanes.inl>
 #include <ufp4/cpu/simd/scale_lanes.inl>
+#include <ufp4/cpu/simd/transpose_lanes.inl>
 
 }  // namespace neon
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -1,7 +1,8 @@
 // ufp4 - Philox4x32-10 in lanes, one counter for each lane: the one body for all CPU instruction sets.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by avx512.hpp, avx2.hpp and neon.hpp, inside their target regions and namespaces. Needs of them:
+// philox4x32 of round/philox.hpp is the reference. Included by avx512.hpp, avx2.hpp and neon.hpp, inside their target
+// regions and namespaces, which define:
 //
 // | philox_word, philox_parts | words as they are multiplied: some instruction sets keep the lanes in two parts   |
 // | part_of(v, part)          | one part of the words of all lanes                                                |

@@ -1,7 +1,7 @@
 // ufp4 - what the lanes of avx2.hpp and avx512.hpp have in common: one instruction a function, of either width.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by both, inside their regions and namespaces, after `lanes`.
+// Included by both, inside their target regions and namespaces, after lanes.inl.
 
 /// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes:
 /// pairs of dwords, quads of them.
@@ -29,8 +29,6 @@ UFP4_LANE V high_quads(V a, V b) {
   asm("vpunpckhqdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
   return r;
 }
-
-#include <ufp4/cpu/simd/lanes.inl>
 
 /// v, rounded here: a product is not contracted into a later add.
 UFP4_LANE f32 rounded(f32 v) {

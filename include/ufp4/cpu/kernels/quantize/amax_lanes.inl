@@ -3,11 +3,8 @@
 
 /// The largest lane of a vector.
 inline std::uint32_t largest_lane(u32 v) {
-  alignas(64) std::uint32_t lane[lanes];
   std::uint32_t largest = 0;
-  store(lane, v);
-#pragma GCC unroll 1
-  for (const std::uint32_t one : lane) largest = one > largest ? one : largest;
+  for (std::size_t l = 0; l < lanes; ++l) largest = v[l] > largest ? v[l] : largest;
   return largest;
 }
 

@@ -33,7 +33,7 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
   asm("vextractf128 $1, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + step)) : "x"(v));
 }
 
-#include <ufp4/cpu/kernels/quantize/transpose_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/load_transposed.inl>
 
 /// The smaller of |t| and a positive bound.
 UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) { return at_most(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
@@ -52,6 +52,13 @@ UFP4_LANE table load_table(const void* values) {
   const auto* p = static_cast<const float*>(values);
   return {load(p), load(p + 8)};
 }
+
+#include <ufp4/cpu/kernels/quantize/rounder_lanes.inl>
+
+#include <ufp4/cpu/kernels/quantize/block_scale_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/code_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/store_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/tile_lanes.inl>
 
 #include <ufp4/cpu/kernels/quantize/quantize_lanes.inl>
 

@@ -73,6 +73,13 @@ UFP4_LANE u32 finish_codes(u32 word) {
 using table = f32;
 UFP4_LANE table load_table(const void* values) { return load_as<f32>(values); }
 
+#include <ufp4/cpu/kernels/quantize/rounder_lanes.inl>
+
+#include <ufp4/cpu/kernels/quantize/block_scale_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/code_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/store_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/tile_lanes.inl>
+
 #include <ufp4/cpu/kernels/quantize/quantize_lanes.inl>
 
 #include <ufp4/cpu/kernels/quantize/amax_lanes.inl>

@@ -9,22 +9,23 @@
 // So a transform is sums and differences of whole vectors, the amax of a block is a maximum of vectors, the scales of
 // as many blocks are computed at once, and eight codes become a word by shifts.
 //
-// Needs the names of simd/, read_row of hadamard_lanes.inl, and
+// | rounder_lanes.inl     | scaled values to indices of a grid                  |
+// | block_scale_lanes.inl | the scales of blocks                                |
+// | code_lanes.inl        | blocks to words of codes, with random bits          |
+// | store_lanes.inl       | codes and scales to memory                          |
+// | tile_lanes.inl        | rows or columns of a matrix to a tile, transformed  |
+// | quantize_lanes.inl    | here, after the others: the loops over a matrix     |
+// | amax_lanes.inl        | amax of a matrix                                    |
+//
+// They need the names of simd/, read_row of hadamard_lanes.inl, and
 //
 // | load_transposed(p, step, v) | sixteen elements of `lanes` runs, `step` apart: v[k] holds element k of every run  |
 // | store_pieces(v, p, step)    | the pieces of four lanes of v to p, p + step, ...                                  |
-// | magnitude_at_most(t, bound) | the smaller of |t| and a positive bound                                            |
+// | magnitude_at_most(t, bound) | the smaller of the magnitude of t and a positive bound                             |
 // | table, load_table, lookup   | sixteen floats, looked up lane by lane; cheap_lookup: in an instruction or two     |
 // | add_code<bit>(word, j, index, t) | code j of a word, added after code j - 1: three bits of `index` from `bit` on |
 // |                             | under the sign of t                                                                |
 // | finish_codes<bit>(word)     | the word of eight codes that add_code was called for                               |
-
-#include <ufp4/cpu/kernels/quantize/rounder_lanes.inl>
-
-#include <ufp4/cpu/kernels/quantize/block_scale_lanes.inl>
-#include <ufp4/cpu/kernels/quantize/code_lanes.inl>
-#include <ufp4/cpu/kernels/quantize/store_lanes.inl>
-#include <ufp4/cpu/kernels/quantize/tile_lanes.inl>
 
 /// The bands of a tile: enough that the processor computes several of their scales at the same time, few enough (2 KiB,
 /// or one band) that reading, which waits for memory, and rounding, which does not, alternate often.

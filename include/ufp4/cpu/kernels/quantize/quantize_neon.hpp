@@ -23,7 +23,7 @@ inline constexpr bool cheap_lookup = false;  ///< of sixteen floats
 UFP4_LANE f32 load_pieces(const float* p, std::size_t) { return load(p); }
 UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t) { store(base, v); }
 
-#include <ufp4/cpu/kernels/quantize/transpose_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/load_transposed.inl>
 
 /// The smaller of |t| and a positive bound.
 UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) { return at_most(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
@@ -57,6 +57,13 @@ UFP4_LANE f32 lookup(const table& t, u32 index) {
   }
   return as_float(r);
 }
+
+#include <ufp4/cpu/kernels/quantize/rounder_lanes.inl>
+
+#include <ufp4/cpu/kernels/quantize/block_scale_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/code_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/store_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/tile_lanes.inl>
 
 #include <ufp4/cpu/kernels/quantize/quantize_lanes.inl>
 

@@ -1,7 +1,7 @@
 // ufp4 - rounders: scaled values to indices of a grid, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by quantize_lanes.inl. A rounder gives the index of |t| in three bits from `bit` on, with the next bit clear
+// Included by quantize_avx512.hpp and its twins. A rounder gives the index of |t| in three bits from `bit` on, with the next bit clear
 // and the other bits arbitrary. `random` is the random number of the element, 16 bits; only rounders with is_stochastic
 // read it.
 
