@@ -256,7 +256,7 @@ void add_eigen(std::span<const size> sizes) {
         if (half) {
           const void* bits = bench::plain_matrix<bf16>(s.n, s.k).data();  // A is the first rows of B
           const auto* b = static_cast<const std::uint16_t*>(bits);
-          std::uint16_t* c = bench::output_matrix<std::uint16_t>(s.m, s.n).data();
+          std::uint16_t* c = bench::output_span<std::uint16_t>(s.m * s.n).data();
           return [=] { plain::eigen_bf16(b, b, c, s.m, s.n, s.k); };
         }
         const float* b = bench::plain_matrix<float>(s.n, s.k).data();

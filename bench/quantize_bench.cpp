@@ -37,13 +37,10 @@ void add_rows(const bench::settings& s, const std::string& name, reading how, co
     const auto [rows, cols] = bench::shape_for(p.bytes / sizeof(T));
     const auto x = bench::plain_matrix<T>(rows, cols);
     const auto read = how.transposed ? transpose(x) : x;
-    const auto codes = bench::output_matrix<std::uint8_t>(1, rows * cols / 2);
-    const auto scales = bench::output_matrix<typename F::scale_type>(1, rows * cols / F::block_size);
+    const auto codes = bench::output_span<std::uint8_t>(rows * cols / 2);
+    const auto scales = bench::output_span<typename F::scale_type>(rows * cols / F::block_size);
     const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
-    return [=] {
-      quantize_into<F>(ctx, read, std::span(codes.data(), codes.cols()), std::span(scales.data(), scales.cols()),
-                       policies...);
-    };
+    return [=] { quantize_into<F>(ctx, read, codes, scales, policies...); };
   });
 }
 
@@ -67,7 +64,7 @@ void add_alternative(const bench::settings& s, const std::string& name, const st
   bench::add_at(bench::places(s, bench::native(what)), row, [=](const place& p) {
     const std::size_t count = p.bytes / sizeof(float);
     const float* x = bench::plain_matrix<float>(1, count).data();
-    const auto out = bench::output_matrix<unsigned char>(1, p.bytes);
+    const auto out = bench::output_span<unsigned char>(p.bytes);
     const auto scales = bench::output_matrix<float>(1, count / 16);
     return [=] { call(x, count, out.data(), scales.data()); };
   });

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 #include <ufp4/matrix/matrix_view.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
@@ -57,11 +58,16 @@ ufp4::matrix_view<const T> plain_matrix(std::size_t rows, std::size_t cols) {
   return {reinterpret_cast<const T*>(shared_memory<tag>(rows * cols * sizeof(T), fill)), rows, cols};
 }
 
-/// A matrix for output; Which distinguishes several of one type.
+/// Memory for output; Which distinguishes several of one type.
+template <class T, int Which = 0>
+std::span<T> output_span(std::size_t count) {
+  struct tag {};
+  return {reinterpret_cast<T*>(shared_memory<tag>(count * sizeof(T))), count};
+}
+/// A matrix for output.
 template <class T, int Which = 0>
 ufp4::matrix_view<T> output_matrix(std::size_t rows, std::size_t cols) {
-  struct tag {};
-  return {reinterpret_cast<T*>(shared_memory<tag>(rows * cols * sizeof(T))), rows, cols};
+  return {output_span<T, Which>(rows * cols).data(), rows, cols};
 }
 
 /// Positive scales near one: a byte near the middle of E4M3 or of E8M0, a float between 0.5 and 2.

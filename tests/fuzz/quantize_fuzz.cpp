@@ -40,14 +40,24 @@ request read(fuzz::input& in, std::size_t cols) {
   return r;
 }
 
-/// operation(policies...)
-template <class F>
+/// operation(policies...). Of a compat preset, whose format is a type, only policies that compile.
+template <class Format, class F>
 void with_policies(const request& r, quantize_report& report, const F& operation) {
   const count_into count{report};
-  if (r.amax && r.place) return operation(r.transform, r.rounding, r.rule, count, *r.amax, *r.place);
-  if (r.amax) return operation(r.transform, r.rounding, r.rule, count, *r.amax);
-  if (r.place) return operation(r.transform, r.rounding, r.rule, count, *r.place);
-  operation(r.transform, r.rounding, r.rule, count);
+  if constexpr (!any_block_format<Format>) {
+    if constexpr (format_of<Format>::two_level) {
+      if (r.amax && r.place) return operation(r.transform, r.rounding, r.rule, count, *r.amax, *r.place);
+      if (r.amax) return operation(r.transform, r.rounding, r.rule, count, *r.amax);
+    } else {
+      if (r.place) return operation(r.transform, r.rounding, r.rule, count, *r.place);
+    }
+    return operation(r.transform, r.rounding, r.rule, count);
+  } else {
+    if (r.amax && r.place) return operation(r.transform, r.rounding, r.rule, count, *r.amax, *r.place);
+    if (r.amax) return operation(r.transform, r.rounding, r.rule, count, *r.amax);
+    if (r.place) return operation(r.transform, r.rounding, r.rule, count, *r.place);
+    operation(r.transform, r.rounding, r.rule, count);
+  }
 }
 
 template <class Format>
@@ -62,7 +72,7 @@ outcome<Format> quantized(cpu::isa tier, const matrix_view<T>& x, const request&
   outcome<Format> o;
   const cpu::context ctx{.threads = 1, .isa = tier};
   o.rejected = fuzz::rejection([&] {
-    with_policies(r, o.report, [&](const auto&... policies) {
+    with_policies<Format>(r, o.report, [&](const auto&... policies) {
       if constexpr (any_block_format<Format>)  // the format as data: policies that do not go with it are errors
         o.q = quantized_matrix<Format>(quantize(ctx, spec_of<Format>, matrix_view<const T>(x), policies...));
       else
@@ -88,7 +98,7 @@ std::string fake(cpu::isa tier, const matrix_view<T>& x, const request& r, bool 
   const matrix_view<const T> from = x;
   quantize_report report;
   return fuzz::rejection([&] {
-    with_policies(r, report, [&](const auto&... policies) {
+    with_policies<Format>(r, report, [&](const auto&... policies) {
       if (undo)
         fake<Format>(ctx, from, out, policies..., undo_transform{});
       else
