@@ -86,7 +86,7 @@ for isa in foo z80; do
       *) arguments=() ;;
     esac
     UFP4_ISA=$isa ends 2 $command "${arguments[@]}"
-    contains "UFP4_ISA is $isa" "$folder/err"
+    contains "UFP4_ISA: $isa is not an instruction set" "$folder/err"
   done
 done
 

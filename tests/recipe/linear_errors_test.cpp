@@ -274,7 +274,7 @@ TEST_CASE("a recipe with an invalid format, transform, rounding or mode is rejec
         x + "invalid rounding kind 9");
   recipe::training_recipe invalid = recipe::ufp4_recipe(1);
   invalid.accumulate = static_cast<accumulate>(9);
-  CHECK(forward(invalid.at(0, 0)) == "linear_forward: accumulate is 9, which is no mode of ufp4");
+  CHECK(forward(invalid.at(0, 0)) == "linear_forward: invalid accumulate mode 9");
 }
 
 TEST_CASE("an instruction set that the machine lacks is rejected before anything is written", "[recipe]") {
