@@ -68,6 +68,9 @@ TEST_CASE("dequantize gives the host's bits for scales, blocks and grids of no p
   check_shapes<block_format<fp4<E2M1>, e4m3, 8, float>>();
   check_shapes<block_format<fp4<E2M1>, e4m3, square(16), float>>();
   check_shapes<block_format<ufp4::int4, float, square(4)>>();
+  check_shapes<block_format<ufp4::int4, float, square(128)>>();
+  check_shapes<block_format<fp4<E2M1>, e4m3, block_shape(32, 16), float>>();
+  check_shapes<block_format<fp4<E1M2>, e8m0, block_shape(2, 64)>>();
 }
 
 TEST_CASE("dequantize writes sixteen elements at once where alignment permits, with the same bits", "[gpu]") {

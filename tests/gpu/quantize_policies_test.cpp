@@ -74,6 +74,7 @@ TEST_CASE("the largest tile, 80 KiB, is quantized if a block has that much share
   const std::vector<float> x(70 * 300, 1.5f);
   if (device.shared_bytes >= 80 * 1024) {
     check_quantize<F>(x, 70, 300, random_hadamard<256>{7});
+    check_quantize<block_format<ufp4::int4, float, square(128)>>(x, 70, 300);
     return;
   }
   const support::device_copy<float> in(x, {x.data(), 70, 300});
@@ -81,7 +82,7 @@ TEST_CASE("the largest tile, 80 KiB, is quantized if a block has that much share
   const gpu::status s = gpu::quantize<F>({}, in.view(), out.view(), random_hadamard<256>{7});
   CHECK(s.code() == gpu::not_supported);
   CHECK(s.text() ==
-        "quantize: quantize_blocks: squares of 64 with hadamard<256> need more shared memory than a block of this "
+        "quantize: quantize_blocks: the rows of a block times a run need more shared memory than a block of this "
         "device has");
 }
 
@@ -90,6 +91,12 @@ TEST_CASE("grids that are neither uniform nor E2M1 have the host's bytes", "[gpu
   check_some<block_format<nf4, float, 64>>(random_hadamard<16>{3});
   check_some<block_format<nf4, e4m3, 16, float>>(stochastic{.seed = 9});
   check_some<block_format<fp4<E3M0>, e8m0, 32>>(stochastic{.seed = 9});
+}
+
+TEST_CASE("rectangular blocks have the host's bytes", "[gpu]") {
+  check_some<block_format<fp4<E2M1>, e4m3, block_shape(32, 16), float>>(stochastic{.seed = 3});
+  check_some<block_format<ufp4::int4, float, block_shape(128, 32)>>();
+  check_some<block_format<fp4<E1M2>, e8m0, block_shape(2, 64)>>(random_hadamard<16>{1});
 }
 
 TEST_CASE("every scale rule gives the host's bytes", "[gpu]") {

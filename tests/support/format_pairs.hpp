@@ -27,6 +27,8 @@ using e1m2_ue5m3 = ufp4::block_format<ufp4::fp4<ufp4::E1M2>, ufp4::ue5m3, 16>;
 using int4_e8m0 = ufp4::block_format<ufp4::int4, ufp4::e8m0, 16>;
 using nvfp4_square = ufp4::block_format<ufp4::fp4<ufp4::E2M1>, ufp4::e4m3, ufp4::square(16), float>;
 using mxint4_square = ufp4::block_format<ufp4::int4, ufp4::e8m0, ufp4::square(32)>;
+using nvfp4_rectangle = ufp4::block_format<ufp4::fp4<ufp4::E2M1>, ufp4::e4m3, ufp4::block_shape(32, 16), float>;
+using int4_128 = ufp4::block_format<ufp4::int4, float, ufp4::square(128)>;
 using nf4_f32 = ufp4::block_format<ufp4::nf4, float, 16>;
 using nf4_mx = ufp4::block_format<ufp4::nf4, ufp4::e8m0, 32>;
 template <class Element, class Scale, int length>
@@ -91,14 +93,15 @@ void pairs_of_shorter_blocks(Check check) {
                 format_pair<blocks_of<fp4<E2M1>, float, 8>, blocks_of<ufp4::int4, e4m3, 8>>>(check);
 }
 
-/// Square blocks, whose rows share a scale.
+/// Square and other rectangular blocks, whose rows share a scale.
 template <class Check>
 void pairs_of_squares(Check check) {
   using namespace ufp4;
   for_each_pair<
       format_pair<nvfp4, nvfp4_square>, format_pair<nvfp4_square, nvfp4>, format_pair<nvfp4_square, nvfp4_square>,
       format_pair<e1m2_f32, nvfp4_square>, format_pair<mx_e1m2, mxint4_square>, format_pair<mxint4_square, mxfp4>,
-      format_pair<mxint4_square, mx_e1m2>, format_pair<nvfp4_square, nvint4>, format_pair<nvfp4_square, e2m1_f32>>(
+      format_pair<mxint4_square, mx_e1m2>, format_pair<nvfp4_square, nvint4>, format_pair<nvfp4_square, e2m1_f32>,
+      format_pair<nvfp4_rectangle, nvfp4>, format_pair<nvfp4_square, nvfp4_rectangle>, format_pair<int4_128, int4_128>>(
       check);
 }
 

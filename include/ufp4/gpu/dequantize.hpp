@@ -30,6 +30,7 @@ status dequantize_view(const context& ctx, const quantized_view<F>& q, const mat
                                       q.padded_cols(),
                                       (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread,
                                       log2_of(static_cast<unsigned>(F::block.cols)),
+                                      log2_of(static_cast<unsigned>(F::block.rows)),
                                       to};
     return status_of("dequantize",
                      launch(&kernels::dequantize_rows, blocks_for(out.rows() * job.across, kernels::dequantize_threads),

@@ -20,6 +20,7 @@ struct dequantize_job {
   std::size_t padded_cols = 0;
   std::size_t across = 1;    ///< groups of sixteen in a row; the last may be incomplete
   unsigned block_shift = 4;  ///< log2 of the block's length
+  unsigned rows_shift = 0;   ///< log2 of the block's rows
   ufp4::detail::sink out{};
 };
 
@@ -39,8 +40,7 @@ UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
   thread::decode_sixteen(thread::load_codes(job.codes + (row * job.padded_cols + k) / 2, count / 2), table, v);
 
   const unsigned mask = (1u << job.block_shift) - 1;
-  const std::size_t first =
-      (job.format.block.rows == 1 ? row : row >> job.block_shift) * (job.padded_cols >> job.block_shift);
+  const std::size_t first = (row >> job.rows_shift) * (job.padded_cols >> job.block_shift);
   const float tensor = job.tensor_scale == nullptr ? 1.0f : *job.tensor_scale;
   float effective = 0;
   for (unsigned j = 0; j < thread::run_of_thread; ++j) {

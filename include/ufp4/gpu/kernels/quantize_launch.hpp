@@ -79,9 +79,9 @@ error queue_blocks(const quantize_task& task, const Coder& coder, stream where) 
   const std::size_t bytes = t.elements() * (sizeof(float) + 1);
   device_facts device;
   if (const error e = facts(device); e != success) return e;
-  if (bytes > device.shared_bytes)  // 80 KiB; no other strip has more than 8192 elements
+  if (bytes > device.shared_bytes)  // a strip of 16384 elements takes 80 KiB
     return failed(not_supported, "quantize_blocks",
-                  "squares of 64 with hadamard<256> need more shared memory than a block of this device has");
+                  "the rows of a block times a run need more shared memory than a block of this device has");
   return launch(&kernels::quantize_blocks<Coder>, {static_cast<unsigned>(groups * t.across), 1, 1},
                 {kernels::block_threads}, bytes, where, kernels::blocks_job<Coder>{task, coder, t});
 }
