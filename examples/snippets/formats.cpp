@@ -24,13 +24,16 @@ int main() {
   any_quantized qw = quantize(format, w);
   quantized_gemm(qx, qw, y);
 
-  // Memory of your own instead: its size is known before anything is quantized.
-  const quantized_size size = storage_size(format, M, K);
+  // Memory of your own instead: its size in bytes is known before anything is quantized.
+  const random_hadamard<64> rht{42};
+  const quantized_size size = storage_size(format, M, K, rht.spec());
   std::vector<std::uint8_t> codes(size.codes);
   std::vector<std::byte> scales(size.scales);
-  any_quantized_view view = quantize_into(format, x, quantized_storage{codes, scales});
+  const cpu::context two_threads{.threads = 2};
+  any_quantized_view view = quantize_into(two_threads, format, x, quantized_storage{codes, scales}, rht);
 
   dequantize(qx, matrix_view<float>{back.data(), M, K});
-  assert(view(3, 21) == back[3 * K + 21] && qx(3, 21) == back[3 * K + 21]);
+  assert(qx(3, 21) == back[3 * K + 21]);
+  assert(view(3, 21) == quantize(format, x, rht)(3, 21));
   assert(size.codes == M * K / 2 && size.scales == M * K / 16);
 }
