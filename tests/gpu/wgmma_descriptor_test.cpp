@@ -147,8 +147,8 @@ TEST_CASE("a correct kernel passes its canary, and an incorrect one is never lau
     const gpu::status s = gpu::detail::status_of("quantized_gemm", e);
     REQUIRE(s.code() == gpu::not_supported);
     REQUIRE(s.text() ==
-            "quantized_gemm: new: the tile of the first call differs from gemm_simt's: compile without UFP4_EXPERIMENTAL, "
-            "and report it");
+            "quantized_gemm: new: the tile of the first call differs from gemm_simt's: compile without "
+            "UFP4_EXPERIMENTAL, and report it");
   }
 }
 

@@ -1,8 +1,8 @@
 // ufp4 - the preset formats: their types, and the one list of them that everything else iterates over.
 // SPDX-License-Identifier: Apache-2.0
 //
-// To add a preset: one alias, one row of `presets`, one row of docs/formats.md. The command-line tool, the file
-// formats, the tests and the benchmarks take their lists from here.
+// The command-line tool, the file formats, the tests and the benchmarks take their lists from here. To add a preset:
+// docs/extending.md lists the files.
 #pragma once
 
 #include <cstddef>

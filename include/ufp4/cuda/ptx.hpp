@@ -19,6 +19,7 @@
 #define UFP4_HAS_BLOCK_MMA_SM120 1
 #endif
 
+/// An asm statement of PTX that needs sm_80: `simulated` in the CPU simulator, a trap on an older device.
 #if defined(UFP4_SIMT_HEADER)
 #define UFP4_PTX_SM80(simulated, ...) simulated
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -27,6 +28,7 @@
 #define UFP4_PTX_SM80(simulated, ...) __trap()
 #endif
 
+/// The same for the block-scaled mma of sm_120.
 #if defined(UFP4_SIMT_HEADER)
 #define UFP4_PTX_SM120(simulated, ...) simulated
 #elif defined(UFP4_HAS_BLOCK_MMA_SM120)

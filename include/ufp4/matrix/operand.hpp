@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ufp4/block/compat.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
 #include <ufp4/matrix/policies.hpp>
 
