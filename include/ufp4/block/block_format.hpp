@@ -78,7 +78,7 @@ inline constexpr format_spec spec_of = {grid_of<typename F::element_type>(), sca
 
 }  // namespace ufp4::inline UFP4_TYPES
 
-namespace ufp4::detail::inline UFP4_TYPES {
+namespace ufp4::detail::inline UFP4_CODE {
 
 /// The reason why kernels do not support a format, or nullptr. The conditions are those of block_format.
 constexpr const char* format_mismatch(const format_spec& f) {
@@ -95,4 +95,4 @@ constexpr const char* format_mismatch(const format_spec& f) {
   return nullptr;
 }
 
-}  // namespace ufp4::detail::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_CODE

@@ -59,6 +59,10 @@ class buffer {
   std::size_t size_ = 0;
 };
 
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
 /// K rounded up to whole blocks and whole transform runs.
 constexpr std::size_t padded_length(std::size_t cols, const block_shape& block, const transform_spec& t) {
   const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
@@ -81,7 +85,7 @@ constexpr std::size_t scale_rows(std::size_t rows, const block_shape& block) {
   return (rows + height - 1) / height;
 }
 
-}  // namespace ufp4::detail::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_TYPES {
 
