@@ -16,7 +16,7 @@ namespace {
 
 std::vector<float> memory(1 << 14, 1.0f);
 /// Only shapes matter: explain reads no element.
-matrix_view<float> matrix(std::size_t rows, std::size_t cols) { return {memory.data(), rows, cols}; }
+matrix_view<float> sized(std::size_t rows, std::size_t cols) { return {memory.data(), rows, cols}; }
 
 /// A kernel's name for each tier, in the order of cpu::all_isas.
 struct expected {
@@ -53,19 +53,19 @@ void check(const expected& want, const A& a, const B& b, std::size_t m, std::siz
   const gemm_options options{.accumulate = mode};
   for (const cpu::isa tier : support::runnable_isas()) {
     CAPTURE(cpu::name(tier), m, n, ufp4::name(mode));
-    const cpu::explanation e = cpu::explain(cpu::context{.isa = tier}, a, b, matrix(m, n), options);
+    const cpu::explanation e = cpu::explain(cpu::context{.isa = tier}, a, b, sized(m, n), options);
     CHECK(std::string(e.kernel) == want.on(tier));
     CHECK(e.text().find(e.kernel) != std::string::npos);
   }
   if (!cpu::available().has(cpu::isa::avx512_bf16)) return;
-  const auto job = detail::gemm_job_of(a, b, detail::sink_of(matrix(m, n)), options);
+  const auto job = detail::gemm_job_of(a, b, detail::sink_of(sized(m, n)), options);
   CAPTURE(m, n, ufp4::name(mode));
   CHECK(std::string(cpu::detail::plan_gemm(job, cpu::isa::amx).kernel->name) == want.amx);
 }
 
 template <class A, class B>
 void check(const expected& want, std::size_t m, std::size_t n, accumulate mode) {
-  check(want, operand<A>(matrix(m, 4096)), operand<B>(matrix(n, 4096)), m, n, mode);
+  check(want, operand<A>(sized(m, 4096)), operand<B>(sized(n, 4096)), m, n, mode);
 }
 
 constexpr accumulate fast = accumulate::fast, exact = accumulate::exact_blocks, folded = accumulate::folded_bf16;
@@ -110,8 +110,8 @@ TEST_CASE("plain operands and grids without exact products run the binary32 kern
   using nf4_f32 = block_format<nf4, float, 16>;
   for (const accumulate mode : {fast, exact}) {
     check<nf4_f32, nf4_f32>(float_kernels, 128, 4096, mode);
-    check(float_kernels, matrix(128, 4096), operand<nvfp4>(matrix(4096, 4096)), 128, 4096, mode);
-    check(float_kernels, operand<mxfp4>(matrix(128, 4096)), unquantized(matrix(4096, 4096)), 128, 4096, mode);
+    check(float_kernels, sized(128, 4096), operand<nvfp4>(sized(4096, 4096)), 128, 4096, mode);
+    check(float_kernels, operand<mxfp4>(sized(128, 4096)), unquantized(sized(4096, 4096)), 128, 4096, mode);
   }
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("the other operations run the vector kernel of their tier, and say whe
     if (best == "avx512_bf16" || best == "amx") best = "avx512";
     if (best.rfind("neon", 0) == 0) best = "neon";
     CAPTURE(cpu::name(tier));
-    const auto x = matrix(64, 128);
+    const auto x = sized(64, 128);
     const auto q = quantize<nvfp4>(x);
     CHECK(cpu::explain<nvfp4>(ctx, x, random_hadamard<16>{1}, stochastic{2}).kernel == "quantize_" + best);
     CHECK(cpu::explain<mx_e1m2>(ctx, transpose(x), mx_ceil{}).kernel == "quantize_" + best);
@@ -140,15 +140,15 @@ TEST_CASE("the other operations run the vector kernel of their tier, and say whe
 }
 
 TEST_CASE("explain says how sums are made, and rejects a tier that is not there", "[explain]") {
-  const auto qx = operand<nvfp4>(matrix(128, 4096)), qw = operand<nvfp4>(matrix(4096, 4096));
-  const cpu::explanation scalar = cpu::explain(cpu::context{.isa = cpu::isa::scalar}, qx, qw, matrix(128, 4096));
+  const auto qx = operand<nvfp4>(sized(128, 4096)), qw = operand<nvfp4>(sized(4096, 4096));
+  const cpu::explanation scalar = cpu::explain(cpu::context{.isa = cpu::isa::scalar}, qx, qw, sized(128, 4096));
   CHECK(scalar.text() == "quantized_gemm: gemm_scalar (scalar), tiles of 1 x 1 x 1, accumulate fast");
   if (cpu::available().has(cpu::isa::avx512)) {
-    const cpu::explanation e = cpu::explain(cpu::context{.isa = cpu::isa::avx512}, qx, qw, matrix(128, 4096));
+    const cpu::explanation e = cpu::explain(cpu::context{.isa = cpu::isa::avx512}, qx, qw, sized(128, 4096));
     CHECK(e.text() == "quantized_gemm: gemm_int8_avx512 (avx512), tiles of 8 x 16 x 4, accumulate exact_blocks");
   }
   for (const cpu::isa tier : cpu::all_isas)
     if (!cpu::available().has(tier))
       CHECK_FALSE(
-          support::rejection([&] { cpu::explain(cpu::context{.isa = tier}, qx, qw, matrix(128, 4096)); }).empty());
+          support::rejection([&] { cpu::explain(cpu::context{.isa = tier}, qx, qw, sized(128, 4096)); }).empty());
 }

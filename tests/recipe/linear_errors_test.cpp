@@ -16,7 +16,7 @@ using namespace ufp4;
 namespace {
 
 const std::vector<float> ones(1 << 14, 1.0f);
-matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
+matrix_view<const float> sized(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
 
 const recipe::bound_recipe now = recipe::ufp4_recipe(1).at(2, 3);
 
@@ -31,38 +31,38 @@ std::string message(std::size_t rows, std::size_t cols, const Call& call) {
 }
 
 std::string forward(const recipe::bound_recipe& r) {
-  return message(4, 6, [&](auto y) { linear_forward(r, matrix(4, 32), matrix(6, 32), y); });
+  return message(4, 6, [&](auto y) { linear_forward(r, sized(4, 32), sized(6, 32), y); });
 }
 std::string backward_input(const recipe::bound_recipe& r) {
-  return message(4, 32, [&](auto dx) { linear_backward_input(r, matrix(4, 6), matrix(6, 32), dx); });
+  return message(4, 32, [&](auto dx) { linear_backward_input(r, sized(4, 6), sized(6, 32), dx); });
 }
 std::string backward_weight(const recipe::bound_recipe& r) {
-  return message(6, 32, [&](auto dw) { linear_backward_weight(r, matrix(4, 6), matrix(4, 32), dw); });
+  return message(6, 32, [&](auto dw) { linear_backward_weight(r, sized(4, 6), sized(4, 32), dw); });
 }
 std::string grouped(const std::vector<std::size_t>& offsets, std::size_t weights = 12) {
-  return message(4, 6, [&](auto y) { linear_forward_grouped(now, matrix(4, 32), offsets, matrix(weights, 32), y); });
+  return message(4, 6, [&](auto y) { linear_forward_grouped(now, sized(4, 32), offsets, sized(weights, 32), y); });
 }
 
 }  // namespace
 
 TEST_CASE("shapes of a layer that do not match are rejected", "[recipe]") {
-  CHECK(message(5, 6, [](auto y) { linear_forward(now, matrix(4, 32), matrix(6, 32), y); }) ==
+  CHECK(message(5, 6, [](auto y) { linear_forward(now, sized(4, 32), sized(6, 32), y); }) ==
         "linear_forward: token count mismatch: y has 5 rows, x has 4");
-  CHECK(message(4, 6, [](auto y) { linear_forward(now, matrix(4, 32), matrix(6, 31), y); }) ==
+  CHECK(message(4, 6, [](auto y) { linear_forward(now, sized(4, 32), sized(6, 31), y); }) ==
         "linear_forward: K mismatch: w has 31 columns, x has 32");
-  CHECK(message(4, 7, [](auto y) { linear_forward(now, matrix(4, 32), matrix(6, 32), y); }) ==
+  CHECK(message(4, 7, [](auto y) { linear_forward(now, sized(4, 32), sized(6, 32), y); }) ==
         "linear_forward: row count mismatch: w has 6, 1 experts of 7 outputs (columns of y) need 7");
-  CHECK(message(4, 32, [](auto dx) { linear_backward_input(now, matrix(5, 6), matrix(6, 32), dx); }) ==
+  CHECK(message(4, 32, [](auto dx) { linear_backward_input(now, sized(5, 6), sized(6, 32), dx); }) ==
         "linear_backward_input: token count mismatch: dy has 5 rows, dx has 4");
-  CHECK(message(4, 32, [](auto dx) { linear_backward_input(now, matrix(4, 6), matrix(6, 30), dx); }) ==
+  CHECK(message(4, 32, [](auto dx) { linear_backward_input(now, sized(4, 6), sized(6, 30), dx); }) ==
         "linear_backward_input: K mismatch: w has 30 columns, dx has 32");
-  CHECK(message(4, 32, [](auto dx) { linear_backward_input(now, matrix(4, 6), matrix(7, 32), dx); }) ==
+  CHECK(message(4, 32, [](auto dx) { linear_backward_input(now, sized(4, 6), sized(7, 32), dx); }) ==
         "linear_backward_input: row count mismatch: w has 7, 1 experts of 6 outputs (columns of dy) need 6");
-  CHECK(message(6, 32, [](auto dw) { linear_backward_weight(now, matrix(5, 6), matrix(4, 32), dw); }) ==
+  CHECK(message(6, 32, [](auto dw) { linear_backward_weight(now, sized(5, 6), sized(4, 32), dw); }) ==
         "linear_backward_weight: token count mismatch: dy has 5 rows, x has 4");
-  CHECK(message(6, 30, [](auto dw) { linear_backward_weight(now, matrix(4, 6), matrix(4, 32), dw); }) ==
+  CHECK(message(6, 30, [](auto dw) { linear_backward_weight(now, sized(4, 6), sized(4, 32), dw); }) ==
         "linear_backward_weight: K mismatch: dw has 30 columns, x has 32");
-  CHECK(message(7, 32, [](auto dw) { linear_backward_weight(now, matrix(4, 6), matrix(4, 32), dw); }) ==
+  CHECK(message(7, 32, [](auto dw) { linear_backward_weight(now, sized(4, 6), sized(4, 32), dw); }) ==
         "linear_backward_weight: row count mismatch: dw has 7, 1 experts of 6 outputs (columns of dy) need 6");
 }
 
@@ -78,35 +78,34 @@ TEST_CASE("offsets that are no partition of the tokens are rejected", "[recipe]"
   CHECK(grouped({0, 2, 3}) == "linear_forward_grouped: the last of offsets must be the number of tokens, 4, got 3");
   const std::vector<std::size_t> crowd(65538, 0);
   CHECK(support::rejection([&] {
-          linear_forward_grouped(now, matrix(0, 32), crowd, matrix_view<const float>{nullptr, 0, 32},
+          linear_forward_grouped(now, sized(0, 32), crowd, matrix_view<const float>{nullptr, 0, 32},
                                  matrix_view<float>{nullptr, 0, 0});
         }) == "linear_forward_grouped: offsets must have at most 65536 experts, got 65537");
 }
 
 TEST_CASE("the other grouped operations reject wrong offsets under their own names", "[recipe]") {
   const std::vector<std::size_t> wrong{0, 3, 2};
-  CHECK(message(4, 32, [&](auto dx) { linear_backward_input_grouped(now, matrix(4, 6), wrong, matrix(12, 32), dx); }) ==
+  CHECK(message(4, 32, [&](auto dx) { linear_backward_input_grouped(now, sized(4, 6), wrong, sized(12, 32), dx); }) ==
         "linear_backward_input_grouped: offsets must not decrease: offsets[1] = 3, offsets[2] = 2");
+  CHECK(message(12, 32, [&](auto dw) { linear_backward_weight_grouped(now, sized(4, 6), sized(4, 32), wrong, dw); }) ==
+        "linear_backward_weight_grouped: offsets must not decrease: offsets[1] = 3, offsets[2] = 2");
   CHECK(message(12, 32, [&](auto dw) {
-          linear_backward_weight_grouped(now, matrix(4, 6), matrix(4, 32), wrong, dw);
-        }) == "linear_backward_weight_grouped: offsets must not decrease: offsets[1] = 3, offsets[2] = 2");
-  CHECK(message(12, 32, [&](auto dw) {
-          linear_backward_weight_grouped(now, matrix(4, 6), recipe::saved_activation{}, wrong, dw);
+          linear_backward_weight_grouped(now, sized(4, 6), recipe::saved_activation{}, wrong, dw);
         }) == "linear_backward_weight_grouped: offsets must not decrease: offsets[1] = 3, offsets[2] = 2");
 }
 
 TEST_CASE("null pointers and outputs that overlap an input are rejected", "[recipe]") {
   const matrix_view<const float> x{nullptr, 4, 32}, w{nullptr, 6, 32}, dy{nullptr, 4, 6};
-  CHECK(message(4, 6, [&](auto y) { linear_forward(now, x, matrix(6, 32), y); }) ==
+  CHECK(message(4, 6, [&](auto y) { linear_forward(now, x, sized(6, 32), y); }) ==
         "linear_forward: x is null, but has 4 x 32 elements");
-  CHECK(message(4, 6, [&](auto y) { linear_forward(now, matrix(4, 32), w, y); }) ==
+  CHECK(message(4, 6, [&](auto y) { linear_forward(now, sized(4, 32), w, y); }) ==
         "linear_forward: w is null, but has 6 x 32 elements");
   CHECK(support::rejection([&] {
-          linear_forward(now, matrix(4, 32), matrix(6, 32), matrix_view<float>{nullptr, 4, 6});
+          linear_forward(now, sized(4, 32), sized(6, 32), matrix_view<float>{nullptr, 4, 6});
         }) == "linear_forward: y is null, but has 4 x 6 elements");
-  CHECK(message(4, 32, [&](auto dx) { linear_backward_input(now, dy, matrix(6, 32), dx); }) ==
+  CHECK(message(4, 32, [&](auto dx) { linear_backward_input(now, dy, sized(6, 32), dx); }) ==
         "linear_backward_input: dy is null, but has 4 x 6 elements");
-  CHECK(message(6, 32, [&](auto dw) { linear_backward_weight(now, dy, matrix(4, 32), dw); }) ==
+  CHECK(message(6, 32, [&](auto dw) { linear_backward_weight(now, dy, sized(4, 32), dw); }) ==
         "linear_backward_weight: dy is null, but has 4 x 6 elements");
 
   std::vector<float> memory(256, 1.0f);  // 4 x 32, then the output
@@ -114,18 +113,18 @@ TEST_CASE("null pointers and outputs that overlap an input are rejected", "[reci
   const auto at = [&](std::size_t first, std::size_t rows, std::size_t cols) {
     return matrix_view<float>{memory.data() + first, rows, cols};
   };
-  CHECK(support::rejection([&] { linear_forward(now, left, matrix(6, 32), at(127, 4, 6)); }) ==
+  CHECK(support::rejection([&] { linear_forward(now, left, sized(6, 32), at(127, 4, 6)); }) ==
         "linear_forward: y overlaps x");
-  CHECK(support::rejection([&] { linear_forward(now, matrix(4, 32), square, at(191, 4, 6)); }) ==
+  CHECK(support::rejection([&] { linear_forward(now, sized(4, 32), square, at(191, 4, 6)); }) ==
         "linear_forward: y overlaps w");
-  CHECK(support::rejection([&] { linear_forward(now, left, matrix(6, 32), at(128, 4, 6)); }) == "");
-  CHECK(support::rejection([&] { linear_backward_input(now, left, matrix(32, 16), at(100, 4, 16)); }) ==
+  CHECK(support::rejection([&] { linear_forward(now, left, sized(6, 32), at(128, 4, 6)); }) == "");
+  CHECK(support::rejection([&] { linear_backward_input(now, left, sized(32, 16), at(100, 4, 16)); }) ==
         "linear_backward_input: dx overlaps dy");
-  CHECK(support::rejection([&] { linear_backward_input(now, matrix(4, 6), square, at(64, 4, 32)); }) ==
+  CHECK(support::rejection([&] { linear_backward_input(now, sized(4, 6), square, at(64, 4, 32)); }) ==
         "linear_backward_input: dx overlaps w");
-  CHECK(support::rejection([&] { linear_backward_weight(now, left, matrix(4, 2), at(0, 32, 2)); }) ==
+  CHECK(support::rejection([&] { linear_backward_weight(now, left, sized(4, 2), at(0, 32, 2)); }) ==
         "linear_backward_weight: dw overlaps dy");
-  CHECK(support::rejection([&] { linear_backward_weight(now, matrix(4, 6), left, at(64, 6, 32)); }) ==
+  CHECK(support::rejection([&] { linear_backward_weight(now, sized(4, 6), left, at(64, 6, 32)); }) ==
         "linear_backward_weight: dw overlaps x");
 }
 
@@ -160,9 +159,8 @@ TEST_CASE("policies that do not go together are rejected with the operand's name
   // linear_forward checks wgrad only if it saves X^T.
   CHECK(forward(r.at(0, 0)) == "");
   recipe::saved_activation saved;
-  CHECK(message(4, 6, [&](auto y) {
-          linear_forward(r.at(0, 0), matrix(4, 32), matrix(6, 32), y, {.saved = &saved});
-        }) == "linear_forward: wgrad.left (dY^T): signed_hadamard was given a sign that is neither +1 nor -1");
+  CHECK(message(4, 6, [&](auto y) { linear_forward(r.at(0, 0), sized(4, 32), sized(6, 32), y, {.saved = &saved}); }) ==
+        "linear_forward: wgrad.left (dY^T): signed_hadamard was given a sign that is neither +1 nor -1");
   CHECK(saved.parts() == 0);
 
   CHECK(forward(recipe::ufp4_recipe(1).at(0, 65536)) == "linear_forward: layer must be below 65536, got 65536");
@@ -174,12 +172,12 @@ TEST_CASE("a saved activation of another shape, recipe, step or layer is rejecte
   const auto save = [](const recipe::bound_recipe& r, std::size_t tokens, std::size_t inputs) {
     recipe::saved_activation saved;
     std::vector<float> y(tokens * 6);
-    linear_forward(r, matrix(tokens, inputs), matrix(6, inputs), matrix_view<float>{y.data(), tokens, 6},
+    linear_forward(r, sized(tokens, inputs), sized(6, inputs), matrix_view<float>{y.data(), tokens, 6},
                    {.saved = &saved});
     return saved;
   };
   const auto use = [](const recipe::bound_recipe& r, const recipe::saved_activation& saved) {
-    return message(6, 32, [&](auto dw) { linear_backward_weight(r, matrix(4, 6), saved, dw); });
+    return message(6, 32, [&](auto dw) { linear_backward_weight(r, sized(4, 6), saved, dw); });
   };
   CHECK(use(now, save(now, 4, 32)) == "");
   CHECK(use(now, recipe::saved_activation{}) ==
@@ -190,7 +188,7 @@ TEST_CASE("a saved activation of another shape, recipe, step or layer is rejecte
         "linear_backward_weight: shape mismatch: part 0 of saved is X^T of 31 x 4, dw and dy need 32 x 4");
   const std::vector<std::size_t> two{0, 2, 4};
   CHECK(message(12, 32, [&](auto dw) {
-          linear_backward_weight_grouped(now, matrix(4, 6), save(now, 4, 32), two, dw);
+          linear_backward_weight_grouped(now, sized(4, 6), save(now, 4, 32), two, dw);
         }) == "linear_backward_weight_grouped: part count mismatch: saved has 1, offsets has 2 experts");
 
   const auto signs = [](const recipe::bound_recipe& r) {
@@ -227,11 +225,11 @@ TEST_CASE("a saved activation of another shape, recipe, step or layer is rejecte
 TEST_CASE("separate columns of one buffer do not overlap", "[recipe]") {
   std::vector<float> fused(4 * 38, 1.0f), apart(4 * 6);
   const matrix_view<const float> x{fused.data(), 4, 32, 38};
-  linear_forward(now, x, matrix(6, 32), matrix_view<float>{fused.data() + 32, 4, 6, 38});
-  linear_forward(now, x, matrix(6, 32), matrix_view<float>{apart.data(), 4, 6});
+  linear_forward(now, x, sized(6, 32), matrix_view<float>{fused.data() + 32, 4, 6, 38});
+  linear_forward(now, x, sized(6, 32), matrix_view<float>{apart.data(), 4, 6});
   for (std::size_t i = 0; i < 4 * 6; ++i) REQUIRE(fused[i / 6 * 38 + 32 + i % 6] == apart[i]);
   CHECK(support::rejection([&] {
-          linear_forward(now, x, matrix(6, 32), matrix_view<float>{fused.data() + 31, 4, 6, 38});
+          linear_forward(now, x, sized(6, 32), matrix_view<float>{fused.data() + 31, 4, 6, 38});
         }) == "linear_forward: y overlaps x");
 }
 
@@ -281,11 +279,11 @@ TEST_CASE("an instruction set that the machine lacks is rejected before anything
   const cpu::isa absent = cpu::available().has(cpu::isa::neon) ? cpu::isa::amx : cpu::isa::neon_i8mm;
   const cpu::context context{.isa = absent};
   const std::string start = "cpu::context::isa: " + std::string(cpu::name(absent)) + " is not on this machine";
-  CHECK(message(4, 6, [&](auto y) { linear_forward(context, now, matrix(4, 32), matrix(6, 32), y); }).find(start) == 0);
+  CHECK(message(4, 6, [&](auto y) { linear_forward(context, now, sized(4, 32), sized(6, 32), y); }).find(start) == 0);
   CHECK(message(4, 32, [&](auto dx) {
-          linear_backward_input(context, now, matrix(4, 6), matrix(6, 32), dx);
+          linear_backward_input(context, now, sized(4, 6), sized(6, 32), dx);
         }).find(start) == 0);
   CHECK(message(6, 32, [&](auto dw) {
-          linear_backward_weight(context, now, matrix(4, 6), matrix(4, 32), dw);
+          linear_backward_weight(context, now, sized(4, 6), sized(4, 32), dw);
         }).find(start) == 0);
 }

@@ -298,7 +298,7 @@ TEST_CASE("a part of a part has the codes that quantize gives under shard{}", "[
 namespace {
 
 const std::vector<float> ones(1 << 14, 1.0f);
-matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
+matrix_view<const float> sized(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
 
 /// The error message of an operation that writes a rows x cols output, which an error must leave unchanged.
 template <class Call>
@@ -310,11 +310,11 @@ std::string message(std::size_t rows, std::size_t cols, const Call& call) {
 }
 std::string forward(const recipe::training_recipe& r, const recipe::token_shard& place, std::size_t tokens = 32) {
   return message(tokens, 6,
-                 [&](auto y) { linear_forward(r.at(0, 0).shard(place), matrix(tokens, 32), matrix(6, 32), y); });
+                 [&](auto y) { linear_forward(r.at(0, 0).shard(place), sized(tokens, 32), sized(6, 32), y); });
 }
 std::string weight(const recipe::training_recipe& r, const recipe::token_shard& place, std::size_t tokens = 32) {
   return message(6, 32, [&](auto dw) {
-    linear_backward_weight(r.at(0, 0).shard(place), matrix(tokens, 6), matrix(tokens, 32), dw);
+    linear_backward_weight(r.at(0, 0).shard(place), sized(tokens, 6), sized(tokens, 32), dw);
   });
 }
 
@@ -385,13 +385,13 @@ TEST_CASE("amax_agreements are called in the order of the operands, also without
         {.tokens = recipe::amax_agreement::of(tokens_agree), .weights = recipe::amax_agreement::of(weights_agree)});
     output<float> y(tokens, 6), dx(tokens, 32), dw(6, 32);
     recipe::saved_activation saved;
-    linear_forward(now, matrix(tokens, 32), matrix(6, 32), y.view(), {.saved = &saved});
+    linear_forward(now, sized(tokens, 32), sized(6, 32), y.view(), {.saved = &saved});
     CHECK(calls == std::vector<char>{'t', 'w', 't'});
-    linear_backward_input(now, matrix(tokens, 6), matrix(6, 32), dx.view());
+    linear_backward_input(now, sized(tokens, 6), sized(6, 32), dx.view());
     CHECK(calls == std::vector<char>{'t', 'w', 't', 't', 'w'});
-    linear_backward_weight(now, matrix(tokens, 6), matrix(tokens, 32), dw.view());
+    linear_backward_weight(now, sized(tokens, 6), sized(tokens, 32), dw.view());
     CHECK(calls == std::vector<char>{'t', 'w', 't', 't', 'w', 't', 't'});
-    linear_backward_weight(now, matrix(tokens, 6), saved, dw.view());
+    linear_backward_weight(now, sized(tokens, 6), saved, dw.view());
     CHECK(calls.size() == 8);
   }
 }

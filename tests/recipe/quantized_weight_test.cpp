@@ -169,7 +169,7 @@ TEST_CASE("linear_forward with a bias is quantized_gemm with that bias, expert b
 namespace {
 
 const std::vector<float> ones(1 << 14, 1.0f);
-matrix_view<const float> matrix(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
+matrix_view<const float> sized(std::size_t rows, std::size_t cols) { return {ones.data(), rows, cols}; }
 
 /// The error message of linear_forward or linear_backward_input on 4 tokens; an error must leave the output unchanged.
 template <class W>
@@ -177,14 +177,14 @@ std::string forward(const recipe::bound_recipe& now, const W& w, const recipe::f
                     const offsets& at = {0, 4}) {
   support::guarded<float> out(4 * 6), poison(4 * 6);
   const std::string text = support::rejection(
-      [&] { linear_forward_grouped(now, matrix(4, 32), at, w, matrix_view<float>{out.data(), 4, 6}, options); });
+      [&] { linear_forward_grouped(now, sized(4, 32), at, w, matrix_view<float>{out.data(), 4, 6}, options); });
   CHECK(out.same_bytes(poison.span()) == !text.empty());
   return text;
 }
 std::string backward_input(const recipe::bound_recipe& now, const recipe::quantized_weight& w) {
   support::guarded<float> out(4 * 32), poison(4 * 32);
   const std::string text =
-      support::rejection([&] { linear_backward_input(now, matrix(4, 6), w, matrix_view<float>{out.data(), 4, 32}); });
+      support::rejection([&] { linear_backward_input(now, sized(4, 6), w, matrix_view<float>{out.data(), 4, 32}); });
   CHECK(out.same_bytes(poison.span()) == !text.empty());
   return text;
 }
@@ -198,7 +198,7 @@ std::string quantizing(const recipe::bound_recipe& now, const matrix_view<const 
 TEST_CASE("a quantized_weight of another step, layer, shape or recipe is rejected", "[recipe]") {
   const recipe::training_recipe r = recipe::ufp4_recipe(1);
   const recipe::bound_recipe now = r.at(2, 3);
-  const recipe::quantized_weight made = quantize_weight(now, matrix(6, 32));
+  const recipe::quantized_weight made = quantize_weight(now, sized(6, 32));
   const std::string forward_name = "linear_forward_grouped: ";
   CHECK(forward(now, made) == "");
   CHECK(forward(r.at(4, 3), made) ==
@@ -207,16 +207,16 @@ TEST_CASE("a quantized_weight of another step, layer, shape or recipe is rejecte
         forward_name + "step or layer mismatch: w has step 2, layer 3, this call has step 2, layer 5");
   CHECK(backward_input(now, made) ==
         "linear_backward_input: w was quantized without dgrad.right (W^T): quantize_weight needs {.backward = true}");
-  CHECK(forward(now, quantize_weight(now, matrix(6, 32), {.forward = false, .backward = true})) ==
+  CHECK(forward(now, quantize_weight(now, sized(6, 32), {.forward = false, .backward = true})) ==
         forward_name + "w was quantized without fprop.right (W): quantize_weight needs {.forward = true}");
-  CHECK(forward(now, quantize_weight(now, matrix(6, 31))) == forward_name + "K mismatch: w has 31 columns, x has 32");
+  CHECK(forward(now, quantize_weight(now, sized(6, 31))) == forward_name + "K mismatch: w has 31 columns, x has 32");
   CHECK(forward(now, recipe::quantized_weight{}) == forward_name + "K mismatch: w has 0 columns, x has 32");
-  CHECK(forward(now, quantize_weight(now, matrix(12, 32)), {}, {0, 2, 4}) ==
+  CHECK(forward(now, quantize_weight(now, sized(12, 32)), {}, {0, 2, 4}) ==
         forward_name + "expert count mismatch: w has 1, offsets has 2");
   const auto edited = [&](auto edit) {
     recipe::training_recipe other = r;
     edit(other);
-    return forward(now, quantize_weight(other.at(2, 3), matrix(6, 32)));
+    return forward(now, quantize_weight(other.at(2, 3), sized(6, 32)));
   };
   const auto mismatch = [&](const char* what) {
     return forward_name + what +
@@ -241,55 +241,55 @@ TEST_CASE("a stochastically rounded quantized_weight of another seed or part is 
   const std::string seed =
       "linear_forward_grouped: seed mismatch: part 0 of w was quantized under another policy than fprop.right (W) of "
       "this recipe";
-  CHECK(forward(now, quantize_weight(now, matrix(6, 32))) == "");
-  CHECK(forward(now, quantize_weight(other.at(2, 3), matrix(6, 32))) == seed);
-  CHECK(forward(now, quantize_weight(now.shard({.part = second}), matrix(6, 32))) == seed);
+  CHECK(forward(now, quantize_weight(now, sized(6, 32))) == "");
+  CHECK(forward(now, quantize_weight(other.at(2, 3), sized(6, 32))) == seed);
+  CHECK(forward(now, quantize_weight(now.shard({.part = second}), sized(6, 32))) == seed);
 }
 
 TEST_CASE("a quantized bf16 weight of another block length is rejected", "[recipe]") {
   recipe::training_recipe narrow = recipe::e2m1_baseline_recipe(1), wide = narrow;
   narrow.fprop.right.quantized = wide.fprop.right.quantized = false;
   wide.fprop.left.format = spec_of<mxint4>;
-  CHECK(forward(wide.at(0, 0), quantize_weight(narrow.at(0, 0), matrix(6, 32))) ==
+  CHECK(forward(wide.at(0, 0), quantize_weight(narrow.at(0, 0), sized(6, 32))) ==
         "linear_forward_grouped: block length mismatch: w has 16, this recipe has 32");
 }
 
 TEST_CASE("quantize_weight rejects wrong arguments", "[recipe]") {
   const recipe::training_recipe r = recipe::ufp4_recipe(1);
   const recipe::bound_recipe now = r.at(0, 0);
-  CHECK(quantizing(now, matrix(6, 32), {.experts = 3, .backward = true}) == "");
-  CHECK(quantizing(now, matrix(6, 32), {.forward = false}) == "quantize_weight: forward and backward are both false");
-  CHECK(quantizing(now, matrix(6, 32), {.experts = 0}) == "quantize_weight: experts must be 1 .. 65536, got 0");
-  CHECK(quantizing(now, matrix(6, 32), {.experts = 65537}) == "quantize_weight: experts must be 1 .. 65536, got 65537");
-  CHECK(quantizing(now, matrix(6, 32), {.experts = 4}) ==
+  CHECK(quantizing(now, sized(6, 32), {.experts = 3, .backward = true}) == "");
+  CHECK(quantizing(now, sized(6, 32), {.forward = false}) == "quantize_weight: forward and backward are both false");
+  CHECK(quantizing(now, sized(6, 32), {.experts = 0}) == "quantize_weight: experts must be 1 .. 65536, got 0");
+  CHECK(quantizing(now, sized(6, 32), {.experts = 65537}) == "quantize_weight: experts must be 1 .. 65536, got 65537");
+  CHECK(quantizing(now, sized(6, 32), {.experts = 4}) ==
         "quantize_weight: the rows of w must be a multiple of experts, 4, got 6");
   CHECK(quantizing(now, {nullptr, 6, 32}, {}) == "quantize_weight: w is null, but has 6 x 32 elements");
-  CHECK(quantizing(r.at(0, 65536), matrix(6, 32), {}) == "quantize_weight: layer must be below 65536, got 65536");
+  CHECK(quantizing(r.at(0, 65536), sized(6, 32), {}) == "quantize_weight: layer must be below 65536, got 65536");
   const std::uint32_t one_part[] = {1};
-  CHECK(quantizing(now.shard({.part = one_part}), matrix(6, 32), {.experts = 2}) ==
+  CHECK(quantizing(now.shard({.part = one_part}), sized(6, 32), {.experts = 2}) ==
         "quantize_weight: token_shard.part must have one entry per part, 2, got 1");
   recipe::training_recipe square_blocks = r;
   square_blocks.fprop.right.format.block = square(16);
-  CHECK(quantizing(square_blocks.at(0, 0), matrix(6, 32), {}) ==
+  CHECK(quantizing(square_blocks.at(0, 0), sized(6, 32), {}) ==
         "quantize_weight: fprop.right (W): a transform needs blocks of one row, got random_hadamard<16> with blocks of "
         "16 x 16");
-  CHECK(quantizing(square_blocks.at(0, 0), matrix(6, 32), {.forward = false, .backward = true}) == "");
+  CHECK(quantizing(square_blocks.at(0, 0), sized(6, 32), {.forward = false, .backward = true}) == "");
 }
 
 TEST_CASE("a bias of the wrong length, or one that overlaps y, is rejected", "[recipe]") {
   const recipe::bound_recipe now = recipe::ufp4_recipe(1).at(0, 0);
   const std::vector<float> bias(12, 1.0f);
-  CHECK(forward(now, matrix(6, 32), {.bias = std::span(bias).first(6)}) == "");
-  CHECK(forward(now, matrix(6, 32), {.bias = std::span(bias).first(5)}) ==
+  CHECK(forward(now, sized(6, 32), {.bias = std::span(bias).first(6)}) == "");
+  CHECK(forward(now, sized(6, 32), {.bias = std::span(bias).first(5)}) ==
         "linear_forward_grouped: bias must have 6 entries, one per row of w, got 5");
-  CHECK(forward(now, matrix(12, 32), {.bias = std::span(bias).first(6)}, {0, 2, 4}) ==
+  CHECK(forward(now, sized(12, 32), {.bias = std::span(bias).first(6)}, {0, 2, 4}) ==
         "linear_forward_grouped: bias must have 12 entries, one per row of w, got 6");
   std::vector<float> memory(30, 1.0f);
   const matrix_view<float> y{memory.data(), 4, 6};
   CHECK(support::rejection([&] {
-          linear_forward(now, matrix(4, 32), matrix(6, 32), y, {.bias = std::span(memory).subspan(23, 6)});
+          linear_forward(now, sized(4, 32), sized(6, 32), y, {.bias = std::span(memory).subspan(23, 6)});
         }) == "linear_forward: y overlaps bias");
   CHECK(support::rejection([&] {
-          linear_forward(now, matrix(4, 32), matrix(6, 32), y, {.bias = std::span(memory).subspan(24, 6)});
+          linear_forward(now, sized(4, 32), sized(6, 32), y, {.bias = std::span(memory).subspan(24, 6)});
         }) == "");
 }
