@@ -4,6 +4,7 @@
 
 #include "support/catch.hpp"
 #include "support/hostile.hpp"
+#include "support/model.hpp"
 #include "support/rejection.hpp"
 #include "support/seed.hpp"
 
@@ -172,7 +173,7 @@ TEST_CASE("dequantize returns a matrix of the type that is asked for", "[core]")
   CHECK(same_bits(dequantize<bf16>(q), want));
 }
 
-#if defined(__FLT16_MAX__)
+#if defined(UFP4_HAS_FLOAT16)
 TEST_CASE("_Float16 is read as binary16", "[core]") {
   const matrix<float> x = random_matrix(8, 5, 40);
   matrix<_Float16> theirs(5, 40);

@@ -19,6 +19,11 @@ without it."
 #error "ufp4: float arithmetic is done in a wider type here (x87); compile with -mfpmath=sse -msse2."
 #endif
 
+// The type _Float16 exists: not in g++ before 13 on aarch64, and perhaps not in a compiler for GPUs.
+#if defined(__FLT16_MAX__) && !defined(UFP4_GPU) && (defined(__clang__) || defined(__x86_64__) || __GNUC__ >= 13)
+#define UFP4_HAS_FLOAT16 1
+#endif
+
 // A member of a vocabulary type. Always inlined: otherwise the linker could pick a copy that was compiled for another
 // instruction set.
 #define UFP4_MEMBER __attribute__((always_inline)) UFP4_HD

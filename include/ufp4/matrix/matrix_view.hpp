@@ -44,7 +44,7 @@ template <>
 struct matrix_element<ufp4::fp16> : detail::element_kind<dtype::fp16> {};
 template <>
 struct matrix_element<::__half> : detail::element_kind<dtype::fp16> {};
-#if defined(__FLT16_MAX__) && !defined(UFP4_GPU)  // a compiler for GPUs may not have the type
+#if defined(UFP4_HAS_FLOAT16)
 template <>
 struct matrix_element<_Float16> : detail::element_kind<dtype::fp16> {};
 #endif
