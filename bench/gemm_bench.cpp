@@ -336,7 +336,7 @@ void add_small_calls() {
       [=] {
         const auto policies = detail::collect();
         const auto job = detail::make_job(detail::source_of(x), spec_of<mxfp4>, policies);
-        const auto coder = detail::make_coder<mxfp4>(policies, 0.0f);
+        const auto coder = detail::make_coder(spec_of<mxfp4>, policies, 0.0f);
         const auto kernel =
             cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize, job, coder, cpu::resolve({})).kernel;
         return [=] {

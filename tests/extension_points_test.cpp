@@ -3,7 +3,7 @@
 #include <ufp4/ufp4.hpp>
 
 #include "support/catch.hpp"
-#include "support/hostile.hpp"
+#include "support/random_matrix.hpp"
 #include "support/rejection.hpp"
 #include "support/seed.hpp"
 #include "support/threads.hpp"
@@ -15,16 +15,9 @@
 #include <vector>
 
 using namespace ufp4;
+using support::random_matrix;
 
 namespace {
-
-matrix<float> random_matrix(std::uint64_t seed, std::size_t rows, std::size_t cols) {
-  support::hostile source(support::seed(seed));
-  const std::vector<float> values = source.values(rows * cols, false, false);
-  matrix<float> x(rows, cols);
-  std::memcpy(x.data(), values.data(), values.size() * sizeof(float));
-  return x;
-}
 
 /// Leaves room above amax: the scale of a block whose amax is 1.25 times as large.
 struct headroom {

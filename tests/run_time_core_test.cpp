@@ -3,8 +3,8 @@
 #include <ufp4/ufp4.hpp>
 
 #include "support/catch.hpp"
-#include "support/hostile.hpp"
 #include "support/model.hpp"
+#include "support/random_matrix.hpp"
 #include "support/rejection.hpp"
 #include "support/seed.hpp"
 
@@ -15,18 +15,11 @@
 #include <vector>
 
 using namespace ufp4;
+using support::random_matrix;
 
 namespace {
 
 constexpr std::size_t rows = 37, cols = 75, outputs = 21;
-
-matrix<float> random_matrix(std::uint64_t seed, std::size_t r, std::size_t c) {
-  support::hostile source(support::seed(seed));
-  const std::vector<float> values = source.values(r * c, false, false);
-  matrix<float> x(r, c);
-  std::memcpy(x.data(), values.data(), values.size() * sizeof(float));
-  return x;
-}
 
 template <class T>
 bool same_bits(const matrix<T>& a, const matrix<T>& b) {

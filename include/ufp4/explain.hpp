@@ -72,7 +72,7 @@ explanation explain_row(const char* operation, const Row& row, isa tier, const c
 template <class Coder>
 explanation explain_quantize(const context& ctx, const quantize_job& job, const Coder& coder) {
   const isa tier = resolve(ctx);
-  if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>)
+  if constexpr (ufp4::detail::is_kernel_coder<Coder>)
     return explain_row("quantize", quantize_kernel_for(kernels::quantize, job, coder, tier), tier, ctx);
   else
     return {.operation = "quantize",
@@ -109,9 +109,9 @@ explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&... policies) {
   const auto options = ufp4::detail::collect_for<format_of<F>>(policies...);
-  return detail::explain_quantize(ctx,
-                                  ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options),
-                                  ufp4::detail::make_coder<F>(options, 0.0f));
+  return detail::explain_quantize(
+      ctx, ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options),
+      ufp4::detail::make_coder<ufp4::detail::preset_of<F>>(spec_of<format_of<F>>, options, 0.0f));
 }
 /// The same with the format as data.
 template <matrix_scalar T, class... Policies>

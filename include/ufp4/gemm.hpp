@@ -39,11 +39,17 @@ const P& realize(const cpu::context&, const P& p) {
   return p;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that p was given to
 }
 
+/// All panels of a matrix, into memory of prepacked_size.
+inline void prepack_to(const cpu::context& ctx, const quantized_source& from, const quantized_sink& to) {
+  if (from.rows == 0 || from.padded_cols == 0) return;
+  const std::size_t panels = prepacked_layout::panels(from.rows), height = prepacked_layout::panel_rows;
+  cpu::detail::parallel_rows(ctx, panels, from.padded_cols * height,
+                             [&](std::size_t first, std::size_t last) { prepack_panels(from, to, first, last); });
+}
+/// The same into a prepacked matrix, with the tensor scale.
 inline void prepack_to(const cpu::context& ctx, const any_quantized_view& q, quantized_memory& out) {
   out.set_tensor_scale(q.tensor_scale());
-  const std::size_t panels = prepacked_layout::panels(q.rows()), height = prepacked_layout::panel_rows;
-  cpu::detail::parallel_rows(ctx, panels, q.padded_cols() * height,
-                             [&](std::size_t first, std::size_t last) { prepack_panels(q, out, first, last); });
+  prepack_to(ctx, quantized_source_of(q), {out.codes().data(), out.scale_bytes().data()});
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

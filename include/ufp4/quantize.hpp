@@ -52,6 +52,10 @@ inline float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& j
   return to_float(amax.load());
 }
 
+/// The Preset of the functions below for a target: void for a block format.
+template <quantizer_target F>
+using preset_of = std::conditional_t<any_block_format<F>, void, F>;
+
 inline void tensor_constants_into(const format_spec* f, const scale_rule_spec* rule, float global_amax,
                                   tensor_constants* out) {
   *out = make_tensor_constants(*f, *rule, global_amax);
@@ -62,25 +66,22 @@ void codec_constants_into(Coder* coder, float global_amax) {
   coder->tensor = Coder::constants(coder->format, global_amax);
 }
 
-/// The coder of a format under options, its tensor constants computed in the exact floating-point environment.
-template <class O>
-auto make_coder(const format_spec& format, const O& options, float global_amax) {
-  block_coder<decltype(options.rounding), decltype(options.rule)> coder{format, options.rule, {}, options.rounding};
-  scale_rule_spec rule{};  // a rule of the program's own changes no tensor constants
-  if constexpr (std::is_same_v<decltype(options.rule), scale_rule_spec>) rule = options.rule;
-  cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &rule, global_amax, &coder.tensor);
-  return coder;
-}
-template <compat::preset P, class O>
-auto make_coder(const O&, float global_amax) {
-  typename P::coder coder{};
-  coder.format = spec_of<typename P::format>;
-  cpu::detail::in_exact_environment(&codec_constants_into<typename P::coder>, &coder, global_amax);
-  return coder;
-}
-template <any_block_format F, class O>
-auto make_coder(const O& options, float global_amax) {
-  return make_coder(spec_of<F>, options, global_amax);
+/// The coder of a format under options, or of a compat preset, which has a coder of its own. Its tensor constants are
+/// computed in the exact floating-point environment.
+template <class Preset = void, class O>
+auto make_coder(const format_spec& format, [[maybe_unused]] const O& options, float global_amax) {
+  if constexpr (std::is_void_v<Preset>) {
+    block_coder<decltype(options.rounding), decltype(options.rule)> coder{format, options.rule, {}, options.rounding};
+    scale_rule_spec rule{};  // a rule of the program's own changes no tensor constants
+    if constexpr (std::is_same_v<decltype(options.rule), scale_rule_spec>) rule = options.rule;
+    cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &rule, global_amax, &coder.tensor);
+    return coder;
+  } else {
+    typename Preset::coder coder{};
+    coder.format = format;
+    cpu::detail::in_exact_environment(&codec_constants_into<typename Preset::coder>, &coder, global_amax);
+    return coder;
+  }
 }
 
 inline float global_amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job,
@@ -131,19 +132,10 @@ float quantize_to(const cpu::context& ctx, const source& x, const format_spec& f
                   const cpu::detail::quantized_sink& out) {
   const cpu::isa tier = cpu::resolve(ctx);
   const cpu::detail::quantize_job job = make_job(x, format, options);
-  const float global_amax = global_amax_of(ctx, job, options);
-  const auto run = [&](const auto& coder) {
-    quantize_with(ctx, tier, job, coder, out, options.report);
-    return coder.tensor.decode;
-  };
-  if constexpr (std::is_void_v<Preset>)
-    return run(make_coder(format, options, global_amax));
-  else
-    return run(make_coder<Preset>(options, global_amax));
+  const auto coder = make_coder<Preset>(format, options, global_amax_of(ctx, job, options));
+  quantize_with(ctx, tier, job, coder, out, options.report);
+  return coder.tensor.decode;
 }
-/// The Preset of quantize_to for a target.
-template <quantizer_target F>
-using preset_of = std::conditional_t<any_block_format<F>, void, F>;
 
 template <class Preset = void, class O>
 void fake_quantize_to(const cpu::context& ctx, const source& x, const format_spec& format, const sink& out,
@@ -156,14 +148,8 @@ void fake_quantize_to(const cpu::context& ctx, const source& x, const format_spe
   expects(same_elements(x, out) || !share_bytes(x, out), operation, ": out overlaps x without being the same matrix");
   const cpu::isa tier = cpu::resolve(ctx);
   const cpu::detail::quantize_job job = make_job(x, format, options);
-  const float global_amax = global_amax_of(ctx, job, options);
-  const auto run = [&](const auto& coder) {
-    fake_quantize_with(ctx, tier, job, coder, options.undo, out, options.report);
-  };
-  if constexpr (std::is_void_v<Preset>)
-    run(make_coder(format, options, global_amax));
-  else
-    run(make_coder<Preset>(options, global_amax));
+  const auto coder = make_coder<Preset>(format, options, global_amax_of(ctx, job, options));
+  fake_quantize_with(ctx, tier, job, coder, options.undo, out, options.report);
 }
 
 /// A matrix that quantize_into is to fill again must have been made for this shape and transform.

@@ -334,7 +334,7 @@ script(ensurepip_absent_step MODULES ensurepip COMMAND bash tests/outside/run.sh
 script(pypi_unreachable_step COMMAND bash tests/outside/run.sh ml_dtypes driver STATUS 77
   REPORT "SKIPPED: [^\n]* could not be had from PyPI" ONCE SKIPPED:)
 script(mkdocs_absent MODULES mkdocs COMMAND bash docs/build.sh STATUS 77
-  REPORT "SKIPPED: mkdocs-material could be had neither from PyPI nor with apt" ONCE SKIPPED:)
+  REPORT "SKIPPED: mkdocs-material is available neither from PyPI nor with apt" ONCE SKIPPED:)
 set(consume "mkdir -p ${WORK}/build/packages/moved\\ here && bash tests/consume/run.sh") # as after its way `install`
 script(conan_absent COMMAND bash -c "${consume} conan" STATUS 77 REPORT "SKIPPED: Conan could not be had" ONCE SKIPPED:)
 

@@ -164,7 +164,7 @@ inline void measure_chunks(cpu::isa tier, const cpu::detail::quantize_job& whole
 template <class Coder>
 void measure_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job, const Coder& coder,
                   std::vector<sums>& strips, quantize_report& seen) {
-  if constexpr (std::is_same_v<Coder, block_coder<rounding_spec>>) {
+  if constexpr (ufp4::detail::is_kernel_coder<Coder>) {
     if (tier != cpu::isa::scalar && !job.rounds_input_to_bf16)
       return ufp4::detail::for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
         measure_chunks(tier, job, coder, first, last, strips, here);
@@ -221,13 +221,10 @@ void add_piece(const cpu::context& ctx, const format_spec& format, const ufp4::d
   const cpu::isa tier = cpu::resolve(ctx);
   auto job = ufp4::detail::make_job(x, format, options);
   job.counts = true;
-  const float global_amax = ufp4::detail::global_amax_of(ctx, job, options);
+  const auto coder = ufp4::detail::make_coder<Preset>(format, options, ufp4::detail::global_amax_of(ctx, job, options));
   std::vector<sums> strips(job.strips());
   quantize_report here;
-  if constexpr (std::is_void_v<Preset>)
-    measure_with(ctx, tier, job, ufp4::detail::make_coder(format, options, global_amax), strips, here);
-  else
-    measure_with(ctx, tier, job, ufp4::detail::make_coder<Preset>(options, global_amax), strips, here);
+  measure_with(ctx, tier, job, coder, strips, here);
   for (const sums& s : strips) to.all += s;
   to.blocks += job.strips() * (job.padded_cols / static_cast<std::size_t>(format.block.cols));
   to.seen += here;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <span>
 #include <type_traits>
+#include <ufp4/matrix/job.hpp>
 #include <ufp4/matrix/prepacked_layout.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 #include <utility>
@@ -40,30 +41,37 @@ inline float prepacked_element(const quantized_memory& p, std::size_t row, std::
   return f.grid.value[layout.code(p.codes().data(), row, col)] * scale;
 }
 
-/// Panels first .. last - 1. Rows beyond the matrix get codes of zero and scales of zero bits.
-inline void prepack_panels(const any_quantized_view& q, quantized_memory& out, std::size_t first, std::size_t last) {
-  constexpr std::size_t height = prepacked_layout::panel_rows, word_bytes = prepacked_layout::word_bytes;
-  const format_spec& f = q.spec();
-  const std::size_t row_bytes = q.padded_cols() / 2, width = static_cast<std::size_t>(scale_bytes(f.scale));
-  const prepacked_layout layout = layout_of(f, q.padded_cols());
-  const auto zero = static_cast<std::uint8_t>(f.grid.code[f.grid.zero] * 17);
-  for (std::size_t row = first * height; row < last * height; ++row) {
-    const bool live = row < q.rows();
-    for (std::size_t at = 0; at < row_bytes; at += word_bytes) {
-      std::uint8_t word[word_bytes] = {zero, zero, zero, zero};
-      const std::size_t count = row_bytes - at < word_bytes ? row_bytes - at : word_bytes;
-      if (live) std::memcpy(word, q.codes().data() + row * row_bytes + at, count);
-      std::memcpy(out.codes().data() + layout.code_index(row, 2 * at), word, word_bytes);
-    }
-    const std::byte* scales =
-        q.scale_bytes().data() + row / static_cast<std::size_t>(f.block.rows) * layout.blocks * width;
-    for (std::size_t b = 0; b < layout.blocks; ++b) {
-      std::byte* const to = out.scale_bytes().data() + layout.scale_index(row, b) * width;
-      if (live)
-        std::memcpy(to, scales + b * width, width);
-      else
-        std::memset(to, 0, width);
-    }
+/// Copies the block scales of one row; Bits is as wide as a scale.
+template <class Bits>
+void interleave_scales(const quantized_source& from, const prepacked_layout& to, std::size_t row, void* scales) {
+  const auto* in = static_cast<const char*>(from.scales) + from.scale_index(row, 0) * sizeof(Bits);
+  auto* out = static_cast<char*>(scales) + to.scale_index(row, 0) * sizeof(Bits);
+  for (std::size_t b = 0; b < to.blocks; ++b)
+    std::memcpy(out + b * prepacked_layout::panel_rows * sizeof(Bits), in + b * sizeof(Bits), sizeof(Bits));
+}
+
+/// Panels first .. last - 1 of a matrix in the canonical layout. Rows beyond the matrix, and what fills up the words of
+/// a row, get codes of zero and scales of zero bits.
+inline void prepack_panels(const quantized_source& from, const quantized_sink& to, std::size_t first,
+                           std::size_t last) {
+  constexpr std::size_t height = prepacked_layout::panel_rows, word = prepacked_layout::word_bytes;
+  const prepacked_layout layout = layout_of(from.format, from.padded_cols);
+  const std::size_t row_bytes = from.padded_cols / 2, whole = row_bytes / word, rest = row_bytes % word;
+  const auto width = static_cast<std::size_t>(scale_bytes(from.format.scale));
+  const auto interleave = width == 4   ? &interleave_scales<std::uint32_t>
+                          : width == 2 ? &interleave_scales<std::uint16_t>
+                                       : &interleave_scales<std::uint8_t>;
+  const std::size_t panel_codes = layout.code_bytes(1), panel_scales = layout.scale_count(1) * width;
+  std::memset(to.codes + first * panel_codes, from.format.grid.code[from.format.grid.zero] * 17,
+              (last - first) * panel_codes);
+  std::memset(static_cast<char*>(to.scales) + first * panel_scales, 0, (last - first) * panel_scales);
+  const std::size_t end = last * height < from.rows ? last * height : from.rows;
+  for (std::size_t row = first * height; row < end; ++row) {
+    const std::uint8_t* in = from.codes + from.code_index(row, 0);
+    std::uint8_t* out = to.codes + layout.code_index(row, 0);
+    for (std::size_t w = 0; w < whole; ++w) std::memcpy(out + w * prepacked_layout::group_bytes, in + w * word, word);
+    if (rest != 0) std::memcpy(out + whole * prepacked_layout::group_bytes, in + whole * word, rest);
+    interleave(from, layout, row, to.scales);
   }
 }
 

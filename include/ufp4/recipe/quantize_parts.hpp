@@ -4,9 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
-#include <ufp4/quantize.hpp>
+#include <ufp4/gemm.hpp>
 #include <ufp4/recipe/linear_plan.hpp>
 #include <utility>
 #include <vector>
@@ -93,46 +92,19 @@ inline std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bou
   return kept;
 }
 
-/// Copies the scales of row `row` of a canonical operand to the interleaved one.
-template <class Bits>
-void interleave_scales(const ufp4::detail::quantized_source& from, const ufp4::detail::quantized_source& to,
-                       std::size_t row, std::uint8_t* scales) {
-  const auto* in = static_cast<const std::uint8_t*>(from.scales) + from.scale_index(row, 0) * sizeof(Bits);
-  std::uint8_t* out = scales + to.scale_index(row, 0) * sizeof(Bits);
-  for (std::size_t b = 0; b < to.blocks(); ++b)
-    std::memcpy(out + b * 16 * sizeof(Bits), in + b * sizeof(Bits), sizeof(Bits));
-}
-
 /// Reorders codes and scales into the interleaved layout of matrix/prepacked.hpp, which a GEMM's right operand is read
 /// in. Rows that fill the last panel of 16 get codes of zero and scales of zero bits.
 inline void prepack_part(const cpu::context& ctx, stored_operand& part) {
   ufp4::detail::quantized_source& q = part.operand.q;
   if (q.rows == 0 || q.padded_cols == 0) return;
-  const ufp4::detail::quantized_source from = q;
-  q.interleaved = true;
-  const auto width = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
-  const std::size_t panels = (q.rows + 15) / 16, row_bytes = q.padded_cols / 2, words = (row_bytes + 3) / 4;
-  const auto zero = static_cast<std::uint8_t>(q.format.grid.code[q.format.grid.zero] * 17);
-  ufp4::detail::buffer<std::uint8_t> codes(panels * words * 64), scales(panels * q.blocks() * 16 * width);
-  const auto interleave = width == 4   ? &interleave_scales<std::uint32_t>
-                          : width == 2 ? &interleave_scales<std::uint16_t>
-                                       : &interleave_scales<std::uint8_t>;
-  cpu::detail::parallel_rows(ctx, panels, q.padded_cols * 16, [&](std::size_t first, std::size_t last) {
-    std::memset(codes.data() + first * words * 64, zero, (last - first) * words * 64);
-    const std::size_t panel_scales = q.blocks() * 16 * width, end = last * 16 < q.rows ? last * 16 : q.rows;
-    std::memset(scales.data() + first * panel_scales, 0, (last - first) * panel_scales);
-    for (std::size_t row = first * 16; row < end; ++row) {
-      const std::uint8_t* in = from.codes + from.code_index(row, 0);
-      std::uint8_t* out = codes.data() + q.code_index(row, 0);
-      for (std::size_t word = 0; word < row_bytes / 4; ++word) std::memcpy(out + 64 * word, in + 4 * word, 4);
-      if (row_bytes % 4 != 0) std::memcpy(out + 64 * (words - 1), in + row_bytes - row_bytes % 4, row_bytes % 4);
-      interleave(from, q, row, scales.data());
-    }
-  });
+  const quantized_size size = ufp4::detail::prepacked_size({q.format, q.tensor_scale, q.rows, q.cols, q.transform});
+  ufp4::detail::buffer<std::uint8_t> codes(size.codes), scales(size.scales);
+  ufp4::detail::prepack_to(ctx, q, {codes.data(), scales.data()});
   part.codes = std::move(codes);
   part.scales = std::move(scales);
   q.codes = part.codes.data();
   q.scales = part.scales.data();
+  q.interleaved = true;
 }
 
 /// How the parts of a saved X^T were made.
