@@ -44,6 +44,25 @@ inline void finish_zero_points(const source& x, const zero_point_matrix& w, cons
   }
 }
 
+/// Rows first .. last - 1 of w, decoded by a table of 16 values a group.
+inline void dequantize_zero_points(const zero_point_matrix& w, const sink& out, std::size_t first, std::size_t last) {
+  const std::size_t cols = w.cols(), group = w.group(), groups = cols / group;
+  const buffer<float> line(cols);
+  for (std::size_t n = first; n < last; ++n) {
+    const std::uint8_t* codes = w.signed_part().codes().data() + n * cols / 2;
+    for (std::size_t g = 0; g < groups; ++g) {
+      float value[16];  // by the stored code, which has bit 3 flipped
+      for (int code = 0; code < 16; ++code)
+        value[code ^ 8] = w.scales()[n * groups + g] * static_cast<float>(code - w.zero_points()[n * groups + g]);
+      for (std::size_t k = g * group; k < (g + 1) * group; k += 2) {
+        line.data()[k] = value[codes[k / 2] & 15];
+        line.data()[k + 1] = value[codes[k / 2] >> 4];
+      }
+    }
+    cpu::detail::store_row(out, n, 0, cols, line.data());
+  }
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
@@ -74,17 +93,20 @@ void quantized_gemm(const matrix_view<T>& x, const zero_point_matrix& w, const m
   quantized_gemm(cpu::context{}, x, w, c, options);
 }
 
-/// out = fl(scale * (code - zero point)), rounded to out's type.
+/// out = fl(scale * (code - zero point)), rounded to out's type. Threads and errors as dequantize of other matrices.
 template <matrix_scalar T>
-void dequantize(const zero_point_matrix& w, const matrix_view<T>& out) {
+void dequantize(const cpu::context& ctx, const zero_point_matrix& w, const matrix_view<T>& out) {
   detail::expects(out.rows() == w.rows() && out.cols() == w.cols(), "dequantize: shape mismatch: out is ", out.rows(),
                   " x ", out.cols(), ", the quantized matrix is ", w.rows(), " x ", w.cols());
   detail::check_data("dequantize", "out", out);
-  const detail::buffer<float> line(w.cols());
-  for (std::size_t n = 0; n < w.rows(); ++n) {
-    for (std::size_t k = 0; k < w.cols(); ++k) line.data()[k] = w(n, k);
-    cpu::detail::store_row(detail::sink_of(out), n, 0, w.cols(), line.data());
-  }
+  const detail::sink to = detail::sink_of(out);
+  cpu::detail::parallel_rows(ctx, w.rows(), w.cols(), [&](std::size_t first, std::size_t last) {
+    detail::dequantize_zero_points(w, to, first, last);
+  });
+}
+template <matrix_scalar T>
+void dequantize(const zero_point_matrix& w, const matrix_view<T>& out) {
+  dequantize(cpu::context{}, w, out);
 }
 template <matrix_scalar T = float>
 matrix<T> dequantize(const zero_point_matrix& w) {

@@ -11,6 +11,7 @@
 #include <ufp4/dequantize.hpp>
 #include <ufp4/format/table_element.hpp>
 #include <ufp4/gemm.hpp>
+#include <ufp4/gemm_zero_points.hpp>
 #include <ufp4/hadamard.hpp>
 #include <ufp4/recipe/linear.hpp>
 #include <ufp4/recipe/recipes.hpp>
@@ -264,6 +265,41 @@ TEST_CASE("linear_forward and both backward passes ignore it under every recipe,
   INFO(support::seed_note());
   check_layer(sensitive(T * K, 4), sensitive(N * K, 5), sensitive(T * N, 6));
   check_layer(subnormals(T * K), subnormals(N * K), subnormals(T * N));
+}
+
+TEST_CASE("the choice of how many threads to use sets no flag and raises no trap") {
+  const matrix<float> x(300, K);  // 300 x 300 x 96 products are worth 4.2 threads of eight
+  const auto q = quantize<e1m2_f32>(x);
+  matrix<float> c(300, 300);
+  for (const named_environment& e : environments) {
+    CAPTURE(e.name);
+    const control after = run_under(
+        e.word, [&] { quantized_gemm(cpu::context{.threads = 8}, q, q, static_cast<const matrix_view<float>&>(c)); });
+    CHECK(after == e.word);
+  }
+}
+
+TEST_CASE("weights with zero points are made, dequantized and multiplied alike in every environment") {
+  INFO(support::seed_note());
+  const std::vector<float> values = sensitive(T * K, 8);
+  std::vector<float> scales(N * 3);
+  std::vector<std::uint8_t> codes(N * K), zeros(N * 3);
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    scales[i] = (i % 2 == 0 ? 0x1.555556p-130f : 0x1.555556p-4f) * static_cast<float>(i + 1);
+    zeros[i] = static_cast<std::uint8_t>(i * 7 % 16);
+  }
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(i * 11 % 16);
+  check_everywhere([&](const cpu::context& ctx) {
+    const zero_point_matrix w(N, K, 32, codes, scales, zeros);
+    std::vector<float> decoded(N * K), c(T * N);
+    dequantize(ctx, w, matrix_view<float>{decoded.data(), N, K});
+    quantized_gemm(ctx, matrix_view<const float>{values.data(), T, K}, w, matrix_view<float>{c.data(), T, N});
+    bytes out;
+    append(out, w.offsets().data(), w.offsets().size());
+    append(out, decoded.data(), decoded.size());
+    append(out, c.data(), c.size());
+    return out;
+  });
 }
 
 TEST_CASE("a subnormal tensor_amax is not taken for zero and does not trap: arguments are checked by their bits") {

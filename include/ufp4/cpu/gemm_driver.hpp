@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <new>
 #include <span>
@@ -172,12 +173,13 @@ inline std::size_t piece_rows(const gemm_plan& plan, std::size_t parts, std::siz
 inline std::size_t useful_threads(const context& ctx, std::span<const gemm_plan> plans) {
   const std::size_t limit = thread_limit(ctx);
   if (limit == 1 || ctx.executor) return limit;
-  double products = 0;
-  for (const gemm_plan& plan : plans)
-    products += static_cast<double>(plan.job.out.rows + 8) * static_cast<double>(plan.job.out.cols) *
-                static_cast<double>(plan.job.padded());
-  const double threads = products * 0x1p-21;
-  return threads < 2 ? 1 : threads < static_cast<double>(limit) ? static_cast<std::size_t>(threads) : limit;
+  std::uint64_t thousands = 0;  // integers: floating-point arithmetic would set flags in the caller's environment
+  for (const gemm_plan& plan : plans) {
+    const std::uint64_t outputs = (plan.job.out.rows + 8) * plan.job.out.cols, depth = plan.job.padded();
+    thousands += (outputs >> 10) * depth + ((outputs & 1023) * depth >> 10);
+  }
+  const std::uint64_t threads = thousands >> 11;
+  return threads < 2 ? 1 : threads < limit ? threads : limit;
 }
 
 inline void run_plans(const context& ctx, std::span<const gemm_plan> plans) {
