@@ -34,7 +34,10 @@ class expected_product {
     exact_ = model::exact_blocks(a, b, options.alpha);
     tensors_ = static_cast<long double>(a.tensor) * static_cast<long double>(b.tensor);
     for (std::size_t i = 0; i < a.rows; ++i)
-      for (std::size_t j = 0; j < b.rows; ++j) vanishes_.push_back(has_subnormal(a, i) || has_subnormal(b, j));
+      for (std::size_t j = 0; j < b.rows; ++j) {
+        vanishes_.push_back(has_subnormal(a, i) || has_subnormal(b, j));
+        plain_term_.push_back(is_plain(a) ? scale_sum(b, j) : is_plain(b) ? scale_sum(a, i) : 0);
+      }
   }
 
   std::string wrong_in(const std::vector<float>& c) const {
@@ -57,8 +60,8 @@ class expected_product {
     if (options_.accumulate == accumulate::folded_bf16 && vanishes_[i]) return std::isfinite(c);
     const long double folding = options_.accumulate == accumulate::folded_bf16 ? 0x1p-7L + 0x1p-16L : 0;
     return std::abs(static_cast<long double>(c) - alpha * bounded_.value[i]) <=
-           (folding + (padded_ + 6) * 0x1p-24L) * magnitude + std::abs(alpha) * tensors_ * padded_ * 0x1p-126L +
-               0x1p-150L;
+           (folding + (padded_ + 6) * 0x1p-24L) * magnitude +
+               std::abs(alpha) * tensors_ * (padded_ * 0x1p-126L + plain_term_[i]) + 0x1p-150L;
   }
 
   /// Whether value * scale is below 2^-126 somewhere in a row: there folded_bf16 promises nothing.
@@ -71,10 +74,22 @@ class expected_product {
     return false;
   }
 
+  /// Section 6, "Operands that are not quantized": the term of products that are subnormal before they are scaled.
+  static bool is_plain(const model::side& s) {
+    return !s.exact && std::all_of(s.scale.begin(), s.scale.end(), [](float scale) { return scale == 1; });
+  }
+  static long double scale_sum(const model::side& s, std::size_t row) {
+    long double sum = 0;
+    for (std::size_t k = 0; k < s.padded; ++k)
+      sum += std::abs(static_cast<long double>(s.scale[(row * s.padded + k) / s.block])) * 0x1p-149L;
+    return sum;
+  }
+
   gemm_options options_;
   std::vector<float> exact_;
   std::vector<bool> vanishes_;
   model::bounded bounded_;
+  std::vector<long double> plain_term_;
   long double padded_, tensors_ = 1;
 };
 
@@ -194,6 +209,23 @@ TEST_CASE("a plain operand of large numbers times small weights is finite", "[ge
     check_on_all_tiers(b, plain, right, left, 1, nothing_else);
     for (const cpu::isa tier : support::runnable_isas())
       for (const float c : product({.threads = 1, .isa = tier}, plain, b, {})) REQUIRE((c > 1.5e9f && c < 1.7e9f));
+  }
+}
+
+TEST_CASE("a plain operand of subnormal numbers times large block scales keeps the bound of its section", "[gemm]") {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(4)};
+  for (const auto& [m, n] : shapes) {
+    std::vector<float> x(m * 64), w(n * 64);
+    for (float& v : x)
+      v = std::ldexp(static_cast<float>(model::uniform(gen) - 0.5), -148 + static_cast<int>(gen() % 30));
+    for (float& v : w)
+      v = std::ldexp(static_cast<float>(model::uniform(gen) - 0.5), 10 + static_cast<int>(gen() % 110));
+    const matrix_view<const float> plain{x.data(), m, 64};
+    const auto b = quantize<e1m2_f32>(matrix_view<const float>{w.data(), n, 64});
+    const model::side left = model::plain_side(x, m, 64, 16), right = model::side_of(b);
+    check_on_all_tiers(plain, b, left, right, 1, [](const auto&...) {});
+    check_on_all_tiers(b, plain, right, left, 1, [](const auto&...) {});
   }
 }
 

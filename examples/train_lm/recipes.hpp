@@ -113,8 +113,20 @@ inline ufp4::recipe::transform_choice random_transform(const std::string& size) 
   throw usage_error("--rht-size must be 16, 32, 64, 128 or 256, got " + compare::printable(size));
 }
 
+inline void need_random_signs(training_recipe& r, const char* option) {
+  for (const auto* o : operands_of(r))
+    if (o->transform.what == ufp4::recipe::transform_choice::kind::random) return;
+  throw usage_error(std::string(option) + ": the recipe has no transform with random signs; add --rht all");
+}
+inline void need_quantized(training_recipe& r, const char* option) {
+  for (const auto* o : operands_of(r))
+    if (o->quantized) return;
+  throw usage_error(std::string(option) + ": the recipe quantizes nothing; add --format");
+}
+
 inline void set_transform_size(training_recipe& r, const std::string& size) {
   const auto transform = random_transform(size);
+  need_random_signs(r, "--rht-size");
   for (auto* o : operands_of(r))
     if (o->transform.what == ufp4::recipe::transform_choice::kind::random) o->transform = transform;
 }
@@ -124,6 +136,7 @@ inline void set_stochastic(training_recipe& r, const std::string& word) {
   const bool dgrad = word == "dgrad" || word == "dy", wgrad = word == "wgrad" || word == "dy", all = word == "all";
   if (!dgrad && !wgrad && !all && word != "none")
     throw usage_error("--sr must be none, dgrad, wgrad, dy or all, got " + compare::printable(word));
+  need_quantized(r, "--sr");
   const auto operands = operands_of(r);
   for (std::size_t i = 0; i < 6; ++i) {
     const bool stochastic = all || (i == 2 && dgrad) || (i == 4 && wgrad);
@@ -151,6 +164,7 @@ inline void set_clip(training_recipe& r, const std::string& value) {
 inline void set_signs(training_recipe& r, const std::string& word) {
   if (word != "fixed" && word != "step")
     throw usage_error("--signs must be fixed or step, got " + compare::printable(word));
+  need_random_signs(r, "--signs");
   r.redraw_signs_each_step = word == "step";
 }
 

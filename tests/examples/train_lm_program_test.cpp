@@ -82,9 +82,9 @@ const std::string& some_text() {
 
 /// Takes milliseconds per step, and has every kind of random bits of a recipe, and experts.
 arguments tiny() {
-  return {"--layers",  "1",     "--width", "32",   "--heads",        "2",         "--ffn",  "32",   "--sequence", "32",
-          "--experts", "2",     "--batch", "8",    "--eval-windows", "8",         "--lr",   "1e-2", "--steps",    "24",
-          "--recipe",  "nvfp4", "--signs", "step", "--text",         some_text(), "--quiet"};
+  return {"--layers",  "1",     "--width", "32",    "--heads",        "2",    "--ffn",  "32",        "--sequence", "32",
+          "--experts", "2",     "--batch", "8",     "--eval-windows", "8",    "--lr",   "1e-2",      "--steps",    "24",
+          "--recipe",  "nvfp4", "--rht",   "wgrad", "--signs",        "step", "--text", some_text(), "--quiet"};
 }
 
 /// The program in a process of its own, which a signal may end.

@@ -177,6 +177,16 @@ TEST_CASE("unknown recipes, parts and values are rejected", "[recipes]") {
   CHECK(message("ufp4", {.signs = "often"}).ends_with("got often"));
 }
 
+TEST_CASE("a part that would change nothing in the recipe is rejected", "[recipes]") {
+  const auto message = [](const std::string& name, const recipe_parts& parts) {
+    return rejection<usage_error>([&] { make_recipe(name, parts, 1); });
+  };
+  CHECK(message("ufp4-rht-none", {.signs = "step"}).starts_with("--signs: the recipe has no transform with random"));
+  CHECK(message("ufp4", {.rht = "none", .rht_size = "64"}).starts_with("--rht-size: the recipe has no transform"));
+  CHECK(message("bf16", {.sr = "dy"}).starts_with("--sr: the recipe quantizes nothing"));
+  CHECK(make_recipe("ufp4-rht-none", {.rht = "wgrad", .rht_size = "64", .signs = "step"}, 1).redraw_signs_each_step);
+}
+
 TEST_CASE("text is split by file, a tenth of its bytes for validation, each content once", "[corpus]") {
   const std::string folder = scratch() / "many";
   std::filesystem::create_directories(folder);
