@@ -15,7 +15,8 @@
 namespace ufp4::detail::inline UFP4_CODE {
 
 /// An operand ready to be multiplied: requests are quantized here.
-template <quantized_like Q>
+template <class Q>
+  requires(quantized_like<Q> || prepacked_operand<Q>)
 const Q& realize(const cpu::context&, const Q& q) {
   return q;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that q was given to
 }
@@ -26,18 +27,7 @@ any_quantized realize(const cpu::context& ctx, const quantize_request<F, T, R, S
                                                  {out.codes().data(), out.scale_bytes().data()}));
   return out;
 }
-template <class T>
-unquantized_operand<T> realize(const cpu::context&, const matrix_view<T>& x) {
-  return unquantized(x);
-}
-template <class T>
-unquantized_operand<T> realize(const cpu::context&, const unquantized_operand<T>& x) {
-  return x;
-}
-template <prepacked_operand P>
-const P& realize(const cpu::context&, const P& p) {
-  return p;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that p was given to
-}
+inline plain_side realize(const cpu::context&, const plain_side& x) { return x; }
 
 /// All panels of a matrix, into memory of prepacked_size.
 inline void prepack_to(const cpu::context& ctx, const quantized_source& from, const quantized_sink& to) {

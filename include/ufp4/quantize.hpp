@@ -172,10 +172,7 @@ template <class Preset = void, class O>
 any_quantized_view quantize_into_memory(const cpu::context& ctx, const format_spec& format, const source& x,
                                         const quantized_storage& memory, const O& options) {
   check_quantize("quantize_into", format, x, options);
-  const quantized_shape shape{format, 1.0f, x.rows, x.cols, options.transform};
-  const auto width = static_cast<std::size_t>(scale_bytes(format.scale));
-  check_spans("quantize_into", shape, memory.codes.data(), memory.codes.size(), memory.scales.data(),
-              memory.scales.size() / width, width);
+  check_spans("quantize_into", {format, 1.0f, x.rows, x.cols, options.transform}, memory.codes, memory.scales);
   check_memory(memory, x);
   const float scale = quantize_to<Preset>(ctx, x, format, options, {memory.codes.data(), memory.scales.data()});
   return {format, memory.codes, memory.scales, scale, x.rows, x.cols, options.transform};
@@ -285,7 +282,7 @@ quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix
                                            const quantized_storage& memory, const Policies&... policies) {
   const auto options = detail::collect_for<format_of<F>>(policies...);
   detail::check_preset<F>("quantize_into", options);
-  return detail::typed<format_of<F>>(detail::quantize_into_memory<detail::preset_of<F>>(
+  return quantized_view<format_of<F>>(detail::quantize_into_memory<detail::preset_of<F>>(
       ctx, spec_of<format_of<F>>, detail::source_of(x), memory, options));
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>

@@ -60,8 +60,8 @@ struct quantized_sink {
 /// One side of a GEMM: quantized, or a plain matrix (transformed as it is read).
 struct gemm_operand {
   bool is_quantized = true;
-  quantized_source q;
-  quantize_job plain;
+  quantized_source q{};
+  quantize_job plain{};
 
   std::size_t rows() const { return is_quantized ? q.rows : plain.x.rows; }
   std::size_t cols() const { return is_quantized ? q.cols : plain.x.cols; }
@@ -73,8 +73,8 @@ struct gemm_operand {
 };
 
 struct gemm_job {
-  gemm_operand left, right;
-  sink out;
+  gemm_operand left{}, right{};
+  sink out{};
   std::size_t block = 16;  ///< block length along K
   float alpha = 1, beta = 0;
   accumulate mode = accumulate::fast;
