@@ -1,4 +1,4 @@
-// ufp4 - rounding to nearest: ties to even, ties away from zero.
+// ufp4 - the deterministic rounding policies: nearest_even, nearest_away, toward_zero.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -37,6 +37,11 @@ struct nearest_away {
   }
 };
 
-static_assert(rounding_policy<nearest_even> && rounding_policy<nearest_away>);
+/// Rounds to the neighbour nearer to zero. Bit-identical on every backend.
+struct toward_zero {
+  UFP4_MEMBER constexpr bool round_up(const neighbours&, float, std::uint64_t) const { return false; }
+};
+
+static_assert(rounding_policy<nearest_even> && rounding_policy<nearest_away> && rounding_policy<toward_zero>);
 
 }  // namespace ufp4::inline UFP4_TYPES
