@@ -109,8 +109,6 @@ class buffer {
 
   UFP4_HOST_MEMBER T* data() const { return data_; }
   UFP4_HOST_MEMBER std::size_t size() const { return size_; }
-  UFP4_HOST_MEMBER T* begin() const { return data_; }
-  UFP4_HOST_MEMBER T* end() const { return data_ + size_; }
   UFP4_HOST_MEMBER T& operator[](std::size_t i) const { return data_[i]; }
   UFP4_HOST_MEMBER operator std::span<const T>() const { return {data_, size_}; }
 

@@ -129,7 +129,10 @@ class quantized_weight {
 namespace ufp4::recipe::detail::inline UFP4_CODE {
 
 inline buffer<source> transposed(buffer<source> parts) {
-  for (source& p : parts) p = {p.data, p.kind, p.cols, p.rows, p.col_stride, p.row_stride};
+  for (std::size_t e = 0; e < parts.size(); ++e) {
+    const source p = parts[e];
+    parts[e] = {p.data, p.kind, p.cols, p.rows, p.col_stride, p.row_stride};
+  }
   return parts;
 }
 
@@ -175,8 +178,7 @@ inline void place_tokens(const bound_recipe& now, int i, std::uint32_t e, quanti
     return;
   }
   job.first_col = place.first[e];
-  if (e < place.total.size())
-    job.whole_padded_cols = padded_length(place.total[e], job.format.block, job.transform);
+  if (e < place.total.size()) job.whole_padded_cols = padded_length(place.total[e], job.format.block, job.transform);
 }
 
 /// The quantization of x, which is one expert's part of operand i.
