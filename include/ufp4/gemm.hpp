@@ -2,11 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <type_traits>
 #include <ufp4/cpu/gemm_driver.hpp>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/matrix/product.hpp>
@@ -23,8 +19,7 @@ const Q& realize(const cpu::context&, const Q& q) {
 template <class F, class T, rounding_policy R, any_scale_rule S>
 any_quantized realize(const cpu::context& ctx, const quantize_request<F, T, R, S>& r) {
   any_quantized out(spec_of<format_of<F>>, r.x.rows(), r.x.cols(), r.options.transform);
-  out.set_tensor_scale(quantize_to<preset_of<F>>(ctx, source_of(r.x), out.spec(), r.options,
-                                                 {out.codes().data(), out.scale_bytes().data()}));
+  quantize_to<preset_of<F>>(ctx, source_of(r.x), r.options, out);
   return out;
 }
 inline plain_side realize(const cpu::context&, const plain_side& x) { return x; }

@@ -69,18 +69,6 @@ struct minifloat {
 
 }  // namespace ufp4::inline UFP4_TYPES
 
-namespace ufp4::detail::inline UFP4_CODE {
-
-/// base + m / 2^shift, rounded to the nearest integer, ties to even.
-UFP4_HD constexpr std::uint32_t shift_right_even(std::uint32_t m, int shift, std::uint32_t base = 0) {
-  if (shift <= 0) return base + (m << -shift);
-  if (shift > 25) return base;  // m < 2^24: below half
-  const std::uint32_t floor = base + (m >> shift), rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);
-  return floor + (rest > half || (rest == half && (floor & 1u)) ? 1u : 0u);
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
 namespace ufp4::inline UFP4_CODE {
 
 /// The magnitude code nearest to |x|, ties to even. It may exceed layout.max_code: the caller handles overflow. x is

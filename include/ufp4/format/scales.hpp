@@ -19,19 +19,7 @@
 #include <ufp4/concepts.hpp>
 #include <ufp4/format/minifloat.hpp>
 
-namespace ufp4::inline UFP4_TYPES {
-
-/// A scale type as a value, for kernels that take the format as data.
-enum class scale_kind : std::uint8_t { f32, bf16, e4m3, ue5m3, e8m0 };
-
-}  // namespace ufp4::inline UFP4_TYPES
-
 namespace ufp4::detail::inline UFP4_TYPES {
-
-template <scale_kind value>
-struct scale_of_kind {
-  static constexpr scale_kind kind = value;
-};
 
 /// Base of the types below.
 template <class Derived, class Bits>
@@ -116,6 +104,20 @@ class fp16 : public detail::small_float<fp16, std::uint16_t> {
   UFP4_MEMBER static constexpr float(max)() { return 65504.0f; }
 };
 
+template <>
+struct scale_traits<float> : scale_of_kind<scale_kind::f32> {};
+template <>
+struct scale_traits<ufp4::bf16> : scale_of_kind<scale_kind::bf16> {};
+template <>
+struct scale_traits<ufp4::e4m3> : scale_of_kind<scale_kind::e4m3> {};
+template <>
+struct scale_traits<ufp4::ue5m3> : scale_of_kind<scale_kind::ue5m3> {};
+template <>
+struct scale_traits<ufp4::e8m0> : scale_of_kind<scale_kind::e8m0> {};
+
+static_assert(scale_format<float> && scale_format<bf16> && scale_format<e4m3> && scale_format<ue5m3> &&
+              scale_format<e8m0> && !scale_format<fp16>);
+
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::inline UFP4_CODE {
@@ -134,24 +136,6 @@ UFP4_HD constexpr bf16 round_to<bf16>(float x) {
 }
 
 }  // namespace ufp4::inline UFP4_CODE
-
-namespace ufp4::inline UFP4_TYPES {
-
-template <>
-struct scale_traits<float> : detail::scale_of_kind<scale_kind::f32> {};
-template <>
-struct scale_traits<ufp4::bf16> : detail::scale_of_kind<scale_kind::bf16> {};
-template <>
-struct scale_traits<ufp4::e4m3> : detail::scale_of_kind<scale_kind::e4m3> {};
-template <>
-struct scale_traits<ufp4::ue5m3> : detail::scale_of_kind<scale_kind::ue5m3> {};
-template <>
-struct scale_traits<ufp4::e8m0> : detail::scale_of_kind<scale_kind::e8m0> {};
-
-static_assert(scale_format<float> && scale_format<bf16> && scale_format<e4m3> && scale_format<ue5m3> &&
-              scale_format<e8m0> && !scale_format<fp16>);
-
-}  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
 

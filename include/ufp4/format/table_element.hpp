@@ -73,8 +73,7 @@ class table_element : public detail::coded<table_element<Levels>, std::uint8_t, 
     for (int k = (c < zero ? c : zero) + 1; k <= (c < zero ? zero : c); ++k) steps += value(k - 1) != value(k);
     return steps;
   }
-  /// Whether x rounds to a code above c: compares 2x with the sum of the two values in binary64, where both are exact
-  /// for values within a factor of 2^29.
+  /// Whether x rounds to a code above c.
   UFP4_MEMBER static constexpr bool above_midpoint(float x, int c) {
     const double twice = 2.0 * static_cast<double>(x);
     const double sum = static_cast<double>(value(c)) + static_cast<double>(value(c + 1));

@@ -15,14 +15,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstring>
 #include <map>
-#include <string>
-#include <string_view>
 #include <ufp4/interop/tensor_file.hpp>
-#include <utility>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_TYPES {
 

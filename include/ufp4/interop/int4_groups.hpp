@@ -22,13 +22,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <numeric>
-#include <string>
 #include <ufp4/interop/safetensors_file.hpp>
 #include <ufp4/matrix/zero_points.hpp>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_TYPES {
 

@@ -19,18 +19,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <iterator>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <ufp4/interop/json_cursor.hpp>
 #include <ufp4/interop/output_file.hpp>
 #include <ufp4/interop/tensor_file.hpp>
 #include <ufp4/matrix/any_quantized.hpp>
-#include <utility>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_CODE {
 

@@ -17,16 +17,11 @@
 /// Source: the format's own description, huggingface/safetensors README.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <set>
-#include <string>
-#include <string_view>
 #include <ufp4/interop/output_file.hpp>
 #include <ufp4/interop/safetensors_header.hpp>
 #include <ufp4/interop/tensor_file.hpp>
-#include <utility>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_CODE {
 

@@ -28,11 +28,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <string_view>
 #include <ufp4/block/presets.hpp>
 #include <ufp4/interop/stored_tensor.hpp>
 #include <ufp4/matrix/any_quantized.hpp>

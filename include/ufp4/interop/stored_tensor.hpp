@@ -1,7 +1,7 @@
 // ufp4 - tensors in files: types of numbers, the place of a tensor in a file, sources of bytes for writers.
 // SPDX-License-Identifier: Apache-2.0
-/// Vocabulary of every reader and writer of this folder. Nothing here opens a file. Files are little-endian, and so
-/// must the machine be: numbers are copied as they are.
+/// Vocabulary of every reader and writer of this folder, with the standard headers of their interfaces. Nothing here
+/// opens a file. Files are little-endian, and so must the machine be: numbers are copied as they are.
 #pragma once
 
 #include <bit>

@@ -8,12 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <type_traits>
 #include <ufp4/matrix/job.hpp>
-#include <ufp4/matrix/prepacked_layout.hpp>
-#include <ufp4/matrix/quantized_matrix.hpp>
-#include <utility>
 
 namespace ufp4::detail::inline UFP4_CODE {
 

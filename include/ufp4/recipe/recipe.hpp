@@ -138,7 +138,7 @@ class bound_recipe {
     if (choice.what == transform_choice::kind::random) {
       const std::uint64_t step = recipe_.redraw_signs_each_step ? step_ : 0;
       const std::uint64_t seed = derive(recipe_.seed, step, layer_, static_cast<std::uint32_t>(i / 2));
-      bound.transform = ufp4::detail::random_signs(choice.spec.n, seed);
+      bound.transform = transform_spec::random(choice.spec.n, seed);
       bound.transform.rounds_to_bf16 = choice.spec.rounds_to_bf16;
     }
     bound.rounding.what = bound.policy.rounding.what;
