@@ -10,7 +10,6 @@
 #include <ufp4/analysis/measure.hpp>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/gemm_grouped.hpp>
-#include <ufp4/matrix/matrix_batch.hpp>
 #include <vector>
 
 namespace ufp4::detail::inline UFP4_CODE {
@@ -80,13 +79,11 @@ std::vector<any_quantized> quantize(const cpu::context& ctx, const format_spec& 
                                     batch_amax which, const Policies&... policies) {
   std::vector<any_quantized> all;
   all.reserve(x.size());
-  detail::each_of_batch(
-      "quantize", ctx, format, x, which, detail::collect(policies...), [&](std::size_t i, const auto& options) {
-        any_quantized& out = all.emplace_back(format, x.rows(), x.cols(), options.transform);
-        const quantized_storage to = out.storage();
-        out.set_tensor_scale(
-            detail::quantize_to(ctx, detail::source_of(x[i]), format, options, {to.codes.data(), to.scales.data()}));
-      });
+  detail::each_of_batch("quantize", ctx, format, x, which, detail::collect(policies...),
+                        [&](std::size_t i, const auto& options) {
+                          any_quantized& out = all.emplace_back(format, x.rows(), x.cols(), options.transform);
+                          detail::quantize_to(ctx, detail::source_of(x[i]), options, out);
+                        });
   return all;
 }
 template <class T, class... Policies>

@@ -27,8 +27,15 @@ concept element_format = std::is_trivially_copyable_v<T> && sizeof(T) == 1 && st
                            { T::exact_products } -> std::convertible_to<bool>;
                          };
 
-/// Describes a type of block scales; specialised in format/scales.hpp for float, bf16, e4m3, ue5m3 and e8m0. The set is
-/// closed, because every kernel handles each type.
+/// A type of block scales as a value, for kernels that take the format as data. The set is closed, because every kernel
+/// handles each type.
+enum class scale_kind : std::uint8_t { f32, bf16, e4m3, ue5m3, e8m0 };
+/// Its scale_traits.
+template <scale_kind value>
+struct scale_of_kind {
+  static constexpr scale_kind kind = value;  ///< the type
+};
+/// Describes a type of block scales; specialised in format/scales.hpp.
 template <class T>
 struct scale_traits;
 

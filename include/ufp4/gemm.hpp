@@ -2,11 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <type_traits>
 #include <ufp4/cpu/gemm_driver.hpp>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/matrix/product.hpp>
@@ -15,29 +11,18 @@
 namespace ufp4::detail::inline UFP4_CODE {
 
 /// An operand ready to be multiplied: requests are quantized here.
-template <quantized_like Q>
+template <class Q>
+  requires(quantized_like<Q> || prepacked_operand<Q>)
 const Q& realize(const cpu::context&, const Q& q) {
   return q;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that q was given to
 }
 template <class F, class T, rounding_policy R, any_scale_rule S>
 any_quantized realize(const cpu::context& ctx, const quantize_request<F, T, R, S>& r) {
   any_quantized out(spec_of<format_of<F>>, r.x.rows(), r.x.cols(), r.options.transform);
-  out.set_tensor_scale(quantize_to<preset_of<F>>(ctx, source_of(r.x), out.spec(), r.options,
-                                                 {out.codes().data(), out.scale_bytes().data()}));
+  quantize_to<preset_of<F>>(ctx, source_of(r.x), r.options, out);
   return out;
 }
-template <class T>
-unquantized_operand<T> realize(const cpu::context&, const matrix_view<T>& x) {
-  return unquantized(x);
-}
-template <class T>
-unquantized_operand<T> realize(const cpu::context&, const unquantized_operand<T>& x) {
-  return x;
-}
-template <prepacked_operand P>
-const P& realize(const cpu::context&, const P& p) {
-  return p;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that p was given to
-}
+inline plain_side realize(const cpu::context&, const plain_side& x) { return x; }
 
 /// All panels of a matrix, into memory of prepacked_size.
 inline void prepack_to(const cpu::context& ctx, const quantized_source& from, const quantized_sink& to) {

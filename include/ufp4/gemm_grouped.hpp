@@ -3,15 +3,12 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
 #include <ufp4/gemm.hpp>
-#include <ufp4/matrix/group.hpp>
-#include <vector>
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-inline void add_ranges(std::vector<group_range>& all, const cpu::detail::quantized_source& q, std::size_t entry) {
+inline void add_ranges(group_ranges& all, const quantized_source& q, std::size_t entry) {
   const std::size_t rows = q.interleaved ? prepacked_layout::filled_rows(q.rows) : q.rows;
   add_range(all, q.codes, rows * q.padded_cols / 2, entry);
   add_range(all, q.scales,
@@ -19,14 +16,14 @@ inline void add_ranges(std::vector<group_range>& all, const cpu::detail::quantiz
             entry);
 }
 
-inline void check_group(std::span<const cpu::detail::gemm_job> jobs) {
-  std::vector<group_range> all;
+inline void check_group(const buffer<gemm_job>& jobs) {
+  group_ranges all(5 * jobs.size());
   for (std::size_t e = 0; e < jobs.size(); ++e) {
     add_output(all, jobs[e].out, e);
     add_ranges(all, jobs[e].left.q, e);
     add_ranges(all, jobs[e].right.q, e);
   }
-  check_group_memory(static_cast<std::vector<group_range>&&>(all));
+  check_group_memory(all);
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -52,13 +49,12 @@ void quantized_gemm_grouped(const cpu::context& ctx, const As& a, const Bs& b, c
   detail::expects(options.bias.empty(), "quantized_gemm_grouped: bias has ", options.bias.size(),
                   " entries; leave it empty");
   cpu::resolve(ctx);
-  std::vector<cpu::detail::gemm_job> jobs;
-  jobs.reserve(a.size());
+  const detail::buffer<detail::gemm_job> jobs(a.size());
   for (std::size_t e = 0; e < a.size(); ++e) {
     const std::string operation = detail::concat("quantized_gemm_grouped, product ", e);
     const detail::sink out = detail::sink_of(c.data()[e]);
     detail::check_gemm(operation.c_str(), a.data()[e], b.data()[e], out, options);
-    jobs.push_back(detail::gemm_job_of(a.data()[e], b.data()[e], out, options));
+    jobs[e] = detail::gemm_job_of(a.data()[e], b.data()[e], out, options);
   }
   detail::check_group(jobs);
   cpu::detail::run_gemms(ctx, jobs);

@@ -137,6 +137,13 @@ float quantize_to(const cpu::context& ctx, const source& x, const format_spec& f
   return coder.tensor.decode;
 }
 
+/// The same into a matrix of that format, with the tensor scale.
+template <class Preset = void, class O>
+void quantize_to(const cpu::context& ctx, const source& x, const O& options, quantized_memory& out) {
+  out.set_tensor_scale(
+      quantize_to<Preset>(ctx, x, out.spec(), options, {out.codes().data(), out.scale_bytes().data()}));
+}
+
 template <class Preset = void, class O>
 void fake_quantize_to(const cpu::context& ctx, const source& x, const format_spec& format, const sink& out,
                       const O& options) {
@@ -152,13 +159,17 @@ void fake_quantize_to(const cpu::context& ctx, const source& x, const format_spe
   fake_quantize_with(ctx, tier, job, coder, options.undo, out, options.report);
 }
 
-/// A matrix that quantize_into is to fill again must have been made for this shape and transform.
-inline void check_target(const quantized_memory& out, const source& x, const transform_spec& t) {
+/// Into a matrix that was made for this shape and transform.
+template <class O>
+void quantize_again(const cpu::context& ctx, const source& x, const O& options, quantized_memory& out) {
+  const transform_spec& t = options.transform;
+  check_quantize("quantize_into", out.spec(), x, options);
   expects(out.rows() == x.rows && out.cols() == x.cols, "quantize_into: shape mismatch: out is ", out.rows(), " x ",
           out.cols(), ", x is ", x.rows, " x ", x.cols);
   expects(same_map(out.transform(), t), "quantize_into: transform mismatch: out was made for ",
           transform_name(out.transform()), ", the call has ", transform_name(t),
           out.transform().n == t.n ? " with other signs" : "");
+  quantize_to(ctx, x, options, out);
 }
 
 /// The caller's codes and scales must not share bytes with x or with each other.
@@ -172,10 +183,7 @@ template <class Preset = void, class O>
 any_quantized_view quantize_into_memory(const cpu::context& ctx, const format_spec& format, const source& x,
                                         const quantized_storage& memory, const O& options) {
   check_quantize("quantize_into", format, x, options);
-  const quantized_shape shape{format, 1.0f, x.rows, x.cols, options.transform};
-  const auto width = static_cast<std::size_t>(scale_bytes(format.scale));
-  check_spans("quantize_into", shape, memory.codes.data(), memory.codes.size(), memory.scales.data(),
-              memory.scales.size() / width, width);
+  check_spans("quantize_into", {format, 1.0f, x.rows, x.cols, options.transform}, memory.codes, memory.scales);
   check_memory(memory, x);
   const float scale = quantize_to<Preset>(ctx, x, format, options, {memory.codes.data(), memory.scales.data()});
   return {format, memory.codes, memory.scales, scale, x.rows, x.cols, options.transform};
@@ -230,8 +238,7 @@ any_quantized quantize(const cpu::context& ctx, const format_spec& format, const
   const detail::source from = detail::source_of(x);
   detail::check_quantize("quantize", format, from, options);
   any_quantized out(format, x.rows(), x.cols(), options.transform);
-  const quantized_storage memory = out.storage();
-  out.set_tensor_scale(detail::quantize_to(ctx, from, format, options, {memory.codes.data(), memory.scales.data()}));
+  detail::quantize_to(ctx, from, options, out);
   return out;
 }
 /// Quantizes into the caller's memory of exactly storage_size(format, x.rows(), x.cols(), transform), without
@@ -245,13 +252,7 @@ any_quantized_view quantize_into(const cpu::context& ctx, const format_spec& for
 /// Quantizes into a matrix of that format, shape and transform, without allocating matrix memory.
 template <matrix_scalar T, class... Policies>
 void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, any_quantized& out, const Policies&... policies) {
-  const auto options = detail::collect(policies...);
-  const detail::source from = detail::source_of(x);
-  detail::check_quantize("quantize_into", out.spec(), from, options);
-  detail::check_target(out, from, options.transform);
-  const quantized_storage memory = out.storage();
-  out.set_tensor_scale(
-      detail::quantize_to(ctx, from, out.spec(), options, {memory.codes.data(), memory.scales.data()}));
+  detail::quantize_again(ctx, detail::source_of(x), detail::collect(policies...), out);
 }
 /// dequantize(quantize(format, x, policies...)) in one pass: see the typed fake_quantize below.
 template <matrix_scalar T, matrix_scalar U, class... Policies>
@@ -268,8 +269,7 @@ quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const matrix_vi
   const auto options = detail::collect_for<format_of<F>>(policies...);
   detail::check_quantize<F>("quantize", x, options);
   quantized_matrix<format_of<F>> out(x.rows(), x.cols(), options.transform);
-  out.set_tensor_scale(detail::quantize_to<detail::preset_of<F>>(
-      ctx, detail::source_of(x), spec_of<format_of<F>>, options, {out.codes().data(), out.scale_bytes().data()}));
+  detail::quantize_to<detail::preset_of<F>>(ctx, detail::source_of(x), options, out);
   return out;
 }
 
@@ -285,7 +285,7 @@ quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix
                                            const quantized_storage& memory, const Policies&... policies) {
   const auto options = detail::collect_for<format_of<F>>(policies...);
   detail::check_preset<F>("quantize_into", options);
-  return detail::typed<format_of<F>>(detail::quantize_into_memory<detail::preset_of<F>>(
+  return quantized_view<format_of<F>>(detail::quantize_into_memory<detail::preset_of<F>>(
       ctx, spec_of<format_of<F>>, detail::source_of(x), memory, options));
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
@@ -300,12 +300,7 @@ quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix
 template <any_block_format F, matrix_scalar T, class... Policies>
 void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, quantized_matrix<F>& out,
                    const Policies&... policies) {
-  const auto options = detail::collect_for<F>(policies...);
-  const detail::source from = detail::source_of(x);
-  detail::check_quantize("quantize_into", spec_of<F>, from, options);
-  detail::check_target(out, from, options.transform);
-  out.set_tensor_scale(
-      detail::quantize_to(ctx, from, spec_of<F>, options, {out.codes().data(), out.scale_bytes().data()}));
+  detail::quantize_again(ctx, detail::source_of(x), detail::collect_for<F>(policies...), out);
 }
 
 /// dequantize(quantize<F>(x, policies...)) in one pass, bit for bit, without storing codes. With undo_transform{} the

@@ -1,6 +1,6 @@
 // ufp4 - toward_zero never goes up.
 // SPDX-License-Identifier: Apache-2.0
-#include <ufp4/round/directed.hpp>
+#include <ufp4/round/nearest.hpp>
 
 #include "support/catch.hpp"
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 #include <ufp4/cpu/kernels/quantize/quantized_chunk.hpp>
 #include <ufp4/quantize.hpp>
 #include <vector>

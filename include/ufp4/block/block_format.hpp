@@ -4,7 +4,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <type_traits>
 #include <ufp4/concepts.hpp>
 #include <ufp4/format/grid.hpp>

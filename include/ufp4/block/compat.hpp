@@ -25,24 +25,29 @@
 
 namespace ufp4::compat::detail::inline UFP4_CODE {
 
-using ufp4::detail::infinity_bits;
-using ufp4::detail::to_bits;
-using ufp4::detail::to_float;
+using namespace ufp4::detail;
 
-/// The part that all coders share: format, tensor constants, NaN blocks.
+/// The part that all coders share: format, tensor constants, NaN blocks. Coder::code gets the bits of the amax of a finite block.
+template <class Coder>
 struct coder_base {
   format_spec format;
   tensor_constants tensor;
 
   UFP4_HD static constexpr tensor_constants constants(const format_spec& f, float global_amax) {
-    return ufp4::detail::make_tensor_constants(f, {}, global_amax);
+    return make_tensor_constants(f, {}, global_amax);
   }
 
-  UFP4_HD bool rejects(const block_values& v, std::uint32_t amax, std::uint8_t* codes, quantize_report& report) const {
-    if (amax < infinity_bits) return false;
+  UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
+                                   quantize_report& report) const {
+    const std::uint32_t amax = amax_bits(v);
+    if (amax >= infinity_bits) return nan_block(v, codes, report);
+    return static_cast<const Coder&>(*this).code(v, amax, codes, report);
+  }
+
+  UFP4_HD std::uint32_t nan_block(const block_values& v, std::uint8_t* codes, quantize_report& report) const {
     ++report.nonfinite_blocks;
-    ufp4::detail::zero_codes(format.grid, v, codes);
-    return true;
+    zero_codes(format.grid, v, codes);
+    return nan_scale(format.scale);
   }
 };
 
@@ -67,14 +72,13 @@ UFP4_HD constexpr std::uint32_t torchao_scale(torchao_mode mode, float amax) {
 }
 
 template <torchao_mode mode>
-struct torchao_mx_coder : coder_base {
-  UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
-                                   quantize_report& report) const {
-    const std::uint32_t amax = ufp4::detail::amax_bits(v);
-    const std::uint32_t bits = amax < infinity_bits ? torchao_scale(mode, to_float(amax)) : 0xFFu;
-    if (rejects(v, bits == 0xFFu ? infinity_bits : amax, codes, report)) return 0xFFu;
-    const block_scale scale = ufp4::detail::scale_from_bits(format, tensor, bits);
-    report.saturated += ufp4::detail::round_row(format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
+struct torchao_mx_coder : coder_base<torchao_mx_coder<mode>> {
+  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
+                             quantize_report& report) const {
+    const std::uint32_t bits = torchao_scale(mode, to_float(amax));
+    if (bits == 0xFFu) return this->nan_block(v, codes, report);
+    const block_scale scale = scale_from_bits(this->format, this->tensor, bits);
+    report.saturated += round_row(this->format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
     return bits;
   }
 };
@@ -82,9 +86,9 @@ struct torchao_mx_coder : coder_base {
 /// The code that ggml chooses: the first of the sixteen with the smallest |fl(value * scale) - x|.
 UFP4_HD inline std::uint8_t first_nearest(const grid4& grid, float scale, float x) {
   std::uint8_t best = 0;
-  float least = ufp4::detail::magnitude(ufp4::detail::rounded(grid.value[0] * scale) - x);
+  float least = magnitude(rounded(grid.value[0] * scale) - x);
   for (std::uint8_t c = 1; c < 16; ++c) {
-    const float distance = ufp4::detail::magnitude(ufp4::detail::rounded(grid.value[c] * scale) - x);
+    const float distance = magnitude(rounded(grid.value[c] * scale) - x);
     if (distance < least) best = c, least = distance;
   }
   return best;
@@ -93,27 +97,25 @@ UFP4_HD inline std::uint8_t first_nearest(const grid4& grid, float scale, float 
 /// floor(fl(log2 amax)): for the last few floats below a power of two 2^k, the logarithm rounds up to k. These are the
 /// last floor(2^j ln 2) floats, with j = floor(log2 |log2 amax|).
 UFP4_HD constexpr int floor_rounded_log2(float amax) {
-  const int exponent = ufp4::detail::floor_log2(amax), k = exponent + 1;
+  const int exponent = floor_log2(amax), k = exponent + 1;
   constexpr std::uint32_t ulps[] = {0, 1, 2, 5, 11, 22, 44};
   const int distance = k > 0 ? k - 1 : -k;
   if (distance < 1 || distance > 127) return exponent;  // beyond 127 the scale code is 0 either way
   int j = 0;
   while (distance >> (j + 1) != 0) ++j;
-  const std::uint32_t mantissa = ufp4::detail::significand(amax) & 0x007FFFFFu;
+  const std::uint32_t mantissa = significand(amax) & 0x007FFFFFu;
   return mantissa >= 0x00800000u - ulps[j] ? k : exponent;
 }
 
-struct ggml_mxfp4_coder : coder_base {
-  UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
-                                   quantize_report& report) const {
-    const std::uint32_t amax = ufp4::detail::amax_bits(v);
-    if (rejects(v, amax, codes, report)) return 0xFFu;
+struct ggml_mxfp4_coder : coder_base<ggml_mxfp4_coder> {
+  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
+                             quantize_report& report) const {
     const int e = amax == 0 ? -127 : floor_rounded_log2(to_float(amax)) - 2;
     const std::uint32_t bits = e < -127 ? 0u : static_cast<std::uint32_t>(e + 127);
-    const float scale = ufp4::detail::decode_scale(scale_kind::e8m0, bits);
+    const float scale = decode_scale(scale_kind::e8m0, bits);
     for (int k = 0; k < v.cols; ++k) {
       codes[k] = first_nearest(format.grid, scale, v.x[k]);
-      report.saturated += ufp4::detail::magnitude(v.x[k]) > 6.0f * scale;
+      report.saturated += magnitude(v.x[k]) > 6.0f * scale;
     }
     return bits;
   }
@@ -130,54 +132,48 @@ UFP4_HD constexpr std::uint32_t ggml_ue4m3(float u) {
   return u >= 256.0f || code >= 0x78u ? 0x7Eu : code;
 }
 
-struct ggml_nvfp4_coder : coder_base {
-  UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
-                                   quantize_report& report) const {
-    const std::uint32_t amax = ufp4::detail::amax_bits(v);
-    if (rejects(v, amax, codes, report)) return 0x7Fu;
+struct ggml_nvfp4_coder : coder_base<ggml_nvfp4_coder> {
+  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
+                             quantize_report& report) const {
     const std::uint32_t bits = ggml_ue4m3(to_float(amax) / 6.0f);
-    const float scale = ufp4::detail::decode_scale(scale_kind::e4m3, bits);
+    const float scale = decode_scale(scale_kind::e4m3, bits);
     report.underflowed_scales += bits == 0 && amax != 0;
     for (int k = 0; k < v.cols; ++k) {
       codes[k] = bits == 0 ? std::uint8_t{0} : first_nearest(format.grid, scale, v.x[k]);
-      report.saturated += bits != 0 && ufp4::detail::magnitude(v.x[k]) > 6.0f * scale;
+      report.saturated += bits != 0 && magnitude(v.x[k]) > 6.0f * scale;
     }
     return bits;
   }
 };
 
 /// Transformer Engine has no special case for a scale of 0: the factor is FLT_MAX.
-struct te_nvfp4_coder : coder_base {
-  UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
-                                   quantize_report& report) const {
-    const std::uint32_t amax = ufp4::detail::amax_bits(v);
-    if (rejects(v, amax, codes, report)) return 0x7Fu;
+struct te_nvfp4_coder : coder_base<te_nvfp4_coder> {
+  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
+                             quantize_report& report) const {
     block_scale scale = choose_scale(format, {}, tensor, v, to_float(amax));
-    if (scale.factor == 0.0f) scale.factor = ufp4::detail::max_finite;
+    if (scale.factor == 0.0f) scale.factor = max_finite;
     report.underflowed_scales += scale.bits == 0 && amax != 0;
-    report.saturated += ufp4::detail::round_row(format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
+    report.saturated += round_row(format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
     return scale.bits;
   }
 };
 
 /// P = fl(global_amax / 2688) is the tensor scale; a block scale never falls below 2^-6.
-struct torchao_nvfp4_coder : coder_base {
+struct torchao_nvfp4_coder : coder_base<torchao_nvfp4_coder> {
   UFP4_HD static constexpr tensor_constants constants(const format_spec&, float global_amax) {
     return {global_amax / 2688.0f, 1.0f};
   }
 
-  UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
-                                   quantize_report& report) const {
-    const std::uint32_t amax = ufp4::detail::amax_bits(v);
-    if (rejects(v, amax, codes, report)) return 0x7Fu;
+  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
+                             quantize_report& report) const {
     constexpr float lowest = 0.015625f;  // 2^-6
     const float u = amax == 0 ? 0.0f : to_float(amax) / 6.0f / tensor.decode;
     const std::uint32_t bits = e4m3(u > lowest ? u : lowest).bits();
-    const float factor = 1.0f / tensor.decode / ufp4::detail::decode_scale(scale_kind::e4m3, bits);
+    const float factor = 1.0f / tensor.decode / decode_scale(scale_kind::e4m3, bits);
     for (int k = 0; k < v.cols; ++k) {
       const float t = v.x[k] == 0.0f ? v.x[k] : v.x[k] * factor;  // an infinite factor would make a NaN of a zero
       codes[k] = fp4<E2M1>(t).bits();
-      report.saturated += ufp4::detail::magnitude(t) > 6.0f;
+      report.saturated += magnitude(t) > 6.0f;
     }
     return bits;
   }
@@ -187,39 +183,21 @@ struct torchao_nvfp4_coder : coder_base {
 
 namespace ufp4::compat::inline UFP4_TYPES {
 
-struct te_nvfp4 {
-  using format = nvfp4;
-  using coder = detail::te_nvfp4_coder;
-};
-struct torchao_nvfp4 {
-  using format = nvfp4;
-  using coder = detail::torchao_nvfp4_coder;
+/// A preset from its two members.
+template <class Format, class Coder>
+struct preset_type {
+  using format = Format;
+  using coder = Coder;
 };
 
-struct torchao_mx_floor {
-  using format = mxfp4;
-  using coder = detail::torchao_mx_coder<detail::torchao_mode::floor>;
-};
-struct torchao_mx_even {
-  using format = mxfp4;
-  using coder = detail::torchao_mx_coder<detail::torchao_mode::even>;
-};
-struct torchao_mx_ceil {
-  using format = mxfp4;
-  using coder = detail::torchao_mx_coder<detail::torchao_mode::ceil>;
-};
-struct torchao_mx_rceil {
-  using format = mxfp4;
-  using coder = detail::torchao_mx_coder<detail::torchao_mode::rceil>;
-};
-struct ggml_mxfp4 {
-  using format = ufp4::mxfp4;
-  using coder = detail::ggml_mxfp4_coder;
-};
-struct ggml_nvfp4 {
-  using format = block_format<fp4<E2M1>, e4m3, 16>;
-  using coder = detail::ggml_nvfp4_coder;
-};
+struct te_nvfp4 : preset_type<nvfp4, detail::te_nvfp4_coder> {};
+struct torchao_nvfp4 : preset_type<nvfp4, detail::torchao_nvfp4_coder> {};
+struct torchao_mx_floor : preset_type<mxfp4, detail::torchao_mx_coder<detail::torchao_mode::floor>> {};
+struct torchao_mx_even : preset_type<mxfp4, detail::torchao_mx_coder<detail::torchao_mode::even>> {};
+struct torchao_mx_ceil : preset_type<mxfp4, detail::torchao_mx_coder<detail::torchao_mode::ceil>> {};
+struct torchao_mx_rceil : preset_type<mxfp4, detail::torchao_mx_coder<detail::torchao_mode::rceil>> {};
+struct ggml_mxfp4 : preset_type<mxfp4, detail::ggml_mxfp4_coder> {};
+struct ggml_nvfp4 : preset_type<block_format<fp4<E2M1>, e4m3, 16>, detail::ggml_nvfp4_coder> {};
 
 /// A preset: a type with a block format and a coder. A type of a user that has both is accepted by quantize, too.
 template <class P>

@@ -19,36 +19,28 @@ struct scale_rule_spec {
   friend constexpr bool operator==(const scale_rule_spec&, const scale_rule_spec&) = default;
 };
 
-/// The default: mx_floor for e8m0 scales; amax / qmax, rounded to nearest, for the other scale types.
-struct default_scale {
-  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {}; }
+/// A rule that spec() gives as data: the base of those below.
+template <scale_rule_spec::kind which, bool searches = false>
+struct rule_type {
+  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {which, searches}; }
 };
+
+/// The default: mx_floor for e8m0 scales; amax / qmax, rounded to nearest, for the other scale types.
+struct default_scale : rule_type<scale_rule_spec::kind::by_format> {};
 /// For e4m3, ue5m3 and bf16: the smallest scale that is not below the argument, so that no amax is clipped. Use it with
 /// stochastic rounding, which shrinks values otherwise (attenuation .9965 on a Gaussian; .9999 with scale_up).
-struct scale_up {
-  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::up}; }
-};
+struct scale_up : rule_type<scale_rule_spec::kind::up> {};
 /// For e8m0: floor(log2 amax) - floor(log2 qmax). OCP Microscaling Formats v1.0, section 6.3.
-struct mx_floor {
-  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::mx_floor}; }
-};
+struct mx_floor : rule_type<scale_rule_spec::kind::mx_floor> {};
 /// For e8m0: the same of amax rounded to the element's mantissa bits, ties to even.
-struct mx_even {
-  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::mx_even}; }
-};
+struct mx_even : rule_type<scale_rule_spec::kind::mx_even> {};
 /// For e8m0: the smallest power of two with which no element saturates.
-struct mx_ceil {
-  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::mx_ceil}; }
-};
+struct mx_ceil : rule_type<scale_rule_spec::kind::mx_ceil> {};
 /// For two-level E2M1: amax becomes 6 or 4, whichever has the smaller squared error. Cook et al., arXiv 2512.02010.
-struct four_over_six {
-  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = scale_rule_spec::kind::four_over_six}; }
-};
+struct four_over_six : rule_type<scale_rule_spec::kind::four_over_six> {};
 /// The scale with the smallest squared error among nine (float, bf16) or five (8-bit) near the scale of the format's
 /// rule, or of another rule in the same call.
-struct mse_search {
-  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.mse_search = true}; }
-};
+struct mse_search : rule_type<scale_rule_spec::kind::by_format, true> {};
 static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && builtin_scale_rule<scale_rule_spec>);
 
 /// The constants of a two-level format, computed from the tensor amax.

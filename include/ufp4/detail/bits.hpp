@@ -53,6 +53,23 @@ UFP4_HD constexpr float compose(std::uint32_t m, int e) {
   return m < 0x00800000u ? to_float(m) : to_float((static_cast<std::uint32_t>(e + 150) << 23) | (m & 0x007FFFFFu));
 }
 
+/// base + m / 2^shift, rounded to the nearest integer, ties to even.
+UFP4_HD constexpr std::uint32_t shift_right_even(std::uint32_t m, int shift, std::uint32_t base = 0) {
+  if (shift <= 0) return base + (m << -shift);
+  if (shift > 25) return base;  // m < 2^24: below half
+  const std::uint32_t floor = base + (m >> shift), rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);
+  return floor + (rest > half || (rest == half && (floor & 1u)) ? 1u : 0u);
+}
+
+/// Negative, zero or positive for |t| below, at or above the midpoint of two numbers, of which `upper` is farther from
+/// zero. In binary64: exact for numbers within a factor of 2^29.
+UFP4_HD constexpr int against_midpoint(float lower, float upper, float t) {
+  const double twice = 2.0 * static_cast<double>(t);
+  const double sum = static_cast<double>(lower) + static_cast<double>(upper);
+  const int above = twice > sum ? 1 : twice < sum ? -1 : 0;
+  return upper > lower ? above : -above;
+}
+
 /// x, rounded to binary32 here: a product that it returns is never fused into a later add (architecture decision 11).
 UFP4_HD constexpr float rounded(float x) {
 #if defined(UFP4_DEVICE_CODE)

@@ -37,33 +37,19 @@ struct E3M0 {
 /// | zero       | keeps its sign; a negative value that rounds to zero becomes -0     |
 /// | comparison | of values: -0 == +0; compare bits() to distinguish them             |
 template <class Layout>
-class fp4 {
+class fp4 : public detail::ordered<fp4<Layout>, std::uint8_t, 15, std::weak_ordering> {
+  using detail::coded<fp4, std::uint8_t, 15>::bits_;
+
  public:
   using layout_type = Layout;  ///< E2M1, E1M2 or E3M0
   static constexpr bool exact_products = true;
 
   fp4() = default;
-  UFP4_MEMBER constexpr explicit fp4(float x) : bits_(static_cast<std::uint8_t>(encode(Layout::layout(), x))) {}
-  /// The element of a code; the high four bits of `bits` are ignored.
-  UFP4_MEMBER static constexpr fp4 from_bits(std::uint8_t bits) {
-    fp4 element{};
-    element.bits_ = bits & 15u;
-    return element;
-  }
-
-  UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
+  UFP4_MEMBER constexpr explicit fp4(float x) { bits_ = static_cast<std::uint8_t>(encode(Layout::layout(), x)); }
   UFP4_MEMBER constexpr explicit operator float() const { return decode(Layout::layout(), bits_); }
   UFP4_MEMBER static constexpr float(max)() { return decode(Layout::layout(), Layout::layout().max_code); }
 
-  UFP4_MEMBER constexpr fp4 operator-() const { return from_bits(bits_ ^ 8u); }  ///< flips the sign, of zero too
-  UFP4_MEMBER friend constexpr bool operator==(fp4 a, fp4 b) { return static_cast<float>(a) == static_cast<float>(b); }
-  UFP4_MEMBER friend constexpr std::weak_ordering operator<=>(fp4 a, fp4 b) {
-    const float x = static_cast<float>(a), y = static_cast<float>(b);
-    return x < y ? std::weak_ordering::less : y < x ? std::weak_ordering::greater : std::weak_ordering::equivalent;
-  }
-
- private:
-  std::uint8_t bits_;
+  UFP4_MEMBER constexpr fp4 operator-() const { return fp4::from_bits(bits_ ^ 8u); }  ///< flips the sign, of zero too
 };
 
 static_assert(element_format<fp4<E2M1>> && element_format<fp4<E1M2>> && element_format<fp4<E3M0>>);

@@ -5,7 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <ufp4/concepts.hpp>
-#include <ufp4/detail/bits.hpp>
+#include <ufp4/format/minifloat.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -15,28 +15,15 @@ namespace ufp4::inline UFP4_TYPES {
 /// | from float | nearest, ties to the even integer; beyond +-7 and for Inf: +-7. -8 comes from bits only |
 /// | NaN        | +7                                                                                     |
 /// | zero       | one zero: -0.f and small negative values give code 0                                   |
-class int4 {
+class int4 : public detail::ordered<int4, std::uint8_t, 15, std::strong_ordering> {
  public:
   static constexpr bool exact_products = true;
 
   int4() = default;
-  UFP4_MEMBER constexpr explicit int4(float x) : bits_(nearest(x)) {}
-  /// The element of a code; the high four bits of `bits` are ignored.
-  UFP4_MEMBER static constexpr int4 from_bits(std::uint8_t bits) {
-    int4 element{};
-    element.bits_ = bits & 15u;
-    return element;
-  }
-
-  UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
+  UFP4_MEMBER constexpr explicit int4(float x) { bits_ = nearest(x); }
   UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 8 ? bits_ : bits_ - 16; }  ///< -8 .. 7
   UFP4_MEMBER constexpr explicit operator float() const { return static_cast<float>(static_cast<int>(*this)); }
   UFP4_MEMBER static constexpr float(max)() { return 7.0f; }
-
-  UFP4_MEMBER friend constexpr bool operator==(int4 a, int4 b) { return a.bits_ == b.bits_; }
-  UFP4_MEMBER friend constexpr std::strong_ordering operator<=>(int4 a, int4 b) {
-    return static_cast<int>(a) <=> static_cast<int>(b);
-  }
 
  private:
   UFP4_MEMBER static constexpr std::uint8_t nearest(float x) {
@@ -50,8 +37,6 @@ class int4 {
     const bool negative = detail::is_negative(x) && !detail::is_nan(x);
     return static_cast<std::uint8_t>(negative ? (16 - code) & 15 : code);
   }
-
-  std::uint8_t bits_;
 };
 
 static_assert(element_format<int4>);

@@ -17,34 +17,11 @@
 #include <format>
 #endif
 
-namespace ufp4::detail::inline UFP4_TYPES {
-
-template <class T>
-inline constexpr bool printable = false;
-template <class Layout>
-inline constexpr bool printable<fp4<Layout>> = true;
-template <class Levels>
-inline constexpr bool printable<table_element<Levels>> = true;
-template <>
-inline constexpr bool printable<int4> = true;
-template <>
-inline constexpr bool printable<e4m3> = true;
-template <>
-inline constexpr bool printable<ue5m3> = true;
-template <>
-inline constexpr bool printable<e8m0> = true;
-template <>
-inline constexpr bool printable<bf16> = true;
-template <>
-inline constexpr bool printable<fp16> = true;
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
 namespace ufp4::inline UFP4_TYPES {
 
 /// Prints the float value. The caller includes <ostream> or another stream header.
 template <class Char, class Traits, class T>
-  requires detail::printable<T>
+  requires detail::number<T>
 std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, T value) {
   return out << static_cast<float>(value);
 }
@@ -53,7 +30,7 @@ std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& o
 
 #if defined(__cpp_lib_format)
 template <class T, class Char>
-  requires ufp4::detail::printable<T>
+  requires ufp4::detail::number<T>
 struct std::formatter<T, Char> : std::formatter<float, Char> {
   template <class Context>
   auto format(T value, Context& context) const {

@@ -6,8 +6,51 @@
 // kernel of the library is tested against it. NaN codes and e8m0 (which rounds down and has no zero): scales.hpp.
 #pragma once
 
+#include <compare>
+#include <concepts>
 #include <cstdint>
 #include <ufp4/detail/bits.hpp>
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// Base of the number types: the code, in the bits `mask` of Bits.
+template <class Derived, class Bits, Bits mask>
+class coded {
+ public:
+  /// The number of a code; bits above it are ignored.
+  UFP4_MEMBER static constexpr Derived from_bits(Bits bits) {
+    Derived value{};
+    static_cast<coded&>(value).bits_ = bits & mask;
+    return value;
+  }
+  UFP4_MEMBER constexpr Bits bits() const { return bits_; }
+
+ protected:
+  Bits bits_;
+};
+
+/// The same of a type that is compared by value: -0 == +0, and a NaN is unordered.
+template <class Derived, class Bits, Bits mask, class Ordering>
+class ordered : public coded<Derived, Bits, mask> {
+ public:
+  UFP4_MEMBER friend constexpr bool operator==(Derived a, Derived b) {
+    return static_cast<float>(a) == static_cast<float>(b);
+  }
+  UFP4_MEMBER friend constexpr Ordering operator<=>(Derived a, Derived b) {
+    const float x = static_cast<float>(a), y = static_cast<float>(b);
+    if constexpr (std::same_as<Ordering, std::partial_ordering>)
+      if (!(x <= y) && !(y < x)) return Ordering::unordered;
+    return x < y ? Ordering::less : y < x ? Ordering::greater : Ordering::equivalent;
+  }
+};
+
+template <class T, class Bits, Bits mask>
+void derived_from_coded(const coded<T, Bits, mask>&);
+/// A number type of this library: what hash.hpp and io.hpp apply to.
+template <class T>
+concept number = requires(const T& x) { derived_from_coded<T>(x); };
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -25,18 +68,6 @@ struct minifloat {
 };
 
 }  // namespace ufp4::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_CODE {
-
-/// base + m / 2^shift, rounded to the nearest integer, ties to even.
-UFP4_HD constexpr std::uint32_t shift_right_even(std::uint32_t m, int shift, std::uint32_t base = 0) {
-  if (shift <= 0) return base + (m << -shift);
-  if (shift > 25) return base;  // m < 2^24: below half
-  const std::uint32_t floor = base + (m >> shift), rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);
-  return floor + (rest > half || (rest == half && (floor & 1u)) ? 1u : 0u);
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
 

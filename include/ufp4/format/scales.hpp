@@ -21,32 +21,12 @@
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// Storage, bits and comparison of the types below. Comparison is by value: NaN is unordered, -0 == +0.
+/// Base of the types below.
 template <class Derived, class Bits>
-class small_float {
+class small_float : public ordered<Derived, Bits, static_cast<Bits>(-1), std::partial_ordering> {
  public:
-  UFP4_MEMBER static constexpr Derived from_bits(Bits bits) {
-    Derived value{};
-    value.bits_ = bits;
-    return value;
-  }
-  UFP4_MEMBER constexpr Bits bits() const { return bits_; }
-
-  UFP4_MEMBER friend constexpr bool operator==(Derived a, Derived b) {
-    return static_cast<float>(a) == static_cast<float>(b);
-  }
-  UFP4_MEMBER friend constexpr std::partial_ordering operator<=>(Derived a, Derived b) {
-    const float x = static_cast<float>(a), y = static_cast<float>(b);
-    return x < y    ? std::partial_ordering::less
-           : y < x  ? std::partial_ordering::greater
-           : x == y ? std::partial_ordering::equivalent
-                    : std::partial_ordering::unordered;
-  }
   UFP4_MEMBER friend constexpr bool operator<(Derived a, float b) { return static_cast<float>(a) < b; }
   UFP4_MEMBER friend constexpr bool operator>(Derived a, float b) { return static_cast<float>(a) > b; }
-
- protected:
-  Bits bits_;
 };
 
 inline constexpr float quiet_nan = __builtin_bit_cast(float, 0x7FC00000u);
@@ -124,6 +104,20 @@ class fp16 : public detail::small_float<fp16, std::uint16_t> {
   UFP4_MEMBER static constexpr float(max)() { return 65504.0f; }
 };
 
+template <>
+struct scale_traits<float> : scale_of_kind<scale_kind::f32> {};
+template <>
+struct scale_traits<ufp4::bf16> : scale_of_kind<scale_kind::bf16> {};
+template <>
+struct scale_traits<ufp4::e4m3> : scale_of_kind<scale_kind::e4m3> {};
+template <>
+struct scale_traits<ufp4::ue5m3> : scale_of_kind<scale_kind::ue5m3> {};
+template <>
+struct scale_traits<ufp4::e8m0> : scale_of_kind<scale_kind::e8m0> {};
+
+static_assert(scale_format<float> && scale_format<bf16> && scale_format<e4m3> && scale_format<ue5m3> &&
+              scale_format<e8m0> && !scale_format<fp16>);
+
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::inline UFP4_CODE {
@@ -143,37 +137,6 @@ UFP4_HD constexpr bf16 round_to<bf16>(float x) {
 
 }  // namespace ufp4::inline UFP4_CODE
 
-namespace ufp4::inline UFP4_TYPES {
-
-/// A scale type as a value, for kernels that take the format as data.
-enum class scale_kind : std::uint8_t { f32, bf16, e4m3, ue5m3, e8m0 };
-
-template <>
-struct scale_traits<float> {
-  static constexpr scale_kind kind = scale_kind::f32;
-};
-template <>
-struct scale_traits<ufp4::bf16> {
-  static constexpr scale_kind kind = scale_kind::bf16;
-};
-template <>
-struct scale_traits<ufp4::e4m3> {
-  static constexpr scale_kind kind = scale_kind::e4m3;
-};
-template <>
-struct scale_traits<ufp4::ue5m3> {
-  static constexpr scale_kind kind = scale_kind::ue5m3;
-};
-template <>
-struct scale_traits<ufp4::e8m0> {
-  static constexpr scale_kind kind = scale_kind::e8m0;
-};
-
-static_assert(scale_format<float> && scale_format<bf16> && scale_format<e4m3> && scale_format<ue5m3> &&
-              scale_format<e8m0> && !scale_format<fp16>);
-
-}  // namespace ufp4::inline UFP4_TYPES
-
 namespace ufp4::detail::inline UFP4_CODE {
 
 /// Size and conversions of a scale type given as a value. Scale bits are in the low bits of a uint32_t.
@@ -191,12 +154,13 @@ UFP4_HD constexpr std::uint32_t encode_scale(scale_kind kind, float x) {
   return 0;
 }
 UFP4_HD constexpr float decode_scale(scale_kind kind, std::uint32_t bits) {
+  const auto code = static_cast<std::uint8_t>(bits);
   switch (kind) {
     case scale_kind::f32: return to_float(bits);
     case scale_kind::bf16: return to_float(bits << 16);
-    case scale_kind::e4m3: return static_cast<float>(e4m3::from_bits(static_cast<std::uint8_t>(bits)));
-    case scale_kind::ue5m3: return static_cast<float>(ue5m3::from_bits(static_cast<std::uint8_t>(bits)));
-    case scale_kind::e8m0: return static_cast<float>(e8m0::from_bits(static_cast<std::uint8_t>(bits)));
+    case scale_kind::e4m3: return static_cast<float>(e4m3::from_bits(code));
+    case scale_kind::ue5m3: return static_cast<float>(ue5m3::from_bits(code));
+    case scale_kind::e8m0: return static_cast<float>(e8m0::from_bits(code));
   }
   return 0;
 }
@@ -206,10 +170,8 @@ template <scale_format S>
 UFP4_HD constexpr S scale_as(std::uint32_t bits) {
   if constexpr (scale_traits<S>::kind == scale_kind::f32)
     return to_float(bits);
-  else if constexpr (scale_traits<S>::kind == scale_kind::bf16)
-    return S::from_bits(static_cast<std::uint16_t>(bits));
   else
-    return S::from_bits(static_cast<std::uint8_t>(bits));
+    return S::from_bits(static_cast<decltype(S().bits())>(bits));
 }
 /// The code of the largest finite scale.
 UFP4_HD constexpr std::uint32_t max_scale(scale_kind kind) {

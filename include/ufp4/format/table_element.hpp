@@ -12,7 +12,7 @@
 #include <compare>
 #include <cstdint>
 #include <ufp4/concepts.hpp>
-#include <ufp4/detail/bits.hpp>
+#include <ufp4/format/minifloat.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -22,18 +22,14 @@ namespace ufp4::inline UFP4_TYPES {
 /// | from float | nearest; a tie goes to the value an even number of distinct values from zero; saturates |
 /// | NaN        | the largest value                                                                       |
 template <class Levels>
-class table_element {
+class table_element : public detail::coded<table_element<Levels>, std::uint8_t, 15> {
+  using detail::coded<table_element, std::uint8_t, 15>::bits_;
+
  public:
   static constexpr bool exact_products = Levels::exact_products;
 
   table_element() = default;
-  UFP4_MEMBER constexpr explicit table_element(float x) : bits_(nearest(x)) {}
-  UFP4_MEMBER static constexpr table_element from_bits(std::uint8_t bits) {
-    table_element element{};
-    element.bits_ = bits & 15u;
-    return element;
-  }
-  UFP4_MEMBER constexpr std::uint8_t bits() const { return bits_; }
+  UFP4_MEMBER constexpr explicit table_element(float x) { bits_ = nearest(x); }
   UFP4_MEMBER constexpr explicit operator float() const { return value(bits_); }
   UFP4_MEMBER static constexpr float(max)() { return -value(0) > value(15) ? -value(0) : value(15); }
 
@@ -77,36 +73,20 @@ class table_element {
     for (int k = (c < zero ? c : zero) + 1; k <= (c < zero ? zero : c); ++k) steps += value(k - 1) != value(k);
     return steps;
   }
-  /// Whether x rounds to a code above c: compares 2x with the sum of the two values in binary64, where both are exact
-  /// for values within a factor of 2^29.
+  /// Whether x rounds to a code above c.
   UFP4_MEMBER static constexpr bool above_midpoint(float x, int c) {
     const double twice = 2.0 * static_cast<double>(x);
     const double sum = static_cast<double>(value(c)) + static_cast<double>(value(c + 1));
     return twice > sum || (twice == sum && (steps_from_zero(c) & 1) != 0);
   }
-
-  std::uint8_t bits_;
 };
 
 /// The values of QLoRA's NormalFloat: quantiles of a Gaussian, normalised to [-1, 1] (arXiv 2305.14314, appendix E).
 struct nf4_levels {
   /// By code, ascending.
-  static constexpr float values[16] = {-1.0f,
-                                       -0.6961928009986877f,
-                                       -0.5250730514526367f,
-                                       -0.39491748809814453f,
-                                       -0.28444138169288635f,
-                                       -0.18477343022823334f,
-                                       -0.09105003625154495f,
-                                       0.0f,
-                                       0.07958029955625534f,
-                                       0.16093020141124725f,
-                                       0.24611230194568634f,
-                                       0.33791524171829224f,
-                                       0.44070982933044434f,
-                                       0.5626170039176941f,
-                                       0.7229568362236023f,
-                                       1.0f};
+  static constexpr float values[16] = {
+      -1.0f,         -0.696192801f, -0.525073051f, -0.394917488f, -0.284441382f, -0.18477343f, -0.0910500363f, 0.0f,
+      0.0795802996f, 0.160930201f,  0.246112302f,  0.337915242f,  0.440709829f,  0.562617004f, 0.722956836f,   1.0f};
   static constexpr bool exact_products = false;
 };
 using nf4 = table_element<nf4_levels>;  ///< NF4; its products are not exact

@@ -7,7 +7,6 @@
 #include <string>
 #include <type_traits>
 #include <ufp4/gpu/gemm.hpp>
-#include <ufp4/matrix/group.hpp>
 #include <vector>
 
 namespace ufp4::gpu::inline UFP4_GPU {
@@ -40,7 +39,7 @@ quantized_view<F> row_range(const quantized_matrix<F>& q, std::size_t first, std
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 template <any_block_format F>
-void add_ranges(std::vector<ufp4::detail::group_range>& all, const quantized_view<F>& q, std::size_t entry) {
+void add_ranges(ufp4::detail::group_ranges& all, const quantized_view<F>& q, std::size_t entry) {
   ufp4::detail::add_range(all, q.codes().data(), q.codes().size_bytes(), entry);
   ufp4::detail::add_range(all, q.scales().data(), q.scales().size_bytes(), entry);
   ufp4::detail::add_range(all, q.tensor_scale(), q.tensor_scale() == nullptr ? 0 : sizeof(float), entry);
@@ -109,7 +108,7 @@ void check_group(const As& a, const Bs& b, const Cs& c, const gemm_options& opti
                         " left operands, ", b.size(), " right ones and ", c.size(), " outputs");
   ufp4::detail::expects(options.bias.empty(), "quantized_gemm_grouped: bias has ", options.bias.size(),
                         " entries; leave it empty");
-  std::vector<ufp4::detail::group_range> all;
+  ufp4::detail::group_ranges all(7 * a.size());
   for (std::size_t e = 0; e < a.size(); ++e) {
     const std::string operation = ufp4::detail::concat("quantized_gemm_grouped, product ", e);
     const ufp4::detail::sink out = ufp4::detail::sink_of(c.data()[e]);
@@ -120,7 +119,7 @@ void check_group(const As& a, const Bs& b, const Cs& c, const gemm_options& opti
     add_ranges(all, left, e);
     add_ranges(all, right, e);
   }
-  ufp4::detail::check_group_memory(static_cast<std::vector<ufp4::detail::group_range>&&>(all));
+  ufp4::detail::check_group_memory(all);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

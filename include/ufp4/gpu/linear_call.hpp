@@ -45,7 +45,7 @@ inline constexpr std::size_t most_together = 32;
 /// A call of a linear operation as its GEMMs, one for each expert.
 struct layer_call {
   layer_side left, right;
-  std::vector<sink> out;
+  ufp4::detail::buffer<sink> out;
   recipe::write_mode mode = recipe::write_mode::overwrite;
   device_facts device{};          ///< for one product: its share, if many are multiplied together
   std::size_t together = 1;       ///< experts whose operands are in the workspace at the same time

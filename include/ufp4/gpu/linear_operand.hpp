@@ -59,7 +59,7 @@ struct layer_side {
 
   const bound_recipe* now = nullptr;
   int index = 0;  ///< 0 .. 5, as recipe.hpp counts them
-  std::vector<source> parts{};
+  ufp4::detail::buffer<source> parts{};
   std::vector<saved_activation::part> ready{};  ///< quantized by an earlier call; then there are no parts
   std::vector<place> places{};                  ///< one for each part, once memory has been assigned
   float* tensor_scale = nullptr;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/concepts.hpp>
+#include <ufp4/detail/bits.hpp>
 #include <ufp4/round/philox.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
@@ -26,6 +27,17 @@ struct transform_spec {
   UFP4_MEMBER constexpr bool negative(unsigned j) const { return (signs[j / 32] >> (j % 32) & 1u) != 0; }
   UFP4_MEMBER constexpr transform_spec spec() const { return *this; }
 
+  /// The signs of random_hadamard<n>{seed} (numerics 4). The last counter word is "RHT4" in ASCII.
+  UFP4_MEMBER static constexpr transform_spec random(std::uint32_t n, std::uint64_t seed) {
+    transform_spec spec{.n = n};
+    for (std::uint32_t j = 0; j < n; j += 32) {
+      const philox_counter words = philox4x32({{j / 128, 0, 0, 0x52485434u}}, seed);
+      const std::uint32_t live = n - j >= 32 ? 0xFFFFFFFFu : (1u << n) - 1;
+      spec.signs[j / 32] = words.word[j / 32 % 4] & live;
+    }
+    return spec;
+  }
+
   /// Whether two transforms are the same linear map: equal n and signs. Rounding to bf16 does not count.
   UFP4_MEMBER friend constexpr bool same_map(const transform_spec& a, const transform_spec& b) {
     bool same = a.n == b.n;
@@ -34,24 +46,16 @@ struct transform_spec {
   }
 };
 
-}  // namespace ufp4::inline UFP4_TYPES
+inline constexpr std::uint32_t max_transform = 256;  ///< the longest run
 
-namespace ufp4::detail::inline UFP4_CODE {
-
-/// The signs of random_hadamard<n>{seed} (numerics 4). The last counter word is "RHT4" in ASCII.
-UFP4_HD constexpr transform_spec random_signs(std::uint32_t n, std::uint64_t seed) {
-  transform_spec spec{.n = n};
-  for (std::uint32_t j = 0; j < n; j += 32) {
-    const philox_counter words = philox4x32({{j / 128, 0, 0, 0x52485434u}}, seed);
-    const std::uint32_t live = n - j >= 32 ? 0xFFFFFFFFu : (1u << n) - 1;
-    spec.signs[j / 32] = words.word[j / 32 % 4] & live;
-  }
-  return spec;
+/// c_n: the binary32 number nearest to n^-1/2.
+UFP4_MEMBER constexpr float hadamard_factor(std::uint32_t n) {
+  return n == 16    ? 0.25f
+         : n == 32  ? detail::to_float(0x3E3504F3u)
+         : n == 64  ? 0.125f
+         : n == 128 ? detail::to_float(0x3DB504F3u)
+                    : 0.0625f;
 }
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
-namespace ufp4::inline UFP4_TYPES {
 
 /// The run lengths that a transform may have.
 template <int n>
@@ -74,7 +78,7 @@ struct random_hadamard {
   bool rounds_to_bf16 = false;  ///< set by to_bf16()
   UFP4_MEMBER constexpr random_hadamard to_bf16() const { return {seed, true}; }
   UFP4_MEMBER constexpr transform_spec spec() const {
-    transform_spec spec = detail::random_signs(n, seed);
+    transform_spec spec = transform_spec::random(n, seed);
     spec.rounds_to_bf16 = rounds_to_bf16;
     return spec;
   }

@@ -10,21 +10,6 @@
 #include <ufp4/format/scales.hpp>
 #include <ufp4/hadamard/signs.hpp>
 
-namespace ufp4::inline UFP4_TYPES {
-
-inline constexpr std::uint32_t max_transform = 256;  ///< the longest run
-
-/// c_n: the binary32 number nearest to n^-1/2.
-UFP4_MEMBER constexpr float hadamard_factor(std::uint32_t n) {
-  return n == 16    ? 0.25f
-         : n == 32  ? detail::to_float(0x3E3504F3u)
-         : n == 64  ? 0.125f
-         : n == 128 ? detail::to_float(0x3DB504F3u)
-                    : 0.0625f;
-}
-
-}  // namespace ufp4::inline UFP4_TYPES
-
 namespace ufp4::detail::inline UFP4_CODE {
 
 UFP4_HD constexpr void flip_signs(const transform_spec& t, float* run) {

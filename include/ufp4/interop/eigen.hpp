@@ -69,8 +69,7 @@ auto map(const matrix_view<T>& x) {
 
 /// ufp4's numbers that can be elements of an Eigen matrix.
 template <class T>
-concept stored_number = element_format<T> || std::is_same_v<T, e4m3> || std::is_same_v<T, ue5m3> ||
-                        std::is_same_v<T, e8m0> || std::is_same_v<T, bf16> || std::is_same_v<T, fp16>;
+concept stored_number = element_format<T> || ufp4::detail::number<T>;
 
 /// Eigen's traits of a number that can be stored, compared, printed and cast. There is no arithmetic on it: convert
 /// with m.cast<float>() first.
@@ -93,13 +92,7 @@ struct stored_number_traits {
   // NOLINTEND(readability-identifier-naming)
   static constexpr T epsilon() { return T(0.0f); }          ///< required by Eigen
   static constexpr T dummy_precision() { return T(0.0f); }  ///< required by Eigen
-  /// Required by Eigen.
-  static constexpr T highest() {
-    if constexpr (std::numeric_limits<T>::is_specialized)
-      return (std::numeric_limits<T>::max)();
-    else
-      return T((T::max)());
-  }
+  static constexpr T highest() { return T((T::max)()); }    ///< required by Eigen
   /// Required by Eigen.
   static constexpr T lowest() {
     if constexpr (std::numeric_limits<T>::is_specialized)

@@ -15,15 +15,10 @@
 /// Sources: ggml-org/ggml, ggml-common.h; llama.cpp's conversion of NVFP4 checkpoints.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
 #include <ufp4/block/layouts.hpp>
 #include <ufp4/interop/gguf_reader.hpp>
 #include <ufp4/interop/gguf_writer.hpp>
 #include <ufp4/interop/quantized_weight.hpp>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_TYPES {
 

@@ -4,15 +4,10 @@
 /// cannot represent is std::invalid_argument when it is added. gguf_reader.hpp describes the bytes.
 #pragma once
 
-#include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
-#include <string>
 #include <ufp4/interop/gguf_reader.hpp>
 #include <ufp4/interop/output_file.hpp>
-#include <utility>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_CODE {
 

@@ -22,14 +22,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <numeric>
-#include <string>
-#include <type_traits>
 #include <ufp4/interop/safetensors_file.hpp>
 #include <ufp4/matrix/zero_points.hpp>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_TYPES {
 
@@ -144,12 +139,7 @@ void dequantize(const int4_groups& w, const matrix_view<T>& out) {
   ufp4::detail::expects(out.rows() == w.rows && out.cols() == w.cols, "dequantize: shape mismatch: out is ", out.rows(),
                         " x ", out.cols(), ", the weight is ", w.rows, " x ", w.cols);
   for (std::size_t n = 0; n < w.rows; ++n)
-    for (std::size_t k = 0; k < w.cols; ++k) {
-      if constexpr (std::is_same_v<T, float>)
-        out(n, k) = w(n, k);
-      else
-        out(n, k) = round_to<T>(w(n, k));
-    }
+    for (std::size_t k = 0; k < w.cols; ++k) out(n, k) = round_to<T>(w(n, k));
 }
 
 /// The inputs in the order of their groups: 0, 1, 2, ... unless g_idx permutes them (act-order).

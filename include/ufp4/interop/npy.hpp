@@ -18,19 +18,24 @@
 /// Source: NumPy, numpy.lib.format.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
+#include <algorithm>
+#include <iterator>
 #include <ufp4/interop/json_cursor.hpp>
 #include <ufp4/interop/output_file.hpp>
 #include <ufp4/interop/tensor_file.hpp>
 #include <ufp4/matrix/any_quantized.hpp>
-#include <utility>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_CODE {
+
+/// A type of elements and NumPy's name of it.
+struct npy_type {
+  number_type type;   ///< of the elements
+  const char* descr;  ///< as NumPy writes it
+};
+/// The types that are read; of two names for one the first is written.
+inline constexpr npy_type npy_types[] = {{number_type::f32, "<f4"},  {number_type::f16, "<f2"},
+                                         {number_type::bf16, "<V2"}, {number_type::bf16, "|V2"},
+                                         {number_type::u8, "|u1"},   {number_type::i8, "|i1"}};
 
 /// The header's Python dictionary: exactly these keys, in any order.
 struct npy_header {
@@ -98,14 +103,8 @@ class npy_reader : public tensor_file {
     const std::uint64_t text_begin = 8 + length_bytes;
     if (file_.size() < text_begin) fail("ends inside the .npy header");
     const std::uint64_t length = file_.read_number(8, length_bytes);
-    if (length > file_.size() - text_begin)
-      fail("header cut off: its length is " + std::to_string(length) + " bytes, but only " +
-           std::to_string(file_.size() - text_begin) + " bytes follow");
     constexpr std::uint64_t longest = 1 << 20;  // NumPy's own limit for untrusted files is 10,000
-    if (length > longest) fail("header too long: " + std::to_string(length) + " bytes; 1048576 are read");
-    std::string text(static_cast<std::size_t>(length), '\0');
-    file_.read(text_begin, text.data(), text.size());
-    place(parsed(text), text_begin + length);
+    place(parsed(header_text(text_begin, length, longest, "1048576 are read")), text_begin + length);
   }
 
   /// The array.
@@ -121,11 +120,8 @@ class npy_reader : public tensor_file {
   }
 
   number_type type_of(const std::string& descr) const {
-    if (descr == "<f4") return number_type::f32;
-    if (descr == "<f2") return number_type::f16;
-    if (descr == "<V2" || descr == "|V2") return number_type::bf16;
-    if (descr == "|u1") return number_type::u8;
-    if (descr == "|i1") return number_type::i8;
+    for (const npy_type& known : npy_types)
+      if (descr == known.descr) return known.type;
     const std::string shown = "'" + printable(descr) + "'";
     if (descr.starts_with('>'))
       fail("is big-endian (" + shown + "); save it in little-endian order, as '" + (descr == ">f2" ? "<f2" : "<f4") +
@@ -147,24 +143,18 @@ class npy_reader : public tensor_file {
     t.column_major = *header.fortran_order && t.shape.size() == 2;
     t.offset = data_begin;
     t.bytes = file_.size() - data_begin;
-    const std::string values = "size mismatch: " + shape_text(t.shape) + " values of type '" + t.type_name + "' are ";
-    const auto bytes = byte_count(t.type, t.shape);
-    if (!bytes) fail(values + "more bytes than 64 bits can count");
-    if (*bytes != t.bytes)
-      fail(values + std::to_string(*bytes) + " bytes, but " + std::to_string(t.bytes) + " bytes follow the header");
+    check_size(t, "size mismatch: " + shape_text(t.shape) + " values of type '" + t.type_name + "'", "",
+               " bytes follow the header");
     tensors_.push_back(std::move(t));
   }
 };
 
 /// Writes one array in C order. std::invalid_argument for other types than those above.
 inline void write_npy(const std::string& path, const tensor_source& array) {
-  const char* const descr = array.type == number_type::f32    ? "<f4"
-                            : array.type == number_type::f16  ? "<f2"
-                            : array.type == number_type::bf16 ? "<V2"
-                            : array.type == number_type::u8   ? "|u1"
-                            : array.type == number_type::i8   ? "|i1"
-                                                              : nullptr;
-  ufp4::detail::expects(descr != nullptr, "write_npy: unsupported type: the array is not of float32, float16, ",
+  const auto* const known =
+      std::find_if(std::begin(npy_types), std::end(npy_types), [&](const npy_type& t) { return t.type == array.type; });
+  ufp4::detail::expects(known != std::end(npy_types),
+                        "write_npy: unsupported type: the array is not of float32, float16, ",
                         "bfloat16, uint8 or int8");
   ufp4::detail::expects(byte_count(array.type, array.shape).has_value(),
                         "write_npy: array too large: ", shape_text(array.shape),
@@ -173,7 +163,8 @@ inline void write_npy(const std::string& path, const tensor_source& array) {
   for (const std::uint64_t extent : array.shape)
     shape += std::to_string(extent) + (array.shape.size() == 1 ? "," : ", ");
   if (array.shape.size() > 1) shape.resize(shape.size() - 2);
-  std::string text = std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+  std::string text =
+      std::string("{'descr': '") + known->descr + "', 'fortran_order': False, 'shape': (" + shape + "), }";
   while ((10 + text.size() + 1) % 64 != 0) text += ' ';  // NumPy aligns the data to 64 bytes
   text += '\n';
   ufp4::detail::expects(text.size() < 65536, "write_npy: too many dimensions for a header: ", array.shape.size());

@@ -11,13 +11,9 @@
 #pragma once
 
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <type_traits>
 #include <ufp4/interop/input_file.hpp>

@@ -11,13 +11,9 @@
 #pragma once
 
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <string>
 #include <ufp4/block/presets.hpp>
 #include <ufp4/interop/tensor_file.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_TYPES {
 

@@ -10,16 +10,9 @@
 ///   const auto again = interop::read_quantized<nvfp4>(file, "up.weight");
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <string_view>
 #include <ufp4/interop/quantized_weight.hpp>
 #include <ufp4/interop/safetensors_file.hpp>
 #include <ufp4/interop/safetensors_layout.hpp>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_CODE {
 

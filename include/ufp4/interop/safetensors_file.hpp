@@ -17,16 +17,11 @@
 /// Source: the format's own description, huggingface/safetensors README.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <set>
-#include <string>
-#include <string_view>
 #include <ufp4/interop/output_file.hpp>
 #include <ufp4/interop/safetensors_header.hpp>
 #include <ufp4/interop/tensor_file.hpp>
-#include <utility>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_CODE {
 
@@ -42,14 +37,7 @@ class safetensors_reader : public tensor_file {
   explicit safetensors_reader(const std::string& path) : tensor_file(path) {
     if (file_.size() < 8) fail("is not a .safetensors file: it is shorter than the 8-byte header length");
     const std::uint64_t length = file_.read_number(0, 8);
-    constexpr std::uint64_t longest = 100'000'000;  // the format's own limit
-    if (length > file_.size() - 8)
-      fail("header cut off: its length is " + std::to_string(length) + " bytes, but only " +
-           std::to_string(file_.size() - 8) + " bytes follow");
-    if (length > longest) fail("header too long: " + std::to_string(length) + " bytes; the format allows 100000000");
-    std::string text(static_cast<std::size_t>(length), '\0');
-    file_.read(8, text.data(), text.size());
-    const auto header = parse_safetensors_header(text);
+    const auto header = parse_safetensors_header(header_text(8, length, 100'000'000, "the format allows 100000000"));
     if (!header) fail("has a header that is not a JSON object of tensors with dtype, shape and data_offsets");
     for (const auto& [key, value] : header->metadata) metadata_[key] = value;
     for (const safetensors_entry& entry : header->tensors) tensors_.push_back(described(entry));
@@ -86,19 +74,13 @@ class safetensors_reader : public tensor_file {
       last = (std::max)(last, end);
       t.offset = data_begin + begin;
       t.bytes = end - begin;
-      check_size(t, label + ": size mismatch: " + shape_text(t.shape) + " " + printable(t.type_name) + " values ");
+      if (t.type == number_type::other) continue;
+      check_size(t, label + ": size mismatch: " + shape_text(t.shape) + " " + printable(t.type_name) + " values",
+                 "its data_offsets span ", "");
     }
     if (last != data)
       fail("size mismatch: the header describes " + std::to_string(last) + " bytes of data, the file has " +
            std::to_string(data));
-  }
-
-  void check_size(const stored_tensor& t, const std::string& values) const {
-    if (t.type == number_type::other) return;
-    const auto bytes = byte_count(t.type, t.shape);
-    if (!bytes) fail(values + "are more bytes than 64 bits can count");
-    if (*bytes != t.bytes)
-      fail(values + "are " + std::to_string(*bytes) + " bytes, but its data_offsets span " + std::to_string(t.bytes));
   }
 
   std::map<std::string, std::string> metadata_;

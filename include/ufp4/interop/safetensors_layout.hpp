@@ -28,11 +28,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <string_view>
 #include <ufp4/block/presets.hpp>
 #include <ufp4/interop/stored_tensor.hpp>
 #include <ufp4/matrix/any_quantized.hpp>
@@ -70,12 +65,9 @@ struct quantized_names {
 };
 /// The names of the tensors of weight `name` in a layout.
 inline quantized_names names_of(const std::string& name, tensor_layout layout) {
-  switch (layout) {
-    case tensor_layout::compressed_tensors: return {name + "_packed", name + "_scale", name + "_global_scale"};
-    case tensor_layout::modelopt: return {name, name + "_scale", name + "_scale_2"};
-    case tensor_layout::ufp4: break;
-  }
-  return {name + "_packed", name + "_scale", name + "_tensor_scale"};
+  if (layout == tensor_layout::modelopt) return {name, name + "_scale", name + "_scale_2"};
+  const char* const tensor_scale = layout == tensor_layout::ufp4 ? "_tensor_scale" : "_global_scale";
+  return {name + "_packed", name + "_scale", name + tensor_scale};
 }
 /// torchao's, whose layout is only read.
 inline quantized_names torchao_names_of(const std::string& name) {
@@ -86,14 +78,10 @@ inline quantized_names torchao_names_of(const std::string& name) {
 
 /// The type in which a layout stores block scales.
 constexpr number_type scale_number(scale_kind kind, tensor_layout layout) {
-  switch (kind) {
-    case scale_kind::f32: return number_type::f32;
-    case scale_kind::bf16: return number_type::bf16;
-    case scale_kind::e4m3: return number_type::f8_e4m3;
-    case scale_kind::ue5m3: return number_type::u8;
-    case scale_kind::e8m0: break;
-  }
-  return layout == tensor_layout::ufp4 ? number_type::f8_e8m0 : number_type::u8;
+  constexpr number_type types[] = {number_type::f32, number_type::bf16, number_type::f8_e4m3, number_type::u8,
+                                   number_type::f8_e8m0};  // as scale_kind lists them
+  if (kind == scale_kind::e8m0 && layout != tensor_layout::ufp4) return number_type::u8;
+  return types[static_cast<int>(kind)];
 }
 
 /// First part of the metadata string: what the format decides, "grid=... scale=... block=...".

@@ -1,7 +1,7 @@
 // ufp4 - tensors in files: types of numbers, the place of a tensor in a file, sources of bytes for writers.
 // SPDX-License-Identifier: Apache-2.0
-/// Vocabulary of every reader and writer of this folder. Nothing here opens a file. Files are little-endian, and so
-/// must the machine be: numbers are copied as they are.
+/// Vocabulary of every reader and writer of this folder, with the standard headers of their interfaces. Nothing here
+/// opens a file. Files are little-endian, and so must the machine be: numbers are copied as they are.
 #pragma once
 
 #include <bit>
@@ -120,12 +120,14 @@ constexpr bool is_plain_number(number_type type) { return type <= number_type::i
 
 /// The value of the number at `at`. Requires is_plain_number(type).
 inline float decode_number(number_type type, const unsigned char* at) {
-  std::uint16_t half = 0;
-  float single = 0;
+  const auto load = [at](auto number) {
+    std::memcpy(&number, at, sizeof number);
+    return number;
+  };
   switch (type) {
-    case number_type::f32: std::memcpy(&single, at, 4); return single;
-    case number_type::f16: std::memcpy(&half, at, 2); return static_cast<float>(fp16::from_bits(half));
-    case number_type::bf16: std::memcpy(&half, at, 2); return static_cast<float>(bf16::from_bits(half));
+    case number_type::f32: return load(0.0f);
+    case number_type::f16: return static_cast<float>(fp16::from_bits(load(std::uint16_t{})));
+    case number_type::bf16: return static_cast<float>(bf16::from_bits(load(std::uint16_t{})));
     case number_type::f8_e4m3: return static_cast<float>(e4m3::from_bits(*at));
     case number_type::f8_e8m0: return static_cast<float>(e8m0::from_bits(*at));
     case number_type::u8: return static_cast<float>(*at);
@@ -138,10 +140,8 @@ inline float decode_number(number_type type, const unsigned char* at) {
 /// valid until the file is written.
 template <matrix_scalar T>
 tensor_source source_of(const matrix_view<T>& x) {
-  constexpr dtype kind = matrix_element<std::remove_const_t<T>>::kind;
-  return {kind == dtype::f32    ? number_type::f32
-          : kind == dtype::bf16 ? number_type::bf16
-                                : number_type::f16,
+  constexpr number_type types[] = {number_type::f32, number_type::bf16, number_type::f16};  // as dtype lists them
+  return {types[static_cast<int>(matrix_element<std::remove_const_t<T>>::kind)],
           {x.rows(), x.cols()},
           [x](const byte_sink& sink) {
             std::vector<std::remove_const_t<T>> row(x.cols());

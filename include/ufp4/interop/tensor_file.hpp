@@ -6,15 +6,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <type_traits>
 #include <ufp4/interop/input_file.hpp>
 #include <ufp4/interop/stored_tensor.hpp>
-#include <utility>
-#include <vector>
 
 namespace ufp4::interop::inline UFP4_CODE {
 
@@ -69,7 +62,7 @@ class tensor_file {
                           "read_rows: range out of bounds: rows ", first, " to ", first + out.rows(), ", but tensor ",
                           printable(t.name), " has ", t.shape[0]);
     if (t.column_major)
-      read_runs(transpose_view(out), t, t.shape[0], first);
+      read_runs(ufp4::transpose(out), t, t.shape[0], first);
     else
       read_runs(out, t, t.shape[1], first * t.shape[1]);
   }
@@ -100,16 +93,29 @@ class tensor_file {
     if (twice != tensors_.end()) fail("two tensors have the name " + printable(twice->name));
   }
 
+  /// The text of a header of `length` bytes at `begin`; file_error if the file has fewer, or more than `longest`.
+  std::string header_text(std::uint64_t begin, std::uint64_t length, std::uint64_t longest, const char* limit) {
+    if (length > file_.size() - begin)
+      fail("header cut off: its length is " + std::to_string(length) + " bytes, but only " +
+           std::to_string(file_.size() - begin) + " bytes follow");
+    if (length > longest) fail("header too long: " + std::to_string(length) + " bytes; " + limit);
+    std::string text(static_cast<std::size_t>(length), '\0');
+    file_.read(begin, text.data(), text.size());
+    return text;
+  }
+
+  /// file_error unless a tensor's shape and type take t.bytes bytes. `values`: the beginning of the message.
+  void check_size(const stored_tensor& t, const std::string& values, const char* before, const char* after) const {
+    const auto bytes = byte_count(t.type, t.shape);
+    if (!bytes) fail(values + " are more bytes than 64 bits can count");
+    if (*bytes != t.bytes)
+      fail(values + " are " + std::to_string(*bytes) + " bytes, but " + before + std::to_string(t.bytes) + after);
+  }
+
   input_file file_;                     ///< the file
   std::vector<stored_tensor> tensors_;  ///< filled by the derived reader
 
  private:
-  /// The transposed view.
-  template <class T>
-  static matrix_view<T> transpose_view(const matrix_view<T>& x) {
-    return ufp4::transpose(x);
-  }
-
   /// Row i of out from the elements at begin + i * stride of the tensor.
   template <class T>
   void read_runs(const matrix_view<T>& out, const stored_tensor& t, std::uint64_t stride, std::uint64_t begin) {
@@ -117,13 +123,8 @@ class tensor_file {
     buffer_.resize(out.cols() * static_cast<std::size_t>(width));
     for (std::size_t i = 0; i < out.rows(); ++i) {
       read_bytes(t, (begin + i * stride) * width, buffer_.data(), buffer_.size());
-      for (std::size_t k = 0; k < out.cols(); ++k) {
-        const float value = decode_number(t.type, buffer_.data() + k * static_cast<std::size_t>(width));
-        if constexpr (std::is_same_v<T, float>)
-          out(i, k) = value;
-        else
-          out(i, k) = round_to<T>(value);
-      }
+      for (std::size_t k = 0; k < out.cols(); ++k)
+        out(i, k) = round_to<T>(decode_number(t.type, buffer_.data() + k * static_cast<std::size_t>(width)));
     }
   }
 

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <ufp4/detail/compiler.hpp>
@@ -12,21 +15,16 @@ namespace ufp4::interop::inline UFP4_CODE {
 /// Length of the well-formed UTF-8 sequence at the start of `text`; 0 if there is none.
 inline std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
   const unsigned lead = byte(0);
   if (lead < 0x80) return text.empty() ? 0 : 1;
-  if (lead >= 0xC2 && lead < 0xE0) return tail(1) ? 2 : 0;
-  if (lead >= 0xE0 && lead < 0xF0) {
-    const bool overlong = lead == 0xE0 && byte(1) < 0xA0;
-    const bool surrogate = lead == 0xED && byte(1) >= 0xA0;
-    return tail(1) && tail(2) && !overlong && !surrogate ? 3 : 0;
-  }
-  if (lead >= 0xF0 && lead < 0xF5) {
-    const bool overlong = lead == 0xF0 && byte(1) < 0x90;
-    const bool too_large = lead == 0xF4 && byte(1) >= 0x90;
-    return tail(1) && tail(2) && tail(3) && !overlong && !too_large ? 4 : 0;
-  }
-  return 0;
+  if (lead < 0xC2 || lead > 0xF4) return 0;
+  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  // The second byte excludes overlong forms, surrogates and what exceeds U+10FFFF.
+  const unsigned least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  bool valid = byte(1) >= least && byte(1) <= most;
+  for (std::size_t i = 2; i < length; ++i) valid = valid && (byte(i) & 0xC0u) == 0x80u;
+  return valid ? length : 0;
 }
 
 /// Whether all of `text` is well-formed UTF-8.
@@ -40,18 +38,15 @@ inline bool is_utf8(std::string_view text) {
 }
 
 /// Whether the well-formed sequence `text` is a control character, a line separator, or a character that changes the
-/// direction of writing or hides text: U+0000 .. 001F, 007F .. 009F, 061C, 200B .. 200F, 2028 .. 202E, 2060 .. 206F,
-/// FEFF and E0000 .. E007F.
+/// direction of writing or hides text.
 inline bool is_control(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (text.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
-  if (text.size() == 2) return (byte(0) == 0xC2 && byte(1) < 0xA0) || text == "\xD8\x9C";  // U+061C
-  if (text.size() == 4) return byte(0) == 0xF3 && byte(1) == 0xA0 && byte(2) <= 0x81;      // U+E0000 .. E007F
-  if (text.size() != 3) return false;
-  if (text == "\xEF\xBB\xBF") return true;  // U+FEFF
-  if (byte(0) != 0xE2) return false;
-  return (byte(1) == 0x80 && ((byte(2) >= 0x8B && byte(2) <= 0x8F) || (byte(2) >= 0xA8 && byte(2) <= 0xAE))) ||
-         (byte(1) == 0x81 && byte(2) >= 0xA0 && byte(2) <= 0xAF);  // U+200B .. 200F, 2028 .. 202E, 2060 .. 206F
+  constexpr std::uint32_t ranges[][2] = {{0, 0x1F},        {0x7F, 0x9F},     {0x61C, 0x61C},   {0x200B, 0x200F},
+                                         {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xE0000, 0xE007F}};
+  const std::size_t length = text.size();
+  auto code = static_cast<std::uint32_t>(static_cast<unsigned char>(text[0]) & (length == 1 ? 0x7Fu : 0x7Fu >> length));
+  for (const char c : text.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3Fu);
+  return std::any_of(std::begin(ranges), std::end(ranges),
+                     [code](const auto& range) { return code >= range[0] && code <= range[1]; });
 }
 
 /// `text` for messages: bytes that are not UTF-8 and control characters (is_control) become '?', and the text is cut

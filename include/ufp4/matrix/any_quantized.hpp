@@ -24,49 +24,16 @@
 #include <ufp4/hadamard/signs.hpp>
 #include <utility>
 
-namespace ufp4::detail::inline UFP4_TYPES {
-
-/// Memory for n trivial objects, aligned to 64 bytes, not initialised. A copy copies the objects.
-template <class T>
-class buffer {
-  static_assert(std::is_trivially_copyable_v<T>);
-
- public:
-  buffer() = default;
-  UFP4_HOST_MEMBER explicit buffer(std::size_t size) : size_(size) {
-    if (size != 0) data_ = static_cast<T*>(::operator new(size * sizeof(T), line));
-  }
-  UFP4_HOST_MEMBER buffer(const buffer& other) : buffer(other.size_) {
-    if (size_ != 0) std::memcpy(data_, other.data_, size_ * sizeof(T));
-  }
-  UFP4_HOST_MEMBER buffer(buffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  UFP4_HOST_MEMBER buffer& operator=(buffer other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  UFP4_HOST_MEMBER ~buffer() {
-    if (data_ != nullptr) ::operator delete(data_, line);
-  }
-
-  UFP4_HOST_MEMBER T* data() const { return data_; }
-  UFP4_HOST_MEMBER std::size_t size() const { return size_; }
-
- private:
-  static constexpr std::align_val_t line{64};
-  T* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
 namespace ufp4::detail::inline UFP4_CODE {
 
 /// K rounded up to whole blocks and whole transform runs.
 constexpr std::size_t padded_length(std::size_t cols, const block_shape& block, const transform_spec& t) {
   const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
   return (cols + run - 1) / run * run;
+}
+/// Rejects with the reason that a function found, unless it found none.
+inline void check_none(const char* what, const char* reason) {
+  if (reason != nullptr) reject(concat(what, ": ", reason));
 }
 /// Checks the length of a transform_spec, which a program may have assembled.
 inline void check_length(const char* what, const transform_spec& t) {
@@ -107,13 +74,49 @@ struct quantized_storage {
     detail::expects(memory.size() >= size.total(), "quantized_storage: memory has ", memory.size(), " bytes, ",
                     size.total(), " are needed");
     return {{reinterpret_cast<std::uint8_t*>(memory.data()), size.codes},
-            memory.subspan((size.codes + 63) / 64 * 64, size.scales)};
+            {memory.data() + (size.total() - size.scales), size.scales}};
   }
 };
 
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_TYPES {
+
+/// Memory for n trivial objects, aligned to 64 bytes, not initialised. A copy copies the objects. Also instead of
+/// std::vector, which costs a compiler far more for each type.
+template <class T>
+class buffer {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  buffer() = default;
+  UFP4_HOST_MEMBER explicit buffer(std::size_t size) : size_(size) {
+    if (size != 0) data_ = static_cast<T*>(::operator new(size * sizeof(T), line));
+  }
+  UFP4_HOST_MEMBER buffer(const buffer& other) : buffer(other.size_) {
+    if (size_ != 0) std::memcpy(data_, other.data_, size_ * sizeof(T));
+  }
+  UFP4_HOST_MEMBER buffer(buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  UFP4_HOST_MEMBER buffer& operator=(buffer other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  UFP4_HOST_MEMBER ~buffer() {
+    if (data_ != nullptr) ::operator delete(data_, line);
+  }
+
+  UFP4_HOST_MEMBER T* data() const { return data_; }
+  UFP4_HOST_MEMBER std::size_t size() const { return size_; }
+  UFP4_HOST_MEMBER T& operator[](std::size_t i) const { return data_[i]; }
+  UFP4_HOST_MEMBER operator std::span<const T>() const { return {data_, size_}; }
+
+ private:
+  static constexpr std::align_val_t line{64};
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
 
 /// Format, shape, transform and tensor scale of a quantized matrix.
 struct quantized_shape {
@@ -125,6 +128,43 @@ struct quantized_shape {
   constexpr std::size_t padded_cols() const { return padded_length(cols, format.block, transform); }
 };
 
+/// The members of every quantized matrix and view that read its shape.
+class shaped {
+ public:
+  UFP4_HOST_MEMBER const format_spec& spec() const { return shape_.format; }
+  UFP4_HOST_MEMBER float tensor_scale() const { return shape_.tensor_scale; }  ///< 1 without a second level
+  UFP4_HOST_MEMBER std::size_t rows() const { return shape_.rows; }
+  UFP4_HOST_MEMBER std::size_t cols() const { return shape_.cols; }
+  UFP4_HOST_MEMBER std::size_t padded_cols() const { return shape_.padded_cols(); }
+  UFP4_HOST_MEMBER const transform_spec& transform() const { return shape_.transform; }  ///< applied before quantizing
+
+ protected:
+  shaped() = default;
+  UFP4_HOST_MEMBER explicit shaped(const quantized_shape& shape) : shape_(shape) {}
+  quantized_shape shape_;
+};
+
+/// Codes and scales in memory of their own. The derived class defines the layout.
+class quantized_memory : public shaped {
+ public:
+  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
+  UFP4_HOST_MEMBER std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
+  /// The block scales as bytes; their type is spec().scale.
+  UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return {scales_.data(), scales_.size()}; }
+  UFP4_HOST_MEMBER std::span<std::byte> scale_bytes() { return {scales_.data(), scales_.size()}; }
+  UFP4_HOST_MEMBER void set_tensor_scale(float scale) { shape_.tensor_scale = scale; }
+
+ protected:
+  quantized_memory() = default;
+  /// Uninitialised memory of that size.
+  UFP4_HOST_MEMBER quantized_memory(const quantized_shape& shape, const quantized_size& size)
+      : shaped(shape), codes_(size.codes), scales_(size.scales) {}
+
+ private:
+  buffer<std::uint8_t> codes_;
+  buffer<std::byte> scales_;
+};
+
 }  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
@@ -133,24 +173,24 @@ namespace ufp4::detail::inline UFP4_CODE {
 inline std::string transform_name(const transform_spec& t) { return t.n == 1 ? "none" : concat("hadamard<", t.n, ">"); }
 
 inline quantized_size storage_of(const char* what, const quantized_shape& s) {
-  const char* mismatch = format_mismatch(s.format);
-  expects(mismatch == nullptr, what, ": ", mismatch == nullptr ? "" : mismatch);
+  check_none(what, format_mismatch(s.format));
   const std::size_t padded = s.padded_cols(), length = static_cast<std::size_t>(s.format.block.cols);
   const std::size_t elements = element_count(what, s.rows, s.cols, padded, s.transform);
   const std::size_t blocks = scale_rows(s.rows, s.format.block) * (padded / length);
   return {elements / 2, blocks * static_cast<std::size_t>(scale_bytes(s.format.scale))};
 }
 
-/// The sizes of a caller's spans against the shape. `width`: bytes of one scale.
-inline void check_spans(const char* what, const quantized_shape& s, const void* codes, std::size_t code_bytes,
-                        const void* scales, std::size_t scale_count, std::size_t width) {
+/// The sizes of a caller's spans against the shape.
+inline void check_spans(const char* what, const quantized_shape& s, std::span<const std::uint8_t> codes,
+                        std::span<const std::byte> scales) {
   const quantized_size size = storage_of(what, s);
-  expects(code_bytes == size.codes, what, ": codes has ", code_bytes, " bytes, but ", s.rows, " x ", s.cols,
+  const auto width = static_cast<std::size_t>(scale_bytes(s.format.scale)), count = scales.size() / width;
+  expects(codes.size() == size.codes, what, ": codes has ", codes.size(), " bytes, but ", s.rows, " x ", s.cols,
           " elements (", s.padded_cols(), " with padding) take ", size.codes);
-  expects(scale_count * width == size.scales, what, ": scales has ", scale_count, " entries, but ", s.rows, " x ",
-          s.cols, " elements take ", size.scales / width);
-  expects(codes != nullptr || code_bytes == 0, what, ": codes is null");
-  expects(scales != nullptr || scale_count == 0, what, ": scales is null");
+  expects(count * width == size.scales, what, ": scales has ", count, " entries, but ", s.rows, " x ", s.cols,
+          " elements take ", size.scales / width);
+  expects(codes.data() != nullptr || codes.empty(), what, ": codes is null");
+  expects(scales.data() != nullptr || scales.empty(), what, ": scales is null");
 }
 
 /// The bits of scale i of an array of scales.
@@ -186,82 +226,34 @@ inline float element_at(const quantized_shape& s, const std::uint8_t* codes, con
 
 }  // namespace ufp4::detail::inline UFP4_CODE
 
-namespace ufp4::inline UFP4_CODE {
-
-/// The bytes of rows x cols elements in a format, after a transform. Throws std::invalid_argument for an invalid format
-/// or transform, and if the number of elements overflows.
-inline quantized_size storage_size(const format_spec& format, std::size_t rows, std::size_t cols,
-                                   const transform_spec& applied = {}) {
-  return detail::storage_of("storage_size", {format, 1, rows, cols, applied});
-}
-
-}  // namespace ufp4::inline UFP4_CODE
-
-namespace ufp4::detail::inline UFP4_TYPES {
-
-/// Codes and scales in memory of their own. The derived class defines the layout.
-class quantized_memory {
- public:
-  UFP4_HOST_MEMBER const format_spec& spec() const { return shape_.format; }
-  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
-  UFP4_HOST_MEMBER std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
-  /// The block scales as bytes; their type is spec().scale.
-  UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return {scales_.data(), scales_.size()}; }
-  UFP4_HOST_MEMBER std::span<std::byte> scale_bytes() { return {scales_.data(), scales_.size()}; }
-  UFP4_HOST_MEMBER float tensor_scale() const { return shape_.tensor_scale; }  ///< 1 without a second level
-  UFP4_HOST_MEMBER void set_tensor_scale(float scale) { shape_.tensor_scale = scale; }
-  UFP4_HOST_MEMBER std::size_t rows() const { return shape_.rows; }
-  UFP4_HOST_MEMBER std::size_t cols() const { return shape_.cols; }
-  UFP4_HOST_MEMBER std::size_t padded_cols() const { return shape_.padded_cols(); }
-  UFP4_HOST_MEMBER const transform_spec& transform() const { return shape_.transform; }  ///< applied before quantizing
-
- protected:
-  quantized_memory() = default;
-  /// Uninitialised memory of that size.
-  UFP4_HOST_MEMBER quantized_memory(const quantized_shape& shape, const quantized_size& size)
-      : shape_(shape), codes_(size.codes), scales_(size.scales) {}
-
- private:
-  quantized_shape shape_;
-  buffer<std::uint8_t> codes_;
-  buffer<std::byte> scales_;
-};
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
 namespace ufp4::inline UFP4_TYPES {
 
 /// A quantized matrix in a caller's memory, its format as data. Constructing one checks the sizes of the spans:
 /// std::invalid_argument names the one that does not fit.
-class any_quantized_view {
+class any_quantized_view : public detail::shaped {
  public:
   any_quantized_view() = default;
   /// Refers to codes and scales in the canonical layout. Throws std::invalid_argument if a size does not match.
   UFP4_HOST_MEMBER any_quantized_view(const format_spec& format, std::span<const std::uint8_t> codes,
                                       std::span<const std::byte> scales, float tensor_scale, std::size_t rows,
                                       std::size_t cols, const transform_spec& applied = {})
-      : shape_{format, tensor_scale, rows, cols, applied}, codes_(codes), scales_(scales) {
-    const auto width = static_cast<std::size_t>(detail::scale_bytes(format.scale));
-    detail::check_spans("any_quantized_view", shape_, codes.data(), codes.size(), scales.data(), scales.size() / width,
-                        width);
-  }
+      : any_quantized_view("any_quantized_view", {format, tensor_scale, rows, cols, applied}, codes, scales) {}
 
-  UFP4_HOST_MEMBER const format_spec& spec() const { return shape_.format; }
   UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
   UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return scales_; }
-  UFP4_HOST_MEMBER float tensor_scale() const { return shape_.tensor_scale; }
-  UFP4_HOST_MEMBER std::size_t rows() const { return shape_.rows; }
-  UFP4_HOST_MEMBER std::size_t cols() const { return shape_.cols; }
-  UFP4_HOST_MEMBER std::size_t padded_cols() const { return shape_.padded_cols(); }
-  UFP4_HOST_MEMBER const transform_spec& transform() const { return shape_.transform; }
-
   /// Element (row, col), decoded: value * fl(block scale * tensor scale).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
     return detail::element_at(shape_, codes_.data(), scales_.data(), row, col);
   }
 
+ protected:
+  UFP4_HOST_MEMBER any_quantized_view(const char* what, const detail::quantized_shape& shape,
+                                      std::span<const std::uint8_t> codes, std::span<const std::byte> scales)
+      : shaped(shape), codes_(codes), scales_(scales) {
+    detail::check_spans(what, shape, codes, scales);
+  }
+
  private:
-  detail::quantized_shape shape_;
   std::span<const std::uint8_t> codes_;
   std::span<const std::byte> scales_;
 };
@@ -293,3 +285,14 @@ class any_quantized : public detail::quantized_memory {
 };
 
 }  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_CODE {
+
+/// The bytes of rows x cols elements in a format, after a transform. Throws std::invalid_argument for an invalid format
+/// or transform, and if the number of elements overflows.
+inline quantized_size storage_size(const format_spec& format, std::size_t rows, std::size_t cols,
+                                   const transform_spec& applied = {}) {
+  return detail::storage_of("storage_size", {format, 1, rows, cols, applied});
+}
+
+}  // namespace ufp4::inline UFP4_CODE

@@ -46,17 +46,20 @@ byte_range bytes_of(std::span<S> span) {
   return {first, first + span.size_bytes()};
 }
 
+/// The block scales of a quantized matrix; one in device memory has no scale_bytes().
+template <class Q>
+auto scales_in(const Q& q) {
+  if constexpr (requires { q.scale_bytes(); })
+    return q.scale_bytes();
+  else
+    return q.scales();
+}
+
 /// The caller's span and matrix must not share bytes.
 template <class S, matrix_scalar T>
 void check_apart(const char* operation, const char* span_name, std::span<S> span, const char* view_name,
                  const matrix_view<T>& x) {
   expects(!bytes_of(source_of(x)).overlaps(bytes_of(span)), operation, ": ", span_name, " overlaps ", view_name);
-}
-
-/// The two spans that one call writes must not share bytes.
-template <class S>
-void check_apart(const char* operation, std::span<std::uint8_t> codes, std::span<S> scales) {
-  expects(!bytes_of(codes).overlaps(bytes_of(scales)), operation, ": codes overlaps scales");
 }
 
 /// A preset has its own rounding and scale rule; another one in the call is an error.
@@ -78,8 +81,7 @@ void check_preset(const char* operation, const O& options) {
 template <class O>
 void check_quantize(const char* operation, const format_spec& format, const source& x, const O& options,
                     bool may_undo = false, bool amax_is_known = false) {
-  const char* mismatch = format_mismatch(format);
-  expects(mismatch == nullptr, operation, ": ", mismatch == nullptr ? "" : mismatch);
+  check_none(operation, format_mismatch(format));
   expects(may_undo || !options.undo, operation,
           ": undo_transform is for fake_quantize; codes stay in the transformed domain");
   check_options(operation, options, format, x.cols, amax_is_known);
@@ -117,10 +119,7 @@ void check_dequantize(const char* operation, const Q& q, const matrix_view<T>& o
           out.cols(), ", the quantized matrix is ", q.rows(), " x ", q.cols());
   check_data(operation, "out", out);
   check_apart(operation, "codes", q.codes(), "out", out);
-  if constexpr (requires { q.scale_bytes(); })
-    check_apart(operation, "scales", q.scale_bytes(), "out", out);
-  else
-    check_apart(operation, "scales", q.scales(), "out", out);
+  check_apart(operation, "scales", scales_in(q), "out", out);
 }
 
 /// A quantized matrix as kernels read it.

@@ -7,8 +7,56 @@
 #include <ufp4/block/block_codec.hpp>
 #include <ufp4/matrix/accumulate.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
-#include <ufp4/matrix/prepacked_layout.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// The canonical layout keeps a row together. A GEMM kernel reads the same k of sixteen rows at a time, so a prepacked
+/// matrix keeps those together. The same on every instruction set and device:
+///
+/// | codes  | panels of 16 rows; in a panel, for every 8 k, 16 words of 4 bytes, one word a row, with its codes as in |
+/// |        | the canonical layout                                                                                    |
+/// | scales | panels of 16 rows; in a panel, for every block, 16 scales, one a row (also of square blocks)            |
+///
+/// Rows are filled up to whole panels, and a row's codes to whole words, with codes of zero and scales of zero bits.
+struct prepacked_layout {
+  static constexpr std::size_t panel_rows = 16;                        ///< rows that are stored side by side
+  static constexpr std::size_t word_k = 8, word_bytes = 4;             ///< of one row
+  static constexpr std::size_t group_bytes = panel_rows * word_bytes;  ///< codes of 8 k of a panel
+
+  std::size_t padded_cols = 0;
+  std::size_t blocks = 0;  ///< in a row
+
+  UFP4_MEMBER static constexpr std::size_t panels(std::size_t rows) { return (rows + panel_rows - 1) / panel_rows; }
+  UFP4_MEMBER static constexpr std::size_t filled_rows(std::size_t rows) { return panels(rows) * panel_rows; }
+  UFP4_MEMBER static constexpr std::size_t filled_cols(std::size_t padded) {
+    return (padded + word_k - 1) / word_k * word_k;
+  }
+  /// Bytes of codes of k columns of a panel.
+  UFP4_MEMBER static constexpr std::size_t panel_bytes(std::size_t k) {
+    return (k + word_k - 1) / word_k * group_bytes;
+  }
+
+  /// The byte with the codes of columns k and k + 1 of a row, k even; k in the low four bits.
+  UFP4_MEMBER constexpr std::size_t code_index(std::size_t row, std::size_t k) const {
+    return row / panel_rows * panel_bytes(padded_cols) + k / word_k * group_bytes + row % panel_rows * word_bytes +
+           k % word_k / 2;
+  }
+  UFP4_MEMBER constexpr std::uint8_t code(const std::uint8_t* codes, std::size_t row, std::size_t k) const {
+    return static_cast<std::uint8_t>(codes[code_index(row, k / 2 * 2)] >> k % 2 * 4 & 15);
+  }
+  /// The scale of block b of a row.
+  UFP4_MEMBER constexpr std::size_t scale_index(std::size_t row, std::size_t b) const {
+    return (row / panel_rows * blocks + b) * panel_rows + row % panel_rows;
+  }
+  /// Of a matrix with so many rows.
+  UFP4_MEMBER constexpr std::size_t code_bytes(std::size_t rows) const {
+    return panels(rows) * panel_bytes(padded_cols);
+  }
+  UFP4_MEMBER constexpr std::size_t scale_count(std::size_t rows) const { return filled_rows(rows) * blocks; }
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
 
@@ -26,7 +74,7 @@ struct quantize_job {
   std::size_t run() const { return padded_length(1, format.block, transform); }
 };
 
-/// Codes and scales of a matrix, to read, in the canonical layout; or interleaved (prepacked_layout.hpp).
+/// Codes and scales of a matrix, to read, in the canonical layout; or interleaved (prepacked_layout).
 struct quantized_source {
   const std::uint8_t* codes = nullptr;
   const void* scales = nullptr;
@@ -60,8 +108,8 @@ struct quantized_sink {
 /// One side of a GEMM: quantized, or a plain matrix (transformed as it is read).
 struct gemm_operand {
   bool is_quantized = true;
-  quantized_source q;
-  quantize_job plain;
+  quantized_source q{};
+  quantize_job plain{};
 
   std::size_t rows() const { return is_quantized ? q.rows : plain.x.rows; }
   std::size_t cols() const { return is_quantized ? q.cols : plain.x.cols; }
@@ -73,8 +121,8 @@ struct gemm_operand {
 };
 
 struct gemm_job {
-  gemm_operand left, right;
-  sink out;
+  gemm_operand left{}, right{};
+  sink out{};
   std::size_t block = 16;  ///< block length along K
   float alpha = 1, beta = 0;
   accumulate mode = accumulate::fast;

@@ -1,4 +1,4 @@
-// ufp4 - matrix_view: a caller's matrix, by pointer, shape and strides.
+// ufp4 - matrix_view, matrix_batch: a caller's matrix, by pointer, shape and strides.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,50 +11,43 @@
 #include <ufp4/detail/compiler.hpp>
 #include <ufp4/format/scales.hpp>
 
+struct __half;  // of the GPU vendors' headers, which a user includes
+
 namespace ufp4::inline UFP4_TYPES {
 
 /// The storage type of the elements of a matrix.
 enum class dtype : std::uint8_t { f32, bf16, fp16 };
 
-}  // namespace ufp4::inline UFP4_TYPES
-
-struct __half;  // of the GPU vendors' headers, which a user includes
-
-namespace ufp4::detail::inline UFP4_TYPES {
-
+/// A matrix_element of that dtype.
 template <dtype value>
 struct element_kind {
-  static constexpr dtype kind = value;
+  static constexpr dtype kind = value;  ///< the dtype
 };
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
-namespace ufp4::inline UFP4_TYPES {
 
 /// The dtype of a C++ type: float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half; with bfloat16.hpp of
 /// cuda/ or hip/ also the vendor's bfloat16. Another 16-bit type with the bits of bfloat16 or binary16 is added with:
-///   template <> struct ufp4::matrix_element<my_bf16> { static constexpr ufp4::dtype kind = ufp4::dtype::bf16; };
+///   template <> struct ufp4::matrix_element<my_bf16> : ufp4::element_kind<ufp4::dtype::bf16> {};
 template <class T>
 struct matrix_element;
 template <>
-struct matrix_element<float> : detail::element_kind<dtype::f32> {};
+struct matrix_element<float> : element_kind<dtype::f32> {};
 template <>
-struct matrix_element<ufp4::bf16> : detail::element_kind<dtype::bf16> {};
+struct matrix_element<ufp4::bf16> : element_kind<dtype::bf16> {};
 template <>
-struct matrix_element<ufp4::fp16> : detail::element_kind<dtype::fp16> {};
+struct matrix_element<ufp4::fp16> : element_kind<dtype::fp16> {};
 template <>
-struct matrix_element<::__half> : detail::element_kind<dtype::fp16> {};
+struct matrix_element<::__half> : element_kind<dtype::fp16> {};
 #if defined(UFP4_HAS_FLOAT16)
 template <>
-struct matrix_element<_Float16> : detail::element_kind<dtype::fp16> {};
+struct matrix_element<_Float16> : element_kind<dtype::fp16> {};
 #endif
 #if defined(__STDCPP_FLOAT16_T__)
 template <>
-struct matrix_element<std::float16_t> : detail::element_kind<dtype::fp16> {};
+struct matrix_element<std::float16_t> : element_kind<dtype::fp16> {};
 #endif
 #if defined(__STDCPP_BFLOAT16_T__)
 template <>
-struct matrix_element<std::bfloat16_t> : detail::element_kind<dtype::bf16> {};
+struct matrix_element<std::bfloat16_t> : element_kind<dtype::bf16> {};
 #endif
 
 template <class T>
@@ -122,6 +115,38 @@ constexpr matrix_view<T> col_range(const matrix_view<T>& x, std::size_t first, s
   return {x.data() + static_cast<std::ptrdiff_t>(first) * x.col_stride(), x.rows(), count, x.row_stride(),
           x.col_stride()};
 }
+
+/// size() matrices; matrix i begins i * stride elements after the first. Owns nothing.
+template <class T>
+class matrix_batch {
+ public:
+  using element_type = T;
+
+  constexpr matrix_batch() = default;
+  /// Packed: size x rows x cols elements, the last index fastest.
+  constexpr matrix_batch(T* data, std::size_t size, std::size_t rows, std::size_t cols)
+      : matrix_batch(matrix_view<T>(data, rows, cols), size, static_cast<std::ptrdiff_t>(rows * cols)) {}
+  constexpr matrix_batch(const matrix_view<T>& first, std::size_t size, std::ptrdiff_t stride)
+      : first_(first), size_(size), stride_(stride) {}
+
+  constexpr std::size_t size() const { return size_; }  ///< number of matrices
+  constexpr std::size_t rows() const { return first_.rows(); }
+  constexpr std::size_t cols() const { return first_.cols(); }
+  /// Matrix i.
+  constexpr matrix_view<T> operator[](std::size_t i) const {
+    return {first_.data() + static_cast<std::ptrdiff_t>(i) * stride_, first_.rows(), first_.cols(), first_.row_stride(),
+            first_.col_stride()};
+  }
+
+ private:
+  matrix_view<T> first_;
+  std::size_t size_ = 0;
+  std::ptrdiff_t stride_ = 0;
+};
+
+/// What the tensor scale of a two-level format covers: the whole batch, or each matrix. Without effect, and so an error
+/// at compile time where the format is a type, for other formats; leave it out there.
+enum class batch_amax : std::uint8_t { shared, own };
 
 }  // namespace ufp4::inline UFP4_TYPES
 

@@ -151,13 +151,7 @@ inline void check_signs(const char* operation, const transform_spec& t) {
   expects(t.signs_valid, operation, ": signed_hadamard was given a sign that is neither +1 nor -1");
 }
 
-/// Kinds and modes may come from a configuration file, so they are checked.
-template <rounding_policy R>
-void check_rounding(const char* operation, const R& rounding) {
-  if constexpr (std::same_as<R, rounding_spec>)
-    expects(rounding.what <= rounding_spec::kind::stochastic, operation,
-            ": invalid kind of rounding_spec: ", static_cast<unsigned>(rounding.what));
-}
+/// Modes, as kinds of rounding, may come from a configuration file, so they are checked.
 inline void check_mode(const char* operation, accumulate mode) {
   expects(mode <= accumulate::folded_bf16, operation, ": invalid accumulate mode ", static_cast<unsigned>(mode));
 }
@@ -195,11 +189,11 @@ inline void check_settings(const char* operation, const quantize_settings& o, co
 template <class O>
 void check_options(const char* operation, const O& options, const format_spec& format, std::size_t cols,
                    bool amax_is_known = false) {
-  if constexpr (std::same_as<decltype(options.rule), scale_rule_spec>) {
-    const char* mismatch = rule_mismatch(options.rule, format);
-    expects(mismatch == nullptr, operation, ": ", mismatch == nullptr ? "" : mismatch);
-  }
-  check_rounding(operation, options.rounding);
+  if constexpr (std::same_as<decltype(options.rule), scale_rule_spec>)
+    check_none(operation, rule_mismatch(options.rule, format));
+  if constexpr (std::same_as<decltype(options.rounding), rounding_spec>)
+    expects(options.rounding.what <= rounding_spec::kind::stochastic, operation,
+            ": invalid kind of rounding_spec: ", static_cast<unsigned>(options.rounding.what));
   check_settings(operation, options, format, cols, amax_is_known);
 }
 

@@ -8,12 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <type_traits>
 #include <ufp4/matrix/job.hpp>
-#include <ufp4/matrix/prepacked_layout.hpp>
-#include <ufp4/matrix/quantized_matrix.hpp>
-#include <utility>
 
 namespace ufp4::detail::inline UFP4_CODE {
 
@@ -22,8 +18,7 @@ inline prepacked_layout layout_of(const format_spec& format, std::size_t padded_
 }
 
 inline quantized_size prepacked_size(const quantized_shape& s) {
-  const char* mismatch = format_mismatch(s.format);
-  expects(mismatch == nullptr, "prepacked_matrix: ", mismatch == nullptr ? "" : mismatch);
+  check_none("prepacked_matrix", format_mismatch(s.format));
   const std::size_t padded = s.padded_cols();
   const std::size_t elements = element_count("prepacked_matrix", prepacked_layout::filled_rows(s.rows), s.cols,
                                              prepacked_layout::filled_cols(padded), s.transform);
@@ -96,57 +91,58 @@ inline any_quantized unpacked(const quantized_memory& p) {
 
 }  // namespace ufp4::detail::inline UFP4_CODE
 
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// The members that any_prepacked and prepacked_matrix share.
+template <class Memory>
+class prepacked : public Memory {
+ public:
+  static constexpr std::size_t panel_rows = prepacked_layout::panel_rows;  ///< rows stored side by side
+
+  /// The rows divided by panel_rows, rounded up.
+  UFP4_HOST_MEMBER std::size_t panels() const { return prepacked_layout::panels(this->rows()); }
+  /// Element (row, col), decoded: value * fl(block scale * tensor scale).
+  UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
+    return prepacked_element(*this, row, col);
+  }
+
+ protected:
+  prepacked() = default;
+  UFP4_HOST_MEMBER explicit prepacked(const quantized_shape& shape) : Memory(shape, prepacked_size(shape)) {}
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
 namespace ufp4::inline UFP4_TYPES {
 
 /// The format as data. The same layout on every instruction set.
-class any_prepacked : public detail::quantized_memory {
+class any_prepacked : public detail::prepacked<detail::quantized_memory> {
  public:
   any_prepacked() = default;
   /// Uninitialised memory for rows x cols elements under a transform; prepack fills it.
   UFP4_HOST_MEMBER any_prepacked(const format_spec& format, std::size_t rows, std::size_t cols,
                                  const transform_spec& applied = {})
-      : any_prepacked(detail::quantized_shape{format, 1, rows, cols, applied}) {}
-
-  /// The rows divided by panel_rows, rounded up.
-  UFP4_HOST_MEMBER std::size_t panels() const { return detail::prepacked_layout::panels(rows()); }
-  /// Element (row, col), decoded: value * fl(block scale * tensor scale).
-  UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
-    return detail::prepacked_element(*this, row, col);
-  }
-
- private:
-  UFP4_HOST_MEMBER explicit any_prepacked(const detail::quantized_shape& shape)
-      : quantized_memory(shape, detail::prepacked_size(shape)) {}
+      : prepacked({format, 1, rows, cols, applied}) {}
 };
 
 /// The format as a template argument.
 template <any_block_format Format>
-class prepacked_matrix : public detail::typed_memory<Format> {
+class prepacked_matrix : public detail::prepacked<detail::typed_memory<Format>> {
  public:
-  static constexpr std::size_t panel_rows = detail::prepacked_layout::panel_rows;  ///< rows stored side by side
-
   prepacked_matrix() = default;
-  /// Uninitialised memory for rows x cols elements under a transform; prepack fills it.
+  /// The same.
   UFP4_HOST_MEMBER prepacked_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
-      : detail::typed_memory<Format>(rows, cols, applied,
-                                     detail::prepacked_size({spec_of<Format>, 1, rows, cols, applied})) {}
-
-  /// The rows divided by panel_rows, rounded up.
-  UFP4_HOST_MEMBER std::size_t panels() const { return detail::prepacked_layout::panels(this->rows()); }
-  /// Element (row, col), decoded: value * fl(block scale * tensor scale).
-  UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
-    return detail::prepacked_element(*this, row, col);
-  }
+      : detail::prepacked<detail::typed_memory<Format>>({spec_of<Format>, 1, rows, cols, applied}) {}
 };
 
 template <class T>
-struct is_prepacked : std::is_same<T, any_prepacked> {};
+inline constexpr bool is_prepacked = false;
 template <any_block_format F>
-struct is_prepacked<prepacked_matrix<F>> : std::true_type {};
+inline constexpr bool is_prepacked<prepacked_matrix<F>> = true;
 
 /// A prepacked_matrix or any_prepacked.
 template <class T>
-concept prepacked_like = is_prepacked<T>::value;
+concept prepacked_like = std::is_same_v<T, any_prepacked> || is_prepacked<T>;
 
 }  // namespace ufp4::inline UFP4_TYPES
 

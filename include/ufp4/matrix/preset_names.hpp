@@ -9,15 +9,19 @@
 
 namespace ufp4::inline UFP4_CODE {
 
+// Templates, so that only a program that calls them pays for the nine formats as data.
+
 /// "nvfp4, nv_e1m2, ...": every preset's name, for messages.
-inline std::string preset_names() {
+template <class = void>
+std::string preset_names() {
   std::string all;
   for_each_preset([&all](auto row) { all += (all.empty() ? "" : ", ") + std::string(row.name); });
   return all;
 }
 
 /// The format of that name, or nullptr.
-inline const format_spec* find_preset(std::string_view name) {
+template <class = void>
+const format_spec* find_preset(std::string_view name) {
   const format_spec* found = nullptr;
   for_each_preset([&](auto row) {
     if (name == row.name) found = &row.spec;
@@ -26,7 +30,8 @@ inline const format_spec* find_preset(std::string_view name) {
 }
 
 /// The format of that name. Throws std::invalid_argument, which lists the names, for any other.
-inline const format_spec& preset(std::string_view name) {
+template <class = void>
+const format_spec& preset(std::string_view name) {
   const format_spec* found = find_preset(name);
   detail::expects(found != nullptr, "preset: unknown format: ", std::string(name), "; the presets are ",
                   preset_names());
@@ -34,7 +39,8 @@ inline const format_spec& preset(std::string_view name) {
 }
 
 /// The name of a format that is a preset, else an empty string.
-inline std::string_view preset_name(const format_spec& format) {
+template <class = void>
+std::string_view preset_name(const format_spec& format) {
   std::string_view name;
   for_each_preset([&](auto row) {
     if (format == row.spec) name = row.name;

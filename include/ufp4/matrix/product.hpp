@@ -4,8 +4,10 @@
 // CPU and GPU operations check here before they write anything, so an error message is the same on both.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <type_traits>
 #include <ufp4/matrix/checks.hpp>
@@ -30,6 +32,17 @@ struct gemm_options {
 
 namespace ufp4::detail::inline UFP4_CODE {
 
+/// A matrix that is not quantized, its element type as data.
+struct plain_side {
+  source x;
+  transform_spec transform{};
+
+  template <class T>
+  plain_side(const matrix_view<T>& view) : x(source_of(view)) {}
+  template <class T>
+  plain_side(const unquantized_operand<T>& o) : x(source_of(o.x)), transform(o.transform) {}
+};
+
 template <class T>
 struct is_request : std::false_type {};
 template <class F, class T, rounding_policy R, any_scale_rule S>
@@ -42,13 +55,15 @@ template <class T>
 struct is_plain<matrix<T>> : std::true_type {};
 template <class T>
 struct is_plain<unquantized_operand<T>> : std::true_type {};
+template <>
+struct is_plain<plain_side> : std::true_type {};
 
 template <class T>
 concept request_operand = is_request<T>::value;
 template <class T>
 concept plain_operand = is_plain<T>::value;
 template <class T>
-concept prepacked_operand = is_prepacked<T>::value;
+concept prepacked_operand = prepacked_like<T>;
 /// The types of an operand of a GEMM. At least one operand is quantized; only the right one may be prepacked.
 template <class T>
 concept any_operand = quantized_like<T> || request_operand<T> || plain_operand<T> || prepacked_operand<T>;
@@ -56,12 +71,9 @@ concept any_operand = quantized_like<T> || request_operand<T> || plain_operand<T
 /// True of a quantized matrix in the memory of another machine, whose operations check it here but read it themselves.
 template <class T>
 struct is_device_matrix : std::false_type {};
-/// Anything with codes and scales whose format is a type.
+/// Anything with codes and scales.
 template <class T>
-concept coded_operand = quantized<T> || prepacked_operand<T> || is_device_matrix<T>::value;
-/// A quantized matrix whose format is data.
-template <class T>
-concept untyped_operand = quantized_like<T> && !quantized<T>;
+concept coded_operand = quantized_like<T> || prepacked_operand<T> || is_device_matrix<T>::value;
 
 /// The block length of a side where its type tells, else 0: a plain one, or one whose format is data.
 template <class T>
@@ -81,38 +93,27 @@ struct operand_shape {
   int block = 0;  ///< 0: plain, takes the other side's
   transform_spec transform;
   bool stochastic = false;
-  ufp4::stochastic random_bits;
+  ufp4::stochastic random_bits{};
 };
 
 template <coded_operand Q>
 operand_shape shape_of(const Q& q) {
   int block = static_block_length<Q>;
-  if constexpr (std::is_same_v<Q, any_prepacked>) block = q.spec().block.cols;
-  return {q.rows(), q.cols(), q.padded_cols(), block, q.transform(), false, {}};
-}
-inline operand_shape shape_of(const any_quantized_view& q) {
-  return {q.rows(), q.cols(), q.padded_cols(), q.spec().block.cols, q.transform(), false, {}};
+  if constexpr (static_block_length<Q> == 0) block = q.spec().block.cols;
+  return {q.rows(), q.cols(), q.padded_cols(), block, q.transform()};
 }
 template <class F, class T, rounding_policy R, any_scale_rule S>
 operand_shape shape_of(const quantize_request<F, T, R, S>& r) {
   constexpr block_shape block = format_of<F>::block;
-  operand_shape s{r.x.rows(), r.x.cols(),          padded_length(r.x.cols(), block, r.options.transform),
-                  block.cols, r.options.transform, false,
-                  {}};
+  const std::size_t padded = padded_length(r.x.cols(), block, r.options.transform);
+  operand_shape s{r.x.rows(), r.x.cols(), padded, block.cols, r.options.transform};
   if constexpr (std::is_same_v<R, rounding_spec>) {
     s.stochastic = r.options.rounding.what == rounding_spec::kind::stochastic;
     s.random_bits = r.options.rounding.random_bits;
   }
   return s;
 }
-template <class T>
-operand_shape shape_of(const unquantized_operand<T>& x) {
-  return {x.x.rows(), x.x.cols(), 0, 0, x.transform, false, {}};
-}
-template <class T>
-operand_shape shape_of(const matrix_view<T>& x) {
-  return shape_of(unquantized(x));
-}
+inline operand_shape shape_of(const plain_side& x) { return {x.x.rows, x.x.cols, 0, 0, x.transform}; }
 
 inline void check_bias(const char* operation, const sink& c, std::span<const float> bias) {
   expects(bias.empty() || bias.size() == c.cols, operation, ": shape mismatch: bias has ", bias.size(),
@@ -134,8 +135,7 @@ inline void check_product(const char* operation, const operand_shape& a, const o
             a.random_bits.stream == b.random_bits.stream),
           operation, ": A and B use the same random bits: seed ", a.random_bits.seed, ", stream ", a.random_bits.stream,
           "; give one of them another stream");
-  expects(c.data != nullptr || c.rows == 0 || c.cols == 0, operation, ": C is null, but has ", c.rows, " x ", c.cols,
-          " elements");
+  check_data(operation, "C", c);
 }
 
 /// The memory of a side must not be written through C.
@@ -143,66 +143,37 @@ template <coded_operand Q>
 void check_operand(const char* operation, const char* name, const Q& q, const sink& out) {
   const byte_range c = bytes_of(out);
   expects(!c.overlaps(bytes_of(q.codes())), operation, ": C overlaps the codes of ", name);
-  if constexpr (requires { q.scale_bytes(); })
-    expects(!c.overlaps(bytes_of(q.scale_bytes())), operation, ": C overlaps the scales of ", name);
-  else
-    expects(!c.overlaps(bytes_of(q.scales())), operation, ": C overlaps the scales of ", name);
-}
-inline void check_operand(const char* operation, const char* name, const any_quantized_view& q, const sink& out) {
-  const byte_range c = bytes_of(out);
-  expects(!c.overlaps(bytes_of(q.codes())), operation, ": C overlaps the codes of ", name);
-  expects(!c.overlaps(bytes_of(q.scale_bytes())), operation, ": C overlaps the scales of ", name);
+  expects(!c.overlaps(bytes_of(scales_in(q))), operation, ": C overlaps the scales of ", name);
 }
 template <class F, class T, rounding_policy R, any_scale_rule S>
 void check_operand(const char* operation, const char* name, const quantize_request<F, T, R, S>& r, const sink& c) {
   check_quantize<F>(operation, r.x, r.options);
   expects(!share_bytes(c, source_of(r.x)), operation, ": C overlaps ", name);
 }
-template <class T>
-void check_operand(const char* operation, const char* name, const unquantized_operand<T>& x, const sink& c) {
-  check_data(operation, name, x.x);
-  check_signs(operation, x.transform);
-  expects(!share_bytes(c, source_of(x.x)), operation, ": C overlaps ", name);
-}
-template <class T>
-void check_operand(const char* operation, const char* name, const matrix_view<T>& x, const sink& c) {
-  check_operand(operation, name, unquantized(x), c);
+inline void check_operand(const char* operation, const char* name, const plain_side& side, const sink& c) {
+  check_data(operation, name, side.x);
+  check_signs(operation, side.transform);
+  expects(!share_bytes(c, side.x), operation, ": C overlaps ", name);
 }
 
 /// A realized side as kernels take it. `block`: what a plain side is cut into.
-inline gemm_operand gemm_operand_of(const any_quantized_view& q, int) {
-  gemm_operand side;
-  side.q = quantized_source_of(q);
-  return side;
-}
+inline gemm_operand gemm_operand_of(const any_quantized_view& q, int) { return {.q = quantized_source_of(q)}; }
 template <prepacked_operand P>
 gemm_operand gemm_operand_of(const P& p, int) {
-  gemm_operand side;
-  side.q = {p.codes().data(), p.scale_bytes().data(), p.spec(),      p.rows(), p.cols(),
-            p.padded_cols(),  p.tensor_scale(),       p.transform(), true};
-  return side;
+  return {.q = {p.codes().data(), p.scale_bytes().data(), p.spec(), p.rows(), p.cols(), p.padded_cols(),
+                p.tensor_scale(), p.transform(), true}};
 }
-template <class T>
-gemm_operand gemm_operand_of(const unquantized_operand<T>& x, int block) {
-  gemm_operand side;
-  side.is_quantized = false;
-  side.plain.x = source_of(x.x);
-  side.plain.format.block = block_shape(block);
-  side.plain.transform = x.transform;
-  side.plain.padded_cols = padded_length(x.x.cols(), side.plain.format.block, x.transform);
-  return side;
+inline gemm_operand gemm_operand_of(const plain_side& side, int block) {
+  gemm_operand out{.is_quantized = false, .plain = {.x = side.x, .transform = side.transform}};
+  out.plain.format.block = block;
+  out.plain.padded_cols = padded_length(side.x.cols, block, side.transform);
+  return out;
 }
 /// A side that is not quantized yet, without its codes: enough to know the kernel.
 template <class F, class T, rounding_policy R, any_scale_rule S>
 gemm_operand gemm_operand_of(const quantize_request<F, T, R, S>& r, int) {
   const operand_shape s = shape_of(r);
-  gemm_operand side;
-  side.q = {nullptr, nullptr, spec_of<format_of<F>>, s.rows, s.cols, s.padded_cols, 1.0f, s.transform, false};
-  return side;
-}
-template <class T>
-gemm_operand gemm_operand_of(const matrix_view<T>& x, int block) {
-  return gemm_operand_of(unquantized(x), block);
+  return {.q = {nullptr, nullptr, spec_of<format_of<F>>, s.rows, s.cols, s.padded_cols, 1.0f, s.transform}};
 }
 
 /// All checks of a product, before anything is computed.
@@ -222,16 +193,64 @@ void check_gemm(const char* operation, const A& a, const B& b, const sink& out, 
 template <any_operand A, any_operand B>
 gemm_job gemm_job_of(const A& a, const B& b, const sink& out, const gemm_options& options) {
   const int left = shape_of(a).block, block = left != 0 ? left : shape_of(b).block;
-  gemm_job job;
-  job.left = gemm_operand_of(a, block);
-  job.right = gemm_operand_of(b, block);
-  job.out = out;
-  job.block = static_cast<std::size_t>(block);
-  job.alpha = options.alpha;
-  job.beta = options.beta;
-  job.mode = options.accumulate;
-  job.bias = options.bias.empty() ? nullptr : options.bias.data();
-  return job;
+  return {.left = gemm_operand_of(a, block),
+          .right = gemm_operand_of(b, block),
+          .out = out,
+          .block = static_cast<std::size_t>(block),
+          .alpha = options.alpha,
+          .beta = options.beta,
+          .mode = options.accumulate,
+          .bias = options.bias.empty() ? nullptr : options.bias.data()};
+}
+
+/// std::vector, std::array, std::span.
+template <class T>
+concept sequence = requires(const T& all) {
+  typename T::value_type;
+  { all.data()[0] } -> std::convertible_to<const typename T::value_type&>;
+  { all.size() } -> std::convertible_to<std::size_t>;
+};
+
+/// Memory of one product of a group.
+struct group_range {
+  byte_range bytes;
+  std::size_t entry;
+  bool output;
+
+  static int by_address(const void* a, const void* b) {
+    const auto x = static_cast<const group_range*>(a)->bytes.first, y = static_cast<const group_range*>(b)->bytes.first;
+    return x < y ? -1 : x > y;
+  }
+};
+/// All ranges of a group, at most as many as `most`.
+struct group_ranges {
+  explicit group_ranges(std::size_t most) : all(most) {}
+  buffer<group_range> all;
+  std::size_t count = 0;
+};
+inline void add_range(group_ranges& to, const void* data, std::size_t size, std::size_t entry) {
+  const auto first = reinterpret_cast<std::uintptr_t>(data);
+  if (size != 0) to.all[to.count++] = {{first, first + size}, entry, false};
+}
+inline void add_output(group_ranges& to, const sink& out, std::size_t entry) {
+  const byte_range c = bytes_of(out);
+  if (c.first != c.last) to.all[to.count++] = {c, entry, true};
+}
+
+/// The products of a group run at the same time, so no output may share memory with another or with any operand.
+inline void check_group_memory(const group_ranges& ranges) {
+  if (ranges.count != 0) std::qsort(ranges.all.data(), ranges.count, sizeof(group_range), &group_range::by_address);
+  const group_range *output = nullptr, *operand = nullptr;  // those that reach furthest so far
+  for (std::size_t i = 0; i < ranges.count; ++i) {
+    const group_range& r = ranges.all[i];
+    expects(output == nullptr || r.bytes.first >= output->bytes.last, "quantized_gemm_grouped: C[",
+            output == nullptr ? 0 : output->entry, "] overlaps ", r.output ? "C[" : "an operand of product [", r.entry,
+            "]");
+    expects(!r.output || operand == nullptr || r.bytes.first >= operand->bytes.last, "quantized_gemm_grouped: C[",
+            r.entry, "] overlaps an operand of product [", operand == nullptr ? 0 : operand->entry, "]");
+    const group_range*& furthest = r.output ? output : operand;
+    if (furthest == nullptr || r.bytes.last > furthest->bytes.last) furthest = &r;
+  }
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -17,47 +17,26 @@ namespace ufp4::inline UFP4_TYPES {
 /// Codes and scales in the caller's memory, with shape, tensor scale and transform.
 /// Constructing one checks the sizes of the spans: std::invalid_argument names the one that does not fit.
 template <any_block_format Format>
-class quantized_view {
+class quantized_view : public any_quantized_view {
  public:
   using format = Format;
   using scale_type = typename Format::scale_type;
 
-  quantized_view() = default;
+  UFP4_HOST_MEMBER quantized_view() : quantized_view({}, {}, 1, 0, 0) {}
   /// Refers to codes and scales in the canonical layout (numerics 5). std::invalid_argument if a size does not match.
   UFP4_HOST_MEMBER quantized_view(std::span<const std::uint8_t> codes, std::span<const scale_type> scales,
                                   float tensor_scale, std::size_t rows, std::size_t cols,
                                   const transform_spec& applied = {})
-      : codes_(codes), scales_(scales), tensor_scale_(tensor_scale), rows_(rows), cols_(cols), transform_(applied) {
-    detail::check_spans("quantized_view", shape(), codes.data(), codes.size(), scales.data(), scales.size(),
-                        sizeof(scale_type));
+      : any_quantized_view("quantized_view", {spec_of<Format>, tensor_scale, rows, cols, applied}, codes,
+                           std::as_bytes(scales)) {}
+  /// A view whose format is this one, as data: std::invalid_argument for any other.
+  UFP4_HOST_MEMBER explicit quantized_view(const any_quantized_view& q) : any_quantized_view(q) {
+    detail::expects(q.spec() == spec_of<Format>, "quantized_view: the view has another format");
   }
 
-  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
-  UFP4_HOST_MEMBER std::span<const scale_type> scales() const { return scales_; }
-  UFP4_HOST_MEMBER float tensor_scale() const { return tensor_scale_; }  ///< 1 without a second level
-  std::size_t rows() const { return rows_; }
-  std::size_t cols() const { return cols_; }
-  std::size_t padded_cols() const { return detail::padded_length(cols_, Format::block, transform_); }
-  const transform_spec& transform() const { return transform_; }  ///< applied before quantizing
-
-  /// Element (row, col), decoded: value * fl(block scale * tensor scale).
-  UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
-    return detail::element_at(shape(), codes_.data(), scales_.data(), row, col);
+  UFP4_HOST_MEMBER std::span<const scale_type> scales() const {
+    return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
   }
-  UFP4_HOST_MEMBER operator any_quantized_view() const {
-    return {spec_of<Format>, codes_, std::as_bytes(scales_), tensor_scale_, rows_, cols_, transform_};
-  }
-
- private:
-  UFP4_HOST_MEMBER detail::quantized_shape shape() const {
-    return {spec_of<Format>, tensor_scale_, rows_, cols_, transform_};
-  }
-
-  std::span<const std::uint8_t> codes_;
-  std::span<const scale_type> scales_;
-  float tensor_scale_ = 1;
-  std::size_t rows_ = 0, cols_ = 0;
-  transform_spec transform_;
 };
 
 }  // namespace ufp4::inline UFP4_TYPES
@@ -81,10 +60,7 @@ class typed_memory : public quantized_memory {
  protected:
   UFP4_HOST_MEMBER typed_memory() : quantized_memory({spec_of<Format>}, {}) {}
   UFP4_HOST_MEMBER explicit typed_memory(quantized_memory&& memory) : quantized_memory(std::move(memory)) {}
-  /// Uninitialised memory of that size.
-  UFP4_HOST_MEMBER typed_memory(std::size_t rows, std::size_t cols, const transform_spec& applied,
-                                const quantized_size& size)
-      : quantized_memory({spec_of<Format>, 1, rows, cols, applied}, size) {}
+  using quantized_memory::quantized_memory;
 };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES
@@ -99,8 +75,7 @@ class quantized_matrix : public detail::typed_memory<Format> {
   quantized_matrix() = default;
   /// Uninitialised codes and scales for rows x cols elements under a transform; quantize_into fills it.
   UFP4_HOST_MEMBER quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
-      : detail::typed_memory<Format>(
-            rows, cols, applied, detail::storage_of("quantized_matrix", {spec_of<Format>, 1, rows, cols, applied})) {}
+      : quantized_matrix(detail::quantized_shape{spec_of<Format>, 1, rows, cols, applied}) {}
   /// Takes over the memory of a matrix whose format is this one, as data: std::invalid_argument for any other.
   UFP4_HOST_MEMBER explicit quantized_matrix(any_quantized q) : detail::typed_memory<Format>(std::move(q)) {
     detail::expects(this->spec() == spec_of<Format>, "quantized_matrix: the matrix has another format");
@@ -115,18 +90,22 @@ class quantized_matrix : public detail::typed_memory<Format> {
   /// The same memory with the format as data.
   UFP4_HOST_MEMBER any_quantized to_any() && { return any_quantized(std::move(*this)); }
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const { return view()(row, col); }
+
+ private:
+  UFP4_HOST_MEMBER explicit quantized_matrix(const detail::quantized_shape& shape)
+      : detail::typed_memory<Format>(shape, detail::storage_of("quantized_matrix", shape)) {}
 };
 
 template <class T>
-struct is_quantized : std::false_type {};
+inline constexpr bool is_quantized = false;
 template <any_block_format F>
-struct is_quantized<quantized_view<F>> : std::true_type {};
+inline constexpr bool is_quantized<quantized_view<F>> = true;
 template <any_block_format F>
-struct is_quantized<quantized_matrix<F>> : std::true_type {};
+inline constexpr bool is_quantized<quantized_matrix<F>> = true;
 
 /// A quantized_matrix or a quantized_view: the format is a type.
 template <class T>
-concept quantized = is_quantized<T>::value;
+concept quantized = is_quantized<T>;
 
 /// The same, or any_quantized, or any_quantized_view: the format is data.
 template <class T>
@@ -138,18 +117,6 @@ namespace ufp4::detail::inline UFP4_CODE {
 
 inline bool same_bytes(const void* a, const void* b, std::size_t size) {
   return size == 0 || std::memcmp(a, b, size) == 0;
-}
-
-/// A view of the memory of another whose format is F.
-template <any_block_format F>
-quantized_view<F> typed(const any_quantized_view& q) {
-  using scale = typename F::scale_type;
-  return {q.codes(),
-          {reinterpret_cast<const scale*>(q.scale_bytes().data()), q.scale_bytes().size() / sizeof(scale)},
-          q.tensor_scale(),
-          q.rows(),
-          q.cols(),
-          q.transform()};
 }
 
 /// Bytes first .. first + count - 1 of every row of `pitch` bytes, packed.
@@ -190,17 +157,13 @@ inline any_quantized_view row_range(const any_quantized_view& q, std::size_t fir
   const std::size_t scales = q.padded_cols() / static_cast<std::size_t>(block.cols) *
                              static_cast<std::size_t>(detail::scale_bytes(q.spec().scale));
   const std::size_t begin = detail::scale_rows(first, block), rows = detail::scale_rows(count, block);
-  return {q.spec(),
-          q.codes().subspan(first * row_bytes, count * row_bytes),
-          q.scale_bytes().subspan(begin * scales, rows * scales),
-          q.tensor_scale(),
-          count,
-          q.cols(),
-          q.transform()};
+  const std::span codes(q.codes().data() + first * row_bytes, count * row_bytes);
+  const std::span scale_bytes(q.scale_bytes().data() + begin * scales, rows * scales);
+  return {q.spec(), codes, scale_bytes, q.tensor_scale(), count, q.cols(), q.transform()};
 }
 template <quantized Q>
 quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std::size_t count) {
-  return detail::typed<typename Q::format>(row_range(any_quantized_view(q), first, count));
+  return quantized_view<typename Q::format>(row_range(any_quantized_view(q), first, count));
 }
 
 /// A copy of columns first .. first + count - 1. std::invalid_argument unless the columns exist, whole blocks and runs

@@ -31,44 +31,37 @@ struct forward_options {
 
 namespace ufp4::recipe::detail::inline UFP4_CODE {
 
-template <matrix_scalar T>
-weight_input weight_of(const matrix_view<T>& w) {
-  return ufp4::detail::source_of(w);
-}
-inline weight_input weight_of(const quantized_weight& w) { return w; }
-
 /// A matrix_view or a quantized_weight.
 template <class W>
-concept linear_weight = requires(const W& w) { weight_of(w); };
+concept linear_weight = requires(const W& w) { weight_input(w); };
 
 /// Operand 1 (W) or 3 (W^T): made by quantize_weight, or quantized here into `own`.
 inline const std::vector<stored_operand>& weight_parts(const cpu::context& ctx, const bound_recipe& now, int i,
                                                        const shape& s, const weight_input& w,
                                                        std::vector<stored_operand>& own) {
   if (w.made != nullptr) return w.made->raw(i).parts;
-  const std::vector<source> parts = by_weights(s, w.matrix);
+  const buffer<source> parts = by_weights(s, w.matrix);
   own = quantize_parts(ctx, now, i, i == 1 ? parts : transposed(parts));
   return own;
 }
 
 inline void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int left_index,
                            const std::vector<stored_operand>& left, const std::vector<stored_operand>& right,
-                           std::span<const sink> out, write_mode mode, const float* bias = nullptr) {
-  std::vector<cpu::detail::gemm_job> jobs;
-  jobs.reserve(out.size());
+                           const buffer<sink>& out, write_mode mode, const float* bias = nullptr) {
+  const buffer<gemm_job> jobs(out.size());
+  std::size_t count = 0;
   for (std::size_t e = 0; e < out.size(); ++e) {
     if (out[e].rows == 0 || out[e].cols == 0) continue;
     if (left[e].operand.cols() == 0 && mode == write_mode::add) continue;  // an expert without tokens
-    cpu::detail::gemm_job& job = jobs.emplace_back();
-    job.left = left[e].operand;
-    job.right = right[e].operand;
-    job.out = out[e];
-    job.block = static_cast<std::size_t>(block_of(now, left_index).cols);
-    job.beta = mode == write_mode::add ? 1.0f : 0.0f;
-    job.mode = now.recipe().accumulate;
-    job.bias = bias == nullptr ? nullptr : bias + e * out[e].cols;
+    jobs[count++] = {.left = left[e].operand,
+                     .right = right[e].operand,
+                     .out = out[e],
+                     .block = static_cast<std::size_t>(block_of(now, left_index).cols),
+                     .beta = mode == write_mode::add ? 1.0f : 0.0f,
+                     .mode = now.recipe().accumulate,
+                     .bias = bias == nullptr ? nullptr : bias + e * out[e].cols};
   }
-  cpu::detail::run_gemms(ctx, jobs);
+  cpu::detail::run_gemms(ctx, {jobs.data(), count});
 }
 
 inline void forward(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& x,
@@ -76,7 +69,7 @@ inline void forward(const char* operation, const cpu::context& ctx, const bound_
   const shape s = check_forward(operation, now, x, offsets, w, y, options.saved != nullptr, placing::parts);
   check_bias(operation, s, y, options.bias);
   cpu::resolve(ctx);
-  const std::vector<source> tokens = by_tokens(s, x);
+  const buffer<source> tokens = by_tokens(s, x);
   const auto left = quantize_parts(ctx, now, 0, tokens);
   std::vector<stored_operand> own;
   const auto& right = weight_parts(ctx, now, 1, s, w, own);
@@ -98,25 +91,22 @@ inline void backward_input(const char* operation, const cpu::context& ctx, const
   multiply_parts(ctx, now, 2, left, right, by_tokens(s, dx), mode);
 }
 
-inline void backward_weight(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& dy,
-                            const source& x, expert_offsets offsets, const sink& dw, write_mode mode) {
-  const shape s = check_backward_weight(operation, now, dy, x, offsets, dw, placing::parts);
+/// X: a source, or what linear_forward saved of it.
+template <class X>
+void backward_weight(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& dy,
+                     const X& x, expert_offsets offsets, const sink& dw, write_mode mode) {
+  const shape s = check_backward_weight(operation, now, dy, shapes_of(x), offsets, dw, placing::parts);
   cpu::resolve(ctx);
   const auto left = quantize_parts(ctx, now, 4, transposed(by_tokens(s, dy)));
-  const auto right = quantize_parts(ctx, now, 5, transposed(by_tokens(s, x)));
-  multiply_parts(ctx, now, 4, left, right, by_weights(s, dw), mode);
-}
-inline void backward_weight(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& dy,
-                            const saved_activation& saved, expert_offsets offsets, const sink& dw, write_mode mode) {
-  const shape s = check_backward_weight(operation, now, dy, shapes_of(saved), offsets, dw, placing::parts);
-  cpu::resolve(ctx);
-  const auto left = quantize_parts(ctx, now, 4, transposed(by_tokens(s, dy)));
-  multiply_parts(ctx, now, 4, left, saved.raw(), by_weights(s, dw), mode);
+  if constexpr (std::is_same_v<X, saved_activation>)
+    multiply_parts(ctx, now, 4, left, x.raw(), by_weights(s, dw), mode);
+  else
+    multiply_parts(ctx, now, 4, left, quantize_parts(ctx, now, 5, transposed(by_tokens(s, x))), by_weights(s, dw), mode);
 }
 
 template <matrix_scalar T>
 source activation_of(const matrix_view<T>& x) {
-  return ufp4::detail::source_of(x);
+  return source_of(x);
 }
 inline const saved_activation& activation_of(const saved_activation& x) { return x; }
 
@@ -134,7 +124,7 @@ template <matrix_scalar X, recipe::detail::linear_weight W, matrix_scalar Y>
 void linear_forward(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x, const W& w,
                     const matrix_view<Y>& y, const recipe::forward_options& options = {}) {
   const std::size_t offsets[] = {0, x.rows()};
-  recipe::detail::forward("linear_forward", ctx, now, detail::source_of(x), offsets, recipe::detail::weight_of(w),
+  recipe::detail::forward("linear_forward", ctx, now, detail::source_of(x), offsets, w,
                           detail::sink_of(y), options);
 }
 
@@ -145,7 +135,7 @@ void linear_backward_input(const cpu::context& ctx, const recipe::bound_recipe& 
                            recipe::write_mode mode = recipe::write_mode::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
   recipe::detail::backward_input("linear_backward_input", ctx, now, detail::source_of(dy), offsets,
-                                 recipe::detail::weight_of(w), detail::sink_of(dx), mode);
+                                 w, detail::sink_of(dx), mode);
 }
 
 /// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, from x or from what linear_forward saved of it; overwrites dW
@@ -165,7 +155,7 @@ void linear_forward_grouped(const cpu::context& ctx, const recipe::bound_recipe&
                             recipe::expert_offsets offsets, const W& w, const matrix_view<Y>& y,
                             const recipe::forward_options& options = {}) {
   recipe::detail::forward("linear_forward_grouped", ctx, now, detail::source_of(x), offsets,
-                          recipe::detail::weight_of(w), detail::sink_of(y), options);
+                          w, detail::sink_of(y), options);
 }
 
 /// linear_backward_input of each expert's tokens with its rows of W.
@@ -174,7 +164,7 @@ void linear_backward_input_grouped(const cpu::context& ctx, const recipe::bound_
                                    recipe::expert_offsets offsets, const W& w, const matrix_view<X>& dx,
                                    recipe::write_mode mode = recipe::write_mode::overwrite) {
   recipe::detail::backward_input("linear_backward_input_grouped", ctx, now, detail::source_of(dy), offsets,
-                                 recipe::detail::weight_of(w), detail::sink_of(dx), mode);
+                                 w, detail::sink_of(dx), mode);
 }
 
 /// linear_backward_weight of each expert's tokens into its rows of dW.

@@ -1,4 +1,4 @@
-// ufp4 - the operands of a linear operation, on every machine: their parts, and each part as a job for the quantizer.
+// ufp4 - the operands of a linear operation, on every machine: their parts, as jobs for the quantizer, and kept ones.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,10 +20,11 @@ using expert_offsets = std::span<const std::size_t>;
 
 }  // namespace ufp4::recipe::inline UFP4_TYPES
 
-namespace ufp4::recipe::detail::inline UFP4_TYPES {
+namespace ufp4::recipe::detail {
+using namespace ufp4::detail;
+}
 
-using ufp4::detail::sink;
-using ufp4::detail::source;
+namespace ufp4::recipe::detail::inline UFP4_TYPES {
 
 /// Operands 0 .. 5 in error messages.
 inline constexpr const char* operand_names[6] = {"fprop.left (X)",    "fprop.right (W)",   "dgrad.left (dY)",
@@ -43,13 +44,95 @@ struct shape {
   std::size_t experts() const { return offsets.size() - 1; }
 };
 
+/// An operand ready to multiply: its codes and scales, or a plain matrix that is rounded to bf16 when it is read.
+struct stored_operand {
+  gemm_operand operand;
+  buffer<std::uint8_t> codes, scales;
+  buffer<bf16> copy;  ///< of a plain matrix that must outlive the caller's
+
+  std::size_t bytes() const { return codes.size() + scales.size() + copy.size() * sizeof(bf16); }
+  block_shape block() const { return (operand.is_quantized ? operand.q.format : operand.plain.format).block; }
+};
+
+inline std::size_t total_bytes(const std::vector<stored_operand>& parts) {
+  std::size_t total = 0;
+  for (const stored_operand& part : parts) total += part.bytes();
+  return total;
+}
+
+/// A weight as one GEMM reads it, and the policy of each of its parts.
+struct made_weight {
+  buffer<bound_operand> policies;  ///< empty: not made for this GEMM
+  std::vector<stored_operand> parts;
+};
+
 }  // namespace ufp4::recipe::detail::inline UFP4_TYPES
+
+namespace ufp4::recipe::inline UFP4_TYPES {
+
+// Both own their memory. Each records the step, layer and policies that it was made under; an operation under others
+// rejects it.
+
+/// The quantized X^T of a forward pass, one part per expert, for linear_backward_weight at the same step and layer.
+class saved_activation {
+ public:
+  saved_activation() = default;
+  saved_activation(saved_activation&&) = default;  ///< no copy: its operands would refer to the original's memory
+  saved_activation& operator=(saved_activation&&) = default;  ///< see above
+
+  std::size_t parts() const { return parts_.size(); }  ///< one, or one per expert; 0 before linear_forward
+  /// Bytes of codes, scales and copies.
+  std::size_t bytes() const { return detail::total_bytes(parts_); }
+
+  /// For the operations: the parts, and the step and layer that they were made at.
+  std::vector<detail::stored_operand>& raw() { return parts_; }
+  const std::vector<detail::stored_operand>& raw() const { return parts_; }  ///< for the linear operations
+  detail::saved_place& made() { return made_; }                              ///< for the linear operations
+  const detail::saved_place& made() const { return made_; }                  ///< for the linear operations
+
+ private:
+  std::vector<detail::stored_operand> parts_;
+  detail::saved_place made_;
+};
+
+/// W of a layer, quantized once by quantize_weight, in place of the matrix in linear_forward and
+/// linear_backward_input at the same step and layer. Outputs get the bits of quantizing W in each call.
+class quantized_weight {
+ public:
+  quantized_weight() = default;
+  quantized_weight(quantized_weight&&) = default;
+  quantized_weight& operator=(quantized_weight&&) = default;
+
+  /// Shape of the matrix that it was made of: N x K, or experts stacked, E * N x K.
+  std::size_t rows() const { return rows_; }
+  std::size_t cols() const { return cols_; }
+  /// Bytes of codes, scales and copies, of W and W^T together.
+  std::size_t bytes() const { return detail::total_bytes(forward_.parts) + detail::total_bytes(backward_.parts); }
+
+  /// For the operations: operand 1 (W, for linear_forward) or 3 (W^T, for linear_backward_input), and their origin.
+  detail::made_weight& raw(int operand) { return operand == 1 ? forward_ : backward_; }
+  const detail::made_weight& raw(int operand) const { return operand == 1 ? forward_ : backward_; }
+  const detail::saved_place& made() const { return made_; }  ///< for the linear operations
+  /// For the linear operations.
+  void set_origin(std::size_t rows, std::size_t cols, const detail::saved_place& made) {
+    rows_ = rows, cols_ = cols, made_ = made;
+  }
+
+ private:
+  std::size_t rows_ = 0, cols_ = 0;
+  detail::saved_place made_;
+  detail::made_weight forward_, backward_;
+};
+
+}  // namespace ufp4::recipe::inline UFP4_TYPES
 
 namespace ufp4::recipe::detail::inline UFP4_CODE {
 
-inline source transposed(const source& x) { return {x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride}; }
-inline std::vector<source> transposed(std::vector<source> parts) {
-  for (source& p : parts) p = transposed(p);
+inline buffer<source> transposed(buffer<source> parts) {
+  for (std::size_t e = 0; e < parts.size(); ++e) {
+    const source p = parts[e];
+    parts[e] = {p.data, p.kind, p.cols, p.rows, p.col_stride, p.row_stride};
+  }
   return parts;
 }
 
@@ -65,18 +148,15 @@ inline sink rows_of(const sink& x, std::size_t first, std::size_t count) {
 
 /// Each expert's rows of a token matrix, or of stacked weights.
 template <class Any>
-std::vector<Any> by_tokens(const shape& s, const Any& x) {
-  std::vector<Any> parts;
-  parts.reserve(s.experts());
-  for (std::size_t e = 0; e < s.experts(); ++e)
-    parts.push_back(rows_of(x, s.offsets[e], s.offsets[e + 1] - s.offsets[e]));
+buffer<Any> by_tokens(const shape& s, const Any& x) {
+  buffer<Any> parts(s.experts());
+  for (std::size_t e = 0; e < s.experts(); ++e) parts[e] = rows_of(x, s.offsets[e], s.offsets[e + 1] - s.offsets[e]);
   return parts;
 }
 template <class Any>
-std::vector<Any> by_weights(const shape& s, const Any& w) {
-  std::vector<Any> parts;
-  parts.reserve(s.experts());
-  for (std::size_t e = 0; e < s.experts(); ++e) parts.push_back(rows_of(w, e * s.outputs, s.outputs));
+buffer<Any> by_weights(const shape& s, const Any& w) {
+  buffer<Any> parts(s.experts());
+  for (std::size_t e = 0; e < s.experts(); ++e) parts[e] = rows_of(w, e * s.outputs, s.outputs);
   return parts;
 }
 
@@ -90,7 +170,7 @@ inline block_shape block_of(const bound_recipe& now, int i) {
 constexpr bool has_tokens(int i) { return i != 1 && i != 3; }
 
 /// Sets where part e's tokens are in the whole batch, for the index of the random bits.
-inline void place_tokens(const bound_recipe& now, int i, std::uint32_t e, ufp4::detail::quantize_job& job) {
+inline void place_tokens(const bound_recipe& now, int i, std::uint32_t e, quantize_job& job) {
   const token_shard& place = now.shard();
   if (!has_tokens(i) || e >= place.first.size()) return;
   if (i < 4) {
@@ -98,17 +178,16 @@ inline void place_tokens(const bound_recipe& now, int i, std::uint32_t e, ufp4::
     return;
   }
   job.first_col = place.first[e];
-  if (e < place.total.size())
-    job.whole_padded_cols = ufp4::detail::padded_length(place.total[e], job.format.block, job.transform);
+  if (e < place.total.size()) job.whole_padded_cols = padded_length(place.total[e], job.format.block, job.transform);
 }
 
 /// The quantization of x, which is one expert's part of operand i.
-inline ufp4::detail::quantize_job job_of(const bound_recipe& now, int i, const source& x, std::uint32_t expert) {
+inline quantize_job job_of(const bound_recipe& now, int i, const source& x, std::uint32_t expert) {
   const bound_operand bound = now.operand(i, expert);
-  ufp4::detail::quantize_job job{.x = x, .format = bound.policy.format, .transform = bound.transform};
+  quantize_job job{.x = x, .format = bound.policy.format, .transform = bound.transform};
   job.format.block = block_of(now, i);
   job.rounds_input_to_bf16 = !bound.policy.quantized;
-  job.padded_cols = ufp4::detail::padded_length(x.cols, job.format.block, bound.transform);
+  job.padded_cols = padded_length(x.cols, job.format.block, bound.transform);
   job.whole_padded_cols = job.padded_cols;
   place_tokens(now, i, expert, job);
   return job;

@@ -9,11 +9,12 @@
 #include <span>
 #include <string>
 #include <ufp4/matrix/checks.hpp>
-#include <ufp4/recipe/kept_operands.hpp>
-#include <ufp4/recipe/shard_checks.hpp>
-#include <vector>
+#include <ufp4/recipe/linear_operands.hpp>
 
 namespace ufp4::recipe::detail::inline UFP4_TYPES {
+
+/// Whether the machine of an operation supports a token_shard.
+enum class placing : std::uint8_t { whole_batches, parts };
 
 /// How a saved X^T was made.
 struct saved_shape {
@@ -26,6 +27,19 @@ struct saved_shape {
   saved_place made{};
 };
 
+/// The W of a call: a matrix, or what quantize_weight made of one.
+struct weight_input {
+  source matrix{};
+  const quantized_weight* made = nullptr;
+
+  weight_input(const source& w) : matrix(w) {}
+  template <class T>
+  weight_input(const matrix_view<T>& w) : matrix(source_of(w)) {}
+  weight_input(const quantized_weight& w) : made(&w) {}
+  std::size_t rows() const { return made != nullptr ? made->rows() : matrix.rows; }
+  std::size_t cols() const { return made != nullptr ? made->cols() : matrix.cols; }
+};
+
 /// Rows and columns of a matrix argument, with its name.
 struct named_extent {
   const char* name;
@@ -35,6 +49,62 @@ struct named_extent {
 }  // namespace ufp4::recipe::detail::inline UFP4_TYPES
 
 namespace ufp4::recipe::detail::inline UFP4_CODE {
+
+/// Wgrad contracts the tokens: a piece of a part begins and ends at whole blocks and transform runs.
+inline void check_contracted_part(const char* operation, const bound_recipe& now, std::size_t e, std::size_t first,
+                                  std::size_t count, std::size_t total) {
+  const std::size_t run = padded_length(1, block_of(now, 4), now.operand(4).transform);
+  expects(first % run == 0, operation, ": token_shard.first[", e, "] must be a multiple of ", run,
+          ", the longer of block and transform along the tokens, got ", first);
+  expects(first + count == total || count % run == 0, operation, ": the tokens of part ", e, " must be a multiple of ",
+          run, ", the longer of block and transform along the tokens, or the last of the ", "whole part: got ", first,
+          " .. ", first + count, " of ", total);
+}
+
+/// Part e of a shard in the operands left and left + 1, with `count` tokens in this call.
+inline void check_part(const char* operation, const bound_recipe& now, int left, std::size_t e, std::size_t count) {
+  const token_shard& place = now.shard();
+  const std::size_t first = e < place.first.size() ? place.first[e] : 0;
+  const bool has_total = e < place.total.size();
+  const std::size_t total = has_total ? place.total[e] : count;
+  const std::uint32_t part = now.part(static_cast<std::uint32_t>(e));
+  expects(part < 1u << 16, operation, ": token_shard.part[", e, "] must be below 65536, got ", part);
+  // 16: the rows that fast kernels process together, so that they are the same rows in every part and in the whole
+  expects(first % 16 == 0, operation, ": token_shard.first[", e, "] must be a multiple of 16, got ", first);
+  expects(count % 16 == 0, operation, ": the tokens of part ", e,
+          " must be a multiple of 16 under a token_shard (pad with rows of zeros), got ", count);
+  expects(!has_total || (first <= total && count <= total - first), operation, ": token_shard.first[", e,
+          "] + tokens exceeds token_shard.total[", e, "]: ", first, " + ", count, " > ", total);
+  if (left == 4) return check_contracted_part(operation, now, e, first, count, total);
+  const auto height = static_cast<std::size_t>(block_of(now, left).rows);
+  expects(first % height == 0, operation, ": token_shard.first[", e, "] must be a multiple of ", height,
+          ", the block height of ", operand_names[left], ", got ", first);
+}
+
+inline void check_entries(const char* operation, const char* name, std::size_t entries, std::size_t parts) {
+  expects(entries == 0 || entries == parts, operation, ": token_shard.", name, " must have one entry per part, ", parts,
+          ", got ", entries);
+}
+
+inline void check_shard(const char* operation, const bound_recipe& now, int left, const shape& s, placing can) {
+  if (!now.is_sharded()) return;
+  const token_shard& place = now.shard();
+  expects(can == placing::parts, operation,
+          ": token_shard: unsupported: the linear operations of a GPU take a whole batch");
+  check_entries(operation, "first", place.first.size(), s.experts());
+  check_entries(operation, "total", place.total.size(), s.experts());
+  check_entries(operation, "part", place.part.size(), s.experts());
+  expects(left != 4 || place.first.empty() || !place.total.empty(), operation,
+          ": token_shard.first without token_shard.total: wgrad contracts the tokens, and the random bits depend on ",
+          "their total number");
+  for (std::size_t e = 0; e < s.experts(); ++e) check_part(operation, now, left, e, s.offsets[e + 1] - s.offsets[e]);
+  for (int i = left; i < left + 2; ++i) {
+    const operand_policy& o = now.recipe().operand(i);
+    expects(!has_tokens(i) || !o.quantized || !o.format.two_level || place.tokens, operation,
+            ": token_shard.tokens is missing: the tensor scale of ", operand_names[i],
+            " needs the amax of the whole batch");
+  }
+}
 
 /// A transform as messages name it.
 inline std::string transform_name(const bound_operand& o) {
@@ -47,18 +117,15 @@ inline std::string transform_name(const bound_operand& o) {
 /// Operand i: a recipe is data, which a program may have put together from a file.
 inline void check_policy(const char* operation, const bound_recipe& now, int i) {
   const char* const name = operand_names[i];
-  const auto check = [&](const char* problem) {
-    expects(problem == nullptr, operation, ": ", name, ": ", problem ? problem : "");
-  };
+  const std::string what = concat(operation, ": ", name);
   // before the recipe draws signs for it
   const transform_choice& choice = now.recipe().operand(i).transform;
-  if (choice.what != transform_choice::kind::none && !choice.spec.valid_length())
-    ufp4::detail::check_length(ufp4::detail::concat(operation, ": ", name).c_str(), choice.spec);
+  if (choice.what != transform_choice::kind::none) check_length(what.c_str(), choice.spec);
   const bound_operand o = now.operand(i);
-  check(o.transform.signs_valid ? nullptr : "signed_hadamard was given a sign that is neither +1 nor -1");
+  check_signs(what.c_str(), o.transform);
   if (!o.policy.quantized) return;
-  check(ufp4::detail::format_mismatch(o.policy.format));
-  check(ufp4::detail::rule_mismatch(o.policy.rule, o.policy.format));
+  check_none(what.c_str(), format_mismatch(o.policy.format));
+  check_none(what.c_str(), rule_mismatch(o.policy.rule, o.policy.format));
   expects(o.policy.rounding.what <= rounding_spec::kind::stochastic, operation, ": ", name, ": invalid rounding kind ",
           static_cast<unsigned>(o.policy.rounding.what));
   const block_shape block = o.policy.format.block;
@@ -69,7 +136,7 @@ inline void check_policy(const char* operation, const bound_recipe& now, int i) 
 /// The operands left and left + 1 of a GEMM.
 inline void check_policies(const char* operation, const bound_recipe& now, int left) {
   expects(now.layer() < 1u << 16, operation, ": layer must be below 65536, got ", now.layer());
-  ufp4::detail::check_mode(operation, now.recipe().accumulate);
+  check_mode(operation, now.recipe().accumulate);
   for (int i = left; i < left + 2; ++i) check_policy(operation, now, i);
   const bound_operand a = now.operand(left), b = now.operand(left + 1);
   const std::string a_transform = transform_name(a), b_transform = transform_name(b);
@@ -117,16 +184,11 @@ template <class Any>
 named_extent extent_of(const char* name, const Any& x) {
   return {name, x.rows, x.cols};
 }
-template <class Any>
-void check_memory(const char* operation, const char* name, const Any& x) {
-  expects(x.data != nullptr || x.rows == 0 || x.cols == 0, operation, ": ", name, " is null, but has ", x.rows, " x ",
-          x.cols, " elements");
-}
 inline void check_apart(const char* operation, const char* out_name, const sink& out, const char* name,
                         const source& x) {
-  check_memory(operation, name, x);
-  check_memory(operation, out_name, out);
-  expects(!ufp4::detail::share_bytes(out, x), operation, ": ", out_name, " overlaps ", name);
+  check_data(operation, name, x);
+  check_data(operation, out_name, out);
+  expects(!share_bytes(out, x), operation, ": ", out_name, " overlaps ", name);
 }
 
 inline void check_place(const char* operation, const char* name, const saved_place& made, const bound_recipe& now) {
@@ -166,7 +228,7 @@ inline const char* policy_difference(const bound_operand& made, const bound_oper
 inline void check_made(const char* operation, const bound_recipe& now, int i, std::size_t experts,
                        const quantized_weight& w) {
   const made_weight& made = w.raw(i);
-  expects(!made.policies.empty(), operation, ": w was quantized without ", operand_names[i], ": quantize_weight needs ",
+  expects(made.policies.size() != 0, operation, ": w was quantized without ", operand_names[i], ": quantize_weight needs ",
           i == 1 ? "{.forward = true}" : "{.backward = true}");
   expects(made.policies.size() == experts, operation, ": expert count mismatch: w has ", made.policies.size(),
           ", offsets has ", experts);
@@ -188,7 +250,7 @@ inline void check_weight(const char* operation, const bound_recipe& now, int i, 
 inline void check_bias(const char* operation, const shape& s, const sink& y, std::span<const float> bias) {
   expects(bias.empty() || bias.size() == s.experts() * s.outputs, operation, ": bias must have ",
           s.experts() * s.outputs, " entries, one per row of w, got ", bias.size());
-  expects(!ufp4::detail::bytes_of(y).overlaps(ufp4::detail::bytes_of(bias)), operation, ": y overlaps bias");
+  expects(!bytes_of(y).overlaps(bytes_of(bias)), operation, ": y overlaps bias");
 }
 
 // The checks of a whole call.

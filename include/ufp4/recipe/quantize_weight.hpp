@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/recipe/quantize_parts.hpp>
+#include <ufp4/gemm.hpp>
+#include <ufp4/recipe/linear_plan.hpp>
+#include <utility>
 #include <vector>
 
 namespace ufp4::recipe::inline UFP4_TYPES {
@@ -22,6 +24,112 @@ struct weight_options {
 
 namespace ufp4::recipe::detail::inline UFP4_CODE {
 
+/// The amax of operand i over all processes, given the amax of this call's part.
+inline float agreed_amax(const bound_recipe& now, int i, float local_amax) {
+  const amax_agreement& agree = has_tokens(i) ? now.shard().tokens : now.shard().weights;
+  if (!agree) return local_amax;
+  const float all = agree.amax(agree.state, local_amax);
+  const std::uint32_t bits = opaque_bits(all);
+  expects(bits <= max_finite_bits && bits >= opaque_bits(local_amax), "token_shard.",
+          has_tokens(i) ? "tokens" : "weights", ": the amax must be finite and not below that of this call: got ", all,
+          " for ", operand_names[i], ", this call has ", local_amax);
+  return all;
+}
+
+/// The amax of all parts of an operand, from which its one tensor scale follows; 0 for an operand without one.
+inline float global_amax_of(const cpu::context& ctx, const bound_recipe& now, int i, const buffer<source>& parts) {
+  float global_amax = 0;
+  if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.two_level) return global_amax;
+  for (std::size_t e = 0; e < parts.size(); ++e) {
+    const float amax = amax_of(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
+    global_amax = opaque_bits(amax) > opaque_bits(global_amax) ? amax : global_amax;
+  }
+  return agreed_amax(now, i, global_amax);
+}
+
+inline stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now, int i, const source& x,
+                                       float global_amax, std::uint32_t expert) {
+  const cpu::detail::quantize_job job = job_of(now, i, x, expert);
+  stored_operand out;
+  out.operand.is_quantized = now.recipe().operand(i).quantized;
+  out.operand.plain = job;
+  if (!out.operand.is_quantized) return out;
+  const bound_operand bound = now.operand(i, expert);
+  const auto length = static_cast<std::size_t>(job.format.block.cols);
+  const auto width = static_cast<std::size_t>(scale_bytes(job.format.scale));
+  out.codes = buffer<std::uint8_t>(x.rows * job.padded_cols / 2);
+  out.scales = buffer<std::uint8_t>(job.strips() * (job.padded_cols / length) * width);
+  block_coder<rounding_spec> coder{job.format, bound.policy.rule, {}, bound.rounding};
+  cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &coder.rule, global_amax,
+                                    &coder.tensor);
+  quantize_with(ctx, cpu::resolve(ctx), job, coder, {out.codes.data(), out.scales.data()}, nullptr);
+  out.operand.q = {out.codes.data(), out.scales.data(), job.format,          x.rows,
+                   x.cols,           job.padded_cols,   coder.tensor.decode, bound.transform};
+  return out;
+}
+
+/// One operand in all its parts (one, or one per expert).
+inline std::vector<stored_operand> quantize_parts(const cpu::context& ctx, const bound_recipe& now, int i,
+                                                  const buffer<source>& parts) {
+  const float global_amax = global_amax_of(ctx, now, i, parts);
+  std::vector<stored_operand> out(parts.size());
+  for (std::size_t e = 0; e < parts.size(); ++e)
+    out[e] = quantize_operand(ctx, now, i, parts[e], global_amax, static_cast<std::uint32_t>(e));
+  return out;
+}
+
+/// Replaces the reference to the caller's matrix by a copy in bf16.
+inline void copy_plain(stored_operand& part) {
+  source& x = part.operand.plain.x;
+  part.copy = buffer<bf16>(x.rows * x.cols);
+  const sink to{part.copy.data(), dtype::bf16, x.rows, x.cols, static_cast<std::ptrdiff_t>(x.cols), 1};
+  const buffer<float> line(x.cols);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    cpu::detail::load_row(x, r, 0, x.cols, line.data());
+    cpu::detail::store_row(to, r, 0, x.cols, line.data());
+  }
+  x = {part.copy.data(), dtype::bf16, x.rows, x.cols, static_cast<std::ptrdiff_t>(x.cols), 1};
+}
+
+/// quantize_parts, independent of the caller's matrix from then on.
+inline std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bound_recipe& now, int i,
+                                              const buffer<source>& parts) {
+  std::vector<stored_operand> kept = quantize_parts(ctx, now, i, parts);
+  for (stored_operand& p : kept)
+    if (p.operand.is_quantized)
+      p.operand.plain = {};
+    else
+      copy_plain(p);
+  return kept;
+}
+
+/// Reorders codes and scales into the interleaved layout of matrix/prepacked.hpp, which a GEMM's right operand is read
+/// in. Rows that fill the last panel of 16 get codes of zero and scales of zero bits.
+inline void prepack_part(const cpu::context& ctx, stored_operand& part) {
+  quantized_source& q = part.operand.q;
+  if (q.rows == 0 || q.padded_cols == 0) return;
+  const quantized_size size = prepacked_size({q.format, q.tensor_scale, q.rows, q.cols, q.transform});
+  buffer<std::uint8_t> codes(size.codes), scales(size.scales);
+  prepack_to(ctx, q, {codes.data(), scales.data()});
+  part.codes = std::move(codes);
+  part.scales = std::move(scales);
+  q.codes = part.codes.data();
+  q.scales = part.scales.data();
+  q.interleaved = true;
+}
+
+/// How the parts of a saved X^T were made; a matrix as it is.
+inline const source& shapes_of(const source& x) { return x; }
+inline buffer<saved_shape> shapes_of(const saved_activation& saved) {
+  buffer<saved_shape> all(saved.parts());
+  for (std::size_t e = 0; e < all.size(); ++e) {
+    const gemm_operand& o = saved.raw()[e].operand;
+    const format_spec& f = o.is_quantized ? o.q.format : o.plain.format;
+    all[e] = {o.rows(), o.cols(), f.block.cols, o.transform(), o.is_quantized, f.grid, f.scale, saved.made()};
+  }
+  return all;
+}
+
 inline shape check_quantize_weight(const bound_recipe& now, const source& w, const weight_options& options) {
   constexpr const char* operation = "quantize_weight";
   const std::size_t experts = options.experts;
@@ -29,19 +137,17 @@ inline shape check_quantize_weight(const bound_recipe& now, const source& w, con
   expects(experts >= 1 && experts <= 1u << 16, operation, ": experts must be 1 .. 65536, got ", experts);
   expects(w.rows % experts == 0, operation, ": the rows of w must be a multiple of experts, ", experts, ", got ",
           w.rows);
-  check_memory(operation, "w", w);
+  check_data(operation, "w", w);
   check_entries(operation, "part", now.shard().part.size(), experts);
   if (options.forward) check_policies(operation, now, 0);
   if (options.backward) check_policies(operation, now, 2);
   return {0, w.cols, w.rows / experts, std::vector<std::size_t>(experts + 1)};
 }
 
-inline made_weight make_weight(const cpu::context& ctx, const bound_recipe& now, int i,
-                               const std::vector<source>& parts) {
-  made_weight made;
-  made.parts = keep_parts(ctx, now, i, parts);
+inline made_weight make_weight(const cpu::context& ctx, const bound_recipe& now, int i, const buffer<source>& parts) {
+  made_weight made{buffer<bound_operand>(parts.size()), keep_parts(ctx, now, i, parts)};
   for (std::size_t e = 0; e < parts.size(); ++e) {
-    made.policies.push_back(now.operand(i, static_cast<std::uint32_t>(e)));
+    made.policies[e] = now.operand(i, static_cast<std::uint32_t>(e));
     if (made.parts[e].operand.is_quantized) prepack_part(ctx, made.parts[e]);
   }
   return made;
@@ -61,7 +167,7 @@ quantized_weight quantize_weight(const cpu::context& ctx, const bound_recipe& no
   const detail::source from = ufp4::detail::source_of(w);
   const detail::shape s = detail::check_quantize_weight(now, from, options);
   cpu::resolve(ctx);
-  const std::vector<detail::source> parts = detail::by_weights(s, from);
+  const auto parts = detail::by_weights(s, from);
   quantized_weight made;
   made.set_origin(from.rows, from.cols, {now.step(), now.layer()});
   if (options.forward) made.raw(1) = detail::make_weight(ctx, now, 1, parts);

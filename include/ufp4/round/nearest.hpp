@@ -1,4 +1,4 @@
-// ufp4 - rounding to nearest: ties to even, ties away from zero.
+// ufp4 - the deterministic rounding policies: nearest_even, nearest_away, toward_zero.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,26 +6,13 @@
 #include <ufp4/concepts.hpp>
 #include <ufp4/detail/bits.hpp>
 
-namespace ufp4::detail::inline UFP4_CODE {
-
-/// Negative, zero or positive for |t| below, at or above the midpoint of its neighbours. In binary64: exact for
-/// neighbours within a factor of 2^29.
-UFP4_HD constexpr int against_midpoint(const neighbours& n, float t) {
-  const double twice = 2.0 * static_cast<double>(t);
-  const double sum = static_cast<double>(n.lower) + static_cast<double>(n.upper);
-  const int above = twice > sum ? 1 : twice < sum ? -1 : 0;
-  return n.upper > n.lower ? above : -above;
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
 namespace ufp4::inline UFP4_TYPES {
 
 /// Rounds to the nearest value; a tie goes to the value an even number of grid steps from zero (for fp4: to the even
 /// code). The default. Bit-identical on every backend.
 struct nearest_even {
   UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t) const {
-    const int side = detail::against_midpoint(n, t);
+    const int side = detail::against_midpoint(n.lower, n.upper, t);
     return side > 0 || (side == 0 && (n.lower_rank & 1) != 0);
   }
 };
@@ -33,10 +20,15 @@ struct nearest_even {
 /// Rounds to the nearest value; a tie goes away from zero. Bit-identical on every backend.
 struct nearest_away {
   UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t) const {
-    return detail::against_midpoint(n, t) >= 0;
+    return detail::against_midpoint(n.lower, n.upper, t) >= 0;
   }
 };
 
-static_assert(rounding_policy<nearest_even> && rounding_policy<nearest_away>);
+/// Rounds to the neighbour nearer to zero. Bit-identical on every backend.
+struct toward_zero {
+  UFP4_MEMBER constexpr bool round_up(const neighbours&, float, std::uint64_t) const { return false; }
+};
+
+static_assert(rounding_policy<nearest_even> && rounding_policy<nearest_away> && rounding_policy<toward_zero>);
 
 }  // namespace ufp4::inline UFP4_TYPES

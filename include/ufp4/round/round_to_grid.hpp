@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <ufp4/format/grid.hpp>
-#include <ufp4/round/directed.hpp>
 #include <ufp4/round/nearest.hpp>
 #include <ufp4/round/stochastic.hpp>
 

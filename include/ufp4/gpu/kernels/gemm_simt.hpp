@@ -33,8 +33,8 @@ struct simt_operand {
 
 struct simt_job {
   gemm_job product{};
-  bool integers = false;  ///< both grids are exact: the kernel multiplies integers
-  float unit = 1;         ///< and multiplies dot products of integers by this
+  float table[2][16] = {};  ///< of the left and the right grid, by code: if both grids are exact, their integers
+  float unit = 1;           ///< by which dot products of integers are multiplied
 };
 
 UFP4_DEVICE float scale_of(const gemm_side& side, unsigned block, std::size_t row, std::size_t b) {
@@ -106,6 +106,17 @@ UFP4_DEVICE void multiply(const simt_job& job, const simt_operand& a, const simt
   }
 }
 
+/// Not in the kernel itself: clang 15 copies a kernel's parameter to memory if a lambda of the kernel refers to it.
+UFP4_DEVICE void store(const gemm_job& product, std::size_t row, std::size_t col, const float (&acc)[4][4]) {
+  const unsigned x = thread_index().x % 16, y = thread_index().x / 16;
+  const thread::epilogue to = thread::epilogue_of(product);
+  const thread::result_scales by = thread::scales_of(to);
+  thread::store_sums<16>(
+      to, by, [&](unsigned n) { return acc[n / 4][n % 4]; },
+      [&](unsigned n) { return thread::element_place{row + y + n / 4 * 16, col + x + n % 4 * 16}; },
+      [&](std::size_t i, std::size_t j) { return thread::recomputed(product, by, i, j); });
+}
+
 UFP4_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {
   auto* a = reinterpret_cast<simt_operand*>(shared_memory());
   simt_operand* b = a + 1;
@@ -116,13 +127,8 @@ UFP4_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {
   if (t < 32) {
     float entry = 0;
     UFP4_UNROLL
-    for (unsigned c = 0; c < 16;
-         ++c) {  // not [t % 16]: for a run-time index a compiler may copy the job to local memory
-      const float left = job.integers ? static_cast<float>(product.left.grid.integer[c]) : product.left.grid.value[c];
-      const float right =
-          job.integers ? static_cast<float>(product.right.grid.integer[c]) : product.right.grid.value[c];
-      if (t % 16 == c) entry = t < 16 ? left : right;
-    }
+    for (unsigned c = 0; c < 32; ++c)  // not [t]: for a run-time index a compiler may copy the job to local memory
+      if (t == c) entry = job.table[c / 16][c % 16];
     (t < 16 ? a : b)->table[t % 16] = entry;
   }
   sync_block();
@@ -135,12 +141,7 @@ UFP4_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {
     multiply(job, *a, *b, k, rest < simt_tile::depth ? static_cast<unsigned>(rest) : simt_tile::depth, dot, acc);
     sync_block();
   }
-  const thread::epilogue to = thread::epilogue_of(product);
-  const thread::result_scales by = thread::scales_of(to);
-  thread::store_sums<16>(
-      to, by, [&](unsigned n) { return acc[n / 4][n % 4]; },
-      [&](unsigned n) { return thread::element_place{row + t / 16 + n / 4 * 16, col + t % 16 + n % 4 * 16}; },
-      [&](std::size_t i, std::size_t j) { return thread::recomputed(product, by, i, j); });
+  store(product, row, col, acc);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
@@ -169,8 +170,12 @@ inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
 inline error run_gemm_simt(const gemm_job& product, const device_facts&, std::span<std::byte> workspace, stream where) {
   using kernels::simt_tile;
   kernels::simt_job job{.product = product};
-  job.integers = product.mode != accumulate::folded_bf16 && product.left.exact() && product.right.exact();
-  if (job.integers) job.unit = product.left.grid.unit * product.right.grid.unit;
+  const bool integers = product.mode != accumulate::folded_bf16 && product.left.exact() && product.right.exact();
+  for (unsigned c = 0; c < 32; ++c) {
+    const grid4& grid = c < 16 ? product.left.grid : product.right.grid;
+    job.table[c / 16][c % 16] = integers ? static_cast<float>(grid.integer[c % 16]) : grid.value[c % 16];
+  }
+  if (integers) job.unit = product.left.grid.unit * product.right.grid.unit;
   const std::size_t left = transformed_bytes(product.left);
   if (const error e = transform_side(job.product.left, workspace.data(), where); e != success) return e;
   if (const error e = transform_side(job.product.right, workspace.data() + left, where); e != success) return e;

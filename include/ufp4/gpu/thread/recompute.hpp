@@ -26,13 +26,15 @@ struct operand_memory {
   const float* value = nullptr;         ///< by code
   scale_kind scale = scale_kind::f32;   ///< the type of the block scales
   unsigned block_rows = 1;              ///< rows that share a scale
-  const gemm_side* plain = nullptr;     ///< not null: this matrix instead of codes
+  const gemm_side* plain = nullptr;     ///< an operand that may be a plain matrix instead of codes, or null
   std::size_t padded_cols = 0;          ///< columns with padding
   unsigned block = 16;                  ///< the block length
 
+  /// Is the operand a plain matrix?
+  UFP4_DEVICE bool is_plain() const { return plain != nullptr && !plain->is_quantized; }
   /// Element k of a row, without its scale.
   UFP4_DEVICE float element(std::size_t row, std::size_t k) const {
-    if (plain != nullptr) {
+    if (is_plain()) {
       const float x = k < plain->plain.cols ? load(plain->plain, row, k) : 0.0f;
       return plain->rounds_plain_to_bf16 ? static_cast<float>(round_to<bf16>(x)) : x;
     }
@@ -40,7 +42,7 @@ struct operand_memory {
   }
   /// The scale of block b of a row.
   UFP4_DEVICE float block_scale(std::size_t row, std::size_t b) const {
-    return plain != nullptr ? 1.0f : scale_at(scale, scales, row / block_rows * (padded_cols / block) + b);
+    return is_plain() ? 1.0f : scale_at(scale, scales, row / block_rows * (padded_cols / block) + b);
   }
 };
 
@@ -60,9 +62,7 @@ UFP4_DEVICE float recomputed(const operand_memory& left, const operand_memory& r
 
 /// The memory of an operand of a job.
 UFP4_DEVICE operand_memory memory_of(const gemm_side& side, unsigned block) {
-  return {
-      side.codes,       side.scales, side.grid.value, side.scale, side.block_rows, side.is_quantized ? nullptr : &side,
-      side.padded_cols, block};
+  return {side.codes, side.scales, side.grid.value, side.scale, side.block_rows, &side, side.padded_cols, block};
 }
 /// Not inlined where that would cost the main loop registers. The job must be a kernel's UFP4_PARAMETER.
 UFP4_DEVICE_CALL float recomputed(const gemm_job& job, result_scales by, std::size_t i, std::size_t j) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A dword of codes is 8 consecutive k of one row. Eight of them, 64 k, are loaded from each of sixteen rows and
-// transposed; scales likewise. An interleaved operand (matrix/prepacked_layout.hpp) is stored transposed already.
+// transposed; scales likewise. An interleaved operand (matrix/job.hpp) is stored transposed already.
 //
 // | codes_of   | a range of K of sixteen rows, for codes_at; copied first where rows or k are missing            |
 // | codes_at   | the codes of 64 k: lane r of v[j] is row r, k 8 j .. 8 j + 7, the first k in the low nibble     |
