@@ -1,8 +1,8 @@
 // ufp4 - the layer rule: who may include whom, read off the include lines.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A room is a folder of include/ufp4, or a header that the table names by itself. A header includes rooms below its
-// own, or its own and its siblings'. The table is the rule; whatever is not in it is a room nobody agreed to.
+// A module is a folder of include/ufp4, or a header that the table names by itself. A header includes its own module,
+// modules of its layer and of lower ones. The table is the rule; a module that is not in it is an error.
 #include "support/catch.hpp"
 
 #include <algorithm>
@@ -21,14 +21,14 @@ namespace {
 
 enum class layer { base, numbers, blocks, matrix, machine, operations, uses, embedded, umbrella, guest };
 
-struct room {
+struct module_rule {
   std::string_view name;  // a folder, or a header at the top
   layer level;
-  std::string_view only_from = {};  // where not empty: the rooms that may include this one, besides itself
+  std::string_view only_from = {};  // where not empty: the modules that may include this one, besides itself
 };
 
 // `machine` lies below the operations, which call it, and no machine knows another: so each names who may include it.
-constexpr room rooms[] = {
+constexpr module_rule modules[] = {
     {"version.hpp", layer::base},
     {"config.hpp", layer::base},
     {"concepts.hpp", layer::base},
@@ -70,10 +70,11 @@ constexpr room rooms[] = {
     {"interop", layer::guest, "interop"},
 };
 
-const room* room_of(const std::string& header) {
+const module_rule* module_of(const std::string& header) {
   for (const std::string& name : {header, header.substr(0, header.find('/'))}) {
-    const auto found = std::find_if(std::begin(rooms), std::end(rooms), [&](const room& r) { return r.name == name; });
-    if (found != std::end(rooms)) return &*found;
+    const auto found =
+        std::find_if(std::begin(modules), std::end(modules), [&](const module_rule& r) { return r.name == name; });
+    if (found != std::end(modules)) return &*found;
   }
   return nullptr;
 }
@@ -102,8 +103,8 @@ bool is_vendor(std::string_view name) {
 /// What is wrong with `header` including `target`, or nothing. Both are paths below include/ufp4; a target elsewhere
 /// keeps its angle brackets.
 std::string objection(const std::string& header, const std::string& target, bool target_exists) {
-  const room* from = room_of(header);
-  if (from == nullptr) return "its own room is not in the architecture";
+  const module_rule* from = module_of(header);
+  if (from == nullptr) return "its own module is not in the architecture";
   if (target.front() == '<') {
     const std::string name = target.substr(1, target.size() - 2);
     if (from->level <= layer::blocks && (name == "vector" || name == "string" || name == "iostream")) {
@@ -116,12 +117,12 @@ std::string objection(const std::string& header, const std::string& target, bool
     }
     return "";
   }
-  const room* to = room_of(target);
-  if (to == nullptr) return "that room is not in the architecture";
+  const module_rule* to = module_of(target);
+  if (to == nullptr) return "that module is not in the architecture";
   if (!target_exists) return "there is no such header";
-  if (to->level > from->level) return "that room lies above";
+  if (to->level > from->level) return "that module is in a higher layer";
   if (to->name != from->name && !to->only_from.empty() && !lists(to->only_from, from->name)) {
-    return "only " + std::string{to->only_from} + " may include that room";
+    return "only " + std::string{to->only_from} + " may include that module";
   }
   if (from->name == "device.hpp" && to->level > layer::blocks && to->name != "gpu") {
     return "device.hpp holds only what is legal inside a kernel";
@@ -266,7 +267,7 @@ TEST_CASE("the rule lets lower layers and siblings pass", "[layers]") {
 
 TEST_CASE("the rule names the line that breaks it", "[layers]") {
   CHECK(verdict("format/fp4.hpp", "\n#include <ufp4/block/presets.hpp>") ==
-        "include/ufp4/format/fp4.hpp:2: #include <ufp4/block/presets.hpp>   // that room lies above");
+        "include/ufp4/format/fp4.hpp:2: #include <ufp4/block/presets.hpp>   // that module is in a higher layer");
   CHECK_FALSE(verdict("format/fp4.hpp", "#include <vector>").empty());
   CHECK_FALSE(verdict("block/packing.hpp", "#include <ufp4/detail/expects.hpp>").empty());
   CHECK_FALSE(verdict("block/packing.hpp", "#include <immintrin.h>").empty());

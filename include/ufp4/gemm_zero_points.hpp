@@ -9,6 +9,12 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
+/// fl(scale * (8 - zero point)) of every group.
+inline void zero_point_offsets(const zero_point_matrix* w, float* offsets) {
+  for (std::size_t g = 0; g < w->scales().size(); ++g)
+    offsets[g] = w->scales()[g] * static_cast<float>(8 - w->zero_points()[g]);
+}
+
 /// sum over groups of (sum of x over the group) * offset, in binary64: the part of a result that zero points add.
 inline double zero_point_part(const float* group_sums, const float* offsets, std::size_t groups) {
   double sum = 0;
@@ -26,15 +32,16 @@ inline void sum_groups(const float* x, std::size_t cols, std::size_t group, floa
 }
 
 /// Adds alpha * zero-point part and bias to `product` (alpha * the signed part), then beta * C, and stores rows.
-inline void finish_zero_points(const source& x, const zero_point_matrix& w, const matrix<float>& product, const sink& c,
-                               const gemm_options& options, std::size_t first, std::size_t last) {
+inline void finish_zero_points(const source& x, const zero_point_matrix& w, const buffer<float>& offsets,
+                               const matrix<float>& product, const sink& c, const gemm_options& options,
+                               std::size_t first, std::size_t last) {
   const std::size_t groups = w.cols() / w.group();
   const buffer<float> row(w.cols()), sums(groups), line(w.rows());
   for (std::size_t i = first; i < last; ++i) {
     cpu::detail::load_row(x, i, 0, w.cols(), row.data());
     sum_groups(row.data(), w.cols(), w.group(), sums.data());
     for (std::size_t n = 0; n < w.rows(); ++n) {
-      const double part = zero_point_part(sums.data(), w.offsets().data() + n * groups, groups);
+      const double part = zero_point_part(sums.data(), offsets.data() + n * groups, groups);
       float out = static_cast<float>(static_cast<double>(product(i, n)) + static_cast<double>(options.alpha) * part);
       if (!options.bias.empty()) out = out + options.bias[n];
       if (options.beta != 0.0f) out = fma(options.beta, cpu::detail::load_element(c, i, n), out);
@@ -73,7 +80,7 @@ namespace ufp4::inline UFP4_CODE {
 /// |         | the sum of |x| * |offset|; the parts of the zero points are added in binary64                       |
 /// | threads | as quantized_gemm; the same bits for every thread count                                             |
 /// | errors  | std::invalid_argument as quantized_gemm's, before anything is written; C must not overlap X or bias |
-/// | memory  | one binary32 matrix of C's shape                                                                    |
+/// | memory  | one binary32 matrix of the shape of C, and a float for each group of W                           |
 template <matrix_scalar T, matrix_scalar U>
 void quantized_gemm(const cpu::context& ctx, const matrix_view<T>& x, const zero_point_matrix& w,
                     const matrix_view<U>& c, const gemm_options& options = {}) {
@@ -82,9 +89,11 @@ void quantized_gemm(const cpu::context& ctx, const matrix_view<T>& x, const zero
   auto product = matrix<float>::uninitialized(c.rows(), c.cols());
   quantized_gemm(ctx, x, w.signed_part(), static_cast<const matrix_view<float>&>(product),
                  {.alpha = options.alpha, .accumulate = options.accumulate});
+  const detail::buffer<float> offsets(w.scales().size());
+  cpu::detail::in_exact_environment(&detail::zero_point_offsets, &w, offsets.data());
   const detail::source from = detail::source_of(x);
   cpu::detail::parallel_rows(ctx, c.rows(), c.cols() * 4, [&](std::size_t first, std::size_t last) {
-    detail::finish_zero_points(from, w, product, out, options, first, last);
+    detail::finish_zero_points(from, w, offsets, product, out, options, first, last);
   });
 }
 template <matrix_scalar T, matrix_scalar U>

@@ -138,7 +138,7 @@ TEST_CASE("the lists of presets and recipes hold all that the headers declare", 
   for_each_preset([&](auto preset) { formats.push_back(preset.name); });
   for (const support::named_recipe& r : support::training_recipes) recipes.push_back(r.name);
   CHECK(sorted(formats) == support::declared("block/presets.hpp", "using ", " = block_format<"));
-  CHECK(sorted(compat) == support::declared("block/compat.hpp", "struct ", " {\n  using format = "));
+  CHECK(sorted(compat) == support::declared("block/compat.hpp", "struct ", " : preset_type<"));
   CHECK(sorted(recipes) ==
         support::declared("recipe/recipes.hpp", "constexpr training_recipe ", "(std::uint64_t seed)"));
 }

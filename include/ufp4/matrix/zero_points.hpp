@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <span>
 #include <ufp4/block/packing.hpp>
-#include <ufp4/cpu/fp_environment.hpp>
 #include <ufp4/format/int4.hpp>
 #include <ufp4/matrix/any_quantized.hpp>
 
@@ -33,19 +32,18 @@ class zero_point_matrix {
   UFP4_HOST_MEMBER std::size_t group() const { return group_; }  ///< columns that share a scale and a zero point
   /// scale * (code - 8), as a quantized matrix.
   UFP4_HOST_MEMBER const any_quantized& signed_part() const { return signed_; }
-  UFP4_HOST_MEMBER std::span<const float> scales() const { return {scales_.data(), scales_.size()}; }  ///< of groups
-  /// The zero points of the groups, rows x (cols / group), as the scales and offsets.
+  /// The scales of the groups, rows x (cols / group).
+  UFP4_HOST_MEMBER std::span<const float> scales() const { return {scales_.data(), scales_.size()}; }
+  /// The zero points of the groups, rows x (cols / group).
   UFP4_HOST_MEMBER std::span<const std::uint8_t> zero_points() const {
     return {zero_points_.data(), zero_points_.size()};
   }
-  /// scale * (8 - zero point) of every group, rows x (cols / group).
-  UFP4_HOST_MEMBER std::span<const float> offsets() const { return {offsets_.data(), offsets_.size()}; }
   /// Element (row, col): fl(scale * (code - zero point)).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const;
 
  private:
   any_quantized signed_;
-  detail::buffer<float> scales_, offsets_;
+  detail::buffer<float> scales_;
   detail::buffer<std::uint8_t> zero_points_;
   std::size_t group_ = 0;
 };
@@ -73,11 +71,6 @@ inline void check_below_16(const char* name, std::span<const std::uint8_t> value
     expects(values[i] < 16, "zero_point_matrix: ", name, " must be below 16, got ", values[i], " at ", i);
 }
 
-/// offset = fl(scale * (8 - zero point)) of n groups.
-inline void zero_point_offsets(const float* scales, const std::uint8_t* zero_points, std::size_t n, float* offsets) {
-  for (std::size_t g = 0; g < n; ++g) offsets[g] = scales[g] * static_cast<float>(8 - zero_points[g]);
-}
-
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_TYPES {
@@ -88,7 +81,6 @@ inline zero_point_matrix::zero_point_matrix(std::size_t rows, std::size_t cols, 
     : signed_(detail::zero_point_format(rows, cols, group, codes.size(), scales.size(), zero_points.size()), rows,
               cols),
       scales_(scales.size()),
-      offsets_(scales.size()),
       zero_points_(scales.size()),
       group_(group) {
   detail::check_below_16("codes", codes);
@@ -100,8 +92,6 @@ inline zero_point_matrix::zero_point_matrix(std::size_t rows, std::size_t cols, 
     zero_points_.data()[g] = zero_points[g];
     detail::store_scale(signed_.scale_bytes().data(), scale_kind::f32, g, detail::to_bits(scales[g]));
   }
-  cpu::detail::in_exact_environment(&detail::zero_point_offsets, scales_.data(), zero_points_.data(), scales.size(),
-                                    offsets_.data());
 }
 
 inline float zero_point_matrix::operator()(std::size_t row, std::size_t col) const {
