@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <ufp4/cpu/gemm_driver.hpp>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/matrix/product.hpp>

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <string>
 #include <ufp4/gemm.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {

@@ -18,7 +18,6 @@ namespace ufp4::interop::inline UFP4_CODE {
 
 /// std::invalid_argument where a layout other than ufp4 cannot represent the matrix.
 inline void check_layout(const std::string& name, const any_quantized_view& q, tensor_layout layout) {
-  using ufp4::detail::expects;
   if (layout == tensor_layout::ufp4) return;
   const std::string label =
       "add_quantized: not representable in layout " + std::string(name_of(layout)) + ": " + printable(name);

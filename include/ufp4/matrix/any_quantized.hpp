@@ -11,13 +11,9 @@
 // template argument (quantized_matrix.hpp) are wrappers of these.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <new>
 #include <span>
-#include <string>
-#include <type_traits>
 #include <ufp4/block/block_format.hpp>
 #include <ufp4/block/packing.hpp>
 #include <ufp4/detail/expects.hpp>

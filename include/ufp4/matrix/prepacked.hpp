@@ -5,10 +5,7 @@
 // prepacked_layout. Made by prepack(); a right operand of quantized_gemm; unpack() is the inverse.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <type_traits>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {

@@ -4,12 +4,7 @@
 // CPU and GPU operations check here before they write anything, so an error message is the same on both.
 #pragma once
 
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
-#include <type_traits>
 #include <ufp4/matrix/checks.hpp>
 #include <ufp4/matrix/matrix.hpp>
 #include <ufp4/matrix/operand.hpp>

@@ -4,13 +4,8 @@
 // Typed wrappers of any_quantized.hpp, which defines the layout of codes and scales.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <type_traits>
 #include <ufp4/matrix/any_quantized.hpp>
-#include <utility>
 
 namespace ufp4::inline UFP4_TYPES {
 

@@ -13,11 +13,8 @@
 // call. An expert without tokens writes zeros to its part of dW, or adds nothing (numerics 7).
 #pragma once
 
-#include <cstddef>
-#include <span>
 #include <ufp4/gemm.hpp>
 #include <ufp4/recipe/quantize_weight.hpp>
-#include <vector>
 
 namespace ufp4::recipe::inline UFP4_TYPES {
 
@@ -101,7 +98,8 @@ void backward_weight(const char* operation, const cpu::context& ctx, const bound
   if constexpr (std::is_same_v<X, saved_activation>)
     multiply_parts(ctx, now, 4, left, x.raw(), by_weights(s, dw), mode);
   else
-    multiply_parts(ctx, now, 4, left, quantize_parts(ctx, now, 5, transposed(by_tokens(s, x))), by_weights(s, dw), mode);
+    multiply_parts(ctx, now, 4, left, quantize_parts(ctx, now, 5, transposed(by_tokens(s, x))), by_weights(s, dw),
+                   mode);
 }
 
 template <matrix_scalar T>
@@ -124,8 +122,7 @@ template <matrix_scalar X, recipe::detail::linear_weight W, matrix_scalar Y>
 void linear_forward(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x, const W& w,
                     const matrix_view<Y>& y, const recipe::forward_options& options = {}) {
   const std::size_t offsets[] = {0, x.rows()};
-  recipe::detail::forward("linear_forward", ctx, now, detail::source_of(x), offsets, w,
-                          detail::sink_of(y), options);
+  recipe::detail::forward("linear_forward", ctx, now, detail::source_of(x), offsets, w, detail::sink_of(y), options);
 }
 
 /// dX[T,K] = dY[T,N] W[N,K] under the recipe's dgrad; overwrites dX or adds to it.
@@ -134,8 +131,8 @@ void linear_backward_input(const cpu::context& ctx, const recipe::bound_recipe& 
                            const W& w, const matrix_view<X>& dx,
                            recipe::write_mode mode = recipe::write_mode::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
-  recipe::detail::backward_input("linear_backward_input", ctx, now, detail::source_of(dy), offsets,
-                                 w, detail::sink_of(dx), mode);
+  recipe::detail::backward_input("linear_backward_input", ctx, now, detail::source_of(dy), offsets, w,
+                                 detail::sink_of(dx), mode);
 }
 
 /// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, from x or from what linear_forward saved of it; overwrites dW
@@ -154,8 +151,8 @@ template <matrix_scalar X, recipe::detail::linear_weight W, matrix_scalar Y>
 void linear_forward_grouped(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
                             recipe::expert_offsets offsets, const W& w, const matrix_view<Y>& y,
                             const recipe::forward_options& options = {}) {
-  recipe::detail::forward("linear_forward_grouped", ctx, now, detail::source_of(x), offsets,
-                          w, detail::sink_of(y), options);
+  recipe::detail::forward("linear_forward_grouped", ctx, now, detail::source_of(x), offsets, w, detail::sink_of(y),
+                          options);
 }
 
 /// linear_backward_input of each expert's tokens with its rows of W.
@@ -163,8 +160,8 @@ template <matrix_scalar D, recipe::detail::linear_weight W, matrix_scalar X>
 void linear_backward_input_grouped(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                    recipe::expert_offsets offsets, const W& w, const matrix_view<X>& dx,
                                    recipe::write_mode mode = recipe::write_mode::overwrite) {
-  recipe::detail::backward_input("linear_backward_input_grouped", ctx, now, detail::source_of(dy), offsets,
-                                 w, detail::sink_of(dx), mode);
+  recipe::detail::backward_input("linear_backward_input_grouped", ctx, now, detail::source_of(dy), offsets, w,
+                                 detail::sink_of(dx), mode);
 }
 
 /// linear_backward_weight of each expert's tokens into its rows of dW.

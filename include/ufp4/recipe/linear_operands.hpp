@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/matrix/job.hpp>
 #include <ufp4/recipe/recipe.hpp>
 #include <vector>

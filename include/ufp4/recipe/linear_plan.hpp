@@ -4,10 +4,6 @@
 // A message begins with the operation and names the argument or the operand: "linear_forward: fprop.left (X): ...".
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <ufp4/matrix/checks.hpp>
 #include <ufp4/recipe/linear_operands.hpp>
 
@@ -228,8 +224,8 @@ inline const char* policy_difference(const bound_operand& made, const bound_oper
 inline void check_made(const char* operation, const bound_recipe& now, int i, std::size_t experts,
                        const quantized_weight& w) {
   const made_weight& made = w.raw(i);
-  expects(made.policies.size() != 0, operation, ": w was quantized without ", operand_names[i], ": quantize_weight needs ",
-          i == 1 ? "{.forward = true}" : "{.backward = true}");
+  expects(made.policies.size() != 0, operation, ": w was quantized without ", operand_names[i],
+          ": quantize_weight needs ", i == 1 ? "{.forward = true}" : "{.backward = true}");
   expects(made.policies.size() == experts, operation, ": expert count mismatch: w has ", made.policies.size(),
           ", offsets has ", experts);
   check_place(operation, "w", w.made(), now);

@@ -11,8 +11,6 @@
 // A scale rule of the user's own is code, not data: recipes take the library's rules.
 #pragma once
 
-#include <concepts>
-#include <cstdint>
 #include <ufp4/block/block_format.hpp>
 #include <ufp4/block/scale_rules.hpp>
 #include <ufp4/hadamard/signs.hpp>

@@ -4,12 +4,8 @@
 // For weights that several calls use at one step of a layer: inference, or the microbatches of a training step.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/gemm.hpp>
 #include <ufp4/recipe/linear_plan.hpp>
-#include <utility>
-#include <vector>
 
 namespace ufp4::recipe::inline UFP4_TYPES {
 
@@ -60,8 +56,7 @@ inline stored_operand quantize_operand(const cpu::context& ctx, const bound_reci
   out.codes = buffer<std::uint8_t>(x.rows * job.padded_cols / 2);
   out.scales = buffer<std::uint8_t>(job.strips() * (job.padded_cols / length) * width);
   block_coder<rounding_spec> coder{job.format, bound.policy.rule, {}, bound.rounding};
-  cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &coder.rule, global_amax,
-                                    &coder.tensor);
+  cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &coder.rule, global_amax, &coder.tensor);
   quantize_with(ctx, cpu::resolve(ctx), job, coder, {out.codes.data(), out.scales.data()}, nullptr);
   out.operand.q = {out.codes.data(), out.scales.data(), job.format,          x.rows,
                    x.cols,           job.padded_cols,   coder.tensor.decode, bound.transform};
