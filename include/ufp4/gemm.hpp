@@ -11,7 +11,7 @@ namespace ufp4::detail::inline UFP4_CODE {
 
 /// An operand ready to be multiplied: requests are quantized here.
 template <class Q>
-  requires(quantized_like<Q> || prepacked_operand<Q>)
+  requires(quantized_like<Q> || prepacked_like<Q>)
 const Q& realize(const cpu::context&, const Q& q) {
   return q;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that q was given to
 }

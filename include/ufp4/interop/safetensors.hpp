@@ -2,12 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// safetensors_layout.hpp describes the layouts. Codes and scales are moved, never rounded; the tensor scale comes back
 /// in the same bits.
-///
-///   interop::safetensors_writer out;
-///   interop::add_quantized(out, "up.weight", q);
-///   out.write("quantized.safetensors");
-///   interop::safetensors_reader file("quantized.safetensors");
-///   const auto again = interop::read_quantized<nvfp4>(file, "up.weight");
 #pragma once
 
 #include <ufp4/interop/quantized_weight.hpp>

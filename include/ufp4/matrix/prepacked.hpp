@@ -132,14 +132,9 @@ class prepacked_matrix : public detail::prepacked<detail::typed_memory<Format>> 
       : detail::prepacked<detail::typed_memory<Format>>({spec_of<Format>, 1, rows, cols, applied}) {}
 };
 
-template <class T>
-inline constexpr bool is_prepacked = false;
-template <any_block_format F>
-inline constexpr bool is_prepacked<prepacked_matrix<F>> = true;
-
 /// A prepacked_matrix or any_prepacked.
 template <class T>
-concept prepacked_like = std::is_same_v<T, any_prepacked> || is_prepacked<T>;
+concept prepacked_like = std::is_same_v<T, any_prepacked> || std::is_same_v<T, prepacked_matrix<typename T::format>>;
 
 }  // namespace ufp4::inline UFP4_TYPES
 

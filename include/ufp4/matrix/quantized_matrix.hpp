@@ -91,16 +91,10 @@ class quantized_matrix : public detail::typed_memory<Format> {
       : detail::typed_memory<Format>(shape, detail::storage_of("quantized_matrix", shape)) {}
 };
 
-template <class T>
-inline constexpr bool is_quantized = false;
-template <any_block_format F>
-inline constexpr bool is_quantized<quantized_view<F>> = true;
-template <any_block_format F>
-inline constexpr bool is_quantized<quantized_matrix<F>> = true;
-
 /// A quantized_matrix or a quantized_view: the format is a type.
 template <class T>
-concept quantized = is_quantized<T>;
+concept quantized =
+    std::is_same_v<T, quantized_view<typename T::format>> || std::is_same_v<T, quantized_matrix<typename T::format>>;
 
 /// The same, or any_quantized, or any_quantized_view: the format is data.
 template <class T>
