@@ -173,7 +173,7 @@ inline shape check_shape(const char* operation, const named_extent& x, const nam
   expects(w.rows == experts * y.cols, operation, ": row count mismatch: ", w.name, " has ", w.rows, ", ", experts,
           " experts of ", y.cols, " outputs (columns of ", y.name, ") need ", experts * y.cols);
   check_offsets(operation, offsets, y.rows);
-  return {y.rows, x.cols, y.cols, {offsets.begin(), offsets.end()}};
+  return make_shape(y.rows, x.cols, y.cols, offsets);
 }
 
 template <class Any>

@@ -136,7 +136,7 @@ inline shape check_quantize_weight(const bound_recipe& now, const source& w, con
   check_entries(operation, "part", now.shard().part.size(), experts);
   if (options.forward) check_policies(operation, now, 0);
   if (options.backward) check_policies(operation, now, 2);
-  return {0, w.cols, w.rows / experts, std::vector<std::size_t>(experts + 1)};
+  return {0, w.cols, w.rows / experts, buffer<std::size_t>(experts + 1)};
 }
 
 inline made_weight make_weight(const cpu::context& ctx, const bound_recipe& now, int i, const buffer<source>& parts) {
