@@ -7,6 +7,30 @@
 #include <cstring>
 #include <ufp4/matrix/any_quantized.hpp>
 
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// quantized_memory whose format is a type.
+template <any_block_format Format>
+class typed_memory : public quantized_memory {
+ public:
+  using format = Format;
+  using scale_type = typename Format::scale_type;
+
+  UFP4_HOST_MEMBER std::span<const scale_type> scales() const {
+    return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
+  }
+  UFP4_HOST_MEMBER std::span<scale_type> scales() {
+    return {reinterpret_cast<scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
+  }
+
+ protected:
+  UFP4_HOST_MEMBER typed_memory() : quantized_memory({spec_of<Format>}, {}) {}
+  UFP4_HOST_MEMBER explicit typed_memory(quantized_memory&& memory) : quantized_memory(std::move(memory)) {}
+  using quantized_memory::quantized_memory;
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
 namespace ufp4::inline UFP4_TYPES {
 
 /// Codes and scales in the caller's memory, with shape, tensor scale and transform.
@@ -33,34 +57,6 @@ class quantized_view : public any_quantized_view {
     return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
   }
 };
-
-}  // namespace ufp4::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_TYPES {
-
-/// quantized_memory whose format is a type.
-template <any_block_format Format>
-class typed_memory : public quantized_memory {
- public:
-  using format = Format;
-  using scale_type = typename Format::scale_type;
-
-  UFP4_HOST_MEMBER std::span<const scale_type> scales() const {
-    return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
-  }
-  UFP4_HOST_MEMBER std::span<scale_type> scales() {
-    return {reinterpret_cast<scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
-  }
-
- protected:
-  UFP4_HOST_MEMBER typed_memory() : quantized_memory({spec_of<Format>}, {}) {}
-  UFP4_HOST_MEMBER explicit typed_memory(quantized_memory&& memory) : quantized_memory(std::move(memory)) {}
-  using quantized_memory::quantized_memory;
-};
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
-namespace ufp4::inline UFP4_TYPES {
 
 /// The same, owning its memory (aligned to 64 bytes, not initialised). A copy copies; a moved-from matrix may only be
 /// destroyed or assigned to.

@@ -17,11 +17,9 @@ using expert_offsets = std::span<const std::size_t>;
 
 }  // namespace ufp4::recipe::inline UFP4_TYPES
 
-namespace ufp4::recipe::detail {
-using namespace ufp4::detail;
-}
-
 namespace ufp4::recipe::detail::inline UFP4_TYPES {
+
+using namespace ufp4::detail;
 
 /// Operands 0 .. 5 in error messages.
 inline constexpr const char* operand_names[6] = {"fprop.left (X)",    "fprop.right (W)",   "dgrad.left (dY)",
