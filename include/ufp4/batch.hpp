@@ -6,22 +6,11 @@
 // therefore equals its stack divided into parts, random bits included (numerics 3).
 #pragma once
 
-#include <cstddef>
 #include <ufp4/analysis/measure.hpp>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/gemm_grouped.hpp>
-#include <vector>
 
 namespace ufp4::detail::inline UFP4_CODE {
-
-/// The policies of matrix i: its place in the stack, and the amax of the batch where that is shared.
-template <class O>
-O options_of(const O& options, const format_spec& format, std::size_t i, std::size_t rows, std::size_t cols) {
-  O one = options;
-  one.has_shard = true;
-  one.place = {i * scale_rows(rows, format.block) * static_cast<std::size_t>(format.block.rows), 0, cols};
-  return one;
-}
 
 /// Fills in what a two-level format needs: the amax of the whole batch, where it is shared and not given.
 template <class T, class O>
@@ -47,14 +36,16 @@ void check_batch(const char* operation, const format_spec& format, const matrix_
   for (std::size_t i = 0; i < x.size(); ++i) check_quantize(operation, format, source_of(x[i]), options);
 }
 
-/// body(i, options) for every matrix, its amax known where the format needs one.
+/// body(i, options) for every matrix, with its place in the stack and, where the format needs one, its amax.
 template <class T, class O, class Body>
 void each_of_batch(const char* operation, const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x,
                    batch_amax which, O options, const Body& body) {
   check_batch(operation, format, x, which, options);
   share_amax(ctx, format, x, which, options);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    O one = options_of(options, format, i, x.rows(), x.cols());
+    O one = options;
+    one.has_shard = true;
+    one.place = {i * scale_rows(x.rows(), format.block) * static_cast<std::size_t>(format.block.rows), 0, x.cols()};
     if (which == batch_amax::own) {
       one.has_amax = true;
       one.global_amax = amax_of(ctx, make_job(source_of(x[i]), format, one));

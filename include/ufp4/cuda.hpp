@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
 #include <ufp4/gpu/vendor.hpp>
 #if !defined(UFP4_GPU) || (defined(__HIPCC__) && !defined(UFP4_SIMT_HEADER))
 #error "ufp4: cuda.hpp needs nvcc, or clang -x cuda: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."

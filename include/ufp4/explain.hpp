@@ -9,9 +9,6 @@
 // It looks at shapes, formats and policies alone: no element is read or written.
 #pragma once
 
-#include <cstddef>
-#include <string>
-#include <string_view>
 #include <ufp4/gemm.hpp>
 #include <ufp4/hadamard.hpp>
 #include <ufp4/quantize.hpp>

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <ufp4/cpu/gemm_driver.hpp>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/matrix/product.hpp>
@@ -12,7 +11,7 @@ namespace ufp4::detail::inline UFP4_CODE {
 
 /// An operand ready to be multiplied: requests are quantized here.
 template <class Q>
-  requires(quantized_like<Q> || prepacked_operand<Q>)
+  requires(quantized_like<Q> || prepacked_like<Q>)
 const Q& realize(const cpu::context&, const Q& q) {
   return q;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that q was given to
 }

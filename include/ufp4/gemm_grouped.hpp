@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <string>
 #include <ufp4/gemm.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
@@ -42,7 +40,7 @@ template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 void quantized_gemm_grouped(const cpu::context& ctx, const As& a, const Bs& b, const Cs& c,
                             const gemm_options& options = {}) {
   static_assert(quantized_like<typename As::value_type>, "a: a sequence of quantized matrices or views of them");
-  static_assert(quantized_like<typename Bs::value_type> || detail::prepacked_operand<typename Bs::value_type>,
+  static_assert(quantized_like<typename Bs::value_type> || prepacked_like<typename Bs::value_type>,
                 "b: a sequence of quantized matrices, views of them, or prepacked matrices");
   detail::expects(a.size() == b.size() && a.size() == c.size(), "quantized_gemm_grouped: ", a.size(),
                   " left operands, ", b.size(), " right ones and ", c.size(), " outputs");

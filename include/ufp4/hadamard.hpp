@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/cpu/parallel.hpp>
 #include <ufp4/quantize.hpp>

@@ -5,7 +5,6 @@
 // each architecture.
 #pragma once
 
-#include <span>
 #include <ufp4/gpu/vendor.hpp>
 #if !defined(UFP4_GPU) || !(defined(__HIPCC__) || defined(UFP4_SIMT_HEADER))
 #error "ufp4: hip.hpp needs hipcc, or clang -x hip: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."

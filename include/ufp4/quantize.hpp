@@ -13,9 +13,6 @@
 // | errors               | std::invalid_argument names the argument and the value, before anything is written         |
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/cpu/kernels/quantize/fake_quantize.hpp>
 #include <ufp4/cpu/parallel.hpp>

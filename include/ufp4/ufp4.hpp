@@ -13,7 +13,7 @@
 // | policies | hadamard<n>, random_hadamard<n>, signed_hadamard<n>; nearest_even, nearest_away, toward_zero,    |
 // |          | stochastic; scale_up, mx_floor, mx_even, mx_ceil, four_over_six, mse_search;                     |
 // |          | tensor_amax, shard, count_into                                                                   |
-// | operations    | amax, quantize, quantize_into, fake_quantize, dequantize, hadamard_forward, hadamard_inverse,    |
+// | operations | amax, quantize, quantize_into, fake_quantize, dequantize, hadamard_forward, hadamard_inverse,    |
 // |          | quantized_gemm, quantized_gemm_grouped, prepack; cpu::explain: which kernel a call runs          |
 // | recipes  | recipe::ufp4_recipe, e2m1_baseline_recipe, nvfp4_recipe, bf16_recipe, quantize_weight;           |
 // |          | linear_forward, linear_backward_input, linear_backward_weight                                    |

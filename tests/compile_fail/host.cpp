@@ -324,7 +324,7 @@ void seed_of_a_transform_in_a_recipe() {  // error: a_recipe_derives_the_seeds_o
 
 struct constant_rule {};
 
-void own_scale_rule_in_a_recipe() {  // error: storable_scale_rule
+void own_scale_rule_in_a_recipe() {  // error: builtin_scale_rule
   recipe::operand_policy policy;
 #if defined(MISTAKE)
   policy.rule = recipe::rule_choice(constant_rule{});

@@ -28,13 +28,13 @@ bool runs_here() { return cpu::available().has(cpu::isa::avx512); }
 /// One product by the kernel itself, as the driver would run it: packed whole, part after part.
 template <class A, class B>
 void check(const A& a, const B& b, accumulate mode) {
-  using blocked = kernels::blocked_gemm<kernels::avx_vnni::int8_gemm<kernels::avx_vnni::evex>>;
+  using blocked = kernels::blocked_gemm<kernels::avx2::int8_gemm<kernels::avx2::dots_in_32_bits<false>>>;
   CAPTURE(a.rows(), b.rows(), a.cols());
   const std::size_t m = a.rows(), n = b.rows();
   support::guarded<float> got(m * n), want(m * n);
   const gemm_options options{.accumulate = mode};
   const auto job = detail::gemm_job_of(a, b, detail::sink_of(matrix_view<float>{got.data(), m, n}), options);
-  REQUIRE(kernels::avx_vnni::gemm_int8_kernel.takes(job));
+  REQUIRE(kernels::avx2::int8_kernel<kernels::avx2::dots_in_32_bits<true>>.takes(job));
   detail::buffer<std::byte> left(blocked::left_bytes(job, m)), scratch(blocked::scratch_bytes(job, m));
   blocked::pack_left(job, 0, m, left.data());
   blocked::multiply(job, {0, m, 0, n}, left.data(), scratch.data());
@@ -78,7 +78,7 @@ TEST_CASE("sums beyond 16 bits, which AVX2 rejects, are exact", "[avx_vnni]") {
   for (auto& s : a.scales()) s = 1;
   for (auto& s : b.scales()) s = 1;
   const auto job = detail::gemm_job_of(a, b, {}, {});
-  CHECK_FALSE(kernels::avx2::gemm_int8_kernel.takes(job));
+  CHECK_FALSE(kernels::avx2::int8_kernel<kernels::avx2::pairs_in_16_bits>.takes(job));
   check(a, b, accumulate::exact_blocks);
 }
 

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <ufp4/cpu/kernels/quantize/quantized_chunk.hpp>
 #include <ufp4/quantize.hpp>
@@ -52,6 +50,9 @@ constexpr double bin_bias(std::uint8_t code) {
 
 namespace ufp4::analysis::detail::inline UFP4_CODE {
 
+using namespace ufp4::detail;
+using namespace cpu::detail;
+
 /// The sums over one strip of rows.
 struct sums {
   double xx = 0, xq = 0, ee = 0;
@@ -81,10 +82,9 @@ inline std::size_t live_columns(std::size_t cols, std::size_t width, std::size_t
   return reached < width ? reached : width;
 }
 
-inline void add_run(const cpu::detail::quantize_job& job, float tensor_scale, const cpu::detail::coded_run& run,
-                    sums& s) {
-  alignas(64) float q[cpu::detail::coded_run::max_rows * cpu::detail::coded_run::max_cols];
-  cpu::detail::decode_run(job, tensor_scale, run, q);
+inline void add_run(const quantize_job& job, float tensor_scale, const coded_run& run, sums& s) {
+  alignas(64) float q[coded_run::max_rows * coded_run::max_cols];
+  decode_run(job, tensor_scale, run, q);
   const std::size_t width = static_cast<std::size_t>(run.cols);
   const std::size_t left = job.x.cols > run.first_col ? job.x.cols - run.first_col : 0;
   const std::size_t live = live_columns(left, width, job.transform.n);
@@ -96,13 +96,13 @@ inline void add_run(const cpu::detail::quantize_job& job, float tensor_scale, co
 
 /// Strips first .. last - 1 with any coder.
 template <class Coder>
-void measure_strips(const cpu::detail::quantize_job& job, const Coder& coder, std::size_t first, std::size_t last,
+void measure_strips(const quantize_job& job, const Coder& coder, std::size_t first, std::size_t last,
                     std::vector<sums>& strips, quantize_report& seen) {
-  cpu::detail::coded_run run;
+  coded_run run;
   for (std::size_t strip = first; strip < last; ++strip)
     for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
-      cpu::detail::load_run(job, strip, k, run);
-      cpu::detail::code_run(job, coder, run, seen);
+      load_run(job, strip, k, run);
+      code_run(job, coder, run, seen);
       add_run(job, coder.tensor.decode, run, strips[strip]);
     }
 }
@@ -119,11 +119,11 @@ inline void count_codes(const std::uint8_t* packed, std::size_t count, std::arra
 }
 
 /// A chunk with the values after the transform.
-struct measured_chunk : cpu::detail::quantized_chunk {
+struct measured_chunk : quantized_chunk {
   alignas(64) float x[most];
 
   /// Strip `strip` of a part: its values in the order of measure_strips.
-  void add_strip(const cpu::detail::quantize_job& part, std::size_t strip, sums& s) const {
+  void add_strip(const quantize_job& part, std::size_t strip, sums& s) const {
     const auto height = static_cast<std::size_t>(part.format.block.rows);
     const std::size_t width = part.padded_cols, row = strip * height, left = part.x.rows - row;
     const std::size_t rows = left < height ? left : height, run = height == 1 ? width : part.run();
@@ -138,10 +138,8 @@ struct measured_chunk : cpu::detail::quantized_chunk {
 };
 
 /// The same numbers, bit for bit, with the kernels of a tier.
-inline void measure_chunks(cpu::isa tier, const cpu::detail::quantize_job& whole,
-                           const block_coder<rounding_spec>& coder, std::size_t first, std::size_t last,
-                           std::vector<sums>& strips, quantize_report& seen) {
-  using namespace cpu::detail;
+inline void measure_chunks(cpu::isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
+                           std::size_t first, std::size_t last, std::vector<sums>& strips, quantize_report& seen) {
   const auto quantize = quantize_kernel_for(kernels::quantize, whole, coder, tier).kernel;
   const auto dequantize = kernel_for(kernels::dequantize, tier).kernel;
   const auto transform = kernel_for(kernels::hadamard, tier).kernel;
@@ -161,15 +159,15 @@ inline void measure_chunks(cpu::isa tier, const cpu::detail::quantize_job& whole
 }
 
 template <class Coder>
-void measure_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job, const Coder& coder,
+void measure_with(const cpu::context& ctx, cpu::isa tier, const quantize_job& job, const Coder& coder,
                   std::vector<sums>& strips, quantize_report& seen) {
-  if constexpr (ufp4::detail::is_kernel_coder<Coder>) {
+  if constexpr (is_kernel_coder<Coder>) {
     if (tier != cpu::isa::scalar && !job.rounds_input_to_bf16)
-      return ufp4::detail::for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
+      return for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
         measure_chunks(tier, job, coder, first, last, strips, here);
       });
   }
-  ufp4::detail::for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
+  for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
     measure_strips(job, coder, first, last, strips, here);
   });
 }
@@ -214,13 +212,12 @@ struct totals {
 
 /// Adds a piece. Preset: as in quantize_to.
 template <class Preset = void, class O>
-void add_piece(const cpu::context& ctx, const format_spec& format, const ufp4::detail::source& x, const O& options,
-               totals& to) {
-  ufp4::detail::check_quantize("analysis::measure", format, x, options);
+void add_piece(const cpu::context& ctx, const format_spec& format, const source& x, const O& options, totals& to) {
+  check_quantize("analysis::measure", format, x, options);
   const cpu::isa tier = cpu::resolve(ctx);
-  auto job = ufp4::detail::make_job(x, format, options);
+  auto job = make_job(x, format, options);
   job.counts = true;
-  const auto coder = ufp4::detail::make_coder<Preset>(format, options, ufp4::detail::global_amax_of(ctx, job, options));
+  const auto coder = make_coder<Preset>(format, options, global_amax_of(ctx, job, options));
   std::vector<sums> strips(job.strips());
   quantize_report here;
   measure_with(ctx, tier, job, coder, strips, here);

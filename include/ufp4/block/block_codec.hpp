@@ -10,9 +10,6 @@
 // | bits             | identical on every backend                                                   |
 #pragma once
 
-#include <concepts>
-#include <cstdint>
-#include <type_traits>
 #include <ufp4/block/packing.hpp>
 #include <ufp4/block/scale_rules.hpp>
 

@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
-#include <cstddef>
-#include <type_traits>
 #include <ufp4/concepts.hpp>
 #include <ufp4/format/grid.hpp>
 #include <ufp4/format/scales.hpp>

@@ -19,7 +19,6 @@
 // |                  |                                   | of at least 2^-6; codes of x * fl(fl(1/P) / s)             |
 #pragma once
 
-#include <cstdint>
 #include <ufp4/block/block_codec.hpp>
 #include <ufp4/block/presets.hpp>
 

@@ -5,7 +5,6 @@
 // docs/extending.md lists the files.
 #pragma once
 
-#include <cstddef>
 #include <ufp4/block/block_format.hpp>
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/int4.hpp>

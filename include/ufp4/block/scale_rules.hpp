@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <ufp4/block/block_format.hpp>
 #include <ufp4/detail/bits.hpp>
 #include <ufp4/round/round_to_grid.hpp>

@@ -12,19 +12,6 @@
 //
 // A slice of the right operand is decoded once and stays in the first-level cache while all rows of the part are
 // multiplied by it.
-//
-// streamed_gemm: for kernels that decode in registers while they multiply the first tile of rows. Its left operand is
-// packed for a tile's live rows, so that a single row takes the cache and the loads of one row only. Static members:
-//
-// | rows, cols    | of a register tile; tiles of fewer rows have smaller records                                   |
-// | depth_of      | (rows): K of a slice in a part of so many rows: a multiple of 256                             |
-// | record        | (job, live): bytes of one packed block of `live` rows                                         |
-// | pack_row      | (job, row, r, live, out): row r of a tile into the records of all its blocks                  |
-// | slice_bytes   | (job, rows): memory for slice, beside its vectors                                             |
-// | slice         | slice(job, columns, memory), then read(k, depth): a panel of columns, for a range of K        |
-// | multiply_tile | (slice, live, first, left, acc): adds a slice's products to `live` x cols sums; `first`:      |
-// |               | of the part's tiles                                                                           |
-// | store         | as store_part                                                                                 |
 #pragma once
 
 #include <cstddef>
@@ -95,60 +82,6 @@ struct blocked_gemm {
   static constexpr gemm_kernel row(isa tier, const char* name, std::size_t step, std::size_t part_rows,
                                    std::size_t part_cols) {
     return loop_kernel<blocked_gemm, Kernel>(tier, name, step, part_rows, part_cols);
-  }
-};
-
-template <class Kernel>
-struct streamed_gemm {
-  static constexpr std::size_t rows = Kernel::rows, cols = Kernel::cols, line = 64;
-  static constexpr std::size_t up(std::size_t n) { return (n + line - 1) / line * line; }
-
-  /// Bytes of a tile with `live` rows.
-  static std::size_t tile_bytes(const gemm_job& job, std::size_t live) {
-    return live == 0 ? 0 : up(job.padded() / job.block * Kernel::record(job, live));
-  }
-  /// The position of column k of the tile that begins at row i.
-  static std::size_t place(const gemm_job& job, std::size_t i, std::size_t live, std::size_t k) {
-    return tile_bytes(job, rows) * (i / rows) + k / job.block * Kernel::record(job, live);
-  }
-  static std::size_t left_bytes(const gemm_job& job, std::size_t count) {
-    return tile_bytes(job, rows) * (count / rows) + tile_bytes(job, count % rows);
-  }
-  static void pack_left(const gemm_job& job, std::size_t row, std::size_t count, std::byte* out) {
-    for (std::size_t i = 0; i < count; i += rows) {
-      const std::size_t live = count - i < rows ? count - i : rows;
-      for (std::size_t r = 0; r < live; ++r) Kernel::pack_row(job, row + i + r, r, live, out + place(job, i, live, 0));
-    }
-  }
-
-  static std::size_t scratch_bytes(const gemm_job& job, std::size_t count) {
-    return up(count * cols * sizeof(float)) + Kernel::slice_bytes(job, count);
-  }
-  static void multiply_panel(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
-    const std::size_t most = Kernel::depth_of(part.rows);
-    auto* acc = reinterpret_cast<float*>(scratch);
-    for (std::size_t i = 0; i < part.rows * cols; ++i) acc[i] = 0.0f;
-    typename Kernel::slice slice(job, part, scratch + up(part.rows * cols * sizeof(float)));
-    for (std::size_t k = 0; k < job.padded(); k += most) {
-      slice.read(k, job.padded() - k < most ? job.padded() - k : most);
-      for (std::size_t i = 0; i < part.rows; i += rows) {
-        const std::size_t live = part.rows - i < rows ? part.rows - i : rows;
-        Kernel::multiply_tile(slice, live, i == 0, left + place(job, i, live, k), acc + i * cols);
-      }
-    }
-  }
-  static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
-    for (std::size_t j = 0; j < part.cols; j += cols) {
-      const gemm_part panel{part.row, part.rows, part.col + j, part.cols - j < cols ? part.cols - j : cols};
-      multiply_panel(job, panel, left, scratch);
-      Kernel::store(job, panel, reinterpret_cast<const float*>(scratch), cols);
-    }
-  }
-
-  static bool takes(const gemm_job& job) { return Kernel::takes(job); }
-  static constexpr gemm_kernel row(isa tier, const char* name, std::size_t step, std::size_t part_rows,
-                                   std::size_t part_cols) {
-    return loop_kernel<streamed_gemm, Kernel>(tier, name, step, part_rows, part_cols);
   }
 };
 

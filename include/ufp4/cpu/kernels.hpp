@@ -22,24 +22,18 @@
 #endif
 
 #if UFP4_X86(avx2)
-#include <ufp4/cpu/kernels/dequantize/dequantize_avx2.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_f32_avx2.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_int8_avx2.hpp>
-#include <ufp4/cpu/kernels/hadamard/hadamard_avx2.hpp>
-#include <ufp4/cpu/kernels/quantize/quantize_avx2.hpp>
+#include <ufp4/cpu/kernels/kernels_avx2.hpp>
 #endif
-#if UFP4_X86(avx_vnni)
-#include <ufp4/cpu/kernels/gemm/gemm_int8_avx_vnni.hpp>
+#if UFP4_X86(avx2) || UFP4_X86(avx_vnni)
+#include <ufp4/cpu/kernels/gemm/gemm_int8_avx2.hpp>
 #endif
 #if UFP4_X86(avx512)
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemv_int8_avx512.hpp>
-#include <ufp4/cpu/kernels/hadamard/hadamard_avx512.hpp>
-#include <ufp4/cpu/kernels/quantize/quantize_avx512.hpp>
 #endif
 #if UFP4_X86(avx512) || UFP4_X86(avx512_bf16)
-#include <ufp4/cpu/kernels/dequantize/dequantize_avx512.hpp>
+#include <ufp4/cpu/kernels/kernels_avx512.hpp>
 #endif
 #if UFP4_X86(avx512_bf16)
 #include <ufp4/cpu/kernels/gemm/gemm_bf16_avx512.hpp>
@@ -49,16 +43,10 @@
 #include <ufp4/cpu/kernels/gemm/gemm_blocks_amx.hpp>
 #endif
 #if UFP4_ARM(neon)
-#include <ufp4/cpu/kernels/dequantize/dequantize_neon.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_f32_neon.hpp>
-#include <ufp4/cpu/kernels/hadamard/hadamard_neon.hpp>
-#include <ufp4/cpu/kernels/quantize/quantize_neon.hpp>
+#include <ufp4/cpu/kernels/kernels_neon.hpp>
 #endif
-#if UFP4_ARM(neon) || UFP4_ARM(neon_dotprod)
+#if UFP4_ARM(neon) || UFP4_ARM(neon_dotprod) || UFP4_ARM(neon_i8mm)
 #include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
-#endif
-#if UFP4_ARM(neon_i8mm)
-#include <ufp4/cpu/kernels/gemm/gemm_int8_i8mm.hpp>
 #endif
 #if UFP4_ARM(neon_bf16)
 #include <ufp4/cpu/kernels/gemm/gemm_bf16_neon.hpp>
@@ -122,11 +110,11 @@ inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {
 /// Within a tier the first that takes a job runs it.
 inline constexpr const gemm_kernel* gemm_kernels[] = {
 #if UFP4_X86(avx2)
-    &avx2::gemm_int8_kernel,
+    &avx2::int8_kernel<avx2::pairs_in_16_bits>,
     &avx2::gemm_f32_kernel,
 #endif
 #if UFP4_X86(avx_vnni)
-    &avx_vnni::gemm_int8_kernel,
+    &avx2::int8_kernel<avx2::dots_in_32_bits<true>>,
 #endif
 #if UFP4_X86(avx512)
     &gemv_int8_avx512_kernel,
@@ -141,14 +129,14 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
     &gemm_blocks_amx_kernel,
 #endif
 #if UFP4_ARM(neon)
-    &neon::gemm_int8_kernel,
+    &neon::int8_kernel<neon::mla>,
     &neon::gemm_f32_kernel,
 #endif
 #if UFP4_ARM(neon_dotprod)
-    &neon_dotprod::gemm_int8_kernel,
+    &neon_dotprod::int8_kernel<neon_dotprod::sdot>,
 #endif
 #if UFP4_ARM(neon_i8mm)
-    &neon_i8mm::gemm_int8_kernel,
+    &neon_i8mm::int8_kernel<neon_i8mm::smmla>,
 #endif
 #if UFP4_ARM(neon_bf16)
     &neon_bf16::gemm_bf16_kernel,

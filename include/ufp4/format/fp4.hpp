@@ -10,8 +10,6 @@
 // A code is sign << 3 | magnitude. There is no NaN and no infinity.
 #pragma once
 
-#include <compare>
-#include <cstdint>
 #include <ufp4/concepts.hpp>
 #include <ufp4/format/minifloat.hpp>
 

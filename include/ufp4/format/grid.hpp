@@ -5,7 +5,6 @@
 // decision 3). grid_of<E>() computes it from the element type at compile time.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/concepts.hpp>
 #include <ufp4/detail/bits.hpp>
 

@@ -4,7 +4,6 @@
 // Consistent with ==: -0 and +0 are equal and hash alike. The hash of any other value is its code.
 #pragma once
 
-#include <cstddef>
 #include <typeindex>  // the lightest standard header that declares std::hash
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/int4.hpp>

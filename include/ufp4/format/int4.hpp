@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <compare>
-#include <cstdint>
 #include <ufp4/concepts.hpp>
 #include <ufp4/format/minifloat.hpp>
 

@@ -8,7 +8,6 @@
 
 #include <compare>
 #include <concepts>
-#include <cstdint>
 #include <ufp4/detail/bits.hpp>
 
 namespace ufp4::detail::inline UFP4_TYPES {

@@ -19,9 +19,7 @@
 // int4's -8 and bf16's infinity come from bits only: conversions from float saturate below them.
 #pragma once
 
-#include <cstdint>
 #include <limits>
-#include <type_traits>
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/int4.hpp>
 #include <ufp4/format/scales.hpp>

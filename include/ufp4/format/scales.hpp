@@ -14,8 +14,6 @@
 // (RZ).
 #pragma once
 
-#include <compare>
-#include <cstdint>
 #include <ufp4/concepts.hpp>
 #include <ufp4/format/minifloat.hpp>
 

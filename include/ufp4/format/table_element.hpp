@@ -9,8 +9,6 @@
 // It works in blocks, operations, recipes and analysis, as fp4<E2M1> does.
 #pragma once
 
-#include <compare>
-#include <cstdint>
 #include <ufp4/concepts.hpp>
 #include <ufp4/format/minifloat.hpp>
 

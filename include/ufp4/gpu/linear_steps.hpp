@@ -139,8 +139,7 @@ status backward_weight(const char* operation, const context& ctx, const bound_re
 
 inline recipe::detail::shape unchecked_shape(std::size_t tokens, std::size_t inputs, std::size_t outputs,
                                              recipe::expert_offsets offsets) {
-  if (offsets.empty()) return {tokens, inputs, outputs, {0, tokens}};
-  return {tokens, inputs, outputs, {offsets.begin(), offsets.end()}};
+  return recipe::detail::make_shape(tokens, inputs, outputs, offsets);
 }
 template <class X, class W, class Y>
 layer_call forward_of(const bound_recipe& now, const matrix_view<X>& x, const matrix_view<W>& w,

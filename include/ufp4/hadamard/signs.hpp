@@ -3,8 +3,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/concepts.hpp>
 #include <ufp4/detail/bits.hpp>
 #include <ufp4/round/philox.hpp>

@@ -9,9 +9,7 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <cstddef>
 #include <limits>
-#include <type_traits>
 #include <ufp4/concepts.hpp>
 #include <ufp4/format/io.hpp>
 #include <ufp4/format/numeric_limits.hpp>

@@ -84,7 +84,6 @@ inline std::string ggml_scale_name(std::string_view weight) {
 /// valid until the file is written. std::invalid_argument for a format without such blocks, columns that are not a
 /// multiple of the block, and a matrix with a transform.
 inline void add_quantized(gguf_writer& out, const std::string& name, const any_quantized_view& q) {
-  using ufp4::detail::expects;
   const ggml_block* const block = find_ggml_block(q.spec());
   const std::string shown = printable(name);
   expects(block != nullptr, "add_quantized: format not available in GGUF: ", shown, " is neither mxfp4 nor nvfp4");

@@ -27,8 +27,7 @@ class gguf_writer {
 
   /// A metadata value; it replaces one of the same key.
   void set_string(const std::string& key, const std::string& value) {
-    ufp4::detail::expects(is_utf8(key) && is_utf8(value), "gguf_writer: not UTF-8: the key or value of ",
-                          printable(key));
+    expects(is_utf8(key) && is_utf8(value), "gguf_writer: not UTF-8: the key or value of ", printable(key));
     strings_[key] = value;
   }
 
@@ -41,9 +40,8 @@ class gguf_writer {
 
   /// Writes the file. std::invalid_argument after both keep_pairs and set_string, which could give one key twice.
   void write(const std::string& path) const {
-    ufp4::detail::expects(pair_count_ == 0 || strings_.empty(),
-                          "gguf_writer: both keep_pairs and set_string: ", pair_count_, " keys and ", strings_.size(),
-                          " keys; use one of them");
+    expects(pair_count_ == 0 || strings_.empty(), "gguf_writer: both keep_pairs and set_string: ", pair_count_,
+            " keys and ", strings_.size(), " keys; use one of them");
     output_file file(path);
     write_header(file);
     for (const entry& t : tensors_) {
@@ -64,7 +62,6 @@ class gguf_writer {
   };
 
   void add(const std::string& name, const ggml_type* type, std::vector<std::uint64_t> shape, byte_source write) {
-    using ufp4::detail::expects;
     const std::string tensor = "gguf_writer: tensor " + printable(name);
     expects(type != nullptr, tensor, " has a type that ggml does not have");
     expects(name.size() < 64, "gguf_writer: the name ", printable(name), " has ", name.size(), " bytes; ggml takes 63");

@@ -5,15 +5,12 @@
 #pragma once
 
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
-#include <string>
 #include <system_error>
 #include <ufp4/detail/compiler.hpp>
 #include <ufp4/interop/text.hpp>

@@ -136,8 +136,8 @@ inline int4_groups read_int4_groups(safetensors_reader& file, const std::string&
 /// out = (code - zero point) * scale, rounded to out's type once; out is w.rows x w.cols.
 template <matrix_scalar T>
 void dequantize(const int4_groups& w, const matrix_view<T>& out) {
-  ufp4::detail::expects(out.rows() == w.rows && out.cols() == w.cols, "dequantize: shape mismatch: out is ", out.rows(),
-                        " x ", out.cols(), ", the weight is ", w.rows, " x ", w.cols);
+  expects(out.rows() == w.rows && out.cols() == w.cols, "dequantize: shape mismatch: out is ", out.rows(), " x ",
+          out.cols(), ", the weight is ", w.rows, " x ", w.cols);
   for (std::size_t n = 0; n < w.rows; ++n)
     for (std::size_t k = 0; k < w.cols; ++k) out(n, k) = round_to<T>(w(n, k));
 }
@@ -157,9 +157,8 @@ inline zero_point_matrix to_zero_point_matrix(const int4_groups& w) {
   const std::size_t length = w.groups == 0 ? 0 : w.cols / w.groups;
   std::vector<std::uint8_t> codes(w.codes.size());
   for (std::size_t k = 0; k < w.cols; ++k) {
-    ufp4::detail::expects(w.group[order[k]] == k / length && w.groups * length == w.cols,
-                          "to_zero_point_matrix: groups of different lengths: ", w.cols, " inputs in ", w.groups,
-                          " groups");
+    expects(w.group[order[k]] == k / length && w.groups * length == w.cols,
+            "to_zero_point_matrix: groups of different lengths: ", w.cols, " inputs in ", w.groups, " groups");
     for (std::size_t n = 0; n < w.rows; ++n) codes[n * w.cols + k] = w.codes[n * w.cols + order[k]];
   }
   return {w.rows, w.cols, length, codes, w.scales, w.zero_points};

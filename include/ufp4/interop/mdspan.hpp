@@ -9,9 +9,7 @@
 #endif
 
 #include <array>
-#include <cstddef>
 #include <mdspan>
-#include <type_traits>
 #include <ufp4/matrix/matrix_view.hpp>
 
 namespace ufp4::interop {

@@ -153,12 +153,10 @@ class npy_reader : public tensor_file {
 inline void write_npy(const std::string& path, const tensor_source& array) {
   const auto* const known =
       std::find_if(std::begin(npy_types), std::end(npy_types), [&](const npy_type& t) { return t.type == array.type; });
-  ufp4::detail::expects(known != std::end(npy_types),
-                        "write_npy: unsupported type: the array is not of float32, float16, ",
-                        "bfloat16, uint8 or int8");
-  ufp4::detail::expects(byte_count(array.type, array.shape).has_value(),
-                        "write_npy: array too large: ", shape_text(array.shape),
-                        " values are more bytes than 64 bits can count");
+  expects(known != std::end(npy_types), "write_npy: unsupported type: the array is not of float32, float16, ",
+          "bfloat16, uint8 or int8");
+  expects(byte_count(array.type, array.shape).has_value(), "write_npy: array too large: ", shape_text(array.shape),
+          " values are more bytes than 64 bits can count");
   std::string shape;
   for (const std::uint64_t extent : array.shape)
     shape += std::to_string(extent) + (array.shape.size() == 1 ? "," : ", ");
@@ -167,7 +165,7 @@ inline void write_npy(const std::string& path, const tensor_source& array) {
       std::string("{'descr': '") + known->descr + "', 'fortran_order': False, 'shape': (" + shape + "), }";
   while ((10 + text.size() + 1) % 64 != 0) text += ' ';  // NumPy aligns the data to 64 bytes
   text += '\n';
-  ufp4::detail::expects(text.size() < 65536, "write_npy: too many dimensions for a header: ", array.shape.size());
+  expects(text.size() < 65536, "write_npy: too many dimensions for a header: ", array.shape.size());
   output_file file(path);
   file.write(std::string_view("\x93NUMPY\x01\x00", 8));
   file.write_number(static_cast<std::uint16_t>(text.size()));

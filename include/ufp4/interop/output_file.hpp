@@ -15,7 +15,6 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
-#include <type_traits>
 #include <ufp4/interop/input_file.hpp>
 #include <ufp4/interop/stored_tensor.hpp>
 

@@ -60,7 +60,6 @@ inline const std::vector<format_spec>& known_formats() {
 /// std::invalid_argument unless the weight has rows first .. first + out.rows() - 1, these are whole blocks, and `out`
 /// has the weight's format, columns and transform.
 inline void check_weight_rows(const stored_weight& weight, std::size_t first, const quantized_memory& out) {
-  using ufp4::detail::expects;
   const auto height = static_cast<std::size_t>(weight.format.block.rows);
   const std::string label = "tensor " + printable(weight.codes->name);
   const std::size_t end = first + out.rows();

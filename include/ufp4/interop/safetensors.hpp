@@ -2,12 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// safetensors_layout.hpp describes the layouts. Codes and scales are moved, never rounded; the tensor scale comes back
 /// in the same bits.
-///
-///   interop::safetensors_writer out;
-///   interop::add_quantized(out, "up.weight", q);
-///   out.write("quantized.safetensors");
-///   interop::safetensors_reader file("quantized.safetensors");
-///   const auto again = interop::read_quantized<nvfp4>(file, "up.weight");
 #pragma once
 
 #include <ufp4/interop/quantized_weight.hpp>
@@ -18,7 +12,6 @@ namespace ufp4::interop::inline UFP4_CODE {
 
 /// std::invalid_argument where a layout other than ufp4 cannot represent the matrix.
 inline void check_layout(const std::string& name, const any_quantized_view& q, tensor_layout layout) {
-  using ufp4::detail::expects;
   if (layout == tensor_layout::ufp4) return;
   const std::string label =
       "add_quantized: not representable in layout " + std::string(name_of(layout)) + ": " + printable(name);

@@ -92,7 +92,6 @@ class safetensors_writer {
  public:
   /// std::invalid_argument for a name that is already there and a type that the format does not have.
   void add(const std::string& name, tensor_source tensor) {
-    using ufp4::detail::expects;
     const std::string shown = "safetensors_writer: tensor " + printable(name);
     expects(is_utf8(name) && name != "__metadata__", shown, ": the name is not UTF-8, or is reserved by the format");
     expects(!names_.contains(name), shown, " is already in the file");
@@ -105,7 +104,7 @@ class safetensors_writer {
 
   /// A string of "__metadata__"; it replaces one of the same key.
   void set_metadata(const std::string& key, const std::string& value) {
-    ufp4::detail::expects(is_utf8(key) && is_utf8(value), "safetensors_writer: not UTF-8: metadata ", printable(key));
+    expects(is_utf8(key) && is_utf8(value), "safetensors_writer: not UTF-8: metadata ", printable(key));
     metadata_[key] = value;
   }
 

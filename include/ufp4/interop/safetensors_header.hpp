@@ -6,11 +6,7 @@
 /// For programs that write the data themselves; safetensors_file.hpp reads and writes whole files.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <ufp4/interop/json_cursor.hpp>
 #include <ufp4/interop/text.hpp>
 #include <utility>

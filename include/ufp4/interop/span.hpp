@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <span>
 #include <ufp4/matrix/checks.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
 

@@ -5,15 +5,10 @@
 #pragma once
 
 #include <bit>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <optional>
-#include <string>
-#include <string_view>
-#include <type_traits>
 #include <ufp4/detail/compiler.hpp>
 #include <ufp4/detail/expects.hpp>
 #include <ufp4/format/scales.hpp>
@@ -60,6 +55,8 @@ struct tensor_source {
 }  // namespace ufp4::interop::inline UFP4_TYPES
 
 namespace ufp4::interop::inline UFP4_CODE {
+
+using ufp4::detail::expects;  ///< std::invalid_argument unless a condition holds
 
 /// The name of a type; "other" for number_type::other.
 constexpr std::string_view type_text(number_type type) {
@@ -109,7 +106,7 @@ inline std::string tensor_text(const stored_tensor& t) {
 
 /// The transpose: the same bytes described in the other order. std::invalid_argument unless `t` is a matrix.
 inline stored_tensor transpose(stored_tensor t) {
-  ufp4::detail::expects(t.shape.size() == 2, "transpose: not a matrix: the tensor has ", t.shape.size(), " dimensions");
+  expects(t.shape.size() == 2, "transpose: not a matrix: the tensor has ", t.shape.size(), " dimensions");
   std::swap(t.shape[0], t.shape[1]);
   t.column_major = !t.column_major;
   return t;
@@ -156,7 +153,7 @@ tensor_source source_of(const matrix_view<T>& x) {
 /// std::invalid_argument if the shape has no byte count.
 inline tensor_source source_of(number_type type, std::vector<std::uint64_t> shape, const void* data) {
   const auto bytes = byte_count(type, shape);
-  ufp4::detail::expects(bytes.has_value(), "source_of: no byte count for this type and shape: ", shape_text(shape));
+  expects(bytes.has_value(), "source_of: no byte count for this type and shape: ", shape_text(shape));
   const auto count = static_cast<std::size_t>(*bytes);
   return {type, std::move(shape), [data, count](const byte_sink& sink) { sink(data, count); }};
 }

@@ -45,8 +45,8 @@ class tensor_file {
 
   /// Bytes first .. first + count - 1 of a tensor.
   void read_bytes(const stored_tensor& t, std::uint64_t first, void* to, std::size_t count) {
-    ufp4::detail::expects(first <= t.bytes && count <= t.bytes - first, "read_bytes: range out of bounds: bytes ",
-                          first, " to ", first + count, ", but tensor ", printable(t.name), " has ", t.bytes);
+    expects(first <= t.bytes && count <= t.bytes - first, "read_bytes: range out of bounds: bytes ", first, " to ",
+            first + count, ", but tensor ", printable(t.name), " has ", t.bytes);
     file_.read(t.offset + first, to, count);
   }
 
@@ -56,11 +56,10 @@ class tensor_file {
   template <matrix_scalar T>
   void read_rows(const stored_tensor& t, std::uint64_t first, const matrix_view<T>& out) {
     check_matrix(t);
-    ufp4::detail::expects(out.cols() == t.shape[1], "read_rows: shape mismatch: out has ", out.cols(),
-                          " columns, but tensor ", printable(t.name), " has ", t.shape[1]);
-    ufp4::detail::expects(first <= t.shape[0] && out.rows() <= t.shape[0] - first,
-                          "read_rows: range out of bounds: rows ", first, " to ", first + out.rows(), ", but tensor ",
-                          printable(t.name), " has ", t.shape[0]);
+    expects(out.cols() == t.shape[1], "read_rows: shape mismatch: out has ", out.cols(), " columns, but tensor ",
+            printable(t.name), " has ", t.shape[1]);
+    expects(first <= t.shape[0] && out.rows() <= t.shape[0] - first, "read_rows: range out of bounds: rows ", first,
+            " to ", first + out.rows(), ", but tensor ", printable(t.name), " has ", t.shape[0]);
     if (t.column_major)
       read_runs(ufp4::transpose(out), t, t.shape[0], first);
     else

@@ -1,23 +1,14 @@
 // ufp4 - any_quantized: a quantized matrix whose format is data; the sizes and the memory of one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | any_quantized      | owns codes and scales; what quantize(format, x) returns                             |
-// | any_quantized_view | refers to a caller's memory                                                         |
-// | storage_size       | the bytes of codes and of scales, before there is any memory                        |
-// | quantized_storage  | a caller's memory for quantize_into, by name                                        |
-//
 // Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row; scales
 // row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows. The types with a format as a
 // template argument (quantized_matrix.hpp) are wrappers of these.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <new>
 #include <span>
-#include <string>
-#include <type_traits>
 #include <ufp4/block/block_format.hpp>
 #include <ufp4/block/packing.hpp>
 #include <ufp4/detail/expects.hpp>
@@ -214,16 +205,6 @@ inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint3
   }
 }
 
-inline float element_at(const quantized_shape& s, const std::uint8_t* codes, const void* scales, std::size_t row,
-                        std::size_t col) {
-  expects(row < s.rows && col < s.cols, "element (", row, ", ", col, ") of a quantized matrix of ", s.rows, " x ",
-          s.cols);
-  const std::size_t padded = s.padded_cols(), length = static_cast<std::size_t>(s.format.block.cols);
-  const std::size_t block = row / static_cast<std::size_t>(s.format.block.rows) * (padded / length) + col / length;
-  const float scale = decode_scale(s.format.scale, load_scale(scales, s.format.scale, block)) * s.tensor_scale;
-  return s.format.grid.value[code_at(codes + row * padded / 2, col)] * scale;
-}
-
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_TYPES {
@@ -243,7 +224,13 @@ class any_quantized_view : public detail::shaped {
   UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return scales_; }
   /// Element (row, col), decoded: value * fl(block scale * tensor scale).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
-    return detail::element_at(shape_, codes_.data(), scales_.data(), row, col);
+    const format_spec& f = shape_.format;
+    const auto height = static_cast<std::size_t>(f.block.rows), length = static_cast<std::size_t>(f.block.cols);
+    detail::expects(row < rows() && col < cols(), "element (", row, ", ", col, ") of a quantized matrix of ", rows(),
+                    " x ", cols());
+    const std::size_t block = row / height * (padded_cols() / length) + col / length;
+    const float scale = detail::decode_scale(f.scale, detail::load_scale(scales_.data(), f.scale, block));
+    return f.grid.value[code_at(codes_.data() + row * padded_cols() / 2, col)] * (scale * tensor_scale());
   }
 
  protected:

@@ -4,10 +4,6 @@
 // CPU and GPU operations check here before they write anything, so an error message is the same on both.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <type_traits>
 #include <ufp4/block/compat.hpp>
 #include <ufp4/detail/expects.hpp>
 #include <ufp4/matrix/job.hpp>

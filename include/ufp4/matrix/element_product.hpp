@@ -16,7 +16,6 @@
 // For host and device code alike. The caller reads codes and scales, and adds bias and beta * C to the result.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/detail/bits.hpp>
 #include <ufp4/matrix/accumulate.hpp>
 

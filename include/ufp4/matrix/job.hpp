@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/block/block_codec.hpp>
 #include <ufp4/matrix/accumulate.hpp>
 #include <ufp4/matrix/matrix_view.hpp>

@@ -4,12 +4,9 @@
 // It is a matrix_view of its own elements, so every operation that accepts a view accepts it.
 #pragma once
 
-#include <cstddef>
 #include <cstring>
-#include <type_traits>
 #include <ufp4/matrix/any_quantized.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
-#include <utility>
 
 namespace ufp4::inline UFP4_TYPES {
 

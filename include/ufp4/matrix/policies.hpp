@@ -2,10 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
 #include <ufp4/block/block_codec.hpp>
 #include <ufp4/detail/expects.hpp>
 #include <ufp4/hadamard/signs.hpp>

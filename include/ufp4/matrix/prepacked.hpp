@@ -5,10 +5,7 @@
 // prepacked_layout. Made by prepack(); a right operand of quantized_gemm; unpack() is the inverse.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <type_traits>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
@@ -135,14 +132,9 @@ class prepacked_matrix : public detail::prepacked<detail::typed_memory<Format>> 
       : detail::prepacked<detail::typed_memory<Format>>({spec_of<Format>, 1, rows, cols, applied}) {}
 };
 
-template <class T>
-inline constexpr bool is_prepacked = false;
-template <any_block_format F>
-inline constexpr bool is_prepacked<prepacked_matrix<F>> = true;
-
 /// A prepacked_matrix or any_prepacked.
 template <class T>
-concept prepacked_like = std::is_same_v<T, any_prepacked> || is_prepacked<T>;
+concept prepacked_like = std::is_same_v<T, any_prepacked> || std::is_same_v<T, prepacked_matrix<typename T::format>>;
 
 }  // namespace ufp4::inline UFP4_TYPES
 

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-#include <string_view>
 #include <ufp4/block/presets.hpp>
 #include <ufp4/detail/expects.hpp>
 

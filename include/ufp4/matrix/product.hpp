@@ -1,15 +1,8 @@
 // ufp4 - the operands of a product: their types, the checks of their combination, and the job that kernels receive.
 // SPDX-License-Identifier: Apache-2.0
-//
-// CPU and GPU operations check here before they write anything, so an error message is the same on both.
 #pragma once
 
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
-#include <type_traits>
 #include <ufp4/matrix/checks.hpp>
 #include <ufp4/matrix/matrix.hpp>
 #include <ufp4/matrix/operand.hpp>
@@ -62,18 +55,16 @@ template <class T>
 concept request_operand = is_request<T>::value;
 template <class T>
 concept plain_operand = is_plain<T>::value;
-template <class T>
-concept prepacked_operand = prepacked_like<T>;
 /// The types of an operand of a GEMM. At least one operand is quantized; only the right one may be prepacked.
 template <class T>
-concept any_operand = quantized_like<T> || request_operand<T> || plain_operand<T> || prepacked_operand<T>;
+concept any_operand = quantized_like<T> || request_operand<T> || plain_operand<T> || prepacked_like<T>;
 
 /// True of a quantized matrix in the memory of another machine, whose operations check it here but read it themselves.
 template <class T>
 struct is_device_matrix : std::false_type {};
 /// Anything with codes and scales.
 template <class T>
-concept coded_operand = quantized_like<T> || prepacked_operand<T> || is_device_matrix<T>::value;
+concept coded_operand = quantized_like<T> || prepacked_like<T> || is_device_matrix<T>::value;
 
 /// The block length of a side where its type tells, else 0: a plain one, or one whose format is data.
 template <class T>
@@ -158,7 +149,7 @@ inline void check_operand(const char* operation, const char* name, const plain_s
 
 /// A realized side as kernels take it. `block`: what a plain side is cut into.
 inline gemm_operand gemm_operand_of(const any_quantized_view& q, int) { return {.q = quantized_source_of(q)}; }
-template <prepacked_operand P>
+template <prepacked_like P>
 gemm_operand gemm_operand_of(const P& p, int) {
   return {.q = {p.codes().data(), p.scale_bytes().data(), p.spec(), p.rows(), p.cols(), p.padded_cols(),
                 p.tensor_scale(), p.transform(), true}};
@@ -182,7 +173,7 @@ template <class A, class B>
 void check_gemm(const char* operation, const A& a, const B& b, const sink& out, const gemm_options& options) {
   static_assert(blocks_may_match<A, B>, "block length mismatch: A and B have blocks of different lengths along K");
   static_assert(!(plain_operand<A> && plain_operand<B>), "at least one side must be quantized");
-  static_assert(!prepacked_operand<A>, "a prepacked_matrix is a right operand");
+  static_assert(!prepacked_like<A>, "a prepacked_matrix is a right operand");
   check_product(operation, shape_of(a), shape_of(b), out);
   check_mode(operation, options.accumulate);
   check_operand(operation, "A", a, out);

@@ -4,13 +4,32 @@
 // Typed wrappers of any_quantized.hpp, which defines the layout of codes and scales.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <type_traits>
 #include <ufp4/matrix/any_quantized.hpp>
-#include <utility>
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// quantized_memory whose format is a type.
+template <any_block_format Format>
+class typed_memory : public quantized_memory {
+ public:
+  using format = Format;
+  using scale_type = typename Format::scale_type;
+
+  UFP4_HOST_MEMBER std::span<const scale_type> scales() const {
+    return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
+  }
+  UFP4_HOST_MEMBER std::span<scale_type> scales() {
+    return {reinterpret_cast<scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
+  }
+
+ protected:
+  UFP4_HOST_MEMBER typed_memory() : quantized_memory({spec_of<Format>}, {}) {}
+  UFP4_HOST_MEMBER explicit typed_memory(quantized_memory&& memory) : quantized_memory(std::move(memory)) {}
+  using quantized_memory::quantized_memory;
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -38,34 +57,6 @@ class quantized_view : public any_quantized_view {
     return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
   }
 };
-
-}  // namespace ufp4::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_TYPES {
-
-/// quantized_memory whose format is a type.
-template <any_block_format Format>
-class typed_memory : public quantized_memory {
- public:
-  using format = Format;
-  using scale_type = typename Format::scale_type;
-
-  UFP4_HOST_MEMBER std::span<const scale_type> scales() const {
-    return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
-  }
-  UFP4_HOST_MEMBER std::span<scale_type> scales() {
-    return {reinterpret_cast<scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
-  }
-
- protected:
-  UFP4_HOST_MEMBER typed_memory() : quantized_memory({spec_of<Format>}, {}) {}
-  UFP4_HOST_MEMBER explicit typed_memory(quantized_memory&& memory) : quantized_memory(std::move(memory)) {}
-  using quantized_memory::quantized_memory;
-};
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
-namespace ufp4::inline UFP4_TYPES {
 
 /// The same, owning its memory (aligned to 64 bytes, not initialised). A copy copies; a moved-from matrix may only be
 /// destroyed or assigned to.
@@ -96,16 +87,10 @@ class quantized_matrix : public detail::typed_memory<Format> {
       : detail::typed_memory<Format>(shape, detail::storage_of("quantized_matrix", shape)) {}
 };
 
-template <class T>
-inline constexpr bool is_quantized = false;
-template <any_block_format F>
-inline constexpr bool is_quantized<quantized_view<F>> = true;
-template <any_block_format F>
-inline constexpr bool is_quantized<quantized_matrix<F>> = true;
-
 /// A quantized_matrix or a quantized_view: the format is a type.
 template <class T>
-concept quantized = is_quantized<T>;
+concept quantized =
+    std::is_same_v<T, quantized_view<typename T::format>> || std::is_same_v<T, quantized_matrix<typename T::format>>;
 
 /// The same, or any_quantized, or any_quantized_view: the format is data.
 template <class T>

@@ -13,11 +13,8 @@
 // call. An expert without tokens writes zeros to its part of dW, or adds nothing (numerics 7).
 #pragma once
 
-#include <cstddef>
-#include <span>
 #include <ufp4/gemm.hpp>
 #include <ufp4/recipe/quantize_weight.hpp>
-#include <vector>
 
 namespace ufp4::recipe::inline UFP4_TYPES {
 

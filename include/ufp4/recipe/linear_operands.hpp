@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/matrix/job.hpp>
 #include <ufp4/recipe/recipe.hpp>
 #include <vector>
@@ -20,11 +17,9 @@ using expert_offsets = std::span<const std::size_t>;
 
 }  // namespace ufp4::recipe::inline UFP4_TYPES
 
-namespace ufp4::recipe::detail {
-using namespace ufp4::detail;
-}
-
 namespace ufp4::recipe::detail::inline UFP4_TYPES {
+
+using namespace ufp4::detail;
 
 /// Operands 0 .. 5 in error messages.
 inline constexpr const char* operand_names[6] = {"fprop.left (X)",    "fprop.right (W)",   "dgrad.left (dY)",
@@ -40,7 +35,7 @@ struct saved_place {
 /// T, K, N of a call, and where its experts' tokens begin.
 struct shape {
   std::size_t tokens, inputs, outputs;
-  std::vector<std::size_t> offsets;
+  buffer<std::size_t> offsets;
   std::size_t experts() const { return offsets.size() - 1; }
 };
 
@@ -127,6 +122,15 @@ class quantized_weight {
 }  // namespace ufp4::recipe::inline UFP4_TYPES
 
 namespace ufp4::recipe::detail::inline UFP4_CODE {
+
+/// A call's shape. Without offsets all tokens are those of one expert.
+inline shape make_shape(std::size_t tokens, std::size_t inputs, std::size_t outputs, expert_offsets offsets) {
+  const std::size_t dense[] = {0, tokens};
+  if (offsets.empty()) offsets = dense;
+  shape s{tokens, inputs, outputs, buffer<std::size_t>(offsets.size())};
+  for (std::size_t e = 0; e < offsets.size(); ++e) s.offsets[e] = offsets[e];
+  return s;
+}
 
 inline buffer<source> transposed(buffer<source> parts) {
   for (std::size_t e = 0; e < parts.size(); ++e) {

@@ -4,10 +4,6 @@
 // A message begins with the operation and names the argument or the operand: "linear_forward: fprop.left (X): ...".
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <ufp4/matrix/checks.hpp>
 #include <ufp4/recipe/linear_operands.hpp>
 
@@ -177,7 +173,7 @@ inline shape check_shape(const char* operation, const named_extent& x, const nam
   expects(w.rows == experts * y.cols, operation, ": row count mismatch: ", w.name, " has ", w.rows, ", ", experts,
           " experts of ", y.cols, " outputs (columns of ", y.name, ") need ", experts * y.cols);
   check_offsets(operation, offsets, y.rows);
-  return {y.rows, x.cols, y.cols, {offsets.begin(), offsets.end()}};
+  return make_shape(y.rows, x.cols, y.cols, offsets);
 }
 
 template <class Any>

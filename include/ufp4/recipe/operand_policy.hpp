@@ -11,8 +11,6 @@
 // A scale rule of the user's own is code, not data: recipes take the library's rules.
 #pragma once
 
-#include <concepts>
-#include <cstdint>
 #include <ufp4/block/block_format.hpp>
 #include <ufp4/block/scale_rules.hpp>
 #include <ufp4/hadamard/signs.hpp>
@@ -65,21 +63,15 @@ struct transform_choice {
   constexpr transform_choice(signed_hadamard<n> h) : what(kind::given), spec(h.spec()) {}
 };
 
-/// A scale rule of the library as data.
-template <class Rule>
-concept storable_scale_rule = requires(const Rule& rule) {
-  { rule.spec() } -> std::same_as<scale_rule_spec>;
-};
-
 /// default_scale{} (the default), scale_up{}, mx_floor{}, mx_even{}, mx_ceil{}, four_over_six{} or mse_search{};
 /// `{mx_ceil{}, mse_search{}}` searches around mx_ceil's scale.
 struct rule_choice : scale_rule_spec {
   constexpr rule_choice() = default;
   /// One rule.
-  template <storable_scale_rule Rule>
+  template <builtin_scale_rule Rule>
   constexpr rule_choice(const Rule& rule) : scale_rule_spec(rule.spec()) {}
   /// A search near the scale of a rule.
-  template <storable_scale_rule Rule>
+  template <builtin_scale_rule Rule>
   constexpr rule_choice(const Rule& rule, ufp4::mse_search) : scale_rule_spec(rule.spec()) {
     scale_rule_spec::mse_search = true;
   }

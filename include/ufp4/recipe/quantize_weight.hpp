@@ -4,12 +4,8 @@
 // For weights that several calls use at one step of a layer: inference, or the microbatches of a training step.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/gemm.hpp>
 #include <ufp4/recipe/linear_plan.hpp>
-#include <utility>
-#include <vector>
 
 namespace ufp4::recipe::inline UFP4_TYPES {
 
@@ -140,7 +136,7 @@ inline shape check_quantize_weight(const bound_recipe& now, const source& w, con
   check_entries(operation, "part", now.shard().part.size(), experts);
   if (options.forward) check_policies(operation, now, 0);
   if (options.backward) check_policies(operation, now, 2);
-  return {0, w.cols, w.rows / experts, std::vector<std::size_t>(experts + 1)};
+  return {0, w.cols, w.rows / experts, buffer<std::size_t>(experts + 1)};
 }
 
 inline made_weight make_weight(const cpu::context& ctx, const bound_recipe& now, int i, const buffer<source>& parts) {

@@ -24,8 +24,6 @@
 // |        | then wait in the exchange: every rank must pass arguments that fit                                       |
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <span>
 #include <ufp4/matrix/accumulate.hpp>
 #include <ufp4/recipe/operand_policy.hpp>

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <ufp4/concepts.hpp>
 #include <ufp4/detail/bits.hpp>
 

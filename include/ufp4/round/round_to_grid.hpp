@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <ufp4/format/grid.hpp>
 #include <ufp4/round/nearest.hpp>
 #include <ufp4/round/stochastic.hpp>

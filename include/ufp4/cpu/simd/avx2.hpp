@@ -1,7 +1,8 @@
 // ufp4 - AVX2 lanes: the vector types and instructions that kernels for the avx2 tier (AVX2, FMA, F16C) are written in.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of avx512.hpp, eight lanes wide; see there why they are not intrinsics.
+// The names of avx512.hpp, eight lanes wide; see there why they are not intrinsics. "x" where an instruction has no
+// form for the registers that AVX-512 adds, which "v" also means in a file compiled for it.
 #pragma once
 
 #if defined(__x86_64__)
@@ -18,32 +19,34 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx2 {
 
 inline constexpr std::size_t lanes = 8;
+inline constexpr bool cheap_lookup = true;       ///< sixteen floats in an instruction or two
+inline constexpr std::size_t hadamard_regs = 8;  ///< of the 16 that exist
 
 #include <ufp4/cpu/simd/lanes.inl>
 
 #include <ufp4/cpu/simd/x86_lanes.inl>
 
-/// table[index & 15], lane by lane; the table in two halves.
+/// Sixteen floats in two halves; lookup ignores all but the low four bits of an index.
 struct table16 {
   f32 low, high;
 };
-UFP4_LANE f32 lookup8(f32 table, u32 index) {
-  f32 r;
-  asm("vpermps %1, %2, %0" : "=x"(r) : "x"(table), "x"(index));
-  return r;
+UFP4_LANE table16 load_table(const void* values) {
+  const auto* p = static_cast<const float*>(values);
+  return {load(p), load(p + 8)};
 }
+UFP4_BINARY("x", f32, lookup8, f32, u32, "vpermps %1, %2, %0")
 UFP4_LANE f32 lookup(const table16& t, u32 index) {
   const f32 low = lookup8(t.low, index), high = lookup8(t.high, index);
   f32 r;  // the sign bit of the mask chooses
   asm("vblendvps %3, %2, %1, %0" : "=x"(r) : "x"(low), "x"(high), "x"(index << 28));
   return r;
 }
-/// The upper half of each lane.
+/// The upper half of each lane: words 0..3 and 8..11, then their two quarters side by side.
+UFP4_UNARY("x", u32, pack_words, u32, "vpackusdw %1, %1, %0\n\tvpermpd $8, %0, %0")
 UFP4_LANE half_u16 upper_halves(u32 v) {
-  u32 r;  // words 0..3 and 8..11, then their two quarters side by side
-  asm("vpackusdw %1, %1, %0\n\tvpermpd $8, %0, %0" : "=x"(r) : "x"(v >> 16));
+  const u32 packed = pack_words(v >> 16);
   half_u16 low;
-  __builtin_memcpy(&low, &r, sizeof low);
+  __builtin_memcpy(&low, &packed, sizeof low);
   return low;
 }
 /// Binary32 numbers as bf16.
@@ -57,11 +60,13 @@ UFP4_LANE std::uint32_t lane_bits(u32 mask) {
   asm("vmovmskps %1, %0" : "=r"(bits) : "x"(mask));
   return bits;
 }
+UFP4_BINARY("x", u32, lower_halves_of, u32, u32, "vperm2i128 $0x20, %2, %1, %0")
+UFP4_BINARY("x", u32, upper_halves_of, u32, u32, "vperm2i128 $0x31, %2, %1, %0")
 /// low[0], high[0], low[1], high[1], ... : the first half of them and the second.
 UFP4_LANE void interleave(u32& low, u32& high) {
   const u32 a = low_pairs(low, high), b = high_pairs(low, high);
-  asm("vperm2i128 $0x20, %2, %1, %0" : "=x"(low) : "x"(a), "x"(b));
-  asm("vperm2i128 $0x31, %2, %1, %0" : "=x"(high) : "x"(a), "x"(b));
+  low = lower_halves_of(a, b);
+  high = upper_halves_of(a, b);
 }
 /// The sixteen entries of a map of nibbles, for map_nibbles.
 UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) {
@@ -79,10 +84,20 @@ UFP4_LANE f32 exchange(f32 v) {
   return r;
 }
 
-#include <ufp4/cpu/simd/butterfly_lanes.inl>
+/// Four elements from p on and four from p + step on, and back.
+UFP4_LANE f32 load_pieces(const void* p, const void* other) {
+  f32 v;
+  asm("vmovups %1, %x0\n\tvinsertf128 $1, %2, %0, %0" : "=&x"(v) : "m"(*bytes_of<16>(p)), "m"(*bytes_of<16>(other)));
+  return v;
+}
+UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
+  asm("vmovups %x1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base)) : "x"(v));
+  asm("vextractf128 $1, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + step)) : "x"(v));
+}
+
 #include <ufp4/cpu/simd/philox_lanes.inl>
 #include <ufp4/cpu/simd/scale_lanes.inl>
-#include <ufp4/cpu/simd/transpose_lanes.inl>
+#include <ufp4/cpu/simd/shuffle_lanes.inl>
 
 }  // namespace avx2
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

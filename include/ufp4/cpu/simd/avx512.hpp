@@ -21,11 +21,19 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512 {
 
 inline constexpr std::size_t lanes = 16;
+inline constexpr bool cheap_lookup = true;        ///< sixteen floats in an instruction or two
+inline constexpr std::size_t hadamard_regs = 16;  ///< of the 32 that exist: a run of 256 stays in registers
 
 #include <ufp4/cpu/simd/lanes.inl>
 
 #include <ufp4/cpu/simd/x86_lanes.inl>
 
+/// Whether any lane has bits set.
+UFP4_LANE bool any(u32 v) {
+  std::uint16_t mask;
+  asm("vptestmd %1, %1, %0" : "=Yk"(mask) : "v"(v));
+  return mask != 0;
+}
 /// Two of a's quarters and then two of b's, two bits of `which` each.
 template <int which, class V>
 UFP4_LANE V quarters(V a, V b) {
@@ -34,18 +42,16 @@ UFP4_LANE V quarters(V a, V b) {
   return r;
 }
 
-/// table[index & 15], lane by lane.
-UFP4_LANE f32 lookup(f32 table, u32 index) {
-  f32 r;
-  asm("vpermps %1, %2, %0" : "=v"(r) : "v"(table), "v"(index));
-  return r;
-}
+/// Sixteen floats; lookup ignores all but the low four bits of an index.
+using table16 = f32;
+UFP4_LANE table16 load_table(const void* values) { return load_as<f32>(values); }
+UFP4_BINARY("v", f32, lookup, f32, u32, "vpermps %1, %2, %0")
+/// Bytes out of 64, by the low six bits of each index; words out of 32, by the low five.
+UFP4_BINARY("v", u8, lookup_bytes, u8, u32, "vpermb %1, %2, %0")
+UFP4_BINARY("v", u32, lookup_words, u32, u32, "vpermw %1, %2, %0")
+UFP4_UNARY("v", half_u16, narrow_words, u32, "vpmovdw %1, %0")
 /// The upper half of each lane.
-UFP4_LANE half_u16 upper_halves(u32 v) {
-  half_u16 r;
-  asm("vpmovdw %1, %0" : "=v"(r) : "v"(v >> 16));
-  return r;
-}
+UFP4_LANE half_u16 upper_halves(u32 v) { return narrow_words(v >> 16); }
 /// Binary32 numbers as bf16.
 UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
 
@@ -54,11 +60,7 @@ UFP4_LANE philox_word xor_all(philox_word a, philox_word b, philox_word c) {
   return a;
 }
 /// The lowest byte of each lane; compilers convert such a vector byte by byte.
-UFP4_LANE quarter_u8 low_bytes(u32 v) {
-  quarter_u8 r;
-  asm("vpmovdb %1, %0" : "=v"(r) : "v"(v));
-  return r;
-}
+UFP4_UNARY("v", quarter_u8, low_bytes, u32, "vpmovdb %1, %0")
 /// One bit a lane of a mask whose lanes are all ones or all zeros.
 UFP4_LANE std::uint32_t lane_bits(u32 mask) {
   std::uint32_t bits;
@@ -74,12 +76,13 @@ UFP4_LANE void interleave(u32& low, u32& high) {
   low = a;
   high = b;
 }
-/// The sixteen entries of a map of nibbles, for map_nibbles.
-UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) {
-  u8 map;
-  asm("vbroadcasti32x4 %1, %0" : "=v"(map) : "m"(*reinterpret_cast<const four_lanes*>(codes)));
-  return map;
+/// Sixteen bytes four times: also the entries of a map of nibbles, for map_nibbles.
+UFP4_LANE u32 broadcast_16(const void* p) {
+  u32 r;
+  asm("vbroadcasti32x4 %1, %0" : "=v"(r) : "m"(*bytes_of<16>(p)));
+  return r;
 }
+UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) { return reinterpret_cast<u8>(broadcast_16(codes)); }
 /// Lane l of the result is lane l ^ stride of v.
 template <std::size_t stride>
 UFP4_LANE f32 exchange(f32 v) {
@@ -91,10 +94,17 @@ UFP4_LANE f32 exchange(f32 v) {
   return r;
 }
 
-#include <ufp4/cpu/simd/butterfly_lanes.inl>
+/// The four quarters of a vector to base, base + step, ...
+UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
+  asm("vmovups %x1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base)) : "v"(v));
+  asm("vextractf32x4 $1, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + step)) : "v"(v));
+  asm("vextractf32x4 $2, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + 2 * step)) : "v"(v));
+  asm("vextractf32x4 $3, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + 3 * step)) : "v"(v));
+}
+
 #include <ufp4/cpu/simd/philox_lanes.inl>
 #include <ufp4/cpu/simd/scale_lanes.inl>
-#include <ufp4/cpu/simd/transpose_lanes.inl>
+#include <ufp4/cpu/simd/shuffle_lanes.inl>
 
 }  // namespace avx512
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -16,37 +16,30 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace neon {
 
 inline constexpr std::size_t lanes = 4;
+inline constexpr bool cheap_lookup = false;       ///< of sixteen floats
+inline constexpr std::size_t hadamard_regs = 16;  ///< of the 32 that exist
 
 #include <ufp4/cpu/simd/lanes.inl>
 
-/// Neighbouring elements of a and b side by side, from the lower or the upper half: pairs of dwords, quads of them.
-template <class V>
-UFP4_LANE V low_pairs(V a, V b) {
-  V r;
-  asm("zip1 %0.4s, %1.4s, %2.4s" : "=w"(r) : "w"(a), "w"(b));
-  return r;
-}
-template <class V>
-UFP4_LANE V high_pairs(V a, V b) {
-  V r;
-  asm("zip2 %0.4s, %1.4s, %2.4s" : "=w"(r) : "w"(a), "w"(b));
-  return r;
-}
-template <class V>
-UFP4_LANE V low_quads(V a, V b) {
-  V r;
-  asm("zip1 %0.2d, %1.2d, %2.2d" : "=w"(r) : "w"(a), "w"(b));
-  return r;
-}
-template <class V>
-UFP4_LANE V high_quads(V a, V b) {
-  V r;
-  asm("zip2 %0.2d, %1.2d, %2.2d" : "=w"(r) : "w"(a), "w"(b));
-  return r;
-}
+using u64 = std::uint64_t __attribute__((vector_size(16)));
 
-/// v, rounded here: a product is not contracted into a later add.
-UFP4_LANE f32 rounded(f32 v) {
+/// Neighbouring elements of a and b side by side, from the lower or the upper half: bytes, words, pairs of dwords,
+/// quads of them.
+template <class V>
+UFP4_BINARY("w", V, low_pairs, V, V, "zip1 %0.4s, %1.4s, %2.4s")
+template <class V>
+UFP4_BINARY("w", V, high_pairs, V, V, "zip2 %0.4s, %1.4s, %2.4s")
+template <class V>
+UFP4_BINARY("w", V, low_quads, V, V, "zip1 %0.2d, %1.2d, %2.2d")
+template <class V>
+UFP4_BINARY("w", V, high_quads, V, V, "zip2 %0.2d, %1.2d, %2.2d")
+UFP4_BINARY("w", u8, zip_low_bytes, u8, u8, "zip1 %0.16b, %1.16b, %2.16b")
+    UFP4_BINARY("w", u8, zip_high_bytes, u8, u8, "zip2 %0.16b, %1.16b, %2.16b")
+        UFP4_BINARY("w", f32, zip_low_words, u8, u8, "zip1 %0.8h, %1.8h, %2.8h")
+            UFP4_BINARY("w", f32, zip_high_words, u8, u8, "zip2 %0.8h, %1.8h, %2.8h")
+
+    /// v, rounded here: a product is not contracted into a later add.
+    UFP4_LANE f32 rounded(f32 v) {
   asm("" : "+w"(v));
   return v;
 }
@@ -55,28 +48,32 @@ UFP4_LANE f32 fma(f32 a, f32 b, f32 c) {
   asm("fmla %0.4s, %1.4s, %2.4s" : "+w"(c) : "w"(a), "w"(b));
   return c;
 }
-UFP4_LANE u32 maximum(u32 a, u32 b) {
-  asm("umax %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
-  return a;
-}
-UFP4_LANE u32 minimum(u32 a, u32 b) {
-  asm("umin %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
-  return a;
-}
-/// table[index], byte by byte; 0 where an index is above 15.
-UFP4_LANE u8 lookup_bytes(u8 table, u8 index) {
-  u8 r;
-  asm("tbl %0.16b, {%1.16b}, %2.16b" : "=w"(r) : "w"(table), "w"(index));
-  return r;
-}
+UFP4_BINARY("w", u32, maximum, u32, u32, "umax %0.4s, %1.4s, %2.4s")
+UFP4_BINARY("w", u32, minimum, u32, u32, "umin %0.4s, %1.4s, %2.4s")
 /// The smaller and the larger number, neither a NaN.
-UFP4_LANE f32 at_most(f32 a, f32 b) {
-  asm("fmin %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
-  return a;
+UFP4_BINARY("w", f32, at_most, f32, f32, "fmin %0.4s, %1.4s, %2.4s")
+UFP4_BINARY("w", f32, at_least, f32, f32, "fmax %0.4s, %1.4s, %2.4s")
+/// table[index], byte by byte; 0 where an index is above 15.
+UFP4_BINARY("w", u8, lookup_bytes, u8, u8, "tbl %0.16b, {%1.16b}, %2.16b")
+
+/// Sixteen floats, looked up as 64 bytes; lookup ignores all but the low four bits of an index.
+struct table16 {
+  u32 quarter[4];
+};
+UFP4_LANE table16 load_table(const void* values) {
+  table16 t;
+  for (int i = 0; i < 4; ++i) t.quarter[i] = load_as<u32>(static_cast<const float*>(values) + 4 * i);
+  return t;
 }
-UFP4_LANE f32 at_least(f32 a, f32 b) {
-  asm("fmax %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
-  return a;
+UFP4_LANE f32 lookup(const table16& table, u32 index) {
+  register u32 a asm("v16") = table.quarter[0];  // TBL takes consecutive registers
+  register u32 b asm("v17") = table.quarter[1];
+  register u32 c asm("v18") = table.quarter[2];
+  register u32 d asm("v19") = table.quarter[3];
+  const u32 bytes = (index & 15u) * 0x04040404u + 0x03020100u;
+  f32 r;
+  asm("tbl %0.16b, {%1.16b - %4.16b}, %5.16b" : "=w"(r) : "w"(a), "w"(b), "w"(c), "w"(d), "w"(bytes));
+  return r;
 }
 
 /// Four bytes as numbers.
@@ -84,31 +81,19 @@ UFP4_LANE u32 widen_bytes(const void* p) {
   const auto* byte = static_cast<const std::uint8_t*>(p);
   return u32{byte[0], byte[1], byte[2], byte[3]};
 }
-/// Four bf16 elements as binary32.
-UFP4_LANE f32 widen_bf16(half_u16 v) {
-  u32 wide;
-  asm("ushll %0.4s, %1.4h, #0" : "=w"(wide) : "w"(v));
-  return as_float(wide << 16);
-}
-/// Four binary16 elements as binary32.
-UFP4_LANE f32 widen_fp16(half_u16 v) {
-  f32 r;
-  asm("fcvtl %0.4s, %1.4h" : "=w"(r) : "w"(v));
-  return r;
-}
-
+/// Four bf16 or binary16 elements as binary32, and back to binary16, to nearest even.
+UFP4_UNARY("w", u32, widen_words, half_u16, "ushll %0.4s, %1.4h, #0")
+UFP4_LANE f32 widen_bf16(half_u16 v) { return as_float(widen_words(v) << 16); }
+UFP4_UNARY("w", f32, widen_fp16, half_u16, "fcvtl %0.4s, %1.4h")
+UFP4_UNARY("w", half_u16, narrow_fp16, f32, "fcvtn %0.4h, %1.4s")
 /// The upper half of each lane.
-UFP4_LANE half_u16 upper_halves(u32 v) {
-  half_u16 r;
-  asm("shrn %0.4h, %1.4s, #16" : "=w"(r) : "w"(v));
-  return r;
-}
+UFP4_UNARY("w", half_u16, upper_halves, u32, "shrn %0.4h, %1.4s, #16")
 /// Four binary32 numbers as bf16.
 UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
-/// Four binary32 numbers as binary16, to nearest even.
-UFP4_LANE half_u16 narrow_fp16(f32 v) {
-  half_u16 r;
-  asm("fcvtn %0.4h, %1.4s" : "=w"(r) : "w"(v));
+/// Volatile keeps loads in their order: earlier loads would take registers that sums need.
+UFP4_LANE f32 load_broadcast(const void* p) {
+  f32 r;
+  asm volatile("ld1r {%0.4s}, [%1]" : "=w"(r) : "r"(p), "m"(*static_cast<const char(*)[4]>(p)));
   return r;
 }
 
@@ -118,13 +103,15 @@ inline constexpr int philox_parts = 1;
 UFP4_LANE philox_word part_of(u32 v, int) { return v; }
 UFP4_LANE u32 join_parts(philox_word all, philox_word) { return all; }
 UFP4_LANE philox_word xor_all(philox_word a, philox_word b, philox_word c) { return a ^ b ^ c; }
+UFP4_BINARY("w", u32, low_products, u32, u32, "umull %0.2d, %1.2s, %2.2s")
+UFP4_BINARY("w", u32, high_products, u32, u32, "umull2 %0.2d, %1.4s, %2.4s")
+UFP4_BINARY("w", u32, even_lanes, u32, u32, "uzp1 %0.4s, %1.4s, %2.4s")
+UFP4_BINARY("w", u32, odd_lanes, u32, u32, "uzp2 %0.4s, %1.4s, %2.4s")
 /// Both halves of the 64-bit products.
 UFP4_LANE void multiply(philox_word a, u32 b, philox_word& high, philox_word& low) {
-  u32 first, last;
-  asm("umull %0.2d, %1.2s, %2.2s" : "=w"(first) : "w"(a), "w"(b));
-  asm("umull2 %0.2d, %1.4s, %2.4s" : "=w"(last) : "w"(a), "w"(b));
-  asm("uzp1 %0.4s, %1.4s, %2.4s" : "=w"(low) : "w"(first), "w"(last));
-  asm("uzp2 %0.4s, %1.4s, %2.4s" : "=w"(high) : "w"(first), "w"(last));
+  const u32 first = low_products(a, b), last = high_products(a, b);
+  low = even_lanes(first, last);
+  high = odd_lanes(first, last);
 }
 UFP4_LANE quarter_u8 low_bytes(u32 v) { return __builtin_convertvector(v, quarter_u8); }
 /// One bit a lane of a mask whose lanes are all ones or all zeros.
@@ -155,10 +142,13 @@ UFP4_LANE f32 exchange(f32 v) {
   return r;
 }
 
-#include <ufp4/cpu/simd/butterfly_lanes.inl>
+/// Four elements from p on: a vector has one piece.
+UFP4_LANE f32 load_pieces(const void* p, const void*) { return load_as<f32>(p); }
+UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t) { store(base, v); }
+
 #include <ufp4/cpu/simd/philox_lanes.inl>
 #include <ufp4/cpu/simd/scale_lanes.inl>
-#include <ufp4/cpu/simd/transpose_lanes.inl>
+#include <ufp4/cpu/simd/shuffle_lanes.inl>
 
 }  // namespace neon
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -6,29 +6,13 @@
 /// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes:
 /// pairs of dwords, quads of them.
 template <class V>
-UFP4_LANE V low_pairs(V a, V b) {
-  V r;
-  asm("vpunpckldq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
+UFP4_BINARY("v", V, low_pairs, V, V, "vpunpckldq %2, %1, %0")
 template <class V>
-UFP4_LANE V high_pairs(V a, V b) {
-  V r;
-  asm("vpunpckhdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
+UFP4_BINARY("v", V, high_pairs, V, V, "vpunpckhdq %2, %1, %0")
 template <class V>
-UFP4_LANE V low_quads(V a, V b) {
-  V r;
-  asm("vpunpcklqdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
+UFP4_BINARY("v", V, low_quads, V, V, "vpunpcklqdq %2, %1, %0")
 template <class V>
-UFP4_LANE V high_quads(V a, V b) {
-  V r;
-  asm("vpunpckhqdq %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
-  return r;
-}
+UFP4_BINARY("v", V, high_quads, V, V, "vpunpckhqdq %2, %1, %0")
 
 /// v, rounded here: a product is not contracted into a later add.
 UFP4_LANE f32 rounded(f32 v) {
@@ -40,57 +24,38 @@ UFP4_LANE f32 fma(f32 a, f32 b, f32 c) {
   asm("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
   return c;
 }
-UFP4_LANE u32 maximum(u32 a, u32 b) {
-  asm("vpmaxud %1, %0, %0" : "+v"(a) : "v"(b));
-  return a;
-}
-UFP4_LANE u32 minimum(u32 a, u32 b) {
-  asm("vpminud %1, %0, %0" : "+v"(a) : "v"(b));
-  return a;
-}
+UFP4_BINARY("v", u32, maximum, u32, u32, "vpmaxud %2, %1, %0")
+UFP4_BINARY("v", u32, minimum, u32, u32, "vpminud %2, %1, %0")
 /// The smaller and the larger number, neither a NaN.
-UFP4_LANE f32 at_most(f32 a, f32 b) {
-  asm("vminps %1, %0, %0" : "+v"(a) : "v"(b));
-  return a;
-}
-UFP4_LANE f32 at_least(f32 a, f32 b) {
-  asm("vmaxps %1, %0, %0" : "+v"(a) : "v"(b));
-  return a;
-}
+UFP4_BINARY("v", f32, at_most, f32, f32, "vminps %2, %1, %0")
+UFP4_BINARY("v", f32, at_least, f32, f32, "vmaxps %2, %1, %0")
+
+template <std::size_t n>
+using bytes_of = const unsigned char (*)[n];  ///< so that an asm statement reads memory of any type
+/// Four lanes in memory, as an operand of an instruction.
+using four_lanes = std::uint8_t __attribute__((vector_size(16), aligned(1), may_alias));
 
 /// One byte a lane as numbers. Some compilers convert such a vector byte by byte.
 UFP4_LANE u32 widen_bytes(const void* p) {
   u32 r;
-  asm("vpmovzxbd %1, %0" : "=v"(r) : "m"(*static_cast<const char(*)[lanes]>(p)));
+  asm("vpmovzxbd %1, %0" : "=v"(r) : "m"(*bytes_of<lanes>(p)));
   return r;
 }
-/// One bf16 element a lane as binary32.
-UFP4_LANE f32 widen_bf16(half_u16 v) {
-  u32 wide;
-  asm("vpmovzxwd %1, %0" : "=v"(wide) : "v"(v));
-  return as_float(wide << 16);
-}
-/// One binary16 element a lane as binary32.
-UFP4_LANE f32 widen_fp16(half_u16 v) {
+UFP4_LANE f32 load_broadcast(const void* p) {
   f32 r;
-  asm("vcvtph2ps %1, %0" : "=v"(r) : "v"(v));
+  asm("vbroadcastss %1, %0" : "=v"(r) : "m"(*bytes_of<4>(p)));
   return r;
 }
-/// Binary32 numbers as binary16, to nearest even.
-UFP4_LANE half_u16 narrow_fp16(f32 v) {
-  half_u16 r;
-  asm("vcvtps2ph $0, %1, %0" : "=v"(r) : "v"(v));
-  return r;
-}
+/// One bf16 or binary16 element a lane as binary32, and back to binary16, to nearest even.
+UFP4_UNARY("v", u32, widen_words, half_u16, "vpmovzxwd %1, %0")
+UFP4_LANE f32 widen_bf16(half_u16 v) { return as_float(widen_words(v) << 16); }
+UFP4_UNARY("v", f32, widen_fp16, half_u16, "vcvtph2ps %1, %0")
+UFP4_UNARY("v", half_u16, narrow_fp16, f32, "vcvtps2ph $0, %1, %0")
 
-/// Four lanes in memory, as an operand of an instruction.
-using four_lanes = std::uint8_t __attribute__((vector_size(16), aligned(1), may_alias));
+UFP4_BINARY("v", u32, shuffle_bytes, u8, u32, "vpshufb %2, %1, %0")
 /// map[nibble] for every nibble of a word; each 16 bytes of `map` hold the same sixteen entries.
 UFP4_LANE u32 map_nibbles(u8 map, u32 word) {
-  u32 low, high;
-  asm("vpshufb %2, %1, %0" : "=v"(low) : "v"(map), "v"(word & 0x0F0F0F0Fu));
-  asm("vpshufb %2, %1, %0" : "=v"(high) : "v"(map), "v"(word >> 4 & 0x0F0F0F0Fu));
-  return low | high << 4;
+  return shuffle_bytes(map, word & 0x0F0F0F0Fu) | shuffle_bytes(map, word >> 4 & 0x0F0F0F0Fu) << 4;
 }
 
 // For philox_lanes.inl: the numbers of even lanes and those of odd lanes, each in the lower half of 64 bits, so that a
@@ -104,8 +69,9 @@ UFP4_LANE philox_word part_of(u32 v, int part) {
 UFP4_LANE u32 join_parts(philox_word even, philox_word odd) {
   return reinterpret_cast<u32>((even & 0xFFFFFFFFu) | odd << 32);
 }
+UFP4_BINARY("v", u64, product_of_halves, u64, u32, "vpmuludq %2, %1, %0")
 /// Both halves of the 64-bit products.
 UFP4_LANE void multiply(philox_word a, u32 b, philox_word& high, philox_word& low) {
-  asm("vpmuludq %2, %1, %0" : "=v"(low) : "v"(a), "v"(b));
+  low = product_of_halves(a, b);
   high = low >> 32;
 }

@@ -24,16 +24,6 @@ UFP4_BEGIN_TARGET(UFP4_AMX)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace amx {
 
-struct bytes8 {
-  std::uint8_t b[8];
-};
-struct bytes16 {
-  std::uint8_t b[16];
-};
-struct bytes32 {
-  std::uint8_t b[32];
-};
-
 /// Bit positions for VPMULTISHIFTQB: for each word of the result, the position of its nibble in the source quadword.
 /// `mixed`: all quarters of the source hold the 16 bytes of a row; the quadwords of the result alternate between its
 /// two halves. `split`: the four lower quadwords of the source hold the first 8 bytes of a row, the upper ones the
@@ -55,47 +45,30 @@ inline constexpr nibble_places places = make_nibble_places();
 inline constexpr std::uint64_t second_half[8] = {0, ~std::uint64_t{0}, 0, ~std::uint64_t{0},
                                                  0, ~std::uint64_t{0}, 0, ~std::uint64_t{0}};
 
-UFP4_LANE u32 broadcast_16(const std::uint8_t* p) {
-  u32 r;
-  asm("vbroadcasti32x4 %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const bytes16*>(p)));
-  return r;
-}
 /// 8 bytes in the lower four quadwords, the next 8 in the upper ones.
 UFP4_LANE u32 broadcast_8_8(const std::uint8_t* p) {
   u32 r;
-  asm("vpbroadcastq %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const bytes8*>(p)));
-  asm("vpbroadcastq %1, %0%{%2%}" : "+v"(r) : "m"(*reinterpret_cast<const bytes8*>(p + 8)), "Yk"(std::uint8_t{0xF0}));
+  asm("vpbroadcastq %1, %0" : "=v"(r) : "m"(*bytes_of<8>(p)));
+  asm("vpbroadcastq %1, %0%{%2%}" : "+v"(r) : "m"(*bytes_of<8>(p + 8)), "Yk"(std::uint8_t{0xF0}));
   return r;
 }
 /// 32 bytes from each of two places.
 UFP4_LANE u32 join(const std::uint16_t* low, const std::uint16_t* high) {
   u32 r;
-  asm("vbroadcasti64x4 %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const bytes32*>(low)));
-  asm("vbroadcasti64x4 %1, %0%{%2%}"
-      : "+v"(r)
-      : "m"(*reinterpret_cast<const bytes32*>(high)), "Yk"(std::uint8_t{0xF0}));
+  asm("vbroadcasti64x4 %1, %0" : "=v"(r) : "m"(*bytes_of<32>(low)));
+  asm("vbroadcasti64x4 %1, %0%{%2%}" : "+v"(r) : "m"(*bytes_of<32>(high)), "Yk"(std::uint8_t{0xF0}));
   return r;
 }
 UFP4_LANE u32 join(const std::uint16_t* both) {
   u32 r;
-  asm("vbroadcasti64x4 %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const bytes32*>(both)));
+  asm("vbroadcasti64x4 %1, %0" : "=v"(r) : "m"(*bytes_of<32>(both)));
   return r;
 }
-UFP4_LANE u32 shift_nibbles(u32 bytes, u32 place) {
-  u32 r;
-  asm("vpmultishiftqb %1, %2, %0" : "=v"(r) : "v"(bytes), "v"(place));
-  return r;
-}
+UFP4_BINARY("v", u32, shift_nibbles, u32, u32, "vpmultishiftqb %1, %2, %0")
 /// (v & mask) | set
 UFP4_LANE u32 pick(u32 v, u32 mask, u32 set) {
   asm("vpternlogd $0xEA, %2, %1, %0" : "+v"(v) : "v"(mask), "v"(set));
   return v;
-}
-/// The words of a table of 32 at the low five bits of each word.
-UFP4_LANE u32 lookup_words(u32 table, u32 index) {
-  u32 r;
-  asm("vpermw %1, %2, %0" : "=v"(r) : "v"(table), "v"(index));
-  return r;
 }
 /// x * *scale, sixteen times the same scale.
 UFP4_LANE f32 times(f32 x, const float* scale) {
@@ -104,11 +77,7 @@ UFP4_LANE f32 times(f32 x, const float* scale) {
   return r;
 }
 /// Both as bf16, to nearest even; neither may hold a subnormal.
-UFP4_LANE u32 round_pair(f32 low, f32 high) {
-  u32 r;
-  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(r) : "v"(low), "v"(high));
-  return r;
-}
+UFP4_BINARY("v", u32, round_pair, f32, f32, "vcvtne2ps2bf16 %1, %2, %0")
 
 /// The sixteen values of a grid as bf16, which must hold them.
 struct value_table {
@@ -209,9 +178,7 @@ inline bool any_code_outside(const byte_rows& scales, std::size_t live, std::siz
     const auto present = static_cast<std::uint16_t>(count - b < 16 ? (1u << (count - b)) - 1 : 0xFFFFu);
     for (std::size_t r = 0; r < live; ++r) {
       u8x16 v = nan;
-      asm("vmovdqu8 %1, %0%{%2%}"
-          : "+v"(v)
-          : "m"(*reinterpret_cast<const bytes16*>(scales.p + r * scales.step + b)), "Yk"(present));
+      asm("vmovdqu8 %1, %0%{%2%}" : "+v"(v) : "m"(*bytes_of<16>(scales.p + r * scales.step + b)), "Yk"(present));
       found |= reinterpret_cast<u8x16>((v != nan) & (v - low > span));
     }
   }

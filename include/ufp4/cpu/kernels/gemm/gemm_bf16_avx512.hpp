@@ -12,11 +12,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/bf16_range.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 
 #define UFP4_AVX512_BF16 UFP4_AVX512 ",avx512bf16"
 
@@ -24,7 +22,7 @@ UFP4_BEGIN_TARGET(UFP4_AVX512_BF16)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512 {
 
-inline constexpr std::size_t bf16_rows = 8, bf16_depth = 512;
+inline constexpr std::size_t bf16_depth = 512;
 
 UFP4_LANE void add_pairs(f32& sum, u32 pairs, const std::uint32_t* factors) {
   asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(pairs), "m"(*factors));
@@ -48,8 +46,10 @@ inline bool is_subnormal(float x) {
 /// Sixteen columns, and the range of K that bf16_tile multiplies.
 class bf16_slice {
  public:
-  static constexpr std::size_t bytes =
-      bf16_depth / 2 * lanes * 4 + bf16_depth / 8 * lanes * 4 + staged_code_bytes(bf16_depth);
+  static std::size_t depth_of(std::size_t) { return bf16_depth; }
+  static std::size_t bytes(const gemm_job&, std::size_t) {
+    return (bf16_depth / 2 + bf16_depth / 8) * lanes * 4 + staged_code_bytes(bf16_depth);
+  }
 
   std::size_t block, blocks = 0;
   std::uint32_t* pairs;    ///< sixteen dwords for every 2 k
@@ -163,12 +163,9 @@ inline void bf16_tile_by_fma(std::size_t rows, const bf16_slice& s, const std::b
 
 struct bf16_gemm {
   using slice = bf16_slice;
-  static constexpr std::size_t rows = bf16_rows, cols = lanes;
   static bool takes(const gemm_job& job) {
-    return job.mode == accumulate::folded_bf16 && job.block % 8 == 0 && !int8_gemm::takes(job);
+    return job.mode == accumulate::folded_bf16 && job.block % 8 == 0 && !int8_fits(job);
   }
-  static std::size_t depth_of(std::size_t) { return bf16_depth; }
-  static std::size_t slice_bytes(const gemm_job&, std::size_t) { return slice::bytes; }
   static std::size_t record(const gemm_job& job, std::size_t live) { return (live * job.block / 2 + 1) * 4; }
 
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
@@ -195,9 +192,6 @@ struct bf16_gemm {
     for (std::size_t b = 0; b < s.blocks; ++b) found |= p[b * (live * s.block / 2 + 1)];
     return found != 0;
   }
-  static void store(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
-    store_sums(job, part, acc, stride);
-  }
   static void multiply_tile(const slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
     if (has_subnormal(s, live, left)) return bf16_tile_by_fma(live, s, left, acc);
     with_rows(live, [&]<std::size_t count>() { bf16_tile<count>(s, left, acc); });
@@ -207,7 +201,7 @@ struct bf16_gemm {
 }  // namespace avx512
 
 inline constexpr gemm_kernel gemm_bf16_avx512_kernel =
-    streamed_gemm<avx512::bf16_gemm>::row(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256, 256);
+    avx512::streamed_gemm<avx512::bf16_gemm>::row(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 UFP4_END_TARGET

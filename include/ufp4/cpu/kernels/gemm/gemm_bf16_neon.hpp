@@ -38,12 +38,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/bf16_range.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_f32_neon.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_int8_i8mm.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_panel_neon.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
 
 UFP4_BEGIN_TARGET("arch=armv8.2-a+bf16")
 namespace ufp4::cpu::detail::inline UFP4_CODE {
@@ -51,64 +47,10 @@ namespace neon_bf16 {
 
 using namespace neon;
 
+#include <ufp4/cpu/kernels/gemm/gemm_int8_units.inl>
+
 /// Four binary32 numbers as bf16, to nearest even; subnormal results are kept (unlike BFMMLA's).
-UFP4_LANE half_u16 to_bf16(f32 v) {
-  half_u16 r;
-  asm("bfcvtn %0.4h, %1.4s" : "=w"(r) : "w"(v));
-  return r;
-}
-/// Volatile keeps the order of the statements, in which no addition waits for the one before.
-UFP4_LANE void add_products(f32& sum, u8 left, u8 right) {
-  asm volatile("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(left), "w"(right));
-}
-UFP4_LANE u8 low_bytes(u8 a, u8 b) {
-  u8 r;
-  asm("zip1 %0.16b, %1.16b, %2.16b" : "=w"(r) : "w"(a), "w"(b));
-  return r;
-}
-UFP4_LANE u8 high_bytes(u8 a, u8 b) {
-  u8 r;
-  asm("zip2 %0.16b, %1.16b, %2.16b" : "=w"(r) : "w"(a), "w"(b));
-  return r;
-}
-UFP4_LANE f32 low_halves(u8 a, u8 b) {
-  f32 r;
-  asm("zip1 %0.8h, %1.8h, %2.8h" : "=w"(r) : "w"(a), "w"(b));
-  return r;
-}
-UFP4_LANE f32 high_halves(u8 a, u8 b) {
-  f32 r;
-  asm("zip2 %0.8h, %1.8h, %2.8h" : "=w"(r) : "w"(a), "w"(b));
-  return r;
-}
-
-/// The first, second, ... bytes of a grid's values.
-struct value_bytes {
-  u8 byte[4];
-
-  explicit value_bytes(const grid4& grid) {
-    for (std::size_t c = 0; c < 16; ++c)
-      for (std::size_t i = 0; i < 4; ++i)
-        byte[i][c] = static_cast<std::uint8_t>(ufp4::detail::to_bits(grid.value[c]) >> 8 * i);
-  }
-};
-
-/// The values of sixteen codes, two a byte, in order of k.
-UFP4_LANE void decode16(const value_bytes& table, std::uint64_t codes, f32 (&value)[4]) {
-  constexpr std::uint64_t mask = 0x0F0F0F0F0F0F0F0Full;
-  const u8 index =
-      low_bytes(reinterpret_cast<u8>(u64{codes & mask, 0}), reinterpret_cast<u8>(u64{codes >> 4 & mask, 0}));
-  u8 b[4];
-#pragma GCC unroll 4
-  for (std::size_t i = 0; i < 4; ++i) b[i] = lookup_bytes(table.byte[i], index);
-  const u8 low[2] = {low_bytes(b[0], b[1]), high_bytes(b[0], b[1])};
-  const u8 high[2] = {low_bytes(b[2], b[3]), high_bytes(b[2], b[3])};
-#pragma GCC unroll 2
-  for (std::size_t i = 0; i < 2; ++i) {
-    value[2 * i] = low_halves(low[i], high[i]);
-    value[2 * i + 1] = high_halves(low[i], high[i]);
-  }
-}
+UFP4_UNARY("w", half_u16, to_bf16, f32, "bfcvtn %0.4h, %1.4s")
 
 struct bfmmla_gemm {
   static constexpr std::size_t rows = 8, cols = 8, depth = 1024;
@@ -140,7 +82,7 @@ struct bfmmla_gemm {
 
   static void pack(const gemm_operand& side, std::size_t block, std::size_t row, std::size_t live, std::size_t k,
                    std::size_t length, std::byte* out) {
-    const value_bytes table(side.is_quantized ? side.q.format.grid : grid4{});
+    const grid_table table = load_grid((side.is_quantized ? side.q.format.grid : grid4{}).value);
     for (std::size_t p = 0; p < length; p += piece) {
       const std::size_t count = length - p < piece ? length - p : piece;
       std::byte* at = out + bytes_of(p);
@@ -159,12 +101,12 @@ struct bfmmla_gemm {
   }
 
   /// True where a product with a scale may be subnormal.
-  static bool pack_codes(const gemm_operand& side, const value_bytes& values, std::size_t block, std::size_t row,
+  static bool pack_codes(const gemm_operand& side, const grid_table& values, std::size_t block, std::size_t row,
                          std::size_t k, std::size_t count, std::byte* to) {
     const quantized_source& q = side.q;
     float scale[piece / 8 + 2 * lanes] = {};
     row_scales(side, row, k / block, count / block, scale);
-    const value_bytes table = values;          // of which the compiler knows that no store below changes it
+    const grid_table table = values;           // of which the compiler knows that no store below changes it
     const int shift = __builtin_ctzll(block);  // from k to blocks
     const std::size_t step = q.word_step();    // from 8 codes to the next 8
     const std::uint8_t* codes = q.codes + q.code_index(row, k);
@@ -172,7 +114,8 @@ struct bfmmla_gemm {
       const bool half = count - i < 16;  // a last block of 8: the scale after it is 0
       const std::uint64_t second = half ? 0 : load_as<std::uint32_t>(codes + step);
       f32 value[4];
-      decode16(table, load_as<std::uint32_t>(codes) | second << 32, value);
+      const std::uint64_t sixteen = load_as<std::uint32_t>(codes) | second << 32;
+      decode16(table, &sixteen, value);
       const f32 by[2] = {load_broadcast(scale + (i >> shift)), load_broadcast(scale + ((i + 8) >> shift))};
 #pragma GCC unroll 4
       for (std::size_t j = 0; j < 4; ++j) store(to + j * quad, to_bf16(rounded(value[j] * by[j / 2])));
@@ -221,33 +164,28 @@ struct bfmmla_gemm {
   static void multiply_pairs(const std::byte* left, const std::byte* right, std::size_t length, float* acc,
                              std::size_t stride) {
     constexpr std::size_t ways = 4 / pairs;
-    f32 sum[ways][pairs][4] = {};
+    struct unit {
+      f32 v[4];
+    } sum[ways][pairs] = {};
+    // Volatile keeps the order of the statements, in which no addition waits for the one before.
+    const auto add = [](f32& c, u8 a, u8 b) __attribute__((always_inline)) {
+      asm volatile("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(c) : "w"(a), "w"(b));
+    };
     for (std::size_t p = 0; p < length; p += piece) {
       const std::size_t count = length - p < piece ? length - p : piece;
       left += header, right += header;
       for (std::size_t k = 0; k < count; k += 16)
 #pragma GCC unroll 4
-        for (std::size_t i = 0; i < 4; ++i, left += quad, right += quad) {
-          u8 b[4];
-#pragma GCC unroll 4
-          for (std::size_t c = 0; c < 4; ++c) b[c] = load_as<u8>(right + 16 * c);
-#pragma GCC unroll 4
-          for (std::size_t r = 0; r < pairs; ++r) {
-            const u8 a = load_as<u8>(left + 16 * r);
-#pragma GCC unroll 4
-            for (std::size_t c = 0; c < 4; ++c) add_products(sum[i % ways][r][c], a, b[c]);
-          }
-        }
+        for (std::size_t i = 0; i < 4; ++i, left += quad, right += quad) add_matrices(sum[i % ways], left, right, add);
     }
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < pairs; ++r)
 #pragma GCC unroll 4
       for (std::size_t c = 0; c < 4; ++c) {
-        float* at = acc + 2 * r * stride + 2 * c;
-        f32 all = sum[0][r][c];
+        f32 all = sum[0][r].v[c];
 #pragma GCC unroll 4
-        for (std::size_t i = 1; i < ways; ++i) all = all + sum[i][r][c];
-        store_pair(at, stride, load_pair(at, stride) + all);
+        for (std::size_t i = 1; i < ways; ++i) all = all + sum[i][r].v[c];
+        pair_units::store_c(acc, stride, r, c, pair_units::load_c(acc, stride, r, c) + all);
       }
   }
 

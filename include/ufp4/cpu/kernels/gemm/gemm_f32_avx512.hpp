@@ -2,31 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // d = fma(a_k, b_k, d) from +0 in index order within a block, then acc = fma(d, fl(sA * sB), acc): the bits of
-// exact_blocks where an operand is plain or its grid has no exact products, and the order of the fast modes. A tile is
-// up to eight rows by sixteen columns, a column a lane. In folded_bf16 the packed values are value * scale, rounded to
-// bf16, and the packed scales are 1.
-//
-// Packed left operand, tile by tile, block by block, for the tile's live rows:
-// scale[rows], then value[rows] for every k.
+// exact_blocks where an operand is plain or its grid has no exact products, and the order of the fast modes. In
+// folded_bf16 the packed values are value * scale, rounded to bf16, and the packed scales are 1. A record
+// (tile_avx512.hpp) begins with scale[rows].
 #pragma once
 
 #if defined(__x86_64__)
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/gemm_blocked.hpp>
-#include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
-#include <ufp4/cpu/kernels/quantize/quantize_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/tile_avx512.hpp>
+#include <ufp4/cpu/kernels/kernels_avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512 {
 
-inline constexpr std::size_t f32_rows = 8, f32_depth = 256;
-
-UFP4_LANE void add_product(f32& sum, f32 v, const float* factor) {
-  asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(v), "m"(*factor));
-}
+inline constexpr std::size_t f32_depth = 256;
 
 /// The values of 16 k of a row; `k + 8` may be the row's end.
 UFP4_LANE f32 values_at(const quantized_source& q, f32 table, std::size_t row, std::size_t k) {
@@ -74,91 +66,66 @@ inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_
   for (std::size_t b = 0; b < blocks; ++b) scale[b] = 1.0f;
 }
 
-/// Sixteen columns, and the range of K that f32_tile multiplies.
-class f32_slice {
- public:
-  static constexpr std::size_t bytes = (f32_depth + f32_depth / 8) * lanes * 4 + staged_code_bytes(f32_depth);
+struct f32_products {
+  static constexpr std::size_t values = 8, most = f32_depth, few_most = f32_depth;
 
-  f32 table;  ///< of the codes
-  std::size_t block;
-  bool decodes;        ///< the first tile of rows decodes; otherwise read() writes the values
-  bool keeps = false;  ///< the first tile writes the values for the others
-  code_rows codes{};
-  std::size_t blocks = 0;
-  float *value, *scale;  ///< sixteen for every k; sixteen a block
-
-  f32_slice(const gemm_job& job, const gemm_part& columns, std::byte* memory)
-      : table(load(job.right.q.format.grid.value)),
-        block(job.block),
-        decodes(job.right.is_quantized && job.mode != accumulate::folded_bf16),
-        keeps(columns.rows > f32_rows),
-        value(reinterpret_cast<float*>(memory)),
-        scale(value + f32_depth * lanes),
-        job_(job),
-        columns_(columns),
-        staged_(reinterpret_cast<std::uint8_t*>(scale + f32_depth / 8 * lanes)) {}
-
-  void read(std::size_t k, std::size_t depth) {
-    blocks = depth / block;
-    if (decodes) {
-      codes = codes_of(job_.right.q, columns_.col, columns_.cols, k, depth, staged_);
-      prefetch_codes(job_.right.q, columns_.col, k, f32_depth);
-      prefetch_scales(job_.right.q, columns_.col, k / block, blocks);
-      return scales_of(job_.right.q, columns_.col, columns_.cols, k / block, blocks, scale);
-    }
+  static f32 unit(const gemm_job&) { return f32{}; }
+  static f32 table(const gemm_job& job) { return load(job.right.q.format.grid.value); }
+  static bool reads_values(const gemm_job& job) {
+    return !job.right.is_quantized || job.mode == accumulate::folded_bf16;
+  }
+  /// Writes whole vectors, so beyond a `depth` that is no multiple of 16.
+  [[gnu::noinline]] static void read_values(const gemm_job& job, const gemm_part& columns, std::size_t k,
+                                            std::size_t depth, u32* value, float* scale) {
     alignas(64) float row[lanes][f32_depth] = {}, row_scale[f32_depth / 8];
-    for (std::size_t j = 0; j < columns_.cols; ++j) {
-      row_values(job_, job_.right, columns_.col + j, k, depth, row[j], row_scale);
-      for (std::size_t b = 0; b < blocks; ++b) scale[b * lanes + j] = row_scale[b];
+    for (std::size_t j = 0; j < columns.cols; ++j) {
+      row_values(job, job.right, columns.col + j, k, depth, row[j], row_scale);
+      for (std::size_t b = 0; b < depth / job.block; ++b) scale[b * lanes + j] = row_scale[b];
     }
-    transpose_rows(row[0], depth);
-  }
-
- private:
-  /// Sixteen rows become lanes of `value`. Writes whole vectors, so beyond a `depth` that is no multiple of 16.
-  void transpose_rows(const float* rows, std::size_t depth) {
-    for (std::size_t k = 0; k < depth; k += lanes) {
+    for (std::size_t e = 0; e < depth; e += lanes, value += lanes) {
       f32 v[lanes];
-      quantize_kernel::load_transposed(rows + k, f32_depth, v);
-      for (std::size_t e = 0; e < lanes; ++e) store(value + (k + e) * lanes, v[e]);
+      load_transposed(row[0] + e, f32_depth, v);
+      for (std::size_t i = 0; i < lanes; ++i) value[i] = as_bits(v[i]);
     }
   }
-
-  const gemm_job& job_;
-  gemm_part columns_;
-  std::uint8_t* staged_;
 };
 
+UFP4_LANE void add_product(f32& sum, f32 v, const float* factor) {
+  asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(v), "m"(*factor));
+}
+
 template <std::size_t rows, bool decodes>
-inline void f32_tile(const f32_slice& s, const std::byte* left, float* acc) {
-  f32 sum[rows], dot[rows];
+inline void f32_tile(const column_slice<f32_products>& s, const std::byte* left, float* acc) {
+  f32 sum[rows];
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < rows; ++r) sum[r] = load(acc + r * lanes);
   const auto* p = reinterpret_cast<const float*>(left);
-  float* value = s.value;
   const f32 table = s.table;
-  const bool keeps = s.keeps;
+  u32* value = s.value;
   octad codes{};
-  for (std::size_t b = 0, i = 0; b < s.blocks; ++b) {
+  for (std::size_t b = 0, word = 0; b < s.blocks; ++b) {
+    f32 dot[rows] = {};
     const float* head = p;
     p += rows;
-#pragma GCC unroll 8
-    for (std::size_t r = 0; r < rows; ++r) dot[r] = f32{};
-    for (const std::size_t end = i + s.block / 8; i < end; ++i) {
-      if (decodes && i % 8 == 0) codes = codes_at(s.codes, i * 8);
+    for (const std::size_t end = word + s.block / 8; word < end; ++word) {
       f32 v[8];
       if constexpr (decodes) {
-        const u32 dword = codes.v[i % 8];
+        if (word % 8 == 0) {
+          codes = codes_at(s.codes, word * 8);
 #pragma GCC unroll 8
-        for (std::uint32_t e = 0; e < 8; ++e) v[e] = lookup(table, dword >> (4 * e));
-        if (keeps)
+          for (std::size_t i = 0; i < 8; ++i)
+            __builtin_prefetch(s.ahead + (word / 4 + i / 4) * s.ahead_step + i % 4 * 64, 0, 2);
+        }
+        const u32 eight = codes.v[word % 8];
 #pragma GCC unroll 8
-          for (std::size_t e = 0; e < 8; ++e) store(value + e * lanes, v[e]);
+        for (std::uint32_t e = 0; e < 8; ++e) v[e] = lookup(table, eight >> (4 * e));
+        if (value != nullptr)
+#pragma GCC unroll 8
+          for (std::size_t e = 0; e < 8; ++e) *value++ = as_bits(v[e]);
       } else {
 #pragma GCC unroll 8
-        for (std::size_t e = 0; e < 8; ++e) v[e] = load(value + e * lanes);
+        for (std::size_t e = 0; e < 8; ++e) v[e] = as_float(*value++);
       }
-      value += 8 * lanes;
 #pragma GCC unroll 8
       for (std::size_t e = 0; e < 8; ++e, p += rows)
 #pragma GCC unroll 8
@@ -172,10 +139,9 @@ inline void f32_tile(const f32_slice& s, const std::byte* left, float* acc) {
   for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, sum[r]);
 }
 
-/// One row, blocks of 16 or 32: all blocks of 64 k at a time, because in the chain of one block every fma waits for the
-/// one before.
+/// One row, blocks of 16 or 32: all blocks of 64 k at a time, because in the chain of one block every fma waits for the one before.
 template <std::size_t block>
-inline void f32_row(const f32_slice& s, const std::byte* left, float* acc) {
+inline void f32_row(const column_slice<f32_products>& s, const std::byte* left, float* acc) {
   constexpr std::size_t chains = 64 / block;
   const auto* p = reinterpret_cast<const float*>(left);
   const f32 table = s.table;
@@ -183,31 +149,27 @@ inline void f32_row(const f32_slice& s, const std::byte* left, float* acc) {
   for (std::size_t b = 0; b < s.blocks; b += chains) {
     const octad codes = codes_at(s.codes, b * block);
     const float* record[chains];
-    f32 dot[chains];
+    f32 dot[chains] = {};
 #pragma GCC unroll 4
-    for (std::size_t c = 0; c < chains; ++c) {
-      record[c] = p + (b + c < s.blocks ? b + c : b) * (1 + block);
-      dot[c] = f32{};
-    }
-#pragma GCC unroll 32
-    for (std::size_t e = 0; e < block; ++e)
+    for (std::size_t c = 0; c < chains; ++c) record[c] = p + (b + c < s.blocks ? b + c : b) * (1 + block) + 1;
+    for (std::size_t k = 0; k < block; k += 8)
+#pragma GCC unroll 8
+      for (std::size_t e = 0; e < 8; ++e)
 #pragma GCC unroll 4
-      for (std::size_t c = 0; c < chains; ++c)
-        add_product(dot[c], lookup(table, codes.v[c * block / 8 + e / 8] >> static_cast<std::uint32_t>(e % 8 * 4)),
-                    record[c] + 1 + e);
+        for (std::size_t c = 0; c < chains; ++c)
+          add_product(dot[c], lookup(table, codes.v[(c * block + k) / 8] >> static_cast<std::uint32_t>(4 * e)),
+                      record[c] + k + e);
 #pragma GCC unroll 4
     for (std::size_t c = 0; c < chains; ++c)
-      if (b + c < s.blocks) sum = fma(dot[c], rounded(broadcast(*record[c]) * load(s.scale + (b + c) * lanes)), sum);
+      if (b + c < s.blocks) sum = fma(dot[c], rounded(broadcast(record[c][-1]) * load(s.scale + (b + c) * lanes)), sum);
   }
   store(acc, sum);
 }
 
 struct f32_gemm {
-  using slice = f32_slice;
-  static constexpr std::size_t rows = f32_rows, cols = lanes;
+  using slice = column_slice<f32_products>;
+
   static bool takes(const gemm_job& job) { return job.block % 8 == 0; }
-  static std::size_t depth_of(std::size_t) { return f32_depth; }
-  static std::size_t slice_bytes(const gemm_job&, std::size_t) { return slice::bytes; }
   static std::size_t record(const gemm_job& job, std::size_t live) { return live * (1 + job.block) * sizeof(float); }
 
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
@@ -224,9 +186,6 @@ struct f32_gemm {
     }
   }
 
-  static void store(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
-    store_sums(job, part, acc, stride);
-  }
   static void multiply_tile(const slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
     if (first && s.decodes && live == 1 && s.block == 16) return f32_row<16>(s, left, acc);
     if (first && s.decodes && live == 1 && s.block == 32) return f32_row<32>(s, left, acc);
@@ -239,7 +198,7 @@ struct f32_gemm {
 }  // namespace avx512
 
 inline constexpr gemm_kernel gemm_f32_avx512_kernel =
-    streamed_gemm<avx512::f32_gemm>::row(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
+    avx512::streamed_gemm<avx512::f32_gemm>::row(isa::avx512, "gemm_f32_avx512", 1, 128);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 UFP4_END_TARGET

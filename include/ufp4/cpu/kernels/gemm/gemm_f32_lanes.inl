@@ -1,4 +1,4 @@
-// ufp4 - quantized_gemm in binary32: the text of gemm_f32_avx2.hpp and gemm_f32_neon.hpp.
+// ufp4 - quantized_gemm in binary32: what the integer kernels of AVX2 and NEON do not take.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A column of C a lane. d is the chain of fma over a block, from +0 in index order, and acc = fma(d, fl(sA * sB), acc):
@@ -71,7 +71,7 @@ struct f32_gemm {
 
   static void right_codes(const quantized_source& q, std::size_t col, std::size_t live, std::size_t k,
                           std::size_t length, float* value) {
-    const table16 table = table_of(q.format.grid.value);
+    const table16 table = load_table(q.format.grid.value);
     u32 dwords[depth / 8];
     each_codes(q, col, live, k, length,
                [&](std::size_t i, u32 codes) __attribute__((always_inline)) { dwords[i] = codes; });
@@ -80,7 +80,7 @@ struct f32_gemm {
       const std::size_t count = length - 8 * i;
 #pragma GCC unroll 8
       for (std::uint32_t j = 0; j < 8; ++j)
-        if (j < count) store(value + j * cols, lookup(table, codes >> 4 * j & 15u));
+        if (j < count) store(value + j * cols, lookup(table, codes >> 4 * j));
     }
   }
 

@@ -1,8 +1,9 @@
-// ufp4 - quantized_gemm in 8-bit integers with AVX2: exact block dot products by vpmaddubsw, rescaled in binary32.
+// ufp4 - quantized_gemm in 8-bit integers with AVX2 and AVX-VNNI: exact block dot products, rescaled in binary32.
 // SPDX-License-Identifier: Apache-2.0
 //
 // vpmaddubsw multiplies unsigned bytes (the right operand plus an offset that makes it so) by signed ones (the left)
 // and adds neighbours in 16 bits, where a whole block is added up: takes() admits grids for which no lane can overflow.
+// vpdpbusd, for processors with AVX-VNNI and no AVX-512, adds in 32 bits from the start, so any grid is taken.
 //
 // The offset is corrected by -offset * sum(left), one number a row and block. The left panel adds magic_bits to it
 // (gemm_integers.hpp), so that the dot product becomes a binary32, exactly, without a conversion. Then
@@ -19,9 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/gemm_blocked.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_panel_avx2.hpp>
+#include <ufp4/cpu/kernels/kernels_avx2.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX2)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
@@ -31,57 +30,66 @@ using s16 = std::int16_t __attribute__((vector_size(32)));
 using half_u8 = std::uint8_t __attribute__((vector_size(16)));
 using half_u64 = std::uint64_t __attribute__((vector_size(16)));
 
-/// Products of four unsigned bytes of `right` and the four signed bytes at `left`, added in pairs (saturating beyond 16
-/// bits), for two registers of columns: the sums so far plus these, or these alone. One statement, because
-/// separate ones are reordered so that registers run out.
-template <bool first>
-UFP4_LANE void add_dots(u8 right0, u8 right1, const std::byte* left, s16& sum0, s16& sum1) {
-  f32 a;
-  s16 p;
-  if constexpr (first)
-    asm volatile("vbroadcastss %5, %2\n\tvpmaddubsw %2, %3, %0\n\tvpmaddubsw %2, %4, %1"
-                 : "=&x"(sum0), "=&x"(sum1), "=&x"(a)
-                 : "x"(right0), "x"(right1), "m"(*bytes_of<4>(left)));
-  else
-    asm volatile(
-        "vbroadcastss %6, %2\n\tvpmaddubsw %2, %4, %3\n\tvpaddw %3, %0, %0\n\t"
-        "vpmaddubsw %2, %5, %2\n\tvpaddw %2, %1, %1"
-        : "+x"(sum0), "+x"(sum1), "=&x"(a), "=&x"(p)
-        : "x"(right0), "x"(right1), "m"(*bytes_of<4>(left)));
-}
-/// Neighbouring 16-bit integers added in 32 bits; `one` is sixteen ones.
-UFP4_LANE u32 add_pairs(s16 a, s16 one) {
-  u32 r;
-  asm("vpmaddwd %2, %1, %0" : "=x"(r) : "x"(a), "x"(one));
-  return r;
-}
-/// table[index], byte by byte; the table stands in both halves.
-UFP4_LANE u8 lookup_bytes(u8 table, u32 index) {
-  u8 r;
-  asm("vpshufb %2, %1, %0" : "=x"(r) : "x"(table), "x"(index));
-  return r;
-}
-UFP4_LANE half_u8 lookup_bytes(half_u8 table, half_u64 index) {
-  half_u8 r;
-  asm("vpshufb %2, %1, %0" : "=x"(r) : "x"(table), "x"(index));
-  return r;
-}
-/// The sum of eight bytes in either half.
-UFP4_LANE half_u64 sum_bytes(half_u8 a) {
-  half_u64 r;
-  asm("vpsadbw %2, %1, %0" : "=x"(r) : "x"(a), "x"(half_u8{}));
-  return r;
-}
+UFP4_BINARY("x", half_u8, lookup_bytes, half_u8, half_u64, "vpshufb %2, %1, %0")
+UFP4_BINARY("x", half_u64, sum_differences, half_u8, half_u8, "vpsadbw %2, %1, %0")
+UFP4_BINARY("x", u32, add_pairs, s16, s16, "vpmaddwd %2, %1, %0")
 
-struct int8_gemm {
-  static constexpr std::size_t rows = 4, cols = 2 * lanes, depth = 1024;
-
-  static bool takes(const gemm_job& job) {
-    if (!int8_fits(job)) return false;
+/// vpmaddubsw. A class of dot products adds products of four unsigned bytes a column and the four signed bytes at
+/// `left` to two registers of columns.
+struct pairs_in_16_bits {
+  static constexpr isa tier = isa::avx2;
+  static constexpr const char* name = "gemm_int8_avx2";
+  using sum = s16;
+  static bool fits(const gemm_job& job) {
     const integer_range left = integers_of(job.left.q.format.grid), right = integers_of(job.right.q.format.grid);
-    const int sums = static_cast<int>(job.block / 2) * left.amax() * (right.high - right.low);
-    return sums <= 32767;
+    return static_cast<int>(job.block / 2) * left.amax() * (right.high - right.low) <= 32767;
   }
+  UFP4_LANE static void begin(sum (&)[2], u32) {}
+  /// `first`: the sums begin with these. One statement, because separate ones are reordered so that registers run out.
+  template <bool first>
+  UFP4_LANE static void add(u8 right0, u8 right1, const std::byte* left, sum (&s)[2]) {
+    f32 a;
+    s16 p;
+    if constexpr (first)
+      asm volatile("vbroadcastss %5, %2\n\tvpmaddubsw %2, %3, %0\n\tvpmaddubsw %2, %4, %1"
+                   : "=&x"(s[0]), "=&x"(s[1]), "=&x"(a)
+                   : "x"(right0), "x"(right1), "m"(*bytes_of<4>(left)));
+    else
+      asm volatile(
+          "vbroadcastss %6, %2\n\tvpmaddubsw %2, %4, %3\n\tvpaddw %3, %0, %0\n\t"
+          "vpmaddubsw %2, %5, %2\n\tvpaddw %2, %1, %1"
+          : "+x"(s[0]), "+x"(s[1]), "=&x"(a), "=&x"(p)
+          : "x"(right0), "x"(right1), "m"(*bytes_of<4>(left)));
+  }
+  UFP4_LANE static u32 end(sum s, u32 start) { return add_pairs(s, s16{} + std::int16_t{1}) + start; }
+};
+
+/// vpdpbusd. Processors with AVX-512 have another encoding, with which tests run the same kernel.
+template <bool vex>
+struct dots_in_32_bits {
+  static constexpr isa tier = isa::avx_vnni;
+  static constexpr const char* name = "gemm_int8_avx_vnni";
+  using sum = u32;
+  static bool fits(const gemm_job&) { return true; }
+  UFP4_LANE static void begin(sum (&s)[2], u32 start) { s[0] = s[1] = start; }
+  template <bool>
+  UFP4_LANE static void add(u8 right0, u8 right1, const std::byte* left, sum (&s)[2]) {
+    const u32 a = as_bits(load_broadcast(left));
+    dots(s[0], right0, a);
+    dots(s[1], right1, a);
+  }
+  UFP4_LANE static void dots(u32& s, u8 right, u32 left) {
+    if constexpr (vex)
+      asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(s) : "x"(right), "x"(left));
+    else
+      asm("%{evex%} vpdpbusd %2, %1, %0" : "+x"(s) : "x"(right), "x"(left));
+  }
+  UFP4_LANE static u32 end(sum s, u32) { return s; }
+};
+
+/// Panels, the same for all dot products.
+struct int8_panels {
+  static constexpr std::size_t rows = 4, cols = 2 * lanes, depth = 1024;
 
   static std::size_t left_block(const gemm_job& job) { return rows * (job.block + 8); }
   static std::size_t right_block(const gemm_job& job) { return cols * (job.block + 4); }
@@ -122,7 +130,7 @@ struct int8_gemm {
         const std::uint64_t pairs = load_as<std::uint32_t>(codes) | std::uint64_t{load_as<std::uint32_t>(codes + step)}
                                                                         << 32;
         const half_u8 integers = lookup_bytes(table, half_u64{pairs, pairs >> 4} & mask);
-        sum += sum_bytes(integers + above);
+        sum += sum_differences(integers + above, half_u8{});
         store(block + rows * c + 16 * r, integers);
       }
       const auto total = static_cast<std::uint32_t>(sum[0] + sum[1]) -
@@ -152,33 +160,30 @@ struct int8_gemm {
       std::byte* group = out + 4 * half;
       each_codes(q, col + first, live - first, k, length, [&](std::size_t i, u32 codes) __attribute__((always_inline)) {
         std::byte* to = group + i / 2 * 256 + (i >> shift) * (4 * cols) + i % 2 * 64;
-        store(to, lookup_bytes(table, codes & mask));
-        store(to + 128, lookup_bytes(table, codes >> 4 & mask));
+        store(to, shuffle_bytes(table, codes & mask));
+        store(to + 128, shuffle_bytes(table, codes >> 4 & mask));
       });
       column_scales(job.right, col + first, live - first, k / job.block, length / job.block, group + cols * job.block,
                     right_block(job));
     }
   }
+};
+
+template <class Dots>
+struct int8_gemm : int8_panels {
+  static bool takes(const gemm_job& job) { return int8_fits(job) && Dots::fits(job); }
 
   static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
                        std::size_t length, float* acc, std::size_t stride) {
-    multiply_live<int8_gemm>(job, left, right, live, length / job.block, acc, stride);
-  }
-  /// Kernel::multiply_rows for at least as many rows as there are.
-  template <class Kernel>
-  static void multiply_live(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
-                            std::size_t count, float* acc, std::size_t stride) {
-    if (live == 1)
-      Kernel::template multiply_rows<1>(job, left, right, count, acc, stride);
-    else if (live == 2)
-      Kernel::template multiply_rows<2>(job, left, right, count, acc, stride);
-    else
-      Kernel::template multiply_rows<4>(job, left, right, count, acc, stride);
+    (live == 1   ? multiply_rows<1>
+     : live == 2 ? multiply_rows<2>
+                 : multiply_rows<4>)(job, left, right, length / job.block, acc, stride);
   }
 
-  /// Sixteen k of every row: added to the sums, or the first of a block.
+  /// Sixteen k of every row; `first`: of a block.
   template <bool first, std::size_t height>
-  UFP4_LANE static void add_products(const std::byte* left, const std::byte* right, s16 (&sum)[height][2]) {
+  UFP4_LANE static void add_products(const std::byte* left, const std::byte* right,
+                                     typename Dots::sum (&sum)[height][2]) {
 #pragma GCC unroll 4
     for (std::size_t quad = 0; quad < 4; ++quad) {
       const u8 b0 = load_as<u8>(right + 64 * quad), b1 = load_as<u8>(right + 64 * quad + 32);
@@ -186,9 +191,9 @@ struct int8_gemm {
       for (std::size_t r = 0; r < height; ++r) {
         const std::byte* a = left + 16 * r + 4 * quad;
         if (first && quad == 0)
-          add_dots<true>(b0, b1, a, sum[r][0], sum[r][1]);
+          Dots::template add<true>(b0, b1, a, sum[r]);
         else
-          add_dots<false>(b0, b1, a, sum[r][0], sum[r][1]);
+          Dots::template add<false>(b0, b1, a, sum[r]);
       }
     }
   }
@@ -201,16 +206,17 @@ struct int8_gemm {
     const std::size_t block = job.block, next = left_bytes(job, job.padded());
     const f32 magic = as_float(broadcast(magic_bits(job)));
     constexpr bool in_registers = height <= 2;
-    const s16 one = s16{} + std::int16_t{1};
     f32 kept[height][2];
     if constexpr (in_registers) load_sums(acc, stride, kept);
     for (std::size_t b = 0; b < count; ++b) {
       if constexpr (!in_registers)
         for (std::size_t i = 0; i < rows * (block + 8); i += 64) __builtin_prefetch(left + next + i);
-      s16 sum[height][2];
+      const std::byte *row = left + rows * block, *column = right + cols * block;
+      typename Dots::sum sum[height][2];
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < height; ++r) Dots::begin(sum[r], as_bits(load_broadcast(row + 4 * r)));
       add_products<true>(left, right, sum);
       for (std::size_t k = 16; k < block; k += 16) add_products<false>(left + rows * k, right + 16 * k, sum);
-      const std::byte *row = left + rows * block, *column = right + cols * block;
       const f32 scale[2] = {load_as<f32>(column), load_as<f32>(column + 32)};
 #pragma GCC unroll 4
       for (std::size_t r = 0; r < height; ++r) {
@@ -218,7 +224,7 @@ struct int8_gemm {
         const f32 by = load_broadcast(row + 4 * rows + 4 * r);
 #pragma GCC unroll 2
         for (std::size_t c = 0; c < 2; ++c) {
-          const f32 d = as_float(add_pairs(sum[r][c], one) + start) - magic, t = rounded(scale[c] * by);
+          const f32 d = as_float(Dots::end(sum[r][c], start)) - magic, t = rounded(scale[c] * by);
           float* at = acc + r * stride + c * lanes;
           if constexpr (in_registers)
             kept[r][c] = fma(d, t, kept[r][c]);
@@ -233,7 +239,8 @@ struct int8_gemm {
   }
 };
 
-inline constexpr gemm_kernel gemm_int8_kernel = blocked_gemm<int8_gemm>::row(isa::avx2, "gemm_int8_avx2", 4, 512, 128);
+template <class Dots>
+inline constexpr gemm_kernel int8_kernel = blocked_gemm<int8_gemm<Dots>>::row(Dots::tier, Dots::name, 4, 512, 128);
 
 }  // namespace avx2
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

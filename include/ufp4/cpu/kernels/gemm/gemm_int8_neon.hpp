@@ -5,20 +5,18 @@
 // |--------------|------------------------------------------------------------------------------------------------|
 // | neon         | MLA by element in 16 bits, eight columns a register: takes() admits grids that cannot overflow |
 // | neon_dotprod | SDOT by element in 32 bits, four columns x 4 k a register                                      |
-// | neon_i8mm    | gemm_int8_i8mm.hpp                                                                             |
+// | neon_i8mm    | SMMLA in 32 bits, two rows by two columns x 8 k                                                |
 //
 // A dot product starts at magic_bits (gemm_integers.hpp) and so ends as a binary32, exactly, without a conversion. Then
 // acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, which fast shares.
+// The body is gemm_int8_units.inl.
 #pragma once
 
 #if defined(__aarch64__)
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/gemm_blocked.hpp>
-#include <ufp4/cpu/kernels/dequantize/dequantize_scalar.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_panel_neon.hpp>
+#include <ufp4/cpu/kernels/kernels_neon.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace neon {
@@ -26,13 +24,15 @@ namespace neon {
 using s16 = std::int16_t __attribute__((vector_size(16)));
 using half_s8 = std::int8_t __attribute__((vector_size(8)));
 
-/// Panels of a tile of 4 x 8. A block is its pieces of 16 k and then its scales. Layout defines where bytes go:
+/// Panels of a tile of 4 x 8. A block is its pieces of 16 k and then its scales. A unit is a row of C, or two. Layout has:
 ///
 /// | left_piece, right_piece   | bytes of 16 k of 4 rows, of 8 columns                                              |
-/// | left_scales, right_scales | binary32 numbers after a block's pieces                                             |
-/// | put_left(at, r, v)        | 16 k of row r: v holds the eight even k, then the eight odd ones                    |
-/// | put_right(at, i, c, e, o) | k 8i .. 8i + 7 (i = 0, 1) of columns c .. c + 3: a column's even k are dwords of e  |
-/// | put_..._scale(at, r, s)   | one row's; put_right_scale(at, c, s): four columns'                                 |
+/// | left_scales, right_scales | binary32 numbers after a block's pieces                                            |
+/// | put_left(at, r, v)        | 16 k of row r: v holds the eight even k, then the eight odd ones                   |
+/// | put_right(at, i, c, e, o) | k 8i .. 8i + 7 (i = 0, 1) of columns c .. c + 3: a column's even k are dwords of e |
+/// | put_..._scale(at, r, s)   | one row's; put_right_scale(at, c, s): four columns'                                |
+/// | unit_rows, unit_registers | rows of C in a unit, and the registers that hold it                                |
+/// | load_c, store_c, by_rows  | register c of a unit of C; the scales of a unit, as all its registers have them    |
 template <class Layout>
 struct int8_panels {
   static constexpr std::size_t rows = 4, cols = 8, depth = 1024;
@@ -98,20 +98,46 @@ struct int8_panels {
   }
 };
 
-/// The end of a block for one register of sums.
-UFP4_LANE f32 rescaled(u32 sum, f32 magic, f32 scales, f32 acc) { return fma(as_float(sum) - magic, scales, acc); }
+/// Units of one row, in two registers of columns; a row's scale once.
+struct row_units {
+  static constexpr std::size_t left_scales = 4, right_scales = 8, unit_rows = 1, unit_registers = 2;
 
-// ---- neon
+  UFP4_LANE static void put_left_scale(std::byte* at, std::size_t r, float s) { store(at + 4 * r, s); }
+  UFP4_LANE static void put_right_scale(std::byte* at, std::size_t c, f32 s) { store(at + 4 * c, s); }
+  UFP4_LANE static f32 by_rows(const std::byte* scales, std::size_t r) { return load_broadcast(scales + 4 * r); }
+  UFP4_LANE static f32 load_c(const float* acc, std::size_t stride, std::size_t r, std::size_t c) {
+    return load(acc + r * stride + c * lanes);
+  }
+  UFP4_LANE static void store_c(float* acc, std::size_t stride, std::size_t r, std::size_t c, f32 v) {
+    store(acc + r * stride + c * lanes, v);
+  }
+};
+
+/// Units of two rows: a register holds rows 2p, 2p + 1 and columns 2c, 2c + 1: {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c),
+/// (2p + 1, 2c + 1)}.
+struct pair_units {
+  static constexpr std::size_t unit_rows = 2, unit_registers = 4;
+
+  UFP4_LANE static f32 load_c(const float* acc, std::size_t stride, std::size_t p, std::size_t c) {
+    const float* at = acc + 2 * p * stride + 2 * c;
+    return reinterpret_cast<f32>(u64{load_as<std::uint64_t>(at), load_as<std::uint64_t>(at + stride)});
+  }
+  UFP4_LANE static void store_c(float* acc, std::size_t stride, std::size_t p, std::size_t c, f32 v) {
+    float* at = acc + 2 * p * stride + 2 * c;
+    const auto halves = reinterpret_cast<u64>(v);
+    store(at, std::uint64_t{halves[0]});
+    store(at + stride, std::uint64_t{halves[1]});
+  }
+};
 
 /// 16-bit integers. Left: a row's eight even k, then its odd ones. Right: for each k eight columns.
-struct mla_layout {
-  static constexpr std::size_t left_piece = 4 * 32, right_piece = 16 * 16, left_scales = 4, right_scales = 8;
+struct mla_layout : row_units {
+  static constexpr std::size_t left_piece = 4 * 32, right_piece = 16 * 16;
 
   UFP4_LANE static void put_left(std::byte* at, std::size_t r, u8 v) {
     store(at + 32 * r, widened(v, 0));
     store(at + 32 * r + 16, widened(v, 1));
   }
-  UFP4_LANE static void put_left_scale(std::byte* at, std::size_t r, float s) { store(at + 4 * r, s); }
   UFP4_LANE static void put_right(std::byte* at, std::size_t i, std::size_t c, u8 even, u8 odd) {
     std::int8_t bytes[2][16];
     store(bytes[0], even);
@@ -120,8 +146,6 @@ struct mla_layout {
       for (std::size_t j = 0; j < 4; ++j)
         store(at + 16 * (8 * i + k) + 2 * (c + j), std::int16_t{bytes[k % 2][4 * j + k / 2]});
   }
-  UFP4_LANE static void put_right_scale(std::byte* at, std::size_t c, f32 s) { store(at + 4 * c, s); }
-
   /// Half of sixteen signed bytes in 16 bits.
   UFP4_LANE static s16 widened(u8 v, std::size_t half) {
     half_s8 part;
@@ -130,93 +154,90 @@ struct mla_layout {
   }
 };
 
+/// Bytes. Left: 16 a row, in four quads: even k below 8, even k from 8 on, odd below 8, odd from 8 on. Right: the same
+/// four quads of eight columns.
+struct sdot_layout : row_units {
+  static constexpr std::size_t left_piece = 4 * 16, right_piece = 8 * 16;
+
+  UFP4_LANE static void put_left(std::byte* at, std::size_t r, u8 v) { store(at + 16 * r, v); }
+  UFP4_LANE static void put_right(std::byte* at, std::size_t i, std::size_t c, u8 even, u8 odd) {
+    store(at + 32 * i + 4 * c, even);
+    store(at + 32 * (2 + i) + 4 * c, odd);
+  }
+};
+
+/// Bytes. 8 k of two rows or columns are a register: first k below 8 of every pair, then k from 8 on. Each row's scale
+/// stands twice, each pair of columns' too, as C has them.
+struct smmla_layout : pair_units {
+  static constexpr std::size_t left_piece = 4 * 16, right_piece = 8 * 16, left_scales = 8, right_scales = 16;
+
+  UFP4_LANE static void put_left(std::byte* at, std::size_t r, u8 v) {
+    const auto dword = reinterpret_cast<u32>(v);  // even k below 8, even from 8 on, odd below 8, odd from 8 on
+    std::byte* to = at + r / 2 * 16 + r % 2 * 8;
+    store(to, std::uint32_t{dword[0]});
+    store(to + 4, std::uint32_t{dword[2]});
+    store(to + 32, std::uint32_t{dword[1]});
+    store(to + 36, std::uint32_t{dword[3]});
+  }
+  UFP4_LANE static void put_left_scale(std::byte* at, std::size_t r, float s) {
+    store(at + 8 * r, s);
+    store(at + 8 * r + 4, s);
+  }
+  UFP4_LANE static void put_right(std::byte* at, std::size_t i, std::size_t c, u8 even, u8 odd) {
+    const auto e = reinterpret_cast<u32>(even), o = reinterpret_cast<u32>(odd);
+    store(at + 64 * i + 8 * c, low_pairs(e, o));
+    store(at + 64 * i + 8 * c + 16, high_pairs(e, o));
+  }
+  UFP4_LANE static void put_right_scale(std::byte* at, std::size_t c, f32 s) {
+    store(at + 8 * c, low_quads(s, s));
+    store(at + 8 * c + 16, high_quads(s, s));
+  }
+  UFP4_LANE static f32 by_rows(const std::byte* scales, std::size_t p) { return load_as<f32>(scales + 16 * p); }
+};
+
+#include <ufp4/cpu/kernels/gemm/gemm_int8_units.inl>
+
 /// sum += right * left[element]
 template <int element>
 UFP4_LANE void add_products(s16& sum, s16 right, s16 left) {
   asm("mla %0.8h, %1.8h, %2.h[%3]" : "+w"(sum) : "w"(right), "x"(left), "i"(element));
 }
-UFP4_LANE u32 add_low(u32 a, s16 b) {
-  asm("saddw %0.4s, %0.4s, %1.4h" : "+w"(a) : "w"(b));
-  return a;
-}
-UFP4_LANE u32 add_high(u32 a, s16 b) {
-  asm("saddw2 %0.4s, %0.4s, %1.8h" : "+w"(a) : "w"(b));
-  return a;
-}
+UFP4_BINARY("w", u32, add_low, u32, s16, "saddw %0.4s, %1.4s, %2.4h")
+UFP4_BINARY("w", u32, add_high, u32, s16, "saddw2 %0.4s, %1.4s, %2.8h")
 
-struct mla_gemm : int8_panels<mla_layout> {
-  static bool takes(const gemm_job& job) {
+struct mla : mla_layout {
+  static constexpr isa tier = isa::neon;
+  static constexpr const char* name = "gemm_int8_neon";
+  static constexpr std::size_t tile_depth = 1;
+  using sum = s16;
+
+  static bool fits(const gemm_job& job) {
     const int products = integers_of(job.left.q.format.grid).amax() * integers_of(job.right.q.format.grid).amax();
-    return int8_fits(job) && static_cast<int>(job.block) * products <= 32767;
+    return static_cast<int>(job.block) * products <= 32767;
   }
 
-  static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
-                       std::size_t length, float* acc, std::size_t stride) {
-    return live == 1 ? multiply_rows<1>(job, left, right, length, acc, stride)
-                     : multiply_rows<4>(job, left, right, length, acc, stride);
-  }
-
+  UFP4_LANE static sum begin(u32) { return sum{}; }
+  UFP4_LANE static u32 end(sum s, u32 start, std::size_t c) { return c == 0 ? add_low(start, s) : add_high(start, s); }
   template <int k, std::size_t height>
-  UFP4_LANE static void add_two(s16 (&sum)[height], const s16 (&a)[height][2], const std::byte* right) {
+  UFP4_LANE static void add_two(sum (&s)[height], const s16 (&a)[height][2], const std::byte* right) {
     const s16 even = load_as<s16>(right + 32 * k), odd = load_as<s16>(right + 32 * k + 16);
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < height; ++r) {
-      add_products<k>(sum[r], even, a[r][0]);
-      add_products<k>(sum[r], odd, a[r][1]);
+      add_products<k>(s[r], even, a[r][0]);
+      add_products<k>(s[r], odd, a[r][1]);
     }
   }
-
   template <std::size_t height>
-  static void multiply_rows(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t length,
-                            float* acc, std::size_t stride) {
-    const u32 start = broadcast(magic_bits(job));
-    const std::size_t block = job.block;
-    f32 kept[height][2];
-    load_sums(acc, stride, kept);
-    for (std::size_t k = 0; k < length; k += block) {
-      s16 sum[height];
+  UFP4_LANE static void add(sum (&s)[height], const std::byte* left, const std::byte* right) {
+    s16 a[height][2];
 #pragma GCC unroll 4
-      for (std::size_t r = 0; r < height; ++r) sum[r] = s16{};
-      for (std::size_t i = 0; i < block; i += 16, left += mla_layout::left_piece, right += mla_layout::right_piece) {
-        s16 a[height][2];
-#pragma GCC unroll 4
-        for (std::size_t r = 0; r < height; ++r) {
-          a[r][0] = load_as<s16>(left + 32 * r);
-          a[r][1] = load_as<s16>(left + 32 * r + 16);
-        }
-        add_two<0>(sum, a, right), add_two<1>(sum, a, right), add_two<2>(sum, a, right), add_two<3>(sum, a, right);
-        add_two<4>(sum, a, right), add_two<5>(sum, a, right), add_two<6>(sum, a, right), add_two<7>(sum, a, right);
-      }
-      const f32 scale[2] = {load_as<f32>(right), load_as<f32>(right + 16)};
-#pragma GCC unroll 4
-      for (std::size_t r = 0; r < height; ++r) {
-        const f32 by = load_broadcast(left + 4 * r);
-        kept[r][0] = rescaled(add_low(start, sum[r]), as_float(start), rounded(scale[0] * by), kept[r][0]);
-        kept[r][1] = rescaled(add_high(start, sum[r]), as_float(start), rounded(scale[1] * by), kept[r][1]);
-      }
-      left += 4 * mla_layout::left_scales;
-      right += 4 * mla_layout::right_scales;
+    for (std::size_t r = 0; r < height; ++r) {
+      a[r][0] = load_as<s16>(left + 32 * r);
+      a[r][1] = load_as<s16>(left + 32 * r + 16);
     }
-    store_sums(acc, stride, kept);
+    add_two<0>(s, a, right), add_two<1>(s, a, right), add_two<2>(s, a, right), add_two<3>(s, a, right);
+    add_two<4>(s, a, right), add_two<5>(s, a, right), add_two<6>(s, a, right), add_two<7>(s, a, right);
   }
-};
-
-inline constexpr gemm_kernel gemm_int8_kernel = blocked_gemm<mla_gemm>::row(isa::neon, "gemm_int8_neon", 1, 512, 128);
-
-// ---- neon_dotprod
-
-/// Bytes. Left: 16 a row, in four quads: even k below 8, even k from 8 on, odd below 8, odd from 8 on. Right: the same
-/// four quads of eight columns.
-struct sdot_layout {
-  static constexpr std::size_t left_piece = 4 * 16, right_piece = 8 * 16, left_scales = 4, right_scales = 8;
-
-  UFP4_LANE static void put_left(std::byte* at, std::size_t r, u8 v) { store(at + 16 * r, v); }
-  UFP4_LANE static void put_left_scale(std::byte* at, std::size_t r, float s) { store(at + 4 * r, s); }
-  UFP4_LANE static void put_right(std::byte* at, std::size_t i, std::size_t c, u8 even, u8 odd) {
-    store(at + 32 * i + 4 * c, even);
-    store(at + 32 * (2 + i) + 4 * c, odd);
-  }
-  UFP4_LANE static void put_right_scale(std::byte* at, std::size_t c, f32 s) { store(at + 4 * c, s); }
 };
 
 }  // namespace neon
@@ -228,68 +249,79 @@ namespace neon_dotprod {
 
 using namespace neon;
 
+#include <ufp4/cpu/kernels/gemm/gemm_int8_units.inl>
+
 /// sum += right . left's quad, four signed bytes a lane.
 template <int quad>
 UFP4_LANE void add_dots(u32& sum, u8 right, u8 left) {
   asm("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(right), "w"(left), "i"(quad));
 }
 
-struct sdot_gemm : int8_panels<sdot_layout> {
-  static bool takes(const gemm_job& job) { return int8_fits(job); }
+struct sdot : sdot_layout {
+  static constexpr isa tier = isa::neon_dotprod;
+  static constexpr const char* name = "gemm_int8_dotprod";
+  static constexpr std::size_t tile_depth = 4;
+  struct sum {
+    u32 v[2];
+  };
 
-  static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
-                       std::size_t length, float* acc, std::size_t stride) {
-    return live == 1 ? multiply_rows<1>(job, left, right, length, acc, stride)
-                     : multiply_rows<4>(job, left, right, length, acc, stride);
-  }
+  static bool fits(const gemm_job&) { return true; }
 
+  UFP4_LANE static sum begin(u32 start) { return {{start, start}}; }
+  UFP4_LANE static u32 end(const sum& s, u32, std::size_t c) { return s.v[c]; }
   template <int quad, std::size_t height>
-  UFP4_LANE static void add_quad(u32 (&sum)[height][2], const u8 (&a)[height], const std::byte* right) {
+  UFP4_LANE static void add_quad(sum (&s)[height], const u8 (&a)[height], const std::byte* right) {
     const u8 b0 = load_as<u8>(right + 32 * quad), b1 = load_as<u8>(right + 32 * quad + 16);
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < height; ++r) {
-      add_dots<quad>(sum[r][0], b0, a[r]);
-      add_dots<quad>(sum[r][1], b1, a[r]);
+      add_dots<quad>(s[r].v[0], b0, a[r]);
+      add_dots<quad>(s[r].v[1], b1, a[r]);
     }
   }
-
-  /// The loop of mla_gemm again: a template cannot be compiled for two instruction sets (architecture decision 4).
   template <std::size_t height>
-  static void multiply_rows(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t length,
-                            float* acc, std::size_t stride) {
-    const u32 start = broadcast(magic_bits(job));
-    const std::size_t block = job.block;
-    f32 kept[height][2];
-    load_sums(acc, stride, kept);
-    for (std::size_t k = 0; k < length; k += block) {
-      u32 sum[height][2];
+  UFP4_LANE static void add(sum (&s)[height], const std::byte* left, const std::byte* right) {
+    u8 a[height];
 #pragma GCC unroll 4
-      for (std::size_t r = 0; r < height; ++r) sum[r][0] = sum[r][1] = start;
-      for (std::size_t i = 0; i < block; i += 16, left += sdot_layout::left_piece, right += sdot_layout::right_piece) {
-        u8 a[height];
-#pragma GCC unroll 4
-        for (std::size_t r = 0; r < height; ++r) a[r] = load_as<u8>(left + 16 * r);
-        add_quad<0>(sum, a, right), add_quad<1>(sum, a, right), add_quad<2>(sum, a, right), add_quad<3>(sum, a, right);
-      }
-      const f32 scale[2] = {load_as<f32>(right), load_as<f32>(right + 16)};
-#pragma GCC unroll 4
-      for (std::size_t r = 0; r < height; ++r) {
-        const f32 by = load_broadcast(left + 4 * r);
-#pragma GCC unroll 2
-        for (std::size_t c = 0; c < 2; ++c)
-          kept[r][c] = rescaled(sum[r][c], as_float(start), rounded(scale[c] * by), kept[r][c]);
-      }
-      left += 4 * sdot_layout::left_scales;
-      right += 4 * sdot_layout::right_scales;
-    }
-    store_sums(acc, stride, kept);
+    for (std::size_t r = 0; r < height; ++r) a[r] = load_as<u8>(left + 16 * r);
+    add_quad<0>(s, a, right), add_quad<1>(s, a, right), add_quad<2>(s, a, right), add_quad<3>(s, a, right);
   }
 };
 
-inline constexpr gemm_kernel gemm_int8_kernel =
-    blocked_gemm<sdot_gemm>::row(isa::neon_dotprod, "gemm_int8_dotprod", 4, 512, 128);
-
 }  // namespace neon_dotprod
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+UFP4_END_TARGET
+
+UFP4_BEGIN_TARGET("arch=armv8.2-a+dotprod+i8mm")
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+namespace neon_i8mm {
+
+using namespace neon;
+
+#include <ufp4/cpu/kernels/gemm/gemm_int8_units.inl>
+
+struct smmla : smmla_layout {
+  static constexpr isa tier = isa::neon_i8mm;
+  static constexpr const char* name = "gemm_int8_i8mm";
+  static constexpr std::size_t tile_depth = 8;
+  struct sum {
+    u32 v[4];
+  };
+
+  static bool fits(const gemm_job&) { return true; }
+
+  UFP4_LANE static sum begin(u32 start) { return {{start, start, start, start}}; }
+  UFP4_LANE static u32 end(const sum& s, u32, std::size_t c) { return s.v[c]; }
+  template <std::size_t pairs>
+  UFP4_LANE static void add(sum (&s)[pairs], const std::byte* left, const std::byte* right) {
+    const auto one = [](u32& c, u8 a, u8 b) __attribute__((always_inline)) {
+      asm("smmla %0.4s, %1.16b, %2.16b" : "+w"(c) : "w"(a), "w"(b));
+    };
+    add_matrices(s, left, right, one);
+    add_matrices(s, left + 32, right + 64, one);
+  }
+};
+
+}  // namespace neon_i8mm
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 UFP4_END_TARGET
 

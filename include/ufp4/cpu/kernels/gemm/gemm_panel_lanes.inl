@@ -1,8 +1,8 @@
 // ufp4 - columns of a GEMM operand side by side, a column a lane: for AVX2 and NEON.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included inside a target region, after load_dwords and load_broadcast of the instruction set. A row of codes and a
-// row of scales are both rows of dwords to be transposed: eight codes a dword, or one, two or four scales.
+// Included inside a target region. A row of codes and a row of scales are both rows of dwords to be transposed: eight
+// codes a dword, or one, two or four scales.
 
 /// A kernel reads the same k of columns this many further on next: their codes and scales are prefetched.
 inline constexpr std::size_t columns_ahead = 16;

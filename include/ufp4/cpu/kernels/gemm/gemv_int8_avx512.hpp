@@ -14,9 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
@@ -147,8 +145,8 @@ f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum)
 #pragma GCC unroll 4
       for (std::size_t g = b * groups; g < (b + 1) * groups; ++g, codes += 64) {
         const u32 dword = load_as<u32>(codes);
-        add_dots(even, low(s.table, dword), reinterpret_cast<const std::byte*>(row->even + 4 * g));
-        add_dots(odd, high(s.table, dword), reinterpret_cast<const std::byte*>(row->odd + 4 * g));
+        add_dots(even, low(s.table, dword), row->even + 4 * g);
+        add_dots(odd, high(s.table, dword), row->odd + 4 * g);
         prefetch_after(odd, codes + gemv_lead);
       }
       sum = rescaled(s, *row, block, b, even + odd, sum);
@@ -157,7 +155,7 @@ f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum)
 }
 
 struct int8_gemv {
-  static bool takes(const gemm_job& job) { return job.out.rows == 1 && int8_gemm::takes(job) && job.block <= 32; }
+  static bool takes(const gemm_job& job) { return job.out.rows == 1 && int8_fits(job) && job.block <= 32; }
   static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
     return rows * chunks(job) * sizeof(gemv_chunk_of_row);
@@ -195,7 +193,7 @@ struct int8_gemv {
     auto* staged = reinterpret_cast<std::uint8_t*>(scale + gemv_depth / 16 * lanes);
     auto* sums = reinterpret_cast<float*>(staged + staged_code_bytes(gemv_depth));
     gemv_slice s{};
-    s.table = nibble_table(q.format.grid.integer, -integers_of(q.format.grid).low);
+    s.table = offset_table(q.format.grid);
     s.magic = as_float(broadcast(magic_bits(job)));
     s.scale = scale;
     s.scale_bytes = scale_row_count(q) * static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
+#include <ufp4/cpu/kernels/kernels_avx512.hpp>
 #include <ufp4/cpu/simd/amx.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_TYPES {
@@ -27,9 +28,12 @@ UFP4_BEGIN_TARGET(UFP4_AMX)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace amx {
 
+using avx512::broadcast_16;
+using avx512::bytes_of;
 using avx512::f32;
 using avx512::half_u16;
 using avx512::load_as;
+using avx512::lookup_words;
 using avx512::u32;
 
 constexpr std::size_t up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
@@ -42,11 +46,10 @@ struct byte_rows {
 
 /// Transposes sixteen rows of sixteen dwords.
 inline void transpose_dwords(const std::uint8_t* from, std::size_t from_step, std::uint8_t* to, std::size_t to_step) {
-  for (std::size_t i = 0; i < 4; ++i) {
-    const avx512::quad q = avx512::transposed(from + 16 * i, from_step);
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < 4; ++j) avx512::store(to + (4 * i + j) * to_step, q.v[j]);
-  }
+  f32 v[tile_side];
+  avx512::load_transposed(reinterpret_cast<const float*>(from), from_step / 4, v);
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < tile_side; ++i) avx512::store(to + i * to_step, v[i]);
 }
 
 /// The codes of K [k, k + depth) of rows [row, row + 16), row by row: in place, or staged where they are interleaved.

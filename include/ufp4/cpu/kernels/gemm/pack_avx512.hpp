@@ -25,59 +25,14 @@ UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512 {
 
-/// f<rows>() for a tile of 1 to 8 rows.
-template <class F>
-void with_rows(std::size_t rows, const F& f) {
-  switch (rows) {
-    case 1: return f.template operator()<1>();
-    case 2: return f.template operator()<2>();
-    case 3: return f.template operator()<3>();
-    case 4: return f.template operator()<4>();
-    case 5: return f.template operator()<5>();
-    case 6: return f.template operator()<6>();
-    case 7: return f.template operator()<7>();
-    default: return f.template operator()<8>();
-  }
-}
-
-/// 16 bytes of each of sixteen rows: dword j of row r in lane r of v[j].
-struct quad {
-  u32 v[4];
+/// Vectors that belong together.
+template <std::size_t n>
+struct group_of {
+  u32 v[n];
 };
+using quad = group_of<4>;
+using octad = group_of<8>;  ///< 32 bytes of each of sixteen rows: dword j of row r in lane r of v[j]
 
-/// 16 bytes in memory, as an operand of an instruction.
-struct bytes16 {
-  std::uint8_t b[16];
-};
-UFP4_LANE u32 load_lanes(const std::uint8_t* p) {
-  u32 r;
-  asm("vbroadcasti32x4 %1, %0" : "=v"(r) : "m"(*reinterpret_cast<const bytes16*>(p)));
-  return r;
-}
-/// The same in some quarters of v: `quarters` has four bits for each.
-UFP4_LANE u32 load_lanes(u32 v, std::uint16_t quarters, const std::uint8_t* p) {
-  asm("vbroadcasti32x4 %2, %0%{%1%}" : "+v"(v) : "Yk"(quarters), "m"(*reinterpret_cast<const bytes16*>(p)));
-  return v;
-}
-/// Rows 0, 4, 8 and 12 of four times `step` bytes each, as the four quarters of a vector.
-UFP4_LANE u32 every_fourth_row(const std::uint8_t* p, std::size_t step) {
-  const std::uint8_t* half = p + 8 * step;
-  return load_lanes(load_lanes(load_lanes(load_lanes(p), 0x00F0, p + 4 * step), 0x0F00, half), 0xF000, half + 4 * step);
-}
-
-/// 16 bytes of each of sixteen rows, `step` bytes apart.
-UFP4_LANE quad transposed(const std::uint8_t* p, std::size_t step) {
-  quad q;
-#pragma GCC unroll 4
-  for (std::size_t i = 0; i < 4; ++i) q.v[i] = every_fourth_row(p + i * step, step);
-  transpose4(q.v);
-  return q;
-}
-
-/// 32 bytes of each of sixteen rows: dword j of row r in lane r of v[j].
-struct octad {
-  u32 v[8];
-};
 UFP4_LANE u32 two_rows(const std::uint8_t* p, const std::uint8_t* other) {
   using bytes32 = std::uint8_t __attribute__((vector_size(32)));
   u32 r;  // "x": clang 19 misprints %g of registers above 15
@@ -153,11 +108,6 @@ UFP4_LANE u8 nibble_table(const T (&value)[16], int offset = 0) {
   std::uint8_t bytes[64];
   for (std::size_t i = 0; i < 64; ++i) bytes[i] = static_cast<std::uint8_t>(static_cast<int>(value[i % 16]) + offset);
   return load_as<u8>(bytes);
-}
-UFP4_LANE u8 lookup_bytes(u8 table, u32 index) {
-  u8 r;
-  asm("vpermb %1, %2, %0" : "=v"(r) : "v"(table), "v"(index));
-  return r;
 }
 /// Of each dword of eight codes: the four even k in order, and the four odd ones.
 UFP4_LANE u8 low(u8 table, u32 codes) { return lookup_bytes(table, codes); }

@@ -14,13 +14,6 @@ UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 namespace avx512 {
 
-/// Whether any lane has bits set.
-UFP4_LANE bool any(u32 v) {
-  std::uint16_t mask;
-  asm("vptestmd %1, %1, %0" : "=Yk"(mask) : "v"(v));
-  return mask != 0;
-}
-
 /// The first `count` of sixteen elements at p; other lanes are zero.
 template <class V>
 UFP4_LANE V load_some(const void* p, std::size_t count) {

@@ -19,7 +19,10 @@ inline void hadamard_scalar(const transform_spec& t, bool inverse, const source&
       const std::size_t in = within(x.cols, k);
       if (in != 0) load_row(x, i, k, in, run);
       for (std::size_t j = in; j < n; ++j) run[j] = 0.0f;
-      (inverse ? hadamard_inverse : hadamard_forward)(t, run);
+      if (inverse)
+        hadamard_inverse(t, run);
+      else
+        hadamard_forward(t, run);
       const std::size_t kept = within(out.cols, k);
       if (kept != 0) store_row(out, i, k, kept, run);
     }

@@ -1,7 +1,7 @@
 // ufp4 - blocks of scaled values to words of eight codes, a block a lane, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by quantize_avx512.hpp and its twins, after rounder_lanes.inl and block_scale_lanes.inl.
+// Included by lane_kernels.inl, after rounder_lanes.inl and block_scale_lanes.inl.
 
 /// The random bits of a run a lane (numerics 3): the Philox counters of its first eight elements, and the keys.
 struct random_bit_lanes {

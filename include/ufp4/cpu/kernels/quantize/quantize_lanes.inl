@@ -20,9 +20,7 @@
 // They need the names of simd/, read_row of hadamard_lanes.inl, and
 //
 // | load_transposed(p, step, v) | sixteen elements of `lanes` runs, `step` apart: v[k] holds element k of every run  |
-// | store_pieces(v, p, step)    | the pieces of four lanes of v to p, p + step, ...                                  |
 // | magnitude_at_most(t, bound) | the smaller of the magnitude of t and a positive bound                             |
-// | table, load_table, lookup   | sixteen floats, looked up lane by lane; cheap_lookup: in an instruction or two     |
 // | add_code<bit>(word, j, index, t) | code j of a word, added after code j - 1: three bits of `index` from `bit` on |
 // |                             | under the sign of t                                                                |
 // | finish_codes<bit>(word)     | the word of eight codes that add_code was called for                               |

@@ -1,7 +1,7 @@
 // ufp4 - rounders: scaled values to indices of a grid, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by quantize_avx512.hpp and its twins. A rounder gives the index of |t| in three bits from `bit` on, with the
+// Included by lane_kernels.inl. A rounder gives the index of |t| in three bits from `bit` on, with the
 // next bit clear and the other bits arbitrary. `random` is the random number of the element, 16 bits; only rounders
 // with is_stochastic read it.
 
@@ -40,7 +40,7 @@ struct two_bit_mantissa_rounder {
 struct halves_rounder {
   static constexpr bool is_stochastic = false;
   static constexpr int bit = 24;
-  table step;
+  table16 step;
   f32 qmax, lowest;
   UFP4_LANE explicit halves_rounder(const rounding_plan& p)
       : step(load_table(p.step)), qmax(broadcast(p.qmax)), lowest(broadcast(p.lowest)) {}
@@ -76,7 +76,7 @@ struct halves_stochastic_rounder {
   static constexpr bool is_stochastic = true;
   static constexpr int bit = 16;
   halves_rounder down;
-  table level, gap;
+  table16 level, gap;
   UFP4_LANE explicit halves_stochastic_rounder(const rounding_plan& p)
       : down(p), level(load_table(p.level)), gap(load_table(p.gap)) {}
   UFP4_LANE u32 operator()(f32 t, u32 random) const {
@@ -103,7 +103,7 @@ struct cuts_rounder {
   UFP4_LANE f32 value(f32 t) const { return as_float(as_bits(t) & plan.value_mask); }
   /// Rounds down to `index`, then moves up or not by the distance from the neighbour nearer to zero.
   UFP4_LANE u32 moved(f32 t, u32 index, u32 random) const {
-    const table level = load_table(plan.level), gap = load_table(plan.gap);
+    const table16 level = load_table(plan.level), gap = load_table(plan.gap);
     t = at_most(at_least(t, broadcast(plan.level[0])), broadcast(plan.level[plan.cuts]));
     const u32 negative = reinterpret_cast<u32>(t < 0.0f) & 1u;
     f32 distance = magnitude(t - lookup(level, index + negative)), by = lookup(gap, index);
@@ -141,7 +141,7 @@ struct near_uniform {
 struct near_two_bit_mantissa {
   static constexpr int bit = 24;
   static constexpr std::uint32_t limit = 2 * near_margin;
-  table step;
+  table16 step;
   f32 scale, bound, offset;
   UFP4_LANE near_two_bit_mantissa(const rounding_plan& p, f32 factor)
       : step(load_table(p.near_step)),

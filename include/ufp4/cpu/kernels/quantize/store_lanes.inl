@@ -1,7 +1,7 @@
 // ufp4 - writing the codes and the scales of a band, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by quantize_avx512.hpp and its twins.
+// Included by lane_kernels.inl.
 
 /// Writes words[0 .. count) of lane l to base + l * stride, for l < live.
 [[gnu::noinline]] inline void store_lanes(const u32* words, std::size_t count, std::uint8_t* base, std::size_t stride,

@@ -1,0 +1,31 @@
+// ufp4 - what quantize_lanes.inl needs of an instruction set, where AVX-512 has shorter ways: for AVX2 and NEON.
+// SPDX-License-Identifier: Apache-2.0
+
+/// Sixteen elements of `lanes` runs, `step` apart: v[k] holds element k of every run.
+UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
+#pragma GCC unroll 4
+  for (std::size_t c = 0; c < 16; c += 4) {
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) v[c + i] = load_pieces(p + i * step + c, p + (i + 4) * step + c);
+    transpose4(v + c);
+  }
+}
+/// The smaller of |t| and a positive bound.
+UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) { return at_most(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
+/// Code j of a word from an index of three bits from `bit` on and the sign of t. It enters at the top, and the codes
+/// before it move down by a nibble.
+template <int bit>
+UFP4_LANE u32 add_code(u32 word, int, u32 index, f32 t) {
+  return below_nibble((as_bits(t) & 0x80000000u) | index << (28 - bit), word);
+}
+template <int bit>
+UFP4_LANE u32 finish_codes(u32 word) {
+  return word;
+}
+
+/// Four dwords of each of `lanes` rows, from byte `at` on: t[i] gets dword i of every row. No instruction crosses the
+/// 16 bytes that hold rows j to j + 3.
+UFP4_LANE void load_dwords(const std::uint8_t* const (&row)[lanes], std::size_t at, u32 (&t)[4]) {
+  for (std::size_t i = 0; i < 4; ++i) t[i] = as_bits(load_pieces(row[i] + at, row[(i + 4) % lanes] + at));
+  transpose4(t);
+}
