@@ -26,8 +26,7 @@ namespace ufp4::compat::detail::inline UFP4_CODE {
 
 using namespace ufp4::detail;
 
-/// The part that all coders share: format, tensor constants, NaN blocks. Coder::code gets the bits of the amax of a
-/// finite block.
+/// The part that all coders share: format, tensor constants, NaN blocks. Coder::code gets the bits of a finite amax.
 template <class Coder>
 struct coder_base {
   format_spec format;

@@ -6,7 +6,7 @@
 // | W          | a matrix, or a quantized_weight (recipe/quantize_weight.hpp) of this step and layer: the same bits   |
 // | errors     | std::invalid_argument names the argument and the values, before anything is written                  |
 // | context    | an optional cpu::context comes first; without one: all cores, the best instructions                  |
-// | part       | a call may hold a part of a batch: recipe/token_shard.hpp                                            |
+// | part       | a call may hold a part of a batch: token_shard of recipe/recipe.hpp                                  |
 //
 // *_grouped are for a mixture of experts: tokens sorted by expert (recipe::expert_offsets), W and dW stacked, E*N x K.
 // Each expert's tokens are an operand of their own, whose rows start at 0. One tensor amax serves all experts of a

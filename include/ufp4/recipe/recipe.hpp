@@ -115,7 +115,7 @@ class bound_recipe {
   constexpr std::uint64_t step() const { return step_; }    ///< training step
   constexpr std::uint32_t layer() const { return layer_; }  ///< number of the layer
 
-  /// The same recipe for a call that holds a part of the batch (token_shard.hpp).
+  /// The same recipe for a call that holds a part of the batch (token_shard).
   constexpr bound_recipe shard(const token_shard& place) const {
     bound_recipe part = *this;
     part.shard_ = place;
