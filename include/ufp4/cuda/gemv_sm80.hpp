@@ -283,11 +283,7 @@ UFP4_KERNEL(256) gemv_blocks(UFP4_PARAMETER gemv_job job) {
   worker.store();
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
-inline kernels::gemv_side gemv_side_of(const gemm_side& side) {
+inline gemv_side gemv_side_of(const gemm_side& side) {
   return {.codes = side.codes,
           .scales = side.scales,
           .rows = side.rows,
@@ -296,7 +292,7 @@ inline kernels::gemv_side gemv_side_of(const gemm_side& side) {
           .values = thread::s8_table_of(side.grid)};
 }
 /// The side with fewer rows is the narrow one; the left one if both have as many.
-inline kernels::gemv_job gemv_job_of(const gemm_job& job) {
+inline gemv_job gemv_job_of(const gemm_job& job) {
   const bool swapped = job.right.rows < job.left.rows;
   const gemm_side &weights = swapped ? job.left : job.right, &narrow = swapped ? job.right : job.left;
   const auto group = static_cast<unsigned>(job.block == 16 ? 4 : 8);
@@ -315,31 +311,26 @@ inline kernels::gemv_job gemv_job_of(const gemm_job& job) {
 /// Takes folded_bf16 if rounding to bf16 would change nothing.
 inline bool gemv_takes(const gemm_job& job, const device_facts& facts) {
   const std::size_t narrow = job.left.rows < job.right.rows ? job.left.rows : job.right.rows;
-  if (!facts.has(80) || facts.wave != 32 || narrow > kernels::gemv_plan::most_columns || job.block < 16 ||
-      job.block > 64)
+  if (!facts.has(80) || facts.wave != 32 || narrow > gemv_plan::most_columns || job.block < 16 || job.block > 64)
     return false;
   if (job.mode == accumulate::folded_bf16 && !(products_fit(job.left) && products_fit(job.right))) return false;
   if (!byte_dots_are_exact(job) || !is_aligned(job.left.codes, 4) || !is_aligned(job.right.codes, 4)) return false;
-  return kernels::gemv_plan{log2_of(job.block), kernels::gemv_plan::most_columns}.shared_bytes() <= facts.shared_bytes;
+  return gemv_plan{log2_of(job.block), gemv_plan::most_columns}.shared_bytes() <= facts.shared_bytes;
 }
 
 inline error run_gemv(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
-  const kernels::gemv_job gemv = gemv_job_of(job);
-  const std::size_t blocks = (gemv.weights.rows + kernels::gemv_plan::rows - 1) / kernels::gemv_plan::rows;
-  return launch(&kernels::gemv_blocks, {static_cast<unsigned>(blocks)}, {kernels::gemv_plan::threads},
-                kernels::gemv_plan{gemv.block_shift, gemv.columns}.shared_bytes(), where, gemv);
+  const gemv_job gemv = gemv_job_of(job);
+  const std::size_t blocks = (gemv.weights.rows + gemv_plan::rows - 1) / gemv_plan::rows;
+  return launch(&gemv_blocks, {static_cast<unsigned>(blocks)}, {gemv_plan::threads},
+                gemv_plan{gemv.block_shift, gemv.columns}.shared_bytes(), where, gemv);
 }
-
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 inline constexpr gemm_kernel gemv_blocks_sm80 = {.name = "gemv_blocks_sm80",
                                                  .instruction = "mma.sync.m16n8k32.s8",
                                                  .tile_rows = gemv_plan::most_columns,
                                                  .tile_cols = gemv_plan::rows,
-                                                 .takes = &gpu::detail::gemv_takes,
-                                                 .run = &gpu::detail::run_gemv,
+                                                 .takes = &gemv_takes,
+                                                 .run = &run_gemv,
                                                  .fast_is = accumulate::exact_blocks};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <concepts>
-#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <ufp4/gpu/vendor.hpp>

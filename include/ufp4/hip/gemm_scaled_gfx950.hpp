@@ -217,34 +217,22 @@ struct scaled_worker {
   }
 
   /// Through shared memory, 16 rows of every wave at a time, so that neighbouring threads store neighbouring elements
-  /// of C. Sums that are not finite are computed again, in a loop at the end so that the unrolled code does not contain
-  /// that computation.
+  /// of C.
   UFP4_DEVICE void store(const sums& from) const {
     constexpr unsigned passes = 32 * scaled_tile / scaled_threads;  ///< elements of a band that a thread stores
-    static_assert(4 * passes <= 64);
     const thread::epilogue to = epilogue_of(job, product);
     const thread::result_scales by = thread::scales_of(to);
     auto* band = reinterpret_cast<float*>(shared_memory());
-    std::uint64_t again = 0;
-    UFP4_UNROLL
-    for (unsigned m = 0; m < 4; ++m) {
-      put_band(from, m, band);
-      sync_block();
-      for (unsigned pass = 0; pass < passes; ++pass) {
-        const thread::element_place p = place_of_sum(m, pass);
-        if (p.row >= product.rows[0] || p.col >= product.rows[1]) continue;
-        const float sum = band[line_of(pass) * scaled_pitch + thread_index().x % scaled_tile];
-        if (ufp4::detail::is_finite(sum))
-          thread::store_scaled(to, p.row, p.col, thread::scaled_result(to, by, sum));
-        else
-          again |= std::uint64_t{1} << (m * passes + pass);
-      }
-      sync_block();
-    }
-    for (unsigned n = 0; again != 0; ++n, again >>= 1) {
-      const thread::element_place p = place_of_sum(n / passes, n % passes);
-      if ((again & 1u) != 0) thread::store_scaled(to, p.row, p.col, recomputed(job, product, by, p.row, p.col));
-    }
+    thread::store_bands<4, passes>(
+        to, by,
+        [&](unsigned m) {
+          sync_block();
+          put_band(from, m, band);
+          sync_block();
+        },
+        [&](unsigned n) { return band[line_of(n % passes) * scaled_pitch + thread_index().x % scaled_tile]; },
+        [&](unsigned n) { return place_of_sum(n / passes, n % passes); },
+        [&](std::size_t i, std::size_t j) { return recomputed(job, product, by, i, j); });
   }
 
  private:
@@ -282,10 +270,6 @@ scaled_tiles(const scaled_job job) {
   }
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
 template <class Lines>
 bool scaled_takes(const gemm_job& job, const device_facts& device) {
   using op = typename Lines::op;
@@ -294,19 +278,18 @@ bool scaled_takes(const gemm_job& job, const device_facts& device) {
            (op::words_a == 4 ? is_e2m1(side.grid) : thread::fits_containers(side.grid));
   };
   return has_instructions<op>(device) && job.mode == accumulate::fast && job.block == op::block && fits(job.left) &&
-         fits(job.right) && counts_in_32_bits(job) &&
-         device.shared_bytes >= Lines::steps * kernels::scaled_step_bytes<Lines>;
+         fits(job.right) && counts_in_32_bits(job) && device.shared_bytes >= Lines::steps * scaled_step_bytes<Lines>;
 }
 
 template <class Lines>
 error run_scaled(std::span<const gemm_job> jobs, const device_facts&, stream where) {
   while (!jobs.empty()) {
-    kernels::scaled_job all;
+    scaled_job all;
     all.tables[0] = thread::container_table_of(jobs.front().left.grid);
     all.tables[1] = thread::container_table_of(jobs.front().right.grid);
-    const unsigned tiles = take_products(all, jobs, kernels::scaled_tile, kernels::scaled_tile);
-    const error e = launch(&kernels::scaled_tiles<Lines>, {tiles}, {kernels::scaled_threads},
-                           Lines::steps * kernels::scaled_step_bytes<Lines>, where, all);
+    const unsigned tiles = take_products(all, jobs, scaled_tile, scaled_tile);
+    const error e =
+        launch(&scaled_tiles<Lines>, {tiles}, {scaled_threads}, Lines::steps * scaled_step_bytes<Lines>, where, all);
     if (e != success) return e;
   }
   return success;
@@ -317,12 +300,7 @@ constexpr gemm_kernel scaled_kernel(const char* name) {
   return matrix_kernel<&run_scaled<Lines>>(name, Lines::op::instruction, &scaled_takes<Lines>, nullptr);
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
-inline constexpr gemm_kernel gemm_mxfp4_gfx950 = gpu::detail::scaled_kernel<code_lines>("gemm_mxfp4_gfx950");
-inline constexpr gemm_kernel gemm_mx_containers_gfx950 =
-    gpu::detail::scaled_kernel<container_lines>("gemm_mx_containers_gfx950");
+inline constexpr gemm_kernel gemm_mxfp4_gfx950 = scaled_kernel<code_lines>("gemm_mxfp4_gfx950");
+inline constexpr gemm_kernel gemm_mx_containers_gfx950 = scaled_kernel<container_lines>("gemm_mx_containers_gfx950");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

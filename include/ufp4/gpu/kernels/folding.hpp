@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 

@@ -13,7 +13,6 @@
 // All functions also run on the host.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <ufp4/detail/bits.hpp>
 #include <ufp4/format/grid.hpp>
