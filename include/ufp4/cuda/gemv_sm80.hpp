@@ -87,9 +87,6 @@ struct __attribute__((may_alias, aligned(16))) gemv_two_pairs {
 struct __attribute__((may_alias, aligned(4))) gemv_word {
   std::uint32_t word;
 };
-struct __attribute__((may_alias, aligned(8))) gemv_words {
-  std::uint32_t word[2];
-};
 
 /// The work of one thread. Slabs are counted along K.
 struct gemv_worker {
@@ -172,11 +169,11 @@ struct gemv_worker {
     UFP4_UNROLL
     for (unsigned i = 0; i < narrow_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at / words;
-      gemv_words bytes;
+      thread::words2 bytes;
       thread::decode8_s8(job.narrow.values, narrow_codes[i], bytes.word);
       if (row < job.columns)
-        *reinterpret_cast<gemv_words*>(memory + plan.narrow_at() + row * gemv_plan::narrow_stride + at % words * 8) =
-            bytes;
+        *reinterpret_cast<thread::words2*>(memory + plan.narrow_at() + row * gemv_plan::narrow_stride +
+                                           at % words * 8) = bytes;
     }
     UFP4_UNROLL
     for (unsigned i = 0; i < scale_passes; ++i) {
@@ -190,7 +187,7 @@ struct gemv_worker {
   /// Eight bytes of the narrow row that is this lane's column, from 32 k of the slab.
   UFP4_DEVICE void narrow_bytes(unsigned row, unsigned k, std::uint32_t (&b)[2]) const {
     const auto* at = memory + plan.narrow_at() + row * gemv_plan::narrow_stride + k + 8 * warp::word_of_lane();
-    const auto bytes = *reinterpret_cast<const gemv_words*>(at);
+    const auto bytes = *reinterpret_cast<const thread::words2*>(at);
     b[0] = bytes.word[0], b[1] = bytes.word[1];
   }
   /// Stores this lane's four dot products of a block, with their factors, for rows g and g + 8 and two columns.

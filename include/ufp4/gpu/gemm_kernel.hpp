@@ -77,8 +77,6 @@ inline bool exact_dots_below(const gemm_job& job, std::int64_t most) {
   return product * job.block < most && exponent >= -149 && exponent <= 103;
 }
 
-inline std::size_t no_workspace(const gemm_job&, const device_facts&) { return 0; }
-
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
 
 namespace ufp4::gpu::inline UFP4_GPU {
@@ -101,8 +99,10 @@ struct gemm_kernel {
   const char* instruction = "";                                   ///< as explain() reports it
   unsigned tile_rows = 1, tile_cols = 1;                          ///< the part of C that one thread block computes
   bool (*takes)(const gemm_job&, const device_facts&) = nullptr;  ///< whether the kernel supports the call
-  /// Bytes that the call needs; nullptr for none.
-  std::size_t (*workspace)(const gemm_job&, const device_facts&) = &detail::no_workspace;
+  /// Bytes that the call needs.
+  std::size_t (*workspace)(const gemm_job&, const device_facts&) = [](const gemm_job&, const device_facts&) {
+    return std::size_t{0};
+  };
   /// Queues the call.
   error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
   accumulate fast_is = accumulate::fast;  ///< what the kernel computes in mode `fast`

@@ -104,9 +104,7 @@ struct matrix_bf16_worker {
     }
   }
 
-  UFP4_DEVICE void store(const matrix_bf16_job& job, const grouped_product& product) const {
-    at.store(job, product, acc, !any_of_block(unfit));
-  }
+  UFP4_DEVICE bool usable() const { return !any_of_block(unfit); }
 };
 
 template <class Op>

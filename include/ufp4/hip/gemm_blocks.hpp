@@ -127,9 +127,7 @@ struct matrix_blocks_worker {
     }
   }
 
-  UFP4_DEVICE void store(const matrix_blocks_job& job, const grouped_product& product) const {
-    at.store(job, product, acc);
-  }
+  UFP4_DEVICE bool usable() const { return true; }
 };
 
 /// Whether every value is a normal fp16 number or 0; CDNA 2 flushes subnormal operands to zero.

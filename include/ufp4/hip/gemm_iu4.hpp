@@ -158,7 +158,7 @@ struct iu4_worker {
     }
   }
 
-  UFP4_DEVICE void store(const iu4_job& job, const grouped_product& product) const { at.store(job, product, acc); }
+  UFP4_DEVICE bool usable() const { return true; }
 };
 
 /// Whether codes are the grid's integers in two's complement, or as a sign and a magnitude.

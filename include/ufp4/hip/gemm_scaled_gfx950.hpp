@@ -30,7 +30,6 @@
 #include <ufp4/gpu/thread/containers.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 #include <ufp4/hip/byte_tables.hpp>
-#include <ufp4/hip/line_loader.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
 
@@ -74,20 +73,30 @@ inline constexpr unsigned scaled_step_bytes = 2 * scaled_tile * (Lines::bytes + 
 inline constexpr unsigned scaled_pitch = scaled_tile + 4;
 static_assert(32 * scaled_pitch * 4 <= scaled_step_bytes<code_lines>);
 
+/// A load from any address.
+template <class T>
+UFP4_DEVICE T load_unaligned(const void* from) {
+  T v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+
 template <class Lines>
 struct scaled_worker {
   using op = typename Lines::op;
-  using loader = line_loader<scaled_tile, scaled_tile, scaled_depth / 2, 4, scaled_threads>;
-  using piece = typename loader::piece;
+  using piece = thread::words4;
   static constexpr unsigned words = op::words_a;
+  static constexpr unsigned pieces = scaled_depth / 32;                        ///< of 16 bytes, in the codes of a line
+  static constexpr unsigned mine = 2 * scaled_tile * pieces / scaled_threads;  ///< those that a thread loads
   static_assert(scaled_depth == op::depth && scaled_threads == 2 * scaled_tile && words == op::words_b);
   const scaled_job& job;
   const grouped_product& product;
   tile_place place;  ///< in C
 
-  /// What a thread loads in a step: codes, and the four scales of line thread_index().x.
+  /// What a thread loads in a step: codes, and the four scales of line thread_index().x. They stay in registers while
+  /// the previous step is multiplied.
   struct cargo {
-    typename loader::cargo codes;
+    piece codes[mine];
     std::uint32_t scales;
   };
   struct sums {
@@ -99,31 +108,50 @@ struct scaled_worker {
   }
   UFP4_DEVICE unsigned char* scales(std::size_t s) const { return lines(s) + 2 * scaled_tile * Lines::bytes; }
 
-  /// The addresses of a thread's share of the operands.
+  /// The addresses of a thread's share of the operands: rows from `place` on; beyond the last row, the last row.
+  /// Neighbouring threads load neighbouring pieces. Codes need no alignment: AMD's global loads of several words take
+  /// any address (the HSA ABI sets the unaligned access mode).
   struct source {
-    typename loader::source codes;
+    const std::uint8_t* codes[mine];
     const std::uint8_t* scales;
-    std::size_t blocks;
+    std::size_t row_bytes, blocks;
   };
+  /// The line of the tile that has piece i of a thread: those of the left operand, then those of the right one.
+  UFP4_DEVICE static unsigned line_of_piece(unsigned i) { return (i * scaled_threads + thread_index().x) / pieces; }
+  /// The row of an operand that is a line of the tile.
+  UFP4_DEVICE unsigned row_of(unsigned side, unsigned line) const {
+    const unsigned row = (side == 0 ? place.row : place.col) + line % scaled_tile, last = product.rows[side] - 1;
+    return row < last ? row : last;
+  }
   UFP4_DEVICE source source_of() const {
+    source s;
+    s.row_bytes = product.padded / 2, s.blocks = product.padded / op::block;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < mine; ++i) {
+      const unsigned side = 2 * i / mine;
+      s.codes[i] = product.codes[side] + row_of(side, line_of_piece(i)) * s.row_bytes +
+                   thread_index().x % pieces * sizeof(piece);
+    }
     const unsigned side = thread_index().x / scaled_tile;
-    const unsigned row = (side == 0 ? place.row : place.col) + thread_index().x % scaled_tile;
-    const unsigned last = product.rows[side] - 1;
-    const std::size_t blocks = product.padded / op::block;
-    return {loader::source_of(product, place.row, place.col),
-            static_cast<const std::uint8_t*>(product.scales[side]) +
-                (row < last ? row : last) / job.block_rows[side] * blocks,
-            blocks};
+    s.scales = static_cast<const std::uint8_t*>(product.scales[side]) +
+               row_of(side, thread_index().x) / job.block_rows[side] * s.blocks;
+    return s;
   }
 
-  /// Behind the last block scales are 2^-127, and codes are zero.
+  /// Behind the end of a row codes are zero and scales 2^-127. Only the last step reaches it; the others load without
+  /// branches.
   UFP4_DEVICE static void load(const source& from, std::size_t s, cargo& to) {
-    loader::load(from.codes, s * (scaled_depth / 2), to.codes);
-    const std::size_t first = s * (scaled_depth / op::block);
-    if (first + 4 <= from.blocks) {
+    constexpr unsigned bytes = scaled_depth / 2;
+    const std::size_t at = s * bytes, first = s * (scaled_depth / op::block);
+    if (at + bytes <= from.row_bytes) {
+      UFP4_UNROLL
+      for (unsigned i = 0; i < mine; ++i) to.codes[i] = load_unaligned<piece>(from.codes[i] + at);
       to.scales = load_unaligned<std::uint32_t>(from.scales + first);
       return;
     }
+    const bool inside = at + thread_index().x % pieces * sizeof(piece) < from.row_bytes;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < mine; ++i) to.codes[i] = inside ? load_unaligned<piece>(from.codes[i] + at) : piece{};
     to.scales = 0;
     UFP4_UNROLL
     for (unsigned b = 0; b < 3; ++b)
@@ -152,9 +180,9 @@ struct scaled_worker {
     }
   }
   UFP4_DEVICE void put(std::size_t s, const cargo& from) const {
-    loader::put(from.codes, [&](unsigned line, unsigned p, bool of_left, const piece& codes) {
-      put_piece(lines(s), line, p, job.tables[of_left ? 0 : 1], codes);
-    });
+    UFP4_UNROLL
+    for (unsigned i = 0; i < mine; ++i)
+      put_piece(lines(s), line_of_piece(i), thread_index().x % pieces, job.tables[2 * i / mine], from.codes[i]);
     reinterpret_cast<std::uint32_t*>(scales(s))[thread_index().x] = from.scales;
   }
 

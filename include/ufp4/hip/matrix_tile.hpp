@@ -181,7 +181,7 @@ struct matrix_place {
   /// Through shared memory, sixteen rows of a wave at a time, so that neighbouring lanes store neighbouring elements of
   /// C. If not `usable`, the sums are ignored.
   UFP4_DEVICE void store(const product_group& group, const grouped_product& product,
-                         const float (&acc)[Tile::down][Tile::across][Op::sums], bool usable = true) const {
+                         const float (&acc)[Tile::down][Tile::across][Op::sums], bool usable) const {
     constexpr unsigned piece = 16 * 16 * Tile::across, passes = piece / Op::wave;  ///< of sums; of a lane
     const thread::epilogue to = epilogue_of(group, product);
     const thread::result_scales by = thread::scales_of(to);
@@ -246,7 +246,8 @@ UFP4_DEVICE bool any_of_block(bool flag) {
 }
 
 /// One thread block computes one tile of C. A worker is constructed from (job, product, place of the tile) and has the
-/// types tile and job_type, the members that walk needs, and store(job, product).
+/// types tile and job_type, the members that walk needs, the sums acc, and usable(), which is false if the sums must be
+/// ignored.
 template <class Worker>
 UFP4_KERNEL(matrix_threads)
 gemm_matrix(const typename Worker::job_type job) {
@@ -255,7 +256,7 @@ gemm_matrix(const typename Worker::job_type job) {
     const grouped_product& product = job.product[product_of(job, block_index().x)];
     Worker worker(job, product, place_of_tile<tile>(product, block_index().x - product.first_tile));
     walk(worker);
-    worker.store(job, product);
+    worker.at.store(job, product, worker.acc, worker.usable());
   } else {
     __builtin_trap();  // never launched: the table does not choose this kernel for this device
   }
