@@ -95,7 +95,7 @@ void check_decode(std::size_t rows, std::size_t cols, model::scales kind, std::s
   const gpu::buffer<std::uint32_t> unfit(1);
   out.upload(std::vector<std::uint16_t>(out.size(), 0xABCD));
   REQUIRE(gpu::set_zero(unfit.data(), 4, {}) == gpu::success);
-  REQUIRE(gpu::detail::queue_decode_bf16(x.side, static_cast<unsigned>(F::block.cols), out.data(), unfit.data(), {}) ==
+  REQUIRE(gpu::kernels::queue_decode_bf16(x.side, static_cast<unsigned>(F::block.cols), out.data(), unfit.data(), {}) ==
           gpu::success);
   std::vector<std::uint16_t> got = support::on_host(out);
   REQUIRE(std::vector<std::uint16_t>(got.end() - guard, got.end()) == std::vector<std::uint16_t>(guard, 0xABCD));
@@ -131,10 +131,10 @@ TEST_CASE("every scale code times every element decodes to the oracle's bf16", "
     const on_device<F> x(host);
     const gpu::buffer<std::uint16_t> out(256 * host.padded_cols());
     const gpu::buffer<std::uint32_t> unfit(1);
-    REQUIRE(gpu::detail::queue_decode_bf16(x.side, static_cast<unsigned>(F::block.cols), out.data(), unfit.data(),
-                                           {}) == gpu::success);
+    REQUIRE(gpu::kernels::queue_decode_bf16(x.side, static_cast<unsigned>(F::block.cols), out.data(), unfit.data(),
+                                            {}) == gpu::success);
     REQUIRE(same_bf16(support::on_host(out), oracle(host).bits));
-    REQUIRE(gpu::detail::products_fit(x.side));
+    REQUIRE(gpu::kernels::products_fit(x.side));
   };
   all(nvfp4{});
   all(nvint4{});
@@ -148,16 +148,16 @@ TEST_CASE("products that need more than 8 bits are left to folded_bf16", "[gpu]"
   gpu::gemm_side side;
   side.grid = spec_of<e1m2_f32>.grid;
   side.scale = scale_kind::f32;
-  REQUIRE_FALSE(gpu::detail::decodes_to_bf16(side, 16, accumulate::fast));
-  REQUIRE(gpu::detail::decodes_to_bf16(side, 16, accumulate::folded_bf16));
-  REQUIRE_FALSE(gpu::detail::decodes_to_bf16(side, 16, accumulate::exact_blocks));
-  REQUIRE_FALSE(gpu::detail::decodes_to_bf16(side, 4, accumulate::folded_bf16));
+  REQUIRE_FALSE(gpu::kernels::decodes_to_bf16(side, 16, accumulate::fast));
+  REQUIRE(gpu::kernels::decodes_to_bf16(side, 16, accumulate::folded_bf16));
+  REQUIRE_FALSE(gpu::kernels::decodes_to_bf16(side, 16, accumulate::exact_blocks));
+  REQUIRE_FALSE(gpu::kernels::decodes_to_bf16(side, 4, accumulate::folded_bf16));
   side.scale = scale_kind::bf16;
-  REQUIRE_FALSE(gpu::detail::decodes_to_bf16(side, 16, accumulate::fast));
+  REQUIRE_FALSE(gpu::kernels::decodes_to_bf16(side, 16, accumulate::fast));
   side.scale = scale_kind::e4m3;
-  REQUIRE(gpu::detail::decodes_to_bf16(side, 16, accumulate::fast));
+  REQUIRE(gpu::kernels::decodes_to_bf16(side, 16, accumulate::fast));
   side.grid = grid_of<nf4>();
-  REQUIRE_FALSE(gpu::detail::decodes_to_bf16(side, 16, accumulate::fast));
+  REQUIRE_FALSE(gpu::kernels::decodes_to_bf16(side, 16, accumulate::fast));
 }
 
 TEST_CASE("a plain matrix becomes bf16 with its ragged end zero", "[gpu]") {
@@ -171,7 +171,7 @@ TEST_CASE("a plain matrix becomes bf16 with its ragged end zero", "[gpu]") {
   side.rows = rows, side.cols = cols, side.padded_cols = padded;
   const gpu::buffer<std::uint16_t> out(rows * padded);
   const gpu::buffer<std::uint32_t> unfit(1);
-  REQUIRE(gpu::detail::queue_decode_bf16(side, 16, out.data(), unfit.data(), {}) == gpu::success);
+  REQUIRE(gpu::kernels::queue_decode_bf16(side, 16, out.data(), unfit.data(), {}) == gpu::success);
   const std::vector<std::uint16_t> got = support::on_host(out);
   for (std::size_t i = 0; i < rows; ++i)
     for (std::size_t k = 0; k < padded; ++k) {
@@ -203,7 +203,7 @@ TEMPLATE_TEST_CASE("scales are swizzled as swizzle_scales does, and a negative o
         const gpu::buffer<std::uint8_t> out(want.size());
         const gpu::buffer<std::uint32_t> unfit(1);
         REQUIRE(gpu::set_zero(unfit.data(), 4, {}) == gpu::success);
-        REQUIRE(gpu::detail::queue_swizzle_scales(x.side, TestType::block_size, out.data(), unfit.data(), {}) ==
+        REQUIRE(gpu::kernels::queue_swizzle_scales(x.side, TestType::block_size, out.data(), unfit.data(), {}) ==
                 gpu::success);
         REQUIRE(support::on_host(out) == want);
         REQUIRE((support::on_host(unfit)[0] != 0) == (negative && is_signed));
@@ -216,7 +216,7 @@ TEST_CASE("widened codes are E4M3 bytes of the same values", "[gpu]") {
   const quantized_matrix<mxint4> host = model::random_quantized<mxint4>(gen, 70, 96);
   const on_device<mxint4> x(host, 3);
   const gpu::buffer<std::uint8_t> out(70 * 96);
-  REQUIRE(gpu::detail::queue_widen_codes(x.side, out.data(), {}) == gpu::success);
+  REQUIRE(gpu::kernels::queue_widen_codes(x.side, out.data(), {}) == gpu::success);
   const std::vector<std::uint8_t> got = support::on_host(out);
   for (std::size_t i = 0; i < got.size(); ++i)
     REQUIRE(static_cast<float>(e4m3::from_bits(got[i])) == spec_of<mxint4>.grid.value[code_at(host.codes().data(), i)]);

@@ -14,7 +14,6 @@
 // products give the dot products of the two blocks.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/vendor.hpp>

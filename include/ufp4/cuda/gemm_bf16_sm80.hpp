@@ -38,6 +38,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
 #include <ufp4/gpu/gemm_kernel.hpp>
@@ -61,8 +62,8 @@ struct bf16_side : folding {
 struct bf16_product {
   gemm_job job{};
   bf16_side left{}, right{};
-  unsigned block_shift = 4;                   ///< log2 of the block length, since a division costs as much as decoding
-  unsigned tiles_down = 0, tiles_across = 0;  ///< of C
+  unsigned block_shift = 4;  ///< log2 of the block length, since a division costs as much as decoding
+  tile_grid tiles{};
 };
 
 /// The tile of a thread block, and constants that follow from its shape. A step of 64 k is 32 bytes of codes or 128
@@ -290,64 +291,50 @@ struct bf16_worker {
   }
 };
 
-/// Consecutive thread blocks, which run at the same time, compute neighbouring tiles of C: eight tile rows of a tile
-/// column, then of the next column, so that the operands they share are in L2.
 template <unsigned Rows, unsigned Cols>
 UFP4_KERNEL(256)
 gemm_bf16(UFP4_PARAMETER bf16_product product) {
-  const unsigned at = block_index().x, band = 8 * product.tiles_across, first = at / band * 8;
-  const unsigned down = product.tiles_down - first < 8 ? product.tiles_down - first : 8;
-  const std::size_t row = first + at % band % down, col = at % band / down;
-  bf16_worker<bf16_tile<Rows, Cols>> worker(product, row * Rows, col * Cols);
+  const tile_index at = banded_tile(product.tiles, block_index().x);
+  bf16_worker<bf16_tile<Rows, Cols>> worker(product, std::size_t{at.down} * Rows, std::size_t{at.across} * Cols);
   worker.run();
   worker.store();
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
-inline kernels::bf16_side bf16_side_of(const gemm_side& side) {
+inline bf16_side bf16_side_of(const gemm_side& side) {
   const int grain = is_aligned(side.codes, 16) && side.padded_cols % 32 == 0 ? 16 : is_aligned(side.codes, 4) ? 4 : 1;
   return {folding_of(side), side.codes, side.scales, side.rows, side.block_rows, static_cast<std::uint8_t>(grain)};
 }
 
-inline bool gemm_bf16_takes(const gemm_job& job, const device_facts& facts) {
-  return facts.has(80) && facts.wave == 32 && job.block >= 16 &&
-         facts.shared_bytes >= kernels::bf16_tile<128, 128>::shared_bytes && folds(job.left, job.mode) &&
-         folds(job.right, job.mode);
+inline bf16_product bf16_product_of(const gemm_job& job) {
+  return {job, bf16_side_of(job.left), bf16_side_of(job.right), log2_of(job.block), {}};
 }
 
-template <unsigned Rows, unsigned Cols>
-error queue_gemm_bf16(kernels::bf16_product product, stream where) {
-  using tile = kernels::bf16_tile<Rows, Cols>;
-  product.tiles_down = static_cast<unsigned>((product.job.out.rows + Rows - 1) / Rows);
-  product.tiles_across = static_cast<unsigned>((product.job.out.cols + Cols - 1) / Cols);
-  return launch(&kernels::gemm_bf16<Rows, Cols>, {product.tiles_down * product.tiles_across}, {tile::threads},
-                tile::shared_bytes, where, product);
+inline bool gemm_bf16_takes(const gemm_job& job, const device_facts& facts) {
+  return facts.has(80) && facts.wave == 32 && job.block >= 16 &&
+         facts.shared_bytes >= bf16_tile<128, 128>::shared_bytes && folds(job.left, job.mode) &&
+         folds(job.right, job.mode);
 }
 
 /// Tiles of 128 x 128 if they keep every multiprocessor busy, else of 64 x 64. The bits are the same.
 inline error run_gemm_bf16(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
-  const kernels::bf16_product product{
-      .job = job, .left = bf16_side_of(job.left), .right = bf16_side_of(job.right), .block_shift = log2_of(job.block)};
+  const bf16_product product = bf16_product_of(job);
+  const auto queue = [&]<unsigned side>(std::integral_constant<unsigned, side>) {
+    using tile = bf16_tile<side, side>;
+    return launch_tiled(&gemm_bf16<side, side>, product, job.out, side, side, tile::threads, tile::shared_bytes, where);
+  };
   const std::size_t large = ((job.out.rows + 127) / 128) * ((job.out.cols + 127) / 128);
   if (large >= static_cast<std::size_t>(facts.processors) && job.out.rows > 64)
-    return queue_gemm_bf16<128, 128>(product, where);
-  return queue_gemm_bf16<64, 64>(product, where);
+    return queue(std::integral_constant<unsigned, 128>{});
+  return queue(std::integral_constant<unsigned, 64>{});
 }
-
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 inline constexpr gemm_kernel gemm_bf16_sm80 = {
     .name = "gemm_bf16_sm80",
     .instruction = "mma.sync.m16n8k16.bf16",
     .tile_rows = 128,
     .tile_cols = 128,
-    .takes = &gpu::detail::gemm_bf16_takes,
-    .run = &gpu::detail::run_gemm_bf16,
+    .takes = &gemm_bf16_takes,
+    .run = &run_gemm_bf16,
 };
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

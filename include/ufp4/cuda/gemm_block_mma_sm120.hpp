@@ -47,7 +47,7 @@ struct block_mma_job {
   bool wide_codes = false;                   ///< rows of codes are aligned to 16 bytes; else to 4
   bool wide_scales = false;                  ///< rows of scales are aligned to 4 bytes; else to 1
   unsigned left_shift = 0, right_shift = 0;  ///< log2 of the rows that share a scale
-  unsigned tiles_down = 1;
+  tile_grid tiles{};
 };
 
 /// The instruction of each kernel, and its fragments of 64 elements of K from what ldmatrix loads.
@@ -61,7 +61,7 @@ struct nvfp4_multiplier {
   static constexpr unsigned block = 16, scale_words = 2;
   static constexpr scale_kind scale = scale_kind::e4m3;
   static constexpr const char* instruction = "mma.sync.m16n8k64.kind::mxf4nvf4.block_scale.scale_vec::4X";
-  static bool holds(const grid4& grid) { return gpu::detail::is_e2m1(grid); }
+  static bool holds(const grid4& grid) { return is_e2m1(grid); }
   using left = std::uint32_t[4];
   using right = std::uint32_t[2];
 
@@ -243,8 +243,8 @@ UFP4_KERNEL(block_mma_threads)
 block_mma_tiles(UFP4_PARAMETER block_mma_job job) {
   constexpr unsigned stage_bytes = block_mma_stage_bytes<Multiplier>;
   unsigned char* shared = shared_memory();
-  const std::size_t first_row = std::size_t{block_index().x % job.tiles_down} * block_mma_tile;
-  const std::size_t first_col = std::size_t{block_index().x / job.tiles_down} * block_mma_tile;
+  const std::size_t first_row = std::size_t{block_index().x % job.tiles.down} * block_mma_tile;
+  const std::size_t first_col = std::size_t{block_index().x / job.tiles.down} * block_mma_tile;
   const std::size_t stages = (job.gemm.padded() + block_mma_depth - 1) / block_mma_depth;
   const auto fetch = [&](std::size_t s) {
     if (s < stages) {
@@ -271,10 +271,6 @@ block_mma_tiles(UFP4_PARAMETER block_mma_job job) {
   store_sums(job.gemm, first_row, first_col, row, col, sums, reinterpret_cast<float*>(shared));
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
 /// Codes must be aligned to 4 bytes, as those of every allocation and of every row range of whole words are.
 template <class Multiplier>
 bool block_mma_takes(const gemm_job& job, const device_facts& facts) {
@@ -283,48 +279,38 @@ bool block_mma_takes(const gemm_job& job, const device_facts& facts) {
            is_aligned(side.codes, 4);
   };
   return facts.has_specific(12) && job.mode == accumulate::fast && job.block == Multiplier::block && fits(job.left) &&
-         fits(job.right) &&
-         facts.shared_bytes >= kernels::block_mma_stages * kernels::block_mma_stage_bytes<Multiplier>;
+         fits(job.right) && facts.shared_bytes >= block_mma_stages * block_mma_stage_bytes<Multiplier>;
 }
 
 template <class Multiplier>
 error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::byte>, stream where) {
-  kernels::block_mma_job job{.gemm = gemm};
+  block_mma_job job{.gemm = gemm};
   const std::size_t blocks = gemm.padded() / Multiplier::block;
   job.wide_codes = gemm.padded() % 32 == 0 && is_aligned(gemm.left.codes, 16) && is_aligned(gemm.right.codes, 16);
   job.wide_scales = blocks % 4 == 0 && is_aligned(gemm.left.scales, 4) && is_aligned(gemm.right.scales, 4);
-  if constexpr (std::is_same_v<Multiplier, kernels::container_multiplier>) {
+  if constexpr (std::is_same_v<Multiplier, container_multiplier>) {
     job.left = thread::container_table_of(gemm.left.grid);
     job.right = thread::container_table_of(gemm.right.grid);
   }
   job.left_shift = log2_of(gemm.left.block_rows);
   job.right_shift = log2_of(gemm.right.block_rows);
-  const auto tiles = [](std::size_t n) { return (n + kernels::block_mma_tile - 1) / kernels::block_mma_tile; };
-  job.tiles_down = static_cast<unsigned>(tiles(gemm.left.rows));
-  const std::size_t all = tiles(gemm.left.rows) * tiles(gemm.right.rows);
-  if (all == 0) return success;
-  if (all > 0x7FFFFFFFu) return not_supported;  // a grid has at most 2^31 - 1 blocks
-  return launch(&kernels::block_mma_tiles<Multiplier>, {static_cast<unsigned>(all)}, {kernels::block_mma_threads},
-                kernels::block_mma_stages * kernels::block_mma_stage_bytes<Multiplier>, where, job);
+  return launch_tiled(&block_mma_tiles<Multiplier>, job, gemm.out, block_mma_tile, block_mma_tile, block_mma_threads,
+                      block_mma_stages * block_mma_stage_bytes<Multiplier>, where);
 }
 
 template <class Multiplier>
 constexpr gemm_kernel block_mma_kernel(const char* name) {
   return {.name = name,
           .instruction = Multiplier::instruction,
-          .tile_rows = kernels::block_mma_tile,
-          .tile_cols = kernels::block_mma_tile,
+          .tile_rows = block_mma_tile,
+          .tile_cols = block_mma_tile,
           .takes = &block_mma_takes<Multiplier>,
           .run = &run_block_mma<Multiplier>};
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
-inline constexpr gemm_kernel gemm_nvfp4_sm120 = gpu::detail::block_mma_kernel<nvfp4_multiplier>("gemm_nvfp4_sm120");
-inline constexpr gemm_kernel gemm_mxfp4_sm120 = gpu::detail::block_mma_kernel<mxfp4_multiplier>("gemm_mxfp4_sm120");
+inline constexpr gemm_kernel gemm_nvfp4_sm120 = block_mma_kernel<nvfp4_multiplier>("gemm_nvfp4_sm120");
+inline constexpr gemm_kernel gemm_mxfp4_sm120 = block_mma_kernel<mxfp4_multiplier>("gemm_mxfp4_sm120");
 inline constexpr gemm_kernel gemm_mx_containers_sm120 =
-    gpu::detail::block_mma_kernel<container_multiplier>("gemm_mx_containers_sm120");
+    block_mma_kernel<container_multiplier>("gemm_mx_containers_sm120");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -22,7 +22,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
 #include <ufp4/gpu/gemm_kernel.hpp>
@@ -352,10 +351,6 @@ multiply_dots(UFP4_PARAMETER dots_job job) {
   worker.store(sums);
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
 /// Are the integers of both grids signed bytes, code 0 zero, and the block dot products below 2^22 and, times the
 /// units, floats?
 inline bool byte_dots_are_exact(const gemm_job& job) {
@@ -369,30 +364,30 @@ inline bool takes_dots(const gemm_job& job, const device_facts& device) {
 }
 /// Does a product have a large tile for every multiprocessor? The stages of blocks of 256 do not fit in shared memory.
 inline bool fills_device(const gemm_job& job, const device_facts& device) {
-  using tile = kernels::dots_wide;
+  using tile = dots_wide;
   return tiles_of(job, tile::rows, tile::cols) >= static_cast<std::size_t>(device.processors) &&
-         kernels::dots_shared_bytes(tile::lines, job.block) <= device.shared_bytes && job.block < 256;
+         dots_shared_bytes(tile::lines, job.block) <= device.shared_bytes && job.block < 256;
 }
 
 template <class Tile>
-error launch_dots(const kernels::dots_job& job, unsigned tiles, stream where) {
-  const auto kernel = job.block == 16   ? &kernels::multiply_dots<Tile, 16>
-                      : job.block == 32 ? &kernels::multiply_dots<Tile, 32>
-                                        : &kernels::multiply_dots<Tile, 64>;
-  return launch(kernel, {tiles}, {Tile::threads}, kernels::dots_shared_bytes(Tile::lines, job.block), where, job);
+error launch_dots(const dots_job& job, unsigned tiles, stream where) {
+  const auto kernel = job.block == 16   ? &multiply_dots<Tile, 16>
+                      : job.block == 32 ? &multiply_dots<Tile, 32>
+                                        : &multiply_dots<Tile, 64>;
+  return launch(kernel, {tiles}, {Tile::threads}, dots_shared_bytes(Tile::lines, job.block), where, job);
 }
 
 /// As many products in a launch as the parameter holds.
 template <class Tile>
 error run_dots(std::span<const gemm_job> jobs, const device_facts&, stream where) {
   while (!jobs.empty()) {
-    kernels::dots_job job;
+    dots_job job;
     job.table[0] = thread::s8_table_of(jobs.front().left.grid);
     job.table[1] = thread::s8_table_of(jobs.front().right.grid);
     job.magic = static_cast<std::uint32_t>(dot_exponent(jobs.front()) + 23 + 127) << 23 | 0x00400000u;
     const unsigned tiles = take_products(job, jobs, Tile::rows, Tile::cols);
     job.copies16 = true;
-    for (const kernels::grouped_product& p : std::span(job.product).first(job.count))
+    for (const grouped_product& p : std::span(job.product).first(job.count))
       job.copies16 = job.copies16 && p.padded % 32 == 0 && is_aligned(p.codes[0], 16) && is_aligned(p.codes[1], 16);
     if (const error e = launch_dots<Tile>(job, tiles, where); e != success) return e;
   }
@@ -418,12 +413,7 @@ constexpr gemm_kernel make_dots_kernel(const char* name) {
   };
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
-inline constexpr gemm_kernel gemm_blocks_sm80 = gpu::detail::make_dots_kernel<dots_wide, true>("gemm_blocks_sm80");
-inline constexpr gemm_kernel gemm_blocks_small_sm80 =
-    gpu::detail::make_dots_kernel<dots_narrow, false>("gemm_blocks_small_sm80");
+inline constexpr gemm_kernel gemm_blocks_sm80 = make_dots_kernel<dots_wide, true>("gemm_blocks_sm80");
+inline constexpr gemm_kernel gemm_blocks_small_sm80 = make_dots_kernel<dots_narrow, false>("gemm_blocks_small_sm80");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

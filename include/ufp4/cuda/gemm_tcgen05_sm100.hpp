@@ -44,14 +44,31 @@ inline constexpr unsigned tcgen05_side_bytes = tcgen05_code_bytes + tcgen05_tile
 template <mma::block_scale scale>
 inline constexpr unsigned tcgen05_shared_bytes = 1024 + 4 * tcgen05_side_bytes<scale> + 32;
 
+template <mma::block_scale scale>
+inline constexpr const char* tcgen05_name =
+    scale == mma::block_scale::ue4m3 ? "gemm_nvfp4_tcgen05" : "gemm_mxfp4_tcgen05";
+
+template <mma::block_scale scale>
+bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
+  constexpr unsigned block = tcgen05_block<scale>;
+  constexpr scale_kind kind = scale == mma::block_scale::ue4m3 ? scale_kind::e4m3 : scale_kind::e8m0;
+  const auto fits = [&](const gemm_side& side) {
+    return side.is_quantized && side.scale == kind && is_e2m1(side.grid) && is_aligned(side.codes, 16);
+  };
+  return facts.has_specific(10) && job.mode == accumulate::fast && job.block == block && fits(job.left) &&
+         fits(job.right) && job.padded() % 32 == 0 && facts.shared_bytes >= tcgen05_shared_bytes<scale>;
+}
+
 #if defined(UFP4_COMPILES_TCGEN05)
 
 struct tcgen05_job {
   gemm_job gemm{};
   unsigned left_shift = 0, right_shift = 0;  ///< log2 of the rows that share a scale
   bool wide_scales = false;                  ///< rows of scales are aligned to 4 bytes; else to 1
-  unsigned tiles_down = 1;
+  tile_grid tiles{};
 };
+
+#if defined(UFP4_HAS_TCGEN05)
 
 /// What a thread copies of one side: eight pieces of 16 bytes of codes, and the scales of a row.
 template <mma::block_scale scale>
@@ -67,7 +84,7 @@ UFP4_DEVICE void read_pieces(const gemm_side& side, unsigned shift, bool wide_sc
                              std::size_t k, tcgen05_pieces<scale>& to) {
   const unsigned t = thread_index().x;
   const std::size_t bytes = side.padded_cols / 2, blocks = side.padded_cols / tcgen05_block<scale>;
-#pragma unroll
+  UFP4_UNROLL
   for (unsigned i = 0; i < 8; ++i) {
     const std::size_t row = first_row + 16 * i + t / 8, at = k / 2 + 16 * (t % 8);
     to.codes[i] = {};
@@ -76,7 +93,7 @@ UFP4_DEVICE void read_pieces(const gemm_side& side, unsigned shift, bool wide_sc
   }
   const std::size_t row = first_row + t;
   const auto* scales = static_cast<const std::uint8_t*>(side.scales) + (row >> shift) * blocks;
-#pragma unroll
+  UFP4_UNROLL
   for (unsigned w = 0; w < to.words; ++w) {
     const std::size_t at = k / tcgen05_block<scale> + 4 * w;
     to.scales[w] = 0;
@@ -90,10 +107,10 @@ UFP4_DEVICE void read_pieces(const gemm_side& side, unsigned shift, bool wide_sc
 template <mma::block_scale scale>
 UFP4_DEVICE void write_pieces(const tcgen05_pieces<scale>& from, unsigned char* side) {
   const unsigned t = thread_index().x;
-#pragma unroll
+  UFP4_UNROLL
   for (unsigned i = 0; i < 8; ++i)
     *reinterpret_cast<thread::words4*>(side + mma::swizzled_offset(16 * i + t / 8, t % 8)) = from.codes[i];
-#pragma unroll
+  UFP4_UNROLL
   for (unsigned w = 0; w < from.words; ++w)
     *reinterpret_cast<std::uint32_t*>(side + tcgen05_code_bytes + mma::scale_offset(t, 4 * w)) = from.scales[w];
 }
@@ -137,7 +154,7 @@ UFP4_DEVICE void store_tensor(const gemm_job& job, std::uint32_t tensor, bool em
     std::uint32_t eight[8];
     mma::load_tensor8(eight, tensor + (t / 32 * 32 << 16) + col);
     mma::wait_tensor_loads();
-#pragma unroll
+    UFP4_UNROLL
     for (unsigned e = 0; e < 8; ++e) shared[t * pitch + col + e] = empty ? 0.0f : ufp4::detail::to_float(eight[e]);
   }
   mma::tensor_fence_before_sync();
@@ -145,27 +162,31 @@ UFP4_DEVICE void store_tensor(const gemm_job& job, std::uint32_t tensor, bool em
   thread::store_tile<tcgen05_tile, tcgen05_tile, tcgen05_threads>(job, first_row, first_col, shared, pitch);
 }
 
+#endif  // UFP4_HAS_TCGEN05
+
 template <mma::block_scale scale>
 UFP4_KERNEL(tcgen05_threads)
 tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
+#if defined(UFP4_HAS_TCGEN05)
   constexpr unsigned side_bytes = tcgen05_side_bytes<scale>;
   unsigned char* shared = shared_memory();
   shared += (1024 - mma::shared_address(shared) % 1024) % 1024;
-  auto* barriers = reinterpret_cast<std::uint64_t*>(shared + 4 * side_bytes);
+  auto* barriers = reinterpret_cast<mma::barrier*>(shared + 4 * side_bytes);
   auto* tensor_at = reinterpret_cast<std::uint32_t*>(barriers + 2);
   const unsigned t = thread_index().x;
   if (t < 32) mma::allocate_tensor_memory<tcgen05_columns>(tensor_at);
   if (t == 0) {
-    mma::init_arrival(barriers);
-    mma::init_arrival(barriers + 1);
+    mma::barrier_start(barriers, 1);
+    mma::barrier_start(barriers + 1, 1);
+    mma::barriers_ready();
   }
   mma::tensor_fence_before_sync();
   sync_block();
   mma::tensor_fence_after_sync();
   const std::uint32_t tensor = *tensor_at;
 
-  const std::size_t first_row = std::size_t{block_index().x % job.tiles_down} * tcgen05_tile;
-  const std::size_t first_col = std::size_t{block_index().x / job.tiles_down} * tcgen05_tile;
+  const std::size_t first_row = std::size_t{block_index().x % job.tiles.down} * tcgen05_tile;
+  const std::size_t first_col = std::size_t{block_index().x / job.tiles.down} * tcgen05_tile;
   const std::size_t stages = (job.gemm.padded() + tcgen05_depth - 1) / tcgen05_depth;
   for (std::size_t s = 0; s < stages; ++s) {
     const auto buffer = static_cast<unsigned>(s % 2);
@@ -173,11 +194,10 @@ tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
     tcgen05_pieces<scale> left, right;
     read_pieces(job.gemm.left, job.left_shift, job.wide_scales, first_row, s * tcgen05_depth, left);
     read_pieces(job.gemm.right, job.right_shift, job.wide_scales, first_col, s * tcgen05_depth, right);
-    if (s >= 2)
-      mma::wait_arrival(barriers + buffer, static_cast<std::uint32_t>(s / 2 - 1) % 2);  // stage s - 2 is complete
+    if (s >= 2) mma::barrier_wait(barriers + buffer, static_cast<unsigned>(s / 2 - 1) % 2);  // stage s - 2 is complete
     write_pieces(left, stage);
     write_pieces(right, stage + side_bytes);
-    mma::fence_shared_for_async();
+    mma::fence_to_async();
     sync_block();
     if (t == 0) {
       mma::tensor_fence_after_sync();
@@ -186,58 +206,32 @@ tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
     }
   }
   if (stages > 0)  // the last commit waits for all earlier ones
-    mma::wait_arrival(barriers + (stages - 1) % 2, static_cast<std::uint32_t>((stages - 1) / 2) % 2);
+    mma::barrier_wait(barriers + (stages - 1) % 2, static_cast<unsigned>((stages - 1) / 2) % 2);
   mma::tensor_fence_after_sync();
   store_tensor(job.gemm, tensor, stages == 0, first_row, first_col, reinterpret_cast<float*>(shared));
   if (t < 32) mma::release_tensor_memory<tcgen05_columns>(tensor);
+#else
+  __trap();
+#endif
 }
-
-#endif  // UFP4_COMPILES_TCGEN05
-
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
-template <mma::block_scale scale>
-inline constexpr const char* tcgen05_name =
-    scale == mma::block_scale::ue4m3 ? "gemm_nvfp4_tcgen05" : "gemm_mxfp4_tcgen05";
-
-template <mma::block_scale scale>
-bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
-  constexpr unsigned block = kernels::tcgen05_block<scale>;
-  constexpr scale_kind kind = scale == mma::block_scale::ue4m3 ? scale_kind::e4m3 : scale_kind::e8m0;
-  const auto fits = [&](const gemm_side& side) {
-    return side.is_quantized && side.scale == kind && is_e2m1(side.grid) && is_aligned(side.codes, 16);
-  };
-  return facts.has_specific(10) && job.mode == accumulate::fast && job.block == block && fits(job.left) &&
-         fits(job.right) && job.padded() % 32 == 0 && facts.shared_bytes >= kernels::tcgen05_shared_bytes<scale>;
-}
-
-#if defined(UFP4_COMPILES_TCGEN05)
 
 template <mma::block_scale scale>
 error queue_tcgen05(const gemm_job& gemm, const device_facts&, std::span<std::byte>, stream where) {
-  kernels::tcgen05_job job{.gemm = gemm};
+  tcgen05_job job{.gemm = gemm};
   job.left_shift = log2_of(gemm.left.block_rows);
   job.right_shift = log2_of(gemm.right.block_rows);
-  job.wide_scales = gemm.padded() / kernels::tcgen05_block<scale> % 4 == 0 && is_aligned(gemm.left.scales, 4) &&
+  job.wide_scales = gemm.padded() / tcgen05_block<scale> % 4 == 0 && is_aligned(gemm.left.scales, 4) &&
                     is_aligned(gemm.right.scales, 4);
-  const auto tiles = [](std::size_t n) { return (n + kernels::tcgen05_tile - 1) / kernels::tcgen05_tile; };
-  job.tiles_down = static_cast<unsigned>(tiles(gemm.left.rows));
-  const std::size_t all = tiles(gemm.left.rows) * tiles(gemm.right.rows);
-  if (all == 0) return success;
-  if (all > 0x7FFFFFFFu) return not_supported;  // a grid has at most 2^31 - 1 blocks
-  return launch(&kernels::tcgen05_tiles<scale>, {static_cast<unsigned>(all)}, {kernels::tcgen05_threads},
-                kernels::tcgen05_shared_bytes<scale>, where, job);
+  return launch_tiled(&tcgen05_tiles<scale>, job, gemm.out, tcgen05_tile, tcgen05_tile, tcgen05_threads,
+                      tcgen05_shared_bytes<scale>, where);
 }
 
 /// K of the first call's tile: three and a half stages, so that a buffer is used twice.
 template <mma::block_scale scale>
 error run_tcgen05(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
   static first_call_check first_call;
-  const error e =
-      first_call.check(&queue_tcgen05<scale>, tcgen05_name<scale>, job, facts, kernels::tcgen05_tile - 1,
-                       kernels::tcgen05_tile - 3, where, 3 * kernels::tcgen05_depth + kernels::tcgen05_depth / 2);
+  const error e = first_call.check(&queue_tcgen05<scale>, tcgen05_name<scale>, job, facts, tcgen05_tile - 1,
+                                   tcgen05_tile - 3, where, 3 * tcgen05_depth + tcgen05_depth / 2);
   return e == success ? queue_tcgen05<scale>(job, facts, memory, where) : e;
 }
 
@@ -251,18 +245,14 @@ error run_tcgen05(const gemm_job&, const device_facts&, std::span<std::byte>, st
 
 #endif
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
 template <mma::block_scale scale>
 constexpr gemm_kernel tcgen05_kernel(const char* instruction) {
-  return {.name = gpu::detail::tcgen05_name<scale>,
+  return {.name = tcgen05_name<scale>,
           .instruction = instruction,
           .tile_rows = tcgen05_tile,
           .tile_cols = tcgen05_tile,
-          .takes = &gpu::detail::tcgen05_takes<scale>,
-          .run = &gpu::detail::run_tcgen05<scale>,
+          .takes = &tcgen05_takes<scale>,
+          .run = &run_tcgen05<scale>,
           .experimental = true};
 }
 inline constexpr gemm_kernel gemm_nvfp4_tcgen05 =

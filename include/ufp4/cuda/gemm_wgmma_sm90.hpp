@@ -43,9 +43,8 @@ struct wgmma_tile {
 
 #if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 
-struct wgmma_job {
+struct wgmma_job : bf16_product {
   CUtensorMap left_codes, right_codes;
-  bf16_product product;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -104,16 +103,15 @@ struct wgmma_worker {
     std::uint32_t bits[4] = {};
   };
   UFP4_DEVICE bool inside(const bf16_side& side, std::size_t row, unsigned step, unsigned i) const {
-    return row < side.rows && std::size_t{step} * tile::depth + 16 * i < job.product.job.padded();
+    return row < side.rows && std::size_t{step} * tile::depth + 16 * i < job.job.padded();
   }
   UFP4_DEVICE row_scales load_scales(const bf16_side& side, std::size_t row, unsigned step) const {
-    const std::size_t line = row / side.block_rows * job.product.job.blocks();
+    const std::size_t line = row / side.block_rows * job.job.blocks();
     row_scales s;
     UFP4_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
       const std::size_t k = std::size_t{step} * tile::depth + 16 * i;
-      if (inside(side, row, step, i))
-        s.bits[i] = thread::load_scale(side.scales, side.scale, line + k / job.product.job.block);
+      if (inside(side, row, step, i)) s.bits[i] = thread::load_scale(side.scales, side.scale, line + k / job.job.block);
     }
     return s;
   }
@@ -134,7 +132,7 @@ struct wgmma_worker {
 
   UFP4_DEVICE void produce() const {
     const bool is_left = thread < tile::rows;
-    const bf16_side side = is_left ? job.product.left : job.product.right;
+    const bf16_side side = is_left ? job.left : job.right;
     const std::size_t row = is_left ? first_row + thread : first_col + thread - tile::rows;
     if (thread == 0)
       for (unsigned step = 0; step < tile::stages && step < steps; ++step) fetch(step);
@@ -180,25 +178,22 @@ struct wgmma_worker {
   }
 
   UFP4_DEVICE void store(const float* sums) const {
-    thread::store_tile<tile::rows, tile::cols, tile::threads>(job.product.job, first_row, first_col, sums,
-                                                              tile::sums_stride, *unfit() == 0);
+    thread::store_tile<tile::rows, tile::cols, tile::threads>(job.job, first_row, first_col, sums, tile::sums_stride,
+                                                              *unfit() == 0);
   }
 };
 
 #endif
 
-/// The tiles are in the order of gemm_bf16.
 [[maybe_unused]] static __global__ void __launch_bounds__(wgmma_tile::threads, 1)
     gemm_wgmma(UFP4_PARAMETER wgmma_job job) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using tile = wgmma_tile;
-  const unsigned at = block_index().x, band = 8 * job.product.tiles_across, first = at / band * 8;
-  const unsigned down = job.product.tiles_down - first < 8 ? job.product.tiles_down - first : 8;
+  const tile_index at = banded_tile(job.tiles, block_index().x);
   const auto aligned = (reinterpret_cast<std::uintptr_t>(shared_memory()) + 1023) / 1024 * 1024;
-  const wgmma_worker worker{job, reinterpret_cast<unsigned char*>(aligned),
-                            std::size_t{first + at % band % down} * tile::rows,
-                            std::size_t{at % band / down} * tile::cols,
-                            static_cast<unsigned>((job.product.job.padded() + tile::depth - 1) / tile::depth)};
+  const wgmma_worker worker{job, reinterpret_cast<unsigned char*>(aligned), std::size_t{at.down} * tile::rows,
+                            std::size_t{at.across} * tile::cols,
+                            static_cast<unsigned>((job.job.padded() + tile::depth - 1) / tile::depth)};
   auto* staged = reinterpret_cast<float*>(aligned);
   worker.start();
   if (worker.thread < tile::producers) {
@@ -222,43 +217,32 @@ struct wgmma_worker {
 
 #endif
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
 /// TMA needs rows of codes aligned to 16 bytes.
 inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts) {
   const auto good = [](const gemm_side& side) {
     return is_aligned(side.codes, 16) && side.rows < (std::size_t{1} << 31);
   };
   return facts.has_specific(9) && gemm_bf16_takes(job, facts) && job.padded() % 32 == 0 && job.padded() != 0 &&
-         facts.shared_bytes >= kernels::wgmma_tile::shared_bytes && good(job.left) && good(job.right);
+         facts.shared_bytes >= wgmma_tile::shared_bytes && good(job.left) && good(job.right);
 }
 
 #if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 
 inline error queue_gemm_wgmma(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
-  using tile = kernels::wgmma_tile;
-  kernels::wgmma_job task{};
+  using tile = wgmma_tile;
+  wgmma_job task{bf16_product_of(job), {}, {}};
   const auto map = [&](CUtensorMap& to, const gemm_side& side, unsigned rows) {
     return make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows, tile::code_bytes);
   };
   if (const error e = map(task.left_codes, job.left, tile::rows); e != success) return e;
   if (const error e = map(task.right_codes, job.right, tile::cols); e != success) return e;
-  task.product = {job,
-                  bf16_side_of(job.left),
-                  bf16_side_of(job.right),
-                  log2_of(job.block),
-                  static_cast<unsigned>((job.out.rows + tile::rows - 1) / tile::rows),
-                  static_cast<unsigned>((job.out.cols + tile::cols - 1) / tile::cols)};
-  return launch(&kernels::gemm_wgmma, {task.product.tiles_down * task.product.tiles_across}, {tile::threads},
-                tile::shared_bytes, where, task);
+  return launch_tiled(&gemm_wgmma, task, job.out, tile::rows, tile::cols, tile::threads, tile::shared_bytes, where);
 }
 
 inline error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
   static first_call_check first_call;
-  const error e = first_call.check(&queue_gemm_wgmma, "gemm_wgmma_sm90", job, facts, kernels::wgmma_tile::rows - 1,
-                                   kernels::wgmma_tile::cols - 3, where);
+  const error e = first_call.check(&queue_gemm_wgmma, "gemm_wgmma_sm90", job, facts, wgmma_tile::rows - 1,
+                                   wgmma_tile::cols - 3, where);
   return e == success ? queue_gemm_wgmma(job, facts, memory, where) : e;
 }
 
@@ -270,17 +254,13 @@ inline error run_gemm_wgmma(const gemm_job&, const device_facts&, std::span<std:
 
 #endif
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
 inline constexpr gemm_kernel gemm_wgmma_sm90 = {
     .name = "gemm_wgmma_sm90",
     .instruction = "wgmma.mma_async.m64n128k16.bf16",
     .tile_rows = wgmma_tile::rows,
     .tile_cols = wgmma_tile::cols,
-    .takes = &gpu::detail::gemm_wgmma_takes,
-    .run = &gpu::detail::run_gemm_wgmma,
+    .takes = &gemm_wgmma_takes,
+    .run = &run_gemm_wgmma,
     .experimental = true,
 };
 

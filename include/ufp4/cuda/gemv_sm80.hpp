@@ -87,9 +87,6 @@ struct __attribute__((may_alias, aligned(16))) gemv_two_pairs {
 struct __attribute__((may_alias, aligned(4))) gemv_word {
   std::uint32_t word;
 };
-struct __attribute__((may_alias, aligned(8))) gemv_words {
-  std::uint32_t word[2];
-};
 
 /// The work of one thread. Slabs are counted along K.
 struct gemv_worker {
@@ -172,11 +169,11 @@ struct gemv_worker {
     UFP4_UNROLL
     for (unsigned i = 0; i < narrow_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at / words;
-      gemv_words bytes;
+      thread::words2 bytes;
       thread::decode8_s8(job.narrow.values, narrow_codes[i], bytes.word);
       if (row < job.columns)
-        *reinterpret_cast<gemv_words*>(memory + plan.narrow_at() + row * gemv_plan::narrow_stride + at % words * 8) =
-            bytes;
+        *reinterpret_cast<thread::words2*>(memory + plan.narrow_at() + row * gemv_plan::narrow_stride +
+                                           at % words * 8) = bytes;
     }
     UFP4_UNROLL
     for (unsigned i = 0; i < scale_passes; ++i) {
@@ -190,7 +187,7 @@ struct gemv_worker {
   /// Eight bytes of the narrow row that is this lane's column, from 32 k of the slab.
   UFP4_DEVICE void narrow_bytes(unsigned row, unsigned k, std::uint32_t (&b)[2]) const {
     const auto* at = memory + plan.narrow_at() + row * gemv_plan::narrow_stride + k + 8 * warp::word_of_lane();
-    const auto bytes = *reinterpret_cast<const gemv_words*>(at);
+    const auto bytes = *reinterpret_cast<const thread::words2*>(at);
     b[0] = bytes.word[0], b[1] = bytes.word[1];
   }
   /// Stores this lane's four dot products of a block, with their factors, for rows g and g + 8 and two columns.
@@ -283,11 +280,7 @@ UFP4_KERNEL(256) gemv_blocks(UFP4_PARAMETER gemv_job job) {
   worker.store();
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
-inline kernels::gemv_side gemv_side_of(const gemm_side& side) {
+inline gemv_side gemv_side_of(const gemm_side& side) {
   return {.codes = side.codes,
           .scales = side.scales,
           .rows = side.rows,
@@ -296,7 +289,7 @@ inline kernels::gemv_side gemv_side_of(const gemm_side& side) {
           .values = thread::s8_table_of(side.grid)};
 }
 /// The side with fewer rows is the narrow one; the left one if both have as many.
-inline kernels::gemv_job gemv_job_of(const gemm_job& job) {
+inline gemv_job gemv_job_of(const gemm_job& job) {
   const bool swapped = job.right.rows < job.left.rows;
   const gemm_side &weights = swapped ? job.left : job.right, &narrow = swapped ? job.right : job.left;
   const auto group = static_cast<unsigned>(job.block == 16 ? 4 : 8);
@@ -315,31 +308,26 @@ inline kernels::gemv_job gemv_job_of(const gemm_job& job) {
 /// Takes folded_bf16 if rounding to bf16 would change nothing.
 inline bool gemv_takes(const gemm_job& job, const device_facts& facts) {
   const std::size_t narrow = job.left.rows < job.right.rows ? job.left.rows : job.right.rows;
-  if (!facts.has(80) || facts.wave != 32 || narrow > kernels::gemv_plan::most_columns || job.block < 16 ||
-      job.block > 64)
+  if (!facts.has(80) || facts.wave != 32 || narrow > gemv_plan::most_columns || job.block < 16 || job.block > 64)
     return false;
   if (job.mode == accumulate::folded_bf16 && !(products_fit(job.left) && products_fit(job.right))) return false;
   if (!byte_dots_are_exact(job) || !is_aligned(job.left.codes, 4) || !is_aligned(job.right.codes, 4)) return false;
-  return kernels::gemv_plan{log2_of(job.block), kernels::gemv_plan::most_columns}.shared_bytes() <= facts.shared_bytes;
+  return gemv_plan{log2_of(job.block), gemv_plan::most_columns}.shared_bytes() <= facts.shared_bytes;
 }
 
 inline error run_gemv(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
-  const kernels::gemv_job gemv = gemv_job_of(job);
-  const std::size_t blocks = (gemv.weights.rows + kernels::gemv_plan::rows - 1) / kernels::gemv_plan::rows;
-  return launch(&kernels::gemv_blocks, {static_cast<unsigned>(blocks)}, {kernels::gemv_plan::threads},
-                kernels::gemv_plan{gemv.block_shift, gemv.columns}.shared_bytes(), where, gemv);
+  const gemv_job gemv = gemv_job_of(job);
+  const std::size_t blocks = (gemv.weights.rows + gemv_plan::rows - 1) / gemv_plan::rows;
+  return launch(&gemv_blocks, {static_cast<unsigned>(blocks)}, {gemv_plan::threads},
+                gemv_plan{gemv.block_shift, gemv.columns}.shared_bytes(), where, gemv);
 }
-
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 inline constexpr gemm_kernel gemv_blocks_sm80 = {.name = "gemv_blocks_sm80",
                                                  .instruction = "mma.sync.m16n8k32.s8",
                                                  .tile_rows = gemv_plan::most_columns,
                                                  .tile_cols = gemv_plan::rows,
-                                                 .takes = &gpu::detail::gemv_takes,
-                                                 .run = &gpu::detail::run_gemv,
+                                                 .takes = &gemv_takes,
+                                                 .run = &run_gemv,
                                                  .fast_is = accumulate::exact_blocks};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -112,8 +112,8 @@ inline library_plan plan_library(const gemm_job& job, library_operands kind, std
   plan.left = plan.add(element_bytes(job, job.left, kind));
   plan.right = plan.add(element_bytes(job, job.right, kind));
   if (kind != library_operands::bf16) {
-    plan.left_scales = plan.add(swizzled_bytes(job.left, job.block));
-    plan.right_scales = plan.add(swizzled_bytes(job.right, job.block));
+    plan.left_scales = plan.add(kernels::swizzled_bytes(job.left, job.block));
+    plan.right_scales = plan.add(kernels::swizzled_bytes(job.right, job.block));
   }
   plan.sums = plan.add(writes_result(job) ? 0 : 4 * job.out.rows * sums_stride(job));
   plan.factors = plan.add(sizeof(kernels::product_factors));
@@ -134,33 +134,35 @@ inline int operand_limit(const gemm_job& job) {
 inline error queue_operand(const gemm_job& job, const gemm_side& side, library_operands kind, std::byte* elements,
                            std::byte* scales, std::uint32_t* unfit, stream where) {
   if (kind == library_operands::bf16)
-    return queue_decode_bf16(side, job.block, reinterpret_cast<std::uint16_t*>(elements), unfit, where,
-                             operand_limit(job));
-  const error e =
-      queue_swizzle_scales(side, job.block, reinterpret_cast<std::uint8_t*>(scales), unfit, where, operand_limit(job));
+    return kernels::queue_decode_bf16(side, job.block, reinterpret_cast<std::uint16_t*>(elements), unfit, where,
+                                      operand_limit(job));
+  const error e = kernels::queue_swizzle_scales(side, job.block, reinterpret_cast<std::uint8_t*>(scales), unfit, where,
+                                                operand_limit(job));
   if (e != success) return e;
   if (stays(side, kind)) return success;
   if (kind == library_operands::nvfp4) return copy(elements, side.codes, side.rows * job.padded() / 2, where);
-  return queue_widen_codes(side, reinterpret_cast<std::uint8_t*>(elements), where);
+  return kernels::queue_widen_codes(side, reinterpret_cast<std::uint8_t*>(elements), where);
 }
 
 inline library_product product_of(const gemm_job& job, const library_plan& plan, std::byte* memory) {
   auto* factors = reinterpret_cast<kernels::product_factors*>(memory + plan.factors);
-  library_product p;
-  p.kind = plan.kind;
-  p.left = stays(job.left, plan.kind) ? static_cast<const void*>(job.left.codes) : memory + plan.left;
-  p.right = stays(job.right, plan.kind) ? static_cast<const void*>(job.right.codes) : memory + plan.right;
-  p.left_scales = memory + plan.left_scales;
-  p.right_scales = memory + plan.right_scales;
-  p.rows = job.out.rows;
-  p.cols = job.out.cols;
-  p.depth = job.padded();
-  p.alpha = &factors->alpha;
-  p.beta = &factors->beta;
-  p.out = writes_result(job) ? job.out.data : memory + plan.sums;
-  p.out_kind = writes_result(job) ? job.out.kind : dtype::f32;
-  p.out_stride = writes_result(job) ? static_cast<std::size_t>(job.out.row_stride) : sums_stride(job);
-  return p;
+  const auto elements = [&](const gemm_side& side, std::size_t at) {
+    return stays(side, plan.kind) ? static_cast<const void*>(side.codes) : memory + at;
+  };
+  const bool writes = writes_result(job);
+  return {.kind = plan.kind,
+          .left = elements(job.left, plan.left),
+          .right = elements(job.right, plan.right),
+          .left_scales = memory + plan.left_scales,
+          .right_scales = memory + plan.right_scales,
+          .rows = job.out.rows,
+          .cols = job.out.cols,
+          .depth = job.padded(),
+          .alpha = &factors->alpha,
+          .beta = &factors->beta,
+          .out = writes ? job.out.data : memory + plan.sums,
+          .out_kind = writes ? job.out.kind : dtype::f32,
+          .out_stride = writes ? static_cast<std::size_t>(job.out.row_stride) : sums_stride(job)};
 }
 
 /// Queues all steps; `with` multiplies.
@@ -170,23 +172,21 @@ inline error run_library(const gemm_job& job, library_operands kind, const gemm_
   std::byte* memory = workspace.data();
   auto* factors = reinterpret_cast<kernels::product_factors*>(memory + plan.factors);
   if (error e = set_zero(factors, sizeof *factors, where); e != success) return e;
-  if (error e =
-          queue_operand(job, job.left, kind, memory + plan.left, memory + plan.left_scales, &factors->unfit, where);
-      e != success)
-    return e;
-  if (error e =
-          queue_operand(job, job.right, kind, memory + plan.right, memory + plan.right_scales, &factors->unfit, where);
-      e != success)
-    return e;
+  for (const gemm_side* side : {&job.left, &job.right}) {
+    const bool left = side == &job.left;
+    const error e = queue_operand(job, *side, kind, memory + (left ? plan.left : plan.right),
+                                  memory + (left ? plan.left_scales : plan.right_scales), &factors->unfit, where);
+    if (e != success) return e;
+  }
   kernels::finish_job finish{job, factors};
   if (!writes_result(job)) finish.sums = reinterpret_cast<const float*>(memory + plan.sums);
   finish.sums_stride = sums_stride(job);
   finish.operands = reinterpret_cast<thread::words4*>(memory);
   finish.operand_words = plan.sums / sizeof(thread::words4);  // the operands are at the beginning
-  if (error e = queue_set_factors(finish, device, where); e != success) return e;
+  if (error e = kernels::queue_set_factors(finish, device, where); e != success) return e;
   if (error e = with.multiply(product_of(job, plan, memory), workspace.subspan(plan.own_memory), where); e != success)
     return e;
-  return queue_finish_product(finish, device, where);
+  return kernels::queue_finish_product(finish, device, where);
 }
 
 /// The smallest product for which the library is the fastest kernel. With fewer rows of C or of B the decoded operands
@@ -199,8 +199,8 @@ inline bool library_takes(const gemm_job& job) {
 }
 
 inline bool takes_bf16(const gemm_job& job, const device_facts& device) {
-  return device.architecture >= 80 && library_takes(job) && decodes_to_bf16(job.left, job.block, job.mode) &&
-         decodes_to_bf16(job.right, job.block, job.mode) && library() != nullptr;
+  return device.architecture >= 80 && library_takes(job) && kernels::decodes_to_bf16(job.left, job.block, job.mode) &&
+         kernels::decodes_to_bf16(job.right, job.block, job.mode) && library() != nullptr;
 }
 
 /// The block-scaled operands that a library multiplies on Blackwell; bf16: the job has none.

@@ -12,11 +12,12 @@
 // | scale_offset           | scales as tcgen05.cp.32x128b.warpx4 takes them: the word of row 32 c + l is copied to  |
 // |                        | column c of lane l, in four copies; 512 bytes for 128 rows of four scales              |
 //
-// Device code has the instructions where UFP4_HAS_TCGEN05 is defined. The CPU simulator does not emulate them.
+// Device code has the instructions where UFP4_HAS_TCGEN05 is defined. The CPU simulator does not emulate them. Barriers
+// and the fence of stores to shared memory are those of tma_sm90.hpp.
 #pragma once
 
 #include <cstdint>
-#include <ufp4/cuda/memory_sm80.hpp>
+#include <ufp4/cuda/tma_sm90.hpp>
 #include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
@@ -67,93 +68,65 @@ UFP4_HD constexpr unsigned scale_offset(unsigned row, unsigned block) {
   return block / 4 * 512 + row % 32 * 16 + row / 32 * 4 + block % 4;
 }
 
-#if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
-
 #if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL) ||                              \
     (defined(__CUDA_ARCH_SPECIFIC__) && (__CUDA_ARCH_SPECIFIC__ == 1000 || __CUDA_ARCH_SPECIFIC__ == 1030)) || \
     (defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH_FAMILY_SPECIFIC__ == 1000)
 #define UFP4_HAS_TCGEN05 1
-#define UFP4_TCGEN05(...) asm volatile(__VA_ARGS__)
-#else
-#define UFP4_TCGEN05(...) __trap()
-#endif
 
 /// Called by a whole warp; writes the address to shared memory. `columns`: a power of two from 32 to 512.
 template <unsigned columns>
-UFP4_DEVICE void allocate_tensor_memory([[maybe_unused]] std::uint32_t* address) {
-  UFP4_TCGEN05("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared_address(address)),
-               "n"(columns) : "memory");
-  UFP4_TCGEN05("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" :: : "memory");
+UFP4_DEVICE void allocate_tensor_memory(std::uint32_t* address) {
+  asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared_address(address)),
+               "n"(columns)
+               : "memory");
+  asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
 }
 template <unsigned columns>
-UFP4_DEVICE void release_tensor_memory([[maybe_unused]] std::uint32_t address) {
-  UFP4_TCGEN05("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "n"(columns) : "memory");
+UFP4_DEVICE void release_tensor_memory(std::uint32_t address) {
+  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "n"(columns) : "memory");
 }
 
 /// Before and after a barrier that orders tcgen05 instructions of different threads.
-UFP4_DEVICE void tensor_fence_before_sync() { UFP4_TCGEN05("tcgen05.fence::before_thread_sync;" :: : "memory"); }
-UFP4_DEVICE void tensor_fence_after_sync() { UFP4_TCGEN05("tcgen05.fence::after_thread_sync;" :: : "memory"); }
-/// Makes this thread's stores to shared memory visible to asynchronous instructions after a barrier.
-UFP4_DEVICE void fence_shared_for_async() { UFP4_TCGEN05("fence.proxy.async.shared::cta;" :: : "memory"); }
+UFP4_DEVICE void tensor_fence_before_sync() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
+UFP4_DEVICE void tensor_fence_after_sync() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
 
-/// A barrier in shared memory whose phase one arrival completes. The fence orders it before arrivals of asynchronous
-/// instructions.
-UFP4_DEVICE void init_arrival([[maybe_unused]] std::uint64_t* barrier) {
-  UFP4_TCGEN05("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
-  UFP4_TCGEN05("fence.mbarrier_init.release.cluster;" :: : "memory");
-}
-/// Waits for the end of the phase with that parity: 0 for the first, 1 for the second, 0 for the third, ...
-UFP4_DEVICE void wait_arrival([[maybe_unused]] std::uint64_t* barrier, [[maybe_unused]] std::uint32_t parity) {
-#if defined(UFP4_HAS_TCGEN05)
-  std::uint32_t done = 0;
-  while (done == 0)
-    asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(done)
-                 : "r"(shared_address(barrier)), "r"(parity)
-                 : "memory");
-#endif
-}
 /// Arrives when all instructions that this thread has started before are complete.
-UFP4_DEVICE void commit_to([[maybe_unused]] std::uint64_t* barrier) {
-  UFP4_TCGEN05("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
-      shared_address(barrier)) : "memory");
+UFP4_DEVICE void commit_to(std::uint64_t* barrier) {
+  asm volatile(
+      "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(shared_address(barrier))
+      : "memory");
 }
 
 /// Copies 512 bytes of scales to four columns, before the multiplications that this thread starts afterwards.
-UFP4_DEVICE void copy_scales_to_tensor([[maybe_unused]] std::uint32_t to, [[maybe_unused]] std::uint64_t from) {
-  UFP4_TCGEN05("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(to), "l"(from) : "memory");
+UFP4_DEVICE void copy_scales_to_tensor(std::uint32_t to, std::uint64_t from) {
+  asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(to), "l"(from) : "memory");
 }
 
 /// E2M1, K = 64: four ue4m3 scales for each row, or two ue8m0. Without `add` D is not read.
 template <block_scale scale>
-UFP4_DEVICE void multiply_blocks([[maybe_unused]] std::uint32_t d, [[maybe_unused]] std::uint64_t a,
-                                 [[maybe_unused]] std::uint64_t b, [[maybe_unused]] std::uint32_t instruction,
-                                 [[maybe_unused]] std::uint32_t scales_a, [[maybe_unused]] std::uint32_t scales_b,
-                                 [[maybe_unused]] bool add) {
+UFP4_DEVICE void multiply_blocks(std::uint32_t d, std::uint64_t a, std::uint64_t b, std::uint32_t instruction,
+                                 std::uint32_t scales_a, std::uint32_t scales_b, bool add) {
+#define UFP4_MULTIPLY_BLOCKS(kind)                                                                                  \
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %6, 0;\n tcgen05.mma.cta_group::1.kind::" kind                   \
+               " [%0], %1, %2, %3, [%4], [%5], p;\n}" ::"r"(d),                                                     \
+               "l"(a), "l"(b), "r"(instruction), "r"(scales_a), "r"(scales_b), "r"(static_cast<std::uint32_t>(add)) \
+               : "memory")
   if constexpr (scale == block_scale::ue4m3)
-    UFP4_TCGEN05(
-        "{\n .reg .pred p;\n setp.ne.b32 p, %6, 0;\n"
-        " tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X [%0], %1, %2, %3, [%4], [%5], p;\n}" ::"r"(
-            d),
-        "l"(a), "l"(b), "r"(instruction), "r"(scales_a), "r"(scales_b),
-        "r"(static_cast<std::uint32_t>(add)) : "memory");
+    UFP4_MULTIPLY_BLOCKS("mxf4nvf4.block_scale.scale_vec::4X");
   else
-    UFP4_TCGEN05(
-        "{\n .reg .pred p;\n setp.ne.b32 p, %6, 0;\n"
-        " tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X [%0], %1, %2, %3, [%4], [%5], p;\n}" ::"r"(d),
-        "l"(a), "l"(b), "r"(instruction), "r"(scales_a), "r"(scales_b),
-        "r"(static_cast<std::uint32_t>(add)) : "memory");
+    UFP4_MULTIPLY_BLOCKS("mxf4.block_scale.scale_vec::2X");
+#undef UFP4_MULTIPLY_BLOCKS
 }
 
 /// Called by a whole warp: eight columns of this lane's row; warp w of a block reads lanes 32 w to 32 w + 31.
-UFP4_DEVICE void load_tensor8([[maybe_unused]] std::uint32_t (&r)[8], [[maybe_unused]] std::uint32_t from) {
-  UFP4_TCGEN05("tcgen05.ld.sync.aligned.32x32b.x8.b32 {%0,%1,%2,%3,%4,%5,%6,%7}, [%8];" : "=r"(r[0]), "=r"(r[1]),
-               "=r"(r[2]), "=r"(r[3]), "=r"(r[4]), "=r"(r[5]), "=r"(r[6]), "=r"(r[7]) : "r"(from) : "memory");
+UFP4_DEVICE void load_tensor8(std::uint32_t (&r)[8], std::uint32_t from) {
+  asm volatile("tcgen05.ld.sync.aligned.32x32b.x8.b32 {%0,%1,%2,%3,%4,%5,%6,%7}, [%8];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]), "=r"(r[4]), "=r"(r[5]), "=r"(r[6]), "=r"(r[7])
+               : "r"(from)
+               : "memory");
 }
-UFP4_DEVICE void wait_tensor_loads() { UFP4_TCGEN05("tcgen05.wait::ld.sync.aligned;" :: : "memory"); }
+UFP4_DEVICE void wait_tensor_loads() { asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
 
-#undef UFP4_TCGEN05
-
-#endif  // nvcc
+#endif  // UFP4_HAS_TCGEN05
 
 }  // namespace ufp4::gpu::mma::inline UFP4_GPU

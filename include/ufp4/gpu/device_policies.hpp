@@ -5,7 +5,6 @@
 #pragma once
 
 #include <concepts>
-#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <ufp4/gpu/vendor.hpp>
@@ -43,17 +42,6 @@ struct options {
   quantize_report* report = nullptr;  ///< in device memory
 };
 
-template <class O>
-void apply_device_policy(O& all, const tensor_amax_at& policy) {
-  all.has_amax_at = true;
-  all.amax_at = policy.value;
-}
-template <class O>
-void apply_device_policy(O& all, const count_at& policy) {
-  all.counts = true;
-  all.report = policy.report;
-}
-
 template <class P>
 auto host_part(const P& policy) {
   if constexpr (device_policy<P>)
@@ -72,8 +60,11 @@ auto collect(const Policies&... policies) {
   const auto host =
       std::apply([](const auto&... p) { return ufp4::detail::collect(p...); }, std::tuple_cat(host_part(policies)...));
   options<decltype(host.rounding), decltype(host.rule)> all{host};
-  [[maybe_unused]] const auto apply = [&all](const auto& policy) {
-    if constexpr (device_policy<std::remove_cvref_t<decltype(policy)>>) apply_device_policy(all, policy);
+  [[maybe_unused]] const auto apply = [&all]<class P>(const P& policy) {
+    if constexpr (std::same_as<P, tensor_amax_at>)
+      all.has_amax_at = true, all.amax_at = policy.value;
+    else if constexpr (std::same_as<P, count_at>)
+      all.counts = true, all.report = policy.report;
   };
   (apply(policies), ...);
   return all;

@@ -64,15 +64,6 @@ std::size_t workspace_bytes(const context&, const A& a, const B& b, const matrix
   return call.operand_bytes + detail::kernel_bytes(call.job, device);
 }
 
-/// Is there a kernel for quantized_gemm with the same arguments on the current device? Checks nothing.
-template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
-bool can_run(const context&, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
-  device_facts device;
-  if (facts(device) != success) return false;
-  const auto call = detail::call_of(detail::viewed(a), detail::viewed(b), ufp4::detail::sink_of(c), options, {});
-  return detail::choose_kernel(call.job, device) != nullptr;
-}
-
 /// The kernel that quantized_gemm with the same arguments would run on the current device. Nothing is checked, read or
 /// queued.
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
@@ -82,6 +73,12 @@ explanation explain(const context&, const A& a, const B& b, const matrix_view<T>
     return {"quantized_gemm", "", "", 0, 0, options.accumulate, error_text(wrong)};
   const auto call = detail::call_of(detail::viewed(a), detail::viewed(b), ufp4::detail::sink_of(c), options, {});
   return detail::explain_job("quantized_gemm", call.job, device);
+}
+
+/// Is there a kernel for quantized_gemm with the same arguments on the current device? Checks nothing.
+template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
+bool can_run(const context& ctx, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
+  return *explain(ctx, a, b, c, options).kernel != '\0';
 }
 
 /// Reads the facts of the current device, once for the calling thread; its operations then ask the runtime nothing

@@ -70,6 +70,17 @@ inline gemm_side side_of_format(const format_spec& format, std::size_t rows, std
   return side;
 }
 
+inline gemm_side side_of_plain(const ufp4::detail::source& x, std::size_t padded_cols, const transform_spec& t) {
+  gemm_side side;
+  side.is_quantized = false;
+  side.plain = x;
+  side.transform = t;
+  side.rows = x.rows;
+  side.cols = x.cols;
+  side.padded_cols = padded_cols;
+  return side;
+}
+
 /// An operand as kernels take it. An operand that is still to be quantized gets memory from the workspace, and
 /// `amax_bits` points to the memory for the amax of its tensor if that must be computed.
 template <any_block_format F>
@@ -82,14 +93,8 @@ gemm_side side_of(const quantized_view<F>& q, int, workspace_cutter&, std::uint3
 }
 template <class T>
 gemm_side side_of(const unquantized_operand<T>& x, int block, workspace_cutter&, std::uint32_t*&) {
-  gemm_side side;
-  side.is_quantized = false;
-  side.plain = ufp4::detail::source_of(x.x);
-  side.transform = x.transform;
-  side.rows = x.x.rows();
-  side.cols = x.x.cols();
-  side.padded_cols = ufp4::detail::padded_length(side.cols, block, x.transform);
-  return side;
+  const std::size_t padded = ufp4::detail::padded_length(x.x.cols(), block, x.transform);
+  return side_of_plain(ufp4::detail::source_of(x.x), padded, x.transform);
 }
 template <class T>
 gemm_side side_of(const matrix_view<T>& x, int block, workspace_cutter& memory, std::uint32_t*& amax_bits) {

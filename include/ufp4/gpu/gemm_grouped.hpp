@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <ufp4/gpu/gemm.hpp>
 #include <vector>
 

@@ -77,8 +77,6 @@ inline bool exact_dots_below(const gemm_job& job, std::int64_t most) {
   return product * job.block < most && exponent >= -149 && exponent <= 103;
 }
 
-inline std::size_t no_workspace(const gemm_job&, const device_facts&) { return 0; }
-
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
 
 namespace ufp4::gpu::inline UFP4_GPU {
@@ -101,8 +99,10 @@ struct gemm_kernel {
   const char* instruction = "";                                   ///< as explain() reports it
   unsigned tile_rows = 1, tile_cols = 1;                          ///< the part of C that one thread block computes
   bool (*takes)(const gemm_job&, const device_facts&) = nullptr;  ///< whether the kernel supports the call
-  /// Bytes that the call needs; nullptr for none.
-  std::size_t (*workspace)(const gemm_job&, const device_facts&) = &detail::no_workspace;
+  /// Bytes that the call needs.
+  std::size_t (*workspace)(const gemm_job&, const device_facts&) = [](const gemm_job&, const device_facts&) {
+    return std::size_t{0};
+  };
   /// Queues the call.
   error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
   accumulate fast_is = accumulate::fast;  ///< what the kernel computes in mode `fast`
@@ -117,3 +117,36 @@ struct gemm_kernel {
 std::span<const gemm_kernel* const> gemm_kernels();
 
 }  // namespace ufp4::gpu::inline UFP4_GPU
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+using namespace gpu::detail;  // the file of a kernel also has its host code
+
+/// The tiles of C, one for each thread block.
+struct tile_grid {
+  unsigned down = 0, across = 0;
+};
+/// A tile: its index down and across.
+struct tile_index {
+  unsigned down, across;
+};
+/// The tile of a thread block. Consecutive thread blocks, which run at the same time, compute neighbouring tiles: eight
+/// tile rows of one tile column, then of the next column, so that the operands they share are in the cache.
+UFP4_DEVICE tile_index banded_tile(const tile_grid& tiles, unsigned at) {
+  const unsigned band = 8 * tiles.across, first = at / band * 8, left = tiles.down - first;
+  const unsigned down = left < 8 ? left : 8;
+  return {first + at % band % down, at % band / down};
+}
+
+/// Queues a thread block for each rows x cols of C; sets job.tiles.
+template <class Job>
+error launch_tiled(void (*kernel)(Job), Job job, const ufp4::detail::sink& out, unsigned rows, unsigned cols,
+                   unsigned threads, std::size_t shared_bytes, stream where) {
+  const std::size_t down = (out.rows + rows - 1) / rows, across = (out.cols + cols - 1) / cols;
+  if (down == 0 || across == 0) return success;
+  if (down > 0x7FFFFFFFu / across) return not_supported;  // a grid has at most 2^31 - 1 blocks
+  job.tiles = {static_cast<unsigned>(down), static_cast<unsigned>(across)};
+  return launch(kernel, {job.tiles.down * job.tiles.across}, {threads}, shared_bytes, where, job);
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

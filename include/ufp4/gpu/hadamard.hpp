@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <ufp4/gpu/context.hpp>
 #include <ufp4/gpu/kernels/hadamard_kernel.hpp>
 #include <ufp4/matrix/checks.hpp>

@@ -98,7 +98,7 @@ inline explanation explain_job(const char* operation, const gemm_job& job, const
 /// The workspace of the kernel that runs a job.
 inline std::size_t kernel_bytes(const gemm_job& job, const device_facts& device) {
   const gemm_kernel* kernel = choose_kernel(job, device);
-  return kernel == nullptr || kernel->workspace == nullptr ? 0 : kernel->workspace(job, device);
+  return kernel == nullptr ? 0 : kernel->workspace(job, device);
 }
 
 /// Queues a checked job. `workspace` has kernel_bytes() bytes, aligned to 256.

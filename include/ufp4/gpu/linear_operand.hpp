@@ -102,23 +102,17 @@ inline void cut_side(layer_side& side, std::size_t together, bool keeps, workspa
 inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
   if (!side.ready.empty()) return side.ready[e].side;
   const ufp4::detail::quantize_job job = side.job(e);
-  gemm_side out;
-  if (side.quantizes()) {
-    out = side_of_format(job.format, job.x.rows, job.x.cols, job.transform);
-    if (!side.places.empty()) {
-      out.codes = side.places[e].codes;
-      out.scales = side.places[e].scales;
-    }
-    out.tensor_scale = side.tensor_scale;
+  if (!side.quantizes()) {
+    gemm_side out = side_of_plain(job.x, job.padded_cols, job.transform);
+    out.rounds_plain_to_bf16 = true;
     return out;
   }
-  out.is_quantized = false;
-  out.plain = job.x;
-  out.rounds_plain_to_bf16 = true;
-  out.transform = job.transform;
-  out.rows = job.x.rows;
-  out.cols = job.x.cols;
-  out.padded_cols = job.padded_cols;
+  gemm_side out = side_of_format(job.format, job.x.rows, job.x.cols, job.transform);
+  if (!side.places.empty()) {
+    out.codes = side.places[e].codes;
+    out.scales = side.places[e].scales;
+  }
+  out.tensor_scale = side.tensor_scale;
   return out;
 }
 

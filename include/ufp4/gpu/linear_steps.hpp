@@ -4,7 +4,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <ufp4/gpu/linear_call.hpp>
 #include <utility>
 #include <vector>
@@ -14,22 +13,26 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 using recipe::detail::by_tokens;
 using recipe::detail::by_weights;
 using recipe::detail::transposed;
+using ufp4::detail::sink_of;
+using ufp4::detail::source_of;
 
 inline layer_call forward_call(const bound_recipe& now, const recipe::detail::shape& s, const source& x,
                                const source& w, const sink& y) {
   return {{&now, 0, by_tokens(s, x)}, {&now, 1, by_weights(s, w)}, by_tokens(s, y)};
 }
 inline layer_call backward_input_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                      const source& w, const sink& dx, recipe::write_mode mode) {
+                                      const source& w, const sink& dx,
+                                      recipe::write_mode mode = recipe::write_mode::overwrite) {
   return {{&now, 2, by_tokens(s, dy)}, {&now, 3, transposed(by_weights(s, w))}, by_tokens(s, dx), mode};
 }
 inline layer_call backward_weight_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
-                                       const source& x, const sink& dw, recipe::write_mode mode) {
+                                       const source& x, const sink& dw,
+                                       recipe::write_mode mode = recipe::write_mode::overwrite) {
   return {{&now, 4, transposed(by_tokens(s, dy))}, {&now, 5, transposed(by_tokens(s, x))}, by_weights(s, dw), mode};
 }
 inline layer_call backward_weight_call(const bound_recipe& now, const recipe::detail::shape& s, const source& dy,
                                        std::vector<saved_activation::part> saved, const sink& dw,
-                                       recipe::write_mode mode) {
+                                       recipe::write_mode mode = recipe::write_mode::overwrite) {
   return {{&now, 4, transposed(by_tokens(s, dy))}, {&now, 5, {}, std::move(saved)}, by_weights(s, dw), mode};
 }
 
@@ -66,43 +69,32 @@ inline status save(const char* operation, const layer_side& side, saved_activati
 
 inline status forward(const char* operation, const context& ctx, const bound_recipe& now, const source& x,
                       recipe::expert_offsets offsets, const source& w, const sink& y, saved_activation* saved) {
-  const auto s = recipe::detail::check_forward(operation, now, x, offsets, w, y, saved != nullptr);
-  const layer_call call = forward_call(now, s, x, w, y);
-  if (saved == nullptr) return queue_layer(operation, ctx, call);
-  workspace_cutter memory(saved->memory());
-  const layer_side side = saved_side(now, s, x, memory);
-  check_memory(operation, "saved.memory", saved->memory(), memory.used());
-  if (status done = queue_layer(operation, ctx, call); !done) return done;
-  saved->made() = {now.step(), now.layer()};
-  return save(operation, side, *saved, ctx.where);
+  return checked([&]() -> status {
+    const auto s = recipe::detail::check_forward(operation, now, x, offsets, w, y, saved != nullptr);
+    const layer_call call = forward_call(now, s, x, w, y);
+    if (saved == nullptr) return queue_layer(operation, ctx, call);
+    workspace_cutter memory(saved->memory());
+    const layer_side side = saved_side(now, s, x, memory);
+    check_memory(operation, "saved.memory", saved->memory(), memory.used());
+    if (status done = queue_layer(operation, ctx, call); !done) return done;
+    saved->made() = {now.step(), now.layer()};
+    return save(operation, side, *saved, ctx.where);
+  });
 }
-template <class X, class W, class Y>
-status forward(const char* operation, const context& ctx, const bound_recipe& now, const matrix_view<X>& x,
-               recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<Y>& y,
-               saved_activation* saved) {
-  using namespace ufp4::detail;
-  return checked([&] { return forward(operation, ctx, now, source_of(x), offsets, source_of(w), sink_of(y), saved); });
-}
-
 inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
                              recipe::expert_offsets offsets, const source& w, const sink& dx, recipe::write_mode mode) {
-  const auto s = recipe::detail::check_backward_input(operation, now, dy, offsets, w, dx);
-  return queue_layer(operation, ctx, backward_input_call(now, s, dy, w, dx, mode));
+  return checked([&] {
+    const auto s = recipe::detail::check_backward_input(operation, now, dy, offsets, w, dx);
+    return queue_layer(operation, ctx, backward_input_call(now, s, dy, w, dx, mode));
+  });
 }
-template <class D, class W, class X>
-status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const matrix_view<D>& dy,
-                      recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<X>& dx,
-                      recipe::write_mode mode) {
-  using namespace ufp4::detail;
-  return checked(
-      [&] { return backward_input(operation, ctx, now, source_of(dy), offsets, source_of(w), sink_of(dx), mode); });
-}
-
 inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
                               const source& x, recipe::expert_offsets offsets, const sink& dw,
                               recipe::write_mode mode) {
-  const auto s = recipe::detail::check_backward_weight(operation, now, dy, x, offsets, dw);
-  return queue_layer(operation, ctx, backward_weight_call(now, s, dy, x, dw, mode));
+  return checked([&] {
+    const auto s = recipe::detail::check_backward_weight(operation, now, dy, x, offsets, dw);
+    return queue_layer(operation, ctx, backward_weight_call(now, s, dy, x, dw, mode));
+  });
 }
 
 inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
@@ -112,28 +104,17 @@ inline status backward_weight(const char* operation, const context& ctx, const b
   for (const auto& part : saved.raw())
     shapes.push_back({part.side.rows, part.side.cols, part.block, part.side.transform, part.side.is_quantized,
                       part.side.grid, part.side.scale, saved.made()});
-  const auto s = recipe::detail::check_backward_weight(operation, now, dy, shapes, offsets, dw);
-  return queue_layer(operation, ctx, backward_weight_call(now, s, dy, saved.raw(), dw, mode));
+  return checked([&] {
+    const auto s = recipe::detail::check_backward_weight(operation, now, dy, shapes, offsets, dw);
+    return queue_layer(operation, ctx, backward_weight_call(now, s, dy, saved.raw(), dw, mode));
+  });
 }
 
 template <class T>
 concept matrix_or_saved = ufp4::detail::is_plain<T>::value || std::same_as<T, saved_activation>;
 
 /// A saved X^T is passed on as it is, a matrix as its source.
-inline const saved_activation& saved_or_source(const saved_activation& saved) { return saved; }
-template <class X>
-source saved_or_source(const matrix_view<X>& x) {
-  return ufp4::detail::source_of(x);
-}
-template <class D, class Saved, class W>
-status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const matrix_view<D>& dy,
-                       const Saved& x_or_saved, recipe::expert_offsets offsets, const matrix_view<W>& dw,
-                       recipe::write_mode mode) {
-  return checked([&] {
-    return backward_weight(operation, ctx, now, ufp4::detail::source_of(dy), saved_or_source(x_or_saved), offsets,
-                           ufp4::detail::sink_of(dw), mode);
-  });
-}
+inline const saved_activation& source_of(const saved_activation& saved) { return saved; }
 
 // A call from arguments that are not checked; without offsets the dense one.
 
@@ -141,39 +122,29 @@ inline recipe::detail::shape unchecked_shape(std::size_t tokens, std::size_t inp
                                              recipe::expert_offsets offsets) {
   return recipe::detail::make_shape(tokens, inputs, outputs, offsets);
 }
-template <class X, class W, class Y>
-layer_call forward_of(const bound_recipe& now, const matrix_view<X>& x, const matrix_view<W>& w,
-                      const matrix_view<Y>& y, recipe::expert_offsets offsets) {
-  return forward_call(now, unchecked_shape(x.rows(), x.cols(), y.cols(), offsets), ufp4::detail::source_of(x),
-                      ufp4::detail::source_of(w), ufp4::detail::sink_of(y));
+inline layer_call forward_of(const bound_recipe& now, const source& x, const source& w, const sink& y,
+                             recipe::expert_offsets offsets) {
+  return forward_call(now, unchecked_shape(x.rows, x.cols, y.cols, offsets), x, w, y);
 }
-template <class D, class W, class X>
-layer_call backward_input_of(const bound_recipe& now, const matrix_view<D>& dy, const matrix_view<W>& w,
-                             const matrix_view<X>& dx, recipe::expert_offsets offsets) {
-  return backward_input_call(now, unchecked_shape(dy.rows(), dx.cols(), dy.cols(), offsets),
-                             ufp4::detail::source_of(dy), ufp4::detail::source_of(w), ufp4::detail::sink_of(dx),
-                             recipe::write_mode::overwrite);
+inline layer_call backward_input_of(const bound_recipe& now, const source& dy, const source& w, const sink& dx,
+                                    recipe::expert_offsets offsets) {
+  return backward_input_call(now, unchecked_shape(dy.rows, dx.cols, dy.cols, offsets), dy, w, dx);
 }
-template <class D, class X, class W>
-layer_call backward_weight_of(const bound_recipe& now, const matrix_view<D>& dy, const matrix_view<X>& x,
-                              const matrix_view<W>& dw, recipe::expert_offsets offsets) {
-  return backward_weight_call(now, unchecked_shape(dy.rows(), x.cols(), dy.cols(), offsets),
-                              ufp4::detail::source_of(dy), ufp4::detail::source_of(x), ufp4::detail::sink_of(dw),
-                              recipe::write_mode::overwrite);
+inline layer_call backward_weight_of(const bound_recipe& now, const source& dy, const source& x, const sink& dw,
+                                     recipe::expert_offsets offsets) {
+  return backward_weight_call(now, unchecked_shape(dy.rows, x.cols, dy.cols, offsets), dy, x, dw);
 }
 /// From shapes alone, because before linear_forward the object is empty.
-template <class D, class W>
-layer_call backward_weight_of(const bound_recipe& now, const matrix_view<D>& dy, const saved_activation&,
-                              const matrix_view<W>& dw, recipe::expert_offsets offsets) {
-  const auto s = unchecked_shape(dy.rows(), dw.cols(), dy.cols(), offsets);
+inline layer_call backward_weight_of(const bound_recipe& now, const source& dy, const saved_activation&, const sink& dw,
+                                     recipe::expert_offsets offsets) {
+  const auto s = unchecked_shape(dy.rows, dw.cols, dy.cols, offsets);
   workspace_cutter counter;
   const source x{nullptr, dtype::f32, s.tokens, s.inputs, static_cast<std::ptrdiff_t>(s.inputs), 1};
   const layer_side side = saved_side(now, s, x, counter);
   std::vector<saved_activation::part> parts;
   parts.reserve(side.parts.size());
   for (std::size_t e = 0; e < side.parts.size(); ++e) parts.push_back(saved_part(side, e));
-  return backward_weight_call(now, s, ufp4::detail::source_of(dy), std::move(parts), ufp4::detail::sink_of(dw),
-                              recipe::write_mode::overwrite);
+  return backward_weight_call(now, s, dy, std::move(parts), dw);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

@@ -85,6 +85,12 @@ bool needs_amax(const O& all) {
   return format_of<F>::two_level && !all.host.has_amax && !all.has_amax_at;
 }
 
+/// The workspace for it.
+template <quantizer_target F, class O>
+std::size_t amax_workspace(const O& all) {
+  return needs_amax<F>(all) ? amax_bytes : 0;
+}
+
 /// `amax_bits`: memory for the bits of the tensor's amax, if it must be computed.
 template <quantizer_target F, matrix_scalar T, class O>
 quantize_task task_of(const matrix_view<T>& x, const quantized_view<format_of<F>>& out, const O& all,
@@ -152,7 +158,7 @@ status quantize(const context& ctx, const matrix_view<T>& x, const quantized_vie
   const auto all = detail::collect_for<format_of<F>>(policies...);
   return detail::checked([&]() -> status {
     detail::check_quantize<F>("quantize", x, out, all);
-    if (detail::needs_amax<F>(all)) detail::check_workspace("quantize", ctx, detail::amax_bytes);
+    detail::check_workspace("quantize", ctx, detail::amax_workspace<F>(all));
     auto* amax_bits = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
     const auto task = detail::task_of<F>(x, out, all, amax_bits);
     const error e = detail::queue_tensor_amax<F>(task, all, amax_bits, ctx.where);
@@ -163,7 +169,7 @@ status quantize(const context& ctx, const matrix_view<T>& x, const quantized_vie
 /// Bytes that context.workspace must have for quantize<F> with the same matrix and policies.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 std::size_t workspace_bytes(const context&, const matrix_view<T>&, const Policies&... policies) {
-  return detail::needs_amax<F>(detail::collect_for<format_of<F>>(policies...)) ? detail::amax_bytes : 0;
+  return detail::amax_workspace<F>(detail::collect_for<format_of<F>>(policies...));
 }
 
 /// The kernel that quantize<F> with the same matrix and policies would run. Nothing is checked, read or queued.
@@ -186,8 +192,8 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
   return detail::checked([&]() -> status {
     detail::check_quantize<Rows>(operation, x, rows, for_rows.options);
     detail::check_quantize<Cols>(operation, transpose(x), cols, for_cols.options);
-    const std::size_t row_bytes = detail::needs_amax<Rows>(for_rows.options) ? detail::amax_bytes : 0;
-    const std::size_t bytes = row_bytes + (detail::needs_amax<Cols>(for_cols.options) ? detail::amax_bytes : 0);
+    const std::size_t row_bytes = detail::amax_workspace<Rows>(for_rows.options);
+    const std::size_t bytes = row_bytes + detail::amax_workspace<Cols>(for_cols.options);
     detail::check_workspace(operation, ctx, bytes);
     auto* row_amax = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
     auto* col_amax = reinterpret_cast<std::uint32_t*>(ctx.workspace.data() + (bytes == 0 ? 0 : row_bytes));
@@ -210,8 +216,7 @@ template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, 
           class C = detail::options<>>
 std::size_t workspace_bytes_both(const context&, const matrix_view<T>&, const policy_set<R>& for_rows = {},
                                  const policy_set<C>& for_cols = {}) {
-  return (detail::needs_amax<Rows>(for_rows.options) ? detail::amax_bytes : 0) +
-         (detail::needs_amax<Cols>(for_cols.options) ? detail::amax_bytes : 0);
+  return detail::amax_workspace<Rows>(for_rows.options) + detail::amax_workspace<Cols>(for_cols.options);
 }
 
 /// The kernels that quantize_both with the same matrix and policies would run.

@@ -26,7 +26,6 @@
 // of zeros are exempt: mx formats give them the smallest scale.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <ufp4/gpu/gemm_kernel.hpp>
@@ -40,7 +39,6 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 struct matrix_bf16_job : product_group {
   folding side[2]{};
-  unsigned block_shift = 4;
 };
 static_assert(sizeof(matrix_bf16_job) <= 4096);
 
@@ -56,7 +54,7 @@ struct matrix_bf16_worker {
   float acc[Tile::down][Tile::across][Op::sums] = {};
 
   UFP4_DEVICE matrix_bf16_worker(const matrix_bf16_job& job, const grouped_product& product, const tile_place& place)
-      : at(job, product, job.block_shift, place.row, place.col), how(at.is_left ? job.side[0] : job.side[1]) {}
+      : at(job, product, place), how(at.is_left ? job.side[0] : job.side[1]) {}
 
   /// Eight products, without branches; `rounds` is how.rounds.
   template <bool rounds>
@@ -106,14 +104,8 @@ struct matrix_bf16_worker {
     }
   }
 
-  UFP4_DEVICE void store(const matrix_bf16_job& job, const grouped_product& product) const {
-    at.store(job, product, acc, !any_of_block(unfit));
-  }
+  UFP4_DEVICE bool usable() const { return !any_of_block(unfit); }
 };
-
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 template <class Op>
 bool matrix_bf16_takes(const gemm_job& job, const device_facts& device) {
@@ -123,19 +115,16 @@ bool matrix_bf16_takes(const gemm_job& job, const device_facts& device) {
 template <class Op>
 error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
-    kernels::matrix_bf16_job all;
+    matrix_bf16_job all;
     all.side[0] = folding_of(job.left), all.side[1] = folding_of(job.right);
-    all.block_shift = static_cast<unsigned>(__builtin_ctz(job.block));
     return all;
   };
-  const auto kernel = [](bool large, const kernels::matrix_bf16_job&) {
-    using kernels::matrix_bf16_worker, kernels::matrix_tile;
-    return large ? &kernels::gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>>>
-                 : &kernels::gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>>>;
+  const auto kernel = [](bool large, const matrix_bf16_job&) {
+    return large ? &gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>>>
+                 : &gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>>>;
   };
   // no scales beside the operands: two thread blocks fit in 64 KiB
-  return run_matrix_tiles<Op>(jobs, device, where, false, make_job, kernel,
-                              2 * kernels::matrix_tile<Op, 128>::operand_bytes);
+  return run_matrix_tiles<Op>(jobs, device, where, false, make_job, kernel, 2 * matrix_tile<Op, 128>::operand_bytes);
 }
 
 template <class Op>
@@ -143,13 +132,9 @@ constexpr gemm_kernel matrix_bf16_kernel(const char* name) {
   return matrix_kernel<&run_matrix_bf16<Op>>(name, Op::bf16_name, &matrix_bf16_takes<Op>);
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
-inline constexpr gemm_kernel gemm_bf16_gfx90a = gpu::detail::matrix_bf16_kernel<mma::mfma_gfx90a>("gemm_bf16_gfx90a");
-inline constexpr gemm_kernel gemm_bf16_gfx950 = gpu::detail::matrix_bf16_kernel<mma::mfma_gfx950>("gemm_bf16_gfx950");
-inline constexpr gemm_kernel gemm_bf16_gfx11 = gpu::detail::matrix_bf16_kernel<mma::wmma_gfx11>("gemm_bf16_gfx11");
-inline constexpr gemm_kernel gemm_bf16_gfx12 = gpu::detail::matrix_bf16_kernel<mma::wmma_gfx12>("gemm_bf16_gfx12");
+inline constexpr gemm_kernel gemm_bf16_gfx90a = matrix_bf16_kernel<mma::mfma_gfx90a>("gemm_bf16_gfx90a");
+inline constexpr gemm_kernel gemm_bf16_gfx950 = matrix_bf16_kernel<mma::mfma_gfx950>("gemm_bf16_gfx950");
+inline constexpr gemm_kernel gemm_bf16_gfx11 = matrix_bf16_kernel<mma::wmma_gfx11>("gemm_bf16_gfx11");
+inline constexpr gemm_kernel gemm_bf16_gfx12 = matrix_bf16_kernel<mma::wmma_gfx12>("gemm_bf16_gfx12");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -12,7 +12,6 @@
 // 16 and gives integer sums that must be converted first.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <ufp4/gpu/gemm_kernel.hpp>
@@ -25,7 +24,6 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 struct matrix_blocks_job : product_group {
   thread::half_table values[2]{};  ///< of the grids, as fp16
-  unsigned block_shift = 4;
 };
 static_assert(sizeof(matrix_blocks_job) <= 4096);
 
@@ -56,9 +54,7 @@ struct matrix_blocks_worker {
 
   UFP4_DEVICE matrix_blocks_worker(const matrix_blocks_job& job, const grouped_product& product,
                                    const tile_place& place)
-      : at(job, product, job.block_shift, place.row, place.col),
-        values(at.is_left ? job.values[0] : job.values[1]),
-        block(job.block) {}
+      : at(job, product, place), values(at.is_left ? job.values[0] : job.values[1]), block(job.block) {}
 
   /// The codes of piece `piece`. If an instruction takes half a piece, the halves are from the first and from the last
   /// 16 columns: four columns of either for each of the four groups of lanes.
@@ -131,14 +127,8 @@ struct matrix_blocks_worker {
     }
   }
 
-  UFP4_DEVICE void store(const matrix_blocks_job& job, const grouped_product& product) const {
-    at.store(job, product, acc);
-  }
+  UFP4_DEVICE bool usable() const { return true; }
 };
-
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 /// Whether every value is a normal fp16 number or 0; CDNA 2 flushes subnormal operands to zero.
 inline bool is_normal_f16(const grid4& grid) {
@@ -154,10 +144,9 @@ bool matrix_blocks_take(const gemm_job& job, const device_facts& device) {
 }
 
 template <class Op, unsigned side>
-auto matrix_blocks_of(const kernels::matrix_blocks_job& job) {
-  using kernels::gemm_matrix, kernels::matrix_blocks_worker;
-  using tile = kernels::matrix_tile<Op, side>;
-  using longer = kernels::matrix_tile<Op, Op::wave == 32 ? 64 : side>;
+auto matrix_blocks_of(const matrix_blocks_job& job) {
+  using tile = matrix_tile<Op, side>;
+  using longer = matrix_tile<Op, Op::wave == 32 ? 64 : side>;
   return job.block == 16   ? &gemm_matrix<matrix_blocks_worker<tile, 16>>
          : job.block == 32 ? &gemm_matrix<matrix_blocks_worker<longer, 32>>
                            : &gemm_matrix<matrix_blocks_worker<longer, 64>>;
@@ -172,12 +161,11 @@ bool matrix_blocks_are_small(const gemm_job& job) {
 template <class Op>
 error run_matrix_blocks(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
-    kernels::matrix_blocks_job all;
+    matrix_blocks_job all;
     all.values[0] = thread::f16_table_of(job.left.grid), all.values[1] = thread::f16_table_of(job.right.grid);
-    all.block_shift = static_cast<unsigned>(__builtin_ctz(job.block));
     return all;
   };
-  const auto kernel = [](bool large, const kernels::matrix_blocks_job& job) {
+  const auto kernel = [](bool large, const matrix_blocks_job& job) {
     return large ? matrix_blocks_of<Op, 128>(job) : matrix_blocks_of<Op, 64>(job);
   };
   const bool small = !jobs.empty() && matrix_blocks_are_small<Op>(jobs.front());
@@ -194,15 +182,8 @@ constexpr gemm_kernel matrix_blocks_kernel(const char* name) {
   return kernel;
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
-inline constexpr gemm_kernel gemm_blocks_gfx90a =
-    gpu::detail::matrix_blocks_kernel<mma::mfma_gfx90a>("gemm_blocks_gfx90a");
-inline constexpr gemm_kernel gemm_blocks_gfx11 =
-    gpu::detail::matrix_blocks_kernel<mma::wmma_gfx11>("gemm_blocks_gfx11");
-inline constexpr gemm_kernel gemm_blocks_gfx12 =
-    gpu::detail::matrix_blocks_kernel<mma::wmma_gfx12>("gemm_blocks_gfx12");
+inline constexpr gemm_kernel gemm_blocks_gfx90a = matrix_blocks_kernel<mma::mfma_gfx90a>("gemm_blocks_gfx90a");
+inline constexpr gemm_kernel gemm_blocks_gfx11 = matrix_blocks_kernel<mma::wmma_gfx11>("gemm_blocks_gfx11");
+inline constexpr gemm_kernel gemm_blocks_gfx12 = matrix_blocks_kernel<mma::wmma_gfx12>("gemm_blocks_gfx12");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

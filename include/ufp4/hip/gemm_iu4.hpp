@@ -14,7 +14,6 @@
 // eight sums: these limit the speed with short blocks, the matrix unit with long ones.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <ufp4/gpu/gemm_kernel.hpp>
@@ -27,7 +26,6 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 struct iu4_job : product_group {
   std::uint32_t signs[2] = {};  ///< if codes have a sign and a magnitude: the bits of the signs; else 0
   float unit = 1, offset = 0;   ///< the product of the grids' units; -1.5 * 2^23 times that
-  unsigned block_shift = 4;
 };
 static_assert(sizeof(iu4_job) <= 4096);
 
@@ -58,7 +56,7 @@ struct iu4_worker {
   std::int32_t dot[ones ? 1 : Tile::down][ones ? 1 : Tile::across][Op::sums];
 
   UFP4_DEVICE iu4_worker(const iu4_job& job, const grouped_product& product, const tile_place& place)
-      : at(job, product, job.block_shift, place.row, place.col),
+      : at(job, product, place),
         signs(at.is_left ? job.signs[0] : job.signs[1]),
         block(job.block),
         unit(job.unit),
@@ -160,12 +158,8 @@ struct iu4_worker {
     }
   }
 
-  UFP4_DEVICE void store(const iu4_job& job, const grouped_product& product) const { at.store(job, product, acc); }
+  UFP4_DEVICE bool usable() const { return true; }
 };
-
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 /// Whether codes are the grid's integers in two's complement, or as a sign and a magnitude.
 inline bool is_twos_complement(const grid4& grid) {
@@ -190,18 +184,16 @@ bool iu4_takes(const gemm_job& job, const device_facts& device) {
 template <class Op>
 error run_iu4(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
-    kernels::iu4_job all;
+    iu4_job all;
     const auto signs = [](const grid4& grid) { return is_twos_complement(grid) ? 0u : 0x88888888u; };
     all.signs[0] = signs(job.left.grid), all.signs[1] = signs(job.right.grid);
     all.unit = job.left.grid.unit * job.right.grid.unit;
     all.offset = -0x1.8p23f * all.unit;
-    all.block_shift = static_cast<unsigned>(__builtin_ctz(job.block));
     return all;
   };
-  const auto kernel = [](bool large, const kernels::iu4_job& job) {
-    using kernels::gemm_matrix, kernels::iu4_worker;
-    using large_tile = kernels::matrix_tile<Op, 128>;
-    using small_tile = kernels::matrix_tile<Op, 64>;
+  const auto kernel = [](bool large, const iu4_job& job) {
+    using large_tile = matrix_tile<Op, 128>;
+    using small_tile = matrix_tile<Op, 64>;
     if (job.block == Op::depth)
       return large ? &gemm_matrix<iu4_worker<large_tile, true>> : &gemm_matrix<iu4_worker<small_tile, true>>;
     return large ? &gemm_matrix<iu4_worker<large_tile, false>> : &gemm_matrix<iu4_worker<small_tile, false>>;
@@ -216,14 +208,9 @@ constexpr gemm_kernel iu4_kernel(const char* name) {
   return kernel;
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
-inline constexpr gemm_kernel gemm_iu4_gfx11 = gpu::detail::iu4_kernel<mma::wmma_iu4_gfx11>("gemm_iu4_gfx11");
+inline constexpr gemm_kernel gemm_iu4_gfx11 = iu4_kernel<mma::wmma_iu4_gfx11>("gemm_iu4_gfx11");
 /// Blocks of 32 and longer; and those of 16.
-inline constexpr gemm_kernel gemm_iu4_gfx12 = gpu::detail::iu4_kernel<mma::wmma_iu4_gfx12<32>>("gemm_iu4_gfx12");
-inline constexpr gemm_kernel gemm_iu4_k16_gfx12 =
-    gpu::detail::iu4_kernel<mma::wmma_iu4_gfx12<16>>("gemm_iu4_k16_gfx12");
+inline constexpr gemm_kernel gemm_iu4_gfx12 = iu4_kernel<mma::wmma_iu4_gfx12<32>>("gemm_iu4_gfx12");
+inline constexpr gemm_kernel gemm_iu4_k16_gfx12 = iu4_kernel<mma::wmma_iu4_gfx12<16>>("gemm_iu4_k16_gfx12");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -30,7 +30,6 @@
 #include <ufp4/gpu/thread/containers.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 #include <ufp4/hip/byte_tables.hpp>
-#include <ufp4/hip/line_loader.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
 
@@ -74,20 +73,30 @@ inline constexpr unsigned scaled_step_bytes = 2 * scaled_tile * (Lines::bytes + 
 inline constexpr unsigned scaled_pitch = scaled_tile + 4;
 static_assert(32 * scaled_pitch * 4 <= scaled_step_bytes<code_lines>);
 
+/// A load from any address.
+template <class T>
+UFP4_DEVICE T load_unaligned(const void* from) {
+  T v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+
 template <class Lines>
 struct scaled_worker {
   using op = typename Lines::op;
-  using loader = line_loader<scaled_tile, scaled_tile, scaled_depth / 2, 4, scaled_threads>;
-  using piece = typename loader::piece;
+  using piece = thread::words4;
   static constexpr unsigned words = op::words_a;
+  static constexpr unsigned pieces = scaled_depth / 32;                        ///< of 16 bytes, in the codes of a line
+  static constexpr unsigned mine = 2 * scaled_tile * pieces / scaled_threads;  ///< those that a thread loads
   static_assert(scaled_depth == op::depth && scaled_threads == 2 * scaled_tile && words == op::words_b);
   const scaled_job& job;
   const grouped_product& product;
   tile_place place;  ///< in C
 
-  /// What a thread loads in a step: codes, and the four scales of line thread_index().x.
+  /// What a thread loads in a step: codes, and the four scales of line thread_index().x. They stay in registers while
+  /// the previous step is multiplied.
   struct cargo {
-    typename loader::cargo codes;
+    piece codes[mine];
     std::uint32_t scales;
   };
   struct sums {
@@ -99,31 +108,50 @@ struct scaled_worker {
   }
   UFP4_DEVICE unsigned char* scales(std::size_t s) const { return lines(s) + 2 * scaled_tile * Lines::bytes; }
 
-  /// The addresses of a thread's share of the operands.
+  /// The addresses of a thread's share of the operands: rows from `place` on; beyond the last row, the last row.
+  /// Neighbouring threads load neighbouring pieces. Codes need no alignment: AMD's global loads of several words take
+  /// any address (the HSA ABI sets the unaligned access mode).
   struct source {
-    typename loader::source codes;
+    const std::uint8_t* codes[mine];
     const std::uint8_t* scales;
-    std::size_t blocks;
+    std::size_t row_bytes, blocks;
   };
+  /// The line of the tile that has piece i of a thread: those of the left operand, then those of the right one.
+  UFP4_DEVICE static unsigned line_of_piece(unsigned i) { return (i * scaled_threads + thread_index().x) / pieces; }
+  /// The row of an operand that is a line of the tile.
+  UFP4_DEVICE unsigned row_of(unsigned side, unsigned line) const {
+    const unsigned row = (side == 0 ? place.row : place.col) + line % scaled_tile, last = product.rows[side] - 1;
+    return row < last ? row : last;
+  }
   UFP4_DEVICE source source_of() const {
+    source s;
+    s.row_bytes = product.padded / 2, s.blocks = product.padded / op::block;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < mine; ++i) {
+      const unsigned side = 2 * i / mine;
+      s.codes[i] = product.codes[side] + row_of(side, line_of_piece(i)) * s.row_bytes +
+                   thread_index().x % pieces * sizeof(piece);
+    }
     const unsigned side = thread_index().x / scaled_tile;
-    const unsigned row = (side == 0 ? place.row : place.col) + thread_index().x % scaled_tile;
-    const unsigned last = product.rows[side] - 1;
-    const std::size_t blocks = product.padded / op::block;
-    return {loader::source_of(product, place.row, place.col),
-            static_cast<const std::uint8_t*>(product.scales[side]) +
-                (row < last ? row : last) / job.block_rows[side] * blocks,
-            blocks};
+    s.scales = static_cast<const std::uint8_t*>(product.scales[side]) +
+               row_of(side, thread_index().x) / job.block_rows[side] * s.blocks;
+    return s;
   }
 
-  /// Behind the last block scales are 2^-127, and codes are zero.
+  /// Behind the end of a row codes are zero and scales 2^-127. Only the last step reaches it; the others load without
+  /// branches.
   UFP4_DEVICE static void load(const source& from, std::size_t s, cargo& to) {
-    loader::load(from.codes, s * (scaled_depth / 2), to.codes);
-    const std::size_t first = s * (scaled_depth / op::block);
-    if (first + 4 <= from.blocks) {
+    constexpr unsigned bytes = scaled_depth / 2;
+    const std::size_t at = s * bytes, first = s * (scaled_depth / op::block);
+    if (at + bytes <= from.row_bytes) {
+      UFP4_UNROLL
+      for (unsigned i = 0; i < mine; ++i) to.codes[i] = load_unaligned<piece>(from.codes[i] + at);
       to.scales = load_unaligned<std::uint32_t>(from.scales + first);
       return;
     }
+    const bool inside = at + thread_index().x % pieces * sizeof(piece) < from.row_bytes;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < mine; ++i) to.codes[i] = inside ? load_unaligned<piece>(from.codes[i] + at) : piece{};
     to.scales = 0;
     UFP4_UNROLL
     for (unsigned b = 0; b < 3; ++b)
@@ -152,9 +180,9 @@ struct scaled_worker {
     }
   }
   UFP4_DEVICE void put(std::size_t s, const cargo& from) const {
-    loader::put(from.codes, [&](unsigned line, unsigned p, bool of_left, const piece& codes) {
-      put_piece(lines(s), line, p, job.tables[of_left ? 0 : 1], codes);
-    });
+    UFP4_UNROLL
+    for (unsigned i = 0; i < mine; ++i)
+      put_piece(lines(s), line_of_piece(i), thread_index().x % pieces, job.tables[2 * i / mine], from.codes[i]);
     reinterpret_cast<std::uint32_t*>(scales(s))[thread_index().x] = from.scales;
   }
 
@@ -217,34 +245,22 @@ struct scaled_worker {
   }
 
   /// Through shared memory, 16 rows of every wave at a time, so that neighbouring threads store neighbouring elements
-  /// of C. Sums that are not finite are computed again, in a loop at the end so that the unrolled code does not contain
-  /// that computation.
+  /// of C.
   UFP4_DEVICE void store(const sums& from) const {
     constexpr unsigned passes = 32 * scaled_tile / scaled_threads;  ///< elements of a band that a thread stores
-    static_assert(4 * passes <= 64);
     const thread::epilogue to = epilogue_of(job, product);
     const thread::result_scales by = thread::scales_of(to);
     auto* band = reinterpret_cast<float*>(shared_memory());
-    std::uint64_t again = 0;
-    UFP4_UNROLL
-    for (unsigned m = 0; m < 4; ++m) {
-      put_band(from, m, band);
-      sync_block();
-      for (unsigned pass = 0; pass < passes; ++pass) {
-        const thread::element_place p = place_of_sum(m, pass);
-        if (p.row >= product.rows[0] || p.col >= product.rows[1]) continue;
-        const float sum = band[line_of(pass) * scaled_pitch + thread_index().x % scaled_tile];
-        if (ufp4::detail::is_finite(sum))
-          thread::store_scaled(to, p.row, p.col, thread::scaled_result(to, by, sum));
-        else
-          again |= std::uint64_t{1} << (m * passes + pass);
-      }
-      sync_block();
-    }
-    for (unsigned n = 0; again != 0; ++n, again >>= 1) {
-      const thread::element_place p = place_of_sum(n / passes, n % passes);
-      if ((again & 1u) != 0) thread::store_scaled(to, p.row, p.col, recomputed(job, product, by, p.row, p.col));
-    }
+    thread::store_bands<4, passes>(
+        to, by,
+        [&](unsigned m) {
+          sync_block();
+          put_band(from, m, band);
+          sync_block();
+        },
+        [&](unsigned n) { return band[line_of(n % passes) * scaled_pitch + thread_index().x % scaled_tile]; },
+        [&](unsigned n) { return place_of_sum(n / passes, n % passes); },
+        [&](std::size_t i, std::size_t j) { return recomputed(job, product, by, i, j); });
   }
 
  private:
@@ -282,10 +298,6 @@ scaled_tiles(const scaled_job job) {
   }
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
 template <class Lines>
 bool scaled_takes(const gemm_job& job, const device_facts& device) {
   using op = typename Lines::op;
@@ -294,19 +306,18 @@ bool scaled_takes(const gemm_job& job, const device_facts& device) {
            (op::words_a == 4 ? is_e2m1(side.grid) : thread::fits_containers(side.grid));
   };
   return has_instructions<op>(device) && job.mode == accumulate::fast && job.block == op::block && fits(job.left) &&
-         fits(job.right) && counts_in_32_bits(job) &&
-         device.shared_bytes >= Lines::steps * kernels::scaled_step_bytes<Lines>;
+         fits(job.right) && counts_in_32_bits(job) && device.shared_bytes >= Lines::steps * scaled_step_bytes<Lines>;
 }
 
 template <class Lines>
 error run_scaled(std::span<const gemm_job> jobs, const device_facts&, stream where) {
   while (!jobs.empty()) {
-    kernels::scaled_job all;
+    scaled_job all;
     all.tables[0] = thread::container_table_of(jobs.front().left.grid);
     all.tables[1] = thread::container_table_of(jobs.front().right.grid);
-    const unsigned tiles = take_products(all, jobs, kernels::scaled_tile, kernels::scaled_tile);
-    const error e = launch(&kernels::scaled_tiles<Lines>, {tiles}, {kernels::scaled_threads},
-                           Lines::steps * kernels::scaled_step_bytes<Lines>, where, all);
+    const unsigned tiles = take_products(all, jobs, scaled_tile, scaled_tile);
+    const error e =
+        launch(&scaled_tiles<Lines>, {tiles}, {scaled_threads}, Lines::steps * scaled_step_bytes<Lines>, where, all);
     if (e != success) return e;
   }
   return success;
@@ -317,12 +328,7 @@ constexpr gemm_kernel scaled_kernel(const char* name) {
   return matrix_kernel<&run_scaled<Lines>>(name, Lines::op::instruction, &scaled_takes<Lines>, nullptr);
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
-inline constexpr gemm_kernel gemm_mxfp4_gfx950 = gpu::detail::scaled_kernel<code_lines>("gemm_mxfp4_gfx950");
-inline constexpr gemm_kernel gemm_mx_containers_gfx950 =
-    gpu::detail::scaled_kernel<container_lines>("gemm_mx_containers_gfx950");
+inline constexpr gemm_kernel gemm_mxfp4_gfx950 = scaled_kernel<code_lines>("gemm_mxfp4_gfx950");
+inline constexpr gemm_kernel gemm_mx_containers_gfx950 = scaled_kernel<container_lines>("gemm_mx_containers_gfx950");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

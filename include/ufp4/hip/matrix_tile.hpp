@@ -70,6 +70,18 @@ UFP4_DEVICE unsigned same_in_wave(unsigned x) {
 #endif
 }
 
+/// The place of a tile in C.
+struct tile_place {
+  unsigned row, col;
+};
+template <class Tile>
+UFP4_DEVICE tile_place place_of_tile(const grouped_product& product, unsigned tile) {
+  const tile_grid tiles{(product.rows[0] + Tile::rows - 1) / Tile::rows,
+                        (product.rows[1] + Tile::cols - 1) / Tile::cols};
+  const tile_index at = banded_tile(tiles, tile);
+  return {at.down * Tile::rows, at.across * Tile::cols};
+}
+
 /// One thread's part of a tile of C: its row of an operand, the buffers, the fragments of its wave, and the stores.
 template <class Tile>
 struct matrix_place {
@@ -86,17 +98,16 @@ struct matrix_place {
   unsigned wave = same_in_wave(thread_index().x / Op::wave);
   unsigned char* memory = shared_memory();
 
-  UFP4_DEVICE matrix_place(const product_group& group, const grouped_product& product, unsigned shift, unsigned row,
-                           unsigned col)
-      : padded(product.padded), block_shift(shift), first_row(row), first_col(col) {
+  UFP4_DEVICE matrix_place(const product_group& group, const grouped_product& product, const tile_place& place)
+      : padded(product.padded), block_shift(group.block_shift), first_row(place.row), first_col(place.col) {
     line = thread_index().x / Tile::chunks, half = thread_index().x % Tile::chunks;
     is_left = same_in_wave(line < Tile::rows) != 0;  // rows of a side are whole waves
-    const unsigned at = is_left ? row + line : col + line - Tile::rows;
+    const unsigned at = is_left ? first_row + line : first_col + line - Tile::rows;
     live = at < (is_left ? product.rows[0] : product.rows[1]);
     kind = is_left ? group.scale[0] : group.scale[1];
     codes = (is_left ? product.codes[0] : product.codes[1]) + std::size_t{live ? at : 0} * padded / 2;
     scales = is_left ? product.scales[0] : product.scales[1];
-    first_scale = std::size_t{at / (is_left ? group.block_rows[0] : group.block_rows[1])} * (padded >> shift);
+    first_scale = std::size_t{at / (is_left ? group.block_rows[0] : group.block_rows[1])} * (padded >> block_shift);
   }
 
   UFP4_DEVICE unsigned steps() const { return (padded + Tile::depth - 1) / Tile::depth; }
@@ -168,18 +179,14 @@ struct matrix_place {
   // ---- Stores to C ----
 
   /// Through shared memory, sixteen rows of a wave at a time, so that neighbouring lanes store neighbouring elements of
-  /// C. If not `usable`, the sums are ignored. Elements without a finite sum are computed again, in a loop at the end
-  /// so that the unrolled code does not contain that computation.
+  /// C. If not `usable`, the sums are ignored.
   UFP4_DEVICE void store(const product_group& group, const grouped_product& product,
-                         const float (&acc)[Tile::down][Tile::across][Op::sums], bool usable = true) const {
+                         const float (&acc)[Tile::down][Tile::across][Op::sums], bool usable) const {
     constexpr unsigned piece = 16 * 16 * Tile::across, passes = piece / Op::wave;  ///< of sums; of a lane
-    static_assert(Tile::down * passes <= 64);
     const thread::epilogue to = epilogue_of(group, product);
     const thread::result_scales by = thread::scales_of(to);
     auto* mine = reinterpret_cast<float*>(memory) + wave * 16 * Tile::sums_stride;
-    std::uint64_t again = 0;
-    UFP4_UNROLL
-    for (unsigned m = 0; m < Tile::down; ++m) {
+    const auto put = [&](unsigned m) {
       sync_wave();
       UFP4_UNROLL
       for (unsigned n = 0; n < Tile::across; ++n) {
@@ -188,20 +195,15 @@ struct matrix_place {
           mine[Op::row_of_sum(lane(), i) * Tile::sums_stride + 16 * n + lane() % 16] = acc[m][n][i];
       }
       sync_wave();
-      for (unsigned pass = 0; pass < passes; ++pass) {
-        const thread::element_place p = place_of_sum(m, pass);
-        if (p.row >= to.out.rows || p.col >= to.out.cols) continue;
-        const float sum = mine[in_piece(pass) / sums_across * Tile::sums_stride + in_piece(pass) % sums_across];
-        if (usable && ufp4::detail::is_finite(sum))
-          thread::store_scaled(to, p.row, p.col, thread::scaled_result(to, by, sum));
-        else
-          again |= std::uint64_t{1} << (m * passes + pass);
-      }
-    }
-    for (unsigned n = 0; again != 0; ++n, again >>= 1) {
-      const thread::element_place p = place_of_sum(n / passes, n % passes);
-      if ((again & 1u) != 0) thread::store_scaled(to, p.row, p.col, recomputed(group, product, by, p.row, p.col));
-    }
+    };
+    thread::store_bands<Tile::down, passes>(
+        to, by, put,
+        [&](unsigned n) {
+          const unsigned at = in_piece(n % passes);
+          return usable ? mine[at / sums_across * Tile::sums_stride + at % sums_across] : ufp4::detail::quiet_nan;
+        },
+        [&](unsigned n) { return place_of_sum(n / passes, n % passes); },
+        [&](std::size_t i, std::size_t j) { return recomputed(group, product, by, i, j); });
   }
 
  private:
@@ -243,22 +245,9 @@ UFP4_DEVICE bool any_of_block(bool flag) {
   return any;
 }
 
-/// The place of a tile in C. Consecutive thread blocks, which run at the same time, compute neighbouring tiles: eight
-/// tile rows of one tile column, then of the next column, so that the operands they share are in the cache.
-struct tile_place {
-  unsigned row, col;
-};
-template <class Tile>
-UFP4_DEVICE tile_place place_of_tile(const grouped_product& product, unsigned tile) {
-  const unsigned tiles_down = (product.rows[0] + Tile::rows - 1) / Tile::rows;
-  const unsigned tiles_across = (product.rows[1] + Tile::cols - 1) / Tile::cols;
-  const unsigned band = 8 * tiles_across, first = tile / band * 8, left = tiles_down - first,
-                 down = left < 8 ? left : 8;
-  return {(first + tile % band % down) * Tile::rows, tile % band / down * Tile::cols};
-}
-
 /// One thread block computes one tile of C. A worker is constructed from (job, product, place of the tile) and has the
-/// types tile and job_type, the members that walk needs, and store(job, product).
+/// types tile and job_type, the members that walk needs, the sums acc, and usable(), which is false if the sums must be
+/// ignored.
 template <class Worker>
 UFP4_KERNEL(matrix_threads)
 gemm_matrix(const typename Worker::job_type job) {
@@ -267,15 +256,11 @@ gemm_matrix(const typename Worker::job_type job) {
     const grouped_product& product = job.product[product_of(job, block_index().x)];
     Worker worker(job, product, place_of_tile<tile>(product, block_index().x - product.first_tile));
     walk(worker);
-    worker.store(job, product);
+    worker.at.store(job, product, worker.acc, worker.usable());
   } else {
     __builtin_trap();  // never launched: the table does not choose this kernel for this device
   }
 }
-
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 /// Whether the device has the instructions, and the loaded code, which may be compiled for a generic target, has them
 /// too.
@@ -291,19 +276,16 @@ bool matrix_cores_take(const gemm_job& job, const device_facts& device) {
   return has_instructions<Op>(device) && device.shared_bytes >= 64 * 1024 && job.block >= 16 && counts_in_32_bits(job);
 }
 
-/// Large tiles if there are enough of them for every processor. The result has the same bits with either size.
-inline bool wants_large_tiles(std::span<const gemm_job> jobs, const device_facts& device) {
+/// Rows and columns of the tiles: 128 if there are enough of them for every processor, else 64; `small`: always 64. The
+/// result has the same bits with either size.
+inline unsigned tile_side(std::span<const gemm_job> jobs, const device_facts& device, bool small = false) {
   std::size_t tiles = 0, most_rows = 0;
   for (const gemm_job& job : jobs) {
     tiles += tiles_of(job, 128, 128);
     most_rows = job.left.rows < most_rows ? most_rows : job.left.rows;
   }
-  return tiles >= static_cast<std::size_t>(device.processors) * jobs.size() && most_rows > 64;
-}
-
-/// `small`: always the small tile.
-inline unsigned tile_side(std::span<const gemm_job> jobs, const device_facts& device, bool small) {
-  return !small && wants_large_tiles(jobs, device) ? 128 : 64;
+  const bool large = tiles >= static_cast<std::size_t>(device.processors) * jobs.size() && most_rows > 64;
+  return large && !small ? 128 : 64;
 }
 
 /// Queues jobs that differ only in pointers, shapes and strides, as many in a launch as fit: make_job(job) returns the
@@ -311,21 +293,19 @@ inline unsigned tile_side(std::span<const gemm_job> jobs, const device_facts& de
 template <class Op, class MakeJob, class ChooseKernel>
 error run_matrix_tiles(std::span<const gemm_job> jobs, const device_facts& device, stream where, bool small,
                        MakeJob make_job, ChooseKernel kernel,
-                       std::size_t shared_bytes = kernels::matrix_tile<Op, 128>::shared_bytes) {
+                       std::size_t shared_bytes = matrix_tile<Op, 128>::shared_bytes) {
   const unsigned side = tile_side(jobs, device, small);
   while (!jobs.empty()) {
     auto all = make_job(jobs.front());
     const unsigned tiles = take_products(all, jobs, side, side);
-    const error e = launch(kernel(side == 128, all), {tiles}, {kernels::matrix_threads}, shared_bytes, where, all);
+    const error e = launch(kernel(side == 128, all), {tiles}, {matrix_threads}, shared_bytes, where, all);
     if (e != success) return e;
   }
   return success;
 }
 
 /// The tile size of a single job whose kernel has both.
-inline unsigned tile_side_of(const gemm_job& job, const device_facts& device) {
-  return tile_side({&job, 1}, device, false);
-}
+inline unsigned tile_side_of(const gemm_job& job, const device_facts& device) { return tile_side({&job, 1}, device); }
 
 /// A row of the kernel table: a kernel without a workspace; run_many queues any number of jobs.
 template <auto run_many>
@@ -338,7 +318,6 @@ constexpr gemm_kernel matrix_kernel(const char* name, const char* instruction,
       .tile_rows = 128,
       .tile_cols = 128,
       .takes = takes,
-      .workspace = [](const gemm_job&, const device_facts&) { return std::size_t{0}; },
       .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
                 stream where) { return run_many({&job, 1}, device, where); },
       .tile_side = side,
@@ -346,4 +325,4 @@ constexpr gemm_kernel matrix_kernel(const char* name, const char* instruction,
   };
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

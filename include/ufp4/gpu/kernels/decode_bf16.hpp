@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/folding.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
@@ -28,7 +27,7 @@ struct decode_bf16_job {
   unsigned block_shift = 4;        ///< log2 of the block length along K, at least 3
   bool rounds = false;             ///< some product may have more than 8 significant bits
   std::uint32_t limit = 0x7F80u;   ///< bf16 bits: products must be smaller in magnitude
-  detail::scale_range safe{};      ///< scales whose products are normal and below the limit
+  scale_range safe{};              ///< scales whose products are normal and below the limit
   std::uint16_t* out = nullptr;    ///< rows x padded_cols bf16, packed, aligned to 16 bytes
   std::uint32_t* unfit = nullptr;  ///< set to 1
 
@@ -133,10 +132,6 @@ UFP4_KERNEL(decode_threads) decode_bf16(const decode_bf16_job job) {
   }
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
 /// Can a side be decoded to bf16 in this mode? `block`: of the product.
 inline bool decodes_to_bf16(const gemm_side& side, unsigned block, accumulate mode) {
   if (mode == accumulate::exact_blocks || block < 8) return false;
@@ -148,14 +143,13 @@ inline bool decodes_to_bf16(const gemm_side& side, unsigned block, accumulate mo
 /// cleared, if a product is not below 2^limit.
 inline error queue_decode_bf16(const gemm_side& side, unsigned block, std::uint16_t* out, std::uint32_t* unfit,
                                stream where, int limit = 128) {
-  kernels::decode_bf16_job job{
-      side, log2_of(block), !products_fit(side), static_cast<std::uint32_t>(limit + 127) << 7, {}, out, unfit};
+  decode_bf16_job job{side, log2_of(block), !products_fit(side), static_cast<std::uint32_t>(limit + 127) << 7, {},
+                      out,  unfit};
   if (side.is_quantized) job.safe = safe_scales(side.grid, limit < 127 ? limit : 127);
-  constexpr std::size_t of_block = kernels::decode_threads * kernels::decode_steps;
+  constexpr std::size_t of_block = decode_threads * decode_steps;
   const std::size_t blocks = (job.eights() + of_block - 1) / of_block;
   if (blocks == 0) return success;
-  return launch(&kernels::decode_bf16, {static_cast<unsigned>(blocks)}, {kernels::decode_threads}, 16 * sizeof(float),
-                where, job);
+  return launch(&decode_bf16, {static_cast<unsigned>(blocks)}, {decode_threads}, 16 * sizeof(float), where, job);
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

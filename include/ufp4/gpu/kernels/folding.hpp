@@ -2,13 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
 
-namespace ufp4::gpu::detail::inline UFP4_GPU {
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 /// Significant bits of the values of a grid; 24 if they are not small integers times a power of two.
 inline int significant_bits(const grid4& grid) {
@@ -54,16 +52,12 @@ inline scale_range safe_scales(const grid4& grid, int limit = 127) {
   return {power(-126 - (low < 0 ? low : 0)), power(limit - 2 - (high > 0 ? high : 0))};
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
 /// | rounds   | products may have more than 8 significant bits: they are computed in binary32 and rounded |
 /// | in_range | scales whose products with the grid are normal bf16 numbers, after rounding too           |
 struct folding {
   scale_kind scale = scale_kind::f32;
   bool rounds = false;
-  detail::scale_range in_range{};
+  scale_range in_range{};
   thread::half_table values{};  ///< of the grid, as bf16
 };
 
@@ -73,11 +67,7 @@ UFP4_DEVICE bool is_in_range(const folding& how, float scale) {
   return (m >= how.in_range.low && m <= how.in_range.high) || m == 0.0f || ufp4::detail::is_nan(scale);
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
-inline kernels::folding folding_of(const gemm_side& side) {
+inline folding folding_of(const gemm_side& side) {
   return {side.scale, !products_fit(side), safe_scales(side.grid), thread::bf16_table_of(side.grid)};
 }
 
@@ -87,4 +77,4 @@ inline bool folds(const gemm_side& side, accumulate mode) {
   return mode == accumulate::folded_bf16 || (mode == accumulate::fast && products_fit(side));
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

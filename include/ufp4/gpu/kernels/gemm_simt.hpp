@@ -10,10 +10,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/hadamard_kernel.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
@@ -35,6 +33,7 @@ struct simt_job {
   gemm_job product{};
   float table[2][16] = {};  ///< of the left and the right grid, by code: if both grids are exact, their integers
   float unit = 1;           ///< by which dot products of integers are multiplied
+  tile_grid tiles{};
 };
 
 UFP4_DEVICE float scale_of(const gemm_side& side, unsigned block, std::size_t row, std::size_t b) {
@@ -121,8 +120,8 @@ UFP4_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {
   auto* a = reinterpret_cast<simt_operand*>(shared_memory());
   simt_operand* b = a + 1;
   const gemm_job& product = job.product;
-  const std::size_t down = (product.out.rows + simt_tile::side - 1) / simt_tile::side;
-  const std::size_t row = block_index().x % down * simt_tile::side, col = block_index().x / down * simt_tile::side;
+  const std::size_t row = std::size_t{block_index().x % job.tiles.down} * simt_tile::side;
+  const std::size_t col = std::size_t{block_index().x / job.tiles.down} * simt_tile::side;
   const unsigned t = thread_index().x;
   if (t < 32) {
     float entry = 0;
@@ -144,10 +143,6 @@ UFP4_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {
   store(product, row, col, acc);
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
 /// A plain operand with a transform is transformed before the product: once for each row and not for each tile.
 inline bool needs_transform(const gemm_side& side) { return !side.is_quantized && side.transform.n > 1; }
 inline std::size_t transformed_bytes(const gemm_side& side) {
@@ -158,7 +153,7 @@ inline std::size_t transformed_bytes(const gemm_side& side) {
 inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
   if (!needs_transform(side)) return success;
   const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
-  kernels::hadamard_job job;
+  hadamard_job job;
   job.x = side.plain;
   job.out = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
   job.transform = side.transform;
@@ -168,8 +163,7 @@ inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
 }
 
 inline error run_gemm_simt(const gemm_job& product, const device_facts&, std::span<std::byte> workspace, stream where) {
-  using kernels::simt_tile;
-  kernels::simt_job job{.product = product};
+  simt_job job{.product = product};
   const bool integers = product.mode != accumulate::folded_bf16 && product.left.exact() && product.right.exact();
   for (unsigned c = 0; c < 32; ++c) {
     const grid4& grid = c < 16 ? product.left.grid : product.right.grid;
@@ -179,15 +173,9 @@ inline error run_gemm_simt(const gemm_job& product, const device_facts&, std::sp
   const std::size_t left = transformed_bytes(product.left);
   if (const error e = transform_side(job.product.left, workspace.data(), where); e != success) return e;
   if (const error e = transform_side(job.product.right, workspace.data() + left, where); e != success) return e;
-  const std::size_t tiles = (product.out.rows + simt_tile::side - 1) / simt_tile::side *
-                            ((product.out.cols + simt_tile::side - 1) / simt_tile::side);
-  return launch(&kernels::multiply_simt, {static_cast<unsigned>(tiles)}, {simt_tile::threads},
-                2 * sizeof(kernels::simt_operand), where, job);
+  return launch_tiled(&multiply_simt, job, product.out, simt_tile::side, simt_tile::side, simt_tile::threads,
+                      2 * sizeof(simt_operand), where);
 }
-
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 inline constexpr gemm_kernel gemm_simt = {
     .name = "gemm_simt",
@@ -195,11 +183,9 @@ inline constexpr gemm_kernel gemm_simt = {
     .tile_rows = simt_tile::side,
     .tile_cols = simt_tile::side,
     .takes = [](const gemm_job&, const device_facts&) { return true; },
-    .workspace =
-        [](const gemm_job& job, const device_facts&) {
-          return gpu::detail::transformed_bytes(job.left) + gpu::detail::transformed_bytes(job.right);
-        },
-    .run = &gpu::detail::run_gemm_simt,
+    .workspace = [](const gemm_job& job,
+                    const device_facts&) { return transformed_bytes(job.left) + transformed_bytes(job.right); },
+    .run = &run_gemm_simt,
     .fast_is = accumulate::exact_blocks,
 };
 

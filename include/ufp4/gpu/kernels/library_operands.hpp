@@ -70,10 +70,6 @@ UFP4_KERNEL(widen_threads) widen_codes(const widen_job job) {
   __builtin_memcpy(__builtin_assume_aligned(job.out + 8 * at, 8), &bytes, 8);
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
 inline std::size_t swizzled_bytes(const gemm_side& side, unsigned block) {
   return swizzled_size(side.rows, side.padded_cols / block);
 }
@@ -83,28 +79,27 @@ inline std::size_t swizzled_bytes(const gemm_side& side, unsigned block) {
 inline error queue_swizzle_scales(const gemm_side& side, unsigned block, std::uint8_t* out, std::uint32_t* unfit,
                                   stream where, int limit = 128) {
   const int most = side.scale == scale_kind::e8m0 && limit < 128 ? 127 + limit - 9 : 0xFE;
-  const kernels::swizzle_job job{static_cast<const std::uint8_t*>(side.scales),
-                                 side.rows,
-                                 side.padded_cols / block,
-                                 side.block_rows,
-                                 side.scale == scale_kind::e4m3,
-                                 static_cast<std::uint32_t>(most),
-                                 out,
-                                 unfit};
-  const std::size_t down = (job.rows + 127) / 128, of_block = 4 * kernels::swizzle_tiles;
+  const swizzle_job job{static_cast<const std::uint8_t*>(side.scales),
+                        side.rows,
+                        side.padded_cols / block,
+                        side.block_rows,
+                        side.scale == scale_kind::e4m3,
+                        static_cast<std::uint32_t>(most),
+                        out,
+                        unfit};
+  const std::size_t down = (job.rows + 127) / 128, of_block = 4 * swizzle_tiles;
   const std::size_t across = (job.cols + of_block - 1) / of_block;
   if (down == 0 || across == 0) return success;
-  return launch(&kernels::swizzle_rows, {static_cast<unsigned>(down), static_cast<unsigned>(across)},
-                {kernels::swizzle_threads}, 0, where, job);
+  return launch(&swizzle_rows, {static_cast<unsigned>(down), static_cast<unsigned>(across)}, {swizzle_threads}, 0,
+                where, job);
 }
 
 /// Queues `out` = the codes of a side as E4M3 bytes, rows x padded_cols.
 inline error queue_widen_codes(const gemm_side& side, std::uint8_t* out, stream where) {
-  const kernels::widen_job job{side.codes, side.rows * side.padded_cols / 8, thread::container_table_of(side.grid),
-                               out};
-  const std::size_t blocks = (job.eights + kernels::widen_threads - 1) / kernels::widen_threads;
+  const widen_job job{side.codes, side.rows * side.padded_cols / 8, thread::container_table_of(side.grid), out};
+  const std::size_t blocks = (job.eights + widen_threads - 1) / widen_threads;
   if (blocks == 0) return success;
-  return launch(&kernels::widen_codes, {static_cast<unsigned>(blocks)}, {kernels::widen_threads}, 0, where, job);
+  return launch(&widen_codes, {static_cast<unsigned>(blocks)}, {widen_threads}, 0, where, job);
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -29,7 +29,7 @@ struct product_group {
   float value[2][16] = {};  ///< the grids, by code
   scale_kind scale[2]{};
   unsigned block_rows[2] = {1, 1};
-  unsigned block = 16;
+  unsigned block = 16, block_shift = 4;  ///< the block length, and its log2
   dtype out = dtype::f32;
   accumulate mode = accumulate::exact_blocks;
   float alpha = 1, beta = 0;
@@ -66,10 +66,6 @@ UFP4_DEVICE_CALL float recomputed(const product_group& group, const grouped_prod
                             by, i, j);
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
 /// Do 32 bits suffice for the rows and columns of a product?
 inline bool counts_in_32_bits(const gemm_job& job) {
   constexpr std::size_t most = std::size_t{1} << 31;
@@ -83,20 +79,20 @@ inline std::size_t tiles_of(const gemm_job& job, unsigned rows, unsigned cols) {
 
 /// Fills an empty group with as many products as it holds, and removes them from the front of `jobs`. They differ only
 /// in pointers, shapes and strides. Returns the number of their tiles.
-inline unsigned take_products(kernels::product_group& to, std::span<const gemm_job>& jobs, unsigned tile_rows,
+inline unsigned take_products(product_group& to, std::span<const gemm_job>& jobs, unsigned tile_rows,
                               unsigned tile_cols) {
   const gemm_job& first = jobs.front();
   for (unsigned c = 0; c < 16; ++c)
     to.value[0][c] = first.left.grid.value[c], to.value[1][c] = first.right.grid.value[c];
   to.scale[0] = first.left.scale, to.scale[1] = first.right.scale;
   to.block_rows[0] = first.left.block_rows, to.block_rows[1] = first.right.block_rows;
-  to.block = first.block;
+  to.block = first.block, to.block_shift = log2_of(first.block);
   to.out = first.out.kind;
   to.mode = first.mode;
   to.alpha = first.alpha, to.beta = first.beta;
   to.bias = first.bias;
   unsigned tiles = 0;
-  for (; !jobs.empty() && to.count < kernels::most_products; jobs = jobs.subspan(1)) {
+  for (; !jobs.empty() && to.count < most_products; jobs = jobs.subspan(1)) {
     const gemm_job& job = jobs.front();
     to.product[to.count++] = {{job.left.codes, job.right.codes},
                               {job.left.scales, job.right.scales},
@@ -112,4 +108,4 @@ inline unsigned take_products(kernels::product_group& to, std::span<const gemm_j
   return tiles;
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU

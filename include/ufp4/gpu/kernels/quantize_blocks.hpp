@@ -8,7 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/gpu/kernels/tensor_constants.hpp>
+#include <ufp4/gpu/quantize_task.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/vendor.hpp>
 #include <ufp4/gpu/warp/reduce.hpp>

@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/block/transpose.hpp>
-#include <ufp4/gpu/kernels/tensor_constants.hpp>
+#include <ufp4/gpu/quantize_task.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/scale_sixteen.hpp>
 #include <ufp4/gpu/vendor.hpp>

@@ -23,23 +23,16 @@ inline index3 blocks_for(std::size_t work, std::size_t of_block) {
   return {static_cast<unsigned>(blocks == 0 ? 1 : blocks), 1, 1};
 }
 
-/// The grid of a kernel whose blocks stride over the tiles: at most four times the four blocks of 256 threads that a
+/// Queues a kernel whose blocks stride over the tiles: at most four times the four blocks of 256 threads that a
 /// multiprocessor holds, so that the cost per thread is paid rarely and the last round is a small part. At least one
 /// block, which writes the tensor scale if there is no tile.
-inline error blocks_of_tiles(std::size_t tiles, index3& blocks) {
-  device_facts device;
-  const error e = facts(device);
-  const std::size_t most = 16 * static_cast<std::size_t>(device.processors);
-  blocks = blocks_for(tiles < most ? tiles : most, 1);
-  return e;
-}
-/// Queues a kernel with that grid.
 template <class Job>
 error launch_tiles(void (*kernel)(Job), std::size_t tiles, unsigned threads, std::size_t shared_bytes, stream where,
                    const Job& job) {
-  index3 blocks;
-  const error e = blocks_of_tiles(tiles, blocks);
-  return e == success ? launch(kernel, blocks, {threads, 1, 1}, shared_bytes, where, job) : e;
+  device_facts device;
+  if (const error e = facts(device); e != success) return e;
+  const std::size_t most = 16 * static_cast<std::size_t>(device.processors);
+  return launch(kernel, blocks_for(tiles < most ? tiles : most, 1), {threads, 1, 1}, shared_bytes, where, job);
 }
 
 /// *bits = max(*bits, the bits of the largest finite magnitude of job.x after its transform, padding included).

@@ -13,7 +13,6 @@
 // All functions also run on the host.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <ufp4/detail/bits.hpp>
 #include <ufp4/format/grid.hpp>
@@ -70,24 +69,20 @@ UFP4_HD constexpr bool fits_s8(const grid4& grid) {
   return fits;
 }
 
-/// The values as fp16, or as bf16. Values with more bits are rounded, so test fits_... first.
-UFP4_HD constexpr half_table f16_table_of(const grid4& grid) {
+/// The values as T. Those with more bits are rounded, so test fits_... first.
+template <class T>
+UFP4_HD constexpr half_table half_table_of(const grid4& grid) {
   half_table t;
   for (unsigned c = 0; c < 16; ++c) {
-    const std::uint32_t bits = fp16(grid.value[c]).bits();
+    const std::uint32_t bits = round_to<T>(grid.value[c]).bits();
     t.low.set(c, bits), t.high.set(c, bits >> 8);
   }
   return t;
 }
-/// The same as bf16.
-UFP4_HD constexpr half_table bf16_table_of(const grid4& grid) {
-  half_table t;
-  for (unsigned c = 0; c < 16; ++c) {
-    const std::uint32_t bits = round_to<bf16>(grid.value[c]).bits();
-    t.low.set(c, bits), t.high.set(c, bits >> 8);
-  }
-  return t;
-}
+/// The values as fp16.
+UFP4_HD constexpr half_table f16_table_of(const grid4& grid) { return half_table_of<fp16>(grid); }
+/// The values as bf16.
+UFP4_HD constexpr half_table bf16_table_of(const grid4& grid) { return half_table_of<bf16>(grid); }
 /// Can the type represent every value, including the sign of zero?
 UFP4_HD constexpr bool fits_f16(const grid4& grid) {
   bool fits = true;

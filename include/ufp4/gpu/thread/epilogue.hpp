@@ -68,27 +68,37 @@ UFP4_DEVICE void store_sum(const epilogue& to, const result_scales& by, std::siz
 struct element_place {
   std::size_t row, col;  ///< of C
 };
-/// The same of `count` sums in registers, at most 64: sum(n) at place(n), where places outside C are skipped. The sums
-/// that are not finite follow in a loop, so that the unrolled code does not contain `recompute` once for each sum.
-template <unsigned count, class Sum, class Place, class Recompute>
-UFP4_DEVICE void store_sums(const epilogue& to, const result_scales& by, const Sum& sum, const Place& place,
-                            const Recompute& recompute) {
-  static_assert(count <= 64);
+/// The same of `bands` times `passes` sums, at most 64, where places outside C are skipped. put(band) makes the sums of
+/// a band readable; sum(n) is stored at place(n), n = band * passes + pass. The sums that are not finite follow in a
+/// loop, so that the unrolled code does not contain `recompute` once for each sum.
+template <unsigned bands, unsigned passes, class Put, class Sum, class Place, class Recompute>
+UFP4_DEVICE void store_bands(const epilogue& to, const result_scales& by, const Put& put, const Sum& sum,
+                             const Place& place, const Recompute& recompute) {
+  static_assert(bands * passes <= 64);
   std::uint64_t again = 0;
   UFP4_UNROLL
-  for (unsigned n = 0; n < count; ++n) {
-    const element_place at = place(n);
-    if (at.row >= to.out.rows || at.col >= to.out.cols) continue;
-    const float one = sum(n);
-    if (ufp4::detail::is_finite(one))
-      store_scaled(to, at.row, at.col, scaled_result(to, by, one));
-    else
-      again |= std::uint64_t{1} << n;
+  for (unsigned band = 0; band < bands; ++band) {
+    put(band);
+    for (unsigned n = band * passes; n < (band + 1) * passes; ++n) {
+      const element_place at = place(n);
+      if (at.row >= to.out.rows || at.col >= to.out.cols) continue;
+      const float one = sum(n);
+      if (ufp4::detail::is_finite(one))
+        store_scaled(to, at.row, at.col, scaled_result(to, by, one));
+      else
+        again |= std::uint64_t{1} << n;
+    }
   }
   for (unsigned n = 0; again != 0; ++n, again >>= 1) {
     const element_place at = place(n);
     if ((again & 1u) != 0) store_scaled(to, at.row, at.col, recompute(at.row, at.col));
   }
+}
+/// The same of `count` sums in registers: every index is a constant.
+template <unsigned count, class Sum, class Place, class Recompute>
+UFP4_DEVICE void store_sums(const epilogue& to, const result_scales& by, const Sum& sum, const Place& place,
+                            const Recompute& recompute) {
+  store_bands<count, 1>(to, by, [](unsigned) {}, sum, place, recompute);
 }
 
 /// A tile of sums in shared memory as C: consecutive threads of the block store consecutive elements of a row.

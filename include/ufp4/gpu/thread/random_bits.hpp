@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/vendor.hpp>
 #include <ufp4/round/stochastic.hpp>
 
