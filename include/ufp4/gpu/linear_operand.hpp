@@ -47,8 +47,8 @@ class saved_activation {
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 using recipe::bound_recipe;
-using ufp4::detail::sink;
-using ufp4::detail::source;
+using ufp4::detail::sink, ufp4::detail::sink_of;
+using ufp4::detail::source, ufp4::detail::source_of;
 
 /// All parts of one operand, and the memory of their codes.
 struct layer_side {

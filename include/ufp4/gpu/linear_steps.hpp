@@ -13,8 +13,6 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 using recipe::detail::by_tokens;
 using recipe::detail::by_weights;
 using recipe::detail::transposed;
-using ufp4::detail::sink_of;
-using ufp4::detail::source_of;
 
 inline layer_call forward_call(const bound_recipe& now, const recipe::detail::shape& s, const source& x,
                                const source& w, const sink& y) {
@@ -88,25 +86,24 @@ inline status backward_input(const char* operation, const context& ctx, const bo
     return queue_layer(operation, ctx, backward_input_call(now, s, dy, w, dx, mode));
   });
 }
-inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                              const source& x, recipe::expert_offsets offsets, const sink& dw,
-                              recipe::write_mode mode) {
-  return checked([&] {
-    const auto s = recipe::detail::check_backward_weight(operation, now, dy, x, offsets, dw);
-    return queue_layer(operation, ctx, backward_weight_call(now, s, dy, x, dw, mode));
-  });
-}
-
-inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                              const saved_activation& saved, recipe::expert_offsets offsets, const sink& dw,
-                              recipe::write_mode mode) {
+/// What is checked of X: the matrix, or the shapes that a forward pass saved.
+inline const source& shapes_of(const source& x) { return x; }
+inline std::vector<recipe::detail::saved_shape> shapes_of(const saved_activation& saved) {
   std::vector<recipe::detail::saved_shape> shapes;
   for (const auto& part : saved.raw())
     shapes.push_back({part.side.rows, part.side.cols, part.block, part.side.transform, part.side.is_quantized,
                       part.side.grid, part.side.scale, saved.made()});
+  return shapes;
+}
+template <class X>
+status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy, const X& x,
+                       recipe::expert_offsets offsets, const sink& dw, recipe::write_mode mode) {
   return checked([&] {
-    const auto s = recipe::detail::check_backward_weight(operation, now, dy, shapes, offsets, dw);
-    return queue_layer(operation, ctx, backward_weight_call(now, s, dy, saved.raw(), dw, mode));
+    const auto s = recipe::detail::check_backward_weight(operation, now, dy, shapes_of(x), offsets, dw);
+    if constexpr (std::same_as<X, source>)
+      return queue_layer(operation, ctx, backward_weight_call(now, s, dy, x, dw, mode));
+    else
+      return queue_layer(operation, ctx, backward_weight_call(now, s, dy, x.raw(), dw, mode));
   });
 }
 
