@@ -14,7 +14,7 @@
 #pragma once
 
 #include <ufp4/cpu/dispatch.hpp>
-#include <ufp4/cpu/kernels/quantize/fake_quantize.hpp>
+#include <ufp4/cpu/kernels/quantize/quantized_chunk.hpp>
 #include <ufp4/cpu/parallel.hpp>
 #include <ufp4/matrix/checks.hpp>
 #include <ufp4/matrix/operand.hpp>

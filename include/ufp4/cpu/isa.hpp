@@ -43,34 +43,16 @@ inline constexpr isa all_isas[] = {isa::scalar, isa::avx2, isa::avx_vnni,     is
 
 /// The name in UFP4_ISA, UFP4_ISAS and error messages.
 constexpr const char* name(isa i) {
-  switch (i) {
-    case isa::automatic: return "automatic";
-    case isa::scalar: return "scalar";
-    case isa::avx2: return "avx2";
-    case isa::avx_vnni: return "avx_vnni";
-    case isa::avx512: return "avx512";
-    case isa::avx512_bf16: return "avx512_bf16";
-    case isa::amx: return "amx";
-    case isa::neon: return "neon";
-    case isa::neon_dotprod: return "neon_dotprod";
-    case isa::neon_i8mm: return "neon_i8mm";
-    case isa::neon_bf16: return "neon_bf16";
-  }
-  return "?";
+  constexpr const char* names[] = {"automatic", "scalar", "avx2",         "avx_vnni",  "avx512",   "avx512_bf16",
+                                   "amx",       "neon",   "neon_dotprod", "neon_i8mm", "neon_bf16"};
+  return i <= isa::neon_bf16 ? names[static_cast<unsigned>(i)] : "?";
 }
 
-/// The tier whose kernel is used if a tier has none; scalar is its own parent.
+/// The tier whose kernel is used if a tier has none: mostly the enumerator before it; scalar is its own parent.
 constexpr isa parent(isa i) {
-  switch (i) {
-    case isa::avx_vnni:
-    case isa::avx512: return isa::avx2;
-    case isa::avx512_bf16: return isa::avx512;
-    case isa::amx: return isa::avx512_bf16;
-    case isa::neon_dotprod: return isa::neon;
-    case isa::neon_i8mm: return isa::neon_dotprod;
-    case isa::neon_bf16: return isa::neon_i8mm;
-    default: return isa::scalar;
-  }
+  if (i == isa::avx512) return isa::avx2;
+  if (i <= isa::avx2 || i == isa::neon || i > isa::neon_bf16) return isa::scalar;
+  return static_cast<isa>(static_cast<unsigned>(i) - 1);
 }
 
 /// A set of tiers; scalar is in every set.

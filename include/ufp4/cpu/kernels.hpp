@@ -30,7 +30,6 @@
 #if UFP4_X86(avx512)
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/gemv_int8_avx512.hpp>
 #endif
 #if UFP4_X86(avx512) || UFP4_X86(avx512_bf16)
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>

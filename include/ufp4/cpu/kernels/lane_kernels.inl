@@ -1,8 +1,8 @@
 // ufp4 - the kernels that are written once for all instruction sets, but GEMM.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by kernels_avx2.hpp, kernels_avx512.hpp and kernels_neon.hpp inside their target regions and namespaces, after
-// the functions of their own that dequantize_lanes.inl and quantize_lanes.inl name.
+// Included by kernels_avx2.hpp, kernels_avx512.hpp and kernels_neon.hpp inside their target regions and namespaces,
+// after the functions of their own that dequantize_lanes.inl and quantize_lanes.inl name.
 
 namespace transform_kernel {
 #include <ufp4/cpu/kernels/hadamard/hadamard_lanes.inl>

@@ -20,8 +20,8 @@
 // For functions of one instruction or a few: always inlined, so that values stay in registers.
 #define UFP4_LANE inline __attribute__((always_inline))
 
-// A function of one instruction: %0 is the result, %1 and %2 are the operands; `place` is the constraint of all. Macros,
-// because the text of an asm statement is a literal.
+// A function of one instruction: %0 is the result, %1 and %2 are the operands; `place` is the constraint of all.
+// Macros, because the text of an asm statement is a literal.
 #define UFP4_UNARY(place, Result, name, A, text) \
   UFP4_LANE Result name(A a) {                   \
     Result r;                                    \

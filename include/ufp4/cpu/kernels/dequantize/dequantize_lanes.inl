@@ -51,30 +51,24 @@ UFP4_LANE void decode(const grid_table& table, const std::uint8_t* codes, const 
   store_as<kind, by_unit>(out, g * group, v);
 }
 
-/// Decodes `count` groups; `per_scale` neighbours share one scale.
+/// Decodes `count` groups; 1 << shift neighbours share one scale.
 template <dtype kind, bool by_unit>
-void decode_groups(const grid_table& grid, const std::uint8_t* codes, const float* scales, std::size_t per_scale,
-                   std::size_t count, void* out) {
+void decode_groups(const grid_table& grid, const std::uint8_t* codes, const float* scales, int shift, std::size_t count,
+                   void* out) {
   const grid_table table = grid;  // a copy, which no store can change
   std::size_t g = 0;
-  if (per_scale == 1) {
+  if (shift == 0) {
 #pragma GCC unroll 2
-    for (; count - g >= 2; g += 2, scales += 2)
-      decode<kind, by_unit, 2>(table, codes, {broadcast(scales[0]), broadcast(scales[1])}, g, out);
-  } else if (per_scale == 2) {
+    for (; count - g >= 2; g += 2)
+      decode<kind, by_unit, 2>(table, codes, {broadcast(scales[g]), broadcast(scales[g + 1])}, g, out);
+  } else {
 #pragma GCC unroll 2
-    for (; count - g >= 2; g += 2, ++scales) {
-      const f32 scale = broadcast(*scales);
+    for (; count - g >= 2; g += 2) {
+      const f32 scale = broadcast(scales[g >> shift]);
       decode<kind, by_unit, 2>(table, codes, {scale, scale}, g, out);
     }
-  } else {
-    for (; count - g >= per_scale; ++scales) {
-      const f32 scale = broadcast(*scales);
-      for (const std::size_t end = g + per_scale; g < end; g += 2)
-        decode<kind, by_unit, 2>(table, codes, {scale, scale}, g, out);
-    }
   }
-  for (; g < count; ++g) decode<kind, by_unit, 1>(table, codes, {broadcast(*scales)}, g, out);
+  if (g < count) decode<kind, by_unit, 1>(table, codes, {broadcast(scales[g >> shift])}, g, out);
 }
 
 /// Whether the products of all nonzero values and scales are normal numbers, infinities or NaNs: the instruction that
@@ -98,7 +92,7 @@ struct coded_stretch {
   const grid_table& table;
   const std::uint8_t* codes;
   const float* scales;
-  std::size_t per_scale;  ///< groups that share a scale
+  int shift;  ///< 1 << shift groups share a scale
   bool by_unit;
 };
 
@@ -107,7 +101,7 @@ struct coded_stretch {
 template <bool has_unit>
 void decode_stretch(const coded_stretch& s, dtype kind, std::size_t first, std::size_t count, void* out) {
   const auto run = [&](auto* decoder) {
-    decoder(s.table, s.codes + first * (group / 2), s.scales + first / s.per_scale, s.per_scale, count, out);
+    decoder(s.table, s.codes + first * (group / 2), s.scales + (first >> s.shift), s.shift, count, out);
   };
   switch (kind) {
     case dtype::f32: return run(&decode_groups<dtype::f32, false>);
@@ -148,8 +142,9 @@ inline sink as_one_row(const sink& out, std::size_t first, std::size_t last) {
 template <bool has_unit>
 void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
-  const auto length = static_cast<std::size_t>(q.format.block.cols), per_scale = length / group;
+  const auto length = static_cast<std::size_t>(q.format.block.cols);
   if (length < group) return dequantize_scalar(q, out, first, last);
+  const int shift = __builtin_ctzll(length / group);
   if (last - first > 1 && has_no_gaps(q, out))
     return dequantize_rows<has_unit>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);
   alignas(64) float scales[stretch / group], values[stretch];
@@ -161,7 +156,7 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
     for (std::size_t k = 0; k < q.cols; k += stretch) {
       const std::size_t live = q.cols - k < stretch ? q.cols - k : stretch, blocks = (live + length - 1) / length;
       effective_scales(q, i, k / length, blocks, scales);
-      const coded_stretch s{table, q.codes + (i * q.padded_cols + k) / 2, scales, per_scale,
+      const coded_stretch s{table, q.codes + (i * q.padded_cols + k) / 2, scales, shift,
                             has_unit && out.kind == dtype::bf16 && all_normal(q.format.grid, scales, blocks)};
       const std::size_t direct = step == 1 ? live / group : 0, done = direct * group;
       char* to = static_cast<char*>(out.data) + out.offset(i, k) * size;

@@ -7,21 +7,6 @@
 // TDPBF16PS flushes subnormal operands. Where some value * scale of sixteen rows, or of 32 columns, is subnormal or too
 // large for bf16, that part of C is computed by the kernel for exact_blocks, which keeps scales apart, or by the
 // portable one. Blocks of zeros are exempt: in mx formats they have the smallest scale.
-//
-// Cycles for a step, 32 x 32 of C by 32 of K, if only tile loads and products overlap. A product takes 16; L1 gives two
-// lines a cycle, L2 40 bytes, L3 8.4; there are two vector ports. Calculated, not measured:
-//
-// | products, loads      | four products 64; two right tiles from L1 16, two left ones from L2 51: 67           |
-// | sums of 32 x 32      | 4 KB from L2 and 4 KB back, 200 a slice of 8 steps: 25; of 16, for few rows, 13      |
-// | decoding             | 32 tile rows of 16 instructions, four on vector ports, 85, shared by rows / 32 steps |
-// | left rows            | from L3, once for 256 columns, where L2 does not hold them: 256 bytes a step, 30     |
-// | storing C            | 1 a sum, shared by K / 32 steps: 8 at K = 4096                                       |
-// | 512 rows             | 67 + 25 + 11 + 30 + 8 = 141: 3.46 GHz * 65536 flop / 141 = 1610 GFLOP/s              |
-// | 128 rows             | 67 + 25 + 21 + 8 = 121: 1870 GFLOP/s                                                 |
-// | 16 rows              | half a step: products 32, sums 7, decoding 85, storing 4 = 128: 890 GFLOP/s          |
-//
-// folded_bf16 with binary32 scales decodes a tile row in 8 vector operations, 130 for 32 of them: 16 rows of C in 173,
-// 650 GFLOP/s.
 #pragma once
 
 #if defined(__x86_64__)
@@ -64,18 +49,12 @@ struct gemm_products {
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t rows, std::byte* memory) {
     product_table products;
     const decoder d = decoder::begin(job.left.q, products);
-    alignas(64) std::uint8_t tiles[slice_k / tile_k * tile_bytes];
     for (std::size_t i = 0; i < rows; i += tile_side) {
       auto* out = reinterpret_cast<std::uint8_t*>(memory + left_bytes(job, i));
       const std::size_t live = rows - i < tile_side ? rows - i : tile_side;
-      bool fit = true;
-      for (std::size_t k = 0; fit && k < job.padded(); k += slice_k) {
-        const std::size_t left = job.padded() - k, depth = left < slice_k ? left : slice_k;
-        fit = decode_products(d, row + i, live, k, depth, tiles);
-        for (std::size_t at = 0; at < value_bytes(depth); at += tile_bytes)
-          transpose_dwords(tiles + at, 64, out + header + value_bytes(k) + at, 64);
-      }
-      out[0] = fit;
+      out[0] = pack_rows(job.padded(), out + header, [&](std::size_t k, std::size_t depth, std::uint8_t* tiles) {
+        return decode_products(d, row + i, live, k, depth, tiles);
+      });
     }
   }
   static std::size_t sum_bytes(const gemm_job& job, std::size_t rows) {
@@ -105,35 +84,26 @@ struct gemm_products {
     else
       Unit::template load<t>(acc, 64);
   }
-  /// 32 columns by 32 rows of C.
-  static void multiply_two(const slice& s, float* acc, std::size_t across) {
+  /// 32 columns by 32 rows of C, or 16.
+  template <bool two>
+  static void multiply_tiles(const slice& s, float* acc, std::size_t across) {
     const std::uint8_t *a = s.right, *b = a + value_bytes(slice_k), *x = s.left, *y = x + s.step;
-    open<0>(s, acc), open<1>(s, acc + across), open<2>(s, acc + area), open<3>(s, acc + across + area);
+    open<0>(s, acc), open<1>(s, acc + across);
+    if constexpr (two) open<2>(s, acc + area), open<3>(s, acc + across + area);
     for (std::size_t k = 0; k < s.steps; ++k, a += tile_bytes, b += tile_bytes, x += tile_bytes, y += tile_bytes) {
       Unit::template load<4>(a, 64);
       Unit::template load<6>(x, 64);
       Unit::template dot_bf16<0, 4, 6>();
       Unit::template load<5>(b, 64);
       Unit::template dot_bf16<1, 5, 6>();
-      Unit::template load<7>(y, 64);
-      Unit::template dot_bf16<2, 4, 7>();
-      Unit::template dot_bf16<3, 5, 7>();
+      if constexpr (two) {
+        Unit::template load<7>(y, 64);
+        Unit::template dot_bf16<2, 4, 7>();
+        Unit::template dot_bf16<3, 5, 7>();
+      }
     }
     Unit::template store<0>(acc, 64), Unit::template store<1>(acc + across, 64);
-    Unit::template store<2>(acc + area, 64), Unit::template store<3>(acc + across + area, 64);
-  }
-  /// 32 columns by 16 rows of C.
-  static void multiply_one(const slice& s, float* acc, std::size_t across) {
-    const std::uint8_t *a = s.right, *b = a + value_bytes(slice_k), *x = s.left;
-    open<0>(s, acc), open<1>(s, acc + across);
-    for (std::size_t k = 0; k < s.steps; ++k, a += tile_bytes, b += tile_bytes, x += tile_bytes) {
-      Unit::template load<6>(x, 64);
-      Unit::template load<4>(a, 64);
-      Unit::template dot_bf16<0, 4, 6>();
-      Unit::template load<5>(b, 64);
-      Unit::template dot_bf16<1, 5, 6>();
-    }
-    Unit::template store<0>(acc, 64), Unit::template store<1>(acc + across, 64);
+    if constexpr (two) Unit::template store<2>(acc + area, 64), Unit::template store<3>(acc + across + area, 64);
   }
 
   /// False if some product is not a bf16 number.
@@ -168,14 +138,14 @@ struct gemm_products {
         float* sums = acc + j / tile_side * down * area;
         slice s{left + header + value_bytes(k), right, step, up(depth, tile_k) / tile_k, k == 0};
         std::size_t i = 0;
-        for (; i + 2 <= down; i += 2, s.left += 2 * step) multiply_two(s, sums + i * area, down * area);
-        if (i < down) multiply_one(s, sums + i * area, down * area);
+        for (; i + 2 <= down; i += 2, s.left += 2 * step) multiply_tiles<true>(s, sums + i * area, down * area);
+        if (i < down) multiply_tiles<false>(s, sums + i * area, down * area);
       }
     }
   }
 
   /// A panel of C, or some of its rows, whose products value * scale are not all bf16 numbers.
-  [[gnu::noinline]] static void multiply_apart(const gemm_job& job, const gemm_part& part) {
+  [[gnu::cold]] static void multiply_apart(const gemm_job& job, const gemm_part& part) {
     static_assert(width <= blocks::part_cols && width <= gemm_tile);
     if (blocks::takes_values(job)) {
       const std::size_t packed = blocks::left_bytes(job, part.rows);
@@ -211,8 +181,8 @@ struct gemm_products {
     }
   }
   /// Which elements are computed by the other kernel does not depend on how C is cut into parts.
-  [[gnu::noinline]] static void store_panel(const gemm_job& job, const gemm_part& panel, bool fit,
-                                            const std::byte* left, const float* acc) {
+  [[gnu::cold]] static void store_panel(const gemm_job& job, const gemm_part& panel, bool fit, const std::byte* left,
+                                        const float* acc) {
     if (!fit) return multiply_apart(job, panel);
     for (std::size_t i = 0; i < panel.rows; i += tile_side) {
       const std::size_t rows = panel.rows - i < tile_side ? panel.rows - i : tile_side;

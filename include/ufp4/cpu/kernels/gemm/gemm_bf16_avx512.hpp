@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/kernels/gemm/bf16_range.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 
@@ -31,8 +30,7 @@ UFP4_LANE void add_pairs(f32& sum, u32 pairs, const std::uint32_t* factors) {
 UFP4_LANE u32 round_pairs(f32 even, f32 odd, u32 interleave) {
   u32 r;
   asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(r) : "v"(even), "v"(odd));
-  asm("vpermw %0, %1, %0" : "+v"(r) : "v"(interleave));
-  return r;
+  return lookup_words(r, interleave);
 }
 inline constexpr struct bf16_order {
   alignas(64) std::uint16_t word[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
@@ -144,7 +142,7 @@ inline void bf16_tile(const bf16_slice& s, const std::byte* left, float* acc) {
 }
 
 /// The same by fma, which keeps subnormal operands.
-inline void bf16_tile_by_fma(std::size_t rows, const bf16_slice& s, const std::byte* left, float* acc) {
+[[gnu::cold]] inline void bf16_tile_by_fma(std::size_t rows, const bf16_slice& s, const std::byte* left, float* acc) {
   for (std::size_t r = 0; r < rows; ++r) {
     f32 sum = load(acc + r * lanes);
     const auto* p = reinterpret_cast<const std::uint32_t*>(left) + r;

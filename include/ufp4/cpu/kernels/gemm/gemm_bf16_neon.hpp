@@ -38,7 +38,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/kernels/gemm/bf16_range.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
 
 UFP4_BEGIN_TARGET("arch=armv8.2-a+bf16")

@@ -7,12 +7,6 @@
 //
 // The vector units, a product and an fma for each of a tile's 16 rows, work on one block while the tile unit works on
 // the next.
-//
-// | a block of 16, cycles | tile product 16; 24 rows of tiles to load, 12; 16 to store, 16 (one store port)           |
-// |                       | 16 VMULPS + 16 VFMADD, 512 bits, two ports, 16; their 32 operands from L1, 16             |
-// | loads alone           | 56 at two a cycle, 28: the limit without any waiting (48 is the best measured)            |
-// | decoding              | 8 tile rows of 3 vector operations, and scales: 16, shared by rows / 16 blocks            |
-// | at 48 a block         | 512 rows 49: 3.46 GHz * 8192 flop / 49 = 580 GFLOP/s; 128 rows 50: 570; 16 rows 64: 440   |
 #pragma once
 
 #if defined(__x86_64__)
@@ -60,16 +54,13 @@ struct gemm_blocks {
 
   /// Sixteen rows: their tiles with k in pairs, then their scales, sixteen floats a block.
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t rows, std::byte* memory) {
-    alignas(64) std::uint8_t tiles[slice_k / tile_k * tile_bytes];
     for (std::size_t i = 0; i < rows; i += tile_side) {
       auto* out = reinterpret_cast<std::uint8_t*>(memory + left_bytes(job, i));
       const std::size_t live = rows - i < tile_side ? rows - i : tile_side;
-      for (std::size_t k = 0; k < job.padded(); k += slice_k) {
-        const std::size_t left = job.padded() - k, depth = left < slice_k ? left : slice_k;
+      pack_rows(job.padded(), out, [&](std::size_t k, std::size_t depth, std::uint8_t* tiles) {
         decode_values(job.left.q, row + i, live, k, depth, tiles);
-        for (std::size_t at = 0; at < value_bytes(depth); at += tile_bytes)
-          transpose_dwords(tiles + at, 64, out + value_bytes(k) + at, 64);
-      }
+        return true;
+      });
       avx512::scales_of(job.left.q, row + i, live, 0, job.padded() / job.block,
                         reinterpret_cast<float*>(out + value_bytes(job.padded())));
     }

@@ -139,7 +139,8 @@ inline void f32_tile(const column_slice<f32_products>& s, const std::byte* left,
   for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, sum[r]);
 }
 
-/// One row, blocks of 16 or 32: all blocks of 64 k at a time, because in the chain of one block every fma waits for the one before.
+/// One row, blocks of 16 or 32: all blocks of 64 k at a time, because in the chain of one block every fma waits for the
+/// one before.
 template <std::size_t block>
 inline void f32_row(const column_slice<f32_products>& s, const std::byte* left, float* acc) {
   constexpr std::size_t chains = 64 / block;

@@ -1,15 +1,19 @@
-// ufp4 - quantized_gemm on AVX-512 VNNI: exact block products in int8, rescaled in block order.
+// ufp4 - quantized_gemm on AVX-512 VNNI: block products in int8, rescaled in block order: the bits of exact_blocks.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gives the bits of exact_blocks, in fast mode too.
-//
 // The right operand becomes unsigned bytes, integer + offset; the left stays signed. The accumulator of a block starts
-// at the bits of 1.5 * 2^23 units, less offset * (sum of the left block): an integer added to such a float's bits moves
-// it by as many ulps, and an ulp is one unit. So the dot product, read as a float and less 1.5 * 2^23 units, is d:
-// exact, and +0 for 0, as long as |d| stays below 2^22 units.
+// at magic_bits (gemm_integers.hpp) less offset * (sum of the left block), so that it ends as a binary32.
 //
 // A record (tile_avx512.hpp) is start[rows], scale[rows] (4 bytes each), then for every 16 k:
 // 16 bytes a row, in each 8 k the even k before the odd.
+//
+// One row by quantized columns (int8_gemv) uses the same offset and float bits. Weights stream from memory once and are
+// decoded in registers. A vector holds 128 k of one column in the order of memory, so codes need no transposition. The
+// dot product of a block is the sum of four (block 32) or two (block 16) dwords; those of sixteen columns are added up
+// and transposed together, which takes two shuffles a vector where transposing the codes takes four.
+//
+// Packed row, for every 128 k: the even k of each 8, four bytes a dword; the odd ones; the start value of each dword of
+// products; then the scales of its blocks.
 #pragma once
 
 #if defined(__x86_64__)
@@ -167,10 +171,220 @@ struct int8_gemm {
   }
 };
 
+// ---- One row.
+
+inline constexpr std::size_t gemv_chunk = 128, gemv_depth = 1024;
+/// How many bytes ahead of their use the codes of interleaved columns are prefetched.
+inline constexpr std::size_t gemv_lead = 8192;
+
+struct gemv_chunk_of_row {
+  alignas(64) std::uint8_t even[64], odd[64];
+  std::uint32_t start[16];
+  float scale[16];  ///< four or eight are used
+};
+
+UFP4_LANE void add_dots(u32& a, u8 bytes, u32 signed_bytes) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(a) : "v"(bytes), "v"(signed_bytes));
+}
+template <int dwords>
+UFP4_LANE u32 pick_dwords(u32 a, u32 b) {
+  u32 r;
+  asm("vshufps %3, %2, %1, %0" : "=v"(r) : "v"(a), "v"(b), "i"(dwords));
+  return r;
+}
+/// The quarters of four vectors, as a 4 x 4 matrix, transposed.
+UFP4_LANE quad transposed_quarters(u32 a, u32 b, u32 c, u32 d) {
+  const u32 ab = quarters<0x44>(a, b), cd = quarters<0x44>(c, d);
+  const u32 above = quarters<0xEE>(a, b), beyond = quarters<0xEE>(c, d);
+  return {
+      {quarters<0x88>(ab, cd), quarters<0xDD>(ab, cd), quarters<0x88>(above, beyond), quarters<0xDD>(above, beyond)}};
+}
+
+/// Sixteen columns, and the range of K that is multiplied.
+struct gemv_slice {
+  u8 table;
+  f32 magic;
+  code_rows codes{};
+  std::size_t blocks = 0;
+  const float* scale;
+  const std::uint8_t *ahead = nullptr,
+                     *scale_ahead = nullptr;  ///< of the next panel, in the order of memory: prefetched
+  std::size_t scale_bytes;                    ///< of a block of sixteen columns
+};
+
+/// Prefetches a line when v is computed. Without that dependence a compiler moves all prefetches to one place, and the
+/// core waits for free buffers.
+template <class V>
+UFP4_LANE void prefetch_after(V& v, const std::uint8_t* p) {
+  asm("prefetcht1 %1" : "+v"(v) : "m"(*p));
+}
+/// Products of 128 k of four columns with the row; on to the next four.
+UFP4_LANE quad dots_of_four(const gemv_slice& s, const std::uint8_t*& codes, const std::uint8_t*& ahead, u32 even,
+                            u32 odd, u32 start) {
+  quad dots;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < 4; ++i) {
+    const u32 dword = load_as<u32>(codes + i * s.codes.step);
+    dots.v[i] = start;
+    add_dots(dots.v[i], low(s.table, dword), even);
+    add_dots(dots.v[i], high(s.table, dword), odd);
+    prefetch_after(dots.v[i], ahead + i * 64);
+  }
+  codes += 4 * s.codes.step;
+  ahead += 256;
+  asm("" : "+r"(codes), "+r"(ahead));  // one address each: sixteen would not fit the registers
+  return dots;
+}
+UFP4_LANE f32 rescaled(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t block, std::size_t b, u32 dot,
+                       f32 sum) {
+  const f32 t = rounded(load(s.scale + (block + b) * lanes) * broadcast(row.scale[b]));
+  prefetch_after(sum, s.scale_ahead + (block + b) * s.scale_bytes);
+  return fma(as_float(dot) - s.magic, t, sum);
+}
+
+inline f32 gemv_blocks_of_32(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
+  const std::uint8_t* ahead = s.ahead;
+  for (std::size_t block = 0, chunk = 0; block < s.blocks; block += 4, ++chunk, ++row) {
+    const u32 even = load_as<u32>(row->even), odd = load_as<u32>(row->odd), start = load_as<u32>(row->start);
+    const std::uint8_t* codes = s.codes.p + chunk * 64;
+    u32 group[4];
+#pragma GCC unroll 4
+    for (std::size_t g = 0; g < 4; ++g) {
+      const quad d = dots_of_four(s, codes, ahead, even, odd, start);
+      const u32 ab = low_pairs(d.v[0], d.v[1]) + high_pairs(d.v[0], d.v[1]);
+      const u32 cd = low_pairs(d.v[2], d.v[3]) + high_pairs(d.v[2], d.v[3]);
+      group[g] = low_quads(ab, cd) + high_quads(ab, cd);
+    }
+    const quad dots = transposed_quarters(group[0], group[1], group[2], group[3]);
+#pragma GCC unroll 4
+    for (std::size_t b = 0; b < 4; ++b)
+      if (block + b < s.blocks) sum = rescaled(s, *row, block, b, dots.v[b], sum);
+  }
+  return sum;
+}
+
+inline f32 gemv_blocks_of_16(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
+  const std::uint8_t* ahead = s.ahead;
+  for (std::size_t block = 0, chunk = 0; block < s.blocks; block += 8, ++chunk, ++row) {
+    const u32 even = load_as<u32>(row->even), odd = load_as<u32>(row->odd), start = load_as<u32>(row->start);
+    const std::uint8_t* codes = s.codes.p + chunk * 64;
+    u32 first[4], second[4];  // of the two blocks in each quarter
+#pragma GCC unroll 4
+    for (std::size_t g = 0; g < 4; ++g) {
+      const quad d = dots_of_four(s, codes, ahead, even, odd, start);
+      const u32 ab = pick_dwords<0x88>(d.v[0], d.v[1]) + pick_dwords<0xDD>(d.v[0], d.v[1]);
+      const u32 cd = pick_dwords<0x88>(d.v[2], d.v[3]) + pick_dwords<0xDD>(d.v[2], d.v[3]);
+      first[g] = pick_dwords<0x88>(ab, cd);
+      second[g] = pick_dwords<0xDD>(ab, cd);
+    }
+    const quad a = transposed_quarters(first[0], first[1], first[2], first[3]);
+    const quad b = transposed_quarters(second[0], second[1], second[2], second[3]);
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i)
+      if (block + i < s.blocks) sum = rescaled(s, *row, block, i, i % 2 == 0 ? a.v[i / 2] : b.v[i / 2], sum);
+  }
+  return sum;
+}
+
+/// Interleaved columns are lanes already: nothing is transposed. Even and odd k have sums of their own, so that no
+/// addition waits for the one before.
+template <std::size_t groups>  // of 8 k in a block
+f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
+  constexpr std::size_t blocks = gemv_chunk / 8 / groups;
+  const std::uint8_t* codes = s.codes.p;
+  for (std::size_t block = 0; block < s.blocks; block += blocks, ++row)
+    for (std::size_t b = 0; b < blocks && block + b < s.blocks; ++b) {
+      u32 even = broadcast(row->start[b * groups]), odd{};
+#pragma GCC unroll 4
+      for (std::size_t g = b * groups; g < (b + 1) * groups; ++g, codes += 64) {
+        const u32 dword = load_as<u32>(codes);
+        add_dots(even, low(s.table, dword), row->even + 4 * g);
+        add_dots(odd, high(s.table, dword), row->odd + 4 * g);
+        prefetch_after(odd, codes + gemv_lead);
+      }
+      sum = rescaled(s, *row, block, b, even + odd, sum);
+    }
+  return sum;
+}
+
+struct int8_gemv {
+  static bool takes(const gemm_job& job) { return job.out.rows == 1 && int8_fits(job) && job.block <= 32; }
+  static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
+  static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
+    return rows * chunks(job) * sizeof(gemv_chunk_of_row);
+  }
+
+  static void pack_left(const gemm_job& job, std::size_t row, std::size_t, std::byte* out) {
+    const quantized_source& q = job.left.q;
+    const i8x16 table = signed_bytes_of(q.format.grid);
+    const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format.grid).low);
+    auto* chunk = reinterpret_cast<gemv_chunk_of_row*>(out);
+    for (std::size_t k = 0; k < job.padded(); k += gemv_chunk, ++chunk) {
+      *chunk = {};
+      const std::size_t depth = job.padded() - k < gemv_chunk ? job.padded() - k : gemv_chunk;
+      row_scales_of(q, row, k / job.block, depth / job.block, chunk->scale);
+      for (std::size_t e = 0; e < depth; e += 16) {
+        std::uint32_t bytes[4];
+        store(bytes, left_bytes_of(q, table, row, k + e));
+        for (std::size_t i = 0; i < 2; ++i) {
+          __builtin_memcpy(chunk->even + e / 2 + 4 * i, bytes + 2 * i, 4);
+          __builtin_memcpy(chunk->odd + e / 2 + 4 * i, bytes + 2 * i + 1, 4);
+        }
+        std::uint32_t& start = chunk->start[e / job.block * job.block / 8];
+        if (e % job.block == 0) start = magic_bits(job);
+        start -= weighted_sum(offset, load_as<i8x16>(bytes));
+      }
+    }
+  }
+
+  static std::size_t scratch_bytes(const gemm_job&, std::size_t) {
+    return gemv_depth / 16 * lanes * 4 + staged_code_bytes(gemv_depth) + lanes * 4;
+  }
+  static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
+    const quantized_source& q = job.right.q;
+    auto* scale = reinterpret_cast<float*>(scratch);
+    auto* staged = reinterpret_cast<std::uint8_t*>(scale + gemv_depth / 16 * lanes);
+    auto* sums = reinterpret_cast<float*>(staged + staged_code_bytes(gemv_depth));
+    gemv_slice s{};
+    s.table = offset_table(q.format.grid);
+    s.magic = as_float(broadcast(magic_bits(job)));
+    s.scale = scale;
+    s.scale_bytes = scale_row_count(q) * static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+    for (std::size_t j = 0; j < part.cols; j += lanes) {
+      const std::size_t live = part.cols - j < lanes ? part.cols - j : lanes, col = part.col + j;
+      f32 sum{};
+      for (std::size_t k = 0; k < job.padded(); k += gemv_depth) {
+        const std::size_t depth = job.padded() - k < gemv_depth ? job.padded() - k : gemv_depth;
+        s.blocks = depth / job.block;
+        s.codes = codes_of(q, col, live, k, depth, staged);
+        s.ahead = q.codes + (col + lanes) * (q.padded_cols / 2) + k * 8;
+        scales_of(q, col, live, k / job.block, s.blocks, scale);
+        s.scale_ahead = next_scales(q, col, k / job.block);
+        const auto* row = reinterpret_cast<const gemv_chunk_of_row*>(left) + k / gemv_chunk;
+        const bool short_blocks = job.block == 16;
+        if (q.interleaved)
+          sum = short_blocks ? gemv_interleaved<2>(s, row, sum) : gemv_interleaved<4>(s, row, sum);
+        else
+          sum = short_blocks ? gemv_blocks_of_16(s, row, sum) : gemv_blocks_of_32(s, row, sum);
+      }
+      store(sums, sum);
+      store_sums(job, {part.row, 1, col, live}, sums, lanes);
+    }
+  }
+};
+
 }  // namespace avx512
 
 inline constexpr gemm_kernel gemm_int8_avx512_kernel =
     avx512::streamed_gemm<avx512::int8_gemm>::row(isa::avx512, "gemm_int8_avx512", 4, 512);
+
+inline constexpr gemm_kernel gemv_int8_avx512_kernel =
+    kernel_of<avx512::int8_gemv>({.tier = isa::avx512,
+                                  .name = "gemv_int8_avx512",
+                                  .tile_cols = avx512::lanes,
+                                  .tile_depth = 4,
+                                  .part_cols = 256,
+                                  .fast_is = accumulate::exact_blocks});
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 UFP4_END_TARGET

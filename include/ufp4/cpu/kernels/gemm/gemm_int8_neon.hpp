@@ -24,7 +24,7 @@ namespace neon {
 using s16 = std::int16_t __attribute__((vector_size(16)));
 using half_s8 = std::int8_t __attribute__((vector_size(8)));
 
-/// Panels of a tile of 4 x 8. A block is its pieces of 16 k and then its scales. A unit is a row of C, or two. Layout has:
+/// Panels of a tile of 4 x 8. A block is its pieces of 16 k and then its scales. A unit is a row of C, or two. Layout:
 ///
 /// | left_piece, right_piece   | bytes of 16 k of 4 rows, of 8 columns                                              |
 /// | left_scales, right_scales | binary32 numbers after a block's pieces                                            |

@@ -1,4 +1,4 @@
-// ufp4 - quantized_gemm in integers over classes of dot products: the body of gemm_int8_neon.hpp, for each of its tiers.
+// ufp4 - quantized_gemm in integers over classes of dot products: the body of each tier of gemm_int8_neon.hpp.
 // SPDX-License-Identifier: Apache-2.0
 
 /// Dots is a layout (int8_panels) with the dot products of a unit and eight columns: sum, begin(start), add(sums, left,

@@ -175,26 +175,16 @@ UFP4_LANE u32 join_bytes(u32 low, u32 places, u32 high) {
     }
   }
 }
-inline void load_bf16_scales(const std::uint8_t* rows, std::size_t step, std::size_t count, float* out) {
-  const octad piece = transposed_32(rows, step);
-#pragma GCC unroll 16
-  for (std::size_t b = 0; b < 16; ++b)
-    if (b < count) store(out + b * 16, b % 2 == 0 ? piece.v[b / 2] << 16 : piece.v[b / 2] & 0xFFFF0000u);
-}
-inline void load_f32_scales(const std::uint8_t* rows, std::size_t step, std::size_t count, float* out) {
-  const octad piece = transposed_32(rows, step);
-#pragma GCC unroll 8
-  for (std::size_t b = 0; b < 8; ++b)
-    if (b < count) store(out + b * 16, piece.v[b]);
-}
 inline void decode_scale_piece(scale_kind kind, const std::uint8_t* rows, std::size_t step, std::size_t count,
                                float* out) {
-  switch (kind) {
-    case scale_kind::f32: return load_f32_scales(rows, step, count, out);
-    case scale_kind::bf16: return load_bf16_scales(rows, step, count, out);
-    case scale_kind::e4m3: return decode_byte_scales(e4m3_table, rows, step, count, out);
-    case scale_kind::ue5m3: return decode_byte_scales(ue5m3_table, rows, step, count, out);
-    case scale_kind::e8m0: return decode_byte_scales(e8m0_table, rows, step, count, out);
+  if (kind == scale_kind::e4m3) return decode_byte_scales(e4m3_table, rows, step, count, out);
+  if (kind == scale_kind::ue5m3) return decode_byte_scales(ue5m3_table, rows, step, count, out);
+  if (kind == scale_kind::e8m0) return decode_byte_scales(e8m0_table, rows, step, count, out);
+  const octad piece = transposed_32(rows, step);
+  const std::size_t each = kind == scale_kind::bf16 ? 2 : 1;  // scales of a dword
+  for (std::size_t b = 0; b < count; ++b) {
+    const u32 dword = piece.v[b / each];
+    store(out + b * 16, each == 1 ? dword : b % 2 == 0 ? dword << 16 : dword & 0xFFFF0000u);
   }
 }
 

@@ -7,7 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/gemm_kernel.hpp>
+#include <ufp4/cpu/kernel_tables.hpp>
 #include <ufp4/cpu/kernels/gemm/read_rows.hpp>
 #include <ufp4/matrix/element_product.hpp>
 
@@ -33,7 +33,7 @@ struct special_range {
 };
 
 /// Whether a row has a block scale of NaN, or an element of NaN where it is not quantized.
-inline bool has_nan(const gemm_operand& side, std::size_t row) {
+[[gnu::cold]] inline bool has_nan(const gemm_operand& side, std::size_t row) {
   if (side.is_quantized) {
     for (std::size_t b = 0; b < side.q.blocks(); ++b)
       if (ufp4::detail::is_nan(scale_at(side.q, row, b, 1.0f))) return true;
@@ -50,7 +50,8 @@ inline bool has_nan(const gemm_operand& side, std::size_t row) {
 }
 
 /// The scaled result of one element, from codes and scales.
-inline float recomputed_result(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col) {
+[[gnu::cold]] inline float recomputed_result(const gemm_job& job, const result_scales& by, std::size_t row,
+                                             std::size_t col) {
   ufp4::detail::element_product product(job.mode, job.left.exact() && job.right.exact());
   float value[2][panel_depth], scale[2][panel_depth / 2];
   for (std::size_t k = 0; k < job.padded() && !product.is_nan_already(); k += panel_depth) {
@@ -67,8 +68,8 @@ inline float recomputed_result(const gemm_job& job, const result_scales& by, std
 }
 
 /// Results of `count` sums of one row, at least one of which is special, one at a time.
-[[gnu::noinline]] inline void scale_special_results(const gemm_job& job, const result_scales& by, std::size_t row,
-                                                    std::size_t col, const float* acc, std::size_t count, float* out) {
+[[gnu::cold]] inline void scale_special_results(const gemm_job& job, const result_scales& by, std::size_t row,
+                                                std::size_t col, const float* acc, std::size_t count, float* out) {
   bool row_is_read = false, row_is_nan = false;
   for (std::size_t j = 0; j < count; ++j) {
     if (ufp4::detail::is_finite(acc[j])) {

@@ -1,8 +1,8 @@
 // ufp4 - the loops around the register tiles of GEMM kernels on AVX-512.
 // SPDX-License-Identifier: Apache-2.0
 //
-// streamed_gemm: tiles are up to eight rows by sixteen columns, a column a lane. The left operand is packed for a tile's live rows,
-// so that a single row takes the cache and the loads of one row only. A kernel has these static members:
+// streamed_gemm: tiles are up to eight rows by sixteen columns, a column a lane. The left operand is packed for the
+// live rows of a tile: a single row takes the cache and the loads of one row only. A kernel has these static members:
 //
 // | record        | (job, live): bytes of one packed block of `live` rows                                          |
 // | pack_row      | (job, row, r, live, out): row r of a tile into the records of all its blocks                   |
@@ -12,8 +12,8 @@
 // | multiply_tile | (slice, live, first, left, acc): adds a slice's products to `live` x 16 sums; `first`: of the  |
 // |               | part's tiles                                                                                   |
 //
-// column_slice: such a slice of codes. The first tile of rows decodes in registers, and keeps the values for the others.
-// Products has:
+// column_slice: such a slice of codes. The first tile of rows decodes in registers, and keeps the values for the
+// others. Products has:
 //
 // | values, most, few_most   | vectors of eight k; K of a slice, with more rows than a tile has and without        |
 // | table(job), unit(job)    | of the codes; a constant for the tile                                               |

@@ -36,8 +36,8 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, ufp4::detail::rule_kind rul
 }
 
 /// Replaces the scales of special blocks, and counts them.
-[[gnu::noinline]] inline void choose_special_scales(const block_coder<rounding_spec>& c, u32 amax, u32 special,
-                                                    u32& bits, lane_scales& s, quantize_report& report) {
+[[gnu::cold]] inline void choose_special_scales(const block_coder<rounding_spec>& c, u32 amax, u32 special, u32& bits,
+                                                lane_scales& s, quantize_report& report) {
   const format_spec& f = c.format;
   const u32 nonfinite = reinterpret_cast<u32>(amax >= ufp4::detail::infinity_bits),
             empty = reinterpret_cast<u32>(amax == 0u);
