@@ -36,6 +36,32 @@ inline void prepack_to(const cpu::context& ctx, const any_quantized_view& q, qua
   prepack_to(ctx, quantized_source_of(q), {out.codes().data(), out.scale_bytes().data()});
 }
 
+/// The table of kernels for a product of these types in `mode` or a stricter one: without those that it cannot use.
+template <any_operand A, any_operand B, accumulate mode>
+constexpr const cpu::detail::gemm_table& gemm_kernels_of() {
+  if constexpr (static_format<A> != nullptr && static_format<B> != nullptr) {
+    if constexpr (cpu::detail::integers_suffice(*static_format<A>, *static_format<B>, mode))
+      return cpu::detail::kernels::integer_gemm;
+    else
+      return cpu::detail::kernels::gemm;
+  } else {
+    return cpu::detail::kernels::gemm;
+  }
+}
+
+template <any_operand A, any_operand B, matrix_scalar T>
+void multiply(const cpu::context& ctx, const cpu::detail::gemm_table& table, const A& a, const B& b,
+              const matrix_view<T>& c, const gemm_options& options) {
+  const sink out = sink_of(c);
+  check_gemm("quantized_gemm", a, b, out, options);
+  cpu::resolve(ctx);
+  if (out.rows == 0 || out.cols == 0) return;
+  const auto& realized_a = realize(ctx, a);
+  const auto& realized_b = realize(ctx, b);
+  const cpu::detail::gemm_job job = gemm_job_of(realized_a, realized_b, out, options);
+  cpu::detail::run_gemms(ctx, table, {&job, 1});
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
@@ -52,19 +78,20 @@ namespace ufp4::inline UFP4_CODE {
 /// | bits      | exact_blocks: identical on every backend, isa and thread count. fast: within the bound of numerics 6 |
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 void quantized_gemm(const cpu::context& ctx, const A& a, const B& b, const matrix_view<T>& c,
-                    const gemm_options& options = {}) {
-  const detail::sink out = detail::sink_of(c);
-  detail::check_gemm("quantized_gemm", a, b, out, options);
-  cpu::resolve(ctx);
-  if (out.rows == 0 || out.cols == 0) return;
-  const auto& realized_a = detail::realize(ctx, a);
-  const auto& realized_b = detail::realize(ctx, b);
-  const cpu::detail::gemm_job job = detail::gemm_job_of(realized_a, realized_b, out, options);
-  cpu::detail::run_gemms(ctx, {&job, 1});
+                    const gemm_options& options) {
+  detail::multiply(ctx, detail::gemm_kernels_of<A, B, accumulate::folded_bf16>(), a, b, c, options);
 }
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
-void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
+void quantized_gemm(const cpu::context& ctx, const A& a, const B& b, const matrix_view<T>& c) {
+  detail::multiply(ctx, detail::gemm_kernels_of<A, B, accumulate::fast>(), a, b, c, {});
+}
+template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
+void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options) {
   quantized_gemm(cpu::context{}, a, b, c, options);
+}
+template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
+void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c) {
+  quantized_gemm(cpu::context{}, a, b, c);
 }
 
 /// Weights in the order in which the GEMM kernels read them, for a right operand that is used again: the same bits as

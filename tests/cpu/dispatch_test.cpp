@@ -304,6 +304,43 @@ TEST_CASE("the GEMM table names every kernel once, and its scalar kernel takes e
   CHECK(scalar == 1);
 }
 
+TEST_CASE("a product that is compiled with the integer kernels alone runs the same kernel as with all", "[cpu]") {
+  int products = 0, pairs = 0;
+  const auto check = [&](const format_spec& left, const format_spec& right) {
+    ++pairs;
+    for (const accumulate mode : {accumulate::fast, accumulate::exact_blocks, accumulate::folded_bf16}) {
+      if (!cpu::detail::integers_suffice(left, right, mode)) continue;
+      ++products;
+      for (const std::size_t rows : {1, 4, 5, 9, 200})
+        for (const bool interleaved : {false, true})
+          for (const cpu::isa tier : cpu::all_isas) {
+            if (!cpu::compiled().has(tier)) continue;
+            detail::gemm_job job{};
+            job.left.q = {nullptr, nullptr, left, rows, 256, 256, 1.0f, {}, false};
+            job.right.q = {nullptr, nullptr, right, 64, 256, 256, 1.0f, {}, interleaved};
+            job.out.rows = rows, job.out.cols = 64, job.mode = mode;
+            job.block = static_cast<std::size_t>(left.block.cols);
+            CAPTURE(cpu::name(tier), name(mode), rows, interleaved);
+            CHECK(&cpu::detail::gemm_kernel_for(cpu::detail::kernels::integer_gemm, job, tier) ==
+                  &cpu::detail::gemm_kernel_for(cpu::detail::kernels::gemm, job, tier));
+          }
+    }
+  };
+  const auto with_blocks = [](format_spec f, int cols) { return f.block = block_shape{1, cols}, f; };
+  for_each_preset([&](auto a) {
+    for_each_preset([&](auto b) {
+      for (const int cols : {2, 16, 32, 64, 128, 256})
+        check(with_blocks(spec_of<typename decltype(a)::format>, cols),
+              with_blocks(spec_of<typename decltype(b)::format>, cols));
+    });
+  });
+  CHECK(products > pairs);
+  CHECK(cpu::detail::integers_suffice(spec_of<nvfp4>, spec_of<nv_e1m2>, accumulate::folded_bf16));
+  CHECK(cpu::detail::integers_suffice(spec_of<e1m2_f32>, spec_of<int4_f32>, accumulate::fast));
+  CHECK_FALSE(cpu::detail::integers_suffice(spec_of<e1m2_f32>, spec_of<int4_f32>, accumulate::folded_bf16));
+  CHECK_FALSE(cpu::detail::integers_suffice(spec_of<nvfp4>, spec_of<mxfp4>, accumulate::fast));
+}
+
 TEST_CASE("every tier of this machine gives the scalar bits for every operation", "[cpu][tiers]") {
   INFO(support::seed_note());
   const std::vector<std::uint8_t> scalar = all_operations(cpu::context{.threads = 1, .isa = cpu::isa::scalar});

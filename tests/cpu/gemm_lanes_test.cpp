@@ -194,7 +194,7 @@ std::vector<float> product(cpu::detail::gemm_job job, cpu::isa tier) {
   const std::size_t m = job.left.rows(), n = job.right.rows();
   support::guarded<float> c(m * n, 1);
   job.out = {c.data(), dtype::f32, m, n, static_cast<std::ptrdiff_t>(n), 1};
-  cpu::detail::run_gemms(cpu::context{.threads = 1, .isa = tier}, {&job, 1});
+  cpu::detail::run_gemms(cpu::context{.threads = 1, .isa = tier}, cpu::detail::kernels::gemm, {&job, 1});
   REQUIRE(c.guards_intact());
   return {c.begin(), c.end()};
 }

@@ -11,6 +11,7 @@
 #include <new>
 #include <span>
 #include <ufp4/cpu/dispatch.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/parallel.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
@@ -33,12 +34,12 @@ inline gemm_job exchanged(const gemm_job& job) {
 
 /// Vector kernels run along the columns of C. A C of few columns and many rows is computed as the transposed product if
 /// the kernel gives the bits of exact_blocks, which are the same for both.
-inline gemm_plan plan_gemm(const gemm_job& job, isa tier) {
-  const gemm_kernel* kernel = &gemm_kernel_for(kernels::gemm, job, tier);
+inline gemm_plan plan_gemm(const gemm_table& table, const gemm_job& job, isa tier) {
+  const gemm_kernel* kernel = &gemm_kernel_for(table, job, tier);
   const bool narrow = job.out.cols < kernel->tile_cols && job.out.rows > 2 * job.out.cols;
   if (!narrow || job.right.interleaved() || kernel->made_as(job.mode) != accumulate::exact_blocks) return {job, kernel};
   const gemm_job other = exchanged(job);
-  return {other, &gemm_kernel_for(kernels::gemm, other, tier)};
+  return {other, &gemm_kernel_for(table, other, tier)};
 }
 
 /// Consecutive rows of one job, at most part_rows, that are packed together.
@@ -204,18 +205,18 @@ inline void run_plans(const context& ctx, std::span<const gemm_plan> plans) {
   if (wave.count != 0) run_wave(limited, wave);
 }
 
-/// Runs checked jobs: many small ones are spread over the threads as well as one large one is. No C overlaps another.
-inline void run_gemms(const context& ctx, std::span<const gemm_job> jobs) {
+/// Runs checked jobs with kernels of a table: many small ones are spread over the threads as well as one large one is. No C overlaps another.
+inline void run_gemms(const context& ctx, const gemm_table& table, std::span<const gemm_job> jobs) {
   const isa tier = resolve(ctx);
   const auto empty = [](const gemm_job& job) { return job.out.rows == 0 || job.out.cols == 0; };
   if (jobs.size() == 1 && !empty(jobs[0])) {
-    const gemm_plan plan = plan_gemm(jobs[0], tier);
+    const gemm_plan plan = plan_gemm(table, jobs[0], tier);
     return run_plans(ctx, {&plan, 1});
   }
   const ufp4::detail::buffer<gemm_plan> plans(jobs.size());
   std::size_t count = 0;
   for (const gemm_job& job : jobs)
-    if (!empty(job)) ::new (plans.data() + count++) gemm_plan(plan_gemm(job, tier));
+    if (!empty(job)) ::new (plans.data() + count++) gemm_plan(plan_gemm(table, job, tier));
   run_plans(ctx, {plans.data(), count});
 }
 

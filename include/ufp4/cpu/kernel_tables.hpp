@@ -21,7 +21,7 @@ struct untyped_table {
 /// The kernels that a file with UFP4_COMPILE_KERNELS defines for all files with UFP4_EXTERNAL_KERNELS. The name of
 /// external_kernels has no key (detail/compiler.hpp), because those files may be compiled with other flags.
 struct compiled_kernels {
-  untyped_table quantize, amax, dequantize, hadamard, gemm;
+  untyped_table quantize, amax, dequantize, hadamard, gemm, integer_gemm;
   isa_set compiled;
 };
 extern const compiled_kernels external_kernels;
@@ -114,6 +114,8 @@ class kernel_table {
   const untyped_table* external_ = nullptr;
 };
 
+using gemm_table = kernel_table<const gemm_kernel*>;
+
 #if defined(UFP4_EXTERNAL_KERNELS)
 /// Of the file that is compiled with UFP4_COMPILE_KERNELS. Without UFP4_EXTERNAL_KERNELS: cpu/kernels.hpp.
 namespace kernels {
@@ -121,7 +123,7 @@ inline constexpr kernel_table<quantize_row> quantize{external_kernels.quantize};
 inline constexpr kernel_table<kernel_row<amax_function>> amax{external_kernels.amax};
 inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize{external_kernels.dequantize};
 inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard{external_kernels.hadamard};
-inline constexpr kernel_table<const gemm_kernel*> gemm{external_kernels.gemm};
+inline constexpr gemm_table gemm{external_kernels.gemm}, integer_gemm{external_kernels.integer_gemm};
 inline constexpr const isa_set& compiled = external_kernels.compiled;
 }  // namespace kernels
 #endif
@@ -139,8 +141,7 @@ inline const quantize_row& quantize_kernel_for(const kernel_table<quantize_row>&
     for (const quantize_row& row : table)
       if (row.tier == i && row.takes(job, coder)) return row;
 }
-inline const gemm_kernel& gemm_kernel_for(const kernel_table<const gemm_kernel*>& table, const gemm_job& job,
-                                          isa tier) {
+inline const gemm_kernel& gemm_kernel_for(const gemm_table& table, const gemm_job& job, isa tier) {
   for (isa i = tier;; i = parent(i))
     for (const gemm_kernel* row : table)
       if (row->tier == i && row->takes(job)) return *row;

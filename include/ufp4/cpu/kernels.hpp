@@ -106,11 +106,10 @@ inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {
     {isa::neon, "hadamard_neon", &neon::transform_kernel::hadamard_rows},
 #endif
 };
-/// Within a tier the first that takes a job runs it.
+/// Within a tier the first that takes a job runs it. Those behind the portable one run only what no other takes.
 inline constexpr const gemm_kernel* gemm_kernels[] = {
 #if UFP4_X86(avx2)
     &avx2::int8_kernel<avx2::pairs_in_16_bits>,
-    &avx2::gemm_f32_kernel,
 #endif
 #if UFP4_X86(avx_vnni)
     &avx2::int8_kernel<avx2::dots_in_32_bits<true>>,
@@ -118,10 +117,6 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
 #if UFP4_X86(avx512)
     &gemv_int8_avx512_kernel,
     &gemm_int8_avx512_kernel,
-    &gemm_f32_avx512_kernel,
-#endif
-#if UFP4_X86(avx512_bf16)
-    &gemm_bf16_avx512_kernel,
 #endif
 #if UFP4_X86(amx)
     &gemm_bf16_amx_kernel,
@@ -129,7 +124,6 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
 #endif
 #if UFP4_ARM(neon)
     &neon::int8_kernel<neon::mla>,
-    &neon::gemm_f32_kernel,
 #endif
 #if UFP4_ARM(neon_dotprod)
     &neon_dotprod::int8_kernel<neon_dotprod::sdot>,
@@ -137,11 +131,38 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
 #if UFP4_ARM(neon_i8mm)
     &neon_i8mm::int8_kernel<neon_i8mm::smmla>,
 #endif
+    &gemm_scalar_kernel,
+#if UFP4_X86(avx2)
+    &avx2::gemm_f32_kernel,
+#endif
+#if UFP4_X86(avx512)
+    &gemm_f32_avx512_kernel,
+#endif
+#if UFP4_X86(avx512_bf16)
+    &gemm_bf16_avx512_kernel,
+#endif
+#if UFP4_ARM(neon)
+    &neon::gemm_f32_kernel,
+#endif
 #if UFP4_ARM(neon_bf16)
     &neon_bf16::gemm_bf16_kernel,
 #endif
-    &gemm_scalar_kernel,
 };
+/// The rows up to the portable one: all that a product with integers_suffice (gemm_integers.hpp) can use. An array of
+/// its own, so that a program with no other products does not compile the rest.
+inline constexpr auto integer_gemm_kernels = [] {
+  constexpr std::size_t count = [] {
+    std::size_t n = 0;
+    while (gemm_kernels[n++] != &gemm_scalar_kernel) {
+    }
+    return n;
+  }();
+  struct {
+    const gemm_kernel* row[count];
+  } rows;
+  for (std::size_t i = 0; i < count; ++i) rows.row[i] = gemm_kernels[i];
+  return rows;
+}();
 
 /// The tiers that UFP4_ISAS does not leave out: each has a GEMM kernel.
 inline constexpr isa_set compiled_isas = [] {
@@ -160,7 +181,8 @@ inline constexpr kernel_table<quantize_row> quantize = quantize_kernels;
 inline constexpr kernel_table<kernel_row<amax_function>> amax = amax_kernels;
 inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize = dequantize_kernels;
 inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard = hadamard_kernels;
-inline constexpr kernel_table<const gemm_kernel*> gemm = gemm_kernels;
+inline constexpr gemm_table gemm = gemm_kernels;
+inline constexpr gemm_table integer_gemm = integer_gemm_kernels.row;
 inline constexpr isa_set compiled = compiled_isas;
 }  // namespace kernels
 #endif
@@ -174,8 +196,13 @@ template <class Row, std::size_t n>
 constexpr untyped_table untyped(const Row (&rows)[n]) {
   return {rows, n};
 }
-const compiled_kernels external_kernels{untyped(quantize_kernels), untyped(amax_kernels), untyped(dequantize_kernels),
-                                        untyped(hadamard_kernels), untyped(gemm_kernels), compiled_isas};
+const compiled_kernels external_kernels{untyped(quantize_kernels),
+                                        untyped(amax_kernels),
+                                        untyped(dequantize_kernels),
+                                        untyped(hadamard_kernels),
+                                        untyped(gemm_kernels),
+                                        untyped(integer_gemm_kernels.row),
+                                        compiled_isas};
 
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES
 #endif

@@ -114,7 +114,7 @@ struct gemm_operand {
   std::size_t padded_cols() const { return is_quantized ? q.padded_cols : plain.padded_cols; }
   float tensor_scale() const { return is_quantized ? q.tensor_scale : 1.0f; }
   const transform_spec& transform() const { return is_quantized ? q.transform : plain.transform; }
-  bool exact() const { return is_quantized && q.format.grid.exact_products; }
+  constexpr bool exact() const { return is_quantized && q.format.grid.exact_products; }
   bool interleaved() const { return is_quantized && q.interleaved; }
 };
 

@@ -58,7 +58,7 @@ inline void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int
                      .mode = now.recipe().accumulate,
                      .bias = bias == nullptr ? nullptr : bias + e * out[e].cols};
   }
-  cpu::detail::run_gemms(ctx, {jobs.data(), count});
+  cpu::detail::run_gemms(ctx, cpu::detail::kernels::gemm, {jobs.data(), count});
 }
 
 inline void forward(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& x,

@@ -40,10 +40,7 @@ struct pairs_in_16_bits {
   static constexpr isa tier = isa::avx2;
   static constexpr const char* name = "gemm_int8_avx2";
   using sum = s16;
-  static bool fits(const gemm_job& job) {
-    const integer_range left = integers_of(job.left.q.format.grid), right = integers_of(job.right.q.format.grid);
-    return static_cast<int>(job.block / 2) * left.amax() * (right.high - right.low) <= 32767;
-  }
+  static bool fits(const gemm_job& job) { return half_blocks_fit_16_bits(job); }
   UFP4_LANE static void begin(sum (&)[2], u32) {}
   /// `first`: the sums begin with these. One statement, because separate ones are reordered so that registers run out.
   template <bool first>

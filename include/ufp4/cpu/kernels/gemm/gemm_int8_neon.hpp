@@ -211,10 +211,7 @@ struct mla : mla_layout {
   static constexpr std::size_t tile_depth = 1;
   using sum = s16;
 
-  static bool fits(const gemm_job& job) {
-    const int products = integers_of(job.left.q.format.grid).amax() * integers_of(job.right.q.format.grid).amax();
-    return static_cast<int>(job.block) * products <= 32767;
-  }
+  static bool fits(const gemm_job& job) { return blocks_fit_16_bits(job); }
 
   UFP4_LANE static sum begin(u32) { return sum{}; }
   UFP4_LANE static u32 end(sum s, u32 start, std::size_t c) { return c == 0 ? add_low(start, s) : add_high(start, s); }

@@ -11,9 +11,9 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 /// The least and the largest integer of a grid; zero is between them.
 struct integer_range {
   int low, high;
-  int amax() const { return -low > high ? -low : high; }
+  constexpr int amax() const { return -low > high ? -low : high; }
 };
-inline integer_range integers_of(const grid4& grid) {
+constexpr integer_range integers_of(const grid4& grid) {
   integer_range r{0, 0};
   for (const int i : grid.integer) {
     r.low = i < r.low ? i : r.low;
@@ -23,7 +23,7 @@ inline integer_range integers_of(const grid4& grid) {
 }
 
 /// Two exact grids whose block dot products, integers below 2^24 times the product of the units, are binary32 numbers.
-inline bool exact_dots(const gemm_job& job) {
+constexpr bool exact_dots(const gemm_job& job) {
   if (!job.left.exact() || !job.right.exact()) return false;
   const int exponent =
       ufp4::detail::floor_log2(job.left.q.format.grid.unit) + ufp4::detail::floor_log2(job.right.q.format.grid.unit);
@@ -40,14 +40,14 @@ inline std::uint32_t magic_bits(const gemm_job& job) {
 }
 
 /// Integers of a pair of grids fit signed bytes, and dot products of a block stay below 2^22.
-inline bool integers_fit_bytes(const gemm_job& job) {
+constexpr bool integers_fit_bytes(const gemm_job& job) {
   return exact_dots(job) && integers_of(job.left.q.format.grid).amax() <= 127 &&
          integers_of(job.right.q.format.grid).amax() <= 127;
 }
 
 /// Whether value * scale is a bf16 number, so that folded_bf16 is the exact product. Near the ends of the range of e8m0
 /// it may be a subnormal number of more bits than bf16 has; not rounding it is more exact.
-inline bool folds_exactly(const quantized_source& q) {
+constexpr bool folds_exactly(const quantized_source& q) {
   int odd_factor = 0;  // the largest of the integers
   for (const std::int16_t value : q.format.grid.integer) {
     int i = value < 0 ? -value : value;
@@ -59,13 +59,33 @@ inline bool folds_exactly(const quantized_source& q) {
 }
 
 /// For quantized operands: whether the exact product is what the mode requires.
-inline bool mode_is_exact(const gemm_job& job) {
+constexpr bool mode_is_exact(const gemm_job& job) {
   return job.mode != accumulate::folded_bf16 || (folds_exactly(job.left.q) && folds_exactly(job.right.q));
 }
 
 /// What every kernel of 8-bit integers needs of a job.
-[[gnu::noinline]] inline bool int8_fits(const gemm_job& job) {
+[[gnu::noinline]] constexpr bool int8_fits(const gemm_job& job) {
   return job.block % 16 == 0 && integers_fit_bytes(job) && mode_is_exact(job);
+}
+/// Whether half the products of a block, as unsigned times signed bytes, add up in 16 bits.
+constexpr bool half_blocks_fit_16_bits(const gemm_job& job) {
+  const integer_range left = integers_of(job.left.q.format.grid), right = integers_of(job.right.q.format.grid);
+  return static_cast<int>(job.block / 2) * left.amax() * (right.high - right.low) <= 32767;
+}  /// Whether all products of a block, of signed bytes, do.
+constexpr bool blocks_fit_16_bits(const gemm_job& job) {
+  const int product = integers_of(job.left.q.format.grid).amax() * integers_of(job.right.q.format.grid).amax();
+  return static_cast<int>(job.block) * product <= 32767;
+}
+/// Whether the kernels of 8-bit integers take every product of two formats in a mode, and its transposed product, on
+/// every tier that has one.
+constexpr bool integers_suffice(const format_spec& left, const format_spec& right, accumulate mode) {
+  const auto taken = [mode](const format_spec& a, const format_spec& b) {
+    gemm_job job{};
+    job.left.q.format = a, job.right.q.format = b;
+    job.block = static_cast<std::size_t>(a.block.cols), job.mode = mode;
+    return int8_fits(job) && half_blocks_fit_16_bits(job) && blocks_fit_16_bits(job);
+  };
+  return left.block.cols == right.block.cols && taken(left, right) && taken(right, left);
 }
 
 // ---- Whether element value times block scale is a normal bf16 number, which matrix units need.
