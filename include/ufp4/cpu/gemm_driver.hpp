@@ -205,7 +205,8 @@ inline void run_plans(const context& ctx, std::span<const gemm_plan> plans) {
   if (wave.count != 0) run_wave(limited, wave);
 }
 
-/// Runs checked jobs with kernels of a table: many small ones are spread over the threads as well as one large one is. No C overlaps another.
+/// Runs checked jobs with kernels of a table. Many small ones are spread over the threads as well as one large one is.
+/// No C overlaps another.
 inline void run_gemms(const context& ctx, const gemm_table& table, std::span<const gemm_job> jobs) {
   const isa tier = resolve(ctx);
   const auto empty = [](const gemm_job& job) { return job.out.rows == 0 || job.out.cols == 0; };
