@@ -26,7 +26,8 @@ class typed_memory : public quantized_memory {
  protected:
   UFP4_HOST_MEMBER typed_memory() : quantized_memory({spec_of<Format>}, {}) {}
   UFP4_HOST_MEMBER explicit typed_memory(quantized_memory&& memory) : quantized_memory(std::move(memory)) {}
-  using quantized_memory::quantized_memory;
+  UFP4_HOST_MEMBER typed_memory(const quantized_shape& shape, const quantized_size& size)
+      : quantized_memory(shape, size) {}
 };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES
