@@ -39,14 +39,11 @@ inline void prepack_to(const cpu::context& ctx, const any_quantized_view& q, qua
 /// The table of kernels for a product of these types in `mode` or a stricter one: without those that it cannot use.
 template <any_operand A, any_operand B, accumulate mode>
 constexpr const cpu::detail::gemm_table& gemm_kernels_of() {
-  if constexpr (static_format<A> != nullptr && static_format<B> != nullptr) {
-    if constexpr (cpu::detail::integers_suffice(*static_format<A>, *static_format<B>, mode))
-      return cpu::detail::kernels::integer_gemm;
-    else
-      return cpu::detail::kernels::gemm;
-  } else {
+  if constexpr (static_block_length<A> != 0 && static_block_length<B> != 0 &&
+                cpu::detail::integers_suffice(static_format<A>, static_format<B>, mode))
+    return cpu::detail::kernels::integer_gemm;
+  else
     return cpu::detail::kernels::gemm;
-  }
 }
 
 template <any_operand A, any_operand B, matrix_scalar T>

@@ -153,7 +153,7 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
 inline constexpr auto integer_gemm_kernels = [] {
   constexpr std::size_t count = [] {
     std::size_t n = 0;
-    while (gemm_kernels[n++] != &gemm_scalar_kernel) {
+    while (gemm_kernels[n++]->tier != isa::scalar) {
     }
     return n;
   }();

@@ -66,17 +66,17 @@ struct is_device_matrix : std::false_type {};
 template <class T>
 concept coded_operand = quantized_like<T> || prepacked_like<T> || is_device_matrix<T>::value;
 
-/// The format of a side where its type tells, else null: a plain one, or one whose format is data.
+/// The format of a side where its type tells, else one with blocks of length 0: a plain one, or one whose format is
+/// data.
 template <class T>
-inline constexpr const format_spec* static_format = nullptr;
+inline constexpr format_spec static_format{{}, {}, block_shape{0, 0}, {}};
 template <coded_operand T>
   requires requires { typename T::format; }
-inline constexpr const format_spec* static_format<T> = &spec_of<typename T::format>;
+inline constexpr format_spec static_format<T> = spec_of<typename T::format>;
 template <class F, class T, rounding_policy R, any_scale_rule S>
-inline constexpr const format_spec* static_format<quantize_request<F, T, R, S>> = &spec_of<format_of<F>>;
-/// Its block length, or 0.
+inline constexpr format_spec static_format<quantize_request<F, T, R, S>> = spec_of<format_of<F>>;
 template <class T>
-inline constexpr int static_block_length = static_format<T> == nullptr ? 0 : static_format<T>->block.cols;
+inline constexpr int static_block_length = static_format<T>.block.cols;
 template <class A, class B>
 inline constexpr bool blocks_may_match =
     static_block_length<A> == 0 || static_block_length<B> == 0 || static_block_length<A> == static_block_length<B>;
