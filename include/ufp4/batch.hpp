@@ -12,18 +12,6 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// Fills in what a two-level format needs: the amax of the whole batch, where it is shared and not given.
-template <class T, class O>
-void share_amax(const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x, batch_amax which,
-                O& options) {
-  if (!format.two_level || which == batch_amax::own || options.has_amax) return;
-  options.has_amax = true;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const float here = amax_of(ctx, make_job(source_of(x[i]), format, options));
-    options.global_amax = here > options.global_amax ? here : options.global_amax;
-  }
-}
-
 template <class T, class O>
 void check_batch(const char* operation, const format_spec& format, const matrix_batch<T>& x, batch_amax which,
                  const O& options) {
@@ -41,16 +29,18 @@ template <class T, class O, class Body>
 void each_of_batch(const char* operation, const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x,
                    batch_amax which, O options, const Body& body) {
   check_batch(operation, format, x, which, options);
-  share_amax(ctx, format, x, which, options);
+  const auto amax = [&](std::size_t i) { return amax_of(ctx, make_job(source_of(x[i]), format, options)); };
+  const bool shares = format.two_level && which == batch_amax::shared && !options.has_amax;
+  for (std::size_t i = 0; shares && i < x.size(); ++i) {
+    const float here = amax(i);
+    options.global_amax = here > options.global_amax ? here : options.global_amax;
+  }
+  options.has_amax = options.has_amax || format.two_level;
+  options.has_shard = true;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    O one = options;
-    one.has_shard = true;
-    one.place = {i * scale_rows(x.rows(), format.block) * static_cast<std::size_t>(format.block.rows), 0, x.cols()};
-    if (which == batch_amax::own) {
-      one.has_amax = true;
-      one.global_amax = amax_of(ctx, make_job(source_of(x[i]), format, one));
-    }
-    body(i, one);
+    options.place = {i * scale_rows(x.rows(), format.block) * static_cast<std::size_t>(format.block.rows), 0, x.cols()};
+    if (which == batch_amax::own) options.global_amax = amax(i);
+    body(i, options);
   }
 }
 

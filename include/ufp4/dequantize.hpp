@@ -5,9 +5,15 @@
 #include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/cpu/parallel.hpp>
 #include <ufp4/matrix/matrix.hpp>
+#include <ufp4/matrix/prepacked.hpp>
+#include <ufp4/matrix/zero_points.hpp>
 #include <ufp4/quantize.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
+
+/// What dequantize decodes; gemm_zero_points.hpp defines it for a zero_point_matrix.
+template <class Q>
+concept decodable = quantized_like<Q> || prepacked_like<Q> || std::is_same_v<Q, zero_point_matrix>;
 
 inline void dequantize_to(const cpu::context& ctx, const quantized_source& from, const sink& to) {
   const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::dequantize, cpu::resolve(ctx));
@@ -31,19 +37,25 @@ void dequantize(const cpu::context& ctx, const Q& q, const matrix_view<T>& out) 
   detail::check_dequantize("dequantize", view, out);
   detail::dequantize_to(ctx, detail::quantized_source_of(view), detail::sink_of(out));
 }
-template <quantized_like Q, matrix_scalar T>
+/// The same of a prepacked matrix: dequantize(unpack(p), out).
+template <prepacked_like P, matrix_scalar T>
+void dequantize(const cpu::context& ctx, const P& p, const matrix_view<T>& out) {
+  detail::check_dequantize("dequantize", p, out);
+  dequantize(ctx, unpack(p), out);
+}
+template <detail::decodable Q, matrix_scalar T>
 void dequantize(const Q& q, const matrix_view<T>& out) {
   dequantize(cpu::context{}, q, out);
 }
 
 /// Decodes into a new matrix of T: dequantize<bf16>(q).
-template <matrix_scalar T = float, quantized_like Q>
+template <matrix_scalar T = float, detail::decodable Q>
 matrix<T> dequantize(const cpu::context& ctx, const Q& q) {
   auto out = matrix<T>::uninitialized(q.rows(), q.cols());
   dequantize(ctx, q, static_cast<const matrix_view<T>&>(out));
   return out;
 }
-template <matrix_scalar T = float, quantized_like Q>
+template <matrix_scalar T = float, detail::decodable Q>
 matrix<T> dequantize(const Q& q) {
   return dequantize<T>(cpu::context{}, q);
 }

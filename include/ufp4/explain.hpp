@@ -16,22 +16,14 @@
 namespace ufp4::cpu::inline UFP4_CODE {
 
 /// What a call would run.
-///
-/// | operation | the function's name                                                                                |
-/// | kernel    | its name, as in the dispatch table                                                                 |
-/// | isa       | the tier whose instructions it uses: the call's own, or an ancestor if that has a better kernel    |
-/// | tile_*    | rows and columns of C in registers, and the K that one multiply instruction adds up; 0 for every   |
-/// |           | operation but quantized_gemm                                                                       |
-/// | mode      | how a GEMM's sums are made: exact_blocks also where `fast` was asked for and the exact kernel is   |
-/// |           | the fastest                                                                                        |
-/// | note      | why a lesser tier is used; empty if there is nothing to report                                     |
 struct explanation {
-  const char* operation = "";                                ///< the operation
-  const char* kernel = "";                                   ///< the name of its kernel
-  cpu::isa isa = cpu::isa::scalar;                           ///< the tier of the kernel
-  std::size_t tile_rows = 0, tile_cols = 0, tile_depth = 0;  ///< the register tile, if it has one
-  accumulate mode = accumulate::fast;                        ///< what the kernel computes
-  std::string note;                                          ///< remarks, possibly empty
+  const char* operation = "";       ///< the function's name
+  const char* kernel = "";          ///< its name, as in the dispatch table
+  cpu::isa isa = cpu::isa::scalar;  ///< the tier of the kernel: the call's own, or an ancestor with a better kernel
+  /// Rows and columns of C in registers, and the K that one multiply instruction adds up; 0 but for quantized_gemm.
+  std::size_t tile_rows = 0, tile_cols = 0, tile_depth = 0;
+  accumulate mode = accumulate::fast;  ///< of a GEMM: exact_blocks also where the exact kernel is the fastest
+  std::string note;                    ///< why a lesser tier is used; empty if there is nothing to report
 
   /// All of it in one line.
   std::string text() const {
@@ -96,7 +88,6 @@ explanation explain(const context& ctx, const A& a, const B& b, const matrix_vie
     e.note += e.note.empty() ? "computed as the transposed product" : "; computed as the transposed product";
   return e;
 }
-/// The same with a default context.
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
 explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
   return explain(context{}, a, b, c, options);
@@ -118,7 +109,6 @@ explanation explain(const context& ctx, const format_spec& format, const matrix_
   return detail::explain_quantize(ctx, ufp4::detail::make_job(ufp4::detail::source_of(x), format, options),
                                   ufp4::detail::make_coder(format, options, 0.0f));
 }
-/// The same with a default context.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const matrix_view<T>& x, const Policies&... policies) {
   return explain<F>(context{}, x, policies...);
@@ -130,7 +120,6 @@ explanation explain(const context& ctx, const Q&, const matrix_view<T>&) {
   const isa tier = resolve(ctx);
   return detail::explain_row("dequantize", detail::kernel_for(detail::kernels::dequantize, tier), tier, ctx);
 }
-/// The same with a default context.
 template <quantized_like Q, matrix_scalar T>
 explanation explain(const Q& q, const matrix_view<T>& out) {
   return explain(context{}, q, out);
@@ -142,7 +131,6 @@ explanation explain(const context& ctx, const matrix_view<X>&, const matrix_view
   const isa tier = resolve(ctx);
   return detail::explain_row("hadamard", detail::kernel_for(detail::kernels::hadamard, tier), tier, ctx);
 }
-/// The same with a default context.
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 explanation explain(const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
   return explain(context{}, x, out, t);

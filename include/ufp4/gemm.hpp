@@ -120,19 +120,4 @@ P col_range(const P& p, std::size_t first, std::size_t count) {
   return prepack(cpu::context{.threads = 1}, col_range(unpack(p), first, count));
 }
 
-/// dequantize(unpack(p), out).
-template <prepacked_like P, matrix_scalar T>
-void dequantize(const cpu::context& ctx, const P& p, const matrix_view<T>& out) {
-  detail::check_dequantize("dequantize", p, out);
-  dequantize(ctx, unpack(p), out);
-}
-template <prepacked_like P, matrix_scalar T>
-void dequantize(const P& p, const matrix_view<T>& out) {
-  dequantize(cpu::context{}, p, out);
-}
-template <matrix_scalar T = float, prepacked_like P>
-matrix<T> dequantize(const P& p) {
-  return dequantize<T>(unpack(p));
-}
-
 }  // namespace ufp4::inline UFP4_CODE

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <ufp4/gemm.hpp>
-#include <ufp4/matrix/matrix.hpp>
-#include <ufp4/matrix/zero_points.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
 
@@ -12,13 +10,6 @@ namespace ufp4::detail::inline UFP4_CODE {
 inline void zero_point_offsets(const zero_point_matrix* w, float* offsets) {
   for (std::size_t g = 0; g < w->scales().size(); ++g)
     offsets[g] = w->scales()[g] * static_cast<float>(8 - w->zero_points()[g]);
-}
-
-/// sum over groups of (sum of x over the group) * offset, in binary64: the part of a result that zero points add.
-inline double zero_point_part(const float* group_sums, const float* offsets, std::size_t groups) {
-  double sum = 0;
-  for (std::size_t g = 0; g < groups; ++g) sum += static_cast<double>(group_sums[g]) * static_cast<double>(offsets[g]);
-  return sum;
 }
 
 /// The sums of one row of x over each group, rounded once.
@@ -30,7 +21,8 @@ inline void sum_groups(const float* x, std::size_t cols, std::size_t group, floa
   }
 }
 
-/// Adds alpha * zero-point part and bias to `product` (alpha * the signed part), then beta * C, and stores rows.
+/// Adds alpha * (the sum over groups of group sum * offset, in binary64) and bias to `product` (alpha * the signed
+/// part), then beta * C, and stores rows.
 inline void finish_zero_points(const source& x, const zero_point_matrix& w, const buffer<float>& offsets,
                                const matrix<float>& product, const sink& c, const gemm_options& options,
                                std::size_t first, std::size_t last) {
@@ -40,7 +32,9 @@ inline void finish_zero_points(const source& x, const zero_point_matrix& w, cons
     cpu::detail::load_row(x, i, 0, w.cols(), row.data());
     sum_groups(row.data(), w.cols(), w.group(), sums.data());
     for (std::size_t n = 0; n < w.rows(); ++n) {
-      const double part = zero_point_part(sums.data(), offsets.data() + n * groups, groups);
+      double part = 0;
+      for (std::size_t g = 0; g < groups; ++g)
+        part += static_cast<double>(sums[g]) * static_cast<double>(offsets[n * groups + g]);
       float out = static_cast<float>(static_cast<double>(product(i, n)) + static_cast<double>(options.alpha) * part);
       if (!options.bias.empty()) out = out + options.bias[n];
       if (options.beta != 0.0f) out = fma(options.beta, cpu::detail::load_element(c, i, n), out);
@@ -104,23 +98,11 @@ void quantized_gemm(const matrix_view<T>& x, const zero_point_matrix& w, const m
 /// out = fl(scale * (code - zero point)), rounded to out's type. Threads and errors as dequantize of other matrices.
 template <matrix_scalar T>
 void dequantize(const cpu::context& ctx, const zero_point_matrix& w, const matrix_view<T>& out) {
-  detail::expects(out.rows() == w.rows() && out.cols() == w.cols(), "dequantize: shape mismatch: out is ", out.rows(),
-                  " x ", out.cols(), ", the quantized matrix is ", w.rows(), " x ", w.cols());
-  detail::check_data("dequantize", "out", out);
+  detail::check_decoded("dequantize", w, out);
   const detail::sink to = detail::sink_of(out);
   cpu::detail::parallel_rows(ctx, w.rows(), w.cols(), [&](std::size_t first, std::size_t last) {
     detail::dequantize_zero_points(w, to, first, last);
   });
-}
-template <matrix_scalar T>
-void dequantize(const zero_point_matrix& w, const matrix_view<T>& out) {
-  dequantize(cpu::context{}, w, out);
-}
-template <matrix_scalar T = float>
-matrix<T> dequantize(const zero_point_matrix& w) {
-  auto out = matrix<T>::uninitialized(w.rows(), w.cols());
-  dequantize(w, static_cast<const matrix_view<T>&>(out));
-  return out;
 }
 
 }  // namespace ufp4::inline UFP4_CODE

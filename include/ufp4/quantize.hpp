@@ -95,16 +95,15 @@ inline constexpr bool is_kernel_coder = std::is_same_v<Coder, block_coder<roundi
 template <class Coder>
 void quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job, const Coder& coder,
                    const cpu::detail::quantized_sink& out, quantize_report* report) {
-  if constexpr (is_kernel_coder<Coder>) {
-    const auto kernel = cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize, job, coder, tier).kernel;
-    for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
-      kernel(job, coder, out, first, last, seen);
-    });
-  } else {
-    for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
-      cpu::detail::quantize_strips(job, coder, out, first, last, seen);
-    });
-  }
+  const auto kernel = [&] {
+    if constexpr (is_kernel_coder<Coder>)
+      return cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize, job, coder, tier).kernel;
+    else
+      return &cpu::detail::quantize_strips<Coder>;
+  }();
+  for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
+    kernel(job, coder, out, first, last, seen);
+  });
 }
 
 /// The same for fake_quantize; the scalar tier, too, runs the portable one.
@@ -202,27 +201,19 @@ namespace ufp4::inline UFP4_CODE {
 
 /// The tensor amax of x: the largest finite magnitude, after a transform if one is given (padding included). The tensor
 /// scale of a two-level format is computed from it. 0 if x is empty or has no finite element.
-template <matrix_scalar T>
-tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const transform_spec& t = {}) {
-  detail::check_data("amax", "x", x);
-  detail::check_signs("amax", t);
-  cpu::resolve(ctx);
+template <matrix_scalar T, transform Transform = transform_spec>
+tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const Transform& t = {}) {
   quantize_settings options;
-  options.transform = t;
+  options.transform = t.spec();
+  detail::check_data("amax", "x", x);
+  detail::check_signs("amax", options.transform);
+  cpu::resolve(ctx);
   const format_spec format{};  // only its block length matters, which divides every transform
   return {detail::amax_of(ctx, detail::make_job(detail::source_of(x), format, options))};
 }
-template <matrix_scalar T, transform Transform>
-tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const Transform& t) {
-  return amax(ctx, x, t.spec());
-}
-template <matrix_scalar T>
-tensor_amax amax(const matrix_view<T>& x) {
-  return amax(cpu::context{}, x);
-}
-template <matrix_scalar T, transform Transform>
-tensor_amax amax(const matrix_view<T>& x, const Transform& t) {
-  return amax(cpu::context{}, x, t.spec());
+template <matrix_scalar T, transform Transform = transform_spec>
+tensor_amax amax(const matrix_view<T>& x, const Transform& t = {}) {
+  return amax(cpu::context{}, x, t);
 }
 
 // The format as data: spec_of<nvfp4>, preset("nvfp4"), or a format_spec of the program's own.

@@ -7,18 +7,8 @@
 //   auto qw = ufp4::quantize<ufp4::e1m2_f32>(w, ufp4::random_hadamard<16>{42});
 //   ufp4::quantized_gemm(qx, qw, y);   // y = x * w^T
 //
-// | values   | fp4<E2M1>, fp4<E1M2>, fp4<E3M0>, int4, nf4, any element_format; e4m3, ue5m3, e8m0, bf16, fp16    |
-// | formats  | e1m2_f32, int4_f32, e2m1_f32, nvfp4, nv_e1m2, nvint4, mxfp4, mx_e1m2, mxint4, block_format<...>, |
-// |          | compat::*                                                                                        |
-// | policies | hadamard<n>, random_hadamard<n>, signed_hadamard<n>; nearest_even, nearest_away, toward_zero,    |
-// |          | stochastic; scale_up, mx_floor, mx_even, mx_ceil, four_over_six, mse_search;                     |
-// |          | tensor_amax, shard, count_into                                                                   |
-// | operations | amax, quantize, quantize_into, fake_quantize, dequantize, hadamard_forward, hadamard_inverse,    |
-// |          | quantized_gemm, quantized_gemm_grouped, prepack; cpu::explain: which kernel a call runs          |
-// | recipes  | recipe::ufp4_recipe, e2m1_baseline_recipe, nvfp4_recipe, bf16_recipe, quantize_weight;           |
-// |          | linear_forward, linear_backward_input, linear_backward_weight                                    |
-// | analysis | analysis::measure, delta_sqnr, bin_bias                                                          |
-//
+// Formats: block/presets.hpp; rounding: round/; transforms: hadamard/signs.hpp; scale rules: block/scale_rules.hpp; the
+// other policies: matrix/policies.hpp; operations: the headers below; recipes: recipe/recipes.hpp.
 // Not included: printing (format/io.hpp), and everything for GPUs.
 // device.hpp is the part that is legal inside a kernel.
 #pragma once

@@ -13,26 +13,6 @@
 #include <ufp4/block/packing.hpp>
 #include <ufp4/block/scale_rules.hpp>
 
-namespace ufp4::inline UFP4_TYPES {
-
-/// Counts of special cases in quantized data. Operations add to it, so one report can sum several calls.
-struct quantize_report {
-  std::uint64_t nonfinite_blocks = 0;    ///< blocks with a NaN or Inf after the transform
-  std::uint64_t saturated = 0;           ///< elements whose scaled magnitude was beyond qmax
-  std::uint64_t underflowed_scales = 0;  ///< blocks with amax > 0 whose scale became 0
-
-  /// Adds the counts of another report.
-  UFP4_MEMBER constexpr quantize_report& operator+=(const quantize_report& other) {
-    nonfinite_blocks += other.nonfinite_blocks;
-    saturated += other.saturated;
-    underflowed_scales += other.underflowed_scales;
-    return *this;
-  }
-  friend constexpr bool operator==(const quantize_report&, const quantize_report&) = default;
-};
-
-}  // namespace ufp4::inline UFP4_TYPES
-
 namespace ufp4::detail::inline UFP4_CODE {
 
 /// The bits of the block amax; at least infinity_bits if a value is not finite.

@@ -21,6 +21,7 @@ UFP4_HD constexpr bool is_negative(float x) { return (to_bits(x) & sign_mask) !=
 UFP4_HD constexpr float magnitude(float x) { return to_float(magnitude_bits(x)); }
 
 inline constexpr float max_finite = __builtin_bit_cast(float, max_finite_bits);
+inline constexpr float quiet_nan = __builtin_bit_cast(float, 0x7FC00000u);
 
 /// The bits of a number, for tests in the caller's floating-point environment. The compiler cannot see that they come
 /// from a float: clang replaces tests on the bits of a float by float comparisons, which DAZ changes and which may

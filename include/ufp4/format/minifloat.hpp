@@ -43,6 +43,14 @@ class ordered : public coded<Derived, Bits, mask> {
   }
 };
 
+/// The same of the types of scales.hpp, which a NaN may be and which are compared with floats.
+template <class Derived, class Bits>
+class small_float : public ordered<Derived, Bits, static_cast<Bits>(-1), std::partial_ordering> {
+ public:
+  UFP4_MEMBER friend constexpr bool operator<(Derived a, float b) { return static_cast<float>(a) < b; }
+  UFP4_MEMBER friend constexpr bool operator>(Derived a, float b) { return static_cast<float>(a) > b; }
+};
+
 template <class T, class Bits, Bits mask>
 void derived_from_coded(const coded<T, Bits, mask>&);
 /// A number type of this library: what hash.hpp and io.hpp apply to.

@@ -42,6 +42,20 @@ constexpr int decimal_exponent(float x) {
   return e;
 }
 
+/// The members that are numbers, as codes of T; lowest is min, and infinity and signaling_NaN, which T lacks, code 0.
+template <class T, int least, int largest, int tiniest, int eps, int error, int nan>
+struct coded_limits : any_limits<false> {
+  UFP4_MEMBER static constexpr T(min)() noexcept { return T::from_bits(least); }
+  UFP4_MEMBER static constexpr T(max)() noexcept { return T::from_bits(largest); }
+  UFP4_MEMBER static constexpr T lowest() noexcept { return T::from_bits(least); }
+  UFP4_MEMBER static constexpr T denorm_min() noexcept { return T::from_bits(tiniest); }
+  UFP4_MEMBER static constexpr T epsilon() noexcept { return T::from_bits(eps); }
+  UFP4_MEMBER static constexpr T round_error() noexcept { return T::from_bits(error); }
+  UFP4_MEMBER static constexpr T infinity() noexcept { return T::from_bits(0); }
+  UFP4_MEMBER static constexpr T quiet_NaN() noexcept { return T::from_bits(nan); }
+  UFP4_MEMBER static constexpr T signaling_NaN() noexcept { return T::from_bits(0); }
+};
+
 /// The limits of T, whose fields are those of Fields::layout(); infinity is a code, or 0 for a type without one.
 template <class T, class Fields = T, std::uint32_t infinity_code = 0>
 struct minifloat_limits : any_limits<(Fields::layout().mantissa_bits > 0)> {
@@ -88,39 +102,19 @@ struct std::numeric_limits<ufp4::fp16> : ufp4::detail::minifloat_limits<ufp4::fp
 
 /// Powers of two only: no zero, no subnormals; the conversion rounds down.
 template <>
-struct std::numeric_limits<ufp4::e8m0> : ufp4::detail::any_limits<false> {
+struct std::numeric_limits<ufp4::e8m0> : ufp4::detail::coded_limits<ufp4::e8m0, 0, 0xFE, 0, 0x7F, 0x7F, 0xFF> {
   static constexpr bool is_signed = false, is_integer = false, is_exact = false;
   static constexpr bool has_infinity = false, has_quiet_NaN = true;
   static constexpr std::float_round_style round_style = std::round_toward_zero;
   static constexpr int digits = 1, digits10 = 0, max_digits10 = 2;
   static constexpr int min_exponent = -126, max_exponent = 128, min_exponent10 = -38, max_exponent10 = 38;
-
-  UFP4_MEMBER static constexpr ufp4::e8m0(min)() noexcept { return ufp4::e8m0::from_bits(0); }
-  UFP4_MEMBER static constexpr ufp4::e8m0(max)() noexcept { return ufp4::e8m0::from_bits(0xFE); }
-  UFP4_MEMBER static constexpr ufp4::e8m0 lowest() noexcept { return (min)(); }
-  UFP4_MEMBER static constexpr ufp4::e8m0 denorm_min() noexcept { return (min)(); }
-  UFP4_MEMBER static constexpr ufp4::e8m0 epsilon() noexcept { return ufp4::e8m0(1.0f); }
-  UFP4_MEMBER static constexpr ufp4::e8m0 round_error() noexcept { return ufp4::e8m0(1.0f); }
-  UFP4_MEMBER static constexpr ufp4::e8m0 infinity() noexcept { return (min)(); }
-  UFP4_MEMBER static constexpr ufp4::e8m0 quiet_NaN() noexcept { return ufp4::e8m0::from_bits(0xFF); }
-  UFP4_MEMBER static constexpr ufp4::e8m0 signaling_NaN() noexcept { return (min)(); }
 };
 
 template <>
-struct std::numeric_limits<ufp4::int4> : ufp4::detail::any_limits<false> {
+struct std::numeric_limits<ufp4::int4> : ufp4::detail::coded_limits<ufp4::int4, 8, 7, 0, 0, 0, 0> {
   static constexpr bool is_signed = true, is_integer = true, is_exact = true;
   static constexpr bool has_infinity = false, has_quiet_NaN = false;
   static constexpr std::float_round_style round_style = std::round_to_nearest;
   static constexpr int digits = 3, digits10 = 0, max_digits10 = 0;
   static constexpr int min_exponent = 0, max_exponent = 0, min_exponent10 = 0, max_exponent10 = 0;
-
-  UFP4_MEMBER static constexpr ufp4::int4(min)() noexcept { return ufp4::int4::from_bits(8); }
-  UFP4_MEMBER static constexpr ufp4::int4(max)() noexcept { return ufp4::int4::from_bits(7); }
-  UFP4_MEMBER static constexpr ufp4::int4 lowest() noexcept { return (min)(); }
-  UFP4_MEMBER static constexpr ufp4::int4 denorm_min() noexcept { return ufp4::int4::from_bits(0); }
-  UFP4_MEMBER static constexpr ufp4::int4 epsilon() noexcept { return ufp4::int4::from_bits(0); }
-  UFP4_MEMBER static constexpr ufp4::int4 round_error() noexcept { return ufp4::int4::from_bits(0); }
-  UFP4_MEMBER static constexpr ufp4::int4 infinity() noexcept { return ufp4::int4::from_bits(0); }
-  UFP4_MEMBER static constexpr ufp4::int4 quiet_NaN() noexcept { return ufp4::int4::from_bits(0); }
-  UFP4_MEMBER static constexpr ufp4::int4 signaling_NaN() noexcept { return ufp4::int4::from_bits(0); }
 };

@@ -17,20 +17,6 @@
 #include <ufp4/concepts.hpp>
 #include <ufp4/format/minifloat.hpp>
 
-namespace ufp4::detail::inline UFP4_TYPES {
-
-/// Base of the types below.
-template <class Derived, class Bits>
-class small_float : public ordered<Derived, Bits, static_cast<Bits>(-1), std::partial_ordering> {
- public:
-  UFP4_MEMBER friend constexpr bool operator<(Derived a, float b) { return static_cast<float>(a) < b; }
-  UFP4_MEMBER friend constexpr bool operator>(Derived a, float b) { return static_cast<float>(a) > b; }
-};
-
-inline constexpr float quiet_nan = __builtin_bit_cast(float, 0x7FC00000u);
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
 namespace ufp4::inline UFP4_TYPES {
 
 /// The block scale of NVFP4: E4M3FN.

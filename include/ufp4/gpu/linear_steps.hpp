@@ -108,7 +108,7 @@ status backward_weight(const char* operation, const context& ctx, const bound_re
 }
 
 template <class T>
-concept matrix_or_saved = ufp4::detail::is_plain<T>::value || std::same_as<T, saved_activation>;
+concept matrix_or_saved = ufp4::detail::plain_operand<T> || std::same_as<T, saved_activation>;
 
 /// A saved X^T is passed on as it is, a matrix as its source.
 inline const saved_activation& source_of(const saved_activation& saved) { return saved; }

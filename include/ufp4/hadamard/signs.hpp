@@ -89,10 +89,8 @@ class signed_hadamard {
   static constexpr auto length = static_cast<std::size_t>(n);
 
  public:
-  /// signs[j] is d_j. Host code only.
-  constexpr explicit signed_hadamard(const std::array<int, length>& signs) : spec_(from(signs)) {}
-  /// The same, for signs of any arithmetic type.
-  template <class T>
+  /// signs[j], of any arithmetic type, is d_j. Host code only.
+  template <class T = int>
   constexpr explicit signed_hadamard(const std::array<T, length>& signs) : spec_(from(signs)) {}
 
   constexpr signed_hadamard to_bf16() const {

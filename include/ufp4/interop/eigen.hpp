@@ -69,10 +69,14 @@ auto map(const matrix_view<T>& x) {
 template <class T>
 concept stored_number = element_format<T> || ufp4::detail::number<T>;
 
+}  // namespace ufp4::interop
+
+namespace Eigen {
+
 /// Eigen's traits of a number that can be stored, compared, printed and cast. There is no arithmetic on it: convert
 /// with m.cast<float>() first.
-template <class T>
-struct stored_number_traits {
+template <ufp4::interop::stored_number T>
+struct NumTraits<T> {
   // NOLINTBEGIN(readability-identifier-naming): the names that Eigen requires
   using Real = T;        ///< required by Eigen
   using NonInteger = T;  ///< required by Eigen
@@ -81,11 +85,11 @@ struct stored_number_traits {
   enum {
     IsComplex = 0,
     IsInteger = 0,
-    IsSigned = std::is_same_v<T, ue5m3> || std::is_same_v<T, e8m0> ? 0 : 1,
+    IsSigned = std::is_same_v<T, ufp4::ue5m3> || std::is_same_v<T, ufp4::e8m0> ? 0 : 1,
     RequireInitialization = 0,
     ReadCost = 1,
-    AddCost = Eigen::HugeCost,
-    MulCost = Eigen::HugeCost
+    AddCost = HugeCost,
+    MulCost = HugeCost
   };
   // NOLINTEND(readability-identifier-naming)
   static constexpr T epsilon() { return T(0.0f); }          ///< required by Eigen
@@ -100,12 +104,5 @@ struct stored_number_traits {
   }
   static constexpr int digits10() { return 0; }  ///< required by Eigen
 };
-
-}  // namespace ufp4::interop
-
-namespace Eigen {
-
-template <ufp4::interop::stored_number T>
-struct NumTraits<T> : ufp4::interop::stored_number_traits<T> {};
 
 }  // namespace Eigen

@@ -9,9 +9,6 @@
 /// "blk.0.ffn_up.weight". ggml reads the e4m3 code 0x7F and the e8m0 code 0xFF, NaNs here, as 0 and as 2^128; it
 /// ignores the sign bit of e4m3. Codes and scales are moved, never rounded.
 ///
-///   interop::gguf_reader file("model.gguf");
-///   const auto q = interop::read_quantized<nvfp4>(file, "blk.0.ffn_up.weight");
-///
 /// Sources: ggml-org/ggml, ggml-common.h; llama.cpp's conversion of NVFP4 checkpoints.
 #pragma once
 

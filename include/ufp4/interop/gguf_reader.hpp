@@ -126,7 +126,9 @@ class gguf_reader : public tensor_file {
     pair_count_ = in.number(8);
     for (std::uint64_t i = 0; i < pair_count_; ++i) read_pair(in);
     pairs_end_ = in.at();
-    check_alignment();
+    if (const auto found = integers_.find("general.alignment"); found != integers_.end()) alignment_ = found->second;
+    if (alignment_ == 0 || alignment_ % 8 != 0 || alignment_ > 1 << 20)
+      fail("general.alignment must be a multiple of 8 up to 1048576, got " + std::to_string(alignment_));
     for (std::uint64_t i = 0; i < tensors; ++i) read_tensor(in);
     sort_tensors();
     for (stored_tensor& t : tensors_) place(t, (in.at() + alignment_ - 1) / alignment_ * alignment_);
@@ -179,13 +181,6 @@ class gguf_reader : public tensor_file {
       integers_[std::move(key)] = in.number(value_bytes[type]);
     else
       skip_value(in, type, 8);
-  }
-
-  void check_alignment() {
-    const auto found = integers_.find("general.alignment");
-    if (found != integers_.end()) alignment_ = found->second;
-    if (alignment_ == 0 || alignment_ % 8 != 0 || alignment_ > 1 << 20)
-      fail("general.alignment must be a multiple of 8 up to 1048576, got " + std::to_string(alignment_));
   }
 
   void read_tensor(gguf_cursor& in) {

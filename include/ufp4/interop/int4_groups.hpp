@@ -13,11 +13,6 @@
 /// Without g_idx group g is the inputs g K/G .. (g + 1) K/G - 1. A weight is read as a whole. The files beside a model
 /// (quant_config.json, quantize_config.json) tell which layout it has.
 ///
-///   interop::safetensors_reader file("model.safetensors");
-///   const auto w = interop::read_int4_groups(file, "model.layers.0.mlp.up_proj", interop::int4_layout::awq);
-///   interop::dequantize(w, view);  // rows are outputs
-///   quantized_gemm(x, interop::to_zero_point_matrix(w), y);
-///
 /// Sources: AutoAWQ, WQLinear_GEMM (packing_utils.py); AutoGPTQ and GPTQModel, QuantLinear (formats gptq and gptq_v2).
 #pragma once
 

@@ -1,21 +1,11 @@
 // ufp4 - reading and writing NumPy's .npy files: arrays of float32, float16, bfloat16, int8 and uint8.
 // SPDX-License-Identifier: Apache-2.0
-/// | bytes     | what                                                                                               |
-/// |-----------|----------------------------------------------------------------------------------------------------|
-/// | 8         | \x93NUMPY, the version 1.0, 2.0 or 3.0 as two bytes                                                |
-/// | 2, or 4   | length of the header, little-endian; 4 bytes from version 2.0 on                                   |
-/// | that many | a Python dictionary {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } and spaces         |
-/// | the rest  | the data                                                                                           |
+/// \x93NUMPY, the version as two bytes, the length of the header in 2 bytes (4 from version 2.0 on), the header, the
+/// data. The header is a Python dictionary {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } and spaces.
 ///
 /// descr: '<f4', '<f2', '|u1', '|i1', and '<V2' or '|V2', two bytes without a type, which NumPy writes for
 /// ml_dtypes.bfloat16 (array.view(ml_dtypes.bfloat16) after loading). Fortran order is read in up to two dimensions;
-/// C order is written.
-///
-///   interop::npy_reader file("weights.npy");
-///   file.read_rows(file.array(), 0, rows);
-///   interop::write_npy("codes.npy", interop::codes_of(q));
-///
-/// Source: NumPy, numpy.lib.format.
+/// C order is written. Source: NumPy, numpy.lib.format.
 #pragma once
 
 #include <algorithm>
@@ -44,48 +34,42 @@ struct npy_header {
   std::optional<std::vector<std::uint64_t>> shape;  ///< the extents
 };
 
-/// The dictionary of a header's text; nothing where it is not one.
-class npy_header_parser {
- public:
-  explicit npy_header_parser(std::string_view text) : in_(text) {}  ///< `text` must outlive the parser
+/// A string in either kind of quotes.
+inline bool parse_npy_string(json_cursor& in, std::string& out) {
+  const char quote = in.at('\'') ? '\'' : '"';
+  return in.take(quote) && in.until(quote, out);
+}
 
-  /// The header, or nothing if the text is not valid.
-  std::optional<npy_header> parse() {
-    npy_header header;
-    if (!in_.take('{')) return {};
-    while (!in_.take('}')) {
-      std::string key;
-      if (!string(key) || !in_.take(':') || !value(key, header)) return {};
-      if (!in_.take(',') && !in_.at('}')) return {};
-    }
-    if (!in_.at_end() || !header.descr || !header.fortran_order || !header.shape) return {};
-    return header;
+/// The value of one key, which must be new.
+inline bool parse_npy_value(json_cursor& in, const std::string& key, npy_header& header) {
+  if (key == "descr" && !header.descr) return parse_npy_string(in, header.descr.emplace());
+  if (key == "fortran_order" && !header.fortran_order) {
+    header.fortran_order = in.take_word("True");
+    return *header.fortran_order || in.take_word("False");
   }
-
- private:
-  bool string(std::string& out) {
-    const char quote = in_.at('\'') ? '\'' : '"';
-    return in_.take(quote) && in_.until(quote, out);
+  if (key != "shape" || header.shape || !in.take('(')) return false;
+  header.shape.emplace();
+  while (!in.take(')')) {
+    if (!in.unsigned_number(header.shape->emplace_back())) return false;
+    in.take('L');  // the suffix of long integers in Python 2
+    if (!in.take(',') && !in.at(')')) return false;
   }
+  return true;
+}
 
-  bool value(const std::string& key, npy_header& header) {
-    if (key == "descr" && !header.descr) return string(header.descr.emplace());
-    if (key == "fortran_order" && !header.fortran_order) {
-      header.fortran_order = in_.take_word("True");
-      return *header.fortran_order || in_.take_word("False");
-    }
-    if (key != "shape" || header.shape || !in_.take('(')) return false;
-    header.shape.emplace();
-    while (!in_.take(')')) {
-      if (!in_.unsigned_number(header.shape->emplace_back())) return false;
-      in_.take('L');  // the suffix of long integers in Python 2
-      if (!in_.take(',') && !in_.at(')')) return false;
-    }
-    return true;
+/// The dictionary of a header's text; nothing where it is not one. Python's literals are close to JSON's.
+inline std::optional<npy_header> parse_npy_header(std::string_view text) {
+  npy_header header;
+  json_cursor in(text);
+  if (!in.take('{')) return {};
+  while (!in.take('}')) {
+    std::string key;
+    if (!parse_npy_string(in, key) || !in.take(':') || !parse_npy_value(in, key, header)) return {};
+    if (!in.take(',') && !in.at('}')) return {};
   }
-
-  json_cursor in_;  // Python's literals are close to JSON's
-};
+  if (!in.at_end() || !header.descr || !header.fortran_order || !header.shape) return {};
+  return header;
+}
 
 /// A file of one array, whose name is empty. Reads the header in the constructor, the data when asked for.
 class npy_reader : public tensor_file {
@@ -112,7 +96,7 @@ class npy_reader : public tensor_file {
 
  private:
   npy_header parsed(std::string_view text) const {
-    const auto header = npy_header_parser(text).parse();
+    const auto header = parse_npy_header(text);
     if (!header)
       fail("invalid header: not NumPy's dictionary of one plain descr, fortran_order and shape: " +
            printable(text.substr(0, text.find_last_not_of(" \n") + 1)));

@@ -2,12 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A reader's find_weight(file, name) reads format and shape off the file; read_weight_rows reads rows, so a weight may
 /// be larger than memory. Formats are data; the templates are wrappers that require a weight to have the format F.
-///
-///   const auto weight = interop::find_weight(file, "layers.0.up_proj.weight");
-///   any_quantized rows(weight.format, 128, weight.cols, weight.transform);
-///   interop::read_weight_rows(file, weight, 256, rows);  // rows 256 .. 383
-///
-///   const auto q = interop::read_quantized<nvfp4>(file, "layers.0.up_proj.weight");
 #pragma once
 
 #include <cmath>
@@ -40,17 +34,14 @@ namespace ufp4::interop::inline UFP4_CODE {
 /// The base of any_quantized and of every quantized_matrix: what read_weight_rows fills.
 using ufp4::detail::quantized_memory;
 
-/// The format with square blocks: one scale for B x B elements instead of 1 x B.
-inline format_spec in_squares(format_spec format) {
-  format.block = square(format.block.cols);
-  return format;
-}
-
 /// The formats that find_weight recognizes in metadata: every preset, the same in square blocks, ggml's NVFP4.
 inline const std::vector<format_spec>& known_formats() {
   static const std::vector<format_spec> all = [] {
     std::vector<format_spec> formats;
-    for_each_preset([&](auto row) { formats.insert(formats.end(), {row.spec, in_squares(row.spec)}); });
+    for_each_preset([&](auto row) {
+      formats.insert(formats.end(), {row.spec, row.spec});
+      formats.back().block = square(row.spec.block.cols);
+    });
     formats.push_back(spec_of<ggml_nvfp4>);
     return formats;
   }();

@@ -68,11 +68,11 @@ struct quantized_place {
 /// Finds the tensors of a quantized weight. Throws file_error if there are none.
 inline quantized_place find_quantized(const safetensors_reader& file, const std::string& name) {
   if (has_own_layout(file, name)) return {names_of(name, tensor_layout::ufp4), true, false, false};
-  quantized_place ct{names_of(name, tensor_layout::compressed_tensors), false, true, false};
+  const quantized_place ct{names_of(name, tensor_layout::compressed_tensors), false, true, false};
+  const quantized_place torchao{torchao_names_of(name), false, false, true};
+  const quantized_place modelopt{names_of(name, tensor_layout::modelopt), false, false, false};
   if (file.find(ct.names.codes) != nullptr) return ct;
-  quantized_place torchao{torchao_names_of(name), false, false, true};
   if (file.find(torchao.names.codes) != nullptr) return torchao;
-  quantized_place modelopt{names_of(name, tensor_layout::modelopt), false, false, false};
   if (file.find(modelopt.names.codes) == nullptr || file.find(modelopt.names.scales) == nullptr)
     file.fail("has no quantized weight named " + printable(name) + ": neither " + printable(ct.names.codes) + " nor " +
               printable(torchao.names.codes) + " nor " + printable(name) + " with " + printable(modelopt.names.scales));

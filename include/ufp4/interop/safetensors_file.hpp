@@ -1,20 +1,7 @@
 // ufp4 - reading and writing .safetensors files: tensors of any type and metadata strings.
 // SPDX-License-Identifier: Apache-2.0
-/// | bytes        | what                                                                                              |
-/// |--------------|---------------------------------------------------------------------------------------------------|
-/// | 8            | length of the header, little-endian                                                               |
-/// | that many    | JSON: {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}, optionally  |
-/// |              | "__metadata__", an object of strings; spaces may follow                                           |
-/// | the rest     | the data; offsets count from here; row-major, little-endian                                       |
-///
-///   interop::safetensors_reader file("model.safetensors");
-///   file.read_rows(file.at("layers.0.weight"), 128, rows);          // rows 128 ..., as floats
-///
-///   interop::safetensors_writer out;
-///   out.add("layers.0.weight", interop::source_of(view));           // or a function that produces the bytes
-///   out.write("new.safetensors");
-///
-/// Source: the format's own description, huggingface/safetensors README.
+/// The length of the header in 8 bytes, the header (safetensors_header.hpp), the data, from where its offsets count;
+/// row-major, little-endian. Source: the format's own description, huggingface/safetensors README.
 #pragma once
 
 #include <map>

@@ -77,20 +77,16 @@ inline bool parse_entry(json_cursor& json, safetensors_entry& t) {
   return whole && type && shape && offsets;
 }
 
-/// The value of "__metadata__": its strings; other values, which the format does not allow, are skipped.
-inline bool parse_metadata(json_cursor& json, safetensors_header& header) {
-  if (!json.at('{')) return json.skip_value();
-  return json.object([&](const std::string& key) {
-    return json.at('"') ? json.string(header.metadata.emplace_back(key, "").second) : json.skip_value();
-  });
-}
-
-/// The header of a text; nothing if it is not one. A name may occur twice, which the caller must handle.
+/// The header of a text; nothing if it is not one. A name may occur twice, which the caller must handle. Values of
+/// "__metadata__" that are no strings, which the format does not allow, are skipped.
 inline std::optional<safetensors_header> parse_safetensors_header(std::string_view text) {
   safetensors_header header;
   json_cursor json(text);
+  const auto metadata = [&](const std::string& key) {
+    return json.at('"') ? json.string(header.metadata.emplace_back(key, "").second) : json.skip_value();
+  };
   const bool whole = json.object([&](const std::string& name) {
-    if (name == "__metadata__") return parse_metadata(json, header);
+    if (name == "__metadata__") return json.at('{') ? json.object(metadata) : json.skip_value();
     header.tensors.emplace_back().name = name;
     return parse_entry(json, header.tensors.back());
   });

@@ -1,21 +1,12 @@
 // ufp4 - how .safetensors files describe quantized weights: names of tensors, types of scales, the metadata string.
 // SPDX-License-Identifier: Apache-2.0
-/// A weight of R x C elements called NAME ("layers.0.up_proj.weight") is two or three tensors. Codes are uint8
-/// [R, C/2], the even column in the low nibble; scales are [R, C/B], row-major.
+/// docs/interop.md has the table of layouts. A weight of R x C elements called NAME ("layers.0.up_proj.weight") is two
+/// or three tensors. Codes are uint8 [R, C/2], the even column in the low nibble; scales are [R, C/B], row-major. The
+/// tensor scale is F32, [1], of modelopt []. A factor f means value = code * (scale * f), a divisor d (of
+/// compressed_tensors) value = code * (scale / d): here the tensor scale is then fl(1/d).
 ///
-/// | layout             | formats      | codes       | scales             | tensor scale                         |
-/// |--------------------|--------------|-------------|--------------------|--------------------------------------|
-/// | compressed_tensors | nvfp4        | NAME_packed | NAME_scale F8_E4M3 | NAME_global_scale F32 [1], a divisor |
-/// |                    | mxfp4        | NAME_packed | NAME_scale U8      |                                      |
-/// | modelopt           | nvfp4        | NAME        | NAME_scale F8_E4M3 | NAME_scale_2 F32 [], a factor        |
-/// |                    | mxfp4        | NAME        | NAME_scale U8      |                                      |
-/// | torchao, read only | nvfp4, mxfp4 | P._L_qdata  | P._L_scale         | P._L_per_tensor_scale F32, a factor  |
-/// | ufp4               | every format | NAME_packed | NAME_scale         | NAME_tensor_scale F32 [1], a factor  |
-///
-/// For torchao NAME is P.L, scales are read where they are row-major, not swizzled, and the tensor scale may be absent,
-/// which is 1. A factor f means value = code * (scale * f), a divisor d value = code * (scale / d): here the tensor
-/// scale is then fl(1/d). The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type
-/// (ue5m3 as U8, e8m0 as F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME":
+/// The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type (ue5m3 as U8, e8m0 as
+/// F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME":
 ///
 ///   grid=0,0.25,0.5,0.75,1,1.25,1.5,1.75,-0,... scale=f32 block=1x16 cols=1000 hadamard=16 bf16=0 signs=00002f6a
 ///

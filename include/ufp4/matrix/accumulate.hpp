@@ -16,12 +16,10 @@ enum class accumulate : std::uint8_t {
 
 /// The name of a mode, for messages.
 constexpr const char* name(accumulate mode) {
-  switch (mode) {
-    case accumulate::fast: return "fast";
-    case accumulate::exact_blocks: return "exact_blocks";
-    case accumulate::folded_bf16: return "folded_bf16";
-  }
-  return "?";
+  return mode == accumulate::fast           ? "fast"
+         : mode == accumulate::exact_blocks ? "exact_blocks"
+         : mode == accumulate::folded_bf16  ? "folded_bf16"
+                                            : "?";
 }
 
 }  // namespace ufp4::inline UFP4_TYPES

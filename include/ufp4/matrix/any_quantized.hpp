@@ -205,6 +205,17 @@ inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint3
   }
 }
 
+inline bool same_bytes(const void* a, const void* b, std::size_t size) {
+  return size == 0 || std::memcmp(a, b, size) == 0;
+}
+
+/// Bytes first .. first + count - 1 of every row of `pitch` bytes, packed.
+inline void copy_columns(const void* from, std::size_t pitch, std::size_t first, std::size_t count, std::size_t rows,
+                         void* out) {
+  for (std::size_t r = 0; count != 0 && r < rows; ++r)
+    std::memcpy(static_cast<char*>(out) + r * count, static_cast<const char*>(from) + r * pitch + first, count);
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_TYPES {
@@ -271,15 +282,11 @@ class any_quantized : public detail::quantized_memory {
   friend class quantized_matrix;
 };
 
-}  // namespace ufp4::inline UFP4_TYPES
-
-namespace ufp4::inline UFP4_CODE {
-
 /// The bytes of rows x cols elements in a format, after a transform. Throws std::invalid_argument for an invalid format
 /// or transform, and if the number of elements overflows.
-inline quantized_size storage_size(const format_spec& format, std::size_t rows, std::size_t cols,
-                                   const transform_spec& applied = {}) {
+UFP4_HOST_MEMBER inline quantized_size storage_size(const format_spec& format, std::size_t rows, std::size_t cols,
+                                                    const transform_spec& applied = {}) {
   return detail::storage_of("storage_size", {format, 1, rows, cols, applied});
 }
 
-}  // namespace ufp4::inline UFP4_CODE
+}  // namespace ufp4::inline UFP4_TYPES

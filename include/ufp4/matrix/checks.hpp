@@ -108,12 +108,17 @@ void check_transform(const char* operation, const transform_spec& t, bool invers
           ": out overlaps x without being the same matrix");
 }
 
-/// Q: any quantized matrix with codes() and scales() that are spans.
+/// The output of a quantized matrix, decoded.
 template <class Q, matrix_scalar T>
-void check_dequantize(const char* operation, const Q& q, const matrix_view<T>& out) {
+void check_decoded(const char* operation, const Q& q, const matrix_view<T>& out) {
   expects(out.rows() == q.rows() && out.cols() == q.cols(), operation, ": shape mismatch: out is ", out.rows(), " x ",
           out.cols(), ", the quantized matrix is ", q.rows(), " x ", q.cols());
   check_data(operation, "out", out);
+}
+/// Q: any quantized matrix with codes() and scales() that are spans.
+template <class Q, matrix_scalar T>
+void check_dequantize(const char* operation, const Q& q, const matrix_view<T>& out) {
+  check_decoded(operation, q, out);
   check_apart(operation, "codes", q.codes(), "out", out);
   check_apart(operation, "scales", scales_in(q), "out", out);
 }

@@ -31,12 +31,8 @@ struct unquantized_operand {
 };
 
 /// A plain operand of quantized_gemm, optionally transformed in the call.
-template <matrix_scalar T>
-UFP4_HOST_MEMBER inline unquantized_operand<T> unquantized(const matrix_view<T>& x) {
-  return {x, {}};
-}
-template <matrix_scalar T, transform Transform>
-UFP4_HOST_MEMBER inline unquantized_operand<T> unquantized(const matrix_view<T>& x, const Transform& t) {
+template <matrix_scalar T, transform Transform = transform_spec>
+UFP4_HOST_MEMBER inline unquantized_operand<T> unquantized(const matrix_view<T>& x, const Transform& t = {}) {
   return {x, t.spec()};
 }
 

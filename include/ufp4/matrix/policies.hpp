@@ -34,10 +34,6 @@ struct count_into {
 /// For fake_quantize: apply the inverse transform to the decoded values.
 struct undo_transform {};
 
-}  // namespace ufp4::inline UFP4_TYPES
-
-namespace ufp4::inline UFP4_CODE {
-
 /// The policies of one call that are data whatever their types.
 struct quantize_settings {
   transform_spec transform{};         ///< none by default
@@ -56,7 +52,7 @@ struct quantize_options : quantize_settings {
   Rule rule{};          ///< the format's default
 };
 
-}  // namespace ufp4::inline UFP4_CODE
+}  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
 

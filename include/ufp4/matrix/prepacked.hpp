@@ -136,15 +136,11 @@ class prepacked_matrix : public detail::prepacked<detail::typed_memory<Format>> 
 template <class T>
 concept prepacked_like = std::is_same_v<T, any_prepacked> || std::is_same_v<T, prepacked_matrix<typename T::format>>;
 
-}  // namespace ufp4::inline UFP4_TYPES
-
-namespace ufp4::inline UFP4_CODE {
-
 /// The quantized matrix that a prepacked one was made from: the same codes, scales and tensor scale.
-inline any_quantized unpack(const any_prepacked& p) { return detail::unpacked(p); }
+UFP4_HOST_MEMBER inline any_quantized unpack(const any_prepacked& p) { return detail::unpacked(p); }
 template <any_block_format F>
-quantized_matrix<F> unpack(const prepacked_matrix<F>& p) {
+UFP4_HOST_MEMBER inline quantized_matrix<F> unpack(const prepacked_matrix<F>& p) {
   return quantized_matrix<F>(detail::unpacked(p));
 }
 
-}  // namespace ufp4::inline UFP4_CODE
+}  // namespace ufp4::inline UFP4_TYPES

@@ -10,15 +10,12 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// | alpha, beta | C is read only if beta is not 0                                                            |
-/// | accumulate  | fast: any order, fixed for an isa and a build, never by threads; |C - E| as in numerics 6   |
-/// |             | exact_blocks: the same bits on every backend; folded_bf16: looser, by request only          |
-/// | bias        | empty, or one number a column of C, added after the scaling and before beta * C             |
+/// The factors of a product, its mode and its bias.
 struct gemm_options {
   float alpha = 1.0f;                                    ///< factor of the product
   float beta = 0.0f;                                     ///< factor of C; C is read only if it is not 0
-  ufp4::accumulate accumulate = ufp4::accumulate::fast;  ///< numerics 6
-  std::span<const float> bias{};                         ///< empty, or one number for each column of C
+  ufp4::accumulate accumulate = ufp4::accumulate::fast;  ///< the order of sums, and a bound: numerics 6
+  std::span<const float> bias{};  ///< empty, or one number a column of C, added after the scaling, before beta * C
 };
 
 }  // namespace ufp4::inline UFP4_TYPES
@@ -41,20 +38,10 @@ struct is_request : std::false_type {};
 template <class F, class T, rounding_policy R, any_scale_rule S>
 struct is_request<quantize_request<F, T, R, S>> : std::true_type {};
 template <class T>
-struct is_plain : std::false_type {};
-template <class T>
-struct is_plain<matrix_view<T>> : std::true_type {};
-template <class T>
-struct is_plain<matrix<T>> : std::true_type {};
-template <class T>
-struct is_plain<unquantized_operand<T>> : std::true_type {};
-template <>
-struct is_plain<plain_side> : std::true_type {};
-
-template <class T>
 concept request_operand = is_request<T>::value;
+/// A matrix_view, a matrix, an unquantized_operand, or plain_side itself.
 template <class T>
-concept plain_operand = is_plain<T>::value;
+concept plain_operand = std::is_constructible_v<plain_side, const T&>;
 /// The types of an operand of a GEMM. At least one operand is quantized; only the right one may be prepacked.
 template <class T>
 concept any_operand = quantized_like<T> || request_operand<T> || plain_operand<T> || prepacked_like<T>;

@@ -99,21 +99,6 @@ concept quantized_like = quantized<T> || std::is_same_v<T, any_quantized> || std
 
 }  // namespace ufp4::inline UFP4_TYPES
 
-namespace ufp4::detail::inline UFP4_CODE {
-
-inline bool same_bytes(const void* a, const void* b, std::size_t size) {
-  return size == 0 || std::memcmp(a, b, size) == 0;
-}
-
-/// Bytes first .. first + count - 1 of every row of `pitch` bytes, packed.
-inline void copy_columns(const void* from, std::size_t pitch, std::size_t first, std::size_t count, std::size_t rows,
-                         void* out) {
-  for (std::size_t r = 0; count != 0 && r < rows; ++r)
-    std::memcpy(static_cast<char*>(out) + r * count, static_cast<const char*>(from) + r * pitch + first, count);
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
 namespace ufp4::inline UFP4_CODE {
 
 /// The same format, shape and bits: codes, scales, tensor scale. (The transform is not stored in the bits.)

@@ -18,11 +18,12 @@ inline format_spec zero_point_format(std::size_t rows, std::size_t cols, std::si
           "zero_point_matrix: group must be a power of two from 2 to 256, got ", group);
   expects(cols % group == 0, "zero_point_matrix: cols must be a multiple of group ", group, ", got ", cols);
   element_count("zero_point_matrix", rows, cols, cols, {});
-  expects(codes == rows * cols, "zero_point_matrix: codes has ", codes, " entries, ", rows * cols, " are needed");
-  const std::size_t groups = rows * (cols / group);
-  expects(scales == groups, "zero_point_matrix: scales has ", scales, " entries, ", groups, " are needed");
-  expects(zero_points == groups, "zero_point_matrix: zero_points has ", zero_points, " entries, ", groups,
-          " are needed");
+  const auto check_size = [](const char* name, std::size_t size, std::size_t needed) {
+    expects(size == needed, "zero_point_matrix: ", name, " has ", size, " entries, ", needed, " are needed");
+  };
+  check_size("codes", codes, rows * cols);
+  check_size("scales", scales, rows * (cols / group));
+  check_size("zero_points", zero_points, rows * (cols / group));
   return {grid_of<int4>(), scale_kind::f32, static_cast<int>(group), false};
 }
 

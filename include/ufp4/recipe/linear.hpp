@@ -16,16 +16,6 @@
 #include <ufp4/gemm.hpp>
 #include <ufp4/recipe/quantize_weight.hpp>
 
-namespace ufp4::recipe::inline UFP4_TYPES {
-
-/// What linear_forward takes beside its matrices.
-struct forward_options {
-  std::span<const float> bias = {};   ///< empty, or one number per row of W, added to Y before it is stored
-  saved_activation* saved = nullptr;  ///< receives the quantized X^T, for linear_backward_weight
-};
-
-}  // namespace ufp4::recipe::inline UFP4_TYPES
-
 namespace ufp4::recipe::detail::inline UFP4_CODE {
 
 /// A matrix_view or a quantized_weight.
@@ -175,35 +165,29 @@ void linear_backward_weight_grouped(const cpu::context& ctx, const recipe::bound
 
 // Without a context: all cores, the best instructions.
 
-template <class X, class W, class Y>
-void linear_forward(const recipe::bound_recipe& now, const matrix_view<X>& x, const W& w, const matrix_view<Y>& y,
+void linear_forward(const recipe::bound_recipe& now, const auto& x, const auto& w, const auto& y,
                     const recipe::forward_options& options = {}) {
   linear_forward(cpu::context{}, now, x, w, y, options);
 }
-template <class D, class W, class X>
-void linear_backward_input(const recipe::bound_recipe& now, const matrix_view<D>& dy, const W& w,
-                           const matrix_view<X>& dx, recipe::write_mode mode = recipe::write_mode::overwrite) {
+void linear_backward_input(const recipe::bound_recipe& now, const auto& dy, const auto& w, const auto& dx,
+                           recipe::write_mode mode = recipe::write_mode::overwrite) {
   linear_backward_input(cpu::context{}, now, dy, w, dx, mode);
 }
-template <class D, class X, class W>
-void linear_backward_weight(const recipe::bound_recipe& now, const matrix_view<D>& dy, const X& x_or_saved,
-                            const matrix_view<W>& dw, recipe::write_mode mode = recipe::write_mode::overwrite) {
+void linear_backward_weight(const recipe::bound_recipe& now, const auto& dy, const auto& x_or_saved, const auto& dw,
+                            recipe::write_mode mode = recipe::write_mode::overwrite) {
   linear_backward_weight(cpu::context{}, now, dy, x_or_saved, dw, mode);
 }
-template <class X, class W, class Y>
-void linear_forward_grouped(const recipe::bound_recipe& now, const matrix_view<X>& x, recipe::expert_offsets offsets,
-                            const W& w, const matrix_view<Y>& y, const recipe::forward_options& options = {}) {
+void linear_forward_grouped(const recipe::bound_recipe& now, const auto& x, recipe::expert_offsets offsets,
+                            const auto& w, const auto& y, const recipe::forward_options& options = {}) {
   linear_forward_grouped(cpu::context{}, now, x, offsets, w, y, options);
 }
-template <class D, class W, class X>
-void linear_backward_input_grouped(const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                   recipe::expert_offsets offsets, const W& w, const matrix_view<X>& dx,
+void linear_backward_input_grouped(const recipe::bound_recipe& now, const auto& dy, recipe::expert_offsets offsets,
+                                   const auto& w, const auto& dx,
                                    recipe::write_mode mode = recipe::write_mode::overwrite) {
   linear_backward_input_grouped(cpu::context{}, now, dy, offsets, w, dx, mode);
 }
-template <class D, class X, class W>
-void linear_backward_weight_grouped(const recipe::bound_recipe& now, const matrix_view<D>& dy, const X& x_or_saved,
-                                    recipe::expert_offsets offsets, const matrix_view<W>& dw,
+void linear_backward_weight_grouped(const recipe::bound_recipe& now, const auto& dy, const auto& x_or_saved,
+                                    recipe::expert_offsets offsets, const auto& dw,
                                     recipe::write_mode mode = recipe::write_mode::overwrite) {
   linear_backward_weight_grouped(cpu::context{}, now, dy, x_or_saved, offsets, dw, mode);
 }

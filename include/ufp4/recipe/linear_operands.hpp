@@ -6,17 +6,6 @@
 #include <ufp4/recipe/recipe.hpp>
 #include <vector>
 
-namespace ufp4::recipe::inline UFP4_TYPES {
-
-/// Whether an operation replaces the output's old values or adds to them.
-enum class write_mode : std::uint8_t { overwrite, add };
-
-/// Tokens sorted by expert: expert e owns rows offsets[e] .. offsets[e + 1] - 1; offsets[0] = 0, one entry more than
-/// experts. Weights are stacked: expert e owns rows e * N .. e * N + N - 1 of W.
-using expert_offsets = std::span<const std::size_t>;
-
-}  // namespace ufp4::recipe::inline UFP4_TYPES
-
 namespace ufp4::recipe::detail::inline UFP4_TYPES {
 
 using namespace ufp4::detail;
@@ -49,7 +38,7 @@ struct stored_operand {
   block_shape block() const { return (operand.is_quantized ? operand.q.format : operand.plain.format).block; }
 };
 
-inline std::size_t total_bytes(const std::vector<stored_operand>& parts) {
+UFP4_HOST_MEMBER inline std::size_t total_bytes(const std::vector<stored_operand>& parts) {
   std::size_t total = 0;
   for (const stored_operand& part : parts) total += part.bytes();
   return total;
@@ -65,8 +54,15 @@ struct made_weight {
 
 namespace ufp4::recipe::inline UFP4_TYPES {
 
-// Both own their memory. Each records the step, layer and policies that it was made under; an operation under others
-// rejects it.
+/// Whether an operation replaces the output's old values or adds to them.
+enum class write_mode : std::uint8_t { overwrite, add };
+
+/// Tokens sorted by expert: expert e owns rows offsets[e] .. offsets[e + 1] - 1; offsets[0] = 0, one entry more than
+/// experts. Weights are stacked: expert e owns rows e * N .. e * N + N - 1 of W.
+using expert_offsets = std::span<const std::size_t>;
+
+// The two below own their memory and record the step, layer and policies that they were made under; an operation under
+// others rejects them.
 
 /// The quantized X^T of a forward pass, one part per expert, for linear_backward_weight at the same step and layer.
 class saved_activation {
@@ -119,6 +115,19 @@ class quantized_weight {
   detail::made_weight forward_, backward_;
 };
 
+/// What quantize_weight makes.
+struct weight_options {
+  std::size_t experts = 1;  ///< the rows of w are the weights of this many experts, stacked
+  bool forward = true;      ///< W for linear_forward
+  bool backward = false;    ///< W^T for linear_backward_input
+};
+
+/// What linear_forward takes beside its matrices.
+struct forward_options {
+  std::span<const float> bias = {};   ///< empty, or one number per row of W, added to Y before it is stored
+  saved_activation* saved = nullptr;  ///< receives the quantized X^T, for linear_backward_weight
+};
+
 }  // namespace ufp4::recipe::inline UFP4_TYPES
 
 namespace ufp4::recipe::detail::inline UFP4_CODE {
@@ -133,21 +142,19 @@ inline shape make_shape(std::size_t tokens, std::size_t inputs, std::size_t outp
 }
 
 inline buffer<source> transposed(buffer<source> parts) {
-  for (std::size_t e = 0; e < parts.size(); ++e) {
-    const source p = parts[e];
-    parts[e] = {p.data, p.kind, p.cols, p.rows, p.col_stride, p.row_stride};
-  }
+  for (source& p : std::span(parts.data(), parts.size()))
+    p = {p.data, p.kind, p.cols, p.rows, p.col_stride, p.row_stride};
   return parts;
 }
 
-inline source rows_of(const source& x, std::size_t first, std::size_t count) {
+template <class Any>
+Any rows_of(Any x, std::size_t first, std::size_t count) {
+  using byte = std::conditional_t<std::is_same_v<Any, source>, const char, char>;
   const std::ptrdiff_t size = x.kind == dtype::f32 ? 4 : 2;
-  const auto* data = static_cast<const char*>(x.data) + static_cast<std::ptrdiff_t>(first) * x.row_stride * size;
-  return {x.data == nullptr ? nullptr : data, x.kind, count, x.cols, x.row_stride, x.col_stride};
-}
-inline sink rows_of(const sink& x, std::size_t first, std::size_t count) {
-  const source part = rows_of(source{x.data, x.kind, x.rows, x.cols, x.row_stride, x.col_stride}, first, count);
-  return {const_cast<void*>(part.data), part.kind, part.rows, part.cols, part.row_stride, part.col_stride};
+  const std::ptrdiff_t skipped = static_cast<std::ptrdiff_t>(first) * x.row_stride * size;
+  if (x.data != nullptr) x.data = static_cast<byte*>(x.data) + skipped;
+  x.rows = count;
+  return x;
 }
 
 /// Each expert's rows of a token matrix, or of stacked weights.
@@ -173,19 +180,7 @@ inline block_shape block_of(const bound_recipe& now, int i) {
 /// Tokens are the rows of X and dY (operands 0 and 2) and the columns of dY^T and X^T (4 and 5). W has none.
 constexpr bool has_tokens(int i) { return i != 1 && i != 3; }
 
-/// Sets where part e's tokens are in the whole batch, for the index of the random bits.
-inline void place_tokens(const bound_recipe& now, int i, std::uint32_t e, quantize_job& job) {
-  const token_shard& place = now.shard();
-  if (!has_tokens(i) || e >= place.first.size()) return;
-  if (i < 4) {
-    job.first_row = place.first[e];
-    return;
-  }
-  job.first_col = place.first[e];
-  if (e < place.total.size()) job.whole_padded_cols = padded_length(place.total[e], job.format.block, job.transform);
-}
-
-/// The quantization of x, which is one expert's part of operand i.
+/// The quantization of x, which is one expert's part of operand i, at its place in the whole batch.
 inline quantize_job job_of(const bound_recipe& now, int i, const source& x, std::uint32_t expert) {
   const bound_operand bound = now.operand(i, expert);
   quantize_job job{.x = x, .format = bound.policy.format, .transform = bound.transform};
@@ -193,7 +188,11 @@ inline quantize_job job_of(const bound_recipe& now, int i, const source& x, std:
   job.rounds_input_to_bf16 = !bound.policy.quantized;
   job.padded_cols = padded_length(x.cols, job.format.block, bound.transform);
   job.whole_padded_cols = job.padded_cols;
-  place_tokens(now, i, expert, job);
+  const token_shard& place = now.shard();
+  if (!has_tokens(i) || expert >= place.first.size()) return job;
+  (i < 4 ? job.first_row : job.first_col) = place.first[expert];
+  if (i >= 4 && expert < place.total.size())
+    job.whole_padded_cols = padded_length(place.total[expert], job.format.block, job.transform);
   return job;
 }
 

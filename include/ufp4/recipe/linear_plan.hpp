@@ -149,17 +149,6 @@ inline void check_gemm_policies(const char* operation, const bound_recipe& now, 
   check_shard(operation, now, left, s, can);
 }
 
-inline void check_offsets(const char* operation, expert_offsets offsets, std::size_t tokens) {
-  const std::size_t experts = offsets.size() - 1;
-  expects(offsets[0] == 0, operation, ": offsets[0] must be 0, got ", offsets[0]);
-  for (std::size_t e = 0; e < experts; ++e)
-    expects(offsets[e] <= offsets[e + 1], operation, ": offsets must not decrease: offsets[", e, "] = ", offsets[e],
-            ", offsets[", e + 1, "] = ", offsets[e + 1]);
-  expects(offsets[experts] == tokens, operation, ": the last of offsets must be the number of tokens, ", tokens,
-          ", got ", offsets[experts]);
-  expects(experts <= 1u << 16, operation, ": offsets must have at most 65536 experts, got ", experts);
-}
-
 /// x is T x K (X or dX), y is T x N (Y or dY), w is E*N x K (W or dW).
 inline shape check_shape(const char* operation, const named_extent& x, const named_extent& y, const named_extent& w,
                          expert_offsets offsets) {
@@ -172,7 +161,13 @@ inline shape check_shape(const char* operation, const named_extent& x, const nam
   const std::size_t experts = offsets.size() - 1;
   expects(w.rows == experts * y.cols, operation, ": row count mismatch: ", w.name, " has ", w.rows, ", ", experts,
           " experts of ", y.cols, " outputs (columns of ", y.name, ") need ", experts * y.cols);
-  check_offsets(operation, offsets, y.rows);
+  expects(offsets[0] == 0, operation, ": offsets[0] must be 0, got ", offsets[0]);
+  for (std::size_t e = 0; e < experts; ++e)
+    expects(offsets[e] <= offsets[e + 1], operation, ": offsets must not decrease: offsets[", e, "] = ", offsets[e],
+            ", offsets[", e + 1, "] = ", offsets[e + 1]);
+  expects(offsets[experts] == y.rows, operation, ": the last of offsets must be the number of tokens, ", y.rows,
+          ", got ", offsets[experts]);
+  expects(experts <= 1u << 16, operation, ": offsets must have at most 65536 experts, got ", experts);
   return make_shape(y.rows, x.cols, y.cols, offsets);
 }
 

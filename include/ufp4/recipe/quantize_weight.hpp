@@ -7,17 +7,6 @@
 #include <ufp4/gemm.hpp>
 #include <ufp4/recipe/linear_plan.hpp>
 
-namespace ufp4::recipe::inline UFP4_TYPES {
-
-/// What quantize_weight makes.
-struct weight_options {
-  std::size_t experts = 1;  ///< the rows of w are the weights of this many experts, stacked
-  bool forward = true;      ///< W for linear_forward
-  bool backward = false;    ///< W^T for linear_backward_input
-};
-
-}  // namespace ufp4::recipe::inline UFP4_TYPES
-
 namespace ufp4::recipe::detail::inline UFP4_CODE {
 
 /// The amax of operand i over all processes, given the amax of this call's part.
