@@ -59,7 +59,6 @@ constexpr module_rule modules[] = {
      "gpu/vendor.hpp cuda hip device.hpp cuda.hpp hip.hpp"},  // operations and kernels that vendors share
     {"gpu/vendor.hpp", layer::base,
      "detail gpu cuda hip device.hpp cuda.hpp hip.hpp"},  // which compiler, and its shims
-    {"gpu/runtime_calls.hpp", layer::base, "gpu/vendor.hpp"},
     {"cuda/cuda_shims.hpp", layer::base, "gpu/vendor.hpp"},
     {"hip/hip_shims.hpp", layer::base, "gpu/vendor.hpp"},
     {"cuda", layer::embedded, "gpu/vendor.hpp cuda.hpp"},

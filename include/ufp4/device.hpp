@@ -26,9 +26,7 @@
 #include <ufp4/gpu/block/transpose.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/thread/random_bits.hpp>
 #include <ufp4/gpu/thread/round.hpp>
-#include <ufp4/gpu/thread/scale_sixteen.hpp>
 #include <ufp4/gpu/warp/hadamard_run.hpp>
 #include <ufp4/gpu/warp/reduce.hpp>
 #endif

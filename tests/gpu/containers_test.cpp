@@ -3,7 +3,7 @@
 // ctest: amd
 #include "gpu/device.hpp"
 
-#include <ufp4/gpu/thread/containers.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/ufp4.hpp>
 
 #include "support/catch.hpp"

@@ -23,7 +23,7 @@ class buffer {
   explicit buffer(std::size_t size) : size_(size) {
     void* p = nullptr;
     const error e = allocate(&p, size * sizeof(T));
-    ufp4::detail::expects(e == success, "buffer: allocation failed: ", size * sizeof(T), " bytes: ", error_text(e));
+    detail::expects(e == success, "buffer: allocation failed: ", size * sizeof(T), " bytes: ", error_text(e));
     data_ = static_cast<T*>(p);
   }
   explicit buffer(std::span<const T> values) : buffer(values.size()) { upload(values); }  ///< allocates and copies
@@ -45,21 +45,21 @@ class buffer {
 
   /// Copies from the host and waits. Throws if the sizes differ or the copy fails.
   void upload(std::span<const T> values) {
-    ufp4::detail::expects(values.size() == size_, "buffer: size mismatch: upload of ", values.size(), " objects into ",
-                          size_);
+    detail::expects(values.size() == size_, "buffer: size mismatch: upload of ", values.size(), " objects into ",
+                    size_);
     finish(copy(data_, values.data(), size_ * sizeof(T), stream{}));
   }
   /// Copies to the host and waits. Throws if the sizes differ or the copy fails.
   void download(std::span<T> values) const {
-    ufp4::detail::expects(values.size() == size_, "buffer: size mismatch: download of ", size_, " objects into ",
-                          values.size());
+    detail::expects(values.size() == size_, "buffer: size mismatch: download of ", size_, " objects into ",
+                    values.size());
     finish(copy(values.data(), data_, size_ * sizeof(T), stream{}));
   }
 
  private:
   static void finish(error e) {
     if (e == success) e = wait(stream{});
-    ufp4::detail::expects(e == success, "buffer: copy failed: ", error_text(e));
+    detail::expects(e == success, "buffer: copy failed: ", error_text(e));
   }
   T* data_ = nullptr;
   std::size_t size_ = 0;

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <ufp4/gpu/context.hpp>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/gpu/matrix.hpp>
+#include <ufp4/gpu/status.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/matrix/checks.hpp>
 
@@ -20,10 +20,10 @@ struct dequantize_job {
   const float* tensor_scale = nullptr;  ///< null: 1
   format_spec format{};
   std::size_t padded_cols = 0;
-  std::size_t across = 1;    ///< groups of sixteen in a row; the last may be incomplete
-  unsigned block_shift = 4;  ///< log2 of the block's length
-  unsigned rows_shift = 0;   ///< log2 of the block's rows
-  ufp4::detail::sink out{};
+  std::size_t across = 1;  ///< groups of sixteen in a row; the last may be incomplete
+  unsigned block_shift = log2_of(static_cast<unsigned>(format.block.cols));  ///< log2 of the block's length
+  unsigned rows_shift = log2_of(static_cast<unsigned>(format.block.rows));   ///< log2 of the block's rows
+  sink out{};
 };
 
 /// Each thread reads eight bytes of codes and writes 64 or 32 bytes; consecutive threads decode consecutive elements.
@@ -56,35 +56,6 @@ UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
 
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
-template <any_block_format F, matrix_scalar T>
-status dequantize_view(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
-  return checked([&]() -> status {
-    ufp4::detail::check_dequantize("dequantize", q, out);
-    const auto tensor_scale = reinterpret_cast<std::uintptr_t>(q.tensor_scale());
-    const ufp4::detail::sink to = ufp4::detail::sink_of(out);
-    ufp4::detail::expects(
-        tensor_scale == 0 || !ufp4::detail::bytes_of(to).overlaps({tensor_scale, tensor_scale + sizeof(float)}),
-        "dequantize: tensor_scale overlaps out");
-    if (out.rows() == 0 || out.cols() == 0) return {};
-    const kernels::dequantize_job job{q.codes().data(),
-                                      q.scales().data(),
-                                      F::two_level ? q.tensor_scale() : nullptr,
-                                      spec_of<F>,
-                                      q.padded_cols(),
-                                      (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread,
-                                      log2_of(static_cast<unsigned>(F::block.cols)),
-                                      log2_of(static_cast<unsigned>(F::block.rows)),
-                                      to};
-    return status_of("dequantize",
-                     launch(&kernels::dequantize_rows, blocks_for(out.rows() * job.across, kernels::dequantize_threads),
-                            {kernels::dequantize_threads}, 16 * sizeof(float), ctx.where, job));
-  });
-}
-
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
 namespace ufp4::gpu::inline UFP4_GPU {
 
 /// out = fl(value * fl(block scale * tensor scale)), rounded to out's type: the host's bits. A block with a scale of
@@ -92,12 +63,28 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// transform is not undone; hadamard_inverse does that. Needs no workspace.
 template <any_block_format F, matrix_scalar T>
 status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
-  return detail::dequantize_view(ctx, q, out);
+  return detail::checked([&]() -> status {
+    detail::check_dequantize("dequantize", q, out);
+    const auto tensor_scale = reinterpret_cast<std::uintptr_t>(q.tensor_scale());
+    const detail::sink to = detail::sink_of(out);
+    detail::expects(tensor_scale == 0 || !detail::bytes_of(to).overlaps({tensor_scale, tensor_scale + sizeof(float)}),
+                    "dequantize: tensor_scale overlaps out");
+    const kernels::dequantize_job job{.codes = q.codes().data(),
+                                      .scales = q.scales().data(),
+                                      .tensor_scale = F::two_level ? q.tensor_scale() : nullptr,
+                                      .format = spec_of<F>,
+                                      .padded_cols = q.padded_cols(),
+                                      .across = (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread,
+                                      .out = to};
+    return detail::status_of("dequantize",
+                             detail::launch_each(&kernels::dequantize_rows, out.rows() * job.across,
+                                                 kernels::dequantize_threads, 16 * sizeof(float), ctx.where, job));
+  });
 }
 /// The same for a matrix with memory of its own.
 template <any_block_format F, matrix_scalar T>
 status dequantize(const context& ctx, const quantized_matrix<F>& q, const matrix_view<T>& out) {
-  return detail::dequantize_view(ctx, q.view(), out);
+  return dequantize(ctx, q.view(), out);
 }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

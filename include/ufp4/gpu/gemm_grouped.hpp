@@ -15,10 +15,10 @@ namespace ufp4::gpu::inline UFP4_GPU {
 template <any_block_format F>
 quantized_view<F> row_range(const quantized_view<F>& q, std::size_t first, std::size_t count) {
   constexpr auto height = static_cast<std::size_t>(F::block.rows);
-  ufp4::detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows out of range: ", first, " + ",
-                        count, " > ", q.rows());
-  ufp4::detail::expects(first % height == 0 || count == 0, "row_range: first must be a multiple of the block's ",
-                        height, " rows, got ", first);
+  detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows out of range: ", first, " + ", count,
+                  " > ", q.rows());
+  detail::expects(first % height == 0 || count == 0, "row_range: first must be a multiple of the block's ", height,
+                  " rows, got ", first);
   const std::size_t blocks = q.padded_cols() / F::block_size;
   return {q.codes().subspan(first * q.padded_cols() / 2, count * q.padded_cols() / 2),
           q.scales().subspan(first / height * blocks, (count + height - 1) / height * blocks),
@@ -38,10 +38,10 @@ quantized_view<F> row_range(const quantized_matrix<F>& q, std::size_t first, std
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 template <any_block_format F>
-void add_ranges(ufp4::detail::group_ranges& all, const quantized_view<F>& q, std::size_t entry) {
-  ufp4::detail::add_range(all, q.codes().data(), q.codes().size_bytes(), entry);
-  ufp4::detail::add_range(all, q.scales().data(), q.scales().size_bytes(), entry);
-  ufp4::detail::add_range(all, q.tensor_scale(), q.tensor_scale() == nullptr ? 0 : sizeof(float), entry);
+void add_ranges(group_ranges& all, const quantized_view<F>& q, std::size_t entry) {
+  add_range(all, q.codes().data(), q.codes().size_bytes(), entry);
+  add_range(all, q.scales().data(), q.scales().size_bytes(), entry);
+  add_range(all, q.tensor_scale(), q.tensor_scale() == nullptr ? 0 : sizeof(float), entry);
 }
 
 /// The facts of the share of the device that one product of a group has.
@@ -63,10 +63,8 @@ inline error run_alike(const gemm_kernel& kernel, std::span<const gemm_job> jobs
 /// The products use the same workspace one after another.
 inline std::size_t group_bytes(std::span<const gemm_job> jobs, const device_facts& device) {
   std::size_t most = 0;
-  for (const gemm_job& job : jobs) {
-    const std::size_t own = job.out.rows == 0 || job.out.cols == 0 ? 0 : kernel_bytes(job, device);
-    most = most < own ? own : most;
-  }
+  for (const gemm_job& job : jobs)
+    if (const std::size_t own = kernel_bytes(job, device); own > most) most = own;
   return most;
 }
 
@@ -77,7 +75,7 @@ inline status run_group(const char* operation, std::span<const gemm_job> jobs, c
     const bool empty = job.out.rows == 0 || job.out.cols == 0;
     chosen.push_back(empty ? nullptr : choose_kernel(job, device));
     if (!empty && chosen.back() == nullptr)
-      return {not_supported, ufp4::detail::concat(operation, ": no kernel takes product ", chosen.size() - 1)};
+      return {not_supported, concat(operation, ": no kernel takes product ", chosen.size() - 1)};
   }
   std::vector<gemm_job> alike;
   for (const gemm_kernel* kernel : gemm_kernels()) {
@@ -91,34 +89,32 @@ inline status run_group(const char* operation, std::span<const gemm_job> jobs, c
   return {};
 }
 
-template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+template <sequence As, sequence Bs, sequence Cs>
 std::vector<gemm_job> group_of(const As& a, const Bs& b, const Cs& c, const gemm_options& options) {
   std::vector<gemm_job> jobs;
   jobs.reserve(a.size());
   for (std::size_t e = 0; e < a.size(); ++e)
-    jobs.push_back(
-        call_of(viewed(a.data()[e]), viewed(b.data()[e]), ufp4::detail::sink_of(c.data()[e]), options, {}).job);
+    jobs.push_back(call_of(viewed(a.data()[e]), viewed(b.data()[e]), sink_of(c.data()[e]), options, {}).job);
   return jobs;
 }
 
-template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+template <sequence As, sequence Bs, sequence Cs>
 void check_group(const As& a, const Bs& b, const Cs& c, const gemm_options& options) {
-  ufp4::detail::expects(a.size() == b.size() && a.size() == c.size(), "quantized_gemm_grouped: ", a.size(),
-                        " left operands, ", b.size(), " right ones and ", c.size(), " outputs");
-  ufp4::detail::expects(options.bias.empty(), "quantized_gemm_grouped: bias has ", options.bias.size(),
-                        " entries; leave it empty");
-  ufp4::detail::group_ranges all(7 * a.size());
+  expects(a.size() == b.size() && a.size() == c.size(), "quantized_gemm_grouped: ", a.size(), " left operands, ",
+          b.size(), " right ones and ", c.size(), " outputs");
+  expects(options.bias.empty(), "quantized_gemm_grouped: bias has ", options.bias.size(), " entries; leave it empty");
+  group_ranges all(7 * a.size());
   for (std::size_t e = 0; e < a.size(); ++e) {
-    const std::string operation = ufp4::detail::concat("quantized_gemm_grouped, product ", e);
-    const ufp4::detail::sink out = ufp4::detail::sink_of(c.data()[e]);
+    const std::string operation = concat("quantized_gemm_grouped, product ", e);
+    const sink out = sink_of(c.data()[e]);
     const auto left = viewed(a.data()[e]);
     const auto right = viewed(b.data()[e]);
     check_call(operation.c_str(), left, right, out, options);
-    ufp4::detail::add_output(all, out, e);
+    add_output(all, out, e);
     add_ranges(all, left, e);
     add_ranges(all, right, e);
   }
-  ufp4::detail::check_group_memory(all);
+  check_group_memory(all);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
@@ -133,7 +129,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// |         | or gpu::quantized_view, and of matrix_view of device memory                                            |
 /// | launch  | one for 32 products if the kernel has run_group (gemm_kernel.hpp): kernels of exact_blocks with matrix |
 /// |         | instructions have it, some of those of fast, and other kernels run the products one by one             |
-template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c,
                               const gemm_options& options = {}) {
   return detail::checked([&]() -> status {
@@ -150,7 +146,7 @@ status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, cons
 
 /// The kernel that quantized_gemm_grouped with the same arguments would run for each product on the current device.
 /// Checks only that a, b and c have the same length; empty otherwise.
-template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                          const gemm_options& options = {}) {
   std::vector<explanation> all;
@@ -163,7 +159,7 @@ std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& 
 }
 
 /// Is there a kernel for every product of quantized_gemm_grouped with the same arguments on the current device?
-template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 bool can_run_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c, const gemm_options& options = {}) {
   for (const explanation& e : explain_grouped(ctx, a, b, c, options))
     if (*e.kernel == '\0') return false;
@@ -172,7 +168,7 @@ bool can_run_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c, 
 
 /// Bytes that context.workspace must have for quantized_gemm_grouped with the same arguments on the current device.
 /// Checks only that a, b and c have the same length.
-template <ufp4::detail::sequence As, ufp4::detail::sequence Bs, ufp4::detail::sequence Cs>
+template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 std::size_t workspace_bytes_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                     const gemm_options& options = {}) {
   device_facts device;

@@ -1,12 +1,15 @@
-// ufp4 - gemm_job: a product as the GPU's kernels take it; gemm_kernel: a kernel as quantized_gemm chooses it.
+// ufp4 - gemm_job: a product as the GPU's kernels take it; gemm_kernel: a kernel, and how quantized_gemm chooses one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <ufp4/block/presets.hpp>
+#include <ufp4/gpu/status.hpp>
 #include <ufp4/gpu/vendor.hpp>
+#include <ufp4/matrix/accumulate.hpp>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
@@ -22,7 +25,7 @@ struct gemm_side {
   scale_kind scale = scale_kind::f32;               ///< the type of the block scales
   unsigned block_rows = 1;                          ///< rows that share a scale
   std::size_t rows = 0, cols = 0, padded_cols = 0;  ///< of the operand
-  ufp4::detail::source plain{};                     ///< if not quantized: the matrix, without the transform
+  detail::source plain{};                           ///< if not quantized: the matrix, without the transform
   bool rounds_plain_to_bf16 = false;                ///< its elements are first rounded to nearest even: the bf16 recipe
   transform_spec transform{};                       ///< of a plain operand
 
@@ -33,7 +36,7 @@ struct gemm_side {
 /// C = alpha * left * right^T + bias + beta * C: the parameter of a kernel.
 struct gemm_job {
   gemm_side left{}, right{};           ///< the operands
-  ufp4::detail::sink out{};            ///< C
+  detail::sink out{};                  ///< C
   unsigned block = 16;                 ///< length along K of a block of either side
   float alpha = 1, beta = 0;           ///< as in gemm_options
   accumulate mode = accumulate::fast;  ///< as in gemm_options
@@ -41,6 +44,52 @@ struct gemm_job {
 
   UFP4_HD std::size_t padded() const { return left.padded_cols; }          ///< the padded length of K
   UFP4_HD std::size_t blocks() const { return left.padded_cols / block; }  ///< blocks along K
+};
+
+/// One way to multiply. The vendor's table, gemm_kernels(), lists the kernels, the fastest first; a job runs on the
+/// first kernel that takes it.
+struct gemm_kernel {
+  const char* name = "";         ///< as explain() reports it
+  const char* instruction = "";  ///< the machine instruction that multiplies: "fma", "mma.sync.m16n8k32.s8", ...
+  unsigned tile_rows = 1, tile_cols = 1;  ///< the part of C that one thread block computes
+  /// Can this program's code run the job on this device? Reads no data.
+  bool (*takes)(const gemm_job&, const device_facts&) = nullptr;
+  /// Bytes of device memory that `run` needs.
+  std::size_t (*workspace)(const gemm_job&, const device_facts&) = [](const gemm_job&, const device_facts&) {
+    return std::size_t{0};
+  };
+  /// Queues the kernel.
+  error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
+  /// exact_blocks if `fast` gives the bits of exact_blocks wherever those are finite.
+  accumulate fast_is = accumulate::fast;
+  /// Not run on any device yet, and built on instructions that the CPU simulator does not emulate: chosen only if the
+  /// program defines UFP4_EXPERIMENTAL (docs/gpu.md, cuda/first_call_check.hpp).
+  bool experimental = false;
+  /// Rows and columns of the tiles that a job alone would be cut into; null: tile_rows and tile_cols.
+  unsigned (*tile_side)(const gemm_job&, const device_facts&) = nullptr;
+  /// Queues many jobs at once, which differ only in pointers, shapes and strides, have no bias and are not empty. Null:
+  /// they are run one by one.
+  error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
+};
+
+/// The kernels for the GPUs that this program is compiled for, the fastest first. cuda.hpp and hip.hpp define it.
+std::span<const gemm_kernel* const> gemm_kernels();
+
+/// Which kernel runs a product.
+struct explanation {
+  const char* operation = "";                ///< the operation
+  const char* kernel = "";                   ///< its name in the vendor's table; "" if no kernel takes the product
+  const char* instruction = "";              ///< the machine instruction that multiplies
+  std::size_t tile_rows = 0, tile_cols = 0;  ///< the part of C that a thread block computes
+  accumulate mode = accumulate::fast;        ///< exact_blocks also if the kernel of `fast` has those bits
+  std::string note;                          ///< why a faster kernel is not used; may be empty
+
+  /// All members in one line.
+  std::string text() const {
+    const std::string line = detail::concat(operation, ": ", kernel, " (", instruction, "), tiles of ", tile_rows,
+                                            " x ", tile_cols, ", accumulate ", name(mode));
+    return note.empty() ? line : line + "; " + note;
+  }
 };
 
 }  // namespace ufp4::gpu::inline UFP4_GPU
@@ -67,7 +116,7 @@ inline int integer_amax(const grid4& grid) {
 }
 /// The exponent of the product of the grids' units.
 inline int dot_exponent(const gemm_job& job) {
-  return ufp4::detail::floor_log2(job.left.grid.unit) + ufp4::detail::floor_log2(job.right.grid.unit);
+  return floor_log2(job.left.grid.unit) + floor_log2(job.right.grid.unit);
 }
 /// Is every block's dot product an integer below `most` (at most 2^24) times the units, and therefore a float?
 inline bool exact_dots_below(const gemm_job& job, std::int64_t most) {
@@ -77,50 +126,70 @@ inline bool exact_dots_below(const gemm_job& job, std::int64_t most) {
   return product * job.block < most && exponent >= -149 && exponent <= 103;
 }
 
+#if defined(UFP4_EXPERIMENTAL)
+inline constexpr bool takes_experimental = true;
+#else
+inline constexpr bool takes_experimental = false;
+#endif
+
+/// The first kernel of the table that takes a job; null if there is none.
+inline const gemm_kernel* choose_kernel(const gemm_job& job, const device_facts& device) {
+  for (const gemm_kernel* kernel : gemm_kernels())
+    if ((takes_experimental || !kernel->experimental) && kernel->takes(job, device)) return kernel;
+  return nullptr;
+}
+
+/// An architecture as compilers spell it: "sm_90", "gfx942".
+inline std::string target_name(int architecture) {
+  const target_spelling how = target_spelling_of(architecture);
+  std::string digits;
+  for (int rest = architecture; rest != 0; rest /= how.base)
+    digits.insert(digits.begin(), "0123456789abcdef"[rest % how.base]);
+  return how.prefix + digits;
+}
+
+/// Why kernels above the chosen one are not used, where the author of the program can change that.
+inline std::string why_not_better(const gemm_job& job, const device_facts& device, const gemm_kernel* chosen) {
+  device_facts able = device, common = device;
+  able.compiled = common.compiled = 0;
+  able.specific = true, common.specific = false;
+  std::string why;
+  for (const gemm_kernel* kernel : gemm_kernels()) {
+    if (kernel == chosen) break;
+    if (!kernel->takes(job, able)) continue;
+    if (!why.empty()) why += "; ";
+    if (!kernel->takes(job, device))
+      why += concat(kernel->name, " needs code compiled for ", target_name(device.architecture),
+                    kernel->takes(job, common) ? "" : "a", ", which this program lacks");
+    else
+      why += concat(kernel->name, " has not run on a device yet and is only used with UFP4_EXPERIMENTAL");
+  }
+  return why;
+}
+
+inline explanation explain_job(const char* operation, const gemm_job& job, const device_facts& device) {
+  explanation e{operation, "", "", 0, 0, job.mode, {}};
+  const gemm_kernel* kernel = choose_kernel(job, device);
+  e.note = why_not_better(job, device, kernel);
+  if (kernel == nullptr) return e;
+  e.kernel = kernel->name;
+  e.instruction = kernel->instruction;
+  const unsigned side = kernel->tile_side == nullptr ? 0 : kernel->tile_side(job, device);
+  e.tile_rows = side != 0 ? side : kernel->tile_rows;
+  e.tile_cols = side != 0 ? side : kernel->tile_cols;
+  if (e.mode == accumulate::fast) e.mode = kernel->fast_is;
+  return e;
+}
+
+/// The workspace of the kernel that runs a job; 0 if there is nothing to compute.
+inline std::size_t kernel_bytes(const gemm_job& job, const device_facts& device) {
+  const gemm_kernel* kernel = job.out.rows == 0 || job.out.cols == 0 ? nullptr : choose_kernel(job, device);
+  return kernel == nullptr ? 0 : kernel->workspace(job, device);
+}
+
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
 
-namespace ufp4::gpu::inline UFP4_GPU {
-
-/// One way to multiply. The vendor's table, gemm_kernels(), lists the kernels, the fastest first; a job runs on the
-/// first kernel that takes it.
-///
-/// | instruction  | the machine instruction that multiplies: "fma", "mma.sync.m16n8k32.s8", ...                      |
-/// | takes        | can this program's code run the job on this device? Reads no data                                |
-/// | workspace    | bytes of device memory that `run` needs                                                          |
-/// | run          | queues the kernel                                                                                |
-/// | fast_is      | exact_blocks if `fast` gives the bits of exact_blocks wherever those are finite                  |
-/// | experimental | not run on any device yet, and built on instructions that the CPU simulator does not emulate:    |
-/// |              | chosen only if the program defines UFP4_EXPERIMENTAL (docs/gpu.md, cuda/first_call_check.hpp)    |
-/// | tile_side    | rows and columns of the tiles that a job alone would be cut into; null: tile_rows and tile_cols  |
-/// | run_group    | queues many jobs at once. They differ only in pointers, shapes and strides, have no bias and are |
-/// |              | not empty. Null: they are run one by one                                                         |
-struct gemm_kernel {
-  const char* name = "";                                          ///< as explain() reports it
-  const char* instruction = "";                                   ///< as explain() reports it
-  unsigned tile_rows = 1, tile_cols = 1;                          ///< the part of C that one thread block computes
-  bool (*takes)(const gemm_job&, const device_facts&) = nullptr;  ///< whether the kernel supports the call
-  /// Bytes that the call needs.
-  std::size_t (*workspace)(const gemm_job&, const device_facts&) = [](const gemm_job&, const device_facts&) {
-    return std::size_t{0};
-  };
-  /// Queues the call.
-  error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
-  accumulate fast_is = accumulate::fast;  ///< what the kernel computes in mode `fast`
-  bool experimental = false;              ///< see the table above
-  /// Rows and columns of the tile, if they depend on the call.
-  unsigned (*tile_side)(const gemm_job&, const device_facts&) = nullptr;
-  /// Queues several products in one launch; nullptr if it cannot.
-  error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
-};
-
-/// The kernels for the GPUs that this program is compiled for, the fastest first. cuda.hpp and hip.hpp define it.
-std::span<const gemm_kernel* const> gemm_kernels();
-
-}  // namespace ufp4::gpu::inline UFP4_GPU
-
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
-using namespace gpu::detail;  // the file of a kernel also has its host code
 
 /// The tiles of C, one for each thread block.
 struct tile_grid {
@@ -140,8 +209,8 @@ UFP4_DEVICE tile_index banded_tile(const tile_grid& tiles, unsigned at) {
 
 /// Queues a thread block for each rows x cols of C; sets job.tiles.
 template <class Job>
-error launch_tiled(void (*kernel)(Job), Job job, const ufp4::detail::sink& out, unsigned rows, unsigned cols,
-                   unsigned threads, std::size_t shared_bytes, stream where) {
+error launch_tiled(void (*kernel)(Job), Job job, const sink& out, unsigned rows, unsigned cols, unsigned threads,
+                   std::size_t shared_bytes, stream where) {
   const std::size_t down = (out.rows + rows - 1) / rows, across = (out.cols + cols - 1) / cols;
   if (down == 0 || across == 0) return success;
   if (down > 0x7FFFFFFFu / across) return not_supported;  // a grid has at most 2^31 - 1 blocks

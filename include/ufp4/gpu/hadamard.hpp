@@ -2,20 +2,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ufp4/gpu/context.hpp>
-#include <ufp4/gpu/kernels/hadamard_kernel.hpp>
+#include <cstddef>
+#include <ufp4/gpu/status.hpp>
+#include <ufp4/gpu/thread/elements.hpp>
+#include <ufp4/gpu/vendor.hpp>
+#include <ufp4/gpu/warp/hadamard_run.hpp>
 #include <ufp4/matrix/checks.hpp>
 
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr unsigned hadamard_threads = 256;
+
+struct hadamard_job {
+  source x{};
+  sink out{};
+  transform_spec transform{};
+  bool inverse = false;
+  std::size_t padded_cols = 0;
+
+  /// Groups of sixteen elements in a row, one for each thread.
+  UFP4_HD std::size_t across() const { return (padded_cols + 15) / 16; }
+};
+
+/// Each thread transforms sixteen elements of a row. Threads outside the matrix take part in the shuffles and store
+/// nothing. x and out may be the same matrix: a thread reads only what it writes.
+UFP4_KERNEL(hadamard_threads) hadamard_rows(const hadamard_job job) {
+  const std::size_t at = std::size_t{block_index().x} * hadamard_threads + thread_index().x, across = job.across();
+  const std::size_t row = at / across, sixteen = at % across;
+  float v[thread::run_of_thread];
+  thread::load_sixteen(job.x, row, 16 * sixteen, v);
+  warp::hadamard(job.transform, job.inverse,
+                 static_cast<unsigned>(sixteen % (job.transform.n < 16 ? 1 : job.transform.n / 16)), v);
+  thread::store_sixteen(job.out, row, 16 * sixteen, v);
+}
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+
 namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+inline error queue_hadamard(const kernels::hadamard_job& job, stream where) {
+  return launch_each(&kernels::hadamard_rows, job.x.rows * job.across(), kernels::hadamard_threads, 0, where, job);
+}
 
 template <matrix_scalar X, matrix_scalar Y>
 status transform_rows(const char* operation, const context& ctx, const transform_spec& t, bool inverse,
                       const matrix_view<X>& x, const matrix_view<Y>& out) {
   return checked([&]() -> status {
-    ufp4::detail::check_transform(operation, t, inverse, x, out);
-    return status_of(operation, queue_hadamard({ufp4::detail::source_of(x), ufp4::detail::sink_of(out), t, inverse,
-                                                inverse ? x.cols() : out.cols()},
-                                               ctx.where));
+    check_transform(operation, t, inverse, x, out);
+    return status_of(
+        operation,
+        queue_hadamard({source_of(x), sink_of(out), t, inverse, inverse ? x.cols() : out.cols()}, ctx.where));
   });
 }
 

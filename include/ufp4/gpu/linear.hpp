@@ -16,7 +16,7 @@
 #pragma once
 
 #include <cstddef>
-#include <ufp4/gpu/linear_steps.hpp>
+#include <ufp4/gpu/linear_call.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
@@ -163,7 +163,7 @@ template <matrix_scalar X>
 std::size_t linear_saved_bytes(const recipe::bound_recipe& now, const matrix_view<X>& x,
                                recipe::expert_offsets offsets = {}) {
   detail::workspace_cutter memory;
-  (void)detail::saved_side(now, detail::unchecked_shape(x.rows(), x.cols(), 0, offsets), detail::source_of(x), memory);
+  (void)detail::saved_side(now, detail::make_shape(x.rows(), x.cols(), 0, offsets), detail::source_of(x), memory);
   return memory.used();
 }
 

@@ -1,7 +1,8 @@
-// ufp4 - a linear operation on a GPU as its GEMMs, one for each expert: workspace, queueing, explanation.
+// ufp4 - the linear operations on a GPU, checked, as GEMMs, one for each expert: workspace, queueing, explanation.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -12,20 +13,18 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// The kernels that a linear operation would run.
-///
-/// | left, right | the kernel that quantizes; "" for an operand that is not quantized, was saved, or is empty |
-/// | products    | one for each expert                                                                        |
+/// The kernels that a linear operation would run. `left` and `right` are "" for an operand that is not quantized, was
+/// saved, or is empty.
 struct linear_explanation {
   const char* operation = "";         ///< the operation
-  const char* left = "";              ///< how the left operand is made
-  const char* right = "";             ///< how the right operand is made
-  std::vector<explanation> products;  ///< one for each product
+  const char* left = "";              ///< the kernel that quantizes the left operand
+  const char* right = "";             ///< the kernel that quantizes the right operand
+  std::vector<explanation> products;  ///< one for each expert
 
   /// One line, and one for each product that differs from the previous one.
   std::string text() const {
     const auto by = [](const char* kernel) { return *kernel == '\0' ? "not quantized here" : kernel; };
-    std::string all = ufp4::detail::concat(operation, ": left ", by(left), ", right ", by(right)), last;
+    std::string all = detail::concat(operation, ": left ", by(left), ", right ", by(right)), last;
     for (const explanation& product : products) {
       std::string line = product.text();
       if (line != last) all += '\n' + line;
@@ -94,10 +93,8 @@ inline error prepare_layer(layer_call& call, std::span<std::byte> workspace) {
 /// The workspace that a prepared call needs.
 inline std::size_t layer_bytes(const layer_call& call) {
   std::size_t most = 0;
-  for (std::size_t e = 0; e < call.out.size(); ++e) {
-    const std::size_t own = call.skips(e) ? 0 : kernel_bytes(call.job(e), call.device);
-    most = own > most ? own : most;
-  }
+  for (std::size_t e = 0; e < call.out.size(); ++e)
+    if (const std::size_t own = call.skips(e) ? 0 : kernel_bytes(call.job(e), call.device); own > most) most = own;
   return call.operand_bytes + most;
 }
 /// The same for a call that is not prepared, for either mode of writing the output.
@@ -155,5 +152,126 @@ inline bool runs(const linear_explanation& all) {
     if (*product.kernel == '\0') return false;
   return !all.products.empty();
 }
+
+using recipe::detail::by_tokens, recipe::detail::by_weights, recipe::detail::transposed;
+using recipe::detail::make_shape, recipe::detail::shape;
+
+/// X^T for wgrad: of a matrix, or as a forward pass saved it.
+inline layer_side saved_operand(const bound_recipe& now, const shape& s, const source& x) {
+  return {&now, 5, transposed(by_tokens(s, x))};
+}
+inline layer_side saved_operand(const bound_recipe& now, const shape&, std::vector<saved_activation::part> saved) {
+  return {&now, 5, {}, std::move(saved)};
+}
+
+/// A saved X^T: each part has its own memory.
+inline layer_side saved_side(const bound_recipe& now, const shape& s, const source& x, workspace_cutter& memory) {
+  layer_side side = saved_operand(now, s, x);
+  cut_side(side, side.parts.size(), true, memory);
+  return side;
+}
+inline saved_activation::part saved_part(const layer_side& side, std::size_t e) {
+  saved_activation::part kept{gemm_side_of(side, e), recipe::detail::block_of(*side.now, side.index).cols};
+  if (side.quantizes()) return kept;
+  const auto stride = static_cast<std::ptrdiff_t>(kept.side.cols);
+  kept.side.plain = {side.places[e].codes, dtype::bf16, kept.side.rows, kept.side.cols, stride, 1};
+  return kept;
+}
+
+/// From shapes alone, because before linear_forward the object is empty.
+inline layer_side saved_operand(const bound_recipe& now, const shape& s, const saved_activation&) {
+  workspace_cutter counter;
+  const source x{nullptr, dtype::f32, s.tokens, s.inputs, static_cast<std::ptrdiff_t>(s.inputs), 1};
+  const layer_side side = saved_side(now, s, x, counter);
+  std::vector<saved_activation::part> parts;
+  for (std::size_t e = 0; e < side.parts.size(); ++e) parts.push_back(saved_part(side, e));
+  return {&now, 5, {}, std::move(parts)};
+}
+
+/// Queues a saved X^T. A part that is not quantized is copied, rounded to bf16, by the Hadamard kernel without
+/// transform.
+inline status save(const char* operation, const layer_side& side, saved_activation& saved, stream where) {
+  if (const error e = measure(side, where); e != success) return status_of(operation, e);
+  saved.raw().clear();
+  for (std::size_t part = 0; part < side.parts.size(); ++part) {
+    const saved_activation::part& kept = saved.raw().emplace_back(saved_part(side, part));
+    const source& to = kept.side.plain;
+    const sink copy{const_cast<void*>(to.data), to.kind, to.rows, to.cols, to.row_stride, to.col_stride};
+    const error e = side.quantizes() ? quantize_part(side, part, where)
+                                     : queue_hadamard({side.parts[part], copy, {}, false, to.cols}, where);
+    if (e != success) return status_of(operation, e);
+  }
+  return {};
+}
+
+// The three operations as calls. Their arguments need not be checked; without offsets the call is the dense one.
+
+inline layer_call forward_of(const bound_recipe& now, const source& x, const source& w, const sink& y,
+                             recipe::expert_offsets offsets) {
+  const shape s = make_shape(x.rows, x.cols, y.cols, offsets);
+  return {{&now, 0, by_tokens(s, x)}, {&now, 1, by_weights(s, w)}, by_tokens(s, y)};
+}
+inline layer_call backward_input_of(const bound_recipe& now, const source& dy, const source& w, const sink& dx,
+                                    recipe::expert_offsets offsets,
+                                    recipe::write_mode mode = recipe::write_mode::overwrite) {
+  const shape s = make_shape(dy.rows, dx.cols, dy.cols, offsets);
+  return {{&now, 2, by_tokens(s, dy)}, {&now, 3, transposed(by_weights(s, w))}, by_tokens(s, dx), mode};
+}
+/// `x`: the matrix, or its saved parts.
+template <class X>
+layer_call backward_weight_of(const bound_recipe& now, const source& dy, const X& x, const sink& dw,
+                              recipe::expert_offsets offsets, recipe::write_mode mode = recipe::write_mode::overwrite) {
+  const shape s = make_shape(dy.rows, dw.cols, dy.cols, offsets);
+  return {{&now, 4, transposed(by_tokens(s, dy))}, saved_operand(now, s, x), by_weights(s, dw), mode};
+}
+
+inline status forward(const char* operation, const context& ctx, const bound_recipe& now, const source& x,
+                      recipe::expert_offsets offsets, const source& w, const sink& y, saved_activation* saved) {
+  return checked([&]() -> status {
+    const shape s = recipe::detail::check_forward(operation, now, x, offsets, w, y, saved != nullptr);
+    const layer_call call = forward_of(now, x, w, y, offsets);
+    if (saved == nullptr) return queue_layer(operation, ctx, call);
+    workspace_cutter memory(saved->memory());
+    const layer_side side = saved_side(now, s, x, memory);
+    check_memory(operation, "saved.memory", saved->memory(), memory.used());
+    if (status done = queue_layer(operation, ctx, call); !done) return done;
+    saved->made() = {now.step(), now.layer()};
+    return save(operation, side, *saved, ctx.where);
+  });
+}
+inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
+                             recipe::expert_offsets offsets, const source& w, const sink& dx, recipe::write_mode mode) {
+  return checked([&] {
+    recipe::detail::check_backward_input(operation, now, dy, offsets, w, dx);
+    return queue_layer(operation, ctx, backward_input_of(now, dy, w, dx, offsets, mode));
+  });
+}
+inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
+                              const source& x, recipe::expert_offsets offsets, const sink& dw,
+                              recipe::write_mode mode) {
+  return checked([&] {
+    recipe::detail::check_backward_weight(operation, now, dy, x, offsets, dw);
+    return queue_layer(operation, ctx, backward_weight_of(now, dy, x, dw, offsets, mode));
+  });
+}
+inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
+                              const saved_activation& saved, recipe::expert_offsets offsets, const sink& dw,
+                              recipe::write_mode mode) {
+  return checked([&] {
+    std::vector<recipe::detail::saved_shape> shapes;
+    for (const auto& [side, block] : saved.raw())
+      shapes.push_back(
+          {side.rows, side.cols, block, side.transform, side.is_quantized, side.grid, side.scale, saved.made()});
+    recipe::detail::check_backward_weight(operation, now, dy, shapes, offsets, dw);
+    return queue_layer(operation, ctx, backward_weight_of(now, dy, saved.raw(), dw, offsets, mode));
+  });
+}
+
+template <class T>
+concept matrix_or_saved = ufp4::detail::plain_operand<T> || std::same_as<T, saved_activation>;
+
+/// A saved X^T is passed on as it is, a matrix as its source.
+using ufp4::detail::source_of;
+inline const saved_activation& source_of(const saved_activation& saved) { return saved; }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <ufp4/gpu/gemm_call.hpp>
-#include <ufp4/gpu/kernels/hadamard_kernel.hpp>
+#include <ufp4/gpu/gemm.hpp>
+#include <ufp4/gpu/hadamard.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/recipe/linear_plan.hpp>
 #include <ufp4/recipe/recipes.hpp>
@@ -47,8 +47,6 @@ class saved_activation {
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 using recipe::bound_recipe;
-using ufp4::detail::sink, ufp4::detail::sink_of;
-using ufp4::detail::source, ufp4::detail::source_of;
 
 /// All parts of one operand, and the memory of their codes.
 struct layer_side {
@@ -68,13 +66,13 @@ struct layer_side {
   const recipe::operand_policy& policy() const { return now->recipe().operand(index); }
   bool quantizes() const { return policy().quantized && ready.empty(); }
   bool two_level() const { return quantizes() && policy().format.two_level; }
-  ufp4::detail::quantize_job job(std::size_t e) const {
+  quantize_job job(std::size_t e) const {
     return recipe::detail::job_of(*now, index, parts[e], static_cast<std::uint32_t>(e));
   }
 };
 
-inline std::size_t code_bytes(const ufp4::detail::quantize_job& job) { return job.x.rows * job.padded_cols / 2; }
-inline std::size_t scale_bytes(const ufp4::detail::quantize_job& job) {
+inline std::size_t code_bytes(const quantize_job& job) { return job.x.rows * job.padded_cols / 2; }
+inline std::size_t scale_bytes(const quantize_job& job) {
   return job.strips() * (job.padded_cols / static_cast<std::size_t>(job.format.block.cols)) *
          static_cast<std::size_t>(ufp4::detail::scale_bytes(job.format.scale));
 }
@@ -101,7 +99,7 @@ inline void cut_side(layer_side& side, std::size_t together, bool keeps, workspa
 /// Part e as an operand of a GEMM.
 inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
   if (!side.ready.empty()) return side.ready[e].side;
-  const ufp4::detail::quantize_job job = side.job(e);
+  const quantize_job job = side.job(e);
   if (!side.quantizes()) {
     gemm_side out = side_of_plain(job.x, job.padded_cols, job.transform);
     out.rounds_plain_to_bf16 = true;

@@ -27,8 +27,8 @@ class quantized_view {
                  std::size_t cols, const transform_spec& applied = {})
       : codes_(codes), scales_(scales), tensor_scale_(tensor_scale), rows_(rows), cols_(cols), transform_(applied) {
     (void)ufp4::quantized_view<Format>(codes, scales, 1.0f, rows, cols, applied);  // for its checks
-    ufp4::detail::expects(!Format::two_level || tensor_scale != nullptr || rows * cols == 0,
-                          "quantized_view: tensor_scale is null: the format has two levels of scales");
+    detail::expects(!Format::two_level || tensor_scale != nullptr || rows * cols == 0,
+                    "quantized_view: tensor_scale is null: the format has two levels of scales");
   }
 
   std::span<std::uint8_t> codes() const { return codes_; }
@@ -36,7 +36,7 @@ class quantized_view {
   float* tensor_scale() const { return tensor_scale_; }  ///< in device memory; null for formats of one level
   std::size_t rows() const { return rows_; }
   std::size_t cols() const { return cols_; }
-  std::size_t padded_cols() const { return ufp4::detail::padded_length(cols_, Format::block, transform_); }
+  std::size_t padded_cols() const { return detail::padded_length(cols_, Format::block, transform_); }
   const transform_spec& transform() const { return transform_; }
 
  private:
@@ -52,15 +52,15 @@ template <any_block_format Format>
 class quantized_matrix {
  public:
   using format = Format;
-  using scale_type = typename Format::scale_type;
+  using scale_type = typename quantized_view<Format>::scale_type;
 
   quantized_matrix() = default;
   /// Uninitialized memory for rows x cols elements with a transform.
   quantized_matrix(std::size_t rows, std::size_t cols, const transform_spec& applied = {})
       : rows_(rows), cols_(cols), transform_(applied) {
-    const std::size_t padded = ufp4::detail::padded_length(cols, Format::block, applied);
-    codes_ = buffer<std::uint8_t>(ufp4::detail::element_count("quantized_matrix", rows, cols, padded, applied) / 2);
-    scales_ = buffer<scale_type>(ufp4::detail::scale_rows(rows, Format::block) * (padded / Format::block_size));
+    const std::size_t padded = detail::padded_length(cols, Format::block, applied);
+    codes_ = buffer<std::uint8_t>(detail::element_count("quantized_matrix", rows, cols, padded, applied) / 2);
+    scales_ = buffer<scale_type>(detail::scale_rows(rows, Format::block) * (padded / Format::block_size));
     if (Format::two_level) tensor_scale_ = buffer<float>(1);
   }
   /// A copy of a matrix on the host; waits for the device.

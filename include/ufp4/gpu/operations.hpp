@@ -3,9 +3,7 @@
 #pragma once
 
 #include <ufp4/device.hpp>
-#include <ufp4/gpu/amax.hpp>
 #include <ufp4/gpu/buffer.hpp>
-#include <ufp4/gpu/context.hpp>
 #include <ufp4/gpu/dequantize.hpp>
 #include <ufp4/gpu/gemm.hpp>
 #include <ufp4/gpu/gemm_grouped.hpp>
@@ -13,3 +11,4 @@
 #include <ufp4/gpu/linear.hpp>
 #include <ufp4/gpu/matrix.hpp>
 #include <ufp4/gpu/quantize.hpp>
+#include <ufp4/gpu/status.hpp>

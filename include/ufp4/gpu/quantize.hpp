@@ -1,4 +1,4 @@
-// ufp4 - quantize, quantize_both: from a matrix of floats in device memory to 4-bit blocks there.
+// ufp4 - quantize, quantize_both, amax: from a matrix of floats in device memory to 4-bit blocks there.
 // SPDX-License-Identifier: Apache-2.0
 //
 //   gpu::quantize<nvfp4>(ctx, x, out, random_hadamard<16>{42}, stochastic{.seed = 7});   // queued on ctx.where
@@ -17,10 +17,10 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
-#include <ufp4/gpu/context.hpp>
 #include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/gpu/matrix.hpp>
+#include <ufp4/gpu/status.hpp>
 #include <ufp4/matrix/checks.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
@@ -45,7 +45,7 @@ struct quantize_explanation {
 
   /// All members in one line.
   std::string text() const {
-    const std::string line = ufp4::detail::concat(operation, ": ", kernel);
+    const std::string line = detail::concat(operation, ": ", kernel);
     return note.empty() ? line : line + "; " + note;
   }
 };
@@ -68,13 +68,12 @@ void check_quantize(const char* operation, const matrix_view<T>& x, const quanti
   expects(out.rows() == x.rows() && out.cols() == x.cols(), operation, ": shape mismatch: out is ", out.rows(), " x ",
           out.cols(), ", x is ", x.rows(), " x ", x.cols());
   expects(same_map(out.transform(), all.host.transform), operation, ": transform mismatch: out was made for ",
-          ufp4::detail::transform_name(out.transform()), ", the policies have ",
-          ufp4::detail::transform_name(all.host.transform),
+          transform_name(out.transform()), ", the policies have ", transform_name(all.host.transform),
           out.transform().n == all.host.transform.n ? " with other signs" : "");
-  ufp4::detail::check_apart(operation, "codes", out.codes(), "x", x);
-  ufp4::detail::check_apart(operation, "scales", out.scales(), "x", x);
+  check_apart(operation, "codes", out.codes(), "x", x);
+  check_apart(operation, "scales", out.scales(), "x", x);
   const std::span<float> tensor_scale{out.tensor_scale(), out.tensor_scale() == nullptr ? 0u : 1u};
-  ufp4::detail::check_apart(operation, "tensor_scale", tensor_scale, "x", x);
+  check_apart(operation, "tensor_scale", tensor_scale, "x", x);
   expects(!all.has_amax_at || all.amax_at != out.tensor_scale(), operation,
           ": tensor_amax_at is the tensor_scale of out: it is written while threads still read the amax");
 }
@@ -97,7 +96,7 @@ quantize_task task_of(const matrix_view<T>& x, const quantized_view<format_of<F>
                       std::uint32_t* amax_bits) {
   using Format = format_of<F>;
   quantize_task task;
-  task.job = ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<Format>, all.host);
+  task.job = make_job(source_of(x), spec_of<Format>, all.host);
   task.job.counts = all.report != nullptr;
   if constexpr (std::is_same_v<typename O::rule, scale_rule_spec>) task.rule = all.host.rule;
   if constexpr (std::is_same_v<typename O::rounding, rounding_spec>) task.rounding = all.host.rounding;
@@ -115,6 +114,12 @@ quantize_task task_of(const matrix_view<T>& x, const quantized_view<format_of<F>
 template <quantizer_target F, class O>
 inline constexpr bool has_own_coder = compat::preset<F> || !std::is_same_v<typename O::rounding, rounding_spec> ||
                                       !std::is_same_v<typename O::rule, scale_rule_spec>;
+
+/// Does one kernel quantize a matrix and its transpose?
+template <quantizer_target Rows, quantizer_target Cols, class R, class C>
+bool reads_once(const quantize_task& down, const quantize_task& across) {
+  return !has_own_coder<Rows, R> && !has_own_coder<Cols, C> && takes_both(down, across);
+}
 
 template <quantizer_target F, class O>
 error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stream where) {
@@ -134,6 +139,15 @@ error queue_tensor_amax(const quantize_task& task, const O& all, std::uint32_t* 
   if (!needs_amax<F>(all)) return success;
   const error e = set_zero(amax_bits, sizeof *amax_bits, where);
   return e == success ? queue_amax(task.job, amax_bits, where) : e;
+}
+
+/// Queues a whole quantization.
+template <quantizer_target F, matrix_scalar T, class O>
+error queue_quantization(const matrix_view<T>& x, const quantized_view<format_of<F>>& out, const O& all,
+                         std::uint32_t* amax_bits, stream where) {
+  const quantize_task task = task_of<F>(x, out, all, amax_bits);
+  const error e = queue_tensor_amax<F>(task, all, amax_bits, where);
+  return e == success ? queue_codes<F>(task, all, where) : e;
 }
 
 template <quantizer_target F, class O>
@@ -160,9 +174,7 @@ status quantize(const context& ctx, const matrix_view<T>& x, const quantized_vie
     detail::check_quantize<F>("quantize", x, out, all);
     detail::check_workspace("quantize", ctx, detail::amax_workspace<F>(all));
     auto* amax_bits = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
-    const auto task = detail::task_of<F>(x, out, all, amax_bits);
-    const error e = detail::queue_tensor_amax<F>(task, all, amax_bits, ctx.where);
-    return detail::status_of("quantize", e == success ? detail::queue_codes<F>(task, all, ctx.where) : e);
+    return detail::status_of("quantize", detail::queue_quantization<F>(x, out, all, amax_bits, ctx.where));
   });
 }
 
@@ -202,9 +214,8 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
     error e = detail::queue_tensor_amax<Rows>(down, for_rows.options, row_amax, ctx.where);
     if (e == success) e = detail::queue_tensor_amax<Cols>(across, for_cols.options, col_amax, ctx.where);
     if (e != success) return detail::status_of(operation, e);
-    if constexpr (!detail::has_own_coder<Rows, R> && !detail::has_own_coder<Cols, C>)
-      if (detail::takes_both(down, across))
-        return detail::status_of(operation, detail::queue_both(down, across, ctx.where));
+    if (detail::reads_once<Rows, Cols, R, C>(down, across))
+      return detail::status_of(operation, detail::queue_both(down, across, ctx.where));
     e = detail::queue_codes<Rows>(down, for_rows.options, ctx.where);
     return detail::status_of(operation,
                              e == success ? detail::queue_codes<Cols>(across, for_cols.options, ctx.where) : e);
@@ -226,11 +237,32 @@ quantize_explanation explain_both(const context&, const matrix_view<T>& x, const
                                   const policy_set<C>& for_cols = {}) {
   const auto down = detail::task_of<Rows>(x, quantized_view<format_of<Rows>>{}, for_rows.options, nullptr);
   const auto across = detail::task_of<Cols>(transpose(x), quantized_view<format_of<Cols>>{}, for_cols.options, nullptr);
-  if constexpr (!detail::has_own_coder<Rows, R> && !detail::has_own_coder<Cols, C>)
-    if (detail::takes_both(down, across)) return {"quantize_both", "quantize_lanes_both", {}};
+  if (detail::reads_once<Rows, Cols, R, C>(down, across)) return {"quantize_both", "quantize_lanes_both", {}};
   return {"quantize_both", detail::kernel_name<Rows>(down, for_rows.options),
-          ufp4::detail::concat("x is read twice, by ", detail::kernel_name<Cols>(across, for_cols.options),
-                               " for its transpose")};
+          detail::concat("x is read twice, by ", detail::kernel_name<Cols>(across, for_cols.options),
+                         " for its transpose")};
+}
+
+/// *out = the host's amax(x, t), in device memory: for tensor_amax_at, or for an all-reduce over ranks first (the order
+/// of floats >= 0 is the order of their bits). Needs no workspace.
+template <matrix_scalar T>
+status amax(const context& ctx, const matrix_view<T>& x, float* out, const transform_spec& t = {}) {
+  return detail::checked([&]() -> status {
+    detail::check_data("amax", "x", x);
+    detail::check_signs("amax", t);
+    detail::expects(out != nullptr, "amax: out is null");
+    detail::quantize_job job;
+    job.x = detail::source_of(x);
+    job.transform = t;
+    auto* bits = reinterpret_cast<std::uint32_t*>(out);
+    const error e = set_zero(bits, sizeof *bits, ctx.where);
+    return detail::status_of("amax", e == success ? detail::queue_amax(job, bits, ctx.where) : e);
+  });
+}
+/// The same with a transform type, such as random_hadamard<16>.
+template <matrix_scalar T, transform Transform>
+status amax(const context& ctx, const matrix_view<T>& x, float* out, const Transform& t) {
+  return amax(ctx, x, out, t.spec());
 }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -9,21 +9,16 @@
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 /// Pointers are to device memory.
-///
-/// | global_amax_bits | the bits of the tensor's amax, computed before on the same stream; null: the amax is |
-/// |                  | `global_amax`                                                                        |
-/// | tensor_scale     | written for a two-level format                                                       |
-/// | report           | is added to; null: no report                                                         |
 struct quantize_task {
-  ufp4::detail::quantize_job job{};
+  quantize_job job{};
   scale_rule_spec rule{};
   rounding_spec rounding{};
   std::uint8_t* codes = nullptr;
   void* scales = nullptr;
-  float* tensor_scale = nullptr;
-  const std::uint32_t* global_amax_bits = nullptr;
-  float global_amax = 0;
-  quantize_report* report = nullptr;
+  float* tensor_scale = nullptr;                    ///< written for a two-level format
+  const std::uint32_t* global_amax_bits = nullptr;  ///< of the tensor, computed before on the same stream
+  float global_amax = 0;                            ///< if global_amax_bits is null
+  quantize_report* report = nullptr;                ///< is added to; null: no report
 };
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
@@ -37,16 +32,14 @@ using detail::quantize_task;
 /// scale NaN.
 template <class Coder>
 UFP4_DEVICE tensor_constants constants_of(const quantize_task& task, const Coder& coder) {
-  std::uint32_t bits =
-      task.global_amax_bits != nullptr ? *task.global_amax_bits : ufp4::detail::to_bits(task.global_amax);
-  if (bits == ufp4::detail::sign_mask) bits = 0;
+  std::uint32_t bits = task.global_amax_bits != nullptr ? *task.global_amax_bits : to_bits(task.global_amax);
+  if (bits == sign_mask) bits = 0;
   tensor_constants tensor{};
   if constexpr (requires { Coder::constants(coder.format, 0.0f); })
-    tensor = Coder::constants(coder.format, ufp4::detail::to_float(bits));
+    tensor = Coder::constants(coder.format, to_float(bits));
   else
-    tensor = ufp4::detail::make_tensor_constants(coder.format, coder.rule, ufp4::detail::to_float(bits));
-  if (task.job.format.two_level && bits >= ufp4::detail::infinity_bits)
-    tensor.decode = ufp4::detail::to_float(0x7FC00000u);
+    tensor = make_tensor_constants(coder.format, coder.rule, to_float(bits));
+  if (task.job.format.two_level && bits >= infinity_bits) tensor.decode = to_float(0x7FC00000u);
   return tensor;
 }
 

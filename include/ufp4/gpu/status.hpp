@@ -1,7 +1,10 @@
-// ufp4 - status: the result of an operation on a GPU.
+// ufp4 - context and status: the first argument of every operation on a GPU, and its result.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <ufp4/detail/expects.hpp>
@@ -9,23 +12,32 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// | ok()   | the work is queued on the stream; errors of the running kernel are reported by the runtime          |
-/// | code() | the error of the runtime; invalid_argument for a mistake in the arguments: then nothing was queued  |
-/// | text() | one message: the host's for a mistake in the arguments, else the call and the text of the runtime   |
+/// The result of an operation. Errors of a running kernel are reported by the runtime.
 class [[nodiscard]] status {
  public:
   status() = default;
   /// An error of the runtime, or of an argument.
   status(error code, std::string text) : code_(code), text_(static_cast<std::string&&>(text)) {}
 
-  bool ok() const { return code_ == success; }     ///< whether the work is queued
+  bool ok() const { return code_ == success; }     ///< is the work queued on the stream?
   explicit operator bool() const { return ok(); }  ///< the same
-  error code() const { return code_; }             ///< of the runtime
+  /// The error of the runtime; invalid_argument for a mistake in the arguments: then nothing was queued.
+  error code() const { return code_; }
+  /// The host's message for a mistake in the arguments, else the call and the text of the runtime.
   const std::string& text() const { return text_; }
 
  private:
   error code_ = success;
   std::string text_;
+};
+
+/// The first argument of every operation. Operations queue work on the stream and return; none waits, none allocates,
+/// and all can be captured into a graph.
+struct context {
+  stream where{};  ///< work is queued on it
+  /// Device memory, aligned to 256 bytes, for calls whose workspace_bytes() is not 0. Calls on one stream may share it,
+  /// calls on different streams must not.
+  std::span<std::byte> workspace{};
 };
 
 }  // namespace ufp4::gpu::inline UFP4_GPU
@@ -53,8 +65,8 @@ inline status status_of(const char* operation, error e) {
   const failure_reason reason = last_failure();
   last_failure() = {};
   if (e == success) return {};
-  if (reason.who != nullptr) return {e, ufp4::detail::concat(operation, ": ", reason.who, ": ", reason.why)};
-  return {e, ufp4::detail::concat(operation, ": ", error_text(e))};
+  if (reason.who != nullptr) return {e, concat(operation, ": ", reason.who, ": ", reason.why)};
+  return {e, concat(operation, ": ", error_text(e))};
 }
 
 /// The status that body() returns, or a status with the message of a failed check. Without exceptions a failed check
@@ -70,6 +82,23 @@ status checked(const Body& body) {
     return {invalid_argument, rejection.what()};
   }
 #endif
+}
+
+inline void check_memory(const char* operation, const char* name, std::span<std::byte> memory, std::size_t needed) {
+  const auto first = reinterpret_cast<std::uintptr_t>(memory.data());
+  expects(needed == 0 || first % 256 == 0, operation, ": ", name, " is not aligned to 256 bytes: address ", first);
+  expects(memory.size() >= needed, operation, ": ", name, " is too small: ", memory.size(), " bytes, needs ", needed);
+}
+inline void check_workspace(const char* operation, const context& ctx, std::size_t needed) {
+  check_memory(operation, "context.workspace", ctx.workspace, needed);
+}
+
+/// Queues one thread for each of `items`; nothing for none.
+template <class Job>
+error launch_each(void (*kernel)(Job), std::size_t items, unsigned threads, std::size_t shared_bytes, stream where,
+                  const Job& job) {
+  if (items == 0) return success;
+  return launch(kernel, {static_cast<unsigned>((items + threads - 1) / threads)}, {threads}, shared_bytes, where, job);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

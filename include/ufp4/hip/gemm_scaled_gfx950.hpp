@@ -27,7 +27,7 @@
 #include <span>
 #include <ufp4/block/presets.hpp>
 #include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/thread/containers.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 #include <ufp4/hip/byte_tables.hpp>
 #include <ufp4/hip/matrix_tile.hpp>

@@ -1,4 +1,4 @@
-// ufp4 - the shims of gpu/vendor.hpp for HIP: what differs from CUDA. The rest is in gpu/runtime_calls.hpp.
+// ufp4 - the shims of gpu/vendor.hpp for HIP: what differs from CUDA. The rest is there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -16,7 +16,7 @@ inline constexpr unsigned amax_threads = 256;
 
 /// Thread blocks stride over the matrix, so that a wave needs one atomic operation for any size.
 struct amax_job {
-  ufp4::detail::source x{};
+  source x{};
   transform_spec transform{};
   std::size_t across = 0;  ///< groups of sixteen in a row, rounded up to whole runs
   std::uint32_t* bits = nullptr;
@@ -28,8 +28,8 @@ struct amax_job {
 UFP4_DEVICE std::uint32_t finite_amax(const float (&v)[thread::run_of_thread], std::uint32_t amax) {
   UFP4_UNROLL
   for (unsigned j = 0; j < thread::run_of_thread; ++j) {
-    const std::uint32_t m = ufp4::detail::magnitude_bits(v[j]);
-    amax = m < ufp4::detail::infinity_bits && m > amax ? m : amax;
+    const std::uint32_t m = magnitude_bits(v[j]);
+    amax = m < infinity_bits && m > amax ? m : amax;
   }
   return amax;
 }

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/kernels/decode_bf16.hpp>
+#include <ufp4/gpu/kernels/library_operands.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
@@ -37,7 +37,7 @@ UFP4_KERNEL(finish_threads) set_factors(const finish_job job) {
   product_factors& f = *job.factors;
   const bool writes = job.sums == nullptr;
   const thread::result_scales by = thread::scales_of(thread::epilogue_of(job.product));
-  const float alpha = ufp4::detail::rounded(by.a * by.alpha_b);
+  const float alpha = rounded(by.a * by.alpha_b);
   const bool rescue = f.unfit != 0 || (writes && !(thread::is_normal(alpha) && thread::is_normal(by.alpha_b)));
   const std::size_t at = std::size_t{block_index().x} * finish_threads + thread_index().x;
   if (at == 0) {
@@ -58,7 +58,7 @@ UFP4_KERNEL(finish_threads) finish_product(UFP4_PARAMETER finish_job job) {
   const thread::epilogue to = thread::epilogue_of(job.product);
   const thread::result_scales by = thread::scales_of(to);
   for (std::size_t i = block_index().y; i < job.product.out.rows; i += grid_size().y)
-    thread::store_sum(to, by, i, j, rescue ? ufp4::detail::quiet_nan : job.sums[i * job.sums_stride + j],
+    thread::store_sum(to, by, i, j, rescue ? quiet_nan : job.sums[i * job.sums_stride + j],
                       [&](std::size_t row, std::size_t col) { return thread::recomputed(job.product, by, row, col); });
 }
 

@@ -11,7 +11,7 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 /// Significant bits of the values of a grid; 24 if they are not small integers times a power of two.
 inline int significant_bits(const grid4& grid) {
   std::uint32_t used = 0;
-  for (const float v : grid.value) used |= ufp4::detail::to_bits(v) & 0x007FFFFFu;
+  for (const float v : grid.value) used |= to_bits(v) & 0x007FFFFFu;
   int bits = 1;
   for (; used != 0; used = used << 1 & 0x007FFFFFu) ++bits;
   return bits;
@@ -42,29 +42,27 @@ struct scale_range {
 inline scale_range safe_scales(const grid4& grid, int limit = 127) {
   int low = 127, high = -127;
   for (const float v : grid.value) {
-    if (v == 0.0f || !ufp4::detail::is_finite(v)) continue;
-    const int e = ufp4::detail::floor_log2(v);
+    if (v == 0.0f || !is_finite(v)) continue;
+    const int e = floor_log2(v);
     low = e < low ? e : low;
     high = e > high ? e : high;
   }
   // value < 2^(high + 1) and scale < 2^(s + 1), so the product is below 2^limit if high + s <= limit - 2
-  const auto power = [](int e) { return ufp4::detail::exp2i(e < -126 ? -126 : e > 127 ? 127 : e); };
+  const auto power = [](int e) { return exp2i(e < -126 ? -126 : e > 127 ? 127 : e); };
   return {power(-126 - (low < 0 ? low : 0)), power(limit - 2 - (high > 0 ? high : 0))};
 }
 
-/// | rounds   | products may have more than 8 significant bits: they are computed in binary32 and rounded |
-/// | in_range | scales whose products with the grid are normal bf16 numbers, after rounding too           |
 struct folding {
   scale_kind scale = scale_kind::f32;
-  bool rounds = false;
-  scale_range in_range{};
+  bool rounds = false;          ///< products may have more than 8 significant bits: computed in binary32 and rounded
+  scale_range in_range{};       ///< scales whose products with the grid are normal bf16 numbers, after rounding too
   thread::half_table values{};  ///< of the grid, as bf16
 };
 
 /// Can bf16 hold the products with this scale? Scales of 0 and NaN are in range too.
 UFP4_DEVICE bool is_in_range(const folding& how, float scale) {
   const float m = ufp4::detail::magnitude(scale);
-  return (m >= how.in_range.low && m <= how.in_range.high) || m == 0.0f || ufp4::detail::is_nan(scale);
+  return (m >= how.in_range.low && m <= how.in_range.high) || m == 0.0f || is_nan(scale);
 }
 
 inline folding folding_of(const gemm_side& side) {

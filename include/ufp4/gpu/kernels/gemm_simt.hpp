@@ -11,7 +11,7 @@
 
 #include <cstddef>
 #include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/kernels/hadamard_kernel.hpp>
+#include <ufp4/gpu/hadamard.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
@@ -51,7 +51,7 @@ UFP4_DEVICE void stage_values(const simt_job& job, const gemm_side& side, std::s
       if (side.is_quantized) {
         const unsigned pair = side.codes[(row * side.padded_cols + k + e) / 2];
         v = to.table[e % 2 == 0 ? pair & 15u : pair >> 4];
-        if (folds) v = ufp4::detail::rounded(v * scale_of(side, job.product.block, row, (k + e) / job.product.block));
+        if (folds) v = rounded(v * scale_of(side, job.product.block, row, (k + e) / job.product.block));
       } else if (k + e < side.plain.cols) {
         v = thread::load(side.plain, row, k + e);
       }
@@ -88,8 +88,7 @@ UFP4_DEVICE void multiply(const simt_job& job, const simt_operand& a, const simt
     UFP4_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
       UFP4_UNROLL
-      for (unsigned j = 0; j < 4; ++j)
-        dot[i][j] = ufp4::detail::fma(a.value[e][y + 16 * i], b.value[e][x + 16 * j], dot[i][j]);
+      for (unsigned j = 0; j < 4; ++j) dot[i][j] = fma(a.value[e][y + 16 * i], b.value[e][x + 16 * j], dot[i][j]);
     }
     if ((k + e + 1) % block != 0) continue;
     const unsigned at = e / block;
@@ -98,7 +97,7 @@ UFP4_DEVICE void multiply(const simt_job& job, const simt_operand& a, const simt
       UFP4_UNROLL
       for (unsigned j = 0; j < 4; ++j) {
         const float scale = a.scale[at][y + 16 * i] * b.scale[at][x + 16 * j];
-        acc[i][j] = ufp4::detail::fma(dot[i][j] * job.unit, scale, acc[i][j]);
+        acc[i][j] = fma(dot[i][j] * job.unit, scale, acc[i][j]);
         dot[i][j] = 0;
       }
     }

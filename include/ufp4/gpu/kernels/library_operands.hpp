@@ -1,17 +1,150 @@
-// ufp4 - operands for libraries that multiply block-scaled matrices: scales in the 128x4 layout, codes in bytes.
+// ufp4 - operands for libraries that multiply: bf16 with the scales folded in, or scales in the 128x4 layout and codes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Codes of E2M1 are not changed. Other grids become E4M3 bytes of the same values (thread/containers.hpp).
+// decode_bf16 makes a plain bf16 matrix in device memory:
+//
+// | exact   | if value * scale has at most 8 significant bits (products_fit): 8-bit scales and the usual grids |
+// | rounded | to nearest even otherwise: folded_bf16 only                                                      |
+// | range   | a product of finite factors that is not a normal bf16 number below `limit` sets a flag in device |
+// |         | memory; the multiplication is then not used (kernels/finish_product.hpp)                         |
+// | NaN     | a scale of NaN makes its block NaN                                                               |
+//
+// Bound by memory bandwidth: for 8 elements 4.5 to 6 bytes are read and 16 are written. A warp reads 128 bytes of codes
+// and writes 512 contiguous bytes at a time, with four such loads in flight before the first use, and executes about 60
+// instructions for them.
+//
+// Libraries for block-scaled matrices take codes of E2M1 as they are. Other grids become E4M3 bytes of the same values
+// (thread/containers.hpp).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <ufp4/block/layouts.hpp>
 #include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/kernels/decode_bf16.hpp>
-#include <ufp4/gpu/thread/containers.hpp>
+#include <ufp4/gpu/kernels/folding.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/gpu/thread/elements.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+inline constexpr unsigned decode_threads = 256, decode_steps = 4;
+
+struct decode_bf16_job {
+  gemm_side side{};
+  unsigned block_shift = 4;        ///< log2 of the block length along K, at least 3
+  bool rounds = false;             ///< some product may have more than 8 significant bits; always if not quantized
+  std::uint32_t limit = 0x7F80u;   ///< bf16 bits: products must be smaller in magnitude
+  scale_range safe{};              ///< scales whose products are normal and below the limit
+  std::uint16_t* out = nullptr;    ///< rows x padded_cols bf16, packed, aligned to 16 bytes
+  std::uint32_t* unfit = nullptr;  ///< set to 1
+
+  UFP4_HD std::size_t row_eights() const { return side.padded_cols / 8; }
+  UFP4_HD std::size_t eights() const { return side.rows * row_eights(); }
+};
+
+/// Four bytes from any address.
+UFP4_DEVICE std::uint32_t load_word(const std::uint8_t* p) {
+  if (reinterpret_cast<std::uintptr_t>(p) % 4 == 0) {
+    std::uint32_t word;
+    __builtin_memcpy(&word, __builtin_assume_aligned(p, 4), 4);
+    return word;
+  }
+  return p[0] | std::uint32_t{p[1]} << 8 | std::uint32_t{p[2]} << 16 | std::uint32_t{p[3]} << 24;
+}
+
+/// The scale of the group of eight elements with index `at`, counted row by row.
+UFP4_DEVICE float scale_of_eight(const decode_bf16_job& job, std::size_t at) {
+  const std::size_t block = at >> (job.block_shift - 3);  // rows hold whole blocks
+  if (job.side.block_rows == 1) return thread::scale_at(job.side.scale, job.side.scales, block);
+  const std::size_t across = job.side.padded_cols >> job.block_shift;
+  const thread::grid_place place = thread::split(block, across);
+  return thread::scale_at(job.side.scale, job.side.scales, place.row / job.side.block_rows * across + place.sixteen);
+}
+
+/// Is a bf16 product of finite factors neither a normal number below the limit nor an exact zero?
+UFP4_DEVICE bool is_unfit(std::uint32_t limit, std::uint32_t product, float value, float scale) {
+  const std::uint32_t m = product & 0x7FFFu;
+  return value != 0.0f && scale != 0.0f && (m < 0x0080u || m >= limit) && is_finite(value) && is_finite(scale);
+}
+
+/// Eight products value(n) * scale as bf16.
+template <class Value>
+UFP4_DEVICE thread::words4 eight_products(const decode_bf16_job& job, float scale, const Value& value) {
+  thread::words4 out;
+  const float size = magnitude(scale);
+  const bool safe = size >= job.safe.low && size <= job.safe.high;
+  bool unfit = false;
+  UFP4_UNROLL
+  for (unsigned j = 0; j < 4; ++j) {
+    std::uint32_t half[2];
+    UFP4_UNROLL
+    for (unsigned h = 0; h < 2; ++h) {
+      const float x = value(2 * j + h), product = rounded(x * scale);
+      half[h] = job.rounds ? round_to<bf16>(product).bits() : to_bits(product) >> 16;
+      if (!safe) unfit = unfit || is_unfit(job.limit, half[h], x, scale);
+    }
+    out.word[j] = half[0] | half[1] << 16;
+  }
+  if (unfit) atomic_max(job.unfit, 1u);
+  return out;
+}
+
+/// Eight elements of an operand that is not quantized.
+UFP4_DEVICE thread::words4 round_eight(const decode_bf16_job& job, std::size_t at) {
+  const thread::grid_place place = thread::split(at, job.row_eights());
+  return eight_products(job, 1.0f, [&](unsigned n) {
+    const std::size_t col = place.sixteen * 8 + n;
+    return col < job.side.plain.cols ? thread::load(job.side.plain, place.row, col) : 0.0f;
+  });
+}
+
+/// Each thread decodes four groups of eight elements, decode_threads groups apart.
+UFP4_KERNEL(decode_threads) decode_bf16(const decode_bf16_job job) {
+  auto* table = reinterpret_cast<float*>(shared_memory());
+  if (thread_index().x < 16) table[thread_index().x] = job.side.grid.value[thread_index().x];
+  sync_block();
+  const std::size_t first = std::size_t{block_index().x} * (decode_threads * decode_steps) + thread_index().x;
+  auto* out = reinterpret_cast<thread::words4*>(job.out);
+  if (!job.side.is_quantized) {
+    for (unsigned u = 0; u < decode_steps; ++u)
+      if (const std::size_t at = first + u * decode_threads; at < job.eights()) out[at] = round_eight(job, at);
+    return;
+  }
+  std::uint32_t codes[decode_steps] = {};
+  float scale[decode_steps] = {};
+  UFP4_UNROLL
+  for (unsigned u = 0; u < decode_steps; ++u) {
+    const std::size_t at = first + u * decode_threads;
+    if (at >= job.eights()) continue;
+    codes[u] = load_word(job.side.codes + 4 * at);
+    scale[u] = scale_of_eight(job, at);
+  }
+  UFP4_UNROLL
+  for (unsigned u = 0; u < decode_steps; ++u) {
+    const std::size_t at = first + u * decode_threads;
+    if (at < job.eights())
+      out[at] = eight_products(job, scale[u], [&](unsigned n) { return table[codes[u] >> (4 * n) & 15u]; });
+  }
+}
+
+/// Can a side be decoded to bf16 in this mode? `block`: of the product.
+inline bool decodes_to_bf16(const gemm_side& side, unsigned block, accumulate mode) {
+  if (mode == accumulate::exact_blocks || block < 8) return false;
+  if (!side.is_quantized && side.transform.n != 1) return false;
+  return mode == accumulate::folded_bf16 || products_fit(side);
+}
+
+/// Queues `out` = side as bf16, rows x padded_cols, packed, aligned to 16 bytes. Sets *unfit to 1, which the caller has
+/// cleared, if a product is not below 2^limit.
+inline error queue_decode_bf16(const gemm_side& side, unsigned block, std::uint16_t* out, std::uint32_t* unfit,
+                               stream where, int limit = 128) {
+  decode_bf16_job job{
+      side, log2_of(block), !side.is_quantized || !products_fit(side), static_cast<std::uint32_t>(limit + 127) << 7, {},
+      out,  unfit};
+  if (side.is_quantized) job.safe = safe_scales(side.grid, limit < 127 ? limit : 127);
+  return launch_each(&decode_bf16, (job.eights() + decode_steps - 1) / decode_steps, decode_threads, 16 * sizeof(float),
+                     where, job);
+}
 
 inline constexpr unsigned swizzle_threads = 128, swizzle_tiles = 8, widen_threads = 256;
 
@@ -97,9 +230,7 @@ inline error queue_swizzle_scales(const gemm_side& side, unsigned block, std::ui
 /// Queues `out` = the codes of a side as E4M3 bytes, rows x padded_cols.
 inline error queue_widen_codes(const gemm_side& side, std::uint8_t* out, stream where) {
   const widen_job job{side.codes, side.rows * side.padded_cols / 8, thread::container_table_of(side.grid), out};
-  const std::size_t blocks = (job.eights + widen_threads - 1) / widen_threads;
-  if (blocks == 0) return success;
-  return launch(&widen_codes, {static_cast<unsigned>(blocks)}, {widen_threads}, 0, where, job);
+  return launch_each(&widen_codes, job.eights, widen_threads, 0, where, job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

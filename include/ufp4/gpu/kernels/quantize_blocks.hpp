@@ -34,8 +34,7 @@ struct blocks_job {
 };
 
 /// Reads the elements of a tile in the order of memory; zeros outside the matrix.
-UFP4_DEVICE void stage_tile(const ufp4::detail::source& x, const block_tiles& t, std::size_t row, std::size_t col,
-                            float* tile) {
+UFP4_DEVICE void stage_tile(const source& x, const block_tiles& t, std::size_t row, std::size_t col, float* tile) {
   const bool by_columns = x.row_stride == 1 && x.col_stride != 1;
   for (unsigned e = thread_index().x; e < t.elements(); e += block_threads) {
     const unsigned r = by_columns ? e % t.rows : e / t.width, k = by_columns ? e / t.rows : e % t.width;

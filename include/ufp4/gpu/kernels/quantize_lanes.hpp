@@ -20,7 +20,7 @@
 #include <ufp4/gpu/block/transpose.hpp>
 #include <ufp4/gpu/quantize_task.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/thread/scale_sixteen.hpp>
+#include <ufp4/gpu/thread/round.hpp>
 #include <ufp4/gpu/vendor.hpp>
 #include <ufp4/gpu/warp/hadamard_run.hpp>
 #include <ufp4/gpu/warp/reduce.hpp>
@@ -77,8 +77,8 @@ UFP4_DEVICE void code_sixteen(const lanes_side& side, const tensor_constants& te
   const std::uint32_t amax = warp::amax_bits(thread::amax_bits(v), side.lanes_of_block);
   if (at.row >= side.rows || at.sixteen >= side.across) return;  // no shuffle follows
 
-  const bool finite = amax < ufp4::detail::infinity_bits, first = lane() % side.lanes_of_block == 0;
-  block_scale scale{ufp4::detail::nan_scale(format.scale), 0, 0, false};
+  const bool finite = amax < infinity_bits, first = lane() % side.lanes_of_block == 0;
+  block_scale scale{nan_scale(format.scale), 0, 0, false};
   if (finite) scale = thread::scale_of(format, task.rule, tensor, amax);
   if (first)
     thread::store_scale(

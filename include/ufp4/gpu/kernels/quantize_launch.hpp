@@ -14,14 +14,7 @@
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 /// Are columns contiguous, so that a tile is better read by columns and transposed in shared memory?
-inline bool reads_columns(const ufp4::detail::source& x) {
-  return x.row_stride == 1 && x.col_stride != 1 && x.rows > 1;
-}
-
-inline index3 blocks_for(std::size_t work, std::size_t of_block) {
-  const std::size_t blocks = (work + of_block - 1) / of_block;
-  return {static_cast<unsigned>(blocks == 0 ? 1 : blocks), 1, 1};
-}
+inline bool reads_columns(const source& x) { return x.row_stride == 1 && x.col_stride != 1 && x.rows > 1; }
 
 /// Queues a kernel whose blocks stride over the tiles: at most four times the four blocks of 256 threads that a
 /// multiprocessor holds, so that the cost per thread is paid rarely and the last round is a small part. At least one
@@ -31,12 +24,12 @@ error launch_tiles(void (*kernel)(Job), std::size_t tiles, unsigned threads, std
                    const Job& job) {
   device_facts device;
   if (const error e = facts(device); e != success) return e;
-  const std::size_t most = 16 * static_cast<std::size_t>(device.processors);
-  return launch(kernel, blocks_for(tiles < most ? tiles : most, 1), {threads, 1, 1}, shared_bytes, where, job);
+  const std::size_t most = 16 * static_cast<std::size_t>(device.processors), blocks = tiles < most ? tiles : most;
+  return launch(kernel, {static_cast<unsigned>(blocks == 0 ? 1 : blocks)}, {threads}, shared_bytes, where, job);
 }
 
 /// *bits = max(*bits, the bits of the largest finite magnitude of job.x after its transform, padding included).
-inline error queue_amax(const ufp4::detail::quantize_job& job, std::uint32_t* bits, stream where) {
+inline error queue_amax(const quantize_job& job, std::uint32_t* bits, stream where) {
   kernels::amax_job a{job.x, job.transform, 0, bits, {}};
   const bool transposed = reads_columns(a.x);
   if (transposed && a.transform.n == 1)  // the order does not matter

@@ -1,16 +1,20 @@
-// ufp4 - decodes eight codes in a word to s8, fp16 or bf16, for any grid; decodes scales; pairs of bf16.
+// ufp4 - decodes eight codes in a word to s8, E4M3, fp16 or bf16, for any grid; decodes scales; pairs of bf16.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A grid is a table of sixteen bytes in four registers. A byte permute selects four bytes of two registers by the four
 // nibbles of its selector. Codes are such nibbles: their lower three bits select in both halves of the table, and the
 // fourth bit selects the half. Integer instructions for eight codes, for any grid:
 //
-// | decode8_s8                 | 11: two masks and two shifts for all, then three permutes for every four codes |
+// | decode8_s8, containers_of  | 11: two masks and two shifts for all, then three permutes for every four codes |
 // | decode8_f16, one table     | 15: the lower bytes of the pairs are zero                                      |
 // | decode8_f16, decode8_bf16  | 21: a table for either byte of the pairs, and four permutes that join them     |
 //
 // Element k of the eight is nibble k of the word; its result is byte k % 4 of word k / 4, or half k % 2 of pair k / 2.
 // All functions also run on the host.
+//
+// Containers are E4M3 bytes for 8-bit matrix units, with exactly the values of their codes. Why not E2M3 or E3M2, which
+// the units multiply too: E2M3 ends at 7.5, so -8 of int4 and 16 of E3M0 would need a factor in every sum; and 0.25 is
+// subnormal in E2M3, which units handle in undocumented ways, while subnormal numbers of E4M3 are below 2^-6.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +24,9 @@
 #include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
+
+using ufp4::detail::fma, ufp4::detail::magnitude_bits, ufp4::detail::rounded;
+using ufp4::detail::to_bits, ufp4::detail::to_float;
 
 /// Byte i of the result is byte (selector >> 4 i & 7) of x (0 .. 3) and y (4 .. 7), i = 0 .. 3. Bit 3 of each of those
 /// nibbles must be 0; the upper half of the selector is ignored.
@@ -88,14 +95,14 @@ UFP4_HD constexpr bool fits_f16(const grid4& grid) {
   bool fits = true;
   for (unsigned c = 0; c < 16; ++c) {
     const float back = static_cast<float>(fp16(grid.value[c]));
-    fits = fits && ufp4::detail::to_bits(back) == ufp4::detail::to_bits(grid.value[c]);
+    fits = fits && to_bits(back) == to_bits(grid.value[c]);
   }
   return fits;
 }
 /// The same for bf16.
 UFP4_HD constexpr bool fits_bf16(const grid4& grid) {
   bool fits = true;
-  for (unsigned c = 0; c < 16; ++c) fits = fits && (ufp4::detail::to_bits(grid.value[c]) & 0xFFFFu) == 0;
+  for (unsigned c = 0; c < 16; ++c) fits = fits && (to_bits(grid.value[c]) & 0xFFFFu) == 0;
   return fits;
 }
 
@@ -137,13 +144,10 @@ UFP4_HD inline void decode8_halves(const byte_table& high_bytes, std::uint32_t c
   for (unsigned i = 0; i < 4; ++i) pairs[i] = byte_permute(0, high[i / 2], i % 2 == 0 ? 0x5140u : 0x7362u);
 }
 
-/// Eight codes as fp16, from f16_table_of.
-UFP4_HD inline void decode8_f16(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
+/// Eight codes as fp16: from f16_table_of, or from its byte table `high` if high_suffices() (every grid of numerics 1).
+template <class Table>
+UFP4_HD inline void decode8_f16(const Table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   decode8_halves(t, codes, pairs);
-}
-/// For tables with high_suffices(): those of every grid of numerics 1.
-UFP4_HD inline void decode8_f16(const byte_table& high, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
-  decode8_halves(high, codes, pairs);
 }
 /// Eight codes as bf16, from bf16_table_of.
 UFP4_HD inline void decode8_bf16(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
@@ -153,7 +157,6 @@ UFP4_HD inline void decode8_bf16(const half_table& t, std::uint32_t codes, std::
 /// The scale decoder of device code. The value of ufp4::detail::decode_scale in a few instructions: subnormal codes
 /// need no loop, and flush-to-zero flags have no effect.
 UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
-  using ufp4::detail::to_float;
   const auto eighths = [](std::uint32_t code, int least) {  // 3 mantissa bits; `least`: the exponent of subnormals
     const std::uint32_t w = code << 20, first = static_cast<std::uint32_t>(least + 127) << 23;
     // a subnormal m / 8 * 2^least is (1 + m / 8) * 2^least - 2^least, which is exact
@@ -165,7 +168,7 @@ UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
     case scale_kind::e4m3: {
       const std::uint32_t code = bits & 0x7Fu;
       const float magnitude = code == 0x7Fu ? ufp4::detail::quiet_nan : eighths(code, -6);
-      return to_float(ufp4::detail::to_bits(magnitude) | (code == 0x7Fu ? 0u : (bits & 0x80u) << 24));
+      return to_float(to_bits(magnitude) | (code == 0x7Fu ? 0u : (bits & 0x80u) << 24));
     }
     case scale_kind::ue5m3: return bits == 0xFFu ? ufp4::detail::quiet_nan : eighths(bits, -14);
     case scale_kind::e8m0: return bits == 0xFFu ? ufp4::detail::quiet_nan : to_float(bits == 0 ? 1u << 22 : bits << 23);
@@ -182,9 +185,9 @@ UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
 #endif
 }
 /// The first of a pair.
-UFP4_HD inline float low_bf16(std::uint32_t pair) { return ufp4::detail::to_float(pair << 16); }
+UFP4_HD inline float low_bf16(std::uint32_t pair) { return to_float(pair << 16); }
 /// The second of a pair.
-UFP4_HD inline float high_bf16(std::uint32_t pair) { return ufp4::detail::to_float(pair & 0xFFFF0000u); }
+UFP4_HD inline float high_bf16(std::uint32_t pair) { return to_float(pair & 0xFFFF0000u); }
 
 /// Both halves times those of `by`, each product rounded once to bf16; subnormals are kept.
 UFP4_HD inline std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t by) {
@@ -193,6 +196,35 @@ UFP4_HD inline std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t by)
 #else
   return pair_bf16(low_bf16(pair) * low_bf16(by), high_bf16(pair) * high_bf16(by));
 #endif
+}
+
+/// Is every value of the grid zero or a normal number of E4M3?
+constexpr bool fits_containers(const grid4& grid) {
+  for (const float v : grid.value)
+    if (v != 0.0f && (static_cast<float>(e4m3(v)) != v || ufp4::detail::magnitude(v) < 0x1p-6f)) return false;
+  return true;
+}
+
+/// The E4M3 byte of each code. As a kernel's parameter it is in constant memory.
+using container_table = byte_table;
+
+/// The table of a grid for which fits_containers().
+constexpr container_table container_table_of(const grid4& grid) {
+  container_table table;
+  for (unsigned c = 0; c < 16; ++c) table.set(c, e4m3(grid.value[c]).bits());
+  return table;
+}
+
+/// Eight elements in the order of K, the first in the lowest byte: those of codes 0 to 3 and of codes 4 to 7.
+struct eight_containers {
+  std::uint32_t first, last;  ///< four bytes each
+};
+
+/// In eleven integer instructions.
+UFP4_DEVICE eight_containers containers_of(std::uint32_t codes, const container_table& table) {
+  std::uint32_t bytes[2];
+  look_up8(table, selectors_of(codes), bytes);
+  return {bytes[0], bytes[1]};
 }
 
 }  // namespace ufp4::gpu::thread::inline UFP4_GPU

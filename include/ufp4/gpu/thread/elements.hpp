@@ -29,16 +29,16 @@ struct __attribute__((may_alias, aligned(8))) words2 {
 /// A binary16 as binary32: its fields shifted into place, then times 2^112, which is exact and normalizes a subnormal.
 UFP4_DEVICE float widened_fp16(std::uint32_t half) {
   const std::uint32_t magnitude = half & 0x7FFFu, sign = (half & 0x8000u) << 16;
-  if (magnitude >= 0x7C00u) return ufp4::detail::to_float(sign | 0x7F800000u | magnitude << 13);
-  const float value = ufp4::detail::to_float(magnitude << 13) * 0x1p112f;
-  return ufp4::detail::to_float(ufp4::detail::to_bits(value) | sign);
+  if (magnitude >= 0x7C00u) return to_float(sign | 0x7F800000u | magnitude << 13);
+  const float value = to_float(magnitude << 13) * 0x1p112f;
+  return to_float(to_bits(value) | sign);
 }
 /// Element (i, k).
 UFP4_DEVICE float load(const source& x, std::size_t i, std::size_t k) {
   const std::ptrdiff_t at = x.offset(i, k);
   switch (x.kind) {
     case dtype::f32: return static_cast<const float*>(x.data)[at];
-    case dtype::bf16: return ufp4::detail::to_float(std::uint32_t{static_cast<const std::uint16_t*>(x.data)[at]} << 16);
+    case dtype::bf16: return to_float(std::uint32_t{static_cast<const std::uint16_t*>(x.data)[at]} << 16);
     case dtype::fp16: return widened_fp16(static_cast<const std::uint16_t*>(x.data)[at]);
   }
   return 0;
@@ -78,15 +78,14 @@ UFP4_DEVICE void load_sixteen(const source& x, std::size_t i, std::size_t k, flo
       for (unsigned q = 0; q < 4; ++q) {
         const words4 four = p[q];
         UFP4_UNROLL
-        for (unsigned j = 0; j < 4; ++j) v[4 * q + j] = ufp4::detail::to_float(four.word[j]);
+        for (unsigned j = 0; j < 4; ++j) v[4 * q + j] = to_float(four.word[j]);
       }
     } else {
       const words4 eight[2] = {p[0], p[1]};
       if (x.kind == dtype::bf16) {
         UFP4_UNROLL
         for (unsigned j = 0; j < run_of_thread; ++j)
-          v[j] = ufp4::detail::to_float(j % 2 == 0 ? eight[j / 8].word[j / 2 % 4] << 16
-                                                   : eight[j / 8].word[j / 2 % 4] & 0xFFFF0000u);
+          v[j] = to_float(j % 2 == 0 ? eight[j / 8].word[j / 2 % 4] << 16 : eight[j / 8].word[j / 2 % 4] & 0xFFFF0000u);
       } else {
         UFP4_UNROLL
         for (unsigned j = 0; j < run_of_thread; ++j)
@@ -110,7 +109,7 @@ UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, cons
       for (unsigned q = 0; q < 4; ++q) {
         words4 four;
         UFP4_UNROLL
-        for (unsigned j = 0; j < 4; ++j) four.word[j] = ufp4::detail::to_bits(v[4 * q + j]);
+        for (unsigned j = 0; j < 4; ++j) four.word[j] = to_bits(v[4 * q + j]);
         p[q] = four;
       }
     } else {
@@ -147,7 +146,7 @@ UFP4_DEVICE grid_place split(std::size_t at, std::size_t across) {
 /// Scale i of an array, as bits.
 UFP4_DEVICE std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t i) {
   switch (ufp4::detail::scale_bytes(kind)) {
-    case 4: return ufp4::detail::to_bits(static_cast<const float*>(scales)[i]);
+    case 4: return to_bits(static_cast<const float*>(scales)[i]);
     case 2: return static_cast<const std::uint16_t*>(scales)[i];
     default: return static_cast<const std::uint8_t*>(scales)[i];
   }
@@ -159,7 +158,7 @@ UFP4_DEVICE float scale_at(scale_kind kind, const void* scales, std::size_t i) {
 /// Stores scale i of an array from its bits.
 UFP4_DEVICE void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
   switch (ufp4::detail::scale_bytes(kind)) {
-    case 4: static_cast<float*>(scales)[i] = ufp4::detail::to_float(bits); return;
+    case 4: static_cast<float*>(scales)[i] = to_float(bits); return;
     case 2: static_cast<std::uint16_t*>(scales)[i] = static_cast<std::uint16_t>(bits); return;
     default: static_cast<std::uint8_t*>(scales)[i] = static_cast<std::uint8_t>(bits); return;
   }
