@@ -32,8 +32,7 @@
 #include <ufp4/gpu/kernels/folding.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/mfma_gfx90a.hpp>
-#include <ufp4/hip/wmma_gfx11.hpp>
-#include <ufp4/hip/wmma_gfx12.hpp>
+#include <ufp4/hip/wmma.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -115,16 +114,15 @@ bool matrix_bf16_takes(const gemm_job& job, const device_facts& device) {
 template <class Op>
 error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
-    matrix_bf16_job all;
-    all.side[0] = folding_of(job.left), all.side[1] = folding_of(job.right);
-    return all;
+    return matrix_bf16_job{{}, {folding_of(job.left), folding_of(job.right)}};
   };
   const auto kernel = [](bool large, const matrix_bf16_job&) {
     return large ? &gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>>>
                  : &gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>>>;
   };
   // no scales beside the operands: two thread blocks fit in 64 KiB
-  return run_matrix_tiles<Op>(jobs, device, where, false, make_job, kernel, 2 * matrix_tile<Op, 128>::operand_bytes);
+  return run_matrix_tiles(jobs, tile_side(jobs, device), 2 * matrix_tile<Op, 128>::operand_bytes, where, make_job,
+                          kernel);
 }
 
 template <class Op>
