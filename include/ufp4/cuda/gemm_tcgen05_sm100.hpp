@@ -28,9 +28,8 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr unsigned tcgen05_tile = 128;  ///< rows and columns of C that a thread block computes
-inline constexpr unsigned tcgen05_depth =
-    256;  ///< elements of K in a stage: 128 bytes of each row, the width of the swizzle
+inline constexpr unsigned tcgen05_tile = 128;     ///< rows and columns of C that a thread block computes
+inline constexpr unsigned tcgen05_depth = 256;    ///< elements of K in a stage: 128 bytes of a row, as the swizzle
 inline constexpr unsigned tcgen05_threads = 128;  ///< the four warps that can read the 128 lanes of tensor memory
 
 template <mma::block_scale scale>
