@@ -5,8 +5,7 @@
 // if constexpr (compiled).
 #include <ufp4/hip/mfma_gfx90a.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
-#include <ufp4/hip/wmma_gfx11.hpp>
-#include <ufp4/hip/wmma_gfx12.hpp>
+#include <ufp4/hip/wmma.hpp>
 
 using namespace ufp4::gpu::mma;
 

@@ -7,7 +7,7 @@
 #include <ufp4/block/presets.hpp>
 #include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
-#include <ufp4/hip/wmma_gfx12.hpp>
+#include <ufp4/hip/wmma.hpp>
 
 using namespace ufp4;
 

@@ -53,7 +53,7 @@ TEST_CASE("the instruction descriptor of mxf4nvf4 and mxf4 has its fields at the
 }
 
 TEST_CASE("the shared memory descriptor has its fields at the bits of the table", "[gpu]") {
-  const std::uint64_t d = mma::shared_descriptor(0x2C540, 0x80, 0x400, mma::swizzle::bytes_128);
+  const std::uint64_t d = mma::tensor_descriptor(0x2C540, 0x80, 0x400, mma::swizzle::bytes_128);
   CHECK(field(d, 0, 13) == 0x2C54);
   CHECK(field(d, 14, 15) == 0);
   CHECK(field(d, 16, 29) == 0x8);
@@ -63,7 +63,7 @@ TEST_CASE("the shared memory descriptor has its fields at the bits of the table"
   CHECK(field(d, 49, 51) == 0);  // the pattern begins where the tile does
   CHECK(field(d, 52, 60) == 0);
   CHECK(field(d, 61, 63) == 2);
-  CHECK(mma::shared_descriptor(0xFFFFFFF0, 0, 0, mma::swizzle::none) == (std::uint64_t{1} << 46 | 0x3FFF));
+  CHECK(mma::tensor_descriptor(0xFFFFFFF0, 0, 0, mma::swizzle::none) == (std::uint64_t{1} << 46 | 0x3FFF));
 }
 
 TEST_CASE("128-byte swizzling exchanges the address bits 4 to 6 with 7 to 9 by exclusive or, and is a permutation",

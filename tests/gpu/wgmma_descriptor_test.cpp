@@ -21,21 +21,25 @@
 using namespace ufp4;
 namespace mma = ufp4::gpu::mma;
 
+namespace {
+
+unsigned byte_offset(unsigned row, unsigned byte) { return mma::swizzled_offset(row, byte / 16) + byte % 16; }
+
+}  // namespace
+
 TEST_CASE("a matrix descriptor has its fields at the bits that the PTX ISA documents", "[gpu]") {
-  using mma::wgmma_descriptor;
-  using mma::wgmma_swizzle;
-  constexpr wgmma_descriptor nothing{0, 0, 0, 0, wgmma_swizzle::none};
-  STATIC_REQUIRE(nothing.bits() == 0);
-  STATIC_REQUIRE(wgmma_descriptor{16, 0, 0, 0, wgmma_swizzle::none}.bits() == 1);
-  STATIC_REQUIRE(wgmma_descriptor{0x3FFF0, 0, 0, 0, wgmma_swizzle::none}.bits() == 0x3FFF);
-  STATIC_REQUIRE(wgmma_descriptor{0, 16, 0, 0, wgmma_swizzle::none}.bits() == std::uint64_t{1} << 16);
-  STATIC_REQUIRE(wgmma_descriptor{0, 0x3FFF0, 0, 0, wgmma_swizzle::none}.bits() == std::uint64_t{0x3FFF} << 16);
-  STATIC_REQUIRE(wgmma_descriptor{0, 0, 16, 0, wgmma_swizzle::none}.bits() == std::uint64_t{1} << 32);
-  STATIC_REQUIRE(wgmma_descriptor{0, 0, 0x3FFF0, 0, wgmma_swizzle::none}.bits() == std::uint64_t{0x3FFF} << 32);
-  STATIC_REQUIRE(wgmma_descriptor{0, 0, 0, 7, wgmma_swizzle::none}.bits() == std::uint64_t{7} << 49);
-  STATIC_REQUIRE(wgmma_descriptor{0, 0, 0, 0, wgmma_swizzle::bytes_128}.bits() == std::uint64_t{1} << 62);
-  STATIC_REQUIRE(wgmma_descriptor{0, 0, 0, 0, wgmma_swizzle::bytes_64}.bits() == std::uint64_t{2} << 62);
-  STATIC_REQUIRE(wgmma_descriptor{0, 0, 0, 0, wgmma_swizzle::bytes_32}.bits() == std::uint64_t{3} << 62);
+  using mma::shared_descriptor;
+  using mma::swizzle;
+  STATIC_REQUIRE(shared_descriptor(0, 0, 0, swizzle::none) == 0);
+  STATIC_REQUIRE(shared_descriptor(16, 0, 0, swizzle::none) == 1);
+  STATIC_REQUIRE(shared_descriptor(0x3FFF0, 0, 0, swizzle::none) == 0x3FFF);
+  STATIC_REQUIRE(shared_descriptor(0, 16, 0, swizzle::none) == std::uint64_t{1} << 16);
+  STATIC_REQUIRE(shared_descriptor(0, 0x3FFF0, 0, swizzle::none) == std::uint64_t{0x3FFF} << 16);
+  STATIC_REQUIRE(shared_descriptor(0, 0, 16, swizzle::none) == std::uint64_t{1} << 32);
+  STATIC_REQUIRE(shared_descriptor(0, 0, 0x3FFF0, swizzle::none) == std::uint64_t{0x3FFF} << 32);
+  STATIC_REQUIRE(shared_descriptor(0, 0, 0, swizzle::bytes_128) == std::uint64_t{1} << 62);
+  STATIC_REQUIRE(shared_descriptor(0, 0, 0, swizzle::bytes_64) == std::uint64_t{2} << 62);
+  STATIC_REQUIRE(shared_descriptor(0, 0, 0, swizzle::bytes_32) == std::uint64_t{3} << 62);
 }
 
 TEST_CASE("the operand's descriptor steps by 1024 bytes for eight rows, and by two units for 16 columns of K",
@@ -49,9 +53,9 @@ TEST_CASE("the swizzle is a permutation of every eight rows, and its own inverse
   std::set<unsigned> seen;
   for (unsigned row = 0; row < 16; ++row)
     for (unsigned byte = 0; byte < 128; ++byte) {
-      const unsigned at = mma::swizzle128(row, byte);
+      const unsigned at = byte_offset(row, byte);
       REQUIRE(at / 128 == row);
-      REQUIRE(mma::swizzle128(row, at % 128) == row * 128 + byte);
+      REQUIRE(byte_offset(row, at % 128) == row * 128 + byte);
       seen.insert(at);
     }
   REQUIRE(seen.size() == 16 * 128);
@@ -62,17 +66,17 @@ TEST_CASE("the swizzle is an exclusive or of address bits 4 to 6 with bits 7 to 
   for (unsigned row = 0; row < 64; ++row)
     for (unsigned byte = 0; byte < 128; ++byte) {
       const unsigned plain = row * 128 + byte;
-      REQUIRE(mma::swizzle128(row, byte) == (plain ^ (plain >> 7 & 7u) << 4));
+      REQUIRE(byte_offset(row, byte) == (plain ^ (plain >> 7 & 7u) << 4));
     }
   // the first and the last of the eight rows in the table of 128-byte swizzling
   for (unsigned piece = 0; piece < 8; ++piece) {
-    REQUIRE(mma::swizzle128(0, 16 * piece) == 16 * piece);
-    REQUIRE(mma::swizzle128(7, 16 * piece) == 7 * 128 + 16 * (7 - piece));
+    REQUIRE(byte_offset(0, 16 * piece) == 16 * piece);
+    REQUIRE(byte_offset(7, 16 * piece) == 7 * 128 + 16 * (7 - piece));
   }
   // pieces of the same k in eight rows are in eight different groups of banks
   for (unsigned piece = 0; piece < 8; ++piece) {
     unsigned quarters = 0;
-    for (unsigned row = 0; row < 8; ++row) quarters |= 1u << (mma::swizzle128(row, 16 * piece) % 128 / 16);
+    for (unsigned row = 0; row < 8; ++row) quarters |= 1u << (byte_offset(row, 16 * piece) % 128 / 16);
     REQUIRE(quarters == 0xFFu);
   }
 }

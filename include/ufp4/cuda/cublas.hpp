@@ -107,11 +107,9 @@ struct cublas_call {
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
     // partial sums along K are added in binary32, never in C's type
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-    const std::uint32_t alignment = 16;  // of C; operands in the workspace are aligned to 256 bytes
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
+    for (const auto matrix : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      prefer(matrix, std::uint32_t{16});  // that of C; operands in the workspace are aligned to 256 bytes
   }
 
   /// cublasLt caches the answer, so every call asks.
@@ -164,20 +162,9 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// |                | operation on the device                                                                        |
 class cublas {
  public:
-  cublas() {
-    if (!find_device()) return;
-    cublasLtHandle_t handle = nullptr;
-    note(detail::status_of("cublas", detail::checked_call("cublasLtCreate", cublasLtCreate(&handle))));
-    if (state_.ok()) install(handle, true);
-  }
+  cublas() : cublas(nullptr, true) {}
   /// Uses the caller's handle.
-  explicit cublas(cublasLtHandle_t handle) {
-    if (!find_device()) return;
-    if (handle == nullptr)
-      note({invalid_argument, "cublas: handle is null"});
-    else
-      install(handle, false);
-  }
+  explicit cublas(cublasLtHandle_t handle) : cublas(handle, false) {}
   cublas(const cublas&) = delete;
   cublas& operator=(const cublas&) = delete;
   ~cublas() {
@@ -189,25 +176,27 @@ class cublas {
   const status& made() const { return state_; }  ///< whether the library can be used
 
  private:
-  bool find_device() {
+  cublas(cublasLtHandle_t handle, bool owned) : owned_(owned) {
     note(detail::status_of("cublas", cudaGetDevice(&device_)));
-    if (state_.ok() && (device_ >= detail::most_devices || detail::cublas_handles[device_].load() != nullptr))
+    if (!state_.ok()) return;
+    if (device_ >= detail::most_devices || detail::cublas_handles[device_].load() != nullptr)
       note({invalid_argument, ufp4::detail::concat("cublas: device ", device_,
                                                    " has a cublas object already, or its number is above 63")});
-    return state_.ok();
-  }
-  void note(status s) { (void)(state_ = static_cast<status&&>(s)); }
-  void install(cublasLtHandle_t handle, bool owned) {
+    else if (owned)
+      note(detail::status_of("cublas", detail::checked_call("cublasLtCreate", cublasLtCreate(&handle))));
+    else if (handle == nullptr)
+      note({invalid_argument, "cublas: handle is null"});
+    if (!state_.ok()) return;
     handle_ = handle;
-    owned_ = owned;
     detail::cublas_handles[device_].store(handle, std::memory_order_release);
     installed_library.store(&detail::cublas_library, std::memory_order_release);
   }
+  void note(status s) { (void)(state_ = static_cast<status&&>(s)); }
 
   status state_;
   int device_ = 0;
   cublasLtHandle_t handle_ = nullptr;
-  bool owned_ = false;
+  bool owned_;
 };
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

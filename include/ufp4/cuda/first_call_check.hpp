@@ -138,4 +138,17 @@ class first_call_check {
   }
 };
 
+/// `run` of the experimental kernel that `queue` queues.
+template <auto queue>
+error run_checked(const char* name, const gemm_job& job, const device_facts& device, std::span<std::byte> memory,
+                  stream where, unsigned rows, unsigned cols, unsigned depth = 288) {
+  static first_call_check first_call;
+  const error e = first_call.check(queue, name, job, device, rows, cols, where, depth);
+  return e == success ? queue(job, device, memory, where) : e;
+}
+/// `run` where the kernel is not compiled.
+inline error not_compiled(const char* name) {
+  return failed(not_supported, name, "this file was compiled without UFP4_EXPERIMENTAL, or not for CUDA");
+}
+
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

@@ -1,11 +1,7 @@
 // ufp4 - gemm_bf16_sm80: quantized_gemm, fast and folded_bf16, by mma.sync of element x scale as bf16.
 // SPDX-License-Identifier: Apache-2.0
 //
-// For compute capability 8.0 and above.
-//
-// | fast        | formats with 8-bit scales, whose products with the grid are bf16 numbers: 4 significant bits by 4,  |
-// |             | or 8 by 1                                                                                           |
-// | folded_bf16 | those, and every other scale: products rounded to bf16. Grids of at most 8 significant bits         |
+// For compute capability 8.0 and above. Which formats each mode takes: folds (gpu/kernels/folding.hpp).
 //
 // A thread block computes rows x cols of C in steps of 64 columns of K. The pipeline has three stages:
 //
@@ -143,19 +139,12 @@ struct bf16_worker {
       unsigned char* to = staged(step, pass);
       if (step >= steps) continue;
       const std::uint8_t* from = c.side.codes + (inside(c, k) ? c.row_code + k / 2 : 0);
-      if (c.side.grain == 16) {
-        mma::copy_async16(to, from, inside(c, k));
-        continue;
-      }
-      for (unsigned word = 0; word < 4;
-           ++word) {  // rows hold whole blocks of at least 16, so a word is inside or outside
-        const bool valid = inside(c, k + 8 * word);
-        if (c.side.grain == 4)
-          mma::copy_async4(to + 4 * word, valid ? from + 4 * word : from, valid);
-        else
-          for (unsigned byte = 0; byte < 4; ++byte)
-            to[4 * word + byte] = valid ? from[4 * word + byte] : std::uint8_t{0};
-      }
+      // rows hold whole blocks of at least 16, so a word is inside or outside
+      const auto valid = [&](unsigned word) { return inside(c, k + 8 * word); };
+      if (c.side.grain != 1)
+        mma::copy_async16_of(to, from, c.side.grain == 16, valid);
+      else
+        for (unsigned byte = 0; byte < 16; ++byte) to[byte] = valid(byte / 4) ? from[byte] : std::uint8_t{0};
     }
     mma::commit_copies();
   }
@@ -203,25 +192,20 @@ struct bf16_worker {
     for (unsigned pass = 0; pass < Tile::passes; ++pass) {
       const bf16_chunk& c = chunk[pass];
       const auto codes = *reinterpret_cast<const thread::words4*>(staged(step, pass));
-      unsigned char* row = decoded(step) + c.place * Tile::row_bytes;
       UFP4_UNROLL
       for (unsigned i = 0; i < 2; ++i) {
         // 0 outside the operand, because code 0 need not mean 0
         const float scale = inside(c, first_k(c, step) + 16 * i) ? thread::scale_value(c.side.scale, c.scale[i]) : 0.0f;
         UFP4_UNROLL
         for (unsigned w = 2 * i; w < 2 * i + 2; ++w) {
-          const unsigned piece = (4 * c.half + w) ^ c.place % 8;
-          *reinterpret_cast<thread::words4*>(row + 16 * piece) = fold(c.side, codes.word[w], scale);
+          *reinterpret_cast<thread::words4*>(decoded(step) + mma::swizzled_offset(c.place, 4 * c.half + w)) =
+              fold(c.side, codes.word[w], scale);
           if (!is_in_range(c.side, scale) && !all_zero(c.side, codes.word[w])) atomic_max(unfit(), 1);
         }
       }
     }
   }
 
-  /// The address of a 16-byte piece of a row in a decoded buffer.
-  UFP4_DEVICE static const unsigned char* piece_of(const unsigned char* buffer, unsigned row, unsigned piece) {
-    return buffer + row * Tile::row_bytes + 16 * (piece ^ row % 8);
-  }
   /// One step's products: 16 x 8 of C at a time.
   UFP4_DEVICE void multiply(unsigned step) {
     const unsigned char* buffer = decoded(step);
@@ -232,10 +216,10 @@ struct bf16_worker {
       std::uint32_t a[Tile::m_tiles][4], b[Tile::n_pairs][4];
       UFP4_UNROLL
       for (unsigned m = 0; m < Tile::m_tiles; ++m)  // rows 0 .. 15 of the first eight k, then of the others
-        mma::load_matrix4(a[m], piece_of(buffer, row + 16 * m + l % 16, 2 * k + l / 16));
+        mma::load_matrix4(a[m], buffer + mma::swizzled_offset(row + 16 * m + l % 16, 2 * k + l / 16));
       UFP4_UNROLL
       for (unsigned n = 0; n < Tile::n_pairs; ++n)  // two column tiles, each its first and last eight k
-        mma::load_matrix4(b[n], piece_of(buffer, col + 16 * n + l / 16 * 8 + l % 8, 2 * k + l / 8 % 2));
+        mma::load_matrix4(b[n], buffer + mma::swizzled_offset(col + 16 * n + l / 16 * 8 + l % 8, 2 * k + l / 8 % 2));
       UFP4_UNROLL
       for (unsigned m = 0; m < Tile::m_tiles; ++m) UFP4_UNROLL
       for (unsigned n = 0; n < 2 * Tile::n_pairs; ++n) {
@@ -247,8 +231,7 @@ struct bf16_worker {
 
   UFP4_DEVICE void run() {
     const auto steps = static_cast<unsigned>((product.job.padded() + Tile::depth - 1) / Tile::depth);
-    constexpr int ahead =
-        Tile::stages;  // a stage is free as soon as its step is decoded, one step before it is multiplied
+    constexpr int ahead = Tile::stages;  // a stage is free when its step is decoded, one step before it is multiplied
     if (steps == 0) return;
     for (unsigned step = 0; step < ahead; ++step) copy(step, steps);
     load_scales(0);
@@ -274,17 +257,10 @@ struct bf16_worker {
     constexpr unsigned stride = Tile::cols + 8;
     static_assert(Tile::rows * stride * sizeof(float) <= Tile::shared_bytes - 16);
     auto* sums = reinterpret_cast<float*>(memory);
-    const unsigned l = lane(), row = warp / Tile::warps_across * Tile::m_tiles * 16 + l / 4;
-    const unsigned col = warp % Tile::warps_across * Tile::n_pairs * 16 + 2 * (l % 4);
+    const unsigned row = warp / Tile::warps_across * Tile::m_tiles * 16;
+    const unsigned col = warp % Tile::warps_across * Tile::n_pairs * 16;
     sync_block();  // no thread reads operands any more, and the flag has its final value
-    UFP4_UNROLL
-    for (unsigned m = 0; m < Tile::m_tiles; ++m) {
-      UFP4_UNROLL
-      for (unsigned n = 0; n < 2 * Tile::n_pairs; ++n) {
-        UFP4_UNROLL
-        for (unsigned e = 0; e < 4; ++e) sums[(row + 16 * m + e / 2 * 8) * stride + col + 8 * n + e % 2] = acc[m][n][e];
-      }
-    }
+    mma::store_tiles(acc, sums + row * stride + col, stride);
     const bool usable = *unfit() == 0;
     sync_block();
     thread::store_tile<Tile::rows, Tile::cols, Tile::threads>(product.job, first_row, first_col, sums, stride, usable);

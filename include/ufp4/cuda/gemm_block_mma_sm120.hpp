@@ -150,11 +150,8 @@ UFP4_DEVICE void copy_codes(const gemm_side& side, std::size_t first_row, std::s
     const bool inside = first_row + row < side.rows;
     const std::uint8_t* from = inside ? side.codes + (first_row + row) * bytes : side.codes;
     unsigned char* piece = to + block_mma_offset(row, thread_index().x % 4);
-    const auto valid = [&](unsigned b) { return inside && at + b < bytes; };
-    if (wide)
-      mma::copy_async16(piece, valid(0) ? from + at : side.codes, valid(0));
-    else
-      for (unsigned b = 0; b < 16; b += 4) mma::copy_async4(piece + b, valid(b) ? from + at + b : side.codes, valid(b));
+    const auto valid = [&](unsigned word) { return inside && at + 4 * word < bytes; };
+    mma::copy_async16_of(piece, valid(0) ? from + at : side.codes, wide, valid);
   }
 }
 
@@ -185,10 +182,8 @@ UFP4_DEVICE void copy_scales(const block_mma_job& job, std::size_t first_row, st
   }
 }
 
-/// The sums of a warp, 64 x 32 of C, as 4 x 4 tiles of 16 x 8.
-struct block_mma_sums {
-  float tile[4][4][4];
-};
+/// The sums of a warp, 64 x 32 of C.
+using block_mma_sums = float[4][4][4];
 
 /// Adds 64 elements of K, the half `step` of a stage.
 template <class Multiplier>
@@ -214,7 +209,7 @@ UFP4_DEVICE void multiply_step(const block_mma_job& job, const unsigned char* st
     typename Multiplier::left a;
     Multiplier::prepare(a, codes, job.left);
     const std::uint32_t scales_a = Multiplier::scales_of(scales + row + 16 * m + l / 4 + l % 2 * 8, step);
-    for (unsigned n = 0; n < 4; ++n) Multiplier::add(sums.tile[m][n], a, b[n], scales_a, scales_b[n]);
+    for (unsigned n = 0; n < 4; ++n) Multiplier::add(sums[m][n], a, b[n], scales_a, scales_b[n]);
   }
 }
 
@@ -222,20 +217,6 @@ UFP4_DEVICE void multiply_step(const block_mma_job& job, const unsigned char* st
 /// warp writes at once, 8 bytes for each lane, are in different banks.
 inline constexpr unsigned block_mma_pitch = block_mma_tile + 8;
 static_assert(block_mma_tile * block_mma_pitch * 4 <= block_mma_stages * block_mma_stage_bytes<mxfp4_multiplier>);
-
-/// The sums of a thread block to C, through shared memory.
-UFP4_DEVICE void store_sums(const gemm_job& job, std::size_t first_row, std::size_t first_col, unsigned row,
-                            unsigned col, const block_mma_sums& sums, float* shared) {
-  sync_block();  // every warp has read its last codes
-  for (unsigned m = 0; m < 4; ++m)
-    for (unsigned n = 0; n < 4; ++n)
-      for (unsigned e = 0; e < 4; ++e)
-        shared[(row + 16 * m + lane() / 4 + e / 2 * 8) * block_mma_pitch + col + 8 * n + lane() % 4 * 2 + e % 2] =
-            sums.tile[m][n][e];
-  sync_block();
-  thread::store_tile<block_mma_tile, block_mma_tile, block_mma_threads>(job, first_row, first_col, shared,
-                                                                        block_mma_pitch);
-}
 
 /// A thread block computes 128 x 128 of C. Consecutive blocks share columns, so they read the right operand from L2.
 template <class Multiplier>
@@ -268,18 +249,20 @@ block_mma_tiles(UFP4_PARAMETER block_mma_job job) {
     for (unsigned step = 0; step < block_mma_depth / 64; ++step)
       multiply_step<Multiplier>(job, shared + s % block_mma_stages * stage_bytes, row, col, step, sums);
   }
-  store_sums(job.gemm, first_row, first_col, row, col, sums, reinterpret_cast<float*>(shared));
+  auto* staged = reinterpret_cast<float*>(shared);
+  sync_block();  // every warp has read its last codes
+  mma::store_tiles(sums, staged + row * block_mma_pitch + col, block_mma_pitch);
+  sync_block();
+  thread::store_tile<block_mma_tile, block_mma_tile, block_mma_threads>(job.gemm, first_row, first_col, staged,
+                                                                        block_mma_pitch);
 }
 
 /// Codes must be aligned to 4 bytes, as those of every allocation and of every row range of whole words are.
 template <class Multiplier>
 bool block_mma_takes(const gemm_job& job, const device_facts& facts) {
-  const auto fits = [&](const gemm_side& side) {
-    return side.is_quantized && side.scale == Multiplier::scale && Multiplier::holds(side.grid) &&
-           is_aligned(side.codes, 4);
-  };
-  return facts.has_specific(12) && job.mode == accumulate::fast && job.block == Multiplier::block && fits(job.left) &&
-         fits(job.right) && facts.shared_bytes >= block_mma_stages * block_mma_stage_bytes<Multiplier>;
+  return facts.has_specific(12) && job.mode == accumulate::fast &&
+         has_blocks(job, Multiplier::block, Multiplier::scale, Multiplier::holds) && is_aligned(job.left.codes, 4) &&
+         is_aligned(job.right.codes, 4) && facts.shared_bytes >= block_mma_stages * block_mma_stage_bytes<Multiplier>;
 }
 
 template <class Multiplier>

@@ -34,8 +34,8 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 /// The parameter of the kernel: at most 4096 bytes on compute capability 8.
 struct dots_job : product_group {
   thread::byte_table table[2]{};
-  std::uint32_t magic = 0;
-  bool copies16 = false;  ///< all rows of codes are aligned to 16 bytes; else to 4
+  std::uint32_t magic = 0;  ///< dot_magic
+  bool copies16 = false;    ///< all rows of codes are aligned to 16 bytes; else to 4
 };
 static_assert(sizeof(dots_job) <= 4096);
 
@@ -154,13 +154,12 @@ struct dots_worker {
   UFP4_DEVICE unsigned first_row() const { return warp() / Tile::warps_across * Tile::down * 16; }
   UFP4_DEVICE unsigned first_col() const { return warp() % Tile::warps_across * Tile::across * 8; }
 
-  /// Eight codes of a line of stage s as bytes. k16: four of block b and four of block b + 1; k32: of the 32 columns
-  /// from 32 b on.
+  /// Eight codes of a line of stage s as bytes, of the 32 columns from 32 b on; k16: four of either block.
   UFP4_DEVICE void fragment(unsigned s, unsigned side, unsigned line, unsigned b, std::uint32_t (&bytes)[2]) const {
     const unsigned char* from = stage(s) + line * step::stride(job);
     std::uint32_t word;
     if constexpr (kind == 16) {
-      const auto* half = reinterpret_cast<const std::uint16_t*>(from) + 4 * b + t();
+      const auto* half = reinterpret_cast<const std::uint16_t*>(from) + 8 * b + t();
       word = half[0] | std::uint32_t{half[4]} << 16;
     } else {
       word = reinterpret_cast<const std::uint32_t*>(from)[4 * b + t()];
@@ -200,12 +199,10 @@ struct dots_worker {
   }
 
   UFP4_DEVICE void multiply(unsigned s, sums& to) const {
-    if constexpr (kind == 16)
-      multiply_pairs(s, to);
-    else if constexpr (kind == 32)
-      multiply_ones(s, to);
-    else
+    if constexpr (kind == 64)
       multiply_chain(s, to);
+    else
+      multiply_short(s, to);
   }
 
   UFP4_DEVICE void right_fragments(unsigned s, unsigned b, std::uint32_t (&out)[Tile::across][2]) const {
@@ -213,39 +210,8 @@ struct dots_worker {
     for (unsigned j = 0; j < Tile::across; ++j) fragment(s, 1, Tile::rows + first_col() + 8 * j + g(), b, out[j]);
   }
 
-  /// Two blocks of 16 at a time; h, the last index of a fragment, is the block.
-  UFP4_DEVICE void multiply_pairs(unsigned s, sums& to) const {
-    UFP4_UNROLL
-    for (unsigned pair = 0; pair < 2; ++pair) {
-      std::uint32_t b[Tile::across][2];
-      float by_b[2][Tile::across][2];
-      right_fragments(s, 2 * pair, b);
-      right_scales(s, 2 * pair, by_b[0]);
-      right_scales(s, 2 * pair + 1, by_b[1]);
-      UFP4_UNROLL
-      for (unsigned i = 0; i < Tile::down; ++i) {
-        std::uint32_t a[2][2];
-        fragment(s, 0, first_row() + 16 * i + g(), 2 * pair, a[0]);
-        fragment(s, 0, first_row() + 16 * i + 8 + g(), 2 * pair, a[1]);
-        UFP4_UNROLL
-        for (unsigned h = 0; h < 2; ++h) {
-          const std::uint32_t rows[2] = {a[0][h], a[1][h]};
-          float by_a[2];
-          left_scales(s, 2 * pair + h, i, by_a);
-          UFP4_UNROLL
-          for (unsigned j = 0; j < Tile::across; ++j) {
-            std::int32_t d[4];
-            start(d);
-            mma::mma_s8_k16(d, rows, b[j][h]);
-            finish(d, by_a, by_b[h][j], to.acc[i][j]);
-          }
-        }
-      }
-    }
-  }
-
-  /// The k32 fragments of 32 columns: registers 0 and 2 are row g, 1 and 3 row g + 8.
-  UFP4_DEVICE void left_k32(unsigned s, unsigned i, unsigned b, std::uint32_t (&a)[4]) const {
+  /// The fragments of 32 columns: registers 0 and 2 are row g, 1 and 3 row g + 8.
+  UFP4_DEVICE void left_fragments(unsigned s, unsigned i, unsigned b, std::uint32_t (&a)[4]) const {
     UFP4_UNROLL
     for (unsigned h = 0; h < 2; ++h) {
       std::uint32_t bytes[2];
@@ -255,25 +221,34 @@ struct dots_worker {
     }
   }
 
-  UFP4_DEVICE void multiply_ones(unsigned s, sums& to) const {
+  /// 32 columns at a time: two blocks of 16, or one of 32.
+  UFP4_DEVICE void multiply_short(unsigned s, sums& to) const {
+    constexpr unsigned together = 32 / kind;
     UFP4_UNROLL
-    for (unsigned block = 0; block < 2; ++block) {
+    for (unsigned p = 0; p < 2; ++p) {
       std::uint32_t b[Tile::across][2];
-      float by_b[Tile::across][2];
-      right_fragments(s, block, b);
-      right_scales(s, block, by_b);
+      float by_b[together][Tile::across][2];
+      right_fragments(s, p, b);
+      UFP4_UNROLL
+      for (unsigned h = 0; h < together; ++h) right_scales(s, together * p + h, by_b[h]);
       UFP4_UNROLL
       for (unsigned i = 0; i < Tile::down; ++i) {
         std::uint32_t a[4];
-        float by_a[2];
-        left_k32(s, i, block, a);
-        left_scales(s, block, i, by_a);
+        left_fragments(s, i, p, a);
         UFP4_UNROLL
-        for (unsigned j = 0; j < Tile::across; ++j) {
-          std::int32_t d[4];
-          start(d);
-          mma::mma_s8_k32(d, a, b[j]);
-          finish(d, by_a, by_b[j], to.acc[i][j]);
+        for (unsigned h = 0; h < together; ++h) {
+          float by_a[2];
+          left_scales(s, together * p + h, i, by_a);
+          UFP4_UNROLL
+          for (unsigned j = 0; j < Tile::across; ++j) {
+            std::int32_t d[4];
+            start(d);
+            if constexpr (kind == 16)
+              mma::mma_s8_k16(d, {a[2 * h], a[2 * h + 1]}, b[j][h]);
+            else
+              mma::mma_s8_k32(d, a, b[j]);
+            finish(d, by_a, by_b[h][j], to.acc[i][j]);
+          }
         }
       }
     }
@@ -290,7 +265,7 @@ struct dots_worker {
       for (auto& one : d) start(one);
       for (unsigned q = 0; q < job.block / 32; ++q) {
         std::uint32_t a[4], b[Tile::across][2];
-        left_k32(s, i, q, a);
+        left_fragments(s, i, q, a);
         right_fragments(s, q, b);
         UFP4_UNROLL
         for (unsigned j = 0; j < Tile::across; ++j) mma::mma_s8_k32(d[j], a, b[j]);
@@ -351,6 +326,11 @@ multiply_dots(UFP4_PARAMETER dots_job job) {
   worker.store(sums);
 }
 
+/// The start of block dot products: the bits of 1.5 * 2^23 * unit.
+inline std::uint32_t dot_magic(const gemm_job& job) {
+  return static_cast<std::uint32_t>(dot_exponent(job) + 23 + 127) << 23 | 0x00400000u;
+}
+
 /// Are the integers of both grids signed bytes, code 0 zero, and the block dot products below 2^22 and, times the
 /// units, floats?
 inline bool byte_dots_are_exact(const gemm_job& job) {
@@ -369,27 +349,21 @@ inline bool fills_device(const gemm_job& job, const device_facts& device) {
          dots_shared_bytes(tile::lines, job.block) <= device.shared_bytes && job.block < 256;
 }
 
-template <class Tile>
-error launch_dots(const dots_job& job, unsigned tiles, stream where) {
-  const auto kernel = job.block == 16   ? &multiply_dots<Tile, 16>
-                      : job.block == 32 ? &multiply_dots<Tile, 32>
-                                        : &multiply_dots<Tile, 64>;
-  return launch(kernel, {tiles}, {Tile::threads}, dots_shared_bytes(Tile::lines, job.block), where, job);
-}
-
 /// As many products in a launch as the parameter holds.
 template <class Tile>
 error run_dots(std::span<const gemm_job> jobs, const device_facts&, stream where) {
   while (!jobs.empty()) {
-    dots_job job;
-    job.table[0] = thread::s8_table_of(jobs.front().left.grid);
-    job.table[1] = thread::s8_table_of(jobs.front().right.grid);
-    job.magic = static_cast<std::uint32_t>(dot_exponent(jobs.front()) + 23 + 127) << 23 | 0x00400000u;
+    const gemm_job& first = jobs.front();
+    dots_job job{{}, {thread::s8_table_of(first.left.grid), thread::s8_table_of(first.right.grid)}, dot_magic(first)};
     const unsigned tiles = take_products(job, jobs, Tile::rows, Tile::cols);
     job.copies16 = true;
     for (const grouped_product& p : std::span(job.product).first(job.count))
       job.copies16 = job.copies16 && p.padded % 32 == 0 && is_aligned(p.codes[0], 16) && is_aligned(p.codes[1], 16);
-    if (const error e = launch_dots<Tile>(job, tiles, where); e != success) return e;
+    const auto kernel = job.block == 16   ? &multiply_dots<Tile, 16>
+                        : job.block == 32 ? &multiply_dots<Tile, 32>
+                                          : &multiply_dots<Tile, 64>;
+    const error e = launch(kernel, {tiles}, {Tile::threads}, dots_shared_bytes(Tile::lines, job.block), where, job);
+    if (e != success) return e;
   }
   return success;
 }

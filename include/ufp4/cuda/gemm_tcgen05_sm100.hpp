@@ -28,9 +28,8 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr unsigned tcgen05_tile = 128;  ///< rows and columns of C that a thread block computes
-inline constexpr unsigned tcgen05_depth =
-    256;  ///< elements of K in a stage: 128 bytes of each row, the width of the swizzle
+inline constexpr unsigned tcgen05_tile = 128;     ///< rows and columns of C that a thread block computes
+inline constexpr unsigned tcgen05_depth = 256;    ///< elements of K in a stage: 128 bytes of a row, as the swizzle
 inline constexpr unsigned tcgen05_threads = 128;  ///< the four warps that can read the 128 lanes of tensor memory
 
 template <mma::block_scale scale>
@@ -50,13 +49,10 @@ inline constexpr const char* tcgen05_name =
 
 template <mma::block_scale scale>
 bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
-  constexpr unsigned block = tcgen05_block<scale>;
   constexpr scale_kind kind = scale == mma::block_scale::ue4m3 ? scale_kind::e4m3 : scale_kind::e8m0;
-  const auto fits = [&](const gemm_side& side) {
-    return side.is_quantized && side.scale == kind && is_e2m1(side.grid) && is_aligned(side.codes, 16);
-  };
-  return facts.has_specific(10) && job.mode == accumulate::fast && job.block == block && fits(job.left) &&
-         fits(job.right) && job.padded() % 32 == 0 && facts.shared_bytes >= tcgen05_shared_bytes<scale>;
+  return facts.has_specific(10) && job.mode == accumulate::fast &&
+         has_blocks(job, tcgen05_block<scale>, kind, is_e2m1) && is_aligned(job.left.codes, 16) &&
+         is_aligned(job.right.codes, 16) && job.padded() % 32 == 0 && facts.shared_bytes >= tcgen05_shared_bytes<scale>;
 }
 
 #if defined(UFP4_COMPILES_TCGEN05)
@@ -126,7 +122,7 @@ UFP4_DEVICE void start_stage(std::uint32_t tensor, unsigned char* stage, unsigne
   const std::uint32_t scales_a = tensor + tcgen05_scales_at + 2 * buffer * tcgen05_scales_of_side,
                       scales_b = scales_a + tcgen05_scales_of_side;
   const auto scales_from = [](std::uint32_t side, unsigned w) {
-    return mma::shared_descriptor(side + tcgen05_code_bytes + 512 * w, 0, 128, mma::swizzle::none);
+    return mma::tensor_descriptor(side + tcgen05_code_bytes + 512 * w, 0, 128, mma::swizzle::none);
   };
   for (unsigned w = 0; w < words; ++w) {
     mma::copy_scales_to_tensor(scales_a + 4 * w, scales_from(left, w));
@@ -135,7 +131,7 @@ UFP4_DEVICE void start_stage(std::uint32_t tensor, unsigned char* stage, unsigne
   for (unsigned step = 0; step < steps; ++step) {
     // 64 elements are 32 bytes of each row. Within the 128 bytes of the swizzle only the start address changes.
     const auto codes_from = [step](std::uint32_t side) {
-      return mma::shared_descriptor(side + 32 * step, 0, 1024, mma::swizzle::bytes_128);
+      return mma::tensor_descriptor(side + 32 * step, 0, 1024, mma::swizzle::bytes_128);
     };
     const unsigned word = step / steps_of_word, first = step % steps_of_word * (4 / steps_of_word);
     const mma::block_instruction instruction{.scale = scale, .scale_a = first, .scale_b = first};
@@ -229,18 +225,15 @@ error queue_tcgen05(const gemm_job& gemm, const device_facts&, std::span<std::by
 /// K of the first call's tile: three and a half stages, so that a buffer is used twice.
 template <mma::block_scale scale>
 error run_tcgen05(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  static first_call_check first_call;
-  const error e = first_call.check(&queue_tcgen05<scale>, tcgen05_name<scale>, job, facts, tcgen05_tile - 1,
-                                   tcgen05_tile - 3, where, 3 * tcgen05_depth + tcgen05_depth / 2);
-  return e == success ? queue_tcgen05<scale>(job, facts, memory, where) : e;
+  return run_checked<&queue_tcgen05<scale>>(tcgen05_name<scale>, job, facts, memory, where, tcgen05_tile - 1,
+                                            tcgen05_tile - 3, 3 * tcgen05_depth + tcgen05_depth / 2);
 }
 
 #else
 
 template <mma::block_scale scale>
 error run_tcgen05(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
-  return failed(not_supported, tcgen05_name<scale>,
-                "this file was compiled without UFP4_EXPERIMENTAL, or not for CUDA");
+  return not_compiled(tcgen05_name<scale>);
 }
 
 #endif

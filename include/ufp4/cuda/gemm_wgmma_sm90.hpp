@@ -125,7 +125,7 @@ struct wgmma_worker {
       // 0 outside the operand, because code 0 need not mean 0
       const float scale = inside(side, row, step, w / 2) ? thread::scale_value(side.scale, scales.bits[w / 2]) : 0.0f;
       const std::uint32_t eight = words[w / 4].word[w % 4];
-      *reinterpret_cast<thread::words4*>(to + mma::swizzle128(place, 16 * w)) = decoder::fold(side, eight, scale);
+      *reinterpret_cast<thread::words4*>(to + mma::swizzled_offset(place, w)) = decoder::fold(side, eight, scale);
       if (!is_in_range(side, scale) && !decoder::all_zero(side, eight)) *unfit() = 1;
     }
   }
@@ -240,16 +240,14 @@ inline error queue_gemm_wgmma(const gemm_job& job, const device_facts&, std::spa
 }
 
 inline error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  static first_call_check first_call;
-  const error e = first_call.check(&queue_gemm_wgmma, "gemm_wgmma_sm90", job, facts, wgmma_tile::rows - 1,
-                                   wgmma_tile::cols - 3, where);
-  return e == success ? queue_gemm_wgmma(job, facts, memory, where) : e;
+  return run_checked<&queue_gemm_wgmma>("gemm_wgmma_sm90", job, facts, memory, where, wgmma_tile::rows - 1,
+                                        wgmma_tile::cols - 3);
 }
 
 #else
 
 inline error run_gemm_wgmma(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
-  return failed(not_supported, "gemm_wgmma_sm90", "this file was compiled without UFP4_EXPERIMENTAL, or not for CUDA");
+  return not_compiled("gemm_wgmma_sm90");
 }
 
 #endif

@@ -53,7 +53,7 @@ struct gemv_job {
   unsigned columns = 4;      ///< narrow rows, rounded up to those of one mma
   bool grain16 = false;      ///< rows of weights are aligned to 16 bytes; else to 4
   bool swapped = false;      ///< weights are the left operand
-  std::uint32_t magic = 0;   ///< the start of block dot products: the bits of 1.5 * 2^23 * unit
+  std::uint32_t magic = 0;   ///< dot_magic
   gemm_job product{};
 };
 
@@ -128,14 +128,8 @@ struct gemv_worker {
     const std::size_t k = std::size_t{slab} * gemv_plan::slab_k + team * gemv_plan::warp_k + 32 * piece;
     const auto inside = [&](std::size_t at) { return first_row + row < job.weights.rows && at < job.padded; };
     const std::uint8_t* from = job.weights.codes + (inside(k) ? ((first_row + row) * job.padded + k) / 2 : 0);
-    if (job.grain16) {
-      mma::copy_async16(staged(slab, row, piece), from, inside(k));
-    } else {
-      for (unsigned word = 0; word < 4; ++word) {
-        const bool valid = inside(k + 8 * word);
-        mma::copy_async4(staged(slab, row, piece) + 4 * word, valid ? from + 4 * word : job.weights.codes, valid);
-      }
-    }
+    mma::copy_async16_of(staged(slab, row, piece), from, job.grain16,
+                         [&](unsigned word) { return inside(k + 8 * word); });
     mma::commit_copies();
   }
 
@@ -301,7 +295,7 @@ inline gemv_job gemv_job_of(const gemm_job& job) {
           .columns = (static_cast<unsigned>(narrow.rows) + group - 1) / group * group,
           .grain16 = is_aligned(weights.codes, 16) && job.padded() % 32 == 0,
           .swapped = swapped,
-          .magic = static_cast<std::uint32_t>(dot_exponent(job) + 23 + 127) << 23 | 0x00400000u,
+          .magic = dot_magic(job),
           .product = job};
 }
 

@@ -78,8 +78,8 @@ inline bool writes_result(const gemm_job& job) {
 
 /// Offsets in the workspace, in bytes.
 struct library_plan {
-  library_operands kind = library_operands::bf16;
-  std::size_t left = 0, right = 0, left_scales = 0, right_scales = 0, sums = 0, factors = 0, own_memory = 0, total = 0;
+  std::size_t elements[2] = {}, scales[2] = {};  ///< of the left operand, of the right operand
+  std::size_t sums = 0, factors = 0, own_memory = 0, total = 0;
 
   static constexpr std::size_t alignment = 256;
   std::size_t add(std::size_t bytes) {
@@ -108,12 +108,10 @@ inline std::size_t element_bytes(const gemm_job& job, const gemm_side& side, lib
 
 inline library_plan plan_library(const gemm_job& job, library_operands kind, std::size_t library_bytes) {
   library_plan plan;
-  plan.kind = kind;
-  plan.left = plan.add(element_bytes(job, job.left, kind));
-  plan.right = plan.add(element_bytes(job, job.right, kind));
-  if (kind != library_operands::bf16) {
-    plan.left_scales = plan.add(kernels::swizzled_bytes(job.left, job.block));
-    plan.right_scales = plan.add(kernels::swizzled_bytes(job.right, job.block));
+  for (unsigned s = 0; s < 2; ++s) {
+    const gemm_side& side = s == 0 ? job.left : job.right;
+    plan.elements[s] = plan.add(element_bytes(job, side, kind));
+    if (kind != library_operands::bf16) plan.scales[s] = plan.add(kernels::swizzled_bytes(side, job.block));
   }
   plan.sums = plan.add(writes_result(job) ? 0 : 4 * job.out.rows * sums_stride(job));
   plan.factors = plan.add(sizeof(kernels::product_factors));
@@ -144,27 +142,6 @@ inline error queue_operand(const gemm_job& job, const gemm_side& side, library_o
   return kernels::queue_widen_codes(side, reinterpret_cast<std::uint8_t*>(elements), where);
 }
 
-inline library_product product_of(const gemm_job& job, const library_plan& plan, std::byte* memory) {
-  auto* factors = reinterpret_cast<kernels::product_factors*>(memory + plan.factors);
-  const auto elements = [&](const gemm_side& side, std::size_t at) {
-    return stays(side, plan.kind) ? static_cast<const void*>(side.codes) : memory + at;
-  };
-  const bool writes = writes_result(job);
-  return {.kind = plan.kind,
-          .left = elements(job.left, plan.left),
-          .right = elements(job.right, plan.right),
-          .left_scales = memory + plan.left_scales,
-          .right_scales = memory + plan.right_scales,
-          .rows = job.out.rows,
-          .cols = job.out.cols,
-          .depth = job.padded(),
-          .alpha = &factors->alpha,
-          .beta = &factors->beta,
-          .out = writes ? job.out.data : memory + plan.sums,
-          .out_kind = writes ? job.out.kind : dtype::f32,
-          .out_stride = writes ? static_cast<std::size_t>(job.out.row_stride) : sums_stride(job)};
-}
-
 /// Queues all steps; `with` multiplies.
 inline error run_library(const gemm_job& job, library_operands kind, const gemm_library& with,
                          const device_facts& device, std::span<std::byte> workspace, stream where) {
@@ -172,10 +149,12 @@ inline error run_library(const gemm_job& job, library_operands kind, const gemm_
   std::byte* memory = workspace.data();
   auto* factors = reinterpret_cast<kernels::product_factors*>(memory + plan.factors);
   if (error e = set_zero(factors, sizeof *factors, where); e != success) return e;
-  for (const gemm_side* side : {&job.left, &job.right}) {
-    const bool left = side == &job.left;
-    const error e = queue_operand(job, *side, kind, memory + (left ? plan.left : plan.right),
-                                  memory + (left ? plan.left_scales : plan.right_scales), &factors->unfit, where);
+  const void* elements[2];
+  for (unsigned s = 0; s < 2; ++s) {
+    const gemm_side& side = s == 0 ? job.left : job.right;
+    elements[s] = stays(side, kind) ? static_cast<const void*>(side.codes) : memory + plan.elements[s];
+    const error e =
+        queue_operand(job, side, kind, memory + plan.elements[s], memory + plan.scales[s], &factors->unfit, where);
     if (e != success) return e;
   }
   kernels::finish_job finish{job, factors};
@@ -184,8 +163,21 @@ inline error run_library(const gemm_job& job, library_operands kind, const gemm_
   finish.operands = reinterpret_cast<thread::words4*>(memory);
   finish.operand_words = plan.sums / sizeof(thread::words4);  // the operands are at the beginning
   if (error e = kernels::queue_set_factors(finish, device, where); e != success) return e;
-  if (error e = with.multiply(product_of(job, plan, memory), workspace.subspan(plan.own_memory), where); e != success)
-    return e;
+  const bool writes = writes_result(job);
+  const library_product product{.kind = kind,
+                                .left = elements[0],
+                                .right = elements[1],
+                                .left_scales = memory + plan.scales[0],
+                                .right_scales = memory + plan.scales[1],
+                                .rows = job.out.rows,
+                                .cols = job.out.cols,
+                                .depth = job.padded(),
+                                .alpha = &factors->alpha,
+                                .beta = &factors->beta,
+                                .out = writes ? job.out.data : memory + plan.sums,
+                                .out_kind = writes ? job.out.kind : dtype::f32,
+                                .out_stride = writes ? static_cast<std::size_t>(job.out.row_stride) : sums_stride(job)};
+  if (error e = with.multiply(product, workspace.subspan(plan.own_memory), where); e != success) return e;
   return kernels::queue_finish_product(finish, device, where);
 }
 
@@ -205,16 +197,10 @@ inline bool takes_bf16(const gemm_job& job, const device_facts& device) {
 
 /// The block-scaled operands that a library multiplies on Blackwell; bf16: the job has none.
 inline library_operands block_operands(const gemm_job& job) {
-  const auto both = [&](auto what) { return what(job.left) && what(job.right); };
-  const bool e4m3_16 = job.block == 16 && both([](const gemm_side& s) {
-                         return s.is_quantized && s.scale == scale_kind::e4m3 && is_e2m1(s.grid);
-                       });
-  const bool e8m0_32 = job.block == 32 && both([](const gemm_side& s) {
-                         return s.is_quantized && s.scale == scale_kind::e8m0 && thread::fits_containers(s.grid);
-                       });
   // the library needs rows whose size is a multiple of 16 bytes
-  if (e4m3_16 && job.padded() % 32 == 0) return library_operands::nvfp4;
-  return e8m0_32 ? library_operands::mxfp8 : library_operands::bf16;
+  if (has_blocks(job, 16, scale_kind::e4m3, is_e2m1) && job.padded() % 32 == 0) return library_operands::nvfp4;
+  return has_blocks(job, 32, scale_kind::e8m0, thread::fits_containers) ? library_operands::mxfp8
+                                                                        : library_operands::bf16;
 }
 
 inline bool takes_blocks(const gemm_job& job, const device_facts& device) {
@@ -225,35 +211,38 @@ inline bool takes_blocks(const gemm_job& job, const device_facts& device) {
          block_operands(job) != library_operands::bf16 && with != nullptr && with->blocks;
 }
 
-template <bool in_blocks>
-std::size_t library_workspace(const gemm_job& job, const device_facts&) {
-  const gemm_library* with = library();
-  if (with == nullptr) return 0;
-  return plan_library(job, in_blocks ? block_operands(job) : library_operands::bf16, with->workspace).total;
+template <bool bf16>
+library_operands operands_of(const gemm_job& job) {
+  return bf16 ? library_operands::bf16 : block_operands(job);
 }
 
-template <bool in_blocks>
-error run_installed(const gemm_job& job, const device_facts& device, std::span<std::byte> workspace, stream where) {
-  const gemm_library* with = library();
-  if (with == nullptr) return not_supported;
-  return run_library(job, in_blocks ? block_operands(job) : library_operands::bf16, *with, device, workspace, where);
+/// `bf16`: the kernel that multiplies bf16, else the one of blocks.
+template <bool bf16>
+constexpr gemm_kernel library_kernel(const char* name, const char* instruction) {
+  return {.name = name,
+          .instruction = instruction,
+          .takes = bf16 ? &takes_bf16 : &takes_blocks,
+          .workspace =
+              [](const gemm_job& job, const device_facts&) {
+                const gemm_library* with = library();
+                return with == nullptr ? 0 : plan_library(job, operands_of<bf16>(job), with->workspace).total;
+              },
+          .run =
+              [](const gemm_job& job, const device_facts& device, std::span<std::byte> workspace, stream where) {
+                const gemm_library* with = library();
+                return with == nullptr ? not_supported
+                                       : run_library(job, operands_of<bf16>(job), *with, device, workspace, where);
+              },
+          .experimental = !bf16};
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-inline constexpr gemm_kernel gemm_library_bf16 = {.name = "gemm_library_bf16",
-                                                  .instruction = "cublasLtMatmul bf16",
-                                                  .takes = &detail::takes_bf16,
-                                                  .workspace = &detail::library_workspace<false>,
-                                                  .run = &detail::run_installed<false>};
-
-inline constexpr gemm_kernel gemm_library_blocks = {.name = "gemm_library_blocks",
-                                                    .instruction = "cublasLtMatmul block-scaled",
-                                                    .takes = &detail::takes_blocks,
-                                                    .workspace = &detail::library_workspace<true>,
-                                                    .run = &detail::run_installed<true>,
-                                                    .experimental = true};
+inline constexpr gemm_kernel gemm_library_bf16 =
+    detail::library_kernel<true>("gemm_library_bf16", "cublasLtMatmul bf16");
+inline constexpr gemm_kernel gemm_library_blocks =
+    detail::library_kernel<false>("gemm_library_blocks", "cublasLtMatmul block-scaled");
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

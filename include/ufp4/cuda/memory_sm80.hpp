@@ -20,6 +20,25 @@
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
+/// The offset of a 16-byte piece of a row of 128 bytes: the pieces of eight rows are in different banks. In memory
+/// aligned to 1024 bytes it is the 128-byte swizzle of wgmma and tcgen05.
+UFP4_HD constexpr unsigned swizzled_offset(unsigned row, unsigned piece) { return row * 128 + 16 * (piece ^ row % 8); }
+
+enum class swizzle : std::uint64_t { none = 0, bytes_128 = 2, bytes_64 = 4, bytes_32 = 6 };
+
+/// What the matrix descriptors of wgmma and tcgen05 have in common. Addresses and distances in bytes, multiples of 16
+/// in the shared state space. `stride`: from eight rows to the next eight; `leading`: from 16 bytes of a row to the
+/// next 16, ignored for swizzled rows.
+///
+/// | bits 0-13    | 16-29        | 32-45       | 61-63   |
+/// |--------------|--------------|-------------|---------|
+/// | address / 16 | leading / 16 | stride / 16 | swizzle |
+UFP4_HD constexpr std::uint64_t shared_descriptor(std::uint32_t address, std::uint32_t leading, std::uint32_t stride,
+                                                  swizzle pattern) {
+  const auto field = [](std::uint32_t x) { return std::uint64_t{(x & 0x3FFFFu) >> 4}; };
+  return field(address) | field(leading) << 16 | field(stride) << 32 | static_cast<std::uint64_t>(pattern) << 61;
+}
+
 #if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 /// The address in the shared state space, which ldmatrix and cp.async take.
 UFP4_DEVICE std::uint32_t shared_address(const void* p) {
@@ -49,6 +68,13 @@ UFP4_DEVICE void copy_async4(void* shared, const void* global, bool valid) {
   UFP4_PTX_SM80(simt::copy_async<4>(shared, global, valid),
                 "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(shared)), "l"(global),
                 "r"(valid ? 4 : 0) : "memory");
+}
+
+/// 16 bytes as one copy if `wide`, which needs that alignment, else as four; part i, at byte 4 i, only if valid(i).
+template <class Valid>
+UFP4_DEVICE void copy_async16_of(unsigned char* shared, const std::uint8_t* global, bool wide, const Valid& valid) {
+  if (wide) return copy_async16(shared, global, valid(0));
+  for (unsigned i = 0; i < 4; ++i) copy_async4(shared + 4 * i, valid(i) ? global + 4 * i : global, valid(i));
 }
 
 UFP4_DEVICE void commit_copies() { UFP4_PTX_SM80(simt::commit_copies(), "cp.async.commit_group;" :: : "memory"); }

@@ -61,4 +61,18 @@ UFP4_DEVICE void mma_s8_k16(std::int32_t (&d)[4], const std::uint32_t (&a)[2], s
       "+r"(d[1]), "+r"(d[2]), "+r"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
+/// Stores a warp's tiles d to shared memory, `stride` floats from row to row.
+template <unsigned down, unsigned across>
+UFP4_DEVICE void store_tiles(const float (&d)[down][across][4], float* to, unsigned stride) {
+  UFP4_UNROLL
+  for (unsigned m = 0; m < down; ++m) {
+    UFP4_UNROLL
+    for (unsigned n = 0; n < across; ++n) {
+      UFP4_UNROLL
+      for (unsigned e = 0; e < 4; ++e)
+        to[(16 * m + lane() / 4 + e / 2 * 8) * stride + 8 * n + lane() % 4 * 2 + e % 2] = d[m][n][e];
+    }
+  }
+}
+
 }  // namespace ufp4::gpu::mma::inline UFP4_GPU

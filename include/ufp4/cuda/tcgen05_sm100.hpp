@@ -7,8 +7,7 @@
 // host can test them:
 //
 // | instruction_descriptor | "Instruction descriptor format for .kind::mxf4 and .kind::mxf4nvf4"                    |
-// | shared_descriptor      | "Shared memory descriptor layout"                                                      |
-// | swizzled_offset        | rows of 128 bytes in 128-byte swizzling: a 16-byte piece is at piece ^ row % 8         |
+// | tensor_descriptor      | "Shared memory descriptor layout"                                                      |
 // | scale_offset           | scales as tcgen05.cp.32x128b.warpx4 takes them: the word of row 32 c + l is copied to  |
 // |                        | column c of lane l, in four copies; 512 bytes for 128 rows of four scales              |
 //
@@ -49,19 +48,11 @@ UFP4_HD constexpr std::uint32_t instruction_descriptor(const block_instruction& 
          (i.cols >> 3) << 17 | static_cast<std::uint32_t>(i.scale) << 23 | (i.rows >> 7) << 27 | i.scale_a << 29;
 }
 
-enum class swizzle : std::uint64_t { none = 0, bytes_128 = 2, bytes_64 = 4, bytes_32 = 6 };
-
-/// Addresses and distances in bytes, multiples of 16 in the shared state space. `stride`: from eight rows to the next
-/// eight; `leading`: from 16 bytes of a row to the next 16, ignored for swizzled rows.
-UFP4_HD constexpr std::uint64_t shared_descriptor(std::uint32_t address, std::uint32_t leading, std::uint32_t stride,
+/// A descriptor of shared memory for tcgen05.
+UFP4_HD constexpr std::uint64_t tensor_descriptor(std::uint32_t address, std::uint32_t leading, std::uint32_t stride,
                                                   swizzle pattern) {
-  const auto field = [](std::uint32_t x) { return std::uint64_t{(x & 0x3FFFFu) >> 4}; };
-  return field(address) | field(leading) << 16 | field(stride) << 32 | std::uint64_t{1} << 46 |
-         static_cast<std::uint64_t>(pattern) << 61;
+  return shared_descriptor(address, leading, stride, pattern) | std::uint64_t{1} << 46;
 }
-
-/// The offset of a 16-byte piece of a row of 128 bytes, in a tile aligned to 1024 bytes.
-UFP4_HD constexpr unsigned swizzled_offset(unsigned row, unsigned piece) { return row * 128 + 16 * (piece ^ row % 8); }
 
 /// The offset of the scale of a block along K, for one of 128 rows.
 UFP4_HD constexpr unsigned scale_offset(unsigned row, unsigned block) {

@@ -86,20 +86,17 @@ UFP4_DEVICE void barrier_expect(barrier* b, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
                : "memory");
 }
-UFP4_DEVICE bool barrier_done(barrier* b, unsigned parity) {
-  std::uint32_t done;
-  asm volatile(
-      "{\n.reg .pred p;\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n}"
-      : "=r"(done)
-      : "r"(shared_address(b)), "r"(parity)
-      : "memory");
-  return done != 0;
-}
 UFP4_DEVICE void barrier_wait(barrier* b, unsigned parity) {
-  while (!barrier_done(b, parity)) {
-  }
+  std::uint32_t done;
+  do {
+    asm volatile(
+        "{\n.reg .pred p;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n}"
+        : "=r"(done)
+        : "r"(shared_address(b)), "r"(parity)
+        : "memory");
+  } while (done == 0);
 }
 
 UFP4_DEVICE void copy_box(void* shared, const CUtensorMap& from, unsigned column, unsigned row, barrier* b) {

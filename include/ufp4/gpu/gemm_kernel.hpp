@@ -108,6 +108,13 @@ inline bool is_e2m1(const grid4& grid) {
   return true;
 }
 
+/// Do both operands have blocks and scales of that kind, and grids for which holds(grid)?
+template <class Holds>
+bool has_blocks(const gemm_job& job, unsigned block, scale_kind scale, const Holds& holds) {
+  const auto fits = [&](const gemm_side& s) { return s.is_quantized && s.scale == scale && holds(s.grid); };
+  return job.block == block && fits(job.left) && fits(job.right);
+}
+
 /// The amax of a grid's integers.
 inline int integer_amax(const grid4& grid) {
   int amax = 0;

@@ -33,8 +33,9 @@ UFP4_DEVICE std::uint32_t select_bytes(std::uint32_t high, std::uint32_t low, st
 #endif
 }
 
-/// The entries of four codes, one in the lower nibble of each byte.
-UFP4_DEVICE std::uint32_t select_four(const byte_table& t, std::uint32_t place, std::uint32_t half) {
+/// The entries of four codes, one in the lower nibble of each byte; the upper nibbles are ignored.
+UFP4_DEVICE std::uint32_t select_four(const byte_table& t, std::uint32_t codes) {
+  const std::uint32_t place = codes & 0x07070707u, half = (codes >> 1 & 0x04040404u) | 0x03020100u;
   return select_bytes(select_bytes(t.word[3], t.word[2], place), select_bytes(t.word[1], t.word[0], place), half);
 }
 
@@ -47,10 +48,8 @@ UFP4_DEVICE split_halves split_eight(const half_table& t, std::uint32_t codes) {
   split_halves out;
   UFP4_UNROLL
   for (unsigned odd = 0; odd < 2; ++odd) {
-    const std::uint32_t four = codes >> 4 * odd;
-    const std::uint32_t place = four & 0x07070707u, half = (four >> 1 & 0x04040404u) | 0x03020100u;
-    out.low[odd] = select_four(t.low, place, half);
-    out.high[odd] = select_four(t.high, place, half);
+    out.low[odd] = select_four(t.low, codes >> 4 * odd);
+    out.high[odd] = select_four(t.high, codes >> 4 * odd);
   }
   return out;
 }

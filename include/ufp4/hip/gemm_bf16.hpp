@@ -1,10 +1,8 @@
 // ufp4 - quantized_gemm, fast and folded_bf16, on the matrix cores of AMD GPUs: element x scale as bf16, MFMA or WMMA.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | mode        | formats                                                                                             |
-// |-------------|-----------------------------------------------------------------------------------------------------|
-// | fast        | 8-bit scales, whose products with the grid are bf16 numbers: 4 significant bits by 4, or 8 by 1     |
-// | folded_bf16 | those, and any other scale: products rounded to bf16. Grids of at most 8 significant bits           |
+// Which formats each mode takes: folds (gpu/kernels/folding.hpp). A tile with a product outside bf16's normal range is
+// computed again, as in cuda/gemm_bf16_sm80.hpp, so no result depends on a subnormal operand.
 //
 // The loop over K is in matrix_tile.hpp. One instruction of a wave of 64 takes 32 cycles of the matrix cores on gfx90a
 // and 16 on gfx942; for each, a wave of the large tile issues about 8 vector instructions of 4 cycles to decode, which
@@ -20,10 +18,6 @@
 // |            | loses that much of S twice for every eight: 7 + Kp / 4 + Kp / 1024, below Kp + 6 from Kp = 16 on    |
 // | the others | unknown; tests check the bound in the CPU simulator for sums rounded to nearest and for sums        |
 // |            | truncated to 24 bits                                                                                |
-//
-// If a block of a tile of C has a nonzero value and a scale that moves some product out of bf16's normal range, the
-// whole tile is computed again from codes and scales in binary64, so no result depends on a subnormal operand. Blocks
-// of zeros are exempt: mx formats give them the smallest scale.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +26,7 @@
 #include <ufp4/gpu/kernels/folding.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/mfma_gfx90a.hpp>
-#include <ufp4/hip/wmma_gfx11.hpp>
-#include <ufp4/hip/wmma_gfx12.hpp>
+#include <ufp4/hip/wmma.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -115,16 +108,15 @@ bool matrix_bf16_takes(const gemm_job& job, const device_facts& device) {
 template <class Op>
 error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
-    matrix_bf16_job all;
-    all.side[0] = folding_of(job.left), all.side[1] = folding_of(job.right);
-    return all;
+    return matrix_bf16_job{{}, {folding_of(job.left), folding_of(job.right)}};
   };
   const auto kernel = [](bool large, const matrix_bf16_job&) {
     return large ? &gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>>>
                  : &gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>>>;
   };
   // no scales beside the operands: two thread blocks fit in 64 KiB
-  return run_matrix_tiles<Op>(jobs, device, where, false, make_job, kernel, 2 * matrix_tile<Op, 128>::operand_bytes);
+  return run_matrix_tiles(jobs, tile_side(jobs, device), 2 * matrix_tile<Op, 128>::operand_bytes, where, make_job,
+                          kernel);
 }
 
 template <class Op>

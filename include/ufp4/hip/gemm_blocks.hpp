@@ -17,8 +17,7 @@
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/mfma_gfx90a.hpp>
-#include <ufp4/hip/wmma_gfx11.hpp>
-#include <ufp4/hip/wmma_gfx12.hpp>
+#include <ufp4/hip/wmma.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -75,20 +74,16 @@ struct matrix_blocks_worker {
       for (unsigned w = 0; w < 4; ++w) elements.word[w] = thread::halves_word(s, w);
       at.put(step, piece, elements);
     }
-    UFP4_UNROLL
-    for (unsigned i = 0; i < 2; ++i)
-      at.scale_floats(step)[(2 * at.half + i) * Tile::lines + at.line] = at.scale_of(c, step, i);
+    at.put_scales(step, c);
   }
 
   /// acc = fma(d, fl(sA sB), acc) of 16 rows of the wave, and d = 0; the scales are those of 16 columns of the step.
   UFP4_DEVICE void finish(unsigned step, unsigned sixteen, unsigned m, sums& d) {
-    const float* scale = at.scale_floats(step) + sixteen * Tile::lines;
     float left[Op::sums];
-    UFP4_UNROLL
-    for (unsigned i = 0; i < Op::sums; ++i) left[i] = scale[at.wave_row() + 16 * m + Op::row_of_sum(lane(), i)];
+    at.left_scales(step, sixteen, m, left);
     UFP4_UNROLL
     for (unsigned n = 0; n < Tile::across; ++n) {
-      const float right = scale[Tile::rows + at.wave_col() + 16 * n + lane() % 16];
+      const float right = at.right_scale(step, sixteen, n);
       UFP4_UNROLL
       for (unsigned i = 0; i < Op::sums; ++i) {
         acc[m][n][i] = ufp4::detail::fma(d[n][i], left[i] * right, acc[m][n][i]);
@@ -152,34 +147,32 @@ auto matrix_blocks_of(const matrix_blocks_job& job) {
                            : &gemm_matrix<matrix_blocks_worker<longer, 64>>;
 }
 
-/// In a wave of 32 the registers do not suffice for the sums of longer blocks and of a large tile.
+/// The side of the tiles of jobs. In a wave of 32 the registers do not suffice for the sums of longer blocks and of a
+/// large tile.
 template <class Op>
-bool matrix_blocks_are_small(const gemm_job& job) {
-  return Op::wave == 32 && job.block > 16;
+unsigned matrix_blocks_side(std::span<const gemm_job> jobs, const device_facts& device) {
+  return tile_side(jobs, device, Op::wave == 32 && !jobs.empty() && jobs.front().block > 16);
 }
 
 template <class Op>
 error run_matrix_blocks(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
-    matrix_blocks_job all;
-    all.values[0] = thread::f16_table_of(job.left.grid), all.values[1] = thread::f16_table_of(job.right.grid);
-    return all;
+    return matrix_blocks_job{{}, {thread::f16_table_of(job.left.grid), thread::f16_table_of(job.right.grid)}};
   };
   const auto kernel = [](bool large, const matrix_blocks_job& job) {
     return large ? matrix_blocks_of<Op, 128>(job) : matrix_blocks_of<Op, 64>(job);
   };
-  const bool small = !jobs.empty() && matrix_blocks_are_small<Op>(jobs.front());
-  return run_matrix_tiles<Op>(jobs, device, where, small, make_job, kernel);
+  return run_matrix_tiles(jobs, matrix_blocks_side<Op>(jobs, device), matrix_tile<Op, 128>::shared_bytes, where,
+                          make_job, kernel);
 }
 
 template <class Op>
 constexpr gemm_kernel matrix_blocks_kernel(const char* name) {
   const auto side = [](const gemm_job& job, const device_facts& device) {
-    return tile_side({&job, 1}, device, matrix_blocks_are_small<Op>(job));
+    return matrix_blocks_side<Op>({&job, 1}, device);
   };
-  gemm_kernel kernel = matrix_kernel<&run_matrix_blocks<Op>>(name, Op::f16_name, &matrix_blocks_take<Op>, side);
-  kernel.fast_is = accumulate::exact_blocks;
-  return kernel;
+  return matrix_kernel<&run_matrix_blocks<Op>, accumulate::exact_blocks>(name, Op::f16_name, &matrix_blocks_take<Op>,
+                                                                         side);
 }
 
 inline constexpr gemm_kernel gemm_blocks_gfx90a = matrix_blocks_kernel<mma::mfma_gfx90a>("gemm_blocks_gfx90a");

@@ -18,8 +18,7 @@
 #include <span>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
-#include <ufp4/hip/wmma_gfx11.hpp>
-#include <ufp4/hip/wmma_gfx12.hpp>
+#include <ufp4/hip/wmma.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -83,9 +82,7 @@ struct iu4_worker {
     UFP4_UNROLL
     for (unsigned w = 0; w < 4; ++w) nibbles.word[w] = signed_nibbles(c.codes.word[w], signs);
     *reinterpret_cast<thread::words4*>(line_of(step, at.half, at.line)) = nibbles;
-    UFP4_UNROLL
-    for (unsigned i = 0; i < 2; ++i)
-      at.scale_floats(step)[(2 * at.half + i) * Tile::lines + at.line] = at.scale_of(c, step, i);
+    at.put_scales(step, c);
   }
 
   /// Fragments of instruction i of a chunk, of `count` 16-row pieces that begin at line `first`. An instruction takes
@@ -111,14 +108,6 @@ struct iu4_worker {
       to[i] = ufp4::detail::fma(exact, ufp4::detail::rounded(left[i] * right), to[i]);
     }
   }
-  UFP4_DEVICE void left_scales(unsigned step, unsigned sixteen, unsigned m, float (&to)[Op::sums]) const {
-    const float* scale = at.scale_floats(step) + sixteen * Tile::lines + at.wave_row() + 16 * m;
-    UFP4_UNROLL
-    for (unsigned i = 0; i < Op::sums; ++i) to[i] = scale[Op::row_of_sum(lane(), i)];
-  }
-  UFP4_DEVICE float right_scale(unsigned step, unsigned sixteen, unsigned n) const {
-    return at.scale_floats(step)[sixteen * Tile::lines + Tile::rows + at.wave_col() + 16 * n + lane() % 16];
-  }
 
   /// One instruction for every piece of the wave's tile; `ends`: it is the last one of a block. The scales are those of
   /// its last columns.
@@ -130,7 +119,7 @@ struct iu4_worker {
     UFP4_UNROLL
     for (unsigned m = 0; m < Tile::down; ++m) {
       float left[Op::sums];
-      if (ends) left_scales(step, sixteen, m, left);
+      if (ends) at.left_scales(step, sixteen, m, left);
       UFP4_UNROLL
       for (unsigned n = 0; n < Tile::across; ++n) {
         auto& d = dot[ones ? 0 : m][ones ? 0 : n];
@@ -138,10 +127,10 @@ struct iu4_worker {
           std::int32_t whole[Op::sums];
           begin(whole);
           mma::multiply_iu4<Op>(whole, a[m], b[n]);
-          finish(whole, left, right_scale(step, sixteen, n), acc[m][n]);
+          finish(whole, left, at.right_scale(step, sixteen, n), acc[m][n]);
         } else {
           mma::multiply_iu4<Op>(d, a[m], b[n]);
-          if (ends) finish(d, left, right_scale(step, sixteen, n), acc[m][n]), begin(d);
+          if (ends) finish(d, left, at.right_scale(step, sixteen, n), acc[m][n]), begin(d);
         }
       }
     }
@@ -161,22 +150,17 @@ struct iu4_worker {
   UFP4_DEVICE bool usable() const { return true; }
 };
 
-/// Whether codes are the grid's integers in two's complement, or as a sign and a magnitude.
-inline bool is_twos_complement(const grid4& grid) {
+/// Whether codes are the grid's integers: in two's complement, or as a sign and a magnitude.
+inline bool codes_are_integers(const grid4& grid, bool twos_complement) {
   for (int c = 0; c < 16; ++c)
-    if (grid.integer[c] != (c < 8 ? c : c - 16)) return false;
-  return true;
-}
-inline bool is_sign_and_magnitude(const grid4& grid) {
-  for (int c = 0; c < 16; ++c)
-    if (grid.integer[c] != (c < 8 ? c : 8 - c)) return false;
+    if (grid.integer[c] != (c < 8 ? c : twos_complement ? c - 16 : 8 - c)) return false;
   return true;
 }
 
 /// Blocks must be as long as a whole number of instructions.
 template <class Op>
 bool iu4_takes(const gemm_job& job, const device_facts& device) {
-  const auto fits = [](const grid4& grid) { return is_twos_complement(grid) || is_sign_and_magnitude(grid); };
+  const auto fits = [](const grid4& grid) { return codes_are_integers(grid, true) || codes_are_integers(grid, false); };
   return matrix_cores_take<Op>(job, device) && job.mode != accumulate::folded_bf16 && exact_dots_below(job, 1 << 22) &&
          fits(job.left.grid) && fits(job.right.grid) && job.block % Op::depth == 0;
 }
@@ -184,12 +168,9 @@ bool iu4_takes(const gemm_job& job, const device_facts& device) {
 template <class Op>
 error run_iu4(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
-    iu4_job all;
-    const auto signs = [](const grid4& grid) { return is_twos_complement(grid) ? 0u : 0x88888888u; };
-    all.signs[0] = signs(job.left.grid), all.signs[1] = signs(job.right.grid);
-    all.unit = job.left.grid.unit * job.right.grid.unit;
-    all.offset = -0x1.8p23f * all.unit;
-    return all;
+    const auto signs = [](const grid4& grid) { return codes_are_integers(grid, true) ? 0u : 0x88888888u; };
+    const float unit = job.left.grid.unit * job.right.grid.unit;
+    return iu4_job{{}, {signs(job.left.grid), signs(job.right.grid)}, unit, -0x1.8p23f * unit};
   };
   const auto kernel = [](bool large, const iu4_job& job) {
     using large_tile = matrix_tile<Op, 128>;
@@ -198,14 +179,12 @@ error run_iu4(std::span<const gemm_job> jobs, const device_facts& device, stream
       return large ? &gemm_matrix<iu4_worker<large_tile, true>> : &gemm_matrix<iu4_worker<small_tile, true>>;
     return large ? &gemm_matrix<iu4_worker<large_tile, false>> : &gemm_matrix<iu4_worker<small_tile, false>>;
   };
-  return run_matrix_tiles<Op>(jobs, device, where, false, make_job, kernel);
+  return run_matrix_tiles(jobs, tile_side(jobs, device), matrix_tile<Op, 128>::shared_bytes, where, make_job, kernel);
 }
 
 template <class Op>
 constexpr gemm_kernel iu4_kernel(const char* name) {
-  gemm_kernel kernel = matrix_kernel<&run_iu4<Op>>(name, Op::instruction, &iu4_takes<Op>);
-  kernel.fast_is = accumulate::exact_blocks;
-  return kernel;
+  return matrix_kernel<&run_iu4<Op>, accumulate::exact_blocks>(name, Op::instruction, &iu4_takes<Op>);
 }
 
 inline constexpr gemm_kernel gemm_iu4_gfx11 = iu4_kernel<mma::wmma_iu4_gfx11>("gemm_iu4_gfx11");

@@ -68,10 +68,7 @@ struct container_lines {
 template <class Lines>
 inline constexpr unsigned scaled_step_bytes = 2 * scaled_tile * (Lines::bytes + 4);
 
-/// Floats from one row of sums in shared memory to the next: 4 more than a row has, so that the four rows that a wave
-/// writes at once begin 16 banks apart.
-inline constexpr unsigned scaled_pitch = scaled_tile + 4;
-static_assert(32 * scaled_pitch * 4 <= scaled_step_bytes<code_lines>);
+static_assert(64 * 64 * 4 <= scaled_step_bytes<code_lines>, "sixteen rows of every wave's sums");
 
 /// A load from any address.
 template <class T>
@@ -162,10 +159,8 @@ struct scaled_worker {
   UFP4_DEVICE static piece containers_of(const thread::container_table& table, const piece& codes, unsigned half) {
     piece containers;
     UFP4_UNROLL
-    for (unsigned w = 0; w < 4; ++w) {
-      const std::uint32_t four = codes.word[2 * half + w / 2] >> 4 * (w % 2);
-      containers.word[w] = thread::select_four(table, four & 0x07070707u, (four >> 1 & 0x04040404u) | 0x03020100u);
-    }
+    for (unsigned w = 0; w < 4; ++w)
+      containers.word[w] = thread::select_four(table, codes.word[2 * half + w / 2] >> 4 * (w % 2));
     return containers;
   }
   UFP4_DEVICE static void put_piece(unsigned char* step, unsigned line, unsigned p,
@@ -244,42 +239,9 @@ struct scaled_worker {
     }
   }
 
-  /// Through shared memory, 16 rows of every wave at a time, so that neighbouring threads store neighbouring elements
-  /// of C.
   UFP4_DEVICE void store(const sums& from) const {
-    constexpr unsigned passes = 32 * scaled_tile / scaled_threads;  ///< elements of a band that a thread stores
-    const thread::epilogue to = epilogue_of(job, product);
-    const thread::result_scales by = thread::scales_of(to);
-    auto* band = reinterpret_cast<float*>(shared_memory());
-    thread::store_bands<4, passes>(
-        to, by,
-        [&](unsigned m) {
-          sync_block();
-          put_band(from, m, band);
-          sync_block();
-        },
-        [&](unsigned n) { return band[line_of(n % passes) * scaled_pitch + thread_index().x % scaled_tile]; },
-        [&](unsigned n) { return place_of_sum(n / passes, n % passes); },
-        [&](std::size_t i, std::size_t j) { return recomputed(job, product, by, i, j); });
-  }
-
- private:
-  UFP4_DEVICE static unsigned line_of(unsigned pass) {
-    return thread_index().x / scaled_tile + pass * (scaled_threads / scaled_tile);
-  }
-  /// Where C has the element that this thread stores in a pass of band m.
-  UFP4_DEVICE thread::element_place place_of_sum(unsigned m, unsigned pass) const {
-    const unsigned line = line_of(pass);
-    return {place.row + line / 16 * 64 + 16 * m + line % 16, place.col + thread_index().x % scaled_tile};
-  }
-  UFP4_DEVICE static void put_band(const sums& from, unsigned m, float* band) {
-    const unsigned line = wave_row() / 64 * 16, column = wave_col() + lane() % 16;
-    UFP4_UNROLL
-    for (unsigned n = 0; n < 4; ++n) {
-      UFP4_UNROLL
-      for (unsigned i = 0; i < op::sums; ++i)
-        band[(line + op::row_of_sum(lane(), i)) * scaled_pitch + column + 16 * n] = from.tile[m][n][i];
-    }
+    store_waves<op>(job, product, thread_index().x / op::wave, {place.row + wave_row(), place.col + wave_col()},
+                    from.tile);
   }
 };
 
@@ -301,26 +263,21 @@ scaled_tiles(const scaled_job job) {
 template <class Lines>
 bool scaled_takes(const gemm_job& job, const device_facts& device) {
   using op = typename Lines::op;
-  const auto fits = [](const gemm_side& side) {
-    return side.exact() && side.scale == scale_kind::e8m0 &&
-           (op::words_a == 4 ? is_e2m1(side.grid) : thread::fits_containers(side.grid));
+  const auto holds = [](const grid4& grid) {
+    return grid.exact_products && (op::words_a == 4 ? is_e2m1(grid) : thread::fits_containers(grid));
   };
-  return has_instructions<op>(device) && job.mode == accumulate::fast && job.block == op::block && fits(job.left) &&
-         fits(job.right) && counts_in_32_bits(job) && device.shared_bytes >= Lines::steps * scaled_step_bytes<Lines>;
+  return has_instructions<op>(device) && job.mode == accumulate::fast &&
+         has_blocks(job, op::block, scale_kind::e8m0, holds) && counts_in_32_bits(job) &&
+         device.shared_bytes >= Lines::steps * scaled_step_bytes<Lines>;
 }
 
 template <class Lines>
 error run_scaled(std::span<const gemm_job> jobs, const device_facts&, stream where) {
-  while (!jobs.empty()) {
-    scaled_job all;
-    all.tables[0] = thread::container_table_of(jobs.front().left.grid);
-    all.tables[1] = thread::container_table_of(jobs.front().right.grid);
-    const unsigned tiles = take_products(all, jobs, scaled_tile, scaled_tile);
-    const error e =
-        launch(&scaled_tiles<Lines>, {tiles}, {scaled_threads}, Lines::steps * scaled_step_bytes<Lines>, where, all);
-    if (e != success) return e;
-  }
-  return success;
+  const auto make_job = [](const gemm_job& job) {
+    return scaled_job{{}, {thread::container_table_of(job.left.grid), thread::container_table_of(job.right.grid)}};
+  };
+  return run_matrix_tiles(jobs, scaled_tile, Lines::steps * scaled_step_bytes<Lines>, where, make_job,
+                          [](bool, const scaled_job&) { return &scaled_tiles<Lines>; });
 }
 
 template <class Lines>

@@ -50,9 +50,8 @@ struct matrix_tile {
   static constexpr unsigned down = rows / waves_down / 16, across = cols / waves_across / 16;  ///< of one wave
   static constexpr unsigned operand_bytes = lines * row_bytes, scale_bytes = lines * (depth / 16) * sizeof(float);
   static constexpr std::size_t shared_bytes = 2 * (operand_bytes + scale_bytes);  ///< the same for either tile
-  static constexpr unsigned sums_stride = 16 * across;                            ///< floats
   static_assert(chunks * lines == matrix_threads && down * waves_down * 16 == rows);
-  static_assert(waves * 16 * sums_stride * sizeof(float) <= 2 * operand_bytes);
+  static_assert(waves * 16 * 16 * across * sizeof(float) <= 2 * operand_bytes);
 };
 
 /// 32 codes of one row, in registers between device memory and shared memory.
@@ -138,6 +137,22 @@ struct matrix_place {
     return inside(first_k(step) + 16 * i) ? thread::scale_value(kind, c.scale[i]) : 0.0f;
   }
 
+  /// Stores both scales of a cargo as floats.
+  UFP4_DEVICE void put_scales(unsigned step, const matrix_cargo& c) const {
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 2; ++i) scale_floats(step)[(2 * half + i) * Tile::lines + line] = scale_of(c, step, i);
+  }
+  /// The scales, for columns 16 * sixteen and on of the step, of the rows of a lane's sums in piece m of its wave; and
+  /// of its column in piece n.
+  UFP4_DEVICE void left_scales(unsigned step, unsigned sixteen, unsigned m, float (&to)[Op::sums]) const {
+    const float* scale = scale_floats(step) + sixteen * Tile::lines + wave_row() + 16 * m;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < Op::sums; ++i) to[i] = scale[Op::row_of_sum(lane(), i)];
+  }
+  UFP4_DEVICE float right_scale(unsigned step, unsigned sixteen, unsigned n) const {
+    return scale_floats(step)[sixteen * Tile::lines + Tile::rows + wave_col() + 16 * n + lane() % 16];
+  }
+
   UFP4_DEVICE static unsigned piece_offset(unsigned line_, unsigned piece) {
     const unsigned mask = Tile::pieces == 8 ? line_ % 8 : line_ / 2 % 4;
     return line_ * Tile::row_bytes + 16 * (piece ^ mask);
@@ -176,45 +191,38 @@ struct matrix_place {
     }
   }
 
-  // ---- Stores to C ----
-
-  /// Through shared memory, sixteen rows of a wave at a time, so that neighbouring lanes store neighbouring elements of
-  /// C. If not `usable`, the sums are ignored.
-  UFP4_DEVICE void store(const product_group& group, const grouped_product& product,
-                         const float (&acc)[Tile::down][Tile::across][Op::sums], bool usable) const {
-    constexpr unsigned piece = 16 * 16 * Tile::across, passes = piece / Op::wave;  ///< of sums; of a lane
-    const thread::epilogue to = epilogue_of(group, product);
-    const thread::result_scales by = thread::scales_of(to);
-    auto* mine = reinterpret_cast<float*>(memory) + wave * 16 * Tile::sums_stride;
-    const auto put = [&](unsigned m) {
-      sync_wave();
-      UFP4_UNROLL
-      for (unsigned n = 0; n < Tile::across; ++n) {
-        UFP4_UNROLL
-        for (unsigned i = 0; i < Op::sums; ++i)
-          mine[Op::row_of_sum(lane(), i) * Tile::sums_stride + 16 * n + lane() % 16] = acc[m][n][i];
-      }
-      sync_wave();
-    };
-    thread::store_bands<Tile::down, passes>(
-        to, by, put,
-        [&](unsigned n) {
-          const unsigned at = in_piece(n % passes);
-          return usable ? mine[at / sums_across * Tile::sums_stride + at % sums_across] : ufp4::detail::quiet_nan;
-        },
-        [&](unsigned n) { return place_of_sum(n / passes, n % passes); },
-        [&](std::size_t i, std::size_t j) { return recomputed(group, product, by, i, j); });
-  }
-
- private:
-  static constexpr unsigned sums_across = 16 * Tile::across;  ///< of a wave
-  UFP4_DEVICE static unsigned in_piece(unsigned pass) { return pass * Op::wave + lane(); }
-  /// Where C has the sum that this lane stores in a pass of the m-th sixteen rows of its wave.
-  UFP4_DEVICE thread::element_place place_of_sum(unsigned m, unsigned pass) const {
-    return {first_row + wave_row() + 16 * m + in_piece(pass) / sums_across,
-            first_col + wave_col() + in_piece(pass) % sums_across};
-  }
+  /// Where C has the first of the wave's sums.
+  UFP4_DEVICE tile_place place_of_wave() const { return {first_row + wave_row(), first_col + wave_col()}; }
 };
+
+/// The sums of every wave, down x across pieces of 16 x 16 from `first` on, to C. Through shared memory, sixteen rows
+/// of a wave at a time, so that neighbouring lanes store neighbouring elements. If not `usable`, sums are ignored.
+template <class Op, unsigned down, unsigned across>
+UFP4_DEVICE void store_waves(const product_group& group, const grouped_product& product, unsigned wave,
+                             const tile_place& first, const float (&acc)[down][across][Op::sums], bool usable = true) {
+  constexpr unsigned columns = 16 * across, passes = 16 * columns / Op::wave;  ///< passes: sums of a lane
+  const thread::epilogue to = epilogue_of(group, product);
+  const thread::result_scales by = thread::scales_of(to);
+  float* mine = reinterpret_cast<float*>(shared_memory()) + wave * 16 * columns;
+  const auto in_piece = [](unsigned n) { return n % passes * Op::wave + lane(); };
+  const auto put = [&](unsigned m) {
+    sync_wave();
+    UFP4_UNROLL
+    for (unsigned n = 0; n < across; ++n) {
+      UFP4_UNROLL
+      for (unsigned i = 0; i < Op::sums; ++i)
+        mine[Op::row_of_sum(lane(), i) * columns + 16 * n + lane() % 16] = acc[m][n][i];
+    }
+    sync_wave();
+  };
+  thread::store_bands<down, passes>(
+      to, by, put, [&](unsigned n) { return usable ? mine[in_piece(n)] : ufp4::detail::quiet_nan; },
+      [&](unsigned n) {
+        const unsigned at = in_piece(n);
+        return thread::element_place{first.row + n / passes * 16 + at / columns, first.col + at % columns};
+      },
+      [&](std::size_t i, std::size_t j) { return recomputed(group, product, by, i, j); });
+}
 
 /// The loop over K. A worker has decode(step, cargo) and multiply(step).
 template <class Worker>
@@ -256,7 +264,8 @@ gemm_matrix(const typename Worker::job_type job) {
     const grouped_product& product = job.product[product_of(job, block_index().x)];
     Worker worker(job, product, place_of_tile<tile>(product, block_index().x - product.first_tile));
     walk(worker);
-    worker.at.store(job, product, worker.acc, worker.usable());
+    store_waves<typename tile::Op>(job, product, worker.at.wave, worker.at.place_of_wave(), worker.acc,
+                                   worker.usable());
   } else {
     __builtin_trap();  // never launched: the table does not choose this kernel for this device
   }
@@ -289,12 +298,10 @@ inline unsigned tile_side(std::span<const gemm_job> jobs, const device_facts& de
 }
 
 /// Queues jobs that differ only in pointers, shapes and strides, as many in a launch as fit: make_job(job) returns the
-/// parameters they share, kernel(large, job) the kernel. `small`: always in small tiles.
-template <class Op, class MakeJob, class ChooseKernel>
-error run_matrix_tiles(std::span<const gemm_job> jobs, const device_facts& device, stream where, bool small,
-                       MakeJob make_job, ChooseKernel kernel,
-                       std::size_t shared_bytes = matrix_tile<Op, 128>::shared_bytes) {
-  const unsigned side = tile_side(jobs, device, small);
+/// parameters they share, kernel(large, job) the kernel for tiles of side x side, with 128 large.
+template <class MakeJob, class ChooseKernel>
+error run_matrix_tiles(std::span<const gemm_job> jobs, unsigned side, std::size_t shared_bytes, stream where,
+                       MakeJob make_job, ChooseKernel kernel) {
   while (!jobs.empty()) {
     auto all = make_job(jobs.front());
     const unsigned tiles = take_products(all, jobs, side, side);
@@ -307,8 +314,8 @@ error run_matrix_tiles(std::span<const gemm_job> jobs, const device_facts& devic
 /// The tile size of a single job whose kernel has both.
 inline unsigned tile_side_of(const gemm_job& job, const device_facts& device) { return tile_side({&job, 1}, device); }
 
-/// A row of the kernel table: a kernel without a workspace; run_many queues any number of jobs.
-template <auto run_many>
+/// A row of the kernel table; run_many queues any number of jobs.
+template <auto run_many, accumulate fast_is = accumulate::fast>
 constexpr gemm_kernel matrix_kernel(const char* name, const char* instruction,
                                     bool (*takes)(const gemm_job&, const device_facts&),
                                     unsigned (*side)(const gemm_job&, const device_facts&) = &tile_side_of) {
@@ -320,6 +327,7 @@ constexpr gemm_kernel matrix_kernel(const char* name, const char* instruction,
       .takes = takes,
       .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
                 stream where) { return run_many({&job, 1}, device, where); },
+      .fast_is = fast_is,
       .tile_side = side,
       .run_group = run_many,
   };

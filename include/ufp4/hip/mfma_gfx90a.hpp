@@ -27,6 +27,7 @@ namespace ufp4::gpu::mma::inline UFP4_GPU {
 struct mfma_gfx90a {
   static constexpr const char *f16_name = "v_mfma_f32_16x16x16_f16", *bf16_name = "v_mfma_f32_16x16x16_bf16";
   static constexpr unsigned wave = 64, groups = 4, sums = 4, f16_words = 2, bf16_words = 2;
+  using bf16_element = short;
   static constexpr bool runs_on(int architecture) {
     return architecture == 0x90a || (architecture >= 0x940 && architecture <= 0x950);
   }
@@ -37,8 +38,6 @@ struct mfma_gfx90a {
   using bf16_layout = simt::mfma_layout;
 #elif defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
   static constexpr bool compiled = true;
-  using f16_element = _Float16;
-  using bf16_element = short;
   UFP4_DEVICE static auto f16(auto a, auto b, auto d) {
     return __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, d, 0, 0, 0);
   }
