@@ -1,7 +1,7 @@
 // ufp4 - places beyond 2^31 elements and 2^32 bytes: views, codes and random bits are indexed with 64 bits.
 // SPDX-License-Identifier: Apache-2.0
 /// Memory is reserved, not used: only the pages that the few elements lie on are ever touched.
-#include <ufp4/cpu/kernels/dequantize/dequantize_scalar.hpp>
+#include <ufp4/cpu/kernels/kernels_scalar.hpp>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/quantize.hpp>
 

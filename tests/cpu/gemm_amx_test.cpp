@@ -17,8 +17,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include <ufp4/cpu/kernels/gemm/gemm_bf16_amx.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_blocks_amx.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_amx.hpp>
 
 #include "support/amx_model.hpp"
 

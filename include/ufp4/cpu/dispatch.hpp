@@ -12,7 +12,7 @@
 #include <ufp4/cpu/context.hpp>
 #include <ufp4/cpu/detect.hpp>
 #include <ufp4/cpu/kernel_tables.hpp>
-#include <ufp4/cpu/kernels/quantize/quantize_scalar.hpp>
+#include <ufp4/cpu/kernels/kernels_scalar.hpp>
 #include <ufp4/detail/expects.hpp>
 #if !defined(UFP4_EXTERNAL_KERNELS)
 #include <ufp4/cpu/kernels.hpp>

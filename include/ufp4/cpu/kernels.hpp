@@ -5,10 +5,8 @@
 #pragma once
 
 #include <ufp4/cpu/kernel_tables.hpp>
-#include <ufp4/cpu/kernels/dequantize/dequantize_scalar.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
-#include <ufp4/cpu/kernels/hadamard/hadamard_scalar.hpp>
-#include <ufp4/cpu/kernels/quantize/quantize_scalar.hpp>
+#include <ufp4/cpu/kernels/kernels_scalar.hpp>
 
 #if defined(__x86_64__)
 #define UFP4_X86(isa) UFP4_HAS_ISA(isa)
@@ -38,8 +36,7 @@
 #include <ufp4/cpu/kernels/gemm/gemm_bf16_avx512.hpp>
 #endif
 #if UFP4_X86(amx)
-#include <ufp4/cpu/kernels/gemm/gemm_bf16_amx.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_blocks_amx.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_amx.hpp>
 #endif
 #if UFP4_ARM(neon)
 #include <ufp4/cpu/kernels/kernels_neon.hpp>

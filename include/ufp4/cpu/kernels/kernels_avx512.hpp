@@ -6,10 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ufp4/cpu/elements.hpp>
-#include <ufp4/cpu/kernels/dequantize/dequantize_scalar.hpp>
-#include <ufp4/cpu/kernels/hadamard/hadamard_scalar.hpp>
-#include <ufp4/cpu/kernels/quantize/quantize_scalar.hpp>
+#include <ufp4/cpu/kernels/kernels_scalar.hpp>
 #include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/simd/avx512.hpp>
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
-#include <ufp4/cpu/kernels/hadamard/hadamard_scalar.hpp>
+#include <ufp4/cpu/kernels/kernels_scalar.hpp>
 #include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/simd/neon.hpp>
 
@@ -57,8 +57,6 @@ UFP4_LANE u32 below_nibble(u32 nibble, u32 word) {
 #include <ufp4/cpu/kernels/narrow_lanes.inl>
 
 #include <ufp4/cpu/kernels/lane_kernels.inl>
-
-#include <ufp4/cpu/kernels/gemm/gemm_panel_lanes.inl>
 
 #include <ufp4/cpu/kernels/gemm/gemm_f32_lanes.inl>
 

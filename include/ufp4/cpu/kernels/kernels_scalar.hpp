@@ -1,4 +1,4 @@
-// ufp4 - quantize, fake_quantize and amax in portable C++: the reference of the other kernels.
+// ufp4 - quantize, amax, dequantize and the Hadamard transform in portable C++: the reference of the other kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -134,6 +134,48 @@ inline std::uint32_t amax_strips(const quantize_job& job, std::size_t first, std
 inline void quantize_scalar(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
                             std::size_t first, std::size_t last, quantize_report& report) {
   quantize_strips(job, coder, out, first, last, report);
+}
+
+/// The scale of block b of a row, times `factor` (the tensor scale, or 1), rounded once.
+inline float scale_at(const quantized_source& q, std::size_t row, std::size_t b, float factor) {
+  const std::uint32_t bits = load_scale(q.scales, q.format.scale, q.scale_index(row, b));
+  return ufp4::detail::decode_scale(q.format.scale, bits) * factor;
+}
+
+/// Rows first .. last - 1: fl(value * fl(block scale * tensor scale)), in the transformed domain.
+inline void dequantize_scalar(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
+  const auto length = static_cast<std::size_t>(q.format.block.cols);
+  float values[256];
+  for (std::size_t i = first; i < last; ++i) {
+    const std::uint8_t* codes = q.codes + i * q.padded_cols / 2;
+    for (std::size_t k = 0; k < q.cols; k += length) {
+      const float effective = ufp4::detail::rounded(scale_at(q, i, k / length, q.tensor_scale));
+      const std::size_t live = q.cols - k < length ? q.cols - k : length;
+      for (std::size_t j = 0; j < live; ++j) values[j] = q.format.grid.value[code_at(codes, k + j)] * effective;
+      store_row(out, i, k, live, values);
+    }
+  }
+}
+
+/// Transforms rows first .. last - 1, run by run. x is read as if padded with zeros; out is written where it has
+/// columns. Either may have more columns; both may be the same matrix.
+inline void hadamard_scalar(const transform_spec& t, bool inverse, const source& x, const sink& out, std::size_t first,
+                            std::size_t last) {
+  const std::size_t n = t.n, cols = x.cols > out.cols ? x.cols : out.cols;
+  const auto within = [n](std::size_t width, std::size_t k) { return width <= k ? 0 : width - k < n ? width - k : n; };
+  float run[max_transform];
+  for (std::size_t i = first; i < last; ++i)
+    for (std::size_t k = 0; k < cols; k += n) {
+      const std::size_t in = within(x.cols, k);
+      if (in != 0) load_row(x, i, k, in, run);
+      for (std::size_t j = in; j < n; ++j) run[j] = 0.0f;
+      if (inverse)
+        hadamard_inverse(t, run);
+      else
+        hadamard_forward(t, run);
+      const std::size_t kept = within(out.cols, k);
+      if (kept != 0) store_row(out, i, k, kept, run);
+    }
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
