@@ -51,6 +51,17 @@ inline void load_run(const quantize_job& job, std::size_t strip, std::size_t fir
   ufp4::detail::settle(run.x);
 }
 
+/// body(run) for every run of strips first .. last - 1.
+template <class Body>
+void each_run(const quantize_job& job, std::size_t first, std::size_t last, const Body& body) {
+  coded_run run;
+  for (std::size_t strip = first; strip < last; ++strip)
+    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
+      load_run(job, strip, k, run);
+      body(run);
+    }
+}
+
 /// Codes every block of a run.
 template <class Coder>
 void code_run(const quantize_job& job, const Coder& coder, coded_run& run, quantize_report& report) {
@@ -76,13 +87,10 @@ inline void store_codes(const quantize_job& job, const coded_run& run, const qua
 template <class Coder>
 void quantize_strips(const quantize_job& job, const Coder& coder, const quantized_sink& out, std::size_t first,
                      std::size_t last, quantize_report& report) {
-  coded_run run;
-  for (std::size_t strip = first; strip < last; ++strip)
-    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
-      load_run(job, strip, k, run);
-      code_run(job, coder, run, report);
-      store_codes(job, run, out);
-    }
+  each_run(job, first, last, [&](coded_run& run) {
+    code_run(job, coder, run, report);
+    store_codes(job, run, out);
+  });
 }
 
 /// The decoded values of a coded run to q: fl(value * fl(block scale * tensor scale)).
@@ -100,33 +108,27 @@ inline void decode_run(const quantize_job& job, float tensor_scale, const coded_
 template <class Coder>
 void fake_quantize_strips(const quantize_job& job, const Coder& coder, float tensor_scale, bool undo_transform,
                           const sink& out, std::size_t first, std::size_t last, quantize_report& report) {
-  coded_run run;
-  for (std::size_t strip = first; strip < last; ++strip)
-    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
-      load_run(job, strip, k, run);
-      code_run(job, coder, run, report);
-      decode_run(job, tensor_scale, run, run.x);
-      const auto width = static_cast<std::size_t>(run.cols);
-      const std::size_t left = out.cols > k ? out.cols - k : 0, live = left < width ? left : width;
-      for (std::size_t r = 0; r < run.rows; ++r) {
-        if (undo_transform) each_transform(job.transform, width, run.x + r * width, hadamard_inverse);
-        store_row(out, run.first_row + r, k, live, run.x + r * width);
-      }
+  each_run(job, first, last, [&](coded_run& run) {
+    code_run(job, coder, run, report);
+    decode_run(job, tensor_scale, run, run.x);
+    const std::size_t k = run.first_col, width = static_cast<std::size_t>(run.cols);
+    const std::size_t left = out.cols > k ? out.cols - k : 0, live = left < width ? left : width;
+    for (std::size_t r = 0; r < run.rows; ++r) {
+      if (undo_transform) each_transform(job.transform, width, run.x + r * width, hadamard_inverse);
+      store_row(out, run.first_row + r, k, live, run.x + r * width);
     }
+  });
 }
 
 /// The bits of the amax of the finite elements, after the transform, in strips first .. last - 1.
 inline std::uint32_t amax_strips(const quantize_job& job, std::size_t first, std::size_t last) {
-  coded_run run;
   std::uint32_t largest = 0;
-  for (std::size_t strip = first; strip < last; ++strip)
-    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
-      load_run(job, strip, k, run);
-      for (int i = 0; i < run.height * run.cols; ++i) {
-        const std::uint32_t m = ufp4::detail::magnitude_bits(run.x[i]);
-        if (m < ufp4::detail::infinity_bits && m > largest) largest = m;
-      }
+  each_run(job, first, last, [&](const coded_run& run) {
+    for (int i = 0; i < run.height * run.cols; ++i) {
+      const std::uint32_t m = ufp4::detail::magnitude_bits(run.x[i]);
+      if (m < ufp4::detail::infinity_bits && m > largest) largest = m;
     }
+  });
   return largest;
 }
 

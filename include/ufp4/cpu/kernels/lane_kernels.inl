@@ -20,7 +20,6 @@ using transform_kernel::read_row;
 
 #include <ufp4/cpu/kernels/quantize/block_scale_lanes.inl>
 #include <ufp4/cpu/kernels/quantize/code_lanes.inl>
-#include <ufp4/cpu/kernels/quantize/store_lanes.inl>
 #include <ufp4/cpu/kernels/quantize/tile_lanes.inl>
 
 #include <ufp4/cpu/kernels/quantize/quantize_lanes.inl>

@@ -95,9 +95,7 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
   asm("vextractf128 $1, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + step)) : "x"(v));
 }
 
-#include <ufp4/cpu/simd/philox_lanes.inl>
-#include <ufp4/cpu/simd/scale_lanes.inl>
-#include <ufp4/cpu/simd/shuffle_lanes.inl>
+#include <ufp4/cpu/simd/shared_lanes.inl>
 
 }  // namespace avx2
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -102,9 +102,7 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
   asm("vextractf32x4 $3, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + 3 * step)) : "v"(v));
 }
 
-#include <ufp4/cpu/simd/philox_lanes.inl>
-#include <ufp4/cpu/simd/scale_lanes.inl>
-#include <ufp4/cpu/simd/shuffle_lanes.inl>
+#include <ufp4/cpu/simd/shared_lanes.inl>
 
 }  // namespace avx512
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

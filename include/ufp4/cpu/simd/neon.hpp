@@ -97,7 +97,7 @@ UFP4_LANE f32 load_broadcast(const void* p) {
   return r;
 }
 
-// For philox_lanes.inl: the words of all lanes are multiplied together.
+// For shared_lanes.inl: the words of all lanes are multiplied together.
 using philox_word = u32;
 inline constexpr int philox_parts = 1;
 UFP4_LANE philox_word part_of(u32 v, int) { return v; }
@@ -146,9 +146,7 @@ UFP4_LANE f32 exchange(f32 v) {
 UFP4_LANE f32 load_pieces(const void* p, const void*) { return load_as<f32>(p); }
 UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t) { store(base, v); }
 
-#include <ufp4/cpu/simd/philox_lanes.inl>
-#include <ufp4/cpu/simd/scale_lanes.inl>
-#include <ufp4/cpu/simd/shuffle_lanes.inl>
+#include <ufp4/cpu/simd/shared_lanes.inl>
 
 }  // namespace neon
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

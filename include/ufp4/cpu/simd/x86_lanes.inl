@@ -58,7 +58,7 @@ UFP4_LANE u32 map_nibbles(u8 map, u32 word) {
   return shuffle_bytes(map, word & 0x0F0F0F0Fu) | shuffle_bytes(map, word >> 4 & 0x0F0F0F0Fu) << 4;
 }
 
-// For philox_lanes.inl: the numbers of even lanes and those of odd lanes, each in the lower half of 64 bits, so that a
+// For shared_lanes.inl: the numbers of even lanes and those of odd lanes, each in the lower half of 64 bits, so that a
 // product is one instruction. Nothing reads the upper halves.
 using u64 = std::uint64_t __attribute__((vector_size(4 * lanes)));
 using philox_word = u64;

@@ -42,7 +42,6 @@ namespace amx {
 using avx512::broadcast_16;
 using avx512::bytes_of;
 using avx512::f32;
-using avx512::half_u16;
 using avx512::load_as;
 using avx512::lookup_words;
 using avx512::u32;
@@ -191,17 +190,6 @@ UFP4_LANE f32 times(f32 x, const float* scale) {
 /// Both as bf16, to nearest even; neither may hold a subnormal.
 UFP4_BINARY("v", u32, round_pair, f32, f32, "vcvtne2ps2bf16 %1, %2, %0")
 
-/// The sixteen values of a grid as bf16, which must hold them.
-struct value_table {
-  alignas(32) std::uint16_t word[16];
-};
-inline value_table values_of(const grid4& grid) {
-  value_table t;
-  for (std::size_t c = 0; c < 16; ++c)
-    t.word[c] = static_cast<std::uint16_t>(ufp4::detail::to_bits(grid.value[c]) >> 16);
-  return t;
-}
-
 /// value * scale for every code of an element and of an 8-bit scale, as bf16. Products that do not fit are used only
 /// for blocks of zeros.
 struct product_table {
@@ -214,8 +202,7 @@ inline void make_products(const quantized_source& q, product_table& t) {
     const u32 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     avx512::store(scale, avx512::decode_scale_bits(q.format.scale, lane + first));
     for (std::size_t i = 0; i < 16; ++i)
-      avx512::store(t.word[first + i],
-                    __builtin_convertvector(avx512::as_bits(times(values, scale + i)) >> 16, half_u16));
+      avx512::store(t.word[first + i], avx512::upper_halves(avx512::as_bits(times(values, scale + i))));
   }
 }
 
@@ -351,8 +338,9 @@ inline void decode_values(const quantized_source& q, std::size_t row, std::size_
   std::uint8_t code_stage[tile_side * slice_k / 2];
   const byte_rows codes = code_rows_of(q, row, k, depth, code_stage);
   const row_prefetch next(q, row, k, depth);
-  const value_table values = values_of(q.format.grid);
-  const u32 table = join(values.word), place = load_as<u32>(places.split);
+  std::uint16_t values[16];  // bf16 holds them
+  avx512::store(values, avx512::upper_halves(load_as<u32>(q.format.grid.value)));
+  const u32 table = join(values), place = load_as<u32>(places.split);
   for (std::size_t r = 0; r < live; ++r) {
     const std::uint8_t* line = codes.p + r * codes.step;
     next.fetch(r);

@@ -193,9 +193,9 @@ UFP4_LANE u32 pick_dwords(u32 a, u32 b) {
   return r;
 }
 /// The quarters of four vectors, as a 4 x 4 matrix, transposed.
-UFP4_LANE quad transposed_quarters(u32 a, u32 b, u32 c, u32 d) {
-  const u32 ab = quarters<0x44>(a, b), cd = quarters<0x44>(c, d);
-  const u32 above = quarters<0xEE>(a, b), beyond = quarters<0xEE>(c, d);
+UFP4_LANE quad transposed_quarters(const u32 (&v)[4]) {
+  const u32 ab = quarters<0x44>(v[0], v[1]), cd = quarters<0x44>(v[2], v[3]);
+  const u32 above = quarters<0xEE>(v[0], v[1]), beyond = quarters<0xEE>(v[2], v[3]);
   return {
       {quarters<0x88>(ab, cd), quarters<0xDD>(ab, cd), quarters<0x88>(above, beyond), quarters<0xDD>(above, beyond)}};
 }
@@ -242,55 +242,43 @@ UFP4_LANE f32 rescaled(const gemv_slice& s, const gemv_chunk_of_row& row, std::s
   return fma(as_float(dot) - s.magic, t, sum);
 }
 
-inline f32 gemv_blocks_of_32(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
+/// Columns in the order of memory, blocks of 32 or of 16: `chunk_blocks` = 4 or 8 a chunk.
+template <std::size_t chunk_blocks>
+f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   const std::uint8_t* ahead = s.ahead;
-  for (std::size_t block = 0, chunk = 0; block < s.blocks; block += 4, ++chunk, ++row) {
+  for (std::size_t block = 0, chunk = 0; block < s.blocks; block += chunk_blocks, ++chunk, ++row) {
     const u32 even = load_as<u32>(row->even), odd = load_as<u32>(row->odd), start = load_as<u32>(row->start);
     const std::uint8_t* codes = s.codes.p + chunk * 64;
-    u32 group[4];
+    u32 first[4], second[4];  // of the block, or the two blocks, in each quarter
 #pragma GCC unroll 4
     for (std::size_t g = 0; g < 4; ++g) {
       const quad d = dots_of_four(s, codes, ahead, even, odd, start);
-      const u32 ab = low_pairs(d.v[0], d.v[1]) + high_pairs(d.v[0], d.v[1]);
-      const u32 cd = low_pairs(d.v[2], d.v[3]) + high_pairs(d.v[2], d.v[3]);
-      group[g] = low_quads(ab, cd) + high_quads(ab, cd);
+      if constexpr (chunk_blocks == 4) {
+        const u32 ab = low_pairs(d.v[0], d.v[1]) + high_pairs(d.v[0], d.v[1]);
+        const u32 cd = low_pairs(d.v[2], d.v[3]) + high_pairs(d.v[2], d.v[3]);
+        first[g] = low_quads(ab, cd) + high_quads(ab, cd);
+      } else {
+        const u32 ab = pick_dwords<0x88>(d.v[0], d.v[1]) + pick_dwords<0xDD>(d.v[0], d.v[1]);
+        const u32 cd = pick_dwords<0x88>(d.v[2], d.v[3]) + pick_dwords<0xDD>(d.v[2], d.v[3]);
+        first[g] = pick_dwords<0x88>(ab, cd);
+        second[g] = pick_dwords<0xDD>(ab, cd);
+      }
     }
-    const quad dots = transposed_quarters(group[0], group[1], group[2], group[3]);
-#pragma GCC unroll 4
-    for (std::size_t b = 0; b < 4; ++b)
-      if (block + b < s.blocks) sum = rescaled(s, *row, block, b, dots.v[b], sum);
-  }
-  return sum;
-}
-
-inline f32 gemv_blocks_of_16(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
-  const std::uint8_t* ahead = s.ahead;
-  for (std::size_t block = 0, chunk = 0; block < s.blocks; block += 8, ++chunk, ++row) {
-    const u32 even = load_as<u32>(row->even), odd = load_as<u32>(row->odd), start = load_as<u32>(row->start);
-    const std::uint8_t* codes = s.codes.p + chunk * 64;
-    u32 first[4], second[4];  // of the two blocks in each quarter
-#pragma GCC unroll 4
-    for (std::size_t g = 0; g < 4; ++g) {
-      const quad d = dots_of_four(s, codes, ahead, even, odd, start);
-      const u32 ab = pick_dwords<0x88>(d.v[0], d.v[1]) + pick_dwords<0xDD>(d.v[0], d.v[1]);
-      const u32 cd = pick_dwords<0x88>(d.v[2], d.v[3]) + pick_dwords<0xDD>(d.v[2], d.v[3]);
-      first[g] = pick_dwords<0x88>(ab, cd);
-      second[g] = pick_dwords<0xDD>(ab, cd);
-    }
-    const quad a = transposed_quarters(first[0], first[1], first[2], first[3]);
-    const quad b = transposed_quarters(second[0], second[1], second[2], second[3]);
+    quad dots[2] = {transposed_quarters(first)};
+    if constexpr (chunk_blocks == 8) dots[1] = transposed_quarters(second);
 #pragma GCC unroll 8
-    for (std::size_t i = 0; i < 8; ++i)
-      if (block + i < s.blocks) sum = rescaled(s, *row, block, i, i % 2 == 0 ? a.v[i / 2] : b.v[i / 2], sum);
+    for (std::size_t b = 0; b < chunk_blocks; ++b)
+      if (block + b < s.blocks)
+        sum = rescaled(s, *row, block, b, dots[b % (chunk_blocks / 4)].v[b * 4 / chunk_blocks], sum);
   }
   return sum;
 }
 
 /// Interleaved columns are lanes already: nothing is transposed. Even and odd k have sums of their own, so that no
 /// addition waits for the one before.
-template <std::size_t groups>  // of 8 k in a block
+template <std::size_t blocks>  // of a chunk
 f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
-  constexpr std::size_t blocks = gemv_chunk / 8 / groups;
+  constexpr std::size_t groups = gemv_chunk / 8 / blocks;  // of 8 k in a block
   const std::uint8_t* codes = s.codes.p;
   for (std::size_t block = 0; block < s.blocks; block += blocks, ++row)
     for (std::size_t b = 0; b < blocks && block + b < s.blocks; ++b) {
@@ -361,11 +349,9 @@ struct int8_gemv {
         scales_of(q, col, live, k / job.block, s.blocks, scale);
         s.scale_ahead = next_scales(q, col, k / job.block);
         const auto* row = reinterpret_cast<const gemv_chunk_of_row*>(left) + k / gemv_chunk;
-        const bool short_blocks = job.block == 16;
-        if (q.interleaved)
-          sum = short_blocks ? gemv_interleaved<2>(s, row, sum) : gemv_interleaved<4>(s, row, sum);
-        else
-          sum = short_blocks ? gemv_blocks_of_16(s, row, sum) : gemv_blocks_of_32(s, row, sum);
+        const auto multiply = job.block == 16 ? (q.interleaved ? gemv_interleaved<8> : gemv_rows<8>)
+                                              : (q.interleaved ? gemv_interleaved<4> : gemv_rows<4>);
+        sum = multiply(s, row, sum);
       }
       store(sums, sum);
       store_sums(job, {part.row, 1, col, live}, sums, lanes);

@@ -113,41 +113,33 @@ inline run_transform* transform_of(std::size_t n) {
     return n == 128 ? &transform_long_runs<2> : &transform_long_runs<4>;
 }
 
-/// Converts whole registers of a row between 16-bit numbers and binary32; returns how many numbers it converted.
-template <dtype kind>
-std::size_t widen_registers(const std::uint16_t* p, std::size_t count, float* out) {
-  std::size_t j = 0;
-  for (; count - j >= lanes; j += lanes) {
-    const auto v = load_as<half_u16>(p + j);
-    store(out + j, kind == dtype::bf16 ? widen_bf16(v) : widen_fp16(v));
-  }
-  return j;
-}
-template <dtype kind>
-std::size_t narrow_registers(const float* values, std::size_t count, std::uint16_t* p) {
-  std::size_t j = 0;
-  for (; count - j >= lanes; j += lanes)
-    store(p + j, kind == dtype::bf16 ? narrow_bf16(load(values + j)) : narrow_fp16(load(values + j)));
-  return j;
-}
-
-/// load_row and store_row, by registers where elements are contiguous.
+/// load_row and store_row, by registers where elements are contiguous and have 16 bits.
 inline void read_row(const source& x, std::size_t i, std::size_t k, std::size_t count, float* out) {
   std::size_t done = 0;
-  if (x.col_stride == 1 && x.kind != dtype::f32 && count != 0) {
+  const auto widen = [&]<dtype kind>() {
     const auto* p = static_cast<const std::uint16_t*>(x.data) + x.offset(i, k);
-    done = x.kind == dtype::bf16 ? widen_registers<dtype::bf16>(p, count, out)
-                                 : widen_registers<dtype::fp16>(p, count, out);
-  }
+    for (; count - done >= lanes; done += lanes) {
+      const auto v = load_as<half_u16>(p + done);
+      store(out + done, kind == dtype::bf16 ? widen_bf16(v) : widen_fp16(v));
+    }
+  };
+  const bool whole = x.col_stride == 1 && count != 0;
+  if (whole && x.kind == dtype::bf16) widen.operator()<dtype::bf16>();
+  if (whole && x.kind == dtype::fp16) widen.operator()<dtype::fp16>();
   if (done != count) load_row(x, i, k + done, count - done, out + done);
 }
 inline void write_row(const sink& x, std::size_t i, std::size_t k, std::size_t count, const float* values) {
   std::size_t done = 0;
-  if (x.col_stride == 1 && x.kind != dtype::f32 && count != 0) {
+  const auto narrow = [&]<dtype kind>() {
     auto* p = static_cast<std::uint16_t*>(x.data) + x.offset(i, k);
-    done = x.kind == dtype::bf16 ? narrow_registers<dtype::bf16>(values, count, p)
-                                 : narrow_registers<dtype::fp16>(values, count, p);
-  }
+    for (; count - done >= lanes; done += lanes) {
+      const f32 v = load(values + done);
+      store(p + done, kind == dtype::bf16 ? narrow_bf16(v) : narrow_fp16(v));
+    }
+  };
+  const bool whole = x.col_stride == 1 && count != 0;
+  if (whole && x.kind == dtype::bf16) narrow.operator()<dtype::bf16>();
+  if (whole && x.kind == dtype::fp16) narrow.operator()<dtype::fp16>();
   if (done != count) store_row(x, i, k + done, count - done, values + done);
 }
 

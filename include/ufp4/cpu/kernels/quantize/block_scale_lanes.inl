@@ -1,7 +1,7 @@
 // ufp4 - the scales of blocks from their amax, a block a lane, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by lane_kernels.inl. What choose_scale (block/scale_rules.hpp) gives, as many blocks at
+// What choose_scale (block/scale_rules.hpp) gives, as many blocks at
 // once as there are lanes. Special blocks are those that are zero or not finite, and those whose scale, amax or factor
 // is not a normal number: choose_scale itself computes the scales of the latter.
 

@@ -1,4 +1,4 @@
-// ufp4 - quantize over one instruction set's lanes; included inside its region and namespace.
+// ufp4 - quantize over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
 // | run   | as many neighbours of a row as the longer of block and transform has                                    |
@@ -9,15 +9,8 @@
 // So a transform is sums and differences of whole vectors, the amax of a block is a maximum of vectors, the scales of
 // as many blocks are computed at once, and eight codes become a word by shifts.
 //
-// | rounder_lanes.inl     | scaled values to indices of a grid                  |
-// | block_scale_lanes.inl | the scales of blocks                                |
-// | code_lanes.inl        | blocks to words of codes, with random bits          |
-// | store_lanes.inl       | codes and scales to memory                          |
-// | tile_lanes.inl        | rows or columns of a matrix to a tile, transformed  |
-// | quantize_lanes.inl    | here, after the others: the loops over a matrix     |
-// | amax_lanes.inl        | amax of a matrix                                    |
-//
-// They need the names of simd/, read_row of hadamard_lanes.inl, and
+// These are the loops over a matrix; the other files of this folder are the steps. They need the names of simd/,
+// read_row of hadamard_lanes.inl, and
 //
 // | load_transposed(p, step, v) | sixteen elements of `lanes` runs, `step` apart: v[k] holds element k of every run  |
 // | magnitude_at_most(t, bound) | the smaller of the magnitude of t and a positive bound                             |

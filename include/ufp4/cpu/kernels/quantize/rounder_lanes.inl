@@ -1,9 +1,8 @@
 // ufp4 - rounders: scaled values to indices of a grid, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by lane_kernels.inl. A rounder gives the index of |t| in three bits from `bit` on, with the
-// next bit clear and the other bits arbitrary. `random` is the random number of the element, 16 bits; only rounders
-// with is_stochastic read it.
+// A rounder gives the index of |t| in three bits from `bit` on, with the next bit clear and the other bits arbitrary.
+// `random` is the random number of the element, 16 bits; only rounders with is_stochastic read it.
 
 UFP4_LANE f32 magnitude(f32 t) { return as_float(as_bits(t) & ufp4::detail::magnitude_mask); }
 

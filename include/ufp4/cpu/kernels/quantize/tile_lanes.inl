@@ -1,7 +1,7 @@
 // ufp4 - reading a matrix into tiles, transformed, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by lane_kernels.inl; quantize_lanes.inl explains runs, bands and tiles.
+// quantize_lanes.inl explains runs, bands and tiles.
 
 struct tile {
   alignas(64) float x[max_transform * lanes];       ///< transformed: element k of lane l is x[k * lanes + l]

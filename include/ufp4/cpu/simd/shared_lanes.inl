@@ -1,7 +1,59 @@
-// ufp4 - block scales in lanes: from their codes to binary32 and back. The only body for all CPU instruction sets.
+// ufp4 - Philox4x32-10, block scales, and shuffles of whole vectors: the one body for all CPU instruction sets.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by avx512.hpp, avx2.hpp and neon.hpp, inside their target regions and namespaces. Kernels call:
+// Included by avx512.hpp, avx2.hpp and neon.hpp, at the end of their target regions and namespaces, which define
+// low_pairs, high_pairs, low_quads, high_quads and
+//
+// | philox_word, philox_parts | words as they are multiplied: some instruction sets keep the lanes in two parts   |
+// | part_of(v, part)          | one part of the words of all lanes                                                |
+// | join_parts(part, ...)     | all lanes again                                                                   |
+// | multiply(a, b, high, low) | the upper and the lower half of each product                                      |
+// | xor_all(a, b, c)          | a ^ b ^ c                                                                         |
+
+// ---- Philox, one counter a lane. philox4x32 of round/philox.hpp is the reference.
+
+/// The keys of all rounds, two a round, in order.
+struct philox_keys {
+  std::uint32_t word[20] = {};
+
+  philox_keys() = default;
+  explicit philox_keys(std::uint64_t key) {
+    word[0] = static_cast<std::uint32_t>(key);
+    word[1] = static_cast<std::uint32_t>(key >> 32);
+    for (int i = 2; i < 20; ++i) word[i] = word[i - 2] + (i % 2 == 0 ? 0x9E3779B9u : 0xBB67AE85u);
+  }
+};
+
+UFP4_LANE void philox_round(philox_word (&w)[4], philox_word k0, philox_word k1) {
+  philox_word high0, low0, high1, low1;
+  multiply(w[0], broadcast(0xD2511F53u), high0, low0);
+  multiply(w[2], broadcast(0xCD9E8D57u), high1, low1);
+  w[0] = xor_all(high1, w[1], k0);
+  w[1] = low1;
+  w[2] = xor_all(high0, w[3], k1);
+  w[3] = low0;
+}
+
+/// Ten rounds on the four words of each lane's counter.
+UFP4_LANE void philox_rounds(u32 (&counter)[4], const philox_keys& keys) {
+  philox_word c[philox_parts][4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    c[0][i] = part_of(counter[i], 0);
+    if constexpr (philox_parts == 2) c[1][i] = part_of(counter[i], 1);
+  }
+#pragma GCC unroll 10
+  for (int i = 0; i < 20; i += 2) {
+    const auto k0 = reinterpret_cast<philox_word>(broadcast(keys.word[i]));
+    const auto k1 = reinterpret_cast<philox_word>(broadcast(keys.word[i + 1]));
+    philox_round(c[0], k0, k1);
+    if constexpr (philox_parts == 2) philox_round(c[1], k0, k1);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) counter[i] = join_parts(c[0][i], c[philox_parts - 1][i]);
+}
+
+// ---- Block scales, from their codes to binary32 and back.
 //
 // | decode_scale_bits(kind, bits)    | the values of scale codes, a code in the low bits of each lane                 |
 // | load_scales(kind, scales, first) | the values of `lanes` neighbouring scales, from scale number `first` on        |
@@ -66,5 +118,36 @@ UFP4_LANE u32 encode_scale_bits(scale_kind kind, f32 x) {
     case scale_kind::e4m3: return encode_three_bit_mantissa(x, 0x7E, -6);
     case scale_kind::ue5m3: return encode_three_bit_mantissa(x, 0xFE, -14);
     default: return bits;
+  }
+}
+
+// ---- Shuffles, and the stages of a Hadamard transform across vectors.
+
+/// Transposes four vectors of four lanes in each 16 bytes.
+template <class V>
+UFP4_LANE void transpose4(V* v) {
+  const V ab_low = low_pairs(v[0], v[1]), ab_high = high_pairs(v[0], v[1]);
+  const V cd_low = low_pairs(v[2], v[3]), cd_high = high_pairs(v[2], v[3]);
+  v[0] = low_quads(ab_low, cd_low);
+  v[1] = high_quads(ab_low, cd_low);
+  v[2] = low_quads(ab_high, cd_high);
+  v[3] = high_quads(ab_high, cd_high);
+}
+
+/// Stages of stride 1, 2, ... count / 2: (a, b) becomes (a + b, a - b), element by element, as butterflies() of
+/// hadamard/transform.hpp. The difference is one fma, which rounds once too: where additions have fewer units than
+/// fmas, this uses the free ones.
+template <std::size_t count>
+UFP4_LANE void butterflies(f32 (&v)[count]) {
+  const f32 minus_one = broadcast(-1.0f);
+#pragma GCC unroll 4
+  for (std::size_t stride = 1; stride < count; stride *= 2) {
+#pragma GCC unroll 16
+    for (std::size_t j = 0; j < count; ++j)
+      if ((j & stride) == 0) {
+        const f32 a = v[j], b = v[j + stride];
+        v[j] = a + b;
+        v[j + stride] = fma(b, minus_one, a);
+      }
   }
 }
