@@ -17,11 +17,12 @@ namespace ufp4::cpu::inline UFP4_CODE {
 
 /// What a call would run.
 struct explanation {
-  const char* operation = "";       ///< the function's name
-  const char* kernel = "";          ///< its name, as in the dispatch table
-  cpu::isa isa = cpu::isa::scalar;  ///< the tier of the kernel: the call's own, or an ancestor with a better kernel
-  /// Rows and columns of C in registers, and the K that one multiply instruction adds up; 0 but for quantized_gemm.
-  std::size_t tile_rows = 0, tile_cols = 0, tile_depth = 0;
+  const char* operation = "";          ///< the function's name
+  const char* kernel = "";             ///< its name, as in the dispatch table
+  cpu::isa isa = cpu::isa::scalar;     ///< the tier of the kernel: the call's own, or an ancestor with a better kernel
+  std::size_t tile_rows = 0;           ///< of C, in registers; 0 for every operation but quantized_gemm
+  std::size_t tile_cols = 0;           ///< the same
+  std::size_t tile_depth = 0;          ///< K that one multiply instruction adds up; 0 for the others
   accumulate mode = accumulate::fast;  ///< of a GEMM: exact_blocks also where the exact kernel is the fastest
   std::string note;                    ///< why a lesser tier is used; empty if there is nothing to report
 

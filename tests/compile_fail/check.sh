@@ -27,6 +27,7 @@ unreachable=(
   'the bf16 instructions are not used: not every aarch64 machine has them' # the same
   'a thread loads the scales of one row' # between the tiles of a kernel
   'an instruction multiplies 16 columns' # the same
+  "sixteen rows of every wave's sums" # the same
   'ufp4: tensor files are little-endian and copied as they are' # no supported compiler is big-endian
 )
 
@@ -142,7 +143,8 @@ every_message_is_tested() {
   messages | sort -u >"$work/all"
   [ "$(wc -l <"$work/all")" -ge 30 ] || wrong "only $(wc -l <"$work/all") messages were found in include/ufp4"
   while IFS= read -r message; do
-    if grep -qxF -- "$message" "$work/tested"; then right; else wrong "no case of tests/compile_fail causes '$message'"; fi
+    # a macro writes a name before a message that begins with a colon
+    if grep -qxF -- "$message" "$work/tested" || { [[ $message = :* ]] && grep -qF -- "$message" "$work/tested"; }; then right; else wrong "no case of tests/compile_fail causes '$message'"; fi
   done <"$work/all"
   for message in "${unreachable[@]}"; do
     grep -qxF -- "$message" "$work/all" || wrong "no header contains '$message': remove it from the list of unreachable messages"

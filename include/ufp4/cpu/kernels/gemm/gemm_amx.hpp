@@ -188,9 +188,9 @@ struct gemm_blocks : tile_gemm {
 /// | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers |
 /// | folded_bf16 | those, and any other scale: products rounded to bf16                   |
 ///
-/// TDPBF16PS flushes subnormal operands. Where some value * scale of sixteen rows, or of 32 columns, is subnormal or too
-/// large for bf16, that part of C is computed by gemm_blocks, which keeps scales apart, or by the
-/// portable one. Blocks of zeros are exempt: in mx formats they have the smallest scale.
+/// TDPBF16PS flushes subnormal operands. Where some value * scale of sixteen rows, or of 32 columns, is subnormal or
+/// too large for bf16, that part of C is computed by gemm_blocks, which keeps scales apart, or by the portable kernel.
+/// Blocks of zeros are exempt: in mx formats they have the smallest scale.
 template <class Unit>
 struct gemm_products : tile_gemm {
   using blocks = gemm_blocks<Unit>;
