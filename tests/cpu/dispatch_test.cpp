@@ -311,7 +311,7 @@ TEST_CASE("a product that is compiled with the integer kernels alone runs the sa
     for (const accumulate mode : {accumulate::fast, accumulate::exact_blocks, accumulate::folded_bf16}) {
       if (!cpu::detail::integers_suffice(left, right, mode)) continue;
       ++products;
-      for (const std::size_t rows : {1, 4, 5, 9, 200})
+      for (const std::size_t rows : {1u, 4u, 5u, 9u, 200u})
         for (const bool interleaved : {false, true})
           for (const cpu::isa tier : cpu::all_isas) {
             if (!cpu::compiled().has(tier)) continue;
