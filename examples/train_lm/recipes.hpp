@@ -114,14 +114,11 @@ inline ufp4::recipe::transform_choice random_transform(const std::string& size) 
 }
 
 inline void need_random_signs(training_recipe& r, const char* option) {
-  for (const auto* o : operands_of(r))
-    if (o->transform.what == ufp4::recipe::transform_choice::kind::random) return;
-  throw usage_error(std::string(option) + ": the recipe has no transform with random signs; add --rht all");
-}
-inline void need_quantized(training_recipe& r, const char* option) {
-  for (const auto* o : operands_of(r))
-    if (o->quantized) return;
-  throw usage_error(std::string(option) + ": the recipe quantizes nothing; add --format");
+  const auto has_signs = [](const auto* o) {
+    return o->transform.what == ufp4::recipe::transform_choice::kind::random;
+  };
+  if (std::ranges::none_of(operands_of(r), has_signs))
+    throw usage_error(std::string(option) + ": the recipe has no transform with random signs; add --rht all");
 }
 
 inline void set_transform_size(training_recipe& r, const std::string& size) {
@@ -136,8 +133,9 @@ inline void set_stochastic(training_recipe& r, const std::string& word) {
   const bool dgrad = word == "dgrad" || word == "dy", wgrad = word == "wgrad" || word == "dy", all = word == "all";
   if (!dgrad && !wgrad && !all && word != "none")
     throw usage_error("--sr must be none, dgrad, wgrad, dy or all, got " + compare::printable(word));
-  need_quantized(r, "--sr");
   const auto operands = operands_of(r);
+  if (std::ranges::none_of(operands, [](const auto* o) { return o->quantized; }))
+    throw usage_error("--sr: the recipe quantizes nothing; add --format");
   for (std::size_t i = 0; i < 6; ++i) {
     const bool stochastic = all || (i == 2 && dgrad) || (i == 4 && wgrad);
     const ufp4::recipe::rounding_choice rounding =

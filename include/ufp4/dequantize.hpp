@@ -11,7 +11,7 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// What dequantize decodes; gemm_zero_points.hpp defines it for a zero_point_matrix.
+/// What dequantize decodes.
 template <class Q>
 concept decodable = quantized_like<Q> || prepacked_like<Q> || std::is_same_v<Q, zero_point_matrix>;
 
@@ -19,6 +19,25 @@ inline void dequantize_to(const cpu::context& ctx, const quantized_source& from,
   const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::dequantize, cpu::resolve(ctx));
   cpu::detail::parallel_rows(ctx, from.rows, from.padded_cols,
                              [&](std::size_t first, std::size_t last) { row.kernel(from, to, first, last); });
+}
+
+/// Rows first .. last - 1 of w, decoded by a table of 16 values a group.
+inline void dequantize_zero_points(const zero_point_matrix& w, const sink& out, std::size_t first, std::size_t last) {
+  const std::size_t cols = w.cols(), group = w.group(), groups = cols / group;
+  const buffer<float> line(cols);
+  for (std::size_t n = first; n < last; ++n) {
+    const std::uint8_t* codes = w.signed_part().codes().data() + n * cols / 2;
+    for (std::size_t g = 0; g < groups; ++g) {
+      float value[16];  // by the stored code, which has bit 3 flipped
+      for (int code = 0; code < 16; ++code)
+        value[code ^ 8] = w.scales()[n * groups + g] * static_cast<float>(code - w.zero_points()[n * groups + g]);
+      for (std::size_t k = g * group; k < (g + 1) * group; k += 2) {
+        line.data()[k] = value[codes[k / 2] & 15];
+        line.data()[k + 1] = value[codes[k / 2] >> 4];
+      }
+    }
+    cpu::detail::store_row(out, n, 0, cols, line.data());
+  }
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -42,6 +61,15 @@ template <prepacked_like P, matrix_scalar T>
 void dequantize(const cpu::context& ctx, const P& p, const matrix_view<T>& out) {
   detail::check_dequantize("dequantize", p, out);
   dequantize(ctx, unpack(p), out);
+}
+/// out = fl(scale * (code - zero point)), rounded to out's type. Threads and errors as dequantize of other matrices.
+template <matrix_scalar T>
+void dequantize(const cpu::context& ctx, const zero_point_matrix& w, const matrix_view<T>& out) {
+  detail::check_decoded("dequantize", w, out);
+  const detail::sink to = detail::sink_of(out);
+  cpu::detail::parallel_rows(ctx, w.rows(), w.cols(), [&](std::size_t first, std::size_t last) {
+    detail::dequantize_zero_points(w, to, first, last);
+  });
 }
 template <detail::decodable Q, matrix_scalar T>
 void dequantize(const Q& q, const matrix_view<T>& out) {

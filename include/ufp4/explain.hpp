@@ -79,8 +79,9 @@ template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scala
 explanation explain(const context& ctx, const A& a, const B& b, const matrix_view<T>& c,
                     const gemm_options& options = {}) {
   const isa tier = resolve(ctx);
-  const detail::gemm_plan plan = detail::plan_gemm(
-      detail::kernels::gemm, ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options), tier);
+  const detail::gemm_plan plan =
+      detail::plan_gemm(ufp4::detail::gemm_kernels_of<A, B, accumulate::folded_bf16>(),
+                        ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options), tier);
   const detail::gemm_kernel& k = *plan.kernel;
   explanation e{
       "quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(options.accumulate), {}};

@@ -1,4 +1,4 @@
-// ufp4 - dequantize and quantized_gemm of weights with zero points (matrix/zero_points.hpp).
+// ufp4 - quantized_gemm of weights with zero points (matrix/zero_points.hpp).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -44,25 +44,6 @@ inline void finish_zero_points(const source& x, const zero_point_matrix& w, cons
   }
 }
 
-/// Rows first .. last - 1 of w, decoded by a table of 16 values a group.
-inline void dequantize_zero_points(const zero_point_matrix& w, const sink& out, std::size_t first, std::size_t last) {
-  const std::size_t cols = w.cols(), group = w.group(), groups = cols / group;
-  const buffer<float> line(cols);
-  for (std::size_t n = first; n < last; ++n) {
-    const std::uint8_t* codes = w.signed_part().codes().data() + n * cols / 2;
-    for (std::size_t g = 0; g < groups; ++g) {
-      float value[16];  // by the stored code, which has bit 3 flipped
-      for (int code = 0; code < 16; ++code)
-        value[code ^ 8] = w.scales()[n * groups + g] * static_cast<float>(code - w.zero_points()[n * groups + g]);
-      for (std::size_t k = g * group; k < (g + 1) * group; k += 2) {
-        line.data()[k] = value[codes[k / 2] & 15];
-        line.data()[k + 1] = value[codes[k / 2] >> 4];
-      }
-    }
-    cpu::detail::store_row(out, n, 0, cols, line.data());
-  }
-}
-
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
@@ -93,16 +74,6 @@ template <matrix_scalar T, matrix_scalar U>
 void quantized_gemm(const matrix_view<T>& x, const zero_point_matrix& w, const matrix_view<U>& c,
                     const gemm_options& options = {}) {
   quantized_gemm(cpu::context{}, x, w, c, options);
-}
-
-/// out = fl(scale * (code - zero point)), rounded to out's type. Threads and errors as dequantize of other matrices.
-template <matrix_scalar T>
-void dequantize(const cpu::context& ctx, const zero_point_matrix& w, const matrix_view<T>& out) {
-  detail::check_decoded("dequantize", w, out);
-  const detail::sink to = detail::sink_of(out);
-  cpu::detail::parallel_rows(ctx, w.rows(), w.cols(), [&](std::size_t first, std::size_t last) {
-    detail::dequantize_zero_points(w, to, first, last);
-  });
 }
 
 }  // namespace ufp4::inline UFP4_CODE
