@@ -338,7 +338,9 @@ void add_small_calls() {
         const auto job = detail::make_job(detail::source_of(x), spec_of<mxfp4>, policies);
         const auto coder = detail::make_coder(spec_of<mxfp4>, policies, 0.0f);
         const auto kernel =
-            cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize, job, coder, cpu::resolve({})).kernel;
+            cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize<cpu::detail::quantize_needs::all>, job,
+                                             coder, cpu::resolve({}))
+                .kernel;
         return [=] {
           quantize_report report;
           kernel(job, coder, {q.codes().data(), q.scales().data()}, 0, 1, report);

@@ -29,7 +29,7 @@ template <class T, class O, class Body>
 void each_of_batch(const char* operation, const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x,
                    batch_amax which, O options, const Body& body) {
   check_batch(operation, format, x, which, options);
-  const auto amax = [&](std::size_t i) { return amax_of(ctx, make_job(source_of(x[i]), format, options)); };
+  const auto amax = [&](std::size_t i) { return amax_of<O::needs>(ctx, make_job(source_of(x[i]), format, options)); };
   const bool shares = format.two_level && which == batch_amax::shared && !options.has_amax;
   for (std::size_t i = 0; shares && i < x.size(); ++i) {
     const float here = amax(i);

@@ -47,6 +47,8 @@
 #define UFP4_ALL_KNOWN(...) UFP4_ALL_KNOWN_OF(__VA_ARGS__)
 #if !UFP4_ALL_KNOWN(UFP4_ISAS, , , , , , , , , , , )
 #error "ufp4: UFP4_ISAS must list instruction sets of ufp4, as -DUFP4_ISAS=avx2,avx512 (names: ufp4/cpu/isa.hpp)"
+#undef UFP4_ISAS  // this error is enough
+#define UFP4_ISAS scalar
 #endif
 #define UFP4_LISTED_OF(isa, a, b, c, d, e, f, g, h, i, j, ...)                                            \
   UFP4_SECOND(UFP4_SAME_##isa##_##a UFP4_SAME_##isa##_##b UFP4_SAME_##isa##_##c UFP4_SAME_##isa##_##d     \

@@ -63,7 +63,8 @@ template <class Coder>
 explanation explain_quantize(const context& ctx, const quantize_job& job, const Coder& coder) {
   const isa tier = resolve(ctx);
   if constexpr (ufp4::detail::is_kernel_coder<Coder>)
-    return explain_row("quantize", quantize_kernel_for(kernels::quantize, job, coder, tier), tier, ctx);
+    return explain_row("quantize", quantize_kernel_for(kernels::quantize<quantize_needs::all>, job, coder, tier), tier,
+                       ctx);
   else
     return {.operation = "quantize",
             .kernel = "quantize_scalar",

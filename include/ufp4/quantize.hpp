@@ -41,8 +41,9 @@ void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, q
   if (report != nullptr) *report += quantize_report{nonfinite.load(), saturated.load(), underflowed.load()};
 }
 
-inline float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job) {
-  const auto kernel = cpu::detail::kernel_for(cpu::detail::kernels::amax, cpu::resolve(ctx)).kernel;
+template <quantize_needs needs>
+float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job) {
+  const auto kernel = cpu::detail::kernel_for(cpu::detail::kernels::amax<needs>, cpu::resolve(ctx)).kernel;
   cpu::detail::shared_number<std::uint32_t> amax;
   for_strips(ctx, job, nullptr,
              [&](std::size_t first, std::size_t last, quantize_report&) { amax.raise_to(kernel(job, first, last)); });
@@ -81,10 +82,10 @@ auto make_coder(const format_spec& format, [[maybe_unused]] const O& options, fl
   }
 }
 
-inline float global_amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job,
-                            const quantize_settings& options) {
+template <quantize_needs needs>
+float global_amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job, const quantize_settings& options) {
   if (!job.format.two_level) return 0.0f;
-  return options.has_amax ? options.global_amax : amax_of(ctx, job);
+  return options.has_amax ? options.global_amax : amax_of<needs>(ctx, job);
 }
 
 /// Whether every kernel supports the coder.
@@ -92,12 +93,12 @@ template <class Coder>
 inline constexpr bool is_kernel_coder = std::is_same_v<Coder, block_coder<rounding_spec>>;
 
 /// The kernel of a tier where the coder is the library's own; the portable one instantiated for any other.
-template <class Coder>
+template <quantize_needs needs, class Coder>
 void quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job, const Coder& coder,
                    const cpu::detail::quantized_sink& out, quantize_report* report) {
   const auto kernel = [&] {
     if constexpr (is_kernel_coder<Coder>)
-      return cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize, job, coder, tier).kernel;
+      return cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize<needs>, job, coder, tier).kernel;
     else
       return &cpu::detail::quantize_strips<Coder>;
   }();
@@ -128,8 +129,8 @@ float quantize_to(const cpu::context& ctx, const source& x, const format_spec& f
                   const cpu::detail::quantized_sink& out) {
   const cpu::isa tier = cpu::resolve(ctx);
   const cpu::detail::quantize_job job = make_job(x, format, options);
-  const auto coder = make_coder<Preset>(format, options, global_amax_of(ctx, job, options));
-  quantize_with(ctx, tier, job, coder, out, options.report);
+  const auto coder = make_coder<Preset>(format, options, global_amax_of<O::needs>(ctx, job, options));
+  quantize_with<O::needs>(ctx, tier, job, coder, out, options.report);
   return coder.tensor.decode;
 }
 
@@ -151,7 +152,7 @@ void fake_quantize_to(const cpu::context& ctx, const source& x, const format_spe
   expects(same_elements(x, out) || !share_bytes(x, out), operation, ": out overlaps x without being the same matrix");
   const cpu::isa tier = cpu::resolve(ctx);
   const cpu::detail::quantize_job job = make_job(x, format, options);
-  const auto coder = make_coder<Preset>(format, options, global_amax_of(ctx, job, options));
+  const auto coder = make_coder<Preset>(format, options, global_amax_of<quantize_needs::all>(ctx, job, options));
   fake_quantize_with(ctx, tier, job, coder, options.undo, out, options.report);
 }
 
@@ -162,9 +163,9 @@ void quantize_again(const cpu::context& ctx, const source& x, const O& options, 
   check_quantize("quantize_into", out.spec(), x, options);
   expects(out.rows() == x.rows && out.cols() == x.cols, "quantize_into: shape mismatch: out is ", out.rows(), " x ",
           out.cols(), ", x is ", x.rows, " x ", x.cols);
-  expects(same_map(out.transform(), t), "quantize_into: transform mismatch: out was made for ",
-          transform_name(out.transform()), ", the call has ", transform_name(t),
-          out.transform().n == t.n ? " with other signs" : "");
+  if (!same_map(out.transform(), t)) [[unlikely]]
+    reject(concat("quantize_into: transform mismatch: out was made for ", transform_name(out.transform()),
+                  ", the call has ", transform_name(t), out.transform().n == t.n ? " with other signs" : ""));
   quantize_to(ctx, x, options, out);
 }
 
@@ -209,7 +210,7 @@ tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const Transfo
   detail::check_signs("amax", options.transform);
   cpu::resolve(ctx);
   const format_spec format{};  // only its block length matters, which divides every transform
-  return {detail::amax_of(ctx, detail::make_job(detail::source_of(x), format, options))};
+  return {detail::amax_of<detail::quantize_needs::all>(ctx, detail::make_job(detail::source_of(x), format, options))};
 }
 template <matrix_scalar T, transform Transform = transform_spec>
 tensor_amax amax(const matrix_view<T>& x, const Transform& t = {}) {

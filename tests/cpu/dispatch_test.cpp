@@ -283,8 +283,8 @@ TEST_CASE("the library's tables hold a scalar kernel and no tier twice", "[cpu]"
     CHECK(seen.count(cpu::isa::scalar) == 1);
     CHECK(seen.count(cpu::isa::automatic) == 0);
   };
-  check(cpu::detail::kernels::amax);
-  check(cpu::detail::kernels::quantize);
+  check(cpu::detail::kernels::amax<cpu::detail::quantize_needs::all>);
+  check(cpu::detail::kernels::quantize<cpu::detail::quantize_needs::all>);
   check(cpu::detail::kernels::dequantize);
   check(cpu::detail::kernels::hadamard);
 }

@@ -140,7 +140,7 @@ struct measured_chunk : quantized_chunk {
 /// The same numbers, bit for bit, with the kernels of a tier.
 inline void measure_chunks(cpu::isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
                            std::size_t first, std::size_t last, std::vector<sums>& strips, quantize_report& seen) {
-  const auto quantize = quantize_kernel_for(kernels::quantize, whole, coder, tier).kernel;
+  const auto quantize = quantize_kernel_for(kernels::quantize<quantize_needs::all>, whole, coder, tier).kernel;
   const auto dequantize = kernel_for(kernels::dequantize, tier).kernel;
   const auto transform = kernel_for(kernels::hadamard, tier).kernel;
   measured_chunk chunk;
@@ -217,7 +217,7 @@ void add_piece(const cpu::context& ctx, const format_spec& format, const source&
   const cpu::isa tier = cpu::resolve(ctx);
   auto job = make_job(x, format, options);
   job.counts = true;
-  const auto coder = make_coder<Preset>(format, options, global_amax_of(ctx, job, options));
+  const auto coder = make_coder<Preset>(format, options, global_amax_of<quantize_needs::all>(ctx, job, options));
   std::vector<sums> strips(job.strips());
   quantize_report here;
   measure_with(ctx, tier, job, coder, strips, here);

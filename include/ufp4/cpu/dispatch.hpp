@@ -31,21 +31,22 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 inline std::string names_of(isa_set set) {
   std::string text;
   for (const isa i : all_isas)
-    if (set.has(i)) text += (text.empty() ? "" : ", ") + std::string(name(i));
+    if (set.has(i)) text.append(text.empty() ? "" : ", ").append(name(i));
   return text;
 }
 
 /// Throws: the tier `wanted` cannot be used.
-[[noreturn, gnu::cold]] inline void reject_isa(const char* asked_by, const std::string& wanted, const char* why) {
+[[noreturn, gnu::cold]] inline void reject_isa(const char* asked_by, const char* wanted, const char* why) {
   ufp4::detail::reject(
       ufp4::detail::concat(asked_by, ": ", wanted, " ", why, "; available: ", names_of(available() & compiled())));
 }
 
-inline isa require_usable(isa tier, const char* asked_by) {
+[[gnu::noinline]] inline isa require_usable(isa tier, const char* asked_by) {
   if ((available() & compiled()).has(tier)) [[likely]]
     return tier;
   if (tier > isa::neon_bf16 || tier == isa::automatic)
-    reject_isa(asked_by, std::to_string(static_cast<unsigned>(tier)), "is not an instruction set of ufp4");
+    reject_isa(asked_by, ufp4::detail::concat(static_cast<unsigned>(tier)).c_str(),
+               "is not an instruction set of ufp4");
   reject_isa(asked_by, name(tier), available().has(tier) ? "was left out of this build" : "is not on this machine");
 }
 
@@ -64,7 +65,7 @@ namespace ufp4::cpu::inline UFP4_CODE {
 
 /// The tier that a context's calls run on. Throws std::invalid_argument, with a list of those that can be used, for any
 /// other one. UFP4_ISA is read by the first call whose context names no tier.
-inline isa resolve(const context& ctx) {
+[[gnu::noinline]] inline isa resolve(const context& ctx) {
   if (ctx.isa != isa::automatic) return detail::require_usable(ctx.isa, "cpu::context::isa");
   static const isa chosen = detail::from_environment();
   return chosen;

@@ -20,6 +20,7 @@ using ufp4::detail::gemm_job;
 using ufp4::detail::gemm_operand;
 using ufp4::detail::load_scale;
 using ufp4::detail::quantize_job;
+using ufp4::detail::quantize_needs;
 using ufp4::detail::quantized_sink;
 using ufp4::detail::quantized_source;
 using ufp4::detail::store_scale;

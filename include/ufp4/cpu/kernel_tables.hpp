@@ -119,7 +119,9 @@ using gemm_table = kernel_table<const gemm_kernel*>;
 #if defined(UFP4_EXTERNAL_KERNELS)
 /// Of the file that is compiled with UFP4_COMPILE_KERNELS. Without UFP4_EXTERNAL_KERNELS: cpu/kernels.hpp.
 namespace kernels {
+template <quantize_needs>
 inline constexpr kernel_table<quantize_row> quantize{external_kernels.quantize};
+template <quantize_needs>
 inline constexpr kernel_table<kernel_row<amax_function>> amax{external_kernels.amax};
 inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize{external_kernels.dequantize};
 inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard{external_kernels.hadamard};

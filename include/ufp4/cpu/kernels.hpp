@@ -50,30 +50,32 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
+template <quantize_needs needs>
 inline constexpr quantize_row quantize_kernels[] = {
     {isa::scalar, "quantize_scalar", [](const quantize_job&, const block_coder<rounding_spec>&) { return true; },
      &quantize_scalar},
 #if UFP4_X86(avx2)
-    {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize, &avx2::quantize_kernel::quantize_lanes},
+    {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize, &avx2::quantize_kernel::quantize_lanes<needs>},
 #endif
 #if UFP4_X86(avx512)
     {isa::avx512, "quantize_avx512", &avx512::quantize_kernel::takes_quantize,
-     &avx512::quantize_kernel::quantize_lanes},
+     &avx512::quantize_kernel::quantize_lanes<needs>},
 #endif
 #if UFP4_ARM(neon)
-    {isa::neon, "quantize_neon", &neon::quantize_kernel::takes_quantize, &neon::quantize_kernel::quantize_lanes},
+    {isa::neon, "quantize_neon", &neon::quantize_kernel::takes_quantize, &neon::quantize_kernel::quantize_lanes<needs>},
 #endif
 };
+template <quantize_needs needs>
 inline constexpr kernel_row<amax_function> amax_kernels[] = {
     {isa::scalar, "amax_scalar", &amax_strips},
 #if UFP4_X86(avx2)
-    {isa::avx2, "amax_avx2", &avx2::quantize_kernel::amax_lanes},
+    {isa::avx2, "amax_avx2", &avx2::quantize_kernel::amax_lanes<needs>},
 #endif
 #if UFP4_X86(avx512)
-    {isa::avx512, "amax_avx512", &avx512::quantize_kernel::amax_lanes},
+    {isa::avx512, "amax_avx512", &avx512::quantize_kernel::amax_lanes<needs>},
 #endif
 #if UFP4_ARM(neon)
-    {isa::neon, "amax_neon", &neon::quantize_kernel::amax_lanes},
+    {isa::neon, "amax_neon", &neon::quantize_kernel::amax_lanes<needs>},
 #endif
 };
 inline constexpr kernel_row<dequantize_function> dequantize_kernels[] = {
@@ -174,8 +176,10 @@ inline constexpr isa_set compiled_isas = [] {
 /// A table for each operation, each a variable of its own: a program compiles the kernels of the operations that it
 /// calls. With UFP4_EXTERNAL_KERNELS: cpu/kernel_tables.hpp.
 namespace kernels {
-inline constexpr kernel_table<quantize_row> quantize = quantize_kernels;
-inline constexpr kernel_table<kernel_row<amax_function>> amax = amax_kernels;
+template <quantize_needs needs>
+inline constexpr kernel_table<quantize_row> quantize = quantize_kernels<needs>;
+template <quantize_needs needs>
+inline constexpr kernel_table<kernel_row<amax_function>> amax = amax_kernels<needs>;
 inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize = dequantize_kernels;
 inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard = hadamard_kernels;
 inline constexpr gemm_table gemm = gemm_kernels;
@@ -193,8 +197,8 @@ template <class Row, std::size_t n>
 constexpr untyped_table untyped(const Row (&rows)[n]) {
   return {rows, n};
 }
-const compiled_kernels external_kernels{untyped(quantize_kernels),
-                                        untyped(amax_kernels),
+const compiled_kernels external_kernels{untyped(quantize_kernels<quantize_needs::all>),
+                                        untyped(amax_kernels<quantize_needs::all>),
                                         untyped(dequantize_kernels),
                                         untyped(hadamard_kernels),
                                         untyped(gemm_kernels),

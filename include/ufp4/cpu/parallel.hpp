@@ -83,24 +83,23 @@ class first_exception {
 #endif
 };
 
-template <class F>
+/// A loop's body, whatever its type, in the exact floating-point environment.
 struct guarded_task {
-  const F& body;
-  first_exception& error;
+  const void* body;
+  void (*run)(const void* body, std::size_t i);
+  first_exception error{};
+
   static void call(const void* self, std::size_t i) {
-    const auto& task = *static_cast<const guarded_task*>(self);
-    task.error.guard([&task, i] { in_exact_environment(&run, &task, i); });
+    auto& task = *static_cast<guarded_task*>(const_cast<void*>(self));
+    task.error.guard([&task, i] { in_exact_environment(task.run, task.body, i); });
   }
-  static void run(const guarded_task* task, std::size_t i) { task->body(i); }
 };
 
-/// body(i) once for every i < count.
-template <class F>
-void parallel_for(const context& ctx, std::size_t count, const F& body) {
+/// All iterations of a loop, on the context's executor or threads.
+inline void run_loop(const context& ctx, std::size_t count, const void* body, void (*run)(const void*, std::size_t)) {
   if (count == 0) return;
-  first_exception error;
-  const guarded_task<F> guarded{body, error};
-  const task_ref task{&guarded, &guarded_task<F>::call};
+  guarded_task guarded{body, run};
+  const task_ref task{&guarded, &guarded_task::call};
   const std::size_t limit = thread_limit(ctx), threads = limit < count ? limit : count;
   if (ctx.executor)
     ctx.executor(count, task);
@@ -108,7 +107,13 @@ void parallel_for(const context& ctx, std::size_t count, const F& body) {
     for (std::size_t i = 0; i < count; ++i) task(i);
   else
     run_on_threads(threads, count, task);
-  error.rethrow();
+  guarded.error.rethrow();
+}
+
+/// body(i) once for every i < count.
+template <class F>
+void parallel_for(const context& ctx, std::size_t count, const F& body) {
+  run_loop(ctx, count, &body, [](const void* f, std::size_t i) { (*static_cast<const F*>(f))(i); });
 }
 
 /// body(first, last) over ranges that together cover all rows. A range has about 32768 elements, or one longer row:

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -14,53 +14,56 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// Text or a number of a message. One type for all, so that a message costs a compiler next to nothing.
-class word {
- public:
-  word(const char* text) : text_(text), is_text_(true) {}
-  word(std::string_view text) : text_(text), is_text_(true) {}
-  word(const std::string& text) : text_(text), is_text_(true) {}
-  template <class T>
-    requires std::is_arithmetic_v<T>
-  word(T number) : is_float_(std::is_floating_point_v<T>) {
-    if constexpr (std::is_signed_v<T>) is_negative_ = number < T(0);
-    if constexpr (std::is_floating_point_v<T>)
-      real_ = static_cast<double>(number);
-    else
-      magnitude_ = is_negative_ ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
-  }
+/// A word of a message as it is passed to joined(): its kind and its value. Not a class of its own, so that a check costs
+/// a compiler and a program next to nothing.
+template <class T>
+constexpr char kind_of_word() {
+  return !std::is_arithmetic_v<T> ? 's' : std::is_floating_point_v<T> ? 'g' : std::is_signed_v<T> ? 'i' : 'u';
+}
+template <class T>
+  requires std::is_arithmetic_v<T>
+constexpr auto passed_word(T number) {
+  if constexpr (std::is_floating_point_v<T>)
+    return static_cast<double>(number);
+  else
+    return static_cast<std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>>(number);
+}
+constexpr const char* passed_word(const char* text) { return text; }
+inline const char* passed_word(const std::string& text) { return text.c_str(); }
 
-  void append_to(std::string& message) const {
-    char digits[32];
-    if (is_text_)
-      message += text_;
-    else if (is_float_)  // nine digits tell every binary32 number from its neighbours
-      message.append(digits, static_cast<std::size_t>(std::snprintf(digits, sizeof digits, "%.9g", real_)));
-    else
-      message.append(is_negative_ ? "-" : "").append(std::to_string(magnitude_));
-  }
+template <class... Words>
+inline constexpr char kinds_of_words[] = {kind_of_word<Words>()..., 0};
 
- private:
-  std::string_view text_;
-  bool is_text_ = false, is_float_ = false, is_negative_ = false;
-  double real_ = 0;
-  std::uint64_t magnitude_ = 0;
-};
-
-inline std::string joined(std::initializer_list<word> words) {
+[[gnu::noinline]] inline std::string vjoined(const char* kinds, std::va_list words) {
   std::string text;
-  for (const word& w : words) w.append_to(text);
+  for (char digits[32]; *kinds != 0; ++kinds) {
+    const char* next = digits;
+    switch (*kinds) {
+      case 's': next = va_arg(words, const char*); break;
+      case 'u': std::snprintf(digits, sizeof digits, "%llu", va_arg(words, unsigned long long)); break;
+      case 'i': std::snprintf(digits, sizeof digits, "%lld", va_arg(words, long long)); break;
+      default: std::snprintf(digits, sizeof digits, "%.9g", va_arg(words, double));  // tells any two floats apart
+    }
+    text += next;
+  }
+  return text;
+}
+inline std::string joined(const char* kinds, ...) {
+  std::va_list words;
+  va_start(words, kinds);
+  std::string text = vjoined(kinds, words);
+  va_end(words);
   return text;
 }
 
 /// A message of words and numbers. By value: a literal of any length is one type.
 template <class... Words>
 std::string concat(Words... words) {
-  return joined({word(words)...});
+  return joined(kinds_of_words<Words...>, passed_word(words)...);
 }
 
 /// Throws std::invalid_argument; without exceptions prints the message and aborts.
-[[noreturn]] inline void reject(const std::string& text) {
+[[noreturn, gnu::cold]] inline void reject(const std::string& text) {
 #if defined(UFP4_NO_EXCEPTIONS)
   std::fprintf(stderr, "%s\n", text.c_str());
   std::abort();
@@ -69,11 +72,19 @@ std::string concat(Words... words) {
 #endif
 }
 
+[[noreturn, gnu::cold]] inline void reject_words(const char* kinds, ...) {
+  std::va_list words;
+  va_start(words, kinds);
+  const std::string text = vjoined(kinds, words);
+  va_end(words);
+  reject(text);
+}
+
 /// Rejects with a message unless the condition holds. The message is put together only then.
 template <class... Words>
-void expects(bool condition, Words... words) {
+[[gnu::always_inline]] inline void expects(bool condition, Words... words) {
   if (!condition) [[unlikely]]
-    reject(joined({word(words)...}));
+    reject_words(kinds_of_words<Words...>, passed_word(words)...);
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -175,11 +175,12 @@ inline quantized_size storage_of(const char* what, const quantized_shape& s) {
 inline void check_spans(const char* what, const quantized_shape& s, std::span<const std::uint8_t> codes,
                         std::span<const std::byte> scales) {
   const quantized_size size = storage_of(what, s);
-  const auto width = static_cast<std::size_t>(scale_bytes(s.format.scale)), count = scales.size() / width;
+  const auto width = static_cast<std::size_t>(scale_bytes(s.format.scale));
   expects(codes.size() == size.codes, what, ": codes has ", codes.size(), " bytes, but ", s.rows, " x ", s.cols,
           " elements (", s.padded_cols(), " with padding) take ", size.codes);
-  expects(count * width == size.scales, what, ": scales has ", count, " entries, but ", s.rows, " x ", s.cols,
-          " elements take ", size.scales / width);
+  expects(scales.size() == size.scales, what, ": scales has ", scales.size() / width, " entries",
+          scales.size() % width == 0 ? "" : " and a part of one", ", but ", s.rows, " x ", s.cols, " elements take ",
+          size.scales / width);
   expects(codes.data() != nullptr || codes.empty(), what, ": codes is null");
   expects(scales.data() != nullptr || scales.empty(), what, ": scales is null");
 }

@@ -124,7 +124,7 @@ void check_dequantize(const char* operation, const Q& q, const matrix_view<T>& o
 }
 
 /// A quantized matrix as kernels read it.
-inline quantized_source quantized_source_of(const any_quantized_view& q) {
+[[gnu::noinline]] inline quantized_source quantized_source_of(const any_quantized_view& q) {
   return {q.codes().data(), q.scale_bytes().data(), q.spec(),         q.rows(),
           q.cols(),         q.padded_cols(),        q.tensor_scale(), q.transform()};
 }

@@ -9,6 +9,10 @@
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
+/// What a call of quantize can need, as the types of its policies show: without a transform and stochastic rounding, the
+/// code of these is not compiled.
+enum class quantize_needs : bool { nearest, all };
+
 /// The canonical layout keeps a row together. A GEMM kernel reads the same k of sixteen rows at a time, so a prepacked
 /// matrix keeps those together. The same on every instruction set and device:
 ///

@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ufp4/block/block_codec.hpp>
 #include <ufp4/detail/expects.hpp>
 #include <ufp4/hadamard/signs.hpp>
-#include <ufp4/matrix/accumulate.hpp>
-#include <ufp4/matrix/quantized_matrix.hpp>
+#include <ufp4/matrix/job.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -48,13 +46,20 @@ struct quantize_settings {
 /// All policies of one call.
 template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec>
 struct quantize_options : quantize_settings {
-  Rounding rounding{};  ///< nearest_even by default
-  Rule rule{};          ///< the format's default
+  static constexpr detail::quantize_needs needs = detail::quantize_needs::all;  ///< whatever the values are
+  Rounding rounding{};                                                          ///< nearest_even by default
+  Rule rule{};                                                                  ///< the format's default
 };
 
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
+
+/// The options of a call that needs less.
+template <class Options>
+struct nearest_options : Options {
+  static constexpr quantize_needs needs = quantize_needs::nearest;
+};
 
 template <class P>
 inline constexpr bool is_builtin_rounding =
@@ -122,7 +127,9 @@ constexpr auto collect(const Policies&... policies) {
                 "two scale rules in one call");
   static_assert(!(scale_rule<Policies> || ...) || !(search_policy<Policies> || ...),
                 "mse_search looks around a scale rule of the library's own, not around one of the program's");
-  quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type> options;
+  using all = quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type>;
+  constexpr bool random = ((std::same_as<Policies, stochastic> || std::same_as<Policies, rounding_spec>) || ...);
+  std::conditional_t<random || (transform<Policies> || ...), all, nearest_options<all>> options;
   (apply_policy(options, policies), ...);
   return options;
 }

@@ -108,10 +108,11 @@ inline void check_product(const char* operation, const operand_shape& a, const o
   expects(c.cols == b.rows, operation, ": shape mismatch: C has ", c.cols, " columns, B has ", b.rows, " rows");
   expects(a.block == 0 || b.block == 0 || a.block == b.block, operation, ": block length mismatch: A has ", a.block,
           ", B has ", b.block);
-  expects(a.transform.n == b.transform.n, operation, ": transform mismatch: A has ", transform_name(a.transform),
-          ", B has ", transform_name(b.transform));
-  expects(same_map(a.transform, b.transform), operation, ": transform mismatch: ", transform_name(a.transform),
-          " with different signs, first words ", a.transform.signs[0], " and ", b.transform.signs[0]);
+  if (a.transform.n != b.transform.n) [[unlikely]]
+    reject(concat(operation, ": transform mismatch: A has ", transform_name(a.transform), ", B has ",
+                  transform_name(b.transform)));
+  expects(same_map(a.transform, b.transform), operation, ": transform mismatch: hadamard<", a.transform.n,
+          "> with different signs, first words ", a.transform.signs[0], " and ", b.transform.signs[0]);
   expects(!(a.stochastic && b.stochastic && a.random_bits.seed == b.random_bits.seed &&
             a.random_bits.stream == b.random_bits.stream),
           operation, ": A and B use the same random bits: seed ", a.random_bits.seed, ", stream ", a.random_bits.stream,
@@ -138,7 +139,9 @@ inline void check_operand(const char* operation, const char* name, const plain_s
 }
 
 /// A realized side as kernels take it. `block`: what a plain side is cut into.
-inline gemm_operand gemm_operand_of(const any_quantized_view& q, int) { return {.q = quantized_source_of(q)}; }
+[[gnu::noinline]] inline gemm_operand gemm_operand_of(const any_quantized_view& q, int) {
+  return {.q = quantized_source_of(q)};
+}
 template <prepacked_like P>
 gemm_operand gemm_operand_of(const P& p, int) {
   return {.q = {p.codes().data(), p.scale_bytes().data(), p.spec(), p.rows(), p.cols(), p.padded_cols(),

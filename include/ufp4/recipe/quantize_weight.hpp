@@ -26,7 +26,7 @@ inline float global_amax_of(const cpu::context& ctx, const bound_recipe& now, in
   float global_amax = 0;
   if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.two_level) return global_amax;
   for (std::size_t e = 0; e < parts.size(); ++e) {
-    const float amax = amax_of(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
+    const float amax = amax_of<quantize_needs::all>(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
     global_amax = opaque_bits(amax) > opaque_bits(global_amax) ? amax : global_amax;
   }
   return agreed_amax(now, i, global_amax);
@@ -46,7 +46,8 @@ inline stored_operand quantize_operand(const cpu::context& ctx, const bound_reci
   out.scales = buffer<std::uint8_t>(job.strips() * (job.padded_cols / length) * width);
   block_coder<rounding_spec> coder{job.format, bound.policy.rule, {}, bound.rounding};
   cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &coder.rule, global_amax, &coder.tensor);
-  quantize_with(ctx, cpu::resolve(ctx), job, coder, {out.codes.data(), out.scales.data()}, nullptr);
+  quantize_with<quantize_needs::all>(ctx, cpu::resolve(ctx), job, coder, {out.codes.data(), out.scales.data()},
+                                     nullptr);
   out.operand.q = {out.codes.data(), out.scales.data(), job.format,          x.rows,
                    x.cols,           job.padded_cols,   coder.tensor.decode, bound.transform};
   return out;

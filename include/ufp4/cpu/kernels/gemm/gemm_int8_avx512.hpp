@@ -118,7 +118,7 @@ inline void int8_tile(const column_slice<int8_products>& s, const std::byte* lef
         if (done == 0) begin_block();
         const step_bytes bytes{{low(s.table, codes.v[2 * i]), high(s.table, codes.v[2 * i]),
                                 low(s.table, codes.v[2 * i + 1]), high(s.table, codes.v[2 * i + 1])}};
-        if (decoded != nullptr)
+        if (rows == tile_rows && decoded != nullptr)  // fewer rows are the only tile
 #pragma GCC unroll 4
           for (const u8& v : bytes.v) *decoded++ = v;
         add_step(bytes);

@@ -57,7 +57,7 @@ inline std::uint32_t amax_of(const tile& t, std::size_t span) {
 
 /// amax of rows first .. last - 1 after a transform, a tile at a time.
 inline std::uint32_t amax_transformed(const source& x, const transform_spec& t, std::size_t first, std::size_t last) {
-  const tile_transform h(t);
+  const tile_transform h = transform_of<quantize_needs::all>(t);
   const bool columns = reads_columns(x);
   const std::size_t run = h.n, width = (x.cols + run - 1) / run * run;  // blocks do not matter
   const std::size_t tile_rows = columns ? lanes : 1, tile_cols = columns ? run : lanes * run;
@@ -74,12 +74,14 @@ inline std::uint32_t amax_transformed(const source& x, const transform_spec& t, 
 }
 
 /// Does what amax_strips does.
-inline std::uint32_t amax_lanes(const quantize_job& whole, std::size_t first, std::size_t last) {
+template <quantize_needs needs>
+std::uint32_t amax_lanes(const quantize_job& whole, std::size_t first, std::size_t last) {
   if (whole.rounds_input_to_bf16) return amax_strips(whole, first, last);
   const auto height = static_cast<std::size_t>(whole.format.block.rows);
   first *= height;
   last = last * height < whole.x.rows ? last * height : whole.x.rows;
   if (whole.padded_cols == 0 || first >= last) return 0;
-  if (whole.transform.n == 1) return amax_plain(whole.x, first, last);
-  return amax_transformed(whole.x, whole.transform, first, last);
+  if constexpr (needs == quantize_needs::all)
+    if (whole.transform.n != 1) return amax_transformed(whole.x, whole.transform, first, last);
+  return amax_plain(whole.x, first, last);
 }

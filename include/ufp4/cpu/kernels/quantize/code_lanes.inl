@@ -37,14 +37,17 @@ struct random_bit_lanes {
   static UFP4_LANE u32 of(const u32* word, int j) { return j % 2 == 0 ? word[j / 2] & 0xFFFFu : word[j / 2] >> 16; }
 };
 
+struct lane_blocks;
+using code_blocks = void(const rounding_plan&, const lane_blocks&, u32* words);
+
 /// `count` blocks a lane, one after the other, of `length` elements each; random_bits is placed at the first.
 struct lane_blocks {
   const float* x;
   std::size_t length, count;
   const lane_scales* scales;
   const random_bit_lanes* random_bits;
+  code_blocks* code_products;  ///< codes blocks whose scales multiply
 };
-using code_blocks = void(const rounding_plan&, const lane_blocks&, u32* words);
 
 /// A word of indices as a word of codes.
 UFP4_LANE u32 mapped(const rounding_plan& p, const lane_scales& s, u32 word) {
@@ -100,11 +103,11 @@ UFP4_LANE u32 code_eight(const rounding_plan& p, const float* x, f32 factor, con
   }
   return word;
 }
-inline void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* words) {
-  const bool is_stochastic = p.what == rounding_plan::kind::cuts_stochastic;
+template <bool is_stochastic>
+void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* words) {
   const float* x = v.x;
-  u32 random_words[max_transform / 8][4];
-  if (is_stochastic) v.random_bits->draw(v.count * v.length / 8, random_words);
+  u32 random_words[is_stochastic ? max_transform / 8 : 1][4];
+  if constexpr (is_stochastic) v.random_bits->draw(v.count * v.length / 8, random_words);
   std::uint32_t group = 0;
   for (std::size_t b = 0; b < v.count; ++b)
     for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes, ++group) {
@@ -113,24 +116,22 @@ inline void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* word
     }
 }
 
-inline code_blocks* code_products_of(rounding_plan::kind what) {
+template <quantize_needs needs>
+code_blocks* code_products_of(rounding_plan::kind what) {
   using kind = rounding_plan::kind;
-  switch (what) {
-    case kind::uniform: return &code_products<uniform_rounder>;
-    case kind::uniform_stochastic: return &code_products<uniform_stochastic_rounder>;
-    case kind::two_bit_mantissa:
-      if constexpr (!cheap_lookup) return &code_products<two_bit_mantissa_rounder>;
-      break;
-    case kind::halves:
-      if constexpr (cheap_lookup) return &code_products<halves_rounder>;
-      break;
-    case kind::halves_stochastic:
-      if constexpr (cheap_lookup) return &code_products<halves_stochastic_rounder>;
-      break;
-    case kind::cuts_stochastic:
-    case kind::cuts: break;
+  if constexpr (needs == quantize_needs::all) {
+    if (what == kind::uniform_stochastic) return &code_products<uniform_stochastic_rounder>;
+    if constexpr (cheap_lookup)
+      if (what == kind::halves_stochastic) return &code_products<halves_stochastic_rounder>;
+    if (what == kind::cuts_stochastic) return &code_by_cuts<true>;
   }
-  return &code_by_cuts;
+  if (what == kind::uniform) return &code_products<uniform_rounder>;
+  if constexpr (cheap_lookup) {
+    if (what == kind::halves) return &code_products<halves_rounder>;
+  } else {
+    if (what == kind::two_bit_mantissa) return &code_products<two_bit_mantissa_rounder>;
+  }
+  return &code_by_cuts<false>;
 }
 
 /// For scales that divide: the quotients first, then as products with 1. Leaves out blocks whose bit in `only` is 0.
@@ -144,7 +145,7 @@ inline void code_some_quotients(const rounding_plan& p, const lane_blocks& v, u3
     one.zero = v.scales[b].zero;
     for (std::size_t k = 0; k < v.length; ++k)
       store(t + k * lanes, load(v.x + (b * v.length + k) * lanes) / v.scales[b].factor);
-    code_products_of(p.what)(p, {t, v.length, 1, &one, &random_bits}, words + b * v.length / 8);
+    v.code_products(p, {t, v.length, 1, &one, &random_bits, nullptr}, words + b * v.length / 8);
   }
 }
 inline void code_quotients(const rounding_plan& p, const lane_blocks& v, u32* words) {
@@ -175,8 +176,8 @@ void code_near(const rounding_plan& p, const lane_blocks& v, u32* words) {
   if (in_doubt != 0) code_some_quotients(p, v, words, in_doubt);
 }
 
-inline code_blocks* code_blocks_of(const rounding_plan& p, bool divides) {
-  if (!divides) return code_products_of(p.what);
+inline code_blocks* code_blocks_of(const rounding_plan& p, bool divides, code_blocks* code_products) {
+  if (!divides) return code_products;
   if (p.nearby == near_kind::uniform) return &code_near<near_uniform>;
   if (p.nearby == near_kind::two_bit_mantissa) return &code_near<near_two_bit_mantissa>;
   return &code_quotients;

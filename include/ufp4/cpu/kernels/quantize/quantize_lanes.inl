@@ -25,16 +25,22 @@ constexpr std::size_t bands_of(std::size_t run) { return run < 512 / lanes ? 512
 /// One call of quantize_lanes.
 class lane_quantizer {
  public:
+  /// The steps that depend on quantize_needs.
+  struct steps {
+    tile_transform (*transform)(const transform_spec&);
+    code_blocks* (*code_products)(rounding_plan::kind);
+  };
   lane_quantizer(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
-                 quantize_report& report)
+                 quantize_report& report, const steps& steps)
       : job_(job),
         coder_(coder),
         out_(out),
         report_(report),
-        transform_(job.transform),
+        transform_(steps.transform(job.transform)),
         plan_(make_plan(job.format.grid, coder.rounding.what, cheap_lookup)),
         divides_(job.format.scale != scale_kind::e8m0 && !job.format.two_level),
-        code_(code_blocks_of(plan_, divides_)),
+        code_products_(steps.code_products(plan_.what)),
+        code_(code_blocks_of(plan_, divides_, code_products_)),
         is_stochastic_(coder.rounding.what == rounding_spec::kind::stochastic),
         run_(job.run()),
         block_(static_cast<std::size_t>(job.format.block.cols)),
@@ -114,7 +120,8 @@ class lane_quantizer {
 
   /// Codes blocks first .. first + count - 1 of the tile, neighbours in their rows.
   void code(std::size_t first, std::size_t count, u32* words) {
-    code_(plan_, {tile_.x + first * block_ * lanes, block_, count, scale_ + first, &random_bits_}, words);
+    code_(plan_, {tile_.x + first * block_ * lanes, block_, count, scale_ + first, &random_bits_, code_products_},
+          words);
     for (std::size_t b = first; job_.counts && b < first + count; ++b)
       report_.saturated +=
           count_beyond(tile_.x + b * block_ * lanes, block_, amax_[b], scale_[b], divides_, plan_.qmax);
@@ -194,7 +201,7 @@ class lane_quantizer {
   tile_transform transform_;
   rounding_plan plan_;
   bool divides_;
-  code_blocks* code_;
+  code_blocks *code_products_, *code_;
   bool is_stochastic_;
   std::size_t run_, block_, blocks_;  ///< elements of a run and of a block, blocks of a run
   random_bit_lanes random_bits_;
@@ -212,10 +219,11 @@ inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_s
 }
 
 /// Does what quantize_scalar does, for the jobs that takes_quantize accepts.
-inline void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
-                           std::size_t first, std::size_t last, quantize_report& report) {
+template <quantize_needs needs>
+void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
+                    std::size_t first, std::size_t last, quantize_report& report) {
   if (job.padded_cols == 0 || first >= last) return;
-  lane_quantizer q(job, coder, out, report);
+  lane_quantizer q(job, coder, out, report, {&transform_of<needs>, &code_products_of<needs>});
   if (job.format.block.rows != 1)
     q.squares(first, last);
   else if (reads_columns(job.x))

@@ -60,7 +60,7 @@ void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, 
 inline void fake_quantize_chunks(isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
                                  bool undo_transform, const sink& out, std::size_t first, std::size_t last,
                                  quantize_report& report) {
-  const auto quantize = quantize_kernel_for(kernels::quantize, whole, coder, tier).kernel;
+  const auto quantize = quantize_kernel_for(kernels::quantize<quantize_needs::all>, whole, coder, tier).kernel;
   const auto dequantize = kernel_for(kernels::dequantize, tier).kernel;
   const auto transform = kernel_for(kernels::hadamard, tier).kernel;
   const auto height = static_cast<std::size_t>(whole.format.block.rows);

@@ -9,11 +9,20 @@ struct tile {
   u32 amax[max_transform / 16];                     ///< of every sixteen elements, as bits
 };
 
+struct lane_runs;
+struct lane_columns;
+
 /// A transform of the runs of a tile.
 struct tile_transform {
+  /// Reads `count` elements of every lane to element `base` of the tile, sixteen at a time, and transforms them.
+  template <class Source>
+  using reader = void(const tile_transform&, const Source&, std::size_t count, tile&, std::size_t base);
+
   std::size_t n;
   bool rounds_to_bf16;
   float factor;
+  reader<lane_runs>* read_runs = nullptr;  ///< for n > 1
+  reader<lane_columns>* read_columns = nullptr;
   alignas(64) std::uint32_t flip[max_transform];  ///< sign bits
 
   explicit tile_transform(const transform_spec& t)
@@ -119,7 +128,6 @@ struct lane_columns {
   }
 };
 
-/// Reads `count` elements of every lane to element `base` of the tile, sixteen at a time, and transforms them.
 template <bool transforms, class Source>
 void read_sixteens(const tile_transform& h, const Source& from, std::size_t count, tile& t, std::size_t base) {
   const bool complete = h.in_registers();
@@ -143,6 +151,18 @@ void read_sixteens(const tile_transform& h, const Source& from, std::size_t coun
   }
   if (transforms && !complete) finish_transform(h, count, t, base);
 }
+
+/// The transform of a job; without the code that transforms, for kernels that never do.
+template <quantize_needs needs>
+tile_transform transform_of(const transform_spec& t) {
+  tile_transform h(t);
+  if constexpr (needs == quantize_needs::all) {
+    h.read_runs = &read_sixteens<true, lane_runs>;
+    h.read_columns = &read_sixteens<true, lane_columns>;
+  }
+  return h;
+}
+
 /// `count` runs of a row, one after the other from column k on. The other lanes and the columns that the matrix does
 /// not have are zeros.
 [[gnu::noinline]] inline void read_runs(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
@@ -158,10 +178,7 @@ void read_sixteens(const tile_transform& h, const Source& from, std::size_t coun
     if (live != 0) read_row(x, row, k, live, t.staged);
     for (std::size_t j = live; j < lanes * run; ++j) t.staged[j] = 0.0f;
   }
-  if (h.n == 1)
-    read_sixteens<false>(h, lane_runs{first, run}, run, t, base);
-  else
-    read_sixteens<true>(h, lane_runs{first, run}, run, t, base);
+  (h.n == 1 ? &read_sixteens<false, lane_runs> : h.read_runs)(h, {first, run}, run, t, base);
 }
 
 /// `run` columns of `count` rows from `row` on, of a matrix whose columns are contiguous.
@@ -179,7 +196,7 @@ void read_sixteens(const tile_transform& h, const Source& from, std::size_t coun
     from = {t.staged, dtype::f32, static_cast<std::ptrdiff_t>(lanes)};
   }
   if (h.n == 1) return from.copy(run, t.x + base * lanes, t.amax + base / 16);
-  read_sixteens<true>(h, from, run, t, base);
+  h.read_columns(h, from, run, t, base);
 }
 
 /// Whether a lane is better a row, read along the columns, than a run of a row.
