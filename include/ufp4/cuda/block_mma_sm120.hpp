@@ -28,7 +28,6 @@
 // The guarantees for the sums are those of f32 sums in mma_sm80.hpp.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cuda/ptx.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {

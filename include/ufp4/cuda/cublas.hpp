@@ -11,11 +11,7 @@
 
 #include <cublasLt.h>
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cuda/library_gemm.hpp>
-#include <ufp4/gpu/status.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 

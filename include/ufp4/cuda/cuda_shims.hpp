@@ -6,9 +6,6 @@
 #include <cuda_runtime.h>
 #endif
 
-#include <cstddef>
-#include <cstdint>
-
 #define UFP4_DEVICE __device__ __forceinline__
 #define UFP4_DEVICE_CALL [[maybe_unused]] static __device__ __noinline__
 #if defined(__NVCC__) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 700)

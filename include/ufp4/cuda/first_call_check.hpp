@@ -14,13 +14,8 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/gpu/buffer.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
-#include <ufp4/gpu/status.hpp>
 #include <vector>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {

@@ -14,9 +14,7 @@
 // products give the dot products of the two blocks.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::warp::inline UFP4_GPU {
 

@@ -11,7 +11,6 @@
 #include <ufp4/cuda/gemm_wgmma_sm90.hpp>
 #include <ufp4/cuda/gemv_sm80.hpp>
 #include <ufp4/cuda/library_gemm.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {

@@ -14,13 +14,8 @@
 // multiplications for each stage. There is no TMA, no cluster and no specialized warp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/tcgen05_sm100.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
 
 #if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 #define UFP4_COMPILES_TCGEN05 1

@@ -18,9 +18,6 @@
 // Formats, decoding, and tiles whose products bf16 cannot hold are those of gemm_bf16_sm80.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/gemm_bf16_sm80.hpp>
 #include <ufp4/cuda/tma_sm90.hpp>

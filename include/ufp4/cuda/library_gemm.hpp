@@ -19,12 +19,7 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/finish_product.hpp>
-#include <ufp4/gpu/kernels/library_operands.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 

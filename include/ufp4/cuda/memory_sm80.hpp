@@ -15,7 +15,6 @@
 // The 16-byte copy bypasses L1 (.cg), because a thread block reads a tile once.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cuda/ptx.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {

@@ -15,9 +15,7 @@
 // and the fence of stores to shared memory are those of tma_sm90.hpp.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cuda/tma_sm90.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 

@@ -15,11 +15,8 @@
 // Driver API, cuTensorMapEncodeTiled.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/gpu/status.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 #if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 #include <cuda.h>

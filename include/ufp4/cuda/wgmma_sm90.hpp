@@ -16,7 +16,6 @@
 // Descriptor Format", "Register Fragments".
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cuda/memory_sm80.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {

@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <span>
-#include <type_traits>
 #include <ufp4/gpu/status.hpp>
 #include <utility>
 

@@ -2,12 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/gpu/matrix.hpp>
-#include <ufp4/gpu/status.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/matrix/checks.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {

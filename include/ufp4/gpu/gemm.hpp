@@ -6,14 +6,7 @@
 //   gpu::workspace_bytes(ctx, operand<nvfp4>(x), qw, y);    // bytes that ctx.workspace must have for these arguments
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <type_traits>
-#include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/matrix.hpp>
 #include <ufp4/gpu/quantize.hpp>
-#include <ufp4/gpu/status.hpp>
 #include <ufp4/matrix/product.hpp>
 
 template <ufp4::any_block_format F>

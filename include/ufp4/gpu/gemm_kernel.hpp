@@ -2,14 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <ufp4/block/presets.hpp>
 #include <ufp4/gpu/status.hpp>
-#include <ufp4/gpu/vendor.hpp>
-#include <ufp4/matrix/accumulate.hpp>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {

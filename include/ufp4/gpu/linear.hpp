@@ -15,7 +15,6 @@
 // | explain   | explain_linear_*: which kernels quantize, and which multiply                                      |
 #pragma once
 
-#include <cstddef>
 #include <ufp4/gpu/linear_call.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {

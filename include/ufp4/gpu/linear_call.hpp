@@ -2,14 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
-#include <cstddef>
-#include <span>
-#include <string>
 #include <ufp4/gpu/gemm_grouped.hpp>
 #include <ufp4/gpu/linear_operand.hpp>
-#include <utility>
-#include <vector>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 

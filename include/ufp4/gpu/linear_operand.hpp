@@ -2,15 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/gpu/gemm.hpp>
 #include <ufp4/gpu/hadamard.hpp>
-#include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/recipe/linear_plan.hpp>
 #include <ufp4/recipe/recipes.hpp>
-#include <vector>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 

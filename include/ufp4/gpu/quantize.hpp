@@ -13,14 +13,9 @@
 // | errors    | the host's messages; nothing is queued                                                           |
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <type_traits>
 #include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/gpu/matrix.hpp>
-#include <ufp4/gpu/status.hpp>
 #include <ufp4/matrix/checks.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {

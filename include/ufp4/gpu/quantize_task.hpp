@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {

@@ -2,13 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <ufp4/detail/expects.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 

@@ -10,10 +10,7 @@
 // for floats.
 #pragma once
 
-#include <cstdint>
-#include <ufp4/detail/bits.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 

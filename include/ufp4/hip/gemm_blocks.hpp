@@ -12,9 +12,6 @@
 // 16 and gives integer sums that must be converted first.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/mfma_gfx90a.hpp>
 #include <ufp4/hip/wmma.hpp>

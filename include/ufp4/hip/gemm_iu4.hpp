@@ -14,9 +14,6 @@
 // eight sums: these limit the speed with short blocks, the matrix unit with long ones.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/wmma.hpp>
 

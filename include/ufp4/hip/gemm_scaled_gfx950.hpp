@@ -22,14 +22,6 @@
 // is stored in shared memory, in less than two instructions a code.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <ufp4/block/presets.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
-#include <ufp4/hip/byte_tables.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
 

@@ -4,9 +4,6 @@
 
 #include <hip/hip_runtime.h>
 
-#include <cstddef>
-#include <cstdint>
-
 #define UFP4_DEVICE __device__ inline __attribute__((always_inline))
 
 #if defined(__HIP_DEVICE_COMPILE__)

@@ -20,7 +20,6 @@
 // reads kernels, accepts it.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {

@@ -25,14 +25,7 @@
 // | 1 (gfx11)       | four                     | two pieces, then the others                                     |
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/product_group.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
 #include <ufp4/hip/byte_tables.hpp>
 #include <ufp4/hip/matrix_core.hpp>
 

@@ -19,7 +19,6 @@
 // assumes.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {

@@ -6,9 +6,7 @@
 // access different banks in both directions.
 #pragma once
 
-#include <cstddef>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::block::inline UFP4_GPU {
 

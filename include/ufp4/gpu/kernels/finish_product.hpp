@@ -5,9 +5,6 @@
 // computed again from codes and scales.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/library_operands.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 

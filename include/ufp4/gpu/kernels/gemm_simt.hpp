@@ -9,8 +9,6 @@
 // the definition.
 #pragma once
 
-#include <cstddef>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/hadamard.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 

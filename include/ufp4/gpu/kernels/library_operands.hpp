@@ -17,12 +17,8 @@
 // (thread/containers.hpp).
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/block/layouts.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/folding.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {

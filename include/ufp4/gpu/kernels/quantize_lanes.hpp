@@ -15,13 +15,9 @@
 // For blocks of 1 x 16 to 1 x 256, and for squares of 16, whose sixteen rows are in sixteen lanes.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/gpu/block/transpose.hpp>
 #include <ufp4/gpu/quantize_task.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/round.hpp>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/gpu/warp/hadamard_run.hpp>
 #include <ufp4/gpu/warp/reduce.hpp>
 

@@ -2,14 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/amax_kernels.hpp>
 #include <ufp4/gpu/kernels/quantize_blocks.hpp>
 #include <ufp4/gpu/kernels/quantize_lanes.hpp>
-#include <ufp4/gpu/quantize_task.hpp>
-#include <ufp4/gpu/status.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 

@@ -17,11 +17,8 @@
 // subnormal in E2M3, which units handle in undocumented ways, while subnormal numbers of E4M3 are below 2^-6.
 #pragma once
 
-#include <cstdint>
-#include <ufp4/detail/bits.hpp>
 #include <ufp4/format/grid.hpp>
 #include <ufp4/format/scales.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 

@@ -2,12 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <ufp4/detail/bits.hpp>
-#include <ufp4/format/scales.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {

@@ -6,12 +6,8 @@
 // levels of the grid.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/block/block_codec.hpp>
-#include <ufp4/block/scale_rules.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/vendor.hpp>
-#include <ufp4/round/stochastic.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 

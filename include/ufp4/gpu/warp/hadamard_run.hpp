@@ -5,9 +5,7 @@
 // first four stages by the same function.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/hadamard/transform.hpp>
 
 namespace ufp4::gpu::warp::inline UFP4_GPU {
