@@ -121,15 +121,11 @@ UFP4_DEVICE T shuffle_xor(T v, unsigned mask) {
 #if !defined(__CUDACC_RTC__)  // for host code; NVRTC compiles kernels alone
 
 #define UFP4_RUNTIME(name) cuda##name
-using error = cudaError_t;
-inline constexpr error success = cudaSuccess;
-inline constexpr error invalid_argument = cudaErrorInvalidValue;
-inline constexpr error not_supported = cudaErrorNotSupported;
 inline constexpr target_spelling target_spelling_of(int) { return {"sm_", 10}; }
 
 /// A block has 48 KiB unless the kernel is allowed more.
-inline error allow_shared_bytes(const void* kernel, std::size_t bytes) {
-  if (bytes <= 48 * 1024) return success;
+inline cudaError_t allow_shared_bytes(const void* kernel, std::size_t bytes) {
+  if (bytes <= 48 * 1024) return cudaSuccess;
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
 }
 
@@ -140,19 +136,19 @@ inline constexpr int probe_threads = 64;  ///< in code for one family alone (sm_
 inline constexpr int probe_threads = 32;
 #endif
 /// The facts of a device. `probe`: the attributes of compiled_probe.
-inline error read_facts(int device, const cudaFuncAttributes& probe, device_facts& out) {
+inline cudaError_t read_facts(int device, const cudaFuncAttributes& probe, device_facts& out) {
   int major = 0, minor = 0, shared = 0;
   const auto get = [&](int& value, cudaDeviceAttr what) { return cudaDeviceGetAttribute(&value, what, device); };
-  if (error e = get(major, cudaDevAttrComputeCapabilityMajor); e != success) return e;
-  if (error e = get(minor, cudaDevAttrComputeCapabilityMinor); e != success) return e;
-  if (error e = get(out.processors, cudaDevAttrMultiProcessorCount); e != success) return e;
-  if (error e = get(shared, cudaDevAttrMaxSharedMemoryPerBlockOptin); e != success) return e;
+  if (const auto e = get(major, cudaDevAttrComputeCapabilityMajor); e != cudaSuccess) return e;
+  if (const auto e = get(minor, cudaDevAttrComputeCapabilityMinor); e != cudaSuccess) return e;
+  if (const auto e = get(out.processors, cudaDevAttrMultiProcessorCount); e != cudaSuccess) return e;
+  if (const auto e = get(shared, cudaDevAttrMaxSharedMemoryPerBlockOptin); e != cudaSuccess) return e;
   out.architecture = 10 * major + minor;
   out.wave = 32;
   out.shared_bytes = static_cast<std::size_t>(shared);
   out.compiled = probe.ptxVersion;
   out.specific = probe.maxThreadsPerBlock >= 64;
-  return success;
+  return cudaSuccess;
 }
 
 #endif  // !__CUDACC_RTC__

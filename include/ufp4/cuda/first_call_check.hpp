@@ -40,11 +40,10 @@ class first_call_check {
       if (const error e = try_tile(kernel, job, device, rows, cols, depth, where, made); e != success) return e;
       seen_[here] = made;
     }
-    return seen_[here] == verdict::right
-               ? success
-               : failed(not_supported, name,
-                        "the tile of the first call differs from gemm_simt's: compile without "
-                        "UFP4_EXPERIMENTAL, and report it");
+    if (seen_[here] == verdict::right) return success;
+    return failed(not_supported, name,
+                  "the tile of the first call differs from gemm_simt's: compile without "
+                  "UFP4_EXPERIMENTAL, and report it");
   }
 
  private:
@@ -52,21 +51,19 @@ class first_call_check {
   static constexpr int most_devices = 64;
   std::atomic<verdict> seen_[most_devices] = {};
 
+#if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
   static int device_number() {
     int device = 0;
-#if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
-    if (current_device(device) != success || device >= most_devices) return -1;
-#endif
-    return device;
+    return current_device(device) == success && device < most_devices ? device : -1;
   }
-  static bool is_capturing([[maybe_unused]] stream where) {
-#if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+  static bool is_capturing(stream where) {
     cudaStreamCaptureStatus now = cudaStreamCaptureStatusNone;
     return cudaStreamIsCapturing(where, &now) != cudaSuccess || now != cudaStreamCaptureStatusNone;
-#else
-    return false;
-#endif
   }
+#else
+  static int device_number() { return 0; }
+  static bool is_capturing(stream) { return false; }
+#endif
 
   /// rows x cols of random codes in the format of a side of the job.
   struct random_side {

@@ -17,10 +17,6 @@
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/tcgen05_sm100.hpp>
 
-#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
-#define UFP4_COMPILES_TCGEN05 1
-#endif
-
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 inline constexpr unsigned tcgen05_tile = 128;     ///< rows and columns of C that a thread block computes
@@ -50,7 +46,7 @@ bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
          is_aligned(job.right.codes, 16) && job.padded() % 32 == 0 && facts.shared_bytes >= tcgen05_shared_bytes<scale>;
 }
 
-#if defined(UFP4_COMPILES_TCGEN05)
+#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 
 struct tcgen05_job {
   gemm_job gemm{};

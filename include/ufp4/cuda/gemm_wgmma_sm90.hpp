@@ -38,6 +38,15 @@ struct wgmma_tile {
   static_assert(rows * sums_stride * sizeof(float) <= barriers_at);
 };
 
+/// TMA needs rows of codes aligned to 16 bytes.
+inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts) {
+  const auto good = [](const gemm_side& side) {
+    return is_aligned(side.codes, 16) && side.rows < (std::size_t{1} << 31);
+  };
+  return facts.has_specific(9) && gemm_bf16_takes(job, facts) && job.padded() % 32 == 0 && job.padded() != 0 &&
+         facts.shared_bytes >= wgmma_tile::shared_bytes && good(job.left) && good(job.right);
+}
+
 #if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 
 struct wgmma_job : bf16_product {
@@ -212,24 +221,11 @@ struct wgmma_worker {
 #endif
 }
 
-#endif
-
-/// TMA needs rows of codes aligned to 16 bytes.
-inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts) {
-  const auto good = [](const gemm_side& side) {
-    return is_aligned(side.codes, 16) && side.rows < (std::size_t{1} << 31);
-  };
-  return facts.has_specific(9) && gemm_bf16_takes(job, facts) && job.padded() % 32 == 0 && job.padded() != 0 &&
-         facts.shared_bytes >= wgmma_tile::shared_bytes && good(job.left) && good(job.right);
-}
-
-#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
-
 inline error queue_gemm_wgmma(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
   using tile = wgmma_tile;
   wgmma_job task{bf16_product_of(job), {}, {}};
   const auto map = [&](CUtensorMap& to, const gemm_side& side, unsigned rows) {
-    return make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows, tile::code_bytes);
+    return mma::make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows, tile::code_bytes);
   };
   if (const error e = map(task.left_codes, job.left, tile::rows); e != success) return e;
   if (const error e = map(task.right_codes, job.right, tile::cols); e != success) return e;

@@ -231,13 +231,8 @@ constexpr gemm_kernel library_kernel(const char* name, const char* instruction) 
           .experimental = !bf16};
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::inline UFP4_GPU {
-
-inline constexpr gemm_kernel gemm_library_bf16 =
-    detail::library_kernel<true>("gemm_library_bf16", "cublasLtMatmul bf16");
+inline constexpr gemm_kernel gemm_library_bf16 = library_kernel<true>("gemm_library_bf16", "cublasLtMatmul bf16");
 inline constexpr gemm_kernel gemm_library_blocks =
-    detail::library_kernel<false>("gemm_library_blocks", "cublasLtMatmul block-scaled");
+    library_kernel<false>("gemm_library_blocks", "cublasLtMatmul block-scaled");
 
-}  // namespace ufp4::gpu::inline UFP4_GPU
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU

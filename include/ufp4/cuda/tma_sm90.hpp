@@ -21,7 +21,7 @@
 #if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 #include <cuda.h>
 
-namespace ufp4::gpu::detail::inline UFP4_GPU {
+namespace ufp4::gpu::mma::inline UFP4_GPU {
 
 /// cuTensorMapEncodeTiled of the installed driver; null if it has none.
 inline auto tensor_map_encoder() {
@@ -47,7 +47,7 @@ inline auto tensor_map_encoder() {
 inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t rows, std::size_t row_bytes,
                              unsigned box_rows, unsigned box_bytes) {
   const auto encode = tensor_map_encoder();
-  if (encode == nullptr) return failed(not_supported, "cuTensorMapEncodeTiled", "the driver does not have it");
+  if (encode == nullptr) return detail::failed(not_supported, "cuTensorMapEncodeTiled", "the driver does not have it");
   const cuuint64_t extent[2] = {row_bytes, rows}, stride[1] = {row_bytes};
   const cuuint32_t box[2] = {box_bytes, box_rows}, step[2] = {1, 1};
   const CUresult r = encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(data), extent, stride, box, step,
@@ -55,12 +55,8 @@ inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t row
                             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return r == CUDA_SUCCESS
              ? success
-             : failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejects the operand's shape");
+             : detail::failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejects the operand's shape");
 }
-
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::mma::inline UFP4_GPU {
 
 /// 8 bytes of shared memory.
 using barrier = std::uint64_t;

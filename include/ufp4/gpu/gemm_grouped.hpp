@@ -5,33 +5,6 @@
 #include <ufp4/gpu/gemm.hpp>
 #include <vector>
 
-namespace ufp4::gpu::inline UFP4_GPU {
-
-/// Rows first .. first + count - 1 of a quantized matrix in device memory; the conditions are those of the host's
-/// row_range.
-template <any_block_format F>
-quantized_view<F> row_range(const quantized_view<F>& q, std::size_t first, std::size_t count) {
-  constexpr auto height = static_cast<std::size_t>(F::block.rows);
-  detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows out of range: ", first, " + ", count,
-                  " > ", q.rows());
-  detail::expects(first % height == 0 || count == 0, "row_range: first must be a multiple of the block's ", height,
-                  " rows, got ", first);
-  const std::size_t blocks = q.padded_cols() / F::block_size;
-  return {q.codes().subspan(first * q.padded_cols() / 2, count * q.padded_cols() / 2),
-          q.scales().subspan(first / height * blocks, (count + height - 1) / height * blocks),
-          q.tensor_scale(),
-          count,
-          q.cols(),
-          q.transform()};
-}
-/// The same for a matrix with memory of its own.
-template <any_block_format F>
-quantized_view<F> row_range(const quantized_matrix<F>& q, std::size_t first, std::size_t count) {
-  return row_range(q.view(), first, count);
-}
-
-}  // namespace ufp4::gpu::inline UFP4_GPU
-
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 template <any_block_format F>
@@ -117,6 +90,29 @@ void check_group(const As& a, const Bs& b, const Cs& c, const gemm_options& opti
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
 
 namespace ufp4::gpu::inline UFP4_GPU {
+
+/// Rows first .. first + count - 1 of a quantized matrix in device memory; the conditions are those of the host's
+/// row_range.
+template <any_block_format F>
+quantized_view<F> row_range(const quantized_view<F>& q, std::size_t first, std::size_t count) {
+  constexpr auto height = static_cast<std::size_t>(F::block.rows);
+  detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows out of range: ", first, " + ", count,
+                  " > ", q.rows());
+  detail::expects(first % height == 0 || count == 0, "row_range: first must be a multiple of the block's ", height,
+                  " rows, got ", first);
+  const std::size_t blocks = q.padded_cols() / F::block_size;
+  return {q.codes().subspan(first * q.padded_cols() / 2, count * q.padded_cols() / 2),
+          q.scales().subspan(first / height * blocks, (count + height - 1) / height * blocks),
+          q.tensor_scale(),
+          count,
+          q.cols(),
+          q.transform()};
+}
+/// The same for a matrix with memory of its own.
+template <any_block_format F>
+quantized_view<F> row_range(const quantized_matrix<F>& q, std::size_t first, std::size_t count) {
+  return row_range(q.view(), first, count);
+}
 
 /// The same as the host's (gemm_grouped.hpp): C[e] = alpha * A[e] * B[e]^T + beta * C[e]. Outputs must not overlap, any
 /// product may have no rows, and there is no bias. With exact_blocks each product has the bits of its own

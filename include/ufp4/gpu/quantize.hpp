@@ -18,35 +18,6 @@
 #include <ufp4/gpu/matrix.hpp>
 #include <ufp4/matrix/checks.hpp>
 
-namespace ufp4::gpu::inline UFP4_GPU {
-
-/// The policies of one of the two outputs: quantize_both(..., with(hadamard<16>{}), with(stochastic{.seed = 1})).
-template <class Options>
-struct policy_set {
-  Options options;  ///< the policies of the call
-};
-/// Collects policies into a policy_set.
-template <class... Policies>
-auto with(const Policies&... policies) {
-  auto options = detail::collect(policies...);
-  return policy_set<decltype(options)>{options};
-}
-
-/// The kernel that a call would run.
-struct quantize_explanation {
-  const char* operation = "";  ///< the operation
-  const char* kernel = "";     ///< the name of its kernel
-  std::string note;            ///< why a faster kernel is not used; may be empty
-
-  /// All members in one line.
-  std::string text() const {
-    const std::string line = detail::concat(operation, ": ", kernel);
-    return note.empty() ? line : line + "; " + note;
-  }
-};
-
-}  // namespace ufp4::gpu::inline UFP4_GPU
-
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 inline constexpr std::size_t amax_bytes = 256;  ///< of workspace for the amax of a tensor, aligned to 256
@@ -159,6 +130,31 @@ std::string kernel_note(const quantize_task& task, const O&) {
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
 
 namespace ufp4::gpu::inline UFP4_GPU {
+
+/// The policies of one of the two outputs: quantize_both(..., with(hadamard<16>{}), with(stochastic{.seed = 1})).
+template <class Options>
+struct policy_set {
+  Options options;  ///< the policies of the call
+};
+/// Collects policies into a policy_set.
+template <class... Policies>
+auto with(const Policies&... policies) {
+  auto options = detail::collect(policies...);
+  return policy_set<decltype(options)>{options};
+}
+
+/// The kernel that a call would run.
+struct quantize_explanation {
+  const char* operation = "";  ///< the operation
+  const char* kernel = "";     ///< the name of its kernel
+  std::string note;            ///< why a faster kernel is not used; may be empty
+
+  /// All members in one line.
+  std::string text() const {
+    const std::string line = detail::concat(operation, ": ", kernel);
+    return note.empty() ? line : line + "; " + note;
+  }
+};
 
 /// Quantizes x. F is a block_format or a compat preset. See the top of this file.
 template <quantizer_target F, matrix_scalar T, class... Policies>

@@ -100,13 +100,9 @@ UFP4_DEVICE T shuffle_xor(T v, unsigned mask) {
 }
 
 #define UFP4_RUNTIME(name) hip##name
-using error = hipError_t;
-inline constexpr error success = hipSuccess;
-inline constexpr error invalid_argument = hipErrorInvalidValue;
-inline constexpr error not_supported = hipErrorNotSupported;
 inline constexpr target_spelling target_spelling_of(int) { return {"gfx", 16}; }
 
-inline error allow_shared_bytes(const void*, std::size_t) { return success; }
+inline hipError_t allow_shared_bytes(const void*, std::size_t) { return hipSuccess; }
 
 /// The number after "gfx" in a target's name; features may follow it: "gfx90a:sramecc+:xnack-" is 0x90a.
 inline int architecture_of(const char* name) {
@@ -141,15 +137,15 @@ inline int compiled_of(int bound) {
 }
 
 /// The facts of a device. `probe`: the attributes of compiled_probe.
-inline error read_facts(int device, const hipFuncAttributes& probe, device_facts& out) {
+inline hipError_t read_facts(int device, const hipFuncAttributes& probe, device_facts& out) {
   hipDeviceProp_t properties;
-  if (error e = hipGetDeviceProperties(&properties, device); e != success) return e;
+  if (const auto e = hipGetDeviceProperties(&properties, device); e != hipSuccess) return e;
   out.architecture = architecture_of(properties.gcnArchName);
   out.processors = properties.multiProcessorCount;
   out.wave = properties.warpSize;
   out.shared_bytes = properties.sharedMemPerBlock;
   out.compiled = compiled_of(probe.maxThreadsPerBlock);
-  return success;
+  return hipSuccess;
 }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU
