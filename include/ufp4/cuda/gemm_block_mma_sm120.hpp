@@ -26,6 +26,7 @@
 
 #include <ufp4/cuda/block_mma_sm120.hpp>
 #include <ufp4/cuda/memory_sm80.hpp>
+#include <ufp4/cuda/mma_sm80.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
@@ -117,8 +118,7 @@ struct container_multiplier : mxfp4_multiplier {
                               std::uint32_t scales_b) {
     for (unsigned i = 0; i < 2; ++i) {
       float of_block[4] = {0, 0, 0, 0};
-      mma::mma_mxf8f6f4<mma::e4m3, mma::e4m3>(of_block, a.block[i], b.block[i], scales_a >> (8 * i),
-                                              scales_b >> (8 * i));
+      mma::mma_mxf8f6f4(of_block, a.block[i], b.block[i], scales_a >> (8 * i), scales_b >> (8 * i));
       for (unsigned e = 0; e < 4; ++e) sum[e] = sum[e] + of_block[e];
     }
   }

@@ -1,10 +1,9 @@
 // ufp4 - memory instructions of compute capability 8.0 and above: ldmatrix, and asynchronous copies to shared memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | load_matrix4, 2 | Called by every lane of the warp. Lane 8i + r passes the address of row r of the 8 x 8 matrix i |
+// | load_matrix4    | Called by every lane of the warp. Lane 8i + r passes the address of row r of the 8 x 8 matrix i |
 // |                 | of 16-bit elements: 16 bytes of shared memory, aligned to 16. Lane l receives in r[i] elements  |
-// |                 | 2 (l % 4) and 2 (l % 4) + 1 of row l / 4, the first in the low half: a fragment of mma.sync.    |
-// |                 | load_matrix2 ignores the addresses of lanes 16 to 31                                            |
+// |                 | 2 (l % 4) and 2 (l % 4) + 1 of row l / 4, the first in the low half: a fragment of mma.sync     |
 // | copy_async16, 4 | Copies 16 or 4 bytes, aligned to that size on both sides, from device to shared memory without  |
 // |                 | registers. If not `valid`, reads nothing and writes zeros. The bytes are undefined until the    |
 // |                 | copy has been waited for                                                                        |
@@ -49,12 +48,6 @@ UFP4_DEVICE void load_matrix4(std::uint32_t (&r)[4], const void* shared_row) {
   UFP4_PTX_SM80(simt::load_matrix(r, shared_row),
                 "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]),
                 "=r"(r[3]) : "r"(shared_address(shared_row)) : "memory");
-}
-
-UFP4_DEVICE void load_matrix2(std::uint32_t (&r)[2], const void* shared_row) {
-  UFP4_PTX_SM80(simt::load_matrix(r, shared_row),
-                "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]),
-                "=r"(r[1]) : "r"(shared_address(shared_row)) : "memory");
 }
 
 UFP4_DEVICE void copy_async16(void* shared, const void* global, bool valid) {

@@ -198,29 +198,47 @@ inline status save(const char* operation, const layer_side& side, saved_activati
   return {};
 }
 
+/// A matrix_view of any type, as an input and as an output.
+struct any_source : source {
+  template <matrix_scalar T>
+  any_source(const matrix_view<T>& x) : source(ufp4::detail::source_of(x)) {}
+};
+struct any_sink : sink {
+  template <matrix_scalar T>
+  any_sink(const matrix_view<T>& x) : sink(ufp4::detail::sink_of(x)) {}
+};
+
+template <class T>
+concept matrix_or_saved = ufp4::detail::plain_operand<T> || std::same_as<T, saved_activation>;
+
+/// A saved X^T is passed on as it is, a matrix as its source.
+using ufp4::detail::source_of;
+inline const saved_activation& source_of(const saved_activation& saved) { return saved; }
+
 // The three operations as calls. Their arguments need not be checked; without offsets the call is the dense one.
 
-inline layer_call forward_of(const bound_recipe& now, const source& x, const source& w, const sink& y,
+inline layer_call forward_of(const bound_recipe& now, const any_source& x, const any_source& w, const any_sink& y,
                              recipe::expert_offsets offsets) {
   const shape s = make_shape(x.rows, x.cols, y.cols, offsets);
-  return {{&now, 0, by_tokens(s, x)}, {&now, 1, by_weights(s, w)}, by_tokens(s, y)};
+  return {{&now, 0, by_tokens<source>(s, x)}, {&now, 1, by_weights<source>(s, w)}, by_tokens<sink>(s, y)};
 }
-inline layer_call backward_input_of(const bound_recipe& now, const source& dy, const source& w, const sink& dx,
-                                    recipe::expert_offsets offsets,
+inline layer_call backward_input_of(const bound_recipe& now, const any_source& dy, const any_source& w,
+                                    const any_sink& dx, recipe::expert_offsets offsets,
                                     recipe::write_mode mode = recipe::write_mode::overwrite) {
   const shape s = make_shape(dy.rows, dx.cols, dy.cols, offsets);
-  return {{&now, 2, by_tokens(s, dy)}, {&now, 3, transposed(by_weights(s, w))}, by_tokens(s, dx), mode};
+  const auto right = transposed(by_weights<source>(s, w));
+  return {{&now, 2, by_tokens<source>(s, dy)}, {&now, 3, right}, by_tokens<sink>(s, dx), mode};
 }
 /// `x`: the matrix, or its saved parts.
 template <class X>
-layer_call backward_weight_of(const bound_recipe& now, const source& dy, const X& x, const sink& dw,
+layer_call backward_weight_of(const bound_recipe& now, const any_source& dy, const X& x, const any_sink& dw,
                               recipe::expert_offsets offsets, recipe::write_mode mode = recipe::write_mode::overwrite) {
   const shape s = make_shape(dy.rows, dw.cols, dy.cols, offsets);
-  return {{&now, 4, transposed(by_tokens(s, dy))}, saved_operand(now, s, x), by_weights(s, dw), mode};
+  return {{&now, 4, transposed(by_tokens<source>(s, dy))}, saved_operand(now, s, x), by_weights<sink>(s, dw), mode};
 }
 
-inline status forward(const char* operation, const context& ctx, const bound_recipe& now, const source& x,
-                      recipe::expert_offsets offsets, const source& w, const sink& y, saved_activation* saved) {
+inline status forward(const char* operation, const context& ctx, const bound_recipe& now, const any_source& x,
+                      recipe::expert_offsets offsets, const any_source& w, const any_sink& y, saved_activation* saved) {
   return checked([&]() -> status {
     const shape s = recipe::detail::check_forward(operation, now, x, offsets, w, y, saved != nullptr);
     const layer_call call = forward_of(now, x, w, y, offsets);
@@ -233,39 +251,33 @@ inline status forward(const char* operation, const context& ctx, const bound_rec
     return save(operation, side, *saved, ctx.where);
   });
 }
-inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                             recipe::expert_offsets offsets, const source& w, const sink& dx, recipe::write_mode mode) {
+inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const any_source& dy,
+                             recipe::expert_offsets offsets, const any_source& w, const any_sink& dx,
+                             recipe::write_mode mode) {
   return checked([&] {
     recipe::detail::check_backward_input(operation, now, dy, offsets, w, dx);
     return queue_layer(operation, ctx, backward_input_of(now, dy, w, dx, offsets, mode));
   });
 }
-inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                              const source& x, recipe::expert_offsets offsets, const sink& dw,
-                              recipe::write_mode mode) {
+/// What a check and a call take of X: a matrix as it is, of a saved X^T the shapes and the parts.
+inline const source& shapes_of(const source& x) { return x; }
+inline const source& parts_of(const source& x) { return x; }
+inline const std::vector<saved_activation::part>& parts_of(const saved_activation& saved) { return saved.raw(); }
+inline std::vector<recipe::detail::saved_shape> shapes_of(const saved_activation& saved) {
+  std::vector<recipe::detail::saved_shape> shapes;
+  for (const auto& [side, block] : saved.raw())
+    shapes.push_back(
+        {side.rows, side.cols, block, side.transform, side.is_quantized, side.grid, side.scale, saved.made()});
+  return shapes;
+}
+/// `x`: the source of a matrix, or a saved_activation.
+template <class X>
+status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const any_source& dy,
+                       const X& x, recipe::expert_offsets offsets, const any_sink& dw, recipe::write_mode mode) {
   return checked([&] {
-    recipe::detail::check_backward_weight(operation, now, dy, x, offsets, dw);
-    return queue_layer(operation, ctx, backward_weight_of(now, dy, x, dw, offsets, mode));
+    recipe::detail::check_backward_weight(operation, now, dy, shapes_of(x), offsets, dw);
+    return queue_layer(operation, ctx, backward_weight_of(now, dy, parts_of(x), dw, offsets, mode));
   });
 }
-inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                              const saved_activation& saved, recipe::expert_offsets offsets, const sink& dw,
-                              recipe::write_mode mode) {
-  return checked([&] {
-    std::vector<recipe::detail::saved_shape> shapes;
-    for (const auto& [side, block] : saved.raw())
-      shapes.push_back(
-          {side.rows, side.cols, block, side.transform, side.is_quantized, side.grid, side.scale, saved.made()});
-    recipe::detail::check_backward_weight(operation, now, dy, shapes, offsets, dw);
-    return queue_layer(operation, ctx, backward_weight_of(now, dy, saved.raw(), dw, offsets, mode));
-  });
-}
-
-template <class T>
-concept matrix_or_saved = ufp4::detail::plain_operand<T> || std::same_as<T, saved_activation>;
-
-/// A saved X^T is passed on as it is, a matrix as its source.
-using ufp4::detail::source_of;
-inline const saved_activation& source_of(const saved_activation& saved) { return saved; }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
