@@ -1,9 +1,8 @@
 // ufp4 - the block-scaled multiply-and-add of compute capability 12.0 (sm_120a, sm_121a): mma.sync with .block_scale.
 // SPDX-License-Identifier: Apache-2.0
 //
-// d += (scale_a a) (scale_b b): each element of a row of a and of a column of b is first multiplied by the scale of its
-// block along K. Fragments are as in mma_sm80.hpp, with g = lane / 4, t = lane % 4, and e counted from the low bits of
-// a register:
+// d += (scale_a a) (scale_b b): each element of a row of a and of a column of b is multiplied by the scale of its block
+// along K. Fragments as in mma_sm80.hpp: g = lane / 4, t = lane % 4, e is counted from a register's low bits:
 //
 // | register   | K = 64: 8 elements of 4 bits | K = 32: 4 elements in bytes of 8 bits |
 // |------------|------------------------------|---------------------------------------|

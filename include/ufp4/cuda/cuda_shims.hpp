@@ -28,8 +28,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// Resolved by the compiler: 1 under --use_fast_math and --ftz=true, for which device code has no macro.
 extern "C" __device__ int __nvvm_reflect(const char*);
 
-/// No code in a proper build. Under flags that change the promised bits it is an instruction that no assembler knows
-/// and whose name says what to do.
+/// No code in a proper build. Under flags that change the promised bits: an unknown instruction, whose name says why.
 UFP4_DEVICE void reject_fast_math() {
   if (__nvvm_reflect("__CUDA_FTZ") != 0) asm volatile("ufp4_must_be_compiled_without_use_fast_math_and_ftz;");
 #if defined(__NVCC__)  // other compilers do not resolve this name
@@ -40,8 +39,7 @@ UFP4_DEVICE void reject_fast_math() {
 // The functions of the table in gpu/vendor.hpp.
 
 #if defined(UFP4_DEVICE_CODE)
-/// ptxas fuses a multiplication into a later addition unless an addition with an explicit rounding mode stands between
-/// them. x + -0 is x.
+/// ptxas fuses a product into a later addition unless an addition with a rounding mode stands between. x + -0 is x.
 UFP4_DEVICE float device_rounded(float x) {
   reject_fast_math();
   asm("add.rn.f32 %0, %0, 0f80000000;" : "+f"(x));
@@ -72,8 +70,7 @@ UFP4_DEVICE std::uint32_t device_pair_bf16(float first, float second) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
   return r;
 }
-/// sm_80 has no instruction for the product of pairs, so this is their fma with -0, which changes no product and keeps
-/// the sign of a zero.
+/// sm_80 multiplies no pairs, so this is their fma with -0, which changes no product, nor the sign of a zero.
 UFP4_DEVICE std::uint32_t device_multiply_bf16(std::uint32_t pair, std::uint32_t by) {
   std::uint32_t r;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(pair), "r"(by), "r"(0x80008000u));

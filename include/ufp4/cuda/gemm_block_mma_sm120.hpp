@@ -20,8 +20,7 @@
 //
 // Speed: codes and scales are copied to shared memory 16 bytes at a time, `block_mma_stages` - 1 stages ahead and
 // without registers. ldmatrix reads shared memory without bank conflicts; each warp computes 64 x 32 of C from 96 rows
-// of codes. E2M1 needs no arithmetic besides the multiplication, a container less than one and a half instructions for
-// each code.
+// of codes. E2M1 needs no arithmetic besides the multiplication, a container 1.5 instructions for each code.
 #pragma once
 
 #include <ufp4/cuda/block_mma_sm120.hpp>
@@ -90,8 +89,7 @@ struct mxfp4_multiplier : nvfp4_multiplier {
 };
 
 /// Two instructions of one block each. A lane has elements 8 t to 8 t + 7 of a block where the instruction expects 4 t
-/// to 4 t + 3 and 16 + 4 t to 19 + 4 t: the instruction gets the block's elements in another order, the same for A and
-/// B.
+/// to 4 t + 3 and 16 + 4 t to 19 + 4 t: the order of the block's elements is another one, the same for A and B.
 struct container_multiplier : mxfp4_multiplier {
   static constexpr const char* instruction = "mma.sync.m16n8k32.kind::mxf8f6f4.block_scale.scale_vec::1X";
   static bool holds(const grid4& grid) { return thread::fits_containers(grid); }
@@ -124,8 +122,7 @@ struct container_multiplier : mxfp4_multiplier {
   }
 };
 
-/// A stage: 128 rows of codes of A, 128 of B, 64 bytes each, then the words of scales: word w of row r is
-/// scales[w * 256 + r].
+/// A stage: 128 rows of codes of A, 128 of B, 64 bytes each, then scales: word w of row r is scales[w * 256 + r].
 template <class Multiplier>
 inline constexpr unsigned block_mma_stage_bytes =
     2 * block_mma_tile * (block_mma_depth / 2 + 4 * Multiplier::scale_words);
@@ -149,8 +146,7 @@ UFP4_DEVICE void copy_codes(const gemm_side& side, std::size_t first_row, std::s
   }
 }
 
-/// The same for the scales of both sides. Outside a side the bytes are 0: a scale of 0, or of 2^-127 for e8m0, in both
-/// cases times codes of zero.
+/// The same for the scales of both sides. Outside a side the bytes are 0: scales of 0 or 2^-127, times codes of zero.
 template <class Multiplier>
 UFP4_DEVICE void copy_scales(const block_mma_job& job, std::size_t first_row, std::size_t first_col, std::size_t k,
                              std::uint32_t* to) {

@@ -301,8 +301,7 @@ struct dots_worker {
   }
 };
 
-/// Each thread block computes one tile. Consecutive blocks compute tiles of the same columns of C: they read the same
-/// rows of B.
+/// Each thread block computes one tile. Consecutive blocks have tiles of the same columns of C: the same rows of B.
 template <class Tile, unsigned kind>
 UFP4_KERNEL(Tile::threads)
 multiply_dots(UFP4_PARAMETER dots_job job) {
@@ -325,8 +324,7 @@ inline std::uint32_t dot_magic(const gemm_job& job) {
   return static_cast<std::uint32_t>(dot_exponent(job) + 23 + 127) << 23 | 0x00400000u;
 }
 
-/// Are the integers of both grids signed bytes, code 0 zero, and the block dot products below 2^22 and, times the
-/// units, floats?
+/// Are both grids' integers signed bytes, code 0 zero, and block dot products below 2^22 and, times the units, floats?
 inline bool byte_dots_are_exact(const gemm_job& job) {
   return exact_dots_below(job, 1 << 22) && integer_amax(job.left.grid) <= 127 && integer_amax(job.right.grid) <= 127 &&
          job.left.grid.integer[0] == 0 && job.right.grid.integer[0] == 0;

@@ -1,8 +1,7 @@
 // ufp4 - gemm_wgmma_sm90: quantized_gemm, fast and folded_bf16, on Hopper: TMA copies, decoding to bf16, wgmma.
 // SPDX-License-Identifier: Apache-2.0
 //
-// An experimental kernel: compiled only with UFP4_EXPERIMENTAL, and checked at its first call
-// (cuda/first_call_check.hpp).
+// Experimental: compiled only with UFP4_EXPERIMENTAL, and checked at its first call (cuda/first_call_check.hpp).
 //
 // A thread block computes 128 x 128 of C in steps of 64 columns of K. Its four warpgroups have two roles:
 //
@@ -92,8 +91,7 @@ struct wgmma_worker {
     sync_block();
   }
 
-  /// Called by one thread: starts the copies of a step's codes. Columns and rows outside the operands are copied as
-  /// zeros and count as bytes of the transfer.
+  /// Called by one thread: starts the copies of a step's codes; outside the operands zeros, which count as bytes.
   UFP4_DEVICE void fetch(unsigned step) const {
     const unsigned stage = step % tile::stages;
     mma::barrier_wait(bar(codes_empty, stage), phase(step) ^ 1u);

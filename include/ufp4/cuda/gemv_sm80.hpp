@@ -59,8 +59,7 @@ struct gemv_plan {
 
   UFP4_HD unsigned blocks_shift() const { return 9 - block_shift; }
   UFP4_HD unsigned blocks() const { return 1u << blocks_shift(); }  ///< of a slab
-  /// Pairs (d, t) from one block to the next. 16 bytes of every column pair of two rows are then in different banks,
-  /// except with 16 columns.
+  /// Pairs (d, t) from one block to the next: except with 16 columns, column pairs of two rows are in different banks.
   UFP4_HD unsigned pair_stride() const { return rows * columns + (columns == 8 ? 4 : 8); }
   UFP4_HD unsigned narrow_at() const { return stages * stage_bytes; }
   UFP4_HD unsigned scales_at() const { return narrow_at() + columns * narrow_stride; }

@@ -24,9 +24,8 @@ UFP4_HD constexpr unsigned swizzled_offset(unsigned row, unsigned piece) { retur
 
 enum class swizzle : std::uint64_t { none = 0, bytes_128 = 2, bytes_64 = 4, bytes_32 = 6 };
 
-/// What the matrix descriptors of wgmma and tcgen05 have in common. Addresses and distances in bytes, multiples of 16
-/// in the shared state space. `stride`: from eight rows to the next eight; `leading`: from 16 bytes of a row to the
-/// next 16, ignored for swizzled rows.
+/// What the matrix descriptors of wgmma and tcgen05 have in common. In bytes, multiples of 16 in the shared state
+/// space. `stride`: from eight rows to the next; `leading`: from 16 bytes of a row to the next, ignored if swizzled.
 ///
 /// | bits 0-13    | 16-29        | 32-45       | 61-63   |
 /// |--------------|--------------|-------------|---------|

@@ -1,9 +1,8 @@
 // ufp4 - the tensor cores' multiply-and-add from compute capability 8.0 on: mma.sync with f16, bf16 and s8 operands.
 // SPDX-License-Identifier: Apache-2.0
 //
-// d += a b for a 16 x K tile a, a K x 8 tile b and a 16 x 8 tile d, distributed over the 32 lanes of a warp as in the
-// PTX ISA ("Matrix Fragments for mma.m16n8k16", "Matrix Fragments for mma.m16n8k32"). Every lane of the warp must call
-// it.
+// d += a b for a 16 x K tile a, a K x 8 tile b and a 16 x 8 tile d, distributed over the 32 lanes of a warp, which must
+// all call it, as in the PTX ISA ("Matrix Fragments for mma.m16n8k16", "... mma.m16n8k32").
 //
 // With g = lane / 4 and t = lane % 4, and e the index of an element in its register, counted from the low bits:
 //
@@ -20,8 +19,7 @@
 //
 // Guarantees: s32 sums are exact, modulo 2^32. For f32 sums PTX guarantees exact products and "at least single
 // precision", but neither the order nor the rounding. So a sum is the same on every device only if every partial sum,
-// in every order and with the term d, is a multiple of some u and below 2^24 u in magnitude. The payload of a NaN is
-// unspecified.
+// in every order and with d, is a multiple of some u and below 2^24 u. The payload of a NaN is unspecified.
 #pragma once
 
 #include <ufp4/cuda/ptx.hpp>

@@ -11,8 +11,7 @@
 // | fence_to_async  | makes this thread's stores to shared memory visible to the copy engine and wgmma, before it   |
 // |                 | signals other threads                                                                         |
 //
-// Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier", "cp.async.bulk.tensor"; CUDA
-// Driver API, cuTensorMapEncodeTiled.
+// Source: PTX ISA, "mbarrier" and "cp.async.bulk.tensor"; CUDA Driver API, cuTensorMapEncodeTiled.
 #pragma once
 
 #include <ufp4/cuda/memory_sm80.hpp>
@@ -42,8 +41,7 @@ inline auto tensor_map_encoder() {
   return found;
 }
 
-/// A packed matrix of rows x row_bytes bytes, aligned to 16 bytes, row_bytes a multiple of 16; boxes of box_rows x
-/// box_bytes.
+/// A packed matrix of rows x row_bytes, aligned to 16 bytes, row_bytes a multiple of 16; boxes of box_rows x box_bytes.
 inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t rows, std::size_t row_bytes,
                              unsigned box_rows, unsigned box_bytes) {
   const auto encode = tensor_map_encoder();

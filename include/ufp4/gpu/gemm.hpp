@@ -208,8 +208,7 @@ status quantized_gemm(const context& ctx, const A& a, const B& b, const matrix_v
       [&] { return detail::multiply(ctx, detail::viewed(a), detail::viewed(b), detail::sink_of(c), options); });
 }
 
-/// Bytes that context.workspace must have for quantized_gemm with the same arguments on the current device. Checks
-/// nothing.
+/// Bytes of context.workspace for quantized_gemm with the same arguments on the current device. Checks nothing.
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 std::size_t workspace_bytes(const context&, const A& a, const B& b, const matrix_view<T>& c,
                             const gemm_options& options = {}) {
@@ -219,8 +218,7 @@ std::size_t workspace_bytes(const context&, const A& a, const B& b, const matrix
   return call.operand_bytes + detail::kernel_bytes(call.job, device);
 }
 
-/// The kernel that quantized_gemm with the same arguments would run on the current device. Nothing is checked, read or
-/// queued.
+/// The kernel that quantized_gemm with the same arguments would run on this device. Nothing is checked, read or queued.
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 explanation explain(const context&, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
   device_facts device;

@@ -91,8 +91,7 @@ void check_group(const As& a, const Bs& b, const Cs& c, const gemm_options& opti
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// Rows first .. first + count - 1 of a quantized matrix in device memory; the conditions are those of the host's
-/// row_range.
+/// Rows first .. first + count - 1 of a quantized matrix in device memory; conditions as for the host's row_range.
 template <any_block_format F>
 quantized_view<F> row_range(const quantized_view<F>& q, std::size_t first, std::size_t count) {
   constexpr auto height = static_cast<std::size_t>(F::block.rows);

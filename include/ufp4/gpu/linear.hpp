@@ -6,8 +6,7 @@
 //
 // A call first queues the amax over the parts of all experts, if a format has two levels of scales. Then, for one
 // expert after the other, it queues the quantization of both operands into the workspace and their GEMM. If a kernel
-// multiplies many products in one launch, the operands of 32 experts come first and their GEMMs together, each with its
-// share of the device.
+// multiplies many products in one launch, the operands of 32 experts come first, then their GEMMs together.
 //
 // | workspace | linear_*_workspace_bytes of the same arguments: the operands of one expert, or of 32 that are     |
 // |           | multiplied together                                                                               |
@@ -72,8 +71,8 @@ status linear_backward_weight_grouped(const context& ctx, const recipe::bound_re
                                  dw, mode);
 }
 
-// For the operation with the same arguments on the current device; with `offsets` for the grouped one. Nothing is
-// checked, read or queued.
+// For the same arguments on the current device, `offsets` for the grouped operation. Nothing is checked, read or
+// queued.
 //
 // | *_workspace_bytes | bytes that context.workspace must have                                              |
 // | explain_*         | the kernels that it would run; no products if the facts of the device are not known |

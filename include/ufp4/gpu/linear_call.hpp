@@ -7,8 +7,7 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// The kernels that a linear operation would run. `left` and `right` are "" for an operand that is not quantized, was
-/// saved, or is empty.
+/// The kernels that a linear operation would run; "" for an operand that is not quantized, was saved, or is empty.
 struct linear_explanation {
   const char* operation = "";         ///< the operation
   const char* left = "";              ///< the kernel that quantizes the left operand
@@ -182,8 +181,7 @@ inline layer_side saved_operand(const bound_recipe& now, const shape& s, const s
   return {&now, 5, {}, std::move(parts)};
 }
 
-/// Queues a saved X^T. A part that is not quantized is copied, rounded to bf16, by the Hadamard kernel without
-/// transform.
+/// Queues a saved X^T. An unquantized part is copied as bf16 by the Hadamard kernel.
 inline status save(const char* operation, const layer_side& side, saved_activation& saved, stream where) {
   if (const error e = measure(side, where); e != success) return status_of(operation, e);
   saved.raw().clear();

@@ -184,8 +184,7 @@ quantize_explanation explain(const context&, const matrix_view<T>& x, const Poli
 }
 
 /// quantize<Rows>(x) and quantize<Cols>(transpose(x)), as a training step needs them of an activation or a gradient.
-/// Reads x once if both have formats and policies of the library in runs of at most 64 (see explain_both); the bits are
-/// the same in every case.
+/// Reads x once if both have formats and policies of the library in runs up to 64 (explain_both), with the same bits.
 template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = detail::options<>,
           class C = detail::options<>>
 status quantize_both(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<Rows>>& rows,

@@ -68,8 +68,7 @@ struct iu4_worker {
     for (unsigned i = 0; i < Op::sums; ++i) d[i] = static_cast<std::int32_t>(no_sum_bits);
   }
 
-  /// Chunks of 32 columns one after another, each with all its lines, 16 bytes a line: lanes that read 16 lines have no
-  /// bank conflict.
+  /// Chunks of 32 columns one after another, each with all its lines, 16 bytes a line: 16 lines have no bank conflict.
   UFP4_DEVICE unsigned char* line_of(unsigned step, unsigned chunk, unsigned line) const {
     return at.operands(step) + 16 * (chunk * Tile::lines + line);
   }
@@ -106,8 +105,7 @@ struct iu4_worker {
     }
   }
 
-  /// One instruction for every piece of the wave's tile; `ends`: it is the last one of a block. The scales are those of
-  /// its last columns.
+  /// An instruction for each piece of the wave's tile; `ends`: a block's last. Scales are those of its last columns.
   UFP4_DEVICE void multiply_columns(unsigned step, unsigned chunk, unsigned i, bool ends) {
     const unsigned sixteen = 2 * chunk + (i + 1) * (Op::depth / 16) - 1;
     fragment a[Tile::down], b[Tile::across];

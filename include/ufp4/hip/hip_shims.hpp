@@ -35,8 +35,7 @@ UFP4_DEVICE void device_apart(float* values, unsigned count) {
   for (unsigned i = 0; i < count; ++i) asm("" : "+v"(values[i]));
 }
 
-/// v_perm_b32 takes one byte of selector for each byte of the result, and as its second operand the word whose bytes
-/// have the lower numbers.
+/// v_perm_b32 has a byte of selector for each byte of the result; its second operand has the bytes of lower numbers.
 UFP4_DEVICE std::uint32_t device_byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selector) {
   const std::uint32_t pairs = (selector | selector << 8) & 0x00FF00FFu;
   return __builtin_amdgcn_perm(y, x, (pairs | pairs << 4) & 0x0F0F0F0Fu);
@@ -113,8 +112,7 @@ inline int architecture_of(const char* name) {
 }
 
 /// Architectures that differ in the instructions that kernels use. In code for the i-th the probe's bound on the
-/// threads is 64 (i + 1). The last, 0x900, stands for all others, generic targets too: kernels compiled for it contain
-/// no matrix instruction.
+/// threads is 64 (i + 1). The last, 0x900, stands for all others, generic targets too, without matrix instructions.
 inline constexpr int probed_architectures[] = {0x90a, 0x942, 0x950, 0x1100, 0x1201, 0x900};
 #if defined(__gfx90a__)
 inline constexpr int probe_threads = 64;

@@ -26,8 +26,7 @@ inline int significant_bits(scale_kind kind) {
   return 24;
 }
 
-/// Does every value * scale of a side have at most the 8 significant bits of bf16? Its range is not considered. A
-/// factor of one bit changes only the exponent.
+/// Does every value * scale of a side have at most bf16's 8 significant bits? A factor of one bit changes the exponent.
 inline bool products_fit(const gemm_side& side) {
   if (!side.is_quantized) return side.plain.kind == dtype::bf16 || side.rounds_plain_to_bf16;
   const int value = significant_bits(side.grid), scale = significant_bits(side.scale);

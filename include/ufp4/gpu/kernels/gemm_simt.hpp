@@ -4,9 +4,8 @@
 // The last row of every table. A thread block computes 64 x 64 of C. It decodes 32 columns of K at a time to floats in
 // shared memory, so a code is decoded once for 64 products; a thread has 4 x 4 sums and reads 8 floats for 16 fma.
 //
-// Bits: those of exact_blocks (numerics 6) in every mode except folded_bf16. For two exact grids the floats are the
-// grids' integers, whose chain of fma is their exact dot product; for others they are the values, whose chain of fma is
-// the definition.
+// Bits: those of exact_blocks (numerics 6) in every mode except folded_bf16. The floats of two exact grids are their
+// integers, whose chain of fma is the exact dot product; of others the values, whose chain is the definition.
 #pragma once
 
 #include <ufp4/gpu/hadamard.hpp>

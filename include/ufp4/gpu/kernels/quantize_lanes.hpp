@@ -63,8 +63,7 @@ UFP4_DEVICE void store_codes(const lanes_side& side, const grid_place& at, const
   }
 }
 
-/// Codes and scale of sixteen elements as they were read. Every lane of the wave must call it, with zeros outside the
-/// matrix.
+/// Codes and scale of sixteen elements as read, zeros outside the matrix. Every lane of the wave must call it.
 UFP4_DEVICE void code_sixteen(const lanes_side& side, const tensor_constants& tensor, const grid_place& at,
                               float (&v)[thread::run_of_thread], quantize_report& seen) {
   const quantize_task& task = side.task;

@@ -72,8 +72,7 @@ inline unsigned lanes_of(std::size_t elements) {
   return elements <= thread::run_of_thread ? 1 : static_cast<unsigned>(elements / thread::run_of_thread);
 }
 
-/// Can the lanes kernels quantize this format with this rule? A search for the scale, or blocks that sixteen lanes
-/// cannot hold, need more than registers.
+/// Can the lanes kernels quantize this? A search for the scale, or longer blocks, need more than registers.
 inline bool takes_lanes(const quantize_task& task) {
   const block_shape& b = task.job.format.block;
   const bool square = b.rows == 16 && b.cols == 16 && task.job.transform.n <= 16;
@@ -115,8 +114,7 @@ inline error queue_lanes(const quantize_task& task, stream where) {
                       where, job);
 }
 
-/// Queues a quantization with task.rounding and task.rule. It writes codes, scales and the tensor scale of a two-level
-/// format, and adds to the report.
+/// Queues a quantization: codes, scales and the tensor scale of a two-level format are written, the report is added to.
 inline error queue_quantize(const quantize_task& task, stream where) {
   if (takes_lanes(task)) return queue_lanes(task, where);
   return queue_blocks(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);

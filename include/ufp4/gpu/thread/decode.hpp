@@ -59,8 +59,7 @@ struct half_table {
   }
 };
 
-/// The multiples of grid.unit, for grids with exact_products whose multiples lie in [-128, 127]: every grid of
-/// numerics 1.
+/// The multiples of grid.unit, for grids with exact_products and multiples in [-128, 127]: every grid of numerics 1.
 UFP4_HD constexpr byte_table s8_table_of(const grid4& grid) {
   byte_table t;
   for (unsigned c = 0; c < 16; ++c) t.set(c, static_cast<std::uint32_t>(static_cast<std::int32_t>(grid.integer[c])));

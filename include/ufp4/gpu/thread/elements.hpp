@@ -128,8 +128,7 @@ UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, cons
 struct grid_place {
   std::size_t row = 0, sixteen = 0;  ///< the row, and the column divided by 16
 };
-/// The place with index `at` where each row has `across` places. The division is done in 32 bits if they suffice: a
-/// 64-bit division takes a hundred instructions.
+/// The place with index `at` in rows of `across` places. Divides in 32 bits if it can: 64 bits take 100 instructions.
 UFP4_DEVICE grid_place split(std::size_t at, std::size_t across) {
   if (at <= 0xFFFFFFFFu && across <= 0xFFFFFFFFu) {
     const auto n = static_cast<std::uint32_t>(at), by = static_cast<std::uint32_t>(across);
