@@ -5,14 +5,13 @@
 //
 // A thread block computes rows x cols of C in steps of 64 columns of K. The pipeline has three stages:
 //
-// | copy     | codes to shared memory: cp.async, 16 bytes (32 codes of a row) for each thread, three steps ahead. A  |
-// |          | thread decodes what it has copied itself, so no barrier is needed in between. Its scales are loaded   |
-// |          | to registers one step ahead                                                                           |
-// | decode   | once for each thread block, to one of two buffers of bf16: byte permutes (thread/decode.hpp) and one  |
-// |          | multiplication for each pair. Decoding in the registers of every warp would repeat it 2 to 4 times.   |
-// |          | Integer instructions, at half the rate of others, would then be the limit: about 20 for each thread   |
-// |          | and 8 codes, against 8 cycles of an mma                                                               |
-// | multiply | ldmatrix from the other buffer, mma m16n8k16 with binary32 sums                                       |
+// | copy     | codes to shared memory: cp.async, 16 bytes (32 codes of a row) for each thread, three steps ahead. A |
+// |          | thread decodes what it has copied itself, without a barrier. Its scales are loaded one step ahead    |
+// | decode   | once for each thread block, to one of two buffers of bf16: byte permutes (thread/decode.hpp) and one |
+// |          | multiplication for each pair. Decoding in the registers of every warp would repeat it 2 to 4 times.  |
+// |          | Integer instructions, at half the rate of others, would be the limit: about 20 a thread for 8 codes, |
+// |          | against 8 cycles of an mma                                                                           |
+// | multiply | ldmatrix from the other buffer, mma m16n8k16 with binary32 sums                                      |
 //
 // Of the two warps that share a scheduler one decodes first and the other multiplies first, so both pipes are busy; one
 // barrier for each step suffices. Rows of the buffers are 128 bytes. The index of a 16-byte piece is exclusive-ored

@@ -14,8 +14,7 @@
 // |        | three stages deep; 11 integer instructions decode eight codes to two registers of bytes                 |
 // |        | (thread/decode.hpp), which four mma use                                                                 |
 // | order  | the order along K within a block is free if both sides agree, so a lane takes codes that are contiguous |
-// | banks  | a row of the tile is 16 bytes longer than its codes, so the eight rows that a warp reads at once are in |
-// |        | different banks                                                                                         |
+// | banks  | a row of the tile is 16 bytes longer than its codes: eight rows, read at once, are in different banks   |
 // | scales | are loaded to registers a step ahead, and decoded to floats once for each tile                          |
 #pragma once
 

@@ -15,7 +15,6 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// The table.
 inline constexpr const gemm_kernel* cuda_gemm_kernels[] = {
     &detail::gemm_library_blocks, &kernels::gemv_blocks_sm80,         &kernels::gemm_nvfp4_sm120,
     &kernels::gemm_mxfp4_sm120,   &kernels::gemm_mx_containers_sm120, &kernels::gemm_nvfp4_tcgen05,

@@ -5,11 +5,10 @@
 //
 // A thread block computes 128 x 128 of C in steps of 64 columns of K. Its four warpgroups have two roles:
 //
-// | producers, 2 | one thread for each row of either operand. One of them starts the TMA copies of both operands'   |
-// |              | codes, 32 bytes for each row, four steps ahead. Each reads the codes and scales of its row,      |
-// |              | multiplies them to bf16 and stores 128 swizzled bytes                                            |
-// | consumers, 2 | 64 rows of C each: four wgmma m64n128k16 for each step, issued before the previous step's are    |
-// |              | waited for                                                                                       |
+// | producers, 2 | one thread for each row of either operand. One of them starts the TMA copies of both operands'  |
+// |              | codes, 32 bytes for each row, four steps ahead. Each reads the codes and scales of its row,     |
+// |              | multiplies them to bf16 and stores 128 swizzled bytes                                           |
+// | consumers, 2 | 64 rows of C each: four wgmma m64n128k16 for each step, before the previous step's are complete |
 //
 // Codes and decoded operands have four stages each, and each stage a pair of barriers: full and empty. Scales are
 // loaded to registers one step ahead: the four scales of a step are 4 bytes for each row, and TMA copies at least 16.

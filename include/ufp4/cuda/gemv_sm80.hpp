@@ -6,14 +6,12 @@
 // time, 64 columns in each warp, so that 4096 rows already fill a device:
 //
 // | weights  | are copied through shared memory once, 16 bytes for each cp.async, three slabs ahead: 12 KB in flight  |
-// |          | for each thread block, which hides the memory latency. A warp copies what it multiplies, so no barrier |
-// |          | is needed in between                                                                                   |
+// |          | for each thread block, which hides the latency. A warp copies what it multiplies: no barrier is needed |
 // | decoding | of weights is done in registers, 11 integer instructions for 8 codes (thread/decode.hpp), once for all |
 // |          | narrow rows; of narrow rows to signed bytes in shared memory, once in a slab for all warps             |
-// | blocks   | warps compute the block dot products d and the products t = fl(sA * sB) and store both to shared       |
-// |          | memory                                                                                                 |
-// | sums     | one thread for each output computes acc = fma(d, t, acc), block by block, while the other warps        |
-// |          | continue with the next slab                                                                            |
+// | blocks   | warps compute block dot products d and products t = fl(sA * sB), both to shared memory                 |
+// | sums     | one thread for each output computes acc = fma(d, t, acc), block by block; other warps go on to the     |
+// |          | next slab                                                                                              |
 //
 // So only the part whose order determines the bits, one fma for each block, is not parallel along K; `fast` and
 // `exact_blocks` are the same kernel. A block dot product is exact in integers, and one subtraction makes it a float as

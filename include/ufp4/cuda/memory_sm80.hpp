@@ -5,8 +5,7 @@
 // |                 | of 16-bit elements: 16 bytes of shared memory, aligned to 16. Lane l receives in r[i] elements  |
 // |                 | 2 (l % 4) and 2 (l % 4) + 1 of row l / 4, the first in the low half: a fragment of mma.sync     |
 // | copy_async16, 4 | Copies 16 or 4 bytes, aligned to that size on both sides, from device to shared memory without  |
-// |                 | registers. If not `valid`, reads nothing and writes zeros. The bytes are undefined until the    |
-// |                 | copy has been waited for                                                                        |
+// |                 | registers. If not `valid`, writes zeros without reading. The bytes are undefined until the wait |
 // | commit_copies   | Closes a group: the copies of this thread since the last commit                                 |
 // | wait_copies<n>  | Waits until all but the last n groups of this thread are complete. The copies are then visible  |
 // |                 | to this thread, and to others after a barrier                                                   |

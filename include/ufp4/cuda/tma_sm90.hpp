@@ -1,15 +1,13 @@
 // ufp4 - the copy engine of Hopper (TMA) and the barriers in shared memory that it signals.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | make_tensor_map | on the host: describes a matrix of bytes and the box that one copy transfers. The driver      |
-// |                 | encodes it; its entry point is queried from the runtime, so no program has to link libcuda    |
-// | copy_box        | called by one thread: copies the box at (column, row) of the matrix to shared memory, zeros   |
-// |                 | outside the matrix, and counts its bytes at the barrier                                       |
-// | barrier_*       | a barrier completes a phase when the expected arrivals and bytes have come; wait(b, parity)   |
-// |                 | returns when the phase of that parity is complete. A new barrier is in phase 0, so wait(b, 1) |
-// |                 | returns at once                                                                               |
-// | fence_to_async  | makes this thread's stores to shared memory visible to the copy engine and wgmma, before it   |
-// |                 | signals other threads                                                                         |
+// | make_tensor_map | on the host: describes a matrix of bytes and the box that one copy transfers. The driver    |
+// |                 | encodes it; its entry point is queried from the runtime, so no program has to link libcuda  |
+// | copy_box        | called by one thread: copies the box at (column, row) of the matrix to shared memory, zeros |
+// |                 | outside the matrix, and counts its bytes at the barrier                                     |
+// | barrier_*       | a phase is complete when the expected arrivals and bytes have come; wait(b, parity) returns |
+// |                 | when the phase of that parity is complete. The first phase is 0: wait(b, 1) returns at once |
+// | fence_to_async  | orders this thread's stores to shared memory before what the copy engine and wgmma read     |
 //
 // Source: PTX ISA, "mbarrier" and "cp.async.bulk.tensor"; CUDA Driver API, cuTensorMapEncodeTiled.
 #pragma once

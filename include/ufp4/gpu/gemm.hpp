@@ -147,17 +147,14 @@ error queue_operand(const quantize_request<F, T, R, S>& r, const gemm_side& side
 
 /// Checks that only a GPU needs: the memory of the tensor scale and of the report.
 template <viewed_operand T>
-void check_device_operand(const char*, const char*, const T&, const byte_range&) {}
-template <any_block_format F>
-void check_device_operand(const char* operation, const char* name, const quantized_view<F>& q, const byte_range& c) {
-  const auto at = reinterpret_cast<std::uintptr_t>(q.tensor_scale());
-  expects(at == 0 || !c.overlaps({at, at + sizeof(float)}), operation, ": C overlaps the tensor scale of ", name);
-}
-template <class F, class T, rounding_policy R, any_scale_rule S>
-void check_device_operand(const char* operation, const char* name, const quantize_request<F, T, R, S>& r,
-                          const byte_range&) {
-  expects(r.options.report == nullptr, operation, ": count_into of ", name,
-          " is in host memory, which a kernel cannot write; quantize it first, with count_at");
+void check_device_operand(const char* operation, const char* name, const T& x, const byte_range& c) {
+  if constexpr (coded_operand<T>) {
+    const auto at = reinterpret_cast<std::uintptr_t>(x.tensor_scale());
+    expects(at == 0 || !c.overlaps({at, at + sizeof(float)}), operation, ": C overlaps the tensor scale of ", name);
+  } else if constexpr (request_operand<T>) {
+    expects(x.options.report == nullptr, operation, ": count_into of ", name,
+            " is in host memory, which a kernel cannot write; quantize it first, with count_at");
+  }
 }
 
 template <viewed_operand A, viewed_operand B>

@@ -8,10 +8,9 @@
 // expert after the other, it queues the quantization of both operands into the workspace and their GEMM. If a kernel
 // multiplies many products in one launch, the operands of 32 experts come first, then their GEMMs together.
 //
-// | workspace | linear_*_workspace_bytes of the same arguments: the operands of one expert, or of 32 that are     |
-// |           | multiplied together                                                                               |
-// | saved     | X^T for wgrad, in memory of the caller: linear_saved_bytes of it, valid until wgrad has run       |
-// | explain   | explain_linear_*: which kernels quantize, and which multiply                                      |
+// | workspace | linear_*_workspace_bytes of the same arguments: the operands of one expert, or of 32 together |
+// | saved     | X^T for wgrad, in memory of the caller: linear_saved_bytes of it, valid until wgrad has run   |
+// | explain   | explain_linear_*: which kernels quantize, and which multiply                                  |
 #pragma once
 
 #include <ufp4/gpu/linear_call.hpp>

@@ -5,12 +5,11 @@
 //   gpu::quantize<nvfp4>(ctx, transpose(x), out_t);                                     // blocks along x's columns
 //   gpu::quantize_both<nvfp4>(ctx, x, out, out_t, gpu::with(), gpu::with(stochastic{.seed = 7}));  // one pass over x
 //
-// | bits      | the host's (numerics.md), for every format, preset, policy, stride and sharding                  |
-// | policies  | the host's, in any order, except count_into; and tensor_amax_at, count_at (device_policies.hpp)  |
-// | out       | has x's shape and the given transform; codes, scales and the tensor scale are written            |
-// | workspace | workspace_bytes<F>(ctx, x, policies...): 256 bytes if the amax of the tensor must be computed,   |
-// |           | else none                                                                                        |
-// | errors    | the host's messages; nothing is queued                                                           |
+// | bits      | the host's (numerics.md), for every format, preset, policy, stride and sharding                 |
+// | policies  | the host's, in any order, except count_into; and tensor_amax_at, count_at (device_policies.hpp) |
+// | out       | has x's shape and the given transform; codes, scales and the tensor scale are written           |
+// | workspace | workspace_bytes<F>(ctx, x, policies...): 256 if the tensor's amax must be computed, or 0        |
+// | errors    | the host's messages; nothing is queued                                                          |
 #pragma once
 
 #include <ufp4/gpu/device_policies.hpp>

@@ -19,8 +19,7 @@
 // | UFP4_UNROLL                            | before a loop: unrolls it completely, so that arrays stay in registers   |
 // | thread_index, block_index, block_size, | as index3                                                                |
 // | grid_size                              |                                                                          |
-// | wave_size(), lane()                    | the number of threads that execute together (32, or 64 on some AMD       |
-// |                                        | GPUs), and the index of this thread among them                           |
+// | wave_size(), lane()                    | the number of threads that execute together, 32 or 64; this one's index  |
 // | sync_block(), sync_wave()              | barriers: every thread of the block, of the wave, must call them         |
 // | shuffle(v, lane), shuffle_xor(v, m)    | another lane's v: trivially copyable, its size a multiple of 4 bytes     |
 // | atomic_max, atomic_add                 | on device memory                                                         |

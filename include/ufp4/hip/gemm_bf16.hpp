@@ -16,8 +16,7 @@
 // |            | At most Kp nonzero numbers are flushed to zero, each below 2^-126: the Kp * 2^-126 of the bound     |
 // | CDNA 3     | seven of eight products lose less than 2^-24 of the greatest, together 7 * 2^-24 S; the running sum |
 // |            | loses that much of S twice for every eight: 7 + Kp / 4 + Kp / 1024, below Kp + 6 from Kp = 16 on    |
-// | the others | unknown; tests check the bound in the CPU simulator for sums rounded to nearest and for sums        |
-// |            | truncated to 24 bits                                                                                |
+// | the others | unknown; the CPU simulator checks the bound for sums rounded to nearest or truncated to 24 bits     |
 #pragma once
 
 #include <ufp4/gpu/kernels/folding.hpp>

@@ -4,11 +4,9 @@
 // A block of 256 threads computes 128 x 128 of C in steps of 32 columns of K, or 64 x 64 in steps of 64: a thread loads
 // 32 codes of one row, 16 bytes, and two scales in a step. A step works on three consecutive parts of K at once:
 //
-// | loaded     | codes and scales of the step after the next, to registers: a whole step hides the memory latency  |
-// | decoded    | the codes loaded in the previous step, once per thread block, to one of two buffers of 16-bit     |
-// |            | elements in shared memory                                                                         |
-// | multiplied | the elements in the other buffer: a wave of 64 computes 64 x 64 (32 x 32 of the small tile), a    |
-// |            | wave of 32 half of that                                                                           |
+// | loaded     | codes and scales of the step after the next, to registers: a whole step hides the memory latency |
+// | decoded    | the codes of the previous step, once per block, to one of two shared buffers of 16-bit elements  |
+// | multiplied | the other buffer: a wave of 64 computes 64 x 64 (small tile: 32 x 32), a wave of 32 half of that |
 //
 // so that one barrier a step is enough. Decoding in registers, directly before the multiplication, would be repeated by
 // every wave of a row of waves, and twice within a wave on gfx11.
@@ -151,8 +149,6 @@ struct matrix_place {
   UFP4_DEVICE void put(unsigned step, unsigned piece, const thread::words4& elements) const {
     *reinterpret_cast<thread::words4*>(operands(step) + piece_offset(line, 4 * half + piece)) = elements;
   }
-
-  // ---- Fragments ----
 
   UFP4_DEVICE unsigned wave_row() const { return wave / Tile::waves_across * Tile::down * 16; }
   UFP4_DEVICE unsigned wave_col() const { return wave % Tile::waves_across * Tile::across * 16; }

@@ -159,15 +159,10 @@ UFP4_DEVICE void store_scale(void* scales, scale_kind kind, std::size_t i, std::
 }
 
 /// The codes of sixteen elements, the first in the low nibble of word 0. Bytes from `count` on are read as 0.
-struct packed_sixteen {
-  std::uint32_t word[2];  ///< the bytes
-};
+using packed_sixteen = words2;
 /// Loads `count` bytes of codes, at most 8.
 UFP4_DEVICE packed_sixteen load_codes(const std::uint8_t* codes, unsigned count) {
-  if (count == 8 && reinterpret_cast<std::uintptr_t>(codes) % 8 == 0) {
-    const words2 both = *reinterpret_cast<const words2*>(codes);
-    return {{both.word[0], both.word[1]}};
-  }
+  if (count == 8 && reinterpret_cast<std::uintptr_t>(codes) % 8 == 0) return *reinterpret_cast<const words2*>(codes);
   packed_sixteen packed{};
   UFP4_UNROLL
   for (unsigned b = 0; b < 8; ++b)

@@ -35,10 +35,8 @@ UFP4_DEVICE sixteen_random_bits draw_sixteen(const stochastic& s, std::uint64_t 
 /// How to round to a grid.
 ///
 /// | levels           | by a loop over the levels                                                                 |
-/// | uniform          | the magnitudes are 0 .. 7 units: an addition whose last bit is the unit rounds to nearest |
-/// |                  | even                                                                                      |
-/// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the same with the unit of the value's binade, two codes in each   |
-/// |                  | binade                                                                                    |
+/// | uniform          | magnitudes 0 .. 7 units: an addition whose last bit is the unit rounds to nearest even    |
+/// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the same with the unit of the value's binade, which has two codes |
 struct rounding_plan {
   enum class grid : std::uint8_t { levels, uniform, two_bit_mantissa };  ///< How codes are computed.
   grid kind = grid::levels;                                              ///< how codes are computed
