@@ -97,11 +97,7 @@ class first_call_check {
     if (job.block > 32) depth = job.block * 2;
     const random_side left(job.left, job.block, rows, depth, 1), right(job.right, job.block, cols, depth, 2);
     const buffer<float> got(std::size_t{rows} * cols), want(got.size());
-    gemm_job tile;
-    tile.left = left.side;
-    tile.right = right.side;
-    tile.block = job.block;
-    tile.mode = job.mode;
+    gemm_job tile{.left = left.side, .right = right.side, .block = job.block, .mode = job.mode};
     const auto make = [&](const buffer<float>& c, runner by) {
       tile.out = {c.data(), dtype::f32, rows, cols, static_cast<std::ptrdiff_t>(cols), 1};
       return by(tile, device, {}, where);

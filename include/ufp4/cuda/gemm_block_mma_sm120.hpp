@@ -37,10 +37,11 @@ inline constexpr unsigned block_mma_threads = 256;  ///< 8 warps, 2 x 4, of 64 x
 
 struct block_mma_job {
   gemm_job gemm{};
-  thread::container_table left{}, right{};   ///< containers by code
-  bool wide_codes = false;                   ///< rows of codes are aligned to 16 bytes; else to 4
-  bool wide_scales = false;                  ///< rows of scales are aligned to 4 bytes; else to 1
-  unsigned left_shift = 0, right_shift = 0;  ///< log2 of the rows that share a scale
+  thread::container_table left{}, right{};  ///< containers by code
+  bool wide_codes = false;                  ///< rows of codes are aligned to 16 bytes; else to 4
+  bool wide_scales = false;                 ///< rows of scales are aligned to 4 bytes; else to 1
+  /// log2 of the rows that share a scale
+  unsigned left_shift = log2_of(gemm.left.block_rows), right_shift = log2_of(gemm.right.block_rows);
   tile_grid tiles{};
 };
 
@@ -265,8 +266,6 @@ error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::by
     job.left = thread::container_table_of(gemm.left.grid);
     job.right = thread::container_table_of(gemm.right.grid);
   }
-  job.left_shift = log2_of(gemm.left.block_rows);
-  job.right_shift = log2_of(gemm.right.block_rows);
   return launch_tiled(&block_mma_tiles<Multiplier>, job, gemm.out, block_mma_tile, block_mma_tile, block_mma_threads,
                       block_mma_stages * block_mma_stage_bytes<Multiplier>, where);
 }

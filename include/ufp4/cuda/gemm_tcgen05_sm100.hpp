@@ -50,8 +50,9 @@ bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
 
 struct tcgen05_job {
   gemm_job gemm{};
-  unsigned left_shift = 0, right_shift = 0;  ///< log2 of the rows that share a scale
-  bool wide_scales = false;                  ///< rows of scales are aligned to 4 bytes; else to 1
+  /// log2 of the rows that share a scale
+  unsigned left_shift = log2_of(gemm.left.block_rows), right_shift = log2_of(gemm.right.block_rows);
+  bool wide_scales = false;  ///< rows of scales are aligned to 4 bytes; else to 1
   tile_grid tiles{};
 };
 
@@ -205,8 +206,6 @@ tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
 template <mma::block_scale scale>
 error queue_tcgen05(const gemm_job& gemm, const device_facts&, std::span<std::byte>, stream where) {
   tcgen05_job job{.gemm = gemm};
-  job.left_shift = log2_of(gemm.left.block_rows);
-  job.right_shift = log2_of(gemm.right.block_rows);
   job.wide_scales = gemm.padded() / tcgen05_block<scale> % 4 == 0 && is_aligned(gemm.left.scales, 4) &&
                     is_aligned(gemm.right.scales, 4);
   return launch_tiled(&tcgen05_tiles<scale>, job, gemm.out, tcgen05_tile, tcgen05_tile, tcgen05_threads,

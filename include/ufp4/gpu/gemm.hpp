@@ -79,14 +79,8 @@ gemm_side side_of(const quantized_view<F>& q, int, workspace_cutter&, std::uint3
   side.tensor_scale = F::two_level ? q.tensor_scale() : nullptr;
   return side;
 }
-template <class T>
-gemm_side side_of(const unquantized_operand<T>& x, int block, workspace_cutter&, std::uint32_t*&) {
-  const std::size_t padded = padded_length(x.x.cols(), block, x.transform);
-  return side_of_plain(source_of(x.x), padded, x.transform);
-}
-template <class T>
-gemm_side side_of(const matrix_view<T>& x, int block, workspace_cutter& memory, std::uint32_t*& amax_bits) {
-  return side_of(unquantized(x), block, memory, amax_bits);
+inline gemm_side side_of(const plain_side& p, int block, workspace_cutter&, std::uint32_t*&) {
+  return side_of_plain(p.x, padded_length(p.x.cols, block, p.transform), p.transform);
 }
 template <class F, class T, rounding_policy R, any_scale_rule S>
 gemm_side side_of(const quantize_request<F, T, R, S>& r, int, workspace_cutter& memory, std::uint32_t*& amax_bits) {

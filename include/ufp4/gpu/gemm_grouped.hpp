@@ -14,6 +14,12 @@ void add_ranges(group_ranges& all, const quantized_view<F>& q, std::size_t entry
   add_range(all, q.tensor_scale(), q.tensor_scale() == nullptr ? 0 : sizeof(float), entry);
 }
 
+inline bool all_run(std::span<const explanation> products) {
+  for (const explanation& product : products)
+    if (*product.kernel == '\0') return false;
+  return true;
+}
+
 /// The facts of the share of the device that one product of a group has.
 inline device_facts shared_among(device_facts device, std::size_t products) {
   const int share = device.processors / static_cast<int>(products == 0 ? 1 : products);
@@ -153,9 +159,7 @@ std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& 
 /// Is there a kernel for every product of quantized_gemm_grouped with the same arguments on the current device?
 template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 bool can_run_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c, const gemm_options& options = {}) {
-  for (const explanation& e : explain_grouped(ctx, a, b, c, options))
-    if (*e.kernel == '\0') return false;
-  return a.size() == b.size() && a.size() == c.size();
+  return a.size() == b.size() && a.size() == c.size() && detail::all_run(explain_grouped(ctx, a, b, c, options));
 }
 
 /// Bytes that context.workspace must have for quantized_gemm_grouped with the same arguments on the current device.

@@ -49,14 +49,12 @@ struct layer_call {
             gemm_side_of(left, e).cols == 0);  // an expert without tokens adds nothing
   }
   gemm_job job(std::size_t e) const {
-    gemm_job j;
-    j.left = gemm_side_of(left, e);
-    j.right = gemm_side_of(right, e);
-    j.out = out[e];
-    j.block = static_cast<unsigned>(recipe::detail::block_of(*left.now, left.index).cols);
-    j.beta = mode == recipe::write_mode::add ? 1.0f : 0.0f;
-    j.mode = left.now->recipe().accumulate;
-    return j;
+    return {.left = gemm_side_of(left, e),
+            .right = gemm_side_of(right, e),
+            .out = out[e],
+            .block = static_cast<unsigned>(recipe::detail::block_of(*left.now, left.index).cols),
+            .beta = mode == recipe::write_mode::add ? 1.0f : 0.0f,
+            .mode = left.now->recipe().accumulate};
   }
   /// Is there a product whose kernel, with a share of the device, multiplies many in a launch?
   bool multiplies_many(const device_facts& share) const {
@@ -140,11 +138,7 @@ inline linear_explanation explain_layer(const char* operation, layer_call call) 
     all.products.push_back(explain_job(operation, call.job(e), call.device));
   return all;
 }
-inline bool runs(const linear_explanation& all) {
-  for (const explanation& product : all.products)
-    if (*product.kernel == '\0') return false;
-  return !all.products.empty();
-}
+inline bool runs(const linear_explanation& all) { return !all.products.empty() && all_run(all.products); }
 
 using recipe::detail::by_tokens, recipe::detail::by_weights, recipe::detail::transposed;
 using recipe::detail::make_shape, recipe::detail::shape;

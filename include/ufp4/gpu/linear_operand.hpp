@@ -61,6 +61,7 @@ struct layer_side {
   const recipe::operand_policy& policy() const { return now->recipe().operand(index); }
   bool quantizes() const { return policy().quantized && ready.empty(); }
   bool two_level() const { return quantizes() && policy().format.two_level; }
+  place place_of(std::size_t e) const { return places.empty() ? place{} : places[e]; }
   quantize_job job(std::size_t e) const {
     return recipe::detail::job_of(*now, index, parts[e], static_cast<std::uint32_t>(e));
   }
@@ -101,10 +102,8 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
     return out;
   }
   gemm_side out = side_of_format(job.format, job.x.rows, job.x.cols, job.transform);
-  if (!side.places.empty()) {
-    out.codes = side.places[e].codes;
-    out.scales = side.places[e].scales;
-  }
+  out.codes = side.place_of(e).codes;
+  out.scales = side.place_of(e).scales;
   out.tensor_scale = side.tensor_scale;
   return out;
 }
@@ -128,10 +127,8 @@ inline quantize_task task_of_part(const layer_side& side, std::size_t e) {
   task.job.counts = false;
   task.rule = bound.policy.rule;
   task.rounding = bound.rounding;
-  if (!side.places.empty()) {
-    task.codes = side.places[e].codes;
-    task.scales = side.places[e].scales;
-  }
+  task.codes = side.place_of(e).codes;
+  task.scales = side.place_of(e).scales;
   task.tensor_scale = side.tensor_scale;
   task.global_amax_bits = side.global_amax_bits;
   return task;

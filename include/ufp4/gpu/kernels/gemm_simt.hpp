@@ -149,11 +149,8 @@ inline std::size_t transformed_bytes(const gemm_side& side) {
 inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
   if (!needs_transform(side)) return success;
   const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
-  hadamard_job job;
-  job.x = side.plain;
-  job.out = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
-  job.transform = side.transform;
-  job.padded_cols = side.padded_cols;
+  const sink out{memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
+  const hadamard_job job{side.plain, out, side.transform, false, side.padded_cols};
   side.plain = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
   return queue_hadamard(job, where);
 }
