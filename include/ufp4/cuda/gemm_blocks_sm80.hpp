@@ -78,7 +78,6 @@ struct dots_worker {
   }
   UFP4_DEVICE float* scale_stage(unsigned s) const { return scales + s % 2 * step::blocks * Tile::lines; }
   UFP4_DEVICE unsigned steps() const { return (product.padded + step::depth(job) - 1) / step::depth(job); }
-
   UFP4_DEVICE unsigned blocks() const { return product.padded / job.block; }
 
   /// The side and its row that line `line` of the tile holds.
@@ -191,13 +190,6 @@ struct dots_worker {
     }
   }
 
-  UFP4_DEVICE void multiply(unsigned s, sums& to) const {
-    if constexpr (kind == 64)
-      multiply_chain(s, to);
-    else
-      multiply_short(s, to);
-  }
-
   UFP4_DEVICE void right_fragments(unsigned s, unsigned b, std::uint32_t (&out)[Tile::across][2]) const {
     UFP4_UNROLL
     for (unsigned j = 0; j < Tile::across; ++j) fragment(s, 1, Tile::rows + first_col() + 8 * j + g(), b, out[j]);
@@ -282,7 +274,10 @@ struct dots_worker {
       sync_block();
       copy_codes(s + 2);
       load_scales(s + 1, raw);
-      multiply(s, to);
+      if constexpr (kind == 64)
+        multiply_chain(s, to);
+      else
+        multiply_short(s, to);
     }
   }
 

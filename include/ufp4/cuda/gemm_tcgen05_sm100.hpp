@@ -6,8 +6,7 @@
 // | gemm_nvfp4_tcgen05 | E2M1, e4m3 scales, blocks of 16  | kind::mxf4nvf4.block_scale.scale_vec::4X  |
 // | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | kind::mxf4.block_scale.scale_vec::2X      |
 //
-// Experimental kernels, because the CPU simulator emulates neither tensor memory nor the asynchronous
-// proxy: compiled only with UFP4_EXPERIMENTAL, and checked at the first call (cuda/first_call_check.hpp).
+// Experimental (cuda/first_call_check.hpp): the simulator emulates neither tensor memory nor the asynchronous proxy.
 //
 // The design is kept simple: a thread block computes 128 x 128 of C with two stages of K = 256. Its four warps copy one
 // stage to shared memory while the matrix unit multiplies the other; one thread starts the copies of scales and four

@@ -179,11 +179,6 @@ struct wgmma_worker {
     mma::multiply_wait<0>();
     mma::settle_sums(sums);
   }
-
-  UFP4_DEVICE void store(const float* sums) const {
-    thread::store_tile<tile::rows, tile::cols, tile::threads>(job.job, first_row, first_col, sums, tile::sums_stride,
-                                                              *unfit() == 0);
-  }
 };
 
 #endif
@@ -212,7 +207,8 @@ struct wgmma_worker {
       staged[(row + mma::sum_row(t % 128, i)) * tile::sums_stride + mma::sum_col(t, i)] = sums[i];
   }
   sync_block();
-  worker.store(staged);
+  thread::store_tile<tile::rows, tile::cols, tile::threads>(job.job, worker.first_row, worker.first_col, staged,
+                                                            tile::sums_stride, *worker.unfit() == 0);
 #else
   __trap();
 #endif

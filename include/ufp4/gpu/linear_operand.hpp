@@ -67,7 +67,6 @@ struct layer_side {
   }
 };
 
-inline std::size_t code_bytes(const quantize_job& job) { return job.x.rows * job.padded_cols / 2; }
 inline std::size_t scale_bytes(const quantize_job& job) {
   return job.strips() * (job.padded_cols / static_cast<std::size_t>(job.format.block.cols)) *
          static_cast<std::size_t>(ufp4::detail::scale_bytes(job.format.scale));
@@ -82,7 +81,7 @@ inline void cut_side(layer_side& side, std::size_t together, bool keeps, workspa
     if (e % together == 0) memory = start;
     const auto job = side.job(e);
     const bool coded = side.quantizes();
-    auto* codes = memory.take<std::uint8_t>(coded ? code_bytes(job) : job.x.rows * job.x.cols * sizeof(bf16));
+    auto* codes = memory.take<std::uint8_t>(job.x.rows * (coded ? job.padded_cols / 2 : job.x.cols * sizeof(bf16)));
     side.places.push_back({codes, coded ? memory.take<std::byte>(scale_bytes(job)) : nullptr});
     if (furthest.used() < memory.used()) furthest = memory;
   }

@@ -176,9 +176,6 @@ struct matrix_place {
       }
     }
   }
-
-  /// Where C has the first of the wave's sums.
-  UFP4_DEVICE tile_place place_of_wave() const { return {first_row + wave_row(), first_col + wave_col()}; }
 };
 
 /// The sums of every wave, down x across pieces of 16 x 16 from `first` on, to C. Through shared memory, sixteen rows
@@ -249,8 +246,9 @@ gemm_matrix(const typename Worker::job_type job) {
     const grouped_product& product = job.product[product_of(job, block_index().x)];
     Worker worker(job, product, place_of_tile<tile>(product, block_index().x - product.first_tile));
     walk(worker);
-    store_waves<typename tile::Op>(job, product, worker.at.wave, worker.at.place_of_wave(), worker.acc,
-                                   worker.usable());
+    const auto& at = worker.at;
+    const tile_place first{at.first_row + at.wave_row(), at.first_col + at.wave_col()};
+    store_waves<typename tile::Op>(job, product, at.wave, first, worker.acc, worker.usable());
   } else {
     __builtin_trap();  // never launched: the table does not choose this kernel for this device
   }
