@@ -159,8 +159,8 @@ struct bf16_worker {
     if (how.rounds) {
       UFP4_UNROLL
       for (unsigned i = 0; i < 4; ++i)
-        pairs[i] = thread::pair_bf16(ufp4::detail::rounded(thread::low_bf16(pairs[i]) * scale),
-                                     ufp4::detail::rounded(thread::high_bf16(pairs[i]) * scale));
+        pairs[i] = thread::pair_bf16(rounded(thread::low_bf16(pairs[i]) * scale),
+                                     rounded(thread::high_bf16(pairs[i]) * scale));
     } else {
       const std::uint32_t both = thread::pair_bf16(scale, scale);  // exact: the scale has 8 bits at most
       UFP4_UNROLL

@@ -185,8 +185,8 @@ struct dots_worker {
   UFP4_DEVICE void finish(const std::int32_t (&d)[4], const float (&a)[2], const float (&b)[2], float (&acc)[4]) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
-      const float dot = ufp4::detail::to_float(static_cast<std::uint32_t>(d[i])) - ufp4::detail::to_float(job.magic);
-      acc[i] = ufp4::detail::fma(dot, a[i / 2] * b[i % 2], acc[i]);
+      const float dot = to_float(static_cast<std::uint32_t>(d[i])) - to_float(job.magic);
+      acc[i] = fma(dot, a[i / 2] * b[i % 2], acc[i]);
     }
   }
 

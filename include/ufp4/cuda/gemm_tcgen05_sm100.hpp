@@ -142,7 +142,7 @@ UFP4_DEVICE void store_tensor(const gemm_job& job, std::uint32_t tensor, bool em
     mma::load_tensor8(eight, tensor + (t / 32 * 32 << 16) + col);
     mma::wait_tensor_loads();
     UFP4_UNROLL
-    for (unsigned e = 0; e < 8; ++e) shared[t * pitch + col + e] = empty ? 0.0f : ufp4::detail::to_float(eight[e]);
+    for (unsigned e = 0; e < 8; ++e) shared[t * pitch + col + e] = empty ? 0.0f : to_float(eight[e]);
   }
   mma::tensor_fence_before_sync();
   sync_block();

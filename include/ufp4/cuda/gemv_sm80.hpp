@@ -175,16 +175,13 @@ struct gemv_worker {
   /// Stores this lane's four dot products of a block, with their factors, for rows g and g + 8 and two columns.
   UFP4_DEVICE void store_dots(const std::int32_t (&d)[4], unsigned block, unsigned column) const {
     const float a = narrow_scale(column)[block], b = narrow_scale(column + 1)[block];
-    const float zero = ufp4::detail::to_float(job.magic);
+    const float zero = to_float(job.magic);
     UFP4_UNROLL
     for (unsigned i = 0; i < 2; ++i) {
       const unsigned row = warp::row_of_lane() + 8 * i;
       const float s = weight_scale(row)[block];
-      const auto dot = [&](std::int32_t bits) {
-        return ufp4::detail::to_float(static_cast<std::uint32_t>(bits)) - zero;
-      };
-      const gemv_two_pairs two{
-          {{dot(d[2 * i]), ufp4::detail::rounded(a * s)}, {dot(d[2 * i + 1]), ufp4::detail::rounded(b * s)}}};
+      const auto dot = [&](std::int32_t bits) { return to_float(static_cast<std::uint32_t>(bits)) - zero; };
+      const gemv_two_pairs two{{{dot(d[2 * i]), rounded(a * s)}, {dot(d[2 * i + 1]), rounded(b * s)}}};
       *reinterpret_cast<gemv_two_pairs*>(pairs(block) + row * job.columns + column) = two;
     }
   }
@@ -224,7 +221,7 @@ struct gemv_worker {
     const unsigned count = rest < plan.blocks() ? static_cast<unsigned>(rest) : plan.blocks();
     for (unsigned block = 0; block < count; ++block) {
       const gemv_pair p = pairs(block)[place];
-      acc = ufp4::detail::fma(p.d, p.t, acc);
+      acc = fma(p.d, p.t, acc);
     }
   }
 

@@ -38,22 +38,21 @@ inline constexpr std::size_t most_together = 32;
 struct layer_call {
   layer_side left, right;
   ufp4::detail::buffer<sink> out;
-  recipe::write_mode mode = recipe::write_mode::overwrite;
+  write_mode mode = write_mode::overwrite;
   device_facts device{};          ///< for one product: its share, if many are multiplied together
   std::size_t together = 1;       ///< experts whose operands are in the workspace at the same time
   std::size_t operand_bytes = 0;  ///< of the workspace; that of the GEMM follows
 
   bool skips(std::size_t e) const {
     return out[e].rows == 0 || out[e].cols == 0 ||
-           (mode == recipe::write_mode::add &&
-            gemm_side_of(left, e).cols == 0);  // an expert without tokens adds nothing
+           (mode == write_mode::add && gemm_side_of(left, e).cols == 0);  // an expert without tokens adds nothing
   }
   gemm_job job(std::size_t e) const {
     return {.left = gemm_side_of(left, e),
             .right = gemm_side_of(right, e),
             .out = out[e],
             .block = static_cast<unsigned>(recipe::detail::block_of(*left.now, left.index).cols),
-            .beta = mode == recipe::write_mode::add ? 1.0f : 0.0f,
+            .beta = mode == write_mode::add ? 1.0f : 0.0f,
             .mode = left.now->recipe().accumulate};
   }
   /// Is there a product whose kernel, with a share of the device, multiplies many in a launch?
@@ -91,7 +90,7 @@ inline std::size_t layer_bytes(const layer_call& call) {
 /// The same for a call that is not prepared, for either mode of writing the output.
 inline std::size_t most_layer_bytes(const layer_call& call) {
   std::size_t most = 0;
-  for (const recipe::write_mode mode : {recipe::write_mode::overwrite, recipe::write_mode::add}) {
+  for (const write_mode mode : {write_mode::overwrite, write_mode::add}) {
     layer_call here = call;
     here.mode = mode;
     if (prepare_layer(here, {}) != success) return 0;
@@ -197,7 +196,7 @@ struct any_source : source {
 };
 struct any_sink : sink {
   template <matrix_scalar T>
-  any_sink(const matrix_view<T>& x) : sink(ufp4::detail::sink_of(x)) {}
+  any_sink(const matrix_view<T>& x) : sink(sink_of(x)) {}
 };
 
 template <class T>
@@ -210,13 +209,13 @@ inline const saved_activation& source_of(const saved_activation& saved) { return
 // The three operations as calls. Their arguments need not be checked; without offsets the call is the dense one.
 
 inline layer_call forward_of(const bound_recipe& now, const any_source& x, const any_source& w, const any_sink& y,
-                             recipe::expert_offsets offsets) {
+                             expert_offsets offsets) {
   const shape s = make_shape(x.rows, x.cols, y.cols, offsets);
   return {{&now, 0, by_tokens<source>(s, x)}, {&now, 1, by_weights<source>(s, w)}, by_tokens<sink>(s, y)};
 }
 inline layer_call backward_input_of(const bound_recipe& now, const any_source& dy, const any_source& w,
-                                    const any_sink& dx, recipe::expert_offsets offsets,
-                                    recipe::write_mode mode = recipe::write_mode::overwrite) {
+                                    const any_sink& dx, expert_offsets offsets,
+                                    write_mode mode = write_mode::overwrite) {
   const shape s = make_shape(dy.rows, dx.cols, dy.cols, offsets);
   const auto right = transposed(by_weights<source>(s, w));
   return {{&now, 2, by_tokens<source>(s, dy)}, {&now, 3, right}, by_tokens<sink>(s, dx), mode};
@@ -224,13 +223,13 @@ inline layer_call backward_input_of(const bound_recipe& now, const any_source& d
 /// `x`: the matrix, or its saved parts.
 template <class X>
 layer_call backward_weight_of(const bound_recipe& now, const any_source& dy, const X& x, const any_sink& dw,
-                              recipe::expert_offsets offsets, recipe::write_mode mode = recipe::write_mode::overwrite) {
+                              expert_offsets offsets, write_mode mode = write_mode::overwrite) {
   const shape s = make_shape(dy.rows, dw.cols, dy.cols, offsets);
   return {{&now, 4, transposed(by_tokens<source>(s, dy))}, saved_operand(now, s, x), by_weights<sink>(s, dw), mode};
 }
 
 inline status forward(const char* operation, const context& ctx, const bound_recipe& now, const any_source& x,
-                      recipe::expert_offsets offsets, const any_source& w, const any_sink& y, saved_activation* saved) {
+                      expert_offsets offsets, const any_source& w, const any_sink& y, saved_activation* saved) {
   return checked([&]() -> status {
     const shape s = recipe::detail::check_forward(operation, now, x, offsets, w, y, saved != nullptr);
     const layer_call call = forward_of(now, x, w, y, offsets);
@@ -244,8 +243,7 @@ inline status forward(const char* operation, const context& ctx, const bound_rec
   });
 }
 inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const any_source& dy,
-                             recipe::expert_offsets offsets, const any_source& w, const any_sink& dx,
-                             recipe::write_mode mode) {
+                             expert_offsets offsets, const any_source& w, const any_sink& dx, write_mode mode) {
   return checked([&] {
     recipe::detail::check_backward_input(operation, now, dy, offsets, w, dx);
     return queue_layer(operation, ctx, backward_input_of(now, dy, w, dx, offsets, mode));
@@ -265,7 +263,7 @@ inline std::vector<recipe::detail::saved_shape> shapes_of(const saved_activation
 /// `x`: the source of a matrix, or a saved_activation.
 template <class X>
 status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const any_source& dy,
-                       const X& x, recipe::expert_offsets offsets, const any_sink& dw, recipe::write_mode mode) {
+                       const X& x, expert_offsets offsets, const any_sink& dw, write_mode mode) {
   return checked([&] {
     recipe::detail::check_backward_weight(operation, now, dy, shapes_of(x), offsets, dw);
     return queue_layer(operation, ctx, backward_weight_of(now, dy, parts_of(x), dw, offsets, mode));

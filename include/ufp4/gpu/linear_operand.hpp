@@ -41,7 +41,7 @@ class saved_activation {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-using recipe::bound_recipe;
+using recipe::bound_recipe, recipe::expert_offsets, recipe::write_mode;
 
 /// All parts of one operand, and the memory of their codes.
 struct layer_side {

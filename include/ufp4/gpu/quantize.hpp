@@ -24,7 +24,6 @@ inline constexpr std::size_t amax_bytes = 256;  ///< of workspace for the amax o
 template <quantizer_target F, matrix_scalar T, class O>
 void check_quantize(const char* operation, const matrix_view<T>& x, const quantized_view<format_of<F>>& out,
                     const O& all) {
-  using ufp4::detail::expects;
   ufp4::detail::check_quantize<F>(operation, x, all.host, false, all.has_amax_at);
   expects(!all.has_amax_at || format_of<F>::two_level, operation,
           ": tensor_amax_at has no effect: the format has no tensor scale");

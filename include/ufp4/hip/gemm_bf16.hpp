@@ -52,8 +52,8 @@ struct matrix_bf16_worker {
     thread::words4 out;
     UFP4_UNROLL
     for (unsigned w = 0; w < 4; ++w) {
-      const float first = ufp4::detail::rounded(thread::low_float(s, w) * scale);
-      const float second = ufp4::detail::rounded(thread::high_float(s, w) * scale);
+      const float first = rounded(thread::low_float(s, w) * scale);
+      const float second = rounded(thread::high_float(s, w) * scale);
       out.word[w] = rounds ? thread::pair_bf16(first, second) : thread::upper_halves(first, second);
     }
     const bool all_zero = (s.low[0] | s.low[1] | ((s.high[0] | s.high[1]) & 0x7F7F7F7Fu)) == 0;

@@ -83,7 +83,7 @@ struct matrix_blocks_worker {
       const float right = at.right_scale(step, sixteen, n);
       UFP4_UNROLL
       for (unsigned i = 0; i < Op::sums; ++i) {
-        acc[m][n][i] = ufp4::detail::fma(d[n][i], left[i] * right, acc[m][n][i]);
+        acc[m][n][i] = fma(d[n][i], left[i] * right, acc[m][n][i]);
         d[n][i] = 0;
       }
     }
@@ -125,7 +125,7 @@ struct matrix_blocks_worker {
 /// Whether every value is a normal fp16 number or 0; CDNA 2 flushes subnormal operands to zero.
 inline bool is_normal_f16(const grid4& grid) {
   for (const float v : grid.value)
-    if (v != 0.0f && ufp4::detail::magnitude(v) < 0x1p-14f) return false;
+    if (v != 0.0f && magnitude(v) < 0x1p-14f) return false;
   return thread::fits_f16(grid);
 }
 

@@ -99,9 +99,9 @@ struct iu4_worker {
                           float (&to)[Op::sums]) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < Op::sums; ++i) {
-      const float shifted = ufp4::detail::to_float(static_cast<std::uint32_t>(d[i]));
-      const float exact = ufp4::detail::fma(shifted, unit, offset);
-      to[i] = ufp4::detail::fma(exact, ufp4::detail::rounded(left[i] * right), to[i]);
+      const float shifted = to_float(static_cast<std::uint32_t>(d[i]));
+      const float exact = fma(shifted, unit, offset);
+      to[i] = fma(exact, rounded(left[i] * right), to[i]);
     }
   }
 

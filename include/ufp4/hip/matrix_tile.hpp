@@ -199,7 +199,7 @@ UFP4_DEVICE void store_waves(const product_group& group, const grouped_product& 
     sync_wave();
   };
   thread::store_bands<down, passes>(
-      to, by, put, [&](unsigned n) { return usable ? mine[in_piece(n)] : ufp4::detail::quiet_nan; },
+      to, by, put, [&](unsigned n) { return usable ? mine[in_piece(n)] : quiet_nan; },
       [&](unsigned n) {
         const unsigned at = in_piece(n);
         return thread::element_place{first.row + n / passes * 16 + at / columns, first.col + at % columns};

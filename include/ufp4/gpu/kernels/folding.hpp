@@ -59,7 +59,7 @@ struct folding {
 
 /// Can bf16 hold the products with this scale? Scales of 0 and NaN are in range too.
 UFP4_DEVICE bool is_in_range(const folding& how, float scale) {
-  const float m = ufp4::detail::magnitude(scale);
+  const float m = magnitude(scale);
   return (m >= how.in_range.low && m <= how.in_range.high) || m == 0.0f || is_nan(scale);
 }
 
