@@ -220,8 +220,7 @@ explanation explain(const context&, const A& a, const B& b, const matrix_view<T>
 }
 
 /// Is there a kernel for quantized_gemm with the same arguments on the current device? Checks nothing.
-template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
-bool can_run(const context& ctx, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
+bool can_run(const context& ctx, const auto& a, const auto& b, const auto& c, const gemm_options& options = {}) {
   return *explain(ctx, a, b, c, options).kernel != '\0';
 }
 

@@ -157,8 +157,8 @@ std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& 
 }
 
 /// Is there a kernel for every product of quantized_gemm_grouped with the same arguments on the current device?
-template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
-bool can_run_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c, const gemm_options& options = {}) {
+bool can_run_grouped(const context& ctx, const auto& a, const auto& b, const auto& c,
+                     const gemm_options& options = {}) {
   return a.size() == b.size() && a.size() == c.size() && detail::all_run(explain_grouped(ctx, a, b, c, options));
 }
 

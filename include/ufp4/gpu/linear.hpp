@@ -93,9 +93,8 @@ linear_explanation explain_linear_forward(const context&, const recipe::bound_re
                                detail::forward_of(now, x, w, y, offsets));
 }
 /// Can linear_forward run?
-template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
-bool can_run_linear_forward(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
-                            const matrix_view<W>& w, const matrix_view<Y>& y, recipe::expert_offsets offsets = {}) {
+bool can_run_linear_forward(const context& ctx, const recipe::bound_recipe& now, const auto& x, const auto& w,
+                            const auto& y, recipe::expert_offsets offsets = {}) {
   return detail::runs(explain_linear_forward(ctx, now, x, w, y, offsets));
 }
 
@@ -115,10 +114,8 @@ linear_explanation explain_linear_backward_input(const context&, const recipe::b
                                detail::backward_input_of(now, dy, w, dx, offsets));
 }
 /// Can linear_backward_input run?
-template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
-bool can_run_linear_backward_input(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                   const matrix_view<W>& w, const matrix_view<X>& dx,
-                                   recipe::expert_offsets offsets = {}) {
+bool can_run_linear_backward_input(const context& ctx, const recipe::bound_recipe& now, const auto& dy, const auto& w,
+                                   const auto& dx, recipe::expert_offsets offsets = {}) {
   return detail::runs(explain_linear_backward_input(ctx, now, dy, w, dx, offsets));
 }
 
@@ -138,10 +135,8 @@ linear_explanation explain_linear_backward_weight(const context&, const recipe::
                                detail::backward_weight_of(now, dy, detail::source_of(x_or_saved), dw, offsets));
 }
 /// Can linear_backward_weight run?
-template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
-bool can_run_linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                    const Saved& x_or_saved, const matrix_view<W>& dw,
-                                    recipe::expert_offsets offsets = {}) {
+bool can_run_linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const auto& dy,
+                                    const auto& x_or_saved, const auto& dw, recipe::expert_offsets offsets = {}) {
   return detail::runs(explain_linear_backward_weight(ctx, now, dy, x_or_saved, dw, offsets));
 }
 
