@@ -14,9 +14,8 @@
 // constructed against it (one product a power of two, 48 others just below 2^-23 of it) could exceed the bound by a
 // factor of 1.4; 25 bits and more are reported for these units. For the 8-bit units of an earlier architecture fewer
 // are documented, so for containers every instruction starts from zero: a block of 32 integers times one number needs
-// 13 bits (E2M1 and the uniform grids; 18 with E3M0), and the running sum is one binary32 addition for each block.
-// Scales are numbers to the instruction, so a NaN (0x7F of ue4m3, 0xFF of ue8m0) makes every product of its block NaN.
-// The sign of an e4m3 scale, which no quantizer sets, is ignored.
+// 13 bits (E2M1 and the uniform grids; 18 with E3M0), and the running sum is one binary32 addition for each block. A
+// NaN as a scale makes every product of its block NaN. The sign of an e4m3 scale, which no quantizer sets, is ignored.
 //
 // Speed: codes and scales are copied to shared memory 16 bytes at a time, `block_mma_stages` - 1 stages ahead and
 // without registers. ldmatrix reads shared memory without bank conflicts; each warp computes 64 x 32 of C from 96 rows

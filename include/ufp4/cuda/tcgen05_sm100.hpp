@@ -10,8 +10,7 @@
 // | scale_offset           | scales as tcgen05.cp.32x128b.warpx4 takes them: the word of row 32 c + l is copied to  |
 // |                        | column c of lane l, in four copies; 512 bytes for 128 rows of four scales              |
 //
-// Device code has the instructions where UFP4_HAS_TCGEN05 is defined. The CPU simulator does not emulate them. Barriers
-// and the fence of stores to shared memory are those of tma_sm90.hpp.
+// Device code has the instructions where UFP4_HAS_TCGEN05 is defined. Barriers and the fence are those of tma_sm90.hpp.
 #pragma once
 
 #include <ufp4/cuda/tma_sm90.hpp>

@@ -142,8 +142,7 @@ status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, cons
   });
 }
 
-/// The kernel that quantized_gemm_grouped with the same arguments would run for each product on the current device.
-/// Checks only that a, b and c have the same length; empty otherwise.
+/// The kernels that quantized_gemm_grouped would run on the current device; empty if the lengths of a, b and c differ.
 template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                          const gemm_options& options = {}) {
@@ -162,8 +161,7 @@ bool can_run_grouped(const context& ctx, const auto& a, const auto& b, const aut
   return a.size() == b.size() && a.size() == c.size() && detail::all_run(explain_grouped(ctx, a, b, c, options));
 }
 
-/// Bytes that context.workspace must have for quantized_gemm_grouped with the same arguments on the current device.
-/// Checks only that a, b and c have the same length.
+/// Bytes of context.workspace that quantized_gemm_grouped needs on this device; 0 if the lengths of a, b and c differ.
 template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 std::size_t workspace_bytes_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                     const gemm_options& options = {}) {

@@ -70,8 +70,8 @@ status linear_backward_weight_grouped(const context& ctx, const recipe::bound_re
                                  dw, mode);
 }
 
-// For the same arguments on the current device, `offsets` for the grouped operation. Nothing is checked, read or
-// queued.
+// For the operation with these arguments on the current device, grouped with `offsets`. Checks, reads and queues
+// nothing.
 //
 // | *_workspace_bytes | bytes that context.workspace must have                                              |
 // | explain_*         | the kernels that it would run; no products if the facts of the device are not known |

@@ -9,9 +9,8 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// The quantized X^T of a forward pass, one part for each expert, for wgrad at the same step and layer. It is in device
-/// memory of the caller, aligned to 256 bytes. linear_forward writes the layout into this object when it is called, so
-/// a captured graph may be replayed.
+/// The quantized X^T of a forward pass, one part for each expert, for wgrad at the same step and layer, in memory of
+/// the caller. linear_forward writes the layout into this object when it is called: a captured graph may be replayed.
 class saved_activation {
  public:
   /// The operand of one expert.

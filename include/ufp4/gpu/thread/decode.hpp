@@ -150,8 +150,7 @@ UFP4_HD inline void decode8_bf16(const half_table& t, std::uint32_t codes, std::
   decode8_halves(t, codes, pairs);
 }
 
-/// The scale decoder of device code. The value of ufp4::detail::decode_scale in a few instructions: subnormal codes
-/// need no loop, and flush-to-zero flags have no effect.
+/// ufp4::detail::decode_scale in a few instructions, without a loop; flush-to-zero flags have no effect.
 UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
   const auto eighths = [](std::uint32_t code, int least) {  // 3 mantissa bits; `least`: the exponent of subnormals
     const std::uint32_t w = code << 20, first = static_cast<std::uint32_t>(least + 127) << 23;
