@@ -70,8 +70,7 @@ status linear_backward_weight_grouped(const context& ctx, const recipe::bound_re
                                  dw, mode);
 }
 
-// For the operation with these arguments on the current device, grouped with `offsets`. Checks, reads and queues
-// nothing.
+// For the operation with these arguments on this device, grouped with `offsets`. Checks, reads and queues nothing.
 //
 // | *_workspace_bytes | bytes that context.workspace must have                                              |
 // | explain_*         | the kernels that it would run; no products if the facts of the device are not known |
