@@ -26,7 +26,7 @@ class first_call_check {
   using runner = error (*)(const gemm_job&, const device_facts&, std::span<std::byte>, stream);
 
   /// success, or why `kernel` must not run `job`, which is kept for the status of the operation. `depth`: K of the
-  /// tile, a multiple of 32, longer than the stages of the kernel's pipeline, and not a multiple of one.
+  /// tile, a multiple of 32, longer than the kernel's pipeline, and not a multiple of a stage.
   error check(runner kernel, const char* name, const gemm_job& job, const device_facts& device, unsigned rows,
               unsigned cols, stream where, unsigned depth = 288) {
     const int here = device_number();

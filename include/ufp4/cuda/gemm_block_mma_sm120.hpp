@@ -19,7 +19,7 @@
 //
 // Speed: codes and scales are copied to shared memory 16 bytes at a time, `block_mma_stages` - 1 stages ahead and
 // without registers. ldmatrix reads shared memory without bank conflicts; each warp computes 64 x 32 of C from 96 rows
-// of codes. E2M1 needs no arithmetic besides the multiplication, a container 1.5 instructions for each code.
+// of codes. E2M1 needs no arithmetic besides the multiplication, a container under 1.5 instructions a code.
 #pragma once
 
 #include <ufp4/cuda/block_mma_sm120.hpp>

@@ -23,7 +23,7 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// D = alpha * left * right^T + beta * D. left: rows x depth, right: cols x depth, packed. Pointers: aligned to 16.
+/// D = alpha * left * right^T + beta * D, packed: left rows x depth, right cols x depth. Pointers aligned to 16 bytes.
 struct library_product {
   enum class operands : std::uint8_t {
     bf16,

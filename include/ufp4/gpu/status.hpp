@@ -29,7 +29,7 @@ class [[nodiscard]] status {
 /// The first argument of every operation. Operations queue work; none waits or allocates, and graphs can capture all.
 struct context {
   stream where{};  ///< work is queued on it
-  /// Device memory, aligned to 256 bytes, for calls whose workspace_bytes() is not 0. Calls on one stream may share it.
+  /// Device memory, aligned to 256 bytes, for calls with workspace_bytes() != 0. Only calls on one stream may share it.
   std::span<std::byte> workspace{};
 };
 

@@ -144,7 +144,7 @@ auto matrix_blocks_of(const matrix_blocks_job& job) {
                            : &gemm_matrix<matrix_blocks_worker<longer, 64>>;
 }
 
-/// The side of the tiles of jobs. A wave of 32 has no registers for the sums of longer blocks in a large tile.
+/// The side of the tiles of jobs. A wave of 32 has too few registers for the sums of longer blocks in a large tile.
 template <class Op>
 unsigned matrix_blocks_side(std::span<const gemm_job> jobs, const device_facts& device) {
   return tile_side(jobs, device, Op::wave == 32 && !jobs.empty() && jobs.front().block > 16);

@@ -124,7 +124,7 @@ struct scaled_worker {
     return s;
   }
 
-  /// Behind the end of a row, which only the last step reaches, codes are 0 and scales 2^-127. Others have no branches.
+  /// Behind the end of a row, which only the last step reaches, codes are 0 and scales 2^-127. Others do not branch.
   UFP4_DEVICE static void load(const source& from, std::size_t s, cargo& to) {
     constexpr unsigned bytes = scaled_depth / 2;
     const std::size_t at = s * bytes, first = s * (scaled_depth / op::block);

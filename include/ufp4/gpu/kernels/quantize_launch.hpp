@@ -72,7 +72,8 @@ inline unsigned lanes_of(std::size_t elements) {
   return elements <= thread::run_of_thread ? 1 : static_cast<unsigned>(elements / thread::run_of_thread);
 }
 
-/// Can the lanes kernels quantize this? A search for the scale, or longer blocks, need more than registers.
+/// Can the lanes kernels quantize this format with this rule? A search for the scale, or blocks that sixteen lanes
+/// cannot hold, need more than registers.
 inline bool takes_lanes(const quantize_task& task) {
   const block_shape& b = task.job.format.block;
   const bool square = b.rows == 16 && b.cols == 16 && task.job.transform.n <= 16;
