@@ -9,10 +9,7 @@
 #include <ufp4/cuda/gemm_kernels.hpp>
 #include <ufp4/gpu/operations.hpp>
 
-namespace ufp4::gpu::inline UFP4_GPU {
-/// The table of GEMM kernels.
-inline std::span<const gemm_kernel* const> gemm_kernels() { return cuda_gemm_kernels; }
-}  // namespace ufp4::gpu::inline UFP4_GPU
+inline std::span<const ufp4::gpu::gemm_kernel* const> ufp4::gpu::gemm_kernels() { return cuda_gemm_kernels; }
 
 namespace ufp4 {
 /// cuda::context, cuda::quantize, ... are the operations in gpu/, which CUDA and HIP share.

@@ -12,10 +12,7 @@
 #include <ufp4/gpu/operations.hpp>
 #include <ufp4/hip/gemm_kernels.hpp>
 
-namespace ufp4::gpu::inline UFP4_GPU {
-/// The table of GEMM kernels.
-inline std::span<const gemm_kernel* const> gemm_kernels() { return hip_gemm_kernels; }
-}  // namespace ufp4::gpu::inline UFP4_GPU
+inline std::span<const ufp4::gpu::gemm_kernel* const> ufp4::gpu::gemm_kernels() { return hip_gemm_kernels; }
 
 namespace ufp4 {
 /// hip::context, hip::quantize, ... are the operations in gpu/, which CUDA and HIP share.

@@ -317,7 +317,7 @@ std::size_t check_product(const quantized_matrix<A>& a, const quantized_matrix<B
   gpu::device_facts device;
   REQUIRE(gpu::facts(device) == gpu::success);
   if (how.blocks) device.architecture = 100;
-  const gpu::gemm_kernel& kernel = how.blocks ? gpu::gemm_library_blocks : gpu::gemm_library_bf16;
+  const gpu::gemm_kernel& kernel = how.blocks ? gpu::detail::gemm_library_blocks : gpu::detail::gemm_library_bf16;
   REQUIRE(kernel.takes(call.job, device));
   REQUIRE(gpu::detail::writes_result(call.job) == (!how.bias && !how.strided && !std::is_same_v<T, fp16>));
   const gpu::buffer<std::byte> workspace(kernel.workspace(call.job, device));
@@ -502,7 +502,7 @@ TEST_CASE("the library's kernels take nothing without a library, and only large 
     gpu::device_facts device{.architecture = 90};
     const auto call =
         gpu::detail::call_of(a.view(), b.view(), detail::sink_of(matrix_view<float>{c, m, n}), options, {});
-    return gpu::gemm_library_bf16.takes(call.job, device);
+    return gpu::detail::gemm_library_bf16.takes(call.job, device);
   };
   REQUIRE_FALSE(take(1024, 128, {}));
   const some_library library;

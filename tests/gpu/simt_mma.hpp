@@ -65,37 +65,30 @@ struct s8 {
   static std::int32_t value(unsigned c) { return static_cast<std::int8_t>(c); }
 };
 struct e2m1 {
-  static constexpr unsigned place = 2, width = 4;  ///< in a byte of mma_mxf8f6f4
+  static constexpr unsigned width = 4;
   static double value(unsigned c) { return small_float(c, 2, 1, 1); }
 };
 struct e2m3 {
-  static constexpr unsigned place = 0, width = 6;
+  static constexpr unsigned width = 6;
   static double value(unsigned c) { return small_float(c, 2, 3, 1); }
 };
 struct e3m2 {
-  static constexpr unsigned place = 0, width = 6;
+  static constexpr unsigned width = 6;
   static double value(unsigned c) { return small_float(c, 3, 2, 3); }
 };
 struct e4m3 {
-  static constexpr unsigned place = 0, width = 8;
+  static constexpr unsigned width = 8;
   static double value(unsigned c) {
     return (c & 0x7Fu) == 0x7Fu ? std::numeric_limits<double>::quiet_NaN() : small_float(c, 4, 3, 7);
   }
 };
+
 struct e5m2 {
-  static constexpr unsigned place = 0, width = 8;
+  static constexpr unsigned width = 8;
   static double value(unsigned c) {
     if ((c & 0x7Fu) > 0x7Cu) return std::numeric_limits<double>::quiet_NaN();
     if ((c & 0x7Fu) == 0x7Cu) return (c & 0x80u) != 0 ? -HUGE_VAL : HUGE_VAL;
     return small_float(c, 5, 2, 15);
-  }
-};
-/// Element T in the bytes of mma_mxf8f6f4.
-template <class T>
-struct in_byte {
-  static double value(unsigned c) {
-    if ((c & ~(((1u << T::width) - 1) << T::place)) != 0) reject("gives mma_mxf8f6f4 a byte whose padding is not 0");
-    return T::value(c >> T::place);
   }
 };
 
@@ -244,10 +237,8 @@ inline void mma_mxf4nvf4(float (&d)[4], words4 a, words2 b, std::uint32_t scales
 inline void mma_mxf4(float (&d)[4], words4 a, words2 b, std::uint32_t scales_a, std::uint32_t scales_b) {
   mma<e2m1, e2m1, ue8m0<2>, 8>("mma_mxf4", d, a, b, scales_a, scales_b);
 }
-/// Types by value: the wrapper's macro has their names alone.
-template <class A, class B>
-void mma_mxf8f6f4(A, B, float (&d)[4], words4 a, words2 b, std::uint32_t scales_a, std::uint32_t scales_b) {
-  mma<in_byte<A>, in_byte<B>, ue8m0<1>, 4>("mma_mxf8f6f4", d, a, b, scales_a, scales_b);
+inline void mma_mxf8f6f4(float (&d)[4], words4 a, words2 b, std::uint32_t scales_a, std::uint32_t scales_b) {
+  mma<e4m3, e4m3, ue8m0<1>, 4>("mma_mxf8f6f4", d, a, b, scales_a, scales_b);
 }
 
 }  // namespace ufp4::simt

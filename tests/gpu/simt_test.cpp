@@ -465,10 +465,6 @@ UFP4_KERNEL(64) multiply_scaled(const job) {
   float d[4] = {};
   gpu::mma::mma_mxf4nvf4(d, {0, 0, 0, 0}, {0, 0}, 0x80, 0);
 }
-UFP4_KERNEL(64) multiply_bytes(const job) {
-  float d[4] = {};
-  gpu::mma::mma_mxf8f6f4<gpu::mma::e2m1, gpu::mma::e4m3>(d, {1, 0, 0, 0}, {0, 0}, 0, 0);
-}
 template <unsigned offset>
 UFP4_KERNEL(64)
 load_rows(const job) {
@@ -541,7 +537,6 @@ TEST_CASE("operands that the hardware does not define are rejected", "[gpu]") {
   const simulated here(120);
   REQUIRE(rejection_of_kernel(multiply_scaled, {1}, {32}) ==
           last + "gives mma_mxf4nvf4 a scale whose top bit is not 0");
-  REQUIRE(rejection_of_kernel(multiply_bytes, {1}, {32}) == last + "gives mma_mxf8f6f4 a byte whose padding is not 0");
   REQUIRE(rejection_of_kernel(load_rows<8>, {1}, {32}, 1024) ==
           fifth + "gives ldmatrix.x4 an address that is not aligned");
   REQUIRE(rejection_of_kernel(load_rows<1024>, {1}, {32}, 1024) ==

@@ -1,9 +1,8 @@
 // ufp4 - the block-scaled multiply-and-add of compute capability 12.0 (sm_120a, sm_121a): mma.sync with .block_scale.
 // SPDX-License-Identifier: Apache-2.0
 //
-// d += (scale_a a) (scale_b b): each element of a row of a and of a column of b is first multiplied by the scale of its
-// block along K. Fragments are as in mma_sm80.hpp, with g = lane / 4, t = lane % 4, and e counted from the low bits of
-// a register:
+// d += (scale_a a) (scale_b b): each element of a row of a and of a column of b is multiplied by the scale of its block
+// along K. Fragments as in mma_sm80.hpp: g = lane / 4, t = lane % 4, e is counted from a register's low bits:
 //
 // | register   | K = 64: 8 elements of 4 bits | K = 32: 4 elements in bytes of 8 bits |
 // |------------|------------------------------|---------------------------------------|
@@ -17,18 +16,15 @@
 // | scales_a | row g from the lane with t = 0, row g + 8 from the lane with t = 1; the others are ignored            |
 // | scales_b | column g from the lane with t = 0                                                                    |
 //
-// | function     | elements                     | scale       | blocks of the tile  | bytes read |
-// |--------------|------------------------------|-------------|---------------------|------------|
-// | mma_mxf4nvf4 | e2m1                         | ue4m3       | 4 of 16 (4X)        | 0 to 3     |
-// | mma_mxf4     | e2m1                         | ue8m0       | 2 of 32 (2X)        | 0, 1       |
-// | mma_mxf8f6f4 | e2m1 e2m3 e3m2 e4m3 e5m2     | ue8m0       | 1 of 32 (1X)        | 0          |
-//
-// In the bytes of mma_mxf8f6f4 an e2m1 has bits 2 to 5, an e2m3 or e3m2 bits 0 to 5; the rest of the byte is 0.
+// | function     | elements | scale | blocks of the tile | bytes read |
+// |--------------|----------|-------|--------------------|------------|
+// | mma_mxf4nvf4 | e2m1     | ue4m3 | 4 of 16 (4X)       | 0 to 3     |
+// | mma_mxf4     | e2m1     | ue8m0 | 2 of 32 (2X)       | 0, 1       |
+// | mma_mxf8f6f4 | e4m3     | ue8m0 | 1 of 32 (1X)       | 0          |
 //
 // The guarantees for the sums are those of f32 sums in mma_sm80.hpp.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cuda/ptx.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
@@ -55,36 +51,12 @@ UFP4_DEVICE void mma_mxf4(float (&d)[4], const std::uint32_t (&a)[4], const std:
                  "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0");
 }
 
-/// Element types of mma_mxf8f6f4.
-struct e2m1 {};
-struct e2m3 {};
-struct e3m2 {};
-struct e4m3 {};
-struct e5m2 {};
-
-/// m16n8k32, elements of type A times elements of type B, in bytes, one ue8m0 scale for each row and column.
-template <class A, class B>
+/// m16n8k32, e4m3 operands in bytes, a ue8m0 scale for every 32 of them.
 UFP4_DEVICE void mma_mxf8f6f4(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                              std::uint32_t scales_a, std::uint32_t scales_b);
-
-// The text of the instruction contains the names of the types, so a macro generates the 25 specializations.
-#define UFP4_MXF8F6F4(A, B)                                                                                    \
-  template <>                                                                                                  \
-  UFP4_DEVICE void mma_mxf8f6f4<A, B>(float(&d)[4], const std::uint32_t(&a)[4], const std::uint32_t(&b)[2],    \
-                                      std::uint32_t scales_a, std::uint32_t scales_b) {                        \
-    UFP4_BLOCK_MMA(simt::mma_mxf8f6f4(simt::A{}, simt::B{}, d, a, b, scales_a, scales_b),                      \
-                   "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32." #A "." #B \
-                   ".f32.ue8m0");                                                                              \
-  }
-#define UFP4_MXF8F6F4_ROW(A) \
-  UFP4_MXF8F6F4(A, e2m1) UFP4_MXF8F6F4(A, e2m3) UFP4_MXF8F6F4(A, e3m2) UFP4_MXF8F6F4(A, e4m3) UFP4_MXF8F6F4(A, e5m2)
-UFP4_MXF8F6F4_ROW(e2m1)
-UFP4_MXF8F6F4_ROW(e2m3)
-UFP4_MXF8F6F4_ROW(e3m2)
-UFP4_MXF8F6F4_ROW(e4m3)
-UFP4_MXF8F6F4_ROW(e5m2)
-#undef UFP4_MXF8F6F4_ROW
-#undef UFP4_MXF8F6F4
+                              std::uint32_t scales_a, std::uint32_t scales_b) {
+  UFP4_BLOCK_MMA(simt::mma_mxf8f6f4(d, a, b, scales_a, scales_b),
+                 "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0");
+}
 #undef UFP4_BLOCK_MMA
 
 }  // namespace ufp4::gpu::mma::inline UFP4_GPU

@@ -11,11 +11,7 @@
 
 #include <cublasLt.h>
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cuda/library_gemm.hpp>
-#include <ufp4/gpu/status.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
@@ -158,8 +154,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// | cublas()       | creates a handle, which allocates, and destroys it                                             |
 /// | cublas(handle) | uses the caller's handle; a cublasHandle_t may be cast to it                                   |
 /// | made()         | the status of the construction; after an error the operations run without cublasLt             |
-/// | threads        | operations may run in any thread; construct and destroy objects while no other thread runs an  |
-/// |                | operation on the device                                                                        |
+/// | threads        | operations may run in any thread; construct and destroy while no thread runs one on the device |
 class cublas {
  public:
   cublas() : cublas(nullptr, true) {}

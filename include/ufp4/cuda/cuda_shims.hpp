@@ -6,9 +6,6 @@
 #include <cuda_runtime.h>
 #endif
 
-#include <cstddef>
-#include <cstdint>
-
 #define UFP4_DEVICE __device__ __forceinline__
 #define UFP4_DEVICE_CALL [[maybe_unused]] static __device__ __noinline__
 #if defined(__NVCC__) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 700)
@@ -31,8 +28,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// Resolved by the compiler: 1 under --use_fast_math and --ftz=true, for which device code has no macro.
 extern "C" __device__ int __nvvm_reflect(const char*);
 
-/// No code in a proper build. Under flags that change the promised bits it is an instruction that no assembler knows
-/// and whose name says what to do.
+/// No code in a proper build. Under flags that change the promised bits: an unknown instruction, whose name says why.
 UFP4_DEVICE void reject_fast_math() {
   if (__nvvm_reflect("__CUDA_FTZ") != 0) asm volatile("ufp4_must_be_compiled_without_use_fast_math_and_ftz;");
 #if defined(__NVCC__)  // other compilers do not resolve this name
@@ -43,8 +39,7 @@ UFP4_DEVICE void reject_fast_math() {
 // The functions of the table in gpu/vendor.hpp.
 
 #if defined(UFP4_DEVICE_CODE)
-/// ptxas fuses a multiplication into a later addition unless an addition with an explicit rounding mode stands between
-/// them. x + -0 is x.
+/// ptxas fuses a product into a later addition unless an addition with a rounding mode stands between. x + -0 is x.
 UFP4_DEVICE float device_rounded(float x) {
   reject_fast_math();
   asm("add.rn.f32 %0, %0, 0f80000000;" : "+f"(x));
@@ -75,8 +70,7 @@ UFP4_DEVICE std::uint32_t device_pair_bf16(float first, float second) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
   return r;
 }
-/// sm_80 has no instruction for the product of pairs, so this is their fma with -0, which changes no product and keeps
-/// the sign of a zero.
+/// sm_80 multiplies no pairs, so this is their fma with -0, which changes no product, nor the sign of a zero.
 UFP4_DEVICE std::uint32_t device_multiply_bf16(std::uint32_t pair, std::uint32_t by) {
   std::uint32_t r;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(pair), "r"(by), "r"(0x80008000u));
@@ -124,15 +118,11 @@ UFP4_DEVICE T shuffle_xor(T v, unsigned mask) {
 #if !defined(__CUDACC_RTC__)  // for host code; NVRTC compiles kernels alone
 
 #define UFP4_RUNTIME(name) cuda##name
-using error = cudaError_t;
-inline constexpr error success = cudaSuccess;
-inline constexpr error invalid_argument = cudaErrorInvalidValue;
-inline constexpr error not_supported = cudaErrorNotSupported;
 inline constexpr target_spelling target_spelling_of(int) { return {"sm_", 10}; }
 
 /// A block has 48 KiB unless the kernel is allowed more.
-inline error allow_shared_bytes(const void* kernel, std::size_t bytes) {
-  if (bytes <= 48 * 1024) return success;
+inline cudaError_t allow_shared_bytes(const void* kernel, std::size_t bytes) {
+  if (bytes <= 48 * 1024) return cudaSuccess;
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
 }
 
@@ -143,19 +133,19 @@ inline constexpr int probe_threads = 64;  ///< in code for one family alone (sm_
 inline constexpr int probe_threads = 32;
 #endif
 /// The facts of a device. `probe`: the attributes of compiled_probe.
-inline error read_facts(int device, const cudaFuncAttributes& probe, device_facts& out) {
+inline cudaError_t read_facts(int device, const cudaFuncAttributes& probe, device_facts& out) {
   int major = 0, minor = 0, shared = 0;
   const auto get = [&](int& value, cudaDeviceAttr what) { return cudaDeviceGetAttribute(&value, what, device); };
-  if (error e = get(major, cudaDevAttrComputeCapabilityMajor); e != success) return e;
-  if (error e = get(minor, cudaDevAttrComputeCapabilityMinor); e != success) return e;
-  if (error e = get(out.processors, cudaDevAttrMultiProcessorCount); e != success) return e;
-  if (error e = get(shared, cudaDevAttrMaxSharedMemoryPerBlockOptin); e != success) return e;
+  if (const auto e = get(major, cudaDevAttrComputeCapabilityMajor); e != cudaSuccess) return e;
+  if (const auto e = get(minor, cudaDevAttrComputeCapabilityMinor); e != cudaSuccess) return e;
+  if (const auto e = get(out.processors, cudaDevAttrMultiProcessorCount); e != cudaSuccess) return e;
+  if (const auto e = get(shared, cudaDevAttrMaxSharedMemoryPerBlockOptin); e != cudaSuccess) return e;
   out.architecture = 10 * major + minor;
   out.wave = 32;
   out.shared_bytes = static_cast<std::size_t>(shared);
   out.compiled = probe.ptxVersion;
   out.specific = probe.maxThreadsPerBlock >= 64;
-  return success;
+  return cudaSuccess;
 }
 
 #endif  // !__CUDACC_RTC__

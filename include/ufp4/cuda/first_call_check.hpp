@@ -14,13 +14,8 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/gpu/buffer.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
-#include <ufp4/gpu/status.hpp>
 #include <vector>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
@@ -30,9 +25,8 @@ class first_call_check {
  public:
   using runner = error (*)(const gemm_job&, const device_facts&, std::span<std::byte>, stream);
 
-  /// success, or the reason why `kernel` must not run `job`, which is kept for the status of the operation. `depth`: K
-  /// of the tile, a multiple of 32; long enough that the stages of the kernel's pipeline are used again, and not a
-  /// multiple of a stage.
+  /// success, or why `kernel` must not run `job`, which is kept for the status of the operation. `depth`: K of the
+  /// tile, a multiple of 32, longer than the kernel's pipeline, and not a multiple of a stage.
   error check(runner kernel, const char* name, const gemm_job& job, const device_facts& device, unsigned rows,
               unsigned cols, stream where, unsigned depth = 288) {
     const int here = device_number();
@@ -45,11 +39,10 @@ class first_call_check {
       if (const error e = try_tile(kernel, job, device, rows, cols, depth, where, made); e != success) return e;
       seen_[here] = made;
     }
-    return seen_[here] == verdict::right
-               ? success
-               : failed(not_supported, name,
-                        "the tile of the first call differs from gemm_simt's: compile without "
-                        "UFP4_EXPERIMENTAL, and report it");
+    if (seen_[here] == verdict::right) return success;
+    return failed(not_supported, name,
+                  "the tile of the first call differs from gemm_simt's: compile without "
+                  "UFP4_EXPERIMENTAL, and report it");
   }
 
  private:
@@ -57,21 +50,19 @@ class first_call_check {
   static constexpr int most_devices = 64;
   std::atomic<verdict> seen_[most_devices] = {};
 
+#if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
   static int device_number() {
     int device = 0;
-#if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
-    if (current_device(device) != success || device >= most_devices) return -1;
-#endif
-    return device;
+    return current_device(device) == success && device < most_devices ? device : -1;
   }
-  static bool is_capturing([[maybe_unused]] stream where) {
-#if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+  static bool is_capturing(stream where) {
     cudaStreamCaptureStatus now = cudaStreamCaptureStatusNone;
     return cudaStreamIsCapturing(where, &now) != cudaSuccess || now != cudaStreamCaptureStatusNone;
-#else
-    return false;
-#endif
   }
+#else
+  static int device_number() { return 0; }
+  static bool is_capturing(stream) { return false; }
+#endif
 
   /// rows x cols of random codes in the format of a side of the job.
   struct random_side {
@@ -106,11 +97,7 @@ class first_call_check {
     if (job.block > 32) depth = job.block * 2;
     const random_side left(job.left, job.block, rows, depth, 1), right(job.right, job.block, cols, depth, 2);
     const buffer<float> got(std::size_t{rows} * cols), want(got.size());
-    gemm_job tile;
-    tile.left = left.side;
-    tile.right = right.side;
-    tile.block = job.block;
-    tile.mode = job.mode;
+    gemm_job tile{.left = left.side, .right = right.side, .block = job.block, .mode = job.mode};
     const auto make = [&](const buffer<float>& c, runner by) {
       tile.out = {c.data(), dtype::f32, rows, cols, static_cast<std::ptrdiff_t>(cols), 1};
       return by(tile, device, {}, where);

@@ -14,9 +14,7 @@
 // products give the dot products of the two blocks.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::warp::inline UFP4_GPU {
 
@@ -38,8 +36,7 @@ UFP4_DEVICE void right_s8(const thread::byte_table& t, std::uint32_t row, std::u
   thread::decode8_s8(t, row, b);
 }
 
-/// Of rows g and g + 8, for two mma_bf16 or mma_f16 of 16 k each. Table: half_table, or the byte_table of its upper
-/// bytes.
+/// Of rows g and g + 8, for two mma_bf16 or mma_f16 of 16 k. Table: half_table, or the byte_table of its upper bytes.
 template <class Table>
 UFP4_DEVICE void left_halves(const Table& t, std::uint32_t row, std::uint32_t row_plus_8, std::uint32_t (&a)[2][4]) {
   std::uint32_t first[4], second[4];

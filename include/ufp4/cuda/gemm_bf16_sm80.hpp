@@ -5,14 +5,13 @@
 //
 // A thread block computes rows x cols of C in steps of 64 columns of K. The pipeline has three stages:
 //
-// | copy     | codes to shared memory: cp.async, 16 bytes (32 codes of a row) for each thread, three steps ahead. A  |
-// |          | thread decodes what it has copied itself, so no barrier is needed in between. Its scales are loaded   |
-// |          | to registers one step ahead                                                                           |
-// | decode   | once for each thread block, to one of two buffers of bf16: byte permutes (thread/decode.hpp) and one  |
-// |          | multiplication for each pair. Decoding in the registers of every warp would repeat it 2 to 4 times.   |
-// |          | Integer instructions, at half the rate of others, would then be the limit: about 20 for each thread   |
-// |          | and 8 codes, against 8 cycles of an mma                                                               |
-// | multiply | ldmatrix from the other buffer, mma m16n8k16 with binary32 sums                                       |
+// | copy     | codes to shared memory: cp.async, 16 bytes (32 codes of a row) for each thread, three steps ahead. A |
+// |          | thread decodes what it has copied itself, without a barrier. Its scales are loaded one step ahead    |
+// | decode   | once for each thread block, to one of two buffers of bf16: byte permutes (thread/decode.hpp) and one |
+// |          | multiplication for each pair. Decoding in the registers of every warp would repeat it 2 to 4 times.  |
+// |          | Integer instructions, at half the rate of others, would be the limit: about 20 a thread for 8 codes, |
+// |          | against 8 cycles of an mma                                                                           |
+// | multiply | ldmatrix from the other buffer, mma m16n8k16 with binary32 sums                                      |
 //
 // Of the two warps that share a scheduler one decodes first and the other multiplies first, so both pipes are busy; one
 // barrier for each step suffices. Rows of the buffers are 128 bytes. The index of a 16-byte piece is exclusive-ored
@@ -23,31 +22,21 @@
 // sum are added 8 at a time on 8.x and 16 at a time from 9.0 on, each truncated 1 or 2 bits below the last place of the
 // largest term, and the sum is truncated to binary32. The worst case is a first product that is larger than all others
 // together: the loss is then (8 + 2) / 8, or (16 / 2 + 2) / 16, times Kp * 2^-24 of the sum of magnitudes. So the bound
-// of numerics 6 always holds from 9.0 on; on 8.x it holds except for sums constructed against it, which have an error
-// of up to 1.25 Kp + 6 in place of Kp + 6.
+// of numerics 6 always holds from 9.0 on; on 8.x sums constructed against it reach 1.25 Kp + 6 in place of Kp + 6.
 //
-// If a block of a tile has values other than 0 and a scale that moves some product out of bf16's normal range, the
-// whole tile of C is computed again from codes and scales in binary64. Blocks of zeros are exempt: mx formats give them
-// the smallest scale.
+// If a block of a tile is not zero and its scale moves a product out of bf16's normal range, the whole tile of C is
+// computed again from codes and scales in binary64. Blocks of zeros have the smallest scale in mx formats.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <type_traits>
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/folding.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-/// One operand as the decoder takes it, computed on the host. Threads hold a copy: a kernel parameter whose address is
-/// taken, or that is indexed at run time, may be copied to local memory first.
-/// `grain`: the alignment in bytes of the codes of every 32 k: 16, 4 or 1.
+/// One operand for the decoder, made on the host. Threads hold a copy: a kernel parameter whose address is taken, or
+/// that is indexed at run time, may be copied to local memory. `grain`: 16, 4 or 1, the alignment of every 32 codes.
 struct bf16_side : folding {
   const std::uint8_t* codes = nullptr;
   const void* scales = nullptr;
@@ -62,8 +51,7 @@ struct bf16_product {
   tile_grid tiles{};
 };
 
-/// The tile of a thread block, and constants that follow from its shape. A step of 64 k is 32 bytes of codes or 128
-/// bytes of bf16 for each row.
+/// The tile of a thread block, and its constants. A step of 64 k is 32 bytes of codes or 128 of bf16 for each row.
 template <unsigned Rows, unsigned Cols>
 struct bf16_tile {
   static constexpr unsigned threads = 256, depth = 64, stages = 3, rows = Rows, cols = Cols;
@@ -171,8 +159,8 @@ struct bf16_worker {
     if (how.rounds) {
       UFP4_UNROLL
       for (unsigned i = 0; i < 4; ++i)
-        pairs[i] = thread::pair_bf16(ufp4::detail::rounded(thread::low_bf16(pairs[i]) * scale),
-                                     ufp4::detail::rounded(thread::high_bf16(pairs[i]) * scale));
+        pairs[i] = thread::pair_bf16(rounded(thread::low_bf16(pairs[i]) * scale),
+                                     rounded(thread::high_bf16(pairs[i]) * scale));
     } else {
       const std::uint32_t both = thread::pair_bf16(scale, scale);  // exact: the scale has 8 bits at most
       UFP4_UNROLL
@@ -250,9 +238,8 @@ struct bf16_worker {
     }
   }
 
-  /// Through shared memory, so that a warp stores consecutive elements of a row of C, and the code of the epilogue is
-  /// not repeated for each register. A row is 8 floats longer than a multiple of 32: the eight rows that a warp writes
-  /// at once are in different banks.
+  /// Through shared memory: a warp stores consecutive elements of a row of C, and the epilogue's code is not repeated
+  /// for each register. A row has 8 floats more than a multiple of 32, so that eight rows are in different banks.
   UFP4_DEVICE void store() const {
     constexpr unsigned stride = Tile::cols + 8;
     static_assert(Tile::rows * stride * sizeof(float) <= Tile::shared_bytes - 16);

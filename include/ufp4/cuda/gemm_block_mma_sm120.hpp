@@ -14,24 +14,17 @@
 // constructed against it (one product a power of two, 48 others just below 2^-23 of it) could exceed the bound by a
 // factor of 1.4; 25 bits and more are reported for these units. For the 8-bit units of an earlier architecture fewer
 // are documented, so for containers every instruction starts from zero: a block of 32 integers times one number needs
-// 13 bits (E2M1 and the uniform grids; 18 with E3M0), and the running sum is one binary32 addition for each block.
-// Scales are numbers to the instruction, so a NaN (0x7F of ue4m3, 0xFF of ue8m0) makes every product of its block NaN.
-// The sign of an e4m3 scale, which no quantizer sets, is ignored.
+// 13 bits (E2M1 and the uniform grids; 18 with E3M0), and the running sum is one binary32 addition for each block. A
+// NaN as a scale makes every product of its block NaN. The sign of an e4m3 scale, which no quantizer sets, is ignored.
 //
 // Speed: codes and scales are copied to shared memory 16 bytes at a time, `block_mma_stages` - 1 stages ahead and
 // without registers. ldmatrix reads shared memory without bank conflicts; each warp computes 64 x 32 of C from 96 rows
-// of codes. E2M1 needs no arithmetic besides the multiplication, a container less than one and a half instructions for
-// each code.
+// of codes. E2M1 needs no arithmetic besides the multiplication, a container under 1.5 instructions a code.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <type_traits>
 #include <ufp4/cuda/block_mma_sm120.hpp>
 #include <ufp4/cuda/memory_sm80.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
+#include <ufp4/cuda/mma_sm80.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
@@ -43,10 +36,11 @@ inline constexpr unsigned block_mma_threads = 256;  ///< 8 warps, 2 x 4, of 64 x
 
 struct block_mma_job {
   gemm_job gemm{};
-  thread::container_table left{}, right{};   ///< containers by code
-  bool wide_codes = false;                   ///< rows of codes are aligned to 16 bytes; else to 4
-  bool wide_scales = false;                  ///< rows of scales are aligned to 4 bytes; else to 1
-  unsigned left_shift = 0, right_shift = 0;  ///< log2 of the rows that share a scale
+  thread::container_table left{}, right{};  ///< containers by code
+  bool wide_codes = false;                  ///< rows of codes are aligned to 16 bytes; else to 4
+  bool wide_scales = false;                 ///< rows of scales are aligned to 4 bytes; else to 1
+  /// log2 of the rows that share a scale
+  unsigned left_shift = log2_of(gemm.left.block_rows), right_shift = log2_of(gemm.right.block_rows);
   tile_grid tiles{};
 };
 
@@ -95,8 +89,7 @@ struct mxfp4_multiplier : nvfp4_multiplier {
 };
 
 /// Two instructions of one block each. A lane has elements 8 t to 8 t + 7 of a block where the instruction expects 4 t
-/// to 4 t + 3 and 16 + 4 t to 19 + 4 t: the instruction gets the block's elements in another order, the same for A and
-/// B.
+/// to 4 t + 3 and 16 + 4 t to 19 + 4 t: the order of the block's elements is another one, the same for A and B.
 struct container_multiplier : mxfp4_multiplier {
   static constexpr const char* instruction = "mma.sync.m16n8k32.kind::mxf8f6f4.block_scale.scale_vec::1X";
   static bool holds(const grid4& grid) { return thread::fits_containers(grid); }
@@ -123,15 +116,13 @@ struct container_multiplier : mxfp4_multiplier {
                               std::uint32_t scales_b) {
     for (unsigned i = 0; i < 2; ++i) {
       float of_block[4] = {0, 0, 0, 0};
-      mma::mma_mxf8f6f4<mma::e4m3, mma::e4m3>(of_block, a.block[i], b.block[i], scales_a >> (8 * i),
-                                              scales_b >> (8 * i));
+      mma::mma_mxf8f6f4(of_block, a.block[i], b.block[i], scales_a >> (8 * i), scales_b >> (8 * i));
       for (unsigned e = 0; e < 4; ++e) sum[e] = sum[e] + of_block[e];
     }
   }
 };
 
-/// A stage: 128 rows of codes of A, 128 of B, 64 bytes each, then the words of scales: word w of row r is
-/// scales[w * 256 + r].
+/// A stage: 128 rows of codes of A, 128 of B, 64 bytes each, then scales: word w of row r is scales[w * 256 + r].
 template <class Multiplier>
 inline constexpr unsigned block_mma_stage_bytes =
     2 * block_mma_tile * (block_mma_depth / 2 + 4 * Multiplier::scale_words);
@@ -155,8 +146,7 @@ UFP4_DEVICE void copy_codes(const gemm_side& side, std::size_t first_row, std::s
   }
 }
 
-/// The same for the scales of both sides. Outside a side the bytes are 0: a scale of 0, or of 2^-127 for e8m0, in both
-/// cases times codes of zero.
+/// The same for the scales of both sides. Outside a side the bytes are 0: scales of 0 or 2^-127, times codes of zero.
 template <class Multiplier>
 UFP4_DEVICE void copy_scales(const block_mma_job& job, std::size_t first_row, std::size_t first_col, std::size_t k,
                              std::uint32_t* to) {
@@ -275,8 +265,6 @@ error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::by
     job.left = thread::container_table_of(gemm.left.grid);
     job.right = thread::container_table_of(gemm.right.grid);
   }
-  job.left_shift = log2_of(gemm.left.block_rows);
-  job.right_shift = log2_of(gemm.right.block_rows);
   return launch_tiled(&block_mma_tiles<Multiplier>, job, gemm.out, block_mma_tile, block_mma_tile, block_mma_threads,
                       block_mma_stages * block_mma_stage_bytes<Multiplier>, where);
 }

@@ -14,20 +14,13 @@
 // |        | three stages deep; 11 integer instructions decode eight codes to two registers of bytes                 |
 // |        | (thread/decode.hpp), which four mma use                                                                 |
 // | order  | the order along K within a block is free if both sides agree, so a lane takes codes that are contiguous |
-// | banks  | a row of the tile is 16 bytes longer than its codes, so the eight rows that a warp reads at once are in |
-// |        | different banks                                                                                         |
+// | banks  | a row of the tile is 16 bytes longer than its codes: eight rows, read at once, are in different banks   |
 // | scales | are loaded to registers a step ahead, and decoded to floats once for each tile                          |
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/product_group.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -85,7 +78,6 @@ struct dots_worker {
   }
   UFP4_DEVICE float* scale_stage(unsigned s) const { return scales + s % 2 * step::blocks * Tile::lines; }
   UFP4_DEVICE unsigned steps() const { return (product.padded + step::depth(job) - 1) / step::depth(job); }
-
   UFP4_DEVICE unsigned blocks() const { return product.padded / job.block; }
 
   /// The side and its row that line `line` of the tile holds.
@@ -193,16 +185,9 @@ struct dots_worker {
   UFP4_DEVICE void finish(const std::int32_t (&d)[4], const float (&a)[2], const float (&b)[2], float (&acc)[4]) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
-      const float dot = ufp4::detail::to_float(static_cast<std::uint32_t>(d[i])) - ufp4::detail::to_float(job.magic);
-      acc[i] = ufp4::detail::fma(dot, a[i / 2] * b[i % 2], acc[i]);
+      const float dot = to_float(static_cast<std::uint32_t>(d[i])) - to_float(job.magic);
+      acc[i] = fma(dot, a[i / 2] * b[i % 2], acc[i]);
     }
-  }
-
-  UFP4_DEVICE void multiply(unsigned s, sums& to) const {
-    if constexpr (kind == 64)
-      multiply_chain(s, to);
-    else
-      multiply_short(s, to);
   }
 
   UFP4_DEVICE void right_fragments(unsigned s, unsigned b, std::uint32_t (&out)[Tile::across][2]) const {
@@ -289,7 +274,10 @@ struct dots_worker {
       sync_block();
       copy_codes(s + 2);
       load_scales(s + 1, raw);
-      multiply(s, to);
+      if constexpr (kind == 64)
+        multiply_chain(s, to);
+      else
+        multiply_short(s, to);
     }
   }
 
@@ -307,8 +295,7 @@ struct dots_worker {
   }
 };
 
-/// Each thread block computes one tile. Consecutive blocks compute tiles of the same columns of C: they read the same
-/// rows of B.
+/// Each thread block computes one tile. Consecutive blocks have tiles of the same columns of C: the same rows of B.
 template <class Tile, unsigned kind>
 UFP4_KERNEL(Tile::threads)
 multiply_dots(UFP4_PARAMETER dots_job job) {
@@ -331,8 +318,7 @@ inline std::uint32_t dot_magic(const gemm_job& job) {
   return static_cast<std::uint32_t>(dot_exponent(job) + 23 + 127) << 23 | 0x00400000u;
 }
 
-/// Are the integers of both grids signed bytes, code 0 zero, and the block dot products below 2^22 and, times the
-/// units, floats?
+/// Are both grids' integers signed bytes, code 0 zero, and block dot products below 2^22 and, times the units, floats?
 inline bool byte_dots_are_exact(const gemm_job& job) {
   return exact_dots_below(job, 1 << 22) && integer_amax(job.left.grid) <= 127 && integer_amax(job.right.grid) <= 127 &&
          job.left.grid.integer[0] == 0 && job.right.grid.integer[0] == 0;

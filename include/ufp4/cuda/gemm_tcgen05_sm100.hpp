@@ -6,25 +6,15 @@
 // | gemm_nvfp4_tcgen05 | E2M1, e4m3 scales, blocks of 16  | kind::mxf4nvf4.block_scale.scale_vec::4X  |
 // | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | kind::mxf4.block_scale.scale_vec::2X      |
 //
-// Experimental kernels, because the CPU simulator emulates neither tensor memory nor the asynchronous
-// proxy: compiled only with UFP4_EXPERIMENTAL, and checked at the first call (cuda/first_call_check.hpp).
+// Experimental (cuda/first_call_check.hpp): the simulator emulates neither tensor memory nor the asynchronous proxy.
 //
 // The design is kept simple: a thread block computes 128 x 128 of C with two stages of K = 256. Its four warps copy one
 // stage to shared memory while the matrix unit multiplies the other; one thread starts the copies of scales and four
 // multiplications for each stage. There is no TMA, no cluster and no specialized warp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/tcgen05_sm100.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
-
-#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
-#define UFP4_COMPILES_TCGEN05 1
-#endif
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -55,12 +45,13 @@ bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
          is_aligned(job.right.codes, 16) && job.padded() % 32 == 0 && facts.shared_bytes >= tcgen05_shared_bytes<scale>;
 }
 
-#if defined(UFP4_COMPILES_TCGEN05)
+#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 
 struct tcgen05_job {
   gemm_job gemm{};
-  unsigned left_shift = 0, right_shift = 0;  ///< log2 of the rows that share a scale
-  bool wide_scales = false;                  ///< rows of scales are aligned to 4 bytes; else to 1
+  /// log2 of the rows that share a scale
+  unsigned left_shift = log2_of(gemm.left.block_rows), right_shift = log2_of(gemm.right.block_rows);
+  bool wide_scales = false;  ///< rows of scales are aligned to 4 bytes; else to 1
   tile_grid tiles{};
 };
 
@@ -151,7 +142,7 @@ UFP4_DEVICE void store_tensor(const gemm_job& job, std::uint32_t tensor, bool em
     mma::load_tensor8(eight, tensor + (t / 32 * 32 << 16) + col);
     mma::wait_tensor_loads();
     UFP4_UNROLL
-    for (unsigned e = 0; e < 8; ++e) shared[t * pitch + col + e] = empty ? 0.0f : ufp4::detail::to_float(eight[e]);
+    for (unsigned e = 0; e < 8; ++e) shared[t * pitch + col + e] = empty ? 0.0f : to_float(eight[e]);
   }
   mma::tensor_fence_before_sync();
   sync_block();
@@ -214,8 +205,6 @@ tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
 template <mma::block_scale scale>
 error queue_tcgen05(const gemm_job& gemm, const device_facts&, std::span<std::byte>, stream where) {
   tcgen05_job job{.gemm = gemm};
-  job.left_shift = log2_of(gemm.left.block_rows);
-  job.right_shift = log2_of(gemm.right.block_rows);
   job.wide_scales = gemm.padded() / tcgen05_block<scale> % 4 == 0 && is_aligned(gemm.left.scales, 4) &&
                     is_aligned(gemm.right.scales, 4);
   return launch_tiled(&tcgen05_tiles<scale>, job, gemm.out, tcgen05_tile, tcgen05_tile, tcgen05_threads,

@@ -1,16 +1,14 @@
 // ufp4 - gemm_wgmma_sm90: quantized_gemm, fast and folded_bf16, on Hopper: TMA copies, decoding to bf16, wgmma.
 // SPDX-License-Identifier: Apache-2.0
 //
-// An experimental kernel: compiled only with UFP4_EXPERIMENTAL, and checked at its first call
-// (cuda/first_call_check.hpp).
+// Experimental: compiled only with UFP4_EXPERIMENTAL, and checked at its first call (cuda/first_call_check.hpp).
 //
 // A thread block computes 128 x 128 of C in steps of 64 columns of K. Its four warpgroups have two roles:
 //
-// | producers, 2 | one thread for each row of either operand. One of them starts the TMA copies of both operands'   |
-// |              | codes, 32 bytes for each row, four steps ahead. Each reads the codes and scales of its row,      |
-// |              | multiplies them to bf16 and stores 128 swizzled bytes                                            |
-// | consumers, 2 | 64 rows of C each: four wgmma m64n128k16 for each step, issued before the previous step's are    |
-// |              | waited for                                                                                       |
+// | producers, 2 | one thread for each row of either operand. One of them starts the TMA copies of both operands'  |
+// |              | codes, 32 bytes for each row, four steps ahead. Each reads the codes and scales of its row,     |
+// |              | multiplies them to bf16 and stores 128 swizzled bytes                                           |
+// | consumers, 2 | 64 rows of C each: four wgmma m64n128k16 for each step, before the previous step's are complete |
 //
 // Codes and decoded operands have four stages each, and each stage a pair of barriers: full and empty. Scales are
 // loaded to registers one step ahead: the four scales of a step are 4 bytes for each row, and TMA copies at least 16.
@@ -18,9 +16,6 @@
 // Formats, decoding, and tiles whose products bf16 cannot hold are those of gemm_bf16_sm80.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/gemm_bf16_sm80.hpp>
 #include <ufp4/cuda/tma_sm90.hpp>
@@ -40,6 +35,15 @@ struct wgmma_tile {
   static constexpr unsigned sums_stride = cols + 8;
   static_assert(rows * sums_stride * sizeof(float) <= barriers_at);
 };
+
+/// TMA needs rows of codes aligned to 16 bytes.
+inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts) {
+  const auto good = [](const gemm_side& side) {
+    return is_aligned(side.codes, 16) && side.rows < (std::size_t{1} << 31);
+  };
+  return facts.has_specific(9) && gemm_bf16_takes(job, facts) && job.padded() % 32 == 0 && job.padded() != 0 &&
+         facts.shared_bytes >= wgmma_tile::shared_bytes && good(job.left) && good(job.right);
+}
 
 #if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 
@@ -86,8 +90,7 @@ struct wgmma_worker {
     sync_block();
   }
 
-  /// Called by one thread: starts the copies of a step's codes. Columns and rows outside the operands are copied as
-  /// zeros and count as bytes of the transfer.
+  /// Called by one thread: starts the copies of a step's codes; outside the operands zeros, which count as bytes.
   UFP4_DEVICE void fetch(unsigned step) const {
     const unsigned stage = step % tile::stages;
     mma::barrier_wait(bar(codes_empty, stage), phase(step) ^ 1u);
@@ -176,11 +179,6 @@ struct wgmma_worker {
     mma::multiply_wait<0>();
     mma::settle_sums(sums);
   }
-
-  UFP4_DEVICE void store(const float* sums) const {
-    thread::store_tile<tile::rows, tile::cols, tile::threads>(job.job, first_row, first_col, sums, tile::sums_stride,
-                                                              *unfit() == 0);
-  }
 };
 
 #endif
@@ -209,30 +207,18 @@ struct wgmma_worker {
       staged[(row + mma::sum_row(t % 128, i)) * tile::sums_stride + mma::sum_col(t, i)] = sums[i];
   }
   sync_block();
-  worker.store(staged);
+  thread::store_tile<tile::rows, tile::cols, tile::threads>(job.job, worker.first_row, worker.first_col, staged,
+                                                            tile::sums_stride, *worker.unfit() == 0);
 #else
   __trap();
 #endif
 }
 
-#endif
-
-/// TMA needs rows of codes aligned to 16 bytes.
-inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts) {
-  const auto good = [](const gemm_side& side) {
-    return is_aligned(side.codes, 16) && side.rows < (std::size_t{1} << 31);
-  };
-  return facts.has_specific(9) && gemm_bf16_takes(job, facts) && job.padded() % 32 == 0 && job.padded() != 0 &&
-         facts.shared_bytes >= wgmma_tile::shared_bytes && good(job.left) && good(job.right);
-}
-
-#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
-
 inline error queue_gemm_wgmma(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
   using tile = wgmma_tile;
   wgmma_job task{bf16_product_of(job), {}, {}};
   const auto map = [&](CUtensorMap& to, const gemm_side& side, unsigned rows) {
-    return make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows, tile::code_bytes);
+    return mma::make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows, tile::code_bytes);
   };
   if (const error e = map(task.left_codes, job.left, tile::rows); e != success) return e;
   if (const error e = map(task.right_codes, job.right, tile::cols); e != success) return e;

@@ -6,14 +6,12 @@
 // time, 64 columns in each warp, so that 4096 rows already fill a device:
 //
 // | weights  | are copied through shared memory once, 16 bytes for each cp.async, three slabs ahead: 12 KB in flight  |
-// |          | for each thread block, which hides the memory latency. A warp copies what it multiplies, so no barrier |
-// |          | is needed in between                                                                                   |
+// |          | for each thread block, which hides the latency. A warp copies what it multiplies: no barrier is needed |
 // | decoding | of weights is done in registers, 11 integer instructions for 8 codes (thread/decode.hpp), once for all |
 // |          | narrow rows; of narrow rows to signed bytes in shared memory, once in a slab for all warps             |
-// | blocks   | warps compute the block dot products d and the products t = fl(sA * sB) and store both to shared       |
-// |          | memory                                                                                                 |
-// | sums     | one thread for each output computes acc = fma(d, t, acc), block by block, while the other warps        |
-// |          | continue with the next slab                                                                            |
+// | blocks   | warps compute block dot products d and products t = fl(sA * sB), both to shared memory                 |
+// | sums     | one thread for each output computes acc = fma(d, t, acc), block by block; other warps go on to the     |
+// |          | next slab                                                                                              |
 //
 // So only the part whose order determines the bits, one fma for each block, is not parallel along K; `fast` and
 // `exact_blocks` are the same kernel. A block dot product is exact in integers, and one subtraction makes it a float as
@@ -22,18 +20,9 @@
 // Longer blocks leave all eight columns to narrow rows.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/cuda/fragments_sm80.hpp>
 #include <ufp4/cuda/gemm_blocks_sm80.hpp>
-#include <ufp4/cuda/memory_sm80.hpp>
-#include <ufp4/cuda/mma_sm80.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/folding.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -68,8 +57,7 @@ struct gemv_plan {
 
   UFP4_HD unsigned blocks_shift() const { return 9 - block_shift; }
   UFP4_HD unsigned blocks() const { return 1u << blocks_shift(); }  ///< of a slab
-  /// Pairs (d, t) from one block to the next. 16 bytes of every column pair of two rows are then in different banks,
-  /// except with 16 columns.
+  /// Pairs (d, t) from one block to the next: except with 16 columns, column pairs of two rows are in different banks.
   UFP4_HD unsigned pair_stride() const { return rows * columns + (columns == 8 ? 4 : 8); }
   UFP4_HD unsigned narrow_at() const { return stages * stage_bytes; }
   UFP4_HD unsigned scales_at() const { return narrow_at() + columns * narrow_stride; }
@@ -187,16 +175,13 @@ struct gemv_worker {
   /// Stores this lane's four dot products of a block, with their factors, for rows g and g + 8 and two columns.
   UFP4_DEVICE void store_dots(const std::int32_t (&d)[4], unsigned block, unsigned column) const {
     const float a = narrow_scale(column)[block], b = narrow_scale(column + 1)[block];
-    const float zero = ufp4::detail::to_float(job.magic);
+    const float zero = to_float(job.magic);
     UFP4_UNROLL
     for (unsigned i = 0; i < 2; ++i) {
       const unsigned row = warp::row_of_lane() + 8 * i;
       const float s = weight_scale(row)[block];
-      const auto dot = [&](std::int32_t bits) {
-        return ufp4::detail::to_float(static_cast<std::uint32_t>(bits)) - zero;
-      };
-      const gemv_two_pairs two{
-          {{dot(d[2 * i]), ufp4::detail::rounded(a * s)}, {dot(d[2 * i + 1]), ufp4::detail::rounded(b * s)}}};
+      const auto dot = [&](std::int32_t bits) { return to_float(static_cast<std::uint32_t>(bits)) - zero; };
+      const gemv_two_pairs two{{{dot(d[2 * i]), rounded(a * s)}, {dot(d[2 * i + 1]), rounded(b * s)}}};
       *reinterpret_cast<gemv_two_pairs*>(pairs(block) + row * job.columns + column) = two;
     }
   }
@@ -236,7 +221,7 @@ struct gemv_worker {
     const unsigned count = rest < plan.blocks() ? static_cast<unsigned>(rest) : plan.blocks();
     for (unsigned block = 0; block < count; ++block) {
       const gemv_pair p = pairs(block)[place];
-      acc = ufp4::detail::fma(p.d, p.t, acc);
+      acc = fma(p.d, p.t, acc);
     }
   }
 

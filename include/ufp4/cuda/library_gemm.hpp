@@ -19,17 +19,11 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/finish_product.hpp>
-#include <ufp4/gpu/kernels/library_operands.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// D = alpha * left * right^T + beta * D. left: rows x depth, right: cols x depth, both packed; every pointer is
-/// aligned to 16 bytes.
+/// D = alpha * left * right^T + beta * D, packed: left rows x depth, right cols x depth. Pointers aligned to 16 bytes.
 struct library_product {
   enum class operands : std::uint8_t {
     bf16,
@@ -119,8 +113,7 @@ inline library_plan plan_library(const gemm_job& job, library_operands kind, std
   return plan;
 }
 
-/// log2 of a bound on the magnitudes of decoded elements: if the library writes C itself, Kp products of two elements
-/// must be below 2^127.
+/// log2 of a bound on decoded elements: if the library writes C itself, Kp products of two must be below 2^127.
 inline int operand_limit(const gemm_job& job) {
   if (!writes_result(job)) return 128;
   int k = 0;
@@ -181,8 +174,7 @@ inline error run_library(const gemm_job& job, library_operands kind, const gemm_
   return kernels::queue_finish_product(finish, device, where);
 }
 
-/// The smallest product for which the library is the fastest kernel. With fewer rows of C or of B the decoded operands
-/// would be read only a few times.
+/// The smallest product for which the library is the fastest kernel: decoded operands must be read many times.
 inline constexpr std::size_t library_rows = 1024, library_cols = 128;
 
 inline bool library_takes(const gemm_job& job) {
@@ -236,13 +228,8 @@ constexpr gemm_kernel library_kernel(const char* name, const char* instruction) 
           .experimental = !bf16};
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::inline UFP4_GPU {
-
-inline constexpr gemm_kernel gemm_library_bf16 =
-    detail::library_kernel<true>("gemm_library_bf16", "cublasLtMatmul bf16");
+inline constexpr gemm_kernel gemm_library_bf16 = library_kernel<true>("gemm_library_bf16", "cublasLtMatmul bf16");
 inline constexpr gemm_kernel gemm_library_blocks =
-    detail::library_kernel<false>("gemm_library_blocks", "cublasLtMatmul block-scaled");
+    library_kernel<false>("gemm_library_blocks", "cublasLtMatmul block-scaled");
 
-}  // namespace ufp4::gpu::inline UFP4_GPU
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU

@@ -1,13 +1,11 @@
 // ufp4 - memory instructions of compute capability 8.0 and above: ldmatrix, and asynchronous copies to shared memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | load_matrix4, 2 | Called by every lane of the warp. Lane 8i + r passes the address of row r of the 8 x 8 matrix i |
+// | load_matrix4    | Called by every lane of the warp. Lane 8i + r passes the address of row r of the 8 x 8 matrix i |
 // |                 | of 16-bit elements: 16 bytes of shared memory, aligned to 16. Lane l receives in r[i] elements  |
-// |                 | 2 (l % 4) and 2 (l % 4) + 1 of row l / 4, the first in the low half: a fragment of mma.sync.    |
-// |                 | load_matrix2 ignores the addresses of lanes 16 to 31                                            |
+// |                 | 2 (l % 4) and 2 (l % 4) + 1 of row l / 4, the first in the low half: a fragment of mma.sync     |
 // | copy_async16, 4 | Copies 16 or 4 bytes, aligned to that size on both sides, from device to shared memory without  |
-// |                 | registers. If not `valid`, reads nothing and writes zeros. The bytes are undefined until the    |
-// |                 | copy has been waited for                                                                        |
+// |                 | registers. If not `valid`, writes zeros without reading. The bytes are undefined until the wait |
 // | commit_copies   | Closes a group: the copies of this thread since the last commit                                 |
 // | wait_copies<n>  | Waits until all but the last n groups of this thread are complete. The copies are then visible  |
 // |                 | to this thread, and to others after a barrier                                                   |
@@ -15,7 +13,6 @@
 // The 16-byte copy bypasses L1 (.cg), because a thread block reads a tile once.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cuda/ptx.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
@@ -26,9 +23,8 @@ UFP4_HD constexpr unsigned swizzled_offset(unsigned row, unsigned piece) { retur
 
 enum class swizzle : std::uint64_t { none = 0, bytes_128 = 2, bytes_64 = 4, bytes_32 = 6 };
 
-/// What the matrix descriptors of wgmma and tcgen05 have in common. Addresses and distances in bytes, multiples of 16
-/// in the shared state space. `stride`: from eight rows to the next eight; `leading`: from 16 bytes of a row to the
-/// next 16, ignored for swizzled rows.
+/// What the matrix descriptors of wgmma and tcgen05 have in common. In bytes, multiples of 16 in the shared state
+/// space. `stride`: from eight rows to the next; `leading`: from 16 bytes of a row to the next, ignored if swizzled.
 ///
 /// | bits 0-13    | 16-29        | 32-45       | 61-63   |
 /// |--------------|--------------|-------------|---------|
@@ -50,12 +46,6 @@ UFP4_DEVICE void load_matrix4(std::uint32_t (&r)[4], const void* shared_row) {
   UFP4_PTX_SM80(simt::load_matrix(r, shared_row),
                 "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]),
                 "=r"(r[3]) : "r"(shared_address(shared_row)) : "memory");
-}
-
-UFP4_DEVICE void load_matrix2(std::uint32_t (&r)[2], const void* shared_row) {
-  UFP4_PTX_SM80(simt::load_matrix(r, shared_row),
-                "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]),
-                "=r"(r[1]) : "r"(shared_address(shared_row)) : "memory");
 }
 
 UFP4_DEVICE void copy_async16(void* shared, const void* global, bool valid) {

@@ -1,9 +1,8 @@
 // ufp4 - the tensor cores' multiply-and-add from compute capability 8.0 on: mma.sync with f16, bf16 and s8 operands.
 // SPDX-License-Identifier: Apache-2.0
 //
-// d += a b for a 16 x K tile a, a K x 8 tile b and a 16 x 8 tile d, distributed over the 32 lanes of a warp as in the
-// PTX ISA ("Matrix Fragments for mma.m16n8k16", "Matrix Fragments for mma.m16n8k32"). Every lane of the warp must call
-// it.
+// d += a b for a 16 x K tile a, a K x 8 tile b and a 16 x 8 tile d, distributed over the 32 lanes of a warp, which must
+// all call it, as in the PTX ISA ("Matrix Fragments for mma.m16n8k16", "... mma.m16n8k32").
 //
 // With g = lane / 4 and t = lane % 4, and e the index of an element in its register, counted from the low bits:
 //
@@ -20,38 +19,32 @@
 //
 // Guarantees: s32 sums are exact, modulo 2^32. For f32 sums PTX guarantees exact products and "at least single
 // precision", but neither the order nor the rounding. So a sum is the same on every device only if every partial sum,
-// in every order and with the term d, is a multiple of some u and below 2^24 u in magnitude. The payload of a NaN is
-// unspecified.
+// in every order and with d, is a multiple of some u and below 2^24 u. The payload of a NaN is unspecified.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cuda/ptx.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
+// The lists of operands of instructions with four registers of a and two of b, after the text.
+#define UFP4_MMA(simulated, name, sum)                                                                         \
+  UFP4_PTX_SM80(simulated,                                                                                     \
+                "mma.sync.aligned." name " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : sum(d[0]), \
+                sum(d[1]), sum(d[2]), sum(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
 /// m16n8k16, f16 operands, f32 sums.
 UFP4_DEVICE void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  UFP4_PTX_SM80(simt::mma_f16(d, a, b),
-                "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-                "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : "+f"(d[0]),
-                "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  UFP4_MMA(simt::mma_f16(d, a, b), "m16n8k16.row.col.f32.f16.f16.f32", "+f");
 }
-
 /// m16n8k16, bf16 operands, f32 sums.
 UFP4_DEVICE void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  UFP4_PTX_SM80(simt::mma_bf16(d, a, b),
-                "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : "+f"(d[0]),
-                "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  UFP4_MMA(simt::mma_bf16(d, a, b), "m16n8k16.row.col.f32.bf16.bf16.f32", "+f");
 }
-
 /// m16n8k32, s8 operands, s32 sums.
 UFP4_DEVICE void mma_s8_k32(std::int32_t (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  UFP4_PTX_SM80(simt::mma_s8_k32(d, a, b),
-                "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-                "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : "+r"(d[0]),
-                "+r"(d[1]), "+r"(d[2]), "+r"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  UFP4_MMA(simt::mma_s8_k32(d, a, b), "m16n8k32.row.col.s32.s8.s8.s32", "+r");
 }
+#undef UFP4_MMA
 
 /// m16n8k16, s8 operands, s32 sums.
 UFP4_DEVICE void mma_s8_k16(std::int32_t (&d)[4], const std::uint32_t (&a)[2], std::uint32_t b) {

@@ -3,28 +3,23 @@
 //
 // One thread starts D = D + (A scale_A) (B scale_B)^T of 128 x N x 64 elements of 4 bits. A and B are in shared memory,
 // D and the scales in tensor memory: 128 lanes of 512 columns of 32 bits, some of which a block allocates. The
-// functions below implement tables and figures of the PTX ISA 9.0, "TensorCore 5th Generation Family Instructions"; a
-// host can test them:
+// functions implement tables of the PTX ISA 9.0, "TensorCore 5th Generation Family Instructions"; a host can test them:
 //
 // | instruction_descriptor | "Instruction descriptor format for .kind::mxf4 and .kind::mxf4nvf4"                    |
 // | tensor_descriptor      | "Shared memory descriptor layout"                                                      |
 // | scale_offset           | scales as tcgen05.cp.32x128b.warpx4 takes them: the word of row 32 c + l is copied to  |
 // |                        | column c of lane l, in four copies; 512 bytes for 128 rows of four scales              |
 //
-// Device code has the instructions where UFP4_HAS_TCGEN05 is defined. The CPU simulator does not emulate them. Barriers
-// and the fence of stores to shared memory are those of tma_sm90.hpp.
+// Device code has the instructions where UFP4_HAS_TCGEN05 is defined. Barriers and the fence are those of tma_sm90.hpp.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cuda/tma_sm90.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
 /// The element type in a descriptor's field of two or three bits.
 ///
-/// The public literature reports that 0, which no table lists, is a uniform type, E0M3, with the codes of fp4<E1M2>. No
-/// kernel uses it, because it has not been run.
+/// Publications report that 0, which no table lists, is uniform, E0M3, with the codes of fp4<E1M2>; no kernel uses it.
 enum class four_bit_element : std::uint32_t {
 #if defined(UFP4_UNDOCUMENTED_E0M3)
   e0m3 = 0,

@@ -1,30 +1,24 @@
 // ufp4 - the copy engine of Hopper (TMA) and the barriers in shared memory that it signals.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | make_tensor_map | on the host: describes a matrix of bytes and the box that one copy transfers. The driver      |
-// |                 | encodes it; its entry point is queried from the runtime, so no program has to link libcuda    |
-// | copy_box        | called by one thread: copies the box at (column, row) of the matrix to shared memory, zeros   |
-// |                 | outside the matrix, and counts its bytes at the barrier                                       |
-// | barrier_*       | a barrier completes a phase when the expected arrivals and bytes have come; wait(b, parity)   |
-// |                 | returns when the phase of that parity is complete. A new barrier is in phase 0, so wait(b, 1) |
-// |                 | returns at once                                                                               |
-// | fence_to_async  | makes this thread's stores to shared memory visible to the copy engine and wgmma, before it   |
-// |                 | signals other threads                                                                         |
+// | make_tensor_map | on the host: describes a matrix of bytes and the box that one copy transfers. The driver    |
+// |                 | encodes it; its entry point is queried from the runtime, so no program has to link libcuda  |
+// | copy_box        | called by one thread: copies the box at (column, row) of the matrix to shared memory, zeros |
+// |                 | outside the matrix, and counts its bytes at the barrier                                     |
+// | barrier_*       | a phase is complete when the expected arrivals and bytes have come; wait(b, parity) returns |
+// |                 | when the phase of that parity is complete. The first phase is 0: wait(b, 1) returns at once |
+// | fence_to_async  | orders this thread's stores to shared memory before what the copy engine and wgmma read     |
 //
-// Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier", "cp.async.bulk.tensor"; CUDA
-// Driver API, cuTensorMapEncodeTiled.
+// Source: PTX ISA, "mbarrier" and "cp.async.bulk.tensor"; CUDA Driver API, cuTensorMapEncodeTiled.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/gpu/status.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 #if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 #include <cuda.h>
 
-namespace ufp4::gpu::detail::inline UFP4_GPU {
+namespace ufp4::gpu::mma::inline UFP4_GPU {
 
 /// cuTensorMapEncodeTiled of the installed driver; null if it has none.
 inline auto tensor_map_encoder() {
@@ -45,12 +39,11 @@ inline auto tensor_map_encoder() {
   return found;
 }
 
-/// A packed matrix of rows x row_bytes bytes, aligned to 16 bytes, row_bytes a multiple of 16; boxes of box_rows x
-/// box_bytes.
+/// A packed matrix of rows x row_bytes, aligned to 16 bytes, row_bytes a multiple of 16; boxes of box_rows x box_bytes.
 inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t rows, std::size_t row_bytes,
                              unsigned box_rows, unsigned box_bytes) {
   const auto encode = tensor_map_encoder();
-  if (encode == nullptr) return failed(not_supported, "cuTensorMapEncodeTiled", "the driver does not have it");
+  if (encode == nullptr) return detail::failed(not_supported, "cuTensorMapEncodeTiled", "the driver does not have it");
   const cuuint64_t extent[2] = {row_bytes, rows}, stride[1] = {row_bytes};
   const cuuint32_t box[2] = {box_bytes, box_rows}, step[2] = {1, 1};
   const CUresult r = encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(data), extent, stride, box, step,
@@ -58,12 +51,8 @@ inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t row
                             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return r == CUDA_SUCCESS
              ? success
-             : failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejects the operand's shape");
+             : detail::failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejects the operand's shape");
 }
-
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::mma::inline UFP4_GPU {
 
 /// 8 bytes of shared memory.
 using barrier = std::uint64_t;

@@ -9,20 +9,16 @@
 // | sum_row, sum_col | the place of element i of a thread's sums in the warpgroup's 64 x 128                          |
 //
 // Order: stores to operands, fence_to_async (cuda/tma_sm90.hpp), a barrier; then every thread of the warpgroup calls
-// multiply_fence, multiply..., multiply_commit, multiply_wait. Between the first and the last the sums must not be
-// accessed.
+// multiply_fence, multiply..., multiply_commit, multiply_wait. In between the sums must not be accessed.
 //
-// Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": "Shared Memory Matrix Layout", "Matrix
-// Descriptor Format", "Register Fragments".
+// Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": matrix layout, descriptor, register fragments.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cuda/memory_sm80.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
-/// For an operand whose first row is at `start` in the shared state space: a multiple of 1024, plus 32 bytes for every
-/// 16 of K.
+/// Of an operand whose first row is at `start` in shared memory: a multiple of 1024, plus 32 for every 16 of K.
 UFP4_HD constexpr std::uint64_t operand_128(std::uint32_t start) {
   return shared_descriptor(start, 16, 1024, swizzle::bytes_128);
 }

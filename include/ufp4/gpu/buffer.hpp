@@ -2,17 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <span>
-#include <type_traits>
 #include <ufp4/gpu/status.hpp>
 #include <utility>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// n trivially copyable objects in device memory. Movable, not copyable. The constructor allocates, upload and download
-/// wait for the device, so do not use it in an inner loop. A failure throws std::invalid_argument with the runtime's
-/// text (without exceptions it aborts).
+/// n trivially copyable objects in device memory. Movable, not copyable. Not for inner loops: the constructor
+/// allocates, upload and download wait. A failure throws std::invalid_argument (or aborts, without exceptions).
 template <class T>
 class buffer {
   static_assert(std::is_trivially_copyable_v<T>);

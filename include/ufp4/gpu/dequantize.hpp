@@ -2,12 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/gpu/matrix.hpp>
-#include <ufp4/gpu/status.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/matrix/checks.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
@@ -47,9 +43,8 @@ UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
   float effective = 0;
   for (unsigned j = 0; j < thread::run_of_thread; ++j) {
     if ((j == 0 || (j & mask) == 0) && j < count)
-      effective = ufp4::detail::product(
-          thread::scale_at(job.format.scale, job.scales, first + ((k + j) >> job.block_shift)), tensor);
-    v[j] = ufp4::detail::product(v[j], effective);
+      effective = product(thread::scale_at(job.format.scale, job.scales, first + ((k + j) >> job.block_shift)), tensor);
+    v[j] = product(v[j], effective);
   }
   thread::store_sixteen(job.out, row, k, v);
 }

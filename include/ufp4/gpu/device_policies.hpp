@@ -4,10 +4,7 @@
 // Operations do not wait for the device, so numbers that only the device knows are passed by address.
 #pragma once
 
-#include <concepts>
 #include <tuple>
-#include <type_traits>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/matrix/policies.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {

@@ -6,14 +6,7 @@
 //   gpu::workspace_bytes(ctx, operand<nvfp4>(x), qw, y);    // bytes that ctx.workspace must have for these arguments
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <type_traits>
-#include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/matrix.hpp>
 #include <ufp4/gpu/quantize.hpp>
-#include <ufp4/gpu/status.hpp>
 #include <ufp4/matrix/product.hpp>
 
 template <ufp4::any_block_format F>
@@ -86,14 +79,8 @@ gemm_side side_of(const quantized_view<F>& q, int, workspace_cutter&, std::uint3
   side.tensor_scale = F::two_level ? q.tensor_scale() : nullptr;
   return side;
 }
-template <class T>
-gemm_side side_of(const unquantized_operand<T>& x, int block, workspace_cutter&, std::uint32_t*&) {
-  const std::size_t padded = padded_length(x.x.cols(), block, x.transform);
-  return side_of_plain(source_of(x.x), padded, x.transform);
-}
-template <class T>
-gemm_side side_of(const matrix_view<T>& x, int block, workspace_cutter& memory, std::uint32_t*& amax_bits) {
-  return side_of(unquantized(x), block, memory, amax_bits);
+inline gemm_side side_of(const plain_side& p, int block, workspace_cutter&, std::uint32_t*&) {
+  return side_of_plain(p.x, padded_length(p.x.cols, block, p.transform), p.transform);
 }
 template <class F, class T, rounding_policy R, any_scale_rule S>
 gemm_side side_of(const quantize_request<F, T, R, S>& r, int, workspace_cutter& memory, std::uint32_t*& amax_bits) {
@@ -154,17 +141,14 @@ error queue_operand(const quantize_request<F, T, R, S>& r, const gemm_side& side
 
 /// Checks that only a GPU needs: the memory of the tensor scale and of the report.
 template <viewed_operand T>
-void check_device_operand(const char*, const char*, const T&, const byte_range&) {}
-template <any_block_format F>
-void check_device_operand(const char* operation, const char* name, const quantized_view<F>& q, const byte_range& c) {
-  const auto at = reinterpret_cast<std::uintptr_t>(q.tensor_scale());
-  expects(at == 0 || !c.overlaps({at, at + sizeof(float)}), operation, ": C overlaps the tensor scale of ", name);
-}
-template <class F, class T, rounding_policy R, any_scale_rule S>
-void check_device_operand(const char* operation, const char* name, const quantize_request<F, T, R, S>& r,
-                          const byte_range&) {
-  expects(r.options.report == nullptr, operation, ": count_into of ", name,
-          " is in host memory, which a kernel cannot write; quantize it first, with count_at");
+void check_device_operand(const char* operation, const char* name, const T& x, const byte_range& c) {
+  if constexpr (coded_operand<T>) {
+    const auto at = reinterpret_cast<std::uintptr_t>(x.tensor_scale());
+    expects(at == 0 || !c.overlaps({at, at + sizeof(float)}), operation, ": C overlaps the tensor scale of ", name);
+  } else if constexpr (request_operand<T>) {
+    expects(x.options.report == nullptr, operation, ": count_into of ", name,
+            " is in host memory, which a kernel cannot write; quantize it first, with count_at");
+  }
 }
 
 template <viewed_operand A, viewed_operand B>
@@ -215,8 +199,7 @@ status quantized_gemm(const context& ctx, const A& a, const B& b, const matrix_v
       [&] { return detail::multiply(ctx, detail::viewed(a), detail::viewed(b), detail::sink_of(c), options); });
 }
 
-/// Bytes that context.workspace must have for quantized_gemm with the same arguments on the current device. Checks
-/// nothing.
+/// Bytes of context.workspace for quantized_gemm with the same arguments on the current device. Checks nothing.
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 std::size_t workspace_bytes(const context&, const A& a, const B& b, const matrix_view<T>& c,
                             const gemm_options& options = {}) {
@@ -226,8 +209,7 @@ std::size_t workspace_bytes(const context&, const A& a, const B& b, const matrix
   return call.operand_bytes + detail::kernel_bytes(call.job, device);
 }
 
-/// The kernel that quantized_gemm with the same arguments would run on the current device. Nothing is checked, read or
-/// queued.
+/// The kernel that quantized_gemm with the same arguments would run on this device. Nothing is checked, read or queued.
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 explanation explain(const context&, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
   device_facts device;
@@ -238,13 +220,11 @@ explanation explain(const context&, const A& a, const B& b, const matrix_view<T>
 }
 
 /// Is there a kernel for quantized_gemm with the same arguments on the current device? Checks nothing.
-template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
-bool can_run(const context& ctx, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
+bool can_run(const context& ctx, const auto& a, const auto& b, const auto& c, const gemm_options& options = {}) {
   return *explain(ctx, a, b, c, options).kernel != '\0';
 }
 
-/// Reads the facts of the current device, once for the calling thread; its operations then ask the runtime nothing
-/// more. Call it in the thread that captures a graph, before the capture.
+/// Reads the facts of the current device, once for the calling thread. Call it in a thread before it captures a graph.
 inline status prepare() {
   device_facts device;
   return detail::status_of("prepare", facts(device));

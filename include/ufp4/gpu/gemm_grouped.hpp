@@ -2,38 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <span>
-#include <string>
 #include <ufp4/gpu/gemm.hpp>
 #include <vector>
-
-namespace ufp4::gpu::inline UFP4_GPU {
-
-/// Rows first .. first + count - 1 of a quantized matrix in device memory; the conditions are those of the host's
-/// row_range.
-template <any_block_format F>
-quantized_view<F> row_range(const quantized_view<F>& q, std::size_t first, std::size_t count) {
-  constexpr auto height = static_cast<std::size_t>(F::block.rows);
-  detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows out of range: ", first, " + ", count,
-                  " > ", q.rows());
-  detail::expects(first % height == 0 || count == 0, "row_range: first must be a multiple of the block's ", height,
-                  " rows, got ", first);
-  const std::size_t blocks = q.padded_cols() / F::block_size;
-  return {q.codes().subspan(first * q.padded_cols() / 2, count * q.padded_cols() / 2),
-          q.scales().subspan(first / height * blocks, (count + height - 1) / height * blocks),
-          q.tensor_scale(),
-          count,
-          q.cols(),
-          q.transform()};
-}
-/// The same for a matrix with memory of its own.
-template <any_block_format F>
-quantized_view<F> row_range(const quantized_matrix<F>& q, std::size_t first, std::size_t count) {
-  return row_range(q.view(), first, count);
-}
-
-}  // namespace ufp4::gpu::inline UFP4_GPU
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
@@ -42,6 +12,12 @@ void add_ranges(group_ranges& all, const quantized_view<F>& q, std::size_t entry
   add_range(all, q.codes().data(), q.codes().size_bytes(), entry);
   add_range(all, q.scales().data(), q.scales().size_bytes(), entry);
   add_range(all, q.tensor_scale(), q.tensor_scale() == nullptr ? 0 : sizeof(float), entry);
+}
+
+inline bool all_run(std::span<const explanation> products) {
+  for (const explanation& product : products)
+    if (*product.kernel == '\0') return false;
+  return true;
 }
 
 /// The facts of the share of the device that one product of a group has.
@@ -121,6 +97,28 @@ void check_group(const As& a, const Bs& b, const Cs& c, const gemm_options& opti
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
+/// Rows first .. first + count - 1 of a quantized matrix in device memory; conditions as for the host's row_range.
+template <any_block_format F>
+quantized_view<F> row_range(const quantized_view<F>& q, std::size_t first, std::size_t count) {
+  constexpr auto height = static_cast<std::size_t>(F::block.rows);
+  detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows out of range: ", first, " + ", count,
+                  " > ", q.rows());
+  detail::expects(first % height == 0 || count == 0, "row_range: first must be a multiple of the block's ", height,
+                  " rows, got ", first);
+  const std::size_t blocks = q.padded_cols() / F::block_size;
+  return {q.codes().subspan(first * q.padded_cols() / 2, count * q.padded_cols() / 2),
+          q.scales().subspan(first / height * blocks, (count + height - 1) / height * blocks),
+          q.tensor_scale(),
+          count,
+          q.cols(),
+          q.transform()};
+}
+/// The same for a matrix with memory of its own.
+template <any_block_format F>
+quantized_view<F> row_range(const quantized_matrix<F>& q, std::size_t first, std::size_t count) {
+  return row_range(q.view(), first, count);
+}
+
 /// The same as the host's (gemm_grouped.hpp): C[e] = alpha * A[e] * B[e]^T + beta * C[e]. Outputs must not overlap, any
 /// product may have no rows, and there is no bias. With exact_blocks each product has the bits of its own
 /// quantized_gemm; with fast it may run another kernel than alone, because it has only a share of the device.
@@ -144,8 +142,7 @@ status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, cons
   });
 }
 
-/// The kernel that quantized_gemm_grouped with the same arguments would run for each product on the current device.
-/// Checks only that a, b and c have the same length; empty otherwise.
+/// The kernels that quantized_gemm_grouped would run on the current device; empty if the lengths of a, b and c differ.
 template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                          const gemm_options& options = {}) {
@@ -159,15 +156,12 @@ std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& 
 }
 
 /// Is there a kernel for every product of quantized_gemm_grouped with the same arguments on the current device?
-template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
-bool can_run_grouped(const context& ctx, const As& a, const Bs& b, const Cs& c, const gemm_options& options = {}) {
-  for (const explanation& e : explain_grouped(ctx, a, b, c, options))
-    if (*e.kernel == '\0') return false;
-  return a.size() == b.size() && a.size() == c.size();
+bool can_run_grouped(const context& ctx, const auto& a, const auto& b, const auto& c,
+                     const gemm_options& options = {}) {
+  return a.size() == b.size() && a.size() == c.size() && detail::all_run(explain_grouped(ctx, a, b, c, options));
 }
 
-/// Bytes that context.workspace must have for quantized_gemm_grouped with the same arguments on the current device.
-/// Checks only that a, b and c have the same length.
+/// Bytes of context.workspace that quantized_gemm_grouped needs on this device; 0 if the lengths of a, b and c differ.
 template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 std::size_t workspace_bytes_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                     const gemm_options& options = {}) {

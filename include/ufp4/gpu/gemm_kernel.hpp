@@ -2,20 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <ufp4/block/presets.hpp>
 #include <ufp4/gpu/status.hpp>
-#include <ufp4/gpu/vendor.hpp>
-#include <ufp4/matrix/accumulate.hpp>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// One operand of a product: codes and scales in the canonical layout, or a plain matrix.
-/// Pointers are to device memory.
+/// One operand of a product: canonical codes and scales, or a plain matrix. Pointers are to device memory.
 struct gemm_side {
   bool is_quantized = true;                         ///< false for a plain matrix
   const std::uint8_t* codes = nullptr;              ///< or the plain elements
@@ -46,8 +39,7 @@ struct gemm_job {
   UFP4_HD std::size_t blocks() const { return left.padded_cols / block; }  ///< blocks along K
 };
 
-/// One way to multiply. The vendor's table, gemm_kernels(), lists the kernels, the fastest first; a job runs on the
-/// first kernel that takes it.
+/// One way to multiply. A job runs on the first kernel of the vendor's table, gemm_kernels(), that takes it.
 struct gemm_kernel {
   const char* name = "";         ///< as explain() reports it
   const char* instruction = "";  ///< the machine instruction that multiplies: "fma", "mma.sync.m16n8k32.s8", ...
@@ -67,8 +59,7 @@ struct gemm_kernel {
   bool experimental = false;
   /// Rows and columns of the tiles that a job alone would be cut into; null: tile_rows and tile_cols.
   unsigned (*tile_side)(const gemm_job&, const device_facts&) = nullptr;
-  /// Queues many jobs at once, which differ only in pointers, shapes and strides, have no bias and are not empty. Null:
-  /// they are run one by one.
+  /// Queues jobs that differ only in pointers, shapes and strides, without bias, none empty. Null: they run one by one.
   error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
 };
 

@@ -2,16 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <ufp4/gpu/status.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/gpu/warp/hadamard_run.hpp>
 #include <ufp4/matrix/checks.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
-inline constexpr unsigned hadamard_threads = 256;
 
 struct hadamard_job {
   source x{};
@@ -23,6 +18,8 @@ struct hadamard_job {
   /// Groups of sixteen elements in a row, one for each thread.
   UFP4_HD std::size_t across() const { return (padded_cols + 15) / 16; }
 };
+
+inline constexpr unsigned hadamard_threads = 256;
 
 /// Each thread transforms sixteen elements of a row. Threads outside the matrix take part in the shuffles and store
 /// nothing. x and out may be the same matrix: a thread reads only what it writes.
@@ -36,12 +33,8 @@ UFP4_KERNEL(hadamard_threads) hadamard_rows(const hadamard_job job) {
   thread::store_sixteen(job.out, row, 16 * sixteen, v);
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
-inline error queue_hadamard(const kernels::hadamard_job& job, stream where) {
-  return launch_each(&kernels::hadamard_rows, job.x.rows * job.across(), kernels::hadamard_threads, 0, where, job);
+inline error queue_hadamard(const hadamard_job& job, stream where) {
+  return launch_each(&hadamard_rows, job.x.rows * job.across(), hadamard_threads, 0, where, job);
 }
 
 template <matrix_scalar X, matrix_scalar Y>
@@ -49,25 +42,24 @@ status transform_rows(const char* operation, const context& ctx, const transform
                       const matrix_view<X>& x, const matrix_view<Y>& out) {
   return checked([&]() -> status {
     check_transform(operation, t, inverse, x, out);
-    return status_of(
-        operation,
-        queue_hadamard({source_of(x), sink_of(out), t, inverse, inverse ? x.cols() : out.cols()}, ctx.where));
+    const hadamard_job job{source_of(x), sink_of(out), t, inverse, inverse ? x.cols() : out.cols()};
+    return status_of(operation, queue_hadamard(job, ctx.where));
   });
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
 /// The same as the host's (hadamard.hpp) for shapes, aliasing and bits. x and out are in device memory.
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 status hadamard_forward(const context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
-  return detail::transform_rows("hadamard_forward", ctx, t.spec(), false, x, out);
+  return kernels::transform_rows("hadamard_forward", ctx, t.spec(), false, x, out);
 }
 /// The inverse, in the same way.
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 status hadamard_inverse(const context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
-  return detail::transform_rows("hadamard_inverse", ctx, t.spec(), true, x, out);
+  return kernels::transform_rows("hadamard_inverse", ctx, t.spec(), true, x, out);
 }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

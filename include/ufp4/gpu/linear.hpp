@@ -6,16 +6,13 @@
 //
 // A call first queues the amax over the parts of all experts, if a format has two levels of scales. Then, for one
 // expert after the other, it queues the quantization of both operands into the workspace and their GEMM. If a kernel
-// multiplies many products in one launch, the operands of 32 experts come first and their GEMMs together, each with its
-// share of the device.
+// multiplies many products in one launch, the operands of 32 experts come first, then their GEMMs together.
 //
-// | workspace | linear_*_workspace_bytes of the same arguments: the operands of one expert, or of 32 that are     |
-// |           | multiplied together                                                                               |
-// | saved     | X^T for wgrad, in memory of the caller: linear_saved_bytes of it, valid until wgrad has run       |
-// | explain   | explain_linear_*: which kernels quantize, and which multiply                                      |
+// | workspace | linear_*_workspace_bytes of the same arguments: the operands of one expert, or of 32 together |
+// | saved     | X^T for wgrad, in memory of the caller: linear_saved_bytes of it, valid until wgrad has run   |
+// | explain   | explain_linear_*: which kernels quantize, and which multiply                                  |
 #pragma once
 
-#include <cstddef>
 #include <ufp4/gpu/linear_call.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
@@ -25,8 +22,7 @@ template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 status linear_forward(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
                       const matrix_view<W>& w, const matrix_view<Y>& y, saved_activation* saved = nullptr) {
   const std::size_t offsets[] = {0, x.rows()};
-  return detail::forward("linear_forward", ctx, now, detail::source_of(x), offsets, detail::source_of(w),
-                         detail::sink_of(y), saved);
+  return detail::forward("linear_forward", ctx, now, x, offsets, w, y, saved);
 }
 
 /// dX[T,K] = dY[T,N] W[N,K] under the recipe's dgrad, written over dX or added to it.
@@ -35,8 +31,7 @@ status linear_backward_input(const context& ctx, const recipe::bound_recipe& now
                              const matrix_view<W>& w, const matrix_view<X>& dx,
                              recipe::write_mode mode = recipe::write_mode::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
-  return detail::backward_input("linear_backward_input", ctx, now, detail::source_of(dy), offsets, detail::source_of(w),
-                                detail::sink_of(dx), mode);
+  return detail::backward_input("linear_backward_input", ctx, now, dy, offsets, w, dx, mode);
 }
 
 /// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, written over dW or added to it (a float main gradient).
@@ -46,8 +41,8 @@ status linear_backward_weight(const context& ctx, const recipe::bound_recipe& no
                               const Saved& x_or_saved, const matrix_view<W>& dw,
                               recipe::write_mode mode = recipe::write_mode::overwrite) {
   const std::size_t offsets[] = {0, dy.rows()};
-  return detail::backward_weight("linear_backward_weight", ctx, now, detail::source_of(dy),
-                                 detail::source_of(x_or_saved), offsets, detail::sink_of(dw), mode);
+  return detail::backward_weight("linear_backward_weight", ctx, now, dy, detail::source_of(x_or_saved), offsets, dw,
+                                 mode);
 }
 
 // For a mixture of experts, as on the host. `offsets` is in host memory and is read by the call.
@@ -57,28 +52,25 @@ template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 status linear_forward_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
                               recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<Y>& y,
                               saved_activation* saved = nullptr) {
-  return detail::forward("linear_forward_grouped", ctx, now, detail::source_of(x), offsets, detail::source_of(w),
-                         detail::sink_of(y), saved);
+  return detail::forward("linear_forward_grouped", ctx, now, x, offsets, w, y, saved);
 }
 /// linear_backward_input by expert.
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 status linear_backward_input_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                      recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<X>& dx,
                                      recipe::write_mode mode = recipe::write_mode::overwrite) {
-  return detail::backward_input("linear_backward_input_grouped", ctx, now, detail::source_of(dy), offsets,
-                                detail::source_of(w), detail::sink_of(dx), mode);
+  return detail::backward_input("linear_backward_input_grouped", ctx, now, dy, offsets, w, dx, mode);
 }
 /// linear_backward_weight by expert.
 template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 status linear_backward_weight_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                       const Saved& x_or_saved, recipe::expert_offsets offsets, const matrix_view<W>& dw,
                                       recipe::write_mode mode = recipe::write_mode::overwrite) {
-  return detail::backward_weight("linear_backward_weight_grouped", ctx, now, detail::source_of(dy),
-                                 detail::source_of(x_or_saved), offsets, detail::sink_of(dw), mode);
+  return detail::backward_weight("linear_backward_weight_grouped", ctx, now, dy, detail::source_of(x_or_saved), offsets,
+                                 dw, mode);
 }
 
-// For the operation with the same arguments on the current device; with `offsets` for the grouped one. Nothing is
-// checked, read or queued.
+// For the operation with these arguments on this device, grouped with `offsets`. Checks, reads and queues nothing.
 //
 // | *_workspace_bytes | bytes that context.workspace must have                                              |
 // | explain_*         | the kernels that it would run; no products if the facts of the device are not known |
@@ -89,22 +81,19 @@ template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 std::size_t linear_forward_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<X>& x,
                                            const matrix_view<W>& w, const matrix_view<Y>& y,
                                            recipe::expert_offsets offsets = {}) {
-  return detail::most_layer_bytes(
-      detail::forward_of(now, detail::source_of(x), detail::source_of(w), detail::sink_of(y), offsets));
+  return detail::most_layer_bytes(detail::forward_of(now, x, w, y, offsets));
 }
 /// The kernels of linear_forward.
 template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
 linear_explanation explain_linear_forward(const context&, const recipe::bound_recipe& now, const matrix_view<X>& x,
                                           const matrix_view<W>& w, const matrix_view<Y>& y,
                                           recipe::expert_offsets offsets = {}) {
-  return detail::explain_layer(
-      offsets.empty() ? "linear_forward" : "linear_forward_grouped",
-      detail::forward_of(now, detail::source_of(x), detail::source_of(w), detail::sink_of(y), offsets));
+  return detail::explain_layer(offsets.empty() ? "linear_forward" : "linear_forward_grouped",
+                               detail::forward_of(now, x, w, y, offsets));
 }
 /// Can linear_forward run?
-template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
-bool can_run_linear_forward(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
-                            const matrix_view<W>& w, const matrix_view<Y>& y, recipe::expert_offsets offsets = {}) {
+bool can_run_linear_forward(const context& ctx, const recipe::bound_recipe& now, const auto& x, const auto& w,
+                            const auto& y, recipe::expert_offsets offsets = {}) {
   return detail::runs(explain_linear_forward(ctx, now, x, w, y, offsets));
 }
 
@@ -113,23 +102,19 @@ template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 std::size_t linear_backward_input_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                                   const matrix_view<W>& w, const matrix_view<X>& dx,
                                                   recipe::expert_offsets offsets = {}) {
-  return detail::most_layer_bytes(
-      detail::backward_input_of(now, detail::source_of(dy), detail::source_of(w), detail::sink_of(dx), offsets));
+  return detail::most_layer_bytes(detail::backward_input_of(now, dy, w, dx, offsets));
 }
 /// The kernels of linear_backward_input.
 template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
 linear_explanation explain_linear_backward_input(const context&, const recipe::bound_recipe& now,
                                                  const matrix_view<D>& dy, const matrix_view<W>& w,
                                                  const matrix_view<X>& dx, recipe::expert_offsets offsets = {}) {
-  return detail::explain_layer(
-      offsets.empty() ? "linear_backward_input" : "linear_backward_input_grouped",
-      detail::backward_input_of(now, detail::source_of(dy), detail::source_of(w), detail::sink_of(dx), offsets));
+  return detail::explain_layer(offsets.empty() ? "linear_backward_input" : "linear_backward_input_grouped",
+                               detail::backward_input_of(now, dy, w, dx, offsets));
 }
 /// Can linear_backward_input run?
-template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
-bool can_run_linear_backward_input(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                   const matrix_view<W>& w, const matrix_view<X>& dx,
-                                   recipe::expert_offsets offsets = {}) {
+bool can_run_linear_backward_input(const context& ctx, const recipe::bound_recipe& now, const auto& dy, const auto& w,
+                                   const auto& dx, recipe::expert_offsets offsets = {}) {
   return detail::runs(explain_linear_backward_input(ctx, now, dy, w, dx, offsets));
 }
 
@@ -138,8 +123,7 @@ template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
 std::size_t linear_backward_weight_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                                    const Saved& x_or_saved, const matrix_view<W>& dw,
                                                    recipe::expert_offsets offsets = {}) {
-  return detail::most_layer_bytes(detail::backward_weight_of(now, detail::source_of(dy), detail::source_of(x_or_saved),
-                                                             detail::sink_of(dw), offsets));
+  return detail::most_layer_bytes(detail::backward_weight_of(now, dy, detail::source_of(x_or_saved), dw, offsets));
 }
 /// The kernels of linear_backward_weight.
 template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
@@ -147,14 +131,11 @@ linear_explanation explain_linear_backward_weight(const context&, const recipe::
                                                   const matrix_view<D>& dy, const Saved& x_or_saved,
                                                   const matrix_view<W>& dw, recipe::expert_offsets offsets = {}) {
   return detail::explain_layer(offsets.empty() ? "linear_backward_weight" : "linear_backward_weight_grouped",
-                               detail::backward_weight_of(now, detail::source_of(dy), detail::source_of(x_or_saved),
-                                                          detail::sink_of(dw), offsets));
+                               detail::backward_weight_of(now, dy, detail::source_of(x_or_saved), dw, offsets));
 }
 /// Can linear_backward_weight run?
-template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
-bool can_run_linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                    const Saved& x_or_saved, const matrix_view<W>& dw,
-                                    recipe::expert_offsets offsets = {}) {
+bool can_run_linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const auto& dy,
+                                    const auto& x_or_saved, const auto& dw, recipe::expert_offsets offsets = {}) {
   return detail::runs(explain_linear_backward_weight(ctx, now, dy, x_or_saved, dw, offsets));
 }
 

@@ -2,19 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
-#include <cstddef>
-#include <span>
-#include <string>
 #include <ufp4/gpu/gemm_grouped.hpp>
 #include <ufp4/gpu/linear_operand.hpp>
-#include <utility>
-#include <vector>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// The kernels that a linear operation would run. `left` and `right` are "" for an operand that is not quantized, was
-/// saved, or is empty.
+/// The kernels that a linear operation would run; "" for an operand that is not quantized, was saved, or is empty.
 struct linear_explanation {
   const char* operation = "";         ///< the operation
   const char* left = "";              ///< the kernel that quantizes the left operand
@@ -45,25 +38,22 @@ inline constexpr std::size_t most_together = 32;
 struct layer_call {
   layer_side left, right;
   ufp4::detail::buffer<sink> out;
-  recipe::write_mode mode = recipe::write_mode::overwrite;
+  write_mode mode = write_mode::overwrite;
   device_facts device{};          ///< for one product: its share, if many are multiplied together
   std::size_t together = 1;       ///< experts whose operands are in the workspace at the same time
   std::size_t operand_bytes = 0;  ///< of the workspace; that of the GEMM follows
 
   bool skips(std::size_t e) const {
     return out[e].rows == 0 || out[e].cols == 0 ||
-           (mode == recipe::write_mode::add &&
-            gemm_side_of(left, e).cols == 0);  // an expert without tokens adds nothing
+           (mode == write_mode::add && gemm_side_of(left, e).cols == 0);  // an expert without tokens adds nothing
   }
   gemm_job job(std::size_t e) const {
-    gemm_job j;
-    j.left = gemm_side_of(left, e);
-    j.right = gemm_side_of(right, e);
-    j.out = out[e];
-    j.block = static_cast<unsigned>(recipe::detail::block_of(*left.now, left.index).cols);
-    j.beta = mode == recipe::write_mode::add ? 1.0f : 0.0f;
-    j.mode = left.now->recipe().accumulate;
-    return j;
+    return {.left = gemm_side_of(left, e),
+            .right = gemm_side_of(right, e),
+            .out = out[e],
+            .block = static_cast<unsigned>(recipe::detail::block_of(*left.now, left.index).cols),
+            .beta = mode == write_mode::add ? 1.0f : 0.0f,
+            .mode = left.now->recipe().accumulate};
   }
   /// Is there a product whose kernel, with a share of the device, multiplies many in a launch?
   bool multiplies_many(const device_facts& share) const {
@@ -100,7 +90,7 @@ inline std::size_t layer_bytes(const layer_call& call) {
 /// The same for a call that is not prepared, for either mode of writing the output.
 inline std::size_t most_layer_bytes(const layer_call& call) {
   std::size_t most = 0;
-  for (const recipe::write_mode mode : {recipe::write_mode::overwrite, recipe::write_mode::add}) {
+  for (const write_mode mode : {write_mode::overwrite, write_mode::add}) {
     layer_call here = call;
     here.mode = mode;
     if (prepare_layer(here, {}) != success) return 0;
@@ -147,11 +137,7 @@ inline linear_explanation explain_layer(const char* operation, layer_call call) 
     all.products.push_back(explain_job(operation, call.job(e), call.device));
   return all;
 }
-inline bool runs(const linear_explanation& all) {
-  for (const explanation& product : all.products)
-    if (*product.kernel == '\0') return false;
-  return !all.products.empty();
-}
+inline bool runs(const linear_explanation& all) { return !all.products.empty() && all_run(all.products); }
 
 using recipe::detail::by_tokens, recipe::detail::by_weights, recipe::detail::transposed;
 using recipe::detail::make_shape, recipe::detail::shape;
@@ -188,8 +174,7 @@ inline layer_side saved_operand(const bound_recipe& now, const shape& s, const s
   return {&now, 5, {}, std::move(parts)};
 }
 
-/// Queues a saved X^T. A part that is not quantized is copied, rounded to bf16, by the Hadamard kernel without
-/// transform.
+/// Queues a saved X^T. An unquantized part is copied as bf16 by the Hadamard kernel.
 inline status save(const char* operation, const layer_side& side, saved_activation& saved, stream where) {
   if (const error e = measure(side, where); e != success) return status_of(operation, e);
   saved.raw().clear();
@@ -198,35 +183,53 @@ inline status save(const char* operation, const layer_side& side, saved_activati
     const source& to = kept.side.plain;
     const sink copy{const_cast<void*>(to.data), to.kind, to.rows, to.cols, to.row_stride, to.col_stride};
     const error e = side.quantizes() ? quantize_part(side, part, where)
-                                     : queue_hadamard({side.parts[part], copy, {}, false, to.cols}, where);
+                                     : kernels::queue_hadamard({side.parts[part], copy, {}, false, to.cols}, where);
     if (e != success) return status_of(operation, e);
   }
   return {};
 }
 
+/// A matrix_view of any type, as an input and as an output.
+struct any_source : source {
+  template <matrix_scalar T>
+  any_source(const matrix_view<T>& x) : source(ufp4::detail::source_of(x)) {}
+};
+struct any_sink : sink {
+  template <matrix_scalar T>
+  any_sink(const matrix_view<T>& x) : sink(sink_of(x)) {}
+};
+
+template <class T>
+concept matrix_or_saved = ufp4::detail::plain_operand<T> || std::same_as<T, saved_activation>;
+
+/// A saved X^T is passed on as it is, a matrix as its source.
+using ufp4::detail::source_of;
+inline const saved_activation& source_of(const saved_activation& saved) { return saved; }
+
 // The three operations as calls. Their arguments need not be checked; without offsets the call is the dense one.
 
-inline layer_call forward_of(const bound_recipe& now, const source& x, const source& w, const sink& y,
-                             recipe::expert_offsets offsets) {
+inline layer_call forward_of(const bound_recipe& now, const any_source& x, const any_source& w, const any_sink& y,
+                             expert_offsets offsets) {
   const shape s = make_shape(x.rows, x.cols, y.cols, offsets);
-  return {{&now, 0, by_tokens(s, x)}, {&now, 1, by_weights(s, w)}, by_tokens(s, y)};
+  return {{&now, 0, by_tokens<source>(s, x)}, {&now, 1, by_weights<source>(s, w)}, by_tokens<sink>(s, y)};
 }
-inline layer_call backward_input_of(const bound_recipe& now, const source& dy, const source& w, const sink& dx,
-                                    recipe::expert_offsets offsets,
-                                    recipe::write_mode mode = recipe::write_mode::overwrite) {
+inline layer_call backward_input_of(const bound_recipe& now, const any_source& dy, const any_source& w,
+                                    const any_sink& dx, expert_offsets offsets,
+                                    write_mode mode = write_mode::overwrite) {
   const shape s = make_shape(dy.rows, dx.cols, dy.cols, offsets);
-  return {{&now, 2, by_tokens(s, dy)}, {&now, 3, transposed(by_weights(s, w))}, by_tokens(s, dx), mode};
+  const auto right = transposed(by_weights<source>(s, w));
+  return {{&now, 2, by_tokens<source>(s, dy)}, {&now, 3, right}, by_tokens<sink>(s, dx), mode};
 }
 /// `x`: the matrix, or its saved parts.
 template <class X>
-layer_call backward_weight_of(const bound_recipe& now, const source& dy, const X& x, const sink& dw,
-                              recipe::expert_offsets offsets, recipe::write_mode mode = recipe::write_mode::overwrite) {
+layer_call backward_weight_of(const bound_recipe& now, const any_source& dy, const X& x, const any_sink& dw,
+                              expert_offsets offsets, write_mode mode = write_mode::overwrite) {
   const shape s = make_shape(dy.rows, dw.cols, dy.cols, offsets);
-  return {{&now, 4, transposed(by_tokens(s, dy))}, saved_operand(now, s, x), by_weights(s, dw), mode};
+  return {{&now, 4, transposed(by_tokens<source>(s, dy))}, saved_operand(now, s, x), by_weights<sink>(s, dw), mode};
 }
 
-inline status forward(const char* operation, const context& ctx, const bound_recipe& now, const source& x,
-                      recipe::expert_offsets offsets, const source& w, const sink& y, saved_activation* saved) {
+inline status forward(const char* operation, const context& ctx, const bound_recipe& now, const any_source& x,
+                      expert_offsets offsets, const any_source& w, const any_sink& y, saved_activation* saved) {
   return checked([&]() -> status {
     const shape s = recipe::detail::check_forward(operation, now, x, offsets, w, y, saved != nullptr);
     const layer_call call = forward_of(now, x, w, y, offsets);
@@ -239,39 +242,32 @@ inline status forward(const char* operation, const context& ctx, const bound_rec
     return save(operation, side, *saved, ctx.where);
   });
 }
-inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                             recipe::expert_offsets offsets, const source& w, const sink& dx, recipe::write_mode mode) {
+inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const any_source& dy,
+                             expert_offsets offsets, const any_source& w, const any_sink& dx, write_mode mode) {
   return checked([&] {
     recipe::detail::check_backward_input(operation, now, dy, offsets, w, dx);
     return queue_layer(operation, ctx, backward_input_of(now, dy, w, dx, offsets, mode));
   });
 }
-inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                              const source& x, recipe::expert_offsets offsets, const sink& dw,
-                              recipe::write_mode mode) {
+/// What a check and a call take of X: a matrix as it is, of a saved X^T the shapes and the parts.
+inline const source& shapes_of(const source& x) { return x; }
+inline const source& parts_of(const source& x) { return x; }
+inline const std::vector<saved_activation::part>& parts_of(const saved_activation& saved) { return saved.raw(); }
+inline std::vector<recipe::detail::saved_shape> shapes_of(const saved_activation& saved) {
+  std::vector<recipe::detail::saved_shape> shapes;
+  for (const auto& [side, block] : saved.raw())
+    shapes.push_back(
+        {side.rows, side.cols, block, side.transform, side.is_quantized, side.grid, side.scale, saved.made()});
+  return shapes;
+}
+/// `x`: the source of a matrix, or a saved_activation.
+template <class X>
+status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const any_source& dy,
+                       const X& x, expert_offsets offsets, const any_sink& dw, write_mode mode) {
   return checked([&] {
-    recipe::detail::check_backward_weight(operation, now, dy, x, offsets, dw);
-    return queue_layer(operation, ctx, backward_weight_of(now, dy, x, dw, offsets, mode));
+    recipe::detail::check_backward_weight(operation, now, dy, shapes_of(x), offsets, dw);
+    return queue_layer(operation, ctx, backward_weight_of(now, dy, parts_of(x), dw, offsets, mode));
   });
 }
-inline status backward_weight(const char* operation, const context& ctx, const bound_recipe& now, const source& dy,
-                              const saved_activation& saved, recipe::expert_offsets offsets, const sink& dw,
-                              recipe::write_mode mode) {
-  return checked([&] {
-    std::vector<recipe::detail::saved_shape> shapes;
-    for (const auto& [side, block] : saved.raw())
-      shapes.push_back(
-          {side.rows, side.cols, block, side.transform, side.is_quantized, side.grid, side.scale, saved.made()});
-    recipe::detail::check_backward_weight(operation, now, dy, shapes, offsets, dw);
-    return queue_layer(operation, ctx, backward_weight_of(now, dy, saved.raw(), dw, offsets, mode));
-  });
-}
-
-template <class T>
-concept matrix_or_saved = ufp4::detail::plain_operand<T> || std::same_as<T, saved_activation>;
-
-/// A saved X^T is passed on as it is, a matrix as its source.
-using ufp4::detail::source_of;
-inline const saved_activation& source_of(const saved_activation& saved) { return saved; }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

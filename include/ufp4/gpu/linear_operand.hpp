@@ -2,21 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/gpu/gemm.hpp>
 #include <ufp4/gpu/hadamard.hpp>
-#include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/recipe/linear_plan.hpp>
 #include <ufp4/recipe/recipes.hpp>
-#include <vector>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// The quantized X^T of a forward pass, one part for each expert, for wgrad at the same step and layer. It is in device
-/// memory of the caller, aligned to 256 bytes. linear_forward writes the layout into this object when it is called, so
-/// a captured graph may be replayed.
+/// The quantized X^T of a forward pass, one part for each expert, for wgrad at the same step and layer, in memory of
+/// the caller. linear_forward writes the layout into this object when it is called: a captured graph may be replayed.
 class saved_activation {
  public:
   /// The operand of one expert.
@@ -46,7 +40,7 @@ class saved_activation {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-using recipe::bound_recipe;
+using recipe::bound_recipe, recipe::expert_offsets, recipe::write_mode;
 
 /// All parts of one operand, and the memory of their codes.
 struct layer_side {
@@ -66,12 +60,12 @@ struct layer_side {
   const recipe::operand_policy& policy() const { return now->recipe().operand(index); }
   bool quantizes() const { return policy().quantized && ready.empty(); }
   bool two_level() const { return quantizes() && policy().format.two_level; }
+  place place_of(std::size_t e) const { return places.empty() ? place{} : places[e]; }
   quantize_job job(std::size_t e) const {
     return recipe::detail::job_of(*now, index, parts[e], static_cast<std::uint32_t>(e));
   }
 };
 
-inline std::size_t code_bytes(const quantize_job& job) { return job.x.rows * job.padded_cols / 2; }
 inline std::size_t scale_bytes(const quantize_job& job) {
   return job.strips() * (job.padded_cols / static_cast<std::size_t>(job.format.block.cols)) *
          static_cast<std::size_t>(ufp4::detail::scale_bytes(job.format.scale));
@@ -86,7 +80,7 @@ inline void cut_side(layer_side& side, std::size_t together, bool keeps, workspa
     if (e % together == 0) memory = start;
     const auto job = side.job(e);
     const bool coded = side.quantizes();
-    auto* codes = memory.take<std::uint8_t>(coded ? code_bytes(job) : job.x.rows * job.x.cols * sizeof(bf16));
+    auto* codes = memory.take<std::uint8_t>(job.x.rows * (coded ? job.padded_cols / 2 : job.x.cols * sizeof(bf16)));
     side.places.push_back({codes, coded ? memory.take<std::byte>(scale_bytes(job)) : nullptr});
     if (furthest.used() < memory.used()) furthest = memory;
   }
@@ -106,10 +100,8 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
     return out;
   }
   gemm_side out = side_of_format(job.format, job.x.rows, job.x.cols, job.transform);
-  if (!side.places.empty()) {
-    out.codes = side.places[e].codes;
-    out.scales = side.places[e].scales;
-  }
+  out.codes = side.place_of(e).codes;
+  out.scales = side.place_of(e).scales;
   out.tensor_scale = side.tensor_scale;
   return out;
 }
@@ -133,10 +125,8 @@ inline quantize_task task_of_part(const layer_side& side, std::size_t e) {
   task.job.counts = false;
   task.rule = bound.policy.rule;
   task.rounding = bound.rounding;
-  if (!side.places.empty()) {
-    task.codes = side.places[e].codes;
-    task.scales = side.places[e].scales;
-  }
+  task.codes = side.place_of(e).codes;
+  task.scales = side.place_of(e).scales;
   task.tensor_scale = side.tensor_scale;
   task.global_amax_bits = side.global_amax_bits;
   return task;

@@ -5,9 +5,6 @@
 // device memory too: it depends on the data, and no operation waits for it.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <ufp4/gpu/buffer.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 

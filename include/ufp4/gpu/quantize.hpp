@@ -5,52 +5,17 @@
 //   gpu::quantize<nvfp4>(ctx, transpose(x), out_t);                                     // blocks along x's columns
 //   gpu::quantize_both<nvfp4>(ctx, x, out, out_t, gpu::with(), gpu::with(stochastic{.seed = 7}));  // one pass over x
 //
-// | bits      | the host's (numerics.md), for every format, preset, policy, stride and sharding                  |
-// | policies  | the host's, in any order, except count_into; and tensor_amax_at, count_at (device_policies.hpp)  |
-// | out       | has x's shape and the given transform; codes, scales and the tensor scale are written            |
-// | workspace | workspace_bytes<F>(ctx, x, policies...): 256 bytes if the amax of the tensor must be computed,   |
-// |           | else none                                                                                        |
-// | errors    | the host's messages; nothing is queued                                                           |
+// | bits      | the host's (numerics.md), for every format, preset, policy, stride and sharding                 |
+// | policies  | the host's, in any order, except count_into; and tensor_amax_at, count_at (device_policies.hpp) |
+// | out       | has x's shape and the given transform; codes, scales and the tensor scale are written           |
+// | workspace | workspace_bytes<F>(ctx, x, policies...): 256 if the tensor's amax must be computed, or 0        |
+// | errors    | the host's messages; nothing is queued                                                          |
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <type_traits>
 #include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/gpu/matrix.hpp>
-#include <ufp4/gpu/status.hpp>
 #include <ufp4/matrix/checks.hpp>
-
-namespace ufp4::gpu::inline UFP4_GPU {
-
-/// The policies of one of the two outputs: quantize_both(..., with(hadamard<16>{}), with(stochastic{.seed = 1})).
-template <class Options>
-struct policy_set {
-  Options options;  ///< the policies of the call
-};
-/// Collects policies into a policy_set.
-template <class... Policies>
-auto with(const Policies&... policies) {
-  auto options = detail::collect(policies...);
-  return policy_set<decltype(options)>{options};
-}
-
-/// The kernel that a call would run.
-struct quantize_explanation {
-  const char* operation = "";  ///< the operation
-  const char* kernel = "";     ///< the name of its kernel
-  std::string note;            ///< why a faster kernel is not used; may be empty
-
-  /// All members in one line.
-  std::string text() const {
-    const std::string line = detail::concat(operation, ": ", kernel);
-    return note.empty() ? line : line + "; " + note;
-  }
-};
-
-}  // namespace ufp4::gpu::inline UFP4_GPU
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
@@ -59,7 +24,6 @@ inline constexpr std::size_t amax_bytes = 256;  ///< of workspace for the amax o
 template <quantizer_target F, matrix_scalar T, class O>
 void check_quantize(const char* operation, const matrix_view<T>& x, const quantized_view<format_of<F>>& out,
                     const O& all) {
-  using ufp4::detail::expects;
   ufp4::detail::check_quantize<F>(operation, x, all.host, false, all.has_amax_at);
   expects(!all.has_amax_at || format_of<F>::two_level, operation,
           ": tensor_amax_at has no effect: the format has no tensor scale");
@@ -165,6 +129,31 @@ std::string kernel_note(const quantize_task& task, const O&) {
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
+/// The policies of one of the two outputs: quantize_both(..., with(hadamard<16>{}), with(stochastic{.seed = 1})).
+template <class Options>
+struct policy_set {
+  Options options;  ///< the policies of the call
+};
+/// Collects policies into a policy_set.
+template <class... Policies>
+auto with(const Policies&... policies) {
+  auto options = detail::collect(policies...);
+  return policy_set<decltype(options)>{options};
+}
+
+/// The kernel that a call would run.
+struct quantize_explanation {
+  const char* operation = "";  ///< the operation
+  const char* kernel = "";     ///< the name of its kernel
+  std::string note;            ///< why a faster kernel is not used; may be empty
+
+  /// All members in one line.
+  std::string text() const {
+    const std::string line = detail::concat(operation, ": ", kernel);
+    return note.empty() ? line : line + "; " + note;
+  }
+};
+
 /// Quantizes x. F is a block_format or a compat preset. See the top of this file.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 status quantize(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<F>>& out,
@@ -193,8 +182,7 @@ quantize_explanation explain(const context&, const matrix_view<T>& x, const Poli
 }
 
 /// quantize<Rows>(x) and quantize<Cols>(transpose(x)), as a training step needs them of an activation or a gradient.
-/// Reads x once if both have formats and policies of the library in runs of at most 64 (see explain_both); the bits are
-/// the same in every case.
+/// Reads x once if both have formats and policies of the library in runs up to 64 (explain_both), with the same bits.
 template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = detail::options<>,
           class C = detail::options<>>
 status quantize_both(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<Rows>>& rows,

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
@@ -27,9 +25,8 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 using detail::quantize_task;
 
-/// The constants of a two-level format. Each thread computes them: two divisions cost less than waiting for another
-/// kernel. An amax in device memory that is negative or not finite could not be rejected before: it makes the tensor
-/// scale NaN.
+/// The constants of a two-level format. Each thread computes them: two divisions cost less than waiting for a kernel.
+/// An amax in device memory that is negative or not finite makes the tensor scale NaN.
 template <class Coder>
 UFP4_DEVICE tensor_constants constants_of(const quantize_task& task, const Coder& coder) {
   std::uint32_t bits = task.global_amax_bits != nullptr ? *task.global_amax_bits : to_bits(task.global_amax);

@@ -2,13 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <ufp4/detail/expects.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
@@ -31,12 +26,10 @@ class [[nodiscard]] status {
   std::string text_;
 };
 
-/// The first argument of every operation. Operations queue work on the stream and return; none waits, none allocates,
-/// and all can be captured into a graph.
+/// The first argument of every operation. Operations queue work; none waits or allocates, and graphs can capture all.
 struct context {
   stream where{};  ///< work is queued on it
-  /// Device memory, aligned to 256 bytes, for calls whose workspace_bytes() is not 0. Calls on one stream may share it,
-  /// calls on different streams must not.
+  /// Device memory, aligned to 256 bytes, for calls with workspace_bytes() != 0. Only calls on one stream may share it.
   std::span<std::byte> workspace{};
 };
 
@@ -69,8 +62,7 @@ inline status status_of(const char* operation, error e) {
   return {e, concat(operation, ": ", error_text(e))};
 }
 
-/// The status that body() returns, or a status with the message of a failed check. Without exceptions a failed check
-/// aborts, as on the host.
+/// The status of body(), or one with the message of a failed check, which without exceptions aborts as on the host.
 template <class Body>
 status checked(const Body& body) {
 #if defined(UFP4_NO_EXCEPTIONS)

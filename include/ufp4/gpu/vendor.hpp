@@ -8,30 +8,24 @@
 // | any, UFP4_SIMT_HEADER | the CPU: a header of the program's own defines the shims          | v0_1_simt        |
 // | any other             | the CPU: UFP4_GPU is not defined, and nothing in gpu/ can be used |                  |
 //
-// Outside cuda/ and hip/ no code names a vendor (tests/layers_test.cpp). Every header takes UFP4_HD from here. In
-// device code (UFP4_DEVICE_CODE) detail/bits.hpp takes device_rounded, device_product, device_fma and device_apart from
-// here.
+// Outside cuda/ and hip/ no code names a vendor (tests/layers_test.cpp). Every header takes UFP4_HD from here, and in
+// device code (UFP4_DEVICE_CODE) detail/bits.hpp takes device_rounded, device_product, device_fma and device_apart.
 //
 // Kernels use these names and no others of the vendor:
 //
-// | UFP4_DEVICE, UFP4_KERNEL(threads)      | a device function; a kernel with at most that many threads in a block  |
-// | UFP4_DEVICE_CALL                       | a device function that is called, not inlined, where registers would   |
-// |                                        | cost more than the call                                                |
-// | UFP4_PARAMETER                         | qualifies a kernel's parameter whose address is passed to such a       |
-// |                                        | function                                                               |
-// | UFP4_UNROLL                            | before a loop: unrolls it completely, so that arrays stay in registers |
-// | thread_index, block_index, block_size, | as index3                                                              |
-// | grid_size                              |                                                                        |
-// | wave_size(), lane()                    | the number of threads that execute together (32, or 64 on some AMD     |
-// |                                        | GPUs), and the index of this thread among them                         |
-// | sync_block(), sync_wave()              | barriers: every thread of the block, of the wave, must call them       |
-// | shuffle(v, lane), shuffle_xor(v, m)    | another lane's v; v is trivially copyable, its size a multiple of 4    |
-// |                                        | bytes                                                                  |
-// | atomic_max, atomic_add                 | on device memory                                                       |
-// | shared_memory()                        | of the block: as many bytes as the launch requested, aligned to 128    |
-// |                                        | bytes                                                                  |
-// | device_byte_permute, device_add_down,  | one instruction each, where UFP4_HAS_... is defined;                   |
-// | device_pair_bf16, device_multiply_bf16 | gpu/thread/decode.hpp and round.hpp contain the equivalent code        |
+// | UFP4_DEVICE, UFP4_KERNEL(threads)      | a device function; a kernel with at most that many threads in a block    |
+// | UFP4_DEVICE_CALL                       | a device function that is called, where inlining would cost registers    |
+// | UFP4_PARAMETER                         | qualifies a kernel's parameter whose address such a function receives    |
+// | UFP4_UNROLL                            | before a loop: unrolls it completely, so that arrays stay in registers   |
+// | thread_index, block_index, block_size, | as index3                                                                |
+// | grid_size                              |                                                                          |
+// | wave_size(), lane()                    | the number of threads that execute together, 32 or 64; this one's index  |
+// | sync_block(), sync_wave()              | barriers: every thread of the block, of the wave, must call them         |
+// | shuffle(v, lane), shuffle_xor(v, m)    | another lane's v: trivially copyable, its size a multiple of 4 bytes     |
+// | atomic_max, atomic_add                 | on device memory                                                         |
+// | shared_memory()                        | of the block: the bytes that the launch requested, aligned to 128 bytes  |
+// | device_byte_permute, device_add_down,  | one instruction each, where UFP4_HAS_... is defined;                     |
+// | device_pair_bf16, device_multiply_bf16 | gpu/thread/decode.hpp and round.hpp contain the equivalent code          |
 //
 // and host code uses: stream, error, launch, set_zero, copy, allocate, release, wait, facts, and target_spelling_of (an
 // architecture). Of the host functions only `wait` and `allocate` and `release` without a stream wait for the device.
@@ -102,8 +96,7 @@ struct target_spelling {
 #if defined(UFP4_SIMT_HEADER)
 #include UFP4_SIMT_HEADER
 #else
-// static: kernels are defined in headers, and nvcc does not accept inline kernels. Each file that launches a kernel has
-// its own copy.
+// static, a copy in each file: kernels are defined in headers, and nvcc does not accept inline kernels.
 #define UFP4_KERNEL(threads) [[maybe_unused]] static __global__ void __launch_bounds__(threads)
 #define UFP4_UNROLL _Pragma("unroll")
 #if defined(__HIPCC__)
@@ -134,9 +127,13 @@ UFP4_DEVICE unsigned char* shared_memory() {
 
 /// A queue of work on a device.
 using stream = UFP4_RUNTIME(Stream_t);
+/// The result of a call of the runtime.
+using error = UFP4_RUNTIME(Error_t);
+inline constexpr error success = UFP4_RUNTIME(Success);
+inline constexpr error invalid_argument = UFP4_RUNTIME(ErrorInvalidValue);
+inline constexpr error not_supported = UFP4_RUNTIME(ErrorNotSupported);
 
-/// Queues kernel(arguments...). Returns an error of the launch itself, not one that the kernel causes later, nor an
-/// older one.
+/// Queues kernel(arguments...). Returns an error of this launch alone, not one that the kernel causes later.
 template <class... Parameters, class... Arguments>
 error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::size_t shared_bytes, stream where,
              const Arguments&... arguments) {
@@ -176,8 +173,7 @@ inline error current_device(int& device) { return UFP4_RUNTIME(GetDevice)(&devic
 template <int = 0>
 __global__ void __launch_bounds__(probe_threads) compiled_probe() {}
 
-/// The facts of the current device. Cached per thread; lock-free. The first use of the probe may load the program's
-/// code onto the device.
+/// The facts of the current device. Cached per thread; lock-free. The first use may load code onto the device.
 inline error facts(device_facts& out) {
   thread_local int known = -1;
   thread_local device_facts last;

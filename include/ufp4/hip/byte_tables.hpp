@@ -2,23 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // v_perm_b32 selects four bytes out of two registers, as NVIDIA's PRMT does (thread/decode.hpp), but a selector is a
-// byte and not four bits: four codes are decoded at a time, three bits of each in a byte, the even codes of a word and
-// then the odd ones. So the decoded words hold codes 0 and 2, 1 and 3, 4 and 6, 5 and 7. The order along K does not
-// matter if both operands have the same.
+// byte and not four bits: four codes are decoded at a time, three bits of each in a byte, a word's even codes and then
+// its odd ones. So the decoded words hold codes 0 and 2, 1 and 3, 4 and 6, 5 and 7. Both operands need the same order.
 //
-// Integer instructions for eight codes: 7 for the selectors, 12 for the bytes, and 4 for words of 16-bit numbers or 8
-// for floats.
+// Integer instructions for eight codes: 7 for selectors, 12 for bytes, 4 for words of 16-bit numbers or 8 for floats.
 #pragma once
 
-#include <cstdint>
-#include <ufp4/detail/bits.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 
-/// Byte i of the result is byte s of `low` (s = 0 .. 3) or byte s - 4 of `high` (s = 4 .. 7), s being byte i of the
-/// selector; it is 0 if s is 12.
+/// Byte i of the result: byte s of `low` (s < 4) or s - 4 of `high`, s being the selector's byte i, or 0 if s is 12.
 UFP4_DEVICE std::uint32_t select_bytes(std::uint32_t high, std::uint32_t low, std::uint32_t selector) {
 #if defined(__AMDGCN__)
   return __builtin_amdgcn_perm(high, low, selector);

@@ -16,13 +16,9 @@
 // |            | At most Kp nonzero numbers are flushed to zero, each below 2^-126: the Kp * 2^-126 of the bound     |
 // | CDNA 3     | seven of eight products lose less than 2^-24 of the greatest, together 7 * 2^-24 S; the running sum |
 // |            | loses that much of S twice for every eight: 7 + Kp / 4 + Kp / 1024, below Kp + 6 from Kp = 16 on    |
-// | the others | unknown; tests check the bound in the CPU simulator for sums rounded to nearest and for sums        |
-// |            | truncated to 24 bits                                                                                |
+// | the others | unknown; the CPU simulator checks the bound for sums rounded to nearest or truncated to 24 bits     |
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/folding.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/mfma_gfx90a.hpp>
@@ -56,8 +52,8 @@ struct matrix_bf16_worker {
     thread::words4 out;
     UFP4_UNROLL
     for (unsigned w = 0; w < 4; ++w) {
-      const float first = ufp4::detail::rounded(thread::low_float(s, w) * scale);
-      const float second = ufp4::detail::rounded(thread::high_float(s, w) * scale);
+      const float first = rounded(thread::low_float(s, w) * scale);
+      const float second = rounded(thread::high_float(s, w) * scale);
       out.word[w] = rounds ? thread::pair_bf16(first, second) : thread::upper_halves(first, second);
     }
     const bool all_zero = (s.low[0] | s.low[1] | ((s.high[0] | s.high[1]) & 0x7F7F7F7Fu)) == 0;

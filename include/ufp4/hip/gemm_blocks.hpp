@@ -12,9 +12,6 @@
 // 16 and gives integer sums that must be converted first.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/mfma_gfx90a.hpp>
 #include <ufp4/hip/wmma.hpp>
@@ -86,7 +83,7 @@ struct matrix_blocks_worker {
       const float right = at.right_scale(step, sixteen, n);
       UFP4_UNROLL
       for (unsigned i = 0; i < Op::sums; ++i) {
-        acc[m][n][i] = ufp4::detail::fma(d[n][i], left[i] * right, acc[m][n][i]);
+        acc[m][n][i] = fma(d[n][i], left[i] * right, acc[m][n][i]);
         d[n][i] = 0;
       }
     }
@@ -128,7 +125,7 @@ struct matrix_blocks_worker {
 /// Whether every value is a normal fp16 number or 0; CDNA 2 flushes subnormal operands to zero.
 inline bool is_normal_f16(const grid4& grid) {
   for (const float v : grid.value)
-    if (v != 0.0f && ufp4::detail::magnitude(v) < 0x1p-14f) return false;
+    if (v != 0.0f && magnitude(v) < 0x1p-14f) return false;
   return thread::fits_f16(grid);
 }
 
@@ -147,8 +144,7 @@ auto matrix_blocks_of(const matrix_blocks_job& job) {
                            : &gemm_matrix<matrix_blocks_worker<longer, 64>>;
 }
 
-/// The side of the tiles of jobs. In a wave of 32 the registers do not suffice for the sums of longer blocks and of a
-/// large tile.
+/// The side of the tiles of jobs. A wave of 32 has too few registers for the sums of longer blocks in a large tile.
 template <class Op>
 unsigned matrix_blocks_side(std::span<const gemm_job> jobs, const device_facts& device) {
   return tile_side(jobs, device, Op::wave == 32 && !jobs.empty() && jobs.front().block > 16);

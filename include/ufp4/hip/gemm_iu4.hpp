@@ -14,9 +14,6 @@
 // eight sums: these limit the speed with short blocks, the matrix unit with long ones.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/wmma.hpp>
 
@@ -71,8 +68,7 @@ struct iu4_worker {
     for (unsigned i = 0; i < Op::sums; ++i) d[i] = static_cast<std::int32_t>(no_sum_bits);
   }
 
-  /// Chunks of 32 columns one after another, each with all its lines, 16 bytes a line: lanes that read 16 lines have no
-  /// bank conflict.
+  /// Chunks of 32 columns one after another, each with all its lines, 16 bytes a line: 16 lines have no bank conflict.
   UFP4_DEVICE unsigned char* line_of(unsigned step, unsigned chunk, unsigned line) const {
     return at.operands(step) + 16 * (chunk * Tile::lines + line);
   }
@@ -103,14 +99,13 @@ struct iu4_worker {
                           float (&to)[Op::sums]) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < Op::sums; ++i) {
-      const float shifted = ufp4::detail::to_float(static_cast<std::uint32_t>(d[i]));
-      const float exact = ufp4::detail::fma(shifted, unit, offset);
-      to[i] = ufp4::detail::fma(exact, ufp4::detail::rounded(left[i] * right), to[i]);
+      const float shifted = to_float(static_cast<std::uint32_t>(d[i]));
+      const float exact = fma(shifted, unit, offset);
+      to[i] = fma(exact, rounded(left[i] * right), to[i]);
     }
   }
 
-  /// One instruction for every piece of the wave's tile; `ends`: it is the last one of a block. The scales are those of
-  /// its last columns.
+  /// An instruction for each piece of the wave's tile; `ends`: a block's last. Scales are those of its last columns.
   UFP4_DEVICE void multiply_columns(unsigned step, unsigned chunk, unsigned i, bool ends) {
     const unsigned sixteen = 2 * chunk + (i + 1) * (Op::depth / 16) - 1;
     fragment a[Tile::down], b[Tile::across];

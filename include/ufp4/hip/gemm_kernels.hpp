@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
 #include <ufp4/hip/gemm_bf16.hpp>
 #include <ufp4/hip/gemm_blocks.hpp>

@@ -4,7 +4,7 @@
 // | kernel                     | elements                          | v_mfma_scale_f32_16x16x128_f8f6f4 of |
 // |----------------------------|-----------------------------------|--------------------------------------|
 // | gemm_mxfp4_gfx950          | E2M1                              | e2m1 x e2m1, the codes themselves    |
-// | gemm_mx_containers_gfx950  | any pair of grids that E4M3 holds | e4m3 x e4m3 (thread/containers.hpp)  |
+// | gemm_mx_containers_gfx950  | any pair of grids that E4M3 holds | e4m3 x e4m3 (thread/decode.hpp)      |
 //
 // The error bound of `fast` (section 6 of the numerical specification) needs these assumptions. The products are exact.
 // A block's dot product is a sum of integers times one number, the product of the scales, so it is exact in any unit
@@ -12,9 +12,8 @@
 // reported; CDNA 3 truncates 24 places below the exponent of the greatest product (arXiv 2511.10909). So every
 // instruction's sum starts from zero, and a binary32 addition outside the instruction adds it to the running sum: the
 // bound then holds for any K if each of the four blocks loses at most 2^-20 of the greatest of them, or each product
-// 2^-24 of the greatest. With the running sum inside the instruction, such a loss would repeat with every instruction.
-// A lane has four sums of an instruction: two packed additions, executed while the matrix unit works on the next
-// instruction.
+// 2^-24 of the greatest. With the running sum inside, such a loss would repeat. A lane has four sums of an instruction:
+// two packed additions, executed while the matrix unit works on the next one.
 //
 // Speed: a thread block of four waves computes 128 x 128 of C, each wave 64 x 64: 16 MFMAs for 8 fragments from shared
 // memory, each of one or two 16-byte loads without bank conflicts. Device memory is read 16 bytes a lane, one step
@@ -22,14 +21,6 @@
 // is stored in shared memory, in less than two instructions a code.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <ufp4/block/presets.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
-#include <ufp4/hip/byte_tables.hpp>
 #include <ufp4/hip/matrix_tile.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
 
@@ -48,8 +39,7 @@ struct scaled_job : product_group {
 };
 static_assert(sizeof(scaled_job) <= 4096);
 
-/// The layout of lines of 128 elements in shared memory, in pieces of 16 bytes, and the number of steps that are there
-/// at the same time.
+/// The layout of lines of 128 elements in shared memory, in pieces of 16 bytes, and the steps that are there at once.
 ///
 /// place(line, p) is the offset of piece p of a line. The position of a piece depends on the line's number, so that 8
 /// neighbouring lines, which 8 lanes read at once, are in different banks.
@@ -90,8 +80,7 @@ struct scaled_worker {
   const grouped_product& product;
   tile_place place;  ///< in C
 
-  /// What a thread loads in a step: codes, and the four scales of line thread_index().x. They stay in registers while
-  /// the previous step is multiplied.
+  /// A thread's share of a step, in registers during the previous one: codes, and the scales of line thread_index().x.
   struct cargo {
     piece codes[mine];
     std::uint32_t scales;
@@ -135,8 +124,7 @@ struct scaled_worker {
     return s;
   }
 
-  /// Behind the end of a row codes are zero and scales 2^-127. Only the last step reaches it; the others load without
-  /// branches.
+  /// Behind the end of a row, which only the last step reaches, codes are 0 and scales 2^-127. Others do not branch.
   UFP4_DEVICE static void load(const source& from, std::size_t s, cargo& to) {
     constexpr unsigned bytes = scaled_depth / 2;
     const std::size_t at = s * bytes, first = s * (scaled_depth / op::block);

@@ -4,9 +4,6 @@
 
 #include <hip/hip_runtime.h>
 
-#include <cstddef>
-#include <cstdint>
-
 #define UFP4_DEVICE __device__ inline __attribute__((always_inline))
 
 #if defined(__HIP_DEVICE_COMPILE__)
@@ -38,8 +35,7 @@ UFP4_DEVICE void device_apart(float* values, unsigned count) {
   for (unsigned i = 0; i < count; ++i) asm("" : "+v"(values[i]));
 }
 
-/// v_perm_b32 takes one byte of selector for each byte of the result, and as its second operand the word whose bytes
-/// have the lower numbers.
+/// v_perm_b32 has a byte of selector for each byte of the result; its second operand has the bytes of lower numbers.
 UFP4_DEVICE std::uint32_t device_byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selector) {
   const std::uint32_t pairs = (selector | selector << 8) & 0x00FF00FFu;
   return __builtin_amdgcn_perm(y, x, (pairs | pairs << 4) & 0x0F0F0F0Fu);
@@ -103,13 +99,9 @@ UFP4_DEVICE T shuffle_xor(T v, unsigned mask) {
 }
 
 #define UFP4_RUNTIME(name) hip##name
-using error = hipError_t;
-inline constexpr error success = hipSuccess;
-inline constexpr error invalid_argument = hipErrorInvalidValue;
-inline constexpr error not_supported = hipErrorNotSupported;
 inline constexpr target_spelling target_spelling_of(int) { return {"gfx", 16}; }
 
-inline error allow_shared_bytes(const void*, std::size_t) { return success; }
+inline hipError_t allow_shared_bytes(const void*, std::size_t) { return hipSuccess; }
 
 /// The number after "gfx" in a target's name; features may follow it: "gfx90a:sramecc+:xnack-" is 0x90a.
 inline int architecture_of(const char* name) {
@@ -120,8 +112,7 @@ inline int architecture_of(const char* name) {
 }
 
 /// Architectures that differ in the instructions that kernels use. In code for the i-th the probe's bound on the
-/// threads is 64 (i + 1). The last, 0x900, stands for all others, generic targets too: kernels compiled for it contain
-/// no matrix instruction.
+/// threads is 64 (i + 1). The last, 0x900, stands for all others, generic targets too, without matrix instructions.
 inline constexpr int probed_architectures[] = {0x90a, 0x942, 0x950, 0x1100, 0x1201, 0x900};
 #if defined(__gfx90a__)
 inline constexpr int probe_threads = 64;
@@ -144,15 +135,15 @@ inline int compiled_of(int bound) {
 }
 
 /// The facts of a device. `probe`: the attributes of compiled_probe.
-inline error read_facts(int device, const hipFuncAttributes& probe, device_facts& out) {
+inline hipError_t read_facts(int device, const hipFuncAttributes& probe, device_facts& out) {
   hipDeviceProp_t properties;
-  if (error e = hipGetDeviceProperties(&properties, device); e != success) return e;
+  if (const auto e = hipGetDeviceProperties(&properties, device); e != hipSuccess) return e;
   out.architecture = architecture_of(properties.gcnArchName);
   out.processors = properties.multiProcessorCount;
   out.wave = properties.warpSize;
   out.shared_bytes = properties.sharedMemPerBlock;
   out.compiled = compiled_of(probe.maxThreadsPerBlock);
-  return success;
+  return hipSuccess;
 }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -1,9 +1,8 @@
 // ufp4 - the matrix instructions of AMD GPUs as functions: multiply_f16, multiply_bf16 and multiply_iu4.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Their argument Op is an instruction family, a struct of facts in a header of its own: mfma_gfx90a.hpp
-// and wmma.hpp. Every family multiplies 16 rows of a left operand by 16 rows of a right one. Its
-// members:
+// Their argument Op is an instruction family, a struct of facts in a header of its own (mfma_gfx90a.hpp, wmma.hpp).
+// Every family multiplies 16 rows of a left operand by 16 rows of a right one. Its members:
 //
 // | wave                     | lanes that execute an instruction together                                           |
 // | groups                   | groups of lanes with different columns of a row; more lanes repeat a group's columns |
@@ -16,11 +15,9 @@
 // | f16_layout, bf16_layout, | where the CPU simulator of tests/gpu finds an element of an operand; only there      |
 // | iu4_layout               |                                                                                      |
 //
-// In device code a call of an instruction that is not compiled is a compile-time error; the host's pass, which only
-// reads kernels, accepts it.
+// A call of an instruction that is not compiled is a compile-time error in device code, but not in the host's pass.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {

@@ -1,15 +1,12 @@
 // ufp4 - a tile of C on the matrix cores of AMD GPUs: shared by gemm_bf16.hpp, gemm_blocks.hpp and gemm_iu4.hpp.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread block of 256 threads computes 128 x 128 of C in steps of 32 columns of K, or 64 x 64 in steps of 64 columns:
-// in both cases a thread loads 32 codes of one row, 16 bytes, and their two scales in a step. At the same time a step
-// works on three consecutive parts of K:
+// A block of 256 threads computes 128 x 128 of C in steps of 32 columns of K, or 64 x 64 in steps of 64: a thread loads
+// 32 codes of one row, 16 bytes, and two scales in a step. A step works on three consecutive parts of K at once:
 //
-// | loaded     | codes and scales of the step after the next, to registers: a whole step hides the memory latency  |
-// | decoded    | the codes loaded in the previous step, once per thread block, to one of two buffers of 16-bit     |
-// |            | elements in shared memory                                                                         |
-// | multiplied | the elements in the other buffer: a wave of 64 computes 64 x 64 (32 x 32 of the small tile), a    |
-// |            | wave of 32 half of that                                                                           |
+// | loaded     | codes and scales of the step after the next, to registers: a whole step hides the memory latency |
+// | decoded    | the codes of the previous step, once per block, to one of two shared buffers of 16-bit elements  |
+// | multiplied | the other buffer: a wave of 64 computes 64 x 64 (small tile: 32 x 32), a wave of 32 half of that |
 //
 // so that one barrier a step is enough. Decoding in registers, directly before the multiplication, would be repeated by
 // every wave of a row of waves, and twice within a wave on gfx11.
@@ -25,14 +22,7 @@
 // | 1 (gfx11)       | four                     | two pieces, then the others                                     |
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/product_group.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
 #include <ufp4/hip/byte_tables.hpp>
 #include <ufp4/hip/matrix_core.hpp>
 
@@ -117,8 +107,7 @@ struct matrix_place {
   UFP4_DEVICE float* scale_floats(unsigned step) const {
     return reinterpret_cast<float*>(memory + 2 * Tile::operand_bytes + step % 2 * Tile::scale_bytes);
   }
-  /// Rows hold whole blocks of at least 16, so each half of a chunk exists completely or not at all. These GPUs load
-  /// from any address.
+  /// Rows hold whole blocks of at least 16, so half a chunk exists completely or not at all. Loads need no alignment.
   UFP4_DEVICE matrix_cargo load(unsigned step) const {
     matrix_cargo c{{{0, 0, 0, 0}}, {0, 0}};
     const unsigned k = first_k(step);
@@ -142,8 +131,7 @@ struct matrix_place {
     UFP4_UNROLL
     for (unsigned i = 0; i < 2; ++i) scale_floats(step)[(2 * half + i) * Tile::lines + line] = scale_of(c, step, i);
   }
-  /// The scales, for columns 16 * sixteen and on of the step, of the rows of a lane's sums in piece m of its wave; and
-  /// of its column in piece n.
+  /// The scales of columns 16 * sixteen and on: of the rows of a lane's sums in piece m, and of its column in piece n.
   UFP4_DEVICE void left_scales(unsigned step, unsigned sixteen, unsigned m, float (&to)[Op::sums]) const {
     const float* scale = scale_floats(step) + sixteen * Tile::lines + wave_row() + 16 * m;
     UFP4_UNROLL
@@ -161,8 +149,6 @@ struct matrix_place {
   UFP4_DEVICE void put(unsigned step, unsigned piece, const thread::words4& elements) const {
     *reinterpret_cast<thread::words4*>(operands(step) + piece_offset(line, 4 * half + piece)) = elements;
   }
-
-  // ---- Fragments ----
 
   UFP4_DEVICE unsigned wave_row() const { return wave / Tile::waves_across * Tile::down * 16; }
   UFP4_DEVICE unsigned wave_col() const { return wave % Tile::waves_across * Tile::across * 16; }
@@ -190,9 +176,6 @@ struct matrix_place {
       }
     }
   }
-
-  /// Where C has the first of the wave's sums.
-  UFP4_DEVICE tile_place place_of_wave() const { return {first_row + wave_row(), first_col + wave_col()}; }
 };
 
 /// The sums of every wave, down x across pieces of 16 x 16 from `first` on, to C. Through shared memory, sixteen rows
@@ -216,7 +199,7 @@ UFP4_DEVICE void store_waves(const product_group& group, const grouped_product& 
     sync_wave();
   };
   thread::store_bands<down, passes>(
-      to, by, put, [&](unsigned n) { return usable ? mine[in_piece(n)] : ufp4::detail::quiet_nan; },
+      to, by, put, [&](unsigned n) { return usable ? mine[in_piece(n)] : quiet_nan; },
       [&](unsigned n) {
         const unsigned at = in_piece(n);
         return thread::element_place{first.row + n / passes * 16 + at / columns, first.col + at % columns};
@@ -254,8 +237,7 @@ UFP4_DEVICE bool any_of_block(bool flag) {
 }
 
 /// One thread block computes one tile of C. A worker is constructed from (job, product, place of the tile) and has the
-/// types tile and job_type, the members that walk needs, the sums acc, and usable(), which is false if the sums must be
-/// ignored.
+/// types tile and job_type, what walk needs, the sums acc, and usable(): false if these are to be ignored.
 template <class Worker>
 UFP4_KERNEL(matrix_threads)
 gemm_matrix(const typename Worker::job_type job) {
@@ -264,15 +246,15 @@ gemm_matrix(const typename Worker::job_type job) {
     const grouped_product& product = job.product[product_of(job, block_index().x)];
     Worker worker(job, product, place_of_tile<tile>(product, block_index().x - product.first_tile));
     walk(worker);
-    store_waves<typename tile::Op>(job, product, worker.at.wave, worker.at.place_of_wave(), worker.acc,
-                                   worker.usable());
+    const auto& at = worker.at;
+    const tile_place first{at.first_row + at.wave_row(), at.first_col + at.wave_col()};
+    store_waves<typename tile::Op>(job, product, at.wave, first, worker.acc, worker.usable());
   } else {
     __builtin_trap();  // never launched: the table does not choose this kernel for this device
   }
 }
 
-/// Whether the device has the instructions, and the loaded code, which may be compiled for a generic target, has them
-/// too.
+/// Whether the device has the instructions, and the loaded code, perhaps for a generic target, too.
 template <class Op>
 constexpr bool has_instructions(const device_facts& device) {
   return Op::runs_on(device.architecture) && (device.compiled == 0 || Op::runs_on(device.compiled)) &&
@@ -285,8 +267,7 @@ bool matrix_cores_take(const gemm_job& job, const device_facts& device) {
   return has_instructions<Op>(device) && device.shared_bytes >= 64 * 1024 && job.block >= 16 && counts_in_32_bits(job);
 }
 
-/// Rows and columns of the tiles: 128 if there are enough of them for every processor, else 64; `small`: always 64. The
-/// result has the same bits with either size.
+/// Rows and columns of the tiles: 128 if there are enough for every processor, else 64; `small`: 64. The same bits.
 inline unsigned tile_side(std::span<const gemm_job> jobs, const device_facts& device, bool small = false) {
   std::size_t tiles = 0, most_rows = 0;
   for (const gemm_job& job : jobs) {

@@ -1,8 +1,7 @@
 // ufp4 - the block-scaled MFMA of CDNA 4 (gfx950): 16 x 16 x 128 products of floats of 8, 6 and 4 bits, scales of 32.
 // SPDX-License-Identifier: Apache-2.0
 //
-// d += (scale_a a) (scale_b b), in waves of 64. For lane l, with r = l % 16 and g = l / 16; element 0 is in the lowest
-// bits of the first register:
+// d += (scale_a a) (scale_b b), in waves of 64. Lane l, r = l % 16, g = l / 16; element 0 has a register's lowest bits:
 //
 // | a, b of 4 or 6 bits | row r of either operand, columns 32 g .. + 31 along K: 4 or 6 registers   |
 // | a, b of 8 bits      | row r, columns 16 g .. + 15, then 64 + 16 g .. + 15: 8 registers          |
@@ -15,11 +14,9 @@
 // side are rejected here. No kernel uses elements of 6 bits.
 //
 // A scale is 2^(byte - 127), or NaN if the byte is 0xFF. According to AMD it multiplies a block's dot product before
-// the accumulation. How many bits of the sum the unit keeps is not published; gemm_scaled_gfx950.hpp lists what it
-// assumes.
+// the accumulation. How many bits of the sum are kept is not published; gemm_scaled_gfx950.hpp lists assumptions.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {

@@ -1,14 +1,11 @@
 // ufp4 - transposed_tile: a tile of a matrix with contiguous columns, transposed in shared memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tile is read by columns, so that device memory is read in order, and taken from shared memory sixteen elements of
-// a row at a time. Every group of sixteen columns is shifted against the previous group, so that the lanes of a wave
-// access different banks in both directions.
+// The tile is read by columns, in the order of device memory, and taken from shared memory sixteen elements of a row at
+// a time. Every group of sixteen columns is shifted against the previous one, so that lanes access different banks.
 #pragma once
 
-#include <cstddef>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::block::inline UFP4_GPU {
 
@@ -28,8 +25,7 @@ struct transposed_tile {
   UFP4_HD std::size_t bytes() const { return sizeof(float) * (threads * run_of_thread + sixteens * shift); }
 };
 
-/// Reads elements of x from (row, col) on into the tile; zeros outside the matrix. Every thread of the block must call
-/// it, and a barrier must follow.
+/// Reads the tile of x at (row, col); zeros outside the matrix. Every thread must call it, and a barrier must follow.
 UFP4_DEVICE void stage(const ufp4::detail::source& x, const transposed_tile& t, std::size_t row, std::size_t col,
                        float* shared) {
   const unsigned rows = t.rows();

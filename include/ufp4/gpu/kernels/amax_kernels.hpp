@@ -2,11 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/gpu/block/transpose.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/gpu/warp/hadamard_run.hpp>
 #include <ufp4/gpu/warp/reduce.hpp>
 

@@ -1,13 +1,9 @@
 // ufp4 - what surrounds a multiplication by a library: its factors, the epilogue, and the results outside its range.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nothing waits for the device: a flag in device memory, set by the decoders, tells the later kernels that C must be
-// computed again from codes and scales.
+// Nothing waits for the device: a flag that the decoders set tells later kernels to compute C from codes and scales.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/library_operands.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
@@ -30,9 +26,8 @@ struct finish_job {
   std::size_t operand_words = 0;       ///< the size of that
 };
 
-/// Sets the factors of the multiplication: alpha * TA * TB and beta if it writes C itself. If that product is not a
-/// normal number, or an operand did not fit, it clears the operands and sets the factors so that C keeps its old value,
-/// which finish_product then reads.
+/// Sets the factors of the multiplication: alpha * TA * TB and beta if it writes C itself. If that product is not
+/// normal, or an operand did not fit, it clears the operands and lets C keep its old value, which finish_product reads.
 UFP4_KERNEL(finish_threads) set_factors(const finish_job job) {
   product_factors& f = *job.factors;
   const bool writes = job.sums == nullptr;

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
 
@@ -27,8 +26,7 @@ inline int significant_bits(scale_kind kind) {
   return 24;
 }
 
-/// Does every value * scale of a side have at most the 8 significant bits of bf16? Its range is not considered. A
-/// factor of one bit changes only the exponent.
+/// Does every value * scale of a side have at most bf16's 8 significant bits? A factor of one bit changes the exponent.
 inline bool products_fit(const gemm_side& side) {
   if (!side.is_quantized) return side.plain.kind == dtype::bf16 || side.rounds_plain_to_bf16;
   const int value = significant_bits(side.grid), scale = significant_bits(side.scale);
@@ -61,7 +59,7 @@ struct folding {
 
 /// Can bf16 hold the products with this scale? Scales of 0 and NaN are in range too.
 UFP4_DEVICE bool is_in_range(const folding& how, float scale) {
-  const float m = ufp4::detail::magnitude(scale);
+  const float m = magnitude(scale);
   return (m >= how.in_range.low && m <= how.in_range.high) || m == 0.0f || is_nan(scale);
 }
 

@@ -4,13 +4,10 @@
 // The last row of every table. A thread block computes 64 x 64 of C. It decodes 32 columns of K at a time to floats in
 // shared memory, so a code is decoded once for 64 products; a thread has 4 x 4 sums and reads 8 floats for 16 fma.
 //
-// Bits: those of exact_blocks (numerics 6) in every mode except folded_bf16. For two exact grids the floats are the
-// grids' integers, whose chain of fma is their exact dot product; for others they are the values, whose chain of fma is
-// the definition.
+// Bits: those of exact_blocks (numerics 6) in every mode except folded_bf16. The floats of two exact grids are their
+// integers, whose chain of fma is the exact dot product; of others the values, whose chain is the definition.
 #pragma once
 
-#include <cstddef>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/hadamard.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
@@ -152,11 +149,8 @@ inline std::size_t transformed_bytes(const gemm_side& side) {
 inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
   if (!needs_transform(side)) return success;
   const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
-  hadamard_job job;
-  job.x = side.plain;
-  job.out = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
-  job.transform = side.transform;
-  job.padded_cols = side.padded_cols;
+  const sink out{memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
+  const hadamard_job job{side.plain, out, side.transform, false, side.padded_cols};
   side.plain = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
   return queue_hadamard(job, where);
 }

@@ -9,20 +9,14 @@
 // |         | memory; the multiplication is then not used (kernels/finish_product.hpp)                         |
 // | NaN     | a scale of NaN makes its block NaN                                                               |
 //
-// Bound by memory bandwidth: for 8 elements 4.5 to 6 bytes are read and 16 are written. A warp reads 128 bytes of codes
-// and writes 512 contiguous bytes at a time, with four such loads in flight before the first use, and executes about 60
-// instructions for them.
+// Bound by memory bandwidth: for 8 elements 4.5 to 6 bytes are read and 16 written. A warp reads 128 bytes of codes and
+// writes 512 at a time, with four such loads in flight before the first use, and about 60 instructions for them.
 //
-// Libraries for block-scaled matrices take codes of E2M1 as they are. Other grids become E4M3 bytes of the same values
-// (thread/containers.hpp).
+// Libraries for block-scaled matrices take E2M1 codes as they are, other grids as E4M3 bytes (thread/decode.hpp).
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/block/layouts.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/folding.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {

@@ -2,10 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {

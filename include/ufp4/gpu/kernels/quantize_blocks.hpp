@@ -6,11 +6,8 @@
 // use quantize_lanes.hpp; this kernel is their reference and takes everything else.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/gpu/quantize_task.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/gpu/warp/reduce.hpp>
 #include <ufp4/hadamard/transform.hpp>
 

@@ -15,13 +15,9 @@
 // For blocks of 1 x 16 to 1 x 256, and for squares of 16, whose sixteen rows are in sixteen lanes.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/gpu/block/transpose.hpp>
 #include <ufp4/gpu/quantize_task.hpp>
-#include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/round.hpp>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/gpu/warp/hadamard_run.hpp>
 #include <ufp4/gpu/warp/reduce.hpp>
 
@@ -67,8 +63,7 @@ UFP4_DEVICE void store_codes(const lanes_side& side, const grid_place& at, const
   }
 }
 
-/// Codes and scale of sixteen elements as they were read. Every lane of the wave must call it, with zeros outside the
-/// matrix.
+/// Codes and scale of sixteen elements as read, zeros outside the matrix. Every lane of the wave must call it.
 UFP4_DEVICE void code_sixteen(const lanes_side& side, const tensor_constants& tensor, const grid_place& at,
                               float (&v)[thread::run_of_thread], quantize_report& seen) {
   const quantize_task& task = side.task;

@@ -2,14 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/amax_kernels.hpp>
 #include <ufp4/gpu/kernels/quantize_blocks.hpp>
 #include <ufp4/gpu/kernels/quantize_lanes.hpp>
-#include <ufp4/gpu/quantize_task.hpp>
-#include <ufp4/gpu/status.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
@@ -119,8 +115,7 @@ inline error queue_lanes(const quantize_task& task, stream where) {
                       where, job);
 }
 
-/// Queues a quantization with task.rounding and task.rule. It writes codes, scales and the tensor scale of a two-level
-/// format, and adds to the report.
+/// Queues a quantization: codes, scales and the tensor scale of a two-level format are written, the report is added to.
 inline error queue_quantize(const quantize_task& task, stream where) {
   if (takes_lanes(task)) return queue_lanes(task, where);
   return queue_blocks(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);

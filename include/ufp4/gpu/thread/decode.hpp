@@ -17,11 +17,8 @@
 // subnormal in E2M3, which units handle in undocumented ways, while subnormal numbers of E4M3 are below 2^-6.
 #pragma once
 
-#include <cstdint>
-#include <ufp4/detail/bits.hpp>
 #include <ufp4/format/grid.hpp>
 #include <ufp4/format/scales.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 
@@ -62,8 +59,7 @@ struct half_table {
   }
 };
 
-/// The multiples of grid.unit, for grids with exact_products whose multiples lie in [-128, 127]: every grid of
-/// numerics 1.
+/// The multiples of grid.unit, for grids with exact_products and multiples in [-128, 127]: every grid of numerics 1.
 UFP4_HD constexpr byte_table s8_table_of(const grid4& grid) {
   byte_table t;
   for (unsigned c = 0; c < 16; ++c) t.set(c, static_cast<std::uint32_t>(static_cast<std::int32_t>(grid.integer[c])));
@@ -154,8 +150,7 @@ UFP4_HD inline void decode8_bf16(const half_table& t, std::uint32_t codes, std::
   decode8_halves(t, codes, pairs);
 }
 
-/// The scale decoder of device code. The value of ufp4::detail::decode_scale in a few instructions: subnormal codes
-/// need no loop, and flush-to-zero flags have no effect.
+/// ufp4::detail::decode_scale in a few instructions, without a loop; flush-to-zero flags have no effect.
 UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
   const auto eighths = [](std::uint32_t code, int least) {  // 3 mantissa bits; `least`: the exponent of subnormals
     const std::uint32_t w = code << 20, first = static_cast<std::uint32_t>(least + 127) << 23;

@@ -2,12 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <ufp4/detail/bits.hpp>
-#include <ufp4/format/scales.hpp>
 #include <ufp4/gpu/thread/decode.hpp>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
@@ -133,8 +128,7 @@ UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, cons
 struct grid_place {
   std::size_t row = 0, sixteen = 0;  ///< the row, and the column divided by 16
 };
-/// The place with index `at` where each row has `across` places. The division is done in 32 bits if they suffice: a
-/// 64-bit division takes a hundred instructions.
+/// The place with index `at` in rows of `across` places. Divides in 32 bits if it can: 64 bits take 100 instructions.
 UFP4_DEVICE grid_place split(std::size_t at, std::size_t across) {
   if (at <= 0xFFFFFFFFu && across <= 0xFFFFFFFFu) {
     const auto n = static_cast<std::uint32_t>(at), by = static_cast<std::uint32_t>(across);
@@ -165,15 +159,10 @@ UFP4_DEVICE void store_scale(void* scales, scale_kind kind, std::size_t i, std::
 }
 
 /// The codes of sixteen elements, the first in the low nibble of word 0. Bytes from `count` on are read as 0.
-struct packed_sixteen {
-  std::uint32_t word[2];  ///< the bytes
-};
+using packed_sixteen = words2;
 /// Loads `count` bytes of codes, at most 8.
 UFP4_DEVICE packed_sixteen load_codes(const std::uint8_t* codes, unsigned count) {
-  if (count == 8 && reinterpret_cast<std::uintptr_t>(codes) % 8 == 0) {
-    const words2 both = *reinterpret_cast<const words2*>(codes);
-    return {{both.word[0], both.word[1]}};
-  }
+  if (count == 8 && reinterpret_cast<std::uintptr_t>(codes) % 8 == 0) return *reinterpret_cast<const words2*>(codes);
   packed_sixteen packed{};
   UFP4_UNROLL
   for (unsigned b = 0; b < 8; ++b)

@@ -6,8 +6,6 @@
 // rare: an intermediate value of the kernel overflowed, or an operand contains a NaN.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/matrix/element_product.hpp>

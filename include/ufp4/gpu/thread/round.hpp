@@ -2,16 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The bits of round/round_to_grid.hpp. The library's uniform grids and E2M1, with nearest_even and stochastic, take six
-// to ten instructions for each value, without branches or tables. Every other grid or rounding uses a loop over the
-// levels of the grid.
+// to ten instructions a value, without branches or tables. Every other grid or rounding loops over the levels.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/block/block_codec.hpp>
-#include <ufp4/block/scale_rules.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/vendor.hpp>
-#include <ufp4/round/stochastic.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
 
@@ -25,8 +20,7 @@ struct sixteen_random_bits {
   }
 };
 
-/// The random bits of elements index .. index + 15 (numerics 3), index a multiple of eight. Two Philox calls, instead
-/// of one for each element.
+/// The random bits of elements index .. index + 15 (numerics 3), index a multiple of eight, by two Philox calls.
 UFP4_DEVICE sixteen_random_bits draw_sixteen(const stochastic& s, std::uint64_t index) {
   const philox_counter low = s.random_bits(index >> 3), high = s.random_bits((index >> 3) + 1);
   sixteen_random_bits c;
@@ -41,10 +35,8 @@ UFP4_DEVICE sixteen_random_bits draw_sixteen(const stochastic& s, std::uint64_t 
 /// How to round to a grid.
 ///
 /// | levels           | by a loop over the levels                                                                 |
-/// | uniform          | the magnitudes are 0 .. 7 units: an addition whose last bit is the unit rounds to nearest |
-/// |                  | even                                                                                      |
-/// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the same with the unit of the value's binade, two codes in each   |
-/// |                  | binade                                                                                    |
+/// | uniform          | magnitudes 0 .. 7 units: an addition whose last bit is the unit rounds to nearest even    |
+/// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the same with the unit of the value's binade, which has two codes |
 struct rounding_plan {
   enum class grid : std::uint8_t { levels, uniform, two_bit_mantissa };  ///< How codes are computed.
   grid kind = grid::levels;                                              ///< how codes are computed
@@ -180,8 +172,7 @@ UFP4_DEVICE sixteen_codes round_other(const grid4& grid, const rounding_spec& ro
   return round_by_levels(grid, drawn_sixteen{draw_sixteen(rounding.random_bits, index)}, v, index);
 }
 
-/// The codes of sixteen scaled, finite values. `index` is the element index of the first (numerics 3), a multiple of
-/// 16.
+/// The codes of sixteen scaled, finite values. `index`: the element index of the first (numerics 3), a multiple of 16.
 UFP4_DEVICE sixteen_codes round_sixteen(const rounding_plan& p, const grid4& grid, const rounding_spec& rounding,
                                         const float (&t)[run_of_thread], std::uint64_t index) {
   const bool random_bits = rounding.what == rounding_spec::kind::stochastic;
@@ -228,8 +219,7 @@ UFP4_DEVICE block_scale scale_of(const format_spec& f, const scale_rule_spec& ru
 /// product. After the first step the error is below one unit in the last place; the second rounds once (Markstein 1990:
 /// a faithful quotient, a correctly rounded reciprocal, an exact remainder). For s from 2^-60 to 2^60 nothing
 /// overflows, and the remainder is exact if the quotient is 2^-30 or more. Smaller quotients may be wrong by one ulp,
-/// which does not change their code in any plan except `levels`. The sign is taken from x, because the sums lose the
-/// sign of a zero.
+/// which does not change their code in any plan except `levels`. The sign is that of x: sums lose that of a zero.
 UFP4_DEVICE float quotient(float x, float s, float y) {
   float q = ufp4::detail::product(x, y);
   q = fma(fma(-q, s, x), y, q);

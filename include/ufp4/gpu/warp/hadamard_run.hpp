@@ -1,13 +1,10 @@
 // ufp4 - the Hadamard transform of a run that several lanes hold, sixteen elements in each.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bits of hadamard_forward and hadamard_inverse (hadamard/transform.hpp): the same sums in the same order, the
-// first four stages by the same function.
+// The bits of hadamard/transform.hpp: the same sums in the same order, the first four stages by the same function.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/gpu/thread/elements.hpp>
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/hadamard/transform.hpp>
 
 namespace ufp4::gpu::warp::inline UFP4_GPU {
@@ -40,8 +37,7 @@ UFP4_DEVICE void butterflies_across(std::uint32_t n, unsigned place, float (&v)[
 }
 
 /// Transforms a run of which this lane holds elements 16 * place .. 16 * place + 15 and the neighbouring lanes the
-/// others, in order. Runs begin at lanes that are multiples of n / 16. Every lane of the wave must call it. Does
-/// nothing for n = 1.
+/// others, in order. Runs begin at multiples of n / 16. Every lane of the wave must call it. Does nothing if n = 1.
 UFP4_DEVICE void hadamard(const transform_spec& t, bool inverse, unsigned place, float (&v)[run_of_thread]) {
   if (t.n == 1) return;
   ufp4::detail::settle(v, run_of_thread);  // the caller may have put products there

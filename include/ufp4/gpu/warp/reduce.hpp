@@ -4,9 +4,7 @@
 // Every lane of the wave must call these functions.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/block/block_codec.hpp>
-#include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::warp::inline UFP4_GPU {
 
