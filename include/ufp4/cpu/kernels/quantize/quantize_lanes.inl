@@ -25,21 +25,21 @@ constexpr std::size_t bands_of(std::size_t run) { return run < 512 / lanes ? 512
 /// One call of quantize_lanes.
 class lane_quantizer {
  public:
-  /// The steps that depend on quantize_needs.
-  struct steps {
+  /// The functions that depend on quantize_needs.
+  struct functions {
     tile_transform (*transform)(const transform_spec&);
     code_blocks* (*code_products)(rounding_plan::kind);
   };
   lane_quantizer(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
-                 quantize_report& report, const steps& steps)
+                 quantize_report& report, const functions& f)
       : job_(job),
         coder_(coder),
         out_(out),
         report_(report),
-        transform_(steps.transform(job.transform)),
+        transform_(f.transform(job.transform)),
         plan_(make_plan(job.format.grid, coder.rounding.what, cheap_lookup)),
         divides_(job.format.scale != scale_kind::e8m0 && !job.format.two_level),
-        code_products_(steps.code_products(plan_.what)),
+        code_products_(f.code_products(plan_.what)),
         code_(code_blocks_of(plan_, divides_, code_products_)),
         is_stochastic_(coder.rounding.what == rounding_spec::kind::stochastic),
         run_(job.run()),
