@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <type_traits>
 #include <ufp4/concepts.hpp>
 #include <ufp4/cpu/isa.hpp>
 

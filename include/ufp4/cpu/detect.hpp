@@ -5,7 +5,6 @@
 // Sources: Intel SDM volume 2, CPUID; volume 1, chapter 13 (XCR0); Linux Documentation/arch/x86/xstate.rst.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cpu/isa.hpp>
 
 #if defined(__x86_64__)

@@ -5,9 +5,6 @@
 // through such a pointer; kernels of an instruction set replace them by whole registers where elements are contiguous.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <ufp4/hadamard/transform.hpp>
 #include <ufp4/matrix/job.hpp>
 

@@ -14,7 +14,6 @@
 // multiplied by it.
 #pragma once
 
-#include <cstddef>
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {

@@ -5,11 +5,6 @@
 // caller's thread, and a small one allocates no memory for its operands.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <new>
-#include <span>
 #include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/parallel.hpp>

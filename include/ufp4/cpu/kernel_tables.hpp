@@ -8,7 +8,6 @@
 // The rows are in cpu/kernels.hpp. A tier without a row runs its parent's kernel (cpu/isa.hpp).
 #pragma once
 
-#include <cstddef>
 #include <ufp4/cpu/elements.hpp>
 #include <ufp4/cpu/isa.hpp>
 

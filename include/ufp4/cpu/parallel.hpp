@@ -7,7 +7,6 @@
 
 #include <sched.h>
 #include <unistd.h>
-#include <cstddef>
 #include <exception>
 #include <ufp4/cpu/context.hpp>
 #include <ufp4/cpu/fp_environment.hpp>

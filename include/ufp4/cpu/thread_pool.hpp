@@ -21,8 +21,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/concepts.hpp>
 #if defined(__linux__)
 #include <dlfcn.h>

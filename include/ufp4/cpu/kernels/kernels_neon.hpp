@@ -4,16 +4,13 @@
 
 #if defined(__aarch64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
 #include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/simd/neon.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon {
 
 /// Byte b of every value, for lookups of single bytes.
 struct grid_table {
@@ -62,7 +59,6 @@ UFP4_LANE u32 below_nibble(u32 nibble, u32 word) {
 
 inline constexpr gemm_kernel gemm_f32_kernel = blocked_gemm<f32_gemm>::row(isa::neon, "gemm_f32_neon", 1, 132, 128);
 
-}  // namespace neon
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon
 
 #endif

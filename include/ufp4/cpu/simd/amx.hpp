@@ -17,8 +17,6 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/simd/avx512.hpp>
 
 #define UFP4_AMX UFP4_AVX512 ",avx512bf16,amx-tile,amx-int8,amx-bf16"
@@ -44,8 +42,7 @@ static_assert(sizeof(tile_config) == 64);
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES
 
 UFP4_BEGIN_TARGET(UFP4_AMX)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace amx {
+namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
 
 /// The processor's own tiles. Compilers keep the order of volatile asm statements.
 struct hardware {
@@ -83,8 +80,7 @@ class tile_session {
   tile_session& operator=(const tile_session&) = delete;
 };
 
-}  // namespace amx
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::amx
 UFP4_END_TARGET
 
 #endif

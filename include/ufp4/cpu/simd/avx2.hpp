@@ -7,16 +7,13 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/simd/target.hpp>
 #include <ufp4/format/scales.hpp>
 
 #define UFP4_AVX2 "avx2,fma,f16c"
 
 UFP4_BEGIN_TARGET(UFP4_AVX2)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx2 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx2 {
 
 inline constexpr std::size_t lanes = 8;
 inline constexpr bool cheap_lookup = true;       ///< sixteen floats in an instruction or two
@@ -97,8 +94,7 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
 
 #include <ufp4/cpu/simd/shared_lanes.inl>
 
-}  // namespace avx2
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
 UFP4_END_TARGET
 
 #endif

@@ -9,16 +9,13 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/simd/target.hpp>
 #include <ufp4/format/scales.hpp>
 
 #define UFP4_AVX512 "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni"
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 inline constexpr std::size_t lanes = 16;
 inline constexpr bool cheap_lookup = true;        ///< sixteen floats in an instruction or two
@@ -104,8 +101,7 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
 
 #include <ufp4/cpu/simd/shared_lanes.inl>
 
-}  // namespace avx512
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif

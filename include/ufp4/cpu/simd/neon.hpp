@@ -7,13 +7,10 @@
 
 #if defined(__aarch64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/simd/target.hpp>
 #include <ufp4/format/scales.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon {
 
 inline constexpr std::size_t lanes = 4;
 inline constexpr bool cheap_lookup = false;       ///< of sixteen floats
@@ -148,7 +145,6 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t) { store(base
 
 #include <ufp4/cpu/simd/shared_lanes.inl>
 
-}  // namespace neon
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon
 
 #endif

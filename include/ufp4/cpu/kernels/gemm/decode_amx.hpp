@@ -18,9 +18,6 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>
@@ -36,8 +33,7 @@ inline constexpr std::size_t slice_k = 512;  ///< K decoded at a time, at most; 
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES
 
 UFP4_BEGIN_TARGET(UFP4_AMX)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace amx {
+namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
 
 using avx512::broadcast_16;
 using avx512::bytes_of;
@@ -369,8 +365,7 @@ bool pack_rows(std::size_t width, std::uint8_t* out, const Decode& decode) {
   return true;
 }
 
-}  // namespace amx
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::amx
 UFP4_END_TARGET
 
 #endif

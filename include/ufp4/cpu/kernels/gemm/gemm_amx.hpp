@@ -4,11 +4,8 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/decode_amx.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
-#include <utility>
 
 UFP4_BEGIN_TARGET(UFP4_AMX)
 namespace ufp4::cpu::detail::inline UFP4_CODE {

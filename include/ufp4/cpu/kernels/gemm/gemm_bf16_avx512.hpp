@@ -10,8 +10,6 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 

@@ -36,13 +36,10 @@
 
 #if defined(__aarch64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
 
 UFP4_BEGIN_TARGET("arch=armv8.2-a+bf16")
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon_bf16 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon_bf16 {
 
 using namespace neon;
 
@@ -213,8 +210,7 @@ struct bfmmla_gemm {
 
 inline constexpr gemm_kernel gemm_bf16_kernel = bfmmla_gemm::row();
 
-}  // namespace neon_bf16
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon_bf16
 UFP4_END_TARGET
 
 #endif

@@ -9,8 +9,6 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/tile_avx512.hpp>
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>
 

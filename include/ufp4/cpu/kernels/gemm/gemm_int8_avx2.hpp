@@ -18,13 +18,10 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/kernels_avx2.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX2)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx2 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx2 {
 
 using s16 = std::int16_t __attribute__((vector_size(32)));
 using half_u8 = std::uint8_t __attribute__((vector_size(16)));
@@ -239,8 +236,7 @@ struct int8_gemm : int8_panels {
 template <class Dots>
 inline constexpr gemm_kernel int8_kernel = blocked_gemm<int8_gemm<Dots>>::row(Dots::tier, Dots::name, 4, 512, 128);
 
-}  // namespace avx2
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
 UFP4_END_TARGET
 
 #endif

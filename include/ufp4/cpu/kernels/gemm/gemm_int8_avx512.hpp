@@ -18,8 +18,6 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/gemm/tile_avx512.hpp>
 

@@ -14,12 +14,9 @@
 
 #if defined(__aarch64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/kernels_neon.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon {
 
 using s16 = std::int16_t __attribute__((vector_size(16)));
 using half_s8 = std::int8_t __attribute__((vector_size(8)));
@@ -237,12 +234,10 @@ struct mla : mla_layout {
   }
 };
 
-}  // namespace neon
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon
 
 UFP4_BEGIN_TARGET("arch=armv8.2-a+dotprod")
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon_dotprod {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon_dotprod {
 
 using namespace neon;
 
@@ -284,13 +279,11 @@ struct sdot : sdot_layout {
   }
 };
 
-}  // namespace neon_dotprod
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon_dotprod
 UFP4_END_TARGET
 
 UFP4_BEGIN_TARGET("arch=armv8.2-a+dotprod+i8mm")
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon_i8mm {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon_i8mm {
 
 using namespace neon;
 
@@ -318,8 +311,7 @@ struct smmla : smmla_layout {
   }
 };
 
-}  // namespace neon_i8mm
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon_i8mm
 UFP4_END_TARGET
 
 #endif

@@ -5,8 +5,6 @@
 // sum that is not finite is only a mark here: store_part computes that element again.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_TYPES {

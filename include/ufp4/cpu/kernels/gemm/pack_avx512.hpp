@@ -15,15 +15,11 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>
 #include <ufp4/cpu/simd/avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 /// Vectors that belong together.
 template <std::size_t n>
@@ -300,8 +296,7 @@ inline void store_sums(const gemm_job& job, const gemm_part& part, const float* 
     }
 }
 
-}  // namespace avx512
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif

@@ -5,8 +5,6 @@
 // codes and scales (matrix/element_product.hpp). Sums that overflow stay infinite or NaN, so no other check is needed.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernel_tables.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
 #include <ufp4/matrix/element_product.hpp>

@@ -22,15 +22,11 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
-#include <utility>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 inline constexpr std::size_t tile_rows = 8;
 
@@ -161,8 +157,7 @@ class column_slice {
   std::uint8_t* staged_;
 };
 
-}  // namespace avx512
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif
