@@ -66,15 +66,13 @@ struct gemm_kernel {
   accumulate made_as(accumulate mode) const { return mode == accumulate::fast ? fast_is : mode; }
 };
 
-/// A kernel whose functions are static members of a class.
-template <class Functions>
-constexpr gemm_kernel kernel_of(gemm_kernel facts) {
-  facts.takes = &Functions::takes;
-  facts.left_bytes = &Functions::left_bytes;
-  facts.pack_left = &Functions::pack_left;
-  facts.scratch_bytes = &Functions::scratch_bytes;
-  facts.multiply = &Functions::multiply;
-  return facts;
+/// A kernel whose functions are static members of a class, and so are tile_rows and tile_cols. Most of them add up
+/// block by block in order, whatever the mode, so that `fast` gives the bits of exact_blocks.
+template <class F>
+constexpr gemm_kernel kernel_of(isa tier, const char* name, std::size_t depth, std::size_t part_rows,
+                                std::size_t part_cols, accumulate fast_is = accumulate::exact_blocks) {
+  return {tier,      name,           F::tile_rows,  F::tile_cols,      depth,        part_rows, part_cols,
+          &F::takes, &F::left_bytes, &F::pack_left, &F::scratch_bytes, &F::multiply, fast_is};
 }
 
 template <class Kernel>

@@ -40,6 +40,8 @@ struct tile_gemm {
 /// the next.
 template <class Unit>
 struct gemm_blocks : tile_gemm {
+  static constexpr std::size_t tile_rows = tile_side, tile_cols = tile_side;
+
   /// bf16 holds the values, and no sum of their products leaves the normal range.
   static bool takes_values(const gemm_job& job) {
     const auto good = [](const gemm_operand& side) {
@@ -169,14 +171,7 @@ struct gemm_blocks : tile_gemm {
   }
 
   static constexpr gemm_kernel row() {
-    return kernel_of<gemm_blocks>({.tier = isa::amx,
-                                   .name = "gemm_blocks_amx",
-                                   .tile_rows = tile_side,
-                                   .tile_cols = tile_side,
-                                   .tile_depth = 16,
-                                   .part_rows = part_rows,
-                                   .part_cols = part_cols,
-                                   .fast_is = accumulate::exact_blocks});
+    return kernel_of<gemm_blocks>(isa::amx, "gemm_blocks_amx", 16, part_rows, part_cols);
   }
 };
 
@@ -191,7 +186,7 @@ struct gemm_blocks : tile_gemm {
 template <class Unit>
 struct gemm_products : tile_gemm {
   using blocks = gemm_blocks<Unit>;
-  static constexpr std::size_t width = 2 * tile_side;
+  static constexpr std::size_t width = 2 * tile_side, tile_rows = width, tile_cols = width;
   static constexpr std::size_t header = 64;  ///< of sixteen packed rows: whether they fit
 
   static bool takes_formats(const gemm_job& job) {
@@ -356,13 +351,7 @@ struct gemm_products : tile_gemm {
   }
 
   static constexpr gemm_kernel row() {
-    return kernel_of<gemm_products>({.tier = isa::amx,
-                                     .name = "gemm_bf16_amx",
-                                     .tile_rows = width,
-                                     .tile_cols = width,
-                                     .tile_depth = tile_k,
-                                     .part_rows = part_rows,
-                                     .part_cols = part_cols});
+    return kernel_of<gemm_products>(isa::amx, "gemm_bf16_amx", tile_k, part_rows, part_cols, accumulate::fast);
   }
 };
 

@@ -197,7 +197,7 @@ struct bf16_gemm {
 }  // namespace avx512
 
 inline constexpr gemm_kernel gemm_bf16_avx512_kernel =
-    avx512::streamed_gemm<avx512::bf16_gemm>::row(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256);
+    kernel_of<avx512::streamed_gemm<avx512::bf16_gemm>>(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256, 256);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 UFP4_END_TARGET

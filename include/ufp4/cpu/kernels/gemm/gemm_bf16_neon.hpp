@@ -200,15 +200,10 @@ struct bfmmla_gemm {
         acc[r * stride + c] = sum;
       }
   }
-
-  static constexpr gemm_kernel row() {
-    gemm_kernel kernel = blocked_gemm<bfmmla_gemm>::row(isa::neon_bf16, "gemm_bf16_neon", 4, 256, 128);
-    kernel.fast_is = accumulate::fast;
-    return kernel;
-  }
 };
 
-inline constexpr gemm_kernel gemm_bf16_kernel = bfmmla_gemm::row();
+inline constexpr gemm_kernel gemm_bf16_kernel =
+    kernel_of<blocked_gemm<bfmmla_gemm>>(isa::neon_bf16, "gemm_bf16_neon", 4, 256, 128, accumulate::fast);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon_bf16
 UFP4_END_TARGET

@@ -197,7 +197,7 @@ struct f32_gemm {
 }  // namespace avx512
 
 inline constexpr gemm_kernel gemm_f32_avx512_kernel =
-    avx512::streamed_gemm<avx512::f32_gemm>::row(isa::avx512, "gemm_f32_avx512", 1, 128);
+    kernel_of<avx512::streamed_gemm<avx512::f32_gemm>>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 UFP4_END_TARGET

@@ -234,7 +234,8 @@ struct int8_gemm : int8_panels {
 };
 
 template <class Dots>
-inline constexpr gemm_kernel int8_kernel = blocked_gemm<int8_gemm<Dots>>::row(Dots::tier, Dots::name, 4, 512, 128);
+inline constexpr gemm_kernel int8_kernel =
+    kernel_of<blocked_gemm<int8_gemm<Dots>>>(Dots::tier, Dots::name, 4, 512, 128);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
 UFP4_END_TARGET

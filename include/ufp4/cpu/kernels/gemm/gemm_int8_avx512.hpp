@@ -294,6 +294,7 @@ f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum)
 }
 
 struct int8_gemv {
+  static constexpr std::size_t tile_rows = 1, tile_cols = lanes;
   static bool takes(const gemm_job& job) { return job.out.rows == 1 && int8_fits(job) && job.block <= 32; }
   static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
@@ -360,15 +361,10 @@ struct int8_gemv {
 }  // namespace avx512
 
 inline constexpr gemm_kernel gemm_int8_avx512_kernel =
-    avx512::streamed_gemm<avx512::int8_gemm>::row(isa::avx512, "gemm_int8_avx512", 4, 512);
+    kernel_of<avx512::streamed_gemm<avx512::int8_gemm>>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
 
 inline constexpr gemm_kernel gemv_int8_avx512_kernel =
-    kernel_of<avx512::int8_gemv>({.tier = isa::avx512,
-                                  .name = "gemv_int8_avx512",
-                                  .tile_cols = avx512::lanes,
-                                  .tile_depth = 4,
-                                  .part_cols = 256,
-                                  .fast_is = accumulate::exact_blocks});
+    kernel_of<avx512::int8_gemv>(isa::avx512, "gemv_int8_avx512", 4, 1, 256);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 UFP4_END_TARGET

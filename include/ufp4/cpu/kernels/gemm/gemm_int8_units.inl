@@ -52,7 +52,7 @@ struct int8_gemm : int8_panels<Dots> {
 
 template <class Dots>
 inline constexpr gemm_kernel int8_kernel =
-    blocked_gemm<int8_gemm<Dots>>::row(Dots::tier, Dots::name, Dots::tile_depth, 512, 128);
+    kernel_of<blocked_gemm<int8_gemm<Dots>>>(Dots::tier, Dots::name, Dots::tile_depth, 512, 128);
 
 /// sum[p].v[c] += the products of 16 bytes of pair p of rows and pair c of columns.
 template <class Sum, std::size_t pairs, class Add>
