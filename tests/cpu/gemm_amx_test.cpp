@@ -150,8 +150,8 @@ void check_bounds(std::initializer_list<accumulate> modes, model::scales kind = 
   }
 }
 
-kernels::tile_config shapes(int c_rows, int c_bytes, int a_rows, int a_bytes, int b_rows, int b_bytes) {
-  kernels::tile_config c;
+kernels::amx::tile_config shapes(int c_rows, int c_bytes, int a_rows, int a_bytes, int b_rows, int b_bytes) {
+  kernels::amx::tile_config c;
   c.shape(0, c_rows, c_bytes).shape(1, a_rows, a_bytes).shape(2, b_rows, b_bytes);
   return c;
 }
@@ -247,7 +247,7 @@ TEST_CASE("emulated tiles reject what a processor faults on", "[amx]") {
   float c[256] = {};
   CHECK_THROWS_AS(emulated_tiles::zero<0>(), std::logic_error);
   CHECK_THROWS_AS(emulated_tiles::load<0>(c, 64), std::logic_error);
-  const auto rejected = [](const kernels::tile_config& config) {
+  const auto rejected = [](const kernels::amx::tile_config& config) {
     emulated_tiles::configure(config);
     CHECK_THROWS_AS((emulated_tiles::dot_bf16<0, 1, 2>()), std::logic_error);
   };
@@ -259,7 +259,7 @@ TEST_CASE("emulated tiles reject what a processor faults on", "[amx]") {
   CHECK_NOTHROW((emulated_tiles::dot_bf16<0, 1, 2>()));
   CHECK_THROWS_AS((emulated_tiles::dot_bf16<0, 1, 1>()), std::logic_error);
   CHECK_THROWS_AS(emulated_tiles::store<3>(c, 64), std::logic_error);
-  kernels::tile_config bad;
+  kernels::amx::tile_config bad;
   CHECK_THROWS_AS(emulated_tiles::configure(bad.shape(0, 17, 64)), std::logic_error);
   CHECK_THROWS_AS(emulated_tiles::configure(bad.shape(0, 16, 68)), std::logic_error);
   CHECK_THROWS_AS(emulated_tiles::configure(bad.shape(0, 0, 64)), std::logic_error);

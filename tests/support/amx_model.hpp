@@ -58,7 +58,7 @@ inline float flushing_add(float a, float b) {
 
 class emulated_tiles {
  public:
-  static void configure(const ufp4::cpu::detail::tile_config& c) {
+  static void configure(const ufp4::cpu::detail::amx::tile_config& c) {
     must(c.palette <= 1, "LDTILECFG: no such palette");
     state().shape = {};
     state().configured = false;

@@ -18,16 +18,12 @@
 #endif
 #endif
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 struct detected {
   isa_set tiers;
   const char* amx_rejection;  ///< why amx is not among them; null if it is
 };
-
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 #if defined(__x86_64__)
 struct cpuid_leaf {

@@ -21,7 +21,8 @@
 
 #define UFP4_AMX UFP4_AVX512 ",avx512bf16,amx-tile,amx-int8,amx-bf16"
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+UFP4_BEGIN_TARGET(UFP4_AMX)
+namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
 
 /// The operand of LDTILECFG: palette 1 has eight tiles of at most 16 rows of 64 bytes.
 struct alignas(64) tile_config {
@@ -38,11 +39,6 @@ struct alignas(64) tile_config {
   }
 };
 static_assert(sizeof(tile_config) == 64);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-UFP4_BEGIN_TARGET(UFP4_AMX)
-namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
 
 /// The processor's own tiles. Compilers keep the order of volatile asm statements.
 struct hardware {

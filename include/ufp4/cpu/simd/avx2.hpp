@@ -19,8 +19,6 @@ inline constexpr std::size_t lanes = 8;
 inline constexpr bool cheap_lookup = true;       ///< sixteen floats in an instruction or two
 inline constexpr std::size_t hadamard_regs = 8;  ///< of the 16 that exist
 
-#include <ufp4/cpu/simd/lanes.inl>
-
 #include <ufp4/cpu/simd/x86_lanes.inl>
 
 /// Sixteen floats in two halves; lookup ignores all but the low four bits of an index.
@@ -46,8 +44,6 @@ UFP4_LANE half_u16 upper_halves(u32 v) {
   __builtin_memcpy(&low, &packed, sizeof low);
   return low;
 }
-/// Binary32 numbers as bf16.
-UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
 
 UFP4_LANE philox_word xor_all(philox_word a, philox_word b, philox_word c) { return a ^ b ^ c; }
 UFP4_LANE quarter_u8 low_bytes(u32 v) { return __builtin_convertvector(v, quarter_u8); }

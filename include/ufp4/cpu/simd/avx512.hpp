@@ -21,8 +21,6 @@ inline constexpr std::size_t lanes = 16;
 inline constexpr bool cheap_lookup = true;        ///< sixteen floats in an instruction or two
 inline constexpr std::size_t hadamard_regs = 16;  ///< of the 32 that exist: a run of 256 stays in registers
 
-#include <ufp4/cpu/simd/lanes.inl>
-
 #include <ufp4/cpu/simd/x86_lanes.inl>
 
 /// Whether any lane has bits set.
@@ -49,8 +47,6 @@ UFP4_BINARY("v", u32, lookup_words, u32, u32, "vpermw %1, %2, %0")
 UFP4_UNARY("v", half_u16, narrow_words, u32, "vpmovdw %1, %0")
 /// The upper half of each lane.
 UFP4_LANE half_u16 upper_halves(u32 v) { return narrow_words(v >> 16); }
-/// Binary32 numbers as bf16.
-UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
 
 UFP4_LANE philox_word xor_all(philox_word a, philox_word b, philox_word c) {
   asm("vpternlogd $0x96, %2, %1, %0" : "+v"(a) : "v"(b), "v"(c));

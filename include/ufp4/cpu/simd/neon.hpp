@@ -85,8 +85,6 @@ UFP4_UNARY("w", f32, widen_fp16, half_u16, "fcvtl %0.4s, %1.4h")
 UFP4_UNARY("w", half_u16, narrow_fp16, f32, "fcvtn %0.4h, %1.4s")
 /// The upper half of each lane.
 UFP4_UNARY("w", half_u16, upper_halves, u32, "shrn %0.4h, %1.4s, #16")
-/// Four binary32 numbers as bf16.
-UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
 /// Volatile keeps loads in their order: earlier loads would take registers that sums need.
 UFP4_LANE f32 load_broadcast(const void* p) {
   f32 r;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Included by avx512.hpp, avx2.hpp and neon.hpp, at the end of their target regions and namespaces, which define
-// low_pairs, high_pairs, low_quads, high_quads and
+// low_pairs, high_pairs, low_quads, high_quads, upper_halves and
 //
 // | philox_word, philox_parts | words as they are multiplied: some instruction sets keep the lanes in two parts   |
 // | part_of(v, part)          | one part of the words of all lanes                                                |
@@ -120,6 +120,9 @@ UFP4_LANE u32 encode_scale_bits(scale_kind kind, f32 x) {
     default: return bits;
   }
 }
+
+/// Binary32 numbers as bf16.
+UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
 
 // ---- Shuffles, and the stages of a Hadamard transform across vectors.
 

@@ -1,7 +1,9 @@
 // ufp4 - what the lanes of avx2.hpp and avx512.hpp have in common: one instruction a function, of either width.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by both, inside their target regions and namespaces, after lanes.inl.
+// Included by both, inside their target regions and namespaces, after `lanes`.
+
+#include <ufp4/cpu/simd/lanes.inl>
 
 /// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes:
 /// pairs of dwords, quads of them.

@@ -23,17 +23,13 @@
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>
 #include <ufp4/cpu/simd/amx.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+UFP4_BEGIN_TARGET(UFP4_AMX)
+namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
 
 inline constexpr std::size_t tile_side = 16;     ///< rows of a tile; columns of a tile of C
 inline constexpr std::size_t tile_bytes = 1024;  ///< 16 rows of 64 bytes
 inline constexpr std::size_t tile_k = 32;        ///< bf16 in a row of a tile
 inline constexpr std::size_t slice_k = 512;  ///< K decoded at a time, at most; a multiple of every block and transform
-
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-UFP4_BEGIN_TARGET(UFP4_AMX)
-namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
 
 using avx512::broadcast_16;
 using avx512::bytes_of;

@@ -249,18 +249,11 @@ UFP4_LANE void add_dots(u32& sum, u8 right, u8 left) {
   asm("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(right), "w"(left), "i"(quad));
 }
 
-struct sdot : sdot_layout {
+struct sdot : sdot_layout, sums_of_32_bits<2> {
   static constexpr isa tier = isa::neon_dotprod;
   static constexpr const char* name = "gemm_int8_dotprod";
   static constexpr std::size_t tile_depth = 4;
-  struct sum {
-    u32 v[2];
-  };
 
-  static bool fits(const gemm_job&) { return true; }
-
-  UFP4_LANE static sum begin(u32 start) { return {{start, start}}; }
-  UFP4_LANE static u32 end(const sum& s, u32, std::size_t c) { return s.v[c]; }
   template <int quad, std::size_t height>
   UFP4_LANE static void add_quad(sum (&s)[height], const u8 (&a)[height], const std::byte* right) {
     const u8 b0 = load_as<u8>(right + 32 * quad), b1 = load_as<u8>(right + 32 * quad + 16);
@@ -289,18 +282,11 @@ using namespace neon;
 
 #include <ufp4/cpu/kernels/gemm/gemm_int8_units.inl>
 
-struct smmla : smmla_layout {
+struct smmla : smmla_layout, sums_of_32_bits<4> {
   static constexpr isa tier = isa::neon_i8mm;
   static constexpr const char* name = "gemm_int8_i8mm";
   static constexpr std::size_t tile_depth = 8;
-  struct sum {
-    u32 v[4];
-  };
 
-  static bool fits(const gemm_job&) { return true; }
-
-  UFP4_LANE static sum begin(u32 start) { return {{start, start, start, start}}; }
-  UFP4_LANE static u32 end(const sum& s, u32, std::size_t c) { return s.v[c]; }
   template <std::size_t pairs>
   UFP4_LANE static void add(sum (&s)[pairs], const std::byte* left, const std::byte* right) {
     const auto one = [](u32& c, u8 a, u8 b) __attribute__((always_inline)) {

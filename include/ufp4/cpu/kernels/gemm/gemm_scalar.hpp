@@ -7,7 +7,7 @@
 
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 inline constexpr std::size_t gemm_tile = 64;  ///< rows and columns of a tile of C: one task
 
@@ -20,10 +20,6 @@ struct gemm_scratch {
   alignas(64) float column_scale[gemm_tile * panel_depth / 2];
   alignas(64) float acc[gemm_tile * gemm_tile];
 };
-
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 /// acc = fma(d, fl(sA * sB), acc) for every block; d = dot(i, j, k) is the dot product of the block at column k.
 template <class Dot>

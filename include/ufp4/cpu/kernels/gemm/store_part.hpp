@@ -9,7 +9,7 @@
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
 #include <ufp4/matrix/element_product.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 inline constexpr std::size_t panel_depth = 512;  ///< K of a panel: a multiple of every block length and transform
 
@@ -18,10 +18,6 @@ inline constexpr std::size_t panel_depth = 512;  ///< K of a panel: a multiple o
 struct panel {
   std::size_t row, rows, k, depth;
 };
-
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 /// decode[code] of every element of a panel.
 template <class T>
