@@ -10,9 +10,8 @@
 // | load<t>(p, step)  | reads row r from p + r * step bytes                                                    |
 // | store<t>(p, step) | writes row r to p + r * step bytes                                                     |
 // | dot_bf16<c, a, b> | c[m][n] += sum over k of a[m][k] * b[k / 2][2 n + k % 2]: binary32, subnormals flushed |
-// | dot_int8<c, a, b> | c[m][n] += sum over k of a[m][k] * b[k / 4][4 n + k % 4]: signed bytes, 32-bit sums    |
 //
-// Sources: Intel SDM volume 1, chapter 18, and volume 2: LDTILECFG, TILELOADD, TDPBF16PS, TDPBSSD.
+// Sources: Intel SDM volume 1, chapter 18, and volume 2: LDTILECFG, TILELOADD, TDPBF16PS.
 #pragma once
 
 #if defined(__x86_64__)
@@ -59,10 +58,6 @@ struct hardware {
   template <int c, int a, int b>
   static UFP4_LANE void dot_bf16() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
-  }
-  template <int c, int a, int b>
-  static UFP4_LANE void dot_int8() {
-    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
   }
 };
 

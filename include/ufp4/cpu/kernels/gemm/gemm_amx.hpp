@@ -8,8 +8,7 @@
 #include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AMX)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace amx {
+namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
 
 /// fma(*x, y, sum) of each lane.
 UFP4_LANE f32 fma_from(const float* x, f32 y, f32 sum) {
@@ -70,8 +69,8 @@ struct gemm_blocks : tile_gemm {
         decode_values(job.left.q, row + i, live, k, depth, tiles);
         return true;
       });
-      avx512::scales_of(job.left.q, row + i, live, 0, job.padded() / job.block,
-                        reinterpret_cast<float*>(out + value_bytes(job.padded())));
+      scales_of(job.left.q, row + i, live, 0, job.padded() / job.block,
+                reinterpret_cast<float*>(out + value_bytes(job.padded())));
     }
   }
 
@@ -116,7 +115,7 @@ struct gemm_blocks : tile_gemm {
   template <std::size_t... n>
   UFP4_LANE static void add_block(const tile_job& t, std::size_t b, const float (&dots)[area], f32 (&sum)[tile_side],
                                   std::index_sequence<n...>) {
-    const f32 left = avx512::load(t.left_scale + b * tile_side);
+    const f32 left = load(t.left_scale + b * tile_side);
     const float* right = t.right_scale + b * tile_side;
     ((sum[n] = fma_from(dots + n * tile_side, times(left, right + n), sum[n])), ...);
   }
@@ -124,7 +123,7 @@ struct gemm_blocks : tile_gemm {
   template <std::size_t... n>
   static void multiply_tile(const tile_job& t, float* acc, std::index_sequence<n...> rows) {
     alignas(64) float dots[2][area];
-    f32 sum[tile_side] = {avx512::load(acc + n * tile_side)...};
+    f32 sum[tile_side] = {load(acc + n * tile_side)...};
     multiply_block<0>(t, 0, dots[0]);
     std::size_t b = 0;
     for (; b + 2 < t.blocks; b += 2) {
@@ -137,7 +136,7 @@ struct gemm_blocks : tile_gemm {
     if (two) multiply_block<1>(t, b + 1, dots[1]);
     add_block(t, b, dots[0], sum, rows);
     if (two) add_block(t, b + 1, dots[1], sum, rows);
-    (avx512::store(acc + n * tile_side, sum[n]), ...);
+    (store(acc + n * tile_side, sum[n]), ...);
   }
 
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* memory) {
@@ -158,7 +157,7 @@ struct gemm_blocks : tile_gemm {
       for (std::size_t j = 0; j < part.cols; j += tile_side) {
         const std::size_t live = part.cols - j < tile_side ? part.cols - j : tile_side;
         decode_values(job.right.q, part.col + j, live, k, depth, right);
-        avx512::scales_of(job.right.q, part.col + j, live, k / job.block, blocks, right_scale);
+        scales_of(job.right.q, part.col + j, live, k / job.block, blocks, right_scale);
         for (std::size_t i = 0; i < down; ++i) {
           const std::uint8_t* rows = left + i * tile_rows_bytes(job);
           const auto* scales = reinterpret_cast<const float*>(rows + value_bytes(job.padded()));
@@ -355,12 +354,10 @@ struct gemm_products : tile_gemm {
   }
 };
 
-}  // namespace amx
+inline constexpr gemm_kernel gemm_blocks_kernel = gemm_blocks<hardware>::row();
+inline constexpr gemm_kernel gemm_bf16_kernel = gemm_products<hardware>::row();
 
-inline constexpr gemm_kernel gemm_blocks_amx_kernel = amx::gemm_blocks<amx::hardware>::row();
-inline constexpr gemm_kernel gemm_bf16_amx_kernel = amx::gemm_products<amx::hardware>::row();
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::amx
 UFP4_END_TARGET
 
 #endif

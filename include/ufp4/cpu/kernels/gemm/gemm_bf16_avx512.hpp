@@ -16,8 +16,7 @@
 #define UFP4_AVX512_BF16 UFP4_AVX512 ",avx512bf16"
 
 UFP4_BEGIN_TARGET(UFP4_AVX512_BF16)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 inline constexpr std::size_t bf16_depth = 512;
 
@@ -194,12 +193,10 @@ struct bf16_gemm {
   }
 };
 
-}  // namespace avx512
+inline constexpr gemm_kernel gemm_bf16_kernel =
+    kernel_of<streamed_gemm<bf16_gemm>>(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256, 256);
 
-inline constexpr gemm_kernel gemm_bf16_avx512_kernel =
-    kernel_of<avx512::streamed_gemm<avx512::bf16_gemm>>(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256, 256);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif

@@ -13,8 +13,7 @@
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 inline constexpr std::size_t f32_depth = 256;
 
@@ -194,12 +193,10 @@ struct f32_gemm {
   }
 };
 
-}  // namespace avx512
+inline constexpr gemm_kernel gemm_f32_kernel =
+    kernel_of<streamed_gemm<f32_gemm>>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
 
-inline constexpr gemm_kernel gemm_f32_avx512_kernel =
-    kernel_of<avx512::streamed_gemm<avx512::f32_gemm>>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif

@@ -145,28 +145,23 @@ struct f32_gemm {
 
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t live, std::size_t k, std::size_t length,
                         std::byte* out) {
-    const std::size_t height = block_floats(job);
     auto* to = reinterpret_cast<float*>(out);
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t p = 0; p < length; p += piece) {
         const std::size_t count = length - p < piece ? length - p : piece, blocks = count / job.block;
         float value[piece] = {}, scale[piece / 2] = {};
-        if (r < live) left_piece(job, row + r, k + p, count, value, scale);
+        if (r < live) {
+          const panel line{row + r, 1, k + p, count};
+          row_scales(job.left, line.row, line.k / job.block, blocks, scale);
+          decode_values(job.left, line, value);
+          if (job.mode == accumulate::folded_bf16) fold_to_bf16(line, job.block, scale, value);
+        }
         for (std::size_t b = 0; b < blocks; ++b) {
-          float* block = to + (p / job.block + b) * height;
+          float* block = to + (p / job.block + b) * rows * (job.block + 1);
           for (std::size_t i = 0; i < job.block; ++i) block[r * job.block + i] = value[b * job.block + i];
           block[rows * job.block + r] = scale[b];
         }
       }
-  }
-  static std::size_t block_floats(const gemm_job& job) { return rows * (job.block + 1); }
-
-  static void left_piece(const gemm_job& job, std::size_t row, std::size_t k, std::size_t count, float* value,
-                         float* scale) {
-    const panel line{row, 1, k, count};
-    row_scales(job.left, row, k / job.block, count / job.block, scale);
-    decode_values(job.left, line, value);
-    if (job.mode == accumulate::folded_bf16) fold_to_bf16(line, job.block, scale, value);
   }
 
   // ---- Right: `lanes` columns at a time.
@@ -232,13 +227,10 @@ struct f32_gemm {
     const auto* a = reinterpret_cast<const float*>(left);
     const auto *b = reinterpret_cast<const float*>(right), *scale = b + length * cols;
     const std::size_t blocks = length / job.block, next = left_bytes(job, job.padded());
-    switch (live) {
-      case 1: return multiply_rows<1>(job.block, blocks, next, a, b, scale, acc, stride);
-      case 2: return multiply_rows<2>(job.block, blocks, next, a, b, scale, acc, stride);
-      case 3:
-      case 4: return multiply_rows<4>(job.block, blocks, next, a, b, scale, acc, stride);
-      default: return multiply_rows<rows>(job.block, blocks, next, a, b, scale, acc, stride);
-    }
+    if (live == 1) return multiply_rows<1>(job.block, blocks, next, a, b, scale, acc, stride);
+    if (live == 2) return multiply_rows<2>(job.block, blocks, next, a, b, scale, acc, stride);
+    if (live <= 4) return multiply_rows<4>(job.block, blocks, next, a, b, scale, acc, stride);
+    return multiply_rows<rows>(job.block, blocks, next, a, b, scale, acc, stride);
   }
 
   /// `next`: where the tile begins that will be multiplied after this one; it is prefetched.

@@ -22,8 +22,7 @@
 #include <ufp4/cpu/kernels/gemm/tile_avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 /// a += four products of unsigned bytes with the signed bytes at p, the same four for every lane.
 UFP4_LANE void add_dots(u32& a, u8 bytes, const void* p) {
@@ -358,15 +357,12 @@ struct int8_gemv {
   }
 };
 
-}  // namespace avx512
+inline constexpr gemm_kernel gemm_int8_kernel =
+    kernel_of<streamed_gemm<int8_gemm>>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
 
-inline constexpr gemm_kernel gemm_int8_avx512_kernel =
-    kernel_of<avx512::streamed_gemm<avx512::int8_gemm>>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
+inline constexpr gemm_kernel gemv_int8_kernel = kernel_of<int8_gemv>(isa::avx512, "gemv_int8_avx512", 4, 1, 256);
 
-inline constexpr gemm_kernel gemv_int8_avx512_kernel =
-    kernel_of<avx512::int8_gemv>(isa::avx512, "gemv_int8_avx512", 4, 1, 256);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif
