@@ -10,16 +10,7 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-using ufp4::detail::sink;
-using ufp4::detail::source;
-
-using ufp4::detail::gemm_job;
-using ufp4::detail::gemm_operand;
-using ufp4::detail::load_scale;
-using ufp4::detail::quantize_job;
-using ufp4::detail::quantized_sink;
-using ufp4::detail::quantized_source;
-using ufp4::detail::store_scale;
+using namespace ufp4::detail;
 
 /// Reads `count` elements of row i, from column k on, as binary32.
 inline void load_row(const source& x, std::size_t i, std::size_t k, std::size_t count, float* out) {

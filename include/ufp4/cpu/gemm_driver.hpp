@@ -61,7 +61,7 @@ class gemm_memory {
   std::byte* data() { return heap_.size() == 0 ? small_ : heap_.data(); }
 
  private:
-  ufp4::detail::buffer<std::byte> heap_;
+  buffer<std::byte> heap_;
   alignas(64) std::byte small_[few];
 };
 
@@ -89,7 +89,7 @@ class scratch_pool {
       __atomic_store_n(used_ + i, char{0}, __ATOMIC_RELEASE);
       return;
     }
-    const ufp4::detail::buffer<std::byte> own(bytes_);
+    const buffer<std::byte> own(bytes_);
     body(own.data());
   }
 
@@ -209,7 +209,7 @@ inline void run_gemms(const context& ctx, const gemm_table& table, std::span<con
     const gemm_plan plan = plan_gemm(table, jobs[0], tier);
     return run_plans(ctx, {&plan, 1});
   }
-  const ufp4::detail::buffer<gemm_plan> plans(jobs.size());
+  const buffer<gemm_plan> plans(jobs.size());
   std::size_t count = 0;
   for (const gemm_job& job : jobs)
     if (!empty(job)) ::new (plans.data() + count++) gemm_plan(plan_gemm(table, job, tier));

@@ -19,8 +19,7 @@ struct grid_table {
 inline grid_table load_grid(const float* values) {
   grid_table table;
   for (std::size_t c = 0; c < 16; ++c)
-    for (std::size_t b = 0; b < 4; ++b)
-      table.byte[b][c] = static_cast<std::uint8_t>(ufp4::detail::to_bits(values[c]) >> 8 * b);
+    for (std::size_t b = 0; b < 4; ++b) table.byte[b][c] = static_cast<std::uint8_t>(to_bits(values[c]) >> 8 * b);
   return table;
 }
 UFP4_LANE void decode16(const grid_table& table, const void* codes, f32 (&v)[4]) {

@@ -76,7 +76,7 @@ void decode_groups(const grid_table& grid, const std::uint8_t* codes, const floa
 inline bool all_normal(const grid4& grid, const float* scales, std::size_t count) {
   constexpr std::uint32_t least_value = (127u - 26) << 23, least_scale = (127u - 100) << 23;  // 2^-26, 2^-100
   for (const float v : grid.value)
-    if (v != 0.0f && ufp4::detail::magnitude_bits(v) < least_value) return false;
+    if (v != 0.0f && magnitude_bits(v) < least_value) return false;
   u32 tiny{};
   for (std::size_t i = 0; i < count; i += lanes) {
     const u32 m = load_as<u32>(scales + i) & 0x7FFFFFFF;
@@ -126,7 +126,7 @@ inline bool has_no_gaps(const quantized_source& q, const sink& out) {
 }
 inline quantized_source as_one_row(const quantized_source& q, std::size_t first, std::size_t last) {
   quantized_source one = q;
-  const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+  const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
   one.codes += first * q.padded_cols / 2;
   one.scales = static_cast<const char*>(q.scales) + q.scale_index(first, 0) * bytes;
   one.rows = 1;

@@ -56,9 +56,9 @@ inline byte_rows code_rows_of(const quantized_source& q, std::size_t row, std::s
   if (!q.interleaved) return {p, q.padded_cols / 2};
   constexpr std::size_t step = slice_k / 2;
   for (std::size_t at = 0; at < depth; at += 128) {
-    std::uint8_t group[ufp4::detail::prepacked_layout::panel_bytes(128)] = {};
+    std::uint8_t group[prepacked_layout::panel_bytes(128)] = {};
     const std::size_t left = depth - at, count = left < 128 ? left : 128;
-    std::memcpy(group, p + at * 8, ufp4::detail::prepacked_layout::panel_bytes(count));
+    std::memcpy(group, p + at * 8, prepacked_layout::panel_bytes(count));
     transpose_dwords(group, 64, staged + at / 2, step);
   }
   return {staged, step};
@@ -81,7 +81,7 @@ class row_prefetch {
  public:
   row_prefetch(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth) {
     const auto length = static_cast<std::size_t>(q.format.block.cols), row_next = row + 32;
-    const auto size = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+    const auto size = static_cast<std::size_t>(scale_bytes(q.format.scale));
     if (q.interleaved || row_next + tile_side > q.rows) return;
     codes_ = {q.codes + q.code_index(row_next, k), q.padded_cols / 2};
     code_bytes_ = depth / 2;
@@ -275,7 +275,7 @@ inline bool any_scale_outside(const magnitude_range& range, const float* scales,
   u32 found{};
   for (std::size_t b = 0; b < count; ++b) {
     const u32 m = load_as<u32>(scales + 16 * b) & 0x7FFFFFFFu;
-    found |= reinterpret_cast<u32>((m < range.low || m > range.high) && m != 0u && m <= ufp4::detail::infinity_bits);
+    found |= reinterpret_cast<u32>((m < range.low || m > range.high) && m != 0u && m <= infinity_bits);
   }
   return any(found);
 }

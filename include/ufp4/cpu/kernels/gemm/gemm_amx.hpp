@@ -304,13 +304,13 @@ struct gemm_products : tile_gemm {
     static_assert(width <= blocks::part_cols && width <= gemm_tile);
     if (blocks::takes_values(job)) {
       const std::size_t packed = blocks::left_bytes(job, part.rows);
-      const ufp4::detail::buffer<std::byte> memory(packed + blocks::scratch_bytes(job, part.rows));
+      const buffer<std::byte> memory(packed + blocks::scratch_bytes(job, part.rows));
       blocks::pack_left(job, part.row, part.rows, memory.data());
       return blocks::multiply(job, part, memory.data(), memory.data() + packed);
     }
     gemm_job apart = job;
     apart.mode = accumulate::fast;  // no less exact than folding
-    const ufp4::detail::buffer<std::byte> memory(gemm_scalar_kernel.scratch_bytes(apart, gemm_tile));
+    const buffer<std::byte> memory(gemm_scalar_kernel.scratch_bytes(apart, gemm_tile));
     for (std::size_t i = 0; i < part.rows; i += gemm_tile) {
       const std::size_t rows = part.rows - i < gemm_tile ? part.rows - i : gemm_tile;
       gemm_scalar(apart, {part.row + i, rows, part.col, part.cols}, nullptr, memory.data());

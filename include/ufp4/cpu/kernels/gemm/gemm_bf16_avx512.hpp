@@ -34,7 +34,7 @@ inline constexpr struct bf16_order {
                                         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
 } bf16_interleave;
 inline bool is_subnormal(float x) {
-  const std::uint32_t m = ufp4::detail::magnitude_bits(x);
+  const std::uint32_t m = magnitude_bits(x);
   return m != 0 && m < min_normal_bits;
 }
 
@@ -68,7 +68,7 @@ class bf16_slice {
     for (std::size_t j = 0; j < columns_.cols; ++j) {
       row_values(job_, job_.right, columns_.col + j, k, depth, row, scale);
       for (std::size_t e = 0; e < depth; e += 2) {
-        pairs[e / 2 * lanes + j] = ufp4::detail::to_bits(row[e]) >> 16 | ufp4::detail::to_bits(row[e + 1]);
+        pairs[e / 2 * lanes + j] = to_bits(row[e]) >> 16 | to_bits(row[e + 1]);
         subnormal = subnormal || is_subnormal(row[e]) || is_subnormal(row[e + 1]);
       }
     }
@@ -173,7 +173,7 @@ struct bf16_gemm {
         std::uint32_t& flag = *p++;
         bool tiny = r != 0 && flag != 0;
         for (std::size_t i = e; i < e + job.block; i += 2, p += live) {
-          p[r] = ufp4::detail::to_bits(value[i]) >> 16 | ufp4::detail::to_bits(value[i + 1]);
+          p[r] = to_bits(value[i]) >> 16 | to_bits(value[i + 1]);
           tiny = tiny || is_subnormal(value[i]) || is_subnormal(value[i + 1]);
         }
         flag = tiny ? 1 : 0;

@@ -40,8 +40,7 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
   const std::uint8_t* row[lanes];
   for (std::size_t j = 0; j < lanes; ++j) row[j] = q.codes + q.code_index(lane_column(col, live, j), k);
   if (q.interleaved) {
-    for (std::size_t i = 0; 8 * i < depth; ++i)
-      use(i, load_as<u32>(row[0] + ufp4::detail::prepacked_layout::group_bytes * i));
+    for (std::size_t i = 0; 8 * i < depth; ++i) use(i, load_as<u32>(row[0] + prepacked_layout::group_bytes * i));
     return;
   }
   const std::size_t stride = q.padded_cols / 2;
@@ -68,10 +67,10 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
     const void* const scales = q.scales;
     const std::size_t at = q.scale_index(col, first);
     for (std::size_t b = 0; b < count; ++b, out += stride)
-      store(out, load_scales(kind, scales, at + ufp4::detail::prepacked_layout::panel_rows * b));
+      store(out, load_scales(kind, scales, at + prepacked_layout::panel_rows * b));
     return;
   }
-  const auto width = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind));
+  const auto width = static_cast<std::size_t>(scale_bytes(kind));
   const std::uint8_t* row[lanes];
   for (std::size_t j = 0; j < lanes; ++j)
     row[j] = static_cast<const std::uint8_t*>(q.scales) + width * q.scale_index(lane_column(col, live, j), first);

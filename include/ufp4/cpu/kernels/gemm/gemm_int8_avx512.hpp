@@ -335,7 +335,7 @@ struct int8_gemv {
     s.table = offset_table(q.format.grid);
     s.magic = as_float(broadcast(magic_bits(job)));
     s.scale = scale;
-    s.scale_bytes = scale_row_count(q) * static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+    s.scale_bytes = scale_row_count(q) * static_cast<std::size_t>(scale_bytes(q.format.scale));
     for (std::size_t j = 0; j < part.cols; j += lanes) {
       const std::size_t live = part.cols - j < lanes ? part.cols - j : lanes, col = part.col + j;
       f32 sum{};

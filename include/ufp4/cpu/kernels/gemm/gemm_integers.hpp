@@ -23,8 +23,7 @@ constexpr integer_range integers_of(const grid4& grid) {
 /// Two exact grids whose block dot products, integers below 2^24 times the product of the units, are binary32 numbers.
 constexpr bool exact_dots(const gemm_job& job) {
   if (!job.left.exact() || !job.right.exact()) return false;
-  const int exponent =
-      ufp4::detail::floor_log2(job.left.q.format.grid.unit) + ufp4::detail::floor_log2(job.right.q.format.grid.unit);
+  const int exponent = floor_log2(job.left.q.format.grid.unit) + floor_log2(job.right.q.format.grid.unit);
   return exponent >= -149 && exponent <= 103;
 }
 
@@ -32,8 +31,7 @@ constexpr bool exact_dots(const gemm_job& job) {
 /// of both grids). An integer n with |n| < 2^22 added to these bits gives the number m + n * unit; minus m that is
 /// n * unit, exactly, and +0 for 0.
 inline std::uint32_t magic_bits(const gemm_job& job) {
-  const int exponent =
-      ufp4::detail::floor_log2(job.left.q.format.grid.unit) + ufp4::detail::floor_log2(job.right.q.format.grid.unit);
+  const int exponent = floor_log2(job.left.q.format.grid.unit) + floor_log2(job.right.q.format.grid.unit);
   return static_cast<std::uint32_t>(exponent + 23 + 127) << 23 | 0x00400000u;
 }
 
@@ -53,7 +51,7 @@ constexpr bool folds_exactly(const quantized_source& q) {
     odd_factor = i > odd_factor ? i : odd_factor;
   }
   const scale_kind kind = q.format.scale;
-  return kind == scale_kind::e8m0 || (ufp4::detail::scale_bytes(kind) == 1 && odd_factor < 16);
+  return kind == scale_kind::e8m0 || (scale_bytes(kind) == 1 && odd_factor < 16);
 }
 
 /// For quantized operands: whether the exact product is what the mode requires.
@@ -94,14 +92,14 @@ struct magnitude_range {
 
   /// Zero and NaN are also accepted.
   bool accepts(std::uint32_t magnitude) const {
-    return (magnitude >= low && magnitude <= high) || magnitude == 0 || magnitude > ufp4::detail::infinity_bits;
+    return (magnitude >= low && magnitude <= high) || magnitude == 0 || magnitude > infinity_bits;
   }
 };
 /// Of the values of a grid except 0.
 inline magnitude_range range_of(const grid4& grid) {
-  magnitude_range r{ufp4::detail::infinity_bits, 0};
+  magnitude_range r{infinity_bits, 0};
   for (const float v : grid.value) {
-    const std::uint32_t m = ufp4::detail::magnitude_bits(v);
+    const std::uint32_t m = magnitude_bits(v);
     r.low = m != 0 && m < r.low ? m : r.low;
     r.high = m > r.high ? m : r.high;
   }
@@ -111,26 +109,24 @@ inline magnitude_range range_of(const grid4& grid) {
 inline bool has_short_values(const grid4& grid, int bits) {
   const magnitude_range r = range_of(grid);
   std::uint32_t used = 0;
-  for (const float v : grid.value) used |= ufp4::detail::to_bits(v);
-  return r.low >= ufp4::detail::to_bits(0x1p-40f) && r.high <= ufp4::detail::to_bits(0x1p40f) &&
-         (used & ((1u << (24 - bits)) - 1)) == 0;
+  for (const float v : grid.value) used |= to_bits(v);
+  return r.low >= to_bits(0x1p-40f) && r.high <= to_bits(0x1p40f) && (used & ((1u << (24 - bits)) - 1)) == 0;
 }
 
 /// Whether the scales have 8 bits and all products of value and scale are bf16 numbers (4 significant bits by 4, or 8
 /// by 1), except near the ends of the range of e8m0.
 inline bool products_fit(const quantized_source& q) {
   const scale_kind kind = q.format.scale;
-  if (ufp4::detail::scale_bytes(kind) != 1) return false;
+  if (scale_bytes(kind) != 1) return false;
   return has_short_values(q.format.grid, kind == scale_kind::e8m0 ? 8 : 4);
 }
 
 /// Scales whose products with all values of the grid are normal numbers.
 inline magnitude_range scales_in_range(const quantized_source& q) {
   const magnitude_range v = range_of(q.format.grid);
-  const int low = ufp4::detail::floor_log2(ufp4::detail::to_float(v.low));
-  const int high = ufp4::detail::floor_log2(ufp4::detail::to_float(v.high));
-  return {ufp4::detail::to_bits(ufp4::detail::exp2i(-126 - (low < 0 ? low : 0))),
-          ufp4::detail::to_bits(ufp4::detail::exp2i(127 - (high > 0 ? high : 0)))};
+  const int low = floor_log2(to_float(v.low));
+  const int high = floor_log2(to_float(v.high));
+  return {to_bits(exp2i(-126 - (low < 0 ? low : 0))), to_bits(exp2i(127 - (high > 0 ? high : 0)))};
 }
 /// Whether all elements of a block are 0. In mx formats such a block has the smallest scale.
 inline bool is_zero_block(const quantized_source& q, std::size_t row, std::size_t k) {
@@ -147,8 +143,8 @@ inline bool blocks_fit(const quantized_source& q, std::size_t row, std::size_t l
   for (std::size_t r = row; r < row + live; ++r)
     for (std::size_t at = k; at < k + depth; at += length) {
       const std::uint32_t bits = load_scale(q.scales, q.format.scale, q.scale_index(r, at / length));
-      const float scale = ufp4::detail::decode_scale(q.format.scale, bits);
-      if (!scales.accepts(ufp4::detail::magnitude_bits(scale)) && !is_zero_block(q, r, at)) return false;
+      const float scale = decode_scale(q.format.scale, bits);
+      if (!scales.accepts(magnitude_bits(scale)) && !is_zero_block(q, r, at)) return false;
     }
   return true;
 }

@@ -29,7 +29,7 @@ void accumulate_blocks(const gemm_job& job, std::size_t rows, std::size_t cols, 
     for (std::size_t j = 0; j < cols; ++j) {
       float acc = s.acc[i * gemm_tile + j];
       const float *sa = s.scale[0] + i * panel_depth / 2, *sb = s.scale[1] + j * panel_depth / 2;
-      for (std::size_t k = 0; k < depth; k += job.block) acc = ufp4::detail::fma(dot(i, j, k), *sa++ * *sb++, acc);
+      for (std::size_t k = 0; k < depth; k += job.block) acc = fma(dot(i, j, k), *sa++ * *sb++, acc);
       s.acc[i * gemm_tile + j] = acc;
     }
 }
@@ -52,7 +52,7 @@ inline void accumulate_chain(const gemm_job& job, std::size_t rows, std::size_t 
   accumulate_blocks(job, rows, cols, depth, s, [&](std::size_t i, std::size_t j, std::size_t k) {
     const float *a = s.value[0] + i * panel_depth + k, *b = s.value[1] + j * panel_depth + k;
     float d = 0.0f;
-    for (std::size_t e = 0; e < job.block; ++e) d = ufp4::detail::fma(a[e], b[e], d);
+    for (std::size_t e = 0; e < job.block; ++e) d = fma(a[e], b[e], d);
     return d;
   });
 }

@@ -128,7 +128,7 @@ struct scale_table {
 constexpr scale_table make_scale_table(scale_kind kind) {
   scale_table t{};
   for (std::uint32_t c = 0; c < 256; ++c) {
-    const std::uint32_t bits = ufp4::detail::to_bits(ufp4::detail::decode_scale(kind, c));
+    const std::uint32_t bits = to_bits(decode_scale(kind, c));
     t.low[c] = static_cast<std::uint8_t>(bits >> 16);
     t.high[c] = static_cast<std::uint8_t>(bits >> 24);
   }
@@ -199,7 +199,7 @@ inline void row_scales_of(const quantized_source& q, std::size_t row, std::size_
 inline void scales_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
                       std::size_t count, float* out) {
   const scale_kind kind = q.format.scale;
-  const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind)), each = 32 / bytes;
+  const auto bytes = static_cast<std::size_t>(scale_bytes(kind)), each = 32 / bytes;
   if (q.interleaved) {
     const std::size_t first = q.scale_index(row, block);
     for (std::size_t b = 0; b < count; ++b) store(out + b * lanes, load_scales(kind, q.scales, first + b * lanes));
@@ -237,14 +237,13 @@ inline std::size_t scale_row_count(const quantized_source& q) { return q.format.
 /// Where to prefetch scales of the next sixteen rows, in the order of memory, while those of `row` are read from block
 /// `block` on.
 inline const std::uint8_t* next_scales(const quantized_source& q, std::size_t row, std::size_t block) {
-  const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+  const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
   return static_cast<const std::uint8_t*>(q.scales) +
          (q.scale_index(row, 0) + scale_row_count(q) * (q.blocks() + block)) * bytes;
 }
 inline void prefetch_scales(const quantized_source& q, std::size_t row, std::size_t block, std::size_t count) {
   const std::uint8_t* p = next_scales(q, row, block);
-  const std::size_t bytes =
-      count * scale_row_count(q) * static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+  const std::size_t bytes = count * scale_row_count(q) * static_cast<std::size_t>(scale_bytes(q.format.scale));
   for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
 }
 
@@ -282,8 +281,8 @@ inline void store_sums(const gemm_job& job, const gemm_part& part, const float* 
     for (std::size_t j = 0; j < part.cols; j += lanes) {
       const std::size_t row = part.row + i, col = part.col + j, count = part.cols - j < lanes ? part.cols - j : lanes;
       const f32 v = load(acc + i * stride + j), left = rounded(v * by.a);
-      const u32 magnitude = as_bits(exact ? v : left) & ufp4::detail::magnitude_mask;
-      const u32 found = reinterpret_cast<u32>(magnitude - special.least >= ufp4::detail::infinity_bits - special.least);
+      const u32 magnitude = as_bits(exact ? v : left) & magnitude_mask;
+      const u32 found = reinterpret_cast<u32>(magnitude - special.least >= infinity_bits - special.least);
       if (any(found & reinterpret_cast<u32>(as_bits(v) != 0u))) {
         store_part(job, {row, 1, col, count}, acc + i * stride + j, lanes);
         continue;

@@ -21,7 +21,7 @@ struct hadamard_constants {
     }
     const u32 c = as_bits(broadcast(hadamard_factor(t.n)));
     for (std::size_t j = 0; j < t.n; j += lanes) {
-      const u32 minus = (broadcast(t.signs[j / 32] >> j % 32) << to_top) & ufp4::detail::sign_mask;
+      const u32 minus = (broadcast(t.signs[j / 32] >> j % 32) << to_top) & sign_mask;
       store(flip + j, inverse ? u32{} : minus);
       store(factor + j, inverse ? c ^ minus : c);
     }
