@@ -21,12 +21,10 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 template <class Kernel>
 struct blocked_gemm {
   static constexpr std::size_t tile_rows = Kernel::rows, tile_cols = Kernel::cols;
-  static constexpr std::size_t line = 64;  ///< bytes of a cache line
-  static constexpr std::size_t up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
   static bool takes(const gemm_job& job) { return Kernel::takes(job); }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
-    return up(rows, Kernel::rows) / Kernel::rows * up(Kernel::left_bytes(job, job.padded()), line);
+    return up(rows, Kernel::rows) / Kernel::rows * up(Kernel::left_bytes(job, job.padded()));
   }
 
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t rows, std::byte* out) {
@@ -38,7 +36,7 @@ struct blocked_gemm {
 
   static std::size_t right_bytes(const gemm_job& job) {
     const std::size_t depth = job.padded() < Kernel::depth ? job.padded() : Kernel::depth;
-    return up(Kernel::right_bytes(job, depth), line);
+    return up(Kernel::right_bytes(job, depth));
   }
 
   static std::size_t scratch_bytes(const gemm_job& job, std::size_t rows) {

@@ -68,14 +68,10 @@ class gemm_memory {
 /// Scratch memory for tasks that run at the same time: `places` of them, each of `bytes`.
 class scratch_pool {
  public:
-  static constexpr std::size_t line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-  static constexpr std::size_t size(std::size_t places, std::size_t bytes) { return places * line(bytes) + places; }
+  static constexpr std::size_t size(std::size_t places, std::size_t bytes) { return places * up(bytes) + places; }
 
   scratch_pool(std::size_t places, std::size_t bytes, std::byte* memory)
-      : places_(places),
-        bytes_(line(bytes)),
-        memory_(memory),
-        used_(reinterpret_cast<char*>(memory + places * bytes_)) {
+      : places_(places), bytes_(up(bytes)), memory_(memory), used_(reinterpret_cast<char*>(memory + places * bytes_)) {
     std::memset(used_, 0, places);
   }
 
@@ -141,7 +137,7 @@ inline void pack_wave(const context& ctx, const gemm_wave& wave, std::byte* left
 
 inline void run_wave(const context& ctx, const gemm_wave& wave) {
   const std::size_t limit = thread_limit(ctx), places = limit < wave.tasks ? limit : wave.tasks;
-  const std::size_t left_bytes = scratch_pool::line(wave.left_bytes);
+  const std::size_t left_bytes = up(wave.left_bytes);
   gemm_memory<(std::size_t{1} << 14)> memory(left_bytes + scratch_pool::size(places, wave.scratch_bytes));
   std::byte* left = memory.data();
   pack_wave(ctx, wave, left);

@@ -37,6 +37,9 @@ using dequantize_function = void(const quantized_source&, const sink&, std::size
 using hadamard_function = void(const transform_spec&, bool inverse, const source&, const sink&, std::size_t first,
                                std::size_t last);
 
+/// n rounded up to a multiple of `to`: a cache line, if not given.
+constexpr std::size_t up(std::size_t n, std::size_t to = 64) { return (n + to - 1) / to * to; }
+
 /// Rows and columns of C that one task computes.
 struct gemm_part {
   std::size_t row, rows, col, cols;

@@ -33,8 +33,6 @@ inline constexpr std::size_t slice_k = 512;  ///< K decoded at a time, at most; 
 
 using namespace avx512;
 
-constexpr std::size_t up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
-
 /// Rows of bytes: row r at p + r * step.
 struct byte_rows {
   const std::uint8_t* p;

@@ -188,16 +188,14 @@ struct gemm_products : tile_gemm {
   static constexpr std::size_t width = 2 * tile_side, tile_rows = width, tile_cols = width;
   static constexpr std::size_t header = 64;  ///< of sixteen packed rows: whether they fit
 
-  static bool takes_formats(const gemm_job& job) {
+  /// With up to 3 rows memory is the limit, and tiles only add work.
+  static bool takes(const gemm_job& job) {
     const auto good = [&](const gemm_operand& side) {
       if (!side.is_quantized) return false;
       return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && has_short_values(side.q.format.grid, 24));
     };
-    return job.mode != accumulate::exact_blocks && job.block >= 16 && good(job.left) && good(job.right);
-  }
-  /// With up to 3 rows memory is the limit, and tiles only add work.
-  static bool takes(const gemm_job& job) {
-    return job.left.rows() > 3 && takes_formats(job) && !job.left.interleaved();
+    return job.left.rows() > 3 && !job.left.interleaved() && job.mode != accumulate::exact_blocks && job.block >= 16 &&
+           good(job.left) && good(job.right);
   }
 
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {

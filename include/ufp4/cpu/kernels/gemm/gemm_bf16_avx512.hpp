@@ -56,9 +56,8 @@ class bf16_slice {
         job_(job),
         columns_(columns),
         scale_(reinterpret_cast<float*>(pairs + bf16_depth / 2 * lanes)),
-        staged_(reinterpret_cast<std::uint8_t*>(scale_ + bf16_depth / 8 * lanes)) {
-    smallest_ = ufp4::detail::to_float(range_of(job.right.q.format.grid).low);
-  }
+        staged_(reinterpret_cast<std::uint8_t*>(scale_ + bf16_depth / 8 * lanes)),
+        smallest_(ufp4::detail::to_float(range_of(job.right.q.format.grid).low)) {}
 
   void read(std::size_t k, std::size_t depth) {
     blocks = depth / block;
@@ -181,14 +180,11 @@ struct bf16_gemm {
     }
   }
 
-  static bool has_subnormal(const slice& s, std::size_t live, const std::byte* left) {
-    const auto* p = reinterpret_cast<const std::uint32_t*>(left);
-    std::uint32_t found = s.subnormal ? 1 : 0;
-    for (std::size_t b = 0; b < s.blocks; ++b) found |= p[b * (live * s.block / 2 + 1)];
-    return found != 0;
-  }
   static void multiply_tile(const slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
-    if (has_subnormal(s, live, left)) return bf16_tile_by_fma(live, s, left, acc);
+    const auto* p = reinterpret_cast<const std::uint32_t*>(left);
+    std::uint32_t subnormal = s.subnormal ? 1 : 0;
+    for (std::size_t b = 0; b < s.blocks; ++b) subnormal |= p[b * (live * s.block / 2 + 1)];
+    if (subnormal != 0) return bf16_tile_by_fma(live, s, left, acc);
     with_rows(live, [&]<std::size_t count>() { bf16_tile<count>(s, left, acc); });
   }
 };

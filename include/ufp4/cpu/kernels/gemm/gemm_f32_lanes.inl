@@ -103,22 +103,6 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
   for (; b < count; ++b) out[b] = scale_at(side.q, row, first + b, 1.0f);
 }
 
-/// The sums of `height` rows and two vectors of columns.
-template <std::size_t height>
-UFP4_LANE void load_sums(const float* acc, std::size_t stride, f32 (&sum)[height][2]) {
-#pragma GCC unroll 4
-  for (std::size_t r = 0; r < height; ++r)
-#pragma GCC unroll 2
-    for (std::size_t c = 0; c < 2; ++c) sum[r][c] = load(acc + r * stride + c * lanes);
-}
-template <std::size_t height>
-UFP4_LANE void store_sums(float* acc, std::size_t stride, const f32 (&sum)[height][2]) {
-#pragma GCC unroll 4
-  for (std::size_t r = 0; r < height; ++r)
-#pragma GCC unroll 2
-    for (std::size_t c = 0; c < 2; ++c) store(acc + r * stride + c * lanes, sum[r][c]);
-}
-
 /// What the integer kernels do not take. A column of C a lane. d is the chain of fma over a block, from +0 in index
 /// order, and acc = fma(d, fl(sA * sB), acc): exact_blocks of plain operands and of grids whose products are not exact,
 /// and for exact grids the exact dot product, because no partial sum needs more than 24 bits. fast is the same; in

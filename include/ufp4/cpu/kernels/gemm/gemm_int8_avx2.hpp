@@ -201,7 +201,10 @@ struct int8_gemm : int8_panels {
     const f32 magic = as_float(broadcast(magic_bits(job)));
     constexpr bool in_registers = height <= 2;
     f32 kept[height][2];
-    if constexpr (in_registers) load_sums(acc, stride, kept);
+#pragma GCC unroll 2
+    for (std::size_t r = 0; in_registers && r < height; ++r)
+#pragma GCC unroll 2
+      for (std::size_t c = 0; c < 2; ++c) kept[r][c] = load(acc + r * stride + c * lanes);
     for (std::size_t b = 0; b < count; ++b) {
       if constexpr (!in_registers)
         for (std::size_t i = 0; i < rows * (block + 8); i += 64) __builtin_prefetch(left + next + i);
@@ -229,7 +232,10 @@ struct int8_gemm : int8_panels {
       left += rows * (block + 8);
       right += cols * (block + 4);
     }
-    if constexpr (in_registers) store_sums(acc, stride, kept);
+#pragma GCC unroll 2
+    for (std::size_t r = 0; in_registers && r < height; ++r)
+#pragma GCC unroll 2
+      for (std::size_t c = 0; c < 2; ++c) store(acc + r * stride + c * lanes, kept[r][c]);
   }
 };
 

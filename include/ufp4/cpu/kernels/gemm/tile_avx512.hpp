@@ -32,8 +32,7 @@ inline constexpr std::size_t tile_rows = 8;
 
 template <class Kernel>
 struct streamed_gemm {
-  static constexpr std::size_t tile_rows = avx512::tile_rows, tile_cols = lanes, line = 64;
-  static constexpr std::size_t up(std::size_t n) { return (n + line - 1) / line * line; }
+  static constexpr std::size_t tile_rows = avx512::tile_rows, tile_cols = lanes;
 
   static bool takes(const gemm_job& job) { return Kernel::takes(job); }
   /// Bytes of a tile with `live` rows.
