@@ -7,8 +7,7 @@
 
 namespace ufp4::cpu::inline UFP4_TYPES {
 
-/// A reference to a caller's executor (concepts.hpp), which must outlive the calls that use it. Empty: the library's
-/// thread pool (cpu/thread_pool.hpp).
+/// A caller's executor (concepts.hpp), which must outlive the calls that use it. Empty: the library's thread pool.
 class executor_ref {
  public:
   executor_ref() = default;  ///< empty
@@ -29,8 +28,8 @@ class executor_ref {
   void (*run_)(void*, std::size_t, task_ref) = nullptr;
 };
 
-/// The first argument of every operation; without it, all cores that the process may use and the best instructions. No member changes a bit of a
-/// result that numerics.md defines as bit-exact, and `threads` and `executor` change no bit of any result.
+/// The first argument of every operation. Default: all cores that the process may use, the best instructions. No member
+/// changes a bit of a result that numerics.md calls bit-exact; `threads` and `executor` change no bit of any result.
 struct context {
   int threads = 0;                     ///< at most; 0: all these cores. Small work stays on the caller's thread
   cpu::isa isa = cpu::isa::automatic;  ///< std::invalid_argument if the machine or the build lacks the tier

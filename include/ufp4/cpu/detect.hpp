@@ -109,8 +109,7 @@ namespace ufp4::cpu::inline UFP4_CODE {
 /// The tiers of this machine, detected once. See also compiled().
 inline isa_set available() { return detail::detection().tiers; }
 
-/// Why the amx tier is not available: "not present", or "present, but ..." with what the processor or the system lacks.
-/// Empty if it is available.
+/// Why the amx tier is not available: "not present", or "present, but ..." and what is missing. Empty if available.
 inline const char* amx_rejection() {
   const char* why = detail::detection().amx_rejection;
   return why == nullptr ? "" : why;

@@ -37,8 +37,7 @@ inline float load_element(const sink& x, std::size_t i, std::size_t j) {
   return value;
 }
 
-/// Writes `count` binary32 values to row i, from column k on, rounded to the matrix's type (IEEE: overflow gives
-/// infinity).
+/// Writes `count` binary32 values to row i, from column k on, rounded to its type (IEEE: overflow gives infinity).
 inline void store_row(const sink& x, std::size_t i, std::size_t k, std::size_t count, const float* values) {
   const std::ptrdiff_t step = x.col_stride;
   const auto each = [&](auto* first, auto convert) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cfenv>
+#include <cstdint>
 #include <ufp4/detail/compiler.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {

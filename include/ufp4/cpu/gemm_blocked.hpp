@@ -10,8 +10,7 @@
 // | pack_right        | (job, col, live, k, depth, out): the same for columns                                       |
 // | multiply          | (job, left, right, live, depth, acc, stride): adds the slice's products to live x cols sums |
 //
-// A slice of the right operand is decoded once and stays in the first-level cache while all rows of the part are
-// multiplied by it.
+// A slice of the right operand is decoded once and stays in the first-level cache while all rows are multiplied by it.
 #pragma once
 
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>

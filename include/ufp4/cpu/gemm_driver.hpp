@@ -75,8 +75,7 @@ class scratch_pool {
     std::memset(used_, 0, places);
   }
 
-  /// body(memory) with memory that no other task uses. An executor may run more tasks at once than there are places;
-  /// then the memory is allocated.
+  /// body(memory) with memory of its own: allocated if an executor runs more tasks at once than there are places.
   template <class F>
   void with(const F& body) {
     for (std::size_t i = 0; i < places_; ++i) {
@@ -196,8 +195,7 @@ inline void run_plans(const context& ctx, std::span<const gemm_plan> plans) {
   if (wave.count != 0) run_wave(limited, wave);
 }
 
-/// Runs checked jobs with kernels of a table. Many small ones are spread over the threads as well as one large one is.
-/// No C overlaps another.
+/// Runs checked jobs with kernels of a table; many small ones use all threads, as one large one does. No Cs overlap.
 inline void run_gemms(const context& ctx, const gemm_table& table, std::span<const gemm_job> jobs) {
   const isa tier = resolve(ctx);
   const auto empty = [](const gemm_job& job) { return job.out.rows == 0 || job.out.cols == 0; };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <ufp4/detail/compiler.hpp>
 
 namespace ufp4::cpu::inline UFP4_TYPES {

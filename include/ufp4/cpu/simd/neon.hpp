@@ -1,8 +1,7 @@
 // ufp4 - NEON lanes: the vector types and instructions that kernels for aarch64 are written in.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of avx512.hpp, four lanes wide; see there why they are not intrinsics. Every aarch64 machine has these,
-// so there is no target region.
+// The names of avx512.hpp, four lanes wide; see there why they are not intrinsics. Every aarch64 machine has these.
 #pragma once
 
 #if defined(__aarch64__)
@@ -20,8 +19,7 @@ inline constexpr std::size_t hadamard_regs = 16;  ///< of the 32 that exist
 
 using u64 = std::uint64_t __attribute__((vector_size(16)));
 
-/// Neighbouring elements of a and b side by side, from the lower or the upper half: bytes, words, pairs of dwords,
-/// quads of them.
+/// Neighbouring elements of a and b side by side, from the lower or upper half: dwords, pairs of dwords, bytes, words.
 template <class V>
 UFP4_BINARY("w", V, low_pairs, V, V, "zip1 %0.4s, %1.4s, %2.4s")
 template <class V>

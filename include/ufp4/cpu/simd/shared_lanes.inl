@@ -57,8 +57,7 @@ UFP4_LANE void philox_rounds(u32 (&counter)[4], const philox_keys& keys) {
 //
 // | decode_scale_bits(kind, bits)    | the values of scale codes, a code in the low bits of each lane                 |
 // | load_scales(kind, scales, first) | the values of `lanes` neighbouring scales, from scale number `first` on        |
-// | encode_scale_bits(kind, x)       | the codes of positive normal numbers; every kind but e8m0, whose rule is not a |
-// |                                  | rounding (scale_rules.hpp)                                                     |
+// | encode_scale_bits(kind, x)       | the codes of positive normal numbers; not e8m0, whose rule is not a rounding   |
 //
 // The results are those of detail::decode_scale and detail::encode_scale, which are the reference; a NaN code gives the
 // bits 0x7FC00000, with the sign of an e4m3 code. The arithmetic has no subnormal operands or results, which some
@@ -137,9 +136,8 @@ UFP4_LANE void transpose4(V* v) {
   v[3] = high_quads(ab_high, cd_high);
 }
 
-/// Stages of stride 1, 2, ... count / 2: (a, b) becomes (a + b, a - b), element by element, as butterflies() of
-/// hadamard/transform.hpp. The difference is one fma, which rounds once too: where additions have fewer units than
-/// fmas, this uses the free ones.
+/// Stages of stride 1, 2, ... count / 2: (a, b) becomes (a + b, a - b), as butterflies() of hadamard/transform.hpp. The
+/// difference is one fma, which rounds once too: some processors have more units for fmas than for additions.
 template <std::size_t count>
 UFP4_LANE void butterflies(f32 (&v)[count]) {
   const f32 minus_one = broadcast(-1.0f);

@@ -5,8 +5,7 @@
 
 #include <ufp4/cpu/simd/lanes.inl>
 
-/// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes:
-/// pairs of dwords, quads of them.
+/// Neighbouring dwords, or pairs of them, of a and b side by side, from the lower or upper half of each 16 bytes.
 template <class V>
 UFP4_BINARY("v", V, low_pairs, V, V, "vpunpckldq %2, %1, %0")
 template <class V>

@@ -6,8 +6,7 @@
 // left operand, packed once a call, is decoded by the same code and transposed afterwards.
 //
 // One tile row costs a broadcast of its 16 bytes, a shift of every nibble to a word of its own (VPMULTISHIFTQB) and a
-// lookup of those words in a table of 32 bf16 (VPERMW), whose halves may belong to two blocks: the table contains the
-// scale already.
+// lookup of those words in a table of 32 bf16 (VPERMW) that contains the scale; its halves may belong to two blocks.
 //
 // | table of two blocks of 8-bit scales | two halves out of 256 tables, one for each scale code: exact products |
 // | folded                              | sixteen products with each scale, rounded to bf16 (folded_bf16)       |
@@ -122,8 +121,7 @@ inline void store_tiles(const gemm_job& job, const gemm_part& part, const float*
 
 /// Bit positions for VPMULTISHIFTQB: for each word of the result, the position of its nibble in the source quadword.
 /// `mixed`: all quarters of the source hold the 16 bytes of a row; the quadwords of the result alternate between its
-/// two halves. `split`: the four lower quadwords of the source hold the first 8 bytes of a row, the upper ones the
-/// others.
+/// halves. `split`: the four lower quadwords of the source hold the first 8 bytes of a row, the upper the others.
 struct nibble_places {
   alignas(64) std::uint64_t mixed[8], split[8];
 };
@@ -175,8 +173,7 @@ UFP4_LANE f32 times(f32 x, const float* scale) {
 /// Both as bf16, to nearest even; neither may hold a subnormal.
 UFP4_BINARY("v", u32, round_pair, f32, f32, "vcvtne2ps2bf16 %1, %2, %0")
 
-/// value * scale for every code of an element and of an 8-bit scale, as bf16. Products that do not fit are used only
-/// for blocks of zeros.
+/// value * scale for all codes of elements and 8-bit scales, as bf16; what does not fit is used for blocks of 0 only.
 struct product_table {
   alignas(64) std::uint16_t word[256][16];
 };
@@ -208,8 +205,7 @@ struct decoder {
 /// The words of the first half of a mixed row; zeros in the others.
 UFP4_LANE u32 first_half(u32 v) { return v & ~load_as<u32>(second_half); }
 
-/// Stores decode(p, s, true) for every step s of 32 k, whose 16 bytes are at p; for a last step of 16 k,
-/// decode(p, s, false) of a copy.
+/// Stores decode(p, s, true) for every step s of 32 k, 16 bytes at p; for a last one of 16 k decode(copy, s, false).
 template <class F>
 UFP4_LANE void each_step(const std::uint8_t* codes, std::size_t depth, std::uint8_t* out, const F& decode) {
   const std::size_t steps = depth / tile_k;
@@ -339,8 +335,7 @@ inline void decode_values(const quantized_source& q, std::size_t row, std::size_
   clear_rows(live, depth, out);
 }
 
-/// Sixteen rows of a left operand of `width` columns as tiles with k in pairs. decode(k, depth, tiles) decodes them;
-/// where it returns false, so does this.
+/// Sixteen rows of a left operand of `width` columns as tiles with k in pairs. False where decode(k, depth, tiles) is.
 template <class Decode>
 bool pack_rows(std::size_t width, std::uint8_t* out, const Decode& decode) {
   alignas(64) std::uint8_t tiles[slice_k / tile_k * tile_bytes];

@@ -35,8 +35,7 @@ struct tile_gemm {
 /// tile gives a block's dot product as binary32 without a rounding, whatever its order of additions is; +0 where it is
 /// zero, since its sums begin with +0. No subnormal number occurs that the unit could flush (takes_values).
 ///
-/// The vector units, a product and an fma for each of a tile's 16 rows, work on one block while the tile unit works on
-/// the next.
+/// The vector units (a product and an fma for each row of a tile) work on one block, the tile unit on the next.
 template <class Unit>
 struct gemm_blocks : tile_gemm {
   static constexpr std::size_t tile_rows = tile_side, tile_cols = tile_side;
@@ -275,8 +274,7 @@ struct gemm_products : tile_gemm {
   /// 48 KB for all rows. With few rows, longer runs of every row are faster. No bit depends on it.
   static std::size_t depth_of(std::size_t rows) { return rows > 64 ? slice_k / 2 : slice_k; }
 
-  /// Adds up all tiles of C. `fit`: whether all products of a panel of columns are bf16 numbers; the sums of others are
-  /// undefined.
+  /// Adds up all tiles of C. `fit`: whether all products of a panel are bf16 numbers; otherwise its sums are undefined.
   static void multiply_slices(const gemm_job& job, const gemm_part& part, const std::uint8_t* left, float* acc,
                               std::uint8_t* right, bool (&fit)[part_cols / width]) {
     const decoder d = decoder::begin(job.right.q, *reinterpret_cast<product_table*>(right + 2 * value_bytes(slice_k)));

@@ -4,8 +4,7 @@
 // value * scale, rounded to bf16 (numerics 6), two k a dword. A tile is up to eight rows by sixteen columns, a column a
 // lane. The instruction treats subnormal operands as zeros, so a slice that has any is multiplied by fma instead.
 //
-// Packed left operand, tile by tile, block by block, for the tile's live rows: whether the block has a subnormal value,
-// then a dword a row for every 2 k.
+// A record (tile_avx512.hpp): whether the block has a subnormal value, then for every 2 k a dword a row.
 #pragma once
 
 #if defined(__x86_64__)

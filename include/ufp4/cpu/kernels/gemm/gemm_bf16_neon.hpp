@@ -1,9 +1,8 @@
 // ufp4 - quantized_gemm with BFMMLA: folded_bf16, and fast where value * scale is a bf16 and no integer kernel fits.
 // SPDX-License-Identifier: Apache-2.0
 //
-// BFMMLA multiplies two rows by two columns over 4 k. A register of sums holds rows 2p, 2p + 1 and columns 2c, 2c + 1:
-// {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}; sixteen of them are a tile of 8 x 8, and as many as hide
-// the instruction's latency on a core with four multipliers.
+// BFMMLA multiplies two rows by two columns over 4 k. A register of sums holds what one of pair_units does; sixteen of
+// them are a tile of 8 x 8, and as many as hide the instruction's latency on a core with four multipliers.
 //
 // Its roundings (Arm ARM, BFMatMulAdd, BFDotAdd, with FPCR.EBF = 0, which exact_environment sets), two for each sum:
 //
@@ -22,9 +21,8 @@
 // | flushed  | each less than 2^-126, at most two in a pair: both products; one of them and the sum; the pair's or   |
 // |          | the sum. So 2^-126 for each k                                                                         |
 // | overflow | at 2^128, as to nearest                                                                               |
-// Sums that are binary32 numbers are not rounded, to odd or otherwise. Subnormal operands, which the flushed row does
-// not cover, are multiplied by fma: a tile looks at flags of its panels.
-// With FPCR.EBF set there would be one rounding of two.
+// Sums that are binary32 numbers are not rounded. Subnormal operands, which the flushed row does not cover, are
+// multiplied by fma: a tile looks at flags of its panels. With FPCR.EBF set there would be one rounding of two.
 //
 // fast uses SMMLA where that takes the job. For 2 x 2 of C a block of 16 takes two SMMLA and three operations that
 // rescale, or four BFMMLA; a block of 32 four and three, or eight; all cost the same on the cores that have both. Bytes

@@ -3,8 +3,7 @@
 //
 // d = fma(a_k, b_k, d) from +0 in index order within a block, then acc = fma(d, fl(sA * sB), acc): the bits of
 // exact_blocks where an operand is plain or its grid has no exact products, and the order of the fast modes. In
-// folded_bf16 the packed values are value * scale, rounded to bf16, and the packed scales are 1. A record
-// (tile_avx512.hpp) begins with scale[rows].
+// folded_bf16 a value is value * scale, rounded to bf16, and scales are 1. A record begins with scale[rows].
 #pragma once
 
 #if defined(__x86_64__)
@@ -41,8 +40,7 @@ inline void plain_row(const quantize_job& plain, std::size_t row, std::size_t k,
     store(value + e, as_float(round_bf16(load(value + e)) & 0xFFFF0000u));
 }
 
-/// One row of an operand, [k, k + depth), as numerics 6 multiplies it: without its scales, or folded.
-/// Writes whole vectors.
+/// One row of an operand, [k, k + depth), as numerics 6 multiplies it: without scales, or folded. Writes whole vectors.
 inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_t row, std::size_t k, std::size_t depth,
                        float* value, float* scale) {
   const std::size_t blocks = depth / job.block;
@@ -136,8 +134,7 @@ inline void f32_tile(const column_slice<f32_products>& s, const std::byte* left,
   for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, sum[r]);
 }
 
-/// One row, blocks of 16 or 32: all blocks of 64 k at a time, because in the chain of one block every fma waits for the
-/// one before.
+/// One row, blocks of 16 or 32: all blocks of 64 k at a time, because every fma of one block waits for the one before.
 template <std::size_t block>
 inline void f32_row(const column_slice<f32_products>& s, const std::byte* left, float* acc) {
   constexpr std::size_t chains = 64 / block;

@@ -1,8 +1,7 @@
 // ufp4 - GEMM for AVX2 and NEON: columns of operands side by side, a column a lane, and quantized_gemm in binary32.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included inside a target region. A row of codes and a row of scales are both rows of dwords to be transposed: eight
-// codes a dword, or one, two or four scales.
+// Included in a target region. Codes and scales are read as rows of dwords: of eight codes, or one, two or four scales.
 
 /// A kernel reads the same k of columns this many further on next: their codes and scales are prefetched.
 inline constexpr std::size_t columns_ahead = 16;

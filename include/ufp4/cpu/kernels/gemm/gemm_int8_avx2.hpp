@@ -9,11 +9,9 @@
 // (gemm_integers.hpp), so that the dot product becomes a binary32, exactly, without a conversion. Then
 // acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, in fast mode too.
 //
-// | left, a tile  | for each block: for each 16 k: 4 rows x 16 bytes; 4 x int32 (offset and magic);                  |
-// |               | 4 x binary32 scale                                                                               |
-// | right, a tile | for each block: for each 16 k: 4 quads x 2 groups of 8 columns x 4 k; then 2 x 8 binary32 scales |
-// | quads         | of 16 k: the even ones below 8, the even ones from 8 on, the odd ones below 8,                   |
-// |               | the odd ones from 8 on                                                                           |
+// | left, a tile  | for each block: for each 16 k: 4 rows x 16 bytes; then 4 int32 (offset, magic); 4 binary32 scales |
+// | right, a tile | for each block: for each 16 k: 4 quads x 2 groups of 8 columns x 4 k; then 2 x 8 binary32 scales  |
+// | quads         | of 16 k: the even ones below 8, the even ones from 8 on, the odd ones below 8, those from 8 on    |
 #pragma once
 
 #if defined(__x86_64__)
@@ -31,8 +29,7 @@ UFP4_BINARY("x", half_u8, lookup_bytes, half_u8, half_u64, "vpshufb %2, %1, %0")
 UFP4_BINARY("x", half_u64, sum_differences, half_u8, half_u8, "vpsadbw %2, %1, %0")
 UFP4_BINARY("x", u32, add_pairs, s16, s16, "vpmaddwd %2, %1, %0")
 
-/// vpmaddubsw. A class of dot products adds products of four unsigned bytes a column and the four signed bytes at
-/// `left` to two registers of columns.
+/// vpmaddubsw. Such a class adds products of four unsigned bytes a column and four signed ones at `left` to two sums.
 struct pairs_in_16_bits {
   static constexpr isa tier = isa::avx2;
   static constexpr const char* name = "gemm_int8_avx2";

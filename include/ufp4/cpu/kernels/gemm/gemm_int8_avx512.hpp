@@ -4,16 +4,12 @@
 // The right operand becomes unsigned bytes, integer + offset; the left stays signed. The accumulator of a block starts
 // at magic_bits (gemm_integers.hpp) less offset * (sum of the left block), so that it ends as a binary32.
 //
-// A record (tile_avx512.hpp) is start[rows], scale[rows] (4 bytes each), then for every 16 k:
-// 16 bytes a row, in each 8 k the even k before the odd.
+// A record (tile_avx512.hpp): start[rows], scale[rows]; for every 16 k, 16 bytes a row, the even k of each 8 first.
 //
 // One row by quantized columns (int8_gemv) uses the same offset and float bits. Weights stream from memory once and are
 // decoded in registers. A vector holds 128 k of one column in the order of memory, so codes need no transposition. The
 // dot product of a block is the sum of four (block 32) or two (block 16) dwords; those of sixteen columns are added up
 // and transposed together, which takes two shuffles a vector where transposing the codes takes four.
-//
-// Packed row, for every 128 k: the even k of each 8, four bytes a dword; the odd ones; the start value of each dword of
-// products; then the scales of its blocks.
 #pragma once
 
 #if defined(__x86_64__)
@@ -174,6 +170,7 @@ inline constexpr std::size_t gemv_chunk = 128, gemv_depth = 1024;
 /// How many bytes ahead of their use the codes of interleaved columns are prefetched.
 inline constexpr std::size_t gemv_lead = 8192;
 
+/// 128 k of a packed row: the even k of each 8, four bytes a dword; the odd ones; where dwords of products start.
 struct gemv_chunk_of_row {
   alignas(64) std::uint8_t even[64], odd[64];
   std::uint32_t start[16];
@@ -209,8 +206,7 @@ struct gemv_slice {
   std::size_t scale_bytes;                    ///< of a block of sixteen columns
 };
 
-/// Prefetches a line when v is computed. Without that dependence a compiler moves all prefetches to one place, and the
-/// core waits for free buffers.
+/// Prefetches a line after v is computed. Compilers would move all prefetches to one place, and the core would wait.
 template <class V>
 UFP4_LANE void prefetch_after(V& v, const std::uint8_t* p) {
   asm("prefetcht1 %1" : "+v"(v) : "m"(*p));
@@ -271,8 +267,7 @@ f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   return sum;
 }
 
-/// Interleaved columns are lanes already: nothing is transposed. Even and odd k have sums of their own, so that no
-/// addition waits for the one before.
+/// Interleaved columns are lanes already. Even and odd k have sums of their own, so that neither waits for the other.
 template <std::size_t blocks>  // of a chunk
 f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   constexpr std::size_t groups = gemv_chunk / 8 / blocks;  // of 8 k in a block

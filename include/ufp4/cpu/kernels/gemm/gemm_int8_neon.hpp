@@ -1,15 +1,13 @@
 // ufp4 - quantized_gemm in integers with NEON: exact block dot products, rescaled in binary32.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | tier         | dot product of a block                                                                         |
-// |--------------|------------------------------------------------------------------------------------------------|
+// The dot product of a block:
 // | neon         | MLA by element in 16 bits, eight columns a register: takes() admits grids that cannot overflow |
 // | neon_dotprod | SDOT by element in 32 bits, four columns x 4 k a register                                      |
 // | neon_i8mm    | SMMLA in 32 bits, two rows by two columns x 8 k                                                |
 //
-// A dot product starts at magic_bits (gemm_integers.hpp) and so ends as a binary32, exactly, without a conversion. Then
-// acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, which fast shares.
-// The body is gemm_int8_units.inl.
+// It starts at magic_bits (gemm_integers.hpp) and so ends as a binary32, exactly, without a conversion. Then acc =
+// fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, also in fast. Body: gemm_int8_units.inl.
 #pragma once
 
 #if defined(__aarch64__)
@@ -110,8 +108,7 @@ struct row_units {
   }
 };
 
-/// Units of two rows: a register holds rows 2p, 2p + 1 and columns 2c, 2c + 1: {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c),
-/// (2p + 1, 2c + 1)}.
+/// Units of two rows; a register holds (row, column) {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}.
 struct pair_units {
   static constexpr std::size_t unit_rows = 2, unit_registers = 4;
 
@@ -151,8 +148,7 @@ struct mla_layout : row_units {
   }
 };
 
-/// Bytes. Left: 16 a row, in four quads: even k below 8, even k from 8 on, odd below 8, odd from 8 on. Right: the same
-/// four quads of eight columns.
+/// Bytes, in quads: even k below 8, even k from 8 on, odd below 8, odd from 8 on. Left: of a row. Right: of 8 columns.
 struct sdot_layout : row_units {
   static constexpr std::size_t left_piece = 4 * 16, right_piece = 8 * 16;
 

@@ -27,9 +27,8 @@ constexpr bool exact_dots(const gemm_job& job) {
   return exponent >= -149 && exponent <= 103;
 }
 
-/// The bits of the binary32 number m = 1.5 * 2^23 * unit, whose last place is worth one unit (the product of the units
-/// of both grids). An integer n with |n| < 2^22 added to these bits gives the number m + n * unit; minus m that is
-/// n * unit, exactly, and +0 for 0.
+/// The bits of m = 1.5 * 2^23 * unit, whose last place is worth one unit (the product of the units of both grids). They
+/// plus an integer n, |n| < 2^22, are the bits of m + n * unit; minus m that is n * unit, exactly, and +0 for 0.
 inline std::uint32_t magic_bits(const gemm_job& job) {
   const int exponent = floor_log2(job.left.q.format.grid.unit) + floor_log2(job.right.q.format.grid.unit);
   return static_cast<std::uint32_t>(exponent + 23 + 127) << 23 | 0x00400000u;
@@ -67,13 +66,13 @@ constexpr bool mode_is_exact(const gemm_job& job) {
 constexpr bool half_blocks_fit_16_bits(const gemm_job& job) {
   const integer_range left = integers_of(job.left.q.format.grid), right = integers_of(job.right.q.format.grid);
   return static_cast<int>(job.block / 2) * left.amax() * (right.high - right.low) <= 32767;
-}  /// Whether all products of a block, of signed bytes, do.
+}
+/// Whether all products of a block, of signed bytes, do.
 constexpr bool blocks_fit_16_bits(const gemm_job& job) {
   const int product = integers_of(job.left.q.format.grid).amax() * integers_of(job.right.q.format.grid).amax();
   return static_cast<int>(job.block) * product <= 32767;
 }
-/// Whether the kernels of 8-bit integers take every product of two formats in a mode, and its transposed product, on
-/// every tier that has one.
+/// Whether the 8-bit integer kernels of all tiers take every product of two formats in a mode, and its transpose.
 constexpr bool integers_suffice(const format_spec& left, const format_spec& right, accumulate mode) {
   const auto taken = [mode](const format_spec& a, const format_spec& b) {
     gemm_job job{};

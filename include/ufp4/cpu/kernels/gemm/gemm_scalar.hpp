@@ -67,8 +67,7 @@ inline void transpose_panel(const panel& p, std::size_t block, gemm_scratch& s) 
       s.column_scale[b * gemm_tile + j] = j < p.rows ? s.scale[1][j * panel_depth / 2 + b] : 0.0f;
 }
 
-/// acc += d * (sA * sB) for every block, d a plain sum in K order. Scales stay apart from the values, so that a small
-/// one makes no value subnormal.
+/// acc += d * (sA * sB) for every block, d a plain sum in K order. Scales stay apart, so that they make none subnormal.
 inline void accumulate_fast(std::size_t block, std::size_t rows, std::size_t depth, gemm_scratch& s) {
   for (std::size_t i = 0; i < rows; ++i)
     for (std::size_t k = 0; k < depth; k += block) {

@@ -37,8 +37,7 @@ UFP4_LANE u32 two_rows(const std::uint8_t* p, const std::uint8_t* other) {
       : "x"(load_as<bytes32>(p)), "m"(*reinterpret_cast<const bytes32*>(other)));
   return r;
 }
-/// Rows p + i * step and p + (i + 4) * step in the halves of four registers become, in each quarter,
-/// one dword of four rows.
+/// Rows p + i * step and p + (i + 4) * step in the halves of four registers become one dword of four rows a quarter.
 UFP4_LANE quad rows_by_four(const std::uint8_t* p, std::size_t step) {
   quad q;
 #pragma GCC unroll 4
@@ -194,8 +193,7 @@ inline void row_scales_of(const quantized_source& q, std::size_t row, std::size_
   for (; b < count; ++b) out[b] = scale_at(q, row, block + b, 1.0f);
 }
 
-/// Scales of blocks [block, block + count) of rows [row, row + live), live <= 16: out[b * 16 + r]. Row must be a
-/// multiple of 16 where the operand is interleaved.
+/// Scales of blocks [block, block + count) of rows [row, row + live), as codes_of takes rows: out[b * 16 + r].
 inline void scales_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
                       std::size_t count, float* out) {
   const scale_kind kind = q.format.scale;
@@ -223,8 +221,7 @@ inline void scales_of(const quantized_source& q, std::size_t row, std::size_t li
   }
 }
 
-/// Prefetches the codes that codes_of will read next: the same rows further on, or the first `depth` k of the next
-/// sixteen rows.
+/// Prefetches the codes that codes_of reads next: the same rows further on, or the first `depth` k of the next sixteen.
 inline void prefetch_codes(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth) {
   const bool last = k + depth >= q.padded_cols;
   const std::size_t row_bytes = q.interleaved ? depth / 2 : q.padded_cols / 2;
@@ -234,8 +231,7 @@ inline void prefetch_codes(const quantized_source& q, std::size_t row, std::size
 }
 /// Rows of scales that sixteen rows have.
 inline std::size_t scale_row_count(const quantized_source& q) { return q.format.block.rows == 1 ? 16 : 1; }
-/// Where to prefetch scales of the next sixteen rows, in the order of memory, while those of `row` are read from block
-/// `block` on.
+/// Where to prefetch scales of the next sixteen rows, in the order of memory, while `row` is read from `block` on.
 inline const std::uint8_t* next_scales(const quantized_source& q, std::size_t row, std::size_t block) {
   const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
   return static_cast<const std::uint8_t*>(q.scales) +

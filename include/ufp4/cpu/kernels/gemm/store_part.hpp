@@ -13,8 +13,7 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 inline constexpr std::size_t panel_depth = 512;  ///< K of a panel: a multiple of every block length and transform
 
-/// Rows [row, row + rows) and columns [k, k + depth) of one operand. A decoded panel has panel_depth elements a row,
-/// and panel_depth / 2 scales.
+/// Rows [row, row + rows), columns [k, k + depth); decoded, a row has panel_depth elements and half as many scales.
 struct panel {
   std::size_t row, rows, k, depth;
 };
@@ -130,8 +129,7 @@ struct special_range {
   }
 }
 
-/// Results of `count` sums, those of C from (row, col) on. A loop without branches, then a second one if some are
-/// special.
+/// Results of `count` sums, those of C from (row, col) on. A loop without branches, then another if some are special.
 inline void scale_results(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col,
                           const float* acc, std::size_t count, float* out) {
   const special_range special = special_range::of(job);

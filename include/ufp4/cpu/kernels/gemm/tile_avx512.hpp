@@ -6,14 +6,11 @@
 //
 // | record        | (job, live): bytes of one packed block of `live` rows                                          |
 // | pack_row      | (job, row, r, live, out): row r of a tile into the records of all its blocks                   |
-// | slice         | slice(job, columns, memory), then read(k, depth): a panel of columns, for a range of K. It has  |
-// |               | depth_of(rows), K of a slice in a part of so many rows, a multiple of 256; bytes(job, rows) of |
-// |               | `memory`                                                                                       |
-// | multiply_tile | (slice, live, first, left, acc): adds a slice's products to `live` x 16 sums; `first`: of the  |
-// |               | part's tiles                                                                                   |
+// | slice         | slice(job, columns, memory), then read(k, depth): a panel of columns, for a range of K. It has |
+// |               | depth_of(rows): its K in a part of so many rows, a multiple of 256; bytes(job, rows) of memory |
+// | multiply_tile | (slice, live, first, left, acc): adds products to live x 16 sums; first: the part's first tile |
 //
-// column_slice: such a slice of codes. The first tile of rows decodes in registers, and keeps the values for the
-// others. Products has:
+// column_slice: such a slice of codes, which the first tile of rows decodes in registers and keeps. Products has:
 //
 // | values, most, few_most   | vectors of eight k; K of a slice, with more rows than a tile has and without        |
 // | table(job), unit(job)    | of the codes; a constant for the tile                                               |
