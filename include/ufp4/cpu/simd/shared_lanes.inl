@@ -59,9 +59,8 @@ UFP4_LANE void philox_rounds(u32 (&counter)[4], const philox_keys& keys) {
 // | load_scales(kind, scales, first) | the values of `lanes` neighbouring scales, from scale number `first` on        |
 // | encode_scale_bits(kind, x)       | the codes of positive normal numbers; not e8m0, whose rule is not a rounding   |
 //
-// The results are those of detail::decode_scale and detail::encode_scale, which are the reference; a NaN code gives the
-// bits 0x7FC00000, with the sign of an e4m3 code. The arithmetic has no subnormal operands or results, which some
-// processors are slow on. With a constant `kind` the switch costs nothing.
+// The results are those of detail::decode_scale and detail::encode_scale, the reference; a NaN code gives 0x7FC00000
+// with the sign of an e4m3 code. No operand or result is subnormal, which some processors are slow on.
 
 /// Three bits of mantissa below those of the exponent, no sign; the smallest normal number is 2^lowest. Read with the
 /// binary32 exponent of 2^lowest / 2, a subnormal code m becomes f = 2^lowest (8 + m) / 16, and 2 f - 2^lowest is its

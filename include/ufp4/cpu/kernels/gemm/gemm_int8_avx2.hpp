@@ -5,9 +5,8 @@
 // and adds neighbours in 16 bits, where a whole block is added up: takes() admits grids for which no lane can overflow.
 // vpdpbusd, for processors with AVX-VNNI and no AVX-512, adds in 32 bits from the start, so any grid is taken.
 //
-// The offset is corrected by -offset * sum(left), one number a row and block. The left panel adds magic_bits to it
-// (gemm_integers.hpp), so that the dot product becomes a binary32, exactly, without a conversion. Then
-// acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, in fast mode too.
+// The offset is corrected by -offset * sum(left), one number a row and block, to which the left panel adds magic_bits
+// (gemm_integers.hpp). Then acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, in fast too.
 //
 // | left, a tile  | for each block: for each 16 k: 4 rows x 16 bytes; then 4 int32 (offset, magic); 4 binary32 scales |
 // | right, a tile | for each block: for each 16 k: 4 quads x 2 groups of 8 columns x 4 k; then 2 x 8 binary32 scales  |
