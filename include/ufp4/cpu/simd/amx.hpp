@@ -18,8 +18,6 @@
 
 #include <ufp4/cpu/simd/avx512.hpp>
 
-#define UFP4_AMX UFP4_AVX512 ",avx512bf16,amx-tile,amx-int8,amx-bf16"
-
 UFP4_BEGIN_TARGET(UFP4_AMX)
 namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
 

@@ -10,8 +10,6 @@
 #include <ufp4/cpu/simd/target.hpp>
 #include <ufp4/format/scales.hpp>
 
-#define UFP4_AVX2 "avx2,fma,f16c"
-
 UFP4_BEGIN_TARGET(UFP4_AVX2)
 namespace ufp4::cpu::detail::inline UFP4_CODE::avx2 {
 
@@ -67,16 +65,6 @@ UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) {
   asm("vbroadcasti128 %1, %0" : "=x"(map) : "m"(*reinterpret_cast<const four_lanes*>(codes)));
   return map;
 }
-/// Lane l of the result is lane l ^ stride of v.
-template <std::size_t stride>
-UFP4_LANE f32 exchange(f32 v) {
-  f32 r;
-  if constexpr (stride == 1) asm("vpermilps $0xB1, %1, %0" : "=x"(r) : "x"(v));
-  if constexpr (stride == 2) asm("vpermilps $0x4E, %1, %0" : "=x"(r) : "x"(v));
-  if constexpr (stride == 4) asm("vperm2f128 $1, %1, %1, %0" : "=x"(r) : "x"(v));
-  return r;
-}
-
 /// Four elements from p on and four from p + step on, and back.
 UFP4_LANE f32 load_pieces(const void* p, const void* other) {
   f32 v;

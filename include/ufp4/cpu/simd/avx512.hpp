@@ -12,8 +12,6 @@
 #include <ufp4/cpu/simd/target.hpp>
 #include <ufp4/format/scales.hpp>
 
-#define UFP4_AVX512 "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni"
-
 UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
@@ -76,17 +74,6 @@ UFP4_LANE u32 broadcast_16(const void* p) {
   return r;
 }
 UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) { return reinterpret_cast<u8>(broadcast_16(codes)); }
-/// Lane l of the result is lane l ^ stride of v.
-template <std::size_t stride>
-UFP4_LANE f32 exchange(f32 v) {
-  f32 r;
-  if constexpr (stride == 1) asm("vpermilps $0xB1, %1, %0" : "=v"(r) : "v"(v));
-  if constexpr (stride == 2) asm("vpermilps $0x4E, %1, %0" : "=v"(r) : "v"(v));
-  if constexpr (stride == 4) asm("vshuff32x4 $0xB1, %1, %1, %0" : "=v"(r) : "v"(v));
-  if constexpr (stride == 8) asm("vshuff32x4 $0x4E, %1, %1, %0" : "=v"(r) : "v"(v));
-  return r;
-}
-
 /// The four quarters of a vector to base, base + step, ...
 UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
   asm("vmovups %x1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base)) : "v"(v));

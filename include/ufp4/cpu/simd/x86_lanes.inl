@@ -31,6 +31,18 @@ UFP4_BINARY("v", u32, minimum, u32, u32, "vpminud %2, %1, %0")
 UFP4_BINARY("v", f32, at_most, f32, f32, "vminps %2, %1, %0")
 UFP4_BINARY("v", f32, at_least, f32, f32, "vmaxps %2, %1, %0")
 
+/// Lane l of the result is lane l ^ stride of v.
+template <std::size_t stride>
+UFP4_LANE f32 exchange(f32 v) {
+  f32 r;
+  if constexpr (stride == 1) asm("vpermilps $0xB1, %1, %0" : "=v"(r) : "v"(v));
+  if constexpr (stride == 2) asm("vpermilps $0x4E, %1, %0" : "=v"(r) : "v"(v));
+  if constexpr (stride == 4 && lanes == 8) asm("vperm2f128 $1, %1, %1, %0" : "=x"(r) : "x"(v));
+  if constexpr (stride == 4 && lanes == 16) asm("vshuff32x4 $0xB1, %1, %1, %0" : "=v"(r) : "v"(v));
+  if constexpr (stride == 8) asm("vshuff32x4 $0x4E, %1, %1, %0" : "=v"(r) : "v"(v));
+  return r;
+}
+
 template <std::size_t n>
 using bytes_of = const unsigned char (*)[n];  ///< so that an asm statement reads memory of any type
 /// Four lanes in memory, as an operand of an instruction.

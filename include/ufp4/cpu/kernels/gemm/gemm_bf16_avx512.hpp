@@ -12,8 +12,6 @@
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 
-#define UFP4_AVX512_BF16 UFP4_AVX512 ",avx512bf16"
-
 UFP4_BEGIN_TARGET(UFP4_AVX512_BF16)
 namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
