@@ -150,8 +150,8 @@ void check_bounds(std::initializer_list<accumulate> modes, model::scales kind = 
   }
 }
 
-kernels::tile_config shapes(int c_rows, int c_bytes, int a_rows, int a_bytes, int b_rows, int b_bytes) {
-  kernels::tile_config c;
+kernels::amx::tile_config shapes(int c_rows, int c_bytes, int a_rows, int a_bytes, int b_rows, int b_bytes) {
+  kernels::amx::tile_config c;
   c.shape(0, c_rows, c_bytes).shape(1, a_rows, a_bytes).shape(2, b_rows, b_bytes);
   return c;
 }
@@ -230,24 +230,13 @@ TEST_CASE("an emulated product pairs k of A with the rows of B, a dword a column
   CHECK(c[0][1] == 1 * 3 + 3 * 3);
   CHECK(c[1][0] == 2 * 2);
   CHECK(c[1][1] == 2 * 1);
-
-  const std::int8_t x[4] = {-128, 127, 3, -4}, y[4] = {-128, -1, 5, 6};
-  std::int32_t sum = 0x7FFFFFFF;
-  emulated_tiles::configure(shapes(1, 4, 1, 4, 1, 4));
-  emulated_tiles::load<0>(&sum, 4);
-  emulated_tiles::load<1>(x, 4);
-  emulated_tiles::load<2>(y, 4);
-  emulated_tiles::dot_int8<0, 1, 2>();
-  emulated_tiles::store<0>(&sum, 4);
-  emulated_tiles::release();
-  CHECK(sum == static_cast<std::int32_t>(0x7FFFFFFFu + (16384u - 127u + 15u - 24u)));
 }
 
 TEST_CASE("emulated tiles reject what a processor faults on", "[amx]") {
   float c[256] = {};
   CHECK_THROWS_AS(emulated_tiles::zero<0>(), std::logic_error);
   CHECK_THROWS_AS(emulated_tiles::load<0>(c, 64), std::logic_error);
-  const auto rejected = [](const kernels::tile_config& config) {
+  const auto rejected = [](const kernels::amx::tile_config& config) {
     emulated_tiles::configure(config);
     CHECK_THROWS_AS((emulated_tiles::dot_bf16<0, 1, 2>()), std::logic_error);
   };
@@ -259,7 +248,7 @@ TEST_CASE("emulated tiles reject what a processor faults on", "[amx]") {
   CHECK_NOTHROW((emulated_tiles::dot_bf16<0, 1, 2>()));
   CHECK_THROWS_AS((emulated_tiles::dot_bf16<0, 1, 1>()), std::logic_error);
   CHECK_THROWS_AS(emulated_tiles::store<3>(c, 64), std::logic_error);
-  kernels::tile_config bad;
+  kernels::amx::tile_config bad;
   CHECK_THROWS_AS(emulated_tiles::configure(bad.shape(0, 17, 64)), std::logic_error);
   CHECK_THROWS_AS(emulated_tiles::configure(bad.shape(0, 16, 68)), std::logic_error);
   CHECK_THROWS_AS(emulated_tiles::configure(bad.shape(0, 0, 64)), std::logic_error);
@@ -627,8 +616,8 @@ TEST_CASE("the AMX kernels take what they can compute, and leave few rows to oth
     const quantized_matrix<A> a(m, 64);
     const quantized_matrix<B> b(40, 64);
     const auto job = detail::gemm_job_of(a, b, {}, {.accumulate = mode});
-    return std::string(kernels::gemm_bf16_amx_kernel.takes(job) ? "products" : "") +
-           (kernels::gemm_blocks_amx_kernel.takes(job) ? "blocks" : "");
+    return std::string(kernels::amx::gemm_bf16_kernel.takes(job) ? "products" : "") +
+           (kernels::amx::gemm_blocks_kernel.takes(job) ? "blocks" : "");
   };
   constexpr accumulate fast = accumulate::fast, exact = accumulate::exact_blocks, folded = accumulate::folded_bf16;
   CHECK(taken(16, nvfp4{}, nvint4{}, fast) == "productsblocks");
@@ -660,7 +649,7 @@ TEST_CASE("the processor's tiles give the bits of the emulated ones", "[amx]") {
   std::mt19937_64 gen{support::seed(12)};
   const auto compare = [&]<class A, class B>(const A& a, const B& b, accumulate mode) {
     const bool exact = mode == accumulate::exact_blocks;
-    const gemm_kernel& here = exact ? kernels::gemm_blocks_amx_kernel : kernels::gemm_bf16_amx_kernel;
+    const gemm_kernel& here = exact ? kernels::amx::gemm_blocks_kernel : kernels::amx::gemm_bf16_kernel;
     REQUIRE(support::same_numbers(product(here, a, b, {.accumulate = mode}),
                                   product(exact ? emulated_blocks : emulated_products, a, b, {.accumulate = mode})));
   };

@@ -8,9 +8,8 @@
 /// | misuse   | std::logic_error: no configuration, a tile without a shape, shapes that do not fit, a bad palette     |
 /// | TDPBF16PS | per element of C two chains of fused multiply-adds over k, of the even and of the odd elements, each |
 /// |          | from +0; their sum; that added to C. Subnormal operands are zeros and subnormal results become zeros  |
-/// | TDPBSSD  | 32-bit sums that wrap round                                                                           |
 ///
-/// Source: Intel SDM volume 2: LDTILECFG, TILELOADD, TILESTORED, TILEZERO, TDPBF16PS, TDPBSSD, AMX exception classes.
+/// Source: Intel SDM volume 2: LDTILECFG, TILELOADD, TILESTORED, TILEZERO, TDPBF16PS, AMX exception classes.
 #pragma once
 
 #include <array>
@@ -58,7 +57,7 @@ inline float flushing_add(float a, float b) {
 
 class emulated_tiles {
  public:
-  static void configure(const ufp4::cpu::detail::tile_config& c) {
+  static void configure(const ufp4::cpu::detail::amx::tile_config& c) {
     must(c.palette <= 1, "LDTILECFG: no such palette");
     state().shape = {};
     state().configured = false;
@@ -107,18 +106,6 @@ class emulated_tiles {
           for (std::size_t half = 0; half < 2; ++half)
             sum[half] = flushing_fma(bf16(a, i, 2 * k + half), bf16(b, k, 2 * j + half), sum[half]);
         put(c, i, j, flushing_add(get<float>(c, i, j), flushing_add(sum[0], sum[1])));
-      }
-  }
-  template <int c, int a, int b>
-  static void dot_int8() {
-    const auto [m, n, quads] = product_shape(c, a, b);
-    for (std::size_t i = 0; i < m; ++i)
-      for (std::size_t j = 0; j < n; ++j) {
-        auto sum = get<std::uint32_t>(c, i, j);
-        for (std::size_t k = 0; k < quads; ++k)
-          for (std::size_t e = 0; e < 4; ++e)
-            sum += static_cast<std::uint32_t>(get<std::int8_t>(a, i, 4 * k + e) * get<std::int8_t>(b, k, 4 * j + e));
-        put(c, i, j, sum);
       }
   }
 

@@ -2,15 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <type_traits>
 #include <ufp4/concepts.hpp>
 #include <ufp4/cpu/isa.hpp>
 
 namespace ufp4::cpu::inline UFP4_TYPES {
 
-/// A reference to a caller's executor (concepts.hpp), which must outlive the calls that use it. Empty: the library's
-/// thread pool (cpu/thread_pool.hpp).
+/// A caller's executor (concepts.hpp), which must outlive the calls that use it. Empty: the library's thread pool.
 class executor_ref {
  public:
   executor_ref() = default;  ///< empty
@@ -31,16 +28,12 @@ class executor_ref {
   void (*run_)(void*, std::size_t, task_ref) = nullptr;
 };
 
-/// The first argument of every operation; without it, all cores and the best instructions. No member changes a bit of a
-/// result that numerics.md defines as bit-exact, and `threads` and `executor` change no bit of any result.
-///
-/// | threads  | at most this many; 0: all cores that the process may use. Small work stays on the caller's thread |
-/// | isa      | a tier of cpu/isa.hpp; std::invalid_argument if the machine or the build lacks it                 |
-/// | executor | runs the tasks instead of the library's threads; `threads` is then ignored                       |
+/// The first argument of every operation. Default: all cores that the process may use, the best instructions. No member
+/// changes a bit of a result that numerics.md calls bit-exact; `threads` and `executor` change no bit of any result.
 struct context {
-  int threads = 0;                     ///< at most; 0 means all cores
-  cpu::isa isa = cpu::isa::automatic;  ///< the tier; one that the machine lacks is an error
-  executor_ref executor{};             ///< the caller's thread pool, if any
+  int threads = 0;                     ///< at most; 0: all these cores. Small work stays on the caller's thread
+  cpu::isa isa = cpu::isa::automatic;  ///< std::invalid_argument if the machine or the build lacks the tier
+  executor_ref executor{};             ///< runs the tasks instead of the library's threads; `threads` is then ignored
 };
 
 }  // namespace ufp4::cpu::inline UFP4_TYPES

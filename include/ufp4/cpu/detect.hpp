@@ -5,7 +5,6 @@
 // Sources: Intel SDM volume 2, CPUID; volume 1, chapter 13 (XCR0); Linux Documentation/arch/x86/xstate.rst.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cpu/isa.hpp>
 
 #if defined(__x86_64__)
@@ -19,16 +18,12 @@
 #endif
 #endif
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 struct detected {
   isa_set tiers;
   const char* amx_rejection;  ///< why amx is not among them; null if it is
 };
-
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 #if defined(__x86_64__)
 struct cpuid_leaf {
@@ -114,8 +109,7 @@ namespace ufp4::cpu::inline UFP4_CODE {
 /// The tiers of this machine, detected once. See also compiled().
 inline isa_set available() { return detail::detection().tiers; }
 
-/// Why the amx tier is not available: "not present", or "present, but ..." with what the processor or the system lacks.
-/// Empty if it is available.
+/// Why the amx tier is not available: "not present", or "present, but ..." and what is missing. Empty if available.
 inline const char* amx_rejection() {
   const char* why = detail::detection().amx_rejection;
   return why == nullptr ? "" : why;

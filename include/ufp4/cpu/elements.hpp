@@ -5,25 +5,12 @@
 // through such a pointer; kernels of an instruction set replace them by whole registers where elements are contiguous.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <ufp4/hadamard/transform.hpp>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-using ufp4::detail::sink;
-using ufp4::detail::source;
-
-using ufp4::detail::gemm_job;
-using ufp4::detail::gemm_operand;
-using ufp4::detail::load_scale;
-using ufp4::detail::quantize_job;
-using ufp4::detail::quantize_needs;
-using ufp4::detail::quantized_sink;
-using ufp4::detail::quantized_source;
-using ufp4::detail::store_scale;
+using namespace ufp4::detail;
 
 /// Reads `count` elements of row i, from column k on, as binary32.
 inline void load_row(const source& x, std::size_t i, std::size_t k, std::size_t count, float* out) {
@@ -50,8 +37,7 @@ inline float load_element(const sink& x, std::size_t i, std::size_t j) {
   return value;
 }
 
-/// Writes `count` binary32 values to row i, from column k on, rounded to the matrix's type (IEEE: overflow gives
-/// infinity).
+/// Writes `count` binary32 values to row i, from column k on, rounded to its type (IEEE: overflow gives infinity).
 inline void store_row(const sink& x, std::size_t i, std::size_t k, std::size_t count, const float* values) {
   const std::ptrdiff_t step = x.col_stride;
   const auto each = [&](auto* first, auto convert) {

@@ -10,37 +10,20 @@
 // | pack_right        | (job, col, live, k, depth, out): the same for columns                                       |
 // | multiply          | (job, left, right, live, depth, acc, stride): adds the slice's products to live x cols sums |
 //
-// A slice of the right operand is decoded once and stays in the first-level cache while all rows of the part are
-// multiplied by it.
+// A slice of the right operand is decoded once and stays in the first-level cache while all rows are multiplied by it.
 #pragma once
 
-#include <cstddef>
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// The kernel of the dispatch table. `step`: K that one multiply instruction adds up. Sums are made block by block in
-/// order, whatever the mode, so `fast` gives the bits of exact_blocks.
-template <class Loops, class Kernel>
-constexpr gemm_kernel loop_kernel(isa tier, const char* name, std::size_t step, std::size_t part_rows,
-                                  std::size_t part_cols) {
-  return kernel_of<Loops>({.tier = tier,
-                           .name = name,
-                           .tile_rows = Kernel::rows,
-                           .tile_cols = Kernel::cols,
-                           .tile_depth = step,
-                           .part_rows = part_rows,
-                           .part_cols = part_cols,
-                           .fast_is = accumulate::exact_blocks});
-}
-
 template <class Kernel>
 struct blocked_gemm {
-  static constexpr std::size_t line = 64;  ///< bytes of a cache line
-  static constexpr std::size_t up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+  static constexpr std::size_t tile_rows = Kernel::rows, tile_cols = Kernel::cols;
 
+  static bool takes(const gemm_job& job) { return Kernel::takes(job); }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
-    return up(rows, Kernel::rows) / Kernel::rows * up(Kernel::left_bytes(job, job.padded()), line);
+    return up(rows, Kernel::rows) / Kernel::rows * up(Kernel::left_bytes(job, job.padded()));
   }
 
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t rows, std::byte* out) {
@@ -52,7 +35,7 @@ struct blocked_gemm {
 
   static std::size_t right_bytes(const gemm_job& job) {
     const std::size_t depth = job.padded() < Kernel::depth ? job.padded() : Kernel::depth;
-    return up(Kernel::right_bytes(job, depth), line);
+    return up(Kernel::right_bytes(job, depth));
   }
 
   static std::size_t scratch_bytes(const gemm_job& job, std::size_t rows) {
@@ -76,12 +59,6 @@ struct blocked_gemm {
       }
       store_part(job, {part.row, part.rows, part.col + j, live}, acc, Kernel::cols);
     }
-  }
-
-  static bool takes(const gemm_job& job) { return Kernel::takes(job); }
-  static constexpr gemm_kernel row(isa tier, const char* name, std::size_t step, std::size_t part_rows,
-                                   std::size_t part_cols) {
-    return loop_kernel<blocked_gemm, Kernel>(tier, name, step, part_rows, part_cols);
   }
 };
 

@@ -5,11 +5,6 @@
 // caller's thread, and a small one allocates no memory for its operands.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <new>
-#include <span>
 #include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/parallel.hpp>
@@ -66,26 +61,21 @@ class gemm_memory {
   std::byte* data() { return heap_.size() == 0 ? small_ : heap_.data(); }
 
  private:
-  ufp4::detail::buffer<std::byte> heap_;
+  buffer<std::byte> heap_;
   alignas(64) std::byte small_[few];
 };
 
 /// Scratch memory for tasks that run at the same time: `places` of them, each of `bytes`.
 class scratch_pool {
  public:
-  static constexpr std::size_t line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-  static constexpr std::size_t size(std::size_t places, std::size_t bytes) { return places * line(bytes) + places; }
+  static constexpr std::size_t size(std::size_t places, std::size_t bytes) { return places * up(bytes) + places; }
 
   scratch_pool(std::size_t places, std::size_t bytes, std::byte* memory)
-      : places_(places),
-        bytes_(line(bytes)),
-        memory_(memory),
-        used_(reinterpret_cast<char*>(memory + places * bytes_)) {
+      : places_(places), bytes_(up(bytes)), memory_(memory), used_(reinterpret_cast<char*>(memory + places * bytes_)) {
     std::memset(used_, 0, places);
   }
 
-  /// body(memory) with memory that no other task uses. An executor may run more tasks at once than there are places;
-  /// then the memory is allocated.
+  /// body(memory) with memory of its own: allocated if an executor runs more tasks at once than there are places.
   template <class F>
   void with(const F& body) {
     for (std::size_t i = 0; i < places_; ++i) {
@@ -94,7 +84,7 @@ class scratch_pool {
       __atomic_store_n(used_ + i, char{0}, __ATOMIC_RELEASE);
       return;
     }
-    const ufp4::detail::buffer<std::byte> own(bytes_);
+    const buffer<std::byte> own(bytes_);
     body(own.data());
   }
 
@@ -146,7 +136,7 @@ inline void pack_wave(const context& ctx, const gemm_wave& wave, std::byte* left
 
 inline void run_wave(const context& ctx, const gemm_wave& wave) {
   const std::size_t limit = thread_limit(ctx), places = limit < wave.tasks ? limit : wave.tasks;
-  const std::size_t left_bytes = scratch_pool::line(wave.left_bytes);
+  const std::size_t left_bytes = up(wave.left_bytes);
   gemm_memory<(std::size_t{1} << 14)> memory(left_bytes + scratch_pool::size(places, wave.scratch_bytes));
   std::byte* left = memory.data();
   pack_wave(ctx, wave, left);
@@ -205,8 +195,7 @@ inline void run_plans(const context& ctx, std::span<const gemm_plan> plans) {
   if (wave.count != 0) run_wave(limited, wave);
 }
 
-/// Runs checked jobs with kernels of a table. Many small ones are spread over the threads as well as one large one is.
-/// No C overlaps another.
+/// Runs checked jobs with kernels of a table; many small ones use all threads, as one large one does. No Cs overlap.
 inline void run_gemms(const context& ctx, const gemm_table& table, std::span<const gemm_job> jobs) {
   const isa tier = resolve(ctx);
   const auto empty = [](const gemm_job& job) { return job.out.rows == 0 || job.out.cols == 0; };
@@ -214,7 +203,7 @@ inline void run_gemms(const context& ctx, const gemm_table& table, std::span<con
     const gemm_plan plan = plan_gemm(table, jobs[0], tier);
     return run_plans(ctx, {&plan, 1});
   }
-  const ufp4::detail::buffer<gemm_plan> plans(jobs.size());
+  const buffer<gemm_plan> plans(jobs.size());
   std::size_t count = 0;
   for (const gemm_job& job : jobs)
     if (!empty(job)) ::new (plans.data() + count++) gemm_plan(plan_gemm(table, job, tier));

@@ -8,7 +8,6 @@
 // The rows are in cpu/kernels.hpp. A tier without a row runs its parent's kernel (cpu/isa.hpp).
 #pragma once
 
-#include <cstddef>
 #include <ufp4/cpu/elements.hpp>
 #include <ufp4/cpu/isa.hpp>
 
@@ -37,6 +36,9 @@ using amax_function = std::uint32_t(const quantize_job&, std::size_t first, std:
 using dequantize_function = void(const quantized_source&, const sink&, std::size_t first, std::size_t last);
 using hadamard_function = void(const transform_spec&, bool inverse, const source&, const sink&, std::size_t first,
                                std::size_t last);
+
+/// n rounded up to a multiple of `to`: a cache line, if not given.
+constexpr std::size_t up(std::size_t n, std::size_t to = 64) { return (n + to - 1) / to * to; }
 
 /// Rows and columns of C that one task computes.
 struct gemm_part {
@@ -67,15 +69,13 @@ struct gemm_kernel {
   accumulate made_as(accumulate mode) const { return mode == accumulate::fast ? fast_is : mode; }
 };
 
-/// A kernel whose functions are static members of a class.
-template <class Functions>
-constexpr gemm_kernel kernel_of(gemm_kernel facts) {
-  facts.takes = &Functions::takes;
-  facts.left_bytes = &Functions::left_bytes;
-  facts.pack_left = &Functions::pack_left;
-  facts.scratch_bytes = &Functions::scratch_bytes;
-  facts.multiply = &Functions::multiply;
-  return facts;
+/// A kernel whose functions are static members of a class, and so are tile_rows and tile_cols. Most of them add up
+/// block by block in order, whatever the mode, so that `fast` gives the bits of exact_blocks.
+template <class F>
+constexpr gemm_kernel kernel_of(isa tier, const char* name, std::size_t depth, std::size_t part_rows,
+                                std::size_t part_cols, accumulate fast_is = accumulate::exact_blocks) {
+  return {tier,      name,           F::tile_rows,  F::tile_cols,      depth,        part_rows, part_cols,
+          &F::takes, &F::left_bytes, &F::pack_left, &F::scratch_bytes, &F::multiply, fast_is};
 }
 
 template <class Kernel>

@@ -114,12 +114,12 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
     &avx2::int8_kernel<avx2::dots_in_32_bits<true>>,
 #endif
 #if UFP4_X86(avx512)
-    &gemv_int8_avx512_kernel,
-    &gemm_int8_avx512_kernel,
+    &avx512::gemv_int8_kernel,
+    &avx512::gemm_int8_kernel,
 #endif
 #if UFP4_X86(amx)
-    &gemm_bf16_amx_kernel,
-    &gemm_blocks_amx_kernel,
+    &amx::gemm_bf16_kernel,
+    &amx::gemm_blocks_kernel,
 #endif
 #if UFP4_ARM(neon)
     &neon::int8_kernel<neon::mla>,
@@ -135,10 +135,10 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
     &avx2::gemm_f32_kernel,
 #endif
 #if UFP4_X86(avx512)
-    &gemm_f32_avx512_kernel,
+    &avx512::gemm_f32_kernel,
 #endif
 #if UFP4_X86(avx512_bf16)
-    &gemm_bf16_avx512_kernel,
+    &avx512::gemm_bf16_kernel,
 #endif
 #if UFP4_ARM(neon)
     &neon::gemm_f32_kernel,

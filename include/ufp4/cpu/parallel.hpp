@@ -7,22 +7,16 @@
 
 #include <sched.h>
 #include <unistd.h>
-#include <cstddef>
 #include <exception>
 #include <ufp4/cpu/context.hpp>
 #include <ufp4/cpu/fp_environment.hpp>
 #include <ufp4/cpu/thread_pool.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
-
-inline std::size_t known_cores = 0;  ///< 0: not read yet; atomic
-
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 /// The cores that this process may use. Read once: the system takes microseconds to answer.
 inline std::size_t cores() {
+  static constinit std::size_t known_cores = 0;  // 0: not read yet; atomic
   std::size_t count = __atomic_load_n(&known_cores, __ATOMIC_RELAXED);
   if (count != 0) return count;
 #if defined(__linux__)

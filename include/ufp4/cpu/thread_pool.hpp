@@ -1,11 +1,8 @@
 // ufp4 - the threads of calls without an executor: started when first needed, kept until the program ends.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One pool for the whole program, whatever flags its files are compiled with: pool_state and pool_job are the same
-// types everywhere, and any thread of the pool runs the tasks of any call.
+// One pool for the whole program, whatever flags its files are compiled with: any thread runs the tasks of any call.
 //
-// | when               | what happens                                                                            |
-// |--------------------|-----------------------------------------------------------------------------------------|
 // | first use, growth  | threads are started up to the number that a call asks for, less one: the caller works   |
 // | idle               | a thread polls for at most 50 microseconds, then sleeps on a condition variable         |
 // | calls at once      | every caller runs its own tasks and waits only for threads that have taken one of them, |
@@ -21,8 +18,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/concepts.hpp>
 #if defined(__linux__)
 #include <dlfcn.h>
@@ -170,8 +165,7 @@ inline void end_job(pool_job& job) {
   --pool.waiting;
 }
 
-/// task(i) once for every i < count, on the caller's thread and at most threads - 1 of the pool; returns when all calls
-/// have returned. The tasks do not throw.
+/// Returns when task(i) has run once for every i < count, on this thread or threads - 1 of the pool. No task throws.
 inline void run_on_threads(std::size_t threads, std::size_t count, task_ref task) {
   pool_job job{.task = task, .count = count, .free_places = threads - 1};
   add_job(job);

@@ -4,8 +4,6 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
@@ -13,8 +11,7 @@
 #include <ufp4/cpu/simd/avx2.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX2)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx2 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx2 {
 
 using grid_table = table16;
 UFP4_LANE grid_table load_grid(const float* values) { return load_table(values); }
@@ -48,10 +45,10 @@ UFP4_LANE u32 below_nibble(u32 nibble, u32 word) { return word >> 4 | (nibble & 
 
 #include <ufp4/cpu/kernels/gemm/gemm_f32_lanes.inl>
 
-inline constexpr gemm_kernel gemm_f32_kernel = blocked_gemm<f32_gemm>::row(isa::avx2, "gemm_f32_avx2", 1, 132, 128);
+inline constexpr gemm_kernel gemm_f32_kernel =
+    kernel_of<blocked_gemm<f32_gemm>>(isa::avx2, "gemm_f32_avx2", 1, 132, 128);
 
-}  // namespace avx2
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
 UFP4_END_TARGET
 
 #endif

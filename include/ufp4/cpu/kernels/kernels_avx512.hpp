@@ -4,15 +4,12 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
 #include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/simd/avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 using grid_table = table16;
 UFP4_LANE grid_table load_grid(const float* values) { return load_table(values); }
@@ -102,8 +99,7 @@ UFP4_LANE u32 finish_codes(u32 word) {
 
 #include <ufp4/cpu/kernels/lane_kernels.inl>
 
-}  // namespace avx512
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif

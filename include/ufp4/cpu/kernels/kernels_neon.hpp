@@ -4,16 +4,13 @@
 
 #if defined(__aarch64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
 #include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/simd/neon.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon {
 
 /// Byte b of every value, for lookups of single bytes.
 struct grid_table {
@@ -22,8 +19,7 @@ struct grid_table {
 inline grid_table load_grid(const float* values) {
   grid_table table;
   for (std::size_t c = 0; c < 16; ++c)
-    for (std::size_t b = 0; b < 4; ++b)
-      table.byte[b][c] = static_cast<std::uint8_t>(ufp4::detail::to_bits(values[c]) >> 8 * b);
+    for (std::size_t b = 0; b < 4; ++b) table.byte[b][c] = static_cast<std::uint8_t>(to_bits(values[c]) >> 8 * b);
   return table;
 }
 UFP4_LANE void decode16(const grid_table& table, const void* codes, f32 (&v)[4]) {
@@ -60,9 +56,9 @@ UFP4_LANE u32 below_nibble(u32 nibble, u32 word) {
 
 #include <ufp4/cpu/kernels/gemm/gemm_f32_lanes.inl>
 
-inline constexpr gemm_kernel gemm_f32_kernel = blocked_gemm<f32_gemm>::row(isa::neon, "gemm_f32_neon", 1, 132, 128);
+inline constexpr gemm_kernel gemm_f32_kernel =
+    kernel_of<blocked_gemm<f32_gemm>>(isa::neon, "gemm_f32_neon", 1, 132, 128);
 
-}  // namespace neon
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon
 
 #endif

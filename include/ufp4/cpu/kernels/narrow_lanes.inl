@@ -12,8 +12,7 @@ UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
 }
 /// The smaller of |t| and a positive bound.
 UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) { return at_most(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
-/// Code j of a word from an index of three bits from `bit` on and the sign of t. It enters at the top, and the codes
-/// before it move down by a nibble.
+/// Code j of a word from an index of three bits from `bit` on and the sign of t: put at the top, the others moved down.
 template <int bit>
 UFP4_LANE u32 add_code(u32 word, int, u32 index, f32 t) {
   return below_nibble((as_bits(t) & 0x80000000u) | index << (28 - bit), word);
@@ -23,8 +22,7 @@ UFP4_LANE u32 finish_codes(u32 word) {
   return word;
 }
 
-/// Four dwords of each of `lanes` rows, from byte `at` on: t[i] gets dword i of every row. No instruction crosses the
-/// 16 bytes that hold rows j to j + 3.
+/// t[i]: dword i, from byte `at` on, of each of `lanes` rows. No instruction crosses the 16 bytes of rows j to j + 3.
 UFP4_LANE void load_dwords(const std::uint8_t* const (&row)[lanes], std::size_t at, u32 (&t)[4]) {
   for (std::size_t i = 0; i < 4; ++i) t[i] = as_bits(load_pieces(row[i] + at, row[(i + 4) % lanes] + at));
   transpose4(t);

@@ -10,20 +10,16 @@
 // | load<t>(p, step)  | reads row r from p + r * step bytes                                                    |
 // | store<t>(p, step) | writes row r to p + r * step bytes                                                     |
 // | dot_bf16<c, a, b> | c[m][n] += sum over k of a[m][k] * b[k / 2][2 n + k % 2]: binary32, subnormals flushed |
-// | dot_int8<c, a, b> | c[m][n] += sum over k of a[m][k] * b[k / 4][4 n + k % 4]: signed bytes, 32-bit sums    |
 //
-// Sources: Intel SDM volume 1, chapter 18, and volume 2: LDTILECFG, TILELOADD, TDPBF16PS, TDPBSSD.
+// Sources: Intel SDM volume 1, chapter 18, and volume 2: LDTILECFG, TILELOADD, TDPBF16PS.
 #pragma once
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/simd/avx512.hpp>
 
-#define UFP4_AMX UFP4_AVX512 ",avx512bf16,amx-tile,amx-int8,amx-bf16"
-
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+UFP4_BEGIN_TARGET(UFP4_AMX)
+namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
 
 /// The operand of LDTILECFG: palette 1 has eight tiles of at most 16 rows of 64 bytes.
 struct alignas(64) tile_config {
@@ -40,12 +36,6 @@ struct alignas(64) tile_config {
   }
 };
 static_assert(sizeof(tile_config) == 64);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-UFP4_BEGIN_TARGET(UFP4_AMX)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace amx {
 
 /// The processor's own tiles. Compilers keep the order of volatile asm statements.
 struct hardware {
@@ -67,10 +57,6 @@ struct hardware {
   static UFP4_LANE void dot_bf16() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
   }
-  template <int c, int a, int b>
-  static UFP4_LANE void dot_int8() {
-    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
-  }
 };
 
 /// Configures the tiles for one shape; the destructor releases them.
@@ -83,8 +69,7 @@ class tile_session {
   tile_session& operator=(const tile_session&) = delete;
 };
 
-}  // namespace amx
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::amx
 UFP4_END_TARGET
 
 #endif

@@ -7,22 +7,15 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/simd/target.hpp>
 #include <ufp4/format/scales.hpp>
 
-#define UFP4_AVX2 "avx2,fma,f16c"
-
 UFP4_BEGIN_TARGET(UFP4_AVX2)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx2 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx2 {
 
 inline constexpr std::size_t lanes = 8;
 inline constexpr bool cheap_lookup = true;       ///< sixteen floats in an instruction or two
 inline constexpr std::size_t hadamard_regs = 8;  ///< of the 16 that exist
-
-#include <ufp4/cpu/simd/lanes.inl>
 
 #include <ufp4/cpu/simd/x86_lanes.inl>
 
@@ -49,8 +42,6 @@ UFP4_LANE half_u16 upper_halves(u32 v) {
   __builtin_memcpy(&low, &packed, sizeof low);
   return low;
 }
-/// Binary32 numbers as bf16.
-UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
 
 UFP4_LANE philox_word xor_all(philox_word a, philox_word b, philox_word c) { return a ^ b ^ c; }
 UFP4_LANE quarter_u8 low_bytes(u32 v) { return __builtin_convertvector(v, quarter_u8); }
@@ -74,16 +65,6 @@ UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) {
   asm("vbroadcasti128 %1, %0" : "=x"(map) : "m"(*reinterpret_cast<const four_lanes*>(codes)));
   return map;
 }
-/// Lane l of the result is lane l ^ stride of v.
-template <std::size_t stride>
-UFP4_LANE f32 exchange(f32 v) {
-  f32 r;
-  if constexpr (stride == 1) asm("vpermilps $0xB1, %1, %0" : "=x"(r) : "x"(v));
-  if constexpr (stride == 2) asm("vpermilps $0x4E, %1, %0" : "=x"(r) : "x"(v));
-  if constexpr (stride == 4) asm("vperm2f128 $1, %1, %1, %0" : "=x"(r) : "x"(v));
-  return r;
-}
-
 /// Four elements from p on and four from p + step on, and back.
 UFP4_LANE f32 load_pieces(const void* p, const void* other) {
   f32 v;
@@ -97,8 +78,7 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
 
 #include <ufp4/cpu/simd/shared_lanes.inl>
 
-}  // namespace avx2
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
 UFP4_END_TARGET
 
 #endif

@@ -9,22 +9,15 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/simd/target.hpp>
 #include <ufp4/format/scales.hpp>
 
-#define UFP4_AVX512 "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni"
-
 UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 inline constexpr std::size_t lanes = 16;
 inline constexpr bool cheap_lookup = true;        ///< sixteen floats in an instruction or two
 inline constexpr std::size_t hadamard_regs = 16;  ///< of the 32 that exist: a run of 256 stays in registers
-
-#include <ufp4/cpu/simd/lanes.inl>
 
 #include <ufp4/cpu/simd/x86_lanes.inl>
 
@@ -52,8 +45,6 @@ UFP4_BINARY("v", u32, lookup_words, u32, u32, "vpermw %1, %2, %0")
 UFP4_UNARY("v", half_u16, narrow_words, u32, "vpmovdw %1, %0")
 /// The upper half of each lane.
 UFP4_LANE half_u16 upper_halves(u32 v) { return narrow_words(v >> 16); }
-/// Binary32 numbers as bf16.
-UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
 
 UFP4_LANE philox_word xor_all(philox_word a, philox_word b, philox_word c) {
   asm("vpternlogd $0x96, %2, %1, %0" : "+v"(a) : "v"(b), "v"(c));
@@ -83,17 +74,6 @@ UFP4_LANE u32 broadcast_16(const void* p) {
   return r;
 }
 UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) { return reinterpret_cast<u8>(broadcast_16(codes)); }
-/// Lane l of the result is lane l ^ stride of v.
-template <std::size_t stride>
-UFP4_LANE f32 exchange(f32 v) {
-  f32 r;
-  if constexpr (stride == 1) asm("vpermilps $0xB1, %1, %0" : "=v"(r) : "v"(v));
-  if constexpr (stride == 2) asm("vpermilps $0x4E, %1, %0" : "=v"(r) : "v"(v));
-  if constexpr (stride == 4) asm("vshuff32x4 $0xB1, %1, %1, %0" : "=v"(r) : "v"(v));
-  if constexpr (stride == 8) asm("vshuff32x4 $0x4E, %1, %1, %0" : "=v"(r) : "v"(v));
-  return r;
-}
-
 /// The four quarters of a vector to base, base + step, ...
 UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
   asm("vmovups %x1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base)) : "v"(v));
@@ -104,8 +84,7 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
 
 #include <ufp4/cpu/simd/shared_lanes.inl>
 
-}  // namespace avx512
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif

@@ -1,19 +1,15 @@
 // ufp4 - NEON lanes: the vector types and instructions that kernels for aarch64 are written in.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of avx512.hpp, four lanes wide; see there why they are not intrinsics. Every aarch64 machine has these,
-// so there is no target region.
+// The names of avx512.hpp, four lanes wide; see there why they are not intrinsics. Every aarch64 machine has these.
 #pragma once
 
 #if defined(__aarch64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/simd/target.hpp>
 #include <ufp4/format/scales.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon {
 
 inline constexpr std::size_t lanes = 4;
 inline constexpr bool cheap_lookup = false;       ///< of sixteen floats
@@ -23,8 +19,7 @@ inline constexpr std::size_t hadamard_regs = 16;  ///< of the 32 that exist
 
 using u64 = std::uint64_t __attribute__((vector_size(16)));
 
-/// Neighbouring elements of a and b side by side, from the lower or the upper half: bytes, words, pairs of dwords,
-/// quads of them.
+/// Neighbouring elements of a and b side by side, from the lower or upper half: dwords, pairs of dwords, bytes, words.
 template <class V>
 UFP4_BINARY("w", V, low_pairs, V, V, "zip1 %0.4s, %1.4s, %2.4s")
 template <class V>
@@ -88,8 +83,6 @@ UFP4_UNARY("w", f32, widen_fp16, half_u16, "fcvtl %0.4s, %1.4h")
 UFP4_UNARY("w", half_u16, narrow_fp16, f32, "fcvtn %0.4h, %1.4s")
 /// The upper half of each lane.
 UFP4_UNARY("w", half_u16, upper_halves, u32, "shrn %0.4h, %1.4s, #16")
-/// Four binary32 numbers as bf16.
-UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
 /// Volatile keeps loads in their order: earlier loads would take registers that sums need.
 UFP4_LANE f32 load_broadcast(const void* p) {
   f32 r;
@@ -148,7 +141,6 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t) { store(base
 
 #include <ufp4/cpu/simd/shared_lanes.inl>
 
-}  // namespace neon
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon
 
 #endif

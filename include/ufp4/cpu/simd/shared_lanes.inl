@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Included by avx512.hpp, avx2.hpp and neon.hpp, at the end of their target regions and namespaces, which define
-// low_pairs, high_pairs, low_quads, high_quads and
+// low_pairs, high_pairs, low_quads, high_quads, upper_halves and
 //
 // | philox_word, philox_parts | words as they are multiplied: some instruction sets keep the lanes in two parts   |
 // | part_of(v, part)          | one part of the words of all lanes                                                |
@@ -57,12 +57,10 @@ UFP4_LANE void philox_rounds(u32 (&counter)[4], const philox_keys& keys) {
 //
 // | decode_scale_bits(kind, bits)    | the values of scale codes, a code in the low bits of each lane                 |
 // | load_scales(kind, scales, first) | the values of `lanes` neighbouring scales, from scale number `first` on        |
-// | encode_scale_bits(kind, x)       | the codes of positive normal numbers; every kind but e8m0, whose rule is not a |
-// |                                  | rounding (scale_rules.hpp)                                                     |
+// | encode_scale_bits(kind, x)       | the codes of positive normal numbers; not e8m0, whose rule is not a rounding   |
 //
-// The results are those of detail::decode_scale and detail::encode_scale, which are the reference; a NaN code gives the
-// bits 0x7FC00000, with the sign of an e4m3 code. The arithmetic has no subnormal operands or results, which some
-// processors are slow on. With a constant `kind` the switch costs nothing.
+// The results are those of detail::decode_scale and detail::encode_scale, the reference; a NaN code gives 0x7FC00000
+// with the sign of an e4m3 code. No operand or result is subnormal, which some processors are slow on.
 
 /// Three bits of mantissa below those of the exponent, no sign; the smallest normal number is 2^lowest. Read with the
 /// binary32 exponent of 2^lowest / 2, a subnormal code m becomes f = 2^lowest (8 + m) / 16, and 2 f - 2^lowest is its
@@ -121,6 +119,9 @@ UFP4_LANE u32 encode_scale_bits(scale_kind kind, f32 x) {
   }
 }
 
+/// Binary32 numbers as bf16.
+UFP4_LANE half_u16 narrow_bf16(f32 v) { return upper_halves(round_bf16(v)); }
+
 // ---- Shuffles, and the stages of a Hadamard transform across vectors.
 
 /// Transposes four vectors of four lanes in each 16 bytes.
@@ -134,9 +135,8 @@ UFP4_LANE void transpose4(V* v) {
   v[3] = high_quads(ab_high, cd_high);
 }
 
-/// Stages of stride 1, 2, ... count / 2: (a, b) becomes (a + b, a - b), element by element, as butterflies() of
-/// hadamard/transform.hpp. The difference is one fma, which rounds once too: where additions have fewer units than
-/// fmas, this uses the free ones.
+/// Stages of stride 1, 2, ... count / 2: (a, b) becomes (a + b, a - b), as butterflies() of hadamard/transform.hpp. The
+/// difference is one fma, which rounds once too: some processors have more units for fmas than for additions.
 template <std::size_t count>
 UFP4_LANE void butterflies(f32 (&v)[count]) {
   const f32 minus_one = broadcast(-1.0f);

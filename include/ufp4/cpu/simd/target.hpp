@@ -16,6 +16,10 @@
 #define UFP4_BEGIN_TARGET(isas) UFP4_PRAGMA(GCC push_options) UFP4_PRAGMA(GCC target(isas))
 #define UFP4_END_TARGET UFP4_PRAGMA(GCC pop_options)
 #endif
+#define UFP4_AVX2 "avx2,fma,f16c"
+#define UFP4_AVX512 UFP4_AVX2 ",avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni"
+#define UFP4_AVX512_BF16 UFP4_AVX512 ",avx512bf16"
+#define UFP4_AMX UFP4_AVX512_BF16 ",amx-tile,amx-int8,amx-bf16"
 
 // For functions of one instruction or a few: always inlined, so that values stay in registers.
 #define UFP4_LANE inline __attribute__((always_inline))

@@ -1,10 +1,11 @@
 // ufp4 - what the lanes of avx2.hpp and avx512.hpp have in common: one instruction a function, of either width.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by both, inside their target regions and namespaces, after lanes.inl.
+// Included by both, inside their target regions and namespaces, after `lanes`.
 
-/// Neighbouring elements of a and b side by side, from the lower or the upper half of each 16 bytes:
-/// pairs of dwords, quads of them.
+#include <ufp4/cpu/simd/lanes.inl>
+
+/// Neighbouring dwords, or pairs of them, of a and b side by side, from the lower or upper half of each 16 bytes.
 template <class V>
 UFP4_BINARY("v", V, low_pairs, V, V, "vpunpckldq %2, %1, %0")
 template <class V>
@@ -29,6 +30,18 @@ UFP4_BINARY("v", u32, minimum, u32, u32, "vpminud %2, %1, %0")
 /// The smaller and the larger number, neither a NaN.
 UFP4_BINARY("v", f32, at_most, f32, f32, "vminps %2, %1, %0")
 UFP4_BINARY("v", f32, at_least, f32, f32, "vmaxps %2, %1, %0")
+
+/// Lane l of the result is lane l ^ stride of v.
+template <std::size_t stride>
+UFP4_LANE f32 exchange(f32 v) {
+  f32 r;
+  if constexpr (stride == 1) asm("vpermilps $0xB1, %1, %0" : "=v"(r) : "v"(v));
+  if constexpr (stride == 2) asm("vpermilps $0x4E, %1, %0" : "=v"(r) : "v"(v));
+  if constexpr (stride == 4 && lanes == 8) asm("vperm2f128 $1, %1, %1, %0" : "=x"(r) : "x"(v));
+  if constexpr (stride == 4 && lanes == 16) asm("vshuff32x4 $0xB1, %1, %1, %0" : "=v"(r) : "v"(v));
+  if constexpr (stride == 8) asm("vshuff32x4 $0x4E, %1, %1, %0" : "=v"(r) : "v"(v));
+  return r;
+}
 
 template <std::size_t n>
 using bytes_of = const unsigned char (*)[n];  ///< so that an asm statement reads memory of any type

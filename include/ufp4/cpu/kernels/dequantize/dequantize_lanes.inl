@@ -71,12 +71,11 @@ void decode_groups(const grid_table& grid, const std::uint8_t* codes, const floa
   if (g < count) decode<kind, by_unit, 1>(table, codes, {broadcast(scales[g >> shift])}, g, out);
 }
 
-/// Whether the products of all nonzero values and scales are normal numbers, infinities or NaNs: the instruction that
-/// rounds to bf16 takes subnormals for zeros.
+/// Whether all products of nonzero values and scales are normal, infinite or NaN: bf16 instructions flush subnormals.
 inline bool all_normal(const grid4& grid, const float* scales, std::size_t count) {
   constexpr std::uint32_t least_value = (127u - 26) << 23, least_scale = (127u - 100) << 23;  // 2^-26, 2^-100
   for (const float v : grid.value)
-    if (v != 0.0f && ufp4::detail::magnitude_bits(v) < least_value) return false;
+    if (v != 0.0f && magnitude_bits(v) < least_value) return false;
   u32 tiny{};
   for (std::size_t i = 0; i < count; i += lanes) {
     const u32 m = load_as<u32>(scales + i) & 0x7FFFFFFF;
@@ -96,8 +95,7 @@ struct coded_stretch {
   bool by_unit;
 };
 
-/// Groups [first, first + count) as numbers of a kind. `first` is the first group of its scale, or the last group of
-/// the stretch.
+/// Groups [first, first + count) as numbers of a kind. `first` begins a scale, or is the last group of the stretch.
 template <bool has_unit>
 void decode_stretch(const coded_stretch& s, dtype kind, std::size_t first, std::size_t count, void* out) {
   const auto run = [&](auto* decoder) {
@@ -118,15 +116,14 @@ void scatter(const void* from, std::size_t count, char* to, std::ptrdiff_t step)
     __builtin_memcpy(to, static_cast<const char*>(from) + j * size, size);
 }
 
-/// Rows without gaps between them are treated as one long row, so that no row ends in the middle of a register of
-/// scales.
+/// Rows without gaps between them are treated as one row, so that none ends in the middle of a register of scales.
 inline bool has_no_gaps(const quantized_source& q, const sink& out) {
   return q.format.block.rows == 1 && q.cols == q.padded_cols && out.col_stride == 1 &&
          out.row_stride == static_cast<std::ptrdiff_t>(q.cols);
 }
 inline quantized_source as_one_row(const quantized_source& q, std::size_t first, std::size_t last) {
   quantized_source one = q;
-  const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+  const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
   one.codes += first * q.padded_cols / 2;
   one.scales = static_cast<const char*>(q.scales) + q.scale_index(first, 0) * bytes;
   one.rows = 1;

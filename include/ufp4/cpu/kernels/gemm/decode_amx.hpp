@@ -6,8 +6,7 @@
 // left operand, packed once a call, is decoded by the same code and transposed afterwards.
 //
 // One tile row costs a broadcast of its 16 bytes, a shift of every nibble to a word of its own (VPMULTISHIFTQB) and a
-// lookup of those words in a table of 32 bf16 (VPERMW), whose halves may belong to two blocks: the table contains the
-// scale already.
+// lookup of those words in a table of 32 bf16 (VPERMW) that contains the scale; its halves may belong to two blocks.
 //
 // | table of two blocks of 8-bit scales | two halves out of 256 tables, one for each scale code: exact products |
 // | folded                              | sixteen products with each scale, rounded to bf16 (folded_bf16)       |
@@ -18,35 +17,20 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>
 #include <ufp4/cpu/simd/amx.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+UFP4_BEGIN_TARGET(UFP4_AMX)
+namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
 
 inline constexpr std::size_t tile_side = 16;     ///< rows of a tile; columns of a tile of C
 inline constexpr std::size_t tile_bytes = 1024;  ///< 16 rows of 64 bytes
 inline constexpr std::size_t tile_k = 32;        ///< bf16 in a row of a tile
 inline constexpr std::size_t slice_k = 512;  ///< K decoded at a time, at most; a multiple of every block and transform
 
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-UFP4_BEGIN_TARGET(UFP4_AMX)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace amx {
-
-using avx512::broadcast_16;
-using avx512::bytes_of;
-using avx512::f32;
-using avx512::load_as;
-using avx512::lookup_words;
-using avx512::u32;
-
-constexpr std::size_t up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+using namespace avx512;
 
 /// Rows of bytes: row r at p + r * step.
 struct byte_rows {
@@ -57,9 +41,9 @@ struct byte_rows {
 /// Transposes sixteen rows of sixteen dwords.
 inline void transpose_dwords(const std::uint8_t* from, std::size_t from_step, std::uint8_t* to, std::size_t to_step) {
   f32 v[tile_side];
-  avx512::load_transposed(reinterpret_cast<const float*>(from), from_step / 4, v);
+  load_transposed(reinterpret_cast<const float*>(from), from_step / 4, v);
 #pragma GCC unroll 16
-  for (std::size_t i = 0; i < tile_side; ++i) avx512::store(to + i * to_step, v[i]);
+  for (std::size_t i = 0; i < tile_side; ++i) store(to + i * to_step, v[i]);
 }
 
 /// The codes of K [k, k + depth) of rows [row, row + 16), row by row: in place, or staged where they are interleaved.
@@ -69,9 +53,9 @@ inline byte_rows code_rows_of(const quantized_source& q, std::size_t row, std::s
   if (!q.interleaved) return {p, q.padded_cols / 2};
   constexpr std::size_t step = slice_k / 2;
   for (std::size_t at = 0; at < depth; at += 128) {
-    std::uint8_t group[ufp4::detail::prepacked_layout::panel_bytes(128)] = {};
+    std::uint8_t group[prepacked_layout::panel_bytes(128)] = {};
     const std::size_t left = depth - at, count = left < 128 ? left : 128;
-    std::memcpy(group, p + at * 8, ufp4::detail::prepacked_layout::panel_bytes(count));
+    std::memcpy(group, p + at * 8, prepacked_layout::panel_bytes(count));
     transpose_dwords(group, 64, staged + at / 2, step);
   }
   return {staged, step};
@@ -94,7 +78,7 @@ class row_prefetch {
  public:
   row_prefetch(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth) {
     const auto length = static_cast<std::size_t>(q.format.block.cols), row_next = row + 32;
-    const auto size = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+    const auto size = static_cast<std::size_t>(scale_bytes(q.format.scale));
     if (q.interleaved || row_next + tile_side > q.rows) return;
     codes_ = {q.codes + q.code_index(row_next, k), q.padded_cols / 2};
     code_bytes_ = depth / 2;
@@ -116,7 +100,7 @@ class row_prefetch {
 /// Clears rows first .. 15 of the tiles of `depth` k.
 inline void clear_rows(std::size_t first, std::size_t depth, std::uint8_t* out) {
   for (std::size_t r = first; r < tile_side; ++r)
-    for (std::size_t at = 0; at < depth; at += tile_k) avx512::store(out + at / tile_k * tile_bytes + r * 64, u32{});
+    for (std::size_t at = 0; at < depth; at += tile_k) store(out + at / tile_k * tile_bytes + r * 64, u32{});
 }
 
 /// Stores a part of C from sums in tiles of 16 columns by 16 rows, the tiles of sixteen columns `down` tiles apart.
@@ -131,14 +115,13 @@ inline void store_tiles(const gemm_job& job, const gemm_part& part, const float*
         transpose_dwords(
             reinterpret_cast<const std::uint8_t*>(acc + ((j + t) / tile_side * down + i / tile_side) * area), 64,
             reinterpret_cast<std::uint8_t*>(line + t), width * sizeof(float));
-      avx512::store_sums(job, {part.row + i, rows, part.col + j, cols}, line, width);
+      store_sums(job, {part.row + i, rows, part.col + j, cols}, line, width);
     }
 }
 
 /// Bit positions for VPMULTISHIFTQB: for each word of the result, the position of its nibble in the source quadword.
 /// `mixed`: all quarters of the source hold the 16 bytes of a row; the quadwords of the result alternate between its
-/// two halves. `split`: the four lower quadwords of the source hold the first 8 bytes of a row, the upper ones the
-/// others.
+/// halves. `split`: the four lower quadwords of the source hold the first 8 bytes of a row, the upper the others.
 struct nibble_places {
   alignas(64) std::uint64_t mixed[8], split[8];
 };
@@ -190,19 +173,17 @@ UFP4_LANE f32 times(f32 x, const float* scale) {
 /// Both as bf16, to nearest even; neither may hold a subnormal.
 UFP4_BINARY("v", u32, round_pair, f32, f32, "vcvtne2ps2bf16 %1, %2, %0")
 
-/// value * scale for every code of an element and of an 8-bit scale, as bf16. Products that do not fit are used only
-/// for blocks of zeros.
+/// value * scale for all codes of elements and 8-bit scales, as bf16; what does not fit is used for blocks of 0 only.
 struct product_table {
   alignas(64) std::uint16_t word[256][16];
 };
 inline void make_products(const quantized_source& q, product_table& t) {
-  const f32 values = avx512::load(q.format.grid.value);
+  const f32 values = load(q.format.grid.value);
   for (std::uint32_t first = 0; first < 256; first += 16) {
     float scale[16];
     const u32 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    avx512::store(scale, avx512::decode_scale_bits(q.format.scale, lane + first));
-    for (std::size_t i = 0; i < 16; ++i)
-      avx512::store(t.word[first + i], avx512::upper_halves(avx512::as_bits(times(values, scale + i))));
+    store(scale, decode_scale_bits(q.format.scale, lane + first));
+    for (std::size_t i = 0; i < 16; ++i) store(t.word[first + i], upper_halves(as_bits(times(values, scale + i))));
   }
 }
 
@@ -224,23 +205,22 @@ struct decoder {
 /// The words of the first half of a mixed row; zeros in the others.
 UFP4_LANE u32 first_half(u32 v) { return v & ~load_as<u32>(second_half); }
 
-/// Stores decode(p, s, true) for every step s of 32 k, whose 16 bytes are at p; for a last step of 16 k,
-/// decode(p, s, false) of a copy.
+/// Stores decode(p, s, true) for every step s of 32 k, 16 bytes at p; for a last one of 16 k decode(copy, s, false).
 template <class F>
 UFP4_LANE void each_step(const std::uint8_t* codes, std::size_t depth, std::uint8_t* out, const F& decode) {
   const std::size_t steps = depth / tile_k;
-  for (std::size_t s = 0; s < steps; ++s) avx512::store(out + s * tile_bytes, decode(codes + s * 16, s, true));
+  for (std::size_t s = 0; s < steps; ++s) store(out + s * tile_bytes, decode(codes + s * 16, s, true));
   if (depth % tile_k == 0) return;
   std::uint8_t last[16] = {};
   std::memcpy(last, codes + steps * 16, 8);
-  avx512::store(out + steps * tile_bytes, first_half(decode(last, steps, false)));
+  store(out + steps * tile_bytes, first_half(decode(last, steps, false)));
 }
 
 /// Blocks of 16 k, two a tile row.
 UFP4_LANE void product_row_16(const product_table& t, const std::uint8_t* codes, const std::uint8_t* scales,
                               std::size_t depth, std::uint8_t* out) {
-  const u32 place = load_as<u32>(places.mixed), mask = avx512::broadcast(0x000F000Fu);
-  const u32 second = load_as<u32>(second_half) & avx512::broadcast(0x00100010u);
+  const u32 place = load_as<u32>(places.mixed), mask = broadcast(0x000F000Fu);
+  const u32 second = load_as<u32>(second_half) & broadcast(0x00100010u);
   each_step(codes, depth, out, [&](const std::uint8_t* p, std::size_t s, bool two) __attribute__((always_inline)) {
     const u32 table = join(t.word[scales[2 * s]], t.word[scales[2 * s + two]]);
     return lookup_words(table, pick(shift_nibbles(broadcast_16(p), place), mask, second));
@@ -258,8 +238,8 @@ UFP4_LANE void product_row(const product_table& t, const std::uint8_t* codes, co
 /// Products rounded to bf16. Scales are binary32, sixteen a block, that of this row at `scales`; blocks of 16 << shift.
 UFP4_LANE void folded_row(f32 values, const std::uint8_t* codes, const float* scales, int shift, std::size_t depth,
                           std::uint8_t* out) {
-  const u32 place = load_as<u32>(places.mixed), mask = avx512::broadcast(0x000F000Fu);
-  const u32 second = load_as<u32>(second_half) & avx512::broadcast(0x00100010u);
+  const u32 place = load_as<u32>(places.mixed), mask = broadcast(0x000F000Fu);
+  const u32 second = load_as<u32>(second_half) & broadcast(0x00100010u);
   each_step(codes, depth, out, [&](const std::uint8_t* p, std::size_t s, bool two) __attribute__((always_inline)) {
     const f32 low = times(values, scales + (2 * s >> shift) * 16);
     const f32 high = times(values, scales + ((2 * s + two) >> shift) * 16);
@@ -289,9 +269,9 @@ inline bool any_scale_outside(const magnitude_range& range, const float* scales,
   u32 found{};
   for (std::size_t b = 0; b < count; ++b) {
     const u32 m = load_as<u32>(scales + 16 * b) & 0x7FFFFFFFu;
-    found |= reinterpret_cast<u32>((m < range.low || m > range.high) && m != 0u && m <= ufp4::detail::infinity_bits);
+    found |= reinterpret_cast<u32>((m < range.low || m > range.high) && m != 0u && m <= infinity_bits);
   }
-  return avx512::any(found);
+  return any(found);
 }
 
 /// Decodes K [k, k + depth) of rows [row, row + live), 0 < live <= 16, into tiles; rows beyond live are zero. False if
@@ -305,7 +285,7 @@ inline bool decode_products(const decoder& d, std::size_t row, std::size_t live,
   byte_rows scales{};
   bool outside = false;
   if (d.folds) {
-    avx512::scales_of(q, row, live, k / d.block(), depth / d.block(), scale);
+    scales_of(q, row, live, k / d.block(), depth / d.block(), scale);
     outside = any_scale_outside(d.scales, scale, depth / d.block());
   } else {
     scales = scale_rows_of(q, row, live, k, depth, scale_stage);
@@ -315,7 +295,7 @@ inline bool decode_products(const decoder& d, std::size_t row, std::size_t live,
   }
   if (outside && !blocks_fit(q, row, live, k, depth)) return false;
   const row_prefetch next(q, row, k, depth);
-  const f32 values = avx512::load(q.format.grid.value);
+  const f32 values = load(q.format.grid.value);
   int shift = 0;  // blocks of 16 << shift
   while (std::size_t{16} << shift < d.block()) ++shift;
   for (std::size_t r = 0; r < live; ++r) {
@@ -339,7 +319,7 @@ inline void decode_values(const quantized_source& q, std::size_t row, std::size_
   const byte_rows codes = code_rows_of(q, row, k, depth, code_stage);
   const row_prefetch next(q, row, k, depth);
   std::uint16_t values[16];  // bf16 holds them
-  avx512::store(values, avx512::upper_halves(load_as<u32>(q.format.grid.value)));
+  store(values, upper_halves(load_as<u32>(q.format.grid.value)));
   const u32 table = join(values), place = load_as<u32>(places.split);
   for (std::size_t r = 0; r < live; ++r) {
     const std::uint8_t* line = codes.p + r * codes.step;
@@ -349,14 +329,13 @@ inline void decode_values(const quantized_source& q, std::size_t row, std::size_
       const bool whole = depth - at >= tile_k;
       if (!whole) std::memcpy(last, line + at / 2, 8);
       const u32 bytes = broadcast_8_8(whole ? line + at / 2 : last);
-      avx512::store(out + at / tile_k * tile_bytes + r * 64, lookup_words(table, shift_nibbles(bytes, place)));
+      store(out + at / tile_k * tile_bytes + r * 64, lookup_words(table, shift_nibbles(bytes, place)));
     }
   }
   clear_rows(live, depth, out);
 }
 
-/// Sixteen rows of a left operand of `width` columns as tiles with k in pairs. decode(k, depth, tiles) decodes them;
-/// where it returns false, so does this.
+/// Sixteen rows of a left operand of `width` columns as tiles with k in pairs. False where decode(k, depth, tiles) is.
 template <class Decode>
 bool pack_rows(std::size_t width, std::uint8_t* out, const Decode& decode) {
   alignas(64) std::uint8_t tiles[slice_k / tile_k * tile_bytes];
@@ -369,8 +348,7 @@ bool pack_rows(std::size_t width, std::uint8_t* out, const Decode& decode) {
   return true;
 }
 
-}  // namespace amx
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::amx
 UFP4_END_TARGET
 
 #endif

@@ -4,15 +4,11 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/decode_amx.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
-#include <utility>
 
 UFP4_BEGIN_TARGET(UFP4_AMX)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace amx {
+namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
 
 /// fma(*x, y, sum) of each lane.
 UFP4_LANE f32 fma_from(const float* x, f32 y, f32 sum) {
@@ -39,10 +35,11 @@ struct tile_gemm {
 /// tile gives a block's dot product as binary32 without a rounding, whatever its order of additions is; +0 where it is
 /// zero, since its sums begin with +0. No subnormal number occurs that the unit could flush (takes_values).
 ///
-/// The vector units, a product and an fma for each of a tile's 16 rows, work on one block while the tile unit works on
-/// the next.
+/// The vector units (a product and an fma for each row of a tile) work on one block, the tile unit on the next.
 template <class Unit>
 struct gemm_blocks : tile_gemm {
+  static constexpr std::size_t tile_rows = tile_side, tile_cols = tile_side;
+
   /// bf16 holds the values, and no sum of their products leaves the normal range.
   static bool takes_values(const gemm_job& job) {
     const auto good = [](const gemm_operand& side) {
@@ -71,8 +68,8 @@ struct gemm_blocks : tile_gemm {
         decode_values(job.left.q, row + i, live, k, depth, tiles);
         return true;
       });
-      avx512::scales_of(job.left.q, row + i, live, 0, job.padded() / job.block,
-                        reinterpret_cast<float*>(out + value_bytes(job.padded())));
+      scales_of(job.left.q, row + i, live, 0, job.padded() / job.block,
+                reinterpret_cast<float*>(out + value_bytes(job.padded())));
     }
   }
 
@@ -117,7 +114,7 @@ struct gemm_blocks : tile_gemm {
   template <std::size_t... n>
   UFP4_LANE static void add_block(const tile_job& t, std::size_t b, const float (&dots)[area], f32 (&sum)[tile_side],
                                   std::index_sequence<n...>) {
-    const f32 left = avx512::load(t.left_scale + b * tile_side);
+    const f32 left = load(t.left_scale + b * tile_side);
     const float* right = t.right_scale + b * tile_side;
     ((sum[n] = fma_from(dots + n * tile_side, times(left, right + n), sum[n])), ...);
   }
@@ -125,7 +122,7 @@ struct gemm_blocks : tile_gemm {
   template <std::size_t... n>
   static void multiply_tile(const tile_job& t, float* acc, std::index_sequence<n...> rows) {
     alignas(64) float dots[2][area];
-    f32 sum[tile_side] = {avx512::load(acc + n * tile_side)...};
+    f32 sum[tile_side] = {load(acc + n * tile_side)...};
     multiply_block<0>(t, 0, dots[0]);
     std::size_t b = 0;
     for (; b + 2 < t.blocks; b += 2) {
@@ -138,7 +135,7 @@ struct gemm_blocks : tile_gemm {
     if (two) multiply_block<1>(t, b + 1, dots[1]);
     add_block(t, b, dots[0], sum, rows);
     if (two) add_block(t, b + 1, dots[1], sum, rows);
-    (avx512::store(acc + n * tile_side, sum[n]), ...);
+    (store(acc + n * tile_side, sum[n]), ...);
   }
 
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* memory) {
@@ -159,7 +156,7 @@ struct gemm_blocks : tile_gemm {
       for (std::size_t j = 0; j < part.cols; j += tile_side) {
         const std::size_t live = part.cols - j < tile_side ? part.cols - j : tile_side;
         decode_values(job.right.q, part.col + j, live, k, depth, right);
-        avx512::scales_of(job.right.q, part.col + j, live, k / job.block, blocks, right_scale);
+        scales_of(job.right.q, part.col + j, live, k / job.block, blocks, right_scale);
         for (std::size_t i = 0; i < down; ++i) {
           const std::uint8_t* rows = left + i * tile_rows_bytes(job);
           const auto* scales = reinterpret_cast<const float*>(rows + value_bytes(job.padded()));
@@ -172,14 +169,7 @@ struct gemm_blocks : tile_gemm {
   }
 
   static constexpr gemm_kernel row() {
-    return kernel_of<gemm_blocks>({.tier = isa::amx,
-                                   .name = "gemm_blocks_amx",
-                                   .tile_rows = tile_side,
-                                   .tile_cols = tile_side,
-                                   .tile_depth = 16,
-                                   .part_rows = part_rows,
-                                   .part_cols = part_cols,
-                                   .fast_is = accumulate::exact_blocks});
+    return kernel_of<gemm_blocks>(isa::amx, "gemm_blocks_amx", 16, part_rows, part_cols);
   }
 };
 
@@ -194,19 +184,17 @@ struct gemm_blocks : tile_gemm {
 template <class Unit>
 struct gemm_products : tile_gemm {
   using blocks = gemm_blocks<Unit>;
-  static constexpr std::size_t width = 2 * tile_side;
+  static constexpr std::size_t width = 2 * tile_side, tile_rows = width, tile_cols = width;
   static constexpr std::size_t header = 64;  ///< of sixteen packed rows: whether they fit
 
-  static bool takes_formats(const gemm_job& job) {
+  /// With up to 3 rows memory is the limit, and tiles only add work.
+  static bool takes(const gemm_job& job) {
     const auto good = [&](const gemm_operand& side) {
       if (!side.is_quantized) return false;
       return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && has_short_values(side.q.format.grid, 24));
     };
-    return job.mode != accumulate::exact_blocks && job.block >= 16 && good(job.left) && good(job.right);
-  }
-  /// With up to 3 rows memory is the limit, and tiles only add work.
-  static bool takes(const gemm_job& job) {
-    return job.left.rows() > 3 && takes_formats(job) && !job.left.interleaved();
+    return job.left.rows() > 3 && !job.left.interleaved() && job.mode != accumulate::exact_blocks && job.block >= 16 &&
+           good(job.left) && good(job.right);
   }
 
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
@@ -286,8 +274,7 @@ struct gemm_products : tile_gemm {
   /// 48 KB for all rows. With few rows, longer runs of every row are faster. No bit depends on it.
   static std::size_t depth_of(std::size_t rows) { return rows > 64 ? slice_k / 2 : slice_k; }
 
-  /// Adds up all tiles of C. `fit`: whether all products of a panel of columns are bf16 numbers; the sums of others are
-  /// undefined.
+  /// Adds up all tiles of C. `fit`: whether all products of a panel are bf16 numbers; otherwise its sums are undefined.
   static void multiply_slices(const gemm_job& job, const gemm_part& part, const std::uint8_t* left, float* acc,
                               std::uint8_t* right, bool (&fit)[part_cols / width]) {
     const decoder d = decoder::begin(job.right.q, *reinterpret_cast<product_table*>(right + 2 * value_bytes(slice_k)));
@@ -313,13 +300,13 @@ struct gemm_products : tile_gemm {
     static_assert(width <= blocks::part_cols && width <= gemm_tile);
     if (blocks::takes_values(job)) {
       const std::size_t packed = blocks::left_bytes(job, part.rows);
-      const ufp4::detail::buffer<std::byte> memory(packed + blocks::scratch_bytes(job, part.rows));
+      const buffer<std::byte> memory(packed + blocks::scratch_bytes(job, part.rows));
       blocks::pack_left(job, part.row, part.rows, memory.data());
       return blocks::multiply(job, part, memory.data(), memory.data() + packed);
     }
     gemm_job apart = job;
     apart.mode = accumulate::fast;  // no less exact than folding
-    const ufp4::detail::buffer<std::byte> memory(gemm_scalar_kernel.scratch_bytes(apart, gemm_tile));
+    const buffer<std::byte> memory(gemm_scalar_kernel.scratch_bytes(apart, gemm_tile));
     for (std::size_t i = 0; i < part.rows; i += gemm_tile) {
       const std::size_t rows = part.rows - i < gemm_tile ? part.rows - i : gemm_tile;
       gemm_scalar(apart, {part.row + i, rows, part.col, part.cols}, nullptr, memory.data());
@@ -359,22 +346,14 @@ struct gemm_products : tile_gemm {
   }
 
   static constexpr gemm_kernel row() {
-    return kernel_of<gemm_products>({.tier = isa::amx,
-                                     .name = "gemm_bf16_amx",
-                                     .tile_rows = width,
-                                     .tile_cols = width,
-                                     .tile_depth = tile_k,
-                                     .part_rows = part_rows,
-                                     .part_cols = part_cols});
+    return kernel_of<gemm_products>(isa::amx, "gemm_bf16_amx", tile_k, part_rows, part_cols, accumulate::fast);
   }
 };
 
-}  // namespace amx
+inline constexpr gemm_kernel gemm_blocks_kernel = gemm_blocks<hardware>::row();
+inline constexpr gemm_kernel gemm_bf16_kernel = gemm_products<hardware>::row();
 
-inline constexpr gemm_kernel gemm_blocks_amx_kernel = amx::gemm_blocks<amx::hardware>::row();
-inline constexpr gemm_kernel gemm_bf16_amx_kernel = amx::gemm_products<amx::hardware>::row();
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::amx
 UFP4_END_TARGET
 
 #endif

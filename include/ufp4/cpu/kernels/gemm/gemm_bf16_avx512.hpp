@@ -4,22 +4,16 @@
 // value * scale, rounded to bf16 (numerics 6), two k a dword. A tile is up to eight rows by sixteen columns, a column a
 // lane. The instruction treats subnormal operands as zeros, so a slice that has any is multiplied by fma instead.
 //
-// Packed left operand, tile by tile, block by block, for the tile's live rows: whether the block has a subnormal value,
-// then a dword a row for every 2 k.
+// A record (tile_avx512.hpp): whether the block has a subnormal value, then for every 2 k a dword a row.
 #pragma once
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 
-#define UFP4_AVX512_BF16 UFP4_AVX512 ",avx512bf16"
-
 UFP4_BEGIN_TARGET(UFP4_AVX512_BF16)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 inline constexpr std::size_t bf16_depth = 512;
 
@@ -37,7 +31,7 @@ inline constexpr struct bf16_order {
                                         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
 } bf16_interleave;
 inline bool is_subnormal(float x) {
-  const std::uint32_t m = ufp4::detail::magnitude_bits(x);
+  const std::uint32_t m = magnitude_bits(x);
   return m != 0 && m < min_normal_bits;
 }
 
@@ -59,9 +53,8 @@ class bf16_slice {
         job_(job),
         columns_(columns),
         scale_(reinterpret_cast<float*>(pairs + bf16_depth / 2 * lanes)),
-        staged_(reinterpret_cast<std::uint8_t*>(scale_ + bf16_depth / 8 * lanes)) {
-    smallest_ = ufp4::detail::to_float(range_of(job.right.q.format.grid).low);
-  }
+        staged_(reinterpret_cast<std::uint8_t*>(scale_ + bf16_depth / 8 * lanes)),
+        smallest_(ufp4::detail::to_float(range_of(job.right.q.format.grid).low)) {}
 
   void read(std::size_t k, std::size_t depth) {
     blocks = depth / block;
@@ -71,7 +64,7 @@ class bf16_slice {
     for (std::size_t j = 0; j < columns_.cols; ++j) {
       row_values(job_, job_.right, columns_.col + j, k, depth, row, scale);
       for (std::size_t e = 0; e < depth; e += 2) {
-        pairs[e / 2 * lanes + j] = ufp4::detail::to_bits(row[e]) >> 16 | ufp4::detail::to_bits(row[e + 1]);
+        pairs[e / 2 * lanes + j] = to_bits(row[e]) >> 16 | to_bits(row[e + 1]);
         subnormal = subnormal || is_subnormal(row[e]) || is_subnormal(row[e + 1]);
       }
     }
@@ -176,7 +169,7 @@ struct bf16_gemm {
         std::uint32_t& flag = *p++;
         bool tiny = r != 0 && flag != 0;
         for (std::size_t i = e; i < e + job.block; i += 2, p += live) {
-          p[r] = ufp4::detail::to_bits(value[i]) >> 16 | ufp4::detail::to_bits(value[i + 1]);
+          p[r] = to_bits(value[i]) >> 16 | to_bits(value[i + 1]);
           tiny = tiny || is_subnormal(value[i]) || is_subnormal(value[i + 1]);
         }
         flag = tiny ? 1 : 0;
@@ -184,24 +177,19 @@ struct bf16_gemm {
     }
   }
 
-  static bool has_subnormal(const slice& s, std::size_t live, const std::byte* left) {
-    const auto* p = reinterpret_cast<const std::uint32_t*>(left);
-    std::uint32_t found = s.subnormal ? 1 : 0;
-    for (std::size_t b = 0; b < s.blocks; ++b) found |= p[b * (live * s.block / 2 + 1)];
-    return found != 0;
-  }
   static void multiply_tile(const slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
-    if (has_subnormal(s, live, left)) return bf16_tile_by_fma(live, s, left, acc);
+    const auto* p = reinterpret_cast<const std::uint32_t*>(left);
+    std::uint32_t subnormal = s.subnormal ? 1 : 0;
+    for (std::size_t b = 0; b < s.blocks; ++b) subnormal |= p[b * (live * s.block / 2 + 1)];
+    if (subnormal != 0) return bf16_tile_by_fma(live, s, left, acc);
     with_rows(live, [&]<std::size_t count>() { bf16_tile<count>(s, left, acc); });
   }
 };
 
-}  // namespace avx512
+inline constexpr gemm_kernel gemm_bf16_kernel =
+    kernel_of<streamed_gemm<bf16_gemm>>(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256, 256);
 
-inline constexpr gemm_kernel gemm_bf16_avx512_kernel =
-    avx512::streamed_gemm<avx512::bf16_gemm>::row(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif

@@ -1,9 +1,8 @@
 // ufp4 - quantized_gemm with BFMMLA: folded_bf16, and fast where value * scale is a bf16 and no integer kernel fits.
 // SPDX-License-Identifier: Apache-2.0
 //
-// BFMMLA multiplies two rows by two columns over 4 k. A register of sums holds rows 2p, 2p + 1 and columns 2c, 2c + 1:
-// {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}; sixteen of them are a tile of 8 x 8, and as many as hide
-// the instruction's latency on a core with four multipliers.
+// BFMMLA multiplies two rows by two columns over 4 k. A register of sums holds what one of pair_units does; sixteen of
+// them are a tile of 8 x 8, and as many as hide the instruction's latency on a core with four multipliers.
 //
 // Its roundings (Arm ARM, BFMatMulAdd, BFDotAdd, with FPCR.EBF = 0, which exact_environment sets), two for each sum:
 //
@@ -22,9 +21,8 @@
 // | flushed  | each less than 2^-126, at most two in a pair: both products; one of them and the sum; the pair's or   |
 // |          | the sum. So 2^-126 for each k                                                                         |
 // | overflow | at 2^128, as to nearest                                                                               |
-// Sums that are binary32 numbers are not rounded, to odd or otherwise. Subnormal operands, which the flushed row does
-// not cover, are multiplied by fma: a tile looks at flags of its panels.
-// With FPCR.EBF set there would be one rounding of two.
+// Sums that are binary32 numbers are not rounded. Subnormal operands, which the flushed row does not cover, are
+// multiplied by fma: a tile looks at flags of its panels. With FPCR.EBF set there would be one rounding of two.
 //
 // fast uses SMMLA where that takes the job. For 2 x 2 of C a block of 16 takes two SMMLA and three operations that
 // rescale, or four BFMMLA; a block of 32 four and three, or eight; all cost the same on the cores that have both. Bytes
@@ -36,13 +34,10 @@
 
 #if defined(__aarch64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
 
 UFP4_BEGIN_TARGET("arch=armv8.2-a+bf16")
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon_bf16 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon_bf16 {
 
 using namespace neon;
 
@@ -203,18 +198,12 @@ struct bfmmla_gemm {
         acc[r * stride + c] = sum;
       }
   }
-
-  static constexpr gemm_kernel row() {
-    gemm_kernel kernel = blocked_gemm<bfmmla_gemm>::row(isa::neon_bf16, "gemm_bf16_neon", 4, 256, 128);
-    kernel.fast_is = accumulate::fast;
-    return kernel;
-  }
 };
 
-inline constexpr gemm_kernel gemm_bf16_kernel = bfmmla_gemm::row();
+inline constexpr gemm_kernel gemm_bf16_kernel =
+    kernel_of<blocked_gemm<bfmmla_gemm>>(isa::neon_bf16, "gemm_bf16_neon", 4, 256, 128, accumulate::fast);
 
-}  // namespace neon_bf16
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon_bf16
 UFP4_END_TARGET
 
 #endif

@@ -3,20 +3,16 @@
 //
 // d = fma(a_k, b_k, d) from +0 in index order within a block, then acc = fma(d, fl(sA * sB), acc): the bits of
 // exact_blocks where an operand is plain or its grid has no exact products, and the order of the fast modes. In
-// folded_bf16 the packed values are value * scale, rounded to bf16, and the packed scales are 1. A record
-// (tile_avx512.hpp) begins with scale[rows].
+// folded_bf16 a value is value * scale, rounded to bf16, and scales are 1. A record begins with scale[rows].
 #pragma once
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/tile_avx512.hpp>
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 inline constexpr std::size_t f32_depth = 256;
 
@@ -44,8 +40,7 @@ inline void plain_row(const quantize_job& plain, std::size_t row, std::size_t k,
     store(value + e, as_float(round_bf16(load(value + e)) & 0xFFFF0000u));
 }
 
-/// One row of an operand, [k, k + depth), as numerics 6 multiplies it: without its scales, or folded.
-/// Writes whole vectors.
+/// One row of an operand, [k, k + depth), as numerics 6 multiplies it: without scales, or folded. Writes whole vectors.
 inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_t row, std::size_t k, std::size_t depth,
                        float* value, float* scale) {
   const std::size_t blocks = depth / job.block;
@@ -139,8 +134,7 @@ inline void f32_tile(const column_slice<f32_products>& s, const std::byte* left,
   for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, sum[r]);
 }
 
-/// One row, blocks of 16 or 32: all blocks of 64 k at a time, because in the chain of one block every fma waits for the
-/// one before.
+/// One row, blocks of 16 or 32: all blocks of 64 k at a time, because every fma of one block waits for the one before.
 template <std::size_t block>
 inline void f32_row(const column_slice<f32_products>& s, const std::byte* left, float* acc) {
   constexpr std::size_t chains = 64 / block;
@@ -196,12 +190,10 @@ struct f32_gemm {
   }
 };
 
-}  // namespace avx512
+inline constexpr gemm_kernel gemm_f32_kernel =
+    kernel_of<streamed_gemm<f32_gemm>>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
 
-inline constexpr gemm_kernel gemm_f32_avx512_kernel =
-    avx512::streamed_gemm<avx512::f32_gemm>::row(isa::avx512, "gemm_f32_avx512", 1, 128);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif

@@ -1,8 +1,7 @@
 // ufp4 - GEMM for AVX2 and NEON: columns of operands side by side, a column a lane, and quantized_gemm in binary32.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included inside a target region. A row of codes and a row of scales are both rows of dwords to be transposed: eight
-// codes a dword, or one, two or four scales.
+// Included in a target region. Codes and scales are read as rows of dwords: of eight codes, or one, two or four scales.
 
 /// A kernel reads the same k of columns this many further on next: their codes and scales are prefetched.
 inline constexpr std::size_t columns_ahead = 16;
@@ -40,8 +39,7 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
   const std::uint8_t* row[lanes];
   for (std::size_t j = 0; j < lanes; ++j) row[j] = q.codes + q.code_index(lane_column(col, live, j), k);
   if (q.interleaved) {
-    for (std::size_t i = 0; 8 * i < depth; ++i)
-      use(i, load_as<u32>(row[0] + ufp4::detail::prepacked_layout::group_bytes * i));
+    for (std::size_t i = 0; 8 * i < depth; ++i) use(i, load_as<u32>(row[0] + prepacked_layout::group_bytes * i));
     return;
   }
   const std::size_t stride = q.padded_cols / 2;
@@ -68,10 +66,10 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
     const void* const scales = q.scales;
     const std::size_t at = q.scale_index(col, first);
     for (std::size_t b = 0; b < count; ++b, out += stride)
-      store(out, load_scales(kind, scales, at + ufp4::detail::prepacked_layout::panel_rows * b));
+      store(out, load_scales(kind, scales, at + prepacked_layout::panel_rows * b));
     return;
   }
-  const auto width = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind));
+  const auto width = static_cast<std::size_t>(scale_bytes(kind));
   const std::uint8_t* row[lanes];
   for (std::size_t j = 0; j < lanes; ++j)
     row[j] = static_cast<const std::uint8_t*>(q.scales) + width * q.scale_index(lane_column(col, live, j), first);
@@ -104,22 +102,6 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
   for (; b < count; ++b) out[b] = scale_at(side.q, row, first + b, 1.0f);
 }
 
-/// The sums of `height` rows and two vectors of columns.
-template <std::size_t height>
-UFP4_LANE void load_sums(const float* acc, std::size_t stride, f32 (&sum)[height][2]) {
-#pragma GCC unroll 4
-  for (std::size_t r = 0; r < height; ++r)
-#pragma GCC unroll 2
-    for (std::size_t c = 0; c < 2; ++c) sum[r][c] = load(acc + r * stride + c * lanes);
-}
-template <std::size_t height>
-UFP4_LANE void store_sums(float* acc, std::size_t stride, const f32 (&sum)[height][2]) {
-#pragma GCC unroll 4
-  for (std::size_t r = 0; r < height; ++r)
-#pragma GCC unroll 2
-    for (std::size_t c = 0; c < 2; ++c) store(acc + r * stride + c * lanes, sum[r][c]);
-}
-
 /// What the integer kernels do not take. A column of C a lane. d is the chain of fma over a block, from +0 in index
 /// order, and acc = fma(d, fl(sA * sB), acc): exact_blocks of plain operands and of grids whose products are not exact,
 /// and for exact grids the exact dot product, because no partial sum needs more than 24 bits. fast is the same; in
@@ -145,28 +127,23 @@ struct f32_gemm {
 
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t live, std::size_t k, std::size_t length,
                         std::byte* out) {
-    const std::size_t height = block_floats(job);
     auto* to = reinterpret_cast<float*>(out);
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t p = 0; p < length; p += piece) {
         const std::size_t count = length - p < piece ? length - p : piece, blocks = count / job.block;
         float value[piece] = {}, scale[piece / 2] = {};
-        if (r < live) left_piece(job, row + r, k + p, count, value, scale);
+        if (r < live) {
+          const panel line{row + r, 1, k + p, count};
+          row_scales(job.left, line.row, line.k / job.block, blocks, scale);
+          decode_values(job.left, line, value);
+          if (job.mode == accumulate::folded_bf16) fold_to_bf16(line, job.block, scale, value);
+        }
         for (std::size_t b = 0; b < blocks; ++b) {
-          float* block = to + (p / job.block + b) * height;
+          float* block = to + (p / job.block + b) * rows * (job.block + 1);
           for (std::size_t i = 0; i < job.block; ++i) block[r * job.block + i] = value[b * job.block + i];
           block[rows * job.block + r] = scale[b];
         }
       }
-  }
-  static std::size_t block_floats(const gemm_job& job) { return rows * (job.block + 1); }
-
-  static void left_piece(const gemm_job& job, std::size_t row, std::size_t k, std::size_t count, float* value,
-                         float* scale) {
-    const panel line{row, 1, k, count};
-    row_scales(job.left, row, k / job.block, count / job.block, scale);
-    decode_values(job.left, line, value);
-    if (job.mode == accumulate::folded_bf16) fold_to_bf16(line, job.block, scale, value);
   }
 
   // ---- Right: `lanes` columns at a time.
@@ -232,13 +209,10 @@ struct f32_gemm {
     const auto* a = reinterpret_cast<const float*>(left);
     const auto *b = reinterpret_cast<const float*>(right), *scale = b + length * cols;
     const std::size_t blocks = length / job.block, next = left_bytes(job, job.padded());
-    switch (live) {
-      case 1: return multiply_rows<1>(job.block, blocks, next, a, b, scale, acc, stride);
-      case 2: return multiply_rows<2>(job.block, blocks, next, a, b, scale, acc, stride);
-      case 3:
-      case 4: return multiply_rows<4>(job.block, blocks, next, a, b, scale, acc, stride);
-      default: return multiply_rows<rows>(job.block, blocks, next, a, b, scale, acc, stride);
-    }
+    if (live == 1) return multiply_rows<1>(job.block, blocks, next, a, b, scale, acc, stride);
+    if (live == 2) return multiply_rows<2>(job.block, blocks, next, a, b, scale, acc, stride);
+    if (live <= 4) return multiply_rows<4>(job.block, blocks, next, a, b, scale, acc, stride);
+    return multiply_rows<rows>(job.block, blocks, next, a, b, scale, acc, stride);
   }
 
   /// `next`: where the tile begins that will be multiplied after this one; it is prefetched.

@@ -5,26 +5,20 @@
 // and adds neighbours in 16 bits, where a whole block is added up: takes() admits grids for which no lane can overflow.
 // vpdpbusd, for processors with AVX-VNNI and no AVX-512, adds in 32 bits from the start, so any grid is taken.
 //
-// The offset is corrected by -offset * sum(left), one number a row and block. The left panel adds magic_bits to it
-// (gemm_integers.hpp), so that the dot product becomes a binary32, exactly, without a conversion. Then
-// acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, in fast mode too.
+// The offset is corrected by -offset * sum(left), one number a row and block, to which the left panel adds magic_bits
+// (gemm_integers.hpp). Then acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, in fast too.
 //
-// | left, a tile  | for each block: for each 16 k: 4 rows x 16 bytes; 4 x int32 (offset and magic);                  |
-// |               | 4 x binary32 scale                                                                               |
-// | right, a tile | for each block: for each 16 k: 4 quads x 2 groups of 8 columns x 4 k; then 2 x 8 binary32 scales |
-// | quads         | of 16 k: the even ones below 8, the even ones from 8 on, the odd ones below 8,                   |
-// |               | the odd ones from 8 on                                                                           |
+// | left, a tile  | for each block: for each 16 k: 4 rows x 16 bytes; then 4 int32 (offset, magic); 4 binary32 scales |
+// | right, a tile | for each block: for each 16 k: 4 quads x 2 groups of 8 columns x 4 k; then 2 x 8 binary32 scales  |
+// | quads         | of 16 k: the even ones below 8, the even ones from 8 on, the odd ones below 8, those from 8 on    |
 #pragma once
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/kernels_avx2.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX2)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx2 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx2 {
 
 using s16 = std::int16_t __attribute__((vector_size(32)));
 using half_u8 = std::uint8_t __attribute__((vector_size(16)));
@@ -34,8 +28,7 @@ UFP4_BINARY("x", half_u8, lookup_bytes, half_u8, half_u64, "vpshufb %2, %1, %0")
 UFP4_BINARY("x", half_u64, sum_differences, half_u8, half_u8, "vpsadbw %2, %1, %0")
 UFP4_BINARY("x", u32, add_pairs, s16, s16, "vpmaddwd %2, %1, %0")
 
-/// vpmaddubsw. A class of dot products adds products of four unsigned bytes a column and the four signed bytes at
-/// `left` to two registers of columns.
+/// vpmaddubsw. Such a class adds products of four unsigned bytes a column and four signed ones at `left` to two sums.
 struct pairs_in_16_bits {
   static constexpr isa tier = isa::avx2;
   static constexpr const char* name = "gemm_int8_avx2";
@@ -204,7 +197,10 @@ struct int8_gemm : int8_panels {
     const f32 magic = as_float(broadcast(magic_bits(job)));
     constexpr bool in_registers = height <= 2;
     f32 kept[height][2];
-    if constexpr (in_registers) load_sums(acc, stride, kept);
+#pragma GCC unroll 2
+    for (std::size_t r = 0; in_registers && r < height; ++r)
+#pragma GCC unroll 2
+      for (std::size_t c = 0; c < 2; ++c) kept[r][c] = load(acc + r * stride + c * lanes);
     for (std::size_t b = 0; b < count; ++b) {
       if constexpr (!in_registers)
         for (std::size_t i = 0; i < rows * (block + 8); i += 64) __builtin_prefetch(left + next + i);
@@ -232,15 +228,18 @@ struct int8_gemm : int8_panels {
       left += rows * (block + 8);
       right += cols * (block + 4);
     }
-    if constexpr (in_registers) store_sums(acc, stride, kept);
+#pragma GCC unroll 2
+    for (std::size_t r = 0; in_registers && r < height; ++r)
+#pragma GCC unroll 2
+      for (std::size_t c = 0; c < 2; ++c) store(acc + r * stride + c * lanes, kept[r][c]);
   }
 };
 
 template <class Dots>
-inline constexpr gemm_kernel int8_kernel = blocked_gemm<int8_gemm<Dots>>::row(Dots::tier, Dots::name, 4, 512, 128);
+inline constexpr gemm_kernel int8_kernel =
+    kernel_of<blocked_gemm<int8_gemm<Dots>>>(Dots::tier, Dots::name, 4, 512, 128);
 
-}  // namespace avx2
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
 UFP4_END_TARGET
 
 #endif

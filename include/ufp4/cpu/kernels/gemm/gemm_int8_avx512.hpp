@@ -4,28 +4,21 @@
 // The right operand becomes unsigned bytes, integer + offset; the left stays signed. The accumulator of a block starts
 // at magic_bits (gemm_integers.hpp) less offset * (sum of the left block), so that it ends as a binary32.
 //
-// A record (tile_avx512.hpp) is start[rows], scale[rows] (4 bytes each), then for every 16 k:
-// 16 bytes a row, in each 8 k the even k before the odd.
+// A record (tile_avx512.hpp): start[rows], scale[rows]; for every 16 k, 16 bytes a row, the even k of each 8 first.
 //
 // One row by quantized columns (int8_gemv) uses the same offset and float bits. Weights stream from memory once and are
 // decoded in registers. A vector holds 128 k of one column in the order of memory, so codes need no transposition. The
 // dot product of a block is the sum of four (block 32) or two (block 16) dwords; those of sixteen columns are added up
 // and transposed together, which takes two shuffles a vector where transposing the codes takes four.
-//
-// Packed row, for every 128 k: the even k of each 8, four bytes a dword; the odd ones; the start value of each dword of
-// products; then the scales of its blocks.
 #pragma once
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/gemm/tile_avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 /// a += four products of unsigned bytes with the signed bytes at p, the same four for every lane.
 UFP4_LANE void add_dots(u32& a, u8 bytes, const void* p) {
@@ -177,6 +170,7 @@ inline constexpr std::size_t gemv_chunk = 128, gemv_depth = 1024;
 /// How many bytes ahead of their use the codes of interleaved columns are prefetched.
 inline constexpr std::size_t gemv_lead = 8192;
 
+/// 128 k of a packed row: the even k of each 8, four bytes a dword; the odd ones; where dwords of products start.
 struct gemv_chunk_of_row {
   alignas(64) std::uint8_t even[64], odd[64];
   std::uint32_t start[16];
@@ -212,8 +206,7 @@ struct gemv_slice {
   std::size_t scale_bytes;                    ///< of a block of sixteen columns
 };
 
-/// Prefetches a line when v is computed. Without that dependence a compiler moves all prefetches to one place, and the
-/// core waits for free buffers.
+/// Prefetches a line after v is computed. Compilers would move all prefetches to one place, and the core would wait.
 template <class V>
 UFP4_LANE void prefetch_after(V& v, const std::uint8_t* p) {
   asm("prefetcht1 %1" : "+v"(v) : "m"(*p));
@@ -274,8 +267,7 @@ f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   return sum;
 }
 
-/// Interleaved columns are lanes already: nothing is transposed. Even and odd k have sums of their own, so that no
-/// addition waits for the one before.
+/// Interleaved columns are lanes already. Even and odd k have sums of their own, so that neither waits for the other.
 template <std::size_t blocks>  // of a chunk
 f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   constexpr std::size_t groups = gemv_chunk / 8 / blocks;  // of 8 k in a block
@@ -296,6 +288,7 @@ f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum)
 }
 
 struct int8_gemv {
+  static constexpr std::size_t tile_rows = 1, tile_cols = lanes;
   static bool takes(const gemm_job& job) { return job.out.rows == 1 && int8_fits(job) && job.block <= 32; }
   static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
@@ -337,7 +330,7 @@ struct int8_gemv {
     s.table = offset_table(q.format.grid);
     s.magic = as_float(broadcast(magic_bits(job)));
     s.scale = scale;
-    s.scale_bytes = scale_row_count(q) * static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+    s.scale_bytes = scale_row_count(q) * static_cast<std::size_t>(scale_bytes(q.format.scale));
     for (std::size_t j = 0; j < part.cols; j += lanes) {
       const std::size_t live = part.cols - j < lanes ? part.cols - j : lanes, col = part.col + j;
       f32 sum{};
@@ -359,20 +352,12 @@ struct int8_gemv {
   }
 };
 
-}  // namespace avx512
+inline constexpr gemm_kernel gemm_int8_kernel =
+    kernel_of<streamed_gemm<int8_gemm>>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
 
-inline constexpr gemm_kernel gemm_int8_avx512_kernel =
-    avx512::streamed_gemm<avx512::int8_gemm>::row(isa::avx512, "gemm_int8_avx512", 4, 512);
+inline constexpr gemm_kernel gemv_int8_kernel = kernel_of<int8_gemv>(isa::avx512, "gemv_int8_avx512", 4, 1, 256);
 
-inline constexpr gemm_kernel gemv_int8_avx512_kernel =
-    kernel_of<avx512::int8_gemv>({.tier = isa::avx512,
-                                  .name = "gemv_int8_avx512",
-                                  .tile_cols = avx512::lanes,
-                                  .tile_depth = 4,
-                                  .part_cols = 256,
-                                  .fast_is = accumulate::exact_blocks});
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif

@@ -1,25 +1,20 @@
 // ufp4 - quantized_gemm in integers with NEON: exact block dot products, rescaled in binary32.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | tier         | dot product of a block                                                                         |
-// |--------------|------------------------------------------------------------------------------------------------|
+// The dot product of a block:
 // | neon         | MLA by element in 16 bits, eight columns a register: takes() admits grids that cannot overflow |
 // | neon_dotprod | SDOT by element in 32 bits, four columns x 4 k a register                                      |
 // | neon_i8mm    | SMMLA in 32 bits, two rows by two columns x 8 k                                                |
 //
-// A dot product starts at magic_bits (gemm_integers.hpp) and so ends as a binary32, exactly, without a conversion. Then
-// acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, which fast shares.
-// The body is gemm_int8_units.inl.
+// It starts at magic_bits (gemm_integers.hpp) and so ends as a binary32, exactly, without a conversion. Then acc =
+// fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, also in fast. Body: gemm_int8_units.inl.
 #pragma once
 
 #if defined(__aarch64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/kernels_neon.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon {
 
 using s16 = std::int16_t __attribute__((vector_size(16)));
 using half_s8 = std::int8_t __attribute__((vector_size(8)));
@@ -113,8 +108,7 @@ struct row_units {
   }
 };
 
-/// Units of two rows: a register holds rows 2p, 2p + 1 and columns 2c, 2c + 1: {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c),
-/// (2p + 1, 2c + 1)}.
+/// Units of two rows; a register holds (row, column) {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}.
 struct pair_units {
   static constexpr std::size_t unit_rows = 2, unit_registers = 4;
 
@@ -154,8 +148,7 @@ struct mla_layout : row_units {
   }
 };
 
-/// Bytes. Left: 16 a row, in four quads: even k below 8, even k from 8 on, odd below 8, odd from 8 on. Right: the same
-/// four quads of eight columns.
+/// Bytes, in quads: even k below 8, even k from 8 on, odd below 8, odd from 8 on. Left: of a row. Right: of 8 columns.
 struct sdot_layout : row_units {
   static constexpr std::size_t left_piece = 4 * 16, right_piece = 8 * 16;
 
@@ -237,12 +230,10 @@ struct mla : mla_layout {
   }
 };
 
-}  // namespace neon
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon
 
 UFP4_BEGIN_TARGET("arch=armv8.2-a+dotprod")
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon_dotprod {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon_dotprod {
 
 using namespace neon;
 
@@ -254,18 +245,11 @@ UFP4_LANE void add_dots(u32& sum, u8 right, u8 left) {
   asm("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(right), "w"(left), "i"(quad));
 }
 
-struct sdot : sdot_layout {
+struct sdot : sdot_layout, sums_of_32_bits<2> {
   static constexpr isa tier = isa::neon_dotprod;
   static constexpr const char* name = "gemm_int8_dotprod";
   static constexpr std::size_t tile_depth = 4;
-  struct sum {
-    u32 v[2];
-  };
 
-  static bool fits(const gemm_job&) { return true; }
-
-  UFP4_LANE static sum begin(u32 start) { return {{start, start}}; }
-  UFP4_LANE static u32 end(const sum& s, u32, std::size_t c) { return s.v[c]; }
   template <int quad, std::size_t height>
   UFP4_LANE static void add_quad(sum (&s)[height], const u8 (&a)[height], const std::byte* right) {
     const u8 b0 = load_as<u8>(right + 32 * quad), b1 = load_as<u8>(right + 32 * quad + 16);
@@ -284,30 +268,21 @@ struct sdot : sdot_layout {
   }
 };
 
-}  // namespace neon_dotprod
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon_dotprod
 UFP4_END_TARGET
 
 UFP4_BEGIN_TARGET("arch=armv8.2-a+dotprod+i8mm")
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace neon_i8mm {
+namespace ufp4::cpu::detail::inline UFP4_CODE::neon_i8mm {
 
 using namespace neon;
 
 #include <ufp4/cpu/kernels/gemm/gemm_int8_units.inl>
 
-struct smmla : smmla_layout {
+struct smmla : smmla_layout, sums_of_32_bits<4> {
   static constexpr isa tier = isa::neon_i8mm;
   static constexpr const char* name = "gemm_int8_i8mm";
   static constexpr std::size_t tile_depth = 8;
-  struct sum {
-    u32 v[4];
-  };
 
-  static bool fits(const gemm_job&) { return true; }
-
-  UFP4_LANE static sum begin(u32 start) { return {{start, start, start, start}}; }
-  UFP4_LANE static u32 end(const sum& s, u32, std::size_t c) { return s.v[c]; }
   template <std::size_t pairs>
   UFP4_LANE static void add(sum (&s)[pairs], const std::byte* left, const std::byte* right) {
     const auto one = [](u32& c, u8 a, u8 b) __attribute__((always_inline)) {
@@ -318,8 +293,7 @@ struct smmla : smmla_layout {
   }
 };
 
-}  // namespace neon_i8mm
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon_i8mm
 UFP4_END_TARGET
 
 #endif

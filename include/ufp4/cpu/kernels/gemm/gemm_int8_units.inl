@@ -52,7 +52,23 @@ struct int8_gemm : int8_panels<Dots> {
 
 template <class Dots>
 inline constexpr gemm_kernel int8_kernel =
-    blocked_gemm<int8_gemm<Dots>>::row(Dots::tier, Dots::name, Dots::tile_depth, 512, 128);
+    kernel_of<blocked_gemm<int8_gemm<Dots>>>(Dots::tier, Dots::name, Dots::tile_depth, 512, 128);
+
+/// The sums of a unit in 32 bits, which any grid fits.
+template <std::size_t registers>
+struct sums_of_32_bits {
+  struct sum {
+    u32 v[registers];
+  };
+
+  static bool fits(const gemm_job&) { return true; }
+
+  UFP4_LANE static sum begin(u32 start) {
+    if constexpr (registers == 2) return {{start, start}};
+    if constexpr (registers == 4) return {{start, start, start, start}};
+  }
+  UFP4_LANE static u32 end(const sum& s, u32, std::size_t c) { return s.v[c]; }
+};
 
 /// sum[p].v[c] += the products of 16 bytes of pair p of rows and pair c of columns.
 template <class Sum, std::size_t pairs, class Add>

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/elements.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
@@ -25,17 +23,14 @@ constexpr integer_range integers_of(const grid4& grid) {
 /// Two exact grids whose block dot products, integers below 2^24 times the product of the units, are binary32 numbers.
 constexpr bool exact_dots(const gemm_job& job) {
   if (!job.left.exact() || !job.right.exact()) return false;
-  const int exponent =
-      ufp4::detail::floor_log2(job.left.q.format.grid.unit) + ufp4::detail::floor_log2(job.right.q.format.grid.unit);
+  const int exponent = floor_log2(job.left.q.format.grid.unit) + floor_log2(job.right.q.format.grid.unit);
   return exponent >= -149 && exponent <= 103;
 }
 
-/// The bits of the binary32 number m = 1.5 * 2^23 * unit, whose last place is worth one unit (the product of the units
-/// of both grids). An integer n with |n| < 2^22 added to these bits gives the number m + n * unit; minus m that is
-/// n * unit, exactly, and +0 for 0.
+/// The bits of m = 1.5 * 2^23 * unit, whose last place is worth one unit (the product of the units of both grids). They
+/// plus an integer n, |n| < 2^22, are the bits of m + n * unit; minus m that is n * unit, exactly, and +0 for 0.
 inline std::uint32_t magic_bits(const gemm_job& job) {
-  const int exponent =
-      ufp4::detail::floor_log2(job.left.q.format.grid.unit) + ufp4::detail::floor_log2(job.right.q.format.grid.unit);
+  const int exponent = floor_log2(job.left.q.format.grid.unit) + floor_log2(job.right.q.format.grid.unit);
   return static_cast<std::uint32_t>(exponent + 23 + 127) << 23 | 0x00400000u;
 }
 
@@ -55,7 +50,7 @@ constexpr bool folds_exactly(const quantized_source& q) {
     odd_factor = i > odd_factor ? i : odd_factor;
   }
   const scale_kind kind = q.format.scale;
-  return kind == scale_kind::e8m0 || (ufp4::detail::scale_bytes(kind) == 1 && odd_factor < 16);
+  return kind == scale_kind::e8m0 || (scale_bytes(kind) == 1 && odd_factor < 16);
 }
 
 /// For quantized operands: whether the exact product is what the mode requires.
@@ -71,13 +66,13 @@ constexpr bool mode_is_exact(const gemm_job& job) {
 constexpr bool half_blocks_fit_16_bits(const gemm_job& job) {
   const integer_range left = integers_of(job.left.q.format.grid), right = integers_of(job.right.q.format.grid);
   return static_cast<int>(job.block / 2) * left.amax() * (right.high - right.low) <= 32767;
-}  /// Whether all products of a block, of signed bytes, do.
+}
+/// Whether all products of a block, of signed bytes, do.
 constexpr bool blocks_fit_16_bits(const gemm_job& job) {
   const int product = integers_of(job.left.q.format.grid).amax() * integers_of(job.right.q.format.grid).amax();
   return static_cast<int>(job.block) * product <= 32767;
 }
-/// Whether the kernels of 8-bit integers take every product of two formats in a mode, and its transposed product, on
-/// every tier that has one.
+/// Whether the 8-bit integer kernels of all tiers take every product of two formats in a mode, and its transpose.
 constexpr bool integers_suffice(const format_spec& left, const format_spec& right, accumulate mode) {
   const auto taken = [mode](const format_spec& a, const format_spec& b) {
     gemm_job job{};
@@ -96,14 +91,14 @@ struct magnitude_range {
 
   /// Zero and NaN are also accepted.
   bool accepts(std::uint32_t magnitude) const {
-    return (magnitude >= low && magnitude <= high) || magnitude == 0 || magnitude > ufp4::detail::infinity_bits;
+    return (magnitude >= low && magnitude <= high) || magnitude == 0 || magnitude > infinity_bits;
   }
 };
 /// Of the values of a grid except 0.
 inline magnitude_range range_of(const grid4& grid) {
-  magnitude_range r{ufp4::detail::infinity_bits, 0};
+  magnitude_range r{infinity_bits, 0};
   for (const float v : grid.value) {
-    const std::uint32_t m = ufp4::detail::magnitude_bits(v);
+    const std::uint32_t m = magnitude_bits(v);
     r.low = m != 0 && m < r.low ? m : r.low;
     r.high = m > r.high ? m : r.high;
   }
@@ -113,26 +108,24 @@ inline magnitude_range range_of(const grid4& grid) {
 inline bool has_short_values(const grid4& grid, int bits) {
   const magnitude_range r = range_of(grid);
   std::uint32_t used = 0;
-  for (const float v : grid.value) used |= ufp4::detail::to_bits(v);
-  return r.low >= ufp4::detail::to_bits(0x1p-40f) && r.high <= ufp4::detail::to_bits(0x1p40f) &&
-         (used & ((1u << (24 - bits)) - 1)) == 0;
+  for (const float v : grid.value) used |= to_bits(v);
+  return r.low >= to_bits(0x1p-40f) && r.high <= to_bits(0x1p40f) && (used & ((1u << (24 - bits)) - 1)) == 0;
 }
 
 /// Whether the scales have 8 bits and all products of value and scale are bf16 numbers (4 significant bits by 4, or 8
 /// by 1), except near the ends of the range of e8m0.
 inline bool products_fit(const quantized_source& q) {
   const scale_kind kind = q.format.scale;
-  if (ufp4::detail::scale_bytes(kind) != 1) return false;
+  if (scale_bytes(kind) != 1) return false;
   return has_short_values(q.format.grid, kind == scale_kind::e8m0 ? 8 : 4);
 }
 
 /// Scales whose products with all values of the grid are normal numbers.
 inline magnitude_range scales_in_range(const quantized_source& q) {
   const magnitude_range v = range_of(q.format.grid);
-  const int low = ufp4::detail::floor_log2(ufp4::detail::to_float(v.low));
-  const int high = ufp4::detail::floor_log2(ufp4::detail::to_float(v.high));
-  return {ufp4::detail::to_bits(ufp4::detail::exp2i(-126 - (low < 0 ? low : 0))),
-          ufp4::detail::to_bits(ufp4::detail::exp2i(127 - (high > 0 ? high : 0)))};
+  const int low = floor_log2(to_float(v.low));
+  const int high = floor_log2(to_float(v.high));
+  return {to_bits(exp2i(-126 - (low < 0 ? low : 0))), to_bits(exp2i(127 - (high > 0 ? high : 0)))};
 }
 /// Whether all elements of a block are 0. In mx formats such a block has the smallest scale.
 inline bool is_zero_block(const quantized_source& q, std::size_t row, std::size_t k) {
@@ -149,8 +142,8 @@ inline bool blocks_fit(const quantized_source& q, std::size_t row, std::size_t l
   for (std::size_t r = row; r < row + live; ++r)
     for (std::size_t at = k; at < k + depth; at += length) {
       const std::uint32_t bits = load_scale(q.scales, q.format.scale, q.scale_index(r, at / length));
-      const float scale = ufp4::detail::decode_scale(q.format.scale, bits);
-      if (!scales.accepts(ufp4::detail::magnitude_bits(scale)) && !is_zero_block(q, r, at)) return false;
+      const float scale = decode_scale(q.format.scale, bits);
+      if (!scales.accepts(magnitude_bits(scale)) && !is_zero_block(q, r, at)) return false;
     }
   return true;
 }

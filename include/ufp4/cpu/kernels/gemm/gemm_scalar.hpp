@@ -5,11 +5,9 @@
 // sum that is not finite is only a mark here: store_part computes that element again.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 inline constexpr std::size_t gemm_tile = 64;  ///< rows and columns of a tile of C: one task
 
@@ -23,10 +21,6 @@ struct gemm_scratch {
   alignas(64) float acc[gemm_tile * gemm_tile];
 };
 
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-
 /// acc = fma(d, fl(sA * sB), acc) for every block; d = dot(i, j, k) is the dot product of the block at column k.
 template <class Dot>
 void accumulate_blocks(const gemm_job& job, std::size_t rows, std::size_t cols, std::size_t depth, gemm_scratch& s,
@@ -35,7 +29,7 @@ void accumulate_blocks(const gemm_job& job, std::size_t rows, std::size_t cols, 
     for (std::size_t j = 0; j < cols; ++j) {
       float acc = s.acc[i * gemm_tile + j];
       const float *sa = s.scale[0] + i * panel_depth / 2, *sb = s.scale[1] + j * panel_depth / 2;
-      for (std::size_t k = 0; k < depth; k += job.block) acc = ufp4::detail::fma(dot(i, j, k), *sa++ * *sb++, acc);
+      for (std::size_t k = 0; k < depth; k += job.block) acc = fma(dot(i, j, k), *sa++ * *sb++, acc);
       s.acc[i * gemm_tile + j] = acc;
     }
 }
@@ -58,7 +52,7 @@ inline void accumulate_chain(const gemm_job& job, std::size_t rows, std::size_t 
   accumulate_blocks(job, rows, cols, depth, s, [&](std::size_t i, std::size_t j, std::size_t k) {
     const float *a = s.value[0] + i * panel_depth + k, *b = s.value[1] + j * panel_depth + k;
     float d = 0.0f;
-    for (std::size_t e = 0; e < job.block; ++e) d = ufp4::detail::fma(a[e], b[e], d);
+    for (std::size_t e = 0; e < job.block; ++e) d = fma(a[e], b[e], d);
     return d;
   });
 }
@@ -73,8 +67,7 @@ inline void transpose_panel(const panel& p, std::size_t block, gemm_scratch& s) 
       s.column_scale[b * gemm_tile + j] = j < p.rows ? s.scale[1][j * panel_depth / 2 + b] : 0.0f;
 }
 
-/// acc += d * (sA * sB) for every block, d a plain sum in K order. Scales stay apart from the values, so that a small
-/// one makes no value subnormal.
+/// acc += d * (sA * sB) for every block, d a plain sum in K order. Scales stay apart, so that they make none subnormal.
 inline void accumulate_fast(std::size_t block, std::size_t rows, std::size_t depth, gemm_scratch& s) {
   for (std::size_t i = 0; i < rows; ++i)
     for (std::size_t k = 0; k < depth; k += block) {

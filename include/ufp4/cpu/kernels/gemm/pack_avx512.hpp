@@ -15,15 +15,11 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>
 #include <ufp4/cpu/simd/avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 /// Vectors that belong together.
 template <std::size_t n>
@@ -41,8 +37,7 @@ UFP4_LANE u32 two_rows(const std::uint8_t* p, const std::uint8_t* other) {
       : "x"(load_as<bytes32>(p)), "m"(*reinterpret_cast<const bytes32*>(other)));
   return r;
 }
-/// Rows p + i * step and p + (i + 4) * step in the halves of four registers become, in each quarter,
-/// one dword of four rows.
+/// Rows p + i * step and p + (i + 4) * step in the halves of four registers become one dword of four rows a quarter.
 UFP4_LANE quad rows_by_four(const std::uint8_t* p, std::size_t step) {
   quad q;
 #pragma GCC unroll 4
@@ -132,7 +127,7 @@ struct scale_table {
 constexpr scale_table make_scale_table(scale_kind kind) {
   scale_table t{};
   for (std::uint32_t c = 0; c < 256; ++c) {
-    const std::uint32_t bits = ufp4::detail::to_bits(ufp4::detail::decode_scale(kind, c));
+    const std::uint32_t bits = to_bits(decode_scale(kind, c));
     t.low[c] = static_cast<std::uint8_t>(bits >> 16);
     t.high[c] = static_cast<std::uint8_t>(bits >> 24);
   }
@@ -198,12 +193,11 @@ inline void row_scales_of(const quantized_source& q, std::size_t row, std::size_
   for (; b < count; ++b) out[b] = scale_at(q, row, block + b, 1.0f);
 }
 
-/// Scales of blocks [block, block + count) of rows [row, row + live), live <= 16: out[b * 16 + r]. Row must be a
-/// multiple of 16 where the operand is interleaved.
+/// Scales of blocks [block, block + count) of rows [row, row + live), as codes_of takes rows: out[b * 16 + r].
 inline void scales_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
                       std::size_t count, float* out) {
   const scale_kind kind = q.format.scale;
-  const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(kind)), each = 32 / bytes;
+  const auto bytes = static_cast<std::size_t>(scale_bytes(kind)), each = 32 / bytes;
   if (q.interleaved) {
     const std::size_t first = q.scale_index(row, block);
     for (std::size_t b = 0; b < count; ++b) store(out + b * lanes, load_scales(kind, q.scales, first + b * lanes));
@@ -227,8 +221,7 @@ inline void scales_of(const quantized_source& q, std::size_t row, std::size_t li
   }
 }
 
-/// Prefetches the codes that codes_of will read next: the same rows further on, or the first `depth` k of the next
-/// sixteen rows.
+/// Prefetches the codes that codes_of reads next: the same rows further on, or the first `depth` k of the next sixteen.
 inline void prefetch_codes(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth) {
   const bool last = k + depth >= q.padded_cols;
   const std::size_t row_bytes = q.interleaved ? depth / 2 : q.padded_cols / 2;
@@ -238,17 +231,15 @@ inline void prefetch_codes(const quantized_source& q, std::size_t row, std::size
 }
 /// Rows of scales that sixteen rows have.
 inline std::size_t scale_row_count(const quantized_source& q) { return q.format.block.rows == 1 ? 16 : 1; }
-/// Where to prefetch scales of the next sixteen rows, in the order of memory, while those of `row` are read from block
-/// `block` on.
+/// Where to prefetch scales of the next sixteen rows, in the order of memory, while `row` is read from `block` on.
 inline const std::uint8_t* next_scales(const quantized_source& q, std::size_t row, std::size_t block) {
-  const auto bytes = static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+  const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
   return static_cast<const std::uint8_t*>(q.scales) +
          (q.scale_index(row, 0) + scale_row_count(q) * (q.blocks() + block)) * bytes;
 }
 inline void prefetch_scales(const quantized_source& q, std::size_t row, std::size_t block, std::size_t count) {
   const std::uint8_t* p = next_scales(q, row, block);
-  const std::size_t bytes =
-      count * scale_row_count(q) * static_cast<std::size_t>(ufp4::detail::scale_bytes(q.format.scale));
+  const std::size_t bytes = count * scale_row_count(q) * static_cast<std::size_t>(scale_bytes(q.format.scale));
   for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
 }
 
@@ -286,8 +277,8 @@ inline void store_sums(const gemm_job& job, const gemm_part& part, const float* 
     for (std::size_t j = 0; j < part.cols; j += lanes) {
       const std::size_t row = part.row + i, col = part.col + j, count = part.cols - j < lanes ? part.cols - j : lanes;
       const f32 v = load(acc + i * stride + j), left = rounded(v * by.a);
-      const u32 magnitude = as_bits(exact ? v : left) & ufp4::detail::magnitude_mask;
-      const u32 found = reinterpret_cast<u32>(magnitude - special.least >= ufp4::detail::infinity_bits - special.least);
+      const u32 magnitude = as_bits(exact ? v : left) & magnitude_mask;
+      const u32 found = reinterpret_cast<u32>(magnitude - special.least >= infinity_bits - special.least);
       if (any(found & reinterpret_cast<u32>(as_bits(v) != 0u))) {
         store_part(job, {row, 1, col, count}, acc + i * stride + j, lanes);
         continue;
@@ -300,8 +291,7 @@ inline void store_sums(const gemm_job& job, const gemm_part& part, const float* 
     }
 }
 
-}  // namespace avx512
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif

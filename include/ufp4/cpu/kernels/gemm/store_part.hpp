@@ -5,25 +5,18 @@
 // codes and scales (matrix/element_product.hpp). Sums that overflow stay infinite or NaN, so no other check is needed.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/kernel_tables.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
 #include <ufp4/matrix/element_product.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 inline constexpr std::size_t panel_depth = 512;  ///< K of a panel: a multiple of every block length and transform
 
-/// Rows [row, row + rows) and columns [k, k + depth) of one operand. A decoded panel has panel_depth elements a row,
-/// and panel_depth / 2 scales.
+/// Rows [row, row + rows), columns [k, k + depth); decoded, a row has panel_depth elements and half as many scales.
 struct panel {
   std::size_t row, rows, k, depth;
 };
-
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 /// decode[code] of every element of a panel.
 template <class T>
@@ -84,14 +77,14 @@ inline result_scales scales_of(const gemm_job& job) {
 struct special_range {
   std::uint32_t least;  ///< bits of the least magnitude that is not special
   static special_range of(const gemm_job& job) { return {job.mode == accumulate::exact_blocks ? 0 : min_normal_bits}; }
-  bool has(float x) const { return ufp4::detail::magnitude_bits(x) - least >= ufp4::detail::infinity_bits - least; }
+  bool has(float x) const { return magnitude_bits(x) - least >= infinity_bits - least; }
 };
 
 /// Whether a row has a block scale of NaN, or an element of NaN where it is not quantized.
 [[gnu::cold]] inline bool has_nan(const gemm_operand& side, std::size_t row) {
   if (side.is_quantized) {
     for (std::size_t b = 0; b < side.q.blocks(); ++b)
-      if (ufp4::detail::is_nan(scale_at(side.q, row, b, 1.0f))) return true;
+      if (is_nan(scale_at(side.q, row, b, 1.0f))) return true;
     return false;
   }
   float value[panel_depth];
@@ -99,7 +92,7 @@ struct special_range {
     const std::size_t left = side.padded_cols() - k, depth = left < panel_depth ? left : panel_depth;
     load_plain(side.plain, {row, 1, k, depth}, value);
     for (std::size_t e = 0; e < depth; ++e)
-      if (ufp4::detail::is_nan(value[e])) return true;
+      if (is_nan(value[e])) return true;
   }
   return false;
 }
@@ -107,7 +100,7 @@ struct special_range {
 /// The scaled result of one element, from codes and scales.
 [[gnu::cold]] inline float recomputed_result(const gemm_job& job, const result_scales& by, std::size_t row,
                                              std::size_t col) {
-  ufp4::detail::element_product product(job.mode, job.left.exact() && job.right.exact());
+  element_product product(job.mode, job.left.exact() && job.right.exact());
   float value[2][panel_depth], scale[2][panel_depth / 2];
   for (std::size_t k = 0; k < job.padded() && !product.is_nan_already(); k += panel_depth) {
     const std::size_t depth = job.padded() - k < panel_depth ? job.padded() - k : panel_depth;
@@ -127,18 +120,16 @@ struct special_range {
                                                 std::size_t col, const float* acc, std::size_t count, float* out) {
   bool row_is_read = false, row_is_nan = false;
   for (std::size_t j = 0; j < count; ++j) {
-    if (ufp4::detail::is_finite(acc[j])) {
-      out[j] = ufp4::detail::scaled_sum(job.mode, acc[j], job.alpha, by.a, by.tensor_b);
+    if (is_finite(acc[j])) {
+      out[j] = scaled_sum(job.mode, acc[j], job.alpha, by.a, by.tensor_b);
       continue;
     }
     if (!row_is_read) row_is_nan = has_nan(job.left, row), row_is_read = true;
-    out[j] =
-        row_is_nan || has_nan(job.right, col + j) ? ufp4::detail::quiet_nan : recomputed_result(job, by, row, col + j);
+    out[j] = row_is_nan || has_nan(job.right, col + j) ? quiet_nan : recomputed_result(job, by, row, col + j);
   }
 }
 
-/// Results of `count` sums, those of C from (row, col) on. A loop without branches, then a second one if some are
-/// special.
+/// Results of `count` sums, those of C from (row, col) on. A loop without branches, then another if some are special.
 inline void scale_results(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col,
                           const float* acc, std::size_t count, float* out) {
   const special_range special = special_range::of(job);
@@ -162,12 +153,11 @@ inline void store_part(const gemm_job& job, const gemm_part& part, const float* 
       const std::size_t count = part.cols - first < chunk ? part.cols - first : chunk;
       const std::size_t row = part.row + i, col = part.col + first;
       scale_results(job, by, row, col, acc + i * stride + first, count, line);
-      ufp4::detail::settle(line);
+      settle(line);
       if (job.bias != nullptr)
         for (std::size_t j = 0; j < count; ++j) line[j] = line[j] + job.bias[job.swapped ? row : col + j];
       if (job.beta != 0.0f)
-        for (std::size_t j = 0; j < count; ++j)
-          line[j] = ufp4::detail::fma(job.beta, load_element(job.out, row, col + j), line[j]);
+        for (std::size_t j = 0; j < count; ++j) line[j] = fma(job.beta, load_element(job.out, row, col + j), line[j]);
       store_row(job.out, row, col, count, line);
     }
 }

@@ -6,14 +6,11 @@
 //
 // | record        | (job, live): bytes of one packed block of `live` rows                                          |
 // | pack_row      | (job, row, r, live, out): row r of a tile into the records of all its blocks                   |
-// | slice         | slice(job, columns, memory), then read(k, depth): a panel of columns, for a range of K. It has  |
-// |               | depth_of(rows), K of a slice in a part of so many rows, a multiple of 256; bytes(job, rows) of |
-// |               | `memory`                                                                                       |
-// | multiply_tile | (slice, live, first, left, acc): adds a slice's products to `live` x 16 sums; `first`: of the  |
-// |               | part's tiles                                                                                   |
+// | slice         | slice(job, columns, memory), then read(k, depth): a panel of columns, for a range of K. It has |
+// |               | depth_of(rows): its K in a part of so many rows, a multiple of 256; bytes(job, rows) of memory |
+// | multiply_tile | (slice, live, first, left, acc): adds products to live x 16 sums; first: the part's first tile |
 //
-// column_slice: such a slice of codes. The first tile of rows decodes in registers, and keeps the values for the
-// others. Products has:
+// column_slice: such a slice of codes, which the first tile of rows decodes in registers and keeps. Products has:
 //
 // | values, most, few_most   | vectors of eight k; K of a slice, with more rows than a tile has and without        |
 // | table(job), unit(job)    | of the codes; a constant for the tile                                               |
@@ -22,67 +19,58 @@
 
 #if defined(__x86_64__)
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
-#include <utility>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE {
-namespace avx512 {
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 inline constexpr std::size_t tile_rows = 8;
 
 template <class Kernel>
 struct streamed_gemm {
-  static constexpr std::size_t rows = tile_rows, cols = lanes, line = 64;
-  static constexpr std::size_t up(std::size_t n) { return (n + line - 1) / line * line; }
+  static constexpr std::size_t tile_rows = avx512::tile_rows, tile_cols = lanes;
 
+  static bool takes(const gemm_job& job) { return Kernel::takes(job); }
   /// Bytes of a tile with `live` rows.
   static std::size_t tile_bytes(const gemm_job& job, std::size_t live) {
     return live == 0 ? 0 : up(job.padded() / job.block * Kernel::record(job, live));
   }
   /// The position of column k of the tile that begins at row i.
   static std::size_t place(const gemm_job& job, std::size_t i, std::size_t live, std::size_t k) {
-    return tile_bytes(job, rows) * (i / rows) + k / job.block * Kernel::record(job, live);
+    return tile_bytes(job, tile_rows) * (i / tile_rows) + k / job.block * Kernel::record(job, live);
   }
   static std::size_t left_bytes(const gemm_job& job, std::size_t count) {
-    return tile_bytes(job, rows) * (count / rows) + tile_bytes(job, count % rows);
+    return tile_bytes(job, tile_rows) * (count / tile_rows) + tile_bytes(job, count % tile_rows);
   }
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t count, std::byte* out) {
-    for (std::size_t i = 0; i < count; i += rows) {
-      const std::size_t live = count - i < rows ? count - i : rows;
+    for (std::size_t i = 0; i < count; i += tile_rows) {
+      const std::size_t live = count - i < tile_rows ? count - i : tile_rows;
       for (std::size_t r = 0; r < live; ++r) Kernel::pack_row(job, row + i + r, r, live, out + place(job, i, live, 0));
     }
   }
 
   static std::size_t scratch_bytes(const gemm_job& job, std::size_t count) {
-    return up(count * cols * sizeof(float)) + Kernel::slice::bytes(job, count);
+    return up(count * lanes * sizeof(float)) + Kernel::slice::bytes(job, count);
   }
   static void multiply_panel(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
     const std::size_t most = Kernel::slice::depth_of(part.rows);
     auto* acc = reinterpret_cast<float*>(scratch);
-    for (std::size_t i = 0; i < part.rows * cols; ++i) acc[i] = 0.0f;
-    typename Kernel::slice slice(job, part, scratch + up(part.rows * cols * sizeof(float)));
+    for (std::size_t i = 0; i < part.rows * lanes; ++i) acc[i] = 0.0f;
+    typename Kernel::slice slice(job, part, scratch + up(part.rows * lanes * sizeof(float)));
     for (std::size_t k = 0; k < job.padded(); k += most) {
       slice.read(k, job.padded() - k < most ? job.padded() - k : most);
-      for (std::size_t i = 0; i < part.rows; i += rows) {
-        const std::size_t live = part.rows - i < rows ? part.rows - i : rows;
-        Kernel::multiply_tile(slice, live, i == 0, left + place(job, i, live, k), acc + i * cols);
+      for (std::size_t i = 0; i < part.rows; i += tile_rows) {
+        const std::size_t live = part.rows - i < tile_rows ? part.rows - i : tile_rows;
+        Kernel::multiply_tile(slice, live, i == 0, left + place(job, i, live, k), acc + i * lanes);
       }
     }
-    store_sums(job, part, acc, cols);
+    store_sums(job, part, acc, lanes);
   }
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
-    for (std::size_t j = 0; j < part.cols; j += cols)
-      multiply_panel(job, {part.row, part.rows, part.col + j, part.cols - j < cols ? part.cols - j : cols}, left,
+    for (std::size_t j = 0; j < part.cols; j += lanes)
+      multiply_panel(job, {part.row, part.rows, part.col + j, part.cols - j < lanes ? part.cols - j : lanes}, left,
                      scratch);
-  }
-
-  static bool takes(const gemm_job& job) { return Kernel::takes(job); }
-  static constexpr gemm_kernel row(isa tier, const char* name, std::size_t step, std::size_t part_rows) {
-    return loop_kernel<streamed_gemm, streamed_gemm>(tier, name, step, part_rows, 256);
   }
 };
 
@@ -161,8 +149,7 @@ class column_slice {
   std::uint8_t* staged_;
 };
 
-}  // namespace avx512
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
 
 #endif

@@ -3,8 +3,7 @@
 //
 // Needs the names of simd/, and hadamard_regs: how many registers of a run are transformed at once. A stage of a stride
 // below `lanes` is one exchange and one fma with +-1, which rounds a + b and a - b as the scalar code does, zeros
-// included; the other stages combine registers. A run of more registers is transformed in parts, then across the parts
-// while they are in the first-level cache.
+// included; other stages combine registers. A longer run is transformed in parts, then across them in the cache.
 
 /// Constants of a call: `flip` is xored into the input, `factor` multiplies the output. The inverse has its signs in
 /// the factors: a product with -c is the negated product.
@@ -21,7 +20,7 @@ struct hadamard_constants {
     }
     const u32 c = as_bits(broadcast(hadamard_factor(t.n)));
     for (std::size_t j = 0; j < t.n; j += lanes) {
-      const u32 minus = (broadcast(t.signs[j / 32] >> j % 32) << to_top) & ufp4::detail::sign_mask;
+      const u32 minus = (broadcast(t.signs[j / 32] >> j % 32) << to_top) & sign_mask;
       store(flip + j, inverse ? u32{} : minus);
       store(factor + j, inverse ? c ^ minus : c);
     }
