@@ -7,7 +7,6 @@
 #pragma once
 
 #include <ufp4/analysis/measure.hpp>
-#include <ufp4/dequantize.hpp>
 #include <ufp4/gemm_grouped.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {

@@ -27,8 +27,7 @@ concept element_format = std::is_trivially_copyable_v<T> && sizeof(T) == 1 && st
                            { T::exact_products } -> std::convertible_to<bool>;
                          };
 
-/// A type of block scales as a value, for kernels that take the format as data. The set is closed, because every kernel
-/// handles each type.
+/// A type of block scales as data, for kernels. The set is closed, because every kernel handles each type.
 enum class scale_kind : std::uint8_t { f32, bf16, e4m3, ue5m3, e8m0 };
 /// Its scale_traits.
 template <scale_kind value>

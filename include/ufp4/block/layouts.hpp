@@ -10,9 +10,7 @@
 // Source of the swizzle: cuBLAS documentation, "1D block scaling factors layout".
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <ufp4/detail/compiler.hpp>
+#include <ufp4/block/packing.hpp>
 
 namespace ufp4::inline UFP4_CODE {
 
@@ -52,8 +50,7 @@ constexpr void split_halves(const std::uint8_t* packed, std::size_t blocks, std:
   for (std::size_t b = 0; b < blocks; ++b)
     for (std::size_t j = 0; j < bytes; ++j) {
       const std::uint8_t* block = packed + b * bytes;
-      const auto code = [block](std::size_t k) { return block[k / 2] >> (4 * (k & 1)) & 15; };
-      out[b * bytes + j] = static_cast<std::uint8_t>(code(j) | code(j + bytes) << 4);
+      out[b * bytes + j] = static_cast<std::uint8_t>(code_at(block, j) | code_at(block, j + bytes) << 4);
     }
 }
 

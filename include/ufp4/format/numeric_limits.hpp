@@ -1,8 +1,7 @@
 // ufp4 - std::numeric_limits of fp4<...>, int4, e4m3, ue5m3, e8m0, bf16 and fp16.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every member follows the definition of the standard for the values of the type. None of these types has arithmetic,
-// so none is IEC 559, traps or wraps around.
+// Every member follows the standard's definition. No type has arithmetic, so none is IEC 559, traps or wraps around.
 //
 // | type      | signed | digits | denorm_min | min    | lowest  | max    | epsilon | has            |
 // |-----------|--------|--------|------------|--------|---------|--------|---------|----------------|

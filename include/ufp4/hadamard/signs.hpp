@@ -89,9 +89,14 @@ class signed_hadamard {
   static constexpr auto length = static_cast<std::size_t>(n);
 
  public:
-  /// signs[j], of any arithmetic type, is d_j. Host code only.
+  /// signs[j], of any arithmetic type, is d_j. Host code only: std::array has no device code.
   template <class T = int>
-  constexpr explicit signed_hadamard(const std::array<T, length>& signs) : spec_(from(signs)) {}
+  UFP4_HOST_MEMBER constexpr explicit signed_hadamard(const std::array<T, length>& signs) {
+    for (std::uint32_t j = 0; j < n; ++j) {
+      if (signs[j] == T(-1)) spec_.signs[j / 32] |= 1u << (j % 32);
+      spec_.signs_valid = spec_.signs_valid && (signs[j] == T(1) || signs[j] == T(-1));
+    }
+  }
 
   constexpr signed_hadamard to_bf16() const {
     signed_hadamard copy = *this;
@@ -101,17 +106,7 @@ class signed_hadamard {
   UFP4_MEMBER constexpr transform_spec spec() const { return spec_; }
 
  private:
-  /// Host code only: std::array has no device code.
-  template <class T>
-  __attribute__((always_inline)) static constexpr transform_spec from(const std::array<T, length>& signs) {
-    transform_spec spec{.n = n};
-    for (std::uint32_t j = 0; j < n; ++j) {
-      if (signs[j] == T(-1)) spec.signs[j / 32] |= 1u << (j % 32);
-      spec.signs_valid = spec.signs_valid && (signs[j] == T(1) || signs[j] == T(-1));
-    }
-    return spec;
-  }
-  transform_spec spec_;
+  transform_spec spec_{.n = n};
 };
 
 /// The signs of Transformer Engine's transform with n = 16 (numerics 4).

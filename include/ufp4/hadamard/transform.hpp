@@ -5,7 +5,6 @@
 // the factor c_n last, one product (numerics 4). Bit-exact: every kernel is tested against these functions.
 #pragma once
 
-#include <ufp4/detail/bits.hpp>
 #include <ufp4/format/scales.hpp>
 #include <ufp4/hadamard/signs.hpp>
 

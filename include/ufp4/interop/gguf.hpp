@@ -13,11 +13,10 @@
 #pragma once
 
 #include <ufp4/block/layouts.hpp>
-#include <ufp4/interop/gguf_reader.hpp>
 #include <ufp4/interop/gguf_writer.hpp>
 #include <ufp4/interop/quantized_weight.hpp>
 
-namespace ufp4::interop::inline UFP4_TYPES {
+namespace ufp4::interop::inline UFP4_CODE {
 
 /// One of ggml's blocks: scales, then codes in split halves.
 struct ggml_block {
@@ -25,10 +24,8 @@ struct ggml_block {
   std::size_t elements, scales;  ///< one scale for elements / scales elements
   std::uint8_t scale_mask;       ///< bits of a scale that ggml reads
 
-  /// Of a block.
-  constexpr std::size_t bytes() const { return scales + elements / 2; }
-  /// Elements that share a scale.
-  constexpr std::size_t length() const { return elements / scales; }
+  constexpr std::size_t bytes() const { return scales + elements / 2; }  ///< of a block
+  constexpr std::size_t length() const { return elements / scales; }     ///< elements that share a scale
   /// Bytes of a row of `cols` elements, a multiple of `elements`.
   constexpr std::size_t row_bytes(std::size_t cols) const { return cols / elements * bytes(); }
 };
@@ -40,10 +37,6 @@ constexpr const ggml_block* find_ggml_block(const format_spec& format) {
   if (format == spec_of<mxfp4>) return &ggml_blocks[0];
   return format == spec_of<nvfp4> || format == spec_of<ggml_nvfp4> ? &ggml_blocks[1] : nullptr;
 }
-
-}  // namespace ufp4::interop::inline UFP4_TYPES
-
-namespace ufp4::interop::inline UFP4_CODE {
 
 /// Row i of a quantized matrix as ggml's blocks, find_ggml_block(q.spec())->row_bytes(q.cols()) bytes. The format must
 /// have such blocks and the row be a whole number of them.
@@ -125,13 +118,12 @@ inline stored_weight find_weight(gguf_reader& file, const std::string& name, con
     file.fail("tensor " + printable(name) + " has a tensor scale, " + ggml_scale_name(printable(name)) +
               "; it can be read as nvfp4");
   file.fail(tensor_text(*weight.codes) + ", not a matrix of " +
-            (format == spec_of<mxfp4>             ? "MXFP4"
-             : find_ggml_block(format) != nullptr ? "NVFP4"
-                                                  : "this format"));
+            (find_ggml_block(format) == nullptr ? "this format"
+             : format == spec_of<mxfp4>         ? "MXFP4"
+                                                : "NVFP4"));
 }
 
-/// Rows first .. first + out.rows() - 1 of a weight into a matrix of its format, columns and transform.
-/// std::invalid_argument as check_weight_rows.
+/// Rows first .. first + out.rows() - 1 of a weight. std::invalid_argument as check_weight_rows.
 inline void read_weight_rows(gguf_reader& file, const stored_weight& weight, std::size_t first, quantized_memory& out) {
   check_weight_rows(weight, first, out);
   out.set_tensor_scale(weight.tensor_scale);

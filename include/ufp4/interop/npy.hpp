@@ -8,8 +8,6 @@
 /// C order is written. Source: NumPy, numpy.lib.format.
 #pragma once
 
-#include <algorithm>
-#include <iterator>
 #include <ufp4/interop/json_cursor.hpp>
 #include <ufp4/interop/output_file.hpp>
 #include <ufp4/interop/tensor_file.hpp>
@@ -82,7 +80,7 @@ class npy_reader : public tensor_file {
     if (std::string_view(begin, sizeof begin) != magic) fail("is not a .npy file: it does not begin with \\x93NUMPY");
     if (file_.size() < 10) fail("ends inside the .npy header");
     const std::uint64_t version = file_.read_number(6, 1);
-    if (version < 1 || version > 3) fail("has .npy version " + std::to_string(version) + "; 1 to 3 can be read");
+    if (version < 1 || version > 3) fail("has .npy version ", version, "; 1 to 3 can be read");
     const std::size_t length_bytes = version == 1 ? 2 : 4;
     const std::uint64_t text_begin = 8 + length_bytes;
     if (file_.size() < text_begin) fail("ends inside the .npy header");
@@ -91,8 +89,7 @@ class npy_reader : public tensor_file {
     place(parsed(header_text(text_begin, length, longest, "1048576 are read")), text_begin + length);
   }
 
-  /// The array.
-  const stored_tensor& array() const { return tensors_.front(); }
+  const stored_tensor& array() const { return tensors_.front(); }  ///< the array
 
  private:
   npy_header parsed(std::string_view text) const {

@@ -32,8 +32,7 @@ class safetensors_reader : public tensor_file {
     place(8 + length);
   }
 
-  /// The strings of "__metadata__".
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }  ///< the strings of "__metadata__"
 
  private:
   /// With the entry's begin and end as offset and bytes, which place() replaces.
@@ -56,8 +55,7 @@ class safetensors_reader : public tensor_file {
       const std::string label = "tensor " + printable(t.name);
       const std::uint64_t begin = t.offset, end = t.bytes;
       if (begin > end || end > data)
-        fail(label + ": data outside the file: bytes " + std::to_string(begin) + " to " + std::to_string(end) +
-             " of the data, which have " + std::to_string(data) + " bytes");
+        fail(label, ": data outside the file: bytes ", begin, " to ", end, " of the data, which have ", data, " bytes");
       last = (std::max)(last, end);
       t.offset = data_begin + begin;
       t.bytes = end - begin;
@@ -65,16 +63,13 @@ class safetensors_reader : public tensor_file {
       check_size(t, label + ": size mismatch: " + shape_text(t.shape) + " " + printable(t.type_name) + " values",
                  "its data_offsets span ", "");
     }
-    if (last != data)
-      fail("size mismatch: the header describes " + std::to_string(last) + " bytes of data, the file has " +
-           std::to_string(data));
+    if (last != data) fail("size mismatch: the header describes ", last, " bytes of data, the file has ", data);
   }
 
   std::map<std::string, std::string> metadata_;
 };
 
-/// Collects tensors, then writes them: wider types first, so that each is aligned to its size; in the order of add()
-/// among equals.
+/// Collects tensors, then writes them, wider types first, so that each is aligned to its size; else in order of add().
 class safetensors_writer {
  public:
   /// std::invalid_argument for a name that is already there and a type that the format does not have.

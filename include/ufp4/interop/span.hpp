@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ufp4/matrix/checks.hpp>
-#include <ufp4/matrix/matrix_view.hpp>
 
 namespace ufp4::interop::inline UFP4_CODE {
 

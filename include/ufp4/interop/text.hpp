@@ -37,8 +37,7 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// Whether the well-formed sequence `text` is a control character, a line separator, or a character that changes the
-/// direction of writing or hides text.
+/// Whether the well-formed `text` is a control character or a line separator, or hides text or changes its direction.
 inline bool is_control(std::string_view text) {
   constexpr std::uint32_t ranges[][2] = {{0, 0x1F},        {0x7F, 0x9F},     {0x61C, 0x61C},   {0x200B, 0x200F},
                                          {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xE0000, 0xE007F}};

@@ -15,36 +15,6 @@
 #include <ufp4/hadamard/signs.hpp>
 #include <utility>
 
-namespace ufp4::detail::inline UFP4_CODE {
-
-/// K rounded up to whole blocks and whole transform runs.
-constexpr std::size_t padded_length(std::size_t cols, const block_shape& block, const transform_spec& t) {
-  const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
-  return (cols + run - 1) / run * run;
-}
-/// Rejects with the reason that a function found, unless it found none.
-inline void check_none(const char* what, const char* reason) {
-  if (reason != nullptr) reject(concat(what, ": ", reason));
-}
-/// Checks the length of a transform_spec, which a program may have assembled.
-inline void check_length(const char* what, const transform_spec& t) {
-  expects(t.valid_length(), what, ": transform length must be 16, 32, 64, 128 or 256 (or 1 for none), got ", t.n);
-}
-/// rows * padded elements, or an error where a size_t cannot count them.
-inline std::size_t element_count(const char* what, std::size_t rows, std::size_t cols, std::size_t padded,
-                                 const transform_spec& t) {
-  check_length(what, t);
-  expects(padded >= cols && (padded == 0 || rows <= static_cast<std::size_t>(-1) / padded), what,
-          ": too many elements: ", rows, " x ", cols);
-  return rows * padded;
-}
-constexpr std::size_t scale_rows(std::size_t rows, const block_shape& block) {
-  const auto height = static_cast<std::size_t>(block.rows);
-  return (rows + height - 1) / height;
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
 namespace ufp4::inline UFP4_TYPES {
 
 /// The bytes of a quantized matrix.
@@ -72,6 +42,13 @@ struct quantized_storage {
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_TYPES {
+
+/// K rounded up to whole blocks and whole transform runs.
+UFP4_HOST_MEMBER constexpr std::size_t padded_length(std::size_t cols, const block_shape& block,
+                                                     const transform_spec& t) {
+  const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
+  return (cols + run - 1) / run * run;
+}
 
 /// Memory for n trivial objects, aligned to 64 bytes, not initialised. A copy copies the objects. Also instead of
 /// std::vector, which costs a compiler far more for each type.
@@ -159,6 +136,27 @@ class quantized_memory : public shaped {
 }  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
+
+/// Rejects with the reason that a function found, unless it found none.
+inline void check_none(const char* what, const char* reason) {
+  if (reason != nullptr) reject(concat(what, ": ", reason));
+}
+/// Checks the length of a transform_spec, which a program may have assembled.
+inline void check_length(const char* what, const transform_spec& t) {
+  expects(t.valid_length(), what, ": transform length must be 16, 32, 64, 128 or 256 (or 1 for none), got ", t.n);
+}
+/// rows * padded elements, or an error where a size_t cannot count them.
+inline std::size_t element_count(const char* what, std::size_t rows, std::size_t cols, std::size_t padded,
+                                 const transform_spec& t) {
+  check_length(what, t);
+  expects(padded >= cols && (padded == 0 || rows <= static_cast<std::size_t>(-1) / padded), what,
+          ": too many elements: ", rows, " x ", cols);
+  return rows * padded;
+}
+constexpr std::size_t scale_rows(std::size_t rows, const block_shape& block) {
+  const auto height = static_cast<std::size_t>(block.rows);
+  return (rows + height - 1) / height;
+}
 
 /// A transform in a message: "none", or "hadamard<16>".
 inline std::string transform_name(const transform_spec& t) { return t.n == 1 ? "none" : concat("hadamard<", t.n, ">"); }
@@ -256,8 +254,7 @@ class any_quantized_view : public detail::shaped {
   std::span<const std::byte> scales_;
 };
 
-/// The same, owning its memory (aligned to 64 bytes, not initialised). A copy copies; a moved-from one may only be
-/// destroyed or assigned to.
+/// The same, owning its memory (aligned to 64, uninitialised). A copy copies; destroy or assign to what was moved from.
 class any_quantized : public detail::quantized_memory {
  public:
   any_quantized() = default;

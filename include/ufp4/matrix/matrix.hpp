@@ -4,7 +4,6 @@
 // It is a matrix_view of its own elements, so every operation that accepts a view accepts it.
 #pragma once
 
-#include <cstring>
 #include <ufp4/matrix/any_quantized.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
 

@@ -5,7 +5,6 @@
 #if defined(__STDCPP_FLOAT16_T__) || defined(__STDCPP_BFLOAT16_T__)
 #include <stdfloat>
 #endif
-#include <ufp4/detail/compiler.hpp>
 #include <ufp4/format/scales.hpp>
 
 struct __half;  // of the GPU vendors' headers, which a user includes

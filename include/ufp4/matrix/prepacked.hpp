@@ -5,7 +5,6 @@
 // prepacked_layout. Made by prepack(); a right operand of quantized_gemm; unpack() is the inverse.
 #pragma once
 
-#include <cstring>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {

@@ -4,7 +4,6 @@
 // Typed wrappers of any_quantized.hpp, which defines the layout of codes and scales.
 #pragma once
 
-#include <cstring>
 #include <ufp4/matrix/any_quantized.hpp>
 
 namespace ufp4::detail::inline UFP4_TYPES {
@@ -34,8 +33,7 @@ class typed_memory : public quantized_memory {
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Codes and scales in the caller's memory, with shape, tensor scale and transform.
-/// Constructing one checks the sizes of the spans: std::invalid_argument names the one that does not fit.
+/// An any_quantized_view whose format is a type: codes and scales in the caller's memory.
 template <any_block_format Format>
 class quantized_view : public any_quantized_view {
  public:
@@ -59,8 +57,7 @@ class quantized_view : public any_quantized_view {
   }
 };
 
-/// The same, owning its memory (aligned to 64 bytes, not initialised). A copy copies; a moved-from matrix may only be
-/// destroyed or assigned to.
+/// An any_quantized whose format is a type: it owns its memory.
 template <any_block_format Format>
 class quantized_matrix : public detail::typed_memory<Format> {
  public:
@@ -163,15 +160,13 @@ quantized_matrix<typename Q::format> col_range(const Q& q, std::size_t first, st
 }
 
 /// The transpose of a matrix of square blocks, made from its codes: it has the bits of quantizing the transposed matrix
-/// with the same policies, unless rounding is stochastic. std::invalid_argument after a Hadamard transform, which runs
-/// along the columns.
+/// with the same policies, unless rounding is stochastic. std::invalid_argument after a Hadamard transform.
 template <quantized Q>
   requires(Q::format::block.rows > 1 && Q::format::block.rows == Q::format::block.cols)
-quantized_matrix<typename Q::format> transpose(const Q& q) {
-  detail::expects(q.transform().n == 1, "transpose: codes after a Hadamard transform cannot be transposed, n is ",
-                  q.transform().n);
+quantized_matrix<typename Q::format> transpose(const Q& in) {
+  detail::expects(in.transform().n == 1, "transpose: codes after a Hadamard transform cannot be transposed, n is ",
+                  in.transform().n);
   using F = typename Q::format;
-  const auto& in = q;
   quantized_matrix<F> out(in.cols(), in.rows());
   out.set_tensor_scale(in.tensor_scale());
   constexpr std::uint8_t zero = spec_of<F>.grid.code[spec_of<F>.grid.zero];

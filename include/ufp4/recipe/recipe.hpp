@@ -7,8 +7,7 @@
 //   dgrad  dX[T,K] = dY W                 2: dY    T x N    3: W^T   K x N
 //   wgrad  dW[N,K] = dY^T X               4: dY^T  N x T    5: X^T   K x T
 //
-// Edit any member for an ablation: r.wgrad.left.transform = {} removes the transform of dY^T.
-// The presets are in recipes.hpp; linear.hpp runs the GEMMs.
+// Edit any member for an ablation: r.wgrad.left.transform = {} removes the transform of dY^T. Presets: recipes.hpp.
 //
 // Part of a batch: a process that holds one cannot derive three things from its own tokens: how many tokens come before
 // them (stochastic rounding numbers its elements over the whole batch), which stream of random bits a part uses, and
@@ -38,9 +37,8 @@ void a_recipe_derives_the_seeds_of_its_operands();
 
 namespace ufp4::recipe::inline UFP4_TYPES {
 
-/// The seed of one role at one step of one layer: words 0 (low) and 1 (high) of Philox4x32-10 with the counter
-/// (step, layer, 0x52000000 + role) and the key `seed` (numerics 7). Roles 0, 1, 2 are the signs of fprop, dgrad,
-/// wgrad; 16 + i the random bits of operand i.
+/// The seed of a role at a step of a layer: words 0 (low) and 1 (high) of Philox4x32-10, key `seed`, counter (step,
+/// layer, 0x52000000 + role) (numerics 7). Roles 0 .. 2: the signs of fprop, dgrad, wgrad; 16 + i: operand i's bits.
 UFP4_HOST_MEMBER constexpr std::uint64_t derive(std::uint64_t seed, std::uint64_t step, std::uint32_t layer,
                                                 std::uint32_t role) {
   const philox_counter words = philox4x32(
@@ -164,8 +162,7 @@ struct training_recipe {
   bool redraw_signs_each_step = false;  ///< false: random signs depend on the layer and the GEMM, not on the step
   ufp4::accumulate accumulate = ufp4::accumulate::fast;  ///< of all three GEMMs
 
-  /// The recipe at one training step of one layer. The same arguments give the same bits, on every rank.
-  /// The operations reject a layer of 65536 or more.
+  /// The recipe at one training step of one layer, below 65536. The same arguments give the same bits on every rank.
   inline bound_recipe at(std::uint64_t step, std::uint32_t layer) const;
 
   /// Operand 0 .. 5 of the table above.
@@ -182,10 +179,9 @@ class bound_recipe {
   constexpr bound_recipe(const training_recipe& r, std::uint64_t step, std::uint32_t layer)
       : recipe_(r), step_(step), layer_(layer) {}
 
-  /// The arguments of training_recipe::at.
-  constexpr const training_recipe& recipe() const { return recipe_; }
-  constexpr std::uint64_t step() const { return step_; }    ///< training step
-  constexpr std::uint32_t layer() const { return layer_; }  ///< number of the layer
+  constexpr const training_recipe& recipe() const { return recipe_; }  ///< what was bound
+  constexpr std::uint64_t step() const { return step_; }               ///< training step
+  constexpr std::uint32_t layer() const { return layer_; }             ///< number of the layer
 
   /// The same recipe for a call that holds a part of the batch (token_shard).
   constexpr bound_recipe shard(const token_shard& place) const {
@@ -194,8 +190,7 @@ class bound_recipe {
     part.is_sharded_ = true;
     return part;
   }
-  /// Was a token_shard given?
-  constexpr bool is_sharded() const { return is_sharded_; }
+  constexpr bool is_sharded() const { return is_sharded_; }      ///< was a token_shard given?
   constexpr const token_shard& shard() const { return shard_; }  ///< an empty one by default
   /// The number in the whole batch of the call's part e; e itself without token_shard::part.
   constexpr std::uint32_t part(std::uint32_t e) const { return e < shard_.part.size() ? shard_.part[e] : e; }
