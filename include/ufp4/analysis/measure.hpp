@@ -73,8 +73,7 @@ struct sums {
   }
 };
 
-/// The number of columns, of `width`, that hold data in a matrix of `cols` columns: a transform spreads a ragged row
-/// over the rest of its n elements; other padding is zero.
+/// How many of `width` columns hold data if `cols` did before the transform, which fills up a ragged run of n elements.
 inline std::size_t live_columns(std::size_t cols, std::size_t width, std::size_t n) {
   const std::size_t reached = (cols + n - 1) / n * n;
   return reached < width ? reached : width;

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // quantize<compat::ggml_mxfp4>(x) returns a quantized_matrix<mxfp4> whose codes and scales are those of that project's
-// quantizer for finite input. A block with NaN or Inf has codes +0 and a NaN scale, as in every format here. Converters
-// for the storage layouts of the projects are in layouts.hpp. docs/compatibility.md names the version of each function
-// and lists the differences from the rules of ufp4.
+// quantizer for finite input. A block with NaN or Inf has codes +0 and a NaN scale, as in every format here.
+// layouts.hpp converts storage layouts. docs/compatibility.md lists the version of each function and all differences.
 //
 // | preset           | format                            | differs from the default of the format in                  |
 // |------------------|-----------------------------------|------------------------------------------------------------|

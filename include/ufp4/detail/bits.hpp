@@ -61,8 +61,7 @@ UFP4_HD constexpr std::uint32_t shift_right_even(std::uint32_t m, int shift, std
   return floor + (rest > half || (rest == half && (floor & 1u)) ? 1u : 0u);
 }
 
-/// Negative, zero or positive for |t| below, at or above the midpoint of two numbers, of which `upper` is farther from
-/// zero. In binary64: exact for numbers within a factor of 2^29.
+/// < 0, 0 or > 0 for |t| below, at or above the midpoint; upper is farther from zero. Exact within a factor of 2^29.
 UFP4_HD constexpr int against_midpoint(float lower, float upper, float t) {
   const double twice = 2.0 * static_cast<double>(t);
   const double sum = static_cast<double>(lower) + static_cast<double>(upper);

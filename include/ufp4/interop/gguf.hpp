@@ -38,8 +38,7 @@ constexpr const ggml_block* find_ggml_block(const format_spec& format) {
   return format == spec_of<nvfp4> || format == spec_of<ggml_nvfp4> ? &ggml_blocks[1] : nullptr;
 }
 
-/// Row i of a quantized matrix as ggml's blocks, find_ggml_block(q.spec())->row_bytes(q.cols()) bytes. The format must
-/// have such blocks and the row be a whole number of them.
+/// Row i of a matrix as ggml's blocks, which must be whole: find_ggml_block(q.spec())->row_bytes(q.cols()) bytes.
 inline void to_ggml_row(const any_quantized_view& q, std::size_t i, std::uint8_t* out) {
   const ggml_block& block = *find_ggml_block(q.spec());
   const std::uint8_t* codes = q.codes().data() + i * q.cols() / 2;
@@ -70,9 +69,8 @@ inline std::string ggml_scale_name(std::string_view weight) {
   return std::string(weight) + ".scale";
 }
 
-/// Adds a quantized matrix as ggml's blocks, of a format with two levels also its tensor scale. The memory must stay
-/// valid until the file is written. std::invalid_argument for a format without such blocks, columns that are not a
-/// multiple of the block, and a matrix with a transform.
+/// Adds a quantized matrix as ggml's blocks, and its tensor scale if it has one. The memory must stay valid until the
+/// file is written. std::invalid_argument for another format, columns not a multiple of the block, and a transform.
 inline void add_quantized(gguf_writer& out, const std::string& name, const any_quantized_view& q) {
   const ggml_block* const block = find_ggml_block(q.spec());
   const std::string shown = printable(name);
@@ -108,8 +106,7 @@ inline stored_weight find_weight(gguf_reader& file, const std::string& name) {
   return weight;
 }
 
-/// The same of a weight that must have that format. NVFP4 without a tensor scale is also read as nvfp4, with the tensor
-/// scale 1; NVFP4 with one is not read as ggml_nvfp4.
+/// The same of a weight that must have that format; NVFP4 without a tensor scale is also read as nvfp4, with scale 1.
 inline stored_weight find_weight(gguf_reader& file, const std::string& name, const format_spec& format) {
   stored_weight weight = find_weight(file, name);
   if (weight.format == spec_of<ggml_nvfp4> && format == spec_of<nvfp4>) weight.format = format;

@@ -1,7 +1,6 @@
 // ufp4 - reading GGUF files: metadata and tensors.
 // SPDX-License-Identifier: Apache-2.0
-/// Versions 2 and 3, little-endian. String and integer values are kept, other values are skipped. Tensors of types that
-/// are not in ggml_types are listed without a size.
+/// Versions 2 and 3, little-endian. Strings and integers are kept. Types not in ggml_types are listed without a size.
 ///
 /// | part         | content                                                                                           |
 /// |--------------|---------------------------------------------------------------------------------------------------|

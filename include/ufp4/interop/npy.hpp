@@ -3,9 +3,8 @@
 /// \x93NUMPY, the version as two bytes, the length of the header in 2 bytes (4 from version 2.0 on), the header, the
 /// data. The header is a Python dictionary {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } and spaces.
 ///
-/// descr: '<f4', '<f2', '|u1', '|i1', and '<V2' or '|V2', two bytes without a type, which NumPy writes for
-/// ml_dtypes.bfloat16 (array.view(ml_dtypes.bfloat16) after loading). Fortran order is read in up to two dimensions;
-/// C order is written. Source: NumPy, numpy.lib.format.
+/// descr: '<f4', '<f2', '|u1', '|i1', and '<V2' or '|V2', which NumPy writes for ml_dtypes.bfloat16 (read it back with
+/// array.view). Fortran order is read in up to two dimensions; C order is written. Source: NumPy, numpy.lib.format.
 #pragma once
 
 #include <ufp4/interop/json_cursor.hpp>

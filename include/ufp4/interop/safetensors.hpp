@@ -49,8 +49,7 @@ inline void add_quantized(safetensors_writer& out, const std::string& name, cons
   add_quantized(out, name, q, usual_layout(q.spec()));
 }
 
-/// Whether the file describes the weight in the ufp4 layout and has at least one of its tensors. A metadata string that
-/// remained when another program removed the weight does not count.
+/// Whether the file describes the weight in the ufp4 layout and has a tensor of it: the string may outlive the weight.
 inline bool has_own_layout(const safetensors_reader& file, const std::string& name) {
   if (!file.metadata().contains(own_mark + name)) return false;
   const quantized_names own = names_of(name, tensor_layout::ufp4);

@@ -6,8 +6,7 @@
 
 namespace ufp4::interop::inline UFP4_CODE {
 
-/// All elements of x as a row-major matrix, to read or, where T is not const, to write. std::invalid_argument unless
-/// x has rows * cols elements. The view refers to x's memory.
+/// x's memory as a row-major matrix, writable unless T is const. std::invalid_argument unless rows * cols is x's size.
 template <class T, std::size_t extent>
   requires matrix_scalar<T>
 matrix_view<T> view(std::span<T, extent> x, std::size_t rows, std::size_t cols) {

@@ -144,8 +144,7 @@ tensor_source source_of(const matrix_view<T>& x) {
           }};
 }
 
-/// Bytes in memory as a tensor of that type and shape. The memory must stay valid until the file is written.
-/// std::invalid_argument if the shape has no byte count.
+/// Bytes in memory, valid until the file is written, as a tensor. std::invalid_argument if the shape has no byte count.
 inline tensor_source source_of(number_type type, std::vector<std::uint64_t> shape, const void* data) {
   const auto bytes = byte_count(type, shape);
   expects(bytes.has_value(), "source_of: no byte count for this type and shape: ", shape_text(shape));

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row; scales
-// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows. The types with a format as a
-// template argument (quantized_matrix.hpp) are wrappers of these.
+// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows.
 #pragma once
 
 #include <cstring>
@@ -50,8 +49,7 @@ UFP4_HOST_MEMBER constexpr std::size_t padded_length(std::size_t cols, const blo
   return (cols + run - 1) / run * run;
 }
 
-/// Memory for n trivial objects, aligned to 64 bytes, not initialised. A copy copies the objects. Also instead of
-/// std::vector, which costs a compiler far more for each type.
+/// Memory for n trivial objects, aligned to 64 bytes, uninitialised. A copy copies. Compiles faster than std::vector.
 template <class T>
 class buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -218,8 +216,7 @@ inline void copy_columns(const void* from, std::size_t pitch, std::size_t first,
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// A quantized matrix in a caller's memory, its format as data. Constructing one checks the sizes of the spans:
-/// std::invalid_argument names the one that does not fit.
+/// A quantized matrix in a caller's memory, its format as data.
 class any_quantized_view : public detail::shaped {
  public:
   any_quantized_view() = default;
@@ -279,8 +276,7 @@ class any_quantized : public detail::quantized_memory {
   friend class quantized_matrix;
 };
 
-/// The bytes of rows x cols elements in a format, after a transform. Throws std::invalid_argument for an invalid format
-/// or transform, and if the number of elements overflows.
+/// Bytes of rows x cols elements in a format after a transform. std::invalid_argument if invalid, or if they overflow.
 UFP4_HOST_MEMBER inline quantized_size storage_size(const format_spec& format, std::size_t rows, std::size_t cols,
                                                     const transform_spec& applied = {}) {
   return detail::storage_of("storage_size", {format, 1, rows, cols, applied});

@@ -50,8 +50,7 @@ template <class T>
 concept matrix_scalar = requires { matrix_element<std::remove_const_t<T>>::kind; } &&
                         sizeof(T) == (matrix_element<std::remove_const_t<T>>::kind == dtype::f32 ? 4 : 2);
 
-/// rows x cols elements at data[i * row_stride + j * col_stride]; strides count elements and may be negative. Owns
-/// nothing. Without strides the matrix is packed, row-major.
+/// rows x cols elements at data[i * row_stride + j * col_stride], not owned. Strides are in elements, of any sign.
 template <class T>
 class matrix_view {
  public:

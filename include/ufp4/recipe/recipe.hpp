@@ -62,8 +62,7 @@ struct rounding_choice {
   friend constexpr bool operator==(const rounding_choice&, const rounding_choice&) = default;
 };
 
-/// `{}` for none (the default), random_hadamard<n>{}, hadamard<n>{} or signed_hadamard<n>(signs), each with or without
-/// .to_bf16(). Both operands of a GEMM need the same transform.
+/// `{}` for none (the default), or a transform of signs.hpp, with or without .to_bf16(); the same for both operands.
 struct transform_choice {
   enum class kind : std::uint8_t { none, random, given };  ///< where the signs come from
   kind what = kind::none;  ///< random: the recipe draws the signs; given: they are in spec
@@ -102,10 +101,9 @@ struct rule_choice : scale_rule_spec {
 ///
 ///   operand_policy{.format = spec_of<nvfp4>, .rounding = stochastic{}, .transform = random_hadamard<16>{}}
 ///
-/// A recipe derives the seeds of its operands from its own seed, the step and the layer (numerics 7): a policy object
-/// with a seed would have no effect and does not compile. A scale rule of the user's own is code, not data: recipes
-/// take the library's rules. What does not go together (a rule for another scale type, a transform with square blocks)
-/// is an error of the linear operations, before they write anything.
+/// A recipe derives its operands' seeds from its own seed, the step and the layer (numerics 7): a policy object with a
+/// seed does not compile. Scale rules are the library's: a user's is code, not data. What does not go together (a rule
+/// for another scale type, a transform with square blocks) is an error of the linear operations before they write.
 struct operand_policy {
   format_spec format = {};  ///< `spec_of<nvfp4>`; its blocks extend along the GEMM's contraction axis
   bool quantized = true;    ///< false: the operand is rounded to bf16 and transformed; the other members do not apply
