@@ -18,9 +18,7 @@ struct transform_spec {
   std::uint32_t signs[8] = {};  ///< d_j is bit j % 32 of word j / 32
 
   /// Whether n is one of the lengths above.
-  UFP4_MEMBER constexpr bool valid_length() const {
-    return n == 1 || n == 16 || n == 32 || n == 64 || n == 128 || n == 256;
-  }
+  UFP4_MEMBER constexpr bool valid_length() const { return n == 1 || (n >= 16 && n <= 256 && (n & (n - 1)) == 0); }
   /// Whether d_j = -1.
   UFP4_MEMBER constexpr bool negative(unsigned j) const { return (signs[j / 32] >> (j % 32) & 1u) != 0; }
   UFP4_MEMBER constexpr transform_spec spec() const { return *this; }

@@ -114,10 +114,8 @@ inline stored_weight find_weight(gguf_reader& file, const std::string& name, con
   if (weight.format == spec_of<nvfp4> && format == spec_of<ggml_nvfp4>)
     file.fail("tensor " + printable(name) + " has a tensor scale, " + ggml_scale_name(printable(name)) +
               "; it can be read as nvfp4");
-  file.fail(tensor_text(*weight.codes) + ", not a matrix of " +
-            (find_ggml_block(format) == nullptr ? "this format"
-             : format == spec_of<mxfp4>         ? "MXFP4"
-                                                : "NVFP4"));
+  const char* const blocks = format == spec_of<mxfp4> ? "MXFP4" : "NVFP4";
+  file.fail(tensor_text(*weight.codes), ", not a matrix of ", find_ggml_block(format) ? blocks : "this format");
 }
 
 /// Rows first .. first + out.rows() - 1 of a weight. std::invalid_argument as check_weight_rows.

@@ -104,8 +104,7 @@ class npy_reader : public tensor_file {
       if (descr == known.descr) return known.type;
     const std::string shown = "'" + printable(descr) + "'";
     if (descr.starts_with('>'))
-      fail("is big-endian (" + shown + "); save it in little-endian order, as '" + (descr == ">f2" ? "<f2" : "<f4") +
-           "'");
+      fail("is big-endian (", shown, "); save it in little-endian order, as '", descr == ">f2" ? "<f2" : "<f4", "'");
     const bool converts = descr.size() > 1 && std::string_view("bfiu").find(descr[1]) != std::string_view::npos;
     fail("holds values of type " + shown +
          "; float32 ('<f4'), float16 ('<f2'), bfloat16 ('<V2'), uint8 ('|u1') and int8 ('|i1') can be read" +
@@ -131,8 +130,7 @@ class npy_reader : public tensor_file {
 
 /// Writes one array in C order. std::invalid_argument for other types than those above.
 inline void write_npy(const std::string& path, const tensor_source& array) {
-  const auto* const known =
-      std::find_if(std::begin(npy_types), std::end(npy_types), [&](const npy_type& t) { return t.type == array.type; });
+  const auto* const known = std::ranges::find(npy_types, array.type, &npy_type::type);
   expects(known != std::end(npy_types), "write_npy: unsupported type: the array is not of float32, float16, ",
           "bfloat16, uint8 or int8");
   expects(byte_count(array.type, array.shape).has_value(), "write_npy: array too large: ", shape_text(array.shape),

@@ -27,7 +27,11 @@ class safetensors_reader : public tensor_file {
     const auto header = parse_safetensors_header(header_text(8, length, 100'000'000, "the format allows 100000000"));
     if (!header) fail("has a header that is not a JSON object of tensors with dtype, shape and data_offsets");
     for (const auto& [key, value] : header->metadata) metadata_[key] = value;
-    for (const safetensors_entry& entry : header->tensors) tensors_.push_back(described(entry));
+    for (const auto& [name, dtype, shape, begin, end] : header->tensors) {  // place() replaces begin and end
+      const number_type type = number_type_named(dtype);
+      tensors_.push_back(
+          {name, dtype, type < number_type::mxfp4 ? type : number_type::other, false, shape, begin, end});
+    }
     sort_tensors();
     place(8 + length);
   }
@@ -35,19 +39,6 @@ class safetensors_reader : public tensor_file {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }  ///< the strings of "__metadata__"
 
  private:
-  /// With the entry's begin and end as offset and bytes, which place() replaces.
-  static stored_tensor described(const safetensors_entry& entry) {
-    stored_tensor t;
-    t.name = entry.name;
-    t.type_name = entry.dtype;
-    t.shape = entry.shape;
-    t.offset = entry.begin;
-    t.bytes = entry.end;
-    const number_type type = number_type_named(entry.dtype);
-    if (type < number_type::mxfp4) t.type = type;
-    return t;
-  }
-
   void place(std::uint64_t data_begin) {
     const std::uint64_t data = file_.size() - data_begin;
     std::uint64_t last = 0;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <ufp4/detail/compiler.hpp>
@@ -44,8 +43,7 @@ inline bool is_control(std::string_view text) {
   const std::size_t length = text.size();
   auto code = static_cast<std::uint32_t>(static_cast<unsigned char>(text[0]) & (length == 1 ? 0x7Fu : 0x7Fu >> length));
   for (const char c : text.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3Fu);
-  return std::any_of(std::begin(ranges), std::end(ranges),
-                     [code](const auto& range) { return code >= range[0] && code <= range[1]; });
+  return std::ranges::any_of(ranges, [code](const auto& range) { return code >= range[0] && code <= range[1]; });
 }
 
 /// `text` for messages: bytes that are not UTF-8 and control characters (is_control) become '?', and the text is cut
