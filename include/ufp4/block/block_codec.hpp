@@ -95,11 +95,10 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// A coder converts one block of values to codes and a scale: block_coder, or the coder of a preset (compat.hpp).
 ///
-/// | format, tensor    | data members, set before the first block: the format and its tensor constants               |
-/// | constants(f, a)   | static: the tensor constants of format f for a tensor amax a                                |
-/// | operator()        | (values, index, row_step, codes, report): writes one code in a byte, in the shape of the    |
-/// |                   | values, adds to the report and returns the bits of the block scale. `index` is the element  |
-/// |                   | index of the first value (numerics 3); the next row begins at index + row_step              |
+/// | format, tensor  | data members, set before the first block: the format and its tensor constants                  |
+/// | constants(f, a) | static: the tensor constants of format f for a tensor amax a                                   |
+/// | operator()      | (values, index, row_step, codes, report): writes codes, one a byte, as the values lie; adds to |
+/// |                 | report, returns the scale's bits. Row r begins at element index + r * row_step (numerics 3)    |
 ///
 /// A coder is a function of its arguments alone, called on several threads at a time, and on a GPU if it is __device__.
 template <class C>

@@ -14,8 +14,7 @@
 // | ggml_mxfp4       | mxfp4                             | log2 rounded to binary32; ties toward zero; no -0          |
 // | ggml_nvfp4       | block_format<fp4<E2M1>, e4m3, 16> | one level; its own scale rounding; nearest by search       |
 // | te_nvfp4         | nvfp4                             | a block with scale 0 has the codes of x * FLT_MAX          |
-// | torchao_nvfp4    | nvfp4                             | tensor scale P = fl(global_amax / 2688); block scales      |
-// |                  |                                   | of at least 2^-6; codes of x * fl(fl(1/P) / s)             |
+// | torchao_nvfp4    | nvfp4                             | P = fl(global_amax / 2688); s >= 2^-6; x * fl(fl(1/P) / s) |
 #pragma once
 
 #include <ufp4/block/block_codec.hpp>

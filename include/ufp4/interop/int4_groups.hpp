@@ -77,11 +77,8 @@ inline int4_groups read_group_scales(safetensors_reader& file, const std::string
   w.rows = static_cast<std::size_t>(outputs);
   w.cols = static_cast<std::size_t>(awq ? codes.shape[0] : 8 * codes.shape[0]);
   w.groups = static_cast<std::size_t>(groups);
-  std::vector<float> by_group(w.groups * w.rows);
-  file.read_rows(scales, 0, matrix_view<float>(by_group.data(), w.groups, w.rows));
-  w.scales.resize(by_group.size());
-  for (std::size_t g = 0; g < w.groups; ++g)
-    for (std::size_t n = 0; n < w.rows; ++n) w.scales[n * w.groups + g] = by_group[g * w.rows + n];
+  w.scales.resize(w.rows * w.groups);
+  file.read_rows(scales, 0, ufp4::transpose(matrix_view<float>(w.scales.data(), w.rows, w.groups)));
   return w;
 }
 

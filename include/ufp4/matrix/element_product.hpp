@@ -5,12 +5,9 @@
 // overflow although the result does not. A sum that overflowed is infinite or NaN at the end, whatever is added later.
 // So a kernel, when it stores its sums, computes those that are not finite again with this class.
 //
-// | exact_blocks      | the bits of numerics 6: acc = fma(d, fl(sA * sB), acc), a block with d = 0 contributes +0 |
-// |                   | also if the product of its scales is not finite                                           |
-// | fast, folded_bf16 | the same acc where it is finite; otherwise a sum in binary64, whose range no product of   |
-// |                   | five binary32 numbers leaves                                                              |
-// | NaN               | a block scale of NaN makes the element NaN, whatever the codes of the block are; in the   |
-// |                   | fast modes also an infinite scale of a block with an element of 0                         |
+// | exact_blocks      | numerics 6: acc = fma(d, fl(sA * sB), acc); d = 0 adds +0 even if fl(sA * sB) is not finite |
+// | fast, folded_bf16 | the same acc where it is finite, else a sum in binary64, where no five factors overflow     |
+// | NaN               | from a NaN scale, whatever the codes; in the fast modes also from an infinite one times 0   |
 //
 // For host and device code alike. The caller reads codes and scales, and adds bias and beta * C to the result.
 #pragma once

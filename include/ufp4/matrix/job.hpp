@@ -12,9 +12,8 @@ namespace ufp4::detail::inline UFP4_CODE {
 /// The canonical layout keeps a row together. A GEMM kernel reads the same k of sixteen rows at a time, so a prepacked
 /// matrix keeps those together. The same on every instruction set and device:
 ///
-/// | codes  | panels of 16 rows; in a panel, for every 8 k, 16 words of 4 bytes, one word a row, with its codes as in |
-/// |        | the canonical layout                                                                                    |
-/// | scales | panels of 16 rows; in a panel, for every block, 16 scales, one a row (also of square blocks)            |
+/// | codes  | panels of 16 rows; in one, for every 8 k, 16 words of 4 bytes, one a row, codes in canonical order |
+/// | scales | panels of 16 rows; in one, for every block, 16 scales, one a row (also of square blocks)           |
 ///
 /// Rows are filled up to whole panels, and a row's codes to whole words, with codes of zero and scales of zero bits.
 struct prepacked_layout {

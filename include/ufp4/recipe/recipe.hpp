@@ -28,13 +28,6 @@
 #include <ufp4/hadamard/signs.hpp>
 #include <ufp4/matrix/accumulate.hpp>
 
-namespace ufp4::recipe::detail::inline UFP4_TYPES {
-
-/// Not constexpr: its call in a consteval constructor is a compile error that shows this name.
-void a_recipe_derives_the_seeds_of_its_operands();
-
-}  // namespace ufp4::recipe::detail::inline UFP4_TYPES
-
 namespace ufp4::recipe::inline UFP4_TYPES {
 
 /// The seed of a role at a step of a layer: words 0 (low) and 1 (high) of Philox4x32-10, key `seed`, counter (step,
@@ -55,9 +48,11 @@ struct rounding_choice {
   constexpr rounding_choice(nearest_even) {}                             ///< the default
   constexpr rounding_choice(nearest_away) : what(kind::nearest_away) {}  ///< ties away from zero
   constexpr rounding_choice(toward_zero) : what(kind::toward_zero) {}    ///< toward zero
+  /// Not constexpr: its call in a consteval constructor is a compile error that shows this name.
+  static void a_recipe_derives_the_seeds_of_its_operands();
   /// Without a seed, which the recipe derives.
   consteval rounding_choice(stochastic s) : what(kind::stochastic) {
-    if (s.seed != 0 || s.stream != 0) detail::a_recipe_derives_the_seeds_of_its_operands();
+    if (s.seed != 0 || s.stream != 0) a_recipe_derives_the_seeds_of_its_operands();
   }
   friend constexpr bool operator==(const rounding_choice&, const rounding_choice&) = default;
 };
@@ -73,7 +68,7 @@ struct transform_choice {
   template <int n>
   consteval transform_choice(random_hadamard<n> h)
       : what(kind::random), spec{.n = n, .rounds_to_bf16 = h.rounds_to_bf16} {
-    if (h.seed != 0) detail::a_recipe_derives_the_seeds_of_its_operands();
+    if (h.seed != 0) rounding_choice::a_recipe_derives_the_seeds_of_its_operands();
   }
   /// No signs.
   template <int n>
