@@ -86,22 +86,16 @@ using rule_kind = scale_rule_spec::kind;
 
 /// The reason why a rule does not apply to a format, or nullptr.
 constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_spec& f) {
-  const bool power_of_two = f.scale == scale_kind::e8m0;
-  switch (rule.what) {
-    case rule_kind::by_format: return nullptr;
-    case rule_kind::up:
-      return power_of_two                 ? "scale_up is for e4m3, ue5m3 and bf16 scales; for e8m0 use mx_ceil"
-             : f.scale == scale_kind::f32 ? "scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded"
-                                          : nullptr;
-    case rule_kind::mx_floor:
-    case rule_kind::mx_even:
-    case rule_kind::mx_ceil: return power_of_two ? nullptr : "mx_floor, mx_even and mx_ceil are for e8m0 scales";
-    case rule_kind::four_over_six:
-      return rule.mse_search                      ? "four_over_six and mse_search are two searches; choose one"
-             : f.two_level && f.grid.qmax == 6.0f ? nullptr
-                                                  : "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
-  }
-  return nullptr;
+  const bool power_of_two = f.scale == scale_kind::e8m0, is_up = rule.what == rule_kind::up;
+  if (is_up && power_of_two) return "scale_up is for e4m3, ue5m3 and bf16 scales; for e8m0 use mx_ceil";
+  if (is_up && f.scale == scale_kind::f32)
+    return "scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded";
+  if (rule.what >= rule_kind::mx_floor && rule.what <= rule_kind::mx_ceil && !power_of_two)
+    return "mx_floor, mx_even and mx_ceil are for e8m0 scales";
+  if (rule.what != rule_kind::four_over_six) return nullptr;
+  if (rule.mse_search) return "four_over_six and mse_search are two searches; choose one";
+  if (f.two_level && f.grid.qmax == 6.0f) return nullptr;
+  return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
 }
 
 /// Two-level constants as Transformer Engine computes them (numerics 5).

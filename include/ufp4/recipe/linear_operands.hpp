@@ -130,6 +130,15 @@ struct forward_options {
 
 namespace ufp4::recipe::detail::inline UFP4_CODE {
 
+/// A call's shape. Without offsets all tokens are those of one expert.
+inline shape make_shape(std::size_t tokens, std::size_t inputs, std::size_t outputs, expert_offsets offsets) {
+  const std::size_t dense[] = {0, tokens};
+  if (offsets.empty()) offsets = dense;
+  shape s{tokens, inputs, outputs, buffer<std::size_t>(offsets.size())};
+  for (std::size_t e = 0; e < offsets.size(); ++e) s.offsets[e] = offsets[e];
+  return s;
+}
+
 inline buffer<source> transposed(buffer<source> parts) {
   for (source& p : std::span(parts.data(), parts.size()))
     p = {p.data, p.kind, p.cols, p.rows, p.col_stride, p.row_stride};

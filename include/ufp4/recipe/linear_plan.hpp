@@ -164,9 +164,7 @@ inline shape check_shape(const char* operation, const named_extent& x, const nam
   expects(offsets[experts] == y.rows, operation, ": the last of offsets must be the number of tokens, ", y.rows,
           ", got ", offsets[experts]);
   expects(experts <= 1u << 16, operation, ": offsets must have at most 65536 experts, got ", experts);
-  shape s{y.rows, x.cols, y.cols, buffer<std::size_t>(offsets.size())};
-  for (std::size_t e = 0; e <= experts; ++e) s.offsets[e] = offsets[e];
-  return s;
+  return make_shape(y.rows, x.cols, y.cols, offsets);
 }
 
 template <class Any>
