@@ -16,8 +16,7 @@ namespace ufp4::inline UFP4_CODE {
 
 /// The index of scale (row, col) in the 128x4 layout of a matrix with `cols` scales in a row.
 UFP4_HD constexpr std::size_t swizzled_index(std::size_t row, std::size_t col, std::size_t cols) {
-  const std::size_t tiles_across = (cols + 3) / 4;
-  const std::size_t tile = row / 128 * tiles_across + col / 4;
+  const std::size_t tile = row / 128 * ((cols + 3) / 4) + col / 4;
   return tile * 512 + row % 32 * 16 + row % 128 / 32 * 4 + col % 4;
 }
 

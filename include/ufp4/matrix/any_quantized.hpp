@@ -191,7 +191,6 @@ inline std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t
   }
 }
 
-/// Writes the bits of scale i.
 inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
   const auto half = static_cast<std::uint16_t>(bits);
   switch (scale_bytes(kind)) {

@@ -240,8 +240,6 @@ inline void check_bias(const char* operation, const shape& s, const sink& y, std
   expects(!bytes_of(y).overlaps(bytes_of(bias)), operation, ": y overlaps bias");
 }
 
-// The checks of a whole call.
-
 inline shape check_forward(const char* operation, const bound_recipe& now, const source& x, expert_offsets offsets,
                            const weight_input& w, const sink& y, bool saves, placing can = placing::whole_batches) {
   shape s = check_shape(operation, extent_of("x", x), extent_of("y", y), {"w", w.rows(), w.cols()}, offsets);
