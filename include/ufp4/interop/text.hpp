@@ -69,9 +69,7 @@ inline std::string json_text(std::string_view text) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20) {
-      out += "\\u00";
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
+      out += std::string("\\u00") + digits[byte >> 4] + digits[byte & 15];
       continue;
     }
     if (c == '"' || c == '\\') out += '\\';
