@@ -12,11 +12,9 @@ using namespace ufp4;
 
 int main() {
   const std::size_t M = 48, N = 64, K = 256;
-  std::vector<float> xs(M * K), ws(N * K), ys(M * N), back(M * K);
-  for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7919 % 1009) - 504.0f;
-  for (std::size_t i = 0; i < ws.size(); ++i) ws[i] = static_cast<float>(i * 31 % 17) - 8.0f;
-  matrix_view<const float> x{xs.data(), M, K}, w{ws.data(), N, K};
-  matrix_view<float> y{ys.data(), M, N};
+  matrix<float> x(M, K), w(N, K), y(M, N);
+  for (std::size_t i = 0; i < M * K; ++i) x.data()[i] = static_cast<float>(i * 7919 % 1009) - 504.0f;
+  for (std::size_t i = 0; i < N * K; ++i) w.data()[i] = static_cast<float>(i * 31 % 17) - 8.0f;
   const std::string name = "nvfp4";
 
   const format_spec& format = preset(name);  // throws and lists the presets if there is none of that name
@@ -32,8 +30,7 @@ int main() {
   const cpu::context two_threads{.threads = 2};
   any_quantized_view view = quantize_into(two_threads, format, x, quantized_storage{codes, scales}, rht);
 
-  dequantize(qx, matrix_view<float>{back.data(), M, K});
-  assert(qx(3, 21) == back[3 * K + 21]);
+  assert(qx(3, 21) == dequantize(qx)(3, 21));
   assert(view(3, 21) == quantize(format, x, rht)(3, 21));
   assert(size.codes == M * K / 2 && size.scales == M * K / 16);
 }

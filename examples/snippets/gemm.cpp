@@ -11,12 +11,12 @@ using namespace ufp4;
 
 int main() {
   const std::size_t M = 48, N = 80, K = 256;
-  std::vector<float> xs(M * K), ws(N * K), ys(M * N), zs(M * N);
+  std::vector<float> xs(M * K);
   for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7919 % 1009) - 504.0f;
-  for (std::size_t i = 0; i < ws.size(); ++i) ws[i] = static_cast<float>(i * 31 % 17) - 8.0f;
-  matrix_view<const float> x{xs.data(), M, K}, w{ws.data(), N, K};
-  matrix_view<float> y{ys.data(), M, N}, z{zs.data(), M, N};
-  const auto equal = [&] { return std::memcmp(ys.data(), zs.data(), ys.size() * sizeof(float)) == 0; };
+  const matrix_view<const float> x{xs.data(), M, K};
+  matrix<float> w(N, K), y(M, N), z(M, N);
+  for (std::size_t i = 0; i < N * K; ++i) w.data()[i] = static_cast<float>(i * 31 % 17) - 8.0f;
+  const auto equal = [&] { return std::memcmp(y.data(), z.data(), M * N * sizeof(float)) == 0; };
 
   auto qx = quantize<nvfp4>(x);
   auto qw = quantize<e1m2_f32>(w);  // formats may differ; block lengths may not

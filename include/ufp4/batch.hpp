@@ -7,14 +7,14 @@
 #pragma once
 
 #include <ufp4/analysis/measure.hpp>
-#include <ufp4/dequantize.hpp>
 #include <ufp4/gemm_grouped.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-template <class T, class O>
-void check_batch(const char* operation, const format_spec& format, const matrix_batch<T>& x, batch_amax which,
-                 const O& options) {
+/// body(i, options) for every matrix, with its place in the stack and, where the format needs one, its amax.
+template <class T, class O, class Body>
+void each_of_batch(const char* operation, const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x,
+                   batch_amax which, O options, const Body& body) {
   expects(which <= batch_amax::own, operation, ": invalid batch_amax ", static_cast<unsigned>(which));
   expects(which == batch_amax::shared || format.two_level, operation,
           ": batch_amax::own has no effect: the format has no tensor scale");
@@ -22,13 +22,6 @@ void check_batch(const char* operation, const format_spec& format, const matrix_
           ": batch_amax::own contradicts a tensor_amax, which all matrices share");
   expects(!options.has_shard, operation, ": a batch sets the shard of each matrix itself; leave shard out");
   for (std::size_t i = 0; i < x.size(); ++i) check_quantize(operation, format, source_of(x[i]), options);
-}
-
-/// body(i, options) for every matrix, with its place in the stack and, where the format needs one, its amax.
-template <class T, class O, class Body>
-void each_of_batch(const char* operation, const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x,
-                   batch_amax which, O options, const Body& body) {
-  check_batch(operation, format, x, which, options);
   const auto amax = [&](std::size_t i) { return amax_of<O::needs>(ctx, make_job(source_of(x[i]), format, options)); };
   const bool shares = format.two_level && which == batch_amax::shared && !options.has_amax;
   for (std::size_t i = 0; shares && i < x.size(); ++i) {

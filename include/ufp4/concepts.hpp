@@ -27,8 +27,7 @@ concept element_format = std::is_trivially_copyable_v<T> && sizeof(T) == 1 && st
                            { T::exact_products } -> std::convertible_to<bool>;
                          };
 
-/// A type of block scales as a value, for kernels that take the format as data. The set is closed, because every kernel
-/// handles each type.
+/// A type of block scales as data, for kernels. The set is closed, because every kernel handles each type.
 enum class scale_kind : std::uint8_t { f32, bf16, e4m3, ue5m3, e8m0 };
 /// Its scale_traits.
 template <scale_kind value>
@@ -76,10 +75,9 @@ concept builtin_scale_rule = requires(const T t) {
   { t.spec() } -> std::same_as<scale_rule_spec>;
 };
 
-/// A scale rule of a user: rule(values, amax) returns the scale of a block of finite values with amax > 0 (the default
-/// rule returns amax / qmax). The result is rounded to the scale type (numerics 2), for a two-level format after a
-/// division by the tensor scale. A negative, infinite or NaN result makes a NaN block. The portable kernels call the
-/// rule once for each block, on several threads at a time.
+/// A scale rule of a user: rule(values, amax) returns the scale of a block of finite values with amax > 0 (the default:
+/// amax / qmax). The result is rounded to the scale type (numerics 2), after a division by a two-level format's tensor
+/// scale. A negative, infinite or NaN result makes a NaN block. Called once a block, on several threads at a time.
 template <class T>
 concept scale_rule = std::is_trivially_copyable_v<T> && !builtin_scale_rule<T> &&
                      requires(const T rule, const block_values& values, float amax) {

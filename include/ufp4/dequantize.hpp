@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ufp4/cpu/dispatch.hpp>
-#include <ufp4/cpu/parallel.hpp>
 #include <ufp4/matrix/matrix.hpp>
 #include <ufp4/matrix/prepacked.hpp>
 #include <ufp4/matrix/zero_points.hpp>

@@ -5,13 +5,11 @@
 //   quantized_gemm: gemm_int8_avx512 (avx512), tiles of 8 x 32 x 4, accumulate exact_blocks
 //
 // explain takes the arguments of the call it explains: three operands for quantized_gemm, a format for quantize<F>, two
-// for dequantize, a transform after two for hadamard_forward.
-// It looks at shapes, formats and policies alone: no element is read or written.
+// for dequantize, a transform after two for hadamard_forward. No element is read or written.
 #pragma once
 
 #include <ufp4/gemm.hpp>
 #include <ufp4/hadamard.hpp>
-#include <ufp4/quantize.hpp>
 
 namespace ufp4::cpu::inline UFP4_CODE {
 
@@ -80,16 +78,13 @@ template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scala
 explanation explain(const context& ctx, const A& a, const B& b, const matrix_view<T>& c,
                     const gemm_options& options = {}) {
   const isa tier = resolve(ctx);
-  const detail::gemm_plan plan =
-      detail::plan_gemm(ufp4::detail::gemm_kernels_of<A, B, accumulate::folded_bf16>(),
-                        ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options), tier);
+  const auto plan = detail::plan_gemm(ufp4::detail::gemm_kernels_of<A, B, accumulate::folded_bf16>(),
+                                      ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options), tier);
   const detail::gemm_kernel& k = *plan.kernel;
-  explanation e{
-      "quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(options.accumulate), {}};
-  e.note = detail::why_not_better(k.tier, tier, ctx);
-  if (plan.job.swapped)
-    e.note += e.note.empty() ? "computed as the transposed product" : "; computed as the transposed product";
-  return e;
+  std::string note = detail::why_not_better(k.tier, tier, ctx);
+  if (plan.job.swapped) note += std::string(note.empty() ? "" : "; ") + "computed as the transposed product";
+  return {
+      "quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(options.accumulate), note};
 }
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
 explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {

@@ -29,8 +29,7 @@ inline void check_group(const buffer<gemm_job>& jobs) {
 namespace ufp4::inline UFP4_CODE {
 
 /// Many products in one call, C[e] = alpha * A[e] * B[e]^T + beta * C[e], each with the bits of its own quantized_gemm.
-/// Parts of all products are distributed over the threads. For a mixture of experts: row_range() selects the tokens of
-/// an expert from one quantized matrix.
+/// The threads share the parts of all products. For a mixture of experts: row_range() selects an expert's tokens.
 ///
 /// | a, b, c | vectors, arrays or spans, as many of each; A and B are quantized_matrix or quantized_view, B may be |
 /// |         | prepacked, C is matrix_view. Any may have no rows                                                   |

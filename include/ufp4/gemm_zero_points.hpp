@@ -21,8 +21,7 @@ inline void sum_groups(const float* x, std::size_t cols, std::size_t group, floa
   }
 }
 
-/// Adds alpha * (the sum over groups of group sum * offset, in binary64) and bias to `product` (alpha * the signed
-/// part), then beta * C, and stores rows.
+/// C = product (alpha * signed part) + alpha * (the sum over groups of sum * offset, in binary64) + bias + beta * C.
 inline void finish_zero_points(const source& x, const zero_point_matrix& w, const buffer<float>& offsets,
                                const matrix<float>& product, const sink& c, const gemm_options& options,
                                std::size_t first, std::size_t last) {

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ufp4/cpu/dispatch.hpp>
-#include <ufp4/cpu/parallel.hpp>
 #include <ufp4/quantize.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
@@ -27,8 +25,7 @@ namespace ufp4::inline UFP4_CODE {
 
 /// Transforms the rows of x (numerics 4), as quantize does before it scales.
 ///
-/// | shape    | out has x's rows, and x's columns rounded up to a multiple of n:                      |
-/// |          | a ragged end is padded with zeros first                                               |
+/// | shape    | out has x's rows, and x's columns padded with zeros to a multiple of n                |
 /// | aliasing | out may be x itself (the same data, type and strides); no other overlap               |
 /// | bits     | identical for every isa and thread count; bf16 and fp16 outputs are rounded once more |
 template <matrix_scalar X, matrix_scalar Y, transform Transform>

@@ -9,8 +9,7 @@
 //
 // Formats: block/presets.hpp; rounding: round/; transforms: hadamard/signs.hpp; scale rules: block/scale_rules.hpp; the
 // other policies: matrix/policies.hpp; operations: the headers below; recipes: recipe/recipes.hpp.
-// Not included: printing (format/io.hpp), and everything for GPUs.
-// device.hpp is the part that is legal inside a kernel.
+// Not included: printing (format/io.hpp), and everything for GPUs. device.hpp is the part that is legal in a kernel.
 #pragma once
 
 #include <ufp4/analysis/measure.hpp>

@@ -1,7 +1,6 @@
 // ufp4 - the version of this library.
 // SPDX-License-Identifier: Apache-2.0
-/// The three literals are the only place the version is written: CMakeLists.txt and the packages read them from here.
-/// Below 1.0 a new minor number may change the interface.
+/// CMakeLists.txt and the packages read the version from here. Below 1.0 a new minor number may change the interface.
 #pragma once
 
 #define UFP4_VERSION_MAJOR 0

@@ -91,7 +91,7 @@ rejection() {
 
 rejections() {
   local compiler=$1 flag fast_math macros
-  fast_math='ufp4: compiled with -ffast-math (or a part of it), which changes the bits ufp4 promises; compile this file without it.'
+  fast_math='ufp4: -ffast-math (or a part of it) changes the bits that ufp4 promises; compile this file without it.'
   macros='__((FAST|ASSOCIATIVE|RECIPROCAL)_MATH__|NO_SIGNED_ZEROS__|FINITE_MATH_ONLY__ 1)'
   for flag in -ffast-math '-O3 -ffast-math' -ffinite-math-only -funsafe-math-optimizations -freciprocal-math \
     '-fassociative-math -fno-signed-zeros -fno-trapping-math' -fno-signed-zeros; do

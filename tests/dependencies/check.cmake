@@ -273,10 +273,10 @@ configure(catch2_present BUILD TESTS SEARCH Catch2 Eigen3 NEEDS "Catch2|Eigen" W
 set(every_bench "every bench is left out: Google Benchmark")
 configure(benchmark_absent BUILD BENCH HIDDEN SEARCH benchmark
   REPORT "${every_bench} is not found [(]apt-get install libbenchmark-dev[)]" WITHOUT "${benches}")
-configure(benchmark_without_library BUILD BENCH SEARCH benchmark PACKAGE benchmark library
-  REPORT "${every_bench} in [^ ]*/benchmark ${fails}" WITHOUT "${benches}")
-configure(benchmark_exported_without_library BUILD BENCH SEARCH benchmark PACKAGE benchmark exported
-  REPORT "${every_bench} in [^ ]*/benchmark ${fails}" WITHOUT "${benches}")
+foreach(fault library exported)
+  configure(benchmark_without_${fault} BUILD BENCH SEARCH benchmark PACKAGE benchmark ${fault}
+    REPORT "${every_bench} in [^ ]*/benchmark ${fails}" WITHOUT "${benches}")
+endforeach()
 configure(benchmark_present BUILD BENCH SEARCH benchmark Eigen3 NEEDS "Google Benchmark|Eigen" WITH "${benches}")
 
 set(linear "examples/torch_linear is left out: libtorch")

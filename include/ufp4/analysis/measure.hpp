@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <limits>
-#include <ufp4/cpu/kernels/quantize/quantized_chunk.hpp>
 #include <ufp4/quantize.hpp>
 #include <vector>
 
@@ -75,8 +73,7 @@ struct sums {
   }
 };
 
-/// The number of columns, of `width`, that hold data in a matrix of `cols` columns: a transform spreads a ragged row
-/// over the rest of its n elements; other padding is zero.
+/// How many of `width` columns hold data if `cols` did before the transform, which fills up a ragged run of n elements.
 inline std::size_t live_columns(std::size_t cols, std::size_t width, std::size_t n) {
   const std::size_t reached = (cols + n - 1) / n * n;
   return reached < width ? reached : width;
@@ -161,13 +158,9 @@ inline void measure_chunks(cpu::isa tier, const quantize_job& whole, const block
 template <class Coder>
 void measure_with(const cpu::context& ctx, cpu::isa tier, const quantize_job& job, const Coder& coder,
                   std::vector<sums>& strips, quantize_report& seen) {
-  if constexpr (is_kernel_coder<Coder>) {
-    if (tier != cpu::isa::scalar && !job.rounds_input_to_bf16)
-      return for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
-        measure_chunks(tier, job, coder, first, last, strips, here);
-      });
-  }
   for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
+    if constexpr (is_kernel_coder<Coder>)
+      if (tier != cpu::isa::scalar) return measure_chunks(tier, job, coder, first, last, strips, here);
     measure_strips(job, coder, first, last, strips, here);
   });
 }
@@ -231,10 +224,9 @@ void add_piece(const cpu::context& ctx, const format_spec& format, const source&
 
 namespace ufp4::analysis::inline UFP4_CODE {
 
-/// measure() of a matrix that comes in pieces: rows first .. last at a time, top to bottom, with the same policies. The
-/// report is that of the whole matrix, bit for bit, for any division into rows (a multiple of the block's rows). With
-/// stochastic rounding each piece needs its shard, and a two-level format then the whole's tensor_amax; without them a
-/// piece is measured as a matrix of its own.
+/// measure() of a matrix in pieces of rows, top to bottom, with the same policies. The report is that of the whole
+/// matrix, bit for bit, for any division into rows (multiples of the block's rows). With stochastic rounding each piece
+/// needs its shard, and a two-level format then the whole's tensor_amax; else a piece is a matrix of its own.
 class any_measurement {
  public:
   explicit any_measurement(const format_spec& format) : format_(format) {}  ///< Starts with no rows.
@@ -242,7 +234,7 @@ class any_measurement {
   /// Adds the next rows.
   template <matrix_scalar T, class... Policies>
   void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-    detail::add_piece(ctx, format_, ufp4::detail::source_of(x), ufp4::detail::collect(policies...), totals_);
+    detail::add_piece(ctx, format_, detail::source_of(x), detail::collect(policies...), totals_);
   }
   report result() const { return totals_.result(format_.grid); }  ///< The report over all rows so far.
 
@@ -258,10 +250,9 @@ class measurement {
   /// Adds the next rows.
   template <matrix_scalar T, class... Policies>
   void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-    const auto options = ufp4::detail::collect_for<format_of<F>>(policies...);
-    ufp4::detail::check_preset<F>("analysis::measure", options);
-    detail::add_piece<ufp4::detail::preset_of<F>>(ctx, spec_of<format_of<F>>, ufp4::detail::source_of(x), options,
-                                                  totals_);
+    const auto options = detail::collect_for<format_of<F>>(policies...);
+    detail::check_preset<F>("analysis::measure", options);
+    detail::add_piece<detail::preset_of<F>>(ctx, spec_of<format_of<F>>, detail::source_of(x), options, totals_);
   }
   report result() const { return totals_.result(spec_of<format_of<F>>.grid); }  ///< The report over all rows so far.
 

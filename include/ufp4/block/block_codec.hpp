@@ -67,6 +67,14 @@ UFP4_HD constexpr void zero_codes(const grid4& grid, const block_values& v, std:
     for (int k = 0; k < v.cols; ++k) codes[r * v.stride + k] = grid.code[grid.zero];
 }
 
+/// Codes +0 and the bits of a NaN scale, counted.
+UFP4_HD constexpr std::uint32_t nan_block(const format_spec& format, const block_values& v, std::uint8_t* codes,
+                                          quantize_report& report) {
+  ++report.nonfinite_blocks;
+  zero_codes(format.grid, v, codes);
+  return nan_scale(format.scale);
+}
+
 /// Rounds one row of a block under its scale; returns the number of values beyond qmax.
 template <rounding_policy Rounding>
 UFP4_HD constexpr std::uint64_t round_row(const grid4& grid, const block_scale& scale, const Rounding& rounding,
@@ -87,14 +95,12 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// A coder converts one block of values to codes and a scale: block_coder, or the coder of a preset (compat.hpp).
 ///
-/// | format, tensor    | data members, set before the first block: the format and its tensor constants               |
-/// | constants(f, a)   | static: the tensor constants of format f for a tensor amax a                                |
-/// | operator()        | (values, index, row_step, codes, report): writes one code in a byte, in the shape of the    |
-/// |                   | values, adds to the report and returns the bits of the block scale. `index` is the element  |
-/// |                   | index of the first value (numerics 3); the next row begins at index + row_step              |
+/// | format, tensor  | data members, set before the first block: the format and its tensor constants                  |
+/// | constants(f, a) | static: the tensor constants of format f for a tensor amax a                                   |
+/// | operator()      | (values, index, row_step, codes, report): writes codes, one a byte, as the values lie; adds to |
+/// |                 | report, returns the scale's bits. Row r begins at element index + r * row_step (numerics 3)    |
 ///
-/// A coder must be a function of its arguments alone. It is called on several threads at a time, and on a GPU if its
-/// functions are __device__.
+/// A coder is a function of its arguments alone, called on several threads at a time, and on a GPU if it is __device__.
 template <class C>
 concept block_codec = std::is_trivially_copyable_v<C> && std::is_default_constructible_v<C> &&
                       requires(C changed, const C coder, const block_values& values, std::uint64_t index,
@@ -113,23 +119,14 @@ struct block_coder {
   tensor_constants tensor;  ///< of the format and the tensor amax
   Rounding rounding;        ///< the rounding policy
 
-  /// Codes, one a byte, in the shape of the values; returns the bits of the block scale. `index` is the element index
-  /// of the first value, `row_step` what a row adds to it.
+  /// As block_codec requires it.
   UFP4_MEMBER std::uint32_t operator()(const block_values& v, std::uint64_t index, std::uint64_t row_step,
                                        std::uint8_t* codes, quantize_report& report) const {
     const std::uint32_t amax = detail::amax_bits(v);
-    if (amax >= detail::infinity_bits) {
-      ++report.nonfinite_blocks;
-      detail::zero_codes(format.grid, v, codes);
-      return detail::nan_scale(format.scale);
-    }
+    if (amax >= detail::infinity_bits) return detail::nan_block(format, v, codes, report);
     const block_scale scale = choose_scale(format, rule, tensor, v, detail::to_float(amax));
     if constexpr (scale_rule<Rule>)
-      if (scale.bits == detail::nan_scale(format.scale)) {
-        ++report.nonfinite_blocks;
-        detail::zero_codes(format.grid, v, codes);
-        return scale.bits;
-      }
+      if (scale.bits == detail::nan_scale(format.scale)) return detail::nan_block(format, v, codes, report);
     if (scale.factor == 0.0f || amax == 0) {  // e8m0 has no zero scale: there amax decides
       report.underflowed_scales += amax != 0;
       detail::zero_codes(format.grid, v, codes);

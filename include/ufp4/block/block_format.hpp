@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ufp4/concepts.hpp>
 #include <ufp4/format/grid.hpp>
 #include <ufp4/format/scales.hpp>
 
@@ -47,10 +46,11 @@ struct block_format {
   static_assert(std::is_void_v<TensorScale> || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
                 "float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
 
-  using element_type = Element;                                                    ///< fp4<E2M1>, int4, ...
-  using scale_type = Scale;                                                        ///< float, bf16, e4m3, ...
-  using tensor_scale_type = TensorScale;                                           ///< float or void
-  static constexpr block_shape block = Block;                                      ///< rows x B
+  using format = block_format;                 ///< the format that its matrices have, as of a compat preset
+  using element_type = Element;                ///< fp4<E2M1>, int4, ...
+  using scale_type = Scale;                    ///< float, bf16, e4m3, ...
+  using tensor_scale_type = TensorScale;       ///< float or void
+  static constexpr block_shape block = Block;  ///< rows x B
   static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< B
   static constexpr bool two_level = !std::is_void_v<TensorScale>;                  ///< has a tensor scale
   /// Codes and block scales; a tensor scale adds 32 bits to the whole.

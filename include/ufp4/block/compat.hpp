@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // quantize<compat::ggml_mxfp4>(x) returns a quantized_matrix<mxfp4> whose codes and scales are those of that project's
-// quantizer for finite input. A block with NaN or Inf has codes +0 and a NaN scale, as in every format here. Converters
-// for the storage layouts of the projects are in layouts.hpp. docs/compatibility.md names the version of each function
-// and lists the differences from the rules of ufp4.
+// quantizer for finite input. A block with NaN or Inf has codes +0 and a NaN scale, as in every format here.
+// layouts.hpp converts storage layouts. docs/compatibility.md lists the version of each function and all differences.
 //
 // | preset           | format                            | differs from the default of the format in                  |
 // |------------------|-----------------------------------|------------------------------------------------------------|
@@ -15,8 +14,7 @@
 // | ggml_mxfp4       | mxfp4                             | log2 rounded to binary32; ties toward zero; no -0          |
 // | ggml_nvfp4       | block_format<fp4<E2M1>, e4m3, 16> | one level; its own scale rounding; nearest by search       |
 // | te_nvfp4         | nvfp4                             | a block with scale 0 has the codes of x * FLT_MAX          |
-// | torchao_nvfp4    | nvfp4                             | tensor scale P = fl(global_amax / 2688); block scales      |
-// |                  |                                   | of at least 2^-6; codes of x * fl(fl(1/P) / s)             |
+// | torchao_nvfp4    | nvfp4                             | P = fl(global_amax / 2688); s >= 2^-6; x * fl(fl(1/P) / s) |
 #pragma once
 
 #include <ufp4/block/block_codec.hpp>
@@ -39,14 +37,8 @@ struct coder_base {
   UFP4_HD std::uint32_t operator()(const block_values& v, std::uint64_t, std::uint64_t, std::uint8_t* codes,
                                    quantize_report& report) const {
     const std::uint32_t amax = amax_bits(v);
-    if (amax >= infinity_bits) return nan_block(v, codes, report);
+    if (amax >= infinity_bits) return nan_block(format, v, codes, report);
     return static_cast<const Coder&>(*this).code(v, amax, codes, report);
-  }
-
-  UFP4_HD std::uint32_t nan_block(const block_values& v, std::uint8_t* codes, quantize_report& report) const {
-    ++report.nonfinite_blocks;
-    zero_codes(format.grid, v, codes);
-    return nan_scale(format.scale);
   }
 };
 
@@ -75,7 +67,7 @@ struct torchao_mx_coder : coder_base<torchao_mx_coder<mode>> {
   UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
                              quantize_report& report) const {
     const std::uint32_t bits = torchao_scale(mode, to_float(amax));
-    if (bits == 0xFFu) return this->nan_block(v, codes, report);
+    if (bits == 0xFFu) return nan_block(this->format, v, codes, report);
     const block_scale scale = scale_from_bits(this->format, this->tensor, bits);
     report.saturated += round_row(this->format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
     return bits;
@@ -207,20 +199,9 @@ static_assert(preset<ggml_mxfp4> && preset<te_nvfp4> && preset<torchao_nvfp4> &&
 
 namespace ufp4::inline UFP4_TYPES {
 
-template <class F>
-struct target_format;
-template <any_block_format F>
-struct target_format<F> {
-  using type = F;
-};
-template <compat::preset P>
-struct target_format<P> {
-  using type = typename P::format;
-};
-
 /// The block format that a quantizer target is stored in.
 template <class F>
-using format_of = typename target_format<F>::type;
+using format_of = typename F::format;
 
 /// What quantize<...> takes: a block_format, or a compat preset.
 template <class F>

@@ -10,16 +10,13 @@
 // Source of the swizzle: cuBLAS documentation, "1D block scaling factors layout".
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <ufp4/detail/compiler.hpp>
+#include <ufp4/block/packing.hpp>
 
 namespace ufp4::inline UFP4_CODE {
 
 /// The index of scale (row, col) in the 128x4 layout of a matrix with `cols` scales in a row.
 UFP4_HD constexpr std::size_t swizzled_index(std::size_t row, std::size_t col, std::size_t cols) {
-  const std::size_t tiles_across = (cols + 3) / 4;
-  const std::size_t tile = row / 128 * tiles_across + col / 4;
+  const std::size_t tile = row / 128 * ((cols + 3) / 4) + col / 4;
   return tile * 512 + row % 32 * 16 + row % 128 / 32 * 4 + col % 4;
 }
 
@@ -52,8 +49,7 @@ constexpr void split_halves(const std::uint8_t* packed, std::size_t blocks, std:
   for (std::size_t b = 0; b < blocks; ++b)
     for (std::size_t j = 0; j < bytes; ++j) {
       const std::uint8_t* block = packed + b * bytes;
-      const auto code = [block](std::size_t k) { return block[k / 2] >> (4 * (k & 1)) & 15; };
-      out[b * bytes + j] = static_cast<std::uint8_t>(code(j) | code(j + bytes) << 4);
+      out[b * bytes + j] = static_cast<std::uint8_t>(code_at(block, j) | code_at(block, j + bytes) << 4);
     }
 }
 

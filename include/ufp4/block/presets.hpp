@@ -1,8 +1,7 @@
 // ufp4 - the preset formats: their types, and the one list of them that everything else iterates over.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command-line tool, the file formats, the tests and the benchmarks take their lists from here. To add a preset:
-// docs/extending.md lists the files.
+// The tool, the file formats, the tests and the benchmarks take their lists from here. To add one: docs/extending.md.
 #pragma once
 
 #include <ufp4/block/block_format.hpp>
@@ -56,8 +55,7 @@ using presets =
                 preset_row<mxfp4, "mxfp4">, preset_row<mx_e1m2, "mx_e1m2">, preset_row<mxint4, "mxint4">,
                 preset_row<e2m1_f32, "e2m1_f32">, preset_row<e1m2_f32, "e1m2_f32">, preset_row<int4_f32, "int4_f32">>;
 
-/// Calls visit(preset_row<...>{}) for every preset, in the order of the list. The argument has a type `format` and
-/// static members `name` and `spec`.
+/// Calls visit(preset_row<...>{}) for every preset, in the order of the list.
 template <class Visit>
 constexpr void for_each_preset(Visit&& visit) {
   [&]<class... Rows>(preset_rows<Rows...>) { (visit(Rows{}), ...); }(presets{});

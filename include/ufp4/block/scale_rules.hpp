@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ufp4/block/block_format.hpp>
-#include <ufp4/detail/bits.hpp>
 #include <ufp4/round/round_to_grid.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
@@ -37,8 +36,7 @@ struct mx_even : rule_type<scale_rule_spec::kind::mx_even> {};
 struct mx_ceil : rule_type<scale_rule_spec::kind::mx_ceil> {};
 /// For two-level E2M1: amax becomes 6 or 4, whichever has the smaller squared error. Cook et al., arXiv 2512.02010.
 struct four_over_six : rule_type<scale_rule_spec::kind::four_over_six> {};
-/// The scale with the smallest squared error among nine (float, bf16) or five (8-bit) near the scale of the format's
-/// rule, or of another rule in the same call.
+/// The scale with the smallest squared error among nine (float, bf16) or five (8-bit) near that of the call's rule.
 struct mse_search : rule_type<scale_rule_spec::kind::by_format, true> {};
 static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && builtin_scale_rule<scale_rule_spec>);
 
@@ -88,22 +86,16 @@ using rule_kind = scale_rule_spec::kind;
 
 /// The reason why a rule does not apply to a format, or nullptr.
 constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_spec& f) {
-  const bool power_of_two = f.scale == scale_kind::e8m0;
-  switch (rule.what) {
-    case rule_kind::by_format: return nullptr;
-    case rule_kind::up:
-      return power_of_two                 ? "scale_up is for e4m3, ue5m3 and bf16 scales; for e8m0 use mx_ceil"
-             : f.scale == scale_kind::f32 ? "scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded"
-                                          : nullptr;
-    case rule_kind::mx_floor:
-    case rule_kind::mx_even:
-    case rule_kind::mx_ceil: return power_of_two ? nullptr : "mx_floor, mx_even and mx_ceil are for e8m0 scales";
-    case rule_kind::four_over_six:
-      return rule.mse_search                      ? "four_over_six and mse_search are two searches; choose one"
-             : f.two_level && f.grid.qmax == 6.0f ? nullptr
-                                                  : "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
-  }
-  return nullptr;
+  const bool power_of_two = f.scale == scale_kind::e8m0, is_up = rule.what == rule_kind::up;
+  if (is_up && power_of_two) return "scale_up is for e4m3, ue5m3 and bf16 scales; for e8m0 use mx_ceil";
+  if (is_up && f.scale == scale_kind::f32)
+    return "scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded";
+  if (rule.what >= rule_kind::mx_floor && rule.what <= rule_kind::mx_ceil && !power_of_two)
+    return "mx_floor, mx_even and mx_ceil are for e8m0 scales";
+  if (rule.what != rule_kind::four_over_six) return nullptr;
+  if (rule.mse_search) return "four_over_six and mse_search are two searches; choose one";
+  if (f.two_level && f.grid.qmax == 6.0f) return nullptr;
+  return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
 }
 
 /// Two-level constants as Transformer Engine computes them (numerics 5).
@@ -210,15 +202,6 @@ UFP4_HD inline block_scale smallest_error(const format_spec& f, const tensor_con
   return best;
 }
 
-/// The encoded scale of a user's rule. Requires a finite amax > 0. NaN bits if the result of the rule is not a scale.
-template <scale_rule Rule>
-UFP4_HD block_scale scale_of_rule(const format_spec& f, const Rule& rule, const tensor_constants& tensor,
-                                  const block_values& v, float amax) {
-  const float wanted = rounded(rule(v, amax));
-  if (!(wanted >= 0.0f && wanted <= max_finite)) return {nan_scale(f.scale), quiet_nan, 0.0f, false};
-  return scale_from_bits(f, tensor, encode_scale(f.scale, f.two_level ? wanted / tensor.decode : wanted));
-}
-
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
@@ -228,21 +211,20 @@ UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_s
                                         const tensor_constants& tensor, const block_values& v, float amax) {
   using namespace detail;
   if (rule.what == rule_kind::four_over_six) return four_or_six(f, tensor, v, amax);
-  std::uint32_t bits = 0;
-  if (f.scale == scale_kind::e8m0)
-    bits = power_of_two_scale(f.grid, rule.what, amax);
-  else if (rule.what == rule_kind::up)
-    bits = encode_scale_up(f.scale, scale_argument(f, tensor, amax));
-  else
-    bits = encode_scale(f.scale, scale_argument(f, tensor, amax));
+  const std::uint32_t bits = f.scale == scale_kind::e8m0  ? power_of_two_scale(f.grid, rule.what, amax)
+                             : rule.what == rule_kind::up ? encode_scale_up(f.scale, scale_argument(f, tensor, amax))
+                                                          : encode_scale(f.scale, scale_argument(f, tensor, amax));
   return rule.mse_search ? smallest_error(f, tensor, v, bits) : scale_from_bits(f, tensor, bits);
 }
-
+/// The same with a user's rule; NaN bits if its result is not a scale.
 template <scale_rule Rule>
 UFP4_HD block_scale choose_scale(const format_spec& f, const Rule& rule, const tensor_constants& tensor,
                                  const block_values& v, float amax) {
-  if (amax == 0.0f) return detail::scale_from_bits(f, tensor, 0);
-  return detail::scale_of_rule(f, rule, tensor, v, amax);
+  using namespace detail;
+  if (amax == 0.0f) return scale_from_bits(f, tensor, 0);
+  const float wanted = rounded(rule(v, amax));
+  if (!(wanted >= 0.0f && wanted <= max_finite)) return {nan_scale(f.scale), quiet_nan, 0.0f, false};
+  return scale_from_bits(f, tensor, encode_scale(f.scale, f.two_level ? wanted / tensor.decode : wanted));
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -24,8 +24,7 @@ inline constexpr float max_finite = __builtin_bit_cast(float, max_finite_bits);
 inline constexpr float quiet_nan = __builtin_bit_cast(float, 0x7FC00000u);
 
 /// The bits of a number, for tests in the caller's floating-point environment. The compiler cannot see that they come
-/// from a float: clang replaces tests on the bits of a float by float comparisons, which DAZ changes and which may
-/// trap.
+/// from a float: clang replaces tests on a float's bits by float comparisons, which DAZ changes and which may trap.
 inline std::uint32_t opaque_bits(float x) {
   std::uint32_t bits = to_bits(x);
   asm("" : "+r"(bits));
@@ -62,8 +61,7 @@ UFP4_HD constexpr std::uint32_t shift_right_even(std::uint32_t m, int shift, std
   return floor + (rest > half || (rest == half && (floor & 1u)) ? 1u : 0u);
 }
 
-/// Negative, zero or positive for |t| below, at or above the midpoint of two numbers, of which `upper` is farther from
-/// zero. In binary64: exact for numbers within a factor of 2^29.
+/// < 0, 0 or > 0 for |t| below, at or above the midpoint; upper is farther from zero. Exact within a factor of 2^29.
 UFP4_HD constexpr int against_midpoint(float lower, float upper, float t) {
   const double twice = 2.0 * static_cast<double>(t);
   const double sum = static_cast<double>(lower) + static_cast<double>(upper);
@@ -75,14 +73,10 @@ UFP4_HD constexpr int against_midpoint(float lower, float upper, float t) {
 UFP4_HD constexpr float rounded(float x) {
 #if defined(UFP4_DEVICE_CODE)
   if (!__builtin_is_constant_evaluated()) return gpu::device_rounded(x);
-#elif defined(__FMA__) || defined(__aarch64__)
-  if (!__builtin_is_constant_evaluated()) {
-#if defined(__aarch64__)
-    asm("" : "+w"(x));
-#else
-    asm("" : "+x"(x));
-#endif
-  }
+#elif defined(__aarch64__)
+  if (!__builtin_is_constant_evaluated()) asm("" : "+w"(x));
+#elif defined(__FMA__)
+  if (!__builtin_is_constant_evaluated()) asm("" : "+x"(x));
 #endif
   return x;
 }
@@ -103,9 +97,8 @@ UFP4_HD constexpr void settle([[maybe_unused]] float* values, [[maybe_unused]] s
 #endif
 }
 
-/// A mark between the stages of a network of sums whose size is known at compile time: some optimisers search all
-/// stages together for vector instructions, and the time of that search doubles with every stage. It emits no
-/// instruction.
+/// A mark, without an instruction, between the stages of a network of sums of known size: some optimisers search all
+/// stages together for vector instructions, and the time of that search doubles with every stage.
 UFP4_HD constexpr void end_stage([[maybe_unused]] float* values, [[maybe_unused]] std::uint32_t count) {
 #if defined(UFP4_DEVICE_CODE)
   if (!__builtin_is_constant_evaluated()) gpu::device_apart(values, count);

@@ -11,9 +11,7 @@
 #endif
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
     defined(__NO_SIGNED_ZEROS__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
-#error \
-    "ufp4: compiled with -ffast-math (or a part of it), which changes the bits ufp4 promises; compile this file \
-without it."
+#error "ufp4: -ffast-math (or a part of it) changes the bits that ufp4 promises; compile this file without it."
 #endif
 #if defined(__FLT_EVAL_METHOD__) && (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2)
 #error "ufp4: float arithmetic is done in a wider type here (x87); compile with -mfpmath=sse -msse2."
@@ -24,8 +22,7 @@ without it."
 #define UFP4_HAS_FLOAT16 1
 #endif
 
-// A member of a vocabulary type. Always inlined: otherwise the linker could pick a copy that was compiled for another
-// instruction set.
+// A member of a vocabulary type. Always inlined: the linker could pick a copy compiled for another instruction set.
 #define UFP4_MEMBER __attribute__((always_inline)) UFP4_HD
 #define UFP4_HOST_MEMBER __attribute__((always_inline))  // of a type that no GPU kernel uses
 

@@ -62,13 +62,14 @@ std::string concat(Words... words) {
   return joined(kinds_of_words<Words...>, passed_word(words)...);
 }
 
-/// Throws std::invalid_argument; without exceptions prints the message and aborts.
-[[noreturn, gnu::cold]] inline void reject(const std::string& text) {
+/// Throws Error; without exceptions prints the message and aborts.
+template <class Error = std::invalid_argument>
+[[noreturn, gnu::cold]] void reject(const std::string& text) {
 #if defined(UFP4_NO_EXCEPTIONS)
   std::fprintf(stderr, "%s\n", text.c_str());
   std::abort();
 #else
-  throw std::invalid_argument(text);
+  throw Error(text);
 #endif
 }
 

@@ -7,8 +7,7 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Two's complement, -8 .. 7, one byte. Code that includes CUDA's or HIP's headers writes ufp4::int4: they have a
-/// global int4 of their own.
+/// Two's complement, -8 .. 7, one byte. Beside CUDA's or HIP's headers write ufp4::int4: they have a global int4.
 ///
 /// | from float | nearest, ties to the even integer; beyond +-7 and for Inf: +-7. -8 comes from bits only |
 /// | NaN        | +7                                                                                     |

@@ -20,8 +20,7 @@
 namespace ufp4::inline UFP4_TYPES {
 
 /// Prints the float value. The caller includes <ostream> or another stream header.
-template <class Char, class Traits, class T>
-  requires detail::number<T>
+template <class Char, class Traits, detail::number T>
 std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, T value) {
   return out << static_cast<float>(value);
 }
@@ -29,8 +28,7 @@ std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& o
 }  // namespace ufp4::inline UFP4_TYPES
 
 #if defined(__cpp_lib_format)
-template <class T, class Char>
-  requires ufp4::detail::number<T>
+template <ufp4::detail::number T, class Char>
 struct std::formatter<T, Char> : std::formatter<float, Char> {
   template <class Context>
   auto format(T value, Context& context) const {

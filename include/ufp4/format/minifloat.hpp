@@ -78,8 +78,7 @@ struct minifloat {
 
 namespace ufp4::inline UFP4_CODE {
 
-/// The magnitude code nearest to |x|, ties to even. It may exceed layout.max_code: the caller handles overflow. x is
-/// not a NaN.
+/// The magnitude code nearest to |x|, ties to even; the caller handles a code above layout.max_code. x is not a NaN.
 UFP4_HD constexpr std::uint32_t encode_magnitude(minifloat layout, float x) {
   const std::uint32_t bits = detail::magnitude_bits(x);
   if (bits == 0) return 0;
@@ -91,14 +90,12 @@ UFP4_HD constexpr std::uint32_t encode_magnitude(minifloat layout, float x) {
   const int top = detail::floor_log2(x);
   const int binade = top < lowest ? lowest : top;
   // The quantum of the binade is 2^(binade - mantissa_bits). A mantissa that rounds up to the next binade carries into
-  // the exponent field by itself. Even means the whole code: without mantissa bits the exponent's low bit decides a
-  // tie.
+  // the exponent field. Even means the whole code: without mantissa bits the exponent's low bit decides a tie.
   return detail::shift_right_even(m, binade - layout.mantissa_bits - e,
                                   static_cast<std::uint32_t>(binade - lowest) << layout.mantissa_bits);
 }
 
-/// The code of x: round to nearest even, saturating at max_code (Inf too). A NaN gives nan_code, a negative value of an
-/// unsigned type 0.
+/// The code of x: to nearest even, saturating at max_code (Inf too). A NaN gives nan_code, a negative x 0 if unsigned.
 UFP4_HD constexpr std::uint32_t encode(minifloat layout, float x) {
   if (detail::is_nan(x)) return layout.nan_code;
   if (!layout.has_sign && detail::is_negative(x)) return 0;

@@ -1,8 +1,7 @@
 // ufp4 - std::numeric_limits of fp4<...>, int4, e4m3, ue5m3, e8m0, bf16 and fp16.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every member follows the definition of the standard for the values of the type. None of these types has arithmetic,
-// so none is IEC 559, traps or wraps around.
+// Every member follows the standard's definition. No type has arithmetic, so none is IEC 559, traps or wraps around.
 //
 // | type      | signed | digits | denorm_min | min    | lowest  | max    | epsilon | has            |
 // |-----------|--------|--------|------------|--------|---------|--------|---------|----------------|
@@ -42,27 +41,32 @@ constexpr int decimal_exponent(float x) {
   return e;
 }
 
-/// The members that are numbers, as codes of T; lowest is min, and infinity and signaling_NaN, which T lacks, code 0.
-template <class T, int least, int largest, int tiniest, int eps, int error, int nan>
-struct coded_limits : any_limits<false> {
-  UFP4_MEMBER static constexpr T(min)() noexcept { return T::from_bits(least); }
-  UFP4_MEMBER static constexpr T(max)() noexcept { return T::from_bits(largest); }
-  UFP4_MEMBER static constexpr T lowest() noexcept { return T::from_bits(least); }
-  UFP4_MEMBER static constexpr T denorm_min() noexcept { return T::from_bits(tiniest); }
-  UFP4_MEMBER static constexpr T epsilon() noexcept { return T::from_bits(eps); }
-  UFP4_MEMBER static constexpr T round_error() noexcept { return T::from_bits(error); }
-  UFP4_MEMBER static constexpr T infinity() noexcept { return T::from_bits(0); }
-  UFP4_MEMBER static constexpr T quiet_NaN() noexcept { return T::from_bits(nan); }
-  UFP4_MEMBER static constexpr T signaling_NaN() noexcept { return T::from_bits(0); }
+/// The members that are numbers, as codes of T: 0 for those that T lacks.
+template <class T, bool subnormals, std::uint32_t least, std::uint32_t largest, std::uint32_t first,
+          std::uint32_t tiniest, std::uint32_t eps, std::uint32_t error, std::uint32_t infinite, std::uint32_t nan>
+struct coded_limits : any_limits<subnormals> {
+  static constexpr bool has_infinity = infinite != 0, has_quiet_NaN = nan != 0;
+
+  UFP4_MEMBER static constexpr T of(std::uint32_t code) noexcept {
+    return T::from_bits(static_cast<decltype(T().bits())>(code));
+  }
+  UFP4_MEMBER static constexpr T(min)() noexcept { return of(least); }
+  UFP4_MEMBER static constexpr T(max)() noexcept { return of(largest); }
+  UFP4_MEMBER static constexpr T lowest() noexcept { return of(first); }
+  UFP4_MEMBER static constexpr T denorm_min() noexcept { return of(tiniest); }
+  UFP4_MEMBER static constexpr T epsilon() noexcept { return of(eps); }
+  UFP4_MEMBER static constexpr T round_error() noexcept { return of(error); }
+  UFP4_MEMBER static constexpr T infinity() noexcept { return of(infinite); }
+  UFP4_MEMBER static constexpr T quiet_NaN() noexcept { return of(nan); }
+  UFP4_MEMBER static constexpr T signaling_NaN() noexcept { return of(0); }
 };
 
-/// The limits of T, whose fields are those of Fields::layout(); infinity is a code, or 0 for a type without one.
-template <class T, class Fields = T, std::uint32_t infinity_code = 0>
-struct minifloat_limits : any_limits<(Fields::layout().mantissa_bits > 0)> {
-  static constexpr minifloat layout = Fields::layout();
-  static constexpr bool has_infinity = infinity_code != 0;
-  static constexpr bool has_quiet_NaN = layout.nan_code > layout.max_code;
-
+/// The limits of T, a small float of that layout; infinity is a code, or 0 for a type without one.
+template <class T, minifloat layout, std::uint32_t infinity_code = 0>
+struct minifloat_limits : coded_limits<T, (layout.mantissa_bits > 0), 1u << layout.mantissa_bits, layout.max_code,
+                                       layout.has_sign ? layout.sign_bit() | layout.max_code : 0u, 1,
+                                       T(exp2i(-layout.mantissa_bits)).bits(), T(0.5f).bits(), infinity_code,
+                                       (layout.nan_code > layout.max_code ? layout.nan_code : 0u)> {
   static constexpr bool is_signed = layout.has_sign, is_integer = false, is_exact = false;
   static constexpr std::float_round_style round_style = std::round_to_nearest;
   static constexpr int digits = layout.mantissa_bits + 1;
@@ -70,50 +74,34 @@ struct minifloat_limits : any_limits<(Fields::layout().mantissa_bits > 0)> {
   static constexpr int min_exponent = 2 - layout.bias, max_exponent = floor_log2((T::max)()) + 1;
   static constexpr int min_exponent10 = -decimal_digits(1 - min_exponent);
   static constexpr int max_exponent10 = decimal_exponent((T::max)());
-
-  UFP4_MEMBER static constexpr T of(std::uint32_t code) noexcept {
-    return T::from_bits(static_cast<decltype(T().bits())>(code));
-  }
-  UFP4_MEMBER static constexpr T(min)() noexcept { return of(1u << (digits - 1)); }
-  UFP4_MEMBER static constexpr T(max)() noexcept { return of(Fields::layout().max_code); }
-  UFP4_MEMBER static constexpr T lowest() noexcept {
-    return of(is_signed ? Fields::layout().sign_bit() | Fields::layout().max_code : 0);
-  }
-  UFP4_MEMBER static constexpr T denorm_min() noexcept { return of(1); }
-  UFP4_MEMBER static constexpr T epsilon() noexcept { return T(exp2i(1 - digits)); }
-  UFP4_MEMBER static constexpr T round_error() noexcept { return T(0.5f); }
-  UFP4_MEMBER static constexpr T infinity() noexcept { return of(infinity_code); }
-  UFP4_MEMBER static constexpr T quiet_NaN() noexcept { return of(has_quiet_NaN ? Fields::layout().nan_code : 0); }
-  UFP4_MEMBER static constexpr T signaling_NaN() noexcept { return of(0); }
 };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES
 
 template <class Layout>
-struct std::numeric_limits<ufp4::fp4<Layout>> : ufp4::detail::minifloat_limits<ufp4::fp4<Layout>, Layout> {};
+struct std::numeric_limits<ufp4::fp4<Layout>> : ufp4::detail::minifloat_limits<ufp4::fp4<Layout>, Layout::layout()> {};
 template <>
-struct std::numeric_limits<ufp4::e4m3> : ufp4::detail::minifloat_limits<ufp4::e4m3> {};
+struct std::numeric_limits<ufp4::e4m3> : ufp4::detail::minifloat_limits<ufp4::e4m3, ufp4::e4m3::layout()> {};
 template <>
-struct std::numeric_limits<ufp4::ue5m3> : ufp4::detail::minifloat_limits<ufp4::ue5m3> {};
+struct std::numeric_limits<ufp4::ue5m3> : ufp4::detail::minifloat_limits<ufp4::ue5m3, ufp4::ue5m3::layout()> {};
 template <>
-struct std::numeric_limits<ufp4::bf16> : ufp4::detail::minifloat_limits<ufp4::bf16, ufp4::bf16, 0x7F80> {};
+struct std::numeric_limits<ufp4::bf16> : ufp4::detail::minifloat_limits<ufp4::bf16, ufp4::bf16::layout(), 0x7F80> {};
 template <>
-struct std::numeric_limits<ufp4::fp16> : ufp4::detail::minifloat_limits<ufp4::fp16, ufp4::fp16, 0x7C00> {};
+struct std::numeric_limits<ufp4::fp16> : ufp4::detail::minifloat_limits<ufp4::fp16, ufp4::fp16::layout(), 0x7C00> {};
 
 /// Powers of two only: no zero, no subnormals; the conversion rounds down.
 template <>
-struct std::numeric_limits<ufp4::e8m0> : ufp4::detail::coded_limits<ufp4::e8m0, 0, 0xFE, 0, 0x7F, 0x7F, 0xFF> {
+struct std::numeric_limits<ufp4::e8m0>
+    : ufp4::detail::coded_limits<ufp4::e8m0, false, 0, 0xFE, 0, 0, 0x7F, 0x7F, 0, 0xFF> {
   static constexpr bool is_signed = false, is_integer = false, is_exact = false;
-  static constexpr bool has_infinity = false, has_quiet_NaN = true;
   static constexpr std::float_round_style round_style = std::round_toward_zero;
   static constexpr int digits = 1, digits10 = 0, max_digits10 = 2;
   static constexpr int min_exponent = -126, max_exponent = 128, min_exponent10 = -38, max_exponent10 = 38;
 };
 
 template <>
-struct std::numeric_limits<ufp4::int4> : ufp4::detail::coded_limits<ufp4::int4, 8, 7, 0, 0, 0, 0> {
+struct std::numeric_limits<ufp4::int4> : ufp4::detail::coded_limits<ufp4::int4, false, 8, 7, 8, 0, 0, 0, 0, 0> {
   static constexpr bool is_signed = true, is_integer = true, is_exact = true;
-  static constexpr bool has_infinity = false, has_quiet_NaN = false;
   static constexpr std::float_round_style round_style = std::round_to_nearest;
   static constexpr int digits = 3, digits10 = 0, max_digits10 = 0;
   static constexpr int min_exponent = 0, max_exponent = 0, min_exponent10 = 0, max_exponent10 = 0;

@@ -10,8 +10,7 @@
 // | e8m0  | 2^(code-127), no zero; NaN 0xFF | floor of the magnitude's exponent; 0 gives code 0, Inf gives 0xFE |
 // | fp16  | IEEE binary16; NaN 0x7E00     | RNE, overflow to infinity (never a scale)                        |
 //
-// Sources: OCP Microscaling Formats v1.0; CUDA Math API, __nv_cvt_float_to_fp8 (SATFINITE) and __nv_cvt_float_to_e8m0
-// (RZ).
+// Sources: OCP Microscaling Formats v1.0; CUDA Math API, __nv_cvt_float_to_fp8 (SATFINITE), ..._to_e8m0 (RZ).
 #pragma once
 
 #include <ufp4/concepts.hpp>
@@ -64,9 +63,7 @@ class bf16 : public detail::small_float<bf16, std::uint16_t> {
   UFP4_MEMBER static constexpr minifloat layout() { return {8, 7, 127, true, 0x7F7F, 0x7FC0}; }
   bf16() = default;
   UFP4_MEMBER constexpr explicit bf16(float x) { bits_ = static_cast<std::uint16_t>(encode(layout(), x)); }
-  UFP4_MEMBER constexpr explicit operator float() const {
-    return detail::to_float(static_cast<std::uint32_t>(bits_) << 16);
-  }
+  UFP4_MEMBER constexpr explicit operator float() const { return detail::to_float(std::uint32_t{bits_} << 16); }
   UFP4_MEMBER static constexpr float(max)() { return detail::to_float(0x7F7F0000u); }
 };
 
@@ -106,8 +103,7 @@ static_assert(scale_format<float> && scale_format<bf16> && scale_format<e4m3> &&
 
 namespace ufp4::inline UFP4_CODE {
 
-/// Rounds a binary32 result to the type of a matrix element as IEEE 754 does: to nearest even, overflow to infinity, a
-/// NaN to a NaN.
+/// Rounds a binary32 result to a matrix element as IEEE 754 does: to nearest even, overflow to infinity, NaN to NaN.
 template <class T>
 UFP4_HD constexpr T round_to(float x) {
   return T(x);

@@ -18,9 +18,7 @@ struct transform_spec {
   std::uint32_t signs[8] = {};  ///< d_j is bit j % 32 of word j / 32
 
   /// Whether n is one of the lengths above.
-  UFP4_MEMBER constexpr bool valid_length() const {
-    return n == 1 || n == 16 || n == 32 || n == 64 || n == 128 || n == 256;
-  }
+  UFP4_MEMBER constexpr bool valid_length() const { return n == 1 || (n >= 16 && n <= 256 && (n & (n - 1)) == 0); }
   /// Whether d_j = -1.
   UFP4_MEMBER constexpr bool negative(unsigned j) const { return (signs[j / 32] >> (j % 32) & 1u) != 0; }
   UFP4_MEMBER constexpr transform_spec spec() const { return *this; }
@@ -89,9 +87,14 @@ class signed_hadamard {
   static constexpr auto length = static_cast<std::size_t>(n);
 
  public:
-  /// signs[j], of any arithmetic type, is d_j. Host code only.
+  /// signs[j], of any arithmetic type, is d_j. Host code only: std::array has no device code.
   template <class T = int>
-  constexpr explicit signed_hadamard(const std::array<T, length>& signs) : spec_(from(signs)) {}
+  UFP4_HOST_MEMBER constexpr explicit signed_hadamard(const std::array<T, length>& signs) {
+    for (std::uint32_t j = 0; j < n; ++j) {
+      if (signs[j] == T(-1)) spec_.signs[j / 32] |= 1u << (j % 32);
+      spec_.signs_valid = spec_.signs_valid && (signs[j] == T(1) || signs[j] == T(-1));
+    }
+  }
 
   constexpr signed_hadamard to_bf16() const {
     signed_hadamard copy = *this;
@@ -101,17 +104,7 @@ class signed_hadamard {
   UFP4_MEMBER constexpr transform_spec spec() const { return spec_; }
 
  private:
-  /// Host code only: std::array has no device code.
-  template <class T>
-  __attribute__((always_inline)) static constexpr transform_spec from(const std::array<T, length>& signs) {
-    transform_spec spec{.n = n};
-    for (std::uint32_t j = 0; j < n; ++j) {
-      if (signs[j] == T(-1)) spec.signs[j / 32] |= 1u << (j % 32);
-      spec.signs_valid = spec.signs_valid && (signs[j] == T(1) || signs[j] == T(-1));
-    }
-    return spec;
-  }
-  transform_spec spec_;
+  transform_spec spec_{.n = n};
 };
 
 /// The signs of Transformer Engine's transform with n = 16 (numerics 4).

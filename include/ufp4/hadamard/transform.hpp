@@ -5,7 +5,6 @@
 // the factor c_n last, one product (numerics 4). Bit-exact: every kernel is tested against these functions.
 #pragma once
 
-#include <ufp4/detail/bits.hpp>
 #include <ufp4/format/scales.hpp>
 #include <ufp4/hadamard/signs.hpp>
 
@@ -39,8 +38,7 @@ UFP4_HD constexpr void scale_and_round(const transform_spec& t, float* run) {
 
 namespace ufp4::inline UFP4_CODE {
 
-/// Transforms run[0 .. t.n) in place; t.n == 1 does nothing. Arithmetic is binary32: a NaN or an infinity spreads over
-/// the run, and finite input near FLT_MAX may overflow.
+/// Transforms run[0 .. t.n) in place, unless t.n is 1, in binary32: NaN and Inf spread over the run, sums may overflow.
 UFP4_HD constexpr void hadamard_forward(const transform_spec& t, float* run) {
   if (t.n == 1) return;
   detail::settle(run, t.n);  // the values may be products that the compiler could fuse

@@ -9,8 +9,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <limits>
-#include <ufp4/concepts.hpp>
 #include <ufp4/format/io.hpp>
 #include <ufp4/format/numeric_limits.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
@@ -73,8 +71,7 @@ concept stored_number = element_format<T> || ufp4::detail::number<T>;
 
 namespace Eigen {
 
-/// Eigen's traits of a number that can be stored, compared, printed and cast. There is no arithmetic on it: convert
-/// with m.cast<float>() first.
+/// Eigen's traits of a number that is stored, compared, printed and cast; for arithmetic use m.cast<float>() first.
 template <ufp4::interop::stored_number T>
 struct NumTraits<T> {
   // NOLINTBEGIN(readability-identifier-naming): the names that Eigen requires

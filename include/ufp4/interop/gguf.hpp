@@ -13,11 +13,10 @@
 #pragma once
 
 #include <ufp4/block/layouts.hpp>
-#include <ufp4/interop/gguf_reader.hpp>
 #include <ufp4/interop/gguf_writer.hpp>
 #include <ufp4/interop/quantized_weight.hpp>
 
-namespace ufp4::interop::inline UFP4_TYPES {
+namespace ufp4::interop::inline UFP4_CODE {
 
 /// One of ggml's blocks: scales, then codes in split halves.
 struct ggml_block {
@@ -25,10 +24,8 @@ struct ggml_block {
   std::size_t elements, scales;  ///< one scale for elements / scales elements
   std::uint8_t scale_mask;       ///< bits of a scale that ggml reads
 
-  /// Of a block.
-  constexpr std::size_t bytes() const { return scales + elements / 2; }
-  /// Elements that share a scale.
-  constexpr std::size_t length() const { return elements / scales; }
+  constexpr std::size_t bytes() const { return scales + elements / 2; }  ///< of a block
+  constexpr std::size_t length() const { return elements / scales; }     ///< elements that share a scale
   /// Bytes of a row of `cols` elements, a multiple of `elements`.
   constexpr std::size_t row_bytes(std::size_t cols) const { return cols / elements * bytes(); }
 };
@@ -41,12 +38,7 @@ constexpr const ggml_block* find_ggml_block(const format_spec& format) {
   return format == spec_of<nvfp4> || format == spec_of<ggml_nvfp4> ? &ggml_blocks[1] : nullptr;
 }
 
-}  // namespace ufp4::interop::inline UFP4_TYPES
-
-namespace ufp4::interop::inline UFP4_CODE {
-
-/// Row i of a quantized matrix as ggml's blocks, find_ggml_block(q.spec())->row_bytes(q.cols()) bytes. The format must
-/// have such blocks and the row be a whole number of them.
+/// Row i of a matrix as ggml's blocks, which must be whole: find_ggml_block(q.spec())->row_bytes(q.cols()) bytes.
 inline void to_ggml_row(const any_quantized_view& q, std::size_t i, std::uint8_t* out) {
   const ggml_block& block = *find_ggml_block(q.spec());
   const std::uint8_t* codes = q.codes().data() + i * q.cols() / 2;
@@ -77,9 +69,8 @@ inline std::string ggml_scale_name(std::string_view weight) {
   return std::string(weight) + ".scale";
 }
 
-/// Adds a quantized matrix as ggml's blocks, of a format with two levels also its tensor scale. The memory must stay
-/// valid until the file is written. std::invalid_argument for a format without such blocks, columns that are not a
-/// multiple of the block, and a matrix with a transform.
+/// Adds a quantized matrix as ggml's blocks, and its tensor scale if it has one. The memory must stay valid until the
+/// file is written. std::invalid_argument for another format, columns not a multiple of the block, and a transform.
 inline void add_quantized(gguf_writer& out, const std::string& name, const any_quantized_view& q) {
   const ggml_block* const block = find_ggml_block(q.spec());
   const std::string shown = printable(name);
@@ -115,8 +106,7 @@ inline stored_weight find_weight(gguf_reader& file, const std::string& name) {
   return weight;
 }
 
-/// The same of a weight that must have that format. NVFP4 without a tensor scale is also read as nvfp4, with the tensor
-/// scale 1; NVFP4 with one is not read as ggml_nvfp4.
+/// The same of a weight that must have that format; NVFP4 without a tensor scale is also read as nvfp4, with scale 1.
 inline stored_weight find_weight(gguf_reader& file, const std::string& name, const format_spec& format) {
   stored_weight weight = find_weight(file, name);
   if (weight.format == spec_of<ggml_nvfp4> && format == spec_of<nvfp4>) weight.format = format;
@@ -124,14 +114,11 @@ inline stored_weight find_weight(gguf_reader& file, const std::string& name, con
   if (weight.format == spec_of<nvfp4> && format == spec_of<ggml_nvfp4>)
     file.fail("tensor " + printable(name) + " has a tensor scale, " + ggml_scale_name(printable(name)) +
               "; it can be read as nvfp4");
-  file.fail(tensor_text(*weight.codes) + ", not a matrix of " +
-            (format == spec_of<mxfp4>             ? "MXFP4"
-             : find_ggml_block(format) != nullptr ? "NVFP4"
-                                                  : "this format"));
+  const char* const blocks = format == spec_of<mxfp4> ? "MXFP4" : "NVFP4";
+  file.fail(tensor_text(*weight.codes), ", not a matrix of ", find_ggml_block(format) ? blocks : "this format");
 }
 
-/// Rows first .. first + out.rows() - 1 of a weight into a matrix of its format, columns and transform.
-/// std::invalid_argument as check_weight_rows.
+/// Rows first .. first + out.rows() - 1 of a weight. std::invalid_argument as check_weight_rows.
 inline void read_weight_rows(gguf_reader& file, const stored_weight& weight, std::size_t first, quantized_memory& out) {
   check_weight_rows(weight, first, out);
   out.set_tensor_scale(weight.tensor_scale);

@@ -1,7 +1,6 @@
 // ufp4 - reading GGUF files: metadata and tensors.
 // SPDX-License-Identifier: Apache-2.0
-/// Versions 2 and 3, little-endian. String and integer values are kept, other values are skipped. Tensors of types that
-/// are not in ggml_types are listed without a size.
+/// Versions 2 and 3, little-endian. Strings and integers are kept. Types not in ggml_types are listed without a size.
 ///
 /// | part         | content                                                                                           |
 /// |--------------|---------------------------------------------------------------------------------------------------|
@@ -13,13 +12,11 @@
 /// Sources: ggml-org/ggml, docs/gguf.md; enum ggml_type of ggml.h; the block structures of ggml-common.h.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cstring>
 #include <map>
 #include <ufp4/interop/tensor_file.hpp>
 
-namespace ufp4::interop::inline UFP4_TYPES {
+namespace ufp4::interop::inline UFP4_CODE {
 
 /// One value of ggml's enum ggml_type.
 struct ggml_type {
@@ -51,19 +48,13 @@ constexpr const ggml_type* find_ggml_type(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace ufp4::interop::inline UFP4_TYPES
-
-namespace ufp4::interop::inline UFP4_CODE {
-
 /// The header of a file from front to back, read in pieces of 64 KiB. file_error where the file ends.
 class gguf_cursor {
  public:
   explicit gguf_cursor(input_file& file) : file_(file) {}  ///< at the beginning of the file
 
-  /// Offset of the next byte.
-  std::uint64_t at() const { return at_; }
-  /// Bytes that follow.
-  std::uint64_t left() const { return file_.size() - at_; }
+  std::uint64_t at() const { return at_; }                   ///< offset of the next byte
+  std::uint64_t left() const { return file_.size() - at_; }  ///< bytes that follow
 
   /// The next `count` bytes.
   void read(void* to, std::uint64_t count) {
@@ -92,8 +83,7 @@ class gguf_cursor {
   std::string string() {
     const std::uint64_t length = number(8);
     if (length > left())
-      file_.fail("string too long: " + std::to_string(length) + " bytes at byte " + std::to_string(at_) +
-                 ", but only " + std::to_string(left()) + " follow");
+      file_.fail("string too long: ", length, " bytes at byte ", at_, ", but only ", left(), " follow");
     std::string text(static_cast<std::size_t>(length), '\0');
     read(text.data(), length);
     return text;
@@ -101,7 +91,7 @@ class gguf_cursor {
 
  private:
   void check(std::uint64_t count) const {
-    if (count > left()) file_.fail("header cut off: the file ends inside its header, at byte " + std::to_string(at_));
+    if (count > left()) file_.fail("header cut off: the file ends inside its header, at byte ", at_);
   }
 
   input_file& file_;
@@ -121,28 +111,24 @@ class gguf_reader : public tensor_file {
     if (std::string_view(magic, 4) != "GGUF") fail("is not a .gguf file: it does not begin with GGUF");
     const std::uint64_t version = in.number(4);
     if (version == 2u << 24 || version == 3u << 24) fail("is a big-endian GGUF file; little-endian ones can be read");
-    if (version != 2 && version != 3) fail("has GGUF version " + std::to_string(version) + "; 2 and 3 can be read");
+    if (version != 2 && version != 3) fail("has GGUF version ", version, "; 2 and 3 can be read");
     const std::uint64_t tensors = in.number(8);
     pair_count_ = in.number(8);
     for (std::uint64_t i = 0; i < pair_count_; ++i) read_pair(in);
     pairs_end_ = in.at();
     if (const auto found = integers_.find("general.alignment"); found != integers_.end()) alignment_ = found->second;
     if (alignment_ == 0 || alignment_ % 8 != 0 || alignment_ > 1 << 20)
-      fail("general.alignment must be a multiple of 8 up to 1048576, got " + std::to_string(alignment_));
+      fail("general.alignment must be a multiple of 8 up to 1048576, got ", alignment_);
     for (std::uint64_t i = 0; i < tensors; ++i) read_tensor(in);
     sort_tensors();
     for (stored_tensor& t : tensors_) place(t, (in.at() + alignment_ - 1) / alignment_ * alignment_);
   }
 
-  /// Keys whose values are strings.
-  const std::map<std::string, std::string>& strings() const { return strings_; }
+  const std::map<std::string, std::string>& strings() const { return strings_; }  ///< keys whose values are strings
   /// Keys whose values are integers or booleans; negative values wrap.
   const std::map<std::string, std::uint64_t>& integers() const { return integers_; }
-  /// Of tensors, in bytes.
-  std::uint64_t alignment() const { return alignment_; }
-
-  /// Number of key-value pairs, of all types.
-  std::uint64_t pair_count() const { return pair_count_; }
+  std::uint64_t alignment() const { return alignment_; }    ///< of tensors, in bytes
+  std::uint64_t pair_count() const { return pair_count_; }  ///< number of key-value pairs, of all types
   /// The bytes of all key-value pairs.
   std::string pair_bytes() {
     std::string bytes(static_cast<std::size_t>(pairs_end_ - head_bytes), '\0');
@@ -158,15 +144,14 @@ class gguf_reader : public tensor_file {
 
   void skip_value(gguf_cursor& in, std::uint64_t type, int depth) const {
     if (type >= value_bytes.size() || depth == 0)
-      fail("metadata value not readable: type " + std::to_string(type) + " before byte " + std::to_string(in.at()) +
+      fail("metadata value not readable: type ", type, " before byte ", in.at(),
            " is not a GGUF type, or arrays are nested too deeply");
     if (type == string_type) return in.skip(in.number(8));
     if (type != array_type) return in.skip(value_bytes[type]);
     const std::uint64_t inner = in.number(4), count = in.number(8);
     if (inner < value_bytes.size() && value_bytes[inner] != 0) {
       if (count > in.left() / value_bytes[inner])
-        fail("header cut off: the file ends inside an array of " + std::to_string(count) + " values before byte " +
-             std::to_string(in.at()));
+        fail("header cut off: the file ends inside an array of ", count, " values before byte ", in.at());
       return in.skip(count * value_bytes[inner]);
     }
     for (std::uint64_t i = 0; i < count; ++i) skip_value(in, inner, depth - 1);  // each takes 8 bytes or more
@@ -187,8 +172,7 @@ class gguf_reader : public tensor_file {
     stored_tensor t;
     t.name = in.string();
     const std::uint64_t dimensions = in.number(4);
-    if (dimensions > 4)
-      fail("tensor " + printable(t.name) + " has " + std::to_string(dimensions) + " dimensions; ggml has up to 4");
+    if (dimensions > 4) fail("tensor ", printable(t.name), " has ", dimensions, " dimensions; ggml has up to 4");
     for (std::uint64_t i = 0; i < dimensions; ++i) t.shape.insert(t.shape.begin(), in.number(8));
     const auto id = static_cast<std::uint32_t>(in.number(4));
     const ggml_type* const known = find_ggml_type(id);
@@ -205,12 +189,12 @@ class gguf_reader : public tensor_file {
     const std::string label = "tensor " + printable(t.name);
     const auto bytes = byte_count(type->elements, type->bytes, t.shape);
     if (!bytes)
-      fail(label + ": no byte count: " + shape_text(t.shape) + " " + t.type_name +
+      fail(label, ": no byte count: ", shape_text(t.shape), " ", t.type_name,
            " is not a whole number of blocks, or exceeds 64 bits");
     const std::uint64_t data = begin > file_.size() ? 0 : file_.size() - begin;
     if (t.offset > data || *bytes > data - t.offset)
-      fail(label + ": data outside the file: " + std::to_string(*bytes) + " bytes at byte " + std::to_string(t.offset) +
-           " of the data, which have " + std::to_string(data) + " bytes");
+      fail(label, ": data outside the file: ", *bytes, " bytes at byte ", t.offset, " of the data, which have ", data,
+           " bytes");
     t.offset += begin;
     t.bytes = *bytes;
   }

@@ -4,7 +4,6 @@
 /// cannot represent is std::invalid_argument when it is added. gguf_reader.hpp describes the bytes.
 #pragma once
 
-#include <map>
 #include <set>
 #include <ufp4/interop/gguf_reader.hpp>
 #include <ufp4/interop/output_file.hpp>
@@ -14,8 +13,7 @@ namespace ufp4::interop::inline UFP4_CODE {
 /// Collects tensors and metadata, then writes the file. llama.cpp requires the string general.architecture.
 class gguf_writer {
  public:
-  /// std::invalid_argument for a name that is already there or has more than 63 bytes, and a type or shape that ggml
-  /// does not have.
+  /// std::invalid_argument for a name that is already there or exceeds 63 bytes, and a type or shape that ggml lacks.
   void add(const std::string& name, tensor_source tensor) {
     add(name, find_ggml_type(type_text(tensor.type)), std::move(tensor.shape), std::move(tensor.write));
   }
@@ -103,8 +101,7 @@ class gguf_writer {
 
   std::map<std::string, std::string> strings_;
   std::string pairs_;
-  std::uint64_t pair_count_ = 0;
-  std::uint64_t alignment_ = 32;  // without general.alignment
+  std::uint64_t pair_count_ = 0, alignment_ = 32;  // 32: without general.alignment
   std::vector<entry> tensors_;
   std::set<std::string> names_;  // of tensors_
 };

@@ -5,14 +5,11 @@
 #pragma once
 
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
 #include <system_error>
-#include <ufp4/detail/compiler.hpp>
+#include <ufp4/detail/expects.hpp>
 #include <ufp4/interop/text.hpp>
 
 namespace ufp4::interop::inline UFP4_TYPES {
@@ -28,13 +25,7 @@ namespace ufp4::interop::inline UFP4_CODE {
 
 /// Throws file_error("PATH: WHAT"); without exceptions prints it and aborts.
 [[noreturn]] inline void fail_file(const std::string& path, const std::string& what) {
-  const std::string text = printable(path) + ": " + what;
-#if defined(UFP4_NO_EXCEPTIONS)
-  std::fprintf(stderr, "%s\n", text.c_str());
-  std::abort();
-#else
-  throw file_error(text);
-#endif
+  ufp4::detail::reject<file_error>(printable(path) + ": " + what);
 }
 
 /// ": No space left on device": the text of an errno value; empty for 0.
@@ -57,21 +48,18 @@ class input_file {
     if (size_ == 0) fail("is empty (0 bytes)");
   }
 
-  /// As it was given to the constructor.
-  const std::string& path() const { return path_; }
-  /// In bytes.
-  std::uint64_t size() const { return size_; }
+  const std::string& path() const { return path_; }  ///< as it was given to the constructor
+  std::uint64_t size() const { return size_; }       ///< in bytes
 
   /// Reads bytes offset .. offset + count - 1. file_error if the file has fewer.
   void read(std::uint64_t offset, void* to, std::size_t count) {
     if (count == 0) return;
     if (offset > size_ || count > size_ - offset)
-      fail("file too short: " + std::to_string(count) + " bytes at byte " + std::to_string(offset) + " of " +
-           std::to_string(size_));
+      fail("file too short: ", count, " bytes at byte ", offset, " of ", size_);
     stream_.clear();
     stream_.seekg(static_cast<std::streamoff>(offset));
     stream_.read(static_cast<char*>(to), static_cast<std::streamsize>(count));
-    if (!stream_) fail("could not be read at byte " + std::to_string(offset));
+    if (!stream_) fail("could not be read at byte ", offset);
   }
 
   /// An unsigned little-endian number of `bytes` bytes at `offset`.
@@ -81,8 +69,8 @@ class input_file {
     return value;
   }
 
-  /// A file_error about this file.
-  [[noreturn]] void fail(const std::string& what) const { fail_file(path_, what); }
+  /// A file_error about this file, of words and numbers.
+  [[noreturn]] void fail(const auto&... what) const { fail_file(path_, ufp4::detail::concat(what...)); }
 
  private:
   std::string path_;

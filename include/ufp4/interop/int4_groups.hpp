@@ -16,7 +16,6 @@
 /// Sources: AutoAWQ, WQLinear_GEMM (packing_utils.py); AutoGPTQ and GPTQModel, QuantLinear (formats gptq and gptq_v2).
 #pragma once
 
-#include <algorithm>
 #include <numeric>
 #include <ufp4/interop/safetensors_file.hpp>
 #include <ufp4/matrix/zero_points.hpp>
@@ -78,11 +77,8 @@ inline int4_groups read_group_scales(safetensors_reader& file, const std::string
   w.rows = static_cast<std::size_t>(outputs);
   w.cols = static_cast<std::size_t>(awq ? codes.shape[0] : 8 * codes.shape[0]);
   w.groups = static_cast<std::size_t>(groups);
-  std::vector<float> by_group(w.groups * w.rows);
-  file.read_rows(scales, 0, matrix_view<float>(by_group.data(), w.groups, w.rows));
-  w.scales.resize(by_group.size());
-  for (std::size_t g = 0; g < w.groups; ++g)
-    for (std::size_t n = 0; n < w.rows; ++n) w.scales[n * w.groups + g] = by_group[g * w.rows + n];
+  w.scales.resize(w.rows * w.groups);
+  file.read_rows(scales, 0, ufp4::transpose(matrix_view<float>(w.scales.data(), w.rows, w.groups)));
   return w;
 }
 
@@ -91,20 +87,17 @@ inline void read_group_indices(safetensors_reader& file, const std::string& name
   if (file.find(name + ".g_idx") != nullptr) {
     w.group = read_int32(file, name + ".g_idx", {w.cols});
     for (const std::uint32_t g : w.group)
-      if (g >= w.groups)
-        file.fail("tensor " + printable(name) + ".g_idx: group out of range: " + std::to_string(g) + " of " +
-                  std::to_string(w.groups));
+      if (g >= w.groups) file.fail("tensor ", printable(name), ".g_idx: group out of range: ", g, " of ", w.groups);
     return;
   }
   if (w.cols % w.groups != 0)
-    file.fail("tensor " + printable(name) + ".scales: " + std::to_string(w.groups) + " groups do not divide the " +
-              std::to_string(w.cols) + " inputs, and there is no g_idx");
+    file.fail("tensor ", printable(name), ".scales: ", w.groups, " groups do not divide the ", w.cols,
+              " inputs, and there is no g_idx");
   w.group.resize(w.cols);
   for (std::size_t k = 0; k < w.cols; ++k) w.group[k] = static_cast<std::uint32_t>(k / (w.cols / w.groups));
 }
 
-/// The weight NAME: its tensors are NAME.qweight, NAME.qzeros, NAME.scales and perhaps NAME.g_idx. file_error if one is
-/// missing or they do not fit each other.
+/// The weight NAME. file_error if a tensor of it is missing or they do not fit each other.
 inline int4_groups read_int4_groups(safetensors_reader& file, const std::string& name, int4_layout layout) {
   const bool awq = layout == int4_layout::awq;
   int4_groups w = read_group_scales(file, name, layout);

@@ -3,13 +3,10 @@
 /// \x93NUMPY, the version as two bytes, the length of the header in 2 bytes (4 from version 2.0 on), the header, the
 /// data. The header is a Python dictionary {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } and spaces.
 ///
-/// descr: '<f4', '<f2', '|u1', '|i1', and '<V2' or '|V2', two bytes without a type, which NumPy writes for
-/// ml_dtypes.bfloat16 (array.view(ml_dtypes.bfloat16) after loading). Fortran order is read in up to two dimensions;
-/// C order is written. Source: NumPy, numpy.lib.format.
+/// descr: '<f4', '<f2', '|u1', '|i1', and '<V2' or '|V2', which NumPy writes for ml_dtypes.bfloat16 (read it back with
+/// array.view). Fortran order is read in up to two dimensions; C order is written. Source: NumPy, numpy.lib.format.
 #pragma once
 
-#include <algorithm>
-#include <iterator>
 #include <ufp4/interop/json_cursor.hpp>
 #include <ufp4/interop/output_file.hpp>
 #include <ufp4/interop/tensor_file.hpp>
@@ -82,7 +79,7 @@ class npy_reader : public tensor_file {
     if (std::string_view(begin, sizeof begin) != magic) fail("is not a .npy file: it does not begin with \\x93NUMPY");
     if (file_.size() < 10) fail("ends inside the .npy header");
     const std::uint64_t version = file_.read_number(6, 1);
-    if (version < 1 || version > 3) fail("has .npy version " + std::to_string(version) + "; 1 to 3 can be read");
+    if (version < 1 || version > 3) fail("has .npy version ", version, "; 1 to 3 can be read");
     const std::size_t length_bytes = version == 1 ? 2 : 4;
     const std::uint64_t text_begin = 8 + length_bytes;
     if (file_.size() < text_begin) fail("ends inside the .npy header");
@@ -91,8 +88,7 @@ class npy_reader : public tensor_file {
     place(parsed(header_text(text_begin, length, longest, "1048576 are read")), text_begin + length);
   }
 
-  /// The array.
-  const stored_tensor& array() const { return tensors_.front(); }
+  const stored_tensor& array() const { return tensors_.front(); }  ///< the array
 
  private:
   npy_header parsed(std::string_view text) const {
@@ -108,8 +104,7 @@ class npy_reader : public tensor_file {
       if (descr == known.descr) return known.type;
     const std::string shown = "'" + printable(descr) + "'";
     if (descr.starts_with('>'))
-      fail("is big-endian (" + shown + "); save it in little-endian order, as '" + (descr == ">f2" ? "<f2" : "<f4") +
-           "'");
+      fail("is big-endian (", shown, "); save it in little-endian order, as '", descr == ">f2" ? "<f2" : "<f4", "'");
     const bool converts = descr.size() > 1 && std::string_view("bfiu").find(descr[1]) != std::string_view::npos;
     fail("holds values of type " + shown +
          "; float32 ('<f4'), float16 ('<f2'), bfloat16 ('<V2'), uint8 ('|u1') and int8 ('|i1') can be read" +
@@ -135,8 +130,7 @@ class npy_reader : public tensor_file {
 
 /// Writes one array in C order. std::invalid_argument for other types than those above.
 inline void write_npy(const std::string& path, const tensor_source& array) {
-  const auto* const known =
-      std::find_if(std::begin(npy_types), std::end(npy_types), [&](const npy_type& t) { return t.type == array.type; });
+  const auto* const known = std::ranges::find(npy_types, array.type, &npy_type::type);
   expects(known != std::end(npy_types), "write_npy: unsupported type: the array is not of float32, float16, ",
           "bfloat16, uint8 or int8");
   expects(byte_count(array.type, array.shape).has_value(), "write_npy: array too large: ", shape_text(array.shape),

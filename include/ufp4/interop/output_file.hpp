@@ -1,7 +1,6 @@
 // ufp4 - a file that appears under its name only when it is complete.
 // SPDX-License-Identifier: Apache-2.0
-/// Bytes go to a new file beside PATH (PATH.tmp, PATH.tmp-1, ...), which finish() renames to PATH. After a failure the
-/// new file is removed and PATH is unchanged.
+/// Bytes go to a new file beside PATH (PATH.tmp, ...), which finish() renames to PATH. A failure leaves PATH unchanged.
 ///
 /// | PATH is      | then                                                                                            |
 /// |--------------|-------------------------------------------------------------------------------------------------|
@@ -10,11 +9,6 @@
 /// | another kind | file_error: only regular files are replaced                                                     |
 #pragma once
 
-#include <cerrno>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 #include <ufp4/interop/input_file.hpp>
 #include <ufp4/interop/stored_tensor.hpp>
 
@@ -55,8 +49,7 @@ class temporary_file {
     if (!path_.empty()) std::filesystem::remove(path_, ignored);
   }
 
-  /// Empty after rename().
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return path_; }  ///< empty after rename()
   /// Replaces the file `to`, if there is one.
   std::error_code rename(const std::string& to) {
     std::error_code error;
@@ -88,8 +81,7 @@ class output_file {
     written_ += count;
   }
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// At an offset before or beyond what has been written; write() continues behind it. Bytes that are never written are
-  /// undefined.
+  /// At an offset before or beyond what has been written; write() continues there. Bytes never written are undefined.
   void write_at(std::uint64_t offset, const void* data, std::size_t count) {
     errno = 0;
     stream_.seekp(static_cast<std::streamoff>(offset));  // flushes, which may fail
@@ -115,13 +107,11 @@ class output_file {
   void write(const std::string& name, std::uint64_t expected, const byte_source& bytes) {
     const std::uint64_t before = written_;
     bytes([&](const void* data, std::size_t count) {
-      if (count > expected - (written_ - before))
-        fail(name + ": too many bytes from its source: more than " + std::to_string(expected));
+      if (count > expected - (written_ - before)) fail(name, ": too many bytes from its source: more than ", expected);
       write(data, count);
     });
     if (written_ - before != expected)
-      fail(name + ": too few bytes from its source: " + std::to_string(written_ - before) + " of " +
-           std::to_string(expected));
+      fail(name, ": too few bytes from its source: ", written_ - before, " of ", expected);
   }
 
   /// Renames the complete file to PATH.
@@ -134,10 +124,9 @@ class output_file {
     if (error) fail("cannot be replaced: " + error.message());
   }
 
-  /// Number of bytes passed to write() and write_at().
-  std::uint64_t written() const { return written_; }
-  /// A file_error about this file.
-  [[noreturn]] void fail(const std::string& what) const { fail_file(path_, what); }
+  std::uint64_t written() const { return written_; }  ///< number of bytes passed to write() and write_at()
+  /// A file_error about this file, of words and numbers.
+  [[noreturn]] void fail(const auto&... what) const { fail_file(path_, ufp4::detail::concat(what...)); }
 
  private:
   static std::string checked(const std::string& path) {

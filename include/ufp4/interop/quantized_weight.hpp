@@ -48,8 +48,7 @@ inline const std::vector<format_spec>& known_formats() {
   return all;
 }
 
-/// std::invalid_argument unless the weight has rows first .. first + out.rows() - 1, these are whole blocks, and `out`
-/// has the weight's format, columns and transform.
+/// std::invalid_argument unless weight has out's format, columns, transform and, from `first` on, rows (whole blocks).
 inline void check_weight_rows(const stored_weight& weight, std::size_t first, const quantized_memory& out) {
   const auto height = static_cast<std::size_t>(weight.format.block.rows);
   const std::string label = "tensor " + printable(weight.codes->name);

@@ -1,7 +1,6 @@
 // ufp4 - quantized weights in .safetensors files, in the layouts of PyTorch's projects and in ours.
 // SPDX-License-Identifier: Apache-2.0
-/// safetensors_layout.hpp describes the layouts. Codes and scales are moved, never rounded; the tensor scale comes back
-/// in the same bits.
+/// Layouts: safetensors_layout.hpp. Codes and scales are moved, never rounded; the tensor scale comes back in its bits.
 #pragma once
 
 #include <ufp4/interop/quantized_weight.hpp>
@@ -50,8 +49,7 @@ inline void add_quantized(safetensors_writer& out, const std::string& name, cons
   add_quantized(out, name, q, usual_layout(q.spec()));
 }
 
-/// Whether the file describes the weight in the ufp4 layout and has at least one of its tensors. A metadata string that
-/// remained when another program removed the weight does not count.
+/// Whether the file describes the weight in the ufp4 layout and has a tensor of it: the string may outlive the weight.
 inline bool has_own_layout(const safetensors_reader& file, const std::string& name) {
   if (!file.metadata().contains(own_mark + name)) return false;
   const quantized_names own = names_of(name, tensor_layout::ufp4);
@@ -91,8 +89,7 @@ inline format_spec format_of_weight(const safetensors_reader& file, const std::s
   file.fail("tensor " + printable(name) + ": unknown format: " + printable(text));
 }
 
-/// Reads columns and transform from the metadata string of the ufp4 layout. file_error for another format than the
-/// weight's.
+/// Columns and transform, from the metadata string of the ufp4 layout. file_error for a format other than the weight's.
 inline void read_extent(const safetensors_reader& file, const std::string& name, stored_weight& weight) {
   const std::string label = "tensor " + printable(weight.codes->name);
   const std::string &text = file.metadata().at(own_mark + name), expected = format_text(weight.format);
@@ -117,8 +114,7 @@ inline void check_scales(const safetensors_reader& file, const stored_weight& we
               shape_text(shape) + " " + std::string(safetensors_name(expected)));
 }
 
-/// The weight `name` in any layout, checked and not yet read. file_error if it is missing, has another format, or its
-/// tensors do not fit each other.
+/// The weight `name` in any layout, checked and not yet read. file_error if it is missing, broken or of another format.
 inline stored_weight find_weight(safetensors_reader& file, const std::string& name, const format_spec& format) {
   const quantized_place place = find_quantized(file, name);
   stored_weight weight{.format = format, .codes = &file.at(place.names.codes), .scales = &file.at(place.names.scales)};
@@ -134,8 +130,8 @@ inline stored_weight find_weight(safetensors_reader& file, const std::string& na
   weight.cols = padded;
   if (place.own) read_extent(file, name, weight);
   if (weight.cols > padded || padded != weight.padded_cols())
-    file.fail(label + ": shape mismatch: " + std::to_string(padded) + " codes a row are not " +
-              std::to_string(weight.cols) + " columns in blocks of " + std::to_string(format.block.cols));
+    file.fail(label, ": shape mismatch: ", padded, " codes a row are not ", weight.cols, " columns in blocks of ",
+              format.block.cols);
   check_scales(file, weight);
   const bool has_scale = file.find(place.names.tensor_scale) != nullptr;
   if (place.own && has_scale && !format.two_level)
@@ -149,8 +145,7 @@ inline stored_weight find_weight(safetensors_reader& file, const std::string& na
   return find_weight(file, name, format_of_weight(file, name));
 }
 
-/// Rows first .. first + out.rows() - 1 of a weight, of square blocks whole ones, into a matrix of its format, columns
-/// and transform. std::invalid_argument as check_weight_rows.
+/// Rows first .. first + out.rows() - 1 of a weight. std::invalid_argument as check_weight_rows.
 inline void read_weight_rows(safetensors_reader& file, const stored_weight& weight, std::size_t first,
                              quantized_memory& out) {
   check_weight_rows(weight, first, out);

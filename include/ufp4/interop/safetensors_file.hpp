@@ -27,28 +27,18 @@ class safetensors_reader : public tensor_file {
     const auto header = parse_safetensors_header(header_text(8, length, 100'000'000, "the format allows 100000000"));
     if (!header) fail("has a header that is not a JSON object of tensors with dtype, shape and data_offsets");
     for (const auto& [key, value] : header->metadata) metadata_[key] = value;
-    for (const safetensors_entry& entry : header->tensors) tensors_.push_back(described(entry));
+    for (const auto& [name, dtype, shape, begin, end] : header->tensors) {  // place() replaces begin and end
+      const number_type type = number_type_named(dtype);
+      tensors_.push_back(
+          {name, dtype, type < number_type::mxfp4 ? type : number_type::other, false, shape, begin, end});
+    }
     sort_tensors();
     place(8 + length);
   }
 
-  /// The strings of "__metadata__".
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }  ///< the strings of "__metadata__"
 
  private:
-  /// With the entry's begin and end as offset and bytes, which place() replaces.
-  static stored_tensor described(const safetensors_entry& entry) {
-    stored_tensor t;
-    t.name = entry.name;
-    t.type_name = entry.dtype;
-    t.shape = entry.shape;
-    t.offset = entry.begin;
-    t.bytes = entry.end;
-    const number_type type = number_type_named(entry.dtype);
-    if (type < number_type::mxfp4) t.type = type;
-    return t;
-  }
-
   void place(std::uint64_t data_begin) {
     const std::uint64_t data = file_.size() - data_begin;
     std::uint64_t last = 0;
@@ -56,8 +46,7 @@ class safetensors_reader : public tensor_file {
       const std::string label = "tensor " + printable(t.name);
       const std::uint64_t begin = t.offset, end = t.bytes;
       if (begin > end || end > data)
-        fail(label + ": data outside the file: bytes " + std::to_string(begin) + " to " + std::to_string(end) +
-             " of the data, which have " + std::to_string(data) + " bytes");
+        fail(label, ": data outside the file: bytes ", begin, " to ", end, " of the data, which have ", data, " bytes");
       last = (std::max)(last, end);
       t.offset = data_begin + begin;
       t.bytes = end - begin;
@@ -65,16 +54,13 @@ class safetensors_reader : public tensor_file {
       check_size(t, label + ": size mismatch: " + shape_text(t.shape) + " " + printable(t.type_name) + " values",
                  "its data_offsets span ", "");
     }
-    if (last != data)
-      fail("size mismatch: the header describes " + std::to_string(last) + " bytes of data, the file has " +
-           std::to_string(data));
+    if (last != data) fail("size mismatch: the header describes ", last, " bytes of data, the file has ", data);
   }
 
   std::map<std::string, std::string> metadata_;
 };
 
-/// Collects tensors, then writes them: wider types first, so that each is aligned to its size; in the order of add()
-/// among equals.
+/// Collects tensors, then writes them, wider types first, so that each is aligned to its size; else in order of add().
 class safetensors_writer {
  public:
   /// std::invalid_argument for a name that is already there and a type that the format does not have.

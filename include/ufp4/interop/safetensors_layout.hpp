@@ -92,9 +92,8 @@ inline std::string format_text(const format_spec& format) {
 inline std::string extent_text(std::uint64_t cols, const transform_spec& t) {
   std::string text = " cols=" + std::to_string(cols) + " hadamard=" + std::to_string(t.n) +
                      " bf16=" + (t.rounds_to_bf16 ? "1" : "0") + " signs=";
-  for (std::uint32_t word = 0; word < (t.n + 31) / 32; ++word) {
+  for (std::uint32_t word = 0; word < (t.n + 31) / 32; ++word)
     for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[t.signs[word] >> shift & 15u];
-  }
   return text;
 }
 

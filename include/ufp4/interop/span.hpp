@@ -3,14 +3,11 @@
 #pragma once
 
 #include <ufp4/matrix/checks.hpp>
-#include <ufp4/matrix/matrix_view.hpp>
 
 namespace ufp4::interop::inline UFP4_CODE {
 
-/// All elements of x as a row-major matrix, to read or, where T is not const, to write. std::invalid_argument unless
-/// x has rows * cols elements. The view refers to x's memory.
-template <class T, std::size_t extent>
-  requires matrix_scalar<T>
+/// x's memory as a row-major matrix, writable unless T is const. std::invalid_argument unless rows * cols is x's size.
+template <matrix_scalar T, std::size_t extent>
 matrix_view<T> view(std::span<T, extent> x, std::size_t rows, std::size_t cols) {
   const bool fits = cols == 0 ? x.empty() : x.size() % cols == 0 && x.size() / cols == rows;
   ufp4::detail::expects(fits, "view: size mismatch: x has ", x.size(), " elements, not ", rows, " x ", cols);

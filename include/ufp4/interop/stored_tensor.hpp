@@ -9,9 +9,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
-#include <ufp4/detail/compiler.hpp>
 #include <ufp4/detail/expects.hpp>
-#include <ufp4/format/scales.hpp>
 #include <ufp4/interop/text.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
 #include <utility>
@@ -22,8 +20,7 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace ufp4::interop::inline UFP4_TYPES {
 
-/// The type of a stored number; `other` is any type that is not listed. mxfp4 and nvfp4 are ggml's blocks of 32 and 64
-/// elements.
+/// The type of a stored number; `other`: any type not listed. mxfp4 and nvfp4 are ggml's blocks of 32 and 64 elements.
 enum class number_type : std::uint8_t { f32, f16, bf16, f8_e4m3, f8_e8m0, u8, i8, f64, i64, i32, mxfp4, nvfp4, other };
 /// Their names in .safetensors and GGUF files, in the same order.
 inline constexpr std::string_view number_type_names[] = {"F32", "F16", "BF16", "F8_E4M3", "F8_E8M0", "U8",
@@ -40,8 +37,7 @@ struct stored_tensor {
   std::uint64_t bytes = 0;                ///< size of the data
 };
 
-/// Takes the next bytes of a tensor.
-using byte_sink = std::function<void(const void*, std::size_t)>;
+using byte_sink = std::function<void(const void*, std::size_t)>;  ///< takes the next bytes of a tensor
 /// Writes all bytes of a tensor into a sink, in any number of pieces.
 using byte_source = std::function<void(const byte_sink&)>;
 
@@ -133,8 +129,7 @@ inline float decode_number(number_type type, const unsigned char* at) {
   }
 }
 
-/// A matrix in memory, to be written as F32, BF16 or F16, row-major whatever its strides are. The memory must stay
-/// valid until the file is written.
+/// A matrix in memory as F32, BF16 or F16, row-major for any strides. It must stay valid until the file is written.
 template <matrix_scalar T>
 tensor_source source_of(const matrix_view<T>& x) {
   constexpr number_type types[] = {number_type::f32, number_type::bf16, number_type::f16};  // as dtype lists them
@@ -149,8 +144,7 @@ tensor_source source_of(const matrix_view<T>& x) {
           }};
 }
 
-/// Bytes in memory as a tensor of that type and shape. The memory must stay valid until the file is written.
-/// std::invalid_argument if the shape has no byte count.
+/// Bytes in memory, valid until the file is written, as a tensor. std::invalid_argument if the shape has no byte count.
 inline tensor_source source_of(number_type type, std::vector<std::uint64_t> shape, const void* data) {
   const auto bytes = byte_count(type, shape);
   expects(bytes.has_value(), "source_of: no byte count for this type and shape: ", shape_text(shape));

@@ -5,7 +5,6 @@
 /// file are file_error (input_file.hpp), errors of a call std::invalid_argument.
 #pragma once
 
-#include <algorithm>
 #include <ufp4/interop/input_file.hpp>
 #include <ufp4/interop/stored_tensor.hpp>
 
@@ -14,10 +13,8 @@ namespace ufp4::interop::inline UFP4_CODE {
 /// A file whose header has been read.
 class tensor_file {
  public:
-  /// As it was given to the constructor.
-  const std::string& path() const { return file_.path(); }
-  /// Sorted by name.
-  const std::vector<stored_tensor>& tensors() const { return tensors_; }
+  const std::string& path() const { return file_.path(); }                ///< as it was given to the constructor
+  const std::vector<stored_tensor>& tensors() const { return tensors_; }  ///< sorted by name
 
   /// The tensor of that name, or nullptr.
   const stored_tensor* find(std::string_view name) const {
@@ -50,9 +47,8 @@ class tensor_file {
     file_.read(t.offset + first, to, count);
   }
 
-  /// Rows first .. first + out.rows() - 1 of a matrix of plain numbers, as float, bf16 or fp16 (rounded once, to
-  /// nearest). file_error as check_matrix. A matrix in Fortran order is read column by column; reading rows of
-  /// transpose(t), its columns, needs no seeking.
+  /// Rows first .. first + out.rows() - 1 of a matrix of plain numbers, rounded once, to nearest. file_error as
+  /// check_matrix. A matrix in Fortran order is read by columns; rows of transpose(t), its columns, need no seeking.
   template <matrix_scalar T>
   void read_rows(const stored_tensor& t, std::uint64_t first, const matrix_view<T>& out) {
     check_matrix(t);
@@ -70,16 +66,16 @@ class tensor_file {
   void check_matrix(const stored_tensor& t) const {
     const std::string label = t.name.empty() ? "the array" : "tensor " + printable(t.name);
     if (!is_plain_number(t.type))
-      fail(label + " has type " + printable(t.type_name) +
+      fail(label, " has type ", printable(t.type_name),
            "; F32, F16, BF16, F8_E4M3, F8_E8M0, U8 and I8 can be read as numbers");
     if (t.shape.size() != 2)
-      fail(label + " has " + std::to_string(t.shape.size()) + " dimension" + (t.shape.size() == 1 ? "" : "s") + " (" +
-           shape_text(t.shape) + "); a matrix has 2");
+      fail(label, " has ", t.shape.size(), t.shape.size() == 1 ? " dimension (" : " dimensions (", shape_text(t.shape),
+           "); a matrix has 2");
     if (t.shape[0] == 0 || t.shape[1] == 0) fail(label + " is an empty matrix: " + shape_text(t.shape));
   }
 
-  /// A file_error about this file.
-  [[noreturn]] void fail(const std::string& what) const { file_.fail(what); }
+  /// A file_error about this file, of words and numbers.
+  [[noreturn]] void fail(const auto&... what) const { file_.fail(what...); }
 
  protected:
   explicit tensor_file(const std::string& path) : file_(path) {}  ///< Opens the file.
@@ -95,9 +91,8 @@ class tensor_file {
   /// The text of a header of `length` bytes at `begin`; file_error if the file has fewer, or more than `longest`.
   std::string header_text(std::uint64_t begin, std::uint64_t length, std::uint64_t longest, const char* limit) {
     if (length > file_.size() - begin)
-      fail("header cut off: its length is " + std::to_string(length) + " bytes, but only " +
-           std::to_string(file_.size() - begin) + " bytes follow");
-    if (length > longest) fail("header too long: " + std::to_string(length) + " bytes; " + limit);
+      fail("header cut off: its length is ", length, " bytes, but only ", file_.size() - begin, " bytes follow");
+    if (length > longest) fail("header too long: ", length, " bytes; ", limit);
     std::string text(static_cast<std::size_t>(length), '\0');
     file_.read(begin, text.data(), text.size());
     return text;
@@ -107,8 +102,7 @@ class tensor_file {
   void check_size(const stored_tensor& t, const std::string& values, const char* before, const char* after) const {
     const auto bytes = byte_count(t.type, t.shape);
     if (!bytes) fail(values + " are more bytes than 64 bits can count");
-    if (*bytes != t.bytes)
-      fail(values + " are " + std::to_string(*bytes) + " bytes, but " + before + std::to_string(t.bytes) + after);
+    if (*bytes != t.bytes) fail(values, " are ", *bytes, " bytes, but ", before, t.bytes, after);
   }
 
   input_file file_;                     ///< the file

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <ufp4/detail/compiler.hpp>
@@ -37,16 +36,14 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// Whether the well-formed sequence `text` is a control character, a line separator, or a character that changes the
-/// direction of writing or hides text.
+/// Whether the well-formed `text` is a control character or a line separator, or hides text or changes its direction.
 inline bool is_control(std::string_view text) {
   constexpr std::uint32_t ranges[][2] = {{0, 0x1F},        {0x7F, 0x9F},     {0x61C, 0x61C},   {0x200B, 0x200F},
                                          {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xE0000, 0xE007F}};
   const std::size_t length = text.size();
   auto code = static_cast<std::uint32_t>(static_cast<unsigned char>(text[0]) & (length == 1 ? 0x7Fu : 0x7Fu >> length));
   for (const char c : text.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3Fu);
-  return std::any_of(std::begin(ranges), std::end(ranges),
-                     [code](const auto& range) { return code >= range[0] && code <= range[1]; });
+  return std::ranges::any_of(ranges, [code](const auto& range) { return code >= range[0] && code <= range[1]; });
 }
 
 /// `text` for messages: bytes that are not UTF-8 and control characters (is_control) become '?', and the text is cut
@@ -72,9 +69,7 @@ inline std::string json_text(std::string_view text) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20) {
-      out += "\\u00";
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
+      out += std::string("\\u00") + digits[byte >> 4] + digits[byte & 15];
       continue;
     }
     if (c == '"' || c == '\\') out += '\\';

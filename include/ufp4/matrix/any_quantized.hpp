@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row; scales
-// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows. The types with a format as a
-// template argument (quantized_matrix.hpp) are wrappers of these.
+// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows.
 #pragma once
 
 #include <cstring>
@@ -14,36 +13,6 @@
 #include <ufp4/detail/expects.hpp>
 #include <ufp4/hadamard/signs.hpp>
 #include <utility>
-
-namespace ufp4::detail::inline UFP4_CODE {
-
-/// K rounded up to whole blocks and whole transform runs.
-constexpr std::size_t padded_length(std::size_t cols, const block_shape& block, const transform_spec& t) {
-  const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
-  return (cols + run - 1) / run * run;
-}
-/// Rejects with the reason that a function found, unless it found none.
-inline void check_none(const char* what, const char* reason) {
-  if (reason != nullptr) reject(concat(what, ": ", reason));
-}
-/// Checks the length of a transform_spec, which a program may have assembled.
-inline void check_length(const char* what, const transform_spec& t) {
-  expects(t.valid_length(), what, ": transform length must be 16, 32, 64, 128 or 256 (or 1 for none), got ", t.n);
-}
-/// rows * padded elements, or an error where a size_t cannot count them.
-inline std::size_t element_count(const char* what, std::size_t rows, std::size_t cols, std::size_t padded,
-                                 const transform_spec& t) {
-  check_length(what, t);
-  expects(padded >= cols && (padded == 0 || rows <= static_cast<std::size_t>(-1) / padded), what,
-          ": too many elements: ", rows, " x ", cols);
-  return rows * padded;
-}
-constexpr std::size_t scale_rows(std::size_t rows, const block_shape& block) {
-  const auto height = static_cast<std::size_t>(block.rows);
-  return (rows + height - 1) / height;
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -73,8 +42,14 @@ struct quantized_storage {
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// Memory for n trivial objects, aligned to 64 bytes, not initialised. A copy copies the objects. Also instead of
-/// std::vector, which costs a compiler far more for each type.
+/// K rounded up to whole blocks and whole transform runs.
+UFP4_HOST_MEMBER constexpr std::size_t padded_length(std::size_t cols, const block_shape& block,
+                                                     const transform_spec& t) {
+  const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
+  return (cols + run - 1) / run * run;
+}
+
+/// Memory for n trivial objects, aligned to 64 bytes, uninitialised. A copy copies. Compiles faster than std::vector.
 template <class T>
 class buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -160,6 +135,27 @@ class quantized_memory : public shaped {
 
 namespace ufp4::detail::inline UFP4_CODE {
 
+/// Rejects with the reason that a function found, unless it found none.
+inline void check_none(const char* what, const char* reason) {
+  if (reason != nullptr) reject(concat(what, ": ", reason));
+}
+/// Checks the length of a transform_spec, which a program may have assembled.
+inline void check_length(const char* what, const transform_spec& t) {
+  expects(t.valid_length(), what, ": transform length must be 16, 32, 64, 128 or 256 (or 1 for none), got ", t.n);
+}
+/// rows * padded elements, or an error where a size_t cannot count them.
+inline std::size_t element_count(const char* what, std::size_t rows, std::size_t cols, std::size_t padded,
+                                 const transform_spec& t) {
+  check_length(what, t);
+  expects(padded >= cols && (padded == 0 || rows <= static_cast<std::size_t>(-1) / padded), what,
+          ": too many elements: ", rows, " x ", cols);
+  return rows * padded;
+}
+constexpr std::size_t scale_rows(std::size_t rows, const block_shape& block) {
+  const auto height = static_cast<std::size_t>(block.rows);
+  return (rows + height - 1) / height;
+}
+
 /// A transform in a message: "none", or "hadamard<16>".
 inline std::string transform_name(const transform_spec& t) { return t.n == 1 ? "none" : concat("hadamard<", t.n, ">"); }
 
@@ -196,7 +192,6 @@ inline std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t
   }
 }
 
-/// Writes the bits of scale i.
 inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
   const auto half = static_cast<std::uint16_t>(bits);
   switch (scale_bytes(kind)) {
@@ -221,8 +216,7 @@ inline void copy_columns(const void* from, std::size_t pitch, std::size_t first,
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// A quantized matrix in a caller's memory, its format as data. Constructing one checks the sizes of the spans:
-/// std::invalid_argument names the one that does not fit.
+/// A quantized matrix in a caller's memory, its format as data.
 class any_quantized_view : public detail::shaped {
  public:
   any_quantized_view() = default;
@@ -257,8 +251,7 @@ class any_quantized_view : public detail::shaped {
   std::span<const std::byte> scales_;
 };
 
-/// The same, owning its memory (aligned to 64 bytes, not initialised). A copy copies; a moved-from one may only be
-/// destroyed or assigned to.
+/// The same, owning its memory (aligned to 64, uninitialised). A copy copies; destroy or assign to what was moved from.
 class any_quantized : public detail::quantized_memory {
  public:
   any_quantized() = default;
@@ -283,8 +276,7 @@ class any_quantized : public detail::quantized_memory {
   friend class quantized_matrix;
 };
 
-/// The bytes of rows x cols elements in a format, after a transform. Throws std::invalid_argument for an invalid format
-/// or transform, and if the number of elements overflows.
+/// Bytes of rows x cols elements in a format after a transform. std::invalid_argument if invalid, or if they overflow.
 UFP4_HOST_MEMBER inline quantized_size storage_size(const format_spec& format, std::size_t rows, std::size_t cols,
                                                     const transform_spec& applied = {}) {
   return detail::storage_of("storage_size", {format, 1, rows, cols, applied});

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <ufp4/block/compat.hpp>
-#include <ufp4/detail/expects.hpp>
 #include <ufp4/matrix/job.hpp>
 #include <ufp4/matrix/policies.hpp>
 
@@ -24,10 +23,10 @@ void check_data(const char* operation, const char* argument, const matrix_view<T
 /// The job of a matrix under options; place as the shard says.
 template <class O>
 quantize_job make_job(const source& x, const format_spec& format, const O& options) {
-  quantize_job job{.x = x, .format = format, .transform = options.transform};
+  const std::size_t padded = padded_length(x.cols, format.block, options.transform);
+  quantize_job job{.x = x, .format = format, .transform = options.transform, .padded_cols = padded};
+  job.whole_padded_cols = padded;
   job.counts = options.report != nullptr;
-  job.padded_cols = padded_length(x.cols, format.block, options.transform);
-  job.whole_padded_cols = job.padded_cols;
   if (options.has_shard) {
     job.first_row = options.place.first_row;
     job.first_col = options.place.first_col;

@@ -3,15 +3,11 @@
 //
 // Kernels add up in binary32, where an intermediate value (a dot product, a product of two scales, a partial sum) can
 // overflow although the result does not. A sum that overflowed is infinite or NaN at the end, whatever is added later.
-// So a kernel looks for sums that are not finite when it stores them, and computes those elements again with this
-// class.
+// So a kernel, when it stores its sums, computes those that are not finite again with this class.
 //
-// | exact_blocks      | the bits of numerics 6: acc = fma(d, fl(sA * sB), acc), a block with d = 0 contributes +0 |
-// |                   | also if the product of its scales is not finite                                           |
-// | fast, folded_bf16 | the same acc where it is finite; otherwise a sum in binary64, whose range no product of   |
-// |                   | five binary32 numbers leaves                                                              |
-// | NaN               | a block scale of NaN makes the element NaN, whatever the codes of the block are; in the   |
-// |                   | fast modes also an infinite scale of a block with an element of 0                         |
+// | exact_blocks      | numerics 6: acc = fma(d, fl(sA * sB), acc); d = 0 adds +0 even if fl(sA * sB) is not finite |
+// | fast, folded_bf16 | the same acc where it is finite, else a sum in binary64, where no five factors overflow     |
+// | NaN               | from a NaN scale, whatever the codes; in the fast modes also from an infinite one times 0   |
 //
 // For host and device code alike. The caller reads codes and scales, and adds bias and beta * C to the result.
 #pragma once
@@ -26,8 +22,7 @@ UFP4_HD inline double factors(float alpha, float tensor_scale_a, float tensor_sc
 }
 
 /// A finite sum times alpha and the tensor scales of the caller's A and B: fl(fl(acc * TA) * fl(alpha * TB)). In the
-/// fast modes, whose bound holds for every tensor scale, rounded once where one of the two factors is not a normal
-/// number.
+/// fast modes, whose bound holds for every tensor scale, rounded once where one of the two factors is not normal.
 UFP4_HD inline float scaled_sum(accumulate mode, float acc, float alpha, float tensor_scale_a, float tensor_scale_b) {
   constexpr std::uint32_t least = 0x00800000u, span = infinity_bits - least;  // the normal numbers
   const float left = product(acc, tensor_scale_a), right = product(alpha, tensor_scale_b);
@@ -41,8 +36,7 @@ class element_product {
   /// exact_grids: both operands are quantized to grids with exact_products.
   UFP4_HD element_product(accumulate mode, bool exact_grids) : mode_(mode), exact_grids_(exact_grids) {}
 
-  /// Adds the next block. a(k), b(k) for k < length: the elements without their block scales; the scale of an operand
-  /// that is not quantized is 1.
+  /// Adds the next block. a(k), b(k), k < length: elements without their block scales; a plain operand's scale is 1.
   template <class A, class B>
   UFP4_HD void add_block(float scale_a, float scale_b, std::uint32_t length, const A& a, const B& b) {
     if (is_nan(scale_a) || is_nan(scale_b)) {

@@ -7,7 +7,7 @@
 #include <ufp4/matrix/matrix_view.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 
-namespace ufp4::detail::inline UFP4_TYPES {
+namespace ufp4::detail::inline UFP4_CODE {
 
 /// What a call of quantize can need, as the types of its policies show: without a transform and stochastic rounding, the
 /// code of these is not compiled.
@@ -16,9 +16,8 @@ enum class quantize_needs : bool { nearest, all };
 /// The canonical layout keeps a row together. A GEMM kernel reads the same k of sixteen rows at a time, so a prepacked
 /// matrix keeps those together. The same on every instruction set and device:
 ///
-/// | codes  | panels of 16 rows; in a panel, for every 8 k, 16 words of 4 bytes, one word a row, with its codes as in |
-/// |        | the canonical layout                                                                                    |
-/// | scales | panels of 16 rows; in a panel, for every block, 16 scales, one a row (also of square blocks)            |
+/// | codes  | panels of 16 rows; in one, for every 8 k, 16 words of 4 bytes, one a row, codes in canonical order |
+/// | scales | panels of 16 rows; in one, for every block, 16 scales, one a row (also of square blocks)           |
 ///
 /// Rows are filled up to whole panels, and a row's codes to whole words, with codes of zero and scales of zero bits.
 struct prepacked_layout {
@@ -31,13 +30,9 @@ struct prepacked_layout {
 
   UFP4_MEMBER static constexpr std::size_t panels(std::size_t rows) { return (rows + panel_rows - 1) / panel_rows; }
   UFP4_MEMBER static constexpr std::size_t filled_rows(std::size_t rows) { return panels(rows) * panel_rows; }
-  UFP4_MEMBER static constexpr std::size_t filled_cols(std::size_t padded) {
-    return (padded + word_k - 1) / word_k * word_k;
-  }
+  UFP4_MEMBER static constexpr std::size_t filled_cols(std::size_t k) { return (k + word_k - 1) / word_k * word_k; }
   /// Bytes of codes of k columns of a panel.
-  UFP4_MEMBER static constexpr std::size_t panel_bytes(std::size_t k) {
-    return (k + word_k - 1) / word_k * group_bytes;
-  }
+  UFP4_MEMBER static constexpr std::size_t panel_bytes(std::size_t k) { return filled_cols(k) / word_k * group_bytes; }
 
   /// The byte with the codes of columns k and k + 1 of a row, k even; k in the low four bits.
   UFP4_MEMBER constexpr std::size_t code_index(std::size_t row, std::size_t k) const {
@@ -57,10 +52,6 @@ struct prepacked_layout {
   }
   UFP4_MEMBER constexpr std::size_t scale_count(std::size_t rows) const { return filled_rows(rows) * blocks; }
 };
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_CODE {
 
 /// A matrix to be quantized. A strip has as many rows as a block; a run is the longer of block and transform.
 struct quantize_job {

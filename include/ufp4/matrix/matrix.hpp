@@ -4,7 +4,6 @@
 // It is a matrix_view of its own elements, so every operation that accepts a view accepts it.
 #pragma once
 
-#include <cstring>
 #include <ufp4/matrix/any_quantized.hpp>
 #include <ufp4/matrix/matrix_view.hpp>
 
@@ -19,12 +18,12 @@ class matrix : public matrix_view<T> {
  public:
   matrix() = default;
   /// Elements are +0.
-  UFP4_HOST_MEMBER matrix(std::size_t rows, std::size_t cols) : matrix(rows, cols, memory_for(rows, cols)) {
+  UFP4_HOST_MEMBER matrix(std::size_t rows, std::size_t cols) : matrix(uninitialized(rows, cols)) {
     if (memory_.size() != 0) std::memset(static_cast<void*>(memory_.data()), 0, memory_.size() * sizeof(T));
   }
   /// Uninitialised elements, for an operation that writes all of them.
   UFP4_HOST_MEMBER static matrix uninitialized(std::size_t rows, std::size_t cols) {
-    return matrix(rows, cols, memory_for(rows, cols));
+    return matrix(rows, cols, detail::buffer<T>(detail::element_count("matrix", rows, cols, cols, {})));
   }
   UFP4_HOST_MEMBER matrix(const matrix& other) : matrix(other.rows(), other.cols(), other.memory_) {}
   UFP4_HOST_MEMBER matrix(matrix&& other) noexcept : matrix(other.rows(), other.cols(), std::move(other.memory_)) {
@@ -39,9 +38,6 @@ class matrix : public matrix_view<T> {
  private:
   UFP4_HOST_MEMBER matrix(std::size_t rows, std::size_t cols, detail::buffer<T> memory)
       : matrix_view<T>(memory.data(), rows, cols), memory_(std::move(memory)) {}
-  UFP4_HOST_MEMBER static detail::buffer<T> memory_for(std::size_t rows, std::size_t cols) {
-    return detail::buffer<T>(detail::element_count("matrix", rows, cols, cols, {}));
-  }
   UFP4_HOST_MEMBER matrix_view<T>& view() { return *this; }
 
   detail::buffer<T> memory_;

@@ -5,7 +5,6 @@
 #if defined(__STDCPP_FLOAT16_T__) || defined(__STDCPP_BFLOAT16_T__)
 #include <stdfloat>
 #endif
-#include <ufp4/detail/compiler.hpp>
 #include <ufp4/format/scales.hpp>
 
 struct __half;  // of the GPU vendors' headers, which a user includes
@@ -51,8 +50,7 @@ template <class T>
 concept matrix_scalar = requires { matrix_element<std::remove_const_t<T>>::kind; } &&
                         sizeof(T) == (matrix_element<std::remove_const_t<T>>::kind == dtype::f32 ? 4 : 2);
 
-/// rows x cols elements at data[i * row_stride + j * col_stride]; strides count elements and may be negative. Owns
-/// nothing. Without strides the matrix is packed, row-major.
+/// rows x cols elements at data[i * row_stride + j * col_stride], not owned. Strides are in elements, of any sign.
 template <class T>
 class matrix_view {
  public:

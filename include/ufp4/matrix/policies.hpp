@@ -2,15 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ufp4/detail/expects.hpp>
-#include <ufp4/hadamard/signs.hpp>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
 /// The amax of a whole operand after its transform (the largest finite magnitude), from which the tensor scale of a
-/// two-level format is computed. Pass it if it is known (from an earlier pass, or all-reduced over ranks). Finite and
-/// >= 0. An error for a format without a tensor scale.
+/// two-level format is computed. Pass it where it is known (an earlier pass, an all-reduce). An error without a scale.
 struct tensor_amax {
   float value = 0;  ///< finite and >= 0
 };

@@ -5,7 +5,6 @@
 // prepacked_layout. Made by prepack(); a right operand of quantized_gemm; unpack() is the inverse.
 #pragma once
 
-#include <cstring>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
@@ -42,8 +41,7 @@ void interleave_scales(const quantized_source& from, const prepacked_layout& to,
     std::memcpy(out + b * prepacked_layout::panel_rows * sizeof(Bits), in + b * sizeof(Bits), sizeof(Bits));
 }
 
-/// Panels first .. last - 1 of a matrix in the canonical layout. Rows beyond the matrix, and what fills up the words of
-/// a row, get codes of zero and scales of zero bits.
+/// Panels first .. last - 1 of a matrix in the canonical layout, filled up as prepacked_layout says.
 inline void prepack_panels(const quantized_source& from, const quantized_sink& to, std::size_t first,
                            std::size_t last) {
   constexpr std::size_t height = prepacked_layout::panel_rows, word = prepacked_layout::word_bytes;

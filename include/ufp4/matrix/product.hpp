@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdlib>
 #include <ufp4/matrix/checks.hpp>
 #include <ufp4/matrix/matrix.hpp>
 #include <ufp4/matrix/operand.hpp>
@@ -33,12 +32,10 @@ struct plain_side {
   plain_side(const unquantized_operand<T>& o) : x(source_of(o.x)), transform(o.transform) {}
 };
 
-template <class T>
-struct is_request : std::false_type {};
 template <class F, class T, rounding_policy R, any_scale_rule S>
-struct is_request<quantize_request<F, T, R, S>> : std::true_type {};
+void requested(const quantize_request<F, T, R, S>&);
 template <class T>
-concept request_operand = is_request<T>::value;
+concept request_operand = requires(const T& x) { requested(x); };
 /// A matrix_view, a matrix, an unquantized_operand, or plain_side itself.
 template <class T>
 concept plain_operand = std::is_constructible_v<plain_side, const T&>;
@@ -53,8 +50,7 @@ struct is_device_matrix : std::false_type {};
 template <class T>
 concept coded_operand = quantized_like<T> || prepacked_like<T> || is_device_matrix<T>::value;
 
-/// The format of a side where its type tells, else one with blocks of length 0: a plain one, or one whose format is
-/// data.
+/// The format of a side where its type tells, else one with blocks of length 0 (a plain side, or a format as data).
 template <class T>
 inline constexpr format_spec static_format{{}, {}, block_shape{0, 0}, {}};
 template <coded_operand T>

@@ -4,7 +4,6 @@
 // Typed wrappers of any_quantized.hpp, which defines the layout of codes and scales.
 #pragma once
 
-#include <cstring>
 #include <ufp4/matrix/any_quantized.hpp>
 
 namespace ufp4::detail::inline UFP4_TYPES {
@@ -34,8 +33,7 @@ class typed_memory : public quantized_memory {
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Codes and scales in the caller's memory, with shape, tensor scale and transform.
-/// Constructing one checks the sizes of the spans: std::invalid_argument names the one that does not fit.
+/// An any_quantized_view whose format is a type: codes and scales in the caller's memory.
 template <any_block_format Format>
 class quantized_view : public any_quantized_view {
  public:
@@ -59,8 +57,7 @@ class quantized_view : public any_quantized_view {
   }
 };
 
-/// The same, owning its memory (aligned to 64 bytes, not initialised). A copy copies; a moved-from matrix may only be
-/// destroyed or assigned to.
+/// An any_quantized whose format is a type: it owns its memory.
 template <any_block_format Format>
 class quantized_matrix : public detail::typed_memory<Format> {
  public:
@@ -118,19 +115,20 @@ bool operator==(const A& a, const B& b) {
 /// Rows first .. first + count - 1 of a quantized matrix, as a view of its memory: an expert's tokens, a rank's
 /// weights. std::invalid_argument unless the rows exist and whole blocks begin at `first`.
 inline any_quantized_view row_range(const any_quantized_view& q, std::size_t first, std::size_t count) {
-  const block_shape& block = q.spec().block;
-  const auto height = static_cast<std::size_t>(block.rows);
+  const auto height = static_cast<std::size_t>(q.spec().block.rows);
   detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows out of range: ", first, " + ", count,
                   " > ", q.rows());
   detail::expects(first % height == 0 || count == 0, "row_range: first must be a multiple of the block's ", height,
                   " rows, got ", first);
-  const std::size_t row_bytes = q.padded_cols() / 2;
-  const std::size_t scales = q.padded_cols() / static_cast<std::size_t>(block.cols) *
-                             static_cast<std::size_t>(detail::scale_bytes(q.spec().scale));
-  const std::size_t begin = detail::scale_rows(first, block), rows = detail::scale_rows(count, block);
-  const std::span codes(q.codes().data() + first * row_bytes, count * row_bytes);
-  const std::span scale_bytes(q.scale_bytes().data() + begin * scales, rows * scales);
-  return {q.spec(), codes, scale_bytes, q.tensor_scale(), count, q.cols(), q.transform()};
+  const auto size = [&q](std::size_t rows) { return storage_size(q.spec(), rows, q.cols(), q.transform()); };
+  const quantized_size skipped = size(first), taken = size(count);
+  return {q.spec(),
+          q.codes().subspan(skipped.codes, taken.codes),
+          q.scale_bytes().subspan(skipped.scales, taken.scales),
+          q.tensor_scale(),
+          count,
+          q.cols(),
+          q.transform()};
 }
 template <quantized Q>
 quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std::size_t count) {
@@ -148,13 +146,11 @@ inline any_quantized col_range(const any_quantized_view& q, std::size_t first, s
                   first, " and ", count);
   any_quantized out(q.spec(), q.rows(), count, q.transform());
   out.set_tensor_scale(q.tensor_scale());
-  const std::size_t width = static_cast<std::size_t>(detail::scale_bytes(q.spec().scale));
-  const std::size_t length = static_cast<std::size_t>(q.spec().block.cols);
-  detail::copy_columns(q.codes().data(), q.padded_cols() / 2, first / 2, out.padded_cols() / 2, q.rows(),
-                       out.codes().data());
-  detail::copy_columns(q.scale_bytes().data(), q.padded_cols() / length * width, first / length * width,
-                       out.padded_cols() / length * width, detail::scale_rows(q.rows(), q.spec().block),
-                       out.scale_bytes().data());
+  const auto row = [&q](std::size_t cols) { return storage_size(q.spec(), 1, cols, q.transform()); };
+  const quantized_size all = row(q.cols()), skipped = row(first), taken = row(count);
+  detail::copy_columns(q.codes().data(), all.codes, skipped.codes, taken.codes, q.rows(), out.codes().data());
+  detail::copy_columns(q.scale_bytes().data(), all.scales, skipped.scales, taken.scales,
+                       detail::scale_rows(q.rows(), q.spec().block), out.scale_bytes().data());
   return out;
 }
 template <quantized Q>
@@ -163,15 +159,13 @@ quantized_matrix<typename Q::format> col_range(const Q& q, std::size_t first, st
 }
 
 /// The transpose of a matrix of square blocks, made from its codes: it has the bits of quantizing the transposed matrix
-/// with the same policies, unless rounding is stochastic. std::invalid_argument after a Hadamard transform, which runs
-/// along the columns.
+/// with the same policies, unless rounding is stochastic. std::invalid_argument after a Hadamard transform.
 template <quantized Q>
   requires(Q::format::block.rows > 1 && Q::format::block.rows == Q::format::block.cols)
-quantized_matrix<typename Q::format> transpose(const Q& q) {
-  detail::expects(q.transform().n == 1, "transpose: codes after a Hadamard transform cannot be transposed, n is ",
-                  q.transform().n);
+quantized_matrix<typename Q::format> transpose(const Q& in) {
+  detail::expects(in.transform().n == 1, "transpose: codes after a Hadamard transform cannot be transposed, n is ",
+                  in.transform().n);
   using F = typename Q::format;
-  const auto& in = q;
   quantized_matrix<F> out(in.cols(), in.rows());
   out.set_tensor_scale(in.tensor_scale());
   constexpr std::uint8_t zero = spec_of<F>.grid.code[spec_of<F>.grid.zero];

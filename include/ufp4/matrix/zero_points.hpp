@@ -6,7 +6,6 @@
 // which the kernels of every instruction set multiply; the second is constant within a group.
 #pragma once
 
-#include <ufp4/block/packing.hpp>
 #include <ufp4/format/int4.hpp>
 #include <ufp4/matrix/any_quantized.hpp>
 
@@ -36,14 +35,12 @@ inline void check_below_16(const char* name, std::span<const std::uint8_t> value
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// rows x cols weights (out features x in features). Owns its memory; rows * cols / 2 bytes of codes, a float and a
-/// byte a group.
+/// rows x cols weights (out features x in features). Owns rows * cols / 2 bytes of codes, a float and a byte a group.
 class zero_point_matrix {
  public:
   zero_point_matrix() = default;
   /// From one byte a code and a zero point, row-major: rows * cols codes, rows * (cols / group) scales and zero points.
-  /// std::invalid_argument unless group is a power of two from 2 to 256 that divides cols, the spans have these sizes
-  /// and codes and zero points are below 16.
+  /// std::invalid_argument unless group is a power of two, 2 .. 256, and divides cols, sizes fit, numbers are below 16.
   UFP4_HOST_MEMBER zero_point_matrix(std::size_t rows, std::size_t cols, std::size_t group,
                                      std::span<const std::uint8_t> codes, std::span<const float> scales,
                                      std::span<const std::uint8_t> zero_points)
@@ -69,11 +66,9 @@ class zero_point_matrix {
   /// scale * (code - 8), as a quantized matrix.
   UFP4_HOST_MEMBER const any_quantized& signed_part() const { return signed_; }
   /// The scales of the groups, rows x (cols / group).
-  UFP4_HOST_MEMBER std::span<const float> scales() const { return {scales_.data(), scales_.size()}; }
+  UFP4_HOST_MEMBER std::span<const float> scales() const { return scales_; }
   /// The zero points of the groups, rows x (cols / group).
-  UFP4_HOST_MEMBER std::span<const std::uint8_t> zero_points() const {
-    return {zero_points_.data(), zero_points_.size()};
-  }
+  UFP4_HOST_MEMBER std::span<const std::uint8_t> zero_points() const { return zero_points_; }
   /// Element (row, col): fl(scale * (code - zero point)).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
     detail::expects(row < rows() && col < cols(), "element (", row, ", ", col, ") of a zero_point_matrix of ", rows(),

@@ -13,7 +13,6 @@
 // call. An expert without tokens writes zeros to its part of dW, or adds nothing (numerics 7).
 #pragma once
 
-#include <ufp4/gemm.hpp>
 #include <ufp4/recipe/quantize_weight.hpp>
 
 namespace ufp4::recipe::detail::inline UFP4_CODE {
@@ -125,8 +124,7 @@ void linear_backward_input(const cpu::context& ctx, const recipe::bound_recipe& 
                                  detail::sink_of(dx), mode);
 }
 
-/// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, from x or from what linear_forward saved of it; overwrites dW
-/// or adds to it (a float main gradient).
+/// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, from x or what linear_forward saved; overwrites dW or adds.
 template <matrix_scalar D, recipe::detail::linear_activation X, matrix_scalar W>
 void linear_backward_weight(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                             const X& x_or_saved, const matrix_view<W>& dw,
@@ -162,8 +160,6 @@ void linear_backward_weight_grouped(const cpu::context& ctx, const recipe::bound
   recipe::detail::backward_weight("linear_backward_weight_grouped", ctx, now, detail::source_of(dy),
                                   recipe::detail::activation_of(x_or_saved), offsets, detail::sink_of(dw), mode);
 }
-
-// Without a context: all cores, the best instructions.
 
 void linear_forward(const recipe::bound_recipe& now, const auto& x, const auto& w, const auto& y,
                     const recipe::forward_options& options = {}) {

@@ -61,8 +61,7 @@ enum class write_mode : std::uint8_t { overwrite, add };
 /// experts. Weights are stacked: expert e owns rows e * N .. e * N + N - 1 of W.
 using expert_offsets = std::span<const std::size_t>;
 
-// The two below own their memory and record the step, layer and policies that they were made under; an operation under
-// others rejects them.
+// The two below own their memory, and record their step, layer and policies: an operation under others rejects them.
 
 /// The quantized X^T of a forward pass, one part per expert, for linear_backward_weight at the same step and layer.
 class saved_activation {
@@ -72,8 +71,7 @@ class saved_activation {
   saved_activation& operator=(saved_activation&&) = default;  ///< see above
 
   std::size_t parts() const { return parts_.size(); }  ///< one, or one per expert; 0 before linear_forward
-  /// Bytes of codes, scales and copies.
-  std::size_t bytes() const { return detail::total_bytes(parts_); }
+  std::size_t bytes() const { return detail::total_bytes(parts_); }  ///< of codes, scales and copies
 
   /// For the operations: the parts, and the step and layer that they were made at.
   std::vector<detail::stored_operand>& raw() { return parts_; }

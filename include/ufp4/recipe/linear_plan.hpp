@@ -7,7 +7,7 @@
 #include <ufp4/matrix/checks.hpp>
 #include <ufp4/recipe/linear_operands.hpp>
 
-namespace ufp4::recipe::detail::inline UFP4_TYPES {
+namespace ufp4::recipe::detail::inline UFP4_CODE {
 
 /// Whether the machine of an operation supports a token_shard.
 enum class placing : std::uint8_t { whole_batches, parts };
@@ -41,10 +41,6 @@ struct named_extent {
   const char* name;
   std::size_t rows, cols;
 };
-
-}  // namespace ufp4::recipe::detail::inline UFP4_TYPES
-
-namespace ufp4::recipe::detail::inline UFP4_CODE {
 
 /// Wgrad contracts the tokens: a piece of a part begins and ends at whole blocks and transform runs.
 inline void check_contracted_part(const char* operation, const bound_recipe& now, std::size_t e, std::size_t first,
@@ -243,8 +239,6 @@ inline void check_bias(const char* operation, const shape& s, const sink& y, std
           s.experts() * s.outputs, " entries, one per row of w, got ", bias.size());
   expects(!bytes_of(y).overlaps(bytes_of(bias)), operation, ": y overlaps bias");
 }
-
-// The checks of a whole call.
 
 inline shape check_forward(const char* operation, const bound_recipe& now, const source& x, expert_offsets offsets,
                            const weight_input& w, const sink& y, bool saves, placing can = placing::whole_batches) {

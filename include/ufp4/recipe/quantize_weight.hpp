@@ -40,10 +40,9 @@ inline stored_operand quantize_operand(const cpu::context& ctx, const bound_reci
   out.operand.plain = job;
   if (!out.operand.is_quantized) return out;
   const bound_operand bound = now.operand(i, expert);
-  const auto length = static_cast<std::size_t>(job.format.block.cols);
-  const auto width = static_cast<std::size_t>(scale_bytes(job.format.scale));
-  out.codes = buffer<std::uint8_t>(x.rows * job.padded_cols / 2);
-  out.scales = buffer<std::uint8_t>(job.strips() * (job.padded_cols / length) * width);
+  const quantized_size size = storage_of(operand_names[i], {job.format, 1, x.rows, x.cols, bound.transform});
+  out.codes = buffer<std::uint8_t>(size.codes);
+  out.scales = buffer<std::uint8_t>(size.scales);
   block_coder<rounding_spec> coder{job.format, bound.policy.rule, {}, bound.rounding};
   cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &coder.rule, global_amax, &coder.tensor);
   quantize_with<quantize_needs::all>(ctx, cpu::resolve(ctx), job, coder, {out.codes.data(), out.scales.data()},
@@ -88,8 +87,7 @@ inline std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bou
   return kept;
 }
 
-/// Reorders codes and scales into the interleaved layout of matrix/prepacked.hpp, which a GEMM's right operand is read
-/// in. Rows that fill the last panel of 16 get codes of zero and scales of zero bits.
+/// Reorders codes and scales into the prepacked_layout, in which a GEMM reads its right operand.
 inline void prepack_part(const cpu::context& ctx, stored_operand& part) {
   quantized_source& q = part.operand.q;
   if (q.rows == 0 || q.padded_cols == 0) return;
@@ -143,9 +141,8 @@ inline made_weight make_weight(const cpu::context& ctx, const bound_recipe& now,
 namespace ufp4::recipe::inline UFP4_CODE {
 
 /// Quantizes w, N x K or stacked E * N x K, under the recipe's policies of W (and of W^T with `backward`), and prepacks
-/// the codes as the right operand of a GEMM. The result is independent of w's memory; an operand that the recipe does
-/// not quantize is kept as a copy in bf16. Under a token_shard the amax_agreement of the weights is called here, and
-/// not by the operations that take the result.
+/// the codes as the right operand of a GEMM. The result is independent of w's memory; what the recipe does not quantize
+/// is copied in bf16. Under a token_shard the weights' amax_agreement is called here, not by later operations.
 template <matrix_scalar T>
 quantized_weight quantize_weight(const cpu::context& ctx, const bound_recipe& now, const matrix_view<T>& w,
                                  const weight_options& options = {}) {

@@ -7,8 +7,7 @@
 //   dgrad  dX[T,K] = dY W                 2: dY    T x N    3: W^T   K x N
 //   wgrad  dW[N,K] = dY^T X               4: dY^T  N x T    5: X^T   K x T
 //
-// Edit any member for an ablation: r.wgrad.left.transform = {} removes the transform of dY^T.
-// The presets are in recipes.hpp; linear.hpp runs the GEMMs.
+// Edit any member for an ablation: r.wgrad.left.transform = {} removes the transform of dY^T. Presets: recipes.hpp.
 //
 // Part of a batch: a process that holds one cannot derive three things from its own tokens: how many tokens come before
 // them (stochastic rounding numbers its elements over the whole batch), which stream of random bits a part uses, and
@@ -38,9 +37,8 @@ void a_recipe_derives_the_seeds_of_its_operands();
 
 namespace ufp4::recipe::inline UFP4_TYPES {
 
-/// The seed of one role at one step of one layer: words 0 (low) and 1 (high) of Philox4x32-10 with the counter
-/// (step, layer, 0x52000000 + role) and the key `seed` (numerics 7). Roles 0, 1, 2 are the signs of fprop, dgrad,
-/// wgrad; 16 + i the random bits of operand i.
+/// The seed of a role at a step of a layer: words 0 (low) and 1 (high) of Philox4x32-10, key `seed`, counter (step,
+/// layer, 0x52000000 + role) (numerics 7). Roles 0 .. 2: the signs of fprop, dgrad, wgrad; 16 + i: operand i's bits.
 UFP4_HOST_MEMBER constexpr std::uint64_t derive(std::uint64_t seed, std::uint64_t step, std::uint32_t layer,
                                                 std::uint32_t role) {
   const philox_counter words = philox4x32(
@@ -64,8 +62,7 @@ struct rounding_choice {
   friend constexpr bool operator==(const rounding_choice&, const rounding_choice&) = default;
 };
 
-/// `{}` for none (the default), random_hadamard<n>{}, hadamard<n>{} or signed_hadamard<n>(signs), each with or without
-/// .to_bf16(). Both operands of a GEMM need the same transform.
+/// `{}` for none (the default), or a transform of signs.hpp, with or without .to_bf16(); the same for both operands.
 struct transform_choice {
   enum class kind : std::uint8_t { none, random, given };  ///< where the signs come from
   kind what = kind::none;  ///< random: the recipe draws the signs; given: they are in spec
@@ -104,10 +101,9 @@ struct rule_choice : scale_rule_spec {
 ///
 ///   operand_policy{.format = spec_of<nvfp4>, .rounding = stochastic{}, .transform = random_hadamard<16>{}}
 ///
-/// A recipe derives the seeds of its operands from its own seed, the step and the layer (numerics 7): a policy object
-/// with a seed would have no effect and does not compile. A scale rule of the user's own is code, not data: recipes
-/// take the library's rules. What does not go together (a rule for another scale type, a transform with square blocks)
-/// is an error of the linear operations, before they write anything.
+/// A recipe derives its operands' seeds from its own seed, the step and the layer (numerics 7): a policy object with a
+/// seed does not compile. Scale rules are the library's: a user's is code, not data. What does not go together (a rule
+/// for another scale type, a transform with square blocks) is an error of the linear operations before they write.
 struct operand_policy {
   format_spec format = {};  ///< `spec_of<nvfp4>`; its blocks extend along the GEMM's contraction axis
   bool quantized = true;    ///< false: the operand is rounded to bf16 and transformed; the other members do not apply
@@ -164,8 +160,7 @@ struct training_recipe {
   bool redraw_signs_each_step = false;  ///< false: random signs depend on the layer and the GEMM, not on the step
   ufp4::accumulate accumulate = ufp4::accumulate::fast;  ///< of all three GEMMs
 
-  /// The recipe at one training step of one layer. The same arguments give the same bits, on every rank.
-  /// The operations reject a layer of 65536 or more.
+  /// The recipe at one training step of one layer, below 65536. The same arguments give the same bits on every rank.
   inline bound_recipe at(std::uint64_t step, std::uint32_t layer) const;
 
   /// Operand 0 .. 5 of the table above.
@@ -182,10 +177,9 @@ class bound_recipe {
   constexpr bound_recipe(const training_recipe& r, std::uint64_t step, std::uint32_t layer)
       : recipe_(r), step_(step), layer_(layer) {}
 
-  /// The arguments of training_recipe::at.
-  constexpr const training_recipe& recipe() const { return recipe_; }
-  constexpr std::uint64_t step() const { return step_; }    ///< training step
-  constexpr std::uint32_t layer() const { return layer_; }  ///< number of the layer
+  constexpr const training_recipe& recipe() const { return recipe_; }  ///< what was bound
+  constexpr std::uint64_t step() const { return step_; }               ///< training step
+  constexpr std::uint32_t layer() const { return layer_; }             ///< number of the layer
 
   /// The same recipe for a call that holds a part of the batch (token_shard).
   constexpr bound_recipe shard(const token_shard& place) const {
@@ -194,8 +188,7 @@ class bound_recipe {
     part.is_sharded_ = true;
     return part;
   }
-  /// Was a token_shard given?
-  constexpr bool is_sharded() const { return is_sharded_; }
+  constexpr bool is_sharded() const { return is_sharded_; }      ///< was a token_shard given?
   constexpr const token_shard& shard() const { return shard_; }  ///< an empty one by default
   /// The number in the whole batch of the call's part e; e itself without token_shard::part.
   constexpr std::uint32_t part(std::uint32_t e) const { return e < shard_.part.size() ? shard_.part[e] : e; }

@@ -57,8 +57,7 @@ constexpr training_recipe nvfp4_recipe(std::uint64_t seed) {
   return r;
 }
 
-/// The reference: operands rounded to bf16, exact products, binary32 accumulation. The seed matters only after an edit
-/// that adds random signs or stochastic rounding.
+/// The reference: operands rounded to bf16, exact products, binary32 accumulation. It draws no random bits as it is.
 constexpr training_recipe bf16_recipe(std::uint64_t seed) { return uniform_recipe(seed, {.quantized = false}); }
 
 }  // namespace ufp4::recipe::inline UFP4_TYPES

@@ -1,4 +1,4 @@
-// ufp4 - the deterministic rounding policies: nearest_even, nearest_away, toward_zero.
+// ufp4 - the deterministic rounding policies: nearest_even, nearest_away, toward_zero; bit-identical on every backend.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,8 +7,7 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// Rounds to the nearest value; a tie goes to the value an even number of grid steps from zero (for fp4: to the even
-/// code). The default. Bit-identical on every backend.
+/// The default: to the nearest value; a tie goes to the value an even number of grid steps from zero (fp4: even code).
 struct nearest_even {
   UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t) const {
     const int side = detail::against_midpoint(n.lower, n.upper, t);
@@ -16,14 +15,14 @@ struct nearest_even {
   }
 };
 
-/// Rounds to the nearest value; a tie goes away from zero. Bit-identical on every backend.
+/// Rounds to the nearest value; a tie goes away from zero.
 struct nearest_away {
   UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t) const {
     return detail::against_midpoint(n.lower, n.upper, t) >= 0;
   }
 };
 
-/// Rounds to the neighbour nearer to zero. Bit-identical on every backend.
+/// Rounds to the neighbour nearer to zero.
 struct toward_zero {
   UFP4_MEMBER constexpr bool round_up(const neighbours&, float, std::uint64_t) const { return false; }
 };

@@ -17,8 +17,7 @@ namespace ufp4::inline UFP4_TYPES {
 /// | exactness | a representable value does not change       |
 /// | backends  | bit-identical on scalar, SIMD, CUDA and HIP |
 ///
-/// Two operands of one GEMM need different seeds or streams, otherwise their random bits are equal; quantized_gemm
-/// rejects equal ones.
+/// Two operands of one GEMM need different seeds or streams; quantized_gemm rejects equal ones.
 struct stochastic {
   std::uint64_t seed = 0;    ///< the key of Philox
   std::uint64_t stream = 0;  ///< words 2 and 3 of its counter: an independent sequence for each value
