@@ -319,7 +319,7 @@ void add_small_calls() {
       [=](const cpu::context& ctx) { return [=] { quantized_gemm(ctx, qx, qw, y, options); }; },
       [=] {
         const auto plan = cpu::detail::plan_gemm(
-            cpu::detail::kernels::gemm, detail::gemm_job_of(qx, qw, detail::sink_of(y), options), cpu::resolve({}));
+            cpu::detail::kernels::gemm<>, detail::gemm_job_of(qx, qw, detail::sink_of(y), options), cpu::resolve({}));
         static detail::buffer<std::byte> left(plan.kernel->left_bytes(plan.job, 1));
         static detail::buffer<std::byte> scratch(plan.kernel->scratch_bytes(plan.job, 1));
         return [=] {

@@ -13,8 +13,9 @@ namespace ufp4::detail::inline UFP4_CODE {
 template <class Q>
 concept decodable = quantized_like<Q> || prepacked_like<Q> || std::is_same_v<Q, zero_point_matrix>;
 
-inline void dequantize_to(const cpu::context& ctx, const quantized_source& from, const sink& to) {
-  const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::dequantize, cpu::resolve(ctx));
+template <class Use = void>
+void dequantize_to(const cpu::context& ctx, const quantized_source& from, const sink& to) {
+  const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::dequantize<Use>, cpu::resolve(ctx));
   cpu::detail::parallel_rows(ctx, from.rows, from.padded_cols,
                              [&](std::size_t first, std::size_t last) { row.kernel(from, to, first, last); });
 }

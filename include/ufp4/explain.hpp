@@ -57,12 +57,11 @@ explanation explain_row(const char* operation, const Row& row, isa tier, const c
   return {.operation = operation, .kernel = row.name, .isa = row.tier, .note = why_not_better(row.tier, tier, ctx)};
 }
 
-template <class Coder>
+template <quantize_needs needs, class Coder>
 explanation explain_quantize(const context& ctx, const quantize_job& job, const Coder& coder) {
   const isa tier = resolve(ctx);
   if constexpr (ufp4::detail::is_kernel_coder<Coder>)
-    return explain_row("quantize", quantize_kernel_for(kernels::quantize<quantize_needs::all>, job, coder, tier), tier,
-                       ctx);
+    return explain_row("quantize", quantize_kernel_for(kernels::quantize<needs>, job, coder, tier), tier, ctx);
   else
     return {.operation = "quantize",
             .kernel = "quantize_scalar",
@@ -95,7 +94,7 @@ explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&... policies) {
   const auto options = ufp4::detail::collect_for<format_of<F>>(policies...);
-  return detail::explain_quantize(
+  return detail::explain_quantize<options.needs>(
       ctx, ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options),
       ufp4::detail::make_coder<ufp4::detail::preset_of<F>>(spec_of<format_of<F>>, options, 0.0f));
 }
@@ -104,8 +103,9 @@ template <matrix_scalar T, class... Policies>
 explanation explain(const context& ctx, const format_spec& format, const matrix_view<T>& x,
                     const Policies&... policies) {
   const auto options = ufp4::detail::collect(policies...);
-  return detail::explain_quantize(ctx, ufp4::detail::make_job(ufp4::detail::source_of(x), format, options),
-                                  ufp4::detail::make_coder(format, options, 0.0f));
+  return detail::explain_quantize<options.needs>(ctx,
+                                                 ufp4::detail::make_job(ufp4::detail::source_of(x), format, options),
+                                                 ufp4::detail::make_coder(format, options, 0.0f));
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const matrix_view<T>& x, const Policies&... policies) {
@@ -116,7 +116,7 @@ explanation explain(const matrix_view<T>& x, const Policies&... policies) {
 template <quantized_like Q, matrix_scalar T>
 explanation explain(const context& ctx, const Q&, const matrix_view<T>&) {
   const isa tier = resolve(ctx);
-  return detail::explain_row("dequantize", detail::kernel_for(detail::kernels::dequantize, tier), tier, ctx);
+  return detail::explain_row("dequantize", detail::kernel_for(detail::kernels::dequantize<>, tier), tier, ctx);
 }
 template <quantized_like Q, matrix_scalar T>
 explanation explain(const Q& q, const matrix_view<T>& out) {
@@ -127,7 +127,7 @@ explanation explain(const Q& q, const matrix_view<T>& out) {
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 explanation explain(const context& ctx, const matrix_view<X>&, const matrix_view<Y>&, const Transform&) {
   const isa tier = resolve(ctx);
-  return detail::explain_row("hadamard", detail::kernel_for(detail::kernels::hadamard, tier), tier, ctx);
+  return detail::explain_row("hadamard", detail::kernel_for(detail::kernels::hadamard<>, tier), tier, ctx);
 }
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 explanation explain(const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {

@@ -41,9 +41,9 @@ template <any_operand A, any_operand B, accumulate mode>
 constexpr const cpu::detail::gemm_table& gemm_kernels_of() {
   if constexpr (static_block_length<A> != 0 && static_block_length<B> != 0 &&
                 cpu::detail::integers_suffice(static_format<A>, static_format<B>, mode))
-    return cpu::detail::kernels::integer_gemm;
+    return cpu::detail::kernels::integer_gemm<std::void_t<A>>;
   else
-    return cpu::detail::kernels::gemm;
+    return cpu::detail::kernels::gemm<std::void_t<A>>;
 }
 
 template <any_operand A, any_operand B, matrix_scalar T>

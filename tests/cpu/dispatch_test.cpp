@@ -285,14 +285,14 @@ TEST_CASE("the library's tables hold a scalar kernel and no tier twice", "[cpu]"
   };
   check(cpu::detail::kernels::amax<cpu::detail::quantize_needs::all>);
   check(cpu::detail::kernels::quantize<cpu::detail::quantize_needs::all>);
-  check(cpu::detail::kernels::dequantize);
-  check(cpu::detail::kernels::hadamard);
+  check(cpu::detail::kernels::dequantize<>);
+  check(cpu::detail::kernels::hadamard<>);
 }
 
 TEST_CASE("the GEMM table names every kernel once, and its scalar kernel takes every job", "[cpu]") {
   std::set<std::string> names;
   int scalar = 0;
-  for (const cpu::detail::gemm_kernel* row : cpu::detail::kernels::gemm) {
+  for (const cpu::detail::gemm_kernel* row : cpu::detail::kernels::gemm<>) {
     CAPTURE(row->name);
     CHECK(names.insert(row->name).second);
     CHECK(row->part_rows % row->tile_rows == 0);
@@ -321,8 +321,8 @@ TEST_CASE("a product that is compiled with the integer kernels alone runs the sa
             job.out.rows = rows, job.out.cols = 64, job.mode = mode;
             job.block = static_cast<std::size_t>(left.block.cols);
             CAPTURE(cpu::name(tier), name(mode), rows, interleaved);
-            CHECK(&cpu::detail::gemm_kernel_for(cpu::detail::kernels::integer_gemm, job, tier) ==
-                  &cpu::detail::gemm_kernel_for(cpu::detail::kernels::gemm, job, tier));
+            CHECK(&cpu::detail::gemm_kernel_for(cpu::detail::kernels::integer_gemm<>, job, tier) ==
+                  &cpu::detail::gemm_kernel_for(cpu::detail::kernels::gemm<>, job, tier));
           }
     }
   };

@@ -616,8 +616,8 @@ TEST_CASE("the AMX kernels take what they can compute, and leave few rows to oth
     const quantized_matrix<A> a(m, 64);
     const quantized_matrix<B> b(40, 64);
     const auto job = detail::gemm_job_of(a, b, {}, {.accumulate = mode});
-    return std::string(kernels::amx::gemm_bf16_kernel.takes(job) ? "products" : "") +
-           (kernels::amx::gemm_blocks_kernel.takes(job) ? "blocks" : "");
+    return std::string(kernels::amx::gemm_bf16_kernel<>.takes(job) ? "products" : "") +
+           (kernels::amx::gemm_blocks_kernel<>.takes(job) ? "blocks" : "");
   };
   constexpr accumulate fast = accumulate::fast, exact = accumulate::exact_blocks, folded = accumulate::folded_bf16;
   CHECK(taken(16, nvfp4{}, nvint4{}, fast) == "productsblocks");
@@ -649,7 +649,7 @@ TEST_CASE("the processor's tiles give the bits of the emulated ones", "[amx]") {
   std::mt19937_64 gen{support::seed(12)};
   const auto compare = [&]<class A, class B>(const A& a, const B& b, accumulate mode) {
     const bool exact = mode == accumulate::exact_blocks;
-    const gemm_kernel& here = exact ? kernels::amx::gemm_blocks_kernel : kernels::amx::gemm_bf16_kernel;
+    const gemm_kernel& here = exact ? kernels::amx::gemm_blocks_kernel<> : kernels::amx::gemm_bf16_kernel<>;
     REQUIRE(support::same_numbers(product(here, a, b, {.accumulate = mode}),
                                   product(exact ? emulated_blocks : emulated_products, a, b, {.accumulate = mode})));
   };

@@ -70,8 +70,8 @@ struct gemm_kernel {
 };
 
 /// A kernel whose functions are static members of a class, and so are tile_rows and tile_cols. Most of them add up
-/// block by block in order, whatever the mode, so that `fast` gives the bits of exact_blocks.
-template <class F>
+/// block by block in order, whatever the mode, so that `fast` gives the bits of exact_blocks. Use: see kernels.hpp.
+template <class F, class Use = void>
 constexpr gemm_kernel kernel_of(isa tier, const char* name, std::size_t depth, std::size_t part_rows,
                                 std::size_t part_cols, accumulate fast_is = accumulate::exact_blocks) {
   return {tier,      name,           F::tile_rows,  F::tile_cols,      depth,        part_rows, part_cols,
@@ -123,9 +123,14 @@ template <quantize_needs>
 inline constexpr kernel_table<quantize_row> quantize{external_kernels.quantize};
 template <quantize_needs>
 inline constexpr kernel_table<kernel_row<amax_function>> amax{external_kernels.amax};
+template <class = void>
 inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize{external_kernels.dequantize};
+template <class = void>
 inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard{external_kernels.hadamard};
-inline constexpr gemm_table gemm{external_kernels.gemm}, integer_gemm{external_kernels.integer_gemm};
+template <class = void>
+inline constexpr gemm_table gemm{external_kernels.gemm};
+template <class = void>
+inline constexpr gemm_table integer_gemm{external_kernels.integer_gemm};
 inline constexpr const isa_set& compiled = external_kernels.compiled;
 }  // namespace kernels
 #endif

@@ -78,21 +78,23 @@ inline constexpr kernel_row<amax_function> amax_kernels[] = {
     {isa::neon, "amax_neon", &neon::quantize_kernel::amax_lanes<needs>},
 #endif
 };
+template <class Use = void>
 inline constexpr kernel_row<dequantize_function> dequantize_kernels[] = {
     {isa::scalar, "dequantize_scalar", &dequantize_scalar},
 #if UFP4_X86(avx2)
-    {isa::avx2, "dequantize_avx2", &avx2::dequantize_kernel::dequantize_rows<false>},
+    {isa::avx2, "dequantize_avx2", &avx2::dequantize_kernel::dequantize_rows<false, Use>},
 #endif
 #if UFP4_X86(avx512)
-    {isa::avx512, "dequantize_avx512", &avx512::dequantize_kernel::dequantize_rows<false>},
+    {isa::avx512, "dequantize_avx512", &avx512::dequantize_kernel::dequantize_rows<false, Use>},
 #endif
 #if UFP4_X86(avx512_bf16)
-    {isa::avx512_bf16, "dequantize_avx512_bf16", &avx512::dequantize_kernel::dequantize_rows<true>},
+    {isa::avx512_bf16, "dequantize_avx512_bf16", &avx512::dequantize_kernel::dequantize_rows<true, Use>},
 #endif
 #if UFP4_ARM(neon)
-    {isa::neon, "dequantize_neon", &neon::dequantize_kernel::dequantize_rows<false>},
+    {isa::neon, "dequantize_neon", &neon::dequantize_kernel::dequantize_rows<false, Use>},
 #endif
 };
+template <class = void>
 inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {
     {isa::scalar, "hadamard_scalar", &hadamard_scalar},
 #if UFP4_X86(avx2)
@@ -106,6 +108,7 @@ inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {
 #endif
 };
 /// Within a tier the first that takes a job runs it. Those behind the portable one run only what no other takes.
+template <class Use = void>
 inline constexpr const gemm_kernel* gemm_kernels[] = {
 #if UFP4_X86(avx2)
     &avx2::int8_kernel<avx2::pairs_in_16_bits>,
@@ -114,12 +117,12 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
     &avx2::int8_kernel<avx2::dots_in_32_bits<true>>,
 #endif
 #if UFP4_X86(avx512)
-    &avx512::gemv_int8_kernel,
-    &avx512::gemm_int8_kernel,
+    &avx512::gemv_int8_kernel<Use>,
+    &avx512::gemm_int8_kernel<Use>,
 #endif
 #if UFP4_X86(amx)
-    &amx::gemm_bf16_kernel,
-    &amx::gemm_blocks_kernel,
+    &amx::gemm_bf16_kernel<Use>,
+    &amx::gemm_blocks_kernel<Use>,
 #endif
 #if UFP4_ARM(neon)
     &neon::int8_kernel<neon::mla>,
@@ -132,41 +135,56 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
 #endif
     &gemm_scalar_kernel,
 #if UFP4_X86(avx2)
-    &avx2::gemm_f32_kernel,
+    &avx2::gemm_f32_kernel<Use>,
 #endif
 #if UFP4_X86(avx512)
-    &avx512::gemm_f32_kernel,
+    &avx512::gemm_f32_kernel<Use>,
 #endif
 #if UFP4_X86(avx512_bf16)
-    &avx512::gemm_bf16_kernel,
+    &avx512::gemm_bf16_kernel<Use>,
 #endif
 #if UFP4_ARM(neon)
-    &neon::gemm_f32_kernel,
+    &neon::gemm_f32_kernel<Use>,
 #endif
 #if UFP4_ARM(neon_bf16)
-    &neon_bf16::gemm_bf16_kernel,
+    &neon_bf16::gemm_bf16_kernel<Use>,
 #endif
 };
+template <std::size_t count>
+struct gemm_rows {
+  const gemm_kernel* row[count];
+};
+template <std::size_t n>
+constexpr std::size_t rows_to_portable(const gemm_kernel* const (&rows)[n]) {
+  std::size_t count = 0;
+  while (rows[count++]->tier != isa::scalar) {
+  }
+  return count;
+}
+template <std::size_t count, std::size_t n>
+constexpr gemm_rows<count> first_rows(const gemm_kernel* const (&rows)[n]) {
+  gemm_rows<count> first{};
+  for (std::size_t i = 0; i < count; ++i) first.row[i] = rows[i];
+  return first;
+}
 /// The rows up to the portable one: all that a product with integers_suffice (gemm_integers.hpp) can use. An array of
 /// its own, so that a program with no other products does not compile the rest.
-inline constexpr auto integer_gemm_kernels = [] {
-  constexpr std::size_t count = [] {
-    std::size_t n = 0;
-    while (gemm_kernels[n++]->tier != isa::scalar) {
-    }
-    return n;
-  }();
-  struct {
-    const gemm_kernel* row[count];
-  } rows;
-  for (std::size_t i = 0; i < count; ++i) rows.row[i] = gemm_kernels[i];
-  return rows;
-}();
+template <class Use = void>
+inline constexpr auto integer_gemm_kernels = first_rows<rows_to_portable(gemm_kernels<Use>)>(gemm_kernels<Use>);
 
-/// The tiers that UFP4_ISAS does not leave out: each has a GEMM kernel.
+/// The tiers that UFP4_ISAS does not leave out.
 inline constexpr isa_set compiled_isas = [] {
   isa_set set;
-  for (const gemm_kernel* kernel : gemm_kernels) set.add(kernel->tier);
+  set.add(isa::scalar);
+  if (UFP4_X86(avx2)) set.add(isa::avx2);
+  if (UFP4_X86(avx_vnni)) set.add(isa::avx_vnni);
+  if (UFP4_X86(avx512)) set.add(isa::avx512);
+  if (UFP4_X86(avx512_bf16)) set.add(isa::avx512_bf16);
+  if (UFP4_X86(amx)) set.add(isa::amx);
+  if (UFP4_ARM(neon)) set.add(isa::neon);
+  if (UFP4_ARM(neon_dotprod)) set.add(isa::neon_dotprod);
+  if (UFP4_ARM(neon_i8mm)) set.add(isa::neon_i8mm);
+  if (UFP4_ARM(neon_bf16)) set.add(isa::neon_bf16);
   return set;
 }();
 #undef UFP4_X86
@@ -174,16 +192,21 @@ inline constexpr isa_set compiled_isas = [] {
 
 #if !defined(UFP4_EXTERNAL_KERNELS)
 /// A table for each operation, each a variable of its own: a program compiles the kernels of the operations that it
-/// calls. With UFP4_EXTERNAL_KERNELS: cpu/kernel_tables.hpp.
+/// calls. All are templates, with Use as the parameter, and so are the functions between a table and its operations:
+/// an include instantiates no kernel. With UFP4_EXTERNAL_KERNELS: cpu/kernel_tables.hpp.
 namespace kernels {
 template <quantize_needs needs>
 inline constexpr kernel_table<quantize_row> quantize = quantize_kernels<needs>;
 template <quantize_needs needs>
 inline constexpr kernel_table<kernel_row<amax_function>> amax = amax_kernels<needs>;
-inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize = dequantize_kernels;
-inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard = hadamard_kernels;
-inline constexpr gemm_table gemm = gemm_kernels;
-inline constexpr gemm_table integer_gemm = integer_gemm_kernels.row;
+template <class Use = void>
+inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize = dequantize_kernels<Use>;
+template <class Use = void>
+inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard = hadamard_kernels<Use>;
+template <class Use = void>
+inline constexpr gemm_table gemm = gemm_kernels<Use>;
+template <class Use = void>
+inline constexpr gemm_table integer_gemm = integer_gemm_kernels<Use>.row;
 inline constexpr isa_set compiled = compiled_isas;
 }  // namespace kernels
 #endif
@@ -199,10 +222,10 @@ constexpr untyped_table untyped(const Row (&rows)[n]) {
 }
 const compiled_kernels external_kernels{untyped(quantize_kernels<quantize_needs::all>),
                                         untyped(amax_kernels<quantize_needs::all>),
-                                        untyped(dequantize_kernels),
-                                        untyped(hadamard_kernels),
-                                        untyped(gemm_kernels),
-                                        untyped(integer_gemm_kernels.row),
+                                        untyped(dequantize_kernels<>),
+                                        untyped(hadamard_kernels<>),
+                                        untyped(gemm_kernels<>),
+                                        untyped(integer_gemm_kernels<>.row),
                                         compiled_isas};
 
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES

@@ -22,18 +22,19 @@ template <class W>
 concept linear_weight = requires(const W& w) { weight_input(w); };
 
 /// Operand 1 (W) or 3 (W^T): made by quantize_weight, or quantized here into `own`.
-inline const std::vector<stored_operand>& weight_parts(const cpu::context& ctx, const bound_recipe& now, int i,
-                                                       const shape& s, const weight_input& w,
-                                                       std::vector<stored_operand>& own) {
+template <class = void>
+const std::vector<stored_operand>& weight_parts(const cpu::context& ctx, const bound_recipe& now, int i, const shape& s,
+                                                const weight_input& w, std::vector<stored_operand>& own) {
   if (w.made != nullptr) return w.made->raw(i).parts;
   const buffer<source> parts = by_weights(s, w.matrix);
   own = quantize_parts(ctx, now, i, i == 1 ? parts : transposed(parts));
   return own;
 }
 
-inline void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int left_index,
-                           const std::vector<stored_operand>& left, const std::vector<stored_operand>& right,
-                           const buffer<sink>& out, write_mode mode, const float* bias = nullptr) {
+template <class Use = void>
+void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int left_index,
+                    const std::vector<stored_operand>& left, const std::vector<stored_operand>& right,
+                    const buffer<sink>& out, write_mode mode, const float* bias = nullptr) {
   const buffer<gemm_job> jobs(out.size());
   std::size_t count = 0;
   for (std::size_t e = 0; e < out.size(); ++e) {
@@ -47,11 +48,12 @@ inline void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int
                      .mode = now.recipe().accumulate,
                      .bias = bias == nullptr ? nullptr : bias + e * out[e].cols};
   }
-  cpu::detail::run_gemms(ctx, cpu::detail::kernels::gemm, {jobs.data(), count});
+  cpu::detail::run_gemms(ctx, cpu::detail::kernels::gemm<Use>, {jobs.data(), count});
 }
 
-inline void forward(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& x,
-                    expert_offsets offsets, const weight_input& w, const sink& y, const forward_options& options) {
+template <class = void>
+void forward(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& x,
+             expert_offsets offsets, const weight_input& w, const sink& y, const forward_options& options) {
   const shape s = check_forward(operation, now, x, offsets, w, y, options.saved != nullptr, placing::parts);
   check_bias(operation, s, y, options.bias);
   cpu::resolve(ctx);
@@ -67,8 +69,9 @@ inline void forward(const char* operation, const cpu::context& ctx, const bound_
                  options.bias.empty() ? nullptr : options.bias.data());
 }
 
-inline void backward_input(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& dy,
-                           expert_offsets offsets, const weight_input& w, const sink& dx, write_mode mode) {
+template <class = void>
+void backward_input(const char* operation, const cpu::context& ctx, const bound_recipe& now, const source& dy,
+                    expert_offsets offsets, const weight_input& w, const sink& dx, write_mode mode) {
   const shape s = check_backward_input(operation, now, dy, offsets, w, dx, placing::parts);
   cpu::resolve(ctx);
   const auto left = quantize_parts(ctx, now, 2, by_tokens(s, dy));

@@ -22,7 +22,8 @@ inline float agreed_amax(const bound_recipe& now, int i, float local_amax) {
 }
 
 /// The amax of all parts of an operand, from which its one tensor scale follows; 0 for an operand without one.
-inline float global_amax_of(const cpu::context& ctx, const bound_recipe& now, int i, const buffer<source>& parts) {
+template <class = void>
+float global_amax_of(const cpu::context& ctx, const bound_recipe& now, int i, const buffer<source>& parts) {
   float global_amax = 0;
   if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.two_level) return global_amax;
   for (std::size_t e = 0; e < parts.size(); ++e) {
@@ -32,8 +33,9 @@ inline float global_amax_of(const cpu::context& ctx, const bound_recipe& now, in
   return agreed_amax(now, i, global_amax);
 }
 
-inline stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now, int i, const source& x,
-                                       float global_amax, std::uint32_t expert) {
+template <class = void>
+stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now, int i, const source& x,
+                                float global_amax, std::uint32_t expert) {
   const cpu::detail::quantize_job job = job_of(now, i, x, expert);
   stored_operand out;
   out.operand.is_quantized = now.recipe().operand(i).quantized;
@@ -53,8 +55,9 @@ inline stored_operand quantize_operand(const cpu::context& ctx, const bound_reci
 }
 
 /// One operand in all its parts (one, or one per expert).
-inline std::vector<stored_operand> quantize_parts(const cpu::context& ctx, const bound_recipe& now, int i,
-                                                  const buffer<source>& parts) {
+template <class = void>
+std::vector<stored_operand> quantize_parts(const cpu::context& ctx, const bound_recipe& now, int i,
+                                           const buffer<source>& parts) {
   const float global_amax = global_amax_of(ctx, now, i, parts);
   std::vector<stored_operand> out(parts.size());
   for (std::size_t e = 0; e < parts.size(); ++e)
@@ -76,8 +79,9 @@ inline void copy_plain(stored_operand& part) {
 }
 
 /// quantize_parts, independent of the caller's matrix from then on.
-inline std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bound_recipe& now, int i,
-                                              const buffer<source>& parts) {
+template <class = void>
+std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bound_recipe& now, int i,
+                                       const buffer<source>& parts) {
   std::vector<stored_operand> kept = quantize_parts(ctx, now, i, parts);
   for (stored_operand& p : kept)
     if (p.operand.is_quantized)
@@ -127,7 +131,8 @@ inline shape check_quantize_weight(const bound_recipe& now, const source& w, con
   return {0, w.cols, w.rows / experts, buffer<std::size_t>(experts + 1)};
 }
 
-inline made_weight make_weight(const cpu::context& ctx, const bound_recipe& now, int i, const buffer<source>& parts) {
+template <class = void>
+made_weight make_weight(const cpu::context& ctx, const bound_recipe& now, int i, const buffer<source>& parts) {
   made_weight made{buffer<bound_operand>(parts.size()), keep_parts(ctx, now, i, parts)};
   for (std::size_t e = 0; e < parts.size(); ++e) {
     made.policies[e] = now.operand(i, static_cast<std::uint32_t>(e));

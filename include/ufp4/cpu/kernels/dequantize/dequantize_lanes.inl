@@ -136,14 +136,14 @@ inline sink as_one_row(const sink& out, std::size_t first, std::size_t last) {
 }
 
 /// Does what dequantize_scalar does, which it calls for blocks of less than sixteen elements.
-template <bool has_unit>
+template <bool has_unit, class Use>
 void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   if (length < group) return dequantize_scalar(q, out, first, last);
   const int shift = __builtin_ctzll(length / group);
   if (last - first > 1 && has_no_gaps(q, out))
-    return dequantize_rows<has_unit>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);
+    return dequantize_rows<has_unit, Use>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);
   alignas(64) float scales[stretch / group], values[stretch];
   for (std::size_t c = 0; c < 16; ++c) values[c] = q.format.grid.value[c];
   for (std::size_t c = 0; c < 16; c += lanes) store(values + c, quiet_nans(load(values + c)));

@@ -168,8 +168,9 @@ struct gemm_blocks : tile_gemm {
     }
   }
 
+  template <class Use = void>
   static constexpr gemm_kernel row() {
-    return kernel_of<gemm_blocks>(isa::amx, "gemm_blocks_amx", 16, part_rows, part_cols);
+    return kernel_of<gemm_blocks, Use>(isa::amx, "gemm_blocks_amx", 16, part_rows, part_cols);
   }
 };
 
@@ -345,13 +346,16 @@ struct gemm_products : tile_gemm {
     }
   }
 
+  template <class Use = void>
   static constexpr gemm_kernel row() {
-    return kernel_of<gemm_products>(isa::amx, "gemm_bf16_amx", tile_k, part_rows, part_cols, accumulate::fast);
+    return kernel_of<gemm_products, Use>(isa::amx, "gemm_bf16_amx", tile_k, part_rows, part_cols, accumulate::fast);
   }
 };
 
-inline constexpr gemm_kernel gemm_blocks_kernel = gemm_blocks<hardware>::row();
-inline constexpr gemm_kernel gemm_bf16_kernel = gemm_products<hardware>::row();
+template <class Use = void>
+inline constexpr gemm_kernel gemm_blocks_kernel = gemm_blocks<hardware>::template row<Use>();
+template <class Use = void>
+inline constexpr gemm_kernel gemm_bf16_kernel = gemm_products<hardware>::template row<Use>();
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::amx
 UFP4_END_TARGET

@@ -177,7 +177,8 @@ struct bf16_gemm {
     }
   }
 
-  static void multiply_tile(const slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
+  template <class Slice>
+  static void multiply_tile(const Slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
     const auto* p = reinterpret_cast<const std::uint32_t*>(left);
     std::uint32_t subnormal = s.subnormal ? 1 : 0;
     for (std::size_t b = 0; b < s.blocks; ++b) subnormal |= p[b * (live * s.block / 2 + 1)];
@@ -186,8 +187,9 @@ struct bf16_gemm {
   }
 };
 
+template <class Use = void>
 inline constexpr gemm_kernel gemm_bf16_kernel =
-    kernel_of<streamed_gemm<bf16_gemm>>(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256, 256);
+    kernel_of<streamed_gemm<bf16_gemm>, Use>(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256, 256);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET

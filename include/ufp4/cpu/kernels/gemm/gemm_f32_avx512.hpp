@@ -181,7 +181,8 @@ struct f32_gemm {
     }
   }
 
-  static void multiply_tile(const slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
+  template <class Slice>
+  static void multiply_tile(const Slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
     if (first && s.decodes && live == 1 && s.block == 16) return f32_row<16>(s, left, acc);
     if (first && s.decodes && live == 1 && s.block == 32) return f32_row<32>(s, left, acc);
     with_rows(live, [&]<std::size_t count>() {
@@ -190,8 +191,9 @@ struct f32_gemm {
   }
 };
 
+template <class Use = void>
 inline constexpr gemm_kernel gemm_f32_kernel =
-    kernel_of<streamed_gemm<f32_gemm>>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
+    kernel_of<streamed_gemm<f32_gemm>, Use>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET

@@ -157,7 +157,8 @@ struct int8_gemm {
     }
   }
 
-  static void multiply_tile(const slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
+  template <class Slice>
+  static void multiply_tile(const Slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
     with_rows(live, [&]<std::size_t count>() {
       first ? int8_tile<count, true>(s, left, acc) : int8_tile<count, false>(s, left, acc);
     });
@@ -352,10 +353,12 @@ struct int8_gemv {
   }
 };
 
+template <class Use = void>
 inline constexpr gemm_kernel gemm_int8_kernel =
-    kernel_of<streamed_gemm<int8_gemm>>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
+    kernel_of<streamed_gemm<int8_gemm>, Use>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
 
-inline constexpr gemm_kernel gemv_int8_kernel = kernel_of<int8_gemv>(isa::avx512, "gemv_int8_avx512", 4, 1, 256);
+template <class Use = void>
+inline constexpr gemm_kernel gemv_int8_kernel = kernel_of<int8_gemv, Use>(isa::avx512, "gemv_int8_avx512", 4, 1, 256);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET

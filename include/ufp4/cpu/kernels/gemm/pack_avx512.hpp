@@ -124,8 +124,8 @@ UFP4_LANE u32 lookup_bytes(const std::uint8_t (&table)[256], u32 codes, bool upp
 struct scale_table {
   alignas(64) std::uint8_t low[256], high[256];
 };
-constexpr scale_table make_scale_table(scale_kind kind) {
-  scale_table t{};
+inline scale_table make_scale_table(scale_kind kind) {
+  scale_table t;
   for (std::uint32_t c = 0; c < 256; ++c) {
     const std::uint32_t bits = to_bits(decode_scale(kind, c));
     t.low[c] = static_cast<std::uint8_t>(bits >> 16);
@@ -133,9 +133,12 @@ constexpr scale_table make_scale_table(scale_kind kind) {
   }
   return t;
 }
-inline constexpr scale_table e4m3_table = make_scale_table(scale_kind::e4m3);
-inline constexpr scale_table ue5m3_table = make_scale_table(scale_kind::ue5m3);
-inline constexpr scale_table e8m0_table = make_scale_table(scale_kind::e8m0);
+/// Made when first used: as constants they would cost a compiler 30 ms.
+template <scale_kind kind>
+const scale_table& scale_table_of() {
+  static const scale_table table = make_scale_table(kind);
+  return table;
+}
 
 /// For scale j of a dword, where its two bytes are in the vectors of low and of high bytes.
 struct scale_places {
@@ -172,9 +175,9 @@ UFP4_LANE u32 join_bytes(u32 low, u32 places, u32 high) {
 }
 inline void decode_scale_piece(scale_kind kind, const std::uint8_t* rows, std::size_t step, std::size_t count,
                                float* out) {
-  if (kind == scale_kind::e4m3) return decode_byte_scales(e4m3_table, rows, step, count, out);
-  if (kind == scale_kind::ue5m3) return decode_byte_scales(ue5m3_table, rows, step, count, out);
-  if (kind == scale_kind::e8m0) return decode_byte_scales(e8m0_table, rows, step, count, out);
+  if (kind == scale_kind::e4m3) return decode_byte_scales(scale_table_of<scale_kind::e4m3>(), rows, step, count, out);
+  if (kind == scale_kind::ue5m3) return decode_byte_scales(scale_table_of<scale_kind::ue5m3>(), rows, step, count, out);
+  if (kind == scale_kind::e8m0) return decode_byte_scales(scale_table_of<scale_kind::e8m0>(), rows, step, count, out);
   const octad piece = transposed_32(rows, step);
   const std::size_t each = kind == scale_kind::bf16 ? 2 : 1;  // scales of a dword
   for (std::size_t b = 0; b < count; ++b) {

@@ -57,12 +57,13 @@ void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, 
 
 /// Does what fake_quantize_strips does, with the kernels of an instruction set. A chunk is read before any of it is
 /// written, so x and out may be the same matrix.
-inline void fake_quantize_chunks(isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
-                                 bool undo_transform, const sink& out, std::size_t first, std::size_t last,
-                                 quantize_report& report) {
+template <class Use = void>
+void fake_quantize_chunks(isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
+                          bool undo_transform, const sink& out, std::size_t first, std::size_t last,
+                          quantize_report& report) {
   const auto quantize = quantize_kernel_for(kernels::quantize<quantize_needs::all>, whole, coder, tier).kernel;
-  const auto dequantize = kernel_for(kernels::dequantize, tier).kernel;
-  const auto transform = kernel_for(kernels::hadamard, tier).kernel;
+  const auto dequantize = kernel_for(kernels::dequantize<Use>, tier).kernel;
+  const auto transform = kernel_for(kernels::hadamard<Use>, tier).kernel;
   const auto height = static_cast<std::size_t>(whole.format.block.rows);
   const auto size = static_cast<std::ptrdiff_t>(out.kind == dtype::f32 ? 4 : 2);
   quantized_chunk chunk;
