@@ -26,7 +26,7 @@ std::string rejection(bool condition, const Words&... words) {
 
 /// A word that must not be asked for.
 struct unspoken {
-  operator std::string() const { throw std::logic_error("the message was put together for nothing"); }
+  operator const char*() const { throw std::logic_error("the message was put together for nothing"); }
 };
 
 }  // namespace

@@ -14,22 +14,24 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// A word of a message as it is passed to joined(): its kind and its value. Not a class of its own, so that a check costs
-/// a compiler and a program next to nothing.
+/// A word of a message as vjoined takes it: its kind and its value, or its address. A check that passes costs a branch,
+/// and one more check costs a compiler little.
 template <class T>
 constexpr char kind_of_word() {
-  return !std::is_arithmetic_v<T> ? 's' : std::is_floating_point_v<T> ? 'g' : std::is_signed_v<T> ? 'i' : 'u';
+  if (std::is_arithmetic_v<T>) return std::is_floating_point_v<T> ? 'g' : std::is_signed_v<T> ? 'i' : 'u';
+  return std::is_same_v<T, std::string> ? 't' : std::is_same_v<T, std::string_view> ? 'v' : 's';
 }
 template <class T>
-  requires std::is_arithmetic_v<T>
-constexpr auto passed_word(T number) {
+constexpr auto passed_word(const T& word) {
   if constexpr (std::is_floating_point_v<T>)
-    return static_cast<double>(number);
+    return static_cast<double>(word);
+  else if constexpr (std::is_arithmetic_v<T>)
+    return static_cast<std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>>(word);
+  else if constexpr (kind_of_word<T>() == 's')
+    return static_cast<const char*>(word);
   else
-    return static_cast<std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>>(number);
+    return &word;
 }
-constexpr const char* passed_word(const char* text) { return text; }
-inline const char* passed_word(const std::string& text) { return text.c_str(); }
 
 template <class... Words>
 inline constexpr char kinds_of_words[] = {kind_of_word<Words>()..., 0};
@@ -39,6 +41,8 @@ inline constexpr char kinds_of_words[] = {kind_of_word<Words>()..., 0};
   for (char digits[32]; *kinds != 0; ++kinds) {
     const char* next = digits;
     switch (*kinds) {
+      case 't': text += *va_arg(words, const std::string*); continue;
+      case 'v': text += *va_arg(words, const std::string_view*); continue;
       case 's': next = va_arg(words, const char*); break;
       case 'u': std::snprintf(digits, sizeof digits, "%llu", va_arg(words, unsigned long long)); break;
       case 'i': std::snprintf(digits, sizeof digits, "%lld", va_arg(words, long long)); break;

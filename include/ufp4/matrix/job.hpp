@@ -9,8 +9,8 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// What a call of quantize can need, as the types of its policies show: without a transform and stochastic rounding, the
-/// code of these is not compiled.
+/// What a call of quantize can need, as the types of its policies show: the code of transforms and stochastic rounding
+/// is compiled for calls with such a policy only.
 enum class quantize_needs : bool { nearest, all };
 
 /// The canonical layout keeps a row together. A GEMM kernel reads the same k of sixteen rows at a time, so a prepacked
