@@ -43,7 +43,7 @@ int main() {
   quantized_gemm(qx, qw, y, {.bias = bias});  // one number for each column of C
 
   auto packed = prepack(qw);      // once
-  quantized_gemm(qx, packed, y);  // the same bits, faster
+  quantized_gemm(qx, packed, y);  // the same bits
   quantized_gemm(qx, qw, z);
   assert(equal());
 

@@ -51,7 +51,11 @@ work() {
       answer=$(logged rejection "$nvcc" -std=c++20 -Isource/include -arch=sm_80 --use_fast_math \
         -c source/examples/embed_kernel.cu -o rejection.o)
       if [ "$answer" = no ] && grep -q ufp4_must_be_compiled_without_use_fast_math rejection.log; then answer=yes
-      else answer=no; fi ;;
+      else answer=no; fi
+      # So must a file with CPU kernels, with one message.
+      echo '#include <ufp4/ufp4.hpp>' >rejection.cu
+      if "$nvcc" -std=c++20 -Isource/include -c rejection.cu -o rejection.o >>rejection.log 2>&1 ||
+        [ "$(grep -c 'error: #error "ufp4: a GPU compiler cannot compile the CPU kernels' rejection.log)" -ne 1 ]; then answer=no; fi ;;
     bench)
       name=$(basename "$what" .cu)
       answer=$(logged "$name" "$nvcc" $flags -arch=sm_80 "$what" -lcublas -lcublasLt -o "$name.run")
@@ -87,7 +91,7 @@ for target in $targets; do
   [ "$linked" = yes ] || failed "kernels.$target"
 done
 for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled and linked"; done
-tell rejection '--use_fast_math is rejected by name'
+tell rejection '--use_fast_math, and CPU kernels, are rejected by name'
 [ -z "$cublas" ] || tell gpu_bench 'bench/gpu_bench.cu: compiled and linked'
 [ -z "$with_tests" ] || tell_tests sm_80
 

@@ -4,11 +4,10 @@
 // Instruction sets that UFP4_ISAS (config.hpp) leaves out are not compiled; the portable kernels always are.
 #pragma once
 
-#if defined(__NVCC__)
-#error "ufp4: nvcc cannot compile the CPU kernels: define UFP4_EXTERNAL_KERNELS (ufp4/config.hpp, docs/gpu.md)"
-#endif
-
 #include <ufp4/cpu/kernel_tables.hpp>
+#if defined(UFP4_GPU) && !defined(UFP4_SIMT_HEADER)
+#error "ufp4: a GPU compiler cannot compile the CPU kernels: define UFP4_EXTERNAL_KERNELS (docs/gpu.md)"
+#endif
 #include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
 
