@@ -189,6 +189,9 @@ TEST_CASE("outputs of another shape") {
         "quantize_into: codes has 71 bytes, but 3 x 40 elements (48 with padding) take 72");
   CHECK(message_of([&] { quantize_into<nvfp4>(b.x, b.codes.span().first(72), b.nv_scales.span().first(8)); }) ==
         "quantize_into: scales has 8 entries, but 3 x 40 elements take 9");
+  std::vector<std::byte> scale_bytes(36 + 3);  // nine floats and a part of one
+  CHECK(message_of([&] { quantize_into<e1m2_f32>(b.x, {b.codes.span().first(72), scale_bytes}); }) ==
+        "quantize_into: scales has 9 entries and a part of one, but 3 x 40 elements take 9");
   CHECK(message_of([&] {
           quantize_into<nvfp4>(b.x, b.codes.span().first(72), b.nv_scales.span().first(9), hadamard<64>{});
         }) == "quantize_into: codes has 72 bytes, but 3 x 40 elements (64 with padding) take 96");

@@ -77,7 +77,8 @@ concept builtin_scale_rule = requires(const T t) {
 
 /// A scale rule of a user: rule(values, amax) returns the scale of a block of finite values with amax > 0 (the default:
 /// amax / qmax). The result is rounded to the scale type (numerics 2), after a division by a two-level format's tensor
-/// scale. A negative, infinite or NaN result makes a NaN block. Called once a block, on several threads at a time.
+/// scale. A negative, infinite or NaN result makes a NaN block. The portable kernels call it once a block,
+/// on several threads at a time.
 template <class T>
 concept scale_rule = std::is_trivially_copyable_v<T> && !builtin_scale_rule<T> &&
                      requires(const T rule, const block_values& values, float amax) {

@@ -116,7 +116,9 @@ explanation explain(const matrix_view<T>& x, const Policies&... policies) {
 template <quantized_like Q, matrix_scalar T>
 explanation explain(const context& ctx, const Q&, const matrix_view<T>&) {
   const isa tier = resolve(ctx);
-  return detail::explain_row("dequantize", detail::kernel_for(detail::kernels::dequantize<>, tier), tier, ctx);
+  return detail::explain_row("dequantize",
+                             detail::kernel_for(detail::kernels::dequantize<ufp4::detail::dequantize_needs::all>, tier),
+                             tier, ctx);
 }
 template <quantized_like Q, matrix_scalar T>
 explanation explain(const Q& q, const matrix_view<T>& out) {

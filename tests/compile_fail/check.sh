@@ -28,7 +28,7 @@ unreachable=(
   'a thread loads the scales of one row' # between the tiles of a kernel
   'an instruction multiplies 16 columns' # the same
   "sixteen rows of every wave's sums" # the same
-  'ufp4: a GPU compiler cannot compile the CPU kernels: define UFP4_EXTERNAL_KERNELS (docs/gpu.md)' # of nvcc: tests/gpu/compile.sh
+  'ufp4: this compiler cannot compile the CPU kernels: define UFP4_EXTERNAL_KERNELS (docs/gpu.md)' # of nvcc: tests/gpu/compile.sh
   'ufp4: tensor files are little-endian and copied as they are' # no supported compiler is big-endian
 )
 

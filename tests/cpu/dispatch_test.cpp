@@ -285,7 +285,7 @@ TEST_CASE("the library's tables hold a scalar kernel and no tier twice", "[cpu]"
   };
   check(cpu::detail::kernels::amax<cpu::detail::quantize_needs::all>);
   check(cpu::detail::kernels::quantize<cpu::detail::quantize_needs::all>);
-  check(cpu::detail::kernels::dequantize<>);
+  check(cpu::detail::kernels::dequantize<cpu::detail::dequantize_needs::all>);
   check(cpu::detail::kernels::hadamard<>);
 }
 

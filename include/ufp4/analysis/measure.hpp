@@ -139,7 +139,7 @@ template <class Use = void>
 void measure_chunks(cpu::isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
                     std::size_t first, std::size_t last, std::vector<sums>& strips, quantize_report& seen) {
   const auto quantize = quantize_kernel_for(kernels::quantize<quantize_needs::all>, whole, coder, tier).kernel;
-  const auto dequantize = kernel_for(kernels::dequantize<Use>, tier).kernel;
+  const auto dequantize = kernel_for(kernels::dequantize<dequantize_needs::all>, tier).kernel;
   const auto transform = kernel_for(kernels::hadamard<Use>, tier).kernel;
   measured_chunk chunk;
   for_chunks(whole, first, last, [&](const quantize_job& job, std::size_t s, std::size_t count, std::size_t) {

@@ -123,7 +123,7 @@ template <quantize_needs>
 inline constexpr kernel_table<quantize_row> quantize{external_kernels.quantize};
 template <quantize_needs>
 inline constexpr kernel_table<kernel_row<amax_function>> amax{external_kernels.amax};
-template <class = void>
+template <dequantize_needs>
 inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize{external_kernels.dequantize};
 template <class = void>
 inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard{external_kernels.hadamard};

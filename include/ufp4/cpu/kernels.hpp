@@ -5,8 +5,8 @@
 #pragma once
 
 #include <ufp4/cpu/kernel_tables.hpp>
-#if defined(UFP4_GPU) && !defined(UFP4_SIMT_HEADER)
-#error "ufp4: a GPU compiler cannot compile the CPU kernels: define UFP4_EXTERNAL_KERNELS (docs/gpu.md)"
+#if defined(UFP4_CANNOT_COMPILE_CPU_KERNELS)
+#error "ufp4: this compiler cannot compile the CPU kernels: define UFP4_EXTERNAL_KERNELS (docs/gpu.md)"
 #endif
 #include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
@@ -81,20 +81,21 @@ inline constexpr kernel_row<amax_function> amax_kernels[] = {
     {isa::neon, "amax_neon", &neon::quantize_kernel::amax_lanes<needs>},
 #endif
 };
-template <class Use = void>
+template <dequantize_needs needs>
 inline constexpr kernel_row<dequantize_function> dequantize_kernels[] = {
     {isa::scalar, "dequantize_scalar", &dequantize_scalar},
 #if UFP4_X86(avx2)
-    {isa::avx2, "dequantize_avx2", &avx2::dequantize_kernel::dequantize_rows<false, Use>},
+    {isa::avx2, "dequantize_avx2", &avx2::dequantize_kernel::dequantize_rows<false, needs>},
 #endif
 #if UFP4_X86(avx512)
-    {isa::avx512, "dequantize_avx512", &avx512::dequantize_kernel::dequantize_rows<false, Use>},
+    {isa::avx512, "dequantize_avx512", &avx512::dequantize_kernel::dequantize_rows<false, needs>},
 #endif
 #if UFP4_X86(avx512_bf16)
-    {isa::avx512_bf16, "dequantize_avx512_bf16", &avx512::dequantize_kernel::dequantize_rows<true, Use>},
+    {isa::avx512_bf16, "dequantize_avx512_bf16",
+     &avx512::dequantize_kernel::dequantize_rows<needs == dequantize_needs::all, needs>},
 #endif
 #if UFP4_ARM(neon)
-    {isa::neon, "dequantize_neon", &neon::dequantize_kernel::dequantize_rows<false, Use>},
+    {isa::neon, "dequantize_neon", &neon::dequantize_kernel::dequantize_rows<false, needs>},
 #endif
 };
 template <class = void>
@@ -195,15 +196,15 @@ inline constexpr isa_set compiled_isas = [] {
 
 #if !defined(UFP4_EXTERNAL_KERNELS)
 /// A table for each operation, each a variable of its own: a program compiles the kernels of the operations that it
-/// calls. All are templates, with Use as the parameter, and so are the functions between a table and its operations:
+/// calls. All are templates (Use has no meaning), and so are the functions between a table and its operations: with g++
 /// an include instantiates no kernel. With UFP4_EXTERNAL_KERNELS: cpu/kernel_tables.hpp.
 namespace kernels {
 template <quantize_needs needs>
 inline constexpr kernel_table<quantize_row> quantize = quantize_kernels<needs>;
 template <quantize_needs needs>
 inline constexpr kernel_table<kernel_row<amax_function>> amax = amax_kernels<needs>;
-template <class Use = void>
-inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize = dequantize_kernels<Use>;
+template <dequantize_needs needs>
+inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize = dequantize_kernels<needs>;
 template <class Use = void>
 inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard = hadamard_kernels<Use>;
 template <class Use = void>
@@ -225,7 +226,7 @@ constexpr untyped_table untyped(const Row (&rows)[n]) {
 }
 const compiled_kernels external_kernels{untyped(quantize_kernels<quantize_needs::all>),
                                         untyped(amax_kernels<quantize_needs::all>),
-                                        untyped(dequantize_kernels<>),
+                                        untyped(dequantize_kernels<dequantize_needs::all>),
                                         untyped(hadamard_kernels<>),
                                         untyped(gemm_kernels<>),
                                         untyped(integer_gemm_kernels<>.row),

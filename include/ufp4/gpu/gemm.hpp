@@ -220,11 +220,14 @@ explanation explain(const context&, const A& a, const B& b, const matrix_view<T>
 }
 
 /// Is there a kernel for quantized_gemm with the same arguments on the current device? Checks nothing.
-bool can_run(const context& ctx, const auto& a, const auto& b, const auto& c, const gemm_options& options = {}) {
+bool can_run(const context& ctx, const auto& a, const auto& b, const auto& c, const gemm_options& options = {})
+  requires requires { explain(ctx, a, b, c, options); }
+{
   return *explain(ctx, a, b, c, options).kernel != '\0';
 }
 
-/// Reads the facts of the current device, once for the calling thread. Call it in a thread before it captures a graph.
+/// Reads the facts of the current device, once for the calling thread; its operations then ask the runtime nothing more.
+/// Call it in a thread before it captures a graph.
 inline status prepare() {
   device_facts device;
   return detail::status_of("prepare", facts(device));

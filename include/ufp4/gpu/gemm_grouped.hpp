@@ -156,8 +156,9 @@ std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& 
 }
 
 /// Is there a kernel for every product of quantized_gemm_grouped with the same arguments on the current device?
-bool can_run_grouped(const context& ctx, const auto& a, const auto& b, const auto& c,
-                     const gemm_options& options = {}) {
+bool can_run_grouped(const context& ctx, const auto& a, const auto& b, const auto& c, const gemm_options& options = {})
+  requires requires { explain_grouped(ctx, a, b, c, options); }
+{
   return a.size() == b.size() && a.size() == c.size() && detail::all_run(explain_grouped(ctx, a, b, c, options));
 }
 

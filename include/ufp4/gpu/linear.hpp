@@ -93,7 +93,9 @@ linear_explanation explain_linear_forward(const context&, const recipe::bound_re
 }
 /// Can linear_forward run?
 bool can_run_linear_forward(const context& ctx, const recipe::bound_recipe& now, const auto& x, const auto& w,
-                            const auto& y, recipe::expert_offsets offsets = {}) {
+                            const auto& y, recipe::expert_offsets offsets = {})
+  requires requires { explain_linear_forward(ctx, now, x, w, y, offsets); }
+{
   return detail::runs(explain_linear_forward(ctx, now, x, w, y, offsets));
 }
 
@@ -114,7 +116,9 @@ linear_explanation explain_linear_backward_input(const context&, const recipe::b
 }
 /// Can linear_backward_input run?
 bool can_run_linear_backward_input(const context& ctx, const recipe::bound_recipe& now, const auto& dy, const auto& w,
-                                   const auto& dx, recipe::expert_offsets offsets = {}) {
+                                   const auto& dx, recipe::expert_offsets offsets = {})
+  requires requires { explain_linear_backward_input(ctx, now, dy, w, dx, offsets); }
+{
   return detail::runs(explain_linear_backward_input(ctx, now, dy, w, dx, offsets));
 }
 
@@ -135,7 +139,9 @@ linear_explanation explain_linear_backward_weight(const context&, const recipe::
 }
 /// Can linear_backward_weight run?
 bool can_run_linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const auto& dy,
-                                    const auto& x_or_saved, const auto& dw, recipe::expert_offsets offsets = {}) {
+                                    const auto& x_or_saved, const auto& dw, recipe::expert_offsets offsets = {})
+  requires requires { explain_linear_backward_weight(ctx, now, dy, x_or_saved, dw, offsets); }
+{
   return detail::runs(explain_linear_backward_weight(ctx, now, dy, x_or_saved, dw, offsets));
 }
 

@@ -41,6 +41,9 @@
 #elif defined(__CUDACC__)
 #define UFP4_GPU v0_1_cuda
 #define UFP4_HD __host__ __device__
+#if !defined(__clang__)
+#define UFP4_CANNOT_COMPILE_CPU_KERNELS 1  // nvcc's front end for host code
+#endif
 #else
 #define UFP4_HD
 #endif

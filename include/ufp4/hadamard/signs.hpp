@@ -37,7 +37,7 @@ struct transform_spec {
   /// Whether two transforms are the same linear map: equal n and signs. Rounding to bf16 does not count.
   UFP4_MEMBER friend constexpr bool same_map(const transform_spec& a, const transform_spec& b) {
     bool same = a.n == b.n;
-    for (int w = 0; w < 8; ++w) same = same && a.signs[w] == b.signs[w];
+    for (int w = 0; a.n > 1 && w < 8; ++w) same = same && a.signs[w] == b.signs[w];
     return same;
   }
 };

@@ -106,7 +106,8 @@ inline stored_weight find_weight(gguf_reader& file, const std::string& name) {
   return weight;
 }
 
-/// The same of a weight that must have that format; NVFP4 without a tensor scale is also read as nvfp4, with scale 1.
+/// The same of a weight that must have that format. NVFP4 without a tensor scale is also read as nvfp4, with the tensor
+/// scale 1; NVFP4 with one is not read as ggml_nvfp4.
 inline stored_weight find_weight(gguf_reader& file, const std::string& name, const format_spec& format) {
   stored_weight weight = find_weight(file, name);
   if (weight.format == spec_of<ggml_nvfp4> && format == spec_of<nvfp4>) weight.format = format;

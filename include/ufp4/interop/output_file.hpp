@@ -1,6 +1,7 @@
 // ufp4 - a file that appears under its name only when it is complete.
 // SPDX-License-Identifier: Apache-2.0
-/// Bytes go to a new file beside PATH (PATH.tmp, ...), which finish() renames to PATH. A failure leaves PATH unchanged.
+/// Bytes go to a new file beside PATH (PATH.tmp, PATH.tmp-1, ...), which finish() renames to PATH. After a failure the
+/// new file is removed and PATH is unchanged.
 ///
 /// | PATH is      | then                                                                                            |
 /// |--------------|-------------------------------------------------------------------------------------------------|
@@ -81,7 +82,8 @@ class output_file {
     written_ += count;
   }
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// At an offset before or beyond what has been written; write() continues there. Bytes never written are undefined.
+  /// At an offset before or beyond what has been written; write() continues behind it. Bytes never written are
+  /// undefined.
   void write_at(std::uint64_t offset, const void* data, std::size_t count) {
     errno = 0;
     stream_.seekp(static_cast<std::streamoff>(offset));  // flushes, which may fail

@@ -7,11 +7,20 @@
 #include <ufp4/matrix/matrix_view.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 
-namespace ufp4::detail::inline UFP4_CODE {
+namespace ufp4::detail::inline UFP4_TYPES {
 
-/// What a call of quantize can need, as the types of its policies show: the code of transforms and stochastic rounding
-/// is compiled for calls with such a policy only.
-enum class quantize_needs : bool { nearest, all };
+/// What a call can need, as its types show. The rest is not compiled for quantize, quantize_into and dequantize; other
+/// operations compile all.
+///
+/// | quantize   | product: rounds to nearest, without a transform, in a format whose values are multiplied before |
+/// |            | rounding; nearest: the same in any format; all: also transforms and stochastic rounding         |
+/// | dequantize | f32: writes binary32; all: also bf16 and fp16                                                   |
+enum class quantize_needs : std::uint8_t { product, nearest, all };
+enum class dequantize_needs : std::uint8_t { f32, all };
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
 
 /// The canonical layout keeps a row together. A GEMM kernel reads the same k of sixteen rows at a time, so a prepacked
 /// matrix keeps those together. The same on every instruction set and device:

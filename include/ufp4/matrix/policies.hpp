@@ -7,7 +7,8 @@
 namespace ufp4::inline UFP4_TYPES {
 
 /// The amax of a whole operand after its transform (the largest finite magnitude), from which the tensor scale of a
-/// two-level format is computed. Pass it where it is known (an earlier pass, an all-reduce). An error without a scale.
+/// two-level format is computed. Pass it where it is known (an earlier pass, an all-reduce). An error for a format
+/// without a tensor scale.
 struct tensor_amax {
   float value = 0;  ///< finite and >= 0
 };
@@ -53,9 +54,9 @@ struct quantize_options : quantize_settings {
 namespace ufp4::detail::inline UFP4_CODE {
 
 /// The options of a call that needs less.
-template <class Options>
+template <class Options, quantize_needs less>
 struct nearest_options : Options {
-  static constexpr quantize_needs needs = quantize_needs::nearest;
+  static constexpr quantize_needs needs = less;
 };
 
 template <class P>
@@ -113,7 +114,7 @@ constexpr void apply_policy(O& options, const P& policy) {
     options.undo = true;
 }
 
-template <class... Policies>
+template <quantize_needs least = quantize_needs::nearest, class... Policies>
 constexpr auto collect(const Policies&... policies) {
   static_assert((policy<Policies> && ...),
                 "not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard, "
@@ -126,7 +127,7 @@ constexpr auto collect(const Policies&... policies) {
                 "mse_search looks around a scale rule of the library's own, not around one of the program's");
   using all = quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type>;
   constexpr bool random = ((std::same_as<Policies, stochastic> || std::same_as<Policies, rounding_spec>) || ...);
-  std::conditional_t<random || (transform<Policies> || ...), all, nearest_options<all>> options;
+  std::conditional_t<random || (transform<Policies> || ...), all, nearest_options<all, least>> options;
   (apply_policy(options, policies), ...);
   return options;
 }
@@ -138,7 +139,8 @@ constexpr auto collect_for(const Policies&... policies) {
   static_assert(F::two_level || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
   static_assert(!F::two_level || has_amax || !(std::same_as<Policies, shard> || ...),
                 "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
-  return collect(policies...);
+  constexpr bool multiplies = F::two_level || spec_of<F>.scale == scale_kind::e8m0;
+  return collect<multiplies ? quantize_needs::product : quantize_needs::nearest>(policies...);
 }
 
 /// signed_hadamard records an invalid sign, because it cannot throw in device code; operations reject it here.

@@ -164,6 +164,8 @@ void linear_backward_weight_grouped(const cpu::context& ctx, const recipe::bound
                                   recipe::detail::activation_of(x_or_saved), offsets, detail::sink_of(dw), mode);
 }
 
+// Without a context: all cores, the best kernels of the machine.
+
 void linear_forward(const recipe::bound_recipe& now, const auto& x, const auto& w, const auto& y,
                     const recipe::forward_options& options = {}) {
   linear_forward(cpu::context{}, now, x, w, y, options);

@@ -31,7 +31,7 @@ for unit in "${units[@]}"; do
   [ "$unit" != clang ] || compiler=$clang
   # shellcheck disable=SC2086 # several words
   compile "$compiler" ${flags[$unit]} "-DUFP4_TEST_UNIT=$unit" tests/cpu/odr/unit.cpp -o "$work/$unit.o"
-  # Functions of ufp4 that another unit may define too. (V and u are variables: constants, the pool, the number of cores.) Not the
+  # Functions of ufp4 that another unit may define too. (V and u are variables: constants, the pool.) Not the
   # implicit destructors (D1, D2) of vocabulary types, which free memory and do nothing else.
   nm --defined-only "$work/$unit.o" | awk '$2 == "W" && $3 ~ /4ufp4/ && $3 !~ /D[12]Ev$/ { print $3 }' | sort >"$work/$unit.functions"
 done

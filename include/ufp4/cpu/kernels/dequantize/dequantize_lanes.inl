@@ -96,16 +96,15 @@ struct coded_stretch {
 };
 
 /// Groups [first, first + count) as numbers of a kind. `first` begins a scale, or is the last group of the stretch.
-template <bool has_unit>
+template <bool has_unit, dequantize_needs needs>
 void decode_stretch(const coded_stretch& s, dtype kind, std::size_t first, std::size_t count, void* out) {
   const auto run = [&](auto* decoder) {
     decoder(s.table, s.codes + first * (group / 2), s.scales + (first >> s.shift), s.shift, count, out);
   };
-  switch (kind) {
-    case dtype::f32: return run(&decode_groups<dtype::f32, false>);
-    case dtype::fp16: return run(&decode_groups<dtype::fp16, false>);
-    case dtype::bf16:
-      return s.by_unit ? run(&decode_groups<dtype::bf16, has_unit>) : run(&decode_groups<dtype::bf16, false>);
+  if (needs == dequantize_needs::f32 || kind == dtype::f32) return run(&decode_groups<dtype::f32, false>);
+  if constexpr (needs == dequantize_needs::all) {
+    if (kind == dtype::fp16) return run(&decode_groups<dtype::fp16, false>);
+    s.by_unit ? run(&decode_groups<dtype::bf16, has_unit>) : run(&decode_groups<dtype::bf16, false>);
   }
 }
 
@@ -136,14 +135,14 @@ inline sink as_one_row(const sink& out, std::size_t first, std::size_t last) {
 }
 
 /// Does what dequantize_scalar does, which it calls for blocks of less than sixteen elements.
-template <bool has_unit, class Use>
+template <bool has_unit, dequantize_needs needs>
 void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   if (length < group) return dequantize_scalar(q, out, first, last);
   const int shift = __builtin_ctzll(length / group);
   if (last - first > 1 && has_no_gaps(q, out))
-    return dequantize_rows<has_unit, Use>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);
+    return dequantize_rows<has_unit, needs>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);
   alignas(64) float scales[stretch / group], values[stretch];
   for (std::size_t c = 0; c < 16; ++c) values[c] = q.format.grid.value[c];
   for (std::size_t c = 0; c < 16; c += lanes) store(values + c, quiet_nans(load(values + c)));
@@ -157,9 +156,9 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
                             has_unit && out.kind == dtype::bf16 && all_normal(q.format.grid, scales, blocks)};
       const std::size_t direct = step == 1 ? live / group : 0, done = direct * group;
       char* to = static_cast<char*>(out.data) + out.offset(i, k) * size;
-      decode_stretch<has_unit>(s, out.kind, 0, direct, to);
+      decode_stretch<has_unit, needs>(s, out.kind, 0, direct, to);
       if (done == live) continue;
-      decode_stretch<has_unit>(s, out.kind, direct, (live - done + group - 1) / group, values);
+      decode_stretch<has_unit, needs>(s, out.kind, direct, (live - done + group - 1) / group, values);
       to += static_cast<std::ptrdiff_t>(done) * size;
       (size == 4 ? scatter<4> : scatter<2>)(values, live - done, to, step);
     }

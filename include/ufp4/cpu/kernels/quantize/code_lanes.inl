@@ -176,11 +176,14 @@ void code_near(const rounding_plan& p, const lane_blocks& v, u32* words) {
   if (in_doubt != 0) code_some_quotients(p, v, words, in_doubt);
 }
 
-inline code_blocks* code_blocks_of(const rounding_plan& p, bool divides, code_blocks* code_products) {
-  if (!divides) return code_products;
-  if (p.nearby == near_kind::uniform) return &code_near<near_uniform>;
-  if (p.nearby == near_kind::two_bit_mantissa) return &code_near<near_two_bit_mantissa>;
-  return &code_quotients;
+template <quantize_needs needs>
+code_blocks* code_blocks_of(const rounding_plan& p, bool divides, code_blocks* code_products) {
+  if constexpr (needs != quantize_needs::product) {
+    if (divides && p.nearby == near_kind::uniform) return &code_near<near_uniform>;
+    if (divides && p.nearby == near_kind::two_bit_mantissa) return &code_near<near_two_bit_mantissa>;
+    if (divides) return &code_quotients;
+  }
+  return code_products;
 }
 
 /// How many elements of a block a lane are beyond qmax. None is where the amax of the block is not.

@@ -28,7 +28,8 @@ class lane_quantizer {
   /// The functions that depend on quantize_needs.
   struct functions {
     tile_transform (*transform)(const transform_spec&);
-    code_blocks* (*code_products)(rounding_plan::kind);
+    code_blocks* (*products)(rounding_plan::kind);
+    code_blocks* (*blocks)(const rounding_plan&, bool divides, code_blocks* products);
   };
   lane_quantizer(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
                  quantize_report& report, const functions& f)
@@ -39,8 +40,8 @@ class lane_quantizer {
         transform_(f.transform(job.transform)),
         plan_(make_plan(job.format.grid, coder.rounding.what, cheap_lookup)),
         divides_(job.format.scale != scale_kind::e8m0 && !job.format.two_level),
-        code_products_(f.code_products(plan_.what)),
-        code_(code_blocks_of(plan_, divides_, code_products_)),
+        code_products_(f.products(plan_.what)),
+        code_(f.blocks(plan_, divides_, code_products_)),
         is_stochastic_(coder.rounding.what == rounding_spec::kind::stochastic),
         run_(job.run()),
         block_(static_cast<std::size_t>(job.format.block.cols)),
@@ -223,7 +224,7 @@ template <quantize_needs needs>
 void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
                     std::size_t first, std::size_t last, quantize_report& report) {
   if (job.padded_cols == 0 || first >= last) return;
-  lane_quantizer q(job, coder, out, report, {&transform_of<needs>, &code_products_of<needs>});
+  lane_quantizer q(job, coder, out, report, {&transform_of<needs>, &code_products_of<needs>, &code_blocks_of<needs>});
   if (job.format.block.rows != 1)
     q.squares(first, last);
   else if (reads_columns(job.x))

@@ -62,7 +62,7 @@ void fake_quantize_chunks(isa tier, const quantize_job& whole, const block_coder
                           bool undo_transform, const sink& out, std::size_t first, std::size_t last,
                           quantize_report& report) {
   const auto quantize = quantize_kernel_for(kernels::quantize<quantize_needs::all>, whole, coder, tier).kernel;
-  const auto dequantize = kernel_for(kernels::dequantize<Use>, tier).kernel;
+  const auto dequantize = kernel_for(kernels::dequantize<dequantize_needs::all>, tier).kernel;
   const auto transform = kernel_for(kernels::hadamard<Use>, tier).kernel;
   const auto height = static_cast<std::size_t>(whole.format.block.rows);
   const auto size = static_cast<std::ptrdiff_t>(out.kind == dtype::f32 ? 4 : 2);
