@@ -39,8 +39,8 @@ struct gemm_job {
   UFP4_HD std::size_t blocks() const { return left.padded_cols / block; }  ///< blocks along K
 };
 
-/// One way to multiply. The vendor's table, gemm_kernels(), lists the kernels, the fastest first; a job runs on the first
-/// that takes it.
+/// One way to multiply. The vendor's table, gemm_kernels(), lists the kernels, the fastest first; a job runs on the
+/// first that takes it.
 struct gemm_kernel {
   const char* name = "";         ///< as explain() reports it
   const char* instruction = "";  ///< the machine instruction that multiplies: "fma", "mma.sync.m16n8k32.s8", ...

@@ -37,7 +37,8 @@ UFP4_DEVICE void butterflies_across(std::uint32_t n, unsigned place, float (&v)[
 }
 
 /// Transforms a run of which this lane holds elements 16 * place .. 16 * place + 15 and the neighbouring lanes the
-/// others, in order. Runs begin at lanes that are multiples of n / 16. Every lane of the wave must call it. Does nothing if n = 1.
+/// others, in order. Runs begin at lanes that are multiples of n / 16. Every lane of the wave must call it. Does
+/// nothing if n = 1.
 UFP4_DEVICE void hadamard(const transform_spec& t, bool inverse, unsigned place, float (&v)[run_of_thread]) {
   if (t.n == 1) return;
   ufp4::detail::settle(v, run_of_thread);  // the caller may have put products there
