@@ -226,8 +226,8 @@ bool can_run(const context& ctx, const auto& a, const auto& b, const auto& c, co
   return *explain(ctx, a, b, c, options).kernel != '\0';
 }
 
-/// Reads the facts of the current device, once for the calling thread; its operations then ask the runtime nothing more.
-/// Call it in a thread before it captures a graph.
+/// Reads the facts of the current device, once for the calling thread; its operations then ask the runtime nothing
+/// more. Call it in a thread before it captures a graph.
 inline status prepare() {
   device_facts device;
   return detail::status_of("prepare", facts(device));
