@@ -26,7 +26,7 @@
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
-// The lists of operands of instructions with four registers of a and two of b, after the text.
+/// The lists of operands of instructions with four registers of a and two of b, after the text.
 #define UFP4_MMA(simulated, name, sum)                                                                         \
   UFP4_PTX_SM80(simulated,                                                                                     \
                 "mma.sync.aligned." name " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : sum(d[0]), \
