@@ -135,7 +135,7 @@ struct measured_chunk : quantized_chunk {
 };
 
 /// The same numbers, bit for bit, with the kernels of a tier.
-template <class Use = void>
+template <class Use = void>  // so that an include instantiates no kernel (cpu/kernels.hpp)
 void measure_chunks(cpu::isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
                     std::size_t first, std::size_t last, std::vector<sums>& strips, quantize_report& seen) {
   const auto quantize = quantize_kernel_for(kernels::quantize<quantize_needs::all>, whole, coder, tier).kernel;

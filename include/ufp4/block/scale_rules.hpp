@@ -108,11 +108,14 @@ UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, c
   return {1.0f / S, S * (1.0f / f.grid.qmax)};
 }
 
+/// block_scale::divides of every block of a format.
+UFP4_HD constexpr bool scale_divides(const format_spec& f) { return f.scale != scale_kind::e8m0 && !f.two_level; }
+
 UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor_constants& tensor,
                                               std::uint32_t bits) {
   const float s = decode_scale(f.scale, bits);
+  if (scale_divides(f)) return {bits, s, s, true};
   if (f.scale == scale_kind::e8m0) return {bits, s, exp2i(127 - static_cast<int>(bits)), false};
-  if (!f.two_level) return {bits, s, s, true};
   const float effective = s * tensor.decode;
   const float inverse = 1.0f / effective;
   return {bits, effective, s == 0.0f ? 0.0f : inverse < max_finite ? inverse : max_finite, false};

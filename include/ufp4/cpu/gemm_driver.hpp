@@ -156,7 +156,7 @@ inline std::size_t piece_rows(const gemm_plan& plan, std::size_t parts, std::siz
   const std::size_t tile = plan.kernel->tile_rows, most = plan.kernel->part_rows;
   const std::size_t pieces = threads == 1 ? 1 : (3 * threads + parts - 1) / parts;
   const std::size_t share = (plan.job.out.rows + pieces - 1) / pieces, rows = share < 64 ? 64 : share;
-  return rows < most ? (rows + tile - 1) / tile * tile : most;
+  return rows < most ? up(rows, tile) : most;
 }
 
 /// At most one thread for every 2^21 products of elements, which take 5 to 20 microseconds; to decode the right operand

@@ -139,8 +139,7 @@ constexpr auto collect_for(const Policies&... policies) {
   static_assert(F::two_level || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
   static_assert(!F::two_level || has_amax || !(std::same_as<Policies, shard> || ...),
                 "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
-  constexpr bool multiplies = F::two_level || spec_of<F>.scale == scale_kind::e8m0;
-  return collect<multiplies ? quantize_needs::product : quantize_needs::nearest>(policies...);
+  return collect<scale_divides(spec_of<F>) ? quantize_needs::nearest : quantize_needs::product>(policies...);
 }
 
 /// signed_hadamard records an invalid sign, because it cannot throw in device code; operations reject it here.

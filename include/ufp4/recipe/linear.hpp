@@ -22,7 +22,7 @@ template <class W>
 concept linear_weight = requires(const W& w) { weight_input(w); };
 
 /// Operand 1 (W) or 3 (W^T): made by quantize_weight, or quantized here into `own`.
-template <class = void>
+template <class = void>  // so that an include instantiates no kernel (cpu/kernels.hpp)
 const std::vector<stored_operand>& weight_parts(const cpu::context& ctx, const bound_recipe& now, int i, const shape& s,
                                                 const weight_input& w, std::vector<stored_operand>& own) {
   if (w.made != nullptr) return w.made->raw(i).parts;

@@ -22,7 +22,7 @@ inline float agreed_amax(const bound_recipe& now, int i, float local_amax) {
 }
 
 /// The amax of all parts of an operand, from which its one tensor scale follows; 0 for an operand without one.
-template <class = void>
+template <class = void>  // so that an include instantiates no kernel (cpu/kernels.hpp)
 float global_amax_of(const cpu::context& ctx, const bound_recipe& now, int i, const buffer<source>& parts) {
   float global_amax = 0;
   if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.two_level) return global_amax;

@@ -41,7 +41,7 @@ inline std::uint32_t amax_plain(source x, std::size_t first, std::size_t last) {
         read_row(x, i, k, count, staged);
         for (std::size_t j = count; j % lanes != 0; ++j) staged[j] = 0.0f;
       }
-      const std::uint32_t here = finite_amax(p, (count + lanes - 1) / lanes * lanes);
+      const std::uint32_t here = finite_amax(p, up(count, lanes));
       largest = here > largest ? here : largest;
     }
   return largest;
@@ -59,7 +59,7 @@ inline std::uint32_t amax_of(const tile& t, std::size_t span) {
 inline std::uint32_t amax_transformed(const source& x, const transform_spec& t, std::size_t first, std::size_t last) {
   const tile_transform h = transform_of<quantize_needs::all>(t);
   const bool columns = reads_columns(x);
-  const std::size_t run = h.n, width = (x.cols + run - 1) / run * run;  // blocks do not matter
+  const std::size_t run = h.n, width = up(x.cols, run);  // blocks do not matter
   const std::size_t tile_rows = columns ? lanes : 1, tile_cols = columns ? run : lanes * run;
   std::uint32_t largest = 0;
   tile one;

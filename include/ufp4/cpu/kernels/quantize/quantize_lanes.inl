@@ -39,7 +39,7 @@ class lane_quantizer {
         report_(report),
         transform_(f.transform(job.transform)),
         plan_(make_plan(job.format.grid, coder.rounding.what, cheap_lookup)),
-        divides_(job.format.scale != scale_kind::e8m0 && !job.format.two_level),
+        divides_(scale_divides(job.format)),
         code_products_(f.products(plan_.what)),
         code_(f.blocks(plan_, divides_, code_products_)),
         is_stochastic_(coder.rounding.what == rounding_spec::kind::stochastic),

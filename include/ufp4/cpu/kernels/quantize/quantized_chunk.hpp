@@ -57,7 +57,7 @@ void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, 
 
 /// Does what fake_quantize_strips does, with the kernels of an instruction set. A chunk is read before any of it is
 /// written, so x and out may be the same matrix.
-template <class Use = void>
+template <class Use = void>  // so that an include instantiates no kernel (cpu/kernels.hpp)
 void fake_quantize_chunks(isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
                           bool undo_transform, const sink& out, std::size_t first, std::size_t last,
                           quantize_report& report) {
