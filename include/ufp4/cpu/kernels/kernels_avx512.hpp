@@ -4,6 +4,7 @@
 
 #if defined(__x86_64__)
 
+#include <ufp4/cpu/kernel_tables.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
 #include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/simd/avx512.hpp>
