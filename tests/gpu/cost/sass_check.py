@@ -22,6 +22,7 @@ import kernels as described
 import paths
 import sass
 from expectations import EXCEPTIONS, OCCUPANCY
+from machines import MACHINES
 
 BUDGETS = Path(__file__).with_name("budgets.txt")
 GROWTH = 1.02
@@ -30,7 +31,7 @@ GROWTH = 1.02
 def described_loops(kernel, target):
     """(Path, the instructions of the loop) of every loop of the kernel that kernels.py describes."""
     for row in described.ROWS:
-        if re.search(row.kernel, kernel.name) and target in row.targets:
+        if re.search(row.kernel, kernel.name) and target in {MACHINES[m].target for m in row.machines}:
             for part in row.parts:
                 loop = paths.find_loop(kernel, part.has) if part.has else None
                 if part.has and loop is None:
@@ -151,5 +152,5 @@ def main(command, nvdisasm, release, *inputs):
 
 if __name__ == "__main__":
     if len(sys.argv) < 5 or sys.argv[1] not in ("check", "write-budgets"):
-        sys.exit(__doc__ or "usage: sass_check.py check|write-budgets NVDISASM RELEASE TARGET=CUBIN[,LOG]...")
+        sys.exit("usage: sass_check.py check|write-budgets NVDISASM RELEASE TARGET=CUBIN[,LOG]...")
     sys.exit(main(*sys.argv[1:]))
