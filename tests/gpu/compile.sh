@@ -36,6 +36,7 @@ work() {
       [ "$answer" = no ] || linked=$(logged "$name" "$nvcc" -gencode "$code" "$name.o" -o "$name.run")
       if [ "$linked" = yes ]; then
         mv "$name/kernels.ptx" "$name.ptx"
+        mv "$name"/*.cubin "$name.cubin" # for sass_check.sh
         ran=$(try_run "./$name.run" "$name.log")
       fi
       answer="$answer $linked $ran"

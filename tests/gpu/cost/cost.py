@@ -1,0 +1,131 @@
+# ufp4 - predicts from the machine code of each described kernel which share of its limit it can reach, and writes the table of docs/gpu.md.
+# SPDX-License-Identifier: Apache-2.0
+#
+#   cost.py table|write-table NVDISASM RELEASE TARGET=CUBIN[,LOG]...      (UFP4_BENCH_JSON: a bench.json, for the column "measured")
+#
+# One iteration of a block takes the longest of these times, and a call the iterations of the busiest multiprocessor, or the time that its
+# bytes take at the rate of a copy:
+#
+# | limit   | of an iteration                                                                                                |
+# |---------|----------------------------------------------------------------------------------------------------------------|
+# | issue   | instructions of all warps, four in a clock cycle                                                               |
+# | a unit  | cycles of the integer, float or special units (paths.py), which four quarters of a multiprocessor have         |
+# | matrix  | multiply-adds at the rate of the instruction, at the clock at which cuBLAS would run at its own rate           |
+# | shared  | bytes of shared memory, 128 in a clock cycle                                                                   |
+# | memory  | bytes of the call, at 0.92 of the data sheet's rate                                                            |
+#
+# The prediction is an upper bound in that units are assumed to overlap completely and no bank conflicts, launches, first and last
+# iterations are counted; a lower one in that the longest path of a loop is taken.
+import json
+import os
+import re
+import sys
+from collections import Counter
+from math import ceil
+from pathlib import Path
+
+import paths
+import sass
+from kernels import ROWS
+from machines import COPY, MACHINES
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "gpu.md"
+BEGIN = "<!-- predictions: written by tests/gpu/sass_check.sh --write-table; edit tests/gpu/cost, not this text -->"
+END = "<!-- end of predictions -->"
+
+
+def iteration(kernel, row, machine):
+    """(seconds by limit, instructions of a warp of each part) of one iteration of a block."""
+    cycles, seconds, counts = Counter(), {}, []
+    for part in row.parts:
+        loop = paths.find_loop(kernel, part.has) if part.has else None
+        if part.has and loop is None:
+            raise SystemExit(f"kernels.py: {row.table_name} on sm_{machine.target}: no loop of {kernel.name} has {part.has}")
+        path = paths.longest(kernel, loop, part.trips, part.cold)
+        counts.append(round(path.issue))
+        cycles["issue"] += part.warps * path.issue / 4
+        for unit, of_warp in path.unit_cycles(machine.target).items():
+            cycles[{"alu": "integer unit", "fma": "float unit", "special": "special unit"}[unit]] += part.warps * of_warp / 4
+        cycles["shared"] += (part.warps * path.shared + part.shared) / 128
+        for kind, work in path.matrix().items():
+            instructions = part.warps / 4 if kind.startswith("wgmma") else part.warps
+            seconds["matrix"] = seconds.get("matrix", 0) + instructions * work / machine.rates[kind] / machine.matrix_clock * 1e-9
+    for limit, count in cycles.items():
+        seconds[limit] = count / machine.clock * 1e-9
+    return seconds, counts
+
+
+def limit_seconds(row, machine):
+    if row.limit == "memory":
+        return row.memory(row.shape) / (machine.memory * COPY * 1e9)
+    if row.limit == "cuBLAS bf16":
+        return row.shape.flops / (machine.library * 1e12)
+    return row.shape.flops / (2 * machine.rates["mma f4"] * machine.processors * machine.clock * 1e9)
+
+
+def predict(kernel, row, machine):
+    """(share of the limit, what bounds it, instructions)."""
+    of_iteration, counts = iteration(kernel, row, machine)
+    blocks, steps = row.iterations(row.shape)
+    times = {limit: s * steps * ceil(blocks / machine.processors) for limit, s in of_iteration.items()}
+    times["memory"] = row.memory(row.shape) / (machine.memory * COPY * 1e9)
+    bound = max(times, key=times.get)
+    library = row.shape.flops / (machine.library * 1e12) if row.library else 0
+    return min(1.0, limit_seconds(row, machine) / (times[bound] + library)), bound, counts
+
+
+def measured_shares(path):
+    """(bench name, kernel) -> share, from the lines of a bench.json: against the copy, or cuBLAS in bf16 for the same shape."""
+    lines = [json.loads(line) for line in Path(path).read_text().splitlines() if line.strip().startswith("{")]
+    copy = next((l["gbs"] for l in lines if l.get("kind") == "memory" and l["name"] == "copy"), None)
+    library = {(l["m"], l["n"], l["k"]): l["tflops"] for l in lines if l.get("kind") == "library" and l.get("type") == "bf16"}
+    shares = {}
+    for l in lines:
+        if l.get("kind") == "memory" and copy:
+            shares[l["name"], "memory"] = l["gbs"] / copy
+        elif l.get("kind") == "gemm":
+            if copy:
+                shares[l["name"], l["kernel"], "memory"] = l["gbs"] / copy
+            if (rate := library.get((l["m"], l["n"], l["k"]))):
+                shares[l["name"], l["kernel"], "cuBLAS bf16"] = l["tflops"] / rate
+    return shares
+
+
+def table(by_target, release):
+    bench = os.environ.get("UFP4_BENCH_JSON")
+    measured = measured_shares(bench) if bench else {}
+    lines = [f"Instructions are those of nvcc {release}, of a warp in one iteration of the loop.", "",
+             "| call | kernel | GPU | shape | instructions | bound by | limit | predicted | wanted | measured |",
+             "|---|---|---|---|---|---|---|---|---|---|"]
+    for row in ROWS:
+        for name in row.machines:
+            machine = MACHINES[name]
+            kernel = next((k for k in by_target.get(machine.target, ()) if re.search(row.kernel, k.name)), None)
+            if kernel is None:
+                raise SystemExit(f"kernels.py: no kernel of sm_{machine.target} matches {row.kernel}")
+            share, bound, counts = predict(kernel, row, machine)
+            found = measured.get((row.bench, row.limit), measured.get((row.bench, row.table_name, row.limit)))
+            lines.append(f"| {row.what} | `{row.table_name}` | {name} | {row.shape.text} | {' + '.join(map(str, counts))} | {bound} "
+                         f"| {row.limit} | {share:.2f} | {row.wanted:.2f} | {'no' if found is None else f'{found:.2f}'} |")
+    return lines
+
+
+def main(command, nvdisasm, release, *inputs):
+    by_target = {}
+    for item in inputs:
+        target, files = item.split("=", 1)
+        by_target[target] = sass.read(files.split(",")[0], nvdisasm)
+    lines = table(by_target, release)
+    if command == "table":
+        print("\n".join(lines))
+        return 0
+    page = PAGE.read_text()
+    begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    PAGE.write_text(page[:begin] + "\n\n" + "\n".join(lines) + "\n\n" + page[end:])
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 5 or sys.argv[1] not in ("table", "write-table"):
+        sys.exit("usage: cost.py table|write-table NVDISASM RELEASE TARGET=CUBIN[,LOG]...")
+    sys.exit(main(*sys.argv[1:]))

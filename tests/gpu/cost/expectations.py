@@ -1,0 +1,47 @@
+# ufp4 - what sass_check.py requires of the compiled kernels beside its rules: occupancy, and the exceptions with their reasons.
+# SPDX-License-Identifier: Apache-2.0
+
+# kernel, as a regular expression of its name | threads of a block | blocks that a multiprocessor must hold
+OCCUPANCY = [
+    (r"^gemv_blocks$", 256, 3),
+    (r"^gemm_bf16<128u, 128u>$", 256, 2),
+    (r"^gemm_bf16<64u, 64u>$", 256, 3),
+    (r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>", 256, 1),
+    (r"^multiply_dots<dots_tile<1u, 4u, 2u, 2u>", 128, 5),
+    (r"^block_mma_tiles", 256, 2),
+    (r"^gemm_wgmma$", 512, 1),
+    (r"^quantize_lanes", 256, 3),
+    (r"^dequantize_rows$", 256, 6),
+]
+
+_ALL = "80 90a 100a 120a"
+_RECOMPUTED = "registers saved around the call that computes the elements of a tile again whose products bf16 cannot hold"
+_REFERENCE = "the codec as it stands: a reference, whose loops over a block and a grid index memory"
+_ANY_GRID = "a grid without a plan: sixteen values and their random bits, indexed in a loop"
+_PLACE = "one division for the place in the matrix of what a thread or block handles next: the loop is over such places"
+_LOADED = "ptxas passes sixteen values from the alternatives of their load to the transform in memory"
+_LONG_BLOCK = "the loop over the parts of a block of 128 or 256, which the described formats do not have"
+_SHARED_SCALES = "a division for each scale: how many rows share it is known at run time"
+
+# rule | kernel | targets | reason. One that excuses nothing fails.
+EXCEPTIONS = [
+    ("local", r"^quantize_blocks<", _ALL, _REFERENCE),
+    ("reciprocal", r"^quantize_blocks<", _ALL, _REFERENCE),
+    ("reciprocal", r"^multiply_simt$", _ALL, "the kernel for every format, layout and mode, which is not built to be fast"),
+    ("local", r"^quantize_lanes", _ALL, _ANY_GRID),
+    ("local", r"^(block_mma_tiles|finish_product)", _ALL, _RECOMPUTED),
+    ("local", r"^multiply_dots<dots_tile<1u", "80 90a 120a", _RECOMPUTED),
+    ("local", r"^multiply_dots<dots_tile<2u", "100a", _RECOMPUTED),
+    ("local", r"^gemm_bf16<64u", "100a 120a", _RECOMPUTED),
+    ("local", r"^gemm_bf16<128u", "90a", "eight values a step, so that two blocks of 256 threads fit in the registers"),
+    ("local", r"^decode_bf16$", "80", "one register saved around the division of a matrix of 2^32 groups and more"),
+    ("local", r"^hadamard_rows$", "100a 120a", _LOADED),
+    ("reciprocal", r"^(decode_bf16|swizzle_rows)$", _ALL, _PLACE),
+    ("reciprocal", r"^quantize_lanes", _ALL, "the quotients of the numerical specification, rounded correctly, and the place of a tile"),
+    ("reciprocal", r"^amax_transposed$", "100a 120a", _PLACE),
+    ("reciprocal", r"^amax_rows$", "100a", _PLACE),
+    ("reciprocal", r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>, 64u>$", "80 90a", _LONG_BLOCK),
+    ("reciprocal", r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>, 16u>$", "80 90a", _SHARED_SCALES),
+    ("reciprocal", r"^gemm_wgmma$", "90a", _SHARED_SCALES),
+    ("generic", r"^gemm_wgmma$", "90a", "the address is rounded as an integer, so the compiler no longer knows that it is shared"),
+]

@@ -1,0 +1,106 @@
+# ufp4 - what the kernels' loops do, for the cost model: one entry for each row of the table in docs/gpu.md.
+# SPDX-License-Identifier: Apache-2.0
+#
+# To add a kernel, add a Row. Sizes of one call are in Shape; a function of it says how often the loops run and what memory moves.
+from dataclasses import dataclass
+from math import ceil
+from typing import Callable
+
+NVFP4 = 0.5 + 1 / 16  # bytes of an element
+
+
+@dataclass(frozen=True)
+class Shape:
+    m: int
+    n: int
+    k: int
+
+    @property
+    def text(self):
+        return f"{self.m} x {self.n} x {self.k}" if self.m else f"{self.n} x {self.k}"
+
+    @property
+    def flops(self):
+        return 2 * self.m * self.n * self.k
+
+    def tiles(self, rows, cols):
+        return ceil(self.m / rows) * ceil(self.n / cols)
+
+    def product_bytes(self, element=NVFP4, out=4):
+        return (self.m + self.n) * self.k * element + self.m * self.n * out
+
+
+@dataclass(frozen=True)
+class Part:
+    """A loop, and the warps of a block that execute it."""
+    has: tuple  # patterns: the innermost loop that contains an instruction for each; empty: the kernel from begin to end
+    warps: int
+    trips: tuple = ()  # (pattern, count): iterations of inner loops that contain such an instruction
+    cold: tuple = ()  # patterns of code that the described case does not execute
+    shared: int = 0  # bytes of shared memory that wgmma and the copy engine read or write in an iteration, of all warps
+
+
+@dataclass(frozen=True)
+class Row:
+    what: str  # the row of the table
+    table_name: str  # as explain() prints it
+    kernel: str  # a regular expression of the compiled kernel's name
+    machines: tuple
+    shape: Shape
+    parts: tuple
+    iterations: Callable  # of a shape: (blocks, iterations of a block); what a processor executes is rounded up to whole blocks
+    memory: Callable  # of a shape: bytes
+    limit: str  # "memory" (a copy of the same bytes) or "cuBLAS bf16"
+    wanted: float
+    bench: str = ""  # the name of the row in bench.json
+    library: bool = False  # cuBLAS multiplies afterwards
+
+
+_HOPPERS = ("H100", "H200")
+_ALL = ("A100", "H100", "H200")
+_MATRIX = Shape(0, 8192, 8192)
+_SMALL_COPIES = r"LDGSTS\.E (desc)?\[|LDGSTS\.E R|LDGSTS\.E \["  # four bytes each: operands that are not aligned to 16
+
+
+def _sixteens(threads):
+    return lambda s: (ceil(s.n * s.k / 16 / threads), 1)
+
+
+ROWS = [
+    Row("fast, M <= 16", "gemv_blocks_sm80", r"^gemv_blocks$", _ALL, Shape(8, 8192, 8192),
+        (Part(("IMMA", "LDGSTS"), 8, trips=(("IMMA", 2), ("FFMA", 1)), cold=(_SMALL_COPIES,)),),
+        lambda s: (ceil(s.n / 16), ceil(s.k / 512)), lambda s: s.product_bytes(), "memory", 0.8, "gemm/nvfp4/fast/8x8192x8192"),
+    Row("fast, M = 64", "gemm_bf16_sm80", r"^gemm_bf16<64u, 64u>$", _ALL, Shape(64, 8192, 8192),
+        (Part(("HMMA", "LDGSTS"), 8, cold=(_SMALL_COPIES,)),),
+        lambda s: (s.tiles(64, 64), ceil(s.k / 64)), lambda s: s.product_bytes(), "memory", 0.8, "gemm/nvfp4/fast/64x8192x8192"),
+    Row("fast, M >= 512", "gemm_bf16_sm80", r"^gemm_bf16<128u, 128u>$", ("H100", "H200"), Shape(8192, 8192, 8192),
+        (Part(("HMMA", "LDGSTS"), 8, cold=(_SMALL_COPIES,)),),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 64)), lambda s: s.product_bytes(), "cuBLAS bf16", 0.9,
+        "gemm/nvfp4/fast/8192x8192x8192"),
+    Row("fast, M >= 512", "gemm_library_bf16", r"^decode_bf16$", _HOPPERS, Shape(8192, 8192, 8192),
+        (Part((), 8),),
+        lambda s: (ceil((s.m + s.n) * s.k / 8 / 4 / 256), 1), lambda s: (s.m + s.n) * s.k * (NVFP4 + 2), "cuBLAS bf16", 0.9,
+        "gemm/nvfp4/fast/8192x8192x8192", library=True),
+    Row("fast, M >= 512", "gemm_wgmma_sm90", r"^gemm_wgmma$", _HOPPERS, Shape(8192, 8192, 8192),
+        (Part(("HGMMA",), 8, shared=2 * 4 * (64 + 128) * 32), Part(("FMUL", r"^ST\.E"), 8, shared=8 * 32 * (128 + 32 + 32))),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 64)), lambda s: s.product_bytes(), "cuBLAS bf16", 0.9,
+        "gemm/nvfp4/fast/8192x8192x8192"),
+    Row("exact_blocks, M >= 128", "gemm_blocks_sm80", r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>, 16u>$", _ALL, Shape(8192, 8192, 8192),
+        (Part(("IMMA", "LDGSTS"), 8, cold=(_SMALL_COPIES,)),),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 64)), lambda s: s.product_bytes(), "cuBLAS bf16", 0.35,
+        "gemm/nvfp4/exact_blocks/8192x8192x8192"),
+    Row("quantize, bf16, RHT-16 + SR", "quantize_lanes", r"^quantize_lanes$", _ALL, _MATRIX,
+        (Part(("STG", "SHFL"), 8),), _sixteens(256), lambda s: s.n * s.k * (2 + NVFP4), "memory", 0.8,
+        "quantize/nvfp4/bf16 + RHT-16 + SR"),
+    Row("quantize_both, bf16", "quantize_lanes_both", r"^quantize_lanes_both$", _ALL, _MATRIX,
+        (Part(("STG", "STS", "LDS"), 8),), lambda s: (ceil(s.n / 64) * ceil(s.k / 64), 1),
+        lambda s: s.n * s.k * (2 + 2 * NVFP4), "memory", 0.75, "quantize_both/nvfp4/bf16"),
+    Row("quantize of the transpose, float", "quantize_lanes_transposed", r"^quantize_lanes_transposed$", _ALL, _MATRIX,
+        (Part(("STG", "STS"), 8),), _sixteens(256), lambda s: s.n * s.k * (4 + 0.5 + 1 / 8), "memory", 0.9,
+        "quantize/e1m2_f32/float of the transpose"),
+    Row("dequantize to bf16", "dequantize_rows", r"^dequantize_rows$", _ALL, _MATRIX,
+        (Part((), 8),), _sixteens(256), lambda s: s.n * s.k * (2 + NVFP4), "memory", 0.9, "dequantize/nvfp4/bf16"),
+    Row("native nvfp4, M >= 512", "gemm_nvfp4_sm120", r"^block_mma_tiles<nvfp4_multiplier>$", ("RTX 5090",), Shape(8192, 8192, 8192),
+        (Part(("OMMA", "LDGSTS"), 8),), lambda s: (s.tiles(128, 128), ceil(s.k / 128)), lambda s: s.product_bytes(),
+        "FP4 of the data sheet", 0.8, "gemm/nvfp4/fast/8192x8192x8192"),
+]
