@@ -23,13 +23,8 @@ function(ufp4_batch_includes out source)
   set(${out} "${lines}" PARENT_SCOPE)
 endfunction()
 
-# ufp4_batch(PROGRAM SOURCE...): adds one generated file to the program.
-function(ufp4_batch program)
-  list(LENGTH ARGN count)
-  if(count EQUAL 1)
-    target_sources(${program} PRIVATE ${ARGN})
-    return()
-  endif()
+# ufp4_write_batch(BATCH SOURCE...): writes the file BATCH, which compiles the sources.
+function(ufp4_write_batch batch)
   set(includes "")
   set(files "")
   foreach(source IN LISTS ARGN)
@@ -37,14 +32,24 @@ function(ufp4_batch program)
     list(APPEND includes ${lines})
     cmake_path(GET source STEM stem)
     string(APPEND files "namespace in_${stem} {\n#include \"${source}\"\n}\n")
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source}) # its #include and ctest lines
   endforeach()
   list(REMOVE_DUPLICATES includes)
   list(JOIN includes "\n" includes)
+  file(CONFIGURE OUTPUT ${batch} CONTENT "${includes}\n${files}" @ONLY)
+endfunction()
+
+# ufp4_batch(PROGRAM SOURCE...): adds one generated file to the program.
+function(ufp4_batch program)
+  list(LENGTH ARGN count)
+  if(count EQUAL 1)
+    target_sources(${program} PRIVATE ${ARGN})
+    return()
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN}) # their #include and ctest lines
   list(GET ARGN -1 last)
   cmake_path(GET last STEM last)
   set(batch ${CMAKE_CURRENT_BINARY_DIR}/batches/${program}_to_${last}.cpp)
-  file(CONFIGURE OUTPUT ${batch} CONTENT "${includes}\n${files}" @ONLY)
+  ufp4_write_batch(${batch} ${ARGN})
   target_sources(${program} PRIVATE ${batch})
 endfunction()
 

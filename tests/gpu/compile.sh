@@ -59,7 +59,7 @@ work() {
         [ "$(grep -c 'error: #error "ufp4: this compiler cannot compile the CPU kernels' rejection.log)" -ne 1 ]; then answer=no; fi ;;
     bench)
       name=$(basename "$what" .cu)
-      answer=$(logged "$name" "$nvcc" $flags -arch=sm_80 "$what" -lcublas -lcublasLt -o "$name.run")
+      answer=$(logged "$name" "$nvcc" $flags -Isource/bench -arch=sm_80 "$what" -lcublasLt -o "$name.run")
       rm -f "$name.run" ;;
     example)
       name=example.$(basename "$what" .cu)
@@ -77,7 +77,7 @@ export cublas=''
 if [ -n "$with_tests" ]; then
   if printf '#include <cublasLt.h>\n' | "$nvcc" -x cu -E - >/dev/null 2>&1; then
     cublas=-DUFP4_WITH_CUBLAS
-    list+=("bench source/bench/gpu_bench.cu")
+    list+=("bench source/bench/gpu/gpu_bench.cu" "bench source/bench/gpu/gpu_limits.cu")
   else
     echo "SKIPPED: no cublasLt, so what uses it was not compiled"
   fi
@@ -93,7 +93,9 @@ for target in $targets; do
 done
 for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled and linked"; done
 tell rejection '--use_fast_math, and CPU kernels, are rejected by name'
-[ -z "$cublas" ] || tell gpu_bench 'bench/gpu_bench.cu: compiled and linked'
+for bench in gpu_bench gpu_limits; do
+  [ -z "$cublas" ] || tell $bench "bench/gpu/$bench.cu: compiled and linked"
+done
 [ -z "$with_tests" ] || tell_tests sm_80
 
 echo

@@ -64,7 +64,7 @@ work() {
       rm -f "$name.o" ;;
     bench | example)
       name=$kind.$(basename "$what" .cu)
-      answer=$(logged "$name" hipcc -x hip $flags --offload-arch=gfx90a "$what" -o "$name.run")
+      answer=$(logged "$name" hipcc -x hip $flags -Isource/bench --offload-arch=gfx90a "$what" -o "$name.run")
       rm -f "$name.run" ;;
   esac
   verdict "$name" "$answer" $((SECONDS - began))
@@ -84,7 +84,7 @@ done
 examples=(embed_kernel snippets/gpu)
 for example in "${examples[@]}"; do list+=("example source/examples/$example.cu"); done
 if [ -n "$with_tests" ]; then
-  list+=("bench source/bench/gpu_bench.cu")
+  list+=("bench source/bench/gpu/gpu_bench.cu")
   add_tests hipcc
 fi
 work_through_list
@@ -104,7 +104,7 @@ for target in "${compiled_here[@]}"; do
 done
 for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled and linked"; done
 if [ -n "$with_tests" ]; then
-  tell bench.gpu_bench 'bench/gpu_bench.cu: compiled and linked'
+  tell bench.gpu_bench 'bench/gpu/gpu_bench.cu: compiled and linked'
   tell_tests gfx90a
 fi
 
