@@ -206,15 +206,22 @@ UFP4_DEVICE tile_index banded_tile(const tile_grid& tiles, unsigned at) {
   return {first + at % band % down, at % band / down};
 }
 
-/// Queues a thread block for each rows x cols of C; sets job.tiles.
+/// Queues a thread block for each rows x cols of C, but at most `most`; sets job.tiles.
 template <class Job>
-error launch_tiled(void (*kernel)(Job), Job job, const sink& out, unsigned rows, unsigned cols, unsigned threads,
-                   std::size_t shared_bytes, stream where) {
+error launch_persistent(void (*kernel)(Job), Job job, const sink& out, unsigned rows, unsigned cols, unsigned threads,
+                        std::size_t shared_bytes, unsigned most, stream where) {
   const std::size_t down = (out.rows + rows - 1) / rows, across = (out.cols + cols - 1) / cols;
   if (down == 0 || across == 0) return success;
   if (down > 0x7FFFFFFFu / across) return not_supported;  // a grid has at most 2^31 - 1 blocks
   job.tiles = {static_cast<unsigned>(down), static_cast<unsigned>(across)};
-  return launch(kernel, {job.tiles.down * job.tiles.across}, {threads}, shared_bytes, where, job);
+  const unsigned blocks = job.tiles.down * job.tiles.across;
+  return launch(kernel, {blocks < most ? blocks : most}, {threads}, shared_bytes, where, job);
+}
+/// Queues a thread block for each rows x cols of C; sets job.tiles.
+template <class Job>
+error launch_tiled(void (*kernel)(Job), Job job, const sink& out, unsigned rows, unsigned cols, unsigned threads,
+                   std::size_t shared_bytes, stream where) {
+  return launch_persistent(kernel, job, out, rows, cols, threads, shared_bytes, 0x7FFFFFFFu, where);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
