@@ -28,6 +28,7 @@
 // chunk that K ends in, the factors of blocks outside are 0.
 #pragma once
 
+#include <ufp4/cuda/cluster_sm90.hpp>
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/fold_sm90.hpp>
 #include <ufp4/cuda/tma_sm90.hpp>
@@ -47,14 +48,14 @@ struct wgmma_tile {
   /// Half a row of a step is a producing thread's unit of work. Of 32 rows two warps decode even steps, two odd steps.
   static constexpr unsigned units = rows * 2, unit_threads = units < 128 ? units : 128, halves = rows == 128 ? 2 : 1;
   static constexpr unsigned pass = 16, stride = group_cols + 4;  ///< rows of C that a warpgroup stores at once; floats
-  static constexpr unsigned pass_bytes = pass * stride * 4;
+  static constexpr unsigned pass_bytes = pass * stride * 4, shared_stride = cols + 4;
   /// Offsets from an address aligned to 1024 bytes, which the swizzle needs and shared_memory() does not guarantee.
   static constexpr unsigned steps_at = chunks * chunk_bytes, passes_at = steps_at + steps * step_bytes;
   static constexpr unsigned barriers_at = passes_at + 2 * pass_bytes;
   static constexpr unsigned unfit_at = barriers_at + 2 * (chunks + steps) * mma::barrier_bytes;
   static constexpr unsigned unfit_slots = 4;
   static constexpr std::size_t shared_bytes = 1024 + unfit_at + 3 * unfit_slots * 4;
-  static_assert(shared_bytes <= 227 * 1024);
+  static_assert(shared_bytes <= 227 * 1024 && rows * shared_stride * 4 <= barriers_at);
 };
 
 /// TMA needs rows of codes aligned to 16 bytes.
@@ -70,7 +71,9 @@ inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts, boo
 }
 
 /// Rows of C in a tile.
-inline unsigned wgmma_rows(const gemm_job& job) { return job.out.rows <= 32 ? 32 : job.out.rows <= 64 ? 64 : 128; }
+inline unsigned wgmma_rows(const gemm_job& job, const device_facts&) {
+  return job.out.rows <= 32 ? 32 : job.out.rows <= 64 ? 64 : 128;
+}
 
 #if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 
@@ -78,6 +81,8 @@ struct wgmma_job {
   gemm_job job{};
   wgmma_side left{}, right{};
   unsigned block_shift = 4;  ///< log2 of the block length
+  unsigned cluster = 1;      ///< thread blocks that share a tile, each with `chunks` chunks of K or, the last, fewer
+  unsigned chunks = 0;
   tile_grid tiles{};
   CUtensorMap left_codes, right_codes;
 };
@@ -104,8 +109,8 @@ struct scale_stream {
   std::uint32_t line[rows];    ///< index of the row's first scale
   std::uint32_t now[rows * lanes], next[rows * lanes];
 
-  UFP4_DEVICE scale_stream(const wgmma_job& job, const wgmma_side& of, unsigned lane)
-      : side(of), padded(static_cast<unsigned>(job.job.padded())), shift(job.block_shift), k(64 * lane) {}
+  UFP4_DEVICE scale_stream(const wgmma_job& job, const wgmma_side& of, unsigned first)
+      : side(of), padded(static_cast<unsigned>(job.job.padded())), shift(job.block_shift), k(first) {}
   /// Before load(). Rows outside the operand repeat its last.
   UFP4_DEVICE void set_row(unsigned i, unsigned row) {
     const auto count = static_cast<unsigned>(side.rows);
@@ -149,11 +154,17 @@ template <class Tile, wgmma_fold how>
 struct wgmma_worker {
   const wgmma_job& job;
   std::uint32_t memory;  ///< in the shared state space, aligned to 1024 bytes
-  unsigned chunks;       ///< of K
+  unsigned rank = block_index().x % job.cluster, first_tile = block_index().x / job.cluster;
+  unsigned first_chunk = rank * job.chunks, end_chunk = end_of(first_chunk);
   unsigned lane = gpu::lane(), warp = thread_index().x / 32;
   ring<Tile::chunks> codes{};
   ring<Tile::steps> steps{};
 
+  UFP4_DEVICE unsigned end_of(unsigned first) const {
+    const unsigned all = (static_cast<unsigned>(job.job.padded()) + Tile::chunk - 1) / Tile::chunk;
+    return first + job.chunks < all ? first + job.chunks : all;
+  }
+  UFP4_DEVICE unsigned tile_step() const { return grid_size().x / job.cluster; }
   UFP4_DEVICE std::uint32_t barriers(unsigned first) const {
     return memory + Tile::barriers_at + first * mma::barrier_bytes;
   }
@@ -207,7 +218,7 @@ struct wgmma_worker {
 
   /// The copies of all chunks of all tiles of the thread block, in order; of one thread.
   struct copies {
-    unsigned at, chunk = 0;  ///< tile and chunk
+    unsigned at, chunk;  ///< tile and chunk
     ring<Tile::chunks> stages{};
   };
   UFP4_DEVICE void fetch(copies& c) const {
@@ -220,9 +231,13 @@ struct wgmma_worker {
     mma::copy_box(weight_codes(c.stages.stage), job.right_codes, column, tile.across * Tile::cols, full);
     mma::copy_box(row_codes(c.stages.stage), job.left_codes, column, tile.down * Tile::rows, full);
     c.stages.advance();
-    if (++c.chunk == chunks) c.chunk = 0, c.at += grid_size().x;
+    if (++c.chunk == end_chunk) c.chunk = first_chunk, c.at += tile_step();
   }
 
+  /// swizzled_offset() from an address whose bits 4 to 9 are 0: one instruction for each piece of a row.
+  UFP4_DEVICE static std::uint32_t of_piece(std::uint32_t from, unsigned row, unsigned piece) {
+    return (from + mma::swizzled_offset(row, 0)) ^ 16 * piece;
+  }
   /// Half of a row of a step: word i of each of the four lanes becomes four pieces.
   UFP4_DEVICE void decode_half(unsigned row, unsigned i, const std::uint32_t (&words)[4],
                                const std::uint32_t (&factors)[4]) const {
@@ -231,8 +246,8 @@ struct wgmma_worker {
     for (unsigned t = 0; t < 4; ++t) fold8<how>(job.left, words[t], factors[t], pairs[t]);
     UFP4_UNROLL
     for (unsigned piece = 0; piece < 4; ++piece)
-      mma::store_shared(decoded(steps.stage) + mma::swizzled_offset(row, 4 * i + piece), pairs[0][piece],
-                        pairs[1][piece], pairs[2][piece], pairs[3][piece]);
+      mma::store_shared(of_piece(decoded(steps.stage), row, 4 * i + piece), pairs[0][piece], pairs[1][piece],
+                        pairs[2][piece], pairs[3][piece]);
   }
   /// The share of this thread in a step.
   UFP4_DEVICE void decode_step(unsigned row, unsigned first, unsigned chunk, unsigned step,
@@ -242,7 +257,7 @@ struct wgmma_worker {
     UFP4_UNROLL
     for (unsigned t = 0; t < 4; ++t) {
       const unsigned piece = 2 * t + step / 2;
-      mma::load_shared(words[t], row_codes(codes.stage) + mma::swizzled_offset(row, piece) + 8 * (step % 2) + 4 * first);
+      mma::load_shared(words[t], of_piece(row_codes(codes.stage) + 4 * first, row, piece) + 8 * (step % 2));
       const bool is_inside = inside(chunk, t, step);
       const std::uint32_t bits = scales.bits(t, step);
       factors[t] = factor(job.left, bits, is_inside);
@@ -261,20 +276,20 @@ struct wgmma_worker {
 
   UFP4_DEVICE void produce() {
     const unsigned unit = thread_index().x % Tile::unit_threads, row = unit % Tile::rows, first = unit / Tile::rows;
-    copies ahead{block_index().x};
+    copies ahead{first_tile, first_chunk};
     if (thread_index().x == 0)
       for (unsigned i = 0; i < Tile::chunks; ++i) fetch(ahead);
     unsigned n = 0;
-    for (unsigned at = block_index().x; at < tiles(); at += grid_size().x, ++n) {
-      scale_stream<how, 1, 4> scales(job, job.left, 0);
+    for (unsigned at = first_tile; at < tiles(); at += tile_step(), ++n) {
+      scale_stream<how, 1, 4> scales(job, job.left, first_chunk * Tile::chunk);
       scales.set_row(0, banded_tile(job.tiles, at).down * Tile::rows + row);
       scales.load();
-      for (unsigned chunk = 0; chunk < chunks; ++chunk) {
+      for (unsigned chunk = first_chunk; chunk < end_chunk; ++chunk) {
         mma::barrier_wait(codes_full(codes.stage), codes.phase);
         UFP4_UNROLL
         for (unsigned step = 0; step < 4; ++step) {
           // the consumers have read the codes of the chunk before, or will without waiting for this thread
-          if (step == 2 && (n != 0 || chunk != 0) && thread_index().x == 0) fetch(ahead);
+          if (step == 2 && (n != 0 || chunk != first_chunk) && thread_index().x == 0) fetch(ahead);
           scales.advance(step);
           const bool is_mine = Tile::unit_threads == 128 || thread_index().x / Tile::unit_threads == step % 2;
           if (is_mine) decode_step(row, first, chunk, step, scales, unfit(0, n), n);
@@ -337,13 +352,13 @@ struct wgmma_worker {
   /// The sums of one tile.
   UFP4_DEVICE void multiply_tile(float (&sums)[2][sums_of_thread], unsigned group, unsigned first_col, unsigned n) {
     const unsigned row = group * Tile::group_cols + warp % 4 * 16 + lane / 4;  // and 8, 64, 72 more
-    scale_stream<how, 4, 1> scales(job, job.right, lane % 4);
+    scale_stream<how, 4, 1> scales(job, job.right, first_chunk * Tile::chunk + 64 * (lane % 4));
     UFP4_UNROLL
     for (unsigned i = 0; i < 4; ++i) scales.set_row(i, first_col + row + i / 2 * 64 + i % 2 * 8);
     scales.load();
     unsigned previous = Tile::steps;
     bool is_unfit = false;
-    for (unsigned chunk = 0; chunk < chunks; ++chunk) {
+    for (unsigned chunk = first_chunk; chunk < end_chunk; ++chunk) {
       mma::barrier_wait(codes_full(codes.stage), codes.phase);
       UFP4_UNROLL
       for (unsigned half = 0; half < 2; ++half) {
@@ -367,7 +382,7 @@ struct wgmma_worker {
     mma::multiply_wait<0>();
     mma::settle(sums[0]), mma::settle(sums[1]);
     if (is_unfit) mma::store_shared(unfit(1 + group, n), n + 1);
-    arrive(step_empty(previous));
+    if (previous != Tile::steps) arrive(step_empty(previous));
   }
 
   /// Sixteen rows of C at a time through shared memory: every index of the sums is a constant, and a warp stores
@@ -421,12 +436,55 @@ struct wgmma_worker {
   UFP4_DEVICE void consume() {
     const unsigned group = warp / 4 - 1;
     unsigned n = 0;
-    for (unsigned at = block_index().x; at < tiles(); at += grid_size().x, ++n) {
+    for (unsigned at = first_tile; at < tiles(); at += tile_step(), ++n) {
       const tile_index tile = banded_tile(job.tiles, at);
       const std::size_t row = std::size_t{tile.down} * Tile::rows, col = std::size_t{tile.across} * Tile::cols;
       float sums[2][sums_of_thread] = {};
       multiply_tile(sums, group, tile.across * Tile::cols, n);
-      store(sums, group, row, col, n);
+      if (job.cluster == 1)
+        store(sums, group, row, col, n);
+      else
+        share(sums, group);
+    }
+  }
+
+  /// Of a cluster: the sums of this thread block's part of K, where its operands were.
+  UFP4_DEVICE void share(const float (&sums)[2][sums_of_thread], unsigned group) const {
+    const unsigned from = group * Tile::group_cols + warp % 4 * 16 + lane / 4;
+    mma::sync_threads<256>(3);  // no consumer reads operands any more
+    UFP4_UNROLL
+    for (unsigned m = 0; m < 2; ++m) UFP4_UNROLL
+    for (unsigned i = 0; i < sums_of_thread; ++i) {
+      const unsigned at = mma::sum_col(lane, i) * Tile::shared_stride + 64 * m + from + i / 2 % 2 * 8;
+      mma::store_shared(memory + 4 * at, to_bits(sums[m][i]));
+    }
+  }
+  /// Sums that were stored before are readable in the whole cluster.
+  UFP4_DEVICE void sync_sums() const {
+    sync_wave();
+    if (job.cluster > 1) mma::sync_cluster();
+  }
+  /// A consumer's part of C after the cluster has shared its sums: some rows, summed in the order of K.
+  UFP4_DEVICE void store_shared_sums() const {
+    const thread::epilogue to = thread::epilogue_of(job.job);
+    const thread::result_scales by = thread::scales_of(to);
+    const tile_index tile = banded_tile(job.tiles, first_tile);
+    const unsigned rows = (Tile::rows + job.cluster - 1) / job.cluster, t = thread_index().x - 128;
+    const std::size_t col = std::size_t{tile.across} * Tile::cols + t;
+    bool usable = true;
+    for (unsigned q = 0; q < job.cluster; ++q)
+      usable = usable && mma::load_remote(unfit(0, 0), q) != 1 && mma::load_remote(unfit(1 + t / 128, 0), q) != 1;
+    for (unsigned r = rank * rows; r < (rank + 1) * rows && r < Tile::rows; ++r) {
+      const std::size_t row = std::size_t{tile.down} * Tile::rows + r;
+      if (row >= to.out.rows || col >= to.out.cols) continue;
+      float part[8];
+      UFP4_UNROLL
+      for (unsigned q = 0; q < 8; ++q)
+        part[q] = q < job.cluster ? to_float(mma::load_remote(memory + 4 * (r * Tile::shared_stride + t), q)) : 0.0f;
+      UFP4_UNROLL
+      for (unsigned q = 1; q < 8; ++q) part[0] += part[q];
+      thread::store_sum(to, by, row, col, usable ? part[0] : ufp4::detail::quiet_nan,
+                        [&](std::size_t i, std::size_t j) { return thread::recomputed(job.job, by, i, j); });
     }
   }
 };
@@ -439,46 +497,80 @@ template <unsigned Rows, wgmma_fold how>
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using tile = wgmma_tile<Rows>;
   const std::uint32_t memory = (mma::shared_address(shared_memory()) + 1023) / 1024 * 1024;
-  wgmma_worker<tile, how> worker{job, memory, static_cast<unsigned>((job.job.padded() + tile::chunk - 1) / tile::chunk)};
+  wgmma_worker<tile, how> worker{job, memory};
   worker.start();
   // 168 registers for each of three warpgroups at the start
   if (worker.warp < 4) {
     mma::set_fewer_registers<88>();
     worker.produce();
+    worker.sync_sums();
+    worker.sync_sums();
   } else {
     mma::set_more_registers<208>();
     worker.consume();
+    worker.sync_sums();
+    if (job.cluster > 1) worker.store_shared_sums();
+    worker.sync_sums();
   }
 #else
   __trap();
 #endif
 }
 
-template <unsigned Rows, wgmma_fold how>
+/// How a job is divided: the tiles of C, and the thread blocks for each, at most 8, if the tiles are too few for the
+/// device. The order in which products are summed depends on it.
+template <unsigned Rows>
+void divide(wgmma_job& task, const device_facts& device, bool splits) {
+  using tile = wgmma_tile<Rows>;
+  const sink& out = task.job.out;
+  const auto chunks = static_cast<unsigned>((task.job.padded() + tile::chunk - 1) / tile::chunk);
+  task.tiles = {static_cast<unsigned>((out.rows + Rows - 1) / Rows),
+                static_cast<unsigned>((out.cols + tile::cols - 1) / tile::cols)};
+  const std::size_t tiles = std::size_t{task.tiles.down} * task.tiles.across;
+  unsigned most = 1;
+  while (splits && most < 8 && 2 * most <= chunks && 2 * most * tiles <= static_cast<std::size_t>(device.processors))
+    most *= 2;
+  task.chunks = (chunks + most - 1) / most;
+  task.cluster = (chunks + task.chunks - 1) / task.chunks;
+}
+
+template <unsigned Rows, wgmma_fold how, bool splits>
 error queue_gemm_wgmma(const gemm_job& job, const device_facts& device, std::span<std::byte>, stream where) {
   using tile = wgmma_tile<Rows>;
-  wgmma_job task{job, wgmma_side_of(job.left, job.block, how), wgmma_side_of(job.right, job.block, how),
-                 log2_of(job.block), {}, {}, {}};
+  wgmma_job task{.job = job,
+                 .left = wgmma_side_of(job.left, job.block, how),
+                 .right = wgmma_side_of(job.right, job.block, how),
+                 .block_shift = log2_of(job.block)};
+  divide<Rows>(task, device, splits);
+  const unsigned tiles = task.tiles.down * task.tiles.across, most = static_cast<unsigned>(device.processors);
+  if (tiles == 0) return success;
   const auto map = [&](CUtensorMap& to, const gemm_side& side, unsigned rows) {
     return mma::make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows);
   };
   if (const error e = map(task.left_codes, job.left, tile::rows); e != success) return e;
   if (const error e = map(task.right_codes, job.right, tile::cols); e != success) return e;
-  return launch_persistent(&gemm_wgmma<Rows, how>, task, job.out, tile::rows, tile::cols, tile::threads,
-                           tile::shared_bytes, static_cast<unsigned>(device.processors), where);
+  const unsigned blocks = task.cluster > 1 ? tiles * task.cluster : tiles < most ? tiles : most;
+  return mma::launch_clusters(listed<&gemm_wgmma<Rows, how>>, blocks, tile::threads, task.cluster, tile::shared_bytes,
+                              where, task);
 }
 
+template <unsigned Rows, wgmma_fold how>
+error run_gemm_wgmma_rows(const char* name, const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
+                          stream where) {
+  constexpr unsigned depth = 5 * 256 + 64;  // of the first call's tile: longer than the rings, and a part of a chunk
+  wgmma_job task{.job = job};
+  divide<Rows>(task, facts, true);
+  if (task.cluster > 1)
+    return run_checked<&queue_gemm_wgmma<Rows, how, true>>(name, job, facts, memory, where, Rows - 1, 253, depth);
+  return run_checked<&queue_gemm_wgmma<Rows, how, false>>(name, job, facts, memory, where, Rows - 1, 253, depth);
+}
 template <wgmma_fold how>
 error run_gemm_wgmma_as(const char* name, const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
                         stream where) {
-  constexpr unsigned depth = 5 * 256 + 64;  // of the first call's tile: longer than the rings, and a part of a chunk
-  const auto checked = [&]<unsigned rows>(std::integral_constant<unsigned, rows>) {
-    return run_checked<&queue_gemm_wgmma<rows, how>>(name, job, facts, memory, where, rows - 1, 253, depth);
-  };
-  switch (wgmma_rows(job)) {
-    case 32: return checked(std::integral_constant<unsigned, 32>{});
-    case 64: return checked(std::integral_constant<unsigned, 64>{});
-    default: return checked(std::integral_constant<unsigned, 128>{});
+  switch (wgmma_rows(job, facts)) {
+    case 32: return run_gemm_wgmma_rows<32, how>(name, job, facts, memory, where);
+    case 64: return run_gemm_wgmma_rows<64, how>(name, job, facts, memory, where);
+    default: return run_gemm_wgmma_rows<128, how>(name, job, facts, memory, where);
   }
 }
 
@@ -514,6 +606,7 @@ inline constexpr gemm_kernel gemm_wgmma_sm90 = {
     .takes = [](const gemm_job& job, const device_facts& facts) { return gemm_wgmma_takes(job, facts, false); },
     .run = &run_gemm_wgmma,
     .experimental = true,
+    .tile_rows_of = &wgmma_rows,
 };
 
 /// Of formats whose folded values are rounded: decoding them is the limit, so a library's product of bf16 is faster.
@@ -525,6 +618,7 @@ inline constexpr gemm_kernel gemm_wgmma_rounded_sm90 = {
     .takes = [](const gemm_job& job, const device_facts& facts) { return gemm_wgmma_takes(job, facts, true); },
     .run = &run_gemm_wgmma_rounded,
     .experimental = true,
+    .tile_rows_of = &wgmma_rows,
 };
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ufp4/block/presets.hpp>
+#include <ufp4/gpu/listed_kernel.hpp>
 #include <ufp4/gpu/status.hpp>
 #include <ufp4/matrix/job.hpp>
 
@@ -60,6 +61,8 @@ struct gemm_kernel {
   bool experimental = false;
   /// Rows and columns of the tiles that a job alone would be cut into; null: tile_rows and tile_cols.
   unsigned (*tile_side)(const gemm_job&, const device_facts&) = nullptr;
+  /// The rows alone, of tiles that are not square; null: tile_side or tile_rows.
+  unsigned (*tile_rows_of)(const gemm_job&, const device_facts&) = nullptr;
   /// Queues jobs that differ only in pointers, shapes and strides, without bias, none empty. Null: they run one by one.
   error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
 };
@@ -174,7 +177,7 @@ inline explanation explain_job(const char* operation, const gemm_job& job, const
   e.kernel = kernel->name;
   e.instruction = kernel->instruction;
   const unsigned side = kernel->tile_side == nullptr ? 0 : kernel->tile_side(job, device);
-  e.tile_rows = side != 0 ? side : kernel->tile_rows;
+  e.tile_rows = kernel->tile_rows_of != nullptr ? kernel->tile_rows_of(job, device) : side != 0 ? side : kernel->tile_rows;
   e.tile_cols = side != 0 ? side : kernel->tile_cols;
   if (e.mode == accumulate::fast) e.mode = kernel->fast_is;
   return e;
@@ -206,22 +209,15 @@ UFP4_DEVICE tile_index banded_tile(const tile_grid& tiles, unsigned at) {
   return {first + at % band % down, at % band / down};
 }
 
-/// Queues a thread block for each rows x cols of C, but at most `most`; sets job.tiles.
+/// Queues a thread block for each rows x cols of C; sets job.tiles.
 template <class Job>
-error launch_persistent(void (*kernel)(Job), Job job, const sink& out, unsigned rows, unsigned cols, unsigned threads,
-                        std::size_t shared_bytes, unsigned most, stream where) {
+error launch_tiled(const listed_kernel<Job>& kernel, Job job, const sink& out, unsigned rows, unsigned cols,
+                   unsigned threads, std::size_t shared_bytes, stream where) {
   const std::size_t down = (out.rows + rows - 1) / rows, across = (out.cols + cols - 1) / cols;
   if (down == 0 || across == 0) return success;
   if (down > 0x7FFFFFFFu / across) return not_supported;  // a grid has at most 2^31 - 1 blocks
   job.tiles = {static_cast<unsigned>(down), static_cast<unsigned>(across)};
-  const unsigned blocks = job.tiles.down * job.tiles.across;
-  return launch(kernel, {blocks < most ? blocks : most}, {threads}, shared_bytes, where, job);
-}
-/// Queues a thread block for each rows x cols of C; sets job.tiles.
-template <class Job>
-error launch_tiled(void (*kernel)(Job), Job job, const sink& out, unsigned rows, unsigned cols, unsigned threads,
-                   std::size_t shared_bytes, stream where) {
-  return launch_persistent(kernel, job, out, rows, cols, threads, shared_bytes, 0x7FFFFFFFu, where);
+  return launch(kernel, {job.tiles.down * job.tiles.across}, {threads}, shared_bytes, where, job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
