@@ -1,4 +1,4 @@
-// ufp4 - gemv_blocks_sm80: products with few rows on one side have the bits of exact_blocks, in fast too.
+// ufp4 - gemv_blocks_sm80: its products with few rows on one side have the bits of exact_blocks, in fast too.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/gemm_check.hpp"
 
@@ -153,18 +153,32 @@ TEST_CASE("weights need an alignment of 4 bytes only", "[gpu]") {
   CHECK_FALSE(takes(5));
 }
 
-TEST_CASE("quantized_gemm chooses the kernel for up to 16 rows, and explain reports fast as exact_blocks", "[gpu]") {
+TEST_CASE("quantized_gemm chooses the kernel for exact_blocks with up to 16 rows, and for formats without a faster one",
+          "[gpu]") {
   const auto kernel_of = [](std::size_t m, std::size_t n, accumulate mode, auto format) {
     using F = typename decltype(format)::format;
     const gpu::quantized_matrix<F> a(m, 64), b(n, 64);
     const gpu::buffer<float> c(m * n);
     return gpu::explain(gpu::context{}, a, b, matrix_view<float>{c.data(), m, n}, {.accumulate = mode});
   };
-  const auto one = kernel_of(1, 64, accumulate::fast, quantized_matrix<nvfp4>{});
-  CHECK(std::string(one.kernel) == "gemv_blocks_sm80");
-  CHECK(one.mode == accumulate::exact_blocks);
-  CHECK(std::string(kernel_of(64, 16, accumulate::exact_blocks, quantized_matrix<e1m2_f32>{}).kernel) == one.kernel);
-  CHECK(std::string(kernel_of(17, 17, accumulate::fast, quantized_matrix<nvfp4>{}).kernel) != one.kernel);
-  CHECK(std::string(kernel_of(1, 64, accumulate::folded_bf16, quantized_matrix<nvfp4>{}).kernel) == one.kernel);
-  CHECK(std::string(kernel_of(1, 64, accumulate::folded_bf16, quantized_matrix<e1m2_f32>{}).kernel) != one.kernel);
+  const auto name_of = [&](auto... arguments) { return std::string(kernel_of(arguments...).kernel); };
+  const quantized_matrix<nvfp4> e4m3_scales;
+  const quantized_matrix<e1m2_f32> f32_scales;
+  const quantized_matrix<mxfp4> e8m0_scales;
+  const quantized_matrix<block_format<fp4<E2M1>, ue5m3, 16>> ue5m3_scales;
+  CHECK(name_of(1u, 64u, accumulate::exact_blocks, e4m3_scales) == "gemv_blocks_sm80");
+  CHECK(name_of(64u, 16u, accumulate::exact_blocks, f32_scales) == "gemv_blocks_sm80");
+  CHECK(name_of(17u, 17u, accumulate::exact_blocks, e4m3_scales) != "gemv_blocks_sm80");
+  const auto other = kernel_of(1, 64, accumulate::fast, ue5m3_scales);
+  CHECK(std::string(other.kernel) == "gemv_blocks_sm80");
+  CHECK(other.mode == accumulate::exact_blocks);
+  for (const accumulate mode : {accumulate::fast, accumulate::folded_bf16}) {
+    CHECK(name_of(1u, 64u, mode, e4m3_scales) == "gemv_f16_sm80");
+    CHECK(name_of(64u, 16u, mode, e4m3_scales) == "gemv_f16_sm80");
+    CHECK(name_of(17u, 17u, mode, e4m3_scales) != "gemv_f16_sm80");
+  }
+  CHECK(name_of(8u, 64u, accumulate::fast, f32_scales) == "gemv_dots_sm80");
+  CHECK(name_of(64u, 16u, accumulate::fast, e8m0_scales) == "gemv_dots_sm80");
+  CHECK(name_of(9u, 64u, accumulate::fast, f32_scales) == "gemv_blocks_sm80");
+  CHECK(name_of(1u, 64u, accumulate::folded_bf16, f32_scales) != "gemv_dots_sm80");
 }

@@ -50,7 +50,7 @@ names other_kernels(int architecture) {
 }
 names others_with(const char* folded_kernel) {
   return {"gemm_blocks_sm80", "gemm_blocks_small_sm80", "gemv_blocks_sm80", "gemm_blocks_sm80",
-          folded_kernel,      "gemv_blocks_sm80",       "gemm_simt"};
+          folded_kernel,      "gemv_f16_sm80",          "gemm_simt"};
 }
 
 void check_names(const names& got, const names& want) {

@@ -46,7 +46,7 @@
 #include "gpu/simt_fiber.hpp"
 
 #define UFP4_DEVICE inline
-#define UFP4_KERNEL(threads) inline void
+#define UFP4_KERNEL(...) inline void
 #define UFP4_UNROLL
 
 namespace ufp4::simt {

@@ -21,6 +21,9 @@
 #if __CUDA_ARCH__ >= 800
 #define UFP4_HAS_BF16_PAIRS
 #endif
+#if __CUDA_ARCH__ >= 530
+#define UFP4_HAS_F16_PAIRS
+#endif
 #endif
 
 namespace ufp4::gpu::inline UFP4_GPU {
@@ -74,6 +77,19 @@ UFP4_DEVICE std::uint32_t device_pair_bf16(float first, float second) {
 UFP4_DEVICE std::uint32_t device_multiply_bf16(std::uint32_t pair, std::uint32_t by) {
   std::uint32_t r;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(pair), "r"(by), "r"(0x80008000u));
+  return r;
+}
+#endif
+
+#if defined(UFP4_HAS_F16_PAIRS)
+UFP4_DEVICE std::uint32_t device_multiply_f16(std::uint32_t pair, std::uint32_t by) {
+  std::uint32_t r;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(pair), "r"(by));
+  return r;
+}
+UFP4_DEVICE std::uint32_t device_fma_f16(std::uint32_t pair, std::uint32_t by, std::uint32_t c) {
+  std::uint32_t r;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(pair), "r"(by), "r"(c));
   return r;
 }
 #endif

@@ -9,6 +9,8 @@
 #include <ufp4/cuda/gemm_blocks_sm80.hpp>
 #include <ufp4/cuda/gemm_tcgen05_sm100.hpp>
 #include <ufp4/cuda/gemm_wgmma_sm90.hpp>
+#include <ufp4/cuda/gemv_dots_sm80.hpp>
+#include <ufp4/cuda/gemv_f16_sm80.hpp>
 #include <ufp4/cuda/gemv_sm80.hpp>
 #include <ufp4/cuda/library_gemm.hpp>
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
@@ -17,6 +19,8 @@ namespace ufp4::gpu::inline UFP4_GPU {
 
 inline constexpr const gemm_kernel* cuda_gemm_kernels[] = {
     &detail::gemm_library_blocks,
+    &kernels::gemv_f16_sm80,
+    &kernels::gemv_dots_sm80,
     &kernels::gemv_blocks_sm80,
     &kernels::gemm_nvfp4_sm120,
     &kernels::gemm_mxfp4_sm120,

@@ -13,7 +13,8 @@
 //
 // Kernels use these names and no others of the vendor:
 //
-// | UFP4_DEVICE, UFP4_KERNEL(threads)      | a device function; a kernel with at most that many threads in a block    |
+// | UFP4_DEVICE, UFP4_KERNEL(threads)      | a device function; a kernel with at most that many threads in a block,   |
+// |                                        | in cuda/ also with the blocks that registers must suffice for            |
 // | UFP4_DEVICE_CALL                       | a device function that is called, where inlining would cost registers    |
 // | UFP4_PARAMETER                         | qualifies a kernel's parameter whose address such a function receives    |
 // | UFP4_UNROLL                            | before a loop: unrolls it completely, so that arrays stay in registers   |
@@ -25,7 +26,8 @@
 // | atomic_max, atomic_add                 | on device memory                                                         |
 // | shared_memory()                        | of the block: the bytes that the launch requested, aligned to 128 bytes  |
 // | device_byte_permute, device_add_down,  | one instruction each, where UFP4_HAS_... is defined;                     |
-// | device_pair_bf16, device_multiply_bf16 | gpu/thread/decode.hpp and round.hpp contain the equivalent code          |
+// | device_pair_bf16, device_multiply_bf16,| gpu/thread/decode.hpp and round.hpp contain the equivalent code          |
+// | device_multiply_f16, device_fma_f16    |                                                                          |
 //
 // and host code uses: stream, error, launch, load, set_zero, copy, allocate, release, wait, facts, and
 // target_spelling_of (an architecture). Of the host functions only `wait` and `allocate` and `release` without a stream
@@ -101,7 +103,7 @@ struct target_spelling {
 #include UFP4_SIMT_HEADER
 #else
 // static, a copy in each file: kernels are defined in headers, and nvcc does not accept inline kernels.
-#define UFP4_KERNEL(threads) [[maybe_unused]] static __global__ void __launch_bounds__(threads)
+#define UFP4_KERNEL(...) [[maybe_unused]] static __global__ void __launch_bounds__(__VA_ARGS__)
 #define UFP4_UNROLL _Pragma("unroll")
 #if defined(__HIPCC__)
 #include <ufp4/hip/hip_shims.hpp>

@@ -1,4 +1,4 @@
-// ufp4 - decodes eight codes in a word to s8, E4M3, fp16 or bf16, for any grid; decodes scales; pairs of bf16.
+// ufp4 - decodes eight codes in a word to s8, E4M3, fp16 or bf16, for any grid; decodes scales; pairs of bf16, fp16.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A grid is a table of sixteen bytes in four registers. A byte permute selects four bytes of two registers by the four
@@ -190,6 +190,33 @@ UFP4_HD inline std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t by)
   return device_multiply_bf16(pair, by);
 #else
   return pair_bf16(low_bf16(pair) * low_bf16(by), high_bf16(pair) * high_bf16(by));
+#endif
+}
+
+/// The first of a pair of fp16.
+UFP4_HD inline float half_f16(std::uint32_t pair) {
+  return static_cast<float>(fp16::from_bits(static_cast<std::uint16_t>(pair & 0xFFFFu)));
+}
+/// Both halves times those of `by`, each product rounded once to fp16; subnormals are kept.
+UFP4_HD inline std::uint32_t multiply_f16(std::uint32_t pair, std::uint32_t by) {
+#if defined(UFP4_HAS_F16_PAIRS)
+  return device_multiply_f16(pair, by);
+#else
+  return fp16(half_f16(pair) * half_f16(by)).bits() |
+         std::uint32_t{fp16(half_f16(pair >> 16) * half_f16(by >> 16)).bits()} << 16;
+#endif
+}
+
+/// x times `by` plus c for both halves, each rounded once to fp16; of sums that fp16 does not hold the last bit may
+/// differ on the host.
+UFP4_HD inline std::uint32_t fma_f16(std::uint32_t x, std::uint32_t by, std::uint32_t c) {
+#if defined(UFP4_HAS_F16_PAIRS)
+  return device_fma_f16(x, by, c);
+#else
+  const auto one = [&](unsigned at) {
+    return std::uint32_t{fp16(fma(half_f16(x >> at), half_f16(by >> at), half_f16(c >> at))).bits()} << at;
+  };
+  return one(0) | one(16);
 #endif
 }
 

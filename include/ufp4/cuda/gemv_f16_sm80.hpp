@@ -1,0 +1,244 @@
+// ufp4 - gemv_f16_sm80: quantized_gemm, fast and folded_bf16, with at most 16 rows on one side and e4m3 scales, in fp16.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Element x e4m3 scale is exact in fp16, so scales are folded into the operands of mma m16n8k16 by one multiplication
+// for each pair, and tensor scales are applied to the sums. How K and rows are divided: gemv_stream_sm80.hpp. Of a piece
+// of 128 columns a lane reads 32 codes of each of its rows with one load of 16 bytes, and their two scales with another.
+// Pair j of a word holds codes j and j + 4; an mma takes two pairs of every lane, the same of both operands.
+//
+// | elements  | decoding of eight codes                                                                | with scales |
+// |-----------|----------------------------------------------------------------------------------------|-------------|
+// | fp4 types | A code is a small float, so its bits move to the upper byte of fp16: 7 instructions    | 15          |
+// |           | make eight bytes, 4 permutes make pairs. They are subnormal: value * 2^-14 (E3M0:      |             |
+// |           | 2^-12). A scale times 2^7 multiplies them; a power of two is left for the sums         |             |
+// | int4      | In bits 4 to 7 of fp16's 1024 a code, offset by 8, is 1152 + 16 code; one fma with     | 11          |
+// |           | scale / 16 and -72 scale gives code * scale                                            |             |
+//
+// The products of the fp4 types are multiples of 2^-17, some of them subnormal in fp16, which tensor cores multiply
+// exactly (arXiv 2512.07004; for 8.0 Fasi et al., doi 10.7717/peerj-cs.330).
+//
+// Scales that are NaN or negative (quantize makes no negative ones) are flagged: the results are computed again.
+#pragma once
+
+#include <ufp4/cuda/gemv_stream_sm80.hpp>
+
+namespace ufp4::gpu::kernels::inline UFP4_GPU {
+
+/// How fp4 codes move to fp16: by the mantissa bits of the format.
+struct f16_stream_job : stream_job {
+  unsigned weight_bits = 1, narrow_bits = 1;
+  float factor = 1;  ///< of the sums
+};
+
+/// One lane's 32 codes, with their scales, of `count` rows that are eight apart.
+template <unsigned count>
+struct f16_piece {
+  thread::words4 codes[count];
+  std::uint32_t scales[count];
+};
+struct __attribute__((may_alias)) scale_couple {
+  std::uint16_t bits;
+};
+
+/// Where a lane reads `count` rows.
+template <unsigned count>
+struct f16_rows {
+  const std::uint8_t *codes[count], *scales[count];
+
+  UFP4_DEVICE f16_rows(const stream_side& side, std::size_t first, std::size_t padded) {
+    const unsigned place = thread_index().x / 32 * 4 + warp::word_of_lane();
+    UFP4_UNROLL
+    for (unsigned i = 0; i < count; ++i) {
+      const std::size_t row = side.row(first + 8 * i + warp::row_of_lane());
+      codes[i] = side.codes + row * (padded / 2) + 16 * place;
+      scales[i] = side.scales + (row >> side.rows_shift) * (padded / 16) + 2 * place;
+    }
+  }
+  UFP4_DEVICE void load(f16_piece<count>& to, unsigned slab) const {
+    UFP4_UNROLL
+    for (unsigned i = 0; i < count; ++i) {
+      to.codes[i] = *reinterpret_cast<const thread::words4*>(codes[i] + std::size_t{slab} * 512);
+      to.scales[i] = reinterpret_cast<const scale_couple*>(scales[i] + std::size_t{slab} * 64)->bits;
+    }
+  }
+};
+
+/// The scale of 16 codes as fp16, ready to multiply their pairs.
+struct f16_scale {
+  std::uint32_t by, offset;
+
+  template <bool integers>
+  UFP4_DEVICE static f16_scale of(std::uint32_t couple, unsigned which) {
+    // a code at the place of fp16's exponent is the scale times 2^-8
+    const std::uint32_t scale = (which == 0 ? couple & 0xFFu : couple >> 8) * 0x00800080u;
+    if constexpr (integers)
+      return {thread::multiply_f16(scale, 0x4C004C00u), thread::multiply_f16(scale, 0xF480F480u)};  // 2^4, -72 * 2^8
+    else
+      return {thread::multiply_f16(scale, 0x78007800u), 0};  // 2^15
+  }
+};
+/// Bit 7 of a byte is set where a scale is negative or NaN.
+UFP4_DEVICE std::uint32_t unfit_e4m3(std::uint32_t couple) { return couple | (couple + 0x0101u); }
+
+/// Pairs of int4 times their scale.
+UFP4_DEVICE void fold_int4(std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) {
+  const std::uint32_t moved[4] = {codes << 4, codes, codes >> 4, codes >> 8};
+  UFP4_UNROLL
+  for (unsigned j = 0; j < 4; ++j)
+    pairs[j] = thread::fma_f16((moved[j] & 0x00F000F0u) ^ 0x64806480u, scale.by, scale.offset);
+}
+/// Pairs of fp4 with so many mantissa bits times their scale.
+UFP4_DEVICE void fold_fp4(unsigned bits, std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) {
+  const std::uint32_t magnitudes = 0x07070707u << (2 - bits);
+  const std::uint32_t even = (codes << 4 & 0x80808080u) | (codes << (2 - bits) & magnitudes);
+  const std::uint32_t odd = (codes & 0x80808080u) | (codes >> (2 + bits) & magnitudes);
+  UFP4_UNROLL
+  for (unsigned j = 0; j < 4; ++j)
+    pairs[j] =
+        thread::multiply_f16(thread::byte_permute(j % 2 == 0 ? even : odd, 0, j < 2 ? 0x2404u : 0x3414u), scale.by);
+}
+
+template <class Shape, bool integers>
+struct f16_streamer {
+  struct buffer {
+    f16_piece<2 * Shape::tiles> weights;
+    f16_piece<Shape::groups> narrow;
+  };
+  unsigned weight_bits, narrow_bits;
+  f16_rows<2 * Shape::tiles> weights;
+  f16_rows<Shape::groups> narrow;
+  stream_sums<Shape> sums{};
+  std::uint32_t unfit = 0;
+
+  UFP4_DEVICE f16_streamer(const f16_stream_job& job, std::size_t first_row)
+      : weight_bits(job.weight_bits),
+        narrow_bits(job.narrow_bits),
+        weights(job.weights, first_row, job.padded),
+        narrow(job.narrow, 0, job.padded) {}
+
+  UFP4_DEVICE static void fold(unsigned bits, std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) {
+    if constexpr (integers)
+      fold_int4(codes, scale, pairs);
+    else
+      fold_fp4(bits, codes, scale, pairs);
+  }
+  template <unsigned count>
+  UFP4_DEVICE void take_scales(const f16_piece<count>& from, unsigned which, f16_scale (&to)[count]) {
+    UFP4_UNROLL
+    for (unsigned i = 0; i < count; ++i) {
+      to[i] = f16_scale::of<integers>(from.scales[i], which);
+      if (which == 0) unfit |= unfit_e4m3(from.scales[i]);
+    }
+  }
+
+  UFP4_DEVICE void multiply(const buffer& from) {
+    UFP4_UNROLL
+    for (unsigned block = 0; block < 2; ++block) {
+      f16_scale of[2 * Shape::tiles], by[Shape::groups];
+      take_scales(from.weights, block, of);
+      take_scales(from.narrow, block, by);
+      UFP4_UNROLL
+      for (unsigned w = 2 * block; w < 2 * block + 2; ++w) multiply(from, w, of, by);
+    }
+  }
+  /// Word w of every row: eight k of each lane.
+  UFP4_DEVICE void multiply(const buffer& from, unsigned w, const f16_scale (&of)[2 * Shape::tiles],
+                            const f16_scale (&by)[Shape::groups]) {
+    std::uint32_t b[Shape::groups][4];
+    UFP4_UNROLL
+    for (unsigned n = 0; n < Shape::groups; ++n) fold(narrow_bits, from.narrow.codes[n].word[w], by[n], b[n]);
+    UFP4_UNROLL
+    for (unsigned m = 0; m < Shape::tiles; ++m) {
+      std::uint32_t upper[4], lower[4];
+      fold(weight_bits, from.weights.codes[2 * m].word[w], of[2 * m], upper);
+      fold(weight_bits, from.weights.codes[2 * m + 1].word[w], of[2 * m + 1], lower);
+      UFP4_UNROLL
+      for (unsigned n = 0; n < Shape::groups; ++n) {
+        mma::mma_f16(sums.acc[m][n], {upper[0], lower[0], upper[1], lower[1]}, {b[n][0], b[n][1]});
+        mma::mma_f16(sums.acc[m][n], {upper[2], lower[2], upper[3], lower[3]}, {b[n][2], b[n][3]});
+      }
+    }
+  }
+
+  UFP4_DEVICE void run(std::size_t padded) {
+    const unsigned first_k = thread_index().x / 32 * 128 + 32 * warp::word_of_lane();
+    stream_slabs<buffer>(
+        padded,
+        [&](buffer& to, unsigned slab) {
+          const std::size_t behind = (std::size_t{slab} + 1) * 1024;
+          if (behind > padded) to = {};
+          if (behind > padded && behind - 1024 + first_k >= padded) return;
+          weights.load(to.weights, slab);
+          narrow.load(to.narrow, slab);
+        },
+        [&](const buffer& from) { multiply(from); });
+  }
+};
+
+template <unsigned tiles, unsigned groups, bool integers>
+UFP4_KERNEL(256, 2)
+gemv_f16(UFP4_PARAMETER f16_stream_job job) {
+  using shape = stream_shape<tiles, groups>;
+  const std::size_t first_row = std::size_t{block_index().x} * shape::rows;
+  f16_streamer<shape, integers> streamer(job, first_row);
+  streamer.run(job.padded);
+  store_stream(job, first_row, streamer.sums, (streamer.unfit & 0x8080u) != 0, job.factor);
+}
+
+/// How the kernel decodes a grid.
+struct f16_decoding {
+  bool fits = false, integers = false;
+  unsigned bits = 1;  ///< mantissa bits of fp4
+  float factor = 1;   ///< value * scale / factor is what is multiplied
+};
+template <element_format Element>
+bool has_values_of(const grid4& grid) {
+  constexpr grid4 of = grid_of<Element>();
+  for (unsigned c = 0; c < 16; ++c)
+    if (grid.value[c] != of.value[c]) return false;
+  return true;
+}
+inline f16_decoding f16_decoding_of(const gemm_side& side) {
+  if (!side.is_quantized || side.scale != scale_kind::e4m3) return {};
+  if (has_values_of<int4>(side.grid)) return {.fits = true, .integers = true};
+  if (has_values_of<fp4<E3M0>>(side.grid)) return {.fits = true, .bits = 0, .factor = 0x1p5f};
+  if (has_values_of<fp4<E2M1>>(side.grid)) return {.fits = true, .bits = 1, .factor = 0x1p7f};
+  if (has_values_of<fp4<E1M2>>(side.grid)) return {.fits = true, .bits = 2, .factor = 0x1p7f};
+  return {};
+}
+
+/// Rows of codes begin at multiples of 16 bytes.
+inline bool gemv_f16_takes(const gemm_job& job, const device_facts& facts) {
+  const auto is_aligned_side = [](const gemm_side& s) { return is_aligned(s.codes, 16) && is_aligned(s.scales, 2); };
+  const f16_decoding left = f16_decoding_of(job.left), right = f16_decoding_of(job.right);
+  return facts.has(80) && facts.wave == 32 && narrow_rows(job) <= 16 && job.mode != accumulate::exact_blocks &&
+         job.block == 16 && job.padded() % 32 == 0 && left.fits && right.fits && left.integers == right.integers &&
+         is_aligned_side(job.left) && is_aligned_side(job.right);
+}
+
+template <bool integers>
+error queue_gemv_f16(const gemm_job& job, const f16_stream_job& stream, const device_facts& facts, gpu::stream where) {
+  const auto queue = [&]<unsigned tiles, unsigned groups>(stream_shape<tiles, groups> shape) {
+    return launch_stream<decltype(shape)>(&gemv_f16<tiles, groups, integers>, stream, where);
+  };
+  if (streams_two_tiles(job, facts))
+    return narrow_rows(job) > 8 ? queue(stream_shape<2, 2>{}) : queue(stream_shape<2, 1>{});
+  return narrow_rows(job) > 8 ? queue(stream_shape<1, 2>{}) : queue(stream_shape<1, 1>{});
+}
+inline error run_gemv_f16(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
+  const bool swapped = weights_are_left(job);
+  const f16_decoding weights = f16_decoding_of(swapped ? job.left : job.right);
+  const f16_decoding narrow = f16_decoding_of(swapped ? job.right : job.left);
+  const f16_stream_job stream{stream_job_of(job), weights.bits, narrow.bits, weights.factor * narrow.factor};
+  return weights.integers ? queue_gemv_f16<true>(job, stream, facts, where)
+                          : queue_gemv_f16<false>(job, stream, facts, where);
+}
+
+inline constexpr gemm_kernel gemv_f16_sm80 = {.name = "gemv_f16_sm80",
+                                              .instruction = "mma.sync.m16n8k16.f16",
+                                              .tile_rows = 16,
+                                              .tile_cols = 32,
+                                              .takes = &gemv_f16_takes,
+                                              .run = &run_gemv_f16};
+
+}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
