@@ -25,7 +25,8 @@ inline void check_places(const char* operation, const char* name, std::size_t ro
 /// Queues a kernel whose blocks stride over the tiles: no more blocks than the multiprocessors hold at a time, so that
 /// the cost per thread is paid once. At least one block, which writes the tensor scale if there is no tile.
 template <class Job>
-error launch_tiles(void (*kernel)(Job), std::size_t tiles, std::size_t shared_bytes, stream where, const Job& job) {
+error launch_tiles(const listed_kernel<Job>& kernel, std::size_t tiles, std::size_t shared_bytes, stream where,
+                   const Job& job) {
   device_facts device;
   if (const error e = facts(device); e != success) return e;
   const std::size_t most = 4 * static_cast<std::size_t>(device.processors), blocks = tiles < most ? tiles : most;
@@ -57,8 +58,8 @@ error queue_amax_of_columns(const source& x, const kernels::amax_side& side, str
       tiles_of<Tile>(x, sixteens_of(x.cols, thread::run_of_thread), sixteens_of(x.rows, run_of(side.transform))),
       {},
       side};
-  return launch_tiles(&kernels::amax_tiles<false, tile_rows>, job.from.tiles, Tile::bytes + warp::sign_table::bytes,
-                      where, job);
+  return launch_tiles(listed<&kernels::amax_tiles<false, tile_rows>>, job.from.tiles,
+                      Tile::bytes + warp::sign_table::bytes, where, job);
 }
 
 /// *bits = max(*bits, the bits of the largest finite magnitude of job.x after its transform, padding included); *also,
@@ -74,7 +75,7 @@ inline error queue_amax(const quantize_job& job, std::uint32_t* bits, stream whe
   }
   kernels::amax_job a{thread::reader_of(x), side, also, 0, sixteens_of(x.cols, run_of(job.transform))};
   a.tiles = static_cast<unsigned>((x.rows * a.across + kernels::amax_threads - 1) / kernels::amax_threads);
-  return launch_tiles(&kernels::amax_rows, a.tiles, warp::sign_table::bytes, where, a);
+  return launch_tiles(listed<&kernels::amax_rows>, a.tiles, warp::sign_table::bytes, where, a);
 }
 
 /// Queues the scalar codec, for any coder.
@@ -97,7 +98,7 @@ error queue_blocks(const quantize_task& task, const Coder& coder, stream where) 
   if (bytes > device.shared_bytes)  // a strip of 16384 elements takes 80 KiB
     return failed(not_supported, "quantize_blocks",
                   "the rows of a block times a run need more shared memory than a block of this device has");
-  return launch(&kernels::quantize_blocks<Coder>, {static_cast<unsigned>(groups * t.across), 1, 1},
+  return launch(listed<&kernels::quantize_blocks<Coder>>, {static_cast<unsigned>(groups * t.across), 1, 1},
                 {kernels::block_threads}, bytes, where, kernels::blocks_job<Coder>{task, coder, t});
 }
 
@@ -161,8 +162,8 @@ error queue_columns(const kernels::lanes_side& side, stream where) {
       tiles_of<Tile>(transposed(x), sixteens_of(side.rows, thread::run_of_thread), side.rows == 0 ? 0 : side.across),
       {},
       side};
-  return launch_tiles(&kernels::quantize_tiles<path, false, tile_rows>, job.from.tiles, Tile::bytes + table_bytes<path>,
-                      where, job);
+  return launch_tiles(listed<&kernels::quantize_tiles<path, false, tile_rows>>, job.from.tiles,
+                      Tile::bytes + table_bytes<path>, where, job);
 }
 
 /// Queues the quantization of any other matrix.
@@ -170,7 +171,7 @@ template <lanes_path path>
 error queue_rows(kernels::lanes_side side, stream where) {
   const std::size_t rows = side.squares ? (std::size_t{side.rows} + 15) / 16 * 16 : side.rows;
   side.tiles = static_cast<unsigned>((rows * side.across + kernels::lanes_threads - 1) / kernels::lanes_threads);
-  return launch_tiles(&kernels::quantize_lanes<path>, side.tiles, table_bytes<path>, where, side);
+  return launch_tiles(listed<&kernels::quantize_lanes<path>>, side.tiles, table_bytes<path>, where, side);
 }
 
 inline error queue_lanes(const quantize_task& task, stream where) {
@@ -223,7 +224,7 @@ inline bool takes_both(const quantize_task& a, const quantize_task& b) {
 
 template <lanes_path path>
 error queue_both_by(const kernels::tiles_job& job, stream where) {
-  return launch_tiles(&kernels::quantize_tiles<path, true, tile_of_both::rows>, job.from.tiles,
+  return launch_tiles(listed<&kernels::quantize_tiles<path, true, tile_of_both::rows>>, job.from.tiles,
                       tile_of_both::bytes + 2 * table_bytes<path>, where, job);
 }
 
@@ -250,7 +251,7 @@ inline error queue_amax_both(const quantize_job& a, std::uint32_t* bits_a, const
                                                            sixteens_of(b.x.cols, run_of(b.transform))),
                                     {a.transform, bits_a},
                                     {b.transform, bits_b}};
-  return launch_tiles(&kernels::amax_tiles<true, tile_of_both::rows>, job.from.tiles,
+  return launch_tiles(listed<&kernels::amax_tiles<true, tile_of_both::rows>>, job.from.tiles,
                       tile_of_both::bytes + 2 * warp::sign_table::bytes, where, job);
 }
 
