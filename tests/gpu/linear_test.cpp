@@ -225,11 +225,11 @@ TEST_CASE("the explanation of a layer names the kernels that quantize and the ke
   const auto dense = gpu::explain_linear_backward_input({}, now, dy, one.there(), dx.out_there());
   CHECK(std::string(dense.operation) == "linear_backward_input");
   CHECK(std::string(dense.left) == "quantize_lanes");
-  CHECK(std::string(dense.right) == "quantize_lanes_transposed");
+  CHECK(std::string(dense.right) == "quantize_tiles");
   const gpu::saved_activation not_yet;
   const auto saved = gpu::explain_linear_backward_weight({}, now, dy, not_yet, dw.out_there(), m.offsets);
   CHECK(
-      saved.text().starts_with("linear_backward_weight_grouped: left quantize_lanes_transposed, right not quantized "
+      saved.text().starts_with("linear_backward_weight_grouped: left quantize_tiles, right not quantized "
                                "here\nlinear_backward_weight"));
   CHECK(saved.products.size() == 4);
   const auto plain = gpu::explain_linear_backward_weight({}, recipe::bf16_recipe(1).at(0, 0), dy, m.x.there(),

@@ -120,7 +120,7 @@ TEST_CASE("explain names the kernel, and the reason why a faster one is not used
         "quantize: quantize_blocks; a compat preset has a coder of its own, which uses one thread for each block");
   const std::vector<float> x(64);
   CHECK(gpu::explain<nvfp4>({}, transpose(matrix_view<const float>{x.data(), 4, 16})).text() ==
-        "quantize: quantize_lanes_transposed");
+        "quantize: quantize_tiles");
 }
 
 TEST_CASE("workspace is needed if the tensor amax must be computed", "[gpu]") {

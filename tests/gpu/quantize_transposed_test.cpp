@@ -122,7 +122,7 @@ TEST_CASE("codes and scales need no alignment", "[gpu]") {
 }
 
 TEST_CASE("quantize_both in one pass gives the bytes of the two calls", "[gpu]") {
-  const std::string one_pass = "quantize_both: quantize_lanes_both";
+  const std::string one_pass = "quantize_both: quantize_tiles";
   for (const std::size_t rows : {1u, 64u, 100u})
     for (const std::size_t cols : {1u, 48u, 150u}) {
       support::hostile source(support::seed(rows * cols));

@@ -30,11 +30,13 @@
 // for ldmatrix or cp.async. A launch beyond the limits of the simulated device is an error, as on a device.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <set>
@@ -46,6 +48,7 @@
 #include "gpu/simt_fiber.hpp"
 
 #define UFP4_DEVICE inline
+#define UFP4_HAS_ADD_DOWN
 #define UFP4_KERNEL(...) inline void
 #define UFP4_UNROLL
 
@@ -452,6 +455,16 @@ T shuffle_xor(T v, unsigned mask) {
   if (mask >= simt::the_machine.wave) simt::reject("shuffles with a mask that leads out of the wave");
   return shuffle(v, lane() ^ mask);
 }
+
+/// The largest float that is not above x.
+inline float rounded_down(double x) {
+  const float nearest = static_cast<float>(x);
+  return static_cast<double>(nearest) > x ? std::nextafterf(nearest, -std::numeric_limits<float>::infinity()) : nearest;
+}
+/// Exact in double before they round: sums of numbers up to 2^24 that differ by less than 2^29, or by so much that only
+/// the sign of the smaller one counts.
+inline float device_add_down(float x, float y) { return rounded_down(double{x} + double{y}); }
+inline float device_fma_down(float a, float b, float c) { return rounded_down(double{a} * double{b} + double{c}); }
 
 inline void atomic_max(std::uint32_t* p, std::uint32_t v) {
   std::uint32_t is = __atomic_load_n(p, __ATOMIC_RELAXED);

@@ -20,6 +20,7 @@
 #define UFP4_HAS_ADD_DOWN
 #if __CUDA_ARCH__ >= 800
 #define UFP4_HAS_BF16_PAIRS
+#define UFP4_HAS_MAGNITUDES
 #endif
 #if __CUDA_ARCH__ >= 530
 #define UFP4_HAS_F16_PAIRS
@@ -53,6 +54,11 @@ UFP4_DEVICE float device_product(float a, float b) {
   asm("mul.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
   return r;
 }
+UFP4_DEVICE std::uint64_t device_wide_product(std::uint32_t a, std::uint32_t b) {
+  std::uint64_t r;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(r) : "r"(a), "r"(b));
+  return r;
+}
 UFP4_DEVICE float device_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 UFP4_DEVICE void device_apart(float*, unsigned) {}
 
@@ -66,6 +72,15 @@ UFP4_DEVICE float device_add_down(float x, float y) {
   asm("add.rm.f32 %0, %1, %2;" : "=f"(sum) : "f"(x), "f"(y));
   return sum;
 }
+UFP4_DEVICE float device_fma_down(float a, float b, float c) { return __fmaf_rd(a, b, c); }
+#endif
+#if defined(UFP4_HAS_MAGNITUDES)
+UFP4_DEVICE float device_max_magnitude(float a, float b) {
+  float most;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(fabsf(a)), "f"(fabsf(b)));
+  return most;
+}
+UFP4_DEVICE float device_min_magnitude(float x, float most) { return fminf(fabsf(x), most); }
 #endif
 #if defined(UFP4_HAS_BF16_PAIRS)
 UFP4_DEVICE std::uint32_t device_pair_bf16(float first, float second) {

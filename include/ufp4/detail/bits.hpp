@@ -113,6 +113,14 @@ UFP4_HD constexpr float product(float a, float b) {
   return rounded(a * b);
 }
 
+/// All 64 bits of a * b: where a compiler takes a product of 64-bit numbers instead, it adds zeros to its upper half.
+UFP4_HD constexpr std::uint64_t wide_product(std::uint32_t a, std::uint32_t b) {
+#if defined(UFP4_DEVICE_CODE)
+  if (!__builtin_is_constant_evaluated()) return gpu::device_wide_product(a, b);
+#endif
+  return std::uint64_t{a} * b;
+}
+
 /// One rounding of a * b + c.
 UFP4_HD inline float fma(float a, float b, float c) {
 #if defined(UFP4_DEVICE_CODE)

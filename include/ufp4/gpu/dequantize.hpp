@@ -29,7 +29,7 @@ UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
     if (thread_index().x == c) table[c] = job.format.grid.value[c];
   sync_block();
   const std::size_t at = std::size_t{block_index().x} * dequantize_threads + thread_index().x;
-  const thread::grid_place place = thread::split(at, job.across);
+  const thread::grid_place place = thread::split(at, static_cast<std::uint32_t>(job.across));
   const std::size_t row = place.row, k = place.sixteen * thread::run_of_thread;
   if (row >= job.out.rows) return;
   const std::size_t left = job.padded_cols - k;

@@ -25,6 +25,7 @@ template <quantizer_target F, matrix_scalar T, class O>
 void check_quantize(const char* operation, const matrix_view<T>& x, const quantized_view<format_of<F>>& out,
                     const O& all) {
   ufp4::detail::check_quantize<F>(operation, x, all.host, false, all.has_amax_at);
+  check_places(operation, "x", x.rows(), x.cols());
   expects(!all.has_amax_at || format_of<F>::two_level, operation,
           ": tensor_amax_at has no effect: the format has no tensor scale");
   expects(!all.has_amax_at || all.amax_at != nullptr, operation, ": tensor_amax_at is null");
@@ -103,6 +104,14 @@ error queue_tensor_amax(const quantize_task& task, const O& all, std::uint32_t* 
   if (!needs_amax<F>(all)) return success;
   const error e = set_zero(amax_bits, sizeof *amax_bits, where);
   return e == success ? queue_amax(task.job, amax_bits, where) : e;
+}
+
+/// The amax of both outputs in one pass over x, where one kernel quantizes them and both are to be computed.
+inline error queue_both_amax(const quantize_task& down, std::uint32_t* row_amax, const quantize_task& across,
+                             std::uint32_t* col_amax, stream where) {
+  error e = set_zero(row_amax, sizeof *row_amax, where);
+  if (e == success) e = set_zero(col_amax, sizeof *col_amax, where);
+  return e == success ? queue_amax_both(down.job, row_amax, across.job, col_amax, where) : e;
 }
 
 /// Queues a whole quantization.
@@ -199,11 +208,16 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
     auto* col_amax = reinterpret_cast<std::uint32_t*>(ctx.workspace.data() + (bytes == 0 ? 0 : row_bytes));
     const auto down = detail::task_of<Rows>(x, rows, for_rows.options, row_amax);
     const auto across = detail::task_of<Cols>(transpose(x), cols, for_cols.options, col_amax);
-    error e = detail::queue_tensor_amax<Rows>(down, for_rows.options, row_amax, ctx.where);
-    if (e == success) e = detail::queue_tensor_amax<Cols>(across, for_cols.options, col_amax, ctx.where);
+    const bool once = detail::reads_once<Rows, Cols, R, C>(down, across);
+    error e = success;
+    if (once && detail::needs_amax<Rows>(for_rows.options) && detail::needs_amax<Cols>(for_cols.options)) {
+      e = detail::queue_both_amax(down, row_amax, across, col_amax, ctx.where);
+    } else {
+      e = detail::queue_tensor_amax<Rows>(down, for_rows.options, row_amax, ctx.where);
+      if (e == success) e = detail::queue_tensor_amax<Cols>(across, for_cols.options, col_amax, ctx.where);
+    }
     if (e != success) return detail::status_of(operation, e);
-    if (detail::reads_once<Rows, Cols, R, C>(down, across))
-      return detail::status_of(operation, detail::queue_both(down, across, ctx.where));
+    if (once) return detail::status_of(operation, detail::queue_both(down, across, ctx.where));
     e = detail::queue_codes<Rows>(down, for_rows.options, ctx.where);
     return detail::status_of(operation,
                              e == success ? detail::queue_codes<Cols>(across, for_cols.options, ctx.where) : e);
@@ -225,7 +239,7 @@ quantize_explanation explain_both(const context&, const matrix_view<T>& x, const
                                   const policy_set<C>& for_cols = {}) {
   const auto down = detail::task_of<Rows>(x, quantized_view<format_of<Rows>>{}, for_rows.options, nullptr);
   const auto across = detail::task_of<Cols>(transpose(x), quantized_view<format_of<Cols>>{}, for_cols.options, nullptr);
-  if (detail::reads_once<Rows, Cols, R, C>(down, across)) return {"quantize_both", "quantize_lanes_both", {}};
+  if (detail::reads_once<Rows, Cols, R, C>(down, across)) return {"quantize_both", "quantize_tiles", {}};
   return {"quantize_both", detail::kernel_name<Rows>(down, for_rows.options),
           detail::concat("x is read twice, by ", detail::kernel_name<Cols>(across, for_cols.options),
                          " for its transpose")};
@@ -237,6 +251,7 @@ template <matrix_scalar T>
 status amax(const context& ctx, const matrix_view<T>& x, float* out, const transform_spec& t = {}) {
   return detail::checked([&]() -> status {
     detail::check_data("amax", "x", x);
+    detail::check_places("amax", "x", x.rows(), x.cols());
     detail::check_signs("amax", t);
     detail::expects(out != nullptr, "amax: out is null");
     detail::quantize_job job;

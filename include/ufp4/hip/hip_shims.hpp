@@ -26,6 +26,7 @@ UFP4_DEVICE float device_rounded(float x) {
   return x;
 }
 UFP4_DEVICE float device_product(float a, float b) { return device_rounded(a * b); }
+UFP4_DEVICE std::uint64_t device_wide_product(std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} * b; }
 UFP4_DEVICE float device_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 /// Without it clang 15 takes hours to vectorise the unrolled butterflies of sixteen values (gfx90a). Does nothing for
 /// loops that are not unrolled: their values are in memory.

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <ufp4/detail/compiler.hpp>
+#include <ufp4/detail/bits.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -18,16 +18,25 @@ struct philox_counter {
 
 namespace ufp4::inline UFP4_CODE {
 
+inline constexpr int philox_rounds = 10;                    ///< of philox4x32
+inline constexpr std::uint32_t philox_step0 = 0x9E3779B9u;  ///< of k0 between rounds, a Weyl sequence: the golden ratio
+inline constexpr std::uint32_t philox_step1 = 0xBB67AE85u;  ///< of k1: sqrt(3) - 1
+
+/// One round.
+UFP4_HD constexpr philox_counter philox_round(const philox_counter& c, std::uint32_t k0, std::uint32_t k1) {
+  const std::uint64_t p0 = detail::wide_product(0xD2511F53u, c.word[0]);
+  const std::uint64_t p1 = detail::wide_product(0xCD9E8D57u, c.word[2]);
+  return {{static_cast<std::uint32_t>(p1 >> 32) ^ c.word[1] ^ k0, static_cast<std::uint32_t>(p1),
+           static_cast<std::uint32_t>(p0 >> 32) ^ c.word[3] ^ k1, static_cast<std::uint32_t>(p0)}};
+}
+
 /// 128 random bits from ten rounds on (counter, key). The low word of the key is k0 of the paper.
 UFP4_HD constexpr philox_counter philox4x32(philox_counter c, std::uint64_t key) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c.word[0];
-    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * c.word[2];
-    c = {{static_cast<std::uint32_t>(p1 >> 32) ^ c.word[1] ^ k0, static_cast<std::uint32_t>(p1),
-          static_cast<std::uint32_t>(p0 >> 32) ^ c.word[3] ^ k1, static_cast<std::uint32_t>(p0)}};
-    k0 += 0x9E3779B9u;  // Weyl sequence: the golden ratio
-    k1 += 0xBB67AE85u;  // sqrt(3) - 1
+  for (int round = 0; round < philox_rounds; ++round) {
+    c = philox_round(c, k0, k1);
+    k0 += philox_step0;
+    k1 += philox_step1;
   }
   return c;
 }

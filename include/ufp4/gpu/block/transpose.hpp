@@ -1,8 +1,9 @@
-// ufp4 - transposed_tile: a tile of a matrix with contiguous columns, transposed in shared memory.
+// ufp4 - transposed_tile: a tile of a matrix, written to shared memory by rows and read by columns.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tile is read by columns, in the order of device memory, and taken from shared memory sixteen elements of a row at
-// a time. Every group of sixteen columns is shifted against the previous one, so that lanes access different banks.
+// Device memory is read along rows, sixteen elements in a thread. Then each thread takes sixteen elements of a column,
+// and consecutive threads take those of one column, so that what they store is contiguous in the transpose as well.
+// Stores move 16 bytes. Neither they nor the loads of the 64 x 64 tile have bank conflicts.
 #pragma once
 
 #include <ufp4/gpu/thread/elements.hpp>
@@ -11,35 +12,44 @@ namespace ufp4::gpu::block::inline UFP4_GPU {
 
 using thread::run_of_thread;
 
-/// 256 groups of sixteen elements, one for each thread; `sixteens` groups of each row, a power of two up to 16.
+/// 256 groups of sixteen elements, one for each thread: 64 x 64, or 256 x 16 for runs of up to 256 along columns.
+template <unsigned tile_rows>
 struct transposed_tile {
-  static constexpr unsigned threads = 256, banks = 32;  ///< of a thread block; of shared memory
-  unsigned sixteens = 4;                                ///< columns of the tile divided by 16
-  unsigned shift = 8;  ///< banks / sixteens if lanes are counted along rows first; rows if along columns
+  static_assert(tile_rows == 64 || tile_rows == 256);
+  static constexpr unsigned threads = 256;                          ///< of a thread block
+  static constexpr unsigned rows = tile_rows;                       ///< of the tile
+  static constexpr unsigned cols = threads * run_of_thread / rows;  ///< of the tile
+  static constexpr unsigned sixteens = cols / run_of_thread;        ///< groups of sixteen in a row
+  static constexpr unsigned sixteens_down = rows / run_of_thread;   ///< groups of sixteen in a column
+  static constexpr unsigned shift = 8;                              ///< floats between four groups along columns
+  static constexpr std::size_t bytes = sizeof(float) * (threads * run_of_thread + 4 * shift);  ///< of shared memory
 
-  UFP4_HD unsigned rows() const { return threads / sixteens; }        ///< of the tile
-  UFP4_HD unsigned cols() const { return sixteens * run_of_thread; }  ///< of the tile
-  /// Index of element (r, k) in shared memory.
-  UFP4_HD unsigned at(unsigned r, unsigned k) const { return k * rows() + k / run_of_thread * shift + r; }
-  /// Of shared memory.
-  UFP4_HD std::size_t bytes() const { return sizeof(float) * (threads * run_of_thread + sixteens * shift); }
-};
-
-/// Reads the tile of x at (row, col); zeros outside the matrix. Every thread must call it, and a barrier must follow.
-UFP4_DEVICE void stage(const ufp4::detail::source& x, const transposed_tile& t, std::size_t row, std::size_t col,
-                       float* shared) {
-  const unsigned rows = t.rows();
-  for (unsigned i = 0; i < run_of_thread; ++i) {
-    const unsigned e = i * transposed_tile::threads + thread_index().x, r = e % rows, k = e / rows;
-    shared[t.at(r, k)] = row + r < x.rows && col + k < x.cols ? thread::load(x, row + r, col + k) : 0.0f;
+  /// The two bits that are exchanged in the place of four elements of row r, group s.
+  UFP4_HD static constexpr unsigned exchanged(unsigned r, unsigned s) {
+    return cols == 64 ? (s >> 1 & 1u) | (r & 1u) << 1 : r >> 1 & 3u;
   }
-}
+  /// Index of element (r, 16 s + k) in shared memory. The 8 or 32 floats that a row of groups is moved by are other
+  /// banks for the lanes of a wave that read one column.
+  UFP4_HD static constexpr unsigned at(unsigned r, unsigned s, unsigned k) {
+    return r * cols + r / (rows / 4) * shift + 16 * s + (((k >> 2) ^ exchanged(r, s)) << 2 | (k & 3u));
+  }
 
-/// Sixteen elements of row r of the tile.
-UFP4_DEVICE void take_sixteen(const transposed_tile& t, const float* shared, unsigned r, unsigned sixteen,
-                              float (&v)[run_of_thread]) {
-  UFP4_UNROLL
-  for (unsigned j = 0; j < run_of_thread; ++j) v[j] = shared[t.at(r, sixteen * run_of_thread + j)];
-}
+  /// Stores sixteen elements of row r, group s. A barrier must follow before they are taken.
+  UFP4_DEVICE static void put_sixteen(float* shared, unsigned r, unsigned s, const float (&v)[run_of_thread]) {
+    UFP4_UNROLL
+    for (unsigned q = 0; q < 4; ++q) {
+      thread::words4 four;
+      UFP4_UNROLL
+      for (unsigned j = 0; j < 4; ++j) four.word[j] = ufp4::detail::to_bits(v[4 * q + j]);
+      *reinterpret_cast<thread::words4*>(shared + at(r, s, 4 * q)) = four;
+    }
+  }
+
+  /// Elements 16 g .. 16 g + 15 of column k. A barrier must follow before the next tile is put.
+  UFP4_DEVICE static void take_sixteen(const float* shared, unsigned k, unsigned g, float (&v)[run_of_thread]) {
+    UFP4_UNROLL
+    for (unsigned j = 0; j < run_of_thread; ++j) v[j] = shared[at(16 * g + j, k / 16, k % 16)];
+  }
+};
 
 }  // namespace ufp4::gpu::block::inline UFP4_GPU

@@ -51,7 +51,7 @@ UFP4_DEVICE float scale_of_eight(const decode_bf16_job& job, std::size_t at) {
   const std::size_t block = at >> (job.block_shift - 3);  // rows hold whole blocks
   if (job.side.block_rows == 1) return thread::scale_at(job.side.scale, job.side.scales, block);
   const std::size_t across = job.side.padded_cols >> job.block_shift;
-  const thread::grid_place place = thread::split(block, across);
+  const thread::grid_place place = thread::split(block, static_cast<std::uint32_t>(across));
   return thread::scale_at(job.side.scale, job.side.scales, place.row / job.side.block_rows * across + place.sixteen);
 }
 
@@ -85,9 +85,9 @@ UFP4_DEVICE thread::words4 eight_products(const decode_bf16_job& job, float scal
 
 /// Eight elements of an operand that is not quantized.
 UFP4_DEVICE thread::words4 round_eight(const decode_bf16_job& job, std::size_t at) {
-  const thread::grid_place place = thread::split(at, job.row_eights());
+  const thread::grid_place place = thread::split(at, static_cast<std::uint32_t>(job.row_eights()));
   return eight_products(job, 1.0f, [&](unsigned n) {
-    const std::size_t col = place.sixteen * 8 + n;
+    const std::size_t col = std::size_t{place.sixteen} * 8 + n;
     return col < job.side.plain.cols ? thread::load(job.side.plain, place.row, col) : 0.0f;
   });
 }

@@ -93,7 +93,10 @@ quantize_blocks(const blocks_job<Coder> job) {
   code_tile(task, coder, t, row, col, tile, codes, seen);
   sync_block();
   store_tile(task, t, row, col, codes);
-  if (task.report != nullptr) warp::add_report(task.report, seen);
+  if (task.report != nullptr)
+    warp::add_report(task.report,
+                     {static_cast<std::uint32_t>(seen.nonfinite_blocks), static_cast<std::uint32_t>(seen.saturated),
+                      static_cast<std::uint32_t>(seen.underflowed_scales)});
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -5,43 +5,77 @@
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/amax_kernels.hpp>
 #include <ufp4/gpu/kernels/quantize_blocks.hpp>
-#include <ufp4/gpu/kernels/quantize_lanes.hpp>
+#include <ufp4/gpu/kernels/quantize_tiles.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 /// Are columns contiguous, so that a tile is better read by columns and transposed in shared memory?
 inline bool reads_columns(const source& x) { return x.row_stride == 1 && x.col_stride != 1 && x.rows > 1; }
 
-/// Queues a kernel whose blocks stride over the tiles: at most four times the four blocks of 256 threads that a
-/// multiprocessor holds, so that the cost per thread is paid rarely and the last round is a small part. At least one
-/// block, which writes the tensor scale if there is no tile.
-template <class Job>
-error launch_tiles(const listed_kernel<Job>& kernel, std::size_t tiles, unsigned threads, std::size_t shared_bytes,
-                   stream where, const Job& job) {
-  device_facts device;
-  if (const error e = facts(device); e != success) return e;
-  const std::size_t most = 16 * static_cast<std::size_t>(device.processors), blocks = tiles < most ? tiles : most;
-  return launch(kernel, {static_cast<unsigned>(blocks == 0 ? 1 : blocks)}, {threads}, shared_bytes, where, job);
+/// The transpose of x, as a view.
+inline source transposed(const source& x) { return {x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride}; }
+
+/// Kernels count rows, groups of columns and tiles of 4096 elements in 32 bits.
+inline void check_places(const char* operation, const char* name, std::size_t rows, std::size_t cols) {
+  constexpr std::size_t most = 0xFFFFF000u, elements = std::size_t{1} << 42;
+  expects(rows <= most && cols <= most && (rows == 0 || cols <= elements / rows), operation, ": ", name, " is ", rows,
+          " x ", cols, "; on a GPU a matrix has at most 2^32 - 4096 rows and columns, and 2^42 elements");
 }
 
-/// *bits = max(*bits, the bits of the largest finite magnitude of job.x after its transform, padding included).
-inline error queue_amax(const quantize_job& job, std::uint32_t* bits, stream where) {
-  kernels::amax_job a{job.x, job.transform, 0, bits, {}};
-  const bool transposed = reads_columns(a.x);
-  if (transposed && a.transform.n == 1)  // the order does not matter
-    a.x = {a.x.data, a.x.kind, a.x.cols, a.x.rows, a.x.col_stride, a.x.row_stride};
-  const std::size_t run = a.transform.n < 16 ? 16 : a.transform.n;
-  a.across = (a.x.cols + run - 1) / run * (run / 16);
-  if (a.x.rows == 0 || a.across == 0) return success;
-  if (!transposed || a.transform.n == 1) {
-    const std::size_t tiles = (a.x.rows * a.across + kernels::amax_threads - 1) / kernels::amax_threads;
-    return launch_tiles(listed<&kernels::amax_rows>, tiles, kernels::amax_threads, 0, where, a);
+/// Queues a kernel whose blocks stride over the tiles: no more blocks than the multiprocessors hold at a time, so that
+/// the cost per thread is paid once. At least one block, which writes the tensor scale if there is no tile.
+template <class Job>
+error launch_tiles(const listed_kernel<Job>& kernel, std::size_t tiles, std::size_t shared_bytes, stream where,
+                   const Job& job) {
+  device_facts device;
+  if (const error e = facts(device); e != success) return e;
+  const std::size_t most = 4 * static_cast<std::size_t>(device.processors), blocks = tiles < most ? tiles : most;
+  return launch(kernel, {static_cast<unsigned>(blocks == 0 ? 1 : blocks)}, {kernels::lanes_threads}, shared_bytes,
+                where, job);
+}
+
+/// Groups of sixteen of a row that has so many columns and consists of whole runs.
+inline std::uint32_t sixteens_of(std::size_t cols, std::size_t run) {
+  return static_cast<std::uint32_t>((cols + run - 1) / run * (run / thread::run_of_thread));
+}
+
+/// The tiles of a matrix with contiguous rows that cover so many groups of sixteen in a row and in a column.
+template <class Tile>
+kernels::tiled_source tiles_of(const source& x, std::size_t across, std::size_t down) {
+  const std::size_t wide = (across + Tile::sixteens - 1) / Tile::sixteens;
+  const std::size_t high = (down + Tile::sixteens_down - 1) / Tile::sixteens_down;
+  return {thread::reader_of(x), static_cast<unsigned>(wide * high), static_cast<std::uint32_t>(wide == 0 ? 1 : wide)};
+}
+
+/// The run of a transform in whole groups of sixteen.
+inline std::size_t run_of(const transform_spec& t) { return t.n < thread::run_of_thread ? thread::run_of_thread : t.n; }
+
+/// *bits = max(*bits, the amax) of the transpose of x, whose rows are contiguous, after a transform.
+template <unsigned tile_rows>
+error queue_amax_of_columns(const source& x, const kernels::amax_side& side, stream where) {
+  using Tile = block::transposed_tile<tile_rows>;
+  const kernels::amax_tiles_job job{
+      tiles_of<Tile>(x, sixteens_of(x.cols, thread::run_of_thread), sixteens_of(x.rows, run_of(side.transform))),
+      {},
+      side};
+  return launch_tiles(listed<&kernels::amax_tiles<false, tile_rows>>, job.from.tiles,
+                      Tile::bytes + warp::sign_table::bytes, where, job);
+}
+
+/// *bits = max(*bits, the bits of the largest finite magnitude of job.x after its transform, padding included); *also,
+/// if it is not null, in the same way.
+inline error queue_amax(const quantize_job& job, std::uint32_t* bits, stream where, std::uint32_t* also = nullptr) {
+  source x = job.x;
+  const kernels::amax_side side{job.transform, bits};
+  if (x.rows == 0 || x.cols == 0) return success;
+  if (reads_columns(x)) {
+    x = transposed(x);  // without a transform the order does not matter
+    if (job.transform.n > 64) return queue_amax_of_columns<256>(x, side, where);
+    if (job.transform.n > 1) return queue_amax_of_columns<64>(x, side, where);
   }
-  a.tile.sixteens = run <= 64 ? 4 : static_cast<unsigned>(run / 16);
-  a.tile.shift = block::transposed_tile::banks / a.tile.sixteens;
-  const std::size_t tiles =
-      (a.x.rows + a.tile.rows() - 1) / a.tile.rows() * ((a.across + a.tile.sixteens - 1) / a.tile.sixteens);
-  return launch_tiles(listed<&kernels::amax_transposed>, tiles, kernels::amax_threads, a.tile.bytes(), where, a);
+  kernels::amax_job a{thread::reader_of(x), side, also, 0, sixteens_of(x.cols, run_of(job.transform))};
+  a.tiles = static_cast<unsigned>((x.rows * a.across + kernels::amax_threads - 1) / kernels::amax_threads);
+  return launch_tiles(listed<&kernels::amax_rows>, a.tiles, warp::sign_table::bytes, where, a);
 }
 
 /// Queues the scalar codec, for any coder.
@@ -81,38 +115,78 @@ inline bool takes_lanes(const quantize_task& task) {
          task.rule.what != scale_rule_spec::kind::four_over_six && !task.job.rounds_input_to_bf16;
 }
 
+using kernels::lanes_path, kernels::table_bytes;
+
+/// The path of the lanes kernels for a quantization.
+inline lanes_path path_of(const quantize_task& task) {
+  if (!thread::has_plan(thread::plan_of(task.job.format.grid), task.rounding)) return lanes_path::levels;
+  return task.job.format.two_level ? lanes_path::tensor_scaled : lanes_path::planned;
+}
+
+/// The factor of the transform if it may be joined to those of the blocks: a power of two, before a rounding by plan.
+inline float joined_factor_of(const quantize_task& task) {
+  const transform_spec& t = task.job.transform;
+  const bool power = t.n == 16 || t.n == 64 || t.n == 256;
+  return power && !t.rounds_to_bf16 && path_of(task) != lanes_path::levels ? hadamard_factor(t.n) : 1.0f;
+}
+
 inline kernels::lanes_side side_of(const quantize_task& task) {
   const block_shape& b = task.job.format.block;
+  const bool empty = task.job.padded_cols == 0;
   kernels::lanes_side side;
   side.task = task;
   side.plan = thread::plan_of(task.job.format.grid);
+  side.scale = thread::scale_plan_of(task.job.format, task.rule);
   side.squares = b.rows != 1;
-  side.rows = task.job.padded_cols == 0 ? 0 : task.job.x.rows;
-  side.across = task.job.padded_cols == 0 ? 1 : task.job.padded_cols / thread::run_of_thread;
-  side.scales_across = task.job.padded_cols / static_cast<std::size_t>(b.cols);
-  side.sixteens_of_block = lanes_of(static_cast<std::size_t>(b.cols));
-  side.lanes_of_block = side.squares ? 16 : side.sixteens_of_block;
+  side.rows = empty ? 0 : static_cast<std::uint32_t>(task.job.x.rows);
+  side.across = empty ? 1 : static_cast<std::uint32_t>(task.job.padded_cols / thread::run_of_thread);
+  side.scales_across = static_cast<std::uint32_t>(task.job.padded_cols / static_cast<std::size_t>(b.cols));
+  side.block_shift = log2_of(lanes_of(static_cast<std::size_t>(b.cols)));
+  side.lanes_of_block = side.squares ? 16 : 1u << side.block_shift;
   side.lanes_of_run = lanes_of(task.job.transform.n);
   side.codes_on_words = is_aligned(task.codes, 8);
+  side.reader = thread::reader_of(task.job.x);
+  side.rounding = thread::sixteen_rounding_of(task.rounding);
+  side.row_shift = side.squares ? 4 : 0;
+  side.first_index = task.job.first_row * task.job.whole_padded_cols + task.job.first_col;
+  side.joined = joined_factor_of(task);
   return side;
 }
 
+/// Queues the quantization of a matrix whose columns are contiguous.
+template <lanes_path path, unsigned tile_rows>
+error queue_columns(const kernels::lanes_side& side, stream where) {
+  using Tile = block::transposed_tile<tile_rows>;
+  const source& x = side.task.job.x;
+  const kernels::tiles_job job{
+      tiles_of<Tile>(transposed(x), sixteens_of(side.rows, thread::run_of_thread), side.rows == 0 ? 0 : side.across),
+      {},
+      side};
+  return launch_tiles(listed<&kernels::quantize_tiles<path, false, tile_rows>>, job.from.tiles,
+                      Tile::bytes + table_bytes<path>, where, job);
+}
+
+/// Queues the quantization of any other matrix.
+template <lanes_path path>
+error queue_rows(kernels::lanes_side side, stream where) {
+  const std::size_t rows = side.squares ? (std::size_t{side.rows} + 15) / 16 * 16 : side.rows;
+  side.tiles = static_cast<unsigned>((rows * side.across + kernels::lanes_threads - 1) / kernels::lanes_threads);
+  return launch_tiles(listed<&kernels::quantize_lanes<path>>, side.tiles, table_bytes<path>, where, side);
+}
+
 inline error queue_lanes(const quantize_task& task, stream where) {
-  kernels::lanes_side side = side_of(task);
+  const kernels::lanes_side side = side_of(task);
   if (side.rows == 0 && task.tensor_scale == nullptr) return success;
-  const std::size_t rows = side.squares ? (side.rows + 15) / 16 * 16 : side.rows;
-  if (!reads_columns(task.job.x)) {
-    side.tiles = (rows * side.across + kernels::lanes_threads - 1) / kernels::lanes_threads;
-    return launch_tiles(listed<&kernels::quantize_lanes>, side.tiles, kernels::lanes_threads, 0, where, side);
+  const lanes_path path = path_of(task);
+  if (reads_columns(task.job.x)) {
+    if (path == lanes_path::levels) return queue_columns<lanes_path::levels, 256>(side, where);
+    if (task.job.run() > 64) return queue_columns<lanes_path::planned, 256>(side, where);
+    if (path == lanes_path::planned) return queue_columns<lanes_path::planned, 64>(side, where);
+    return queue_columns<lanes_path::tensor_scaled, 64>(side, where);
   }
-  kernels::transposed_job job{side, {}, 1};
-  const unsigned run = lanes_of(task.job.run());
-  job.tile.sixteens = run < 4 ? 4 : run;
-  job.tile.shift = side.squares ? 16 : block::transposed_tile::banks / job.tile.sixteens;
-  job.across = (side.across + job.tile.sixteens - 1) / job.tile.sixteens;
-  job.side.tiles = (rows + job.tile.rows() - 1) / job.tile.rows() * job.across;
-  return launch_tiles(listed<&kernels::quantize_lanes_transposed>, job.side.tiles, kernels::lanes_threads,
-                      job.tile.bytes(), where, job);
+  if (path == lanes_path::levels) return queue_rows<lanes_path::levels>(side, where);
+  if (path == lanes_path::planned) return queue_rows<lanes_path::planned>(side, where);
+  return queue_rows<lanes_path::tensor_scaled>(side, where);
 }
 
 /// Queues a quantization: codes, scales and the tensor scale of a two-level format are written, the report is added to.
@@ -123,7 +197,7 @@ inline error queue_quantize(const quantize_task& task, stream where) {
 
 inline const char* quantize_kernel_name(const quantize_task& task) {
   if (!takes_lanes(task)) return "quantize_blocks";
-  return reads_columns(task.job.x) ? "quantize_lanes_transposed" : "quantize_lanes";
+  return reads_columns(task.job.x) ? "quantize_tiles" : "quantize_lanes";
 }
 inline const char* quantize_kernel_note(const quantize_task& task) {
   if (!takes_lanes(task)) {
@@ -138,22 +212,47 @@ inline const char* quantize_kernel_note(const quantize_task& task) {
   return fast ? "" : "nearest_away and toward_zero round by a loop over the grid's levels";
 }
 
+/// The tile that quantize_both reads once: the longest run of either side is its edge.
+using tile_of_both = block::transposed_tile<64>;
+
 /// Can one kernel quantize a.x and its transpose b.x?
 inline bool takes_both(const quantize_task& a, const quantize_task& b) {
   const auto& x = a.job.x;
-  return takes_lanes(a) && takes_lanes(b) && a.job.run() <= kernels::both_edge && b.job.run() <= kernels::both_edge &&
+  return takes_lanes(a) && takes_lanes(b) && a.job.run() <= tile_of_both::rows && b.job.run() <= tile_of_both::rows &&
          (x.col_stride == 1 || x.row_stride == 1) && x.rows != 0 && x.cols != 0;
+}
+
+template <lanes_path path>
+error queue_both_by(const kernels::tiles_job& job, stream where) {
+  return launch_tiles(listed<&kernels::quantize_tiles<path, true, tile_of_both::rows>>, job.from.tiles,
+                      tile_of_both::bytes + 2 * table_bytes<path>, where, job);
 }
 
 /// Queues both quantizations; requires takes_both(a, b).
 inline error queue_both(const quantize_task& a, const quantize_task& b, stream where) {
   if (a.job.x.col_stride != 1) return queue_both(b, a, where);
-  kernels::both_job job{side_of(a), side_of(b), 1};
-  const auto tiles = [](std::size_t padded) { return (padded + kernels::both_edge - 1) / kernels::both_edge; };
-  job.across = tiles(a.job.padded_cols);
-  job.rows.tiles = tiles(b.job.padded_cols) * job.across;
-  return launch_tiles(listed<&kernels::quantize_lanes_both>, job.rows.tiles, kernels::lanes_threads,
-                      sizeof(float) * kernels::both_edge * kernels::both_edge, where, job);
+  kernels::tiles_job job{{}, side_of(a), side_of(b)};
+  job.from = tiles_of<tile_of_both>(a.job.x, job.rows.across, job.cols.across);
+  const lanes_path of_a = path_of(a), of_b = path_of(b);
+  if (of_a == lanes_path::levels || of_b == lanes_path::levels) {
+    job.rows.joined = job.cols.joined = 1;
+    return queue_both_by<lanes_path::levels>(job, where);
+  }
+  if (of_a == of_b && of_a == lanes_path::tensor_scaled) return queue_both_by<lanes_path::tensor_scaled>(job, where);
+  return queue_both_by<lanes_path::planned>(job, where);
+}
+
+/// The amax of a.x after a's transform and of its transpose b.x after b's, x read once; requires takes_both(a, b).
+inline error queue_amax_both(const quantize_job& a, std::uint32_t* bits_a, const quantize_job& b, std::uint32_t* bits_b,
+                             stream where) {
+  if (a.transform.n == 1 && b.transform.n == 1) return queue_amax(a, bits_a, where, bits_b);
+  if (a.x.col_stride != 1) return queue_amax_both(b, bits_b, a, bits_a, where);
+  const kernels::amax_tiles_job job{tiles_of<tile_of_both>(a.x, sixteens_of(a.x.cols, run_of(a.transform)),
+                                                           sixteens_of(b.x.cols, run_of(b.transform))),
+                                    {a.transform, bits_a},
+                                    {b.transform, bits_b}};
+  return launch_tiles(listed<&kernels::amax_tiles<true, tile_of_both::rows>>, job.from.tiles,
+                      tile_of_both::bytes + 2 * warp::sign_table::bytes, where, job);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

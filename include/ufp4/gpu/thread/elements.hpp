@@ -62,35 +62,65 @@ UFP4_DEVICE std::uint32_t narrowed(dtype kind, float x) {
   return kind == dtype::bf16 ? round_to<bf16>(x).bits() : round_to<fp16>(x).bits();
 }
 
-/// Elements k .. k + 15 of row i; 0 outside the matrix.
-UFP4_DEVICE void load_sixteen(const source& x, std::size_t i, std::size_t k, float (&v)[run_of_thread]) {
-  if (i < x.rows && vectors(x, i, k)) {
-    const std::size_t bytes = x.kind == dtype::f32 ? 4 : 2;
-    const auto* p = reinterpret_cast<const words4*>(static_cast<const char*>(x.data) +
-                                                    x.offset(i, k) * static_cast<std::ptrdiff_t>(bytes));
-    if (x.kind == dtype::f32) {
+/// Sixteen elements that are contiguous from p on, which is aligned to 16 bytes.
+UFP4_DEVICE void load_vectors(const void* at, dtype kind, float (&v)[run_of_thread]) {
+  const auto* p = static_cast<const words4*>(at);
+  if (kind == dtype::f32) {
+    UFP4_UNROLL
+    for (unsigned q = 0; q < 4; ++q) {
+      const words4 four = p[q];
       UFP4_UNROLL
-      for (unsigned q = 0; q < 4; ++q) {
-        const words4 four = p[q];
-        UFP4_UNROLL
-        for (unsigned j = 0; j < 4; ++j) v[4 * q + j] = to_float(four.word[j]);
-      }
-    } else {
-      const words4 eight[2] = {p[0], p[1]};
-      if (x.kind == dtype::bf16) {
-        UFP4_UNROLL
-        for (unsigned j = 0; j < run_of_thread; ++j)
-          v[j] = to_float(j % 2 == 0 ? eight[j / 8].word[j / 2 % 4] << 16 : eight[j / 8].word[j / 2 % 4] & 0xFFFF0000u);
-      } else {
-        UFP4_UNROLL
-        for (unsigned j = 0; j < run_of_thread; ++j)
-          v[j] = widened_fp16(eight[j / 8].word[j / 2 % 4] >> (16 * (j % 2)) & 0xFFFFu);
-      }
+      for (unsigned j = 0; j < 4; ++j) v[4 * q + j] = to_float(four.word[j]);
     }
     return;
   }
+  const words4 eight[2] = {p[0], p[1]};
+  if (kind == dtype::bf16) {
+    UFP4_UNROLL
+    for (unsigned j = 0; j < run_of_thread; ++j)
+      v[j] = to_float(j % 2 == 0 ? eight[j / 8].word[j / 2 % 4] << 16 : eight[j / 8].word[j / 2 % 4] & 0xFFFF0000u);
+  } else {
+    UFP4_UNROLL
+    for (unsigned j = 0; j < run_of_thread; ++j)
+      v[j] = widened_fp16(eight[j / 8].word[j / 2 % 4] >> (16 * (j % 2)) & 0xFFFFu);
+  }
+}
+
+/// Elements k .. k + 15 of row i, one by one; 0 outside the matrix.
+UFP4_DEVICE void load_each(const source& x, std::size_t i, std::size_t k, float (&v)[run_of_thread]) {
   UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j) v[j] = i < x.rows && k + j < x.cols ? load(x, i, k + j) : 0.0f;
+}
+
+/// Elements k .. k + 15 of row i; 0 outside the matrix.
+UFP4_DEVICE void load_sixteen(const source& x, std::size_t i, std::size_t k, float (&v)[run_of_thread]) {
+  if (i >= x.rows || !vectors(x, i, k)) return load_each(x, i, k, v);
+  const std::ptrdiff_t bytes = x.kind == dtype::f32 ? 4 : 2;
+  load_vectors(static_cast<const char*>(x.data) + x.offset(i, k) * bytes, x.kind, v);
+}
+
+/// A matrix of which a kernel loads many groups of sixteen: the host tests the alignment of all rows once.
+struct row_reader {
+  source x{};               ///< the matrix, of fewer than 2^32 rows and columns
+  std::uint32_t rows = 0;   ///< of x
+  std::uint32_t whole = 0;  ///< whole groups of sixteen in a row; 0 if they are not contiguous and aligned to 16 bytes
+  std::int64_t row_bytes = 0;       ///< between rows
+  std::uint32_t sixteen_bytes = 0;  ///< of a group
+
+  /// load_sixteen of group `sixteen` of a row.
+  UFP4_DEVICE void load(std::uint32_t row, std::uint32_t sixteen, float (&v)[run_of_thread]) const {
+    if (row >= rows || sixteen >= whole) return load_each(x, row, std::size_t{sixteen} * run_of_thread, v);
+    const char* from = static_cast<const char*>(x.data) + row * row_bytes;
+    load_vectors(from + ufp4::detail::wide_product(sixteen, sixteen_bytes), x.kind, v);
+  }
+};
+/// The reader of a matrix.
+inline row_reader reader_of(const source& x) {
+  const std::int64_t bytes = x.kind == dtype::f32 ? 4 : 2, row_bytes = x.row_stride * bytes;
+  const bool aligned =
+      x.col_stride == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && (row_bytes % 16 == 0 || x.rows <= 1);
+  return {x, static_cast<std::uint32_t>(x.rows), aligned ? static_cast<std::uint32_t>(x.cols / run_of_thread) : 0u,
+          row_bytes, static_cast<std::uint32_t>(bytes) * run_of_thread};
 }
 
 /// The inverse; elements outside the matrix are not stored.
@@ -124,17 +154,20 @@ UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, cons
     if (i < x.rows && k + j < x.cols) store(x, i, k + j, v[j]);
 }
 
-/// Where a thread works: a row, and the index of a group of sixteen in it.
+/// Where a thread works: a row, and the index of a group of sixteen in it. Both are below 2^32: has_places().
 struct grid_place {
-  std::size_t row = 0, sixteen = 0;  ///< the row, and the column divided by 16
+  std::uint32_t row = 0, sixteen = 0;  ///< the row, and the column divided by 16
 };
 /// The place with index `at` in rows of `across` places. Divides in 32 bits if it can: 64 bits take 100 instructions.
-UFP4_DEVICE grid_place split(std::size_t at, std::size_t across) {
-  if (at <= 0xFFFFFFFFu && across <= 0xFFFFFFFFu) {
-    const auto n = static_cast<std::uint32_t>(at), by = static_cast<std::uint32_t>(across);
-    return {n / by, n % by};
-  }
-  return {at / across, at % across};
+UFP4_DEVICE grid_place split(std::size_t at, std::uint32_t across) {
+  if (at <= 0xFFFFFFFFu) return {static_cast<std::uint32_t>(at) / across, static_cast<std::uint32_t>(at) % across};
+  return {static_cast<std::uint32_t>(at / across), static_cast<std::uint32_t>(at % across)};
+}
+/// The place that is `step` further on, without a division: kernels that stride over a matrix divide only once.
+UFP4_DEVICE grid_place advanced(const grid_place& at, const grid_place& step, std::uint32_t across) {
+  const std::uint32_t sixteen = at.sixteen + step.sixteen;  // < 2^29
+  const bool next = sixteen >= across;
+  return {at.row + step.row + (next ? 1u : 0u), next ? sixteen - across : sixteen};
 }
 
 /// Scale i of an array, as bits.

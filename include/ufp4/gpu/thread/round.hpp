@@ -1,11 +1,13 @@
-// ufp4 - the scale of a block, and sixteen of its elements divided by it and rounded to codes, in one thread.
+// ufp4 - sixteen elements divided by the scale of their block and rounded to codes, in one thread.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The bits of round/round_to_grid.hpp. The library's uniform grids and E2M1, with nearest_even and stochastic, take six
-// to ten instructions a value, without branches or tables. Every other grid or rounding loops over the levels.
+// to eleven instructions a value, without branches or tables: code_by_plan. Every other grid or rounding loops over the
+// levels: code_by_levels.
 #pragma once
 
 #include <ufp4/block/block_codec.hpp>
+#include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
@@ -20,9 +22,35 @@ struct sixteen_random_bits {
   }
 };
 
-/// The random bits of elements index .. index + 15 (numerics 3), index a multiple of eight, by two Philox calls.
-UFP4_DEVICE sixteen_random_bits draw_sixteen(const stochastic& s, std::uint64_t index) {
-  const philox_counter low = s.random_bits(index >> 3), high = s.random_bits((index >> 3) + 1);
+/// The seed and stream of stochastic rounding with the keys of Philox's rounds, which then cost no instructions.
+struct random_source {
+  std::uint64_t stream = 0;                                      ///< of stochastic
+  std::uint32_t k0[philox_rounds] = {}, k1[philox_rounds] = {};  ///< of each round
+
+  /// The random bits of eight elements, as stochastic::random_bits.
+  UFP4_DEVICE philox_counter random_bits(std::uint64_t group) const {
+    philox_counter c{{static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
+                      static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)}};
+    UFP4_UNROLL
+    for (int round = 0; round < philox_rounds; ++round) c = philox_round(c, k0[round], k1[round]);
+    return c;
+  }
+};
+/// Of a rounding.
+UFP4_HD constexpr random_source random_source_of(const stochastic& s) {
+  random_source r{s.stream};
+  for (std::uint32_t round = 0; round < std::uint32_t{philox_rounds}; ++round) {
+    r.k0[round] = static_cast<std::uint32_t>(s.seed) + round * philox_step0;
+    r.k1[round] = static_cast<std::uint32_t>(s.seed >> 32) + round * philox_step1;
+  }
+  return r;
+}
+
+/// The random bits of elements index .. index + 15 (numerics 3), index a multiple of 16, by two Philox calls. From
+/// stochastic or a random_source.
+template <class Source>
+UFP4_DEVICE sixteen_random_bits draw_sixteen(const Source& s, std::uint64_t index) {
+  const philox_counter low = s.random_bits(index >> 3), high = s.random_bits(index >> 3 | 1);
   sixteen_random_bits c;
   UFP4_UNROLL
   for (unsigned w = 0; w < 4; ++w) {
@@ -34,16 +62,20 @@ UFP4_DEVICE sixteen_random_bits draw_sixteen(const stochastic& s, std::uint64_t 
 
 /// How to round to a grid.
 ///
-/// | levels           | by a loop over the levels                                                                 |
-/// | uniform          | magnitudes 0 .. 7 units: an addition whose last bit is the unit rounds to nearest even    |
-/// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the same with the unit of the value's binade, which has two codes |
+/// | levels           | by a loop over the levels                                                          |
+/// | uniform          | magnitudes 0 .. 7 units: an addition whose last bit is the unit rounds to nearest  |
+/// | two_bit_mantissa | 0 1 2 3 4 6 8 12 units: the index of a is the least of a, a / 2 + 2, a / 4 + 4 in  |
+/// |                  | units, a concave line between the levels; each is rounded as a uniform grid's is   |
 struct rounding_plan {
   enum class grid : std::uint8_t { levels, uniform, two_bit_mantissa };  ///< How codes are computed.
   grid kind = grid::levels;                                              ///< how codes are computed
   bool twos_complement = false;                                          ///< else a code is sign << 3 | magnitude
   float unit = 0;                                                        ///< a power of two from 2^-8 to 2^8
-  std::uint32_t qmax_bits = 0;                                           ///< the bits of qmax
-  std::uint32_t zeros = 0;                                               ///< eight codes of +0
+  float zero = 0;                     ///< 1.5 * 2^23 units: the last bit of a sum with it is a unit
+  float draws = 0;                    ///< 65536 / unit: the random numbers of a step
+  std::uint32_t drawn = 0x4B000000u;  ///< 2^23, above a random number; as data it costs no instruction
+  std::uint32_t qmax_bits = 0;        ///< the bits of qmax
+  std::uint32_t zeros = 0;            ///< eight codes of +0
 };
 
 /// Are the levels of the grid these multiples of the unit, with both signs?
@@ -72,6 +104,8 @@ UFP4_HD constexpr rounding_plan plan_of(const grid4& g) {
   }
   if (!magnitudes && !complements) return p;
   p.twos_complement = complements;
+  p.zero = p.unit * 12582912.0f;
+  p.draws = 65536.0f / p.unit;
   if (has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 5, 6, 7})) p.kind = rounding_plan::grid::uniform;
   if (has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 6, 8, 12})) p.kind = rounding_plan::grid::two_bit_mantissa;
   return p;
@@ -81,13 +115,8 @@ UFP4_HD constexpr rounding_plan plan_of(const grid4& g) {
 struct sixteen_codes {
   std::uint32_t word[2] = {0, 0};  ///< sixteen codes, the first in the low bits
 
-  /// Adds sign << 3 | index as the code of element j; the highest bit of `t` is the sign.
-  UFP4_DEVICE void add(unsigned j, std::uint32_t index, std::uint32_t t) {
-    const unsigned at = 4 * (j % 8);
-    word[j / 8] |= index << at | (t >> (28 - at) & (8u << at));
-  }
-  /// Converts the codes to two's complement. For a negative nibble of magnitude m, 8 - m borrows nothing from the next
-  /// nibble; with bit 3 inverted it is 16 - m, or 0 for m = 0.
+  /// Converts codes of sign << 3 | magnitude to two's complement. For a negative nibble of magnitude m, 8 - m borrows
+  /// nothing from the next nibble; with bit 3 inverted it is 16 - m, or 0 for m = 0.
   UFP4_DEVICE void complement() {
     UFP4_UNROLL
     for (unsigned w = 0; w < 2; ++w) {
@@ -100,54 +129,145 @@ struct sixteen_codes {
 
 /// |t|, at most qmax.
 UFP4_DEVICE float clamped(const rounding_plan& p, float t) {
+#if defined(UFP4_HAS_MAGNITUDES)
+  return device_min_magnitude(t, to_float(p.qmax_bits));
+#else
   const std::uint32_t m = magnitude_bits(t);
   return to_float(m < p.qmax_bits ? m : p.qmax_bits);
+#endif
 }
+/// The smaller of two positive floats, as bits.
+UFP4_DEVICE std::uint32_t smaller(float a, float b) { return to_bits(a) < to_bits(b) ? to_bits(a) : to_bits(b); }
 
-/// The exponent field of a value on a grid with two bits of mantissa; below two units that of two.
-UFP4_DEVICE std::uint32_t binade_of(const rounding_plan& p, float a) {
-  const std::uint32_t least = to_bits(2 * p.unit), bits = to_bits(a);
-  return (bits > least ? bits : least) & 0x7F800000u;
-}
-/// Two codes for each binade above that of two units.
-UFP4_DEVICE std::uint32_t codes_below(const rounding_plan& p, std::uint32_t binade) {
-  return (binade - to_bits(2 * p.unit)) >> 22;
-}
-
-/// The index of |t| rounded to nearest even.
+/// The bits of plan.zero plus the index of |t| rounded to nearest even. Rounding keeps the order of the three lines.
+template <rounding_plan::grid kind>
 UFP4_DEVICE std::uint32_t nearest_index(const rounding_plan& p, float t) {
-  const float a = clamped(p, t);
-  if (p.kind == rounding_plan::grid::uniform)  // 1.5 * 2^23 units
-    return to_bits(a + p.unit * 12582912.0f) & 7u;
-  const std::uint32_t binade = binade_of(p, a);  // 2^e; the last bit of 2^(e + 22) is 2^(e - 1)
-  return (to_bits(a + to_float(binade + (22u << 23))) & 7u) + codes_below(p, binade);
+  const float a = clamped(p, t), sum = a + p.zero;
+  if constexpr (kind == rounding_plan::grid::uniform) return to_bits(sum);
+  const float above4 = fma(a, 0.5f, p.zero + 2 * p.unit), above8 = fma(a, 0.25f, p.zero + 4 * p.unit);
+  return smaller(to_float(smaller(sum, above4)), above8);
 }
 
-/// floor(x) for 0 <= x < 2^22 in the low bits, 0x4B000000 above them. It is an addition that rounds down: a conversion
-/// to an integer has a quarter of its rate.
-UFP4_DEVICE std::uint32_t floor_bits(float x) {
-#if defined(UFP4_HAS_ADD_DOWN)
-  return to_bits(device_add_down(x, 0x1p23f));
+/// Above the 2^23 of stochastic_index: floor(x) + r for the random number r in the low half of `drawn`.
+UFP4_DEVICE std::uint32_t floor_onto(float x, std::uint32_t drawn) {
+#if defined(UFP4_HAS_ADD_DOWN)  // a conversion to an integer has a quarter of its rate
+  return to_bits(device_add_down(x, to_float(drawn)));
 #else
-  return 0x4B000000u + static_cast<std::uint32_t>(x);
+  return drawn + static_cast<std::uint32_t>(x);
 #endif
 }
 
-/// Bits 16 and up of floor(fl(|t| / step * 65536 + 1/2)) + random number are the index, whereas numerics 3 uses only
-/// the fraction of |t| / step. For index 0 that is the same sum. For others |t| / step * 65536 is a multiple of 2^-7 or
-/// more, so both sums are exact, or this one is rounded just above a power of two, which does not change the floor.
-UFP4_DEVICE std::uint32_t stochastic_index(const rounding_plan& p, float t, std::uint32_t random_word) {
-  const float a = clamped(p, t);
-  if (p.kind == rounding_plan::grid::uniform)
-    return (floor_bits(fma(a, 65536.0f / p.unit, 0.5f)) + random_word) >> 16 & 7u;
-  const std::uint32_t binade = binade_of(p, a);         // 2^e; a step is 2^(e - 1)
-  const float steps = to_float((271u << 23) - binade);  // 65536 / 2^(e - 1)
-  return ((floor_bits(fma(a, steps, 0.5f)) + random_word) >> 16 & 7u) + codes_below(p, binade);
+// stochastic_index: 0x4B00 and the index of |t| in the upper half of the result; `drawn` is 2^23 + r as a float's bits.
+//
+// The upper half of floor(fl(|t| / step * 65536 + 1/2)) + r is the index, whereas numerics 3 uses only the fraction of
+// |t| / step. For index 0 that is the same sum. For others |t| / step * 65536 is a multiple of 2^-7 or more, so both
+// sums are exact, or this one is rounded just above a power of two, which does not change the floor.
+
+/// On a uniform grid.
+UFP4_DEVICE std::uint32_t stochastic_index_uniform(const rounding_plan& p, float t, std::uint32_t drawn) {
+  return floor_onto(fma(clamped(p, t), p.draws, 0.5f), drawn);
 }
 
-/// By the scalar code, one value at a time. t is a copy in local memory, so that the other paths keep v in registers.
+#if defined(UFP4_HAS_ADD_DOWN)
+/// On a grid with two bits of mantissa, by the three lines. Below four units the sum is that of a uniform grid. The
+/// other two have more bits than a float, of which rounding down keeps the floor.
+UFP4_DEVICE std::uint32_t stochastic_index_by_lines(const rounding_plan& p, float t, std::uint32_t drawn) {
+  const float a = clamped(p, t), below4 = fma(a, p.draws, 0.5f);
+  const float above4 = device_fma_down(a, p.draws * 0.5f, 2 * 65536 + 0.5f);
+  const float above8 = device_fma_down(a, p.draws * 0.25f, 4 * 65536 + 0.5f);
+  return floor_onto(to_float(smaller(to_float(smaller(below4, above4)), above8)), drawn);
+}
+#endif
+
+/// The same by the binade of |t|, which has two codes; below two units that of two.
+UFP4_DEVICE std::uint32_t stochastic_index_by_binade(const rounding_plan& p, float t, std::uint32_t drawn) {
+  const float a = clamped(p, t);
+  const std::uint32_t least = to_bits(2 * p.unit), bits = to_bits(a);
+  const std::uint32_t binade = (bits > least ? bits : least) & 0x7F800000u;  // 2^e; a step is 2^(e - 1)
+  const float steps = to_float((271u << 23) - binade);                       // 65536 / 2^(e - 1)
+  return drawn + ((binade - least) >> 6) + static_cast<std::uint32_t>(fma(a, steps, 0.5f));
+}
+
+/// On the plan's grid, as the device has instructions for it.
+template <rounding_plan::grid kind>
+UFP4_DEVICE std::uint32_t stochastic_index(const rounding_plan& p, float t, std::uint32_t drawn) {
+  if constexpr (kind == rounding_plan::grid::uniform) return stochastic_index_uniform(p, t, drawn);
+#if defined(UFP4_HAS_ADD_DOWN)
+  return stochastic_index_by_lines(p, t, drawn);
+#else
+  return stochastic_index_by_binade(p, t, drawn);
+#endif
+}
+
+/// The signs of eight values in bit 3 of each nibble, the first value's in the lowest.
+UFP4_DEVICE std::uint32_t signs_of(const float* t) {
+  std::uint32_t top = 0;
+  UFP4_UNROLL
+  for (unsigned j = 8; j-- > 0;) top = top << 4 | to_bits(t[j]) >> 28;
+  return top & 0x88888888u;
+}
+
+/// Eight codes of sign << 3 | index, rounded to nearest even.
+template <rounding_plan::grid kind>
+UFP4_DEVICE std::uint32_t nearest_eight(const rounding_plan& p, const float* t) {
+  std::uint32_t sum = 0;
+  UFP4_UNROLL
+  for (unsigned j = 8; j-- > 0;) sum = 16 * sum + nearest_index<kind>(p, t[j]);
+  return (sum - to_bits(p.zero) * 0x11111111u) | signs_of(t);
+}
+
+/// Eight codes rounded stochastically; `random` has their random numbers, two in a word.
+template <rounding_plan::grid kind>
+UFP4_DEVICE std::uint32_t stochastic_eight(const rounding_plan& p, const float* t, const std::uint32_t* random) {
+  const auto index = [&](unsigned j) {
+    return stochastic_index<kind>(p, t[j], byte_permute(random[j / 2], p.drawn, j % 2 == 0 ? 0x7610u : 0x7632u));
+  };
+  std::uint32_t sum = 0;  // element j in the lower half, j + 4 in the upper
+  UFP4_UNROLL
+  for (unsigned j = 4; j-- > 0;) sum = 16 * sum + byte_permute(index(j), index(j + 4), 0x7632u);
+  return (sum - 0x4B004B00u * 0x1111u) | signs_of(t);
+}
+
+/// A rounding as a kernel receives it.
+struct sixteen_rounding {
+  bool draws = false;      ///< stochastic; else nearest_even
+  random_source random{};  ///< if it draws
+};
+/// Of nearest_even or stochastic rounding.
+UFP4_HD constexpr sixteen_rounding sixteen_rounding_of(const rounding_spec& r) {
+  return {r.what == rounding_spec::kind::stochastic, random_source_of(r.random_bits)};
+}
+
+/// The codes of sixteen scaled, finite values on a grid with a plan. `index`: the element index of the first (numerics
+/// 3), a multiple of 16.
+template <rounding_plan::grid kind>
+UFP4_DEVICE sixteen_codes code_by_plan(const rounding_plan& p, const sixteen_rounding& rounding,
+                                       const float (&t)[run_of_thread], std::uint64_t index) {
+  sixteen_codes out;
+  if (!rounding.draws) {
+    out = {{nearest_eight<kind>(p, t), nearest_eight<kind>(p, t + 8)}};
+  } else {
+    const sixteen_random_bits drawn = draw_sixteen(rounding.random, index);
+    out = {{stochastic_eight<kind>(p, t, drawn.word), stochastic_eight<kind>(p, t + 8, drawn.word + 4)}};
+  }
+  if (kind == rounding_plan::grid::uniform && p.twos_complement) out.complement();
+  return out;
+}
+/// The same for either kind of plan.
+UFP4_DEVICE sixteen_codes code_by_plan(const rounding_plan& p, const sixteen_rounding& rounding,
+                                       const float (&t)[run_of_thread], std::uint64_t index) {
+  if (p.kind == rounding_plan::grid::uniform) return code_by_plan<rounding_plan::grid::uniform>(p, rounding, t, index);
+  return code_by_plan<rounding_plan::grid::two_bit_mantissa>(p, rounding, t, index);
+}
+/// Does code_by_plan apply to a plan and a rounding?
+UFP4_HD constexpr bool has_plan(const rounding_plan& p, const rounding_spec& rounding) {
+  return p.kind != rounding_plan::grid::levels &&
+         (rounding.what == rounding_spec::kind::nearest_even || rounding.what == rounding_spec::kind::stochastic);
+}
+
+/// By the scalar code, one value at a time. t is a copy in local memory, so that other code keeps v in registers.
 template <rounding_policy Rounding>
-UFP4_DEVICE sixteen_codes round_by_levels(const grid4& grid, const Rounding& rounding, const float (&v)[run_of_thread],
+UFP4_DEVICE sixteen_codes codes_by_levels(const grid4& grid, const Rounding& rounding, const float (&v)[run_of_thread],
                                           std::uint64_t index) {
   float t[run_of_thread];
   for (unsigned j = 0; j < run_of_thread; ++j) t[j] = v[j];
@@ -165,54 +285,43 @@ struct drawn_sixteen {
   }
 };
 
-/// The codes where no plan applies.
-UFP4_DEVICE sixteen_codes round_other(const grid4& grid, const rounding_spec& rounding, const float (&v)[run_of_thread],
-                                      std::uint64_t index) {
-  if (rounding.what != rounding_spec::kind::stochastic) return round_by_levels(grid, rounding, v, index);
-  return round_by_levels(grid, drawn_sixteen{draw_sixteen(rounding.random_bits, index)}, v, index);
+/// The codes of sixteen scaled values on any grid by any of the library's roundings.
+UFP4_DEVICE sixteen_codes code_by_levels(const grid4& grid, const rounding_spec& rounding,
+                                         const float (&v)[run_of_thread], std::uint64_t index) {
+  if (rounding.what != rounding_spec::kind::stochastic) return codes_by_levels(grid, rounding, v, index);
+  return codes_by_levels(grid, drawn_sixteen{draw_sixteen(rounding.random_bits, index)}, v, index);
 }
 
-/// The codes of sixteen scaled, finite values. `index`: the element index of the first (numerics 3), a multiple of 16.
-UFP4_DEVICE sixteen_codes round_sixteen(const rounding_plan& p, const grid4& grid, const rounding_spec& rounding,
-                                        const float (&t)[run_of_thread], std::uint64_t index) {
-  const bool random_bits = rounding.what == rounding_spec::kind::stochastic;
-  const bool even = rounding.what == rounding_spec::kind::nearest_even;
-  if (p.kind == rounding_plan::grid::levels || !(random_bits || even)) return round_other(grid, rounding, t, index);
-  sixteen_codes out;
-  if (even) {
-    UFP4_UNROLL
-    for (unsigned j = 0; j < run_of_thread; ++j) out.add(j, nearest_index(p, t[j]), to_bits(t[j]));
-  } else {
-    const sixteen_random_bits drawn = draw_sixteen(rounding.random_bits, index);
-    UFP4_UNROLL
-    for (unsigned j = 0; j < run_of_thread; ++j)
-      out.add(j, stochastic_index(p, t[j], drawn.random_word(j)), to_bits(t[j]));
+/// Stores sixteen codes; `on_words`: `to` is aligned to 8 bytes.
+UFP4_DEVICE void store_sixteen(std::uint8_t* to, const sixteen_codes& codes, bool on_words) {
+  if (on_words) {
+    *reinterpret_cast<words2*>(to) = {{codes.word[0], codes.word[1]}};
+    return;
   }
-  if (p.twos_complement) out.complement();
-  return out;
+  UFP4_UNROLL
+  for (unsigned b = 0; b < 8; ++b) to[b] = static_cast<std::uint8_t>(codes.word[b / 4] >> (8 * (b % 4)));
 }
 
+/// The larger magnitude; a NaN if either is one.
+UFP4_DEVICE float larger_magnitude(float a, float b) {
+#if defined(UFP4_HAS_MAGNITUDES)
+  return device_max_magnitude(a, b);
+#else
+  const std::uint32_t m = magnitude_bits(a), n = magnitude_bits(b);
+  return to_float(m > n ? m : n);
+#endif
+}
 /// The bits of the largest magnitude; infinity_bits or more if a value is not finite.
 UFP4_DEVICE std::uint32_t amax_bits(const float (&v)[run_of_thread]) {
-  std::uint32_t amax = 0;
+  float most[run_of_thread / 2];
   UFP4_UNROLL
-  for (unsigned j = 0; j < run_of_thread; ++j) {
-    const std::uint32_t m = magnitude_bits(v[j]);
-    amax = m > amax ? m : amax;
+  for (unsigned j = 0; j < run_of_thread / 2; ++j) most[j] = larger_magnitude(v[j], v[j + run_of_thread / 2]);
+  UFP4_UNROLL
+  for (unsigned n = run_of_thread / 4; n > 0; n /= 2) {
+    UFP4_UNROLL
+    for (unsigned j = 0; j < n; ++j) most[j] = larger_magnitude(most[j], most[j + n]);
   }
-  return amax;
-}
-
-/// choose_scale (block/scale_rules.hpp) for the rules that depend only on the amax.
-UFP4_DEVICE block_scale scale_of(const format_spec& f, const scale_rule_spec& rule, const tensor_constants& tensor,
-                                 std::uint32_t amax) {
-  const float magnitude = to_float(amax);
-  if (f.scale == scale_kind::e8m0)
-    return ufp4::detail::scale_from_bits(f, tensor, ufp4::detail::power_of_two_scale(f.grid, rule.what, magnitude));
-  const float argument = ufp4::detail::scale_argument(f, tensor, magnitude);
-  const std::uint32_t bits = rule.what == scale_rule_spec::kind::up ? ufp4::detail::encode_scale_up(f.scale, argument)
-                                                                    : ufp4::detail::encode_scale(f.scale, argument);
-  return ufp4::detail::scale_from_bits(f, tensor, bits);
+  return to_bits(most[0]);
 }
 
 /// x / s correctly rounded, where y is 1 / s correctly rounded: two steps of Markstein's iteration, four fma after the
@@ -227,10 +336,9 @@ UFP4_DEVICE float quotient(float x, float s, float y) {
   return to_float(magnitude_bits(q) | (to_bits(x) & ufp4::detail::sign_mask));
 }
 
-/// The values that are rounded to codes: x * factor, or x / factor, correctly rounded (numerics 5).
-UFP4_DEVICE void scale_sixteen(const rounding_plan& p, const block_scale& scale, float (&v)[run_of_thread]) {
-  const float s = scale.factor;
-  if (!scale.divides) {
+/// The values that are rounded to codes: x * s, or x / s, correctly rounded (numerics 5).
+UFP4_DEVICE void scale_sixteen(const rounding_plan& p, float s, bool divides, float (&v)[run_of_thread]) {
+  if (!divides) {
     UFP4_UNROLL
     for (unsigned j = 0; j < run_of_thread; ++j) v[j] = ufp4::detail::product(v[j], s);
   } else if (p.kind != rounding_plan::grid::levels && to_bits(s) - (67u << 23) < 120u << 23) {

@@ -18,14 +18,15 @@ UFP4_DEVICE std::uint32_t amax_bits(std::uint32_t bits, unsigned count) {
   return bits;
 }
 
+/// The counts of a quantize_report as a lane keeps them: it sees far fewer than 2^27 of each.
+struct lane_counts {
+  std::uint32_t nonfinite = 0, saturated = 0, underflowed = 0;  ///< blocks, elements, blocks
+};
+
 /// Adds the counts of the lanes of a wave to a report in device memory: one atomic operation for each count except 0.
-UFP4_DEVICE void add_report(quantize_report* to, quantize_report seen) {
-  struct counts {
-    std::uint32_t nonfinite, saturated, underflowed;  // a lane counts far fewer than 2^27 of each
-  } sum{static_cast<std::uint32_t>(seen.nonfinite_blocks), static_cast<std::uint32_t>(seen.saturated),
-        static_cast<std::uint32_t>(seen.underflowed_scales)};
+UFP4_DEVICE void add_report(quantize_report* to, lane_counts sum) {
   for (unsigned step = 1; step < wave_size(); step *= 2) {
-    const counts other = shuffle_xor(sum, step);
+    const lane_counts other = shuffle_xor(sum, step);
     sum = {sum.nonfinite + other.nonfinite, sum.saturated + other.saturated, sum.underflowed + other.underflowed};
   }
   if (lane() != 0) return;
