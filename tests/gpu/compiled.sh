@@ -18,6 +18,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+# shellcheck source=cmake/bare_machine.sh
 . "$source_dir/cmake/bare_machine.sh"
 choose_build_folder "$source_dir"
 if ! nvcc=$(find_nvcc); then
@@ -34,6 +35,7 @@ version=$("$nvcc" --version | sed -n 's/^Cuda compilation tools, release \([0-9.
 echo "nvcc $version"
 
 # ---- Compile: the operations for both architectures, the CPU kernels, Catch2; then the interpreter, and link ----
+# shellcheck disable=SC2317 # called through xargs
 work() {
   case $1 in
     operations)
@@ -47,7 +49,7 @@ work() {
 }
 export nvcc
 export -f work
-interpreter=$(cd "$source_dir/tests/gpu/ptx" && ls ./*.cpp | sed 's|^\./||; s|\.cpp$||')
+interpreter=$(cd "$source_dir/tests/gpu/ptx" && for f in *.cpp; do echo "${f%.cpp}"; done)
 # shellcheck disable=SC2086 # a list of words
 printf '%s\n' operations kernels main $interpreter | xargs -P "${UFP4_JOBS:-$(nproc)}" -I {} bash -c 'work {}' || exit 1
 libraries=(-lpthread -ldl)

@@ -32,14 +32,6 @@ bool compare(comparison c, T a, T b) {
   }
 }
 
-template <class T>
-T value_of(word w) {
-  if constexpr (std::is_same_v<T, f16>)
-    return {};
-  else
-    return get<T>(w);
-}
-
 /// b: how the third operand combines: 0 none, 1 and, 2 or, 3 xor; d: it is negated
 mask combined(warp& w, const instruction& i, mask found, bool negated) {
   if (i.b == 0) return negated ? ~found : found;

@@ -71,7 +71,7 @@ void start_warp(warp& w, thread_block& b, unsigned index) {
   w.paths.reserve(2 * lanes);
   w.paths.push_back({0, w.live, false, {}});
   w.local.assign(k.local_bytes * lanes, 0xA5);
-  w.count = w.committed = w.complete = w.fenced = w.bulk_open = 0;
+  w.count = w.committed = w.complete = w.fenced = 0;
   w.open = false;
   w.reads.clear();
   w.copies.assign(lanes, std::deque<std::vector<thread_copy>>(1));

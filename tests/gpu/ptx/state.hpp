@@ -149,8 +149,6 @@ struct warp {
   int barrier = -1;
   std::uint64_t barrier_phase = 0;
   std::uint64_t cluster_phase = 0;
-  // groups of bulk copies to global memory
-  std::uint32_t bulk_open = 0;
 
   word* reg(unsigned r) { return registers.data() + std::size_t{r} * lanes; }
   mask& bits(unsigned r) { return reinterpret_cast<mask&>(registers[std::size_t{r} * lanes]); }
@@ -187,7 +185,6 @@ struct cluster {
   std::deque<async_work> pending;
   std::uint64_t arrived = 0, phase = 0;
   std::vector<std::uint64_t> counts;  ///< executions of each instruction by a warp
-  std::uint64_t lane_counts = 0;
   bool progress = false;
 };
 

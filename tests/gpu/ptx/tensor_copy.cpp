@@ -1,7 +1,7 @@
 // ufp4 - the PTX interpreter: copies of boxes by tensor maps (TMA), with swizzles and multicast.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Source: PTX ISA, "cp.async.bulk.tensor", "Swizzling modes": the swizzle is a function of the address in shared memory.
+// Source: PTX ISA, "cp.async.bulk.tensor", "Swizzling modes": the swizzle is a function of the shared address.
 #include "gpu/ptx/bulk.hpp"
 #include "gpu/ptx/decode.hpp"
 #include "gpu/ptx/memory.hpp"
