@@ -74,9 +74,11 @@ ufp4_bash_check(misuse 900 tests/compile_fail/check.sh)
 ufp4_bash_check(gpu_compile_cuda 1800 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu)
 ufp4_bash_check(gpu_sass 900 tests/gpu/sass_check.sh --out ${PROJECT_BINARY_DIR}/gpu) # the cubins of gpu_compile_cuda
 ufp4_bash_check(gpu_compile_hip 1800 tests/gpu/compile_hip.sh --out ${PROJECT_BINARY_DIR}/hip)
+ufp4_bash_check(gpu_compiled 1800 tests/gpu/compiled.sh --out ${PROJECT_BINARY_DIR}/compiled)
 # What runs on a borrowed GPU, end to end without one.
 ufp4_bash_check(gpu_borrowed 600 tests/gpu/borrowed_rehearsal.sh $<TARGET_FILE:ufp4_gpu_kernels>)
-set_tests_properties(gpu_compile_cuda gpu_sass gpu_compile_hip gpu_borrowed PROPERTIES RUN_SERIAL TRUE) # they use every core
+set(use_every_core gpu_compile_cuda gpu_sass gpu_compile_hip gpu_compiled gpu_borrowed)
+set_tests_properties(${use_every_core} PROPERTIES RUN_SERIAL TRUE)
 set_tests_properties(gpu_sass PROPERTIES DEPENDS gpu_compile_cuda)
 
 if(UFP4_TEST_LEVEL STREQUAL full)

@@ -62,7 +62,6 @@ unsigned char* private_bytes(warp& w, space s, unsigned lane, word at, unsigned 
 void require_aligned(word at, unsigned bytes) {
   if ((at & (bytes - 1)) != 0) reject("accesses an address that is not a multiple of " + std::to_string(bytes));
 }
-/// The last allocation that a thread of the machine used.
 unsigned char* global_bytes(word at, unsigned bytes) { return device_memory::here().find(at, bytes); }
 
 }  // namespace

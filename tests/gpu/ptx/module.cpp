@@ -1,255 +1,31 @@
-// ufp4 - the PTX interpreter: the text of a module, and its kernels decoded.
+// ufp4 - the PTX interpreter: decodes the kernels of a module.
 // SPDX-License-Identifier: Apache-2.0
+#include "gpu/ptx/control.hpp"
 #include "gpu/ptx/decode.hpp"
 #include "gpu/ptx/memory.hpp"
+#include "gpu/ptx/text.hpp"
 
 #include <cctype>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <set>
 
 namespace ptx {
-
-void reject(const std::string& what) { throw std::runtime_error(what); }
-
-namespace {
-
-std::string trimmed(std::string_view s) {
-  while (!s.empty() && std::isspace(static_cast<unsigned char>(s.front()))) s.remove_prefix(1);
-  while (!s.empty() && std::isspace(static_cast<unsigned char>(s.back()))) s.remove_suffix(1);
-  return std::string(s);
-}
-bool starts(std::string_view s, std::string_view with) { return s.substr(0, with.size()) == with; }
-std::vector<std::string> words_of(const std::string& s) {
-  std::vector<std::string> all;
-  for (std::size_t i = 0; i < s.size();) {
-    while (i < s.size() && std::isspace(static_cast<unsigned char>(s[i]))) ++i;
-    std::size_t e = i;
-    while (e < s.size() && !std::isspace(static_cast<unsigned char>(s[e]))) ++e;
-    if (e > i) all.push_back(s.substr(i, e - i));
-    i = e;
-  }
-  return all;
-}
-
-std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
-
-/// A declaration: .param .align 8 .b8 name[24]
-struct declaration {
-  std::string name;
-  std::size_t align = 1, element = 1, bytes = 0;
-};
-declaration declaration_of(const std::string& text) {
-  declaration d;
-  const auto all = words_of(text);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::string& w = all[i];
-    if (w == ".align" || w == ".ptr") {
-      if (w == ".align") d.align = std::stoul(all[++i]);
-    } else if (w[0] == '.' && w.size() > 2 && std::isdigit(static_cast<unsigned char>(w[2])) && w[1] != 'v') {
-      d.element = std::stoul(w.substr(2)) / 8;
-    } else if (w[0] == '.' && w == ".pred") {
-      d.element = 4;
-    } else if (w[0] != '.') {
-      const std::size_t bracket = w.find('[');
-      d.name = w.substr(0, bracket);
-      std::size_t n = 1;
-      if (bracket != std::string::npos) n = w[bracket + 1] == ']' ? 0 : std::stoul(w.substr(bracket + 1));
-      d.bytes = n * d.element;
-      break;
-    }
-  }
-  d.align = std::max(d.align, d.element);
-  return d;
-}
-
-}  // namespace
-
-type_name type_of(std::string_view name) {
-  if (name == "pred") return {'p', 1};
-  if (name == "bf16x2") return {'B', 32};
-  if (name == "f16x2") return {'H', 32};
-  if (name == "bf16") return {'B', 16};
-  if (name == "f16") return {'H', 16};
-  if (name.size() < 2 || std::strchr("subf", name[0]) == nullptr) return {};
-  const unsigned bits = static_cast<unsigned>(std::strtoul(std::string(name.substr(1)).c_str(), nullptr, 10));
-  if (name != name[0] + std::to_string(bits)) return {};
-  return {name[0], bits};
-}
-
-std::vector<std::string> split_list(std::string_view text) {
-  std::vector<std::string> all;
-  int depth = 0;
-  std::string now;
-  for (const char c : text) {
-    depth += c == '{' || c == '[' || c == '(';
-    depth -= c == '}' || c == ']' || c == ')';
-    if (c == ',' && depth == 0) {
-      all.push_back(trimmed(now));
-      now.clear();
-    } else {
-      now += c;
-    }
-  }
-  if (!trimmed(now).empty()) all.push_back(trimmed(now));
-  return all;
-}
-
-std::vector<std::string> members(const std::string& operand) {
-  if (operand.empty() || operand.front() != '{') return {operand};
-  return split_list(std::string_view(operand).substr(1, operand.size() - 2));
-}
-std::vector<unsigned> registers_of(scope& s, const std::string& operand) {
-  std::vector<unsigned> all;
-  for (const auto& m : members(operand)) all.push_back(m == "_" ? s.unused() : s.reg(m));
-  return all;
-}
-
-unsigned address_of(scope& s, const std::string& operand, instruction& i) {
-  if (operand.size() < 2 || operand.front() != '[') reject("has no address: " + operand);
-  std::string inside = trimmed(std::string_view(operand).substr(1, operand.size() - 2));
-  const std::size_t plus = inside.find('+');
-  if (plus != std::string::npos) {
-    i.offset = std::stoll(inside.substr(plus + 1), nullptr, 0);
-    inside = trimmed(inside.substr(0, plus));
-  }
-  return s.reg(inside);
-}
-
-struct function_text {
-  std::string name;
-  bool entry = false;
-  std::vector<declaration> results, parameters;
-  std::string directives;
-  std::size_t begin = 0, end = 0;  ///< of the body, without its braces
-};
-
-struct module::text_of_module {
-  std::string text;
-  std::vector<std::size_t> lines;
-  std::map<std::string, function_text> functions;
-  std::map<std::string, std::pair<declaration, std::string>> shared;  ///< at the top of the module
-  std::map<std::string, std::vector<unsigned char>> variables;        ///< global and const
-  std::map<std::string, kernel> decoded;
-
-  explicit text_of_module(std::string from) : text(std::move(from)) {
-    remove_comments();
-    for (std::size_t i = 0; i < text.size(); ++i)
-      if (text[i] == '\n') lines.push_back(i);
-    scan();
-  }
-  unsigned line_at(std::size_t at) const {
-    return static_cast<unsigned>(std::upper_bound(lines.begin(), lines.end(), at - (at != 0)) - lines.begin()) + 1;
-  }
-
- private:
-  void remove_comments() {
-    for (std::size_t i = 0; i + 1 < text.size(); ++i) {
-      if (text[i] != '/') continue;
-      if (text[i + 1] == '/') {
-        while (i < text.size() && text[i] != '\n') text[i++] = ' ';
-      } else if (text[i + 1] == '*') {
-        const std::size_t end = std::min(text.find("*/", i + 2), text.size() - 2) + 2;
-        for (; i < end; ++i)
-          if (text[i] != '\n') text[i] = ' ';
-      }
-    }
-  }
-  std::size_t matching_brace(std::size_t open) const {
-    int depth = 0;
-    for (std::size_t i = open; i < text.size(); ++i) {
-      depth += text[i] == '{';
-      depth -= text[i] == '}';
-      if (depth == 0) return i;
-    }
-    reject("a brace is not closed");
-  }
-  void scan() {
-    std::size_t at = 0;
-    while (at < text.size()) {
-      if (std::isspace(static_cast<unsigned char>(text[at]))) {
-        ++at;
-      } else if (starts(std::string_view(text).substr(at), ".version") ||
-                 starts(std::string_view(text).substr(at), ".target") ||
-                 starts(std::string_view(text).substr(at), ".address_size") ||
-                 starts(std::string_view(text).substr(at), ".file")) {
-        at = std::min(text.find('\n', at), text.size());
-      } else {
-        at = scan_item(at);
-      }
-    }
-  }
-  std::size_t scan_item(std::size_t at) {
-    const std::size_t stop = std::min(text.find_first_of(";{", at), text.size() - 1);
-    const std::string head = text.substr(at, stop - at);
-    if (head.find(".entry") != std::string::npos || head.find(".func") != std::string::npos) {
-      if (text[stop] == ';') return stop + 1;
-      const std::size_t end = matching_brace(stop);
-      add_function(head, stop + 1, end);
-      return end + 1;
-    }
-    const std::size_t end = std::min(text.find(';', at), text.size() - 1);
-    if (head.find(".section") != std::string::npos) return matching_brace(stop) + 1;
-    add_variable(text.substr(at, end - at));
-    return end + 1;
-  }
-  void add_variable(const std::string& item) {
-    const std::size_t equals = item.find('=');
-    const declaration d = declaration_of(item.substr(0, equals));
-    if (item.find(".shared") != std::string::npos) {
-      shared[d.name] = {d, item};
-    } else if (item.find(".global") != std::string::npos || item.find(".const") != std::string::npos) {
-      auto& bytes = variables[d.name];
-      bytes.assign(d.bytes, 0);
-      if (equals == std::string::npos) return;
-      std::string list = trimmed(item.substr(equals + 1));
-      std::size_t i = 0;
-      for (const auto& m : members(list)) {
-        const word v = static_cast<word>(std::stoull(m, nullptr, 0));
-        std::memcpy(bytes.data() + d.element * i++, &v, d.element);
-      }
-    }
-  }
-  void add_function(const std::string& head, std::size_t begin, std::size_t end) {
-    function_text f;
-    f.begin = begin;
-    f.end = end;
-    f.entry = head.find(".entry") != std::string::npos;
-    std::size_t at = head.find(f.entry ? ".entry" : ".func") + (f.entry ? 6 : 5);
-    std::string rest = trimmed(head.substr(at));
-    if (!f.entry && rest.front() == '(') {
-      const std::size_t close = rest.find(')');
-      for (const auto& p : split_list(rest.substr(1, close - 1))) f.results.push_back(declaration_of(p));
-      rest = trimmed(rest.substr(close + 1));
-    }
-    const std::size_t open = rest.find('(');
-    f.name = trimmed(rest.substr(0, open));
-    if (open != std::string::npos) {
-      const std::size_t close = rest.find(')', open);
-      for (const auto& p : split_list(rest.substr(open + 1, close - open - 1))) f.parameters.push_back(declaration_of(p));
-      f.directives = rest.substr(close + 1);
-    }
-    functions[f.name] = std::move(f);
-  }
-};
 
 namespace {
 
 /// A block between braces: the names that are declared in it.
 struct name_scope {
   int parent = -1;
-  std::map<std::string, unsigned> registers;        ///< by full name
-  std::map<std::string, bool> declared;             ///< names; true: a prefix of %r<9>
-  std::map<std::string, unsigned> labels;           ///< name to pc
-  std::map<std::string, word> variables;            ///< addresses
+  std::map<std::string, unsigned> registers;  ///< by full name
+  std::map<std::string, bool> declared;       ///< names; true: a prefix of %r<9>
+  std::map<std::string, unsigned> labels;     ///< name to pc
+  std::map<std::string, word> variables;      ///< addresses
 };
 
 struct fixup {
   std::size_t at;  ///< index of the instruction
   std::string label;
-  int where;       ///< index of a scope
+  int where;  ///< index of a scope
 };
 
 /// Decodes one kernel.
@@ -305,9 +81,24 @@ class builder final : public scope {
     return found->second;
   }
   static bool is_special(const std::string& name) {
-    static const char* const all[] = {"%tid", "%ntid", "%ctaid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%smid",
-                                      "%nsmid", "%clusterid", "%nclusterid", "%cluster_", "%lanemask_", "%clock",
-                                      "%globaltimer", "%dynamic_smem_size", "%total_smem_size", "%gridid"};
+    static const char* const all[] = {"%tid",
+                                      "%ntid",
+                                      "%ctaid",
+                                      "%nctaid",
+                                      "%laneid",
+                                      "%warpid",
+                                      "%nwarpid",
+                                      "%smid",
+                                      "%nsmid",
+                                      "%clusterid",
+                                      "%nclusterid",
+                                      "%cluster_",
+                                      "%lanemask_",
+                                      "%clock",
+                                      "%globaltimer",
+                                      "%dynamic_smem_size",
+                                      "%total_smem_size",
+                                      "%gridid"};
     for (const char* s : all)
       if (starts(name, s)) return true;
     return false;
@@ -332,12 +123,12 @@ class builder final : public scope {
   }
   word symbol(const std::string& name) {
     if (const auto found = shared_.find(name); found != shared_.end()) return found->second;
-    if (const auto found = text_.shared.find(name); found != text_.shared.end()) return shared_address(found->second.first);
+    if (const auto found = text_.shared.find(name); found != text_.shared.end())
+      return shared_address(found->second.first);
     return owner_.variable(name);
   }
   word shared_address(const declaration& d) {
     if (d.bytes == 0) {
-      reject_second_layout();
       return dynamic_placeholder;
     }
     shared_at_ = round_up(shared_at_, d.align);
@@ -345,7 +136,6 @@ class builder final : public scope {
     shared_at_ += d.bytes;
     return shared_[d.name];
   }
-  void reject_second_layout() {}
   /// Static variables come first, so where dynamic memory begins is known at the end.
   static constexpr word dynamic_placeholder = 0x7D1A'0000'0000'0001ull;
   void finish_shared() {
@@ -366,7 +156,8 @@ class builder final : public scope {
     for (std::size_t i = 0; i + 1 < all.size(); ++i) {
       if (all[i] == ".maxntid") k_.max_threads = product(all, i + 1);
       if (all[i] == ".reqnctapercluster")
-        for (unsigned d = 0; d < 3 && i + 1 + d < all.size() && std::isdigit(static_cast<unsigned char>(all[i + 1 + d][0])); ++d)
+        for (unsigned d = 0;
+             d < 3 && i + 1 + d < all.size() && std::isdigit(static_cast<unsigned char>(all[i + 1 + d][0])); ++d)
           k_.cluster[d] = static_cast<unsigned>(std::stoul(all[i + 1 + d]));
     }
   }
@@ -376,7 +167,8 @@ class builder final : public scope {
   }
   static unsigned product(const std::vector<std::string>& all, std::size_t from) {
     unsigned p = 1;
-    for (std::size_t i = from; i < from + 3 && i < all.size() && std::isdigit(static_cast<unsigned char>(all[i][0])); ++i)
+    for (std::size_t i = from; i < from + 3 && i < all.size() && std::isdigit(static_cast<unsigned char>(all[i][0]));
+         ++i)
       p *= static_cast<unsigned>(std::stoul(all[i]));
     return p;
   }
@@ -407,7 +199,8 @@ class builder final : public scope {
     scopes_[first].parent = f.entry ? 0 : -1;
     if (!f.entry) {
       const frame& at = frame_of(f);
-      for (std::size_t i = 0; i < f.results.size(); ++i) scopes_[first].variables[f.results[i].name] = at.results[i].first;
+      for (std::size_t i = 0; i < f.results.size(); ++i)
+        scopes_[first].variables[f.results[i].name] = at.results[i].first;
       for (std::size_t i = 0; i < f.parameters.size(); ++i)
         scopes_[first].variables[f.parameters[i].name] = at.parameters[i].first;
     }
@@ -415,7 +208,7 @@ class builder final : public scope {
     for (const auto& j : jumps_) k_.code[j.at].target = label(j);
     jumps_.clear();
     instruction end;
-    end.run = return_handler;
+    end.run = return_from;
     end.opcode = opcode("ret");
     k_.code.push_back(end);
   }
@@ -448,19 +241,23 @@ class builder final : public scope {
   }
   std::size_t one(std::size_t at, std::size_t end) {
     const std::string& t = text_.text;
-    if (starts(std::string_view(t).substr(at), ".loc\t") || starts(std::string_view(t).substr(at), ".loc ") || starts(std::string_view(t).substr(at), ".pragma"))
+    if (starts(std::string_view(t).substr(at), ".loc\t") || starts(std::string_view(t).substr(at), ".loc ") ||
+        starts(std::string_view(t).substr(at), ".pragma"))
       return std::min(t.find_first_of(t[at + 1] == 'l' ? "\n" : ";", at), end);
     std::size_t e = at;
     for (; e < end && t[e] != ';'; ++e) {
       if (t[e] == ':' && t[e + 1] != ':' && t[e - 1] != ':') {
-        scopes_[static_cast<std::size_t>(now_)].labels[trimmed(t.substr(at, e - at))] = static_cast<unsigned>(k_.code.size());
+        scopes_[static_cast<std::size_t>(now_)].labels[trimmed(t.substr(at, e - at))] =
+            static_cast<unsigned>(k_.code.size());
         return e + 1;
       }
     }
     const std::string s = trimmed(t.substr(at, e - at));
     try {
-      if (s[0] == '.') declare(s);
-      else add(s, text_.line_at(at));
+      if (s[0] == '.')
+        declare(s);
+      else
+        add(s, text_.line_at(at));
     } catch (const std::exception& x) {
       throw std::runtime_error("PTX line " + std::to_string(text_.line_at(at)) + ": " + s + ": " + x.what());
     }
@@ -469,10 +266,7 @@ class builder final : public scope {
   void declare(const std::string& s) {
     auto& here = scopes_[static_cast<std::size_t>(now_)];
     if (starts(s, ".reg")) {
-      const std::size_t name = s.find_first_of("%_$", 4);
-      std::string names = s.substr(4);
-      auto all = words_of(names);
-      (void)name;
+      const auto all = words_of(s.substr(4));
       std::string list;
       for (std::size_t i = 1; i < all.size(); ++i) list += all[i];
       for (const auto& n : split_list(list)) {
@@ -482,9 +276,12 @@ class builder final : public scope {
       return;
     }
     const declaration d = declaration_of(s);
-    if (starts(s, ".shared")) here.variables[d.name] = shared_address(d);
-    else if (starts(s, ".local") || starts(s, ".param")) here.variables[d.name] = local_variable(d);
-    else reject("is not a declaration that the interpreter knows");
+    if (starts(s, ".shared"))
+      here.variables[d.name] = shared_address(d);
+    else if (starts(s, ".local") || starts(s, ".param"))
+      here.variables[d.name] = local_variable(d);
+    else
+      reject("is not a declaration that the interpreter knows");
   }
   unsigned opcode(const std::string& name) {
     const auto [found, is_new] = opcodes_.try_emplace(name, static_cast<unsigned>(k_.opcodes.size()));
@@ -528,7 +325,6 @@ class builder final : public scope {
 
   bool control(const statement& t, instruction& i);
   void call(const statement& t, instruction& i);
-  static void return_handler(warp& w, const instruction& i, mask m);
 
   module::text_of_module& text_;
   const module& owner_;
@@ -547,72 +343,6 @@ class builder final : public scope {
   std::vector<std::pair<std::size_t, std::string>> calls_;
 };
 
-/// The lanes that leave go on at another instruction; the others stay.
-void leave(warp& w, mask m, unsigned target, std::vector<unsigned> returns) {
-  w.now->active &= ~m;
-  w.paths.push_back({target, m, false, std::move(returns)});
-}
-void branch(warp& w, const instruction& i, mask m) {
-  if (m == 0) return;
-  if (m == w.now->active) {
-    w.now->pc = i.target;
-    w.retry = true;  // the program counter is set
-    w.block->group->progress = true;
-    w.now->stalled = false;
-  } else {
-    // w.now is invalid after this, as `paths` may move: the loop looks it up again.
-    const auto returns = w.now->returns;
-    leave(w, m, i.target, returns);
-  }
-}
-void exit_lanes(warp& w, const instruction&, mask m) {
-  w.now->active &= ~m;
-  w.live &= ~m;
-}
-void trap(warp&, const instruction&, mask m) {
-  if (m != 0) reject("executes trap");
-}
-
-void copy_parameters(warp& w, const std::vector<unsigned>& list, unsigned from, unsigned to, mask m) {
-  const std::size_t bytes = w.local.size() / lanes;
-  for (unsigned p = from; p + 2 < to + 0u; p += 3)
-    each_lane(m, [&](unsigned l) {
-      unsigned char* base = w.local.data() + bytes * l;
-      std::memmove(base + list[p], base + list[p + 1], list[p + 2]);
-    });
-}
-/// in: for each parameter target, source, bytes; b of them. After them the same of the results, for the return.
-void call_function(warp& w, const instruction& i, mask m) {
-  if (m == 0) return;
-  copy_parameters(w, i.out, 0, i.b, m);
-  auto returns = w.now->returns;
-  returns.push_back(w.now->pc);
-  if (m == w.now->active) {
-    w.now->pc = i.target;
-    w.now->returns = std::move(returns);
-    w.retry = true;
-  } else {
-    leave(w, m, i.target, std::move(returns));
-  }
-}
-
-void builder::return_handler(warp& w, const instruction& i, mask m) {
-  if (m == 0) return;
-  if (w.now->returns.empty()) return exit_lanes(w, i, m);
-  const unsigned caller = w.now->returns.back();
-  const instruction& c = w.block->call->what->code[caller];
-  copy_parameters(w, c.out, c.b, static_cast<unsigned>(c.out.size()), m);
-  auto returns = w.now->returns;
-  returns.pop_back();
-  if (m == w.now->active) {
-    w.now->pc = caller + 1;
-    w.now->returns = std::move(returns);
-    w.retry = true;
-  } else {
-    leave(w, m, caller + 1, std::move(returns));
-  }
-}
-
 bool builder::control(const statement& t, instruction& i) {
   i.effect = kind::own;
   const std::string& op = t.op();
@@ -620,7 +350,7 @@ bool builder::control(const statement& t, instruction& i) {
     i.run = branch;
     jumps_.push_back({k_.code.size(), t.operands.at(0), now_});
   } else if (op == "ret") {
-    i.run = return_handler;
+    i.run = return_from;
   } else if (op == "exit") {
     i.run = exit_lanes;
   } else if (op == "trap" || op == "brkpt") {
@@ -674,7 +404,7 @@ void builder::call(const statement& t, instruction& i) {
 
 }  // namespace
 
-module::module(std::string text) : text_(std::make_unique<text_of_module>(std::move(text))) {
+module::module(std::string text) :text_(std::make_unique<text_of_module>(std::move(text))) {
   for (const auto& [name, bytes] : text_->variables) device_memory::here().add(bytes.data(), bytes.size());
 }
 module::~module() {

@@ -71,7 +71,7 @@ void start_warp(warp& w, thread_block& b, unsigned index) {
   w.paths.reserve(2 * lanes);
   w.paths.push_back({0, w.live, false, {}});
   w.local.assign(k.local_bytes * lanes, 0xA5);
-  w.count = w.committed = w.complete = w.fenced = w.bulk_open = 0;
+  w.count = w.committed = w.complete = w.fenced = 0;
   w.open = false;
   w.reads.clear();
   w.copies.assign(lanes, std::deque<std::vector<thread_copy>>(1));
@@ -163,9 +163,9 @@ void step(warp& w, const kernel& k) {
 
 [[noreturn]] void rethrow(const warp& w, const std::exception& e, unsigned pc) {
   const thread_block& b = *w.block;
-  throw std::runtime_error("line " + std::to_string(b.call->what->code[pc].line) + ", block (" + std::to_string(b.at.x) +
-                           ", " + std::to_string(b.at.y) + ", " + std::to_string(b.at.z) + "), warp " +
-                           std::to_string(w.index) + ": " + e.what());
+  throw std::runtime_error("line " + std::to_string(b.call->what->code[pc].line) + ", block (" +
+                           std::to_string(b.at.x) + ", " + std::to_string(b.at.y) + ", " + std::to_string(b.at.z) +
+                           "), warp " + std::to_string(w.index) + ": " + e.what());
 }
 
 /// Until the warp waits or has exited. True if it has exited.
