@@ -63,8 +63,8 @@ inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t row
              : detail::failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejects the operand's shape");
 }
 
-// Barriers and shared memory are addresses in the shared state space below: an address that is computed as an integer and
-// becomes a pointer again loses the state space, and its loads and stores are slower.
+// Barriers and shared memory are addresses in the shared state space below: an address that is computed as an integer
+// and becomes a pointer again loses the state space, and its loads and stores are slower.
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
