@@ -13,9 +13,9 @@
 // | rounded    | scales of 2 or 4 bytes: products are computed in | 21, 8 to unpack, 8 multiplications, 4           |
 // |            | binary32 and rounded to bf16                     | conversions                                     |
 //
-// Masks, permutes and most shifts run at half rate, which decides the speed of a kernel; multiplications do not. A kernel
-// compiles one variant for both of its operands, so their eight products have the same order: that of K, but in `mxfp4`
-// products i and i + 4 are a pair. The scale of a tensor is applied to the sums.
+// Masks, permutes and most shifts run at half rate, which decides the speed of a kernel; multiplications do not. A
+// kernel compiles one variant for both of its operands, so their eight products have the same order: that of K, but in
+// `mxfp4` products i and i + 4 are a pair. The scale of a tensor is applied to the sums.
 #pragma once
 
 #include <ufp4/cuda/memory_sm80.hpp>

@@ -74,6 +74,9 @@ struct wgmma_tile {
   static constexpr unsigned unfit_at = barriers_at + 2 * (chunks + steps) * mma::barrier_bytes;
   static constexpr unsigned unfit_slots = 4;
   static constexpr std::size_t shared_bytes = 1024 + unfit_at + 3 * unfit_slots * 4;
+  /// Of a thread; 168 at the start, for each of three warpgroups.
+  static constexpr int producer_registers = rows == 128 ? 88 : 104, consumer_registers = rows == 128 ? 208 : 200;
+  static_assert(producer_registers + 2 * consumer_registers <= 3 * 168);
   static_assert(shared_bytes <= 227 * 1024 && rows * shared_stride * 4 <= barriers_at);
 };
 
@@ -118,7 +121,8 @@ struct ring {
 };
 
 /// Scales as bits, of the sixteen elements from 64 t + 16 step on in each chunk: of lanes t = 0 .. lanes - 1 of one
-/// row, or of one lane of several rows. Loaded a step ahead, or a chunk ahead where the scales of four steps are one word.
+/// row, or of one lane of several rows. Loaded a step ahead, or a chunk ahead where the scales of four steps are one
+/// word.
 template <wgmma_fold how, unsigned rows, unsigned lanes>
 struct scale_stream {
   static constexpr bool is_byte = how == wgmma_fold::f16 || is_e8m0(how);
@@ -518,14 +522,13 @@ template <unsigned Rows, wgmma_fold how>
   const std::uint32_t memory = (mma::shared_address(shared_memory()) + 1023) / 1024 * 1024;
   wgmma_worker<tile, how> worker{job, memory};
   worker.start();
-  // 168 registers for each of three warpgroups at the start
   if (worker.warp < 4) {
-    mma::set_fewer_registers<88>();
+    mma::set_fewer_registers<tile::producer_registers>();
     worker.produce();
     worker.sync_sums();
     worker.sync_sums();
   } else {
-    mma::set_more_registers<208>();
+    mma::set_more_registers<tile::consumer_registers>();
     worker.consume();
     worker.sync_sums();
     if (job.cluster > 1) worker.store_shared_sums();
