@@ -162,7 +162,8 @@ TEST_CASE("wgmma multiplies in f16 where every value times every e4m3 scale is z
   using gpu::kernels::fold_of;
   using gpu::kernels::wgmma_fold;
   CHECK(fold_of(nv, integer) == wgmma_fold::f16);
-  CHECK(fold_of(mx, mx) == wgmma_fold::e8m0);
+  CHECK(fold_of(mx, mx) == wgmma_fold::mxfp4);
+  CHECK(fold_of(mx, side(gpu::quantized_matrix<mxint4>(1, 32))) == wgmma_fold::e8m0);
   CHECK(fold_of(nv, mx) == wgmma_fold::exact);
   CHECK(fold_of(f32, nv) == wgmma_fold::rounded);
 }

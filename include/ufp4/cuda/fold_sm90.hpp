@@ -1,17 +1,21 @@
 // ufp4 - folded operands for wgmma: codes times their block scale as f16 or bf16, in the registers of one thread.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | wgmma_fold | operands                                            | integer instructions for 8 codes, and others      |
-// |------------|-----------------------------------------------------|---------------------------------------------------|
-// | f16        | e4m3 scales, grids of a few bits: products are      | 15: one table of bytes; 4 multiplications of      |
-// |            | exact normal numbers of f16                         | pairs                                             |
-// | e8m0       | e8m0 scales: exact in bf16                          | 21: two tables of bytes; 4 multiplications        |
-// | exact      | other scales of 1 or 2 bytes, of a type known at    | the same, and a dozen to decode the scale of 16   |
-// |            | run time, whose products are exact in bf16          | codes                                             |
-// | rounded    | scales of 2 or 4 bytes: products are computed in    | 21, 8 to unpack, 8 multiplications, 4 conversions |
-// |            | binary32 and rounded                                |                                                   |
+// | wgmma_fold | operands                                         | integer instructions for 8 codes, and others    |
+// |------------|--------------------------------------------------|-------------------------------------------------|
+// | f16        | e4m3 scales, grids of a few bits: products are   | 15: one table of bytes; 4 multiplications of    |
+// |            | exact normal numbers of f16                      | pairs                                           |
+// | mxfp4      | e8m0 scales, E2M1                                | 8 masks, 7 shifts: the bits of a code become a  |
+// |            |                                                  | subnormal bf16; 8 multiplications               |
+// | e8m0       | e8m0 scales: exact in bf16                       | 21: two tables of bytes; 4 multiplications      |
+// | exact      | other scales of 1 or 2 bytes, of a type known at | the same, and a dozen for the scale of 16 codes |
+// |            | run time; exact in bf16                          |                                                 |
+// | rounded    | scales of 2 or 4 bytes: products are computed in | 21, 8 to unpack, 8 multiplications, 4           |
+// |            | binary32 and rounded to bf16                     | conversions                                     |
 //
-// A kernel compiles one variant for both of its operands. The scale of a tensor is applied to the sums.
+// Masks, permutes and most shifts run at half rate, which decides the speed of a kernel; multiplications do not. A
+// kernel compiles one variant for both of its operands, so their eight products have the same order: that of K, but in
+// `mxfp4` products i and i + 4 are a pair. The scale of a tensor is applied to the sums.
 #pragma once
 
 #include <ufp4/cuda/memory_sm80.hpp>
@@ -19,7 +23,9 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-enum class wgmma_fold : std::uint8_t { f16, e8m0, exact, rounded };
+enum class wgmma_fold : std::uint8_t { f16, mxfp4, e8m0, exact, rounded };
+/// Are all scales bytes of e8m0?
+UFP4_HD constexpr bool is_e8m0(wgmma_fold how) { return how == wgmma_fold::mxfp4 || how == wgmma_fold::e8m0; }
 
 /// How the bits of a scale become a float, as data: ufp4::detail::decode_scale without branches, which would end a
 /// pipeline of wgmma. The value is the magnitude's bits, shifted to the fields of a float, times a power of two.
@@ -77,6 +83,7 @@ inline wgmma_fold fold_of(const gemm_side& left, const gemm_side& right) {
   if (folds_to_f16(left) && folds_to_f16(right)) return wgmma_fold::f16;
   if (!products_fit(left) || !products_fit(right)) return wgmma_fold::rounded;
   const bool e8m0 = left.scale == scale_kind::e8m0 && right.scale == scale_kind::e8m0;
+  if (e8m0 && is_e2m1(left.grid) && is_e2m1(right.grid)) return wgmma_fold::mxfp4;
   return e8m0 ? wgmma_fold::e8m0 : wgmma_fold::exact;
 }
 
@@ -88,7 +95,7 @@ inline wgmma_side wgmma_side_of(const gemm_side& side, unsigned block, wgmma_fol
     s.zero = 1;  // no code is known to be zero
   if (how == wgmma_fold::f16) s.values = thread::f16_table_of(side.grid);
   const unsigned bytes = block == 16 ? 4 : block == 32 ? 2 : 0;
-  const bool byte_scales = how == wgmma_fold::f16 || how == wgmma_fold::e8m0;
+  const bool byte_scales = how == wgmma_fold::f16 || is_e8m0(how);
   s.words = byte_scales && bytes != 0 && side.padded_cols % 64 == 0 && is_aligned(side.scales, bytes);
   return s;
 }
@@ -97,7 +104,7 @@ inline wgmma_side wgmma_side_of(const gemm_side& side, unsigned block, wgmma_fol
 
 template <wgmma_fold how>
 UFP4_DEVICE float scale_of(const wgmma_side& side, std::uint32_t bits) {
-  return how == wgmma_fold::e8m0 ? thread::scale_value(scale_kind::e8m0, bits) : side.decoder.value(bits);
+  return is_e8m0(how) ? thread::scale_value(scale_kind::e8m0, bits) : side.decoder.value(bits);
 }
 /// In two loads, without branches. Of a scale that is one piece, they are the same.
 template <wgmma_fold how>
@@ -131,17 +138,31 @@ UFP4_DEVICE bool is_unfit(const wgmma_side& side, std::uint32_t bits, std::uint3
   return outside & (m != 0.0f) & (((first | last) & side.nonzero) != side.zero);
 }
 
-/// Eight products in the order of K, from eight codes and the factor of their block.
+/// Eight values of E2M1 as pairs of bf16, times 2^-126: exponent and mantissa of a code are the lowest bits of the
+/// exponent and the highest of the mantissa. Pair i is of codes i and i + 4.
+UFP4_DEVICE void place_e2m1(std::uint32_t codes, std::uint32_t (&pairs)[4]) {
+  UFP4_UNROLL
+  for (unsigned i = 0; i < 4; ++i) {
+    const std::uint32_t magnitude = i < 2 ? codes << (6 - 4 * i) : codes >> (4 * i - 6);
+    pairs[i] = (codes << (12 - 4 * i) & 0x80008000u) | (magnitude & 0x01C001C0u);
+  }
+}
+
+/// Eight products from eight codes and the factor of their block.
 template <wgmma_fold how>
 UFP4_DEVICE void fold8(const wgmma_side& side, std::uint32_t codes, std::uint32_t factor, std::uint32_t (&pairs)[4]) {
   if constexpr (how == wgmma_fold::f16)
     thread::decode8_f16(side.values.high, codes, pairs);
+  else if constexpr (how == wgmma_fold::mxfp4)
+    place_e2m1(codes, pairs);
   else
     thread::decode8_bf16(side.values, codes, pairs);
   UFP4_UNROLL
   for (unsigned i = 0; i < 4; ++i) {
     if constexpr (how == wgmma_fold::f16)
       asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(pairs[i]) : "r"(factor));
+    else if constexpr (how == wgmma_fold::mxfp4)
+      pairs[i] = thread::multiply_bf16(thread::multiply_bf16(pairs[i], 0x7E807E80u), factor);  // 2^126: both are exact
     else if constexpr (how == wgmma_fold::rounded)
       pairs[i] = thread::pair_bf16(rounded(thread::low_bf16(pairs[i]) * to_float(factor)),
                                    rounded(thread::high_bf16(pairs[i]) * to_float(factor)));

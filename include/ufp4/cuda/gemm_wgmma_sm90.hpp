@@ -3,29 +3,48 @@
 //
 // Experimental: compiled only with UFP4_EXPERIMENTAL, and checked at its first call (cuda/first_call_check.hpp).
 //
-// A thread block computes tiles of C: 256 of its columns, which are rows of the right operand, the weights, and `rows`
-// of its rows. Its three warpgroups have two roles:
+// A thread block computes tiles of C: 256 of its columns, which are rows of the right operand, the weights, and 32, 64
+// or 128 of its rows. Its three warpgroups have two roles:
 //
-// | producer      | one thread starts the TMA copies of both operands' codes, chunks of 256 of K, some chunks ahead. All  |
-// |               | decode the left operand's rows to swizzled shared memory, steps of 64 of K, some steps ahead          |
-// | consumers, 2  | 128 of the weights' rows each. A thread decodes the codes of its four rows to the fragments of its    |
-// |               | left operand of wgmma, and the warpgroup multiplies two times 64 rows with the decoded step. While 64 |
-// |               | rows are multiplied, the thread decodes the codes of the others                                       |
+// | producer     | One thread starts the TMA copies of both operands' codes, chunks of 256 of K, some chunks ahead.   |
+// |              | All threads decode the left operand's rows to swizzled shared memory, in steps of 64 of K, some    |
+// |              | steps ahead                                                                                        |
+// | consumers, 2 | Each has 128 rows of the weights. A thread decodes the codes of its four rows to wgmma's fragments |
+// |              | and the warpgroup multiplies two times 64 rows with the decoded step. While 64 rows are multiplied |
+// |              | a thread decodes the codes of the other 64                                                         |
 //
-// So each code of a tile is decoded once. wgmma sums products over K in any order, therefore the order of K within a
-// chunk is chosen so that nobody moves an element between lanes: of the 256 of a chunk, lane t of four consecutive
-// lanes has elements 64 t to 64 t + 63, and multiplies sixteen of them, one or part of one block, in each of four
-// steps. Element 16 j + p of a step is, with t = p % 8 / 2,
+// So each code of a tile is decoded once. A sum may be taken in any order, so the order of K within a chunk is chosen
+// such that no element moves between lanes: of the 256 of a chunk, lane t of four consecutive lanes has elements 64 t
+// to 64 t + 63, and multiplies sixteen of them, one block or a part of one, in each of four steps. Element 16 j + p of
+// step s is, with t = p % 8 / 2,
 //
-//   64 t + 16 step + 8 (j / 2) + 4 (j % 2) + 2 (p / 8) + p % 2.
+//   64 t + 16 s + 8 (j / 2) + 4 (j % 2) + 2 (p / 8) + p % 2
 //
-// The left operand is stored in this order: four words of codes, one for each t, become four pieces of 16 bytes.
+// (with another order of eight elements in wgmma_fold::mxfp4). The left operand is stored in this order: words of codes
+// of the four lanes become pieces of 16 bytes.
 //
-// Barriers in shared memory, each pair for a ring of stages: codes full, codes empty; step full, step empty. One lane
-// of each warp arrives. Thread blocks are persistent: while the consumers store a tile, the producer works on the next.
+// A ring of chunks and a ring of steps have a barrier "full" and one "empty" for each stage; one lane of each warp
+// arrives. Thread blocks are persistent: while the consumers store a tile, the producer works on the next. Where the
+// tiles are too few for the device, a cluster of up to eight thread blocks computes one: each sums a part of K, then
+// stores a part of the rows, adding the parts of K in order from the others' shared memory.
 //
 // Tiles whose products bf16 cannot hold are those of gemm_bf16_sm80. Rows outside an operand repeat its last row; in a
-// chunk that K ends in, the factors of blocks outside are 0.
+// chunk in which K ends, the factors of blocks outside are 0.
+//
+// Predicted for an H100, from the compiled code (sm_90a, nvcc 13.0), not measured. Cycles of one step, a tile of R rows
+// x 256 x 64, in a quarter of a multiprocessor, which issues one instruction a cycle and one integer instruction every
+// second. Weights of R = 32 and 64 come from memory at 14.5 bytes a cycle; operands of R = 128 from L2. Stalls are not
+// included.
+//
+// | R, wgmma_fold | wgmma | issue | integer | memory | the limit is            |
+// |---------------|-------|-------|---------|--------|-------------------------|
+// | 128, f16      | 1024  | 795   | 894     |        | wgmma                   |
+// | 128, mxfp4    | 1024  | 985   | 802     |        | wgmma, nearly issue     |
+// | 128, e8m0     | 1024  | 1175  | 1382    |        | integer: 0.74 of wgmma  |
+// | 128, exact    | 1024  | 1430  | 1646    |        | integer: 0.62 of wgmma  |
+// | 128, rounded  | 1024  | 2040  | 1868    |        | issue: 0.50 of wgmma    |
+// | 64, f16       | 512   | 690   | 768     | 637    | integer: 0.83 of memory |
+// | 32, f16       | 256   | 614   | 660     | 637    | integer: 0.96 of memory |
 #pragma once
 
 #include <ufp4/cuda/cluster_sm90.hpp>
@@ -55,6 +74,9 @@ struct wgmma_tile {
   static constexpr unsigned unfit_at = barriers_at + 2 * (chunks + steps) * mma::barrier_bytes;
   static constexpr unsigned unfit_slots = 4;
   static constexpr std::size_t shared_bytes = 1024 + unfit_at + 3 * unfit_slots * 4;
+  /// Of a thread; 168 at the start, for each of three warpgroups.
+  static constexpr int producer_registers = rows == 128 ? 88 : 104, consumer_registers = rows == 128 ? 208 : 200;
+  static_assert(producer_registers + 2 * consumer_registers <= 3 * 168);
   static_assert(shared_bytes <= 227 * 1024 && rows * shared_stride * 4 <= barriers_at);
 };
 
@@ -98,15 +120,16 @@ struct ring {
   }
 };
 
-/// Scales as bits, of the sixteen elements from 64 t + 16 step on in each chunk: of lanes t = 0 .. lanes - 1 of one row,
-/// or of one lane of several rows. Loaded a step ahead, or a chunk ahead where the scales of four steps are one word.
+/// Scales as bits, of the sixteen elements from 64 t + 16 step on in each chunk: of lanes t = 0 .. lanes - 1 of one
+/// row, or of one lane of several rows. Loaded a step ahead, or a chunk ahead where the scales of four steps are one
+/// word.
 template <wgmma_fold how, unsigned rows, unsigned lanes>
 struct scale_stream {
-  static constexpr bool is_byte = how == wgmma_fold::f16 || how == wgmma_fold::e8m0;
+  static constexpr bool is_byte = how == wgmma_fold::f16 || is_e8m0(how);
   const wgmma_side& side;
-  unsigned padded, shift;      ///< log2 of the block length
-  unsigned k;                  ///< of the first lane, for the next load
-  std::uint32_t line[rows];    ///< index of the row's first scale
+  unsigned padded, shift;    ///< log2 of the block length
+  unsigned k;                ///< of the first lane, for the next load
+  std::uint32_t line[rows];  ///< index of the row's first scale
   std::uint32_t now[rows * lanes], next[rows * lanes];
 
   UFP4_DEVICE scale_stream(const wgmma_job& job, const wgmma_side& of, unsigned first)
@@ -123,7 +146,8 @@ struct scale_stream {
   }
   /// Byte s of the word is the scale of step s.
   UFP4_DEVICE std::uint32_t four(std::uint32_t first, unsigned at) const {
-    if (!side.words) return one(first, at) | one(first, at + 16) << 8 | one(first, at + 32) << 16 | one(first, at + 48) << 24;
+    if (!side.words)
+      return one(first, at) | one(first, at + 16) << 8 | one(first, at + 32) << 16 | one(first, at + 48) << 24;
     if (at >= padded) return 0;
     const auto* from = static_cast<const std::uint8_t*>(side.scales) + (first + (at >> shift));
     if (shift == 4) return *reinterpret_cast<const std::uint32_t*>(from);
@@ -154,8 +178,7 @@ template <class Tile, wgmma_fold how>
 struct wgmma_worker {
   const wgmma_job& job;
   std::uint32_t memory;  ///< in the shared state space, aligned to 1024 bytes
-  unsigned rank = block_index().x % job.cluster, first_tile = block_index().x / job.cluster;
-  unsigned first_chunk = rank * job.chunks, end_chunk = end_of(first_chunk);
+  unsigned first_chunk = block_index().x % job.cluster * job.chunks, end_chunk = end_of(first_chunk);
   unsigned lane = gpu::lane(), warp = thread_index().x / 32;
   ring<Tile::chunks> codes{};
   ring<Tile::steps> steps{};
@@ -164,6 +187,7 @@ struct wgmma_worker {
     const unsigned all = (static_cast<unsigned>(job.job.padded()) + Tile::chunk - 1) / Tile::chunk;
     return first + job.chunks < all ? first + job.chunks : all;
   }
+  UFP4_DEVICE unsigned first_tile() const { return block_index().x / job.cluster; }
   UFP4_DEVICE unsigned tile_step() const { return grid_size().x / job.cluster; }
   UFP4_DEVICE std::uint32_t barriers(unsigned first) const {
     return memory + Tile::barriers_at + first * mma::barrier_bytes;
@@ -202,9 +226,7 @@ struct wgmma_worker {
 
   UFP4_DEVICE std::uint32_t weight_codes(unsigned stage) const { return memory + stage * Tile::chunk_bytes; }
   UFP4_DEVICE std::uint32_t row_codes(unsigned stage) const { return weight_codes(stage) + Tile::weight_bytes; }
-  UFP4_DEVICE std::uint32_t decoded(unsigned stage) const {
-    return memory + Tile::steps_at + stage * Tile::step_bytes;
-  }
+  UFP4_DEVICE std::uint32_t decoded(unsigned stage) const { return memory + Tile::steps_at + stage * Tile::step_bytes; }
   UFP4_DEVICE unsigned tiles() const { return job.tiles.down * job.tiles.across; }
   UFP4_DEVICE bool inside(unsigned chunk, unsigned t, unsigned step) const {
     return chunk * Tile::chunk + 64 * t + 16 * step < static_cast<unsigned>(job.job.padded());
@@ -261,8 +283,7 @@ struct wgmma_worker {
       const bool is_inside = inside(chunk, t, step);
       const std::uint32_t bits = scales.bits(t, step);
       factors[t] = factor(job.left, bits, is_inside);
-      if (is_inside && is_unfit<how>(job.left, bits, words[t][0], words[t][halves - 1]))
-        mma::store_shared(flag, n + 1);
+      if (is_inside && is_unfit<how>(job.left, bits, words[t][0], words[t][halves - 1])) mma::store_shared(flag, n + 1);
     }
     mma::barrier_wait(step_empty(steps.stage), steps.phase ^ 1u);
     UFP4_UNROLL
@@ -276,11 +297,11 @@ struct wgmma_worker {
 
   UFP4_DEVICE void produce() {
     const unsigned unit = thread_index().x % Tile::unit_threads, row = unit % Tile::rows, first = unit / Tile::rows;
-    copies ahead{first_tile, first_chunk};
+    copies ahead{first_tile(), first_chunk};
     if (thread_index().x == 0)
       for (unsigned i = 0; i < Tile::chunks; ++i) fetch(ahead);
     unsigned n = 0;
-    for (unsigned at = first_tile; at < tiles(); at += tile_step(), ++n) {
+    for (unsigned at = first_tile(); at < tiles(); at += tile_step(), ++n) {
       scale_stream<how, 1, 4> scales(job, job.left, first_chunk * Tile::chunk);
       scales.set_row(0, banded_tile(job.tiles, at).down * Tile::rows + row);
       scales.load();
@@ -317,8 +338,9 @@ struct wgmma_worker {
   }
 
   /// One step of both times 64 rows. `previous`: the stage of the step before, or no stage.
-  UFP4_DEVICE void multiply_step(float (&sums)[2][sums_of_thread], const std::uint32_t (&words)[2][2][4], scale_stream<how, 4, 1>& scales, unsigned chunk,
-                                 unsigned step, unsigned previous, bool& unfit) const {
+  UFP4_DEVICE void multiply_step(float (&sums)[2][sums_of_thread], const std::uint32_t (&words)[2][2][4],
+                                 scale_stream<how, 4, 1>& scales, unsigned chunk, unsigned step, unsigned previous,
+                                 bool& unfit) const {
     const bool is_inside = inside(chunk, lane % 4, step);
     scales.advance(step);
     UFP4_UNROLL
@@ -365,7 +387,8 @@ struct wgmma_worker {
         std::uint32_t words[2][2][4];
         UFP4_UNROLL
         for (unsigned i = 0; i < 4; ++i)
-          mma::load_shared(words[i / 2][i % 2], weight_codes(codes.stage) + mma::swizzled_offset(row, lane % 4 * 2 + half) +
+          mma::load_shared(words[i / 2][i % 2], weight_codes(codes.stage) +
+                                                    mma::swizzled_offset(row, lane % 4 * 2 + half) +
                                                     (i / 2 * 64 + i % 2 * 8) * Tile::row_bytes);
         if (half == 1) {
           arrive(codes_empty(codes.stage));
@@ -422,8 +445,7 @@ struct wgmma_worker {
     for (unsigned word = 0; word < Tile::rows / 32; ++word)
       for (unsigned r = 0; again[word] != 0; ++r, again[word] >>= 1) {
         const std::size_t row = first_row + 32 * word + r;
-        if ((again[word] & 1u) != 0)
-          thread::store_scaled(to, row, col, thread::recomputed(job.job, by, row, col));
+        if ((again[word] & 1u) != 0) thread::store_scaled(to, row, col, thread::recomputed(job.job, by, row, col));
       }
   }
   UFP4_DEVICE bool is_usable(unsigned group, unsigned n) const {
@@ -436,7 +458,7 @@ struct wgmma_worker {
   UFP4_DEVICE void consume() {
     const unsigned group = warp / 4 - 1;
     unsigned n = 0;
-    for (unsigned at = first_tile; at < tiles(); at += tile_step(), ++n) {
+    for (unsigned at = first_tile(); at < tiles(); at += tile_step(), ++n) {
       const tile_index tile = banded_tile(job.tiles, at);
       const std::size_t row = std::size_t{tile.down} * Tile::rows, col = std::size_t{tile.across} * Tile::cols;
       float sums[2][sums_of_thread] = {};
@@ -468,8 +490,9 @@ struct wgmma_worker {
   UFP4_DEVICE void store_shared_sums() const {
     const thread::epilogue to = thread::epilogue_of(job.job);
     const thread::result_scales by = thread::scales_of(to);
-    const tile_index tile = banded_tile(job.tiles, first_tile);
+    const tile_index tile = banded_tile(job.tiles, first_tile());
     const unsigned rows = (Tile::rows + job.cluster - 1) / job.cluster, t = thread_index().x - 128;
+    const unsigned rank = block_index().x % job.cluster;
     const std::size_t col = std::size_t{tile.across} * Tile::cols + t;
     bool usable = true;
     for (unsigned q = 0; q < job.cluster; ++q)
@@ -499,14 +522,13 @@ template <unsigned Rows, wgmma_fold how>
   const std::uint32_t memory = (mma::shared_address(shared_memory()) + 1023) / 1024 * 1024;
   wgmma_worker<tile, how> worker{job, memory};
   worker.start();
-  // 168 registers for each of three warpgroups at the start
   if (worker.warp < 4) {
-    mma::set_fewer_registers<88>();
+    mma::set_fewer_registers<tile::producer_registers>();
     worker.produce();
     worker.sync_sums();
     worker.sync_sums();
   } else {
-    mma::set_more_registers<208>();
+    mma::set_more_registers<tile::consumer_registers>();
     worker.consume();
     worker.sync_sums();
     if (job.cluster > 1) worker.store_shared_sums();
@@ -578,6 +600,7 @@ inline error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std:
   constexpr const char* name = "gemm_wgmma_sm90";
   switch (fold_of(job.left, job.right)) {
     case wgmma_fold::f16: return run_gemm_wgmma_as<wgmma_fold::f16>(name, job, facts, memory, where);
+    case wgmma_fold::mxfp4: return run_gemm_wgmma_as<wgmma_fold::mxfp4>(name, job, facts, memory, where);
     case wgmma_fold::e8m0: return run_gemm_wgmma_as<wgmma_fold::e8m0>(name, job, facts, memory, where);
     default: return run_gemm_wgmma_as<wgmma_fold::exact>(name, job, facts, memory, where);
   }

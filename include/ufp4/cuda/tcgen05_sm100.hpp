@@ -78,9 +78,7 @@ UFP4_DEVICE void tensor_fence_after_sync() { asm volatile("tcgen05.fence::after_
 
 /// Arrives when all instructions that this thread has started before are complete.
 UFP4_DEVICE void commit_to(std::uint32_t barrier) {
-  asm volatile(
-      "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier)
-      : "memory");
+  asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
 /// Copies 512 bytes of scales to four columns, before the multiplications that this thread starts afterwards.

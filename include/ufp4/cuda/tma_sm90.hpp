@@ -17,6 +17,12 @@
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/gpu/status.hpp>
 
+namespace ufp4::gpu::mma::inline UFP4_GPU {
+
+inline constexpr unsigned barrier_bytes = 8;  ///< in shared memory
+
+}  // namespace ufp4::gpu::mma::inline UFP4_GPU
+
 #if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 #include <cuda.h>
 
@@ -57,9 +63,8 @@ inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t row
              : detail::failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejects the operand's shape");
 }
 
-/// The bytes of a barrier. Below, barriers and shared memory are addresses in the shared state space: an address that
-/// is computed as an integer and becomes a pointer again loses the state space, and its loads and stores are slower.
-inline constexpr unsigned barrier_bytes = 8;
+// Barriers and shared memory are addresses in the shared state space below: an address that is computed as an integer
+// and becomes a pointer again loses the state space, and its loads and stores are slower.
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 

@@ -8,11 +8,11 @@
 //
 // | operand_128      | the descriptor of such an operand; its start address advances by 32 bytes for the next 16 of K |
 // | sum_row, sum_col | the place of element i of a thread's sums in the warpgroup's 64 x N                            |
-// | set_registers    | called by all warps of a warpgroup: the number of registers that each thread may use           |
+// | set_..._registers | called by all warps of a warpgroup: how many registers each of its threads may use            |
 //
 // Order: stores to operands, fence_to_async (cuda/tma_sm90.hpp), a barrier; then every thread of the warpgroup calls
-// multiply_fence, multiply..., multiply_commit, multiply_wait. In between neither the sums nor the registers of the left
-// operand may be accessed.
+// multiply_fence, multiply..., multiply_commit, multiply_wait. In between neither the sums nor the registers of the
+// left operand may be accessed.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": matrix layout, descriptor, register fragments.
 #pragma once
@@ -65,19 +65,18 @@ UFP4_DEVICE void set_fewer_registers() {
       "+f"(d[i + 7])
 #define UFP4_16_SUMS(i) UFP4_EIGHT_SUMS(i), UFP4_EIGHT_SUMS(i + 8)
 #define UFP4_16_NAMES "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define UFP4_32_NAMES \
-  UFP4_16_NAMES ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define UFP4_64_NAMES                                                                              \
-  UFP4_32_NAMES                                                                                    \
+#define UFP4_32_NAMES UFP4_16_NAMES ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define UFP4_64_NAMES                                                                                      \
+  UFP4_32_NAMES                                                                                            \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
   "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define UFP4_WGMMA(shape, type, names, operands, ...)                                             \
-  asm volatile("{\n.reg .pred adds;\nsetp.eq.u32 adds, 1, 1;\n"                                   \
-               "wgmma.mma_async.sync.aligned." shape "k16.f32." type "." type " {" names "}, "    \
-               operands ", adds, 1, 1, 0;\n}"                                                     \
-               : __VA_ARGS__                                                                      \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)                               \
-               : "memory")
+#define UFP4_WGMMA(shape, type, names, operands, ...)                                                                \
+  asm volatile(                                                                                                      \
+      "{\n.reg .pred adds;\nsetp.eq.u32 adds, 1, 1;\n"                                                               \
+      "wgmma.mma_async.sync.aligned." shape "k16.f32." type "." type " {" names "}, " operands ", adds, 1, 1, 0;\n}" \
+      : __VA_ARGS__                                                                                                  \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)                                                           \
+      : "memory")
 
 /// d += a * b^T; a 64 x 16 in registers, b 2n x 16 in shared memory, both f16 or both bf16.
 template <bool f16>

@@ -177,7 +177,9 @@ inline explanation explain_job(const char* operation, const gemm_job& job, const
   e.kernel = kernel->name;
   e.instruction = kernel->instruction;
   const unsigned side = kernel->tile_side == nullptr ? 0 : kernel->tile_side(job, device);
-  e.tile_rows = kernel->tile_rows_of != nullptr ? kernel->tile_rows_of(job, device) : side != 0 ? side : kernel->tile_rows;
+  e.tile_rows = kernel->tile_rows_of != nullptr ? kernel->tile_rows_of(job, device)
+                : side != 0                     ? side
+                                                : kernel->tile_rows;
   e.tile_cols = side != 0 ? side : kernel->tile_cols;
   if (e.mode == accumulate::fast) e.mode = kernel->fast_is;
   return e;
