@@ -33,7 +33,7 @@ void check(const gpu::gemm_kernel& kernel, const quantized_matrix<A>& a, const q
   }
 }
 
-/// Every number of rows that a group of columns may be filled with, on either side, and lengths that are no whole slabs.
+/// Every number of few rows, on either side, and lengths that are no whole slabs.
 template <class A, class B>
 void check_pair(const gpu::gemm_kernel& kernel, std::size_t most, model::scales kind = model::scales::ordinary) {
   INFO(support::seed_note());

@@ -1,5 +1,6 @@
 // ufp4 - device.hpp under NVRTC, which has no standard library and no host: a user's kernel compiles from a string.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: separate
 //
 // libnvrtc is opened while the test runs, so that the test needs no toolkit to build; it needs no GPU either.
 #include <dlfcn.h>
