@@ -3,8 +3,8 @@
 //
 // Element x e4m3 scale is exact in fp16, so scales are folded into the operands of mma m16n8k16 by one multiplication
 // for each pair, and tensor scales are applied to the sums. How K and rows are divided: gemv_stream_sm80.hpp. Of 128
-// columns a lane reads 32 codes of each of its rows with one load of 16 bytes, and their two scales with another. Pair j
-// of a word holds codes j and j + 4; an mma takes two pairs of every lane, the same of both operands.
+// columns a lane reads 32 codes of each of its rows with one load of 16 bytes, and their two scales with another. Pair
+// j of a word holds codes j and j + 4; an mma takes two pairs of every lane, the same of both operands.
 //
 // | elements  | decoding of eight codes                                                               | with scales |
 // |-----------|---------------------------------------------------------------------------------------|-------------|
@@ -19,8 +19,8 @@
 //
 // Scales that are NaN or negative (quantize makes no negative ones) are flagged: the results are computed again.
 //
-// Instructions of the compiled main loop, on sm_80 and sm_90a alike, for 16 rows x 64 columns of weights (a warp's share
-// of 512 columns), 576 bytes with scales; gemv_blocks_sm80 needs 504. Without local memory:
+// Instructions of the compiled main loop, on sm_80 and sm_90a alike, for 16 rows x 64 columns of weights (a warp's
+// share of 512 columns), 576 bytes with scales; gemv_blocks_sm80 needs 504. Without local memory:
 //
 // | narrow rows | 16 rows a thread block | 32 rows |
 // |-------------|------------------------|---------|

@@ -4,16 +4,15 @@
 // Bound by memory bandwidth, so what counts is how few instructions a warp needs for a weight, and how many bytes are
 // on their way. Rows of weights are the rows of mma.sync, the few rows of the other operand ("narrow") its columns.
 //
-// | thread block | has 16 or 32 rows of weights; its eight warps divide K                                              |
-// | warp         | takes 128 of every 1024 columns. Nothing is shared until the end: a lane loads what it is to        |
-// |              | multiply, and decodes it in registers. Narrow rows are decoded once for all weights of the warp     |
-// | registers    | two slabs of weights: one is multiplied while the loads of the other are under way                  |
-// | end          | the warps' sums go through shared memory and are added in the order of the warps                    |
+// | thread block | has 16 or 32 rows of weights; its eight warps divide K                                             |
+// | warp         | takes 128 of every 1024 columns. Nothing is shared until the end: a lane loads what it is to       |
+// |              | multiply, and decodes it in registers. Narrow rows are decoded once for all weights of the warp    |
+// | registers    | two slabs of weights: one is multiplied while the loads of the other are under way                 |
+// | end          | the warps' sums go through shared memory and are added in the order of the warps                   |
 //
 // The order along K is the same for every number of rows and thread blocks, so the bits depend on the operands and the
 // device alone. Rows outside an operand repeat its last row, and their results are dropped; outside K codes are zero.
-// Tensor cores truncate sums: what gemm_bf16_sm80.hpp says about it holds for the 128 columns of each slab that a warp
-// adds.
+// What gemm_bf16_sm80.hpp says about the truncated sums of tensor cores holds for the columns of each warp.
 //
 // A kernel flags what its operands of an mma cannot represent. Then every element of the thread block is computed again
 // from codes and scales, in binary64 (thread/epilogue.hpp).
