@@ -20,7 +20,6 @@ namespace {
 const gpu::gemm_kernel &f16_kernel = gpu::kernels::gemv_f16_sm80, &dots_kernel = gpu::kernels::gemv_dots_sm80;
 
 using nv_e3m0 = block_format<fp4<E3M0>, e4m3, 16, float>;
-using nv_int4_plain = block_format<int4, e4m3, 16>;
 
 /// Of one kernel, with one processor (32 rows of weights for each thread block if it can) and with many.
 template <class A, class B>
