@@ -14,8 +14,9 @@
 // | int4      | In bits 4 to 7 of fp16's 1024 a code, offset by 8, is 1152 + 16 code; one fma with    | 11          |
 // |           | scale / 16 and -72 scale gives code * scale                                           |             |
 //
-// The products of the fp4 types are multiples of 2^-17, some of them subnormal in fp16, which tensor cores multiply
-// exactly (arXiv 2512.07004; for 8.0 Fasi et al., doi 10.7717/peerj-cs.330).
+// The products of the fp4 types are multiples of 2^-17, some of them subnormal in fp16. PTX does not say how an mma
+// reads subnormal numbers; the kernel assumes that it keeps them, as reported for compute capability 7 and 8 (Fasi et
+// al., doi 10.7717/peerj-cs.330).
 //
 // Scales that are NaN or negative (quantize makes no negative ones) are flagged: the results are computed again.
 //
