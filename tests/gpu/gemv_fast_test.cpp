@@ -7,8 +7,10 @@
 #include <ufp4/gpu/gemm.hpp>
 #include <ufp4/ufp4.hpp>
 
-#include <algorithm>
-#include <string>
+#include <cstdint>
+#include <random>
+#include <type_traits>
+#include <vector>
 
 using namespace ufp4;
 using support::same_numbers;
@@ -18,7 +20,6 @@ namespace {
 const gpu::gemm_kernel &f16_kernel = gpu::kernels::gemv_f16_sm80, &dots_kernel = gpu::kernels::gemv_dots_sm80;
 
 using nv_e3m0 = block_format<fp4<E3M0>, e4m3, 16, float>;
-using nv_int4_plain = block_format<int4, e4m3, 16>;
 
 /// Of one kernel, with one processor (32 rows of weights for each thread block if it can) and with many.
 template <class A, class B>
@@ -33,7 +34,7 @@ void check(const gpu::gemm_kernel& kernel, const quantized_matrix<A>& a, const q
   }
 }
 
-/// Every number of rows that a group of columns may be filled with, on either side, and lengths that are no whole slabs.
+/// Every number of few rows, on either side, and lengths that are no whole slabs.
 template <class A, class B>
 void check_pair(const gpu::gemm_kernel& kernel, std::size_t most, model::scales kind = model::scales::ordinary) {
   INFO(support::seed_note());
@@ -210,4 +211,54 @@ TEST_CASE("scales that are not aligned to 2 bytes are not read by the fp16 kerne
     const gpu::gemm_job job = gpu::detail::call_of(a.view(), b.view(), sink, {}, {}).job;
     CHECK(f16_kernel.takes(job, device) == (shift != 1));
   }
+}
+
+namespace {
+
+struct fold_job {
+  unsigned bits;
+  float* out;  ///< of every code, for each scale
+};
+template <bool integers>
+UFP4_KERNEL(127)
+fold_codes(const fold_job job) {
+  namespace kernels = gpu::kernels;
+  const unsigned scale = gpu::thread_index().x;
+  for (unsigned word = 0; word < 2; ++word) {
+    const std::uint32_t codes = word == 0 ? 0x76543210u : 0xFEDCBA98u;
+    std::uint32_t pairs[4];
+    const auto by = kernels::f16_scale::of<integers>(word == 0 ? scale : scale << 8, word);
+    if constexpr (integers)
+      kernels::fold_int4(codes, by, pairs);
+    else
+      kernels::fold_fp4(job.bits, codes, by, pairs);
+    for (unsigned j = 0; j < 4; ++j) {
+      float* out = job.out + scale * 16 + word * 8 + j;
+      out[0] = gpu::thread::half_f16(pairs[j]);
+      out[4] = gpu::thread::half_f16(pairs[j] >> 16);
+    }
+  }
+}
+/// factor: of the results.
+template <class Element>
+void check_folding(unsigned bits, float factor) {
+  constexpr bool integers = std::is_same_v<Element, ufp4::int4>;
+  const gpu::buffer<float> out(127 * 16);
+  REQUIRE(gpu::launch(gpu::listed<&fold_codes<integers>>, {1}, {127}, 0, gpu::stream{}, fold_job{bits, out.data()}) ==
+          gpu::success);
+  const std::vector<float> got = support::on_host(out);
+  for (unsigned i = 0; i < got.size(); ++i) {
+    CAPTURE(bits, i);
+    const auto scale = static_cast<float>(e4m3::from_bits(static_cast<std::uint8_t>(i / 16)));
+    REQUIRE(got[i] * factor == static_cast<float>(Element::from_bits(static_cast<std::uint8_t>(i % 16))) * scale);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("fp16 holds every code times every e4m3 scale, up to a power of two, exactly", "[gpu]") {
+  check_folding<fp4<E3M0>>(0, 0x1p5f);
+  check_folding<fp4<E2M1>>(1, 0x1p7f);
+  check_folding<fp4<E1M2>>(2, 0x1p7f);
+  check_folding<ufp4::int4>(0, 1);
 }

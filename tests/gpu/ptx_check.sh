@@ -14,6 +14,7 @@ families=(
   "80 90a 100a 120a|mma\.sync\.aligned\.m16n8k32\.row\.col\.s32\.s8|exact_blocks, blocks of 32 and more|run in the CPU simulator"
   "80 90a 100a 120a|mma\.sync\.aligned\.m16n8k16\.row\.col\.s32\.s8|exact_blocks, blocks of 16|run in the CPU simulator"
   "80 90a 100a 120a|mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16|fast, decoded to bf16|run in the CPU simulator"
+  "80 90a 100a 120a|mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.f16|fast with few rows, decoded to fp16|run in the CPU simulator"
   "80 90a 100a 120a|ldmatrix\.sync|operands out of shared memory|run in the CPU simulator"
   "80 90a 100a 120a|cp\.async\.c[ag]\.|several stages of copies|run in the CPU simulator"
   "80 90a 100a 120a|shfl\.sync\.bfly|transforms and amax across lanes|run in the CPU simulator"

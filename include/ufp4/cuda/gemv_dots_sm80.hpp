@@ -1,16 +1,29 @@
 // ufp4 - gemv_dots_sm80: quantized_gemm, fast, with at most 16 rows on one side and binary32 or e8m0 scales.
 // SPDX-License-Identifier: Apache-2.0
 //
-// For scales that the operands of an mma cannot hold. Elements are small integers times a power of two: mma.sync m16n8k32
-// gives the exact dot products of blocks of signed bytes, as floats after one subtraction (gemm_blocks_sm80.hpp). Then
-// acc = fma(d, fl(sA sB), acc), as in exact_blocks, but in the order of gemv_stream_sm80.hpp.
+// For scales that the operands of an mma cannot hold. Elements are small integers times a power of two: mma.sync
+// m16n8k32 gives the exact dot products of blocks of signed bytes, as floats after one subtraction
+// (gemm_blocks_sm80.hpp). Then acc = fma(d, fl(sA sB), acc), as in exact_blocks, in the order of gemv_stream_sm80.hpp.
 //
 // A warp multiplies 32 columns at a time. A lane has one word, eight codes, of each row (fragments_sm80.hpp), so an
 // instruction sums a block of 32. Blocks of 16 are in the lanes with t < 2 and in the others: columns 0 .. 3 of the mma
 // are four narrow rows with the second half of K set to zero, columns 4 .. 7 the same rows without the first half. Of
 // every scale, a lane loads what its own four sums need.
 //
-// Products of scales that overflow give sums that are not finite, which are computed again.
+// Products of scales that overflow give sums that are not finite, which are computed again; so is what has a NaN scale.
+//
+// Instructions of the compiled main loop for 16 rows x 64 columns of weights (a warp's share of 512 columns) on sm_80,
+// sm_90a; gemv_blocks_sm80 needs 504. Without local memory:
+//
+// | scales           | narrow rows | 16 rows a thread block | 32 rows  |
+// |------------------|-------------|------------------------|----------|
+// | binary32, 768 B  | 1 .. 4      | 156, 134               | 130, 111 |
+// |                  | 5 .. 8      | 234, 197               |          |
+// | e8m0, 544 B      | 1 .. 8      | 182, 161               | 153, 133 |
+// |                  | 9 .. 16     | 273, 238               | 217, 188 |
+//
+// Predicted for an H100, whose schedulers issue an integer instruction every other cycle: with binary32 scales 0.88 of
+// the memory bandwidth or more; with e8m0 scales 0.94 (32 rows by 1 .. 8), 0.71, 0.76 and 0.54 (16 rows by 9 .. 16).
 #pragma once
 
 #include <ufp4/cuda/gemm_blocks_sm80.hpp>
@@ -50,11 +63,11 @@ struct dots_rows {
       scales[i] = side.scales + (side.row(sum(i)) >> side.rows_shift) * (padded / block) * scale_bytes +
                   warp * 4 * step_bytes + (block == 16 ? t / 2 * scale_bytes : 0);
   }
-  UFP4_DEVICE std::uint32_t code_word(unsigned i, unsigned slab, unsigned step) const {
-    return reinterpret_cast<const stream_word*>(codes[i] + std::size_t{slab} * 512 + 16 * step)->bits;
+  UFP4_DEVICE std::uint32_t code_word(unsigned i, unsigned step) const {
+    return reinterpret_cast<const stream_word*>(codes[i] + 16 * step)->bits;
   }
-  UFP4_DEVICE std::uint32_t scale_bits(unsigned i, unsigned slab, unsigned step) const {
-    const std::uint8_t* at = scales[i] + std::size_t{slab} * (32 * step_bytes) + step * step_bytes;
+  UFP4_DEVICE std::uint32_t scale_bits(unsigned i, unsigned step) const {
+    const std::uint8_t* at = scales[i] + step * step_bytes;
     if constexpr (kind == scale_kind::f32)
       return reinterpret_cast<const stream_word*>(at)->bits;
     else
@@ -62,24 +75,28 @@ struct dots_rows {
   }
   /// codes_inside(step), scales_inside(step): is this lane's part of the step within K?
   template <class Codes, class Scales>
-  UFP4_DEVICE void load(dots_piece<rows, sums>& to, unsigned slab, const Codes& codes_inside,
-                        const Scales& scales_inside) const {
+  UFP4_DEVICE void load(dots_piece<rows, sums>& to, const Codes& codes_inside, const Scales& scales_inside) const {
     UFP4_UNROLL
     for (unsigned step = 0; step < 4; ++step) {
       UFP4_UNROLL
-      for (unsigned i = 0; i < rows; ++i) to.codes[i][step] = codes_inside(step) ? code_word(i, slab, step) : 0u;
+      for (unsigned i = 0; i < rows; ++i) to.codes[i][step] = codes_inside(step) ? code_word(i, step) : 0u;
       UFP4_UNROLL
-      for (unsigned i = 0; i < sums; ++i) to.scales[i][step] = scales_inside(step) ? scale_bits(i, slab, step) : 0u;
+      for (unsigned i = 0; i < sums; ++i) to.scales[i][step] = scales_inside(step) ? scale_bits(i, step) : 0u;
     }
+  }
+  /// To the next slab.
+  UFP4_DEVICE void advance() {
+    UFP4_UNROLL
+    for (const std::uint8_t*& at : codes) at += 512;
+    UFP4_UNROLL
+    for (const std::uint8_t*& at : scales) at += 32 * step_bytes;
   }
 };
 
-/// e8m0 code 255 becomes an infinity: its sums are not finite.
+/// A scale; of e8m0 twice the scale, so that it is normal, or -0 for NaN.
 template <scale_kind kind>
 UFP4_DEVICE float stream_scale(std::uint32_t bits) {
-  constexpr std::uint32_t least = kind == scale_kind::f32 ? 0 : 1u << 22;  // 2^-127
-  const std::uint32_t moved = kind == scale_kind::f32 ? bits : bits << 23;
-  return to_float(moved < least ? least : moved);
+  return to_float(kind == scale_kind::f32 ? bits : (bits + 1) << 23);
 }
 
 template <scale_kind kind, class Shape>
@@ -96,6 +113,7 @@ struct dots_streamer {
   weight_rows weights;
   narrow_rows narrow;
   stream_sums<Shape> sums{};
+  std::uint32_t signs = 0;
 
   UFP4_DEVICE dots_streamer(const dots_stream_job& job, std::size_t first_row)
       : weight_values(job.weight_values),
@@ -109,9 +127,21 @@ struct dots_streamer {
             [&](unsigned i) { return std::size_t{in_group * i + warp::row_of_lane() % in_group}; },
             [&](unsigned i) { return std::size_t{i / 2 * in_group + 2 * warp::word_of_lane() % in_group + i % 2}; }) {}
 
+  /// The scales of one step. The sign of e8m0 scales shows a NaN.
+  template <unsigned rows, unsigned count>
+  UFP4_DEVICE void take_scales(const dots_piece<rows, count>& from, unsigned step, float (&to)[count]) {
+    UFP4_UNROLL
+    for (unsigned i = 0; i < count; ++i) {
+      to[i] = stream_scale<kind>(from.scales[i][step]);
+      if constexpr (kind == scale_kind::e8m0) signs |= to_bits(to[i]);
+    }
+  }
   UFP4_DEVICE void multiply(const buffer& from) {
     UFP4_UNROLL
     for (unsigned step = 0; step < 4; ++step) {
+      float of[2 * Shape::tiles], by[2 * Shape::groups];
+      take_scales(from.weights, step, of);
+      take_scales(from.narrow, step, by);
       std::uint32_t b[Shape::groups][2];
       UFP4_UNROLL
       for (unsigned n = 0; n < Shape::groups; ++n) {
@@ -128,16 +158,13 @@ struct dots_streamer {
           std::int32_t d[4] = {start, start, start, start};
           mma::mma_s8_k32(d, a, b[n]);
           UFP4_UNROLL
-          for (unsigned i = 0; i < 4; ++i)
-            add(sums.acc[m][n][i], d[i], from.weights.scales[2 * m + i / 2][step],
-                from.narrow.scales[2 * n + i % 2][step]);
+          for (unsigned i = 0; i < 4; ++i) {
+            const float dot = to_float(static_cast<std::uint32_t>(d[i])) - to_float(magic);
+            sums.acc[m][n][i] = fma(dot, of[2 * m + i / 2] * by[2 * n + i % 2], sums.acc[m][n][i]);
+          }
         }
       }
     }
-  }
-  UFP4_DEVICE void add(float& acc, std::int32_t d, std::uint32_t left, std::uint32_t right) const {
-    const float dot = to_float(static_cast<std::uint32_t>(d)) - to_float(magic);
-    acc = fma(dot, stream_scale<kind>(left) * stream_scale<kind>(right), acc);
   }
 
   UFP4_DEVICE void run(std::size_t padded) {
@@ -150,12 +177,13 @@ struct dots_streamer {
         return k + 32 * step + (Shape::halves ? warp::word_of_lane() / 2 * 16 : 0) < padded;
       };
       if ((std::size_t{slab} + 1) * 1024 <= padded) {
-        weights.load(to.weights, slab, everywhere, everywhere);
-        narrow.load(to.narrow, slab, everywhere, everywhere);
+        weights.load(to.weights, everywhere, everywhere);
+        narrow.load(to.narrow, everywhere, everywhere);
       } else {
-        weights.load(to.weights, slab, codes, scales);
-        narrow.load(to.narrow, slab, codes, scales);
+        weights.load(to.weights, codes, scales);
+        narrow.load(to.narrow, codes, scales);
       }
+      weights.advance(), narrow.advance();
     };
     stream_slabs<buffer>(padded, load, [&](const buffer& from) { multiply(from); });
   }
@@ -168,7 +196,8 @@ gemv_dots(UFP4_PARAMETER dots_stream_job job) {
   const std::size_t first_row = std::size_t{block_index().x} * shape::rows;
   dots_streamer<kind, shape> streamer(job, first_row);
   streamer.run(job.padded);
-  store_stream(job, first_row, streamer.sums, false);
+  constexpr float factor = kind == scale_kind::e8m0 ? 0.25f : 1.0f;
+  store_stream(job, first_row, streamer.sums, (streamer.signs >> 31) != 0, factor);
 }
 
 /// Both sides have blocks of 16 with binary32 scales and at most 8 narrow rows, or blocks of 32 with e8m0 scales.
@@ -181,14 +210,18 @@ inline bool gemv_dots_takes(const gemm_job& job, const device_facts& facts) {
          is_aligned(job.left.codes, 4) && is_aligned(job.right.codes, 4);
 }
 
-/// The sums of one group of columns leave registers for two tiles.
+/// Two tiles and two groups of columns fit in registers with e8m0 scales only.
 template <scale_kind kind>
 error queue_gemv_dots(const dots_stream_job& job, bool two_tiles, stream where) {
   constexpr bool halves = kind == scale_kind::f32;
-  if (job.narrow.rows > (halves ? 4 : 8))
-    return launch_stream<stream_shape<1, 2, halves>>(&gemv_dots<kind, 1, 2>, job, where);
-  if (two_tiles) return launch_stream<stream_shape<2, 1, halves>>(&gemv_dots<kind, 2, 1>, job, where);
-  return launch_stream<stream_shape<1, 1, halves>>(&gemv_dots<kind, 1, 1>, job, where);
+  const auto queue = [&]<unsigned tiles, unsigned groups>(stream_shape<tiles, groups, halves> shape) {
+    return launch_stream<decltype(shape)>(listed<&gemv_dots<kind, tiles, groups>>, job, where);
+  };
+  if (job.narrow.rows <= (halves ? 4 : 8))
+    return two_tiles ? queue(stream_shape<2, 1, halves>{}) : queue(stream_shape<1, 1, halves>{});
+  if constexpr (!halves)
+    if (two_tiles) return queue(stream_shape<2, 2, halves>{});
+  return queue(stream_shape<1, 2, halves>{});
 }
 inline error run_gemv_dots(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
   const bool swapped = weights_are_left(job), wide = streams_two_tiles(job, facts);

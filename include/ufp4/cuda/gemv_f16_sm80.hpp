@@ -1,23 +1,35 @@
-// ufp4 - gemv_f16_sm80: quantized_gemm, fast and folded_bf16, with at most 16 rows on one side and e4m3 scales, in fp16.
+// ufp4 - gemv_f16_sm80: quantized_gemm, fast and folded_bf16, at most 16 rows on one side, e4m3 scales, in fp16.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Element x e4m3 scale is exact in fp16, so scales are folded into the operands of mma m16n8k16 by one multiplication
-// for each pair, and tensor scales are applied to the sums. How K and rows are divided: gemv_stream_sm80.hpp. Of a piece
-// of 128 columns a lane reads 32 codes of each of its rows with one load of 16 bytes, and their two scales with another.
-// Pair j of a word holds codes j and j + 4; an mma takes two pairs of every lane, the same of both operands.
+// for each pair, and tensor scales are applied to the sums. How K and rows are divided: gemv_stream_sm80.hpp. Of 128
+// columns a lane reads 32 codes of each of its rows with one load of 16 bytes, and their two scales with another. Pair
+// j of a word holds codes j and j + 4; an mma takes two pairs of every lane, the same of both operands.
 //
-// | elements  | decoding of eight codes                                                                | with scales |
-// |-----------|----------------------------------------------------------------------------------------|-------------|
-// | fp4 types | A code is a small float, so its bits move to the upper byte of fp16: 7 instructions    | 15          |
-// |           | make eight bytes, 4 permutes make pairs. They are subnormal: value * 2^-14 (E3M0:      |             |
-// |           | 2^-12). A scale times 2^7 multiplies them; a power of two is left for the sums         |             |
-// | int4      | In bits 4 to 7 of fp16's 1024 a code, offset by 8, is 1152 + 16 code; one fma with     | 11          |
-// |           | scale / 16 and -72 scale gives code * scale                                            |             |
+// | elements  | decoding of eight codes                                                               | with scales |
+// |-----------|---------------------------------------------------------------------------------------|-------------|
+// | fp4 types | A code is a small float, so its bits move to the upper byte of fp16: 7 instructions   | 15          |
+// |           | make eight bytes, 4 permutes make pairs. They are subnormal: value * 2^-14 (E3M0:     |             |
+// |           | 2^-12). A scale times 2^7 multiplies them; a power of two is left for the sums        |             |
+// | int4      | In bits 4 to 7 of fp16's 1024 a code, offset by 8, is 1152 + 16 code; one fma with    | 11          |
+// |           | scale / 16 and -72 scale gives code * scale                                           |             |
 //
-// The products of the fp4 types are multiples of 2^-17, some of them subnormal in fp16, which tensor cores multiply
-// exactly (arXiv 2512.07004; for 8.0 Fasi et al., doi 10.7717/peerj-cs.330).
+// The products of the fp4 types are multiples of 2^-17, some of them subnormal in fp16. PTX does not say how an mma
+// reads subnormal numbers; the kernel assumes that it keeps them, as reported for compute capability 7 and 8 (Fasi et
+// al., doi 10.7717/peerj-cs.330).
 //
 // Scales that are NaN or negative (quantize makes no negative ones) are flagged: the results are computed again.
+//
+// Instructions of the compiled main loop, on sm_80 and sm_90a alike, for 16 rows x 64 columns of weights (a warp's
+// share of 512 columns), 576 bytes with scales; gemv_blocks_sm80 needs 504. Without local memory:
+//
+// | narrow rows | 16 rows a thread block | 32 rows |
+// |-------------|------------------------|---------|
+// | 1 .. 8      | 121                    | 100     |
+// | 9 .. 16     | 161                    | 126     |
+//
+// Predicted from that for an H100, whose schedulers issue an integer instruction every other cycle: 0.87 of the memory
+// bandwidth (16 rows by 9 .. 16); the others could read faster than the memory delivers.
 #pragma once
 
 #include <ufp4/cuda/gemv_stream_sm80.hpp>
@@ -54,12 +66,17 @@ struct f16_rows {
       scales[i] = side.scales + (row >> side.rows_shift) * (padded / 16) + 2 * place;
     }
   }
-  UFP4_DEVICE void load(f16_piece<count>& to, unsigned slab) const {
+  UFP4_DEVICE void load(f16_piece<count>& to) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < count; ++i) {
-      to.codes[i] = *reinterpret_cast<const thread::words4*>(codes[i] + std::size_t{slab} * 512);
-      to.scales[i] = reinterpret_cast<const scale_couple*>(scales[i] + std::size_t{slab} * 64)->bits;
+      to.codes[i] = *reinterpret_cast<const thread::words4*>(codes[i]);
+      to.scales[i] = reinterpret_cast<const scale_couple*>(scales[i])->bits;
     }
+  }
+  /// To the next slab.
+  UFP4_DEVICE void advance() {
+    UFP4_UNROLL
+    for (unsigned i = 0; i < count; ++i) codes[i] += 512, scales[i] += 64;
   }
 };
 
@@ -168,15 +185,15 @@ struct f16_streamer {
           const std::size_t behind = (std::size_t{slab} + 1) * 1024;
           if (behind > padded) to = {};
           if (behind > padded && behind - 1024 + first_k >= padded) return;
-          weights.load(to.weights, slab);
-          narrow.load(to.narrow, slab);
+          weights.load(to.weights), narrow.load(to.narrow);
+          weights.advance(), narrow.advance();
         },
         [&](const buffer& from) { multiply(from); });
   }
 };
 
 template <unsigned tiles, unsigned groups, bool integers>
-UFP4_KERNEL(256, 2)
+UFP4_KERNEL(256, tiles* groups < 4 ? 2 : 1)
 gemv_f16(UFP4_PARAMETER f16_stream_job job) {
   using shape = stream_shape<tiles, groups>;
   const std::size_t first_row = std::size_t{block_index().x} * shape::rows;
@@ -219,7 +236,7 @@ inline bool gemv_f16_takes(const gemm_job& job, const device_facts& facts) {
 template <bool integers>
 error queue_gemv_f16(const gemm_job& job, const f16_stream_job& stream, const device_facts& facts, gpu::stream where) {
   const auto queue = [&]<unsigned tiles, unsigned groups>(stream_shape<tiles, groups> shape) {
-    return launch_stream<decltype(shape)>(&gemv_f16<tiles, groups, integers>, stream, where);
+    return launch_stream<decltype(shape)>(listed<&gemv_f16<tiles, groups, integers>>, stream, where);
   };
   if (streams_two_tiles(job, facts))
     return narrow_rows(job) > 8 ? queue(stream_shape<2, 2>{}) : queue(stream_shape<2, 1>{});

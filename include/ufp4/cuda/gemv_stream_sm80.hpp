@@ -1,19 +1,20 @@
 // ufp4 - gemv_stream: how the `fast` kernels for at most 16 rows on one side read the long operand ("weights") once.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bound by memory bandwidth, so what counts is how few instructions a warp needs for a weight, and how many bytes are on
-// their way. Rows of weights are the rows of mma.sync, the few rows of the other operand ("narrow") its columns.
+// Bound by memory bandwidth, so what counts is how few instructions a warp needs for a weight, and how many bytes are
+// on their way. Rows of weights are the rows of mma.sync, the few rows of the other operand ("narrow") its columns.
 //
 // | thread block | has 16 or 32 rows of weights; its eight warps divide K                                             |
-// | warp         | takes every eighth piece of 128 columns. Nothing is shared until the end: a lane loads what it is to |
-// |              | multiply, and decodes it in registers. Narrow rows are decoded once for all weights of the warp      |
-// | registers    | two pieces of weights: one is multiplied while the loads of the other are under way                  |
-// | end          | the warps' sums go through shared memory and are added in the order of the warps                    |
+// | warp         | takes 128 of every 1024 columns. Nothing is shared until the end: a lane loads what it is to       |
+// |              | multiply, and decodes it in registers. Narrow rows are decoded once for all weights of the warp    |
+// | registers    | two slabs of weights: one is multiplied while the loads of the other are under way                 |
+// | end          | the warps' sums go through shared memory and are added in the order of the warps                   |
 //
 // The order along K is the same for every number of rows and thread blocks, so the bits depend on the operands and the
 // device alone. Rows outside an operand repeat its last row, and their results are dropped; outside K codes are zero.
+// What gemm_bf16_sm80.hpp says about the truncated sums of tensor cores holds for the columns of each warp.
 //
-// A kernel flags what its format of operands cannot represent. Then every element of the thread block is computed again
+// A kernel flags what its operands of an mma cannot represent. Then every element of the thread block is computed again
 // from codes and scales, in binary64 (thread/epilogue.hpp).
 #pragma once
 
@@ -59,8 +60,8 @@ struct stream_sums {
   float acc[Shape::tiles][Shape::groups][4] = {};
 };
 
-/// Calls load(buffer, slab) and multiply(buffer) for slabs of 1024 columns, one slab ahead; load is also called for slabs
-/// behind K. The conditions are the same for the whole thread block.
+/// Calls load(buffer, slab) and multiply(buffer) for slabs of 1024 columns, one slab ahead; load is also called for
+/// slabs behind K. The conditions are the same for the whole thread block.
 template <class Buffer, class Load, class Multiply>
 UFP4_DEVICE void stream_slabs(std::size_t padded, const Load& load, const Multiply& multiply) {
   const auto slabs = static_cast<unsigned>((padded + 1023) / 1024);
@@ -74,8 +75,8 @@ UFP4_DEVICE void stream_slabs(std::size_t padded, const Load& load, const Multip
   }
 }
 
-/// Adds up the warps' sums times a power of two, and stores C, from the given row of weights on. `unfit`: a value was not
-/// represented.
+/// Adds up the warps' sums times a power of two, and stores C, from the given row of weights on. `unfit`: a value was
+/// not represented.
 template <class Shape>
 UFP4_DEVICE void store_stream(const stream_job& job, std::size_t first_row, const stream_sums<Shape>& sums, bool unfit,
                               float factor = 1) {
@@ -130,7 +131,7 @@ inline bool streams_two_tiles(const gemm_job& job, const device_facts& facts) {
 
 /// Queues a thread block for every Shape::rows rows of weights.
 template <class Shape, class Job>
-error launch_stream(void (*kernel)(Job), const Job& job, stream where) {
+error launch_stream(const listed_kernel<Job>& kernel, const Job& job, stream where) {
   const std::size_t blocks = (job.weights.rows + Shape::rows - 1) / Shape::rows;
   return launch(kernel, {static_cast<unsigned>(blocks)}, {Shape::threads}, Shape::shared_bytes, where, job);
 }
