@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A batch includes the headers of all its files, then each file in a namespace of its own; the #include lines in the files then have
-# nothing left to do. A file that cannot stand in a namespace (it specializes a template of the library, or has #include lines in a string) has the word `separate`
-# on its ctest line. -D UFP4_TEST_BATCH=1 compiles every file by itself, which is quicker for somebody who changes one test.
+# nothing left to do. A file that cannot stand in a namespace (it specializes a template of the library), or that has #include lines in
+# a string, has the word `separate` on its ctest line. -D UFP4_TEST_BATCH=1 compiles every file by itself, which is quicker for somebody
+# who changes one test.
 set(UFP4_TEST_BATCH 8 CACHE STRING "How many test files are compiled together")
 
 # ufp4_batch_includes(OUT SOURCE): the #include directives of a file as lines that no missing header stops. Those of its own folder

@@ -69,6 +69,7 @@ prepare() {
 # The programs of the archive, or those of an earlier call, if they run; else they are built here.
 make_ready() {
   [ -x gpu_bench ] || { [ -e "$archive" ] && xz -dc "$archive" | tar x; }
+  [ ! -x gpu_bench ] || find_libraries ./gpu_bench
   ./gpu_bench --facts >/dev/null 2>facts.log && return
   local status=$?
   if [ $status -eq 77 ]; then echo "SKIPPED: there is no GPU here"; exit 77; fi
@@ -88,7 +89,7 @@ this_device() {
 find_libraries() { # PROGRAM
   local name found known
   for name in $(ldd "$1" | sed -n 's/^\s*\(.*\) => not found/\1/p'); do
-    found=$(find /usr /opt -name "$name" -print -quit 2>/dev/null)
+    found=$(find /usr /opt "$HOME" -name "$name" -print -quit 2>/dev/null)
     known=${LD_LIBRARY_PATH:-}
     [ -z "$found" ] || export LD_LIBRARY_PATH=$known:${found%/*}
   done
@@ -147,7 +148,6 @@ call1() {
   # Was the code that runs compiled for this family alone? If not, kernels of that family are not chosen.
   grep -o '"specific": [a-z]*' "$out/device.txt"
   head -n 1 "$out/device.txt"
-  find_libraries ./gpu_bench
   grep '^graph_test' tests.tsv | steps 1 # alone and first: no kernel is loaded
   grep -v '^graph_test' tests.tsv | steps 8
   finish
@@ -174,7 +174,6 @@ write_bench_json() {
 call2() {
   begin 530
   make_ready || exit 1
-  find_libraries ./gpu_bench
   small=${UFP4_BORROWED_SMALL:-}
   [ ! -x gpu_limits ] || step gpu_limits 90 "./gpu_limits $small >'$place/1limits.jsonl'"
   write_bench_json
@@ -192,7 +191,7 @@ sanitizer_lines() {
   for tool in memcheck synccheck racecheck; do
     for program in './gpu_bench --small' "UFP4_FUZZ_SECONDS=${UFP4_BORROWED_FUZZ:-8} ./gpu_tests -# [#fuzz_test]"; do
       printf '%s of %s\t110\t%s\n' $tool "${program##* }" \
-        "${program%./*}compute-sanitizer --tool $tool --error-exitcode 99 --launch-timeout 60 ./${program##*./}"
+        "${program%./*}compute-sanitizer --tool $tool --error-exitcode 99 ./${program##*./}"
     done
   done
 }
@@ -205,7 +204,6 @@ fuzz_lines() { # 180 seconds in each of eight processes: four kinds of cases of 
 call3() {
   begin 530
   make_ready || exit 1
-  find_libraries ./gpu_bench
   if [ "$vendor" = nvidia ] && command -v compute-sanitizer >/dev/null; then
     sanitizer_lines | steps 3
   else

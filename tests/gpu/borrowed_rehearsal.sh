@@ -52,18 +52,19 @@ tool nvidia-smi <<'END'
 case $* in *compute_cap*) echo 9.0 ;; *) echo a simulator ;; esac
 END
 tool compute-sanitizer <<'END'
-case $* in --tool\ *check\ --error-exitcode\ 99\ --launch-timeout\ 60\ ./gpu_*) exec "${@:7}" ;; esac
+case $* in --tool\ *check\ --error-exitcode\ 99\ ./gpu_*) exec "${@:5}" ;; esac
 echo "unexpected: $*"; exit 1
 END
 tool ncu <<'END'
 case $1 in --version) echo ncu; exit ;; esac
 case $* in "--clock-control none --profile-from-start off --launch-count "*) ;; *) echo "unexpected: $*"; exit 1 ;; esac
 while [ "$1" != ./gpu_bench ]; do shift; done
+case $* in *8192x*) exit ;; esac # a shape that a rehearsal leaves out
 "$@" | grep '"us"' || { echo "no row: $*"; exit 1; }
 END
 
 export PATH=$place/tools:$PATH UFP4_BUILD_DIR=$place/machine UFP4_BORROWED_FLAGS=-O0 UFP4_BORROWED_SMALL=--small \
-  UFP4_BORROWED_FUZZ=1 UFP4_BORROWED_TESTS='graph|hadamard|fuzz|embed|kernel_choice'
+  UFP4_BORROWED_FUZZ=1 UFP4_BORROWED_TESTS='graph|fuzz|kernel_choice'
 status=0
 # run STATUS COMMAND...: its output is $place/<command>.txt.
 run() {
@@ -84,12 +85,12 @@ expect() {
 ready=$place/machine/borrowed/ready
 run 0 prepare
 expect "$place/prepare.txt" 'packed: .*ready.tar.xz'
-expect "$ready/tests.tsv" '^graph_test' '^embed_test' '^kernel_choice_test'
+expect "$ready/tests.tsv" '^graph_test' '^fuzz_test' '^kernel_choice_test'
 
 rm -rf "$ready"
 run 0 call1
-expect "$place/call1.txt" '^"specific": true' '^graph_test.*passed' '^hadamard_test.*passed' '^kernel_choice_test.*passed' \
-  'call1: 5 steps, 0 not passed'
+expect "$place/call1.txt" '^"specific": true' '^graph_test.*passed' '^kernel_choice_test.*passed' \
+  'call1: 3 steps, 0 not passed'
 expect "$place/out/device.txt" 'CPU simulator' '== nvidia-smi'
 
 printf 'fails\t9\techo the whole log; exit 1\nhangs\t1\tsleep 60\n' >>"$ready/tests.tsv"
@@ -102,13 +103,17 @@ expect "$place/out/call2.tsv" 'gpu_limits.passed' 'gpu_bench.passed' 'ncu quanti
 expect "$place/out/bench.json" '"kind": "run"' '"name": "probe/mma.sync.f16"' '"kernel": "gemm_bf16_sm80"'
 run 0 page "$place/out/bench.json" "$place/out/performance-gpu.md"
 expect "$place/out/performance-gpu.md" '^| decode/e2m1 to f16 |' '^| mma.sync.f16 | 28 | 28 | nearest | kept | yes |' \
-  '^| copy | .* | 1.00 |' '^| 32x64x64 | nvfp4 | exact_blocks | gemm_blocks' '^\*\*A rehearsal'
+  '^| copy | .* | 1.00 |' '^| 64x64x64 | nvfp4 | exact_blocks | gemm_blocks' '^\*\*A rehearsal'
 
 run 0 call3
 expect "$place/out/call3.tsv" 'memcheck.*passed' 'synccheck.*passed' 'racecheck.*passed' 'fuzz, seed .*passed'
 
+# The probe of accumulators finds what the simulator does.
+UFP4_SIMT_SUMS=truncated "$ready/gpu_limits" --small --only probe >"$place/probe.txt"
+expect "$place/probe.txt" 'mma.sync.bf16", "kept_bits": 23, "kept_bits_with_sum": 23, "rounding": "truncated", .*"bound": true'
+
 # The archive's programs do not run: they are built there. Without a GPU nothing is.
-UFP4_BORROWED_TESTS=hadamard
+UFP4_BORROWED_TESTS=graph
 for program in "$ready"/gpu_*; do printf '#!/bin/sh\nexit 1\n' >"$program"; done
 run 0 call1
 expect "$place/call1.txt" 'do not run here' 'call1: 1 steps, 0 not passed'
