@@ -27,6 +27,7 @@
 #include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 #include <ufp4/gpu/thread/round.hpp>
+#include <ufp4/gpu/thread/scale.hpp>
 #include <ufp4/gpu/warp/hadamard_run.hpp>
 #include <ufp4/gpu/warp/reduce.hpp>
 #endif

@@ -101,6 +101,10 @@ TEST_CASE("outputs, workspace and memory of a wrong size or place are rejected",
   CHECK(message_of(gpu::dequantize({}, scale_inside, out)) == "dequantize: tensor_scale overlaps out");
   CHECK(message_of(gpu::quantize<nvfp4>(b.context(), b.x, scale_inside)) == "quantize: tensor_scale overlaps x");
   CHECK(message_of(gpu::amax({}, b.x, nullptr)) == "amax: out is null");
+  const std::size_t many = std::size_t{1} << 32;
+  const gpu::buffer<float> found(1);
+  CHECK(message_of(gpu::amax({}, matrix_view<const float>{b.x.data(), many, 1, 0}, found.data())) ==
+        "amax: x is 4294967296 x 1; on a GPU a matrix has at most 2^32 - 4096 rows and columns, and 2^42 elements");
   CHECK(b.untouched());
 }
 

@@ -1,5 +1,5 @@
-// ufp4 - the rounding and the scales of GPU threads: every level, tie and draw of the grids with a plan, and the amax of
-// every magnitude.
+// ufp4 - the rounding and the scales of GPU threads: every level, tie and draw of the grids with a plan, and the scale
+// of every magnitude.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/device.hpp"
 

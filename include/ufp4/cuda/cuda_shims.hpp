@@ -20,6 +20,7 @@
 #define UFP4_HAS_ADD_DOWN
 #if __CUDA_ARCH__ >= 800
 #define UFP4_HAS_BF16_PAIRS
+#define UFP4_HAS_FP16_PAIRS
 #define UFP4_HAS_MAGNITUDES
 #endif
 #if __CUDA_ARCH__ >= 530
@@ -86,6 +87,11 @@ UFP4_DEVICE float device_min_magnitude(float x, float most) { return fminf(fabsf
 UFP4_DEVICE std::uint32_t device_pair_bf16(float first, float second) {
   std::uint32_t r;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
+  return r;
+}
+UFP4_DEVICE std::uint32_t device_pair_fp16(float first, float second) {
+  std::uint32_t r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
   return r;
 }
 /// sm_80 multiplies no pairs, so this is their fma with -0, which changes no product, nor the sign of a zero.

@@ -8,7 +8,7 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr unsigned dequantize_threads = 256;
+inline constexpr unsigned dequantize_threads = lanes_threads;
 
 struct dequantize_job {
   const std::uint8_t* codes = nullptr;
@@ -16,11 +16,34 @@ struct dequantize_job {
   const float* tensor_scale = nullptr;  ///< null: 1
   format_spec format{};
   std::size_t padded_cols = 0;
-  std::size_t across = 1;  ///< groups of sixteen in a row; the last may be incomplete
+  thread::row_writer out{};
+  unsigned tiles = 0;        ///< of 256 groups of sixteen, over which the thread blocks stride
+  std::uint32_t across = 1;  ///< groups of sixteen in a row; the last may be incomplete
   unsigned block_shift = log2_of(static_cast<unsigned>(format.block.cols));  ///< log2 of the block's length
   unsigned rows_shift = log2_of(static_cast<unsigned>(format.block.rows));   ///< log2 of the block's rows
-  sink out{};
 };
+
+/// Multiplies the values of `count` codes, from element k of a row on, by the factors of their blocks.
+UFP4_DEVICE void apply_scales(const dequantize_job& job, std::uint32_t row, std::size_t k, unsigned count, float tensor,
+                              float (&v)[thread::run_of_thread]) {
+  const std::uint64_t first = std::uint64_t{row >> job.rows_shift} * (job.padded_cols >> job.block_shift);
+  const auto factor = [&](std::size_t at) {
+    return product(thread::scale_at(job.format.scale, job.scales, first + (at >> job.block_shift)), tensor);
+  };
+  if (job.block_shift >= 4) {  // one block
+    const float effective = factor(k);
+    UFP4_UNROLL
+    for (unsigned j = 0; j < thread::run_of_thread; ++j) v[j] = product(v[j], effective);
+    return;
+  }
+  UFP4_UNROLL
+  for (unsigned pair = 0; pair < thread::run_of_thread; pair += 2) {
+    if (pair >= count) break;
+    const float effective = factor(k + pair);
+    v[pair] = product(v[pair], effective);
+    v[pair + 1] = product(v[pair + 1], effective);
+  }
+}
 
 /// Each thread reads eight bytes of codes and writes 64 or 32 bytes; consecutive threads decode consecutive elements.
 UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
@@ -28,25 +51,20 @@ UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
   for (unsigned c = 0; c < 16; ++c)  // not value[thread]: for a run-time index the job is copied to local memory
     if (thread_index().x == c) table[c] = job.format.grid.value[c];
   sync_block();
-  const std::size_t at = std::size_t{block_index().x} * dequantize_threads + thread_index().x;
-  const thread::grid_place place = thread::split(at, static_cast<std::uint32_t>(job.across));
-  const std::size_t row = place.row, k = place.sixteen * thread::run_of_thread;
-  if (row >= job.out.rows) return;
-  const std::size_t left = job.padded_cols - k;
-  const unsigned count = left < thread::run_of_thread ? static_cast<unsigned>(left) : thread::run_of_thread;
-  float v[thread::run_of_thread];
-  thread::decode_sixteen(thread::load_codes(job.codes + (row * job.padded_cols + k) / 2, count / 2), table, v);
-
-  const unsigned mask = (1u << job.block_shift) - 1;
-  const std::size_t first = (row >> job.rows_shift) * (job.padded_cols >> job.block_shift);
   const float tensor = job.tensor_scale == nullptr ? 1.0f : *job.tensor_scale;
-  float effective = 0;
-  for (unsigned j = 0; j < thread::run_of_thread; ++j) {
-    if ((j == 0 || (j & mask) == 0) && j < count)
-      effective = product(thread::scale_at(job.format.scale, job.scales, first + ((k + j) >> job.block_shift)), tensor);
-    v[j] = product(v[j], effective);
+  grid_place at = thread::split(std::size_t{block_index().x} * dequantize_threads + thread_index().x, job.across);
+  const grid_place step = thread::split(std::size_t{grid_size().x} * dequantize_threads, job.across);
+  for (unsigned tile = block_index().x; tile < job.tiles; tile += grid_size().x) {
+    if (at.row < job.out.places.rows) {
+      const std::size_t k = std::size_t{at.sixteen} * thread::run_of_thread, left = job.padded_cols - k;
+      const unsigned count = left < thread::run_of_thread ? static_cast<unsigned>(left) : thread::run_of_thread;
+      float v[thread::run_of_thread];
+      thread::decode_sixteen(thread::load_codes(job.codes + (at.row * job.padded_cols + k) / 2, count / 2), table, v);
+      apply_scales(job, at.row, k, count, tensor, v);
+      job.out.store(at.row, at.sixteen, v);
+    }
+    at = thread::advanced(at, step, job.across);
   }
-  thread::store_sixteen(job.out, row, k, v);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
@@ -64,16 +82,20 @@ status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_v
     const detail::sink to = detail::sink_of(out);
     detail::expects(tensor_scale == 0 || !detail::bytes_of(to).overlaps({tensor_scale, tensor_scale + sizeof(float)}),
                     "dequantize: tensor_scale overlaps out");
+    detail::check_places("dequantize", "out", out.rows(), out.cols());
+    const std::size_t across = (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread;
+    const std::size_t tiles = (out.rows() * across + kernels::dequantize_threads - 1) / kernels::dequantize_threads;
+    if (tiles == 0) return detail::status_of("dequantize", success);
     const kernels::dequantize_job job{.codes = q.codes().data(),
                                       .scales = q.scales().data(),
                                       .tensor_scale = F::two_level ? q.tensor_scale() : nullptr,
                                       .format = spec_of<F>,
                                       .padded_cols = q.padded_cols(),
-                                      .across = (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread,
-                                      .out = to};
-    return detail::status_of("dequantize",
-                             detail::launch_each(listed<&kernels::dequantize_rows>, out.rows() * job.across,
-                                                 kernels::dequantize_threads, 16 * sizeof(float), ctx.where, job));
+                                      .out = thread::writer_of(to),
+                                      .tiles = static_cast<unsigned>(tiles),
+                                      .across = static_cast<std::uint32_t>(across)};
+    return detail::status_of("dequantize", detail::launch_tiles(listed<&kernels::dequantize_rows>, tiles,
+                                                                16 * sizeof(float), ctx.where, job));
   });
 }
 /// The same for a matrix with memory of its own.

@@ -9,14 +9,11 @@
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 struct hadamard_job {
-  source x{};
-  sink out{};
+  thread::row_reader in{};
+  thread::row_writer out{};
   transform_spec transform{};
   bool inverse = false;
-  std::size_t padded_cols = 0;
-
-  /// Groups of sixteen elements in a row, one for each thread.
-  UFP4_HD std::size_t across() const { return (padded_cols + 15) / 16; }
+  std::uint32_t across = 1;  ///< groups of sixteen elements in a row, one for each thread
 };
 
 inline constexpr unsigned hadamard_threads = 256;
@@ -24,17 +21,20 @@ inline constexpr unsigned hadamard_threads = 256;
 /// Each thread transforms sixteen elements of a row. Threads outside the matrix take part in the shuffles and store
 /// nothing. x and out may be the same matrix: a thread reads only what it writes.
 UFP4_KERNEL(hadamard_threads) hadamard_rows(const hadamard_job job) {
-  const std::size_t at = std::size_t{block_index().x} * hadamard_threads + thread_index().x, across = job.across();
-  const std::size_t row = at / across, sixteen = at % across;
+  const std::size_t at = std::size_t{block_index().x} * hadamard_threads + thread_index().x;
+  const thread::grid_place here = thread::split(at, job.across);
   float v[thread::run_of_thread];
-  thread::load_sixteen(job.x, row, 16 * sixteen, v);
-  warp::hadamard(job.transform, job.inverse,
-                 static_cast<unsigned>(sixteen % (job.transform.n < 16 ? 1 : job.transform.n / 16)), v);
-  thread::store_sixteen(job.out, row, 16 * sixteen, v);
+  job.in.load(here.row, here.sixteen, v);
+  warp::hadamard(job.transform, job.inverse, here.sixteen & ((job.transform.n < 16 ? 1 : job.transform.n / 16) - 1), v);
+  job.out.store(here.row, here.sixteen, v);
 }
 
-inline error queue_hadamard(const hadamard_job& job, stream where) {
-  return launch_each(listed<&hadamard_rows>, job.x.rows * job.across(), hadamard_threads, 0, where, job);
+inline error queue_hadamard(const source& x, const sink& out, const transform_spec& t, bool inverse,
+                            std::size_t padded_cols, stream where) {
+  const std::size_t across = (padded_cols + 15) / 16;
+  const hadamard_job job{thread::reader_of(x), thread::writer_of(out), t, inverse,
+                         static_cast<std::uint32_t>(across == 0 ? 1 : across)};
+  return launch_each(listed<&hadamard_rows>, x.rows * across, hadamard_threads, 0, where, job);
 }
 
 template <matrix_scalar X, matrix_scalar Y>
@@ -42,8 +42,10 @@ status transform_rows(const char* operation, const context& ctx, const transform
                       const matrix_view<X>& x, const matrix_view<Y>& out) {
   return checked([&]() -> status {
     check_transform(operation, t, inverse, x, out);
-    const hadamard_job job{source_of(x), sink_of(out), t, inverse, inverse ? x.cols() : out.cols()};
-    return status_of(operation, queue_hadamard(job, ctx.where));
+    check_places(operation, "x", x.rows(), x.cols());
+    check_places(operation, "out", out.rows(), out.cols());
+    return status_of(
+        operation, queue_hadamard(source_of(x), sink_of(out), t, inverse, inverse ? x.cols() : out.cols(), ctx.where));
   });
 }
 

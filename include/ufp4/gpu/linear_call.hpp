@@ -183,7 +183,7 @@ inline status save(const char* operation, const layer_side& side, saved_activati
     const source& to = kept.side.plain;
     const sink copy{const_cast<void*>(to.data), to.kind, to.rows, to.cols, to.row_stride, to.col_stride};
     const error e = side.quantizes() ? quantize_part(side, part, where)
-                                     : kernels::queue_hadamard({side.parts[part], copy, {}, false, to.cols}, where);
+                                     : kernels::queue_hadamard(side.parts[part], copy, {}, false, to.cols, where);
     if (e != success) return status_of(operation, e);
   }
   return {};

@@ -86,6 +86,13 @@ inline void check_workspace(const char* operation, const context& ctx, std::size
   check_memory(operation, "context.workspace", ctx.workspace, needed);
 }
 
+/// Kernels count rows, groups of columns and tiles of 4096 elements in 32 bits.
+inline void check_places(const char* operation, const char* name, std::size_t rows, std::size_t cols) {
+  constexpr std::size_t most = 0xFFFFF000u, elements = std::size_t{1} << 42;
+  expects(rows <= most && cols <= most && (rows == 0 || cols <= elements / rows), operation, ": ", name, " is ", rows,
+          " x ", cols, "; on a GPU a matrix has at most 2^32 - 4096 rows and columns, and 2^42 elements");
+}
+
 /// Queues one thread for each of `items`; nothing for none.
 template <class Job>
 error launch_each(const listed_kernel<Job>& kernel, std::size_t items, unsigned threads, std::size_t shared_bytes,

@@ -25,9 +25,12 @@
 // | shuffle(v, lane), shuffle_xor(v, m)    | another lane's v: trivially copyable, its size a multiple of 4 bytes     |
 // | atomic_max, atomic_add                 | on device memory                                                         |
 // | shared_memory()                        | of the block: the bytes that the launch requested, aligned to 128 bytes  |
-// | device_byte_permute, device_add_down,  | one instruction each, where UFP4_HAS_... is defined;                     |
-// | device_pair_bf16, device_multiply_bf16,| gpu/thread/decode.hpp and round.hpp contain the equivalent code          |
-// | device_multiply_f16, device_fma_f16    |                                                                          |
+// | device_byte_permute, device_add_down,  | one instruction each, where UFP4_HAS_... is defined; thread/decode.hpp,  |
+// | device_fma_down, device_pair_bf16,     | elements.hpp and round.hpp of gpu/ contain the equivalent code           |
+// | device_pair_fp16, device_multiply_bf16,|                                                                          |
+// | device_multiply_f16, device_fma_f16,   |                                                                          |
+// | device_min_magnitude,                  |                                                                          |
+// | device_max_magnitude                   |                                                                          |
 //
 // and host code uses: stream, error, launch, load, set_zero, copy, allocate, release, wait, facts, and
 // target_spelling_of (an architecture). Of the host functions only `wait` and `allocate` and `release` without a stream

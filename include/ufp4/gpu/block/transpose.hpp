@@ -24,14 +24,14 @@ struct transposed_tile {
   static constexpr unsigned shift = 8;                              ///< floats between four groups along columns
   static constexpr std::size_t bytes = sizeof(float) * (threads * run_of_thread + 4 * shift);  ///< of shared memory
 
-  /// The two bits that are exchanged in the place of four elements of row r, group s.
+  /// What the place of element k of a group is exchanged with, in row r, group s: two bits above the lowest two.
   UFP4_HD static constexpr unsigned exchanged(unsigned r, unsigned s) {
-    return cols == 64 ? (s >> 1 & 1u) | (r & 1u) << 1 : r >> 1 & 3u;
+    return (cols == 64 ? (s >> 1 & 1u) | (r & 1u) << 1 : r >> 1 & 3u) << 2;
   }
-  /// Index of element (r, 16 s + k) in shared memory. The 8 or 32 floats that a row of groups is moved by are other
-  /// banks for the lanes of a wave that read one column.
-  UFP4_HD static constexpr unsigned at(unsigned r, unsigned s, unsigned k) {
-    return r * cols + r / (rows / 4) * shift + 16 * s + (((k >> 2) ^ exchanged(r, s)) << 2 | (k & 3u));
+  /// Index of group s of row r in shared memory. Every quarter of the rows is moved by 8 floats: other banks for the
+  /// lanes of a wave that read one column.
+  UFP4_HD static constexpr unsigned group_at(unsigned r, unsigned s) {
+    return r * cols + r / (rows / 4) * shift + 16 * s;
   }
 
   /// Stores sixteen elements of row r, group s. A barrier must follow before they are taken.
@@ -41,14 +41,15 @@ struct transposed_tile {
       thread::words4 four;
       UFP4_UNROLL
       for (unsigned j = 0; j < 4; ++j) four.word[j] = ufp4::detail::to_bits(v[4 * q + j]);
-      *reinterpret_cast<thread::words4*>(shared + at(r, s, 4 * q)) = four;
+      *reinterpret_cast<thread::words4*>(shared + group_at(r, s) + ((4 * q) ^ exchanged(r, s))) = four;
     }
   }
 
   /// Elements 16 g .. 16 g + 15 of column k. A barrier must follow before the next tile is put.
   UFP4_DEVICE static void take_sixteen(const float* shared, unsigned k, unsigned g, float (&v)[run_of_thread]) {
     UFP4_UNROLL
-    for (unsigned j = 0; j < run_of_thread; ++j) v[j] = shared[at(16 * g + j, k / 16, k % 16)];
+    for (unsigned j = 0; j < run_of_thread; ++j)
+      v[j] = shared[group_at(16 * g, k / 16) + j * cols + ((k % 16) ^ exchanged(j, k / 16))];
   }
 };
 

@@ -150,9 +150,9 @@ inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
   if (!needs_transform(side)) return success;
   const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
   const sink out{memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
-  const hadamard_job job{side.plain, out, side.transform, false, side.padded_cols};
+  const source from = side.plain;
   side.plain = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
-  return queue_hadamard(job, where);
+  return queue_hadamard(from, out, side.transform, false, side.padded_cols, where);
 }
 
 inline error run_gemm_simt(const gemm_job& product, const device_facts&, std::span<std::byte> workspace, stream where) {

@@ -74,8 +74,8 @@ UFP4_DEVICE float joined_factor(const lanes_side& side, float f) {
   return product(f, side.scale.divides ? to_float((254u << 23) - to_bits(side.joined)) : side.joined);
 }
 
-/// Also stores the tensor scale. `sixteen`: of the thread's first elements; its others are whole runs further. `tables`:
-/// table_bytes of shared memory. A barrier must follow.
+/// Also stores the tensor scale. `sixteen`: of the thread's first elements; its others are whole runs further.
+/// `tables`: table_bytes of shared memory. A barrier must follow.
 template <lanes_path path>
 UFP4_DEVICE lanes_constants begin(const lanes_side& side, unsigned sixteen, void* tables) {
   const block_coder<rounding_spec> coder{side.task.job.format, side.task.rule, {}, {}};

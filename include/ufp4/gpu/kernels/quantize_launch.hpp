@@ -15,13 +15,6 @@ inline bool reads_columns(const source& x) { return x.row_stride == 1 && x.col_s
 /// The transpose of x, as a view.
 inline source transposed(const source& x) { return {x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride}; }
 
-/// Kernels count rows, groups of columns and tiles of 4096 elements in 32 bits.
-inline void check_places(const char* operation, const char* name, std::size_t rows, std::size_t cols) {
-  constexpr std::size_t most = 0xFFFFF000u, elements = std::size_t{1} << 42;
-  expects(rows <= most && cols <= most && (rows == 0 || cols <= elements / rows), operation, ": ", name, " is ", rows,
-          " x ", cols, "; on a GPU a matrix has at most 2^32 - 4096 rows and columns, and 2^42 elements");
-}
-
 /// Queues a kernel whose blocks stride over the tiles: no more blocks than the multiprocessors hold at a time, so that
 /// the cost per thread is paid once. At least one block, which writes the tensor scale if there is no tile.
 template <class Job>

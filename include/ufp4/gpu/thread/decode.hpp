@@ -179,6 +179,14 @@ UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
   return round_to<bf16>(first).bits() | std::uint32_t{round_to<bf16>(second).bits()} << 16;
 #endif
 }
+/// The same of fp16; of a NaN the hardware's.
+UFP4_HD inline std::uint32_t pair_fp16(float first, float second) {
+#if defined(UFP4_HAS_FP16_PAIRS)
+  return device_pair_fp16(first, second);
+#else
+  return round_to<fp16>(first).bits() | std::uint32_t{round_to<fp16>(second).bits()} << 16;
+#endif
+}
 /// The first of a pair.
 UFP4_HD inline float low_bf16(std::uint32_t pair) { return to_float(pair << 16); }
 /// The second of a pair.

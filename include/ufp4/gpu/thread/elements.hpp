@@ -99,60 +99,120 @@ UFP4_DEVICE void load_sixteen(const source& x, std::size_t i, std::size_t k, flo
   load_vectors(static_cast<const char*>(x.data) + x.offset(i, k) * bytes, x.kind, v);
 }
 
-/// A matrix of which a kernel loads many groups of sixteen: the host tests the alignment of all rows once.
-struct row_reader {
-  source x{};               ///< the matrix, of fewer than 2^32 rows and columns
-  std::uint32_t rows = 0;   ///< of x
-  std::uint32_t whole = 0;  ///< whole groups of sixteen in a row; 0 if they are not contiguous and aligned to 16 bytes
-  std::int64_t row_bytes = 0;       ///< between rows
-  std::uint32_t sixteen_bytes = 0;  ///< of a group
-
-  /// load_sixteen of group `sixteen` of a row.
-  UFP4_DEVICE void load(std::uint32_t row, std::uint32_t sixteen, float (&v)[run_of_thread]) const {
-    if (row >= rows || sixteen >= whole) return load_each(x, row, std::size_t{sixteen} * run_of_thread, v);
-    const char* from = static_cast<const char*>(x.data) + row * row_bytes;
-    load_vectors(from + ufp4::detail::wide_product(sixteen, sixteen_bytes), x.kind, v);
+/// The larger magnitude; a NaN if either is one.
+UFP4_DEVICE float larger_magnitude(float a, float b) {
+#if defined(UFP4_HAS_MAGNITUDES)
+  return device_max_magnitude(a, b);
+#else
+  const std::uint32_t m = magnitude_bits(a), n = magnitude_bits(b);
+  return to_float(m > n ? m : n);
+#endif
+}
+/// The bits of the largest magnitude; infinity_bits or more if a value is not finite.
+UFP4_DEVICE std::uint32_t amax_bits(const float (&v)[run_of_thread]) {
+  float most[run_of_thread / 2];
+  UFP4_UNROLL
+  for (unsigned j = 0; j < run_of_thread / 2; ++j) most[j] = larger_magnitude(v[j], v[j + run_of_thread / 2]);
+  UFP4_UNROLL
+  for (unsigned n = run_of_thread / 4; n > 0; n /= 2) {
+    UFP4_UNROLL
+    for (unsigned j = 0; j < n; ++j) most[j] = larger_magnitude(most[j], most[j + n]);
   }
-};
-/// The reader of a matrix.
-inline row_reader reader_of(const source& x) {
-  const std::int64_t bytes = x.kind == dtype::f32 ? 4 : 2, row_bytes = x.row_stride * bytes;
-  const bool aligned =
-      x.col_stride == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && (row_bytes % 16 == 0 || x.rows <= 1);
-  return {x, static_cast<std::uint32_t>(x.rows), aligned ? static_cast<std::uint32_t>(x.cols / run_of_thread) : 0u,
-          row_bytes, static_cast<std::uint32_t>(bytes) * run_of_thread};
+  return to_bits(most[0]);
 }
 
-/// The inverse; elements outside the matrix are not stored.
-UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, const float (&v)[run_of_thread]) {
-  if (i < x.rows && vectors(x, i, k)) {
-    const std::size_t bytes = x.kind == dtype::f32 ? 4 : 2;
-    auto* p =
-        reinterpret_cast<words4*>(static_cast<char*>(x.data) + x.offset(i, k) * static_cast<std::ptrdiff_t>(bytes));
-    if (x.kind == dtype::f32) {
+/// Sixteen elements to p, which is aligned to 16 bytes, rounded to the matrix's type.
+UFP4_DEVICE void store_vectors(void* at, dtype kind, const float (&v)[run_of_thread]) {
+  auto* p = static_cast<words4*>(at);
+  if (kind == dtype::f32) {
+    UFP4_UNROLL
+    for (unsigned q = 0; q < 4; ++q) {
+      words4 four;
       UFP4_UNROLL
-      for (unsigned q = 0; q < 4; ++q) {
-        words4 four;
-        UFP4_UNROLL
-        for (unsigned j = 0; j < 4; ++j) four.word[j] = to_bits(v[4 * q + j]);
-        p[q] = four;
-      }
-    } else {
-      UFP4_UNROLL
-      for (unsigned q = 0; q < 2; ++q) {
-        words4 eight;
-        UFP4_UNROLL
-        for (unsigned w = 0; w < 4; ++w)
-          eight.word[w] = narrowed(x.kind, v[8 * q + 2 * w]) | narrowed(x.kind, v[8 * q + 2 * w + 1]) << 16;
-        p[q] = eight;
-      }
+      for (unsigned j = 0; j < 4; ++j) four.word[j] = to_bits(v[4 * q + j]);
+      p[q] = four;
     }
     return;
   }
+  words4 eight[2];
+  const auto pairs = [&](auto pair) {
+    UFP4_UNROLL
+    for (unsigned w = 0; w < run_of_thread / 2; ++w) eight[w / 4].word[w % 4] = pair(v[2 * w], v[2 * w + 1]);
+  };
+  if (amax_bits(v) > ufp4::detail::infinity_bits)  // instructions for pairs give other NaNs
+    pairs([&](float a, float b) { return narrowed(kind, a) | narrowed(kind, b) << 16; });
+  else if (kind == dtype::bf16)
+    pairs([](float a, float b) { return pair_bf16(a, b); });
+  else
+    pairs([](float a, float b) { return pair_fp16(a, b); });
+  p[0] = eight[0];
+  p[1] = eight[1];
+}
+
+/// Elements k .. k + 15 of row i, one by one; those outside the matrix are not stored.
+UFP4_DEVICE void store_each(const sink& x, std::size_t i, std::size_t k, const float (&v)[run_of_thread]) {
   UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j)
     if (i < x.rows && k + j < x.cols) store(x, i, k + j, v[j]);
 }
+
+/// The inverse of load_sixteen; elements outside the matrix are not stored.
+UFP4_DEVICE void store_sixteen(const sink& x, std::size_t i, std::size_t k, const float (&v)[run_of_thread]) {
+  if (i >= x.rows || !vectors(x, i, k)) return store_each(x, i, k, v);
+  const std::ptrdiff_t bytes = x.kind == dtype::f32 ? 4 : 2;
+  store_vectors(static_cast<char*>(x.data) + x.offset(i, k) * bytes, x.kind, v);
+}
+
+/// The rows of a matrix as groups of sixteen, of which a kernel moves many: the host tests their alignment once.
+struct row_places {
+  std::uint32_t rows = 0;   ///< of the matrix, which has fewer than 2^32 rows and columns
+  std::uint32_t whole = 0;  ///< whole groups of sixteen in a row; 0 if they are not contiguous and aligned to 16 bytes
+  std::int64_t row_bytes = 0;       ///< between rows
+  std::uint32_t sixteen_bytes = 0;  ///< of a group
+
+  UFP4_DEVICE bool has(std::uint32_t row, std::uint32_t sixteen) const { return row < rows && sixteen < whole; }
+  /// Bytes from the first element of the matrix to a group.
+  UFP4_DEVICE std::int64_t offset(std::uint32_t row, std::uint32_t sixteen) const {
+    return row * row_bytes + static_cast<std::int64_t>(ufp4::detail::wide_product(sixteen, sixteen_bytes));
+  }
+};
+/// The places of a matrix.
+template <class View>
+row_places places_of(const View& x) {
+  const std::int64_t bytes = x.kind == dtype::f32 ? 4 : 2, row_bytes = x.row_stride * bytes;
+  const bool aligned =
+      x.col_stride == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && (row_bytes % 16 == 0 || x.rows <= 1);
+  return {static_cast<std::uint32_t>(x.rows), aligned ? static_cast<std::uint32_t>(x.cols / run_of_thread) : 0u,
+          row_bytes, static_cast<std::uint32_t>(bytes) * run_of_thread};
+}
+
+/// A matrix that a kernel reads so.
+struct row_reader {
+  source x{};           ///< the matrix
+  row_places places{};  ///< its own
+
+  /// load_sixteen of group `sixteen` of a row.
+  UFP4_DEVICE void load(std::uint32_t row, std::uint32_t sixteen, float (&v)[run_of_thread]) const {
+    if (!places.has(row, sixteen)) return load_each(x, row, std::size_t{sixteen} * run_of_thread, v);
+    load_vectors(static_cast<const char*>(x.data) + places.offset(row, sixteen), x.kind, v);
+  }
+};
+/// The reader of a matrix.
+inline row_reader reader_of(const source& x) { return {x, places_of(x)}; }
+
+/// A matrix that a kernel writes so.
+struct row_writer {
+  sink x{};             ///< the matrix
+  row_places places{};  ///< its own
+
+  /// store_sixteen of group `sixteen` of a row.
+  UFP4_DEVICE void store(std::uint32_t row, std::uint32_t sixteen, const float (&v)[run_of_thread]) const {
+    if (!places.has(row, sixteen)) return store_each(x, row, std::size_t{sixteen} * run_of_thread, v);
+    store_vectors(static_cast<char*>(x.data) + places.offset(row, sixteen), x.kind, v);
+  }
+};
+/// The writer of a matrix.
+inline row_writer writer_of(const sink& x) { return {x, places_of(x)}; }
 
 /// Where a thread works: a row, and the index of a group of sixteen in it. Both are below 2^32: has_places().
 struct grid_place {

@@ -302,28 +302,6 @@ UFP4_DEVICE void store_sixteen(std::uint8_t* to, const sixteen_codes& codes, boo
   for (unsigned b = 0; b < 8; ++b) to[b] = static_cast<std::uint8_t>(codes.word[b / 4] >> (8 * (b % 4)));
 }
 
-/// The larger magnitude; a NaN if either is one.
-UFP4_DEVICE float larger_magnitude(float a, float b) {
-#if defined(UFP4_HAS_MAGNITUDES)
-  return device_max_magnitude(a, b);
-#else
-  const std::uint32_t m = magnitude_bits(a), n = magnitude_bits(b);
-  return to_float(m > n ? m : n);
-#endif
-}
-/// The bits of the largest magnitude; infinity_bits or more if a value is not finite.
-UFP4_DEVICE std::uint32_t amax_bits(const float (&v)[run_of_thread]) {
-  float most[run_of_thread / 2];
-  UFP4_UNROLL
-  for (unsigned j = 0; j < run_of_thread / 2; ++j) most[j] = larger_magnitude(v[j], v[j + run_of_thread / 2]);
-  UFP4_UNROLL
-  for (unsigned n = run_of_thread / 4; n > 0; n /= 2) {
-    UFP4_UNROLL
-    for (unsigned j = 0; j < n; ++j) most[j] = larger_magnitude(most[j], most[j + n]);
-  }
-  return to_bits(most[0]);
-}
-
 /// x / s correctly rounded, where y is 1 / s correctly rounded: two steps of Markstein's iteration, four fma after the
 /// product. After the first step the error is below one unit in the last place; the second rounds once (Markstein 1990:
 /// a faithful quotient, a correctly rounded reciprocal, an exact remainder). For s from 2^-60 to 2^60 nothing

@@ -28,8 +28,8 @@ UFP4_DEVICE void flip_signs(const transform_spec& t, unsigned place, float (&v)[
     v[j] = ufp4::detail::to_float(ufp4::detail::to_bits(v[j]) ^ (signs >> j << 31));
 }
 
-/// The signs of a run as +1 and -1 in shared memory, aligned to 16 bytes: a kernel that transforms many runs writes them
-/// once. In registers they would need sixteen; computed from bits, two instructions each.
+/// The signs of a run as +1 and -1 in shared memory, aligned to 16 bytes: a kernel that transforms many runs writes
+/// them once. In registers they would need sixteen; computed from bits, two instructions each.
 struct sign_table {
   static constexpr std::size_t bytes = max_transform * sizeof(float);  ///< of shared memory
   float* of;                                                           ///< of each element of the run
