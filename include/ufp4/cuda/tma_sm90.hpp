@@ -39,19 +39,34 @@ inline auto tensor_map_encoder() {
   return found;
 }
 
-/// A packed matrix of rows x row_bytes, aligned to 16 bytes, row_bytes a multiple of 16; boxes of box_rows x box_bytes.
-inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t rows, std::size_t row_bytes,
-                             unsigned box_rows, unsigned box_bytes) {
+/// The type of a matrix and the arrangement of its boxes in shared memory.
+struct tensor_kind {
+  CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  unsigned element_bytes = 1;
+  CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
+};
+inline constexpr tensor_kind float_tensor{CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4};
+/// 16-bit elements in boxes of 64 columns: rows of 128 bytes, swizzled as swizzled_offset says.
+inline constexpr tensor_kind swizzled_tensor{CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, CU_TENSOR_MAP_SWIZZLE_128B};
+
+/// A packed matrix of rows x cols, aligned to 16 bytes, with rows of a multiple of 16 bytes; boxes of at most 256 x 256.
+inline error make_tensor_map(CUtensorMap& map, tensor_kind kind, const void* data, std::size_t rows, std::size_t cols,
+                             unsigned box_rows, unsigned box_cols) {
   const auto encode = tensor_map_encoder();
   if (encode == nullptr) return detail::failed(not_supported, "cuTensorMapEncodeTiled", "the driver does not have it");
-  const cuuint64_t extent[2] = {row_bytes, rows}, stride[1] = {row_bytes};
-  const cuuint32_t box[2] = {box_bytes, box_rows}, step[2] = {1, 1};
-  const CUresult r = encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(data), extent, stride, box, step,
-                            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const cuuint64_t extent[2] = {cols, rows}, stride[1] = {cols * kind.element_bytes};
+  const cuuint32_t box[2] = {box_cols, box_rows}, step[2] = {1, 1};
+  const CUresult r =
+      encode(&map, kind.type, 2, const_cast<void*>(data), extent, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             kind.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return r == CUDA_SUCCESS
              ? success
              : detail::failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejects the operand's shape");
+}
+/// The same of bytes.
+inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t rows, std::size_t row_bytes,
+                             unsigned box_rows, unsigned box_bytes) {
+  return make_tensor_map(map, tensor_kind{}, data, rows, row_bytes, box_rows, box_bytes);
 }
 
 /// 8 bytes of shared memory.
