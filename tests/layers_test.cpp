@@ -253,6 +253,18 @@ TEST_CASE("no file outside gpu/vendor.hpp, cuda/ and hip/ names a vendor, but th
     CHECK(vendors_named({{"gpu/gemm.hpp", line}}).size() == 1);
 }
 
+TEST_CASE("every kernel is launched as a listed one, so that gpu::prepare() loads it", "[layers]") {
+  const std::regex unlisted(R"(\blaunch(_\w+)?\(\s*&)");
+  const auto launches_unlisted = [&](const std::string& text) { return std::regex_search(text, unlisted); };
+  for (const auto& [header, text] : library_sources()) {
+    INFO("include/ufp4/" << header);
+    CHECK_FALSE(launches_unlisted(text));
+  }
+  CHECK(launches_unlisted("return launch(&gemv_blocks, {1}, {32}, 0, where, job);"));
+  CHECK(launches_unlisted("launch_tiled(\n  &gemm_bf16<side, side>, job"));
+  CHECK_FALSE(launches_unlisted("return launch(listed<&gemv_blocks>, {1}, {32}, 0, where, job);"));
+}
+
 TEST_CASE("the rule lets lower layers and siblings pass", "[layers]") {
   CHECK(verdict("format/fp4.hpp", "#include <ufp4/round/nearest.hpp>").empty());
   CHECK(verdict("format/fp4.hpp", "#include <cstdint>").empty());

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 using namespace ufp4;
@@ -19,7 +20,7 @@ namespace {
 /// Every operation of a training step on a layer, and others, with memory allocated before.
 struct step {
   static constexpr std::size_t tokens = 48, inputs = 64, outputs = 32;
-  gpu::buffer<float> x, w, dy, transformed, y, dx, dw, plain;
+  gpu::buffer<float> x, w, dy, transformed, inverted, amax, y, y_fast, dx, dw, plain;
   gpu::quantized_matrix<nvfp4> qx, qw, qx_columns;
   gpu::quantized_matrix<e1m2_f32> ux;
   gpu::buffer<std::byte> work, kept;
@@ -42,7 +43,10 @@ struct step {
         w(std::span<const float>(numbers(outputs * inputs, 2))),
         dy(std::span<const float>(numbers(tokens * outputs, 3))),
         transformed(tokens * inputs),
+        inverted(tokens * inputs),
+        amax(2),
         y(tokens * outputs),
+        y_fast(tokens * outputs),
         dx(tokens * inputs),
         dw(outputs * inputs),
         plain(tokens * inputs),
@@ -58,30 +62,50 @@ struct step {
 
   static transform_spec rht() { return random_hadamard<16>{5}.spec(); }
 
-  /// The first message of a rejection, or "".
-  std::string queue(gpu::stream where) {
+  struct operation {
+    const char* name;
+    std::function<gpu::status()> queue;
+  };
+
+  /// On the operands of the step, in an order in which each finds what it reads.
+  std::vector<operation> operations(gpu::stream where) {
     const gpu::context ctx{where, work.span()};
     const recipe::bound_recipe bound = now.at(2, 1);
     const auto xs = in(x, tokens, inputs), ws = in(w, outputs, inputs), dys = in(dy, tokens, outputs);
-    const matrix_view<float> ys{y.data(), tokens, outputs}, dxs{dx.data(), tokens, inputs},
-        dws{dw.data(), outputs, inputs};
-    std::string wrong;
-    const auto expect = [&](const gpu::status& s) { wrong += support::text_of(s); };
-    expect(gpu::hadamard_forward(ctx, xs, matrix_view<float>{transformed.data(), tokens, inputs}, hadamard<16>{}));
-    expect(gpu::quantize<nvfp4>(ctx, xs, qx.view(), rht(), stochastic{.seed = 1}));
-    expect(gpu::quantize<nvfp4>(ctx, ws, qw.view(), rht()));
-    expect(gpu::quantize_both<e1m2_f32, nvfp4>(ctx, xs, ux.view(), qx_columns.view()));
-    expect(gpu::dequantize(ctx, ux.view(), matrix_view<float>{plain.data(), tokens, inputs}));
-    expect(gpu::quantized_gemm(ctx, qx, qw, ys, {.accumulate = accumulate::exact_blocks}));
-    expect(gpu::linear_forward(ctx, bound, xs, ws, ys, &saved));
-    expect(gpu::linear_backward_input(ctx, bound, dys, ws, dxs));
-    expect(gpu::linear_backward_weight(ctx, bound, dys, saved, dws));
-    return wrong;
+    const matrix_view<float> ts{transformed.data(), tokens, inputs}, back{inverted.data(), tokens, inputs},
+        ps{plain.data(), tokens, inputs}, ys{y.data(), tokens, outputs}, fast{y_fast.data(), tokens, outputs},
+        dxs{dx.data(), tokens, inputs}, dws{dw.data(), outputs, inputs};
+    return {
+        {"hadamard_forward", [=] { return gpu::hadamard_forward(ctx, xs, ts, hadamard<16>{}); }},
+        {"hadamard_inverse", [=] { return gpu::hadamard_inverse(ctx, xs, back, hadamard<16>{}); }},
+        {"amax", [=, this] { return gpu::amax(ctx, xs, amax.data()); }},
+        {"amax of a transpose", [=, this] { return gpu::amax(ctx, transpose(xs), amax.data() + 1, rht()); }},
+        {"quantize", [=, this] { return gpu::quantize<nvfp4>(ctx, xs, qx.view(), rht(), stochastic{.seed = 1}); }},
+        {"quantize of weights", [=, this] { return gpu::quantize<nvfp4>(ctx, ws, qw.view(), rht()); }},
+        {"quantize of a transpose", [=, this] { return gpu::quantize<nvfp4>(ctx, transpose(xs), qx_columns.view()); }},
+        {"quantize, block by block", [=, this] { return gpu::quantize<e1m2_f32>(ctx, xs, ux.view(), mse_search{}); }},
+        {"quantize_both",
+         [=, this] { return gpu::quantize_both<e1m2_f32, nvfp4>(ctx, xs, ux.view(), qx_columns.view()); }},
+        {"dequantize", [=, this] { return gpu::dequantize(ctx, ux.view(), ps); }},
+        {"quantized_gemm, exact_blocks",
+         [=, this] { return gpu::quantized_gemm(ctx, qx, qw, ys, {.accumulate = accumulate::exact_blocks}); }},
+        {"quantized_gemm, fast", [=, this] { return gpu::quantized_gemm(ctx, qx, qw, fast); }},
+        {"linear_forward", [=, this] { return gpu::linear_forward(ctx, bound, xs, ws, ys, &saved); }},
+        {"linear_backward_input", [=] { return gpu::linear_backward_input(ctx, bound, dys, ws, dxs); }},
+        {"linear_backward_weight", [=, this] { return gpu::linear_backward_weight(ctx, bound, dys, saved, dws); }},
+    };
+  }
+
+  /// The first message of a rejection, or "".
+  std::string queue(gpu::stream where) {
+    for (const operation& o : operations(where))
+      if (const gpu::status s = o.queue(); !s) return std::string(o.name) + ": " + s.text();
+    return "";
   }
 
   std::vector<float> results() const {
     std::vector<float> all;
-    for (const gpu::buffer<float>* b : {&transformed, &plain, &y, &dx, &dw}) {
+    for (const gpu::buffer<float>* b : {&transformed, &inverted, &amax, &plain, &y, &y_fast, &dx, &dw}) {
       const std::vector<float> part = support::on_host(*b);
       all.insert(all.end(), part.begin(), part.end());
     }
@@ -99,12 +123,12 @@ struct step {
 #define RUNTIME(name) cuda##name
 #endif
 
-TEST_CASE("a graph captures every operation, and its replays give the bits of the calls", "[gpu]") {
+// The first test of the program, so no kernel has run yet.
+TEST_CASE(
+    "after prepare() a graph captures the first call of every operation, and its replays give the bits of the calls",
+    "[gpu]") {
   step direct, captured;
   REQUIRE(support::text_of(gpu::prepare()) == "");
-  REQUIRE(direct.queue(nullptr) == "");
-  REQUIRE(RUNTIME(StreamSynchronize)(nullptr) == RUNTIME(Success));
-
   RUNTIME(Stream_t) stream = nullptr;
   REQUIRE(RUNTIME(StreamCreateWithFlags)(&stream, RUNTIME(StreamNonBlocking)) == RUNTIME(Success));
   RUNTIME(Graph_t) graph = nullptr;
@@ -113,6 +137,8 @@ TEST_CASE("a graph captures every operation, and its replays give the bits of th
   const std::string wrong = captured.queue(stream);
   REQUIRE(RUNTIME(StreamEndCapture)(stream, &graph) == RUNTIME(Success));
   REQUIRE(wrong == "");
+  REQUIRE(direct.queue(nullptr) == "");
+  REQUIRE(RUNTIME(StreamSynchronize)(nullptr) == RUNTIME(Success));
   RUNTIME(GraphExec_t) ready = nullptr;
   REQUIRE(RUNTIME(GraphInstantiateWithFlags)(&ready, graph, 0) == RUNTIME(Success));
   for (int replay = 0; replay < 3; ++replay) {
@@ -136,6 +162,32 @@ TEST_CASE("no operation allocates or waits", "[gpu]") {
   CHECK(simt::calls().launches > before.launches + 9);
   CHECK(simt::calls().allocations == before.allocations);
   CHECK(simt::calls().waits == before.waits);
+}
+
+/// While an object of this type exists, the stream is captured, and at its start no kernel is loaded.
+struct cold_capture {
+  explicit cold_capture(bool prepared) {
+    simt::loaded_kernels().clear();
+    if (prepared) REQUIRE(support::text_of(gpu::prepare()) == "");
+    simt::settings().capturing = true;
+  }
+  cold_capture(const cold_capture&) = delete;
+  cold_capture& operator=(const cold_capture&) = delete;
+  ~cold_capture() { simt::settings().capturing = false; }
+};
+
+TEST_CASE("after prepare() the first call of every operation can be captured, without it none", "[gpu]") {
+  step s;
+  REQUIRE(s.queue({}) == "");
+  for (const step::operation& operation : s.operations({})) {
+    CAPTURE(operation.name);
+    {
+      const cold_capture capture(false);
+      CHECK_THAT(operation.queue().text(), Catch::Matchers::EndsWith(": a kernel was not loaded before the capture"));
+    }
+    const cold_capture capture(true);
+    CHECK(support::text_of(operation.queue()) == "");
+  }
 }
 
 TEST_CASE("the same calls on the same memory give the same bits again", "[gpu]") {

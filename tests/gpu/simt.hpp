@@ -37,6 +37,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <set>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -94,6 +95,12 @@ inline host_calls& calls() {
   return so_far;
 }
 
+/// The kernels that load() or a launch loaded. Tests clear it.
+inline std::set<const void*>& loaded_kernels() {
+  static std::set<const void*> so_far;
+  return so_far;
+}
+
 enum class thread_order { forwards, backwards, shuffled };
 /// The rounding of binary32 sums of mma: see simt_mma.hpp.
 enum class mma_sums { nearest, truncated };
@@ -102,6 +109,9 @@ struct simulator_settings {
   thread_order order = thread_order::forwards;
   std::uint64_t seed = 1;
   mma_sums sums = mma_sums::nearest;
+  /// As while a device records a graph: what allocates, waits or launches a kernel that was not loaded is an error.
+  /// What is launched runs nevertheless.
+  bool capturing = false;
 };
 
 inline simulator_settings settings_of_environment() {
@@ -453,7 +463,7 @@ inline unsigned char* shared_memory() { return simt::the_machine.shared; }
 
 struct stream_tag;
 using stream = stream_tag*;
-enum class error { success, invalid_argument, not_supported, out_of_memory, bad_launch };
+enum class error { success, invalid_argument, not_supported, out_of_memory, bad_launch, not_loaded, forbidden };
 inline target_spelling target_spelling_of(int architecture) {
   return architecture >= 0x900 ? target_spelling{"gfx", 16} : target_spelling{"sm_", 10};
 }
@@ -467,16 +477,27 @@ inline const char* error_text(error e) {
     case error::not_supported: return "operation not supported";
     case error::out_of_memory: return "out of memory";
     case error::bad_launch: return "invalid configuration argument";
+    case error::not_loaded: return "a kernel was not loaded before the capture";
+    case error::forbidden: return "operation not permitted when stream is capturing";
   }
   return "?";
 }
 
-/// Runs the whole grid before it returns.
+/// As on a device, a kernel's first launch loads it.
+inline error load(const void* kernel) {
+  simt::loaded_kernels().insert(kernel);
+  return success;
+}
+
+/// Runs the whole grid before it returns, also in a capture.
 template <class... Parameters, class... Arguments>
 error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::size_t shared_bytes, stream,
              const Arguments&... arguments) {
   static_assert((sizeof(Parameters) + ... + 0) <= 4096, "what a kernel of any CUDA takes as parameters");
   if (!simt::can_launch(blocks, threads, shared_bytes)) return error::bad_launch;
+  const auto* entry = reinterpret_cast<const void*>(kernel);
+  if (simt::settings().capturing && !simt::loaded_kernels().contains(entry)) return error::not_loaded;
+  (void)load(entry);
   const simt::unwatched machinery;
   simt::machine& m = simt::the_machine;
   if (m.live != 0) simt::reject("launches a kernel");
@@ -507,6 +528,7 @@ inline error copy(void* to, const void* from, std::size_t bytes, stream) {
 }
 inline error allocate(void** p, std::size_t bytes) {
   ++simt::calls().allocations;
+  if (simt::settings().capturing) return error::forbidden;
   return posix_memalign(p, 256, bytes == 0 ? 1 : bytes) == 0 ? success : error::out_of_memory;  // as a device's
 }
 inline error allocate(void** p, std::size_t bytes, stream) { return allocate(p, bytes); }
@@ -517,6 +539,7 @@ inline error release(void* p) {
 inline error release(void* p, stream) { return release(p); }
 inline error wait(stream) {
   ++simt::calls().waits;
+  if (simt::settings().capturing) return error::forbidden;
   return success;
 }
 inline error facts(device_facts& out) {

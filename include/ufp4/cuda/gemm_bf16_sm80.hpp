@@ -283,7 +283,8 @@ inline error run_gemm_bf16(const gemm_job& job, const device_facts& facts, std::
   const bf16_product product = bf16_product_of(job);
   const auto queue = [&]<unsigned side>(std::integral_constant<unsigned, side>) {
     using tile = bf16_tile<side, side>;
-    return launch_tiled(&gemm_bf16<side, side>, product, job.out, side, side, tile::threads, tile::shared_bytes, where);
+    return launch_tiled(listed<&gemm_bf16<side, side>>, product, job.out, side, side, tile::threads, tile::shared_bytes,
+                        where);
   };
   const std::size_t large = ((job.out.rows + 127) / 128) * ((job.out.cols + 127) / 128);
   if (large >= static_cast<std::size_t>(facts.processors) && job.out.rows > 64)

@@ -265,8 +265,8 @@ error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::by
     job.left = thread::container_table_of(gemm.left.grid);
     job.right = thread::container_table_of(gemm.right.grid);
   }
-  return launch_tiled(&block_mma_tiles<Multiplier>, job, gemm.out, block_mma_tile, block_mma_tile, block_mma_threads,
-                      block_mma_stages * block_mma_stage_bytes<Multiplier>, where);
+  return launch_tiled(listed<&block_mma_tiles<Multiplier>>, job, gemm.out, block_mma_tile, block_mma_tile,
+                      block_mma_threads, block_mma_stages * block_mma_stage_bytes<Multiplier>, where);
 }
 
 template <class Multiplier>

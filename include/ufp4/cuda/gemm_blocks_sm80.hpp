@@ -345,9 +345,9 @@ error run_dots(std::span<const gemm_job> jobs, const device_facts&, stream where
     job.copies16 = true;
     for (const grouped_product& p : std::span(job.product).first(job.count))
       job.copies16 = job.copies16 && p.padded % 32 == 0 && is_aligned(p.codes[0], 16) && is_aligned(p.codes[1], 16);
-    const auto kernel = job.block == 16   ? &multiply_dots<Tile, 16>
-                        : job.block == 32 ? &multiply_dots<Tile, 32>
-                                          : &multiply_dots<Tile, 64>;
+    const auto& kernel = job.block == 16   ? listed<&multiply_dots<Tile, 16>>
+                         : job.block == 32 ? listed<&multiply_dots<Tile, 32>>
+                                           : listed<&multiply_dots<Tile, 64>>;
     const error e = launch(kernel, {tiles}, {Tile::threads}, dots_shared_bytes(Tile::lines, job.block), where, job);
     if (e != success) return e;
   }

@@ -359,7 +359,7 @@ error queue_block_sums(const gemm_job& job, std::span<std::byte> memory, stream 
   if (error e = set_zero(memory.data(), sizeof(std::uint32_t), where); e != success) return e;
   for (unsigned s = 0; s < 2; ++s)
     if (error e = queue_block_operand<tile>(job, s, memory.data(), task, where); e != success) return e;
-  return launch_tiled(&multiply_block_sums<tile>, task, job.out, tile::rows, tile::cols, tile::threads,
+  return launch_tiled(listed<&multiply_block_sums<tile>>, task, job.out, tile::rows, tile::cols, tile::threads,
                       tile::shared_bytes, where);
 }
 

@@ -207,7 +207,7 @@ error queue_tcgen05(const gemm_job& gemm, const device_facts&, std::span<std::by
   tcgen05_job job{.gemm = gemm};
   job.wide_scales = gemm.padded() / tcgen05_block<scale> % 4 == 0 && is_aligned(gemm.left.scales, 4) &&
                     is_aligned(gemm.right.scales, 4);
-  return launch_tiled(&tcgen05_tiles<scale>, job, gemm.out, tcgen05_tile, tcgen05_tile, tcgen05_threads,
+  return launch_tiled(listed<&tcgen05_tiles<scale>>, job, gemm.out, tcgen05_tile, tcgen05_tile, tcgen05_threads,
                       tcgen05_shared_bytes<scale>, where);
 }
 

@@ -222,7 +222,8 @@ inline error queue_gemm_wgmma(const gemm_job& job, const device_facts&, std::spa
   };
   if (const error e = map(task.left_codes, job.left, tile::rows); e != success) return e;
   if (const error e = map(task.right_codes, job.right, tile::cols); e != success) return e;
-  return launch_tiled(&gemm_wgmma, task, job.out, tile::rows, tile::cols, tile::threads, tile::shared_bytes, where);
+  return launch_tiled(listed<&gemm_wgmma>, task, job.out, tile::rows, tile::cols, tile::threads, tile::shared_bytes,
+                      where);
 }
 
 inline error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {

@@ -297,7 +297,7 @@ inline bool gemv_takes(const gemm_job& job, const device_facts& facts) {
 inline error run_gemv(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
   const gemv_job gemv = gemv_job_of(job);
   const std::size_t blocks = (gemv.weights.rows + gemv_plan::rows - 1) / gemv_plan::rows;
-  return launch(&gemv_blocks, {static_cast<unsigned>(blocks)}, {gemv_plan::threads},
+  return launch(listed<&gemv_blocks>, {static_cast<unsigned>(blocks)}, {gemv_plan::threads},
                 gemv_plan{gemv.block_shift, gemv.columns}.shared_bytes(), where, gemv);
 }
 

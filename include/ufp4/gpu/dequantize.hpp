@@ -72,7 +72,7 @@ status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_v
                                       .across = (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread,
                                       .out = to};
     return detail::status_of("dequantize",
-                             detail::launch_each(&kernels::dequantize_rows, out.rows() * job.across,
+                             detail::launch_each(listed<&kernels::dequantize_rows>, out.rows() * job.across,
                                                  kernels::dequantize_threads, 16 * sizeof(float), ctx.where, job));
   });
 }

@@ -226,11 +226,13 @@ bool can_run(const context& ctx, const auto& a, const auto& b, const auto& c, co
   return *explain(ctx, a, b, c, options).kernel != '\0';
 }
 
-/// Reads the facts of the current device, once for the calling thread; its operations then ask the runtime nothing
-/// more. Call it in a thread before it captures a graph.
+/// Loads every kernel that this program's operations can launch onto the current device, and reads the facts of the
+/// device, once for the calling thread. Call it in a thread before it captures a graph: the operations then need
+/// nothing that a capture forbids, also in their first call. Kernels of cublasLt are not loaded.
 inline status prepare() {
   device_facts device;
-  return detail::status_of("prepare", facts(device));
+  if (const error e = facts(device); e != success) return detail::status_of("prepare", e);
+  return detail::status_of("prepare", detail::program_kernels.load_all());
 }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ufp4/block/presets.hpp>
+#include <ufp4/gpu/listed_kernel.hpp>
 #include <ufp4/gpu/status.hpp>
 #include <ufp4/matrix/job.hpp>
 
@@ -208,8 +209,8 @@ UFP4_DEVICE tile_index banded_tile(const tile_grid& tiles, unsigned at) {
 
 /// Queues a thread block for each rows x cols of C; sets job.tiles.
 template <class Job>
-error launch_tiled(void (*kernel)(Job), Job job, const sink& out, unsigned rows, unsigned cols, unsigned threads,
-                   std::size_t shared_bytes, stream where) {
+error launch_tiled(const listed_kernel<Job>& kernel, Job job, const sink& out, unsigned rows, unsigned cols,
+                   unsigned threads, std::size_t shared_bytes, stream where) {
   const std::size_t down = (out.rows + rows - 1) / rows, across = (out.cols + cols - 1) / cols;
   if (down == 0 || across == 0) return success;
   if (down > 0x7FFFFFFFu / across) return not_supported;  // a grid has at most 2^31 - 1 blocks

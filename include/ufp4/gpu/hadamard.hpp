@@ -34,7 +34,7 @@ UFP4_KERNEL(hadamard_threads) hadamard_rows(const hadamard_job job) {
 }
 
 inline error queue_hadamard(const hadamard_job& job, stream where) {
-  return launch_each(&hadamard_rows, job.x.rows * job.across(), hadamard_threads, 0, where, job);
+  return launch_each(listed<&hadamard_rows>, job.x.rows * job.across(), hadamard_threads, 0, where, job);
 }
 
 template <matrix_scalar X, matrix_scalar Y>

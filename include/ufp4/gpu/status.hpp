@@ -4,6 +4,7 @@
 
 #include <span>
 #include <ufp4/detail/expects.hpp>
+#include <ufp4/gpu/listed_kernel.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
@@ -87,8 +88,8 @@ inline void check_workspace(const char* operation, const context& ctx, std::size
 
 /// Queues one thread for each of `items`; nothing for none.
 template <class Job>
-error launch_each(void (*kernel)(Job), std::size_t items, unsigned threads, std::size_t shared_bytes, stream where,
-                  const Job& job) {
+error launch_each(const listed_kernel<Job>& kernel, std::size_t items, unsigned threads, std::size_t shared_bytes,
+                  stream where, const Job& job) {
   if (items == 0) return success;
   return launch(kernel, {static_cast<unsigned>((items + threads - 1) / threads)}, {threads}, shared_bytes, where, job);
 }

@@ -27,8 +27,9 @@
 // | device_byte_permute, device_add_down,  | one instruction each, where UFP4_HAS_... is defined;                     |
 // | device_pair_bf16, device_multiply_bf16 | gpu/thread/decode.hpp and round.hpp contain the equivalent code          |
 //
-// and host code uses: stream, error, launch, set_zero, copy, allocate, release, wait, facts, and target_spelling_of (an
-// architecture). Of the host functions only `wait` and `allocate` and `release` without a stream wait for the device.
+// and host code uses: stream, error, launch, load, set_zero, copy, allocate, release, wait, facts, and
+// target_spelling_of (an architecture). Of the host functions only `wait` and `allocate` and `release` without a stream
+// wait for the device, and the first `launch` of a kernel that was not loaded.
 // UFP4_SIMT_HEADER must be defined before the first header of ufp4.
 #pragma once
 
@@ -148,6 +149,12 @@ error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::
                                       at, shared_bytes, where);
   };
   return queue(static_cast<Parameters>(arguments)...);
+}
+
+/// Loads the code of a kernel onto the current device, so that its first launch does not.
+inline error load(const void* kernel) {
+  UFP4_RUNTIME(FuncAttributes) unused{};
+  return UFP4_RUNTIME(FuncGetAttributes)(&unused, kernel);
 }
 
 /// The text of the runtime.

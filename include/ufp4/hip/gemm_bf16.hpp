@@ -107,8 +107,8 @@ error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device
     return matrix_bf16_job{{}, {folding_of(job.left), folding_of(job.right)}};
   };
   const auto kernel = [](bool large, const matrix_bf16_job&) {
-    return large ? &gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>>>
-                 : &gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>>>;
+    return large ? listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>>>>
+                 : listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>>>>;
   };
   // no scales beside the operands: two thread blocks fit in 64 KiB
   return run_matrix_tiles(jobs, tile_side(jobs, device), 2 * matrix_tile<Op, 128>::operand_bytes, where, make_job,

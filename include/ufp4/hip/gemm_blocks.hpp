@@ -139,9 +139,9 @@ template <class Op, unsigned side>
 auto matrix_blocks_of(const matrix_blocks_job& job) {
   using tile = matrix_tile<Op, side>;
   using longer = matrix_tile<Op, Op::wave == 32 ? 64 : side>;
-  return job.block == 16   ? &gemm_matrix<matrix_blocks_worker<tile, 16>>
-         : job.block == 32 ? &gemm_matrix<matrix_blocks_worker<longer, 32>>
-                           : &gemm_matrix<matrix_blocks_worker<longer, 64>>;
+  return job.block == 16   ? listed<&gemm_matrix<matrix_blocks_worker<tile, 16>>>
+         : job.block == 32 ? listed<&gemm_matrix<matrix_blocks_worker<longer, 32>>>
+                           : listed<&gemm_matrix<matrix_blocks_worker<longer, 64>>>;
 }
 
 /// The side of the tiles of jobs. A wave of 32 has too few registers for the sums of longer blocks in a large tile.

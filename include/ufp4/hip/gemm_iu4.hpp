@@ -171,8 +171,10 @@ error run_iu4(std::span<const gemm_job> jobs, const device_facts& device, stream
     using large_tile = matrix_tile<Op, 128>;
     using small_tile = matrix_tile<Op, 64>;
     if (job.block == Op::depth)
-      return large ? &gemm_matrix<iu4_worker<large_tile, true>> : &gemm_matrix<iu4_worker<small_tile, true>>;
-    return large ? &gemm_matrix<iu4_worker<large_tile, false>> : &gemm_matrix<iu4_worker<small_tile, false>>;
+      return large ? listed<&gemm_matrix<iu4_worker<large_tile, true>>>
+                   : listed<&gemm_matrix<iu4_worker<small_tile, true>>>;
+    return large ? listed<&gemm_matrix<iu4_worker<large_tile, false>>>
+                 : listed<&gemm_matrix<iu4_worker<small_tile, false>>>;
   };
   return run_matrix_tiles(jobs, tile_side(jobs, device), matrix_tile<Op, 128>::shared_bytes, where, make_job, kernel);
 }

@@ -265,7 +265,7 @@ error run_scaled(std::span<const gemm_job> jobs, const device_facts&, stream whe
     return scaled_job{{}, {thread::container_table_of(job.left.grid), thread::container_table_of(job.right.grid)}};
   };
   return run_matrix_tiles(jobs, scaled_tile, Lines::steps * scaled_step_bytes<Lines>, where, make_job,
-                          [](bool, const scaled_job&) { return &scaled_tiles<Lines>; });
+                          [](bool, const scaled_job&) { return listed<&scaled_tiles<Lines>>; });
 }
 
 template <class Lines>

@@ -279,7 +279,7 @@ inline unsigned tile_side(std::span<const gemm_job> jobs, const device_facts& de
 }
 
 /// Queues jobs that differ only in pointers, shapes and strides, as many in a launch as fit: make_job(job) returns the
-/// parameters they share, kernel(large, job) the kernel for tiles of side x side, with 128 large.
+/// parameters they share, kernel(large, job) the listed kernel for tiles of side x side, with 128 large.
 template <class MakeJob, class ChooseKernel>
 error run_matrix_tiles(std::span<const gemm_job> jobs, unsigned side, std::size_t shared_bytes, stream where,
                        MakeJob make_job, ChooseKernel kernel) {

@@ -52,8 +52,8 @@ UFP4_KERNEL(scales_threads) decode_scales(const decode_scales_job job) {
 inline error queue_decode_scales(const gemm_side& side, unsigned block, std::size_t stride, bool paired, float* out,
                                  const scale_range& accepted, std::uint32_t* unfit, stream where) {
   const decode_scales_job job{side, side.padded_cols / block, stride, paired, accepted, out, unfit};
-  return launch_each(&decode_scales, (job.blocks + scales_steps - 1) / scales_steps * stride, scales_threads, 0, where,
-                     job);
+  return launch_each(listed<&decode_scales>, (job.blocks + scales_steps - 1) / scales_steps * stride, scales_threads, 0,
+                     where, job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -59,7 +59,7 @@ UFP4_KERNEL(finish_threads) finish_product(UFP4_PARAMETER finish_job job) {
 
 /// Two blocks for each multiprocessor: enough to clear the operands, which is rarely needed.
 inline error queue_set_factors(const finish_job& job, const device_facts& device, stream where) {
-  return launch(&set_factors, {2 * static_cast<unsigned>(device.processors)}, {finish_threads}, 0, where, job);
+  return launch(listed<&set_factors>, {2 * static_cast<unsigned>(device.processors)}, {finish_threads}, 0, where, job);
 }
 
 /// At most eight blocks for each multiprocessor, so that the launch costs little if there is nothing to do.
@@ -67,8 +67,8 @@ inline error queue_finish_product(const finish_job& job, const device_facts& dev
   const std::size_t across = (job.product.out.cols + finish_threads - 1) / finish_threads;
   std::size_t down = 8 * static_cast<std::size_t>(device.processors) / across;
   down = down < 1 ? 1 : down > job.product.out.rows ? job.product.out.rows : down > 65535 ? 65535 : down;
-  return launch(&finish_product, {static_cast<unsigned>(across), static_cast<unsigned>(down)}, {finish_threads}, 0,
-                where, job);
+  return launch(listed<&finish_product>, {static_cast<unsigned>(across), static_cast<unsigned>(down)}, {finish_threads},
+                0, where, job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -166,7 +166,7 @@ inline error run_gemm_simt(const gemm_job& product, const device_facts&, std::sp
   const std::size_t left = transformed_bytes(product.left);
   if (const error e = transform_side(job.product.left, workspace.data(), where); e != success) return e;
   if (const error e = transform_side(job.product.right, workspace.data() + left, where); e != success) return e;
-  return launch_tiled(&multiply_simt, job, product.out, simt_tile::side, simt_tile::side, simt_tile::threads,
+  return launch_tiled(listed<&multiply_simt>, job, product.out, simt_tile::side, simt_tile::side, simt_tile::threads,
                       2 * sizeof(simt_operand), where);
 }
 

@@ -151,8 +151,8 @@ inline error queue_decode_bf16(const gemm_side& side, unsigned block, std::uint1
                       .out = out,
                       .unfit = unfit};
   if (side.is_quantized) job.safe = safe_scales(side.grid, how.limit < 127 ? how.limit : 127, how.least);
-  return launch_each(&decode_bf16, (job.eights() + decode_steps - 1) / decode_steps, decode_threads, 16 * sizeof(float),
-                     where, job);
+  return launch_each(listed<&decode_bf16>, (job.eights() + decode_steps - 1) / decode_steps, decode_threads,
+                     16 * sizeof(float), where, job);
 }
 
 inline constexpr unsigned swizzle_threads = 128, swizzle_tiles = 8, widen_threads = 256;
@@ -232,14 +232,14 @@ inline error queue_swizzle_scales(const gemm_side& side, unsigned block, std::ui
   const std::size_t down = (job.rows + 127) / 128, of_block = 4 * swizzle_tiles;
   const std::size_t across = (job.cols + of_block - 1) / of_block;
   if (down == 0 || across == 0) return success;
-  return launch(&swizzle_rows, {static_cast<unsigned>(down), static_cast<unsigned>(across)}, {swizzle_threads}, 0,
-                where, job);
+  return launch(listed<&swizzle_rows>, {static_cast<unsigned>(down), static_cast<unsigned>(across)}, {swizzle_threads},
+                0, where, job);
 }
 
 /// Queues `out` = the codes of a side as E4M3 bytes, rows x padded_cols.
 inline error queue_widen_codes(const gemm_side& side, std::uint8_t* out, stream where) {
   const widen_job job{side.codes, side.rows * side.padded_cols / 8, thread::container_table_of(side.grid), out};
-  return launch_each(&widen_codes, job.eights, widen_threads, 0, where, job);
+  return launch_each(listed<&widen_codes>, job.eights, widen_threads, 0, where, job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -16,8 +16,8 @@ inline bool reads_columns(const source& x) { return x.row_stride == 1 && x.col_s
 /// multiprocessor holds, so that the cost per thread is paid rarely and the last round is a small part. At least one
 /// block, which writes the tensor scale if there is no tile.
 template <class Job>
-error launch_tiles(void (*kernel)(Job), std::size_t tiles, unsigned threads, std::size_t shared_bytes, stream where,
-                   const Job& job) {
+error launch_tiles(const listed_kernel<Job>& kernel, std::size_t tiles, unsigned threads, std::size_t shared_bytes,
+                   stream where, const Job& job) {
   device_facts device;
   if (const error e = facts(device); e != success) return e;
   const std::size_t most = 16 * static_cast<std::size_t>(device.processors), blocks = tiles < most ? tiles : most;
@@ -35,13 +35,13 @@ inline error queue_amax(const quantize_job& job, std::uint32_t* bits, stream whe
   if (a.x.rows == 0 || a.across == 0) return success;
   if (!transposed || a.transform.n == 1) {
     const std::size_t tiles = (a.x.rows * a.across + kernels::amax_threads - 1) / kernels::amax_threads;
-    return launch_tiles(&kernels::amax_rows, tiles, kernels::amax_threads, 0, where, a);
+    return launch_tiles(listed<&kernels::amax_rows>, tiles, kernels::amax_threads, 0, where, a);
   }
   a.tile.sixteens = run <= 64 ? 4 : static_cast<unsigned>(run / 16);
   a.tile.shift = block::transposed_tile::banks / a.tile.sixteens;
   const std::size_t tiles =
       (a.x.rows + a.tile.rows() - 1) / a.tile.rows() * ((a.across + a.tile.sixteens - 1) / a.tile.sixteens);
-  return launch_tiles(&kernels::amax_transposed, tiles, kernels::amax_threads, a.tile.bytes(), where, a);
+  return launch_tiles(listed<&kernels::amax_transposed>, tiles, kernels::amax_threads, a.tile.bytes(), where, a);
 }
 
 /// Queues the scalar codec, for any coder.
@@ -64,7 +64,7 @@ error queue_blocks(const quantize_task& task, const Coder& coder, stream where) 
   if (bytes > device.shared_bytes)  // a strip of 16384 elements takes 80 KiB
     return failed(not_supported, "quantize_blocks",
                   "the rows of a block times a run need more shared memory than a block of this device has");
-  return launch(&kernels::quantize_blocks<Coder>, {static_cast<unsigned>(groups * t.across), 1, 1},
+  return launch(listed<&kernels::quantize_blocks<Coder>>, {static_cast<unsigned>(groups * t.across), 1, 1},
                 {kernels::block_threads}, bytes, where, kernels::blocks_job<Coder>{task, coder, t});
 }
 
@@ -103,7 +103,7 @@ inline error queue_lanes(const quantize_task& task, stream where) {
   const std::size_t rows = side.squares ? (side.rows + 15) / 16 * 16 : side.rows;
   if (!reads_columns(task.job.x)) {
     side.tiles = (rows * side.across + kernels::lanes_threads - 1) / kernels::lanes_threads;
-    return launch_tiles(&kernels::quantize_lanes, side.tiles, kernels::lanes_threads, 0, where, side);
+    return launch_tiles(listed<&kernels::quantize_lanes>, side.tiles, kernels::lanes_threads, 0, where, side);
   }
   kernels::transposed_job job{side, {}, 1};
   const unsigned run = lanes_of(task.job.run());
@@ -111,8 +111,8 @@ inline error queue_lanes(const quantize_task& task, stream where) {
   job.tile.shift = side.squares ? 16 : block::transposed_tile::banks / job.tile.sixteens;
   job.across = (side.across + job.tile.sixteens - 1) / job.tile.sixteens;
   job.side.tiles = (rows + job.tile.rows() - 1) / job.tile.rows() * job.across;
-  return launch_tiles(&kernels::quantize_lanes_transposed, job.side.tiles, kernels::lanes_threads, job.tile.bytes(),
-                      where, job);
+  return launch_tiles(listed<&kernels::quantize_lanes_transposed>, job.side.tiles, kernels::lanes_threads,
+                      job.tile.bytes(), where, job);
 }
 
 /// Queues a quantization: codes, scales and the tensor scale of a two-level format are written, the report is added to.
@@ -152,7 +152,7 @@ inline error queue_both(const quantize_task& a, const quantize_task& b, stream w
   const auto tiles = [](std::size_t padded) { return (padded + kernels::both_edge - 1) / kernels::both_edge; };
   job.across = tiles(a.job.padded_cols);
   job.rows.tiles = tiles(b.job.padded_cols) * job.across;
-  return launch_tiles(&kernels::quantize_lanes_both, job.rows.tiles, kernels::lanes_threads,
+  return launch_tiles(listed<&kernels::quantize_lanes_both>, job.rows.tiles, kernels::lanes_threads,
                       sizeof(float) * kernels::both_edge * kernels::both_edge, where, job);
 }
 
