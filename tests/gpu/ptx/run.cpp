@@ -1,7 +1,7 @@
 // ufp4 - the PTX interpreter: runs a grid. Clusters run on threads of the machine; the warps of a cluster in turns.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A warp runs until it has to wait. What the copy engine has to do happens as late as possible: when no warp can go on.
+// A warp runs until it has to wait. What the copy engine does may happen at any time; run_cluster tells when it does.
 #include "gpu/ptx/state.hpp"
 
 #include <atomic>
@@ -201,27 +201,33 @@ bool run_warp(warp& w) {
   throw std::runtime_error("line 0: no warp can go on" + where);
 }
 
+/// The copy engine does the first thing that it has to do.
+void run_pending(cluster& c) {
+  const auto work = std::move(c.pending.front());
+  c.pending.pop_front();
+  work.run();
+}
+
+/// Copies arrive as late as possible in order 0, as early as possible in order 1, else at random.
 void run_cluster(cluster& c, unsigned order) {
   std::vector<warp*> all;
   for (const auto& b : c.blocks)
     for (warp& w : b->warps) all.push_back(&w);
   std::mt19937 random(order);
   if (order == 1) std::reverse(all.begin(), all.end());
-  if (order > 1) std::shuffle(all.begin(), all.end(), random);
   while (!all.empty()) {
+    if (order > 1) std::shuffle(all.begin(), all.end(), random);
     c.progress = false;
-    std::erase_if(all, [](warp* w) { return run_warp(*w); });
+    std::erase_if(all, [&](warp* w) {
+      const bool exited = run_warp(*w);
+      while (!c.pending.empty() && (order == 1 || (order > 1 && random() % 4 == 0))) run_pending(c);
+      return exited;
+    });
     if (c.progress || all.empty()) continue;
     if (c.pending.empty()) deadlock(c);
-    auto work = std::move(c.pending.front());
-    c.pending.pop_front();
-    work.run();
+    run_pending(c);
   }
-  while (!c.pending.empty()) {
-    auto work = std::move(c.pending.front());
-    c.pending.pop_front();
-    work.run();
-  }
+  while (!c.pending.empty()) run_pending(c);
 }
 
 void start_cluster(cluster& c, const launch& call, unsigned number) {

@@ -96,6 +96,7 @@ class operand_reader {
 };
 
 void check_register(warp& w, unsigned r, bool is_sum) {
+  if (w.fenced == 0) reject("comes before the first wgmma.fence");
   if (w.written[r] > w.fenced) reject("uses a register that was written after the last wgmma.fence");
   if (!is_sum && w.pending[r] > w.complete) reject("reads a sum of a wgmma that has not been waited for");
   if (is_sum && w.locked[r] > w.complete) reject("overwrites an operand of a wgmma that has not been waited for");
