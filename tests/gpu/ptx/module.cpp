@@ -448,7 +448,7 @@ class builder final : public scope {
   }
   std::size_t one(std::size_t at, std::size_t end) {
     const std::string& t = text_.text;
-    if (starts(std::string_view(t).substr(at), ".loc") || starts(std::string_view(t).substr(at), ".pragma"))
+    if (starts(std::string_view(t).substr(at), ".loc\t") || starts(std::string_view(t).substr(at), ".loc ") || starts(std::string_view(t).substr(at), ".pragma"))
       return std::min(t.find_first_of(t[at + 1] == 'l' ? "\n" : ";", at), end);
     std::size_t e = at;
     for (; e < end && t[e] != ';'; ++e) {
@@ -692,10 +692,10 @@ const kernel& module::find(const std::string& name) {
   if (known != text_->decoded.end()) return known->second;
   const auto found = text_->functions.find(name);
   if (found == text_->functions.end()) reject("the kernel " + name + " is not in the module");
-  kernel& k = text_->decoded[name];
+  kernel k;
   k.name = name;
   builder(*text_, *this, k).build(found->second);
-  return k;
+  return text_->decoded[name] = std::move(k);
 }
 std::string module::line(unsigned number) const {
   const std::size_t from = number < 2 ? 0 : text_->lines[number - 2] + 1;

@@ -12,6 +12,7 @@
 // | UFP4_PTX_COUNTS   | a file: for each launch a line is appended: kernel, blocks, threads, instructions of all warps       |
 // | UFP4_PTX_REPLACE  | a file with PTX that replaces the text of the program                                               |
 #include "gpu/ptx/bulk.hpp"
+#include "gpu/ptx/counts.hpp"
 #include "gpu/ptx/memory.hpp"
 #include "gpu/ptx/state.hpp"
 
@@ -119,17 +120,28 @@ cudaError_t failed(const char* what, const std::string& why) {
   return last = cudaErrorLaunchFailure;
 }
 
-void append_counts(const ptx::launch& call, const ptx::result& r) {
+ptx::executed all_launches;
+
+void add_counts(const ptx::launch& call, const ptx::result& r) {
+  const ptx::kernel& k = *call.what;
+  ++all_launches.launches;
+  all_launches.warps += r.warps;
+  std::uint64_t instructions = 0;
+  for (std::size_t i = 0; i < r.counts.size(); ++i) {
+    instructions += r.counts[i];
+    const std::string& op = k.opcodes[k.code[i].opcode];
+    if (op.rfind("mma.", 0) == 0 || op.rfind("wgmma.mma", 0) == 0) all_launches.products += r.counts[i];
+  }
+  all_launches.instructions += instructions;
   const char* file = std::getenv("UFP4_PTX_COUNTS");
   if (file == nullptr) return;
   std::ofstream out(file, std::ios::app);
-  const auto all = std::accumulate(r.counts.begin(), r.counts.end(), std::uint64_t{0});
-  out << call.what->name << ' ' << call.grid.count() << ' ' << call.block.count() << ' ' << r.warps << ' ' << all << '\n';
+  out << k.name << ' ' << call.grid.count() << ' ' << call.block.count() << ' ' << r.warps << ' ' << instructions << '\n';
 }
 
 std::string located(program_part& part, const std::string& why) {
   const unsigned line = why.rfind("line ", 0) == 0 ? static_cast<unsigned>(std::strtoul(why.c_str() + 5, nullptr, 10)) : 0;
-  return line == 0 ? why : why + "\n  " + part.code->line(line);
+  return line == 0 ? why : why + "\n  " + part.code->line(line).substr(0, 160);
 }
 
 cudaError_t launch(const void* entry, ptx::index3 grid, ptx::index3 block, ptx::index3 cluster, std::size_t shared,
@@ -147,7 +159,7 @@ cudaError_t launch(const void* entry, ptx::index3 grid, ptx::index3 block, ptx::
     for (std::size_t p = 0; p < k.parameter_at.size(); ++p)
       std::memcpy(call.parameters.data() + k.parameter_at[p], arguments[p], k.parameter_bytes[p]);
     const unsigned threads = setting("UFP4_PTX_THREADS", std::max(1u, std::thread::hardware_concurrency()));
-    append_counts(call, run(call, threads, setting("UFP4_PTX_ORDER", 0)));
+    add_counts(call, run(call, threads, setting("UFP4_PTX_ORDER", 0)));
   } catch (const std::exception& e) {
     return failed(f.name.c_str(), f.part->code ? located(*f.part, e.what()) : e.what());
   }
@@ -220,6 +232,8 @@ cudaError_t driver_entry(const char* name, void** entry, cudaDriverEntryPointQue
 }
 
 }  // namespace
+
+ptx::executed ptx::executed_until_now() { return all_launches; }
 
 extern "C" {
 
@@ -305,8 +319,8 @@ cudaError_t CUDARTAPI cudaMemset(void* p, int v, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaMemsetAsync(void* p, int v, size_t bytes, cudaStream_t) { return cudaMemset(p, v, bytes); }
-cudaError_t CUDARTAPI cudaStreamSynchronize(cudaStream_t) { return last; }
-cudaError_t CUDARTAPI cudaDeviceSynchronize() { return last; }
+cudaError_t CUDARTAPI cudaStreamSynchronize(cudaStream_t) { return std::exchange(last, cudaSuccess); }
+cudaError_t CUDARTAPI cudaDeviceSynchronize() { return std::exchange(last, cudaSuccess); }
 cudaError_t CUDARTAPI cudaStreamCreate(cudaStream_t* s) {
   *s = nullptr;
   return cudaSuccess;
