@@ -119,7 +119,7 @@ TEST_CASE("wgmma keeps the bounds of fast and folded_bf16 on compute capability 
   check_format<nvfp4>("gemm_wgmma_sm90", accumulate::fast, e4m3::from_bits(0x7F));
   check_format<nv_e1m2>("gemm_wgmma_sm90", accumulate::fast, e4m3::from_bits(0x7F));
   check_format<mxfp4>("gemm_wgmma_sm90", accumulate::fast, e8m0::from_bits(0xFF));
-  check_format<e1m2_f32>("gemm_wgmma_sm90", accumulate::folded_bf16, std::numeric_limits<float>::quiet_NaN());
+  check_format<e1m2_f32>("gemm_wgmma_rounded_sm90", accumulate::folded_bf16, std::numeric_limits<float>::quiet_NaN());
 }
 
 TEST_CASE("products by wgmma of operands that are not normal bf16 numbers are computed in binary64", "[gpu]") {

@@ -78,7 +78,24 @@ TEST_CASE("compute capability 8 uses bf16 or s8 tensor cores, and a kernel of it
 
 TEST_CASE("compute capability 9 uses wgmma in programs that allow experimental kernels", "[gpu]") {
   check_names(fast_kernels(90), names(5, "gemm_wgmma_sm90"));
-  check_names(other_kernels(90), others_with("gemm_wgmma_sm90", "gemm_blocks_sm90"));
+  check_names(other_kernels(90), others_with("gemm_wgmma_rounded_sm90", "gemm_blocks_sm90"));
+}
+
+TEST_CASE("tiles of wgmma have as many rows as C needs, up to 128, and explain reports them", "[gpu]") {
+  const support::simulated_device device(90);
+  simt::device().shared_bytes = 227 * 1024;
+  struct row {
+    std::size_t m, tile;
+  };
+  for (const row& r : {row{17, 32}, row{32, 32}, row{33, 64}, row{65, 128}, row{1000, 128}}) {
+    CAPTURE(r.m);
+    const gpu::quantized_matrix<nvfp4> a(r.m, 64), b(300, 64);
+    const gpu::buffer<float> c(r.m * 300);
+    const auto e = gpu::explain(gpu::context{}, a, b, matrix_view<float>{c.data(), r.m, 300});
+    CHECK(std::string(e.kernel) == "gemm_wgmma_sm90");
+    CHECK(e.tile_rows == r.tile);
+    CHECK(e.tile_cols == 256);
+  }
 }
 
 TEST_CASE("compute capability 10 uses tcgen05 for E2M1, and bf16 for the uniform grids", "[gpu]") {

@@ -81,7 +81,7 @@ TEST_CASE("the swizzle is an exclusive or of address bits 4 to 6 with bits 7 to 
   }
 }
 
-TEST_CASE("the sums of a warpgroup cover 64 x 128, a quarter of the rows a warp", "[gpu]") {
+TEST_CASE("the sums of a warpgroup cover 64 x N for N = 128, a quarter of the rows a warp", "[gpu]") {
   std::set<unsigned> seen;
   for (unsigned t = 0; t < 128; ++t)
     for (unsigned i = 0; i < 64; ++i) {
@@ -136,6 +136,35 @@ TEST_CASE("Hopper's kernel takes operands that TMA can load, and only on Hopper"
   REQUIRE_FALSE(kernel.takes(job, {.architecture = 100, .shared_bytes = 227 * 1024}));
   REQUIRE_FALSE(kernel.takes(job, {.architecture = 90}));
   REQUIRE(kernel.experimental);
+}
+
+TEST_CASE("wgmma multiplies in f16 where every value times every e4m3 scale is zero or a normal f16 number", "[gpu]") {
+  const auto side = [](const auto& q) {
+    return gpu::detail::call_of(q.view(), q.view(), detail::sink_of(matrix_view<float>{}), {}, {}).job.left;
+  };
+  const auto all_exact = [](const grid4& grid) {
+    for (unsigned bits = 0; bits < 127; ++bits)
+      for (const float v : grid.value) {
+        const float product = v * static_cast<float>(e4m3::from_bits(static_cast<std::uint8_t>(bits)));
+        const float m = product < 0 ? -product : product;
+        if (static_cast<float>(fp16(product)) != product || (m != 0 && m < 0x1p-14f)) return false;
+      }
+    return true;
+  };
+  const auto nv = side(gpu::quantized_matrix<nvfp4>(1, 32)), e1m2 = side(gpu::quantized_matrix<nv_e1m2>(1, 32)),
+             integer = side(gpu::quantized_matrix<nvint4>(1, 32));
+  for (const auto& s : {nv, e1m2, integer}) {
+    CHECK(all_exact(s.grid));
+    CHECK(gpu::kernels::folds_to_f16(s));
+  }
+  const auto mx = side(gpu::quantized_matrix<mxfp4>(1, 32)), f32 = side(gpu::quantized_matrix<e1m2_f32>(1, 32));
+  CHECK_FALSE(gpu::kernels::folds_to_f16(mx));
+  using gpu::kernels::fold_of;
+  using gpu::kernels::wgmma_fold;
+  CHECK(fold_of(nv, integer) == wgmma_fold::f16);
+  CHECK(fold_of(mx, mx) == wgmma_fold::e8m0);
+  CHECK(fold_of(nv, mx) == wgmma_fold::exact);
+  CHECK(fold_of(f32, nv) == wgmma_fold::rounded);
 }
 
 TEST_CASE("a correct kernel passes its canary, and an incorrect one is never launched", "[gpu]") {

@@ -45,7 +45,7 @@ struct block_sums_tile {
   static constexpr unsigned left_scales = blocks * rows, stage_scales = folds ? 0 : blocks * (rows + cols);
   /// Offsets from an address aligned to 1024 bytes, which the swizzle needs and shared_memory() does not guarantee.
   static constexpr unsigned scales_at = stages * stage_operands, barriers_at = scales_at + stages * stage_scales * 4;
-  static constexpr std::size_t shared_bytes = 1024 + barriers_at + 2 * stages * 8;
+  static constexpr std::size_t shared_bytes = 1024 + barriers_at + 2 * stages * mma::barrier_bytes;
   static constexpr unsigned sums_stride = cols + 8, sums = cols / 2;  ///< sums: of a thread
   static_assert(rows * sums_stride * sizeof(float) <= scales_at && shared_bytes <= 227 * 1024);
 };
@@ -141,12 +141,13 @@ template <class tile>
 struct block_sums_worker {
   const block_sums_job& job;
   unsigned char* memory;  ///< shared, aligned to 1024 bytes
+  std::uint32_t address;  ///< the same in the shared state space
   unsigned first_row, first_col, steps;
   unsigned thread = thread_index().x;
 
   enum kind : unsigned { full, empty };
-  UFP4_DEVICE mma::barrier* bar(kind which, unsigned stage) const {
-    return reinterpret_cast<mma::barrier*>(memory + tile::barriers_at) + which * tile::stages + stage;
+  UFP4_DEVICE std::uint32_t bar(kind which, unsigned stage) const {
+    return address + tile::barriers_at + (which * tile::stages + stage) * mma::barrier_bytes;
   }
   UFP4_DEVICE unsigned char* operands(unsigned stage) const { return memory + stage * tile::stage_operands; }
   UFP4_DEVICE float* scales(unsigned stage) const {
@@ -178,14 +179,15 @@ struct block_sums_worker {
     place at;
     for (unsigned step = 0; step < steps; ++step, at.advance()) {
       mma::barrier_wait(bar(empty, at.stage), at.parity ^ 1u);
-      mma::barrier* const done = bar(full, at.stage);
+      const std::uint32_t done = bar(full, at.stage), to = address + at.stage * tile::stage_operands;
       mma::barrier_expect(done, tile::stage_operands + tile::stage_scales * 4);
-      mma::copy_box(operands(at.stage), job.elements[0], step * tile::depth, first_row, done);
-      mma::copy_box(operands(at.stage) + tile::left_bytes, job.elements[1], step * tile::depth, first_col, done);
+      mma::copy_box(to, job.elements[0], step * 128, first_row, done);
+      mma::copy_box(to + tile::left_bytes, job.elements[1], step * 128, first_col, done);
       if constexpr (!tile::folds) {
         const unsigned block = step * tile::depth / (tile::kind < tile::depth ? tile::kind : job.job.block);
-        mma::copy_box(scales(at.stage), job.scales[0], first_row, block, done);
-        mma::copy_box(scales(at.stage) + tile::left_scales, job.scales[1], first_col, block, done);
+        const std::uint32_t scales_to = address + tile::scales_at + at.stage * tile::stage_scales * 4;
+        mma::copy_box(scales_to, job.scales[0], first_row, block, done);
+        mma::copy_box(scales_to + tile::left_scales * 4, job.scales[1], first_col, block, done);
       }
     }
   }
@@ -209,7 +211,7 @@ struct block_sums_worker {
       mma::load_matrix4(left[k], operands(stage) + mma::swizzled_offset(warp_row() + lane() % 16, 2 * k + lane() / 16));
   }
   UFP4_DEVICE std::uint64_t right_operand(unsigned stage) const {
-    return mma::operand_128(mma::shared_address(operands(stage)) + tile::left_bytes);
+    return mma::operand_128(address + stage * tile::stage_operands + tile::left_bytes);
   }
 
   /// Adds the sums of block b in columns first .. of a stage.
@@ -246,8 +248,8 @@ struct block_sums_worker {
         mma::multiply_fence();
         UFP4_UNROLL
         for (unsigned k = i / pieces * of_block; k < (i / pieces + 1) * of_block; ++k)
-          mma::multiply_bf16(d[i % 2], left[k], mma::advanced(right, i % pieces * 64 * 128 + 32 * k),
-                             k % of_block != 0);
+          mma::multiply_k16<false>(d[i % 2], left[k], mma::advanced(right, i % pieces * 64 * 128 + 32 * k),
+                                   k % of_block != 0);
         mma::multiply_commit();
       };
       multiply(0);
@@ -259,7 +261,7 @@ struct block_sums_worker {
         } else {
           mma::multiply_wait<0>();
         }
-        mma::settle_sums(d[i % 2]);
+        mma::settle(d[i % 2]);
         add(at.stage, i / pieces, i % pieces * 64, d[i % 2], sums + i % pieces * 32);
       }
       release(at.stage);
@@ -278,10 +280,11 @@ struct block_sums_worker {
       const std::uint64_t right = right_operand(at.stage);
       mma::multiply_fence();
       UFP4_UNROLL
-      for (unsigned k = 0; k < 4; ++k) mma::multiply_bf16(d, left[k], mma::advanced(right, 32 * k), k != 0 || s != 0);
+      for (unsigned k = 0; k < 4; ++k)
+        mma::multiply_k16<false>(d, left[k], mma::advanced(right, 32 * k), k != 0 || s != 0);
       mma::multiply_commit();
       mma::multiply_wait<0>();
-      mma::settle_sums(d);
+      mma::settle(d);
       if (++s == of_block) {
         add(at.stage, 0, 0, d, sums);
         s = 0;
@@ -303,14 +306,14 @@ struct block_sums_worker {
   UFP4_DEVICE void make_tile(bool usable) const {
     float sums[tile::sums];
     consume(sums);
-    mma::sync_threads<1, tile::consumers>();  // no thread reads operands any more
+    mma::sync_threads<tile::consumers>(1);  // no thread reads operands any more
     auto* staged = reinterpret_cast<float*>(memory);
     const unsigned t = consumer();
     UFP4_UNROLL
     for (unsigned i = 0; i < tile::sums; i += 2)
       *reinterpret_cast<thread::words2*>(staged + (t / 128 * 64 + mma::sum_row(t % 128, i)) * tile::sums_stride +
                                          mma::sum_col(t, i)) = {{to_bits(sums[i]), to_bits(sums[i + 1])}};
-    mma::sync_threads<1, tile::consumers>();
+    mma::sync_threads<tile::consumers>(1);
     thread::store_tile_runs<tile::rows, tile::cols, tile::consumers>(job.job, first_row, first_col, staged,
                                                                      tile::sums_stride, t, usable);
   }
@@ -323,15 +326,17 @@ static __global__ void __launch_bounds__(tile::threads, 1) multiply_block_sums(U
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   const tile_index at = banded_tile(job.tiles, block_index().x);
   const bool usable = *job.unfit == 0;
-  auto* memory = shared_memory() + (1024 - mma::shared_address(shared_memory()) % 1024) % 1024;
+  const std::uint32_t address = (mma::shared_address(shared_memory()) + 1023) / 1024 * 1024;
+  auto* memory = shared_memory() + (address - mma::shared_address(shared_memory()));
   const auto steps = static_cast<unsigned>((job.job.padded() + tile::depth - 1) / tile::depth);
-  const block_sums_worker<tile> worker{job, memory, at.down * tile::rows, at.across * tile::cols, usable ? steps : 0};
+  const block_sums_worker<tile> worker{
+      job, memory, address, at.down * tile::rows, at.across * tile::cols, usable ? steps : 0};
   worker.start();
   if (worker.thread < 128) {
-    mma::take_registers<false, 24>();
+    mma::set_fewer_registers<24>();
     if (worker.thread == 0) worker.produce();
   } else {
-    mma::take_registers<true, 240>();
+    mma::set_more_registers<240>();
     worker.make_tile(usable);
   }
 #else
@@ -346,8 +351,7 @@ error queue_block_operand(const gemm_job& job, unsigned s, std::byte* memory, bl
   const gemm_side& side = s == 0 ? job.left : job.right;
   const unsigned box = s == 0 ? tile::rows : tile::cols;
   if (error e = queue_block_sums_side(job, s, memory, where); e != success) return e;
-  const error e = mma::make_tensor_map(task.elements[s], mma::swizzled_tensor, memory + plan.elements[s], side.rows,
-                                       job.padded(), box, tile::depth);
+  const error e = mma::make_tensor_map(task.elements[s], memory + plan.elements[s], side.rows, 2 * job.padded(), box);
   if (e != success || tile::folds) return e;
   return mma::make_tensor_map(task.scales[s], mma::float_tensor, memory + plan.scales[s], job.blocks(),
                               plan.scales_stride(side), tile::blocks, box);

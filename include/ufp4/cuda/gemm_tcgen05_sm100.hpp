@@ -158,13 +158,13 @@ tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
   constexpr unsigned side_bytes = tcgen05_side_bytes<scale>;
   unsigned char* shared = shared_memory();
   shared += (1024 - mma::shared_address(shared) % 1024) % 1024;
-  auto* barriers = reinterpret_cast<mma::barrier*>(shared + 4 * side_bytes);
-  auto* tensor_at = reinterpret_cast<std::uint32_t*>(barriers + 2);
+  const std::uint32_t barriers = mma::shared_address(shared + 4 * side_bytes);
+  auto* tensor_at = reinterpret_cast<std::uint32_t*>(shared + 4 * side_bytes + 2 * mma::barrier_bytes);
   const unsigned t = thread_index().x;
   if (t < 32) mma::allocate_tensor_memory<tcgen05_columns>(tensor_at);
   if (t == 0) {
     mma::barrier_start(barriers, 1);
-    mma::barrier_start(barriers + 1, 1);
+    mma::barrier_start(barriers + mma::barrier_bytes, 1);
     mma::barriers_ready();
   }
   mma::tensor_fence_before_sync();
@@ -181,7 +181,8 @@ tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
     tcgen05_pieces<scale> left, right;
     read_pieces(job.gemm.left, job.left_shift, job.wide_scales, first_row, s * tcgen05_depth, left);
     read_pieces(job.gemm.right, job.right_shift, job.wide_scales, first_col, s * tcgen05_depth, right);
-    if (s >= 2) mma::barrier_wait(barriers + buffer, static_cast<unsigned>(s / 2 - 1) % 2);  // stage s - 2 is complete
+    if (s >= 2)  // stage s - 2 is complete
+      mma::barrier_wait(barriers + mma::barrier_bytes * buffer, static_cast<unsigned>(s / 2 - 1) % 2);
     write_pieces(left, stage);
     write_pieces(right, stage + side_bytes);
     mma::fence_to_async();
@@ -189,11 +190,12 @@ tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
     if (t == 0) {
       mma::tensor_fence_after_sync();
       start_stage<scale>(tensor, stage, buffer, s > 0);
-      mma::commit_to(barriers + buffer);
+      mma::commit_to(barriers + mma::barrier_bytes * buffer);
     }
   }
   if (stages > 0)  // the last commit waits for all earlier ones
-    mma::barrier_wait(barriers + (stages - 1) % 2, static_cast<unsigned>((stages - 1) / 2) % 2);
+    mma::barrier_wait(barriers + static_cast<unsigned>((stages - 1) % 2) * mma::barrier_bytes,
+                      static_cast<unsigned>((stages - 1) / 2) % 2);
   mma::tensor_fence_after_sync();
   store_tensor(job.gemm, tensor, stages == 0, first_row, first_col, reinterpret_cast<float*>(shared));
   if (t < 32) mma::release_tensor_memory<tcgen05_columns>(tensor);

@@ -1,234 +1,590 @@
-// ufp4 - gemm_wgmma_sm90: quantized_gemm, fast and folded_bf16, on Hopper: TMA copies, decoding to bf16, wgmma.
+// ufp4 - gemm_wgmma_sm90: quantized_gemm, fast and folded_bf16, on Hopper: TMA, decoding in registers, wgmma.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Experimental: compiled only with UFP4_EXPERIMENTAL, and checked at its first call (cuda/first_call_check.hpp).
 //
-// A thread block computes 128 x 128 of C in steps of 64 columns of K. Its four warpgroups have two roles:
+// A thread block computes tiles of C: 256 of its columns, which are rows of the right operand, the weights, and `rows`
+// of its rows. Its three warpgroups have two roles:
 //
-// | producers, 2 | one thread for each row of either operand. One of them starts the TMA copies of both operands'  |
-// |              | codes, 32 bytes for each row, four steps ahead. Each reads the codes and scales of its row,     |
-// |              | multiplies them to bf16 and stores 128 swizzled bytes                                           |
-// | consumers, 2 | 64 rows of C each: four wgmma m64n128k16 for each step, before the previous step's are complete |
+// | producer      | one thread starts the TMA copies of both operands' codes, chunks of 256 of K, some chunks ahead. All  |
+// |               | decode the left operand's rows to swizzled shared memory, steps of 64 of K, some steps ahead          |
+// | consumers, 2  | 128 of the weights' rows each. A thread decodes the codes of its four rows to the fragments of its    |
+// |               | left operand of wgmma, and the warpgroup multiplies two times 64 rows with the decoded step. While 64 |
+// |               | rows are multiplied, the thread decodes the codes of the others                                       |
 //
-// Codes and decoded operands have four stages each, and each stage a pair of barriers: full and empty. Scales are
-// loaded to registers one step ahead: the four scales of a step are 4 bytes for each row, and TMA copies at least 16.
+// So each code of a tile is decoded once. wgmma sums products over K in any order, therefore the order of K within a
+// chunk is chosen so that nobody moves an element between lanes: of the 256 of a chunk, lane t of four consecutive
+// lanes has elements 64 t to 64 t + 63, and multiplies sixteen of them, one or part of one block, in each of four
+// steps. Element 16 j + p of a step is, with t = p % 8 / 2,
 //
-// Formats, decoding, and tiles whose products bf16 cannot hold are those of gemm_bf16_sm80.
+//   64 t + 16 step + 8 (j / 2) + 4 (j % 2) + 2 (p / 8) + p % 2.
+//
+// The left operand is stored in this order: four words of codes, one for each t, become four pieces of 16 bytes.
+//
+// Barriers in shared memory, each pair for a ring of stages: codes full, codes empty; step full, step empty. One lane
+// of each warp arrives. Thread blocks are persistent: while the consumers store a tile, the producer works on the next.
+//
+// Tiles whose products bf16 cannot hold are those of gemm_bf16_sm80. Rows outside an operand repeat its last row; in a
+// chunk that K ends in, the factors of blocks outside are 0.
 #pragma once
 
+#include <ufp4/cuda/cluster_sm90.hpp>
 #include <ufp4/cuda/first_call_check.hpp>
-#include <ufp4/cuda/gemm_bf16_sm80.hpp>
+#include <ufp4/cuda/fold_sm90.hpp>
 #include <ufp4/cuda/tma_sm90.hpp>
 #include <ufp4/cuda/wgmma_sm90.hpp>
+#include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
+/// Rows: of C in a tile.
+template <unsigned Rows>
 struct wgmma_tile {
-  static constexpr unsigned rows = 128, cols = 128, depth = 64, stages = 4;
-  static constexpr unsigned producers = rows + cols, consumers = 256, threads = producers + consumers;
-  static constexpr unsigned code_bytes = depth / 2, left_codes = rows * code_bytes;
-  static constexpr unsigned stage_codes = (rows + cols) * code_bytes, stage_operands = (rows + cols) * 2 * depth;
+  static constexpr unsigned rows = Rows, cols = 256, chunk = 256, depth = 64, threads = 384;
+  static constexpr unsigned group_cols = cols / 2, row_bytes = 128;  ///< a row of a chunk's codes, and of a step
+  static constexpr unsigned weight_bytes = cols * row_bytes, chunk_bytes = weight_bytes + rows * row_bytes;
+  static constexpr unsigned step_bytes = rows * row_bytes;
+  static constexpr unsigned chunks = Rows == 128 ? 3 : 4, steps = Rows == 32 ? 8 : 4;  ///< stages of the rings
+  /// Half a row of a step is a producing thread's unit of work. Of 32 rows two warps decode even steps, two odd steps.
+  static constexpr unsigned units = rows * 2, unit_threads = units < 128 ? units : 128, halves = rows == 128 ? 2 : 1;
+  static constexpr unsigned pass = 16, stride = group_cols + 4;  ///< rows of C that a warpgroup stores at once; floats
+  static constexpr unsigned pass_bytes = pass * stride * 4, shared_stride = cols + 4;
   /// Offsets from an address aligned to 1024 bytes, which the swizzle needs and shared_memory() does not guarantee.
-  static constexpr unsigned codes_at = stages * stage_operands, barriers_at = codes_at + stages * stage_codes;
-  static constexpr unsigned unfit_at = barriers_at + 4 * stages * 8;
-  static constexpr std::size_t shared_bytes = 1024 + unfit_at + 16;
-  static constexpr unsigned sums_stride = cols + 8;
-  static_assert(rows * sums_stride * sizeof(float) <= barriers_at);
+  static constexpr unsigned steps_at = chunks * chunk_bytes, passes_at = steps_at + steps * step_bytes;
+  static constexpr unsigned barriers_at = passes_at + 2 * pass_bytes;
+  static constexpr unsigned unfit_at = barriers_at + 2 * (chunks + steps) * mma::barrier_bytes;
+  static constexpr unsigned unfit_slots = 4;
+  static constexpr std::size_t shared_bytes = 1024 + unfit_at + 3 * unfit_slots * 4;
+  static_assert(shared_bytes <= 227 * 1024 && rows * shared_stride * 4 <= barriers_at);
 };
 
 /// TMA needs rows of codes aligned to 16 bytes.
-inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts) {
-  const auto good = [](const gemm_side& side) {
-    return is_aligned(side.codes, 16) && side.rows < (std::size_t{1} << 31);
+inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts, bool rounds) {
+  const wgmma_fold how = fold_of(job.left, job.right);
+  const auto good = [&](const gemm_side& side) {
+    return folds(side, job.mode) && has_scales(how, side.scale) && is_aligned(side.codes, 16) &&
+           side.rows < (std::size_t{1} << 31) && side.rows * job.blocks() < (std::size_t{1} << 32);
   };
-  return facts.has_specific(9) && gemm_bf16_takes(job, facts) && job.padded() % 32 == 0 && job.padded() != 0 &&
-         facts.shared_bytes >= wgmma_tile::shared_bytes && good(job.left) && good(job.right);
+  return facts.has_specific(9) && job.block >= 16 && job.padded() % 32 == 0 && job.padded() != 0 &&
+         job.padded() < (std::size_t{1} << 31) && facts.shared_bytes >= wgmma_tile<128>::shared_bytes &&
+         good(job.left) && good(job.right) && (how == wgmma_fold::rounded) == rounds;
+}
+
+/// Rows of C in a tile.
+inline unsigned wgmma_rows(const gemm_job& job, const device_facts&) {
+  return job.out.rows <= 32 ? 32 : job.out.rows <= 64 ? 64 : 128;
 }
 
 #if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 
-struct wgmma_job : bf16_product {
+struct wgmma_job {
+  gemm_job job{};
+  wgmma_side left{}, right{};
+  unsigned block_shift = 4;  ///< log2 of the block length
+  unsigned cluster = 1;      ///< thread blocks that share a tile, each with `chunks` chunks of K or, the last, fewer
+  unsigned chunks = 0;
+  tile_grid tiles{};
   CUtensorMap left_codes, right_codes;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+/// A position in a ring: a full barrier is waited for with `phase`, an empty one with the opposite.
+template <unsigned stages>
+struct ring {
+  unsigned stage = 0, phase = 0;
+  UFP4_DEVICE void advance() {
+    if (++stage == stages) stage = 0, phase ^= 1u;
+  }
+};
+
+/// Scales as bits, of the sixteen elements from 64 t + 16 step on in each chunk: of lanes t = 0 .. lanes - 1 of one row,
+/// or of one lane of several rows. Loaded a step ahead, or a chunk ahead where the scales of four steps are one word.
+template <wgmma_fold how, unsigned rows, unsigned lanes>
+struct scale_stream {
+  static constexpr bool is_byte = how == wgmma_fold::f16 || how == wgmma_fold::e8m0;
+  const wgmma_side& side;
+  unsigned padded, shift;      ///< log2 of the block length
+  unsigned k;                  ///< of the first lane, for the next load
+  std::uint32_t line[rows];    ///< index of the row's first scale
+  std::uint32_t now[rows * lanes], next[rows * lanes];
+
+  UFP4_DEVICE scale_stream(const wgmma_job& job, const wgmma_side& of, unsigned first)
+      : side(of), padded(static_cast<unsigned>(job.job.padded())), shift(job.block_shift), k(first) {}
+  /// Before load(). Rows outside the operand repeat its last.
+  UFP4_DEVICE void set_row(unsigned i, unsigned row) {
+    const auto count = static_cast<unsigned>(side.rows);
+    line[i] = (row < count ? row : count - 1) / side.block_rows * (padded >> shift);
+  }
+  UFP4_DEVICE std::uint32_t one(std::uint32_t first, unsigned at) const {
+    if (at >= padded) return 0;
+    const std::uint32_t i = first + (at >> shift);
+    return is_byte ? static_cast<const std::uint8_t*>(side.scales)[i] : load_scale_bits<how>(side, i);
+  }
+  /// Byte s of the word is the scale of step s.
+  UFP4_DEVICE std::uint32_t four(std::uint32_t first, unsigned at) const {
+    if (!side.words) return one(first, at) | one(first, at + 16) << 8 | one(first, at + 32) << 16 | one(first, at + 48) << 24;
+    if (at >= padded) return 0;
+    const auto* from = static_cast<const std::uint8_t*>(side.scales) + (first + (at >> shift));
+    if (shift == 4) return *reinterpret_cast<const std::uint32_t*>(from);
+    return thread::byte_permute(*reinterpret_cast<const std::uint16_t*>(from), 0, 0x1100);
+  }
+  UFP4_DEVICE void load() {
+    UFP4_UNROLL
+    for (unsigned i = 0; i < rows * lanes; ++i) {
+      const unsigned at = k + i % lanes * 64;
+      next[i] = is_byte ? four(line[i / lanes], at) : one(line[i / lanes], at);
+    }
+    k += is_byte ? 256 : k % 64 == 48 ? 256 - 48 : 16;
+  }
+  /// Called once for each step, a constant, in order.
+  UFP4_DEVICE void advance(unsigned step) {
+    if (is_byte && step != 0) return;
+    UFP4_UNROLL
+    for (unsigned i = 0; i < rows * lanes; ++i) now[i] = next[i];
+    load();
+  }
+  UFP4_DEVICE std::uint32_t bits(unsigned i, unsigned step) const {
+    return is_byte ? now[i] >> (8 * step) & 0xFFu : now[i];
+  }
+};
+
 /// The state of one thread.
+template <class Tile, wgmma_fold how>
 struct wgmma_worker {
-  using tile = wgmma_tile;
-  using decoder = bf16_worker<bf16_tile<128, 128>>;
-
   const wgmma_job& job;
-  unsigned char* memory;  ///< shared, aligned to 1024 bytes
-  std::size_t first_row, first_col;
-  unsigned steps;
-  unsigned thread = thread_index().x;
+  std::uint32_t memory;  ///< in the shared state space, aligned to 1024 bytes
+  unsigned rank = block_index().x % job.cluster, first_tile = block_index().x / job.cluster;
+  unsigned first_chunk = rank * job.chunks, end_chunk = end_of(first_chunk);
+  unsigned lane = gpu::lane(), warp = thread_index().x / 32;
+  ring<Tile::chunks> codes{};
+  ring<Tile::steps> steps{};
 
-  enum kind : unsigned { codes_full, codes_empty, tile_full, tile_empty };
-  UFP4_DEVICE mma::barrier* bar(kind which, unsigned stage) const {
-    return reinterpret_cast<mma::barrier*>(memory + tile::barriers_at) + which * tile::stages + stage;
+  UFP4_DEVICE unsigned end_of(unsigned first) const {
+    const unsigned all = (static_cast<unsigned>(job.job.padded()) + Tile::chunk - 1) / Tile::chunk;
+    return first + job.chunks < all ? first + job.chunks : all;
   }
-  UFP4_DEVICE unsigned char* codes(unsigned stage) const { return memory + tile::codes_at + stage * tile::stage_codes; }
-  UFP4_DEVICE unsigned char* operands(unsigned stage) const { return memory + stage * tile::stage_operands; }
-  UFP4_DEVICE volatile std::uint32_t* unfit() const {
-    return reinterpret_cast<volatile std::uint32_t*>(memory + tile::unfit_at);
+  UFP4_DEVICE unsigned tile_step() const { return grid_size().x / job.cluster; }
+  UFP4_DEVICE std::uint32_t barriers(unsigned first) const {
+    return memory + Tile::barriers_at + first * mma::barrier_bytes;
   }
-  /// The n-th use of a stage waits for phase n of `full` and for the phase before n of `empty`.
-  UFP4_DEVICE static unsigned phase(unsigned step) { return step / tile::stages & 1u; }
+  UFP4_DEVICE std::uint32_t codes_full(unsigned stage) const { return barriers(stage); }
+  UFP4_DEVICE std::uint32_t codes_empty(unsigned stage) const { return barriers(Tile::chunks + stage); }
+  UFP4_DEVICE std::uint32_t step_full(unsigned stage) const { return barriers(2 * Tile::chunks + stage); }
+  UFP4_DEVICE std::uint32_t step_empty(unsigned stage) const {
+    return barriers(2 * Tile::chunks + Tile::steps + stage);
+  }
+  /// Of the n-th tile of the thread block, by the producer (0) or a consumer's warpgroup: n + 1 if a product does not
+  /// fit. No role is four tiles ahead of another.
+  UFP4_DEVICE std::uint32_t unfit(unsigned group, unsigned n) const {
+    return memory + Tile::unfit_at + (group * Tile::unfit_slots + n % Tile::unfit_slots) * 4;
+  }
+  UFP4_DEVICE void arrive(std::uint32_t barrier) const {
+    sync_wave();
+    if (lane == 0) mma::barrier_arrive(barrier);
+  }
 
   UFP4_DEVICE void start() const {
-    if (thread == 0) {
-      *unfit() = 0;
-      for (unsigned s = 0; s < tile::stages; ++s) {
-        mma::barrier_start(bar(codes_full, s), 1);
-        mma::barrier_start(bar(codes_empty, s), tile::producers);
-        mma::barrier_start(bar(tile_full, s), tile::producers);
-        mma::barrier_start(bar(tile_empty, s), tile::consumers);
+    if (thread_index().x == 0) {
+      for (unsigned s = 0; s < Tile::chunks; ++s) {
+        mma::barrier_start(codes_full(s), 1);
+        mma::barrier_start(codes_empty(s), 12);
       }
+      for (unsigned s = 0; s < Tile::steps; ++s) {
+        mma::barrier_start(step_full(s), Tile::unit_threads / 32);
+        mma::barrier_start(step_empty(s), 8);
+      }
+      for (unsigned i = 0; i < 3 * Tile::unfit_slots; ++i) mma::store_shared(memory + Tile::unfit_at + 4 * i, 0);
       mma::barriers_ready();
     }
     sync_block();
   }
 
-  /// Called by one thread: starts the copies of a step's codes; outside the operands zeros, which count as bytes.
-  UFP4_DEVICE void fetch(unsigned step) const {
-    const unsigned stage = step % tile::stages;
-    mma::barrier_wait(bar(codes_empty, stage), phase(step) ^ 1u);
-    mma::barrier_expect(bar(codes_full, stage), tile::stage_codes);
-    const unsigned column = step * tile::code_bytes;
-    mma::copy_box(codes(stage), job.left_codes, column, static_cast<unsigned>(first_row), bar(codes_full, stage));
-    mma::copy_box(codes(stage) + tile::left_codes, job.right_codes, column, static_cast<unsigned>(first_col),
-                  bar(codes_full, stage));
+  UFP4_DEVICE std::uint32_t weight_codes(unsigned stage) const { return memory + stage * Tile::chunk_bytes; }
+  UFP4_DEVICE std::uint32_t row_codes(unsigned stage) const { return weight_codes(stage) + Tile::weight_bytes; }
+  UFP4_DEVICE std::uint32_t decoded(unsigned stage) const {
+    return memory + Tile::steps_at + stage * Tile::step_bytes;
+  }
+  UFP4_DEVICE unsigned tiles() const { return job.tiles.down * job.tiles.across; }
+  UFP4_DEVICE bool inside(unsigned chunk, unsigned t, unsigned step) const {
+    return chunk * Tile::chunk + 64 * t + 16 * step < static_cast<unsigned>(job.job.padded());
+  }
+  /// 0 outside K, because code 0 need not mean 0, and scale code 0 of e8m0 does not.
+  UFP4_DEVICE static std::uint32_t factor(const wgmma_side& side, std::uint32_t bits, bool is_inside) {
+    const std::uint32_t f = factor_of<how>(side, bits);
+    constexpr bool zeros = how == wgmma_fold::f16 || how == wgmma_fold::rounded;  // scale code 0 is 0
+    return zeros || is_inside ? f : 0u;
   }
 
-  /// The scales of a thread's row in one step, as bits; those outside the operand are not read.
-  struct row_scales {
-    std::uint32_t bits[4] = {};
+  /// The copies of all chunks of all tiles of the thread block, in order; of one thread.
+  struct copies {
+    unsigned at, chunk;  ///< tile and chunk
+    ring<Tile::chunks> stages{};
   };
-  UFP4_DEVICE bool inside(const bf16_side& side, std::size_t row, unsigned step, unsigned i) const {
-    return row < side.rows && std::size_t{step} * tile::depth + 16 * i < job.job.padded();
-  }
-  UFP4_DEVICE row_scales load_scales(const bf16_side& side, std::size_t row, unsigned step) const {
-    const std::size_t line = row / side.block_rows * job.job.blocks();
-    row_scales s;
-    UFP4_UNROLL
-    for (unsigned i = 0; i < 4; ++i) {
-      const std::size_t k = std::size_t{step} * tile::depth + 16 * i;
-      if (inside(side, row, step, i)) s.bits[i] = thread::load_scale(side.scales, side.scale, line + k / job.job.block);
-    }
-    return s;
-  }
-
-  /// 64 elements of row `place` of the stage's operands, the left operand's rows first.
-  UFP4_DEVICE void decode(const bf16_side& side, std::size_t row, unsigned step, const row_scales& scales,
-                          const thread::words4 (&words)[2], unsigned place) const {
-    unsigned char* to = operands(step % tile::stages);
-    UFP4_UNROLL
-    for (unsigned w = 0; w < 8; ++w) {
-      // 0 outside the operand, because code 0 need not mean 0
-      const float scale = inside(side, row, step, w / 2) ? thread::scale_value(side.scale, scales.bits[w / 2]) : 0.0f;
-      const std::uint32_t eight = words[w / 4].word[w % 4];
-      *reinterpret_cast<thread::words4*>(to + mma::swizzled_offset(place, w)) = decoder::fold(side, eight, scale);
-      if (!is_in_range(side, scale) && !decoder::all_zero(side, eight)) *unfit() = 1;
-    }
+  UFP4_DEVICE void fetch(copies& c) const {
+    if (c.at >= tiles()) return;
+    const tile_index tile = banded_tile(job.tiles, c.at);
+    const std::uint32_t full = codes_full(c.stages.stage);
+    mma::barrier_wait(codes_empty(c.stages.stage), c.stages.phase ^ 1u);
+    mma::barrier_expect(full, Tile::chunk_bytes);
+    const unsigned column = c.chunk * Tile::row_bytes;
+    mma::copy_box(weight_codes(c.stages.stage), job.right_codes, column, tile.across * Tile::cols, full);
+    mma::copy_box(row_codes(c.stages.stage), job.left_codes, column, tile.down * Tile::rows, full);
+    c.stages.advance();
+    if (++c.chunk == end_chunk) c.chunk = first_chunk, c.at += tile_step();
   }
 
-  UFP4_DEVICE void produce() const {
-    const bool is_left = thread < tile::rows;
-    const bf16_side side = is_left ? job.left : job.right;
-    const std::size_t row = is_left ? first_row + thread : first_col + thread - tile::rows;
-    if (thread == 0)
-      for (unsigned step = 0; step < tile::stages && step < steps; ++step) fetch(step);
-    row_scales next = load_scales(side, row, 0);
-    for (unsigned step = 0; step < steps; ++step) {
-      const unsigned stage = step % tile::stages;
-      const row_scales scales = next;
-      if (step + 1 < steps) next = load_scales(side, row, step + 1);
-      mma::barrier_wait(bar(codes_full, stage), phase(step));
-      const auto* from = reinterpret_cast<const thread::words4*>(codes(stage) + thread * tile::code_bytes);
-      const thread::words4 words[2] = {from[0], from[1]};
-      mma::barrier_arrive(bar(codes_empty, stage));
-      if (thread == 0 && step + tile::stages < steps) fetch(step + tile::stages);
-      mma::barrier_wait(bar(tile_empty, stage), phase(step) ^ 1u);
-      decode(side, row, step, scales, words, thread);
-      mma::fence_to_async();
-      mma::barrier_arrive(bar(tile_full, stage));
+  /// swizzled_offset() from an address whose bits 4 to 9 are 0: one instruction for each piece of a row.
+  UFP4_DEVICE static std::uint32_t of_piece(std::uint32_t from, unsigned row, unsigned piece) {
+    return (from + mma::swizzled_offset(row, 0)) ^ 16 * piece;
+  }
+  /// Half of a row of a step: word i of each of the four lanes becomes four pieces.
+  UFP4_DEVICE void decode_half(unsigned row, unsigned i, const std::uint32_t (&words)[4],
+                               const std::uint32_t (&factors)[4]) const {
+    std::uint32_t pairs[4][4];
+    UFP4_UNROLL
+    for (unsigned t = 0; t < 4; ++t) fold8<how>(job.left, words[t], factors[t], pairs[t]);
+    UFP4_UNROLL
+    for (unsigned piece = 0; piece < 4; ++piece)
+      mma::store_shared(of_piece(decoded(steps.stage), row, 4 * i + piece), pairs[0][piece], pairs[1][piece],
+                        pairs[2][piece], pairs[3][piece]);
+  }
+  /// The share of this thread in a step.
+  UFP4_DEVICE void decode_step(unsigned row, unsigned first, unsigned chunk, unsigned step,
+                               const scale_stream<how, 1, 4>& scales, std::uint32_t flag, unsigned n) const {
+    constexpr unsigned halves = Tile::halves;
+    std::uint32_t words[4][halves], factors[4];
+    UFP4_UNROLL
+    for (unsigned t = 0; t < 4; ++t) {
+      const unsigned piece = 2 * t + step / 2;
+      mma::load_shared(words[t], of_piece(row_codes(codes.stage) + 4 * first, row, piece) + 8 * (step % 2));
+      const bool is_inside = inside(chunk, t, step);
+      const std::uint32_t bits = scales.bits(t, step);
+      factors[t] = factor(job.left, bits, is_inside);
+      if (is_inside && is_unfit<how>(job.left, bits, words[t][0], words[t][halves - 1]))
+        mma::store_shared(flag, n + 1);
+    }
+    mma::barrier_wait(step_empty(steps.stage), steps.phase ^ 1u);
+    UFP4_UNROLL
+    for (unsigned h = 0; h < halves; ++h) {
+      const std::uint32_t half[4] = {words[0][h], words[1][h], words[2][h], words[3][h]};
+      decode_half(row, first + h, half, factors);
+    }
+    mma::fence_to_async();
+    arrive(step_full(steps.stage));
+  }
+
+  UFP4_DEVICE void produce() {
+    const unsigned unit = thread_index().x % Tile::unit_threads, row = unit % Tile::rows, first = unit / Tile::rows;
+    copies ahead{first_tile, first_chunk};
+    if (thread_index().x == 0)
+      for (unsigned i = 0; i < Tile::chunks; ++i) fetch(ahead);
+    unsigned n = 0;
+    for (unsigned at = first_tile; at < tiles(); at += tile_step(), ++n) {
+      scale_stream<how, 1, 4> scales(job, job.left, first_chunk * Tile::chunk);
+      scales.set_row(0, banded_tile(job.tiles, at).down * Tile::rows + row);
+      scales.load();
+      for (unsigned chunk = first_chunk; chunk < end_chunk; ++chunk) {
+        mma::barrier_wait(codes_full(codes.stage), codes.phase);
+        UFP4_UNROLL
+        for (unsigned step = 0; step < 4; ++step) {
+          // the consumers have read the codes of the chunk before, or will without waiting for this thread
+          if (step == 2 && (n != 0 || chunk != first_chunk) && thread_index().x == 0) fetch(ahead);
+          scales.advance(step);
+          const bool is_mine = Tile::unit_threads == 128 || thread_index().x / Tile::unit_threads == step % 2;
+          if (is_mine) decode_step(row, first, chunk, step, scales, unfit(0, n), n);
+          steps.advance();
+        }
+        arrive(codes_empty(codes.stage));
+        codes.advance();
+      }
     }
   }
 
-  UFP4_DEVICE void consume(float (&sums)[64]) const {
-    const unsigned group = (thread - tile::producers) / 128;
+  static constexpr unsigned sums_of_thread = Tile::rows / 2;
+
+  /// The fragments of 64 rows in a step from the codes of two rows, eight rows apart.
+  UFP4_DEVICE static void decode_fragments(const wgmma_side& side, const std::uint32_t (&words)[2][4], unsigned half,
+                                           const std::uint32_t (&factors)[2], std::uint32_t (&a)[4][4]) {
     UFP4_UNROLL
-    for (unsigned i = 0; i < 64; ++i) sums[i] = 0;
-    for (unsigned step = 0; step < steps; ++step) {
-      const unsigned stage = step % tile::stages;
-      mma::barrier_wait(bar(tile_full, stage), phase(step));
-      sync_wave();  // wgmma needs whole warps
-      const std::uint32_t left = mma::shared_address(operands(stage)) + group * 64 * 128;
-      const std::uint32_t right = mma::shared_address(operands(stage)) + tile::rows * 128;
-      mma::settle_sums(sums);
+    for (unsigned h = 0; h < 2; ++h) UFP4_UNROLL
+    for (unsigned i = 0; i < 2; ++i) {
+      std::uint32_t pairs[4];
+      fold8<how>(side, words[h][2 * half + i], factors[h], pairs);
+      UFP4_UNROLL
+      for (unsigned p = 0; p < 4; ++p) a[2 * i + p / 2][h + 2 * (p % 2)] = pairs[p];
+    }
+  }
+
+  /// One step of both times 64 rows. `previous`: the stage of the step before, or no stage.
+  UFP4_DEVICE void multiply_step(float (&sums)[2][sums_of_thread], const std::uint32_t (&words)[2][2][4], scale_stream<how, 4, 1>& scales, unsigned chunk,
+                                 unsigned step, unsigned previous, bool& unfit) const {
+    const bool is_inside = inside(chunk, lane % 4, step);
+    scales.advance(step);
+    UFP4_UNROLL
+    for (unsigned m = 0; m < 2; ++m) {
+      std::uint32_t factors[2];
+      UFP4_UNROLL
+      for (unsigned h = 0; h < 2; ++h) {
+        const std::uint32_t bits = scales.bits(2 * m + h, step);
+        factors[h] = factor(job.right, bits, is_inside);
+        const std::uint32_t first = words[m][h][step % 2 * 2], last = words[m][h][step % 2 * 2 + 1];
+        unfit |= is_inside & is_unfit<how>(job.right, bits, first, last);
+      }
+      mma::multiply_wait<1>();  // of the step before: m = 0, these 64 rows; m = 1, all
+      if (m == 1 && previous != Tile::steps) arrive(step_empty(previous));
+      std::uint32_t a[4][4];
+      decode_fragments(job.right, words[m], step % 2, factors, a);
+      if (m == 0) {
+        mma::barrier_wait(step_full(steps.stage), steps.phase);
+        sync_wave();  // wgmma needs whole warps
+      }
+      UFP4_UNROLL
+      for (unsigned j = 0; j < 4; ++j) mma::settle(a[j]);
       mma::multiply_fence();
       UFP4_UNROLL
-      for (unsigned k = 0; k < tile::depth / 16; ++k)
-        mma::multiply_bf16_m64n128k16(sums, mma::operand_128(left + 32 * k), mma::operand_128(right + 32 * k));
+      for (unsigned j = 0; j < 4; ++j)
+        mma::multiply_k16<how == wgmma_fold::f16>(sums[m], a[j], mma::operand_128(decoded(steps.stage) + 32 * j));
       mma::multiply_commit();
-      mma::settle_sums(sums);
-      mma::multiply_wait<1>();  // the previous step has been read
-      if (step != 0) mma::barrier_arrive(bar(tile_empty, (step - 1) % tile::stages));
+    }
+  }
+
+  /// The sums of one tile.
+  UFP4_DEVICE void multiply_tile(float (&sums)[2][sums_of_thread], unsigned group, unsigned first_col, unsigned n) {
+    const unsigned row = group * Tile::group_cols + warp % 4 * 16 + lane / 4;  // and 8, 64, 72 more
+    scale_stream<how, 4, 1> scales(job, job.right, first_chunk * Tile::chunk + 64 * (lane % 4));
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 4; ++i) scales.set_row(i, first_col + row + i / 2 * 64 + i % 2 * 8);
+    scales.load();
+    unsigned previous = Tile::steps;
+    bool is_unfit = false;
+    for (unsigned chunk = first_chunk; chunk < end_chunk; ++chunk) {
+      mma::barrier_wait(codes_full(codes.stage), codes.phase);
+      UFP4_UNROLL
+      for (unsigned half = 0; half < 2; ++half) {
+        std::uint32_t words[2][2][4];
+        UFP4_UNROLL
+        for (unsigned i = 0; i < 4; ++i)
+          mma::load_shared(words[i / 2][i % 2], weight_codes(codes.stage) + mma::swizzled_offset(row, lane % 4 * 2 + half) +
+                                                    (i / 2 * 64 + i % 2 * 8) * Tile::row_bytes);
+        if (half == 1) {
+          arrive(codes_empty(codes.stage));
+          codes.advance();
+        }
+        UFP4_UNROLL
+        for (unsigned step = 2 * half; step < 2 * half + 2; ++step) {
+          multiply_step(sums, words, scales, chunk, step, previous, is_unfit);
+          previous = steps.stage;
+          steps.advance();
+        }
+      }
     }
     mma::multiply_wait<0>();
-    mma::settle_sums(sums);
+    mma::settle(sums[0]), mma::settle(sums[1]);
+    if (is_unfit) mma::store_shared(unfit(1 + group, n), n + 1);
+    if (previous != Tile::steps) arrive(step_empty(previous));
+  }
+
+  /// Sixteen rows of C at a time through shared memory: every index of the sums is a constant, and a warp stores
+  /// consecutive elements of a row. No function is called while sums are in registers, since it would save them.
+  UFP4_DEVICE void store(const float (&sums)[2][sums_of_thread], unsigned group, std::size_t first_row,
+                         std::size_t first_col, unsigned n) const {
+    const thread::epilogue to = thread::epilogue_of(job.job);
+    const thread::result_scales by = thread::scales_of(to);
+    const std::uint32_t staged = memory + Tile::passes_at + group * Tile::pass_bytes;
+    const unsigned t = thread_index().x % 128, from = t / 32 * 16 + lane / 4, rows = Tile::pass;
+    const std::size_t col = first_col + group * Tile::group_cols + t;
+    std::uint32_t again[Tile::rows / 32] = {};
+    bool usable = true;
+    UFP4_UNROLL
+    for (unsigned pass = 0; pass < Tile::rows / rows; ++pass) {
+      mma::sync_threads<128>(1 + group);
+      UFP4_UNROLL
+      for (unsigned m = 0; m < 2; ++m) UFP4_UNROLL
+      for (unsigned i = 0; i < 8; ++i) {
+        const unsigned at = (mma::sum_col(lane, i) * Tile::stride + 64 * m + from + i / 2 % 2 * 8) * 4;
+        mma::store_shared(staged + at, to_bits(sums[m][8 * pass + i]));
+      }
+      mma::sync_threads<128>(1 + group);
+      if (pass == 0) usable = is_usable(group, n);
+      for (unsigned r = 0; r < rows; ++r) {
+        const std::size_t row = first_row + pass * rows + r;
+        if (row >= to.out.rows || col >= to.out.cols) continue;
+        std::uint32_t sum[1];
+        mma::load_shared(sum, staged + (r * Tile::stride + t) * 4);
+        if (usable && is_finite(to_float(sum[0])))
+          thread::store_scaled(to, row, col, thread::scaled_result(to, by, to_float(sum[0])));
+        else
+          again[pass / 2] |= 1u << (pass % 2 * rows + r);
+      }
+    }
+    UFP4_UNROLL
+    for (unsigned word = 0; word < Tile::rows / 32; ++word)
+      for (unsigned r = 0; again[word] != 0; ++r, again[word] >>= 1) {
+        const std::size_t row = first_row + 32 * word + r;
+        if ((again[word] & 1u) != 0)
+          thread::store_scaled(to, row, col, thread::recomputed(job.job, by, row, col));
+      }
+  }
+  UFP4_DEVICE bool is_usable(unsigned group, unsigned n) const {
+    std::uint32_t of_rows[1], of_weights[1];
+    mma::load_shared(of_rows, unfit(0, n));
+    mma::load_shared(of_weights, unfit(1 + group, n));
+    return of_rows[0] != n + 1 && of_weights[0] != n + 1;
+  }
+
+  UFP4_DEVICE void consume() {
+    const unsigned group = warp / 4 - 1;
+    unsigned n = 0;
+    for (unsigned at = first_tile; at < tiles(); at += tile_step(), ++n) {
+      const tile_index tile = banded_tile(job.tiles, at);
+      const std::size_t row = std::size_t{tile.down} * Tile::rows, col = std::size_t{tile.across} * Tile::cols;
+      float sums[2][sums_of_thread] = {};
+      multiply_tile(sums, group, tile.across * Tile::cols, n);
+      if (job.cluster == 1)
+        store(sums, group, row, col, n);
+      else
+        share(sums, group);
+    }
+  }
+
+  /// Of a cluster: the sums of this thread block's part of K, where its operands were.
+  UFP4_DEVICE void share(const float (&sums)[2][sums_of_thread], unsigned group) const {
+    const unsigned from = group * Tile::group_cols + warp % 4 * 16 + lane / 4;
+    mma::sync_threads<256>(3);  // no consumer reads operands any more
+    UFP4_UNROLL
+    for (unsigned m = 0; m < 2; ++m) UFP4_UNROLL
+    for (unsigned i = 0; i < sums_of_thread; ++i) {
+      const unsigned at = mma::sum_col(lane, i) * Tile::shared_stride + 64 * m + from + i / 2 % 2 * 8;
+      mma::store_shared(memory + 4 * at, to_bits(sums[m][i]));
+    }
+  }
+  /// Sums that were stored before are readable in the whole cluster.
+  UFP4_DEVICE void sync_sums() const {
+    sync_wave();
+    if (job.cluster > 1) mma::sync_cluster();
+  }
+  /// A consumer's part of C after the cluster has shared its sums: some rows, summed in the order of K.
+  UFP4_DEVICE void store_shared_sums() const {
+    const thread::epilogue to = thread::epilogue_of(job.job);
+    const thread::result_scales by = thread::scales_of(to);
+    const tile_index tile = banded_tile(job.tiles, first_tile);
+    const unsigned rows = (Tile::rows + job.cluster - 1) / job.cluster, t = thread_index().x - 128;
+    const std::size_t col = std::size_t{tile.across} * Tile::cols + t;
+    bool usable = true;
+    for (unsigned q = 0; q < job.cluster; ++q)
+      usable = usable && mma::load_remote(unfit(0, 0), q) != 1 && mma::load_remote(unfit(1 + t / 128, 0), q) != 1;
+    for (unsigned r = rank * rows; r < (rank + 1) * rows && r < Tile::rows; ++r) {
+      const std::size_t row = std::size_t{tile.down} * Tile::rows + r;
+      if (row >= to.out.rows || col >= to.out.cols) continue;
+      float part[8];
+      UFP4_UNROLL
+      for (unsigned q = 0; q < 8; ++q)
+        part[q] = q < job.cluster ? to_float(mma::load_remote(memory + 4 * (r * Tile::shared_stride + t), q)) : 0.0f;
+      UFP4_UNROLL
+      for (unsigned q = 1; q < 8; ++q) part[0] += part[q];
+      thread::store_sum(to, by, row, col, usable ? part[0] : ufp4::detail::quiet_nan,
+                        [&](std::size_t i, std::size_t j) { return thread::recomputed(job.job, by, i, j); });
+    }
   }
 };
 
 #endif
 
-[[maybe_unused]] static __global__ void __launch_bounds__(wgmma_tile::threads, 1)
+template <unsigned Rows, wgmma_fold how>
+[[maybe_unused]] static __global__ void __launch_bounds__(wgmma_tile<Rows>::threads, 1)
     gemm_wgmma(UFP4_PARAMETER wgmma_job job) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using tile = wgmma_tile;
-  const tile_index at = banded_tile(job.tiles, block_index().x);
-  const auto aligned = (reinterpret_cast<std::uintptr_t>(shared_memory()) + 1023) / 1024 * 1024;
-  const wgmma_worker worker{job, reinterpret_cast<unsigned char*>(aligned), std::size_t{at.down} * tile::rows,
-                            std::size_t{at.across} * tile::cols,
-                            static_cast<unsigned>((job.job.padded() + tile::depth - 1) / tile::depth)};
-  auto* staged = reinterpret_cast<float*>(aligned);
+  using tile = wgmma_tile<Rows>;
+  const std::uint32_t memory = (mma::shared_address(shared_memory()) + 1023) / 1024 * 1024;
+  wgmma_worker<tile, how> worker{job, memory};
   worker.start();
-  if (worker.thread < tile::producers) {
+  // 168 registers for each of three warpgroups at the start
+  if (worker.warp < 4) {
+    mma::set_fewer_registers<88>();
     worker.produce();
-    sync_block();  // no thread reads operands any more
+    worker.sync_sums();
+    worker.sync_sums();
   } else {
-    float sums[64];
-    worker.consume(sums);
-    sync_block();
-    const unsigned t = worker.thread - tile::producers, row = t / 128 * 64;
-    UFP4_UNROLL
-    for (unsigned i = 0; i < 64; ++i)
-      staged[(row + mma::sum_row(t % 128, i)) * tile::sums_stride + mma::sum_col(t, i)] = sums[i];
+    mma::set_more_registers<208>();
+    worker.consume();
+    worker.sync_sums();
+    if (job.cluster > 1) worker.store_shared_sums();
+    worker.sync_sums();
   }
-  sync_block();
-  thread::store_tile<tile::rows, tile::cols, tile::threads>(job.job, worker.first_row, worker.first_col, staged,
-                                                            tile::sums_stride, *worker.unfit() == 0);
 #else
   __trap();
 #endif
 }
 
-inline error queue_gemm_wgmma(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
-  using tile = wgmma_tile;
-  wgmma_job task{bf16_product_of(job), {}, {}};
+/// How a job is divided: the tiles of C, and the thread blocks for each, at most 8, if the tiles are too few for the
+/// device. The order in which products are summed depends on it.
+template <unsigned Rows>
+void divide(wgmma_job& task, const device_facts& device, bool splits) {
+  using tile = wgmma_tile<Rows>;
+  const sink& out = task.job.out;
+  const auto chunks = static_cast<unsigned>((task.job.padded() + tile::chunk - 1) / tile::chunk);
+  task.tiles = {static_cast<unsigned>((out.rows + Rows - 1) / Rows),
+                static_cast<unsigned>((out.cols + tile::cols - 1) / tile::cols)};
+  const std::size_t tiles = std::size_t{task.tiles.down} * task.tiles.across;
+  unsigned most = 1;
+  while (splits && most < 8 && 2 * most <= chunks && 2 * most * tiles <= static_cast<std::size_t>(device.processors))
+    most *= 2;
+  task.chunks = (chunks + most - 1) / most;
+  task.cluster = (chunks + task.chunks - 1) / task.chunks;
+}
+
+template <unsigned Rows, wgmma_fold how, bool splits>
+error queue_gemm_wgmma(const gemm_job& job, const device_facts& device, std::span<std::byte>, stream where) {
+  using tile = wgmma_tile<Rows>;
+  wgmma_job task{.job = job,
+                 .left = wgmma_side_of(job.left, job.block, how),
+                 .right = wgmma_side_of(job.right, job.block, how),
+                 .block_shift = log2_of(job.block)};
+  divide<Rows>(task, device, splits);
+  const unsigned tiles = task.tiles.down * task.tiles.across, most = static_cast<unsigned>(device.processors);
+  if (tiles == 0) return success;
   const auto map = [&](CUtensorMap& to, const gemm_side& side, unsigned rows) {
-    return mma::make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows, tile::code_bytes);
+    return mma::make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows);
   };
   if (const error e = map(task.left_codes, job.left, tile::rows); e != success) return e;
   if (const error e = map(task.right_codes, job.right, tile::cols); e != success) return e;
-  return launch_tiled(listed<&gemm_wgmma>, task, job.out, tile::rows, tile::cols, tile::threads, tile::shared_bytes,
-                      where);
+  const unsigned blocks = task.cluster > 1 ? tiles * task.cluster : tiles < most ? tiles : most;
+  return mma::launch_clusters(listed<&gemm_wgmma<Rows, how>>, blocks, tile::threads, task.cluster, tile::shared_bytes,
+                              where, task);
+}
+
+template <unsigned Rows, wgmma_fold how>
+error run_gemm_wgmma_rows(const char* name, const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
+                          stream where) {
+  constexpr unsigned depth = 5 * 256 + 64;  // of the first call's tile: longer than the rings, and a part of a chunk
+  wgmma_job task{.job = job};
+  divide<Rows>(task, facts, true);
+  if (task.cluster > 1)
+    return run_checked<&queue_gemm_wgmma<Rows, how, true>>(name, job, facts, memory, where, Rows - 1, 253, depth);
+  return run_checked<&queue_gemm_wgmma<Rows, how, false>>(name, job, facts, memory, where, Rows - 1, 253, depth);
+}
+template <wgmma_fold how>
+error run_gemm_wgmma_as(const char* name, const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
+                        stream where) {
+  switch (wgmma_rows(job, facts)) {
+    case 32: return run_gemm_wgmma_rows<32, how>(name, job, facts, memory, where);
+    case 64: return run_gemm_wgmma_rows<64, how>(name, job, facts, memory, where);
+    default: return run_gemm_wgmma_rows<128, how>(name, job, facts, memory, where);
+  }
 }
 
 inline error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  return run_checked<&queue_gemm_wgmma>("gemm_wgmma_sm90", job, facts, memory, where, wgmma_tile::rows - 1,
-                                        wgmma_tile::cols - 3);
+  constexpr const char* name = "gemm_wgmma_sm90";
+  switch (fold_of(job.left, job.right)) {
+    case wgmma_fold::f16: return run_gemm_wgmma_as<wgmma_fold::f16>(name, job, facts, memory, where);
+    case wgmma_fold::e8m0: return run_gemm_wgmma_as<wgmma_fold::e8m0>(name, job, facts, memory, where);
+    default: return run_gemm_wgmma_as<wgmma_fold::exact>(name, job, facts, memory, where);
+  }
+}
+inline error run_gemm_wgmma_rounded(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
+                                    stream where) {
+  return run_gemm_wgmma_as<wgmma_fold::rounded>("gemm_wgmma_rounded_sm90", job, facts, memory, where);
 }
 
 #else
@@ -236,17 +592,33 @@ inline error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std:
 inline error run_gemm_wgmma(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
   return not_compiled("gemm_wgmma_sm90");
 }
+inline error run_gemm_wgmma_rounded(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
+  return not_compiled("gemm_wgmma_rounded_sm90");
+}
 
 #endif
 
 inline constexpr gemm_kernel gemm_wgmma_sm90 = {
     .name = "gemm_wgmma_sm90",
-    .instruction = "wgmma.mma_async.m64n128k16.bf16",
-    .tile_rows = wgmma_tile::rows,
-    .tile_cols = wgmma_tile::cols,
-    .takes = &gemm_wgmma_takes,
+    .instruction = "wgmma.mma_async",
+    .tile_rows = 128,
+    .tile_cols = wgmma_tile<128>::cols,
+    .takes = [](const gemm_job& job, const device_facts& facts) { return gemm_wgmma_takes(job, facts, false); },
     .run = &run_gemm_wgmma,
     .experimental = true,
+    .tile_rows_of = &wgmma_rows,
+};
+
+/// Of formats whose folded values are rounded: decoding them is the limit, so a library's product of bf16 is faster.
+inline constexpr gemm_kernel gemm_wgmma_rounded_sm90 = {
+    .name = "gemm_wgmma_rounded_sm90",
+    .instruction = "wgmma.mma_async.bf16",
+    .tile_rows = 128,
+    .tile_cols = wgmma_tile<128>::cols,
+    .takes = [](const gemm_job& job, const device_facts& facts) { return gemm_wgmma_takes(job, facts, true); },
+    .run = &run_gemm_wgmma_rounded,
+    .experimental = true,
+    .tile_rows_of = &wgmma_rows,
 };
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -77,9 +77,9 @@ UFP4_DEVICE void tensor_fence_before_sync() { asm volatile("tcgen05.fence::befor
 UFP4_DEVICE void tensor_fence_after_sync() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
 
 /// Arrives when all instructions that this thread has started before are complete.
-UFP4_DEVICE void commit_to(std::uint64_t* barrier) {
+UFP4_DEVICE void commit_to(std::uint32_t barrier) {
   asm volatile(
-      "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(shared_address(barrier))
+      "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier)
       : "memory");
 }
 

@@ -7,6 +7,8 @@
 // |                 | outside the matrix, and counts its bytes at the barrier                                     |
 // | barrier_*       | a phase is complete when the expected arrivals and bytes have come; wait(b, parity) returns |
 // |                 | when the phase of that parity is complete. The first phase is 0: wait(b, 1) returns at once |
+// | load_shared,    | by an address in the shared state space                                                     |
+// | store_shared    |                                                                                             |
 // | fence_to_async  | orders this thread's stores to shared memory before what the copy engine and wgmma read     |
 //
 // Source: PTX ISA, "mbarrier" and "cp.async.bulk.tensor"; CUDA Driver API, cuTensorMapEncodeTiled.
@@ -14,6 +16,14 @@
 
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/gpu/status.hpp>
+
+namespace ufp4::gpu::mma::inline UFP4_GPU {
+
+/// The bytes of a barrier. Below, barriers and shared memory are addresses in the shared state space: an address that
+/// is computed as an integer and becomes a pointer again loses the state space, and its loads and stores are slower.
+inline constexpr unsigned barrier_bytes = 8;
+
+}  // namespace ufp4::gpu::mma::inline UFP4_GPU
 
 #if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 #include <cuda.h>
@@ -39,17 +49,18 @@ inline auto tensor_map_encoder() {
   return found;
 }
 
-/// The type of a matrix and the arrangement of its boxes in shared memory.
+/// The elements of a matrix, and how the 16-byte pieces of a box's row of 128 bytes are stored: in order, or as
+/// swizzled_offset() places them, in memory aligned to 1024 bytes.
 struct tensor_kind {
-  CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
-  unsigned element_bytes = 1;
-  CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
+  CUtensorMapDataType type;
+  unsigned element_bytes;
+  CUtensorMapSwizzle swizzle;
 };
-inline constexpr tensor_kind float_tensor{CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4};
-/// 16-bit elements in boxes of 64 columns: rows of 128 bytes, swizzled as swizzled_offset says.
-inline constexpr tensor_kind swizzled_tensor{CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, CU_TENSOR_MAP_SWIZZLE_128B};
+inline constexpr tensor_kind swizzled_bytes_tensor{CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, CU_TENSOR_MAP_SWIZZLE_128B};
+inline constexpr tensor_kind float_tensor{CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, CU_TENSOR_MAP_SWIZZLE_NONE};
 
-/// A packed matrix of rows x cols, aligned to 16 bytes, with rows of a multiple of 16 bytes; boxes of at most 256 x 256.
+/// A packed matrix of rows x cols, aligned to 16 bytes, with rows of a multiple of 16 bytes; boxes of box_rows x
+/// box_cols, both at most 256. Columns are counted in elements.
 inline error make_tensor_map(CUtensorMap& map, tensor_kind kind, const void* data, std::size_t rows, std::size_t cols,
                              unsigned box_rows, unsigned box_cols) {
   const auto encode = tensor_map_encoder();
@@ -58,39 +69,35 @@ inline error make_tensor_map(CUtensorMap& map, tensor_kind kind, const void* dat
   const cuuint32_t box[2] = {box_cols, box_rows}, step[2] = {1, 1};
   const CUresult r =
       encode(&map, kind.type, 2, const_cast<void*>(data), extent, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             kind.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+             kind.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return r == CUDA_SUCCESS
              ? success
              : detail::failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejects the operand's shape");
 }
-/// The same of bytes.
+/// The same of swizzled bytes, in boxes of box_rows x 128.
 inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t rows, std::size_t row_bytes,
-                             unsigned box_rows, unsigned box_bytes) {
-  return make_tensor_map(map, tensor_kind{}, data, rows, row_bytes, box_rows, box_bytes);
+                             unsigned box_rows) {
+  return make_tensor_map(map, swizzled_bytes_tensor, data, rows, row_bytes, box_rows, 128);
 }
-
-/// 8 bytes of shared memory.
-using barrier = std::uint64_t;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 /// Called by one thread; others may use the barrier after barriers_ready() and a sync_block().
-UFP4_DEVICE void barrier_start(barrier* b, unsigned arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals) : "memory");
+UFP4_DEVICE void barrier_start(std::uint32_t b, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(b), "r"(arrivals) : "memory");
 }
 UFP4_DEVICE void barriers_ready() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-UFP4_DEVICE void barrier_arrive(barrier* b) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+UFP4_DEVICE void barrier_arrive(std::uint32_t b) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(b) : "memory");
 }
 /// An arrival that also announces the bytes to come.
-UFP4_DEVICE void barrier_expect(barrier* b, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
-               : "memory");
+UFP4_DEVICE void barrier_expect(std::uint32_t b, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(b), "r"(bytes) : "memory");
 }
-UFP4_DEVICE void barrier_wait(barrier* b, unsigned parity) {
+UFP4_DEVICE void barrier_wait(std::uint32_t b, unsigned parity) {
   std::uint32_t done;
   do {
     asm volatile(
@@ -98,20 +105,47 @@ UFP4_DEVICE void barrier_wait(barrier* b, unsigned parity) {
         "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
         "selp.u32 %0, 1, 0, p;\n}"
         : "=r"(done)
-        : "r"(shared_address(b)), "r"(parity)
+        : "r"(b), "r"(parity)
         : "memory");
   } while (done == 0);
 }
 
-UFP4_DEVICE void copy_box(void* shared, const CUtensorMap& from, unsigned column, unsigned row, barrier* b) {
+UFP4_DEVICE void copy_box(std::uint32_t shared, const CUtensorMap& from, unsigned column, unsigned row,
+                          std::uint32_t b) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
-          "r"(shared_address(shared)),
-      "l"(&from), "r"(column), "r"(row), "r"(shared_address(b))
+          "r"(shared),
+      "l"(&from), "r"(column), "r"(row), "r"(b)
       : "memory");
 }
 
 UFP4_DEVICE void fence_to_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/// A barrier of `threads` threads of the block, a multiple of 32; ids 1 to 15 are free.
+template <unsigned threads>
+UFP4_DEVICE void sync_threads(unsigned id) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(threads) : "memory");
+}
+
+/// 16, 8 or 4 bytes of shared memory, aligned to their size.
+UFP4_DEVICE void load_shared(std::uint32_t (&to)[4], std::uint32_t at) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(at)
+               : "memory");
+}
+UFP4_DEVICE void load_shared(std::uint32_t (&to)[2], std::uint32_t at) {
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
+}
+UFP4_DEVICE void load_shared(std::uint32_t (&to)[1], std::uint32_t at) {
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(to[0]) : "r"(at) : "memory");
+}
+UFP4_DEVICE void store_shared(std::uint32_t at, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+UFP4_DEVICE void store_shared(std::uint32_t at, std::uint32_t a) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(a) : "memory");
+}
 
 #endif
 

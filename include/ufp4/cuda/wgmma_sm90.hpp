@@ -1,15 +1,18 @@
-// ufp4 - wgmma: the matrix products of a warpgroup on Hopper, with operands in shared memory. Only sm_90a has them.
+// ufp4 - wgmma: the matrix products of a warpgroup on Hopper, the left operand in registers. Only sm_90a has them.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A warpgroup is four consecutive warps, the first a multiple of four. wgmma.mma_async m64n128k16 adds the product of
-// a 64 x 16 and a 16 x 128 matrix of bf16 to 64 x 128 sums, a quarter of the rows for each warp. Here both operands are
-// K-major in rows of 128 bytes, 64 bf16, swizzled (swizzled_offset, in memory aligned to 1024 bytes):
+// A warpgroup is four consecutive warps, the first a multiple of four. wgmma.mma_async m64nNk16 adds the product of a
+// 64 x 16 and a 16 x N matrix of f16 or bf16 to 64 x N binary32 sums, a quarter of the rows for each warp. The left
+// operand is in registers, the fragment of mma.sync m16n8k16 for the 16 rows of a warp. The right operand is in shared
+// memory, K-major in rows of 128 bytes, 64 elements, swizzled (swizzled_offset, in memory aligned to 1024 bytes):
 //
 // | operand_128      | the descriptor of such an operand; its start address advances by 32 bytes for the next 16 of K |
-// | sum_row, sum_col | the place of element i of a thread's sums in the warpgroup's 64 x 128                          |
+// | sum_row, sum_col | the place of element i of a thread's sums in the warpgroup's 64 x N                            |
+// | set_registers    | called by all warps of a warpgroup: the number of registers that each thread may use           |
 //
 // Order: stores to operands, fence_to_async (cuda/tma_sm90.hpp), a barrier; then every thread of the warpgroup calls
-// multiply_fence, multiply..., multiply_commit, multiply_wait. In between the sums must not be accessed.
+// multiply_fence, multiply..., multiply_commit, multiply_wait. In between neither the sums nor the registers of the left
+// operand may be accessed.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": matrix layout, descriptor, register fragments.
 #pragma once
@@ -29,7 +32,7 @@ UFP4_HD constexpr std::uint64_t advanced(std::uint64_t operand, std::uint32_t by
   return (operand & 0xFFFFFFFF00000000u) | low;
 }
 
-/// Element i of the 64 sums of thread t of a warpgroup.
+/// Element i of the sums of thread t of a warpgroup.
 UFP4_HD constexpr unsigned sum_row(unsigned t, unsigned i) { return t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8; }
 UFP4_HD constexpr unsigned sum_col(unsigned t, unsigned i) { return i / 4 * 8 + t % 4 * 2 + i % 2; }
 
@@ -42,74 +45,75 @@ template <int left>
 UFP4_DEVICE void multiply_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory");
 }
-/// Tells the compiler that the sums change here.
+/// Tells the compiler that values in registers change here.
 template <unsigned n>
-UFP4_DEVICE void settle_sums(float (&d)[n]) {
+UFP4_DEVICE void settle(float (&d)[n]) {
 #pragma unroll
   for (unsigned i = 0; i < n; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
-
-/// A barrier of `count` threads, whole warps; `which`: 1 to 15, since sync_block is 0.
-template <unsigned which, unsigned count>
-UFP4_DEVICE void sync_threads() {
-  asm volatile("bar.sync %0, %1;" ::"n"(which), "n"(count) : "memory");
+template <unsigned n>
+UFP4_DEVICE void settle(std::uint32_t (&d)[n]) {
+#pragma unroll
+  for (unsigned i = 0; i < n; ++i) asm volatile("" : "+r"(d[i])::"memory");
 }
 
-/// Raises or lowers the registers of each thread of this warpgroup, all of which must call it.
-template <bool more, int registers>
-UFP4_DEVICE void take_registers() {
-  if constexpr (more)
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
-  else
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+template <int count>
+UFP4_DEVICE void set_more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
+}
+template <int count>
+UFP4_DEVICE void set_fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }
 
 #define UFP4_EIGHT_SUMS(i)                                                                                    \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
-/// d += a * b^T; a 64 x 16, b 128 x 16, both K-major.
-UFP4_DEVICE void multiply_bf16_m64n128k16(float (&d)[64], std::uint64_t a, std::uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred adds;\nsetp.eq.u32 adds, 1, 1;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, adds, 1, 1, 0, 0;\n}"
-      : UFP4_EIGHT_SUMS(0), UFP4_EIGHT_SUMS(8), UFP4_EIGHT_SUMS(16), UFP4_EIGHT_SUMS(24), UFP4_EIGHT_SUMS(32),
-        UFP4_EIGHT_SUMS(40), UFP4_EIGHT_SUMS(48), UFP4_EIGHT_SUMS(56)
-      : "l"(a), "l"(b)
-      : "memory");
-}
+#define UFP4_16_SUMS(i) UFP4_EIGHT_SUMS(i), UFP4_EIGHT_SUMS(i + 8)
+#define UFP4_16_NAMES "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define UFP4_32_NAMES UFP4_16_NAMES ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define UFP4_64_NAMES                                                                                      \
+  UFP4_32_NAMES                                                                                            \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
+  "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define UFP4_WGMMA(shape, type, names, operands, flag, ...)                                             \
+  asm volatile("{\n.reg .pred adds;\nsetp.ne.u32 adds, " flag                                           \
+               ", 0;\n"                                                                                 \
+               "wgmma.mma_async.sync.aligned." shape "k16.f32." type "." type " {" names "}, " operands \
+               ", adds, 1, 1, 0;\n}"                                                                    \
+               : __VA_ARGS__                                                                            \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds ? 1u : 0u)                \
+               : "memory")
 
-/// d = a * b^T, + d if `adds`; a 64 x 16, b 128 x 16 or 64 x 16, K-major. `a` is in registers: the fragment of mma.sync
-/// m16n8k16 for the 16 rows of a warp.
-UFP4_DEVICE void multiply_bf16(float (&d)[64], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
-  asm volatile(
-      "{\n.reg .pred adds;\nsetp.ne.u32 adds, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "{%64, %65, %66, %67}, %68, adds, 1, 1, 0;\n}"
-      : UFP4_EIGHT_SUMS(0), UFP4_EIGHT_SUMS(8), UFP4_EIGHT_SUMS(16), UFP4_EIGHT_SUMS(24), UFP4_EIGHT_SUMS(32),
-        UFP4_EIGHT_SUMS(40), UFP4_EIGHT_SUMS(48), UFP4_EIGHT_SUMS(56)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<std::uint32_t>(adds))
-      : "memory");
+/// d = a * b^T, + d if `adds`; a 64 x 16 in registers, b 2n x 16 in shared memory, both f16 or both bf16.
+template <bool f16>
+UFP4_DEVICE void multiply_k16(float (&d)[16], const std::uint32_t (&a)[4], std::uint64_t b, bool adds = true) {
+  if constexpr (f16)
+    UFP4_WGMMA("m64n32", "f16", UFP4_16_NAMES, "{%16, %17, %18, %19}, %20", "%21", UFP4_16_SUMS(0));
+  else
+    UFP4_WGMMA("m64n32", "bf16", UFP4_16_NAMES, "{%16, %17, %18, %19}, %20", "%21", UFP4_16_SUMS(0));
 }
-UFP4_DEVICE void multiply_bf16(float (&d)[32], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
-  asm volatile(
-      "{\n.reg .pred adds;\nsetp.ne.u32 adds, %37, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "{%32, %33, %34, %35}, %36, adds, 1, 1, 0;\n}"
-      : UFP4_EIGHT_SUMS(0), UFP4_EIGHT_SUMS(8), UFP4_EIGHT_SUMS(16), UFP4_EIGHT_SUMS(24)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<std::uint32_t>(adds))
-      : "memory");
+template <bool f16>
+UFP4_DEVICE void multiply_k16(float (&d)[32], const std::uint32_t (&a)[4], std::uint64_t b, bool adds = true) {
+  if constexpr (f16)
+    UFP4_WGMMA("m64n64", "f16", UFP4_32_NAMES, "{%32, %33, %34, %35}, %36", "%37", UFP4_16_SUMS(0), UFP4_16_SUMS(16));
+  else
+    UFP4_WGMMA("m64n64", "bf16", UFP4_32_NAMES, "{%32, %33, %34, %35}, %36", "%37", UFP4_16_SUMS(0), UFP4_16_SUMS(16));
 }
+template <bool f16>
+UFP4_DEVICE void multiply_k16(float (&d)[64], const std::uint32_t (&a)[4], std::uint64_t b, bool adds = true) {
+  if constexpr (f16)
+    UFP4_WGMMA("m64n128", "f16", UFP4_64_NAMES, "{%64, %65, %66, %67}, %68", "%69", UFP4_16_SUMS(0), UFP4_16_SUMS(16),
+               UFP4_16_SUMS(32), UFP4_16_SUMS(48));
+  else
+    UFP4_WGMMA("m64n128", "bf16", UFP4_64_NAMES, "{%64, %65, %66, %67}, %68", "%69", UFP4_16_SUMS(0), UFP4_16_SUMS(16),
+               UFP4_16_SUMS(32), UFP4_16_SUMS(48));
+}
+#undef UFP4_WGMMA
+#undef UFP4_64_NAMES
+#undef UFP4_32_NAMES
+#undef UFP4_16_NAMES
+#undef UFP4_16_SUMS
 #undef UFP4_EIGHT_SUMS
 
 #endif

@@ -61,6 +61,8 @@ struct gemm_kernel {
   bool experimental = false;
   /// Rows and columns of the tiles that a job alone would be cut into; null: tile_rows and tile_cols.
   unsigned (*tile_side)(const gemm_job&, const device_facts&) = nullptr;
+  /// The rows alone, of tiles that are not square; null: tile_side or tile_rows.
+  unsigned (*tile_rows_of)(const gemm_job&, const device_facts&) = nullptr;
   /// Queues jobs that differ only in pointers, shapes and strides, without bias, none empty. Null: they run one by one.
   error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
 };
@@ -175,7 +177,7 @@ inline explanation explain_job(const char* operation, const gemm_job& job, const
   e.kernel = kernel->name;
   e.instruction = kernel->instruction;
   const unsigned side = kernel->tile_side == nullptr ? 0 : kernel->tile_side(job, device);
-  e.tile_rows = side != 0 ? side : kernel->tile_rows;
+  e.tile_rows = kernel->tile_rows_of != nullptr ? kernel->tile_rows_of(job, device) : side != 0 ? side : kernel->tile_rows;
   e.tile_cols = side != 0 ? side : kernel->tile_cols;
   if (e.mode == accumulate::fast) e.mode = kernel->fast_is;
   return e;
