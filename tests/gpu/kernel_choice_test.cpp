@@ -21,7 +21,7 @@ template <class Left, class Right>
 std::string chosen(int architecture, std::size_t m, accumulate mode) {
   const support::simulated_device device(architecture);
   simt::device().processors = 100;
-  simt::device().shared_bytes = 220 * 1024;
+  simt::device().shared_bytes = 227 * 1024;
   const std::size_t n = 512, k = 256;
   const gpu::quantized_matrix<Left> a(m, k);
   const gpu::quantized_matrix<Right> b(n, k);

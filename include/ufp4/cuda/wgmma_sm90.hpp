@@ -11,8 +11,8 @@
 // | set_registers    | called by all warps of a warpgroup: the number of registers that each thread may use           |
 //
 // Order: stores to operands, fence_to_async (cuda/tma_sm90.hpp), a barrier; then every thread of the warpgroup calls
-// multiply_fence, multiply..., multiply_commit, multiply_wait. In between neither the sums nor the registers of the left
-// operand may be accessed.
+// multiply_fence, multiply..., multiply_commit, multiply_wait. In between neither the sums nor the registers of the
+// left operand may be accessed.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": matrix layout, descriptor, register fragments.
 #pragma once
