@@ -73,8 +73,9 @@ ufp4_bash_check(misuse 900 tests/compile_fail/check.sh)
 # Every kernel compiled by the vendors' compilers for each architecture, and the instructions in it.
 ufp4_bash_check(gpu_compile_cuda 1800 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu)
 ufp4_bash_check(gpu_compile_hip 1800 tests/gpu/compile_hip.sh --out ${PROJECT_BINARY_DIR}/hip)
+ufp4_bash_check(gpu_compiled 1800 tests/gpu/compiled.sh --out ${PROJECT_BINARY_DIR}/compiled)
 ufp4_bash_check(gpu_run 900 tests/gpu/run.sh --page ${PROJECT_BINARY_DIR}/gpu/performance-gpu.md)
-set_tests_properties(gpu_compile_cuda gpu_compile_hip gpu_run PROPERTIES RUN_SERIAL TRUE) # they use every core
+set_tests_properties(gpu_compile_cuda gpu_compiled gpu_compile_hip gpu_run PROPERTIES RUN_SERIAL TRUE) # they use every core
 
 if(UFP4_TEST_LEVEL STREQUAL full)
   return()

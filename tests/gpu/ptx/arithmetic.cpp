@@ -37,21 +37,47 @@ void ternary(warp& w, const instruction& i, mask m) {
 
 template <class T>
 using unsigned_of = std::make_unsigned_t<T>;
+__extension__ using wide_unsigned = unsigned __int128;
+__extension__ using wide_signed = __int128;
 template <class T>
 struct twice;
-template <> struct twice<std::uint16_t> { using type = std::uint32_t; };
-template <> struct twice<std::int16_t> { using type = std::int32_t; };
-template <> struct twice<std::uint32_t> { using type = std::uint64_t; };
-template <> struct twice<std::int32_t> { using type = std::int64_t; };
-template <> struct twice<std::uint64_t> { using type = unsigned __int128; };
-template <> struct twice<std::int64_t> { using type = __int128; };
+template <>
+struct twice<std::uint16_t> {
+  using type = std::uint32_t;
+};
+template <>
+struct twice<std::int16_t> {
+  using type = std::int32_t;
+};
+template <>
+struct twice<std::uint32_t> {
+  using type = std::uint64_t;
+};
+template <>
+struct twice<std::int32_t> {
+  using type = std::int64_t;
+};
+template <>
+struct twice<std::uint64_t> {
+  using type = wide_unsigned;
+};
+template <>
+struct twice<std::int64_t> {
+  using type = wide_signed;
+};
 
 template <class T>
-constexpr T wrapped_add(T a, T b) { return static_cast<T>(static_cast<unsigned_of<T>>(static_cast<unsigned_of<T>>(a) + static_cast<unsigned_of<T>>(b))); }
+constexpr T wrapped_add(T a, T b) {
+  return static_cast<T>(static_cast<unsigned_of<T>>(static_cast<unsigned_of<T>>(a) + static_cast<unsigned_of<T>>(b)));
+}
 template <class T>
-constexpr T wrapped_sub(T a, T b) { return static_cast<T>(static_cast<unsigned_of<T>>(static_cast<unsigned_of<T>>(a) - static_cast<unsigned_of<T>>(b))); }
+constexpr T wrapped_sub(T a, T b) {
+  return static_cast<T>(static_cast<unsigned_of<T>>(static_cast<unsigned_of<T>>(a) - static_cast<unsigned_of<T>>(b)));
+}
 template <class T>
-constexpr T wrapped_mul(T a, T b) { return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b)); }
+constexpr T wrapped_mul(T a, T b) {
+  return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+}
 template <class T>
 constexpr T high_mul(T a, T b) {
   using W = typename twice<T>::type;
@@ -135,7 +161,9 @@ T maximum(T a, T b) {
   return a > b ? a : b;
 }
 template <class T>
-T saturated(T a) { return a != a ? T{0} : a < 0 ? T{0} : a > 1 ? T{1} : a; }
+T saturated(T a) {
+  return a != a ? T{0} : a < 0 ? T{0} : a > 1 ? T{1} : a;
+}
 
 template <class T>
 handler nearest_op(const std::string& op) {
@@ -150,7 +178,8 @@ handler nearest_op(const std::string& op) {
   if (op == "rcp") return unary<T, [](T a) { return canonical(T{1} / a); }>;
   if (op == "neg") return unary<T, [](T a) { return -a; }>;
   if (op == "abs") return unary<T, [](T a) { return std::fabs(a); }>;
-  if (op == "rsqrt") return unary<T, [](T a) { return canonical(static_cast<T>(1.0L / std::sqrt(static_cast<long double>(a)))); }>;
+  if (op == "rsqrt")
+    return unary<T, [](T a) { return canonical(static_cast<T>(1.0L / std::sqrt(static_cast<long double>(a)))); }>;
   if (op == "ex2") return unary<T, [](T a) { return canonical(static_cast<T>(std::exp2(static_cast<double>(a)))); }>;
   if (op == "lg2") return unary<T, [](T a) { return canonical(static_cast<T>(std::log2(static_cast<double>(a)))); }>;
   if (op == "sin") return unary<T, [](T a) { return canonical(static_cast<T>(std::sin(static_cast<double>(a)))); }>;
@@ -203,7 +232,9 @@ bool decode_float(const statement& t, instruction& i, type_name type) {
 // ---- f16 and bf16, alone and in pairs: computed in binary64 to odd, which rounds as the exact result does ----
 
 template <class N>
-double of_half(word w) { return N::value(static_cast<std::uint16_t>(w)); }
+double of_half(word w) {
+  return N::value(static_cast<std::uint16_t>(w));
+}
 using half_op = double (*)(double, double, double);
 
 half_op half_operation(const std::string& op) {

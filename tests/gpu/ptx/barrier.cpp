@@ -177,7 +177,8 @@ bool decode_barrier(scope& s, const statement& t, instruction& i) {
   i.effect = kind::own;
   if (op == "mbarrier") return decode_mbarrier(s, t, i);
   if (op == "fence") {
-    const bool async = (t.has("proxy") && (t.parts.at(2) == "async" || t.parts[2] == "async::generic")) || t.has("mbarrier_init");
+    const bool async =
+        (t.has("proxy") && (t.parts.at(2) == "async" || t.parts[2] == "async::generic")) || t.has("mbarrier_init");
     const bool other_space = t.has("global");
     i.run = async && !other_space ? fence_async : nothing;
   } else if (op == "barrier" && t.has("cluster")) {

@@ -9,9 +9,7 @@ namespace ptx {
 namespace {
 
 word low(word w, unsigned bits) { return bits == 64 ? w : w & ((word{1} << bits) - 1); }
-std::int64_t extended(word w, unsigned bits) {
-  return static_cast<std::int64_t>(w << (64 - bits)) >> (64 - bits);
-}
+std::int64_t extended(word w, unsigned bits) { return static_cast<std::int64_t>(w << (64 - bits)) >> (64 - bits); }
 
 /// a: bits of the type. op(a, b, c, bits)
 template <auto op>
@@ -41,7 +39,9 @@ constexpr auto op_sar = [](word a, word b, word, word, unsigned n) {
   return static_cast<word>(extended(a, n) >> by);
 };
 constexpr auto op_popc = [](word a, word, word, word, unsigned n) { return word(std::popcount(low(a, n))); };
-constexpr auto op_clz = [](word a, word, word, word, unsigned n) { return word(std::countl_zero(low(a, n))) - (64 - n); };
+constexpr auto op_clz = [](word a, word, word, word, unsigned n) {
+  return word(std::countl_zero(low(a, n))) - (64 - n);
+};
 constexpr auto op_brev = [](word a, word, word, word, unsigned n) {
   word r = 0;
   for (unsigned b = 0; b < n; ++b) r |= (a >> b & 1) << (n - 1 - b);

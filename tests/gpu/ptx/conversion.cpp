@@ -56,12 +56,13 @@ word integer_of(type_name t, double v, unsigned r) {
     return v <= 0 ? 0 : v >= most ? low(~word{0}, t.bits) : static_cast<word>(v);
   }
   const double most = std::ldexp(1.0, static_cast<int>(t.bits) - 1);
-  const std::int64_t n = v >= most ? static_cast<std::int64_t>((word{1} << (t.bits - 1)) - 1)
-                         : v < -most ? extended(word{1} << (t.bits - 1), t.bits) : static_cast<std::int64_t>(v);
+  const std::int64_t n = v >= most   ? static_cast<std::int64_t>((word{1} << (t.bits - 1)) - 1)
+                         : v < -most ? extended(word{1} << (t.bits - 1), t.bits)
+                                     : static_cast<std::int64_t>(v);
   return static_cast<word>(n);
 }
 word saturated_integer(type_name to, type_name from, word w) {
-  using wide = __int128;
+  __extension__ using wide = __int128;
   const wide v = from.letter == 's' ? wide{extended(w, from.bits)} : wide{low(w, from.bits)};
   const wide one = 1;
   const wide least = to.letter == 's' ? -(one << (to.bits - 1)) : wide{0};
@@ -89,12 +90,17 @@ conversion unpacked(const instruction& i) {
 word converted(const conversion& c, word w) {
   if (!c.from.is_float() && !c.to.is_float()) {
     if (c.saturate) w = saturated_integer(c.to, c.from, w);
-    return c.from.letter == 's' ? static_cast<word>(extended(w, c.from.bits)) : low(w, c.saturate ? c.to.bits : c.from.bits);
+    return c.from.letter == 's' ? static_cast<word>(extended(w, c.from.bits))
+                                : low(w, c.saturate ? c.to.bits : c.from.bits);
   }
   if (!c.from.is_float()) {
     if (c.to.letter == 'f' && c.to.bits == 32 && c.rounding == nearest)  // once, not through binary64
-      return c.from.letter == 's' ? put(static_cast<float>(extended(w, c.from.bits))) : put(static_cast<float>(low(w, c.from.bits)));
-    return float_code(c.to, c.from.letter == 's' ? static_cast<double>(extended(w, c.from.bits)) : static_cast<double>(low(w, c.from.bits)), c.rounding);
+      return c.from.letter == 's' ? put(static_cast<float>(extended(w, c.from.bits)))
+                                  : put(static_cast<float>(low(w, c.from.bits)));
+    return float_code(
+        c.to,
+        c.from.letter == 's' ? static_cast<double>(extended(w, c.from.bits)) : static_cast<double>(low(w, c.from.bits)),
+        c.rounding);
   }
   double v = float_value(c.from, w);
   if (!c.to.is_float()) return integer_of(c.to, v, c.rounding);
@@ -175,7 +181,8 @@ bool decode_conversion(scope& s, const statement& t, instruction& i) {
   const std::string r = t.one_of({"rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"});
   i.b = r.empty() || r[1] == 'n' ? nearest : r[1] == 'z' ? zero : r[1] == 'm' ? down : up;
   i.c = (r.size() == 3 ? 1u : 0u) | (t.has("sat") ? 2u : 0u) | (t.has("relu") ? 4u : 0u);
-  if (i.b != nearest && (d.letter == 'H' || d.letter == 'B')) reject("has a rounding that the interpreter does not know");
+  if (i.b != nearest && (d.letter == 'H' || d.letter == 'B'))
+    reject("has a rounding that the interpreter does not know");
   i.run = !d.is_float() && !f.is_float() && i.c == 0 ? convert_integers : convert;
   return true;
 }

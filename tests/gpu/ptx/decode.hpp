@@ -41,13 +41,13 @@ type_name type_of(std::string_view name);
 class scope {
  public:
   virtual ~scope() = default;
-  virtual unsigned reg(const std::string& operand) = 0;       ///< a register, a constant, a variable's address
-  virtual unsigned predicate(const std::string& operand) = 0; ///< with constants of all lanes; `!%p` is not possible
-  virtual unsigned unused() = 0;                              ///< a register that nothing reads
+  virtual unsigned reg(const std::string& operand) = 0;        ///< a register, a constant, a variable's address
+  virtual unsigned predicate(const std::string& operand) = 0;  ///< with constants of all lanes; `!%p` is not possible
+  virtual unsigned unused() = 0;                               ///< a register that nothing reads
 };
 
-std::vector<std::string> split_list(std::string_view text);         ///< at commas outside brackets
-std::vector<std::string> members(const std::string& operand);       ///< of {a, b}; of anything else itself
+std::vector<std::string> split_list(std::string_view text);    ///< at commas outside brackets
+std::vector<std::string> members(const std::string& operand);  ///< of {a, b}; of anything else itself
 std::vector<unsigned> registers_of(scope& s, const std::string& operand);
 /// Of [base+offset]: the base's register; the offset goes to the instruction.
 unsigned address_of(scope& s, const std::string& operand, instruction& i);

@@ -1,9 +1,9 @@
 // ufp4 - the PTX interpreter: mma.sync, ldmatrix, stmatrix, and the sums of all matrix products.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fragments: with n elements in a register, g = lane / 4 and t = lane % 4, element e of register r is of row g + 8 (r % 2),
-// column n t + e + 4 n (r / 2) of a, and of row n t + e + 4 n r, column g of b; sum i is of row g + 8 (i / 2), column
-// 2 t + i % 2.
+// Fragments: with n elements in a register, g = lane / 4 and t = lane % 4, element e of register r is of
+// row g + 8 (r % 2), column n t + e + 4 n (r / 2) of a, and of row n t + e + 4 n r, column g of b; sum i is of
+// row g + 8 (i / 2), column 2 t + i % 2.
 #include "gpu/ptx/decode.hpp"
 #include "gpu/ptx/memory.hpp"
 #include "gpu/ptx/products.hpp"
@@ -30,9 +30,11 @@ inline __attribute__((always_inline)) void add_rows(T* d, const float* a, const 
     for (unsigned x = 0; x < k; ++x) {
       const float f = a[i * k + x];
       for (unsigned j = 0; j < n; ++j) {
-        if constexpr (std::is_same_v<T, float>) d[i * n + j] = __builtin_fmaf(f, b[x * n + j], d[i * n + j]);
-        else d[i * n + j] = static_cast<T>(static_cast<std::uint32_t>(d[i * n + j]) +
-                                           static_cast<std::uint32_t>(static_cast<std::int32_t>(f * b[x * n + j])));
+        if constexpr (std::is_same_v<T, float>)
+          d[i * n + j] = __builtin_fmaf(f, b[x * n + j], d[i * n + j]);
+        else
+          d[i * n + j] = static_cast<T>(static_cast<std::uint32_t>(d[i * n + j]) +
+                                        static_cast<std::uint32_t>(static_cast<std::int32_t>(f * b[x * n + j])));
       }
     }
 }
@@ -95,7 +97,8 @@ void multiply(warp& w, const instruction& i, mask) {
 
 bool decode_multiply(scope& s, const statement& t, instruction& i) {
   // mma.sync.aligned.m16n8k16.row.col.d.a.b.c
-  if (t.parts.size() != 10 || t.parts[3].substr(0, 5) != "m16n8" || t.parts[4] != "row" || t.parts[5] != "col") return false;
+  if (t.parts.size() != 10 || t.parts[3].substr(0, 5) != "m16n8" || t.parts[4] != "row" || t.parts[5] != "col")
+    return false;
   const element a = element_of(t.parts[7]), b = element_of(t.parts[8]);
   i.a = static_cast<unsigned>(std::stoul(t.parts[3].substr(6)));
   if (a == element::none || b == element::none || bits_of(a) != bits_of(b) || t.parts[6] != t.parts[9]) return false;
@@ -159,8 +162,10 @@ bool decode_matrix_access(scope& s, const statement& t, instruction& i) {
   i.a = static_cast<unsigned>(registers.size());
   i.b = t.has("trans");
   i.in = {base};
-  if (loads) i.out = registers;
-  else i.in.insert(i.in.end(), registers.begin(), registers.end());
+  if (loads)
+    i.out = registers;
+  else
+    i.in.insert(i.in.end(), registers.begin(), registers.end());
   i.effect = kind::own;
   i.run = loads ? load_matrices : store_matrices;
   return true;

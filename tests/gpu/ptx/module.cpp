@@ -228,7 +228,8 @@ struct module::text_of_module {
     f.name = trimmed(rest.substr(0, open));
     if (open != std::string::npos) {
       const std::size_t close = rest.find(')', open);
-      for (const auto& p : split_list(rest.substr(open + 1, close - open - 1))) f.parameters.push_back(declaration_of(p));
+      for (const auto& p : split_list(rest.substr(open + 1, close - open - 1)))
+        f.parameters.push_back(declaration_of(p));
       f.directives = rest.substr(close + 1);
     }
     functions[f.name] = std::move(f);
@@ -240,16 +241,16 @@ namespace {
 /// A block between braces: the names that are declared in it.
 struct name_scope {
   int parent = -1;
-  std::map<std::string, unsigned> registers;        ///< by full name
-  std::map<std::string, bool> declared;             ///< names; true: a prefix of %r<9>
-  std::map<std::string, unsigned> labels;           ///< name to pc
-  std::map<std::string, word> variables;            ///< addresses
+  std::map<std::string, unsigned> registers;  ///< by full name
+  std::map<std::string, bool> declared;       ///< names; true: a prefix of %r<9>
+  std::map<std::string, unsigned> labels;     ///< name to pc
+  std::map<std::string, word> variables;      ///< addresses
 };
 
 struct fixup {
   std::size_t at;  ///< index of the instruction
   std::string label;
-  int where;       ///< index of a scope
+  int where;  ///< index of a scope
 };
 
 /// Decodes one kernel.
@@ -305,9 +306,24 @@ class builder final : public scope {
     return found->second;
   }
   static bool is_special(const std::string& name) {
-    static const char* const all[] = {"%tid", "%ntid", "%ctaid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%smid",
-                                      "%nsmid", "%clusterid", "%nclusterid", "%cluster_", "%lanemask_", "%clock",
-                                      "%globaltimer", "%dynamic_smem_size", "%total_smem_size", "%gridid"};
+    static const char* const all[] = {"%tid",
+                                      "%ntid",
+                                      "%ctaid",
+                                      "%nctaid",
+                                      "%laneid",
+                                      "%warpid",
+                                      "%nwarpid",
+                                      "%smid",
+                                      "%nsmid",
+                                      "%clusterid",
+                                      "%nclusterid",
+                                      "%cluster_",
+                                      "%lanemask_",
+                                      "%clock",
+                                      "%globaltimer",
+                                      "%dynamic_smem_size",
+                                      "%total_smem_size",
+                                      "%gridid"};
     for (const char* s : all)
       if (starts(name, s)) return true;
     return false;
@@ -332,7 +348,8 @@ class builder final : public scope {
   }
   word symbol(const std::string& name) {
     if (const auto found = shared_.find(name); found != shared_.end()) return found->second;
-    if (const auto found = text_.shared.find(name); found != text_.shared.end()) return shared_address(found->second.first);
+    if (const auto found = text_.shared.find(name); found != text_.shared.end())
+      return shared_address(found->second.first);
     return owner_.variable(name);
   }
   word shared_address(const declaration& d) {
@@ -366,7 +383,8 @@ class builder final : public scope {
     for (std::size_t i = 0; i + 1 < all.size(); ++i) {
       if (all[i] == ".maxntid") k_.max_threads = product(all, i + 1);
       if (all[i] == ".reqnctapercluster")
-        for (unsigned d = 0; d < 3 && i + 1 + d < all.size() && std::isdigit(static_cast<unsigned char>(all[i + 1 + d][0])); ++d)
+        for (unsigned d = 0;
+             d < 3 && i + 1 + d < all.size() && std::isdigit(static_cast<unsigned char>(all[i + 1 + d][0])); ++d)
           k_.cluster[d] = static_cast<unsigned>(std::stoul(all[i + 1 + d]));
     }
   }
@@ -376,7 +394,8 @@ class builder final : public scope {
   }
   static unsigned product(const std::vector<std::string>& all, std::size_t from) {
     unsigned p = 1;
-    for (std::size_t i = from; i < from + 3 && i < all.size() && std::isdigit(static_cast<unsigned char>(all[i][0])); ++i)
+    for (std::size_t i = from; i < from + 3 && i < all.size() && std::isdigit(static_cast<unsigned char>(all[i][0]));
+         ++i)
       p *= static_cast<unsigned>(std::stoul(all[i]));
     return p;
   }
@@ -407,7 +426,8 @@ class builder final : public scope {
     scopes_[first].parent = f.entry ? 0 : -1;
     if (!f.entry) {
       const frame& at = frame_of(f);
-      for (std::size_t i = 0; i < f.results.size(); ++i) scopes_[first].variables[f.results[i].name] = at.results[i].first;
+      for (std::size_t i = 0; i < f.results.size(); ++i)
+        scopes_[first].variables[f.results[i].name] = at.results[i].first;
       for (std::size_t i = 0; i < f.parameters.size(); ++i)
         scopes_[first].variables[f.parameters[i].name] = at.parameters[i].first;
     }
@@ -448,19 +468,23 @@ class builder final : public scope {
   }
   std::size_t one(std::size_t at, std::size_t end) {
     const std::string& t = text_.text;
-    if (starts(std::string_view(t).substr(at), ".loc\t") || starts(std::string_view(t).substr(at), ".loc ") || starts(std::string_view(t).substr(at), ".pragma"))
+    if (starts(std::string_view(t).substr(at), ".loc\t") || starts(std::string_view(t).substr(at), ".loc ") ||
+        starts(std::string_view(t).substr(at), ".pragma"))
       return std::min(t.find_first_of(t[at + 1] == 'l' ? "\n" : ";", at), end);
     std::size_t e = at;
     for (; e < end && t[e] != ';'; ++e) {
       if (t[e] == ':' && t[e + 1] != ':' && t[e - 1] != ':') {
-        scopes_[static_cast<std::size_t>(now_)].labels[trimmed(t.substr(at, e - at))] = static_cast<unsigned>(k_.code.size());
+        scopes_[static_cast<std::size_t>(now_)].labels[trimmed(t.substr(at, e - at))] =
+            static_cast<unsigned>(k_.code.size());
         return e + 1;
       }
     }
     const std::string s = trimmed(t.substr(at, e - at));
     try {
-      if (s[0] == '.') declare(s);
-      else add(s, text_.line_at(at));
+      if (s[0] == '.')
+        declare(s);
+      else
+        add(s, text_.line_at(at));
     } catch (const std::exception& x) {
       throw std::runtime_error("PTX line " + std::to_string(text_.line_at(at)) + ": " + s + ": " + x.what());
     }
@@ -482,9 +506,12 @@ class builder final : public scope {
       return;
     }
     const declaration d = declaration_of(s);
-    if (starts(s, ".shared")) here.variables[d.name] = shared_address(d);
-    else if (starts(s, ".local") || starts(s, ".param")) here.variables[d.name] = local_variable(d);
-    else reject("is not a declaration that the interpreter knows");
+    if (starts(s, ".shared"))
+      here.variables[d.name] = shared_address(d);
+    else if (starts(s, ".local") || starts(s, ".param"))
+      here.variables[d.name] = local_variable(d);
+    else
+      reject("is not a declaration that the interpreter knows");
   }
   unsigned opcode(const std::string& name) {
     const auto [found, is_new] = opcodes_.try_emplace(name, static_cast<unsigned>(k_.opcodes.size()));
@@ -674,7 +701,7 @@ void builder::call(const statement& t, instruction& i) {
 
 }  // namespace
 
-module::module(std::string text) : text_(std::make_unique<text_of_module>(std::move(text))) {
+module::module(std::string text) :text_(std::make_unique<text_of_module>(std::move(text))) {
   for (const auto& [name, bytes] : text_->variables) device_memory::here().add(bytes.data(), bytes.size());
 }
 module::~module() {

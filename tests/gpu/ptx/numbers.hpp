@@ -45,8 +45,8 @@ double code_value(std::uint32_t c) {
   constexpr int bias = (1 << (exponent_bits - 1)) - 1;
   const int e = static_cast<int>(c >> mantissa_bits & ((1u << exponent_bits) - 1));
   const double m = c & ((1u << mantissa_bits) - 1);
-  const double magnitude = e == 0 ? std::ldexp(m, 1 - bias - mantissa_bits)
-                                  : std::ldexp(m + (1 << mantissa_bits), e - bias - mantissa_bits);
+  const double magnitude =
+      e == 0 ? std::ldexp(m, 1 - bias - mantissa_bits) : std::ldexp(m + (1 << mantissa_bits), e - bias - mantissa_bits);
   return (c >> (exponent_bits + mantissa_bits) & 1) != 0 ? -magnitude : magnitude;
 }
 

@@ -1,9 +1,9 @@
-// ufp4 - every operation on compiled code: the PTX that nvcc makes of the kernels runs in the interpreter, launched by the
-// library's own host code, and gives the host's bits, or keeps the bound of fast.
+// ufp4 - every operation on compiled code: the PTX of the kernels runs in the interpreter, launched by the library's own
+// host code, and gives the host's bits, or keeps the bound of fast.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled and run by tests/gpu/compiled.sh. The GEMM kernels are those of the table: a new one is tested where it takes
-// one of the products here.
+// Compiled and run by tests/gpu/compiled.sh. The GEMM kernels are those of the table: a new one is tested where it
+// takes one of the products here.
 #define UFP4_EXPERIMENTAL
 #include "gpu/gemm_check.hpp"
 #include "gpu/quantize_check.hpp"
@@ -36,7 +36,7 @@ void count(const char* name, std::size_t elements, Work work) {
   work();
   const ptx::executed after = ptx::executed_until_now();
   const auto instructions = after.instructions - before.instructions, warps = after.warps - before.warps;
-  std::printf("count sm_%d %s %.2f %.4f %llu\n", device().architecture, name,
+  std::printf("count sm_%d %s %.2f %.6f %llu\n", device().architecture, name,
               static_cast<double>(instructions) / static_cast<double>(warps),
               static_cast<double>(instructions) / static_cast<double>(elements),
               static_cast<unsigned long long>(after.products - before.products));
@@ -80,8 +80,10 @@ std::set<std::string> check_products(std::size_t m, std::size_t n, std::size_t k
     const gpu::buffer<std::byte> workspace(kernel->workspace(job, facts));
     REQUIRE(kernel->run(job, facts, workspace.span(), gpu::stream{}) == gpu::success);
     const std::vector<float> got = support::on_host(c);
-    if (mode == accumulate::exact_blocks) REQUIRE(support::difference(got, want) == "");
-    else REQUIRE(support::product_bound(a, b).broken_by(got, options, old) == "");
+    if (mode == accumulate::exact_blocks)
+      REQUIRE(support::difference(got, want) == "");
+    else
+      REQUIRE(support::product_bound(a, b).broken_by(got, options, old) == "");
     names.insert(kernel->name);
   }
   return names;
@@ -99,12 +101,35 @@ std::set<std::string> check_shapes(accumulate mode) {
   return all;
 }
 
+/// A library that multiplies bf16 on the host.
+gpu::error multiply(const gpu::library_product& p, std::span<std::byte>, gpu::stream) {
+  const auto* a = static_cast<const bf16*>(p.left);
+  const auto* b = static_cast<const bf16*>(p.right);
+  auto* out = static_cast<float*>(p.out);
+  for (std::size_t i = 0; i < p.rows; ++i)
+    for (std::size_t j = 0; j < p.cols; ++j) {
+      float sum = 0;
+      for (std::size_t k = 0; k < p.depth; ++k)
+        sum += static_cast<float>(a[i * p.depth + k]) * static_cast<float>(b[j * p.depth + k]);
+      float& c = out[i * p.out_stride + j];
+      c = *p.beta == 0 ? *p.alpha * sum : *p.alpha * sum + *p.beta * c;
+    }
+  return gpu::success;
+}
+struct library_on_the_host {
+  static constexpr gpu::gemm_library library{&is_there, 16, &multiply};
+  static bool is_there() { return true; }
+  library_on_the_host() { gpu::installed_library = &library; }
+  ~library_on_the_host() { gpu::installed_library = nullptr; }
+};
+
 /// Counts the instructions of quantized_gemm as the table chooses its kernel.
 template <class F>
 void count_product(const char* name, std::size_t m, accumulate mode) {
   const std::size_t n = 128, k = 1024;
   std::mt19937_64 gen{1};
-  const gpu::quantized_matrix<F> a{model::random_quantized<F>(gen, m, k).view()}, b{model::random_quantized<F>(gen, n, k).view()};
+  const gpu::quantized_matrix<F> a{model::random_quantized<F>(gen, m, k).view()},
+      b{model::random_quantized<F>(gen, n, k).view()};
   const gpu::buffer<float> c(m * n);
   const matrix_view<float> out{c.data(), m, n};
   const gemm_options options{.accumulate = mode};
@@ -129,6 +154,7 @@ TEST_CASE("quantize has the host's bytes") {
   check_quantize<nvfp4>(x, xt, random_hadamard<16>{1}, stochastic{.seed = 3});
   check_quantize<mxfp4>(h, ht);
   check_quantize<compat::te_nvfp4>(x, 37, 300);
+  check_quantize<block_format<fp4<E2M1>, e4m3, square(16), float>>(x, 37, 300, random_hadamard<256>{7});
 }
 
 TEST_CASE("quantize_both has the host's bytes of the matrix and of its transpose") {
@@ -140,7 +166,8 @@ TEST_CASE("quantize_both has the host's bytes of the matrix and of its transpose
   const support::device_output<nvfp4> down(48, 70, rows.transform()), across(70, 48, cols.transform());
   const gpu::buffer<std::byte> workspace(512);
   REQUIRE(text_of(gpu::quantize_both<nvfp4>({{}, workspace.span()}, in.view(), down.view(), across.view(),
-                                            gpu::with(random_hadamard<16>{1}), gpu::with(stochastic{.seed = 3}))) == "");
+                                            gpu::with(random_hadamard<16>{1}), gpu::with(stochastic{.seed = 3}))) ==
+          "");
   REQUIRE(down.matches(rows));
   REQUIRE(across.matches(cols));
 }
@@ -202,6 +229,24 @@ TEST_CASE("products with fast and folded_bf16 keep their bounds in every kernel 
   REQUIRE(names.count("gemm_wgmma_sm90") == (device().has_specific(9) ? 1u : 0u));
 }
 
+TEST_CASE("products by a library keep the bound of fast: operands are decoded, and results finished, by kernels") {
+  const library_on_the_host library;
+  REQUIRE(check_products<nvfp4, nvfp4>(131, 72, 416, accumulate::fast, 0).count("gemm_library_bf16") == 1);
+  std::mt19937_64 gen{1};
+  const auto a = model::random_quantized<nvfp4>(gen, 40, 64), b = model::random_quantized<nvfp4>(gen, 24, 64);
+  const std::vector<float> bias = numbers<float>(24);
+  const gpu::buffer<float> device_bias{std::span<const float>(bias)}, c(40 * 24);
+  std::vector<float> want(40 * 24);
+  quantized_gemm(cpu::context{.threads = 1}, a, b, matrix_view<float>{want.data(), 40, 24}, {.bias = bias});
+  const gpu::quantized_matrix<nvfp4> left{a.view()}, right{b.view()};
+  const gemm_options options{.bias = device_bias.span()};
+  const matrix_view<float> out{c.data(), 40, 24};
+  const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, left, right, out, options));
+  REQUIRE(text_of(gpu::quantized_gemm({{}, workspace.span()}, left, right, out, options)) == "");
+  const std::vector<float> got = support::on_host(c);
+  for (std::size_t i = 0; i < got.size(); ++i) REQUIRE(std::abs(got[i] - want[i]) <= 1e-5f * (1 + std::abs(want[i])));
+}
+
 TEST_CASE("the products of a group have the bits of their own") {
   const std::vector<std::size_t> tokens = {3, 0, 40, 130, 7};
   std::mt19937_64 gen{3};
@@ -220,21 +265,26 @@ TEST_CASE("the products of a group have the bits of their own") {
     device_weights.emplace_back(weights.back().view());
     left.push_back(gpu::row_range(device_all, first, t));
     parts.push_back({c.data() + first * 24, t, 24});
-    quantized_gemm(row_range(all, first, t), weights.back(), matrix_view<float>{want.data() + first * 24, t, 24}, options);
+    quantized_gemm(row_range(all, first, t), weights.back(), matrix_view<float>{want.data() + first * 24, t, 24},
+                   options);
     first += t;
   }
-  const gpu::buffer<std::byte> workspace(gpu::workspace_bytes_grouped(gpu::context{}, left, device_weights, parts, options));
+  const gpu::buffer<std::byte> workspace(
+      gpu::workspace_bytes_grouped(gpu::context{}, left, device_weights, parts, options));
   REQUIRE(text_of(gpu::quantized_gemm_grouped({{}, workspace.span()}, left, device_weights, parts, options)) == "");
   REQUIRE(support::difference(support::on_host(c), want) == "");
 }
 
 TEST_CASE("a layer's forward and backward products have the host's bits") {
   const std::size_t tokens = 37, inputs = 50, outputs = 21;
-  const auto x = numbers<float>(tokens * inputs), w = numbers<float>(outputs * inputs), dy = numbers<float>(tokens * outputs);
-  const gpu::buffer<float> dev_x{std::span<const float>(x)}, dev_w{std::span<const float>(w)}, dev_dy{std::span<const float>(dy)};
+  const auto x = numbers<float>(tokens * inputs), w = numbers<float>(outputs * inputs),
+             dy = numbers<float>(tokens * outputs);
+  const gpu::buffer<float> dev_x{std::span<const float>(x)}, dev_w{std::span<const float>(w)},
+      dev_dy{std::span<const float>(dy)};
   const gpu::buffer<float> y(tokens * outputs), dx(tokens * inputs), dw(outputs * inputs);
   std::vector<float> want_y(y.size()), want_dx(dx.size()), want_dw(dw.size());
-  const matrix_view<const float> xv{x.data(), tokens, inputs}, wv{w.data(), outputs, inputs}, dyv{dy.data(), tokens, outputs};
+  const matrix_view<const float> xv{x.data(), tokens, inputs}, wv{w.data(), outputs, inputs},
+      dyv{dy.data(), tokens, outputs};
   const matrix_view<const float> xd{dev_x.data(), tokens, inputs}, wd{dev_w.data(), outputs, inputs},
       dyd{dev_dy.data(), tokens, outputs};
   for (recipe::training_recipe r : {recipe::nvfp4_recipe(5), recipe::ufp4_recipe(1), recipe::bf16_recipe(6)}) {
@@ -246,8 +296,10 @@ TEST_CASE("a layer's forward and backward products have the host's bits") {
     linear_backward_input(now, dyv, wv, matrix_view<float>{want_dx.data(), tokens, inputs});
     linear_backward_weight(now, dyv, xv, matrix_view<float>{want_dw.data(), outputs, inputs});
     REQUIRE(text_of(gpu::linear_forward(ctx, now, xd, wd, matrix_view<float>{y.data(), tokens, outputs})) == "");
-    REQUIRE(text_of(gpu::linear_backward_input(ctx, now, dyd, wd, matrix_view<float>{dx.data(), tokens, inputs})) == "");
-    REQUIRE(text_of(gpu::linear_backward_weight(ctx, now, dyd, xd, matrix_view<float>{dw.data(), outputs, inputs})) == "");
+    REQUIRE(text_of(gpu::linear_backward_input(ctx, now, dyd, wd, matrix_view<float>{dx.data(), tokens, inputs})) ==
+            "");
+    REQUIRE(text_of(gpu::linear_backward_weight(ctx, now, dyd, xd, matrix_view<float>{dw.data(), outputs, inputs})) ==
+            "");
     REQUIRE(support::difference(support::on_host(y), want_y) == "");
     REQUIRE(support::difference(support::on_host(dx), want_dx) == "");
     REQUIRE(support::difference(support::on_host(dw), want_dw) == "");

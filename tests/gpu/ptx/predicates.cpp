@@ -34,8 +34,10 @@ bool compare(comparison c, T a, T b) {
 
 template <class T>
 T value_of(word w) {
-  if constexpr (std::is_same_v<T, f16>) return {};
-  else return get<T>(w);
+  if constexpr (std::is_same_v<T, f16>)
+    return {};
+  else
+    return get<T>(w);
 }
 
 /// b: how the third operand combines: 0 none, 1 and, 2 or, 3 xor; d: it is negated
@@ -93,7 +95,8 @@ bool decode_setp(scope& s, const statement& t, instruction& i) {
   const type_name type = type_of(t.type());
   std::string name = t.parts.at(1);
   if (type.letter != 'f' && type.letter != 'H' && type.letter != 'B') {
-    static const std::pair<const char*, const char*> unsigned_names[] = {{"lo", "lt"}, {"ls", "le"}, {"hi", "gt"}, {"hs", "ge"}};
+    static const std::pair<const char*, const char*> unsigned_names[] = {
+        {"lo", "lt"}, {"ls", "le"}, {"hi", "gt"}, {"hs", "ge"}};
     for (const auto& [from, to] : unsigned_names)
       if (name == from) name = to;
   }

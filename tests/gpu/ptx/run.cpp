@@ -163,9 +163,9 @@ void step(warp& w, const kernel& k) {
 
 [[noreturn]] void rethrow(const warp& w, const std::exception& e, unsigned pc) {
   const thread_block& b = *w.block;
-  throw std::runtime_error("line " + std::to_string(b.call->what->code[pc].line) + ", block (" + std::to_string(b.at.x) +
-                           ", " + std::to_string(b.at.y) + ", " + std::to_string(b.at.z) + "), warp " +
-                           std::to_string(w.index) + ": " + e.what());
+  throw std::runtime_error("line " + std::to_string(b.call->what->code[pc].line) + ", block (" +
+                           std::to_string(b.at.x) + ", " + std::to_string(b.at.y) + ", " + std::to_string(b.at.z) +
+                           "), warp " + std::to_string(w.index) + ": " + e.what());
 }
 
 /// Until the warp waits or has exited. True if it has exited.

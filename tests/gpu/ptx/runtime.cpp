@@ -1,16 +1,18 @@
 // ufp4 - a CUDA runtime whose device is the PTX interpreter: what a program compiled by nvcc links instead of cudart.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The program's PTX must be in it, not compressed: -gencode arch=compute_90a,code=compute_90a --no-compress -cudart none.
+// The program has its PTX, not compressed: -gencode arch=compute_90a,code=compute_90a --no-compress -cudart none.
 // Memory of the device is memory of the host; launches and copies are complete when they return.
 //
-// | variable          | meaning                                                                                            |
-// |-------------------|----------------------------------------------------------------------------------------------------|
-// | UFP4_PTX_DEVICE   | the device's architecture, 80 or 90 (default); its code is that for the highest up to it             |
-// | UFP4_PTX_ORDER    | of warps and blocks: 0 forwards, 1 backwards, others a random seed                                   |
-// | UFP4_PTX_THREADS  | threads of the machine; default all                                                                 |
-// | UFP4_PTX_COUNTS   | a file: for each launch a line is appended: kernel, blocks, threads, instructions of all warps       |
-// | UFP4_PTX_REPLACE  | a file with PTX that replaces the text of the program                                               |
+// | variable         | meaning                                                                                  |
+// |------------------|------------------------------------------------------------------------------------------|
+// | UFP4_PTX_DEVICE  | the device's architecture, 80 or 90 (default); its code is that for the highest up to it |
+// | UFP4_PTX_ORDER   | of warps and blocks: 0 forwards, 1 backwards, others a random seed                       |
+// | UFP4_PTX_THREADS | threads of the machine; default all                                                      |
+// | UFP4_PTX_COUNTS  | a file: for each launch a line is appended: kernel, blocks, threads, instructions of all |
+// |                  | warps                                                                                    |
+// | UFP4_PTX_WRITE   | a file: receives the program's PTX for the device                                        |
+// | UFP4_PTX_REPLACE | a file with PTX that replaces it                                                         |
 #include "gpu/ptx/bulk.hpp"
 #include "gpu/ptx/counts.hpp"
 #include "gpu/ptx/memory.hpp"
@@ -75,6 +77,7 @@ struct program_part {
       if (target_of(t) <= architecture() && (best == nullptr || target_of(t) > target_of(*best))) best = &t;
     if (best == nullptr) ptx::reject("the program has no PTX, not compressed, for this device");
     target = target_of(*best);
+    if (const char* file = std::getenv("UFP4_PTX_WRITE"); file != nullptr) std::ofstream(file) << *best;
     const char* other = std::getenv("UFP4_PTX_REPLACE");
     if (other == nullptr) {
       code.emplace(*best);
@@ -136,11 +139,13 @@ void add_counts(const ptx::launch& call, const ptx::result& r) {
   const char* file = std::getenv("UFP4_PTX_COUNTS");
   if (file == nullptr) return;
   std::ofstream out(file, std::ios::app);
-  out << k.name << ' ' << call.grid.count() << ' ' << call.block.count() << ' ' << r.warps << ' ' << instructions << '\n';
+  out << k.name << ' ' << call.grid.count() << ' ' << call.block.count() << ' ' << r.warps << ' ' << instructions
+      << '\n';
 }
 
 std::string located(program_part& part, const std::string& why) {
-  const unsigned line = why.rfind("line ", 0) == 0 ? static_cast<unsigned>(std::strtoul(why.c_str() + 5, nullptr, 10)) : 0;
+  const unsigned line =
+      why.rfind("line ", 0) == 0 ? static_cast<unsigned>(std::strtoul(why.c_str() + 5, nullptr, 10)) : 0;
   return line == 0 ? why : why + "\n  " + part.code->line(line).substr(0, 160);
 }
 
@@ -197,10 +202,10 @@ bool is_valid(const ptx::tensor_map& m) {
   return true;
 }
 
-CUresult encode_tiled(CUtensorMap* out, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* sizes,
-                      const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* steps,
-                      CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
-                      CUtensorMapFloatOOBfill fill) {
+CUresult encode_tiled(CUtensorMap* out, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                      const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
+                      const cuuint32_t* steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                      CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
   ptx::tensor_map m{};
   if (reinterpret_cast<std::uintptr_t>(out) % 64 != 0 || rank > 5 || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
     return CUDA_ERROR_INVALID_VALUE;
@@ -212,7 +217,8 @@ CUresult encode_tiled(CUtensorMap* out, CUtensorMapDataType type, cuuint32_t ran
   m.address = reinterpret_cast<std::uintptr_t>(address);
   m.strides[0] = m.element_bytes;
   for (unsigned d = 0; d < rank; ++d) {
-    if (sizes[d] == 0 || sizes[d] > std::uint64_t{1} << 32 || box[d] > 256 || steps[d] > 8) return CUDA_ERROR_INVALID_VALUE;
+    if (sizes[d] == 0 || sizes[d] > std::uint64_t{1} << 32 || box[d] > 256 || steps[d] > 8)
+      return CUDA_ERROR_INVALID_VALUE;
     m.sizes[d] = static_cast<std::uint32_t>(sizes[d]);
     m.box[d] = static_cast<std::uint16_t>(box[d]);
     m.steps[d] = static_cast<std::uint8_t>(steps[d]);
@@ -342,7 +348,9 @@ cudaError_t CUDARTAPI cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t CUDARTAPI cudaGetLastError() { return std::exchange(last, cudaSuccess); }
 cudaError_t CUDARTAPI cudaPeekAtLastError() { return last; }
 const char* CUDARTAPI cudaGetErrorString(cudaError_t e) {
-  return e == cudaSuccess ? "no error" : e == cudaErrorLaunchFailure ? "the interpreter stopped" : "an error of the interpreter";
+  return e == cudaSuccess              ? "no error"
+         : e == cudaErrorLaunchFailure ? "the interpreter stopped"
+                                       : "an error of the interpreter";
 }
 cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* v, cudaDeviceAttr what, int) {
   const auto a = static_cast<int>(architecture());

@@ -74,8 +74,9 @@ void shared_memory::load_async(std::uint32_t at, void* to, unsigned bytes, const
   }
   for (std::size_t b = i; b < i + bytes; ++b)
     if (state_[b] != byte_state::valid)
-      reject(std::string(reader) + (state_[b] == byte_state::in_flight ? " reads bytes of a copy that has not arrived: "
-                                                                       : " reads uninitialized shared memory: ") +
+      reject(std::string(reader) +
+             (state_[b] == byte_state::in_flight ? " reads bytes of a copy that has not arrived: "
+                                                 : " reads uninitialized shared memory: ") +
              hex(at));
   std::memcpy(to, data_.data() + i, bytes);
 }

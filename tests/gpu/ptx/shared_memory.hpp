@@ -1,10 +1,10 @@
-// ufp4 - the PTX interpreter: the shared memory of a thread block, and what has to happen before it may be read or written.
+// ufp4 - the PTX interpreter: the shared memory of a block, and what has to happen before it may be read or written.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | state of a byte  | uninitialized, valid, or the target of an asynchronous copy that has not arrived                     |
-// | writer of a word | the thread that stored it, and how many fences for the async proxy that thread had executed: wgmma   |
-// |                  | and the copy engine may read the word when the thread has executed another one                       |
-// | readers          | of 16 bytes: products of wgmma that have not been waited for; nothing may write them                 |
+// | state of a byte  | uninitialized, valid, or the target of an asynchronous copy that has not arrived             |
+// | writer of a word | the thread that stored it, and how many fences for the async proxy that thread had executed: |
+// |                  | wgmma and the copy engine may read the word when the thread has executed another one         |
+// | readers          | of 16 bytes: products of wgmma that have not been waited for; nothing may write them         |
 #pragma once
 
 #include <cstddef>
@@ -58,8 +58,8 @@ class shared_memory {
 
   std::vector<unsigned char> data_;
   std::vector<byte_state> state_;
-  std::vector<std::uint32_t> writer_;    ///< 0, or 1 + thread, and fences above bit 11
-  std::vector<std::uint32_t> fences_;    ///< of each thread
+  std::vector<std::uint32_t> writer_;  ///< 0, or 1 + thread, and fences above bit 11
+  std::vector<std::uint32_t> fences_;  ///< of each thread
   std::vector<std::uint16_t> readers_;
   std::map<std::uint32_t, memory_barrier> barriers_;
 };

@@ -3,12 +3,14 @@
 //
 // A register is 32 words, one for each lane; a predicate is the bits of one word. Beside its words a register has:
 //
-// | valid   | the lanes whose value was computed from values that exist. Uninitialized registers and shared memory are not   |
-// |         | valid; a copy or an arithmetic result of them is not either, and a branch, an address, a store or a matrix     |
-// |         | product that uses one is an error                                                                              |
-// | pending | the group of wgmma that writes the register. Until the warp has waited for the group, only mov may use it      |
-// | locked  | the group of wgmma that reads the register. Until the warp has waited for the group, nothing may write it      |
-// | written | when the register was written last, in instructions of the warp: wgmma.fence has to come later                 |
+// | valid   | the lanes whose value was computed from values that exist. Uninitialized registers and shared memory |
+// |         | are not valid; a copy or an arithmetic result of them is not either, and a branch, an address, a     |
+// |         | store or a matrix product that uses one is an error                                                  |
+// | pending | the group of wgmma that writes the register. Until the warp has waited for the group, only mov may   |
+// |         | use it                                                                                               |
+// | locked  | the group of wgmma that reads the register. Until the warp has waited for the group, nothing may     |
+// |         | write it                                                                                             |
+// | written | when the register was written last, in instructions of the warp: wgmma.fence has to come later       |
 //
 // A warp is a set of paths: lanes at the same instruction. They split at branches, and join where they meet again; the
 // path that is furthest behind runs first. Instructions for a whole warp wait until all lanes that take part have met.
@@ -43,9 +45,9 @@ using handler = void (*)(warp&, const instruction&, mask);
 
 /// How the interpreter's loop treats registers before and after a handler.
 enum class kind : std::uint8_t {
-  pure,  ///< outputs are valid where all inputs are
-  copy,  ///< the same; and what is pending for the input is for the output
-  own,    ///< the handler itself decides what is valid
+  pure,    ///< outputs are valid where all inputs are
+  copy,    ///< the same; and what is pending for the input is for the output
+  own,     ///< the handler itself decides what is valid
   product  ///< wgmma: the handler also checks what is pending
 };
 
@@ -55,7 +57,7 @@ struct instruction {
   int guard = -1;                 ///< a predicate
   bool unless = false;            ///< the guard is negated
   kind effect = kind::pure;
-  bool aligned = false;  ///< every lane of the warp that has not exited takes part
+  bool aligned = false;                 ///< every lane of the warp that has not exited takes part
   unsigned a = 0, b = 0, c = 0, d = 0;  ///< for the handler
   std::int64_t offset = 0;              ///< of an address
   unsigned target = 0;                  ///< of a branch or call
@@ -82,9 +84,9 @@ struct kernel {
   std::vector<constant> constants;
   std::vector<special> specials;
   std::vector<std::size_t> parameter_at, parameter_bytes;
-  std::size_t parameters = 0;    ///< bytes of all
-  std::size_t static_shared = 0; ///< bytes
-  std::size_t local_bytes = 0;   ///< of a thread
+  std::size_t parameters = 0;     ///< bytes of all
+  std::size_t static_shared = 0;  ///< bytes
+  std::size_t local_bytes = 0;    ///< of a thread
   unsigned max_threads = 1024;
   unsigned cluster[3] = {1, 1, 1};
 };
@@ -204,15 +206,21 @@ inline void each_lane(mask m, F f) {
 /// A value of type T in a register's word: floats are their bits, and integers are extended with zeros.
 template <class T>
 T get(word w) {
-  if constexpr (std::is_same_v<T, float>) return std::bit_cast<float>(static_cast<std::uint32_t>(w));
-  else if constexpr (std::is_same_v<T, double>) return std::bit_cast<double>(w);
-  else return static_cast<T>(w);
+  if constexpr (std::is_same_v<T, float>)
+    return std::bit_cast<float>(static_cast<std::uint32_t>(w));
+  else if constexpr (std::is_same_v<T, double>)
+    return std::bit_cast<double>(w);
+  else
+    return static_cast<T>(w);
 }
 template <class T>
 word put(T v) {
-  if constexpr (std::is_same_v<T, float>) return std::bit_cast<std::uint32_t>(v);
-  else if constexpr (std::is_same_v<T, double>) return std::bit_cast<word>(v);
-  else return static_cast<std::make_unsigned_t<T>>(v);
+  if constexpr (std::is_same_v<T, float>)
+    return std::bit_cast<std::uint32_t>(v);
+  else if constexpr (std::is_same_v<T, double>)
+    return std::bit_cast<word>(v);
+  else
+    return static_cast<std::make_unsigned_t<T>>(v);
 }
 
 /// The lanes whose inputs are all valid.
@@ -224,9 +232,7 @@ inline mask valid_inputs(const warp& w, const instruction& i) {
 inline void require_valid(const warp& w, unsigned reg, mask m, const char* use) {
   if ((m & ~w.valid[reg]) != 0) reject(std::string("uses an uninitialized value as ") + use);
 }
-inline void set_valid(warp& w, unsigned reg, mask m, mask v) {
-  w.valid[reg] = (w.valid[reg] & ~m) | (v & m);
-}
+inline void set_valid(warp& w, unsigned reg, mask m, mask v) { w.valid[reg] = (w.valid[reg] & ~m) | (v & m); }
 
 /// Runs a grid; an error is a std::runtime_error that names the instruction, the thread block and the warp.
 struct result {

@@ -29,8 +29,10 @@ unsigned span_of(const tensor_map& m) { return m.swizzle == 0 ? 0 : 16u << m.swi
 tensor_map read_map(warp& w, word address) {
   tensor_map m;
   if ((address & 63) != 0) reject("uses a tensor map that is not aligned to 64 bytes");
-  if ((address & window_bits) == param_window) load(w, space::param, 0, address, &m, sizeof m);
-  else std::memcpy(&m, device_memory::here().find(address, sizeof m), sizeof m);
+  if ((address & window_bits) == param_window)
+    load(w, space::param, 0, address, &m, sizeof m);
+  else
+    std::memcpy(&m, device_memory::here().find(address, sizeof m), sizeof m);
   if (m.is_map != tensor_map::signature) reject("uses a tensor map that cuTensorMapEncodeTiled did not make");
   return m;
 }
@@ -73,7 +75,8 @@ void arrive_box(thread_block& b, const box_copy& c, std::uint32_t to, std::uint3
 box_copy box_of(warp& w, const instruction& i, unsigned lane) {
   box_copy c;
   c.map = read_map(w, w.reg(i.in[0])[lane]);
-  if (c.map.rank != i.a) reject("has " + std::to_string(i.a) + " dimensions, and the tensor map " + std::to_string(c.map.rank));
+  if (c.map.rank != i.a)
+    reject("has " + std::to_string(i.a) + " dimensions, and the tensor map " + std::to_string(c.map.rank));
   for (unsigned d = 0; d < i.a; ++d) c.at[d] = static_cast<std::int32_t>(w.reg(i.in[1 + d])[lane]);
   return c;
 }
@@ -88,7 +91,8 @@ void load_box(warp& w, const instruction& i, mask m) {
   for (const unsigned r : i.in) require_valid(w, r, m, "an operand of a copy");
   each_lane(m, [&](unsigned l) {
     const box_copy c = box_of(w, i, l);
-    auto to = static_cast<std::uint32_t>(w.reg(i.in[1 + i.a])[l]), bar = static_cast<std::uint32_t>(w.reg(i.in[2 + i.a])[l]);
+    auto to = static_cast<std::uint32_t>(w.reg(i.in[1 + i.a])[l]),
+         bar = static_cast<std::uint32_t>(w.reg(i.in[2 + i.a])[l]);
     thread_block& mine = block_of(w, to);
     thread_block& barrier_block = block_of(w, bar);
     require_place(to, c.map);

@@ -30,17 +30,30 @@ void shuffle(warp& w, const instruction& i, mask m) {
   word result[lanes];
   mask found = 0, valid = 0;
   each_lane(m, [&](unsigned l) {
-    const auto by = static_cast<std::uint32_t>(w.reg(i.in[1])[l]) & 31, c = static_cast<std::uint32_t>(w.reg(i.in[2])[l]);
+    const auto by = static_cast<std::uint32_t>(w.reg(i.in[1])[l]) & 31,
+               c = static_cast<std::uint32_t>(w.reg(i.in[2])[l]);
     const unsigned segment = c >> 8 & 31, bound = c & 31;
     const unsigned most = (l & segment) | (bound & ~segment), least = l & segment;
     const int lane = static_cast<int>(l), most_lane = static_cast<int>(most);
     int from = 0;
     bool in = false;
     switch (i.a) {
-      case up: from = lane - static_cast<int>(by); in = from >= most_lane; break;
-      case down: from = lane + static_cast<int>(by); in = from <= most_lane; break;
-      case bfly: from = lane ^ static_cast<int>(by); in = from <= most_lane; break;
-      default: from = static_cast<int>(least | (by & ~segment)); in = from <= most_lane; break;
+      case up:
+        from = lane - static_cast<int>(by);
+        in = from >= most_lane;
+        break;
+      case down:
+        from = lane + static_cast<int>(by);
+        in = from <= most_lane;
+        break;
+      case bfly:
+        from = lane ^ static_cast<int>(by);
+        in = from <= most_lane;
+        break;
+      default:
+        from = static_cast<int>(least | (by & ~segment));
+        in = from <= most_lane;
+        break;
     }
     if (!in) from = lane;
     if ((m >> from & 1) == 0) reject("shuffles the value of a lane that does not take part");
@@ -79,11 +92,16 @@ void reduce(warp& w, const instruction& i, mask m) {
   each_lane(m, [&](unsigned l) {
     const auto v = static_cast<std::uint32_t>(w.reg(i.in[0])[l]);
     const bool less = i.b != 0 ? static_cast<std::int32_t>(v) < static_cast<std::int32_t>(r) : v < r;
-    if (first) r = v;
-    else if (i.a == 0) r += v;
-    else if (i.a == 1) r = less ? v : r;
-    else if (i.a == 2) r = less ? r : v;
-    else r = i.a == 3 ? r & v : i.a == 4 ? r | v : r ^ v;
+    if (first)
+      r = v;
+    else if (i.a == 0)
+      r += v;
+    else if (i.a == 1)
+      r = less ? v : r;
+    else if (i.a == 2)
+      r = less ? r : v;
+    else
+      r = i.a == 3 ? r & v : i.a == 4 ? r | v : r ^ v;
     first = false;
   });
   each_lane(m, [&](unsigned l) { w.reg(i.out[0])[l] = r; });

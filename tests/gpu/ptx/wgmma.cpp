@@ -139,9 +139,11 @@ void multiply(warp& w, const instruction& i, mask) {
   std::vector<T> d(std::size_t{16} * s.n);
   reader.read(descriptor(uniform(w, i.in[1])), s.transposed_b, s.b, 0, s.n, s.k, b.data(), 1, s.n,
               s.negative_b ? -1.0f : 1.0f);
-  if (s.a_registers != 0) read_a_registers(w, i, s, a.data());
-  else reader.read(descriptor(uniform(w, i.in[2])), s.transposed_a, s.a, w.index % 4 * 16, 16, s.k, a.data(), s.k, 1,
-                   s.negative_a ? -1.0f : 1.0f);
+  if (s.a_registers != 0)
+    read_a_registers(w, i, s, a.data());
+  else
+    reader.read(descriptor(uniform(w, i.in[2])), s.transposed_a, s.a, w.index % 4 * 16, 16, s.k, a.data(), s.k, 1,
+                s.negative_a ? -1.0f : 1.0f);
   require_valid(w, i.in[0], all_lanes, "a condition");
   const bool adds = w.bits(i.in[0]) == all_lanes;
   for (const unsigned r : i.out) check_register(w, r, true);
@@ -166,7 +168,8 @@ bool decode_multiply(scope& s, const statement& t, instruction& i) {
   const std::string& name = t.parts.at(4);
   const std::size_t n = name.find('n'), k = name.find('k');
   if (name.substr(0, 3) != "m64" || t.parts.size() != 8) return false;
-  i.a = static_cast<unsigned>(std::stoul(name.substr(n + 1))) | static_cast<unsigned>(std::stoul(name.substr(k + 1))) << 16;
+  i.a = static_cast<unsigned>(std::stoul(name.substr(n + 1))) | static_cast<unsigned>(std::stoul(name.substr(k + 1)))
+                                                                    << 16;
   const element a = element_of(t.parts[6]), b = element_of(t.parts[7]);
   if (a == element::none || b == element::none || t.parts[5] != (is_integer(a) ? "s32" : "f32")) return false;
   i.out = registers_of(s, t.operands.at(0));
