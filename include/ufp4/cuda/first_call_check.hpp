@@ -27,7 +27,8 @@ class first_call_check {
   using sizer = std::size_t (*)(const gemm_job&, const device_facts&);
 
   /// success, or why `kernel` must not run `job`, which is kept for the status of the operation. `depth`: K of the
-  /// tile, a multiple of 32, longer than the kernel's pipeline, and not a multiple of a stage. `workspace`: of the kernel; null: none.
+  /// tile, a multiple of 32, longer than the kernel's pipeline, and not a multiple of a stage. `workspace`: the bytes
+  /// that the kernel needs; null: none.
   error check(runner kernel, const char* name, const gemm_job& job, const device_facts& device, unsigned rows,
               unsigned cols, stream where, unsigned depth = 288, sizer workspace = nullptr) {
     const int here = device_number();
