@@ -117,8 +117,8 @@ gpu::error multiply(const gpu::library_product& p, std::span<std::byte>, gpu::st
   return gpu::success;
 }
 struct library_on_the_host {
-  static constexpr gpu::gemm_library library{&is_there, 16, &multiply};
   static bool is_there() { return true; }
+  static constexpr gpu::gemm_library library{&is_there, 16, &multiply};
   library_on_the_host() { gpu::installed_library = &library; }
   ~library_on_the_host() { gpu::installed_library = nullptr; }
 };
