@@ -9,6 +9,7 @@
 #include <ufp4/ufp4.hpp>
 
 #include "support/catch.hpp"
+#include "support/format_pairs.hpp"
 #include "support/gemm_model.hpp"
 #include "support/seed.hpp"
 #include "support/skip.hpp"
@@ -45,10 +46,11 @@ constexpr model::wide folding_of() {
 }
 
 /// C by the operation, which has to take `kernel` for it; between guards.
-template <class F>
-std::vector<float> product(const char* kernel, const quantized_matrix<F>& a, const quantized_matrix<F>& b,
+template <class A, class B>
+std::vector<float> product(const char* kernel, const quantized_matrix<A>& a, const quantized_matrix<B>& b,
                            const gemm_options& options) {
-  const gpu::quantized_matrix<F> left(a.view()), right(b.view());
+  const gpu::quantized_matrix<A> left(a.view());
+  const gpu::quantized_matrix<B> right(b.view());
   const std::size_t m = a.rows(), n = b.rows(), guard = 16;
   std::vector<float> all(m * n + 2 * guard, -77.0f);
   const gpu::buffer<float> out{std::span<const float>(all)};
@@ -129,6 +131,27 @@ TEST_CASE("products by wgmma of operands that are not normal bf16 numbers are co
   const auto b = model::random_quantized<mxfp4>(gen, 130, 96);
   a.scales()[3 * 129] = e8m0::from_bits(0);  // 2^-128 is subnormal
   REQUIRE(check("gemm_wgmma_sm90", a, b, accumulate::fast, 1) == 0);
+}
+
+TEST_CASE("wgmma has the host's bits of exact_blocks on compute capability 9", "[gpu]") {
+  if (!is_here(9)) return support::skip(no_wgmma);
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(19)};
+  const auto check_bits = [&]<class A, class B>(support::format_pair<A, B>) {
+    const auto a = model::random_quantized<A>(gen, 300, 1045, model::scales::ordinary, 0x1.8p-7f);
+    const auto b = model::random_quantized<B>(gen, 530, 1045, model::scales::ordinary, 0x1.333334p+3f);
+    std::vector<float> want(a.rows() * b.rows());
+    const gemm_options options{.alpha = -2.7f, .accumulate = accumulate::exact_blocks};
+    quantized_gemm(a, b, matrix_view<float>{want.data(), a.rows(), b.rows()}, options);
+    REQUIRE(product("gemm_blocks_sm90", a, b, options) == want);
+  };
+  check_bits(support::format_pair<nvfp4, nvint4>{});
+  check_bits(support::format_pair<mxfp4, mx_e1m2>{});
+  check_bits(support::format_pair<e1m2_f32, e2m1_f32>{});
+  check_bits(
+      support::format_pair<support::blocks_of<fp4<E2M1>, float, 64>, support::blocks_of<ufp4::int4, e4m3, 64>>{});
+  check_bits(
+      support::format_pair<support::blocks_of<ufp4::int4, e8m0, 128>, support::blocks_of<fp4<E1M2>, e8m0, 128>>{});
 }
 
 TEST_CASE("tcgen05 keeps the bound of fast on compute capability 10", "[gpu]") {

@@ -48,9 +48,9 @@ names other_kernels(int architecture) {
           chosen<e1m2_f32, e1m2_f32>(architecture, 256, folded), chosen<nvfp4, nvfp4>(architecture, 8, fast),
           chosen<nf4_f32, nf4_f32>(architecture, 256, exact)};
 }
-names others_with(const char* folded_kernel) {
-  return {"gemm_blocks_sm80", "gemm_blocks_small_sm80", "gemv_blocks_sm80", "gemm_blocks_sm80",
-          folded_kernel,      "gemv_f16_sm80",          "gemm_simt"};
+names others_with(const char* folded_kernel, const char* blocks_kernel = "gemm_blocks_sm80") {
+  return {blocks_kernel, "gemm_blocks_small_sm80", "gemv_blocks_sm80", blocks_kernel,
+          folded_kernel, "gemv_f16_sm80",          "gemm_simt"};
 }
 
 void check_names(const names& got, const names& want) {
@@ -78,7 +78,7 @@ TEST_CASE("compute capability 8 uses bf16 or s8 tensor cores, and a kernel of it
 
 TEST_CASE("compute capability 9 uses wgmma in programs that allow experimental kernels", "[gpu]") {
   check_names(fast_kernels(90), names(5, "gemm_wgmma_sm90"));
-  check_names(other_kernels(90), others_with("gemm_wgmma_rounded_sm90"));
+  check_names(other_kernels(90), others_with("gemm_wgmma_rounded_sm90", "gemm_blocks_sm90"));
 }
 
 TEST_CASE("tiles of wgmma have as many rows as C needs, up to 128, and explain reports them", "[gpu]") {

@@ -24,11 +24,13 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 class first_call_check {
  public:
   using runner = error (*)(const gemm_job&, const device_facts&, std::span<std::byte>, stream);
+  using sizer = std::size_t (*)(const gemm_job&, const device_facts&);
 
   /// success, or why `kernel` must not run `job`, which is kept for the status of the operation. `depth`: K of the
-  /// tile, a multiple of 32, longer than the kernel's pipeline, and not a multiple of a stage.
+  /// tile, a multiple of 32, longer than the kernel's pipeline, and not a multiple of a stage. `workspace`: the bytes
+  /// that the kernel needs; null: none.
   error check(runner kernel, const char* name, const gemm_job& job, const device_facts& device, unsigned rows,
-              unsigned cols, stream where, unsigned depth = 288) {
+              unsigned cols, stream where, unsigned depth = 288, sizer workspace = nullptr) {
     const int here = device_number();
     if (here < 0) return failed(not_supported, name, "device numbers above 63 are not supported");
     if (seen_[here] == verdict::unknown) {
@@ -36,7 +38,8 @@ class first_call_check {
         return failed(not_supported, name,
                       "the first call on a device copies a tile to the host; multiply once before a graph is captured");
       verdict made = verdict::unknown;
-      if (const error e = try_tile(kernel, job, device, rows, cols, depth, where, made); e != success) return e;
+      if (const error e = try_tile(kernel, job, device, rows, cols, depth, workspace, where, made); e != success)
+        return e;
       seen_[here] = made;
     }
     if (seen_[here] == verdict::right) return success;
@@ -93,14 +96,15 @@ class first_call_check {
   };
 
   static error try_tile(runner kernel, const gemm_job& job, const device_facts& device, unsigned rows, unsigned cols,
-                        unsigned depth, stream where, verdict& made) {
+                        unsigned depth, sizer workspace, stream where, verdict& made) {
     if (job.block > 32) depth = job.block * 2;
     const random_side left(job.left, job.block, rows, depth, 1), right(job.right, job.block, cols, depth, 2);
     const buffer<float> got(std::size_t{rows} * cols), want(got.size());
     gemm_job tile{.left = left.side, .right = right.side, .block = job.block, .mode = job.mode};
+    const buffer<std::byte> memory(workspace == nullptr ? 0 : workspace(tile, device));
     const auto make = [&](const buffer<float>& c, runner by) {
       tile.out = {c.data(), dtype::f32, rows, cols, static_cast<std::ptrdiff_t>(cols), 1};
-      return by(tile, device, {}, where);
+      return by(tile, device, {memory.data(), memory.size()}, where);
     };
     if (error e = set_zero(got.data(), got.size() * sizeof(float), where); e != success) return e;
     if (error e = make(got, kernel); e != success) return e;
@@ -128,9 +132,10 @@ class first_call_check {
 /// `run` of the experimental kernel that `queue` queues.
 template <auto queue>
 error run_checked(const char* name, const gemm_job& job, const device_facts& device, std::span<std::byte> memory,
-                  stream where, unsigned rows, unsigned cols, unsigned depth = 288) {
+                  stream where, unsigned rows, unsigned cols, unsigned depth = 288,
+                  first_call_check::sizer workspace = nullptr) {
   static first_call_check first_call;
-  const error e = first_call.check(queue, name, job, device, rows, cols, where, depth);
+  const error e = first_call.check(queue, name, job, device, rows, cols, where, depth, workspace);
   return e == success ? queue(job, device, memory, where) : e;
 }
 /// `run` where the kernel is not compiled.

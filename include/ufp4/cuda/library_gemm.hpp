@@ -126,7 +126,7 @@ inline error queue_operand(const gemm_job& job, const gemm_side& side, library_o
                            std::byte* scales, std::uint32_t* unfit, stream where) {
   if (kind == library_operands::bf16)
     return kernels::queue_decode_bf16(side, job.block, reinterpret_cast<std::uint16_t*>(elements), unfit, where,
-                                      operand_limit(job));
+                                      {.limit = operand_limit(job)});
   const error e = kernels::queue_swizzle_scales(side, job.block, reinterpret_cast<std::uint8_t*>(scales), unfit, where,
                                                 operand_limit(job));
   if (e != success) return e;

@@ -19,7 +19,9 @@
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
-inline constexpr unsigned barrier_bytes = 8;  ///< in shared memory
+/// The bytes of a barrier. Below, barriers and shared memory are addresses in the shared state space: an address that
+/// is computed as an integer and becomes a pointer again loses the state space, and its loads and stores are slower.
+inline constexpr unsigned barrier_bytes = 8;
 
 }  // namespace ufp4::gpu::mma::inline UFP4_GPU
 
@@ -47,24 +49,36 @@ inline auto tensor_map_encoder() {
   return found;
 }
 
-/// A packed matrix of rows x row_bytes, aligned to 16 bytes, row_bytes a multiple of 16; boxes of box_rows x 128 bytes.
-/// The 16-byte pieces of a row are stored as swizzled_offset() places them, in memory aligned to 1024 bytes.
-inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t rows, std::size_t row_bytes,
-                             unsigned box_rows) {
+/// The elements of a matrix, and how the 16-byte pieces of a box's row of 128 bytes are stored: in order, or as
+/// swizzled_offset() places them, in memory aligned to 1024 bytes.
+struct tensor_kind {
+  CUtensorMapDataType type;
+  unsigned element_bytes;
+  CUtensorMapSwizzle swizzle;
+};
+inline constexpr tensor_kind swizzled_bytes_tensor{CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, CU_TENSOR_MAP_SWIZZLE_128B};
+inline constexpr tensor_kind float_tensor{CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, CU_TENSOR_MAP_SWIZZLE_NONE};
+
+/// A packed matrix of rows x cols, aligned to 16 bytes, with rows of a multiple of 16 bytes; boxes of box_rows x
+/// box_cols, both at most 256. Columns are counted in elements.
+inline error make_tensor_map(CUtensorMap& map, tensor_kind kind, const void* data, std::size_t rows, std::size_t cols,
+                             unsigned box_rows, unsigned box_cols) {
   const auto encode = tensor_map_encoder();
   if (encode == nullptr) return detail::failed(not_supported, "cuTensorMapEncodeTiled", "the driver does not have it");
-  const cuuint64_t extent[2] = {row_bytes, rows}, stride[1] = {row_bytes};
-  const cuuint32_t box[2] = {128, box_rows}, step[2] = {1, 1};
-  const CUresult r = encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(data), extent, stride, box, step,
-                            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const cuuint64_t extent[2] = {cols, rows}, stride[1] = {cols * kind.element_bytes};
+  const cuuint32_t box[2] = {box_cols, box_rows}, step[2] = {1, 1};
+  const CUresult r =
+      encode(&map, kind.type, 2, const_cast<void*>(data), extent, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             kind.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return r == CUDA_SUCCESS
              ? success
              : detail::failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejects the operand's shape");
 }
-
-// Barriers and shared memory are addresses in the shared state space below: an address that is computed as an integer
-// and becomes a pointer again loses the state space, and its loads and stores are slower.
+/// The same of swizzled bytes, in boxes of box_rows x 128.
+inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t rows, std::size_t row_bytes,
+                             unsigned box_rows) {
+  return make_tensor_map(map, swizzled_bytes_tensor, data, rows, row_bytes, box_rows, 128);
+}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 

@@ -203,6 +203,24 @@ TEST_CASE("products with exact_blocks have the host's bits in every kernel of th
   }
 }
 
+TEST_CASE("exact_blocks has the host's bits in wgmma's tiles of both widths, with blocks of each length") {
+  if (!device().has_specific(9)) return;
+  const auto check = []<class A, class B>(support::format_pair<A, B>) {
+    for (const int processors : {1, 1000}) {  // tiles of 128 x 256, of 128 x 128
+      const auto names = check_products<A, B>(150, 270, 400, accumulate::exact_blocks, processors);
+      REQUIRE(names.count("gemm_blocks_sm90") == 1);
+    }
+  };
+  check(support::format_pair<nvfp4, nvint4>{});
+  check(support::format_pair<mxfp4, mxint4>{});
+  check(support::format_pair<e1m2_f32, nvfp4>{});
+  check(support::format_pair<support::blocks_of<fp4<E2M1>, bf16, 32>, support::blocks_of<ufp4::int4, float, 32>>{});
+  check(support::format_pair<support::blocks_of<fp4<E2M1>, e4m3, 64>, support::blocks_of<ufp4::int4, ue5m3, 64>>{});
+  check(support::format_pair<support::blocks_of<fp4<E2M1>, float, 64>, support::blocks_of<ufp4::int4, e4m3, 64>>{});
+  check(support::format_pair<support::blocks_of<fp4<E2M1>, e8m0, 128>, support::blocks_of<fp4<E1M2>, e8m0, 128>>{});
+  check(support::format_pair<support::blocks_of<fp4<E2M1>, float, 256>, support::blocks_of<fp4<E2M1>, bf16, 256>>{});
+}
+
 TEST_CASE("products with fast and folded_bf16 keep their bounds in every kernel of the table") {
   auto names = check_shapes<nvfp4>(accumulate::fast);
   names.merge(check_shapes<mxfp4>(accumulate::fast));

@@ -205,6 +205,7 @@ bool run_warp(warp& w) {
 void run_pending(cluster& c) {
   const auto work = std::move(c.pending.front());
   c.pending.pop_front();
+  c.progress = true;  // a warp that waited before may go on
   work.run();
 }
 

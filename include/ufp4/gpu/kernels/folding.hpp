@@ -33,11 +33,12 @@ inline bool products_fit(const gemm_side& side) {
   return (value == 1 ? scale : scale == 1 ? value : value + scale) <= 8;
 }
 
-/// The magnitudes of scales whose product with every value except 0 is a normal bf16 number, at most 2^limit.
+/// The magnitudes of scales whose product with every value except 0 is from 2^least to below 2^limit: with the default
+/// values a normal bf16 number.
 struct scale_range {
   float low = 0, high = 0;
 };
-inline scale_range safe_scales(const grid4& grid, int limit = 127) {
+inline scale_range safe_scales(const grid4& grid, int limit = 127, int least = -126) {
   int low = 127, high = -127;
   for (const float v : grid.value) {
     if (v == 0.0f || !is_finite(v)) continue;
@@ -47,7 +48,7 @@ inline scale_range safe_scales(const grid4& grid, int limit = 127) {
   }
   // value < 2^(high + 1) and scale < 2^(s + 1), so the product is below 2^limit if high + s <= limit - 2
   const auto power = [](int e) { return exp2i(e < -126 ? -126 : e > 127 ? 127 : e); };
-  return {power(-126 - (low < 0 ? low : 0)), power(limit - 2 - (high > 0 ? high : 0))};
+  return {power(least - (low < 0 ? low : 0)), power(limit - 2 - (high > 0 ? high : 0))};
 }
 
 struct folding {

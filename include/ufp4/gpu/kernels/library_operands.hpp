@@ -27,8 +27,10 @@ struct decode_bf16_job {
   gemm_side side{};
   unsigned block_shift = 4;        ///< log2 of the block length along K, at least 3
   bool rounds = false;             ///< some product may have more than 8 significant bits; always if not quantized
-  std::uint32_t limit = 0x7F80u;   ///< bf16 bits: products must be smaller in magnitude
-  scale_range safe{};              ///< scales whose products are normal and below the limit
+  bool folds = true;               ///< multiplies by the scales; else the values of the codes alone
+  std::uint32_t least = 0x0080u;   ///< bf16 bits: products other than 0 must not be smaller in magnitude,
+  std::uint32_t limit = 0x7F80u;   ///< and must be smaller than this
+  scale_range safe{};              ///< scales whose products are in that range
   std::uint16_t* out = nullptr;    ///< rows x padded_cols bf16, packed, aligned to 16 bytes
   std::uint32_t* unfit = nullptr;  ///< set to 1
 
@@ -48,6 +50,7 @@ UFP4_DEVICE std::uint32_t load_word(const std::uint8_t* p) {
 
 /// The scale of the group of eight elements with index `at`, counted row by row.
 UFP4_DEVICE float scale_of_eight(const decode_bf16_job& job, std::size_t at) {
+  if (!job.folds) return 1.0f;
   const std::size_t block = at >> (job.block_shift - 3);  // rows hold whole blocks
   if (job.side.block_rows == 1) return thread::scale_at(job.side.scale, job.side.scales, block);
   const std::size_t across = job.side.padded_cols >> job.block_shift;
@@ -55,10 +58,10 @@ UFP4_DEVICE float scale_of_eight(const decode_bf16_job& job, std::size_t at) {
   return thread::scale_at(job.side.scale, job.side.scales, place.row / job.side.block_rows * across + place.sixteen);
 }
 
-/// Is a bf16 product of finite factors neither a normal number below the limit nor an exact zero?
-UFP4_DEVICE bool is_unfit(std::uint32_t limit, std::uint32_t product, float value, float scale) {
+/// Is a bf16 product of finite factors neither in the job's range nor an exact zero?
+UFP4_DEVICE bool is_unfit(const decode_bf16_job& job, std::uint32_t product, float value, float scale) {
   const std::uint32_t m = product & 0x7FFFu;
-  return value != 0.0f && scale != 0.0f && (m < 0x0080u || m >= limit) && is_finite(value) && is_finite(scale);
+  return value != 0.0f && scale != 0.0f && (m < job.least || m >= job.limit) && is_finite(value) && is_finite(scale);
 }
 
 /// Eight products value(n) * scale as bf16.
@@ -75,7 +78,7 @@ UFP4_DEVICE thread::words4 eight_products(const decode_bf16_job& job, float scal
     for (unsigned h = 0; h < 2; ++h) {
       const float x = value(2 * j + h), product = rounded(x * scale);
       half[h] = job.rounds ? round_to<bf16>(product).bits() : to_bits(product) >> 16;
-      if (!safe) unfit = unfit || is_unfit(job.limit, half[h], x, scale);
+      if (!safe) unfit = unfit || is_unfit(job, half[h], x, scale);
     }
     out.word[j] = half[0] | half[1] << 16;
   }
@@ -128,14 +131,26 @@ inline bool decodes_to_bf16(const gemm_side& side, unsigned block, accumulate mo
   return mode == accumulate::folded_bf16 || products_fit(side);
 }
 
+/// What decode_bf16 makes of a side: whether it folds the scales, and log2 of the magnitudes that it accepts.
+struct decoding {
+  bool folds = true;
+  int least = -126, limit = 128;  ///< products other than 0 are at least 2^least and below 2^limit
+};
+
 /// Queues `out` = side as bf16, rows x padded_cols, packed, aligned to 16 bytes. Sets *unfit to 1, which the caller has
-/// cleared, if a product is not below 2^limit.
+/// cleared, if a product is outside the range.
 inline error queue_decode_bf16(const gemm_side& side, unsigned block, std::uint16_t* out, std::uint32_t* unfit,
-                               stream where, int limit = 128) {
-  decode_bf16_job job{
-      side, log2_of(block), !side.is_quantized || !products_fit(side), static_cast<std::uint32_t>(limit + 127) << 7, {},
-      out,  unfit};
-  if (side.is_quantized) job.safe = safe_scales(side.grid, limit < 127 ? limit : 127);
+                               stream where, const decoding& how = {}) {
+  const auto bits = [](int exponent) { return static_cast<std::uint32_t>(exponent + 127) << 7; };
+  decode_bf16_job job{.side = side,
+                      .block_shift = log2_of(block),
+                      .rounds = !side.is_quantized || (how.folds && !products_fit(side)),
+                      .folds = how.folds,
+                      .least = bits(how.least),
+                      .limit = bits(how.limit),
+                      .out = out,
+                      .unfit = unfit};
+  if (side.is_quantized) job.safe = safe_scales(side.grid, how.limit < 127 ? how.limit : 127, how.least);
   return launch_each(listed<&decode_bf16>, (job.eights() + decode_steps - 1) / decode_steps, decode_threads,
                      16 * sizeof(float), where, job);
 }
