@@ -45,10 +45,11 @@ def iteration(kernel, row, machine):
         if part.has and loop is None:
             raise SystemExit(f"kernels.py: {row.table_name} on sm_{machine.target}: no loop of {kernel.name} has {part.has}")
         path = paths.longest(kernel, loop, part.trips, part.cold)
-        counts.append(round(path.issue if "vector" not in paths.UNITS[machine.target] else path.unit_cycles(machine.target)["vector"] / 4))
+        units = path.unit_cycles(machine.target)
+        counts.append(round(units["vector"] / 4 if "vector" in units else path.issue))
         if not machine.target.startswith("gfx"):  # AMD's scalar, memory and vector instructions issue beside each other
             cycles["issue"] += part.warps * path.issue / 4
-        for unit, of_warp in path.unit_cycles(machine.target).items():
+        for unit, of_warp in units.items():
             cycles[UNIT_NAMES[unit]] += part.warps * of_warp / 4
         cycles["shared"] += (part.warps * path.shared + part.shared) / 128
         for kind, work in path.matrix().items():
@@ -98,7 +99,8 @@ def measured_shares(path):
 def table(by_target, release):
     bench = os.environ.get("UFP4_BENCH_JSON")
     measured = measured_shares(bench) if bench else {}
-    lines = [f"Instructions are those of nvcc {release}, of a warp in one iteration of the loop; on AMD those of clang, of the vector unit.", "",
+    lines = [f"Instructions are those of nvcc {release}, of a warp in one iteration of the loop; on AMD those of clang for the vector unit.",
+             "",
              "| call | kernel | GPU | shape | instructions | bound by | limit | predicted | wanted | measured |",
              "|---|---|---|---|---|---|---|---|---|---|"]
     for row in ROWS:
