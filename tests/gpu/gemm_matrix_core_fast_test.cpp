@@ -15,6 +15,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 using namespace ufp4;
@@ -160,6 +161,60 @@ TEST_CASE("folded_bf16 rounds value * scale to bf16 on matrix cores, once", "[gp
     const auto c = support::product_of(kernel, operands.a, operands.b, {.accumulate = accumulate::folded_bf16});
     CHECK(c[0] == operands.rounded);
   });
+}
+
+namespace {
+
+/// A word of eight codes, the products as AMD's kernels order them: codes 0 and 2, 1 and 3, 4 and 6, 5 and 7.
+template <bool mirrored>
+void check_folded_block(const grid4& grid, float scale, bool rounds) {
+  const gpu::kernels::folded_block<mirrored> fold(grid.value, scale, rounds);
+  for (const std::uint32_t codes : {0x76543210u, 0xFEDCBA98u, 0x80F7193Cu, 0xA5C3E187u}) {
+    const gpu::thread::words4 words = fold(codes);
+    for (unsigned i = 0; i < 8; ++i) {
+      const float product = grid.value[codes >> 4 * i & 15u] * scale;
+      const unsigned w = i % 2 + i / 4 * 2, half = i % 4 / 2;
+      const std::uint32_t is = words.word[w] >> 16 * half & 0xFFFFu;
+      CAPTURE(scale, codes, i);
+      if (std::isnan(product))
+        REQUIRE((is & 0x7FFFu) > 0x7F80u);
+      else
+        REQUIRE(is == bf16(product).bits());
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the products of a block's scale and every code have the bits of the host, of either sign", "[gpu]") {
+  using gpu::kernels::is_mirrored;
+  const grid4 e2m1 = grid_of<fp4<E2M1>>(), e1m2 = grid_of<fp4<E1M2>>(), integers = grid_of<int4>();
+  REQUIRE(is_mirrored(e2m1));
+  REQUIRE(is_mirrored(e1m2));
+  REQUIRE_FALSE(is_mirrored(integers));  // -8
+  for (const float scale :
+       {1.0f, -1.0f, 0.0f, -0.0f, 448.0f, -0x1p-9f, 3.5f, std::numeric_limits<float>::quiet_NaN()}) {
+    check_folded_block<true>(e2m1, scale, false);
+    check_folded_block<true>(e1m2, scale, false);
+    check_folded_block<false>(e2m1, scale, false);
+    check_folded_block<false>(integers, scale, false);
+  }
+  for (const float scale : {1.7f, -0.3f, 1.003f}) {  // more than 8 significant bits: rounded
+    check_folded_block<true>(e2m1, scale, true);
+    check_folded_block<false>(integers, scale, true);
+  }
+}
+
+TEST_CASE("every E4M3 scale that AMD's kernels decode has the value of the host", "[gpu]") {
+  for (unsigned bits = 0; bits < 256; ++bits) {
+    const float is = gpu::thread::e4m3_value(bits),
+                want = static_cast<float>(e4m3::from_bits(static_cast<std::uint8_t>(bits)));
+    CAPTURE(bits);
+    if (std::isnan(want))
+      REQUIRE(std::isnan(is));
+    else
+      REQUIRE(std::memcmp(&is, &want, sizeof is) == 0);
+  }
 }
 
 TEST_CASE("matrix cores need no alignment of codes, and store C in any layout", "[gpu]") {

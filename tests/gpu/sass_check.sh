@@ -56,8 +56,14 @@ if [ -n "$stale" ]; then
 fi
 
 release=$("$nvcc" --version | sed -n 's/^Cuda compilation tools, release [^,]*, V//p')
+tool=sass_check.py
 case $command in
-  check | write-budgets) tool=sass_check.py ;;
-  *) tool=cost.py ;;
+  *table)
+    tool=cost.py assembly=$out/hip/kernels.gfx942.s
+    if [ ! -e "$assembly" ] || [ -n "$(find "$source_dir/include" -newer "$assembly" -print -quit)" ]; then
+      bash "$source_dir/tests/gpu/compile_hip.sh" --out "$out/hip" --targets gfx942 >"$out/sass_compile.txt" 2>&1
+    fi
+    [ -e "$assembly" ] || { tail -n 5 "$out/sass_compile.txt"; skip "the kernels do not compile for gfx942 here"; }
+    inputs+=("gfx942=$assembly") ;;
 esac
 PYTHONDONTWRITEBYTECODE=1 "$python" "$source_dir/tests/gpu/cost/$tool" "$command" "$nvdisasm" "$release" "${inputs[@]}"

@@ -5,7 +5,7 @@
 // byte and not four bits: four codes are decoded at a time, three bits of each in a byte, a word's even codes and then
 // its odd ones. So the decoded words hold codes 0 and 2, 1 and 3, 4 and 6, 5 and 7. Both operands need the same order.
 //
-// Integer instructions for eight codes: 7 for selectors, 12 for bytes, 4 for words of 16-bit numbers or 8 for floats.
+// Integer instructions for eight codes: 7 for selectors, 12 for bytes, 4 for words of 16-bit numbers.
 #pragma once
 
 #include <ufp4/gpu/thread/decode.hpp>
@@ -52,13 +52,23 @@ UFP4_DEVICE split_halves split_eight(const half_table& t, std::uint32_t codes) {
 UFP4_DEVICE std::uint32_t halves_word(const split_halves& s, unsigned w) {
   return select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x05010400u : 0x07030602u);
 }
-/// bf16 entries as floats: the lower and the upper one of word w.
-UFP4_DEVICE float low_float(const split_halves& s, unsigned w) {
-  return ufp4::detail::to_float(select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x04000C0Cu : 0x06020C0Cu));
+
+/// scale_value of an E4M3 scale, in fewer instructions: a subnormal number of binary32 makes a subnormal scale. HIP
+/// code keeps those (tests/gpu/isa_check.sh).
+UFP4_DEVICE float e4m3_value(std::uint32_t bits) {
+  const float scaled = ufp4::detail::to_float((bits << 24 & 0x80000000u) | (bits & 0x7Fu) << 20);
+  return (bits & 0x7Fu) == 0x7Fu ? ufp4::detail::quiet_nan : scaled * 0x1p120f;
 }
-/// Value w as a float.
-UFP4_DEVICE float high_float(const split_halves& s, unsigned w) {
-  return ufp4::detail::to_float(select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x05010C0Cu : 0x07030C0Cu));
+
+/// Two products with the same factor, each rounded: one instruction.
+UFP4_DEVICE void multiply_pair(float first, float second, float by, float (&products)[2]) {
+#if defined(__AMDGCN__)
+  using pair = float __attribute__((ext_vector_type(2)));
+  const pair both = pair{first, second} * pair{by, by};
+  products[0] = rounded(both.x), products[1] = rounded(both.y);
+#else
+  products[0] = rounded(first * by), products[1] = rounded(second * by);
+#endif
 }
 
 /// A pair of bf16 numbers from floats that are exact in bf16, or NaN.

@@ -4,9 +4,11 @@
 // Which formats each mode takes: folds (gpu/kernels/folding.hpp). A tile with a product outside bf16's normal range is
 // computed again, as in cuda/gemm_bf16_sm80.hpp, so no result depends on a subnormal operand.
 //
-// The loop over K is in matrix_tile.hpp. One instruction of a wave of 64 takes 32 cycles of the matrix cores on gfx90a
-// and 16 on gfx942; for each, a wave of the large tile issues about 8 vector instructions of 4 cycles to decode, which
-// run while the matrix cores execute other waves' instructions.
+// The loop over K is in matrix_tile.hpp. Decoding multiplies a scale and the values of the grid once per block of 16,
+// not each element: eight products, because most grids are mirrored (code c + 8 is minus code c), make a table of bf16
+// numbers in registers, and byte permutes look up the elements in it. So a step of the large tile is about 150 vector
+// instructions of 4 cycles on gfx942, beside 32 matrix instructions of 16 cycles, which other waves' instructions
+// overlap.
 //
 // K is summed in ascending order, 16 or 32 columns at a time, for either tile size: the bits depend only on the
 // operands and the device. The error bound of section 6 of the numerical specification follows from the rounding of
@@ -31,48 +33,106 @@ struct matrix_bf16_job : product_group {
 };
 static_assert(sizeof(matrix_bf16_job) <= 4096);
 
-template <class Tile>
+/// Is the value of code c + 8 minus that of code c, for zeros too, and is 0 the value of codes 0 and 8 alone?
+inline bool is_mirrored(const grid4& grid) {
+  bool mirrored = grid.value[0] == 0;
+  for (unsigned c = 0; c < 8; ++c)
+    mirrored =
+        mirrored && (c == 0 || grid.value[c] != 0) && to_bits(grid.value[c + 8]) == (to_bits(grid.value[c]) ^ 1u << 31);
+  return mirrored;
+}
+
+/// The products of one scale with the values of a grid as bf16, in the form of a table; of a mirrored grid with codes 0
+/// to 7.
+template <bool mirrored>
+struct folded_block {
+  static constexpr unsigned words = mirrored ? 2 : 4;
+  thread::half_table products{};
+  std::uint32_t flips;  ///< the sign bits of eight codes if the scale is negative
+
+  UFP4_DEVICE folded_block(const float (&value)[16], float scale, bool rounds) {
+    UFP4_UNROLL
+    for (unsigned w = 0; w < words; ++w) {
+      std::uint32_t pair[2];
+      UFP4_UNROLL
+      for (unsigned i = 0; i < 2; ++i) {
+        const unsigned c = 4 * w + 2 * i;
+        float two[2];
+        thread::multiply_pair(value[c], value[c + 1], scale, two);
+        pair[i] = rounds ? thread::pair_bf16(two[0], two[1]) : thread::upper_halves(two[0], two[1]);
+      }
+      products.low.word[w] = thread::select_bytes(pair[1], pair[0], 0x06040200u);
+      products.high.word[w] = thread::select_bytes(pair[1], pair[0], 0x07050301u);
+    }
+    flips = (to_bits(scale) >> 31) * 0x88888888u;
+  }
+
+  /// Eight products, in the order of split_eight.
+  UFP4_DEVICE thread::words4 operator()(std::uint32_t codes) const {
+    thread::split_halves s;
+    if constexpr (mirrored)
+      s = look_up_mirrored(codes);
+    else
+      s = thread::split_eight(products, codes);
+    thread::words4 out;
+    UFP4_UNROLL
+    for (unsigned w = 0; w < 4; ++w) out.word[w] = thread::halves_word(s, w);
+    return out;
+  }
+
+ private:
+  UFP4_DEVICE thread::split_halves look_up_mirrored(std::uint32_t codes) const {
+    constexpr std::uint32_t sign = 0x80808080u;
+    const std::uint32_t signed_codes = codes ^ flips;
+    thread::split_halves s;
+    UFP4_UNROLL
+    for (unsigned odd = 0; odd < 2; ++odd) {
+      const std::uint32_t place = codes >> 4 * odd & 0x07070707u, signs = odd == 0 ? signed_codes << 4 : signed_codes;
+      s.low[odd] = thread::select_bytes(products.low.word[1], products.low.word[0], place);
+      const std::uint32_t high = thread::select_bytes(products.high.word[1], products.high.word[0], place);
+      s.high[odd] = (high & ~sign) | (signs & sign);
+    }
+    return s;
+  }
+};
+
+/// `plain`: both grids are mirrored, and no product has more than 8 significant bits.
+template <class Tile, bool plain>
 struct matrix_bf16_worker {
   using tile = Tile;
   using job_type = matrix_bf16_job;
   using Op = typename Tile::Op;
-  static constexpr unsigned words = Op::bf16_words;
+  static constexpr unsigned words = Op::bf16_words, waves = waves_of<Op>(2);
   matrix_place<Tile> at;
   folding how;         ///< of the operand whose row this thread loads; a copy, because it is chosen at run time
+  float value[16];     ///< of its grid
   bool unfit = false;  ///< whether some product of this thread is outside bf16's normal range
   float acc[Tile::down][Tile::across][Op::sums] = {};
 
   UFP4_DEVICE matrix_bf16_worker(const matrix_bf16_job& job, const grouped_product& product, const tile_place& place)
-      : at(job, product, place), how(at.is_left ? job.side[0] : job.side[1]) {}
-
-  /// Eight products, without branches; `rounds` is how.rounds.
-  template <bool rounds>
-  UFP4_DEVICE thread::words4 fold(std::uint32_t codes, float scale, bool in_range) {
-    const thread::split_halves s = thread::split_eight(how.values, codes);
-    thread::words4 out;
+      : at(job, product, place), how(at.is_left ? job.side[0] : job.side[1]) {
     UFP4_UNROLL
-    for (unsigned w = 0; w < 4; ++w) {
-      const float first = rounded(thread::low_float(s, w) * scale);
-      const float second = rounded(thread::high_float(s, w) * scale);
-      out.word[w] = rounds ? thread::pair_bf16(first, second) : thread::upper_halves(first, second);
-    }
-    const bool all_zero = (s.low[0] | s.low[1] | ((s.high[0] | s.high[1]) & 0x7F7F7F7Fu)) == 0;
-    unfit = unfit | (!in_range & !all_zero);
-    return out;
+    for (unsigned c = 0; c < 16; ++c) value[c] = at.is_left ? job.value[0][c] : job.value[1][c];
   }
-  template <bool rounds>
-  UFP4_DEVICE void decode_as(unsigned step, const matrix_cargo& c) {
-    const float scale[2] = {at.scale_of(c, step, 0), at.scale_of(c, step, 1)};
-    const bool in_range[2] = {is_in_range(how, scale[0]), is_in_range(how, scale[1])};
-    UFP4_UNROLL
-    for (unsigned piece = 0; piece < 4; ++piece)
-      at.put(step, piece, fold<rounds>(c.codes.word[piece], scale[piece / 2], in_range[piece / 2]));
+
+  UFP4_DEVICE bool all_zero(std::uint32_t codes) const {
+    if constexpr (plain) return (codes & 0x77777777u) == 0;
+    const thread::split_halves s = thread::split_eight(how.values, codes);
+    return (s.low[0] | s.low[1] | ((s.high[0] | s.high[1]) & 0x7F7F7F7Fu)) == 0;
+  }
+  /// Marks the tile if a product of these sixteen codes with a scale is outside bf16's normal range.
+  UFP4_DEVICE void check(float scale, std::uint32_t first, std::uint32_t second) {
+    if (!is_in_range(how, scale)) unfit = unfit | !(all_zero(first) && all_zero(second));
   }
   UFP4_DEVICE void decode(unsigned step, const matrix_cargo& c) {
-    if (how.rounds)
-      decode_as<true>(step, c);
-    else
-      decode_as<false>(step, c);
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 2; ++i) {
+      const float scale = at.scale_of(c, step, i);
+      const folded_block<plain> fold(value, scale, !plain && how.rounds);
+      check(scale, c.codes.word[2 * i], c.codes.word[2 * i + 1]);
+      UFP4_UNROLL
+      for (unsigned piece = 2 * i; piece < 2 * i + 2; ++piece) at.put(step, piece, fold(c.codes.word[piece]));
+    }
   }
 
   UFP4_DEVICE void multiply(unsigned step) {
@@ -101,14 +161,23 @@ bool matrix_bf16_takes(const gemm_job& job, const device_facts& device) {
   return matrix_cores_take<Op>(job, device) && folds(job.left, job.mode) && folds(job.right, job.mode);
 }
 
+/// Are the products of a side looked up as in folded_block<true>, without rounding?
+inline bool is_plain(const gemm_side& side) { return is_mirrored(side.grid) && products_fit(side); }
+
+template <class Op, bool plain>
+auto matrix_bf16_of(bool large) {
+  return large ? listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>, plain>>>
+               : listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>, plain>>>;
+}
+
 template <class Op>
 error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
     return matrix_bf16_job{{}, {folding_of(job.left), folding_of(job.right)}};
   };
-  const auto kernel = [](bool large, const matrix_bf16_job&) {
-    return large ? listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>>>>
-                 : listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>>>>;
+  const bool plain = !jobs.empty() && is_plain(jobs.front().left) && is_plain(jobs.front().right);
+  const auto kernel = [plain](bool large, const matrix_bf16_job&) {
+    return plain ? matrix_bf16_of<Op, true>(large) : matrix_bf16_of<Op, false>(large);
   };
   // no scales beside the operands: two thread blocks fit in 64 KiB
   return run_matrix_tiles(jobs, tile_side(jobs, device), 2 * matrix_tile<Op, 128>::operand_bytes, where, make_job,

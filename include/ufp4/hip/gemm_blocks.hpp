@@ -35,7 +35,7 @@ struct matrix_blocks_worker {
   using tile = Tile;
   using job_type = matrix_blocks_job;
   using Op = typename Tile::Op;
-  static constexpr unsigned words = Op::f16_words;
+  static constexpr unsigned words = Op::f16_words, waves = waves_of<Op>(kind == 64 ? 1 : 2);
   using unit = typename matrix_place<Tile>::template unit<words>;
   static constexpr unsigned sixteens = matrix_place<Tile>::unit_words / words;   ///< of columns, in a unit
   static constexpr unsigned round = kind == 32 ? matrix_place<Tile>::units : 1;  ///< units read at once

@@ -43,6 +43,7 @@ struct iu4_worker {
   using Op = typename Tile::Op;
   using fragment = std::uint32_t[Op::words];
   static constexpr unsigned each = 32 / Op::depth;  ///< instructions for the 32 columns of a chunk
+  static constexpr unsigned waves = waves_of<Op>(1);
 
   matrix_place<Tile> at;
   std::uint32_t signs;

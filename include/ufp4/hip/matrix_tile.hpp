@@ -123,7 +123,8 @@ struct matrix_place {
   }
   /// 0 beyond the operand, because code 0 need not mean 0.
   UFP4_DEVICE float scale_of(const matrix_cargo& c, unsigned step, unsigned i) const {
-    return inside(first_k(step) + 16 * i) ? thread::scale_value(kind, c.scale[i]) : 0.0f;
+    if (!inside(first_k(step) + 16 * i)) return 0.0f;
+    return kind == scale_kind::e4m3 ? thread::e4m3_value(c.scale[i]) : thread::scale_value(kind, c.scale[i]);
   }
 
   /// Stores both scales of a cargo as floats.
@@ -236,11 +237,25 @@ UFP4_DEVICE bool any_of_block(bool flag) {
   return any;
 }
 
+/// The waves that a SIMD unit of CDNA is to hold. From two on the compiler has at most 256 registers for a wave, and
+/// then keeps the sums where MFMA can add to them; with more it moves all sums between two kinds of registers in every
+/// step.
+template <class Op>
+constexpr unsigned waves_of(unsigned waves) {
+  return Op::groups == 4 ? waves : 1;
+}
+#if defined(__HIPCC__)
+#define UFP4_WAVES(n) __attribute__((amdgpu_waves_per_eu(n)))
+#else
+#define UFP4_WAVES(n)
+#endif
+
 /// One thread block computes one tile of C. A worker is constructed from (job, product, place of the tile) and has the
-/// types tile and job_type, what walk needs, the sums acc, and usable(): false if these are to be ignored.
+/// types tile and job_type, its number of waves, what walk needs, the sums acc, and usable(): false if these are to be
+/// ignored.
 template <class Worker>
 UFP4_KERNEL(matrix_threads)
-gemm_matrix(const typename Worker::job_type job) {
+UFP4_WAVES(Worker::waves) gemm_matrix(const typename Worker::job_type job) {
   using tile = typename Worker::tile;
   if constexpr (tile::Op::compiled) {
     const grouped_product& product = job.product[product_of(job, block_index().x)];
@@ -253,6 +268,7 @@ gemm_matrix(const typename Worker::job_type job) {
     __builtin_trap();  // never launched: the table does not choose this kernel for this device
   }
 }
+#undef UFP4_WAVES
 
 /// Whether the device has the instructions, and the loaded code, perhaps for a generic target, too.
 template <class Op>

@@ -1,15 +1,15 @@
 # ufp4 - predicts from the machine code of each described kernel which share of its limit it can reach, and writes the table of docs/gpu.md.
 # SPDX-License-Identifier: Apache-2.0
 #
-#   cost.py table|write-table NVDISASM RELEASE TARGET=CUBIN[,LOG]...      (UFP4_BENCH_JSON: a bench.json, for the column "measured")
+#   cost.py table|write-table NVDISASM RELEASE TARGET=CUBIN[,LOG]... gfx942=ASSEMBLY      (UFP4_BENCH_JSON: a bench.json, for the column "measured")
 #
 # One iteration of a block takes the longest of these times, and a call the iterations of the busiest multiprocessor, or the time that its
 # bytes take at the rate of a copy:
 #
 # | limit   | of an iteration                                                                                                |
 # |---------|----------------------------------------------------------------------------------------------------------------|
-# | issue   | instructions of all warps, four in a clock cycle                                                               |
-# | a unit  | cycles of the integer, float or special units (paths.py), which four quarters of a multiprocessor have         |
+# | issue   | instructions of all warps, four in a clock cycle (NVIDIA)                                                      |
+# | a unit  | cycles of the integer, float, special or (AMD) vector units, which each quarter of a multiprocessor has        |
 # | matrix  | multiply-adds at the rate of the instruction, at the clock at which cuBLAS would run at its own rate           |
 # | shared  | bytes of shared memory, 128 in a clock cycle                                                                   |
 # | memory  | bytes of the call, at 0.92 of the data sheet's rate                                                            |
@@ -24,6 +24,7 @@ from collections import Counter
 from math import ceil
 from pathlib import Path
 
+import gcn
 import paths
 import sass
 from kernels import ROWS
@@ -32,6 +33,8 @@ from machines import COPY, MACHINES
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "gpu.md"
 BEGIN = "<!-- predictions: written by tests/gpu/sass_check.sh --write-table; edit tests/gpu/cost, not this text -->"
 END = "<!-- end of predictions -->"
+UNIT_NAMES = {"alu": "integer unit", "fma": "float unit", "special": "special unit", "vector": "vector unit"}
+DATA_SHEET = {"FP4 units": "mma f4", "bf16 units": "mfma f16"}
 
 
 def iteration(kernel, row, machine):
@@ -42,10 +45,12 @@ def iteration(kernel, row, machine):
         if part.has and loop is None:
             raise SystemExit(f"kernels.py: {row.table_name} on sm_{machine.target}: no loop of {kernel.name} has {part.has}")
         path = paths.longest(kernel, loop, part.trips, part.cold)
-        counts.append(round(path.issue))
-        cycles["issue"] += part.warps * path.issue / 4
-        for unit, of_warp in path.unit_cycles(machine.target).items():
-            cycles[{"alu": "integer unit", "fma": "float unit", "special": "special unit"}[unit]] += part.warps * of_warp / 4
+        units = path.unit_cycles(machine.target)
+        counts.append(round(units["vector"] / 4 if "vector" in units else path.issue))
+        if not machine.target.startswith("gfx"):  # AMD's scalar, memory and vector instructions issue beside each other
+            cycles["issue"] += part.warps * path.issue / 4
+        for unit, of_warp in units.items():
+            cycles[UNIT_NAMES[unit]] += part.warps * of_warp / 4
         cycles["shared"] += (part.warps * path.shared + part.shared) / 128
         for kind, work in path.matrix().items():
             instructions = part.warps / 4 if kind.startswith("wgmma") else part.warps
@@ -60,7 +65,7 @@ def limit_seconds(row, machine):
         return row.memory(row.shape) / (machine.memory * COPY * 1e9)
     if row.limit == "cuBLAS bf16":
         return row.shape.flops / (machine.library * 1e12)
-    return row.shape.flops / (2 * machine.rates["mma f4"] * machine.processors * machine.clock * 1e9)
+    return row.shape.flops / (2 * machine.rates[DATA_SHEET[row.limit]] * machine.processors * machine.clock * 1e9)
 
 
 def predict(kernel, row, machine):
@@ -94,7 +99,8 @@ def measured_shares(path):
 def table(by_target, release):
     bench = os.environ.get("UFP4_BENCH_JSON")
     measured = measured_shares(bench) if bench else {}
-    lines = [f"Instructions are those of nvcc {release}, of a warp in one iteration of the loop.", "",
+    lines = [f"Instructions are those of nvcc {release}, of a warp in one iteration of the loop; on AMD those of clang for the vector unit.",
+             "",
              "| call | kernel | GPU | shape | instructions | bound by | limit | predicted | wanted | measured |",
              "|---|---|---|---|---|---|---|---|---|---|"]
     for row in ROWS:
@@ -105,8 +111,9 @@ def table(by_target, release):
                 raise SystemExit(f"kernels.py: no kernel of sm_{machine.target} matches {row.kernel}")
             share, bound, counts = predict(kernel, row, machine)
             found = measured.get((row.bench, row.limit), measured.get((row.bench, row.table_name, row.limit)))
+            wanted = "" if row.wanted is None else f"{row.wanted:.2f}"
             lines.append(f"| {row.what} | `{row.table_name}` | {name} | {row.shape.text} | {' + '.join(map(str, counts))} | {bound} "
-                         f"| {row.limit} | {share:.2f} | {row.wanted:.2f} | {'no' if found is None else f'{found:.2f}'} |")
+                         f"| {row.limit} | {share:.2f} | {wanted} | {'no' if found is None else f'{found:.2f}'} |")
     return lines
 
 
@@ -114,7 +121,8 @@ def main(command, nvdisasm, release, *inputs):
     by_target = {}
     for item in inputs:
         target, files = item.split("=", 1)
-        by_target[target] = sass.read(files.split(",")[0], nvdisasm)
+        path = files.split(",")[0]
+        by_target[target] = gcn.read(path) if target.startswith("gfx") else sass.read(path, nvdisasm)
     lines = table(by_target, release)
     if command == "table":
         print("\n".join(lines))

@@ -50,8 +50,8 @@ class Row:
     parts: tuple
     iterations: Callable  # of a shape: (blocks, iterations of a block); what a processor executes is rounded up to whole blocks
     memory: Callable  # of a shape: bytes
-    limit: str  # "memory" (a copy of the same bytes) or "cuBLAS bf16"
-    wanted: float
+    limit: str  # "memory" (a copy of the same bytes), "cuBLAS bf16", or the rate of the data sheet: "bf16 units", "FP4 units"
+    wanted: float | None
     bench: str = ""  # the name of the row in bench.json
     library: bool = False  # cuBLAS multiplies afterwards
 
@@ -60,6 +60,9 @@ _HOPPERS = ("H100", "H200")
 _ALL = ("A100", "H100", "H200")
 _MATRIX = Shape(0, 8192, 8192)
 _SMALL_COPIES = r"LDGSTS\.E (desc)?\[|LDGSTS\.E R|LDGSTS\.E \["  # four bytes each: operands that are not aligned to 16
+# Of AMD's kernels: scales other than E4M3, and what only the last columns of K or scales out of range execute.
+_OTHER_SCALES = (r"0x38[08]00000|0xb8800000", r"v_lshlrev_b32_e32 v\d+, 23", r"global_load_ushort", r"global_load_dword v",
+                 r"global_load_dwordx2", r"0x7fffffff")
 
 
 def _sixteens(threads):
@@ -102,5 +105,12 @@ ROWS = [
         (Part((), 8),), _sixteens(256), lambda s: s.n * s.k * (2 + NVFP4), "memory", 0.9, "dequantize/nvfp4/bf16"),
     Row("native nvfp4, M >= 512", "gemm_nvfp4_sm120", r"^block_mma_tiles<nvfp4_multiplier>$", ("RTX 5090",), Shape(8192, 8192, 8192),
         (Part(("OMMA", "LDGSTS"), 8),), lambda s: (s.tiles(128, 128), ceil(s.k / 128)), lambda s: s.product_bytes(),
-        "FP4 of the data sheet", 0.8, "gemm/nvfp4/fast/8192x8192x8192"),
+        "FP4 units", 0.8, "gemm/nvfp4/fast/8192x8192x8192"),
+    Row("fast, M >= 512", "gemm_bf16_gfx90a", r"^gemm_matrix<matrix_bf16_worker<matrix_tile<mma::mfma_gfx90a, 128u>, true>", ("MI300X",),
+        Shape(8192, 8192, 8192), (Part(("v_mfma", "ds_write"), 4, cold=_OTHER_SCALES),),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 32)), lambda s: s.product_bytes(), "bf16 units", 0.7),
+    Row("exact_blocks, M >= 128", "gemm_blocks_gfx90a",
+        r"^gemm_matrix<matrix_blocks_worker<matrix_tile<mma::mfma_gfx90a, 128u>, 16u>", ("MI300X",), Shape(8192, 8192, 8192),
+        (Part(("v_mfma", "ds_write"), 4, cold=_OTHER_SCALES),),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 32)), lambda s: s.product_bytes(), "bf16 units", None),
 ]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Machine:
     """Rates of the vendor's data sheets, and the rate at which cuBLAS multiplies, which includes the clock that the power limit allows."""
     name: str
-    target: str  # of compile.sh
-    processors: int  # multiprocessors
+    target: str  # of compile.sh or compile_hip.sh
+    processors: int  # multiprocessors, compute units
     clock: float  # GHz under load without matrix instructions
     memory: float  # GB/s
     bf16: float  # dense TFLOP/s of the data sheet
@@ -33,4 +33,5 @@ MACHINES = {m.name: m for m in (
     Machine("H100", "90a", 132, 1.755, 3350, 989, 798, _HOPPER),
     Machine("H200", "90a", 132, 1.755, 4800, 989, 798, _HOPPER),
     Machine("RTX 5090", "120a", 170, 2.41, 1792, 209.5, None, {"mma f16": 256, "mma f4": 2048, "mma f8": 512, "mma s8": 512}),
+    Machine("MI300X", "gfx942", 304, 2.1, 5300, 1307, None, {"mfma f16": 1024}),
 )}

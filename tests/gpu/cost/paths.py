@@ -16,6 +16,7 @@ UNITS = {
     "90a": {"alu": 2, "fma": 1, "imad": 2, "half": 1, "special": 8},
     "100a": {"alu": 2, "fma": 1, "imad": 2, "half": 1, "special": 8},
     "120a": {"alu": 2, "fma": 1, "imad": 2, "half": 1, "special": 8},
+    "gfx942": {"vector": 4},  # a wave of 64 on 16 lanes; matrix instructions take as long to issue (CDNA 3 ISA)
 }
 _ALU = set("LOP3 LOP IADD3 IADD VIADD SHF SHL SHR PRMT ISETP FSETP SEL FSEL IMNMX VIMNMX FMNMX LEA MOV F2FP PLOP3 SGXT BMSK IABS FCHK "
            "HSETP2 HMNMX2 VOTE LEPC IDP I2FP VABSDIFF VHMNMX FSET".split())
@@ -26,6 +27,8 @@ _HALF = set("HFMA2 HADD2 HMUL2".split())
 
 def unit_of(instruction):
     op = instruction.opcode
+    if op.startswith("v_"):
+        return "vector"
     if op == "IMAD":
         return "imad"
     if op in _ALU:
@@ -45,6 +48,8 @@ def shared_bytes(instruction):
         return 32 * ({"128": 16, "64": 8, "16": 4, "U16": 4}.get(width[1], 4) if width else 4)
     if op in ("LDSM", "STSM"):
         return 128 * int(re.search(r"\.(\d)\b", text)[1] if re.search(r"M88\.(\d)\b", text) else 1)
+    if ds := re.match(r"ds_(?:read|write|bpermute)(2?)_b(\d+)", op):
+        return 64 * int(ds[2]) // 8 * (2 if ds[1] else 1)
     if op == "LDGSTS":
         return 512 if ".128" in text else 256 if ".64" in text else 128
     return 128 if op in ("SHFL", "MOVM") else 0
@@ -56,6 +61,8 @@ def matrix_work(instruction):
     if op in ("HGMMA", "IGMMA", "QGMMA"):
         m, n, k = (int(x) for x in re.search(r"(\d+)x(\d+)x(\d+)", text).groups())
         return {"HGMMA": "wgmma f16", "IGMMA": "wgmma s8", "QGMMA": "wgmma f8"}[op], m * n * k
+    if mfma := re.match(r"v_mfma_f32_(\d+)x(\d+)x(\d+)_?(?:b?f16)", op):
+        return "mfma f16", int(mfma[1]) * int(mfma[2]) * int(mfma[3])
     if op in ("HMMA", "IMMA", "QMMA", "OMMA"):
         shape = re.search(r"\.(168)(\d+)", text)
         if not shape:
@@ -83,6 +90,8 @@ class Path:
         for i, w in self.items:
             if unit := unit_of(i):
                 units[unit] += w * UNITS[target][unit]
+        if target.startswith("gfx"):
+            return units
         # IMAD shares the units of FFMA; from sm_90 on FFMA has twice as many.
         floats, products = units["fma"] + units["half"], units.pop("imad", 0)
         units["fma"] = floats + products if target == "80" else max(floats + products / 2, products)

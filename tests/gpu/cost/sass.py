@@ -92,9 +92,11 @@ def short_name(demangled):
     return re.sub(r"\((?:unsigned int|int|bool|unsigned long)\)", "", name)
 
 
-def _demangle(symbols):
-    out = subprocess.run(["c++filt"], input="\n".join(symbols), capture_output=True, text=True, check=True).stdout
-    return dict(zip(symbols, out.splitlines()))
+def name_all(kernels):
+    symbols = "\n".join(k.symbol for k in kernels)
+    names = subprocess.run(["c++filt"], input=symbols, capture_output=True, text=True, check=True).stdout.splitlines()
+    for k, name in zip(kernels, names):
+        k.name = short_name(name)
 
 
 def _parse(line):
@@ -112,7 +114,12 @@ def _functions(listing):
         yield part.split(None, 1)[0], part.splitlines()
 
 
-def _graph(entry):
+def _falls_through(last):
+    # A branch on a predicate that is an operand (BRA.DIV, BRA P0, ...) may not be taken.
+    return last.guarded or (last.opcode == "BRA" and re.match(r"BRA\S*\s+!?U?[PR]", last.text))
+
+
+def graph(entry, jumps=lambda i: i.opcode in _ENDS, falls_through=_falls_through):
     """Blocks of a list of Instruction and label strings, in order."""
     blocks, at, labels = [Block()], {}, {}
     for item in entry:
@@ -122,21 +129,19 @@ def _graph(entry):
             labels[item] = len(blocks) - 1
             continue
         blocks[-1].instructions.append(item)
-        if item.opcode in _ENDS:
+        if jumps(item):
             blocks.append(Block())
     for i, block in enumerate(blocks):
         last = block.instructions[-1] if block.instructions else None
-        jumps = last is not None and last.opcode in _ENDS
-        if jumps and last.target in labels:
+        is_jump = last is not None and jumps(last)
+        if is_jump and last.target in labels:
             block.successors.append(labels[last.target])
-        # A branch on a predicate that is an operand (BRA.DIV, BRA P0, ...) falls through too.
-        falls = not jumps or last.guarded or (last.opcode == "BRA" and re.match(r"BRA\S*\s+!?U?[PR]", last.text))
-        if falls and i + 1 < len(blocks):
+        if (not is_jump or falls_through(last)) and i + 1 < len(blocks):
             block.successors.append(i + 1)
     return blocks
 
 
-def _loops(blocks):
+def loops_of(blocks):
     order, seen, stack = [], {0}, [(0, iter(blocks[0].successors))]
     while stack:
         node, rest = stack[-1]
@@ -217,9 +222,7 @@ def read(cubin, nvdisasm):
                 everything.append(i)
                 if inside:
                     entry.append(i)
-        blocks = _graph(entry)
-        kernels[symbol] = Kernel(symbol, "", registers[symbol], blocks, everything, _loops(blocks))
-    names = _demangle(list(kernels))
-    for k in kernels.values():
-        k.name = short_name(names[k.symbol])
+        blocks = graph(entry)
+        kernels[symbol] = Kernel(symbol, "", registers[symbol], blocks, everything, loops_of(blocks))
+    name_all(kernels.values())
     return list(kernels.values())
