@@ -42,7 +42,7 @@ work() {
       "$nvcc" -x cu -std=c++20 -Isource/include -Isource/tests -DUFP4_EXTERNAL_KERNELS --threads 2 --no-compress \
         -gencode arch=compute_80,code=compute_80 -gencode arch=compute_90a,code=compute_90a \
         -c source/tests/gpu/ptx/operations.cu -o operations.o ;;
-    kernels) g++ -std=c++20 -O2 -Isource/include -Isource/tests -c source/tests/support/kernels.cpp -o cpu_kernels.o ;;
+    kernels) g++ -std=c++20 -O1 -Isource/include -Isource/tests -c source/tests/support/kernels.cpp -o cpu_kernels.o ;;
     main) g++ -std=c++20 -Isource/include -Isource/tests -c source/tests/support/main.cpp -o main.o ;;
     *) "$nvcc" -std=c++20 -O2 -Isource/tests -Xcompiler -Wall,-Wextra -c "source/tests/gpu/ptx/$1.cpp" -o "ptx_$1.o" ;;
   esac >"$1.log" 2>&1 || { echo "does not compile: $1"; cat "$1.log"; exit 255; }
@@ -84,15 +84,16 @@ for device in 80 90; do
   wgmma=''
   [ "$device" = 90 ] || wgmma='|wgmma'
   entries=$(sed -n 's/^\(\.visible \)\?\(\.weak \)\?\.entry \([A-Za-z0-9_$]*\).*/\3/p' "operations.$device.ptx")
-  ran=0
+  ran=()
   for entry in $entries; do
     if grep -q "^$entry " "launches.$device"; then
-      ran=$((ran + 1))
+      ran+=("$entry")
     elif ! [[ $entry =~ $not_here$wgmma ]]; then
       fail "sm_$device: no operation launched $(c++filt "$entry")"
     fi
   done
-  echo "sm_$device: $ran kernels ran, $(wc -l <"launches.$device") launches"
+  echo "sm_$device: ${#ran[@]} kernels ran in $(wc -l <"launches.$device") launches:"
+  printf '%s\n' "${ran[@]}" | c++filt | sed 's/^void //; s/(.*//; s/v[0-9_]*cuda:://g; s/ufp4::gpu:://g; s/^/  /'
 done
 
 # ---- Instructions ----
