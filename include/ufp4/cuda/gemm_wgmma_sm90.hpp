@@ -540,9 +540,10 @@ template <unsigned Rows, wgmma_fold how>
 }
 
 /// How a job is divided: the tiles of C, and the thread blocks for each, at most 8, if the tiles are too few for the
-/// device. The order in which products are summed depends on it.
+/// device. The order in which products are summed depends on it, so it is made for 132 multiprocessors (H100 SXM, H200)
+/// whatever the device has: the bits depend on the job alone.
 template <unsigned Rows>
-void divide(wgmma_job& task, const device_facts& device, bool splits) {
+void divide(wgmma_job& task, bool splits) {
   using tile = wgmma_tile<Rows>;
   const sink& out = task.job.out;
   const auto chunks = static_cast<unsigned>((task.job.padded() + tile::chunk - 1) / tile::chunk);
@@ -550,8 +551,7 @@ void divide(wgmma_job& task, const device_facts& device, bool splits) {
                 static_cast<unsigned>((out.cols + tile::cols - 1) / tile::cols)};
   const std::size_t tiles = std::size_t{task.tiles.down} * task.tiles.across;
   unsigned most = 1;
-  while (splits && most < 8 && 2 * most <= chunks && 2 * most * tiles <= static_cast<std::size_t>(device.processors))
-    most *= 2;
+  while (splits && most < 8 && 2 * most <= chunks && 2 * most * tiles <= 132) most *= 2;
   task.chunks = (chunks + most - 1) / most;
   task.cluster = (chunks + task.chunks - 1) / task.chunks;
 }
@@ -563,7 +563,7 @@ error queue_gemm_wgmma(const gemm_job& job, const device_facts& device, std::spa
                  .left = wgmma_side_of(job.left, job.block, how),
                  .right = wgmma_side_of(job.right, job.block, how),
                  .block_shift = log2_of(job.block)};
-  divide<Rows>(task, device, splits);
+  divide<Rows>(task, splits);
   const unsigned tiles = task.tiles.down * task.tiles.across, most = static_cast<unsigned>(device.processors);
   if (tiles == 0) return success;
   const auto map = [&](CUtensorMap& to, const gemm_side& side, unsigned rows) {
@@ -581,7 +581,7 @@ error run_gemm_wgmma_rows(const char* name, const gemm_job& job, const device_fa
                           stream where) {
   constexpr unsigned depth = 5 * 256 + 64;  // of the first call's tile: longer than the rings, and a part of a chunk
   wgmma_job task{.job = job};
-  divide<Rows>(task, facts, true);
+  divide<Rows>(task, true);
   if (task.cluster > 1)
     return run_checked<&queue_gemm_wgmma<Rows, how, true>>(name, job, facts, memory, where, Rows - 1, 253, depth);
   return run_checked<&queue_gemm_wgmma<Rows, how, false>>(name, job, facts, memory, where, Rows - 1, 253, depth);
