@@ -23,10 +23,10 @@
 // Instructions of the compiled main loop, on sm_80 and sm_90a alike, for 16 rows x 64 columns of weights (a warp's
 // share of 512 columns), 576 bytes with scales; gemv_blocks_sm80 needs 504. Without local memory:
 //
-// | narrow rows | 16 rows a thread block | 32 rows |
-// |-------------|------------------------|---------|
-// | 1 .. 8      | 121                    | 100     |
-// | 9 .. 16     | 161                    | 126     |
+// | narrow rows | 16 rows a thread block (int4) | 32 rows   |
+// |-------------|-------------------------------|-----------|
+// | 1 .. 8      | 121 (122)                     | 100 (102) |
+// | 9 .. 16     | 161 (165)                     | 123 (126) |
 //
 // Predicted from that for an H100, whose schedulers issue an integer instruction every other cycle: 0.87 of the memory
 // bandwidth (16 rows by 9 .. 16); the others could read faster than the memory delivers.
