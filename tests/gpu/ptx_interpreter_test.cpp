@@ -38,7 +38,7 @@ std::vector<ufp4_word> run(const std::string& body, unsigned threads = 32, unsig
                            ptx::index3 cluster = {}) {
   memory m(1024);
   for (std::size_t i = 0; i < m.words.size(); ++i) m.words[i] = static_cast<ufp4_word>(i * 3);
-  ptx::module code(kernel(body));
+  ptx::code_module code(kernel(body));
   const void* address = m.words.data();
   ptx::launch call{&code.find("k"), cluster, {threads}, cluster, 8192, std::vector<unsigned char>(8)};
   std::memcpy(call.parameters.data(), &address, sizeof address);

@@ -31,7 +31,7 @@ struct fixup {
 /// Decodes one kernel.
 class builder final : public scope {
  public:
-  builder(module::text_of_module& m, const module& owner, kernel& k) : text_(m), owner_(owner), k_(k) {}
+  builder(code_module::text_of_module& m, const code_module& owner, kernel& k) : text_(m), owner_(owner), k_(k) {}
 
   void build(const function_text& f) {
     shared_at_ = shared_base;
@@ -326,8 +326,8 @@ class builder final : public scope {
   bool control(const statement& t, instruction& i);
   void call(const statement& t, instruction& i);
 
-  module::text_of_module& text_;
-  const module& owner_;
+  code_module::text_of_module& text_;
+  const code_module& owner_;
   kernel& k_;
   unsigned next_ = 0;
   std::size_t local_ = 0, shared_at_ = shared_base;
@@ -404,20 +404,20 @@ void builder::call(const statement& t, instruction& i) {
 
 }  // namespace
 
-module::module(std::string text) :text_(std::make_unique<text_of_module>(std::move(text))) {
+code_module::code_module(std::string text) : text_(std::make_unique<text_of_module>(std::move(text))) {
   for (const auto& [name, bytes] : text_->variables) device_memory::here().add(bytes.data(), bytes.size());
 }
-module::~module() {
+code_module::~code_module() {
   if (text_ == nullptr) return;
   for (const auto& [name, bytes] : text_->variables) device_memory::here().remove(bytes.data());
 }
-module::module(module&&) noexcept = default;
+code_module::code_module(code_module&&) noexcept = default;
 
-bool module::has(const std::string& name) const {
+bool code_module::has(const std::string& name) const {
   const auto found = text_->functions.find(name);
   return found != text_->functions.end() && found->second.entry;
 }
-const kernel& module::find(const std::string& name) {
+const kernel& code_module::find(const std::string& name) {
   const auto known = text_->decoded.find(name);
   if (known != text_->decoded.end()) return known->second;
   const auto found = text_->functions.find(name);
@@ -427,12 +427,12 @@ const kernel& module::find(const std::string& name) {
   builder(*text_, *this, k).build(found->second);
   return text_->decoded[name] = std::move(k);
 }
-std::string module::line(unsigned number) const {
+std::string code_module::line(unsigned number) const {
   const std::size_t from = number < 2 ? 0 : text_->lines[number - 2] + 1;
   const std::size_t to = number - 1 < text_->lines.size() ? text_->lines[number - 1] : text_->text.size();
   return trimmed(text_->text.substr(from, to - from));
 }
-word module::variable(const std::string& name) const {
+word code_module::variable(const std::string& name) const {
   const auto found = text_->variables.find(name);
   if (found == text_->variables.end()) reject("the name " + name + " is not known");
   return reinterpret_cast<word>(found->second.data());

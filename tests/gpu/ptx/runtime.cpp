@@ -67,7 +67,7 @@ unsigned target_of(const std::string& text) {
 /// The code of one file of the program.
 struct program_part {
   std::vector<std::string> texts;
-  std::optional<ptx::module> code;
+  std::optional<ptx::code_module> code;
   unsigned target = 0;
 
   void load() {

@@ -239,11 +239,11 @@ struct result {
 result run(const launch& call, unsigned threads, unsigned order);
 
 /// What the interpreter knows of a module's text, and a kernel of it.
-class module {
+class code_module {
  public:
-  explicit module(std::string text);
-  ~module();
-  module(module&&) noexcept;
+  explicit code_module(std::string text);
+  ~code_module();
+  code_module(code_module&&) noexcept;
   const kernel& find(const std::string& name);  ///< decoded at the first use
   bool has(const std::string& name) const;
   std::string line(unsigned number) const;

@@ -72,7 +72,7 @@ struct function_text {
   std::size_t begin = 0, end = 0;  ///< of the body, without its braces
 };
 
-struct module::text_of_module {
+struct code_module::text_of_module {
   std::string text;
   std::vector<std::size_t> lines;
   std::map<std::string, function_text> functions;
