@@ -170,6 +170,7 @@ struct row_places {
   std::int64_t row_bytes = 0;       ///< between rows
   std::uint32_t sixteen_bytes = 0;  ///< of a group
 
+  /// Is a group whole and aligned?
   UFP4_DEVICE bool has(std::uint32_t row, std::uint32_t sixteen) const { return row < rows && sixteen < whole; }
   /// Bytes from the first element of the matrix to a group.
   UFP4_DEVICE std::int64_t offset(std::uint32_t row, std::uint32_t sixteen) const {
