@@ -78,7 +78,7 @@ ROWS = [
         lambda s: (ceil(s.n / 16), ceil(s.k / 512)), lambda s: s.product_bytes(), "memory", None,
         "gemm/nvfp4/exact_blocks/8x8192x8192"),
     Row("fast, M = 64", "gemm_wgmma_sm90", r"^gemm_wgmma<64u, \(wgmma_fold\)0>$", _HOPPERS, Shape(64, 8192, 8192),
-        # With 8 splits of K each of the 32 tiles has 4 thread blocks.
+        # K is divided in 4 where 32 tiles times 8 exceed the multiprocessors; the partial sums are not in the bytes.
         (Part(("HGMMA",), 8, shared=2 * 32 * 64 * 32), Part(("UTMALDG", "STS"), 4)),
         lambda s: (4 * s.tiles(64, 256), ceil(s.k / 256 / 4)), lambda s: s.product_bytes(), "memory", 0.8,
         "gemm/nvfp4/fast/64x8192x8192"),
