@@ -17,7 +17,7 @@ inline constexpr unsigned scales_threads = 128, scales_steps = 4;
 struct decode_scales_job {
   gemm_side side{};
   std::size_t blocks = 0;          ///< along K
-  std::size_t stride = 0;          ///< floats from block to block: at least the rows
+  std::size_t stride = 0;          ///< floats from block to block: at least the rows, below 2^32
   bool paired = false;             ///< the order of sixteen rows; the stride is then a multiple of sixteen
   scale_range accepted{};          ///< magnitudes
   float* out = nullptr;            ///< blocks x stride; 0 beyond the rows
@@ -32,7 +32,7 @@ UFP4_HD constexpr std::size_t paired_place(std::size_t row) {
 /// Each thread decodes four consecutive blocks of a row; consecutive threads write neighbouring floats.
 UFP4_KERNEL(scales_threads) decode_scales(const decode_scales_job job) {
   const std::size_t at = std::size_t{block_index().x} * scales_threads + thread_index().x;
-  const thread::grid_place place = thread::split(at, job.stride);
+  const thread::grid_place place = thread::split(at, static_cast<std::uint32_t>(job.stride));
   const std::size_t row = place.sixteen, first = place.row * scales_steps;
   bool unfit = false;
   for (unsigned i = 0; i < scales_steps; ++i) {
