@@ -143,7 +143,7 @@ struct block_sums_job {
   gemm_job job{};
   tile_grid tiles{};
   const std::uint32_t* unfit = nullptr;
-  CUtensorMap elements[2], scales[2];
+  CUtensorMap elements[2]{}, scales[2]{};
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -106,7 +106,7 @@ struct wgmma_job {
   unsigned cluster = 1;      ///< thread blocks that share a tile, each with `chunks` chunks of K or, the last, fewer
   unsigned chunks = 0;
   tile_grid tiles{};
-  CUtensorMap left_codes, right_codes;
+  CUtensorMap left_codes{}, right_codes{};
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
