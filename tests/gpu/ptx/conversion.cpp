@@ -183,7 +183,9 @@ bool decode_conversion(scope& s, const statement& t, instruction& i) {
   i.c = (r.size() == 3 ? 1u : 0u) | (t.has("sat") ? 2u : 0u) | (t.has("relu") ? 4u : 0u);
   if (i.b != nearest && (d.letter == 'H' || d.letter == 'B'))
     reject("has a rounding that the interpreter does not know");
-  i.run = !d.is_float() && !f.is_float() && i.c == 0 ? convert_integers : convert;
+  const bool integers = !d.is_float() && !f.is_float() && i.c == 0;
+  i.run = integers ? convert_integers : convert;
+  if (integers && f.bits == 64 && d.bits <= 32) i.effect = kind::low;
   return true;
 }
 

@@ -59,12 +59,13 @@ void start_warp(warp& w, thread_block& b, unsigned index) {
     for (const auto& c : k.constants) std::fill_n(w.reg(c.reg), lanes, c.value);
   }
   w.valid.assign(k.registers, 0);
+  w.valid_low.assign(k.registers, 0);
   w.pending.assign(k.registers, 0);
   w.locked.assign(k.registers, 0);
   w.written.assign(k.registers, 0);
-  for (const auto& c : k.constants) w.valid[c.reg] = all_lanes;
+  for (const auto& c : k.constants) set_valid(w, c.reg, all_lanes, all_lanes);
   for (const auto& s : k.specials) {
-    w.valid[s.reg] = all_lanes;
+    set_valid(w, s.reg, all_lanes, all_lanes);
     each_lane(all_lanes, [&](unsigned l) { w.reg(s.reg)[l] = special_value(w, l, s.name); });
   }
   w.paths.clear();
@@ -95,16 +96,18 @@ void check_registers(warp& w, const instruction& i) {
 
 void finish_registers(warp& w, const instruction& i, mask m) {
   const mask v = valid_inputs(w, i);
-  if (i.effect == kind::copy) {
-    for (const unsigned r : i.out) {
-      set_valid(w, r, m, v);
+  for (const unsigned r : i.out) {
+    w.written[r] = w.count;
+    if (i.effect == kind::low) {
+      set_valid(w, r, m, w.valid_low[i.in[0]]);
+    } else if (i.effect == kind::pack) {
+      set_valid(w, r, m, v, w.valid_low[i.in[0]]);
+    } else if (i.effect == kind::copy) {
+      set_valid(w, r, m, v, w.valid_low[i.in[0]]);
       w.pending[r] = w.pending[i.in[0]];
       w.written[r] = w.written[i.in[0]];
-    }
-  } else {
-    for (const unsigned r : i.out) {
+    } else {
       set_valid(w, r, m, v);
-      w.written[r] = w.count;
     }
   }
 }

@@ -5,7 +5,8 @@
 //
 // | valid   | the lanes whose value was computed from values that exist. Uninitialized registers and shared memory |
 // |         | are not valid; a copy or an arithmetic result of them is not either, and a branch, an address, a     |
-// |         | store or a matrix product that uses one is an error                                                  |
+// |         | store or a matrix product that uses one is an error. valid_low: the same for the lower 32 bits,      |
+// |         | because nvcc packs a value with an uninitialized upper half and takes it out again                   |
 // | pending | the group of wgmma that writes the register. Until the warp has waited for the group, only mov may   |
 // |         | use it                                                                                               |
 // | locked  | the group of wgmma that reads the register. Until the warp has waited for the group, nothing may     |
@@ -47,6 +48,8 @@ using handler = void (*)(warp&, const instruction&, mask);
 enum class kind : std::uint8_t {
   pure,    ///< outputs are valid where all inputs are
   copy,    ///< the same; and what is pending for the input is for the output
+  pack,    ///< the lower half of the output is the first input
+  low,     ///< the output is the lower half of the input
   own,     ///< the handler itself decides what is valid
   product  ///< wgmma: the handler also checks what is pending
 };
@@ -132,7 +135,7 @@ struct warp {
   unsigned index = 0;
   mask live = all_lanes;
   std::vector<word> registers;
-  std::vector<mask> valid;
+  std::vector<mask> valid, valid_low;
   std::vector<std::uint32_t> pending, locked, written;
   std::vector<path> paths;
   path* now = nullptr;
@@ -229,7 +232,11 @@ inline mask valid_inputs(const warp& w, const instruction& i) {
 inline void require_valid(const warp& w, unsigned reg, mask m, const char* use) {
   if ((m & ~w.valid[reg]) != 0) reject(std::string("uses an uninitialized value as ") + use);
 }
-inline void set_valid(warp& w, unsigned reg, mask m, mask v) { w.valid[reg] = (w.valid[reg] & ~m) | (v & m); }
+inline void set_valid(warp& w, unsigned reg, mask m, mask v, mask low) {
+  w.valid[reg] = (w.valid[reg] & ~m) | (v & m);
+  w.valid_low[reg] = (w.valid_low[reg] & ~m) | (low & m);
+}
+inline void set_valid(warp& w, unsigned reg, mask m, mask v) { set_valid(w, reg, m, v, v); }
 
 /// Runs a grid; an error is a std::runtime_error that names the instruction, the thread block and the warp.
 struct result {
