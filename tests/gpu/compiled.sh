@@ -82,7 +82,7 @@ echo "every operation: $SECONDS s"
 not_here='block_mma_tiles|tcgen05_tiles|compiled_probe|swizzle_rows|widen_codes'
 for device in 80 90; do
   wgmma=''
-  [ "$device" = 90 ] || wgmma='|wgmma'
+  [ "$device" = 90 ] || wgmma='|wgmma|multiply_block_sums|decode_scales'
   entries=$(sed -n 's/^\(\.visible \)\?\(\.weak \)\?\.entry \([A-Za-z0-9_$]*\).*/\3/p' "operations.$device.ptx")
   ran=()
   for entry in $entries; do
@@ -93,7 +93,7 @@ for device in 80 90; do
     fi
   done
   echo "sm_$device: ${#ran[@]} kernels ran in $(wc -l <"launches.$device") launches:"
-  printf '%s\n' "${ran[@]}" | c++filt | sed 's/^void //; s/(.*//; s/v[0-9_]*cuda:://g; s/ufp4::gpu:://g; s/^/  /'
+  printf '%s\n' "${ran[@]}" | c++filt | sed 's/^void //; s/([a-z0-9_:]*)\([0-9]\)/\1/g; s/(.*//; s/v[0-9_]*cuda:://g; s/ufp4::gpu:://g; s/^/  /'
 done
 
 # ---- Instructions ----

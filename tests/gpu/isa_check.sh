@@ -26,12 +26,12 @@ families=(
 # kernel, as a regular expression | bytes of scratch a thread | why
 scratch=(
   "quantize_blocks|2200|the codec as it stands: a reference, whose loops over a block and a grid index memory"
-  "quantize_(lanes|tiles)<.*2|160|a grid without a plan: sixteen values and their random bits, indexed in a loop"
+  "quantize_[a-z]*<2|160|a grid without a plan: sixteen values and their random bits, indexed in a loop"
+  "quantize_tiles<[01], true|40|scalar registers that are kept in vector registers"
 )
 # clang 15 copies a kernel's parameter whose elements are indexed at run time, which newer versions read in place.
-# It also reserves memory for scalar registers that it keeps in vector registers.
 if grep -q 'clang version 1[0-6]\.' "$assembly"; then
-  scratch+=("quantize_(lanes|tiles)<.*2|1700|clang 15 copies the grid as well" "quantize_(lanes|tiles)|32|scalar registers")
+  scratch+=("quantize_[a-z]*<2|1700|clang 15 copies the grid as well" "quantize_[a-z]*<[01]|32|scalar registers, as above")
 fi
 
 # per_kernel: one line a kernel, "name scratch spilled-vector-registers", from the metadata at the file's end.
@@ -39,7 +39,7 @@ per_kernel() {
   awk '$1 == ".name:" && $2 !~ /^(block|x|y)$/ { name = $2 } $1 == ".private_segment_fixed_size:" { size = $2 }
     $1 == ".vgpr_spill_count:" { print name, size, $2 }' "$assembly" | c++filt |
     sed -e 's/v0_1_hip:://g; s/v0_1_baseline:://g; s/v0_1:://g; s/void //; s/ufp4::gpu::kernels:://g; s/ufp4::gpu:://g; s/ufp4:://g' \
-      -e 's/(.*) \([0-9]* [0-9]*\)$/ \1/'
+      -e 's/([a-z_]*)\([0-9]\)/\1/g' -e 's/(.*) \([0-9]* [0-9]*\)$/ \1/'
 }
 # kernels_with PATTERN
 kernels_with() {

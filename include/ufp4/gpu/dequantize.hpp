@@ -37,12 +37,12 @@ UFP4_DEVICE void apply_scales(const dequantize_job& job, std::uint32_t row, std:
     return;
   }
   UFP4_UNROLL
-  for (unsigned pair = 0; pair < thread::run_of_thread; pair += 2) {
-    if (pair >= count) break;
-    const float effective = factor(k + pair);
-    v[pair] = product(v[pair], effective);
-    v[pair + 1] = product(v[pair + 1], effective);
-  }
+  for (unsigned pair = 0; pair < thread::run_of_thread; pair += 2)
+    if (pair < count) {
+      const float effective = factor(k + pair);
+      v[pair] = product(v[pair], effective);
+      v[pair + 1] = product(v[pair + 1], effective);
+    }
 }
 
 /// Each thread reads eight bytes of codes and writes 64 or 32 bytes; consecutive threads decode consecutive elements.

@@ -164,7 +164,7 @@ bool decode_move(scope& s, const statement& t, instruction& i) {
   } else if (from.size() > 1) {
     i.a = bits / static_cast<unsigned>(from.size());
     i.run = pack;
-    if (i.a == 32) i.effect = kind::pack;
+    if (from.size() == 2) i.effect = kind::pack;
   } else {
     i.run = move;
     i.effect = kind::copy;

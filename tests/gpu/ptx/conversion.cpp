@@ -185,7 +185,7 @@ bool decode_conversion(scope& s, const statement& t, instruction& i) {
     reject("has a rounding that the interpreter does not know");
   const bool integers = !d.is_float() && !f.is_float() && i.c == 0;
   i.run = integers ? convert_integers : convert;
-  if (integers && f.bits == 64 && d.bits <= 32) i.effect = kind::low;
+  if (integers && f.bits > 16 && d.bits <= f.bits / 2) i.effect = kind::low;
   return true;
 }
 

@@ -89,15 +89,19 @@ std::set<std::string> check_products(std::size_t m, std::size_t n, std::size_t k
   return names;
 }
 
+struct product_shape {
+  std::size_t m, n, k;
+  int processors;  ///< 0: of the device
+};
+const std::vector<product_shape> every_size = {{5, 70, 300, 0}, {21, 70, 64, 0}, {131, 71, 416, 1}};
+/// One processor: few thread blocks fill it, so kernels of few rows take larger tiles.
+const std::vector<product_shape> few_rows = {{3, 70, 320, 0}, {3, 70, 320, 1}, {12, 70, 320, 0}, {12, 70, 320, 1}};
+const std::vector<product_shape> wgmma_tiles = {{21, 70, 64, 0}, {50, 70, 416, 0}, {131, 71, 416, 1}};
+
 template <class A, class B = A>
-std::set<std::string> check_shapes(accumulate mode) {
+std::set<std::string> check_shapes(accumulate mode, const std::vector<product_shape>& shapes = every_size) {
   std::set<std::string> all;
-  for (const auto& [m, n, k, processors] :
-       {std::tuple{5, 70, 300, 0}, std::tuple{21, 70, 64, 0}, std::tuple{131, 71, 416, 1}}) {
-    const auto names = check_products<A, B>(static_cast<std::size_t>(m), static_cast<std::size_t>(n),
-                                            static_cast<std::size_t>(k), mode, processors);
-    all.insert(names.begin(), names.end());
-  }
+  for (const auto& [m, n, k, processors] : shapes) all.merge(check_products<A, B>(m, n, k, mode, processors));
   return all;
 }
 
@@ -153,23 +157,33 @@ TEST_CASE("quantize has the host's bytes") {
   check_quantize<e1m2_f32>(x, 37, 300, random_hadamard<128>{1});
   check_quantize<nvfp4>(x, xt, random_hadamard<16>{1}, stochastic{.seed = 3});
   check_quantize<mxfp4>(h, ht);
+  check_quantize<nvfp4>(x, xt, random_hadamard<128>{1});
+  check_quantize<nvfp4>(x, 37, 300, toward_zero{});
+  check_quantize<nvfp4>(x, xt, toward_zero{});
   check_quantize<compat::te_nvfp4>(x, 37, 300);
   check_quantize<block_format<fp4<E2M1>, e4m3, square(16), float>>(x, 37, 300, random_hadamard<256>{7});
 }
 
-TEST_CASE("quantize_both has the host's bytes of the matrix and of its transpose") {
+/// Rounded with `of_columns`, the transpose of a matrix.
+template <class F, class Rounding>
+void check_both(const Rounding& of_columns) {
   const auto x = numbers<bf16>(48 * 70);
   const matrix_view<const bf16> xv{x.data(), 48, 70};
-  const auto rows = quantize<nvfp4>(cpu::context{.threads = 1}, xv, random_hadamard<16>{1});
-  const auto cols = quantize<nvfp4>(cpu::context{.threads = 1}, transpose(xv), stochastic{.seed = 3});
+  const auto rows = quantize<F>(cpu::context{.threads = 1}, xv, random_hadamard<16>{1});
+  const auto cols = quantize<F>(cpu::context{.threads = 1}, transpose(xv), of_columns);
   const support::device_copy<bf16> in(x, xv);
-  const support::device_output<nvfp4> down(48, 70, rows.transform()), across(70, 48, cols.transform());
+  const support::device_output<F> down(48, 70, rows.transform()), across(70, 48, cols.transform());
   const gpu::buffer<std::byte> workspace(512);
-  REQUIRE(text_of(gpu::quantize_both<nvfp4>({{}, workspace.span()}, in.view(), down.view(), across.view(),
-                                            gpu::with(random_hadamard<16>{1}), gpu::with(stochastic{.seed = 3}))) ==
-          "");
+  REQUIRE(text_of(gpu::quantize_both<F>({{}, workspace.span()}, in.view(), down.view(), across.view(),
+                                        gpu::with(random_hadamard<16>{1}), gpu::with(of_columns))) == "");
   REQUIRE(down.matches(rows));
   REQUIRE(across.matches(cols));
+}
+
+TEST_CASE("quantize_both has the host's bytes of the matrix and of its transpose") {
+  check_both<nvfp4>(stochastic{.seed = 3});
+  check_both<mxfp4>(stochastic{.seed = 3});
+  check_both<nvfp4>(toward_zero{});
 }
 
 TEST_CASE("amax, hadamard_forward and dequantize have the host's bits") {
@@ -179,6 +193,8 @@ TEST_CASE("amax, hadamard_forward and dequantize have the host's bits") {
   for (const bool transposed : {false, true}) {
     REQUIRE(text_of(gpu::amax({}, transposed ? transpose(there) : there, top.data(), hadamard<16>{})) == "");
     REQUIRE(support::on_host(top)[0] == amax(transposed ? transpose(here) : here, hadamard<16>{}).value);
+    REQUIRE(text_of(gpu::amax({}, transposed ? transpose(there) : there, top.data(), hadamard<128>{})) == "");
+    REQUIRE(support::on_host(top)[0] == amax(transposed ? transpose(here) : here, hadamard<128>{}).value);
   }
   std::vector<float> want(21 * 112);
   hadamard_forward(here, matrix_view<float>{want.data(), 21, 112}, hadamard<16>{});
@@ -222,26 +238,42 @@ TEST_CASE("exact_blocks has the host's bits in wgmma's tiles of both widths, wit
 }
 
 TEST_CASE("products with fast and folded_bf16 keep their bounds in every kernel of the table") {
-  auto names = check_shapes<nvfp4>(accumulate::fast);
-  names.merge(check_shapes<mxfp4>(accumulate::fast));
-  names.merge(check_shapes<e1m2_f32>(accumulate::folded_bf16));
-  REQUIRE(names.count("gemm_bf16_sm80") == 1);
-  REQUIRE(names.count("gemm_wgmma_sm90") == (device().has_specific(9) ? 1u : 0u));
+  using exact = support::blocks_of<fp4<E2M1>, ue5m3, 16>;
+  auto names = check_shapes<nvfp4>(accumulate::fast, few_rows);
+  for (const auto mode : {accumulate::fast, accumulate::folded_bf16}) names.merge(check_shapes<nvfp4>(mode));
+  names.merge(check_shapes<nvint4>(accumulate::fast, few_rows));
+  names.merge(check_shapes<mxfp4>(accumulate::fast, few_rows));
+  names.merge(check_shapes<e1m2_f32>(accumulate::fast, {{3, 70, 320, 0}, {3, 70, 320, 1}, {5, 70, 320, 0}}));
+  names.merge(check_shapes<nvfp4>(accumulate::fast, wgmma_tiles));
+  names.merge(check_shapes<mxfp4>(accumulate::fast, wgmma_tiles));
+  names.merge(check_shapes<mxint4>(accumulate::fast, wgmma_tiles));
+  names.merge(check_shapes<exact>(accumulate::fast, wgmma_tiles));
+  names.merge(check_shapes<e1m2_f32>(accumulate::folded_bf16, wgmma_tiles));
+  for (const char* kernel : {"gemv_f16_sm80", "gemv_dots_sm80", "gemm_bf16_sm80"}) {
+    CAPTURE(kernel);
+    REQUIRE(names.count(kernel) == 1);
+  }
+  for (const char* kernel : {"gemm_wgmma_sm90", "gemm_wgmma_rounded_sm90"}) {
+    CAPTURE(kernel);
+    REQUIRE(names.count(kernel) == (device().has_specific(9) ? 1u : 0u));
+  }
 }
 
-TEST_CASE("products by a library keep the bound of fast: operands are decoded, and results finished, by kernels") {
+TEST_CASE(
+    "products by a library keep the bound of folded_bf16: operands are decoded, and results finished, by kernels") {
   const library_on_the_host library;
   const std::size_t m = 1024, n = 128, k = 32;  // the smallest product that a library gets
   std::mt19937_64 gen{1};
-  const auto a = model::random_quantized<nvfp4>(gen, m, k), b = model::random_quantized<nvfp4>(gen, n, k);
-  const gpu::quantized_matrix<nvfp4> left{a.view()}, right{b.view()};
+  const auto a = model::random_quantized<e1m2_f32>(gen, m, k), b = model::random_quantized<e1m2_f32>(gen, n, k);
+  const gpu::quantized_matrix<e1m2_f32> left{a.view()}, right{b.view()};
   const gpu::buffer<float> c(m * n), bias{std::span<const float>(std::vector<float>(n))};
   const matrix_view<float> out{c.data(), m, n};
-  for (const gemm_options& options : {gemm_options{}, gemm_options{.bias = bias.span()}}) {
+  for (const gemm_options& options : {gemm_options{.accumulate = accumulate::folded_bf16},
+                                      gemm_options{.accumulate = accumulate::folded_bf16, .bias = bias.span()}}) {
     REQUIRE(std::string(gpu::explain({}, left, right, out, options).kernel) == "gemm_library_bf16");
     const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, left, right, out, options));
     REQUIRE(text_of(gpu::quantized_gemm({{}, workspace.span()}, left, right, out, options)) == "");
-    REQUIRE(support::product_bound(a, b).broken_by(support::on_host(c), {}, {}) == "");
+    REQUIRE(support::product_bound(a, b).broken_by(support::on_host(c), options, {}) == "");
   }
 }
 

@@ -5,7 +5,7 @@
 //
 // | valid   | the lanes whose value was computed from values that exist. Uninitialized registers and shared memory |
 // |         | are not valid; a copy or an arithmetic result of them is not either, and a branch, an address, a     |
-// |         | store or a matrix product that uses one is an error. valid_low: the same for the lower 32 bits,      |
+// |         | store or a matrix product that uses one is an error. valid_low: the same for the lower half,         |
 // |         | because nvcc packs a value with an uninitialized upper half and takes it out again                   |
 // | pending | the group of wgmma that writes the register. Until the warp has waited for the group, only mov may   |
 // |         | use it                                                                                               |
