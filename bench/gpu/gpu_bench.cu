@@ -78,6 +78,7 @@ void quantize_lines(const std::string& type, const inputs<T>& x) {
   quantize_line<nvfp4>("nvfp4/" + type, x, false, known);
   quantize_line<nvfp4>("nvfp4/" + type + " + amax", x, false);
   quantize_line<nvfp4>("nvfp4/" + type + " + RHT-16 + SR", x, false, rht, sr, known);
+  quantize_line<nvfp4>("nvfp4/" + type + " + RHT-16 + SR of the transpose", x, true, rht, sr, known);
   quantize_line<mxfp4>("mxfp4/" + type, x, false);
   quantize_line<mxfp4>("mxfp4/" + type + " + RHT-16 + SR", x, false, rht, sr);
   quantize_line<e1m2_f32>("e1m2_f32/" + type, x, false);

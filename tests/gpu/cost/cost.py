@@ -15,7 +15,7 @@
 # | memory  | bytes of the call, at 0.92 of the data sheet's rate                                                            |
 #
 # The prediction is an upper bound in that units are assumed to overlap completely and no bank conflicts, launches, first and last
-# iterations are counted; a lower one in that the longest path of a loop is taken.
+# iterations are counted; a lower one in that the longest path of a loop is taken, unless the row names the executed one.
 import json
 import os
 import re
@@ -40,6 +40,8 @@ DATA_SHEET = {"FP4 units": "mma f4", "bf16 units": "mfma f16"}
 def iteration(kernel, row, machine):
     """(seconds by limit, instructions of a warp of each part) of one iteration of a block."""
     cycles, seconds, counts = Counter(), {}, []
+    if row.executed:
+        return {"issue": row.parts[0].warps * row.executed / 4 / machine.clock * 1e-9}, [row.executed]
     for part in row.parts:
         loop = paths.find_loop(kernel, part.has) if part.has else None
         if part.has and loop is None:
