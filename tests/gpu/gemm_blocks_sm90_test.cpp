@@ -112,12 +112,12 @@ gpu::gemm_job job_of(std::size_t rows, std::size_t cols, std::size_t depth) {
   return gpu::detail::call_of(a.view(), b.view(), detail::sink_of(c), support::exactly, {}).job;
 }
 
-int taken, refused;
+int taken, rejected;
 constexpr auto check_this = []<class Pair>(Pair) {
   using left = typename Pair::left;
   using right = typename Pair::right;
   if (!kernels::takes_block_sums(job_of<left, right>(3, 5, 256))) {
-    ++refused;
+    ++rejected;
     return;
   }
   ++taken;
@@ -128,13 +128,13 @@ constexpr auto check_this = []<class Pair>(Pair) {
 
 TEST_CASE("sums of decoded blocks have the bits of exact_blocks for every format that the wgmma kernel takes",
           "[gpu]") {
-  taken = refused = 0;
+  taken = rejected = 0;
   support::pairs_of_16(check_this);
   support::pairs_of_longer_blocks(check_this);
   support::pairs_of_squares(check_this);
-  // a float beside e8m0 is refused, because a block of zeros has the scale 2^-127
+  // a float beside e8m0 is rejected, because a block of zeros has the scale 2^-127
   CHECK(taken == 33);
-  CHECK(refused == 4);
+  CHECK(rejected == 4);
 }
 
 TEST_CASE("the epilogue of four columns at a time has the host's bits for every type and layout of C", "[gpu]") {
