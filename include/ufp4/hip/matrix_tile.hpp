@@ -245,8 +245,10 @@ constexpr unsigned waves_of(unsigned waves) {
   return Op::groups == 4 ? waves : 1;
 }
 #if defined(__HIPCC__)
+/// Of a kernel: n waves are to fit in a SIMD unit.
 #define UFP4_WAVES(n) __attribute__((amdgpu_waves_per_eu(n)))
 #else
+/// Nothing on the host.
 #define UFP4_WAVES(n)
 #endif
 

@@ -73,12 +73,12 @@ def _sixteens(threads):
 
 
 ROWS = [
-    Row("fast, M <= 8", "gemv_f16_sm80", r"^gemv_f16<1u, 1u, false>$", _ALL, Shape(8, 8192, 8192),
-        (Part(("HMMA", "LDG"), 1),),  # 16 rows of weights by 256 columns, 16 instructions of 16 x 8 x 16
-        lambda s: (ceil(s.n / 16) * ceil(s.k / 256), 1), lambda s: s.product_bytes(), "memory", 0.8, "gemm/nvfp4/fast/8x8192x8192"),
-    Row("fast, M <= 16", "gemv_f16_sm80", r"^gemv_f16<1u, 2u, false>$", _ALL, Shape(16, 8192, 8192),
+    Row("fast, M <= 8", "gemv_f16_sm80", r"^gemv_f16<2u, 1u, false>$", _ALL, Shape(8, 8192, 8192),
+        (Part(("HMMA", "LDG"), 1),),  # 32 rows of weights by 256 columns, 32 instructions of 16 x 8 x 16
+        lambda s: (ceil(s.n / 32) * ceil(s.k / 256), 1), lambda s: s.product_bytes(), "memory", 0.8, "gemm/nvfp4/fast/8x8192x8192"),
+    Row("fast, M <= 16", "gemv_f16_sm80", r"^gemv_f16<2u, 2u, false>$", _ALL, Shape(16, 8192, 8192),
         (Part(("HMMA", "LDG"), 1),),  # two instructions for each, one for 8 rows of the narrow operand
-        lambda s: (ceil(s.n / 16) * ceil(s.k / 256), 1), lambda s: s.product_bytes(), "memory", 0.8, "gemm/nvfp4/fast/16x8192x8192"),
+        lambda s: (ceil(s.n / 32) * ceil(s.k / 256), 1), lambda s: s.product_bytes(), "memory", 0.8, "gemm/nvfp4/fast/16x8192x8192"),
     Row("exact_blocks, M <= 16", "gemv_blocks_sm80", r"^gemv_blocks$", _ALL, Shape(8, 8192, 8192),
         (Part(("IMMA", "LDGSTS"), 8, trips=(("IMMA", 2), ("FFMA", 1)), cold=(_SMALL_COPIES,)),),
         lambda s: (ceil(s.n / 16), ceil(s.k / 512)), lambda s: s.product_bytes(), "memory", None,
