@@ -42,7 +42,6 @@ EXCEPTIONS = [
     ("local", r"^gemv_dots<\(scale_kind\)4, 1u, 1u>$", "120a", _FEW),
     ("local", r"^hadamard_rows$", "100a 120a", _LOADED),
     ("reciprocal", r"^(decode_bf16|swizzle_rows)$", _ALL, _PLACE),
-    ("reciprocal", r"^quantize_tiles<\(lanes_path\)1, false, 256u>$", "80 90a", "the quotients of the numerical specification, rounded correctly"),
     ("reciprocal", r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>, 64u>$", "80 90a", _LONG_BLOCK),
     ("reciprocal", r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>, 16u>$", "80", _SHARED_SCALES),
     ("reciprocal", r"^gemm_wgmma<(128u|64u), \(wgmma_fold\)0>$", "90a", "the place of the next tile, in the producer's loop over chunks"),
