@@ -164,3 +164,31 @@ TEST_CASE("ranges, elements and dequantize of a prepacked matrix are those of th
   CHECK(detail::same_bytes(c.data(), d.data(), 3 * 37 * sizeof(float)));
   CHECK(support::rejection([&] { p(37, 0); }) == "element (37, 0) of a prepacked matrix of 37 x 100");
 }
+
+TEST_CASE("prepack_into fills the caller's memory with the bytes of prepack, and its view multiplies alike", "[gemm]") {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(7)};
+  const auto a = model::random_quantized<nvfp4>(gen, 5, 90), b = model::random_quantized<nvfp4>(gen, 37, 90);
+  const auto expected = prepack(b);
+  const quantized_size size = prepacked_size(b.spec(), 37, 90);
+  support::guarded<std::uint8_t> codes(size.codes);
+  support::guarded<std::byte> scales(size.scales);
+  const auto view = prepack_into({}, b, {codes.span(), scales.span()});
+  REQUIRE((codes.guards_intact() && scales.guards_intact()));
+  REQUIRE(std::equal(codes.begin(), codes.end(), expected.codes().begin(), expected.codes().end()));
+  REQUIRE(std::equal(scales.begin(), scales.end(), expected.scale_bytes().begin(), expected.scale_bytes().end()));
+  REQUIRE((view(36, 89) == expected(36, 89) && view.tensor_scale() == b.tensor_scale()));
+  matrix<float> c(5, 37), d(5, 37);
+  quantized_gemm(a, expected, c);
+  quantized_gemm(a, view, d);
+  REQUIRE(std::equal(c.data(), c.data() + 5 * 37, d.data()));
+  REQUIRE(dequantize(view)(36, 89) == expected(36, 89));
+
+  REQUIRE(support::rejection([&] { prepack_into({}, b, {codes.span().first(8), scales.span()}); }) ==
+          "prepack_into: codes has 8 bytes, but 37 x 90 prepacked elements need 2304");
+  REQUIRE(support::rejection([&] { prepack_into({}, b, {codes.span(), scales.span().first(8)}); }) ==
+          "prepack_into: scales has 8 bytes, but 37 x 90 prepacked elements need 288");
+  const std::span<std::byte> overlapping = std::as_writable_bytes(codes.span()).first(size.scales);
+  REQUIRE(support::rejection([&] { prepack_into({}, b, {codes.span(), overlapping}); }) ==
+          "prepack_into: codes overlaps scales");
+}

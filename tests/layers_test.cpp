@@ -43,7 +43,7 @@ constexpr module_rule modules[] = {
     {"cpu", layer::machine,
      "quantize.hpp dequantize.hpp hadamard.hpp gemm.hpp gemm_grouped.hpp explain.hpp gemm_zero_points.hpp recipe "
      "analysis batch.hpp ufp4.hpp "
-     "interop"},
+     "interop c"},
     {"quantize.hpp", layer::operations},
     {"dequantize.hpp", layer::operations},
     {"hadamard.hpp", layer::operations},
@@ -54,6 +54,8 @@ constexpr module_rule modules[] = {
     {"recipe", layer::uses},
     {"analysis", layer::uses},
     {"batch.hpp", layer::uses},
+    {"ufp4.h", layer::base, "c"},  // C99
+    {"c", layer::guest, "c"},      // its functions
     {"device.hpp", layer::embedded},
     {"gpu", layer::embedded,
      "gpu/vendor.hpp cuda hip device.hpp cuda.hpp hip.hpp"},  // operations and kernels that vendors share
@@ -63,7 +65,7 @@ constexpr module_rule modules[] = {
     {"hip/hip_shims.hpp", layer::base, "gpu/vendor.hpp"},
     {"cuda", layer::embedded, "gpu/vendor.hpp cuda.hpp"},
     {"hip", layer::embedded, "gpu/vendor.hpp hip.hpp"},
-    {"ufp4.hpp", layer::umbrella, "interop"},
+    {"ufp4.hpp", layer::umbrella, "interop c"},
     {"cuda.hpp", layer::umbrella, "interop"},
     {"hip.hpp", layer::umbrella, "interop"},
     {"interop", layer::guest, "interop"},

@@ -37,19 +37,7 @@ namespace torch_linear {
 using torch::Tensor;
 using ufp4::recipe::bound_recipe, ufp4::recipe::training_recipe;
 
-struct named_recipe {
-  const char* name;
-  training_recipe (*preset)(std::uint64_t seed);
-};
-/// The same names as in examples/train_lm.
-inline constexpr named_recipe named_recipes[] = {
-    {"bf16", ufp4::recipe::bf16_recipe},
-    {"ufp4", ufp4::recipe::ufp4_recipe<ufp4::e1m2_f32>},
-    {"ufp4-int4", ufp4::recipe::ufp4_recipe<ufp4::int4_f32>},
-    {"nv-uniform", ufp4::recipe::ufp4_recipe<ufp4::nv_e1m2>},
-    {"e2m1-baseline", ufp4::recipe::e2m1_baseline_recipe},
-    {"nvfp4", ufp4::recipe::nvfp4_recipe},
-};
+using ufp4::recipe::named_recipes;
 
 namespace detail {
 

@@ -57,6 +57,15 @@ explanation explain_row(const char* operation, const Row& row, isa tier, const c
   return {.operation = operation, .kernel = row.name, .isa = row.tier, .note = why_not_better(row.tier, tier, ctx)};
 }
 
+inline explanation explain_gemm(const context& ctx, const gemm_table& table, const gemm_job& job) {
+  const isa tier = resolve(ctx);
+  const auto plan = plan_gemm(table, job, tier);
+  const gemm_kernel& k = *plan.kernel;
+  std::string note = why_not_better(k.tier, tier, ctx);
+  if (plan.job.swapped) note += std::string(note.empty() ? "" : "; ") + "computed as the transposed product";
+  return {"quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(job.mode), note};
+}
+
 template <quantize_needs needs, class Coder>
 explanation explain_quantize(const context& ctx, const quantize_job& job, const Coder& coder) {
   const isa tier = resolve(ctx);
@@ -76,14 +85,8 @@ namespace ufp4::cpu::inline UFP4_CODE {
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
 explanation explain(const context& ctx, const A& a, const B& b, const matrix_view<T>& c,
                     const gemm_options& options = {}) {
-  const isa tier = resolve(ctx);
-  const auto plan = detail::plan_gemm(ufp4::detail::gemm_kernels_of<A, B, accumulate::folded_bf16>(),
-                                      ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options), tier);
-  const detail::gemm_kernel& k = *plan.kernel;
-  std::string note = detail::why_not_better(k.tier, tier, ctx);
-  if (plan.job.swapped) note += std::string(note.empty() ? "" : "; ") + "computed as the transposed product";
-  return {
-      "quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(options.accumulate), note};
+  return detail::explain_gemm(ctx, ufp4::detail::gemm_kernels_of<A, B, accumulate::folded_bf16>(),
+                              ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options));
 }
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
 explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {

@@ -68,6 +68,13 @@ constexpr grid4 make_grid() {
   return g;
 }
 
+/// The index of the level in an ascending list; the place where it would be if it is not in it.
+constexpr int place_of(const grid4& g, float v) {
+  int at = 0;
+  while (at < g.levels && g.level[at] < v) ++at;
+  return at;
+}
+
 /// 256 products of integers up to 2^8 stay below 2^24, so every order of summation is exact in binary32.
 constexpr bool integers_fit(const grid4& g) {
   for (int c = 0; c < 16; ++c)
@@ -87,6 +94,42 @@ constexpr grid4 grid_of() {
   static_assert(!grid.exact_products || detail::integers_fit(grid),
                 "exact_products: the values are not small integers times a power of two; set it to false");
   return grid;
+}
+
+/// The grid of sixteen finite numbers by code, for an element format that is known at run time only. Every distinct
+/// number is a level; of equal ones the lowest code is used, of zeros +0 and, for negative values that round to zero,
+/// -0 if there is one. A grid without levels, which every operation rejects, if a number is not finite or none is +0.
+UFP4_HOST_MEMBER constexpr grid4 grid_of_values(const float (&values)[16]) {
+  grid4 g{};
+  int plus_zero = -1, minus_zero = -1;
+  for (int c = 0; c < 16; ++c) {
+    const std::uint32_t bits = detail::to_bits(values[c]);
+    if ((bits & ~detail::sign_mask) > detail::max_finite_bits) return {};
+    if (bits == 0 && plus_zero < 0) plus_zero = c;
+    if (bits == detail::sign_mask && minus_zero < 0) minus_zero = c;
+    g.value[c] = values[c];
+  }
+  if (plus_zero < 0) return {};
+  for (int c = 0; c < 16; ++c) {
+    const float v = g.value[c];
+    const int at = detail::place_of(g, v);
+    if (at < g.levels && g.level[at] == v) continue;
+    for (int i = g.levels; i > at; --i) g.level[i] = g.level[i - 1], g.code[i] = g.code[i - 1];
+    g.level[at] = v == 0.0f ? 0.0f : v;
+    g.code[at] = static_cast<std::uint8_t>(v == 0.0f ? plus_zero : c);
+    ++g.levels;
+  }
+  g.zero = detail::place_of(g, 0.0f);
+  g.minus_zero = static_cast<std::uint8_t>(minus_zero < 0 ? plus_zero : minus_zero);
+  g.qmax = detail::magnitude(g.level[g.levels - 1]) > detail::magnitude(g.level[0])
+               ? detail::magnitude(g.level[g.levels - 1])
+               : detail::magnitude(g.level[0]);
+  if (g.levels == 1) return {};
+  g.unit = detail::unit_of(g.value);
+  g.exact_products = detail::integers_fit(g) && g.unit > 0x1p-60f;  // products of two units are normal numbers
+  if (!g.exact_products) g.unit = 0;
+  for (int c = 0; c < 16 && g.exact_products; ++c) g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
+  return g;
 }
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -1,4 +1,4 @@
-// ufp4 - prepacked_matrix and any_prepacked: quantized weights in the order in which the GEMM kernels read them.
+// ufp4 - prepacked_matrix, any_prepacked, a view: quantized weights in the order in which the GEMM kernels read them.
 // SPDX-License-Identifier: Apache-2.0
 //
 // For weights that are used again. The same codes and scales as in the canonical layout, in the order of
@@ -13,16 +13,30 @@ inline prepacked_layout layout_of(const format_spec& format, std::size_t padded_
   return {padded_cols, padded_cols / static_cast<std::size_t>(format.block.cols)};
 }
 
-inline quantized_size prepacked_size(const quantized_shape& s) {
-  check_none("prepacked_matrix", format_mismatch(s.format));
+inline quantized_size prepacked_size(const char* what, const quantized_shape& s) {
+  check_none(what, format_mismatch(s.format));
   const std::size_t padded = s.padded_cols();
-  const std::size_t elements = element_count("prepacked_matrix", prepacked_layout::filled_rows(s.rows), s.cols,
+  const std::size_t elements = element_count(what, prepacked_layout::filled_rows(s.rows), s.cols,
                                              prepacked_layout::filled_cols(padded), s.transform);
   return {elements / 2,
           layout_of(s.format, padded).scale_count(s.rows) * static_cast<std::size_t>(scale_bytes(s.format.scale))};
 }
 
-inline float prepacked_element(const quantized_memory& p, std::size_t row, std::size_t col) {
+/// The sizes of a caller's spans against the shape.
+inline void check_prepacked_spans(const char* what, const quantized_shape& s, std::span<const std::uint8_t> codes,
+                                  std::span<const std::byte> scales) {
+  const quantized_size size = prepacked_size(what, s);
+  expects(codes.size() == size.codes, what, ": codes has ", codes.size(), " bytes, but ", s.rows, " x ", s.cols,
+          " prepacked elements need ", size.codes);
+  expects(scales.size() == size.scales, what, ": scales has ", scales.size(), " bytes, but ", s.rows, " x ", s.cols,
+          " prepacked elements need ", size.scales);
+  expects(codes.data() != nullptr || codes.empty(), what, ": codes is null");
+  expects(scales.data() != nullptr || scales.empty(), what, ": scales is null");
+}
+
+/// Q: a prepacked matrix or a view of one.
+template <class Q>
+float prepacked_element(const Q& p, std::size_t row, std::size_t col) {
   expects(row < p.rows() && col < p.cols(), "element (", row, ", ", col, ") of a prepacked matrix of ", p.rows(), " x ",
           p.cols());
   const format_spec& f = p.spec();
@@ -66,7 +80,8 @@ inline void prepack_panels(const quantized_source& from, const quantized_sink& t
 }
 
 /// The inverse of prepack_panels, for the whole matrix.
-inline any_quantized unpacked(const quantized_memory& p) {
+template <class Q>
+any_quantized unpacked(const Q& p) {
   any_quantized out(p.spec(), p.rows(), p.cols(), p.transform());
   out.set_tensor_scale(p.tensor_scale());
   const format_spec& f = p.spec();
@@ -103,12 +118,42 @@ class prepacked : public Memory {
 
  protected:
   prepacked() = default;
-  UFP4_HOST_MEMBER explicit prepacked(const quantized_shape& shape) : Memory(shape, prepacked_size(shape)) {}
+  UFP4_HOST_MEMBER explicit prepacked(const quantized_shape& shape)
+      : Memory(shape, prepacked_size("prepacked_matrix", shape)) {}
 };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::inline UFP4_TYPES {
+
+/// Bytes of rows x cols elements, prepacked. std::invalid_argument if the format is invalid, or if they overflow.
+UFP4_HOST_MEMBER inline quantized_size prepacked_size(const format_spec& format, std::size_t rows, std::size_t cols,
+                                                      const transform_spec& applied = {}) {
+  return detail::prepacked_size("prepacked_size", {format, 1, rows, cols, applied});
+}
+
+/// Prepacked codes and scales in memory of the caller (prepack_into, or a file), which must be of prepacked_size.
+class any_prepacked_view : public detail::shaped {
+ public:
+  /// Checks the sizes.
+  UFP4_HOST_MEMBER any_prepacked_view(const format_spec& format, std::span<const std::uint8_t> codes,
+                                      std::span<const std::byte> scales, float tensor_scale, std::size_t rows,
+                                      std::size_t cols, const transform_spec& applied = {})
+      : shaped({format, tensor_scale, rows, cols, applied}), codes_(codes), scales_(scales) {
+    detail::check_prepacked_spans("any_prepacked_view", shape_, codes, scales);
+  }
+
+  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
+  UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return scales_; }
+  /// Element (row, col), decoded: value * fl(block scale * tensor scale).
+  UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
+    return detail::prepacked_element(*this, row, col);
+  }
+
+ private:
+  std::span<const std::uint8_t> codes_;
+  std::span<const std::byte> scales_;
+};
 
 /// The format as data. The same layout on every instruction set.
 class any_prepacked : public detail::prepacked<detail::quantized_memory> {
@@ -130,12 +175,16 @@ class prepacked_matrix : public detail::prepacked<detail::typed_memory<Format>> 
       : detail::prepacked<detail::typed_memory<Format>>({spec_of<Format>, 1, rows, cols, applied}) {}
 };
 
-/// A prepacked_matrix or any_prepacked.
+/// A prepacked matrix that owns its memory: prepacked_matrix or any_prepacked.
 template <class T>
-concept prepacked_like = std::is_same_v<T, any_prepacked> || std::is_same_v<T, prepacked_matrix<typename T::format>>;
+concept prepacked_owner = std::is_same_v<T, any_prepacked> || std::is_same_v<T, prepacked_matrix<typename T::format>>;
+/// One of these, or any_prepacked_view.
+template <class T>
+concept prepacked_like = prepacked_owner<T> || std::is_same_v<T, any_prepacked_view>;
 
 /// The quantized matrix that a prepacked one was made from: the same codes, scales and tensor scale.
 UFP4_HOST_MEMBER inline any_quantized unpack(const any_prepacked& p) { return detail::unpacked(p); }
+UFP4_HOST_MEMBER inline any_quantized unpack(const any_prepacked_view& p) { return detail::unpacked(p); }
 template <any_block_format F>
 UFP4_HOST_MEMBER inline quantized_matrix<F> unpack(const prepacked_matrix<F>& p) {
   return quantized_matrix<F>(detail::unpacked(p));

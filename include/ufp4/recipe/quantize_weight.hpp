@@ -95,7 +95,7 @@ std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bound_reci
 inline void prepack_part(const cpu::context& ctx, stored_operand& part) {
   quantized_source& q = part.operand.q;
   if (q.rows == 0 || q.padded_cols == 0) return;
-  const quantized_size size = prepacked_size({q.format, q.tensor_scale, q.rows, q.cols, q.transform});
+  const quantized_size size = prepacked_size("prepack", {q.format, q.tensor_scale, q.rows, q.cols, q.transform});
   buffer<std::uint8_t> codes(size.codes), scales(size.scales);
   prepack_to(ctx, q, {codes.data(), scales.data()});
   part.codes = std::move(codes);

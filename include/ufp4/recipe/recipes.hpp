@@ -1,4 +1,4 @@
-// ufp4 - the preset recipes of numerics 7: ufp4_recipe, e2m1_baseline_recipe, nvfp4_recipe, bf16_recipe.
+// ufp4 - the preset recipes of numerics 7: ufp4_recipe, e2m1_baseline_recipe, nvfp4_recipe, bf16_recipe; their names.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -59,5 +59,20 @@ constexpr training_recipe nvfp4_recipe(std::uint64_t seed) {
 
 /// The reference: operands rounded to bf16, exact products, binary32 accumulation. It draws no random bits as it is.
 constexpr training_recipe bf16_recipe(std::uint64_t seed) { return uniform_recipe(seed, {.quantized = false}); }
+
+/// A recipe with its name on command lines and in other languages.
+struct named_recipe {
+  const char* name;                             ///< as "ufp4"
+  training_recipe (*make)(std::uint64_t seed);  ///< the recipe of a seed
+};
+/// The recipes that programs choose by name; edit what `make` returns for others.
+inline constexpr named_recipe named_recipes[] = {
+    {"bf16", bf16_recipe},
+    {"ufp4", ufp4_recipe<e1m2_f32>},
+    {"ufp4-int4", ufp4_recipe<int4_f32>},
+    {"nv-uniform", ufp4_recipe<nv_e1m2>},
+    {"e2m1-baseline", e2m1_baseline_recipe},
+    {"nvfp4", nvfp4_recipe},
+};
 
 }  // namespace ufp4::recipe::inline UFP4_TYPES

@@ -1,0 +1,226 @@
+// ufp4 - the structures of ufp4.h, checked, as the types of the C++ operations.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Checks what C++ types exclude: null pointers, numbers that are no enumerator, sizes that do not belong to a shape.
+#pragma once
+
+#include <ufp4/c/guard.hpp>
+#include <ufp4/ufp4.hpp>
+
+namespace ufp4::c::detail::inline UFP4_CODE {
+
+using ufp4::detail::expects, ufp4::detail::sink, ufp4::detail::source;
+
+/// The struct behind a pointer that must not be null.
+template <class T>
+T& given(const char* function, const char* argument, T* pointer) {
+  expects(pointer != nullptr, function, ": ", argument, " is NULL");
+  return *pointer;
+}
+
+/// A structure that may be absent: the defaults. Its size tells for which version of the header the caller was compiled.
+template <class T>
+T with_defaults(const char* function, const char* argument, const T* pointer, const T& defaults) {
+  if (pointer == nullptr) return defaults;
+  expects(pointer->struct_size == sizeof(T), function, ": ", argument, ".struct_size must be ", sizeof(T), ", got ",
+          pointer->struct_size, "; initialise it with its _INIT macro");
+  return *pointer;
+}
+
+/// One of the values 0 .. last of an enumeration of the interface.
+template <class Enum>
+Enum chosen(const char* function, const char* member, std::int32_t value, std::int32_t last) {
+  expects(value >= 0 && value <= last, function, ": ", member, " must be 0 to ", last, ", got ", value);
+  return static_cast<Enum>(value);
+}
+inline bool flag(const char* function, const char* member, std::int32_t value) {
+  expects(value == 0 || value == 1, function, ": ", member, " must be 0 or 1, got ", value);
+  return value == 1;
+}
+
+inline cpu::isa isa_of(const char* function, const char* wanted) {
+  if (wanted == nullptr) return cpu::isa::automatic;
+  for (const cpu::isa i : cpu::all_isas)
+    if (std::string_view(cpu::name(i)) == wanted) return i;
+  expects(false, function, ": context.isa: ", wanted, " is not an instruction set of ufp4");
+  return cpu::isa::automatic;
+}
+
+/// A context and, while it is used, the caller's executor as a C++ one.
+class context_of {
+ public:
+  context_of(const char* function, const ufp4_context* c)
+      : given_(with_defaults(function, "context", c, ufp4_context UFP4_CONTEXT_INIT)) {
+    context_.threads = given_.threads;
+    expects(given_.threads >= 0, function, ": context.threads must not be negative, got ", given_.threads);
+    context_.isa = isa_of(function, given_.isa);
+    if (given_.executor != nullptr) context_.executor = cpu::executor_ref(*this);
+  }
+  context_of(const context_of&) = delete;
+  void operator()(std::size_t count, task_ref task) const {
+    given_.executor(given_.executor_state, count, task.call, task.object);
+  }
+  operator const cpu::context&() const { return context_; }
+
+ private:
+  ufp4_context given_;
+  cpu::context context_;
+};
+
+inline transform_spec transform_of(const char* function, const ufp4_transform* t) {
+  transform_spec out;
+  if (t == nullptr || t->n == 0) return out;
+  out.n = t->n;
+  expects(t->rounds_to_bf16 <= 1, function, ": transform.rounds_to_bf16 must be 0 or 1, got ", t->rounds_to_bf16);
+  out.rounds_to_bf16 = t->rounds_to_bf16 == 1;
+  for (int w = 0; w < 8; ++w) out.signs[w] = t->signs[w];
+  return out;
+}
+inline ufp4_transform to_c(const transform_spec& t) {
+  ufp4_transform out{t.n, t.rounds_to_bf16 ? 1u : 0u, {}};
+  for (int w = 0; w < 8; ++w) out.signs[w] = t.signs[w];
+  return out;
+}
+
+/// The grid of a preset with these values, bit for bit; one of the program's own otherwise.
+inline grid4 grid_of_format(const char* function, const ufp4_format& f) {
+  grid4 grid{};
+  for_each_preset([&](auto row) {
+    if (std::memcmp(row.spec.grid.value, f.values, sizeof f.values) == 0) grid = row.spec.grid;
+  });
+  if (grid.levels == 0) grid = grid_of_values(f.values);
+  expects(grid.levels != 0, function, ": format.values must be finite, one of them zero and one not");
+  return grid;
+}
+inline format_spec format_of(const char* function, const ufp4_format* format) {
+  const ufp4_format& f = given(function, "format", format);
+  const auto scale = chosen<scale_kind>(function, "format.scale", f.scale, UFP4_SCALE_E8M0);
+  format_spec out{grid_of_format(function, f),
+                  scale,
+                  {f.block_rows, f.block_cols},
+                  flag(function, "format.has_tensor_scale", f.has_tensor_scale)};
+  ufp4::detail::check_none(function, ufp4::detail::format_mismatch(out));
+  return out;
+}
+inline ufp4_format to_c(const format_spec& f) {
+  ufp4_format out{{}, static_cast<std::int32_t>(f.scale), f.block.rows, f.block.cols, f.two_level ? 1 : 0};
+  for (int c = 0; c < 16; ++c) out.values[c] = f.grid.value[c];
+  return out;
+}
+
+/// A matrix of the interface with checked members.
+inline sink matrix_of(const char* function, const char* argument, const ufp4_matrix* matrix) {
+  const ufp4_matrix& m = given(function, argument, matrix);
+  const std::string member = std::string(argument) + ".dtype";
+  const sink out{m.data,      chosen<dtype>(function, member.c_str(), m.dtype, UFP4_FP16), m.rows, m.cols, m.row_stride,
+                 m.col_stride};
+  ufp4::detail::check_data(function, argument, out);
+  const std::size_t width = out.kind == dtype::f32 ? 4 : 2;
+  expects(reinterpret_cast<std::uintptr_t>(m.data) % width == 0, function, ": ", argument, ".data is not aligned to ",
+          width, " bytes");
+  return out;
+}
+inline source source_of(const sink& m) { return {m.data, m.kind, m.rows, m.cols, m.row_stride, m.col_stride}; }
+
+/// Calls body with the matrix as a matrix_view of its element type.
+template <class Body>
+void with_view(const sink& m, const Body& body) {
+  const auto as = [&]<class T>(T*) {
+    body(matrix_view<T>(static_cast<T*>(m.data), m.rows, m.cols, m.row_stride, m.col_stride));
+  };
+  switch (m.kind) {
+    case dtype::f32: return as(static_cast<float*>(nullptr));
+    case dtype::bf16: return as(static_cast<bf16*>(nullptr));
+    case dtype::fp16: return as(static_cast<fp16*>(nullptr));
+  }
+}
+
+/// The same of two matrices.
+template <class Body>
+void with_views(const sink& x, const sink& y, const Body& body) {
+  with_view(x, [&](const auto& first) { with_view(y, [&](const auto& second) { body(first, second); }); });
+}
+
+/// Codes and scales of a quantized matrix against its shape.
+inline quantized_storage storage_of(const char* function, const char* argument, const ufp4_quantized& q,
+                                    std::int32_t layout, const format_spec& format) {
+  expects(q.layout == layout, function, ": ", argument, ".layout must be ",
+          layout == UFP4_CANONICAL ? "UFP4_CANONICAL" : "UFP4_PREPACKED", ", got ", q.layout);
+  const std::size_t width = static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale));
+  expects(reinterpret_cast<std::uintptr_t>(q.scales) % width == 0, function, ": ", argument,
+          ".scales is not aligned to ", width, " bytes");
+  const quantized_storage memory{{q.codes, q.codes_size}, {static_cast<std::byte*>(q.scales), q.scales_size}};
+  const ufp4::detail::quantized_shape shape{format, 1, q.rows, q.cols, transform_of(function, &q.transform)};
+  const std::string what = std::string(function) + ": " + argument;
+  if (layout == UFP4_CANONICAL)
+    ufp4::detail::check_spans(what.c_str(), shape, memory.codes, memory.scales);
+  else
+    ufp4::detail::check_prepacked_spans(what.c_str(), shape, memory.codes, memory.scales);
+  return memory;
+}
+
+inline any_quantized_view view_of(const char* function, const char* argument, const ufp4_quantized* quantized) {
+  const ufp4_quantized& q = given(function, argument, quantized);
+  const format_spec format = format_of(function, &q.format);
+  const quantized_storage memory = storage_of(function, argument, q, UFP4_CANONICAL, format);
+  return {format, memory.codes, memory.scales, q.tensor_scale, q.rows, q.cols, transform_of(function, &q.transform)};
+}
+inline any_prepacked_view prepacked_of(const char* function, const char* argument, const ufp4_quantized* quantized) {
+  const ufp4_quantized& q = given(function, argument, quantized);
+  const format_spec format = format_of(function, &q.format);
+  const quantized_storage memory = storage_of(function, argument, q, UFP4_PREPACKED, format);
+  return {format, memory.codes, memory.scales, q.tensor_scale, q.rows, q.cols, transform_of(function, &q.transform)};
+}
+inline bool is_prepacked(const ufp4_quantized* q) { return q != nullptr && q->layout != UFP4_CANONICAL; }
+
+inline gemm_options options_of(const char* function, const ufp4_gemm_options* given_options, std::size_t columns) {
+  const auto o = with_defaults(function, "options", given_options, ufp4_gemm_options UFP4_GEMM_OPTIONS_INIT);
+  gemm_options out{.alpha = o.alpha,
+                   .beta = o.beta,
+                   .accumulate = chosen<accumulate>(function, "options.accumulate", o.accumulate, UFP4_FOLDED_BF16)};
+  if (o.bias != nullptr) out.bias = {o.bias, columns};
+  return out;
+}
+
+/// The policies of a call. They refer to `counted`, which the caller's counts are copied from.
+inline ufp4::quantize_options<> options_of(const char* function, const ufp4_quantize_options& o,
+                                           const transform_spec& transform, quantize_report& counted) {
+  ufp4::quantize_options<> out;
+  out.transform = transform;
+  out.rounding.what = chosen<rounding_spec::kind>(function, "options.rounding", o.rounding, UFP4_STOCHASTIC);
+  out.rounding.random_bits = {.seed = o.seed, .stream = o.stream};
+  out.rule.what = chosen<scale_rule_spec::kind>(function, "options.rule", o.rule, UFP4_RULE_FOUR_OVER_SIX);
+  out.rule.mse_search = flag(function, "options.mse_search", o.mse_search);
+  out.has_amax = flag(function, "options.has_amax", o.has_amax);
+  out.global_amax = out.has_amax ? o.tensor_amax : 0.0f;
+  out.has_shard = flag(function, "options.has_shard", o.has_shard);
+  if (out.has_shard) out.place = {o.first_row, o.first_col, o.total_cols};
+  out.undo = flag(function, "options.undo_transform", o.undo_transform);
+  if (o.counts != nullptr) out.report = &counted;
+  return out;
+}
+inline ufp4_quantize_options options_of(const char* function, const ufp4_quantize_options* o) {
+  return with_defaults(function, "options", o, ufp4_quantize_options UFP4_QUANTIZE_OPTIONS_INIT);
+}
+inline void add_counts(ufp4_counts* to, const quantize_report& counted) {
+  if (to == nullptr) return;
+  to->nonfinite_blocks += counted.nonfinite_blocks;
+  to->saturated += counted.saturated;
+  to->underflowed_scales += counted.underflowed_scales;
+}
+
+inline ufp4_report to_c(const analysis::report& r) {
+  ufp4_report out{r.attenuation,
+                  r.sqnr_db,
+                  r.bucket_utilization,
+                  r.scale_underflow_rate,
+                  r.saturation_rate,
+                  r.nonfinite_blocks,
+                  r.elements,
+                  r.blocks,
+                  {}};
+  for (std::size_t c = 0; c < 16; ++c) out.histogram[c] = r.histogram[c];
+  return out;
+}
+
+}  // namespace ufp4::c::detail::inline UFP4_CODE

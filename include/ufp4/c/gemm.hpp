@@ -1,0 +1,114 @@
+// ufp4 - the functions of ufp4.h that multiply.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Definitions: include them in one file of a program (functions.hpp).
+#pragma once
+
+#include <ufp4/c/quantize.hpp>
+
+namespace ufp4::c::detail::inline UFP4_CODE {
+
+using ufp4::detail::gemm_job;
+
+/// The checked job of one product. B is canonical or prepacked.
+template <class A>
+gemm_job job_of(const char* function, const A& a, const ufp4_quantized* b, const sink& c, const gemm_options& options) {
+  const auto with = [&](const auto& right) {
+    ufp4::detail::check_gemm(function, a, right, c, options);
+    return ufp4::detail::gemm_job_of(a, right, c, options);
+  };
+  return is_prepacked(b) ? with(prepacked_of(function, "b", b)) : with(view_of(function, "b", b));
+}
+
+/// All kernels: which of them a product can use is known at run time only.
+template <class Use = void>
+const cpu::detail::gemm_table& gemm_kernels() {
+  return cpu::detail::kernels::gemm<Use>;
+}
+
+template <class A>
+void gemm(const char* function, const ufp4_context* context, const A& a, const ufp4_quantized* b, const ufp4_matrix* c,
+          const ufp4_gemm_options* options) {
+  const context_of ctx(function, context);
+  const sink out = matrix_of(function, "c", c);
+  const gemm_job job = job_of(function, a, b, out, options_of(function, options, out.cols));
+  cpu::resolve(ctx);
+  if (out.rows != 0 && out.cols != 0) cpu::detail::run_gemms(ctx, gemm_kernels(), {&job, 1});
+}
+
+/// A of ufp4_gemm_plain, transformed as B was.
+inline ufp4::detail::plain_side plain_of(const char* function, const ufp4_matrix* a, const ufp4_quantized* b) {
+  ufp4::detail::plain_side side(matrix_view<const float>{});
+  side.x = source_of(matrix_of(function, "a", a));
+  side.transform = transform_of(function, &given(function, "b", b).transform);
+  return side;
+}
+
+inline void gemm_grouped(const char* function, const ufp4_context* context, std::size_t count, const ufp4_quantized* a,
+                         const ufp4_quantized* b, const ufp4_matrix* c, const ufp4_gemm_options* given_options) {
+  const context_of ctx(function, context);
+  if (count == 0) return;
+  given(function, "a", a), given(function, "b", b), given(function, "c", c);
+  const gemm_options options = options_of(function, given_options, 0);
+  expects(given_options == nullptr || given_options->bias == nullptr, function, ": options.bias must be NULL");
+  cpu::resolve(ctx);
+  const ufp4::detail::buffer<gemm_job> jobs(count);
+  for (std::size_t e = 0; e < count; ++e) {
+    const std::string product = ufp4::detail::concat(function, ", product ", e);
+    jobs[e] = job_of(product.c_str(), view_of(product.c_str(), "a", a + e), b + e,
+                     matrix_of(product.c_str(), "c", c + e), options);
+  }
+  ufp4::detail::check_group(jobs);
+  cpu::detail::run_gemms(ctx, gemm_kernels(), jobs);
+}
+
+}  // namespace ufp4::c::detail::inline UFP4_CODE
+
+extern "C" {
+
+std::int32_t ufp4_prepack(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to) {
+  using namespace ufp4::c::detail;
+  return guarded(__func__, [&, function = __func__] {
+    const context_of ctx(function, context);
+    const ufp4::any_quantized_view from = view_of(function, "q", q);
+    ufp4_quantized& out = given(function, "to", to);
+    const ufp4::format_spec format = format_of(function, &out.format);
+    expects(format == from.spec(), function, ": to.format is not the format of q");
+    expects(out.rows == from.rows() && out.cols == from.cols(), function, ": shape mismatch: to is ", out.rows, " x ",
+            out.cols, ", q is ", from.rows(), " x ", from.cols());
+    expects(same_map(transform_of(function, &out.transform), from.transform()), function,
+            ": to.transform is not the transform of q");
+    out.tensor_scale =
+        ufp4::prepack_into(ctx, from, storage_of(function, "to", out, UFP4_PREPACKED, format)).tensor_scale();
+  });
+}
+
+std::int32_t ufp4_gemm(const ufp4_context* context, const ufp4_quantized* a, const ufp4_quantized* b,
+                       const ufp4_matrix* c, const ufp4_gemm_options* options) {
+  using namespace ufp4::c::detail;
+  return guarded(__func__,
+                 [&, function = __func__] { gemm(function, context, view_of(function, "a", a), b, c, options); });
+}
+std::int32_t ufp4_gemm_plain(const ufp4_context* context, const ufp4_matrix* a, const ufp4_quantized* b,
+                             const ufp4_matrix* c, const ufp4_gemm_options* options) {
+  using namespace ufp4::c::detail;
+  return guarded(__func__,
+                 [&, function = __func__] { gemm(function, context, plain_of(function, a, b), b, c, options); });
+}
+std::int32_t ufp4_gemm_grouped(const ufp4_context* context, std::size_t count, const ufp4_quantized* a,
+                               const ufp4_quantized* b, const ufp4_matrix* c, const ufp4_gemm_options* options) {
+  using namespace ufp4::c::detail;
+  return guarded(__func__, [&, function = __func__] { gemm_grouped(function, context, count, a, b, c, options); });
+}
+
+std::int32_t ufp4_explain_gemm(const ufp4_context* context, const ufp4_quantized* a, const ufp4_quantized* b,
+                               const ufp4_matrix* c, const ufp4_gemm_options* options, char* text, std::size_t size) {
+  using namespace ufp4::c::detail;
+  return guarded(__func__, [&, function = __func__] {
+    const context_of ctx(function, context);
+    const sink out = matrix_of(function, "c", c);
+    const gemm_job job = job_of(function, view_of(function, "a", a), b, out, options_of(function, options, out.cols));
+    copy_text(function, ufp4::cpu::detail::explain_gemm(ctx, gemm_kernels(), job).text(), text, size);
+  });
+}
+}

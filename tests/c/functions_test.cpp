@@ -1,0 +1,422 @@
+// ufp4 - the C interface: the bits of the C++ operations, and a status with a message for every wrong argument.
+// SPDX-License-Identifier: Apache-2.0
+// ctest: separate
+#include <ufp4/c/functions.hpp>
+
+#include "support/catch.hpp"
+#include "support/poison.hpp"
+#include "support/random_matrix.hpp"
+#include "support/seed.hpp"
+#include "support/threads.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+using namespace ufp4;
+using support::random_matrix;
+
+namespace {
+
+constexpr std::size_t rows = 37, cols = 75, outputs = 21;
+
+ufp4_matrix c_matrix(const matrix<float>& x) {
+  return {const_cast<float*>(x.data()), x.rows(), x.cols(), static_cast<std::ptrdiff_t>(x.cols()), 1, UFP4_F32};
+}
+matrix<float> ones(std::size_t r, std::size_t k) {
+  matrix<float> all(r, k);
+  for (std::size_t i = 0; i < r * k; ++i) all.data()[i] = 1.0f;
+  return all;
+}
+bool same_bits(const matrix<float>& a, const matrix<float>& b) {
+  return a.rows() == b.rows() && a.cols() == b.cols() &&
+         std::memcmp(a.data(), b.data(), a.rows() * a.cols() * sizeof(float)) == 0;
+}
+
+/// A quantized matrix of the C interface with its memory.
+struct owned : ufp4_quantized {
+  std::vector<std::uint8_t> code_memory;
+  std::vector<float> scale_memory;
+
+  owned(const char* name, std::size_t r, std::size_t k, const ufp4_transform* t = nullptr, bool prepacked = false)
+      : ufp4_quantized{} {
+    ufp4_format preset_format;
+    REQUIRE(ufp4_preset(name, &preset_format) == UFP4_OK);
+    REQUIRE((prepacked ? ufp4_prepacked_init : ufp4_quantized_init)(&preset_format, r, k, t, this) == UFP4_OK);
+    code_memory.resize(codes_size);
+    scale_memory.resize(scales_size / sizeof(float) + 1);
+    codes = code_memory.data();
+    scales = scale_memory.data();
+  }
+  owned(const owned&) = delete;
+};
+
+template <class Q>
+bool same_content(const ufp4_quantized& c, const Q& q) {
+  return c.codes_size == q.codes().size() && c.scales_size == q.scale_bytes().size() &&
+         std::memcmp(c.codes, q.codes().data(), c.codes_size) == 0 &&
+         std::memcmp(c.scales, q.scale_bytes().data(), c.scales_size) == 0 && c.tensor_scale == q.tensor_scale();
+}
+
+ufp4_transform c_rht() {
+  ufp4_transform t;
+  REQUIRE(ufp4_random_hadamard(16, 3, &t) == UFP4_OK);
+  return t;
+}
+const auto rht = random_hadamard<16>{3};
+
+/// The message of a call that must fail with that status.
+std::string message_of(std::int32_t status, std::int32_t expected = UFP4_INVALID_ARGUMENT) {
+  REQUIRE(status == expected);
+  return ufp4_error_message();
+}
+
+}  // namespace
+
+TEST_CASE("every preset has a name, and its values are those of the C++ format", "[c]") {
+  REQUIRE(ufp4_abi_version() == UFP4_ABI_VERSION);
+  REQUIRE(std::string(ufp4_version()) == version_string);
+  std::size_t i = 0;
+  for_each_preset([&](auto row) {
+    REQUIRE(std::string(ufp4_preset_name(i++)) == row.name);
+    ufp4_format f;
+    REQUIRE(ufp4_preset(row.name, &f) == UFP4_OK);
+    for (std::size_t c = 0; c < 16; ++c) REQUIRE(f.values[c] == row.spec.grid.value[c]);
+    REQUIRE((f.scale == static_cast<int>(row.spec.scale) && f.block_rows == row.spec.block.rows));
+    REQUIRE((f.block_cols == row.spec.block.cols && (f.has_tensor_scale == 1) == row.spec.two_level));
+  });
+  REQUIRE((ufp4_preset_count() == i && ufp4_preset_name(i) == nullptr));
+}
+
+TEST_CASE("ufp4_quantize, ufp4_dequantize and ufp4_prepack give the bits of the C++ operations", "[c]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(1, rows, cols);
+  const ufp4_matrix xm = c_matrix(x);
+  const ufp4_transform t = c_rht();
+  for_each_preset([&](auto row) {
+    CAPTURE(row.name);
+    const any_quantized expected = quantize(row.spec, x, rht, stochastic{.seed = 5, .stream = 9});
+    owned q(row.name, rows, cols, &t), packed(row.name, rows, cols, &t, true);
+    ufp4_quantize_options options = UFP4_QUANTIZE_OPTIONS_INIT;
+    options.rounding = UFP4_STOCHASTIC, options.seed = 5, options.stream = 9;
+    REQUIRE(ufp4_quantize(nullptr, &xm, &options, &q) == UFP4_OK);
+    REQUIRE(same_content(q, expected));
+    REQUIRE(ufp4_prepack(nullptr, &q, &packed) == UFP4_OK);
+    REQUIRE(same_content(packed, prepack(expected)));
+    for (const owned* from : {&q, &packed}) {
+      matrix<float> decoded(rows, cols);
+      const ufp4_matrix out = c_matrix(decoded);
+      REQUIRE(ufp4_dequantize(nullptr, from, &out) == UFP4_OK);
+      REQUIRE(same_bits(decoded, dequantize(expected)));
+    }
+  });
+}
+
+TEST_CASE("the elements of ufp4_matrix may be bf16 and fp16, with any strides", "[c]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(2, rows, cols);
+  const any_quantized q = quantize(spec_of<mxfp4>, x);
+  const auto check = [&]<class T>(T, std::int32_t kind) {
+    matrix<T> half(rows, cols);
+    const ufp4_quantized c{[] {
+                             ufp4_format f;
+                             REQUIRE(ufp4_preset("mxfp4", &f) == UFP4_OK);
+                             return f;
+                           }(),
+                           {},
+                           rows,
+                           cols,
+                           const_cast<std::uint8_t*>(q.codes().data()),
+                           const_cast<std::byte*>(q.scale_bytes().data()),
+                           q.codes().size(),
+                           q.scale_bytes().size(),
+                           1,
+                           UFP4_CANONICAL};
+    const ufp4_matrix out{half.data(), rows, cols, cols, 1, kind};
+    REQUIRE(ufp4_dequantize(nullptr, &c, &out) == UFP4_OK);
+    REQUIRE(std::memcmp(half.data(), dequantize<T>(q).data(), rows * cols * sizeof(T)) == 0);
+    const ufp4_matrix turned{half.data(), cols, rows, 1, cols, kind};
+    owned of_half("nvfp4", cols, rows);
+    REQUIRE(ufp4_quantize(nullptr, &turned, nullptr, &of_half) == UFP4_OK);
+    REQUIRE(same_content(of_half, quantize(spec_of<nvfp4>, transpose<const T>(half))));
+  };
+  check(bf16{}, UFP4_BF16);
+  check(fp16{}, UFP4_FP16);
+}
+
+TEST_CASE("every rounding, scale rule, search, amax and shard of the options reaches the kernel", "[c]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(3, rows, cols);
+  const ufp4_matrix xm = c_matrix(x);
+  const auto check = [&](const char* name, const ufp4_quantize_options& options, const any_quantized& expected) {
+    owned q(name, rows, cols);
+    REQUIRE(ufp4_quantize(nullptr, &xm, &options, &q) == UFP4_OK);
+    REQUIRE(same_content(q, expected));
+  };
+  ufp4_quantize_options o = UFP4_QUANTIZE_OPTIONS_INIT;
+  o.rounding = UFP4_NEAREST_AWAY;
+  check("e1m2_f32", o, quantize(spec_of<e1m2_f32>, x, nearest_away{}));
+  o.rounding = UFP4_TOWARD_ZERO;
+  check("e1m2_f32", o, quantize(spec_of<e1m2_f32>, x, toward_zero{}));
+  o = UFP4_QUANTIZE_OPTIONS_INIT;
+  o.rule = UFP4_RULE_MX_FLOOR;
+  check("mxfp4", o, quantize(spec_of<mxfp4>, x, mx_floor{}));
+  o.rule = UFP4_RULE_MX_EVEN;
+  check("mxfp4", o, quantize(spec_of<mxfp4>, x, mx_even{}));
+  o.rule = UFP4_RULE_MX_CEIL;
+  check("mxfp4", o, quantize(spec_of<mxfp4>, x, mx_ceil{}));
+  o.mse_search = 1;
+  check("mxfp4", o, quantize(spec_of<mxfp4>, x, mx_ceil{}, mse_search{}));
+  o = UFP4_QUANTIZE_OPTIONS_INIT;
+  o.rule = UFP4_RULE_FOUR_OVER_SIX;
+  check("nvfp4", o, quantize(spec_of<nvfp4>, x, four_over_six{}));
+  o.rule = UFP4_RULE_UP;
+  check("nvfp4", o, quantize(spec_of<nvfp4>, x, scale_up{}));
+  o = UFP4_QUANTIZE_OPTIONS_INIT;
+  o.has_amax = 1, o.tensor_amax = 1e9f, o.rounding = UFP4_STOCHASTIC;
+  o.has_shard = 1, o.first_row = 3, o.first_col = 32, o.total_cols = 32 + cols;
+  check("nvfp4", o, quantize(spec_of<nvfp4>, x, stochastic{}, tensor_amax{1e9f}, shard{3, 32, 32 + cols}));
+}
+
+TEST_CASE("the three kinds of products have the bits of quantized_gemm", "[c]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(4, rows, cols), w = random_matrix(5, outputs, cols);
+  const ufp4_matrix xm = c_matrix(x), wm = c_matrix(w);
+  const ufp4_transform t = c_rht();
+  const any_quantized ex = quantize(spec_of<nvfp4>, x, rht), ew = quantize(spec_of<nvfp4>, w, rht);
+  owned qx("nvfp4", rows, cols, &t), qw("nvfp4", outputs, cols, &t), packed("nvfp4", outputs, cols, &t, true);
+  REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &qx) == UFP4_OK);
+  REQUIRE(ufp4_quantize(nullptr, &wm, nullptr, &qw) == UFP4_OK);
+  REQUIRE(ufp4_prepack(nullptr, &qw, &packed) == UFP4_OK);
+  const std::vector<float> bias(outputs, 0.125f);
+
+  for (const std::int32_t mode : {UFP4_FAST, UFP4_EXACT_BLOCKS, UFP4_FOLDED_BF16}) {
+    const gemm_options same{.alpha = 0.5f, .beta = 2, .accumulate = static_cast<accumulate>(mode), .bias = bias};
+    ufp4_gemm_options options = UFP4_GEMM_OPTIONS_INIT;
+    options.alpha = 0.5f, options.beta = 2, options.accumulate = mode, options.bias = bias.data();
+    matrix<float> expected = ones(rows, outputs), plain = ones(rows, outputs);
+    quantized_gemm(ex, ew, expected, same);
+    quantized_gemm(unquantized<const float>(x, rht), ew, plain, same);
+    for (const owned* right : {&qw, &packed}) {
+      matrix<float> c = ones(rows, outputs), d = ones(rows, outputs);
+      const ufp4_matrix cm = c_matrix(c), dm = c_matrix(d);
+      REQUIRE(ufp4_gemm(nullptr, &qx, right, &cm, &options) == UFP4_OK);
+      REQUIRE(same_bits(c, expected));
+      REQUIRE(ufp4_gemm_plain(nullptr, &xm, right, &dm, &options) == UFP4_OK);
+      REQUIRE(same_bits(d, plain));
+    }
+  }
+
+  matrix<float> expected(rows, outputs), c(rows, outputs), d(rows, outputs);
+  quantized_gemm(ex, ew, expected);
+  const ufp4_quantized lefts[] = {qx, qx}, rights[] = {qw, packed};
+  const ufp4_matrix out[] = {c_matrix(c), c_matrix(d)};
+  REQUIRE(ufp4_gemm_grouped(nullptr, 2, lefts, rights, out, nullptr) == UFP4_OK);
+  REQUIRE((same_bits(c, expected) && same_bits(d, expected)));
+  REQUIRE(ufp4_gemm_grouped(nullptr, 0, nullptr, nullptr, nullptr, nullptr) == UFP4_OK);
+}
+
+TEST_CASE("amax, fake_quantize, measure and the transforms equal the C++ operations", "[c]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(6, rows, cols);
+  const ufp4_matrix xm = c_matrix(x);
+  const ufp4_transform t = c_rht();
+  ufp4_format f;
+  REQUIRE(ufp4_preset("int4_f32", &f) == UFP4_OK);
+
+  float largest = 0;
+  REQUIRE(ufp4_amax(nullptr, &xm, &t, &largest) == UFP4_OK);
+  REQUIRE(largest == amax(matrix_view<const float>(x), rht).value);
+
+  matrix<float> fake(rows, cols), expected(rows, cols);
+  const ufp4_matrix fm = c_matrix(fake);
+  ufp4_quantize_options options = UFP4_QUANTIZE_OPTIONS_INIT;
+  ufp4_counts counts{1, 2, 3};
+  options.undo_transform = 1, options.counts = &counts;
+  quantize_report seen{1, 2, 3};
+  REQUIRE(ufp4_fake_quantize(nullptr, &f, &xm, &t, &options, &fm) == UFP4_OK);
+  fake_quantize(spec_of<int4_f32>, x, expected, rht, undo_transform{}, count_into{seen});
+  REQUIRE(same_bits(fake, expected));
+  REQUIRE((counts.nonfinite_blocks == seen.nonfinite_blocks && counts.saturated == seen.saturated));
+  REQUIRE(counts.underflowed_scales == seen.underflowed_scales);
+
+  ufp4_report r;
+  REQUIRE(ufp4_measure(nullptr, &f, &xm, &t, nullptr, &r) == UFP4_OK);
+  const analysis::report m = analysis::measure(spec_of<int4_f32>, matrix_view<const float>(x), rht);
+  REQUIRE((r.sqnr_db == m.sqnr_db && r.attenuation == m.attenuation && r.elements == m.elements));
+  REQUIRE((r.bucket_utilization == m.bucket_utilization && r.saturation_rate == m.saturation_rate));
+  REQUIRE((r.scale_underflow_rate == m.scale_underflow_rate && r.nonfinite_blocks == m.nonfinite_blocks));
+  REQUIRE((r.blocks == m.blocks && std::memcmp(r.histogram, m.histogram.data(), sizeof r.histogram) == 0));
+
+  const std::size_t padded = (cols + 15) / 16 * 16;
+  matrix<float> forward(rows, padded), back(rows, cols), expected_forward(rows, padded), expected_back(rows, cols);
+  const ufp4_matrix om = c_matrix(forward), bm = c_matrix(back);
+  REQUIRE(ufp4_hadamard_forward(nullptr, &xm, &t, &om) == UFP4_OK);
+  REQUIRE(ufp4_hadamard_inverse(nullptr, &om, &t, &bm) == UFP4_OK);
+  hadamard_forward(matrix_view<const float>(x), expected_forward, rht);
+  hadamard_inverse(matrix_view<const float>(expected_forward), expected_back, rht);
+  REQUIRE((same_bits(forward, expected_forward) && same_bits(back, expected_back)));
+}
+
+TEST_CASE("a recipe's three products have the bits of the C++ functions", "[c]") {
+  INFO(support::seed_note());
+  constexpr std::size_t tokens = 32, inputs = 48, outs = 16;
+  const matrix<float> x = random_matrix(7, tokens, inputs), w = random_matrix(8, outs, inputs);
+  const matrix<float> dy = random_matrix(9, tokens, outs);
+  const ufp4_matrix xm = c_matrix(x), wm = c_matrix(w), dm = c_matrix(dy);
+  const std::vector<float> bias(outs, 3.0f);
+  for (std::size_t i = 0; i < ufp4_recipe_count(); ++i) {
+    CAPTURE(ufp4_recipe_name(i));
+    ufp4_recipe r = UFP4_RECIPE_INIT;
+    r.name = ufp4_recipe_name(i), r.seed = 11, r.step = 5, r.layer = 2, r.accumulate = UFP4_EXACT_BLOCKS;
+    auto recipe = recipe::named_recipes[i].make(11);
+    recipe.accumulate = accumulate::exact_blocks;
+    const auto now = recipe.at(5, 2);
+    matrix<float> y(tokens, outs), dx(tokens, inputs), dw = ones(outs, inputs);
+    matrix<float> ey(tokens, outs), edx(tokens, inputs), edw = ones(outs, inputs);
+    const ufp4_matrix ym = c_matrix(y), dxm = c_matrix(dx), dwm = c_matrix(dw);
+    REQUIRE(ufp4_linear_forward(nullptr, &r, &xm, &wm, bias.data(), &ym) == UFP4_OK);
+    REQUIRE(ufp4_linear_backward_input(nullptr, &r, &dm, &wm, &dxm, UFP4_OVERWRITE) == UFP4_OK);
+    REQUIRE(ufp4_linear_backward_weight(nullptr, &r, &dm, &xm, &dwm, UFP4_ADD) == UFP4_OK);
+    const matrix_view<const float> xv = x, wv = w, dv = dy;
+    linear_forward(now, xv, wv, matrix_view<float>(ey), {.bias = bias});
+    linear_backward_input(now, dv, wv, matrix_view<float>(edx));
+    linear_backward_weight(now, dv, xv, matrix_view<float>(edw), recipe::write_mode::add);
+    REQUIRE((same_bits(y, ey) && same_bits(dx, edx) && same_bits(dw, edw)));
+  }
+  REQUIRE(ufp4_recipe_name(ufp4_recipe_count()) == nullptr);
+}
+
+TEST_CASE("a context selects the instruction set, the threads and the caller's executor", "[c]") {
+  const matrix<float> x = random_matrix(10, 600, 512);
+  const ufp4_matrix xm = c_matrix(x);
+  owned q("mxfp4", 600, 512), again("mxfp4", 600, 512);
+  ufp4_context context = UFP4_CONTEXT_INIT;
+  context.isa = "scalar";
+  std::size_t tasks = 0;
+  context.executor_state = &tasks;
+  context.executor = [](void* state, std::size_t count, void (*task)(const void*, std::size_t), const void* data) {
+    *static_cast<std::size_t*>(state) += count;
+    while (count-- > 0) task(data, count);
+  };
+  REQUIRE(ufp4_quantize(&context, &xm, nullptr, &q) == UFP4_OK);
+  REQUIRE(tasks > 1);
+  REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &again) == UFP4_OK);
+  REQUIRE(q.code_memory == again.code_memory);
+  char text[200], cut[10];
+  REQUIRE(ufp4_explain_quantize(&context, &xm, nullptr, &q, text, sizeof text) == UFP4_OK);
+  REQUIRE(std::string(text) == "quantize: quantize_scalar (scalar)");
+  REQUIRE(ufp4_explain_quantize(&context, &xm, nullptr, &q, cut, sizeof cut) == UFP4_OK);
+  REQUIRE(std::string(cut) == "quantize:");
+}
+
+TEST_CASE("a grid of the program's own works in every operation", "[c]") {
+  ufp4_format f;
+  REQUIRE(ufp4_preset("e2m1_f32", &f) == UFP4_OK);
+  const float values[16] = {0, 1, 2, 3, 4, 5, 6, 8, -8, -7, -6, -5, -4, -3, -2, -1};
+  std::memcpy(f.values, values, sizeof values);
+  const float x[16] = {8, -8, 8, 3, 2, 1, 0, -1, -2, -3, -4, 5, 6, 4.4f, 0.3f, -6};
+  const ufp4_matrix xm{const_cast<float*>(x), 1, 16, 16, 1, UFP4_F32};
+  ufp4_quantized q;
+  REQUIRE(ufp4_quantized_init(&f, 1, 16, nullptr, &q) == UFP4_OK);
+  REQUIRE((q.codes_size == 8 && q.scales_size == 4));
+  std::uint8_t codes[8];
+  float scale = 0;
+  q.codes = codes, q.scales = &scale;
+  REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &q) == UFP4_OK);
+  REQUIRE(scale == 1);  // amax 8, divided by 8, the largest magnitude
+  const std::uint8_t expected[8] = {0x87, 0x37, 0x12, 0xF0, 0xDE, 0x5C, 0x46, 0xA0};
+  REQUIRE(std::memcmp(codes, expected, 8) == 0);
+}
+
+TEST_CASE("a wrong argument is an error that names it, and nothing is written", "[c]") {
+  const matrix<float> x = random_matrix(12, 4, 32);
+  const ufp4_matrix xm = c_matrix(x);
+  owned q("nvfp4", 4, 32);
+  ufp4_format f;
+  REQUIRE(message_of(ufp4_preset(nullptr, &f)) == "ufp4_preset: name is NULL");
+  REQUIRE(message_of(ufp4_preset("fp5", &f)).find("unknown format: fp5; the presets are nvfp4") != std::string::npos);
+  REQUIRE(message_of(ufp4_random_hadamard(17, 0, &q.transform)) ==
+          "ufp4_random_hadamard: transform length must be 16, 32, 64, 128 or 256 (or 1 for none), got 17");
+  REQUIRE(message_of(ufp4_quantize(nullptr, nullptr, nullptr, &q)) == "ufp4_quantize: x is NULL");
+  REQUIRE(message_of(ufp4_quantize(nullptr, &xm, nullptr, nullptr)) == "ufp4_quantize: q is NULL");
+
+  const auto broken = [&](auto change, const char* expected) {
+    ufp4_matrix m = xm;
+    ufp4_quantize_options o = UFP4_QUANTIZE_OPTIONS_INIT;
+    ufp4_context c = UFP4_CONTEXT_INIT;
+    owned out("nvfp4", 4, 32);
+    std::fill(out.code_memory.begin(), out.code_memory.end(), std::uint8_t{0xA5});
+    change(m, o, c, static_cast<ufp4_quantized&>(out));
+    REQUIRE(message_of(ufp4_quantize(&c, &m, &o, &out)) == expected);
+    for (const std::uint8_t byte : out.code_memory) REQUIRE(byte == 0xA5);
+  };
+  broken([](auto& m, auto&, auto&, auto&) { m.data = nullptr; }, "ufp4_quantize: x is null, but has 4 x 32 elements");
+  broken([](auto& m, auto&, auto&, auto&) { m.data = static_cast<char*>(m.data) + 1; },
+         "ufp4_quantize: x.data is not aligned to 4 bytes");
+  broken([](auto& m, auto&, auto&, auto&) { m.dtype = 3; }, "ufp4_quantize: x.dtype must be 0 to 2, got 3");
+  broken([](auto& m, auto&, auto&, auto&) { m.rows = 3; }, "ufp4_quantize: shape mismatch: q is 4 x 32, x is 3 x 32");
+  broken([](auto&, auto& o, auto&, auto&) { o.struct_size = 8; },
+         ("ufp4_quantize: options.struct_size must be " + std::to_string(sizeof(ufp4_quantize_options)) +
+          ", got 8; initialise it with its _INIT macro")
+             .c_str());
+  broken([](auto&, auto& o, auto&, auto&) { o.rounding = -1; },
+         "ufp4_quantize: options.rounding must be 0 to 3, got -1");
+  broken([](auto&, auto& o, auto&, auto&) { o.rule = UFP4_RULE_MX_CEIL; },
+         "quantize_into: mx_floor, mx_even and mx_ceil are for e8m0 scales");
+  broken([](auto&, auto& o, auto&, auto&) { o.undo_transform = 1; },
+         "quantize_into: undo_transform is for fake_quantize; codes stay in the transformed domain");
+  broken([](auto&, auto& o, auto&, auto&) { o.has_amax = 2; }, "ufp4_quantize: options.has_amax must be 0 or 1, got 2");
+  broken([](auto&, auto&, auto& c, auto&) { c.threads = -1; },
+         "ufp4_quantize: context.threads must not be negative, got -1");
+  broken([](auto&, auto&, auto& c, auto&) { c.isa = "sse"; },
+         "ufp4_quantize: context.isa: sse is not an instruction set of ufp4");
+  broken([](auto&, auto&, auto&, auto& out) { out.codes_size -= 1; },
+         "ufp4_quantize: q: codes has 63 bytes, but 4 x 32 elements (32 with padding) take 64");
+  broken([](auto&, auto&, auto&, auto& out) { out.scales = nullptr; }, "ufp4_quantize: q: scales is null");
+  broken([](auto&, auto&, auto&, auto& out) { out.layout = UFP4_PREPACKED; },
+         "ufp4_quantize: q.layout must be UFP4_CANONICAL, got 1");
+  broken([](auto&, auto&, auto&, auto& out) { out.format.block_cols = 24; },
+         "ufp4_quantize: the block length must be a power of two from 2 to 256");
+  broken([](auto&, auto&, auto&, auto& out) { out.format.values[3] = NAN; },
+         "ufp4_quantize: format.values must be finite, one of them zero and one not");
+  broken([](auto& m, auto&, auto&, auto& out) { out.scales = m.data; }, "quantize_into: scales overlaps x");
+}
+
+TEST_CASE("wrong arguments of products, layers and texts are errors that name them", "[c]") {
+  const matrix<float> x = random_matrix(13, 4, 32);
+  const ufp4_matrix xm = c_matrix(x);
+  owned q("nvfp4", 4, 32), w("mxfp4", 4, 32), packed("nvfp4", 4, 32, nullptr, true);
+  REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &q) == UFP4_OK);
+  REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &w) == UFP4_OK);
+  matrix<float> c(4, 4);
+  const ufp4_matrix cm = c_matrix(c);
+  REQUIRE(message_of(ufp4_gemm(nullptr, &q, nullptr, &cm, nullptr)) == "ufp4_gemm: b is NULL");
+  REQUIRE(message_of(ufp4_gemm(nullptr, &packed, &q, &cm, nullptr)) ==
+          "ufp4_gemm: a.layout must be UFP4_CANONICAL, got 1");
+  REQUIRE(message_of(ufp4_gemm(nullptr, &q, &w, &cm, nullptr)) ==
+          "ufp4_gemm: block length mismatch: A has 16, B has 32");
+  REQUIRE(message_of(ufp4_gemm_plain(nullptr, &xm, nullptr, &cm, nullptr)) == "ufp4_gemm_plain: b is NULL");
+  ufp4_gemm_options options = UFP4_GEMM_OPTIONS_INIT;
+  options.accumulate = 7;
+  REQUIRE(message_of(ufp4_gemm(nullptr, &q, &q, &cm, &options)) ==
+          "ufp4_gemm: options.accumulate must be 0 to 2, got 7");
+  const ufp4_matrix twice[] = {cm, cm};
+  const ufp4_quantized both[] = {q, q};
+  REQUIRE(message_of(ufp4_gemm_grouped(nullptr, 2, both, both, twice, nullptr)) ==
+          "quantized_gemm_grouped: C[0] overlaps C[1]");
+  REQUIRE(message_of(ufp4_prepack(nullptr, &q, &w)) == "ufp4_prepack: to.format is not the format of q");
+
+  ufp4_recipe r = UFP4_RECIPE_INIT;
+  r.name = "fp8";
+  REQUIRE(message_of(ufp4_linear_forward(nullptr, &r, &xm, &xm, nullptr, &cm)).find("unknown recipe.name: fp8") !=
+          std::string::npos);
+  r.name = "ufp4";
+  REQUIRE(message_of(ufp4_linear_backward_input(nullptr, &r, &xm, &xm, &cm, 2)) ==
+          "ufp4_linear_backward_input: mode must be 0 or 1, got 2");
+  char text[8];
+  REQUIRE(message_of(ufp4_explain_gemm(nullptr, &q, &q, &cm, nullptr, text, 0)) == "ufp4_explain_gemm: size is 0");
+  REQUIRE(message_of(ufp4_explain_gemm(nullptr, &q, &q, &cm, nullptr, nullptr, 9)) ==
+          "ufp4_explain_gemm: text is NULL");
+}
