@@ -16,9 +16,11 @@ set_target_properties(
              VISIBILITY_INLINES_HIDDEN ON)
 target_compile_options(ufp4_c PRIVATE $<$<CONFIG:>:-O3>) # a build without a type would not optimize the kernels
 target_compile_features(ufp4_c PRIVATE cxx_std_20)
-target_include_directories(ufp4_c PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                                         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_include_directories(ufp4_c PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
 target_link_libraries(ufp4_c PRIVATE $<BUILD_INTERFACE:ufp4> Threads::Threads)
+if(NOT BUILD_SHARED_LIBS) # a program in C does not link the library of C++ by itself
+  target_link_libraries(ufp4_c INTERFACE $<$<LINK_LANGUAGE:C>:stdc++> $<$<LINK_LANGUAGE:C>:m>)
+endif()
 if(BUILD_SHARED_LIBS AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
   # Templates of the C++ library have default visibility, whatever the option says: the script hides them too. The threads of
   # the pool run the library's code, so it stays loaded.

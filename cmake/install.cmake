@@ -16,7 +16,7 @@ if(UFP4_KERNELS)
   install(EXPORT ufp4KernelsTargets NAMESPACE ufp4:: DESTINATION ${ufp4_package_dir})
 endif()
 if(UFP4_C)
-  install(TARGETS ufp4_c EXPORT ufp4CTargets)
+  install(TARGETS ufp4_c EXPORT ufp4CTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT ufp4CTargets NAMESPACE ufp4:: DESTINATION ${ufp4_package_dir})
 endif()
 

@@ -33,7 +33,7 @@ def run_doxygen(root, out, extra):
     settings = {"INPUT": f'"{root}/include/ufp4" "{here}/api_main_page.md" "{here}/namespaces.dox"', "USE_MDFILE_AS_MAINPAGE": f'"{here}/api_main_page.md"',
                 "STRIP_FROM_PATH": f'"{root}/include"', "STRIP_FROM_INC_PATH": f'"{root}/include"',
                 "OUTPUT_DIRECTORY": f'"{out}"', "WARN_LOGFILE": f'"{log}"',
-                "FILTER_PATTERNS": f'"*.hpp=\\"{sys.executable}\\" \\"{here}/doxygen_filter.py\\""',
+                "FILTER_PATTERNS": " ".join(f'"*.{end}=\\"{sys.executable}\\" \\"{here}/doxygen_filter.py\\""' for end in ("hpp", "h")),
                 "HTML_EXTRA_STYLESHEET": f'"{here}/api.css"', **extra}
     text = (here / "Doxyfile").read_text(encoding="utf-8") + "".join(f"{k} = {v}\n" for k, v in settings.items())
     subprocess.run(["doxygen", "-"], input=text, text=True, check=True, stderr=subprocess.DEVNULL)

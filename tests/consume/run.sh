@@ -142,6 +142,7 @@ way_components() {
     fails_with "ufp4::hip needs hipcc as the C++ compiler" 0.1 COMPONENTS hip &&
     fails_with "none called 'opencl'" 0.1 COMPONENTS opencl &&
     fails_with "ufp4::kernels is not installed" 0.1 COMPONENTS kernels &&
+    fails_with "ufp4::c is not installed" 0.1 COMPONENTS c &&
     fails_with 'compatible with requested version "0.99"' 0.99
 }
 
@@ -159,6 +160,23 @@ way_kernels() {
   flags=$(PKG_CONFIG_PATH="$moved/lib/pkgconfig:$moved/share/pkgconfig" pkg-config --cflags --libs ufp4-kernels) &&
     eval "g++ -std=c++20 '$source_dir/tests/consume/main.cpp' '$source_dir/tests/consume/kernels.cpp' $flags -o '$out/kernels_pkgconfig'" &&
     "$out/kernels_pkgconfig"
+}
+
+# The C interface, static and shared: installed, moved, found by CMake in a project that is C alone, and by pkg-config.
+way_c() {
+  need gcc
+  need pkg-config
+  local kind moved flags
+  for kind in OFF ON; do
+    moved="$out/c moved $kind"
+    cmake -S "$source_dir" -B "$out/c_build_$kind" -G Ninja -D CMAKE_BUILD_TYPE=Debug -D UFP4_BUILD_TESTS=OFF -D UFP4_BUILD_EXAMPLES=OFF \
+      -D UFP4_BUILD_BENCH=OFF -D UFP4_C=ON -D BUILD_SHARED_LIBS=$kind '-D UFP4_ISAS=avx2;neon' -D CMAKE_INSTALL_LIBDIR=lib &&
+      cmake --build "$out/c_build_$kind" && cmake --install "$out/c_build_$kind" --prefix "$out/c_prefix" || return 1
+    remove_tree "$moved" && mv "$out/c_prefix" "$moved" || return 1
+    in_cmake "c_$kind" c -D CMAKE_PREFIX_PATH="$moved" -D PROGRAM="$source_dir/examples/c/first.c" || return 1
+    flags=$(PKG_CONFIG_PATH="$moved/lib/pkgconfig" pkg-config --cflags --libs --static ufp4-c) &&
+      eval "gcc -std=c99 '$source_dir/examples/c/first.c' $flags '-Wl,-rpath,$moved/lib' -o '$out/c_pkgconfig'" && "$out/c_pkgconfig" || return 1
+  done
 }
 
 # From the overlay that the README names; vcpkg checks the installed files with pkg-config.

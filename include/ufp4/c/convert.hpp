@@ -18,7 +18,7 @@ T& given(const char* function, const char* argument, T* pointer) {
   return *pointer;
 }
 
-/// A structure that may be absent: the defaults. Its size tells for which version of the header the caller was compiled.
+/// A structure that may be absent: the defaults. Its size tells the version of the header that the caller has.
 template <class T>
 T with_defaults(const char* function, const char* argument, const T* pointer, const T& defaults) {
   if (pointer == nullptr) return defaults;
