@@ -109,6 +109,10 @@ TEST_CASE("host memory, null pointers and overlapping memory are rejected", "[gp
   CHECK(message(shared, da, out) == "quantized_gemm: C overlaps the tensor scale of A");
   CHECK(message(da, da, out, {.bias = {c.data() + 1, 4}}) == "quantized_gemm: C overlaps bias");
   CHECK(message(da, da, {nullptr, 4, 4}) == "quantized_gemm: C is null, but has 4 x 4 elements");
+  const matrix_view<const float> wide{data.data(), 4, std::size_t{1} << 32, 0, 0};
+  CHECK(message(operand<nvfp4>(wide), operand<nvfp4>(wide), out) ==
+        "quantized_gemm: A is 4 x 4294967296; on a GPU a matrix has at most 2^32 - 4096 rows and columns, and 2^42 "
+        "elements");
   CHECK(message(operand<nvfp4>(x), da, out)
             .starts_with("quantized_gemm: context.workspace is too small: 0 bytes, needs "));
 }

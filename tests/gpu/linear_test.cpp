@@ -287,6 +287,15 @@ TEST_CASE("a mistake in a layer comes back with the host's message, and nothing 
             std::to_string(gpu::linear_saved_bytes(now, x.there())));
   CHECK(support::text_of(gpu::linear_backward_weight(m.ctx, now, dy.there(), homeless, dw.out_there())) ==
         "linear_backward_weight: part count mismatch: saved has 0, offsets has 1 experts");
+  const std::size_t many = std::size_t{1} << 32;
+  const matrix_view<const float> wide{x.there().data(), 20, many, 0, 0}, wide_w{w.there().data(), 24, many, 0, 0};
+  CHECK(support::text_of(gpu::linear_forward(m.ctx, now, wide, wide_w, y.out_there())) ==
+        "linear_forward: fprop.left (X) is 20 x 4294967296; on a GPU a matrix has at most 2^32 - 4096 rows and "
+        "columns, and 2^42 elements");
+  const recipe::bound_recipe plain = recipe::bf16_recipe(1).at(0, 0);  // quantizes nothing, and keeps X^T as bf16
+  CHECK(support::text_of(gpu::linear_forward(none, plain, wide, wide_w, y.out_there(), &homeless)) ==
+        "linear_forward: wgrad.right (X^T) is 4294967296 x 20; on a GPU a matrix has at most 2^32 - 4096 rows and "
+        "columns, and 2^42 elements");
   CHECK(y.host == before);
   CHECK(y.agrees());
 

@@ -139,13 +139,14 @@ error queue_operand(const quantize_request<F, T, R, S>& r, const gemm_side& side
   return queue_quantization<F>(r.x, out, options<R, S>{r.options}, amax_bits, where);
 }
 
-/// Checks that only a GPU needs: the memory of the tensor scale and of the report.
+/// Checks that only a GPU needs: the memory of the tensor scale and of the report, and the size of what is quantized.
 template <viewed_operand T>
 void check_device_operand(const char* operation, const char* name, const T& x, const byte_range& c) {
   if constexpr (coded_operand<T>) {
     const auto at = reinterpret_cast<std::uintptr_t>(x.tensor_scale());
     expects(at == 0 || !c.overlaps({at, at + sizeof(float)}), operation, ": C overlaps the tensor scale of ", name);
   } else if constexpr (request_operand<T>) {
+    check_places(operation, name, x.x.rows(), x.x.cols());
     expects(x.options.report == nullptr, operation, ": count_into of ", name,
             " is in host memory, which a kernel cannot write; quantize it first, with count_at");
   }

@@ -113,8 +113,9 @@ inline status run_together(const char* operation, const context& ctx, const laye
   return run_group(operation, jobs, call.device, rest, ctx.where);
 }
 
-/// Checks the workspace and queues a call.
+/// Checks the sizes and the workspace, and queues a call.
 inline status queue_layer(const char* operation, const context& ctx, layer_call call) {
+  for (const layer_side* side : {&call.left, &call.right}) check_places(operation, *side, false);
   if (const error e = prepare_layer(call, ctx.workspace); e != success) return status_of(operation, e);
   check_workspace(operation, ctx, layer_bytes(call));
   for (const layer_side* side : {&call.left, &call.right})
@@ -236,6 +237,7 @@ inline status forward(const char* operation, const context& ctx, const bound_rec
     if (saved == nullptr) return queue_layer(operation, ctx, call);
     workspace_cutter memory(saved->memory());
     const layer_side side = saved_side(now, s, x, memory);
+    check_places(operation, side, true);
     check_memory(operation, "saved.memory", saved->memory(), memory.used());
     if (status done = queue_layer(operation, ctx, call); !done) return done;
     saved->made() = {now.step(), now.layer()};

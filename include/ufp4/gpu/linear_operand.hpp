@@ -106,6 +106,13 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
   return out;
 }
 
+/// Checks that kernels can count the elements of what they quantize, or keep as bf16.
+inline void check_places(const char* operation, const layer_side& side, bool keeps) {
+  if (!side.quantizes() && !keeps) return;
+  for (std::size_t e = 0; e < side.parts.size(); ++e)
+    check_places(operation, recipe::detail::operand_names[side.index], side.parts[e].rows, side.parts[e].cols);
+}
+
 /// Queues the amax over all parts, which the quantization of each part needs.
 inline error measure(const layer_side& side, stream where) {
   if (!side.two_level()) return success;
