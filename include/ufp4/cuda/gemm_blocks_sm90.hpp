@@ -370,7 +370,7 @@ error queue_block_operand(const gemm_job& job, unsigned s, std::byte* memory, bl
 }
 
 template <class tile>
-error queue_block_sums(const gemm_job& job, std::span<std::byte> memory, stream where) {
+error queue_block_sums(const gemm_job& job, const device_facts&, std::span<std::byte> memory, stream where) {
   block_sums_job task{.job = job, .unfit = reinterpret_cast<const std::uint32_t*>(memory.data())};
   if (error e = set_zero(memory.data(), sizeof(std::uint32_t), where); e != success) return e;
   for (unsigned s = 0; s < 2; ++s)
@@ -379,30 +379,33 @@ error queue_block_sums(const gemm_job& job, std::span<std::byte> memory, stream 
                       tile::shared_bytes, where);
 }
 
+/// Each kernel is checked at its own first call: two rows of tiles, and more steps than stages.
+template <class tile>
+error run_block_sums(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
+  return run_checked<&queue_block_sums<tile>>("gemm_blocks_sm90", job, facts, memory, where, 255, 253, 544,
+                                              &gemm_blocks_sm90_workspace);
+}
+
 template <unsigned Cols, bool folds>
-error queue_block_sums(const gemm_job& job, std::span<std::byte> memory, stream where) {
+error run_block_sums(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
   switch (job.block) {
-    case 16: return queue_block_sums<block_sums_tile<Cols, 16, folds>>(job, memory, where);
-    case 32: return queue_block_sums<block_sums_tile<Cols, 32, folds>>(job, memory, where);
-    case 64: return queue_block_sums<block_sums_tile<Cols, 64, folds>>(job, memory, where);
-    default: return queue_block_sums<block_sums_tile<128, 128, folds>>(job, memory, where);
+    case 16: return run_block_sums<block_sums_tile<Cols, 16, folds>>(job, facts, memory, where);
+    case 32: return run_block_sums<block_sums_tile<Cols, 32, folds>>(job, facts, memory, where);
+    case 64: return run_block_sums<block_sums_tile<Cols, 64, folds>>(job, facts, memory, where);
+    default: return run_block_sums<block_sums_tile<128, 128, folds>>(job, facts, memory, where);
   }
 }
 
 template <unsigned Cols>
-error queue_gemm_blocks_sm90(const gemm_job& job, const device_facts&, std::span<std::byte> memory, stream where) {
-  return folds_blocks(job) ? queue_block_sums<Cols, true>(job, memory, where)
-                           : queue_block_sums<Cols, false>(job, memory, where);
+error run_block_sums(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
+  return folds_blocks(job) ? run_block_sums<Cols, true>(job, facts, memory, where)
+                           : run_block_sums<Cols, false>(job, facts, memory, where);
 }
 
 inline error run_gemm_blocks_sm90(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
                                   stream where) {
-  const auto checked = [&]<unsigned cols>(std::integral_constant<unsigned, cols>) {
-    return run_checked<&queue_gemm_blocks_sm90<cols>>("gemm_blocks_sm90", job, facts, memory, where, 255, 253, 544,
-                                                      &gemm_blocks_sm90_workspace);
-  };
-  return has_wide_tiles(job, facts) ? checked(std::integral_constant<unsigned, 256>{})
-                                    : checked(std::integral_constant<unsigned, 128>{});
+  return has_wide_tiles(job, facts) ? run_block_sums<256>(job, facts, memory, where)
+                                    : run_block_sums<128>(job, facts, memory, where);
 }
 
 #else

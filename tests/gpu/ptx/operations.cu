@@ -14,6 +14,7 @@
 #include "support/fast_cases.hpp"
 
 #include <cstdio>
+#include <map>
 #include <set>
 
 using namespace ufp4;
@@ -55,6 +56,9 @@ std::vector<T> numbers(std::size_t n) {
 
 // ---- Products ----
 
+/// Launches of the last call of each kernel of the table.
+std::map<std::string, std::uint64_t> last_launches;
+
 /// Every kernel of the table that takes the product. Returns their names.
 template <class A, class B>
 std::set<std::string> check_products(std::size_t m, std::size_t n, std::size_t k, accumulate mode, int processors) {
@@ -78,7 +82,9 @@ std::set<std::string> check_products(std::size_t m, std::size_t n, std::size_t k
     if (!kernel->takes(job, facts)) continue;
     CAPTURE(kernel->name, m, n, k, processors);
     const gpu::buffer<std::byte> workspace(kernel->workspace(job, facts));
+    const std::uint64_t before = ptx::executed_until_now().launches;
     REQUIRE(kernel->run(job, facts, workspace.span(), gpu::stream{}) == gpu::success);
+    last_launches[kernel->name] = ptx::executed_until_now().launches - before;
     const std::vector<float> got = support::on_host(c);
     if (mode == accumulate::exact_blocks)
       REQUIRE(support::difference(got, want) == "");
@@ -219,12 +225,16 @@ TEST_CASE("products with exact_blocks have the host's bits in every kernel of th
   }
 }
 
-TEST_CASE("exact_blocks has the host's bits in wgmma's tiles of both widths, with blocks of each length") {
+TEST_CASE(
+    "exact_blocks has the host's bits in wgmma's tiles of both widths, with blocks of each length, and each kernel "
+    "multiplies a tile first") {
   if (!device().has_specific(9)) return;
   const auto check = []<class A, class B>(support::format_pair<A, B>) {
     for (const int processors : {1, 1000}) {  // tiles of 128 x 256, of 128 x 128
       const auto names = check_products<A, B>(150, 270, 400, accumulate::exact_blocks, processors);
       REQUIRE(names.count("gemm_blocks_sm90") == 1);
+      const bool is_new = processors == 1 || A::block.cols <= 64;  // longer blocks have one width
+      CHECK((last_launches["gemm_blocks_sm90"] > 5) == is_new);    // alone a product is at most five launches
     }
   };
   check(support::format_pair<nvfp4, nvint4>{});
