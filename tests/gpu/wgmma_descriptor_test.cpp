@@ -100,7 +100,8 @@ TEST_CASE("the sums of a warpgroup cover 64 x N for N = 128, a quarter of the ro
 
 namespace {
 
-gpu::gemm_job job_of(const gpu::quantized_matrix<nvfp4>& a, const gpu::quantized_matrix<nvfp4>& b, float* c,
+template <class F>
+gpu::gemm_job job_of(const gpu::quantized_matrix<F>& a, const gpu::quantized_matrix<F>& b, float* c,
                      accumulate mode = accumulate::fast) {
   return gpu::detail::call_of(a.view(), b.view(),
                               detail::sink_of(matrix_view<float>{c, a.view().rows(), b.view().rows()}),
@@ -184,6 +185,31 @@ TEST_CASE("a correct kernel passes its canary, and an incorrect one is never lau
             "quantized_gemm: new: the tile of the first call differs from gemm_simt's: compile without "
             "UFP4_EXPERIMENTAL, and report it");
   }
+}
+
+TEST_CASE("the tile of a first call is whole blocks, at least two, and no shorter than its kernel requires", "[gpu]") {
+  static std::vector<std::size_t> depths;
+  depths.clear();
+  const gpu::detail::first_call_check::runner record = [](const gpu::gemm_job& job, const gpu::device_facts& facts,
+                                                          std::span<std::byte> memory, gpu::stream where) {
+    depths.push_back(job.padded());
+    return gpu::kernels::gemm_simt.run(job, facts, memory, where);
+  };
+  const auto tile_of = [&]<class F>(F, unsigned depth) {
+    const gpu::quantized_matrix<F> a(16, 256), b(16, 256);
+    const gpu::buffer<float> c(256);
+    gpu::device_facts device;
+    REQUIRE(gpu::facts(device) == gpu::success);
+    gpu::detail::first_call_check first_call;
+    REQUIRE(first_call.check(record, "new", job_of(a, b, c.data()), device, 15, 13, {}, depth) == gpu::success);
+  };
+  tile_of(nvfp4{}, 288);
+  tile_of(mxfp4{}, 544);
+  tile_of(block_format<fp4<E2M1>, float, 64>{}, 544);
+  tile_of(block_format<fp4<E2M1>, float, 128>{}, 544);
+  tile_of(block_format<fp4<E2M1>, float, 256>{}, 544);
+  tile_of(block_format<fp4<E2M1>, float, 256>{}, 96);
+  REQUIRE(depths == std::vector<std::size_t>{288, 544, 576, 640, 768, 512});
 }
 
 #if !defined(UFP4_EXPERIMENTAL)

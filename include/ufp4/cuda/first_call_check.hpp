@@ -27,8 +27,8 @@ class first_call_check {
   using sizer = std::size_t (*)(const gemm_job&, const device_facts&);
 
   /// success, or why `kernel` must not run `job`, which is kept for the status of the operation. `depth`: K of the
-  /// tile, a multiple of 32, longer than the kernel's pipeline, and not a multiple of a stage. `workspace`: the bytes
-  /// that the kernel needs; null: none.
+  /// tile, a multiple of 32, longer than the kernel's pipeline, and not a multiple of a stage; rounded up to whole
+  /// blocks, at least two. `workspace`: the bytes that the kernel needs; null: none.
   error check(runner kernel, const char* name, const gemm_job& job, const device_facts& device, unsigned rows,
               unsigned cols, stream where, unsigned depth = 288, sizer workspace = nullptr) {
     const int here = device_number();
@@ -97,7 +97,8 @@ class first_call_check {
 
   static error try_tile(runner kernel, const gemm_job& job, const device_facts& device, unsigned rows, unsigned cols,
                         unsigned depth, sizer workspace, stream where, verdict& made) {
-    if (job.block > 32) depth = job.block * 2;
+    const unsigned blocks = (depth + job.block - 1) / job.block;
+    depth = (blocks < 2 ? 2 : blocks) * job.block;
     const random_side left(job.left, job.block, rows, depth, 1), right(job.right, job.block, cols, depth, 2);
     const buffer<float> got(std::size_t{rows} * cols), want(got.size());
     gemm_job tile{.left = left.side, .right = right.side, .block = job.block, .mode = job.mode};
