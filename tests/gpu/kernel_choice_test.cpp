@@ -81,6 +81,36 @@ TEST_CASE("compute capability 9 uses wgmma in programs that allow experimental k
   check_names(other_kernels(90), others_with("gemm_wgmma_rounded_sm90", "gemm_blocks_sm90"));
 }
 
+TEST_CASE("where wgmma cannot run, compute capability 9 multiplies sums of blocks if scales fold, else bf16", "[gpu]") {
+  const auto with_depth = []<class Left, class Right>(const Left&, const Right&) {
+    const support::simulated_device device(90);
+    simt::device().shared_bytes = 227 * 1024;
+    const gpu::quantized_matrix<Left> a(256, 272);  // no multiple of 32
+    const gpu::quantized_matrix<Right> b(512, 272);
+    const gpu::buffer<float> c(256 * 512);
+    return std::string(gpu::explain(gpu::context{}, a, b, matrix_view<float>{c.data(), 256, 512}).kernel);
+  };
+  using powers = block_format<fp4<E3M0>, ue5m3, 16, float>;  // sums of its blocks with scales exceed 2^24
+  CHECK(with_depth(nvfp4{}, nvfp4{}) == "gemm_blocks_sm90");
+  CHECK(with_depth(powers{}, powers{}) == "gemm_bf16_sm80");
+}
+
+TEST_CASE("gemm_blocks_sm90 reports tiles of 128 x 256 where they fill the device, else of 128 x 128", "[gpu]") {
+  const support::simulated_device device(90);
+  simt::device().shared_bytes = 227 * 1024;
+  simt::device().processors = 4;
+  const gpu::quantized_matrix<e1m2_f32> a(256, 64), b(512, 64), few(128, 64);
+  const gpu::buffer<float> c(256 * 512);
+  const auto wide = gpu::explain(gpu::context{}, a, b, matrix_view<float>{c.data(), 256, 512});
+  const auto narrow = gpu::explain(gpu::context{}, few, b, matrix_view<float>{c.data(), 128, 512});
+  CHECK((std::string(wide.kernel) == "gemm_blocks_sm90" && std::string(narrow.kernel) == "gemm_blocks_sm90"));
+  CHECK((wide.tile_rows == 128 && wide.tile_cols == 256 && narrow.tile_rows == 128 && narrow.tile_cols == 128));
+  // A group's products run one by one, each on the whole device.
+  const std::vector<gpu::quantized_view<e1m2_f32>> lefts(4, a.view()), rights(4, b.view());
+  const std::vector<matrix_view<float>> outs(4, matrix_view<float>{c.data(), 256, 512});
+  for (const auto& e : gpu::explain_grouped(gpu::context{}, lefts, rights, outs)) CHECK(e.tile_cols == 256);
+}
+
 TEST_CASE("tiles of wgmma have as many rows as C needs, up to 128, and explain reports them", "[gpu]") {
   const support::simulated_device device(90);
   simt::device().shared_bytes = 227 * 1024;

@@ -155,6 +155,7 @@ UFP4_DEVICE T shuffle_xor(T v, unsigned mask) {
 #if !defined(__CUDACC_RTC__)  // for host code; NVRTC compiles kernels alone
 
 #define UFP4_RUNTIME(name) cuda##name
+#define UFP4_NO_CODE cudaErrorNoKernelImageForDevice
 inline constexpr target_spelling target_spelling_of(int) { return {"sm_", 10}; }
 
 /// A block has 48 KiB unless the kernel is allowed more.

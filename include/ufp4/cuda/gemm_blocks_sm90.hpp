@@ -122,10 +122,14 @@ inline error queue_block_sums_side(const gemm_job& job, unsigned s, std::byte* m
 /// Decoding must be little work beside the product, so neither side may be short.
 inline constexpr std::size_t block_sums_rows = 128;
 
+/// gemm_bf16_sm80 is faster in `fast` where it takes the formats and this kernel does not fold.
 inline bool gemm_blocks_sm90_takes(const gemm_job& job, const device_facts& facts) {
-  return facts.has_specific(9) && facts.shared_bytes >= block_sums_tile<256, 16, false>::shared_bytes &&
-         job.mode != accumulate::folded_bf16 && job.left.rows >= block_sums_rows && job.right.rows >= block_sums_rows &&
-         counts_in_32_bits(job) && takes_block_sums(job);
+  const bool other_is_faster =
+      job.mode == accumulate::fast && !folds_blocks(job) && folds(job.left, job.mode) && folds(job.right, job.mode);
+  return !other_is_faster && facts.has_specific(9) &&
+         facts.shared_bytes >= block_sums_tile<256, 16, false>::shared_bytes && job.mode != accumulate::folded_bf16 &&
+         job.left.rows >= block_sums_rows && job.right.rows >= block_sums_rows && counts_in_32_bits(job) &&
+         takes_block_sums(job);
 }
 
 /// Does a product have a tile of 128 x 256 for every multiprocessor? Longer blocks leave no registers for such tiles.
@@ -426,6 +430,9 @@ inline constexpr gemm_kernel gemm_blocks_sm90 = {
     .run = &run_gemm_blocks_sm90,
     .fast_is = accumulate::exact_blocks,
     .experimental = true,
+    .tile_side = [](const gemm_job& job,
+                    const device_facts& facts) { return has_wide_tiles(job, facts) ? 256u : 128u; },
+    .tile_rows_of = [](const gemm_job&, const device_facts&) { return 128u; },
 };
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

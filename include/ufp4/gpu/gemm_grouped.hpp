@@ -23,6 +23,7 @@ inline bool all_run(std::span<const explanation> products) {
 /// The facts of the share of the device that one product of a group has.
 inline device_facts shared_among(device_facts device, std::size_t products) {
   const int share = device.processors / static_cast<int>(products == 0 ? 1 : products);
+  device.whole = device.processors;
   device.processors = share < 1 ? 1 : share;
   return device;
 }
@@ -32,7 +33,7 @@ inline error run_alike(const gemm_kernel& kernel, std::span<const gemm_job> jobs
                        std::span<std::byte> workspace, stream where) {
   if (kernel.run_group != nullptr) return kernel.run_group(jobs, device, where);
   for (const gemm_job& job : jobs)
-    if (const error e = kernel.run(job, device, workspace, where); e != success) return e;
+    if (const error e = kernel.run(job, facts_for(kernel, device), workspace, where); e != success) return e;
   return success;
 }
 

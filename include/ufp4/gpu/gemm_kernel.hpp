@@ -141,6 +141,12 @@ inline const gemm_kernel* choose_kernel(const gemm_job& job, const device_facts&
   return nullptr;
 }
 
+/// The facts that a kernel runs with: products that are not in one launch run one by one, each on the whole device.
+inline device_facts facts_for(const gemm_kernel& kernel, device_facts device) {
+  if (kernel.run_group == nullptr && device.whole != 0) device.processors = device.whole;
+  return device;
+}
+
 /// An architecture as compilers spell it: "sm_90", "gfx942".
 inline std::string target_name(int architecture) {
   const target_spelling how = target_spelling_of(architecture);
@@ -176,10 +182,9 @@ inline explanation explain_job(const char* operation, const gemm_job& job, const
   if (kernel == nullptr) return e;
   e.kernel = kernel->name;
   e.instruction = kernel->instruction;
-  const unsigned side = kernel->tile_side == nullptr ? 0 : kernel->tile_side(job, device);
-  e.tile_rows = kernel->tile_rows_of != nullptr ? kernel->tile_rows_of(job, device)
-                : side != 0                     ? side
-                                                : kernel->tile_rows;
+  const device_facts own = facts_for(*kernel, device);
+  const unsigned side = kernel->tile_side == nullptr ? 0 : kernel->tile_side(job, own);
+  e.tile_rows = kernel->tile_rows_of != nullptr ? kernel->tile_rows_of(job, own) : side != 0 ? side : kernel->tile_rows;
   e.tile_cols = side != 0 ? side : kernel->tile_cols;
   if (e.mode == accumulate::fast) e.mode = kernel->fast_is;
   return e;
@@ -188,7 +193,7 @@ inline explanation explain_job(const char* operation, const gemm_job& job, const
 /// The workspace of the kernel that runs a job; 0 if there is nothing to compute.
 inline std::size_t kernel_bytes(const gemm_job& job, const device_facts& device) {
   const gemm_kernel* kernel = job.out.rows == 0 || job.out.cols == 0 ? nullptr : choose_kernel(job, device);
-  return kernel == nullptr ? 0 : kernel->workspace(job, device);
+  return kernel == nullptr ? 0 : kernel->workspace(job, facts_for(*kernel, device));
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

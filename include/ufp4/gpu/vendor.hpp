@@ -79,7 +79,8 @@ struct index3 {
 /// only if the program was compiled for it: see `compiled` and `specific`.
 struct device_facts {
   int architecture = 0;
-  int processors = 1;  ///< multiprocessors, or compute units
+  int processors = 1;  ///< multiprocessors, or compute units; of a group of products, the share of one
+  int whole = 0;       ///< those of the device, where `processors` is a share; else 0
   int wave = 32;
   std::size_t shared_bytes = 48 * 1024;  ///< the most that one block may request
   int compiled = 0;      ///< the architecture that the running code was compiled for; 0: the device's own. Of AMD
@@ -156,10 +157,14 @@ error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::
   return queue(static_cast<Parameters>(arguments)...);
 }
 
-/// Loads the code of a kernel onto the current device, so that its first launch does not.
+/// Loads the code of a kernel onto the current device, so that its first launch does not. A program without code of the
+/// kernel for this device has nothing to load, which is no error.
 inline error load(const void* kernel) {
   UFP4_RUNTIME(FuncAttributes) unused{};
-  return UFP4_RUNTIME(FuncGetAttributes)(&unused, kernel);
+  const error e = UFP4_RUNTIME(FuncGetAttributes)(&unused, kernel);
+  if (e != UFP4_RUNTIME(ErrorInvalidDeviceFunction) && e != UFP4_NO_CODE) return e;
+  (void)UFP4_RUNTIME(GetLastError)();  // takes the error back
+  return success;
 }
 
 /// The text of the runtime.

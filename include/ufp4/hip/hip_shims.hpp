@@ -100,6 +100,7 @@ UFP4_DEVICE T shuffle_xor(T v, unsigned mask) {
 }
 
 #define UFP4_RUNTIME(name) hip##name
+#define UFP4_NO_CODE hipErrorNoBinaryForGpu
 inline constexpr target_spelling target_spelling_of(int) { return {"gfx", 16}; }
 
 inline hipError_t allow_shared_bytes(const void*, std::size_t) { return hipSuccess; }

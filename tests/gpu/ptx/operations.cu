@@ -346,6 +346,13 @@ TEST_CASE("a layer's forward and backward products have the host's bits") {
   }
 }
 
+TEST_CASE("prepare() loads the kernels that have code for this device, and no error of the others remains") {
+  static const int no_kernel = 0;
+  const gpu::detail::kernel_entry without_code(&no_kernel);
+  REQUIRE(text_of(gpu::prepare()) == "");
+  REQUIRE(cudaGetLastError() == cudaSuccess);
+}
+
 TEST_CASE("instructions of each operation") {
   const std::size_t rows = 64, cols = 1024, all = rows * cols;
   const gpu::buffer<float> x{std::span<const float>(numbers<float>(all))};
