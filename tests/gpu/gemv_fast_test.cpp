@@ -18,6 +18,7 @@ using support::same_numbers;
 namespace {
 
 const gpu::gemm_kernel &f16_kernel = gpu::kernels::gemv_f16_sm80, &dots_kernel = gpu::kernels::gemv_dots_sm80;
+const gpu::gemm_kernel& few_kernel = gpu::kernels::gemm_few_f16_sm80;
 
 using nv_e3m0 = block_format<fp4<E3M0>, e4m3, 16, float>;
 
@@ -34,9 +35,10 @@ void check(const gpu::gemm_kernel& kernel, const quantized_matrix<A>& a, const q
   }
 }
 
-/// Every number of few rows, on either side, and lengths that are no whole slabs.
+/// Such numbers of few rows on either side, and lengths that are no whole slabs.
 template <class A, class B>
-void check_pair(const gpu::gemm_kernel& kernel, std::size_t most, model::scales kind = model::scales::ordinary) {
+void check_rows(const gpu::gemm_kernel& kernel, const std::vector<std::size_t>& few,
+                model::scales kind = model::scales::ordinary) {
   INFO(support::seed_note());
   INFO((support::pair_text<A, B>()));
   std::mt19937_64 gen{support::seed(sizeof(A) + 3)};
@@ -46,12 +48,20 @@ void check_pair(const gpu::gemm_kernel& kernel, std::size_t most, model::scales 
   const auto right = [&](std::size_t n, std::size_t k) {
     return model::random_quantized<B>(gen, n, k, kind, 0x1.333334p+3f);
   };
-  for (std::size_t m = 1; m <= most; ++m) {
+  for (const std::size_t m : few) {
     const std::size_t k = 32 * (1 + m * 7 % 5);
     check(kernel, left(m, k), right(33, k), {.alpha = -2.7f, .beta = m % 2 == 0 ? 1.3f : 0.0f});
-    check(kernel, left(50, k), right(m, k));
+    check(kernel, left(m + 34, k), right(m, k));
   }
-  for (const std::size_t k : {992u, 1024u, 1056u, 2048u, 3104u}) check(kernel, left(most, k), right(17, k));
+  for (const std::size_t k : {992u, 1024u, 1056u, 2048u, 3104u})
+    check(kernel, left(few.back(), k), right(few.back() + 1, k));
+}
+/// The same for every number up to `most`.
+template <class A, class B>
+void check_pair(const gpu::gemm_kernel& kernel, std::size_t most, model::scales kind = model::scales::ordinary) {
+  std::vector<std::size_t> few(most);
+  for (std::size_t m = 1; m <= most; ++m) few[m - 1] = m;
+  check_rows<A, B>(kernel, few, kind);
 }
 
 }  // namespace
@@ -64,6 +74,16 @@ TEST_CASE("products of few rows in fp16 are within the bound of fast for every e
     check_pair<nv_e3m0, nv_e1m2>(f16_kernel, 9);
     check_pair<support::nvfp4_square, nvfp4>(f16_kernel, 3);
   });
+}
+
+TEST_CASE("products of 17 to 64 rows in fp16 are within the bound of fast", "[gpu]") {
+  support::with_every_sum([] {
+    check_rows<nvfp4, nv_e1m2>(few_kernel, {17, 32, 33, 64});
+    check_rows<nvint4, nvint4>(few_kernel, {20, 40});
+  });
+  check_rows<nv_e3m0, nvfp4>(few_kernel, {25, 31});
+  check_rows<nvfp4, support::nvfp4_square>(few_kernel, {63});
+  check_rows<nvfp4, nv_e1m2>(few_kernel, {48}, model::scales::hostile);
 }
 
 TEST_CASE("products of few rows by block dot products are within the bound of fast", "[gpu]") {
@@ -116,6 +136,8 @@ void check_exact_sums(const gpu::gemm_kernel& kernel, std::size_t few) {
 
 TEST_CASE("few rows in fast have the host's bits where every sum is exact, in every type and layout of C", "[gpu]") {
   support::with_every_sum([] {
+    check_exact_sums<nvfp4, nv_e1m2>(few_kernel, 17);
+    check_exact_sums<nvint4, nvint4>(few_kernel, 36);
     for (const std::size_t few : {1u, 7u, 16u}) {
       check_exact_sums<nvfp4, nv_e1m2>(f16_kernel, few);
       check_exact_sums<nvint4, nvint4>(f16_kernel, few);

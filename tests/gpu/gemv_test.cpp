@@ -175,7 +175,9 @@ TEST_CASE("quantized_gemm chooses the kernel for exact_blocks with up to 16 rows
   for (const accumulate mode : {accumulate::fast, accumulate::folded_bf16}) {
     CHECK(name_of(1u, 64u, mode, e4m3_scales) == "gemv_f16_sm80");
     CHECK(name_of(64u, 16u, mode, e4m3_scales) == "gemv_f16_sm80");
-    CHECK(name_of(17u, 17u, mode, e4m3_scales) != "gemv_f16_sm80");
+    CHECK(name_of(17u, 17u, mode, e4m3_scales) == "gemm_few_f16_sm80");
+    CHECK(name_of(300u, 64u, mode, e4m3_scales) == "gemm_few_f16_sm80");
+    CHECK(name_of(65u, 65u, mode, e4m3_scales) == "gemm_bf16_sm80");
   }
   CHECK(name_of(8u, 64u, accumulate::fast, f32_scales) == "gemv_dots_sm80");
   CHECK(name_of(64u, 16u, accumulate::fast, e8m0_scales) == "gemv_dots_sm80");

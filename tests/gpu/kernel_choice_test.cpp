@@ -73,6 +73,9 @@ TEST_CASE("compute capability 8 uses bf16 or s8 tensor cores, and a kernel of it
     CAPTURE(architecture);
     check_names(fast_kernels(architecture), names(5, "gemm_bf16_sm80"));
     check_names(other_kernels(architecture), others_with("gemm_bf16_sm80"));
+    CHECK(chosen<nvfp4, nvfp4>(architecture, 64, fast) == "gemm_few_f16_sm80");
+    CHECK(chosen<nvfp4, nvfp4>(architecture, 65, fast) == "gemm_bf16_sm80");
+    CHECK(chosen<mxfp4, mxfp4>(architecture, 64, fast) == "gemm_bf16_sm80");
   }
 }
 

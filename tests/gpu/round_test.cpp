@@ -26,10 +26,10 @@ struct draw {
   float t;
   std::uint32_t bits;
 };
-/// The codes of a value, rounded to nearest even and by the draw; `by_binade` as devices without a sum that rounds down
-/// compute it.
+/// The codes of a value, rounded to nearest even and by the draw; `bounded` by the code for values up to the bound of the
+/// plan; `by_binade` as devices without a sum that rounds down compute it.
 struct codes {
-  std::uint32_t nearest, drawn, by_binade;
+  std::uint32_t nearest, drawn, bounded, by_binade;
 };
 
 struct round_job {
@@ -44,9 +44,10 @@ template <plan_grid kind>
 UFP4_DEVICE codes codes_of(const thread::rounding_plan& p, const draw& d) {
   const float t[8] = {d.t, -d.t, 0.0f, -p.unit, p.unit, -d.t, d.t, -0.0f};
   const std::uint32_t random[4] = {d.bits | 0x12340000u, 0xFFFF0000u, 0x0000FFFFu, 0x89ABCDEFu};
-  codes c{thread::nearest_eight<kind>(p, t) & 15u, thread::stochastic_eight<kind>(p, t, random) & 15u, 0};
+  codes c{thread::nearest_eight<kind>(p, t) & 15u, thread::stochastic_eight<kind>(p, t, random) & 15u, 0, 0};
+  c.bounded = thread::magnitude(d.t) <= p.bound ? thread::stochastic_eight<kind, true>(p, t, random) & 15u : c.drawn;
   if constexpr (kind == plan_grid::two_bit_mantissa) {
-    const std::uint32_t index = thread::stochastic_index_by_binade(p, d.t, p.drawn | d.bits) >> 16;
+    const std::uint32_t index = thread::stochastic_index_by_binade<false>(p, d.t, d.bits, false) >> 16;
     c.by_binade = (index & 7u) | (thread::to_bits(d.t) >> 28 & 8u);
   } else {
     c.by_binade = c.drawn;
@@ -82,6 +83,8 @@ std::vector<float> values_of(const grid4& grid) {
     for (const float part : {0.0f, 0x1p-17f, 0x1p-16f, 0x3p-17f, 0.25f, 0.5f, 0.7f, 1 - 0x3p-17f, 1 - 0x1p-17f, 1.0f})
       for (int ulps = -3; ulps <= 3; ++ulps) x.push_back(next_by(lower + part * step, ulps));
   }
+  for (const float part : {1.01f, 1.07f, 1.2f, 1.33f})
+    x.push_back(grid.qmax * part);  // some are within the plan's bound
   return x;
 }
 
@@ -110,9 +113,10 @@ void check_rounding() {
     };
     const std::uint32_t nearest = sign_magnitude(round_to_grid(grid, nearest_even{}, in[i].t, 0));
     const std::uint32_t drawn = sign_magnitude(round_to_grid(grid, with_bits{in[i].bits}, in[i].t, 0));
-    if (got[i].nearest == nearest && got[i].drawn == drawn && got[i].by_binade == drawn) continue;
+    if (got[i].nearest == nearest && got[i].drawn == drawn && got[i].bounded == drawn && got[i].by_binade == drawn)
+      continue;
     if (++wrong == 1) {
-      CAPTURE(in[i].t, in[i].bits, got[i].nearest, nearest, got[i].drawn, got[i].by_binade, drawn);
+      CAPTURE(in[i].t, in[i].bits, got[i].nearest, nearest, got[i].drawn, got[i].bounded, got[i].by_binade, drawn);
       CHECK(false);
     }
   }

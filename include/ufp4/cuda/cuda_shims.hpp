@@ -81,6 +81,7 @@ UFP4_DEVICE float device_max_magnitude(float a, float b) {
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(fabsf(a)), "f"(fabsf(b)));
   return most;
 }
+UFP4_DEVICE float device_magnitude(float x) { return fabsf(x); }
 UFP4_DEVICE float device_min_magnitude(float x, float most) { return fminf(fabsf(x), most); }
 #endif
 #if defined(UFP4_HAS_BF16_PAIRS)

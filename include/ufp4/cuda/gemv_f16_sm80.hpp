@@ -1,4 +1,4 @@
-// ufp4 - gemv_f16_sm80: quantized_gemm, fast and folded_bf16, at most 16 rows on one side, e4m3 scales, in fp16.
+// ufp4 - gemv_f16_sm80, gemm_few_f16_sm80: fast and folded_bf16, at most 64 rows on one side, e4m3 scales, in fp16.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Element x e4m3 scale is exact in fp16, so scales are folded into the operands of mma m16n8k16 by one multiplication
@@ -27,9 +27,17 @@
 // |-------------|-------------------------------|-----------|
 // | 1 .. 8      | 121 (122)                     | 100 (102) |
 // | 9 .. 16     | 161 (165)                     | 123 (126) |
+// | 17 .. 32    |                               | 172 (174) |
+// | 33 .. 64    |                               | 268 (285) |
 //
 // Predicted from that for an H100, whose schedulers issue an integer instruction every other cycle: 0.87 of the memory
 // bandwidth (16 rows by 9 .. 16); the others could read faster than the memory delivers.
+//
+// More than 16 rows: every warp decodes the narrow rows of its columns again for its 32 rows of weights, 8 of 12 words
+// of 64 narrow rows. Integer instructions then take as long as the tensor cores of an A100, 2160 and 2048 cycles for
+// 256 columns, and both longer than the memory. More rows of weights for each decoded word would need more registers
+// than the 255 of a thread, which the sums of 32 x 64 and two slabs of operands fill. A thread block is alone on its
+// multiprocessor; the last of the rounds in which thread blocks run is not full.
 #pragma once
 
 #include <ufp4/cuda/gemv_stream_sm80.hpp>
@@ -52,32 +60,33 @@ struct __attribute__((may_alias)) scale_couple {
   std::uint16_t bits;
 };
 
-/// Where a lane reads `count` rows.
+/// Where a lane reads `count` rows: their numbers, since addresses would take four registers for each.
 template <unsigned count>
 struct f16_rows {
-  const std::uint8_t *codes[count], *scales[count];
+  const std::uint8_t *codes, *scales;  ///< of the lane's part of the slab in row 0
+  std::uint32_t pitch;                 ///< bytes of scales in a row
+  std::uint32_t row[count], scale_row[count];
 
-  UFP4_DEVICE f16_rows(const stream_side& side, std::size_t first, std::size_t padded) {
+  UFP4_DEVICE f16_rows(const stream_side& side, std::size_t first, std::size_t padded)
+      : codes(side.codes), scales(side.scales), pitch(static_cast<std::uint32_t>(padded / 16)) {
     const unsigned place = thread_index().x / 32 * 4 + warp::word_of_lane();
+    codes += 16 * place, scales += 2 * place;
     UFP4_UNROLL
     for (unsigned i = 0; i < count; ++i) {
-      const std::size_t row = side.row(first + 8 * i + warp::row_of_lane());
-      codes[i] = side.codes + row * (padded / 2) + 16 * place;
-      scales[i] = side.scales + (row >> side.rows_shift) * (padded / 16) + 2 * place;
+      row[i] = static_cast<std::uint32_t>(side.row(first + 8 * i + warp::row_of_lane()));
+      scale_row[i] = row[i] >> side.rows_shift;
     }
   }
   UFP4_DEVICE void load(f16_piece<count>& to) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < count; ++i) {
-      to.codes[i] = *reinterpret_cast<const thread::words4*>(codes[i]);
-      to.scales[i] = reinterpret_cast<const scale_couple*>(scales[i])->bits;
+      to.codes[i] = *reinterpret_cast<const thread::words4*>(codes + ufp4::detail::wide_product(row[i], 8 * pitch));
+      to.scales[i] =
+          reinterpret_cast<const scale_couple*>(scales + ufp4::detail::wide_product(scale_row[i], pitch))->bits;
     }
   }
   /// To the next slab.
-  UFP4_DEVICE void advance() {
-    UFP4_UNROLL
-    for (unsigned i = 0; i < count; ++i) codes[i] += 512, scales[i] += 64;
-  }
+  UFP4_DEVICE void advance() { codes += 512, scales += 64; }
 };
 
 /// The scale of 16 codes as fp16, ready to multiply their pairs.
@@ -161,18 +170,19 @@ struct f16_streamer {
   /// Word w of every row: eight k of each lane.
   UFP4_DEVICE void multiply(const buffer& from, unsigned w, const f16_scale (&of)[2 * Shape::tiles],
                             const f16_scale (&by)[Shape::groups]) {
-    std::uint32_t b[Shape::groups][4];
+    std::uint32_t a[2 * Shape::tiles][4];
     UFP4_UNROLL
-    for (unsigned n = 0; n < Shape::groups; ++n) fold(narrow_bits, from.narrow.codes[n].word[w], by[n], b[n]);
+    for (unsigned m = 0; m < 2 * Shape::tiles; ++m) fold(weight_bits, from.weights.codes[m].word[w], of[m], a[m]);
     UFP4_UNROLL
-    for (unsigned m = 0; m < Shape::tiles; ++m) {
-      std::uint32_t upper[4], lower[4];
-      fold(weight_bits, from.weights.codes[2 * m].word[w], of[2 * m], upper);
-      fold(weight_bits, from.weights.codes[2 * m + 1].word[w], of[2 * m + 1], lower);
+    for (unsigned n = 0; n < Shape::groups; ++n) {
+      std::uint32_t b[4];
+      fold(narrow_bits, from.narrow.codes[n].word[w], by[n], b);
       UFP4_UNROLL
-      for (unsigned n = 0; n < Shape::groups; ++n) {
-        mma::mma_f16(sums.acc[m][n], {upper[0], lower[0], upper[1], lower[1]}, {b[n][0], b[n][1]});
-        mma::mma_f16(sums.acc[m][n], {upper[2], lower[2], upper[3], lower[3]}, {b[n][2], b[n][3]});
+      for (unsigned m = 0; m < Shape::tiles; ++m) {
+        const auto& upper = a[2 * m];
+        const auto& lower = a[2 * m + 1];
+        mma::mma_f16(sums.acc[m][n], {upper[0], lower[0], upper[1], lower[1]}, {b[0], b[1]});
+        mma::mma_f16(sums.acc[m][n], {upper[2], lower[2], upper[3], lower[3]}, {b[2], b[3]});
       }
     }
   }
@@ -225,30 +235,52 @@ inline f16_decoding f16_decoding_of(const gemm_side& side) {
 }
 
 /// Rows of codes begin at multiples of 16 bytes.
-inline bool gemv_f16_takes(const gemm_job& job, const device_facts& facts) {
+inline bool f16_stream_takes(const gemm_job& job, const device_facts& facts) {
   const auto is_aligned_side = [](const gemm_side& s) { return is_aligned(s.codes, 16) && is_aligned(s.scales, 2); };
   const f16_decoding left = f16_decoding_of(job.left), right = f16_decoding_of(job.right);
-  return facts.has(80) && facts.wave == 32 && narrow_rows(job) <= 16 && job.mode != accumulate::exact_blocks &&
-         job.block == 16 && job.padded() % 32 == 0 && left.fits && right.fits && left.integers == right.integers &&
+  return facts.has(80) && facts.wave == 32 && job.mode != accumulate::exact_blocks && job.block == 16 &&
+         job.padded() % 32 == 0 && left.fits && right.fits && left.integers == right.integers &&
          is_aligned_side(job.left) && is_aligned_side(job.right);
 }
 
-template <bool integers>
-error queue_gemv_f16(const gemm_job& job, const f16_stream_job& stream, const device_facts& facts, gpu::stream where) {
-  const auto queue = [&]<unsigned tiles, unsigned groups>(stream_shape<tiles, groups> shape) {
-    return launch_stream<decltype(shape)>(listed<&gemv_f16<tiles, groups, integers>>, stream, where);
-  };
-  if (streams_two_tiles(job, facts))
-    return narrow_rows(job) > 8 ? queue(stream_shape<2, 2>{}) : queue(stream_shape<2, 1>{});
-  return narrow_rows(job) > 8 ? queue(stream_shape<1, 2>{}) : queue(stream_shape<1, 1>{});
+inline bool gemv_f16_takes(const gemm_job& job, const device_facts& facts) {
+  return narrow_rows(job) <= 16 && f16_stream_takes(job, facts);
 }
-inline error run_gemv_f16(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
+inline bool gemm_few_f16_takes(const gemm_job& job, const device_facts& facts) {
+  const std::size_t few = narrow_rows(job);
+  return few > 16 && few <= 64 && facts.shared_bytes >= stream_shape<2, 8>::shared_bytes &&
+         f16_stream_takes(job, facts);
+}
+
+/// Calls queue(job, integers) with a constant that states whether the elements are int4.
+template <class Queue>
+error queue_f16_stream(const gemm_job& job, const Queue& queue) {
   const bool swapped = weights_are_left(job);
   const f16_decoding weights = f16_decoding_of(swapped ? job.left : job.right);
   const f16_decoding narrow = f16_decoding_of(swapped ? job.right : job.left);
   const f16_stream_job stream{stream_job_of(job), weights.bits, narrow.bits, weights.factor * narrow.factor};
-  return weights.integers ? queue_gemv_f16<true>(job, stream, facts, where)
-                          : queue_gemv_f16<false>(job, stream, facts, where);
+  return weights.integers ? queue(stream, std::true_type{}) : queue(stream, std::false_type{});
+}
+template <bool integers, unsigned tiles, unsigned groups>
+error queue_gemv_f16(const f16_stream_job& job, stream_shape<tiles, groups>, stream where) {
+  return launch_stream<stream_shape<tiles, groups>>(listed<&gemv_f16<tiles, groups, integers>>, job, where);
+}
+inline error run_gemv_f16(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
+  const bool two_tiles = streams_two_tiles(job, facts), two_groups = narrow_rows(job) > 8;
+  return queue_f16_stream(job, [&]<bool integers>(const f16_stream_job& s, std::bool_constant<integers>) {
+    if (two_tiles)
+      return two_groups ? queue_gemv_f16<integers>(s, stream_shape<2, 2>{}, where)
+                        : queue_gemv_f16<integers>(s, stream_shape<2, 1>{}, where);
+    return two_groups ? queue_gemv_f16<integers>(s, stream_shape<1, 2>{}, where)
+                      : queue_gemv_f16<integers>(s, stream_shape<1, 1>{}, where);
+  });
+}
+inline error run_gemm_few_f16(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
+  const bool four_groups = narrow_rows(job) <= 32;
+  return queue_f16_stream(job, [&]<bool integers>(const f16_stream_job& s, std::bool_constant<integers>) {
+    return four_groups ? queue_gemv_f16<integers>(s, stream_shape<2, 4>{}, where)
+                       : queue_gemv_f16<integers>(s, stream_shape<2, 8>{}, where);
+  });
 }
 
 inline constexpr gemm_kernel gemv_f16_sm80 = {.name = "gemv_f16_sm80",
@@ -257,5 +289,11 @@ inline constexpr gemm_kernel gemv_f16_sm80 = {.name = "gemv_f16_sm80",
                                               .tile_cols = 32,
                                               .takes = &gemv_f16_takes,
                                               .run = &run_gemv_f16};
+inline constexpr gemm_kernel gemm_few_f16_sm80 = {.name = "gemm_few_f16_sm80",
+                                                  .instruction = "mma.sync.m16n8k16.f16",
+                                                  .tile_rows = 64,
+                                                  .tile_cols = 32,
+                                                  .takes = &gemm_few_f16_takes,
+                                                  .run = &run_gemm_few_f16};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -1,4 +1,4 @@
-// ufp4 - gemv_stream: how the `fast` kernels for at most 16 rows on one side read the long operand ("weights") once.
+// ufp4 - gemv_stream: how the `fast` kernels for at most 64 rows on one side read the long operand ("weights") once.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Bound by memory bandwidth, so what counts is how few instructions a warp needs for a weight, and how many bytes are
@@ -51,7 +51,7 @@ struct stream_shape {
   static constexpr unsigned narrow_rows = halves ? columns / 2 : columns;
   static constexpr unsigned warp_floats = rows * columns;
   static constexpr std::size_t shared_bytes = sizeof(float) * warps * warp_floats;
-  static_assert(shared_bytes <= 48 * 1024);
+  static_assert(shared_bytes <= 64 * 1024);
 };
 
 /// Sums of one warp, in the places of mma.sync.
@@ -124,9 +124,11 @@ inline std::size_t narrow_rows(const gemm_job& job) {
 }
 
 /// Does 32 rows of weights for each thread block keep most of the device busy?
+inline bool two_tiles_fill(std::size_t weight_rows, const device_facts& facts) {
+  return 4 * ((weight_rows + 31) / 32) >= 3 * static_cast<std::size_t>(facts.processors);
+}
 inline bool streams_two_tiles(const gemm_job& job, const device_facts& facts) {
-  const std::size_t rows = weights_are_left(job) ? job.left.rows : job.right.rows;
-  return 4 * ((rows + 31) / 32) >= 3 * static_cast<std::size_t>(facts.processors);
+  return two_tiles_fill(weights_are_left(job) ? job.left.rows : job.right.rows, facts);
 }
 
 /// Queues a thread block for every Shape::rows rows of weights.

@@ -29,7 +29,7 @@
 // | device_fma_down, device_pair_bf16,     | elements.hpp and round.hpp of gpu/ contain the equivalent code           |
 // | device_pair_fp16, device_multiply_bf16,|                                                                          |
 // | device_multiply_f16, device_fma_f16,   |                                                                          |
-// | device_min_magnitude,                  |                                                                          |
+// | device_magnitude, device_min_magnitude,|                                                                          |
 // | device_max_magnitude                   |                                                                          |
 //
 // and host code uses: stream, error, launch, load, set_zero, copy, allocate, release, wait, facts, and

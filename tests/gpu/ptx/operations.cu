@@ -252,6 +252,10 @@ TEST_CASE("products with fast and folded_bf16 keep their bounds in every kernel 
   auto names = check_shapes<nvfp4>(accumulate::fast, few_rows);
   for (const auto mode : {accumulate::fast, accumulate::folded_bf16}) names.merge(check_shapes<nvfp4>(mode));
   names.merge(check_shapes<nvint4>(accumulate::fast, few_rows));
+  for (const std::size_t m : {20u, 50u}) {
+    names.merge(check_products<nvfp4, nvfp4>(m, 70, 320, accumulate::fast, 0));
+    names.merge(check_products<nvint4, nvint4>(m, 70, 320, accumulate::fast, 0));
+  }
   names.merge(check_shapes<mxfp4>(accumulate::fast, few_rows));
   names.merge(check_shapes<e1m2_f32>(accumulate::fast, {{3, 70, 320, 0}, {3, 70, 320, 1}, {5, 70, 320, 0}}));
   names.merge(check_shapes<nvfp4>(accumulate::fast, wgmma_tiles));
@@ -259,7 +263,7 @@ TEST_CASE("products with fast and folded_bf16 keep their bounds in every kernel 
   names.merge(check_shapes<mxint4>(accumulate::fast, wgmma_tiles));
   names.merge(check_shapes<exact>(accumulate::fast, wgmma_tiles));
   names.merge(check_shapes<e1m2_f32>(accumulate::folded_bf16, wgmma_tiles));
-  for (const char* kernel : {"gemv_f16_sm80", "gemv_dots_sm80", "gemm_bf16_sm80"}) {
+  for (const char* kernel : {"gemv_f16_sm80", "gemm_few_f16_sm80", "gemv_dots_sm80", "gemm_bf16_sm80"}) {
     CAPTURE(kernel);
     REQUIRE(names.count(kernel) == 1);
   }

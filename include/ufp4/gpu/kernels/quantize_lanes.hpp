@@ -51,6 +51,7 @@ struct lanes_side {
   unsigned block_shift = 0, row_shift = 0;  ///< log2 of a block's groups of sixteen along a row, and of its rows
   bool squares = false, codes_on_words = true;
   float joined = 1;  ///< the factor of the transform if it is joined to those of the blocks; else 1
+  float limit = 0;   ///< plan.bound * joined: of the amax of a block times its factor
 };
 
 /// Of shared memory for the tables of one side: of the signs, and of the factors if tensor_scaled.
@@ -117,24 +118,44 @@ UFP4_DEVICE run_scale scale_of_run(const lanes_side& side, const lanes_constants
   return {bits, joined_factor(side, thread::scale_factor(side.scale, known.tensor, bits))};
 }
 
-/// The codes of sixteen values of a block with that factor; those of +0 if it is 0.
-template <lanes_path path>
-UFP4_DEVICE thread::sixteen_codes code_values(const lanes_side& side, float factor, const grid_place& at,
-                                              float (&v)[thread::run_of_thread], warp::lane_counts& seen) {
-  const quantize_task& task = side.task;
-  if (!(factor > 0.0f)) {  // rare
-    UFP4_UNROLL
-    for (unsigned j = 0; j < thread::run_of_thread; ++j) v[j] = factor == 0.0f ? 0.0f : product(v[j], side.joined);
-    factor = factor == 0.0f ? 1.0f : -factor;
+/// The values that are rounded, and 1 as their factor, for a block whose factor is 0 (codes of +0) or negative, or whose
+/// values may exceed plan.bound: beyond it they are that, and keep their signs.
+UFP4_DEVICE float scale_special(const lanes_side& side, float factor, float (&v)[thread::run_of_thread]) {
+  const float first = factor < 0.0f ? side.joined : 1.0f, most = side.plan.bound;
+  UFP4_UNROLL
+  for (unsigned j = 0; j < thread::run_of_thread; ++j) {
+    const float t = product(product(v[j], first), factor < 0.0f ? -factor : factor);
+    v[j] = factor == 0.0f ? 0.0f : t > most ? most : t < -most ? -most : t;
   }
-  thread::scale_sixteen(side.plan, factor, path != lanes_path::tensor_scaled && side.scale.divides, v);
+  return 1.0f;
+}
+/// The same without the bound, where codes may be those of x / factor.
+UFP4_DEVICE float join_special(const lanes_side& side, float factor, float (&v)[thread::run_of_thread]) {
+  UFP4_UNROLL
+  for (unsigned j = 0; j < thread::run_of_thread; ++j) v[j] = factor == 0.0f ? 0.0f : product(v[j], side.joined);
+  return factor == 0.0f ? 1.0f : -factor;
+}
+
+/// The codes of sixteen values of a block with that amax and factor; those of +0 if the factor is 0.
+template <lanes_path path>
+UFP4_DEVICE thread::sixteen_codes code_values(const lanes_side& side, std::uint32_t amax, float factor,
+                                              const grid_place& at, float (&v)[thread::run_of_thread],
+                                              warp::lane_counts& seen) {
+  const quantize_task& task = side.task;
+  constexpr bool bounded = path == lanes_path::tensor_scaled;
+  if constexpr (bounded) {
+    if (!(factor > 0.0f && product(to_float(amax), factor) <= side.limit)) factor = scale_special(side, factor, v);
+  } else if (!(factor > 0.0f)) {
+    factor = join_special(side, factor, v);
+  }
+  thread::scale_sixteen(side.plan, factor, !bounded && side.scale.divides, v);
   if (task.job.counts) seen.saturated += thread::count_beyond(side.plan, v);
   const std::uint64_t index =
       side.first_index + at.row * task.job.whole_padded_cols + std::uint64_t{at.sixteen} * thread::run_of_thread;
   if constexpr (path == lanes_path::levels)
     return thread::code_by_levels(task.job.format.grid, task.rounding, v, index);
   else
-    return thread::code_by_plan(side.plan, side.rounding, v, index);
+    return thread::code_by_plan<bounded>(side.plan, side.rounding, v, index);
 }
 
 /// Codes and scale of sixteen elements as read, zeros outside the matrix. Every lane of the wave must call it.
@@ -162,7 +183,7 @@ UFP4_DEVICE void code_sixteen(const lanes_side& side, const lanes_constants& kno
       seen.underflowed += amax < infinity_bits && scale.factor == 0.0f && amax != 0;
     }
   }
-  const thread::sixteen_codes codes = code_values<path>(side, scale.factor, at, v, seen);
+  const thread::sixteen_codes codes = code_values<path>(side, amax, scale.factor, at, v, seen);
   thread::store_sixteen(task.codes + (wide_product(at.row, side.across) + at.sixteen) * 8, codes, side.codes_on_words);
 }
 

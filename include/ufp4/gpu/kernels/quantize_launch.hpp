@@ -143,6 +143,7 @@ inline kernels::lanes_side side_of(const quantize_task& task) {
   side.row_shift = side.squares ? 4 : 0;
   side.first_index = task.job.first_row * task.job.whole_padded_cols + task.job.first_col;
   side.joined = joined_factor_of(task);
+  side.limit = side.plan.bound * side.joined;
   return side;
 }
 

@@ -73,7 +73,10 @@ struct rounding_plan {
   float unit = 0;                                                        ///< a power of two from 2^-8 to 2^8
   float zero = 0;                     ///< 1.5 * 2^23 units: the last bit of a sum with it is a unit
   float draws = 0;                    ///< 65536 / unit: the random numbers of a step
-  std::uint32_t drawn = 0x4B000000u;  ///< 2^23, above a random number; as data it costs no instruction
+  float half_draw = 0;                ///< half of 1 / draws
+  float to_subnormal = 0;             ///< 2^-127 / unit: two units become the smallest normal number
+  float bound = 0;                    ///< above qmax: the largest |t| whose stochastic index is at most 8
+  std::uint32_t drawn = 0x4B000080u;  ///< bytes to join with a random number; as data they cost no instruction
   std::uint32_t qmax_bits = 0;        ///< the bits of qmax
   std::uint32_t zeros = 0;            ///< eight codes of +0
 };
@@ -106,8 +109,11 @@ UFP4_HD constexpr rounding_plan plan_of(const grid4& g) {
   p.twos_complement = complements;
   p.zero = p.unit * 12582912.0f;
   p.draws = 65536.0f / p.unit;
+  p.half_draw = p.unit * 0x1p-17f;
+  p.to_subnormal = 0x1p-127f / p.unit;
   if (has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 5, 6, 7})) p.kind = rounding_plan::grid::uniform;
   if (has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 6, 8, 12})) p.kind = rounding_plan::grid::two_bit_mantissa;
+  p.bound = p.unit * (p.kind == rounding_plan::grid::uniform ? 8.0f : 16.0f);
   return p;
 }
 
@@ -127,6 +133,14 @@ struct sixteen_codes {
   }
 };
 
+/// |t|.
+UFP4_DEVICE float magnitude(float t) {
+#if defined(UFP4_HAS_MAGNITUDES)
+  return device_magnitude(t);
+#else
+  return to_float(magnitude_bits(t));
+#endif
+}
 /// |t|, at most qmax.
 UFP4_DEVICE float clamped(const rounding_plan& p, float t) {
 #if defined(UFP4_HAS_MAGNITUDES)
@@ -148,55 +162,54 @@ UFP4_DEVICE std::uint32_t nearest_index(const rounding_plan& p, float t) {
   return smaller(to_float(smaller(sum, above4)), above8);
 }
 
-/// Above the 2^23 of stochastic_index: floor(x) + r for the random number r in the low half of `drawn`.
-UFP4_DEVICE std::uint32_t floor_onto(float x, std::uint32_t drawn) {
-#if defined(UFP4_HAS_ADD_DOWN)  // a conversion to an integer has a quarter of its rate
-  return to_bits(device_add_down(x, to_float(drawn)));
-#else
-  return drawn + static_cast<std::uint32_t>(x);
-#endif
+// Stochastic rounding: the index is the integer part of draws * |t| + 1/2 + r in random numbers of a step, r the random
+// number. numerics 3 rounds the sum of the first two where its steps begin at |t| = 0, as `offset_magnitude` does for
+// every |t|: above the first step it is exact, or so near the end of a step that any r rounds up.
+
+/// |t| + half_draw, at most qmax's; `bounded`: |t| is at most plan.bound, so that no instruction is needed for it.
+template <bool bounded>
+UFP4_DEVICE float offset_magnitude(const rounding_plan& p, float t) {
+  return (bounded ? magnitude(t) : clamped(p, t)) + p.half_draw;
 }
 
-// stochastic_index: 0x4B00 and the index of |t| in the upper half of the result; `drawn` is 2^23 + r as a float's bits.
-//
-// The upper half of floor(fl(|t| / step * 65536 + 1/2)) + r is the index, whereas numerics 3 uses only the fraction of
-// |t| / step. For index 0 that is the same sum. For others |t| / step * 65536 is a multiple of 2^-7 or more, so both
-// sums are exact, or this one is rounded just above a power of two, which does not change the floor.
-
-/// On a uniform grid.
-UFP4_DEVICE std::uint32_t stochastic_index_uniform(const rounding_plan& p, float t, std::uint32_t drawn) {
-  return floor_onto(fma(clamped(p, t), p.draws, 0.5f), drawn);
+/// On a uniform grid: 0x4B00 and the index of |t| in the upper half. `random`: two random numbers.
+template <bool bounded>
+UFP4_DEVICE std::uint32_t stochastic_index_uniform(const rounding_plan& p, float t, std::uint32_t random, bool upper) {
+  const std::uint32_t drawn = byte_permute(random, p.drawn & 0xFFFF0000u, upper ? 0x7632u : 0x7610u);  // 2^23 + r
+  const float offset = offset_magnitude<bounded>(p, t);
+#if defined(UFP4_HAS_ADD_DOWN)  // a conversion to an integer has a quarter of its rate
+  return to_bits(device_fma_down(offset, p.draws, to_float(drawn)));
+#else
+  return drawn + static_cast<std::uint32_t>(offset * p.draws);
+#endif
 }
 
 #if defined(UFP4_HAS_ADD_DOWN)
-/// On a grid with two bits of mantissa, by the three lines. Below four units the sum is that of a uniform grid. The
-/// other two have more bits than a float, of which rounding down keeps the floor.
-UFP4_DEVICE std::uint32_t stochastic_index_by_lines(const rounding_plan& p, float t, std::uint32_t drawn) {
-  const float a = clamped(p, t), below4 = fma(a, p.draws, 0.5f);
-  const float above4 = device_fma_down(a, p.draws * 0.5f, 2 * 65536 + 0.5f);
-  const float above8 = device_fma_down(a, p.draws * 0.25f, 4 * 65536 + 0.5f);
-  return floor_onto(to_float(smaller(to_float(smaller(below4, above4)), above8)), drawn);
+/// On a grid with two bits of mantissa: the index of |t| in the upper byte. Where two units are the smallest normal
+/// number, the smaller ones are subnormal, evenly spaced, and bit 22 and those above it are the index. The other bits
+/// are the part of a step: 2^6 of them are a random number, 32 the half.
+template <bool bounded>
+UFP4_DEVICE std::uint32_t stochastic_index_by_bits(const rounding_plan& p, float t, std::uint32_t random, bool upper) {
+  const float scaled = device_fma_down(offset_magnitude<bounded>(p, t), p.to_subnormal, -0x1p-144f);
+  return (to_bits(scaled) << 2) + byte_permute(random, p.drawn, upper ? 0x5324u : 0x5104u);
+}
+/// Four indices from there, one in a byte.
+UFP4_DEVICE std::uint32_t four_indices(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+  return byte_permute(byte_permute(a, b, 0x0073u), byte_permute(c, d, 0x0073u), 0x5410u);
 }
 #endif
 
-/// The same by the binade of |t|, which has two codes; below two units that of two.
-UFP4_DEVICE std::uint32_t stochastic_index_by_binade(const rounding_plan& p, float t, std::uint32_t drawn) {
-  const float a = clamped(p, t);
+/// The same by the binade of |t|, which has two codes; below two units that of two. 0x4B00 and the index in the upper
+/// half, as on a uniform grid.
+template <bool bounded>
+UFP4_DEVICE std::uint32_t stochastic_index_by_binade(const rounding_plan& p, float t, std::uint32_t random,
+                                                     bool upper) {
+  const float a = bounded ? magnitude(t) : clamped(p, t);
+  const std::uint32_t drawn = byte_permute(random, p.drawn & 0xFFFF0000u, upper ? 0x7632u : 0x7610u);
   const std::uint32_t least = to_bits(2 * p.unit), bits = to_bits(a);
   const std::uint32_t binade = (bits > least ? bits : least) & 0x7F800000u;  // 2^e; a step is 2^(e - 1)
   const float steps = to_float((271u << 23) - binade);                       // 65536 / 2^(e - 1)
   return drawn + ((binade - least) >> 6) + static_cast<std::uint32_t>(fma(a, steps, 0.5f));
-}
-
-/// On the plan's grid, as the device has instructions for it.
-template <rounding_plan::grid kind>
-UFP4_DEVICE std::uint32_t stochastic_index(const rounding_plan& p, float t, std::uint32_t drawn) {
-  if constexpr (kind == rounding_plan::grid::uniform) return stochastic_index_uniform(p, t, drawn);
-#if defined(UFP4_HAS_ADD_DOWN)
-  return stochastic_index_by_lines(p, t, drawn);
-#else
-  return stochastic_index_by_binade(p, t, drawn);
-#endif
 }
 
 /// The signs of eight values in bit 3 of each nibble, the first value's in the lowest.
@@ -216,16 +229,35 @@ UFP4_DEVICE std::uint32_t nearest_eight(const rounding_plan& p, const float* t) 
   return (sum - to_bits(p.zero) * 0x11111111u) | signs_of(t);
 }
 
-/// Eight codes rounded stochastically; `random` has their random numbers, two in a word.
-template <rounding_plan::grid kind>
+/// Eight indices, where those of |t| above qmax may be 8: 7.
+UFP4_DEVICE std::uint32_t at_most_seven(std::uint32_t indices) { return indices - (indices >> 3 & 0x11111111u); }
+
+/// Eight codes rounded stochastically; `random` has their random numbers, two in a word. `bounded`: every |t| is at most
+/// plan.bound.
+template <rounding_plan::grid kind, bool bounded = false>
 UFP4_DEVICE std::uint32_t stochastic_eight(const rounding_plan& p, const float* t, const std::uint32_t* random) {
+  std::uint32_t sum = 0;
+#if defined(UFP4_HAS_ADD_DOWN)
+  if constexpr (kind == rounding_plan::grid::two_bit_mantissa) {
+    const auto index = [&](unsigned j) {
+      return stochastic_index_by_bits<bounded>(p, t[j], random[j / 2], j % 2 != 0);
+    };
+    sum = four_indices(index(0), index(2), index(4), index(6)) +
+          16 * four_indices(index(1), index(3), index(5), index(7));
+    return (bounded ? at_most_seven(sum) : sum) | signs_of(t);
+  }
+#endif
   const auto index = [&](unsigned j) {
-    return stochastic_index<kind>(p, t[j], byte_permute(random[j / 2], p.drawn, j % 2 == 0 ? 0x7610u : 0x7632u));
+    if constexpr (kind == rounding_plan::grid::uniform)
+      return stochastic_index_uniform<bounded>(p, t[j], random[j / 2], j % 2 != 0);
+    else
+      return stochastic_index_by_binade<bounded>(p, t[j], random[j / 2], j % 2 != 0);
   };
-  std::uint32_t sum = 0;  // element j in the lower half, j + 4 in the upper
   UFP4_UNROLL
-  for (unsigned j = 4; j-- > 0;) sum = 16 * sum + byte_permute(index(j), index(j + 4), 0x7632u);
-  return (sum - 0x4B004B00u * 0x1111u) | signs_of(t);
+  for (unsigned j = 4; j-- > 0;)  // element j in the lower half, j + 4 in the upper
+    sum = 16 * sum + byte_permute(index(j), index(j + 4), 0x7632u);
+  sum -= 0x4B004B00u * 0x1111u;
+  return (bounded ? at_most_seven(sum) : sum) | signs_of(t);
 }
 
 /// A rounding as a kernel receives it.
@@ -239,8 +271,8 @@ UFP4_HD constexpr sixteen_rounding sixteen_rounding_of(const rounding_spec& r) {
 }
 
 /// The codes of sixteen scaled, finite values on a grid with a plan. `index`: the element index of the first (numerics
-/// 3), a multiple of 16.
-template <rounding_plan::grid kind>
+/// 3), a multiple of 16. `bounded`: every |t| is at most plan.bound, which saves instructions.
+template <rounding_plan::grid kind, bool bounded = false>
 UFP4_DEVICE sixteen_codes code_by_plan(const rounding_plan& p, const sixteen_rounding& rounding,
                                        const float (&t)[run_of_thread], std::uint64_t index) {
   sixteen_codes out;
@@ -248,16 +280,19 @@ UFP4_DEVICE sixteen_codes code_by_plan(const rounding_plan& p, const sixteen_rou
     out = {{nearest_eight<kind>(p, t), nearest_eight<kind>(p, t + 8)}};
   } else {
     const sixteen_random_bits drawn = draw_sixteen(rounding.random, index);
-    out = {{stochastic_eight<kind>(p, t, drawn.word), stochastic_eight<kind>(p, t + 8, drawn.word + 4)}};
+    out = {
+        {stochastic_eight<kind, bounded>(p, t, drawn.word), stochastic_eight<kind, bounded>(p, t + 8, drawn.word + 4)}};
   }
   if (kind == rounding_plan::grid::uniform && p.twos_complement) out.complement();
   return out;
 }
 /// The same for either kind of plan.
+template <bool bounded = false>
 UFP4_DEVICE sixteen_codes code_by_plan(const rounding_plan& p, const sixteen_rounding& rounding,
                                        const float (&t)[run_of_thread], std::uint64_t index) {
-  if (p.kind == rounding_plan::grid::uniform) return code_by_plan<rounding_plan::grid::uniform>(p, rounding, t, index);
-  return code_by_plan<rounding_plan::grid::two_bit_mantissa>(p, rounding, t, index);
+  using grid = rounding_plan::grid;
+  if (p.kind == grid::uniform) return code_by_plan<grid::uniform, bounded>(p, rounding, t, index);
+  return code_by_plan<grid::two_bit_mantissa, bounded>(p, rounding, t, index);
 }
 /// Does code_by_plan apply to a plan and a rounding?
 UFP4_HD constexpr bool has_plan(const rounding_plan& p, const rounding_spec& rounding) {
