@@ -48,7 +48,7 @@ endif()
 set(ufp4_ways package)
 if(NOT UFP4_TEST_LEVEL STREQUAL default)
   set(ufp4_ways hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg readme include package subdirectory
-      fetch_found fetch_missing pkgconfig components kernels c)
+      fetch_found fetch_missing pkgconfig components kernels c one_header)
 endif()
 ufp4_bash_check(packages_install 300 tests/consume/run.sh install)
 set_tests_properties(packages_install PROPERTIES FIXTURES_SETUP packages)

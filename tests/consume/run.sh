@@ -179,6 +179,23 @@ way_c() {
   done
 }
 
+# The library in one header, as the README's command writes it: it builds the README's program and the tour.
+way_one_header() {
+  need python3
+  local command compiler
+  command=$(in_readme 'one header' 'one_header.py include') || return 1
+  mkdir -p "$out/one_header" && cd "$out/one_header" && ln -sfn "$source_dir"/{cmake,include} . && eval "$command" || return 1
+  for program in readme api_tour; do
+    sed 's|#include <ufp4/ufp4.hpp>|#include "ufp4_all.hpp"|' "$source_dir/examples/$program.cpp" >"$program.cpp"
+  done
+  rm cmake include # nothing but the one header
+  for compiler in g++ clang++-19; do
+    have_programs "$compiler" || { echo "no $compiler: left out"; continue; }
+    "$compiler" -std=c++20 -Wall -Wextra -Werror readme.cpp -o readme -pthread && readme_prints ./readme &&
+      "$compiler" -std=c++20 api_tour.cpp -o api_tour -pthread && ./api_tour >/dev/null || return 1
+  done
+}
+
 # From the overlay that the README names; vcpkg checks the installed files with pkg-config.
 way_vcpkg() {
   need g++
