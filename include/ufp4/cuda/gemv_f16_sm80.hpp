@@ -225,13 +225,16 @@ bool has_values_of(const grid4& grid) {
     if (grid.value[c] != of.value[c]) return false;
   return true;
 }
+inline f16_decoding fp4_or_int4(const grid4& grid) {
+  if (has_values_of<int4>(grid)) return {.fits = true, .integers = true};
+  if (has_values_of<fp4<E3M0>>(grid)) return {.fits = true, .bits = 0, .factor = 0x1p5f};
+  if (has_values_of<fp4<E2M1>>(grid)) return {.fits = true, .bits = 1, .factor = 0x1p7f};
+  if (has_values_of<fp4<E1M2>>(grid)) return {.fits = true, .bits = 2, .factor = 0x1p7f};
+  return {};
+}
 inline f16_decoding f16_decoding_of(const gemm_side& side) {
   if (!side.is_quantized || side.scale != scale_kind::e4m3) return {};
-  if (has_values_of<int4>(side.grid)) return {.fits = true, .integers = true};
-  if (has_values_of<fp4<E3M0>>(side.grid)) return {.fits = true, .bits = 0, .factor = 0x1p5f};
-  if (has_values_of<fp4<E2M1>>(side.grid)) return {.fits = true, .bits = 1, .factor = 0x1p7f};
-  if (has_values_of<fp4<E1M2>>(side.grid)) return {.fits = true, .bits = 2, .factor = 0x1p7f};
-  return {};
+  return fp4_or_int4(side.grid);
 }
 
 /// Rows of codes begin at multiples of 16 bytes.

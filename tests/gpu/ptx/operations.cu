@@ -111,6 +111,28 @@ std::set<std::string> check_shapes(accumulate mode, const std::vector<product_sh
   return all;
 }
 
+/// Few plain rows of type T times weights: sums that are exact, so C has the host's bits.
+template <class F, class T>
+void check_plain(std::size_t m) {
+  const std::size_t n = 70, k = 1112;
+  std::mt19937_64 gen{m};
+  auto weights = model::random_quantized<F>(gen, n, k);
+  for (auto& s : weights.scales()) s = typename F::scale_type(static_cast<float>(1u << gen() % 3));
+  std::vector<T> x;
+  for (std::size_t i = 0; i < m * k; ++i) x.push_back(T(static_cast<float>(gen() % 17) * 0.25f - 2.0f));
+  const gpu::buffer<T> there{std::span<const T>(x)};
+  const gpu::quantized_matrix<F> right{weights.view()};
+  std::vector<float> want(m * n);
+  const gpu::buffer<float> c(m * n);
+  const matrix_view<float> out{c.data(), m, n};
+  quantized_gemm(cpu::context{.threads = 1}, unquantized(matrix_view<const T>{x.data(), m, k}), weights,
+                 matrix_view<float>{want.data(), m, n});
+  const auto plain = unquantized(matrix_view<const T>{there.data(), m, k});
+  REQUIRE(std::string(gpu::explain({}, plain, right, out).kernel) == "gemv_plain_sm80");
+  REQUIRE(text_of(gpu::quantized_gemm({}, plain, right, out)) == "");
+  REQUIRE(support::difference(support::on_host(c), want) == "");
+}
+
 /// A library that multiplies bf16 on the host.
 gpu::error multiply(const gpu::library_product& p, std::span<std::byte>, gpu::stream) {
   const auto* a = static_cast<const bf16*>(p.left);
@@ -270,6 +292,16 @@ TEST_CASE("products with fast and folded_bf16 keep their bounds in every kernel 
   for (const char* kernel : {"gemm_wgmma_sm90", "gemm_wgmma_rounded_sm90"}) {
     CAPTURE(kernel);
     REQUIRE(names.count(kernel) == (device().has_specific(9) ? 1u : 0u));
+  }
+}
+
+TEST_CASE("products with few plain rows have the host's bits where sums are exact") {
+  for (const std::size_t m : {3u, 12u}) {
+    check_plain<nvfp4, bf16>(m);
+    check_plain<nvint4, bf16>(m);
+    check_plain<mxfp4, bf16>(m);
+    check_plain<nv_e1m2, fp16>(m);
+    check_plain<nvint4, fp16>(m);
   }
 }
 

@@ -232,8 +232,8 @@ UFP4_DEVICE std::uint32_t nearest_eight(const rounding_plan& p, const float* t) 
 /// Eight indices, where those of |t| above qmax may be 8: 7.
 UFP4_DEVICE std::uint32_t at_most_seven(std::uint32_t indices) { return indices - (indices >> 3 & 0x11111111u); }
 
-/// Eight codes rounded stochastically; `random` has their random numbers, two in a word. `bounded`: every |t| is at most
-/// plan.bound.
+/// Eight codes rounded stochastically; `random` has their random numbers, two in a word. `bounded`: every |t| is at
+/// most plan.bound.
 template <rounding_plan::grid kind, bool bounded = false>
 UFP4_DEVICE std::uint32_t stochastic_eight(const rounding_plan& p, const float* t, const std::uint32_t* random) {
   std::uint32_t sum = 0;
