@@ -4,6 +4,7 @@
 # kernel, as a regular expression of its name | threads of a block | blocks that a multiprocessor must hold
 OCCUPANCY = [
     (r"^gemv_blocks$", 256, 3),
+    (r"^gemv_plain<1u", 256, 2),
     (r"^gemm_bf16<128u, 128u>$", 256, 2),
     (r"^gemm_bf16<64u, 64u>$", 256, 3),
     (r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>", 256, 1),

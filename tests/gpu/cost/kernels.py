@@ -29,6 +29,10 @@ class Shape:
     def product_bytes(self, element=NVFP4, out=4):
         return (self.m + self.n) * self.k * element + self.m * self.n * out
 
+    def plain_bytes(self, element=NVFP4, out=4):
+        """The left operand has 16 bits."""
+        return self.n * self.k * element + self.m * (2 * self.k + self.n * out)
+
 
 @dataclass(frozen=True)
 class Part:
@@ -88,9 +92,22 @@ ROWS = [
         (Part(("HGMMA",), 8, shared=2 * 32 * 64 * 32), Part(("UTMALDG", "STS"), 4)),
         lambda s: (4 * s.tiles(64, 256), ceil(s.k / 256 / 4)), lambda s: s.product_bytes(), "memory", 0.8,
         "gemm/nvfp4/fast/64x8192x8192"),
-    Row("fast, M = 64", "gemm_bf16_sm80", r"^gemm_bf16<64u, 64u>$", _ALL, Shape(64, 8192, 8192),
+    Row("fast, M = 32", "gemm_few_f16_sm80", r"^gemv_f16<2u, 4u, false>$", _ALL, Shape(32, 8192, 8192),
+        (Part(("HMMA", "LDG"), 8),), lambda s: (ceil(s.n / 32), ceil(s.k / 2048)), lambda s: s.product_bytes(), "memory", 0.8,
+        "gemm/nvfp4/fast/32x8192x8192"),
+    Row("fast, M = 64", "gemm_few_f16_sm80", r"^gemv_f16<2u, 8u, false>$", _ALL, Shape(64, 8192, 8192),
+        (Part(("HMMA", "LDG"), 8),), lambda s: (ceil(s.n / 32), ceil(s.k / 2048)), lambda s: s.product_bytes(), "memory", 0.8,
+        "gemm/nvfp4/fast/64x8192x8192"),
+    Row("fast, mxfp4, M = 64", "gemm_bf16_sm80", r"^gemm_bf16<64u, 64u>$", _ALL, Shape(64, 8192, 8192),
         (Part(("HMMA", "LDGSTS"), 8, cold=(_SMALL_COPIES,)),),
-        lambda s: (s.tiles(64, 64), ceil(s.k / 64)), lambda s: s.product_bytes(), "memory", 0.8, "gemm/nvfp4/fast/64x8192x8192"),
+        lambda s: (s.tiles(64, 64), ceil(s.k / 64)), lambda s: s.product_bytes(0.5 + 1 / 32), "memory", 0.8,
+        "gemm/mxfp4/fast/64x8192x8192"),
+    Row("fast, bf16 x nvfp4, M <= 8", "gemv_plain_sm80", r"^gemv_plain<1u, fp4_to_bf16>$", _ALL, Shape(8, 8192, 8192),
+        (Part(("HMMA", "LDG"), 1),), lambda s: (ceil(s.n / 32) * ceil(s.k / 256), 1), lambda s: s.plain_bytes(), "memory", 0.8),
+    Row("fast, bf16 x nvfp4, M <= 16", "gemv_plain_sm80", r"^gemv_plain<2u, fp4_to_bf16>$", _ALL, Shape(16, 8192, 8192),
+        (Part(("HMMA", "LDG"), 1),), lambda s: (ceil(s.n / 32) * ceil(s.k / 256), 1), lambda s: s.plain_bytes(), "memory", 0.8),
+    Row("fast, fp16 x nvfp4, M <= 8", "gemv_plain_sm80", r"^gemv_plain<1u, fp4_to_f16>$", _ALL, Shape(8, 8192, 8192),
+        (Part(("HMMA", "LDG"), 1),), lambda s: (ceil(s.n / 32) * ceil(s.k / 256), 1), lambda s: s.plain_bytes(), "memory", 0.8),
     Row("fast, M >= 512", "gemm_bf16_sm80", r"^gemm_bf16<128u, 128u>$", ("H100", "H200"), Shape(8192, 8192, 8192),
         (Part(("HMMA", "LDGSTS"), 8, cold=(_SMALL_COPIES,)),),
         lambda s: (s.tiles(128, 128), ceil(s.k / 64)), lambda s: s.product_bytes(), "cuBLAS bf16", 0.9,
@@ -113,13 +130,13 @@ ROWS = [
         "gemm/nvfp4/exact_blocks/8192x8192x8192"),
     Row("quantize, bf16, RHT-16 + SR", "quantize_lanes", r"^quantize_lanes<\(lanes_path\)0>$", _ALL, _MATRIX,
         (Part(("STG", "SHFL"), 8),), _sixteens(256), lambda s: s.n * s.k * (2 + NVFP4), "memory", 0.8,
-        "quantize/nvfp4/bf16 + RHT-16 + SR", executed=481),
+        "quantize/nvfp4/bf16 + RHT-16 + SR", executed=448),
     Row("quantize_both, bf16", "quantize_tiles", r"^quantize_tiles<\(lanes_path\)0, true, 64u>$", _ALL, _MATRIX,
         (Part(("STG", "STS", "LDS"), 8),), lambda s: (ceil(s.n / 64) * ceil(s.k / 64), 1),
-        lambda s: s.n * s.k * (2 + 2 * NVFP4), "memory", 0.75, "quantize_both/nvfp4/bf16", executed=540),
+        lambda s: s.n * s.k * (2 + 2 * NVFP4), "memory", 0.75, "quantize_both/nvfp4/bf16", executed=543),
     Row("quantize of the transpose, bf16, RHT-16 + SR", "quantize_tiles", r"^quantize_tiles<\(lanes_path\)0, false, 64u>$", _ALL, _MATRIX,
         (Part(("STG", "STS"), 8),), _sixteens(256), lambda s: s.n * s.k * (2 + NVFP4), "memory", 0.9,
-        "quantize/nvfp4/bf16 + RHT-16 + SR of the transpose", executed=505),
+        "quantize/nvfp4/bf16 + RHT-16 + SR of the transpose", executed=478),
     Row("dequantize to bf16", "dequantize_rows", r"^dequantize_rows$", _ALL, _MATRIX,
         (Part((), 8),), _sixteens(256), lambda s: s.n * s.k * (2 + NVFP4), "memory", 0.9, "dequantize/nvfp4/bf16", executed=210),
     Row("native nvfp4, M >= 512", "gemm_nvfp4_sm120", r"^block_mma_tiles<nvfp4_multiplier>$", ("RTX 5090",), Shape(8192, 8192, 8192),
