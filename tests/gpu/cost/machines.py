@@ -34,4 +34,5 @@ MACHINES = {m.name: m for m in (
     Machine("H200", "90a", 132, 1.755, 4800, 989, 798, _HOPPER),
     Machine("RTX 5090", "120a", 170, 2.41, 1792, 209.5, None, {"mma f16": 256, "mma f4": 2048, "mma f8": 512, "mma s8": 512}),
     Machine("MI300X", "gfx942", 304, 2.1, 5300, 1307, None, {"mfma f16": 1024}),
+    Machine("MI355X", "gfx950", 256, 2.4, 8000, 2516, None, {"mfma f16": 2048, "mfma f4": 8192, "mfma f8": 4096}),
 )}
