@@ -173,11 +173,19 @@ product with_prepacked(const std::string& name, accumulate mode) {
         return prepacked<F>(s, count);
       });
 }
-template <class F>
+template <class F, class X>
 product weight_only(const std::string& name) {
   return single<F>(
-      name, accumulate::fast, [](const size& s) { return bench::plain_matrix<bf16>(s.m, s.k); },
+      name, accumulate::fast, [](const size& s) { return bench::plain_matrix<X>(s.m, s.k); },
       [](const size& s, std::size_t count) { return views<F>(s, count); });
+}
+template <class F>
+product weight_only_prepacked(const std::string& name) {
+  return single<F>(
+      name, accumulate::fast, [](const size& s) { return bench::plain_matrix<bf16>(s.m, s.k); },
+      [](const size& s, std::size_t count) -> const std::vector<prepacked_matrix<F>>& {
+        return prepacked<F>(s, count);
+      });
 }
 
 /// A mixture of experts: that many products, in one call or in separate calls.
@@ -232,7 +240,11 @@ std::vector<product> all_products() {
   add_format(e1m2_f32{}, "e1m2_f32");
   found.push_back(with_prepacked<nvfp4>("nvfp4 prepacked fast", accumulate::fast));
   found.push_back(with_prepacked<e1m2_f32>("e1m2_f32 prepacked exact_blocks", accumulate::exact_blocks));
-  found.push_back(weight_only<nvfp4>("bf16 x nvfp4 fast"));
+  found.push_back(weight_only<nvfp4, bf16>("bf16 x nvfp4 fast"));
+  found.push_back(weight_only<mxfp4, bf16>("bf16 x mxfp4 fast"));
+  found.push_back(weight_only<e1m2_f32, bf16>("bf16 x e1m2_f32 fast"));
+  found.push_back(weight_only<nvfp4, fp16>("fp16 x nvfp4 fast"));
+  found.push_back(weight_only_prepacked<nvfp4>("bf16 x nvfp4 prepacked fast"));
   return found;
 }
 

@@ -17,6 +17,11 @@ namespace {
 std::vector<float> memory(1 << 14, 1.0f);
 /// Only shapes matter: explain reads no element.
 matrix_view<float> sized(std::size_t rows, std::size_t cols) { return {memory.data(), rows, cols}; }
+template <class T>
+matrix_view<const T> sized_as(std::size_t rows, std::size_t cols) {
+  static const std::vector<T> one(1);
+  return {one.data(), rows, cols};
+}
 
 /// A kernel's name for each tier, in the order of cpu::all_isas.
 struct expected {
@@ -113,6 +118,16 @@ TEST_CASE("plain operands and grids without exact products run the binary32 kern
     check(float_kernels, sized(128, 4096), operand<nvfp4>(sized(4096, 4096)), 128, 4096, mode);
     check(float_kernels, operand<mxfp4>(sized(128, 4096)), unquantized(sized(4096, 4096)), 128, 4096, mode);
   }
+}
+
+TEST_CASE("one row of bf16 or fp16 that is not quantized runs on bf16 units in fast mode", "[explain]") {
+  expected row = float_kernels;
+  row.avx512_bf16 = row.amx = "gemv_plain_avx512";
+  const auto weights = operand<mxfp4>(sized(4096, 4096));
+  check(row, sized_as<bf16>(1, 4096), weights, 1, 4096, fast);
+  check(row, sized_as<fp16>(1, 4096), weights, 1, 4096, fast);
+  check(float_kernels, sized_as<bf16>(1, 4096), weights, 1, 4096, exact);
+  check(float_kernels, sized(1, 4096), weights, 1, 4096, fast);
 }
 
 TEST_CASE("the other operations run the vector kernel of their tier, and say where they do not", "[explain]") {
