@@ -73,7 +73,7 @@ endforeach()
 set_tests_properties(outside_ml_dtypes outside_gfloat outside_interop PROPERTIES RESOURCE_LOCK outside)
 
 # The Python package: built by pip, its bits, its first steps, its source distribution. They share an environment of Python.
-set(ufp4_python_checks tests sdist)
+set(ufp4_python_checks tests first_steps sdist)
 if(UFP4_TEST_LEVEL STREQUAL nightly)
   list(APPEND ufp4_python_checks from_sdist sanitize)
 endif()
