@@ -48,7 +48,7 @@ endif()
 set(ufp4_ways package)
 if(NOT UFP4_TEST_LEVEL STREQUAL default)
   set(ufp4_ways hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg readme include package subdirectory
-      fetch_found fetch_missing pkgconfig components kernels c one_header)
+      fetch_found fetch_missing pkgconfig components kernels c one_header meson bazel xmake spack)
 endif()
 ufp4_bash_check(packages_install 300 tests/consume/run.sh install)
 set_tests_properties(packages_install PROPERTIES FIXTURES_SETUP packages)
@@ -73,7 +73,7 @@ endforeach()
 set_tests_properties(outside_ml_dtypes outside_gfloat outside_interop PROPERTIES RESOURCE_LOCK outside)
 
 # The Python package: built by pip, its bits, its first steps, its source distribution. They share an environment of Python.
-set(ufp4_python_checks tests sdist)
+set(ufp4_python_checks tests first_steps sdist)
 if(UFP4_TEST_LEVEL STREQUAL nightly)
   list(APPEND ufp4_python_checks from_sdist sanitize)
 endif()

@@ -5,6 +5,8 @@ import importlib.resources
 import inspect
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -43,3 +45,17 @@ def test_the_type_stubs_have_every_public_name_of_the_module():
 @pytest.mark.parametrize("module", ["ml_dtypes", "numpy"])
 def test_the_requirements_are_declared(module):
     assert any(r.startswith(module) for r in importlib.metadata.requires("ufp4"))
+def test_the_page_uses_names_that_exist():
+    page = (ROOT / "docs/python.md").read_text()
+    for name in set(re.findall(r"\bufp4\.([A-Za-z_]+)\(", page)):
+        assert name in ufp4.__all__, name
+
+
+def test_the_programs_of_the_page_run(tmp_path):
+    page = (ROOT / "docs/python.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert programs
+    for program in programs:
+        subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, cwd=tmp_path)
+
+

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ufp4 - the Python package, examples/python: built with pip in an environment of its own, tested with pytest.
 # SPDX-License-Identifier: Apache-2.0
-# usage: run.sh wheel | tests | sdist | from_sdist | sanitize [TOOL]
+# usage: run.sh wheel | tests | first_steps | sdist | from_sdist | sanitize [TOOL]
 #   wheel        builds the wheel from the source tree; auditwheel reads which systems it runs on; installs it for the other checks
 #   tests        tests/python/*_test.py; TOOL is the program ufp4, which is to write the same bits
 #   first_steps  examples/python/first_steps.py, with its plots
@@ -56,7 +56,7 @@ case ${1:-} in
   first_steps)
     need_package
     (cd "$out" && MPLBACKEND=Agg "$python" -W error "$package/first_steps.py" plots)
-    for picture in grids formats hadamard; do [ -s "$out/plots/$picture.svg" ]; done
+    for picture in grids sqnr hadamard; do [ -s "$out/plots/$picture.svg" ]; done
     ;;
   sdist | from_sdist)
     rm -rf "$out/sdist"
