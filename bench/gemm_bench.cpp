@@ -48,7 +48,8 @@ std::size_t rotation_bytes() {
 /// The multiply unit of a kernel, by the kernel's name, with the rescaling of its blocks if such a loop exists; null
 /// for scalar.
 const char* unit_of(const cpu::explanation& e, int block) {
-  const bool int8 = std::strstr(e.kernel, "int8") != nullptr, bf16 = std::strstr(e.kernel, "bf16") != nullptr;
+  const auto is = [&](const char* part) { return std::strstr(e.kernel, part) != nullptr; };
+  const bool int8 = is("int8"), bf16 = is("bf16") || is("plain");
   switch (e.isa) {
     case cpu::isa::amx:
       if (e.mode != accumulate::exact_blocks) return "AMX bf16";
@@ -109,8 +110,10 @@ void add_row(const product& p, const size& s, cpu::isa tier, int threads) {
       return s.work() * bench::bandwidth(bench::traffic::read, span, threads) / (static_cast<double>(passed) / 1e9);
     };
   } else if (unit != nullptr) {
-    r.bound_name = unit;
-    r.bound = [=] { return bench::peak(unit, threads); };
+    // Kernels for plain operands multiply the two bf16 terms of an fp16 element.
+    const bool twice = p.name.starts_with("fp16") && std::strstr(e.kernel, "plain") != nullptr;
+    r.bound_name = unit + std::string(twice ? ", two terms" : "");
+    r.bound = [=] { return bench::peak(unit, threads) / (twice ? 2 : 1); };
   }
   bench::add(std::move(r));
 }

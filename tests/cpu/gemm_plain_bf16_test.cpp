@@ -34,7 +34,7 @@ const char* kernel_of(cpu::isa tier, std::size_t m) {
     case cpu::isa::avx_vnni: return "gemm_f32_avx2";
     case cpu::isa::avx512: return "gemm_f32_avx512";
     case cpu::isa::avx512_bf16:
-    case cpu::isa::amx: return m == 1 ? "gemv_plain_avx512" : "gemm_f32_avx512";
+    case cpu::isa::amx: return m == 1 ? "gemv_plain_avx512" : "gemm_plain_avx512";
     default: return "gemm_f32_neon";
   }
 }

@@ -37,7 +37,7 @@
 #endif
 #if UFP4_X86(avx512_bf16)
 #include <ufp4/cpu/kernels/gemm/gemm_bf16_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/gemv_plain_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_plain_avx512.hpp>
 #endif
 #if UFP4_X86(amx)
 #include <ufp4/cpu/kernels/gemm/gemm_amx.hpp>
@@ -147,6 +147,7 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
 #endif
 #if UFP4_X86(avx512_bf16)
     &avx512::gemv_plain_kernel<Use>,
+    &avx512::gemm_plain_kernel<Use>,
     &avx512::gemm_bf16_kernel<Use>,
 #endif
 #if UFP4_ARM(neon)

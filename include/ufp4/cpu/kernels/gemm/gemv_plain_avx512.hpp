@@ -5,14 +5,14 @@
 // in the same order. A register of 128 codes is looked up as words, one nibble of each word at a time. So a lane of
 // vdpbf16ps holds 8 k of the row, which share a scale.
 //
-// | group   | d of k = 8 g .. 8 g + 7: from +0, the pairs (k, k + 4) of every term (plain_bf16.hpp). vdpbf16ps adds the |
-// |         | product of k + 4 first and rounds after each                                                            |
-// | lane    | sum = fma(d, s, sum) over the groups of equal g mod 16; s is the block scale                            |
-// | element | lanes l and l + 8 are added, then l and l + 4, l and l + 2, l and l + 1                                 |
+// | group   | d of k = 8 g .. 8 g + 7: from +0, the pairs (k, k + 4) of every term (plain_bf16.hpp). vdpbf16ps    |
+// |         | adds the product of k + 4 first and rounds after each                                              |
+// | lane    | sum = fma(d, s, sum) over the groups of equal g mod 16; s is the block scale                       |
+// | element | lanes l and l + 8 are added, then l and l + 4, l and l + 2, l and l + 1                            |
 //
 // Interleaved weights have a column a lane and sixteen sums instead, which are added in the same order: the same bits.
 //
-// Roundings (numerics 6), in units of u = 2^-24 of the sum of magnitudes: 8 of a group; K / 128 of its lane, at least 1;
+// Roundings (numerics 6), in units of 2^-24 of the sum of magnitudes: 8 of a group; K / 128 of its lane, at least 1;
 // of an element log2(K / 8), at most 4; in the terms of less weight, which are added first, less than 1 in all. That is
 // at most K + 2 from K = 8 on, and the roundings of the result take 3.
 #pragma once
@@ -39,6 +39,41 @@ inline u32 bf16_table(const grid4& grid) {
   alignas(64) std::uint16_t word[32];
   for (std::size_t i = 0; i < 32; ++i) word[i] = static_cast<std::uint16_t>(to_bits(grid.value[i % 16]) >> 16);
   return load_as<u32>(word);
+}
+
+/// The terms of plain elements in the upper halves of lanes, the one of most weight last.
+template <std::size_t terms>
+UFP4_LANE void split_terms(f32 x, u32 (&term)[terms]) {
+  if constexpr (terms == 1) {
+    term[0] = as_bits(x);
+  } else {
+    const u32 high = round_bf16(x) & 0xFFFF0000u;
+    term[0] = (high & 0x7F800000u) == infinity_bits ? u32{} : as_bits(x - as_float(high));
+    term[1] = high;
+  }
+}
+/// The pairs (k, k + 4) of [k, k + length) of a row, four for each 8 k, and those of the next term `step` dwords on.
+/// Whether an element is below least_plain. Writes whole vectors; length is at most 256.
+template <std::size_t terms>
+bool plain_pairs(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t length, std::uint32_t* pairs,
+                 std::size_t step) {
+  alignas(64) float value[256 + lanes] = {};
+  plain_row(plain, row, k, length, value);
+  u32 tiny{};
+  for (std::size_t e = 0; e < length; e += 2 * lanes) {
+    u32 four[2][terms];  // in lanes 0 to 3 and 8 to 11
+#pragma GCC unroll 2
+    for (std::size_t i = 0; i < 2; ++i) {
+      const f32 v = e + i * lanes < length ? load(value + e + i * lanes) : f32{};
+      tiny |= reinterpret_cast<u32>((as_bits(v) & magnitude_mask) - 1u < least_plain_bits - 1u);
+      split_terms<terms>(v, four[i]);
+#pragma GCC unroll 2
+      for (u32& t : four[i]) t = t >> 16 | (as_bits(exchange<4>(as_float(t))) & 0xFFFF0000u);
+    }
+#pragma GCC unroll 2
+    for (std::size_t t = 0; t < terms; ++t) store(pairs + t * step + e / 2, quarters<0x88>(four[0][t], four[1][t]));
+  }
+  return any(tiny);
 }
 
 /// Scales of 8 or 16 bits as bf16, `count` consecutive ones. Writes whole vectors.
@@ -110,14 +145,11 @@ struct plain_gemv {
     auto* tiny = reinterpret_cast<std::uint8_t*>(word + word_count(job));
     for (std::size_t k = 0; k < job.padded(); k += chunk, word += terms * chunk, ++tiny) {
       const std::size_t left = job.padded() - k;
-      float value[chunk] = {};
-      plain_row(job.left.plain, row, k, left < chunk ? left : chunk, value);
-      *tiny = 0;
-      for (std::size_t e = 0; e < chunk; ++e) {
-        const bf16_sum<terms> sum = bf16_sum_of<terms>(value[e]);
-        for (std::size_t t = 0; t < terms; ++t) word[t * chunk + e % 4 * 32 + e / 4] = sum.term[t];
-        *tiny |= is_below_plain(value[e]);
-      }
+      std::uint32_t pairs[terms][chunk / 2] = {};
+      *tiny = plain_pairs<terms>(job.left.plain, row, k, left < chunk ? left : chunk, pairs[0], chunk / 2);
+      for (std::size_t t = 0; t < terms; ++t)
+        for (std::size_t i = 0; i < chunk / 2; ++i)
+          __builtin_memcpy(word + t * chunk + i % 4 * 32 + i / 4 * 2, &pairs[t][i], 4);
     }
   }
 

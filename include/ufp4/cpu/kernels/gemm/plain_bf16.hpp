@@ -15,7 +15,6 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 /// Bits of 2^-95, whose last place in bf16 is 2^-102. All binary16 numbers but 0 and their terms are larger.
 inline constexpr std::uint32_t least_plain_bits = (127u - 95) << 23;
-inline bool is_below_plain(float x) { return magnitude_bits(x) - 1 < least_plain_bits - 1; }
 
 /// How many bf16 numbers an element is the exact sum of; 0: more than two.
 constexpr std::size_t bf16_terms(const gemm_operand& side) {
@@ -32,22 +31,6 @@ inline bool has_plain_values(const gemm_operand& side) {
 /// What kernels of the fast mode for plain operands need: a plain left one of few terms, and weights on the right.
 inline bool plain_fits(const gemm_job& job) {
   return job.mode == accumulate::fast && job.block % 8 == 0 && bf16_terms(job.left) != 0 && has_plain_values(job.right);
-}
-
-/// The terms of x as bf16 bits, the largest last.
-template <std::size_t terms>
-struct bf16_sum {
-  std::uint16_t term[terms];
-};
-template <std::size_t terms>
-bf16_sum<terms> bf16_sum_of(float x) {
-  const auto bits_of = [](float v) { return static_cast<std::uint16_t>(to_bits(v) >> 16); };
-  if constexpr (terms == 1) {
-    return {{bits_of(x)}};
-  } else {
-    const float high = static_cast<float>(round_to<bf16>(x));
-    return {{is_finite(x) ? bits_of(x - high) : std::uint16_t{0}, bits_of(high)}};
-  }
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
