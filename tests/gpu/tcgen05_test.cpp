@@ -1,8 +1,7 @@
 // ufp4 - descriptors and layouts of tcgen05 have the bits of the PTX ISA's tables; its kernels run as documented.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The instructions themselves are compiled but not simulated: a simulation of tensor memory could not serve as an
-// oracle.
+// The instructions themselves run in the PTX interpreter (gpu/ptx/tcgen05_products.cu).
 #include "gpu/device.hpp"
 
 #include <ufp4/cuda/gemm_tcgen05_sm100.hpp>
