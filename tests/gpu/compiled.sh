@@ -151,6 +151,10 @@ mutants=(
   "tcgen05_fence_before 100 0 s/tcgen05\.fence::before_thread_sync;//"
   "tcgen05_fence_after 100 0 s/tcgen05\.fence::after_thread_sync;//"
   "tcgen05_phase 100 0 s/\(mbarrier\.try_wait\.parity[^;]*\], \)[^;,]*/\10/"
+  "tcgen05_async_fence 100 0 s/fence\.proxy\.async[^;]*;//"
+  "pair_phase 100 0 s/\(mbarrier\.try_wait\.parity\.acquire\.cluster[^;]*\], \)[^;,]*/\11/"
+  "pair_commit 100 0 s/\(tcgen05\.commit[^;]*multicast[^;]*\], \)[^;]*/\11/"
+  "pair_arrival 100 0 s/mbarrier\.arrive\.release\.cluster[^;]*;//"
 )
 echo
 # mutant NAME DEVICE ORDER SED: prints a line; the status is 0 if a test failed.
@@ -160,8 +164,12 @@ mutant() {
     echo "mutant $1: changes nothing"
     return 1
   fi
-  local cases='products with*,the products of tcgen05*'
-  [ "$1" != shuffle ] || cases='quantize*'
+  local cases='products with*'
+  case $1 in
+    shuffle) cases='quantize*' ;;
+    tcgen05_*) cases='the products of tcgen05 in one*' ;;
+    pair_*) cases='the products of tcgen05 in pairs*' ;;
+  esac
   if UFP4_PTX_REPLACE=mutant.$1.ptx run "$2" "$3" "mutant.$1.log" "$cases"; then
     echo "mutant $1: not noticed"
     return 1

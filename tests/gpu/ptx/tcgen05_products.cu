@@ -105,14 +105,45 @@ void check_bound(std::size_t m, std::size_t n, std::size_t k, int processors = 0
 
 }  // namespace
 
-TEST_CASE("the products of tcgen05 have the host's bits where sums are exact, whatever M, N and K are") {
-  check_exact<nvfp4>(131, 71, 416);
-  check_exact<mxfp4>(131, 71, 416);
-  check_exact<nvfp4>(5, 200, 1472);
-  check_exact<mxfp4>(260, 300, 1504);
+/// Counts the instructions of a product: a line, which compiled.sh compares with its budget.
+template <class F>
+void count_product(const char* name, std::size_t m, std::size_t n, int processors) {
+  const std::size_t k = 1024;
+  std::mt19937_64 gen{1};
+  const auto a = model::random_quantized<F>(gen, m, k), b = model::random_quantized<F>(gen, n, k);
+  (void)multiply(a, b, {}, processors);  // the first call multiplies a tile
+  const ptx::executed before = ptx::executed_until_now();
+  (void)multiply(a, b, {}, processors);
+  const ptx::executed after = ptx::executed_until_now();
+  const auto instructions = static_cast<double>(after.instructions - before.instructions);
+  std::printf("count sm_%d %s %.2f %.6f %llu\n", device().architecture, name,
+              instructions / static_cast<double>(after.warps - before.warps),
+              instructions / static_cast<double>(m * n * k),
+              static_cast<unsigned long long>(after.products - before.products));
 }
 
-TEST_CASE("the products of tcgen05 keep the bound of fast with scales of all sizes") {
+// Tiles of 128 x 128 where they are at most as many as the processors, which then compute one tile or several.
+
+TEST_CASE("the products of tcgen05 in one thread block have the host's bits where sums are exact") {
+  check_exact<nvfp4>(131, 71, 416);
+  check_exact<mxfp4>(131, 71, 416, 4);
+  check_exact<nvfp4>(5, 400, 1504, 2);
+  check_exact<mxfp4>(100, 700, 1472, 1);
+}
+
+TEST_CASE("the products of tcgen05 in pairs of thread blocks have the host's bits where sums are exact") {
+  check_exact<nvfp4>(131, 300, 416, 4);
+  check_exact<mxfp4>(260, 200, 1504, 2);
+}
+
+TEST_CASE("the products of tcgen05 keep the bound of fast with ordinary scales") {
   check_bound<nvfp4>(131, 71, 416);
   check_bound<mxfp4>(21, 150, 96);
+  check_bound<nvfp4>(200, 271, 416, 2);
+  check_bound<mxfp4>(300, 150, 448, 2);
+}
+
+TEST_CASE("instructions of the products of tcgen05") {
+  count_product<nvfp4>("quantized_gemm/nvfp4/fast/128", 128, 256, 2);
+  count_product<nvfp4>("quantized_gemm/nvfp4/fast/512", 512, 256, 2);
 }
