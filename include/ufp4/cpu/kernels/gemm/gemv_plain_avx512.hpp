@@ -76,9 +76,8 @@ bool plain_pairs(const quantize_job& plain, std::size_t row, std::size_t k, std:
   return any(tiny);
 }
 
-/// Scales of 8 or 16 bits as bf16, `count` consecutive ones. Writes whole vectors.
+/// `count` consecutive scales of 8 bits as bf16. Writes whole vectors, so zeros or other finite numbers beyond them.
 inline void scale_words(scale_kind kind, const std::uint8_t* scales, std::size_t count, std::uint16_t* out) {
-  if (kind == scale_kind::bf16) return void(__builtin_memcpy(out, scales, count * 2));
   const scale_table& table = kind == scale_kind::e4m3    ? scale_table_of<scale_kind::e4m3>()
                              : kind == scale_kind::ue5m3 ? scale_table_of<scale_kind::ue5m3>()
                                                          : scale_table_of<scale_kind::e8m0>();
@@ -86,7 +85,10 @@ inline void scale_words(scale_kind kind, const std::uint8_t* scales, std::size_t
   const quads order = {0, 4, 1, 5, 2, 6, 3, 7};  // after which the unpacked bytes are in order
   for (std::size_t i = 0; i < count; i += 64) {
     quads codes{};
-    __builtin_memcpy(&codes, scales + i, count - i < 64 ? count - i : 64);
+    if (count - i >= 64)
+      codes = load_as<quads>(scales + i);
+    else
+      __builtin_memcpy(&codes, scales + i, count - i);
     asm("vpermq %0, %1, %0" : "+v"(codes) : "v"(order));
     const u32 bytes = reinterpret_cast<u32>(codes);
     const bool upper = any(bytes & 0x80808080u);
@@ -96,6 +98,16 @@ inline void scale_words(scale_kind kind, const std::uint8_t* scales, std::size_t
     asm("vpunpckhbw %2, %1, %0" : "=v"(second) : "v"(low), "v"(high));
     store(out + i, first), store(out + i + 32, second);
   }
+}
+
+/// `count` consecutive scales as Scale, which is bf16 for all but binary32, and at least sixteen finite numbers beyond
+/// them: sixteen groups, of which the last of a row are 0, read so many.
+template <class Scale>
+void copy_scales(scale_kind kind, const std::uint8_t* scales, std::size_t count, Scale* out) {
+  if (sizeof(Scale) == 2 && kind != scale_kind::bf16)
+    return scale_words(kind, scales, count, reinterpret_cast<std::uint16_t*>(out));
+  __builtin_memcpy(out, scales, count * sizeof(Scale));
+  __builtin_memset(out + count, 0, lanes * sizeof(Scale));
 }
 
 /// The scales of sixteen groups of one row: group l has scale l * 8 / block from p on.
@@ -125,6 +137,7 @@ struct plain_gemv {
   static constexpr std::size_t tile_rows = 1, tile_cols = lanes;
   static constexpr std::size_t chunk = 128;                     ///< k of a register of codes
   static constexpr std::size_t lead = 8192, scale_lead = 2048;  ///< bytes that are prefetched ahead of their use
+  static constexpr std::size_t slice_chunks = 8;  ///< of interleaved columns, whose scales are decoded together
 
   static bool takes(const gemm_job& job) { return job.out.rows == 1 && plain_fits(job); }
 
@@ -219,86 +232,126 @@ struct plain_gemv {
     return v + exchange<1>(v);
   }
 
+  /// Scales are decoded one row ahead: a load waits until the stores whose bytes it joins have left the core.
   template <std::size_t terms, class Scale>
   static void multiply_rows(const gemm_job& job, const row_job& r, const gemm_part& columns, Scale* scale,
                             float* sums) {
     const quantized_source& q = job.right.q;
     const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
     const group_scales<Scale> scales(job.block);
-    for (std::size_t j = 0; j < columns.cols; ++j) {
-      const std::size_t row = columns.col + j;
-      const auto* p = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(row, 0) * bytes;
+    Scale* const place[2] = {scale, scale + scale_room(q.blocks())};
+    const auto decode = [&](std::size_t j) {
+      const auto* p = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(columns.col + j, 0) * bytes;
       for (std::size_t i = 0; i < q.blocks() * bytes; i += 64) __builtin_prefetch(p + i + scale_lead, 0, 2);
-      if constexpr (sizeof(Scale) == 2)
-        scale_words(q.format.scale, p, q.blocks(), scale);
-      else
-        __builtin_memcpy(scale, p, q.blocks() * bytes);
-      const f32 sum = multiply_row<terms, Scale>(r, q.codes + q.code_index(row, 0), scale, scales);
-      sums[j] = sum_of_lanes(sum)[0];
+      copy_scales(q.format.scale, p, q.blocks(), place[j % 2]);
+    };
+    decode(0);
+    for (std::size_t j = 0; j < columns.cols; ++j) {
+      if (j + 1 < columns.cols) decode(j + 1);
+      const std::uint8_t* codes = q.codes + q.code_index(columns.col + j, 0);
+      sums[j] = sum_of_lanes(multiply_row<terms, Scale>(r, codes, place[j % 2], scales))[0];
     }
   }
 
   // ---- Interleaved weights: sixteen columns, a column a lane; group l of each chunk has a sum of its own.
 
-  template <std::size_t terms, bool by_fma, class Scale>
-  UFP4_LANE static void add_group(const row_job& r, std::size_t c, std::size_t l, const std::uint8_t* codes,
-                                  const group_scales<Scale>& scales, const Scale* scale, f32& sum) {
-    const std::uint16_t* words = r.words + c * terms * chunk + 2 * l;
+  /// `words`: those of the group's first pair.
+  template <std::size_t terms, bool by_fma>
+  UFP4_LANE static void add_group(u32 table, const std::uint16_t* words, const std::uint8_t* codes, f32 by, f32& sum) {
     u32 dword = load_as<u32>(codes);
     asm("" : "+v"(dword));  // one load: compilers would make each shift read memory
     f32 d{};
 #pragma GCC unroll 2
     for (std::size_t t = 0; t < terms; ++t)
-      add_nibbles<by_fma>(d, r.table, dword, [=](std::uint32_t i) __attribute__((always_inline)) {
+      add_nibbles<by_fma>(d, table, dword, [=](std::uint32_t i) __attribute__((always_inline)) {
         return as_bits(load_broadcast(words + t * chunk + i * 32));
       });
-    sum = fma(d, scales(scale + ((c * chunk + 8 * l) >> r.shift) * lanes), sum);
+    sum = fma(d, by, sum);
   }
+  /// Chunks of a slice, all of them whole and without elements for fma.
   template <std::size_t terms, class Scale>
-  static f32 multiply_panel(const row_job& r, const std::uint8_t* codes, const Scale* scale, std::size_t groups) {
+  static void multiply_chunks(const row_job& r, const std::uint16_t* words, std::size_t chunks,
+                              const std::uint8_t* codes, const Scale* scale, f32 (&sums)[lanes]) {
     const group_scales<Scale> scales(8);  // lane l has scale l
-    f32 sum[lanes] = {};
-    for (std::size_t c = 0; c < r.chunks; ++c) {
-      const bool whole = (c + 1) * lanes <= groups && r.tiny[c] == 0;
-      if (whole) {
+    const std::size_t within = (std::size_t{1} << r.shift) - 1;
+    f32 sum[lanes], by{};
 #pragma GCC unroll 16
-        for (std::size_t l = 0; l < lanes; ++l, codes += 64) {
-          add_group<terms, false>(r, c, l, codes, scales, scale, sum[l]);
-          prefetch_after(sum[l], codes + lead);
-        }
-        continue;
+    for (std::size_t l = 0; l < lanes; ++l) sum[l] = sums[l];
+    for (std::size_t c = 0; c < chunks; ++c, words += terms * chunk)
+#pragma GCC unroll 16
+      for (std::size_t l = 0; l < lanes; ++l, codes += 64) {
+        if (((c * chunk + 8 * l) & within) == 0) by = scales(scale), scale += lanes;
+        add_group<terms, false>(r.table, words + 2 * l, codes, by, sum[l]);
+        prefetch_after(sum[l], codes + lead);
       }
-      for (std::size_t l = 0; l < lanes && c * lanes + l < groups; ++l, codes += 64)
-        r.tiny[c] != 0 ? add_group<terms, true>(r, c, l, codes, scales, scale, sum[l])
-                       : add_group<terms, false>(r, c, l, codes, scales, scale, sum[l]);
+#pragma GCC unroll 16
+    for (std::size_t l = 0; l < lanes; ++l) sums[l] = sum[l];
+  }
+  /// Any chunks of a slice, `tiny` whether they need fma; `groups` groups in all.
+  template <std::size_t terms, class Scale>
+  [[gnu::noinline]] static void multiply_groups(const row_job& r, const std::uint16_t* words, const std::uint8_t* tiny,
+                                                std::size_t groups, const std::uint8_t* codes, const Scale* scale,
+                                                f32 (&sums)[lanes]) {
+    const group_scales<Scale> scales(8);
+    for (std::size_t g = 0; g < groups; ++g, codes += 64) {
+      const std::size_t c = g / lanes, l = g % lanes;
+      const f32 by = scales(scale + (8 * g >> r.shift) * lanes);
+      const std::uint16_t* pairs = words + c * terms * chunk + 2 * l;
+      tiny[c] != 0 ? add_group<terms, true>(r.table, pairs, codes, by, sums[l])
+                   : add_group<terms, false>(r.table, pairs, codes, by, sums[l]);
     }
-#pragma GCC unroll 4
-    for (std::size_t half = lanes / 2; half != 0; half /= 2)
-#pragma GCC unroll 8
-      for (std::size_t l = 0; l < half; ++l) sum[l] = sum[l] + sum[l + half];
-    return sum[0];
+  }
+  static bool needs_fma(const row_job& r, std::size_t first, std::size_t end) {
+    bool tiny = false;
+    for (std::size_t c = first; c < end; ++c) tiny = tiny || r.tiny[c] != 0;
+    return tiny;
   }
 
   template <std::size_t terms, class Scale>
   static void multiply_interleaved(const gemm_job& job, const row_job& r, std::size_t col, Scale* scale, float* sums) {
     const quantized_source& q = job.right.q;
-    const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale)), count = q.blocks() * lanes;
-    const auto* p = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(col, 0) * bytes;
-    for (std::size_t i = 0; i < count * bytes; i += 64) __builtin_prefetch(p + count * bytes + i, 0, 2);
-    const Scale* from = scale;
-    if constexpr (sizeof(Scale) == 2)
-      scale_words(q.format.scale, p, count, scale);
-    else
-      from = reinterpret_cast<const float*>(p);
-    store(sums, multiply_panel<terms, Scale>(r, q.codes + q.code_index(col, 0), from, job.padded() / 8));
+    const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
+    const auto* all = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(col, 0) * bytes;
+    const std::uint8_t* codes = q.codes + q.code_index(col, 0);
+    Scale* const place[2] = {scale, scale + scale_room(slice_scales(job))};
+    const auto decode = [&](std::size_t first) {
+      const std::size_t b = first * chunk / job.block, left = q.blocks() - b, most = slice_scales(job) / lanes;
+      const std::size_t count = (left < most ? left : most) * lanes;
+      const std::uint8_t* p = all + b * lanes * bytes;
+      for (std::size_t i = 0; i < count * bytes; i += 64) __builtin_prefetch(p + i + scale_lead, 0, 2);
+      copy_scales(q.format.scale, p, count, place[first / slice_chunks % 2]);
+    };
+    f32 sum[lanes] = {};
+    decode(0);
+    for (std::size_t c = 0; c < r.chunks; c += slice_chunks, codes += slice_chunks * lanes * 64) {
+      const std::size_t next = c + slice_chunks, end = next < r.chunks ? next : r.chunks;
+      if (next < r.chunks) decode(next);
+      const std::uint16_t* words = r.words + c * terms * chunk;
+      const Scale* from = place[c / slice_chunks % 2];
+      if (end * chunk > job.padded() || needs_fma(r, c, end)) {
+        const std::size_t last = end * chunk < job.padded() ? end * chunk : job.padded();
+        multiply_groups<terms>(r, words, r.tiny + c, last / 8 - c * lanes, codes, from, sum);
+      } else {
+        multiply_chunks<terms>(r, words, end - c, codes, from, sum);
+      }
+    }
+    for (std::size_t half = lanes / 2; half != 0; half /= 2)
+      for (std::size_t l = 0; l < half; ++l) sum[l] = sum[l] + sum[l + half];
+    store(sums, sum[0]);
   }
 
   // ---- A part of C.
 
-  /// Scales of a row, or of a panel, and a vector that may be read beyond them.
+  /// Scales of a slice of sixteen interleaved columns.
+  static std::size_t slice_scales(const gemm_job& job) {
+    const std::size_t k = slice_chunks * chunk;
+    return (job.padded() < k ? job.padded() : k) / job.block * lanes;
+  }
+  /// Elements of memory for `count` scales and those that copy_scales writes beyond them.
+  static std::size_t scale_room(std::size_t count) { return up(count + lanes); }
   static std::size_t scratch_bytes(const gemm_job& job, std::size_t) {
-    const std::size_t count = job.right.interleaved() ? job.right.q.blocks() * lanes : job.right.q.blocks();
-    return up(count * 4 + 128) + lanes * 4;
+    const std::size_t count = job.right.interleaved() ? slice_scales(job) : job.right.q.blocks();
+    return 2 * scale_room(count) * sizeof(float) + lanes * sizeof(float);
   }
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
     const bool one = bf16_terms(job.left) == 1, wide = job.right.q.format.scale == scale_kind::f32;
