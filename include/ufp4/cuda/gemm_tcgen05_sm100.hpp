@@ -33,7 +33,7 @@
 #include <ufp4/cuda/cluster_sm90.hpp>
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/tcgen05_sm100.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
+#include <ufp4/gpu/thread/epilogue_run.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -51,8 +51,8 @@ struct tcgen05_tile {
   static constexpr unsigned code_bytes = rows * row_bytes, scale_bytes = rows * words * 4;
   static constexpr unsigned scales_at = 2 * code_bytes, stage_bytes = scales_at + groups * scale_bytes;
   static_assert(stage_bytes % 1024 == 0, "the swizzle's pattern begins at multiples of 1024 bytes");
-  /// Each of four warps stages 32 x 32 sums. A row is 33 floats, so that the rows begin in different banks.
-  static constexpr unsigned pass = 32, pitch = 33, passes = side / pass;
+  /// Each of four warps stages 32 x 32 sums. A row is 36 floats: the 16-byte pieces of eight rows are in different banks.
+  static constexpr unsigned pass = 32, pitch = 36, passes = side / pass;
   static constexpr unsigned staged_at = stages * stage_bytes, staged_bytes = 32 * pitch * 4;
   static constexpr unsigned barriers_at = staged_at + 4 * staged_bytes, barriers = 2 * stages + 4;
   static constexpr unsigned address_at = barriers_at + barriers * mma::barrier_bytes;
@@ -231,31 +231,33 @@ struct tcgen05_worker {
     }
     return rows;
   }
-  /// Of one row in one stage; zeros outside the operand: e8m0 has no zero, but the codes are zeros there.
+  /// Of one row in one stage; zeros outside the operand: e8m0 has no zero, but the codes are zeros there. alignment: of
+  /// the row, and a divisor of its bytes.
+  template <unsigned alignment>
   UFP4_DEVICE void load_words(const std::uint8_t* row, unsigned s, std::uint32_t (&to)[Tile::words]) const {
     const auto blocks = static_cast<unsigned>(job.gemm.padded() / Tile::block);
     const unsigned first = s * 4 * Tile::words;
     UFP4_UNROLL
     for (unsigned w = 0; w < Tile::words; ++w) to[w] = 0;
     if (row == nullptr || first >= blocks) return;
-    if (job.scale_alignment == 4 * Tile::words) {
+    if constexpr (alignment == 4 * Tile::words) {
       using piece = std::conditional_t<Tile::words == 4, thread::words4, thread::words2>;
-      *reinterpret_cast<piece*>(to) = *reinterpret_cast<const piece*>(row + first);
-      return;
-    }
-    UFP4_UNROLL
-    for (unsigned w = 0; w < Tile::words; ++w) {
-      const unsigned block = first + 4 * w;
-      if (job.scale_alignment == 4 && block < blocks)
-        to[w] = *reinterpret_cast<const std::uint32_t*>(row + block);
-      else
-        for (unsigned b = 0; b < 4 && block + b < blocks; ++b) to[w] |= std::uint32_t{row[block + b]} << (8 * b);
+      const piece all = *reinterpret_cast<const piece*>(row + first);
+      UFP4_UNROLL
+      for (unsigned w = 0; w < Tile::words; ++w) to[w] = all.word[w];
+    } else {
+      UFP4_UNROLL
+      for (unsigned w = 0; w < Tile::words; ++w)
+        for (unsigned b = 4 * w; b < 4 * w + 4 && first + b < blocks; b += alignment)
+          to[w] |= (alignment == 4 ? *reinterpret_cast<const std::uint32_t*>(row + first + b) : row[first + b])
+                   << (8 * (b % 4));
     }
   }
+  template <unsigned alignment>
   UFP4_DEVICE void load_two(const scale_rows& rows, unsigned s, scale_words& to) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < 4; ++i) UFP4_UNROLL
-    for (unsigned half = 0; half < 2; ++half) load_words(rows.from[i], s + half, to.of[half][i]);
+    for (unsigned half = 0; half < 2; ++half) load_words<alignment>(rows.from[i], s + half, to.of[half][i]);
   }
   /// One stage: word w of row 32 i + lane is word i of the lane's 16 bytes in the w-th 512 bytes.
   UFP4_DEVICE void store_words(unsigned group, const std::uint32_t (&of)[4][Tile::words]) const {
@@ -266,18 +268,26 @@ struct tcgen05_worker {
     mma::fence_to_async();
     arrive_at_pair(full(at.stage));
   }
-  UFP4_DEVICE void copy_scales(unsigned group) {
+  template <unsigned alignment>
+  UFP4_DEVICE void copy_aligned_scales(unsigned group) {
     for (unsigned t = first_tile(); t < tiles(); t += tile_step()) {
       const scale_rows rows = rows_of(group, banded_tile(job.tiles, t));
       scale_words next;
-      load_two(rows, 0, next);
+      load_two<alignment>(rows, 0, next);
       for (unsigned s = 0; s < stages_of_tile; s += 2) {
         const scale_words now = next;
-        load_two(rows, s + 2, next);
+        load_two<alignment>(rows, s + 2, next);
         UFP4_UNROLL
         for (unsigned half = 0; half < 2; ++half)
           if (s + half < stages_of_tile) store_words(group, now.of[half]), at.advance();
       }
+    }
+  }
+  UFP4_DEVICE void copy_scales(unsigned group) {
+    switch (job.scale_alignment) {
+      case 4 * Tile::words: return copy_aligned_scales<4 * Tile::words>(group);
+      case 4: return copy_aligned_scales<4>(group);
+      default: return copy_aligned_scales<1>(group);
     }
   }
 
@@ -339,25 +349,18 @@ struct tcgen05_worker {
 
   // ---- Results ----
 
-  /// The rows of a warp in 32 columns. Bit r of the result: the sum of row r is not finite, and is not stored.
-  UFP4_DEVICE std::uint32_t store_pass(const thread::epilogue& to, const thread::result_scales& by, unsigned warp,
-                                       std::size_t row, std::size_t col, const std::uint32_t (&of)[32]) const {
-    const std::uint32_t staged = memory + Tile::staged_at + warp * Tile::staged_bytes;
+  /// The rows of a warp in 32 columns, four columns of a row at a time.
+  UFP4_DEVICE void store_pass(unsigned warp, std::size_t row, std::size_t col, const std::uint32_t (&of)[32]) const {
+    const unsigned at = Tile::staged_at + warp * Tile::staged_bytes;
     sync_wave();  // the pass before has been read
     UFP4_UNROLL
-    for (unsigned c = 0; c < 32; ++c) mma::store_shared(staged + (lane() * Tile::pitch + c) * 4, of[c]);
+    for (unsigned c = 0; c < 32; c += 4)
+      mma::store_shared(memory + at + (lane() * Tile::pitch + c) * 4, of[c], of[c + 1], of[c + 2], of[c + 3]);
     sync_wave();
-    std::uint32_t again = 0;
-    for (unsigned r = 0; r < 32; ++r) {
-      if (row + r >= to.out.rows || col + lane() >= to.out.cols) continue;
-      std::uint32_t sum[1];
-      mma::load_shared(sum, staged + (r * Tile::pitch + lane()) * 4);
-      if (is_finite(to_float(sum[0])))
-        thread::store_scaled(to, row + r, col + lane(), thread::scaled_result(to, by, to_float(sum[0])));
-      else
-        again |= 1u << r;
-    }
-    return again;
+    // A pointer that is computed from shared_memory() keeps its state space.
+    unsigned char* shared = shared_memory();
+    const auto* staged = reinterpret_cast<const float*>(shared + (memory - mma::shared_address(shared)) + at);
+    thread::store_tile_runs<32, 32, 32>(job.gemm, row, col, staged, Tile::pitch, lane(), true);
   }
   UFP4_DEVICE void load_pass(unsigned buffer, unsigned warp, unsigned pass, std::uint32_t (&to)[32]) const {
     mma::load_tensor32(to, sums(buffer) + (warp * 32 << 16) + col_of(buffer, pass));
@@ -371,11 +374,8 @@ struct tcgen05_worker {
     arrive_at_pair(drained(buffer));
   }
   UFP4_DEVICE void store_sums(unsigned warp, tile_index tile, unsigned buffer) const {
-    const thread::epilogue to = thread::epilogue_of(job.gemm);
-    const thread::result_scales by = thread::scales_of(to);
     const std::size_t row = std::size_t{tile.down} * Tile::side + rank * Tile::rows + warp * 32;
     const std::size_t col = std::size_t{tile.across} * Tile::side;
-    std::uint32_t again[Tile::passes];
     if constexpr (Tile::overlap != 0) {
       std::uint32_t early[Tile::first_passes][32];
       UFP4_UNROLL
@@ -383,23 +383,16 @@ struct tcgen05_worker {
       mma::wait_tensor_loads();
       release_sums(buffer);
       UFP4_UNROLL
-      for (unsigned p = 0; p < Tile::first_passes; ++p)
-        again[p] = store_pass(to, by, warp, row, col + col_of(buffer, p), early[p]);
+      for (unsigned p = 0; p < Tile::first_passes; ++p) store_pass(warp, row, col + col_of(buffer, p), early[p]);
     }
-    UFP4_UNROLL
-    for (unsigned p = Tile::first_passes; p < Tile::passes; ++p) {
+    _Pragma("unroll 1")  // the code of a pass once
+        for (unsigned p = Tile::first_passes; p < Tile::passes; ++p) {
       std::uint32_t later[32];
       load_pass(buffer, warp, p, later);
       mma::wait_tensor_loads();
       if (Tile::overlap == 0 && p == Tile::passes - 1) release_sums(buffer);
-      again[p] = store_pass(to, by, warp, row, col + col_of(buffer, p), later);
+      store_pass(warp, row, col + col_of(buffer, p), later);
     }
-    UFP4_UNROLL
-    for (unsigned p = 0; p < Tile::passes; ++p)
-      for (unsigned r = 0; again[p] != 0; ++r, again[p] >>= 1) {
-        const std::size_t i = row + r, j = col + col_of(buffer, p) + lane();
-        if ((again[p] & 1u) != 0) thread::store_scaled(to, i, j, thread::recomputed(job.gemm, by, i, j));
-      }
   }
   UFP4_DEVICE void store(unsigned warp) const {
     unsigned n = 0;
@@ -423,9 +416,9 @@ template <unsigned Blocks, mma::block_scale scale>
   if (warp < 4) {
     worker.store(warp);
   } else if (warp == 4) {
-    if (lane() == 0) worker.copy_codes();
+    if (mma::elected()) worker.copy_codes();
   } else if (warp == 5) {
-    if (lane() == 0 && worker.rank == 0) worker.multiply();
+    if (worker.rank == 0 && mma::elected()) worker.multiply();
   } else {
     worker.copy_scales(warp - 6);
   }

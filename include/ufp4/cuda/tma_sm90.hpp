@@ -92,6 +92,14 @@ struct ring {
   }
 };
 
+/// Called by a whole warp: true in one lane. The compiler then knows that one thread executes what depends on it, as the
+/// instructions for one thread expect.
+UFP4_DEVICE bool elected() {
+  std::uint32_t is;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(is));
+  return is != 0;
+}
+
 /// Called by one thread; others may use the barrier after barriers_ready() and a sync_block().
 UFP4_DEVICE void barrier_start(std::uint32_t b, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(b), "r"(arrivals) : "memory");

@@ -34,7 +34,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "gpu.md"
 BEGIN = "<!-- predictions: written by tests/gpu/sass_check.sh --write-table; edit tests/gpu/cost, not this text -->"
 END = "<!-- end of predictions -->"
 UNIT_NAMES = {"alu": "integer unit", "fma": "float unit", "special": "special unit", "vector": "vector unit"}
-DATA_SHEET = {"FP4 units": ("mma f4", "mfma f4"), "bf16 units": ("mfma f16",)}
+DATA_SHEET = {"FP4 units": ("tcgen05 f4", "mma f4", "mfma f4"), "bf16 units": ("mfma f16",)}
 
 
 def iteration(kernel, row, machine):
@@ -57,6 +57,9 @@ def iteration(kernel, row, machine):
         for kind, work in path.matrix().items():
             instructions = part.warps / 4 if kind.startswith("wgmma") else part.warps
             seconds["matrix"] = seconds.get("matrix", 0) + instructions * work / machine.rates[kind] / machine.matrix_clock * 1e-9
+        if part.matrix:
+            kind, work = part.matrix
+            seconds["matrix"] = seconds.get("matrix", 0) + work / machine.rates[kind] / machine.matrix_clock * 1e-9
     for limit, count in cycles.items():
         seconds[limit] = count / machine.clock * 1e-9
     return seconds, counts

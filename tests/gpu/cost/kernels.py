@@ -41,7 +41,8 @@ class Part:
     warps: int
     trips: tuple = ()  # (pattern, count): iterations of inner loops that contain such an instruction
     cold: tuple = ()  # patterns of code that the described case does not execute
-    shared: int = 0  # bytes of shared memory that wgmma and the copy engine read or write in an iteration, of all warps
+    shared: int = 0  # bytes of shared memory that wgmma, tcgen05 and the copy engine read or write in an iteration, of all warps
+    matrix: tuple = ()  # (kind, multiply-adds of an iteration in a block) of tcgen05, whose shapes are in descriptors
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,22 @@ ROWS = [
         "quantize/nvfp4/bf16 + RHT-16 + SR of the transpose", executed=478),
     Row("dequantize to bf16", "dequantize_rows", r"^dequantize_rows$", _ALL, _MATRIX,
         (Part((), 8),), _sixteens(256), lambda s: s.n * s.k * (2 + NVFP4), "memory", 0.9, "dequantize/nvfp4/bf16", executed=210),
+    # A stage of K = 256. A block of a pair has 128 rows of codes of both operands, which the copy engine writes and the products read
+    # once each; scales of 384 rows, which warps write, whose stores are counted, and tcgen05.cp reads. An iteration is two stages.
+    Row("native nvfp4, M >= 512", "gemm_nvfp4_tcgen05", r"^tcgen05_tiles<2u, \(mma::block_scale\)0>$", ("B200",), Shape(8192, 8192, 8192),
+        (Part(("UTCOMMA", "UTCCP"), 2, matrix=("tcgen05 f4", 2 * 128 * 256 * 256), shared=2 * (4 * 128 * 128 + 384 * 16)),
+         Part((r"LDG\.E\.128", r"STS\.128", "FENCE"), 3), Part(("UTMALDG",), 2)),
+        lambda s: (2 * s.tiles(256, 256), ceil(s.k / 512)), lambda s: s.product_bytes(), "FP4 units", 0.8,
+        "gemm/nvfp4/fast/8192x8192x8192"),
+    Row("native nvfp4, M = 128", "gemm_nvfp4_tcgen05", r"^tcgen05_tiles<1u, \(mma::block_scale\)0>$", ("B200",), Shape(128, 8192, 8192),
+        (Part(("UTCOMMA", "UTCCP"), 2, matrix=("tcgen05 f4", 2 * 128 * 128 * 256), shared=2 * (4 * 128 * 128 + 256 * 16)),
+         Part((r"LDG\.E\.128", r"STS\.128", "FENCE"), 2), Part(("UTMALDG",), 2)),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 512)), lambda s: s.product_bytes(), "memory", None),
+    Row("native mxfp4, M >= 512", "gemm_mxfp4_tcgen05", r"^tcgen05_tiles<2u, \(mma::block_scale\)1>$", ("B200",), Shape(8192, 8192, 8192),
+        (Part(("UTCOMMA", "UTCCP"), 2, matrix=("tcgen05 f4", 2 * 128 * 256 * 256), shared=2 * (4 * 128 * 128 + 384 * 8)),
+         Part((r"LDG\.E\.64", r"STS\.128", "FENCE"), 3), Part(("UTMALDG",), 2)),
+        lambda s: (2 * s.tiles(256, 256), ceil(s.k / 512)), lambda s: s.product_bytes(0.5 + 1 / 32), "FP4 units", 0.8,
+        "gemm/mxfp4/fast/8192x8192x8192"),
     Row("native nvfp4, M >= 512", "gemm_nvfp4_sm120", r"^block_mma_tiles<nvfp4_multiplier>$", ("RTX 5090",), Shape(8192, 8192, 8192),
         (Part(("OMMA", "LDGSTS"), 8),), lambda s: (s.tiles(128, 128), ceil(s.k / 128)), lambda s: s.product_bytes(),
         "FP4 units", 0.8, "gemm/nvfp4/fast/8192x8192x8192"),
