@@ -38,7 +38,7 @@ need_package() {
 }
 run_tests() {
   (cd "$source_dir/tests/python" && UFP4_TOOL=${1:-} "$python" -m pytest -q -p no:cacheprovider -rs \
-    -o python_files='*_test.py' -W error .)
+    -o python_files='*_test.py' -W error "${@:2}" .)
 }
 
 case ${1:-} in
@@ -72,13 +72,16 @@ case ${1:-} in
     asan=$("${CXX:-g++}" -print-file-name=libasan.so)
     [ -e "$asan" ] || skip "${CXX:-g++} has no AddressSanitizer"
     options='-fsanitize=address -fno-omit-frame-pointer'
-    CXXFLAGS=$options LDFLAGS=$options wheel_of "$out/sanitized" "$package" -Ccmake.build-type=RelWithDebInfo \
-      -Cinstall.strip=false
+    CXXFLAGS=$options LDFLAGS=$options wheel_of "$out/sanitized" "$package" -Cinstall.strip=false -Ccmake.define.UFP4_STUBS=OFF
     rm -rf "$out/sanitized_package"
     "$python" -m pip install --quiet --no-deps --target "$out/sanitized_package" "$out"/sanitized/*.whl
-    # Python itself leaks; memory that cannot be had is one of the tests.
-    export LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONPATH=$out/sanitized_package PYTHONMALLOC=malloc
-    run_tests
+    # Python itself leaks; the operator new of ASan aborts where memory cannot be had; its exceptions are libstdc++'s.
+    log=$out/asan.log
+    rm -f "$log".*
+    trap 'cat "$log".* 2>/dev/null || true' EXIT
+    LD_PRELOAD="$asan $("${CXX:-g++}" -print-file-name=libstdc++.so.6)"
+    export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0:log_path=$log PYTHONPATH=$out/sanitized_package PYTHONMALLOC=malloc
+    run_tests "${2:-}" --ignore=package_test.py -k 'not memory_cannot_hold'
     ;;
   *) sed -n 's/^# usage: /usage: /p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac
