@@ -59,7 +59,7 @@ struct tcgen05_tile {
   static constexpr unsigned block_cols = Cols / Blocks, left_bytes = block_rows * row_bytes;
   static constexpr unsigned right_bytes = block_cols * row_bytes, scale_bytes = 128 * words * 4;
   static constexpr unsigned scales_at = left_bytes + right_bytes, stage_bytes = scales_at + groups * scale_bytes;
-  static_assert(stage_bytes % 1024 == 0, "the swizzle's pattern begins at multiples of 1024 bytes");
+  static_assert(left_bytes % 1024 == 0 && stage_bytes % 1024 == 0);  // the swizzle's pattern begins there
   /// Each of four warps stages 32 x 32 sums. A row is 36 floats: 16-byte pieces of eight rows are in different banks.
   static constexpr unsigned pass = 32, pitch = 36, passes = cols / pass;
   static constexpr unsigned staged_at = stages * stage_bytes, staged_bytes = 32 * pitch * 4;
