@@ -48,7 +48,8 @@ std::size_t rotation_bytes() {
 /// The multiply unit of a kernel, by the kernel's name, with the rescaling of its blocks if such a loop exists; null
 /// for scalar.
 const char* unit_of(const cpu::explanation& e, int block) {
-  const bool int8 = std::strstr(e.kernel, "int8") != nullptr, bf16 = std::strstr(e.kernel, "bf16") != nullptr;
+  const auto is = [&](const char* part) { return std::strstr(e.kernel, part) != nullptr; };
+  const bool int8 = is("int8"), bf16 = is("bf16") || is("plain");
   switch (e.isa) {
     case cpu::isa::amx:
       if (e.mode != accumulate::exact_blocks) return "AMX bf16";
@@ -109,8 +110,10 @@ void add_row(const product& p, const size& s, cpu::isa tier, int threads) {
       return s.work() * bench::bandwidth(bench::traffic::read, span, threads) / (static_cast<double>(passed) / 1e9);
     };
   } else if (unit != nullptr) {
-    r.bound_name = unit;
-    r.bound = [=] { return bench::peak(unit, threads); };
+    // Kernels for plain operands multiply the two bf16 terms of an fp16 element.
+    const bool twice = p.name.starts_with("fp16") && std::strstr(e.kernel, "plain") != nullptr;
+    r.bound_name = unit + std::string(twice ? ", two terms" : "");
+    r.bound = [=] { return bench::peak(unit, threads) / (twice ? 2 : 1); };
   }
   bench::add(std::move(r));
 }
@@ -173,11 +176,19 @@ product with_prepacked(const std::string& name, accumulate mode) {
         return prepacked<F>(s, count);
       });
 }
-template <class F>
+template <class F, class X>
 product weight_only(const std::string& name) {
   return single<F>(
-      name, accumulate::fast, [](const size& s) { return bench::plain_matrix<bf16>(s.m, s.k); },
+      name, accumulate::fast, [](const size& s) { return bench::plain_matrix<X>(s.m, s.k); },
       [](const size& s, std::size_t count) { return views<F>(s, count); });
+}
+template <class F>
+product weight_only_prepacked(const std::string& name) {
+  return single<F>(
+      name, accumulate::fast, [](const size& s) { return bench::plain_matrix<bf16>(s.m, s.k); },
+      [](const size& s, std::size_t count) -> const std::vector<prepacked_matrix<F>>& {
+        return prepacked<F>(s, count);
+      });
 }
 
 /// A mixture of experts: that many products, in one call or in separate calls.
@@ -232,7 +243,11 @@ std::vector<product> all_products() {
   add_format(e1m2_f32{}, "e1m2_f32");
   found.push_back(with_prepacked<nvfp4>("nvfp4 prepacked fast", accumulate::fast));
   found.push_back(with_prepacked<e1m2_f32>("e1m2_f32 prepacked exact_blocks", accumulate::exact_blocks));
-  found.push_back(weight_only<nvfp4>("bf16 x nvfp4 fast"));
+  found.push_back(weight_only<nvfp4, bf16>("bf16 x nvfp4 fast"));
+  found.push_back(weight_only<mxfp4, bf16>("bf16 x mxfp4 fast"));
+  found.push_back(weight_only<e1m2_f32, bf16>("bf16 x e1m2_f32 fast"));
+  found.push_back(weight_only<nvfp4, fp16>("fp16 x nvfp4 fast"));
+  found.push_back(weight_only_prepacked<nvfp4>("bf16 x nvfp4 prepacked fast"));
   return found;
 }
 

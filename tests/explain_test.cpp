@@ -17,6 +17,11 @@ namespace {
 std::vector<float> memory(1 << 14, 1.0f);
 /// Only shapes matter: explain reads no element.
 matrix_view<float> sized(std::size_t rows, std::size_t cols) { return {memory.data(), rows, cols}; }
+template <class T>
+matrix_view<const T> sized_as(std::size_t rows, std::size_t cols) {
+  static const std::vector<T> one(1);
+  return {one.data(), rows, cols};
+}
 
 /// A kernel's name for each tier, in the order of cpu::all_isas.
 struct expected {
@@ -110,8 +115,24 @@ TEST_CASE("plain operands and grids without exact products run the binary32 kern
   using nf4_f32 = block_format<nf4, float, 16>;
   for (const accumulate mode : {fast, exact}) {
     check<nf4_f32, nf4_f32>(float_kernels, 128, 4096, mode);
+    check(float_kernels, sized_as<bf16>(128, 4096), operand<nf4_f32>(sized(4096, 4096)), 128, 4096, mode);
     check(float_kernels, sized(128, 4096), operand<nvfp4>(sized(4096, 4096)), 128, 4096, mode);
     check(float_kernels, operand<mxfp4>(sized(128, 4096)), unquantized(sized(4096, 4096)), 128, 4096, mode);
+  }
+}
+
+TEST_CASE("bf16 and fp16 rows that are not quantized run on bf16 units in fast mode", "[explain]") {
+  for (const std::size_t m : {1u, 2u, 128u}) {
+    expected plain = float_kernels;
+    plain.avx512_bf16 = plain.amx = m == 1 ? "gemv_plain_avx512" : "gemm_plain_avx512";
+    const auto check_weights = [&](const auto& weights) {
+      check(plain, sized_as<bf16>(m, 4096), weights, m, 4096, fast);
+      check(plain, sized_as<fp16>(m, 4096), weights, m, 4096, fast);
+      check(float_kernels, sized_as<bf16>(m, 4096), weights, m, 4096, exact);
+    };
+    check_weights(operand<mxfp4>(sized(4096, 4096)));
+    check_weights(operand<e1m2_f32>(sized(4096, 4096)));
+    check(float_kernels, sized(m, 4096), operand<nvfp4>(sized(4096, 4096)), m, 4096, fast);
   }
 }
 

@@ -37,6 +37,7 @@
 #endif
 #if UFP4_X86(avx512_bf16)
 #include <ufp4/cpu/kernels/gemm/gemm_bf16_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_plain_avx512.hpp>
 #endif
 #if UFP4_X86(amx)
 #include <ufp4/cpu/kernels/gemm/gemm_amx.hpp>
@@ -145,6 +146,8 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
     &avx512::gemm_f32_kernel<Use>,
 #endif
 #if UFP4_X86(avx512_bf16)
+    &avx512::gemv_plain_kernel<Use>,
+    &avx512::gemm_plain_kernel<Use>,
     &avx512::gemm_bf16_kernel<Use>,
 #endif
 #if UFP4_ARM(neon)

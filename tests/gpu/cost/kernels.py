@@ -70,7 +70,7 @@ _MATRIX = Shape(0, 8192, 8192)
 _SMALL_COPIES = r"LDGSTS\.E (desc)?\[|LDGSTS\.E R|LDGSTS\.E \["  # four bytes each: operands that are not aligned to 16
 # Of AMD's kernels: scales other than E4M3, and what only the last columns of K or scales out of range execute.
 _OTHER_SCALES = (r"0x38[08]00000|0xb8800000", r"v_lshlrev_b32_e32 v\d+, 23", r"global_load_ushort", r"global_load_dword v",
-                 r"global_load_dwordx2", r"0x7fffffff")
+                 r"global_load_dwordx2", r"0x7fffffff", r"0x7fc00000")
 
 
 def _sixteens(threads):
@@ -162,6 +162,12 @@ ROWS = [
     Row("fast, M >= 512", "gemm_bf16_gfx90a", r"^gemm_matrix<matrix_bf16_worker<matrix_tile<mma::mfma_gfx90a, 128u>, true>", ("MI300X",),
         Shape(8192, 8192, 8192), (Part(("v_mfma", "ds_write"), 4, cold=_OTHER_SCALES),),
         lambda s: (s.tiles(128, 128), ceil(s.k / 32)), lambda s: s.product_bytes(), "bf16 units", 0.7),
+    Row("fast, M >= 512", "gemm_bf16_gfx950", r"^gemm_matrix<matrix_bf16_worker<matrix_tile<mma::mfma_gfx950, 128u>, true>", ("MI355X",),
+        Shape(8192, 8192, 8192), (Part(("v_mfma", "ds_write"), 4, cold=_OTHER_SCALES),),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 32)), lambda s: s.product_bytes(), "bf16 units", None),
+    Row("native mxfp4, M >= 512", "gemm_mxfp4_gfx950", r"^scaled_tiles<code_lines>$", ("MI355X",), Shape(8192, 8192, 8192),
+        (Part(("v_mfma", "ds_write"), 4, cold=("s_and_saveexec_b64", "global_load_ubyte")),), lambda s: (s.tiles(128, 128), ceil(s.k / 128)),
+        lambda s: s.product_bytes(0.5 + 1 / 32), "FP4 units", None),
     Row("exact_blocks, M >= 128", "gemm_blocks_gfx90a",
         r"^gemm_matrix<matrix_blocks_worker<matrix_tile<mma::mfma_gfx90a, 128u>, 16u>", ("MI300X",), Shape(8192, 8192, 8192),
         (Part(("v_mfma", "ds_write"), 4, cold=_OTHER_SCALES),),

@@ -36,4 +36,5 @@ MACHINES = {m.name: m for m in (
     Machine("B200", "100a", 148, 1.85, 8000, 2250, None, {"tcgen05 f16": 4096, "tcgen05 f4": 16384, "mma f16": 1024}),
     Machine("RTX 5090", "120a", 170, 2.41, 1792, 209.5, None, {"mma f16": 256, "mma f4": 2048, "mma f8": 512, "mma s8": 512}),
     Machine("MI300X", "gfx942", 304, 2.1, 5300, 1307, None, {"mfma f16": 1024}),
+    Machine("MI355X", "gfx950", 256, 2.4, 8000, 2516, None, {"mfma f16": 2048, "mfma f4": 8192, "mfma f8": 4096}),
 )}
