@@ -6,8 +6,8 @@
 // | gemm_nvfp4_tcgen05 | E2M1, e4m3 scales, blocks of 16  | tcgen05.mma.kind::mxf4nvf4.block_scale.scale_vec::4X |
 // | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | tcgen05.mma.kind::mxf4.block_scale.scale_vec::2X     |
 //
-// Experimental (cuda/first_call_check.hpp): the compiled code runs in the tests' PTX interpreter, but the adder of the
-// unit is not documented, so whether `fast` keeps its bound is not known.
+// Experimental (cuda/first_call_check.hpp): the compiled code runs in the tests' PTX interpreter, but how the unit rounds
+// its sums is not documented, so whether `fast` keeps its bound is not known.
 //
 // A tile of C is 256 x 256 for a pair of thread blocks, which share each instruction (cta_group::2): a block has 128
 // rows of the tile, and copies the codes of its rows of the left operand and of half of the tile's columns. Where such
@@ -28,7 +28,7 @@
 // The limit is shared memory with 128 bytes in a cycle: in the 512 cycles of a stage's products the copy engine writes
 // and the products read 64 KiB of codes, warps write and tcgen05.cp reads 12 KiB of nvfp4's scales: 608 cycles. At most
 // 128 rows (128 x 64) reach 0.75 of the memory's rate: the narrow operand is written and read for each 64 columns. The
-// epilogue of a tile, about 7000 instructions of each of four warps, overlaps with the next tile from K = 4096 on.
+// epilogue of a tile, about 7500 instructions of each of four warps, overlaps with the next tile from K = 4096 on.
 // Not in this model: the L2 cache, from which a thread block reads 38 KiB a stage, and the time between two tiles, in
 // which the last products are completed and 96 columns loaded.
 //
