@@ -258,6 +258,33 @@ TEST_CASE("tcgen05 multiplies operands and scales that its descriptors name, int
   for (ufp4_word t = 0; t < 128; ++t) REQUIRE(all[t] == (t == 37 ? 0x43800000u : 0x44000000u));  // 64 * 2 * 4
 }
 
+TEST_CASE("a pair of thread blocks shares a product of tcgen05: each has its rows of a and half of the rows of b") {
+  const auto replaced = [](std::string text, const std::string& from, const std::string& to) {
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+    return text;
+  };
+  // 256 x 16 sums. Elements of b are 2 in the first block, 3 in the second.
+  std::string body = "mov.u32 %r40, %cluster_ctarank;\nmul.wide.u32 %rd9, %r40, 512;\nadd.s64 %rd3, %rd3, %rd9;\n" +
+                     tensor_fill + tensor_start + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n" +
+                     tensor_after + "setp.ne.or.u32 %p2, %r40, 0, %p2;\n" + tensor_multiply + tensor_commit +
+                     tensor_wait + tensor_after + tensor_load + tensor_loaded + tensor_before +
+                     "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n" + tensor_store + tensor_end;
+  body = replaced(body, "cta_group::1", "cta_group::2");
+  body = replaced(body, "0x08020480", "0x10040480");
+  body = replaced(body, "shared::cluster.b64 [%r8];", "shared::cluster.multicast::cluster.b64 [%r8], 3;");
+  body = replaced(body, "mov.u32 %r6, 0x44444444;", "mad.lo.u32 %r6, %r40, 0x11111111, 0x44444444;");
+  const auto columns = [&](const std::string& offset) {  // the last of 8 columns from the offset on
+    const std::string from = "add.u32 %r15, %r15, %r10;\n";
+    return run(replaced(body, from, from + "add.u32 %r15, %r15, " + offset + ";\n"), 128, 0, {2, 1, 1});
+  };
+  const auto first = columns("0"), second = columns("8");
+  for (ufp4_word t = 0; t < 256; ++t) {
+    REQUIRE(first[t] == (t % 128 == 37 ? 0x43800000u : 0x44000000u));   // 64 * 2 * 4
+    REQUIRE(second[t] == (t % 128 == 37 ? 0x43C00000u : 0x44400000u));  // 64 * 3 * 4
+  }
+}
+
 TEST_CASE("tcgen05 without one of its waits, commits or fences is an error") {
   const auto error = [](const std::string& body) { return error_of(body, 128); };
   REQUIRE(error(tensor_begin + tensor_multiply + tensor_commit + "bar.sync 0;\n" + tensor_after + tensor_load +

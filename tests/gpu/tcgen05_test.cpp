@@ -133,18 +133,22 @@ TEST_CASE("tcgen05's kernels are chosen on their devices, and only in programs t
   CHECK_FALSE(gpu::kernels::gemm_nvfp4_tcgen05.takes(job, there));
 }
 
-TEST_CASE("tcgen05 computes tiles of 256 x 256 by pairs of thread blocks where tiles of 128 x 128 exceed the device",
-          "[gpu]") {
+TEST_CASE(
+    "tcgen05 computes tiles of 256 x 256 by pairs of thread blocks where tiles of 128 x 128 exceed the device, "
+    "and narrow tiles where they would leave half of it without work",
+    "[gpu]") {
   const gpu::device_facts there{.architecture = 100, .processors = 148, .shared_bytes = 227 * 1024};
   struct row {
     std::size_t m, n;
-    unsigned side;
+    unsigned rows, cols;
   };
-  for (const row& r : {row{128, 128 * 1000, 128}, row{1024, 2048, 128}, row{12 * 128, 12 * 128, 128},
-                       row{12 * 128, 13 * 128, 256}, row{8192, 8192, 256}}) {
+  for (const row& r : {row{128, 128 * 1000, 128, 128}, row{64, 8192, 128, 64}, row{128, 128 * 74, 128, 64},
+                       row{128, 128 * 75, 128, 128}, row{1024, 1024, 128, 64}, row{12 * 128, 12 * 128, 128, 128},
+                       row{12 * 128, 13 * 128, 256, 256}, row{8192, 8192, 256, 256}}) {
     CAPTURE(r.m, r.n);
     gpu::gemm_job job;
     job.out.rows = r.m, job.out.cols = r.n;
-    CHECK(gpu::kernels::gemm_nvfp4_tcgen05.tile_side(job, there) == r.side);
+    CHECK(gpu::kernels::gemm_nvfp4_tcgen05.tile_rows_of(job, there) == r.rows);
+    CHECK(gpu::kernels::gemm_nvfp4_tcgen05.tile_side(job, there) == r.cols);
   }
 }

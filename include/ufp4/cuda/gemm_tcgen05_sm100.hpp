@@ -6,16 +6,16 @@
 // | gemm_nvfp4_tcgen05 | E2M1, e4m3 scales, blocks of 16  | tcgen05.mma.kind::mxf4nvf4.block_scale.scale_vec::4X |
 // | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | tcgen05.mma.kind::mxf4.block_scale.scale_vec::2X     |
 //
-// Experimental (cuda/first_call_check.hpp): the compiled code runs in the tests' PTX interpreter, but the adder of the
-// unit is not documented, so whether `fast` keeps its bound is not known.
+// Experimental (cuda/first_call_check.hpp): the compiled code runs in the tests' PTX interpreter, but how the unit rounds
+// its sums is not documented, so whether `fast` keeps its bound is not known.
 //
 // A tile of C is 256 x 256 for a pair of thread blocks, which share each instruction (cta_group::2): a block has 128
 // rows of the tile, and copies the codes of its rows of the left operand and of half of the tile's columns. Where such
-// tiles are too few for the device a tile is 128 x 128 of one block. Blocks are persistent. Their warps have roles:
+// tiles are too few for the device a tile is 128 x 128 or 128 x 64 of one block. Blocks are persistent. Roles of warps:
 //
 // | warps | role                                                                                                   |
 // |-------|--------------------------------------------------------------------------------------------------------|
-// | 0 - 3 | epilogue: each reads 32 lanes of tensor memory, rows of C, and stores them through shared memory         |
+// | 0 - 3 | epilogue: each reads 32 lanes of tensor memory, rows of C, and stores them through shared memory       |
 // | 4     | one thread starts the TMA copies of codes, 256 of K of each row in a stage, swizzled by 128 bytes       |
 // | 5     | one thread, of the first block of a pair, starts the copies of scales to tensor memory and the products |
 // | 6, .. | each copies the scales of 128 rows from the library's layout to the one that tcgen05.cp takes           |
@@ -23,6 +23,14 @@
 // Barriers of a stage: "full", in the first block, for the codes of both blocks and an arrival of each warp of scales;
 // "empty", in each block, where tcgen05.commit arrives. Barriers of a tile: "sums", where tcgen05.commit arrives when
 // the products are complete; "drained", in the first block, where the epilogue arrives.
+//
+// Predicted for a B200, not measured: 0.83 of the data sheet's rate for nvfp4, 0.90 for mxfp4, in tiles of 256 x 256.
+// The limit is shared memory with 128 bytes in a cycle: in the 512 cycles of a stage's products the copy engine writes
+// and the products read 64 KiB of codes, warps write and tcgen05.cp reads 12 KiB of nvfp4's scales: 608 cycles. At most
+// 128 rows (128 x 64) reach 0.75 of the memory's rate: the narrow operand is written and read for each 64 columns. The
+// epilogue of a tile, about 7500 instructions of each of four warps, overlaps with the next tile from K = 4096 on.
+// Not in this model: the L2 cache, from which a thread block reads 38 KiB a stage, and the time between two tiles, in
+// which the last products are completed and 96 columns loaded.
 //
 // Columns of tensor memory: two tiles' sums, so that the next tile is multiplied while one is stored, and the scales of
 // two stages. 256 + 256 + 96 columns are more than 512, so 96 columns of the two sums overlap: the epilogue loads these
@@ -37,22 +45,23 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-/// Blocks: thread blocks that compute a tile, 1 or 2.
-template <unsigned Blocks, mma::block_scale Scale>
+/// A tile of `Blocks` thread blocks, 1 or 2, with 128 rows each, and Cols columns.
+template <unsigned Blocks, unsigned Cols, mma::block_scale Scale>
 struct tcgen05_tile {
   static constexpr mma::block_scale scale = Scale;
-  static constexpr unsigned blocks = Blocks, rows = 128, side = rows * Blocks;  ///< rows: of a thread block
-  static constexpr unsigned depth = 256, row_bytes = depth / 2, stages = 5;     ///< elements of K in a stage
+  static constexpr unsigned blocks = Blocks, block_rows = 128, rows = block_rows * Blocks, cols = Cols;
+  static constexpr unsigned depth = 256, row_bytes = depth / 2, stages = Cols == 64 ? 7 : 5;  ///< depth: K of a stage
   static constexpr unsigned block = Scale == mma::block_scale::ue4m3 ? 16 : 32;
-  static constexpr unsigned words = depth / block / 4;  ///< of the scales of a row in a stage, each for 4 blocks
-  static constexpr unsigned groups = 1 + Blocks;        ///< of 128 rows with scales: the left operand's, the right's
+  static constexpr unsigned words = depth / block / 4;        ///< of the scales of a row in a stage
+  static constexpr unsigned groups = 1 + (Cols + 127) / 128;  ///< of 128 rows with scales: left, then right
   static constexpr unsigned threads = 32 * (6 + groups);
-  /// Of each thread block: codes of 128 rows of both operands, then scales.
-  static constexpr unsigned code_bytes = rows * row_bytes, scale_bytes = rows * words * 4;
-  static constexpr unsigned scales_at = 2 * code_bytes, stage_bytes = scales_at + groups * scale_bytes;
-  static_assert(stage_bytes % 1024 == 0, "the swizzle's pattern begins at multiples of 1024 bytes");
-  /// Each of four warps stages 32 x 32 sums. A row is 36 floats: the 16-byte pieces of eight rows are in different banks.
-  static constexpr unsigned pass = 32, pitch = 36, passes = side / pass;
+  /// Of each thread block: codes of its rows of the left operand and of its part of the right one, then scales.
+  static constexpr unsigned block_cols = Cols / Blocks, left_bytes = block_rows * row_bytes;
+  static constexpr unsigned right_bytes = block_cols * row_bytes, scale_bytes = 128 * words * 4;
+  static constexpr unsigned scales_at = left_bytes + right_bytes, stage_bytes = scales_at + groups * scale_bytes;
+  static_assert(left_bytes % 1024 == 0 && stage_bytes % 1024 == 0);  // the swizzle's pattern begins there
+  /// Each of four warps stages 32 x 32 sums. A row is 36 floats: 16-byte pieces of eight rows are in different banks.
+  static constexpr unsigned pass = 32, pitch = 36, passes = cols / pass;
   static constexpr unsigned staged_at = stages * stage_bytes, staged_bytes = 32 * pitch * 4;
   static constexpr unsigned barriers_at = staged_at + 4 * staged_bytes, barriers = 2 * stages + 4;
   static constexpr unsigned address_at = barriers_at + barriers * mma::barrier_bytes;
@@ -61,8 +70,8 @@ struct tcgen05_tile {
   static_assert(shared_bytes <= 227 * 1024);
   /// Columns of tensor memory: the sums of odd tiles, and the scales of two stages.
   static constexpr unsigned columns = 512, scale_columns = 16 * groups, tensor_scales_at = columns - 2 * scale_columns;
-  static constexpr unsigned second = 2 * side <= tensor_scales_at ? side : tensor_scales_at - side;
-  static constexpr unsigned overlap = side - second, first_passes = overlap / pass;
+  static constexpr unsigned second = 2 * cols <= tensor_scales_at ? cols : tensor_scales_at - cols;
+  static constexpr unsigned overlap = cols - second, first_passes = overlap / pass;
   static_assert(overlap % pass == 0 && first_passes <= 3);
 };
 
@@ -72,15 +81,21 @@ bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
   constexpr scale_kind kind = scale == mma::block_scale::ue4m3 ? scale_kind::e4m3 : scale_kind::e8m0;
   const auto good = [](const gemm_side& s) { return is_aligned(s.codes, 16) && s.rows < (std::size_t{1} << 31); };
   return facts.has_specific(10) && job.mode == accumulate::fast &&
-         has_blocks(job, tcgen05_tile<1, scale>::block, kind, is_e2m1) && good(job.left) && good(job.right) &&
+         has_blocks(job, tcgen05_tile<2, 256, scale>::block, kind, is_e2m1) && good(job.left) && good(job.right) &&
          job.padded() % 32 == 0 && job.padded() != 0 && job.padded() < (std::size_t{1} << 31) &&
-         facts.shared_bytes >= tcgen05_tile<2, scale>::shared_bytes;
+         facts.shared_bytes >= tcgen05_tile<2, 256, scale>::shared_bytes;
 }
 
-/// Rows and columns of a tile: 256 where tiles of 128 x 128 would be more than the multiprocessors.
-inline unsigned tcgen05_side(const gemm_job& job, const device_facts& facts) {
+/// Columns of a tile: 256, of a pair of thread blocks, where tiles of 128 x 128 would be more than the multiprocessors;
+/// 64 where they would leave half of them without a tile.
+inline unsigned tcgen05_cols(const gemm_job& job, const device_facts& facts) {
   const std::size_t tiles = (job.out.rows + 127) / 128 * ((job.out.cols + 127) / 128);
-  return job.out.rows > 128 && job.out.cols > 128 && tiles > static_cast<std::size_t>(facts.processors) ? 256 : 128;
+  const auto processors = static_cast<std::size_t>(facts.processors);
+  if (job.out.rows > 128 && job.out.cols > 128 && tiles > processors) return 256;
+  return 2 * tiles <= processors ? 64 : 128;
+}
+inline unsigned tcgen05_rows(const gemm_job& job, const device_facts& facts) {
+  return tcgen05_cols(job, facts) == 256 ? 256 : 128;
 }
 
 template <mma::block_scale scale>
@@ -185,17 +200,17 @@ struct tcgen05_worker {
 
   UFP4_DEVICE void fetch(tile_index tile, unsigned s) const {
     const std::uint32_t to = stage(at.stage), b = of_pair(full(at.stage));
-    const unsigned column = s * Tile::row_bytes, part = rank * Tile::rows;
+    const unsigned column = s * Tile::row_bytes;
     mma::barrier_wait(empty(at.stage), at.phase ^ 1u);
-    if (rank == 0) mma::barrier_expect(full(at.stage), 2 * Tile::code_bytes * Tile::blocks);
+    if (rank == 0) mma::barrier_expect(full(at.stage), Tile::scales_at * Tile::blocks);
     const auto copy = [&](std::uint32_t shared, const CUtensorMap& from, unsigned row) {
       if constexpr (Tile::blocks == 1)
         mma::copy_box(shared, from, column, row, b);
       else
         mma::copy_box_of_pair(shared, from, column, row, b);
     };
-    copy(to, job.left_codes, tile.down * Tile::side + part);
-    copy(to + Tile::code_bytes, job.right_codes, tile.across * Tile::side + part);
+    copy(to, job.left_codes, tile.down * Tile::rows + rank * Tile::block_rows);
+    copy(to + Tile::left_bytes, job.right_codes, tile.across * Tile::cols + rank * Tile::block_cols);
   }
   UFP4_DEVICE void copy_codes() {
     for (unsigned t = first_tile(); t < tiles(); t += tile_step()) {
@@ -219,8 +234,8 @@ struct tcgen05_worker {
   UFP4_DEVICE scale_rows rows_of(unsigned group, tile_index tile) const {
     const gemm_side& side = group == 0 ? job.gemm.left : job.gemm.right;
     const unsigned shift = group == 0 ? job.left_shift : job.right_shift;
-    const std::size_t first = group == 0 ? std::size_t{tile.down} * Tile::side + rank * Tile::rows
-                                         : std::size_t{tile.across} * Tile::side + (group - 1) * Tile::rows;
+    const std::size_t first = group == 0 ? std::size_t{tile.down} * Tile::rows + rank * Tile::block_rows
+                                         : std::size_t{tile.across} * Tile::cols + (group - 1) * 128;
     const std::size_t blocks = job.gemm.padded() / Tile::block;
     scale_rows rows;
     UFP4_UNROLL
@@ -296,7 +311,7 @@ struct tcgen05_worker {
   /// Starts the copies of a stage's scales, then its products: `steps` times 64 of K.
   UFP4_DEVICE void multiply_stage(std::uint32_t d, unsigned buffer, unsigned steps, bool add) const {
     constexpr unsigned groups = Tile::groups, steps_of_word = 4 / Tile::words;
-    const std::uint32_t left = stage(at.stage), right = left + Tile::code_bytes;
+    const std::uint32_t left = stage(at.stage), right = left + Tile::left_bytes;
     const std::uint32_t scales = tensor + Tile::tensor_scales_at + buffer * Tile::scale_columns;
     UFP4_UNROLL
     for (unsigned w = 0; w < Tile::words; ++w) UFP4_UNROLL
@@ -313,7 +328,7 @@ struct tcgen05_worker {
       };
       const unsigned word = step / steps_of_word, first = step % steps_of_word * (4 / steps_of_word);
       const mma::block_instruction how{
-          .scale = Tile::scale, .rows = Tile::side, .cols = Tile::side, .scale_a = first, .scale_b = first};
+          .scale = Tile::scale, .rows = Tile::rows, .cols = Tile::cols, .scale_a = first, .scale_b = first};
       const std::uint32_t scales_a = scales + 4 * word * groups;
       mma::multiply_blocks<Tile::blocks, Tile::scale>(d, codes(left), codes(right), mma::instruction_descriptor(how),
                                                       scales_a, scales_a + 4, add || step > 0);
@@ -367,15 +382,15 @@ struct tcgen05_worker {
   }
   /// The column of a pass in the tile: columns that overlap with those of the other tile come first.
   UFP4_DEVICE static unsigned col_of(unsigned buffer, unsigned pass) {
-    return (Tile::overlap == 0 || buffer == 1 ? pass * Tile::pass : pass * Tile::pass + Tile::second) % Tile::side;
+    return (Tile::overlap == 0 || buffer == 1 ? pass * Tile::pass : pass * Tile::pass + Tile::second) % Tile::cols;
   }
   UFP4_DEVICE void release_sums(unsigned buffer) const {
     mma::tensor_fence_before_sync();
     arrive_at_pair(drained(buffer));
   }
   UFP4_DEVICE void store_sums(unsigned warp, tile_index tile, unsigned buffer) const {
-    const std::size_t row = std::size_t{tile.down} * Tile::side + rank * Tile::rows + warp * 32;
-    const std::size_t col = std::size_t{tile.across} * Tile::side;
+    const std::size_t row = std::size_t{tile.down} * Tile::rows + rank * Tile::block_rows + warp * 32;
+    const std::size_t col = std::size_t{tile.across} * Tile::cols;
     if constexpr (Tile::overlap != 0) {
       std::uint32_t early[Tile::first_passes][32];
       UFP4_UNROLL
@@ -406,12 +421,13 @@ struct tcgen05_worker {
 
 #endif  // UFP4_HAS_TCGEN05
 
-template <unsigned Blocks, mma::block_scale scale>
-[[maybe_unused]] static __global__ void __launch_bounds__(tcgen05_tile<Blocks, scale>::threads, 1)
+template <unsigned Blocks, unsigned Cols, mma::block_scale scale>
+[[maybe_unused]] static __global__ void __launch_bounds__(tcgen05_tile<Blocks, Cols, scale>::threads, 1)
     tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
 #if defined(UFP4_HAS_TCGEN05)
   const unsigned warp = thread_index().x / 32;
-  tcgen05_worker<tcgen05_tile<Blocks, scale>> worker{job, (mma::shared_address(shared_memory()) + 1023) / 1024 * 1024};
+  tcgen05_worker<tcgen05_tile<Blocks, Cols, scale>> worker{job,
+                                                           (mma::shared_address(shared_memory()) + 1023) / 1024 * 1024};
   worker.start(warp);
   if (warp < 4) {
     worker.store(warp);
@@ -428,12 +444,12 @@ template <unsigned Blocks, mma::block_scale scale>
 #endif
 }
 
-template <unsigned Blocks, mma::block_scale scale>
+template <unsigned Blocks, unsigned Cols, mma::block_scale scale>
 error queue_tcgen05(const gemm_job& gemm, const device_facts& facts, std::span<std::byte>, stream where) {
-  using tile = tcgen05_tile<Blocks, scale>;
+  using tile = tcgen05_tile<Blocks, Cols, scale>;
   tcgen05_job job{.gemm = gemm};
-  const std::size_t down = (gemm.out.rows + tile::side - 1) / tile::side,
-                    across = (gemm.out.cols + tile::side - 1) / tile::side;
+  const std::size_t down = (gemm.out.rows + tile::rows - 1) / tile::rows,
+                    across = (gemm.out.cols + tile::cols - 1) / tile::cols;
   if (down == 0 || across == 0) return success;
   if (down > 0x3FFFFFFFu / across) return not_supported;  // tiles are counted in 32 bits
   job.tiles = {static_cast<unsigned>(down), static_cast<unsigned>(across)};
@@ -441,33 +457,36 @@ error queue_tcgen05(const gemm_job& gemm, const device_facts& facts, std::span<s
   for (const unsigned bytes : {4u, 4 * tile::words})
     if (of_row % bytes == 0 && is_aligned(gemm.left.scales, bytes) && is_aligned(gemm.right.scales, bytes))
       job.scale_alignment = bytes;
-  const auto map = [](CUtensorMap& to, const gemm_side& side) {
-    return mma::make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, tile::rows);
+  const auto map = [](CUtensorMap& to, const gemm_side& side, unsigned rows) {
+    return mma::make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows);
   };
-  if (const error e = map(job.left_codes, gemm.left); e != success) return e;
-  if (const error e = map(job.right_codes, gemm.right); e != success) return e;
-  const auto most = static_cast<unsigned>(facts.processors) / Blocks;
-  const unsigned clusters = job.tiles.down * job.tiles.across;
-  return mma::launch_clusters(listed<&tcgen05_tiles<Blocks, scale>>, Blocks * (clusters < most ? clusters : most),
-                              tile::threads, Blocks, tile::shared_bytes, where, job);
+  if (const error e = map(job.left_codes, gemm.left, tile::block_rows); e != success) return e;
+  if (const error e = map(job.right_codes, gemm.right, tile::block_cols); e != success) return e;
+  const unsigned tiles = job.tiles.down * job.tiles.across;
+  const unsigned most = static_cast<unsigned>(facts.processors) / Blocks, clusters = tiles < most ? tiles : most;
+  return mma::launch_clusters(listed<&tcgen05_tiles<Blocks, Cols, scale>>, Blocks * clusters, tile::threads, Blocks,
+                              tile::shared_bytes, where, job);
 }
 
 /// The tiles of the first call are computed by one thread block or pair, so that it uses its buffers in turn: two whole
-/// tiles and a small part of a third, each with two and a half stages.
-template <unsigned Blocks, mma::block_scale scale>
+/// tiles and a small part of a third, together with more stages than the ring has.
+template <unsigned Blocks, unsigned Cols, mma::block_scale scale>
 error run_tcgen05_as(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  using tile = tcgen05_tile<Blocks, scale>;
+  using tile = tcgen05_tile<Blocks, Cols, scale>;
   static detail::first_call_check first_call;
   device_facts one = facts;
   one.processors = Blocks;
-  const error e = first_call.check(&queue_tcgen05<Blocks, scale>, tcgen05_name<scale>, job, one, tile::side - 1,
-                                   2 * tile::side + 5, where, 2 * tile::depth + tile::depth / 2);
-  return e == success ? queue_tcgen05<Blocks, scale>(job, facts, memory, where) : e;
+  const error e = first_call.check(&queue_tcgen05<Blocks, Cols, scale>, tcgen05_name<scale>, job, one, tile::rows - 1,
+                                   2 * tile::cols + 5, where, tile::stages / 3 * tile::depth + 64);
+  return e == success ? queue_tcgen05<Blocks, Cols, scale>(job, facts, memory, where) : e;
 }
 template <mma::block_scale scale>
 error run_tcgen05(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  return tcgen05_side(job, facts) == 256 ? run_tcgen05_as<2, scale>(job, facts, memory, where)
-                                         : run_tcgen05_as<1, scale>(job, facts, memory, where);
+  switch (tcgen05_cols(job, facts)) {
+    case 64: return run_tcgen05_as<1, 64, scale>(job, facts, memory, where);
+    case 128: return run_tcgen05_as<1, 128, scale>(job, facts, memory, where);
+    default: return run_tcgen05_as<2, 256, scale>(job, facts, memory, where);
+  }
 }
 
 #else
@@ -488,7 +507,8 @@ constexpr gemm_kernel tcgen05_kernel(const char* instruction) {
           .takes = &tcgen05_takes<scale>,
           .run = &run_tcgen05<scale>,
           .experimental = true,
-          .tile_side = &tcgen05_side};
+          .tile_side = &tcgen05_cols,
+          .tile_rows_of = &tcgen05_rows};
 }
 inline constexpr gemm_kernel gemm_nvfp4_tcgen05 =
     tcgen05_kernel<mma::block_scale::ue4m3>("tcgen05.mma.kind::mxf4nvf4.block_scale.scale_vec::4X");

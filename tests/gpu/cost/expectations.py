@@ -11,6 +11,7 @@ OCCUPANCY = [
     (r"^multiply_dots<dots_tile<1u, 4u, 2u, 2u>", 128, 5),
     (r"^block_mma_tiles", 256, 2),
     (r"^gemm_wgmma<", 384, 1),
+    (r"^tcgen05_tiles<", 288, 1),
     (r"^quantize_(lanes|tiles)", 256, 3),
     (r"^dequantize_rows$", 256, 5),
 ]

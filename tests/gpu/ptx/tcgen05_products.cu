@@ -91,13 +91,15 @@ void check_exact(std::size_t m, std::size_t n, std::size_t k, int processors = 0
   }
 }
 
-/// Ordinary scales and tensor scales.
+/// Ordinary scales and tensor scales; two scales are NaN, so a row and a column of C are.
 template <class F>
 void check_bound(std::size_t m, std::size_t n, std::size_t k, int processors = 0) {
   CAPTURE(m, n, k, processors);
   std::mt19937_64 gen{m * 1000 + n + k};
-  const auto a = model::random_quantized<F>(gen, m, k, model::scales::ordinary, 0x1.8p-7f);
-  const auto b = model::random_quantized<F>(gen, n, k, model::scales::ordinary, 0x1.333334p+3f);
+  auto a = model::random_quantized<F>(gen, m, k, model::scales::ordinary, 0x1.8p-7f);
+  auto b = model::random_quantized<F>(gen, n, k, model::scales::ordinary, 0x1.333334p+3f);
+  a.scales()[a.scales().size() / 2] = typename F::scale_type(NAN);
+  b.scales()[b.scales().size() - 1] = typename F::scale_type(NAN);
   const gemm_options options{.alpha = -2.5f, .beta = 1.5f};
   REQUIRE(support::product_bound(a, b).broken_by(multiply(a, b, options, processors), options, old_values(m * n)) ==
           "");
@@ -122,11 +124,16 @@ void count_product(const char* name, std::size_t m, std::size_t n, int processor
               static_cast<unsigned long long>(after.products - before.products));
 }
 
-// Tiles of 128 x 128 where they are at most as many as the processors, which then compute one tile or several.
+/// 16 rows share a scale.
+using square_blocks = block_format<fp4<E2M1>, e4m3, ufp4::square(16), float>;
+
+// Tiles of 128 x 64 where those of 128 x 128 are at most half of the processors, of 256 x 256 where they are more.
 
 TEST_CASE("the products of tcgen05 in one thread block have the host's bits where sums are exact") {
   check_exact<nvfp4>(131, 71, 416);
-  check_exact<mxfp4>(131, 71, 416, 4);
+  check_exact<mxfp4>(131, 71, 416, 5);
+  check_exact<nvfp4>(100, 300, 2016, 3);
+  check_exact<mxfp4>(260, 130, 1472, 6);
   check_exact<nvfp4>(5, 400, 1504, 2);
   check_exact<mxfp4>(100, 700, 1472, 1);
 }
@@ -134,6 +141,7 @@ TEST_CASE("the products of tcgen05 in one thread block have the host's bits wher
 TEST_CASE("the products of tcgen05 in pairs of thread blocks have the host's bits where sums are exact") {
   check_exact<nvfp4>(131, 300, 416, 4);
   check_exact<mxfp4>(260, 200, 1504, 2);
+  check_exact<square_blocks>(270, 150, 512, 2);
 }
 
 TEST_CASE("the products of tcgen05 keep the bound of fast with ordinary scales") {
@@ -144,6 +152,7 @@ TEST_CASE("the products of tcgen05 keep the bound of fast with ordinary scales")
 }
 
 TEST_CASE("instructions of the products of tcgen05") {
+  count_product<nvfp4>("quantized_gemm/nvfp4/fast/64", 64, 256, 4);
   count_product<nvfp4>("quantized_gemm/nvfp4/fast/128", 128, 256, 2);
   count_product<nvfp4>("quantized_gemm/nvfp4/fast/512", 512, 256, 2);
 }
