@@ -6,6 +6,7 @@
 
 #include "support/catch.hpp"
 #include "support/gemm_model.hpp"
+#include "support/plain_rows.hpp"
 #include "support/poison.hpp"
 #include "support/seed.hpp"
 #include "support/threads.hpp"
@@ -33,30 +34,15 @@ const char* kernel_of(cpu::isa tier, std::size_t m) {
     case cpu::isa::avx2:
     case cpu::isa::avx_vnni: return "gemm_f32_avx2";
     case cpu::isa::avx512: return "gemm_f32_avx512";
-    case cpu::isa::avx512_bf16:
-    case cpu::isa::amx: return m == 1 ? "gemv_plain_avx512" : "gemm_plain_avx512";
+    case cpu::isa::avx512_bf16: return m == 1 ? "gemv_plain_avx512" : "gemm_plain_avx512";
+    case cpu::isa::amx: return m == 1 ? "gemv_plain_avx512" : m < 4 ? "gemm_plain_avx512" : "gemm_bf16_amx";
     case cpu::isa::neon_bf16: return "gemm_bf16_neon";
     default: return "gemm_f32_neon";
   }
 }
 
-/// A plain matrix whose rows are `pad` elements apart from one another, and its values.
-template <class T>
-struct plain {
-  std::size_t rows, cols, step;
-  std::vector<T> data;
-  std::vector<float> values;
-
-  plain(const std::vector<float>& x, std::size_t r, std::size_t c, std::size_t pad = 3)
-      : rows(r), cols(c), step(c + pad), data(r * step, T(NAN)) {
-    for (std::size_t i = 0; i < r; ++i)
-      for (std::size_t k = 0; k < c; ++k) {
-        data[i * step + k] = T(x[i * c + k]);
-        values.push_back(model::output_value(data[i * step + k]));
-      }
-  }
-  matrix_view<const T> view() const { return {data.data(), rows, cols, static_cast<std::ptrdiff_t>(step)}; }
-};
+using support::plain;
+using support::plain_bound;
 
 template <class A, class B>
 std::vector<float> product(const cpu::context& ctx, const A& a, const B& b, std::size_t n,
@@ -66,36 +52,6 @@ std::vector<float> product(const cpu::context& ctx, const A& a, const B& b, std:
   REQUIRE(c.guards_intact());
   return {c.begin(), c.end()};
 }
-
-/// The bound of numerics 6 for a plain operand.
-struct plain_bound {
-  model::bounded exact;
-  std::vector<long double> least;  ///< of each column: what may be off besides the relative error
-  long double relative;
-
-  plain_bound(const model::side& x, const model::side& w) : exact(model::extended(x, w)) {
-    const std::size_t blocks = w.padded / w.block;
-    const auto padded = static_cast<long double>(w.padded), tensor = static_cast<long double>(w.tensor);
-    relative = (padded + 6) * 0x1p-24L;
-    for (std::size_t j = 0; j < w.rows; ++j) {
-      long double scales = 0;
-      for (std::size_t b = 0; b < blocks; ++b) scales += static_cast<long double>(w.scale[j * blocks + b]);
-      least.push_back(tensor * (padded * 0x1p-126L + scales * static_cast<long double>(w.block) * 0x1p-149L));
-    }
-  }
-  /// An empty text, or the first element of C that is beyond the bound; C is the upper left corner of the product.
-  std::string broken_by(const std::vector<float>& c, std::size_t cols) const {
-    for (std::size_t i = 0; i < c.size(); ++i) {
-      const std::size_t at = i / cols * least.size() + i % cols;
-      const long double error = std::abs(static_cast<long double>(c[i]) - exact.value[at]);
-      const long double bound = relative * exact.magnitude[at] + least[i % cols];
-      if (!(error <= bound))
-        return std::to_string(i) + ": " + std::to_string(c[i]) + ", error / bound " +
-               std::to_string(static_cast<double>(error / bound));
-    }
-    return "";
-  }
-};
 
 /// Products of the first rows of x and the first rows of w.
 template <class F, class T>
