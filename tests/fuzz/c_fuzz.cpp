@@ -1,4 +1,4 @@
-// ufp4 - fuzz target: the C interface. Any structure, of which some members are wrong: a status with a message, nothing written.
+// ufp4 - fuzz target: the C interface. Structures with wrong members give a status with a message; nothing is written.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory is as large as the first, valid structure says; then members change that a function can check: sizes, enums,
