@@ -6,8 +6,8 @@
 // | gemm_nvfp4_tcgen05 | E2M1, e4m3 scales, blocks of 16  | tcgen05.mma.kind::mxf4nvf4.block_scale.scale_vec::4X |
 // | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | tcgen05.mma.kind::mxf4.block_scale.scale_vec::2X     |
 //
-// Experimental (cuda/first_call_check.hpp): the compiled code runs in the tests' PTX interpreter, but how the unit rounds
-// its sums is not documented, so whether `fast` keeps its bound is not known.
+// Experimental (cuda/first_call_check.hpp): the compiled code runs in the PTX interpreter of the tests, but how the
+// unit rounds its sums is not documented, so whether `fast` keeps its bound is not known.
 //
 // A tile of C is 256 x 256 for a pair of thread blocks, which share each instruction (cta_group::2): a block has 128
 // rows of the tile, and copies the codes of its rows of the left operand and of half of the tile's columns. Where such
