@@ -23,7 +23,7 @@ export PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 skip() { echo "SKIPPED: $*"; exit 77; }
 # The packages: what pyproject.toml names to build, to run and to test, and tools that check the result.
 python=$(make_venv python 'scikit-build-core>=1.1' 'nanobind>=3,<4' ninja numpy ml_dtypes pytest hypothesis safetensors \
-  matplotlib build auditwheel) || skip "nanobind, pytest and others could not be had from PyPI, so the Python package was not built"
+  matplotlib build auditwheel mypy) || skip "nanobind, pytest and others could not be had from PyPI, so the Python package was not built"
 need_headers() {
   "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
     skip "there is no Python.h here (apt-get install python3-dev)"
