@@ -17,6 +17,7 @@ class Ufp4Conan(ConanFile):
     name = "ufp4"
     description = "4-bit block-scaled numbers: formats, rounding, Hadamard transforms and GEMM, the same bits everywhere"
     license = "Apache-2.0"
+    homepage = "https://arxiv.org/abs/2606.20381"
     topics = ("quantization", "fp4", "nvfp4", "mxfp4", "header-only")
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"

@@ -76,6 +76,7 @@ have_package() {
     python3-numpy) python_with numpy >/dev/null ;;
     python3-scipy) python_with numpy,scipy >/dev/null ;;
     python3-yaml) python_with yaml >/dev/null ;;
+    python3-dev) python_with sys >/dev/null && has_header Python.h g++ -isystem "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')" ;;
     python3-venv) python_with ensurepip,venv >/dev/null ;;
     mkdocs-material) python_with mkdocs,material >/dev/null ;;
     ca-certificates) [ -e /etc/ssl/certs/ca-certificates.crt ] ;;

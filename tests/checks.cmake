@@ -48,7 +48,7 @@ endif()
 set(ufp4_ways package)
 if(NOT UFP4_TEST_LEVEL STREQUAL default)
   set(ufp4_ways hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg readme include package subdirectory
-      fetch_found fetch_missing pkgconfig components kernels c one_header)
+      fetch_found fetch_missing pkgconfig components kernels c one_header meson bazel xmake spack)
 endif()
 ufp4_bash_check(packages_install 300 tests/consume/run.sh install)
 set_tests_properties(packages_install PROPERTIES FIXTURES_SETUP packages)
@@ -72,6 +72,21 @@ foreach(check IN ITEMS ml_dtypes gfloat interop)
 endforeach()
 set_tests_properties(outside_ml_dtypes outside_gfloat outside_interop PROPERTIES RESOURCE_LOCK outside)
 
+# The Python package: built by pip, its bits, its first steps, its source distribution. They share an environment of Python.
+set(ufp4_python_checks tests first_steps sdist)
+if(UFP4_TEST_LEVEL STREQUAL nightly)
+  list(APPEND ufp4_python_checks from_sdist sanitize)
+endif()
+ufp4_bash_check(python_wheel 900 tests/python/run.sh wheel)
+set_tests_properties(python_wheel PROPERTIES FIXTURES_SETUP python_wheel RESOURCE_LOCK python COST 100)
+if(TARGET ufp4_tool)
+  set(ufp4_python_tool $<TARGET_FILE:ufp4_tool>)
+endif()
+foreach(check IN LISTS ufp4_python_checks)
+  ufp4_bash_check(python_${check} 900 tests/python/run.sh ${check} ${ufp4_python_tool})
+  set_tests_properties(python_${check} PROPERTIES FIXTURES_REQUIRED python_wheel)
+endforeach()
+
 # Every header that needs no other library compiles as the only include of a file, with all warnings.
 ufp4_check(headers 600 ${CMAKE_CTEST_COMMAND} --build-and-test ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/headers
            --build-generator Ninja --build-target verify --build-options
@@ -79,6 +94,7 @@ ufp4_check(headers 600 ${CMAKE_CTEST_COMMAND} --build-and-test ${PROJECT_SOURCE_
            "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror")
 ufp4_bash_check(budgets 300 tests/include_budget.sh)
 set_tests_properties(budgets PROPERTIES RUN_SERIAL TRUE) # it measures time
+ufp4_bash_check(debugger 300 tests/debugger/run.sh)
 ufp4_bash_check(format 300 tests/format_check.sh)
 ufp4_bash_check(docs_site 600 docs/build.sh)
 ufp4_python_check(docs_api sys docs/site/api_reference.py --check ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/api_check)

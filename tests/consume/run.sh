@@ -111,9 +111,11 @@ way_pkgconfig() {
   flags=$(pkg-config --cflags --libs ufp4) && version=$(pkg-config --modversion ufp4) || return 1
   eval "g++ -std=c++20 '$source_dir/tests/consume/main.cpp' $flags -o '$out/pkgconfig'" && "$out/pkgconfig" || return 1
   readme_pkgconfig || return 1
+  [ "$version" = "$(version_of_headers)" ] || { echo "ufp4.pc has the version $version, and version.hpp another"; return 1; }
+}
+version_of_headers() {
   printf '#include <ufp4/version.hpp>\nUFP4_VERSION_MAJOR.UFP4_VERSION_MINOR.UFP4_VERSION_PATCH\n' |
-    g++ -I"$source_dir/include" -x c++ -E -P - | tr -d ' ' | grep -qxF "$version" ||
-    { echo "ufp4.pc has the version $version, and version.hpp another"; return 1; }
+    g++ -I"$source_dir/include" -x c++ -E -P - | tr -d ' ' | tail -n 1
 }
 
 # The README's two commands, word for word but for the optimisation, in a folder where there is a PREFIX.
@@ -237,6 +239,48 @@ way_conan() {
   bash "$source_dir/tests/consume/conan.sh" "$conan" "$out/conan" "$create" "$install" || return 1
   readme_files conan
   readme_build conan "$toolchain" -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_FLAGS_RELEASE=
+}
+
+# The wrap, with a repository in place of URL, and the program of the README against either dependency.
+way_meson() {
+  need meson
+  need git
+  need pkg-config
+  local work=$out/meson name
+  make_repository meson && remove_tree "$work" && mkdir -p "$work/subprojects" || return 1
+  cp -r "$source_dir"/cmake/packaging/meson/* "$work/subprojects" && cp "$source_dir/examples/readme.cpp" "$work/main.cpp" || return 1
+  sed -i "s|^url = URL$|url = file://$out/repository_meson|" "$work/subprojects/ufp4.wrap"
+  # shellcheck disable=SC2016 # the backquotes are the page's
+  sed -n '/^```meson$/,/^```$/{/^```/d;p}' "$source_dir/docs/build_systems.md" >"$work/meson.build"
+  printf "%s\n" "executable('app_kernels', 'main.cpp', dependencies: dependency('ufp4-kernels'))" >>"$work/meson.build"
+  meson setup --buildtype=debug "$work/build" "$work" && meson compile -C "$work/build" || return 1
+  for name in app app_kernels; do readme_prints "$work/build/$name" || return 1; done
+  grep -q "version: '$(version_of_headers)'" "$work/subprojects/ufp4/meson.build" ||
+    { echo "meson.build has another version than version.hpp"; return 1; }
+}
+# Bazel, xmake and Spack are in no registry of packages that the tests use: what their files declare is evaluated and built.
+way_bazel() {
+  local python
+  python=$(make_venv bazel 'starlark-pyo3==2026.1.*') || { echo "SKIPPED: starlark-pyo3 could not be had from PyPI"; return 77; }
+  "$python" "$source_dir/tests/consume/bazel.py" "$source_dir" "$out/bazel" "$source_dir/examples/readme.cpp" || return 1
+  readme_prints "$out/bazel/headers" && readme_prints "$out/bazel/kernels"
+}
+way_xmake() {
+  command -v lua5.4 >/dev/null || { echo "SKIPPED: there is no lua5.4 here"; return 77; }
+  local flags
+  remove_tree "$out/xmake" && mkdir -p "$out/xmake" &&
+    flags=$(lua5.4 "$source_dir/tests/consume/xmake.lua" "$source_dir" "$out/xmake/prefix" "$out/xmake/snippet.cpp") || return 1
+  # shellcheck disable=SC2086 # several words
+  g++ -std=c++20 -c "$out/xmake/snippet.cpp" $flags -o "$out/xmake/snippet.o" &&
+    g++ -std=c++20 "$source_dir/examples/readme.cpp" $flags -o "$out/xmake/readme" && readme_prints "$out/xmake/readme"
+}
+way_spack() {
+  need python3
+  local options
+  python3 "$source_dir/tests/consume/spack.py" "$source_dir" kernels c shared >/dev/null || return 1
+  mapfile -t options < <(python3 "$source_dir/tests/consume/spack.py" "$source_dir")
+  cmake -S "$source_dir" -B "$out/spack" -G Ninja "${options[@]}" && cmake --install "$out/spack" --prefix "$out/spack/prefix" &&
+    readme_files 'readme spack' && readme_build 'readme spack' -D CMAKE_PREFIX_PATH="$out/spack/prefix"
 }
 
 # on_gpu VENDOR HOW [CMAKE ARGUMENT]...

@@ -69,7 +69,7 @@ void check(const plain<T>& x, const quantized_matrix<F>& w, const std::vector<st
         const std::vector<float> c = product(one, rows, columns, n);
         REQUIRE(bound.broken_by(c, n) == "");
         REQUIRE(product(one, rows, packed, n) == c);
-        REQUIRE(product(cpu::context{.threads = 3, .isa = tier}, rows, columns, n) == c);
+        if (m == heights.back()) REQUIRE(product(cpu::context{.threads = 3, .isa = tier}, rows, columns, n) == c);
       }
   }
 }
@@ -80,7 +80,7 @@ void check_shapes() {
   std::mt19937_64 gen{support::seed(F::block_size + sizeof(typename F::scale_type))};
   for (const std::size_t k : {std::size_t{1}, F::block_size, std::size_t{130}, std::size_t{600}}) {
     const auto w = model::random_quantized<F>(gen, 50, k, model::scales::ordinary, 0x1.3p-3f);
-    check(plain<T>(model::wide_floats(gen, 40 * k, 6), 40, k), w, {1, 2, 3, 8, 12, 13, 33, 40}, {1, 15, 16, 17, 50});
+    check(plain<T>(model::wide_floats(gen, 40 * k, 6), 40, k), w, {1, 2, 3, 8, 13, 40}, {1, 15, 16, 50});
   }
 }
 
@@ -330,8 +330,8 @@ template <class F>
 void check_reads() {
   std::mt19937_64 gen{support::seed(7)};
   for (const std::size_t k : {F::block_size, 5 * F::block_size, std::size_t{512}, std::size_t{1200}})
-    for (const std::size_t n : {1u, 16u, 31u, 48u})
-      for (const std::size_t m : {1u, 9u, 40u}) {
+    for (const std::size_t n : {1u, 31u, 48u})
+      for (const std::size_t m : {1u, 40u}) {
         const auto q = model::random_quantized<F>(gen, n, k);
         const plain<ufp4::bf16> x(model::wide_floats(gen, m * k), m, k, 0);
         const before_unmapped_page codes(q.codes()), scales(q.scales()), left(std::span<const ufp4::bf16>(x.data));

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ufp4 - every command of borrowed.sh without a GPU: the compiler builds the CPU simulator, NVIDIA's tools are scripts.
+# ufp4 - every command of borrowed.sh without a GPU: the compiler builds the CPU simulator, the vendors' tools are scripts.
 # SPDX-License-Identifier: Apache-2.0
 # Checks what the commands leave: also where a test fails or hangs, where the archive's programs do not run, without a GPU.
 usage='usage: tests/gpu/borrowed_rehearsal.sh [LIBRARY]: libufp4_gpu_kernels.a of a build; it is compiled without it'
@@ -32,12 +32,13 @@ while [ "\$1" != -o ] || ! to=\$2; do words+=("\$1"); shift; done
 [ -e "\$kept" ] || $gxx "\${words[@]}" "\${@:3}" -o "\$kept" || exit
 cp "\$kept" "\$to"
 END
-# g++ without nvcc's own options; a program that is linked gets the kernels of the simulator.
+# g++ without the options of nvcc and hipcc; a program that is linked gets the kernels of the simulator.
 tool nvcc <<END
 words=() linking=yes
 while [ \$# -gt 0 ]; do
   case \$1 in
     -gencode | -cudart | -Xcompiler) shift ;;
+    --offload-arch=*) ;;
     -x) shift; words+=(-x c++) ;;
     -c | -E) linking=; words+=("\$1") ;;
     kernels.o) ;;
@@ -47,6 +48,10 @@ while [ \$# -gt 0 ]; do
 done
 [ -z "\$linking" ] || words+=($tables kernels.o)
 exec g++ "\${words[@]}"
+END
+ln -s nvcc "$place/tools/hipcc"
+tool rocm_agent_enumerator <<'END'
+echo gfx000; echo gfx90a
 END
 tool nvidia-smi <<'END'
 case $* in *compute_cap*) echo 9.0 ;; *) echo a simulator ;; esac
@@ -119,6 +124,21 @@ run 0 call1
 expect "$place/call1.txt" 'do not run here' 'call1: 1 steps, 0 not passed'
 printf '#!/bin/sh\nexit 77\n' >"$ready/gpu_bench"
 run 77 call2
+
+# The same for AMD, whose rows name AMD's kernels.
+rm -rf "$place/out"
+export UFP4_SIMT_TARGET=gfx90a UFP4_BORROWED_TESTS='graph|fuzz'
+run 0 prepare --vendor amd
+rm -rf "$ready"
+run 0 call1 --vendor amd
+expect "$place/call1.txt" '^graph_test.*passed' 'call1: 2 steps, 0 not passed'
+run 0 call2 --vendor amd
+expect "$place/out/call2.tsv" 'gpu_bench.passed'
+expect "$place/out/bench.json" '"kernel": "gemm_bf16_gfx90a"' '"kernel": "gemm_blocks_gfx90a"'
+run 0 page --vendor amd "$place/out/bench.json" "$place/out/performance-gpu-amd.md"
+expect "$place/out/performance-gpu-amd.md" '^| 64x64x64 | nvfp4 | exact_blocks | gemm_blocks_gfx90a'
+run 0 call3 --vendor amd
+expect "$place/out/call3.tsv" 'compute-sanitizer.skipped' 'fuzz, seed .*passed'
 
 files=$(find "$place/out" -type f | wc -l)
 [ "$files" -le 8 ] || { echo "FAILED: $files files in OUT, of which eight return"; status=1; }

@@ -57,6 +57,8 @@ TEST_CASE("the instruction descriptors of block-scaled products are those of CUT
   // with float_ue8m0_t, and a_sf_id_ and b_sf_id_ 2
   STATIC_REQUIRE(mma::instruction_descriptor({.scale = mma::block_scale::ue8m0, .scale_a = 2, .scale_b = 2}) ==
                  0x48A004A0u);
+  // 256 x 256 for a pair of thread blocks: m_dim_ 16 in bits 24 to 28, n_dim_ 32 in bits 17 to 22
+  STATIC_REQUIRE(mma::instruction_descriptor({.rows = 256, .cols = 256}) == 0x10400480u);
 }
 
 TEST_CASE("the 128-byte swizzle is that of CUTLASS's K-major layouts of bf16 and of 4-bit elements", "[gpu]") {

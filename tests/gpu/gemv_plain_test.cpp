@@ -1,4 +1,4 @@
-// ufp4 - gemv_plain_sm80, few rows of bf16 or fp16 times weights in 4 bits: the host's bits where every sum is exact, else
+// ufp4 - gemv_plain_sm80, few rows times 4-bit weights: the host's bits where every sum is exact, else
 // within the bound of fast.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/gemm_fast_check.hpp"

@@ -192,7 +192,7 @@ TEST_CASE("wgmma without one of its fences or waits is an error") {
   REQUIRE(error(fill + fence_async + descriptors + fence + multiply + "add.f32 %f5, %f1, %f1;\n" + wait_for_all) ==
           "reads a sum of a wgmma that has not been waited for");
   REQUIRE(error(fill + fence_async + descriptors + fence + multiply + "st.shared.u32 [%r4], %r5;\n" + wait_for_all) ==
-          "overwrites an operand of a wgmma that has not been waited for");
+          "overwrites an operand of an asynchronous product that has not been waited for");
   REQUIRE(error(fill + fence_async + descriptors + "add.s64 %rd4, %rd4, 64;\n" + fence + multiply + wait_for_all)
               .find("wgmma reads uninitialized shared memory") == 0);
 }
@@ -203,4 +203,104 @@ TEST_CASE("a swizzle permutes the 16-byte pieces of its span by the row") {
   REQUIRE(ptx::swizzled(128 + 16, 32) == 128u);
   REQUIRE(ptx::swizzled(2 * 128 + 16, 64) == 2 * 128 + 48u);
   REQUIRE(ptx::swizzled(7 * 128 + 80, 0) == 7 * 128 + 80u);
+}
+
+// ---- tcgen05: 128 x 8 sums of a (128 x 64), b (8 x 64) and their scales, without a swizzle, at 0, 4096, 5120 and 5632
+// of shared memory; a barrier at 6144, the address of tensor memory at 6152 ----
+
+namespace {
+
+/// Elements of a are 1, but 0.5 in row 37; those of b are 2. Scales are 1, those of b 4.
+const std::string tensor_fill =
+    "mov.u32 %r2, memory;\nshl.b32 %r3, %r1, 4;\nadd.u32 %r4, %r2, %r3;\nmov.u32 %r5, 0x22222222;\n"
+    "setp.eq.u32 %p1, %r1, 37;\n@%p1 mov.u32 %r5, 0x11111111;\nmov.u32 %r6, 0x44444444;\n"
+    "st.shared.v4.u32 [%r4], {%r5, %r5, %r5, %r5};\nst.shared.v4.u32 [%r4+2048], {%r5, %r5, %r5, %r5};\n"
+    "setp.lt.u32 %p1, %r1, 16;\n@%p1 st.shared.v4.u32 [%r4+4096], {%r6, %r6, %r6, %r6};\n"
+    "mov.u32 %r5, 0x38383838;\nmov.u32 %r6, 0x48484848;\nsetp.lt.u32 %p1, %r1, 32;\n"
+    "@%p1 st.shared.v4.u32 [%r4+5120], {%r5, %r5, %r5, %r5};\n"
+    "@%p1 st.shared.v4.u32 [%r4+5632], {%r6, %r6, %r6, %r6};\n";
+const std::string tensor_start =
+    "setp.ge.u32 %p1, %r1, 32;\n@%p1 bra ALLOCATED;\nadd.u32 %r7, %r2, 6152;\n"
+    "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7], 64;\n"
+    "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\nALLOCATED:\nadd.u32 %r8, %r2, 6144;\n"
+    "setp.ne.u32 %p2, %r1, 0;\n@%p2 bra READY;\nmbarrier.init.shared::cta.b64 [%r8], 1;\n"
+    "fence.mbarrier_init.release.cluster;\nREADY:\nfence.proxy.async.shared::cta;\nbar.sync 0;\n";
+const std::string tensor_after = "tcgen05.fence::after_thread_sync;\n";
+/// Sums in columns 0 to 7, scales of a in 32 to 35, those of b in 36 to 39. The instruction descriptor has 8 columns.
+const std::string tensor_multiply =
+    "ld.shared.u32 %r10, [%r2+6152];\n@%p2 bra STARTED;\nadd.u32 %r11, %r10, 32;\nadd.u32 %r12, %r10, 36;\n"
+    "shr.u32 %r13, %r2, 4;\ncvt.u64.u32 %rd4, %r13;\nor.b64 %rd5, %rd4, 0x0000400800800000;\n"
+    "or.b64 %rd6, %rd4, 0x0000400800080000;\nadd.s64 %rd6, %rd6, 256;\nor.b64 %rd7, %rd4, 0x0000400800000000;\n"
+    "add.s64 %rd8, %rd7, 352;\nadd.s64 %rd7, %rd7, 320;\nmov.u32 %r14, 0x08020480;\nsetp.ne.u32 %p3, %r1, 0;\n"
+    "tcgen05.cp.cta_group::1.32x128b.warpx4 [%r11], %rd7;\ntcgen05.cp.cta_group::1.32x128b.warpx4 [%r12], %rd8;\n"
+    "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X [%r10], %rd5, %rd6, %r14, [%r11], [%r12], "
+    "%p3;\n";
+const std::string tensor_commit =
+    "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r8];\nSTARTED:\n";
+const std::string tensor_wait = "WAIT:\nmbarrier.try_wait.parity.shared::cta.b64 %p4, [%r8], 0;\n@!%p4 bra WAIT;\n";
+const std::string tensor_load =
+    "and.b32 %r15, %r1, 96;\nshl.b32 %r15, %r15, 16;\nadd.u32 %r15, %r15, %r10;\n"
+    "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r20, %r21, %r22, %r23, %r24, %r25, %r26, %r27}, [%r15];\n";
+const std::string tensor_loaded = "tcgen05.wait::ld.sync.aligned;\n";
+const std::string tensor_before = "tcgen05.fence::before_thread_sync;\n";
+const std::string tensor_store = "st.global.u32 [%rd3], %r27;\n";
+const std::string tensor_end =
+    "bar.sync 0;\nsetp.ge.u32 %p1, %r1, 32;\n@%p1 bra END;\n"
+    "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r10, 64;\nEND:\n";
+const std::string tensor_begin = tensor_fill + tensor_start + tensor_after;
+const std::string tensor_product = tensor_begin + tensor_multiply + tensor_commit + tensor_wait + tensor_after;
+const std::string tensor_finish = tensor_loaded + tensor_before + tensor_store + tensor_end;
+
+}  // namespace
+
+TEST_CASE("tcgen05 multiplies operands and scales that its descriptors name, into tensor memory") {
+  const auto all = run(tensor_product + tensor_load + tensor_finish, 128);
+  for (ufp4_word t = 0; t < 128; ++t) REQUIRE(all[t] == (t == 37 ? 0x43800000u : 0x44000000u));  // 64 * 2 * 4
+}
+
+TEST_CASE("a pair of thread blocks shares a product of tcgen05: each has its rows of a and half of the rows of b") {
+  const auto replaced = [](std::string text, const std::string& from, const std::string& to) {
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+    return text;
+  };
+  // 256 x 16 sums. Elements of b are 2 in the first block, 3 in the second.
+  std::string body = "mov.u32 %r40, %cluster_ctarank;\nmul.wide.u32 %rd9, %r40, 512;\nadd.s64 %rd3, %rd3, %rd9;\n" +
+                     tensor_fill + tensor_start + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n" +
+                     tensor_after + "setp.ne.or.u32 %p2, %r40, 0, %p2;\n" + tensor_multiply + tensor_commit +
+                     tensor_wait + tensor_after + tensor_load + tensor_loaded + tensor_before +
+                     "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n" + tensor_store + tensor_end;
+  body = replaced(body, "cta_group::1", "cta_group::2");
+  body = replaced(body, "0x08020480", "0x10040480");
+  body = replaced(body, "shared::cluster.b64 [%r8];", "shared::cluster.multicast::cluster.b64 [%r8], 3;");
+  body = replaced(body, "mov.u32 %r6, 0x44444444;", "mad.lo.u32 %r6, %r40, 0x11111111, 0x44444444;");
+  const auto columns = [&](const std::string& offset) {  // the last of 8 columns from the offset on
+    const std::string from = "add.u32 %r15, %r15, %r10;\n";
+    return run(replaced(body, from, from + "add.u32 %r15, %r15, " + offset + ";\n"), 128, 0, {2, 1, 1});
+  };
+  const auto first = columns("0"), second = columns("8");
+  for (ufp4_word t = 0; t < 256; ++t) {
+    REQUIRE(first[t] == (t % 128 == 37 ? 0x43800000u : 0x44000000u));   // 64 * 2 * 4
+    REQUIRE(second[t] == (t % 128 == 37 ? 0x43C00000u : 0x44400000u));  // 64 * 3 * 4
+  }
+}
+
+TEST_CASE("tcgen05 without one of its waits, commits or fences is an error") {
+  const auto error = [](const std::string& body) { return error_of(body, 128); };
+  REQUIRE(error(tensor_begin + tensor_multiply + tensor_commit + "bar.sync 0;\n" + tensor_after + tensor_load +
+                tensor_finish) == "reads columns of tensor memory whose writers have not been waited for");
+  REQUIRE(error(tensor_product + tensor_load + tensor_before + tensor_store + tensor_end) ==
+          "reads a result of tcgen05.ld that has not been waited for");
+  REQUIRE(error(tensor_product + tensor_load + tensor_loaded + tensor_store + tensor_end) ==
+          "arrives at a barrier after tcgen05.ld without tcgen05.fence::before_thread_sync");
+  REQUIRE(error(tensor_begin + tensor_multiply + tensor_commit + tensor_wait + tensor_load + tensor_finish) ==
+          "comes after a barrier without tcgen05.fence::after_thread_sync");
+  REQUIRE(error(tensor_begin + tensor_multiply + "STARTED:\n" + tensor_wait).find("no warp can go on") == 0);
+  REQUIRE(error(tensor_begin + tensor_multiply + tensor_commit + "bar.sync 0;\nst.shared.u32 [%r4], %r5;\n") ==
+          "overwrites an operand of an asynchronous product that has not been waited for");
+  REQUIRE(error(tensor_product + tensor_load + tensor_loaded) == "a thread block exits without tcgen05.dealloc");
+  REQUIRE(error(tensor_product + "add.u32 %r10, %r10, 64;\n" + tensor_load + tensor_finish) ==
+          "uses column 64 of tensor memory, which is not allocated");
+  REQUIRE(error(tensor_product + "xor.b32 %r10, %r10, 0x200000;\n" + tensor_load + tensor_finish) ==
+          "reads lanes of tensor memory that belong to another warp");
 }

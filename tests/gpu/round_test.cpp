@@ -26,8 +26,8 @@ struct draw {
   float t;
   std::uint32_t bits;
 };
-/// The codes of a value, rounded to nearest even and by the draw; `bounded` by the code for values up to the bound of the
-/// plan; `by_binade` as devices without a sum that rounds down compute it.
+/// The codes of a value, rounded to nearest even and by the draw; `bounded` by the code for values up to the bound of
+/// the plan; `by_binade` as devices without a sum that rounds down compute it.
 struct codes {
   std::uint32_t nearest, drawn, bounded, by_binade;
 };

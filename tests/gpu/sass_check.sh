@@ -59,11 +59,14 @@ release=$("$nvcc" --version | sed -n 's/^Cuda compilation tools, release [^,]*, 
 tool=sass_check.py
 case $command in
   *table)
-    tool=cost.py assembly=$out/hip/kernels.gfx942.s
-    if [ ! -e "$assembly" ] || [ -n "$(find "$source_dir/include" -newer "$assembly" -print -quit)" ]; then
-      bash "$source_dir/tests/gpu/compile_hip.sh" --out "$out/hip" --targets gfx942 >"$out/sass_compile.txt" 2>&1
-    fi
-    [ -e "$assembly" ] || { tail -n 5 "$out/sass_compile.txt"; skip "the kernels do not compile for gfx942 here"; }
-    inputs+=("gfx942=$assembly") ;;
+    tool=cost.py
+    for target in gfx942 gfx950; do
+      assembly=$out/hip/kernels.$target.s
+      if [ ! -e "$assembly" ] || [ -n "$(find "$source_dir/include" -newer "$assembly" -print -quit)" ]; then
+        bash "$source_dir/tests/gpu/compile_hip.sh" --out "$out/hip" --targets "gfx942 gfx950" >"$out/sass_compile.txt" 2>&1
+      fi
+      [ -e "$assembly" ] || { tail -n 5 "$out/sass_compile.txt"; skip "the kernels do not compile for $target here"; }
+      inputs+=("$target=$assembly")
+    done ;;
 esac
 PYTHONDONTWRITEBYTECODE=1 "$python" "$source_dir/tests/gpu/cost/$tool" "$command" "$nvdisasm" "$release" "${inputs[@]}"

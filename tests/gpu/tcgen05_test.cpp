@@ -1,8 +1,7 @@
 // ufp4 - descriptors and layouts of tcgen05 have the bits of the PTX ISA's tables; its kernels run as documented.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The instructions themselves are compiled but not simulated: a simulation of tensor memory could not serve as an
-// oracle.
+// The instructions themselves run in the PTX interpreter (gpu/ptx/tcgen05_products.cu).
 #include "gpu/device.hpp"
 
 #include <ufp4/cuda/gemm_tcgen05_sm100.hpp>
@@ -48,6 +47,7 @@ TEST_CASE("the instruction descriptor of mxf4nvf4 and mxf4 has its fields at the
         CHECK(field(d, 29, 30) == id);  // scale factor A
         CHECK(field(d, 31, 31) == 0);   // K = 64
       }
+  CHECK(field(mma::instruction_descriptor({.rows = 256, .cols = 256}), 27, 28) == 2);
   // 128 x 256 x 64 with ue4m3 scales, as a compiler of another project encodes it (Triton's tests of mxf4nvf4).
   CHECK(mma::instruction_descriptor({.cols = 256}) == 138413184u);
 }
@@ -126,8 +126,29 @@ TEST_CASE("tcgen05's kernels are chosen on their devices, and only in programs t
   CHECK(is_rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.right.codes = reinterpret_cast<std::uint8_t*>(8); }));
   CHECK(is_rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.right.is_quantized = false; }));
   CHECK(is_rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.shared_bytes = 48 * 1024; }));
+  CHECK(is_rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.left.padded_cols = j.right.padded_cols = 0; }));
   job.block = 32;
   job.left.scale = job.right.scale = scale_kind::e8m0;
   CHECK(gpu::kernels::gemm_mxfp4_tcgen05.takes(job, there));
   CHECK_FALSE(gpu::kernels::gemm_nvfp4_tcgen05.takes(job, there));
+}
+
+TEST_CASE(
+    "tcgen05 computes tiles of 256 x 256 by pairs of thread blocks where tiles of 128 x 128 exceed the device, "
+    "and narrow tiles where they would leave half of it without work",
+    "[gpu]") {
+  const gpu::device_facts there{.architecture = 100, .processors = 148, .shared_bytes = 227 * 1024};
+  struct row {
+    std::size_t m, n;
+    unsigned rows, cols;
+  };
+  for (const row& r : {row{128, 128 * 1000, 128, 128}, row{64, 8192, 128, 64}, row{128, 128 * 74, 128, 64},
+                       row{128, 128 * 75, 128, 128}, row{1024, 1024, 128, 64}, row{12 * 128, 12 * 128, 128, 128},
+                       row{12 * 128, 13 * 128, 256, 256}, row{8192, 8192, 256, 256}}) {
+    CAPTURE(r.m, r.n);
+    gpu::gemm_job job;
+    job.out.rows = r.m, job.out.cols = r.n;
+    CHECK(gpu::kernels::gemm_nvfp4_tcgen05.tile_rows_of(job, there) == r.rows);
+    CHECK(gpu::kernels::gemm_nvfp4_tcgen05.tile_side(job, there) == r.cols);
+  }
 }

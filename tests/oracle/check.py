@@ -77,7 +77,7 @@ def compare(field, raw):
     differs = ~(within | (slack == np.inf))
   if not differs.any():
     return None
-  i = int(np.arglobal_amax(differs))
+  i = int(np.argmax(differs))
   where = np.unravel_index(i, field.value.shape)
   text = f"{field.name}{[int(w) for w in where]}: expected {hexed(want[i])}, got {hexed(got[i])}"
   if field.mode == "bound":

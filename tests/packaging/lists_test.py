@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ufp4 - tests: cmake/Dockerfile installs the sets of cmake/packages.txt; the CI workflow runs presets that exist.
+"""ufp4 - tests: cmake/Dockerfile installs the sets of cmake/packages.txt; the CI workflow runs presets that exist; CITATION.cff has the version.
 
 SPDX-License-Identifier: Apache-2.0
 
@@ -75,7 +75,13 @@ def check_workflow(workflow):
     check(run, "ci.yml: no job runs a workflow preset")
 
 
+def check_citation():
+    numbers = re.findall(r"^#define UFP4_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", (root / "include/ufp4/version.hpp").read_text(), re.MULTILINE)
+    check(f"\nversion: {'.'.join(numbers)}\n" in (root / "docs/CITATION.cff").read_text(), "CITATION.cff: not the version of version.hpp")
+
+
 check_packages()
+check_citation()
 try:
     import yaml
 except ImportError:

@@ -3,7 +3,12 @@
 //
 // | launch_clusters | on the host: queues a kernel in clusters of consecutive thread blocks, at most 8                |
 // | sync_cluster    | a barrier of all threads of the cluster; orders accesses to shared memory                       |
-// | load_remote     | 4 bytes at an address of this block's shared memory, but of the block `rank` of the cluster     |
+// | remote_address  | an address of this block's shared memory, but of the block `rank` of the cluster                |
+// | load_remote     | 4 bytes there                                                                                   |
+// | barrier_arrive_ | arrives at a barrier of any block of the cluster, or waits at one of this block; what the       |
+// | remote,         | arriving threads have done before is visible to the waiting ones, whatever their blocks         |
+// | barrier_wait_   |                                                                                                 |
+// | remote          |                                                                                                 |
 //
 // Source: PTX ISA, "barrier.cluster", "mapa"; CUDA C++ Programming Guide, "Thread Block Clusters".
 #pragma once
@@ -40,16 +45,31 @@ error launch_clusters(const listed_kernel<Job>& which, unsigned blocks, unsigned
 UFP4_DEVICE void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+UFP4_DEVICE std::uint32_t remote_address(std::uint32_t shared, unsigned rank) {
+  std::uint32_t r;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(shared), "r"(rank));
+  return r;
+}
 UFP4_DEVICE std::uint32_t load_remote(std::uint32_t shared, unsigned rank) {
   std::uint32_t r;
-  asm volatile(
-      "{\n.reg .u32 there;\n"
-      "mapa.shared::cluster.u32 there, %1, %2;\n"
-      "ld.shared::cluster.u32 %0, [there];\n}"
-      : "=r"(r)
-      : "r"(shared), "r"(rank)
-      : "memory");
+  asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(r) : "r"(remote_address(shared, rank)) : "memory");
   return r;
+}
+/// b: of remote_address().
+UFP4_DEVICE void barrier_arrive_remote(std::uint32_t b) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(b) : "memory");
+}
+UFP4_DEVICE void barrier_wait_remote(std::uint32_t b, unsigned parity) {
+  std::uint32_t done;
+  do {
+    asm volatile(
+        "{\n.reg .pred p;\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n}"
+        : "=r"(done)
+        : "r"(b), "r"(parity)
+        : "memory");
+  } while (done == 0);
 }
 
 #endif

@@ -1,49 +1,106 @@
 // ufp4 - fast GEMM by tcgen05, the matrix unit of compute capability 10: E2M1 with e4m3 or e8m0 scales. Experimental.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | kernel             | formats                          | instruction (tcgen05.mma.cta_group::1)    |
-// |--------------------|----------------------------------|-------------------------------------------|
-// | gemm_nvfp4_tcgen05 | E2M1, e4m3 scales, blocks of 16  | kind::mxf4nvf4.block_scale.scale_vec::4X  |
-// | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | kind::mxf4.block_scale.scale_vec::2X      |
+// | kernel             | formats                          | instruction                                          |
+// |--------------------|----------------------------------|------------------------------------------------------|
+// | gemm_nvfp4_tcgen05 | E2M1, e4m3 scales, blocks of 16  | tcgen05.mma.kind::mxf4nvf4.block_scale.scale_vec::4X |
+// | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | tcgen05.mma.kind::mxf4.block_scale.scale_vec::2X     |
 //
-// Experimental (cuda/first_call_check.hpp): the simulator emulates neither tensor memory nor the asynchronous proxy.
+// Experimental (cuda/first_call_check.hpp): the compiled code runs in the tests' PTX interpreter, but how the unit rounds
+// its sums is not documented, so whether `fast` keeps its bound is not known.
 //
-// The design is kept simple: a thread block computes 128 x 128 of C with two stages of K = 256. Its four warps copy one
-// stage to shared memory while the matrix unit multiplies the other; one thread starts the copies of scales and four
-// multiplications for each stage. There is no TMA, no cluster and no specialized warp.
+// A tile of C is 256 x 256 for a pair of thread blocks, which share each instruction (cta_group::2): a block has 128
+// rows of the tile, and copies the codes of its rows of the left operand and of half of the tile's columns. Where such
+// tiles are too few for the device a tile is 128 x 128 or 128 x 64 of one block. Blocks are persistent. Roles of warps:
+//
+// | warps | role                                                                                                   |
+// |-------|--------------------------------------------------------------------------------------------------------|
+// | 0 - 3 | epilogue: each reads 32 lanes of tensor memory, rows of C, and stores them through shared memory       |
+// | 4     | one thread starts the TMA copies of codes, 256 of K of each row in a stage, swizzled by 128 bytes       |
+// | 5     | one thread, of the first block of a pair, starts the copies of scales to tensor memory and the products |
+// | 6, .. | each copies the scales of 128 rows from the library's layout to the one that tcgen05.cp takes           |
+//
+// Barriers of a stage: "full", in the first block, for the codes of both blocks and an arrival of each warp of scales;
+// "empty", in each block, where tcgen05.commit arrives. Barriers of a tile: "sums", where tcgen05.commit arrives when
+// the products are complete; "drained", in the first block, where the epilogue arrives.
+//
+// Predicted for a B200, not measured: 0.83 of the data sheet's rate for nvfp4, 0.90 for mxfp4, in tiles of 256 x 256.
+// The limit is shared memory with 128 bytes in a cycle: in the 512 cycles of a stage's products the copy engine writes
+// and the products read 64 KiB of codes, warps write and tcgen05.cp reads 12 KiB of nvfp4's scales: 608 cycles. At most
+// 128 rows (128 x 64) reach 0.75 of the memory's rate: the narrow operand is written and read for each 64 columns. The
+// epilogue of a tile, about 7500 instructions of each of four warps, overlaps with the next tile from K = 4096 on.
+// Not in this model: the L2 cache, from which a thread block reads 38 KiB a stage, and the time between two tiles, in
+// which the last products are completed and 96 columns loaded.
+//
+// Columns of tensor memory: two tiles' sums, so that the next tile is multiplied while one is stored, and the scales of
+// two stages. 256 + 256 + 96 columns are more than 512, so 96 columns of the two sums overlap: the epilogue loads these
+// to registers first. The scales of a stage are overwritten two stages later, and no order is promised for a copy after
+// a product, so the copy waits until the older stage's products are complete.
 #pragma once
 
+#include <ufp4/cuda/cluster_sm90.hpp>
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/tcgen05_sm100.hpp>
+#include <ufp4/gpu/thread/epilogue_run.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr unsigned tcgen05_tile = 128;     ///< rows and columns of C that a thread block computes
-inline constexpr unsigned tcgen05_depth = 256;    ///< elements of K in a stage: 128 bytes of a row, as the swizzle
-inline constexpr unsigned tcgen05_threads = 128;  ///< the four warps that can read the 128 lanes of tensor memory
+/// A tile of `Blocks` thread blocks, 1 or 2, with 128 rows each, and Cols columns.
+template <unsigned Blocks, unsigned Cols, mma::block_scale Scale>
+struct tcgen05_tile {
+  static constexpr mma::block_scale scale = Scale;
+  static constexpr unsigned blocks = Blocks, block_rows = 128, rows = block_rows * Blocks, cols = Cols;
+  static constexpr unsigned depth = 256, row_bytes = depth / 2, stages = Cols == 64 ? 7 : 5;  ///< depth: K of a stage
+  static constexpr unsigned block = Scale == mma::block_scale::ue4m3 ? 16 : 32;
+  static constexpr unsigned words = depth / block / 4;        ///< of the scales of a row in a stage
+  static constexpr unsigned groups = 1 + (Cols + 127) / 128;  ///< of 128 rows with scales: left, then right
+  static constexpr unsigned threads = 32 * (6 + groups);
+  /// Of each thread block: codes of its rows of the left operand and of its part of the right one, then scales.
+  static constexpr unsigned block_cols = Cols / Blocks, left_bytes = block_rows * row_bytes;
+  static constexpr unsigned right_bytes = block_cols * row_bytes, scale_bytes = 128 * words * 4;
+  static constexpr unsigned scales_at = left_bytes + right_bytes, stage_bytes = scales_at + groups * scale_bytes;
+  static_assert(left_bytes % 1024 == 0 && stage_bytes % 1024 == 0);  // the swizzle's pattern begins there
+  /// Each of four warps stages 32 x 32 sums. A row is 36 floats: 16-byte pieces of eight rows are in different banks.
+  static constexpr unsigned pass = 32, pitch = 36, passes = cols / pass;
+  static constexpr unsigned staged_at = stages * stage_bytes, staged_bytes = 32 * pitch * 4;
+  static constexpr unsigned barriers_at = staged_at + 4 * staged_bytes, barriers = 2 * stages + 4;
+  static constexpr unsigned address_at = barriers_at + barriers * mma::barrier_bytes;
+  /// From an address aligned to 1024 bytes, which shared_memory() does not guarantee.
+  static constexpr std::size_t shared_bytes = 1024 + address_at + 8;
+  static_assert(shared_bytes <= 227 * 1024);
+  /// Columns of tensor memory: the sums of odd tiles, and the scales of two stages.
+  static constexpr unsigned columns = 512, scale_columns = 16 * groups, tensor_scales_at = columns - 2 * scale_columns;
+  static constexpr unsigned second = 2 * cols <= tensor_scales_at ? cols : tensor_scales_at - cols;
+  static constexpr unsigned overlap = cols - second, first_passes = overlap / pass;
+  static_assert(overlap % pass == 0 && first_passes <= 3);
+};
 
+/// TMA needs rows of codes aligned to 16 bytes.
 template <mma::block_scale scale>
-inline constexpr unsigned tcgen05_block = scale == mma::block_scale::ue4m3 ? 16 : 32;
+bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
+  constexpr scale_kind kind = scale == mma::block_scale::ue4m3 ? scale_kind::e4m3 : scale_kind::e8m0;
+  const auto good = [](const gemm_side& s) { return is_aligned(s.codes, 16) && s.rows < (std::size_t{1} << 31); };
+  return facts.has_specific(10) && job.mode == accumulate::fast &&
+         has_blocks(job, tcgen05_tile<2, 256, scale>::block, kind, is_e2m1) && good(job.left) && good(job.right) &&
+         job.padded() % 32 == 0 && job.padded() != 0 && job.padded() < (std::size_t{1} << 31) &&
+         facts.shared_bytes >= tcgen05_tile<2, 256, scale>::shared_bytes;
+}
 
-/// One side's part of a stage in shared memory: 128 rows of codes, then their scales.
-inline constexpr unsigned tcgen05_code_bytes = tcgen05_tile * tcgen05_depth / 2;
-template <mma::block_scale scale>
-inline constexpr unsigned tcgen05_side_bytes = tcgen05_code_bytes + tcgen05_tile * tcgen05_depth / tcgen05_block<scale>;
-/// Two stages, two barriers and an address. The stages are aligned to 1024 bytes, which the launch does not guarantee.
-template <mma::block_scale scale>
-inline constexpr unsigned tcgen05_shared_bytes = 1024 + 4 * tcgen05_side_bytes<scale> + 32;
+/// Columns of a tile: 256, of a pair of thread blocks, where tiles of 128 x 128 would be more than the multiprocessors;
+/// 64 where they would leave half of them without a tile.
+inline unsigned tcgen05_cols(const gemm_job& job, const device_facts& facts) {
+  const std::size_t tiles = (job.out.rows + 127) / 128 * ((job.out.cols + 127) / 128);
+  const auto processors = static_cast<std::size_t>(facts.processors);
+  if (job.out.rows > 128 && job.out.cols > 128 && tiles > processors) return 256;
+  return 2 * tiles <= processors ? 64 : 128;
+}
+inline unsigned tcgen05_rows(const gemm_job& job, const device_facts& facts) {
+  return tcgen05_cols(job, facts) == 256 ? 256 : 128;
+}
 
 template <mma::block_scale scale>
 inline constexpr const char* tcgen05_name =
     scale == mma::block_scale::ue4m3 ? "gemm_nvfp4_tcgen05" : "gemm_mxfp4_tcgen05";
-
-template <mma::block_scale scale>
-bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
-  constexpr scale_kind kind = scale == mma::block_scale::ue4m3 ? scale_kind::e4m3 : scale_kind::e8m0;
-  return facts.has_specific(10) && job.mode == accumulate::fast &&
-         has_blocks(job, tcgen05_block<scale>, kind, is_e2m1) && is_aligned(job.left.codes, 16) &&
-         is_aligned(job.right.codes, 16) && job.padded() % 32 == 0 && facts.shared_bytes >= tcgen05_shared_bytes<scale>;
-}
 
 #if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 
@@ -51,173 +108,385 @@ struct tcgen05_job {
   gemm_job gemm{};
   /// log2 of the rows that share a scale
   unsigned left_shift = log2_of(gemm.left.block_rows), right_shift = log2_of(gemm.right.block_rows);
-  bool wide_scales = false;  ///< rows of scales are aligned to 4 bytes; else to 1
+  unsigned scale_alignment = 1;  ///< of rows of scales: those of a stage, 4 bytes, or 1
   tile_grid tiles{};
+  CUtensorMap left_codes{}, right_codes{};
 };
 
 #if defined(UFP4_HAS_TCGEN05)
 
-/// What a thread copies of one side: eight pieces of 16 bytes of codes, and the scales of a row.
-template <mma::block_scale scale>
-struct tcgen05_pieces {
-  static constexpr unsigned words = tcgen05_depth / tcgen05_block<scale> / 4;  ///< of the scales of a row
-  thread::words4 codes[8];
-  std::uint32_t scales[words];
-};
+/// The state of one thread.
+template <class Tile>
+struct tcgen05_worker {
+  const tcgen05_job& job;
+  std::uint32_t memory;  ///< in the shared state space, aligned to 1024 bytes
+  std::uint32_t tensor = 0;
+  unsigned rank = block_index().x % Tile::blocks;  ///< of the block in its pair
+  unsigned stages_of_tile = static_cast<unsigned>((job.gemm.padded() + Tile::depth - 1) / Tile::depth);
+  mma::ring<Tile::stages> at{};
 
-/// Eight consecutive threads read the 128 bytes of a row, 16 rows at a time; zeros outside the side.
-template <mma::block_scale scale>
-UFP4_DEVICE void read_pieces(const gemm_side& side, unsigned shift, bool wide_scales, std::size_t first_row,
-                             std::size_t k, tcgen05_pieces<scale>& to) {
-  const unsigned t = thread_index().x;
-  const std::size_t bytes = side.padded_cols / 2, blocks = side.padded_cols / tcgen05_block<scale>;
-  UFP4_UNROLL
-  for (unsigned i = 0; i < 8; ++i) {
-    const std::size_t row = first_row + 16 * i + t / 8, at = k / 2 + 16 * (t % 8);
-    to.codes[i] = {};
-    if (row < side.rows && at < bytes)
-      to.codes[i] = *reinterpret_cast<const thread::words4*>(side.codes + row * bytes + at);
+  UFP4_DEVICE unsigned first_tile() const { return block_index().x / Tile::blocks; }
+  UFP4_DEVICE unsigned tile_step() const { return grid_size().x / Tile::blocks; }
+  UFP4_DEVICE unsigned tiles() const { return job.tiles.down * job.tiles.across; }
+  UFP4_DEVICE std::uint32_t stage(unsigned s) const { return memory + s * Tile::stage_bytes; }
+  UFP4_DEVICE std::uint32_t barrier(unsigned i) const { return memory + Tile::barriers_at + i * mma::barrier_bytes; }
+  UFP4_DEVICE std::uint32_t full(unsigned s) const { return barrier(s); }
+  UFP4_DEVICE std::uint32_t empty(unsigned s) const { return barrier(Tile::stages + s); }
+  UFP4_DEVICE std::uint32_t sums_ready(unsigned buffer) const { return barrier(2 * Tile::stages + buffer); }
+  UFP4_DEVICE std::uint32_t drained(unsigned buffer) const { return barrier(2 * Tile::stages + 2 + buffer); }
+  UFP4_DEVICE std::uint32_t sums(unsigned buffer) const { return tensor + buffer * Tile::second; }
+
+  // ---- Barriers of the pair: in its first block ----
+
+  UFP4_DEVICE std::uint32_t of_pair(std::uint32_t b) const {
+    if constexpr (Tile::blocks == 1) return b;
+    return mma::remote_address(b, 0);
   }
-  const std::size_t row = first_row + t;
-  const auto* scales = static_cast<const std::uint8_t*>(side.scales) + (row >> shift) * blocks;
-  UFP4_UNROLL
-  for (unsigned w = 0; w < to.words; ++w) {
-    const std::size_t at = k / tcgen05_block<scale> + 4 * w;
-    to.scales[w] = 0;
-    if (row >= side.rows || at >= blocks) continue;
-    if (wide_scales)
-      to.scales[w] = *reinterpret_cast<const std::uint32_t*>(scales + at);
+  /// One lane of the warp arrives for all.
+  UFP4_DEVICE void arrive_at_pair(std::uint32_t b) const {
+    sync_wave();
+    if (lane() != 0) return;
+    if constexpr (Tile::blocks == 1)
+      mma::barrier_arrive(b);
     else
-      for (unsigned b = 0; b < 4 && at + b < blocks; ++b) to.scales[w] |= std::uint32_t{scales[at + b]} << (8 * b);
+      mma::barrier_arrive_remote(of_pair(b));
   }
-}
-template <mma::block_scale scale>
-UFP4_DEVICE void write_pieces(const tcgen05_pieces<scale>& from, unsigned char* side) {
-  const unsigned t = thread_index().x;
-  UFP4_UNROLL
-  for (unsigned i = 0; i < 8; ++i)
-    *reinterpret_cast<thread::words4*>(side + mma::swizzled_offset(16 * i + t / 8, t % 8)) = from.codes[i];
-  UFP4_UNROLL
-  for (unsigned w = 0; w < from.words; ++w)
-    *reinterpret_cast<std::uint32_t*>(side + tcgen05_code_bytes + mma::scale_offset(t, 4 * w)) = from.scales[w];
-}
-
-/// The columns of tensor memory: D, then the scales of each side for two stages, four columns for each word.
-inline constexpr unsigned tcgen05_columns = 256, tcgen05_scales_at = 128, tcgen05_scales_of_side = 16;
-
-/// Called by one thread: starts the copies of a stage's scales, then its multiplications.
-template <mma::block_scale scale>
-UFP4_DEVICE void start_stage(std::uint32_t tensor, unsigned char* stage, unsigned buffer, bool add) {
-  constexpr unsigned words = tcgen05_pieces<scale>::words, steps = tcgen05_depth / 64, steps_of_word = steps / words;
-  const std::uint32_t left = mma::shared_address(stage), right = left + tcgen05_side_bytes<scale>;
-  const std::uint32_t scales_a = tensor + tcgen05_scales_at + 2 * buffer * tcgen05_scales_of_side,
-                      scales_b = scales_a + tcgen05_scales_of_side;
-  const auto scales_from = [](std::uint32_t side, unsigned w) {
-    return mma::tensor_descriptor(side + tcgen05_code_bytes + 512 * w, 0, 128, mma::swizzle::none);
-  };
-  for (unsigned w = 0; w < words; ++w) {
-    mma::copy_scales_to_tensor(scales_a + 4 * w, scales_from(left, w));
-    mma::copy_scales_to_tensor(scales_b + 4 * w, scales_from(right, w));
+  UFP4_DEVICE void wait_for_pair(std::uint32_t b, unsigned parity) const {
+    if constexpr (Tile::blocks == 1)
+      mma::barrier_wait(b, parity);
+    else
+      mma::barrier_wait_remote(b, parity);
   }
-  for (unsigned step = 0; step < steps; ++step) {
-    // 64 elements are 32 bytes of each row. Within the 128 bytes of the swizzle only the start address changes.
-    const auto codes_from = [step](std::uint32_t side) {
-      return mma::tensor_descriptor(side + 32 * step, 0, 1024, mma::swizzle::bytes_128);
+  UFP4_DEVICE static void sync_pair() {
+    sync_wave();
+    if constexpr (Tile::blocks == 1)
+      sync_block();
+    else
+      mma::sync_cluster();
+  }
+
+  // ---- Begin and end ----
+
+  UFP4_DEVICE void start(unsigned warp) {
+    const std::uint32_t address = memory + Tile::address_at;
+    if (warp == 5) mma::allocate_tensor_memory<Tile::blocks, Tile::columns>(address);
+    if (thread_index().x == 0) {
+      for (unsigned s = 0; s < Tile::stages; ++s) {
+        mma::barrier_start(full(s), 1 + Tile::groups * Tile::blocks);
+        mma::barrier_start(empty(s), 1);
+      }
+      for (unsigned buffer = 0; buffer < 2; ++buffer) {
+        mma::barrier_start(sums_ready(buffer), 1);
+        mma::barrier_start(drained(buffer), 4 * Tile::blocks);
+      }
+      mma::barriers_ready();
+    }
+    mma::tensor_fence_before_sync();
+    sync_pair();
+    mma::tensor_fence_after_sync();
+    std::uint32_t at_address[1];
+    mma::load_shared(at_address, address);
+    tensor = at_address[0];
+  }
+  /// No block ends while another of its pair may still arrive at its barriers or read its operands.
+  UFP4_DEVICE void finish(unsigned warp) const {
+    mma::tensor_fence_before_sync();
+    sync_pair();
+    mma::tensor_fence_after_sync();
+    if (warp == 5) mma::release_tensor_memory<Tile::blocks, Tile::columns>(tensor);
+  }
+
+  // ---- Codes ----
+
+  UFP4_DEVICE void fetch(tile_index tile, unsigned s) const {
+    const std::uint32_t to = stage(at.stage), b = of_pair(full(at.stage));
+    const unsigned column = s * Tile::row_bytes;
+    mma::barrier_wait(empty(at.stage), at.phase ^ 1u);
+    if (rank == 0) mma::barrier_expect(full(at.stage), Tile::scales_at * Tile::blocks);
+    const auto copy = [&](std::uint32_t shared, const CUtensorMap& from, unsigned row) {
+      if constexpr (Tile::blocks == 1)
+        mma::copy_box(shared, from, column, row, b);
+      else
+        mma::copy_box_of_pair(shared, from, column, row, b);
     };
-    const unsigned word = step / steps_of_word, first = step % steps_of_word * (4 / steps_of_word);
-    const mma::block_instruction instruction{.scale = scale, .scale_a = first, .scale_b = first};
-    mma::multiply_blocks<scale>(tensor, codes_from(left), codes_from(right), mma::instruction_descriptor(instruction),
-                                scales_a + 4 * word, scales_b + 4 * word, add || step > 0);
+    copy(to, job.left_codes, tile.down * Tile::rows + rank * Tile::block_rows);
+    copy(to + Tile::left_bytes, job.right_codes, tile.across * Tile::cols + rank * Tile::block_cols);
   }
-}
+  UFP4_DEVICE void copy_codes() {
+    for (unsigned t = first_tile(); t < tiles(); t += tile_step()) {
+      const tile_index tile = banded_tile(job.tiles, t);
+      for (unsigned s = 0; s < stages_of_tile; ++s, at.advance()) fetch(tile, s);
+    }
+    // The last commits arrive before the block ends.
+    for (unsigned i = 0; i < Tile::stages; ++i, at.advance()) mma::barrier_wait(empty(at.stage), at.phase ^ 1u);
+  }
 
-/// D to C, through shared memory: a lane of tensor memory is a row, which one thread reads.
-UFP4_DEVICE void store_tensor(const gemm_job& job, std::uint32_t tensor, bool empty, std::size_t first_row,
-                              std::size_t first_col, float* shared) {
-  constexpr unsigned pitch = tcgen05_tile + 1;  // the rows of a warp begin in different banks
-  static_assert(tcgen05_tile * pitch * 4 <= 4 * tcgen05_side_bytes<mma::block_scale::ue8m0>);
-  const unsigned t = thread_index().x;
-  for (unsigned col = 0; col < tcgen05_tile; col += 8) {
-    std::uint32_t eight[8];
-    mma::load_tensor8(eight, tensor + (t / 32 * 32 << 16) + col);
-    mma::wait_tensor_loads();
+  // ---- Scales ----
+
+  /// Of rows lane, lane + 32, lane + 64 and lane + 96 of a group, two stages.
+  struct scale_words {
+    std::uint32_t of[2][4][Tile::words];
+  };
+  /// The scales of this lane's rows from the first block on; null outside the operand.
+  struct scale_rows {
+    const std::uint8_t* from[4];
+  };
+  UFP4_DEVICE scale_rows rows_of(unsigned group, tile_index tile) const {
+    const gemm_side& side = group == 0 ? job.gemm.left : job.gemm.right;
+    const unsigned shift = group == 0 ? job.left_shift : job.right_shift;
+    const std::size_t first = group == 0 ? std::size_t{tile.down} * Tile::rows + rank * Tile::block_rows
+                                         : std::size_t{tile.across} * Tile::cols + (group - 1) * 128;
+    const std::size_t blocks = job.gemm.padded() / Tile::block;
+    scale_rows rows;
     UFP4_UNROLL
-    for (unsigned e = 0; e < 8; ++e) shared[t * pitch + col + e] = empty ? 0.0f : to_float(eight[e]);
+    for (unsigned i = 0; i < 4; ++i) {
+      const std::size_t row = first + 32 * i + lane();
+      rows.from[i] =
+          row < side.rows ? static_cast<const std::uint8_t*>(side.scales) + (row >> shift) * blocks : nullptr;
+    }
+    return rows;
   }
-  mma::tensor_fence_before_sync();
-  sync_block();
-  thread::store_tile<tcgen05_tile, tcgen05_tile, tcgen05_threads>(job, first_row, first_col, shared, pitch);
-}
+  /// Of one row in one stage; zeros outside the operand: e8m0 has no zero, but the codes are zeros there. alignment: of
+  /// the row, and a divisor of its bytes.
+  template <unsigned alignment>
+  UFP4_DEVICE void load_words(const std::uint8_t* row, unsigned s, std::uint32_t (&to)[Tile::words]) const {
+    const auto blocks = static_cast<unsigned>(job.gemm.padded() / Tile::block);
+    const unsigned first = s * 4 * Tile::words;
+    UFP4_UNROLL
+    for (unsigned w = 0; w < Tile::words; ++w) to[w] = 0;
+    if (row == nullptr || first >= blocks) return;
+    if constexpr (alignment == 4 * Tile::words) {
+      using piece = std::conditional_t<Tile::words == 4, thread::words4, thread::words2>;
+      const piece all = *reinterpret_cast<const piece*>(row + first);
+      UFP4_UNROLL
+      for (unsigned w = 0; w < Tile::words; ++w) to[w] = all.word[w];
+    } else {
+      UFP4_UNROLL
+      for (unsigned w = 0; w < Tile::words; ++w)
+        for (unsigned b = 4 * w; b < 4 * w + 4 && first + b < blocks; b += alignment)
+          to[w] |= (alignment == 4 ? *reinterpret_cast<const std::uint32_t*>(row + first + b) : row[first + b])
+                   << (8 * (b % 4));
+    }
+  }
+  template <unsigned alignment>
+  UFP4_DEVICE void load_two(const scale_rows& rows, unsigned s, scale_words& to) const {
+    UFP4_UNROLL
+    for (unsigned i = 0; i < 4; ++i) UFP4_UNROLL
+    for (unsigned half = 0; half < 2; ++half) load_words<alignment>(rows.from[i], s + half, to.of[half][i]);
+  }
+  /// One stage: word w of row 32 i + lane is word i of the lane's 16 bytes in the w-th 512 bytes.
+  UFP4_DEVICE void store_words(unsigned group, const std::uint32_t (&of)[4][Tile::words]) const {
+    mma::barrier_wait(empty(at.stage), at.phase ^ 1u);
+    const std::uint32_t to = stage(at.stage) + Tile::scales_at + group * Tile::scale_bytes + 16 * lane();
+    UFP4_UNROLL
+    for (unsigned w = 0; w < Tile::words; ++w) mma::store_shared(to + 512 * w, of[0][w], of[1][w], of[2][w], of[3][w]);
+    mma::fence_to_async();
+    arrive_at_pair(full(at.stage));
+  }
+  template <unsigned alignment>
+  UFP4_DEVICE void copy_aligned_scales(unsigned group) {
+    for (unsigned t = first_tile(); t < tiles(); t += tile_step()) {
+      const scale_rows rows = rows_of(group, banded_tile(job.tiles, t));
+      scale_words next;
+      load_two<alignment>(rows, 0, next);
+      for (unsigned s = 0; s < stages_of_tile; s += 2) {
+        const scale_words now = next;
+        load_two<alignment>(rows, s + 2, next);
+        UFP4_UNROLL
+        for (unsigned half = 0; half < 2; ++half)
+          if (s + half < stages_of_tile) store_words(group, now.of[half]), at.advance();
+      }
+    }
+  }
+  UFP4_DEVICE void copy_scales(unsigned group) {
+    switch (job.scale_alignment) {
+      case 4 * Tile::words: return copy_aligned_scales<4 * Tile::words>(group);
+      case 4: return copy_aligned_scales<4>(group);
+      default: return copy_aligned_scales<1>(group);
+    }
+  }
+
+  // ---- Products ----
+
+  /// Starts the copies of a stage's scales, then its products: `steps` times 64 of K.
+  UFP4_DEVICE void multiply_stage(std::uint32_t d, unsigned buffer, unsigned steps, bool add) const {
+    constexpr unsigned groups = Tile::groups, steps_of_word = 4 / Tile::words;
+    const std::uint32_t left = stage(at.stage), right = left + Tile::left_bytes;
+    const std::uint32_t scales = tensor + Tile::tensor_scales_at + buffer * Tile::scale_columns;
+    UFP4_UNROLL
+    for (unsigned w = 0; w < Tile::words; ++w) UFP4_UNROLL
+    for (unsigned g = 0; g < groups; ++g)
+      mma::copy_scales_to_tensor<Tile::blocks>(
+          scales + 4 * (w * groups + g),
+          mma::tensor_descriptor(left + Tile::scales_at + g * Tile::scale_bytes + 512 * w, 0, 128, mma::swizzle::none));
+    UFP4_UNROLL
+    for (unsigned step = 0; step < 4; ++step) {
+      if (step >= steps) break;
+      // 64 elements are 32 bytes of each row. Within the 128 bytes of the swizzle only the start address changes.
+      const auto codes = [step](std::uint32_t side) {
+        return mma::tensor_descriptor(side + 32 * step, 0, 1024, mma::swizzle::bytes_128);
+      };
+      const unsigned word = step / steps_of_word, first = step % steps_of_word * (4 / steps_of_word);
+      const mma::block_instruction how{
+          .scale = Tile::scale, .rows = Tile::rows, .cols = Tile::cols, .scale_a = first, .scale_b = first};
+      const std::uint32_t scales_a = scales + 4 * word * groups;
+      mma::multiply_blocks<Tile::blocks, Tile::scale>(d, codes(left), codes(right), mma::instruction_descriptor(how),
+                                                      scales_a, scales_a + 4, add || step > 0);
+    }
+  }
+  /// No sums of an earlier tile are left in the columns of the n-th.
+  UFP4_DEVICE void wait_until_drained(unsigned n) const {
+    constexpr unsigned lag = Tile::overlap != 0 ? 1 : 2;
+    if (n < lag) return;
+    const unsigned before = n - lag;
+    wait_for_pair(drained(before % 2), before / 2 % 2);
+  }
+  UFP4_DEVICE void multiply() {
+    const auto padded = static_cast<unsigned>(job.gemm.padded());
+    mma::ring<Tile::stages> complete{};  // two stages behind
+    unsigned n = 0, issued = 0;
+    for (unsigned t = first_tile(); t < tiles(); t += tile_step(), ++n) {
+      wait_until_drained(n);
+      for (unsigned s = 0; s < stages_of_tile; ++s, ++issued, at.advance()) {
+        wait_for_pair(full(at.stage), at.phase);
+        if (issued >= 2) {
+          mma::barrier_wait(empty(complete.stage), complete.phase);
+          complete.advance();
+        }
+        mma::tensor_fence_after_sync();
+        const unsigned left = padded - s * Tile::depth, steps = left >= Tile::depth ? 4 : (left + 63) / 64;
+        multiply_stage(sums(n % 2), issued % 2, steps, s > 0);
+        mma::commit_to<Tile::blocks>(empty(at.stage));
+      }
+      mma::commit_to<Tile::blocks>(sums_ready(n % 2));
+    }
+  }
+
+  // ---- Results ----
+
+  /// The rows of a warp in 32 columns, four columns of a row at a time.
+  UFP4_DEVICE void store_pass(unsigned warp, std::size_t row, std::size_t col, const std::uint32_t (&of)[32]) const {
+    const unsigned at = Tile::staged_at + warp * Tile::staged_bytes;
+    sync_wave();  // the pass before has been read
+    UFP4_UNROLL
+    for (unsigned c = 0; c < 32; c += 4)
+      mma::store_shared(memory + at + (lane() * Tile::pitch + c) * 4, of[c], of[c + 1], of[c + 2], of[c + 3]);
+    sync_wave();
+    // A pointer that is computed from shared_memory() keeps its state space.
+    unsigned char* shared = shared_memory();
+    const auto* staged = reinterpret_cast<const float*>(shared + (memory - mma::shared_address(shared)) + at);
+    thread::store_tile_runs<32, 32, 32>(job.gemm, row, col, staged, Tile::pitch, lane(), true);
+  }
+  UFP4_DEVICE void load_pass(unsigned buffer, unsigned warp, unsigned pass, std::uint32_t (&to)[32]) const {
+    mma::load_tensor32(to, sums(buffer) + (warp * 32 << 16) + col_of(buffer, pass));
+  }
+  /// The column of a pass in the tile: columns that overlap with those of the other tile come first.
+  UFP4_DEVICE static unsigned col_of(unsigned buffer, unsigned pass) {
+    return (Tile::overlap == 0 || buffer == 1 ? pass * Tile::pass : pass * Tile::pass + Tile::second) % Tile::cols;
+  }
+  UFP4_DEVICE void release_sums(unsigned buffer) const {
+    mma::tensor_fence_before_sync();
+    arrive_at_pair(drained(buffer));
+  }
+  UFP4_DEVICE void store_sums(unsigned warp, tile_index tile, unsigned buffer) const {
+    const std::size_t row = std::size_t{tile.down} * Tile::rows + rank * Tile::block_rows + warp * 32;
+    const std::size_t col = std::size_t{tile.across} * Tile::cols;
+    if constexpr (Tile::overlap != 0) {
+      std::uint32_t early[Tile::first_passes][32];
+      UFP4_UNROLL
+      for (unsigned p = 0; p < Tile::first_passes; ++p) load_pass(buffer, warp, p, early[p]);
+      mma::wait_tensor_loads();
+      release_sums(buffer);
+      UFP4_UNROLL
+      for (unsigned p = 0; p < Tile::first_passes; ++p) store_pass(warp, row, col + col_of(buffer, p), early[p]);
+    }
+    _Pragma("unroll 1")  // the code of a pass once
+        for (unsigned p = Tile::first_passes; p < Tile::passes; ++p) {
+      std::uint32_t later[32];
+      load_pass(buffer, warp, p, later);
+      mma::wait_tensor_loads();
+      if (Tile::overlap == 0 && p == Tile::passes - 1) release_sums(buffer);
+      store_pass(warp, row, col + col_of(buffer, p), later);
+    }
+  }
+  UFP4_DEVICE void store(unsigned warp) const {
+    unsigned n = 0;
+    for (unsigned t = first_tile(); t < tiles(); t += tile_step(), ++n) {
+      mma::barrier_wait(sums_ready(n % 2), n / 2 % 2);
+      mma::tensor_fence_after_sync();
+      store_sums(warp, banded_tile(job.tiles, t), n % 2);
+    }
+  }
+};
 
 #endif  // UFP4_HAS_TCGEN05
 
-template <mma::block_scale scale>
-UFP4_KERNEL(tcgen05_threads)
-tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
+template <unsigned Blocks, unsigned Cols, mma::block_scale scale>
+[[maybe_unused]] static __global__ void __launch_bounds__(tcgen05_tile<Blocks, Cols, scale>::threads, 1)
+    tcgen05_tiles(UFP4_PARAMETER tcgen05_job job) {
 #if defined(UFP4_HAS_TCGEN05)
-  constexpr unsigned side_bytes = tcgen05_side_bytes<scale>;
-  unsigned char* shared = shared_memory();
-  shared += (1024 - mma::shared_address(shared) % 1024) % 1024;
-  const std::uint32_t barriers = mma::shared_address(shared + 4 * side_bytes);
-  auto* tensor_at = reinterpret_cast<std::uint32_t*>(shared + 4 * side_bytes + 2 * mma::barrier_bytes);
-  const unsigned t = thread_index().x;
-  if (t < 32) mma::allocate_tensor_memory<tcgen05_columns>(tensor_at);
-  if (t == 0) {
-    mma::barrier_start(barriers, 1);
-    mma::barrier_start(barriers + mma::barrier_bytes, 1);
-    mma::barriers_ready();
+  const unsigned warp = thread_index().x / 32;
+  tcgen05_worker<tcgen05_tile<Blocks, Cols, scale>> worker{job,
+                                                           (mma::shared_address(shared_memory()) + 1023) / 1024 * 1024};
+  worker.start(warp);
+  if (warp < 4) {
+    worker.store(warp);
+  } else if (warp == 4) {
+    if (mma::elected()) worker.copy_codes();
+  } else if (warp == 5) {
+    if (worker.rank == 0 && mma::elected()) worker.multiply();
+  } else {
+    worker.copy_scales(warp - 6);
   }
-  mma::tensor_fence_before_sync();
-  sync_block();
-  mma::tensor_fence_after_sync();
-  const std::uint32_t tensor = *tensor_at;
-
-  const std::size_t first_row = std::size_t{block_index().x % job.tiles.down} * tcgen05_tile;
-  const std::size_t first_col = std::size_t{block_index().x / job.tiles.down} * tcgen05_tile;
-  const std::size_t stages = (job.gemm.padded() + tcgen05_depth - 1) / tcgen05_depth;
-  for (std::size_t s = 0; s < stages; ++s) {
-    const auto buffer = static_cast<unsigned>(s % 2);
-    unsigned char* stage = shared + 2 * buffer * side_bytes;
-    tcgen05_pieces<scale> left, right;
-    read_pieces(job.gemm.left, job.left_shift, job.wide_scales, first_row, s * tcgen05_depth, left);
-    read_pieces(job.gemm.right, job.right_shift, job.wide_scales, first_col, s * tcgen05_depth, right);
-    if (s >= 2)  // stage s - 2 is complete
-      mma::barrier_wait(barriers + mma::barrier_bytes * buffer, static_cast<unsigned>(s / 2 - 1) % 2);
-    write_pieces(left, stage);
-    write_pieces(right, stage + side_bytes);
-    mma::fence_to_async();
-    sync_block();
-    if (t == 0) {
-      mma::tensor_fence_after_sync();
-      start_stage<scale>(tensor, stage, buffer, s > 0);
-      mma::commit_to(barriers + mma::barrier_bytes * buffer);
-    }
-  }
-  if (stages > 0)  // the last commit waits for all earlier ones
-    mma::barrier_wait(barriers + static_cast<unsigned>((stages - 1) % 2) * mma::barrier_bytes,
-                      static_cast<unsigned>((stages - 1) / 2) % 2);
-  mma::tensor_fence_after_sync();
-  store_tensor(job.gemm, tensor, stages == 0, first_row, first_col, reinterpret_cast<float*>(shared));
-  if (t < 32) mma::release_tensor_memory<tcgen05_columns>(tensor);
+  worker.finish(warp);
 #else
   __trap();
 #endif
 }
 
-template <mma::block_scale scale>
-error queue_tcgen05(const gemm_job& gemm, const device_facts&, std::span<std::byte>, stream where) {
+template <unsigned Blocks, unsigned Cols, mma::block_scale scale>
+error queue_tcgen05(const gemm_job& gemm, const device_facts& facts, std::span<std::byte>, stream where) {
+  using tile = tcgen05_tile<Blocks, Cols, scale>;
   tcgen05_job job{.gemm = gemm};
-  job.wide_scales = gemm.padded() / tcgen05_block<scale> % 4 == 0 && is_aligned(gemm.left.scales, 4) &&
-                    is_aligned(gemm.right.scales, 4);
-  return launch_tiled(listed<&tcgen05_tiles<scale>>, job, gemm.out, tcgen05_tile, tcgen05_tile, tcgen05_threads,
-                      tcgen05_shared_bytes<scale>, where);
+  const std::size_t down = (gemm.out.rows + tile::rows - 1) / tile::rows,
+                    across = (gemm.out.cols + tile::cols - 1) / tile::cols;
+  if (down == 0 || across == 0) return success;
+  if (down > 0x3FFFFFFFu / across) return not_supported;  // tiles are counted in 32 bits
+  job.tiles = {static_cast<unsigned>(down), static_cast<unsigned>(across)};
+  const std::size_t of_row = gemm.padded() / tile::block;
+  for (const unsigned bytes : {4u, 4 * tile::words})
+    if (of_row % bytes == 0 && is_aligned(gemm.left.scales, bytes) && is_aligned(gemm.right.scales, bytes))
+      job.scale_alignment = bytes;
+  const auto map = [](CUtensorMap& to, const gemm_side& side, unsigned rows) {
+    return mma::make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows);
+  };
+  if (const error e = map(job.left_codes, gemm.left, tile::block_rows); e != success) return e;
+  if (const error e = map(job.right_codes, gemm.right, tile::block_cols); e != success) return e;
+  const unsigned tiles = job.tiles.down * job.tiles.across;
+  const unsigned most = static_cast<unsigned>(facts.processors) / Blocks, clusters = tiles < most ? tiles : most;
+  return mma::launch_clusters(listed<&tcgen05_tiles<Blocks, Cols, scale>>, Blocks * clusters, tile::threads, Blocks,
+                              tile::shared_bytes, where, job);
 }
 
-/// K of the first call's tile: three and a half stages, so that a buffer is used twice.
+/// The tiles of the first call are computed by one thread block or pair, so that it uses its buffers in turn: two whole
+/// tiles and a small part of a third, together with more stages than the ring has.
+template <unsigned Blocks, unsigned Cols, mma::block_scale scale>
+error run_tcgen05_as(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
+  using tile = tcgen05_tile<Blocks, Cols, scale>;
+  static detail::first_call_check first_call;
+  device_facts one = facts;
+  one.processors = Blocks;
+  const error e = first_call.check(&queue_tcgen05<Blocks, Cols, scale>, tcgen05_name<scale>, job, one, tile::rows - 1,
+                                   2 * tile::cols + 5, where, tile::stages / 3 * tile::depth + 64);
+  return e == success ? queue_tcgen05<Blocks, Cols, scale>(job, facts, memory, where) : e;
+}
 template <mma::block_scale scale>
 error run_tcgen05(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  return run_checked<&queue_tcgen05<scale>>(tcgen05_name<scale>, job, facts, memory, where, tcgen05_tile - 1,
-                                            tcgen05_tile - 3, 3 * tcgen05_depth + tcgen05_depth / 2);
+  switch (tcgen05_cols(job, facts)) {
+    case 64: return run_tcgen05_as<1, 64, scale>(job, facts, memory, where);
+    case 128: return run_tcgen05_as<1, 128, scale>(job, facts, memory, where);
+    default: return run_tcgen05_as<2, 256, scale>(job, facts, memory, where);
+  }
 }
 
 #else
@@ -233,15 +502,17 @@ template <mma::block_scale scale>
 constexpr gemm_kernel tcgen05_kernel(const char* instruction) {
   return {.name = tcgen05_name<scale>,
           .instruction = instruction,
-          .tile_rows = tcgen05_tile,
-          .tile_cols = tcgen05_tile,
+          .tile_rows = 256,
+          .tile_cols = 256,
           .takes = &tcgen05_takes<scale>,
           .run = &run_tcgen05<scale>,
-          .experimental = true};
+          .experimental = true,
+          .tile_side = &tcgen05_cols,
+          .tile_rows_of = &tcgen05_rows};
 }
 inline constexpr gemm_kernel gemm_nvfp4_tcgen05 =
-    tcgen05_kernel<mma::block_scale::ue4m3>("tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X");
+    tcgen05_kernel<mma::block_scale::ue4m3>("tcgen05.mma.kind::mxf4nvf4.block_scale.scale_vec::4X");
 inline constexpr gemm_kernel gemm_mxfp4_tcgen05 =
-    tcgen05_kernel<mma::block_scale::ue8m0>("tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X");
+    tcgen05_kernel<mma::block_scale::ue8m0>("tcgen05.mma.kind::mxf4.block_scale.scale_vec::2X");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

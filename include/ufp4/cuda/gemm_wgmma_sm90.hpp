@@ -111,15 +111,6 @@ struct wgmma_job {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// A position in a ring: a full barrier is waited for with `phase`, an empty one with the opposite.
-template <unsigned stages>
-struct ring {
-  unsigned stage = 0, phase = 0;
-  UFP4_DEVICE void advance() {
-    if (++stage == stages) stage = 0, phase ^= 1u;
-  }
-};
-
 /// Scales as bits, of the sixteen elements from 64 t + 16 step on in each chunk: of lanes t = 0 .. lanes - 1 of one
 /// row, or of one lane of several rows. Loaded a step ahead, or a chunk ahead where the scales of four steps are one
 /// word.
@@ -180,8 +171,8 @@ struct wgmma_worker {
   std::uint32_t memory;  ///< in the shared state space, aligned to 1024 bytes
   unsigned first_chunk = block_index().x % job.cluster * job.chunks, end_chunk = end_of(first_chunk);
   unsigned lane = gpu::lane(), warp = thread_index().x / 32;
-  ring<Tile::chunks> codes{};
-  ring<Tile::steps> steps{};
+  mma::ring<Tile::chunks> codes{};
+  mma::ring<Tile::steps> steps{};
 
   UFP4_DEVICE unsigned end_of(unsigned first) const {
     const unsigned all = (static_cast<unsigned>(job.job.padded()) + Tile::chunk - 1) / Tile::chunk;
@@ -241,7 +232,7 @@ struct wgmma_worker {
   /// The copies of all chunks of all tiles of the thread block, in order; of one thread.
   struct copies {
     unsigned at, chunk;  ///< tile and chunk
-    ring<Tile::chunks> stages{};
+    mma::ring<Tile::chunks> stages{};
   };
   UFP4_DEVICE void fetch(copies& c) const {
     if (c.at >= tiles()) return;

@@ -2,8 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One thread starts D = D + (A scale_A) (B scale_B)^T of 128 x N x 64 elements of 4 bits. A and B are in shared memory,
-// D and the scales in tensor memory: 128 lanes of 512 columns of 32 bits, some of which a block allocates. The
-// functions implement tables of the PTX ISA 9.0, "TensorCore 5th Generation Family Instructions"; a host can test them:
+// D and the scales in tensor memory: 128 lanes of 512 columns of 32 bits, some of which a block allocates.
+//
+// Two thread blocks, a pair of a cluster, can share an instruction (blocks = 2, cta_group::2): it is 256 x N x 64, the
+// thread of the first block starts it, and all addresses are those of both blocks. Each block has 128 rows of A and of
+// D, half of the rows of B, the scales of its rows of A, and the scales of all rows of B.
+//
+// The functions implement tables of the PTX ISA 9.0, "TensorCore 5th Generation Family Instructions"; a host can test
+// them:
 //
 // | instruction_descriptor | "Instruction descriptor format for .kind::mxf4 and .kind::mxf4nvf4"                    |
 // | tensor_descriptor      | "Shared memory descriptor layout"                                                      |
@@ -34,7 +40,7 @@ enum class block_scale : std::uint32_t { ue4m3 = 0, ue8m0 = 1 };
 struct block_instruction {
   four_bit_element a = four_bit_element::e2m1, b = four_bit_element::e2m1;
   block_scale scale = block_scale::ue4m3;
-  unsigned rows = 128, cols = 128;    ///< of D: 128; a multiple of 8 up to 256
+  unsigned rows = 128, cols = 128;    ///< of D: 128 or 256; a multiple of 8 (of 16 with 256 rows) up to 256
   unsigned scale_a = 0, scale_b = 0;  ///< the first byte in a word of scales: 0, or 2 with two scales for each row
 };
 
@@ -59,42 +65,62 @@ UFP4_HD constexpr unsigned scale_offset(unsigned row, unsigned block) {
     (defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH_FAMILY_SPECIFIC__ == 1000)
 #define UFP4_HAS_TCGEN05 1
 
-/// Called by a whole warp; writes the address to shared memory. `columns`: a power of two from 32 to 512.
-template <unsigned columns>
-UFP4_DEVICE void allocate_tensor_memory(std::uint32_t* address) {
-  asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared_address(address)),
-               "n"(columns)
-               : "memory");
-  asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
+/// An instruction of one thread block or two, by the constant `blocks`: the digit is between the first two texts.
+#define UFP4_TCGEN05(before, after, ...)          \
+  do {                                            \
+    static_assert(blocks == 1 || blocks == 2);    \
+    if constexpr (blocks == 1)                    \
+      asm volatile(before "1" after __VA_ARGS__); \
+    else                                          \
+      asm volatile(before "2" after __VA_ARGS__); \
+  } while (false)
+
+/// Called by a whole warp, of each block; writes the address, the same in both, to shared memory. `columns`: a power of
+/// two from 32 to 512.
+template <unsigned blocks, unsigned columns>
+UFP4_DEVICE void allocate_tensor_memory(std::uint32_t shared) {
+  UFP4_TCGEN05("tcgen05.alloc.cta_group::", ".sync.aligned.shared::cta.b32 [%0], %1;", ::"r"(shared),
+               "n"(columns) : "memory");
+  UFP4_TCGEN05("tcgen05.relinquish_alloc_permit.cta_group::", ".sync.aligned;", :: : "memory");
 }
-template <unsigned columns>
+/// Called by the warp that allocated, of each block.
+template <unsigned blocks, unsigned columns>
 UFP4_DEVICE void release_tensor_memory(std::uint32_t address) {
-  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "n"(columns) : "memory");
+  UFP4_TCGEN05("tcgen05.dealloc.cta_group::", ".sync.aligned.b32 %0, %1;", ::"r"(address), "n"(columns) : "memory");
 }
 
 /// Before and after a barrier that orders tcgen05 instructions of different threads.
 UFP4_DEVICE void tensor_fence_before_sync() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
 UFP4_DEVICE void tensor_fence_after_sync() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
 
-/// Arrives when all instructions that this thread has started before are complete.
+/// Arrives, in each block, when all instructions that this thread has started before are complete.
+template <unsigned blocks>
 UFP4_DEVICE void commit_to(std::uint32_t barrier) {
-  asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier) : "memory");
+  if constexpr (blocks == 1)
+    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier)
+                 : "memory");
+  else
+    asm volatile(
+        "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(
+            barrier),
+        "h"(static_cast<std::uint16_t>(3))
+        : "memory");
 }
 
 /// Copies 512 bytes of scales to four columns, before the multiplications that this thread starts afterwards.
+template <unsigned blocks>
 UFP4_DEVICE void copy_scales_to_tensor(std::uint32_t to, std::uint64_t from) {
-  asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(to), "l"(from) : "memory");
+  UFP4_TCGEN05("tcgen05.cp.cta_group::", ".32x128b.warpx4 [%0], %1;", ::"r"(to), "l"(from) : "memory");
 }
 
 /// E2M1, K = 64: four ue4m3 scales for each row, or two ue8m0. Without `add` D is not read.
-template <block_scale scale>
+template <unsigned blocks, block_scale scale>
 UFP4_DEVICE void multiply_blocks(std::uint32_t d, std::uint64_t a, std::uint64_t b, std::uint32_t instruction,
                                  std::uint32_t scales_a, std::uint32_t scales_b, bool add) {
-#define UFP4_MULTIPLY_BLOCKS(kind)                                                                                  \
-  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %6, 0;\n tcgen05.mma.cta_group::1.kind::" kind                   \
-               " [%0], %1, %2, %3, [%4], [%5], p;\n}" ::"r"(d),                                                     \
-               "l"(a), "l"(b), "r"(instruction), "r"(scales_a), "r"(scales_b), "r"(static_cast<std::uint32_t>(add)) \
-               : "memory")
+#define UFP4_MULTIPLY_BLOCKS(kind)                                                                                \
+  UFP4_TCGEN05("{\n .reg .pred p;\n setp.ne.b32 p, %6, 0;\n tcgen05.mma.cta_group::",                             \
+               ".kind::" kind " [%0], %1, %2, %3, [%4], [%5], p;\n}", ::"r"(d), "l"(a), "l"(b), "r"(instruction), \
+               "r"(scales_a), "r"(scales_b), "r"(static_cast<std::uint32_t>(add)) : "memory")
   if constexpr (scale == block_scale::ue4m3)
     UFP4_MULTIPLY_BLOCKS("mxf4nvf4.block_scale.scale_vec::4X");
   else
@@ -102,15 +128,32 @@ UFP4_DEVICE void multiply_blocks(std::uint32_t d, std::uint64_t a, std::uint64_t
 #undef UFP4_MULTIPLY_BLOCKS
 }
 
-/// Called by a whole warp: eight columns of this lane's row; warp w of a block reads lanes 32 w to 32 w + 31.
-UFP4_DEVICE void load_tensor8(std::uint32_t (&r)[8], std::uint32_t from) {
-  asm volatile("tcgen05.ld.sync.aligned.32x32b.x8.b32 {%0,%1,%2,%3,%4,%5,%6,%7}, [%8];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]), "=r"(r[4]), "=r"(r[5]), "=r"(r[6]), "=r"(r[7])
-               : "r"(from)
-               : "memory");
+/// copy_box() to this block's shared memory, for a pair: the barrier is in either block, an address of the cluster.
+UFP4_DEVICE void copy_box_of_pair(std::uint32_t shared, const CUtensorMap& from, unsigned column, unsigned row,
+                                  std::uint32_t b) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %3}], [%4];" ::"r"(shared),
+      "l"(&from), "r"(column), "r"(row), "r"(b)
+      : "memory");
+}
+
+/// Called by a whole warp: 32 columns of this lane's row; warp w of a block reads lanes 32 (w % 4) and following. The
+/// values may be used after wait_tensor_loads().
+UFP4_DEVICE void load_tensor32(std::uint32_t (&r)[32], std::uint32_t from) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,"
+      "%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, [%32];"
+      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]), "=r"(r[4]), "=r"(r[5]), "=r"(r[6]), "=r"(r[7]), "=r"(r[8]),
+        "=r"(r[9]), "=r"(r[10]), "=r"(r[11]), "=r"(r[12]), "=r"(r[13]), "=r"(r[14]), "=r"(r[15]), "=r"(r[16]),
+        "=r"(r[17]), "=r"(r[18]), "=r"(r[19]), "=r"(r[20]), "=r"(r[21]), "=r"(r[22]), "=r"(r[23]), "=r"(r[24]),
+        "=r"(r[25]), "=r"(r[26]), "=r"(r[27]), "=r"(r[28]), "=r"(r[29]), "=r"(r[30]), "=r"(r[31])
+      : "r"(from)
+      : "memory");
 }
 UFP4_DEVICE void wait_tensor_loads() { asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
 
+#undef UFP4_TCGEN05
 #endif  // UFP4_HAS_TCGEN05
 
 }  // namespace ufp4::gpu::mma::inline UFP4_GPU

@@ -9,6 +9,7 @@
 // |                 | when the phase of that parity is complete. The first phase is 0: wait(b, 1) returns at once |
 // | load_shared,    | by an address in the shared state space                                                     |
 // | store_shared    |                                                                                             |
+// | ring            | the stages of a pipeline, in order, and the parity of their barriers                        |
 // | fence_to_async  | orders this thread's stores to shared memory before what the copy engine and wgmma read     |
 //
 // Source: PTX ISA, "mbarrier" and "cp.async.bulk.tensor"; CUDA Driver API, cuTensorMapEncodeTiled.
@@ -81,6 +82,23 @@ inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t row
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+/// A position in a ring of stages with two barriers each: "full" is waited for with `phase`, "empty" with the opposite.
+template <unsigned stages>
+struct ring {
+  unsigned stage = 0, phase = 0;
+  UFP4_DEVICE void advance() {
+    if (++stage == stages) stage = 0, phase ^= 1u;
+  }
+};
+
+/// Called by a whole warp: true in one lane. The compiler then knows that one thread executes what depends on it, as the
+/// instructions for one thread expect.
+UFP4_DEVICE bool elected() {
+  std::uint32_t is;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(is));
+  return is != 0;
+}
 
 /// Called by one thread; others may use the barrier after barriers_ready() and a sync_block().
 UFP4_DEVICE void barrier_start(std::uint32_t b, unsigned arrivals) {

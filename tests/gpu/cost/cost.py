@@ -1,7 +1,7 @@
 # ufp4 - predicts from the machine code of each described kernel which share of its limit it can reach, and writes the table of docs/gpu.md.
 # SPDX-License-Identifier: Apache-2.0
 #
-#   cost.py table|write-table NVDISASM RELEASE TARGET=CUBIN[,LOG]... gfx942=ASSEMBLY      (UFP4_BENCH_JSON: a bench.json, for the column "measured")
+#   cost.py table|write-table NVDISASM RELEASE TARGET=CUBIN[,LOG]... gfx942=ASSEMBLY gfx950=…      (UFP4_BENCH_JSON: a bench.json, for the column "measured")
 #
 # One iteration of a block takes the longest of these times, and a call the iterations of the busiest multiprocessor, or the time that its
 # bytes take at the rate of a copy:
@@ -34,7 +34,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "gpu.md"
 BEGIN = "<!-- predictions: written by tests/gpu/sass_check.sh --write-table; edit tests/gpu/cost, not this text -->"
 END = "<!-- end of predictions -->"
 UNIT_NAMES = {"alu": "integer unit", "fma": "float unit", "special": "special unit", "vector": "vector unit"}
-DATA_SHEET = {"FP4 units": "mma f4", "bf16 units": "mfma f16"}
+DATA_SHEET = {"FP4 units": ("tcgen05 f4", "mma f4", "mfma f4"), "bf16 units": ("mfma f16",)}
 
 
 def iteration(kernel, row, machine):
@@ -57,6 +57,9 @@ def iteration(kernel, row, machine):
         for kind, work in path.matrix().items():
             instructions = part.warps / 4 if kind.startswith("wgmma") else part.warps
             seconds["matrix"] = seconds.get("matrix", 0) + instructions * work / machine.rates[kind] / machine.matrix_clock * 1e-9
+        if part.matrix:
+            kind, work = part.matrix
+            seconds["matrix"] = seconds.get("matrix", 0) + work / machine.rates[kind] / machine.matrix_clock * 1e-9
     for limit, count in cycles.items():
         seconds[limit] = count / machine.clock * 1e-9
     return seconds, counts
@@ -67,7 +70,8 @@ def limit_seconds(row, machine):
         return row.memory(row.shape) / (machine.memory * COPY * 1e9)
     if row.limit == "cuBLAS bf16":
         return row.shape.flops / (machine.library * 1e12)
-    return row.shape.flops / (2 * machine.rates[DATA_SHEET[row.limit]] * machine.processors * machine.clock * 1e9)
+    rate = next(machine.rates[kind] for kind in DATA_SHEET[row.limit] if kind in machine.rates)
+    return row.shape.flops / (2 * rate * machine.processors * machine.clock * 1e9)
 
 
 def predict(kernel, row, machine):

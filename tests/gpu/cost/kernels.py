@@ -41,7 +41,8 @@ class Part:
     warps: int
     trips: tuple = ()  # (pattern, count): iterations of inner loops that contain such an instruction
     cold: tuple = ()  # patterns of code that the described case does not execute
-    shared: int = 0  # bytes of shared memory that wgmma and the copy engine read or write in an iteration, of all warps
+    shared: int = 0  # bytes of shared memory that wgmma, tcgen05 and the copy engine read or write in an iteration, of all warps
+    matrix: tuple = ()  # (kind, multiply-adds of an iteration in a block) of tcgen05, whose shapes are in descriptors
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ _MATRIX = Shape(0, 8192, 8192)
 _SMALL_COPIES = r"LDGSTS\.E (desc)?\[|LDGSTS\.E R|LDGSTS\.E \["  # four bytes each: operands that are not aligned to 16
 # Of AMD's kernels: scales other than E4M3, and what only the last columns of K or scales out of range execute.
 _OTHER_SCALES = (r"0x38[08]00000|0xb8800000", r"v_lshlrev_b32_e32 v\d+, 23", r"global_load_ushort", r"global_load_dword v",
-                 r"global_load_dwordx2", r"0x7fffffff")
+                 r"global_load_dwordx2", r"0x7fffffff", r"0x7fc00000")
 
 
 def _sixteens(threads):
@@ -139,12 +140,34 @@ ROWS = [
         "quantize/nvfp4/bf16 + RHT-16 + SR of the transpose", executed=478),
     Row("dequantize to bf16", "dequantize_rows", r"^dequantize_rows$", _ALL, _MATRIX,
         (Part((), 8),), _sixteens(256), lambda s: s.n * s.k * (2 + NVFP4), "memory", 0.9, "dequantize/nvfp4/bf16", executed=210),
+    # A stage of K = 256. A block of a pair has 128 rows of codes of both operands, which the copy engine writes and the products read
+    # once each; scales of 384 rows, which warps write, whose stores are counted, and tcgen05.cp reads. An iteration is two stages.
+    Row("native nvfp4, M >= 512", "gemm_nvfp4_tcgen05", r"^tcgen05_tiles<2u, 256u, \(mma::block_scale\)0>$", ("B200",), Shape(8192, 8192, 8192),
+        (Part(("UTCOMMA", "UTCCP"), 2, matrix=("tcgen05 f4", 2 * 128 * 256 * 256), shared=2 * (4 * 128 * 128 + 384 * 16)),
+         Part((r"LDG\.E\.128", r"STS\.128", "FENCE"), 3), Part(("UTMALDG",), 2)),
+        lambda s: (2 * s.tiles(256, 256), ceil(s.k / 512)), lambda s: s.product_bytes(), "FP4 units", 0.8,
+        "gemm/nvfp4/fast/8192x8192x8192"),
+    Row("native nvfp4, M <= 128", "gemm_nvfp4_tcgen05", r"^tcgen05_tiles<1u, 64u, \(mma::block_scale\)0>$", ("B200",), Shape(128, 8192, 8192),
+        (Part(("UTCOMMA", "UTCCP"), 2, matrix=("tcgen05 f4", 2 * 128 * 64 * 256), shared=2 * (2 * 192 * 128 + 256 * 16)),
+         Part((r"LDG\.E\.128", r"STS\.128", "FENCE"), 2), Part(("UTMALDG",), 2)),
+        lambda s: (s.tiles(128, 64), ceil(s.k / 512)), lambda s: s.product_bytes(), "memory", 0.8, "gemm/nvfp4/fast/128x8192x8192"),
+    Row("native mxfp4, M >= 512", "gemm_mxfp4_tcgen05", r"^tcgen05_tiles<2u, 256u, \(mma::block_scale\)1>$", ("B200",), Shape(8192, 8192, 8192),
+        (Part(("UTCOMMA", "UTCCP"), 2, matrix=("tcgen05 f4", 2 * 128 * 256 * 256), shared=2 * (4 * 128 * 128 + 384 * 8)),
+         Part((r"LDG\.E\.64", r"STS\.128", "FENCE"), 3), Part(("UTMALDG",), 2)),
+        lambda s: (2 * s.tiles(256, 256), ceil(s.k / 512)), lambda s: s.product_bytes(0.5 + 1 / 32), "FP4 units", 0.8,
+        "gemm/mxfp4/fast/8192x8192x8192"),
     Row("native nvfp4, M >= 512", "gemm_nvfp4_sm120", r"^block_mma_tiles<nvfp4_multiplier>$", ("RTX 5090",), Shape(8192, 8192, 8192),
         (Part(("OMMA", "LDGSTS"), 8),), lambda s: (s.tiles(128, 128), ceil(s.k / 128)), lambda s: s.product_bytes(),
         "FP4 units", 0.8, "gemm/nvfp4/fast/8192x8192x8192"),
     Row("fast, M >= 512", "gemm_bf16_gfx90a", r"^gemm_matrix<matrix_bf16_worker<matrix_tile<mma::mfma_gfx90a, 128u>, true>", ("MI300X",),
         Shape(8192, 8192, 8192), (Part(("v_mfma", "ds_write"), 4, cold=_OTHER_SCALES),),
         lambda s: (s.tiles(128, 128), ceil(s.k / 32)), lambda s: s.product_bytes(), "bf16 units", 0.7),
+    Row("fast, M >= 512", "gemm_bf16_gfx950", r"^gemm_matrix<matrix_bf16_worker<matrix_tile<mma::mfma_gfx950, 128u>, true>", ("MI355X",),
+        Shape(8192, 8192, 8192), (Part(("v_mfma", "ds_write"), 4, cold=_OTHER_SCALES),),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 32)), lambda s: s.product_bytes(), "bf16 units", None),
+    Row("native mxfp4, M >= 512", "gemm_mxfp4_gfx950", r"^scaled_tiles<code_lines>$", ("MI355X",), Shape(8192, 8192, 8192),
+        (Part(("v_mfma", "ds_write"), 4, cold=("s_and_saveexec_b64", "global_load_ubyte")),), lambda s: (s.tiles(128, 128), ceil(s.k / 128)),
+        lambda s: s.product_bytes(0.5 + 1 / 32), "FP4 units", None),
     Row("exact_blocks, M >= 128", "gemm_blocks_gfx90a",
         r"^gemm_matrix<matrix_blocks_worker<matrix_tile<mma::mfma_gfx90a, 128u>, 16u>", ("MI300X",), Shape(8192, 8192, 8192),
         (Part(("v_mfma", "ds_write"), 4, cold=_OTHER_SCALES),),

@@ -32,6 +32,9 @@ MACHINES = {m.name: m for m in (
     Machine("A100", "80", 108, 1.41, 2039, 312, 260, {"mma f16": 1024, "mma s8": 2048}),
     Machine("H100", "90a", 132, 1.755, 3350, 989, 798, _HOPPER),
     Machine("H200", "90a", 132, 1.755, 4800, 989, 798, _HOPPER),
+    # HGX B200 data sheet: 9 PFLOP/s dense in FP4 and 2.25 in bf16 for each of eight, 8 TB/s.
+    Machine("B200", "100a", 148, 1.85, 8000, 2250, None, {"tcgen05 f16": 4096, "tcgen05 f4": 16384, "mma f16": 1024}),
     Machine("RTX 5090", "120a", 170, 2.41, 1792, 209.5, None, {"mma f16": 256, "mma f4": 2048, "mma f8": 512, "mma s8": 512}),
     Machine("MI300X", "gfx942", 304, 2.1, 5300, 1307, None, {"mfma f16": 1024}),
+    Machine("MI355X", "gfx950", 256, 2.4, 8000, 2516, None, {"mfma f16": 2048, "mfma f4": 8192, "mfma f8": 4096}),
 )}

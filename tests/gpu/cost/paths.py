@@ -17,6 +17,7 @@ UNITS = {
     "100a": {"alu": 2, "fma": 1, "imad": 2, "half": 1, "special": 8},
     "120a": {"alu": 2, "fma": 1, "imad": 2, "half": 1, "special": 8},
     "gfx942": {"vector": 4},  # a wave of 64 on 16 lanes; matrix instructions take as long to issue (CDNA 3 ISA)
+    "gfx950": {"vector": 4},
 }
 _ALU = set("LOP3 LOP IADD3 IADD VIADD SHF SHL SHR PRMT ISETP FSETP SEL FSEL IMNMX VIMNMX FMNMX LEA MOV F2FP PLOP3 SGXT BMSK IABS FCHK "
            "HSETP2 HMNMX2 VOTE LEPC IDP I2FP VABSDIFF VHMNMX FSET".split())
@@ -63,6 +64,9 @@ def matrix_work(instruction):
         return {"HGMMA": "wgmma f16", "IGMMA": "wgmma s8", "QGMMA": "wgmma f8"}[op], m * n * k
     if mfma := re.match(r"v_mfma_f32_(\d+)x(\d+)x(\d+)_?(?:b?f16)", op):
         return "mfma f16", int(mfma[1]) * int(mfma[2]) * int(mfma[3])
+    if scaled := re.match(r"v_mfma_(?:ld_)?scale_f32_(\d+)x(\d+)x(\d+)_f8f6f4", op):  # cbsz:4 blgp:4: both sides E2M1
+        kind = "mfma f4" if "cbsz:4" in text and "blgp:4" in text else "mfma f8"
+        return kind, int(scaled[1]) * int(scaled[2]) * int(scaled[3])
     if op in ("HMMA", "IMMA", "QMMA", "OMMA"):
         shape = re.search(r"\.(168)(\d+)", text)
         if not shape:

@@ -22,6 +22,11 @@ void complete_if_ready(memory_barrier& b) {
 
 namespace {
 
+/// What tcgen05.ld has read may be overwritten after a barrier, if there is a fence between.
+void require_fence(const warp& w) {
+  if (w.tensor_loaded > w.tensor_released)
+    reject("arrives at a barrier after tcgen05.ld without tcgen05.fence::before_thread_sync");
+}
 void wait_here(warp& w) {
   w.retry = true;
   w.now->stalled = true;
@@ -47,6 +52,7 @@ void block_barrier_sync(warp& w, const instruction& i, mask m) {
   const std::uint32_t id = value(w, i.in[0], first);
   if (id >= 16) reject("uses barrier " + std::to_string(id));
   block_barrier& b = w.block->barriers[id];
+  require_fence(w);
   const unsigned expected = i.in.size() > 1 ? value(w, i.in[1], first) : live_threads(*w.block);
   if (expected % lanes != 0) reject("expects threads that are not whole warps");
   if (w.barrier < 0) {
@@ -58,6 +64,7 @@ void block_barrier_sync(warp& w, const instruction& i, mask m) {
   complete_if_ready(b, expected);
   if (i.a == 0 && b.phase == w.barrier_phase) return wait_here(w);
   w.barrier = -1;
+  w.synced = w.count;
 }
 
 // ---- barrier.cluster ----
@@ -70,6 +77,7 @@ std::uint64_t live_warps(const cluster& c) {
 }
 void cluster_arrive(warp& w, const instruction&, mask) {
   cluster& c = *w.block->group;
+  require_fence(w);
   w.cluster_phase = c.phase;
   if (++c.arrived >= live_warps(c)) {
     c.arrived = 0;
@@ -82,7 +90,8 @@ void cluster_wait(warp& w, const instruction&, mask) {
     c.arrived = 0;
     ++c.phase;
   }
-  if (c.phase == w.cluster_phase) wait_here(w);
+  if (c.phase == w.cluster_phase) return wait_here(w);
+  w.synced = w.count;
 }
 
 // ---- mbarrier ----
@@ -105,6 +114,7 @@ void barrier_stop(warp& w, const instruction& i, mask m) {
 }
 /// in: address, then a count or bytes. a: 1 arrives, 2 expects bytes, 4 the second is the bytes
 void barrier_arrive(warp& w, const instruction& i, mask m) {
+  require_fence(w);
   each_lane(m, [&](unsigned l) {
     memory_barrier& b = barrier_at(w, address_in(w, i, l));
     for (const unsigned r : i.out) w.reg(r)[l] = b.phase;
@@ -126,6 +136,7 @@ void barrier_wait(warp& w, const instruction& i, mask m) {
   });
   // Every lane of the path must go on; a lane that could and waits for another does no harm.
   if (i.b == 0 && done != m) return wait_here(w);
+  w.synced = w.count;
   w.bits(i.out[0]) = (w.bits(i.out[0]) & ~m) | done;
   set_valid(w, i.out[0], m, all_lanes);
 }

@@ -10,7 +10,7 @@ namespace ptx {
 struct executed {
   std::uint64_t launches = 0, warps = 0;
   std::uint64_t instructions = 0;  ///< of all warps
-  std::uint64_t products = 0;      ///< mma and wgmma among them
+  std::uint64_t products = 0;      ///< mma, wgmma and tcgen05.mma among them
 };
 executed executed_until_now();
 

@@ -62,6 +62,7 @@ bool decode_warp(scope& s, const statement& t, instruction& i);
 bool decode_barrier(scope& s, const statement& t, instruction& i);
 bool decode_mma(scope& s, const statement& t, instruction& i);
 bool decode_wgmma(scope& s, const statement& t, instruction& i);
+bool decode_tcgen05(scope& s, const statement& t, instruction& i);
 bool decode_copy(scope& s, const statement& t, instruction& i);
 bool decode_tensor_copy(scope& s, const statement& t, instruction& i);
 

@@ -319,8 +319,8 @@ class builder final : public scope {
   bool decode(const statement& t, instruction& i) {
     return decode_memory(*this, t, i) || decode_bits(*this, t, i) || decode_predicates(*this, t, i) ||
            decode_conversion(*this, t, i) || decode_warp(*this, t, i) || decode_barrier(*this, t, i) ||
-           decode_mma(*this, t, i) || decode_wgmma(*this, t, i) || decode_tensor_copy(*this, t, i) ||
-           decode_copy(*this, t, i) || decode_arithmetic(*this, t, i);
+           decode_mma(*this, t, i) || decode_wgmma(*this, t, i) || decode_tcgen05(*this, t, i) ||
+           decode_tensor_copy(*this, t, i) || decode_copy(*this, t, i) || decode_arithmetic(*this, t, i);
   }
 
   bool control(const statement& t, instruction& i);

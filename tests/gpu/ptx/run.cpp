@@ -75,20 +75,26 @@ void start_warp(warp& w, thread_block& b, unsigned index) {
   w.count = w.committed = w.complete = w.fenced = 0;
   w.open = false;
   w.reads.clear();
+  w.tensor_started = {};
+  w.tensor_loads.clear();
+  w.synced = w.tensor_loaded = w.tensor_released = w.tensor_acquired = 0;
   w.copies.assign(lanes, std::deque<std::vector<thread_copy>>(1));
   w.barrier = -1;
 }
 
 void check_registers(warp& w, const instruction& i) {
+  const auto fail = [&w](const char* how) {
+    reject(std::string(how) + (w.tensor_loads.empty() ? " a sum of a wgmma" : " a result of tcgen05.ld") +
+           " that has not been waited for");
+  };
   if (i.effect == kind::copy) {
     for (const unsigned r : i.out)
-      if (w.pending[r] > w.complete && w.pending[i.in[0]] <= w.complete)
-        reject("overwrites a sum of a wgmma that has not been waited for");
+      if (w.pending[r] > w.complete && w.pending[i.in[0]] <= w.complete) fail("overwrites");
   } else {
     for (const unsigned r : i.in)
-      if (w.pending[r] > w.complete) reject("reads a sum of a wgmma that has not been waited for");
+      if (w.pending[r] > w.complete) fail("reads");
     for (const unsigned r : i.out)
-      if (w.pending[r] > w.complete) reject("overwrites a sum of a wgmma that has not been waited for");
+      if (w.pending[r] > w.complete) fail("overwrites");
   }
   for (const unsigned r : i.out)
     if (w.locked[r] > w.complete) reject("overwrites an operand of a wgmma that has not been waited for");
@@ -232,6 +238,8 @@ void run_cluster(cluster& c, unsigned order) {
     run_pending(c);
   }
   while (!c.pending.empty()) run_pending(c);
+  for (const auto& b : c.blocks)
+    if (!b->tensor.is_empty()) throw std::runtime_error("line 0: a thread block exits without tcgen05.dealloc");
 }
 
 void start_cluster(cluster& c, const launch& call, unsigned number) {
@@ -249,6 +257,7 @@ void start_cluster(cluster& c, const launch& call, unsigned number) {
     b.group = &c;
     b.rank = r;
     b.at = {at.x * size.x + r % size.x, at.y * size.y + r / size.x % size.y, at.z * size.z + r / size.x / size.y};
+    b.tensor.reset();
     b.shared.resize(call.what->static_shared + call.dynamic_shared, call.block.count());
     for (auto& barrier : b.barriers) barrier = {};
     b.warps.resize((call.block.count() + lanes - 1) / lanes);

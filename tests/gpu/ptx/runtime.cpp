@@ -6,7 +6,7 @@
 //
 // | variable         | meaning                                                                                  |
 // |------------------|------------------------------------------------------------------------------------------|
-// | UFP4_PTX_DEVICE  | the device's architecture, 80 or 90 (default); its code is that for the highest up to it |
+// | UFP4_PTX_DEVICE  | the device's architecture, 80, 90 (default) or 100; its code is that for the highest up to it |
 // | UFP4_PTX_ORDER   | of warps and blocks: 0 forwards, 1 backwards, others a random seed                       |
 // | UFP4_PTX_THREADS | threads of the machine; default all                                                      |
 // | UFP4_PTX_COUNTS  | a file: for each launch a line is appended: kernel, blocks, threads, instructions of all |
@@ -133,7 +133,8 @@ void add_counts(const ptx::launch& call, const ptx::result& r) {
   for (std::size_t i = 0; i < r.counts.size(); ++i) {
     instructions += r.counts[i];
     const std::string& op = k.opcodes[k.code[i].opcode];
-    if (op.rfind("mma.", 0) == 0 || op.rfind("wgmma.mma", 0) == 0) all_launches.products += r.counts[i];
+    if (op.rfind("mma.", 0) == 0 || op.rfind("wgmma.mma", 0) == 0 || op.rfind("tcgen05.mma", 0) == 0)
+      all_launches.products += r.counts[i];
   }
   all_launches.instructions += instructions;
   const char* file = std::getenv("UFP4_PTX_COUNTS");
@@ -357,7 +358,7 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* v, cudaDeviceAttr what, int) {
   switch (what) {
     case cudaDevAttrComputeCapabilityMajor: *v = a / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *v = a % 10; break;
-    case cudaDevAttrMultiProcessorCount: *v = a == 80 ? 108 : 132; break;
+    case cudaDevAttrMultiProcessorCount: *v = a == 80 ? 108 : a == 90 ? 132 : 148; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *v = (a == 80 ? 163 : 227) * 1024; break;
     default: *v = 0;
   }

@@ -50,7 +50,7 @@ bool shared_memory::load(std::uint32_t at, void* to, unsigned bytes) const {
 
 void shared_memory::require_unread(std::size_t i, unsigned bytes) const {
   for (std::size_t p = i / 16; p <= (i + bytes - 1) / 16; ++p)
-    if (readers_[p] != 0) reject("overwrites an operand of a wgmma that has not been waited for");
+    if (readers_[p] != 0) reject("overwrites an operand of an asynchronous product that has not been waited for");
 }
 
 void shared_memory::store(std::uint32_t at, const void* from, unsigned bytes, unsigned thread) {

@@ -4,7 +4,7 @@
 // | state of a byte  | uninitialized, valid, or the target of an asynchronous copy that has not arrived             |
 // | writer of a word | the thread that stored it, and how many fences for the async proxy that thread had executed: |
 // |                  | wgmma and the copy engine may read the word when the thread has executed another one         |
-// | readers          | of 16 bytes: products of wgmma that have not been waited for; nothing may write them         |
+// | readers          | of 16 bytes: products that have not been waited for; nothing may write them                  |
 #pragma once
 
 #include <cstddef>

@@ -7,8 +7,8 @@
 // |         | are not valid; a copy or an arithmetic result of them is not either, and a branch, an address, a     |
 // |         | store or a matrix product that uses one is an error. valid_low: the same for the lower half,         |
 // |         | because nvcc packs a value with an uninitialized upper half and takes it out again                   |
-// | pending | the group of wgmma that writes the register. Until the warp has waited for the group, only mov may   |
-// |         | use it                                                                                               |
+// | pending | the group of wgmma, or the loads of tcgen05, that write the register. Until the warp has waited for  |
+// |         | them, only mov may use it                                                                            |
 // | locked  | the group of wgmma that reads the register. Until the warp has waited for the group, nothing may     |
 // |         | write it                                                                                             |
 // | written | when the register was written last, in instructions of the warp: wgmma.fence has to come later       |
@@ -18,6 +18,7 @@
 #pragma once
 
 #include "gpu/ptx/shared_memory.hpp"
+#include "gpu/ptx/tensor_memory.hpp"
 
 #include <bit>
 #include <cstdint>
@@ -26,6 +27,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ptx {
@@ -51,7 +53,7 @@ enum class kind : std::uint8_t {
   pack,    ///< the lower half of the output is the first input
   low,     ///< the output is the lower half of the input
   own,     ///< the handler itself decides what is valid
-  product  ///< wgmma: the handler also checks what is pending
+  product  ///< wgmma, tcgen05.ld: the handler also checks what is pending
 };
 
 struct instruction {
@@ -130,6 +132,19 @@ struct pending_read {
   std::vector<std::uint32_t> pieces;
 };
 
+/// Columns of tensor memory that an instruction uses.
+struct tensor_use {
+  thread_block* block;
+  unsigned first, columns;
+  bool writes;
+};
+/// What the products and copies of tcgen05 use that a warp has started since its last commit: 16 bytes of shared
+/// memory, and columns.
+struct tensor_work {
+  std::vector<std::pair<thread_block*, std::uint32_t>> pieces;
+  std::vector<tensor_use> columns;
+};
+
 struct warp {
   thread_block* block = nullptr;
   unsigned index = 0;
@@ -146,6 +161,11 @@ struct warp {
   std::uint32_t committed = 0, complete = 0, fenced = 0;
   bool open = false;  ///< products since the last commit
   std::vector<pending_read> reads;
+  // tcgen05: what is not committed, and loads that have not been waited for. They are a group in the sense of wgmma
+  tensor_work tensor_started;
+  std::vector<tensor_use> tensor_loads;
+  // the last wait at a barrier, load, and fences, in instructions of the warp
+  std::uint32_t synced = 0, tensor_loaded = 0, tensor_released = 0, tensor_acquired = 0;
   // cp.async: the copies of each lane by group, the last not committed
   std::vector<std::deque<std::vector<thread_copy>>> copies;
   // a barrier at which the warp waits
@@ -172,6 +192,7 @@ struct thread_block {
   unsigned rank = 0;  ///< in the cluster
   index3 at{};        ///< in the grid
   shared_memory shared;
+  tensor_memory tensor;
   block_barrier barriers[16];
   std::vector<warp> warps;
 };

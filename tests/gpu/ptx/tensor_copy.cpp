@@ -60,8 +60,8 @@ void each_row(const box_copy& c, F f) {
   }
 }
 
-/// The bytes of a box as they lie in shared memory, in pieces of 16.
-void arrive_box(thread_block& b, const box_copy& c, std::uint32_t to, std::uint32_t barrier) {
+/// The bytes of a box as they lie in shared memory, in pieces of 16; counted at a barrier of `counter`.
+void arrive_box(thread_block& b, const box_copy& c, std::uint32_t to, thread_block& counter, std::uint32_t barrier) {
   const unsigned bytes = c.bytes();
   std::vector<unsigned char> data(bytes);
   each_row(c, [&](unsigned at, word from, unsigned n) {
@@ -69,7 +69,7 @@ void arrive_box(thread_block& b, const box_copy& c, std::uint32_t to, std::uint3
   });
   for (unsigned at = 0; at < bytes; at += 16)
     b.shared.finish_copy(swizzled(to + at, span_of(c.map)), data.data() + at, std::min(16u, bytes - at));
-  complete_bytes(b, barrier, bytes);
+  complete_bytes(counter, barrier, bytes);
 }
 
 box_copy box_of(warp& w, const instruction& i, unsigned lane) {
@@ -86,7 +86,8 @@ void require_place(std::uint32_t at, const tensor_map& m) {
     reject("copies a swizzled box to an address that its pattern does not begin at");
 }
 
-/// in: map, coordinates, target, barrier, [blocks of the cluster]. a: dimensions; b: multicast
+/// in: map, coordinates, target, barrier, [blocks of the cluster]. a: dimensions; b: multicast; c: the barrier may be
+/// of the other thread block of the pair
 void load_box(warp& w, const instruction& i, mask m) {
   for (const unsigned r : i.in) require_valid(w, r, m, "an operand of a copy");
   each_lane(m, [&](unsigned l) {
@@ -102,9 +103,11 @@ void load_box(warp& w, const instruction& i, mask m) {
     for (unsigned r = 0; r < all.blocks.size(); ++r) {
       if ((blocks >> r & 1) == 0) continue;
       thread_block* b = all.blocks[r].get();
-      if (i.b == 0 && &barrier_block != b) reject("counts bytes at a barrier of another thread block");
+      const bool of_pair = i.c != 0 && barrier_block.rank / 2 == r / 2;
+      if (i.b == 0 && &barrier_block != b && !of_pair) reject("counts bytes at a barrier of another thread block");
+      thread_block* counter = i.b == 0 ? &barrier_block : b;
       b->shared.begin_copy(to, c.bytes());
-      all.pending.push_back({[b, c, to, bar] { arrive_box(*b, c, to, bar); }});
+      all.pending.push_back({[b, c, to, counter, bar] { arrive_box(*b, c, to, *counter, bar); }});
     }
   });
 }
@@ -145,7 +148,8 @@ bool decode_tensor_copy(scope& s, const statement& t, instruction& i) {
     return true;
   }
   if (t.op() != "cp" || t.parts.size() < 4 || t.parts[2] != "bulk" || t.parts[3] != "tensor") return false;
-  if (t.has("im2col") || t.has("cta_group::2")) return false;
+  i.c = t.has("cta_group::2");
+  if (t.has("im2col") || (i.c != 0 && t.has("multicast::cluster"))) return false;
   i.effect = kind::own;
   const bool loads = t.has("mbarrier::complete_tx::bytes");
   tensor_operand(s, t.operands.at(loads ? 1 : 0), i);

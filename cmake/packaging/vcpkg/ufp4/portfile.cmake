@@ -25,6 +25,10 @@ vcpkg_cmake_configure(
 )
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(CONFIG_PATH ${config_path})
+# vcpkg wants a .pc file with Libs in lib; the prefix in it is relative to the file, and the same from there.
+file(MAKE_DIRECTORY "${CURRENT_PACKAGES_DIR}/lib/pkgconfig")
+file(RENAME "${CURRENT_PACKAGES_DIR}/share/pkgconfig/ufp4.pc" "${CURRENT_PACKAGES_DIR}/lib/pkgconfig/ufp4.pc")
+file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/share/pkgconfig")
 vcpkg_fixup_pkgconfig()
 
 file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/share/licenses")

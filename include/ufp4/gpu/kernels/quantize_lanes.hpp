@@ -118,8 +118,8 @@ UFP4_DEVICE run_scale scale_of_run(const lanes_side& side, const lanes_constants
   return {bits, joined_factor(side, thread::scale_factor(side.scale, known.tensor, bits))};
 }
 
-/// The values that are rounded, and 1 as their factor, for a block whose factor is 0 (codes of +0) or negative, or whose
-/// values may exceed plan.bound: beyond it they are that, and keep their signs.
+/// The values that are rounded, and 1 as their factor, for a block whose factor is 0 (codes of +0) or negative, or
+/// whose values may exceed plan.bound: beyond it they are that, and keep their signs.
 UFP4_DEVICE float scale_special(const lanes_side& side, float factor, float (&v)[thread::run_of_thread]) {
   const float first = factor < 0.0f ? side.joined : 1.0f, most = side.plan.bound;
   UFP4_UNROLL

@@ -41,10 +41,11 @@ inline void plain_row(const quantize_job& plain, std::size_t row, std::size_t k,
 }
 
 /// One row of an operand, [k, k + depth), as numerics 6 multiplies it: without scales, or folded. Writes whole vectors.
+template <std::size_t most>
 inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_t row, std::size_t k, std::size_t depth,
-                       float* value, float* scale) {
+                       float* value, float (&scale)[most]) {
   const std::size_t blocks = depth / job.block;
-  if (blocks > f32_depth / 8) __builtin_unreachable();  // takes() wants blocks of 8; g++ warns of overflow without it
+  if (blocks > most) __builtin_unreachable();  // takes() wants blocks of 8 at least; g++ warns of overflow without it
   if (side.is_quantized) {
     row_scales_of(side.q, row, k / job.block, blocks, scale);
     const f32 table = load(side.q.format.grid.value);

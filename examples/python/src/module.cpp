@@ -1,0 +1,12 @@
+// ufp4 - the extension module ufp4._core: the library's operations on arrays of Python programs.
+// SPDX-License-Identifier: Apache-2.0
+#include "policies.hpp"
+
+NB_MODULE(_core, m) {
+  m.doc() = "The compiled part of ufp4; import ufp4 instead.";
+  m.attr("__version__") = ufp4::version_string;
+  ufp4::python::bind_formats(m);
+  ufp4::python::bind_quantized(m);
+  ufp4::python::bind_products(m);
+  ufp4::python::bind_files(m);
+}

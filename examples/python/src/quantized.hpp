@@ -1,0 +1,35 @@
+// ufp4 - the matrix behind QuantizedMatrix and PrepackedMatrix.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "calls.hpp"
+#include "policies.hpp"
+
+namespace ufp4::python {
+
+/// Codes and scales in memory of their own, or in the arrays that the program gave.
+struct quantized {
+  any_quantized own;
+  any_quantized_view view;
+  nb::object codes, scales;  ///< the program's arrays; null for memory of its own
+  array held_codes, held_scales;
+
+  quantized() = default;
+  explicit quantized(any_quantized&& matrix) : own(std::move(matrix)), view(own.view()) {}
+};
+
+/// QuantizedMatrix.from_arrays.
+quantized from_arrays(const char* operation, nb::object codes, nb::object scales, const format_spec& format,
+                      nb::handle cols, float tensor_scale, const transform_spec& transform);
+
+/// Quantizes a matrix. With `progress`, in chunks of rows, which changes no bit.
+any_quantized quantize_matrix(const char* operation, const cpu::context& ctx, const format_spec& format,
+                              const source& x, const quantize_options<>& options, nb::handle progress = nb::none());
+
+/// The type in which numpy has the scales of a format.
+constexpr element scale_element(scale_kind kind) {
+  constexpr element types[] = {element::f32, element::bf16, element::f8_e4m3, element::u8, element::f8_e8m0};
+  return types[static_cast<int>(kind)];
+}
+
+}  // namespace ufp4::python

@@ -1,0 +1,239 @@
+# ufp4 - arrays in and out: types, strides, DLPack, no copies, and errors before anything is written.
+# SPDX-License-Identifier: Apache-2.0
+import copy
+import pickle
+
+import hypothesis
+import hypothesis.extra.numpy as hnp
+import hypothesis.strategies as st
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import bits, normal, same_bits
+
+import ufp4
+
+NAMES = [f.name for f in ufp4.formats()]
+
+
+class Capsule:
+    """An object with nothing but DLPack."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, **kwargs):
+        return self.x.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_strides_of_any_sign_are_read_in_place(dtype):
+    x = normal(24, 64, 1, dtype)
+    want = ufp4.quantize(x, "nvfp4")
+    assert ufp4.quantize(np.asfortranarray(x), "nvfp4") == want
+    wide = np.zeros((48, 128), dtype)
+    wide[::2, ::2] = x
+    assert ufp4.quantize(wide[::2, ::2], "nvfp4") == want
+    assert ufp4.quantize(x[::-1, ::-1].copy()[::-1, ::-1], "nvfp4") == want
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    assert ufp4.quantize(read_only, "nvfp4") == want
+    if dtype != ml_dtypes.bfloat16:
+        assert ufp4.quantize(Capsule(x), "nvfp4") == want
+
+
+def test_outputs_are_written_in_place():
+    x = normal(6, 32)
+    q = ufp4.quantize(x, "e1m2_f32")
+    for dtype in (np.float32, np.float16, ml_dtypes.bfloat16):
+        guarded = np.full((8, 34), 7, dtype)
+        out = guarded[1:7, 1:33]
+        assert q.dequantize(out=out) is out
+        assert same_bits(out.copy(), q.dequantize(dtype))
+        guarded[1:7, 1:33] = 7
+        assert (guarded == np.asarray(7, dtype)).all()
+    capsule = Capsule(np.zeros((6, 32), np.float32))
+    assert q.dequantize(out=capsule) is capsule and same_bits(capsule.x, q.dequantize())
+    same = x.copy()
+    assert ufp4.fake_quantize(same, "e1m2_f32", out=same) is same and same_bits(same, q.dequantize())
+
+
+def test_codes_and_scales_are_views_that_keep_their_memory():
+    q = ufp4.quantize(normal(6, 64), "nvfp4")
+    codes, scales = q.codes, q.scales
+    assert np.shares_memory(codes, q.codes) and np.shares_memory(scales.view(np.uint8), q.scales.view(np.uint8))
+    before = codes.copy(), scales.copy()
+    del q
+    assert same_bits(codes, before[0]) and same_bits(scales, before[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_from_arrays_refers_to_the_arrays(name):
+    q = ufp4.quantize(normal(5, 50), name, rht=64)
+    parts = {"cols": 50, "tensor_scale": q.tensor_scale, "transform": q.transform}
+    made = ufp4.QuantizedMatrix.from_arrays(q.codes, q.scales, name, **parts)
+    assert made == q and made.codes.ctypes.data == q.codes.ctypes.data
+    assert same_bits(made.dequantize(undo_transform=True), q.dequantize(undo_transform=True))
+    if q.format.scale != "f32":
+        assert ufp4.QuantizedMatrix.from_arrays(q.codes, q.scales.view(np.uint8), name, **parts) == q
+    if q.unpacked().dtype == ml_dtypes.float4_e2m1fn:
+        assert ufp4.QuantizedMatrix.from_arrays(q.unpacked(), q.scales, name, **parts) == q
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pickles_copies_and_files_have_the_same_bits(name, tmp_path):
+    weights = {"a": ufp4.quantize(normal(5, 50), name, rht=16), "b": ufp4.quantize(normal(32, 64), name)}
+    assert pickle.loads(pickle.dumps(weights)) == weights == copy.deepcopy(weights)
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(weights["a"], protocol)) == weights["a"]
+    path = tmp_path / "weights.safetensors"
+    ufp4.save(path, {**weights, "bias": np.arange(3.0)}, metadata={"made": "here"})
+    assert ufp4.load(path) == weights and ufp4.load(path, "a") == weights["a"]
+
+
+def test_files_of_other_layouts_are_read(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    for name in ("nvfp4", "mxfp4"):
+        q = ufp4.quantize(normal(32, 64), name)
+        for layout in ("compressed_tensors", "modelopt", "ufp4"):
+            ufp4.save(path, {"w": q}, layout=layout)
+            assert ufp4.load(path, "w") == q
+    with pytest.raises(ValueError, match="is neither nvfp4 nor mxfp4"):
+        ufp4.save(path, {"w": ufp4.quantize(normal(4, 16), "nvint4")}, layout="modelopt")
+    with pytest.raises(ValueError, match="has no quantized weight named absent"):
+        ufp4.load(path, "absent")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="size mismatch|outside the file"):
+        ufp4.load(path)
+    with pytest.raises(OSError):
+        ufp4.load(tmp_path / "absent")
+
+
+def test_values_can_be_compared_pickled_and_printed():
+    for value in (ufp4.format("nvfp4"), ufp4.format("nvfp4").with_block(16, 16), ufp4.random_hadamard(64, 3, to_bf16=True),
+                  ufp4.Stochastic(2**64 - 1, 4), ufp4.quantize(normal(2, 16), "nvfp4").transform):
+        again = pickle.loads(pickle.dumps(value))
+        assert again == value and hash(again) == hash(value) and repr(again) == repr(value)
+    own = ufp4.Format([i / 4 for i in range(-8, 8)], "bf16", (1, 8))
+    assert eval(repr(own)) == own and own.bits == 6 and own.name == ""
+    assert ufp4.format("nvfp4") != ufp4.format("mxfp4") and ufp4.format("nvfp4") != "nvfp4"
+    assert ufp4.signed_hadamard(ufp4.random_hadamard(32, 5).signs) == ufp4.random_hadamard(32, 5)
+    assert repr(ufp4.quantize(normal(2, 16), "nvfp4")) == "<ufp4.QuantizedMatrix nvfp4, 2 x 16>"
+
+
+def test_a_format_of_the_programs_own_works_in_every_operation(tmp_path):
+    own = ufp4.Format([i / 4 for i in range(-8, 8)], "bf16", (1, 8))
+    x = normal(6, 24)
+    q = ufp4.quantize(x, own)
+    assert same_bits(ufp4.fake_quantize(x, own), q.dequantize()) and ufp4.measure(x, own).sqnr_db > 15
+    assert pickle.loads(pickle.dumps(q)) == q
+    assert np.allclose(ufp4.matmul(q, q), q.dequantize() @ q.dequantize().T, rtol=1e-5, atol=1e-4)
+
+
+ERRORS = {
+    "x must be an array of numpy": lambda x: ufp4.quantize([[1.0]], "nvfp4"),
+    "x must have elements of float32, bfloat16 or float16, got float64": lambda x: ufp4.quantize(x.astype(float), "nvfp4"),
+    "x must have 2 dimensions, got 1": lambda x: ufp4.quantize(x[0], "nvfp4"),
+    "unknown format: fp4; the presets are nvfp4": lambda x: ufp4.quantize(x, "fp4"),
+    "n must be 16, 32, 64, 128 or 256, got 17": lambda x: ufp4.quantize(x, "nvfp4", rht=17),
+    "got 4294967312": lambda x: ufp4.quantize(x, "nvfp4", rht=2**32 + 16),
+    "unknown rounding: up": lambda x: ufp4.quantize(x, "nvfp4", rounding="up"),
+    "unknown rule: up": lambda x: ufp4.quantize(x, "nvfp4", rule="up"),
+    "are for e8m0 scales": lambda x: ufp4.quantize(x, "nvfp4", rule="mx_ceil"),
+    "tensor_amax must be finite": lambda x: ufp4.quantize(x, "nvfp4", tensor_amax=float("nan")),
+    "tensor_amax has no effect": lambda x: ufp4.quantize(x, "mxfp4", tensor_amax=1.0),
+    "shard.first_col must be a multiple of 32": lambda x: ufp4.quantize(x, "mxfp4", shard=(0, 16, 99)),
+    "shard must be a tuple": lambda x: ufp4.quantize(x, "mxfp4", shard=3),
+    "unknown isa: sse9": lambda x: ufp4.quantize(x, "mxfp4", isa="sse9"),
+    "threads must not be negative, got -1": lambda x: ufp4.quantize(x, "mxfp4", threads=-1),
+    "dtype must be float32, bfloat16 or float16": lambda x: ufp4.quantize(x, "mxfp4").dequantize("int8"),
+    "out is read-only": lambda x: ufp4.quantize(x, "mxfp4").dequantize(out=np.broadcast_to(np.float32(0), x.shape)),
+    "shape mismatch: out is 1 x 1": lambda x: ufp4.quantize(x, "mxfp4").dequantize(out=np.zeros((1, 1), np.float32)),
+    "not aligned to 4 bytes": lambda x: ufp4.quantize(np.zeros(9, np.uint8)[1:].view(np.float32)[None], "mxfp4"),
+    "format has no effect: both": lambda x: ufp4.matmul(*2 * [ufp4.quantize(x, "mxfp4")], format="mxfp4"),
+    "one of the operands must be quantized": lambda x: ufp4.matmul(x, x),
+    "a has 64 columns, b has 32": lambda x: ufp4.matmul(ufp4.quantize(x, "mxfp4"), x[:, :32]),
+    "transform mismatch": lambda x: ufp4.matmul(ufp4.quantize(x, "nvfp4", rht=16), ufp4.quantize(x, "nvfp4")),
+    "a PrepackedMatrix must be the second": lambda x: ufp4.matmul(*2 * [ufp4.prepack(ufp4.quantize(x, "mxfp4"))]),
+    "unknown accumulate: slow": lambda x: ufp4.matmul(x, x, format="mxfp4", accumulate="slow"),
+    "beta must be 0 without out": lambda x: ufp4.matmul(x, x, format="mxfp4", beta=1),
+    "bias has 3 entries, C has 5 columns": lambda x: ufp4.matmul(x, x, format="mxfp4", bias=np.zeros(3, np.float32)),
+    "unknown recipe: fp4; the recipes are bf16": lambda x: ufp4.linear_forward(x, x, "fp4"),
+    "add has no effect without out": lambda x: ufp4.linear_backward_input(x, x, add=True),
+    "values must be finite": lambda x: ufp4.Format([0] * 16),
+    "block length must be a power of two": lambda x: ufp4.Format(range(16), "f32", (1, 3)),
+    "float4_e2m1fn, but the format has other values": lambda x: ufp4.QuantizedMatrix.from_arrays(
+        ufp4.quantize(x, "nvfp4").unpacked(), ufp4.quantize(x, "nvfp4").scales, "nv_e1m2"),
+    "scales are 5 x 3, but the codes need 5 x 4": lambda x: ufp4.QuantizedMatrix.from_arrays(
+        ufp4.quantize(x, "nvfp4").codes, np.zeros((5, 3), np.uint8), "nvfp4"),
+    "must be C-contiguous": lambda x: ufp4.QuantizedMatrix.from_arrays(
+        np.zeros((5, 64), np.uint8)[:, ::2], np.zeros((5, 4), np.uint8), "nvfp4"),
+    "has no tensor scale, but tensor_scale is 2": lambda x: ufp4.QuantizedMatrix.from_arrays(
+        np.zeros((5, 32), np.uint8), np.zeros((5, 2), np.uint8), "mxfp4", tensor_scale=2),
+}
+
+
+@pytest.mark.parametrize("message", ERRORS)
+def test_an_argument_that_does_not_fit_is_a_value_error(message):
+    with pytest.raises(ValueError) as error:
+        ERRORS[message](normal(5, 64))
+    assert message in str(error.value)
+
+
+def test_overlapping_outputs_are_rejected_before_they_are_written():
+    memory = normal(6, 32)
+    before = memory.copy()
+    for call in (lambda: ufp4.fake_quantize(memory[:3], "mxfp4", out=memory[1:4]),
+                 lambda: ufp4.hadamard_forward(memory[:, :16], 16, out=memory[:, 8:24]),
+                 lambda: ufp4.matmul(memory, ufp4.quantize(memory, "mxfp4"), out=memory[:, :6]),
+                 lambda: ufp4.matmul(memory, memory, format="mxfp4", bias=memory[0, :6], out=memory[:, :6])):
+        with pytest.raises(ValueError, match="overlaps"):
+            call()
+        assert same_bits(memory, before)
+
+
+ANY_ARRAY = hnp.arrays(st.sampled_from([np.float32, np.float16, np.float64, np.int8, np.uint8, np.complex64, bool]),
+                       hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=40))
+ANYTHING = st.one_of(ANY_ARRAY, st.none(), st.integers(-2**70, 2**70), st.floats(), st.text(max_size=4), st.binary(max_size=4),
+                     st.just(object()), st.lists(st.integers(0, 9), max_size=3))
+
+
+@hypothesis.given(st.data())
+def test_any_arguments_give_a_result_or_an_error(data):
+    views = st.sampled_from([lambda x: x, lambda x: x.T, lambda x: x[::-1], lambda x: x[..., ::2], lambda x: x[..., ::-3]])
+    x = data.draw(ANYTHING)
+    if isinstance(x, np.ndarray) and x.ndim > 0:
+        x = data.draw(views)(x)
+    names = st.one_of(st.sampled_from(NAMES), ANYTHING)
+    keywords = data.draw(st.dictionaries(st.sampled_from(["rht", "rounding", "rule", "tensor_amax", "shard", "threads", "isa"]),
+                                         ANYTHING, max_size=2))
+    before = bits(x).copy() if isinstance(x, np.ndarray) else None
+    for operation in (ufp4.quantize, ufp4.measure, ufp4.fake_quantize):
+        try:
+            operation(x, data.draw(names), **keywords)
+        except (ValueError, TypeError):
+            pass
+    for other in (x, data.draw(ANYTHING)):
+        try:
+            ufp4.matmul(x, other, format=data.draw(names), bias=data.draw(ANYTHING), out=data.draw(ANYTHING))
+        except (ValueError, TypeError):
+            pass
+    try:
+        ufp4.QuantizedMatrix.from_arrays(x, data.draw(ANYTHING), data.draw(names), cols=data.draw(ANYTHING)).dequantize()
+    except (ValueError, TypeError):
+        pass
+    assert before is None or np.array_equal(bits(x), before)
+
+
+def test_shapes_that_memory_cannot_hold_are_errors():
+    huge = np.broadcast_to(np.float32(1), (2**40, 2**20))
+    for call in (lambda: ufp4.quantize(huge, "nvfp4"), lambda: ufp4.fake_quantize(huge, "nvfp4"),
+                 lambda: ufp4.matmul(huge, ufp4.quantize(huge[:1], "nvfp4"))):
+        with pytest.raises((ValueError, MemoryError)):
+            call()
+    assert ufp4.quantize(np.zeros((0, 16), np.float32), "nvfp4").shape == (0, 16)
+    assert ufp4.quantize(np.zeros((3, 0), np.float32), "nvfp4").dequantize().shape == (3, 0)
+    assert ufp4.matmul(*2 * [ufp4.quantize(np.zeros((3, 0), np.float32), "nvfp4")]).tolist() == [[0] * 3] * 3

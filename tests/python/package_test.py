@@ -1,0 +1,61 @@
+# ufp4 - the package as a whole: its names, docstrings, type stubs and version.
+# SPDX-License-Identifier: Apache-2.0
+import importlib.metadata
+import importlib.resources
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import ufp4
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def test_the_version_is_that_of_the_library():
+    parts = re.findall(r"#define UFP4_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", (ROOT / "include/ufp4/version.hpp").read_text())
+    assert ufp4.__version__ == importlib.metadata.version("ufp4") == ".".join(parts)
+
+
+def test_every_public_name_has_a_docstring():
+    for name in ufp4.__all__:
+        value = getattr(ufp4, name)
+        assert name == "__version__" or inspect.getdoc(value), name
+        if inspect.isclass(value) and not issubclass(value, tuple):
+            for member, content in vars(value).items():
+                described = isinstance(content, property) or callable(content)
+                if described and not member.startswith("_"):
+                    assert inspect.getdoc(content), f"{name}.{member}"
+
+
+def test_the_type_stubs_have_every_public_name_of_the_module():
+    files = importlib.resources.files(ufp4)
+    assert (files / "py.typed").is_file()
+    stub = (files / "_core.pyi").read_text()
+    for name in dir(ufp4._core):
+        if not name.startswith("_"):
+            assert re.search(rf"^(def|class) {name}\b", stub, re.MULTILINE), name
+    compile(stub, "_core.pyi", "exec")
+    assert "nanobind" not in stub
+
+
+@pytest.mark.parametrize("module", ["ml_dtypes", "numpy"])
+def test_the_requirements_are_declared(module):
+    assert any(r.startswith(module) for r in importlib.metadata.requires("ufp4"))
+def test_the_page_uses_names_that_exist():
+    page = (ROOT / "docs/python.md").read_text()
+    for name in set(re.findall(r"\bufp4\.([A-Za-z_]+)\(", page)):
+        assert name in ufp4.__all__, name
+
+
+def test_the_programs_of_the_page_run(tmp_path):
+    page = (ROOT / "docs/python.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert programs
+    for program in programs:
+        subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, cwd=tmp_path)
+
+

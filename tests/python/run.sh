@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# ufp4 - the Python package, examples/python: built with pip in an environment of its own, tested with pytest.
+# SPDX-License-Identifier: Apache-2.0
+# usage: run.sh wheel | tests | first_steps | sdist | from_sdist | sanitize [TOOL]
+#   wheel        builds the wheel from the source tree; auditwheel reads which systems it runs on; installs it for the other checks
+#   tests        tests/python/*_test.py; TOOL is the program ufp4, which is to write the same bits
+#   first_steps  examples/python/first_steps.py, with its plots
+#   sdist        the source distribution has the library
+#   from_sdist   the same, and a wheel is built from it
+#   sanitize     the tests with AddressSanitizer
+# Environment: UFP4_BUILD_DIR; CXX. Exit status 0, 1, or 77 after SKIPPED: and the reason.
+set -euo pipefail
+unset CDPATH # with CDPATH set, cd may enter another folder and print its path
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$source_dir/cmake/bare_machine.sh"
+choose_build_folder "$source_dir"
+out=$ufp4_build/python
+package=$source_dir/examples/python
+mkdir -p "$out"
+export PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+
+skip() { echo "SKIPPED: $*"; exit 77; }
+# The packages: what pyproject.toml names to build, to run and to test, and tools that check the result.
+python=$(make_venv python 'scikit-build-core>=1.1' 'nanobind>=3,<4' ninja numpy ml_dtypes pytest hypothesis safetensors \
+  matplotlib build auditwheel) || skip "nanobind, pytest and others could not be had from PyPI, so the Python package was not built"
+need_headers() {
+  "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
+    skip "there is no Python.h here (apt-get install python3-dev)"
+}
+# wheel_of FOLDER SOURCE [OPTION]...: one wheel, in an empty folder.
+wheel_of() {
+  need_headers
+  rm -rf "$1"
+  "$python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$@"
+}
+need_package() {
+  "$python" -c 'import ufp4' 2>/dev/null || skip "the package is not installed: the check 'wheel' did not build it"
+}
+run_tests() {
+  (cd "$source_dir/tests/python" && UFP4_TOOL=${1:-} "$python" -m pytest -q -p no:cacheprovider -rs \
+    -o python_files='*_test.py' -W error "${@:2}" .)
+}
+
+case ${1:-} in
+  wheel)
+    wheel_of "$out/wheel" "$package"
+    "$python" -m pip install --quiet --no-deps --force-reinstall "$out"/wheel/*.whl
+    # Only libraries that every Linux has, none newer than this system's C library.
+    "$python" -m auditwheel show "$out"/wheel/*.whl | tr -s '\n ' ' ' | tee "$out/auditwheel.txt" | grep -E 'platform tag: "manylinux_2_[0-9]+_'
+    (cd / && "$python" -c 'import ufp4; print(ufp4.__version__, ufp4.__file__)')
+    ;;
+  tests)
+    need_package
+    run_tests "${2:-}"
+    ;;
+  first_steps)
+    need_package
+    (cd "$out" && MPLBACKEND=Agg "$python" -W error "$package/first_steps.py" plots)
+    for picture in grids sqnr hadamard; do [ -s "$out/plots/$picture.svg" ]; done
+    ;;
+  sdist | from_sdist)
+    rm -rf "$out/sdist"
+    "$python" -m build --sdist --no-isolation --outdir "$out/sdist" "$package" >"$out/sdist.log" 2>&1 || { cat "$out/sdist.log"; exit 1; }
+    tar -xzf "$out"/sdist/*.tar.gz -C "$out/sdist"
+    diff -r "$source_dir/include" "$out"/sdist/ufp4-*/include
+    diff "$source_dir/cmake/kernels.cpp" "$out"/sdist/ufp4-*/cmake/kernels.cpp
+    diff "$source_dir/LICENSE" "$out"/sdist/ufp4-*/LICENSE
+    diff -r -x __pycache__ "$package/src" "$out"/sdist/ufp4-*/src
+    [ "$1" = sdist ] || wheel_of "$out/from_sdist" "$out"/sdist/*.tar.gz
+    ;;
+  sanitize)
+    asan=$("${CXX:-g++}" -print-file-name=libasan.so)
+    [ -e "$asan" ] || skip "${CXX:-g++} has no AddressSanitizer"
+    options='-fsanitize=address -fno-omit-frame-pointer'
+    CXXFLAGS=$options LDFLAGS=$options wheel_of "$out/sanitized" "$package" -Cinstall.strip=false -Ccmake.define.UFP4_STUBS=OFF
+    rm -rf "$out/sanitized_package"
+    "$python" -m pip install --quiet --no-deps --target "$out/sanitized_package" "$out"/sanitized/*.whl
+    # Python itself leaks; the operator new of ASan aborts where memory cannot be had; its exceptions are libstdc++'s.
+    log=$out/asan.log
+    rm -f "$log".*
+    trap 'cat "$log".* 2>/dev/null || true' EXIT
+    LD_PRELOAD="$asan $("${CXX:-g++}" -print-file-name=libstdc++.so.6)"
+    export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0:log_path=$log PYTHONPATH=$out/sanitized_package PYTHONMALLOC=malloc
+    run_tests "${2:-}" --ignore=package_test.py -k 'not memory_cannot_hold'
+    ;;
+  *) sed -n 's/^# usage: /usage: /p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+esac
