@@ -177,13 +177,13 @@ struct gemm_blocks : tile_gemm {
 
 /// The fast modes: element x block scale as bf16 tiles, 32 x 32 of C in registers.
 ///
-/// | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers; rows of plain bf16 on the left |
-/// | folded_bf16 | quantized operands of any scale: products rounded to bf16                                              |
+/// | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers; left also plain bf16 |
+/// | folded_bf16 | quantized operands of any scale: products rounded to bf16                                  |
 ///
 /// TDPBF16PS flushes subnormal operands. Where some value * scale of sixteen rows, or of 32 columns, is subnormal or
-/// too large for bf16, that part of C is computed by gemm_blocks, which keeps scales apart, or by the portable kernel;
-/// of plain rows by gemm_plain_avx512.
-/// Blocks of zeros are exempt: in mx formats they have the smallest scale.
+/// too large for bf16, that part of C is computed by gemm_blocks, which keeps scales apart, or by the portable kernel.
+/// The same parts of plain rows, and those with subnormal elements, are computed by gemm_plain_avx512. Blocks of zeros
+/// are exempt: in mx formats they have the smallest scale.
 template <class Unit>
 struct gemm_products : tile_gemm {
   using blocks = gemm_blocks<Unit>;

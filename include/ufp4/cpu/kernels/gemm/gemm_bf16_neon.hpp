@@ -24,9 +24,9 @@
 // Sums that are binary32 numbers are not rounded. Subnormal operands, which the flushed row does not cover, are
 // multiplied by fma: a tile looks at flags of its panels. With FPCR.EBF set there would be one rounding of two.
 //
-// A plain operand of bf16 is multiplied as it is, by value * scale of the other side. e8m0 scales are accepted there: at
-// the lower end of their range the products are subnormal bf16 numbers, which fma multiplies; those beyond the upper end
-// become infinite, and store_part computes the sums again.
+// A plain operand of bf16 is multiplied as it is, by value * scale of the other side. e8m0 scales are accepted there:
+// at the lower end of their range the products are subnormal bf16 numbers, which fma multiplies; beyond the upper end
+// they become infinite, and store_part computes the sums again.
 //
 // fast uses SMMLA where that takes the job. For 2 x 2 of C a block of 16 takes two SMMLA and three operations that
 // rescale, or four BFMMLA; a block of 32 four and three, or eight; all cost the same on the cores that have both. Bytes
