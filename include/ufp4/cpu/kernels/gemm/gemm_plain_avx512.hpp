@@ -118,6 +118,19 @@ struct plain_gemm {
     return !any(outside);
   }
 
+  /// Codes and scales of sixteen columns of the next panel, which are short runs of sixteen rows.
+  static void prefetch_panel(const quantized_source& q, std::size_t col, std::size_t k, std::size_t length,
+                             std::size_t blocks) {
+    const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
+    const auto* scales = static_cast<const std::uint8_t*>(q.scales);
+    const std::size_t block = k / static_cast<std::size_t>(q.format.block.cols);
+    for (std::size_t r = 0; r < lanes && col + r < q.rows; ++r) {
+      const std::uint8_t* codes = q.codes + q.code_index(col + r, k);
+      for (std::size_t i = 0; i < length / 2; i += 64) __builtin_prefetch(codes + i, 0, 2);
+      for (std::size_t i = 0; i < blocks * bytes; i += 64)
+        __builtin_prefetch(scales + q.scale_index(col + r, block) * bytes + i, 0, 2);
+    }
+  }
   static void decode(const gemm_job& job, const gemm_part& columns, plain_panel& p) {
     const quantized_source& q = job.right.q;
     const std::size_t blocks = p.length / job.block;
@@ -138,8 +151,7 @@ struct plain_gemm {
         break;
       }
       decode_half(job, h, col, left < lanes ? left : lanes, p);
-      prefetch_codes(q, col, p.k, depth);
-      prefetch_scales(q, col, p.k / job.block, blocks);
+      prefetch_panel(q, col + plain_panel::cols, p.k, p.length, blocks);
     }
   }
 
@@ -242,36 +254,48 @@ struct plain_gemm {
     });
   }
 
-  // ---- A part of C.
+  // ---- A part of C: slice by slice, so that the rows of a slice stay in the second-level cache for all panels.
 
-  static std::size_t scratch_bytes(const gemm_job&, std::size_t rows) {
-    return up(rows * tile_cols * sizeof(float)) + sizeof(plain_panel);
+  static constexpr std::size_t part_rows = 516, part_cols = 4 * tile_cols;
+
+  static std::size_t sum_bytes(const gemm_job& job, std::size_t rows) {
+    const std::size_t cols = job.out.cols < part_cols ? up(job.out.cols, tile_cols) : part_cols;
+    return up(rows * cols * sizeof(float));
   }
-  static void multiply_panel(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
-    auto* acc = reinterpret_cast<float*>(scratch);
-    plain_panel& p = *::new (scratch + up(part.rows * tile_cols * sizeof(float))) plain_panel;
-    for (std::size_t i = 0; i < part.rows * tile_cols; ++i) acc[i] = 0.0f;
-    for (p.k = 0; p.k < job.padded(); p.k += depth) {
-      p.length = job.padded() - p.k < depth ? job.padded() - p.k : depth;
-      decode(job, part, p);
-      for (std::size_t i = 0; i < part.rows; i += tile_rows) {
-        const std::size_t live = part.rows - i < tile_rows ? part.rows - i : tile_rows;
-        multiply_tile(job, p, live, left + left_bytes(job, i) + p.k / depth * slice_bytes(job, live, depth),
-                      acc + i * tile_cols);
-      }
+  static std::size_t scratch_bytes(const gemm_job& job, std::size_t rows) {
+    return sum_bytes(job, rows) + sizeof(plain_panel);
+  }
+  /// Columns of a part from its column j on, at most those of a panel.
+  static gemm_part panel_of(const gemm_part& part, std::size_t j) {
+    const std::size_t left = part.cols - j;
+    return {part.row, part.rows, part.col + j, left < tile_cols ? left : tile_cols};
+  }
+  static void multiply_panel(const gemm_job& job, const gemm_part& columns, const std::byte* left, plain_panel& p,
+                             float* acc) {
+    decode(job, columns, p);
+    for (std::size_t i = 0; i < columns.rows; i += tile_rows) {
+      const std::size_t live = columns.rows - i < tile_rows ? columns.rows - i : tile_rows;
+      multiply_tile(job, p, live, left + left_bytes(job, i) + p.k / depth * slice_bytes(job, live, depth),
+                    acc + i * tile_cols);
     }
-    store_sums(job, part, acc, tile_cols);
   }
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
+    auto* acc = reinterpret_cast<float*>(scratch);
+    plain_panel& p = *::new (scratch + sum_bytes(job, part.rows)) plain_panel;
+    std::memset(acc, 0, part.rows * up(part.cols, tile_cols) * sizeof(float));
+    for (p.k = 0; p.k < job.padded(); p.k += depth) {
+      p.length = job.padded() - p.k < depth ? job.padded() - p.k : depth;
+      for (std::size_t j = 0; j < part.cols; j += tile_cols)
+        multiply_panel(job, panel_of(part, j), left, p, acc + j * part.rows);
+    }
     for (std::size_t j = 0; j < part.cols; j += tile_cols)
-      multiply_panel(job, {part.row, part.rows, part.col + j, part.cols - j < tile_cols ? part.cols - j : tile_cols},
-                     left, scratch);
+      store_sums(job, panel_of(part, j), acc + j * part.rows, tile_cols);
   }
 };
 
 template <class Use = void>
-inline constexpr gemm_kernel gemm_plain_kernel =
-    kernel_of<plain_gemm, Use>(isa::avx512_bf16, "gemm_plain_avx512", 2, 516, 256, accumulate::fast);
+inline constexpr gemm_kernel gemm_plain_kernel = kernel_of<plain_gemm, Use>(
+    isa::avx512_bf16, "gemm_plain_avx512", 2, plain_gemm::part_rows, plain_gemm::part_cols, accumulate::fast);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
