@@ -70,6 +70,25 @@ struct uniform_stochastic_rounder {
   }
 };
 
+/// Stochastic rounding on magnitudes 0 1 2 3 4 6 8 12 units: the sum of the codes up to 2 units, with their fraction, and
+/// of those above. The former is that of uniform_stochastic_rounder. Above, the bits of a float count two codes in a
+/// binade with a fraction of 22 bits, which numerics 3 rounds to 16 bits without another rounding.
+struct two_bit_mantissa_stochastic_rounder {
+  static constexpr bool is_stochastic = true;
+  static constexpr int bit = 16;
+  f32 qmax, normal, scale;
+  u32 offset;
+  UFP4_LANE explicit two_bit_mantissa_stochastic_rounder(const rounding_plan& p)
+      : qmax(broadcast(p.qmax)),
+        normal(broadcast(2 * p.unit)),
+        scale(broadcast(65536.0f / p.unit)),
+        offset(broadcast(32u - ufp4::detail::to_bits(2 * p.unit))) {}
+  UFP4_LANE u32 operator()(f32 t, u32 random) const {
+    const f32 a = magnitude_at_most(t, qmax);
+    return stochastic_carry(at_most(a, normal), scale, random) + ((as_bits(at_least(a, normal)) + offset) >> 6);
+  }
+};
+
 /// Stochastic rounding on the grids of halves_rounder whose gaps are powers of two.
 struct halves_stochastic_rounder {
   static constexpr bool is_stochastic = true;
@@ -154,5 +173,23 @@ struct near_two_bit_mantissa {
     const u32 v = bits + as_bits(lookup(step, bits >> 21));
     doubt = minimum(doubt, v & 0x00FFFFFFu);
     return v;
+  }
+};
+
+/// Stochastic rounding on magnitudes 0 .. 7 units, with one added to the fraction of 16 bits. A product with the
+/// reciprocal moves |t| / unit * 65536, less than 2^19, by less than a half, and so the fraction by at most one: only
+/// next to a carry can that change the index. A bound that is a little off changes no more.
+struct near_uniform_stochastic {
+  static constexpr bool is_stochastic = true;
+  static constexpr int bit = 16;
+  static constexpr std::uint32_t limit = 2;
+  f32 scale, bound, offset;
+  UFP4_LANE near_uniform_stochastic(const rounding_plan& p, f32 factor)
+      : scale(1.0f / factor * (65536.0f / p.unit)), bound(factor * (7 * p.unit)), offset(broadcast(1.5f)) {}
+  UFP4_LANE u32 operator()(f32 x, u32& doubt, u32 random) const {
+    const f32 fraction = fma(magnitude_at_most(x, bound), scale, offset);
+    const u32 sum = reinterpret_cast<u32>(__builtin_convertvector(fraction, i32)) + random;
+    doubt = minimum(doubt, sum & 0xFFFFu);
+    return sum;
   }
 };
