@@ -56,8 +56,8 @@ inline std::uint32_t amax_of(const tile& t, std::size_t span) {
 }
 
 /// The amax of whole bands of contiguous elements, transformed in runs of 16; not the bits of a finite number if an
-/// element is not finite. The last stage gives a + b and a - b, of which the larger magnitude is |a| + |b|; the factor is
-/// applied to the largest.
+/// element is not finite. The last stage gives a + b and a - b, of which the larger magnitude is |a| + |b|. The factor
+/// is applied to the largest.
 template <dtype kind>
 std::uint32_t amax_of_sixteens(const tile_transform& h, lane_runs<kind> from, std::size_t bands) {
   u32 amax{};

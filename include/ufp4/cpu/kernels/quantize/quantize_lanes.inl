@@ -18,9 +18,9 @@
 // |                             | under the sign of t                                                                |
 // | finish_codes<bit>(word)     | the word of eight codes that add_code was called for                               |
 
-/// The bands of a tile: enough that the processor computes several of their scales at the same time, few enough (2 KiB,
+/// The bands of a tile: enough that the processor computes several of their scales at the same time, few enough (4 KiB,
 /// or one band) that reading, which waits for memory, and rounding, which does not, alternate often.
-constexpr std::size_t bands_of(std::size_t run) { return run < 512 / lanes ? 512 / lanes / run : 1; }
+constexpr std::size_t bands_of(std::size_t run) { return run < 1024 / lanes ? 1024 / lanes / run : 1; }
 
 /// One call of quantize_lanes.
 class lane_quantizer {
@@ -116,12 +116,17 @@ class lane_quantizer {
     choose_scales(coder_, amax, bits, s, report_);
     store_scales(out_.scales, job_.format.scale, &bits, 1, place >> block_shift_, 1, live);
     p.zero[c] = s.zero;
-    float* factor = p.of.factor + c * block_;
-    if (block_ == lanes) return store(factor, s.factor);
-    u32 low = as_bits(s.factor), high = low;
-    interleave(low, high);
-    store(factor, low);
-    store(factor + lanes, high);
+    each_vector(amax, p.of.amax + c * block_);
+    each_vector(as_bits(s.factor), p.of.factor + c * block_);
+  }
+  /// A number of each block to each vector of a chunk.
+  void each_vector(u32 of_block, float* out) const {
+    u32 low = of_block, high = of_block;
+    if (block_ != lanes) {
+      interleave(low, high);
+      store(out + lanes, high);
+    }
+    store(out, low);
   }
   std::uint8_t* codes_at(std::size_t row, std::size_t k) const { return out_.codes + (row * job_.padded_cols + k) / 2; }
   void code_part(const part& p, std::uint8_t* codes) {
