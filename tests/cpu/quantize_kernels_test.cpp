@@ -220,13 +220,34 @@ TEST_CASE("values at every cut of a grid, and next to it, get the scalar kernel'
       for (std::size_t i = 0; i < x.size(); i += length) x[i] = g.qmax * scale;
       for (const rounding_spec rounding : {rounding_spec(nearest_even{}), rounding_spec(nearest_away{}),
                                            rounding_spec(toward_zero{}), rounding_spec(stochastic{1, 2})}) {
-        const quantize_job job =
+        quantize_job job =
             make_job({x.data(), dtype::f32, 1, x.size(), static_cast<std::ptrdiff_t>(x.size()), 1}, format, {});
         block_coder<rounding_spec> coder{format, {}, {}, rounding};
         coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, g.qmax * scale);
-        check_every_tier(r, job, coder);
+        for (const bool counts : {true, false}) {
+          job.counts = counts;
+          check_every_tier(r, job, coder);
+        }
       }
     }
+  }
+}
+
+TEST_CASE("stochastic rounding gives the scalar kernel's codes where the number of a Philox block needs a 33rd bit",
+          "[cpu]") {
+  random_source r{std::mt19937_64{support::seed(7)}};
+  constexpr std::size_t rows = 24, cols = 3088;
+  std::normal_distribution<float> normal;
+  std::vector<float> x(rows * cols);
+  for (float& v : x) v = normal(r.gen);
+  for (const format_spec& format : formats()) {
+    quantize_job job = make_job({x.data(), dtype::f32, rows, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {});
+    const std::uint64_t height = static_cast<std::uint64_t>(format.block.rows);
+    job.first_row = ((std::uint64_t{1} << 35) / job.whole_padded_cols - rows / 2) / height * height;
+    job.counts = false;
+    block_coder<rounding_spec> coder{format, {}, {}, stochastic{r.gen(), r.gen()}};
+    coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, 4.0f);
+    check_every_tier(r, job, coder);
   }
 }
 
@@ -241,11 +262,14 @@ TEST_CASE("empty, vanishing and infinite blocks are counted and coded as the sca
     x[cols / 3] = -std::bit_cast<float>(0x7F800000u);
     for (const std::uint32_t n : {1u, 16u})
       for (const float global_amax : {0.0f, 1.0f, 0x1p-140f, 0x1.fffffep127f}) {
-        const quantize_job job =
+        quantize_job job =
             make_job({x.data(), dtype::f32, 1, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {.n = n});
         block_coder<rounding_spec> coder{format, {}, {}, {}};
         coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, global_amax);
-        check_every_tier(r, job, coder);
+        for (const bool counts : {true, false}) {
+          job.counts = counts;
+          check_every_tier(r, job, coder);
+        }
       }
   }
 }

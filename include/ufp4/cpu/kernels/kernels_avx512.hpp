@@ -113,6 +113,8 @@ UFP4_LANE void load_transposed_pairs(const std::uint16_t* p, std::size_t step, u
 }
 /// The smaller of |t| and a positive bound.
 UFP4_BINARY("v", f32, magnitude_at_most, f32, f32, "vrangeps $10, %2, %1, %0")
+/// The larger.
+UFP4_BINARY("v", f32, magnitude_at_least, f32, f32, "vrangeps $11, %2, %1, %0")
 /// In each lane; from memory, since a register that a compiler sets from a general one costs as much as a shuffle.
 template <std::uint32_t value>
 UFP4_LANE u32 constant() {

@@ -25,6 +25,8 @@ UFP4_LANE void load_transposed_pairs(const std::uint16_t* p, std::size_t step, u
 inline constexpr bool loads_fp16 = false;  ///< load_transposed_fp16 exists
 /// The smaller of |t| and a positive bound.
 UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) { return at_most(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
+/// The larger.
+UFP4_LANE f32 magnitude_at_least(f32 t, f32 bound) { return at_least(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
 /// Code j of a word from an index of three bits from `bit` on and the sign of t: put at the top, the others moved down.
 template <int bit>
 UFP4_LANE u32 add_code(u32 word, int, u32 index, f32 t) {

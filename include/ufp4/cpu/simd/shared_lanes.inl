@@ -34,16 +34,11 @@ UFP4_LANE void philox_round(philox_word (&w)[4], philox_word k0, philox_word k1)
   w[3] = low0;
 }
 
-/// Ten rounds on the four words of each lane's counter.
-UFP4_LANE void philox_rounds(u32 (&counter)[4], const philox_keys& keys) {
-  philox_word c[philox_parts][4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    c[0][i] = part_of(counter[i], 0);
-    if constexpr (philox_parts == 2) c[1][i] = part_of(counter[i], 1);
-  }
+/// Rounds `first` and up, on the four words of each lane's counter in parts.
+template <int first>
+UFP4_LANE void philox_rounds_from(philox_word (&c)[philox_parts][4], const philox_keys& keys, u32 (&counter)[4]) {
 #pragma GCC unroll 10
-  for (int i = 0; i < 20; i += 2) {
+  for (int i = 2 * first; i < 20; i += 2) {
     const auto k0 = reinterpret_cast<philox_word>(broadcast(keys.word[i]));
     const auto k1 = reinterpret_cast<philox_word>(broadcast(keys.word[i + 1]));
     philox_round(c[0], k0, k1);
@@ -52,6 +47,48 @@ UFP4_LANE void philox_rounds(u32 (&counter)[4], const philox_keys& keys) {
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) counter[i] = join_parts(c[0][i], c[philox_parts - 1][i]);
 }
+/// Ten rounds on the four words of each lane's counter.
+UFP4_LANE void philox_rounds(u32 (&counter)[4], const philox_keys& keys) {
+  philox_word c[philox_parts][4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    c[0][i] = part_of(counter[i], 0);
+    if constexpr (philox_parts == 2) c[1][i] = part_of(counter[i], 1);
+  }
+  philox_rounds_from<0>(c, keys, counter);
+}
+
+/// The same for counters whose lanes differ only in the first word: half of the first two rounds is the same for all.
+class uniform_philox_rounds {
+ public:
+  uniform_philox_rounds(std::uint32_t high, const std::uint32_t (&stream)[2], const philox_keys& keys) {
+    const std::uint64_t first = std::uint64_t{0xCD9E8D57u} * stream[0];
+    const auto w0 = static_cast<std::uint32_t>(first >> 32) ^ high ^ keys.word[0];
+    const std::uint64_t second = std::uint64_t{0xD2511F53u} * w0;
+    flip_[0] = stream[1] ^ keys.word[1];
+    flip_[1] = static_cast<std::uint32_t>(first) ^ keys.word[2];
+    flip_[2] = static_cast<std::uint32_t>(second >> 32) ^ keys.word[3];
+    last_ = static_cast<std::uint32_t>(second);
+  }
+  UFP4_LANE void operator()(u32 low, const philox_keys& keys, u32 (&out)[4]) const {
+    philox_word c[philox_parts][4];
+#pragma GCC unroll 2
+    for (int part = 0; part < philox_parts; ++part) {
+      philox_word(&w)[4] = c[part];
+      philox_word high_word;
+      multiply(part_of(low, part), broadcast(0xD2511F53u), high_word, w[2]);
+      multiply(high_word ^ flipped_by(0), broadcast(0xCD9E8D57u), high_word, w[1]);
+      w[0] = high_word ^ flipped_by(1);
+      w[2] ^= flipped_by(2);
+      w[3] = reinterpret_cast<philox_word>(broadcast(last_));
+    }
+    philox_rounds_from<2>(c, keys, out);
+  }
+
+ private:
+  UFP4_LANE philox_word flipped_by(int i) const { return reinterpret_cast<philox_word>(broadcast(flip_[i])); }
+  std::uint32_t flip_[3], last_;
+};
 
 // ---- Block scales, from their codes to binary32 and back.
 //

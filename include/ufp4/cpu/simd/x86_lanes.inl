@@ -83,8 +83,9 @@ UFP4_LANE u32 join_parts(philox_word even, philox_word odd) {
   return reinterpret_cast<u32>((even & 0xFFFFFFFFu) | odd << 32);
 }
 UFP4_BINARY("v", u64, product_of_halves, u64, u32, "vpmuludq %2, %1, %0")
-/// Both halves of the 64-bit products.
+UFP4_UNARY("v", u64, upper_in_lower, u64, "vmovshdup %1, %0")
+/// Both halves of the 64-bit products. A shuffle, since shifts take the pipes of products on some processors.
 UFP4_LANE void multiply(philox_word a, u32 b, philox_word& high, philox_word& low) {
   low = product_of_halves(a, b);
-  high = low >> 32;
+  high = upper_in_lower(low);
 }

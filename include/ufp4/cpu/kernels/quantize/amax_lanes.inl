@@ -55,21 +55,66 @@ inline std::uint32_t amax_of(const tile& t, std::size_t span) {
   return largest < ufp4::detail::infinity_bits ? largest : finite_amax(t.x, span * lanes);
 }
 
+/// The amax of whole bands of contiguous elements, transformed in runs of 16; not the bits of a finite number if an
+/// element is not finite. The last stage gives a + b and a - b, of which the larger magnitude is |a| + |b|. The factor
+/// is applied to the largest.
+template <dtype kind>
+std::uint32_t amax_of_sixteens(const tile_transform& h, lane_runs<kind> from, std::size_t bands) {
+  u32 amax{};
+  for (; bands != 0; --bands, from.next_band()) {
+    f32 v[16], low[8], high[8];
+    from.read(0, v);
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < 8; ++j) {
+      low[j] = as_float(as_bits(v[j]) ^ h.flip[j]);
+      high[j] = as_float(as_bits(v[j + 8]) ^ h.flip[j + 8]);
+    }
+    butterflies(low);
+    butterflies(high);
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < 8; ++j) amax = maximum(amax, as_bits(magnitude(low[j]) + magnitude(high[j])));
+  }
+  const std::uint32_t largest = largest_lane(amax);
+  return largest < ufp4::detail::infinity_bits ? ufp4::detail::to_bits(ufp4::detail::to_float(largest) * h.factor)
+                                               : largest;
+}
+/// Whole bands of a row, from column k on.
+inline std::uint32_t amax_of_bands(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
+                                   std::size_t bands) {
+  if (x.kind == dtype::f32)
+    return amax_of_sixteens<dtype::f32>(h, {static_cast<const float*>(x.data) + x.offset(row, k), 16}, bands);
+  const std::uint16_t* first = static_cast<const std::uint16_t*>(x.data) + x.offset(row, k);
+  if (x.kind == dtype::bf16) return amax_of_sixteens<dtype::bf16>(h, {first, 16}, bands);
+  if constexpr (loads_fp16) return amax_of_sixteens<dtype::fp16>(h, {first, 16}, bands);
+  return ufp4::detail::infinity_bits;
+}
+
 /// amax of rows first .. last - 1 after a transform, a tile at a time.
-inline std::uint32_t amax_transformed(const source& x, const transform_spec& t, std::size_t first, std::size_t last) {
+inline std::uint32_t amax_transformed(source x, const transform_spec& t, std::size_t first, std::size_t last) {
   const tile_transform h = transform_of<quantize_needs::all>(t);
   const bool columns = reads_columns(x);
-  const std::size_t run = h.n, width = up(x.cols, run);  // blocks do not matter
+  const std::size_t run = h.n;  // blocks do not matter
+  if (x.col_stride == 1 && x.cols % run == 0 && x.row_stride == static_cast<std::ptrdiff_t>(x.cols)) {
+    x.data = static_cast<const char*>(x.data) + x.offset(first, 0) * (x.kind == dtype::f32 ? 4 : 2);
+    x.cols *= last - first;  // one long row
+    first = 0, last = 1;
+  }
+  const std::size_t width = up(x.cols, run);
   const std::size_t tile_rows = columns ? lanes : 1, tile_cols = columns ? run : lanes * run;
+  const std::size_t whole = run == 16 && h.in_registers() && x.col_stride == 1 ? x.cols / tile_cols : 0;  // tiles
   std::uint32_t largest = 0;
   tile one;
-  for (std::size_t row = first; row < last; row += tile_rows)
-    for (std::size_t k = 0; k < width; k += tile_cols) {
+  for (std::size_t row = first; row < last; row += tile_rows) {
+    const std::uint32_t of_bands = whole != 0 ? amax_of_bands(x, h, row, 0, whole) : 0;
+    const bool finite = of_bands < ufp4::detail::infinity_bits;  // else again, by elements
+    if (finite && of_bands > largest) largest = of_bands;
+    for (std::size_t k = finite ? whole * tile_cols : 0; k < width; k += tile_cols) {
       const std::size_t rows = last - row, runs = (width - k) / run, count = columns ? rows : runs;
       (columns ? read_columns : read_runs)(x, h, row, k, run, count < lanes ? count : lanes, one, 0);
       const std::uint32_t here = amax_of(one, run);
       largest = here > largest ? here : largest;
     }
+  }
   return largest;
 }
 

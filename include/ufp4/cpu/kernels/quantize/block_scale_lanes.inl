@@ -78,5 +78,10 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, ufp4::detail::rule_kind rul
   constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
   const u32 special = reinterpret_cast<u32>(maximum(watched - least, as_bits(s.factor) - least) >= range);
   s.zero = u32{};
-  if (lane_bits(special) != 0) choose_special_scales(c, amax, special, bits, s, report);
+  if (lane_bits(special) == 0) return;
+  const u32 empty = reinterpret_cast<u32>(amax == 0u);
+  if (lane_bits(special & ~empty) != 0) return choose_special_scales(c, amax, special, bits, s, report);
+  bits = empty != 0u ? u32{} : bits;
+  s.factor = empty != 0u ? broadcast(1.0f) : s.factor;
+  s.zero = empty;
 }

@@ -25,6 +25,12 @@ struct random_bit_lanes {
   }
   /// The random bits of `groups` groups of eight elements of every lane, two elements a word.
   [[gnu::noinline]] void draw(std::size_t groups, u32 (*word)[4]) const {
+    const u32 last = low + static_cast<std::uint32_t>(groups);
+    if (lane_bits(reinterpret_cast<u32>(high != high[0]) | reinterpret_cast<u32>(last < low)) == 0) {
+      const uniform_philox_rounds rounds(high[0], stream, keys);
+      for (std::uint32_t group = 0; group < groups; ++group) rounds(low + group, keys, word[group]);
+      return;
+    }
     for (std::uint32_t group = 0; group < groups; ++group) {
       u32 counter[4] = {low + group, high, broadcast(stream[0]), broadcast(stream[1])};
       counter[1] -= reinterpret_cast<u32>(counter[0] < low);
@@ -121,6 +127,7 @@ code_blocks* code_products_of(rounding_plan::kind what) {
   using kind = rounding_plan::kind;
   if constexpr (needs == quantize_needs::all) {
     if (what == kind::uniform_stochastic) return &code_products<uniform_stochastic_rounder>;
+    if (what == kind::two_bit_mantissa_stochastic) return &code_products<two_bit_mantissa_stochastic_rounder>;
     if constexpr (cheap_lookup)
       if (what == kind::halves_stochastic) return &code_products<halves_stochastic_rounder>;
     if (what == kind::cuts_stochastic) return &code_by_cuts<true>;

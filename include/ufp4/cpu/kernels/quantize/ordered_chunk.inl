@@ -5,10 +5,12 @@
 
 constexpr std::size_t chunks_of_a_part = 4, vectors_of_a_part = chunks_of_a_part * 2 * lanes;
 
-/// Numbers of each vector of a part: the factor of its block, and what prepare_near computes from it.
+/// Numbers of each vector of a part: the amax and the factor of its block, and what is computed from them.
 struct vector_factors {
-  alignas(64) float factor[vectors_of_a_part];
-  float scale[vectors_of_a_part], bound[vectors_of_a_part];
+  alignas(64) float amax[vectors_of_a_part];
+  float factor[vectors_of_a_part];
+  float scale[vectors_of_a_part], bound[vectors_of_a_part];  ///< prepare_near
+  bool in_range;                                             ///< a rounder without a bound is enough
 };
 
 struct ordered_part;

@@ -5,18 +5,18 @@
 // holds code l of eight vectors until one permutation sorts them. A chunk is as many blocks of one or two vectors as
 // there are lanes, so that their scales are one vector. Needs
 //
-// | halves_of<words>(a, b)         | the larger of lanes l and l ^ 8: a's in the lower half, b's in the upper half; of |
-// |                                | dwords or of words                                                                |
-// | largest_of_blocks<words>(u)    | lane l is the largest lane of half(l) of u: the lower half of u[i] is block       |
-// |                                | place_of(i), its upper half is block place_of(i + 8)                              |
-// | from_pairs(v)                  | the same if the halves of u[i] are blocks 2 i and 2 i + 1                         |
-// | lanes_below(v, limit)          | one bit for each lane                                                             |
-// | two_broadcasts(p)              | p[0] in the lower half of the lanes, p[1] in the upper half                       |
-// | lane_groups                    | where transpose4 brings the Philox counters of neighbours next to each other      |
-// | words_of<half>(v)              | the words of half of a vector, a lane each                                        |
-// | sort_codes(word)               | the codes of eight vectors in memory order: code l of vector j is nibble j of     |
-// |                                | lane l                                                                            |
-// | sort_code_pairs(word)          | the same of pairs of vectors with the even and the odd elements of 2 * lanes      |
+// | halves_of<words>(a, b)      | the larger of lanes l and l ^ 8: a's in the lower half, b's in the upper half; of   |
+// |                             | dwords or of words                                                                  |
+// | largest_of_blocks<words>(u) | lane l is the largest lane of block l: the lower half of u[i] is block place_of(i), |
+// |                             | its upper half is block place_of(i + 8)                                             |
+// | from_pairs(v)               | the same if the halves of u[i] are blocks 2 i and 2 i + 1                           |
+// | lanes_below(v, limit)       | one bit for each lane                                                               |
+// | two_broadcasts(p)           | p[0] in the lower half of the lanes, p[1] in the upper half                         |
+// | lane_groups                 | where transpose4 brings the Philox counters of neighbours next to each other        |
+// | words_of<half>(v)           | the words of half of a vector, a lane each                                          |
+// | sort_codes(word)            | the codes of eight vectors in memory order: code l of vector j is at nibble j of |
+// |                             | lane l                                                                              |
+// | sort_code_pairs(word)       | the same of pairs of vectors with the even and the odd elements of 2 * lanes        |
 
 /// Vectors at .. at + 7. Those of bf16 are pairs of the even and of the odd elements of 2 * lanes neighbours.
 template <dtype kind>
@@ -48,43 +48,61 @@ UFP4_LANE void store_eight(const rounding_plan& p, u32 word, std::uint8_t* codes
   store(codes, kind == dtype::bf16 ? sort_code_pairs(word) : sort_codes(word));
 }
 
-/// The random bits of eight vectors from vector `at` on, as load_eight has them.
+/// The random bits of `count` times eight vectors, from group number `first` on: words of neighbours in their order.
+[[gnu::noinline]] inline void draw_in_order(const random_bit_lanes& random_bits, std::uint64_t first, std::size_t count,
+                                            u32 (*word)[4]) {
+  const auto low = static_cast<std::uint32_t>(first), high = static_cast<std::uint32_t>(first >> 32);
+  const auto groups = static_cast<std::uint32_t>(count * lanes);
+  const u32 number = lane_groups;
+  if (low + groups < low) {
+    random_bit_lanes some = random_bits;
+    for (std::size_t i = 0; i < count; ++i) {
+      some.low = number + static_cast<std::uint32_t>(first + i * lanes);
+      some.high = broadcast(static_cast<std::uint32_t>((first + i * lanes) >> 32));
+      some.high -= reinterpret_cast<u32>(some.low < number);
+      some.draw(1, word + i);
+      transpose4(word[i]);
+    }
+    return;
+  }
+  const uniform_philox_rounds rounds(high, random_bits.stream, random_bits.keys);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    rounds(number + (low + i * static_cast<std::uint32_t>(lanes)), random_bits.keys, word[i]);
+    transpose4(word[i]);
+  }
+}
+/// The random bits of a part, as load_eight has its vectors.
 template <dtype kind>
 struct ordered_random_bits {
-  u32 word[4];
-  UFP4_LANE ordered_random_bits(const ordered_part& c, std::size_t at) {
-    random_bit_lanes groups = *c.random_bits;
-    const std::uint64_t first = c.random_group + at * (lanes / 8);
-    const u32 number = lane_groups;
-    groups.low = number + static_cast<std::uint32_t>(first);
-    groups.high = broadcast(static_cast<std::uint32_t>(first >> 32));
-    groups.high -= reinterpret_cast<u32>(groups.low < number);
-    groups.draw(1, &word);
-    transpose4(word);
+  u32 word[vectors_of_a_part / 8][4];
+  UFP4_LANE explicit ordered_random_bits(const ordered_part& c) {
+    draw_in_order(*c.random_bits, c.random_group, c.vectors / 8, word);
   }
-  UFP4_LANE u32 of(std::size_t j) const {
-    const u32 w = word[j / 2];
+  UFP4_LANE u32 of(std::size_t at, std::size_t j) const {
+    const u32 w = word[at / 8][j / 2];
     if constexpr (kind == dtype::bf16) return j % 2 == 0 ? w & 0xFFFFu : w >> 16;
     return j % 2 == 0 ? words_of<0>(w) : words_of<1>(w);
   }
 };
 struct no_random_bits {
-  UFP4_LANE no_random_bits(const ordered_part&, std::size_t) {}
-  UFP4_LANE u32 of(std::size_t) const { return u32{}; }
+  UFP4_LANE explicit no_random_bits(const ordered_part&) {}
+  UFP4_LANE u32 of(std::size_t, std::size_t) const { return u32{}; }
 };
 
 template <dtype kind, class Rounder>
 void code_ordered_products(const rounding_plan& p, const ordered_part& c) {
+  if constexpr (std::is_same_v<Rounder, halves_rounder>)
+    if (c.of->in_range) return code_ordered_products<kind, halves_in_range_rounder>(p, c);
   const Rounder rounder(p);
+  const std::conditional_t<Rounder::is_stochastic, ordered_random_bits<kind>, no_random_bits> random(c);
   for (std::size_t at = 0; at < c.vectors; at += 8) {
-    const std::conditional_t<Rounder::is_stochastic, ordered_random_bits<kind>, no_random_bits> random(c, at);
     f32 t[8];
     load_eight<kind>(c.x, at, t);
     u32 word{};
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < 8; ++j) {
       const f32 v = rounded(t[j] * of_vector<kind>(c.of->factor, at, j));
-      word = add_code<Rounder::bit>(word, static_cast<int>(j), rounder(v, random.of(j)), v);
+      word = add_code<Rounder::bit>(word, static_cast<int>(j), rounder(v, random.of(at, j)), v);
     }
     store_eight<kind>(p, finish_codes<Rounder::bit>(word), c.codes + at * lanes / 2);
   }
@@ -97,6 +115,7 @@ template <dtype kind>
   alignas(64) float t[8 * lanes];
   vector_factors ones;
   for (std::size_t j = 0; j < 8; ++j) ones.factor[j] = 1.0f;
+  ones.in_range = false;
   ordered_part eight = c;
   eight.x = t;
   eight.vectors = 8;
@@ -117,34 +136,52 @@ void code_ordered_quotients(const rounding_plan& p, const ordered_part& c) {
   code_some_ordered_quotients<kind>(p, c, ~0u >> (32 - c.vectors / 8));
 }
 
+/// Whether all blocks have amax * scale < end.
+inline bool amax_below(const float* amax, const float* scale, std::size_t vectors, float end) {
+  u32 below = ~u32{};
+  for (std::size_t i = 0; i < vectors; i += lanes)
+    below &= reinterpret_cast<u32>(rounded(load(amax + i) * load(scale + i)) < end);
+  return !any(~below);
+}
+inline void prepare_halves(const rounding_plan& p, vector_factors& f, std::size_t vectors) {
+  f.in_range = amax_below(f.amax, f.factor, vectors, end_of_binade(p.qmax));
+}
 /// What code_ordered_near multiplies by, and the bounds of magnitudes.
 template <class Near>
 void prepare_near(const rounding_plan& p, vector_factors& f, std::size_t vectors) {
+  u32 in_range = ~u32{};
   for (std::size_t i = 0; i < vectors; i += lanes) {
-    const Near of_block(p, load(f.factor + i));
+    const f32 factor = load(f.factor + i);
+    const Near of_block(p, factor);
     store(f.scale + i, of_block.scale);
     store(f.bound + i, of_block.bound);
+    // Scales and reciprocals from 2^-64 to 2^64: nothing overflows or is subnormal.
+    in_range &= reinterpret_cast<u32>(as_bits(factor) - (63u << 23) < 128u << 23);
   }
+  f.in_range = !any(~in_range) && (Near::end == 0 || amax_below(f.amax, f.scale, vectors, Near::end));
 }
 /// The same by reciprocals; eight vectors with a value in doubt again with quotients.
 template <dtype kind, class Near>
 void code_ordered_near(const rounding_plan& p, const ordered_part& c) {
-  u32 range{};
-  for (std::size_t i = 0; i < c.vectors; i += lanes)
-    // Scales and reciprocals from 2^-64 to 2^64: nothing overflows or is subnormal.
-    range |= reinterpret_cast<u32>(as_bits(load(c.of->factor + i)) - (63u << 23) >= 128u << 23);
-  std::uint32_t in_doubt = any(range) ? ~0u >> (32 - c.vectors / 8) : 0;
+  if (!c.of->in_range) return code_ordered_quotients<kind>(p, c);
+  std::uint32_t in_doubt = 0;
   Near nearby(p, broadcast(1.0f));
+  const std::conditional_t<Near::is_stochastic, ordered_random_bits<kind>, no_random_bits> random(c);
   for (std::size_t at = 0; at < c.vectors; at += 8) {
-    const std::conditional_t<Near::is_stochastic, ordered_random_bits<kind>, no_random_bits> random(c, at);
     f32 t[8];
     load_eight<kind>(c.x, at, t);
     u32 word{}, doubt = ~u32{};
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < 8; ++j) {
       nearby.scale = of_vector<kind>(c.of->scale, at, j);
-      nearby.bound = of_vector<kind>(c.of->bound, at, j);
-      word = add_code<Near::bit>(word, static_cast<int>(j), nearby(t[j], doubt, random.of(j)), t[j]);
+      u32 index;
+      if constexpr (Near::end == 0) {
+        nearby.bound = of_vector<kind>(c.of->bound, at, j);
+        index = nearby(t[j], doubt, random.of(at, j));
+      } else {
+        index = nearby.of_magnitude(magnitude(t[j]), doubt);
+      }
+      word = add_code<Near::bit>(word, static_cast<int>(j), index, t[j]);
     }
     store_eight<kind>(p, finish_codes<Near::bit>(word), c.codes + at * lanes / 2);
     in_doubt |= (lanes_below(doubt, Near::limit) != 0 ? 1u : 0u) << (at / 8);
@@ -192,6 +229,8 @@ code_ordered* ordered_products_of(rounding_plan::kind what) {
   using of = rounding_plan::kind;
   if constexpr (needs == quantize_needs::all) {
     if (what == of::uniform_stochastic) return &code_ordered_products<kind, uniform_stochastic_rounder>;
+    if (what == of::two_bit_mantissa_stochastic)
+      return &code_ordered_products<kind, two_bit_mantissa_stochastic_rounder>;
     if (what == of::halves_stochastic) return &code_ordered_products<kind, halves_stochastic_rounder>;
   }
   if (what == of::uniform) return &code_ordered_products<kind, uniform_rounder>;
@@ -203,6 +242,7 @@ ordered_functions ordered_functions_for(const rounding_plan& p, bool divides) {
   code_ordered* products = ordered_products_of<needs, kind>(p.what);
   f.products = ordered_products_of<needs, dtype::f32>(p.what);
   f.code = products;
+  if (!divides && p.what == rounding_plan::kind::halves) f.prepare = &prepare_halves;
   if constexpr (needs != quantize_needs::product) {
     if (divides && products != nullptr) f.code = &code_ordered_quotients<kind>;
     if (divides && p.nearby == near_kind::uniform)
@@ -210,6 +250,9 @@ ordered_functions ordered_functions_for(const rounding_plan& p, bool divides) {
     if (divides && p.nearby == near_kind::two_bit_mantissa)
       f.code = &code_ordered_near<kind, near_two_bit_mantissa>, f.prepare = &prepare_near<near_two_bit_mantissa>;
   }
+  if constexpr (needs == quantize_needs::all)
+    if (divides && p.what == rounding_plan::kind::uniform_stochastic)
+      f.code = &code_ordered_near<kind, near_uniform_stochastic>, f.prepare = &prepare_near<near_uniform_stochastic>;
   if (products != nullptr) f.amax = &ordered_amax<kind>;
   return f;
 }

@@ -18,9 +18,9 @@
 // |                             | under the sign of t                                                                |
 // | finish_codes<bit>(word)     | the word of eight codes that add_code was called for                               |
 
-/// The bands of a tile: enough that the processor computes several of their scales at the same time, few enough (2 KiB,
+/// The bands of a tile: enough that the processor computes several of their scales at the same time, few enough (4 KiB,
 /// or one band) that reading, which waits for memory, and rounding, which does not, alternate often.
-constexpr std::size_t bands_of(std::size_t run) { return run < 512 / lanes ? 512 / lanes / run : 1; }
+constexpr std::size_t bands_of(std::size_t run) { return run < 1024 / lanes ? 1024 / lanes / run : 1; }
 
 /// One call of quantize_lanes.
 class lane_quantizer {
@@ -67,8 +67,12 @@ class lane_quantizer {
       x.cols = width;
       last = first + 1;
     }
+    if (ordered_.amax != nullptr) {
+      for (std::size_t row = first; row < last; ++row) ordered(x, row, width);
+      return;
+    }
     for (std::size_t row = first; row < last; ++row)
-      for (std::size_t k = ordered_.amax != nullptr ? ordered(x, row) : 0; k < width; k += tile_width_) {
+      for (std::size_t k = 0; k < width; k += tile_width_) {
         const std::size_t runs = runs_from(k, width), blocks = bands_in(runs) * blocks_;
         read_runs(x, transform_, row, k, run_, runs, tile_, 0);
         for (std::size_t b = 0; b < blocks; ++b) amax_[b] = amax(b);
@@ -103,33 +107,38 @@ class lane_quantizer {
     u32 zero[chunks_of_a_part];
     vector_factors of;
   };
-  void choose_chunk(part& p, std::size_t c) {
+  /// `live`: how many blocks are not padding.
+  void choose_chunk(part& p, std::size_t c, std::size_t live = lanes) {
     const std::size_t chunk = block_ * lanes, place = p.row * job_.padded_cols + p.k + c * chunk;
     const u32 amax = ordered_.amax(p.x + c * chunk * element_bytes_, block_ / lanes);
     u32 bits;
     lane_scales s;
     choose_scales(coder_, amax, bits, s, report_);
-    store_scales(out_.scales, job_.format.scale, &bits, 1, place >> block_shift_, 1, lanes);
+    store_scales(out_.scales, job_.format.scale, &bits, 1, place >> block_shift_, 1, live);
     p.zero[c] = s.zero;
-    float* factor = p.of.factor + c * block_;
-    if (block_ == lanes) return store(factor, s.factor);
-    u32 low = as_bits(s.factor), high = low;
-    interleave(low, high);
-    store(factor, low);
-    store(factor + lanes, high);
+    each_vector(amax, p.of.amax + c * block_);
+    each_vector(as_bits(s.factor), p.of.factor + c * block_);
   }
-  void code_part(const part& p) {
+  /// A number of each block to each vector of a chunk.
+  void each_vector(u32 of_block, float* out) const {
+    u32 low = of_block, high = of_block;
+    if (block_ != lanes) {
+      interleave(low, high);
+      store(out + lanes, high);
+    }
+    store(out, low);
+  }
+  std::uint8_t* codes_at(std::size_t row, std::size_t k) const { return out_.codes + (row * job_.padded_cols + k) / 2; }
+  void code_part(const part& p, std::uint8_t* codes) {
     const std::uint64_t element = (job_.first_row + p.row) * job_.whole_padded_cols + job_.first_col + p.k;
-    std::uint8_t* codes = out_.codes + (p.row * job_.padded_cols + p.k) / 2;
     ordered_.code(plan_, {p.x, p.chunks * block_, &p.of, element / 8, &random_bits_, ordered_.products, codes});
     for (std::size_t c = 0; c < p.chunks; ++c)
       for (std::uint32_t left = lane_bits(p.zero[c]); left != 0; left &= left - 1)
         __builtin_memset(codes + (c * lanes + static_cast<std::size_t>(__builtin_ctz(left))) * block_ / 2,
                          static_cast<int>(plan_.zeros & 0xFFu), block_ / 2);
   }
-  /// The whole chunks of a row; returns the first column that is left. A part is coded while the scales of the next
-  /// one are computed.
-  std::size_t ordered(const source& x, std::size_t row) {
+  /// A row of `width` padded elements. A part is coded while the scales of the next one are computed.
+  void ordered(const source& x, std::size_t row, std::size_t width) {
     const std::size_t chunk = block_ * lanes, chunks = x.cols / chunk;
     const char* data =
         static_cast<const char*>(x.data) + x.offset(row, 0) * static_cast<std::ptrdiff_t>(element_bytes_);
@@ -142,13 +151,32 @@ class lane_quantizer {
       here->chunks = chunks - c < chunks_of_a_part ? chunks - c : chunks_of_a_part;
       for (std::size_t i = 0; i < here->chunks; ++i) choose_chunk(*here, i);
       if (ordered_.prepare != nullptr) ordered_.prepare(plan_, here->of, here->chunks * block_);
-      if (c != 0) code_part(*before);
+      if (c != 0) code_part(*before, codes_at(row, before->k));
       part* const next = before;
       before = here;
       here = next;
     }
-    if (chunks != 0) code_part(*before);
-    return chunks * chunk;
+    if (chunks != 0) code_part(*before, codes_at(row, before->k));
+    if (chunks * chunk < width) rest_of_row(x, row, chunks * chunk, width);
+  }
+  /// What is left of a row, less than a chunk, in a buffer that is filled up with zeros.
+  void rest_of_row(const source& x, std::size_t row, std::size_t k, std::size_t width) {
+    alignas(64) char staged[2 * lanes * lanes * sizeof(float)] = {};
+    alignas(64) std::uint8_t codes[lanes * lanes];
+    const std::size_t live = x.cols < k ? 0 : (x.cols - k) * element_bytes_;
+    if (live != 0)
+      __builtin_memcpy(
+          staged, static_cast<const char*>(x.data) + x.offset(row, k) * static_cast<std::ptrdiff_t>(element_bytes_),
+          live);
+    part p;
+    p.x = staged;
+    p.row = row;
+    p.k = k;
+    p.chunks = 1;
+    choose_chunk(p, 0, (width - k) >> block_shift_);
+    if (ordered_.prepare != nullptr) ordered_.prepare(plan_, p.of, block_);
+    code_part(p, codes);
+    __builtin_memcpy(codes_at(row, k), codes, (width - k) / 2);
   }
 
   static constexpr std::size_t patch_rows = 256, patch_cols = 128, bands = patch_rows / lanes;

@@ -44,11 +44,20 @@ struct halves_rounder {
   UFP4_LANE explicit halves_rounder(const rounding_plan& p)
       : step(load_table(p.step)), qmax(broadcast(p.qmax)), lowest(broadcast(p.lowest)) {}
   UFP4_LANE u32 operator()(f32 t, u32) const { return index_of(magnitude_at_most(t, qmax)); }
-  UFP4_LANE u32 index_of(f32 magnitude) const {
-    const u32 bits = as_bits(at_least(magnitude, lowest));
+  UFP4_LANE u32 index_of(f32 magnitude) const { return index_at(at_least(magnitude, lowest)); }
+  UFP4_LANE u32 index_at(f32 magnitude) const {
+    const u32 bits = as_bits(magnitude);
     return bits + as_bits(lookup(step, bits >> 22));
   }
 };
+/// The same for magnitudes below the end of qmax's binade.
+struct halves_in_range_rounder : halves_rounder {
+  UFP4_LANE explicit halves_in_range_rounder(const rounding_plan& p) : halves_rounder(p) {}
+  UFP4_LANE u32 operator()(f32 t, u32) const { return index_at(magnitude_at_least(t, lowest)); }
+};
+inline float end_of_binade(float x) {
+  return ufp4::detail::to_float((ufp4::detail::to_bits(x) & 0x7F800000u) + 0x00800000u);
+}
 
 /// Stochastic rounding of a value at `distance` from its lower neighbour (numerics 3): bit 16 is set if it moves up.
 UFP4_LANE u32 stochastic_carry(f32 distance, f32 gap_reciprocal, u32 random) {
@@ -67,6 +76,25 @@ struct uniform_stochastic_rounder {
       : qmax(broadcast(p.qmax)), scale(broadcast(65536.0f / p.unit)) {}
   UFP4_LANE u32 operator()(f32 t, u32 random) const {
     return stochastic_carry(magnitude_at_most(t, qmax), scale, random);
+  }
+};
+
+/// Stochastic rounding on magnitudes 0 1 2 3 4 6 8 12 units: the sum of the codes up to 2 units, with their fraction,
+/// and of those above. The former is that of uniform_stochastic_rounder. Above, the bits of a float count two codes in
+/// a binade with a fraction of 22 bits, which numerics 3 rounds to 16 bits without another rounding.
+struct two_bit_mantissa_stochastic_rounder {
+  static constexpr bool is_stochastic = true;
+  static constexpr int bit = 16;
+  f32 qmax, normal, scale;
+  u32 offset;
+  UFP4_LANE explicit two_bit_mantissa_stochastic_rounder(const rounding_plan& p)
+      : qmax(broadcast(p.qmax)),
+        normal(broadcast(2 * p.unit)),
+        scale(broadcast(65536.0f / p.unit)),
+        offset(broadcast(32u - ufp4::detail::to_bits(2 * p.unit))) {}
+  UFP4_LANE u32 operator()(f32 t, u32 random) const {
+    const f32 a = magnitude_at_most(t, qmax);
+    return stochastic_carry(at_most(a, normal), scale, random) + ((as_bits(at_least(a, normal)) + offset) >> 6);
   }
 };
 
@@ -122,6 +150,7 @@ struct cuts_rounder {
 /// 2^-20 in all.
 struct near_uniform {
   static constexpr bool is_stochastic = false;
+  static constexpr float end = 7.25f;  ///< magnitude times scale may be so large and a little more
   static constexpr int bit = 20;
   static constexpr std::uint32_t limit = 4;
   f32 scale, bound, offset;
@@ -129,8 +158,9 @@ struct near_uniform {
       : scale(1.0f / factor * (1.0f / p.unit)),
         bound(factor * (7.25f * p.unit)),
         offset(broadcast(8.5f + 2 * 0x1p-20f)) {}
-  UFP4_LANE u32 operator()(f32 x, u32& doubt, u32) const {
-    const u32 v = as_bits(fma(magnitude_at_most(x, bound), scale, offset));
+  UFP4_LANE u32 operator()(f32 x, u32& doubt, u32) const { return of_magnitude(magnitude_at_most(x, bound), doubt); }
+  UFP4_LANE u32 of_magnitude(f32 x, u32& doubt) const {
+    const u32 v = as_bits(fma(x, scale, offset));
     doubt = minimum(doubt, v & 0x000FFFFFu);
     return v;
   }
@@ -140,6 +170,7 @@ struct near_uniform {
 /// ulp of the sum at most, the sum's a half.
 struct near_two_bit_mantissa {
   static constexpr bool is_stochastic = false;
+  static constexpr float end = 7.25f;
   static constexpr int bit = 24;
   static constexpr std::uint32_t limit = 2 * near_margin;
   table16 step;
@@ -149,10 +180,30 @@ struct near_two_bit_mantissa {
         scale(1.0f / factor * (0.5f / p.unit)),
         bound(factor * (11.5f * p.unit)),
         offset(broadcast(near_offset)) {}
-  UFP4_LANE u32 operator()(f32 x, u32& doubt, u32) const {
-    const u32 bits = as_bits(fma(magnitude_at_most(x, bound), scale, offset));
+  UFP4_LANE u32 operator()(f32 x, u32& doubt, u32) const { return of_magnitude(magnitude_at_most(x, bound), doubt); }
+  UFP4_LANE u32 of_magnitude(f32 x, u32& doubt) const {
+    const u32 bits = as_bits(fma(x, scale, offset));
     const u32 v = bits + as_bits(lookup(step, bits >> 21));
     doubt = minimum(doubt, v & 0x00FFFFFFu);
     return v;
+  }
+};
+
+/// Stochastic rounding on magnitudes 0 .. 7 units, with one added to the fraction of 16 bits. A product with the
+/// reciprocal moves |t| / unit * 65536, less than 2^19, by less than a half, and so the fraction by at most one: only
+/// next to a carry can that change the index. A bound that is a little off changes no more.
+struct near_uniform_stochastic {
+  static constexpr bool is_stochastic = true;
+  static constexpr float end = 0;  ///< every magnitude needs the bound
+  static constexpr int bit = 16;
+  static constexpr std::uint32_t limit = 2;
+  f32 scale, bound, offset;
+  UFP4_LANE near_uniform_stochastic(const rounding_plan& p, f32 factor)
+      : scale(1.0f / factor * (65536.0f / p.unit)), bound(factor * (7 * p.unit)), offset(broadcast(1.5f)) {}
+  UFP4_LANE u32 operator()(f32 x, u32& doubt, u32 random) const {
+    const f32 fraction = fma(magnitude_at_most(x, bound), scale, offset);
+    const u32 sum = reinterpret_cast<u32>(__builtin_convertvector(fraction, i32)) + random;
+    doubt = minimum(doubt, sum & 0xFFFFu);
+    return sum;
   }
 };

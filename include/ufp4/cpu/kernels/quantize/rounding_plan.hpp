@@ -25,6 +25,7 @@ struct rounding_plan {
     halves,
     cuts,
     uniform_stochastic,
+    two_bit_mantissa_stochastic,
     halves_stochastic,
     cuts_stochastic
   };
@@ -168,6 +169,8 @@ inline rounding_plan make_plan(const grid4& g, rounding_spec::kind rounding, boo
   p.what = random ? kind::cuts_stochastic : kind::cuts;
   if (uniform && random)
     p.what = kind::uniform_stochastic;
+  else if (two_bit && random)
+    p.what = kind::two_bit_mantissa_stochastic;
   else if (cheap_lookup && symmetric && p.exact_gaps && plan_halves(p))
     p.what = random ? kind::halves_stochastic : kind::halves;
   else if (!cheap_lookup && two_bit && even)
