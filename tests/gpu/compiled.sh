@@ -79,7 +79,7 @@ for device in 80 90 100; do
   export UFP4_PTX_COUNTS=$out/launches.$device UFP4_PTX_WRITE=$out/operations.$device.ptx
   run "$device" 0 "run.$device.log" || { fail "sm_$device"; grep -v '^count' "run.$device.log" | head -60; }
   unset UFP4_PTX_COUNTS UFP4_PTX_WRITE
-  run "$device" 1 "run.$device.backwards.log" 'products with*,the products of tcgen05*' || { fail "sm_$device, backwards"; head -60 "run.$device.backwards.log"; }
+  run "$device" 1 "run.$device.backwards.log" 'products with*,the products of tcgen05 in *' || { fail "sm_$device, backwards"; head -60 "run.$device.backwards.log"; }
   grep '^count' "run.$device.log" | sed 's/^count //' >"counts.$device"
 done
 echo "every operation: $SECONDS s"
