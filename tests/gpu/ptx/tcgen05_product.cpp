@@ -4,8 +4,8 @@
 // Sums are of a block of 16 or 32 elements exactly, times both scales, and added to the binary32 sum with one rounding:
 // hardware promises neither this order nor this rounding.
 //
-// With cta_group::2 each of two thread blocks has 128 rows of a and d, half of the rows of b, and, at the same addresses
-// of its own tensor memory, the scales of its rows of a and of all rows of b.
+// With cta_group::2 each of two thread blocks has 128 rows of a and d, half of the rows of b, and, at the same
+// addresses of its own tensor memory, the scales of its rows of a and of all rows of b.
 //
 // Source: PTX ISA, "TensorCore 5th Generation Family Instructions": descriptors, layouts of scales, "Data path layout
 // organization".
