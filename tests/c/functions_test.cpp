@@ -420,3 +420,21 @@ TEST_CASE("wrong arguments of products, layers and texts are errors that name th
   REQUIRE(message_of(ufp4_explain_gemm(nullptr, &q, &q, &cm, nullptr, nullptr, 9)) ==
           "ufp4_explain_gemm: text is NULL");
 }
+
+TEST_CASE("a matrix of 2^60 rows without columns has no elements, and every call returns", "[c]") {
+  ufp4_matrix x = {nullptr, std::size_t{1} << 60, 0, 1, 1, UFP4_F32};
+  ufp4_format format;
+  REQUIRE(ufp4_preset("nvfp4", &format) == UFP4_OK);
+  ufp4_quantized q;
+  REQUIRE(ufp4_quantized_init(&format, x.rows, 0, nullptr, &q) == UFP4_OK);
+  REQUIRE(q.codes_size == 0);
+  REQUIRE(ufp4_quantize(nullptr, &x, nullptr, &q) == UFP4_OK);
+  REQUIRE(ufp4_dequantize(nullptr, &q, &x) == UFP4_OK);
+  REQUIRE(ufp4_fake_quantize(nullptr, &format, &x, nullptr, nullptr, &x) == UFP4_OK);
+  float amax = 1;
+  REQUIRE(ufp4_amax(nullptr, &x, nullptr, &amax) == UFP4_OK);
+  REQUIRE(amax == 0);
+  ufp4_report report;
+  REQUIRE(ufp4_measure(nullptr, &format, &x, nullptr, nullptr, &report) == UFP4_OK);
+  REQUIRE(report.elements == 0);
+}

@@ -6,6 +6,7 @@
 
 #include "support/catch.hpp"
 #include "support/gemm_model.hpp"
+#include "support/plain_rows.hpp"
 #include "support/poison.hpp"
 #include "support/seed.hpp"
 #include "support/skip.hpp"
@@ -608,6 +609,76 @@ TEST_CASE("folding rounds value * scale to bf16, ties to even", "[amx]") {
   }
 }
 
+// ---- Plain rows of bf16.
+
+namespace {
+
+/// Corners of the product of 70 rows and 66 columns, plain and prepacked, in pieces of any size.
+template <class F>
+void check_plain(const std::vector<float>& values, const quantized_matrix<F>& w) {
+  const std::size_t k = w.cols();
+  const support::plain<bf16> x(values, values.size() / k, k);
+  const support::plain_bound bound(model::plain_side(x.values, x.rows, k, F::block_size), model::side_of(w));
+  for (const std::size_t m : {std::size_t{1}, std::size_t{16}, std::size_t{33}, x.rows})
+    for (const std::size_t n : {std::size_t{1}, std::size_t{17}, std::size_t{33}, w.rows()}) {
+      CAPTURE(m, n, k);
+      const auto a = row_range(x.view(), 0, m);
+      const auto b = first_rows(w, n);
+      const std::vector<float> c = product(emulated_products, a, b, {});
+      REQUIRE(bound.broken_by(c, n) == "");
+      REQUIRE(product(emulated_products, a, prepack(b), {}) == c);
+      REQUIRE(product(emulated_products, a, b, {}, 32) == c);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("plain bf16 rows on tiles keep the bound of fast, prepacked and in other pieces with the same bits",
+          "[amx]") {
+  if (!has(cpu::isa::avx512_bf16)) return support::skip(no_avx512_bf16);
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(21)};
+  const auto check = [&]<class F>(F, model::scales kind) {
+    for (const std::size_t k : {F::block_size, std::size_t{48}, std::size_t{530}, std::size_t{1040}})
+      check_plain(model::wide_floats(gen, 70 * k, 6), model::random_quantized<F>(gen, 66, k, kind, 0x1.3p-3f));
+  };
+  check(nvfp4{}, model::scales::ordinary);
+  check(nvfp4{}, model::scales::hostile);
+  check(mxfp4{}, model::scales::ordinary);
+  check(block_format<ufp4::int4, ue5m3, 128>{}, model::scales::ordinary);
+  check(block_format<fp4<E2M1>, e4m3, square(16), float>{}, model::scales::ordinary);
+}
+
+TEST_CASE("plain rows or scales that tiles would flush go to another kernel", "[amx]") {
+  if (!has(cpu::isa::avx512_bf16)) return support::skip(no_avx512_bf16);
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(22)};
+  std::vector<float> x = model::wide_floats(gen, 70 * 100);
+  for (std::size_t i = 0; i < 20 * 100; ++i) x[i] = i % 7 == 0 ? 0x1p-130f : i % 3 == 0 ? 0x1p-126f : 0.0f;
+  auto w = model::random_quantized<mxfp4>(gen, 66, 100);
+  for (std::size_t i = 0; i < w.scales().size(); ++i) w.scales()[i] = e8m0::from_bits(i < 80 ? 200 : 127);
+  check_plain(x, w);
+  for (std::size_t i = 0; i < w.scales().size(); i += 5) w.scales()[i] = e8m0::from_bits(0);
+  check_plain(x, w);
+}
+
+TEST_CASE("NaN and infinities of plain rows on tiles give the results of the scalar kernel", "[amx]") {
+  if (!has(cpu::isa::avx512_bf16)) return support::skip(no_avx512_bf16);
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(23)};
+  std::vector<float> x = model::wide_floats(gen, 20 * 64);
+  x[5] = NAN, x[64 + 3] = INFINITY, x[128] = -INFINITY, x[3 * 64] = 3e38f, x[3 * 64 + 1] = 3e38f;
+  const support::plain<bf16> a(x, 20, 64);
+  auto b = model::random_quantized<nvfp4>(gen, 34, 64);
+  b.scales()[9] = e4m3::from_bits(0x7F);
+  const std::vector<float> c = product(emulated_products, a.view(), b, {}), want = scalar_product(a.view(), b, {});
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    CAPTURE(i, c[i], want[i]);
+    REQUIRE(std::isnan(c[i]) == std::isnan(want[i]));
+    REQUIRE(std::isinf(c[i]) == std::isinf(want[i]));
+  }
+}
+
 // ---- Which jobs the kernels take.
 
 TEST_CASE("the AMX kernels take what they can compute, and leave few rows to others", "[amx]") {
@@ -633,6 +704,21 @@ TEST_CASE("the AMX kernels take what they can compute, and leave few rows to oth
   CHECK(taken(16, block_format<nf4, e4m3, 16>{}, nvfp4{}, fast).empty());
   CHECK(taken(16, block_format<nf4, float, 16>{}, nvfp4{}, folded) == "products");
   CHECK(taken(16, block_format<fp4<E2M1>, e4m3, 8>{}, block_format<fp4<E2M1>, e4m3, 8>{}, fast).empty());
+
+  const auto plain = []<class T, class B>(T, std::size_t m, const B&, accumulate mode) {
+    static const std::vector<T> one(1);
+    const quantized_matrix<B> b(40, 64);
+    const auto job = detail::gemm_job_of(matrix_view<const T>{one.data(), m, 64}, b, {}, {.accumulate = mode});
+    return kernels::amx::gemm_bf16_kernel<>.takes(job) && !kernels::amx::gemm_blocks_kernel<>.takes(job);
+  };
+  CHECK(plain(bf16{}, 4, nvfp4{}, fast));
+  CHECK(plain(bf16{}, 16, mxfp4{}, fast));
+  CHECK_FALSE(plain(bf16{}, 3, nvfp4{}, fast));
+  CHECK_FALSE(plain(bf16{}, 16, nvfp4{}, exact));
+  CHECK_FALSE(plain(bf16{}, 16, nvfp4{}, folded));
+  CHECK_FALSE(plain(bf16{}, 16, e1m2_f32{}, fast));
+  CHECK_FALSE(plain(fp16{}, 16, nvfp4{}, fast));
+  CHECK_FALSE(plain(float{}, 16, nvfp4{}, fast));
 }
 
 // ---- The processor's tiles.

@@ -37,9 +37,33 @@ def test_the_type_stubs_have_every_public_name_of_the_module():
     stub = (files / "_core.pyi").read_text()
     for name in dir(ufp4._core):
         if not name.startswith("_"):
-            assert re.search(rf"^(def|class) {name}\b", stub, re.MULTILINE), name
+            assert re.search(rf"^(def |class |){name}\b", stub, re.MULTILINE), name
     compile(stub, "_core.pyi", "exec")
     assert "nanobind" not in stub
+
+
+TYPED = """
+import numpy as np
+import ufp4
+
+x = np.zeros((4, 64), np.float32)
+q: ufp4.QuantizedMatrix = ufp4.quantize(x, "nvfp4", rht=16, rounding=ufp4.Stochastic(7), progress=lambda done, rows: None)
+y = ufp4.matmul(x, q, out=np.zeros((4, 4), np.float32), bias=np.zeros(4, np.float32))
+m: ufp4.Measurement = ufp4.measure(x, ufp4.format("mxfp4"))
+f: ufp4.Format = ufp4.Format([float(i) for i in range(16)], "bf16", (1, 8))
+rows: int = ufp4.Linear("nvfp4").forward(x, x).shape[0] + q.dequantize("bfloat16").shape[0]
+text: str = ufp4.__version__ + q.format.name
+"""
+
+
+def test_the_types_of_the_package_are_consistent(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    (tmp_path / "typed.py").write_text(TYPED)
+    right = api.run(["--strict", f"--cache-dir={tmp_path}", str(tmp_path / "typed.py")])
+    assert right[2] == 0, right[0]
+    (tmp_path / "typed.py").write_text(TYPED + "ufp4.quantize([1.0], 4)")
+    wrong = api.run(["--strict", f"--cache-dir={tmp_path}", str(tmp_path / "typed.py")])
+    assert wrong[0].count("error:") == 2, wrong[0]
 
 
 @pytest.mark.parametrize("module", ["ml_dtypes", "numpy"])

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # ufp4 - the Python package, examples/python: built with pip in an environment of its own, tested with pytest.
 # SPDX-License-Identifier: Apache-2.0
-# usage: run.sh wheel | tests | first_steps | sdist | from_sdist | sanitize [TOOL]
+# usage: run.sh wheel | tests | first_steps | sdist | from_sdist | sanitize | torch [TOOL]
 #   wheel        builds the wheel from the source tree; auditwheel reads which systems it runs on; installs it for the other checks
 #   tests        tests/python/*_test.py; TOOL is the program ufp4, which is to write the same bits
 #   first_steps  examples/python/first_steps.py, with its plots
 #   sdist        the source distribution has the library
 #   from_sdist   the same, and a wheel is built from it
 #   sanitize     the tests with AddressSanitizer
+#   torch        ufp4.torch with PyTorch from PyPI (5 GB), and a short training run
 # Environment: UFP4_BUILD_DIR; CXX. Exit status 0, 1, or 77 after SKIPPED: and the reason.
 set -euo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
@@ -22,7 +23,7 @@ export PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 skip() { echo "SKIPPED: $*"; exit 77; }
 # The packages: what pyproject.toml names to build, to run and to test, and tools that check the result.
 python=$(make_venv python 'scikit-build-core>=1.1' 'nanobind>=3,<4' ninja numpy ml_dtypes pytest hypothesis safetensors \
-  matplotlib build auditwheel) || skip "nanobind, pytest and others could not be had from PyPI, so the Python package was not built"
+  matplotlib build auditwheel mypy) || skip "nanobind, pytest and others could not be had from PyPI, so the Python package was not built"
 need_headers() {
   "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
     skip "there is no Python.h here (apt-get install python3-dev)"
@@ -38,7 +39,7 @@ need_package() {
 }
 run_tests() {
   (cd "$source_dir/tests/python" && UFP4_TOOL=${1:-} "$python" -m pytest -q -p no:cacheprovider -rs \
-    -o python_files='*_test.py' -W error .)
+    -o python_files='*_test.py' -W error "${@:2}" .)
 }
 
 case ${1:-} in
@@ -72,13 +73,25 @@ case ${1:-} in
     asan=$("${CXX:-g++}" -print-file-name=libasan.so)
     [ -e "$asan" ] || skip "${CXX:-g++} has no AddressSanitizer"
     options='-fsanitize=address -fno-omit-frame-pointer'
-    CXXFLAGS=$options LDFLAGS=$options wheel_of "$out/sanitized" "$package" -Ccmake.build-type=RelWithDebInfo \
-      -Cinstall.strip=false
+    CXXFLAGS=$options LDFLAGS=$options wheel_of "$out/sanitized" "$package" -Cinstall.strip=false -Ccmake.define.UFP4_STUBS=OFF
     rm -rf "$out/sanitized_package"
     "$python" -m pip install --quiet --no-deps --target "$out/sanitized_package" "$out"/sanitized/*.whl
-    # Python itself leaks; memory that cannot be had is one of the tests.
-    export LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONPATH=$out/sanitized_package PYTHONMALLOC=malloc
-    run_tests
+    # Python itself leaks; the operator new of ASan aborts where memory cannot be had; its exceptions are libstdc++'s.
+    log=$out/asan.log
+    rm -f "$log".*
+    trap 'cat "$log".* 2>/dev/null || true' EXIT
+    LD_PRELOAD="$asan $("${CXX:-g++}" -print-file-name=libstdc++.so.6)"
+    export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0:log_path=$log PYTHONPATH=$out/sanitized_package PYTHONMALLOC=malloc
+    run_tests "${2:-}" --ignore=package_test.py -k 'not memory_cannot_hold'
+    ;;
+  torch)
+    need_package
+    python=$(make_venv python_torch torch numpy ml_dtypes pytest hypothesis safetensors matplotlib) ||
+      skip "PyTorch could not be had from PyPI, so ufp4.torch was not tested"
+    "$python" -m pip install --quiet --no-deps --force-reinstall "$out"/wheel/*.whl
+    (cd "$source_dir/tests/python" && "$python" -m pytest -q -p no:cacheprovider torch_test.py)
+    (cd "$out" && MPLBACKEND=Agg "$python" "$package/train_text.py" --steps 50 --folder losses)
+    [ -s "$out/losses/losses.svg" ]
     ;;
   *) sed -n 's/^# usage: /usage: /p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac

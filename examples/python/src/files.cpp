@@ -88,9 +88,12 @@ void bind_files(nb::module_& m) {
       PyErr_SetString(PyExc_ValueError, e.what());
     }
   });
-  m.def("_save", &save, "path"_a, "tensors"_a, "layout"_a, "metadata"_a);
-  m.def("_load_one", &load_one, "path"_a, "name"_a);
-  m.def("_names_in", &names_in, "path"_a);
+  m.def("save_file", &save, "path"_a, "tensors"_a, "layout"_a, "metadata"_a,
+        nb::sig(
+            "def save_file(path: str, tensors: dict[str, typing.Any], layout: str, metadata: dict[str, str]) -> None"),
+        "ufp4.save, with contiguous arrays.");
+  m.def("load_matrix", &load_one, "path"_a, "name"_a, "The quantized matrix of that name in a file.");
+  m.def("matrix_names", &names_in, "path"_a, "The names of the quantized matrices in a file.");
 }
 
 }  // namespace ufp4::python

@@ -4,7 +4,7 @@
 
 NB_MODULE(_core, m) {
   m.doc() = "The compiled part of ufp4; import ufp4 instead.";
-  m.attr("__version__") = ufp4::version_string;
+  m.attr("version") = ufp4::version_string;
   ufp4::python::bind_formats(m);
   ufp4::python::bind_quantized(m);
   ufp4::python::bind_products(m);

@@ -209,6 +209,7 @@ template <class Preset = void, class O>
 void add_piece(const cpu::context& ctx, const format_spec& format, const source& x, const O& options, totals& to) {
   check_quantize("analysis::measure", format, x, options);
   const cpu::isa tier = cpu::resolve(ctx);
+  if (x.cols == 0) return;  // no element, however many rows
   auto job = make_job(x, format, options);
   job.counts = true;
   const auto coder = make_coder<Preset>(format, options, global_amax_of<quantize_needs::all>(ctx, job, options));

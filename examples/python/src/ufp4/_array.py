@@ -10,7 +10,7 @@ class Array(Protocol):
     It is used in place, without a copy, and must be in the memory of the CPU.
     """
 
-    def __dlpack__(self, **keywords: Any) -> Any:
+    def __dlpack__(self) -> Any:
         """The array as a capsule."""
 
     def __dlpack_device__(self) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], *, layout: st
     is replaced when the new one is complete. ValueError: a matrix that the layout cannot represent.
     """
     rows = {name: x if isinstance(x, QuantizedMatrix) else np.ascontiguousarray(x) for name, x in tensors.items()}
-    _core._save(os.fspath(path), rows, layout, dict(metadata or {}))
+    _core.save_file(os.fspath(path), rows, layout, dict(metadata or {}))
 
 
 def load(path: str | os.PathLike[str], name: str | None = None) -> QuantizedMatrix | dict[str, QuantizedMatrix]:
@@ -32,5 +32,5 @@ def load(path: str | os.PathLike[str], name: str | None = None) -> QuantizedMatr
     with open(path, "rb"):
         file = os.fspath(path)
     if name is not None:
-        return _core._load_one(file, name)
-    return {each: _core._load_one(file, each) for each in _core._names_in(file)}
+        return _core.load_matrix(file, name)
+    return {each: _core.load_matrix(file, each) for each in _core.matrix_names(file)}

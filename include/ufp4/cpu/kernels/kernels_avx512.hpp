@@ -58,14 +58,12 @@ UFP4_LANE void store_bf16(std::uint16_t* p, const f32 (&v)[2]) {
   store(p, upper);
 }
 
-/// Sixteen elements of `lanes` runs, `step` apart: v[k] holds element k of every run.
-UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
-  const float *p4 = p + 4 * step, *p8 = p4 + 4 * step, *p12 = p8 + 4 * step;
-  const std::size_t step3 = 3 * step;
+/// Sixteen elements of `lanes` runs: v[k] holds element k of every run. load_row(i) is run i.
+template <class LoadRow>
+UFP4_LANE void transpose16(const LoadRow& load_row, f32 (&v)[16]) {
 #pragma GCC unroll 4
   for (std::size_t i = 0; i < 4; ++i) {
-    const std::size_t at = i < 3 ? i * step : step3;  // addresses an instruction can form
-    const f32 r0 = load(p + at), r1 = load(p4 + at), r2 = load(p8 + at), r3 = load(p12 + at);
+    const f32 r0 = load_row(i), r1 = load_row(4 + i), r2 = load_row(8 + i), r3 = load_row(12 + i);
     const f32 a = quarters<0x44>(r0, r1), b = quarters<0xEE>(r0, r1), c = quarters<0x44>(r2, r3),
               d = quarters<0xEE>(r2, r3);
     v[i] = quarters<0x88>(a, c);
@@ -76,29 +74,154 @@ UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
 #pragma GCC unroll 4
   for (std::size_t c = 0; c < 16; c += 4) transpose4(v + c);
 }
+/// Run i of runs that are `step` apart, at an address that an instruction can form.
+template <class T>
+struct run_addresses {
+  const T* quarter[4];
+  std::size_t step, step3;
+  UFP4_LANE run_addresses(const T* p, std::size_t by)
+      : quarter{p, p + 4 * by, p + 8 * by, p + 12 * by}, step(by), step3(3 * by) {}
+  UFP4_LANE const T* operator()(std::size_t i) const { return quarter[i / 4] + (i % 4 < 3 ? i % 4 * step : step3); }
+};
+/// The same of runs in memory, `step` apart.
+UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
+  const run_addresses<float> run(p, step);
+  transpose16([&](std::size_t i) __attribute__((always_inline)) { return load(run(i)); }, v);
+}
+inline constexpr bool loads_fp16 = true;
+UFP4_LANE void load_transposed_fp16(const std::uint16_t* p, std::size_t step, f32 (&v)[16]) {
+  const run_addresses<std::uint16_t> run(p, step);
+  transpose16([&](std::size_t i) __attribute__((always_inline)) { return widen_fp16(load_as<half_u16>(run(i))); }, v);
+}
+/// 32 bytes from each of two addresses.
+UFP4_LANE u32 load_halves(const void* low, const void* high) {
+  u32 v;
+  asm("vmovdqu %1, %t0\n\tvinserti64x4 $1, %2, %0, %0" : "=&x"(v) : "m"(*bytes_of<32>(low)), "m"(*bytes_of<32>(high)));
+  return v;
+}
+/// Sixteen 16-bit elements of `lanes` runs: v[k] holds elements 2 k and 2 k + 1 of every run.
+UFP4_LANE void load_transposed_pairs(const std::uint16_t* p, std::size_t step, u32 (&v)[8]) {
+  const run_addresses<std::uint16_t> run(p, step);
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < 4; ++i) {
+    const u32 a = load_halves(run(i), run(4 + i)), b = load_halves(run(8 + i), run(12 + i));
+    v[i] = quarters<0x88>(a, b);
+    v[4 + i] = quarters<0xDD>(a, b);
+  }
+  transpose4(v);
+  transpose4(v + 4);
+}
 /// The smaller of |t| and a positive bound.
 UFP4_BINARY("v", f32, magnitude_at_most, f32, f32, "vrangeps $10, %2, %1, %0")
-/// Code j of a word from an index of three bits from `bit` on and the sign of t. One rotation by 4 j moves both;
-/// finish_codes moves the eight indices next to their signs.
+/// In each lane; from memory, since a register that a compiler sets from a general one costs as much as a shuffle.
+template <std::uint32_t value>
+UFP4_LANE u32 constant() {
+  static constexpr std::uint32_t in_memory = value;
+  u32 r;
+  asm("vpbroadcastd %1, %0" : "=v"(r) : "m"(in_memory));
+  return r;
+}
+/// The bits of b where `mask` has ones, else those of a.
+UFP4_LANE u32 select(u32 mask, u32 a, u32 b) {
+  asm("vpternlogd $0xD8, %2, %1, %0" : "+v"(a) : "v"(b), "v"(mask));
+  return a;
+}
+/// Code j of a word from an index of three bits from `bit` on and the sign of t: the codes before are rotated down, so
+/// that indices follow each other and signs do. finish_codes moves the eight indices next to their signs.
 template <int bit>
 UFP4_LANE u32 add_code(u32 word, int j, u32 index, f32 t) {
-  constexpr std::uint32_t sign = 0x80000000, here = (std::uint32_t{7} << bit) | sign;
-  asm("vpternlogd $0xD8, %2, %1, %0" : "+v"(index) : "v"(t), "v"(broadcast(sign)));
-  if (j == 0) return index;
-  index = index << (4 * j) | index >> (32 - 4 * j);
-  asm("vpternlogd $0xD8, %2, %1, %0" : "+v"(word) : "v"(index), "v"(broadcast(here << (4 * j) | here >> (32 - 4 * j))));
-  return word;
+  constexpr std::uint32_t sign = 0x80000000;
+  index = select(constant<sign>(), index, as_bits(t));
+  return j == 0 ? index : select(constant<(std::uint32_t{7} << bit) | sign>(), word >> 4 | word << 28, index);
 }
 template <int bit>
 UFP4_LANE u32 finish_codes(u32 word) {
-  u32 indices = bit == 0 ? word : word >> bit | word << ((32 - bit) % 32);
-  asm("vpternlogd $0xD8, %2, %1, %0"
-      : "+v"(indices)
-      : "v"(word << 4 | word >> 28), "v"(broadcast(std::uint32_t{0x88888888})));
-  return indices;
+  constexpr int down = (bit + 4) % 32;  // index 0 is at `bit` after a rotation by 28
+  return select(constant<0x88888888>(), word >> down | word << (32 - down), word);
 }
 
+// ---- For ordered_lanes.inl.
+
+/// a in the lanes whose bit in `which` is 0, b in the others.
+template <std::uint16_t which>
+UFP4_LANE u32 blend(u32 a, u32 b) {
+  u32 r;
+  asm("vpblendmd %2, %1, %0%{%3%}" : "=v"(r) : "v"(a), "v"(b), "Yk"(which));
+  return r;
+}
+/// One bit a lane of v that is below `limit`.
+UFP4_LANE std::uint32_t lanes_below(u32 v, std::uint32_t limit) {
+  std::uint32_t bits;
+  asm("vpcmpud $1, %2, %1, %%k1\n\tkmovw %%k1, %0" : "=r"(bits) : "v"(v), "v"(broadcast(limit)) : "k1");
+  return bits;
+}
+UFP4_BINARY("v", u32, maximum_of_words, u32, u32, "vpmaxuw %2, %1, %0")
+template <bool words>
+UFP4_LANE u32 larger(u32 a, u32 b) {
+  return words ? maximum_of_words(a, b) : maximum(a, b);
+}
+template <bool words>
+UFP4_LANE u32 halves_of(u32 a, u32 b) {
+  return larger<words>(blend<0xFF00>(a, b), quarters<0x4E>(a, b));
+}
+template <int which>
+UFP4_LANE u32 pick(u32 a, u32 b) {
+  u32 r;
+  asm("vshufps %3, %2, %1, %0" : "=v"(r) : "v"(a), "v"(b), "i"(which));
+  return r;
+}
+/// The order in which largest_of_blocks leaves the halves of u.
+constexpr std::size_t place_of(std::size_t i) {
+  constexpr std::uint8_t place[16] = {0, 8, 2, 10, 1, 9, 3, 11, 4, 12, 6, 14, 5, 13, 7, 15};
+  return place[i];
+}
+/// In each 16 bytes: two lanes of each of two vectors, then one of each of four; then the two quarters of a half.
+template <bool words>
+UFP4_LANE u32 largest_of_blocks(u32 (&u)[8]) {
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < 4; ++i) u[i] = larger<words>(blend<0xCCCC>(u[i], u[i + 4]), pick<0x4E>(u[i], u[i + 4]));
+#pragma GCC unroll 2
+  for (std::size_t i = 0; i < 2; ++i) u[i] = larger<words>(pick<0x88>(u[i], u[i + 2]), pick<0xDD>(u[i], u[i + 2]));
+  return larger<words>(quarters<0x88>(u[0], u[1]), quarters<0xDD>(u[0], u[1]));
+}
+UFP4_LANE u32 from_pairs(u32 v) {
+  const u32 lane = {0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15};
+  return as_bits(lookup(as_float(v), lane));
+}
+UFP4_LANE f32 two_broadcasts(const float* p) {
+  f32 r = load_broadcast(p);
+  asm("vbroadcastss %1, %0%{%2%}" : "+v"(r) : "m"(*bytes_of<4>(p + 1)), "Yk"(std::uint16_t{0xFF00}));
+  return r;
+}
+inline constexpr u32 lane_groups = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+template <int half>
+UFP4_LANE u32 words_of(u32 v) {
+  const u32 word = u32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + 16u * half;
+  u32 r;
+  asm("vpermw %2, %1, %0%{%3%}%{z%}" : "=v"(r) : "v"(word), "v"(v), "Yk"(std::uint32_t{0x55555555}));
+  return r;
+}
+/// Lanes l and l + 1, l even, have nibbles that are next to each other in memory: those with an even number are put
+/// together in lane l, those with an odd number in lane l + 1; then bytes are moved.
+UFP4_LANE u32 sort_codes(u32 word) {
+  const u64 from = u64{} + 0x1C140C04342C241C;  // the bits that a byte of a lane and the next has from the other lane
+  u32 other;
+  asm("vpmultishiftqb %2, %1, %0" : "=v"(other) : "v"(from), "v"(word));
+  const u64 keep = u64{} + 0xF0F0F0F00F0F0F0F;
+  const u64 vector = {0, 4, 1, 5, 2, 6, 3, 7};
+  return reinterpret_cast<u32>(lookup_bytes(reinterpret_cast<u8>(select(reinterpret_cast<u32>(keep), other, word)),
+                                            reinterpret_cast<u32>(vector * 0x0101010101010101 + 0x3830282018100800)));
+}
+UFP4_LANE u32 sort_code_pairs(u32 word) {
+  const u32 lane = {0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12},
+            pair = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+  return reinterpret_cast<u32>(
+      lookup_bytes(reinterpret_cast<u8>(word), (lane * 4u + pair) * 0x01010101u + 0x0C080400u));
+}
+
+#define UFP4_ORDERED_LANES
 #include <ufp4/cpu/kernels/lane_kernels.inl>
+#undef UFP4_ORDERED_LANES
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET

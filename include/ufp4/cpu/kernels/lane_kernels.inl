@@ -22,6 +22,11 @@ using transform_kernel::read_row;
 #include <ufp4/cpu/kernels/quantize/code_lanes.inl>
 #include <ufp4/cpu/kernels/quantize/tile_lanes.inl>
 
+#include <ufp4/cpu/kernels/quantize/ordered_chunk.inl>
+#if defined(UFP4_ORDERED_LANES)
+#include <ufp4/cpu/kernels/quantize/ordered_lanes.inl>
+#endif
+
 #include <ufp4/cpu/kernels/quantize/quantize_lanes.inl>
 
 #include <ufp4/cpu/kernels/quantize/amax_lanes.inl>

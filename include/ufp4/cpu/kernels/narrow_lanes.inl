@@ -10,6 +10,19 @@ UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
     transpose4(v + c);
   }
 }
+/// Sixteen 16-bit elements of `lanes` runs: v[k] holds elements 2 k and 2 k + 1 of every run.
+UFP4_LANE void load_transposed_pairs(const std::uint16_t* p, std::size_t step, u32 (&v)[8]) {
+#pragma GCC unroll 2
+  for (std::size_t c = 0; c < 8; c += 4) {
+    f32 four[4];
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) four[i] = load_pieces(p + i * step + 2 * c, p + (i + 4) * step + 2 * c);
+    transpose4(four);
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) v[c + i] = as_bits(four[i]);
+  }
+}
+inline constexpr bool loads_fp16 = false;  ///< load_transposed_fp16 exists
 /// The smaller of |t| and a positive bound.
 UFP4_LANE f32 magnitude_at_most(f32 t, f32 bound) { return at_most(as_float(as_bits(t) & 0x7FFFFFFFu), bound); }
 /// Code j of a word from an index of three bits from `bit` on and the sign of t: put at the top, the others moved down.

@@ -17,6 +17,7 @@
 
 #if defined(__x86_64__)
 
+#include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>
@@ -333,6 +334,39 @@ inline void decode_values(const quantized_source& q, std::size_t row, std::size_
     }
   }
   clear_rows(live, depth, out);
+}
+
+/// For each word of a mixed row, its k.
+struct mixed_words {
+  alignas(64) std::uint16_t k[tile_k];
+};
+constexpr mixed_words make_mixed_words() {
+  mixed_words w{};
+  for (std::uint16_t i = 0; i < tile_k; ++i) w.k[i] = static_cast<std::uint16_t>(i / 4 % 2 * 16 + i / 8 * 4 + i % 4);
+  return w;
+}
+inline constexpr mixed_words mixed_order = make_mixed_words();
+
+/// The same of a plain operand of bf16, in the order of product rows. False if an element is subnormal.
+inline bool plain_tiles(const quantize_job& plain, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
+                        std::uint8_t* out) {
+  alignas(64) float value[slice_k + tile_k] = {};
+  const u32 order = load_as<u32>(mixed_order.k);
+  u32 subnormal{};
+  for (std::size_t r = 0; r < live; ++r) {
+    plain_row(plain, row + r, k, depth, value);
+    for (std::size_t at = 0; at < depth; at += tile_k) {
+      alignas(64) std::uint16_t words[tile_k];
+      for (std::size_t i = 0; i < tile_k; i += lanes) {
+        const u32 bits = at + i < depth ? load_as<u32>(value + at + i) : u32{};
+        subnormal |= reinterpret_cast<u32>((bits & magnitude_mask) - 1u < min_normal_bits - 1u);
+        store(words + i, upper_halves(bits));
+      }
+      store(out + at / tile_k * tile_bytes + r * 64, lookup_words(load_as<u32>(words), order));
+    }
+  }
+  clear_rows(live, depth, out);
+  return !any(subnormal);
 }
 
 /// Sixteen rows of a left operand of `width` columns as tiles with k in pairs. False where decode(k, depth, tiles) is.

@@ -5,6 +5,7 @@
 #if defined(__x86_64__)
 
 #include <ufp4/cpu/kernels/gemm/decode_amx.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_plain_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AMX)
@@ -176,12 +177,13 @@ struct gemm_blocks : tile_gemm {
 
 /// The fast modes: element x block scale as bf16 tiles, 32 x 32 of C in registers.
 ///
-/// | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers |
-/// | folded_bf16 | those, and any other scale: products rounded to bf16                   |
+/// | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers; left also plain bf16 |
+/// | folded_bf16 | quantized operands of any scale: products rounded to bf16                                  |
 ///
 /// TDPBF16PS flushes subnormal operands. Where some value * scale of sixteen rows, or of 32 columns, is subnormal or
 /// too large for bf16, that part of C is computed by gemm_blocks, which keeps scales apart, or by the portable kernel.
-/// Blocks of zeros are exempt: in mx formats they have the smallest scale.
+/// The same parts of plain rows, and those with subnormal elements, are computed by gemm_plain_avx512. Blocks of zeros
+/// are exempt: in mx formats they have the smallest scale.
 template <class Unit>
 struct gemm_products : tile_gemm {
   using blocks = gemm_blocks<Unit>;
@@ -191,7 +193,7 @@ struct gemm_products : tile_gemm {
   /// With up to 3 rows memory is the limit, and tiles only add work.
   static bool takes(const gemm_job& job) {
     const auto good = [&](const gemm_operand& side) {
-      if (!side.is_quantized) return false;
+      if (!side.is_quantized) return &side == &job.left && bf16_terms(side) == 1 && plain_fits(job);
       return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && has_short_values(side.q.format.grid, 24));
     };
     return job.left.rows() > 3 && !job.left.interleaved() && job.mode != accumulate::exact_blocks && job.block >= 16 &&
@@ -204,13 +206,25 @@ struct gemm_products : tile_gemm {
 
   /// Sixteen rows: whether all their products are bf16 numbers, then their tiles with k in pairs.
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t rows, std::byte* memory) {
+    if (!job.left.is_quantized)
+      return pack_tiles(job, rows, memory,
+                        [&](std::size_t i, std::size_t live, std::size_t k, std::size_t depth, std::uint8_t* tiles) {
+                          return plain_tiles(job.left.plain, row + i, live, k, depth, tiles);
+                        });
     product_table products;
     const decoder d = decoder::begin(job.left.q, products);
+    pack_tiles(job, rows, memory,
+               [&](std::size_t i, std::size_t live, std::size_t k, std::size_t depth, std::uint8_t* tiles) {
+                 return decode_products(d, row + i, live, k, depth, tiles);
+               });
+  }
+  template <class Decode>
+  static void pack_tiles(const gemm_job& job, std::size_t rows, std::byte* memory, const Decode& decode) {
     for (std::size_t i = 0; i < rows; i += tile_side) {
       auto* out = reinterpret_cast<std::uint8_t*>(memory + left_bytes(job, i));
       const std::size_t live = rows - i < tile_side ? rows - i : tile_side;
       out[0] = pack_rows(job.padded(), out + header, [&](std::size_t k, std::size_t depth, std::uint8_t* tiles) {
-        return decode_products(d, row + i, live, k, depth, tiles);
+        return decode(i, live, k, depth, tiles);
       });
     }
   }
@@ -296,15 +310,24 @@ struct gemm_products : tile_gemm {
     }
   }
 
+  template <class Kernel>
+  static void multiply_by(const gemm_job& job, const gemm_part& part) {
+    const std::size_t packed = Kernel::left_bytes(job, part.rows);
+    const buffer<std::byte> memory(packed + Kernel::scratch_bytes(job, part.rows));
+    Kernel::pack_left(job, part.row, part.rows, memory.data());
+    Kernel::multiply(job, part, memory.data(), memory.data() + packed);
+  }
   /// A panel of C, or some of its rows, whose products value * scale are not all bf16 numbers.
   [[gnu::cold]] static void multiply_apart(const gemm_job& job, const gemm_part& part) {
     static_assert(width <= blocks::part_cols && width <= gemm_tile);
-    if (blocks::takes_values(job)) {
-      const std::size_t packed = blocks::left_bytes(job, part.rows);
-      const buffer<std::byte> memory(packed + blocks::scratch_bytes(job, part.rows));
-      blocks::pack_left(job, part.row, part.rows, memory.data());
-      return blocks::multiply(job, part, memory.data(), memory.data() + packed);
+    if (!job.left.is_quantized) {
+      for (std::size_t i = 0; i < part.rows; i += tile_side) {  // its tiles at fixed rows: no bit depends on the part
+        const std::size_t rows = part.rows - i < tile_side ? part.rows - i : tile_side;
+        multiply_by<plain_gemm>(job, {part.row + i, rows, part.col, part.cols});
+      }
+      return;
     }
+    if (blocks::takes_values(job)) return multiply_by<blocks>(job, part);
     gemm_job apart = job;
     apart.mode = accumulate::fast;  // no less exact than folding
     const buffer<std::byte> memory(gemm_scalar_kernel.scratch_bytes(apart, gemm_tile));

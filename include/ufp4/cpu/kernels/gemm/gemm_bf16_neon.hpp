@@ -1,4 +1,4 @@
-// ufp4 - quantized_gemm with BFMMLA: folded_bf16, and fast where value * scale is a bf16 and no integer kernel fits.
+// ufp4 - quantized_gemm with BFMMLA: folded_bf16, and fast where all operands are bf16 and no integer kernel fits.
 // SPDX-License-Identifier: Apache-2.0
 //
 // BFMMLA multiplies two rows by two columns over 4 k. A register of sums holds what one of pair_units does; sixteen of
@@ -24,6 +24,10 @@
 // Sums that are binary32 numbers are not rounded. Subnormal operands, which the flushed row does not cover, are
 // multiplied by fma: a tile looks at flags of its panels. With FPCR.EBF set there would be one rounding of two.
 //
+// A plain operand of bf16 is multiplied as it is, by value * scale of the other side. e8m0 scales are accepted there:
+// at the lower end of their range the products are subnormal bf16 numbers, which fma multiplies; beyond the upper end
+// they become infinite, and store_part computes the sums again.
+//
 // fast uses SMMLA where that takes the job. For 2 x 2 of C a block of 16 takes two SMMLA and three operations that
 // rescale, or four BFMMLA; a block of 32 four and three, or eight; all cost the same on the cores that have both. Bytes
 // also need half the memory, are decoded without a product each and give the bits of exact_blocks.
@@ -35,6 +39,7 @@
 #if defined(__aarch64__)
 
 #include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
+#include <ufp4/cpu/kernels/gemm/plain_bf16.hpp>
 
 UFP4_BEGIN_TARGET("arch=armv8.2-a+bf16")
 namespace ufp4::cpu::detail::inline UFP4_CODE::neon_bf16 {
@@ -52,7 +57,13 @@ struct bfmmla_gemm {
 
   static bool takes(const gemm_job& job) {
     if (job.block % 8 != 0 || job.mode == accumulate::exact_blocks || int8_fits(job)) return false;
-    return job.mode == accumulate::folded_bf16 || (is_bf16(job.left) && is_bf16(job.right));
+    return job.mode == accumulate::folded_bf16 || (is_bf16(job.left) && is_bf16(job.right)) ||
+           is_plain_product(job.left, job.right) || is_plain_product(job.right, job.left);
+  }
+  /// Products with e8m0 scales are multiples of 2^-127 times the grid's unit, and subnormal bf16 ones of 2^-133.
+  static bool is_plain_product(const gemm_operand& plain, const gemm_operand& weights) {
+    return bf16_terms(plain) == 1 && weights.exact() && folds_exactly(weights.q) &&
+           (weights.q.format.scale != scale_kind::e8m0 || weights.q.format.grid.unit >= 0x1p-6f);
   }
   /// Scales near the ends of e8m0's range would take products out of bf16's.
   static bool is_bf16(const gemm_operand& side) {
@@ -114,7 +125,8 @@ struct bfmmla_gemm {
 #pragma GCC unroll 4
       for (std::size_t j = 0; j < 4; ++j) store(to + j * quad, to_bf16(rounded(value[j] * by[j / 2])));
     }
-    return any_subnormal(q.format.grid, scale, count / block);
+    if (!any_subnormal(q.format.grid, scale, count / block)) return false;
+    return q.format.scale != scale_kind::e8m0 || !blocks_fit(q, row, 1, k, count);  // blocks of zeros: 2^-127
   }
   /// `scale` goes on with zeros.
   static bool any_subnormal(const grid4& grid, const float* scale, std::size_t count) {

@@ -36,9 +36,10 @@ struct plain_gemm {
   static constexpr std::size_t tile_rows = 12, tile_cols = plain_panel::cols, depth = plain_panel::depth;
   static constexpr std::size_t few_rows = 32;  ///< with more, folding the scales takes less time than applying them
 
-  static bool takes(const gemm_job& job) { return plain_fits(job); }
   /// Of the whole product, so that no bit depends on how it is divided.
   static bool folds(const gemm_job& job) { return job.out.rows > few_rows && products_fit(job.right.q); }
+  /// Two terms are only faster than products in binary32 where scales are folded.
+  static bool takes(const gemm_job& job) { return plain_fits(job) && (bf16_terms(job.left) == 1 || folds(job)); }
 
   // ---- Left: tiles of `live` rows in slices: whether an element needs fma; then a dword a row for each term and pair.
 

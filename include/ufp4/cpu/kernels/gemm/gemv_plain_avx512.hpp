@@ -239,7 +239,7 @@ struct plain_gemv {
     const quantized_source& q = job.right.q;
     const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
     const group_scales<Scale> scales(job.block);
-    Scale* const place[2] = {scale, scale + scale_room(q.blocks())};
+    Scale* const place[2] = {scale, scale + padded_scales(q.blocks())};
     const auto decode = [&](std::size_t j) {
       const auto* p = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(columns.col + j, 0) * bytes;
       for (std::size_t i = 0; i < q.blocks() * bytes; i += 64) __builtin_prefetch(p + i + scale_lead, 0, 2);
@@ -313,7 +313,7 @@ struct plain_gemv {
     const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
     const auto* all = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(col, 0) * bytes;
     const std::uint8_t* codes = q.codes + q.code_index(col, 0);
-    Scale* const place[2] = {scale, scale + scale_room(slice_scales(job))};
+    Scale* const place[2] = {scale, scale + padded_scales(slice_scales(job))};
     const auto decode = [&](std::size_t first) {
       const std::size_t b = first * chunk / job.block, left = q.blocks() - b, most = slice_scales(job) / lanes;
       const std::size_t count = (left < most ? left : most) * lanes;
@@ -348,10 +348,10 @@ struct plain_gemv {
     return (job.padded() < k ? job.padded() : k) / job.block * lanes;
   }
   /// Elements of memory for `count` scales and those that copy_scales writes beyond them.
-  static std::size_t scale_room(std::size_t count) { return up(count + lanes); }
+  static std::size_t padded_scales(std::size_t count) { return up(count + lanes); }
   static std::size_t scratch_bytes(const gemm_job& job, std::size_t) {
     const std::size_t count = job.right.interleaved() ? slice_scales(job) : job.right.q.blocks();
-    return 2 * scale_room(count) * sizeof(float) + lanes * sizeof(float);
+    return 2 * padded_scales(count) * sizeof(float) + lanes * sizeof(float);
   }
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
     const bool one = bf16_terms(job.left) == 1, wide = job.right.q.format.scale == scale_kind::f32;

@@ -112,7 +112,7 @@ inline run_transform* transform_of(std::size_t n) {
     return n == 128 ? &transform_long_runs<2> : &transform_long_runs<4>;
 }
 
-/// load_row and store_row, by registers where elements are contiguous and have 16 bits.
+/// load_row and store_row, by registers where elements are contiguous.
 inline void read_row(const source& x, std::size_t i, std::size_t k, std::size_t count, float* out) {
   std::size_t done = 0;
   const auto widen = [&]<dtype kind>() {
@@ -123,6 +123,10 @@ inline void read_row(const source& x, std::size_t i, std::size_t k, std::size_t 
     }
   };
   const bool whole = x.col_stride == 1 && count != 0;
+  if (whole && x.kind == dtype::f32) {
+    __builtin_memcpy(out, static_cast<const float*>(x.data) + x.offset(i, k), count * sizeof(float));
+    done = count;
+  }
   if (whole && x.kind == dtype::bf16) widen.operator()<dtype::bf16>();
   if (whole && x.kind == dtype::fp16) widen.operator()<dtype::fp16>();
   if (done != count) load_row(x, i, k + done, count - done, out + done);

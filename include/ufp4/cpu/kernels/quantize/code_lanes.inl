@@ -167,7 +167,7 @@ void code_near(const rounding_plan& p, const lane_blocks& v, u32* words) {
 #pragma GCC unroll 8
       for (int j = 0; j < 8; ++j) {
         const f32 t = load(x + static_cast<std::size_t>(j) * lanes);
-        word = add_code<Near::bit>(word, j, nearby(t, doubt), t);
+        word = add_code<Near::bit>(word, j, nearby(t, doubt, u32{}), t);
       }
       words[(b * v.length + k) / 8] = mapped(p, s, finish_codes<Near::bit>(word));
     }

@@ -30,6 +30,7 @@ class lane_quantizer {
     tile_transform (*transform)(const transform_spec&);
     code_blocks* (*products)(rounding_plan::kind);
     code_blocks* (*blocks)(const rounding_plan&, bool divides, code_blocks* products);
+    ordered_functions (*ordered)(const rounding_plan&, bool divides, dtype) = nullptr;
   };
   lane_quantizer(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
                  quantize_report& report, const functions& f)
@@ -46,7 +47,15 @@ class lane_quantizer {
         run_(job.run()),
         block_(static_cast<std::size_t>(job.format.block.cols)),
         blocks_(run_ / block_),
-        random_bits_(coder.rounding.random_bits) {}
+        run_shift_(static_cast<unsigned>(__builtin_ctzll(run_))),
+        block_shift_(static_cast<unsigned>(__builtin_ctzll(block_))),
+        tile_width_(bands_of(run_) * lanes * run_),
+        element_bytes_(job.x.kind == dtype::f32 ? 4 : 2),
+        random_bits_(coder.rounding.random_bits) {
+    const bool fits = block_ == lanes || block_ == 2 * lanes;
+    if (f.ordered != nullptr && fits && transform_.n == 1 && !job.counts && job.x.col_stride == 1)
+      ordered_ = f.ordered(plan_, divides_, job.x.kind);
+  }
 
   /// Rows of one-row blocks: a lane is a run of a row. Rows without gaps between them are one long row.
   void rows(std::size_t first, std::size_t last) {
@@ -59,10 +68,9 @@ class lane_quantizer {
       last = first + 1;
     }
     for (std::size_t row = first; row < last; ++row)
-      for (std::size_t k = 0; k < width; k += tile_width()) {
-        const std::size_t runs = runs_from(k, width);
-        read_bands(x, row, k, runs);
-        const std::size_t blocks = (runs + lanes - 1) / lanes * blocks_;
+      for (std::size_t k = ordered_.amax != nullptr ? ordered(x, row) : 0; k < width; k += tile_width_) {
+        const std::size_t runs = runs_from(k, width), blocks = bands_in(runs) * blocks_;
+        read_runs(x, transform_, row, k, run_, runs, tile_, 0);
         for (std::size_t b = 0; b < blocks; ++b) amax_[b] = amax(b);
         choose(blocks);
         code_bands(row, k, runs);
@@ -74,7 +82,7 @@ class lane_quantizer {
   /// its block.
   void squares(std::size_t first, std::size_t last) {
     for (std::size_t strip = first; strip < last; ++strip)
-      for (std::size_t k = 0; k < job_.padded_cols; k += tile_width()) square_tile(strip, k);
+      for (std::size_t k = 0; k < job_.padded_cols; k += tile_width_) square_tile(strip, k);
   }
 
   /// Rows of one-row blocks of a matrix whose columns are contiguous: a lane is a row. By patches, so that long pieces
@@ -88,21 +96,71 @@ class lane_quantizer {
   }
 
  private:
+  /// Whole chunks of a row from column k on, and the scales of their blocks.
+  struct part {
+    const char* x = nullptr;
+    std::size_t row = 0, k = 0, chunks = 0;
+    u32 zero[chunks_of_a_part];
+    vector_factors of;
+  };
+  void choose_chunk(part& p, std::size_t c) {
+    const std::size_t chunk = block_ * lanes, place = p.row * job_.padded_cols + p.k + c * chunk;
+    const u32 amax = ordered_.amax(p.x + c * chunk * element_bytes_, block_ / lanes);
+    u32 bits;
+    lane_scales s;
+    choose_scales(coder_, amax, bits, s, report_);
+    store_scales(out_.scales, job_.format.scale, &bits, 1, place >> block_shift_, 1, lanes);
+    p.zero[c] = s.zero;
+    float* factor = p.of.factor + c * block_;
+    if (block_ == lanes) return store(factor, s.factor);
+    u32 low = as_bits(s.factor), high = low;
+    interleave(low, high);
+    store(factor, low);
+    store(factor + lanes, high);
+  }
+  void code_part(const part& p) {
+    const std::uint64_t element = (job_.first_row + p.row) * job_.whole_padded_cols + job_.first_col + p.k;
+    std::uint8_t* codes = out_.codes + (p.row * job_.padded_cols + p.k) / 2;
+    ordered_.code(plan_, {p.x, p.chunks * block_, &p.of, element / 8, &random_bits_, ordered_.products, codes});
+    for (std::size_t c = 0; c < p.chunks; ++c)
+      for (std::uint32_t left = lane_bits(p.zero[c]); left != 0; left &= left - 1)
+        __builtin_memset(codes + (c * lanes + static_cast<std::size_t>(__builtin_ctz(left))) * block_ / 2,
+                         static_cast<int>(plan_.zeros & 0xFFu), block_ / 2);
+  }
+  /// The whole chunks of a row; returns the first column that is left. A part is coded while the scales of the next
+  /// one are computed.
+  std::size_t ordered(const source& x, std::size_t row) {
+    const std::size_t chunk = block_ * lanes, chunks = x.cols / chunk;
+    const char* data =
+        static_cast<const char*>(x.data) + x.offset(row, 0) * static_cast<std::ptrdiff_t>(element_bytes_);
+    part parts[2];
+    part *here = parts, *before = parts + 1;
+    for (std::size_t c = 0; c < chunks; c += before->chunks) {
+      here->x = data + c * chunk * element_bytes_;
+      here->row = row;
+      here->k = c * chunk;
+      here->chunks = chunks - c < chunks_of_a_part ? chunks - c : chunks_of_a_part;
+      for (std::size_t i = 0; i < here->chunks; ++i) choose_chunk(*here, i);
+      if (ordered_.prepare != nullptr) ordered_.prepare(plan_, here->of, here->chunks * block_);
+      if (c != 0) code_part(*before);
+      part* const next = before;
+      before = here;
+      here = next;
+    }
+    if (chunks != 0) code_part(*before);
+    return chunks * chunk;
+  }
+
   static constexpr std::size_t patch_rows = 256, patch_cols = 128, bands = patch_rows / lanes;
 
-  std::size_t tile_width() const { return bands_of(run_) * lanes * run_; }
   std::size_t runs_from(std::size_t k, std::size_t width) const {
-    return (width - k < tile_width() ? width - k : tile_width()) / run_;
+    return (width - k < tile_width_ ? width - k : tile_width_) >> run_shift_;
   }
+  static std::size_t bands_in(std::size_t runs) { return (runs + lanes - 1) / lanes; }
   /// body(band, first run, runs) of as many runs as a tile holds at most.
   template <class Body>
   static void each_band(std::size_t runs, const Body& body) {
     for (std::size_t r = 0, band = 0; r < runs; r += lanes, ++band) body(band, r, runs - r < lanes ? runs - r : lanes);
-  }
-  void read_bands(const source& x, std::size_t row, std::size_t k, std::size_t runs) {
-    each_band(runs, [&](std::size_t band, std::size_t r, std::size_t count) {
-      read_runs(x, transform_, row, k + r * run_, run_, count, tile_, band * run_);
-    });
   }
 
   u32 amax(std::size_t block) const {
@@ -130,7 +188,7 @@ class lane_quantizer {
   /// Codes the tile, which starts at (row, k), band by band where each needs random bits of its place.
   void code_bands(std::size_t row, std::size_t k, std::size_t runs) {
     u32 words[max_transform / 8];
-    if (!is_stochastic_) code(0, (runs + lanes - 1) / lanes * blocks_, words);
+    if (!is_stochastic_) code(0, bands_in(runs) * blocks_, words);
     each_band(runs, [&](std::size_t band, std::size_t r, std::size_t count) {
       u32* here = words + band * run_ / 8;
       if (is_stochastic_) place_random_bits(row, k + r * run_, run_), code(band * blocks_, blocks_, here);
@@ -140,7 +198,7 @@ class lane_quantizer {
   /// `place`: how many elements of all strips are before the tile's first block.
   void store_block_scales(std::size_t place, std::size_t runs) {
     each_band(runs, [&](std::size_t band, std::size_t r, std::size_t count) {
-      store_scales(out_.scales, job_.format.scale, bits_ + band * blocks_, blocks_, (place + r * run_) / block_,
+      store_scales(out_.scales, job_.format.scale, bits_ + band * blocks_, blocks_, (place + r * run_) >> block_shift_,
                    blocks_, count);
     });
   }
@@ -148,15 +206,15 @@ class lane_quantizer {
   void square_tile(std::size_t strip, std::size_t k) {
     const auto height = static_cast<std::size_t>(job_.format.block.rows);
     const std::size_t top = strip * height, left = job_.x.rows - top, bottom = top + (left < height ? left : height);
-    const std::size_t runs = runs_from(k, job_.padded_cols), blocks = (runs + lanes - 1) / lanes * blocks_;
+    const std::size_t runs = runs_from(k, job_.padded_cols), blocks = bands_in(runs) * blocks_;
     for (std::size_t b = 0; b < blocks; ++b) amax_[b] = u32{};
     for (std::size_t row = top; row < bottom; ++row) {
-      read_bands(job_.x, row, k, runs);
+      read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
       for (std::size_t b = 0; b < blocks; ++b) amax_[b] = maximum(amax_[b], amax(b));
     }
     choose(blocks);
     for (std::size_t row = top; row < bottom; ++row) {
-      read_bands(job_.x, row, k, runs);
+      read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
       code_bands(row, k, runs);
     }
     store_block_scales(strip * job_.padded_cols + k, runs);
@@ -203,8 +261,12 @@ class lane_quantizer {
   rounding_plan plan_;
   bool divides_;
   code_blocks *code_products_, *code_;
+  ordered_functions ordered_{};
   bool is_stochastic_;
   std::size_t run_, block_, blocks_;  ///< elements of a run and of a block, blocks of a run
+  unsigned run_shift_, block_shift_;  ///< their logarithms
+  std::size_t tile_width_;            ///< elements that a tile takes at once
+  std::size_t element_bytes_;         ///< of the input
   random_bit_lanes random_bits_;
   lane_scales scale_[max_transform / 16];
   u32 amax_[max_transform / 16], bits_[max_transform / 16];
@@ -224,7 +286,11 @@ template <quantize_needs needs>
 void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
                     std::size_t first, std::size_t last, quantize_report& report) {
   if (job.padded_cols == 0 || first >= last) return;
-  lane_quantizer q(job, coder, out, report, {&transform_of<needs>, &code_products_of<needs>, &code_blocks_of<needs>});
+  lane_quantizer::functions f{&transform_of<needs>, &code_products_of<needs>, &code_blocks_of<needs>};
+#if defined(UFP4_ORDERED_LANES)
+  f.ordered = &ordered_functions_of<needs>;
+#endif
+  lane_quantizer q(job, coder, out, report, f);
   if (job.format.block.rows != 1)
     q.squares(first, last);
   else if (reads_columns(job.x))

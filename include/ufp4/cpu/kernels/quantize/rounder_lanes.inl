@@ -121,6 +121,7 @@ struct cuts_rounder {
 /// small or large only near a tie. The product's two roundings are worth 7.25 * 2^-23, the sum's 2^-21: two ulp of
 /// 2^-20 in all.
 struct near_uniform {
+  static constexpr bool is_stochastic = false;
   static constexpr int bit = 20;
   static constexpr std::uint32_t limit = 4;
   f32 scale, bound, offset;
@@ -128,7 +129,7 @@ struct near_uniform {
       : scale(1.0f / factor * (1.0f / p.unit)),
         bound(factor * (7.25f * p.unit)),
         offset(broadcast(8.5f + 2 * 0x1p-20f)) {}
-  UFP4_LANE u32 operator()(f32 x, u32& doubt) const {
+  UFP4_LANE u32 operator()(f32 x, u32& doubt, u32) const {
     const u32 v = as_bits(fma(magnitude_at_most(x, bound), scale, offset));
     doubt = minimum(doubt, v & 0x000FFFFFu);
     return v;
@@ -138,6 +139,7 @@ struct near_uniform {
 /// The index of |x| / (2 * scale * unit) + near_offset by plan_near. Errors: the product's two roundings are worth two
 /// ulp of the sum at most, the sum's a half.
 struct near_two_bit_mantissa {
+  static constexpr bool is_stochastic = false;
   static constexpr int bit = 24;
   static constexpr std::uint32_t limit = 2 * near_margin;
   table16 step;
@@ -147,7 +149,7 @@ struct near_two_bit_mantissa {
         scale(1.0f / factor * (0.5f / p.unit)),
         bound(factor * (11.5f * p.unit)),
         offset(broadcast(near_offset)) {}
-  UFP4_LANE u32 operator()(f32 x, u32& doubt) const {
+  UFP4_LANE u32 operator()(f32 x, u32& doubt, u32) const {
     const u32 bits = as_bits(fma(magnitude_at_most(x, bound), scale, offset));
     const u32 v = bits + as_bits(lookup(step, bits >> 21));
     doubt = minimum(doubt, v & 0x00FFFFFFu);

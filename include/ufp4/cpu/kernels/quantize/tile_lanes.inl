@@ -9,20 +9,24 @@ struct tile {
   u32 amax[max_transform / 16];                     ///< of every sixteen elements, as bits
 };
 
+template <dtype kind>
 struct lane_runs;
 struct lane_columns;
 
 /// A transform of the runs of a tile.
 struct tile_transform {
-  /// Reads `count` elements of every lane to element `base` of the tile, sixteen at a time, and transforms them.
+  /// Reads `count` elements of every lane to element `base` of the tile, sixteen at a time, and transforms them; then
+  /// those of the next band, `bands` in all.
   template <class Source>
-  using reader = void(const tile_transform&, const Source&, std::size_t count, tile&, std::size_t base);
+  using reader = void(const tile_transform&, Source, std::size_t count, std::size_t bands, tile&, std::size_t base);
 
   std::size_t n;
   bool rounds_to_bf16;
   float factor;
-  reader<lane_runs>* read_runs = nullptr;  ///< for n > 1
-  reader<lane_columns>* read_columns = nullptr;
+  reader<lane_runs<dtype::f32>>* read_f32;
+  reader<lane_runs<dtype::bf16>>* read_bf16;
+  reader<lane_runs<dtype::fp16>>* read_fp16;
+  reader<lane_columns>* read_columns = nullptr;   ///< for n > 1
   alignas(64) std::uint32_t flip[max_transform];  ///< sign bits
 
   explicit tile_transform(const transform_spec& t)
@@ -74,12 +78,33 @@ template <std::size_t radix>
   }
 }
 
-/// Runs of binary32 elements, `step` apart.
+/// Runs of contiguous elements, `step` apart.
+template <dtype kind>
 struct lane_runs {
-  const float* x;
+  using element = std::conditional_t<kind == dtype::f32, float, std::uint16_t>;
+  const element* x;
   std::size_t step;
+
   /// Sixteen elements of every lane, from number k on.
-  UFP4_LANE void read(std::size_t k, f32 (&v)[16]) const { load_transposed(x + k, step, v); }
+  UFP4_LANE void read(std::size_t k, f32 (&v)[16]) const {
+    const element* p = x + k;
+    std::size_t by = step;
+    asm("" : "+r"(by) : "r"(p));  // multiples of it that are kept across the loop would be spilled
+    if constexpr (kind == dtype::f32) {
+      load_transposed(p, by, v);
+    } else if constexpr (kind == dtype::fp16) {
+      load_transposed_fp16(p, by, v);
+    } else {
+      u32 pairs[8];  // transposed before they are widened: half as many shuffles
+      load_transposed_pairs(p, by, pairs);
+#pragma GCC unroll 8
+      for (std::size_t j = 0; j < 8; ++j) {
+        v[2 * j] = as_float(pairs[j] << 16);
+        v[2 * j + 1] = as_float(pairs[j] & 0xFFFF0000u);
+      }
+    }
+  }
+  UFP4_LANE void next_band() { x += lanes * step; }
 };
 
 /// A vector of neighbours of any type.
@@ -96,6 +121,7 @@ struct lane_columns {
   dtype kind;
   std::ptrdiff_t step;
 
+  UFP4_LANE void next_band() {}  // read band by band
   template <dtype one>
   UFP4_LANE void read_as(std::size_t k, f32 (&v)[16]) const {
 #pragma GCC unroll 16
@@ -128,57 +154,93 @@ struct lane_columns {
   }
 };
 
-template <bool transforms, class Source>
-void read_sixteens(const tile_transform& h, const Source& from, std::size_t count, tile& t, std::size_t base) {
-  const bool complete = h.in_registers();
-  for (std::size_t k = 0; k < count; k += 16) {
-    f32 v[16];
-    from.read(k, v);
-    if constexpr (transforms) {
-      const std::uint32_t* flip = h.flip + k % h.n;
+/// Sixteen elements of every lane, in registers, to element `base` of the tile.
+template <bool transforms>
+UFP4_LANE void store_sixteen(const tile_transform& h, const std::uint32_t* flip, bool complete, f32 (&v)[16], tile& t,
+                             std::size_t base) {
+  if constexpr (transforms) {
 #pragma GCC unroll 16
-      for (int j = 0; j < 16; ++j) v[j] = as_float(as_bits(v[j]) ^ flip[j]);
-      butterflies(v);
-    }
-    if (transforms && complete) {
-#pragma GCC unroll 16
-      for (int j = 0; j < 16; ++j) v[j] = v[j] * h.factor;
-    }
-    if (!transforms || complete) t.amax[(base + k) / 16] = amax_of_sixteen(v);
-    float* x = t.x + (base + k) * lanes;
-#pragma GCC unroll 16
-    for (std::size_t j = 0; j < 16; ++j) store(x + j * lanes, v[j]);
+    for (int j = 0; j < 16; ++j) v[j] = as_float(as_bits(v[j]) ^ flip[j]);
+    butterflies(v);
   }
-  if (transforms && !complete) finish_transform(h, count, t, base);
+  if (transforms && complete) {
+#pragma GCC unroll 16
+    for (int j = 0; j < 16; ++j) v[j] = v[j] * h.factor;
+  }
+  if (!transforms || complete) t.amax[base / 16] = amax_of_sixteen(v);
+  float* x = t.x + base * lanes;
+#pragma GCC unroll 16
+  for (std::size_t j = 0; j < 16; ++j) store(x + j * lanes, v[j]);
+}
+
+template <bool transforms, class Source>
+void read_sixteens(const tile_transform& h, Source from, std::size_t count, std::size_t bands, tile& t,
+                   std::size_t base) {
+  const bool complete = h.in_registers();
+  for (; bands != 0; --bands, base += count, from.next_band()) {
+    for (std::size_t k = 0; k < count; k += 16) {
+      f32 v[16];
+      from.read(k, v);
+      store_sixteen<transforms>(h, h.flip + k % h.n, complete, v, t, base + k);
+    }
+    if (transforms && !complete) finish_transform(h, count, t, base);
+  }
 }
 
 /// The transform of a job; without the code that transforms, for kernels that never do.
 template <quantize_needs needs>
 tile_transform transform_of(const transform_spec& t) {
   tile_transform h(t);
+  h.read_f32 = &read_sixteens<false, lane_runs<dtype::f32>>;
+  h.read_bf16 = &read_sixteens<false, lane_runs<dtype::bf16>>;
+  if constexpr (loads_fp16) h.read_fp16 = &read_sixteens<false, lane_runs<dtype::fp16>>;
   if constexpr (needs == quantize_needs::all) {
-    h.read_runs = &read_sixteens<true, lane_runs>;
     h.read_columns = &read_sixteens<true, lane_columns>;
+    if (t.n == 1) return h;
+    h.read_f32 = &read_sixteens<true, lane_runs<dtype::f32>>;
+    h.read_bf16 = &read_sixteens<true, lane_runs<dtype::bf16>>;
+    if constexpr (loads_fp16) h.read_fp16 = &read_sixteens<true, lane_runs<dtype::fp16>>;
   }
   return h;
 }
 
-/// `count` runs of a row, one after the other from column k on. The other lanes and the columns that the matrix does
-/// not have are zeros.
-[[gnu::noinline]] inline void read_runs(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
-                                        std::size_t run, std::size_t count, tile& t, std::size_t base) {
-  const std::size_t left = x.cols > k ? x.cols - k : 0, live = left < count * run ? left : count * run;
-  const float* first = t.staged;
-  if (x.kind == dtype::f32 && x.col_stride == 1 && live == lanes * run) {
-    first = static_cast<const float*>(x.data) + x.offset(row, k);
+/// `bands` bands of whole runs of a row of contiguous elements, from column k on.
+inline void read_whole_bands(const source& x, const tile_transform& h, std::size_t row, std::size_t k, std::size_t run,
+                             std::size_t bands, tile& t, std::size_t base) {
+  if (x.kind == dtype::f32) {
+    const float* first = static_cast<const float*>(x.data) + x.offset(row, k);
     // Runs longer than a cache line are read a line of each at a time, an order that prefetchers do not follow:
     // 4 KiB ahead.
-    for (std::size_t j = 0; run > 16 && j < lanes * run; j += 16) __builtin_prefetch(first + 1024 + j, 0, 3);
-  } else {
-    if (live != 0) read_row(x, row, k, live, t.staged);
-    for (std::size_t j = live; j < lanes * run; ++j) t.staged[j] = 0.0f;
+    for (std::size_t j = 0; run > 16 && j < bands * lanes * run; j += 16) __builtin_prefetch(first + 1024 + j, 0, 3);
+    return h.read_f32(h, {first, run}, run, bands, t, base);
   }
-  (h.n == 1 ? &read_sixteens<false, lane_runs> : h.read_runs)(h, {first, run}, run, t, base);
+  const std::uint16_t* first = static_cast<const std::uint16_t*>(x.data) + x.offset(row, k);
+  for (std::size_t j = 0; run > 32 && j < bands * lanes * run; j += 32) __builtin_prefetch(first + 2048 + j, 0, 3);
+  if (x.kind == dtype::bf16) return h.read_bf16(h, {first, run}, run, bands, t, base);
+  h.read_fp16(h, {first, run}, run, bands, t, base);
+}
+
+/// `count` runs of a row, one after the other from column k on. The other lanes and the columns that the matrix does
+/// not have are zeros.
+inline void read_through_buffer(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
+                                std::size_t run, std::size_t count, tile& t, std::size_t base) {
+  const std::size_t left = x.cols > k ? x.cols - k : 0, live = left < count * run ? left : count * run;
+  if (live != 0) read_row(x, row, k, live, t.staged);
+  __builtin_memset(t.staged + live, 0, (lanes * run - live) * sizeof(float));
+  h.read_f32(h, {t.staged, run}, run, 1, t, base);
+}
+
+/// `runs` runs of a row, from column k on, band by band.
+[[gnu::noinline]] inline void read_runs(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
+                                        std::size_t run, std::size_t runs, tile& t, std::size_t base) {
+  const std::size_t live = x.cols > k ? x.cols - k : 0;
+  const bool direct = x.col_stride == 1 && (loads_fp16 || x.kind != dtype::fp16);
+  std::size_t done = 0;  // runs
+  if (direct)
+    while (runs - done >= lanes && live >= (done + lanes) * run) done += lanes;
+  if (done != 0) read_whole_bands(x, h, row, k, run, done / lanes, t, base);
+  for (base += done / lanes * run; done < runs; done += lanes, base += run)
+    read_through_buffer(x, h, row, k + done * run, run, runs - done < lanes ? runs - done : lanes, t, base);
 }
 
 /// `run` columns of `count` rows from `row` on, of a matrix whose columns are contiguous.
@@ -196,7 +258,7 @@ tile_transform transform_of(const transform_spec& t) {
     from = {t.staged, dtype::f32, static_cast<std::ptrdiff_t>(lanes)};
   }
   if (h.n == 1) return from.copy(run, t.x + base * lanes, t.amax + base / 16);
-  h.read_columns(h, from, run, t, base);
+  h.read_columns(h, from, run, 1, t, base);
 }
 
 /// Whether a lane is better a row, read along the columns, than a run of a row.

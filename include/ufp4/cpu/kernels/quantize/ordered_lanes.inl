@@ -1,0 +1,221 @@
+// ufp4 - quantize contiguous elements without a transform, in their order, over one instruction set's lanes.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A vector is neighbours of a row, so nothing is transposed: the scale of a block is broadcast, and lane l of a word
+// holds code l of eight vectors until one permutation sorts them. A chunk is as many blocks of one or two vectors as
+// there are lanes, so that their scales are one vector. Needs
+//
+// | halves_of<words>(a, b)         | the larger of lanes l and l ^ 8: a's in the lower half, b's in the upper half; of |
+// |                                | dwords or of words                                                                |
+// | largest_of_blocks<words>(u)    | lane l is the largest lane of half(l) of u: the lower half of u[i] is block       |
+// |                                | place_of(i), its upper half is block place_of(i + 8)                              |
+// | from_pairs(v)                  | the same if the halves of u[i] are blocks 2 i and 2 i + 1                         |
+// | lanes_below(v, limit)          | one bit for each lane                                                             |
+// | two_broadcasts(p)              | p[0] in the lower half of the lanes, p[1] in the upper half                       |
+// | lane_groups                    | where transpose4 brings the Philox counters of neighbours next to each other      |
+// | words_of<half>(v)              | the words of half of a vector, a lane each                                        |
+// | sort_codes(word)               | the codes of eight vectors in memory order: code l of vector j is nibble j of     |
+// |                                | lane l                                                                            |
+// | sort_code_pairs(word)          | the same of pairs of vectors with the even and the odd elements of 2 * lanes      |
+
+/// Vectors at .. at + 7. Those of bf16 are pairs of the even and of the odd elements of 2 * lanes neighbours.
+template <dtype kind>
+UFP4_LANE void load_eight(const void* x, std::size_t at, f32 (&t)[8]) {
+  if constexpr (kind == dtype::bf16) {
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 8; j += 2) {
+      const u32 pairs = load_as<u32>(static_cast<const std::uint16_t*>(x) + (at + j) * lanes);
+      t[j] = as_float(pairs << 16);
+      t[j + 1] = as_float(pairs & 0xFFFF0000u);
+    }
+  } else {
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < 8; ++j) {
+      t[j] = load_vector<kind>(x, static_cast<std::ptrdiff_t>((at + j) * lanes));
+      asm("" : "+v"(t[j]));  // read once
+    }
+  }
+}
+/// What belongs to vector at + j of load_eight, from numbers that belong to the vectors of a chunk.
+template <dtype kind>
+UFP4_LANE f32 of_vector(const float* by_vector, std::size_t at, std::size_t j) {
+  if constexpr (kind == dtype::bf16) return two_broadcasts(by_vector + at + j / 2 * 2);
+  return load_broadcast(by_vector + at + j);
+}
+template <dtype kind>
+UFP4_LANE void store_eight(const rounding_plan& p, u32 word, std::uint8_t* codes) {
+  if (p.maps) word = map_nibbles(load_nibble_map(p.code), word);
+  store(codes, kind == dtype::bf16 ? sort_code_pairs(word) : sort_codes(word));
+}
+
+/// The random bits of eight vectors from vector `at` on, as load_eight has them.
+template <dtype kind>
+struct ordered_random_bits {
+  u32 word[4];
+  UFP4_LANE ordered_random_bits(const ordered_part& c, std::size_t at) {
+    random_bit_lanes groups = *c.random_bits;
+    const std::uint64_t first = c.random_group + at * (lanes / 8);
+    const u32 number = lane_groups;
+    groups.low = number + static_cast<std::uint32_t>(first);
+    groups.high = broadcast(static_cast<std::uint32_t>(first >> 32));
+    groups.high -= reinterpret_cast<u32>(groups.low < number);
+    groups.draw(1, &word);
+    transpose4(word);
+  }
+  UFP4_LANE u32 of(std::size_t j) const {
+    const u32 w = word[j / 2];
+    if constexpr (kind == dtype::bf16) return j % 2 == 0 ? w & 0xFFFFu : w >> 16;
+    return j % 2 == 0 ? words_of<0>(w) : words_of<1>(w);
+  }
+};
+struct no_random_bits {
+  UFP4_LANE no_random_bits(const ordered_part&, std::size_t) {}
+  UFP4_LANE u32 of(std::size_t) const { return u32{}; }
+};
+
+template <dtype kind, class Rounder>
+void code_ordered_products(const rounding_plan& p, const ordered_part& c) {
+  const Rounder rounder(p);
+  for (std::size_t at = 0; at < c.vectors; at += 8) {
+    const std::conditional_t<Rounder::is_stochastic, ordered_random_bits<kind>, no_random_bits> random(c, at);
+    f32 t[8];
+    load_eight<kind>(c.x, at, t);
+    u32 word{};
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < 8; ++j) {
+      const f32 v = rounded(t[j] * of_vector<kind>(c.of->factor, at, j));
+      word = add_code<Rounder::bit>(word, static_cast<int>(j), rounder(v, random.of(j)), v);
+    }
+    store_eight<kind>(p, finish_codes<Rounder::bit>(word), c.codes + at * lanes / 2);
+  }
+}
+
+/// For scales that divide: the quotients first, then as products with 1. Leaves out every eight vectors whose bit in
+/// `only` is 0.
+template <dtype kind>
+[[gnu::noinline]] void code_some_ordered_quotients(const rounding_plan& p, const ordered_part& c, std::uint32_t only) {
+  alignas(64) float t[8 * lanes];
+  vector_factors ones;
+  for (std::size_t j = 0; j < 8; ++j) ones.factor[j] = 1.0f;
+  ordered_part eight = c;
+  eight.x = t;
+  eight.vectors = 8;
+  eight.of = &ones;
+  for (; only != 0; only &= only - 1) {
+    const auto at = 8 * static_cast<std::size_t>(__builtin_ctz(only));
+    for (std::size_t j = 0; j < 8; ++j) {
+      const f32 x = load_vector<kind>(c.x, static_cast<std::ptrdiff_t>((at + j) * lanes));
+      store(t + j * lanes, x / load_broadcast(c.of->factor + at + j));
+    }
+    eight.random_group = c.random_group + at * (lanes / 8);
+    eight.codes = c.codes + at * lanes / 2;
+    c.products(p, eight);
+  }
+}
+template <dtype kind>
+void code_ordered_quotients(const rounding_plan& p, const ordered_part& c) {
+  code_some_ordered_quotients<kind>(p, c, ~0u >> (32 - c.vectors / 8));
+}
+
+/// What code_ordered_near multiplies by, and the bounds of magnitudes.
+template <class Near>
+void prepare_near(const rounding_plan& p, vector_factors& f, std::size_t vectors) {
+  for (std::size_t i = 0; i < vectors; i += lanes) {
+    const Near of_block(p, load(f.factor + i));
+    store(f.scale + i, of_block.scale);
+    store(f.bound + i, of_block.bound);
+  }
+}
+/// The same by reciprocals; eight vectors with a value in doubt again with quotients.
+template <dtype kind, class Near>
+void code_ordered_near(const rounding_plan& p, const ordered_part& c) {
+  u32 range{};
+  for (std::size_t i = 0; i < c.vectors; i += lanes)
+    // Scales and reciprocals from 2^-64 to 2^64: nothing overflows or is subnormal.
+    range |= reinterpret_cast<u32>(as_bits(load(c.of->factor + i)) - (63u << 23) >= 128u << 23);
+  std::uint32_t in_doubt = any(range) ? ~0u >> (32 - c.vectors / 8) : 0;
+  Near nearby(p, broadcast(1.0f));
+  for (std::size_t at = 0; at < c.vectors; at += 8) {
+    const std::conditional_t<Near::is_stochastic, ordered_random_bits<kind>, no_random_bits> random(c, at);
+    f32 t[8];
+    load_eight<kind>(c.x, at, t);
+    u32 word{}, doubt = ~u32{};
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < 8; ++j) {
+      nearby.scale = of_vector<kind>(c.of->scale, at, j);
+      nearby.bound = of_vector<kind>(c.of->bound, at, j);
+      word = add_code<Near::bit>(word, static_cast<int>(j), nearby(t[j], doubt, random.of(j)), t[j]);
+    }
+    store_eight<kind>(p, finish_codes<Near::bit>(word), c.codes + at * lanes / 2);
+    in_doubt |= (lanes_below(doubt, Near::limit) != 0 ? 1u : 0u) << (at / 8);
+  }
+  if (in_doubt != 0) code_some_ordered_quotients<kind>(p, c, in_doubt);
+}
+
+/// Vector i of a chunk as magnitudes that compare as integers; of 16-bit elements twice as many.
+template <dtype kind>
+UFP4_LANE u32 magnitudes_at(const void* x, std::size_t i) {
+  if constexpr (kind == dtype::f32) return as_bits(magnitude(load(static_cast<const float*>(x) + i * lanes)));
+  return load_as<u32>(static_cast<const std::uint16_t*>(x) + 2 * i * lanes) & 0x7FFF7FFFu;
+}
+/// Two vectors that magnitudes_at reads, a block each: the larger lanes, a half each.
+template <dtype kind, std::size_t vectors_a_block>
+UFP4_LANE u32 halves_at(const void* x, std::size_t i) {
+  const std::size_t a = place_of(i), b = place_of(i + lanes / 2);
+  if constexpr (vectors_a_block == 1)
+    return halves_of < kind != dtype::f32 > (magnitudes_at<kind>(x, a), magnitudes_at<kind>(x, b));
+  return halves_of<false>(maximum(magnitudes_at<kind>(x, 2 * a), magnitudes_at<kind>(x, 2 * a + 1)),
+                          maximum(magnitudes_at<kind>(x, 2 * b), magnitudes_at<kind>(x, 2 * b + 1)));
+}
+/// The amax of the blocks of a chunk, as bits.
+template <dtype kind>
+u32 ordered_amax(const void* x, std::size_t vectors_a_block) {
+  constexpr bool words = kind != dtype::f32;
+  u32 u[lanes / 2];
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < lanes / 2; ++i)
+    if (words && vectors_a_block == 1)
+      u[i] = magnitudes_at<kind>(x, i);
+    else if (words || vectors_a_block == 1)
+      u[i] = halves_at<kind, 1>(x, i);
+    else
+      u[i] = halves_at<kind, 2>(x, i);
+  const u32 largest = largest_of_blocks<words>(u);
+  if constexpr (!words) return largest;
+  const u32 all = maximum(largest & 0xFFFF0000u, largest << 16);
+  const u32 bits = kind == dtype::bf16 ? all : as_bits(widen_fp16(upper_halves(all)));
+  return vectors_a_block == 1 ? from_pairs(bits) : bits;
+}
+
+template <quantize_needs needs, dtype kind>
+code_ordered* ordered_products_of(rounding_plan::kind what) {
+  using of = rounding_plan::kind;
+  if constexpr (needs == quantize_needs::all) {
+    if (what == of::uniform_stochastic) return &code_ordered_products<kind, uniform_stochastic_rounder>;
+    if (what == of::halves_stochastic) return &code_ordered_products<kind, halves_stochastic_rounder>;
+  }
+  if (what == of::uniform) return &code_ordered_products<kind, uniform_rounder>;
+  return what == of::halves ? &code_ordered_products<kind, halves_rounder> : nullptr;
+}
+template <quantize_needs needs, dtype kind>
+ordered_functions ordered_functions_for(const rounding_plan& p, bool divides) {
+  ordered_functions f;
+  code_ordered* products = ordered_products_of<needs, kind>(p.what);
+  f.products = ordered_products_of<needs, dtype::f32>(p.what);
+  f.code = products;
+  if constexpr (needs != quantize_needs::product) {
+    if (divides && products != nullptr) f.code = &code_ordered_quotients<kind>;
+    if (divides && p.nearby == near_kind::uniform)
+      f.code = &code_ordered_near<kind, near_uniform>, f.prepare = &prepare_near<near_uniform>;
+    if (divides && p.nearby == near_kind::two_bit_mantissa)
+      f.code = &code_ordered_near<kind, near_two_bit_mantissa>, f.prepare = &prepare_near<near_two_bit_mantissa>;
+  }
+  if (products != nullptr) f.amax = &ordered_amax<kind>;
+  return f;
+}
+template <quantize_needs needs>
+ordered_functions ordered_functions_of(const rounding_plan& p, bool divides, dtype kind) {
+  if (kind == dtype::bf16) return ordered_functions_for<needs, dtype::bf16>(p, divides);
+  if (kind == dtype::fp16) return ordered_functions_for<needs, dtype::fp16>(p, divides);
+  return ordered_functions_for<needs, dtype::f32>(p, divides);
+}

@@ -1,0 +1,251 @@
+// ufp4 - fuzz target: the C interface. Structures with wrong members give a status with a message; nothing is written.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory is as large as the first, valid structure says; then members change that a function can check: sizes, enums,
+// NULL addresses, formats, transforms. AddressSanitizer sees reads and writes outside the memory.
+#include <ufp4/c/functions.hpp>
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "input.hpp"
+
+namespace {
+
+using fuzz::require;
+
+/// A number that no valid structure has, or one that is off by a little.
+template <class T>
+T strange(fuzz::input& in, T now) {
+  switch (in.below(8)) {
+    case 0: return static_cast<T>(now + 1);
+    case 1: return static_cast<T>(now - 1);
+    case 2: return std::numeric_limits<T>::max();
+    case 3: return std::numeric_limits<T>::min();
+    case 4: return static_cast<T>(now * 2);
+    case 5: return T{0};
+    case 6: return static_cast<T>(std::numeric_limits<T>::max() / 2 + 1);
+    default: return in.raw<T>();
+  }
+}
+
+/// The bytes of a call's output before it, to compare with those after a call that failed.
+struct memory {
+  std::vector<std::uint8_t> bytes;
+  explicit memory(std::size_t size) : bytes(size, 0xA5) {}
+};
+
+std::size_t size_of(std::int32_t dtype) { return dtype == UFP4_F32 ? 4 : 2; }
+
+/// A matrix and its memory: rows or columns contiguous, in either direction.
+struct c_matrix : ufp4_matrix, memory {
+  c_matrix(fuzz::input& in, std::size_t r, std::size_t k, bool filled)
+      : ufp4_matrix{nullptr, r, k, 0, 0, static_cast<std::int32_t>(in.below(3))}, memory(r * k * size_of(dtype)) {
+    const bool by_columns = in.one_in(4), backward = in.one_in(4);
+    row_stride = static_cast<std::ptrdiff_t>(by_columns ? 1 : k);
+    col_stride = static_cast<std::ptrdiff_t>(by_columns ? r : 1);
+    std::uint8_t* first = bytes.data();
+    if (backward && r != 0 && k != 0) {
+      first += (r - 1) * static_cast<std::size_t>(row_stride) * size_of(dtype);
+      row_stride = -row_stride;
+    }
+    if (!bytes.empty()) data = first;
+    if (filled) in.fill(bytes.data(), bytes.size());
+  }
+  /// Members that a function checks. Strides and addresses that it trusts stay inside the memory.
+  void disturb(fuzz::input& in) {
+    switch (in.below(3)) {
+      case 0:
+        dtype = static_cast<std::int32_t>(in.below(2) == 0 ? 3 + in.below(200) : -1 - static_cast<int>(in.below(9)));
+        break;
+      case 1: data = nullptr; break;
+      default: rows = std::numeric_limits<std::size_t>::max() / (1 + in.below(4)), data = nullptr;
+    }
+  }
+};
+
+struct c_quantized : ufp4_quantized {
+  memory code_memory{0}, scale_memory{0};
+
+  c_quantized(const ufp4_format& format, std::size_t r, std::size_t k, const ufp4_transform& t, bool prepacked)
+      : ufp4_quantized{} {
+    require((prepacked ? ufp4_prepacked_init : ufp4_quantized_init)(&format, r, k, &t, this) == UFP4_OK,
+            ufp4_error_message());
+    code_memory = memory(codes_size), scale_memory = memory(scales_size);
+    codes = code_memory.bytes.data();
+    scales = scale_memory.bytes.data();
+  }
+  c_quantized(const c_quantized&) = delete;
+  void fill(fuzz::input& in) {
+    in.fill(code_memory.bytes.data(), codes_size);
+    in.fill(scale_memory.bytes.data(), scales_size);
+  }
+  void disturb(fuzz::input& in) {
+    switch (in.below(12)) {
+      case 0: codes_size = strange(in, codes_size); break;
+      case 1: scales_size = strange(in, scales_size); break;
+      case 2: rows = strange(in, rows); break;
+      case 3: cols = strange(in, cols); break;
+      case 4: codes = nullptr; break;
+      case 5: scales = nullptr; break;
+      case 6: layout = strange(in, layout); break;
+      case 7: format.scale = strange(in, format.scale); break;
+      case 8: format.block_rows = strange(in, format.block_rows); break;
+      case 9: format.block_cols = strange(in, format.block_cols); break;
+      case 10: format.values[in.below(16)] = in.raw<float>(); break;
+      default: transform.n = strange(in, transform.n);
+    }
+  }
+};
+
+ufp4_format preset(fuzz::input& in) {
+  ufp4_format format;
+  require(ufp4_preset(ufp4_preset_name(in.below(ufp4_preset_count())), &format) == UFP4_OK, "a preset is unknown");
+  return format;
+}
+ufp4_transform transform(fuzz::input& in) {
+  ufp4_transform t{};
+  if (in.one_in(2)) require(ufp4_random_hadamard(16u << in.below(3), in.byte(), &t) == UFP4_OK, ufp4_error_message());
+  return t;
+}
+ufp4_context context(fuzz::input& in) {
+  ufp4_context c = UFP4_CONTEXT_INIT;
+  c.threads = 1;
+  if (in.one_in(16)) c.threads = strange(in, c.threads) % 4;
+  if (in.one_in(16)) c.isa = in.one_in(2) ? "scalar" : "no such instruction set";
+  if (in.one_in(32)) c.struct_size = strange(in, c.struct_size);
+  return c;
+}
+ufp4_quantize_options quantize_options(fuzz::input& in, ufp4_counts& counts) {
+  ufp4_quantize_options o = UFP4_QUANTIZE_OPTIONS_INIT;
+  o.seed = in.byte(), o.counts = in.one_in(2) ? &counts : nullptr;
+  o.rounding = static_cast<std::int32_t>(in.below(in.one_in(8) ? 256 : 4));
+  o.rule = in.one_in(2) ? 0 : static_cast<std::int32_t>(in.below(in.one_in(8) ? 256 : 6));
+  o.mse_search = in.one_in(8), o.undo_transform = in.one_in(16);
+  if (in.one_in(4)) o.has_amax = 1, o.tensor_amax = in.raw<float>();
+  if (in.one_in(8))
+    o.has_shard = 1, o.first_row = in.below(64), o.first_col = in.below(64),
+    o.total_cols = strange<std::size_t>(in, 256);
+  return o;
+}
+ufp4_gemm_options gemm_options(fuzz::input& in) {
+  ufp4_gemm_options o = UFP4_GEMM_OPTIONS_INIT;
+  if (in.one_in(4)) o.alpha = in.raw<float>();
+  if (in.one_in(4)) o.beta = in.raw<float>();
+  o.accumulate = static_cast<std::int32_t>(in.below(in.one_in(8) ? 256 : 3));
+  return o;
+}
+
+/// A status and a message that belong together; a call that failed has left the outputs as they were.
+template <class F>
+void checked(const char* operation, std::initializer_list<const memory*> outputs, const F& call) {
+  std::vector<std::vector<std::uint8_t>> before;
+  for (const memory* output : outputs) before.push_back(output->bytes);
+  const std::int32_t status = call();
+  const std::string name = operation;
+  require(status == UFP4_OK || status == UFP4_INVALID_ARGUMENT,
+          name + ": status " + std::to_string(status) + ": " + ufp4_error_message());
+  if (status == UFP4_OK) return;
+  require(std::string(ufp4_error_message()).size() > 10, name + ": an error without a message");
+  std::size_t i = 0;
+  for (const memory* output : outputs) require(output->bytes == before[i++], name + ": wrote before it failed");
+}
+
+void check_quantize(fuzz::input& in) {
+  const std::size_t rows = in.below(9), cols = in.below(140);
+  const ufp4_format format = preset(in);
+  const ufp4_transform t = transform(in);
+  const ufp4_context ctx = context(in);
+  ufp4_counts counts{};
+  const ufp4_quantize_options options = quantize_options(in, counts);
+  c_matrix x(in, rows, cols, true), out(in, rows, cols, false);
+  c_quantized q(format, rows, cols, t, false), packed(format, rows, cols, t, true);
+  if (in.one_in(4)) x.disturb(in);
+  if (in.one_in(4)) q.disturb(in);
+  if (in.one_in(8)) out.disturb(in);
+  char text[64];
+  checked("explain", {},
+          [&] { return ufp4_explain_quantize(&ctx, &x, &options, &q, text, 1 + in.below(sizeof text)); });
+  checked("quantize", {&q.code_memory, &q.scale_memory}, [&] { return ufp4_quantize(&ctx, &x, &options, &q); });
+  checked("prepack", {&packed.code_memory, &packed.scale_memory}, [&] { return ufp4_prepack(&ctx, &q, &packed); });
+  checked("dequantize", {&out}, [&] { return ufp4_dequantize(&ctx, in.one_in(2) ? &q : &packed, &out); });
+  ufp4_format changed = format;
+  if (in.one_in(8)) changed.block_cols = strange(in, changed.block_cols);
+  ufp4_transform other = t;
+  if (in.one_in(8)) other.n = strange(in, other.n);
+  ufp4_report report;
+  checked("fake_quantize", {&out}, [&] { return ufp4_fake_quantize(&ctx, &changed, &x, &other, &options, &out); });
+  checked("measure", {}, [&] { return ufp4_measure(&ctx, &changed, &x, &other, &options, &report); });
+  float amax;
+  checked("amax", {}, [&] { return ufp4_amax(&ctx, &x, &other, in.one_in(16) ? nullptr : &amax); });
+  checked("forward", {&out}, [&] { return ufp4_hadamard_forward(&ctx, &x, &other, &out); });
+  checked("inverse", {&out}, [&] { return ufp4_hadamard_inverse(&ctx, &x, &other, &out); });
+}
+
+void check_gemm(fuzz::input& in) {
+  const std::size_t m = in.below(9), n = in.below(40), k = in.below(100);
+  const ufp4_format format = preset(in);
+  const ufp4_transform t = transform(in);
+  const ufp4_context ctx = context(in);
+  c_quantized a(format, m, k, t, false), b(format, n, in.one_in(16) ? k + 1 : k, t, in.one_in(4));
+  a.fill(in), b.fill(in);
+  c_matrix c(in, m, n, true), plain(in, m, k, true);
+  if (in.one_in(4)) a.disturb(in);
+  if (in.one_in(4)) b.disturb(in);
+  if (in.one_in(8)) c.disturb(in);
+  if (in.one_in(8)) plain.disturb(in);
+  const ufp4_gemm_options options = gemm_options(in);
+  char text[64];
+  checked("explain", {}, [&] { return ufp4_explain_gemm(&ctx, &a, &b, &c, &options, text, in.below(sizeof text)); });
+  checked("gemm", {&c}, [&] { return ufp4_gemm(&ctx, &a, &b, &c, &options); });
+  checked("gemm_plain", {&c}, [&] { return ufp4_gemm_plain(&ctx, &plain, &b, &c, &options); });
+  checked("grouped", {&c}, [&] { return ufp4_gemm_grouped(&ctx, in.below(2), &a, &b, &c, &options); });
+}
+
+void check_linear(fuzz::input& in) {
+  const std::size_t t = in.below(9), n = in.below(40), k = in.below(40);
+  const ufp4_context ctx = context(in);
+  ufp4_recipe recipe = UFP4_RECIPE_INIT;
+  recipe.name = in.one_in(16) ? "no such recipe" : ufp4_recipe_name(in.below(ufp4_recipe_count()));
+  recipe.layer = in.one_in(16) ? in.raw<std::uint32_t>() : 3;
+  recipe.accumulate = static_cast<std::int32_t>(in.below(in.one_in(8) ? 256 : 3));
+  c_matrix x(in, t, k, true), w(in, n, in.one_in(8) ? k + 1 : k, true), y(in, t, n, true);
+  c_matrix dx(in, t, k, true), dw(in, n, k, true);
+  for (c_matrix* one : {&x, &w, &y, &dx, &dw})
+    if (in.one_in(16)) one->disturb(in);
+  const auto mode = static_cast<std::int32_t>(in.below(in.one_in(8) ? 256 : 2));
+  checked("forward", {&y}, [&] { return ufp4_linear_forward(&ctx, &recipe, &x, &w, nullptr, &y); });
+  checked("dgrad", {&dx}, [&] { return ufp4_linear_backward_input(&ctx, &recipe, &y, &w, &dx, mode); });
+  checked("wgrad", {&dw}, [&] { return ufp4_linear_backward_weight(&ctx, &recipe, &y, &x, &dw, mode); });
+}
+
+/// Shapes as data: storage is computed, or an overflow is reported.
+void check_sizes(fuzz::input& in) {
+  ufp4_format format = preset(in);
+  if (in.one_in(2)) in.fill(&format, sizeof format);
+  ufp4_transform t = transform(in);
+  if (in.one_in(4)) t.n = in.raw<std::uint32_t>();
+  ufp4_quantized q{};
+  const auto rows = in.raw<std::size_t>(), cols = in.raw<std::size_t>();
+  checked("init", {}, [&] { return ufp4_quantized_init(&format, rows, cols, &t, &q); });
+  checked("prepacked", {}, [&] { return ufp4_prepacked_init(&format, rows, cols, &t, &q); });
+  checked("null", {},
+          [&] { return ufp4_quantized_init(in.one_in(2) ? nullptr : &format, rows, cols, nullptr, nullptr); });
+  checked("hadamard", {}, [&] { return ufp4_hadamard(in.raw<std::uint32_t>(), &t); });
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::input in(data, size);
+  switch (in.below(4)) {
+    case 0: check_sizes(in); break;
+    case 1: check_linear(in); break;
+    case 2: check_gemm(in); break;
+    default: check_quantize(in);
+  }
+  return 0;
+}
