@@ -104,6 +104,6 @@ for target in $targets; do
   bash "$source_dir/tests/gpu/ptx_check.sh" "$target" "$out/kernels.$target.ptx" || status=1
 done
 echo
-echo "\"run in the CPU simulator\": tests run the kernels' sources on the CPU, instruction by instruction; \"only compiled\": nothing ran."
+echo "\"run in the CPU simulator\": tests run the kernels' sources on the CPU; \"run in the PTX interpreter\": compiled.sh runs the PTX."
 echo "compile.sh: $SECONDS s"
 exit $status
