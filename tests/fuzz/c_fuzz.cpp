@@ -70,9 +70,9 @@ struct c_matrix : ufp4_matrix, memory {
 struct c_quantized : ufp4_quantized {
   memory code_memory{0}, scale_memory{0};
 
-  c_quantized(const ufp4_format& format, std::size_t r, std::size_t k, const ufp4_transform& t, bool prepacked)
+  c_quantized(const ufp4_format& f, std::size_t r, std::size_t k, const ufp4_transform& t, bool prepacked)
       : ufp4_quantized{} {
-    require((prepacked ? ufp4_prepacked_init : ufp4_quantized_init)(&format, r, k, &t, this) == UFP4_OK,
+    require((prepacked ? ufp4_prepacked_init : ufp4_quantized_init)(&f, r, k, &t, this) == UFP4_OK,
             ufp4_error_message());
     code_memory = memory(codes_size), scale_memory = memory(scales_size);
     codes = code_memory.bytes.data();
