@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <span>
 #include <string>
 #include <ufp4/ufp4.hpp>
 
@@ -70,6 +71,21 @@ struct output {
   output(const char* operation, nb::handle out, nb::handle dtype, std::size_t rows, std::size_t cols,
          ufp4::dtype usual = ufp4::dtype::f32);
   const sink& elements() const { return matrix.elements; }
+};
+
+/// The argument `bias` of a product: None, or numbers that are adjacent in memory.
+struct bias_argument {
+  array held;
+  std::span<const float> values;
+
+  bias_argument(const char* operation, nb::handle bias) {
+    if (bias.is_none()) return;
+    held = array(operation, "bias", bias);
+    expects(held.type() == element::f32 && held.ndim() == 1 && held.is_contiguous(), operation,
+            ": bias must be a contiguous array of float32 with 1 dimension");
+    expects(reinterpret_cast<std::uintptr_t>(held.data()) % 4 == 0, operation, ": bias is not aligned to 4 bytes");
+    values = {static_cast<const float*>(held.data()), held.shape(0)};
+  }
 };
 
 /// An array of numpy over memory that `owner` keeps; the bytes of `type`, which ml_dtypes may have.

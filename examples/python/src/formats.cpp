@@ -6,6 +6,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <ufp4/c/convert.hpp>
+
 #include "policies.hpp"
 
 namespace ufp4::python {
@@ -15,25 +17,15 @@ constexpr const char* rounding_names[] = {"nearest_even", "nearest_away", "towar
 constexpr const char* rule_names[] = {"default", "scale_up", "mx_floor", "mx_even", "mx_ceil", "four_over_six"};
 constexpr const char* accumulate_names[] = {"fast", "exact_blocks", "folded_bf16"};
 
-/// The grid of a preset with these values, bit for bit; one of the program's own otherwise.
-grid4 grid_of_floats(const char* operation, const std::array<float, 16>& values) {
-  float copy[16];
-  for (std::size_t i = 0; i < 16; ++i) copy[i] = values[i];
-  grid4 grid{};
-  for_each_preset([&](auto row) {
-    if (std::memcmp(row.spec.grid.value, copy, sizeof copy) == 0) grid = row.spec.grid;
-  });
-  if (grid.levels == 0) grid = grid_of_values(copy);
-  expects(grid.levels != 0, operation, ": values must be finite, one of them zero and one not");
-  return grid;
-}
-
 format_spec make_format(const char* operation, const std::array<float, 16>& values, nb::handle scale,
                         const std::tuple<int, int>& block, bool tensor_scale) {
-  const auto kind = static_cast<scale_kind>(chosen(operation, "scale", scale, scale_names));
-  const format_spec f{grid_of_floats(operation, values), kind, {std::get<0>(block), std::get<1>(block)}, tensor_scale};
-  ufp4::detail::check_none(operation, ufp4::detail::format_mismatch(f));
-  return f;
+  ufp4_format f{{},
+                static_cast<std::int32_t>(chosen(operation, "scale", scale, scale_names)),
+                std::get<0>(block),
+                std::get<1>(block),
+                tensor_scale ? 1 : 0};
+  for (std::size_t i = 0; i < 16; ++i) f.values[i] = values[i];
+  return c::detail::format_of(operation, &f);
 }
 
 std::array<float, 16> values_of(const format_spec& f) {

@@ -7,6 +7,9 @@ NB_MODULE(_core, m) {
   m.attr("version") = ufp4::version_string;
   ufp4::python::bind_formats(m);
   ufp4::python::bind_quantized(m);
+  ufp4::python::bind_quantize(m);
+  ufp4::python::bind_transforms(m);
   ufp4::python::bind_products(m);
+  ufp4::python::bind_linear(m);
   ufp4::python::bind_files(m);
 }

@@ -41,7 +41,10 @@ std::string text_of(const transform_spec& transform);
 /// Adds Format, Transform, Stochastic and what makes them to the module.
 void bind_formats(nb::module_& m);
 void bind_quantized(nb::module_& m);
+void bind_quantize(nb::module_& m);
+void bind_transforms(nb::module_& m);
 void bind_products(nb::module_& m);
+void bind_linear(nb::module_& m);
 void bind_files(nb::module_& m);
 
 }  // namespace ufp4::python

@@ -1,14 +1,12 @@
-// ufp4 - products in Python: matmul, prepacked weights, and the three products of a linear layer under a recipe.
+// ufp4 - products in Python: matmul, prepacked weights.
 // SPDX-License-Identifier: Apache-2.0
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
-#include <optional>
 #include <variant>
 
 #include "quantized.hpp"
+#include "signatures.hpp"
 
 namespace ufp4::python {
 namespace {
@@ -80,20 +78,6 @@ gemm_job job_of(const char* operation, const operand& a, const operand& b, const
   return right != nullptr ? job(plain(a, b), *right) : job(plain(a, b), **packed);
 }
 
-struct bias_argument {
-  array held;
-  std::span<const float> values;
-
-  bias_argument(const char* operation, nb::handle bias) {
-    if (bias.is_none()) return;
-    held = array(operation, "bias", bias);
-    expects(held.type() == element::f32 && held.ndim() == 1 && held.is_contiguous(), operation,
-            ": bias must be a contiguous array of float32 with 1 dimension");
-    expects(reinterpret_cast<std::uintptr_t>(held.data()) % 4 == 0, operation, ": bias is not aligned to 4 bytes");
-    values = {static_cast<const float*>(held.data()), held.shape(0)};
-  }
-};
-
 /// The operands of a product, quantized where the call has a format.
 struct operands {
   operand a, b;
@@ -152,89 +136,9 @@ any_prepacked prepack_matrix(const quantized& q, int threads, nb::handle isa) {
   return out;
 }
 
-recipe::bound_recipe recipe_of(const char* operation, const std::string& name, std::uint64_t seed, std::uint64_t step,
-                               std::uint32_t layer, nb::handle mode) {
-  std::string all;
-  for (const recipe::named_recipe& r : recipe::named_recipes) {
-    if (name == r.name) {
-      recipe::training_recipe out = r.make(seed);
-      out.accumulate = accumulate_of(operation, mode);
-      return out.at(step, layer);
-    }
-    all += (all.empty() ? "" : ", ") + std::string(r.name);
-  }
-  reject(concat(operation, ": unknown recipe: ", name, "; the recipes are ", all));
-}
-
-double products_in(const sink& c, std::size_t depth) {
-  return elements_in(c.rows, c.cols) * static_cast<double>(depth);
-}
-
-nb::object linear_forward(nb::handle x, nb::handle w, const std::string& recipe, nb::handle bias, std::uint64_t seed,
-                          std::uint64_t step, std::uint32_t layer, nb::handle mode, nb::handle out, nb::handle dtype,
-                          int threads, nb::handle isa) {
-  constexpr const char* operation = "linear_forward";
-  const cpu::context ctx = context_of(operation, threads, isa);
-  const auto now = recipe_of(operation, recipe, seed, step, layer, mode);
-  const matrix_argument from(operation, "x", x), weights(operation, "w", w);
-  const bias_argument added(operation, bias);
-  const output to(operation, out, dtype, from.elements.rows, weights.elements.rows, from.elements.kind);
-  recipe::forward_options options;
-  options.bias = added.values;
-  const std::size_t offsets[] = {0, from.elements.rows};
-  run(ctx, products_in(to.elements(), from.elements.cols), long_product, [&](const cpu::context& c) {
-    recipe::detail::forward(operation, c, now, from.input(), offsets, weights.input(), to.elements(), options);
-  });
-  return to.object;
-}
-
-recipe::write_mode mode_of(const char* operation, bool add, nb::handle out) {
-  expects(!add || !out.is_none(), operation, ": add has no effect without out");
-  return add ? recipe::write_mode::add : recipe::write_mode::overwrite;
-}
-
-nb::object linear_backward_input(nb::handle dy, nb::handle w, const std::string& recipe, std::uint64_t seed,
-                                 std::uint64_t step, std::uint32_t layer, nb::handle mode, nb::handle out,
-                                 nb::handle dtype, bool add, int threads, nb::handle isa) {
-  constexpr const char* operation = "linear_backward_input";
-  const cpu::context ctx = context_of(operation, threads, isa);
-  const auto now = recipe_of(operation, recipe, seed, step, layer, mode);
-  const matrix_argument from(operation, "dy", dy), weights(operation, "w", w);
-  const auto write = mode_of(operation, add, out);
-  const output to(operation, out, dtype, from.elements.rows, weights.elements.cols, from.elements.kind);
-  const std::size_t offsets[] = {0, from.elements.rows};
-  run(ctx, products_in(to.elements(), from.elements.cols), long_product, [&](const cpu::context& c) {
-    recipe::detail::backward_input(operation, c, now, from.input(), offsets, weights.input(), to.elements(), write);
-  });
-  return to.object;
-}
-
-nb::object linear_backward_weight(nb::handle dy, nb::handle x, const std::string& recipe, std::uint64_t seed,
-                                  std::uint64_t step, std::uint32_t layer, nb::handle mode, nb::handle out,
-                                  nb::handle dtype, bool add, int threads, nb::handle isa) {
-  constexpr const char* operation = "linear_backward_weight";
-  const cpu::context ctx = context_of(operation, threads, isa);
-  const auto now = recipe_of(operation, recipe, seed, step, layer, mode);
-  const matrix_argument from(operation, "dy", dy), saved(operation, "x", x);
-  const auto write = mode_of(operation, add, out);
-  const output to(operation, out, dtype, from.elements.cols, saved.elements.cols);
-  const std::size_t offsets[] = {0, from.elements.rows};
-  run(ctx, products_in(to.elements(), from.elements.rows), long_product, [&](const cpu::context& c) {
-    recipe::detail::backward_weight(operation, c, now, from.input(), saved.input(), offsets, to.elements(), write);
-  });
-  return to.object;
-}
-
 }  // namespace
 
-#define UFP4_ARRAY "ufp4.Array"
-#define UFP4_OUT "numpy.typing.NDArray[typing.Any]"
-#define UFP4_MODE "accumulate: str = 'fast', "
-#define UFP4_TO "out: " UFP4_ARRAY " | None = None, dtype: numpy.typing.DTypeLike | None = None, "
-#define UFP4_CALL "threads: int = 0, isa: str | None = None"
-#define UFP4_PLACE "seed: int = 0, step: int = 0, layer: int = 0, " UFP4_MODE UFP4_TO
-
-void bind_matmul(nb::module_& m) {
+void bind_products(nb::module_& m) {
   using namespace nb::literals;
   nb::class_<any_prepacked>(
       m, "PrepackedMatrix",
@@ -261,7 +165,7 @@ void bind_matmul(nb::module_& m) {
       nb::sig("def matmul(a: QuantizedMatrix | " UFP4_ARRAY ", b: QuantizedMatrix | PrepackedMatrix | " UFP4_ARRAY
               ", *, format: str | Format | None = None, rht: int | Transform | None = None, " UFP4_TO
               "alpha: float = 1.0, beta: float = 0.0, bias: " UFP4_ARRAY " | None = None, " UFP4_MODE UFP4_CALL
-              ") -> " UFP4_OUT),
+              ") -> " UFP4_NEW),
       "C[M,N] = alpha * A[M,K] * B[N,K]^T + bias + beta * C. B is transposed: both operands have K as their "
       "columns.\n\n"
       "At least one operand is quantized; an array is multiplied in its own precision, transformed as the other was.\n"
@@ -276,43 +180,6 @@ void bind_matmul(nb::module_& m) {
                 ", b: QuantizedMatrix | PrepackedMatrix | " UFP4_ARRAY
                 ", *, dtype: numpy.typing.DTypeLike | None = None, " UFP4_MODE UFP4_CALL ") -> str"),
         "Which kernel matmul with these arguments runs.");
-}
-
-void bind_linear(nb::module_& m) {
-  using namespace nb::literals;
-  m.def(
-      "recipes",
-      [] {
-        std::vector<std::string> names;
-        for (const recipe::named_recipe& r : recipe::named_recipes) names.emplace_back(r.name);
-        return names;
-      },
-      "The names of the training recipes.");
-  m.def("linear_forward", &linear_forward, "x"_a, "w"_a, "recipe"_a = "ufp4", nb::kw_only(), "bias"_a = nb::none(),
-        "seed"_a = 0, "step"_a = 0, "layer"_a = 0, "accumulate"_a = "fast", "out"_a = nb::none(),
-        "dtype"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def linear_forward(x: " UFP4_ARRAY ", w: " UFP4_ARRAY ", recipe: str = 'ufp4', *, bias: " UFP4_ARRAY
-                " | None = None, " UFP4_PLACE UFP4_CALL ") -> " UFP4_OUT),
-        "Y[T,N] = X[T,K] * W[N,K]^T + bias under a recipe's forward policy; the result has the type of x without "
-        "dtype.\n\n"
-        "recipe: one of recipes(). seed, step, layer: the same give the same random signs and bits.");
-  m.def("linear_backward_input", &linear_backward_input, "dy"_a, "w"_a, "recipe"_a = "ufp4", nb::kw_only(),
-        "seed"_a = 0, "step"_a = 0, "layer"_a = 0, "accumulate"_a = "fast", "out"_a = nb::none(),
-        "dtype"_a = nb::none(), "add"_a = false, "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def linear_backward_input(dy: " UFP4_ARRAY ", w: " UFP4_ARRAY ", recipe: str = 'ufp4', *, " UFP4_PLACE
-                "add: bool = False, " UFP4_CALL ") -> " UFP4_OUT),
-        "dX[T,K] = dY[T,N] * W[N,K] under a recipe's policy for it. add=True adds to out.");
-  m.def("linear_backward_weight", &linear_backward_weight, "dy"_a, "x"_a, "recipe"_a = "ufp4", nb::kw_only(),
-        "seed"_a = 0, "step"_a = 0, "layer"_a = 0, "accumulate"_a = "fast", "out"_a = nb::none(),
-        "dtype"_a = nb::none(), "add"_a = false, "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def linear_backward_weight(dy: " UFP4_ARRAY ", x: " UFP4_ARRAY ", recipe: str = 'ufp4', *, " UFP4_PLACE
-                "add: bool = False, " UFP4_CALL ") -> " UFP4_OUT),
-        "dW[N,K] = dY[T,N]^T * X[T,K] under a recipe's policy for it, in float32 without dtype. add=True adds to out.");
-}
-
-void bind_products(nb::module_& m) {
-  bind_matmul(m);
-  bind_linear(m);
 }
 
 }  // namespace ufp4::python

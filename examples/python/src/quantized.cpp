@@ -1,130 +1,18 @@
-// ufp4 - QuantizedMatrix, and the operations that make, decode and measure one.
+// ufp4 - QuantizedMatrix in Python: its arrays, its values, pickles.
 // SPDX-License-Identifier: Apache-2.0
-#include "quantized.hpp"
-
 #include <nanobind/operators.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
-#include <functional>
+#include <ufp4/c/convert.hpp>
+
+#include "quantized.hpp"
+#include "signatures.hpp"
 
 namespace ufp4::python {
 namespace {
 
-/// Calls body with the matrix as a matrix_view of its element type.
-template <class Body>
-void with_view(const sink& m, const Body& body) {
-  const auto as = [&]<class T>(T*) {
-    body(matrix_view<T>(static_cast<T*>(m.data), m.rows, m.cols, m.row_stride, m.col_stride));
-  };
-  switch (m.kind) {
-    case dtype::f32: return as(static_cast<float*>(nullptr));
-    case dtype::bf16: return as(static_cast<bf16*>(nullptr));
-    case dtype::fp16: return as(static_cast<fp16*>(nullptr));
-  }
-}
-sink sink_of(const source& x) {
-  return {const_cast<void*>(x.data), x.kind, x.rows, x.cols, x.row_stride, x.col_stride};
-}
-
-/// Rows first .. first + count - 1.
-source rows_of(const source& x, std::size_t first, std::size_t count) {
-  source part = x;
-  const std::ptrdiff_t bytes = x.kind == dtype::f32 ? 4 : 2;
-  part.data = static_cast<const std::byte*>(x.data) + static_cast<std::ptrdiff_t>(first) * x.row_stride * bytes;
-  part.rows = count;
-  return part;
-}
-
-/// Rows of about 2^22 elements, in whole blocks.
-std::size_t rows_at_once(const format_spec& format, const source& x) {
-  const auto height = static_cast<std::size_t>(format.block.rows);
-  const std::size_t fit = (std::size_t{1} << 22) / (x.cols == 0 ? 1 : x.cols) / height * height;
-  return fit == 0 ? height : fit;
-}
-
-/// Calls body(first row, rows) for chunks of a matrix, and progress(done, all) after each.
-void for_chunks(const format_spec& format, const source& x, nb::handle progress, std::size_t passes, std::size_t pass,
-                const std::function<void(std::size_t, const source&)>& body) {
-  const std::size_t most = rows_at_once(format, x);
-  for (std::size_t first = 0; first < x.rows; first += most) {
-    const std::size_t count = x.rows - first < most ? x.rows - first : most;
-    body(first, rows_of(x, first, count));
-    progress(pass * x.rows + first + count, passes * x.rows);
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  }
-}
-
-float amax_of_matrix(const cpu::context& ctx, const source& x, const transform_spec& t) {
-  float found = 0;
-  run(ctx, elements_in(x.rows, x.cols), long_pass,
-      [&](const cpu::context& c) { with_view(sink_of(x), [&](const auto& view) { found = amax(c, view, t).value; }); });
-  return found;
-}
-
-/// The options of one chunk: its place, and the amax of the whole.
-quantize_options<> options_of_rows(const quantize_options<>& whole, const source& x, std::size_t first) {
-  quantize_options<> part = whole;
-  if (!part.has_shard) part.place = {0, 0, x.cols};
-  part.has_shard = true;
-  part.place.first_row += first;
-  return part;
-}
-
-/// Options with the amax of the whole matrix, where the format has a tensor scale and the program gave none.
-quantize_options<> with_amax(const cpu::context& ctx, const format_spec& format, const source& x,
-                             const quantize_options<>& options, nb::handle progress) {
-  quantize_options<> out = options;
-  if (!format.two_level || options.has_amax) return out;
-  for_chunks(format, x, progress, 2, 0, [&](std::size_t, const source& part) {
-    const float found = amax_of_matrix(ctx, part, options.transform);
-    out.global_amax = found > out.global_amax ? found : out.global_amax;
-  });
-  out.has_amax = true;
-  return out;
-}
-
-void quantize_chunks(const cpu::context& ctx, const source& x, const quantize_options<>& options, nb::handle progress,
-                     any_quantized& out) {
-  const format_spec& format = out.spec();
-  const quantize_options<> all = with_amax(ctx, format, x, options, progress);
-  const std::size_t passes = format.two_level && !options.has_amax ? 2 : 1;
-  const std::size_t strip = storage_size(format, 1, x.cols, options.transform).scales;
-  for_chunks(format, x, progress, passes, passes - 1, [&](std::size_t first, const source& part) {
-    const quantize_options<> here = options_of_rows(all, x, first);
-    const cpu::detail::quantized_sink to{
-        out.codes().data() + first * out.padded_cols() / 2,
-        out.scale_bytes().data() + first / static_cast<std::size_t>(format.block.rows) * strip};
-    run(ctx, elements_in(part.rows, part.cols), long_pass,
-        [&](const cpu::context& c) { out.set_tensor_scale(ufp4::detail::quantize_to(c, part, format, here, to)); });
-  });
-}
-
-quantized quantize(nb::handle x, nb::handle format, nb::handle rht, nb::handle rounding, nb::handle rule,
-                   bool mse_search, nb::handle tensor_amax, nb::handle shard, nb::handle progress, int threads,
-                   nb::handle isa) {
-  constexpr const char* operation = "quantize";
-  const matrix_argument from(operation, "x", x);
-  const quantize_options<> options = options_of(operation, {rht, rounding, rule, mse_search, tensor_amax, shard});
-  return quantized(quantize_matrix(operation, context_of(operation, threads, isa), format_of(operation, format),
-                                   from.input(), options, progress));
-}
-
-nb::object fake_quantize(nb::handle x, nb::handle format, nb::handle rht, nb::handle rounding, nb::handle rule,
-                         bool mse_search, nb::handle tensor_amax, nb::handle shard, bool undo_transform, nb::handle out,
-                         nb::handle dtype, int threads, nb::handle isa) {
-  constexpr const char* operation = "fake_quantize";
-  const matrix_argument from(operation, "x", x);
-  const format_spec f = format_of(operation, format);
-  quantize_options<> options = options_of(operation, {rht, rounding, rule, mse_search, tensor_amax, shard});
-  options.undo = undo_transform;
-  const cpu::context ctx = context_of(operation, threads, isa);
-  const output to(operation, out, dtype, from.elements.rows, from.elements.cols, from.elements.kind);
-  run(ctx, elements_in(from.elements.rows, from.elements.cols), long_pass,
-      [&](const cpu::context& c) { ufp4::detail::fake_quantize_to(c, from.input(), f, to.elements(), options); });
-  return to.object;
-}
+using c::detail::with_view;
 
 /// The decoded values; with `undo` of the transform too.
 void dequantize_matrix(const cpu::context& ctx, const any_quantized_view& q, bool undo, const sink& out) {
@@ -145,81 +33,6 @@ nb::object dequantize(const quantized& q, nb::handle dtype, nb::handle out, bool
   run(ctx, elements_in(q.view.rows(), q.view.cols()), long_pass,
       [&](const cpu::context& c) { dequantize_matrix(c, q.view, undo_transform, to.elements()); });
   return to.object;
-}
-
-nb::object hadamard_forward(nb::handle x, nb::handle transform, nb::handle out, nb::handle dtype, int threads,
-                            nb::handle isa) {
-  constexpr const char* operation = "hadamard_forward";
-  const matrix_argument from(operation, "x", x);
-  const transform_spec t = transform_of(operation, transform);
-  const cpu::context ctx = context_of(operation, threads, isa);
-  const std::size_t padded = (from.elements.cols + t.n - 1) / t.n * t.n;
-  const output to(operation, out, dtype, from.elements.rows, padded, from.elements.kind);
-  run(ctx, elements_in(from.elements.rows, padded), long_pass, [&](const cpu::context& c) {
-    with_view(from.elements, [&](const auto& in) {
-      with_view(to.elements(), [&](const auto& result) { ufp4::hadamard_forward(c, in, result, t); });
-    });
-  });
-  return to.object;
-}
-
-nb::object hadamard_inverse(nb::handle x, nb::handle transform, std::optional<std::size_t> cols, nb::handle out,
-                            nb::handle dtype, int threads, nb::handle isa) {
-  constexpr const char* operation = "hadamard_inverse";
-  const matrix_argument from(operation, "x", x);
-  const transform_spec t = transform_of(operation, transform);
-  const cpu::context ctx = context_of(operation, threads, isa);
-  const output to(operation, out, dtype, from.elements.rows, cols.value_or(from.elements.cols), from.elements.kind);
-  run(ctx, elements_in(from.elements.rows, from.elements.cols), long_pass, [&](const cpu::context& c) {
-    with_view(from.elements, [&](const auto& in) {
-      with_view(to.elements(), [&](const auto& result) { ufp4::hadamard_inverse(c, in, result, t); });
-    });
-  });
-  return to.object;
-}
-
-float amax_of(nb::handle x, nb::handle rht, int threads, nb::handle isa) {
-  constexpr const char* operation = "amax";
-  const matrix_argument from(operation, "x", x);
-  return amax_of_matrix(context_of(operation, threads, isa), from.input(), transform_of(operation, rht));
-}
-
-nb::object measurement_of(const analysis::report& r) {
-  nb::list histogram;
-  for (const std::uint64_t n : r.histogram) histogram.append(n);
-  return nb::module_::import_("ufp4._measurement")
-      .attr("Measurement")(r.sqnr_db, r.attenuation, r.bucket_utilization, r.scale_underflow_rate, r.saturation_rate,
-                           r.nonfinite_blocks, r.elements, r.blocks, nb::tuple(histogram));
-}
-
-/// A measurement in one piece, or in chunks between which progress is called.
-analysis::report measure_matrix(const cpu::context& ctx, const format_spec& format, const source& x,
-                                const quantize_options<>& options, nb::handle progress) {
-  analysis::detail::totals all;
-  const auto add = [&](const source& part, const quantize_options<>& o) {
-    run(ctx, elements_in(part.rows, part.cols), long_pass,
-        [&](const cpu::context& c) { analysis::detail::add_piece(c, format, part, o, all); });
-  };
-  if (progress.is_none()) {
-    add(x, options);
-    return all.result(format.grid);
-  }
-  ufp4::detail::check_quantize("measure", format, x, options);
-  const quantize_options<> known = with_amax(ctx, format, x, options, progress);
-  const std::size_t passes = format.two_level && !options.has_amax ? 2 : 1;
-  for_chunks(format, x, progress, passes, passes - 1,
-             [&](std::size_t first, const source& part) { add(part, options_of_rows(known, x, first)); });
-  return all.result(format.grid);
-}
-
-nb::object measure(nb::handle x, nb::handle format, nb::handle rht, nb::handle rounding, nb::handle rule,
-                   bool mse_search, nb::handle tensor_amax, nb::handle shard, nb::handle progress, int threads,
-                   nb::handle isa) {
-  constexpr const char* operation = "measure";
-  const matrix_argument from(operation, "x", x);
-  const quantize_options<> options = options_of(operation, {rht, rounding, rule, mse_search, tensor_amax, shard});
-  return measurement_of(measure_matrix(context_of(operation, threads, isa), format_of(operation, format), from.input(),
-                                       options, progress));
 }
 
 /// Codes and scales as numpy's arrays: the program's own, or views of this object's memory.
@@ -307,19 +120,6 @@ void check_arrays(const char* operation, const format_spec& format, quantized& q
 
 }  // namespace
 
-any_quantized quantize_matrix(const char* operation, const cpu::context& ctx, const format_spec& format,
-                              const source& x, const quantize_options<>& options, nb::handle progress) {
-  ufp4::detail::check_quantize(operation, format, x, options);
-  any_quantized out(format, x.rows, x.cols, options.transform);
-  if (!progress.is_none()) {
-    quantize_chunks(ctx, x, options, progress, out);
-    return out;
-  }
-  run(ctx, elements_in(x.rows, x.cols), long_pass,
-      [&](const cpu::context& c) { ufp4::detail::quantize_to(c, x, options, out); });
-  return out;
-}
-
 quantized from_arrays(const char* operation, nb::object codes, nb::object scales, const format_spec& format,
                       nb::handle cols, float tensor_scale, const transform_spec& transform) {
   quantized q;
@@ -351,13 +151,6 @@ quantized from_arrays(const char* operation, nb::object codes, nb::object scales
   return q;
 }
 
-#define UFP4_ARRAY "ufp4.Array"
-#define UFP4_OUT "numpy.typing.NDArray[typing.Any]"
-#define UFP4_POLICIES                                                                                          \
-  "*, rht: int | Transform | None = None, rounding: str | Stochastic | None = None, rule: str | None = None, " \
-  "mse_search: bool = False, tensor_amax: float | None = None, shard: tuple[int, int, int] | None = None, "
-#define UFP4_CALL "threads: int = 0, isa: str | None = None"
-
 void bind_quantized(nb::module_& m) {
   using namespace nb::literals;
   nb::class_<quantized>(
@@ -386,10 +179,10 @@ void bind_quantized(nb::module_& m) {
       .def_prop_ro("codes", &codes_of, nb::sig("def codes(self) -> numpy.typing.NDArray[numpy.uint8]"),
                    "uint8 [rows, padded columns / 2]: two codes a byte, the even column in the low half. Not a copy.")
       .def_prop_ro(
-          "scales", &scales_of, nb::sig("def scales(self) -> " UFP4_OUT),
+          "scales", &scales_of, nb::sig("def scales(self) -> " UFP4_NEW),
           "The block scales [rows / block rows, padded columns / block columns], in float32, ml_dtypes' bfloat16,\n"
           "float8_e4m3fn or float8_e8m0fnu, or uint8 for ue5m3. Not a copy.")
-      .def("unpacked", &unpacked_of, nb::sig("def unpacked(self) -> " UFP4_OUT),
+      .def("unpacked", &unpacked_of, nb::sig("def unpacked(self) -> " UFP4_NEW),
            "The codes, one a byte: [rows, padded columns] of ml_dtypes.float4_e2m1fn in formats with the values of "
            "E2M1,\n"
            "else of uint8. A copy.")
@@ -416,7 +209,7 @@ void bind_quantized(nb::module_& m) {
       .def("dequantize", &dequantize, "dtype"_a = nb::none(), nb::kw_only(), "out"_a = nb::none(),
            "undo_transform"_a = false, "threads"_a = 0, "isa"_a = nb::none(),
            nb::sig("def dequantize(self, dtype: numpy.typing.DTypeLike | None = None, *, out: " UFP4_ARRAY
-                   " | None = None, undo_transform: bool = False, " UFP4_CALL ") -> " UFP4_OUT),
+                   " | None = None, undo_transform: bool = False, " UFP4_CALL ") -> " UFP4_NEW),
            "The values, [rows, columns] of float32 (default), float16 or bfloat16.\n\n"
            "The transform is not undone, because it cancels in a product; undo_transform=True applies its inverse.\n"
            "out: an array of that shape to write to; it is returned.\n"
@@ -444,56 +237,6 @@ void bind_quantized(nb::module_& m) {
                                            std::get<2>(s), std::get<3>(s)));
           },
           nb::sig("def __setstate__(self, state: tuple[typing.Any, ...], /) -> None"));
-
-  m.def("quantize", &quantize, "x"_a, "format"_a, nb::kw_only(), "rht"_a = nb::none(), "rounding"_a = nb::none(),
-        "rule"_a = nb::none(), "mse_search"_a = false, "tensor_amax"_a = nb::none(), "shard"_a = nb::none(),
-        "progress"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def quantize(x: " UFP4_ARRAY ", format: str | Format, " UFP4_POLICIES
-                "progress: collections.abc.Callable[[int, int], object] | None = None, " UFP4_CALL
-                ") -> QuantizedMatrix"),
-        "Transforms, scales and rounds x [rows, columns] into blocks along the columns.\n\n"
-        "x: an array of float32, float16 or bfloat16 (numpy with ml_dtypes, or any object with __dlpack__), any "
-        "strides.\n"
-        "format: the name of a preset, or a Format.\n"
-        "rht: a Transform, or n for random_hadamard(n, 0).\n"
-        "rounding: 'nearest_even' (default), 'nearest_away', 'toward_zero' or Stochastic(seed).\n"
-        "rule: how an amax becomes a scale: 'default', 'scale_up', 'mx_floor', 'mx_even', 'mx_ceil', 'four_over_six'.\n"
-        "mse_search: search near that scale for the smallest squared error.\n"
-        "tensor_amax: the amax of the whole transformed matrix, for formats with a tensor scale.\n"
-        "shard: (first_row, first_col, total_cols) of x in a larger matrix, whose bits it shall have.\n"
-        "progress: called with (rows done, rows in all) now and then; an exception ends the call.\n"
-        "threads: at most; 0 for all cores. isa: an instruction set, as 'avx2'. No bit depends on these.\n\n"
-        "A block with a NaN or an infinity gets a NaN scale. ValueError: an argument that does not fit.");
-  m.def("fake_quantize", &fake_quantize, "x"_a, "format"_a, nb::kw_only(), "rht"_a = nb::none(),
-        "rounding"_a = nb::none(), "rule"_a = nb::none(), "mse_search"_a = false, "tensor_amax"_a = nb::none(),
-        "shard"_a = nb::none(), "undo_transform"_a = false, "out"_a = nb::none(), "dtype"_a = nb::none(),
-        "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def fake_quantize(x: " UFP4_ARRAY ", format: str | Format, " UFP4_POLICIES
-                "undo_transform: bool = False, out: " UFP4_ARRAY
-                " | None = None, dtype: numpy.typing.DTypeLike | None = None, " UFP4_CALL ") -> " UFP4_OUT),
-        "quantize(x, ...).dequantize() in one pass, bit for bit, in the shape and (without dtype) the type of x.\n\n"
-        "out may be x itself. undo_transform=True applies the inverse transform to the result.");
-  m.def("measure", &measure, "x"_a, "format"_a, nb::kw_only(), "rht"_a = nb::none(), "rounding"_a = nb::none(),
-        "rule"_a = nb::none(), "mse_search"_a = false, "tensor_amax"_a = nb::none(), "shard"_a = nb::none(),
-        "progress"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def measure(x: " UFP4_ARRAY ", format: str | Format, " UFP4_POLICIES
-                "progress: collections.abc.Callable[[int, int], object] | None = None, " UFP4_CALL
-                ") -> ufp4.Measurement"),
-        "What quantize with these arguments would lose: SQNR, attenuation, histogram of the codes and more.");
-  m.def("amax", &amax_of, "x"_a, "rht"_a = nb::none(), nb::kw_only(), "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def amax(x: " UFP4_ARRAY ", rht: int | Transform | None = None, *, " UFP4_CALL ") -> float"),
-        "The largest finite magnitude of x after a transform.");
-  m.def("hadamard_forward", &hadamard_forward, "x"_a, "transform"_a, nb::kw_only(), "out"_a = nb::none(),
-        "dtype"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def hadamard_forward(x: " UFP4_ARRAY ", transform: int | Transform, *, out: " UFP4_ARRAY
-                " | None = None, dtype: numpy.typing.DTypeLike | None = None, " UFP4_CALL ") -> " UFP4_OUT),
-        "Transforms the rows of x; the columns are padded with zeros to a multiple of n. out may be x itself.");
-  m.def("hadamard_inverse", &hadamard_inverse, "x"_a, "transform"_a, nb::kw_only(), "cols"_a = nb::none(),
-        "out"_a = nb::none(), "dtype"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def hadamard_inverse(x: " UFP4_ARRAY
-                ", transform: int | Transform, *, cols: int | None = None, out: " UFP4_ARRAY
-                " | None = None, dtype: numpy.typing.DTypeLike | None = None, " UFP4_CALL ") -> " UFP4_OUT),
-        "The inverse of hadamard_forward. cols: the columns of the result, without padding; those of x if None.");
 }
 
 }  // namespace ufp4::python

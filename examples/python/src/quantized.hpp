@@ -1,4 +1,4 @@
-// ufp4 - the matrix behind QuantizedMatrix and PrepackedMatrix.
+// ufp4 - the matrix behind QuantizedMatrix.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,7 +18,7 @@ struct quantized {
   explicit quantized(any_quantized&& matrix) : own(std::move(matrix)), view(own.view()) {}
 };
 
-/// QuantizedMatrix.from_arrays.
+/// A matrix over arrays of the program; ValueError where they do not fit the format.
 quantized from_arrays(const char* operation, nb::object codes, nb::object scales, const format_spec& format,
                       nb::handle cols, float tensor_scale, const transform_spec& transform);
 
