@@ -18,9 +18,9 @@
 // |                             | under the sign of t                                                                |
 // | finish_codes<bit>(word)     | the word of eight codes that add_code was called for                               |
 
-/// The bands of a tile: enough that the processor computes several of their scales at the same time, few enough (4 KiB,
+/// The bands of a tile: enough that the processor computes several of their scales at the same time, few enough (2 KiB,
 /// or one band) that reading, which waits for memory, and rounding, which does not, alternate often.
-constexpr std::size_t bands_of(std::size_t run) { return run < 1024 / lanes ? 1024 / lanes / run : 1; }
+constexpr std::size_t bands_of(std::size_t run) { return run < 512 / lanes ? 512 / lanes / run : 1; }
 
 /// One call of quantize_lanes.
 class lane_quantizer {
@@ -52,7 +52,9 @@ class lane_quantizer {
         tile_width_(bands_of(run_) * lanes * run_),
         element_bytes_(job.x.kind == dtype::f32 ? 4 : 2),
         random_bits_(coder.rounding.random_bits) {
-    const bool fits = block_ == lanes || block_ == 2 * lanes;
+    // Binary32 from memory is read faster by tiles.
+    const bool cached = job.x.kind != dtype::f32 || job.x.rows * job.x.cols <= std::size_t{1} << 20;
+    const bool fits = cached && (block_ == lanes || block_ == 2 * lanes);
     if (f.ordered != nullptr && fits && transform_.n == 1 && !job.counts && job.x.col_stride == 1)
       ordered_ = f.ordered(plan_, divides_, job.x.kind);
   }
