@@ -92,7 +92,8 @@ struct ring {
   }
 };
 
-/// Called by a whole warp: true in one lane. The compiler then knows that one thread executes what depends on it, as the
+/// A position in a ring of stages with two barriers each: "full" is waited for with `phase`, "empty" with the
+/// opposite.
 /// instructions for one thread expect.
 UFP4_DEVICE bool elected() {
   std::uint32_t is;
