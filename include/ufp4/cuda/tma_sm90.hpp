@@ -92,9 +92,8 @@ struct ring {
   }
 };
 
-/// A position in a ring of stages with two barriers each: "full" is waited for with `phase`, "empty" with the
-/// opposite.
-/// instructions for one thread expect.
+/// Called by a whole warp: true in one lane. The compiler then knows that one thread executes what depends on it, as
+/// the instructions for one thread expect.
 UFP4_DEVICE bool elected() {
   std::uint32_t is;
   asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(is));
