@@ -34,8 +34,8 @@ const char* kernel_of(cpu::isa tier, std::size_t m) {
     case cpu::isa::avx2:
     case cpu::isa::avx_vnni: return "gemm_f32_avx2";
     case cpu::isa::avx512: return "gemm_f32_avx512";
-    case cpu::isa::avx512_bf16: return m == 1 ? "gemv_plain_avx512" : "gemm_plain_avx512";
-    case cpu::isa::amx: return m == 1 ? "gemv_plain_avx512" : m < 4 ? "gemm_plain_avx512" : "gemm_bf16_amx";
+    case cpu::isa::avx512_bf16: return m == 1 ? "gemv_plain_avx512" : m < 5 ? "gemm_f32_avx512" : "gemm_plain_avx512";
+    case cpu::isa::amx: return m == 1 ? "gemv_plain_avx512" : m < 4 ? "gemm_f32_avx512" : "gemm_bf16_amx";
     case cpu::isa::neon_bf16: return "gemm_bf16_neon";
     default: return "gemm_f32_neon";
   }

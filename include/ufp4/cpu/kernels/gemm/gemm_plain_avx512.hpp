@@ -30,6 +30,20 @@ struct plain_panel {
   alignas(64) std::uint8_t staged[staged_code_bytes(depth)];
   std::size_t k, length;  ///< of the slice
   bool folded;
+
+  /// Lines of the next panel. They are prefetched a few at a time while this one is multiplied: a core waits for memory
+  /// when it has asked for some twenty lines.
+  static constexpr std::size_t most_lines = cols * (depth / 2 / 64 + 2 + depth / 8 * sizeof(float) / 64 + 2);
+  const std::uint8_t* line[most_lines];
+  std::size_t lines = 0;
+
+  void add_lines(const std::uint8_t* first, std::size_t bytes) {
+    const auto odd = static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(first) % 64);
+    for (std::size_t i = 0; i < odd + bytes; i += 64) line[lines++] = first + i;
+  }
+  UFP4_LANE void prefetch_lines(std::size_t count) {
+    for (; count != 0 && lines != 0; --count) __builtin_prefetch(line[--lines], 0, 2);
+  }
 };
 
 struct plain_gemm {
@@ -38,8 +52,10 @@ struct plain_gemm {
 
   /// Of the whole product, so that no bit depends on how it is divided.
   static bool folds(const gemm_job& job) { return job.out.rows > few_rows && products_fit(job.right.q); }
-  /// Two terms are only faster than products in binary32 where scales are folded.
-  static bool takes(const gemm_job& job) { return plain_fits(job) && (bf16_terms(job.left) == 1 || folds(job)); }
+  /// Products in binary32 are faster for two to four rows, and for two terms unless scales are folded.
+  static bool takes(const gemm_job& job) {
+    return plain_fits(job) && (bf16_terms(job.left) == 1 ? job.out.rows > 4 : folds(job));
+  }
 
   // ---- Left: tiles of `live` rows in slices: whether an element needs fma; then a dword a row for each term and pair.
 
@@ -87,20 +103,26 @@ struct plain_gemm {
   // ---- Right: a panel.
 
   /// Half a panel; `live` of its columns exist.
+  template <bool folded>
   static void decode_half(const gemm_job& job, std::size_t half, std::size_t col, std::size_t live, plain_panel& p) {
     const quantized_source& q = job.right.q;
     const code_rows codes = codes_of(q, col, live, p.k, p.length, p.staged);
     const u32 table = bf16_table(q.format.grid);
     const int shift = __builtin_ctzll(job.block);  // from k to blocks
-    octad group{};
-    for (std::size_t g = 0; g < p.length / 8; ++g) {
-      if (g % 8 == 0) group = codes_at(codes, g * 8);
-      const u32 dword = group.v[g % 8];
-      const f32 by = load(p.scale[half] + (g * 8 >> shift) * lanes);
+    const float* scale = p.scale[half];
+    std::uint32_t* to = p.pairs[0][half];
+    for (std::size_t k = 0; k < p.length; k += 64) {
+      const octad group = codes_at(codes, k);
+#pragma GCC unroll 8
+      for (std::size_t j = 0; j < 8; ++j) {
+        if (k + 8 * j == p.length) return;
+        f32 by{};
+        if constexpr (folded) by = load(scale + ((k + 8 * j) >> shift) * lanes);
 #pragma GCC unroll 4
-      for (std::uint32_t i = 0; i < 4; ++i) {
-        const u32 v = lookup_words(table, dword >> 4 * i);
-        store(p.pairs[4 * g + i][half], p.folded ? folded_pair(v, by) : v);
+        for (std::uint32_t i = 0; i < 4; ++i, to += plain_panel::cols) {
+          const u32 v = lookup_words(table, group.v[j] >> 4 * i);
+          store(to, folded ? folded_pair(v, by) : v);
+        }
       }
     }
   }
@@ -118,23 +140,26 @@ struct plain_gemm {
     return !any(outside);
   }
 
-  /// Codes and scales of sixteen columns of the next panel, which are short runs of sixteen rows.
-  static void prefetch_panel(const quantized_source& q, std::size_t col, std::size_t k, std::size_t length,
-                             std::size_t blocks) {
+  /// Lists the codes and scales of a slice of sixteen columns, which are short runs of sixteen rows, or two runs.
+  static void list_lines(const quantized_source& q, std::size_t col, std::size_t k, plain_panel& p) {
+    if (col >= q.rows || k >= q.padded_cols) return;
+    const auto length = static_cast<std::size_t>(q.format.block.cols);
     const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
     const auto* scales = static_cast<const std::uint8_t*>(q.scales);
-    const std::size_t block = k / static_cast<std::size_t>(q.format.block.cols);
-    for (std::size_t r = 0; r < lanes && col + r < q.rows; ++r) {
-      const std::uint8_t* codes = q.codes + q.code_index(col + r, k);
-      for (std::size_t i = 0; i < length / 2; i += 64) __builtin_prefetch(codes + i, 0, 2);
-      for (std::size_t i = 0; i < blocks * bytes; i += 64)
-        __builtin_prefetch(scales + q.scale_index(col + r, block) * bytes + i, 0, 2);
+    const std::size_t left = q.padded_cols - k, depth_here = left < depth ? left : depth,
+                      rows = q.interleaved ? 1 : lanes;
+    for (std::size_t r = col; r < col + rows && r < q.rows; ++r) {
+      p.add_lines(q.codes + q.code_index(r, k), depth_here / 2 * (lanes / rows));
+      p.add_lines(scales + q.scale_index(r, k / length) * bytes, depth_here / length * bytes * (lanes / rows));
     }
   }
-  static void decode(const gemm_job& job, const gemm_part& columns, plain_panel& p) {
+  /// `next_col`, `next_k`: the panel that is decoded after this one.
+  static void decode(const gemm_job& job, const gemm_part& columns, std::size_t next_col, std::size_t next_k,
+                     plain_panel& p) {
     const quantized_source& q = job.right.q;
     const std::size_t blocks = p.length / job.block;
     p.folded = folds(job);
+    p.prefetch_lines(plain_panel::most_lines);  // what is left
     for (std::size_t h = 0, col = columns.col; h < plain_panel::halves; ++h, col += lanes) {
       const std::size_t before = h * lanes, left = columns.cols > before ? columns.cols - before : 0;
       const std::size_t live = left < lanes ? left : lanes;
@@ -150,8 +175,9 @@ struct plain_gemm {
         for (std::size_t b = 0; b < blocks; ++b) store(p.scale[h] + b * lanes, f32{});
         break;
       }
-      decode_half(job, h, col, left < lanes ? left : lanes, p);
-      prefetch_panel(q, col + plain_panel::cols, p.k, p.length, blocks);
+      const std::size_t live = left < lanes ? left : lanes;
+      p.folded ? decode_half<true>(job, h, col, live, p) : decode_half<false>(job, h, col, live, p);
+      list_lines(q, next_col + h * lanes, next_k, p);
     }
   }
 
@@ -185,20 +211,22 @@ struct plain_gemm {
   }
 
   template <std::size_t rows>
-  static void multiply_folded(const plain_panel& p, std::size_t terms, const std::uint32_t* left, float* acc) {
+  static void multiply_folded(plain_panel& p, std::size_t terms, const std::uint32_t* left, float* acc) {
     tile_sums<rows> sum;
+    p.prefetch_lines(16);
     for (std::size_t t = 0; t < terms; ++t)
       add_products<rows>(sum, p.pairs, left + t * p.length / 2 * rows, p.length / 2);
     add_sums(sum, acc);
   }
   /// At most six rows, so that the sums of a block and of the slice stay in registers.
   template <std::size_t rows, std::size_t first, std::size_t count>
-  static void multiply_blocks(const plain_panel& p, std::size_t block, std::size_t terms, const std::uint32_t* left,
+  static void multiply_blocks(plain_panel& p, std::size_t block, std::size_t terms, const std::uint32_t* left,
                               float* acc) {
     tile_sums<count> all;
     const float* scale = p.scale[0];
     for (std::size_t k = 0; k < p.length; k += block, scale += lanes) {
       tile_sums<count> sum;
+      p.prefetch_lines(2);
       for (std::size_t t = 0; t < terms; ++t)
         add_products<rows>(sum, p.pairs + k / 2, left + (t * p.length + k) / 2 * rows + first, block / 2);
       const f32 by[] = {load(scale), load(scale + plain_panel::most_blocks * lanes)};
@@ -210,7 +238,7 @@ struct plain_gemm {
     add_sums(all, acc + first * tile_cols);
   }
   template <std::size_t rows>
-  static void multiply_apart(const plain_panel& p, std::size_t block, std::size_t terms, const std::uint32_t* left,
+  static void multiply_apart(plain_panel& p, std::size_t block, std::size_t terms, const std::uint32_t* left,
                              float* acc) {
     constexpr std::size_t half = rows > 6 ? rows - rows / 2 : rows;
     multiply_blocks<rows, 0, half>(p, block, terms, left, acc);
@@ -243,8 +271,7 @@ struct plain_gemm {
       default: return with_rows(rows, f);
     }
   }
-  static void multiply_tile(const gemm_job& job, const plain_panel& p, std::size_t live, const std::byte* slice,
-                            float* acc) {
+  static void multiply_tile(const gemm_job& job, plain_panel& p, std::size_t live, const std::byte* slice, float* acc) {
     const std::size_t terms = bf16_terms(job.left);
     const auto* left = reinterpret_cast<const std::uint32_t*>(slice + header);
     if (*reinterpret_cast<const std::uint32_t*>(slice) != 0)
@@ -272,7 +299,6 @@ struct plain_gemm {
   }
   static void multiply_panel(const gemm_job& job, const gemm_part& columns, const std::byte* left, plain_panel& p,
                              float* acc) {
-    decode(job, columns, p);
     for (std::size_t i = 0; i < columns.rows; i += tile_rows) {
       const std::size_t live = columns.rows - i < tile_rows ? columns.rows - i : tile_rows;
       multiply_tile(job, p, live, left + left_bytes(job, i) + p.k / depth * slice_bytes(job, live, depth),
@@ -285,8 +311,12 @@ struct plain_gemm {
     std::memset(acc, 0, part.rows * up(part.cols, tile_cols) * sizeof(float));
     for (p.k = 0; p.k < job.padded(); p.k += depth) {
       p.length = job.padded() - p.k < depth ? job.padded() - p.k : depth;
-      for (std::size_t j = 0; j < part.cols; j += tile_cols)
+      for (std::size_t j = 0; j < part.cols; j += tile_cols) {
+        const bool last = j + tile_cols >= part.cols, end = p.k + depth >= job.padded();
+        const std::size_t next_col = !last ? part.col + j + tile_cols : end ? part.col + part.cols : part.col;
+        decode(job, panel_of(part, j), next_col, !last ? p.k : end ? 0 : p.k + depth, p);
         multiply_panel(job, panel_of(part, j), left, p, acc + j * part.rows);
+      }
     }
     for (std::size_t j = 0; j < part.cols; j += tile_cols)
       store_sums(job, panel_of(part, j), acc + j * part.rows, tile_cols);
