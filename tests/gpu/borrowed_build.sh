@@ -19,12 +19,13 @@ choose_compiler() { # TARGETS
   done
 }
 
-# The test files that this vendor's compiler takes. Files with `alone` or `separate` on their ctest line are no part of a batch.
+# The test files that this vendor's compiler takes, without that of the PTX interpreter, which needs no GPU. Files with `alone` or
+# `separate` on their ctest line are no part of a batch.
 test_files() { # batch|alone|separate
-  local others='^#include <ufp4/hip/' single='^// ctest: .*\(alone\|separate\)'
+  local others='^#include <ufp4/hip/' single='^// ctest: .*\(alone\|separate\)' interpreter='^#include "gpu/ptx/'
   if [ "$vendor" = amd ]; then others='^#include <ufp4/cuda/'; fi
   local files
-  files=$(grep -L "$others" source/tests/gpu/*_test.cpp | grep -E "/(${UFP4_BORROWED_TESTS:-.*})_test\.cpp\$")
+  files=$(grep -L -e "$others" -e "$interpreter" source/tests/gpu/*_test.cpp | grep -E "/(${UFP4_BORROWED_TESTS:-.*})_test\.cpp\$")
   if [ "$1" = batch ]; then grep -L "$single" $files; else grep -l "^// ctest: .*$1" $files; fi
 }
 
