@@ -1,16 +1,16 @@
 # ufp4 - evaluates cmake/packaging/bazel without Bazel, and builds a program in a folder that has only the declared files.
 # SPDX-License-Identifier: Apache-2.0
 #
-#   bazel.py SOURCE WORK PROGRAM       needs starlark-pyo3 (PyPI), the language of Bazel's files, and g++; leaves WORK/headers, WORK/kernels
+#   bazel.py SOURCE WORK PROGRAM VERSION       needs starlark-pyo3 (PyPI), the language of Bazel's files, and g++; leaves WORK/headers, WORK/kernels
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
 
 import starlark
 
-source, work, program = map(pathlib.Path, sys.argv[1:])
+source, work, program = map(pathlib.Path, sys.argv[1:4])
+version = sys.argv[4]
 overlay = source / "cmake" / "packaging" / "bazel"
 KNOWN = {"cc_library": {"name", "srcs", "hdrs", "includes", "linkopts", "copts", "defines", "local_defines", "deps"},
          "module": {"name", "version", "compatibility_level"}, "bazel_dep": {"name", "version"}}
@@ -50,9 +50,8 @@ def evaluate(name):
 
 
 module = dict(evaluate("MODULE.bazel"))["module"]
-numbers = re.findall(r"^#define UFP4_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", (source / "include/ufp4/version.hpp").read_text(), re.M)
-if module["version"] != ".".join(numbers):
-    sys.exit(f"MODULE.bazel has the version {module['version']}, and version.hpp {'.'.join(numbers)}")
+if module["version"] != version:
+    sys.exit(f"MODULE.bazel has the version {module['version']}, and version.hpp {version}")
 
 libraries = {arguments["name"]: arguments for _, arguments in evaluate("BUILD.bazel")}
 shutil.rmtree(work, ignore_errors=True)

@@ -262,7 +262,7 @@ way_meson() {
 way_bazel() {
   local python
   python=$(make_venv bazel 'starlark-pyo3==2026.1.*') || { echo "SKIPPED: starlark-pyo3 could not be had from PyPI"; return 77; }
-  "$python" "$source_dir/tests/consume/bazel.py" "$source_dir" "$out/bazel" "$source_dir/examples/readme.cpp" || return 1
+  "$python" "$source_dir/tests/consume/bazel.py" "$source_dir" "$out/bazel" "$source_dir/examples/readme.cpp" "$(version_of_headers)" || return 1
   readme_prints "$out/bazel/headers" && readme_prints "$out/bazel/kernels"
 }
 way_xmake() {

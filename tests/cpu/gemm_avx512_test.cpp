@@ -9,9 +9,8 @@
 #include "support/poison.hpp"
 #include "support/seed.hpp"
 #include "support/threads.hpp"
+#include "support/unmapped_page.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -358,32 +357,6 @@ TEST_CASE("overflow and NaN reach 16-bit outputs as the scalar kernel rounds the
 
 namespace {
 
-/// A copy of some bytes whose end is followed by a page that cannot be read.
-class before_a_wall {
- public:
-  template <class T>
-  explicit before_a_wall(std::span<const T> from) {
-    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    size_ = (from.size_bytes() + page - 1) / page * page + page;
-    memory_ = static_cast<char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    REQUIRE(memory_ != MAP_FAILED);
-    data_ = memory_ + size_ - page - from.size_bytes();
-    std::memcpy(data_, from.data(), from.size_bytes());
-    REQUIRE(mprotect(memory_ + size_ - page, page, PROT_NONE) == 0);
-  }
-  before_a_wall(const before_a_wall&) = delete;
-  before_a_wall& operator=(const before_a_wall&) = delete;
-  ~before_a_wall() { munmap(memory_, size_); }
-  template <class T>
-  std::span<const T> as(std::size_t count) const {
-    return {reinterpret_cast<const T*>(data_), count};
-  }
-
- private:
-  char *memory_ = nullptr, *data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
 template <class F>
 void check_reads() {
   std::mt19937_64 gen{support::seed(14)};
@@ -391,7 +364,7 @@ void check_reads() {
     for (const std::size_t n : {1u, 16u, 31u, 48u}) {
       const auto q = model::random_quantized<F>(gen, n, k);
       const auto a = model::random_quantized<F>(gen, 9, k);
-      const before_a_wall codes(q.codes()), scales(q.scales());
+      const support::before_unmapped_page codes(q.codes()), scales(q.scales());
       const quantized_view<F> b{codes.as<std::uint8_t>(q.codes().size()),
                                 scales.as<typename F::scale_type>(q.scales().size()), 1.0f, n, k};
       for (const cpu::isa tier : support::runnable_isas())

@@ -10,9 +10,8 @@
 #include "support/poison.hpp"
 #include "support/seed.hpp"
 #include "support/threads.hpp"
+#include "support/unmapped_page.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -300,32 +299,6 @@ TEST_CASE("alpha, beta, bias, tensor scales and outputs of 16 bits apply to plai
 
 namespace {
 
-/// A copy of some bytes whose end is followed by a page that cannot be read.
-class before_unmapped_page {
- public:
-  template <class T>
-  explicit before_unmapped_page(std::span<const T> from) {
-    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    size_ = (from.size_bytes() + page - 1) / page * page + page;
-    memory_ = static_cast<char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    REQUIRE(memory_ != MAP_FAILED);
-    data_ = memory_ + size_ - page - from.size_bytes();
-    std::memcpy(data_, from.data(), from.size_bytes());
-    REQUIRE(mprotect(memory_ + size_ - page, page, PROT_NONE) == 0);
-  }
-  before_unmapped_page(const before_unmapped_page&) = delete;
-  before_unmapped_page& operator=(const before_unmapped_page&) = delete;
-  ~before_unmapped_page() { munmap(memory_, size_); }
-  template <class T>
-  std::span<const T> as(std::size_t count) const {
-    return {reinterpret_cast<const T*>(data_), count};
-  }
-
- private:
-  char *memory_ = nullptr, *data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
 template <class F>
 void check_reads() {
   std::mt19937_64 gen{support::seed(7)};
@@ -334,7 +307,8 @@ void check_reads() {
       for (const std::size_t m : {1u, 40u}) {
         const auto q = model::random_quantized<F>(gen, n, k);
         const plain<ufp4::bf16> x(model::wide_floats(gen, m * k), m, k, 0);
-        const before_unmapped_page codes(q.codes()), scales(q.scales()), left(std::span<const ufp4::bf16>(x.data));
+        const support::before_unmapped_page codes(q.codes()), scales(q.scales()),
+            left(std::span<const ufp4::bf16>(x.data));
         const quantized_view<F> b{codes.as<std::uint8_t>(q.codes().size()),
                                   scales.as<typename F::scale_type>(q.scales().size()), 1.0f, n, k};
         const matrix_view<const ufp4::bf16> a{left.as<ufp4::bf16>(m * k).data(), m, k};

@@ -110,7 +110,7 @@ void copy_scales(warp& w, const instruction& i, mask m) {
       w.tensor_started.columns.push_back({b, to.column, 4, true});
       for (unsigned row = 0; row < 32; ++row) {
         std::uint32_t words[4];
-        const std::uint32_t at = from.place(row, 0);
+        const std::uint32_t at = from.along_k(row, 0);
         b->shared.load_async(at, words, 16, "tcgen05.cp");
         b->shared.begin_read(b->shared.piece(at));
         w.tensor_started.pieces.emplace_back(b, b->shared.piece(at));

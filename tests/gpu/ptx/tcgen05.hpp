@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gpu/ptx/bulk.hpp"
+#include "gpu/ptx/descriptor.hpp"
 #include "gpu/ptx/state.hpp"
 
 #include <vector>
@@ -17,32 +17,19 @@ struct tensor_address {
 };
 
 /// Of shared memory, as tcgen05 reads it.
-struct tensor_descriptor {
-  std::uint32_t start, leading, stride;
-  unsigned span;  ///< of the swizzle in bytes; 0: none
-
-  explicit tensor_descriptor(word w) {
-    const auto field = [w](unsigned at) { return static_cast<std::uint32_t>(w >> at & 0x3FFFu) << 4; };
-    start = field(0);
-    leading = field(16);
-    stride = field(32);
+struct tensor_descriptor : matrix_descriptor {
+  static unsigned span_of(word w) {
     if ((w >> 46 & 7) != 1) reject("has a descriptor without the constant 1 in bits 46 to 48");
-    if ((w >> 49 & 7) != 0) reject("has a descriptor with a base offset, which the interpreter does not know");
-    constexpr word unused = word{3} << 14 | word{3} << 30 | word{0x1FF} << 52;
-    if ((w & unused) != 0) reject("has a descriptor with bits that must be 0");
     switch (w >> 61) {
-      case 0: span = 0; break;
-      case 2: span = 128; break;
-      case 4: span = 64; break;
-      case 6: span = 32; break;
+      case 0: return 0;
+      case 2: return 128;
+      case 4: return 64;
+      case 6: return 32;
       default: reject("has a descriptor with a swizzle that the interpreter does not know");
     }
   }
-  /// 16 bytes of a row of an operand that is contiguous along K.
-  std::uint32_t place(unsigned row, unsigned piece) const {
-    if (span == 0) return start + row / 8 * stride + piece * leading + row % 8 * 16;
-    return swizzled(start + row / 8 * stride + row % 8 * span + piece * 16, span);
-  }
+  explicit tensor_descriptor(word w)
+      : matrix_descriptor(w, span_of(w), word{3} << 14 | word{3} << 30 | word{0x1FF} << 52) {}
 };
 
 /// After a wait at a barrier and before an instruction that uses tensor memory there is a fence.

@@ -63,7 +63,7 @@ void read_elements(thread_block& b, const tensor_descriptor& d, unsigned rows, t
   for (unsigned row = 0; row < rows; ++row)
     for (unsigned piece = 0; piece < 2; ++piece) {
       unsigned char bytes[16];
-      const std::uint32_t from = d.place(row, piece);
+      const std::uint32_t from = d.along_k(row, piece);
       b.shared.load_async(from, bytes, 16, "tcgen05.mma");
       b.shared.begin_read(b.shared.piece(from));
       work.pieces.emplace_back(&b, b.shared.piece(from));

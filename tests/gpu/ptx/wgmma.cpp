@@ -8,6 +8,7 @@
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": fragments, matrix descriptor, canonical layouts.
 #include "gpu/ptx/bulk.hpp"
 #include "gpu/ptx/decode.hpp"
+#include "gpu/ptx/descriptor.hpp"
 #include "gpu/ptx/products.hpp"
 
 #include <cstring>
@@ -16,26 +17,13 @@ namespace ptx {
 
 namespace {
 
-struct descriptor {
-  std::uint32_t start, leading, stride;
-  unsigned span;  ///< of the swizzle in bytes; 0: none
-
-  explicit descriptor(word w) {
-    const auto field = [w](unsigned at) { return static_cast<std::uint32_t>(w >> at & 0x3FFFu) << 4; };
-    start = field(0);
-    leading = field(16);
-    stride = field(32);
+struct descriptor : matrix_descriptor {
+  static unsigned span_of(word w) {
     constexpr unsigned spans[] = {0, 128, 64, 32};
-    span = spans[w >> 62];
-    if ((w >> 49 & 7) != 0) reject("has a descriptor with a base offset, which the interpreter does not know");
-    constexpr word unused = word{3} << 14 | word{3} << 30 | word{7} << 46 | word{0x3FF} << 52;
-    if ((w & unused) != 0) reject("has a descriptor with bits that must be 0");
+    return spans[w >> 62];
   }
-  /// 16 bytes of a K-major operand: row `line`, the piece-th 16 bytes along K.
-  std::uint32_t along_k(unsigned line, unsigned piece) const {
-    if (span == 0) return start + line / 8 * stride + piece * leading + line % 8 * 16;
-    return swizzled(start + line / 8 * stride + line % 8 * span + piece * 16, span);
-  }
+  explicit descriptor(word w)
+      : matrix_descriptor(w, span_of(w), word{3} << 14 | word{3} << 30 | word{7} << 46 | word{0x3FF} << 52) {}
   /// 16 bytes of an operand that is contiguous along rows: `k`, and the piece-th 8 rows.
   std::uint32_t along_rows(unsigned k, unsigned piece) const {
     if (span == 0) return start + piece * stride + k / 8 * leading + k % 8 * 16;
