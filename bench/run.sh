@@ -31,6 +31,7 @@ report=${report:-$build/performance.md}
 
 install_build_tools
 install_packages libbenchmark-dev libeigen3-dev python3 binutils
+report_amx
 echo "building the benches (a minute or two the first time)"
 if ! { cmake --preset bench -S "$source_dir" -B "$build" &&
        cmake --build "$build"; } >"$ufp4_build/bench.log" 2>&1; then

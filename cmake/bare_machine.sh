@@ -84,6 +84,18 @@ have_package() {
   esac
 }
 
+# report_amx: one line, whether this machine runs the AMX kernels, in the library's own words. Needs g++.
+report_amx() {
+  local include probe=$ufp4_build/amx_probe
+  include=$(dirname "${BASH_SOURCE[0]}")/../include
+  printf '#include <ufp4/cpu/detect.hpp>\n#include <cstdio>\nint main() { std::puts(ufp4::cpu::amx_rejection()); }\n' |
+    g++ -std=c++20 -I "$include" -x c++ - -o "$probe" || return
+  local why
+  why=$("$probe")
+  if [ -z "$why" ]; then echo "AMX: present; its kernels run on this processor"
+  else echo "AMX: $why; its kernels are tested on emulated tiles and are not measured"; fi
+}
+
 # packages_of SET: the Debian packages of a set of packages.txt.
 packages_of() { sed -n "s/^$1: //p" "$(dirname "${BASH_SOURCE[0]}")/packages.txt"; }
 

@@ -115,6 +115,7 @@ can_run_threads() {
 
 echo "ufp4 tests: ${presets[*]}; $(nproc) cores, building in $ufp4_build"
 step installation install || exit 1
+report_amx || exit 1
 for preset in "${presets[@]}"; do
   if needs "$preset"; then step "$preset" workflow "$preset"; fi
 done

@@ -5,6 +5,7 @@
 //
 // | first use, growth  | threads are started up to the number that a call asks for, less one: the caller works   |
 // | idle               | a thread polls for at most 50 microseconds, then sleeps on a condition variable         |
+// | who runs what      | a range of consecutive tasks each; a thread that is done takes tasks of other ranges    |
 // | calls at once      | every caller runs its own tasks and waits only for threads that have taken one of them, |
 // |                    | so calls from several threads, and calls inside tasks, always make progress             |
 // | fork               | the child begins without threads and starts its own when it needs them                  |
@@ -25,21 +26,31 @@
 
 namespace ufp4::cpu::detail::inline UFP4_TYPES {
 
-/// A parallel loop that is running; in its caller's memory.
+/// Consecutive tasks, on a cache line of their own.
+struct alignas(64) pool_range {
+  std::size_t next = 0;  ///< the first task that no thread has taken; beyond `end` when all are; atomic
+  std::size_t end = 0;
+};
+
+/// A parallel loop that is running; in its caller's memory. A thread begins with a range of its own: in a call like the
+/// one before the caller's thread, and on two threads the other too, finds what it has read in its caches.
 struct pool_job {
+  static constexpr std::size_t most_ranges = 32;  ///< more threads share them
+
   task_ref task;
-  std::size_t count;
-  std::size_t free_places;   ///< threads of the pool that may still join; guarded by the pool's mutex
-  std::size_t taken = 0;     ///< tasks that have been handed out; atomic
+  std::size_t threads;
+  std::size_t joined = 1;    ///< threads, the caller's among them; guarded by the pool's mutex
   std::size_t working = 0;   ///< threads of the pool that have joined and not left; atomic
-  pool_job* next = nullptr;  ///< in the list of jobs with free places
+  pool_job* next = nullptr;  ///< in the list of jobs that threads may still join
+  std::size_t range_count = threads < most_ranges ? threads : most_ranges;
+  pool_range ranges[most_ranges]{};
 };
 
 /// Everything but `jobs`, which idle threads also poll, is guarded by the mutex.
 struct pool_state {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t job_added = PTHREAD_COND_INITIALIZER, job_left = PTHREAD_COND_INITIALIZER;
-  pool_job* jobs = nullptr;  ///< with free places, the newest first
+  pool_job* jobs = nullptr;  ///< that threads may still join, the newest first
   std::size_t threads = 0, sleeping = 0;
   std::size_t waiting = 0;  ///< callers that sleep until their last task has ended
   bool forks_are_seen = false;
@@ -76,9 +87,22 @@ void poll_until(const F& done) {
   }
 }
 
-inline void run_tasks(pool_job& job) {
-  const auto next = [&job] { return __atomic_fetch_add(&job.taken, 1, __ATOMIC_RELAXED); };
-  for (std::size_t i = next(); i < job.count; i = next()) job.task(i);
+inline void divide_tasks(pool_job& job, std::size_t count) {
+  const std::size_t each = count / job.range_count, over = count % job.range_count;
+  for (std::size_t r = 0, first = 0; r < job.range_count; ++r) {
+    const std::size_t end = first + each + (r < over);
+    job.ranges[r] = {first, end};
+    first = end;
+  }
+}
+/// What the thread that joined as number `place` does.
+inline void run_tasks(pool_job& job, std::size_t place) {
+  for (std::size_t r = 0; r < job.range_count; ++r) {
+    pool_range& range = job.ranges[(place + r) % job.range_count];
+    const auto next = [&range] { return __atomic_fetch_add(&range.next, 1, __ATOMIC_RELAXED); };
+    if (__atomic_load_n(&range.next, __ATOMIC_RELAXED) >= range.end) continue;
+    for (std::size_t i = next(); i < range.end; i = next()) job.task(i);
+  }
 }
 
 /// What a thread of the pool does. A job may leave its caller's memory as soon as `working` is 0.
@@ -90,10 +114,11 @@ inline void* pool_thread(void*) {
     while (pool.jobs == nullptr) pthread_cond_wait(&pool.job_added, &pool.mutex);
     --pool.sleeping;
     pool_job& job = *pool.jobs;
-    if (--job.free_places == 0) __atomic_store_n(&pool.jobs, job.next, __ATOMIC_RELAXED);
+    const std::size_t place = job.joined++;
+    if (job.joined == job.threads) __atomic_store_n(&pool.jobs, job.next, __ATOMIC_RELAXED);
     __atomic_fetch_add(&job.working, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&pool.mutex);
-    run_tasks(job);
+    run_tasks(job, place);
     const pool_lock lock;
     if (__atomic_sub_fetch(&job.working, 1, __ATOMIC_RELEASE) == 0 && pool.waiting != 0)
       pthread_cond_broadcast(&pool.job_left);
@@ -140,10 +165,10 @@ inline void add_job(pool_job& job) {
   std::size_t woken = 0;
   {
     const pool_lock lock;
-    grow_pool(job.free_places);
+    grow_pool(job.threads - 1);
     job.next = pool.jobs;
     __atomic_store_n(&pool.jobs, &job, __ATOMIC_RELAXED);
-    woken = job.free_places < pool.sleeping ? job.free_places : pool.sleeping;
+    woken = job.threads - 1 < pool.sleeping ? job.threads - 1 : pool.sleeping;
   }
   for (std::size_t i = 0; i < woken; ++i) pthread_cond_signal(&pool.job_added);
 }
@@ -167,9 +192,10 @@ inline void end_job(pool_job& job) {
 
 /// Returns when task(i) has run once for every i < count, on this thread or threads - 1 of the pool. No task throws.
 inline void run_on_threads(std::size_t threads, std::size_t count, task_ref task) {
-  pool_job job{.task = task, .count = count, .free_places = threads - 1};
+  pool_job job{.task = task, .threads = threads};
+  divide_tasks(job, count);
   add_job(job);
-  run_tasks(job);
+  run_tasks(job, 0);
   end_job(job);
 }
 

@@ -65,41 +65,45 @@ struct int8_products {
 struct step_bytes {
   u8 v[4];
 };
-template <std::size_t rows, bool decodes>
-inline void int8_tile(const column_slice<int8_products>& s, const std::byte* left, float* acc) {
+/// The register tile: sums of up to eight rows, and dot products of the block that is being added.
+template <std::size_t rows>
+struct int8_sums {
   f32 sum[rows];
   u32 dot[rows];
-#pragma GCC unroll 8
-  for (std::size_t r = 0; r < rows; ++r) sum[r] = load(acc + r * lanes);
-  const std::byte *p = left, *head = left;
-  const f32 magic = s.unit;
-  const float* scale = s.scale;
-  const std::size_t each = s.block / 16, steps = s.blocks * each;
-  std::size_t done = 0;  // steps of the block
-  const auto begin_block = [&]() __attribute__((always_inline)) {
-    head = p;
+
+  UFP4_LANE void begin_block(const std::byte* head) {
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < rows; ++r) dot[r] = broadcast(load_as<std::uint32_t>(head + r * 4));
-    p += rows * 8;
-  };
-  const auto add_step = [&](const step_bytes& bytes) __attribute__((always_inline)) {
+  }
+  UFP4_LANE void add_step(const step_bytes& bytes, const std::byte* p) {
 #pragma GCC unroll 8
-    for (std::size_t r = 0; r < rows; ++r)
-#pragma GCC unroll 8
-      for (std::size_t i = 0; i < 4; ++i) add_dots(dot[r], bytes.v[i], p + r * 16 + i * 4);
-    p += rows * 16;
-  };
-  const auto end_block = [&]() __attribute__((always_inline)) {
-    const f32 column = load(scale);
-    scale += lanes;
-    done = 0;
+    for (std::size_t r = 0; r < rows; ++r) {
+      u32 d = dot[r];
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < 4; ++i) add_dots(d, bytes.v[i], p + r * 16 + i * 4);
+      dot[r] = d;
+    }
+  }
+  UFP4_LANE void end_block(const std::byte* head, f32 column, f32 magic) {
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < rows; ++r)
       sum[r] =
           fma(as_float(dot[r]) - magic, rounded(broadcast(load_as<float>(head + rows * 4 + r * 4)) * column), sum[r]);
-  };
+  }
+};
+template <std::size_t rows, bool decodes>
+inline void int8_tile(const column_slice<int8_products>& s, const std::byte* left, float* acc) {
+  int8_sums<rows> t;
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < rows; ++r) t.sum[r] = load(acc + r * lanes);
+  const f32 magic = s.unit;
+  const float* scale = s.scale;
+  const std::size_t each = s.block / 16;
   auto* decoded = reinterpret_cast<u8*>(s.value);
   if constexpr (decodes) {
+    const std::byte *p = left, *head = left;
+    const std::size_t steps = s.blocks * each;
+    std::size_t done = 0;  // steps of the block
     for (std::size_t step = 0; step < steps;) {
       const octad codes = codes_at(s.codes, step * 16);
 #pragma GCC unroll 8
@@ -108,25 +112,28 @@ inline void int8_tile(const column_slice<int8_products>& s, const std::byte* lef
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < 4; ++i, ++step) {
         if (step == steps) break;
-        if (done == 0) begin_block();
+        if (done == 0) head = p, t.begin_block(p), p += rows * 8;
         const step_bytes bytes{{low(s.table, codes.v[2 * i]), high(s.table, codes.v[2 * i]),
                                 low(s.table, codes.v[2 * i + 1]), high(s.table, codes.v[2 * i + 1])}};
         if (rows == tile_rows && decoded != nullptr)  // fewer rows are the only tile
 #pragma GCC unroll 4
           for (const u8& v : bytes.v) *decoded++ = v;
-        add_step(bytes);
-        if (++done == each) end_block();
+        t.add_step(bytes, p), p += rows * 16;
+        if (++done == each) t.end_block(head, load(scale), magic), scale += lanes, done = 0;
       }
     }
   } else {
-    for (std::size_t step = 0; step < steps; ++step, decoded += 4) {
-      if (done == 0) begin_block();
-      add_step({{decoded[0], decoded[1], decoded[2], decoded[3]}});
-      if (++done == each) end_block();
+    for (std::size_t block = 0; block < s.blocks; ++block, scale += lanes) {
+      const std::byte* head = left;
+      t.begin_block(head);
+      left += rows * 8;
+      for (std::size_t step = 0; step < each; ++step, decoded += 4, left += rows * 16)
+        t.add_step({{decoded[0], decoded[1], decoded[2], decoded[3]}}, left);
+      t.end_block(head, load(scale), magic);
     }
   }
 #pragma GCC unroll 8
-  for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, sum[r]);
+  for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, t.sum[r]);
 }
 
 struct int8_gemm {
@@ -210,7 +217,7 @@ struct gemv_slice {
 /// Prefetches a line after v is computed. Compilers would move all prefetches to one place, and the core would wait.
 template <class V>
 UFP4_LANE void prefetch_after(V& v, const std::uint8_t* p) {
-  asm("prefetcht1 %1" : "+v"(v) : "m"(*p));
+  asm("prefetcht0 %1" : "+v"(v) : "m"(*p));
 }
 /// Products of 128 k of four columns with the row; on to the next four.
 UFP4_LANE quad dots_of_four(const gemv_slice& s, const std::uint8_t*& codes, const std::uint8_t*& ahead, u32 even,
@@ -268,29 +275,45 @@ f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   return sum;
 }
 
-/// Interleaved columns are lanes already. Even and odd k have sums of their own, so that neither waits for the other.
+/// Block b of a chunk, interleaved columns. Even and odd k have sums of their own, so that neither waits for the other.
 template <std::size_t blocks>  // of a chunk
-f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
+UFP4_LANE u32 dots_of_lanes(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t b,
+                            const std::uint8_t*& codes) {
   constexpr std::size_t groups = gemv_chunk / 8 / blocks;  // of 8 k in a block
-  const std::uint8_t* codes = s.codes.p;
-  for (std::size_t block = 0; block < s.blocks; block += blocks, ++row)
-    for (std::size_t b = 0; b < blocks && block + b < s.blocks; ++b) {
-      u32 even = broadcast(row->start[b * groups]), odd{};
+  u32 even = broadcast(row.start[b * groups]), odd{};
 #pragma GCC unroll 4
-      for (std::size_t g = b * groups; g < (b + 1) * groups; ++g, codes += 64) {
-        const u32 dword = load_as<u32>(codes);
-        add_dots(even, low(s.table, dword), row->even + 4 * g);
-        add_dots(odd, high(s.table, dword), row->odd + 4 * g);
-        prefetch_after(odd, codes + gemv_lead);
-      }
-      sum = rescaled(s, *row, block, b, even + odd, sum);
-    }
+  for (std::size_t g = 0; g < groups; ++g) {
+    const u32 dword = load_as<u32>(codes + g * 64);
+    add_dots(even, low(s.table, dword), row.even + 4 * (b * groups + g));
+    add_dots(odd, high(s.table, dword), row.odd + 4 * (b * groups + g));
+    prefetch_after(odd, codes + g * 64 + gemv_lead);
+  }
+  codes += groups * 64;
+  return even + odd;
+}
+/// Interleaved columns are lanes already.
+template <std::size_t blocks>
+f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
+  const std::uint8_t* codes = s.codes.p;
+  std::size_t block = 0;
+  for (; block + blocks <= s.blocks; block += blocks, ++row)
+#pragma GCC unroll 8
+    for (std::size_t b = 0; b < blocks; ++b)
+      sum = rescaled(s, *row, block, b, dots_of_lanes<blocks>(s, *row, b, codes), sum);
+  for (std::size_t b = 0; block + b < s.blocks; ++b)
+    sum = rescaled(s, *row, block, b, dots_of_lanes<blocks>(s, *row, b, codes), sum);
   return sum;
 }
 
 struct int8_gemv {
   static constexpr std::size_t tile_rows = 1, tile_cols = lanes;
   static bool takes(const gemm_job& job) { return job.out.rows == 1 && int8_fits(job) && job.block <= 32; }
+  /// K of a slice. Its scales are decoded before its codes are read, and memory is idle meanwhile: few scales at a time,
+  /// but not fewer than scales_of decodes together.
+  static std::size_t depth_of(const gemm_job& job) {
+    if (job.right.interleaved()) return gemv_depth;
+    return job.block == 16 && scale_bytes(job.right.q.format.scale) == 1 ? gemv_depth / 2 : gemv_depth / 4;
+  }
   static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
     return rows * chunks(job) * sizeof(gemv_chunk_of_row);
@@ -332,11 +355,12 @@ struct int8_gemv {
     s.magic = as_float(broadcast(magic_bits(job)));
     s.scale = scale;
     s.scale_bytes = scale_row_count(q) * static_cast<std::size_t>(scale_bytes(q.format.scale));
+    const std::size_t most = depth_of(job);
     for (std::size_t j = 0; j < part.cols; j += lanes) {
       const std::size_t live = part.cols - j < lanes ? part.cols - j : lanes, col = part.col + j;
       f32 sum{};
-      for (std::size_t k = 0; k < job.padded(); k += gemv_depth) {
-        const std::size_t depth = job.padded() - k < gemv_depth ? job.padded() - k : gemv_depth;
+      for (std::size_t k = 0; k < job.padded(); k += most) {
+        const std::size_t depth = job.padded() - k < most ? job.padded() - k : most;
         s.blocks = depth / job.block;
         s.codes = codes_of(q, col, live, k, depth, staged);
         s.ahead = q.codes + (col + lanes) * (q.padded_cols / 2) + k * 8;
