@@ -22,6 +22,7 @@ struct tile_transform {
 
   std::size_t n;
   bool rounds_to_bf16;
+  bool from_memory = false;  ///< elements are prefetched
   float factor;
   reader<lane_runs<dtype::f32>>* read_f32;
   reader<lane_runs<dtype::bf16>>* read_bf16;
@@ -36,6 +37,16 @@ struct tile_transform {
   /// Whether one visit of sixteen elements does all.
   bool in_registers() const { return n == 1 || (n == 16 && !rounds_to_bf16); }
 };
+
+/// Whether a matrix is read from memory rather than from a core's own cache.
+inline bool is_large(const source& x) {
+  return x.rows * x.cols * (x.kind == dtype::f32 ? 4 : 2) > std::size_t{1} << 20;
+}
+/// What will be read after as many bytes as a memory page has. The core's own prefetching is slower: it does not begin
+/// while codes are computed.
+UFP4_LANE void prefetch_ahead(const void* p, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + 4096 + i, 0, 3);
+}
 
 UFP4_LANE u32 amax_of_sixteen(const f32 (&v)[16]) {
   u32 amax[4];
@@ -209,13 +220,11 @@ inline void read_whole_bands(const source& x, const tile_transform& h, std::size
                              std::size_t bands, tile& t, std::size_t base) {
   if (x.kind == dtype::f32) {
     const float* first = static_cast<const float*>(x.data) + x.offset(row, k);
-    // Runs longer than a cache line are read a line of each at a time, an order that prefetchers do not follow:
-    // 4 KiB ahead.
-    for (std::size_t j = 0; run > 16 && j < bands * lanes * run; j += 16) __builtin_prefetch(first + 1024 + j, 0, 3);
+    if (h.from_memory) prefetch_ahead(first, bands * lanes * run * 4);
     return h.read_f32(h, {first, run}, run, bands, t, base);
   }
   const std::uint16_t* first = static_cast<const std::uint16_t*>(x.data) + x.offset(row, k);
-  for (std::size_t j = 0; run > 32 && j < bands * lanes * run; j += 32) __builtin_prefetch(first + 2048 + j, 0, 3);
+  if (h.from_memory) prefetch_ahead(first, bands * lanes * run * 2);
   if (x.kind == dtype::bf16) return h.read_bf16(h, {first, run}, run, bands, t, base);
   h.read_fp16(h, {first, run}, run, bands, t, base);
 }
