@@ -216,7 +216,7 @@ struct plain_gemv {
     };
     const std::size_t whole = r.chunks - (r.last != 64);
     for (std::size_t c = 0; c < whole; ++c) {
-      __builtin_prefetch(codes + c * 64 + lead, 0, 2);
+      __builtin_prefetch(codes + c * 64 + lead, 0, 3);
       add(c, load_as<u32>(codes + c * 64));
     }
     if (whole != r.chunks) {
@@ -242,7 +242,7 @@ struct plain_gemv {
     Scale* const place[2] = {scale, scale + padded_scales(q.blocks())};
     const auto decode = [&](std::size_t j) {
       const auto* p = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(columns.col + j, 0) * bytes;
-      for (std::size_t i = 0; i < q.blocks() * bytes; i += 64) __builtin_prefetch(p + i + scale_lead, 0, 2);
+      for (std::size_t i = 0; i < q.blocks() * bytes; i += 64) __builtin_prefetch(p + i + scale_lead, 0, 3);
       copy_scales(q.format.scale, p, q.blocks(), place[j % 2]);
     };
     decode(0);
@@ -318,7 +318,7 @@ struct plain_gemv {
       const std::size_t b = first * chunk / job.block, left = q.blocks() - b, most = slice_scales(job) / lanes;
       const std::size_t count = (left < most ? left : most) * lanes;
       const std::uint8_t* p = all + b * lanes * bytes;
-      for (std::size_t i = 0; i < count * bytes; i += 64) __builtin_prefetch(p + i + scale_lead, 0, 2);
+      for (std::size_t i = 0; i < count * bytes; i += 64) __builtin_prefetch(p + i + scale_lead, 0, 3);
       copy_scales(q.format.scale, p, count, place[first / slice_chunks % 2]);
     };
     f32 sum[lanes] = {};
