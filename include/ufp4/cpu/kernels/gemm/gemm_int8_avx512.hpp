@@ -108,7 +108,7 @@ inline void int8_tile(const column_slice<int8_products>& s, const std::byte* lef
       const octad codes = codes_at(s.codes, step * 16);
 #pragma GCC unroll 8
       for (std::size_t i = 0; i < 8; ++i)
-        __builtin_prefetch(s.ahead + (step / 2 + i / 4) * s.ahead_step + i % 4 * 64, 0, 2);
+        __builtin_prefetch(s.ahead + (step / 2 + i / 4) * s.ahead_step + i % 4 * 64, 0, 3);
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < 4; ++i, ++step) {
         if (step == steps) break;
