@@ -382,7 +382,7 @@ inline constexpr gemm_kernel gemm_int8_kernel =
     kernel_of<streamed_gemm<int8_gemm>, Use>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
 
 template <class Use = void>
-inline constexpr gemm_kernel gemv_int8_kernel = kernel_of<int8_gemv, Use>(isa::avx512, "gemv_int8_avx512", 4, 1, 256);
+inline constexpr gemm_kernel gemv_int8_kernel = kernel_of<int8_gemv, Use>(isa::avx512, "gemv_int8_avx512", 4, 1, 128);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET
