@@ -308,8 +308,8 @@ f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum)
 struct int8_gemv {
   static constexpr std::size_t tile_rows = 1, tile_cols = lanes;
   static bool takes(const gemm_job& job) { return job.out.rows == 1 && int8_fits(job) && job.block <= 32; }
-  /// K of a slice. Its scales are decoded before its codes are read, and memory is idle meanwhile: few scales at a time,
-  /// but not fewer than scales_of decodes together.
+  /// K of a slice. Its scales are decoded before its codes are read, and memory is idle meanwhile: few scales at a time, but
+  /// not fewer than scales_of decodes together.
   static std::size_t depth_of(const gemm_job& job) {
     if (job.right.interleaved()) return gemv_depth;
     return job.block == 16 && scale_bytes(job.right.q.format.scale) == 1 ? gemv_depth / 2 : gemv_depth / 4;
