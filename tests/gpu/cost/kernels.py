@@ -68,6 +68,7 @@ _HOPPERS = ("H100", "H200")
 _ALL = ("A100", "H100", "H200")
 _MATRIX = Shape(0, 8192, 8192)
 _SMALL_COPIES = r"LDGSTS\.E (desc)?\[|LDGSTS\.E R|LDGSTS\.E \["  # four bytes each: operands that are not aligned to 16
+_BYTES = r"LDG\.E\.U8"  # scales that are not aligned to words
 # Of AMD's kernels: scales other than E4M3, and what only the last columns of K or scales out of range execute.
 _OTHER_SCALES = (r"0x38[08]00000|0xb8800000", r"v_lshlrev_b32_e32 v\d+, 23", r"global_load_ushort", r"global_load_dword v",
                  r"global_load_dwordx2", r"0x7fffffff", r"0x7fc00000")
@@ -156,9 +157,14 @@ ROWS = [
          Part((r"LDG\.E\.64", r"STS\.128", "FENCE"), 3), Part(("UTMALDG",), 2)),
         lambda s: (2 * s.tiles(256, 256), ceil(s.k / 512)), lambda s: s.product_bytes(0.5 + 1 / 32), "FP4 units", 0.8,
         "gemm/mxfp4/fast/8192x8192x8192"),
+    # A stage of K = 128: 256 rows of codes that the copy engine writes; scales of each side by a warp.
     Row("native nvfp4, M >= 512", "gemm_nvfp4_sm120", r"^block_mma_tiles<nvfp4_multiplier>$", ("RTX 5090",), Shape(8192, 8192, 8192),
-        (Part(("OMMA", "LDGSTS"), 8),), lambda s: (s.tiles(128, 128), ceil(s.k / 128)), lambda s: s.product_bytes(),
-        "FP4 units", 0.8, "gemm/nvfp4/fast/8192x8192x8192"),
+        (Part(("OMMA", "LDSM"), 8), Part(("UTMALDG",), 1, shared=256 * 64), Part(("LDGSTS", _BYTES), 2, cold=(_BYTES,))),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 128)), lambda s: s.product_bytes(), "FP4 units", 0.8, "gemm/nvfp4/fast/8192x8192x8192"),
+    Row("native mxfp4, M >= 512", "gemm_mxfp4_sm120", r"^block_mma_tiles<mxfp4_multiplier>$", ("RTX 5090",), Shape(8192, 8192, 8192),
+        (Part(("OMMA", "LDSM"), 8), Part(("UTMALDG",), 1, shared=256 * 64), Part(("LDGSTS", _BYTES), 2, cold=(_BYTES,))),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 128)), lambda s: s.product_bytes(0.5 + 1 / 32), "FP4 units", 0.8,
+        "gemm/mxfp4/fast/8192x8192x8192"),
     Row("fast, M >= 512", "gemm_bf16_gfx90a", r"^gemm_matrix<matrix_bf16_worker<matrix_tile<mma::mfma_gfx90a, 128u>, true>", ("MI300X",),
         Shape(8192, 8192, 8192), (Part(("v_mfma", "ds_write"), 4, cold=_OTHER_SCALES),),
         lambda s: (s.tiles(128, 128), ceil(s.k / 32)), lambda s: s.product_bytes(), "bf16 units", 0.7),
