@@ -26,15 +26,15 @@
 // | 8     | one thread copies the codes by TMA, swizzled; codes that TMA cannot copy, the warp by cp.async         |
 // | 9, 10 | each copies the scales of one operand by cp.async                                                      |
 //
-// Barriers of a stage: "full", where the copy engine counts bytes and each warp that copies arrives; "empty", where each
-// warp that multiplies arrives. ldmatrix reads shared memory without bank conflicts. E2M1 needs no arithmetic besides the
-// multiplication, a container under 1.5 instructions a code.
+// Barriers of a stage: "full", where the copy engine counts bytes and each warp that copies arrives; "empty", where
+// each warp that multiplies arrives. ldmatrix reads shared memory without bank conflicts. E2M1 needs no arithmetic
+// besides the multiplication, a container under 1.5 instructions a code.
 //
 // Predicted for an RTX 5090, not measured: 0.96 of the data sheet's rate for E2M1. The products of a stage take the
-// matrix units 1024 cycles; its instructions (149 of each warp that multiplies) are issued in 436, shared memory with 128
-// bytes in a cycle needs 712. The rest is the last wave of tiles. Containers have an eighth of that rate, 4096 cycles a
-// stage, and 2000 for their instructions. Not in this model: the L2 cache, from which a thread block reads 18 KiB a
-// stage, and the epilogue, which overlaps with no products: 3% at K = 8192.
+// matrix units 1024 cycles; its instructions (149 of each warp that multiplies) are issued in 436, and shared memory
+// with 128 bytes in a cycle needs 712. The rest is the last wave of tiles. Containers have a quarter of that rate, 4096
+// cycles a stage, and 2000 for their instructions. Not in this model: the L2 cache, from which a thread block reads 18
+// KiB a stage, and the epilogue, which overlaps with no products: 3% at K = 8192.
 #pragma once
 
 #include <ufp4/cuda/block_mma_sm120.hpp>
@@ -208,7 +208,7 @@ struct block_mma_worker {
       mma::copy_box(to + side_bytes, job.right_codes, column, static_cast<unsigned>(first_col), full(at));
     }
   }
-  /// Called by a warp: copy(s, place) starts the copies of stage s by cp.async, `lag` stages before they are waited for.
+  /// Called by a warp: copy(s, place) starts the copies of stage s by cp.async, `lag` stages before they are needed.
   template <class Copy>
   UFP4_DEVICE void copy_stages(const Copy& copy) const {
     place at, ready;

@@ -1,4 +1,4 @@
-// ufp4 - UFP4_PTX_SM80, UFP4_PTX_SM90, UFP4_PTX_SM120: a PTX instruction for a GPU that has it, for others, and for the simulator.
+// ufp4 - UFP4_PTX_SM80, _SM90, _SM120: a PTX instruction for a GPU that has it, for others, and for the simulator.
 // SPDX-License-Identifier: Apache-2.0
 //
 //   UFP4_PTX_SM80(simt::commit_copies(), "cp.async.commit_group;" ::: "memory");

@@ -155,8 +155,8 @@ UFP4_DEVICE void barrier_wait(std::uint32_t b, unsigned parity) {
   } while (done == 0);
 }
 
-/// The state space of the target. For sm_120 ptxas adds a check to copies to a cluster's shared memory, of which it has one
-/// block; older compilers do not know the other form, and sm_120.
+/// The state space of the target. For sm_120 ptxas adds a check to each copy to the shared memory of a cluster;
+/// compilers that do not know the other form do not know sm_120 either.
 #if defined(UFP4_HAS_BLOCK_MMA_SM120)
 #define UFP4_BOX_TARGET "shared::cta"
 #else

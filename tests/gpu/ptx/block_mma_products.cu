@@ -1,9 +1,9 @@
-// ufp4 - the block-scaled kernels of compute capability 12 on compiled code: the PTX runs in the interpreter, launched by
-// the library's host code, and gives the host's bits where sums are exact, and keeps the bound of fast elsewhere.
+// ufp4 - the block-scaled kernels of compute capability 12 on compiled code: the PTX runs in the interpreter, launched
+// by the library's host code, and gives the host's bits where sums are exact, and keeps the bound of fast elsewhere.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled and run by tests/gpu/compiled.sh. The table of kernels has these kernels and gemm_simt alone, so that nothing
-// else is compiled for this target.
+// Compiled and run by tests/gpu/compiled.sh. The table of kernels has these kernels and gemm_simt alone, so that no
+// other product is compiled for this target.
 #include <ufp4/cuda/gemm_block_mma_sm120.hpp>
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
 

@@ -6,8 +6,8 @@
 //
 // | variable         | meaning                                                                                  |
 // |------------------|------------------------------------------------------------------------------------------|
-// | UFP4_PTX_DEVICE  | the device's architecture, 80, 90 (default), 100 or 120; its code is that for the highest up to |
-// |                  | it                                                                                       |
+// | UFP4_PTX_DEVICE  | the device's architecture, 80, 90 (default), 100 or 120; its code is that for the    |
+// |                  | highest up to it                                                                         |
 // | UFP4_PTX_ORDER   | of warps and blocks: 0 forwards, 1 backwards, others a random seed                       |
 // | UFP4_PTX_THREADS | threads of the machine; default all                                                      |
 // | UFP4_PTX_COUNTS  | a file: for each launch a line is appended: kernel, blocks, threads, instructions of all |
