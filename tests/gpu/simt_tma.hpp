@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A box is written when a thread waits for its barrier and nothing but the box's bytes is missing: the latest moment
-// that the hardware may take. Until then poison lies there. A thread that waits runs again when the phase is complete; a
-// phase that never completes is reported as threads that wait for each other are.
+// that the hardware may take. Until then poison lies there. A thread that waits runs again when the phase is complete;
+// a phase that never completes is reported as threads that wait for each other are.
 #pragma once
 
 #include <cstddef>
