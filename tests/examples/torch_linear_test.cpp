@@ -149,7 +149,7 @@ TEST_CASE("under bf16 every gradient is the central difference, and a wrong one 
 TEST_CASE("every named recipe is within numerics' bound of torch's matmul over decoded operands", "[torch]") {
   for (const named_recipe& r : named_recipes) {
     CAPTURE(r.name);
-    const definition_check c = check_by_definition(r.preset(run_seed), support::seed(3));
+    const definition_check c = check_by_definition(r.make(run_seed), support::seed(3));
     CHECK(c.same_bits);
     CHECK(c.y <= 1);
     CHECK(c.dx <= 1);
