@@ -101,7 +101,9 @@ class tensor_file {
   /// file_error unless a tensor's shape and type take t.bytes bytes. `values`: the beginning of the message.
   void check_size(const stored_tensor& t, const std::string& values, const char* before, const char* after) const {
     const auto bytes = byte_count(t.type, t.shape);
-    if (!bytes) fail(values + " are more bytes than 64 bits can count");
+    if (!bytes)
+      fail(values,
+           byte_count(1, 1, t.shape) ? " are not a whole number of bytes" : " are more bytes than 64 bits can count");
     if (*bytes != t.bytes) fail(values, " are ", *bytes, " bytes, but ", before, t.bytes, after);
   }
 
