@@ -157,7 +157,8 @@ void dequantize(const int4_groups& w, const matrix_view<T>& out) {
 inline std::vector<std::uint32_t> input_order(const int4_groups& w) {
   std::vector<std::uint32_t> order(w.cols);
   std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return w.group[a] < w.group[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](auto a, auto b) { return w.group[a] != w.group[b] ? w.group[a] < w.group[b] : a < b; });
   return order;
 }
 

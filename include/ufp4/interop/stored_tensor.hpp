@@ -150,13 +150,17 @@ inline float decode_number(number_type type, const unsigned char* at) {
   }
 }
 
+/// The type of an element in files: F32, BF16 or F16.
+template <matrix_scalar T>
+constexpr number_type number_type_of() {
+  constexpr number_type types[] = {number_type::f32, number_type::bf16, number_type::f16};  // as dtype lists them
+  return types[static_cast<int>(matrix_element<std::remove_const_t<T>>::kind)];
+}
+
 /// A matrix in memory as F32, BF16 or F16, row-major for any strides. It must stay valid until the file is written.
 template <matrix_scalar T>
 tensor_source source_of(const matrix_view<T>& x) {
-  constexpr number_type types[] = {number_type::f32, number_type::bf16, number_type::f16};  // as dtype lists them
-  return {types[static_cast<int>(matrix_element<std::remove_const_t<T>>::kind)],
-          {x.rows(), x.cols()},
-          [x](const byte_sink& sink) {
+  return {number_type_of<T>(), {x.rows(), x.cols()}, [x](const byte_sink& sink) {
             std::vector<std::remove_const_t<T>> row(x.cols());
             for (std::size_t i = 0; i < x.rows(); ++i) {
               for (std::size_t k = 0; k < x.cols(); ++k) row[k] = x(i, k);
