@@ -58,7 +58,7 @@ gradient_row row_of(const std::vector<gradient_row>& rows, const std::string& ge
 }  // namespace
 
 TEST_CASE("a GEMM's rounding reaches the gradients that depend on it, and no others", "[train_lm]") {
-  model<float> m(small(), 1);
+  train_lm::model<float> m(small(), 1);
   const auto rows = measure_gradients(m, some_batch(), make_recipe("ufp4", {}, 5), 3, 4, pool());
   CHECK(rows.size() == 4 * (2 * 4 + 2));
   // wgrad alone: every dW of a linear layer has noise, embedding and head have none.
@@ -77,7 +77,7 @@ TEST_CASE("a GEMM's rounding reaches the gradients that depend on it, and no oth
 
 TEST_CASE("rounding to nearest without a transform has no variance; stochastic rounding of all operands has no bias",
           "[train_lm]") {
-  model<float> m(small(), 1);
+  train_lm::model<float> m(small(), 1);
   const recipe_parts nearest{.rht = "none", .sr = "none"};
   for (const gradient_row& r : measure_gradients(m, some_batch(), make_recipe("ufp4", nearest, 5), 3, 3, pool()))
     CHECK(r.variance < 1e-12);
@@ -91,7 +91,7 @@ TEST_CASE("rounding to nearest without a transform has no variance; stochastic r
 }
 
 TEST_CASE("bf16 operands leave gradients within a percent, in the same direction", "[train_lm]") {
-  model<float> m(small(), 1);
+  train_lm::model<float> m(small(), 1);
   for (const gradient_row& r : measure_gradients(m, some_batch(), make_recipe("bf16", {}, 5), 3, 2, pool())) {
     CHECK(std::abs(r.bias) < 1e-3);
     CHECK(r.variance < 1e-12);

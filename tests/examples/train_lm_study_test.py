@@ -774,6 +774,32 @@ class Runs(unittest.TestCase):
             self.assertEqual(found.returncode, 0, found.stderr)
             self.assertEqual(made.read_text(encoding="utf-8"), shown.read_text(encoding="utf-8"))
 
+    def test_one_command_makes_the_runs_of_an_ordering_and_prints_its_verdict(self):
+        words = ("ordering", "ufp4", "e2m1-baseline", "--out", self.out, "--train-lm", self.fake, "--jobs", 4)
+        output, _ = self.command(*words).communicate(timeout=200)
+        self.assertIn("36 of 36 runs done", output)  # 12 seeds: a trunk and two branches each
+        self.assertIn("UFP4 is better than the E2M1 baseline (ufp4 < e2m1-baseline): ✓ confirmed", output)
+        self.assertRegex(output, r"difference −0\.\d+ \[.*\] % of the loss, 12 seeds; p difference < 0\.0001")
+        output, _ = self.command("ordering", "ufp4", "bf16", "--out", self.out).communicate(timeout=100)
+        self.assertIn("unknown ordering: ufp4 bf16; those of the paper: ufp4 e2m1-baseline", output)
+
+    def test_the_tables_of_the_second_design_are_exported_and_its_page_is_rebuilt_from_them(self):
+        run = self.command("ordering", "ufp4", "ufp4-rht-none", "--out", self.out, "--train-lm", self.fake, "--jobs", 4)
+        run.communicate(timeout=200)
+        results, shown = self.folder / "results", self.folder / "second.md"
+        shown.write_text(f"{page.BEGIN}\n{page.END}\n", encoding="utf-8")
+        report = lambda out: ("report", "--out", out, "--html", self.folder / "x.html", "--second-page", shown)
+        pages = []
+        for words in (report(self.out), ("export", "--out", self.out), report(self.folder / "none")):
+            process = self.command(*words, "--results", results)
+            output, _ = process.communicate(timeout=200)
+            self.assertEqual(process.returncode, 0, output)
+            pages.append(shown.read_text(encoding="utf-8"))
+        self.assertIn("`ufp4` < `ufp4-rht-none`) | ✓ confirmed | 12 |", pages[0])
+        self.assertEqual(pages[0], pages[2])
+        self.assertEqual(len(table.read_runs(results / "second.csv.gz")), 36)
+        self.assertEqual(records.read_results(results / "runs.jsonl")[0], [])
+
     def test_the_report_is_rebuilt_from_the_exported_file_alone(self):
         self.study()
         both = ("--out", self.out, "--results", self.folder / "results")
@@ -814,7 +840,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(sum(r["train_loss"] == 9.87654 for r in records.read_results(results / "runs.jsonl")[0]), 8)
 
 
-def branches(effects, noise, seeds=range(201, 225), uses=("second",)):
+def branches(effects, noise, seeds=design.seeds_of_look(0), uses=("second",)):
     random = numpy.random.default_rng(8)
     return [
         {**record(design.BRANCH, recipe, s, 1.6 * (1 + (effect + noise * random.normal()) / 100), uses=uses), "text": "t"}
@@ -834,9 +860,11 @@ class SecondDesign(unittest.TestCase):
 
     def test_seeds_of_a_second_look_that_is_not_complete_are_not_used(self):
         effects = {"ufp4": 1.0, "e2m1-baseline": 1.0}
-        runs = branches(effects, 0.5) + branches({"ufp4": 1.0, "e2m1-baseline": 9.0}, 0.1, range(225, 240))
+        runs = branches(effects, 0.5) + branches(
+            {"ufp4": 1.0, "e2m1-baseline": 9.0}, 0.1, list(design.seeds_of_look(1))[:-1]
+        )
         verdict = {(b, w): v for _, b, w, v in second.orderings(runs)}["ufp4", "e2m1-baseline"]
-        self.assertEqual((verdict.label, verdict.difference.n), ("undecided", 24))
+        self.assertEqual((verdict.label, verdict.difference.n), ("undecided", design.SEEDS_AT_LOOKS[0]))
 
     def test_a_table_has_the_runs_and_gradients_that_it_was_written_from(self):
         runs = branches({"ufp4": 1.0, "bf16": 0.0}, 0.1)
@@ -863,15 +891,15 @@ class SecondDesign(unittest.TestCase):
     def test_the_noise_table_has_the_standard_deviation_of_each_setting(self):
         runs = [{**r, "model": "noise-x"} for r in branches({"ufp4": 0.0, "e2m1-baseline": 0.5}, 0.2, uses=("noise",))]
         found = {(model, metric): i for model, metric, i, _ in second.noise(runs)}
-        self.assertEqual(found["noise-x", "valid_loss"].n, 24)
-        self.assertAlmostEqual(found["noise-x", "valid_loss"].sd, 0.2 * math.sqrt(2), delta=0.1)
+        self.assertEqual(found["noise-x", "valid_loss"].n, design.SEEDS_AT_LOOKS[0])
+        self.assertAlmostEqual(found["noise-x", "valid_loss"].sd, 0.2 * math.sqrt(2), delta=0.15)
 
     def test_the_onset_of_the_noise_is_found_in_curves_that_diverge_halfway(self):
         runs = []
         for recipe in design.NOISE_PAIR:
             for seed in range(1, 13):
                 sign = (-1) ** seed if recipe == "ufp4" else 0
-                curve = [[s, 2.0 * (1 + (0.01 * sign if s > 100 else 0.0001 * seed))] for s in range(15, 601, 15)]
+                curve = [[s, 2.0 * (1 + (0.01 * sign if s > 100 else 1e-6 * seed * abs(sign)))] for s in range(15, 601, 15)]
                 runs.append({**record("nano-600", recipe, seed, 2.0), "log": {"train": curve, "valid": []}})
         found = {step: (sd, r) for step, sd, r in second.onset(runs)}
         self.assertLess(found[90][0], 0.1)

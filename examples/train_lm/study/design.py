@@ -9,7 +9,7 @@ import claims
 import grid
 
 STEPS, WARM = 600, 200
-SEEDS_AT_LOOKS = (24, 48)
+SEEDS_AT_LOOKS = (12, 24)
 FIRST_SEED = 201  # 101 to 112 are those of the noise measurements
 SHAPE = ["--size", "nano", "--steps", STEPS, "--lr-floor", 0, "--ema", 0.98, "--eval-windows", 4096]
 TRUNK = "trunk-nano"
@@ -17,7 +17,7 @@ BRANCH = "branch-nano"
 GRADIENTS = "gradients-nano"
 METRIC = "valid_loss"
 
-BATCHES, DRAWS = 8, 16  # of a gradient measurement
+BATCHES, DRAWS = 4, 8  # of a gradient measurement
 GRADIENT_SEEDS = range(101, 107)
 
 
@@ -123,7 +123,7 @@ def gradients_grid():
             "seeds": list(GRADIENT_SEEDS),
             "priority": 1,
             "trunk": start(),
-            "minutes": 0.5,
+            "minutes": 0.1,
             "uses": ["gradients"],
         },
     ]

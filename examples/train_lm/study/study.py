@@ -92,7 +92,7 @@ def parser():
     )
     ordering.add_argument("better", help="a recipe, such as ufp4")
     ordering.add_argument("worse", help="a recipe, such as e2m1-baseline")
-    ordering.add_argument("--looks", type=int, choices=(1, 2), default=1, help="looks at the data, 24 or 48 seeds")
+    ordering.add_argument("--looks", type=int, choices=(1, 2), default=1, help="looks at the data: 12 or 24 seeds")
     export = command(
         "export",
         "Merges complete runs into the files of results/ and copies power.json, from which the report can be made.",
