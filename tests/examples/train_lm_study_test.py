@@ -228,12 +228,14 @@ class Grid(unittest.TestCase):
         runs = grid.runs_of(design.orderings_grid())
         for _, *pair in claims.ORDERINGS:
             for recipe in pair:
-                seeds = [r.seed for r in runs if (r.model, r.recipe) == (design.BRANCH, recipe)]
+                seeds = [r.seed for r in runs if (r.model, r.recipe) == (design.branch("nano"), recipe)]
                 self.assertEqual(len(seeds), design.SEEDS_AT_LOOKS[-1])
-        made = set()
-        for run in runs:
-            self.assertIn(run.needs.split("/")[0], made | {""})
-            made.add(run.key)
+        self.assertEqual(len(design.orderings("micro-moe")), 3)
+        for name in design.GRIDS:
+            made = set()
+            for run in design.runs(name):
+                self.assertIn(run.needs.split("/")[0], made | {""}, name)
+                made.add(run.key)
         self.assertFalse(set(design.NOISE_SEEDS) & {r.seed for r in runs})
 
     def test_a_damaged_grid_is_named(self):
@@ -843,7 +845,7 @@ class Runs(unittest.TestCase):
 def branches(effects, noise, seeds=design.seeds_of_look(0), uses=("second",)):
     random = numpy.random.default_rng(8)
     return [
-        {**record(design.BRANCH, recipe, s, 1.6 * (1 + (effect + noise * random.normal()) / 100), uses=uses), "text": "t"}
+        {**record(design.branch("nano"), recipe, s, 1.6 * (1 + (effect + noise * random.normal()) / 100), uses=uses), "text": "t"}
         for s in seeds
         for recipe, effect in effects.items()
     ]

@@ -11,40 +11,62 @@ import grid
 STEPS, WARM = 600, 200
 SEEDS_AT_LOOKS = (12, 24)
 FIRST_SEED = 201  # 101 to 112 are those of the noise measurements
-SHAPE = ["--size", "nano", "--steps", STEPS, "--lr-floor", 0, "--ema", 0.98, "--eval-windows", 4096]
-TRUNK = "trunk-nano"
-BRANCH = "branch-nano"
-GRADIENTS = "gradients-nano"
 METRIC = "valid_loss"
+MODELS = ("nano", "micro", "micro-moe")
+HELD_OUT = {"nano": 4096, "micro": 2048, "micro-moe": 2048}  # windows, 262,144 bytes
+MINUTES = {"nano": 0.2, "micro": 2, "micro-moe": 3}
 
-BATCHES, DRAWS = 4, 8  # of a gradient measurement
-GRADIENT_SEEDS = range(101, 107)
+
+def trunk(model):
+    return f"trunk-{model}"
 
 
-def trunk_block(seeds, **more):
+def branch(model):
+    return f"branch-{model}"
+
+
+def size(model):
+    return ["--size", "micro", "--moe"] if model == "micro-moe" else ["--size", model]
+
+
+def evaluation(model):
+    return ["--ema", 0.98, "--eval-windows", HELD_OUT[model]]
+
+
+def shape(model):
+    return [*size(model), "--steps", STEPS, "--lr-floor", 0, *evaluation(model)]
+
+
+def trunk_block(model, seeds, priority):
     return {
-        "model": TRUNK,
-        "arguments": [*SHAPE, "--keep-at", WARM],
+        "model": trunk(model),
+        "arguments": [*shape(model), "--keep-at", WARM],
         "recipes": ["bf16"],
         "seeds": list(seeds),
-        "minutes": 0.2,
+        "priority": priority,
+        "minutes": MINUTES[model],
         "uses": ["trunk"],
-        **more,
     }
 
 
-def start(step=WARM):
-    return {"model": TRUNK, "recipe": "bf16", "step": step}
+def branch_block(model, name, recipes, seeds, priority, use):
+    """Branches of the trunk's checkpoint, named `name`."""
+    return {
+        "model": name,
+        "arguments": shape(model),
+        "recipes": recipes,
+        "seeds": list(seeds),
+        "priority": priority,
+        "trunk": {"model": trunk(model), "recipe": "bf16", "step": WARM},
+        "minutes": MINUTES[model],
+        "uses": [use],
+    }
 
 
-def orderings():
-    """The pairs, most informative first: those with the largest difference in the paper, then the rest."""
-    return sorted(claims.ORDERINGS, key=lambda o: claims.paper_difference(o[1], o[2]) or 0.0)
-
-
-def recipes():
-    """The recipes of all orderings, in the order of the first ordering that needs each."""
-    return list(dict.fromkeys(recipe for _, *pair in orderings() for recipe in pair))
+def orderings(model="nano"):
+    """The model's orderings, those with the largest difference in the paper first. The mixture has three."""
+    some = claims.ORDERINGS[:3] if model == "micro-moe" else claims.ORDERINGS
+    return sorted(some, key=lambda o: claims.paper_difference(o[1], o[2]) or 0.0)
 
 
 def seeds_of_look(look):
@@ -53,25 +75,15 @@ def seeds_of_look(look):
     return range(FIRST_SEED + begin, FIRST_SEED + SEEDS_AT_LOOKS[look])
 
 
-def orderings_grid(pairs=None, looks=len(SEEDS_AT_LOOKS)):
-    """pairs: of recipes; None: all orderings."""
-    chosen = recipes() if pairs is None else list(dict.fromkeys(recipe for pair in pairs for recipe in pair))
+def orderings_grid(model="nano", pairs=None, looks=len(SEEDS_AT_LOOKS)):
+    """pairs: of recipes; None: all orderings of the model."""
+    chosen = [pair for _, *pair in orderings(model)] if pairs is None else pairs
+    recipes = list(dict.fromkeys(recipe for pair in chosen for recipe in pair))
     blocks = []
     for look in range(looks):
         seeds = seeds_of_look(look)
-        blocks.append(trunk_block(seeds, priority=look + 1))
-        blocks.append(
-            {
-                "model": BRANCH,
-                "arguments": SHAPE,
-                "recipes": chosen,
-                "seeds": list(seeds),
-                "priority": look + 1,
-                "trunk": start(),
-                "minutes": 0.2,
-                "uses": ["second"],
-            }
-        )
+        blocks.append(trunk_block(model, seeds, look + 1))
+        blocks.append(branch_block(model, branch(model), recipes, seeds, look + 1, "second"))
     return blocks
 
 
@@ -79,32 +91,39 @@ def orderings_grid(pairs=None, looks=len(SEEDS_AT_LOOKS)):
 
 NOISE_SEEDS = range(101, 113)
 NOISE_PAIR = ["e2m1-baseline", "ufp4"]
-EVALUATION = ["--ema", 0.98, "--eval-windows", 4096]
 
 
-def noise_grid():
-    settings = [
-        ("noise-first-design", ["--steps", 600], None),
-        ("noise-lr-1e-3-to-0", ["--steps", 600, "--lr", 1e-3, "--lr-floor", 0], None),
-        ("noise-branch-200", ["--steps", 600, "--lr-floor", 0], start()),
+def noise_grid(model="nano"):
+    """nano: also from initial weights, with the first design's learning rate and with a smaller one that decays to zero."""
+    blocks = [
+        trunk_block(model, NOISE_SEEDS, 1),
+        branch_block(model, f"noise-branch-{WARM}" + _suffix(model), NOISE_PAIR, NOISE_SEEDS, 1, "noise"),
     ]
-    blocks = [trunk_block(NOISE_SEEDS, priority=1)]
-    for priority, (model, arguments, trunk) in enumerate(reversed(settings), 1):
-        block = {
-            "model": model,
-            "arguments": ["--size", "nano", *arguments, *EVALUATION],
-            "recipes": NOISE_PAIR,
-            "seeds": list(NOISE_SEEDS),
-            "priority": priority,
-            "minutes": 0.3,
-            "uses": ["noise"],
-        }
-        blocks.append({**block, "trunk": trunk} if trunk else block)
+    whole = [("noise-lr-1e-3-to-0", ["--lr", "1e-3", "--lr-floor", 0], 2), ("noise-first-design", [], 3)]
+    for name, more, priority in whole if model == "nano" else []:
+        blocks.append(
+            {
+                "model": name,
+                "arguments": [*size(model), "--steps", STEPS, *more, *evaluation(model)],
+                "recipes": NOISE_PAIR,
+                "seeds": list(NOISE_SEEDS),
+                "priority": priority,
+                "minutes": MINUTES[model],
+                "uses": ["noise"],
+            }
+        )
     return blocks
+
+
+def _suffix(model):
+    return "" if model == "nano" else f"-{model}"
 
 
 # ---- Gradients: at the trunk's checkpoint, without an update
 
+GRADIENTS = "gradients-nano"
+BATCHES, DRAWS = 4, 8
+GRADIENT_SEEDS = range(101, 107)
 GRADIENT_RECIPES = [
     *("ufp4", "e2m1-baseline", "ufp4-rht-none", "e2m1-rht-all", "e2m1-rht-none", "ufp4-no-sr", "ufp4-rht-wgrad"),
     *("ufp4-rht-fprop+wgrad", "ufp4-rht-dgrad+wgrad", "e2m1-no-sr", "e2m1-clip-2", "e2m1-clip-3", "e2m1-clip-4"),
@@ -113,23 +132,21 @@ GRADIENT_RECIPES = [
 
 def gradients_grid():
     """A learning rate of 1e-30 changes no weight, so all batches and recipes are measured at the same weights."""
-    return [
-        trunk_block(GRADIENT_SEEDS, priority=1),
-        {
-            "model": GRADIENTS,
-            "arguments": ["--size", "nano", "--steps", WARM + BATCHES, "--lr", "1e-30", "--eval-windows", 64]
-            + ["--probe-every", 1, "--gradient-draws", DRAWS],
-            "recipes": GRADIENT_RECIPES,
-            "seeds": list(GRADIENT_SEEDS),
-            "priority": 1,
-            "trunk": start(),
-            "minutes": 0.1,
-            "uses": ["gradients"],
-        },
-    ]
+    measured = ["--steps", WARM + BATCHES, "--lr", "1e-30", "--eval-windows", 64]
+    measured += ["--probe-every", 1, "--gradient-draws", DRAWS]
+    branches = branch_block("nano", GRADIENTS, GRADIENT_RECIPES, GRADIENT_SEEDS, 1, "gradients")
+    return [trunk_block("nano", GRADIENT_SEEDS, 1), {**branches, "arguments": [*size("nano"), *measured]}]
 
 
-GRIDS = {"noise": noise_grid, "orderings": orderings_grid, "gradients": gradients_grid}
+GRIDS = {
+    "noise": noise_grid,
+    "noise-micro": lambda: noise_grid("micro"),
+    "noise-micro-moe": lambda: noise_grid("micro-moe"),
+    "gradients": gradients_grid,
+    "orderings": orderings_grid,
+    "orderings-micro": lambda: orderings_grid("micro"),
+    "orderings-micro-moe": lambda: orderings_grid("micro-moe"),
+}
 
 
 def runs(name):

@@ -118,10 +118,10 @@ def onset_section(first):
 # ---- Orderings
 
 
-def orderings(records, pairs=None):
+def orderings(records, model="nano", pairs=None):
     """[(claim, better, worse, Verdict)] after the looks whose seeds are complete for at least one ordering."""
-    chosen = [(c, b, w) for c, b, w in design.orderings() if pairs is None or (b, w) in pairs]
-    losses = losses_of(records, design.BRANCH, design.METRIC)
+    chosen = [(c, b, w) for c, b, w in design.orderings(model) if pairs is None or (b, w) in pairs]
+    losses = losses_of(records, design.branch(model), design.METRIC)
     by_look, seeds = [], set()
     for look in range(len(design.SEEDS_AT_LOOKS)):
         seeds |= set(design.seeds_of_look(look))
@@ -132,9 +132,10 @@ def orderings(records, pairs=None):
     return [(*o, v) for o, v in zip(chosen, verdicts.looks(by_look))]
 
 
-def orderings_section(records):
+def orderings_section(records, model):
     rows, count = [], collections.Counter()
-    for claim, better, worse, v in orderings(records):
+    part, more = ("orderings", "") if model == "nano" else (f"orderings-{model}", f" --model {model}")
+    for claim, better, worse, v in orderings(records, model):
         count[v.label] += 1
         if v.label == "no data":
             continue
@@ -146,22 +147,22 @@ def orderings_section(records):
                 with_interval(v.difference),
                 p_value(v.holm_difference),
                 p_value(v.holm_equivalent),
-                signed(claims.paper_difference(better, worse)),
+                signed(claims.paper_difference(better, worse, model == "micro-moe")),
             ]
         )
     if not rows:
         return []
     return [
-        Heading("Orderings, nano"),
+        Heading(f"Orderings, {model}"),
         Text(
             "The tests are those of the [plan](study_plan.md), which was written before the runs. Result: "
             + ", ".join(f"{n} {label}" for label, n in sorted(count.items()))
-            + f". Command: `{RUN} run --design orderings`; of one ordering: `{RUN} ordering BETTER WORSE`."
+            + f". Command: `{RUN} run --design {part}`; of one ordering: `{RUN} ordering BETTER WORSE{more}`."
         ),
         Table(
-            "Orderings, second design",
+            f"Orderings, second design, {model}",
             ["result of the paper", "here", "seeds", "difference, % [95%]", "p difference, Holm", "p equivalent, Holm"]
-            + ["paper, Dense 1.5B, %"],
+            + [f"paper, {claims.models_beside(model == 'micro-moe')[0]}, %"],
             rows,
             2,
         ),
@@ -264,6 +265,6 @@ def sections(records, gradients, first):
         Heading("Results"),
         *onset_section(first),
         *noise_section(records),
-        *orderings_section(records),
+        *(block for model in design.MODELS for block in orderings_section(records, model)),
         *gradients_section(gradients),
     ]

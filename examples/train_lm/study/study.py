@@ -19,7 +19,6 @@ ROOT = HERE.parents[2]
 BUILD = pathlib.Path(os.environ.get("UFP4_BUILD_DIR") or ROOT / "build")
 
 try:
-    import claims
     import design
     import findings
     import grid
@@ -92,6 +91,7 @@ def parser():
     )
     ordering.add_argument("better", help="a recipe, such as ufp4")
     ordering.add_argument("worse", help="a recipe, such as e2m1-baseline")
+    ordering.add_argument("--model", choices=design.MODELS, default="nano", help="default: nano")
     ordering.add_argument("--looks", type=int, choices=(1, 2), default=1, help="looks at the data: 12 or 24 seeds")
     export = command(
         "export",
@@ -227,18 +227,19 @@ def command_run(args):
 
 def command_ordering(args):
     pair = (args.better, args.worse)
-    if pair not in {(b, w) for _, b, w in claims.ORDERINGS}:
-        known = ", ".join(f"{b} {w}" for _, b, w in claims.ORDERINGS)
+    those = design.orderings(args.model)
+    if pair not in {(b, w) for _, b, w in those}:
+        known = ", ".join(f"{b} {w}" for _, b, w in those)
         raise grid.GridError(f"ordering: unknown ordering: {args.better} {args.worse}; those of the paper: {known}")
-    status = train(grid.runs_of(design.orderings_grid([pair], args.looks)), args)
+    status = train(grid.runs_of(design.orderings_grid(args.model, [pair], args.looks)), args)
     made = records.read_folders(args.out)[0]
-    claim, *_, verdict = second.orderings(made, {pair})[0]
+    claim, *_, verdict = second.orderings(made, args.model, {pair})[0]
     log(f"\n{claim} ({args.better} < {args.worse}): {second.LABELS[verdict.label]}")
     if verdict.difference:
         log(
             f"difference {words.with_interval(verdict.difference)} % of the loss, {verdict.difference.n} seeds; "
             f"p difference {words.p_value(verdict.difference.p)}, p equivalent {words.p_value(verdict.p_equivalent)} "
-            "(one ordering alone: not corrected for the other twelve)"
+            "(one ordering alone: not corrected for the others)"
         )
     return status
 
