@@ -54,14 +54,14 @@ recipe (default: --recipe ufp4); the other options change parts of the named rec
   --signs fixed|step            random signs stay the same, or change at each step
 
 output
-  --out FOLDER                  config.json, log.csv, probes.csv, gradients.csv, checkpoint.safetensors and, last, result.json
+  --out FOLDER                  config.json, log.csv, probes.csv, gradients.csv, a checkpoint and, last, result.json
   --resume                      continue from the checkpoint in FOLDER, with the same options
   --checkpoint-every N          steps between checkpoints (default 0: at the end and on Ctrl-C)
   --keep-at N                   keep the checkpoint of step N as checkpoint-N.safetensors, for --from
   --eval-every N                steps between validation losses (default 0: at the end)
   --eval-windows N              sequences for a validation loss
   --probe-every N               steps between measurements of every operand and of the residual stream (default 0: none)
-  --gradient-draws N            probes also measure the error of the gradients over N draws of the random bits (N >= 2)
+  --gradient-draws N            probes also measure the errors of the gradients over N >= 2 draws of random bits
   --csv, --json                 print log.csv row by row, or result.json, instead of the summary
   --quiet                       no progress line, no summary
   --threads N                   0 is all cores (default 0); does not change the bits

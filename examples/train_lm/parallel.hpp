@@ -105,8 +105,8 @@ class thread_pool {
     e.condition.wait(lock, happened);
     --e.sleepers;
   }
-  /// After the change that happened() sees. Every atomic is sequentially consistent: a thread is seen as a sleeper here,
-  /// or it sees the change before it sleeps.
+  /// After the change that happened() sees. Every atomic is sequentially consistent: a thread is seen to sleep here, or
+  /// it sees the change before it sleeps.
   static void wake(event& e) {
     if (e.sleepers == 0) return;
     {

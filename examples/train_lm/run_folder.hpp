@@ -1,4 +1,4 @@
-// ufp4 - the folder of a run: config.json, log.csv, probes.csv, gradients.csv, checkpoint.safetensors and, last, result.json.
+// ufp4 - the folder of a run: config.json, log.csv, probes.csv, gradients.csv, a checkpoint and, last, result.json.
 // SPDX-License-Identifier: Apache-2.0
 /// | log.csv      | one row per step, written when the step ends; on the disk before a checkpoint of it       |
 /// | probes.csv,  | the rows of a measured step together; also on the disk before a checkpoint                |

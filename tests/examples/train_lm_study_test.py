@@ -908,6 +908,26 @@ class SecondDesign(unittest.TestCase):
         self.assertAlmostEqual(found[600][0], 1.04, delta=0.03)
         self.assertAlmostEqual(found[120][1], 1.0)
 
+    def test_the_effect_of_forks_is_the_mean_over_draws_and_the_interval_is_over_checkpoints(self):
+        runs = []
+        for trunk, base in ((101, 2.0), (102, 2.2), (103, 2.1)):
+            fork = lambda recipe, draw, loss: {
+                **record(design.FORKS, recipe, 1000 * trunk + draw, 1.0, uses=("forks",)),
+                "valid_loss": loss,
+            }
+            runs.append(fork("bf16", 1, base))
+            for draw in (1, 2, 3):
+                runs.append(fork("ufp4", draw, base * (1 + (1.0 + 0.1 * (draw - 2)) / 100)))
+                runs.append(fork("e2m1-baseline", draw, base * (1 + (2.0 + 0.001 * trunk) / 100)))
+        effects = second.fork_effects(runs)
+        self.assertAlmostEqual(effects["ufp4"][102][0], 0.9)
+        found = second.fork_differences(effects, "ufp4", "e2m1-baseline")
+        for got, want in zip(found, (-1.101, -1.102, -1.103)):
+            self.assertAlmostEqual(got, want)
+        text = page.markdown_of_blocks(second.sections(runs, [], []))
+        self.assertRegex(text, r"\| ufp4 \| 3 \| 9 \| \+1\.000 \[\+1\.000, \+1\.000\] \| 0\.100 \|")
+        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| ✓ confirmed \| 3 \| −1\.102")
+
     def gradients(self):
         rows = []
         for recipe, error in (("ufp4", 0.1), ("e2m1-baseline", 0.2), ("ufp4-rht-none", 0.1)):

@@ -138,11 +138,31 @@ def gradients_grid():
     return [trunk_block("nano", GRADIENT_SEEDS, 1), {**branches, "arguments": [*size("nano"), *measured]}]
 
 
+# ---- Forks: short branches with several draws of the random bits and signs
+
+FORKS = "forks-nano"
+FORK_STEPS, FORK_DRAWS = 50, 4
+
+
+def forks_grid():
+    """From the trunk's checkpoint, with a learning rate that decays to zero over the steps of the branch."""
+    shape = [*size("nano"), "--steps", WARM + FORK_STEPS, "--lr-floor", 0, "--eval-windows", HELD_OUT["nano"]]
+    recipes = list(dict.fromkeys(recipe for _, *pair in orderings() for recipe in pair))
+    some = lambda recipes, draws: {
+        **branch_block("nano", FORKS, recipes, GRADIENT_SEEDS, 1, "forks"),
+        "arguments": shape,
+        "draws": draws,
+        "minutes": 0.1,
+    }
+    return [trunk_block("nano", GRADIENT_SEEDS, 1), some(["bf16"], 1), some(recipes, FORK_DRAWS)]
+
+
 GRIDS = {
     "noise": noise_grid,
     "noise-micro": lambda: noise_grid("micro"),
     "noise-micro-moe": lambda: noise_grid("micro-moe"),
     "gradients": gradients_grid,
+    "forks": forks_grid,
     "orderings": orderings_grid,
     "orderings-micro": lambda: orderings_grid("micro"),
     "orderings-micro-moe": lambda: orderings_grid("micro-moe"),

@@ -169,6 +169,66 @@ def orderings_section(records, model):
     ]
 
 
+# ---- Forks
+
+
+def fork_effects(records):
+    """recipe -> {trunk: [difference from bf16 in percent of each draw]} of the held-out loss."""
+    losses = losses_of(records, design.FORKS, design.METRIC)
+    reference = {u[0] // 1000: loss for u, loss in losses.get("bf16", {}).items()}
+    out = collections.defaultdict(lambda: collections.defaultdict(list))
+    for recipe, by in losses.items():
+        for (seed, *_), loss in sorted(by.items()):
+            if recipe != "bf16" and seed // 1000 in reference:
+                out[recipe][seed // 1000].append(100 * (loss / reference[seed // 1000] - 1))
+    return out
+
+
+def fork_differences(effects, better, worse):
+    """One value per trunk, the mean over its draws: the draws of a trunk are not independent seeds."""
+    a, b = effects.get(better, {}), effects.get(worse, {})
+    mean = lambda values: sum(values) / len(values)
+    return [mean(a[t]) - mean(b[t]) for t in sorted(set(a) & set(b))]
+
+
+def forks_section(records):
+    effects = fork_effects(records)
+    if not effects:
+        return []
+    rows = []
+    for recipe in sorted(effects, key=lambda r: sum(map(sum, effects[r].values())) / sum(map(len, effects[r].values()))):
+        by = effects[recipe]
+        within = [stats.interval(v).sd for v in by.values() if len(v) > 1]
+        spread = (sum(s * s for s in within) / len(within)) ** 0.5 if within else None
+        means = stats.interval([sum(v) / len(v) for v in by.values()])
+        rows.append([recipe, str(means.n), str(sum(map(len, by.values()))), with_interval(means), plain(spread, 3)])
+    chosen = design.orderings()
+    found = verdicts.decide([fork_differences(effects, b, w) for _, b, w in chosen], verdicts.LEVEL)
+    compared = [
+        [f"{c} (`{b}` < `{w}`)", LABELS[v.label], str(v.difference.n), with_interval(v.difference)]
+        + [p_value(v.holm_difference), p_value(v.holm_equivalent)]
+        for (c, b, w), v in zip(chosen, found)
+        if v.difference
+    ]
+    return [
+        Heading("Forks, nano"),
+        Text(
+            f"From a checkpoint of bf16 after {design.WARM} steps, {design.FORK_STEPS} steps under each recipe, in which the "
+            f"learning rate decays to zero, with {design.FORK_DRAWS} draws of random signs and bits. The effect is the "
+            "held-out loss above that of bf16 steps from the same checkpoint, in percent. Intervals are over checkpoints; "
+            f"s is the standard deviation of a draw at one checkpoint. Command: `{RUN} run --design forks`."
+        ),
+        Table("Forks", ["recipe", "checkpoints", "runs", "effect, % [95%]", "s of a draw, %"], rows),
+        Text("The orderings by these effects, paired by checkpoint; one look at level 0.05, Holm for 13."),
+        Table(
+            "Fork orderings",
+            ["result of the paper", "forks", "checkpoints", "difference, % [95%]", "p difference, Holm", "p equivalent, Holm"],
+            compared,
+            2,
+        ),
+    ]
+
+
 # ---- Gradients
 
 GEMMS = ("fprop", "dgrad", "wgrad", "all")
@@ -266,5 +326,6 @@ def sections(records, gradients, first):
         *onset_section(first),
         *noise_section(records),
         *(block for model in design.MODELS for block in orderings_section(records, model)),
+        *forks_section(records),
         *gradients_section(gradients),
     ]
