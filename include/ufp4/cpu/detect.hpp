@@ -78,6 +78,20 @@ inline detected detect() {
   return {found.add(isa::amx), nullptr};
 }
 
+/// Whether a stream from memory is read fastest by prefetches into the first-level cache: AMD's family 1Ah, Zen 5. On Zen 4
+/// that cache has 24 lines on their way at most, 14 GB/s; prefetches into the second level reach 24, and hardware 33.
+inline bool find_near_prefetch() {
+  const cpuid_leaf vendor = cpuid(0, 0);
+  const bool amd = vendor.ebx == 0x68747541 && vendor.edx == 0x69746E65 && vendor.ecx == 0x444D4163;  // AuthenticAMD
+  const unsigned version = cpuid(1, 0).eax, family = (version >> 8 & 15) + (version >> 20 & 255);
+  return amd && family >= 0x1A;
+}
+/// Read once: cpuid takes microseconds in a virtual machine.
+inline bool prefetches_near() {
+  static const bool near = find_near_prefetch();
+  return near;
+}
+
 #else
 inline detected detect() {
   isa_set found;
@@ -94,6 +108,7 @@ inline detected detect() {
 #endif
   return {found, "not present"};
 }
+inline bool prefetches_near() { return true; }
 #endif
 
 /// Detected once.

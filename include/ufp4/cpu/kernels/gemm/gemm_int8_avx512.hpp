@@ -91,6 +91,16 @@ struct int8_sums {
           fma(as_float(dot[r]) - magic, rounded(broadcast(load_as<float>(head + rows * 4 + r * 4)) * column), sum[r]);
   }
 };
+/// Two pieces of 256 bytes of the codes that are read next, from piece `first` on.
+UFP4_LANE void prefetch_rows(const column_slice<int8_products>& s, std::size_t first) {
+  const std::uint8_t* p = s.ahead + first * s.ahead_step;
+  if (s.near)
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * s.ahead_step + i % 4 * 64, 0, 3);
+  else
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * s.ahead_step + i % 4 * 64, 0, 2);
+}
 template <std::size_t rows, bool decodes>
 inline void int8_tile(const column_slice<int8_products>& s, const std::byte* left, float* acc) {
   int8_sums<rows> t;
@@ -106,9 +116,7 @@ inline void int8_tile(const column_slice<int8_products>& s, const std::byte* lef
     std::size_t done = 0;  // steps of the block
     for (std::size_t step = 0; step < steps;) {
       const octad codes = codes_at(s.codes, step * 16);
-#pragma GCC unroll 8
-      for (std::size_t i = 0; i < 8; ++i)
-        __builtin_prefetch(s.ahead + (step / 2 + i / 4) * s.ahead_step + i % 4 * 64, 0, 3);
+      prefetch_rows(s, step / 2);
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < 4; ++i, ++step) {
         if (step == steps) break;
@@ -215,11 +223,16 @@ struct gemv_slice {
 };
 
 /// Prefetches a line after v is computed. Compilers would move all prefetches to one place, and the core would wait.
-template <class V>
+/// near: into the first-level cache (prefetches_near).
+template <bool near, class V>
 UFP4_LANE void prefetch_after(V& v, const std::uint8_t* p) {
-  asm("prefetcht0 %1" : "+v"(v) : "m"(*p));
+  if constexpr (near)
+    asm("prefetcht0 %1" : "+v"(v) : "m"(*p));
+  else
+    asm("prefetcht1 %1" : "+v"(v) : "m"(*p));
 }
 /// Products of 128 k of four columns with the row; on to the next four.
+template <bool near>
 UFP4_LANE quad dots_of_four(const gemv_slice& s, const std::uint8_t*& codes, const std::uint8_t*& ahead, u32 even,
                             u32 odd, u32 start) {
   quad dots;
@@ -229,22 +242,23 @@ UFP4_LANE quad dots_of_four(const gemv_slice& s, const std::uint8_t*& codes, con
     dots.v[i] = start;
     add_dots(dots.v[i], low(s.table, dword), even);
     add_dots(dots.v[i], high(s.table, dword), odd);
-    prefetch_after(dots.v[i], ahead + i * 64);
+    prefetch_after<near>(dots.v[i], ahead + i * 64);
   }
   codes += 4 * s.codes.step;
   ahead += 256;
   asm("" : "+r"(codes), "+r"(ahead));  // one address each: sixteen would not fit the registers
   return dots;
 }
+template <bool near>
 UFP4_LANE f32 rescaled(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t block, std::size_t b, u32 dot,
                        f32 sum) {
   const f32 t = rounded(load(s.scale + (block + b) * lanes) * broadcast(row.scale[b]));
-  prefetch_after(sum, s.scale_ahead + (block + b) * s.scale_bytes);
+  prefetch_after<near>(sum, s.scale_ahead + (block + b) * s.scale_bytes);
   return fma(as_float(dot) - s.magic, t, sum);
 }
 
 /// Columns in the order of memory, blocks of 32 or of 16: `chunk_blocks` = 4 or 8 a chunk.
-template <std::size_t chunk_blocks>
+template <std::size_t chunk_blocks, bool near>
 f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   const std::uint8_t* ahead = s.ahead;
   for (std::size_t block = 0, chunk = 0; block < s.blocks; block += chunk_blocks, ++chunk, ++row) {
@@ -253,7 +267,7 @@ f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
     u32 first[4], second[4];  // of the block, or the two blocks, in each quarter
 #pragma GCC unroll 4
     for (std::size_t g = 0; g < 4; ++g) {
-      const quad d = dots_of_four(s, codes, ahead, even, odd, start);
+      const quad d = dots_of_four<near>(s, codes, ahead, even, odd, start);
       if constexpr (chunk_blocks == 4) {
         const u32 ab = low_pairs(d.v[0], d.v[1]) + high_pairs(d.v[0], d.v[1]);
         const u32 cd = low_pairs(d.v[2], d.v[3]) + high_pairs(d.v[2], d.v[3]);
@@ -270,13 +284,13 @@ f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
 #pragma GCC unroll 8
     for (std::size_t b = 0; b < chunk_blocks; ++b)
       if (block + b < s.blocks)
-        sum = rescaled(s, *row, block, b, dots[b % (chunk_blocks / 4)].v[b * 4 / chunk_blocks], sum);
+        sum = rescaled<near>(s, *row, block, b, dots[b % (chunk_blocks / 4)].v[b * 4 / chunk_blocks], sum);
   }
   return sum;
 }
 
 /// Block b of a chunk, interleaved columns. Even and odd k have sums of their own, so that neither waits for the other.
-template <std::size_t blocks>  // of a chunk
+template <std::size_t blocks, bool near>  // of a chunk
 UFP4_LANE u32 dots_of_lanes(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t b,
                             const std::uint8_t*& codes) {
   constexpr std::size_t groups = gemv_chunk / 8 / blocks;  // of 8 k in a block
@@ -286,33 +300,34 @@ UFP4_LANE u32 dots_of_lanes(const gemv_slice& s, const gemv_chunk_of_row& row, s
     const u32 dword = load_as<u32>(codes + g * 64);
     add_dots(even, low(s.table, dword), row.even + 4 * (b * groups + g));
     add_dots(odd, high(s.table, dword), row.odd + 4 * (b * groups + g));
-    prefetch_after(odd, codes + g * 64 + gemv_lead);
+    prefetch_after<near>(odd, codes + g * 64 + gemv_lead);
   }
   codes += groups * 64;
   return even + odd;
 }
 /// Interleaved columns are lanes already.
-template <std::size_t blocks>
+template <std::size_t blocks, bool near>
 f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   const std::uint8_t* codes = s.codes.p;
   std::size_t block = 0;
   for (; block + blocks <= s.blocks; block += blocks, ++row)
 #pragma GCC unroll 8
     for (std::size_t b = 0; b < blocks; ++b)
-      sum = rescaled(s, *row, block, b, dots_of_lanes<blocks>(s, *row, b, codes), sum);
+      sum = rescaled<near>(s, *row, block, b, dots_of_lanes<blocks, near>(s, *row, b, codes), sum);
   for (std::size_t b = 0; block + b < s.blocks; ++b)
-    sum = rescaled(s, *row, block, b, dots_of_lanes<blocks>(s, *row, b, codes), sum);
+    sum = rescaled<near>(s, *row, block, b, dots_of_lanes<blocks, near>(s, *row, b, codes), sum);
   return sum;
 }
 
 struct int8_gemv {
   static constexpr std::size_t tile_rows = 1, tile_cols = lanes;
   static bool takes(const gemm_job& job) { return job.out.rows == 1 && int8_fits(job) && job.block <= 32; }
-  /// K of a slice. Its scales are decoded before its codes are read, and memory is idle meanwhile: few scales at a time, but
-  /// not fewer than scales_of decodes together.
+  /// K of a slice. Its scales are decoded before its codes are read, and fewer codes are prefetched meanwhile: few scales at a
+  /// time, but not fewer than scales_of decodes together. Shorter slices take more instructions.
   static std::size_t depth_of(const gemm_job& job) {
+    const bool many = job.block == 16 && scale_bytes(job.right.q.format.scale) == 1;  // scales that are decoded together
     if (job.right.interleaved()) return gemv_depth;
-    return job.block == 16 && scale_bytes(job.right.q.format.scale) == 1 ? gemv_depth / 2 : gemv_depth / 4;
+    return prefetches_near() ? (many ? gemv_depth / 2 : gemv_depth / 4) : (many ? gemv_depth : gemv_depth / 2);
   }
   static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
@@ -342,6 +357,12 @@ struct int8_gemv {
     }
   }
 
+  using loop = f32(const gemv_slice&, const gemv_chunk_of_row*, f32 sum);
+  template <bool near>
+  static loop* loop_of(const gemm_job& job) {
+    if (job.right.interleaved()) return job.block == 16 ? gemv_interleaved<8, near> : gemv_interleaved<4, near>;
+    return job.block == 16 ? gemv_rows<8, near> : gemv_rows<4, near>;
+  }
   static std::size_t scratch_bytes(const gemm_job&, std::size_t) {
     return gemv_depth / 16 * lanes * 4 + staged_code_bytes(gemv_depth) + lanes * 4;
   }
@@ -356,6 +377,7 @@ struct int8_gemv {
     s.scale = scale;
     s.scale_bytes = scale_row_count(q) * static_cast<std::size_t>(scale_bytes(q.format.scale));
     const std::size_t most = depth_of(job);
+    loop* const multiply = prefetches_near() ? loop_of<true>(job) : loop_of<false>(job);
     for (std::size_t j = 0; j < part.cols; j += lanes) {
       const std::size_t live = part.cols - j < lanes ? part.cols - j : lanes, col = part.col + j;
       f32 sum{};
@@ -367,8 +389,6 @@ struct int8_gemv {
         scales_of(q, col, live, k / job.block, s.blocks, scale);
         s.scale_ahead = next_scales(q, col, k / job.block);
         const auto* row = reinterpret_cast<const gemv_chunk_of_row*>(left) + k / gemv_chunk;
-        const auto multiply = job.block == 16 ? (q.interleaved ? gemv_interleaved<8> : gemv_rows<8>)
-                                              : (q.interleaved ? gemv_interleaved<4> : gemv_rows<4>);
         sum = multiply(s, row, sum);
       }
       store(sums, sum);
