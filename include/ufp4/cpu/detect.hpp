@@ -20,6 +20,9 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
+/// How a kernel prefetches what it reads from memory: not at all, into the first-level cache or into the second.
+enum class read_ahead { none, first_level, second_level };
+
 struct detected {
   isa_set tiers;
   const char* amx_rejection;  ///< why amx is not among them; null if it is
@@ -78,18 +81,19 @@ inline detected detect() {
   return {found.add(isa::amx), nullptr};
 }
 
-/// Whether a stream from memory is read fastest by prefetches into the first-level cache: AMD's family 1Ah, Zen 5. On Zen 4
-/// that cache has 24 lines on their way at most, 14 GB/s; prefetches into the second level reach 24, and hardware 33.
-inline bool find_near_prefetch() {
+/// AMD's family 1Ah and later.
+inline bool is_zen5() {
   const cpuid_leaf vendor = cpuid(0, 0);
   const bool amd = vendor.ebx == 0x68747541 && vendor.edx == 0x69746E65 && vendor.ecx == 0x444D4163;  // AuthenticAMD
   const unsigned version = cpuid(1, 0).eax, family = (version >> 8 & 15) + (version >> 20 & 255);
   return amd && family >= 0x1A;
 }
-/// Read once: cpuid takes microseconds in a virtual machine.
-inline bool prefetches_near() {
-  static const bool near = find_near_prefetch();
-  return near;
+/// Whether prefetches from memory are faster into the first-level cache than into the second. On Zen 4 the first level
+/// waits for 24 lines at most, which is 14 GB/s; prefetches into the second reach 24, the hardware's own 33, where reads
+/// follow the order of memory. Read once: cpuid takes microseconds in a virtual machine.
+inline bool prefetches_first_level() {
+  static const bool found = is_zen5();
+  return found;
 }
 
 #else
@@ -108,7 +112,7 @@ inline detected detect() {
 #endif
   return {found, "not present"};
 }
-inline bool prefetches_near() { return true; }
+inline bool prefetches_first_level() { return true; }
 #endif
 
 /// Detected once.

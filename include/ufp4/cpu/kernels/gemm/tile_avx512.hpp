@@ -105,8 +105,8 @@ class column_slice {
   decltype(Products::table(std::declval<gemm_job>())) table;
   f32 unit;
   std::size_t block;
-  bool near;     ///< prefetches_near
-  bool decodes;  ///< the first tile of rows decodes; otherwise read() writes the values
+  bool first_level;  ///< prefetches_first_level
+  bool decodes;      ///< the first tile of rows decodes; otherwise read() writes the values
   u32* value =
       nullptr;  ///< Products::values for every 8 k, written by the first tile for the others; null for one tile
   code_rows codes{};
@@ -118,7 +118,7 @@ class column_slice {
       : table(Products::table(job)),
         unit(Products::unit(job)),
         block(job.block),
-        near(prefetches_near()),
+        first_level(prefetches_first_level()),
         decodes(!Products::reads_values(job)),
         scale(reinterpret_cast<float*>(memory)),
         job_(job),

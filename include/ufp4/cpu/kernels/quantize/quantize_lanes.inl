@@ -53,7 +53,8 @@ class lane_quantizer {
         element_bytes_(job.x.kind == dtype::f32 ? 4 : 2),
         random_bits_(coder.rounding.random_bits) {
     transform_.ahead = read_ahead_of(job.x);
-    const bool tiles_are_faster = transform_.ahead == read_ahead::far && job.x.kind == dtype::f32;  // blocks of 32
+    const bool tiles_are_faster =
+        transform_.ahead == read_ahead::second_level && job.x.kind == dtype::f32;  // blocks of 32
     const bool fits = block_ == lanes || (block_ == 2 * lanes && !tiles_are_faster);
     if (f.ordered != nullptr && fits && transform_.n == 1 && !job.counts && job.x.col_stride == 1)
       ordered_ = f.ordered(plan_, divides_, job.x.kind);

@@ -7,20 +7,19 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// near: a memory page ahead, into the first-level cache; far: two pages, into the second. none: from a core's own cache.
-enum class read_ahead { none, near, far };
-
-/// Without prefetches the core's own prefetching stops while codes are computed.
+/// A memory page ahead into the first-level cache, or two pages into the second; nothing that a core's own cache has.
+/// The hardware's own prefetches stop while codes are computed.
 inline read_ahead read_ahead_of(const source& x) {
   const bool large = x.rows * x.cols * (x.kind == dtype::f32 ? 4 : 2) > std::size_t{1} << 20;
-  return !large ? read_ahead::none : prefetches_near() ? read_ahead::near : read_ahead::far;
+  if (!large) return read_ahead::none;
+  return prefetches_first_level() ? read_ahead::first_level : read_ahead::second_level;
 }
 
 /// For tiles with runs of so many bytes. They read a line of each run at a time: one line a run is an order that hardware
 /// follows, more are not, and prefetches into the second level are slower than either.
 constexpr read_ahead tiles_ahead(read_ahead how, std::size_t run_bytes) {
-  if (how != read_ahead::far) return how;
-  return run_bytes > 64 ? read_ahead::near : read_ahead::none;
+  if (how != read_ahead::second_level) return how;
+  return run_bytes > 64 ? read_ahead::first_level : read_ahead::none;
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -40,9 +40,9 @@ struct tile_transform {
 
 /// Prefetches what will be read a memory page or two after `bytes` from p on.
 UFP4_LANE void prefetch_ahead(read_ahead how, const void* p, std::size_t bytes) {
-  if (how == read_ahead::near)
+  if (how == read_ahead::first_level)
     for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + 4096 + i, 0, 3);
-  else if (how == read_ahead::far)
+  else if (how == read_ahead::second_level)
     for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + 8192 + i, 0, 2);
 }
 
