@@ -48,6 +48,13 @@ inline std::uint64_t enabled_state() {
   return low | std::uint64_t{high} << 32;
 }
 
+/// Whether palette 1 is what the kernels configure (cpu/simd/amx.hpp): eight tiles of 1024 bytes, 16 rows of 64.
+inline bool has_palette() {
+  const cpuid_leaf palette = cpuid(0x1D, 1);
+  const bool size = palette.eax >> 16 == 1024 && (palette.ebx & 0xFFFF) == 64;
+  return size && palette.ebx >> 16 == 8 && (palette.ecx & 0xFFFF) == 16;
+}
+
 /// Asks Linux for permission to use AMX tile data, which a process needs once.
 inline bool amx_permitted() {
 #if defined(__linux__)
@@ -76,6 +83,7 @@ inline detected detect() {
   if (!bits_set(seven_one.eax, bit(5))) return {found, rejection};
   found.add(isa::avx512_bf16);
   if (!amx) return {found, rejection};
+  if (!has_palette()) return {found, "present, but its tiles have other sizes"};
   if (!tiles) return {found, "present, but the system does not save tiles"};
   if (!amx_permitted()) return {found, "present, but the system rejects tile data"};
   return {found.add(isa::amx), nullptr};
