@@ -62,7 +62,7 @@ template <dtype kind>
 std::uint32_t amax_of_sixteens(const tile_transform& h, lane_runs<kind> from, std::size_t bands) {
   u32 amax{};
   for (; bands != 0; --bands, from.next_band()) {
-    prefetch_ahead(tiles_ahead(h.ahead, 64), from.x, lanes * 16 * (kind == dtype::f32 ? 4 : 2));
+    if (h.ahead == read_ahead::first_level) prefetch_ahead(h.ahead, from.x, lanes * 16 * (kind == dtype::f32 ? 4 : 2));
     f32 v[16], low[8], high[8];
     from.read(0, v);
 #pragma GCC unroll 8

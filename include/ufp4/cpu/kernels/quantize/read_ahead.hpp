@@ -15,11 +15,4 @@ inline read_ahead read_ahead_of(const source& x) {
   return prefetches_first_level() ? read_ahead::first_level : read_ahead::second_level;
 }
 
-/// For tiles with runs of so many bytes. They read a line of each run at a time: one line a run is an order that hardware
-/// follows, more are not, and prefetches into the second level are slower than either.
-constexpr read_ahead tiles_ahead(read_ahead how, std::size_t run_bytes) {
-  if (how != read_ahead::second_level) return how;
-  return run_bytes > 64 ? read_ahead::first_level : read_ahead::none;
-}
-
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -214,15 +214,20 @@ tile_transform transform_of(const transform_spec& t) {
 }
 
 /// `bands` bands of whole runs of a row of contiguous elements, from column k on.
-inline void read_whole_bands(const source& x, const tile_transform& h, std::size_t row, std::size_t k, std::size_t run,
-                             std::size_t bands, tile& t, std::size_t base) {
+UFP4_LANE void read_whole_bands(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
+                                std::size_t run, std::size_t bands, tile& t, std::size_t base) {
   if (x.kind == dtype::f32) {
     const float* first = static_cast<const float*>(x.data) + x.offset(row, k);
-    prefetch_ahead(tiles_ahead(h.ahead, run * 4), first, bands * lanes * run * 4);
+    if (h.ahead == read_ahead::first_level) prefetch_ahead(h.ahead, first, bands * lanes * run * 4);
+    // Runs longer than a cache line are read a line of each at a time, an order that hardware does not follow. Into the
+    // second level is slower, and in a function of its own, where nothing but prefetches is on its way, too.
+    const std::size_t behind = h.ahead == read_ahead::second_level && run > 16 ? bands * lanes * run : 0;
+    for (std::size_t j = 0; j < behind; j += 16) __builtin_prefetch(first + 1024 + j, 0, 3);
     return h.read_f32(h, {first, run}, run, bands, t, base);
   }
   const std::uint16_t* first = static_cast<const std::uint16_t*>(x.data) + x.offset(row, k);
-  prefetch_ahead(tiles_ahead(h.ahead, run * 2), first, bands * lanes * run * 2);
+  if (h.ahead == read_ahead::first_level || run > 32)
+    prefetch_ahead(read_ahead::first_level, first, bands * lanes * run * 2);
   if (x.kind == dtype::bf16) return h.read_bf16(h, {first, run}, run, bands, t, base);
   h.read_fp16(h, {first, run}, run, bands, t, base);
 }
