@@ -94,15 +94,16 @@ class safetensors_output {
   quantized_error write_weight(const written_numbers& numbers, ufp4::interop::tensor_file& file, const stored_tensor& t,
                                std::size_t at, const tensor_progress& progress) {
     const auto height = static_cast<std::size_t>(request_.spec.block.rows);
-    return quantize_rows(
-        file, t, request_.spec, settings_of(request_, at), progress,
-        [&](std::size_t first, const ufp4::any_quantized_view& q) {
-          const std::size_t strip = q.scale_bytes().size() / ufp4::detail::scale_rows(q.rows(), q.spec().block);
-          out_.write(numbers.codes, std::uint64_t{first} * q.padded_cols() / 2, q.codes().data(), q.codes().size());
-          out_.write(numbers.scales, std::uint64_t{first / height} * strip, q.scale_bytes().data(),
-                     q.scale_bytes().size());
-          if (q.spec().two_level && first == 0) write_tensor_scale(numbers, file, t, q.tensor_scale());
-        });
+    return quantize_rows(file, t, request_.spec, settings_of(request_, at), progress,
+                         [&](std::size_t first, const ufp4::any_quantized_view& q) {
+                           const std::size_t strip =
+                               q.scale_bytes().size() / ufp4::detail::scale_rows(q.rows(), q.spec().block);
+                           out_.write(numbers.codes, ufp4::detail::code_bytes(q.spec(), first * q.padded_cols()),
+                                      q.codes().data(), q.codes().size());
+                           out_.write(numbers.scales, std::uint64_t{first / height} * strip, q.scale_bytes().data(),
+                                      q.scale_bytes().size());
+                           if (q.spec().two_level && first == 0) write_tensor_scale(numbers, file, t, q.tensor_scale());
+                         });
   }
 
  private:

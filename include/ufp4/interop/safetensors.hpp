@@ -33,7 +33,8 @@ inline void add_quantized(safetensors_writer& out, const std::string& name, cons
   const quantized_names names = names_of(name, layout);
   const block_shape& block = q.spec().block;
   const std::uint64_t blocks = q.padded_cols() / static_cast<std::size_t>(block.cols);
-  out.add(names.codes, source_of(number_type::u8, {q.rows(), q.padded_cols() / 2}, q.codes().data()));
+  out.add(names.codes, source_of(code_number(q.spec()), {q.rows(), ufp4::detail::code_bytes(q.spec(), q.padded_cols())},
+                                 q.codes().data()));
   out.add(names.scales, source_of(scale_number(q.spec().scale, layout),
                                   {ufp4::detail::scale_rows(q.rows(), block), blocks}, q.scale_bytes().data()));
   if (q.spec().two_level) {
@@ -123,9 +124,10 @@ inline stored_weight find_weight(safetensors_reader& file, const std::string& na
   if (!place.own && !is_shared_format(format))
     file.fail(label + " has no ufp4 metadata, so it can be read as nvfp4 or mxfp4 only");
   if ((codes.type != number_type::u8 && codes.type != number_type::i8) || codes.shape.size() != 2)
-    file.fail(tensor_text(codes) + "; packed codes are a matrix of U8");
+    file.fail(tensor_text(codes) + "; codes are a matrix of U8 or, of elements of one byte, I8");
+  const std::uint64_t each = format.is_wide() ? 1 : 2;  // codes of a byte
   const bool countable = codes.shape[1] <= (std::numeric_limits<std::uint64_t>::max)() / 2;
-  const std::size_t padded = countable ? static_cast<std::size_t>(2 * codes.shape[1]) : 0;
+  const std::size_t padded = countable ? static_cast<std::size_t>(each * codes.shape[1]) : 0;
   weight.rows = static_cast<std::size_t>(codes.shape[0]);
   weight.cols = padded;
   if (place.own) read_extent(file, name, weight);
@@ -151,7 +153,8 @@ inline void read_weight_rows(safetensors_reader& file, const stored_weight& weig
   check_weight_rows(weight, first, out);
   out.set_tensor_scale(weight.tensor_scale);
   const std::size_t strip = storage_size(weight.format, 1, weight.cols, weight.transform).scales;  // one row of blocks
-  file.read_bytes(*weight.codes, std::uint64_t{first} * out.padded_cols() / 2, out.codes().data(), out.codes().size());
+  file.read_bytes(*weight.codes, ufp4::detail::code_bytes(out.spec(), first * out.padded_cols()), out.codes().data(),
+                  out.codes().size());
   file.read_bytes(*weight.scales, std::uint64_t{first} / static_cast<std::uint64_t>(weight.format.block.rows) * strip,
                   out.scale_bytes().data(), out.scale_bytes().size());
 }

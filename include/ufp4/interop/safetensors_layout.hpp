@@ -1,7 +1,8 @@
 // ufp4 - how .safetensors files describe quantized weights: names of tensors, types of scales, the metadata string.
 // SPDX-License-Identifier: Apache-2.0
 /// docs/interop.md has the table of layouts. A weight of R x C elements called NAME ("layers.0.up_proj.weight") is two
-/// or three tensors. Codes are uint8 [R, C/2], the even column in the low nibble; scales are [R, C/B], row-major. The
+/// or three tensors. Codes are uint8 [R, C/2], the even column in the low nibble, or, of elements of one byte (ufp4
+/// layout), int8 [R, C]; scales are [R, C/B], row-major. The
 /// tensor scale is F32, [1], of modelopt []. A factor f means value = code * (scale * f), a divisor d (of
 /// compressed_tensors) value = code * (scale / d): here the tensor scale is then fl(1/d).
 ///
@@ -10,8 +11,9 @@
 ///
 ///   grid=0,0.25,0.5,0.75,1,1.25,1.5,1.75,-0,... scale=f32 block=1x16 cols=1000 hadamard=16 bf16=0 signs=00002f6a
 ///
-/// the values of the codes 0 .. 15; the scale's type; the block; C; the transform that was applied (1: none), whether
-/// it rounded to bf16, and its sign bits in words of 32, the first first.
+/// the values of the codes 0 .. 15, or int8*0.015625: 8-bit integers times that unit; the scale's type; the block; C;
+/// the transform that was applied (1: none), whether it rounded to bf16, and its sign bits in words of 32, the first
+/// first.
 ///
 /// Sources: vllm-project/compressed-tensors, compressors nvfp4 and mxfp4; vLLM, which takes 1 / weight_global_scale;
 /// NVIDIA/Model-Optimizer, NVFP4QTensor; pytorch/ao, NVFP4Tensor, MXTensor and flatten_tensor_state_dict.
@@ -75,15 +77,18 @@ constexpr number_type scale_number(scale_kind kind, tensor_layout layout) {
   return types[static_cast<int>(kind)];
 }
 
+/// The shortest decimal number that is x.
+inline std::string shortest_text(float x) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, x).ptr};
+}
+
 /// First part of the metadata string: what the format decides, "grid=... scale=... block=...".
 inline std::string format_text(const format_spec& format) {
   constexpr const char* scales[] = {"f32", "bf16", "e4m3", "ue5m3", "e8m0"};
   std::string text = "grid=";
-  for (int c = 0; c < 16; ++c) {
-    char digits[32];
-    const auto end = std::to_chars(digits, digits + sizeof digits, format.grid.value[c]).ptr;
-    text += (c != 0 ? "," : "") + std::string(digits, end);
-  }
+  if (format.is_wide()) text += "int8*" + shortest_text(format.grid.unit);
+  for (int c = 0; !format.is_wide() && c < 16; ++c) text += (c != 0 ? "," : "") + shortest_text(format.grid.value[c]);
   return text + " scale=" + scales[static_cast<int>(format.scale)] + " block=" + std::to_string(format.block.rows) +
          "x" + std::to_string(format.block.cols);
 }
@@ -95,6 +100,11 @@ inline std::string extent_text(std::uint64_t cols, const transform_spec& t) {
   for (std::uint32_t word = 0; word < (t.n + 31) / 32; ++word)
     for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[t.signs[word] >> shift & 15u];
   return text;
+}
+
+/// The type of the tensor of codes.
+constexpr number_type code_number(const format_spec& format) {
+  return format.is_wide() ? number_type::i8 : number_type::u8;
 }
 
 /// The inverse of extent_text; false for any other text.

@@ -93,9 +93,9 @@ struct quantized_source {
     if (interleaved) return layout().scale_index(row, b);
     return row / static_cast<std::size_t>(format.block.rows) * blocks() + b;
   }
-  /// Where the byte with the codes of k and k + 1 of a row is; k is even.
+  /// Where the byte with the codes of k and k + 1 of a row is, k even; in a wide format that of k.
   std::size_t code_index(std::size_t row, std::size_t k) const {
-    return interleaved ? layout().code_index(row, k) : (row * padded_cols + k) / 2;
+    return interleaved ? layout().code_index(row, k) : code_bytes(format, row * padded_cols + k);
   }
   /// Bytes from the codes of 8 columns of a row to those of the next 8.
   std::size_t word_step() const { return interleaved ? prepacked_layout::group_bytes : prepacked_layout::word_bytes; }
@@ -120,6 +120,7 @@ struct gemm_operand {
   const transform_spec& transform() const { return is_quantized ? q.transform : plain.transform; }
   constexpr bool exact() const { return is_quantized && q.format.grid.exact_products; }
   bool interleaved() const { return is_quantized && q.interleaved; }
+  constexpr bool is_wide() const { return is_quantized && q.format.is_wide(); }
 };
 
 struct gemm_job {
