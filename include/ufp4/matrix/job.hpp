@@ -12,10 +12,11 @@ namespace ufp4::detail::inline UFP4_TYPES {
 /// What a call can need, as its types show. The rest is not compiled for quantize, quantize_into and dequantize; other
 /// operations compile all.
 ///
-/// | quantize   | product: rounds to nearest, without a transform, in a format whose values are multiplied before |
-/// |            | rounding; nearest: the same in any format; all: also transforms and stochastic rounding         |
+/// | quantize   | product: rounds without random bits, without a transform, in a format of 4 bits whose values    |
+/// |            | are multiplied before rounding; nearest: the same in any format of 4 bits; any_nearest: in any  |
+/// |            | format; all: also transforms and stochastic rounding                                            |
 /// | dequantize | f32: writes binary32; all: also bf16 and fp16                                                   |
-enum class quantize_needs : std::uint8_t { product, nearest, all };
+enum class quantize_needs : std::uint8_t { product, nearest, any_nearest, all };
 enum class dequantize_needs : std::uint8_t { f32, all };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES

@@ -30,7 +30,7 @@ class lane_quantizer {
     tile_transform (*transform)(const transform_spec&);
     code_blocks* (*products)(rounding_plan::kind);
     code_blocks* (*blocks)(const rounding_plan&, bool divides, code_blocks* products);
-    code_blocks* (*wide)(rounding_spec::kind);
+    code_blocks* (*wide)(rounding_spec::kind) = nullptr;
     ordered_functions (*ordered)(const rounding_plan&, bool divides, dtype) = nullptr;
   };
   lane_quantizer(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
@@ -326,8 +326,8 @@ template <quantize_needs needs>
 void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
                     std::size_t first, std::size_t last, quantize_report& report) {
   if (job.padded_cols == 0 || first >= last) return;
-  lane_quantizer::functions f{&transform_of<needs>, &code_products_of<needs>, &code_blocks_of<needs>,
-                              &code_wide_of<needs>};
+  lane_quantizer::functions f{&transform_of<needs>, &code_products_of<needs>, &code_blocks_of<needs>};
+  if constexpr (needs >= quantize_needs::any_nearest) f.wide = &code_wide_of<needs>;
 #if defined(UFP4_ORDERED_LANES)
   f.ordered = &ordered_functions_of<needs>;
 #endif
