@@ -36,6 +36,9 @@ struct tile_gemm {
 /// tile gives a block's dot product as binary32 without a rounding, whatever its order of additions is; +0 where it is
 /// zero, since its sums begin with +0. No subnormal number occurs that the unit could flush (takes_values).
 ///
+/// Wide elements (int8) are bf16 numbers too. Tiles of int8 hold 64 k, more than one block of the presets, whose sums
+/// must stay apart: such tiles would be half empty or less, and take no fewer products.
+///
 /// The vector units (a product and an fma for each row of a tile) work on one block, the tile unit on the next.
 template <class Unit>
 struct gemm_blocks : tile_gemm {
