@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <ufp4/block/scale_rules.hpp>
 #include <ufp4/interop/text.hpp>
 #include <ufp4/matrix/preset_names.hpp>
 #include <vector>

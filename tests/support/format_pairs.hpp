@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 #include <ufp4/block/presets.hpp>
+#include <ufp4/block/scale_rules.hpp>
 #include <ufp4/format/table_element.hpp>
 
 namespace support {
