@@ -50,6 +50,9 @@ if(NOT UFP4_TEST_LEVEL STREQUAL default)
   set(ufp4_ways hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg readme include package subdirectory
       fetch_found fetch_missing pkgconfig components kernels c one_header meson bazel xmake spack)
 endif()
+if(UFP4_TEST_LEVEL STREQUAL nightly)
+  list(APPEND ufp4_ways bazel_program)
+endif()
 ufp4_bash_check(packages_install 300 tests/consume/run.sh install)
 set_tests_properties(packages_install PROPERTIES FIXTURES_SETUP packages)
 foreach(way IN LISTS ufp4_ways)
@@ -66,16 +69,23 @@ set_tests_properties(packages_cuda_package packages_cuda_subdirectory PROPERTIES
 include(dependencies/tests.cmake)
 
 # Other projects' packages give the same bits.
-foreach(check IN ITEMS ml_dtypes gfloat interop)
-  set(driver $<TARGET_FILE:$<IF:$<STREQUAL:${check},interop>,interop_driver,scalar_driver>>)
-  ufp4_bash_check(outside_${check} 900 tests/outside/run.sh ${check} ${driver})
+set(ufp4_outside_checks ml_dtypes gfloat interop weights)
+if(UFP4_TEST_LEVEL STREQUAL nightly)
+  list(APPEND ufp4_outside_checks packers) # PyTorch, 5 GB
+endif()
+foreach(check IN LISTS ufp4_outside_checks)
+  set(driver scalar_driver)
+  if(check MATCHES "^(interop|weights|packers)$")
+    set(driver interop_driver)
+  endif()
+  ufp4_bash_check(outside_${check} 900 tests/outside/run.sh ${check} $<TARGET_FILE:${driver}>)
+  set_tests_properties(outside_${check} PROPERTIES RESOURCE_LOCK outside)
 endforeach()
-set_tests_properties(outside_ml_dtypes outside_gfloat outside_interop PROPERTIES RESOURCE_LOCK outside)
 
 # The Python package: built by pip, its bits, its first steps, its source distribution. They share an environment of Python.
 set(ufp4_python_checks tests first_steps sdist)
 if(UFP4_TEST_LEVEL STREQUAL nightly)
-  list(APPEND ufp4_python_checks from_sdist sanitize torch)
+  list(APPEND ufp4_python_checks from_sdist sanitize cuda torch)
 endif()
 ufp4_bash_check(python_wheel 900 tests/python/run.sh wheel)
 set_tests_properties(python_wheel PROPERTIES FIXTURES_SETUP python_wheel RESOURCE_LOCK python COST 100)
