@@ -868,6 +868,13 @@ class SecondDesign(unittest.TestCase):
         verdict = {(b, w): v for _, b, w, v in second.orderings(runs)}["ufp4", "e2m1-baseline"]
         self.assertEqual((verdict.label, verdict.difference.n), ("undecided", design.SEEDS_AT_LOOKS[0]))
 
+    def test_an_ordering_without_all_seeds_of_the_first_look_has_no_verdict(self):
+        some = list(design.seeds_of_look(0))[:-1]
+        runs = branches({"ufp4": 1.0, "e2m1-baseline": 9.0}, 0.1, some)
+        verdict = {(b, w): v for _, b, w, v in second.orderings(runs)}["ufp4", "e2m1-baseline"]
+        self.assertEqual((verdict.label, verdict.difference.n), ("incomplete", len(some)))
+        self.assertIn("… incomplete | 11 |", page.markdown_of_blocks(second.sections(runs, [], [])))
+
     def test_a_table_has_the_runs_and_gradients_that_it_was_written_from(self):
         runs = branches({"ufp4": 1.0, "bf16": 0.0}, 0.1)
         runs[0]["valid_loss"] = None

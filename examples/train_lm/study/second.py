@@ -24,6 +24,7 @@ LABELS = {
     "reversed": "✗ reversed",
     "equivalent": "= equivalent",
     "undecided": "? undecided",
+    "incomplete": "… incomplete",
     "no data": "no data",
 }
 
@@ -52,7 +53,8 @@ def noise(records):
     models = dict.fromkeys(r["model"] for r in records if "noise" in r["uses"])
     worse, better = design.NOISE_PAIR
     for model in sorted(models):
-        shape = next(r["shape"] for r in records if r["model"] == model)
+        first = next(r for r in records if r["model"] == model)
+        shape = first["shape"] + ["--from", "TRUNK"] * ("--from" in first["arguments"])
         for metric in METRICS:
             found = stats.interval(differences(losses_of(records, model, metric), better, worse))
             if found and found.n > 1:
@@ -119,17 +121,26 @@ def onset_section(first):
 
 
 def orderings(records, model="nano", pairs=None):
-    """[(claim, better, worse, Verdict)] after the looks whose seeds are complete for at least one ordering."""
+    """[(claim, better, worse, Verdict)] after the looks that are complete. An ordering without all seeds of the first look
+    is "incomplete": its interval is intermediate."""
     chosen = [(c, b, w) for c, b, w in design.orderings(model) if pairs is None or (b, w) in pairs]
     losses = losses_of(records, design.branch(model), design.METRIC)
     by_look, seeds = [], set()
     for look in range(len(design.SEEDS_AT_LOOKS)):
         seeds |= set(design.seeds_of_look(look))
-        complete = lambda b, w: len(differences(losses, b, w, seeds)) == len(seeds)
-        if look and not any(complete(b, w) for _, b, w in chosen):
+        found = [differences(losses, b, w, seeds) for _, b, w in chosen]
+        complete = [values if len(values) == len(seeds) else None for values in found]
+        if look == 0:
+            intermediate = found
+        elif not any(complete):
             break
-        by_look.append([differences(losses, b, w, seeds) for _, b, w in chosen])
-    return [(*o, v) for o, v in zip(chosen, verdicts.looks(by_look))]
+        by_look.append([c or before for c, before in zip(complete, by_look[-1])] if look else complete)
+    final = verdicts.looks(by_look)
+    for place, values in enumerate(intermediate):
+        if values and not by_look[0][place]:
+            i = stats.interval(values)
+            final[place] = verdicts.Verdict(i, verdicts.p_equivalence(i), label="incomplete")
+    return [(*o, v) for o, v in zip(chosen, final)]
 
 
 def orderings_section(records, model):
