@@ -5,8 +5,8 @@
 //
 //   g++ -std=c++20 -O3 -DNDEBUG -fopenmp -I include bench/executors.cpp -o executors -ltbb && ./executors
 //
-// Calls of each executor in turn; the best of nine samples of 20 ms or more, as microseconds of a call. The adapters are
-// those of docs/cpu.md.
+// Calls of each executor in turn; the best of nine samples of 20 ms or more, as microseconds of a call. The adapters
+// are those of docs/cpu.md.
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>

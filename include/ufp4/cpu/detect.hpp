@@ -97,8 +97,8 @@ inline bool is_zen5() {
   return amd && family >= 0x1A;
 }
 /// Whether prefetches from memory are faster into the first-level cache than into the second. On Zen 4 the first level
-/// waits for 24 lines at most, which is 14 GB/s; prefetches into the second reach 24, the hardware's own 33, where reads
-/// follow the order of memory. Read once: cpuid takes microseconds in a virtual machine.
+/// waits for 24 lines at most, which is 14 GB/s; prefetches into the second reach 24, the hardware's own 33, but only
+/// in the order of memory. Read once: cpuid takes microseconds in a virtual machine.
 inline bool prefetches_first_level() {
   static const bool found = is_zen5();
   return found;
