@@ -5,6 +5,7 @@
 the library reads has the same bits. AWQ and GPTQ are packed here as their projects define it; packers_check.py compares
 with these projects' own code. --driver names any program in the folder where interop_driver was built."""
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def pack(values, order=range(8)):
 
 def read_written(folder):
   """F4 and GPT-OSS's pairs as the library writes them."""
-  path = os.path.join(folder, "quantized.safetensors")
+  path = os.path.join(folder, "f4.safetensors")
   with open(path, "rb") as file:
     tensors = dict(safetensors.deserialize(file.read()))
   nv, mx = (np.fromfile(os.path.join(folder, name + ".f32"), np.float32) for name in ("nv", "mx"))
@@ -66,6 +67,27 @@ def read_written(folder):
   codes = array("mx_pair_blocks", "U8", np.uint8, [6, 6, 16]).reshape(6, 96)
   powers = array("mx_pair_scales", "U8", ml_dtypes.float8_e8m0fnu, [6, 6]).reshape(6, 6)
   equal("safetensors reads GPT-OSS's pair", scaled(values_of(codes), powers), mx)
+
+
+def read_models(folder):
+  """Folders of `ufp4 quantize`: the index names what the files have, by safetensors' reader."""
+  with open(os.path.join(folder, "model", "config.json")) as file:
+    plain = json.load(file)
+  for name, ending in (("nvfp4", "_packed"), ("mxfp4", "_packed"), ("gpt_oss", "_blocks")):
+    with open(os.path.join(folder, name, "model.safetensors.index.json")) as file:
+      index = json.load(file)
+    found, total = {}, 0
+    for shard in ("part0.safetensors", "part1.safetensors"):
+      with open(os.path.join(folder, name, shard), "rb") as file:
+        tensors = safetensors.deserialize(file.read())
+      found.update((tensor, shard) for tensor, _ in tensors)
+      total += sum(len(t["data"]) for _, t in tensors)
+    assert index["weight_map"] == found and index["metadata"]["total_size"] == total, (name, index)
+    assert "layers.1.up.weight" + ending in found and "layers.1.gate.weight" in found
+    with open(os.path.join(folder, name, "config.json")) as file:
+      config = json.load(file)
+    assert config.pop("quantization_config")["quant_method"] in ("compressed-tensors", "mxfp4") and config == plain
+    print(f"ok      the index and config.json of a model in {name}: {len(found)} tensors")
 
 
 def read_stacks(ask, path, random):
@@ -166,6 +188,7 @@ def main():
 
     subprocess.run([driver, "write", folder], check=True)
     read_written(folder)
+    read_models(folder)
     read_stacks(ask, path, random)
     read_integers(ask, path, random)
     read_blocks(ask, path, random)
