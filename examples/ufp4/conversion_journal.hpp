@@ -5,7 +5,7 @@
 ///   {"settings": "quantize --format nvfp4 ...", "files": {"NAME": [size and time of the input, size of the output]}}
 ///
 /// It is written when the conversion begins and again behind each file. A file of the output counts as complete if the
-/// journal has it, its input has the same size and time, and it is a whole .safetensors file of the size in the journal.
+/// journal has it, its input has the same size and time, and it is a whole .safetensors file of the size given there.
 #pragma once
 
 #include <cstdint>

@@ -325,8 +325,8 @@ inline void check_folder_name(const std::string& output) {
                                 " ends like a file, but FILE is a folder, and so is OUT");
 }
 
-/// Notes about patterns of --skip that match no name, and usage_error for one of `needed`, which are pairs of a flag and
-/// its patterns.
+/// Notes about patterns of --skip that match no name, and usage_error for one of `needed`: pairs of a flag and its
+/// patterns.
 inline std::vector<std::string> check_patterns(
     const std::string& folder, const std::vector<std::string>& names,
     const std::vector<std::pair<std::string, std::vector<std::string>>>& needed,

@@ -20,11 +20,12 @@ usage: ufp4 dequantize FILE [OPTION]... -o OUT
 
 FILE is .safetensors, with weights in the layouts of compressed-tensors, Model Optimizer, torchao, GPT-OSS or ufp4, of
 type F4, or of AWQ and GPTQ in 4 bits; or .gguf with MXFP4, NVFP4, Q4_0, Q4_1, Q4_K and IQ4_NL. Names, types and
-metadata tell which tensors are weights and in which format. A Hadamard transform that FILE records is undone. OUT ends in .safetensors or .gguf, which also get everything else of FILE, or in
-.npy for one weight. ggml's blocks that are not dequantized (other types, weights that are not chosen) need .gguf:
-.safetensors has no type for them. FILE and any weight in it may be larger than memory. An existing
-OUT is replaced when the new one is complete, and keeps its permissions. Configuration beside FILE (config.json,
-hf_quant_config.json, the index.json of a model in several files) is not written.
+metadata tell which tensors are weights and in which format. A Hadamard transform that FILE records is undone. OUT ends
+in .safetensors or .gguf, which also get everything else of FILE, or in .npy for one weight. ggml's blocks that are not
+dequantized (other types, weights that are not chosen) need .gguf: .safetensors has no type for them. FILE and any
+weight in it may be larger than memory, but one of AWQ or GPTQ. An existing OUT is replaced when the new one is
+complete, and keeps its permissions. Configuration beside FILE (config.json, hf_quant_config.json, the index.json of a
+model in several files) is not written.
 
 FILE may be the folder of a model, as for `ufp4 quantize`; config.json of OUT has no quantization_config.
 

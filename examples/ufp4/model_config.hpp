@@ -1,11 +1,11 @@
 // ufp4 - the quantization_config that a quantized model has in its config.json.
 // SPDX-License-Identifier: Apache-2.0
-/// | layout             | quant_method       | what reads it                                                             |
-/// |--------------------|--------------------|---------------------------------------------------------------------------|
-/// | compressed_tensors | compressed-tensors | compressed-tensors, transformers, vLLM: weights only, groups of 16 or 32  |
-/// | modelopt           | modelopt           | vLLM, TensorRT-LLM                                                        |
-/// | gpt_oss            | mxfp4              | transformers, vLLM                                                        |
-/// | f4, ufp4           | ufp4               | this tool, which does not need it; a record for people                    |
+/// | layout             | quant_method       | what reads it                                                         |
+/// |--------------------|--------------------|-----------------------------------------------------------------------|
+/// | compressed_tensors | compressed-tensors | compressed-tensors, transformers, vLLM; weights only                  |
+/// | modelopt           | modelopt           | vLLM, TensorRT-LLM                                                    |
+/// | gpt_oss            | mxfp4              | transformers, vLLM                                                    |
+/// | f4, ufp4           | ufp4               | this tool, which does not need it; a record for people                |
 ///
 /// Modules whose weights of two or more dimensions were copied are listed as ignored.
 /// Sources: compressed-tensors, QuantizationConfig; Model-Optimizer, convert_hf_config; transformers, Mxfp4Config.

@@ -1,14 +1,14 @@
 // ufp4 - the folder of a model: its .safetensors files, their index, config.json, and what else is in it.
 // SPDX-License-Identifier: Apache-2.0
-/// | file                                     | a conversion                                                            |
-/// |------------------------------------------|-------------------------------------------------------------------------|
-/// | *.safetensors of the index, or all       | converts each                                                           |
-/// | *.safetensors.index.json                 | writes it again, with the names and sizes of the new tensors            |
-/// | config.json                              | writes it again with another quantization_config, or without            |
-/// | other weights (*.bin, *.gguf, ...)       | leaves out, with a note                                                 |
-/// | descriptions of a quantization           | leaves out: hf_quant_config.json, quantize_config.json, quant_config.json |
-/// | folders                                  | leaves out, with a note                                                 |
-/// | everything else                          | copies                                                                  |
+/// | file                                     | a conversion                                                         |
+/// |------------------------------------------|----------------------------------------------------------------------|
+/// | *.safetensors of the index, or all       | converts each                                                        |
+/// | *.safetensors.index.json                 | writes it again, with the names and sizes of the new tensors         |
+/// | config.json                              | writes it again with another quantization_config, or without         |
+/// | other weights (*.bin, *.gguf, ...)       | leaves out, with a note                                              |
+/// | descriptions of a quantization           | leaves out: hf_quant_config, quantize_config, quant_config (.json)   |
+/// | folders                                  | leaves out, with a note                                              |
+/// | everything else                          | copies                                                               |
 #pragma once
 
 #include <algorithm>

@@ -5,8 +5,8 @@
 //        interop_driver read KIND FILE NAME   the values as float32 on standard output
 //
 // KIND: npy; safetensors, gguf (plain numbers); safetensors/nvfp4, safetensors/mxfp4; gguf/nvfp4, gguf/ggml_nvfp4,
-// gguf/mxfp4; gguf/values (Q4_0, Q4_1, Q4_K, IQ4_NL); safetensors/slices, gguf/slices (a weight of any format and shape,
-// as it is stored); int4/awq, int4/gptq, int4/gptq_v2.
+// gguf/mxfp4; gguf/values (Q4_0, Q4_1, Q4_K, IQ4_NL); safetensors/slices, gguf/slices (a weight of any format and
+// shape, as it is stored); int4/awq, int4/gptq, int4/gptq_v2.
 #include <ufp4/interop/gguf.hpp>
 #include <ufp4/interop/gguf_values.hpp>
 #include <ufp4/interop/int4_groups.hpp>

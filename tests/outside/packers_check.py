@@ -85,7 +85,8 @@ def check_compressed(ask, path, random):
       state["weight_scale"] = 2.0 ** torch.floor(torch.log2(amax / 6) + 1)
     packed = compressor.compress(dict(state), scheme)
     plain = compressor.decompress(dict(packed), scheme)["weight"]
-    safetensors.torch.save_file({"up." + name: t.contiguous() for name, t in packed.items()}, path(kind + ".safetensors"))
+    tensors = {"up." + name: t.contiguous() for name, t in packed.items()}
+    safetensors.torch.save_file(tensors, path(kind + ".safetensors"))
     equal(f"ufp4 reads what compressed-tensors packed as {kind}", ask("safetensors/" + kind, kind + ".safetensors",
                                                                       "up.weight"), plain)
 
