@@ -337,8 +337,8 @@ struct int8_gemv {
   static bool takes(const gemm_job& job) {
     return job.out.rows == 1 && int8_fits(job) && !job.right.is_wide() && job.block <= 32;
   }
-  /// K of a slice. Its scales are decoded before its codes are read, and memory is idle meanwhile: few scales at a time,
-  /// but not fewer than scales_of decodes together.
+  /// K of a slice. Its scales are decoded before its codes are read, and memory is idle meanwhile: few scales at a
+  /// time, but not fewer than scales_of decodes together.
   static std::size_t depth_of(const gemm_job& job) {
     if (job.right.interleaved()) return gemv_depth;
     return job.block == 16 && scale_bytes(job.right.q.format.scale) == 1 ? gemv_depth / 2 : gemv_depth / 4;
