@@ -46,10 +46,12 @@ using ufp4::detail::quantized_memory;
 inline const std::vector<format_spec>& known_formats() {
   static const std::vector<format_spec> all = [] {
     std::vector<format_spec> formats;
-    for_each_preset([&](auto row) {
+    const auto add = [&](auto row) {
       formats.insert(formats.end(), {row.spec, row.spec});
       formats.back().block = square(row.spec.block.cols);
-    });
+    };
+    for_each_preset(add);
+    for_each_wide_preset(add);
     formats.push_back(spec_of<ggml_nvfp4>);
     return formats;
   }();
