@@ -94,7 +94,11 @@ void linear(const std::string& product, const std::string& recipe, std::uint64_t
 void bind_device(nb::module_& m) {
   using namespace nb::literals;
   m.attr("device") = UFP4_PYTHON_DEVICE;
-  m.def("device_format", [](nb::handle format) { return format_of("quantize", format); });
+  m.def("device_format", [](nb::handle format) {
+    const format_spec f = format_of("quantize", format);
+    expects(!f.is_wide(), "quantize: formats with elements of one byte run on the CPU only: ", text_of(f));
+    return f;
+  });
   m.def("device_transform", [](nb::handle rht) { return transform_of("quantize", rht); }, "rht"_a.none());
   m.def("device_sizes", &sizes);
   m.def("device_quantize", &quantize, "x"_a, "out"_a, "rounding"_a.none(), "rule"_a.none(), "mse_search"_a,
