@@ -1,6 +1,6 @@
 // ufp4 - a file of tensors becomes a file of quantized weights, in chunks of rows.
 // SPDX-License-Identifier: Apache-2.0
-/// | quantized | tensors of F32, F16 and BF16 of two or more dimensions, along the last or --axis, if that has a block |
+/// | quantized | tensors of F32, F16 and BF16 of two or more dimensions whose last, or that of --axis, has a block    |
 /// | copied    | everything else, and what the patterns leave out, unchanged                                          |
 /// | memory    | a chunk of rows with its intermediate results; the header                                            |
 /// | bits      | of ufp4::quantize on the whole matrix, or on each slice (matrix_rows) of three or more dimensions;   |

@@ -917,7 +917,7 @@ class SecondDesign(unittest.TestCase):
 
     def test_the_effect_of_forks_is_the_mean_over_draws_and_the_interval_is_over_checkpoints(self):
         runs = []
-        for trunk, base in ((101, 2.0), (102, 2.2), (103, 2.1)):
+        for trunk, base in zip(design.GRADIENT_SEEDS, (2.0, 2.2, 2.1, 2.3, 2.4, 1.9)):
             fork = lambda recipe, draw, loss: {
                 **record(design.FORKS, recipe, 1000 * trunk + draw, 1.0, uses=("forks",)),
                 "valid_loss": loss,
@@ -929,16 +929,18 @@ class SecondDesign(unittest.TestCase):
         effects = second.fork_effects(runs)
         self.assertAlmostEqual(effects["ufp4"][102][0], 0.9)
         found = second.fork_differences(effects, "ufp4", "e2m1-baseline")
-        for got, want in zip(found, (-1.101, -1.102, -1.103)):
+        for got, want in zip(found, (-1.101, -1.102, -1.103, -1.104, -1.105, -1.106)):
             self.assertAlmostEqual(got, want)
         text = page.markdown_of_blocks(second.sections(runs, [], []))
-        self.assertRegex(text, r"\| ufp4 \| 3 \| 9 \| \+1\.000 \[\+1\.000, \+1\.000\] \| 0\.100 \|")
-        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| ✓ confirmed \| 3 \| −1\.102")
+        self.assertRegex(text, r"\| ufp4 \| 6 \| 18 \| \+1\.000 \[\+1\.000, \+1\.000\] \| 0\.100 \|")
+        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| ✓ confirmed \| 6 \| −1\.10")
+        text = page.markdown_of_blocks(second.sections(runs[:-1], [], []))  # without the last draw of the last checkpoint
+        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| … incomplete \| 5 \| −1\.10")
 
     def gradients(self):
         rows = []
         for recipe, error in (("ufp4", 0.1), ("e2m1-baseline", 0.2), ("ufp4-rht-none", 0.1)):
-            for seed in (101, 102, 103):
+            for seed in design.GRADIENT_SEEDS:
                 for gemm in second.GEMMS:
                     for parameter in ("embedding", "block0.qkv", "block1.down"):
                         rows.append(
@@ -950,10 +952,14 @@ class SecondDesign(unittest.TestCase):
 
     def test_the_errors_of_gradients_are_means_over_linear_layers_paired_by_checkpoint(self):
         text = page.markdown_of_blocks(second.sections([], self.gradients(), []))
-        self.assertRegex(text, r"\| ufp4 \| all \| 3 \| 0\.9000 \[0\.9000, 0\.9000\]")
-        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| ✓ confirmed \| 3 \|")
-        self.assertRegex(text, r"`ufp4` < `ufp4-rht-none`\) \| \? undecided \| 3 \|")
+        self.assertRegex(text, r"\| ufp4 \| all \| 6 \| 0\.9000 \[0\.9000, 0\.9000\]")
+        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| ✓ confirmed \| 6 \|")
+        self.assertRegex(text, r"`ufp4` < `ufp4-rht-none`\) \| \? undecided \| 6 \|")
         self.assertIn("| ufp4 | 0.900 [0.900, 0.900] | 0.900", text)
+        self.assertNotIn("| RHT, E1M2 |", text)  # equal errors here
+        rows = [{**r, "variance": 2 * r["variance"]} if r["recipe"] == "ufp4-rht-none" else r for r in self.gradients()]
+        text = page.markdown_of_blocks(second.sections([], rows, []))
+        self.assertRegex(text, r"\| RHT, E1M2 \| dgrad \| 6 \| −4\d\.\d \[.*\] \| 0\.00 \[")
 
     def test_docs_study_second_md_is_the_report_of_the_tables_in_the_repository(self):
         shown = STUDY.parents[2] / "docs" / "study_second.md"

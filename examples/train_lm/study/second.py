@@ -197,10 +197,16 @@ def fork_effects(records):
 
 
 def fork_differences(effects, better, worse):
-    """One value per trunk, the mean over its draws: the draws of a trunk are not independent seeds."""
+    """One value per trunk with all draws, their mean: the draws of a trunk are not independent seeds."""
     a, b = effects.get(better, {}), effects.get(worse, {})
     mean = lambda values: sum(values) / len(values)
-    return [mean(a[t]) - mean(b[t]) for t in sorted(set(a) & set(b))]
+    whole = [t for t in sorted(set(a) & set(b)) if len(a[t]) == len(b[t]) == design.FORK_DRAWS]
+    return [mean(a[t]) - mean(b[t]) for t in whole]
+
+
+def label_of(label, checkpoints):
+    """The tests at checkpoints have one look, after all of them."""
+    return LABELS[label if checkpoints == len(design.GRADIENT_SEEDS) else "incomplete"]
 
 
 def forks_section(records):
@@ -217,7 +223,7 @@ def forks_section(records):
     chosen = design.orderings()
     found = verdicts.decide([fork_differences(effects, b, w) for _, b, w in chosen], verdicts.LEVEL)
     compared = [
-        [f"{c} (`{b}` < `{w}`)", LABELS[v.label], str(v.difference.n), with_interval(v.difference)]
+        [f"{c} (`{b}` < `{w}`)", label_of(v.label, v.difference.n), str(v.difference.n), with_interval(v.difference)]
         + [p_value(v.holm_difference), p_value(v.holm_equivalent)]
         for (c, b, w), v in zip(chosen, found)
         if v.difference
@@ -285,6 +291,7 @@ def gradients_section(rows):
         ),
         Table("Gradients", ["recipe", "GEMM", "checkpoints", *MEASURES], table, 2),
         *gradient_orderings(means),
+        *changes_section(means),
         *by_layer_section(rows),
     ]
 
@@ -303,7 +310,7 @@ def gradient_orderings(means):
     for (claim, better, worse, *_), i, holm in zip(pairs, found, stats.holm([i.p for i in found], len(claims.ORDERINGS))):
         label = "undecided" if holm >= 0.05 else "confirmed" if i.mean < 0 else "reversed"
         rows.append(
-            [f"{claim} (`{better}` < `{worse}`)", LABELS[label], str(i.n), with_interval(i, 2), p_value(holm)]
+            [f"{claim} (`{better}` < `{worse}`)", label_of(label, i.n), str(i.n), with_interval(i, 2), p_value(holm)]
         )
     if not rows:
         return []
@@ -315,6 +322,41 @@ def gradient_orderings(means):
             "gradient need not be a smaller loss."
         ),
         Table("Gradient orderings", ["result of the paper", "gradient", "checkpoints", "difference, %", "p, Holm"], rows, 2),
+    ]
+
+
+# One part of a recipe changed: (change, with it, without it)
+CHANGES = [
+    ("RHT, E1M2", "ufp4", "ufp4-rht-none"),
+    ("RHT, E2M1", "e2m1-rht-all", "e2m1-rht-none"),
+    ("SR on dY, E1M2, RHT on all", "ufp4", "ufp4-no-sr"),
+    ("SR on dY, E2M1, RHT on wgrad", "e2m1-baseline", "e2m1-no-sr"),
+    ("E1M2 for E2M1, RHT on all", "ufp4", "e2m1-rht-all"),
+    ("E1M2 for E2M1, no RHT", "ufp4-rht-none", "e2m1-rht-none"),
+]
+
+
+def changes_section(means):
+    """What one change does in one GEMM, paired by checkpoint."""
+    rows = []
+    for change, after, before in CHANGES:
+        for gemm in GEMMS:
+            a, b = means.get((after, gemm)), means.get((before, gemm))
+            seeds = sorted(set(a["error"]) & set(b["error"])) if a and b else []
+            if len(seeds) < 2 or all(a["error"][s] == b["error"][s] for s in seeds):  # no change of this GEMM
+                continue
+            error = stats.interval([100 * (a["error"][s] / b["error"][s] - 1) for s in seeds])
+            gain = stats.interval([100 * (a["gain"][s] - b["gain"][s]) for s in seeds])
+            rows.append([change, gemm, str(len(seeds)), with_interval(error, 1), with_interval(gain, 2)])
+    if not rows:
+        return []
+    return [
+        Heading("What a change does in a GEMM", 3),
+        Text(
+            "The squared relative error with the change against that without it, in percent of the latter, and the change "
+            "of the gain in percentage points; paired by checkpoint. Exploratory: these intervals are not corrected."
+        ),
+        Table("Changes", ["change", "GEMM", "checkpoints", "squared error, % [95%]", "gain, points [95%]"], rows, 2),
     ]
 
 

@@ -39,10 +39,11 @@ class scaled_int8 : public detail::ordered<scaled_int8<fraction_bits>, std::uint
   using detail::coded<scaled_int8, std::uint8_t, 255>::bits_;
 
  public:
-  static constexpr wide_element wide = wide_element::int8;
+  static constexpr wide_element wide = wide_element::int8;  ///< codes of one byte, two's complement
   static constexpr bool exact_products = true;
 
   scaled_int8() = default;
+  /// The nearest value.
   UFP4_MEMBER constexpr explicit scaled_int8(float x) { bits_ = encode_int8(x * (1.0f / unit())); }
   /// The code as an integer, -128 .. 127.
   UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 128 ? bits_ : bits_ - 256; }

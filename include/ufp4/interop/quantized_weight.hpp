@@ -81,8 +81,8 @@ inline float tensor_scale_at(const stored_weight& weight, std::size_t first) {
   return weight.slice_scales[(std::min)(first / slice, weight.slice_scales.size() - 1)];
 }
 
-/// std::invalid_argument unless weight has out's format, columns, transform and, from `first` on, rows (whole blocks) of
-/// one tensor scale.
+/// std::invalid_argument unless weight has out's format, columns, transform and, from `first` on, rows (whole blocks)
+/// of one tensor scale.
 inline void check_weight_rows(const stored_weight& weight, std::size_t first, const quantized_memory& out) {
   const auto height = static_cast<std::size_t>(weight.format.block.rows);
   const std::string label = "tensor " + printable(weight.codes->name);

@@ -9,9 +9,9 @@
 /// A weight of more dimensions has them in all its tensors, those of R first. Blocks run along the last dimension C of
 /// what is stored; its tensor scales are as many as the first dimension has indices, or one.
 ///
-/// The f4 layout has codes of type F4, [R, C], and scales of type F8_E4M3 or F8_E8M0. The layout gpt_oss has mxfp4 only:
-/// NAME_blocks [R, C/32, 16] and NAME_scales [R, C/32], U8. With experts, [E, R, C/32, 16], its values are [E, C, R]: it
-/// quantizes along the middle dimension.
+/// The f4 layout has codes of type F4, [R, C], and scales of type F8_E4M3 or F8_E8M0. The layout gpt_oss has mxfp4
+/// only: NAME_blocks [R, C/32, 16] and NAME_scales [R, C/32], U8. With experts, [E, R, C/32, 16], its values are
+/// [E, C, R]: it quantizes along the middle dimension.
 ///
 /// The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type (ue5m3 as U8, e8m0 as
 /// F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME":
