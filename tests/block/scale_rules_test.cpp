@@ -339,7 +339,7 @@ void check_searches(const scale_rule_spec& rule, model::rule how) {
     const float global_amax = i % 3 == 0 ? b.amax() : model::mul(b.amax(), 3.0f);
     if (!model::finite(global_amax)) continue;
     const model::block mb{x, b.amax(), model::tensor_level_of(f, how, global_amax)};
-    const model::trial want = model::scale_for(f, how, rule.mse_search, mb);
+    const model::trial want = model::scale_for(f, how, rule.searches, mb);
     const block_scale got = chosen(spec_of<F>, rule, b, global_amax);
     CAPTURE(i, b.amax(), global_amax);
     REQUIRE(got.bits == want.code);
@@ -347,7 +347,7 @@ void check_searches(const scale_rule_spec& rule, model::rule how) {
   }
 }
 scale_rule_spec searching(scale_rule_spec rule) {
-  rule.mse_search = true;
+  rule.searches = true;
   return rule;
 }
 
@@ -417,5 +417,5 @@ TEST_CASE("a rule that does not go with a format is named") {
     CHECK(text(rule, nv) == "mx_floor, mx_even and mx_ceil are for e8m0 scales");
   for (const format_spec& f : {mx, plain, uniform, spec_of<block_format<fp4<E2M1>, e4m3, 16>>})
     CHECK(text(four_over_six{}.spec(), f) == "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)");
-  CHECK(text(searching(four_over_six{}.spec()), nv) == "four_over_six and mse_search are two searches; choose one");
+  CHECK(text(searching(four_over_six{}.spec()), nv) == "four_over_six and a search near a scale are two searches; choose one");
 }

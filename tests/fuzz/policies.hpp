@@ -33,7 +33,7 @@ inline ufp4::scale_rule_spec rule(input& in) {
   using kind = ufp4::scale_rule_spec::kind;
   constexpr kind kinds[] = {kind::up, kind::mx_floor, kind::mx_even, kind::mx_ceil, kind::four_over_six};
   const std::size_t which = in.below(10);
-  return {.what = which < 5 ? kinds[which] : kind::by_format, .mse_search = in.one_in(8)};
+  return {.what = which < 5 ? kinds[which] : kind::by_format, .searches = in.one_in(8)};
 }
 
 inline ufp4::shard place(input& in, std::size_t cols) {

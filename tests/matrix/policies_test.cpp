@@ -57,11 +57,11 @@ TEST_CASE("each policy sets its own member") {
 }
 
 TEST_CASE("mse_search joins a rule, before it and after it") {
-  const scale_rule_spec both{.what = scale_rule_spec::kind::up, .mse_search = true};
+  const scale_rule_spec both{.what = scale_rule_spec::kind::up, .searches = true};
   CHECK(detail::collect(scale_up{}, mse_search{}).rule == both);
   CHECK(detail::collect(mse_search{}, scale_up{}).rule == both);
   CHECK(detail::collect(both).rule == both);
-  CHECK(detail::collect(mse_search{}).rule == scale_rule_spec{.mse_search = true});
+  CHECK(detail::collect(mse_search{}).rule == scale_rule_spec{.searches = true});
 }
 
 TEST_CASE("the order of policies changes nothing") {
