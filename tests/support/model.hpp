@@ -352,6 +352,7 @@ inline trial four_over_six(const format& f, const block& b) {
   return error_of(f, four, b.x) < error_of(f, six, b.x) ? four : six;
 }
 
+/// mse_search with its default window.
 inline trial mse_search(const format& f, const block& b, std::uint32_t code) {
   std::vector<std::uint32_t> codes;
   if (f.s == scale::f32 || f.s == scale::bf16) {
