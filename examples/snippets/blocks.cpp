@@ -22,9 +22,11 @@ int main() {
   for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7919 % 1009) - 504.0f;
   matrix_view<const float> x{xs.data(), rows, cols};
 
-  auto up = quantize<nvfp4>(x, scale_up{});        // no block's amax is clipped
-  auto even = quantize<mxfp4>(x, mx_even{});       // not the exponent of the OCP rule
-  auto fewest = quantize<nvfp4>(x, mse_search{});  // for each block the best of five scales
+  auto up = quantize<nvfp4>(x, scale_up{});                              // no block's amax is clipped
+  auto even = quantize<mxfp4>(x, mx_even{});                             // not the exponent of the OCP rule
+  auto fewest = quantize<nvfp4>(x, mse_search{});                        // for each block the best of nine scales
+  auto by_mae = quantize<nvfp4>(x, mae_search{.below = 4, .above = 8});  // of thirteen, by the magnitudes of errors
+  auto clipped = quantize<nvfp4>(x, percentile{900});                    // a tenth of each block may saturate
 
   quantize_report report;
   auto q = quantize<nvfp4>(x, count_into{report});
@@ -44,6 +46,7 @@ int main() {
   std::vector<float> all(rows * cols);
   dequantize(q, matrix_view<float>{all.data(), rows, cols});
   assert(all[row * cols + col] == value && even.rows() == rows && up.cols() == cols && fewest.cols() == cols);
+  assert(by_mae.cols() == cols && clipped.cols() == cols);
   const std::size_t per_row = cols / 16;
   assert(swizzled[swizzled_index(row, 1, per_row)].bits() == q.scales()[row * per_row + 1].bits());
 }

@@ -19,6 +19,7 @@ namespace tool {
 struct quantize_settings {
   ufp4::transform_spec transform{};
   ufp4::rounding_spec rounding{};
+  ufp4::scale_rule_spec rule{};
   ufp4::cpu::context ctx{};
   std::size_t chunk = usual_chunk;  ///< elements read at once; no bit depends on it
 };
@@ -86,7 +87,7 @@ quantized_error quantize_rows(ufp4::interop::tensor_file& file, const ufp4::inte
     const auto quantized = [&](const auto&... amax) {
       return ufp4::quantize_into(
           with.ctx, format, x, {memory.codes().first(size.codes), memory.scale_bytes().first(size.scales)},
-          with.transform, with.rounding, ufp4::shard{first, 0, cols}, ufp4::count_into{seen}, amax...);
+          with.transform, with.rounding, with.rule, ufp4::shard{first, 0, cols}, ufp4::count_into{seen}, amax...);
     };
     const ufp4::any_quantized_view q = format.two_level ? quantized(global_amax) : quantized();
     emit(first, q);

@@ -77,11 +77,11 @@ enum {
 
 /// How the amax of a block becomes its scale (numerics 5).
 enum {
-  UFP4_RULE_DEFAULT = 0,       ///< amax / qmax, rounded to nearest; UFP4_RULE_MX_FLOOR for E8M0
-  UFP4_RULE_UP = 1,            ///< the smallest scale that clips nothing: E4M3, UE5M3, bfloat16
-  UFP4_RULE_MX_FLOOR = 2,      ///< floor(log2 amax) - floor(log2 qmax): E8M0
-  UFP4_RULE_MX_EVEN = 3,       ///< the same of amax rounded to the bits of an element: E8M0
-  UFP4_RULE_MX_CEIL = 4,       ///< the smallest power of two that clips nothing: E8M0
+  UFP4_RULE_DEFAULT = 0,        ///< amax / qmax, rounded to nearest; UFP4_RULE_MX_FLOOR for E8M0
+  UFP4_RULE_UP = 1,             ///< the smallest scale that clips nothing: E4M3, UE5M3, bfloat16
+  UFP4_RULE_MX_FLOOR = 2,       ///< floor(log2 amax) - floor(log2 qmax): E8M0
+  UFP4_RULE_MX_EVEN = 3,        ///< the same of amax rounded to the bits of an element: E8M0
+  UFP4_RULE_MX_CEIL = 4,        ///< the smallest power of two that clips nothing: E8M0
   UFP4_RULE_FOUR_OVER_SIX = 5,  ///< amax becomes 6 or 4, whichever has the smaller error: nvfp4
   UFP4_RULE_PERCENTILE = 6      ///< the default of a percentile of the magnitudes instead of the amax
 };

@@ -136,7 +136,9 @@ TEST_CASE("mse_search comes within 0.05 dB of the best of all codes of an 8-bit 
   }
 }
 
-TEST_CASE("on a Gaussian, nvfp4 gains 0.87 dB from codes c-3 .. c+1, 1.34 from c-3 .. c+5, 1.36 from the default window", "[analysis]") {
+TEST_CASE(
+    "on a Gaussian, nvfp4 gains 0.87 dB from codes c-3 .. c+1, 1.34 from c-3 .. c+5, 1.36 from the default window",
+    "[analysis]") {
   INFO(support::seed_note());
   const std::vector<float> x = draws(support::seed(41)).gaussian();
   const matrix_view<const float> view{x.data(), 64, 4096};

@@ -460,5 +460,6 @@ TEST_CASE("a rule that does not go with a format is named") {
   CHECK(text(mse_search{.below = 32}.spec(), plain) ==
         "a search below float and bf16 scales has at most 31 steps, each 1/32 of the scale");
   CHECK(text(mse_search{.below = 254, .above = 254}.spec(), nv).empty());
-  CHECK(text(searching(four_over_six{}.spec()), nv) == "four_over_six and a search near a scale are two searches; choose one");
+  CHECK(text(searching(four_over_six{}.spec()), nv) ==
+        "four_over_six and a search near a scale are two searches; choose one");
 }

@@ -154,8 +154,7 @@ void check_every_tier(random_source& r, const quantize_job& job, const block_cod
             job.format.two_level, job.format.grid.qmax, job.transform.n, job.transform.rounds_to_bf16, job.x.rows,
             job.x.cols, static_cast<int>(job.x.kind), job.x.row_stride, job.x.col_stride,
             static_cast<int>(coder.rounding.what), static_cast<int>(coder.rule.what), coder.rule.searches,
-            static_cast<int>(coder.rule.error), coder.rule.window.below, coder.rule.window.above,
-            coder.rule.per_mille);
+            static_cast<int>(coder.rule.error), coder.rule.window.below, coder.rule.window.above, coder.rule.per_mille);
     outputs got(job);
     const std::size_t meet = r.below(job.strips() + 1);
     row.kernel(job, coder, got.sink(), 0, meet, got.report);

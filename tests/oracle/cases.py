@@ -675,8 +675,8 @@ def families():
   out = {"convert": (20, convert)}
   for name, v in VARIANTS.items():
     searching = compares_errors(v)
-    out["quantize/" + name] = (240 if v.all_transforms else 40 if searching else 60, quantize_any(name))
-  out.update({"ties": (4 * len(VARIANTS), ties), "knife_edge": (6 * len(SEARCHES), knife_edge),
+    out["quantize/" + name] = (240 if v.all_transforms else 24 if searching else 60, quantize_any(name))
+  out.update({"ties": (4 * len(VARIANTS), ties), "knife_edge": (3 * len(SEARCHES), knife_edge),
               "tails": (len(TAILS), tails), "shards": (240, shards), "bad_amax": (10, bad_amax),
               "fake_quantize": (180, fake), "hadamard": (90, hadamard), "dequantize": (66, raw_dequantize),
               "gemm/exact_blocks": (270, gemm("exact_blocks")), "gemm/fast": (180, gemm("fast")),

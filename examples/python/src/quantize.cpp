@@ -98,8 +98,8 @@ quantized quantize(nb::handle x, nb::handle format, nb::handle rht, nb::handle r
 }
 
 nb::object fake_quantize(nb::handle x, nb::handle format, nb::handle rht, nb::handle rounding, nb::handle rule,
-                         nb::handle search, nb::handle tensor_amax, nb::handle shard, bool undo_transform, nb::handle out,
-                         nb::handle dtype, int threads, nb::handle isa) {
+                         nb::handle search, nb::handle tensor_amax, nb::handle shard, bool undo_transform,
+                         nb::handle out, nb::handle dtype, int threads, nb::handle isa) {
   constexpr const char* operation = "fake_quantize";
   const matrix_argument from(operation, "x", x);
   const format_spec f = format_of(operation, format);

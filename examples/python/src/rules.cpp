@@ -63,7 +63,8 @@ void bind_rules(nb::module_& m) {
   nb::class_<scale_search>(
       m, "Search",
       "A search for the scale of each block: of those from `below` steps under the scale of the rule to `above` steps\n"
-      "over it, the one with the smallest error, 'mse' or 'mae'. A step is one code of an 8-bit scale, and 1/32 of the\n"
+      "over it, the one with the smallest error, 'mse' or 'mae'. A step is one code of an 8-bit scale, and 1/32 of "
+      "the\n"
       "scale for f32 and bf16. None: the default of the scale type.")
       .def(
           "__init__",

@@ -13,8 +13,8 @@ enum class search_error : std::uint8_t {
   absolute  ///< the magnitudes of the errors (MAE)
 };
 
-/// The scales that a search compares: from `below` steps under the rule's scale to `above` steps over it. A step is one
-/// code of an 8-bit scale, and 1/32 of the rule's scale for float and bf16 scales. Codes that do not exist are left out.
+/// The scales that a search compares: from `below` steps under the rule's scale to `above` steps over it. A step is a
+/// code of an 8-bit scale; for float and bf16 scales 1/32 of the rule's scale. Codes that do not exist are left out.
 struct search_window {
   /// e4m3, ue5m3: 2 below, 6 above, where the optimum of all codes is; e8m0: 1, 1; float, bf16: 8, 16.
   static constexpr std::uint8_t by_format = 255;
@@ -27,8 +27,8 @@ struct search_window {
 struct scale_rule_spec {
   /// Which rule.
   enum class kind : std::uint8_t { by_format, up, mx_floor, mx_even, mx_ceil, four_over_six, percentile };
-  kind what = kind::by_format;                 ///< the rule
-  bool searches = false;                       ///< choose the scale with the smallest error in a window around the rule's
+  kind what = kind::by_format;  ///< the rule
+  bool searches = false;        ///< choose the scale with the smallest error in a window around the rule's
   search_error error = search_error::squared;  ///< what a search and four_over_six compare
   search_window window{};                      ///< of a search
   std::uint16_t per_mille = 1000;              ///< of percentile
@@ -63,8 +63,8 @@ struct four_over_six {
   }
 };
 /// The format's default of a percentile of the magnitudes of a block instead of their amax, so that rare large values
-/// saturate: the smallest magnitude m such that at least per_mille / 1000 of the elements, the padding of a ragged block
-/// included, have magnitudes <= m. Where that is 0, the amax.
+/// saturate: the smallest magnitude that at least per_mille / 1000 of the elements do not exceed, the padding of a
+/// ragged block included. Where that is 0, the amax.
 struct percentile {
   std::uint16_t per_mille = 900;  ///< 1 to 1000; 1000 is the amax
 
