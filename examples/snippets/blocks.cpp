@@ -32,6 +32,12 @@ int main() {
   auto q = quantize<nvfp4>(x, count_into{report});
   assert(report.nonfinite_blocks == 0);
 
+  cast_report lost;
+  auto as_nvfp4 = cast<nvfp4>(even, lost);  // of mxfp4: the same codes, the same values
+  assert(lost.inexact_elements == 0);
+  auto as_mxfp4 = cast<mxfp4>(q, lost);  // of nvfp4: blocks of 32 with powers of two lose a little
+  assert(lost.sqnr_db() > 15);
+
   // The value of element (3, 21), from its bits.
   const std::size_t row = 3, col = 21;
   const std::uint8_t byte = q.codes()[row * q.padded_cols() / 2 + col / 2];
@@ -46,7 +52,7 @@ int main() {
   std::vector<float> all(rows * cols);
   dequantize(q, matrix_view<float>{all.data(), rows, cols});
   assert(all[row * cols + col] == value && even.rows() == rows && up.cols() == cols && fewest.cols() == cols);
-  assert(by_mae.cols() == cols && clipped.cols() == cols);
+  assert(as_nvfp4.cols() == cols && as_mxfp4.cols() == cols && by_mae.cols() == cols && clipped.cols() == cols);
   const std::size_t per_row = cols / 16;
   assert(swizzled[swizzled_index(row, 1, per_row)].bits() == q.scales()[row * per_row + 1].bits());
 }
