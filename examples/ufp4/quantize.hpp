@@ -39,8 +39,8 @@ dequantized output, the transform undone.
   --tensor PATTERN        quantize only tensors of these names; may be repeated. * is any text, ? any character. It is
                           an error if no tensor has such a name, or none of them can be quantized
   --skip PATTERN          copy tensors of these names; may be repeated. A note is printed if no tensor has such a name
-  --axis [PATTERN=]N      quantize tensors of such names along dimension N, counted from 0; without PATTERN all tensors of
-                          three or more dimensions; may be repeated, the last that matches counts (default: the last
+  --axis [PATTERN=]N      quantize tensors of such names along dimension N, counted from 0; without PATTERN all tensors
+                          of three or more dimensions; may be repeated, the last that matches counts (default: the last
                           dimension)
   --rht N                 a random Hadamard transform of 16, 32, 64, 128 or 256 columns first; 0: none (default)
   --rounding HOW          nearest (default) or stochastic
@@ -49,8 +49,8 @@ dequantized output, the transform undone.
   --search ERROR          near that scale, the one with the smallest error: mse, mae, or mse:BELOW,ABOVE with the
                           steps of the window
   --seed S                of the transform's signs and of stochastic rounding (default 0)
-  --layout LAYOUT         names and meaning of the tensors in a .safetensors OUT: compressed_tensors, modelopt or f4 (nvfp4
-                          and mxfp4), gpt_oss (mxfp4), all of whole blocks and without --rht; or ufp4, which represents
+  --layout LAYOUT         names and meaning of the tensors in a .safetensors OUT: compressed_tensors, modelopt or f4
+                          (nvfp4 and mxfp4), gpt_oss (mxfp4), all of whole blocks and without --rht; or ufp4, which represents
                           everything. Default: compressed_tensors if it can represent every weight of FILE, else ufp4;
                           give the layout for a model in several files, so that all get the same
   --dry-run               print the sizes and write nothing

@@ -258,14 +258,13 @@ namespace ufp4::inline UFP4_CODE {
 
 /// q in another format, in the transformed domain of q.
 ///
-/// | exact blocks | values times a power of two are on the grid of `to`, and the effective scale over it is a scale of  |
-/// |              | `to`: the decoded values are the same numbers                                                     |
-/// | other blocks | quantized from the decoded values, nearest even, under mse_search; counted in `report`            |
-/// | tensor scale | that of q where the scale types are the same; else a power of two with which the largest scale of |
-/// |              | q fits                                                                                            |
-/// | NaN blocks   | NaN blocks; a block of the result with a part of one is NaN                                       |
-/// | errors       | std::invalid_argument for blocks of different numbers of rows, or an invalid format               |
-/// | bits         | numerics 5; the same on every instruction set and with every number of threads                    |
+/// | exact blocks | the values times a power of two are on the grid of `to`, and the effective scale over it is one |
+/// |              | of its scales: the decoded values are the same numbers                                           |
+/// | other blocks | quantized from the decoded values, nearest even, under mse_search; counted in `report`           |
+/// | tensor scale | that of q where the scale types are the same; else a power of two that the largest scale fits    |
+/// | NaN blocks   | NaN blocks; a block of the result with a part of one is NaN                                      |
+/// | errors       | std::invalid_argument for blocks of different numbers of rows, or an invalid format              |
+/// | bits         | numerics 5; the same on every instruction set and with every number of threads                   |
 inline any_quantized cast(const cpu::context& ctx, const any_quantized_view& q, const format_spec& to,
                           cast_report& report) {
   detail::check_cast(q, to);

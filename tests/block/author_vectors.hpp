@@ -12,7 +12,7 @@
 // |               |                                   | MSE, nvfp4_e4m3_max 256 and 448                              |
 //
 // PyTorch 2.15.0 on a CPU. Six matrices of 2 x 128: Gaussian, Laplace, values on the ties of E2M1 and an ulp beside
-// them, outliers, bf16 values, values near 2^90. No input is -0, to which both references give code 0, and kernels code 8.
+// them, outliers, bf16 values, values near 2^90. No input is -0: both references give it code 0, and kernels code 8.
 // Codes: one 64-bit word a block, element k in bits 4 k to 4 k + 3.
 
 #include <cstddef>
