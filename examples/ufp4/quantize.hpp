@@ -50,8 +50,8 @@ dequantized output, the transform undone.
                           steps of the window
   --seed S                of the transform's signs and of stochastic rounding (default 0)
   --layout LAYOUT         names and meaning of the tensors in a .safetensors OUT: compressed_tensors, modelopt or f4
-                          (nvfp4 and mxfp4), gpt_oss (mxfp4), all of whole blocks and without --rht; or ufp4, which represents
-                          everything. Default: compressed_tensors if it can represent every weight of FILE, else ufp4;
+                          (nvfp4 and mxfp4), gpt_oss (mxfp4), all of whole blocks and without --rht; or ufp4, which
+                          represents everything. Default: compressed_tensors if it can represent every weight of FILE, else ufp4;
                           give the layout for a model in several files, so that all get the same
   --dry-run               print the sizes and write nothing
   --threads N             0: all cores (default)

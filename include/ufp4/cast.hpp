@@ -20,7 +20,7 @@ struct cast_report {
   std::uint64_t blocks = 0;            ///< of the result, padding included
   std::uint64_t inexact_blocks = 0;    ///< with a value that differs; blocks that became NaN count
   std::uint64_t inexact_elements = 0;  ///< values that differ; -0 and 0 are the same value
-  double signal = 0, noise = 0;        ///< sums of squares of the values, and of the differences, in finite blocks
+  double signal = 0, noise = 0;        ///< sums of squares of the values, and of the differences, where both are finite
 
   /// 10 log10(signal / noise): infinite if nothing was lost.
   double sqnr_db() const { return 10 * std::log10(signal / noise); }
@@ -189,9 +189,11 @@ inline std::uint8_t cast_code(const cast_job& job, const cast_block& b, const ca
 /// Adds an element that was x and is q.
 inline std::uint64_t count_cast_error(float x, float q, bool is_nan, cast_report& report) {
   if (is_nan) return x == x ? 1 : 0;
-  const double lost = static_cast<double>(q) - static_cast<double>(x);
-  report.signal += static_cast<double>(x) * static_cast<double>(x);
-  report.noise += lost * lost;
+  const double lost = q == x ? 0.0 : static_cast<double>(q) - static_cast<double>(x);
+  if (magnitude(x) <= max_finite && magnitude(q) <= max_finite) {
+    report.signal += static_cast<double>(x) * static_cast<double>(x);
+    report.noise += lost * lost;
+  }
   return lost != 0 ? 1 : 0;
 }
 

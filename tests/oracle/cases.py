@@ -521,6 +521,25 @@ def raw_dequantize(rng, index):
               pack_view(variant, q), lambda: [Field("out", "float", model.dequantize(q))])
 
 
+def casts(rng, index):
+  """Any codes and scales of one preset in another, most of them close together."""
+  names = list(PRESETS)
+  variant, to = names[index % len(names)], names[index // len(names) % len(names)]
+  q = any_quantized(rng, variant, int(rng.integers(0, 12)), int(rng.integers(0, 100)), "", True)
+  if q.format.scale is model.E8M0 and index % 3:
+    q.scales[...] = rng.integers(100, 100 + int(rng.integers(1, 24)), q.scales.shape)
+
+  def expect():
+    out, report = model.cast(q, PRESETS[to])
+    return [Field("padded_cols", "bits", np.array([out.padded_cols], np.uint64)), Field("codes", "bits", out.packed()),
+            Field("scales", "bits", scale_bytes(out.format, out.scales)),
+            Field("tensor_scale", "bits", model.bits_of([out.tensor_scale])),
+            Field("report", "bits", np.array(report, np.uint64))]
+
+  return Case("cast", index, dict(variant=variant, to=to, shape=(q.rows, q.cols)), pack("cast", to) +
+              pack_view(variant, q), expect)
+
+
 def any_factors(rng):
   alpha = f32(rng.choice([1, 1, -1, .5, 3.1415927, 0, 1e30, 2.0**-140]))
   beta = f32(rng.choice([0, 0, 0, 1, -1, .3333, 1e-30]))
@@ -678,7 +697,7 @@ def families():
     out["quantize/" + name] = (240 if v.all_transforms else 24 if searching else 60, quantize_any(name))
   out.update({"ties": (4 * len(VARIANTS), ties), "knife_edge": (3 * len(SEARCHES), knife_edge),
               "tails": (len(TAILS), tails), "shards": (240, shards), "bad_amax": (10, bad_amax),
-              "fake_quantize": (180, fake), "hadamard": (90, hadamard), "dequantize": (66, raw_dequantize),
+              "fake_quantize": (180, fake), "hadamard": (90, hadamard), "dequantize": (66, raw_dequantize), "cast": (243, casts),
               "gemm/exact_blocks": (270, gemm("exact_blocks")), "gemm/fast": (180, gemm("fast")),
               "gemm/folded_bf16": (90, gemm("folded_bf16")),
               "gemm_plain/exact_blocks": (120, gemm_plain("exact_blocks")), "gemm_plain/fast": (60, gemm_plain("fast")),

@@ -531,6 +531,20 @@ void run_dequantize(reader& in, answer& out) {
   });
 }
 
+void run_cast(reader& in, answer& out) {
+  const std::string to{in.bytes()};
+  with_named(viewed_formats, in.bytes(), [&]<class Format>(variant<Format>) {
+    const stored_quantized<Format> stored{in};
+    ufp4::cast_report report;
+    const ufp4::any_quantized q = ufp4::cast(stored.view(), ufp4::preset(to), report);
+    out.add(std::array{static_cast<std::uint64_t>(q.padded_cols())});
+    out.add(q.codes());
+    out.add(q.scale_bytes());
+    out.add(std::array{q.tensor_scale()});
+    out.add(std::array<std::uint64_t, 3>{report.blocks, report.inexact_blocks, report.inexact_elements});
+  });
+}
+
 ufp4::gemm_options options_named(std::string_view mode) {
   ufp4::gemm_options o;
   if (mode == "exact_blocks")
@@ -730,6 +744,7 @@ void run(reader& in, answer& out) {
   if (operation == "fake") return run_fake(in, out);
   if (operation == "hadamard") return run_hadamard(in, out);
   if (operation == "dequantize") return run_dequantize(in, out);
+  if (operation == "cast") return run_cast(in, out);
   if (operation == "gemm") return run_gemm(in, out);
   if (operation == "gemm_plain") return run_gemm_plain(in, out);
   if (operation == "gemm_fly") return run_gemm_fly(in, out);

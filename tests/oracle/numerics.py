@@ -639,6 +639,67 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
                    scale.reshape(scale_rows, y.shape[1] // fmt.block), scaler.tensor_scale, transform, report, y)
 
 
+def cast(q, to):
+  """q in another format, and (blocks, inexact blocks, inexact elements)."""
+  grid, new = q.format.element.values, to.element.values
+  ratio = f32(new[new > 0].min()) / f32(grid[grid > 0].min())
+  ratio = ratio if bits_of(ratio) & 0x7FFFFF == 0 else ONE
+  cols = round_up(q.cols, max(q.transform.n, to.block))
+  kept = min(cols, q.codes.shape[1])
+  codes = np.full((q.rows, cols), q.format.element.zero, q.codes.dtype)
+  codes[:, :kept] = q.codes[:, :kept]
+  e = np.zeros((q.rows, cols), np.float32)
+  e[:, :kept] = np.repeat(q.row_scales() * (q.tensor_scale if q.format.tensor_scale else ONE), q.format.block, 1)[:, :kept]
+  scaler = BlockScaler(to, f32(0), False)
+  scaler.tensor_scale = cast_tensor_scale(q, to, q.row_scales(), ratio)
+  scaler.S = np.minimum(ONE / scaler.tensor_scale, FLT_MAX)
+
+  decoded, wanted = grid[codes] * e, grid[codes] * ratio
+  match = wanted[..., None] == new
+  same_sign = match & (np.signbit(wanted)[..., None] == np.signbit(new))
+  mapped = np.where(same_sign.any(-1), same_sign.argmax(-1), match.argmax(-1))
+  mapped[(e == 0) & (grid[codes] != 0)] = to.element.zero
+  blocks = lambda a: a.reshape(-1, to.block)
+  counts = blocks((grid[codes] != 0) & (e != 0))
+  top = np.where(counts, blocks(e), f32(0)).max(1, initial=f32(0))
+  w = top / ratio
+  scale = to.scale.encode(w / scaler.tensor_scale if to.tensor_scale else w)
+  direct = (to.scale.decode(scale) * scaler.tensor_scale == w) & (w * ratio == top)
+  direct &= (~counts | (blocks(e) == top[:, None]) & blocks(match.any(-1))).all(1)
+  scale = np.where(top == 0, np.uint32(0), scale)
+  direct |= top == 0
+  bad = ~np.isfinite(blocks(e)).all(1)
+
+  x = np.where(bad[:, None], f32(0), blocks(decoded))
+  again = choose_scales(x, np.abs(x).max(1), scaler, Rule(default_rule(to), searches=True))
+  other = round_element(scaler.scaled(x, again), to.element)
+  other[scaler.zero(again) | (np.abs(x).max(1) == 0)] = to.element.zero
+  infinite = ~np.isfinite(x).all(1) & ~direct
+  scale = np.where(bad | infinite, np.uint32(to.scale.nan), np.where(direct, scale, again)).astype(np.uint32)
+  out_codes = np.where((bad | infinite)[:, None], to.element.zero, np.where(direct[:, None], blocks(mapped), other))
+  out = Quantized(to, q.rows, q.cols, out_codes.reshape(q.rows, cols).astype(q.codes.dtype),
+                  scale.reshape(q.rows, cols // to.block), scaler.tensor_scale if to.tensor_scale else ONE, q.transform,
+                  None, None)
+  got = blocks(dequantize_padded(out))
+  differ = np.where(bad[:, None], ~np.isnan(blocks(decoded)), got != blocks(decoded))
+  return out, (len(scale), int(differ.any(1).sum()), int(differ.sum()))
+
+
+def cast_tensor_scale(q, to, scales, ratio):
+  if not to.tensor_scale:
+    return ONE
+  if q.format.tensor_scale and q.format.scale is to.scale:
+    return f32(q.tensor_scale / ratio)
+  m = scales * (q.tensor_scale if q.format.tensor_scale else ONE) / ratio
+  m = np.max(m, initial=f32(0), where=np.isfinite(m) & (m > 0))
+  if m == 0:
+    return ONE
+  t = -126
+  while t < 127 and float(m) > float(to.scale.largest) * 2.0**t:
+    t += 1
+  return f32(2.0**t)
+
+
 def dequantize_padded(q):
   effective = q.row_scales()
   if q.format.tensor_scale:
