@@ -1,7 +1,6 @@
 // ufp4 - tests: cast between block formats.
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -9,6 +8,7 @@
 #include <ufp4/ufp4.hpp>
 #include <vector>
 
+#include "support/catch.hpp"
 #include "support/hostile.hpp"
 #include "support/rejection.hpp"
 #include "support/seed.hpp"

@@ -3,12 +3,13 @@
 #include "author_vectors.hpp"
 
 #include <bit>
-#include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <ufp4/ufp4.hpp>
 #include <vector>
+
+#include "support/catch.hpp"
 
 namespace {
 
