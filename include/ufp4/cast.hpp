@@ -250,6 +250,7 @@ inline cast_report cast_strips(const cpu::context& ctx, cast_job& job) {
 
 inline void check_cast(const any_quantized_view& q, const format_spec& to) {
   check_none("cast", format_mismatch(to));
+  expects(!q.spec().is_wide() && !to.is_wide(), "cast: a format with elements of one byte cannot be cast");
   expects(q.spec().block.rows == to.block.rows, "cast: both formats need blocks of as many rows, got ",
           q.spec().block.rows, " and ", to.block.rows);
 }
@@ -265,7 +266,8 @@ namespace ufp4::inline UFP4_CODE {
 /// | other blocks | quantized from the decoded values, nearest even, under mse_search; counted in `report`           |
 /// | tensor scale | that of q where the scale types are the same; else a power of two that the largest scale fits    |
 /// | NaN blocks   | NaN blocks; a block of the result with a part of one is NaN                                      |
-/// | errors       | std::invalid_argument for blocks of different numbers of rows, or an invalid format              |
+/// | errors       | std::invalid_argument for blocks of different numbers of rows, elements of one byte, or an       |
+/// |              | invalid format                                                                                   |
 /// | bits         | numerics 5; the same on every instruction set and with every number of threads                   |
 inline any_quantized cast(const cpu::context& ctx, const any_quantized_view& q, const format_spec& to,
                           cast_report& report) {

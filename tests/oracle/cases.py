@@ -30,7 +30,7 @@ class Variant:
 
 def _variants():
   square = {n: dataclasses.replace(PRESETS[n], name=n + "_square", block=b, square=True)
-            for n, b in (("nvfp4", 16), ("e1m2_f32", 16), ("mxint4", 32))}
+            for n, b in (("nvfp4", 16), ("e1m2_f32", 16), ("mxint4", 32), ("mxint8", 32))}
   def block(element, scale, n=16, tensor=False):
     return Format(f"{element.name}_{scale.name}_{n}{'_two' if tensor else ''}", element, scale, n, tensor)
   one = [block(e, s) for e, s in ((model.E2M1, model.BF16), (model.E1M2, model.E4M3), (model.INT4, model.UE5M3),
@@ -39,17 +39,18 @@ def _variants():
                                                (model.E1M2, model.UE5M3))]
   e3m0_mx = block(model.E3M0, model.E8M0, 32)
   nf4 = block(model.NF4, model.FLOAT)
+  int8 = block(model.INT8, model.E4M3, tensor=True)
   P = PRESETS
   core = ("e1m2_f32", "nvfp4", "mxfp4")
   out = [Variant(n, f, None, n in core) for n, f in P.items()]
-  out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4)]
-  out += [Variant(f"{f.name}/{r}", f, r) for f in (P["mxfp4"], P["mxint4"], P["mx_e1m2"], e3m0_mx)
+  out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4, int8)]
+  out += [Variant(f"{f.name}/{r}", f, r) for f in (P["mxfp4"], P["mxint4"], P["mx_e1m2"], e3m0_mx, P["mxint8"])
           for r in ("mx_even", "mx_ceil")]
-  out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0])]
+  out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0], int8)]
   out += [Variant(f"{f.name}/four_over_six", f, "four_over_six") for f in (P["nvfp4"], square["nvfp4"])]
   out += [Variant(f"{f.name}/mse_search", f, "mse_search")
           for f in (P["e1m2_f32"], P["e2m1_f32"], P["nvfp4"], P["nvint4"], P["mxfp4"], P["mx_e1m2"], one[1], one[2],
-                    square["nvfp4"], one[0], nf4)]
+                    square["nvfp4"], P["int8_f32"], P["mxint8"], one[0], nf4)]
   out += [Variant(f"{f.name}/mae_search", f, "mae_search") for f in (P["nvfp4"], P["mxfp4"], P["e2m1_f32"], nf4)]
   R = model.Rule
   out += [Variant("nvfp4/four_over_six_mae", P["nvfp4"], R("four_over_six", absolute=True)),
@@ -66,9 +67,11 @@ def _variants():
 VARIANTS = _variants()
 PAIRS = (("e1m2_f32", "e1m2_f32"), ("e1m2_f32", "int4_f32"), ("e2m1_f32", "nvfp4"), ("nvfp4", "nvfp4"),
          ("nvfp4", "nvfp4_square"), ("nvint4", "e1m2_f32"), ("nv_e1m2", "nvint4"), ("mxfp4", "mxfp4"),
-         ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"))
+         ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"),
+         ("int8_f32", "nvfp4"), ("mxint8", "mxfp4"), ("mxint8", "mxint8"), ("nvint4", "int8_f32"),
+         ("int8_f32", "nf4_float_16"))
 PAIRS_16_BIT_OUT = PAIRS[0], PAIRS[3], PAIRS[7]
-PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16")
+PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "int8_f32")
 FLY = (("e1m2_f32", "int4_f32"), ("nvfp4", "nvfp4"), ("mxfp4", "mxint4"))  # quantized inside the GEMM, random<64>
 MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32")
 
@@ -310,7 +313,7 @@ def convert(rng, index):
   if element:
     x = boundary_floats(rng, midpoints(element.values))
     bits = model.round_element(x, element).astype(np.uint32)
-    codes, values = np.arange(16, dtype=np.uint32), element.values
+    codes, values = np.arange(len(element.values), dtype=np.uint32), element.values
   elif scale and scale.bytes == 1:
     codes = np.arange(256, dtype=np.uint32)
     values = scale.decode(codes)
@@ -523,7 +526,7 @@ def raw_dequantize(rng, index):
 
 def casts(rng, index):
   """Any codes and scales of one preset in another, most of them close together."""
-  names = list(PRESETS)
+  names = [n for n, f in PRESETS.items() if len(f.element.values) == 16]
   variant, to = names[index % len(names)], names[index // len(names) % len(names)]
   q = any_quantized(rng, variant, int(rng.integers(0, 12)), int(rng.integers(0, 100)), "", True)
   if q.format.scale is model.E8M0 and index % 3:

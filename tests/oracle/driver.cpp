@@ -251,6 +251,8 @@ using nvfp4_square = block_format<fp4<E2M1>, e4m3, square(16), float>;
 using e1m2_f32_square = block_format<fp4<E1M2>, float, square(16)>;
 using mxint4_square = block_format<int4, e8m0, square(32)>;
 using nf4_float = block_format<ufp4::nf4, float, 16>;
+using int8_e4m3_two = block_format<ufp4::int8, e4m3, 16, float>;
+using mxint8_square = block_format<ufp4::int8q6, e8m0, square(32)>;
 
 /// Rules with parameters, by name.
 struct four_over_six_mae {
@@ -278,10 +280,12 @@ constexpr bool is_one_of_three = std::is_same_v<Format, ufp4::e1m2_f32> || std::
 
 /// Every preset; with `some_transforms` three of them under all transforms.
 template <bool some_transforms>
-constexpr auto preset_variants = []<class... Rows>(ufp4::preset_rows<Rows...>) {
-  return std::tuple{
-      variant<typename Rows::format, some_transforms && is_one_of_three<typename Rows::format>>{Rows::name}...};
-}(ufp4::presets{});
+constexpr auto preset_variants =
+    []<class... Rows, class... Wide>(ufp4::preset_rows<Rows...>, ufp4::preset_rows<Wide...>) {
+      return std::tuple{
+          variant<typename Rows::format, some_transforms && is_one_of_three<typename Rows::format>>{Rows::name}...,
+          variant<typename Wide::format>{Wide::name}...};
+    }(ufp4::presets{}, ufp4::wide_presets{});
 
 constexpr std::tuple variants = std::tuple_cat(
     preset_variants<true>, std::tuple{
@@ -299,6 +303,13 @@ constexpr std::tuple variants = std::tuple_cat(
                                variant<e1m2_ue5m3_two>{"E1M2_ue5m3_16_two"},
                                variant<e3m0_mx>{"E3M0_e8m0_32"},
                                variant<nf4_float>{"nf4_float_16"},
+                               variant<int8_e4m3_two>{"int8_e4m3_16_two"},
+                               variant<mxint8_square>{"mxint8_square"},
+                               variant<ufp4::mxint8, false, ufp4::mx_even>{"mxint8/mx_even"},
+                               variant<ufp4::mxint8, false, ufp4::mx_ceil>{"mxint8/mx_ceil"},
+                               variant<int8_e4m3_two, false, ufp4::scale_up>{"int8_e4m3_16_two/scale_up"},
+                               variant<ufp4::int8_f32, false, ufp4::mse_search>{"int8_f32/mse_search"},
+                               variant<ufp4::mxint8, false, ufp4::mse_search>{"mxint8/mse_search"},
                                variant<ufp4::mxfp4, false, ufp4::mx_even>{"mxfp4/mx_even"},
                                variant<ufp4::mxfp4, false, ufp4::mx_ceil>{"mxfp4/mx_ceil"},
                                variant<ufp4::mxint4, false, ufp4::mx_even>{"mxint4/mx_even"},
@@ -370,6 +381,8 @@ void run_convert(reader& in, answer& out) {
   if (type == "E3M0") return convert<fp4<E3M0>>(in, out);
   if (type == "int4") return convert<int4>(in, out);
   if (type == "nf4") return convert<ufp4::nf4>(in, out);
+  if (type == "int8") return convert<ufp4::int8>(in, out);
+  if (type == "int8q6") return convert<ufp4::int8q6>(in, out);
   if (type == "bf16") return convert<bf16>(in, out);
   if (type == "fp16") return convert<fp16>(in, out);
   if (type == "e4m3") return convert<e4m3>(in, out);
@@ -594,6 +607,11 @@ constexpr std::tuple pairings{
     pairing<ufp4::mxint4, ufp4::mx_e1m2>{"mxint4", "mx_e1m2"},
     pairing<nf4_float, nf4_float>{"nf4_float_16", "nf4_float_16"},
     pairing<ufp4::e1m2_f32, nf4_float>{"e1m2_f32", "nf4_float_16"},
+    pairing<ufp4::int8_f32, ufp4::nvfp4>{"int8_f32", "nvfp4"},
+    pairing<ufp4::mxint8, ufp4::mxfp4>{"mxint8", "mxfp4"},
+    pairing<ufp4::mxint8, ufp4::mxint8>{"mxint8", "mxint8"},
+    pairing<ufp4::nvint4, ufp4::int8_f32>{"nvint4", "int8_f32"},
+    pairing<ufp4::int8_f32, nf4_float>{"int8_f32", "nf4_float_16"},
 };
 
 void run_gemm(reader& in, answer& out) {
@@ -627,8 +645,8 @@ void run_gemm(reader& in, answer& out) {
 }
 
 constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},
-                                        variant<ufp4::mxfp4>{"mxfp4"}, variant<ufp4::nvint4>{"nvint4"},
-                                        variant<nf4_float>{"nf4_float_16"}};
+                                        variant<ufp4::mxfp4>{"mxfp4"},       variant<ufp4::nvint4>{"nvint4"},
+                                        variant<nf4_float>{"nf4_float_16"},  variant<ufp4::int8_f32>{"int8_f32"}};
 
 void run_gemm_plain(reader& in, answer& out) {
   auto options = options_named(in.bytes());

@@ -28,9 +28,10 @@ UFP4_HD constexpr std::uint32_t amax_bits(const block_values& v) {
 
 /// The codes, one in a byte, of `count` scaled values t. `index`: element index of the first (numerics 3).
 template <rounding_policy Rounding>
-UFP4_HD constexpr void round_run(const grid4& grid, const Rounding& rounding, const float* t, int count,
+UFP4_HD constexpr void round_run(const format_spec& format, const Rounding& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
-  for (int k = 0; k < count; ++k) codes[k] = round_to_grid(grid, rounding, t[k], index + static_cast<std::uint64_t>(k));
+  for (int k = 0; k < count; ++k)
+    codes[k] = round_to_code(format, rounding, t[k], index + static_cast<std::uint64_t>(k));
 }
 
 /// The random bits of eight elements, from one call of Philox.
@@ -41,51 +42,51 @@ struct drawn_random_bits {
   }
 };
 
-UFP4_HD constexpr void round_run(const grid4& grid, const stochastic& rounding, const float* t, int count,
+UFP4_HD constexpr void round_run(const format_spec& format, const stochastic& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
   for (int k = 0; k < count;) {
     const std::uint64_t i = index + static_cast<std::uint64_t>(k);
     const int here = 8 - static_cast<int>(i & 7u), left = count - k;
     const int group = here < left ? here : left;
-    round_run(grid, drawn_random_bits{rounding.random_bits(i >> 3)}, t + k, group, i, codes + k);
+    round_run(format, drawn_random_bits{rounding.random_bits(i >> 3)}, t + k, group, i, codes + k);
     k += group;
   }
 }
 
-UFP4_HD constexpr void round_run(const grid4& grid, const rounding_spec& rounding, const float* t, int count,
+UFP4_HD constexpr void round_run(const format_spec& format, const rounding_spec& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
   switch (rounding.what) {
-    case rounding_spec::kind::nearest_even: return round_run(grid, nearest_even{}, t, count, index, codes);
-    case rounding_spec::kind::nearest_away: return round_run(grid, nearest_away{}, t, count, index, codes);
-    case rounding_spec::kind::toward_zero: return round_run(grid, toward_zero{}, t, count, index, codes);
-    case rounding_spec::kind::stochastic: return round_run(grid, rounding.random_bits, t, count, index, codes);
+    case rounding_spec::kind::nearest_even: return round_run(format, nearest_even{}, t, count, index, codes);
+    case rounding_spec::kind::nearest_away: return round_run(format, nearest_away{}, t, count, index, codes);
+    case rounding_spec::kind::toward_zero: return round_run(format, toward_zero{}, t, count, index, codes);
+    case rounding_spec::kind::stochastic: return round_run(format, rounding.random_bits, t, count, index, codes);
   }
 }
 
-UFP4_HD constexpr void zero_codes(const grid4& grid, const block_values& v, std::uint8_t* codes) {
+UFP4_HD constexpr void zero_codes(const format_spec& format, const block_values& v, std::uint8_t* codes) {
   for (int r = 0; r < v.rows; ++r)
-    for (int k = 0; k < v.cols; ++k) codes[r * v.stride + k] = grid.code[grid.zero];
+    for (int k = 0; k < v.cols; ++k) codes[r * v.stride + k] = zero_code(format);
 }
 
 /// Codes +0 and the bits of a NaN scale, counted.
 UFP4_HD constexpr std::uint32_t nan_block(const format_spec& format, const block_values& v, std::uint8_t* codes,
                                           quantize_report& report) {
   ++report.nonfinite_blocks;
-  zero_codes(format.grid, v, codes);
+  zero_codes(format, v, codes);
   return nan_scale(format.scale);
 }
 
 /// Rounds one row of a block under its scale; returns the number of values beyond qmax.
 template <rounding_policy Rounding>
-UFP4_HD constexpr std::uint64_t round_row(const grid4& grid, const block_scale& scale, const Rounding& rounding,
+UFP4_HD constexpr std::uint64_t round_row(const format_spec& format, const block_scale& scale, const Rounding& rounding,
                                           const float* x, int count, std::uint64_t index, std::uint8_t* codes) {
   float t[256];  // scaled values, stored so that no product is fused into a later subtraction
   std::uint64_t beyond = 0;
   for (int k = 0; k < count; ++k) {
     t[k] = rounded(scale.divides ? x[k] / scale.factor : x[k] * scale.factor);
-    beyond += magnitude(t[k]) > grid.qmax;
+    beyond += magnitude(t[k]) > format.grid.qmax;
   }
-  round_run(grid, rounding, t, count, index, codes);
+  round_run(format, rounding, t, count, index, codes);
   return beyond;
 }
 
@@ -129,11 +130,11 @@ struct block_coder {
       if (scale.bits == detail::nan_scale(format.scale)) return detail::nan_block(format, v, codes, report);
     if (scale.factor == 0.0f || amax == 0) {  // e8m0 has no zero scale: there amax decides
       report.underflowed_scales += amax != 0;
-      detail::zero_codes(format.grid, v, codes);
+      detail::zero_codes(format, v, codes);
       return scale.bits;
     }
     for (int r = 0; r < v.rows; ++r)
-      report.saturated += detail::round_row(format.grid, scale, rounding, v.x + r * v.stride, v.cols,
+      report.saturated += detail::round_row(format, scale, rounding, v.x + r * v.stride, v.cols,
                                             index + static_cast<std::uint64_t>(r) * row_step, codes + r * v.stride);
     return scale.bits;
   }
@@ -150,9 +151,10 @@ UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, scale
   return detail::make_tensor_constants(format, rule, global_amax);
 }
 
-/// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out, the block scale
-/// returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`: of x[0], for stochastic
-/// rounding. `rule`: a scale_rule_spec (`scale_up{}.spec()`), or a scale rule of the kernel's own.
+/// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out (B bytes if the
+/// format is wide), the block scale returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`:
+/// of x[0], for stochastic rounding. `rule`: a scale_rule_spec (`scale_up{}.spec()`), or a scale rule of the kernel's
+/// own.
 template <any_block_format F, rounding_policy Rounding = nearest_even, any_scale_rule Rule = scale_rule_spec>
   requires(F::block.rows == 1)
 UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed, Rounding rounding = {},
@@ -164,18 +166,22 @@ UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* pack
   constexpr format_spec format = spec_of<F>;
   const block_coder<Rounding, Rule> coder{format, rule, tensor, rounding};
   const std::uint32_t bits = coder({x, 1, count, count}, index, 0, codes, report);
-  pack_codes(codes, count, packed);
+  if constexpr (F::is_wide)
+    for (int k = 0; k < count; ++k) packed[k] = codes[k];
+  else
+    pack_codes(codes, count, packed);
   return detail::scale_as<typename F::scale_type>(bits);
 }
 
-/// The inverse: B / 2 bytes and a scale to B floats, fl(value * fl(scale * tensor_scale)).
+/// The inverse: B / 2 or B bytes and a scale to B floats, fl(value * fl(scale * tensor_scale)).
 template <any_block_format F>
   requires(F::block.rows == 1)
 UFP4_HD constexpr void dequantize_block(const std::uint8_t* packed, typename F::scale_type scale, float* x,
                                         float tensor_scale = 1.0f) {
   const float effective = static_cast<float>(scale) * tensor_scale;
   constexpr format_spec format = spec_of<F>;
-  for (std::size_t k = 0; k < F::block_size; ++k) x[k] = format.grid.value[code_at(packed, k)] * effective;
+  for (std::size_t k = 0; k < F::block_size; ++k)
+    x[k] = detail::value_of(format, F::is_wide ? packed[k] : code_at(packed, k)) * effective;
   detail::settle(x, F::block_size);  // the caller may add them up
 }
 

@@ -25,6 +25,11 @@ using mxfp4 = block_format<fp4<E2M1>, e8m0, 32>;    ///< OCP MXFP4
 using mx_e1m2 = block_format<fp4<E1M2>, e8m0, 32>;  ///< the uniform grid with the scales of MXFP4
 using mxint4 = block_format<int4, e8m0, 32>;        ///< the same in two's complement
 
+// Wide: elements of one byte, for activations beside 4-bit weights with blocks of the same length.
+using int8_f32 =
+    block_format<int8, float, 16>;              ///< 8-bit integers, binary32 scales: beside nvfp4 and the *_f32 formats
+using mxint8 = block_format<int8q6, e8m0, 32>;  ///< OCP MXINT8: beside mxfp4, mx_e1m2 and mxint4
+
 /// A string literal as a template argument.
 template <std::size_t size>
 struct literal {
@@ -55,10 +60,24 @@ using presets =
                 preset_row<mxfp4, "mxfp4">, preset_row<mx_e1m2, "mx_e1m2">, preset_row<mxint4, "mxint4">,
                 preset_row<e2m1_f32, "e2m1_f32">, preset_row<e1m2_f32, "e1m2_f32">, preset_row<int4_f32, "int4_f32">>;
 
-/// Calls visit(preset_row<...>{}) for every preset, in the order of the list.
+/// The presets whose elements take one byte. A list of their own, because GPUs, prepacking and GGUF have formats of 4
+/// bits only.
+using wide_presets = preset_rows<preset_row<int8_f32, "int8_f32">, preset_row<mxint8, "mxint8">>;
+
+/// Calls visit(preset_row<...>{}) for every row of a list, in its order.
+template <class Visit, class... Rows>
+constexpr void for_each_row(preset_rows<Rows...>, Visit&& visit) {
+  (visit(Rows{}), ...);
+}
+/// The same for every preset of 4-bit elements.
 template <class Visit>
 constexpr void for_each_preset(Visit&& visit) {
-  [&]<class... Rows>(preset_rows<Rows...>) { (visit(Rows{}), ...); }(presets{});
+  for_each_row(presets{}, visit);
+}
+/// The same for every preset of elements of one byte.
+template <class Visit>
+constexpr void for_each_wide_preset(Visit&& visit) {
+  for_each_row(wide_presets{}, visit);
 }
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -4,6 +4,7 @@
 
 #include <ufp4/block/block_format.hpp>
 #include <ufp4/round/round_to_grid.hpp>
+#include <ufp4/round/round_to_int8.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -137,6 +138,22 @@ using rule_kind = scale_rule_spec::kind;
 
 /// Whether a step of a window is a fraction of the scale, not a code.
 UFP4_HD constexpr bool has_float_steps(scale_kind kind) { return kind == scale_kind::f32 || kind == scale_kind::bf16; }
+/// The value of a code of a format, without scales.
+UFP4_HD constexpr float value_of(const format_spec& f, std::uint8_t code) {
+  if (f.is_wide()) return static_cast<float>(static_cast<std::int8_t>(code)) * f.grid.unit;
+  return f.grid.value[code];
+}
+/// The code of +0.
+UFP4_HD constexpr std::uint8_t zero_code(const format_spec& f) {
+  return f.is_wide() ? std::uint8_t{0} : f.grid.code[f.grid.zero];
+}
+/// The code of t, which is not a NaN.
+template <rounding_policy Rounding>
+UFP4_HD constexpr std::uint8_t round_to_code(const format_spec& f, const Rounding& rounding, float t,
+                                             std::uint64_t index) {
+  if (f.is_wide()) return round_to_int8(f.grid.unit, rounding, t, index);
+  return round_to_grid(f.grid, rounding, t, index);
+}
 
 /// The reason why a rule does not apply to a format, or nullptr.
 constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_spec& f) {
@@ -153,7 +170,7 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
     return "a search below float and bf16 scales has at most 31 steps, each 1/32 of the scale";
   if (rule.what != rule_kind::four_over_six) return nullptr;
   if (rule.searches) return "four_over_six and a search near a scale are two searches; choose one";
-  if (f.two_level && f.grid.qmax == 6.0f) return nullptr;
+  if (f.two_level && f.grid.qmax == 6.0f && !f.is_wide()) return nullptr;
   return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
 }
 
@@ -233,14 +250,15 @@ UFP4_HD constexpr std::uint32_t power_of_two_scale(const grid4& grid, rule_kind 
 }
 
 /// The error of nearest_even codes under a scale, summed over the block in index order: squares by fma, or magnitudes.
-UFP4_HD inline float error_of(const grid4& grid, const block_values& v, const block_scale& scale, search_error what) {
+UFP4_HD inline float error_of(const format_spec& f, const block_values& v, const block_scale& scale,
+                              search_error what) {
   float err = 0.0f;
   for (int r = 0; r < v.rows; ++r)
     for (int k = 0; k < v.cols; ++k) {
       const float x = rounded(v.x[r * v.stride + k]);  // it may be a product that the compiler could fuse
       const float t = rounded(scale.divides ? x / scale.factor : x * scale.factor);
-      const std::uint8_t code = scale.factor == 0.0f ? grid.code[grid.zero] : round_to_grid(grid, nearest_even{}, t, 0);
-      const float d = x - rounded(grid.value[code] * scale.effective);
+      const std::uint8_t code = scale.factor == 0.0f ? zero_code(f) : round_to_code(f, nearest_even{}, t, 0);
+      const float d = x - rounded(value_of(f, code) * scale.effective);
       err = what == search_error::squared ? fma(d, d, err) : err + magnitude(d);
     }
   return err;
@@ -251,7 +269,7 @@ UFP4_HD inline block_scale four_or_six(const format_spec& f, search_error error,
   const float u = amax * tensor.scale_factor;
   const block_scale six = scale_from_bits(f, tensor, encode_scale(f.scale, u));
   const block_scale four = scale_from_bits(f, tensor, encode_scale(f.scale, 1.5f * u));
-  return error_of(f.grid, v, four, error) < error_of(f.grid, v, six, error) ? four : six;
+  return error_of(f, v, four, error) < error_of(f, v, six, error) ? four : six;
 }
 
 /// The steps of a search, by_format replaced.
@@ -284,7 +302,7 @@ UFP4_HD inline block_scale smallest_error(const format_spec& f, const scale_rule
     std::uint32_t bits = 0;
     if (!search_candidate(f.scale, base, j, bits)) continue;
     const block_scale candidate = scale_from_bits(f, tensor, bits);
-    const float err = error_of(f.grid, v, candidate, rule.error);
+    const float err = error_of(f, v, candidate, rule.error);
     if (!found || err < least) best = candidate, least = err;
     found = true;
   }

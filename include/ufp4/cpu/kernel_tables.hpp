@@ -65,6 +65,7 @@ struct gemm_kernel {
   std::size_t (*scratch_bytes)(const gemm_job&, std::size_t rows) = nullptr;
   void (*multiply)(const gemm_job&, const gemm_part&, const std::byte* left, std::byte* scratch) = nullptr;
   accumulate fast_is = accumulate::fast;  ///< exact_blocks if `fast` gives its bits where they are finite
+  bool knows_wide = false;                ///< takes() knows wide formats; otherwise it is not asked about them
 
   accumulate made_as(accumulate mode) const { return mode == accumulate::fast ? fast_is : mode; }
 };
@@ -76,6 +77,14 @@ constexpr gemm_kernel kernel_of(isa tier, const char* name, std::size_t depth, s
                                 std::size_t part_cols, accumulate fast_is = accumulate::exact_blocks) {
   return {tier,      name,           F::tile_rows,  F::tile_cols,      depth,        part_rows, part_cols,
           &F::takes, &F::left_bytes, &F::pack_left, &F::scratch_bytes, &F::multiply, fast_is};
+}
+/// The same of a kernel that also reads operands with elements of one byte, where its takes() admits them.
+template <class F, class Use = void>
+constexpr gemm_kernel wide_kernel_of(isa tier, const char* name, std::size_t depth, std::size_t part_rows,
+                                     std::size_t part_cols) {
+  gemm_kernel kernel = kernel_of<F, Use>(tier, name, depth, part_rows, part_cols);
+  kernel.knows_wide = true;
+  return kernel;
 }
 
 template <class Kernel>
@@ -149,9 +158,10 @@ inline const quantize_row& quantize_kernel_for(const kernel_table<quantize_row>&
       if (row.tier == i && row.takes(job, coder)) return row;
 }
 inline const gemm_kernel& gemm_kernel_for(const gemm_table& table, const gemm_job& job, isa tier) {
+  const bool wide = job.left.is_wide() || job.right.is_wide();
   for (isa i = tier;; i = parent(i))
     for (const gemm_kernel* row : table)
-      if (row->tier == i && row->takes(job)) return *row;
+      if (row->tier == i && (!wide || row->knows_wide) && row->takes(job)) return *row;
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

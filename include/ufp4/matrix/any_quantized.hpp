@@ -1,15 +1,16 @@
 // ufp4 - any_quantized: a quantized matrix whose format is data; the sizes and the memory of one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row; scales
-// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows.
+// Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row, or, in a
+// wide format, one a byte, padded_cols() bytes a row; scales row-major, padded_cols() / block.cols a row, one row of
+// them for every block.rows rows.
 #pragma once
 
 #include <cstring>
 #include <new>
 #include <span>
-#include <ufp4/block/block_format.hpp>
 #include <ufp4/block/packing.hpp>
+#include <ufp4/block/scale_rules.hpp>
 #include <ufp4/detail/expects.hpp>
 #include <ufp4/hadamard/signs.hpp>
 #include <utility>
@@ -164,7 +165,20 @@ inline quantized_size storage_of(const char* what, const quantized_shape& s) {
   const std::size_t padded = s.padded_cols(), length = static_cast<std::size_t>(s.format.block.cols);
   const std::size_t elements = element_count(what, s.rows, s.cols, padded, s.transform);
   const std::size_t blocks = scale_rows(s.rows, s.format.block) * (padded / length);
-  return {elements / 2, blocks * static_cast<std::size_t>(scale_bytes(s.format.scale))};
+  return {code_bytes(s.format, elements), blocks * static_cast<std::size_t>(scale_bytes(s.format.scale))};
+}
+
+/// The code of element k of a row whose codes begin at `row`.
+inline std::uint8_t element_code(const format_spec& f, const std::uint8_t* row, std::size_t k) {
+  return f.is_wide() ? row[k] : code_at(row, k);
+}
+
+/// Writes `count` codes, one a byte, as a row has them; count is even.
+inline void store_codes(const format_spec& f, const std::uint8_t* codes, std::size_t count, std::uint8_t* out) {
+  if (f.is_wide())
+    std::memcpy(out, codes, count);
+  else
+    pack_codes(codes, count, out);
 }
 
 /// The sizes of a caller's spans against the shape.
@@ -236,7 +250,8 @@ class any_quantized_view : public detail::shaped {
                     " x ", cols());
     const std::size_t block = row / height * (padded_cols() / length) + col / length;
     const float scale = detail::decode_scale(f.scale, detail::load_scale(scales_.data(), f.scale, block));
-    return f.grid.value[code_at(codes_.data() + row * padded_cols() / 2, col)] * (scale * tensor_scale());
+    const std::uint8_t code = detail::element_code(f, codes_.data() + detail::code_bytes(f, row * padded_cols()), col);
+    return detail::value_of(f, code) * (scale * tensor_scale());
   }
 
  protected:

@@ -47,7 +47,7 @@ UFP4_LANE u32 below_nibble(u32 nibble, u32 word) { return word >> 4 | (nibble & 
 
 template <class Use = void>
 inline constexpr gemm_kernel gemm_f32_kernel =
-    kernel_of<blocked_gemm<f32_gemm>, Use>(isa::avx2, "gemm_f32_avx2", 1, 132, 128);
+    wide_kernel_of<blocked_gemm<f32_gemm>, Use>(isa::avx2, "gemm_f32_avx2", 1, 132, 128);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
 UFP4_END_TARGET

@@ -58,7 +58,7 @@ UFP4_LANE u32 below_nibble(u32 nibble, u32 word) {
 
 template <class Use = void>
 inline constexpr gemm_kernel gemm_f32_kernel =
-    kernel_of<blocked_gemm<f32_gemm>, Use>(isa::neon, "gemm_f32_neon", 1, 132, 128);
+    wide_kernel_of<blocked_gemm<f32_gemm>, Use>(isa::neon, "gemm_f32_neon", 1, 132, 128);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon
 

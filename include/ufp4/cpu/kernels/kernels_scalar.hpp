@@ -77,7 +77,9 @@ void code_run(const quantize_job& job, const Coder& coder, coded_run& run, quant
 inline void store_codes(const quantize_job& job, const coded_run& run, const quantized_sink& out) {
   const auto width = static_cast<std::size_t>(run.cols), length = static_cast<std::size_t>(job.format.block.cols);
   for (std::size_t r = 0; r < run.rows; ++r)
-    pack_codes(run.codes + r * width, width, out.codes + ((run.first_row + r) * job.padded_cols + run.first_col) / 2);
+    ufp4::detail::store_codes(
+        job.format, run.codes + r * width, width,
+        out.codes + code_bytes(job.format, (run.first_row + r) * job.padded_cols + run.first_col));
   const std::size_t strip = run.first_row / static_cast<std::size_t>(run.height);
   const std::size_t first = strip * (job.padded_cols / length) + run.first_col / length;
   for (std::size_t b = 0; b < width / length; ++b) store_scale(out.scales, job.format.scale, first + b, run.scales[b]);
@@ -100,7 +102,7 @@ inline void decode_run(const quantize_job& job, float tensor_scale, const coded_
   for (int b = 0; b < run.cols / length; ++b)
     effective[b] = ufp4::detail::decode_scale(job.format.scale, run.scales[b]) * tensor_scale;
   for (int i = 0; i < run.height * run.cols; ++i)
-    q[i] = job.format.grid.value[run.codes[i]] * effective[i % run.cols / length];
+    q[i] = value_of(job.format, run.codes[i]) * effective[i % run.cols / length];
 }
 
 /// dequantize(quantize(x)) of strips first .. last - 1; undo_transform also applies the inverse transform. x and out
@@ -149,11 +151,12 @@ inline void dequantize_scalar(const quantized_source& q, const sink& out, std::s
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   float values[256];
   for (std::size_t i = first; i < last; ++i) {
-    const std::uint8_t* codes = q.codes + i * q.padded_cols / 2;
+    const std::uint8_t* codes = q.codes + q.code_index(i, 0);
     for (std::size_t k = 0; k < q.cols; k += length) {
       const float effective = ufp4::detail::rounded(scale_at(q, i, k / length, q.tensor_scale));
       const std::size_t live = q.cols - k < length ? q.cols - k : length;
-      for (std::size_t j = 0; j < live; ++j) values[j] = q.format.grid.value[code_at(codes, k + j)] * effective;
+      for (std::size_t j = 0; j < live; ++j)
+        values[j] = value_of(q.format, element_code(q.format, codes, k + j)) * effective;
       store_row(out, i, k, live, values);
     }
   }

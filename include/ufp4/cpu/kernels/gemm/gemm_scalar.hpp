@@ -96,8 +96,8 @@ inline void multiply_fast(const gemm_job& job, const panel& left, const panel& r
 
 inline void multiply_blocks(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
   if (job.left.exact() && job.right.exact()) {
-    decode_codes(job.left.q, left, job.left.q.format.grid.integer, s.integer[0]);
-    decode_codes(job.right.q, right, job.right.q.format.grid.integer, s.integer[1]);
+    decode_codes(job.left.q, left, job.left.q.format.grid.integer, std::int16_t{1}, s.integer[0]);
+    decode_codes(job.right.q, right, job.right.q.format.grid.integer, std::int16_t{1}, s.integer[1]);
     return accumulate_exact(job, left.rows, right.rows, left.depth, s);
   }
   decode_values(job.left, left, s.value[0]);
@@ -132,6 +132,7 @@ inline constexpr gemm_kernel gemm_scalar_kernel = {
     .pack_left = [](const gemm_job&, std::size_t, std::size_t, std::byte*) {},
     .scratch_bytes = [](const gemm_job&, std::size_t) { return sizeof(gemm_scratch); },
     .multiply = &gemm_scalar,
+    .knows_wide = true,
 };
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -18,9 +18,15 @@ struct panel {
   std::size_t row, rows, k, depth;
 };
 
-/// decode[code] of every element of a panel.
+/// decode[code] of every element of a panel; in a wide format the integer of the code times `unit`.
 template <class T>
-void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[16], T* out) {
+void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[16], T unit, T* out) {
+  for (std::size_t r = 0; q.format.is_wide() && r < p.rows; ++r) {
+    const std::uint8_t* codes = q.codes + q.code_index(p.row + r, p.k);
+    for (std::size_t k = 0; k < p.depth; ++k)
+      out[r * panel_depth + k] = static_cast<T>(static_cast<T>(static_cast<std::int8_t>(codes[k])) * unit);
+  }
+  if (q.format.is_wide()) return;
   for (std::size_t r = 0; r < p.rows; ++r)
     for (std::size_t k = 0; k < p.depth; k += 2) {
       const std::uint8_t pair = q.codes[q.code_index(p.row + r, p.k + k)];
@@ -49,7 +55,7 @@ inline void load_plain(const quantize_job& job, const panel& p, float* out) {
 /// Element values without their block scales.
 inline void decode_values(const gemm_operand& side, const panel& p, float* out) {
   if (!side.is_quantized) return load_plain(side.plain, p, out);
-  decode_codes(side.q, p, side.q.format.grid.value, out);
+  decode_codes(side.q, p, side.q.format.grid.value, side.q.format.grid.unit, out);
 }
 
 /// Multiplies a panel by its scales and rounds the products to bf16 (folded_bf16); the scales become 1.
