@@ -56,6 +56,8 @@ struct call_place : device::place {
 /// Padded columns, and rows and columns of the scales.
 std::tuple<std::size_t, std::size_t, std::size_t> sizes(const format_spec& format, std::size_t rows, std::size_t cols,
                                                         const transform_spec& transform) {
+  expects(!format.is_wide(),
+          "QuantizedTensor: formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
   const ufp4::detail::quantized_shape shape{format, 1, rows, cols, transform};
   (void)ufp4::detail::storage_of("quantize", shape);  // for its checks
   return {shape.padded_cols(), ufp4::detail::scale_rows(rows, format.block),
@@ -92,7 +94,11 @@ void linear(const std::string& product, const std::string& recipe, std::uint64_t
 void bind_device(nb::module_& m) {
   using namespace nb::literals;
   m.attr("device") = UFP4_PYTHON_DEVICE;
-  m.def("device_format", [](nb::handle format) { return format_of("quantize", format); });
+  m.def("device_format", [](nb::handle format) {
+    const format_spec f = format_of("quantize", format);
+    expects(!f.is_wide(), "quantize: formats with elements of one byte run on the CPU only: ", text_of(f));
+    return f;
+  });
   m.def("device_transform", [](nb::handle rht) { return transform_of("quantize", rht); }, "rht"_a.none());
   m.def("device_sizes", &sizes);
   m.def("device_quantize", &quantize, "x"_a, "out"_a, "rounding"_a.none(), "rule"_a.none(), "search"_a.none(),

@@ -7,6 +7,7 @@
 #include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
+#include <ufp4/cpu/kernels/quantize/read_ahead.hpp>
 #include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/simd/neon.hpp>
 

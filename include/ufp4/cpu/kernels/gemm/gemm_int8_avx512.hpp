@@ -118,6 +118,16 @@ struct int8_sums {
           fma(as_float(dot[r]) - magic, rounded(broadcast(load_as<float>(head + rows * 4 + r * 4)) * column), sum[r]);
   }
 };
+/// Two pieces of 256 bytes of the codes that are read next, from piece `first` on.
+UFP4_LANE void prefetch_rows(const column_slice<int8_products>& s, std::size_t first) {
+  const std::uint8_t* p = s.ahead + first * s.ahead_step;
+  if (s.first_level)
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * s.ahead_step + i % 4 * 64, 0, 3);
+  else
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * s.ahead_step + i % 4 * 64, 0, 2);
+}
 template <std::size_t rows, bool decodes>
 inline void int8_tile(const column_slice<int8_products>& s, const std::byte* left, float* acc) {
   int8_sums<rows> t;
@@ -133,9 +143,7 @@ inline void int8_tile(const column_slice<int8_products>& s, const std::byte* lef
     std::size_t done = 0;  // steps of the block
     for (std::size_t step = 0; step < steps;) {
       const octad codes = codes_at(s.codes, step * 16);
-#pragma GCC unroll 8
-      for (std::size_t i = 0; i < 8; ++i)
-        __builtin_prefetch(s.ahead + (step / 2 + i / 4) * s.ahead_step + i % 4 * 64, 0, 3);
+      prefetch_rows(s, step / 2);
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < 4; ++i, ++step) {
         if (step == steps) break;
@@ -242,11 +250,13 @@ struct gemv_slice {
 };
 
 /// Prefetches a line after v is computed. Compilers would move all prefetches to one place, and the core would wait.
-template <class V>
+template <read_ahead how, class V>
 UFP4_LANE void prefetch_after(V& v, const std::uint8_t* p) {
-  asm("prefetcht0 %1" : "+v"(v) : "m"(*p));
+  if constexpr (how == read_ahead::first_level) asm("prefetcht0 %1" : "+v"(v) : "m"(*p));
+  if constexpr (how == read_ahead::second_level) asm("prefetcht1 %1" : "+v"(v) : "m"(*p));
 }
 /// Products of 128 k of four columns with the row; on to the next four.
+template <read_ahead how>
 UFP4_LANE quad dots_of_four(const gemv_slice& s, const std::uint8_t*& codes, const std::uint8_t*& ahead, u32 even,
                             u32 odd, u32 start) {
   quad dots;
@@ -256,22 +266,23 @@ UFP4_LANE quad dots_of_four(const gemv_slice& s, const std::uint8_t*& codes, con
     dots.v[i] = start;
     add_dots(dots.v[i], low(s.table, dword), even);
     add_dots(dots.v[i], high(s.table, dword), odd);
-    prefetch_after(dots.v[i], ahead + i * 64);
+    prefetch_after<how>(dots.v[i], ahead + i * 64);
   }
   codes += 4 * s.codes.step;
   ahead += 256;
   asm("" : "+r"(codes), "+r"(ahead));  // one address each: sixteen would not fit the registers
   return dots;
 }
+template <read_ahead how>
 UFP4_LANE f32 rescaled(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t block, std::size_t b, u32 dot,
                        f32 sum) {
   const f32 t = rounded(load(s.scale + (block + b) * lanes) * broadcast(row.scale[b]));
-  prefetch_after(sum, s.scale_ahead + (block + b) * s.scale_bytes);
+  prefetch_after<how>(sum, s.scale_ahead + (block + b) * s.scale_bytes);
   return fma(as_float(dot) - s.magic, t, sum);
 }
 
 /// Columns in the order of memory, blocks of 32 or of 16: `chunk_blocks` = 4 or 8 a chunk.
-template <std::size_t chunk_blocks>
+template <std::size_t chunk_blocks, read_ahead how>
 f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   const std::uint8_t* ahead = s.ahead;
   for (std::size_t block = 0, chunk = 0; block < s.blocks; block += chunk_blocks, ++chunk, ++row) {
@@ -280,7 +291,7 @@ f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
     u32 first[4], second[4];  // of the block, or the two blocks, in each quarter
 #pragma GCC unroll 4
     for (std::size_t g = 0; g < 4; ++g) {
-      const quad d = dots_of_four(s, codes, ahead, even, odd, start);
+      const quad d = dots_of_four<how>(s, codes, ahead, even, odd, start);
       if constexpr (chunk_blocks == 4) {
         const u32 ab = low_pairs(d.v[0], d.v[1]) + high_pairs(d.v[0], d.v[1]);
         const u32 cd = low_pairs(d.v[2], d.v[3]) + high_pairs(d.v[2], d.v[3]);
@@ -297,13 +308,13 @@ f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
 #pragma GCC unroll 8
     for (std::size_t b = 0; b < chunk_blocks; ++b)
       if (block + b < s.blocks)
-        sum = rescaled(s, *row, block, b, dots[b % (chunk_blocks / 4)].v[b * 4 / chunk_blocks], sum);
+        sum = rescaled<how>(s, *row, block, b, dots[b % (chunk_blocks / 4)].v[b * 4 / chunk_blocks], sum);
   }
   return sum;
 }
 
 /// Block b of a chunk, interleaved columns. Even and odd k have sums of their own, so that neither waits for the other.
-template <std::size_t blocks>  // of a chunk
+template <std::size_t blocks, read_ahead how>  // of a chunk
 UFP4_LANE u32 dots_of_lanes(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t b,
                             const std::uint8_t*& codes) {
   constexpr std::size_t groups = gemv_chunk / 8 / blocks;  // of 8 k in a block
@@ -313,22 +324,22 @@ UFP4_LANE u32 dots_of_lanes(const gemv_slice& s, const gemv_chunk_of_row& row, s
     const u32 dword = load_as<u32>(codes + g * 64);
     add_dots(even, low(s.table, dword), row.even + 4 * (b * groups + g));
     add_dots(odd, high(s.table, dword), row.odd + 4 * (b * groups + g));
-    prefetch_after(odd, codes + g * 64 + gemv_lead);
+    prefetch_after<how>(odd, codes + g * 64 + gemv_lead);
   }
   codes += groups * 64;
   return even + odd;
 }
 /// Interleaved columns are lanes already.
-template <std::size_t blocks>
+template <std::size_t blocks, read_ahead how>
 f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   const std::uint8_t* codes = s.codes.p;
   std::size_t block = 0;
   for (; block + blocks <= s.blocks; block += blocks, ++row)
 #pragma GCC unroll 8
     for (std::size_t b = 0; b < blocks; ++b)
-      sum = rescaled(s, *row, block, b, dots_of_lanes<blocks>(s, *row, b, codes), sum);
+      sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, b, codes), sum);
   for (std::size_t b = 0; block + b < s.blocks; ++b)
-    sum = rescaled(s, *row, block, b, dots_of_lanes<blocks>(s, *row, b, codes), sum);
+    sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, b, codes), sum);
   return sum;
 }
 
@@ -337,11 +348,13 @@ struct int8_gemv {
   static bool takes(const gemm_job& job) {
     return job.out.rows == 1 && int8_fits(job) && !job.right.is_wide() && job.block <= 32;
   }
-  /// K of a slice. Its scales are decoded before its codes are read, and memory is idle meanwhile: few scales at a time,
-  /// but not fewer than scales_of decodes together.
+  /// K of a slice. Its scales are decoded before its codes are read, and fewer codes come from memory meanwhile: few
+  /// scales at a time, but not fewer than scales_of decodes together. Shorter slices take more instructions.
   static std::size_t depth_of(const gemm_job& job) {
-    if (job.right.interleaved()) return gemv_depth;
-    return job.block == 16 && scale_bytes(job.right.q.format.scale) == 1 ? gemv_depth / 2 : gemv_depth / 4;
+    const bool first_level = prefetches_first_level();
+    if (job.right.interleaved()) return first_level ? gemv_depth : gemv_depth / 2;
+    const bool many = job.block == 16 && scale_bytes(job.right.q.format.scale) == 1;  // are decoded together
+    return (first_level ? gemv_depth / 4 : gemv_depth / 2) * (many ? 2 : 1);
   }
   static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
@@ -371,6 +384,14 @@ struct int8_gemv {
     }
   }
 
+  using loop = f32(const gemv_slice&, const gemv_chunk_of_row*, f32 sum);
+  /// The order of interleaved columns is that of memory, which the hardware of processors but Zen 5 follows alone.
+  template <read_ahead rows, read_ahead interleaved>
+  static loop* loop_of(const gemm_job& job) {
+    if (job.right.interleaved())
+      return job.block == 16 ? gemv_interleaved<8, interleaved> : gemv_interleaved<4, interleaved>;
+    return job.block == 16 ? gemv_rows<8, rows> : gemv_rows<4, rows>;
+  }
   static std::size_t scratch_bytes(const gemm_job&, std::size_t) {
     return gemv_depth / 16 * lanes * 4 + staged_code_bytes(gemv_depth) + lanes * 4;
   }
@@ -385,6 +406,8 @@ struct int8_gemv {
     s.scale = scale;
     s.scale_bytes = scale_row_count(q) * static_cast<std::size_t>(scale_bytes(q.format.scale));
     const std::size_t most = depth_of(job);
+    loop* const multiply = prefetches_first_level() ? loop_of<read_ahead::first_level, read_ahead::first_level>(job)
+                                                    : loop_of<read_ahead::second_level, read_ahead::none>(job);
     for (std::size_t j = 0; j < part.cols; j += lanes) {
       const std::size_t live = part.cols - j < lanes ? part.cols - j : lanes, col = part.col + j;
       f32 sum{};
@@ -396,8 +419,6 @@ struct int8_gemv {
         scales_of(q, col, live, k / job.block, s.blocks, scale);
         s.scale_ahead = next_scales(q, col, k / job.block);
         const auto* row = reinterpret_cast<const gemv_chunk_of_row*>(left) + k / gemv_chunk;
-        const auto multiply = job.block == 16 ? (q.interleaved ? gemv_interleaved<8> : gemv_rows<8>)
-                                              : (q.interleaved ? gemv_interleaved<4> : gemv_rows<4>);
         sum = multiply(s, row, sum);
       }
       store(sums, sum);

@@ -55,8 +55,10 @@ class lane_quantizer {
         tile_width_(bands_of(run_) * lanes * run_),
         element_bytes_(job.x.kind == dtype::f32 ? 4 : 2),
         random_bits_(coder.rounding.random_bits) {
-    transform_.from_memory = is_large(job.x);
-    const bool fits = block_ == lanes || block_ == 2 * lanes;
+    transform_.ahead = read_ahead_of(job.x);
+    const bool tiles_are_faster =
+        transform_.ahead == read_ahead::second_level && job.x.kind == dtype::f32;  // blocks of 32
+    const bool fits = block_ == lanes || (block_ == 2 * lanes && !tiles_are_faster);
     if (f.ordered != nullptr && !job.format.is_wide() && fits && transform_.n == 1 && !job.counts &&
         job.x.col_stride == 1)
       ordered_ = f.ordered(plan_, divides_, job.x.kind);
@@ -130,7 +132,7 @@ class lane_quantizer {
   /// `live`: how many blocks are not padding.
   void choose_chunk(part& p, std::size_t c, std::size_t live = lanes) {
     const std::size_t chunk = block_ * lanes, place = p.row * job_.padded_cols + p.k + c * chunk;
-    if (transform_.from_memory) prefetch_ahead(p.x + c * chunk * element_bytes_, chunk * element_bytes_);
+    prefetch_ahead(transform_.ahead, p.x + c * chunk * element_bytes_, chunk * element_bytes_);
     const u32 amax = ordered_.amax(p.x + c * chunk * element_bytes_, block_ / lanes);
     u32 bits;
     lane_scales s;
