@@ -214,8 +214,8 @@ struct four_over_six_coder : coder_base<four_over_six_coder<error, largest, orde
     if (order == error_order::by_index) take_te_factor(six), take_te_factor(four);
     const block_scale& best = error_of(four, v.x) < error_of(six, v.x) ? four : six;
     report.underflowed_scales += best.bits == 0 && amax != 0;
-    if (best.factor == 0.0f) return zero_codes(this->format.grid, v, codes), best.bits;
-    report.saturated += round_row(this->format.grid, best, nearest_even{}, v.x, v.cols, 0, codes);
+    if (best.factor == 0.0f) return zero_codes(this->format, v, codes), best.bits;
+    report.saturated += round_row(this->format, best, nearest_even{}, v.x, v.cols, 0, codes);
     return best.bits;
   }
   /// As te_nvfp4_coder.
