@@ -13,7 +13,9 @@ namespace {
 
 using interop::number_type, interop::tensor_layout;
 
-constexpr const char* layout_names[] = {"compressed_tensors", "modelopt", "ufp4"};
+/// As interop::tensor_layout lists them.
+constexpr const char* layout_names[] = {"compressed_tensors", "modelopt", "ufp4", "f4", "gpt_oss"};
+static_assert(std::size(layout_names) == std::size(interop::tensor_layouts));
 
 /// The type of an element in a file.
 number_type number_of(element type) {

@@ -15,9 +15,10 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], *, layout: st
          metadata: Mapping[str, str] | None = None) -> None:
     """Writes a .safetensors file with one entry for each name: a QuantizedMatrix, or any array of numpy.
 
-    layout: the names and types of the tensors of a quantized matrix: 'ufp4', which represents every matrix,
-    'compressed_tensors' or 'modelopt', which represent nvfp4 and mxfp4 without a transform or padding. An existing file
-    is replaced when the new one is complete. ValueError: a matrix that the layout cannot represent.
+    layout: the names and types of the tensors of a quantized matrix: 'ufp4', which represents every matrix;
+    'compressed_tensors', 'modelopt' or 'f4', which represent nvfp4 and mxfp4 without a transform or padding; 'gpt_oss',
+    which represents mxfp4 so. An existing file is replaced when the new one is complete. ValueError: a matrix that the
+    layout cannot represent.
     """
     rows = {name: x if isinstance(x, QuantizedMatrix) else np.ascontiguousarray(x) for name, x in tensors.items()}
     _core.save_file(os.fspath(path), rows, layout, dict(metadata or {}))
