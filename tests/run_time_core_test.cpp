@@ -62,7 +62,7 @@ TEST_CASE("preset_name is the inverse of preset, and unknown names list the pres
     CHECK(preset_name(row.spec) == row.name);
     CHECK(preset(row.name) == row.spec);
   });
-  CHECK(preset_name({grid_of<int4>(), scale_kind::bf16, 64, false}).empty());
+  CHECK(preset_name({grid_of<int4>(), scale_kind::bf16, 64, {}}).empty());
   CHECK(find_preset("nvfp5") == nullptr);
   CHECK(support::rejection([] { preset("nvfp5"); }) ==
         "preset: unknown format: nvfp5; the presets are " + preset_names());

@@ -81,7 +81,7 @@ class safetensors_output {
     numbers.scales = out_.add(
         names.scales, ufp4::interop::scale_number(format.scale, layout_),
         {ufp4::detail::scale_rows(static_cast<std::size_t>(rows), format.block), padded / request_.block_size()});
-    if (format.two_level)
+    if (format.has_tensor_scale())
       numbers.tensor_scale = out_.add(names.tensor_scale, number_type::f32,
                                       std::vector<std::uint64_t>(layout_ == tensor_layout::modelopt ? 0 : 1, 1));
     if (layout_ == tensor_layout::ufp4)
@@ -101,7 +101,7 @@ class safetensors_output {
           out_.write(numbers.codes, std::uint64_t{first} * q.padded_cols() / 2, q.codes().data(), q.codes().size());
           out_.write(numbers.scales, std::uint64_t{first / height} * strip, q.scale_bytes().data(),
                      q.scale_bytes().size());
-          if (q.spec().two_level && first == 0) write_tensor_scale(numbers, file, t, q.tensor_scale());
+          if (q.spec().has_tensor_scale() && first == 0) write_tensor_scale(numbers, file, t, q.tensor_scale());
         });
   }
 
@@ -142,7 +142,7 @@ inline void write_safetensors(tensor_input& in, const std::vector<planned_tensor
     }
     note(rows[i], output.write_weight(numbers[i], in.file(), *p.from, i, progress));
     rows[i].bytes_after =
-        out.bytes_of(numbers[i].codes) + out.bytes_of(numbers[i].scales) + (request.spec.two_level ? 4 : 0);
+        out.bytes_of(numbers[i].codes) + out.bytes_of(numbers[i].scales) + (request.spec.has_tensor_scale() ? 4 : 0);
   }
   out.finish();
 }
@@ -152,7 +152,7 @@ inline void add_blocks(ufp4::interop::gguf_writer& out, tensor_input& in, const 
                        const quantize_request& request, std::size_t at, const tensor_progress& progress,
                        const ufp4::interop::ggml_block& block, converted_tensor& row) {
   const std::size_t row_bytes = block.row_bytes(static_cast<std::size_t>(p.from->shape[1]));
-  row.bytes_after = p.from->shape[0] * row_bytes + (request.spec.two_level ? 4 : 0);
+  row.bytes_after = p.from->shape[0] * row_bytes + (request.spec.has_tensor_scale() ? 4 : 0);
   const auto tensor_scale = std::make_shared<float>(1.0f);
   out.add(p.name, {block.type, p.from->shape, [=, &in, &p, &request, &row](const ufp4::interop::byte_sink& sink) {
                      std::vector<std::uint8_t> blocks(row_bytes);
@@ -165,7 +165,7 @@ inline void add_blocks(ufp4::interop::gguf_writer& out, tensor_input& in, const 
                                                }
                                              }));
                    }});
-  if (request.spec.two_level)
+  if (request.spec.has_tensor_scale())
     out.add(ufp4::interop::ggml_scale_name(p.name),
             {number_type::f32, {1}, [tensor_scale](const ufp4::interop::byte_sink& sink) {
                sink(tensor_scale.get(), sizeof *tensor_scale);

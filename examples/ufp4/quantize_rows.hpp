@@ -68,10 +68,10 @@ quantized_error quantize_rows(ufp4::interop::tensor_file& file, const ufp4::inte
   const auto height = static_cast<std::size_t>(format.block.rows);
   const auto rows = static_cast<std::size_t>(t.shape[0]), cols = static_cast<std::size_t>(t.shape[1]);
   const std::size_t at_once = rows_at_once(rows, cols, height, with.chunk);
-  const std::uint64_t to_do = std::uint64_t{rows} * (format.two_level ? 2 : 1);
+  const std::uint64_t to_do = std::uint64_t{rows} * (format.has_tensor_scale() ? 2 : 1);
 
   ufp4::tensor_amax global_amax;
-  if (format.two_level)
+  if (format.has_tensor_scale())
     for_chunks(file, t, at_once, [&](std::size_t first, const auto& x) {
       global_amax.value = (std::max)(global_amax.value, ufp4::amax(with.ctx, x, with.transform).value);
       progress(first + x.rows(), to_do);
@@ -88,7 +88,7 @@ quantized_error quantize_rows(ufp4::interop::tensor_file& file, const ufp4::inte
           with.ctx, format, x, {memory.codes().first(size.codes), memory.scale_bytes().first(size.scales)},
           with.transform, with.rounding, ufp4::shard{first, 0, cols}, ufp4::count_into{seen}, amax...);
     };
-    const ufp4::any_quantized_view q = format.two_level ? quantized(global_amax) : quantized();
+    const ufp4::any_quantized_view q = format.has_tensor_scale() ? quantized(global_amax) : quantized();
     emit(first, q);
     detail::add_error(with.ctx, x, q, restored, sums);
     sums.blocks += size.scales / static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale));

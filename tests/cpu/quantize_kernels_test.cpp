@@ -137,7 +137,7 @@ void check_every_tier(random_source& r, const quantize_job& job, const block_cod
   for (const cpu::isa tier : support::runnable_isas()) {
     const quantize_row& row = quantize_kernel_for(kernels::quantize<quantize_needs::all>, job, coder, tier);
     CAPTURE(row.name, job.format.block.rows, job.format.block.cols, static_cast<int>(job.format.scale),
-            job.format.two_level, job.format.grid.qmax, job.transform.n, job.transform.rounds_to_bf16, job.x.rows,
+            job.format.two_level(), job.format.grid.qmax, job.transform.n, job.transform.rounds_to_bf16, job.x.rows,
             job.x.cols, static_cast<int>(job.x.kind), job.x.row_stride, job.x.col_stride,
             static_cast<int>(coder.rounding.what), static_cast<int>(coder.rule.what));
     outputs got(job);

@@ -42,25 +42,30 @@ def _variants():
   P = PRESETS
   core = ("e1m2_f32", "nvfp4", "mxfp4")
   out = [Variant(n, f, None, n in core) for n, f in P.items()]
-  out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4)]
+  row = Format("E2M1_e4m3_16_row", model.E2M1, model.E4M3, 16, outer="row")
+  outer = (row, Format("E2M1_e4m3_16_bf16", model.E2M1, model.E4M3, 16, True, outer_type=model.BF16),
+           Format("int4_ue5m3_square_32_bf16", model.INT4, model.UE5M3, 16, square=True, outer=32,
+                  outer_type=model.BF16))
+  out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4, *outer)]
   out += [Variant(f"{f.name}/{r}", f, r) for f in (P["mxfp4"], P["mxint4"], P["mx_e1m2"], e3m0_mx)
           for r in ("mx_even", "mx_ceil")]
-  out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0])]
-  out += [Variant(f"{f.name}/four_over_six", f, "four_over_six") for f in (P["nvfp4"], square["nvfp4"])]
+  out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0], row)]
+  out += [Variant(f"{f.name}/four_over_six", f, "four_over_six") for f in (P["nvfp4"], square["nvfp4"], P["tetrajet2"])]
   out += [Variant(f"{f.name}/mse_search", f, "mse_search")
           for f in (P["e1m2_f32"], P["e2m1_f32"], P["nvfp4"], P["nvint4"], P["mxfp4"], P["mx_e1m2"], one[1], one[2],
-                    square["nvfp4"])]
+                    square["nvfp4"], P["tetrajet2"])]
   return {v.name: v for v in out}
 
 
 VARIANTS = _variants()
 PAIRS = (("e1m2_f32", "e1m2_f32"), ("e1m2_f32", "int4_f32"), ("e2m1_f32", "nvfp4"), ("nvfp4", "nvfp4"),
          ("nvfp4", "nvfp4_square"), ("nvint4", "e1m2_f32"), ("nv_e1m2", "nvint4"), ("mxfp4", "mxfp4"),
-         ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"))
+         ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"),
+         ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"))
 PAIRS_16_BIT_OUT = PAIRS[0], PAIRS[3], PAIRS[7]
-PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16")
+PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2")
 FLY = (("e1m2_f32", "int4_f32"), ("nvfp4", "nvfp4"), ("mxfp4", "mxint4"))  # quantized inside the GEMM, random<64>
-MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32")
+MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2")
 
 # ---- Input numbers -----------------------------------------------------------------------------------------------
 
@@ -210,12 +215,8 @@ def pack_matrix(x, kind="float", layout="packed"):
   return pack(kind, layout, x.shape[0], x.shape[1], data)
 
 
-def scale_bytes(fmt, scales):
-  return scales.astype({1: np.uint8, 2: np.uint16, 4: np.uint32}[fmt.scale.bytes])
-
-
 def pack_view(variant, q):
-  return pack(variant, q.packed(), scale_bytes(q.format, q.scales), np.array([q.tensor_scale], f32), q.rows, q.cols)
+  return pack(variant, q.packed(), q.scale_bytes(), np.array([q.tensor_scale], f32), q.rows, q.cols)
 
 
 @dataclasses.dataclass
@@ -240,7 +241,7 @@ class Field:
 def quantize_fields(q):
   return [Field("padded_cols", "bits", np.array([q.padded_cols], np.uint64)),
           Field("codes", "bits", q.packed()),
-          Field("scales", "bits", scale_bytes(q.format, q.scales)),
+          Field("scales", "bits", q.scale_bytes()),
           Field("tensor_scale", "bits", model.bits_of([q.tensor_scale])),
           Field("report", "bits", np.array([q.report.nonfinite_blocks, q.report.saturated,
                                             q.report.underflowed_scales], np.uint64)),
@@ -333,11 +334,16 @@ def any_amax(rng, x):
                          min(real * 3, 3e38), real / 7]))
 
 
+def segment(fmt):
+  """The columns of an outer scale, or 0."""
+  return 0 if fmt.outer in (None, "row") else fmt.outer
+
+
 def quantize_any(variant):
   def make(rng, index):
     v = VARIANTS[variant]
     transform = any_transform(rng, v.all_transforms)
-    rows, cols = any_shape(rng, max(transform.n, v.format.block), v.format.square)
+    rows, cols = any_shape(rng, max(transform.n, v.format.block, segment(v.format)), v.format.square)
     data = KINDS[index % len(KINDS)]
     x = matrix(rng, rows, cols, data, v.format)
     kind, layout = "float", str(rng.choice(["packed", "strided", "transposed"]))
@@ -416,10 +422,11 @@ def tails(rng, index):
 
 def shards(rng, index):
   """Parts of a whole: rows, columns, both; at places that need all 64 bits of the index; and misplaced ones."""
-  variant = str(rng.choice(["e1m2_f32", "nvfp4", "mxfp4", "nvfp4_square", "mxint4_square", "nvfp4/scale_up"]))
+  variant = str(rng.choice(["e1m2_f32", "nvfp4", "mxfp4", "nvfp4_square", "mxint4_square", "nvfp4/scale_up",
+                            "tetrajet2", "int4_ue5m3_square_32_bf16"]))
   v = VARIANTS[variant]
   transform = any_transform(rng, v.all_transforms)
-  run = max(transform.n, v.format.block)
+  run = max(transform.n, v.format.block, segment(v.format))
   rounding = Rounding("stochastic", any_seed(rng), any_seed(rng))
   total = int(rng.integers(1, 4)) * run + int(rng.integers(0, run + 1))
   total = min(total, 900 // run * run + 1)
@@ -484,7 +491,11 @@ def any_quantized(rng, variant, rows, cols, kind, raw):
     if rng.random() < .3:
       scales[rng.random(shape) < .05] = positive
   tensor = f32(np.exp2(rng.uniform(-60, 60))) if fmt.tensor_scale else model.ONE
-  return model.Quantized(fmt, rows, cols, codes, scales, tensor)
+  outer = None
+  if fmt.outer is not None:
+    count = -(-padded // max(fmt.covered(padded), 1))
+    outer = model.bits_of(np.exp2(rng.uniform(-60, 60, (scale_rows, count))).astype(f32))
+  return model.Quantized(fmt, rows, cols, codes, scales, tensor, outer=outer)
 
 
 def hadamard(rng, index):

@@ -251,17 +251,23 @@ using nvfp4_square = block_format<fp4<E2M1>, e4m3, square(16), float>;
 using e1m2_f32_square = block_format<fp4<E1M2>, float, square(16)>;
 using mxint4_square = block_format<int4, e8m0, square(32)>;
 using nf4_float = block_format<ufp4::nf4, float, 16>;
+using e2m1_e4m3_row = block_format<fp4<E2M1>, e4m3, 16, ufp4::per_row<float>>;
+using e2m1_e4m3_bf16 = block_format<fp4<E2M1>, e4m3, 16, bf16>;
+using int4_ue5m3_square = block_format<int4, ue5m3, square(16), ufp4::per_segment<32, bf16>>;
 
 template <class Format>
 constexpr bool is_one_of_three = std::is_same_v<Format, ufp4::e1m2_f32> || std::is_same_v<Format, ufp4::nvfp4> ||
                                  std::is_same_v<Format, ufp4::mxfp4>;
 
-/// Every preset; with `some_transforms` three of them under all transforms.
-template <bool some_transforms>
-constexpr auto preset_variants = []<class... Rows>(ufp4::preset_rows<Rows...>) {
+/// Every preset of a list; with `some_transforms` three of them under all transforms.
+template <bool some_transforms, class List>
+constexpr auto variants_of = []<class... Rows>(ufp4::preset_rows<Rows...>) {
   return std::tuple{
       variant<typename Rows::format, some_transforms && is_one_of_three<typename Rows::format>>{Rows::name}...};
-}(ufp4::presets{});
+}(List{});
+template <bool some_transforms>
+constexpr auto preset_variants = std::tuple_cat(variants_of<some_transforms, ufp4::presets>,
+                                                variants_of<some_transforms, ufp4::extended_presets>);
 
 constexpr std::tuple variants = std::tuple_cat(
     preset_variants<true>, std::tuple{
@@ -279,6 +285,12 @@ constexpr std::tuple variants = std::tuple_cat(
                                variant<e1m2_ue5m3_two>{"E1M2_ue5m3_16_two"},
                                variant<e3m0_mx>{"E3M0_e8m0_32"},
                                variant<nf4_float>{"nf4_float_16"},
+                               variant<e2m1_e4m3_row>{"E2M1_e4m3_16_row"},
+                               variant<e2m1_e4m3_bf16>{"E2M1_e4m3_16_bf16"},
+                               variant<int4_ue5m3_square>{"int4_ue5m3_square_32_bf16"},
+                               variant<e2m1_e4m3_row, false, ufp4::scale_up>{"E2M1_e4m3_16_row/scale_up"},
+                               variant<ufp4::tetrajet2, false, ufp4::four_over_six>{"tetrajet2/four_over_six"},
+                               variant<ufp4::tetrajet2, false, ufp4::mse_search>{"tetrajet2/mse_search"},
                                variant<ufp4::mxfp4, false, ufp4::mx_even>{"mxfp4/mx_even"},
                                variant<ufp4::mxfp4, false, ufp4::mx_ceil>{"mxfp4/mx_ceil"},
                                variant<ufp4::mxint4, false, ufp4::mx_even>{"mxint4/mx_even"},
@@ -346,7 +358,7 @@ template <class Quantized>
 void add_quantized(answer& out, const Quantized& q, const ufp4::quantize_report& report) {
   out.add(std::array{static_cast<std::uint64_t>(q.padded_cols())});
   out.add(q.codes());
-  out.add(q.scales());
+  out.add(q.scale_bytes());
   out.add(std::array{static_cast<float>(q.tensor_scale())});
   out.add(std::array<std::uint64_t, 3>{report.nonfinite_blocks, report.saturated, report.underflowed_scales});
   auto decoded = float_output(q.rows(), q.cols());
@@ -393,8 +405,8 @@ void quantize_with(const quantize_case& c, const stored<T>& x, answer& out, cons
       const auto q = ufp4::quantize<Format>(x.view(), rounding, policies..., more..., ufp4::count_into{report});
       add_quantized(out, q, report);
     };
-    // Without a tensor scale an amax would be an error; of a two-level shard whose case has none it is the shard's own.
-    if constexpr (Format::two_level) {
+    // Without a tensor scale an amax would be an error; of a shard with one whose case has none it is the shard's own.
+    if constexpr (Format::has_tensor_scale) {
       ufp4::tensor_amax amax{c.amax};
       if (!c.has_amax && c.has_shard) amax = ufp4::amax(x.view(), transform_among(policies...));
       if (c.has_shard) return run(c.place, amax);
@@ -459,25 +471,25 @@ void run_hadamard(reader& in, answer& out) {
 /// A quantized operand as its bytes lie in the case.
 template <class Format>
 struct stored_quantized {
-  using scale = typename Format::scale_type;
   std::vector<std::uint8_t> codes;
-  std::vector<scale> scales;
+  std::string_view scale_data;
+  std::vector<std::uint32_t> scales;  ///< aligned as every scale type
   float tensor_scale;
   std::size_t rows, cols;
 
   explicit stored_quantized(reader& in)
       : codes{in.array<std::uint8_t>()},
-        scales(read_scales(in.bytes())),
+        scale_data{in.bytes()},
+        scales(scale_data.size() / 4 + 1),
         tensor_scale{in.array<float>().at(0)},
         rows{in.size()},
-        cols{in.size()} {}
-  ufp4::quantized_view<Format> view() const { return {codes, scales, tensor_scale, rows, cols}; }
-
- private:
-  static std::vector<scale> read_scales(std::string_view raw) {
-    std::vector<scale> v(raw.size() / sizeof(scale));
-    if (!v.empty()) std::memcpy(static_cast<void*>(v.data()), raw.data(), raw.size());
-    return v;
+        cols{in.size()} {
+    std::memcpy(scales.data(), scale_data.data(), scale_data.size());
+  }
+  ufp4::quantized_view<Format> view() const {
+    const auto bytes = std::as_bytes(std::span(scales)).first(scale_data.size());
+    return ufp4::quantized_view<Format>(
+        ufp4::any_quantized_view(ufp4::spec_of<Format>, codes, bytes, tensor_scale, rows, cols));
   }
 };
 
@@ -544,6 +556,8 @@ constexpr std::tuple pairings{
     pairing<ufp4::mxint4, ufp4::mx_e1m2>{"mxint4", "mx_e1m2"},
     pairing<nf4_float, nf4_float>{"nf4_float_16", "nf4_float_16"},
     pairing<ufp4::e1m2_f32, nf4_float>{"e1m2_f32", "nf4_float_16"},
+    pairing<ufp4::tetrajet2, ufp4::tetrajet2>{"tetrajet2", "tetrajet2"},
+    pairing<ufp4::nvfp4, e2m1_e4m3_row>{"nvfp4", "E2M1_e4m3_16_row"},
 };
 
 void run_gemm(reader& in, answer& out) {
@@ -578,7 +592,7 @@ void run_gemm(reader& in, answer& out) {
 
 constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},
                                         variant<ufp4::mxfp4>{"mxfp4"}, variant<ufp4::nvint4>{"nvint4"},
-                                        variant<nf4_float>{"nf4_float_16"}};
+                                        variant<nf4_float>{"nf4_float_16"}, variant<ufp4::tetrajet2>{"tetrajet2"}};
 
 void run_gemm_plain(reader& in, answer& out) {
   auto options = options_named(in.bytes());
@@ -657,7 +671,7 @@ void run_linear(reader& in, answer& out) {
 void run_measure(reader& in, answer& out) {
   constexpr std::tuple measured{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::e2m1_f32>{"e2m1_f32"},
                                 variant<ufp4::nvfp4>{"nvfp4"}, variant<ufp4::mxfp4>{"mxfp4"},
-                                variant<ufp4::int4_f32>{"int4_f32"}};
+                                variant<ufp4::int4_f32>{"int4_f32"}, variant<ufp4::tetrajet2>{"tetrajet2"}};
   with_named(measured, in.bytes(), [&]<class Format>(variant<Format>) {
     const auto x = float_matrix(in);
     const transform_case transform{in};

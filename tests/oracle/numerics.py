@@ -395,6 +395,20 @@ class Format:
   block: int
   tensor_scale: bool = False
   square: bool = False
+  outer: object = None      # an outer scale for each "row", or for so many columns; None: the tensor scale, or none
+  outer_type: object = None  # its scale type, for a tensor scale too; None: FLOAT
+
+  @property
+  def two_level(self):
+    return self.tensor_scale or self.outer is not None
+
+  @property
+  def strip_rows(self):
+    return self.block if self.square else 1
+
+  def covered(self, padded):
+    """Columns that an outer scale covers."""
+    return padded if self.outer == "row" else self.outer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -422,17 +436,41 @@ class Quantized:
   transform: Transform = IDENTITY
   report: Report = None
   transformed: np.ndarray = None
+  outer: np.ndarray = None  # strips x outer scales of a strip, bits
 
   @property
   def padded_cols(self):
     return self.codes.shape[1]
 
+  def scale_bytes(self):
+    """All bytes of scales, in their canonical order."""
+    width = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+    rows = np.ascontiguousarray(self.scales.astype(width[self.format.scale.bytes]))
+    if self.outer is None:
+      return rows.view(np.uint8).ravel()
+    size = (self.format.outer_type or FLOAT).bytes
+    blocks = np.zeros((rows.shape[0], round_up(rows.shape[1], size)), np.uint8)
+    blocks[:, : rows.shape[1]] = rows
+    outer = np.ascontiguousarray(self.outer.astype(width[size])).view(np.uint8)
+    outer = outer.reshape(rows.shape[0], self.outer.shape[1] * size)
+    return np.concatenate([blocks, outer], axis=1).ravel()
+
+  def block_outer(self):
+    """float32 outer scale of every scale of self.scales."""
+    if self.outer is None:
+      return np.full(self.scales.shape, self.tensor_scale, np.float32)
+    values = (self.format.outer_type or FLOAT).decode(self.outer)
+    column = np.arange(self.scales.shape[1]) * self.format.block
+    return values[:, column // max(self.format.covered(self.padded_cols), 1)]
+
   def packed(self):
     return (self.codes[:, 0::2] | (self.codes[:, 1::2] << np.uint8(4))).astype(np.uint8)
 
   def row_scales(self):
-    """float32 block scale of every row and block, without the tensor scale."""
+    """float32 block scale of every row and block: without the tensor scale, but with other outer scales."""
     s = self.format.scale.decode(self.scales)
+    if self.outer is not None:
+      s = s * self.block_outer()
     return np.repeat(s, self.format.block, axis=0)[: self.rows] if self.format.square else s
 
   def values(self):
@@ -444,29 +482,35 @@ class InvalidArgument(Exception):
 
 
 class BlockScaler:
-  """What turns a scale code into scaled values, per block format: the part all scale rules and searches share."""
+  """What turns a scale code into scaled values, per block format: the part all scale rules and searches share.
+  outer_amax: of what each block's outer scale covers, an array."""
 
-  def __init__(self, fmt, global_amax, four_over_six):
+  def __init__(self, fmt, outer_amax, four_over_six):
     self.fmt = fmt
-    self.tensor_scale = ONE
-    if fmt.tensor_scale:
+    self.T = ONE
+    if fmt.two_level:
+      amax = np.asarray(outer_amax, np.float32)
       largest = f32(256) if four_over_six else f32(fmt.scale.largest)
-      self.S = np.minimum(f32(largest * fmt.element.qmax) / f32(global_amax), FLT_MAX) if global_amax > 0 else ONE
-      self.tensor_scale = f32(ONE / self.S)
+      self.S = np.minimum(f32(largest * fmt.element.qmax) / np.where(amax > 0, amax, ONE), FLT_MAX)
+      self.S = np.where(amax > 0, self.S, ONE).astype(np.float32)
+      self.T = (ONE / self.S).astype(np.float32)
+      if fmt.outer_type is BF16:
+        self.T = BF16.decode(BF16.encode(self.T))
+        self.S = np.minimum(ONE / self.T, FLT_MAX).astype(np.float32)
 
   def argument(self, amax):
     """What Scale(.) is applied to."""
-    if self.fmt.tensor_scale:
-      return amax * f32(self.S * f32(ONE / self.fmt.element.qmax))
+    if self.fmt.two_level:
+      return amax * (self.S * f32(ONE / self.fmt.element.qmax)).astype(np.float32)
     return amax / self.fmt.element.qmax
 
   def effective(self, code):
     s = self.fmt.scale.decode(code)
-    return s * self.tensor_scale if self.fmt.tensor_scale else s
+    return s * self.T if self.fmt.two_level else s
 
   def scaled(self, x, code):
     """x: blocks x elements."""
-    if self.fmt.tensor_scale:
+    if self.fmt.two_level:
       return x * np.minimum(ONE / self.effective(code), FLT_MAX)[:, None]
     if self.fmt.scale is E8M0:
       return x * np.exp2(127. - code.astype(np.float64)).astype(np.float32)[:, None]
@@ -533,7 +577,11 @@ def choose_scales(x, amax, scaler, rule):
   return best
 
 
-def check_shard(shard, run, cols):
+def check_shard(shard, run, cols, fmt):
+  if fmt.outer == "row" and cols != shard.total_cols:
+    raise InvalidArgument("cols")
+  if fmt.outer not in (None, "row"):
+    run = max(run, fmt.outer)
   if shard.first_col % run:
     raise InvalidArgument("shard.first_col")
   if shard.first_col + cols > shard.total_cols:
@@ -562,21 +610,34 @@ def from_blocks(blocks, fmt, rows, cols):
   return blocks.reshape(down, across, b, b).transpose(0, 2, 1, 3).reshape(down * b, cols)[:rows]
 
 
+def largest_finite(x):
+  return np.max(np.abs(x), initial=f32(0), where=np.isfinite(x))
+
+
 def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tensor_amax=None, shard=None):
   x = np.asarray(x, np.float32)
   rows, cols = x.shape
   run = max(transform.n, fmt.block)
   if shard is not None:
-    check_shard(shard, run, cols)
+    check_shard(shard, run, cols, fmt)
   if fmt.tensor_scale and tensor_amax is not None and not (np.isfinite(tensor_amax) and tensor_amax >= 0):
     raise InvalidArgument("tensor_amax")
   padded = np.zeros((rows, round_up(cols, run)), np.float32)
   padded[:, :cols] = x
   y = forward(padded, transform)
 
-  finite = np.isfinite(y)
-  global_amax = f32(tensor_amax) if tensor_amax is not None else np.max(np.abs(y), initial=f32(0), where=finite)
-  scaler = BlockScaler(fmt, global_amax, rule == "four_over_six")
+  scale_rows = round_up(rows, fmt.strip_rows) // fmt.strip_rows
+  outer_amax = f32(tensor_amax) if tensor_amax is not None else largest_finite(y)
+  blocks_outer, outer = outer_amax, None
+  if fmt.outer is not None:
+    covered = fmt.covered(y.shape[1])
+    starts = range(0, y.shape[1], covered) if y.shape[1] else []
+    outer_amax = np.array([[largest_finite(y[i * fmt.strip_rows:(i + 1) * fmt.strip_rows, k:k + covered])
+                            for k in starts] for i in range(scale_rows)], np.float32).reshape(scale_rows, len(starts))
+    outer = (fmt.outer_type or FLOAT).encode(BlockScaler(fmt, outer_amax, rule == "four_over_six").T)
+    column = np.arange(0, y.shape[1], fmt.block)
+    blocks_outer = outer_amax[:, column // max(covered, 1)].ravel()
+  scaler = BlockScaler(fmt, blocks_outer, rule == "four_over_six")
   blocks = to_blocks(y, fmt)
   bad = ~np.isfinite(blocks).all(axis=1)
   blocks = np.where(bad[:, None], f32(0), blocks)
@@ -594,9 +655,9 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
   beyond = (np.abs(scaled) > fmt.element.qmax) & ~dead[:, None]
   report = Report(int(bad.sum()), int(beyond.sum()), int((scaler.zero(scale) & (amax > 0) & ~bad).sum()))
   scale = np.where(bad, np.uint32(fmt.scale.nan), scale).astype(np.uint32)
-  scale_rows = round_up(rows, fmt.block) // fmt.block if fmt.square else rows
+  tensor_scale = f32(scaler.T) if fmt.tensor_scale else ONE
   return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]),
-                   scale.reshape(scale_rows, y.shape[1] // fmt.block), scaler.tensor_scale, transform, report, y)
+                   scale.reshape(scale_rows, y.shape[1] // fmt.block), tensor_scale, transform, report, y, outer)
 
 
 def dequantize_padded(q):
@@ -710,7 +771,7 @@ PRESETS = {f.name: f for f in (
     Format("e1m2_f32", E1M2, FLOAT, 16), Format("int4_f32", INT4, FLOAT, 16), Format("e2m1_f32", E2M1, FLOAT, 16),
     Format("nvfp4", E2M1, E4M3, 16, True), Format("nv_e1m2", E1M2, E4M3, 16, True),
     Format("nvint4", INT4, E4M3, 16, True), Format("mxfp4", E2M1, E8M0, 32), Format("mx_e1m2", E1M2, E8M0, 32),
-    Format("mxint4", INT4, E8M0, 32))}
+    Format("mxint4", INT4, E8M0, 32), Format("tetrajet2", E2M1, E4M3, 16, outer=128))}
 GEMMS = ("fprop", "dgrad", "wgrad")
 
 

@@ -259,7 +259,7 @@ TEST_CASE("a recipe with an invalid format, transform, rounding or mode is rejec
   for (const scale_kind scale : {scale_kind::f32, scale_kind::bf16, scale_kind::e8m0})
     CHECK(edited([&](operand_policy& o) {
             o.format.scale = scale;
-            o.format.two_level = true;
+            o.format.outer = outer_scale::per_tensor();
           }) == x + "float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
   for (const bool quantized : {true, false})
     for (const auto kind : {recipe::transform_choice::kind::random, recipe::transform_choice::kind::given})

@@ -141,6 +141,22 @@ struct block_coder {
 
 }  // namespace ufp4::inline UFP4_TYPES
 
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The constants of a coder's format for the amax of what an outer scale covers. A rule of the program's own changes
+/// none.
+template <class Coder>
+UFP4_HD tensor_constants constants_of(const Coder& coder, float amax) {
+  if constexpr (block_codec<Coder>)
+    return Coder::constants(coder.format, amax);
+  else if constexpr (std::is_same_v<decltype(coder.rule), scale_rule_spec>)
+    return make_tensor_constants(coder.format, coder.rule, amax);
+  else
+    return make_tensor_constants(coder.format, {}, amax);
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
 namespace ufp4::inline UFP4_CODE {
 
 /// The tensor-level constants of a format for a known global_amax: quantize_block's last argument.

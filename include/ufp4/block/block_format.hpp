@@ -1,4 +1,4 @@
-// ufp4 - block_format: an element type, a scale type, a block shape and an optional tensor scale as one type.
+// ufp4 - block_format: an element type, a scale type, a block shape and optional outer scales as one type.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,41 +20,123 @@ struct block_shape {
 /// One scale for size x size elements: for an operand that a GEMM and its transpose both read.
 constexpr block_shape square(int size) { return {size, size}; }
 
+/// What one outer scale, a scale above the block scales, covers.
+enum class outer_span : std::uint8_t {
+  none,     ///< there is none: one level of scales
+  tensor,   ///< the whole matrix: the tensor scale
+  row,      ///< the rows of one block
+  segment,  ///< so many columns of the rows of one block
+};
+
+/// The outer scales of a format as data (numerics 5).
+struct outer_scale {
+  outer_span span = outer_span::none;       ///< what one of them covers
+  scale_kind type = scale_kind::f32;        ///< f32 or bf16
+  int segment = 0;                          ///< columns, if span is segment: a power of two, at least a block; else 0
+  UFP4_MEMBER static constexpr outer_scale per_tensor() { return {outer_span::tensor}; }  ///< one binary32 number
+  friend constexpr bool operator==(const outer_scale&, const outer_scale&) = default;
+};
+
+/// As the last argument of block_format: an outer scale of type T, float or bf16, for the rows of each block.
+template <class T>
+struct per_row {};
+/// The same for every `cols` columns of the rows of each block: per_segment<128, float>.
+template <int cols, class T>
+struct per_segment {};
+
+/// The outer_scale of block_format's last argument.
+template <class T>
+struct outer_scale_of {};
+template <>
+struct outer_scale_of<void> {
+  static constexpr outer_scale value{};  ///< none
+};
+template <scale_format T>
+struct outer_scale_of<T> {
+  static constexpr outer_scale value{outer_span::tensor, scale_traits<T>::kind};  ///< of the whole matrix
+};
+template <scale_format T>
+struct outer_scale_of<per_row<T>> {
+  static constexpr outer_scale value{outer_span::row, scale_traits<T>::kind};  ///< of each row
+};
+template <int cols, scale_format T>
+struct outer_scale_of<per_segment<cols, T>> {
+  static constexpr outer_scale value{outer_span::segment, scale_traits<T>::kind, cols};  ///< of each segment
+};
+
 /// A block format as data, for kernels and recipes. spec_of<Format> computes it from the type.
 struct format_spec {
   grid4 grid;         ///< the element format
   scale_kind scale;   ///< the type of the block scales
   block_shape block;  ///< the elements that share a scale
-  bool two_level;     ///< a binary32 tensor scale beside the block scales
+  outer_scale outer;  ///< the scales above the block scales
+
+  UFP4_MEMBER constexpr bool two_level() const { return outer.span != outer_span::none; }  ///< has outer scales
+  /// Whether a scale of the whole matrix is the outer scale: q.tensor_scale().
+  UFP4_MEMBER constexpr bool has_tensor_scale() const { return outer.span == outer_span::tensor; }
+  /// Whether a matrix has an array of outer scales, which lie among its scale bytes (numerics 5, layout).
+  UFP4_MEMBER constexpr bool has_outer_array() const { return two_level() && !has_tensor_scale(); }
   friend constexpr bool operator==(const format_spec&, const format_spec&) = default;
 };
 
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The reason why the outer scales do not suit a format, or nullptr.
+constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale, const block_shape& block) {
+  if (outer.span > outer_span::segment) return "the span of the outer scales is no outer_span";
+  if (outer.span == outer_span::none && outer.type != scale_kind::f32)
+    return "a format without outer scales has an outer.type";
+  if (outer.type != scale_kind::f32 && outer.type != scale_kind::bf16) return "outer scales are float or bf16";
+  if (outer.span != outer_span::none && scale != scale_kind::e4m3 && scale != scale_kind::ue5m3)
+    return "float, bf16 and e8m0 block scales take no tensor scale: their range needs none";
+  if (outer.span != outer_span::segment)
+    return outer.segment == 0 ? nullptr : "outer.segment is for outer scales of segments";
+  const int cols = outer.segment;
+  return cols >= block.cols && cols <= 65536 && (cols & (cols - 1)) == 0
+             ? nullptr
+             : "outer.segment must be a power of two from the block length to 65536";
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_TYPES {
+
 /// `block_format<fp4<E2M1>, e4m3, 16, float>` is NVFP4; leave the last argument out for one level of scales.
 ///
-/// | Element     | any element_format, a user's own included                                             |
-/// | Scale       | float, bf16, e4m3, ue5m3 or e8m0                                                       |
-/// | Block       | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256 |
-/// | TensorScale | void, or float for a second level, with e4m3 and ue5m3: the others' range needs none     |
-template <element_format Element, scale_format Scale, block_shape Block, class TensorScale = void>
+/// | Element | any element_format, a user's own included                                                     |
+/// | Scale   | float, bf16, e4m3, ue5m3 or e8m0                                                              |
+/// | Block   | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256     |
+/// | Outer   | void; or, above e4m3 and ue5m3 scales, a second level: float or bf16 for the whole matrix,    |
+/// |         | per_row<float>, per_segment<128, float>. The other scale types' range needs none              |
+template <element_format Element, scale_format Scale, block_shape Block, class Outer = void>
 struct block_format {
   static_assert(Block.cols >= 2 && Block.cols <= 256 && (Block.cols & (Block.cols - 1)) == 0,
                 "the block length must be a power of two from 2 to 256");
   static_assert(Block.rows >= 1 && Block.rows <= 128 && (Block.rows & (Block.rows - 1)) == 0,
                 "the rows of a block must be a power of two from 1 to 128");
-  static_assert(std::is_void_v<TensorScale> || std::is_same_v<TensorScale, float>,
-                "the tensor scale is float, or void for none");
-  static_assert(std::is_void_v<TensorScale> || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
+  static_assert(requires { outer_scale_of<Outer>::value; },
+                "the outer scale is void, float, bf16, per_row<T> or per_segment<cols, T>");
+  static constexpr outer_scale outer = outer_scale_of<Outer>::value;  ///< the scales above the block scales
+  static_assert(outer.span == outer_span::none || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
                 "float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
+  static_assert(detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
+                "outer scales are float or bf16; a segment is a power of two from the block length to 65536");
 
   using format = block_format;                 ///< the format that its matrices have, as of a compat preset
   using element_type = Element;                ///< fp4<E2M1>, int4, ...
   using scale_type = Scale;                    ///< float, bf16, e4m3, ...
-  using tensor_scale_type = TensorScale;       ///< float or void
+  using outer_type = Outer;                    ///< void, float, per_row<float>, ...
   static constexpr block_shape block = Block;  ///< rows x B
   static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< B
-  static constexpr bool two_level = !std::is_void_v<TensorScale>;                  ///< has a tensor scale
-  /// Codes and block scales; a tensor scale adds 32 bits to the whole.
-  static constexpr double bits_per_element = 4.0 + 8.0 * sizeof(Scale) / (Block.rows * Block.cols);
+  static constexpr bool two_level = outer.span != outer_span::none;            ///< has outer scales
+  static constexpr bool has_tensor_scale = outer.span == outer_span::tensor;   ///< one for the whole matrix
+  static constexpr bool has_outer_array = two_level && !has_tensor_scale;      ///< one for each row or segment
+  /// Codes, block scales and the outer scales of segments; one of a row or of the matrix adds to the whole.
+  static constexpr double bits_per_element =
+      4.0 + 8.0 * sizeof(Scale) / (Block.rows * Block.cols) +
+      (outer.segment == 0 ? 0.0 : (outer.type == scale_kind::f32 ? 32.0 : 16.0) / (Block.rows * outer.segment));
 };
 
 /// Whether F is an instance of block_format.
@@ -70,7 +152,7 @@ concept any_block_format = is_block_format<F>::value;
 /// The format F as data.
 template <any_block_format F>
 inline constexpr format_spec spec_of = {grid_of<typename F::element_type>(), scale_traits<typename F::scale_type>::kind,
-                                        F::block, F::two_level};
+                                        F::block, F::outer};
 
 }  // namespace ufp4::inline UFP4_TYPES
 
@@ -86,9 +168,42 @@ constexpr const char* format_mismatch(const format_spec& f) {
     return "the block length must be a power of two from 2 to 256";
   if (rows < 1 || rows > 128 || (rows & (rows - 1)) != 0)
     return "the rows of a block must be a power of two from 1 to 128";
-  if (f.two_level && f.scale != scale_kind::e4m3 && f.scale != scale_kind::ue5m3)
-    return "float, bf16 and e8m0 block scales take no tensor scale: their range needs none";
-  return nullptr;
+  return outer_mismatch(f.outer, f.scale, f.block);
+}
+
+/// Whether a format has parts that only CPU operations have, not GPUs, file formats and the Python package.
+UFP4_HD constexpr bool is_extended(const format_spec& f) {
+  return f.has_outer_array() || f.outer.type != scale_kind::f32;
+}
+/// What they lack, for messages.
+inline constexpr const char* extended_parts = "outer scales of rows, of segments or of type bf16";
+
+/// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from the
+/// next multiple of their size on, its outer scales where each row or segment has one.
+struct scale_strip {
+  std::size_t blocks = 0, outers = 0;          ///< how many
+  std::size_t block_bytes = 1, outer_bytes = 1;  ///< of one
+
+  UFP4_MEMBER constexpr std::size_t outer_at() const {
+    return (blocks * block_bytes + outer_bytes - 1) / outer_bytes * outer_bytes;
+  }
+  UFP4_MEMBER constexpr std::size_t bytes() const {
+    return outers == 0 ? blocks * block_bytes : outer_at() + outers * outer_bytes;
+  }
+};
+
+/// Columns that an outer scale covers, of a row of `padded` columns; 0 without an array of outer scales.
+UFP4_HD constexpr std::size_t outer_columns(const format_spec& f, std::size_t padded) {
+  if (!f.has_outer_array()) return 0;
+  return f.outer.span == outer_span::row ? padded : static_cast<std::size_t>(f.outer.segment);
+}
+UFP4_HD constexpr std::size_t outer_count(const format_spec& f, std::size_t padded) {
+  const std::size_t covered = outer_columns(f, padded);
+  return covered == 0 ? 0 : (padded + covered - 1) / covered;
+}
+UFP4_HD constexpr scale_strip scale_strip_of(const format_spec& f, std::size_t padded) {
+  return {padded / static_cast<std::size_t>(f.block.cols), outer_count(f, padded),
+          static_cast<std::size_t>(scale_bytes(f.scale)), static_cast<std::size_t>(scale_bytes(f.outer.type))};
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -25,6 +25,10 @@ using mxfp4 = block_format<fp4<E2M1>, e8m0, 32>;    ///< OCP MXFP4
 using mx_e1m2 = block_format<fp4<E1M2>, e8m0, 32>;  ///< the uniform grid with the scales of MXFP4
 using mxint4 = block_format<int4, e8m0, 32>;        ///< the same in two's complement
 
+// Outer scales of segments.
+/// NVFP4 with a binary32 scale for every 128 columns of a row: TetraJet-v2, arXiv 2510.27527, double-block quantization.
+using tetrajet2 = block_format<fp4<E2M1>, e4m3, 16, per_segment<128, float>>;
+
 /// A string literal as a template argument.
 template <std::size_t size>
 struct literal {
@@ -55,10 +59,24 @@ using presets =
                 preset_row<mxfp4, "mxfp4">, preset_row<mx_e1m2, "mx_e1m2">, preset_row<mxint4, "mxint4">,
                 preset_row<e2m1_f32, "e2m1_f32">, preset_row<e1m2_f32, "e1m2_f32">, preset_row<int4_f32, "int4_f32">>;
 
-/// Calls visit(preset_row<...>{}) for every preset, in the order of the list.
+/// Presets with outer scales of rows or segments. A list of their own, because only CPU operations and the C interface
+/// have them: GPUs and file formats reject them.
+using extended_presets = preset_rows<preset_row<tetrajet2, "tetrajet2">>;
+
+/// Calls visit(preset_row<...>{}) for every row of a list, in its order.
+template <class Visit, class... Rows>
+constexpr void for_each_row(preset_rows<Rows...>, Visit&& visit) {
+  (visit(Rows{}), ...);
+}
+/// The same for every preset that all backends have.
 template <class Visit>
 constexpr void for_each_preset(Visit&& visit) {
-  [&]<class... Rows>(preset_rows<Rows...>) { (visit(Rows{}), ...); }(presets{});
+  for_each_row(presets{}, visit);
+}
+/// The same for every preset of extended_presets.
+template <class Visit>
+constexpr void for_each_extended_preset(Visit&& visit) {
+  for_each_row(extended_presets{}, visit);
 }
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -40,9 +40,10 @@ struct four_over_six : rule_type<scale_rule_spec::kind::four_over_six> {};
 struct mse_search : rule_type<scale_rule_spec::kind::by_format, true> {};
 static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && builtin_scale_rule<scale_rule_spec>);
 
-/// The constants of a two-level format, computed from the tensor amax.
+/// The constants of a two-level format, computed from the amax of what an outer scale covers: the tensor, a row or a
+/// segment.
 struct tensor_constants {
-  float decode = 1;        ///< fl(1/S): the tensor scale that is stored
+  float decode = 1;        ///< T: the outer scale that is stored
   float scale_factor = 1;  ///< fl(S * fl(1/qmax)): amax times it is the argument of Scale
 };
 
@@ -94,22 +95,24 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
     return "mx_floor, mx_even and mx_ceil are for e8m0 scales";
   if (rule.what != rule_kind::four_over_six) return nullptr;
   if (rule.mse_search) return "four_over_six and mse_search are two searches; choose one";
-  if (f.two_level && f.grid.qmax == 6.0f) return nullptr;
+  if (f.two_level() && f.grid.qmax == 6.0f) return nullptr;
   return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
 }
 
 /// Two-level constants as Transformer Engine computes them (numerics 5).
 UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, const scale_rule_spec& rule,
                                                          float global_amax) {
-  if (!f.two_level) return {};
+  if (!f.two_level()) return {};
   const float largest = rule.what == rule_kind::four_over_six ? 256.0f : decode_scale(f.scale, max_scale(f.scale));
   const float quotient = global_amax == 0.0f ? 1.0f : (largest * f.grid.qmax) / global_amax;
   const float S = quotient < max_finite ? quotient : max_finite;
-  return {1.0f / S, S * (1.0f / f.grid.qmax)};
+  if (f.outer.type == scale_kind::f32) return {1.0f / S, S * (1.0f / f.grid.qmax)};
+  const float decode = decode_scale(f.outer.type, encode_scale(f.outer.type, 1.0f / S)), inverse = 1.0f / decode;
+  return {decode, (inverse < max_finite ? inverse : max_finite) * (1.0f / f.grid.qmax)};
 }
 
 /// block_scale::divides of every block of a format.
-UFP4_HD constexpr bool scale_divides(const format_spec& f) { return f.scale != scale_kind::e8m0 && !f.two_level; }
+UFP4_HD constexpr bool scale_divides(const format_spec& f) { return f.scale != scale_kind::e8m0 && !f.two_level(); }
 
 UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor_constants& tensor,
                                               std::uint32_t bits) {
@@ -123,7 +126,7 @@ UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor
 
 /// The argument of Scale() for a block amax.
 UFP4_HD constexpr float scale_argument(const format_spec& f, const tensor_constants& tensor, float amax) {
-  return f.two_level ? amax * tensor.scale_factor : amax / f.grid.qmax;
+  return f.two_level() ? amax * tensor.scale_factor : amax / f.grid.qmax;
 }
 
 UFP4_HD constexpr std::uint32_t encode_scale_up(scale_kind kind, float x) {
@@ -227,7 +230,7 @@ UFP4_HD block_scale choose_scale(const format_spec& f, const Rule& rule, const t
   if (amax == 0.0f) return scale_from_bits(f, tensor, 0);
   const float wanted = rounded(rule(v, amax));
   if (!(wanted >= 0.0f && wanted <= max_finite)) return {nan_scale(f.scale), quiet_nan, 0.0f, false};
-  return scale_from_bits(f, tensor, encode_scale(f.scale, f.two_level ? wanted / tensor.decode : wanted));
+  return scale_from_bits(f, tensor, encode_scale(f.scale, f.two_level() ? wanted / tensor.decode : wanted));
 }
 
 }  // namespace ufp4::inline UFP4_CODE

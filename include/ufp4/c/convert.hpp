@@ -92,19 +92,44 @@ inline grid4 grid_of_format(const char* function, const ufp4_format& f) {
   expects(grid.levels != 0, function, ": format.values must be finite, one of them zero and one not");
   return grid;
 }
+/// ufp4_format::has_tensor_scale of extended preset i: a format that the other members do not describe.
+inline constexpr std::int32_t first_extended = 256;
+
+inline ufp4_format to_c(const format_spec& f) {
+  ufp4_format out{
+      {}, static_cast<std::int32_t>(f.scale), f.block.rows, f.block.cols, f.has_tensor_scale() ? 1 : 0};
+  for (int c = 0; c < 16; ++c) out.values[c] = f.grid.value[c];
+  std::int32_t mark = first_extended;
+  for_each_extended_preset([&](auto row) {
+    if (f == row.spec) out.has_tensor_scale = mark;
+    ++mark;
+  });
+  return out;
+}
+/// The extended preset with that mark, whose other members must be as ufp4_preset stored them.
+inline format_spec extended_format(const char* function, const ufp4_format& f) {
+  format_spec found{};
+  std::int32_t mark = first_extended;
+  for_each_extended_preset([&](auto row) {
+    if (f.has_tensor_scale == mark++) found = row.spec;
+  });
+  expects(found.grid.levels != 0, function, ": invalid format.has_tensor_scale ", f.has_tensor_scale);
+  const ufp4_format expected = to_c(found);
+  expects(std::memcmp(&expected, &f, sizeof f) == 0, function, ": a member of the format ",
+          std::string(preset_name(found)), " was changed; only its name, in ufp4_preset, selects it");
+  return found;
+}
+
 inline format_spec format_of(const char* function, const ufp4_format* format) {
   const ufp4_format& f = given(function, "format", format);
+  if (f.has_tensor_scale >= first_extended) return extended_format(function, f);
   const auto scale = chosen<scale_kind>(function, "format.scale", f.scale, UFP4_SCALE_E8M0);
   format_spec out{grid_of_format(function, f),
                   scale,
                   {f.block_rows, f.block_cols},
-                  flag(function, "format.has_tensor_scale", f.has_tensor_scale)};
+                  flag(function, "format.has_tensor_scale", f.has_tensor_scale) ? outer_scale::per_tensor()
+                                                                                : outer_scale{}};
   ufp4::detail::check_none(function, ufp4::detail::format_mismatch(out));
-  return out;
-}
-inline ufp4_format to_c(const format_spec& f) {
-  ufp4_format out{{}, static_cast<std::int32_t>(f.scale), f.block.rows, f.block.cols, f.two_level ? 1 : 0};
-  for (int c = 0; c < 16; ++c) out.values[c] = f.grid.value[c];
   return out;
 }
 

@@ -59,7 +59,7 @@ struct layer_side {
 
   const recipe::operand_policy& policy() const { return now->recipe().operand(index); }
   bool quantizes() const { return policy().quantized && ready.empty(); }
-  bool two_level() const { return quantizes() && policy().format.two_level; }
+  bool two_level() const { return quantizes() && policy().format.has_tensor_scale(); }
   place place_of(std::size_t e) const { return places.empty() ? place{} : places[e]; }
   quantize_job job(std::size_t e) const {
     return recipe::detail::job_of(*now, index, parts[e], static_cast<std::uint32_t>(e));

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row; scales
-// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows.
+// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows, each row followed by its outer
+// scales where the format has an array of them (scale_strip).
 #pragma once
 
 #include <cstring>
@@ -19,7 +20,7 @@ namespace ufp4::inline UFP4_TYPES {
 /// The bytes of a quantized matrix.
 struct quantized_size {
   std::size_t codes = 0;   ///< bytes of codes
-  std::size_t scales = 0;  ///< bytes of block scales
+  std::size_t scales = 0;  ///< bytes of block scales, and of outer scales of rows or segments
   /// The bytes of one memory range for both: the scales begin at the next multiple of 64.
   constexpr std::size_t total() const { return (codes + 63) / 64 * 64 + scales; }
 };
@@ -98,7 +99,7 @@ struct quantized_shape {
 class shaped {
  public:
   UFP4_HOST_MEMBER const format_spec& spec() const { return shape_.format; }
-  UFP4_HOST_MEMBER float tensor_scale() const { return shape_.tensor_scale; }  ///< 1 without a second level
+  UFP4_HOST_MEMBER float tensor_scale() const { return shape_.tensor_scale; }  ///< 1 where the format has none
   UFP4_HOST_MEMBER std::size_t rows() const { return shape_.rows; }
   UFP4_HOST_MEMBER std::size_t cols() const { return shape_.cols; }
   UFP4_HOST_MEMBER std::size_t padded_cols() const { return shape_.padded_cols(); }
@@ -161,10 +162,9 @@ inline std::string transform_name(const transform_spec& t) { return t.n == 1 ? "
 
 inline quantized_size storage_of(const char* what, const quantized_shape& s) {
   check_none(what, format_mismatch(s.format));
-  const std::size_t padded = s.padded_cols(), length = static_cast<std::size_t>(s.format.block.cols);
+  const std::size_t padded = s.padded_cols();
   const std::size_t elements = element_count(what, s.rows, s.cols, padded, s.transform);
-  const std::size_t blocks = scale_rows(s.rows, s.format.block) * (padded / length);
-  return {elements / 2, blocks * static_cast<std::size_t>(scale_bytes(s.format.scale))};
+  return {elements / 2, scale_rows(s.rows, s.format.block) * scale_strip_of(s.format, padded).bytes()};
 }
 
 /// The sizes of a caller's spans against the shape.
@@ -201,6 +201,12 @@ inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint3
   }
 }
 
+/// The outer scale that covers column k, from the outer scales of a strip; 1 without an array of them.
+inline float outer_scale_at(const format_spec& f, std::size_t padded, const void* outers, std::size_t k) {
+  const std::size_t covered = outer_columns(f, padded);
+  return covered == 0 ? 1.0f : decode_scale(f.outer.type, load_scale(outers, f.outer.type, k / covered));
+}
+
 inline bool same_bytes(const void* a, const void* b, std::size_t size) {
   return size == 0 || std::memcmp(a, b, size) == 0;
 }
@@ -228,15 +234,19 @@ class any_quantized_view : public detail::shaped {
 
   UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
   UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return scales_; }
-  /// Element (row, col), decoded: value * fl(block scale * tensor scale).
+  /// Element (row, col), decoded: value * fl(block scale * outer scale).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
     const format_spec& f = shape_.format;
     const auto height = static_cast<std::size_t>(f.block.rows), length = static_cast<std::size_t>(f.block.cols);
     detail::expects(row < rows() && col < cols(), "element (", row, ", ", col, ") of a quantized matrix of ", rows(),
                     " x ", cols());
-    const std::size_t block = row / height * (padded_cols() / length) + col / length;
-    const float scale = detail::decode_scale(f.scale, detail::load_scale(scales_.data(), f.scale, block));
-    return f.grid.value[code_at(codes_.data() + row * padded_cols() / 2, col)] * (scale * tensor_scale());
+    const detail::scale_strip strip = detail::scale_strip_of(f, padded_cols());
+    const std::byte* scales = scales_.data() + row / height * strip.bytes();
+    const float scale = detail::decode_scale(f.scale, detail::load_scale(scales, f.scale, col / length));
+    const float outer = f.has_outer_array()
+                            ? detail::outer_scale_at(f, padded_cols(), scales + strip.outer_at(), col)
+                            : tensor_scale();
+    return f.grid.value[code_at(codes_.data() + row * padded_cols() / 2, col)] * (scale * outer);
   }
 
  protected:

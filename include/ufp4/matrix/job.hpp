@@ -27,6 +27,7 @@ namespace ufp4::detail::inline UFP4_CODE {
 ///
 /// | codes  | panels of 16 rows; in one, for every 8 k, 16 words of 4 bytes, one a row, codes in canonical order |
 /// | scales | panels of 16 rows; in one, for every block, 16 scales, one a row (also of square blocks)           |
+/// | outer  | scales of rows or segments, row-major, after all block scales, at the next multiple of their size  |
 ///
 /// Rows are filled up to whole panels, and a row's codes to whole words, with codes of zero and scales of zero bits.
 struct prepacked_layout {
@@ -60,6 +61,16 @@ struct prepacked_layout {
     return panels(rows) * panel_bytes(padded_cols);
   }
   UFP4_MEMBER constexpr std::size_t scale_count(std::size_t rows) const { return filled_rows(rows) * blocks; }
+  /// Where the outer scales of a matrix with so many rows begin among its scale bytes.
+  UFP4_MEMBER constexpr std::size_t outer_at(std::size_t rows, const scale_strip& strip) const {
+    const std::size_t bytes = scale_count(rows) * strip.block_bytes;
+    return (bytes + strip.outer_bytes - 1) / strip.outer_bytes * strip.outer_bytes;
+  }
+  /// The bytes of all its scales.
+  UFP4_MEMBER constexpr std::size_t scale_bytes(std::size_t rows, const scale_strip& strip) const {
+    if (strip.outers == 0) return scale_count(rows) * strip.block_bytes;
+    return outer_at(rows, strip) + rows * strip.outers * strip.outer_bytes;
+  }
 };
 
 /// A matrix to be quantized. A strip has as many rows as a block; a run is the longer of block and transform.
@@ -87,11 +98,22 @@ struct quantized_source {
   bool interleaved = false;
 
   std::size_t blocks() const { return padded_cols / static_cast<std::size_t>(format.block.cols); }
+  scale_strip strip() const { return scale_strip_of(format, padded_cols); }
   prepacked_layout layout() const { return {padded_cols, blocks()}; }  ///< where interleaved
   /// Where the scale of block b of a row is.
   std::size_t scale_index(std::size_t row, std::size_t b) const {
     if (interleaved) return layout().scale_index(row, b);
-    return row / static_cast<std::size_t>(format.block.rows) * blocks() + b;
+    const std::size_t pitch = format.has_outer_array() ? strip().bytes() / strip().block_bytes : blocks();
+    return row / static_cast<std::size_t>(format.block.rows) * pitch + b;
+  }
+  /// The outer scale of block b of a row; 1 without an array of them.
+  float outer_scale(std::size_t row, std::size_t b) const {
+    if (!format.has_outer_array()) return 1.0f;
+    const scale_strip s = strip();
+    const std::size_t at = interleaved ? layout().outer_at(rows, s) + row * s.outers * s.outer_bytes
+                                       : row / static_cast<std::size_t>(format.block.rows) * s.bytes() + s.outer_at();
+    return outer_scale_at(format, padded_cols, static_cast<const std::byte*>(scales) + at,
+                          b * static_cast<std::size_t>(format.block.cols));
   }
   /// Where the byte with the codes of k and k + 1 of a row is; k is even.
   std::size_t code_index(std::size_t row, std::size_t k) const {

@@ -136,8 +136,8 @@ constexpr auto collect(const Policies&... policies) {
 template <any_block_format F, class... Policies>
 constexpr auto collect_for(const Policies&... policies) {
   constexpr bool has_amax = (std::same_as<Policies, tensor_amax> || ...);
-  static_assert(F::two_level || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
-  static_assert(!F::two_level || has_amax || !(std::same_as<Policies, shard> || ...),
+  static_assert(F::has_tensor_scale || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
+  static_assert(!F::has_tensor_scale || has_amax || !(std::same_as<Policies, shard> || ...),
                 "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
   return collect<scale_divides(spec_of<F>) ? quantize_needs::nearest : quantize_needs::product>(policies...);
 }
@@ -156,14 +156,17 @@ inline void check_mode(const char* operation, accumulate mode) {
 /// The part of a whole operand that `s` describes must consist of whole blocks and runs.
 inline void check_shard(const char* operation, const shard& s, const format_spec& format, const transform_spec& t,
                         std::size_t cols) {
-  const std::size_t run = padded_length(1, format.block, t);
-  expects(s.first_col % run == 0, operation, ": shard.first_col must be a multiple of ", run,
-          " (the longer of block and transform), got ", s.first_col);
+  const std::size_t run = whole_run(format, t);
+  expects(s.first_col % run == 0, operation, ": shard.first_col must be a multiple of ", run, " (", run_name(format),
+          "), got ", s.first_col);
   expects(s.first_col <= s.total_cols && cols <= s.total_cols - s.first_col, operation,
           ": shard exceeds its whole: first_col ", s.first_col, " + ", cols, " columns > total_cols ", s.total_cols);
   expects(s.first_col + cols == s.total_cols || cols % run == 0, operation,
-          ": the columns of a shard that is not the last must be a multiple of ", run,
-          " (the longer of block and transform), got ", cols);
+          ": the columns of a shard that is not the last must be a multiple of ", run, " (", run_name(format),
+          "), got ", cols);
+  expects(format.outer.span != outer_span::row || cols == s.total_cols, operation,
+          ": a shard of a format with an outer scale for each row must have whole rows, got ", cols, " of ",
+          s.total_cols, " columns");
   expects(s.first_row % static_cast<std::size_t>(format.block.rows) == 0, operation,
           ": shard.first_row must be a multiple of the block's ", format.block.rows, " rows, got ", s.first_row);
 }
@@ -175,9 +178,9 @@ inline void check_settings(const char* operation, const quantize_settings& o, co
   const std::uint32_t amax = opaque_bits(o.global_amax);
   expects(amax <= max_finite_bits || amax == sign_mask, operation, ": tensor_amax must be finite and >= 0, got ",
           o.global_amax);
-  expects(!o.has_amax || format.two_level, operation, ": tensor_amax has no effect: the format has no tensor scale");
+  expects(!o.has_amax || format.has_tensor_scale(), operation, ": tensor_amax has no effect: the format has no tensor scale");
   if (!o.has_shard) return;
-  expects(!format.two_level || o.has_amax || amax_is_known, operation,
+  expects(!format.has_tensor_scale() || o.has_amax || amax_is_known, operation,
           ": a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
   check_shard(operation, o.place, format, o.transform, cols);
 }

@@ -7,13 +7,15 @@
 
 namespace ufp4::inline UFP4_CODE {
 
-// Templates, so that only a program that calls them pays for the nine formats as data.
+// Templates, so that only a program that calls them pays for the formats as data.
 
-/// "nvfp4, nv_e1m2, ...": every preset's name, for messages.
+/// "nvfp4, nv_e1m2, ...": every preset's name, for messages; those of extended_presets last.
 template <class = void>
 std::string preset_names() {
   std::string all;
-  for_each_preset([&all](auto row) { all += (all.empty() ? "" : ", ") + std::string(row.name); });
+  const auto add = [&all](auto row) { all += (all.empty() ? "" : ", ") + std::string(row.name); };
+  for_each_preset(add);
+  for_each_extended_preset(add);
   return all;
 }
 
@@ -21,9 +23,11 @@ std::string preset_names() {
 template <class = void>
 const format_spec* find_preset(std::string_view name) {
   const format_spec* found = nullptr;
-  for_each_preset([&](auto row) {
+  const auto look = [&](auto row) {
     if (name == row.name) found = &row.spec;
-  });
+  };
+  for_each_preset(look);
+  for_each_extended_preset(look);
   return found;
 }
 
@@ -40,9 +44,11 @@ const format_spec& preset(std::string_view name) {
 template <class = void>
 std::string_view preset_name(const format_spec& format) {
   std::string_view name;
-  for_each_preset([&](auto row) {
+  const auto look = [&](auto row) {
     if (format == row.spec) name = row.name;
-  });
+  };
+  for_each_preset(look);
+  for_each_extended_preset(look);
   return name;
 }
 

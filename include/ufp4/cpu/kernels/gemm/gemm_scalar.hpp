@@ -132,6 +132,7 @@ inline constexpr gemm_kernel gemm_scalar_kernel = {
     .pack_left = [](const gemm_job&, std::size_t, std::size_t, std::byte*) {},
     .scratch_bytes = [](const gemm_job&, std::size_t) { return sizeof(gemm_scratch); },
     .multiply = &gemm_scalar,
+    .any_format = true,
 };
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
