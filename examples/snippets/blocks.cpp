@@ -16,6 +16,10 @@ using wide = block_format<fp4<E1M2>, bf16, 64>;
 using shared_squares = block_format<fp4<E2M1>, e4m3, square(16), float>;
 static_assert(wide::bits_per_element == 4.25 && shared_squares::bits_per_element == 4.03125);
 
+// NVFP4 with a scale of its own for each row, and for every 128 columns of a row.
+using by_rows = block_format<fp4<E2M1>, e4m3, 16, per_row<float>>;
+static_assert(std::is_same_v<tetrajet2, block_format<fp4<E2M1>, e4m3, 16, per_segment<128, float>>>);
+
 int main() {
   const std::size_t rows = 64, cols = 160;
   std::vector<float> xs(rows * cols);
@@ -25,6 +29,8 @@ int main() {
   auto up = quantize<nvfp4>(x, scale_up{});        // no block's amax is clipped
   auto even = quantize<mxfp4>(x, mx_even{});       // not the exponent of the OCP rule
   auto fewest = quantize<nvfp4>(x, mse_search{});  // for each block the best of five scales
+
+  auto rows_apart = quantize<by_rows>(x);
 
   quantize_report report;
   auto q = quantize<nvfp4>(x, count_into{report});

@@ -266,8 +266,8 @@ constexpr auto variants_of = []<class... Rows>(ufp4::preset_rows<Rows...>) {
       variant<typename Rows::format, some_transforms && is_one_of_three<typename Rows::format>>{Rows::name}...};
 }(List{});
 template <bool some_transforms>
-constexpr auto preset_variants = std::tuple_cat(variants_of<some_transforms, ufp4::presets>,
-                                                variants_of<some_transforms, ufp4::extended_presets>);
+constexpr auto preset_variants =
+    std::tuple_cat(variants_of<some_transforms, ufp4::presets>, variants_of<some_transforms, ufp4::extended_presets>);
 
 constexpr std::tuple variants = std::tuple_cat(
     preset_variants<true>, std::tuple{
@@ -591,8 +591,8 @@ void run_gemm(reader& in, answer& out) {
 }
 
 constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},
-                                        variant<ufp4::mxfp4>{"mxfp4"}, variant<ufp4::nvint4>{"nvint4"},
-                                        variant<nf4_float>{"nf4_float_16"}, variant<ufp4::tetrajet2>{"tetrajet2"}};
+                                        variant<ufp4::mxfp4>{"mxfp4"},       variant<ufp4::nvint4>{"nvint4"},
+                                        variant<nf4_float>{"nf4_float_16"},  variant<ufp4::tetrajet2>{"tetrajet2"}};
 
 void run_gemm_plain(reader& in, answer& out) {
   auto options = options_named(in.bytes());
@@ -670,7 +670,7 @@ void run_linear(reader& in, answer& out) {
 
 void run_measure(reader& in, answer& out) {
   constexpr std::tuple measured{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::e2m1_f32>{"e2m1_f32"},
-                                variant<ufp4::nvfp4>{"nvfp4"}, variant<ufp4::mxfp4>{"mxfp4"},
+                                variant<ufp4::nvfp4>{"nvfp4"},       variant<ufp4::mxfp4>{"mxfp4"},
                                 variant<ufp4::int4_f32>{"int4_f32"}, variant<ufp4::tetrajet2>{"tetrajet2"}};
   with_named(measured, in.bytes(), [&]<class Format>(variant<Format>) {
     const auto x = float_matrix(in);

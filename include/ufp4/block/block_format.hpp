@@ -30,9 +30,9 @@ enum class outer_span : std::uint8_t {
 
 /// The outer scales of a format as data (numerics 5).
 struct outer_scale {
-  outer_span span = outer_span::none;       ///< what one of them covers
-  scale_kind type = scale_kind::f32;        ///< f32 or bf16
-  int segment = 0;                          ///< columns, if span is segment: a power of two, at least a block; else 0
+  outer_span span = outer_span::none;  ///< what one of them covers
+  scale_kind type = scale_kind::f32;   ///< f32 or bf16
+  int segment = 0;                     ///< columns, if span is segment: a power of two, at least a block; else 0
   UFP4_MEMBER static constexpr outer_scale per_tensor() { return {outer_span::tensor}; }  ///< one binary32 number
   friend constexpr bool operator==(const outer_scale&, const outer_scale&) = default;
 };
@@ -116,8 +116,9 @@ struct block_format {
                 "the block length must be a power of two from 2 to 256");
   static_assert(Block.rows >= 1 && Block.rows <= 128 && (Block.rows & (Block.rows - 1)) == 0,
                 "the rows of a block must be a power of two from 1 to 128");
-  static_assert(requires { outer_scale_of<Outer>::value; },
-                "the outer scale is void, float, bf16, per_row<T> or per_segment<cols, T>");
+  static_assert(
+      requires { outer_scale_of<Outer>::value; },
+      "the outer scale is void, float, bf16, per_row<T> or per_segment<cols, T>");
   static constexpr outer_scale outer = outer_scale_of<Outer>::value;  ///< the scales above the block scales
   static_assert(outer.span == outer_span::none || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
                 "float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
@@ -130,9 +131,9 @@ struct block_format {
   using outer_type = Outer;                    ///< void, float, per_row<float>, ...
   static constexpr block_shape block = Block;  ///< rows x B
   static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< B
-  static constexpr bool two_level = outer.span != outer_span::none;            ///< has outer scales
-  static constexpr bool has_tensor_scale = outer.span == outer_span::tensor;   ///< one for the whole matrix
-  static constexpr bool has_outer_array = two_level && !has_tensor_scale;      ///< one for each row or segment
+  static constexpr bool two_level = outer.span != outer_span::none;                ///< has outer scales
+  static constexpr bool has_tensor_scale = outer.span == outer_span::tensor;       ///< one for the whole matrix
+  static constexpr bool has_outer_array = two_level && !has_tensor_scale;          ///< one for each row or segment
   /// Codes, block scales and the outer scales of segments; one of a row or of the matrix adds to the whole.
   static constexpr double bits_per_element =
       4.0 + 8.0 * sizeof(Scale) / (Block.rows * Block.cols) +
@@ -181,7 +182,7 @@ inline constexpr const char* extended_parts = "outer scales of rows, of segments
 /// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from the
 /// next multiple of their size on, its outer scales where each row or segment has one.
 struct scale_strip {
-  std::size_t blocks = 0, outers = 0;          ///< how many
+  std::size_t blocks = 0, outers = 0;            ///< how many
   std::size_t block_bytes = 1, outer_bytes = 1;  ///< of one
 
   UFP4_MEMBER constexpr std::size_t outer_at() const {

@@ -96,8 +96,7 @@ inline grid4 grid_of_format(const char* function, const ufp4_format& f) {
 inline constexpr std::int32_t first_extended = 256;
 
 inline ufp4_format to_c(const format_spec& f) {
-  ufp4_format out{
-      {}, static_cast<std::int32_t>(f.scale), f.block.rows, f.block.cols, f.has_tensor_scale() ? 1 : 0};
+  ufp4_format out{{}, static_cast<std::int32_t>(f.scale), f.block.rows, f.block.cols, f.has_tensor_scale() ? 1 : 0};
   for (int c = 0; c < 16; ++c) out.values[c] = f.grid.value[c];
   std::int32_t mark = first_extended;
   for_each_extended_preset([&](auto row) {
@@ -124,11 +123,11 @@ inline format_spec format_of(const char* function, const ufp4_format* format) {
   const ufp4_format& f = given(function, "format", format);
   if (f.has_tensor_scale >= first_extended) return extended_format(function, f);
   const auto scale = chosen<scale_kind>(function, "format.scale", f.scale, UFP4_SCALE_E8M0);
-  format_spec out{grid_of_format(function, f),
-                  scale,
-                  {f.block_rows, f.block_cols},
-                  flag(function, "format.has_tensor_scale", f.has_tensor_scale) ? outer_scale::per_tensor()
-                                                                                : outer_scale{}};
+  format_spec out{
+      grid_of_format(function, f),
+      scale,
+      {f.block_rows, f.block_cols},
+      flag(function, "format.has_tensor_scale", f.has_tensor_scale) ? outer_scale::per_tensor() : outer_scale{}};
   ufp4::detail::check_none(function, ufp4::detail::format_mismatch(out));
   return out;
 }

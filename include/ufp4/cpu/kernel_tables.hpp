@@ -65,7 +65,7 @@ struct gemm_kernel {
   std::size_t (*scratch_bytes)(const gemm_job&, std::size_t rows) = nullptr;
   void (*multiply)(const gemm_job&, const gemm_part&, const std::byte* left, std::byte* scratch) = nullptr;
   accumulate fast_is = accumulate::fast;  ///< exact_blocks if `fast` gives its bits where they are finite
-  bool any_format = false;  ///< has code for arrays of outer scales; the others take no job with them
+  bool any_format = false;                ///< has code for arrays of outer scales; the others take no job with them
 
   accumulate made_as(accumulate mode) const { return mode == accumulate::fast ? fast_is : mode; }
 };

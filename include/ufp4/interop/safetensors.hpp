@@ -19,9 +19,10 @@ inline void check_layout(const std::string& name, const any_quantized_view& q, t
   expects(q.transform().n == 1, label, " was quantized after a Hadamard transform of ", q.transform().n, instead);
   expects(q.cols() == q.padded_cols(), label, " has ", q.cols(), " columns, not a multiple of the block's ",
           q.spec().block.cols, instead);
-  expects(layout != tensor_layout::compressed_tensors || !q.spec().has_tensor_scale() || divisor_of(q.tensor_scale()) != 0,
-          label, " has the tensor scale ", q.tensor_scale(), ", which is not the reciprocal of a float",
-          "; tensor_layout::modelopt stores the scale itself");
+  expects(
+      layout != tensor_layout::compressed_tensors || !q.spec().has_tensor_scale() || divisor_of(q.tensor_scale()) != 0,
+      label, " has the tensor scale ", q.tensor_scale(), ", which is not the reciprocal of a float",
+      "; tensor_layout::modelopt stores the scale itself");
 }
 
 /// std::invalid_argument for a format that no layout represents.

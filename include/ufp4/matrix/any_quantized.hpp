@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row; scales
-// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows, each row followed by its outer
-// scales where the format has an array of them (scale_strip).
+// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows, each followed by its outer scales
+// where the format has an array of them (scale_strip).
 #pragma once
 
 #include <cstring>
@@ -243,9 +243,8 @@ class any_quantized_view : public detail::shaped {
     const detail::scale_strip strip = detail::scale_strip_of(f, padded_cols());
     const std::byte* scales = scales_.data() + row / height * strip.bytes();
     const float scale = detail::decode_scale(f.scale, detail::load_scale(scales, f.scale, col / length));
-    const float outer = f.has_outer_array()
-                            ? detail::outer_scale_at(f, padded_cols(), scales + strip.outer_at(), col)
-                            : tensor_scale();
+    const float outer =
+        f.has_outer_array() ? detail::outer_scale_at(f, padded_cols(), scales + strip.outer_at(), col) : tensor_scale();
     return f.grid.value[code_at(codes_.data() + row * padded_cols() / 2, col)] * (scale * outer);
   }
 

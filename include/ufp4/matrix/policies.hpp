@@ -178,7 +178,8 @@ inline void check_settings(const char* operation, const quantize_settings& o, co
   const std::uint32_t amax = opaque_bits(o.global_amax);
   expects(amax <= max_finite_bits || amax == sign_mask, operation, ": tensor_amax must be finite and >= 0, got ",
           o.global_amax);
-  expects(!o.has_amax || format.has_tensor_scale(), operation, ": tensor_amax has no effect: the format has no tensor scale");
+  expects(!o.has_amax || format.has_tensor_scale(), operation,
+          ": tensor_amax has no effect: the format has no tensor scale");
   if (!o.has_shard) return;
   expects(!format.has_tensor_scale() || o.has_amax || amax_is_known, operation,
           ": a shard of a format with a tensor scale needs the tensor_amax of the whole operand");

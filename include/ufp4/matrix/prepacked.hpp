@@ -36,8 +36,8 @@ inline void check_prepacked_spans(const char* what, const quantized_shape& s, st
 /// A prepacked matrix or a view of one, as kernels read it.
 template <class P>
 quantized_source prepacked_source(const P& p) {
-  return {p.codes().data(), p.scale_bytes().data(), p.spec(), p.rows(), p.cols(), p.padded_cols(),
-          p.tensor_scale(), p.transform(), true};
+  return {p.codes().data(), p.scale_bytes().data(), p.spec(),      p.rows(), p.cols(),
+          p.padded_cols(),  p.tensor_scale(),       p.transform(), true};
 }
 
 /// Q: a prepacked matrix or a view of one.
