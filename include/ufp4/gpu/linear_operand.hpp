@@ -73,6 +73,9 @@ inline std::size_t scale_bytes(const quantize_job& job) {
 
 /// Assigns the memory of a side. `together` parts have their own memory; the parts after them use it again.
 inline void cut_side(layer_side& side, std::size_t together, bool keeps, workspace_cutter& memory) {
+  expects(!side.quantizes() || !ufp4::detail::is_extended(side.policy().format), operation, ": ",
+          recipe::detail::operand_names[side.index], ": format not available on GPUs: it has ",
+          ufp4::detail::extended_parts);
   if (!side.quantizes() && !keeps) return;
   const workspace_cutter start = memory;
   workspace_cutter furthest = memory;

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row; scales
-// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows, each followed by its outer scales
-// where the format has an array of them (scale_strip).
+// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows, each followed by its outer
+// scales where the format has an array of them (scale_strip).
 #pragma once
 
 #include <cstring>
