@@ -73,9 +73,6 @@ inline std::size_t scale_bytes(const quantize_job& job) {
 
 /// Assigns the memory of a side. `together` parts have their own memory; the parts after them use it again.
 inline void cut_side(layer_side& side, std::size_t together, bool keeps, workspace_cutter& memory) {
-  expects(!side.quantizes() || !ufp4::detail::is_extended(side.policy().format), operation, ": ",
-          recipe::detail::operand_names[side.index], ": format not available on GPUs: it has ",
-          ufp4::detail::extended_parts);
   if (!side.quantizes() && !keeps) return;
   const workspace_cutter start = memory;
   workspace_cutter furthest = memory;
@@ -109,8 +106,11 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
   return out;
 }
 
-/// Checks that kernels can count the elements of what they quantize, or keep as bf16.
+/// Checks that kernels have the format, and can count the elements of what they quantize, or keep as bf16.
 inline void check_places(const char* operation, const layer_side& side, bool keeps) {
+  expects(!side.quantizes() || !ufp4::detail::is_extended(side.policy().format), operation, ": ",
+          recipe::detail::operand_names[side.index], ": format not available on GPUs: it has ",
+          ufp4::detail::extended_parts);
   if (!side.quantizes() && !keeps) return;
   for (std::size_t e = 0; e < side.parts.size(); ++e)
     check_places(operation, recipe::detail::operand_names[side.index], side.parts[e].rows, side.parts[e].cols);
