@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 #include "support/hostile.hpp"
 #include "support/matrices.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 
 namespace {

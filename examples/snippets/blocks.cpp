@@ -32,6 +32,11 @@ int main() {
 
   auto rows_apart = quantize<by_rows>(x);
 
+  // Each block is E2M1, or a 4-bit integer times 6/7: whichever has the smaller squared error, or another error.
+  static_assert(std::is_same_v<if4, block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, 16, float>>);
+  auto by_mse = quantize<if4>(x);
+  auto by_mae = quantize<if4>(x, choose_grid{search_error::absolute});
+
   quantize_report report;
   auto q = quantize<nvfp4>(x, count_into{report});
   assert(report.nonfinite_blocks == 0);

@@ -105,7 +105,7 @@ template <class Coder>
 void fake_quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job,
                         const Coder& coder, bool undo_transform, const sink& out, quantize_report* report) {
   if constexpr (is_kernel_coder<Coder>) {
-    if (tier != cpu::isa::scalar && !job.format.has_outer_array())
+    if (tier != cpu::isa::scalar && !needs_portable(job.format))
       return for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
         cpu::detail::fake_quantize_chunks(tier, job, coder, undo_transform, out, first, last, seen);
       });

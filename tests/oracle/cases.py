@@ -46,7 +46,17 @@ def _variants():
   outer = (row, Format("E2M1_e4m3_16_bf16", model.E2M1, model.E4M3, 16, True, outer_type=model.BF16),
            Format("int4_ue5m3_square_32_bf16", model.INT4, model.UE5M3, 16, square=True, outer=32,
                   outer_type=model.BF16))
-  out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4, *outer)]
+  e1m2_times_4, int4_of_6 = (model.E1M2, f32(4)), (model.INT4, f32(6) / f32(7))
+  several = (
+      Format("pair_float", model.E1M2, model.FLOAT, 16, more=((model.E2M1, f32(1)),)),
+      Format("pair_bf16_square", model.INT4, model.BF16, 16, square=True, more=((model.E2M1, f32(7) / f32(6)),)),
+      Format("four_e4m3_row", model.E2M1, model.E4M3, 16, outer="row",
+             more=(e1m2_times_4, int4_of_6, (model.NF4, f32(6)))),
+      Format("pair_ue5m3_two", model.E2M1, model.UE5M3, 16, True, more=(int4_of_6,)),
+      Format("pair_e8m0", model.E2M1, model.E8M0, 32, more=(e1m2_times_4,)))
+  out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4, *outer, *several)]
+  out += [Variant(f"if4/choose_grid_{by}", P["if4"], f"choose_grid_{by}") for by in ("absolute", "largest")]
+  out += [Variant("if4/scale_up", P["if4"], "scale_up"), Variant("pair_e8m0/mx_ceil", several[4], "mx_ceil")]
   out += [Variant(f"{f.name}/{r}", f, r) for f in (P["mxfp4"], P["mxint4"], P["mx_e1m2"], e3m0_mx)
           for r in ("mx_even", "mx_ceil")]
   out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0], row)]
@@ -61,11 +71,11 @@ VARIANTS = _variants()
 PAIRS = (("e1m2_f32", "e1m2_f32"), ("e1m2_f32", "int4_f32"), ("e2m1_f32", "nvfp4"), ("nvfp4", "nvfp4"),
          ("nvfp4", "nvfp4_square"), ("nvint4", "e1m2_f32"), ("nv_e1m2", "nvint4"), ("mxfp4", "mxfp4"),
          ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"),
-         ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"))
+         ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"), ("if4", "if4"), ("nvfp4", "if4"))
 PAIRS_16_BIT_OUT = PAIRS[0], PAIRS[3], PAIRS[7]
-PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2")
+PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2", "if4")
 FLY = (("e1m2_f32", "int4_f32"), ("nvfp4", "nvfp4"), ("mxfp4", "mxint4"))  # quantized inside the GEMM, random<64>
-MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2")
+MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2")  # bucket utilization has no meaning for several grids
 
 # ---- Input numbers -----------------------------------------------------------------------------------------------
 
@@ -369,7 +379,7 @@ def ties(rng, index):
                        about=dict(data=data))
 
 
-SEARCHES = [name for name, v in VARIANTS.items() if v.rule in ("four_over_six", "mse_search")]
+SEARCHES = [name for name, v in VARIANTS.items() if v.rule in ("four_over_six", "mse_search") or name.startswith("if4")]
 
 
 def knife_edge(rng, index):
@@ -386,7 +396,8 @@ def knife_edge(rng, index):
 
   def prefers(at):
     movable[:] = at
-    return model.quantize(x, v.format, rule=v.rule, tensor_amax=global_amax).scales[0]
+    q = model.quantize(x, v.format, rule=v.rule, tensor_amax=global_amax)
+    return q.scales[0] if q.grids is None else q.grids[0]
 
   original = movable.copy()
   low, first = np.zeros_like(original), prefers(np.where(keep, f32(0), original))
@@ -495,7 +506,8 @@ def any_quantized(rng, variant, rows, cols, kind, raw):
   if fmt.outer is not None:
     count = -(-padded // max(fmt.covered(padded), 1))
     outer = model.bits_of(np.exp2(rng.uniform(-60, 60, (scale_rows, count))).astype(f32))
-  return model.Quantized(fmt, rows, cols, codes, scales, tensor, outer=outer)
+  grids = rng.integers(0, len(fmt.more) + 1, shape) if fmt.more else None
+  return model.Quantized(fmt, rows, cols, codes, scales, tensor, outer=outer, grids=grids)
 
 
 def hadamard(rng, index):

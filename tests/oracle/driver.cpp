@@ -253,11 +253,33 @@ using mxint4_square = block_format<int4, e8m0, square(32)>;
 using nf4_float = block_format<ufp4::nf4, float, 16>;
 using e2m1_e4m3_row = block_format<fp4<E2M1>, e4m3, 16, ufp4::per_row<float>>;
 using e2m1_e4m3_bf16 = block_format<fp4<E2M1>, e4m3, 16, bf16>;
+template <class... Elements>
+using one_of = ufp4::one_of<Elements...>;
+using int4_of_6 = ufp4::scaled<int4, 6, 7>;
+using e1m2_times_4 = ufp4::scaled<fp4<E1M2>, 4>;
+using pair_float = block_format<one_of<fp4<E1M2>, fp4<E2M1>>, float, 16>;
+using pair_bf16_square = block_format<one_of<int4, ufp4::scaled<fp4<E2M1>, 7, 6>>, bf16, square(16)>;
+using four_e4m3_row = block_format<one_of<fp4<E2M1>, e1m2_times_4, int4_of_6, ufp4::scaled<ufp4::nf4, 6>>, e4m3, 16,
+                                   ufp4::per_row<float>>;
+using pair_ue5m3_two = block_format<one_of<fp4<E2M1>, int4_of_6>, ue5m3, 16, float>;
+using pair_e8m0 = block_format<one_of<fp4<E2M1>, e1m2_times_4>, e8m0, 32>;
 using int4_ue5m3_square = block_format<int4, ue5m3, square(16), ufp4::per_segment<32, bf16>>;
 
 template <class Format>
 constexpr bool is_one_of_three = std::is_same_v<Format, ufp4::e1m2_f32> || std::is_same_v<Format, ufp4::nvfp4> ||
                                  std::is_same_v<Format, ufp4::mxfp4>;
+
+/// choose_grid with an error, as a type.
+template <ufp4::search_error error>
+struct choose_by {};
+template <class Policy>
+Policy policy_of(Policy policy) {
+  return policy;
+}
+template <ufp4::search_error error>
+ufp4::choose_grid policy_of(choose_by<error>) {
+  return {error};
+}
 
 /// Every preset of a list; with `some_transforms` three of them under all transforms.
 template <bool some_transforms, class List>
@@ -269,54 +291,64 @@ template <bool some_transforms>
 constexpr auto preset_variants =
     std::tuple_cat(variants_of<some_transforms, ufp4::presets>, variants_of<some_transforms, ufp4::extended_presets>);
 
-constexpr std::tuple variants = std::tuple_cat(
-    preset_variants<true>, std::tuple{
-                               variant<nvfp4_square>{"nvfp4_square"},
-                               variant<e1m2_f32_square>{"e1m2_f32_square"},
-                               variant<mxint4_square>{"mxint4_square"},
-                               variant<e2m1_bf16>{"E2M1_bf16_16"},
-                               variant<e1m2_e4m3>{"E1M2_e4m3_16"},
-                               variant<int4_ue5m3>{"int4_ue5m3_16"},
-                               variant<e3m0_float>{"E3M0_float_16"},
-                               variant<e2m1_ue5m3>{"E2M1_ue5m3_16"},
-                               variant<e2m1_e4m3>{"E2M1_e4m3_16"},
-                               variant<e2m1_ue5m3_two>{"E2M1_ue5m3_16_two"},
-                               variant<e3m0_e4m3_two>{"E3M0_e4m3_16_two"},
-                               variant<e1m2_ue5m3_two>{"E1M2_ue5m3_16_two"},
-                               variant<e3m0_mx>{"E3M0_e8m0_32"},
-                               variant<nf4_float>{"nf4_float_16"},
-                               variant<e2m1_e4m3_row>{"E2M1_e4m3_16_row"},
-                               variant<e2m1_e4m3_bf16>{"E2M1_e4m3_16_bf16"},
-                               variant<int4_ue5m3_square>{"int4_ue5m3_square_32_bf16"},
-                               variant<e2m1_e4m3_row, false, ufp4::scale_up>{"E2M1_e4m3_16_row/scale_up"},
-                               variant<ufp4::tetrajet2, false, ufp4::four_over_six>{"tetrajet2/four_over_six"},
-                               variant<ufp4::tetrajet2, false, ufp4::mse_search>{"tetrajet2/mse_search"},
-                               variant<ufp4::mxfp4, false, ufp4::mx_even>{"mxfp4/mx_even"},
-                               variant<ufp4::mxfp4, false, ufp4::mx_ceil>{"mxfp4/mx_ceil"},
-                               variant<ufp4::mxint4, false, ufp4::mx_even>{"mxint4/mx_even"},
-                               variant<ufp4::mxint4, false, ufp4::mx_ceil>{"mxint4/mx_ceil"},
-                               variant<ufp4::mx_e1m2, false, ufp4::mx_even>{"mx_e1m2/mx_even"},
-                               variant<ufp4::mx_e1m2, false, ufp4::mx_ceil>{"mx_e1m2/mx_ceil"},
-                               variant<e3m0_mx, false, ufp4::mx_even>{"E3M0_e8m0_32/mx_even"},
-                               variant<e3m0_mx, false, ufp4::mx_ceil>{"E3M0_e8m0_32/mx_ceil"},
-                               variant<ufp4::nvfp4, false, ufp4::scale_up>{"nvfp4/scale_up"},
-                               variant<ufp4::nv_e1m2, false, ufp4::scale_up>{"nv_e1m2/scale_up"},
-                               variant<e2m1_bf16, false, ufp4::scale_up>{"E2M1_bf16_16/scale_up"},
-                               variant<e1m2_e4m3, false, ufp4::scale_up>{"E1M2_e4m3_16/scale_up"},
-                               variant<int4_ue5m3, false, ufp4::scale_up>{"int4_ue5m3_16/scale_up"},
-                               variant<e2m1_ue5m3_two, false, ufp4::scale_up>{"E2M1_ue5m3_16_two/scale_up"},
-                               variant<ufp4::nvfp4, false, ufp4::four_over_six>{"nvfp4/four_over_six"},
-                               variant<nvfp4_square, false, ufp4::four_over_six>{"nvfp4_square/four_over_six"},
-                               variant<ufp4::e1m2_f32, false, ufp4::mse_search>{"e1m2_f32/mse_search"},
-                               variant<ufp4::e2m1_f32, false, ufp4::mse_search>{"e2m1_f32/mse_search"},
-                               variant<ufp4::nvfp4, false, ufp4::mse_search>{"nvfp4/mse_search"},
-                               variant<ufp4::nvint4, false, ufp4::mse_search>{"nvint4/mse_search"},
-                               variant<ufp4::mxfp4, false, ufp4::mse_search>{"mxfp4/mse_search"},
-                               variant<ufp4::mx_e1m2, false, ufp4::mse_search>{"mx_e1m2/mse_search"},
-                               variant<e1m2_e4m3, false, ufp4::mse_search>{"E1M2_e4m3_16/mse_search"},
-                               variant<int4_ue5m3, false, ufp4::mse_search>{"int4_ue5m3_16/mse_search"},
-                               variant<nvfp4_square, false, ufp4::mse_search>{"nvfp4_square/mse_search"},
-                           });
+constexpr std::tuple variants =
+    std::tuple_cat(preset_variants<true>,
+                   std::tuple{
+                       variant<nvfp4_square>{"nvfp4_square"},
+                       variant<e1m2_f32_square>{"e1m2_f32_square"},
+                       variant<mxint4_square>{"mxint4_square"},
+                       variant<e2m1_bf16>{"E2M1_bf16_16"},
+                       variant<e1m2_e4m3>{"E1M2_e4m3_16"},
+                       variant<int4_ue5m3>{"int4_ue5m3_16"},
+                       variant<e3m0_float>{"E3M0_float_16"},
+                       variant<e2m1_ue5m3>{"E2M1_ue5m3_16"},
+                       variant<e2m1_e4m3>{"E2M1_e4m3_16"},
+                       variant<e2m1_ue5m3_two>{"E2M1_ue5m3_16_two"},
+                       variant<e3m0_e4m3_two>{"E3M0_e4m3_16_two"},
+                       variant<e1m2_ue5m3_two>{"E1M2_ue5m3_16_two"},
+                       variant<e3m0_mx>{"E3M0_e8m0_32"},
+                       variant<nf4_float>{"nf4_float_16"},
+                       variant<e2m1_e4m3_row>{"E2M1_e4m3_16_row"},
+                       variant<e2m1_e4m3_bf16>{"E2M1_e4m3_16_bf16"},
+                       variant<int4_ue5m3_square>{"int4_ue5m3_square_32_bf16"},
+                       variant<pair_float>{"pair_float"},
+                       variant<pair_bf16_square>{"pair_bf16_square"},
+                       variant<four_e4m3_row>{"four_e4m3_row"},
+                       variant<pair_ue5m3_two>{"pair_ue5m3_two"},
+                       variant<pair_e8m0>{"pair_e8m0"},
+                       variant<pair_e8m0, false, ufp4::mx_ceil>{"pair_e8m0/mx_ceil"},
+                       variant<ufp4::if4, false, ufp4::scale_up>{"if4/scale_up"},
+                       variant<ufp4::if4, false, choose_by<ufp4::search_error::absolute>>{"if4/choose_grid_absolute"},
+                       variant<ufp4::if4, false, choose_by<ufp4::search_error::largest>>{"if4/choose_grid_largest"},
+                       variant<e2m1_e4m3_row, false, ufp4::scale_up>{"E2M1_e4m3_16_row/scale_up"},
+                       variant<ufp4::tetrajet2, false, ufp4::four_over_six>{"tetrajet2/four_over_six"},
+                       variant<ufp4::tetrajet2, false, ufp4::mse_search>{"tetrajet2/mse_search"},
+                       variant<ufp4::mxfp4, false, ufp4::mx_even>{"mxfp4/mx_even"},
+                       variant<ufp4::mxfp4, false, ufp4::mx_ceil>{"mxfp4/mx_ceil"},
+                       variant<ufp4::mxint4, false, ufp4::mx_even>{"mxint4/mx_even"},
+                       variant<ufp4::mxint4, false, ufp4::mx_ceil>{"mxint4/mx_ceil"},
+                       variant<ufp4::mx_e1m2, false, ufp4::mx_even>{"mx_e1m2/mx_even"},
+                       variant<ufp4::mx_e1m2, false, ufp4::mx_ceil>{"mx_e1m2/mx_ceil"},
+                       variant<e3m0_mx, false, ufp4::mx_even>{"E3M0_e8m0_32/mx_even"},
+                       variant<e3m0_mx, false, ufp4::mx_ceil>{"E3M0_e8m0_32/mx_ceil"},
+                       variant<ufp4::nvfp4, false, ufp4::scale_up>{"nvfp4/scale_up"},
+                       variant<ufp4::nv_e1m2, false, ufp4::scale_up>{"nv_e1m2/scale_up"},
+                       variant<e2m1_bf16, false, ufp4::scale_up>{"E2M1_bf16_16/scale_up"},
+                       variant<e1m2_e4m3, false, ufp4::scale_up>{"E1M2_e4m3_16/scale_up"},
+                       variant<int4_ue5m3, false, ufp4::scale_up>{"int4_ue5m3_16/scale_up"},
+                       variant<e2m1_ue5m3_two, false, ufp4::scale_up>{"E2M1_ue5m3_16_two/scale_up"},
+                       variant<ufp4::nvfp4, false, ufp4::four_over_six>{"nvfp4/four_over_six"},
+                       variant<nvfp4_square, false, ufp4::four_over_six>{"nvfp4_square/four_over_six"},
+                       variant<ufp4::e1m2_f32, false, ufp4::mse_search>{"e1m2_f32/mse_search"},
+                       variant<ufp4::e2m1_f32, false, ufp4::mse_search>{"e2m1_f32/mse_search"},
+                       variant<ufp4::nvfp4, false, ufp4::mse_search>{"nvfp4/mse_search"},
+                       variant<ufp4::nvint4, false, ufp4::mse_search>{"nvint4/mse_search"},
+                       variant<ufp4::mxfp4, false, ufp4::mse_search>{"mxfp4/mse_search"},
+                       variant<ufp4::mx_e1m2, false, ufp4::mse_search>{"mx_e1m2/mse_search"},
+                       variant<e1m2_e4m3, false, ufp4::mse_search>{"E1M2_e4m3_16/mse_search"},
+                       variant<int4_ue5m3, false, ufp4::mse_search>{"int4_ue5m3_16/mse_search"},
+                       variant<nvfp4_square, false, ufp4::mse_search>{"nvfp4_square/mse_search"},
+                   });
 
 /// Calls f(entry) for the entry of `table` with that name.
 template <class Table, class Function>
@@ -423,8 +455,9 @@ void quantize_variant(variant<Format, all, Rule...>, reader& in, answer& out) {
   with_matrix(in, [&]<class T>(const stored<T>& x) {
     const quantize_case c{in};
     if constexpr (std::is_same_v<T, float>) {
-      with_transform<all>(c.transform,
-                          [&](auto... transform) { quantize_with<Format, all>(c, x, out, transform..., Rule{}...); });
+      with_transform<all>(c.transform, [&](auto... transform) {
+        quantize_with<Format, all>(c, x, out, transform..., policy_of(Rule{})...);
+      });
     } else if constexpr (all) {
       quantize_with<Format, all>(c, x, out, Rule{}...);
     } else {
@@ -558,6 +591,8 @@ constexpr std::tuple pairings{
     pairing<ufp4::e1m2_f32, nf4_float>{"e1m2_f32", "nf4_float_16"},
     pairing<ufp4::tetrajet2, ufp4::tetrajet2>{"tetrajet2", "tetrajet2"},
     pairing<ufp4::nvfp4, e2m1_e4m3_row>{"nvfp4", "E2M1_e4m3_16_row"},
+    pairing<ufp4::if4, ufp4::if4>{"if4", "if4"},
+    pairing<ufp4::nvfp4, ufp4::if4>{"nvfp4", "if4"},
 };
 
 void run_gemm(reader& in, answer& out) {
@@ -590,9 +625,13 @@ void run_gemm(reader& in, answer& out) {
   if (!found) unknown("pair of formats", std::string(left) + " and " + std::string(right));
 }
 
-constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},
-                                        variant<ufp4::mxfp4>{"mxfp4"},       variant<ufp4::nvint4>{"nvint4"},
-                                        variant<nf4_float>{"nf4_float_16"},  variant<ufp4::tetrajet2>{"tetrajet2"}};
+constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"},
+                                        variant<ufp4::nvfp4>{"nvfp4"},
+                                        variant<ufp4::mxfp4>{"mxfp4"},
+                                        variant<ufp4::nvint4>{"nvint4"},
+                                        variant<nf4_float>{"nf4_float_16"},
+                                        variant<ufp4::tetrajet2>{"tetrajet2"},
+                                        variant<ufp4::if4>{"if4"}};
 
 void run_gemm_plain(reader& in, answer& out) {
   auto options = options_named(in.bytes());

@@ -395,12 +395,24 @@ class Format:
   block: int
   tensor_scale: bool = False
   square: bool = False
+  more: tuple = ()          # further grids: (element, factor)
   outer: object = None      # an outer scale for each "row", or for so many columns; None: the tensor scale, or none
   outer_type: object = None  # its scale type, for a tensor scale too; None: FLOAT
 
   @property
   def two_level(self):
     return self.tensor_scale or self.outer is not None
+
+  def grid(self, g):
+    return self.element if g == 0 else self.more[g - 1][0]
+
+  def factor(self, g):
+    return ONE if g == 0 else f32(self.more[g - 1][1])
+
+  @property
+  def sign_has_grid(self):
+    """Whether the number of a block's grid is in the sign bit of its scale; otherwise in a byte of its own."""
+    return len(self.more) == 1 and self.scale.name in ("float", "bf16", "e4m3")
 
   @property
   def strip_rows(self):
@@ -437,6 +449,7 @@ class Quantized:
   report: Report = None
   transformed: np.ndarray = None
   outer: np.ndarray = None  # strips x outer scales of a strip, bits
+  grids: np.ndarray = None  # the number of every block's grid, where the format has several; scales is without it
 
   @property
   def padded_cols(self):
@@ -445,10 +458,15 @@ class Quantized:
   def scale_bytes(self):
     """All bytes of scales, in their canonical order."""
     width = {1: np.uint8, 2: np.uint16, 4: np.uint32}
-    rows = np.ascontiguousarray(self.scales.astype(width[self.format.scale.bytes]))
+    size, scales = self.format.scale.bytes, self.scales.astype(np.uint32)
+    if self.grids is not None:
+      at = 8 * size - 1 if self.format.sign_has_grid else 8 * size
+      scales, size = scales | (self.grids.astype(np.uint32) << np.uint32(at)), size + (not self.format.sign_has_grid)
+    rows = np.ascontiguousarray(scales.astype(width[size]))
     if self.outer is None:
       return rows.view(np.uint8).ravel()
     size = (self.format.outer_type or FLOAT).bytes
+    rows = rows.view(np.uint8).reshape(rows.shape[0], rows.shape[1] * rows.itemsize)
     blocks = np.zeros((rows.shape[0], round_up(rows.shape[1], size)), np.uint8)
     blocks[:, : rows.shape[1]] = rows
     outer = np.ascontiguousarray(self.outer.astype(width[size])).view(np.uint8)
@@ -469,12 +487,31 @@ class Quantized:
   def row_scales(self):
     """float32 block scale of every row and block: without the tensor scale, but with other outer scales."""
     s = self.format.scale.decode(self.scales)
+    if self.grids is not None:
+      s = s * np.array([self.format.factor(g) for g in range(len(self.format.more) + 1)], np.float32)[self.grids]
     if self.outer is not None:
       s = s * self.block_outer()
     return np.repeat(s, self.format.block, axis=0)[: self.rows] if self.format.square else s
 
   def values(self):
-    return self.format.element.values[self.codes]
+    """Of the codes on the grids of their blocks, without factors."""
+    if self.grids is None:
+      return self.format.element.values[self.codes]
+    rows = np.repeat(self.grids, self.format.strip_rows, axis=0)[: self.rows]
+    of_code = np.repeat(rows, self.format.block, axis=1)
+    tables = np.stack([self.format.grid(g).values for g in range(len(self.format.more) + 1)])
+    return tables[of_code, self.codes]
+
+  @property
+  def exact_products(self):
+    if self.grids is None:
+      return self.format.element.exact_products
+    grids = [self.format.grid(g) for g in range(len(self.format.more) + 1)]
+    if not all(g.exact_products for g in grids):
+      return False
+    values = np.concatenate([g.values for g in grids]).astype(np.float64)
+    unit = next(2.0**k for k in range(20, -150, -1) if (values % 2.0**k == 0).all())
+    return bool(np.abs(values / unit).max() <= 181)
 
 
 class InvalidArgument(Exception):
@@ -485,13 +522,16 @@ class BlockScaler:
   """What turns a scale code into scaled values, per block format: the part all scale rules and searches share.
   outer_amax: of what each block's outer scale covers, an array."""
 
-  def __init__(self, fmt, outer_amax, four_over_six):
+  def __init__(self, fmt, outer_amax, four_over_six, grid=0):
     self.fmt = fmt
     self.T = ONE
+    self.element, self.factor = fmt.grid(grid), fmt.factor(grid)
+    Q = [f32(fmt.grid(g).qmax * fmt.factor(g)) for g in range(len(fmt.more) + 1)]
+    self.Q = Q[grid]
     if fmt.two_level:
       amax = np.asarray(outer_amax, np.float32)
       largest = f32(256) if four_over_six else f32(fmt.scale.largest)
-      self.S = np.minimum(f32(largest * fmt.element.qmax) / np.where(amax > 0, amax, ONE), FLT_MAX)
+      self.S = np.minimum(f32(largest * min(Q)) / np.where(amax > 0, amax, ONE), FLT_MAX)
       self.S = np.where(amax > 0, self.S, ONE).astype(np.float32)
       self.T = (ONE / self.S).astype(np.float32)
       if fmt.outer_type is BF16:
@@ -501,43 +541,51 @@ class BlockScaler:
   def argument(self, amax):
     """What Scale(.) is applied to."""
     if self.fmt.two_level:
-      return amax * (self.S * f32(ONE / self.fmt.element.qmax)).astype(np.float32)
-    return amax / self.fmt.element.qmax
+      return amax * (self.S * f32(ONE / self.Q)).astype(np.float32)
+    return amax / self.Q
 
   def effective(self, code):
-    s = self.fmt.scale.decode(code)
+    s = self.fmt.scale.decode(code) * self.factor
     return s * self.T if self.fmt.two_level else s
 
   def scaled(self, x, code):
     """x: blocks x elements."""
+    s = self.fmt.scale.decode(code)
     if self.fmt.two_level:
-      return x * np.minimum(ONE / self.effective(code), FLT_MAX)[:, None]
-    if self.fmt.scale is E8M0:
-      return x * np.exp2(127. - code.astype(np.float64)).astype(np.float32)[:, None]
-    return x / self.fmt.scale.decode(code)[:, None]
+      t = x * np.minimum(ONE / (s * self.T), FLT_MAX)[:, None]
+    elif self.fmt.scale is E8M0:
+      t = x * np.exp2(127. - code.astype(np.float64)).astype(np.float32)[:, None]
+    else:
+      t = x / s[:, None]
+    return t * f32(ONE / self.factor)
 
   def zero(self, code):
     return self.fmt.scale.decode(code) == 0
 
-  def error(self, x, code):
-    """Squared error of a block at nearest_even codes, by fma in index order."""
-    codes = round_element(self.scaled(x, code), self.fmt.element)
-    codes[self.zero(code)] = self.fmt.element.zero
-    d = x - self.fmt.element.values[codes] * self.effective(code)[:, None]
+  def error(self, x, code, measure="squared"):
+    """Error of a block at nearest_even codes, in index order."""
+    codes = round_element(self.scaled(x, code), self.element)
+    codes[self.zero(code)] = self.element.zero
+    d = x - self.element.values[codes] * self.effective(code)[:, None]
     err = np.zeros(len(x), np.float32)
     for i in range(x.shape[1]):
-      err = fma(d[:, i], d[:, i], err)
+      m = np.abs(d[:, i])
+      err = fma(d[:, i], d[:, i], err) if measure == "squared" else err + m if measure == "absolute" else np.where(
+          m > err, m, err)
     return err
 
 
-def mx_exponent(amax, element, rule):
+def mx_exponent(amax, Q, rule):
+  top = int(np.floor(np.log2(float(Q))))
+  most = float(Q) / 2.0**top  # Q = most * 2^top, in [1, 2)
+  mantissa = next(m for m in range(24) if most * 2**m % 1 == 0)
   fraction, exponent = np.frexp(np.where(amax > 0, amax, f32(1)).astype(np.float64))
   fraction, exponent = fraction * 2, exponent.astype(np.int64) - 1  # amax = fraction * 2^exponent, fraction in [1, 2)
   if rule == "mx_even":
-    exponent = exponent + (np.rint(fraction * 2**element.mantissa) == 2**(element.mantissa + 1))
+    exponent = exponent + (np.rint(fraction * 2**mantissa) == 2**(mantissa + 1))
   elif rule == "mx_ceil":
-    exponent = exponent + (fraction > 2 - 2.0**-element.mantissa)
-  return np.clip(exponent - element.exponent, -127, 127 - element.exponent)
+    exponent = exponent + (fraction > most)
+  return np.clip(exponent - top, -127, 127 - top)
 
 
 def default_rule(fmt):
@@ -549,7 +597,7 @@ def choose_scales(x, amax, scaler, rule):
   fmt = scaler.fmt
   if rule in ("mx_floor", "mx_even", "mx_ceil") or (rule == "mse_search" and fmt.scale is E8M0):
     base = "mx_floor" if rule == "mse_search" else rule
-    code = np.where(amax > 0, mx_exponent(amax, fmt.element, base) + 127, 0).astype(np.uint32)
+    code = np.where(amax > 0, mx_exponent(amax, scaler.Q, base) + 127, 0).astype(np.uint32)
   elif rule == "scale_up":
     return fmt.scale.encode_up(scaler.argument(amax))
   elif rule == "four_over_six":
@@ -637,27 +685,43 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
     outer = (fmt.outer_type or FLOAT).encode(BlockScaler(fmt, outer_amax, rule == "four_over_six").T)
     column = np.arange(0, y.shape[1], fmt.block)
     blocks_outer = outer_amax[:, column // max(covered, 1)].ravel()
-  scaler = BlockScaler(fmt, blocks_outer, rule == "four_over_six")
   blocks = to_blocks(y, fmt)
   bad = ~np.isfinite(blocks).all(axis=1)
   blocks = np.where(bad[:, None], f32(0), blocks)
   amax = np.abs(blocks).max(axis=1, initial=f32(0))
-  scale = choose_scales(blocks, amax, scaler, rule or default_rule(fmt))
+  measure = rule[len("choose_grid_"):] if rule and rule.startswith("choose_grid_") else "squared"
+  scalers = [BlockScaler(fmt, blocks_outer, rule == "four_over_six", g) for g in range(len(fmt.more) + 1)]
+  own_rule = None if rule and rule.startswith("choose_grid_") else rule
+  scales = [choose_scales(blocks, amax, s, own_rule or default_rule(fmt)).astype(np.uint32) for s in scalers]
+  grid = np.zeros(len(blocks), np.int64)
+  if fmt.more:
+    least = scalers[0].error(blocks, scales[0], measure)
+    for g in range(1, len(scalers)):
+      err = scalers[g].error(blocks, scales[g], measure)
+      grid, least = np.where(err < least, g, grid), np.where(err < least, err, least)
 
   total = round_up(shard.total_cols, run) if shard else y.shape[1]
   row0, col0 = (shard.first_row, shard.first_col) if shard else (0, 0)
   first = (np.arange(rows, dtype=np.uint64) + np.uint64(row0)) * np.uint64(total) + np.uint64(col0)
   index = to_blocks(first[:, None] + np.arange(y.shape[1], dtype=np.uint64)[None], fmt)
-  scaled = scaler.scaled(blocks, scale)
-  codes = round_element(scaled, fmt.element, rounding, index)
-  dead = scaler.zero(scale) | bad | (amax == 0 if fmt.scale is E8M0 else False)
-  codes[dead] = fmt.element.zero
-  beyond = (np.abs(scaled) > fmt.element.qmax) & ~dead[:, None]
-  report = Report(int(bad.sum()), int(beyond.sum()), int((scaler.zero(scale) & (amax > 0) & ~bad).sum()))
+  grid[bad] = 0
+  scale, codes = np.zeros(len(blocks), np.uint32), np.zeros(blocks.shape, np.uint8)
+  report = Report(int(bad.sum()))
+  for g, (scaler, of_grid) in enumerate(zip(scalers, scales)):
+    scaled = scaler.scaled(blocks, of_grid)
+    on_grid = round_element(scaled, scaler.element, rounding, index)
+    dead = scaler.zero(of_grid) | bad | (amax == 0 if fmt.scale is E8M0 else False)
+    on_grid[dead] = scaler.element.zero
+    chosen = grid == g
+    codes, scale = np.where(chosen[:, None], on_grid, codes), np.where(chosen, of_grid, scale)
+    beyond = (np.abs(scaled) > scaler.element.qmax) & ~dead[:, None] & chosen[:, None]
+    report.saturated += int(beyond.sum())
+    report.underflowed_scales += int((scaler.zero(of_grid) & (amax > 0) & ~bad & chosen).sum())
   scale = np.where(bad, np.uint32(fmt.scale.nan), scale).astype(np.uint32)
-  tensor_scale = f32(scaler.T) if fmt.tensor_scale else ONE
-  return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]),
-                   scale.reshape(scale_rows, y.shape[1] // fmt.block), tensor_scale, transform, report, y, outer)
+  tensor_scale = f32(scalers[0].T) if fmt.tensor_scale else ONE
+  shape = (scale_rows, y.shape[1] // fmt.block)
+  return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]), scale.reshape(shape), tensor_scale,
+                   transform, report, y, outer, grid.reshape(shape) if fmt.more else None)
 
 
 def dequantize_padded(q):
@@ -704,7 +768,7 @@ def exact_blocks(a, b, alpha=1, beta=0, c=None):
   block = a.format.block
   va, vb = a.values(), b.values()
   sa, sb = a.row_scales(), b.row_scales()
-  exact = a.format.element.exact_products and b.format.element.exact_products
+  exact = a.exact_products and b.exact_products
   acc = np.zeros((a.rows, b.rows), np.float32)
   for k in range(a.padded_cols // block):
     at = slice(k * block, (k + 1) * block)
@@ -771,7 +835,8 @@ PRESETS = {f.name: f for f in (
     Format("e1m2_f32", E1M2, FLOAT, 16), Format("int4_f32", INT4, FLOAT, 16), Format("e2m1_f32", E2M1, FLOAT, 16),
     Format("nvfp4", E2M1, E4M3, 16, True), Format("nv_e1m2", E1M2, E4M3, 16, True),
     Format("nvint4", INT4, E4M3, 16, True), Format("mxfp4", E2M1, E8M0, 32), Format("mx_e1m2", E1M2, E8M0, 32),
-    Format("mxint4", INT4, E8M0, 32), Format("tetrajet2", E2M1, E4M3, 16, outer=128))}
+    Format("mxint4", INT4, E8M0, 32), Format("tetrajet2", E2M1, E4M3, 16, outer=128),
+    Format("if4", E2M1, E4M3, 16, True, more=((INT4, f32(6) / f32(7)),)))}
 GEMMS = ("fprop", "dgrad", "wgrad")
 
 

@@ -157,7 +157,7 @@ void measure_with(const cpu::context& ctx, cpu::isa tier, const quantize_job& jo
                   std::vector<sums>& strips, quantize_report& seen) {
   for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
     if constexpr (is_kernel_coder<Coder>)
-      if (tier != cpu::isa::scalar && !job.format.has_outer_array())
+      if (tier != cpu::isa::scalar && !needs_portable(job.format))
         return measure_chunks(tier, job, coder, first, last, strips, here);
     measure_strips(job, coder, first, last, strips, here);
   });

@@ -81,10 +81,9 @@ UFP4_HD constexpr std::uint64_t round_row(const grid4& grid, const block_scale& 
                                           const float* x, int count, std::uint64_t index, std::uint8_t* codes) {
   float t[256];  // scaled values, stored so that no product is fused into a later subtraction
   std::uint64_t beyond = 0;
-  for (int k = 0; k < count; ++k) {
-    t[k] = rounded(scale.divides ? x[k] / scale.factor : x[k] * scale.factor);
-    beyond += magnitude(t[k]) > grid.qmax;
-  }
+  for (int k = 0; k < count; ++k) t[k] = rounded(scale.divides ? x[k] / scale.factor : x[k] * scale.factor);
+  for (int k = 0; scale.rescale != 1.0f && k < count; ++k) t[k] = rounded(t[k] * scale.rescale);
+  for (int k = 0; k < count; ++k) beyond += magnitude(t[k]) > grid.qmax;
   round_run(grid, rounding, t, count, index, codes);
   return beyond;
 }
@@ -124,18 +123,30 @@ struct block_coder {
                                        std::uint8_t* codes, quantize_report& report) const {
     const std::uint32_t amax = detail::amax_bits(v);
     if (amax >= detail::infinity_bits) return detail::nan_block(format, v, codes, report);
+    if constexpr (std::is_same_v<Rule, scale_rule_spec>)
+      if (format.choice.count != 0) {
+        const grid_and_scale chosen = choose_grid_of(format, rule, tensor, v, detail::to_float(amax));
+        code(detail::nth_grid(format, chosen.grid), chosen.scale, v, amax, index, row_step, codes, report);
+        return detail::with_grid_number(format, chosen.scale.bits, chosen.grid);
+      }
     const block_scale scale = choose_scale(format, rule, tensor, v, detail::to_float(amax));
     if constexpr (scale_rule<Rule>)
       if (scale.bits == detail::nan_scale(format.scale)) return detail::nan_block(format, v, codes, report);
+    code(format.grid, scale, v, amax, index, row_step, codes, report);
+    return scale.bits;
+  }
+
+ private:
+  UFP4_MEMBER void code(const grid4& grid, const block_scale& scale, const block_values& v, std::uint32_t amax,
+                        std::uint64_t index, std::uint64_t row_step, std::uint8_t* codes,
+                        quantize_report& report) const {
     if (scale.factor == 0.0f || amax == 0) {  // e8m0 has no zero scale: there amax decides
       report.underflowed_scales += amax != 0;
-      detail::zero_codes(format.grid, v, codes);
-      return scale.bits;
+      return detail::zero_codes(grid, v, codes);
     }
     for (int r = 0; r < v.rows; ++r)
-      report.saturated += detail::round_row(format.grid, scale, rounding, v.x + r * v.stride, v.cols,
+      report.saturated += detail::round_row(grid, scale, rounding, v.x + r * v.stride, v.cols,
                                             index + static_cast<std::uint64_t>(r) * row_step, codes + r * v.stride);
-    return scale.bits;
   }
 };
 
@@ -170,7 +181,7 @@ UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, scale
 /// returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`: of x[0], for stochastic
 /// rounding. `rule`: a scale_rule_spec (`scale_up{}.spec()`), or a scale rule of the kernel's own.
 template <any_block_format F, rounding_policy Rounding = nearest_even, any_scale_rule Rule = scale_rule_spec>
-  requires(F::block.rows == 1)
+  requires(F::block.rows == 1 && F::grids == 1)
 UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed, Rounding rounding = {},
                                               std::uint64_t index = 0, tensor_constants tensor = {}, Rule rule = {}) {
   constexpr int count = F::block.cols;
@@ -186,7 +197,7 @@ UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* pack
 
 /// The inverse: B / 2 bytes and a scale to B floats, fl(value * fl(scale * tensor_scale)).
 template <any_block_format F>
-  requires(F::block.rows == 1)
+  requires(F::block.rows == 1 && F::grids == 1)
 UFP4_HD constexpr void dequantize_block(const std::uint8_t* packed, typename F::scale_type scale, float* x,
                                         float tensor_scale = 1.0f) {
   const float effective = static_cast<float>(scale) * tensor_scale;

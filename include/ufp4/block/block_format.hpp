@@ -64,12 +64,21 @@ struct outer_scale_of<per_segment<cols, T>> {
   static constexpr outer_scale value{outer_span::segment, scale_traits<T>::kind, cols};  ///< of each segment
 };
 
+/// The grids beside the first one among which each block chooses, as data (numerics 5).
+struct grid_choice {
+  int count = 0;      ///< how many, 0 to 3
+  grid4 grid[3]{};    ///< the grids
+  float factor[3]{};  ///< the values of a block that chose grid[i] are those of the grid times factor[i]
+  friend constexpr bool operator==(const grid_choice&, const grid_choice&) = default;
+};
+
 /// A block format as data, for kernels and recipes. spec_of<Format> computes it from the type.
 struct format_spec {
-  grid4 grid;         ///< the element format
-  scale_kind scale;   ///< the type of the block scales
-  block_shape block;  ///< the elements that share a scale
-  outer_scale outer;  ///< the scales above the block scales
+  grid4 grid;            ///< the element format, or the first of several
+  scale_kind scale;      ///< the type of the block scales
+  block_shape block;     ///< the elements that share a scale
+  outer_scale outer;     ///< the scales above the block scales
+  grid_choice choice{};  ///< further grids
 
   UFP4_MEMBER constexpr bool two_level() const { return outer.span != outer_span::none; }  ///< has outer scales
   /// Whether a scale of the whole matrix is the outer scale: q.tensor_scale().
@@ -103,15 +112,78 @@ constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale,
 
 namespace ufp4::inline UFP4_TYPES {
 
+/// As an argument of one_of: the grid of Element times numerator / denominator, rounded to binary32.
+template <element_format Element, int numerator, int denominator = 1>
+struct scaled {
+  static_assert(numerator > 0 && denominator > 0, "the factor of a grid is positive");
+};
+
+/// As the first argument of block_format: two to four elements, or scaled<Element, n, d>, one of which each block
+/// chooses: the one with the smallest error (choose_grid). The first is not scaled.
+template <element_format First, class... More>
+struct one_of {
+  static_assert(sizeof...(More) >= 1 && sizeof...(More) <= 3, "a block chooses among two to four grids");
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// The grids of block_format's first argument: `first` and `choice`.
+template <class Elements>
+struct grids_of {};
+template <element_format E>
+struct grids_of<E> {
+  static constexpr grid4 first = grid_of<E>();
+  static constexpr float factor = 1;
+  static constexpr grid_choice choice{};
+};
+template <element_format E, int n, int d>
+struct grids_of<scaled<E, n, d>> {
+  static constexpr grid4 first = grid_of<E>();
+  static constexpr float factor = static_cast<float>(n) / static_cast<float>(d);
+};
+template <element_format First, class... More>
+struct grids_of<one_of<First, More...>> {
+  static constexpr grid4 first = grid_of<First>();
+  static constexpr grid_choice choice = [] {
+    grid_choice c{};
+    const auto add = [&c](const grid4& grid, float factor) {
+      c.grid[c.count] = grid;
+      c.factor[c.count++] = factor;
+    };
+    (add(grids_of<More>::first, grids_of<More>::factor), ...);
+    return c;
+  }();
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// Bytes of what is stored for a block: its scale and, where two grids do not fit the sign bit of the scale, a byte with
+/// the number of its grid.
+UFP4_HD constexpr int block_bytes(scale_kind scale, int more_grids) {
+  const bool has_sign = scale == scale_kind::f32 || scale == scale_kind::bf16 || scale == scale_kind::e4m3;
+  return scale_bytes(scale) + (more_grids > (has_sign ? 1 : 0) ? 1 : 0);
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_TYPES {
+
 /// `block_format<fp4<E2M1>, e4m3, 16, float>` is NVFP4; leave the last argument out for one level of scales.
 ///
-/// | Element | any element_format, a user's own included                                                     |
+/// | Element | any element_format, a user's own included; one_of<...> for blocks that choose among several   |
 /// | Scale   | float, bf16, e4m3, ue5m3 or e8m0                                                              |
 /// | Block   | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256     |
 /// | Outer   | void; or, above e4m3 and ue5m3 scales, a second level: float or bf16 for the whole matrix,    |
 /// |         | per_row<float>, per_segment<128, float>. The other scale types' range needs none              |
-template <element_format Element, scale_format Scale, block_shape Block, class Outer = void>
+template <class Element, scale_format Scale, block_shape Block, class Outer = void>
 struct block_format {
+  static_assert(
+      requires { detail::grids_of<Element>::choice; },
+      "the element is an element_format, or one_of<...> of two to four");
   static_assert(Block.cols >= 2 && Block.cols <= 256 && (Block.cols & (Block.cols - 1)) == 0,
                 "the block length must be a power of two from 2 to 256");
   static_assert(Block.rows >= 1 && Block.rows <= 128 && (Block.rows & (Block.rows - 1)) == 0,
@@ -125,18 +197,25 @@ struct block_format {
   static_assert(detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
                 "outer scales are float or bf16; a segment is a power of two from the block length to 65536");
 
-  using format = block_format;                 ///< the format that its matrices have, as of a compat preset
-  using element_type = Element;                ///< fp4<E2M1>, int4, ...
-  using scale_type = Scale;                    ///< float, bf16, e4m3, ...
-  using outer_type = Outer;                    ///< void, float, per_row<float>, ...
-  static constexpr block_shape block = Block;  ///< rows x B
+  using format = block_format;   ///< the format that its matrices have, as of a compat preset
+  using element_type = Element;  ///< fp4<E2M1>, int4, one_of<...>, ...
+  static constexpr int grids = 1 + detail::grids_of<Element>::choice.count;        ///< how many a block chooses among
+  using scale_type = Scale;                                                        ///< float, bf16, e4m3, ...
+  using outer_type = Outer;                                                        ///< void, float, per_row<float>, ...
+  static constexpr block_shape block = Block;                                      ///< rows x B
   static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< B
   static constexpr bool two_level = outer.span != outer_span::none;                ///< has outer scales
   static constexpr bool has_tensor_scale = outer.span == outer_span::tensor;       ///< one for the whole matrix
   static constexpr bool has_outer_array = two_level && !has_tensor_scale;          ///< one for each row or segment
+  /// Bytes of what is stored for a block: sizeof(Scale), or more where the number of its grid does not fit there.
+  static constexpr int block_bytes = detail::block_bytes(scale_traits<Scale>::kind, grids - 1);
+  static_assert(block_bytes <= 2 || block_bytes == sizeof(Scale),
+                "bf16 and float scales have room for the choice of two grids only");
+  /// Whether the scales of a matrix are an array of Scale, scales(); otherwise there is scale_bytes() only.
+  static constexpr bool has_scale_array = !has_outer_array && block_bytes == sizeof(Scale);
   /// Codes, block scales and the outer scales of segments; one of a row or of the matrix adds to the whole.
   static constexpr double bits_per_element =
-      4.0 + 8.0 * sizeof(Scale) / (Block.rows * Block.cols) +
+      4.0 + 8.0 * block_bytes / (Block.rows * Block.cols) +
       (outer.segment == 0 ? 0.0 : (outer.type == scale_kind::f32 ? 32.0 : 16.0) / (Block.rows * outer.segment));
 };
 
@@ -152,12 +231,54 @@ concept any_block_format = is_block_format<F>::value;
 
 /// The format F as data.
 template <any_block_format F>
-inline constexpr format_spec spec_of = {grid_of<typename F::element_type>(), scale_traits<typename F::scale_type>::kind,
-                                        F::block, F::outer};
+inline constexpr format_spec spec_of = {detail::grids_of<typename F::element_type>::first,
+                                        scale_traits<typename F::scale_type>::kind, F::block, F::outer,
+                                        detail::grids_of<typename F::element_type>::choice};
 
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
+
+/// Of what a block has several: grid g, its factor, and the bits that are stored for a block with this scale and grid.
+UFP4_HD constexpr const grid4& nth_grid(const format_spec& f, int g) { return g == 0 ? f.grid : f.choice.grid[g - 1]; }
+UFP4_HD constexpr float factor_of(const format_spec& f, int g) { return g == 0 ? 1.0f : f.choice.factor[g - 1]; }
+/// Where the number of the grid is: the sign bit of the scale, or the byte after it.
+UFP4_HD constexpr int grid_shift(const format_spec& f) {
+  const int bits = 8 * scale_bytes(f.scale);
+  return block_bytes(f.scale, f.choice.count) == scale_bytes(f.scale) ? bits - 1 : bits;
+}
+UFP4_HD constexpr std::uint32_t with_grid_number(const format_spec& f, std::uint32_t scale, int g) {
+  return f.choice.count == 0 ? scale : scale | static_cast<std::uint32_t>(g) << grid_shift(f);
+}
+/// The number of the grid of a block. A number that no grid has, which only a caller's bytes hold, counts as the last.
+UFP4_HD constexpr int grid_number(const format_spec& f, std::uint32_t bits) {
+  if (f.choice.count == 0) return 0;
+  const int g = static_cast<int>(bits >> grid_shift(f));
+  return g < f.choice.count ? g : f.choice.count;
+}
+/// The value of a block scale, without outer scales: fl(scale * factor of the grid).
+UFP4_HD constexpr float decode_block(const format_spec& f, std::uint32_t bits) {
+  if (f.choice.count == 0) return decode_scale(f.scale, bits);
+  return decode_scale(f.scale, bits & ((std::uint32_t{1} << grid_shift(f)) - 1)) * factor_of(f, grid_number(f, bits));
+}
+
+/// The reason why the further grids do not suit a format, or nullptr.
+constexpr const char* choice_mismatch(const format_spec& f) {
+  const int count = f.choice.count, bytes = scale_bytes(f.scale);
+  if (count == 0) return nullptr;
+  if (count < 0 || count > 3) return "a block chooses among at most four grids";
+  if (block_bytes(f.scale, count) != bytes && bytes != 1)
+    return "bf16 and float scales have room for the choice of two grids only";
+  for (int g = 0; g < 3; ++g) {
+    const grid4& grid = f.choice.grid[g];
+    if (g >= count && grid.levels != 0) return "the format has more grids than choice.count";
+    if (g < count && (grid.levels < 1 || grid.levels > 16 || !(grid.qmax > 0.0f)))
+      return "a grid of the choice has no values";
+    if (g < count && !(f.choice.factor[g] >= 0x1p-40f && f.choice.factor[g] <= 0x1p40f))
+      return "the factor of a grid must be from 2^-40 to 2^40";
+  }
+  return nullptr;
+}
 
 /// The reason why kernels do not support a format, or nullptr. The conditions are those of block_format.
 constexpr const char* format_mismatch(const format_spec& f) {
@@ -169,15 +290,18 @@ constexpr const char* format_mismatch(const format_spec& f) {
     return "the block length must be a power of two from 2 to 256";
   if (rows < 1 || rows > 128 || (rows & (rows - 1)) != 0)
     return "the rows of a block must be a power of two from 1 to 128";
+  if (const char* reason = choice_mismatch(f)) return reason;
   return outer_mismatch(f.outer, f.scale, f.block);
 }
 
+/// Whether a format has parts that only portable kernels have.
+UFP4_HD constexpr bool needs_portable(const format_spec& f) { return f.has_outer_array() || f.choice.count != 0; }
 /// Whether a format has parts that only CPU operations have, not GPUs, file formats and the Python package.
 UFP4_HD constexpr bool is_extended(const format_spec& f) {
-  return f.has_outer_array() || f.outer.type != scale_kind::f32;
+  return needs_portable(f) || f.outer.type != scale_kind::f32;
 }
 /// What they lack, for messages.
-inline constexpr const char* extended_parts = "outer scales of rows, of segments or of type bf16";
+inline constexpr const char* extended_parts = "outer scales of rows, of segments or of type bf16, or several grids";
 
 /// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from the
 /// next multiple of their size on, its outer scales where each row or segment has one.
@@ -204,7 +328,8 @@ UFP4_HD constexpr std::size_t outer_count(const format_spec& f, std::size_t padd
 }
 UFP4_HD constexpr scale_strip scale_strip_of(const format_spec& f, std::size_t padded) {
   return {padded / static_cast<std::size_t>(f.block.cols), outer_count(f, padded),
-          static_cast<std::size_t>(scale_bytes(f.scale)), static_cast<std::size_t>(scale_bytes(f.outer.type))};
+          static_cast<std::size_t>(block_bytes(f.scale, f.choice.count)),
+          static_cast<std::size_t>(scale_bytes(f.outer.type))};
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -7,11 +7,19 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
+/// What is summed over a block to compare two ways of quantizing it.
+enum class search_error : std::uint8_t {
+  squared,   ///< the squared errors (MSE)
+  absolute,  ///< the magnitudes of the errors (MAE)
+  largest    ///< not a sum: the largest magnitude of an error
+};
+
 /// One of the library's scale rules as data, as recipes store it and kernels read it.
 struct scale_rule_spec {
   enum class kind : std::uint8_t { by_format, up, mx_floor, mx_even, mx_ceil, four_over_six };  ///< Which rule.
   kind what = kind::by_format;                                                                  ///< the rule
-  bool mse_search = false;  ///< search near the rule's scale for the smallest squared error
+  bool mse_search = false;                     ///< search near the rule's scale for the smallest squared error
+  search_error grids = search_error::squared;  ///< what decides which of several grids a block has
 
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return *this; }
   friend constexpr bool operator==(const scale_rule_spec&, const scale_rule_spec&) = default;
@@ -38,6 +46,10 @@ struct mx_ceil : rule_type<scale_rule_spec::kind::mx_ceil> {};
 struct four_over_six : rule_type<scale_rule_spec::kind::four_over_six> {};
 /// The scale with the smallest squared error among nine (float, bf16) or five (8-bit) near that of the call's rule.
 struct mse_search : rule_type<scale_rule_spec::kind::by_format, true> {};
+/// For formats of several grids, beside a scale rule or without one: the error that decides which grid a block has.
+struct choose_grid {
+  search_error by = search_error::squared;  ///< the grid with the smallest is chosen; of equal ones the first
+};
 static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && builtin_scale_rule<scale_rule_spec>);
 
 /// The constants of a two-level format, computed from the amax of what an outer scale covers: the tensor, a row or a
@@ -45,6 +57,7 @@ static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && 
 struct tensor_constants {
   float decode = 1;        ///< T: the outer scale that is stored
   float scale_factor = 1;  ///< fl(S * fl(1/qmax)): amax times it is the argument of Scale
+  float encode = 1;        ///< S
 };
 
 /// The scale of one block. Codes are those of x * factor, or of x / factor if `divides`; all +0 if factor is 0.
@@ -53,6 +66,7 @@ struct block_scale {
   float effective;     ///< block scale times tensor scale: the factor of decoded values
   float factor;        ///< see above
   bool divides;        ///< whether codes are those of x / factor
+  float rescale = 1;   ///< of grids with a factor: its reciprocal, by which the scaled values are multiplied
 };
 
 /// The values of one block: rows of `cols` floats, `stride` floats apart.
@@ -93,10 +107,24 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
     return "scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded";
   if (rule.what >= rule_kind::mx_floor && rule.what <= rule_kind::mx_ceil && !power_of_two)
     return "mx_floor, mx_even and mx_ceil are for e8m0 scales";
+  if (rule.grids > search_error::largest) return "choose_grid: invalid search_error";
+  if (f.choice.count == 0 && rule.grids != search_error::squared)
+    return "choose_grid has no effect: the format has one grid";
+  if (f.choice.count != 0 && (rule.mse_search || rule.what == rule_kind::four_over_six))
+    return "mse_search and four_over_six are for formats of one grid; blocks of several choose a grid already";
   if (rule.what != rule_kind::four_over_six) return nullptr;
   if (rule.mse_search) return "four_over_six and mse_search are two searches; choose one";
   if (f.two_level() && f.grid.qmax == 6.0f) return nullptr;
   return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
+}
+
+/// The largest magnitude of grid g with its factor.
+UFP4_HD constexpr float qmax_of(const format_spec& f, int g) { return nth_grid(f, g).qmax * factor_of(f, g); }
+/// The smallest of them, which no amax exceeds under the largest block scale.
+UFP4_HD constexpr float least_qmax(const format_spec& f) {
+  float least = f.grid.qmax;
+  for (int g = 1; g <= f.choice.count; ++g) least = qmax_of(f, g) < least ? qmax_of(f, g) : least;
+  return least;
 }
 
 /// Two-level constants as Transformer Engine computes them (numerics 5).
@@ -104,11 +132,13 @@ UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, c
                                                          float global_amax) {
   if (!f.two_level()) return {};
   const float largest = rule.what == rule_kind::four_over_six ? 256.0f : decode_scale(f.scale, max_scale(f.scale));
-  const float quotient = global_amax == 0.0f ? 1.0f : (largest * f.grid.qmax) / global_amax;
-  const float S = quotient < max_finite ? quotient : max_finite;
-  if (f.outer.type == scale_kind::f32) return {1.0f / S, S * (1.0f / f.grid.qmax)};
-  const float decode = decode_scale(f.outer.type, encode_scale(f.outer.type, 1.0f / S)), inverse = 1.0f / decode;
-  return {decode, (inverse < max_finite ? inverse : max_finite) * (1.0f / f.grid.qmax)};
+  const float quotient = global_amax == 0.0f ? 1.0f : (largest * least_qmax(f)) / global_amax;
+  float S = quotient < max_finite ? quotient : max_finite, decode = 1.0f / S;
+  if (f.outer.type != scale_kind::f32) {
+    decode = decode_scale(f.outer.type, encode_scale(f.outer.type, decode));
+    S = 1.0f / decode < max_finite ? 1.0f / decode : max_finite;
+  }
+  return {decode, S * (1.0f / f.grid.qmax), S};
 }
 
 /// block_scale::divides of every block of a format.
@@ -208,6 +238,24 @@ UFP4_HD inline block_scale smallest_error(const format_spec& f, const tensor_con
   return best;
 }
 
+/// The error of nearest_even codes of a grid under a scale, over the block in index order.
+UFP4_HD inline float block_error(const grid4& grid, const block_values& v, const block_scale& scale,
+                                 search_error what) {
+  float err = 0.0f;
+  for (int r = 0; r < v.rows; ++r)
+    for (int k = 0; k < v.cols; ++k) {
+      const float x = rounded(v.x[r * v.stride + k]);
+      const float t = rounded(rounded(scale.divides ? x / scale.factor : x * scale.factor) * scale.rescale);
+      const std::uint8_t code = scale.factor == 0.0f ? grid.code[grid.zero] : round_to_grid(grid, nearest_even{}, t, 0);
+      const float d = x - rounded(grid.value[code] * scale.effective), m = magnitude(d);
+      if (what == search_error::squared)
+        err = fma(d, d, err);
+      else
+        err = what == search_error::absolute ? err + m : m > err ? m : err;
+    }
+  return err;
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
@@ -222,7 +270,50 @@ UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_s
                                                           : encode_scale(f.scale, scale_argument(f, tensor, amax));
   return rule.mse_search ? smallest_error(f, tensor, v, bits) : scale_from_bits(f, tensor, bits);
 }
-/// The same with a user's rule; NaN bits if its result is not a scale.
+}  // namespace ufp4::inline UFP4_CODE
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The scale of a block for one of several grids: that of a format with this grid alone, whose qmax has its factor.
+UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const scale_rule_spec& rule,
+                                          const tensor_constants& tensor, const block_values& v, float amax) {
+  format_spec one{nth_grid(f, g), f.scale, f.block, f.outer};
+  one.grid.qmax = qmax_of(f, g);
+  tensor_constants constants = tensor;
+  if (f.two_level()) constants.scale_factor = tensor.encode * (1.0f / one.grid.qmax);
+  block_scale scale = choose_scale(one, rule, constants, v, amax);
+  const float factor = factor_of(f, g);
+  if (factor == 1.0f) return scale;
+  scale.effective = decode_scale(f.scale, scale.bits) * factor;
+  if (f.two_level()) scale.effective = rounded(scale.effective) * tensor.decode;
+  scale.rescale = 1.0f / factor;
+  return scale;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// One of the grids of a block, and the scale for it.
+struct grid_and_scale {
+  int grid;           ///< its number
+  block_scale scale;  ///< `bits` without the number of the grid
+};
+
+/// Which of several grids a block of finite values with this amax has, and its scale.
+UFP4_HD inline grid_and_scale choose_grid_of(const format_spec& f, const scale_rule_spec& rule,
+                                             const tensor_constants& tensor, const block_values& v, float amax) {
+  using namespace detail;
+  grid_and_scale best{};
+  float least = 0.0f;
+  for (int g = 0; g <= f.choice.count; ++g) {
+    const block_scale scale = scale_for_grid(f, g, rule, tensor, v, amax);
+    const float err = block_error(nth_grid(f, g), v, scale, rule.grids);
+    if (g == 0 || err < least) best = {g, scale}, least = err;
+  }
+  return best;
+}
+/// The same as choose_scale with a user's rule; NaN bits if its result is not a scale.
 template <scale_rule Rule>
 UFP4_HD block_scale choose_scale(const format_spec& f, const Rule& rule, const tensor_constants& tensor,
                                  const block_values& v, float amax) {

@@ -171,7 +171,7 @@ inline quantized_size storage_of(const char* what, const quantized_shape& s) {
 inline void check_spans(const char* what, const quantized_shape& s, std::span<const std::uint8_t> codes,
                         std::span<const std::byte> scales) {
   const quantized_size size = storage_of(what, s);
-  const auto width = static_cast<std::size_t>(scale_bytes(s.format.scale));
+  const auto width = static_cast<std::size_t>(block_bytes(s.format.scale, s.format.choice.count));
   expects(codes.size() == size.codes, what, ": codes has ", codes.size(), " bytes, but ", s.rows, " x ", s.cols,
           " elements (", s.padded_cols(), " with padding) take ", size.codes);
   expects(scales.size() == size.scales, what, ": scales has ", scales.size() / width, " entries",
@@ -181,24 +181,36 @@ inline void check_spans(const char* what, const quantized_shape& s, std::span<co
   expects(scales.data() != nullptr || scales.empty(), what, ": scales is null");
 }
 
-/// The bits of scale i of an array of scales.
-inline std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t i) {
+/// The bits of number i of an array of numbers of 1, 2 or 4 bytes.
+inline std::uint32_t load_bits(const void* scales, int bytes, std::size_t i) {
   std::uint32_t wide = 0;
   std::uint16_t half = 0;
-  switch (scale_bytes(kind)) {
+  switch (bytes) {
     case 4: std::memcpy(&wide, static_cast<const char*>(scales) + 4 * i, 4); return wide;
     case 2: std::memcpy(&half, static_cast<const char*>(scales) + 2 * i, 2); return half;
     default: return static_cast<const std::uint8_t*>(scales)[i];
   }
 }
 
-inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
+inline void store_bits(void* scales, int bytes, std::size_t i, std::uint32_t bits) {
   const auto half = static_cast<std::uint16_t>(bits);
-  switch (scale_bytes(kind)) {
+  switch (bytes) {
     case 4: std::memcpy(static_cast<char*>(scales) + 4 * i, &bits, 4); return;
     case 2: std::memcpy(static_cast<char*>(scales) + 2 * i, &half, 2); return;
     default: static_cast<std::uint8_t*>(scales)[i] = static_cast<std::uint8_t>(bits);
   }
+}
+
+/// The bits of scale i of an array of scales.
+inline std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t i) {
+  return load_bits(scales, scale_bytes(kind), i);
+}
+inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
+  store_bits(scales, scale_bytes(kind), i, bits);
+}
+/// What is stored for block i: its scale, with the number of its grid.
+inline std::uint32_t load_block(const void* scales, const format_spec& f, std::size_t i) {
+  return load_bits(scales, block_bytes(f.scale, f.choice.count), i);
 }
 
 /// The outer scale that covers column k, from the outer scales of a strip; 1 without an array of them.
@@ -242,10 +254,12 @@ class any_quantized_view : public detail::shaped {
                     " x ", cols());
     const detail::scale_strip strip = detail::scale_strip_of(f, padded_cols());
     const std::byte* scales = scales_.data() + row / height * strip.bytes();
-    const float scale = detail::decode_scale(f.scale, detail::load_scale(scales, f.scale, col / length));
+    const std::uint32_t bits = detail::load_block(scales, f, col / length);
+    const float scale = detail::decode_block(f, bits);
     const float outer =
         f.has_outer_array() ? detail::outer_scale_at(f, padded_cols(), scales + strip.outer_at(), col) : tensor_scale();
-    return f.grid.value[code_at(codes_.data() + row * padded_cols() / 2, col)] * (scale * outer);
+    const grid4& grid = detail::nth_grid(f, detail::grid_number(f, bits));
+    return grid.value[code_at(codes_.data() + row * padded_cols() / 2, col)] * (scale * outer);
   }
 
  protected:

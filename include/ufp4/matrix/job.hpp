@@ -129,6 +129,27 @@ struct quantized_sink {
   void* scales = nullptr;
 };
 
+/// The values of all grids of a format as integers times one power of two.
+struct grid_integers {
+  bool exact = true;  ///< whether they are such integers, up to 181; otherwise the rest has no meaning
+  float unit = 0;     ///< the power of two
+  std::int16_t integer[4][16] = {};
+};
+constexpr grid_integers integers_of_grids(const format_spec& f) {
+  grid_integers all{f.grid.exact_products, f.grid.unit};
+  for (int g = 1; g <= f.choice.count; ++g) {
+    all.exact = all.exact && nth_grid(f, g).exact_products;
+    all.unit = nth_grid(f, g).unit < all.unit ? nth_grid(f, g).unit : all.unit;
+  }
+  for (int g = 0; all.exact && g <= f.choice.count; ++g)
+    for (int c = 0; c < 16; ++c) {
+      const float units = nth_grid(f, g).value[c] / all.unit;
+      if (!(units >= -181.0f && units <= 181.0f)) return {false};
+      all.integer[g][c] = static_cast<std::int16_t>(units);
+    }
+  return all;
+}
+
 /// One side of a GEMM: quantized, or a plain matrix (transformed as it is read).
 struct gemm_operand {
   bool is_quantized = true;
@@ -140,7 +161,10 @@ struct gemm_operand {
   std::size_t padded_cols() const { return is_quantized ? q.padded_cols : plain.padded_cols; }
   float tensor_scale() const { return is_quantized ? q.tensor_scale : 1.0f; }
   const transform_spec& transform() const { return is_quantized ? q.transform : plain.transform; }
-  constexpr bool exact() const { return is_quantized && q.format.grid.exact_products; }
+  constexpr bool exact() const {
+    return is_quantized &&
+           (q.format.choice.count == 0 ? q.format.grid.exact_products : integers_of_grids(q.format).exact);
+  }
   bool interleaved() const { return is_quantized && q.interleaved; }
 };
 

@@ -85,8 +85,9 @@ template <class P>
 concept search_policy = std::same_as<P, mse_search>;
 
 template <class P>
-concept policy = transform<P> || rounding_policy<P> || any_scale_rule<P> || std::same_as<P, tensor_amax> ||
-                 std::same_as<P, shard> || std::same_as<P, count_into> || std::same_as<P, undo_transform>;
+concept policy = std::same_as<P, choose_grid> || transform<P> || rounding_policy<P> || any_scale_rule<P> ||
+                 std::same_as<P, tensor_amax> || std::same_as<P, shard> || std::same_as<P, count_into> ||
+                 std::same_as<P, undo_transform>;
 
 template <class O, class P>
 constexpr void apply_policy(O& options, const P& policy) {
@@ -98,10 +99,13 @@ constexpr void apply_policy(O& options, const P& policy) {
     options.rule = policy;
   else if constexpr (search_policy<P>)
     options.rule.mse_search = true;
+  else if constexpr (std::same_as<P, choose_grid>)
+    options.rule.grids = policy.by;
   else if constexpr (builtin_scale_rule<P>) {
-    const bool search = options.rule.mse_search;
+    const scale_rule_spec before = options.rule;
     options.rule = policy.spec();
-    options.rule.mse_search = options.rule.mse_search || search;
+    options.rule.mse_search = options.rule.mse_search || before.mse_search;
+    if (before.grids != search_error::squared) options.rule.grids = before.grids;
   } else if constexpr (std::same_as<P, tensor_amax>) {
     options.has_amax = true;
     options.global_amax = policy.value;
@@ -125,6 +129,8 @@ constexpr auto collect(const Policies&... policies) {
                 "two scale rules in one call");
   static_assert(!(scale_rule<Policies> || ...) || !(search_policy<Policies> || ...),
                 "mse_search looks around a scale rule of the library's own, not around one of the program's");
+  static_assert(!(scale_rule<Policies> || ...) || !(std::same_as<Policies, choose_grid> || ...),
+                "choose_grid compares the scales of a rule of the library's own");
   using all = quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type>;
   constexpr bool random = ((std::same_as<Policies, stochastic> || std::same_as<Policies, rounding_spec>) || ...);
   std::conditional_t<random || (transform<Policies> || ...), all, nearest_options<all, least>> options;
@@ -192,6 +198,9 @@ void check_options(const char* operation, const O& options, const format_spec& f
                    bool amax_is_known = false) {
   if constexpr (std::same_as<decltype(options.rule), scale_rule_spec>)
     check_none(operation, rule_mismatch(options.rule, format));
+  else
+    expects(format.choice.count == 0, operation,
+            ": a scale rule of the program's own is for formats of one grid; this one has ", format.choice.count + 1);
   if constexpr (std::same_as<decltype(options.rounding), rounding_spec>)
     expects(options.rounding.what <= rounding_spec::kind::stochastic, operation,
             ": invalid kind of rounding_spec: ", static_cast<unsigned>(options.rounding.what));

@@ -48,9 +48,10 @@ float prepacked_element(const Q& p, std::size_t row, std::size_t col) {
   const quantized_source q = prepacked_source(p);
   const format_spec& f = q.format;
   const std::size_t block = col / static_cast<std::size_t>(f.block.cols);
-  const float scale = decode_scale(f.scale, load_scale(q.scales, f.scale, q.scale_index(row, block)));
+  const std::uint32_t bits = load_block(q.scales, f, q.scale_index(row, block));
+  const float scale = decode_block(f, bits);
   const float outer = f.has_outer_array() ? q.outer_scale(row, block) : q.tensor_scale;
-  return f.grid.value[q.layout().code(q.codes, row, col)] * (scale * outer);
+  return nth_grid(f, grid_number(f, bits)).value[q.layout().code(q.codes, row, col)] * (scale * outer);
 }
 
 /// Copies the block scales of one row; Bits is as wide as a scale.
@@ -79,7 +80,7 @@ inline void prepack_panels(const quantized_source& from, const quantized_sink& t
   constexpr std::size_t height = prepacked_layout::panel_rows, word = prepacked_layout::word_bytes;
   const prepacked_layout layout = layout_of(from.format, from.padded_cols);
   const std::size_t row_bytes = from.padded_cols / 2, whole = row_bytes / word, rest = row_bytes % word;
-  const auto width = static_cast<std::size_t>(scale_bytes(from.format.scale));
+  const std::size_t width = from.strip().block_bytes;
   const auto interleave = width == 4   ? &interleave_scales<std::uint32_t>
                           : width == 2 ? &interleave_scales<std::uint16_t>
                                        : &interleave_scales<std::uint8_t>;
@@ -104,7 +105,7 @@ any_quantized unpacked(const Q& p) {
   any_quantized out(p.spec(), p.rows(), p.cols(), p.transform());
   out.set_tensor_scale(p.tensor_scale());
   const format_spec& f = p.spec();
-  const std::size_t row_bytes = p.padded_cols() / 2, width = static_cast<std::size_t>(scale_bytes(f.scale));
+  const std::size_t row_bytes = p.padded_cols() / 2, width = scale_strip_of(f, p.padded_cols()).block_bytes;
   const prepacked_layout layout = layout_of(f, p.padded_cols());
   const scale_strip strip = scale_strip_of(f, p.padded_cols());
   const std::size_t outer_bytes = strip.outers * strip.outer_bytes;

@@ -15,14 +15,14 @@ class typed_memory : public quantized_memory {
   using format = Format;
   using scale_type = typename Format::scale_type;
 
-  /// The block scales; a format with an array of outer scales has scale_bytes() only.
+  /// The block scales; a format without an array of them (has_scale_array) has scale_bytes() only.
   UFP4_HOST_MEMBER std::span<const scale_type> scales() const
-    requires(!Format::has_outer_array)
+    requires(Format::has_scale_array)
   {
     return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
   }
   UFP4_HOST_MEMBER std::span<scale_type> scales()
-    requires(!Format::has_outer_array)
+    requires(Format::has_scale_array)
   {
     return {reinterpret_cast<scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
   }
@@ -50,7 +50,7 @@ class quantized_view : public any_quantized_view {
   UFP4_HOST_MEMBER quantized_view(std::span<const std::uint8_t> codes, std::span<const scale_type> scales,
                                   float tensor_scale, std::size_t rows, std::size_t cols,
                                   const transform_spec& applied = {})
-    requires(!Format::has_outer_array)
+    requires(Format::has_scale_array)
       : any_quantized_view("quantized_view", {spec_of<Format>, tensor_scale, rows, cols, applied}, codes,
                            std::as_bytes(scales)) {}
   /// A view whose format is this one, as data: std::invalid_argument for any other.
@@ -58,9 +58,9 @@ class quantized_view : public any_quantized_view {
     detail::expects(q.spec() == spec_of<Format>, "quantized_view: the view has another format");
   }
 
-  /// The block scales; a format with an array of outer scales has scale_bytes() only.
+  /// The block scales; a format without an array of them (has_scale_array) has scale_bytes() only.
   UFP4_HOST_MEMBER std::span<const scale_type> scales() const
-    requires(!Format::has_outer_array)
+    requires(Format::has_scale_array)
   {
     return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
   }
@@ -213,7 +213,8 @@ quantized_matrix<typename Q::format> col_range(const Q& q, std::size_t first, st
 /// The transpose of a matrix of square blocks, made from its codes: it has the bits of quantizing the transposed matrix
 /// with the same policies, unless rounding is stochastic. std::invalid_argument after a Hadamard transform.
 template <quantized Q>
-  requires(Q::format::block.rows > 1 && Q::format::block.rows == Q::format::block.cols && !Q::format::has_outer_array)
+  requires(Q::format::block.rows > 1 && Q::format::block.rows == Q::format::block.cols && Q::format::has_scale_array &&
+           Q::format::grids == 1)
 quantized_matrix<typename Q::format> transpose(const Q& in) {
   detail::expects(in.transform().n == 1, "transpose: codes after a Hadamard transform cannot be transposed, n is ",
                   in.transform().n);

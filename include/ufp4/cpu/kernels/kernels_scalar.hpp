@@ -89,7 +89,8 @@ inline void store_codes(const quantize_job& job, const coded_run& run, const qua
   const scale_strip strip = scale_strip_of(job.format, job.padded_cols);
   char* scales = static_cast<char*>(out.scales) + run.first_row / static_cast<std::size_t>(run.height) * strip.bytes();
   const std::size_t first = run.first_col / length, covered = outer_columns(job.format, job.padded_cols);
-  for (std::size_t b = 0; b < width / length; ++b) store_scale(scales, job.format.scale, first + b, run.scales[b]);
+  for (std::size_t b = 0; b < width / length; ++b)
+    store_bits(scales, static_cast<int>(strip.block_bytes), first + b, run.scales[b]);
   if (covered == 0) return;
   if (first == 0)
     std::memset(scales + strip.blocks * strip.block_bytes, 0, strip.outer_at() - strip.blocks * strip.block_bytes);
@@ -153,10 +154,15 @@ void quantize_strips(const quantize_job& job, const Coder& coder, const quantize
 inline void decode_run(const quantize_job& job, const coded_run& run, float* q) {
   const int length = job.format.block.cols;
   float effective[coded_run::max_cols / 2];
-  for (int b = 0; b < run.cols / length; ++b)
-    effective[b] = ufp4::detail::decode_scale(job.format.scale, run.scales[b]) * run.outer[b];
-  for (int i = 0; i < run.height * run.cols; ++i)
-    q[i] = job.format.grid.value[run.codes[i]] * effective[i % run.cols / length];
+  const float* values[coded_run::max_cols / 2];
+  for (int b = 0; b < run.cols / length; ++b) {
+    effective[b] = ufp4::detail::decode_block(job.format, run.scales[b]) * run.outer[b];
+    values[b] = ufp4::detail::nth_grid(job.format, ufp4::detail::grid_number(job.format, run.scales[b])).value;
+  }
+  for (int i = 0; i < run.height * run.cols; ++i) {
+    const int b = i % run.cols / length;
+    q[i] = values[b][run.codes[i]] * effective[b];
+  }
 }
 
 /// dequantize(quantize(x)) of strips first .. last - 1; undo_transform also applies the inverse transform. x and out
@@ -196,9 +202,15 @@ inline void quantize_scalar(const quantize_job& job, const block_coder<rounding_
 /// The scale of block b of a row, times `factor` (the tensor scale, or 1), rounded once; with an array of outer scales,
 /// whose formats have no tensor scale, times the outer scale.
 inline float scale_at(const quantized_source& q, std::size_t row, std::size_t b, float factor) {
-  const std::uint32_t bits = load_scale(q.scales, q.format.scale, q.scale_index(row, b));
-  return ufp4::detail::decode_scale(q.format.scale, bits) *
+  return ufp4::detail::decode_block(q.format, load_block(q.scales, q.format, q.scale_index(row, b))) *
          (q.format.has_outer_array() ? q.outer_scale(row, b) : factor);
+}
+
+/// The grid of block b of a row.
+inline const grid4& grid_at(const quantized_source& q, std::size_t row, std::size_t b) {
+  if (q.format.choice.count == 0) return q.format.grid;
+  const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(row, b));
+  return ufp4::detail::nth_grid(q.format, ufp4::detail::grid_number(q.format, bits));
 }
 
 /// Rows first .. last - 1: fl(value * fl(block scale * outer scale)), in the transformed domain.
@@ -210,7 +222,8 @@ inline void dequantize_scalar(const quantized_source& q, const sink& out, std::s
     for (std::size_t k = 0; k < q.cols; k += length) {
       const float effective = ufp4::detail::rounded(scale_at(q, i, k / length, q.tensor_scale));
       const std::size_t live = q.cols - k < length ? q.cols - k : length;
-      for (std::size_t j = 0; j < live; ++j) values[j] = q.format.grid.value[code_at(codes, k + j)] * effective;
+      const grid4& grid = grid_at(q, i, k / length);
+      for (std::size_t j = 0; j < live; ++j) values[j] = grid.value[code_at(codes, k + j)] * effective;
       store_row(out, i, k, live, values);
     }
   }

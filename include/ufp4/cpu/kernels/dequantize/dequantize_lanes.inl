@@ -134,13 +134,13 @@ inline sink as_one_row(const sink& out, std::size_t first, std::size_t last) {
   return {data, out.kind, 1, (last - first) * out.cols, out.row_stride, 1};
 }
 
-/// Does what dequantize_scalar does, which it calls for blocks of less than sixteen elements and for arrays of outer
-/// scales.
+/// Does what dequantize_scalar does, which it calls for blocks of less than sixteen elements and for formats that
+/// need portable code.
 template <bool has_unit, dequantize_needs needs>
 void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
-  if (length < group || q.format.has_outer_array()) return dequantize_scalar(q, out, first, last);
+  if (length < group || ufp4::detail::needs_portable(q.format)) return dequantize_scalar(q, out, first, last);
   const int shift = __builtin_ctzll(length / group);
   if (last - first > 1 && has_no_gaps(q, out))
     return dequantize_rows<has_unit, needs>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);

@@ -29,6 +29,26 @@ void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[1
     }
 }
 
+/// decode[number of its block's grid][code] of every element of a panel of a format of several grids.
+template <class T>
+void decode_blocks(const quantized_source& q, const panel& p, const T (&decode)[4][16], T* out) {
+  const auto length = static_cast<std::size_t>(q.format.block.cols);
+  for (std::size_t r = 0; r < p.rows; ++r)
+    for (std::size_t k = 0; k < p.depth; k += length) {
+      const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(p.row + r, (p.k + k) / length));
+      decode_codes(q, {p.row + r, 1, p.k + k, length}, decode[grid_number(q.format, bits)], out + r * panel_depth + k);
+    }
+}
+
+/// The values of a panel as integers times integer_unit.
+inline void decode_integers(const quantized_source& q, const panel& p, std::int16_t* out) {
+  if (q.format.choice.count == 0) return decode_codes(q, p, q.format.grid.integer, out);
+  decode_blocks(q, p, integers_of_grids(q.format).integer, out);
+}
+inline float integer_unit(const quantized_source& q) {
+  return q.format.choice.count == 0 ? q.format.grid.unit : integers_of_grids(q.format).unit;
+}
+
 /// Block scales without the tensor scale; 1 for an operand that is not quantized.
 inline void decode_scales(const gemm_operand& side, const panel& p, std::size_t block, float* out) {
   for (std::size_t r = 0; r < p.rows; ++r)
@@ -49,7 +69,11 @@ inline void load_plain(const quantize_job& job, const panel& p, float* out) {
 /// Element values without their block scales.
 inline void decode_values(const gemm_operand& side, const panel& p, float* out) {
   if (!side.is_quantized) return load_plain(side.plain, p, out);
-  decode_codes(side.q, p, side.q.format.grid.value, out);
+  if (side.q.format.choice.count == 0) return decode_codes(side.q, p, side.q.format.grid.value, out);
+  float values[4][16];
+  for (int g = 0; g <= side.q.format.choice.count; ++g)
+    for (int c = 0; c < 16; ++c) values[g][c] = nth_grid(side.q.format, g).value[c];
+  decode_blocks(side.q, p, values, out);
 }
 
 /// Multiplies a panel by its scales and rounds the products to bf16 (folded_bf16); the scales become 1.

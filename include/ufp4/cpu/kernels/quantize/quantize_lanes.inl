@@ -307,7 +307,7 @@ inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_s
   using kind = ufp4::detail::rule_kind;
   const grid4& g = job.format.grid;
   const bool one_zero = g.minus_zero == g.code[g.zero], normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
-  return job.format.block.cols >= 16 && !job.format.has_outer_array() && !job.rounds_input_to_bf16 &&
+  return job.format.block.cols >= 16 && !ufp4::detail::needs_portable(job.format) && !job.rounds_input_to_bf16 &&
          !c.rule.mse_search && c.rule.what != kind::four_over_six && normal && (one_zero || is_symmetric(g));
 }
 
